@@ -1,0 +1,24 @@
+/* The log: the only place weft prints.
+ *
+ * Lines go to stderr, or to the file named by WEFT_LOG_FILE, when their level is at most WEFT_LOG
+ * (none, error, warn, info, debug; default warn). Each line is written with one write(). Threads: any.
+ */
+#ifndef WEFT_BASE_LOG_H
+#define WEFT_BASE_LOG_H
+
+enum weft_log_level { WEFT_LOG_NONE, WEFT_LOG_ERROR, WEFT_LOG_WARN, WEFT_LOG_INFO, WEFT_LOG_DEBUG };
+
+/* Whether a line of this level would be written. */
+int weft_log_enabled(enum weft_log_level level);
+
+void weft_log(enum weft_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Says something once per process for the given flag. */
+#define weft_log_once(level, ...)                                                                            \
+    do {                                                                                                     \
+        static int said;                                                                                     \
+        if (!__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))                                                \
+            weft_log(level, __VA_ARGS__);                                                                    \
+    } while (0)
+
+#endif

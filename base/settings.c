@@ -1,0 +1,139 @@
+#include "base/settings.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* One row per variable, ordered by name: the agreed text relies on it. */
+struct row {
+    const char *name;
+    size_t offset;
+    enum { NUMBER, WORD, LIST } type;
+    int64_t low, high, fallback; /* NUMBER and WORD */
+    const char *words;           /* WORD: "auto,ring,..." value is the index; LIST: allowed words */
+    int agreed;
+};
+
+#define AT(field) offsetof(struct weft_settings, field)
+
+static const struct row rows[] = {
+    {"WEFT_ALGO", AT(algorithm), WORD, 0, 4, 0, "auto,ring,tree,rd,rab", 1},
+    {"WEFT_DIRECT", AT(direct), NUMBER, 0, 1, 1, NULL, 1},
+    {"WEFT_EAGER_OFI", AT(eager_bytes_ofi), NUMBER, 0, 65536, 16384, NULL, 1},
+    {"WEFT_EAGER_SHM", AT(eager_bytes_shm), NUMBER, 0, 65536, 4096, NULL, 1},
+    {"WEFT_FAST_PATH", AT(fast_path_bytes), NUMBER, 0, 65536, 16384, NULL, 1},
+    {"WEFT_OFI_PROVIDER", AT(provider), LIST, 0, 0, 0, NULL, 1},
+    {"WEFT_RAB_BYTES", AT(rab_bytes), NUMBER, 0, INT64_MAX, 0, NULL, 1},
+    {"WEFT_RD_BYTES", AT(rd_bytes), NUMBER, 0, INT64_MAX, 0, NULL, 1},
+    {"WEFT_SLICE_OFI", AT(slice_bytes_ofi), NUMBER, 4096, 1 << 30, 1 << 19, NULL, 1},
+    {"WEFT_SLICE_SHM", AT(slice_bytes_shm), NUMBER, 4096, 1 << 30, 1 << 17, NULL, 1},
+    {"WEFT_SPIN_US", AT(spin_us), NUMBER, 0, 1000000, 100, NULL, 0},
+    {"WEFT_TIMEOUT_MS", AT(timeout_ms), NUMBER, -1, INT64_MAX / 2000000, 300000, NULL, 0},
+    {"WEFT_TRANSPORT", AT(transports), LIST, 0, 0, 0, "shm,ofi", 1},
+    {"WEFT_WINDOW", AT(window), NUMBER, 2, 64, 32, NULL, 1},
+};
+
+/* Position of the word in a comma-separated list, or -1. */
+static int word_index(const char *list, const char *word, size_t length)
+{
+    for (int index = 0; list; index++) {
+        size_t here = strcspn(list, ",");
+        if (here == length && strncmp(list, word, length) == 0)
+            return index;
+        list = list[here] ? list + here + 1 : NULL;
+    }
+    return -1;
+}
+
+static int read_number(const struct row *row, const char *text, int64_t *value)
+{
+    char *end;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    if (end == text || *end || errno || number < row->low || number > row->high)
+        return weft_fail(WEFT_INVALID, "%s is '%s': expected a whole number from %lld to %lld", row->name,
+                         text, (long long)row->low, (long long)row->high);
+    *value = number;
+    return WEFT_OK;
+}
+
+static int read_list(const struct row *row, const char *text, char *value, size_t capacity)
+{
+    if (strlen(text) >= capacity)
+        return weft_fail(WEFT_INVALID, "%s is longer than %zu characters", row->name, capacity - 1);
+    for (const char *word = text; row->words && *word;) {
+        size_t length = strcspn(word, ",");
+        if (word_index(row->words, word, length) < 0)
+            return weft_fail(WEFT_INVALID, "%s is '%s': expected words from '%s'", row->name, text,
+                             row->words);
+        word += length + (word[length] == ',');
+    }
+    snprintf(value, capacity, "%s", text);
+    return WEFT_OK;
+}
+
+static int read_row(const struct row *row, struct weft_settings *settings)
+{
+    void *field = (char *)settings + row->offset;
+    const char *text = getenv(row->name);
+    if (row->type == LIST)
+        return text ? read_list(row, text, field, sizeof settings->transports) : WEFT_OK;
+    int64_t *number = field;
+    *number = row->fallback;
+    if (!text || !*text)
+        return WEFT_OK;
+    if (row->type == NUMBER)
+        return read_number(row, text, number);
+    *number = word_index(row->words, text, strlen(text));
+    if (*number < 0)
+        return weft_fail(WEFT_INVALID, "%s is '%s': expected one of '%s'", row->name, text, row->words);
+    return WEFT_OK;
+}
+
+int weft_settings_read(struct weft_settings *settings)
+{
+    struct weft_settings read;
+    memset(&read, 0, sizeof read);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int status = read_row(&rows[i], &read);
+        if (status != WEFT_OK)
+            return status;
+    }
+    *settings = read;
+    return WEFT_OK;
+}
+
+size_t weft_settings_agreed(const struct weft_settings *settings, char *text, size_t capacity)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!rows[i].agreed)
+            continue;
+        const void *field = (const char *)settings + rows[i].offset;
+        char *at = used < capacity ? text + used : NULL;
+        size_t room = at ? capacity - used : 0;
+        int length = rows[i].type == LIST
+                         ? snprintf(at, room, "%s=%s\n", rows[i].name, (const char *)field)
+                         : snprintf(at, room, "%s=%lld\n", rows[i].name, (long long)*(const int64_t *)field);
+        used += (size_t)length;
+    }
+    return used;
+}
+
+int weft_settings_differ(const char *mine, const char *theirs, char *name, size_t capacity)
+{
+    while (*mine || *theirs) {
+        size_t a = strcspn(mine, "\n"), b = strcspn(theirs, "\n");
+        if (a != b || strncmp(mine, theirs, a) != 0) {
+            const char *line = *mine ? mine : theirs;
+            snprintf(name, capacity, "%.*s", (int)strcspn(line, "="), line);
+            return 1;
+        }
+        mine += a + (mine[a] == '\n');
+        theirs += b + (theirs[b] == '\n');
+    }
+    return 0;
+}

@@ -1,0 +1,40 @@
+/* Settings: WEFT_* environment variables, read once per context into a plain struct.
+ *
+ * One table (settings.c) defines name, type, range, default and whether all ranks must agree. A value out of
+ * range or unparsable is WEFT_INVALID naming variable, value and what was expected. Agreement is checked at
+ * communicator creation by comparing weft_settings_agreed() texts.
+ */
+#ifndef WEFT_BASE_SETTINGS_H
+#define WEFT_BASE_SETTINGS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct weft_settings {
+    int64_t timeout_ms;      /* WEFT_TIMEOUT_MS: default deadline of calls; -1 none */
+    int64_t algorithm;       /* WEFT_ALGO: enum weft_algorithm (algos/plan.h), 0 auto */
+    int64_t window;          /* WEFT_WINDOW: plan steps in flight */
+    int64_t slice_bytes_shm; /* WEFT_SLICE_SHM: bytes per slice between ranks of one host */
+    int64_t slice_bytes_ofi; /* WEFT_SLICE_OFI: bytes per slice between hosts */
+    int64_t eager_bytes_shm; /* WEFT_EAGER_SHM: largest message sent inside the ring */
+    int64_t eager_bytes_ofi; /* WEFT_EAGER_OFI: largest message sent without rendezvous */
+    int64_t fast_path_bytes; /* WEFT_FAST_PATH: largest allreduce on the shared cache-line path, 0 off */
+    int64_t rd_bytes;        /* WEFT_RD_BYTES: auto uses recursive doubling up to here */
+    int64_t rab_bytes;       /* WEFT_RAB_BYTES: auto uses Rabenseifner up to here, ring or tree above */
+    int64_t direct;          /* WEFT_DIRECT: 1 single-copy between ranks of one host, 0 staged */
+    int64_t spin_us;         /* WEFT_SPIN_US: polling before a waiting call sleeps (not agreed) */
+    char transports[64];     /* WEFT_TRANSPORT: subset of "shm,ofi" */
+    char provider[64];       /* WEFT_OFI_PROVIDER: libfabric provider to use, "" first that fits */
+};
+
+/* Reads the environment. */
+int weft_settings_read(struct weft_settings *settings);
+
+/* Writes the agreed settings as "NAME=value\n" lines, ordered by name. Returns the length that the whole text
+ * needs (like snprintf). */
+size_t weft_settings_agreed(const struct weft_settings *settings, char *text, size_t capacity);
+
+/* Finds the first variable in which two agreed texts differ and copies its name; 0 when they are equal. */
+int weft_settings_differ(const char *mine, const char *theirs, char *name, size_t capacity);
+
+#endif

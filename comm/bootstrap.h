@@ -1,0 +1,71 @@
+/* Bootstrap: how ranks find each other, and the overlay that stays for the life of the job.
+ *
+ * Wire protocol and rounds: docs/bootstrap.md. In short: every rank checks in with rank 0, rank 0 sends the
+ * address table down a tree, tree edges stay open as the overlay, over which gathers run in O(log n) rounds
+ * and on which the death of a neighbour shows as a closed socket and is flooded to everybody.
+ *
+ * Threads: open runs on the caller's thread; afterwards the service thread is the only reader of the sockets.
+ * allgather and barrier block the calling thread; at most one of them at a time per bootstrap. The failure
+ * query is safe from any thread and costs one atomic load.
+ */
+#ifndef WEFT_COMM_BOOTSTRAP_H
+#define WEFT_COMM_BOOTSTRAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "comm/service.h"
+#include <weft/weft.h>
+
+struct weft_bootstrap;
+
+struct weft_bootstrap_options {
+    int rank, ranks;  /* resolved already, 0 <= rank < ranks */
+    const char *name; /* tells communicators of one job apart; "" allowed */
+    const weft_store
+        *store;          /* where to find rank 0: exactly one of store, file, listen_fd/address is used, in */
+    const char *file;    /* this order; address is needed by all ranks that have neither store nor file */
+    int listen_fd;       /* rank 0: an already listening socket, -1 none; owned by bootstrap on success */
+    const char *address; /* "host:port" of rank 0 */
+    int64_t deadline_ns;
+    struct weft_service *service;
+    /* Called once, on the service thread, when a rank is known to have failed. */
+    void (*failed)(void *arg);
+    void *failed_arg;
+};
+
+/* Fills rank, ranks, address (into buffer) from options and the environment. WEFT_INVALID names the variable
+ * that is missing or malformed and what was expected. */
+int weft_bootstrap_resolve(const weft_comm_options *options, struct weft_bootstrap_options *resolved,
+                           char *buffer, size_t capacity);
+
+/* Meets all ranks. WEFT_ABSENT names the missing ranks when the deadline passes. */
+int weft_bootstrap_open(const struct weft_bootstrap_options *options, struct weft_bootstrap **bootstrap);
+
+/* Says goodbye on every edge and closes. Call after a barrier, or after a failure. */
+void weft_bootstrap_close(struct weft_bootstrap *bootstrap);
+
+/* Everybody's contribution of any size at everybody. *all is one block to free(): blobs[i].data points into
+ * it. */
+struct weft_blob {
+    const void *data;
+    size_t size;
+};
+int weft_bootstrap_allgather(struct weft_bootstrap *bootstrap, const void *mine, size_t size,
+                             struct weft_blob **blobs, int64_t deadline_ns);
+int weft_bootstrap_barrier(struct weft_bootstrap *bootstrap, int64_t deadline_ns);
+
+/* The numeric IP address under which peers reached this rank ("127.0.0.1" when all are on one host). Static
+ * for the life of the bootstrap. */
+const char *weft_bootstrap_local_address(const struct weft_bootstrap *bootstrap);
+
+/* The first failure known here: 0 when there is none, else WEFT_PEER_FAILED (or WEFT_REVOKED when a peer gave
+ * up) with a one-line text naming rank and host. */
+int weft_bootstrap_failure(const struct weft_bootstrap *bootstrap, char *text, size_t capacity);
+
+/* The same as one atomic load for polling loops. */
+int weft_bootstrap_has_failed(const struct weft_bootstrap *bootstrap);
+
+/* Tells every rank that this one gives up on the communicator (deadline passed, transport broke, ...). */
+void weft_bootstrap_revoke(struct weft_bootstrap *bootstrap, const char *reason);
+
+#endif

@@ -1,0 +1,31 @@
+/* The context's one background thread: it sleeps in epoll and runs callbacks for watched descriptors
+ * (bootstrap overlay, transports' listeners) and one deferred-work hook.
+ *
+ * Threads: every function may be called from any thread, including from callbacks. weft_service_unwatch()
+ * returns only when no callback of that descriptor is running (unless called from that callback itself).
+ */
+#ifndef WEFT_COMM_SERVICE_H
+#define WEFT_COMM_SERVICE_H
+
+#include <stdint.h>
+
+struct weft_service;
+
+typedef void weft_service_callback(void *arg, int fd);
+
+/* Called on the service thread before it sleeps and after each wake-up; returns how many milliseconds it may
+ * sleep at most (negative: until something is readable). */
+typedef int weft_service_tick(void *arg);
+
+int weft_service_start(struct weft_service **service);
+/* Joins the thread. No callback runs after it returns. */
+void weft_service_stop(struct weft_service *service);
+
+int weft_service_watch(struct weft_service *service, int fd, weft_service_callback *callback, void *arg);
+void weft_service_unwatch(struct weft_service *service, int fd);
+/* At most one tick at a time; NULL removes it, and returns when it is not running any more. */
+void weft_service_set_tick(struct weft_service *service, weft_service_tick *tick, void *arg);
+/* Makes the thread run its tick soon. */
+void weft_service_wake(struct weft_service *service);
+
+#endif

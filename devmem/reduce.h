@@ -1,0 +1,39 @@
+/* Reductions on host memory: one vectorised pass over any number of inputs.
+ *
+ * Arithmetic. Float types follow IEEE 754 in their accumulator type (float32 for bfloat16, the type itself
+ * otherwise), evaluated left to right over the sources: ((s0 op s1) op s2) ..., no fused multiply-add, then
+ * rounded once (to nearest even) to the element type. Integers wrap. min/max propagate NaN and order -0 below
+ * +0. A NaN result is always the positive quiet NaN without payload. avg adds here and, where finish is
+ * given, divides by it: floats by a correctly rounded division in the accumulator type before the only
+ * rounding, integers truncating toward zero. Identical bits on every instruction set: portable, AVX2,
+ * AVX-512, aarch64; the best is picked once at run time (WEFT_ISA=portable|avx2|avx512 overrides, for tests).
+ * Threads: any. destination may equal one of the sources, or not overlap it at all.
+ */
+#ifndef WEFT_DEVMEM_REDUCE_H
+#define WEFT_DEVMEM_REDUCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <weft/weft.h>
+
+#define WEFT_REDUCE_SOURCES_MAX 8
+
+/* destination[i] = sources[0][i] op sources[1][i] op ... for i in [0, count). */
+typedef void weft_reduce_function(void *destination, const void *const *sources, int source_count,
+                                  size_t count, uint32_t finish);
+
+/* The kernel for a type and operation, NULL when the pair is not supported. finish: 0, or the number of ranks
+ * to divide by (avg's last step). source_count is 1 to WEFT_REDUCE_SOURCES_MAX (1: copy, canonicalising NaN
+ * and dividing by finish). */
+weft_reduce_function *weft_reduce_find(weft_dtype dtype, weft_op op);
+
+/* The same from one named instruction set ("portable", "avx2", "avx512"); NULL when this machine lacks it. */
+weft_reduce_function *weft_reduce_find_isa(const char *isa, weft_dtype dtype, weft_op op);
+
+/* Name of the instruction set in use. */
+const char *weft_reduce_isa(void);
+
+/* Copies size bytes, with streaming stores where the size makes the destination useless in cache. */
+void weft_copy(void *destination, const void *source, size_t size);
+
+#endif

@@ -1,0 +1,173 @@
+/* How bytes move: the contract between weft's executor and a transport, and the plug-in ABI for new ones.
+ *
+ * A transport moves three things between processes:
+ *   messages  short header plus payload, at most caps.eager_bytes together with the header, in order per
+ * link, copied before send() returns. Flow control is the transport's: send() answers WEFT_AGAIN when the
+ *             peer has no room, and the caller tries again after poll().
+ *   puts      long payload written straight into memory that the receiver has landed (prepared) and whose
+ * token it has handed over in a message: land() -> token -> put() -> PUT_DONE here, LANDED there. reads long
+ * payload read by the receiver straight from the sender's memory, whose token was handed over in a message:
+ * expose() -> token -> map() or pull(). A transport offers puts or reads or both (caps.flags); the executor
+ * chooses. Who sends tokens and acknowledgements is the executor's business, not the transport's.
+ *
+ * Operations that a transport lacks may be NULL in its table; weft_transport_complete()
+ * (transport/registry.c) fills them with a default that answers WEFT_UNSUPPORTED, so that every operation is
+ * callable.
+ *
+ * Threads: the caller serialises all calls on one transport instance, except `watch` callbacks, which arrive
+ * on the context's service thread, and notify(), which may be called from any thread at any time. Callbacks
+ * of poll() run inside poll() on the calling thread; they may call send, put, land, expose, map, pull and
+ * release functions of the same transport but not poll or close. Blocking: only open, close, reg and dereg
+ * may block, and no longer than caps or deadline say. Everything else returns at once. Errors: 0 or a
+ * negative enum weft_status. Memory visibility: when poll() reports a MESSAGE or LANDED, the bytes are
+ * visible to the calling thread.
+ */
+#ifndef WEFT_TRANSPORT_H
+#define WEFT_TRANSPORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <weft/status.h>
+
+#define WEFT_TRANSPORT_ABI 1
+#define WEFT_ADDRESS_MAX   256 /* longest transport address in bytes */
+#define WEFT_TOKEN_SIZE    48  /* a token is opaque to everybody but the transport that made it */
+
+struct weft_transport; /* one opened instance; defined by the backend */
+struct weft_link;      /* a path to one peer; defined by the backend */
+struct weft_region;    /* registered memory; defined by the backend */
+
+struct weft_token {
+    uint8_t bytes[WEFT_TOKEN_SIZE];
+};
+
+enum weft_transport_flags {
+    WEFT_CAP_PUT = 1 << 0,        /* land() and put() work */
+    WEFT_CAP_READ = 1 << 1,       /* expose() and map() or pull() work */
+    WEFT_CAP_REG_LOCAL = 1 << 2,  /* put() needs a region for its source */
+    WEFT_CAP_REG_REMOTE = 1 << 3, /* land() needs a region */
+    WEFT_CAP_SAME_HOST = 1 << 4,  /* peers share this host's memory */
+    WEFT_CAP_NOTIFY = 1 << 5,     /* notify() wakes a peer that sleeps on its descriptors */
+};
+
+struct weft_transport_caps {
+    size_t size;
+    uint32_t flags;
+    uint32_t eager_bytes; /* largest header + payload of one message */
+    uint64_t put_bytes;   /* largest put; the executor splits above it */
+};
+
+enum weft_event_kind {
+    WEFT_EVENT_MESSAGE,     /* header and payload in data/data_size, valid during the callback only */
+    WEFT_EVENT_PUT_DONE,    /* cookie of put(): the source memory is free, the bytes are at the peer */
+    WEFT_EVENT_LANDED,      /* cookie of land(): the memory is filled */
+    WEFT_EVENT_LINK_FAILED, /* link_context of connect(); status says why; the link only answers errors now */
+};
+
+struct weft_event {
+    enum weft_event_kind kind;
+    int status;       /* 0, or why this put, landing or link failed */
+    const void *data; /* MESSAGE; aligned to 8 bytes */
+    size_t data_size;
+    uint64_t cookie;    /* PUT_DONE, LANDED */
+    void *link_context; /* LINK_FAILED */
+};
+
+typedef void weft_event_handler(void *arg, const struct weft_event *event);
+
+/* Called on the service thread when a watched descriptor is readable. */
+typedef void weft_watch_callback(void *arg, int fd);
+
+/* What the context gives a transport when it opens it. Strings and tables live until close(). */
+struct weft_transport_params {
+    size_t size;
+    const char *provider;      /* ofi: provider wanted, NULL or "" for the first that fits */
+    const char *local_address; /* numeric IP address that peers reach this rank by, NULL when all are local */
+    int direct;                /* shm: 0 never reads peers' memory by system call */
+    uint64_t instance;         /* random, unique per context: part of shm's address */
+    /* Watches a descriptor on the service thread; unwatch returns only when no callback runs any more. */
+    void *watch_arg;
+    int (*watch)(void *watch_arg, int fd, weft_watch_callback *callback, void *arg);
+    void (*unwatch)(void *watch_arg, int fd);
+    /* Every backend says why it fails through this: one line for weft_error_detail(). Returns status. */
+    int (*fail)(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+    void (*log)(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+};
+
+struct weft_transport_ops {
+    size_t size; /* of this table, as the backend knows it */
+    uint32_t abi;
+    const char *name;
+
+    /* Opens an instance. WEFT_MISSING when the device or library is absent, saying what to install. */
+    int (*open)(const struct weft_transport_params *params, struct weft_transport **transport);
+    /* Closes links, regions and instance. Every message whose send() returned 0 before reaches its peer as
+     * long as the peer keeps polling for a moment (close may block up to 1 s for that). */
+    void (*close)(struct weft_transport *transport);
+    void (*caps)(const struct weft_transport *transport, struct weft_transport_caps *caps);
+    /* Copies the own address; *size is capacity in, length out. */
+    int (*address)(struct weft_transport *transport, void *address, size_t *size);
+    /* Whether the two addresses can talk at all, by looking (same boot, same network namespace): 1 or 0. */
+    int (*reachable)(struct weft_transport *transport, const void *address, size_t size);
+
+    /* Makes a link. Returns at once; the link may still be coming up (send() then answers WEFT_AGAIN).
+     * Connecting twice to one address gives the same link, counted. */
+    int (*connect)(struct weft_transport *transport, const void *address, size_t size, void *link_context,
+                   struct weft_link **link);
+    void (*disconnect)(struct weft_link *link);
+
+    /* Registers memory for land(), put() and expose(). */
+    int (*reg)(struct weft_transport *transport, void *memory, size_t size, struct weft_region **region);
+    void (*dereg)(struct weft_region *region);
+
+    /* Allocates memory that peers can map; NULL where a transport has none. Page aligned, zeroed; its region
+     * is used by expose() implicitly: the transport finds it by address. */
+    int (*alloc)(struct weft_transport *transport, size_t size, void **memory);
+    void (*free)(struct weft_transport *transport, void *memory);
+
+    /* Sends a message: header then payload. WEFT_AGAIN: no room now, nothing was sent. */
+    int (*send)(struct weft_link *link, const void *header, size_t header_size, const void *payload,
+                size_t payload_size);
+
+    /* Prepares memory to receive one put of exactly size bytes from link's peer. region may be NULL without
+     * WEFT_CAP_REG_REMOTE. unland() withdraws: no byte lands after it returns, and no LANDED follows. */
+    int (*land)(struct weft_link *link, struct weft_region *region, void *memory, size_t size,
+                uint64_t cookie, struct weft_token *token);
+    void (*unland)(struct weft_link *link, const struct weft_token *token);
+    /* Writes size bytes into what the peer landed. WEFT_AGAIN: queue full, nothing was started. */
+    int (*put)(struct weft_link *link, const struct weft_token *token, struct weft_region *region,
+               const void *memory, size_t size, uint64_t cookie);
+
+    /* Describes memory so that link's peer can read it. Whether the peer may actually read is known from
+     * link_flags(). */
+    int (*expose)(struct weft_link *link, struct weft_region *region, const void *memory, size_t size,
+                  struct weft_token *token);
+    /* The exposed memory as a loadable address, valid until the peer's memory is freed or the link goes.
+     * token came from link's peer. WEFT_UNSUPPORTED when this memory can only be pulled. */
+    int (*map)(struct weft_link *link, const struct weft_token *token, const void **memory);
+    /* Copies [offset, offset + size) of the exposed memory to destination. */
+    int (*pull)(struct weft_link *link, const struct weft_token *token, uint64_t offset, void *destination,
+                size_t size);
+
+    /* Delivers events; at most budget. Returns how many, or a negative status when the instance is broken. */
+    int (*poll)(struct weft_transport *transport, int budget, weft_event_handler *handler, void *arg);
+
+    /* Sleeping. fds() fills up to capacity descriptors that become readable when there may be work, and
+     * returns how many. Before sleeping the caller arms: 0 means it may sleep on the descriptors, WEFT_AGAIN
+     * that work is waiting. disarm() after waking. With no descriptors the caller polls with backoff. */
+    int (*fds)(struct weft_transport *transport, int *fds, int capacity);
+    int (*arm)(struct weft_transport *transport);
+    void (*disarm)(struct weft_transport *transport);
+    /* Wakes link's peer if it sleeps. */
+    int (*notify)(struct weft_link *link);
+
+    /* WEFT_LINK_* of an established link; WEFT_AGAIN while it is coming up. */
+    int (*link_flags)(struct weft_link *link, uint32_t *flags);
+};
+
+enum weft_link_flags {
+    WEFT_LINK_PEER_MAPS = 1 << 0,  /* the peer can map memory of alloc() */
+    WEFT_LINK_PEER_PULLS = 1 << 1, /* the peer can pull ordinary memory of this process */
+};
+
+#endif

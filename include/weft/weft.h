@@ -1,0 +1,190 @@
+/* weft: collectives between ranks over shared memory and libfabric.
+ *
+ * Threads: a context may be used from several threads. Calls on one communicator must come from one thread
+ * at a time, in the same order on every rank; different communicators are independent.
+ * Errors: 0 or a negative enum weft_status; outputs are set only on success; weft_error_detail() says what,
+ * where and what was expected for the calling thread's last failure. Nothing here aborts, exits, prints other
+ * than through the log, or touches signal dispositions.
+ * Option structs start with their size: set it with the matching WEFT_*_OPTIONS_INIT so that programs and
+ * library of different ages understand each other.
+ */
+#ifndef WEFT_WEFT_H
+#define WEFT_WEFT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <weft/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WEFT_VERSION_MAJOR 0
+#define WEFT_VERSION_MINOR 1
+#define WEFT_VERSION_PATCH 0
+
+/* Element types. Numbers are frozen. Those this release cannot reduce answer WEFT_UNSUPPORTED. */
+typedef enum weft_dtype {
+    WEFT_INT8 = 0,
+    WEFT_UINT8 = 1,
+    WEFT_INT32 = 2,
+    WEFT_UINT32 = 3,
+    WEFT_INT64 = 4,
+    WEFT_UINT64 = 5,
+    WEFT_FLOAT16 = 6,
+    WEFT_FLOAT32 = 7,
+    WEFT_FLOAT64 = 8,
+    WEFT_BFLOAT16 = 9,
+    WEFT_DTYPE_COUNT = 10
+} weft_dtype;
+
+/* Reductions. Sum, prod, min, max, avg as elementwise operations over the ranks. avg divides the sum by the
+ * number of ranks once, at the end (integers truncate toward zero). min and max propagate NaN; -0 < +0. Every
+ * NaN result has one bit pattern (positive quiet, no payload) so that all ranks and processors agree. */
+typedef enum weft_op {
+    WEFT_SUM = 0,
+    WEFT_PROD = 1,
+    WEFT_MAX = 2,
+    WEFT_MIN = 3,
+    WEFT_AVG = 4,
+    WEFT_OP_COUNT = 5
+} weft_op;
+
+typedef struct weft_context weft_context;
+typedef struct weft_comm weft_comm;
+typedef struct weft_work weft_work;
+
+/* What a context opens. transports: comma-separated subset of "shm,ofi" to allow, NULL for all;
+ * ofi_provider: libfabric provider name ("tcp", "tcp;ofi_rxm", "net", ...), NULL for the first that fits. */
+typedef struct weft_context_options {
+    size_t size;
+    const char *transports;
+    const char *ofi_provider;
+} weft_context_options;
+#define WEFT_CONTEXT_OPTIONS_INIT                                                                            \
+    {                                                                                                        \
+        sizeof(weft_context_options), NULL, NULL                                                             \
+    }
+
+/* Opens a context: owner of devices, endpoints, registrations and one service thread. options may be NULL.
+ * The caller owns *context and ends it with weft_context_close(). */
+int weft_context_open(const weft_context_options *options, weft_context **context);
+
+/* Closes a context. WEFT_BUSY while communicators or allocations of it exist. NULL is allowed. */
+int weft_context_close(weft_context *context);
+
+/* A caller's own key-value store for bootstrap. put publishes value under key; get waits up to timeout_ms and
+ * returns 0 with *size set to the value's length (at most capacity), WEFT_TIMEOUT when it has not appeared.
+ */
+typedef struct weft_store {
+    void *arg;
+    int (*put)(void *arg, const char *key, const void *value, size_t size);
+    int (*get)(void *arg, const char *key, void *value, size_t capacity, size_t *size, int64_t timeout_ms);
+} weft_store;
+
+/* How a communicator comes to be. Sources are tried in this order:
+ *   store        the caller's key-value callbacks;
+ *   file         path of a file on a file system that all ranks see (rank 0 creates and removes it);
+ *   listen_fd    rank 0 only: an already listening TCP socket (ownership passes to weft), with address below;
+ *   address      "host:port" where rank 0 listens;
+ *   environment  RANK, WORLD_SIZE, MASTER_ADDR, WEFT_PORT as torchrun and weft-perf set them.
+ * rank and ranks are -1 to take them from the environment. name tells several communicators of one job apart.
+ * timeout_ms bounds creation and is the default deadline of every call on the communicator (0: the setting
+ * WEFT_TIMEOUT_MS, negative: no deadline). */
+typedef struct weft_comm_options {
+    size_t size;
+    int rank;
+    int ranks;
+    const char *name;
+    const weft_store *store;
+    const char *file;
+    int listen_fd;
+    const char *address;
+    int64_t timeout_ms;
+} weft_comm_options;
+#define WEFT_COMM_OPTIONS_INIT                                                                               \
+    {                                                                                                        \
+        sizeof(weft_comm_options), -1, -1, NULL, NULL, NULL, -1, NULL, 0                                     \
+    }
+
+/* Creates a communicator; collective over its ranks. options may be NULL (all from the environment). When not
+ * all ranks arrive in time the answer is WEFT_ABSENT and the detail names the missing ranks; WEFT_SETTINGS
+ * when ranks run with different WEFT_* settings, naming rank and variable. */
+int weft_comm_create(weft_context *context, const weft_comm_options *options, weft_comm **comm);
+
+/* Ends a communicator; collective. Waits, within the communicator's deadline, until every rank has come here,
+ * so that nothing of it is in flight; after a failure it only cleans up. All works must have been freed. */
+int weft_comm_destroy(weft_comm *comm);
+
+int weft_comm_rank(const weft_comm *comm);
+int weft_comm_size(const weft_comm *comm);
+
+/* Reduces count elements of every rank's send buffer and leaves the same bits in every rank's recv buffer.
+ * send == recv is in place; otherwise they must not overlap. Blocks until done or the deadline. */
+int weft_allreduce(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype, weft_op op);
+
+/* The same as a work handle: returns at once; the buffers belong to weft until the work is done. */
+int weft_allreduce_start(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
+                         weft_op op, weft_work **work);
+
+/* 0 and *done 0 or 1; a negative status when the operation failed. Drives progress, never blocks. */
+int weft_work_test(weft_work *work, int *done);
+
+/* Waits up to timeout_ms (negative: the communicator's deadline) for the work. WEFT_TIMEOUT leaves the
+ * operation running when timeout_ms was given; the communicator's own deadline ends it and revokes. */
+int weft_work_wait(weft_work *work, int64_t timeout_ms);
+
+/* Frees the handle. A work still running is waited for first, within the communicator's deadline. */
+int weft_work_free(weft_work *work);
+
+/* Allocates size bytes that peers on this host can read in place (page aligned, zeroed). Owned by the context
+ * until weft_mem_free(). Falls back to ordinary memory where shared memory is forbidden, said in the log. */
+int weft_mem_alloc(weft_context *context, size_t size, void **memory);
+int weft_mem_free(weft_context *context, void *memory);
+
+/* Registers memory of the caller's once, so that operations on it need not. The memory must stay valid until
+ * weft_mem_deregister() with the same pointer. */
+int weft_mem_register(weft_context *context, void *memory, size_t size);
+int weft_mem_deregister(weft_context *context, void *memory);
+
+/* What a communicator has moved. */
+typedef struct weft_comm_stats {
+    size_t size;
+    uint64_t operations;   /* collectives completed */
+    uint64_t bytes_eager;  /* payload sent inside messages (small) */
+    uint64_t bytes_direct; /* payload moved without a copy of weft's own */
+    uint64_t bytes_staged; /* payload that had to pass through weft's staging memory */
+    uint64_t messages;     /* messages sent, control included */
+    uint64_t fast_path;    /* collectives that took the shared cache-line path */
+} weft_comm_stats;
+#define WEFT_COMM_STATS_INIT                                                                                 \
+    {                                                                                                        \
+        sizeof(weft_comm_stats), 0, 0, 0, 0, 0, 0                                                            \
+    }
+int weft_comm_get_stats(const weft_comm *comm, weft_comm_stats *stats);
+
+/* Which algorithm and transport an allreduce of this shape would use, as short names ("ring", "shm"). The
+ * strings are static. */
+int weft_allreduce_describe(const weft_comm *comm, size_t count, weft_dtype dtype, weft_op op,
+                            const char **algorithm, const char **transport);
+
+/* Bytes per element, 0 for an unknown type. Names as weft-perf prints them. */
+size_t weft_dtype_size(weft_dtype dtype);
+const char *weft_dtype_name(weft_dtype dtype);
+const char *weft_op_name(weft_op op);
+
+/* Static text of a status; never NULL. */
+const char *weft_strerror(int status);
+
+/* Detail of the calling thread's last failed weft call: one line, owned by weft, valid until the thread's
+ * next weft call; "" when there was none. */
+const char *weft_error_detail(void);
+
+/* The library's version as "major.minor.patch". */
+const char *weft_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
