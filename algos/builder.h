@@ -1,0 +1,69 @@
+/* Puts plans together: the generators' only way to write records.
+ *
+ * The first error (out of memory, a loop left open or nested) sticks: later calls do nothing, and
+ * weft_builder_finish() returns it, so that generators read as a plain list of steps. uses_temp follows from
+ * the references. Threads: a builder belongs to one thread.
+ */
+#ifndef WEFT_ALGOS_BUILDER_H
+#define WEFT_ALGOS_BUILDER_H
+
+#include "algos/plan.h"
+
+struct weft_builder {
+    struct weft_plan *plan;
+    uint32_t capacity; /* records that plan has room for */
+    uint32_t loop;     /* index of the open LOOP record, WEFT_BUILDER_NO_LOOP when none is open */
+    int status;
+};
+
+#define WEFT_BUILDER_NO_LOOP UINT32_MAX
+
+/* Which chunks a step works on. */
+struct weft_range {
+    uint32_t chunk;
+    uint32_t span;
+    int32_t stride; /* per loop iteration */
+};
+
+static inline struct weft_range weft_range(uint32_t chunk, uint32_t span, int32_t stride)
+{
+    return (struct weft_range){chunk, span, stride};
+}
+
+static inline struct weft_ref weft_in(enum weft_buffer buffer)
+{
+    return (struct weft_ref){.buffer = (uint8_t)buffer};
+}
+
+static inline struct weft_ref weft_slot(uint32_t slot, int stride)
+{
+    return (struct weft_ref){
+        .buffer = WEFT_BUFFER_SLOT, .slot = (uint16_t)slot, .slot_stride = (int16_t)stride};
+}
+
+/* Starts an empty plan for the request. */
+void weft_builder_start(struct weft_builder *builder, const struct weft_plan_request *request,
+                        uint32_t chunks, uint32_t slots);
+
+void weft_builder_send(struct weft_builder *builder, uint32_t peer, struct weft_range range,
+                       struct weft_ref source);
+void weft_builder_recv(struct weft_builder *builder, uint32_t peer, struct weft_range range,
+                       struct weft_ref destination);
+/* destination = first op second. */
+void weft_builder_reduce(struct weft_builder *builder, struct weft_range range, struct weft_ref destination,
+                         struct weft_ref first, struct weft_ref second, unsigned flags);
+/* destination = (first op second) op third. */
+void weft_builder_reduce3(struct weft_builder *builder, struct weft_range range, struct weft_ref destination,
+                          struct weft_ref first, struct weft_ref second, struct weft_ref third,
+                          unsigned flags);
+void weft_builder_copy(struct weft_builder *builder, struct weft_range range, struct weft_ref destination,
+                       struct weft_ref source, unsigned flags);
+
+/* Everything appended between these two is the body of a LOOP. */
+void weft_builder_loop(struct weft_builder *builder, uint32_t iterations);
+void weft_builder_loop_end(struct weft_builder *builder);
+
+/* Hands the plan over (weft_plan_free() frees it), or frees it and returns the error. */
+int weft_builder_finish(struct weft_builder *builder, struct weft_plan **plan);
+
+#endif

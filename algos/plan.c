@@ -1,0 +1,149 @@
+#include "algos/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "algos/generators.h"
+#include "base/error.h"
+
+_Static_assert(sizeof(struct weft_ref) == 8, "plan records have a fixed layout");
+_Static_assert(sizeof(struct weft_step) == 64, "plan records have a fixed layout");
+
+/* By enum weft_algorithm. */
+static const struct {
+    const char *name;
+    void (*generate)(struct weft_builder *builder, const struct weft_plan_request *request);
+} algorithms[WEFT_ALGO_COUNT] = {
+    [WEFT_ALGO_AUTO] = {"auto", NULL},
+    [WEFT_ALGO_RING] = {"ring", weft_ring_generate},
+    [WEFT_ALGO_TREE] = {"tree", weft_tree_generate},
+    [WEFT_ALGO_RD] = {"rd", weft_rd_generate},
+    [WEFT_ALGO_RAB] = {"rab", weft_rab_generate},
+};
+
+/* One rank is its own result; the copy stays in place, because it also finishes the value. */
+static void single_generate(struct weft_builder *builder, const struct weft_plan_request *request)
+{
+    weft_builder_start(builder, request, 1, 0);
+    weft_builder_copy(builder, weft_range(0, 1, 0), weft_in(WEFT_BUFFER_OUTPUT), weft_in(WEFT_BUFFER_INPUT),
+                      WEFT_STEP_FINISH);
+}
+
+int weft_plan_make(const struct weft_plan_request *request, struct weft_plan **plan)
+{
+    if (request->collective != WEFT_ALLREDUCE)
+        return weft_fail(WEFT_INVALID, "plan request: collective is %d, expected %d (allreduce)",
+                         (int)request->collective, WEFT_ALLREDUCE);
+    if ((int)request->algorithm <= WEFT_ALGO_AUTO || request->algorithm >= WEFT_ALGO_COUNT)
+        return weft_fail(WEFT_INVALID, "plan request: algorithm is %d, expected %d to %d",
+                         (int)request->algorithm, WEFT_ALGO_AUTO + 1, WEFT_ALGO_COUNT - 1);
+    if (request->ranks < 1 || request->ranks > INT32_MAX)
+        return weft_fail(WEFT_INVALID, "plan request: ranks is %u, expected 1 to %d", request->ranks,
+                         INT32_MAX);
+    if (request->rank >= request->ranks)
+        return weft_fail(WEFT_INVALID, "plan request: rank is %u, expected 0 to %u", request->rank,
+                         request->ranks - 1);
+    struct weft_builder builder;
+    if (request->ranks == 1)
+        single_generate(&builder, request);
+    else
+        algorithms[request->algorithm].generate(&builder, request);
+    return weft_builder_finish(&builder, plan);
+}
+
+void weft_plan_free(struct weft_plan *plan)
+{
+    free(plan);
+}
+
+const char *weft_algorithm_name(enum weft_algorithm algorithm)
+{
+    return (unsigned)algorithm < WEFT_ALGO_COUNT ? algorithms[algorithm].name : NULL;
+}
+
+int weft_algorithm_parse(const char *name)
+{
+    for (int i = 0; i < WEFT_ALGO_COUNT; i++) {
+        if (strcmp(name, algorithms[i].name) == 0)
+            return i;
+    }
+    return -1;
+}
+
+void weft_cursor_start(struct weft_cursor *cursor, const struct weft_plan *plan)
+{
+    *cursor = (struct weft_cursor){.plan = plan};
+}
+
+/* (start + iteration * stride) mod modulus. The generators' strides rarely leave (-modulus, 2 * modulus), so
+ * that a division is the exception. */
+static inline uint32_t rotate(uint32_t start, uint32_t iteration, int32_t stride, uint32_t modulus)
+{
+    int64_t value = start + (int64_t)iteration * stride;
+    if (value < 0) {
+        value += modulus;
+        if (value < 0)
+            value = value % modulus + modulus;
+    }
+    if (value >= modulus) {
+        value -= modulus;
+        if (value >= modulus)
+            value = value <= UINT32_MAX ? (uint32_t)value % modulus : value % modulus;
+    }
+    return (uint32_t)value;
+}
+
+static inline void rotate_slot(struct weft_ref *ref, uint32_t iteration, uint32_t slots)
+{
+    if (ref->slot_stride == 0)
+        return;
+    ref->slot = (uint16_t)rotate(ref->slot, iteration, ref->slot_stride, slots);
+    ref->slot_stride = 0;
+}
+
+/* Applies the strides. Slots rotate only in references that the kind of step uses; the others are zero. */
+static inline void resolve(struct weft_step *step, const struct weft_plan *plan, uint32_t iteration)
+{
+    if (step->chunk_stride != 0) {
+        step->chunk = rotate(step->chunk, iteration, step->chunk_stride, plan->chunks);
+        step->chunk_stride = 0;
+    }
+    if (step->peer_stride != 0) {
+        step->peer = (int32_t)rotate((uint32_t)step->peer, iteration, step->peer_stride, plan->ranks);
+        step->peer_stride = 0;
+    }
+    rotate_slot(&step->destination, iteration, plan->slots);
+    for (unsigned i = 0; i < step->source_count; i++)
+        rotate_slot(&step->sources[i], iteration, plan->slots);
+}
+
+int weft_cursor_next(struct weft_cursor *cursor, struct weft_step *step)
+{
+    const struct weft_plan *plan = cursor->plan;
+    for (;;) {
+        if (cursor->loop_end != 0 && cursor->index == cursor->loop_end) {
+            if (++cursor->iteration < cursor->iterations) {
+                cursor->index = cursor->loop_start;
+            } else {
+                cursor->loop_end = 0;
+                cursor->iteration = 0;
+            }
+        }
+        if (cursor->index == plan->step_count)
+            return 0;
+        const struct weft_step *record = &plan->steps[cursor->index++];
+        if (record->kind != WEFT_STEP_LOOP) {
+            *step = *record;
+            resolve(step, plan, cursor->iteration);
+            return 1;
+        }
+        if (record->iterations == 0 || record->body == 0) {
+            cursor->index += record->body;
+            continue;
+        }
+        cursor->loop_start = cursor->index;
+        cursor->loop_end = cursor->index + record->body;
+        cursor->iteration = 0;
+        cursor->iterations = record->iterations;
+    }
+}
