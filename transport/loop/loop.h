@@ -1,0 +1,24 @@
+/* loop: the in-process transport, for tests of the executor and for its micro-benchmark.
+ *
+ * Instances of one process reach each other, from one thread or several. What an instance offers is chosen by
+ * params.provider:
+ *   "map" (default)  reads, by map() and pull()
+ *   "pull"           reads, by pull() only
+ *   "put"            puts only
+ *   "eager"          messages only
+ *   "all"            reads by map() and pull(), and puts
+ * followed by ":storm=SEED" for the hard weather that a contract allows: links come up late, send() and put()
+ * answer WEFT_AGAIN for no reason, puts copy and complete late and in any order, poll() delivers little.
+ * All instances of one test should be opened with the same mode.
+ *
+ * This is the one transport with process-wide state (the list of open instances): its addresses mean nothing
+ * outside the process.
+ */
+#ifndef WEFT_TRANSPORT_LOOP_H
+#define WEFT_TRANSPORT_LOOP_H
+
+#include <weft/transport.h>
+
+extern const struct weft_transport_ops weft_loop_ops;
+
+#endif

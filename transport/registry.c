@@ -1,0 +1,168 @@
+#include "transport/registry.h"
+
+#include <string.h>
+#include "base/error.h"
+#include "transport/loop/loop.h"
+
+static const struct weft_transport_ops *const built_in[] = {
+    &weft_loop_ops,
+};
+
+const struct weft_transport_ops *weft_transport_find(const char *name)
+{
+    for (size_t i = 0; name && i < sizeof built_in / sizeof built_in[0]; i++) {
+        if (strcmp(built_in[i]->name, name) == 0)
+            return built_in[i];
+    }
+    return NULL;
+}
+
+static int absent_reg(struct weft_transport *transport, void *memory, size_t size,
+                      struct weft_region **region)
+{
+    (void)transport, (void)memory, (void)size, (void)region;
+    return WEFT_UNSUPPORTED;
+}
+
+static void absent_dereg(struct weft_region *region)
+{
+    (void)region;
+}
+
+static int absent_alloc(struct weft_transport *transport, size_t size, void **memory)
+{
+    (void)transport, (void)size, (void)memory;
+    return WEFT_UNSUPPORTED;
+}
+
+static void absent_free(struct weft_transport *transport, void *memory)
+{
+    (void)transport, (void)memory;
+}
+
+static int absent_land(struct weft_link *link, struct weft_region *region, void *memory, size_t size,
+                       uint64_t cookie, struct weft_token *token)
+{
+    (void)link, (void)region, (void)memory, (void)size, (void)cookie, (void)token;
+    return WEFT_UNSUPPORTED;
+}
+
+static void absent_unland(struct weft_link *link, const struct weft_token *token)
+{
+    (void)link, (void)token;
+}
+
+static int absent_put(struct weft_link *link, const struct weft_token *token, struct weft_region *region,
+                      const void *memory, size_t size, uint64_t cookie)
+{
+    (void)link, (void)token, (void)region, (void)memory, (void)size, (void)cookie;
+    return WEFT_UNSUPPORTED;
+}
+
+static int absent_expose(struct weft_link *link, struct weft_region *region, const void *memory, size_t size,
+                         struct weft_token *token)
+{
+    (void)link, (void)region, (void)memory, (void)size, (void)token;
+    return WEFT_UNSUPPORTED;
+}
+
+static int absent_map(struct weft_link *link, const struct weft_token *token, const void **memory)
+{
+    (void)link, (void)token, (void)memory;
+    return WEFT_UNSUPPORTED;
+}
+
+static int absent_pull(struct weft_link *link, const struct weft_token *token, uint64_t offset,
+                       void *destination, size_t size)
+{
+    (void)link, (void)token, (void)offset, (void)destination, (void)size;
+    return WEFT_UNSUPPORTED;
+}
+
+static int absent_fds(struct weft_transport *transport, int *fds, int capacity)
+{
+    (void)transport, (void)fds, (void)capacity;
+    return 0;
+}
+
+static int absent_arm(struct weft_transport *transport)
+{
+    (void)transport;
+    return WEFT_OK;
+}
+
+static void absent_disarm(struct weft_transport *transport)
+{
+    (void)transport;
+}
+
+static int absent_notify(struct weft_link *link)
+{
+    (void)link;
+    return WEFT_UNSUPPORTED;
+}
+
+static int absent_link_flags(struct weft_link *link, uint32_t *flags)
+{
+    (void)link;
+    *flags = 0;
+    return WEFT_OK;
+}
+
+static const struct weft_transport_ops absent = {
+    .reg = absent_reg,
+    .dereg = absent_dereg,
+    .alloc = absent_alloc,
+    .free = absent_free,
+    .land = absent_land,
+    .unland = absent_unland,
+    .put = absent_put,
+    .expose = absent_expose,
+    .map = absent_map,
+    .pull = absent_pull,
+    .fds = absent_fds,
+    .arm = absent_arm,
+    .disarm = absent_disarm,
+    .notify = absent_notify,
+    .link_flags = absent_link_flags,
+};
+
+/* Takes the default for every operation that the table lacks. */
+static void fill(struct weft_transport_ops *ops)
+{
+    ops->reg = ops->reg ? ops->reg : absent.reg;
+    ops->dereg = ops->dereg ? ops->dereg : absent.dereg;
+    ops->alloc = ops->alloc ? ops->alloc : absent.alloc;
+    ops->free = ops->free ? ops->free : absent.free;
+    ops->land = ops->land ? ops->land : absent.land;
+    ops->unland = ops->unland ? ops->unland : absent.unland;
+    ops->put = ops->put ? ops->put : absent.put;
+    ops->expose = ops->expose ? ops->expose : absent.expose;
+    ops->map = ops->map ? ops->map : absent.map;
+    ops->pull = ops->pull ? ops->pull : absent.pull;
+    ops->fds = ops->fds ? ops->fds : absent.fds;
+    ops->arm = ops->arm ? ops->arm : absent.arm;
+    ops->disarm = ops->disarm ? ops->disarm : absent.disarm;
+    ops->notify = ops->notify ? ops->notify : absent.notify;
+    ops->link_flags = ops->link_flags ? ops->link_flags : absent.link_flags;
+}
+
+int weft_transport_complete(const struct weft_transport_ops *partial, struct weft_transport_ops *complete)
+{
+    if (partial->abi != WEFT_TRANSPORT_ABI)
+        return weft_fail(WEFT_INVALID, "transport %s has ABI %u, expected %u",
+                         partial->name ? partial->name : "?", (unsigned)partial->abi, WEFT_TRANSPORT_ABI);
+    struct weft_transport_ops ops;
+    memset(&ops, 0, sizeof ops);
+    memcpy(&ops, partial, partial->size < sizeof ops ? partial->size : sizeof ops);
+    ops.size = sizeof ops;
+    if (!ops.name || !ops.open || !ops.close || !ops.caps || !ops.address || !ops.reachable || !ops.connect ||
+        !ops.disconnect || !ops.send || !ops.poll)
+        return weft_fail(WEFT_INVALID,
+                         "transport %s lacks one of open, close, caps, address, reachable, connect, "
+                         "disconnect, send, poll",
+                         ops.name ? ops.name : "?");
+    fill(&ops);
+    *complete = ops;
+    return WEFT_OK;
+}
