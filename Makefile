@@ -14,6 +14,14 @@ LDFLAGS_ALL := $(MODE_FLAGS) $(LDFLAGS)
 Q := $(if $(V),,@)
 say = $(if $(V),,@echo "  $(1)	$(2)";)
 
+# One kernel source, compiled once per instruction set; off x86-64 the last two objects are empty.
+KERNEL_FLAGS := -O3
+EXTRA_reduce_portable := $(KERNEL_FLAGS)
+ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine)),)
+EXTRA_reduce_avx2 := $(KERNEL_FLAGS) -mavx2
+EXTRA_reduce_avx512 := $(KERNEL_FLAGS) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mbmi2
+endif
+
 LIB_SOURCES := $(filter-out algos/weft-plan.c topo/weft-topo.c,$(wildcard base/*.c algos/*.c transport/*.c \
 	transport/*/*.c devmem/*.c topo/*.c comm/*.c))
 LIB_OBJECTS := $(LIB_SOURCES:%.c=$(BUILD)/%.o)

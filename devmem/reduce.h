@@ -7,7 +7,8 @@
  * given, divides by it: floats by a correctly rounded division in the accumulator type before the only
  * rounding, integers truncating toward zero. Identical bits on every instruction set: portable, AVX2,
  * AVX-512, aarch64; the best is picked once at run time (WEFT_ISA=portable|avx2|avx512 overrides, for tests).
- * Threads: any. destination may equal one of the sources, or not overlap it at all.
+ * The caller's rounding mode and flushing of denormals play no part. Threads: any. destination may equal one
+ * of the sources, or not overlap it at all.
  */
 #ifndef WEFT_DEVMEM_REDUCE_H
 #define WEFT_DEVMEM_REDUCE_H
@@ -30,10 +31,19 @@ weft_reduce_function *weft_reduce_find(weft_dtype dtype, weft_op op);
 /* The same from one named instruction set ("portable", "avx2", "avx512"); NULL when this machine lacks it. */
 weft_reduce_function *weft_reduce_find_isa(const char *isa, weft_dtype dtype, weft_op op);
 
+/* The same with streaming stores: results go past the caches to memory. Pays where the destination is not
+ * read again before it would leave the cache, and is not one of the sources; slower otherwise. The bits are
+ * the same. */
+weft_reduce_function *weft_reduce_find_streaming(weft_dtype dtype, weft_op op);
+weft_reduce_function *weft_reduce_find_streaming_isa(const char *isa, weft_dtype dtype, weft_op op);
+
 /* Name of the instruction set in use. */
 const char *weft_reduce_isa(void);
 
 /* Copies size bytes, with streaming stores where the size makes the destination useless in cache. */
 void weft_copy(void *destination, const void *source, size_t size);
+
+/* Copies size bytes with streaming stores: for pieces of a buffer that is larger than the caches. */
+void weft_copy_streaming(void *destination, const void *source, size_t size);
 
 #endif

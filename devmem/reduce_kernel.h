@@ -1,0 +1,211 @@
+/* The reduction kernels of one instruction set. Each reduce_<isa>.c names its table and vector width,
+ * includes this file, and is compiled with that instruction set's flags.
+ *
+ * A pass over the buffers. Elements are lanes of vectors; a buffer shorter than one vector is done in one
+ * step with partial loads and stores. Otherwise the last vector, which may overlap the one before it, is
+ * computed first and stored last; likewise a first vector where the destination is not aligned. Holding both
+ * in registers meanwhile lets everything between be whole vectors to aligned addresses, and stays right when
+ * the destination is one of the sources: what the loop overwrites had been read by then.
+ */
+#include "devmem/reduce_fpu.h"
+#include "devmem/reduce_table.h"
+#include "devmem/reduce_vector.h"
+
+/* What stays the same for every vector of a call. Kernels build it with constants where they can. */
+struct pass {
+    weft_dtype dtype;
+    weft_op op;
+    int source_count;
+    uint32_t finish;
+    const char *sources[WEFT_REDUCE_SOURCES_MAX];
+};
+
+INLINE struct wide pass_load(const struct pass *pass, int source, size_t offset, size_t size)
+{
+    const char *from = pass->sources[source] + offset;
+    return widen(pass->dtype, size < VECTOR_BYTES ? vec_load_part(from, size) : vec_load(from));
+}
+
+/* The results of size bytes, at most a vector, at an offset. The first sources are spelled out so that a
+ * constant source_count leaves no loop. */
+INLINE vec pass_at(const struct pass *pass, size_t offset, size_t size)
+{
+    struct wide result = pass_load(pass, 0, offset, size);
+    if (pass->source_count > 1)
+        result = combine(pass->dtype, pass->op, result, pass_load(pass, 1, offset, size));
+    if (pass->source_count > 2)
+        result = combine(pass->dtype, pass->op, result, pass_load(pass, 2, offset, size));
+    for (int i = 3; i < pass->source_count; i++)
+        result = combine(pass->dtype, pass->op, result, pass_load(pass, i, offset, size));
+    if (pass->finish)
+        result = divide(pass->dtype, result, pass->finish);
+    return narrow(pass->dtype, result);
+}
+
+INLINE void store(char *to, vec value, int stream)
+{
+    if (stream)
+        vec_store_streaming(to, value);
+    else
+        vec_store(to, value);
+}
+
+/* Whole vectors from offset until at least last, where the last vector of the buffer begins. */
+INLINE void pass_body(const struct pass *pass, char *to, size_t offset, size_t last, int stream)
+{
+    const size_t step = VECTOR_BYTES;
+    for (; offset + 3 * step < last; offset += 4 * step) {
+        vec a = pass_at(pass, offset, step), b = pass_at(pass, offset + step, step);
+        vec c = pass_at(pass, offset + 2 * step, step), d = pass_at(pass, offset + 3 * step, step);
+        store(to + offset, a, stream);
+        store(to + offset + step, b, stream);
+        store(to + offset + 2 * step, c, stream);
+        store(to + offset + 3 * step, d, stream);
+    }
+    for (; offset < last; offset += step)
+        store(to + offset, pass_at(pass, offset, step), stream);
+}
+
+INLINE size_t element_size(weft_dtype dtype)
+{
+    return dtype == WEFT_FLOAT64 ? 8 : dtype == WEFT_BFLOAT16 ? 2 : 4;
+}
+
+INLINE void pass_run(const struct pass *pass, char *to, size_t size, int stream)
+{
+    if (size < VECTOR_BYTES) {
+        if (size)
+            vec_store_part(to, pass_at(pass, 0, size), size);
+        return;
+    }
+    size_t last = size - VECTOR_BYTES;
+    size_t skew = -(uintptr_t)to & (VECTOR_BYTES - 1);
+    vec tail = pass_at(pass, last, VECTOR_BYTES);
+    if (last < 4 * VECTOR_BYTES || skew % element_size(pass->dtype)) {
+        pass_body(pass, to, 0, last, 0);
+    } else {
+        vec head = pass_at(pass, 0, VECTOR_BYTES);
+        pass_body(pass, to, skew, last, stream);
+        if (skew)
+            vec_store(to, head);
+    }
+    vec_store(to + last, tail);
+    if (stream)
+        vec_streaming_end();
+}
+
+/* Makes the number of sources a constant in the cases that matter. */
+INLINE void pass_split(weft_dtype dtype, weft_op op, int stream, char *to, const void *const *sources,
+                       int source_count, size_t size, uint32_t finish)
+{
+    if (source_count == 2) {
+        struct pass pass = {dtype, op, 2, finish, {sources[0], sources[1]}};
+        pass_run(&pass, to, size, stream);
+    } else if (source_count == 3 && !finish && !stream) {
+        struct pass pass = {dtype, op, 3, 0, {sources[0], sources[1], sources[2]}};
+        pass_run(&pass, to, size, stream);
+    } else {
+        struct pass pass = {dtype, op, source_count, finish, {NULL}};
+        for (int i = 0; i < source_count; i++)
+            pass.sources[i] = sources[i];
+        pass_run(&pass, to, size, stream);
+    }
+}
+
+INLINE void reduce(weft_dtype dtype, weft_op op, int stream, void *to, const void *const *sources,
+                   int source_count, size_t count, uint32_t finish)
+{
+    size_t size = count * element_size(dtype);
+    uint64_t state = fpu_read();
+    if (__builtin_expect(!fpu_is_default(state), 0))
+        fpu_write(FPU_DEFAULT);
+    if (op == WEFT_AVG && finish)
+        pass_split(dtype, op, stream, to, sources, source_count, size, finish);
+    else
+        pass_split(dtype, op, stream, to, sources, source_count, size, 0);
+    if (__builtin_expect(!fpu_is_default(state), 0))
+        fpu_write(state);
+}
+
+static void copy_streaming(void *destination, const void *source, size_t size)
+{
+    char *to = destination;
+    const char *from = source;
+    const size_t step = VECTOR_BYTES;
+    if (size < 8 * step) {
+        memcpy(to, from, size);
+        return;
+    }
+    size_t offset = -(uintptr_t)to & (step - 1);
+    vec_store(to, vec_load(from));
+    for (; offset + 4 * step <= size; offset += 4 * step) {
+        vec a = vec_load(from + offset), b = vec_load(from + offset + step);
+        vec c = vec_load(from + offset + 2 * step), d = vec_load(from + offset + 3 * step);
+        vec_store_streaming(to + offset, a);
+        vec_store_streaming(to + offset + step, b);
+        vec_store_streaming(to + offset + 2 * step, c);
+        vec_store_streaming(to + offset + 3 * step, d);
+    }
+    memcpy(to + offset, from + offset, size - offset);
+    vec_streaming_end();
+}
+
+/* One function per type and operation; sum is avg without finish. */
+#define REDUCE_LIST(X)                                                                                       \
+    X(float32_sum, float32_sum_streaming, WEFT_FLOAT32, WEFT_AVG)                                            \
+    X(float32_prod, float32_prod_streaming, WEFT_FLOAT32, WEFT_PROD)                                         \
+    X(float32_max, float32_max_streaming, WEFT_FLOAT32, WEFT_MAX)                                            \
+    X(float32_min, float32_min_streaming, WEFT_FLOAT32, WEFT_MIN)                                            \
+    X(float64_sum, float64_sum_streaming, WEFT_FLOAT64, WEFT_AVG)                                            \
+    X(float64_prod, float64_prod_streaming, WEFT_FLOAT64, WEFT_PROD)                                         \
+    X(float64_max, float64_max_streaming, WEFT_FLOAT64, WEFT_MAX)                                            \
+    X(float64_min, float64_min_streaming, WEFT_FLOAT64, WEFT_MIN)                                            \
+    X(bfloat16_sum, bfloat16_sum_streaming, WEFT_BFLOAT16, WEFT_AVG)                                         \
+    X(bfloat16_prod, bfloat16_prod_streaming, WEFT_BFLOAT16, WEFT_PROD)                                      \
+    X(bfloat16_max, bfloat16_max_streaming, WEFT_BFLOAT16, WEFT_MAX)                                         \
+    X(bfloat16_min, bfloat16_min_streaming, WEFT_BFLOAT16, WEFT_MIN)                                         \
+    X(int32_sum, int32_sum_streaming, WEFT_INT32, WEFT_AVG)                                                  \
+    X(int32_prod, int32_prod_streaming, WEFT_INT32, WEFT_PROD)                                               \
+    X(int32_max, int32_max_streaming, WEFT_INT32, WEFT_MAX)                                                  \
+    X(int32_min, int32_min_streaming, WEFT_INT32, WEFT_MIN)
+
+#define X(name, name_streaming, dtype, op)                                                                   \
+    static void name(void *to, const void *const *sources, int source_count, size_t count, uint32_t finish)  \
+    {                                                                                                        \
+        reduce(dtype, op, 0, to, sources, source_count, count, finish);                                      \
+    }                                                                                                        \
+    static void name_streaming(void *to, const void *const *sources, int source_count, size_t count,         \
+                               uint32_t finish)                                                              \
+    {                                                                                                        \
+        reduce(dtype, op, 1, to, sources, source_count, count, finish);                                      \
+    }
+REDUCE_LIST(X)
+#undef X
+
+#define ROW(sum, prod, max, min)                                                                             \
+    {                                                                                                        \
+        [WEFT_SUM] = sum, [WEFT_PROD] = prod, [WEFT_MAX] = max, [WEFT_MIN] = min, [WEFT_AVG] = sum           \
+    }
+
+const struct weft_reduce_table REDUCE_TABLE = {
+    .isa = REDUCE_ISA,
+    .kernels =
+        {
+            [WEFT_FLOAT32] = ROW(float32_sum, float32_prod, float32_max, float32_min),
+            [WEFT_FLOAT64] = ROW(float64_sum, float64_prod, float64_max, float64_min),
+            [WEFT_BFLOAT16] = ROW(bfloat16_sum, bfloat16_prod, bfloat16_max, bfloat16_min),
+            [WEFT_INT32] = ROW(int32_sum, int32_prod, int32_max, int32_min),
+        },
+    .streaming =
+        {
+            [WEFT_FLOAT32] = ROW(float32_sum_streaming, float32_prod_streaming, float32_max_streaming,
+                                 float32_min_streaming),
+            [WEFT_FLOAT64] = ROW(float64_sum_streaming, float64_prod_streaming, float64_max_streaming,
+                                 float64_min_streaming),
+            [WEFT_BFLOAT16] = ROW(bfloat16_sum_streaming, bfloat16_prod_streaming, bfloat16_max_streaming,
+                                  bfloat16_min_streaming),
+            [WEFT_INT32] =
+                ROW(int32_sum_streaming, int32_prod_streaming, int32_max_streaming, int32_min_streaming),
+        },
+    .copy_streaming = copy_streaming,
+};

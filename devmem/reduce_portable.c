@@ -1,0 +1,4 @@
+#define REDUCE_TABLE weft_reduce_portable
+#define REDUCE_ISA   "portable"
+#define VECTOR_BYTES 16
+#include "devmem/reduce_kernel.h"
