@@ -1,0 +1,563 @@
+/* Operations, the window, hazards, and the run loop.
+ *
+ * Admission walks the plan in program order. A step enters the window as a flight when fewer than `window`
+ * steps lie between it and the oldest unfinished one. It is compared with every flight still active: where
+ * one writes chunks that the other touches, the new one waits for it, byte by byte: it may process what lies
+ * below the earlier one's `visible` mark. SLOTs are renamed instead: each RECV into a slot owns its data, and
+ * the REDUCE or COPY that empties the slot is bound to that RECV, so reusing a slot number never waits.
+ *
+ * Nothing is scanned to find work: an event (a message, a landing, progress of a flight that others wait for)
+ * sets bits in `runnable`, and the run loop takes the oldest first. A full link sets `blocked` instead, which
+ * is retried once per progress call.
+ */
+#include "comm/exec_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "algos/hazard.h"
+#include "base/error.h"
+
+int weft_exec_create(const struct weft_exec_options *options, struct weft_exec **created)
+{
+    if (options->window < 2 || options->window > WEFT_WINDOW_MAX)
+        return weft_fail(WEFT_INVALID, "window is %u: expected 2 to %d", options->window, WEFT_WINDOW_MAX);
+    struct weft_exec *exec = calloc(1, sizeof *exec);
+    if (!exec)
+        return weft_fail(WEFT_NOMEM, "no memory for an executor");
+    exec->options = *options;
+    exec->next_sequence = options->first_sequence;
+    exec->early_tail = &exec->early;
+    exec->small.capacity = 128;
+    exec->peers = calloc(options->ranks, sizeof *exec->peers);
+    if (!exec->peers) {
+        free(exec);
+        return weft_fail(WEFT_NOMEM, "no memory for %u peers", options->ranks);
+    }
+    *created = exec;
+    return WEFT_OK;
+}
+
+static void free_op(struct weft_exec_op *op)
+{
+    if (!op)
+        return;
+    for (uint32_t i = 0; i < op->peer_count; i++)
+        free(op->peers[i]);
+    free(op->peers);
+    free(op->by_rank);
+    free(op->temp);
+    free(op);
+}
+
+static void free_pool(struct weft_early_pool *pool)
+{
+    while (pool->free) {
+        struct weft_early *next = pool->free->next;
+        free(pool->free);
+        pool->free = next;
+    }
+}
+
+void weft_exec_destroy(struct weft_exec *exec)
+{
+    if (!exec)
+        return;
+    weft_exec_fail(exec, WEFT_CANCELLED, "the communicator was destroyed");
+    weft_early_free_list(exec, exec->early);
+    free_op(exec->spare_ops);
+    free_pool(&exec->small);
+    free_pool(&exec->large);
+    for (int i = 0; i < WEFT_STEP_SOURCES_MAX; i++)
+        free(exec->scratch[i]);
+    free(exec->peers);
+    free(exec);
+}
+
+int weft_exec_peer_ready(struct weft_exec *exec, uint32_t rank, struct weft_exec_peer **found)
+{
+    struct weft_exec_peer *peer = &exec->peers[rank];
+    if (!peer->link) {
+        int status = exec->options.hooks.connect(exec->options.hooks.arg, rank, peer);
+        if (status != WEFT_OK)
+            return status;
+    }
+    *found = peer;
+    return WEFT_OK;
+}
+
+uint8_t *weft_op_memory(struct weft_exec_op *op, unsigned buffer)
+{
+    switch (buffer) {
+    case WEFT_BUFFER_INPUT:
+        return (uint8_t *)(uintptr_t)op->request.input;
+    case WEFT_BUFFER_OUTPUT:
+        return op->request.output;
+    default:
+        return op->temp;
+    }
+}
+
+int weft_op_region(struct weft_exec_op *op, const struct weft_exec_peer *peer, unsigned buffer,
+                   struct weft_region **region)
+{
+    if (op->in_place && buffer == WEFT_BUFFER_INPUT)
+        buffer = WEFT_BUFFER_OUTPUT;
+    struct weft_region **slot = &op->regions[peer->transport][buffer];
+    if (!*slot) {
+        const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
+        size_t size = op->request.count * op->request.element_bytes;
+        int status = hooks->region_get(hooks->arg, peer->transport, weft_op_memory(op, buffer), size, slot);
+        if (status != WEFT_OK)
+            return status;
+    }
+    *region = *slot;
+    return WEFT_OK;
+}
+
+uint64_t weft_flight_cookie(const struct weft_exec_op *op, const struct weft_flight *flight, uint32_t slice)
+{
+    return (uint64_t)op->exec->options.id << 32 | (op->sequence & 0xfff) << 20 |
+           (uint64_t)(flight->sequence & 0xfff) << 8 | (slice & 0xff);
+}
+
+int weft_flight_send(struct weft_exec_op *op, struct weft_flight *flight, enum weft_wire_kind kind,
+                     uint32_t flags, uint32_t slice, const void *payload, uint32_t size)
+{
+    struct weft_exec *exec = op->exec;
+    const struct weft_exec_peer *peer = &exec->peers[flight->peer->rank];
+    struct weft_wire_header header = {
+        .comm = exec->options.id,
+        .op = op->sequence,
+        .source = exec->options.rank,
+        .message = flight->message,
+        .slice = slice,
+        .digest = op->request.digest,
+        .size = size,
+        .kind = (uint8_t)kind,
+        .version = WEFT_WIRE_VERSION,
+        .flags = (uint16_t)flags,
+    };
+    int status = peer->ops->send(peer->link, &header, sizeof header, payload, size);
+    if (status == WEFT_OK)
+        exec->stats.messages++;
+    return status;
+}
+
+size_t weft_flight_limit(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    size_t end = flight->start + flight->length, limit = end;
+    for (uint64_t mask = flight->waits; mask; mask &= mask - 1) {
+        const struct weft_flight *earlier = &op->flights[__builtin_ctzll(mask)];
+        size_t theirs = earlier->start + earlier->length;
+        size_t reached = earlier->start + earlier->visible;
+        if (reached < (theirs < end ? theirs : end) && reached < limit)
+            limit = reached;
+    }
+    return limit > flight->start ? limit - flight->start : 0;
+}
+
+void weft_flight_wake(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    op->runnable |= flight->dependents;
+}
+
+/* Enters the flight in the buckets of its chunks and returns which flights were there already. */
+static uint64_t enter_buckets(struct weft_exec_op *op, const struct weft_flight *flight)
+{
+    uint64_t found = 0, bit = 1ULL << flight->index;
+    uint32_t span = flight->step.span < WEFT_BUCKETS ? flight->step.span : WEFT_BUCKETS;
+    for (uint32_t i = 0; i < span; i++) {
+        uint64_t *bucket = &op->buckets[(flight->step.chunk + i) % WEFT_BUCKETS];
+        found |= *bucket;
+        *bucket |= bit;
+    }
+    return found;
+}
+
+static void leave_buckets(struct weft_exec_op *op, const struct weft_flight *flight)
+{
+    uint64_t bit = 1ULL << flight->index;
+    uint32_t span = flight->step.span < WEFT_BUCKETS ? flight->step.span : WEFT_BUCKETS;
+    for (uint32_t i = 0; i < span; i++)
+        op->buckets[(flight->step.chunk + i) % WEFT_BUCKETS] &= ~bit;
+}
+
+void weft_flight_finish(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    uint64_t bit = 1ULL << flight->index;
+    for (uint64_t mask = flight->dependents; mask; mask &= mask - 1)
+        op->flights[__builtin_ctzll(mask)].waits &= ~bit;
+    op->runnable |= flight->dependents;
+    op->active &= ~bit;
+    op->runnable &= ~bit;
+    op->blocked &= ~bit;
+    if (op->touches[flight->index])
+        leave_buckets(op, flight);
+    if (flight->step.kind == WEFT_STEP_SEND)
+        weft_send_release(op, flight);
+    else if (flight->step.kind == WEFT_STEP_RECV)
+        weft_recv_release(op, flight);
+    while (op->head != op->tail && !(op->active >> op->head_index & 1)) {
+        op->head++;
+        op->head_index = op->head_index + 1 == op->exec->options.window ? 0 : op->head_index + 1;
+    }
+}
+
+/* Marks what the flight reads and writes and finds the flights that it must wait for. */
+static void find_hazards(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    const struct weft_step *step = &flight->step;
+    unsigned writes = 0, touches = 0;
+    if (step->kind != WEFT_STEP_SEND && step->destination.buffer != WEFT_BUFFER_SLOT)
+        writes = touches = 1u << weft_ref_buffer(&step->destination, op->in_place);
+    for (int i = 0; i < step->source_count; i++) {
+        if (step->sources[i].buffer != WEFT_BUFFER_SLOT)
+            touches |= 1u << weft_ref_buffer(&step->sources[i], op->in_place);
+    }
+    uint32_t low = step->chunk, high = step->chunk + step->span;
+    flight->waits = 0;
+    if (touches) {
+        for (uint64_t mask = enter_buckets(op, flight); mask; mask &= mask - 1) {
+            int i = __builtin_ctzll(mask);
+            if (op->chunk_low[i] < high && low < op->chunk_high[i] &&
+                ((op->writes[i] & touches) | (writes & op->touches[i]))) {
+                flight->waits |= 1ULL << i;
+                op->flights[i].dependents |= 1ULL << flight->index;
+            }
+        }
+    }
+    op->chunk_low[flight->index] = low;
+    op->chunk_high[flight->index] = high;
+    op->writes[flight->index] = (uint8_t)writes;
+    op->touches[flight->index] = (uint8_t)touches;
+}
+
+/* Decides how a message travels. Both ends decide alike: from its length and what the transport offers. */
+static int choose_mode(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    struct weft_exec_peer *peer;
+    int status = weft_exec_peer_ready(op->exec, flight->peer->rank, &peer);
+    if (status != WEFT_OK)
+        return status;
+    flight->mode = WEFT_MODE_EAGER;
+    flight->slice_bytes = peer->eager_bytes / 64 * 64;
+    if (flight->length > peer->eager_bytes && (peer->caps & (WEFT_CAP_READ | WEFT_CAP_PUT))) {
+        flight->mode = peer->caps & WEFT_CAP_READ ? WEFT_MODE_READ : WEFT_MODE_PUT;
+        flight->slice_bytes = peer->slice_bytes;
+        if (flight->mode == WEFT_MODE_PUT && flight->slice_bytes > peer->put_bytes)
+            flight->slice_bytes = peer->put_bytes / 64 * 64;
+    } else if (flight->length <= peer->eager_bytes) {
+        flight->slice_bytes = (flight->length + 63) / 64 * 64;
+    }
+    flight->slices = (uint32_t)((flight->length + flight->slice_bytes - 1) / flight->slice_bytes);
+    return WEFT_OK;
+}
+
+static int admit_message(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    flight->peer = weft_op_peer_find(op, (uint32_t)flight->step.peer, 1);
+    if (!flight->peer)
+        return weft_fail(WEFT_NOMEM, "no memory for the state of rank %d", flight->step.peer);
+    flight->told = flight->ready = flight->staged = flight->landed = flight->puts_done = 0;
+    flight->staging = flight->have_token = 0;
+    flight->mapped = flight->payload = NULL;
+    flight->held = NULL;
+    flight->stage_buffer = NULL;
+    flight->region = NULL;
+    int status = choose_mode(op, flight);
+    if (status != WEFT_OK)
+        return status;
+    if (flight->mode == WEFT_MODE_PUT)
+        memset(flight->landings, 0, sizeof flight->landings);
+    if (flight->step.kind == WEFT_STEP_SEND) {
+        flight->message = flight->peer->sends++;
+        flight->peer->send_flight[flight->message % WEFT_WINDOW_MAX] = flight->index;
+    } else {
+        flight->message = flight->peer->receives++;
+        flight->peer->receive_flight[flight->message % WEFT_WINDOW_MAX] = flight->index;
+        flight->into_slot = flight->step.destination.buffer == WEFT_BUFFER_SLOT;
+        if (flight->into_slot)
+            op->slot_writer[flight->step.destination.slot] = flight->index;
+    }
+    return flight->peer->early ? weft_early_claim(op, flight) : WEFT_OK;
+}
+
+/* Binds a REDUCE or COPY to the RECVs behind its slots. */
+static void bind_slots(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    for (int i = 0; i < flight->step.source_count; i++) {
+        flight->bound[i] = WEFT_NONE;
+        if (flight->step.sources[i].buffer != WEFT_BUFFER_SLOT)
+            continue;
+        uint8_t writer = op->slot_writer[flight->step.sources[i].slot];
+        flight->bound[i] = writer;
+        op->flights[writer].dependents |= 1ULL << flight->index;
+    }
+}
+
+static int admit_step(struct weft_exec_op *op, size_t start, size_t length)
+{
+    struct weft_flight *flight = &op->flights[op->tail_index];
+    flight->index = (uint8_t)op->tail_index;
+    flight->sequence = op->tail;
+    flight->start = start;
+    flight->length = length;
+    flight->done = flight->visible = 0;
+    flight->dependents = 0;
+    flight->into_slot = 0;
+    find_hazards(op, flight);
+    op->active |= 1ULL << flight->index;
+    op->runnable |= 1ULL << flight->index;
+    op->tail++;
+    op->tail_index = op->tail_index + 1 == op->exec->options.window ? 0 : op->tail_index + 1;
+    if (flight->step.kind == WEFT_STEP_SEND || flight->step.kind == WEFT_STEP_RECV)
+        return admit_message(op, flight);
+    bind_slots(op, flight);
+    return WEFT_OK;
+}
+
+static int admit(struct weft_exec_op *op)
+{
+    const struct weft_plan *plan = op->request.plan;
+    size_t element_bytes = op->request.element_bytes, count = op->request.count;
+    while (!op->exhausted && op->tail - op->head < op->exec->options.window) {
+        struct weft_step *step = &op->flights[op->tail_index].step;
+        if (!weft_cursor_next(&op->cursor, step)) {
+            op->exhausted = 1;
+            break;
+        }
+        size_t start = weft_chunk_start(plan, step->chunk, count) * element_bytes;
+        size_t end = weft_chunk_start(plan, step->chunk + step->span, count) * element_bytes;
+        if (start == end)
+            continue;
+        int status = admit_step(op, start, end - start);
+        if (status != WEFT_OK)
+            return status;
+    }
+    return WEFT_OK;
+}
+
+static int advance(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    switch (flight->step.kind) {
+    case WEFT_STEP_SEND:
+        return weft_send_advance(op, flight);
+    case WEFT_STEP_RECV:
+        return weft_recv_advance(op, flight);
+    default:
+        return weft_compute_advance(op, flight);
+    }
+}
+
+static void release_everything(struct weft_exec_op *op)
+{
+    for (uint64_t mask = op->active; mask; mask &= mask - 1) {
+        struct weft_flight *flight = &op->flights[__builtin_ctzll(mask)];
+        if (flight->step.kind == WEFT_STEP_SEND)
+            weft_send_release(op, flight);
+        else if (flight->step.kind == WEFT_STEP_RECV)
+            weft_recv_release(op, flight);
+    }
+    op->active = op->runnable = op->blocked = 0;
+    for (uint32_t i = 0; i < op->peer_count; i++) {
+        weft_early_free_list(op->exec, op->peers[i]->early);
+        op->peers[i]->early = NULL;
+        op->peers[i]->early_tail = &op->peers[i]->early;
+    }
+    const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
+    for (uint32_t t = 0; t < WEFT_TRANSPORTS_MAX; t++) {
+        for (int b = 0; b < 3; b++) {
+            if (op->regions[t][b])
+                hooks->region_put(hooks->arg, t, op->regions[t][b]);
+            op->regions[t][b] = NULL;
+        }
+    }
+}
+
+static void op_end(struct weft_exec_op *op, int status)
+{
+    uint32_t slot = op->sequence % WEFT_OPS_MAX;
+    op->status = status;
+    op->exec->ops[slot] = NULL;
+    op->exec->running &= ~(1ULL << slot);
+    op->exec->stats.operations += status == WEFT_OK;
+    release_everything(op);
+}
+
+void weft_op_fail(struct weft_exec_op *op, int status)
+{
+    struct weft_exec *exec = op->exec;
+    weft_exec_fail(exec, status, weft_error_detail());
+}
+
+void weft_op_run(struct weft_exec_op *op)
+{
+    int status = WEFT_OK;
+    op->work_bytes = 0;
+    for (;;) {
+        if (!op->exhausted && op->tail - op->head < op->exec->options.window) {
+            status = admit(op);
+            if (status != WEFT_OK)
+                break;
+        }
+        if (!op->runnable || op->work_bytes >= WEFT_WORK_BYTES)
+            break;
+        uint64_t from_head = op->runnable >> op->head_index << op->head_index;
+        int index = __builtin_ctzll(from_head ? from_head : op->runnable);
+        op->runnable &= ~(1ULL << index);
+        status = advance(op, &op->flights[index]);
+        if (status != WEFT_OK)
+            break;
+    }
+    if (status != WEFT_OK)
+        weft_op_fail(op, status);
+    else if (op->exhausted && op->head == op->tail)
+        op_end(op, WEFT_OK);
+}
+
+static int op_memory(struct weft_exec_op *op)
+{
+    const struct weft_exec_request *request = &op->request;
+    size_t bytes = request->count * request->element_bytes;
+    if (!request->plan->uses_temp || op->temp_bytes >= bytes)
+        return WEFT_OK;
+    free(op->temp);
+    op->temp_bytes = 0;
+    op->temp = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (!op->temp)
+        return weft_fail(WEFT_NOMEM, "no memory for %zu bytes of intermediate results", bytes);
+    op->temp_bytes = bytes;
+    return WEFT_OK;
+}
+
+static int op_get(struct weft_exec *exec, struct weft_exec_op **got)
+{
+    struct weft_exec_op *op = exec->spare_ops;
+    exec->spare_ops = NULL;
+    if (!op) {
+        op = calloc(1, sizeof *op);
+        struct weft_op_peer **by_rank = calloc(exec->options.ranks, sizeof(struct weft_op_peer *));
+        if (!op || !by_rank) {
+            free(op);
+            free(by_rank);
+            return weft_fail(WEFT_NOMEM, "no memory for an operation");
+        }
+        op->exec = exec;
+        op->by_rank = by_rank;
+    }
+    for (uint32_t i = 0; i < op->peer_count; i++)
+        op->peers[i]->sends = op->peers[i]->receives = 0;
+    op->head = op->tail = op->head_index = op->tail_index = 0;
+    op->runnable = op->blocked = op->active = 0;
+    memset(op->buckets, 0, sizeof op->buckets);
+    op->exhausted = 0;
+    *got = op;
+    return WEFT_OK;
+}
+
+int weft_exec_start(struct weft_exec *exec, const struct weft_exec_request *request,
+                    struct weft_exec_op **started)
+{
+    if (exec->status != WEFT_OK)
+        return weft_fail(WEFT_REVOKED, "the communicator was revoked: %s", exec->failure);
+    uint32_t slot = exec->next_sequence % WEFT_OPS_MAX;
+    if (exec->ops[slot])
+        return weft_fail(WEFT_AGAIN, "%d operations are in flight already", WEFT_OPS_MAX);
+    if (request->plan->slots > WEFT_SLOTS_MAX)
+        return weft_fail(WEFT_INVALID, "the plan names %u slots: expected at most %d", request->plan->slots,
+                         WEFT_SLOTS_MAX);
+    struct weft_exec_op *op = NULL;
+    int status = op_get(exec, &op);
+    if (status != WEFT_OK)
+        return status;
+    op->request = *request;
+    op->in_place = request->plan->in_place != 0;
+    status = op_memory(op);
+    if (status != WEFT_OK) {
+        free_op(op);
+        return status;
+    }
+    op->status = WEFT_AGAIN;
+    op->sequence = exec->next_sequence++;
+    weft_cursor_start(&op->cursor, request->plan);
+    exec->ops[slot] = op;
+    exec->running |= 1ULL << slot;
+    *started = op;
+    status = exec->early ? weft_early_adopt(op) : WEFT_OK;
+    if (status != WEFT_OK)
+        weft_op_fail(op, status);
+    else
+        weft_op_run(op);
+    return WEFT_OK;
+}
+
+int weft_exec_op_status(const struct weft_exec_op *op)
+{
+    return op->status;
+}
+
+void weft_exec_op_free(struct weft_exec_op *op)
+{
+    struct weft_exec *exec = op->exec;
+    if (op->status == WEFT_AGAIN)
+        op_end(op, WEFT_CANCELLED);
+    if (exec->spare_ops)
+        free_op(op);
+    else
+        exec->spare_ops = op;
+}
+
+int weft_exec_progress(struct weft_exec *exec)
+{
+    int moved = 0;
+    for (uint64_t mask = exec->running; mask; mask &= mask - 1) {
+        struct weft_exec_op *op = exec->ops[__builtin_ctzll(mask)];
+        if (!op || !(op->blocked | op->runnable))
+            continue;
+        moved += op->runnable != 0;
+        op->runnable |= op->blocked;
+        op->blocked = 0;
+        weft_op_run(op);
+    }
+    return moved;
+}
+
+void weft_exec_fail(struct weft_exec *exec, int status, const char *text)
+{
+    if (exec->status == WEFT_OK) {
+        exec->status = status;
+        snprintf(exec->failure, sizeof exec->failure, "%s", text);
+    }
+    for (int i = 0; i < WEFT_OPS_MAX; i++) {
+        if (exec->ops[i])
+            op_end(exec->ops[i], exec->status);
+    }
+}
+
+const char *weft_exec_failure(const struct weft_exec *exec, int *status)
+{
+    *status = exec->status;
+    return exec->status == WEFT_OK ? NULL : exec->failure;
+}
+
+const struct weft_exec_stats *weft_exec_get_stats(const struct weft_exec *exec)
+{
+    return &exec->stats;
+}
+
+void weft_exec_describe(const struct weft_exec_op *op, char *text, size_t capacity)
+{
+    static const char *const kinds[] = {"send to", "receive from", "reduction", "copy"};
+    size_t used = (size_t)snprintf(text, capacity, "step %u of operation %u:", op->head, op->sequence);
+    int named = 0;
+    for (uint64_t mask = op->active; mask && used < capacity && named < 4; mask &= mask - 1) {
+        const struct weft_flight *flight = &op->flights[__builtin_ctzll(mask)];
+        if (flight->step.kind > WEFT_STEP_RECV)
+            continue;
+        used += (size_t)snprintf(text + used, capacity - used, "%s %s rank %d (%zu of %zu bytes done)",
+                                 named++ ? "," : "", kinds[flight->step.kind], flight->step.peer,
+                                 flight->done, flight->length);
+    }
+}

@@ -1,0 +1,116 @@
+/* The executor: runs plans over transports.
+ *
+ * One weft_exec per communicator. It expands a plan through a bounded window of steps ("flights"), keeps the
+ * hazards between them at byte granularity, cuts long messages into slices, and chooses per message how bytes
+ * travel (exec_send.c):
+ *   eager    payload inside the message;
+ *   read     the sender offers its memory, the receiver maps or pulls it and reduces or copies from there;
+ *   staged   the same through weft's staging memory where the peer may not read the user's;
+ *   put      the receiver lands memory, the sender writes into it;
+ *   chunked  many eager messages, on transports that offer nothing better.
+ * Received data that only feeds a reduction (a SLOT) never becomes memory of its own where it can be reduced
+ * straight from the peer, the landing buffer or the message.
+ *
+ * Threads: the caller serialises everything here (the context's progress token). Callbacks of a transport's
+ * poll() end in weft_exec_message() and weft_exec_io_done().
+ */
+#ifndef WEFT_COMM_EXEC_H
+#define WEFT_COMM_EXEC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "algos/plan.h"
+#include "comm/wire.h"
+#include "devmem/reduce.h"
+#include <weft/transport.h>
+
+#define WEFT_WINDOW_MAX 64
+#define WEFT_OPS_MAX    64 /* operations of one communicator in flight */
+
+/* A peer as the executor sees it; filled by the communicator on first use. */
+struct weft_exec_peer {
+    const struct weft_transport_ops *ops;
+    struct weft_link *link; /* NULL until connected */
+    uint32_t caps;          /* enum weft_transport_flags */
+    uint32_t eager_bytes;   /* largest payload of an eager message */
+    uint32_t slice_bytes;   /* multiple of 64 */
+    uint64_t put_bytes;     /* the transport's limit for one put */
+    int stage_only;         /* setting WEFT_DIRECT=0 */
+    uint32_t transport;     /* index for region lookups */
+};
+
+struct weft_exec_stats {
+    uint64_t operations, bytes_eager, bytes_direct, bytes_staged, messages;
+};
+
+/* What the executor needs from its surroundings. */
+struct weft_exec_hooks {
+    void *arg;
+    /* Connects peer `rank` and fills *peer. May be called again until link is set. */
+    int (*connect)(void *arg, uint32_t rank, struct weft_exec_peer *peer);
+    /* Memory that peers on transport can read (or that puts land in): staging. NULL when none can be had. */
+    void *(*buffer_get)(void *arg, uint32_t transport, size_t size);
+    void (*buffer_put)(void *arg, uint32_t transport, void *buffer, size_t size);
+    /* Region covering [memory, memory + size) for puts; registers for the time of the operation when the user
+     * has not. */
+    int (*region_get)(void *arg, uint32_t transport, const void *memory, size_t size,
+                      struct weft_region **region);
+    void (*region_put)(void *arg, uint32_t transport, struct weft_region *region);
+};
+
+struct weft_exec_options {
+    uint32_t id, rank, ranks;
+    uint32_t window;
+    uint32_t first_sequence; /* 0; tests start near the wrap */
+    struct weft_exec_hooks hooks;
+};
+
+struct weft_exec;
+struct weft_exec_op;
+
+int weft_exec_create(const struct weft_exec_options *options, struct weft_exec **exec);
+/* Frees everything; operations still in flight are withdrawn. */
+void weft_exec_destroy(struct weft_exec *exec);
+
+/* What one operation runs on. The plan and buffers must stay until the operation has been freed. */
+struct weft_exec_request {
+    const struct weft_plan *plan;
+    const void *input;
+    void *output;
+    size_t count;
+    size_t element_bytes;
+    weft_reduce_function *reduce;
+    uint32_t finish; /* avg: number of ranks, otherwise 0 */
+    uint32_t digest;
+};
+
+/* Starts an operation. WEFT_AGAIN when WEFT_OPS_MAX are in flight. */
+int weft_exec_start(struct weft_exec *exec, const struct weft_exec_request *request,
+                    struct weft_exec_op **op);
+
+/* WEFT_AGAIN while running, otherwise the result. */
+int weft_exec_op_status(const struct weft_exec_op *op);
+void weft_exec_op_free(struct weft_exec_op *op);
+
+/* Retries what was blocked (a full link, a link coming up). Returns how many flights moved. */
+int weft_exec_progress(struct weft_exec *exec);
+
+/* A message whose header names this executor. */
+void weft_exec_message(struct weft_exec *exec, const void *data, size_t size);
+
+/* PUT_DONE and LANDED. Cookies carry the executor's id in their upper 32 bits; those of operations that have
+ * ended meanwhile are ignored. */
+void weft_exec_io_done(struct weft_exec *exec, uint64_t cookie, int status);
+
+/* Ends every operation with status; text is kept as the reason. Later starts answer WEFT_REVOKED. */
+void weft_exec_fail(struct weft_exec *exec, int status, const char *text);
+/* The reason, or NULL. */
+const char *weft_exec_failure(const struct weft_exec *exec, int *status);
+
+const struct weft_exec_stats *weft_exec_get_stats(const struct weft_exec *exec);
+
+/* One line on what an operation waits for (peers, steps), for deadlines that pass. */
+void weft_exec_describe(const struct weft_exec_op *op, char *text, size_t capacity);
+
+#endif

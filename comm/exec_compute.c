@@ -1,0 +1,74 @@
+/* REDUCE and COPY: one pass over memory per slice.
+ *
+ * Sources that are SLOTs are read where their bytes already are (the peer's mapped memory, the landing
+ * buffer, the message itself), or pulled into a scratch slice that stays in cache; so receiving and reducing
+ * is one pass.
+ */
+#include <string.h>
+
+#include "comm/exec_internal.h"
+
+static int gather_sources(struct weft_exec_op *op, struct weft_flight *flight, size_t *size,
+                          const void **sources)
+{
+    for (int i = 0; i < flight->step.source_count; i++) {
+        const uint8_t *memory;
+        if (flight->bound[i] == WEFT_NONE) {
+            memory = weft_op_memory(op, flight->step.sources[i].buffer) + flight->start + flight->done;
+        } else {
+            int status = weft_recv_source(op, &op->flights[flight->bound[i]], flight->done, i, &memory, size);
+            if (status != WEFT_OK)
+                return status;
+        }
+        sources[i] = memory;
+    }
+    return WEFT_OK;
+}
+
+static void compute(struct weft_exec_op *op, const struct weft_flight *flight, size_t size,
+                    const void *const *sources)
+{
+    const struct weft_exec_request *request = &op->request;
+    uint8_t *target = weft_op_memory(op, flight->step.destination.buffer) + flight->start + flight->done;
+    uint32_t finish = flight->step.flags & WEFT_STEP_FINISH ? request->finish : 0;
+    if (flight->step.kind == WEFT_STEP_REDUCE || flight->step.flags & WEFT_STEP_FINISH)
+        request->reduce(target, sources, flight->step.source_count, size / request->element_bytes, finish);
+    else if (target != sources[0])
+        weft_copy(target, sources[0], size);
+}
+
+int weft_compute_advance(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    size_t limit = weft_flight_limit(op, flight);
+    for (int i = 0; i < flight->step.source_count; i++) {
+        if (flight->bound[i] != WEFT_NONE && op->flights[flight->bound[i]].visible < limit)
+            limit = op->flights[flight->bound[i]].visible;
+    }
+    if (limit <= flight->done)
+        return WEFT_OK;
+    size_t size = limit - flight->done;
+    if (size > WEFT_WORK_BYTES)
+        size = WEFT_WORK_BYTES;
+    const void *sources[WEFT_STEP_SOURCES_MAX];
+    int status = gather_sources(op, flight, &size, sources);
+    if (status != WEFT_OK)
+        return status;
+    compute(op, flight, size, sources);
+    op->work_bytes += size;
+    flight->done += size;
+    flight->visible = flight->done;
+    for (int i = 0; i < flight->step.source_count; i++) {
+        if (flight->bound[i] == WEFT_NONE)
+            continue;
+        status = weft_recv_consumed(op, &op->flights[flight->bound[i]], flight->done);
+        if (status != WEFT_OK)
+            return status;
+    }
+    if (flight->done == flight->length) {
+        weft_flight_finish(op, flight);
+    } else {
+        weft_flight_wake(op, flight);
+        weft_flight_again(op, flight);
+    }
+    return WEFT_OK;
+}

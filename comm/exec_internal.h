@@ -1,0 +1,211 @@
+/* The executor's state, shared by its files:
+ *   exec.c          operations, the window, hazards, the run loop
+ *   exec_send.c     SEND: how bytes leave
+ *   exec_recv.c     RECV: how bytes arrive
+ *   exec_compute.c  REDUCE and COPY
+ *   exec_message.c  messages in, and those that come too early
+ *
+ * Positions are bytes in the logical data (element index times element size), the same in every buffer, since
+ * a step reads and writes one chunk range (algos/plan.h). Every flight works through its range in order;
+ * `visible` is how far the steps that depend on it may follow.
+ */
+#ifndef WEFT_COMM_EXEC_INTERNAL_H
+#define WEFT_COMM_EXEC_INTERNAL_H
+
+#include "comm/exec.h"
+
+#define WEFT_LANDINGS       4  /* slices of one RECV that are landed at a time */
+#define WEFT_STAGES         4  /* slices of one SEND that are staged at a time */
+#define WEFT_PUTS           32 /* puts of one SEND in flight */
+#define WEFT_SLOTS_MAX      256
+#define WEFT_NONE           0xff
+#define WEFT_BUCKETS        64
+#define WEFT_TRANSPORTS_MAX 4
+#define WEFT_WORK_BYTES     (256 * 1024) /* computed before transports are polled again */
+
+enum weft_mode { WEFT_MODE_EAGER, WEFT_MODE_READ, WEFT_MODE_PUT };
+
+/* A message that came before the step that wants it. */
+struct weft_early {
+    struct weft_early *next;
+    uint32_t capacity; /* bytes of data[], which of the two pools it belongs to */
+    uint32_t size;
+    uint64_t data[];
+};
+
+struct weft_early_pool {
+    struct weft_early *free;
+    uint32_t capacity;
+};
+
+/* One landed slice (RECV) or one landing that the peer offered (SEND). */
+struct weft_landing {
+    struct weft_token token;
+    void *buffer;      /* RECV into a SLOT: the landing memory */
+    uint8_t open;      /* RECV: land() was called and nothing has landed yet */
+    uint8_t announced; /* RECV: the peer knows; SEND: the token is here and not used yet */
+    uint8_t landed;    /* RECV: the bytes are there */
+};
+
+struct weft_flight {
+    struct weft_step step;
+    size_t start, length; /* bytes */
+    size_t done;          /* bytes finished, in order */
+    size_t visible;       /* bytes that dependents may use: a RECV into a SLOT is ahead of `done` here */
+    uint64_t waits;       /* flights (bit by index) this one has a hazard with */
+    uint64_t dependents;  /* flights that wait for this one */
+    uint32_t sequence;    /* tells successive flights of one index apart */
+    uint8_t index, mode;
+    uint8_t bound[WEFT_STEP_SOURCES_MAX]; /* the RECV flight behind a SLOT source */
+    uint8_t into_slot;                    /* RECV whose data only feeds one REDUCE or COPY */
+
+    /* SEND and RECV */
+    struct weft_op_peer *peer;
+    uint32_t message;
+    size_t slice_bytes;
+    uint32_t slices;
+    uint32_t told;      /* slices announced or, for puts, finished (SEND); acknowledged (RECV) */
+    uint32_t puts_done; /* SEND: finished puts from `told` on, as bits */
+    uint32_t ready;     /* RECV: slices the sender has announced */
+    uint32_t staged;    /* SEND: slices copied to staging */
+    uint8_t staging;    /* SEND, RECV: the offer is a ring of staged slices */
+    uint8_t have_token;
+    struct weft_token token;
+    const uint8_t *mapped;   /* RECV: the peer's memory, when it can be loaded */
+    const uint8_t *payload;  /* RECV: payload of the message being delivered right now */
+    struct weft_early *held; /* RECV: eager slices waiting, in order */
+    uint8_t *stage_buffer;
+    struct weft_landing landings[WEFT_LANDINGS];
+    uint32_t landed;            /* RECV: next slice to land; SEND: next slice to put */
+    struct weft_region *region; /* PUT: of the memory that is landed or sent */
+};
+
+/* Where an operation stands with one peer. */
+struct weft_op_peer {
+    uint32_t rank;
+    uint32_t sends, receives;             /* messages so far, in program order */
+    uint8_t send_flight[WEFT_WINDOW_MAX]; /* by message % WEFT_WINDOW_MAX */
+    uint8_t receive_flight[WEFT_WINDOW_MAX];
+    struct weft_early *early; /* in order of arrival */
+    struct weft_early **early_tail;
+};
+
+struct weft_exec_op {
+    struct weft_exec *exec;
+    struct weft_exec_request request;
+    struct weft_cursor cursor;
+    uint32_t sequence;
+    int status; /* WEFT_AGAIN while running */
+    uint8_t exhausted, in_place;
+    uint32_t head, tail; /* flight sequence numbers: [head, tail) is the window */
+    uint32_t head_index, tail_index;
+    uint64_t runnable; /* flights that may move */
+    uint64_t blocked;  /* flights to retry on the next progress call */
+    uint64_t active;
+    uint8_t *temp;
+    /* Hazard summary per flight index. buckets: which flights touch a chunk, by chunk % WEFT_BUCKETS;
+     * candidates found there are compared exactly. */
+    uint64_t buckets[WEFT_BUCKETS];
+    uint32_t chunk_low[WEFT_WINDOW_MAX], chunk_high[WEFT_WINDOW_MAX];
+    uint8_t writes[WEFT_WINDOW_MAX], touches[WEFT_WINDOW_MAX];
+    uint8_t slot_writer[WEFT_SLOTS_MAX];
+    uint32_t peer_count, peer_capacity;
+    struct weft_op_peer **peers;   /* in order of first use; kept when the operation struct is used again */
+    struct weft_op_peer **by_rank; /* [ranks], NULL where not used yet */
+    struct weft_region *regions[WEFT_TRANSPORTS_MAX][3]; /* INPUT, OUTPUT, TEMP; held until the end */
+    size_t temp_bytes;
+    size_t work_bytes; /* computed since the last return to the progress loop */
+    struct weft_flight flights[WEFT_WINDOW_MAX];
+};
+
+struct weft_exec {
+    struct weft_exec_options options;
+    struct weft_exec_peer *peers;           /* [ranks] */
+    struct weft_exec_op *ops[WEFT_OPS_MAX]; /* running, by sequence % WEFT_OPS_MAX */
+    uint64_t running;                       /* their bits */
+    uint32_t next_sequence;
+    struct weft_early *early; /* for operations not started here yet */
+    struct weft_early **early_tail;
+    struct weft_early_pool small, large;
+    struct weft_exec_op *spare_ops; /* one finished operation kept for the next */
+    struct weft_exec_stats stats;
+    uint8_t *scratch[WEFT_STEP_SOURCES_MAX]; /* pulled slices on their way into a reduction */
+    size_t scratch_bytes;
+    int status;
+    char failure[256];
+};
+
+/* exec.c */
+size_t weft_flight_limit(struct weft_exec_op *op, struct weft_flight *flight);
+void weft_flight_wake(struct weft_exec_op *op, struct weft_flight *flight);
+void weft_flight_finish(struct weft_exec_op *op, struct weft_flight *flight);
+void weft_op_fail(struct weft_exec_op *op, int status);
+void weft_op_run(struct weft_exec_op *op);
+uint8_t *weft_op_memory(struct weft_exec_op *op, unsigned buffer);
+int weft_op_region(struct weft_exec_op *op, const struct weft_exec_peer *peer, unsigned buffer,
+                   struct weft_region **region);
+uint64_t weft_flight_cookie(const struct weft_exec_op *op, const struct weft_flight *flight, uint32_t slice);
+int weft_exec_peer_ready(struct weft_exec *exec, uint32_t rank, struct weft_exec_peer **peer);
+/* Sends a control message or payload of a flight; WEFT_AGAIN when the link is full. */
+int weft_flight_send(struct weft_exec_op *op, struct weft_flight *flight, enum weft_wire_kind kind,
+                     uint32_t flags, uint32_t slice, const void *payload, uint32_t size);
+
+static inline void weft_flight_again(struct weft_exec_op *op, const struct weft_flight *flight)
+{
+    op->runnable |= 1ULL << flight->index;
+}
+
+static inline void weft_flight_block(struct weft_exec_op *op, const struct weft_flight *flight)
+{
+    op->blocked |= 1ULL << flight->index;
+}
+
+/* Bytes of slice `slice`. */
+static inline size_t weft_slice_size(const struct weft_flight *flight, uint32_t slice)
+{
+    size_t begin = (size_t)slice * flight->slice_bytes;
+    size_t left = flight->length - begin;
+    return left < flight->slice_bytes ? left : flight->slice_bytes;
+}
+
+/* Whole slices within the first `bytes` of the flight; all of them when bytes is its length. */
+static inline uint32_t weft_slices_within(const struct weft_flight *flight, size_t bytes)
+{
+    return bytes >= flight->length ? flight->slices : (uint32_t)(bytes / flight->slice_bytes);
+}
+
+/* exec_send.c, exec_recv.c, exec_compute.c: move a flight as far as it goes. 0 or the status it fails with.
+ */
+int weft_send_advance(struct weft_exec_op *op, struct weft_flight *flight);
+void weft_send_taken(struct weft_exec_op *op, struct weft_flight *flight, uint32_t slices);
+int weft_send_landing(struct weft_exec_op *op, struct weft_flight *flight, uint32_t slice,
+                      const struct weft_token *token);
+void weft_send_put_done(struct weft_exec_op *op, struct weft_flight *flight, uint32_t slice);
+void weft_send_release(struct weft_exec_op *op, struct weft_flight *flight);
+
+int weft_recv_advance(struct weft_exec_op *op, struct weft_flight *flight);
+/* Delivers a message to its RECV. *kept is set when `early` (may be NULL) was taken over. */
+int weft_recv_message(struct weft_exec_op *op, struct weft_flight *flight,
+                      const struct weft_wire_header *header, const void *payload, struct weft_early *early,
+                      int *kept);
+void weft_recv_landed(struct weft_exec_op *op, struct weft_flight *flight, uint32_t slice);
+/* Where the bytes from position on of a RECV into a SLOT lie. *size: wanted in, contiguous out. */
+int weft_recv_source(struct weft_exec_op *op, struct weft_flight *flight, size_t position, int scratch,
+                     const uint8_t **source, size_t *size);
+/* The consumer has used everything before position. */
+int weft_recv_consumed(struct weft_exec_op *op, struct weft_flight *flight, size_t position);
+void weft_recv_release(struct weft_exec_op *op, struct weft_flight *flight);
+
+int weft_compute_advance(struct weft_exec_op *op, struct weft_flight *flight);
+
+/* exec_message.c */
+struct weft_op_peer *weft_op_peer_find(struct weft_exec_op *op, uint32_t rank, int create);
+/* Hands a newly admitted SEND or RECV what came early for it. */
+int weft_early_claim(struct weft_exec_op *op, struct weft_flight *flight);
+/* Moves what came before the operation started to its peers. */
+int weft_early_adopt(struct weft_exec_op *op);
+struct weft_early *weft_early_copy(struct weft_exec *exec, const void *data, size_t size);
+void weft_early_free(struct weft_exec *exec, struct weft_early *early);
+void weft_early_free_list(struct weft_exec *exec, struct weft_early *list);
+
+#endif

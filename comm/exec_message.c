@@ -1,0 +1,301 @@
+/* Messages in, and those that come before the step or the operation that wants them.
+ *
+ * A peer may be ahead by a window of steps, or by a whole operation. What cannot be delivered yet is copied
+ * into a pooled buffer and kept with the operation's peer, or with the executor when the operation has not
+ * started here; the order of arrival is kept.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "comm/digest.h"
+#include "comm/exec_internal.h"
+
+struct weft_early *weft_early_copy(struct weft_exec *exec, const void *data, size_t size)
+{
+    struct weft_early_pool *pool = size <= exec->small.capacity ? &exec->small : &exec->large;
+    if (pool == &exec->large && size > pool->capacity) {
+        /* The largest message of any transport decides; older, smaller buffers leave as they are freed. */
+        while (pool->free) {
+            struct weft_early *next = pool->free->next;
+            free(pool->free);
+            pool->free = next;
+        }
+        pool->capacity = (uint32_t)(size + 63) / 64 * 64;
+    }
+    struct weft_early *early = pool->free;
+    if (early) {
+        pool->free = early->next;
+    } else {
+        early = malloc(sizeof *early + pool->capacity);
+        if (!early)
+            return NULL;
+        early->capacity = pool->capacity;
+    }
+    memcpy(early->data, data, size);
+    early->size = (uint32_t)size;
+    early->next = NULL;
+    return early;
+}
+
+void weft_early_free(struct weft_exec *exec, struct weft_early *early)
+{
+    struct weft_early_pool *pool = early->capacity == exec->small.capacity ? &exec->small : &exec->large;
+    if (early->capacity != pool->capacity) {
+        free(early);
+        return;
+    }
+    early->next = pool->free;
+    pool->free = early;
+}
+
+void weft_early_free_list(struct weft_exec *exec, struct weft_early *list)
+{
+    while (list) {
+        struct weft_early *next = list->next;
+        weft_early_free(exec, list);
+        list = next;
+    }
+}
+
+struct weft_op_peer *weft_op_peer_find(struct weft_exec_op *op, uint32_t rank, int create)
+{
+    struct weft_op_peer *peer = op->by_rank[rank];
+    if (peer || !create)
+        return peer;
+    if (op->peer_count == op->peer_capacity) {
+        uint32_t capacity = op->peer_capacity ? 2 * op->peer_capacity : 4;
+        struct weft_op_peer **peers = realloc(op->peers, capacity * sizeof(struct weft_op_peer *));
+        if (!peers)
+            return NULL;
+        op->peers = peers;
+        op->peer_capacity = capacity;
+    }
+    peer = calloc(1, sizeof *peer);
+    if (!peer)
+        return NULL;
+    peer->rank = rank;
+    peer->early_tail = &peer->early;
+    op->peers[op->peer_count++] = peer;
+    op->by_rank[rank] = peer;
+    return peer;
+}
+
+/* Whether the message belongs to a SEND of this rank (answers) rather than a RECV. */
+static int is_answer(const struct weft_wire_header *header)
+{
+    return header->kind == WEFT_WIRE_TAKEN || header->kind == WEFT_WIRE_LANDING;
+}
+
+static int deliver_answer(struct weft_exec_op *op, struct weft_flight *flight,
+                          const struct weft_wire_header *header, const void *payload)
+{
+    if (header->kind == WEFT_WIRE_LANDING) {
+        struct weft_token token;
+        if (header->size != sizeof token)
+            return weft_fail(WEFT_PROTOCOL, "rank %u sent a landing of %u bytes: expected %zu",
+                             header->source, header->size, sizeof token);
+        memcpy(&token, payload, sizeof token);
+        return weft_send_landing(op, flight, header->slice, &token);
+    }
+    if (flight->mode != WEFT_MODE_READ || header->slice > flight->told ||
+        header->slice <= weft_slices_within(flight, flight->done))
+        return weft_fail(WEFT_PROTOCOL, "rank %u took %u slices of message %u: %u were offered",
+                         header->source, header->slice, header->message, flight->told);
+    weft_send_taken(op, flight, header->slice);
+    return WEFT_OK;
+}
+
+static int deliver(struct weft_exec_op *op, struct weft_flight *flight, const struct weft_wire_header *header,
+                   struct weft_early *early, int *kept)
+{
+    if (header->digest != op->request.digest)
+        return weft_fail(WEFT_MISMATCH, "rank %u and rank %u disagree on the %s of operation %u",
+                         header->source, op->exec->options.rank,
+                         weft_digest_difference(op->request.digest, header->digest), op->sequence);
+    const void *payload = header + 1;
+    return is_answer(header) ? deliver_answer(op, flight, header, payload)
+                             : weft_recv_message(op, flight, header, payload, early, kept);
+}
+
+/* The active flight that a message is for, or NULL when it has not been admitted yet. *past is set when it
+ * has finished already. */
+static struct weft_flight *find_flight(struct weft_exec_op *op, struct weft_op_peer *peer,
+                                       const struct weft_wire_header *header, int *past)
+{
+    int answer = is_answer(header);
+    uint32_t count = answer ? peer->sends : peer->receives;
+    *past = 0;
+    if ((int32_t)(header->message - count) >= 0)
+        return NULL;
+    const uint8_t *table = answer ? peer->send_flight : peer->receive_flight;
+    uint8_t index = table[header->message % WEFT_WINDOW_MAX];
+    struct weft_flight *flight = &op->flights[index];
+    if (op->active >> index & 1 && flight->message == header->message && flight->peer == peer &&
+        (flight->step.kind == WEFT_STEP_SEND) == answer)
+        return flight;
+    *past = 1;
+    return NULL;
+}
+
+static void append(struct weft_early ***tail, struct weft_early *early)
+{
+    early->next = NULL;
+    **tail = early;
+    *tail = &early->next;
+}
+
+static int op_message(struct weft_exec_op *op, const struct weft_wire_header *header,
+                      struct weft_early *early, int *kept)
+{
+    struct weft_op_peer *peer = weft_op_peer_find(op, header->source, 1);
+    if (!peer)
+        return weft_fail(WEFT_NOMEM, "no memory for the state of rank %u", header->source);
+    int past;
+    struct weft_flight *flight = find_flight(op, peer, header, &past);
+    if (flight)
+        return deliver(op, flight, header, early, kept);
+    if (past || header->digest != op->request.digest) {
+        if (header->digest == op->request.digest)
+            return weft_fail(WEFT_PROTOCOL,
+                             "rank %u sent kind %u for message %u of operation %u, which is over",
+                             header->source, header->kind, header->message, op->sequence);
+        return weft_fail(WEFT_MISMATCH, "rank %u and rank %u disagree on the %s of operation %u",
+                         header->source, op->exec->options.rank,
+                         weft_digest_difference(op->request.digest, header->digest), op->sequence);
+    }
+    if (!early) {
+        early = weft_early_copy(op->exec, header, sizeof *header + header->size);
+        if (!early)
+            return weft_fail(WEFT_NOMEM, "no memory to keep %u bytes from rank %u", header->size,
+                             header->source);
+    }
+    *kept = 1;
+    append(&peer->early_tail, early);
+    return WEFT_OK;
+}
+
+int weft_early_claim(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    int answers = flight->step.kind == WEFT_STEP_SEND, status = WEFT_OK;
+    struct weft_early **at = &flight->peer->early;
+    while (*at && status == WEFT_OK) {
+        struct weft_early *early = *at;
+        const struct weft_wire_header *header = (const void *)early->data;
+        if (is_answer(header) != answers || header->message != flight->message) {
+            at = &early->next;
+            continue;
+        }
+        *at = early->next;
+        int kept = 0;
+        status = deliver(op, flight, header, early, &kept);
+        if (!kept)
+            weft_early_free(op->exec, early);
+    }
+    while (*at)
+        at = &(*at)->next;
+    flight->peer->early_tail = at;
+    return status;
+}
+
+int weft_early_adopt(struct weft_exec_op *op)
+{
+    struct weft_exec *exec = op->exec;
+    struct weft_early **at = &exec->early;
+    int status = WEFT_OK;
+    while (*at && status == WEFT_OK) {
+        struct weft_early *early = *at;
+        const struct weft_wire_header *header = (const void *)early->data;
+        if (header->op != op->sequence) {
+            at = &early->next;
+            continue;
+        }
+        *at = early->next;
+        int kept = 0;
+        status = op_message(op, header, early, &kept);
+        if (!kept)
+            weft_early_free(exec, early);
+    }
+    while (*at)
+        at = &(*at)->next;
+    exec->early_tail = at;
+    return status;
+}
+
+/* Whether the bytes can be a message of this executor at all. */
+static int check_header(const struct weft_exec *exec, const struct weft_wire_header *header, size_t size)
+{
+    if (header->version != WEFT_WIRE_VERSION)
+        return weft_fail(WEFT_PROTOCOL, "a message has version %u: expected %d", header->version,
+                         WEFT_WIRE_VERSION);
+    if (header->source >= exec->options.ranks || header->size != size - sizeof *header ||
+        header->kind < WEFT_WIRE_EAGER || header->kind > WEFT_WIRE_LANDING)
+        return weft_fail(WEFT_PROTOCOL, "a message of kind %u, %zu bytes from rank %u of %u is malformed",
+                         header->kind, size, header->source, exec->options.ranks);
+    return WEFT_OK;
+}
+
+void weft_exec_message(struct weft_exec *exec, const void *data, size_t size)
+{
+    const struct weft_wire_header *header = data;
+    if (exec->status != WEFT_OK)
+        return;
+    if (size < sizeof *header) {
+        weft_exec_fail(exec, WEFT_PROTOCOL, "a message is shorter than its header");
+        return;
+    }
+    int status = check_header(exec, header, size), kept = 0;
+    int32_t ahead = (int32_t)(header->op - exec->next_sequence);
+    struct weft_exec_op *op = exec->ops[header->op % WEFT_OPS_MAX];
+    if (status == WEFT_OK && ahead >= WEFT_OPS_MAX)
+        status = weft_fail(WEFT_PROTOCOL, "rank %u is %d operations ahead: expected fewer than %d",
+                           header->source, ahead + 1, WEFT_OPS_MAX);
+    if (status == WEFT_OK && ahead >= 0) {
+        struct weft_early *early = weft_early_copy(exec, data, size);
+        if (early)
+            append(&exec->early_tail, early);
+        else
+            status = weft_fail(WEFT_NOMEM, "no memory to keep %zu bytes from rank %u", size, header->source);
+    } else if (status == WEFT_OK && op && op->sequence == header->op) {
+        status = op_message(op, header, NULL, &kept);
+        if (status == WEFT_OK && op->status == WEFT_AGAIN)
+            weft_op_run(op);
+    } else if (status == WEFT_OK) {
+        status = weft_fail(WEFT_PROTOCOL, "rank %u sent kind %u for operation %u, which is over",
+                           header->source, header->kind, header->op);
+    }
+    if (status != WEFT_OK)
+        weft_exec_fail(exec, status, weft_error_detail());
+}
+
+void weft_exec_io_done(struct weft_exec *exec, uint64_t cookie, int status)
+{
+    struct weft_exec_op *op = NULL;
+    for (uint64_t mask = exec->running; mask && !op; mask &= mask - 1) {
+        struct weft_exec_op *candidate = exec->ops[__builtin_ctzll(mask)];
+        if ((candidate->sequence & 0xfff) == (cookie >> 20 & 0xfff))
+            op = candidate;
+    }
+    for (uint64_t mask = op ? op->active : 0; mask; mask &= mask - 1) {
+        struct weft_flight *flight = &op->flights[__builtin_ctzll(mask)];
+        if (flight->step.kind > WEFT_STEP_RECV || (flight->sequence & 0xfff) != (cookie >> 8 & 0xfff))
+            continue;
+        if (status != WEFT_OK) {
+            weft_fail(status, "%s rank %u failed in operation %u",
+                      flight->step.kind == WEFT_STEP_SEND ? "writing to" : "receiving from",
+                      flight->peer->rank, op->sequence);
+            weft_op_fail(op, status);
+            return;
+        }
+        /* Eight bits of the slice travel in the cookie; the flight knows the rest. */
+        uint32_t base =
+            flight->step.kind == WEFT_STEP_SEND ? flight->told : weft_slices_within(flight, flight->visible);
+        uint32_t slice = base + (uint8_t)((cookie & 0xff) - (base & 0xff));
+        if (flight->step.kind == WEFT_STEP_SEND)
+            weft_send_put_done(op, flight, slice);
+        else
+            weft_recv_landed(op, flight, slice);
+        weft_op_run(op);
+        return;
+    }
+}

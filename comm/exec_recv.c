@@ -1,0 +1,409 @@
+/* RECV: how bytes arrive.
+ *
+ * Into OUTPUT or TEMP the bytes are copied (eager), read from the peer (read) or land in place (put), each
+ * slice only when no earlier step still reads or writes its target. Into a SLOT nothing is moved here: what
+ * has arrived, been offered or landed is `visible` to the REDUCE or COPY bound to this flight, which fetches
+ * it with weft_recv_source() and gives it back with weft_recv_consumed().
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "comm/exec_internal.h"
+
+/* Flights this close to the window's oldest may hold landing buffers, so that those further on cannot take
+ * what the oldest needs. */
+#define LANDING_DISTANCE 8
+
+static uint8_t *target_memory(struct weft_exec_op *op, const struct weft_flight *flight)
+{
+    return weft_op_memory(op, flight->step.destination.buffer) + flight->start;
+}
+
+static const struct weft_exec_peer *peer_of(const struct weft_exec_op *op, const struct weft_flight *flight)
+{
+    return &op->exec->peers[flight->peer->rank];
+}
+
+static size_t slices_bytes(const struct weft_flight *flight, uint32_t slices)
+{
+    return slices >= flight->slices ? flight->length : (size_t)slices * flight->slice_bytes;
+}
+
+/* The sender may not reuse its memory before it hears TAKEN. For plain offers a quarter of the message is
+ * often enough; a staging ring wants to hear of every slice. */
+static int acknowledge(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    uint32_t consumed = weft_slices_within(flight, flight->done);
+    uint32_t step = flight->staging || flight->slices < 8 ? 1 : flight->slices / 4;
+    if (consumed == flight->told || (consumed < flight->slices && consumed - flight->told < step))
+        return WEFT_OK;
+    int status = weft_flight_send(op, flight, WEFT_WIRE_TAKEN, 0, consumed, NULL, 0);
+    if (status == WEFT_OK)
+        flight->told = consumed;
+    else if (status == WEFT_AGAIN)
+        weft_flight_block(op, flight);
+    return status == WEFT_AGAIN ? WEFT_OK : status;
+}
+
+/* After consuming: acknowledges, and finishes when nothing is owed any more. */
+static int settle(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    if (flight->mode == WEFT_MODE_READ) {
+        int status = acknowledge(op, flight);
+        if (status != WEFT_OK)
+            return status;
+    }
+    if (flight->done == flight->length && (flight->mode != WEFT_MODE_READ || flight->told == flight->slices))
+        weft_flight_finish(op, flight);
+    return WEFT_OK;
+}
+
+/* Offset of slice bytes within the token: offers are the whole message, staged ones a ring. */
+static uint64_t token_offset(const struct weft_flight *flight, size_t position)
+{
+    if (!flight->staging)
+        return position;
+    return position / flight->slice_bytes % WEFT_STAGES * flight->slice_bytes +
+           position % flight->slice_bytes;
+}
+
+/* The eager payload that holds position. */
+static const uint8_t *eager_source(const struct weft_flight *flight, size_t position)
+{
+    if (flight->held)
+        return (const uint8_t *)flight->held->data + sizeof(struct weft_wire_header) +
+               position % flight->slice_bytes;
+    return flight->payload + position % flight->slice_bytes;
+}
+
+static void drop_held(struct weft_exec_op *op, struct weft_flight *flight, size_t position)
+{
+    while (flight->held) {
+        const struct weft_wire_header *header = (const void *)flight->held->data;
+        if (position < slices_bytes(flight, header->slice + 1))
+            return;
+        struct weft_early *next = flight->held->next;
+        weft_early_free(op->exec, flight->held);
+        flight->held = next;
+    }
+}
+
+static uint8_t *scratch_get(struct weft_exec *exec, int index, size_t size)
+{
+    if (size > exec->scratch_bytes) {
+        for (int i = 0; i < WEFT_STEP_SOURCES_MAX; i++) {
+            free(exec->scratch[i]);
+            exec->scratch[i] = NULL;
+        }
+        exec->scratch_bytes = (size + 63) / 64 * 64;
+    }
+    if (!exec->scratch[index])
+        exec->scratch[index] = aligned_alloc(64, exec->scratch_bytes);
+    return exec->scratch[index];
+}
+
+int weft_recv_source(struct weft_exec_op *op, struct weft_flight *flight, size_t position, int scratch,
+                     const uint8_t **source, size_t *size)
+{
+    uint32_t slice = (uint32_t)(position / flight->slice_bytes);
+    size_t left = slices_bytes(flight, slice + 1) - position;
+    if (*size > left)
+        *size = left;
+    if (flight->mode == WEFT_MODE_EAGER) {
+        *source = eager_source(flight, position);
+        return WEFT_OK;
+    }
+    if (flight->mode == WEFT_MODE_PUT) {
+        *source =
+            (const uint8_t *)flight->landings[slice % WEFT_LANDINGS].buffer + position % flight->slice_bytes;
+        return WEFT_OK;
+    }
+    op->exec->stats.bytes_direct += flight->staging ? 0 : *size;
+    if (flight->mapped) {
+        *source = flight->mapped + token_offset(flight, position);
+        return WEFT_OK;
+    }
+    uint8_t *memory = scratch_get(op->exec, scratch, flight->slice_bytes);
+    if (!memory)
+        return weft_fail(WEFT_NOMEM, "no memory for a slice of %zu bytes", flight->slice_bytes);
+    const struct weft_exec_peer *peer = peer_of(op, flight);
+    *source = memory;
+    return peer->ops->pull(peer->link, &flight->token, token_offset(flight, position), memory, *size);
+}
+
+int weft_recv_consumed(struct weft_exec_op *op, struct weft_flight *flight, size_t position)
+{
+    flight->done = position;
+    if (flight->mode == WEFT_MODE_EAGER) {
+        drop_held(op, flight, position);
+    } else if (flight->mode == WEFT_MODE_PUT) {
+        for (uint32_t s = flight->told; s < weft_slices_within(flight, position); s++)
+            flight->landings[s % WEFT_LANDINGS].landed = 0;
+        flight->told = weft_slices_within(flight, position);
+        weft_flight_again(op, flight);
+    }
+    return settle(op, flight);
+}
+
+static int advance_eager(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    size_t arrived = slices_bytes(flight, flight->ready), limit = weft_flight_limit(op, flight);
+    while (flight->done < arrived) {
+        size_t end = slices_bytes(flight, (uint32_t)(flight->done / flight->slice_bytes) + 1);
+        if (end > limit)
+            break;
+        memcpy(target_memory(op, flight) + flight->done, eager_source(flight, flight->done),
+               end - flight->done);
+        flight->done = flight->visible = end;
+        drop_held(op, flight, end);
+        weft_flight_wake(op, flight);
+    }
+    return settle(op, flight);
+}
+
+static int advance_read(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    size_t offered = slices_bytes(flight, flight->ready), limit = weft_flight_limit(op, flight);
+    if (flight->done < offered) {
+        size_t end = slices_bytes(flight, (uint32_t)(flight->done / flight->slice_bytes) + 1);
+        if (end > limit)
+            return settle(op, flight);
+        size_t size = end - flight->done;
+        uint8_t *target = target_memory(op, flight) + flight->done;
+        if (flight->mapped) {
+            weft_copy(target, flight->mapped + token_offset(flight, flight->done), size);
+        } else {
+            const struct weft_exec_peer *peer = peer_of(op, flight);
+            int status =
+                peer->ops->pull(peer->link, &flight->token, token_offset(flight, flight->done), target, size);
+            if (status != WEFT_OK)
+                return status;
+        }
+        op->exec->stats.bytes_direct += flight->staging ? 0 : size;
+        op->work_bytes += size;
+        flight->done = flight->visible = end;
+        weft_flight_wake(op, flight);
+        weft_flight_again(op, flight);
+    }
+    return settle(op, flight);
+}
+
+/* Lands one slice: in place, or in a buffer of its own when it only feeds a reduction. */
+static int land_slice(struct weft_exec_op *op, struct weft_flight *flight, uint32_t slice)
+{
+    const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
+    const struct weft_exec_peer *peer = peer_of(op, flight);
+    struct weft_landing *landing = &flight->landings[slice % WEFT_LANDINGS];
+    uint8_t *memory;
+    struct weft_region *region = NULL;
+    if (flight->into_slot) {
+        if (!landing->buffer)
+            landing->buffer = hooks->buffer_get(hooks->arg, peer->transport, flight->slice_bytes);
+        if (!landing->buffer)
+            return weft_fail(WEFT_NOMEM, "no landing memory of %zu bytes", flight->slice_bytes);
+        memory = landing->buffer;
+        if (peer->caps & WEFT_CAP_REG_REMOTE) {
+            int status = hooks->region_get(hooks->arg, peer->transport, memory, flight->slice_bytes, &region);
+            if (status != WEFT_OK)
+                return status;
+        }
+    } else {
+        memory = target_memory(op, flight) + (size_t)slice * flight->slice_bytes;
+        if (peer->caps & WEFT_CAP_REG_REMOTE) {
+            int status = weft_op_region(op, peer, flight->step.destination.buffer, &region);
+            if (status != WEFT_OK)
+                return status;
+        }
+    }
+    int status = peer->ops->land(peer->link, region, memory, weft_slice_size(flight, slice),
+                                 weft_flight_cookie(op, flight, slice), &landing->token);
+    if (status == WEFT_OK) {
+        landing->open = 1;
+        landing->announced = 0;
+    }
+    return status;
+}
+
+static int advance_put(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    uint32_t finished = weft_slices_within(flight, flight->done);
+    uint32_t allowed = weft_slices_within(flight, weft_flight_limit(op, flight));
+    if (flight->into_slot && flight->sequence - op->head > LANDING_DISTANCE)
+        allowed = 0;
+    int status = WEFT_OK;
+    while (flight->landed < flight->slices && flight->landed - finished < WEFT_LANDINGS) {
+        struct weft_landing *landing = &flight->landings[flight->landed % WEFT_LANDINGS];
+        if (flight->landed >= allowed) {
+            if (flight->into_slot)
+                weft_flight_block(op, flight);
+            return WEFT_OK;
+        }
+        if (!landing->open && !landing->landed)
+            status = land_slice(op, flight, flight->landed);
+        if (status == WEFT_OK)
+            status = weft_flight_send(op, flight, WEFT_WIRE_LANDING, 0, flight->landed, &landing->token,
+                                      sizeof landing->token);
+        if (status == WEFT_AGAIN)
+            weft_flight_block(op, flight);
+        if (status != WEFT_OK)
+            return status == WEFT_AGAIN ? WEFT_OK : status;
+        landing->announced = 1;
+        flight->landed++;
+    }
+    return WEFT_OK;
+}
+
+int weft_recv_advance(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    if (flight->mode == WEFT_MODE_PUT)
+        return advance_put(op, flight);
+    if (flight->into_slot)
+        return settle(op, flight);
+    return flight->mode == WEFT_MODE_EAGER ? advance_eager(op, flight) : advance_read(op, flight);
+}
+
+void weft_recv_landed(struct weft_exec_op *op, struct weft_flight *flight, uint32_t slice)
+{
+    struct weft_landing *landing = &flight->landings[slice % WEFT_LANDINGS];
+    landing->landed = 1;
+    landing->open = 0;
+    op->exec->stats.bytes_direct += weft_slice_size(flight, slice);
+    uint32_t prefix = weft_slices_within(flight, flight->visible);
+    while (prefix < flight->landed && flight->landings[prefix % WEFT_LANDINGS].landed &&
+           prefix - weft_slices_within(flight, flight->done) < WEFT_LANDINGS)
+        prefix++;
+    flight->visible = slices_bytes(flight, prefix);
+    weft_flight_wake(op, flight);
+    if (flight->into_slot)
+        return;
+    for (uint32_t s = weft_slices_within(flight, flight->done); s < prefix; s++)
+        flight->landings[s % WEFT_LANDINGS].landed = 0;
+    flight->done = flight->visible;
+    weft_flight_again(op, flight);
+    if (flight->done == flight->length)
+        weft_flight_finish(op, flight);
+}
+
+void weft_recv_release(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    weft_early_free_list(op->exec, flight->held);
+    flight->held = NULL;
+    if (flight->mode != WEFT_MODE_PUT)
+        return;
+    const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
+    const struct weft_exec_peer *peer = peer_of(op, flight);
+    for (int i = 0; i < WEFT_LANDINGS; i++) {
+        struct weft_landing *landing = &flight->landings[i];
+        if (landing->open)
+            peer->ops->unland(peer->link, &landing->token);
+        if (landing->buffer)
+            hooks->buffer_put(hooks->arg, peer->transport, landing->buffer, flight->slice_bytes);
+        memset(landing, 0, sizeof *landing);
+    }
+}
+
+static int check_offer(struct weft_exec_op *op, struct weft_flight *flight,
+                       const struct weft_wire_header *header, const void *payload)
+{
+    const struct weft_exec_peer *peer = peer_of(op, flight);
+    if (flight->have_token || header->size != sizeof flight->token)
+        return weft_fail(WEFT_PROTOCOL, "rank %u offered message %u twice or with %u bytes of token",
+                         header->source, header->message, header->size);
+    memcpy(&flight->token, payload, sizeof flight->token);
+    flight->have_token = 1;
+    flight->staging = (header->flags & WEFT_WIRE_STAGED) != 0;
+    const void *mapped = NULL;
+    int status = peer->ops->map(peer->link, &flight->token, &mapped);
+    if (status == WEFT_OK)
+        flight->mapped = mapped;
+    return status == WEFT_UNSUPPORTED ? WEFT_OK : status;
+}
+
+static int take_ready(struct weft_exec_op *op, struct weft_flight *flight,
+                      const struct weft_wire_header *header, const void *payload)
+{
+    if (flight->mode != WEFT_MODE_READ || header->slice > flight->slices || header->slice <= flight->ready)
+        return weft_fail(WEFT_PROTOCOL,
+                         "rank %u announced %u of %u slices of message %u: expected more than %u",
+                         header->source, header->slice, flight->slices, header->message, flight->ready);
+    if (header->kind == WEFT_WIRE_OFFER) {
+        int status = check_offer(op, flight, header, payload);
+        if (status != WEFT_OK)
+            return status;
+    } else if (!flight->have_token) {
+        return weft_fail(WEFT_PROTOCOL, "rank %u announced slices of message %u before offering it",
+                         header->source, header->message);
+    }
+    flight->ready = header->slice;
+    if (flight->into_slot) {
+        flight->visible = slices_bytes(flight, flight->ready);
+        weft_flight_wake(op, flight);
+    } else {
+        weft_flight_again(op, flight);
+    }
+    return WEFT_OK;
+}
+
+static void hold(struct weft_flight *flight, struct weft_early *early)
+{
+    struct weft_early **tail = &flight->held;
+    while (*tail)
+        tail = &(*tail)->next;
+    early->next = NULL;
+    *tail = early;
+}
+
+/* A payload that can be used right now is: the run loop works from the transport's buffer. What is left over
+ * is copied. */
+static int take_eager(struct weft_exec_op *op, struct weft_flight *flight,
+                      const struct weft_wire_header *header, const void *payload, struct weft_early *early,
+                      int *kept)
+{
+    if (flight->mode != WEFT_MODE_EAGER || header->slice != flight->ready ||
+        header->slice >= flight->slices || header->size != weft_slice_size(flight, header->slice))
+        return weft_fail(
+            WEFT_MISMATCH,
+            "rank %u sent %u bytes as slice %u of message %u in operation %u, this rank expected %zu "
+            "in %u slices: do all ranks use the same count?",
+            header->source, header->size, header->slice, header->message, op->sequence, flight->length,
+            flight->slices);
+    uint32_t sequence = flight->sequence;
+    flight->ready++;
+    if (flight->into_slot) {
+        flight->visible = slices_bytes(flight, flight->ready);
+        weft_flight_wake(op, flight);
+    } else {
+        weft_flight_again(op, flight);
+    }
+    if (early) {
+        hold(flight, early);
+        *kept = 1;
+        return WEFT_OK;
+    }
+    size_t end = flight->visible;
+    if (!flight->held) {
+        flight->payload = payload;
+        weft_op_run(op);
+        if (op->status != WEFT_AGAIN || flight->sequence != sequence || !(op->active >> flight->index & 1))
+            return WEFT_OK;
+        flight->payload = NULL;
+        end = slices_bytes(flight, header->slice + 1);
+        if (flight->done >= end)
+            return WEFT_OK;
+    }
+    struct weft_early *copy = weft_early_copy(op->exec, header, sizeof *header + header->size);
+    if (!copy)
+        return weft_fail(WEFT_NOMEM, "no memory to keep %u bytes from rank %u", header->size, header->source);
+    hold(flight, copy);
+    return WEFT_OK;
+}
+
+int weft_recv_message(struct weft_exec_op *op, struct weft_flight *flight,
+                      const struct weft_wire_header *header, const void *payload, struct weft_early *early,
+                      int *kept)
+{
+    if (header->kind == WEFT_WIRE_EAGER)
+        return take_eager(op, flight, header, payload, early, kept);
+    return take_ready(op, flight, header, payload);
+}

@@ -1,0 +1,221 @@
+/* SEND: how bytes leave.
+ *
+ * eager: payload inside messages, one per slice; done when handed to the transport, which copies.
+ * read:  OFFER with a token for the whole message once its first slice may be read, READY as more slices
+ * become final, TAKEN from the receiver as it consumes. Only then may later steps overwrite the memory. Where
+ * the peer can neither map nor pull the user's memory, slices pass through a ring of WEFT_STAGES slices in
+ * memory that it can map (staged; counted as such). put:   LANDING tokens from the receiver, a put for each
+ * once the slice is final, done with PUT_DONE.
+ */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/exec_internal.h"
+
+static const uint8_t *source_memory(struct weft_exec_op *op, const struct weft_flight *flight)
+{
+    return weft_op_memory(op, flight->step.sources[0].buffer) + flight->start;
+}
+
+static void set_done(struct weft_exec_op *op, struct weft_flight *flight, size_t done)
+{
+    flight->done = flight->visible = done;
+    if (done == flight->length)
+        weft_flight_finish(op, flight);
+    else
+        weft_flight_wake(op, flight);
+}
+
+static size_t slices_bytes(const struct weft_flight *flight, uint32_t slices)
+{
+    return slices >= flight->slices ? flight->length : (size_t)slices * flight->slice_bytes;
+}
+
+static int advance_eager(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    uint32_t ready = weft_slices_within(flight, weft_flight_limit(op, flight));
+    const uint8_t *memory = source_memory(op, flight);
+    while (flight->told < ready) {
+        size_t size = weft_slice_size(flight, flight->told);
+        const uint8_t *payload = memory + (size_t)flight->told * flight->slice_bytes;
+        int status = weft_flight_send(op, flight, WEFT_WIRE_EAGER, 0, flight->told, payload, (uint32_t)size);
+        if (status == WEFT_AGAIN) {
+            weft_flight_block(op, flight);
+            return WEFT_OK;
+        }
+        if (status != WEFT_OK)
+            return status;
+        op->exec->stats.bytes_eager += size;
+        flight->told++;
+        set_done(op, flight, slices_bytes(flight, flight->told));
+    }
+    return WEFT_OK;
+}
+
+/* Decides between reading in place and staging, and makes the token. WEFT_AGAIN while the link comes up. */
+static int make_offer(struct weft_exec_op *op, struct weft_flight *flight, const struct weft_exec_peer *peer)
+{
+    uint32_t flags;
+    int status = peer->ops->link_flags(peer->link, &flags);
+    if (status != WEFT_OK)
+        return status;
+    status = peer->stage_only ? WEFT_UNSUPPORTED
+                              : peer->ops->expose(peer->link, NULL, source_memory(op, flight), flight->length,
+                                                  &flight->token);
+    if (status == WEFT_OK) {
+        flight->have_token = 1;
+        return WEFT_OK;
+    }
+    if (status != WEFT_UNSUPPORTED)
+        return status;
+    if (!(flags & WEFT_LINK_PEER_MAPS))
+        return weft_fail(WEFT_TRANSPORT, "rank %u can read neither this rank's memory nor its staging memory",
+                         flight->peer->rank);
+    const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
+    size_t size = WEFT_STAGES * flight->slice_bytes;
+    flight->stage_buffer = hooks->buffer_get(hooks->arg, peer->transport, size);
+    if (!flight->stage_buffer)
+        return weft_fail(WEFT_NOMEM, "no staging memory of %zu bytes for rank %u", size, flight->peer->rank);
+    weft_log_once(WEFT_LOG_WARN, "rank %u cannot read this process's memory: large messages to it are staged",
+                  flight->peer->rank);
+    status = peer->ops->expose(peer->link, NULL, flight->stage_buffer, size, &flight->token);
+    flight->staging = 1;
+    flight->have_token = status == WEFT_OK;
+    return status;
+}
+
+static uint32_t stage_slices(struct weft_exec_op *op, struct weft_flight *flight, uint32_t ready)
+{
+    uint32_t taken = weft_slices_within(flight, flight->done);
+    const uint8_t *memory = source_memory(op, flight);
+    while (flight->staged < ready && flight->staged - taken < WEFT_STAGES) {
+        size_t size = weft_slice_size(flight, flight->staged);
+        weft_copy(flight->stage_buffer + flight->staged % WEFT_STAGES * flight->slice_bytes,
+                  memory + (size_t)flight->staged * flight->slice_bytes, size);
+        op->exec->stats.bytes_staged += size;
+        flight->staged++;
+    }
+    return flight->staged;
+}
+
+static int advance_read(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    uint32_t ready = weft_slices_within(flight, weft_flight_limit(op, flight));
+    if (ready == flight->told)
+        return WEFT_OK;
+    const struct weft_exec_peer *peer = &op->exec->peers[flight->peer->rank];
+    if (!flight->have_token) {
+        int status = make_offer(op, flight, peer);
+        if (status == WEFT_AGAIN)
+            weft_flight_block(op, flight);
+        if (status != WEFT_OK)
+            return status == WEFT_AGAIN ? WEFT_OK : status;
+    }
+    if (flight->staging)
+        ready = stage_slices(op, flight, ready);
+    if (ready == flight->told)
+        return WEFT_OK;
+    int status = flight->told == 0
+                     ? weft_flight_send(op, flight, WEFT_WIRE_OFFER, flight->staging ? WEFT_WIRE_STAGED : 0,
+                                        ready, &flight->token, sizeof flight->token)
+                     : weft_flight_send(op, flight, WEFT_WIRE_READY, 0, ready, NULL, 0);
+    if (status == WEFT_AGAIN) {
+        weft_flight_block(op, flight);
+        return WEFT_OK;
+    }
+    if (status == WEFT_OK)
+        flight->told = ready;
+    return status;
+}
+
+static int put_slice(struct weft_exec_op *op, struct weft_flight *flight, const struct weft_exec_peer *peer,
+                     uint32_t slice)
+{
+    unsigned buffer = flight->step.sources[0].buffer;
+    if (peer->caps & WEFT_CAP_REG_LOCAL && !flight->region) {
+        int status = weft_op_region(op, peer, buffer, &flight->region);
+        if (status != WEFT_OK)
+            return status;
+    }
+    struct weft_landing *landing = &flight->landings[slice % WEFT_LANDINGS];
+    size_t size = weft_slice_size(flight, slice);
+    return peer->ops->put(peer->link, &landing->token, flight->region,
+                          source_memory(op, flight) + (size_t)slice * flight->slice_bytes, size,
+                          weft_flight_cookie(op, flight, slice));
+}
+
+static int advance_put(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    uint32_t ready = weft_slices_within(flight, weft_flight_limit(op, flight));
+    const struct weft_exec_peer *peer = &op->exec->peers[flight->peer->rank];
+    while (flight->landed < ready && flight->landed - flight->told < WEFT_PUTS) {
+        struct weft_landing *landing = &flight->landings[flight->landed % WEFT_LANDINGS];
+        if (!landing->announced)
+            break;
+        int status = put_slice(op, flight, peer, flight->landed);
+        if (status == WEFT_AGAIN) {
+            weft_flight_block(op, flight);
+            return WEFT_OK;
+        }
+        if (status != WEFT_OK)
+            return status;
+        landing->announced = 0;
+        flight->landed++;
+    }
+    return WEFT_OK;
+}
+
+int weft_send_advance(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    switch (flight->mode) {
+    case WEFT_MODE_EAGER:
+        return advance_eager(op, flight);
+    case WEFT_MODE_READ:
+        return advance_read(op, flight);
+    default:
+        return advance_put(op, flight);
+    }
+}
+
+void weft_send_taken(struct weft_exec_op *op, struct weft_flight *flight, uint32_t slices)
+{
+    if (flight->staging)
+        weft_flight_again(op, flight);
+    set_done(op, flight, slices_bytes(flight, slices));
+}
+
+int weft_send_landing(struct weft_exec_op *op, struct weft_flight *flight, uint32_t slice,
+                      const struct weft_token *token)
+{
+    struct weft_landing *landing = &flight->landings[slice % WEFT_LANDINGS];
+    if (flight->mode != WEFT_MODE_PUT || slice >= flight->slices || slice < flight->landed ||
+        slice - flight->landed >= WEFT_LANDINGS || landing->announced)
+        return weft_fail(WEFT_PROTOCOL, "rank %u landed slice %u of %u out of turn", flight->peer->rank,
+                         slice, flight->slices);
+    landing->token = *token;
+    landing->announced = 1;
+    weft_flight_again(op, flight);
+    return WEFT_OK;
+}
+
+void weft_send_put_done(struct weft_exec_op *op, struct weft_flight *flight, uint32_t slice)
+{
+    flight->puts_done |= 1u << (slice - flight->told);
+    while (flight->puts_done & 1) {
+        flight->puts_done >>= 1;
+        flight->told++;
+    }
+    weft_flight_again(op, flight);
+    set_done(op, flight, slices_bytes(flight, flight->told));
+}
+
+void weft_send_release(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    if (!flight->stage_buffer)
+        return;
+    const struct weft_exec_peer *peer = &op->exec->peers[flight->peer->rank];
+    const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
+    hooks->buffer_put(hooks->arg, peer->transport, flight->stage_buffer, WEFT_STAGES * flight->slice_bytes);
+    flight->stage_buffer = NULL;
+}

@@ -1,0 +1,53 @@
+/* Messages between executors.
+ *
+ * Every message starts with this 32-byte header, little-endian on the wire (weft runs on little-endian
+ * machines only; base/ refuses to build elsewhere). What follows depends on the kind:
+ *
+ *   EAGER   payload: slice `slice` of the message, `size` bytes, to be copied or reduced by the receiver.
+ *   OFFER   a token: the whole message lies at the sender, slices [0, slice) are ready to be read.
+ *           With the flag STAGED the token is a ring of WEFT_STAGES slices, and every slice is TAKEN on its
+ * own. READY   nothing: slices [0, slice) are ready now. TAKEN   nothing: the receiver has consumed slices
+ * [0, slice) of its own RECV; goes back to the sender. LANDING a token: the receiver has prepared memory for
+ * slice `slice`; goes to the sender, who puts there.
+ *
+ * comm and op say which operation (ids agreed at creation, ops counted per communicator, wrapping), message
+ * is the ordinal of the SEND/RECV between this ordered pair of ranks within the operation. digest packs what
+ * all ranks must agree on (see weft_digest_pack()), so that a mismatch is found before any byte is used.
+ */
+#ifndef WEFT_COMM_WIRE_H
+#define WEFT_COMM_WIRE_H
+
+#include <stdint.h>
+
+#define WEFT_WIRE_VERSION 1
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "weft's executor wire format is little-endian and is read in place"
+#endif
+
+enum weft_wire_kind {
+    WEFT_WIRE_EAGER = 1,
+    WEFT_WIRE_OFFER,
+    WEFT_WIRE_READY,
+    WEFT_WIRE_TAKEN,
+    WEFT_WIRE_LANDING
+};
+
+enum weft_wire_flags { WEFT_WIRE_STAGED = 1 };
+
+struct weft_wire_header {
+    uint32_t comm;
+    uint32_t op;
+    uint32_t source; /* sender's rank */
+    uint32_t message;
+    uint32_t slice;
+    uint32_t digest;
+    uint32_t size; /* payload bytes after the header */
+    uint8_t kind;
+    uint8_t version;
+    uint16_t flags; /* WEFT_WIRE_STAGED, other bits zero */
+};
+
+_Static_assert(sizeof(struct weft_wire_header) == 32, "the header is part of the wire format");
+
+#endif

@@ -1,0 +1,291 @@
+#include "tests/support/exec_world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "comm/digest.h"
+#include "transport/registry.h"
+
+#define BUFFERS_MAX 256
+
+struct world_rank {
+    struct exec_world *world;
+    struct weft_transport *transport;
+    uint8_t address[WEFT_ADDRESS_MAX];
+    size_t address_size;
+    struct weft_exec *exec;
+    struct weft_plan *plans[WEFT_ALGO_COUNT][2];
+    struct {
+        void *memory;
+        size_t size;
+        int used;
+    } buffers[BUFFERS_MAX];
+};
+
+struct exec_world {
+    struct exec_world_options options;
+    struct weft_transport_ops ops;
+    uint32_t random;
+    struct weft_exec_op **running;
+    struct world_rank ranks[];
+};
+
+static int connect_rank(void *arg, uint32_t rank, struct weft_exec_peer *peer)
+{
+    struct world_rank *self = arg;
+    struct exec_world *world = self->world;
+    struct weft_link *link;
+    int status = world->ops.connect(self->transport, world->ranks[rank].address,
+                                    world->ranks[rank].address_size, NULL, &link);
+    if (status != WEFT_OK)
+        return status;
+    struct weft_transport_caps caps;
+    world->ops.caps(self->transport, &caps);
+    uint32_t eager = caps.eager_bytes - (uint32_t)sizeof(struct weft_wire_header);
+    if (world->options.eager_bytes && world->options.eager_bytes < eager)
+        eager = world->options.eager_bytes;
+    *peer = (struct weft_exec_peer){
+        .ops = &world->ops,
+        .link = link,
+        .caps = caps.flags,
+        .eager_bytes = eager,
+        .slice_bytes = world->options.slice_bytes ? world->options.slice_bytes : 65536,
+        .put_bytes = caps.put_bytes,
+        .stage_only = world->options.stage_only,
+    };
+    return WEFT_OK;
+}
+
+static void *buffer_get(void *arg, uint32_t transport, size_t size)
+{
+    (void)transport;
+    struct world_rank *self = arg;
+    for (int i = 0; i < BUFFERS_MAX; i++) {
+        if (!self->buffers[i].used && self->buffers[i].size == size) {
+            self->buffers[i].used = 1;
+            return self->buffers[i].memory;
+        }
+    }
+    for (int i = 0; i < BUFFERS_MAX; i++) {
+        if (self->buffers[i].memory)
+            continue;
+        if (self->world->ops.alloc(self->transport, size, &self->buffers[i].memory) != WEFT_OK)
+            return NULL;
+        self->buffers[i].size = size;
+        self->buffers[i].used = 1;
+        return self->buffers[i].memory;
+    }
+    return NULL;
+}
+
+static void buffer_put(void *arg, uint32_t transport, void *buffer, size_t size)
+{
+    (void)transport;
+    (void)size;
+    struct world_rank *self = arg;
+    for (int i = 0; i < BUFFERS_MAX; i++) {
+        if (self->buffers[i].memory == buffer)
+            self->buffers[i].used = 0;
+    }
+}
+
+static int region_get(void *arg, uint32_t transport, const void *memory, size_t size,
+                      struct weft_region **region)
+{
+    (void)arg;
+    (void)transport;
+    (void)memory;
+    (void)size;
+    *region = NULL;
+    return WEFT_OK;
+}
+
+static void region_put(void *arg, uint32_t transport, struct weft_region *region)
+{
+    (void)arg;
+    (void)transport;
+    (void)region;
+}
+
+static void handle_event(void *arg, const struct weft_event *event)
+{
+    struct world_rank *self = arg;
+    if (event->kind == WEFT_EVENT_MESSAGE)
+        weft_exec_message(self->exec, event->data, event->data_size);
+    else if (event->kind == WEFT_EVENT_PUT_DONE || event->kind == WEFT_EVENT_LANDED)
+        weft_exec_io_done(self->exec, event->cookie, event->status);
+}
+
+static int open_rank(struct exec_world *world, uint32_t rank)
+{
+    struct world_rank *self = &world->ranks[rank];
+    self->world = world;
+    struct weft_transport_params params = {
+        .size = sizeof params, .provider = world->options.mode, .fail = weft_fail};
+    int status = world->ops.open(&params, &self->transport);
+    if (status != WEFT_OK)
+        return status;
+    self->address_size = sizeof self->address;
+    status = world->ops.address(self->transport, self->address, &self->address_size);
+    if (status != WEFT_OK)
+        return status;
+    struct weft_exec_options options = {
+        .id = 1,
+        .rank = rank,
+        .ranks = world->options.ranks,
+        .window = world->options.window,
+        .first_sequence = world->options.first_sequence,
+        .hooks = {self, connect_rank, buffer_get, buffer_put, region_get, region_put},
+    };
+    return weft_exec_create(&options, &self->exec);
+}
+
+int exec_world_open(const struct exec_world_options *options, struct exec_world **opened)
+{
+    struct exec_world *world = calloc(1, sizeof *world + options->ranks * sizeof world->ranks[0]);
+    if (!world)
+        return weft_fail(WEFT_NOMEM, "no memory for a world");
+    world->options = *options;
+    world->random = options->seed;
+    world->running = calloc(options->ranks, sizeof *world->running);
+    int status = weft_transport_complete(weft_transport_find("loop"), &world->ops);
+    for (uint32_t r = 0; status == WEFT_OK && r < options->ranks; r++)
+        status = open_rank(world, r);
+    if (status != WEFT_OK) {
+        exec_world_close(world);
+        return status;
+    }
+    *opened = world;
+    return WEFT_OK;
+}
+
+void exec_world_close(struct exec_world *world)
+{
+    if (!world)
+        return;
+    for (uint32_t r = 0; r < world->options.ranks; r++) {
+        struct world_rank *self = &world->ranks[r];
+        weft_exec_destroy(self->exec);
+        for (int i = 0; i < BUFFERS_MAX; i++) {
+            if (self->buffers[i].memory)
+                world->ops.free(self->transport, self->buffers[i].memory);
+        }
+        for (int a = 0; a < WEFT_ALGO_COUNT; a++) {
+            weft_plan_free(self->plans[a][0]);
+            weft_plan_free(self->plans[a][1]);
+        }
+    }
+    for (uint32_t r = 0; r < world->options.ranks; r++) {
+        if (world->ranks[r].transport)
+            world->ops.close(world->ranks[r].transport);
+    }
+    free(world->running);
+    free(world);
+}
+
+struct weft_exec *exec_world_rank(struct exec_world *world, uint32_t rank)
+{
+    return world->ranks[rank].exec;
+}
+
+static uint32_t next_rank(struct exec_world *world, uint32_t turn)
+{
+    if (!world->random)
+        return turn;
+    world->random = world->random * 1664525u + 1013904223u;
+    return (uint32_t)((uint64_t)world->random * world->options.ranks >> 32);
+}
+
+int exec_world_turn(struct exec_world *world)
+{
+    int happened = 0;
+    for (uint32_t i = 0; i < world->options.ranks; i++) {
+        struct world_rank *self = &world->ranks[next_rank(world, i)];
+        int events = world->ops.poll(self->transport, 64, handle_event, self);
+        happened += events > 0 ? events : 0;
+        happened += weft_exec_progress(self->exec);
+    }
+    return happened;
+}
+
+static int start_rank(struct exec_world *world, uint32_t rank, enum weft_algorithm algorithm, int in_place,
+                      void *const *inputs, void *const *outputs, size_t count, weft_dtype dtype, weft_op op)
+{
+    struct weft_plan **plan = &world->ranks[rank].plans[algorithm][in_place];
+    if (!*plan) {
+        struct weft_plan_request wanted = {WEFT_ALLREDUCE, algorithm, world->options.ranks, rank, in_place};
+        int status = weft_plan_make(&wanted, plan);
+        if (status != WEFT_OK)
+            return status;
+    }
+    struct weft_digest_fields fields = {WEFT_ALLREDUCE, algorithm, dtype, op, count};
+    struct weft_exec_request request = {
+        .plan = *plan,
+        .input = inputs[rank],
+        .output = outputs[rank],
+        .count = count,
+        .element_bytes = weft_dtype_size(dtype),
+        .reduce = weft_reduce_find(dtype, op),
+        .finish = op == WEFT_AVG ? world->options.ranks : 0,
+        .digest = weft_digest_pack(&fields),
+    };
+    return weft_exec_start(world->ranks[rank].exec, &request, &world->running[rank]);
+}
+
+int exec_world_allreduce(struct exec_world *world, enum weft_algorithm algorithm, int in_place,
+                         void *const *inputs, void *const *outputs, size_t count, weft_dtype dtype,
+                         weft_op op)
+{
+    uint32_t ranks = world->options.ranks;
+    int status = WEFT_OK;
+    for (uint32_t r = 0; r < ranks; r++) {
+        world->running[r] = NULL;
+        int started = start_rank(world, r, algorithm, in_place, inputs, outputs, count, dtype, op);
+        status = status == WEFT_OK ? started : status;
+        if (world->random)
+            exec_world_turn(world);
+    }
+    for (int idle = 0; status == WEFT_OK && idle < 10000;) {
+        uint32_t done = 0;
+        for (uint32_t r = 0; r < ranks && status == WEFT_OK; r++) {
+            int now = weft_exec_op_status(world->running[r]);
+            done += now == WEFT_OK;
+            if (now != WEFT_OK && now != WEFT_AGAIN)
+                status = now;
+        }
+        if (done == ranks)
+            break;
+        idle = exec_world_turn(world) ? 0 : idle + 1;
+        if (idle == 10000)
+            status = weft_fail(WEFT_TIMEOUT, "nothing moves any more");
+    }
+    for (uint32_t r = 0; r < ranks; r++) {
+        if (world->running[r])
+            weft_exec_op_free(world->running[r]);
+    }
+    return status;
+}
+
+void exec_world_paint_staging(struct exec_world *world, uint8_t value)
+{
+    for (uint32_t r = 0; r < world->options.ranks; r++) {
+        for (int i = 0; i < BUFFERS_MAX; i++) {
+            if (world->ranks[r].buffers[i].memory)
+                memset(world->ranks[r].buffers[i].memory, value, world->ranks[r].buffers[i].size);
+        }
+    }
+}
+
+size_t exec_world_painted_away(struct exec_world *world, uint8_t value)
+{
+    size_t differ = 0;
+    for (uint32_t r = 0; r < world->options.ranks; r++) {
+        for (int i = 0; i < BUFFERS_MAX; i++) {
+            const uint8_t *memory = world->ranks[r].buffers[i].memory;
+            for (size_t b = 0; memory && b < world->ranks[r].buffers[i].size; b++)
+                differ += memory[b] != value;
+        }
+    }
+    return differ;
+}

@@ -1,0 +1,41 @@
+/* A world of executors over the in-process loop transport, driven by one thread: every rank of a plan in one
+ * place, deterministic for a seed. Used by the executor's tests and its micro-benchmark.
+ *
+ * Ownership: exec_world_open() allocates, exec_world_close() frees. Not thread-safe.
+ */
+#ifndef WEFT_TESTS_EXEC_WORLD_H
+#define WEFT_TESTS_EXEC_WORLD_H
+
+#include "comm/exec.h"
+
+struct exec_world_options {
+    uint32_t ranks, window;
+    const char *mode; /* the loop transport's provider string: "map", "pull", "put", "eager", ":storm=N" */
+    uint32_t eager_bytes; /* 0: what the transport takes */
+    uint32_t slice_bytes;
+    uint32_t first_sequence;
+    int stage_only;
+    uint32_t seed; /* order in which ranks are driven; 0 round-robin */
+};
+
+struct exec_world;
+
+int exec_world_open(const struct exec_world_options *options, struct exec_world **world);
+void exec_world_close(struct exec_world *world);
+struct weft_exec *exec_world_rank(struct exec_world *world, uint32_t rank);
+
+/* Polls and progresses every rank once. Returns how much happened. */
+int exec_world_turn(struct exec_world *world);
+
+/* One allreduce over all ranks; inputs[r] may equal outputs[r] when in_place. Returns the first status that
+ * is not 0; WEFT_TIMEOUT when nothing moves any more. */
+int exec_world_allreduce(struct exec_world *world, enum weft_algorithm algorithm, int in_place,
+                         void *const *inputs, void *const *outputs, size_t count, weft_dtype dtype,
+                         weft_op op);
+
+/* Staging memory handed out so far: pattern checks. Fills all free staging buffers with value, and counts the
+ * bytes that differ from it later. */
+void exec_world_paint_staging(struct exec_world *world, uint8_t value);
+size_t exec_world_painted_away(struct exec_world *world, uint8_t value);
+
+#endif
