@@ -1,0 +1,74 @@
+#!/bin/bash
+# House rules that a program can check: layout, lengths, words that do not belong in the library.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+passed=0 failed=0 skipped=0
+result() { # NAME OUTPUT
+    if [[ -z $2 ]]; then passed=$((passed + 1)); else
+        failed=$((failed + 1))
+        printf '%s:\n%s\n' "$1" "$2"
+    fi
+}
+
+readarray -t sources < <(find include base topo devmem transport algos comm bindings perf tests -name '*.[ch]' 2>/dev/null | sort)
+readarray -t texts < <(find Makefile libweft.map README.md .ci .clang-format docs tests perf -type f 2>/dev/null | grep -Ev '\.(png|abi)$' | sort)
+readarray -t library < <(find base topo devmem transport algos comm -name '*.[ch]' ! -name 'weft-*.c' 2>/dev/null | sort)
+
+# Layout: the rules are those of .clang-format, read by the version that bookworm has; others differ in details.
+version=$(clang-format --version 2>/dev/null | sed -n 's/.*version \([0-9]*\).*/\1/p')
+if [[ $version == 14 ]]; then
+    result "clang-format (run clang-format -i)" \
+        "$(clang-format --dry-run -Werror "${sources[@]}" 2>&1 | grep 'error:' | cut -d: -f1,2 | awk -F: '!seen[$1]++')"
+else
+    echo "SKIP: layout is checked with clang-format 14, here is ${version:-none}"
+    skipped=1
+fi
+
+# A function's body starts with { and ends with } in the first column.
+result "functions over 70 lines" "$(awk '
+    FNR == 1 { start = 0 }
+    /^{/ { start = FNR }
+    /^}/ { if (start && FNR - start + 1 > 70) printf "%s:%d: %d lines\n", FILENAME, start, FNR - start + 1; start = 0 }
+    ' "${sources[@]}")"
+result "files over 600 lines" "$(awk '
+    FNR == 601 { printf "%s\n", FILENAME }' "${sources[@]}" "${texts[@]}")"
+result "trailing space, tab in C or carriage return" \
+    "$(grep -nE '[[:space:]]$' "${sources[@]}" "${texts[@]}"; grep -nP '\t' "${sources[@]}"; grep -nP '\r' "${texts[@]}")"
+result "no newline at the end" "$(for file in "${sources[@]}" "${texts[@]}"; do
+    [[ -s $file && $(tail -c 1 "$file" | wc -l) == 0 ]] && echo "$file"; done)"
+result "unfinished work" "$(grep -nE '\b(TO''DO|FIX''ME|XX''X)\b' "${sources[@]}" "${texts[@]}")"
+
+# Calls are looked for in code without comments and strings; the line numbers stay.
+forbid() { # NAME PATTERN EXCEPT
+    result "$1" "$(for file in "${library[@]}"; do
+        [[ $file =~ ^($3)$ ]] || awk -v name="$file" -v pattern="(^|[^a-zA-Z0-9_.>])($2)" "$code_only"'
+            code_of($0) ~ pattern { printf "%s:%d: %s\n", name, FNR, $0 }' "$file"
+    done)"
+}
+code_only='
+    function code_of(line, at, rest) {
+        gsub(/\\"/, "", line)
+        gsub(/"[^"]*"/, "\"\"", line)
+        while (1) {
+            if (comment) {
+                at = index(line, "*/")
+                if (!at) return ""
+                line = substr(line, at + 2)
+                comment = 0
+            }
+            at = index(line, "/*")
+            if (!at) break
+            rest = substr(line, at + 2)
+            line = substr(line, 1, at - 1)
+            if (!index(rest, "*/")) { comment = 1; return line }
+            line = line substr(rest, index(rest, "*/") + 2)
+        }
+        sub(/\/\/.*/, "", line)
+        return line
+    }'
+forbid "the library never ends the process" '(abort|exit|_exit|_Exit|quick_exit|assert|__builtin_trap) *[(]' none
+forbid "the library prints only through base/log.c" '((printf|vprintf|puts|putchar|perror) *[(]|std(out|err)[^a-z_])' \
+    'base/log\.c'
+forbid "the library leaves signal dispositions alone" '(signal|sigaction|raise) *[(]' 'transport/ofi/[a-z_]*load[a-z_]*\.c'
+echo "$passed passed, $failed failed, $skipped skipped"
+[[ $failed == 0 ]]
