@@ -1,0 +1,46 @@
+/* How long a collective will take: what the choice of an algorithm rests on.
+ *
+ * The model has three numbers per link class: the time until the first byte of a message can be used by its
+ * receiver (synchronisation, headers and the executor's own work included), the time per byte, and the time
+ * per byte of one reduction. Two ways to use them:
+ *
+ *   weft_cost_estimate_ns()  a closed form per algorithm; a handful of multiplications, for choosing.
+ *   weft_plans_cost()        evaluates real plans step by step, for weft-plan and for the tests that hold the
+ *                            closed forms against it.
+ *
+ * What overlaps. Between hosts the network moves bytes in both directions at once, and reductions run beside
+ * it. Within a host (receiver_copies) nothing moves by itself: the receiver's processor reads the peer's
+ * memory, once, in its REDUCE or in a RECV into a buffer; so everything that a rank receives adds up.
+ *
+ * Doubles, but only +, * and / in a fixed order without contraction (-ffp-contract=off), so that all ranks
+ * compute the same bits and make the same choice. Pure; threads: any.
+ */
+#ifndef WEFT_ALGOS_COST_H
+#define WEFT_ALGOS_COST_H
+
+#include "algos/plan.h"
+
+struct weft_link_cost {
+    const char *name;
+    double latency_ns;
+    double byte_ns;
+    double reduce_byte_ns;
+    uint64_t slice_bytes; /* pieces in which the executor pipelines large chunks */
+    int receiver_copies;  /* the receiver's processor moves the bytes */
+};
+
+/* The link class for a communicator: shared memory when all ranks are on one host, otherwise network.
+ * Oversubscribed: more ranks than processors, so that each message may have to wait for a time slice. */
+struct weft_link_cost weft_link_cost_of(int one_host, int oversubscribed);
+
+/* Time of an allreduce of this many bytes per rank. algorithm is not AUTO. */
+double weft_cost_estimate_ns(enum weft_algorithm algorithm, uint32_t ranks, uint64_t bytes,
+                             const struct weft_link_cost *link);
+
+/* Evaluates the plans of all ranks, unsliced and without a window: when the last rank is done. The plans must
+ * be ones that weft_plans_verify() accepts; WEFT_INVALID when they cannot be run, WEFT_NOMEM when there are
+ * too many chunks to keep track of. */
+int weft_plans_cost(const struct weft_plan *const *plans, uint32_t ranks, uint64_t bytes,
+                    const struct weft_link_cost *link, double *time_ns);
+
+#endif
