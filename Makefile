@@ -1,42 +1,67 @@
 # weft: build, test, install. `make help` lists the targets. V=1 shows commands.
+#
+# CC=clang builds with clang; use another BUILD folder for it, objects do not remember their compiler.
 
-CC ?= gcc
+ifeq ($(origin CC),default)
+CC := gcc
+endif
 BUILD ?= build
 PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+MANDIR ?= $(PREFIX)/share/man
 O ?= -O2 -g
 MODE_FLAGS ?=
+FUZZ_SECONDS ?= 60
 
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wundef -Wvla -Werror
-CPPFLAGS_ALL := -D_GNU_SOURCE -I. -Iinclude -MMD -MP $(shell pkg-config --cflags hwloc jansson 2>/dev/null) $(CPPFLAGS)
+PACKAGE_FLAGS := $(shell pkg-config --cflags hwloc jansson libfabric 2>/dev/null)
+CPPFLAGS_ALL := -D_GNU_SOURCE -I. -Iinclude -MMD -MP $(PACKAGE_FLAGS) $(CPPFLAGS)
 CFLAGS_ALL := -std=c11 $(O) -fPIC -fvisibility=hidden -ffp-contract=off $(WARN) $(MODE_FLAGS) $(CFLAGS)
-LIBS := -ldl -lpthread -lm
 LDFLAGS_ALL := $(MODE_FLAGS) $(LDFLAGS)
+LIBS := -Wl,--as-needed -ldl -lpthread -lm
 Q := $(if $(V),,@)
 say = $(if $(V),,@echo "  $(1)	$(2)";)
 
 # One kernel source, compiled once per instruction set; off x86-64 the last two objects are empty.
 KERNEL_FLAGS := -O3
 EXTRA_reduce_portable := $(KERNEL_FLAGS)
-ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine)),)
+ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
 EXTRA_reduce_avx2 := $(KERNEL_FLAGS) -mavx2
 EXTRA_reduce_avx512 := $(KERNEL_FLAGS) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mbmi2
 endif
 
-LIB_SOURCES := $(filter-out algos/weft-plan.c topo/weft-topo.c,$(wildcard base/*.c algos/*.c transport/*.c \
-	transport/*/*.c devmem/*.c topo/*.c comm/*.c))
-LIB_OBJECTS := $(LIB_SOURCES:%.c=$(BUILD)/%.o)
-PERF_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard perf/*.c))
+# Version and soname follow include/weft/weft.h; the soname changes only with the major version.
+VERSION := $(shell awk '$$2 ~ /^WEFT_VERSION_(MAJOR|MINOR|PATCH)$$/ { v = v dot $$3; dot = "." } END { print v }' include/weft/weft.h)
+SONAME := libweft.so.$(firstword $(subst ., ,$(VERSION)))
+
+# Programs that live beside library sources.
+MAINS := algos/weft-plan.c topo/weft-topo.c
+LIB_SOURCES := $(filter-out $(MAINS),$(wildcard base/*.c algos/*.c transport/*.c transport/*/*.c devmem/*.c topo/*.c \
+	comm/*.c))
+objects = $(patsubst %.c,$(BUILD)/%.o,$(1))
+LIB_OBJECTS := $(call objects,$(LIB_SOURCES))
+PERF_OBJECTS := $(call objects,$(wildcard perf/*.c))
+SUPPORT_OBJECTS := $(call objects,$(wildcard tests/support/*.c))
 MICRO := $(patsubst %.c,$(BUILD)/%,$(wildcard perf/micro/*.c))
-SUPPORT_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/support/*.c))
 TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/plan/test_*.c tests/conform/test_*.c \
 	tests/integration/test_*.c))
+SCRIPTS := $(wildcard tests/integration/test_*.sh)
+CHECKS := $(wildcard tests/checks/check_*.sh)
+FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 PROGRAMS := $(if $(wildcard algos/weft-plan.c),$(BUILD)/weft-plan) $(if $(PERF_OBJECTS),$(BUILD)/weft-perf)
 
 .DEFAULT_GOAL := all
-.PHONY: all check clean
+.PHONY: all lib tests deps demo check check-programs check-long check-layers check-style check-abi abi-baseline asan \
+	ubsan tsan fuzz fuzzers install uninstall clean perf-peers help
 .SECONDARY:
+.DELETE_ON_ERROR:
 
 all: $(BUILD)/libweft.a $(BUILD)/libweft.so $(PROGRAMS) $(MICRO)
+
+lib: $(BUILD)/libweft.a
+
+tests: all $(TESTS)
 
 $(BUILD)/%.o: %.c Makefile
 	$(call say,CC,$@)mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(EXTRA_$(notdir $*)) -c $< -o $@
@@ -44,9 +69,12 @@ $(BUILD)/%.o: %.c Makefile
 $(BUILD)/libweft.a: $(LIB_OBJECTS)
 	$(call say,AR,$@)rm -f $@ && ar rcs $@ $^
 
-$(BUILD)/libweft.so: $(LIB_OBJECTS) libweft.map
-	$(call say,LD,$@)$(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,libweft.so.0 -Wl,--version-script=libweft.map -Wl,-z,defs \
-		$(LIB_OBJECTS) $(LIBS) -o $@ && ln -sf libweft.so $(BUILD)/libweft.so.0
+$(BUILD)/libweft.so.$(VERSION): $(LIB_OBJECTS) libweft.map
+	$(call say,LD,$@)$(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,$(SONAME) -Wl,--version-script=libweft.map \
+		$(if $(MODE_FLAGS),,-Wl,-z,defs) $(LIB_OBJECTS) $(LIBS) -o $@
+
+$(BUILD)/libweft.so: $(BUILD)/libweft.so.$(VERSION)
+	$(Q)ln -sf $(<F) $(BUILD)/$(SONAME) && ln -sf $(SONAME) $@
 
 $(BUILD)/weft-plan: $(BUILD)/algos/weft-plan.o $(BUILD)/libweft.a
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $^ $(LIBS) -o $@
@@ -55,16 +83,111 @@ $(BUILD)/weft-perf: $(PERF_OBJECTS) $(BUILD)/libweft.a
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $^ $(LIBS) -ljansson -o $@
 
 $(BUILD)/perf/micro/executor: $(BUILD)/tests/support/exec_world.o
+
 $(BUILD)/perf/micro/%: $(BUILD)/perf/micro/%.o $(BUILD)/libweft.a
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) $(LIBS) -o $@
+
+$(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/libweft.a
+	$(call say,LD,$@)$(CC) -fsanitize=fuzzer $(LDFLAGS_ALL) $^ $(LIBS) -o $@
 
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT_OBJECTS) $(BUILD)/libweft.a
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $^ -lcmocka $(LIBS) -o $@
 
-check: all $(TESTS)
-	$(Q)for t in $(TESTS); do echo "== $$t"; $$t || exit 1; done
+# --- what a fresh machine needs; quick and silent when everything is there
+
+deps:
+	$(Q)tests/scripts/deps.sh
+
+demo: deps
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)BUILD=$(BUILD) tests/scripts/demo.sh
+
+# --- tests
+
+check: deps
+	$(Q)$(MAKE) --no-print-directory tests
+	$(Q)BUILD=$(BUILD) CC="$(CC)" MAKE="$(MAKE)" tests/run.sh $(CHECKS) $(TESTS) $(SCRIPTS)
+
+check-programs: tests
+	$(Q)BUILD=$(BUILD) tests/run.sh $(TESTS) $(SCRIPTS)
+
+check-layers check-style: check-%:
+	$(Q)tests/checks/check_$*.sh
+
+check-abi: $(BUILD)/libweft.so
+	$(Q)BUILD=$(BUILD) tests/checks/check_abi.sh
+
+abi-baseline: $(BUILD)/libweft.so
+	$(Q)BUILD=$(BUILD) tests/checks/check_abi.sh --refresh
+
+# The same programs built with a sanitizer, each in its own folder. Options and the suppressions, which name only
+# other people's code, are in tests/scripts/sanitize.sh.
+asan ubsan tsan:
+	$(Q)CC="$(CC)" MAKE="$(MAKE)" BUILD=$(BUILD) tests/scripts/sanitize.sh $@
+
+fuzz:
+	$(Q)MAKE="$(MAKE)" BUILD=$(BUILD) FUZZ_SECONDS=$(FUZZ_SECONDS) tests/scripts/fuzz.sh
+
+fuzzers: $(FUZZERS)
+
+check-long: deps
+	$(Q)MAKE="$(MAKE)" tests/scripts/check-long.sh
+
+perf-peers: deps
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)BUILD=$(BUILD) perf/peers/run.sh
+
+# --- installing
+
+MANPAGES = $(wildcard docs/man/*.[0-9])
+
+define PC_FILE
+prefix=$(PREFIX)
+libdir=$(LIBDIR)
+includedir=$(INCLUDEDIR)
+
+Name: weft
+Description: Collectives between ranks over shared memory and libfabric
+Version: $(VERSION)
+Cflags: -I$${includedir}
+Libs: -L$${libdir} -lweft
+Libs.private: -ldl -lpthread -lm
+endef
+export PC_FILE
+
+install: all
+	$(Q)install -d $(DESTDIR)$(INCLUDEDIR)/weft $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/bin
+	$(Q)install -m 644 include/weft/*.h $(DESTDIR)$(INCLUDEDIR)/weft/
+	$(Q)install -m 644 $(BUILD)/libweft.a $(DESTDIR)$(LIBDIR)/
+	$(Q)install -m 755 $(BUILD)/libweft.so.$(VERSION) $(DESTDIR)$(LIBDIR)/
+	$(Q)ln -sf libweft.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(SONAME)
+	$(Q)ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libweft.so
+	$(Q)printf '%s\n' "$$PC_FILE" >$(DESTDIR)$(LIBDIR)/pkgconfig/weft.pc
+	$(Q)for f in $(PROGRAMS); do install -m 755 $$f $(DESTDIR)$(PREFIX)/bin/ || exit 1; done
+	$(Q)for f in $(MANPAGES); do install -D -m 644 $$f $(DESTDIR)$(MANDIR)/man$${f##*.}/$${f##*/} || exit 1; done
+
+uninstall:
+	$(Q)rm -f $(addprefix $(DESTDIR)$(INCLUDEDIR)/weft/,$(notdir $(wildcard include/weft/*.h)))
+	$(Q)rm -f $(addprefix $(DESTDIR)$(LIBDIR)/,libweft.a libweft.so $(SONAME) libweft.so.$(VERSION) pkgconfig/weft.pc)
+	$(Q)rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,weft-plan weft-perf weft-topo)
+	$(Q)rm -f $(foreach page,$(MANPAGES),$(DESTDIR)$(MANDIR)/man$(subst .,,$(suffix $(page)))/$(notdir $(page)))
+	$(Q)rmdir $(DESTDIR)$(INCLUDEDIR)/weft 2>/dev/null || true
 
 clean:
 	rm -rf $(BUILD)
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+help:
+	@echo "all           library and programs in $(BUILD)/"
+	@echo "deps          install what is missing (Debian, Ubuntu)"
+	@echo "demo          checked allreduce between 4 local processes, over shared memory and over TCP"
+	@echo "check         every test; check-layers, check-style, check-abi: one of its parts"
+	@echo "asan ubsan tsan   the tests under a sanitizer"
+	@echo "fuzz          each fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS))"
+	@echo "check-long    check with WEFT_LONG=1, then sanitizers and fuzz"
+	@echo "perf-peers    the sweep beside Open MPI, MPICH and Gloo"
+	@echo "install, uninstall    with DESTDIR, PREFIX ($(PREFIX)), LIBDIR, INCLUDEDIR, MANDIR"
+	@echo "abi-baseline  accept the present ABI: rewrite tests/abi/"
+	@echo "clean         remove $(BUILD)/"
+
+-include $(patsubst %.o,%.d,$(LIB_OBJECTS) $(PERF_OBJECTS) $(SUPPORT_OBJECTS) $(call objects,$(MAINS)) \
+	$(patsubst %,%.o,$(TESTS) $(MICRO) $(FUZZERS)))

@@ -20,7 +20,7 @@ check_tree() {
             allowed["bindings"] = "bindings"
             allowed["perf"] = "perf"
             # The micro-benchmarks look inside on purpose.
-            allowed["perf/micro"] = "base topo devmem transport algos comm perf"
+            allowed["perf/micro"] = "base topo devmem transport algos comm perf tests"
         }
         function violation(why) {
             printf "%s:%d: %s: %s\n", FILENAME, FNR, $0, why

@@ -1,0 +1,23 @@
+/* Plans as text: for people, and as JSON for programs. Threads: any. */
+#ifndef WEFT_ALGOS_DUMP_H
+#define WEFT_ALGOS_DUMP_H
+
+#include <stdio.h>
+
+#include "algos/plan.h"
+
+/* One step or record in short, as in "REDUCE chunk 3: OUTPUT <- SLOT 0, INPUT, finish". Strides show as
+ * "(+1)". Returns what snprintf() would. Unknown values print as numbers. */
+int weft_step_print(const struct weft_step *step, char *text, size_t size);
+
+/* The header and the records, loop bodies indented. */
+void weft_plan_dump(const struct weft_plan *plan, FILE *file);
+
+/* The steps in program order with loops expanded, numbered as in the verifier's errors; at most max of them
+ * (0: all). The plan must have passed weft_plan_check(). */
+void weft_plan_dump_steps(const struct weft_plan *plan, FILE *file, uint64_t max);
+
+/* The header and the records as one JSON object. */
+void weft_plan_dump_json(const struct weft_plan *plan, FILE *file);
+
+#endif

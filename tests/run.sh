@@ -1,0 +1,84 @@
+#!/bin/bash
+# Runs tests and counts them: tests/run.sh PROGRAM...
+#
+# A program is a cmocka test (counted by its own summary) or a script (one test, unless its last line says
+# "N passed, N failed, N skipped"). Exit 77 is a skip; lines "SKIP: reason" are repeated in the summary. Each
+# program runs in its own process group under a time limit; what overruns is killed with its group and counts
+# as failed. A program that ends badly without naming a failed test, or that runs nothing, counts as one failure.
+#
+# TEST_JOBS     programs at a time (default: processors, at most 2)
+# TEST_TIMEOUT  seconds per program (default 120; a script may ask for more in a line "# timeout: N")
+# BUILD         build folder; output of each program goes to $BUILD/test-logs/
+set -u
+BUILD=${BUILD:-build}
+export BUILD
+limit=${TEST_TIMEOUT:-120}
+processors=$(nproc 2>/dev/null || echo 1)
+jobs=${TEST_JOBS:-$((processors < 2 ? processors : 2))}
+logs=$BUILD/test-logs
+rm -rf "$logs"
+mkdir -p "$logs"
+
+# Prints "passed failed skipped" for a log and an exit status.
+count() {
+    awk -v rc="$2" '
+        /^\[  PASSED  \] [0-9]+ test/ { passed += $4; next }
+        /^\[  FAILED  \] [0-9]+ test/ { failed += $4; next }
+        /^\[  SKIPPED \] [0-9]+ test/ { skipped += $4; next }
+        { if (NF) last = $0 }
+        END {
+            cmocka = passed + failed + skipped
+            if (!cmocka && last ~ /^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/) {
+                split(last, word, /[ ,]+/); passed = word[1]; failed = word[3]; skipped = word[5]
+            } else if (!cmocka && rc == 77) skipped = 1
+            else if (!cmocka && rc == 0 && script) passed = 1
+            if (rc != 0 && !(rc == 77 && !failed) && !failed) failed = 1
+            if (!(passed + failed + skipped)) failed = 1
+            print passed + 0, failed + 0, skipped + 0
+        }' script="$3" "$1"
+}
+
+run_one() {
+    local test=$1 name log rc started seconds passed failed skipped asked script=0 word=ok
+    name=${test#"$BUILD"/}
+    name=${name//\//_}
+    log=$logs/$name.log
+    asked=
+    if [[ $test == *.sh ]]; then
+        script=1
+        asked=$(sed -n 's/^# timeout: \([0-9]*\).*/\1/p' "$test" | head -1)
+    fi
+    started=$EPOCHREALTIME
+    # timeout puts the program into a process group of its own and signals that group.
+    timeout -k 5 "$((${asked:-0} > limit ? asked : limit))" "$test" >"$log" 2>&1 </dev/null
+    rc=$?
+    [[ $rc == 124 || $rc == 137 ]] && echo "ran into the time limit, or was killed (status $rc)" >>"$log"
+    seconds=$(awk -v a="$started" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')
+    read -r passed failed skipped < <(count "$log" "$rc" "$script")
+    [[ $failed != 0 ]] && word=FAIL
+    [[ $word == ok && $passed == 0 ]] && word=skip
+    {
+        printf '%-4s %5s s  %3d passed %3d failed %3d skipped  %s\n' "$word" "$seconds" "$passed" "$failed" \
+            "$skipped" "$test"
+        grep -ah '^SKIP: ' "$log" | sort | uniq -c | sort -rn | sed 's/^ *1 SKIP/           SKIP/; s/^ *\([0-9]\+\) SKIP/     \1 x SKIP/'
+        if [[ $word == FAIL ]]; then
+            echo "---- exit status $rc; last lines of $log:"
+            grep -av '^\[       OK \]\|^\[ RUN      \]' "$log" | tail -n 60
+            echo "----"
+        fi
+    } >"$logs/$name.out"
+    echo "$passed $failed $skipped" >"$logs/$name.count"
+    cat "$logs/$name.out"
+}
+
+for test in "$@"; do
+    while (($(jobs -rp | wc -l) >= jobs)); do wait -n; done
+    run_one "$test" &
+done
+wait
+
+read -r passed failed skipped < <(cat "$logs"/*.count 2>/dev/null | awk '
+    { p += $1; f += $2; s += $3 } END { print p + 0, f + 0, s + 0 }')
+[[ $# != "$(ls "$logs"/*.count 2>/dev/null | wc -l)" ]] && { echo "not every test left a count"; failed=$((failed + 1)); }
+echo "$passed passed, $failed failed, $skipped skipped"
+[[ $failed == 0 && $passed != 0 ]]
