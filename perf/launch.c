@@ -1,0 +1,317 @@
+/* The launcher.
+ *
+ * It binds the socket on which rank 0 will listen, so that no port is guessed or raced for, and hands it down
+ * together with a side channel (channel.h): one socket pair between rank 0 and each other rank. Every rank is
+ * this program again with the same arguments and the variables that torchrun would set. Ranks die with the
+ * launcher (PR_SET_PDEATHSIG). Afterwards it only sleeps: it takes no processor from the measurement.
+ *
+ * When a rank fails, the others are expected to notice by themselves: their calls return an error. They get
+ * GRACE_MS for that; what still runs then is ended, by process id.
+ */
+#include "perf/launch.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "perf/channel.h"
+
+enum { GRACE_MS = 10000, TERMINATE_MS = 2000 };
+
+struct child {
+    pid_t pid; /* 0: not started, or reaped already */
+    int stopped_by_us;
+};
+
+struct job {
+    const struct perf_options *options;
+    int ranks;
+    int listener, port;
+    int (*pairs)[2]; /* [r][0] rank 0's end, [r][1] rank r's; entry 0 unused (-1) */
+    struct child *children;
+    cpu_set_t allowed;
+    int pin;
+    int worst;       /* exit status so far */
+    sigset_t before; /* signal mask to give to the ranks */
+};
+
+static int complain(const char *what)
+{
+    fprintf(stderr, "weft-perf: %s: %s\n", what, strerror(errno));
+    return -1;
+}
+
+static int listen_loopback(struct job *job)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    job->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (job->listener < 0)
+        return complain("cannot make a socket for rank 0");
+    if (bind(job->listener, (struct sockaddr *)&address, sizeof address) != 0 ||
+        listen(job->listener, job->ranks < 128 ? 128 : job->ranks) != 0 ||
+        getsockname(job->listener, (struct sockaddr *)&address, &length) != 0)
+        return complain("cannot listen on 127.0.0.1 for rank 0");
+    job->port = ntohs(address.sin_port);
+    return 0;
+}
+
+static int make_pairs(struct job *job)
+{
+    for (int rank = 1; rank < job->ranks; rank++)
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, job->pairs[rank]) != 0)
+            return complain("cannot make the side channel between ranks");
+    return 0;
+}
+
+static void set_number(const char *name, int value)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    setenv(name, text, 1);
+}
+
+/* In the child: keeps one descriptor across exec. */
+static void keep(int descriptor)
+{
+    fcntl(descriptor, F_SETFD, 0);
+}
+
+static void hand_down_channel(const struct job *job, int rank)
+{
+    char *text = malloc((size_t)job->ranks * 12 + 1);
+    size_t used = 0;
+    if (!text)
+        _exit(PERF_EXIT_FAILED);
+    text[0] = 0;
+    for (int peer = 1; peer < job->ranks; peer++) {
+        if (rank != 0 && rank != peer)
+            continue;
+        int descriptor = job->pairs[peer][rank == 0 ? 0 : 1];
+        keep(descriptor);
+        used += (size_t)sprintf(text + used, "%s%d", used ? "," : "", descriptor);
+    }
+    setenv(PERF_CHANNEL_VARIABLE, text, 1);
+    free(text);
+}
+
+/* The rank-th of the allowed processors, round-robin. */
+static void pin_rank(const struct job *job, int rank)
+{
+    int wanted = rank % CPU_COUNT(&job->allowed);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &job->allowed) || wanted-- > 0)
+            continue;
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        if (sched_setaffinity(0, sizeof one, &one) != 0)
+            fprintf(stderr, "weft-perf: rank %d stays unpinned: %s\n", rank, strerror(errno));
+        return;
+    }
+}
+
+static void become_rank(const struct job *job, int rank, pid_t launcher)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != launcher) /* it died before prctl */
+        _exit(PERF_EXIT_FAILED);
+    sigprocmask(SIG_SETMASK, &job->before, NULL);
+    set_number("RANK", rank);
+    set_number("WORLD_SIZE", job->ranks);
+    set_number("LOCAL_RANK", rank);
+    set_number("LOCAL_WORLD_SIZE", job->ranks);
+    set_number("WEFT_PORT", job->port);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    unsetenv("WEFT_BOOTSTRAP_FD");
+    if (rank == 0) {
+        keep(job->listener);
+        set_number("WEFT_BOOTSTRAP_FD", job->listener);
+    }
+    hand_down_channel(job, rank);
+    if (job->pin)
+        pin_rank(job, rank);
+    execv("/proc/self/exe", job->options->argv);
+    complain("cannot run /proc/self/exe as a rank");
+    _exit(PERF_EXIT_FAILED);
+}
+
+static int start_ranks(struct job *job)
+{
+    pid_t launcher = getpid();
+    fflush(NULL);
+    for (int rank = 0; rank < job->ranks; rank++) {
+        pid_t pid = fork();
+        if (pid < 0) {
+            fprintf(stderr, "weft-perf: cannot start rank %d: %s\n", rank, strerror(errno));
+            return -1;
+        }
+        if (pid == 0)
+            become_rank(job, rank, launcher);
+        job->children[rank].pid = pid;
+    }
+    return 0;
+}
+
+/* Judges one ended rank. 1 when it failed, which starts the clock for the others. */
+static int judge(struct job *job, int rank, pid_t pid, int status)
+{
+    if (WIFEXITED(status)) {
+        int code = WEXITSTATUS(status);
+        int severity = code < PERF_EXIT_FAILED ? code : PERF_EXIT_FAILED;
+        if (severity > job->worst)
+            job->worst = severity;
+        if (code < PERF_EXIT_FAILED)
+            return 0;
+        fprintf(stderr, "weft-perf: rank %d (pid %d) failed: exit status %d\n", rank, (int)pid, code);
+        return 1;
+    }
+    job->worst = PERF_EXIT_FAILED;
+    if (!job->children[rank].stopped_by_us)
+        fprintf(stderr, "weft-perf: rank %d (pid %d) was killed by signal %d (%s)\n", rank, (int)pid,
+                WTERMSIG(status), strsignal(WTERMSIG(status)));
+    return 1;
+}
+
+/* Collects what has ended. Returns how many still run; *failed is raised when one of them failed. */
+static int reap(struct job *job, int *failed)
+{
+    int running = 0;
+    for (int rank = 0; rank < job->ranks; rank++) {
+        pid_t pid = job->children[rank].pid;
+        int status;
+        if (pid == 0)
+            continue;
+        if (waitpid(pid, &status, WNOHANG) != pid) {
+            running++;
+            continue;
+        }
+        job->children[rank].pid = 0;
+        *failed |= judge(job, rank, pid, status);
+    }
+    return running;
+}
+
+static void stop_ranks(struct job *job, int number, const char *why)
+{
+    for (int rank = 0; rank < job->ranks; rank++) {
+        if (job->children[rank].pid == 0)
+            continue;
+        if (why)
+            fprintf(stderr, "weft-perf: rank %d (pid %d) %s: ended with signal %d\n", rank,
+                    (int)job->children[rank].pid, why, number);
+        job->children[rank].stopped_by_us = 1;
+        kill(job->children[rank].pid, number);
+    }
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Sleeps until a signal arrives or deadline_ms passes (negative: never). The signal's number, 0 otherwise. */
+static int sleep_until(const sigset_t *signals, int64_t deadline_ms)
+{
+    if (deadline_ms < 0) {
+        int number = sigwaitinfo(signals, NULL);
+        return number > 0 ? number : 0;
+    }
+    int64_t left_ms = deadline_ms - now_ms();
+    if (left_ms < 0)
+        left_ms = 0;
+    struct timespec left = {left_ms / 1000, left_ms % 1000 * 1000000};
+    int number = sigtimedwait(signals, NULL, &left);
+    return number > 0 ? number : 0;
+}
+
+/* Waits for every rank. Stages: all is well (no deadline); one failed (GRACE_MS); told to end
+ * (TERMINATE_MS, only after an interrupt); killed. Returns a signal that interrupted the launcher, or 0. */
+static int wait_ranks(struct job *job, const sigset_t *signals, int failed)
+{
+    int64_t deadline_ms = failed ? now_ms() : -1;
+    int interrupted = 0;
+    while (reap(job, &failed) > 0) {
+        if (failed && deadline_ms < 0)
+            deadline_ms = now_ms() + GRACE_MS;
+        int number = sleep_until(signals, deadline_ms);
+        if ((number == SIGINT || number == SIGTERM) && !interrupted) {
+            interrupted = number;
+            deadline_ms = now_ms() + TERMINATE_MS;
+            stop_ranks(job, SIGTERM, NULL);
+        }
+        if (deadline_ms >= 0 && now_ms() >= deadline_ms) {
+            stop_ranks(job, SIGKILL, interrupted ? NULL : "was still running after another rank's failure");
+            deadline_ms = -1;
+            failed = 0;
+        }
+    }
+    return interrupted;
+}
+
+static void close_all(struct job *job)
+{
+    for (int rank = 1; job->pairs && rank < job->ranks; rank++)
+        for (int end = 0; end < 2; end++)
+            if (job->pairs[rank][end] >= 0)
+                close(job->pairs[rank][end]);
+    if (job->listener >= 0)
+        close(job->listener);
+    free(job->pairs);
+    job->pairs = NULL;
+    job->listener = -1;
+}
+
+static int prepare(struct job *job)
+{
+    job->pairs = malloc((size_t)job->ranks * sizeof *job->pairs);
+    job->children = calloc((size_t)job->ranks, sizeof *job->children);
+    if (!job->pairs || !job->children) {
+        errno = ENOMEM;
+        return complain("cannot prepare the ranks");
+    }
+    for (int rank = 0; rank < job->ranks; rank++)
+        job->pairs[rank][0] = job->pairs[rank][1] = -1;
+    if (sched_getaffinity(0, sizeof job->allowed, &job->allowed) != 0)
+        CPU_ZERO(&job->allowed);
+    int cpus = CPU_COUNT(&job->allowed);
+    job->pin = cpus > 0 && (job->options->pin >= 0 ? job->options->pin : job->ranks <= cpus);
+    return listen_loopback(job) != 0 ? -1 : make_pairs(job);
+}
+
+int perf_launch(const struct perf_options *options)
+{
+    struct job job = {.options = options, .ranks = options->ranks, .listener = -1};
+    sigset_t signals;
+    int interrupted = 0;
+    if (prepare(&job) != 0) {
+        job.worst = PERF_EXIT_FAILED;
+        goto release;
+    }
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGCHLD);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigprocmask(SIG_BLOCK, &signals, &job.before);
+    int failed = start_ranks(&job) != 0;
+    if (failed)
+        job.worst = PERF_EXIT_FAILED;
+    close_all(&job); /* so that a rank's death closes its sockets */
+    interrupted = wait_ranks(&job, &signals, failed);
+release:
+    close_all(&job);
+    free(job.children);
+    return interrupted ? 128 + interrupted : job.worst;
+}

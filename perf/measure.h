@@ -1,0 +1,30 @@
+/* Timing a call on all ranks, and what the times add up to. */
+#ifndef WEFT_PERF_MEASURE_H
+#define WEFT_PERF_MEASURE_H
+
+#include <stddef.h>
+
+#include "perf/channel.h"
+
+/* One call of what is measured: 0 or a negative weft status. */
+typedef int perf_call(void *arg);
+
+struct perf_timing {
+    double *samples_us;   /* per sample, the slowest rank's mean time per call; owned by the caller */
+    size_t sample_count;  /* as given */
+    int calls_per_sample; /* above 1 where a call is so short that reading the clock would show */
+};
+
+/* Runs warmups calls, then timing->sample_count timed samples; collective over the channel. samples_us and
+ * sample_count are set by the caller. 0; a negative weft status when a call failed; 1 when the side channel
+ * failed (said already). */
+int perf_measure(struct perf_channel *channel, perf_call *call, void *arg, int warmups,
+                 struct perf_timing *timing);
+
+/* Median (mean of the middle two) and nearest-rank 99th percentile. */
+struct perf_summary {
+    double median_us, p99_us;
+};
+int perf_summarise(const double *samples_us, size_t count, struct perf_summary *summary);
+
+#endif

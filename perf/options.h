@@ -1,0 +1,56 @@
+/* What the command line asks for. Pure parsing: reads argv, touches neither files nor the environment. */
+#ifndef WEFT_PERF_OPTIONS_H
+#define WEFT_PERF_OPTIONS_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+#define PERF_RANKS_MAX      4096
+#define PERF_ITERATIONS_MAX 1000000
+
+enum perf_memory { PERF_MEMORY_MALLOC, PERF_MEMORY_WEFT };
+enum { PERF_OUT_OF_PLACE = 1, PERF_IN_PLACE = 2 };
+
+/* Exit statuses of weft-perf, as its man page lists them. */
+enum { PERF_EXIT_OK = 0, PERF_EXIT_WRONG = 1, PERF_EXIT_USAGE = 2, PERF_EXIT_FAILED = 3 };
+
+struct perf_options {
+    int ranks;               /* local ranks to launch; 0: take part in a job by the environment */
+    const char *transport;   /* value for WEFT_TRANSPORT, NULL: leave the environment's */
+    const char *provider;    /* value for WEFT_OFI_PROVIDER, NULL: likewise */
+    const char *algorithm;   /* value for WEFT_ALGO, NULL: likewise */
+    size_t begin_bytes;      /* -b */
+    size_t end_bytes;        /* -e */
+    size_t step_bytes;       /* -i; 0: multiply by factor instead */
+    size_t factor;           /* -f */
+    unsigned dtypes;         /* bit i: weft_dtype i */
+    unsigned ops;            /* bit i: weft_op i */
+    int skip_unsupported;    /* "-d all" or "-o all": pass over what the library cannot reduce */
+    int iterations;          /* -n */
+    int warmups;             /* -w */
+    int checks;              /* -c */
+    int root;                /* -r; -1: every root in turn */
+    enum perf_memory memory; /* where the buffers live */
+    int placements;          /* PERF_OUT_OF_PLACE | PERF_IN_PLACE */
+    int pin;                 /* 1, 0, or -1: pin when there are enough processors */
+    const char *json_path;   /* NULL: none */
+    const char *csv_path;    /* NULL: none */
+    int help;                /* --help was given: nothing else was checked */
+    int argc;                /* the command line, for the record */
+    char **argv;
+};
+
+/* Parses argv (argv[0] the program, argv[1] the command). 0, or -1 after a message on stderr that names the
+ * flag, its value and what was expected. The strings in *options point into argv or are static. */
+int perf_options_parse(struct perf_options *options, int argc, char **argv);
+
+/* One line per flag. */
+void perf_options_help(FILE *out);
+
+/* The size after size_bytes in the sweep, 0 at the end of it. */
+size_t perf_options_next_size(const struct perf_options *options, size_t size_bytes);
+
+/* How many sizes the sweep has. */
+size_t perf_options_sizes(const struct perf_options *options);
+
+#endif

@@ -1,0 +1,73 @@
+/* What is told, and to whom: the table on stdout, a JSON file, a CSV file, a progress line. Only rank 0 has a
+ * report. Each form lives in a file of its own and sees only the structs here. */
+#ifndef WEFT_PERF_REPORT_H
+#define WEFT_PERF_REPORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <weft/weft.h>
+
+#include "perf/session.h"
+
+/* One measurement. Sizes in bytes of one rank's buffer; bandwidths in 10^9 bytes per second. */
+struct perf_row {
+    size_t size_bytes, count;
+    weft_dtype dtype;
+    weft_op op;
+    int root; /* -1: none */
+    const char *algorithm, *transport;
+    int in_place;
+    double time_us, p99_us;
+    double algbw_gbs, busbw_gbs;
+    int checked;
+    uint64_t wrong;     /* elements, over all ranks */
+    uint64_t damaged;   /* guard bytes and elements of send buffers that changed, over all ranks */
+    double *samples_us; /* in order of time */
+    size_t sample_count;
+    int calls_per_sample;
+};
+
+/* What is known at the end. */
+struct perf_result {
+    uint64_t wrong, damaged;
+    double busbw_gbs; /* mean over all rows */
+    weft_comm_stats stats;
+};
+
+struct perf_report;
+
+/* Prints the table's head. NULL, after a message, when out of memory. The session must outlive it. */
+struct perf_report *perf_report_open(const struct perf_session *session, const char *command);
+
+/* Says how far a long sweep is, on a terminal only. */
+void perf_report_progress(struct perf_report *report, size_t done, size_t total, const char *what);
+
+/* One line of the table; either may be NULL. */
+void perf_report_rows(struct perf_report *report, const struct perf_row *out_of_place,
+                      const struct perf_row *in_place);
+
+/* A remark between the rows. */
+void perf_report_remark(struct perf_report *report, const char *text);
+
+/* Prints the table's end, writes the files and frees the report. result may be NULL after a failure: then no
+ * file is written. 0, or -1 after a message. */
+int perf_report_close(struct perf_report *report, const struct perf_result *result);
+
+/* The forms, for report.c. */
+void perf_table_head(const struct perf_session *session, const char *command);
+void perf_table_rows(const struct perf_row *out_of_place, const struct perf_row *in_place);
+void perf_table_end(const struct perf_result *result);
+
+struct perf_json;
+struct perf_json *perf_json_open(const struct perf_session *session, const char *command);
+int perf_json_row(struct perf_json *json, const struct perf_row *row);
+int perf_json_write(struct perf_json *json, const struct perf_result *result, const char *path);
+void perf_json_free(struct perf_json *json);
+
+struct perf_csv;
+struct perf_csv *perf_csv_open(void);
+void perf_csv_row(struct perf_csv *csv, const struct perf_row *row);
+int perf_csv_write(struct perf_csv *csv, const char *path);
+void perf_csv_free(struct perf_csv *csv);
+
+#endif

@@ -1,0 +1,103 @@
+/* The table, column for column as nccl-tests prints it so that what reads theirs reads ours, with our own
+ * columns behind: the 99th percentiles, the algorithm, the transport. */
+#include "perf/report.h"
+
+#include <stdio.h>
+
+/* The step between sizes as nccl-tests words it. */
+static void print_step(const struct perf_options *options)
+{
+    if (options->step_bytes)
+        printf("%zu(bytes)", options->step_bytes);
+    else
+        printf("%zu(factor)", options->factor);
+}
+
+void perf_table_head(const struct perf_session *session, const char *command)
+{
+    const struct perf_options *options = session->options;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    printf("# weft-perf %s, weft %s, %d ranks\n", command, weft_version(), session->ranks);
+    printf("# minBytes %zu maxBytes %zu step: ", options->begin_bytes, options->end_bytes);
+    print_step(options);
+    printf(" warmup iters: %d iters: %d validation: %d memory: %s\n#\n", options->warmups,
+           options->iterations, options->checks, options->memory == PERF_MEMORY_WEFT ? "weft" : "malloc");
+    printf("# Using ranks\n");
+    for (int rank = 0; rank < session->ranks; rank++) {
+        const struct perf_member *member = &session->members[rank];
+        printf("#  Rank %2d Pid %6d on %10.64s", rank, (int)member->pid, member->host);
+        if (member->cpu >= 0)
+            printf(" processor %d", (int)member->cpu);
+        printf("\n");
+    }
+    printf("#\n# %10s  %12s  %8s  %6s  %6s           %-24s           %-24s\n", "", "", "", "", "",
+           "out-of-place", "in-place");
+    printf("# %10s  %12s  %8s  %6s  %6s", "size", "count", "type", "redop", "root");
+    for (int i = 0; i < 2; i++)
+        printf("  %7s  %6s  %6s  %6s", "time", "algbw", "busbw", "#wrong");
+    printf("  %8s  %8s  %6s  %9s\n", "p99(out)", "p99(in)", "algo", "transport");
+    printf("# %10s  %12s  %8s  %6s  %6s", "(B)", "(elements)", "", "", "");
+    for (int i = 0; i < 2; i++)
+        printf("  %7s  %6s  %6s  %6s", "(us)", "(GB/s)", "(GB/s)", "");
+    printf("  %8s  %8s\n", "(us)", "(us)");
+    fflush(stdout);
+}
+
+static void print_time(int width, double time_us)
+{
+    int digits = time_us >= 10000 ? 0 : time_us >= 100 ? 1 : time_us >= 10 ? 2 : 3;
+    printf("  %*.*f", width, digits, time_us);
+}
+
+static void print_measurement(const struct perf_row *row)
+{
+    if (!row) {
+        printf("  %7s  %6s  %6s  %6s", "N/A", "N/A", "N/A", "N/A");
+        return;
+    }
+    print_time(7, row->time_us);
+    printf("  %6.2f  %6.2f", row->algbw_gbs, row->busbw_gbs);
+    if (row->checked)
+        printf("  %6llu", (unsigned long long)row->wrong);
+    else
+        printf("  %6s", "N/A");
+}
+
+static void print_p99(const struct perf_row *row)
+{
+    if (row)
+        print_time(8, row->p99_us);
+    else
+        printf("  %8s", "N/A");
+}
+
+void perf_table_rows(const struct perf_row *out_of_place, const struct perf_row *in_place)
+{
+    const struct perf_row *row = out_of_place ? out_of_place : in_place;
+    printf("%12zu  %12zu  %8s  %6s  %6d", row->size_bytes, row->count, weft_dtype_name(row->dtype),
+           weft_op_name(row->op), row->root);
+    print_measurement(out_of_place);
+    print_measurement(in_place);
+    print_p99(out_of_place);
+    print_p99(in_place);
+    printf("  %6s  %9s\n", row->algorithm, row->transport);
+    fflush(stdout);
+}
+
+void perf_table_end(const struct perf_result *result)
+{
+    unsigned long long bad = (unsigned long long)(result->wrong + result->damaged);
+    const weft_comm_stats *stats = &result->stats;
+    printf("# Out of bounds values : %llu %s\n", bad, bad ? "FAILED" : "OK");
+    if (result->damaged)
+        printf("# Of these, bytes or elements changed outside the results : %llu\n",
+               (unsigned long long)result->damaged);
+    printf("# Avg bus bandwidth    : %g\n", result->busbw_gbs);
+    printf("# Bytes moved          : %llu eager, %llu direct, %llu staged (all ranks)\n",
+           (unsigned long long)stats->bytes_eager, (unsigned long long)stats->bytes_direct,
+           (unsigned long long)stats->bytes_staged);
+    printf("# Calls and messages   : %llu collectives, %llu by the fast path, %llu messages (all ranks)\n#\n",
+           (unsigned long long)stats->operations, (unsigned long long)stats->fast_path,
+           (unsigned long long)stats->messages);
+    fflush(stdout);
+}

@@ -1,0 +1,124 @@
+#include "perf/session.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int perf_session_complain(const struct perf_session *session, const char *what, int status)
+{
+    const char *detail = weft_error_detail();
+    fprintf(stderr, "weft-perf: rank %d: %s: %s%s%s\n", session->rank, what, weft_strerror(status),
+            *detail ? ": " : "", detail);
+    return -1;
+}
+
+/* Flags become settings, so that weft itself compares them between ranks. */
+static void export_settings(const struct perf_options *options)
+{
+    if (options->transport)
+        setenv("WEFT_TRANSPORT", options->transport, 1);
+    if (options->provider)
+        setenv("WEFT_OFI_PROVIDER", options->provider, 1);
+    if (options->algorithm)
+        setenv("WEFT_ALGO", options->algorithm, 1);
+}
+
+static int only_cpu(void)
+{
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) != 1)
+        return -1;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &allowed))
+            return cpu;
+    return -1;
+}
+
+static int meet(struct perf_session *session)
+{
+    struct perf_member mine;
+    memset(&mine, 0, sizeof mine);
+    gethostname(mine.host, sizeof mine.host - 1);
+    mine.pid = (int32_t)getpid();
+    mine.cpu = only_cpu();
+    session->members = calloc((size_t)session->ranks, sizeof mine);
+    if (!session->members) {
+        fprintf(stderr, "weft-perf: out of memory\n");
+        return -1;
+    }
+    return perf_channel_allgather(&session->channel, &mine, sizeof mine, session->members);
+}
+
+int perf_session_open(struct perf_session *session, const struct perf_options *options)
+{
+    const char *rank = getenv("RANK");
+    memset(session, 0, sizeof *session);
+    session->options = options;
+    session->rank = rank ? atoi(rank) : -1;
+    if (!rank)
+        fprintf(stderr, "weft-perf: RANK is not set: expected --ranks N, or a launcher that sets RANK, "
+                        "WORLD_SIZE, MASTER_ADDR and WEFT_PORT\n");
+    if (!rank)
+        return -1;
+    export_settings(options);
+    int status = weft_context_open(NULL, &session->context);
+    if (status != 0)
+        return perf_session_complain(session, "opening a context", status);
+    status = weft_comm_create(session->context, NULL, &session->comm);
+    if (status != 0) {
+        perf_session_complain(session, "creating the communicator", status);
+        goto close_context;
+    }
+    session->rank = weft_comm_rank(session->comm);
+    session->ranks = weft_comm_size(session->comm);
+    if (perf_channel_open(&session->channel, session->comm) != 0)
+        goto destroy_comm;
+    if (meet(session) == 0)
+        return 0;
+    free(session->members);
+    perf_channel_close(&session->channel);
+destroy_comm:
+    weft_comm_destroy(session->comm);
+close_context:
+    weft_context_close(session->context);
+    return -1;
+}
+
+int perf_session_close(struct perf_session *session)
+{
+    int failed = 0;
+    int status = weft_comm_destroy(session->comm);
+    if (status != 0)
+        failed = perf_session_complain(session, "ending the communicator", status);
+    perf_channel_close(&session->channel);
+    status = weft_context_close(session->context);
+    if (status != 0)
+        failed = perf_session_complain(session, "closing the context", status);
+    free(session->members);
+    return failed;
+}
+
+int perf_session_stats(struct perf_session *session, weft_comm_stats *total)
+{
+    weft_comm_stats mine = WEFT_COMM_STATS_INIT, sum = WEFT_COMM_STATS_INIT;
+    int status = weft_comm_get_stats(session->comm, &mine);
+    if (status != 0)
+        return perf_session_complain(session, "reading the counters", status);
+    weft_comm_stats *all = calloc((size_t)session->ranks, sizeof *all);
+    if (!all || perf_channel_allgather(&session->channel, &mine, sizeof mine, all) != 0) {
+        free(all);
+        return -1;
+    }
+    for (int rank = 0; rank < session->ranks; rank++) {
+        sum.operations += all[rank].operations;
+        sum.bytes_eager += all[rank].bytes_eager;
+        sum.bytes_direct += all[rank].bytes_direct;
+        sum.bytes_staged += all[rank].bytes_staged;
+        sum.messages += all[rank].messages;
+        sum.fast_path += all[rank].fast_path;
+    }
+    free(all);
+    *total = sum;
+    return 0;
+}

@@ -1,0 +1,38 @@
+/* What every command of weft-perf starts from: a context, a communicator, the side channel, who takes part.
+ */
+#ifndef WEFT_PERF_SESSION_H
+#define WEFT_PERF_SESSION_H
+
+#include <stdint.h>
+
+#include "perf/channel.h"
+#include "perf/options.h"
+
+struct perf_member {
+    char host[64];
+    int32_t pid;
+    int32_t cpu; /* the one processor that the rank may use, -1 when it may use several */
+};
+
+struct perf_session {
+    const struct perf_options *options; /* borrowed */
+    weft_context *context;
+    weft_comm *comm;
+    struct perf_channel channel;
+    int rank, ranks;
+    struct perf_member *members; /* by rank */
+};
+
+/* Joins the job. 0, or -1 after a message. End with perf_session_close(). */
+int perf_session_open(struct perf_session *session, const struct perf_options *options);
+
+/* Leaves it. 0, or -1 after a message; everything is released either way. */
+int perf_session_close(struct perf_session *session);
+
+/* Says on stderr which rank's call failed how. Returns -1. */
+int perf_session_complain(const struct perf_session *session, const char *what, int status);
+
+/* What all ranks together have moved so far; collective. 0, or -1 after a message. */
+int perf_session_stats(struct perf_session *session, weft_comm_stats *total);
+
+#endif
