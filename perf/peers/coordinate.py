@@ -1,0 +1,318 @@
+#!/usr/bin/env python3
+"""Runs the same sweep on weft, Open MPI, MPICH and Gloo, in turns, and prints ratios.
+
+Started by run.sh, which builds the drivers. For each table all libraries are started once, and wait asleep.
+For each size, in each repetition, every library gets one turn, in an order shuffled anew: warm-up calls, then a
+few samples of back-to-back calls. A sample is the slowest rank's mean time per call; a turn counts by the
+median of its samples, a figure is the median over the turns. Since turns of different libraries alternate
+within milliseconds, a machine that slows down for a second slows all of them.
+"""
+
+import argparse
+import json
+import os
+import platform
+import random
+import select
+import shutil
+import socket
+import statistics
+import sys
+import tempfile
+import time
+
+import libraries
+import verdict
+
+DEFAULT_SIZES = "8,64,256,1K,2K,4K,16K,64K,128K,256K,512K,1M,2M,4M,8M,16M,32M"
+HOT_BYTES = 64 << 10          # up to here every call uses the same buffers
+ARENA_BYTES = 64 << 20        # per direction and rank; at least two of the largest buffer
+TURN_US = 8000.0              # what a turn's timed calls take together, about
+SAMPLE_US = 50.0              # what a sample takes at least
+SIZE_SECONDS = 6.0            # what one size of one table takes at most, about
+REPEATS_MIN = 5
+START_SECONDS = 30
+TURN_SECONDS = 120
+
+
+def parse_size(text):
+    units = {"K": 10, "M": 20, "G": 30}
+    text = text.strip().upper().rstrip("B")
+    shift = units.get(text[-1:], 0)
+    return int(text[:-1] if shift else text) << shift
+
+
+def name_size(size):
+    for unit, shift in (("M", 20), ("K", 10)):
+        if size >= 1 << shift and size % (1 << shift) == 0:
+            return f"{size >> shift} {unit}B"
+    return f"{size} B"
+
+
+class Failed(Exception):
+    pass
+
+
+def listen(folder):
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    path = os.path.join(folder, "turns")
+    listener.bind(path)
+    listener.listen(256)
+    return listener, path
+
+
+def gather(listener, started, ranks):
+    """Waits until every rank of every library has said hello. Libraries that do not are returned."""
+    waiting = {library.name: library for library in started}
+    deadline = time.monotonic() + START_SECONDS
+    while waiting and time.monotonic() < deadline:
+        if select.select([listener], [], [], 0.1)[0]:
+            connection, _ = listener.accept()
+            connection.settimeout(TURN_SECONDS)
+            stream = connection.makefile("rw", encoding="utf-8")
+            connection.close()  # the stream keeps it
+            _, name, rank, version = stream.readline().rstrip("\n").split(" ", 3)
+            library = waiting.get(name)
+            if not library:
+                continue
+            library.connections[int(rank)] = stream
+            library.version = version
+            if len(library.connections) == ranks:
+                del waiting[name]
+            continue
+        for name in [name for name, library in waiting.items() if library.has_ended()]:
+            return list(waiting.values()) if len(waiting) == 1 else [waiting[name]]
+    return list(waiting.values())
+
+
+def start_table(table, build, folder, cpus, say):
+    """Starts the table's libraries; drops those that are missing or do not start."""
+    listener, path = listen(folder)
+    common = {"PEERS_SOCKET": path, "PEERS_CPUS": ",".join(map(str, cpus)), "PEERS_ARENA": str(table["arena"])}
+    running = []
+    for library in table["make"](build, folder, len(cpus)):
+        if library.missing:
+            say(f"# absent: {library.name}: {library.missing}")
+            continue
+        library.start(folder, common)
+        absent = gather(listener, [library], table["ranks"])
+        if absent:
+            say(f"# absent: {library.name} did not start: {library.log_tail()}")
+            library.stop()
+        else:
+            running.append(library)
+    listener.close()
+    return running
+
+
+def take_turn(library, size, calls, samples, warmups, rotate, variant):
+    """One turn: the slowest rank's microseconds per call, for each sample."""
+    try:
+        for _, stream in sorted(library.connections.items()):
+            stream.write(f"run {size} {calls} {samples} {warmups} {int(rotate)} {variant}\n")
+            stream.flush()
+        times = []
+        for rank, stream in sorted(library.connections.items()):
+            words = stream.readline().split()
+            if not words or words[0] != "times":
+                raise Failed(f"rank {rank}: {' '.join(words[1:]) or 'hung up'}")
+            times.append([float(word) / 1e3 for word in words[1:]])
+    except OSError as error:
+        raise Failed(str(error) or "no answer in time") from error
+    return [max(column) for column in zip(*times)]
+
+
+class Cell:
+    """One entry at one size."""
+
+    def __init__(self, label, library, variant, size):
+        self.label, self.library, self.variant, self.size = label, library, variant, size
+        self.rotate = size > HOT_BYTES
+        self.calls = self.samples = 1
+        self.turns_us = []
+
+    def calibrate(self):
+        started = time.monotonic()
+        estimate_us = max(min(take_turn(self.library, self.size, 1, 3, 2, self.rotate, self.variant)), 0.01)
+        self.calls = max(1, min(1000, round(SAMPLE_US / estimate_us)))
+        self.samples = max(3, min(50, round(TURN_US / (estimate_us * self.calls))))
+        self.warmups = max(2, min(200, round(500.0 / estimate_us)))
+        timed_us = estimate_us * (self.calls * self.samples + self.warmups)
+        return max(timed_us / 1e6, (time.monotonic() - started) / 2)
+
+    def turn(self):
+        samples = take_turn(self.library, self.size, self.calls, self.samples, self.warmups, self.rotate,
+                            self.variant)
+        self.turns_us.append(statistics.median(samples))
+
+    def row(self):
+        return {"entry": self.label, "size_bytes": self.size, "rotated_buffers": self.rotate,
+                "time_us": statistics.median(self.turns_us), "calls_per_sample": self.calls,
+                "samples_per_turn": self.samples, "warmups_per_turn": self.warmups,
+                "turns_us": [round(value, 4) for value in self.turns_us]}
+
+
+def drop(running, library, error, say):
+    say(f"# {library.name} failed and is left out from here: {error}: {library.log_tail()}")
+    library.stop()
+    running.remove(library)
+
+
+def run_size(running, size, repeats, shuffle, say):
+    """All entries at one size, in turns."""
+    cells, seconds = [], 0.0
+    for library in list(running):
+        try:
+            for label, variant in library.entries.items():
+                cell = Cell(label, library, variant, size)
+                seconds += cell.calibrate()
+                cells.append(cell)
+        except Failed as error:
+            drop(running, library, error, say)
+    repeats = max(min(repeats, REPEATS_MIN), min(repeats, int(SIZE_SECONDS / max(seconds, 1e-3))))
+    for _ in range(repeats):
+        shuffle.shuffle(cells)
+        for cell in cells:
+            if cell.library not in running:
+                continue
+            try:
+                cell.turn()
+            except Failed as error:
+                drop(running, cell.library, error, say)
+    return [cell.row() for cell in cells if cell.library in running]
+
+
+def loopback_bytes():
+    try:
+        with open("/proc/net/dev", encoding="ascii") as file:
+            for line in file:
+                name, _, counters = line.partition(":")
+                if name.strip() == "lo":
+                    return int(counters.split()[0])
+    except OSError:
+        pass
+    return None
+
+
+def check_loopback(running, say):
+    """That what claims to use TCP does: a call of 1 MB must show on the loopback interface."""
+    for library in running:
+        before = loopback_bytes()
+        take_turn(library, 1 << 20, 1, 1, 1, False, 0)
+        after = loopback_bytes()
+        if before is not None and after - before < 1 << 20:
+            say(f"# note: {library.name} moved only {after - before} bytes over loopback for 2 MB: not TCP?")
+
+
+def run_table(name, options, say, progress):
+    table = dict(libraries.TABLES[name])
+    cpus = sorted(os.sched_getaffinity(0))[:table.get("cpus", table["ranks"])]
+    table["arena"] = max(ARENA_BYTES, 2 * max(options.sizes))
+    if len(cpus) < table.get("cpus", table["ranks"]):
+        say(f"# table {name}: only {len(cpus)} processors: ranks share them")
+    folder = tempfile.mkdtemp(prefix="weft-peers-")
+    running, rows = [], []
+    try:
+        running = start_table(table, options.build, folder, cpus, say)
+        started = [{"library": library.name, "version": library.version, "entries": list(library.entries),
+                    "command": library.command[0], "environment": library.environment} for library in running]
+        if name == "tcp":
+            check_loopback(running, say)
+        shuffle = random.Random(1)
+        for index, size in enumerate(options.sizes):
+            progress(f"{table['title']}: {name_size(size)} ({index + 1}/{len(options.sizes)})")
+            rows += run_size(running, size, options.repeats, shuffle, say)
+    finally:
+        for library in running:
+            library.stop()
+        keep_logs(folder, os.path.join(options.build, "peers", "logs", name))
+        shutil.rmtree(folder, ignore_errors=True)
+    return {"name": name, "title": table["title"], "ranks": table["ranks"], "processors": cpus,
+            "arena_bytes": table["arena"], "libraries": started, "rows": verdict.with_bound(rows)}
+
+
+def keep_logs(folder, target):
+    os.makedirs(target, exist_ok=True)
+    for name in os.listdir(folder):
+        if name.endswith(".log"):
+            shutil.copy(os.path.join(folder, name), target)
+
+
+def machine():
+    model = platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), model)
+    except OSError:
+        pass
+    return {"host": platform.node(), "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+            "cpu": model, "processors": os.cpu_count(), "load_average": os.getloadavg()[0],
+            "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default=os.environ.get("BUILD", "build"))
+    parser.add_argument("--sizes", default=os.environ.get("PEERS_SIZES", DEFAULT_SIZES))
+    parser.add_argument("--repeats", type=int, default=int(os.environ.get("PEERS_REPEATS", "21")))
+    parser.add_argument("--tables", default=os.environ.get("PEERS_TABLES", "shm,tcp,over"))
+    options = parser.parse_args()
+    options.build = os.path.abspath(options.build)
+    try:
+        options.sizes = sorted({parse_size(size) // 4 * 4 for size in options.sizes.split(",")})
+    except ValueError:
+        parser.error(f"PEERS_SIZES '{options.sizes}': expected sizes such as 8,4K,32M")
+    options.tables = options.tables.split(",")
+    for table in options.tables:
+        if table not in libraries.TABLES:
+            parser.error(f"PEERS_TABLES '{table}': expected a list of {', '.join(libraries.TABLES)}")
+    if options.repeats < 1 or options.sizes[0] < 4:
+        parser.error("PEERS_REPEATS and every size of PEERS_SIZES must be positive (sizes at least 4)")
+    return options
+
+
+def write_json(path, document):
+    temporary = path + ".new"
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(document, file, indent=1)
+        file.write("\n")
+    os.replace(temporary, path)
+
+
+def main():
+    options = arguments()
+    on_terminal = sys.stderr.isatty()
+
+    def progress(text):
+        if on_terminal:
+            sys.stderr.write(f"\r\033[K{text}")
+            sys.stderr.flush()
+
+    def say(text):
+        progress("")
+        print(text, flush=True)
+
+    document = {"schema": 1, "program": "perf-peers", "machine": machine(),
+                "parameters": {"sizes_bytes": options.sizes, "repeats": options.repeats, "hot_bytes": HOT_BYTES,
+                               "turn_us": TURN_US, "sample_us": SAMPLE_US, "type": "float32", "redop": "sum",
+                               "in_place": False},
+                "tables": []}
+    say(f"# {document['machine']['cpu']}, {document['machine']['processors']} processors, "
+        f"load {document['machine']['load_average']:.2f}; float32 sum, out of place, pinned, in turns")
+    say(f"# up to {name_size(HOT_BYTES)} the same buffers every call (hot); above, rotated through "
+        f"{name_size(ARENA_BYTES)} of input and as much output per rank (cold)")
+    for name in options.tables:
+        table = run_table(name, options, say, progress)
+        document["tables"].append(table)
+        progress("")
+        verdict.print_table(table, name_size)
+    document["targets"] = verdict.judge(document["tables"], name_size)
+    verdict.print_targets(document["targets"])
+    path = os.path.join(options.build, "peers", "peers.json")
+    write_json(path, document)
+    print(f"# written: {os.path.relpath(path)}")
+    return 0 if any(table["rows"] for table in document["tables"]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

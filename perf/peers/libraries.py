@@ -1,0 +1,164 @@
+"""What is compared: how each library is started, and which rows of a table it gives.
+
+A table is a set of libraries that run the same sweep with the same number of ranks. An entry is one row of
+results: a library, or one variant of it (see the drivers). Everything that shapes a figure (command line,
+environment) is kept here and goes into the JSON.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+
+
+class Library:
+    """One library's ranks: started once per table, then taking turns."""
+
+    def __init__(self, name, entries, command, environment=None, descriptors=(), missing=None):
+        self.name = name
+        self.entries = entries          # {label: variant}
+        self.command = command          # list of argv lists: one launcher, or one per rank
+        self.environment = environment or {}
+        self.descriptors = descriptors  # inherited by every process, then closed here
+        self.missing = missing          # why it cannot run
+        self.processes = []
+        self.connections = {}           # rank -> stream
+        self.version = ""
+        self.log = None
+
+    def start(self, folder, common):
+        self.log = open(os.path.join(folder, self.name + ".log"), "w+", encoding="utf-8", errors="replace")
+        environment = {**os.environ, **common, **self.environment, "PEERS_LABEL": self.name}
+        per_rank = len(self.command) > 1
+        for rank, argv in enumerate(self.command):
+            own = dict(environment)
+            if per_rank:
+                own.update(PEERS_RANK=str(rank), RANK=str(rank), LOCAL_RANK=str(rank))
+                if rank != 0:
+                    own.pop("WEFT_BOOTSTRAP_FD", None)
+            self.processes.append(subprocess.Popen(argv, env=own, stdin=subprocess.DEVNULL, stdout=self.log,
+                                                   stderr=self.log, pass_fds=self.descriptors))
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors = ()
+
+    def has_ended(self):
+        return any(process.poll() is not None for process in self.processes)
+
+    def log_tail(self):
+        self.log.flush()
+        self.log.seek(0)
+        lines = [line.rstrip() for line in self.log if line.strip()]
+        return "; ".join(lines[-3:]) or "it said nothing"
+
+    def stop(self):
+        """Hangs up, which ends the ranks; ends by process id what does not follow."""
+        for stream in self.connections.values():
+            try:
+                stream.close()
+            except OSError:
+                pass
+        self.connections = {}
+        for process in self.processes:
+            for signal_it in (None, process.terminate, process.kill):
+                if signal_it:
+                    signal_it()
+                try:
+                    process.wait(timeout=5)
+                    break
+                except subprocess.TimeoutExpired:
+                    continue
+        if self.log:
+            self.log.close()
+
+
+def _program(build, name):
+    return os.path.join(build, "peers", name)
+
+
+def _missing(*paths):
+    for path in paths:
+        if not (os.path.exists(path) or shutil.which(path)):
+            return os.path.basename(path) + " is missing"
+    return None
+
+
+def openmpi(build, ranks, cpus, flags=()):
+    driver, launcher = _program(build, "peer-openmpi"), "mpirun.openmpi"
+    # Pinned by the driver like everybody else; the launcher must not pin differently.
+    command = [launcher, "-n", str(ranks), "--bind-to", "none", *flags]
+    if os.geteuid() == 0:
+        command.append("--allow-run-as-root")
+    if ranks > cpus:
+        command.append("--oversubscribe")  # also makes it yield while it waits
+    return Library("openmpi", {"openmpi": 0}, [command + [driver]], missing=_missing(launcher, driver))
+
+
+def mpich(build, ranks, environment=None):
+    driver, launcher = _program(build, "peer-mpich"), "mpirun.mpich"
+    return Library("mpich", {"mpich": 0}, [[launcher, "-n", str(ranks), driver]], environment,
+                   missing=_missing(launcher, driver))
+
+
+def gloo(build, ranks, folder):
+    driver, store = _program(build, "peer-gloo"), os.path.join(folder, "gloo")
+    os.makedirs(store, exist_ok=True)
+    return Library("gloo", {"gloo-ring": 0, "gloo-bcube": 1}, [[driver]] * ranks,
+                   {"PEERS_RANKS": str(ranks), "PEERS_STORE": store}, missing=_missing(driver))
+
+
+def weft(build, ranks, name, environment):
+    driver = _program(build, "peer-weft")
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(128)
+    port, descriptor = listener.getsockname()[1], listener.detach()
+    return Library(name, {name: 0}, [[driver]] * ranks,
+                   {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
+                    "WEFT_PORT": str(port), "WEFT_BOOTSTRAP_FD": str(descriptor), **environment},
+                   (descriptor,), missing=_missing(driver))
+
+
+def bound(build):
+    driver = _program(build, "peer-bound")
+    descriptor = os.memfd_create("weft-peers-bound", 0)
+    return Library("bound", {"bound-plain": 0, "bound-stream": 1, "bound-lines": 2}, [[driver]] * 2,
+                   {"PEERS_SHARED_FD": str(descriptor)}, (descriptor,), missing=_missing(driver))
+
+
+TCP_MPICH = {"MPIR_CVAR_NOLOCAL": "1",                          # not its shared memory
+             "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "lo",    # where it is built on UCX
+             "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "lo"}        # where it is built on libfabric
+TCP_OPENMPI = ("--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo")
+
+# name -> title, ranks, reference entries for ratios, maker of the libraries
+TABLES = {
+    "shm": {
+        "title": "2 ranks, shared memory",
+        "ranks": 2,
+        "make": lambda build, folder, cpus: [
+            openmpi(build, 2, cpus),
+            mpich(build, 2),
+            weft(build, 2, "weft-malloc", {"WEFT_TRANSPORT": "shm", "PEERS_MEMORY": "malloc"}),
+            weft(build, 2, "weft-mem", {"WEFT_TRANSPORT": "shm", "PEERS_MEMORY": "weft"}),
+            bound(build)],
+    },
+    "tcp": {
+        "title": "2 ranks, TCP over loopback",
+        "ranks": 2,
+        "make": lambda build, folder, cpus: [
+            openmpi(build, 2, cpus, TCP_OPENMPI),
+            mpich(build, 2, TCP_MPICH),
+            gloo(build, 2, folder),
+            weft(build, 2, "weft-tcp", {"WEFT_TRANSPORT": "ofi", "WEFT_OFI_PROVIDER": "tcp"})],
+    },
+    "over": {
+        "title": "4 ranks on 2 processors, shared memory",
+        "ranks": 4,
+        "cpus": 2,
+        "make": lambda build, folder, cpus: [
+            openmpi(build, 4, cpus),
+            mpich(build, 4),
+            weft(build, 4, "weft-malloc", {"WEFT_TRANSPORT": "shm", "PEERS_MEMORY": "malloc"})],
+    },
+}

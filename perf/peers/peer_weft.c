@@ -1,0 +1,59 @@
+/* weft itself. PEERS_MEMORY=malloc|weft says where the buffers live. */
+#include "loop.h"
+
+#include <weft/weft.h>
+
+struct job {
+    weft_context *context;
+    weft_comm *comm;
+};
+
+static int complain(const char *what, int status)
+{
+    fprintf(stderr, "%s: %s: %s\n", what, weft_strerror(status), weft_error_detail());
+    return 1;
+}
+
+static int allreduce(void *self, const float *send, float *recv, size_t count, int variant)
+{
+    struct job *job = self;
+    (void)variant;
+    int status = weft_allreduce(job->comm, send, recv, count, WEFT_FLOAT32, WEFT_SUM);
+    return status == 0 ? 0 : complain("weft_allreduce", status);
+}
+
+static void *allocate(void *self, size_t size)
+{
+    struct job *job = self;
+    void *memory = NULL;
+    int status = weft_mem_alloc(job->context, size, &memory);
+    if (status != 0)
+        complain("weft_mem_alloc", status);
+    return memory;
+}
+
+int main(void)
+{
+    struct job job;
+    char version[64];
+    peers_pin();
+    int status = weft_context_open(NULL, &job.context);
+    if (status != 0)
+        return complain("weft_context_open", status);
+    status = weft_comm_create(job.context, NULL, &job.comm);
+    if (status != 0)
+        return complain("weft_comm_create", status);
+    snprintf(version, sizeof version, "weft %s", weft_version());
+    int own = strcmp(peers_environment("PEERS_MEMORY", "malloc"), "weft") == 0;
+    struct peers_library library = {version,   weft_comm_rank(job.comm), weft_comm_size(job.comm),
+                                    allreduce, own ? allocate : NULL,    &job};
+    int failed = peers_serve(&library);
+    weft_comm_stats stats = WEFT_COMM_STATS_INIT;
+    if (weft_comm_get_stats(job.comm, &stats) == 0)
+        fprintf(stderr,
+                "rank %d: bytes eager %llu, direct %llu, staged %llu; %llu of %llu by the fast path\n",
+                library.rank, (unsigned long long)stats.bytes_eager, (unsigned long long)stats.bytes_direct,
+                (unsigned long long)stats.bytes_staged, (unsigned long long)stats.fast_path,
+                (unsigned long long)stats.operations);
+    return failed; /* the process ends here; the kernel takes the memory back */
+}

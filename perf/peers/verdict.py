@@ -1,0 +1,129 @@
+"""Tables of ratios, and the project's speed targets measured against them."""
+
+BOUNDS = ("bound-plain", "bound-stream", "bound-lines")
+
+
+def with_bound(rows):
+    """Adds the entry "bound": at each size the fastest of the bound's variants."""
+    best = {}
+    for row in rows:
+        if row["entry"] in BOUNDS:
+            size = row["size_bytes"]
+            if size not in best or row["time_us"] < best[size]["time_us"]:
+                best[size] = row
+    return rows + [{**row, "entry": "bound", "variant": row["entry"]} for row in best.values()]
+
+
+def _times(table):
+    """{size: {entry: microseconds}} without the bound's variants."""
+    times = {}
+    for row in table["rows"]:
+        if row["entry"] not in BOUNDS:
+            times.setdefault(row["size_bytes"], {})[row["entry"]] = row["time_us"]
+    return times
+
+
+def _entries(times):
+    order = ("bound", "weft", "openmpi", "mpich", "gloo")
+    names = {entry for row in times.values() for entry in row}
+    return sorted(names, key=lambda name: (next(i for i, o in enumerate(order) if name.startswith(o)), name))
+
+
+def _time(value):
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if value < 10 else f"{value:.1f}" if value < 1000 else f"{value:.0f}"
+
+
+def print_table(table, name_size):
+    times = _times(table)
+    entries = _entries(times)
+    ours = [name for name in entries if name.startswith("weft")]
+    others = [name for name in entries if not name.startswith("weft")]
+    print(f"\n# {table['title']}; processors {', '.join(map(str, table['processors']))}")
+    for library in table["libraries"]:
+        print(f"#   {library['library']:12} {library['version']}")
+    print("# median time per call (us)")
+    print(f"{'size':>8}" + "".join(f"{name:>13}" for name in entries))
+    for size, row in sorted(times.items()):
+        print(f"{name_size(size):>8}" + "".join(f"{_time(row.get(name)):>13}" for name in entries))
+    for mine in ours:
+        print(f"# speed of {mine}: the other's time / its time (above 1: {mine} is faster), and its GB/s")
+        print(f"{'size':>8}" + "".join(f"{name:>13}" for name in others) + f"{'GB/s':>10}")
+        for size, row in sorted(times.items()):
+            if mine not in row:
+                continue
+            cells = [f"{row[name] / row[mine]:.2f}" if name in row else "-" for name in others]
+            print(f"{name_size(size):>8}" + "".join(f"{cell:>13}" for cell in cells)
+                  + f"{size / row[mine] / 1e3:>10.3f}")
+
+
+def _target(name, measured, limit, wanted_at_least, missing=None):
+    if missing:
+        return {"target": name, "result": "NOT MEASURED", "why": missing}
+    passed = measured >= limit if wanted_at_least else measured <= limit
+    return {"target": name, "result": "PASS" if passed else "FAIL", "measured": round(measured, 3),
+            "limit": limit, "wanted": "at least" if wanted_at_least else "at most"}
+
+
+def _best(row, names):
+    present = [row[name] for name in names if name in row]
+    return min(present) if present else None
+
+
+def _speed_target(title, row, mine, others, limit):
+    """mine's bandwidth over the best of others', at least limit."""
+    best = _best(row, others)
+    if mine not in row or best is None:
+        return _target(title, 0, limit, True, f"{mine} or {' and '.join(others)} did not run this size")
+    return _target(title, best / row[mine], limit, True)
+
+
+def _time_target(title, row, mine, other, limit):
+    """mine's time over other's, at most limit."""
+    if mine not in row or other not in row:
+        return _target(title, 0, limit, False, f"{mine} or {other} did not run this size")
+    return _target(title, row[mine] / row[other], limit, False)
+
+
+def _judge_shm(times, name_size):
+    targets = []
+    for size in [size for size in sorted(times) if size <= 4096]:
+        targets.append(_time_target(f"shm {name_size(size)}: time of weft / Open MPI", times[size], "weft-malloc",
+                                    "openmpi", 1.2))
+    for mine, what, limits in (("weft-malloc", "malloc memory", (1.2, 1.5, 2.0)),
+                               ("weft-mem", "weft_mem_alloc memory", (3.0, 3.0, 3.0))):
+        for size, limit in zip((1 << 20, 8 << 20, 32 << 20), limits):
+            targets.append(_speed_target(f"shm {name_size(size)}, {what}: bandwidth of weft / better MPI",
+                                         times.get(size, {}), mine, ("openmpi", "mpich"), limit))
+    return targets
+
+
+def _judge_tcp(times, name_size):
+    return [_time_target("tcp 8 B: time of weft / Open MPI", times.get(8, {}), "weft-tcp", "openmpi", 1.5),
+            _speed_target("tcp 32 MB: bandwidth of weft / better of Open MPI and Gloo", times.get(32 << 20, {}),
+                          "weft-tcp", ("openmpi", "gloo-ring", "gloo-bcube"), 1.0)]
+
+
+def _judge_over(times, name_size):
+    return [_time_target(f"4 ranks on 2 processors, {name_size(size)}: time of weft / Open MPI", times[size],
+                         "weft-malloc", "openmpi", 1.0) for size in sorted(times)]
+
+
+def judge(tables, name_size):
+    judges = {"shm": _judge_shm, "tcp": _judge_tcp, "over": _judge_over}
+    return [target for table in tables for target in judges[table["name"]](_times(table), name_size)]
+
+
+def print_targets(targets):
+    print("\n# targets")
+    for target in targets:
+        if "measured" in target:
+            print(f"{target['result']:13}{target['target']}: {target['measured']:.2f} "
+                  f"({target['wanted']} {target['limit']})")
+        else:
+            print(f"{target['result']:13}{target['target']}: {target['why']}")
+    counts = {result: sum(target["result"] == result for target in targets)
+              for result in ("PASS", "FAIL", "NOT MEASURED")}
+    print(f"# {counts['PASS']} of {len(targets)} targets reached, {counts['FAIL']} missed, "
+          f"{counts['NOT MEASURED']} not measured")
