@@ -7,7 +7,7 @@
  *      and reads the other's: one crossing, no barrier (sizes up to LINES_MAX lines).
  * The coordinator takes the fastest for each size. A variant that does not fit the size falls back to 0.
  */
-#include "loop.h"
+#include "perf/peers/loop.h"
 
 #include <sys/mman.h>
 #ifdef __SSE2__

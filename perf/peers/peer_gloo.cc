@@ -1,6 +1,6 @@
 // Gloo's allreduce over TCP on loopback, as PyTorch calls it. Variants: 0 ring, 1 bcube (halving and
 // doubling).
-#include "loop.h"
+#include "perf/peers/loop.h"
 
 #include <chrono>
 #include <memory>

@@ -1,5 +1,5 @@
 /* MPI's MPI_Allreduce; built once with Open MPI's compiler wrapper and once with MPICH's. */
-#include "loop.h"
+#include "perf/peers/loop.h"
 
 #include <mpi.h>
 

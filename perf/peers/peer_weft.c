@@ -1,5 +1,5 @@
 /* weft itself. PEERS_MEMORY=malloc|weft says where the buffers live. */
-#include "loop.h"
+#include "perf/peers/loop.h"
 
 #include <weft/weft.h>
 

@@ -48,7 +48,7 @@ compile() {
     rm -f "$target"
     "$@" -o "$target" 2>"$target.err" || echo "# absent: $target does not build (see $target.err)"
 }
-flags="-O3 -Wall -Wextra -D_GNU_SOURCE"
+flags="-O3 -Wall -Wextra -D_GNU_SOURCE -I$root"
 [ -x /usr/bin/mpicc.openmpi ] && compile peer-openmpi mpicc.openmpi -std=c11 $flags "$here/peer_mpi.c"
 [ -x /usr/bin/mpicc.mpich ] && compile peer-mpich mpicc.mpich -std=c11 $flags "$here/peer_mpi.c"
 [ -e /usr/include/gloo/allreduce.h ] && compile peer-gloo g++ -std=c++14 $flags "$here/peer_gloo.cc" -lgloo -lpthread
