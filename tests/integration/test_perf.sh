@@ -5,6 +5,7 @@ set -u
 unset RANK WORLD_SIZE MASTER_ADDR WEFT_PORT
 BUILD=${BUILD:-build}
 perf=$BUILD/weft-perf
+[[ -x $perf ]] || { echo "SKIP: $perf is not built"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0 skipped=0
