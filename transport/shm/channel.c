@@ -1,0 +1,233 @@
+/* The listener and the receiving end of a peer's link. Runs on the service thread, under the lock. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+#include "base/log.h"
+#include "transport/shm/shm_private.h"
+
+#define FRAMES_PER_CALL 64
+
+/* Reads the connector's probe. Returns 0, or why this process cannot read that one's memory. */
+static int probe_read(int pid, const struct shm_frame *hello)
+{
+    uint64_t found = 0;
+    struct iovec local = {&found, sizeof found};
+    struct iovec remote = {(void *)(uintptr_t)hello->probe_address, sizeof found};
+    if (pid <= 0)
+        return ESRCH; /* another PID namespace */
+    if (process_vm_readv(pid, &local, 1, &remote, 1, 0) != (ssize_t)sizeof found)
+        return errno ? errno : EPERM;
+    return found == hello->nonce ? 0 : ESRCH;
+}
+
+/* Checks a HELLO and brings the channel up. */
+static int hello_take(struct shm_channel *channel, const struct shm_frame *hello, int ring_fd)
+{
+    struct weft_transport *transport = channel->transport;
+    int pid;
+    void *memory;
+    int status = shm_socket_peer(transport, channel->fd, &pid);
+    if (status)
+        return status;
+    if (memcmp(&hello->target, &transport->address.identity, sizeof hello->target) != 0)
+        return transport->params.fail(WEFT_PROTOCOL, "shm: a peer takes this instance for another");
+    status = shm_memfd_check(transport, ring_fd, SHM_RING_BYTES);
+    if (status)
+        return status;
+    /* The receiver touches the pages first, so that they lie near it. */
+    status = shm_memfd_map(transport, ring_fd, SHM_RING_BYTES, 1, 1, &memory);
+    if (status)
+        return status;
+    struct shm_frame reply = {.magic = SHM_FRAME_MAGIC,
+                              .version = SHM_VERSION,
+                              .kind = SHM_REPLY,
+                              .flags = transport->light ? SHM_PEER_LIGHT : 0,
+                              .nonce = hello->nonce};
+    if (transport->direct) {
+        reply.probe_errno = probe_read(pid, hello);
+        reply.flags |= SHM_PEER_MAPS | (reply.probe_errno ? 0 : SHM_PEER_PULLS);
+    }
+    struct shm_peer *peer = shm_peer_get(transport, &hello->source);
+    if (!peer) {
+        munmap(memory, SHM_RING_BYTES);
+        return transport->params.fail(WEFT_NOMEM, "shm: no memory for a peer");
+    }
+    atomic_store_explicit(&peer->pid, reply.flags & SHM_PEER_PULLS ? pid : 0, memory_order_release);
+    channel->peer = peer;
+    channel->ring =
+        (struct shm_consumer){.memory = memory, .key = hello->key, .expected = shm_stamp(hello->key, 0)};
+    const int fds[] = {transport->control_fd, transport->event_fd};
+    status = shm_frame_send(transport, channel->fd, &reply, fds, 2);
+    if (status)
+        return status; /* the channel's end gives everything back */
+    atomic_store_explicit(&channel->state, SHM_CHANNEL_UP, memory_order_release);
+    shm_attention(transport);
+    return WEFT_OK;
+}
+
+static int segment_take(struct shm_channel *channel, const struct shm_frame *frame, int fd)
+{
+    struct weft_transport *transport = channel->transport;
+    for (struct shm_mapping *m = channel->peer->mappings; m; m = m->next) {
+        if (m->id == frame->segment)
+            return WEFT_OK; /* sent again by a second link of the same peer */
+    }
+    int status = shm_memfd_check(transport, fd, frame->size);
+    if (status)
+        return status;
+    struct shm_mapping *mapping = calloc(1, sizeof *mapping);
+    if (!mapping)
+        return transport->params.fail(WEFT_NOMEM, "shm: no memory for a mapping");
+    status = shm_memfd_map(transport, fd, frame->size, 0, 0, &mapping->base);
+    if (status) {
+        free(mapping);
+        return status;
+    }
+    mapping->id = frame->segment;
+    mapping->size = frame->size;
+    mapping->next = channel->peer->mappings;
+    channel->peer->mappings = mapping;
+    return WEFT_OK;
+}
+
+static void segment_drop(struct shm_channel *channel, uint64_t id)
+{
+    for (struct shm_mapping *m = channel->peer->mappings; m; m = m->next) {
+        if (m->id == id)
+            m->freed = 1;
+    }
+    shm_attention(channel->transport);
+}
+
+/* One frame. WEFT_AGAIN: none there. */
+static int frame_take(struct shm_channel *channel)
+{
+    struct weft_transport *transport = channel->transport;
+    struct shm_frame frame;
+    int fds[SHM_FRAME_FDS];
+    int status = shm_frame_receive(transport, channel->fd, &frame, fds);
+    if (status)
+        return status;
+    int up = atomic_load_explicit(&channel->state, memory_order_relaxed) == SHM_CHANNEL_UP;
+    if (frame.kind == SHM_HELLO && !up && !channel->peer)
+        status = hello_take(channel, &frame, fds[0]);
+    else if (frame.kind == SHM_SEGMENT && up)
+        status = segment_take(channel, &frame, fds[0]);
+    else if (frame.kind == SHM_FREE && up)
+        segment_drop(channel, frame.segment);
+    else
+        status = transport->params.fail(WEFT_PROTOCOL, "shm: unexpected frame of kind %u", frame.kind);
+    for (int i = 0; i < SHM_FRAME_FDS; i++) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+    }
+    return status == WEFT_AGAIN ? WEFT_TRANSPORT : status;
+}
+
+void shm_channel_refresh(struct shm_channel *channel)
+{
+    /* The end of the channel is left where it is: the service thread will find it, too. */
+    while (atomic_load_explicit(&channel->state, memory_order_relaxed) == SHM_CHANNEL_UP &&
+           frame_take(channel) == WEFT_OK)
+        ;
+}
+
+/* Under the lock: after it, the service thread does not touch the channel any more. */
+static void channel_die(struct shm_channel *channel, int status)
+{
+    struct weft_transport *transport = channel->transport;
+    if (status != WEFT_PEER_FAILED && transport->params.log)
+        transport->params.log(WEFT_LOG_WARN, "shm: refused a peer: status %d", status);
+    if (channel->watched)
+        transport->params.unwatch(transport->params.watch_arg, channel->fd);
+    channel->watched = 0;
+    atomic_store_explicit(&channel->state, SHM_CHANNEL_DEAD, memory_order_release);
+    shm_attention(transport);
+}
+
+static void channel_ready(void *arg, int fd)
+{
+    (void)fd;
+    struct shm_channel *channel = arg;
+    struct weft_transport *transport = channel->transport;
+    pthread_mutex_lock(&transport->lock);
+    int status = WEFT_OK;
+    for (int i = 0; i < FRAMES_PER_CALL && channel->watched && status == WEFT_OK; i++)
+        status = frame_take(channel);
+    if (channel->watched && status && status != WEFT_AGAIN)
+        channel_die(channel, status);
+    pthread_mutex_unlock(&transport->lock);
+}
+
+/* Under the lock. */
+static void channel_accept(struct weft_transport *transport, int fd)
+{
+    int pid;
+    struct shm_channel *channel = NULL;
+    if (shm_socket_peer(transport, fd, &pid) == WEFT_OK)
+        channel = calloc(1, sizeof *channel);
+    if (!channel) {
+        close(fd);
+        return;
+    }
+    channel->transport = transport;
+    channel->fd = fd;
+    channel->watched = 1;
+    if (transport->params.watch(transport->params.watch_arg, fd, channel_ready, channel)) {
+        close(fd);
+        free(channel);
+        return;
+    }
+    channel->next = transport->channels;
+    transport->channels = channel;
+}
+
+void shm_listener_ready(void *arg, int listen_fd)
+{
+    struct weft_transport *transport = arg;
+    int full = 0;
+    pthread_mutex_lock(&transport->lock);
+    for (;;) {
+        int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0)
+            channel_accept(transport, fd);
+        else if (errno != EINTR && errno != ECONNABORTED) {
+            full = errno == EMFILE || errno == ENFILE;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&transport->lock);
+    if (full) { /* the listener stays readable: do not let the service thread spin on it */
+        weft_log_once(WEFT_LOG_WARN, "shm: no descriptor left to accept a peer; see ulimit -n");
+        usleep(10000);
+    }
+}
+
+void shm_channel_free(struct shm_channel *channel)
+{
+    struct weft_transport *transport = channel->transport;
+    pthread_mutex_lock(&transport->lock);
+    int watched = channel->watched;
+    channel->watched = 0;
+    pthread_mutex_unlock(&transport->lock);
+    if (watched)
+        transport->params.unwatch(transport->params.watch_arg, channel->fd);
+    close(channel->fd);
+    if (channel->ring.memory)
+        munmap(channel->ring.memory, SHM_RING_BYTES);
+    pthread_mutex_lock(&transport->lock);
+    struct shm_channel **at = &transport->channels;
+    while (*at && *at != channel)
+        at = &(*at)->next;
+    if (*at)
+        *at = channel->next;
+    if (channel->peer)
+        shm_peer_put(transport, channel->peer);
+    pthread_mutex_unlock(&transport->lock);
+    free(channel);
+}

@@ -1,0 +1,256 @@
+/* The sending end: made by connect(), brought up by the peer's REPLY, which arrives on the service thread. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include "base/log.h"
+#include "transport/shm/shm_private.h"
+
+int shm_link_down(struct weft_link *link)
+{
+    return link->transport->params.fail(link->fail_status ? link->fail_status : WEFT_PEER_FAILED,
+                                        "shm: the peer process has gone, or refused this one");
+}
+
+/* Under the lock. */
+static void link_fail(struct weft_link *link, int status)
+{
+    link->fail_status = status;
+    atomic_store_explicit(&link->state, SHM_LINK_FAILED, memory_order_release);
+    shm_attention(link->transport);
+}
+
+/* Takes what the peer can do, its control page and its event descriptor. */
+static int reply_take(struct weft_link *link, const struct shm_frame *reply, int fds[SHM_FRAME_FDS])
+{
+    struct weft_transport *transport = link->transport;
+    if (reply->kind != SHM_REPLY || reply->nonce != link->nonce || link->control)
+        return transport->params.fail(WEFT_PROTOCOL, "shm: unexpected answer of kind %u", reply->kind);
+    int status = shm_memfd_check(transport, fds[0], SHM_PAGE);
+    if (status)
+        return status;
+    int flags = fcntl(fds[1], F_GETFL);
+    if (flags < 0 || fcntl(fds[1], F_SETFL, flags | O_NONBLOCK))
+        return transport->params.fail(WEFT_PROTOCOL, "shm: a peer's answer lacks its event descriptor");
+    void *control;
+    status = shm_memfd_map(transport, fds[0], SHM_PAGE, 0, 1, &control);
+    if (status)
+        return status;
+    link->control = control;
+    link->wake_fd = fds[1];
+    fds[1] = -1;
+    link->light = transport->light && (reply->flags & SHM_PEER_LIGHT);
+    if (transport->direct) {
+        link->flags |= reply->flags & SHM_PEER_MAPS ? WEFT_LINK_PEER_MAPS : 0;
+        link->flags |= reply->flags & SHM_PEER_PULLS ? WEFT_LINK_PEER_PULLS : 0;
+        if (reply->probe_errno && !transport->said_no_pull && transport->params.log) {
+            transport->said_no_pull = 1;
+            transport->params.log(WEFT_LOG_WARN,
+                                  "shm: a peer cannot read this process's memory (%s): ordinary memory is "
+                                  "staged, memory of weft_mem_alloc() is not",
+                                  strerror(reply->probe_errno));
+        }
+    }
+    atomic_store_explicit(&link->state, SHM_LINK_UP, memory_order_release);
+    shm_attention(transport);
+    return WEFT_OK;
+}
+
+static void link_ready(void *arg, int fd)
+{
+    struct weft_link *link = arg;
+    struct weft_transport *transport = link->transport;
+    struct shm_frame frame;
+    int fds[SHM_FRAME_FDS];
+    pthread_mutex_lock(&transport->lock);
+    int status = link->watched ? shm_frame_receive(transport, fd, &frame, fds) : WEFT_AGAIN;
+    if (status == WEFT_OK) {
+        status = reply_take(link, &frame, fds);
+        for (int i = 0; i < SHM_FRAME_FDS; i++) {
+            if (fds[i] >= 0)
+                close(fds[i]);
+        }
+    }
+    if (status && status != WEFT_AGAIN) {
+        /* Under the lock, so that nobody frees the link before this call is over. */
+        link->watched = 0;
+        transport->params.unwatch(transport->params.watch_arg, fd);
+        link_fail(link, status);
+    }
+    pthread_mutex_unlock(&transport->lock);
+}
+
+/* Makes the ring and introduces it. */
+static int hello_send(struct weft_link *link)
+{
+    struct weft_transport *transport = link->transport;
+    int ring_fd, pid;
+    int status = shm_socket_peer(transport, link->fd, &pid);
+    if (status)
+        return status;
+    if (getrandom(&link->nonce, sizeof link->nonce, 0) != sizeof link->nonce ||
+        getrandom(&link->ring.key, sizeof link->ring.key, 0) != sizeof link->ring.key)
+        return transport->params.fail(WEFT_SYSTEM, "shm: getrandom: %s", strerror(errno));
+    link->ring.key |= 1; /* so that an untouched ring holds no stamp: the first one is the key */
+    status = shm_memfd_make(transport, SHM_RING_BYTES, &ring_fd);
+    if (status)
+        return status;
+    void *memory = NULL;
+    status = shm_memfd_seal(transport, ring_fd, 0);
+    if (!status)
+        status = shm_memfd_map(transport, ring_fd, SHM_RING_BYTES, 1, 0, &memory);
+    if (status)
+        goto close_ring;
+    link->ring.memory = memory;
+    link->probe = link->nonce;
+    struct shm_frame hello = {.magic = SHM_FRAME_MAGIC,
+                              .version = SHM_VERSION,
+                              .kind = SHM_HELLO,
+                              .flags = transport->light ? SHM_PEER_LIGHT : 0,
+                              .source = transport->address.identity,
+                              .target = link->peer->identity,
+                              .nonce = link->nonce,
+                              .probe_address = (uint64_t)(uintptr_t)&link->probe,
+                              .key = link->ring.key};
+    status = shm_frame_send(transport, link->fd, &hello, &ring_fd, 1);
+    if (status == WEFT_AGAIN)
+        status = transport->params.fail(WEFT_TRANSPORT, "shm: a new socket takes no frame");
+close_ring:
+    close(ring_fd);
+    return status;
+}
+
+/* Reaches the listener. WEFT_AGAIN: its queue is full now. */
+static int link_dial(struct weft_link *link)
+{
+    struct weft_transport *transport = link->transport;
+    struct sockaddr_un name;
+    int length = shm_socket_name(&link->peer->identity, &name);
+    if (connect(link->fd, (struct sockaddr *)&name, (socklen_t)length)) {
+        if (errno == EAGAIN || errno == EINTR)
+            return WEFT_AGAIN;
+        return transport->params.fail(WEFT_PEER_FAILED, "shm: connecting to a peer on this host: %s",
+                                      strerror(errno));
+    }
+    int status = hello_send(link);
+    if (status)
+        return status;
+    link->watched = 1;
+    atomic_store_explicit(&link->state, SHM_LINK_WAITING, memory_order_release);
+    status = transport->params.watch(transport->params.watch_arg, link->fd, link_ready, link);
+    if (status)
+        link->watched = 0;
+    return status;
+}
+
+int shm_link_redial(struct weft_link *link)
+{
+    struct weft_transport *transport = link->transport;
+    int status = link_dial(link);
+    if (status && status != WEFT_AGAIN) {
+        pthread_mutex_lock(&transport->lock);
+        link_fail(link, status);
+        pthread_mutex_unlock(&transport->lock);
+    }
+    return status == WEFT_AGAIN;
+}
+
+/* Gives everything of a link back; it is in no list any more. */
+static void link_free(struct weft_link *link)
+{
+    struct weft_transport *transport = link->transport;
+    pthread_mutex_lock(&transport->lock);
+    int watched = link->watched;
+    link->watched = 0;
+    pthread_mutex_unlock(&transport->lock);
+    if (watched)
+        transport->params.unwatch(transport->params.watch_arg, link->fd);
+    close(link->fd);
+    if (link->wake_fd >= 0)
+        close(link->wake_fd);
+    if (link->ring.memory)
+        munmap(link->ring.memory, SHM_RING_BYTES);
+    if (link->control)
+        munmap(link->control, SHM_PAGE);
+    pthread_mutex_lock(&transport->lock);
+    shm_peer_put(transport, link->peer);
+    pthread_mutex_unlock(&transport->lock);
+    free(link->sent);
+    free(link);
+}
+
+static int link_make(struct weft_transport *transport, const struct shm_identity *identity,
+                     void *link_context, struct weft_link **result)
+{
+    struct weft_link *link = calloc(1, sizeof *link);
+    if (!link)
+        return transport->params.fail(WEFT_NOMEM, "shm: no memory for a link");
+    link->transport = transport;
+    link->context = link_context;
+    link->count = 1;
+    link->wake_fd = -1;
+    link->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (link->fd < 0) {
+        free(link);
+        return transport->params.fail(WEFT_SYSTEM, "shm: socket: %s", strerror(errno));
+    }
+    pthread_mutex_lock(&transport->lock);
+    link->peer = shm_peer_get(transport, identity);
+    pthread_mutex_unlock(&transport->lock);
+    if (!link->peer) {
+        close(link->fd);
+        free(link);
+        return transport->params.fail(WEFT_NOMEM, "shm: no memory for a peer");
+    }
+    int status = link_dial(link);
+    if (status && status != WEFT_AGAIN) {
+        link_free(link);
+        return status;
+    }
+    if (status)
+        shm_attention(transport); /* poll() dials again */
+    *result = link;
+    return WEFT_OK;
+}
+
+int shm_connect(struct weft_transport *transport, const void *address, size_t size, void *link_context,
+                struct weft_link **result)
+{
+    struct shm_address peer;
+    if (size != sizeof peer || memcmp(address, &transport->address, sizeof peer.magic) != 0)
+        return transport->params.fail(WEFT_INVALID, "shm: %zu bytes that are no address of this version",
+                                      size);
+    memcpy(&peer, address, sizeof peer);
+    for (struct weft_link *link = transport->links; link; link = link->next) {
+        if (memcmp(&link->peer->identity, &peer.identity, sizeof peer.identity) == 0 &&
+            atomic_load_explicit(&link->state, memory_order_relaxed) != SHM_LINK_FAILED) {
+            link->count++;
+            *result = link;
+            return WEFT_OK;
+        }
+    }
+    struct weft_link *link = NULL;
+    int status = link_make(transport, &peer.identity, link_context, &link);
+    if (status)
+        return status;
+    link->next = transport->links;
+    transport->links = link;
+    *result = link;
+    return WEFT_OK;
+}
+
+void shm_disconnect(struct weft_link *link)
+{
+    struct weft_link **at = &link->transport->links;
+    if (--link->count > 0)
+        return;
+    while (*at != link)
+        at = &(*at)->next;
+    *at = link->next;
+    link_free(link);
+}

@@ -1,0 +1,296 @@
+/* Memory of alloc(), and reading what a peer exposes.
+ *
+ * Each allocation is a sealed memfd of its own. The first time a region of it is exposed over a link, its
+ * descriptor goes to the peer over the link's socket, before the token can go anywhere; so a peer that holds
+ * a token finds the descriptor in its socket at the latest when it looks. Peers map it read-only and keep the
+ * mapping until the owner frees the segment, or both directions between the two are closed. Ids are never
+ * used twice.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+#include "transport/shm/shm_private.h"
+
+#define PULL_BYTES_MAX 0x7ffff000u /* most that one process_vm_readv() moves */
+
+/* An unused entry of the table. */
+static struct shm_segment *segment_entry(struct weft_transport *transport)
+{
+    for (uint32_t i = 0; i < transport->segment_count; i++) {
+        if (!transport->segments[i].base)
+            return &transport->segments[i];
+    }
+    size_t bytes = (transport->segment_count + 1) * sizeof *transport->segments;
+    struct shm_segment *grown = realloc(transport->segments, bytes);
+    if (!grown)
+        return NULL;
+    transport->segments = grown;
+    struct shm_segment *entry = &grown[transport->segment_count++];
+    memset(entry, 0, sizeof *entry);
+    return entry;
+}
+
+int shm_alloc(struct weft_transport *transport, size_t size, void **result)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (size > SIZE_MAX / 4)
+        return transport->params.fail(WEFT_INVALID, "shm: allocation of %zu bytes", size);
+    size_t rounded = size ? (size + page - 1) / page * page : page;
+    int fd;
+    void *memory;
+    int status = shm_memfd_make(transport, rounded, &fd);
+    if (status)
+        return status;
+    status = shm_memfd_map(transport, fd, rounded, 1, 0, &memory);
+    if (status)
+        goto close_fd;
+    status = shm_memfd_seal(transport, fd, 1);
+    if (status)
+        goto unmap;
+    struct shm_segment *entry = segment_entry(transport);
+    if (!entry) {
+        status = transport->params.fail(WEFT_NOMEM, "shm: no memory for a segment");
+        goto unmap;
+    }
+    *entry = (struct shm_segment){memory, rounded, ++transport->last_segment, fd};
+    *result = memory;
+    return WEFT_OK;
+
+unmap:
+    munmap(memory, rounded);
+close_fd:
+    close(fd);
+    return status;
+}
+
+void shm_free(struct weft_transport *transport, void *memory)
+{
+    uint32_t index = 0;
+    while (index < transport->segment_count && transport->segments[index].base != memory)
+        index++;
+    if (!memory || index == transport->segment_count)
+        return;
+    struct shm_segment *segment = &transport->segments[index];
+    struct shm_frame frame = {
+        .magic = SHM_FRAME_MAGIC, .version = SHM_VERSION, .kind = SHM_FREE, .segment = segment->id};
+    for (struct weft_link *link = transport->links; link; link = link->next) {
+        if (index / 64 >= link->sent_words || !(link->sent[index / 64] >> index % 64 & 1))
+            continue;
+        link->sent[index / 64] &= ~(1ull << index % 64);
+        shm_frame_send(transport, link->fd, &frame, NULL, 0); /* who misses it keeps the mapping, no more */
+    }
+    munmap(segment->base, segment->size);
+    close(segment->fd);
+    memset(segment, 0, sizeof *segment);
+}
+
+/* Gives the peer the segment's descriptor, once. */
+static int segment_send(struct weft_link *link, uint32_t index)
+{
+    struct weft_transport *transport = link->transport;
+    if (index / 64 < link->sent_words && (link->sent[index / 64] >> index % 64 & 1))
+        return WEFT_OK;
+    if (index / 64 >= link->sent_words) {
+        uint32_t words = index / 64 + 1;
+        uint64_t *grown = realloc(link->sent, words * sizeof *grown);
+        if (!grown)
+            return transport->params.fail(WEFT_NOMEM, "shm: no memory for segments");
+        memset(grown + link->sent_words, 0, (words - link->sent_words) * sizeof *grown);
+        link->sent = grown;
+        link->sent_words = words;
+    }
+    const struct shm_segment *segment = &transport->segments[index];
+    struct shm_frame frame = {.magic = SHM_FRAME_MAGIC,
+                              .version = SHM_VERSION,
+                              .kind = SHM_SEGMENT,
+                              .segment = segment->id,
+                              .size = segment->size};
+    int status = shm_frame_send(transport, link->fd, &frame, &segment->fd, 1);
+    if (status == WEFT_OK)
+        link->sent[index / 64] |= 1ull << index % 64;
+    return status;
+}
+
+int shm_expose(struct weft_link *link, struct weft_region *region, const void *memory, size_t size,
+               struct weft_token *result)
+{
+    (void)region;
+    struct weft_transport *transport = link->transport;
+    int state = atomic_load_explicit(&link->state, memory_order_acquire);
+    if (!transport->direct)
+        return WEFT_UNSUPPORTED;
+    if (state != SHM_LINK_UP)
+        return state == SHM_LINK_FAILED ? shm_link_down(link) : WEFT_AGAIN;
+    uintptr_t start = (uintptr_t)memory;
+    struct shm_token token = {
+        .kind = SHM_TOKEN_ADDRESS, .owner = transport->address.identity, .offset = start, .size = size};
+    for (uint32_t i = 0; i < transport->segment_count && (link->flags & WEFT_LINK_PEER_MAPS); i++) {
+        const struct shm_segment *segment = &transport->segments[i];
+        uintptr_t base = (uintptr_t)segment->base;
+        if (!base || start < base || start - base > segment->size || size > segment->size - (start - base))
+            continue;
+        int status = segment_send(link, i);
+        if (status == WEFT_AGAIN && (link->flags & WEFT_LINK_PEER_PULLS))
+            break; /* this once, it is read like ordinary memory */
+        if (status)
+            return status;
+        token.kind = SHM_TOKEN_SEGMENT;
+        token.segment = segment->id;
+        token.offset = start - base;
+        break;
+    }
+    if (token.kind == SHM_TOKEN_ADDRESS && !(link->flags & WEFT_LINK_PEER_PULLS))
+        return WEFT_UNSUPPORTED;
+    memset(result, 0, sizeof *result);
+    memcpy(result, &token, sizeof token);
+    return WEFT_OK;
+}
+
+static const struct shm_mapping *mapping_find(const struct shm_peer *peer, uint64_t id)
+{
+    for (const struct shm_mapping *m = peer->mappings; m; m = m->next) {
+        if (m->id == id && !m->freed)
+            return m;
+    }
+    return NULL;
+}
+
+/* The slow way to a segment: asks the lists, then the sockets. */
+static int segment_look(struct weft_link *link, uint64_t id, struct shm_map_entry *entry)
+{
+    struct weft_transport *transport = link->transport;
+    pthread_mutex_lock(&transport->lock);
+    const struct shm_mapping *found = mapping_find(link->peer, id);
+    for (struct shm_channel *c = transport->channels; c && !found; c = c->next) {
+        if (c->peer == link->peer) {
+            shm_channel_refresh(c);
+            found = mapping_find(link->peer, id);
+        }
+    }
+    if (found)
+        *entry = (struct shm_map_entry){found->id, found->size, found->base};
+    pthread_mutex_unlock(&transport->lock);
+    return found ? WEFT_OK
+                 : transport->params.fail(WEFT_PROTOCOL,
+                                          "shm: a token names segment %llu, which its owner has "
+                                          "not handed over or has freed",
+                                          (unsigned long long)id);
+}
+
+/* Reads a token; memory is set when it lies in a segment. */
+static int token_read(struct weft_link *link, const struct weft_token *bytes, struct shm_token *token,
+                      const uint8_t **memory)
+{
+    struct weft_transport *transport = link->transport;
+    memcpy(token, bytes, sizeof *token);
+    if (memcmp(&token->owner, &link->peer->identity, sizeof token->owner) != 0 ||
+        (token->kind != SHM_TOKEN_SEGMENT && token->kind != SHM_TOKEN_ADDRESS))
+        return transport->params.fail(WEFT_PROTOCOL, "shm: not a token of this link's peer");
+    *memory = NULL;
+    if (token->kind == SHM_TOKEN_ADDRESS)
+        return WEFT_OK;
+    struct shm_map_entry *entry = &link->cache[token->segment % SHM_MAP_CACHE];
+    if (__builtin_expect(entry->id != token->segment || !entry->base, 0)) {
+        int status = segment_look(link, token->segment, entry);
+        if (status)
+            return status;
+    }
+    if (token->offset > entry->size || token->size > entry->size - token->offset)
+        return transport->params.fail(WEFT_PROTOCOL, "shm: a token goes beyond its segment of %llu bytes",
+                                      (unsigned long long)entry->size);
+    *memory = entry->base + token->offset;
+    return WEFT_OK;
+}
+
+int shm_map(struct weft_link *link, const struct weft_token *bytes, const void **result)
+{
+    struct shm_token token;
+    const uint8_t *memory;
+    if (!link->transport->direct)
+        return WEFT_UNSUPPORTED;
+    int status = token_read(link, bytes, &token, &memory);
+    if (status)
+        return status;
+    if (!memory)
+        return WEFT_UNSUPPORTED;
+    *result = memory;
+    return WEFT_OK;
+}
+
+int shm_pull_process(struct weft_transport *transport, int pid, uint64_t address, void *destination,
+                     size_t size)
+{
+    size_t done = 0;
+    while (done < size) {
+        size_t part = size - done < PULL_BYTES_MAX ? size - done : PULL_BYTES_MAX;
+        struct iovec local = {(uint8_t *)destination + done, part};
+        struct iovec remote = {(void *)(uintptr_t)(address + done), part};
+        ssize_t got = process_vm_readv(pid, &local, 1, &remote, 1, 0);
+        if (got > 0) {
+            done += (size_t)got;
+            continue;
+        }
+        int error = got < 0 ? errno : EFAULT;
+        int status = error == ESRCH    ? WEFT_PEER_FAILED
+                     : error == EPERM  ? WEFT_ACCESS
+                     : error == EFAULT ? WEFT_PROTOCOL
+                                       : WEFT_SYSTEM;
+        return transport->params.fail(status, "shm: reading %zu bytes of process %d, %zu done: %s", size, pid,
+                                      done, strerror(error));
+    }
+    return WEFT_OK;
+}
+
+int shm_pull(struct weft_link *link, const struct weft_token *bytes, uint64_t offset, void *destination,
+             size_t size)
+{
+    struct weft_transport *transport = link->transport;
+    struct shm_token token;
+    const uint8_t *memory;
+    if (!transport->direct)
+        return WEFT_UNSUPPORTED;
+    int status = token_read(link, bytes, &token, &memory);
+    if (status)
+        return status;
+    if (offset > token.size || size > token.size - offset)
+        return transport->params.fail(WEFT_INVALID, "shm: pull of %zu bytes at %llu, exposed are %llu", size,
+                                      (unsigned long long)offset, (unsigned long long)token.size);
+    if (memory) {
+        memcpy(destination, memory + offset, size);
+        return WEFT_OK;
+    }
+    int pid = atomic_load_explicit(&link->peer->pid, memory_order_acquire);
+    if (!pid)
+        return WEFT_UNSUPPORTED;
+    status = shm_pull_process(transport, pid, token.offset + offset, destination, size);
+    /* A process id can be used again: nothing read from one that is gone counts. */
+    if (!status && atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_FAILED)
+        status = shm_link_down(link);
+    return status;
+}
+
+void shm_mappings_sweep(struct weft_transport *transport)
+{
+    for (struct shm_peer *peer = transport->peers; peer; peer = peer->next) {
+        struct shm_mapping **at = &peer->mappings;
+        int swept = 0;
+        while (*at) {
+            struct shm_mapping *mapping = *at;
+            if (!mapping->freed) {
+                at = &mapping->next;
+                continue;
+            }
+            *at = mapping->next;
+            munmap(mapping->base, mapping->size);
+            free(mapping);
+            swept = 1;
+        }
+        for (struct weft_link *link = transport->links; link && swept; link = link->next) {
+            if (link->peer == peer)
+                memset(link->cache, 0, sizeof link->cache);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+/* What the files of the shm transport share. See shm.c for the picture. */
+#ifndef WEFT_TRANSPORT_SHM_PRIVATE_H
+#define WEFT_TRANSPORT_SHM_PRIVATE_H
+
+#include <pthread.h>
+#include <weft/transport.h>
+#include "transport/shm/ring.h"
+#include "transport/shm/wire.h"
+
+#define SHM_PAGE      4096u
+#define SHM_FRAME_FDS 2
+#define SHM_MAP_CACHE 8u
+
+/* Read by everybody who sends to the instance: odd while it sleeps, another value for every sleep. */
+struct shm_control {
+    _Atomic uint32_t sleep;
+};
+
+/* Memory of a peer, mapped here. */
+struct shm_mapping {
+    uint64_t id;
+    uint64_t size;
+    void *base;
+    int freed; /* by its owner; unmapped by the next poll() */
+    struct shm_mapping *next;
+};
+
+/* Everything known about another instance. Guarded by the transport's lock, except pid. Lives while links or
+ * channels refer to it. */
+struct shm_peer {
+    struct shm_identity identity;
+    uint32_t references;
+    _Atomic int pid; /* by which its memory can be pulled; 0: it cannot */
+    struct shm_mapping *mappings;
+    struct shm_peer *next;
+};
+
+enum shm_channel_state { SHM_CHANNEL_NEW, SHM_CHANNEL_UP, SHM_CHANNEL_DEAD };
+
+/* The receiving end of a peer's link. state, watched and peer are guarded by the lock; the ring belongs to
+ * the polling thread once the channel is adopted. */
+struct shm_channel {
+    struct shm_consumer ring;
+    struct shm_peer *peer;
+    struct weft_transport *transport;
+    int fd;
+    int watched;
+    int broken; /* has sent nonsense: read no more */
+    int adopted;
+    _Atomic int state;
+    struct shm_channel *next;
+};
+
+enum shm_link_state { SHM_LINK_DIALING, SHM_LINK_WAITING, SHM_LINK_UP, SHM_LINK_FAILED };
+
+struct shm_map_entry {
+    uint64_t id;
+    uint64_t size;
+    const uint8_t *base;
+};
+
+/* The sending end. fd, watched: guarded by the lock once connect() has returned. */
+struct weft_link {
+    _Atomic int state;
+    int light; /* see transport/fence.h */
+    struct shm_producer ring;
+    struct shm_control *control; /* the peer's */
+    _Atomic uint32_t rung;       /* the sleep that was already ended */
+    int wake_fd;
+    uint32_t flags; /* enum weft_link_flags */
+    struct weft_transport *transport;
+    struct shm_peer *peer;
+    void *context;
+    struct weft_link *next;
+    struct shm_map_entry cache[SHM_MAP_CACHE];
+    uint64_t *sent; /* bitmap over the transport's segments: the peer has it */
+    uint32_t sent_words;
+    uint32_t count; /* of connect() calls */
+    int fd;
+    int watched;
+    int told; /* LINK_FAILED was delivered */
+    int fail_status;
+    uint64_t nonce, probe; /* probe is what the peer reads by its address */
+};
+
+/* Memory of alloc(). */
+struct shm_segment {
+    uint8_t *base; /* NULL: free entry */
+    uint64_t size;
+    uint64_t id;
+    int fd;
+};
+
+struct weft_transport {
+    struct shm_channel **inbound; /* adopted channels; the first few are looked at by every poll() */
+    uint32_t inbound_count, inbound_capacity;
+    uint32_t cold_next, hot_next;
+    _Atomic int attention; /* something changed off the polling thread */
+    struct shm_control *control;
+    struct weft_link *links;
+    struct shm_segment *segments;
+    uint32_t segment_count;
+    uint64_t last_segment;
+    int direct;
+    int light;
+    int event_fd, control_fd, listen_fd;
+    int said_no_pull;
+    int listening; /* listen_fd is watched */
+    struct shm_address address;
+    pthread_mutex_t lock;
+    struct shm_channel *channels; /* all of them; under the lock */
+    struct shm_peer *peers;
+    struct weft_transport_params params;
+};
+
+/* memory.c: sealed memfds and their mappings. All descriptors are CLOEXEC; statuses come with a reason. */
+int shm_memfd_make(struct weft_transport *transport, size_t size, int *fd);
+/* Seals against any change of size and against writable mappings by others. */
+int shm_memfd_seal(struct weft_transport *transport, int fd, int read_only);
+/* WEFT_PROTOCOL unless fd is a memfd of exactly size bytes that can never shrink. */
+int shm_memfd_check(struct weft_transport *transport, int fd, size_t size);
+/* Maps the whole of it, large ones so that huge pages fit. populate: touches the pages now. */
+int shm_memfd_map(struct weft_transport *transport, int fd, size_t size, int writable, int populate,
+                  void **memory);
+
+/* frame.c: frames and descriptors over a socket. */
+int shm_frame_send(struct weft_transport *transport, int socket_fd, const struct shm_frame *frame,
+                   const int *fds, int fd_count);
+/* WEFT_AGAIN: nothing there; WEFT_PEER_FAILED: closed. Unused entries of fds are -1; the caller closes. */
+int shm_frame_receive(struct weft_transport *transport, int socket_fd, struct shm_frame *frame,
+                      int fds[SHM_FRAME_FDS]);
+/* The other process, as the kernel saw it: WEFT_ACCESS unless its user is ours. pid is 0 when invisible. */
+int shm_socket_peer(struct weft_transport *transport, int socket_fd, int *pid);
+int shm_socket_name(const struct shm_identity *identity, void *sockaddr_un);
+
+/* link.c: the sending end. */
+int shm_connect(struct weft_transport *transport, const void *address, size_t size, void *link_context,
+                struct weft_link **link);
+void shm_disconnect(struct weft_link *link);
+/* Tries again to reach a listener whose queue was full. Returns 1 when it must be tried once more. */
+int shm_link_redial(struct weft_link *link);
+/* Why a link does not work. */
+int shm_link_down(struct weft_link *link);
+
+/* channel.c: the listener and the receiving end. */
+void shm_listener_ready(void *transport, int fd);
+/* Reads frames that have come for a channel. Under the lock; leaves the end of a channel to the service. */
+void shm_channel_refresh(struct shm_channel *channel);
+/* Ends a channel that is dead or whose transport closes. Not under the lock. */
+void shm_channel_free(struct shm_channel *channel);
+
+/* segment.c */
+int shm_alloc(struct weft_transport *transport, size_t size, void **memory);
+void shm_free(struct weft_transport *transport, void *memory);
+int shm_expose(struct weft_link *link, struct weft_region *region, const void *memory, size_t size,
+               struct weft_token *token);
+int shm_map(struct weft_link *link, const struct weft_token *token, const void **memory);
+int shm_pull(struct weft_link *link, const struct weft_token *token, uint64_t offset, void *destination,
+             size_t size);
+/* Reads size bytes at address of another process, whatever it takes. */
+int shm_pull_process(struct weft_transport *transport, int pid, uint64_t address, void *destination,
+                     size_t size);
+/* Unmaps what its owner has freed. */
+void shm_mappings_sweep(struct weft_transport *transport);
+
+/* poll.c */
+int shm_send(struct weft_link *link, const void *header, size_t header_size, const void *payload,
+             size_t payload_size);
+int shm_poll(struct weft_transport *transport, int budget, weft_event_handler *handler, void *arg);
+int shm_fds(struct weft_transport *transport, int *fds, int capacity);
+int shm_arm(struct weft_transport *transport);
+void shm_disarm(struct weft_transport *transport);
+int shm_notify(struct weft_link *link);
+int shm_link_flags(struct weft_link *link, uint32_t *flags);
+
+/* shm.c. Under the lock: the peer of an identity, one reference taken or given back. */
+struct shm_peer *shm_peer_get(struct weft_transport *transport, const struct shm_identity *identity);
+void shm_peer_put(struct weft_transport *transport, struct shm_peer *peer);
+/* Makes the polling thread look around, waking it if it sleeps. */
+void shm_attention(struct weft_transport *transport);
+
+#endif

@@ -1,0 +1,77 @@
+/* What two shm instances put into each other's sockets and memory.
+ *
+ * Each instance listens on an abstract UNIX socket (SOCK_SEQPACKET: a frame arrives whole, with its
+ * descriptors). Whoever wants to send makes a link of its own, so that simultaneous connects never meet:
+ *
+ *   connector                                   listener
+ *   HELLO  + ring memfd                   ->    checks uid, identities, seals and size of the memfd, maps it,
+ *                                               touches its pages, tries to read probe_value by
+ *                                               process_vm_readv() from the pid that the socket names
+ *   maps the control page, keeps event fd <-    REPLY + control page memfd, event fd: what the listener can
+ * do SEGMENT + memfd, before the first token           keeps it mapped for map() and pull() that names the
+ * segment                -> FREE, when the segment is freed       ->    unmaps it closes the socket -> drains
+ * the ring, then unmaps it
+ *
+ * A closed socket is also how the death of a process shows: the listener's end tells the connector's link,
+ * the connector's end the listener's channel. All numbers are the host's own: nothing here leaves it. Another
+ * version refuses by closing.
+ *
+ * Token: kind, identity of the owner (first half), and either a segment with offset or an address.
+ */
+#ifndef WEFT_TRANSPORT_SHM_WIRE_H
+#define WEFT_TRANSPORT_SHM_WIRE_H
+
+#include <stdint.h>
+
+#define SHM_VERSION       1u
+#define SHM_ADDRESS_MAGIC 0x6d68737466657731ull
+#define SHM_FRAME_MAGIC   0x77736866u
+#define SHM_TOKEN_SEGMENT 0x73656731u
+#define SHM_TOKEN_ADDRESS 0x61646431u
+
+struct shm_identity {
+    uint64_t words[2]; /* context's instance number, random; also the socket's name */
+};
+
+struct shm_address {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t uid;
+    struct shm_identity identity;
+    uint8_t boot[16];
+    uint64_t net_cookie; /* of the network namespace, 0 when this kernel does not say */
+    uint64_t net_inode;
+};
+
+enum shm_frame_kind { SHM_HELLO = 1, SHM_REPLY, SHM_SEGMENT, SHM_FREE };
+
+enum shm_peer_flags {
+    SHM_PEER_LIGHT = 1 << 0, /* is registered with membarrier() */
+    SHM_PEER_MAPS = 1 << 1,  /* will map segments */
+    SHM_PEER_PULLS = 1 << 2, /* has read the probe */
+};
+
+struct shm_frame {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t kind;
+    uint32_t flags;             /* HELLO, REPLY: enum shm_peer_flags of the frame's sender */
+    int32_t probe_errno;        /* REPLY: why the probe could not be read, 0 when it could or was not tried */
+    struct shm_identity source; /* HELLO */
+    struct shm_identity target; /* HELLO */
+    uint64_t nonce;             /* HELLO: random; REPLY: the same */
+    uint64_t probe_address;     /* HELLO */
+    uint64_t key;               /* HELLO: of the ring's stamps */
+    uint64_t segment, size;     /* SEGMENT, FREE */
+};
+
+struct shm_token {
+    uint32_t kind;
+    uint32_t reserved;
+    struct shm_identity owner;
+    uint64_t segment; /* SEGMENT */
+    uint64_t offset;  /* SEGMENT: where in it; ADDRESS: the address */
+    uint64_t size;
+};
+
+#endif
