@@ -60,7 +60,9 @@ __attribute__((target_clones("default", "avx2", "avx512f")))
 static void
 sum_plain(const float *a, const float *b, float *x, float *y, size_t count)
 {
+#if defined __GNUC__ && !defined __clang__
 #pragma GCC ivdep
+#endif
     for (size_t i = 0; i < count; i++) {
         float sum = a[i] + b[i];
         x[i] = sum;
