@@ -24,11 +24,9 @@ Q := $(if $(V),,@)
 say = $(if $(V),,@echo "  $(1)	$(2)";)
 
 # One kernel source, compiled once per instruction set; off x86-64 the last two objects are empty.
-KERNEL_FLAGS := -O3
-EXTRA_reduce_portable := $(KERNEL_FLAGS)
 ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
-EXTRA_reduce_avx2 := $(KERNEL_FLAGS) -mavx2
-EXTRA_reduce_avx512 := $(KERNEL_FLAGS) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mbmi2
+EXTRA_reduce_avx2 := -mavx2
+EXTRA_reduce_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mbmi2
 endif
 
 # Version and soname follow include/weft/weft.h; the soname changes only with the major version.

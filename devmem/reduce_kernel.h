@@ -11,10 +11,12 @@
 #include "devmem/reduce_table.h"
 #include "devmem/reduce_vector.h"
 
-/* What stays the same for every vector of a call. Kernels build it with constants where they can. */
+/* What stays the same for every vector of a call. Kernels build it with constants where they can. unroll:
+ * four vectors at a time, for the cases that are bound by the caches. */
 struct pass {
     weft_dtype dtype;
     weft_op op;
+    int stream, unroll;
     int source_count;
     uint32_t finish;
     const char *sources[WEFT_REDUCE_SOURCES_MAX];
@@ -42,28 +44,28 @@ INLINE vec pass_at(const struct pass *pass, size_t offset, size_t size)
     return narrow(pass->dtype, result);
 }
 
-INLINE void store(char *to, vec value, int stream)
+INLINE void pass_store(const struct pass *pass, char *to, vec value)
 {
-    if (stream)
+    if (pass->stream)
         vec_store_streaming(to, value);
     else
         vec_store(to, value);
 }
 
 /* Whole vectors from offset until at least last, where the last vector of the buffer begins. */
-INLINE void pass_body(const struct pass *pass, char *to, size_t offset, size_t last, int stream)
+INLINE void pass_body(const struct pass *pass, char *to, size_t offset, size_t last)
 {
     const size_t step = VECTOR_BYTES;
-    for (; offset + 3 * step < last; offset += 4 * step) {
+    for (; pass->unroll && offset + 3 * step < last; offset += 4 * step) {
         vec a = pass_at(pass, offset, step), b = pass_at(pass, offset + step, step);
         vec c = pass_at(pass, offset + 2 * step, step), d = pass_at(pass, offset + 3 * step, step);
-        store(to + offset, a, stream);
-        store(to + offset + step, b, stream);
-        store(to + offset + 2 * step, c, stream);
-        store(to + offset + 3 * step, d, stream);
+        pass_store(pass, to + offset, a);
+        pass_store(pass, to + offset + step, b);
+        pass_store(pass, to + offset + 2 * step, c);
+        pass_store(pass, to + offset + 3 * step, d);
     }
     for (; offset < last; offset += step)
-        store(to + offset, pass_at(pass, offset, step), stream);
+        pass_store(pass, to + offset, pass_at(pass, offset, step));
 }
 
 INLINE size_t element_size(weft_dtype dtype)
@@ -71,44 +73,51 @@ INLINE size_t element_size(weft_dtype dtype)
     return dtype == WEFT_FLOAT64 ? 8 : dtype == WEFT_BFLOAT16 ? 2 : 4;
 }
 
-INLINE void pass_run(const struct pass *pass, char *to, size_t size, int stream)
+/* Bytes up to the first aligned vector of the destination. */
+INLINE size_t skew_of(const void *to)
 {
-    if (size < VECTOR_BYTES) {
+    return -(uintptr_t)to & (VECTOR_BYTES - 1);
+}
+
+/* Buffers too short to be worth aligning, or with elements that cannot be. */
+INLINE int stays_unaligned(weft_dtype dtype, const void *to, size_t size)
+{
+    return size < 8 * VECTOR_BYTES || skew_of(to) % element_size(dtype);
+}
+
+INLINE void pass_run(const struct pass *pass, char *to, size_t size)
+{
+    const size_t step = VECTOR_BYTES;
+    if (!pass->stream && size < step) {
         if (size)
             vec_store_part(to, pass_at(pass, 0, size), size);
         return;
     }
-    size_t last = size - VECTOR_BYTES;
-    size_t skew = -(uintptr_t)to & (VECTOR_BYTES - 1);
-    vec tail = pass_at(pass, last, VECTOR_BYTES);
-    if (last < 4 * VECTOR_BYTES || skew % element_size(pass->dtype)) {
-        pass_body(pass, to, 0, last, 0);
-    } else {
-        vec head = pass_at(pass, 0, VECTOR_BYTES);
-        pass_body(pass, to, skew, last, stream);
-        if (skew)
-            vec_store(to, head);
-    }
+    size_t last = size - step;
+    vec tail = pass_at(pass, last, step);
+    size_t skew = !pass->stream && stays_unaligned(pass->dtype, to, size) ? 0 : skew_of(to);
+    vec head = skew ? pass_at(pass, 0, step) : tail;
+    pass_body(pass, to, skew, last);
+    if (skew)
+        vec_store(to, head);
     vec_store(to + last, tail);
-    if (stream)
-        vec_streaming_end();
 }
 
 /* Makes the number of sources a constant in the cases that matter. */
 INLINE void pass_split(weft_dtype dtype, weft_op op, int stream, char *to, const void *const *sources,
                        int source_count, size_t size, uint32_t finish)
 {
-    if (source_count == 2) {
-        struct pass pass = {dtype, op, 2, finish, {sources[0], sources[1]}};
-        pass_run(&pass, to, size, stream);
+    if (source_count == 2 && !finish) {
+        struct pass pass = {dtype, op, stream, 1, 2, 0, {sources[0], sources[1]}};
+        pass_run(&pass, to, size);
     } else if (source_count == 3 && !finish && !stream) {
-        struct pass pass = {dtype, op, 3, 0, {sources[0], sources[1], sources[2]}};
-        pass_run(&pass, to, size, stream);
+        struct pass pass = {dtype, op, 0, 1, 3, 0, {sources[0], sources[1], sources[2]}};
+        pass_run(&pass, to, size);
     } else {
-        struct pass pass = {dtype, op, source_count, finish, {NULL}};
+        struct pass pass = {dtype, op, stream, 0, source_count, finish, {NULL}};
         for (int i = 0; i < source_count; i++)
             pass.sources[i] = sources[i];
-        pass_run(&pass, to, size, stream);
+        pass_run(&pass, to, size);
     }
 }
 
@@ -119,10 +128,9 @@ INLINE void reduce(weft_dtype dtype, weft_op op, int stream, void *to, const voi
     uint64_t state = fpu_read();
     if (__builtin_expect(!fpu_is_default(state), 0))
         fpu_write(FPU_DEFAULT);
-    if (op == WEFT_AVG && finish)
-        pass_split(dtype, op, stream, to, sources, source_count, size, finish);
-    else
-        pass_split(dtype, op, stream, to, sources, source_count, size, 0);
+    pass_split(dtype, op, stream, to, sources, source_count, size, op == WEFT_AVG ? finish : 0);
+    if (stream)
+        vec_streaming_end();
     if (__builtin_expect(!fpu_is_default(state), 0))
         fpu_write(state);
 }
@@ -177,7 +185,10 @@ static void copy_streaming(void *destination, const void *source, size_t size)
     static void name_streaming(void *to, const void *const *sources, int source_count, size_t count,         \
                                uint32_t finish)                                                              \
     {                                                                                                        \
-        reduce(dtype, op, 1, to, sources, source_count, count, finish);                                      \
+        if (stays_unaligned(dtype, to, count * element_size(dtype)))                                         \
+            name(to, sources, source_count, count, finish);                                                  \
+        else                                                                                                 \
+            reduce(dtype, op, 1, to, sources, source_count, count, finish);                                  \
     }
 REDUCE_LIST(X)
 #undef X

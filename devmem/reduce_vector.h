@@ -75,39 +75,42 @@ INLINE uint64_t load_bytes(const char *from, size_t size)
     return word;
 }
 
-/* The first size < 16 bytes of 16, the rest zero, as two little-endian words. Two loads that overlap and a
- * shift cover a range of sizes without a loop. */
-INLINE void words_load(uint64_t words[2], const char *from, size_t size)
+/* Sixteen bytes in two registers, the first byte in the lowest bits of low. */
+struct words {
+    uint64_t low, high;
+};
+
+/* The first size <= 16 bytes, the rest zero. Two loads that overlap and a shift cover a range of sizes
+ * without a loop. */
+INLINE struct words words_load(const char *from, size_t size)
 {
-    words[0] = words[1] = 0;
-    if (size >= 8) {
-        words[0] = load_bytes(from, 8);
-        words[1] = size > 8 ? load_bytes(from + size - 8, 8) >> (8 * (16 - size)) : 0;
-    } else if (size >= 4) {
-        words[0] = load_bytes(from, 4) | load_bytes(from + size - 4, 4) << (8 * (size - 4));
-    } else if (size >= 2) {
-        words[0] = load_bytes(from, 2) | load_bytes(from + size - 2, 2) << (8 * (size - 2));
-    } else if (size) {
-        words[0] = load_bytes(from, 1);
-    }
+    if (size > 8)
+        return (struct words){load_bytes(from, 8), load_bytes(from + size - 8, 8) >> (8 * (16 - size))};
+    if (size >= 4)
+        return (struct words){load_bytes(from, 4) | load_bytes(from + size - 4, 4) << (8 * (size - 4)), 0};
+    if (size >= 2)
+        return (struct words){load_bytes(from, 2) | load_bytes(from + size - 2, 2) << (8 * (size - 2)), 0};
+    return (struct words){size ? load_bytes(from, 1) : 0, 0};
 }
 
-INLINE void words_store(char *to, const uint64_t words[2], size_t size)
+/* The same backwards: stores that overlap. */
+INLINE void words_store(char *to, struct words words, size_t size)
 {
-    if (size >= 8) {
-        uint64_t last = size == 8 ? words[0] : words[0] >> (8 * (size - 8)) | words[1] << (8 * (16 - size));
-        memcpy(to, words, 8);
+    uint64_t last;
+    if (size > 8) {
+        last = size < 16 ? words.low >> (8 * (size - 8)) | words.high << (8 * (16 - size)) : words.high;
+        memcpy(to, &words.low, 8);
         memcpy(to + size - 8, &last, 8);
     } else if (size >= 4) {
-        uint64_t last = words[0] >> (8 * (size - 4));
-        memcpy(to, words, 4);
+        last = words.low >> (8 * (size - 4));
+        memcpy(to, &words.low, 4);
         memcpy(to + size - 4, &last, 4);
     } else if (size >= 2) {
-        uint64_t last = words[0] >> (8 * (size - 2));
-        memcpy(to, words, 2);
+        last = words.low >> (8 * (size - 2));
+        memcpy(to, &words.low, 2);
         memcpy(to + size - 2, &last, 2);
     } else if (size) {
-        memcpy(to, words, 1);
+        memcpy(to, &words.low, 1);
     }
 }
 
@@ -124,31 +127,36 @@ INLINE void vec_store_part(char *to, vec value, size_t size)
     _mm512_mask_storeu_epi8(to, _bzhi_u64(~(uint64_t)0, (unsigned)size), (__m512i)value);
 }
 
-#else
+#elif VECTOR_BYTES == 32
 
 /* The first size < VECTOR_BYTES bytes, the rest zero; nothing beyond them is read. */
 INLINE vec vec_load_part(const char *from, size_t size)
 {
-    union {
-        uint64_t words[VECTOR_BYTES / 8];
-        vec value;
-    } part = {{0}};
-    size_t whole = size & ~(size_t)15;
-    memcpy(part.words, from, whole);
-    words_load(part.words + whole / 8, from + whole, size - whole);
-    return part.value;
+    struct words first = words_load(from, size < 16 ? size : 16), second = {0, 0};
+    if (size > 16)
+        second = words_load(from + 16, size - 16);
+    return (vec){first.low, first.high, second.low, second.high};
 }
 
 /* Writes the first size < VECTOR_BYTES bytes only. */
 INLINE void vec_store_part(char *to, vec value, size_t size)
 {
-    union {
-        vec value;
-        uint64_t words[VECTOR_BYTES / 8];
-    } part = {value};
-    size_t whole = size & ~(size_t)15;
-    memcpy(to, part.words, whole);
-    words_store(to + whole, part.words + whole / 8, size - whole);
+    words_store(to, (struct words){value[0], value[1]}, size < 16 ? size : 16);
+    if (size > 16)
+        words_store(to + 16, (struct words){value[2], value[3]}, size - 16);
+}
+
+#else
+
+INLINE vec vec_load_part(const char *from, size_t size)
+{
+    struct words words = words_load(from, size);
+    return (vec){words.low, words.high};
+}
+
+INLINE void vec_store_part(char *to, vec value, size_t size)
+{
+    words_store(to, (struct words){value[0], value[1]}, size);
 }
 
 #endif
