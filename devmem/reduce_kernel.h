@@ -125,14 +125,17 @@ INLINE void reduce(weft_dtype dtype, weft_op op, int stream, void *to, const voi
                    int source_count, size_t count, uint32_t finish)
 {
     size_t size = count * element_size(dtype);
-    uint64_t state = fpu_read();
-    if (__builtin_expect(!fpu_is_default(state), 0))
+    int foreign = dtype != WEFT_INT32 && !fpu_is_default();
+    uint64_t state = 0;
+    if (foreign) {
+        state = fpu_read();
         fpu_write(FPU_DEFAULT);
+    }
     pass_split(dtype, op, stream, to, sources, source_count, size, op == WEFT_AVG ? finish : 0);
+    if (foreign)
+        fpu_write(state);
     if (stream)
         vec_streaming_end();
-    if (__builtin_expect(!fpu_is_default(state), 0))
-        fpu_write(state);
 }
 
 static void copy_streaming(void *destination, const void *source, size_t size)
