@@ -1,0 +1,208 @@
+/* The same bits everywhere: special values in all combinations, all instruction sets, other processors (by a
+ * checksum written down here), and whatever floating-point environment the caller has. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <fenv.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "devmem/reduce.h"
+#include "tests/support/reduce_reference.h"
+
+#ifdef __x86_64__
+#include <xmmintrin.h>
+#endif
+
+/* FNV-1a over all results of checksum(), first computed on x86-64. */
+#define GOLDEN 0x694f0f0ba4b7a41au
+
+#define SPECIALS_MAX 32
+
+/* All pairs (and triples) of special values. */
+static void check_specials(const char *isa, weft_dtype dtype, weft_op op)
+{
+    static uint64_t a[SPECIALS_MAX * SPECIALS_MAX * SPECIALS_MAX],
+        b[SPECIALS_MAX * SPECIALS_MAX * SPECIALS_MAX];
+    static uint64_t c[SPECIALS_MAX * SPECIALS_MAX * SPECIALS_MAX],
+        got[SPECIALS_MAX * SPECIALS_MAX * SPECIALS_MAX];
+    const void *sources[] = {a, b, c};
+    const uint64_t *bits;
+    size_t special_count = reference_specials(dtype, &bits);
+    weft_reduce_function *kernel = weft_reduce_find_isa(isa, dtype, op);
+    assert_true(special_count <= SPECIALS_MAX);
+    size_t count = special_count * special_count * special_count;
+    for (size_t i = 0; i < count; i++) {
+        reference_set(dtype, a, i, bits[i % special_count]);
+        reference_set(dtype, b, i, bits[i / special_count % special_count]);
+        reference_set(dtype, c, i, bits[i / special_count / special_count]);
+    }
+    for (int source_count = 1; source_count <= 3; source_count++) {
+        for (uint32_t finish = 0; finish <= (op == WEFT_AVG ? 3 : 0); finish += 3) {
+            kernel(got, sources, source_count, count, finish);
+            for (size_t i = 0; i < count; i++) {
+                uint64_t elements[] = {reference_get(dtype, a, i), reference_get(dtype, b, i),
+                                       reference_get(dtype, c, i)};
+                uint64_t wanted = reference_reduce(dtype, op, elements, source_count, finish);
+                if (reference_get(dtype, got, i) != wanted)
+                    fail_msg("%s %s %s of %#llx %#llx %#llx: %#llx, wanted %#llx", isa,
+                             weft_dtype_name(dtype), weft_op_name(op), (unsigned long long)elements[0],
+                             (unsigned long long)elements[1], (unsigned long long)elements[2],
+                             (unsigned long long)reference_get(dtype, got, i), (unsigned long long)wanted);
+            }
+        }
+    }
+}
+
+static void special_values(void **state)
+{
+    (void)state;
+    for (int isa = 0; isa < REFERENCE_ISAS; isa++)
+        for (int t = 0; t < REFERENCE_TYPES && reference_isa_runs(reference_isas[isa]); t++)
+            for (weft_op op = 0; op < WEFT_OP_COUNT; op++)
+                check_specials(reference_isas[isa], reference_types[t], op);
+}
+
+/* What the contract promises in words, with numbers written out. */
+static void promises(void **state)
+{
+    (void)state;
+    static const struct {
+        weft_op op;
+        uint32_t a, b, result;
+    } cases[] = {
+        {WEFT_MIN, 0x80000000, 0x00000000, 0x80000000}, {WEFT_MIN, 0x00000000, 0x80000000, 0x80000000},
+        {WEFT_MAX, 0x80000000, 0x00000000, 0x00000000}, {WEFT_MAX, 0x00000000, 0x80000000, 0x00000000},
+        {WEFT_MIN, 0xffc01234, 0xff800000, 0x7fc00000}, {WEFT_MAX, 0x7f800000, 0x7f800001, 0x7fc00000},
+        {WEFT_SUM, 0x7f800000, 0xff800000, 0x7fc00000}, {WEFT_PROD, 0xff800000, 0x00000000, 0x7fc00000},
+        {WEFT_SUM, 0x80000000, 0x80000000, 0x80000000}, {WEFT_SUM, 0x00000001, 0x00000001, 0x00000002},
+        {WEFT_SUM, 0x7f7fffff, 0x7f7fffff, 0x7f800000}, {WEFT_PROD, 0x00800000, 0x3f000000, 0x00400000},
+    };
+    for (int isa = 0; isa < REFERENCE_ISAS; isa++) {
+        for (size_t i = 0; i < sizeof cases / sizeof *cases && reference_isa_runs(reference_isas[isa]); i++) {
+            uint32_t result;
+            const void *sources[] = {&cases[i].a, &cases[i].b};
+            weft_reduce_find_isa(reference_isas[isa], WEFT_FLOAT32, cases[i].op)(&result, sources, 2, 1, 0);
+            assert_int_equal(result, cases[i].result);
+        }
+    }
+}
+
+static uint64_t hash(uint64_t value, const void *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        value = (value ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3;
+    return value;
+}
+
+/* Of results over inputs that depend on nothing but this file and the support's tables. */
+static uint64_t checksum(const char *isa)
+{
+    enum { COUNT = 3001 };
+    static uint64_t inputs[4][COUNT], result[COUNT];
+    const void *sources[] = {inputs[0], inputs[1], inputs[2], inputs[3]};
+    uint64_t sum = 0xcbf29ce484222325;
+    for (int t = 0; t < REFERENCE_TYPES; t++) {
+        weft_dtype dtype = reference_types[t];
+        uint64_t state = (uint64_t)dtype;
+        for (size_t i = 0; i < 4 * COUNT; i++)
+            reference_set(dtype, inputs[i % 4], i / 4, reference_element(dtype, &state));
+        for (weft_op op = 0; op < WEFT_OP_COUNT; op++) {
+            weft_reduce_function *kernel = weft_reduce_find_isa(isa, dtype, op);
+            for (int source_count = 1; source_count <= 4; source_count++) {
+                kernel(result, sources, source_count, COUNT, op == WEFT_AVG ? 7 : 0);
+                sum = hash(sum, result, COUNT * weft_dtype_size(dtype));
+            }
+        }
+    }
+    return sum;
+}
+
+static void same_checksum_everywhere(void **state)
+{
+    (void)state;
+    for (int isa = 0; isa < REFERENCE_ISAS; isa++) {
+        if (!reference_isa_runs(reference_isas[isa]))
+            continue;
+        uint64_t sum = checksum(reference_isas[isa]);
+        if (sum != GOLDEN)
+            fail_msg("%s: checksum is %#llx, expected %#llx", reference_isas[isa], (unsigned long long)sum,
+                     (unsigned long long)GOLDEN);
+    }
+}
+
+static void rounding_modes_do_not_matter(void **state)
+{
+    (void)state;
+    static const int modes[] = {
+        FE_TONEAREST,
+#ifdef FE_UPWARD
+        FE_UPWARD,
+#endif
+#ifdef FE_DOWNWARD
+        FE_DOWNWARD,
+#endif
+#ifdef FE_TOWARDZERO
+        FE_TOWARDZERO,
+#endif
+    };
+    /* 1 + 3/4 of a unit, 1 + 1/4, -1 - 3/4, -1 - 1/4 */
+    const float a[] = {1, 1, -1, -1}, b[] = {0x1.8p-24f, 0x1p-25f, -0x1.8p-24f, -0x1p-25f};
+    const float wanted[] = {0x1.000002p0f, 1, -0x1.000002p0f, -1};
+    const void *sources[] = {a, b};
+    for (int isa = 0; isa < REFERENCE_ISAS; isa++) {
+        for (size_t m = 0; m < sizeof modes / sizeof *modes && reference_isa_runs(reference_isas[isa]); m++) {
+            float result[4];
+            fesetround(modes[m]);
+            weft_reduce_find_isa(reference_isas[isa], WEFT_FLOAT32, WEFT_SUM)(result, sources, 2, 4, 0);
+            int after = fegetround();
+            fesetround(FE_TONEAREST);
+            assert_int_equal(after, modes[m]);
+            assert_memory_equal(result, wanted, sizeof wanted);
+        }
+    }
+}
+
+static void denormals_survive_flushing_callers(void **state)
+{
+    (void)state;
+#ifdef __x86_64__
+    /* FTZ, DAZ, both, FTZ with upward rounding */
+    static const unsigned controls[] = {0x9f80, 0x1fc0, 0x9fc0, 0xdf80};
+    const uint32_t a[] = {0x00000001, 0x00800000, 0x007fffff}, b[] = {0x00000001, 0x80000001, 0x80000001};
+    const uint32_t wanted[] = {0x00000002, 0x007fffff, 0x007ffffe};
+    const void *sources[] = {a, b};
+    for (int isa = 0; isa < REFERENCE_ISAS; isa++) {
+        for (size_t c = 0; c < sizeof controls / sizeof *controls && reference_isa_runs(reference_isas[isa]);
+             c++) {
+            uint32_t result[3];
+            weft_reduce_function *kernel = weft_reduce_find_isa(reference_isas[isa], WEFT_FLOAT32, WEFT_SUM);
+            _mm_setcsr(controls[c]);
+            kernel(result, sources, 2, 3, 0);
+            unsigned after = _mm_getcsr();
+            _mm_setcsr(0x1f80);
+            assert_int_equal(after & 0xffc0, controls[c]);
+            assert_memory_equal(result, wanted, sizeof wanted);
+        }
+    }
+#else
+    printf("skipped: this test knows only how x86-64 flushes denormals\n");
+    skip();
+#endif
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(special_values),
+        cmocka_unit_test(promises),
+        cmocka_unit_test(same_checksum_everywhere),
+        cmocka_unit_test(rounding_modes_do_not_matter),
+        cmocka_unit_test(denormals_survive_flushing_callers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
