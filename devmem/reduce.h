@@ -8,8 +8,7 @@
  * rounding, integers truncating toward zero. Identical bits on every instruction set: portable, AVX2,
  * AVX-512, aarch64; the best is picked once at run time (WEFT_ISA=portable|avx2|avx512 overrides, for tests).
  * The caller's rounding mode and flushing of denormals play no part; floating-point traps that a caller
- * enabled may fire. Threads: any. destination may equal one
- * of the sources, or not overlap it at all.
+ * enabled may fire. Threads: any. destination may equal one of the sources, or not overlap it at all.
  */
 #ifndef WEFT_DEVMEM_REDUCE_H
 #define WEFT_DEVMEM_REDUCE_H
