@@ -24,7 +24,8 @@ struct weft_bootstrap_options {
     const weft_store
         *store;          /* where to find rank 0: exactly one of store, file, listen_fd/address is used, in */
     const char *file;    /* this order; address is needed by all ranks that have neither store nor file */
-    int listen_fd;       /* rank 0: an already listening socket, -1 none; owned by bootstrap on success */
+    int listen_fd;       /* rank 0: an already listening socket, -1 none; owned by bootstrap on success ... */
+    int listen_keep;     /* ... unless this is set: then it stays open (WEFT_BOOTSTRAP_FD) */
     const char *address; /* "host:port" of rank 0 */
     int64_t deadline_ns;
     struct weft_service *service;
@@ -33,19 +34,27 @@ struct weft_bootstrap_options {
     void *failed_arg;
 };
 
-/* Fills rank, ranks, address (into buffer) from options and the environment. WEFT_INVALID names the variable
+/* Fills rank, ranks, name and the source of rank 0's address from options (may be NULL) and the environment;
+ * strings from the environment are copied into buffer (WEFT_BOOTSTRAP_BUFFER bytes suffice), those of options
+ * are borrowed. deadline_ns, service, failed and failed_arg are left alone. WEFT_INVALID names the variable
  * that is missing or malformed and what was expected. */
+#define WEFT_BOOTSTRAP_BUFFER 4608
 int weft_bootstrap_resolve(const weft_comm_options *options, struct weft_bootstrap_options *resolved,
                            char *buffer, size_t capacity);
 
-/* Meets all ranks. WEFT_ABSENT names the missing ranks when the deadline passes. */
+/* Meets all ranks. WEFT_ABSENT names the missing ranks when the deadline passes. failed is not called before
+ * this has succeeded: a death in between is an error of open. Resolving a host name may outlast the deadline.
+ */
 int weft_bootstrap_open(const struct weft_bootstrap_options *options, struct weft_bootstrap **bootstrap);
 
-/* Says goodbye on every edge and closes. Call after a barrier, or after a failure. */
+/* Says goodbye on every edge and closes; at most about 1 s. Call after a barrier, or after a failure, and not
+ * from failed. NULL is allowed. */
 void weft_bootstrap_close(struct weft_bootstrap *bootstrap);
 
-/* Everybody's contribution of any size at everybody. *all is one block to free(): blobs[i].data points into
- * it. */
+/* Everybody's contribution at everybody: at most 64 MiB each, 1 GiB together. *blobs is one block to free():
+ * blobs[i].data points into it. WEFT_TIMEOUT names the ranks that had not come to this call (it may take 300
+ * ms beyond the deadline to ask); after it no gather or barrier can succeed, so the caller revokes or closes.
+ */
 struct weft_blob {
     const void *data;
     size_t size;
@@ -58,8 +67,9 @@ int weft_bootstrap_barrier(struct weft_bootstrap *bootstrap, int64_t deadline_ns
  * for the life of the bootstrap. */
 const char *weft_bootstrap_local_address(const struct weft_bootstrap *bootstrap);
 
-/* The first failure known here: 0 when there is none, else WEFT_PEER_FAILED (or WEFT_REVOKED when a peer gave
- * up) with a one-line text naming rank and host. */
+/* The first failure known here: 0 when there is none, else WEFT_PEER_FAILED (or WEFT_REVOKED when a rank gave
+ * up) with a one-line text naming rank and host. A death that becomes known after a revocation replaces it.
+ */
 int weft_bootstrap_failure(const struct weft_bootstrap *bootstrap, char *text, size_t capacity);
 
 /* The same as one atomic load for polling loops. */

@@ -18,11 +18,13 @@ typedef void weft_service_callback(void *arg, int fd);
 typedef int weft_service_tick(void *arg);
 
 int weft_service_start(struct weft_service **service);
-/* Joins the thread. No callback runs after it returns. */
+/* Joins the thread. No callback runs after it returns. Not from a callback. NULL is allowed. */
 void weft_service_stop(struct weft_service *service);
 
 int weft_service_watch(struct weft_service *service, int fd, weft_service_callback *callback, void *arg);
 void weft_service_unwatch(struct weft_service *service, int fd);
+/* Whether the watched descriptor's callback also runs when it is writable (it always runs when readable). */
+int weft_service_want_output(struct weft_service *service, int fd, int on);
 /* At most one tick at a time; NULL removes it, and returns when it is not running any more. */
 void weft_service_set_tick(struct weft_service *service, weft_service_tick *tick, void *arg);
 /* Makes the thread run its tick soon. */

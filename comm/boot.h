@@ -1,0 +1,144 @@
+/* The inside of a bootstrap: what the files comm/boot_*.c share.
+ *
+ * During open everything belongs to the caller's thread. Once weft_boot_overlay_start() has run, `lock`
+ * guards all fields but `failed` (atomic) and those that never change (rank, ranks, service, members,
+ * options). Functions marked "locked" are called with the lock held. Lock order: this lock, then the
+ * service's; nothing here waits for the service thread with the lock held.
+ */
+#ifndef WEFT_COMM_BOOT_H
+#define WEFT_COMM_BOOT_H
+
+#include <pthread.h>
+#include "comm/boot_body.h"
+#include "comm/bootstrap.h"
+
+#define WEFT_BOOT_ARITY    4
+#define WEFT_BOOT_GRACE_NS INT64_C(300000000) /* to hear from rank 0 who is missing, beyond the deadline */
+
+/* Bytes queued on several edges and read by the caller; refs is guarded by the lock. */
+struct weft_boot_bytes {
+    int refs;
+    size_t size;
+    unsigned char *data;
+};
+
+struct weft_boot_out {
+    struct weft_boot_out *next;
+    struct weft_boot_bytes *body; /* NULL: empty */
+    size_t sent;                  /* of header and body together */
+    unsigned char header[WEFT_BOOT_HEADER_BYTES];
+};
+
+struct weft_boot_edge {
+    struct weft_bootstrap *owner;
+    int rank; /* of the neighbour */
+    int fd;   /* -1: no connection (any more) */
+    struct weft_boot_reader reader;
+    uint32_t sequence; /* of the next frame sent */
+    struct weft_boot_out *first, *last;
+    int watched, wants_output;
+    int broken; /* cannot be written; reading will say why */
+    int said_goodbye, heard_goodbye;
+};
+
+/* Rank 0 collects a round here. */
+struct weft_boot_slot {
+    unsigned char *body; /* of the CONTRIBUTION, round and rank included */
+    size_t size;
+};
+
+struct weft_bootstrap {
+    int rank, ranks;
+    struct weft_service *service;
+    uint64_t session;
+    struct weft_boot_member *members;
+    char local_address[64];
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct weft_boot_edge edges[WEFT_BOOT_ARITY + 1]; /* parent first, unless this is rank 0 */
+    int edge_count;
+    int active; /* service callbacks inside this object */
+    int closing;
+
+    int failed; /* atomic: a failure or revocation is known */
+    int failure_status;
+    char failure_text[WEFT_BOOT_TEXT_MAX + 160];
+    unsigned char *noticed; /* per rank: bits of notices seen already */
+    void (*on_failed)(void *arg);
+    void *on_failed_arg;
+    int armed, heard_failure, told; /* open has succeeded; on_failed is due; on_failed was called */
+
+    uint32_t round;               /* of the next gather of this rank */
+    struct weft_boot_slot *slots; /* rank 0 only */
+    unsigned char *arrived;       /* rank 0 only: per rank */
+    int arrived_count;
+    size_t arrived_bytes;
+    uint32_t slots_round;
+    struct weft_boot_bytes *result;
+    uint32_t result_round;
+    struct weft_boot_late late;
+    int late_known;
+    int timed_out;
+};
+
+static inline int weft_boot_parent(int rank)
+{
+    return rank == 0 ? -1 : (rank - 1) / WEFT_BOOT_ARITY;
+}
+
+static inline struct weft_boot_edge *weft_boot_parent_edge(struct weft_bootstrap *b)
+{
+    return b->rank == 0 ? NULL : &b->edges[0];
+}
+
+/* boot_edge.c: frames on edges. */
+struct weft_boot_bytes *weft_boot_bytes_new(unsigned char *data,
+                                            size_t size); /* one reference; data taken
+                                                             over, freed on failure too */
+void weft_boot_bytes_drop(struct weft_boot_bytes *bytes); /* locked; NULL allowed */
+/* Locked. Queues a frame, sends what the socket takes, never blocks. Takes its own reference. Edges that are
+ * gone or have said goodbye swallow it. WEFT_NOMEM. */
+int weft_boot_edge_queue(struct weft_boot_edge *edge, int type, struct weft_boot_bytes *body);
+/* Locked. The same with a writer's bytes, which are taken over, also on failure. */
+int weft_boot_edge_queue_writer(struct weft_boot_edge *edge, int type, struct weft_boot_writer *writer);
+void weft_boot_edge_flush(struct weft_boot_edge *edge);   /* locked */
+void weft_boot_edge_discard(struct weft_boot_edge *edge); /* locked: forgets what is queued */
+
+/* boot_overlay.c: life and death. */
+int weft_boot_overlay_start(struct weft_bootstrap *b);
+/* Says goodbye on all edges, waits for the answers up to 1 s, and closes them. */
+void weft_boot_overlay_stop(struct weft_bootstrap *b);
+/* Locked. This rank has found out that a rank is dead, and tells everybody. */
+void weft_boot_died(struct weft_bootstrap *b, int rank, const char *reason);
+/* Locked. This rank gives up, and tells everybody. */
+void weft_boot_revoke(struct weft_bootstrap *b, const char *reason);
+/* Locked. Records the failure known here as the calling thread's error. */
+int weft_boot_report_failure(struct weft_bootstrap *b);
+
+/* boot_gather.c. Locked: a frame of a gather arrived; takes over the body. Negative: the peer is at fault. */
+int weft_boot_gather_frame(struct weft_bootstrap *b, struct weft_boot_edge *edge,
+                           struct weft_boot_frame *frame);
+void weft_boot_gather_clear(struct weft_bootstrap *b);
+
+/* boot_root.c: rank 0 meets the others. On success members are known, edges to children connected. */
+struct weft_boot_root;
+int weft_boot_root_meet(struct weft_bootstrap *b, const struct weft_bootstrap_options *options,
+                        struct weft_boot_root **root);
+/* Closes what is left of the check-in; with a status other than WEFT_OK those who still wait are told. */
+void weft_boot_root_end(struct weft_boot_root *root, int status, const char *text);
+
+/* boot_join.c: the others meet rank 0. On success members are known, the parent's edge is connected, and
+ * *table is the TABLE's body to hand on. */
+int weft_boot_join(struct weft_bootstrap *b, const struct weft_bootstrap_options *options,
+                   struct weft_boot_bytes **table);
+
+/* boot_text.c */
+/* The ranks not marked present, as far as they fit. */
+void weft_boot_late_collect(const unsigned char *present, int ranks, struct weft_boot_late *late);
+/* "rank 3", "ranks 3, 5-7", "ranks 1-4, 6, ... (12 in all)"; never more than 200 characters. */
+const char *weft_boot_late_text(const struct weft_boot_late *late, char *text, size_t capacity);
+uint64_t weft_boot_name_hash(const char *name);
+void weft_boot_self(struct weft_boot_member *member); /* host name and pid; no address */
+
+#endif

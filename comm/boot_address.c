@@ -1,0 +1,206 @@
+/* Addresses: text, resolving, this machine's interfaces, identity of host and network namespace. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/boot_net.h"
+
+int weft_boot_address_is_loopback(const struct weft_boot_address *address)
+{
+    static const unsigned char loopback6[16] = {[15] = 1};
+    if (address->family == 4)
+        return address->ip[0] == 127;
+    return address->family == 6 && memcmp(address->ip, loopback6, 16) == 0;
+}
+
+static int is_link_local(const struct weft_boot_address *address)
+{
+    if (address->family == 4)
+        return address->ip[0] == 169 && address->ip[1] == 254;
+    return address->ip[0] == 0xfe && (address->ip[1] & 0xc0) == 0x80;
+}
+
+int weft_boot_address_same(const struct weft_boot_address *a, const struct weft_boot_address *b)
+{
+    return a->family == b->family && a->port == b->port && memcmp(a->ip, b->ip, sizeof a->ip) == 0;
+}
+
+const char *weft_boot_address_text(const struct weft_boot_address *address, int with_port,
+                                   char text[WEFT_BOOT_ADDRESS_TEXT])
+{
+    char ip[INET6_ADDRSTRLEN] = "*";
+    if (address->family != 0)
+        inet_ntop(address->family == 4 ? AF_INET : AF_INET6, address->ip, ip, sizeof ip);
+    if (with_port)
+        snprintf(text, WEFT_BOOT_ADDRESS_TEXT, address->family == 6 ? "[%s]:%u" : "%s:%u", ip,
+                 (unsigned)address->port);
+    else
+        snprintf(text, WEFT_BOOT_ADDRESS_TEXT, "%s", ip);
+    return text;
+}
+
+int weft_boot_hostport_split(const char *text, char *host, uint16_t *port)
+{
+    const char *colon = strrchr(text, ':');
+    size_t length = colon ? (size_t)(colon - text) : 0;
+    const char *from = text;
+    if (length >= 2 && text[0] == '[' && text[length - 1] == ']') {
+        from++;
+        length -= 2;
+    } else if (colon && memchr(text, ':', length)) {
+        length = 0; /* an IPv6 address without brackets: where it ends is anyone's guess */
+    }
+    char *end = NULL;
+    unsigned long number = colon && colon[1] >= '0' && colon[1] <= '9' ? strtoul(colon + 1, &end, 10) : 0;
+    if (length == 0 || length >= WEFT_BOOT_HOSTPORT_MAX || number == 0 || number > 65535 || *end)
+        return weft_fail(WEFT_INVALID, "address of rank 0 is '%s': expected host:port or [IPv6]:port", text);
+    memcpy(host, from, length);
+    host[length] = '\0';
+    *port = (uint16_t)number;
+    return WEFT_OK;
+}
+
+int weft_boot_address_parse(const char *text, struct weft_boot_address *address)
+{
+    char host[WEFT_BOOT_HOSTPORT_MAX];
+    struct weft_boot_address read;
+    memset(&read, 0, sizeof read);
+    int status = weft_boot_hostport_split(text, host, &read.port);
+    if (status != WEFT_OK)
+        return status;
+    if (inet_pton(AF_INET, host, read.ip) == 1)
+        read.family = 4;
+    else if (inet_pton(AF_INET6, host, read.ip) == 1)
+        read.family = 6;
+    else
+        return weft_fail(WEFT_INVALID, "address '%s': expected a numeric one", text);
+    *address = read;
+    return WEFT_OK;
+}
+
+int weft_boot_hostport_is_loopback(const char *text)
+{
+    char host[WEFT_BOOT_HOSTPORT_MAX];
+    uint16_t port;
+    struct weft_boot_address numeric;
+    if (weft_boot_hostport_split(text, host, &port) != WEFT_OK)
+        return 0;
+    if (strcmp(host, "localhost") == 0)
+        return 1;
+    return weft_boot_address_parse(text, &numeric) == WEFT_OK && weft_boot_address_is_loopback(&numeric);
+}
+
+static void add(struct weft_boot_addresses *list, const struct weft_boot_address *address)
+{
+    for (int i = 0; i < list->count; i++) {
+        if (weft_boot_address_same(&list->at[i], address))
+            return;
+    }
+    if (list->count < WEFT_BOOT_ADDRESSES_MAX)
+        list->at[list->count++] = *address;
+}
+
+/* 0 when the family is none of ours. */
+static int from_socket_address(const struct sockaddr *from, struct weft_boot_address *address)
+{
+    memset(address, 0, sizeof *address);
+    if (from->sa_family == AF_INET) {
+        address->family = 4;
+        memcpy(address->ip, &((const struct sockaddr_in *)(const void *)from)->sin_addr, 4);
+    } else if (from->sa_family == AF_INET6) {
+        address->family = 6;
+        memcpy(address->ip, &((const struct sockaddr_in6 *)(const void *)from)->sin6_addr, 16);
+    }
+    return address->family;
+}
+
+int weft_boot_hostport_resolve(const char *text, struct weft_boot_addresses *addresses)
+{
+    char host[WEFT_BOOT_HOSTPORT_MAX];
+    uint16_t port;
+    int status = weft_boot_hostport_split(text, host, &port);
+    if (status != WEFT_OK)
+        return status;
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    int error = getaddrinfo(host, NULL, &hints, &found);
+    if (error)
+        return weft_fail(WEFT_ABSENT, "cannot resolve host '%s': %s", host,
+                         error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
+    addresses->count = 0;
+    for (struct addrinfo *each = found; each; each = each->ai_next) {
+        struct weft_boot_address address;
+        if (!from_socket_address(each->ai_addr, &address))
+            continue;
+        address.port = port;
+        add(addresses, &address);
+    }
+    freeaddrinfo(found);
+    return addresses->count ? WEFT_OK : weft_fail(WEFT_ABSENT, "host '%s' has no IP address", host);
+}
+
+void weft_boot_interfaces(struct weft_boot_addresses *addresses)
+{
+    struct ifaddrs *list = NULL;
+    addresses->count = 0;
+    if (getifaddrs(&list) != 0)
+        list = NULL;
+    for (int loopback = 1; loopback >= 0; loopback--) {
+        for (struct ifaddrs *each = list; each; each = each->ifa_next) {
+            struct weft_boot_address address;
+            if (!each->ifa_addr || !(each->ifa_flags & IFF_UP) ||
+                !from_socket_address(each->ifa_addr, &address) || is_link_local(&address))
+                continue;
+            if (weft_boot_address_is_loopback(&address) == loopback)
+                add(addresses, &address);
+        }
+    }
+    if (list)
+        freeifaddrs(list);
+    if (addresses->count == 0) {
+        static const struct weft_boot_address loopback4 = {.family = 4, .ip = {127, 0, 0, 1}};
+        add(addresses, &loopback4);
+    }
+}
+
+static uint64_t hash_more(uint64_t hash, const void *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ ((const unsigned char *)bytes)[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+uint64_t weft_boot_host_identity(void)
+{
+    char boot_id[64];
+    struct stat space;
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    ssize_t size = read(fd, boot_id, sizeof boot_id);
+    close(fd);
+    if (size <= 0 || stat("/proc/self/ns/net", &space) != 0)
+        return 0;
+    uint64_t hash = hash_more(UINT64_C(0xcbf29ce484222325), boot_id, (size_t)size);
+    hash = hash_more(hash, &space.st_ino, sizeof space.st_ino);
+    return hash ? hash : 1;
+}
+
+uint64_t weft_boot_random(void)
+{
+    uint64_t value = 0;
+    if (getrandom(&value, sizeof value, GRND_NONBLOCK) != sizeof value || value == 0)
+        value = hash_more((uint64_t)weft_clock_ns(), &(int){getpid()}, sizeof(int)) | 1;
+    return value;
+}

@@ -1,0 +1,301 @@
+#include "comm/boot_body.h"
+
+#include <string.h>
+#include "base/error.h"
+#include <weft/status.h>
+
+static int malformed(const char *what)
+{
+    return weft_fail(WEFT_PROTOCOL, "malformed %s", what);
+}
+
+static struct weft_boot_cursor cursor_of(const void *body, size_t size)
+{
+    return (struct weft_boot_cursor){.at = body, .left = size};
+}
+
+/* A string with its length in front; what does not fit is cut, which only happens to our own texts. */
+static void put_string(struct weft_boot_writer *writer, const char *text, int length_bytes, size_t most)
+{
+    size_t length = strnlen(text, most);
+    weft_boot_put(writer, length, length_bytes);
+    weft_boot_put_bytes(writer, text, length);
+}
+
+/* text has room for most + 1 bytes. Control characters become '?', since this ends up in logs and errors. */
+static void get_string(struct weft_boot_cursor *cursor, char *text, int length_bytes, size_t most)
+{
+    size_t length = (size_t)weft_boot_get(cursor, length_bytes);
+    if (length > most)
+        cursor->failed = 1;
+    const unsigned char *bytes = weft_boot_get_bytes(cursor, length);
+    for (size_t i = 0; bytes && i < length; i++)
+        text[i] = bytes[i] < 0x20 || bytes[i] == 0x7f ? '?' : (char)bytes[i];
+    text[bytes ? length : 0] = '\0';
+}
+
+static void put_address(struct weft_boot_writer *writer, const struct weft_boot_address *address)
+{
+    weft_boot_put(writer, (uint64_t)address->family, 1);
+    weft_boot_put(writer, 0, 1);
+    weft_boot_put(writer, address->port, 2);
+    weft_boot_put_bytes(writer, address->ip, sizeof address->ip);
+}
+
+static void get_address(struct weft_boot_cursor *cursor, struct weft_boot_address *address)
+{
+    memset(address, 0, sizeof *address);
+    address->family = (int)weft_boot_get(cursor, 1);
+    if (address->family != 0 && address->family != 4 && address->family != 6)
+        cursor->failed = 1;
+    weft_boot_get(cursor, 1);
+    address->port = (uint16_t)weft_boot_get(cursor, 2);
+    const unsigned char *ip = weft_boot_get_bytes(cursor, sizeof address->ip);
+    if (ip)
+        memcpy(address->ip, ip, sizeof address->ip);
+}
+
+static void put_member(struct weft_boot_writer *writer, const struct weft_boot_member *member)
+{
+    put_address(writer, &member->address);
+    weft_boot_put(writer, member->pid, 4);
+    put_string(writer, member->host, 1, WEFT_BOOT_HOST_MAX);
+}
+
+static void get_member(struct weft_boot_cursor *cursor, struct weft_boot_member *member)
+{
+    get_address(cursor, &member->address);
+    member->pid = (uint32_t)weft_boot_get(cursor, 4);
+    get_string(cursor, member->host, 1, WEFT_BOOT_HOST_MAX);
+}
+
+void weft_boot_checkin_put(struct weft_boot_writer *writer, const struct weft_boot_checkin *checkin)
+{
+    weft_boot_put(writer, (uint64_t)checkin->version_min, 2);
+    weft_boot_put(writer, (uint64_t)checkin->version_max, 2);
+    weft_boot_put(writer, checkin->method, 4);
+    weft_boot_put(writer, checkin->features, 8);
+    weft_boot_put(writer, checkin->rank, 4);
+    weft_boot_put(writer, checkin->ranks, 4);
+    weft_boot_put(writer, checkin->name_hash, 8);
+    weft_boot_put(writer, checkin->nonce, 8);
+    weft_boot_put(writer, checkin->left_ms, 8);
+    put_member(writer, &checkin->member);
+}
+
+int weft_boot_checkin_get(const void *body, size_t size, struct weft_boot_checkin *checkin)
+{
+    struct weft_boot_cursor cursor = cursor_of(body, size);
+    struct weft_boot_checkin read;
+    memset(&read, 0, sizeof read);
+    read.version_min = (int)weft_boot_get(&cursor, 2);
+    read.version_max = (int)weft_boot_get(&cursor, 2);
+    read.method = (uint32_t)weft_boot_get(&cursor, 4);
+    read.features = weft_boot_get(&cursor, 8);
+    read.rank = (uint32_t)weft_boot_get(&cursor, 4);
+    read.ranks = (uint32_t)weft_boot_get(&cursor, 4);
+    read.name_hash = weft_boot_get(&cursor, 8);
+    read.nonce = weft_boot_get(&cursor, 8);
+    int spoken = read.version_min <= WEFT_BOOT_VERSION_MAX && read.version_max >= WEFT_BOOT_VERSION_MIN;
+    if (spoken) {
+        read.left_ms = weft_boot_get(&cursor, 8);
+        get_member(&cursor, &read.member);
+    }
+    if (cursor.failed || read.version_min > read.version_max ||
+        (spoken && cursor.left && read.version_max <= WEFT_BOOT_VERSION_MAX))
+        return malformed("check-in");
+    *checkin = read;
+    return WEFT_OK;
+}
+
+void weft_boot_accepted_put(struct weft_boot_writer *writer, const struct weft_boot_accepted *accepted)
+{
+    weft_boot_put(writer, (uint64_t)accepted->version, 2);
+    weft_boot_put(writer, 0, 2);
+    weft_boot_put(writer, 0, 4);
+    weft_boot_put(writer, accepted->features, 8);
+    weft_boot_put(writer, accepted->session, 8);
+}
+
+int weft_boot_accepted_get(const void *body, size_t size, struct weft_boot_accepted *accepted)
+{
+    struct weft_boot_cursor cursor = cursor_of(body, size);
+    struct weft_boot_accepted read;
+    read.version = (int)weft_boot_get(&cursor, 2);
+    weft_boot_get(&cursor, 2);
+    weft_boot_get(&cursor, 4);
+    read.features = weft_boot_get(&cursor, 8);
+    read.session = weft_boot_get(&cursor, 8);
+    if (cursor.failed || cursor.left)
+        return malformed("answer to the check-in");
+    if (read.version < WEFT_BOOT_VERSION_MIN || read.version > WEFT_BOOT_VERSION_MAX ||
+        (read.features & ~WEFT_BOOT_FEATURES))
+        return weft_fail(WEFT_PROTOCOL, "rank 0 chose protocol version %d with features 0x%llx", read.version,
+                         (unsigned long long)read.features);
+    *accepted = read;
+    return WEFT_OK;
+}
+
+void weft_boot_refused_put(struct weft_boot_writer *writer, int status, const char *text)
+{
+    weft_boot_put(writer, (uint32_t)status, 4);
+    put_string(writer, text, 2, WEFT_BOOT_TEXT_MAX);
+}
+
+int weft_boot_refused_get(const void *body, size_t size, struct weft_boot_refused *refused)
+{
+    struct weft_boot_cursor cursor = cursor_of(body, size);
+    struct weft_boot_refused read;
+    memset(&read, 0, sizeof read);
+    uint32_t negated = 0 - (uint32_t)weft_boot_get(&cursor, 4);
+    get_string(&cursor, read.text, 2, WEFT_BOOT_TEXT_MAX);
+    /* Of what we know or a later version added; success and nonsense are not refusals. */
+    if (cursor.failed || negated == 0 || negated > 1000)
+        return malformed("refusal");
+    read.status = -(int)negated;
+    *refused = read;
+    return WEFT_OK;
+}
+
+void weft_boot_hello_put(struct weft_boot_writer *writer, const struct weft_boot_edge_hello *hello)
+{
+    weft_boot_put(writer, hello->session, 8);
+    weft_boot_put(writer, hello->from, 4);
+    weft_boot_put(writer, hello->to, 4);
+}
+
+int weft_boot_hello_get(const void *body, size_t size, struct weft_boot_edge_hello *hello)
+{
+    struct weft_boot_cursor cursor = cursor_of(body, size);
+    struct weft_boot_edge_hello read;
+    read.session = weft_boot_get(&cursor, 8);
+    read.from = (uint32_t)weft_boot_get(&cursor, 4);
+    read.to = (uint32_t)weft_boot_get(&cursor, 4);
+    if (cursor.failed || cursor.left)
+        return malformed("edge frame");
+    *hello = read;
+    return WEFT_OK;
+}
+
+void weft_boot_table_put(struct weft_boot_writer *writer, uint64_t session,
+                         const struct weft_boot_member *members, int ranks)
+{
+    weft_boot_put(writer, session, 8);
+    weft_boot_put(writer, (uint64_t)ranks, 4);
+    weft_boot_put(writer, 0, 4);
+    for (int i = 0; i < ranks; i++)
+        put_member(writer, &members[i]);
+}
+
+int weft_boot_table_get(const void *body, size_t size, uint64_t session, struct weft_boot_member *members,
+                        int ranks)
+{
+    struct weft_boot_cursor cursor = cursor_of(body, size);
+    uint64_t theirs = weft_boot_get(&cursor, 8);
+    uint64_t count = weft_boot_get(&cursor, 4);
+    weft_boot_get(&cursor, 4);
+    if (cursor.failed || theirs != session || count != (uint64_t)ranks)
+        return malformed("address table: another session or number of ranks");
+    for (int i = 0; i < ranks && !cursor.failed; i++)
+        get_member(&cursor, &members[i]);
+    if (cursor.failed || cursor.left)
+        return malformed("address table");
+    return WEFT_OK;
+}
+
+void weft_boot_notice_put(struct weft_boot_writer *writer, const struct weft_boot_notice *notice)
+{
+    weft_boot_put(writer, notice->rank, 4);
+    weft_boot_put(writer, notice->pid, 4);
+    weft_boot_put(writer, notice->reporter, 4);
+    put_string(writer, notice->host, 1, WEFT_BOOT_HOST_MAX);
+    put_string(writer, notice->text, 2, WEFT_BOOT_TEXT_MAX);
+}
+
+int weft_boot_notice_get(const void *body, size_t size, int ranks, struct weft_boot_notice *notice)
+{
+    struct weft_boot_cursor cursor = cursor_of(body, size);
+    struct weft_boot_notice read;
+    memset(&read, 0, sizeof read);
+    read.rank = (uint32_t)weft_boot_get(&cursor, 4);
+    read.pid = (uint32_t)weft_boot_get(&cursor, 4);
+    read.reporter = (uint32_t)weft_boot_get(&cursor, 4);
+    get_string(&cursor, read.host, 1, WEFT_BOOT_HOST_MAX);
+    get_string(&cursor, read.text, 2, WEFT_BOOT_TEXT_MAX);
+    if (cursor.failed || cursor.left || read.rank >= (uint32_t)ranks || read.reporter >= (uint32_t)ranks)
+        return malformed("notice of a failure");
+    *notice = read;
+    return WEFT_OK;
+}
+
+void weft_boot_late_put(struct weft_boot_writer *writer, const struct weft_boot_late *late)
+{
+    weft_boot_put(writer, late->round, 4);
+    weft_boot_put(writer, late->missing, 4);
+    weft_boot_put(writer, late->range_count, 4);
+    for (uint32_t i = 0; i < late->range_count; i++) {
+        weft_boot_put(writer, late->ranges[i].first, 4);
+        weft_boot_put(writer, late->ranges[i].last, 4);
+    }
+}
+
+int weft_boot_late_get(const void *body, size_t size, int ranks, struct weft_boot_late *late)
+{
+    struct weft_boot_cursor cursor = cursor_of(body, size);
+    struct weft_boot_late read;
+    memset(&read, 0, sizeof read);
+    read.round = (uint32_t)weft_boot_get(&cursor, 4);
+    read.missing = (uint32_t)weft_boot_get(&cursor, 4);
+    read.range_count = (uint32_t)weft_boot_get(&cursor, 4);
+    int bad = read.range_count > WEFT_BOOT_RANGES_MAX || read.missing > (uint32_t)ranks;
+    uint32_t from = 0, listed = 0;
+    for (uint32_t i = 0; !bad && i < read.range_count; i++) {
+        struct weft_boot_range *range = &read.ranges[i];
+        range->first = (uint32_t)weft_boot_get(&cursor, 4);
+        range->last = (uint32_t)weft_boot_get(&cursor, 4);
+        bad = range->first < from || range->last < range->first || range->last >= (uint32_t)ranks;
+        from = range->last + 1;
+        listed += bad ? 0 : range->last - range->first + 1;
+    }
+    if (bad || cursor.failed || cursor.left || listed > read.missing)
+        return malformed("list of late ranks");
+    *late = read;
+    return WEFT_OK;
+}
+
+int weft_boot_round_get(const void *body, size_t size, int ranks, uint32_t *round, int *rank)
+{
+    struct weft_boot_cursor cursor = cursor_of(body, size);
+    uint32_t theirs = (uint32_t)weft_boot_get(&cursor, 4);
+    uint32_t from = (uint32_t)weft_boot_get(&cursor, 4);
+    if (cursor.failed || from >= (uint32_t)ranks)
+        return malformed("contribution");
+    *round = theirs;
+    *rank = (int)from;
+    return WEFT_OK;
+}
+
+int weft_boot_result_get(const void *body, size_t size, int ranks, uint32_t *round,
+                         const unsigned char **sizes, const unsigned char **data)
+{
+    struct weft_boot_cursor cursor = cursor_of(body, size);
+    uint32_t theirs = (uint32_t)weft_boot_get(&cursor, 4);
+    uint64_t count = weft_boot_get(&cursor, 4);
+    if (cursor.failed || (count != 0 && count != (uint64_t)ranks))
+        return malformed("result of a gather");
+    const unsigned char *table = weft_boot_get_bytes(&cursor, (size_t)count * 8);
+    struct weft_boot_cursor walk = cursor_of(table, table ? (size_t)count * 8 : 0);
+    uint64_t left = cursor.left;
+    int bad = cursor.failed;
+    for (uint64_t i = 0; !bad && i < count; i++) {
+        uint64_t each = weft_boot_get(&walk, 8);
+        bad = each > left;
+        left -= bad ? 0 : each;
+    }
+    if (bad || left)
+        return malformed("result of a gather");
+    *round = theirs;
+    *sizes = count ? table : NULL;
+    *data = cursor.at;
+    return WEFT_OK;
+}

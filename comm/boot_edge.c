@@ -1,0 +1,132 @@
+/* Frames going out on the edges of the overlay: queues and non-blocking writes.
+ *
+ * Whoever has the lock may queue and write. What the socket does not take stays queued, and the service
+ * thread writes on when it can. A failed write says nothing about why: the edge is marked broken and the
+ * reading side, which sees everything the peer sent before, decides what happened.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include "base/error.h"
+#include "comm/boot.h"
+
+struct weft_boot_bytes *weft_boot_bytes_new(unsigned char *data, size_t size)
+{
+    struct weft_boot_bytes *bytes = malloc(sizeof *bytes);
+    if (!bytes) {
+        free(data);
+        weft_fail(WEFT_NOMEM, "bootstrap: no memory");
+        return NULL;
+    }
+    *bytes = (struct weft_boot_bytes){.refs = 1, .size = size, .data = data};
+    return bytes;
+}
+
+void weft_boot_bytes_drop(struct weft_boot_bytes *bytes)
+{
+    if (!bytes || --bytes->refs > 0)
+        return;
+    free(bytes->data);
+    free(bytes);
+}
+
+static void pop(struct weft_boot_edge *edge)
+{
+    struct weft_boot_out *out = edge->first;
+    edge->first = out->next;
+    if (!edge->first)
+        edge->last = NULL;
+    weft_boot_bytes_drop(out->body);
+    free(out);
+}
+
+void weft_boot_edge_discard(struct weft_boot_edge *edge)
+{
+    while (edge->first)
+        pop(edge);
+}
+
+static void want_output(struct weft_boot_edge *edge, int on)
+{
+    if (edge->wants_output == on || edge->fd < 0)
+        return;
+    edge->wants_output = on;
+    if (weft_service_want_output(edge->owner->service, edge->fd, on) != WEFT_OK)
+        edge->broken = 1;
+}
+
+/* Sends what remains of one frame. 1: all of it is gone, 0: the socket is full, -1: it is broken. */
+static int send_out(int fd, struct weft_boot_out *out)
+{
+    for (;;) {
+        struct iovec parts[2];
+        size_t count = 0;
+        size_t body_size = out->body ? out->body->size : 0;
+        size_t body_sent = out->sent > sizeof out->header ? out->sent - sizeof out->header : 0;
+        if (out->sent < sizeof out->header)
+            parts[count++] = (struct iovec){out->header + out->sent, sizeof out->header - out->sent};
+        if (body_sent < body_size)
+            parts[count++] = (struct iovec){out->body->data + body_sent, body_size - body_sent};
+        if (count == 0)
+            return 1;
+        struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
+        ssize_t sent = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (sent >= 0)
+            out->sent += (size_t)sent;
+        else if (errno == EAGAIN || errno == EWOULDBLOCK)
+            return 0;
+        else if (errno != EINTR)
+            return -1;
+    }
+}
+
+void weft_boot_edge_flush(struct weft_boot_edge *edge)
+{
+    if (!edge->watched || edge->fd < 0)
+        return;
+    int sent = 1;
+    while (!edge->broken && edge->first && (sent = send_out(edge->fd, edge->first)) > 0)
+        pop(edge);
+    if (sent < 0)
+        edge->broken = 1;
+    if (edge->broken)
+        weft_boot_edge_discard(edge);
+    want_output(edge, edge->first != NULL);
+}
+
+int weft_boot_edge_queue(struct weft_boot_edge *edge, int type, struct weft_boot_bytes *body)
+{
+    if (edge->fd < 0 || edge->said_goodbye || edge->broken)
+        return WEFT_OK;
+    struct weft_boot_out *out = calloc(1, sizeof *out);
+    if (!out)
+        return weft_fail(WEFT_NOMEM, "bootstrap: no memory for a frame");
+    weft_boot_header_write(out->header, type, body ? body->size : 0, edge->sequence++);
+    out->body = body;
+    if (body)
+        body->refs++;
+    if (edge->last)
+        edge->last->next = out;
+    else
+        edge->first = out;
+    edge->last = out;
+    if (type == WEFT_BOOT_GOODBYE)
+        edge->said_goodbye = 1;
+    weft_boot_edge_flush(edge);
+    return WEFT_OK;
+}
+
+int weft_boot_edge_queue_writer(struct weft_boot_edge *edge, int type, struct weft_boot_writer *writer)
+{
+    if (writer->failed) {
+        free(writer->data);
+        return weft_fail(WEFT_NOMEM, "bootstrap: no memory for a frame");
+    }
+    struct weft_boot_bytes *body = weft_boot_bytes_new(writer->data, writer->size);
+    if (!body)
+        return WEFT_NOMEM;
+    int status = weft_boot_edge_queue(edge, type, body);
+    weft_boot_bytes_drop(body);
+    return status;
+}

@@ -1,0 +1,192 @@
+#include "comm/boot_frame.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/error.h"
+
+/* A body's buffer starts with so much at most, and doubles as bytes come. */
+#define BODY_FIRST ((size_t)64 << 10)
+#define SMALL_MAX  ((size_t)1024)
+
+static const unsigned char magic[4] = {'W', 'E', 'F', 'T'};
+
+size_t weft_boot_body_max(int type)
+{
+    switch (type) {
+    case WEFT_BOOT_CHECKIN:
+    case WEFT_BOOT_ACCEPTED:
+    case WEFT_BOOT_REFUSED:
+    case WEFT_BOOT_EDGE:
+    case WEFT_BOOT_WHO:
+    case WEFT_BOOT_LATE:
+    case WEFT_BOOT_FAILED:
+    case WEFT_BOOT_REVOKED:
+        return SMALL_MAX;
+    case WEFT_BOOT_TABLE:
+        return (size_t)128 << 20;
+    case WEFT_BOOT_CONTRIBUTION:
+        return WEFT_BOOT_BLOB_MAX + 8;
+    case WEFT_BOOT_RESULT:
+        return WEFT_BOOT_RESULT_MAX;
+    default:
+        return 0;
+    }
+}
+
+static void store(unsigned char *at, uint64_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        at[i] = (unsigned char)(value >> 8 * i);
+}
+
+static uint64_t load(const unsigned char *at, int bytes)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < bytes; i++)
+        value |= (uint64_t)at[i] << 8 * i;
+    return value;
+}
+
+void weft_boot_header_write(unsigned char header[WEFT_BOOT_HEADER_BYTES], int type, uint64_t length,
+                            uint32_t sequence)
+{
+    memcpy(header, magic, sizeof magic);
+    store(header + 4, WEFT_BOOT_VERSION_MAX, 2);
+    header[6] = (unsigned char)type;
+    header[7] = 0;
+    store(header + 8, length, 8);
+    store(header + 16, sequence, 4);
+    store(header + 20, 0, 4);
+}
+
+void weft_boot_reader_init(struct weft_boot_reader *reader, uint64_t accepts)
+{
+    memset(reader, 0, sizeof *reader);
+    reader->accepts = accepts;
+}
+
+void weft_boot_reader_clear(struct weft_boot_reader *reader)
+{
+    free(reader->frame.body);
+    weft_boot_reader_init(reader, 0);
+}
+
+/* Judges a complete header. */
+static int read_header(struct weft_boot_reader *reader)
+{
+    const unsigned char *header = reader->header;
+    if (memcmp(header, magic, sizeof magic) != 0)
+        return weft_fail(WEFT_PROTOCOL, "not a frame of weft");
+    int version = (int)load(header + 4, 2);
+    int type = header[6];
+    uint64_t length = load(header + 8, 8);
+    uint32_t sequence = (uint32_t)load(header + 16, 4);
+    if (type > 63 || !(reader->accepts & WEFT_BOOT_BIT(type)))
+        return weft_fail(WEFT_PROTOCOL, "frame of type %d is not expected here", type);
+    /* A check-in of any version is read, so that disagreement can be answered in words. */
+    if (type != WEFT_BOOT_CHECKIN && type != WEFT_BOOT_REFUSED &&
+        (version < WEFT_BOOT_VERSION_MIN || version > WEFT_BOOT_VERSION_MAX))
+        return weft_fail(WEFT_PROTOCOL, "frame of protocol version %d, expected %d to %d", version,
+                         WEFT_BOOT_VERSION_MIN, WEFT_BOOT_VERSION_MAX);
+    if (header[7] != 0 || load(header + 20, 4) != 0)
+        return weft_fail(WEFT_PROTOCOL, "frame with flags 0x%x and a trailer of %llu bytes, expected none",
+                         header[7], (unsigned long long)load(header + 20, 4));
+    if (length > weft_boot_body_max(type))
+        return weft_fail(WEFT_PROTOCOL, "frame of type %d with %llu bytes, at most %zu are allowed", type,
+                         (unsigned long long)length, weft_boot_body_max(type));
+    if (reader->started && sequence != reader->sequence)
+        return weft_fail(WEFT_PROTOCOL, "frame has sequence %u, expected %u", (unsigned)sequence,
+                         (unsigned)reader->sequence);
+    reader->started = 1;
+    reader->sequence = sequence + 1;
+    reader->frame = (struct weft_boot_frame){.type = type, .version = version, .size = (size_t)length};
+    return WEFT_OK;
+}
+
+int weft_boot_reader_space(struct weft_boot_reader *reader, void **place, size_t *room)
+{
+    if (reader->header_have < WEFT_BOOT_HEADER_BYTES) {
+        *place = reader->header + reader->header_have;
+        *room = WEFT_BOOT_HEADER_BYTES - reader->header_have;
+        return WEFT_OK;
+    }
+    struct weft_boot_frame *frame = &reader->frame;
+    if (reader->body_have == reader->body_capacity) {
+        size_t capacity = reader->body_capacity ? 2 * reader->body_capacity : BODY_FIRST;
+        if (capacity > frame->size)
+            capacity = frame->size;
+        unsigned char *grown = realloc(frame->body, capacity);
+        if (!grown)
+            return weft_fail(WEFT_NOMEM, "no memory for a frame of %zu bytes", frame->size);
+        frame->body = grown;
+        reader->body_capacity = capacity;
+    }
+    *place = frame->body + reader->body_have;
+    *room = reader->body_capacity - reader->body_have;
+    return WEFT_OK;
+}
+
+int weft_boot_reader_advance(struct weft_boot_reader *reader, size_t size)
+{
+    if (reader->header_have < WEFT_BOOT_HEADER_BYTES) {
+        reader->header_have += size;
+        if (reader->header_have < WEFT_BOOT_HEADER_BYTES)
+            return 0;
+        int status = read_header(reader);
+        return status != WEFT_OK ? status : reader->frame.size == 0;
+    }
+    reader->body_have += size;
+    return reader->body_have == reader->frame.size;
+}
+
+void weft_boot_reader_take(struct weft_boot_reader *reader, struct weft_boot_frame *frame)
+{
+    *frame = reader->frame;
+    memset(&reader->frame, 0, sizeof reader->frame);
+    reader->header_have = reader->body_have = reader->body_capacity = 0;
+}
+
+void weft_boot_put_bytes(struct weft_boot_writer *writer, const void *bytes, size_t size)
+{
+    if (writer->failed || size == 0)
+        return;
+    if (writer->capacity - writer->size < size) {
+        size_t capacity = writer->capacity ? writer->capacity : 256;
+        while (capacity - writer->size < size)
+            capacity *= 2;
+        unsigned char *grown = realloc(writer->data, capacity);
+        if (!grown) {
+            writer->failed = 1;
+            return;
+        }
+        writer->data = grown;
+        writer->capacity = capacity;
+    }
+    memcpy(writer->data + writer->size, bytes, size);
+    writer->size += size;
+}
+
+void weft_boot_put(struct weft_boot_writer *writer, uint64_t value, int bytes)
+{
+    unsigned char raw[8];
+    store(raw, value, bytes);
+    weft_boot_put_bytes(writer, raw, (size_t)bytes);
+}
+
+const unsigned char *weft_boot_get_bytes(struct weft_boot_cursor *cursor, size_t size)
+{
+    if (cursor->failed || cursor->left < size) {
+        cursor->failed = 1;
+        return NULL;
+    }
+    const unsigned char *at = cursor->at;
+    cursor->at += size;
+    cursor->left -= size;
+    return at;
+}
+
+uint64_t weft_boot_get(struct weft_boot_cursor *cursor, int bytes)
+{
+    const unsigned char *at = weft_boot_get_bytes(cursor, (size_t)bytes);
+    return at ? load(at, bytes) : 0;
+}

@@ -1,0 +1,100 @@
+/* Frames of the bootstrap protocol (docs/bootstrap.md, section 3): writing them, and reading them from bytes.
+ *
+ * Pure: no descriptor is touched here, every byte is taken as hostile. The reader hands out the place where
+ * the next bytes belong, so that callers receive straight into it. Not thread-safe; owners lock.
+ */
+#ifndef WEFT_COMM_BOOT_FRAME_H
+#define WEFT_COMM_BOOT_FRAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define WEFT_BOOT_VERSION_MIN    1
+#define WEFT_BOOT_VERSION_MAX    1
+#define WEFT_BOOT_FEATURES       UINT64_C(0)
+#define WEFT_BOOT_HEADER_BYTES   24
+#define WEFT_BOOT_SEQUENCE_START UINT32_C(0xfffffff0)
+#define WEFT_BOOT_ROUND_START    UINT32_C(0xfffffffe)
+#define WEFT_BOOT_RANKS_MAX      (1 << 20)
+#define WEFT_BOOT_BLOB_MAX       ((size_t)64 << 20)
+#define WEFT_BOOT_RESULT_MAX     ((size_t)1 << 30)
+
+enum weft_boot_type {
+    WEFT_BOOT_CHECKIN = 16,
+    WEFT_BOOT_ACCEPTED = 17,
+    WEFT_BOOT_REFUSED = 18,
+    WEFT_BOOT_EDGE = 19,
+    WEFT_BOOT_TABLE = 20,
+    WEFT_BOOT_CONTRIBUTION = 32,
+    WEFT_BOOT_RESULT = 33,
+    WEFT_BOOT_WHO = 34,
+    WEFT_BOOT_LATE = 35,
+    WEFT_BOOT_FAILED = 48,
+    WEFT_BOOT_REVOKED = 49,
+    WEFT_BOOT_GOODBYE = 50,
+};
+
+/* Sets of types, for what a reader accepts at one point of the protocol. */
+#define WEFT_BOOT_BIT(type) (UINT64_C(1) << (type))
+#define WEFT_BOOT_OVERLAY                                                                                    \
+    (WEFT_BOOT_BIT(WEFT_BOOT_CONTRIBUTION) | WEFT_BOOT_BIT(WEFT_BOOT_RESULT) |                               \
+     WEFT_BOOT_BIT(WEFT_BOOT_WHO) | WEFT_BOOT_BIT(WEFT_BOOT_LATE) | WEFT_BOOT_BIT(WEFT_BOOT_FAILED) |        \
+     WEFT_BOOT_BIT(WEFT_BOOT_REVOKED) | WEFT_BOOT_BIT(WEFT_BOOT_GOODBYE))
+
+/* Largest body of a type; unknown types have 0. */
+size_t weft_boot_body_max(int type);
+
+void weft_boot_header_write(unsigned char header[WEFT_BOOT_HEADER_BYTES], int type, uint64_t length,
+                            uint32_t sequence);
+
+struct weft_boot_frame {
+    int type;
+    int version;
+    unsigned char *body; /* malloc()ed, NULL when empty; owned by whoever took the frame */
+    size_t size;
+};
+
+struct weft_boot_reader {
+    uint64_t accepts; /* types allowed next; the owner changes it between frames */
+    unsigned char header[WEFT_BOOT_HEADER_BYTES];
+    size_t header_have;
+    struct weft_boot_frame frame;
+    size_t body_have, body_capacity;
+    uint32_t sequence; /* expected next */
+    int started;
+};
+
+void weft_boot_reader_init(struct weft_boot_reader *reader, uint64_t accepts);
+void weft_boot_reader_clear(struct weft_boot_reader *reader);
+
+/* Where the next bytes belong, and how many fit (at least 1, never beyond the end of the frame). Only while
+ * no finished frame waits to be taken. WEFT_NOMEM. */
+int weft_boot_reader_space(struct weft_boot_reader *reader, void **place, size_t *room);
+
+/* size bytes (at most the room) have been placed. 1: a frame is complete, 0: more is needed, else
+ * WEFT_PROTOCOL with the reason; the reader is then of no further use but to be cleared. */
+int weft_boot_reader_advance(struct weft_boot_reader *reader, size_t size);
+
+/* Takes the finished frame, body included, and makes ready for the next. */
+void weft_boot_reader_take(struct weft_boot_reader *reader, struct weft_boot_frame *frame);
+
+/* Writing bodies: little-endian into a growing buffer. After a failed allocation `failed` is set and the
+ * rest does nothing. data belongs to the owner (free()). */
+struct weft_boot_writer {
+    unsigned char *data;
+    size_t size, capacity;
+    int failed;
+};
+void weft_boot_put(struct weft_boot_writer *writer, uint64_t value, int bytes);
+void weft_boot_put_bytes(struct weft_boot_writer *writer, const void *bytes, size_t size);
+
+/* Reading bodies: past the end everything is 0 and `failed` is set. */
+struct weft_boot_cursor {
+    const unsigned char *at;
+    size_t left;
+    int failed;
+};
+uint64_t weft_boot_get(struct weft_boot_cursor *cursor, int bytes);
+const unsigned char *weft_boot_get_bytes(struct weft_boot_cursor *cursor, size_t size);
+
+#endif

@@ -1,0 +1,374 @@
+/* Gathers over the overlay (docs/bootstrap.md, section 5).
+ *
+ * Contributions travel up as they come, so interior ranks keep nothing and rank 0 knows exactly who is
+ * missing. Rank 0's round moves on when it has all; a contribution for the next round cannot come before,
+ * since its sender waits for this round's result. Results travel down as one body, shared between the queues
+ * of the children and the caller, who copies it into the block it returns without the lock.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/boot.h"
+
+#define PREFIX 8 /* round and rank before a contribution's bytes */
+
+static int is_below(int rank, int top)
+{
+    while (rank > top)
+        rank = weft_boot_parent(rank);
+    return rank == top;
+}
+
+static struct weft_boot_bytes *result_build(struct weft_bootstrap *b)
+{
+    struct weft_boot_writer writer = {0};
+    weft_boot_put(&writer, b->slots_round, 4);
+    weft_boot_put(&writer, b->arrived_bytes ? (uint64_t)b->ranks : 0, 4);
+    for (int i = 0; i < b->ranks && b->arrived_bytes; i++)
+        weft_boot_put(&writer, b->slots[i].size - PREFIX, 8);
+    for (int i = 0; i < b->ranks && b->arrived_bytes; i++)
+        weft_boot_put_bytes(&writer, b->slots[i].body + PREFIX, b->slots[i].size - PREFIX);
+    if (writer.failed) {
+        free(writer.data);
+        return NULL;
+    }
+    return weft_boot_bytes_new(writer.data, writer.size);
+}
+
+static void slots_clear(struct weft_bootstrap *b)
+{
+    for (int i = 0; b->slots && i < b->ranks; i++) {
+        free(b->slots[i].body);
+        b->slots[i] = (struct weft_boot_slot){0};
+        b->arrived[i] = 0;
+    }
+    b->arrived_count = 0;
+    b->arrived_bytes = 0;
+}
+
+void weft_boot_gather_clear(struct weft_bootstrap *b)
+{
+    slots_clear(b);
+    weft_boot_bytes_drop(b->result);
+    b->result = NULL;
+}
+
+/* The result of a round is here: hands it to the children and to this rank's caller. */
+static void result_deliver(struct weft_bootstrap *b, struct weft_boot_bytes *result, uint32_t round)
+{
+    int status = WEFT_OK;
+    for (int i = b->rank == 0 ? 0 : 1; i < b->edge_count && status == WEFT_OK; i++)
+        status = weft_boot_edge_queue(&b->edges[i], WEFT_BOOT_RESULT, result);
+    weft_boot_bytes_drop(b->result);
+    b->result = result;
+    b->result_round = round;
+    if (status != WEFT_OK)
+        weft_boot_revoke(b, "no memory to pass on a gather");
+    pthread_cond_broadcast(&b->changed);
+}
+
+/* Rank 0: takes over the body of one contribution. */
+static void slot_fill(struct weft_bootstrap *b, int rank, unsigned char *body, size_t size)
+{
+    b->slots[rank] = (struct weft_boot_slot){body, size};
+    b->arrived[rank] = 1;
+    b->arrived_count++;
+    b->arrived_bytes += size - PREFIX;
+    size_t head = 8 + (size_t)b->ranks * 8;
+    if (b->arrived_bytes > WEFT_BOOT_RESULT_MAX - head) {
+        weft_boot_revoke(b, "the contributions to a gather are more than 1 GiB together");
+        return;
+    }
+    if (b->arrived_count < b->ranks)
+        return;
+    struct weft_boot_bytes *result = result_build(b);
+    uint32_t round = b->slots_round++;
+    slots_clear(b);
+    if (result)
+        result_deliver(b, result, round);
+    else
+        weft_boot_revoke(b, "no memory for the result of a gather");
+}
+
+static int take_contribution(struct weft_bootstrap *b, struct weft_boot_edge *edge,
+                             struct weft_boot_frame *frame)
+{
+    uint32_t round;
+    int rank;
+    int status = weft_boot_round_get(frame->body, frame->size, b->ranks, &round, &rank);
+    if (status == WEFT_OK && !is_below(rank, edge->rank))
+        status = weft_fail(WEFT_PROTOCOL, "contribution of rank %d, which is not in that subtree", rank);
+    if (status == WEFT_OK && b->rank == 0 && (round != b->slots_round || b->arrived[rank]))
+        status = weft_fail(WEFT_PROTOCOL, "contribution of rank %d to round %u, expected round %u", rank,
+                           (unsigned)round, (unsigned)b->slots_round);
+    if (status != WEFT_OK) {
+        free(frame->body);
+        return status;
+    }
+    if (b->rank == 0) {
+        slot_fill(b, rank, frame->body, frame->size);
+        return WEFT_OK;
+    }
+    struct weft_boot_bytes *bytes = weft_boot_bytes_new(frame->body, frame->size);
+    if (!bytes || weft_boot_edge_queue(&b->edges[0], WEFT_BOOT_CONTRIBUTION, bytes) != WEFT_OK)
+        weft_boot_revoke(b, "no memory to pass on a contribution");
+    weft_boot_bytes_drop(bytes);
+    return WEFT_OK;
+}
+
+static int take_result(struct weft_bootstrap *b, struct weft_boot_frame *frame)
+{
+    uint32_t round;
+    const unsigned char *sizes, *data;
+    int status = weft_boot_result_get(frame->body, frame->size, b->ranks, &round, &sizes, &data);
+    if (status != WEFT_OK) {
+        free(frame->body);
+        return status;
+    }
+    struct weft_boot_bytes *bytes = weft_boot_bytes_new(frame->body, frame->size);
+    if (bytes)
+        result_deliver(b, bytes, round);
+    else
+        weft_boot_revoke(b, "no memory for the result of a gather");
+    return WEFT_OK;
+}
+
+/* Rank 0: tells everybody who is missing from the current round. */
+static void late_send(struct weft_bootstrap *b)
+{
+    b->late.round = b->slots_round;
+    weft_boot_late_collect(b->arrived, b->ranks, &b->late);
+    for (int i = 0; i < b->edge_count; i++) {
+        struct weft_boot_writer writer = {0};
+        weft_boot_late_put(&writer, &b->late);
+        weft_boot_edge_queue_writer(&b->edges[i], WEFT_BOOT_LATE, &writer);
+    }
+}
+
+/* Somebody wants to know who is missing: rank 0 knows, the others pass it on. */
+static int take_who(struct weft_bootstrap *b, struct weft_boot_frame *frame)
+{
+    uint32_t round;
+    int rank;
+    int status = weft_boot_round_get(frame->body, frame->size, b->ranks, &round, &rank);
+    if (status == WEFT_OK && b->rank != 0) {
+        struct weft_boot_writer writer = {0};
+        weft_boot_put_bytes(&writer, frame->body, frame->size);
+        weft_boot_edge_queue_writer(&b->edges[0], WEFT_BOOT_WHO, &writer);
+    } else if (status == WEFT_OK && round == b->slots_round) {
+        late_send(b);
+    }
+    free(frame->body);
+    return status;
+}
+
+static int take_late(struct weft_bootstrap *b, struct weft_boot_frame *frame)
+{
+    int status = weft_boot_late_get(frame->body, frame->size, b->ranks, &b->late);
+    for (int i = 1; i < b->edge_count && status == WEFT_OK; i++) {
+        struct weft_boot_writer writer = {0};
+        weft_boot_put_bytes(&writer, frame->body, frame->size);
+        weft_boot_edge_queue_writer(&b->edges[i], WEFT_BOOT_LATE, &writer);
+    }
+    if (status == WEFT_OK)
+        b->late_known = 1;
+    pthread_cond_broadcast(&b->changed);
+    free(frame->body);
+    return status;
+}
+
+int weft_boot_gather_frame(struct weft_bootstrap *b, struct weft_boot_edge *edge,
+                           struct weft_boot_frame *frame)
+{
+    switch (frame->type) {
+    case WEFT_BOOT_CONTRIBUTION:
+        return take_contribution(b, edge, frame);
+    case WEFT_BOOT_RESULT:
+        return take_result(b, frame);
+    case WEFT_BOOT_WHO:
+        return take_who(b, frame);
+    default:
+        return take_late(b, frame);
+    }
+}
+
+static int timed_out(struct weft_bootstrap *b, const struct weft_boot_late *late, const char *what)
+{
+    char text[256];
+    b->timed_out = 1;
+    if (!late)
+        return weft_fail(
+            WEFT_TIMEOUT,
+            "%s: deadline passed, and rank 0 on host '%s' (or a rank between) does not answer who "
+            "is missing",
+            what, b->members[0].host);
+    return weft_fail(WEFT_TIMEOUT, "%s: deadline passed, %s of %d did not come", what,
+                     weft_boot_late_text(late, text, sizeof text), b->ranks);
+}
+
+static void ask_who(struct weft_bootstrap *b, uint32_t round)
+{
+    struct weft_boot_writer writer = {0};
+    weft_boot_put(&writer, round, 4);
+    weft_boot_put(&writer, (uint32_t)b->rank, 4);
+    weft_boot_edge_queue_writer(&b->edges[0], WEFT_BOOT_WHO, &writer);
+}
+
+/* Waits for the result of this round. */
+static int await(struct weft_bootstrap *b, uint32_t round, int64_t deadline_ns, const char *what)
+{
+    int64_t until_ns = deadline_ns;
+    int asked = 0;
+    for (;;) {
+        if (b->result && b->result_round == round)
+            return WEFT_OK;
+        if (b->failure_status != WEFT_OK)
+            return weft_boot_report_failure(b);
+        int late_known = b->rank != 0 && b->late_known && b->late.round == round;
+        int parent_left = b->rank != 0 && b->edges[0].fd < 0;
+        if (late_known && (asked || parent_left))
+            return timed_out(b, &b->late, what);
+        if (parent_left)
+            return weft_fail(WEFT_PEER_FAILED, "%s: rank %d on host '%s' has left the communicator", what,
+                             b->edges[0].rank, b->members[b->edges[0].rank].host);
+        if (weft_clock_ns() >= until_ns) {
+            if (b->rank == 0) {
+                late_send(b);
+                return timed_out(b, &b->late, what);
+            }
+            if (asked)
+                return timed_out(b, NULL, what);
+            asked = 1;
+            b->late_known = 0;
+            ask_who(b, round);
+            until_ns = weft_clock_ns() + WEFT_BOOT_GRACE_NS;
+            continue;
+        }
+        if (until_ns == WEFT_NEVER_NS) {
+            pthread_cond_wait(&b->changed, &b->lock);
+        } else {
+            struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+            pthread_cond_timedwait(&b->changed, &b->lock, &until);
+        }
+    }
+}
+
+/* Takes over the body. On success *result holds a reference. */
+static int gather(struct weft_bootstrap *b, unsigned char *body, size_t size, int64_t deadline_ns,
+                  const char *what, struct weft_boot_bytes **result)
+{
+    int status = WEFT_OK;
+    pthread_mutex_lock(&b->lock);
+    if (b->failure_status != WEFT_OK)
+        status = weft_boot_report_failure(b);
+    else if (b->timed_out)
+        status = weft_fail(WEFT_TIMEOUT, "%s: an earlier one ran into its deadline", what);
+    if (status != WEFT_OK) {
+        free(body);
+        goto unlock;
+    }
+    uint32_t round = b->round++;
+    struct weft_boot_writer prefix = {.data = body, .capacity = PREFIX};
+    weft_boot_put(&prefix, round, 4);
+    weft_boot_put(&prefix, (uint32_t)b->rank, 4);
+    weft_boot_bytes_drop(b->result);
+    b->result = NULL;
+    if (b->rank == 0) {
+        slot_fill(b, 0, body, size);
+    } else {
+        struct weft_boot_writer whole = {.data = body, .size = size};
+        status = weft_boot_edge_queue_writer(&b->edges[0], WEFT_BOOT_CONTRIBUTION, &whole);
+    }
+    if (status == WEFT_OK)
+        status = await(b, round, deadline_ns, what);
+    if (status == WEFT_OK) {
+        *result = b->result;
+        b->result = NULL;
+    }
+unlock:
+    pthread_mutex_unlock(&b->lock);
+    return status;
+}
+
+static void release(struct weft_bootstrap *b, struct weft_boot_bytes *bytes)
+{
+    pthread_mutex_lock(&b->lock);
+    weft_boot_bytes_drop(bytes);
+    pthread_mutex_unlock(&b->lock);
+}
+
+/* Copies the result into one block: the blobs, then their bytes, each aligned for any type. */
+static int unpack(const struct weft_boot_bytes *result, int ranks, struct weft_blob **blobs)
+{
+    uint32_t round;
+    const unsigned char *sizes, *data;
+    int status = weft_boot_result_get(result->data, result->size, ranks, &round, &sizes, &data);
+    if (status != WEFT_OK)
+        return status;
+    const size_t align = sizeof(max_align_t);
+    size_t head = ((size_t)ranks * sizeof(struct weft_blob) + align - 1) / align * align;
+    unsigned char *block = malloc(head + result->size + (size_t)ranks * align);
+    if (!block)
+        return weft_fail(WEFT_NOMEM, "allgather: no memory for %zu bytes", result->size);
+    struct weft_blob *made = (struct weft_blob *)(void *)block;
+    struct weft_boot_cursor cursor = {.at = sizes, .left = sizes ? (size_t)ranks * 8 : 0};
+    unsigned char *at = block + head;
+    for (int i = 0; i < ranks; i++) {
+        size_t size = sizes ? (size_t)weft_boot_get(&cursor, 8) : 0;
+        if (size)
+            memcpy(at, data, size);
+        made[i] = (struct weft_blob){at, size};
+        data += size;
+        at += (size + align - 1) / align * align;
+    }
+    *blobs = made;
+    return WEFT_OK;
+}
+
+int weft_bootstrap_allgather(struct weft_bootstrap *b, const void *mine, size_t size,
+                             struct weft_blob **blobs, int64_t deadline_ns)
+{
+    if (size > WEFT_BOOT_BLOB_MAX)
+        return weft_fail(WEFT_INVALID, "allgather: %zu bytes, at most %zu are allowed", size,
+                         WEFT_BOOT_BLOB_MAX);
+    unsigned char *body = malloc(PREFIX + size);
+    if (!body)
+        return weft_fail(WEFT_NOMEM, "allgather: no memory for %zu bytes", size);
+    if (size)
+        memcpy(body + PREFIX, mine, size);
+    if (b->ranks == 1) {
+        struct weft_blob *made = malloc(sizeof *made + size);
+        if (made) {
+            *made = (struct weft_blob){made + 1, size};
+            memcpy(made + 1, body + PREFIX, size);
+        }
+        free(body);
+        if (!made)
+            return weft_fail(WEFT_NOMEM, "allgather: no memory for %zu bytes", size);
+        *blobs = made;
+        return WEFT_OK;
+    }
+    struct weft_boot_bytes *result;
+    int status = gather(b, body, PREFIX + size, deadline_ns, "allgather", &result);
+    if (status != WEFT_OK)
+        return status;
+    status = unpack(result, b->ranks, blobs);
+    release(b, result);
+    return status;
+}
+
+int weft_bootstrap_barrier(struct weft_bootstrap *b, int64_t deadline_ns)
+{
+    if (b->ranks == 1)
+        return WEFT_OK;
+    unsigned char *body = malloc(PREFIX);
+    if (!body)
+        return weft_fail(WEFT_NOMEM, "barrier: no memory");
+    struct weft_boot_bytes *result;
+    int status = gather(b, body, PREFIX, deadline_ns, "barrier", &result);
+    if (status == WEFT_OK)
+        release(b, result);
+    return status;
+}

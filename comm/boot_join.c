@@ -1,0 +1,434 @@
+/* The other ranks' side of the start: find rank 0, check in, receive the table (docs/bootstrap.md, 1 and 2).
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/boot.h"
+#include "comm/boot_record.h"
+
+#define CONNECT_NS    INT64_C(2000000000) /* for one of several addresses */
+#define REREAD_NS     INT64_C(1000000000) /* not accepted for so long: has the record changed? */
+#define CALLERS_MAX   16 /* connections to our listener that have not shown to be the parent */
+#define STORE_WAIT_MS 200
+
+struct caller {
+    int fd; /* -1: free */
+    int64_t since_ns;
+    struct weft_boot_reader reader;
+};
+
+struct join {
+    struct weft_bootstrap *b;
+    const struct weft_bootstrap_options *options;
+    int64_t start_ns;
+    uint64_t nonce;
+    int fd; /* to rank 0, -1 none */
+    uint32_t sequence;
+    struct weft_boot_reader reader;
+    int listener; /* -1 none needed */
+    struct weft_boot_address mine;
+    struct caller callers[CALLERS_MAX];
+    char where[WEFT_BOOT_HOSTPORT_MAX + 16]; /* rank 0, as far as known */
+    char reason[WEFT_BOOT_TEXT_MAX / 2];     /* why the last attempt failed */
+};
+
+static void note_reason(struct join *join)
+{
+    snprintf(join->reason, sizeof join->reason, "%.*s", (int)sizeof join->reason - 1, weft_error_detail());
+}
+
+static void hang_up(struct join *join)
+{
+    if (join->fd >= 0)
+        close(join->fd);
+    if (join->listener >= 0)
+        close(join->listener);
+    join->fd = join->listener = -1;
+    weft_boot_reader_clear(&join->reader);
+    for (int i = 0; i < CALLERS_MAX; i++) {
+        if (join->callers[i].fd >= 0)
+            close(join->callers[i].fd);
+        join->callers[i].fd = -1;
+        weft_boot_reader_clear(&join->callers[i].reader);
+    }
+}
+
+static int has_record(const struct join *join)
+{
+    return join->options->store || join->options->file;
+}
+
+/* Where rank 0 may be reached, in the order to try. */
+static int find_root(struct join *join, struct weft_boot_addresses *candidates)
+{
+    if (!has_record(join)) {
+        join->nonce = 0;
+        snprintf(join->where, sizeof join->where, "%.*s", WEFT_BOOT_HOSTPORT_MAX - 1, join->options->address);
+        return weft_boot_hostport_resolve(join->options->address, candidates);
+    }
+    struct weft_boot_record record;
+    int wait_ms = weft_clock_left_ms(join->options->deadline_ns, STORE_WAIT_MS);
+    int status = weft_boot_record_fetch(join->options, wait_ms, &record);
+    if (status != WEFT_OK)
+        return status;
+    uint64_t here = weft_boot_host_identity();
+    int same_host = here != 0 && here == record.host;
+    candidates->count = 0;
+    join->nonce = record.nonce;
+    for (int i = 0; i < record.addresses.count; i++) {
+        const struct weft_boot_address *address = &record.addresses.at[i];
+        if (!weft_boot_address_is_loopback(address) || same_host)
+            candidates->at[candidates->count++] = *address;
+    }
+    if (candidates->count == 0)
+        return weft_fail(WEFT_ABSENT, "rank 0 is on another host and has no address but loopback");
+    weft_boot_address_text(&candidates->at[0], 1, join->where);
+    return WEFT_OK;
+}
+
+static int reach_root(struct join *join)
+{
+    struct weft_boot_addresses candidates;
+    int status = find_root(join, &candidates);
+    if (status != WEFT_OK)
+        return status;
+    for (int i = 0; i < candidates.count; i++) {
+        int64_t until_ns = join->options->deadline_ns;
+        if (candidates.count > 1 && weft_clock_ns() + CONNECT_NS < until_ns)
+            until_ns = weft_clock_ns() + CONNECT_NS;
+        status = weft_boot_connect(&candidates.at[i], until_ns, &join->fd);
+        if (status == WEFT_OK) {
+            join->sequence = WEFT_BOOT_SEQUENCE_START;
+            weft_boot_reader_init(&join->reader,
+                                  WEFT_BOOT_BIT(WEFT_BOOT_ACCEPTED) | WEFT_BOOT_BIT(WEFT_BOOT_REFUSED));
+            return WEFT_OK;
+        }
+    }
+    return status;
+}
+
+/* Opens the listener for the parent, unless that is rank 0, on the address by which rank 0 was reached. */
+static int listen_for_parent(struct join *join)
+{
+    int status = weft_boot_local_address(join->fd, &join->mine);
+    join->mine.port = 0;
+    if (status != WEFT_OK || weft_boot_parent(join->b->rank) == 0)
+        return status;
+    struct weft_boot_address at = join->mine;
+    int told_loopback = !has_record(join) && weft_boot_hostport_is_loopback(join->options->address);
+    if (weft_boot_address_is_loopback(&at) && !told_loopback)
+        memset(&at, 0, sizeof at); /* rank 0 may give others another address of this host */
+    return weft_boot_listen(&at, &join->listener, &join->mine.port);
+}
+
+static int send_checkin(struct join *join)
+{
+    int64_t deadline_ns = join->options->deadline_ns;
+    int64_t left_ns = deadline_ns - weft_clock_ns();
+    struct weft_boot_checkin checkin = {
+        .version_min = WEFT_BOOT_VERSION_MIN,
+        .version_max = WEFT_BOOT_VERSION_MAX,
+        .features = WEFT_BOOT_FEATURES,
+        .rank = (uint32_t)join->b->rank,
+        .ranks = (uint32_t)join->b->ranks,
+        .name_hash = weft_boot_name_hash(join->options->name),
+        .nonce = join->nonce,
+        .left_ms = deadline_ns == WEFT_NEVER_NS ? UINT64_MAX
+                   : left_ns < 0                ? 0
+                                                : (uint64_t)left_ns / 1000000,
+    };
+    weft_boot_self(&checkin.member);
+    checkin.member.address = join->mine;
+    struct weft_boot_writer body = {0};
+    weft_boot_checkin_put(&body, &checkin);
+    int status = weft_boot_send(join->fd, WEFT_BOOT_CHECKIN, &body, &join->sequence);
+    free(body.data);
+    return status;
+}
+
+/* A refusal as an error of this rank. WEFT_AGAIN: look elsewhere. */
+static int refused(const struct weft_boot_frame *frame)
+{
+    struct weft_boot_refused refusal;
+    int status = weft_boot_refused_get(frame->body, frame->size, &refusal);
+    if (status != WEFT_OK)
+        return status;
+    status = refusal.status >= WEFT_INTERNAL ? refusal.status : WEFT_PROTOCOL;
+    return weft_fail(status, "%s", refusal.text);
+}
+
+static int read_answer(struct join *join)
+{
+    struct weft_boot_frame frame;
+    weft_boot_reader_take(&join->reader, &frame);
+    int status;
+    if (frame.type == WEFT_BOOT_REFUSED) {
+        status = refused(&frame);
+    } else {
+        struct weft_boot_accepted accepted;
+        status = weft_boot_accepted_get(frame.body, frame.size, &accepted);
+        if (status == WEFT_OK)
+            join->b->session = accepted.session;
+    }
+    free(frame.body);
+    return status;
+}
+
+static int record_changed(struct join *join)
+{
+    struct weft_boot_record record;
+    if (!has_record(join))
+        return 0;
+    return weft_boot_record_fetch(join->options, 0, &record) == WEFT_OK && record.nonce != join->nonce;
+}
+
+/* Waits to be accepted. *final: the answer concerns this rank and trying again would not change it. */
+static int await_accepted(struct join *join, int *final)
+{
+    int64_t reread_ns = weft_clock_ns() + REREAD_NS;
+    int64_t give_up_ns = join->options->deadline_ns;
+    for (;;) {
+        int idle = 0;
+        int status = weft_boot_receive(join->fd, &join->reader, &idle);
+        if (status < 0)
+            return status; /* whatever listens there is not rank 0, or not any more */
+        if (status == 1) {
+            int refusal = join->reader.frame.type == WEFT_BOOT_REFUSED;
+            status = read_answer(join);
+            *final = refusal && status != WEFT_AGAIN;
+            return status;
+        }
+        if (!idle)
+            continue;
+        if (weft_clock_ns() >= give_up_ns)
+            return weft_fail(WEFT_TIMEOUT, "connected, but the check-in was not answered");
+        if (weft_clock_ns() >= reread_ns) {
+            if (record_changed(join))
+                return weft_fail(WEFT_AGAIN, "the record of rank 0 has changed");
+            reread_ns = weft_clock_ns() + REREAD_NS;
+        }
+        struct pollfd wait = {.fd = join->fd, .events = POLLIN};
+        weft_boot_poll(&wait, 1, give_up_ns < reread_ns ? give_up_ns : reread_ns, 1000);
+    }
+}
+
+static int check_in(struct join *join)
+{
+    int pause_ms = WEFT_BOOT_PAUSE_FIRST_MS;
+    for (;;) {
+        int final = 0;
+        int status = reach_root(join);
+        if (status == WEFT_INVALID)
+            return status;
+        if (status == WEFT_OK)
+            status = listen_for_parent(join);
+        if (status == WEFT_OK)
+            status = send_checkin(join);
+        if (status == WEFT_OK)
+            status = await_accepted(join, &final);
+        if (status == WEFT_OK || final)
+            return status;
+        note_reason(join);
+        hang_up(join);
+        if (weft_clock_ns() >= join->options->deadline_ns) {
+            double waited_s = (double)(weft_clock_ns() - join->start_ns) / 1e9;
+            return weft_fail(WEFT_ABSENT, "rank 0 did not answer%s%s within %.1f s: %s",
+                             join->where[0] ? " at " : "", join->where, waited_s, join->reason);
+        }
+        weft_boot_pause(&pause_ms, join->options->deadline_ns);
+    }
+}
+
+static void drop_caller(struct caller *caller, const char *why)
+{
+    weft_log(WEFT_LOG_INFO, "bootstrap: dropped a connection that is not from the parent: %s", why);
+    close(caller->fd);
+    caller->fd = -1;
+    weft_boot_reader_clear(&caller->reader);
+}
+
+/* A free place, else the one that has waited longest without having shown to be the parent. */
+static struct caller *place_for_caller(struct join *join)
+{
+    struct caller *place = NULL;
+    for (int i = 0; i < CALLERS_MAX; i++) {
+        struct caller *each = &join->callers[i];
+        if (each->fd < 0)
+            return each;
+        int unknown = each->reader.accepts == WEFT_BOOT_BIT(WEFT_BOOT_EDGE);
+        if (unknown && (!place || each->since_ns < place->since_ns))
+            place = each;
+    }
+    return place ? place : &join->callers[0];
+}
+
+static int accept_callers(struct join *join)
+{
+    for (;;) {
+        int fd;
+        int status = weft_boot_accept(join->listener, &fd);
+        if (status != WEFT_OK || fd < 0)
+            return status;
+        struct caller *place = place_for_caller(join);
+        if (place->fd >= 0)
+            drop_caller(place, "too many wait");
+        place->fd = fd;
+        place->since_ns = weft_clock_ns();
+        weft_boot_reader_init(&place->reader, WEFT_BOOT_BIT(WEFT_BOOT_EDGE));
+    }
+}
+
+/* Reads the TABLE; takes over the frame's body. */
+static int take_table(struct join *join, struct weft_boot_frame *frame, struct weft_boot_bytes **table)
+{
+    struct weft_bootstrap *b = join->b;
+    int status = weft_boot_table_get(frame->body, frame->size, b->session, b->members, b->ranks);
+    if (status != WEFT_OK) {
+        free(frame->body);
+        return status;
+    }
+    *table = weft_boot_bytes_new(frame->body, frame->size);
+    return *table ? WEFT_OK : WEFT_NOMEM;
+}
+
+/* The connection becomes the parent's edge. */
+static void become_edge(struct join *join, int *fd, struct weft_boot_reader *reader, uint32_t sequence)
+{
+    struct weft_boot_edge *edge = &join->b->edges[0];
+    uint64_t accepts = edge->reader.accepts;
+    edge->fd = *fd;
+    edge->sequence = sequence;
+    edge->reader = *reader;
+    edge->reader.accepts = accepts;
+    *fd = -1;
+    weft_boot_reader_init(reader, 0);
+}
+
+/* Reads from a connection to our listener. 1: the table has come. */
+static int read_caller(struct join *join, struct caller *caller, struct weft_boot_bytes **table)
+{
+    int idle = 0;
+    while (!idle) {
+        int status = weft_boot_receive(caller->fd, &caller->reader, &idle);
+        if (status == 1) {
+            struct weft_boot_frame frame;
+            weft_boot_reader_take(&caller->reader, &frame);
+            if (frame.type == WEFT_BOOT_TABLE) {
+                status = take_table(join, &frame, table);
+                if (status == WEFT_OK) {
+                    become_edge(join, &caller->fd, &caller->reader, WEFT_BOOT_SEQUENCE_START);
+                    return 1;
+                }
+            } else {
+                struct weft_boot_edge_hello hello;
+                status = weft_boot_hello_get(frame.body, frame.size, &hello);
+                free(frame.body);
+                if (status == WEFT_OK &&
+                    (hello.session != join->b->session || hello.to != (uint32_t)join->b->rank ||
+                     hello.from != (uint32_t)weft_boot_parent(join->b->rank)))
+                    status = weft_fail(WEFT_PROTOCOL, "another session or rank");
+                caller->reader.accepts = WEFT_BOOT_BIT(WEFT_BOOT_TABLE);
+            }
+        }
+        if (status < 0) {
+            drop_caller(caller, weft_error_detail());
+            return 0;
+        }
+    }
+    return 0;
+}
+
+/* Reads from rank 0. 1: the table has come, which only its children get here. */
+static int read_root(struct join *join, struct weft_boot_bytes **table)
+{
+    int idle = 0;
+    while (!idle) {
+        int status = weft_boot_receive(join->fd, &join->reader, &idle);
+        if (status < 0) {
+            char reason[128];
+            snprintf(reason, sizeof reason, "%.127s", weft_error_detail());
+            return weft_fail(WEFT_PEER_FAILED, "rank 0 at %s gave up while the ranks met: %s", join->where,
+                             reason);
+        }
+        if (status == 1) {
+            struct weft_boot_frame frame;
+            weft_boot_reader_take(&join->reader, &frame);
+            if (frame.type == WEFT_BOOT_TABLE) {
+                status = take_table(join, &frame, table);
+                if (status != WEFT_OK)
+                    return status;
+                become_edge(join, &join->fd, &join->reader, join->sequence);
+                return 1;
+            }
+            status = refused(&frame);
+            free(frame.body);
+            return status == WEFT_AGAIN ? WEFT_PROTOCOL : status;
+        }
+    }
+    return 0;
+}
+
+static int table_late(const struct join *join)
+{
+    int parent = weft_boot_parent(join->b->rank);
+    double waited_s = (double)(weft_clock_ns() - join->start_ns) / 1e9;
+    return weft_fail(
+        WEFT_ABSENT,
+        "rank %d checked in at %s, but heard nothing more from rank %d, its parent, within %.1f s",
+        join->b->rank, join->where, parent, waited_s);
+}
+
+static int await_table(struct join *join, struct weft_boot_bytes **table)
+{
+    int64_t deadline_ns = join->options->deadline_ns;
+    int64_t give_up_ns = deadline_ns == WEFT_NEVER_NS ? deadline_ns : deadline_ns + WEFT_BOOT_GRACE_NS;
+    uint64_t table_bit = weft_boot_parent(join->b->rank) == 0 ? WEFT_BOOT_BIT(WEFT_BOOT_TABLE) : 0;
+    join->reader.accepts = WEFT_BOOT_BIT(WEFT_BOOT_REFUSED) | table_bit;
+    for (;;) {
+        struct pollfd wait[CALLERS_MAX + 2];
+        wait[0] = (struct pollfd){.fd = join->fd, .events = POLLIN};
+        wait[1] = (struct pollfd){.fd = join->listener, .events = POLLIN};
+        for (int i = 0; i < CALLERS_MAX; i++)
+            wait[i + 2] = (struct pollfd){.fd = join->callers[i].fd, .events = POLLIN};
+        weft_boot_poll(wait, CALLERS_MAX + 2, give_up_ns, 1000);
+        int status = 0;
+        for (int i = 0; i < CALLERS_MAX && status == 0; i++) {
+            if (wait[i + 2].revents)
+                status = read_caller(join, &join->callers[i], table);
+        }
+        if (status == 0 && wait[0].revents)
+            status = read_root(join, table);
+        if (status == 0 && wait[1].revents)
+            status = accept_callers(join);
+        if (status != 0)
+            return status > 0 ? WEFT_OK : status;
+        if (weft_clock_ns() >= give_up_ns)
+            return table_late(join);
+    }
+}
+
+int weft_boot_join(struct weft_bootstrap *b, const struct weft_bootstrap_options *options,
+                   struct weft_boot_bytes **table)
+{
+    struct join *join = calloc(1, sizeof *join);
+    if (!join)
+        return weft_fail(WEFT_NOMEM, "bootstrap: no memory");
+    join->b = b;
+    join->options = options;
+    join->start_ns = weft_clock_ns();
+    join->fd = join->listener = -1;
+    for (int i = 0; i < CALLERS_MAX; i++)
+        join->callers[i].fd = -1;
+    int status = check_in(join);
+    if (status == WEFT_OK)
+        status = await_table(join, table);
+    hang_up(join);
+    free(join);
+    return status;
+}

@@ -1,0 +1,300 @@
+#include "comm/boot_net.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/error.h"
+
+#define BACKLOG               4096
+#define KEEPALIVE_IDLE_S      5
+#define KEEPALIVE_INTERVAL_S  2
+#define KEEPALIVE_PROBES      5
+#define UNACKNOWLEDGED_MAX_MS 30000
+
+static socklen_t to_sockaddr(const struct weft_boot_address *address, struct sockaddr_storage *storage)
+{
+    memset(storage, 0, sizeof *storage);
+    if (address->family == 4) {
+        struct sockaddr_in *in = (struct sockaddr_in *)storage;
+        in->sin_family = AF_INET;
+        in->sin_port = htons(address->port);
+        memcpy(&in->sin_addr, address->ip, 4);
+        return sizeof *in;
+    }
+    struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)storage;
+    in6->sin6_family = AF_INET6;
+    in6->sin6_port = htons(address->port);
+    memcpy(&in6->sin6_addr, address->ip, 16);
+    return sizeof *in6;
+}
+
+static int from_sockaddr(const struct sockaddr_storage *storage, struct weft_boot_address *address)
+{
+    memset(address, 0, sizeof *address);
+    if (storage->ss_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)storage;
+        address->family = 4;
+        address->port = ntohs(in->sin_port);
+        memcpy(address->ip, &in->sin_addr, 4);
+        return WEFT_OK;
+    }
+    if (storage->ss_family != AF_INET6)
+        return weft_fail(WEFT_UNSUPPORTED, "bootstrap: socket of address family %d, expected IPv4 or IPv6",
+                         (int)storage->ss_family);
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)storage;
+    address->port = ntohs(in6->sin6_port);
+    if (IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr)) {
+        address->family = 4;
+        memcpy(address->ip, (const unsigned char *)&in6->sin6_addr + 12, 4);
+    } else {
+        address->family = 6;
+        memcpy(address->ip, &in6->sin6_addr, 16);
+    }
+    return WEFT_OK;
+}
+
+int weft_boot_local_address(int fd, struct weft_boot_address *address)
+{
+    struct sockaddr_storage storage;
+    socklen_t size = sizeof storage;
+    memset(&storage, 0, sizeof storage);
+    if (getsockname(fd, (struct sockaddr *)&storage, &size) != 0)
+        return weft_fail_errno("bootstrap: getsockname");
+    return from_sockaddr(&storage, address);
+}
+
+int weft_boot_peer_address(int fd, struct weft_boot_address *address)
+{
+    struct sockaddr_storage storage;
+    socklen_t size = sizeof storage;
+    memset(&storage, 0, sizeof storage);
+    if (getpeername(fd, (struct sockaddr *)&storage, &size) != 0)
+        return weft_fail_errno("bootstrap: getpeername");
+    return from_sockaddr(&storage, address);
+}
+
+/* Options that matter once connected; none of them is worth failing for. */
+static void tune(int fd)
+{
+    int on = 1, idle = KEEPALIVE_IDLE_S, interval = KEEPALIVE_INTERVAL_S, probes = KEEPALIVE_PROBES;
+    unsigned unacknowledged = UNACKNOWLEDGED_MAX_MS;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged, sizeof unacknowledged);
+}
+
+static int bind_and_listen(int family, const struct weft_boot_address *address, int *result)
+{
+    struct sockaddr_storage storage;
+    socklen_t size = to_sockaddr(address, &storage);
+    int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return weft_fail_errno("bootstrap: cannot make a socket");
+    int on = 1, off = 0;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    if (bind(fd, (struct sockaddr *)&storage, size) != 0 || listen(fd, BACKLOG) != 0) {
+        char text[WEFT_BOOT_ADDRESS_TEXT];
+        int saved = errno;
+        close(fd);
+        errno = saved;
+        weft_fail_errno("bootstrap: cannot listen on %s", weft_boot_address_text(address, 1, text));
+        errno = saved;
+        return WEFT_SYSTEM;
+    }
+    *result = fd;
+    return WEFT_OK;
+}
+
+int weft_boot_listen(const struct weft_boot_address *address, int *fd, uint16_t *port)
+{
+    int status, made;
+    if (address->family != 0) {
+        status = bind_and_listen(address->family == 4 ? AF_INET : AF_INET6, address, &made);
+    } else {
+        struct weft_boot_address any = {.family = 6, .port = address->port};
+        status = bind_and_listen(AF_INET6, &any, &made);
+        if (status != WEFT_OK && errno != EADDRINUSE) { /* IPv6 may be switched off */
+            any.family = 4;
+            status = bind_and_listen(AF_INET, &any, &made);
+        }
+    }
+    if (status != WEFT_OK)
+        return status;
+    struct weft_boot_address bound;
+    status = weft_boot_local_address(made, &bound);
+    if (status != WEFT_OK) {
+        close(made);
+        return status;
+    }
+    *fd = made;
+    *port = bound.port;
+    return WEFT_OK;
+}
+
+int weft_boot_accept(int listener, int *accepted)
+{
+    for (;;) {
+        int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            tune(fd);
+            *accepted = fd;
+            return WEFT_OK;
+        }
+        switch (errno) {
+        case EAGAIN:
+            *accepted = -1;
+            return WEFT_OK;
+        case EMFILE:
+        case ENFILE:
+            return weft_fail_errno("bootstrap: cannot accept another rank; raise the limit of open files "
+                                   "(ulimit -n) above the number of ranks");
+        case EINTR:
+        case ECONNABORTED: /* these and the rest concern the connection that was lost, not the listener */
+        case EPROTO:
+        case ENETDOWN:
+        case ENOPROTOOPT:
+        case EHOSTDOWN:
+        case ENONET:
+        case EHOSTUNREACH:
+        case ENETUNREACH:
+        case ETIMEDOUT:
+        case EPERM:
+            break;
+        default:
+            return weft_fail_errno("bootstrap: cannot accept");
+        }
+    }
+}
+
+int weft_boot_connect_start(const struct weft_boot_address *address, int *result)
+{
+    struct sockaddr_storage storage;
+    socklen_t size = to_sockaddr(address, &storage);
+    int fd = socket(storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return weft_fail_errno("bootstrap: cannot make a socket");
+    tune(fd);
+    if (connect(fd, (struct sockaddr *)&storage, size) != 0 && errno != EINPROGRESS && errno != EINTR) {
+        char text[WEFT_BOOT_ADDRESS_TEXT];
+        int saved = errno;
+        close(fd);
+        errno = saved;
+        return weft_fail_errno("connect to %s", weft_boot_address_text(address, 1, text));
+    }
+    *result = fd;
+    return WEFT_OK;
+}
+
+int weft_boot_connect_finish(int fd, const struct weft_boot_address *address)
+{
+    char text[WEFT_BOOT_ADDRESS_TEXT];
+    int error = 0;
+    socklen_t size = sizeof error;
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+        error = errno;
+    /* TCP on one host can connect a socket to itself when the port it was given is the one it asks for. */
+    struct weft_boot_address local, peer;
+    if (!error && weft_boot_local_address(fd, &local) == WEFT_OK &&
+        weft_boot_peer_address(fd, &peer) == WEFT_OK && weft_boot_address_same(&local, &peer))
+        error = ECONNREFUSED;
+    if (!error)
+        return WEFT_OK;
+    errno = error;
+    return weft_fail_errno("connect to %s", weft_boot_address_text(address, 1, text));
+}
+
+int weft_boot_connect(const struct weft_boot_address *address, int64_t deadline_ns, int *result)
+{
+    char text[WEFT_BOOT_ADDRESS_TEXT];
+    int fd;
+    int status = weft_boot_connect_start(address, &fd);
+    if (status != WEFT_OK)
+        return status;
+    struct pollfd wait = {.fd = fd, .events = POLLOUT};
+    while (weft_boot_poll(&wait, 1, deadline_ns, 1000) == 0) {
+        if (weft_clock_ns() >= deadline_ns) {
+            close(fd);
+            return weft_fail(WEFT_TIMEOUT, "connect to %s: no answer",
+                             weft_boot_address_text(address, 1, text));
+        }
+    }
+    status = weft_boot_connect_finish(fd, address);
+    if (status != WEFT_OK)
+        close(fd);
+    else
+        *result = fd;
+    return status;
+}
+
+int weft_boot_receive(int fd, struct weft_boot_reader *reader, int *idle)
+{
+    void *place;
+    size_t room;
+    *idle = 0;
+    int status = weft_boot_reader_space(reader, &place, &room);
+    if (status != WEFT_OK)
+        return status;
+    ssize_t got;
+    do
+        got = recv(fd, place, room, MSG_DONTWAIT);
+    while (got < 0 && errno == EINTR);
+    if (got > 0)
+        return weft_boot_reader_advance(reader, (size_t)got);
+    if (got == 0)
+        return weft_fail(WEFT_PEER_FAILED, "connection closed");
+    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        *idle = 1;
+        return 0;
+    }
+    weft_fail_errno("connection broke");
+    return WEFT_PEER_FAILED;
+}
+
+int weft_boot_send(int fd, int type, const struct weft_boot_writer *body, uint32_t *sequence)
+{
+    unsigned char frame[WEFT_BOOT_HEADER_BYTES + 1024];
+    if (body->failed || body->size > sizeof frame - WEFT_BOOT_HEADER_BYTES)
+        return weft_fail(WEFT_NOMEM, "bootstrap: no memory for a frame");
+    weft_boot_header_write(frame, type, body->size, *sequence);
+    if (body->size)
+        memcpy(frame + WEFT_BOOT_HEADER_BYTES, body->data, body->size);
+    size_t size = WEFT_BOOT_HEADER_BYTES + body->size;
+    ssize_t sent;
+    do
+        sent = send(fd, frame, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    if (sent != (ssize_t)size)
+        return weft_fail(WEFT_PEER_FAILED, "connection does not take %zu bytes", size);
+    ++*sequence;
+    return WEFT_OK;
+}
+
+int weft_boot_poll(struct pollfd *fds, unsigned count, int64_t deadline_ns, int cap_ms)
+{
+    int ready = poll(fds, count, weft_clock_left_ms(deadline_ns, cap_ms));
+    if (ready > 0)
+        return ready;
+    for (unsigned i = 0; i < count; i++)
+        fds[i].revents = 0;
+    return 0;
+}
+
+void weft_boot_pause(int *pause_ms, int64_t deadline_ns)
+{
+    struct pollfd none = {.fd = -1};
+    weft_boot_poll(&none, 1, deadline_ns, *pause_ms);
+    *pause_ms = *pause_ms * 3 / 2 + 1;
+    if (*pause_ms > WEFT_BOOT_PAUSE_LONGEST_MS)
+        *pause_ms = WEFT_BOOT_PAUSE_LONGEST_MS;
+}

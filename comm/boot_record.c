@@ -1,0 +1,206 @@
+#include "comm/boot_record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/error.h"
+#include "base/log.h"
+
+#define FIRST_LINE     "weft-rendezvous 1"
+#define LINE_MAX_BYTES 128
+
+size_t weft_boot_record_format(const struct weft_boot_record *record, char *text, size_t capacity)
+{
+    size_t used = (size_t)snprintf(text, capacity, "%s\nnonce %016" PRIx64 "\nhost %016" PRIx64 "\n",
+                                   FIRST_LINE, record->nonce, record->host);
+    for (int i = 0; i < record->addresses.count; i++) {
+        char address[WEFT_BOOT_ADDRESS_TEXT];
+        weft_boot_address_text(&record->addresses.at[i], 1, address);
+        used += (size_t)snprintf(text + used, capacity - used, "address %s\n", address);
+    }
+    return used + (size_t)snprintf(text + used, capacity - used, "end\n");
+}
+
+static int parse_hex(const char *text, uint64_t *value)
+{
+    if (strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
+        return weft_fail(WEFT_PROTOCOL, "rendezvous record: '%.32s' is not a number of 16 digits", text);
+    *value = strtoull(text, NULL, 16);
+    return WEFT_OK;
+}
+
+/* One line after the first; *done at the end line. Unknown words are from a later version, and skipped. */
+static int parse_line(const char *line, struct weft_boot_record *record, int *done)
+{
+    if (strcmp(line, "end") == 0) {
+        *done = 1;
+        return WEFT_OK;
+    }
+    if (strncmp(line, "nonce ", 6) == 0)
+        return parse_hex(line + 6, &record->nonce);
+    if (strncmp(line, "host ", 5) == 0)
+        return parse_hex(line + 5, &record->host);
+    if (strncmp(line, "address ", 8) != 0)
+        return WEFT_OK;
+    if (record->addresses.count == WEFT_BOOT_ADDRESSES_MAX)
+        return weft_fail(WEFT_PROTOCOL, "rendezvous record: more than %d addresses", WEFT_BOOT_ADDRESSES_MAX);
+    int status = weft_boot_address_parse(line + 8, &record->addresses.at[record->addresses.count]);
+    if (status != WEFT_OK)
+        return WEFT_PROTOCOL;
+    record->addresses.count++;
+    return WEFT_OK;
+}
+
+int weft_boot_record_parse(const char *text, size_t size, struct weft_boot_record *record)
+{
+    struct weft_boot_record read;
+    memset(&read, 0, sizeof read);
+    int done = 0;
+    for (int number = 0; size > 0 && !done; number++) {
+        const char *newline = memchr(text, '\n', size);
+        size_t length = newline ? (size_t)(newline - text) : size;
+        char line[LINE_MAX_BYTES];
+        if (!newline || length >= sizeof line || memchr(text, '\0', length))
+            return weft_fail(WEFT_PROTOCOL, "rendezvous record: line %d is torn or too long", number + 1);
+        memcpy(line, text, length);
+        line[length] = '\0';
+        text += length + 1;
+        size -= length + 1;
+        int status = WEFT_OK;
+        if (number == 0 && strcmp(line, FIRST_LINE) != 0)
+            status = weft_fail(WEFT_PROTOCOL, "rendezvous record: does not begin with '%s'", FIRST_LINE);
+        else if (number > 0)
+            status = parse_line(line, &read, &done);
+        if (status != WEFT_OK)
+            return status;
+    }
+    if (!done || read.nonce == 0 || read.addresses.count == 0)
+        return weft_fail(WEFT_PROTOCOL, "rendezvous record: nonce, address or end is missing");
+    *record = read;
+    return WEFT_OK;
+}
+
+static void store_key(const struct weft_bootstrap_options *options, char key[256])
+{
+    snprintf(key, 256, "weft/%s/root", options->name ? options->name : "");
+}
+
+static int write_all(int fd, const char *text, size_t size)
+{
+    while (size > 0) {
+        ssize_t written = write(fd, text, size);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            return -1;
+        text += written;
+        size -= (size_t)written;
+    }
+    return 0;
+}
+
+/* Readers see the whole record or none: it gets its name only when it is complete. */
+static int write_file(const char *path, uint64_t nonce, const char *text, size_t size)
+{
+    char temporary[PATH_MAX];
+    int length = snprintf(temporary, sizeof temporary, "%s.%016" PRIx64, path, nonce);
+    if (length < 0 || (size_t)length >= sizeof temporary)
+        return weft_fail(WEFT_INVALID, "bootstrap file: path of %zu bytes is too long", strlen(path));
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return weft_fail_errno("bootstrap file: cannot create '%s'", temporary);
+    int bad = write_all(fd, text, size) != 0;
+    int saved = errno;
+    if (close(fd) != 0 && !bad) {
+        bad = 1;
+        saved = errno;
+    }
+    if (!bad && rename(temporary, path) != 0) {
+        bad = 1;
+        saved = errno;
+    }
+    if (!bad)
+        return WEFT_OK;
+    unlink(temporary);
+    errno = saved;
+    return weft_fail_errno("bootstrap file: cannot write '%s'", path);
+}
+
+int weft_boot_record_publish(const struct weft_bootstrap_options *options,
+                             const struct weft_boot_record *record)
+{
+    char text[WEFT_BOOT_RECORD_MAX];
+    size_t size = weft_boot_record_format(record, text, sizeof text);
+    if (!options->store)
+        return write_file(options->file, record->nonce, text, size);
+    char key[256];
+    store_key(options, key);
+    int status = options->store->put(options->store->arg, key, text, size);
+    if (status != 0)
+        return weft_fail(status < 0 && status >= WEFT_INTERNAL ? status : WEFT_SYSTEM,
+                         "the caller's store does not take '%s' (its put answered %d)", key, status);
+    return WEFT_OK;
+}
+
+static int read_file(const char *path, struct weft_boot_record *record)
+{
+    char text[WEFT_BOOT_RECORD_MAX];
+    struct stat about;
+    /* Non-blocking, so that a pipe of that name does not hang us. */
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) {
+        weft_fail_errno("bootstrap file '%s'", path);
+        return WEFT_ABSENT;
+    }
+    if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode) ||
+        (about.st_uid != geteuid() && about.st_uid != 0) || (about.st_mode & (S_IWGRP | S_IWOTH))) {
+        close(fd);
+        return weft_fail(WEFT_ABSENT,
+                         "bootstrap file '%s' is not a regular file that only this user can write", path);
+    }
+    size_t size = 0;
+    ssize_t got;
+    do {
+        got = read(fd, text + size, sizeof text - size);
+        size += got > 0 ? (size_t)got : 0;
+    } while ((got > 0 && size < sizeof text) || (got < 0 && errno == EINTR));
+    close(fd);
+    return weft_boot_record_parse(text, size, record) == WEFT_OK ? WEFT_OK : WEFT_ABSENT;
+}
+
+void weft_boot_record_withdraw(const struct weft_bootstrap_options *options,
+                               const struct weft_boot_record *record)
+{
+    struct weft_boot_record found;
+    if (options->store || !options->file)
+        return;
+    /* Only our own: a later job may have begun with the same path already. */
+    if (read_file(options->file, &found) != WEFT_OK || found.nonce != record->nonce)
+        return;
+    if (unlink(options->file) != 0)
+        weft_log(WEFT_LOG_WARN, "cannot remove the bootstrap file '%s'", options->file);
+}
+
+int weft_boot_record_fetch(const struct weft_bootstrap_options *options, int wait_ms,
+                           struct weft_boot_record *record)
+{
+    if (!options->store)
+        return read_file(options->file, record);
+    char key[256], text[WEFT_BOOT_RECORD_MAX];
+    size_t size = 0;
+    store_key(options, key);
+    int status = options->store->get(options->store->arg, key, text, sizeof text, &size, wait_ms);
+    if (status != 0)
+        return weft_fail(WEFT_ABSENT, "the caller's store has no '%s' yet (its get answered %d)", key,
+                         status);
+    if (size > sizeof text)
+        return weft_fail(WEFT_ABSENT, "the caller's store says '%s' has %zu bytes, more than it was given",
+                         key, size);
+    return weft_boot_record_parse(text, size, record) == WEFT_OK ? WEFT_OK : WEFT_ABSENT;
+}

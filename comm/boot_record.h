@@ -1,0 +1,32 @@
+/* The record by which rank 0 is found (docs/bootstrap.md, section 2), as text, in a file, and in a store. */
+#ifndef WEFT_COMM_BOOT_RECORD_H
+#define WEFT_COMM_BOOT_RECORD_H
+
+#include "comm/boot_net.h"
+#include "comm/bootstrap.h"
+
+#define WEFT_BOOT_RECORD_MAX 4096
+
+struct weft_boot_record {
+    uint64_t nonce; /* never 0 */
+    uint64_t host;  /* identity, 0 not known */
+    struct weft_boot_addresses addresses;
+};
+
+/* Returns the length, always below capacity (WEFT_BOOT_RECORD_MAX suffices). */
+size_t weft_boot_record_format(const struct weft_boot_record *record, char *text, size_t capacity);
+/* text needs no terminator. WEFT_PROTOCOL with the reason. */
+int weft_boot_record_parse(const char *text, size_t size, struct weft_boot_record *record);
+
+/* Rank 0: makes the record known in the file or store of options, and takes its own file away again. */
+int weft_boot_record_publish(const struct weft_bootstrap_options *options,
+                             const struct weft_boot_record *record);
+void weft_boot_record_withdraw(const struct weft_bootstrap_options *options,
+                               const struct weft_boot_record *record);
+
+/* Others: reads it once. WEFT_ABSENT with the reason while there is none to be had. A store may be waited for
+ * up to wait_ms; a file is never waited for. */
+int weft_boot_record_fetch(const struct weft_bootstrap_options *options, int wait_ms,
+                           struct weft_boot_record *record);
+
+#endif

@@ -1,0 +1,521 @@
+/* Rank 0's side of the start: everybody checks in here (docs/bootstrap.md, sections 1, 2 and 4).
+ *
+ * One epoll loop on the caller's thread. A connection is a visitor until its check-in has been read; visitors
+ * are kept in order of arrival so that the oldest silent one can be dropped when there are too many. The
+ * first problem decides the text that everybody gets.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/boot.h"
+#include "comm/boot_record.h"
+
+#define SILENT_MAX 256
+#define LINGER_NS  INT64_C(2000000000) /* after a problem, to tell those who are just arriving */
+#define EVENTS_MAX 64
+
+struct visitor {
+    struct visitor *next, *previous;
+    int fd;
+    int rank; /* -1: has not checked in */
+    uint32_t sequence;
+    struct weft_boot_reader reader;
+};
+
+struct weft_boot_root {
+    struct weft_bootstrap *b;
+    int listener, listener_owned, poll_fd;
+    struct visitor *first, *last;
+    struct visitor **by_rank;
+    int silent;  /* visitors that have not checked in */
+    int arrived; /* ranks that have, this one included */
+    int seen;    /* check-ins of this job, refused ones included */
+    int stranger_logged;
+    struct weft_boot_record record; /* nonce 0 without one */
+    uint64_t name_hash;
+    int64_t start_ns, deadline_ns;
+    int problem; /* status, WEFT_OK none */
+    char problem_text[WEFT_BOOT_TEXT_MAX];
+};
+
+static void visitor_drop(struct weft_boot_root *root, struct visitor *visitor)
+{
+    if (visitor->previous)
+        visitor->previous->next = visitor->next;
+    else
+        root->first = visitor->next;
+    if (visitor->next)
+        visitor->next->previous = visitor->previous;
+    else
+        root->last = visitor->previous;
+    if (visitor->rank < 0)
+        root->silent--;
+    else
+        root->by_rank[visitor->rank] = NULL;
+    if (visitor->fd >= 0)
+        close(visitor->fd); /* leaves the epoll set by that */
+    weft_boot_reader_clear(&visitor->reader);
+    free(visitor);
+}
+
+/* Answers with a refusal. That it may not arrive is no reason to wait. */
+static void refuse(struct visitor *visitor, int status, const char *text)
+{
+    struct weft_boot_writer body = {0};
+    weft_boot_refused_put(&body, status, text);
+    weft_boot_send(visitor->fd, WEFT_BOOT_REFUSED, &body, &visitor->sequence);
+    free(body.data);
+}
+
+static void refuse_all(struct weft_boot_root *root, int status, const char *text)
+{
+    for (struct visitor *each = root->first, *next; each; each = next) {
+        next = each->next;
+        if (each->rank >= 0) {
+            refuse(each, status, text);
+            visitor_drop(root, each);
+        }
+    }
+}
+
+__attribute__((format(printf, 3, 4))) static void problem(struct weft_boot_root *root, int status,
+                                                          const char *format, ...)
+{
+    if (root->problem != WEFT_OK)
+        return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(root->problem_text, sizeof root->problem_text, format, args);
+    va_end(args);
+    root->problem = status;
+    int64_t linger_ns = weft_clock_ns() + LINGER_NS;
+    if (linger_ns < root->deadline_ns)
+        root->deadline_ns = linger_ns;
+    refuse_all(root, root->problem, root->problem_text);
+}
+
+static void stranger(struct weft_boot_root *root, struct visitor *visitor, const char *why)
+{
+    char text[WEFT_BOOT_ADDRESS_TEXT] = "unknown";
+    struct weft_boot_address peer;
+    if (weft_boot_peer_address(visitor->fd, &peer) == WEFT_OK)
+        weft_boot_address_text(&peer, 1, text);
+    weft_log(root->stranger_logged ? WEFT_LOG_DEBUG : WEFT_LOG_WARN,
+             "bootstrap: dropped a connection from %s that is no rank: %s", text, why);
+    root->stranger_logged = 1;
+    visitor_drop(root, visitor);
+}
+
+/* What is wrong with a check-in of this job; 0 when nothing is. */
+static int disagreement(struct weft_boot_root *root, const struct weft_boot_checkin *in, char *text,
+                        size_t capacity)
+{
+    int ranks = root->b->ranks;
+    if (in->version_min > WEFT_BOOT_VERSION_MAX || in->version_max < WEFT_BOOT_VERSION_MIN) {
+        snprintf(text, capacity, "rank %u speaks bootstrap versions %d to %d, rank 0 speaks %d to %d",
+                 (unsigned)in->rank, in->version_min, in->version_max, WEFT_BOOT_VERSION_MIN,
+                 WEFT_BOOT_VERSION_MAX);
+        return WEFT_PROTOCOL;
+    }
+    if (in->method != 0) {
+        snprintf(text, capacity, "rank %u authenticates by method %u, rank 0 does not", (unsigned)in->rank,
+                 (unsigned)in->method);
+        return WEFT_PROTOCOL;
+    }
+    if (in->ranks != (uint32_t)ranks) {
+        snprintf(text, capacity, "rank %u on host '%s' (pid %u) says there are %u ranks, rank 0 says %d",
+                 (unsigned)in->rank, in->member.host, (unsigned)in->member.pid, (unsigned)in->ranks, ranks);
+        return WEFT_INVALID;
+    }
+    if (in->rank >= (uint32_t)ranks) {
+        snprintf(text, capacity, "host '%s' (pid %u) says it is rank %u of %d", in->member.host,
+                 (unsigned)in->member.pid, (unsigned)in->rank, ranks);
+        return WEFT_INVALID;
+    }
+    const struct weft_boot_member *other = &root->b->members[in->rank];
+    if (in->rank == 0 || root->by_rank[in->rank]) {
+        snprintf(text, capacity, "rank %u exists twice: on host '%s' (pid %u) and on host '%s' (pid %u)",
+                 (unsigned)in->rank, other->host, (unsigned)other->pid, in->member.host,
+                 (unsigned)in->member.pid);
+        return WEFT_INVALID;
+    }
+    return WEFT_OK;
+}
+
+static int accept_rank(struct weft_boot_root *root, struct visitor *visitor,
+                       const struct weft_boot_checkin *in)
+{
+    int version = in->version_max < WEFT_BOOT_VERSION_MAX ? in->version_max : WEFT_BOOT_VERSION_MAX;
+    struct weft_boot_accepted accepted = {
+        .version = version, .features = in->features & WEFT_BOOT_FEATURES, .session = root->b->session};
+    struct weft_boot_writer body = {0};
+    weft_boot_accepted_put(&body, &accepted);
+    int status = weft_boot_send(visitor->fd, WEFT_BOOT_ACCEPTED, &body, &visitor->sequence);
+    free(body.data);
+    return status;
+}
+
+static void checkin(struct weft_boot_root *root, struct visitor *visitor, const struct weft_boot_frame *frame)
+{
+    struct weft_boot_checkin in;
+    if (weft_boot_checkin_get(frame->body, frame->size, &in) != WEFT_OK) {
+        stranger(root, visitor, weft_error_detail());
+        return;
+    }
+    if (in.name_hash != root->name_hash || in.nonce != root->record.nonce) {
+        refuse(visitor, WEFT_AGAIN, "rank 0 of another communicator or job listens there");
+        visitor_drop(root, visitor);
+        return;
+    }
+    char text[WEFT_BOOT_TEXT_MAX];
+    int status = disagreement(root, &in, text, sizeof text);
+    root->seen++;
+    if (status != WEFT_OK)
+        problem(root, status, "%s", text);
+    if (root->problem != WEFT_OK) {
+        refuse(visitor, root->problem, root->problem_text);
+        visitor_drop(root, visitor);
+        return;
+    }
+    if (weft_boot_parent((int)in.rank) != 0 && (!in.member.address.family || !in.member.address.port)) {
+        stranger(root, visitor, "check-in without an address");
+        return;
+    }
+    if (accept_rank(root, visitor, &in) != WEFT_OK) {
+        visitor_drop(root, visitor); /* it will come again */
+        return;
+    }
+    visitor->rank = (int)in.rank;
+    visitor->reader.accepts = 0; /* nothing more until it is an edge */
+    root->silent--;
+    root->by_rank[in.rank] = visitor;
+    root->b->members[in.rank] = in.member;
+    root->arrived++;
+    if (in.left_ms != UINT64_MAX && in.left_ms < INT64_MAX / 2000000) {
+        int64_t theirs_ns = weft_clock_ns() + (int64_t)in.left_ms * 1000000;
+        if (theirs_ns < root->deadline_ns)
+            root->deadline_ns = theirs_ns;
+    }
+}
+
+static void visitor_read(struct weft_boot_root *root, struct visitor *visitor)
+{
+    int idle = 0, status = 0;
+    while (status == 0 && !idle)
+        status = weft_boot_receive(visitor->fd, &visitor->reader, &idle);
+    if (status == 1) {
+        struct weft_boot_frame frame;
+        weft_boot_reader_take(&visitor->reader, &frame);
+        checkin(root, visitor, &frame);
+        free(frame.body);
+    } else if (status < 0 && visitor->rank < 0) {
+        stranger(root, visitor, weft_error_detail());
+    } else if (status < 0) {
+        const struct weft_boot_member *member = &root->b->members[visitor->rank];
+        problem(root, WEFT_PEER_FAILED, "rank %d on host '%s' (pid %u) died while the ranks met: %s",
+                visitor->rank, member->host, (unsigned)member->pid, weft_error_detail());
+    }
+}
+
+static void visitor_add(struct weft_boot_root *root, int fd)
+{
+    struct visitor *visitor = calloc(1, sizeof *visitor);
+    if (!visitor) {
+        close(fd);
+        problem(root, WEFT_NOMEM, "rank 0 has no memory for another connection");
+        return;
+    }
+    visitor->fd = fd;
+    visitor->rank = -1;
+    visitor->sequence = WEFT_BOOT_SEQUENCE_START;
+    weft_boot_reader_init(&visitor->reader, WEFT_BOOT_BIT(WEFT_BOOT_CHECKIN));
+    visitor->previous = root->last;
+    if (root->last)
+        root->last->next = visitor;
+    else
+        root->first = visitor;
+    root->last = visitor;
+    root->silent++;
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = visitor};
+    if (epoll_ctl(root->poll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+        visitor_drop(root, visitor);
+        problem(root, WEFT_SYSTEM, "rank 0 cannot poll another connection");
+    }
+}
+
+/* Accepts a batch. The oldest silent connection goes when there are too many of them. Visitors of events that
+ * are still to be handled must not vanish, so this runs last in a round of events. */
+static void accept_some(struct weft_boot_root *root)
+{
+    for (int i = 0; i < EVENTS_MAX; i++) {
+        int fd;
+        if (weft_boot_accept(root->listener, &fd) != WEFT_OK) {
+            problem(root, WEFT_SYSTEM, "rank 0: %s", weft_error_detail());
+            epoll_ctl(root->poll_fd, EPOLL_CTL_DEL, root->listener, NULL);
+            return;
+        }
+        if (fd < 0)
+            return;
+        if (root->silent >= SILENT_MAX) {
+            struct visitor *oldest = root->first;
+            while (oldest->rank >= 0)
+                oldest = oldest->next;
+            stranger(root, oldest, "said nothing, and others wait");
+        }
+        visitor_add(root, fd);
+    }
+}
+
+static int is_done(const struct weft_boot_root *root)
+{
+    int ranks = root->b->ranks;
+    return root->problem == WEFT_OK ? root->arrived == ranks : root->seen >= ranks - 1;
+}
+
+static void serve(struct weft_boot_root *root)
+{
+    struct epoll_event events[EVENTS_MAX];
+    while (!is_done(root)) {
+        int left_ms = weft_clock_left_ms(root->deadline_ns, 1000);
+        if (left_ms == 0)
+            return;
+        int count = epoll_wait(root->poll_fd, events, EVENTS_MAX, left_ms);
+        int knock = 0;
+        for (int i = 0; i < count; i++) {
+            if (!events[i].data.ptr) {
+                knock = 1;
+                continue;
+            }
+            int before = root->problem;
+            visitor_read(root, events[i].data.ptr);
+            if (root->problem != before) { /* all that had checked in are gone: fetch the events anew */
+                knock = 0;
+                break;
+            }
+        }
+        if (knock)
+            accept_some(root);
+    }
+}
+
+/* Ranks that came over loopback are in this network namespace: others reach them where they reach us. */
+static void settle_addresses(struct weft_boot_root *root, uint16_t port)
+{
+    struct weft_boot_member *members = root->b->members;
+    struct weft_boot_address outside = {0}, here = {.family = 4, .ip = {127, 0, 0, 1}};
+    int known = 0;
+    for (int i = 1; i < root->b->ranks; i++) {
+        struct weft_boot_address local;
+        if (weft_boot_local_address(root->by_rank[i]->fd, &local) != WEFT_OK)
+            continue;
+        if (!known++)
+            here = local;
+        if (!weft_boot_address_is_loopback(&local) && outside.family == 0)
+            outside = local;
+    }
+    members[0].address = here;
+    members[0].address.port = port;
+    for (int i = 0; i < root->b->ranks && outside.family; i++) {
+        struct weft_boot_address *address = &members[i].address;
+        if (i == 0 || weft_boot_address_is_loopback(address)) {
+            address->family = outside.family;
+            memcpy(address->ip, outside.ip, sizeof address->ip);
+        }
+    }
+}
+
+/* Where to listen for an address of the caller's: literally there if it is numeric or loopback, on the
+ * wildcard for a host name, which may mean different interfaces to different hosts. */
+static int listen_at(const struct weft_bootstrap_options *options, int *fd, uint16_t *port)
+{
+    char host[WEFT_BOOT_HOSTPORT_MAX];
+    struct weft_boot_address any = {0}, numeric;
+    struct weft_boot_addresses found = {0};
+    int status = weft_boot_hostport_split(options->address, host, &any.port);
+    if (status != WEFT_OK)
+        return status;
+    if (weft_boot_address_parse(options->address, &numeric) == WEFT_OK) {
+        found.count = 1;
+        found.at[0] = numeric;
+    } else if (weft_boot_hostport_is_loopback(options->address)) {
+        status = weft_boot_hostport_resolve(options->address, &found);
+        if (status != WEFT_OK)
+            return status;
+    }
+    int pause_ms = WEFT_BOOT_PAUSE_FIRST_MS;
+    for (;;) {
+        for (int i = 0; i < found.count; i++) {
+            status = weft_boot_listen(&found.at[i], fd, port);
+            if (status == WEFT_OK || errno == EADDRINUSE)
+                break;
+        }
+        if (found.count == 0 || (status != WEFT_OK && errno == EADDRNOTAVAIL &&
+                                 !weft_boot_hostport_is_loopback(options->address)))
+            status =
+                weft_boot_listen(&any, fd, port); /* an address that is forwarded to this host, perhaps */
+        /* An earlier communicator of this process, or of the job before, may be just about to close it. */
+        if (status == WEFT_OK || errno != EADDRINUSE || weft_clock_ns() >= options->deadline_ns)
+            return status;
+        weft_boot_pause(&pause_ms, options->deadline_ns);
+    }
+}
+
+static int use_listener(struct weft_boot_root *root, int fd, uint16_t *port)
+{
+    int listening = 0;
+    socklen_t size = sizeof listening;
+    struct weft_boot_address local;
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) != 0 || !listening)
+        return weft_fail(WEFT_INVALID, "listen_fd %d is not a listening socket", fd);
+    int status = weft_boot_local_address(fd, &local);
+    if (status != WEFT_OK)
+        return status;
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
+        return weft_fail_errno("listen_fd %d", fd);
+    root->listener = fd;
+    *port = local.port;
+    return WEFT_OK;
+}
+
+static int publish(struct weft_boot_root *root, const struct weft_bootstrap_options *options, uint16_t port)
+{
+    root->record.nonce = weft_boot_random();
+    root->record.host = weft_boot_host_identity();
+    weft_boot_interfaces(&root->record.addresses);
+    for (int i = 0; i < root->record.addresses.count; i++)
+        root->record.addresses.at[i].port = port;
+    return weft_boot_record_publish(options, &root->record);
+}
+
+static int start_listening(struct weft_boot_root *root, const struct weft_bootstrap_options *options,
+                           uint16_t *port)
+{
+    static const struct weft_boot_address any;
+    int status;
+    if (!options->store && !options->file && options->listen_fd >= 0)
+        return use_listener(root, options->listen_fd, port);
+    if (options->store || options->file)
+        status = weft_boot_listen(&any, &root->listener, port);
+    else
+        status = listen_at(options, &root->listener, port);
+    root->listener_owned = status == WEFT_OK;
+    return status;
+}
+
+static int conclude(struct weft_boot_root *root)
+{
+    if (root->problem == WEFT_OK && root->arrived < root->b->ranks) {
+        unsigned char *present = calloc((size_t)root->b->ranks, 1);
+        struct weft_boot_late late = {0};
+        char list[256];
+        for (int i = 0; present && i < root->b->ranks; i++)
+            present[i] = i == 0 || root->by_rank[i];
+        if (present)
+            weft_boot_late_collect(present, root->b->ranks, &late);
+        free(present);
+        double waited_s = (double)(weft_clock_ns() - root->start_ns) / 1e9;
+        problem(root, WEFT_ABSENT, "%s of %d did not arrive within %.1f s",
+                weft_boot_late_text(&late, list, sizeof list), root->b->ranks, waited_s);
+    }
+    return root->problem == WEFT_OK ? WEFT_OK : weft_fail(root->problem, "%s", root->problem_text);
+}
+
+/* Ranks 1 to 4 keep their connection as the edge to us. */
+static void hand_over_children(struct weft_boot_root *root)
+{
+    struct weft_bootstrap *b = root->b;
+    for (int i = 0; i < b->edge_count; i++) {
+        struct weft_boot_edge *edge = &b->edges[i];
+        struct visitor *visitor = root->by_rank[edge->rank];
+        epoll_ctl(root->poll_fd, EPOLL_CTL_DEL, visitor->fd, NULL);
+        edge->fd = visitor->fd;
+        edge->sequence = visitor->sequence;
+        uint64_t accepts = edge->reader.accepts;
+        edge->reader = visitor->reader;
+        edge->reader.accepts = accepts;
+        weft_boot_reader_init(&visitor->reader, 0);
+        visitor->fd = -1;
+        visitor_drop(root, visitor);
+    }
+}
+
+void weft_boot_root_end(struct weft_boot_root *root, int status, const char *text)
+{
+    if (!root)
+        return;
+    if (status != WEFT_OK)
+        refuse_all(root, status, text);
+    while (root->first)
+        visitor_drop(root, root->first);
+    if (root->poll_fd >= 0)
+        close(root->poll_fd);
+    if (root->listener_owned)
+        close(root->listener);
+    free(root->by_rank);
+    free(root);
+}
+
+static int open_poll(struct weft_boot_root *root)
+{
+    root->poll_fd = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+    if (root->poll_fd < 0 || epoll_ctl(root->poll_fd, EPOLL_CTL_ADD, root->listener, &event) != 0)
+        return weft_fail_errno("bootstrap: epoll");
+    return WEFT_OK;
+}
+
+int weft_boot_root_meet(struct weft_bootstrap *b, const struct weft_bootstrap_options *options,
+                        struct weft_boot_root **result)
+{
+    uint16_t port = 0;
+    struct weft_boot_root *root = calloc(1, sizeof *root);
+    if (!root || !(root->by_rank = calloc((size_t)b->ranks, sizeof(struct visitor *)))) {
+        free(root);
+        return weft_fail(WEFT_NOMEM, "bootstrap: no memory for %d ranks", b->ranks);
+    }
+    root->b = b;
+    root->listener = root->poll_fd = -1;
+    root->arrived = 1;
+    root->name_hash = weft_boot_name_hash(options->name);
+    root->start_ns = weft_clock_ns();
+    root->deadline_ns = options->deadline_ns;
+    weft_boot_self(&b->members[0]);
+    b->session = weft_boot_random();
+    int status = start_listening(root, options, &port);
+    if (status == WEFT_OK)
+        status = open_poll(root);
+    int published = 0;
+    if (status == WEFT_OK && (options->store || options->file)) {
+        status = publish(root, options, port);
+        published = status == WEFT_OK;
+    }
+    if (status == WEFT_OK) {
+        serve(root);
+        status = conclude(root);
+    }
+    if (published)
+        weft_boot_record_withdraw(options, &root->record);
+    if (root->listener_owned) { /* those who come now try again, at the next communicator perhaps */
+        close(root->listener);
+        root->listener_owned = 0;
+    }
+    if (status != WEFT_OK) {
+        char text[WEFT_DETAIL_MAX];
+        snprintf(text, sizeof text, "%s", weft_error_detail());
+        weft_boot_root_end(root, status, text);
+        return weft_fail(status, "%s", text);
+    }
+    settle_addresses(root, port);
+    hand_over_children(root);
+    *result = root;
+    return WEFT_OK;
+}

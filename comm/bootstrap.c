@@ -1,0 +1,327 @@
+/* Opening and closing a bootstrap: check-in, table, tree, first barrier (docs/bootstrap.md, section 1). */
+#include "comm/bootstrap.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/boot.h"
+#include "comm/boot_net.h"
+
+static void make_edges(struct weft_bootstrap *b)
+{
+    const uint64_t both =
+        WEFT_BOOT_BIT(WEFT_BOOT_FAILED) | WEFT_BOOT_BIT(WEFT_BOOT_REVOKED) | WEFT_BOOT_BIT(WEFT_BOOT_GOODBYE);
+    const uint64_t down = both | WEFT_BOOT_BIT(WEFT_BOOT_RESULT) | WEFT_BOOT_BIT(WEFT_BOOT_LATE);
+    const uint64_t up = both | WEFT_BOOT_BIT(WEFT_BOOT_CONTRIBUTION) | WEFT_BOOT_BIT(WEFT_BOOT_WHO);
+    int parent = weft_boot_parent(b->rank);
+    if (parent >= 0) {
+        b->edges[0].rank = parent;
+        weft_boot_reader_init(&b->edges[0].reader, down);
+        b->edge_count = 1;
+    }
+    for (int i = 1; i <= WEFT_BOOT_ARITY; i++) {
+        int64_t child = (int64_t)b->rank * WEFT_BOOT_ARITY + i;
+        if (child >= b->ranks)
+            break;
+        b->edges[b->edge_count].rank = (int)child;
+        weft_boot_reader_init(&b->edges[b->edge_count++].reader, up);
+    }
+    for (int i = 0; i < b->edge_count; i++) {
+        b->edges[i].owner = b;
+        b->edges[i].fd = -1;
+        b->edges[i].sequence = WEFT_BOOT_SEQUENCE_START;
+    }
+}
+
+static int init_lock(struct weft_bootstrap *b)
+{
+    pthread_condattr_t attributes;
+    if (pthread_mutex_init(&b->lock, NULL) != 0)
+        return -1;
+    if (pthread_condattr_init(&attributes) != 0)
+        goto destroy_lock;
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    int error = pthread_cond_init(&b->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    if (error == 0)
+        return 0;
+destroy_lock:
+    pthread_mutex_destroy(&b->lock);
+    return -1;
+}
+
+static void destroy(struct weft_bootstrap *b)
+{
+    weft_boot_gather_clear(b);
+    pthread_cond_destroy(&b->changed);
+    pthread_mutex_destroy(&b->lock);
+    free(b->slots);
+    free(b->arrived);
+    free(b->noticed);
+    free(b->members);
+    free(b);
+}
+
+static struct weft_bootstrap *create(const struct weft_bootstrap_options *options)
+{
+    struct weft_bootstrap *b = calloc(1, sizeof *b);
+    if (!b || init_lock(b) != 0) {
+        free(b);
+        weft_fail(WEFT_NOMEM, "bootstrap: no memory");
+        return NULL;
+    }
+    b->rank = options->rank;
+    b->ranks = options->ranks;
+    b->service = options->service;
+    b->on_failed = options->failed;
+    b->on_failed_arg = options->failed_arg;
+    b->round = b->slots_round = WEFT_BOOT_ROUND_START;
+    size_t ranks = (size_t)b->ranks;
+    b->members = calloc(ranks, sizeof *b->members);
+    b->noticed = calloc(ranks, 1);
+    if (b->rank == 0) {
+        b->slots = calloc(ranks, sizeof *b->slots);
+        b->arrived = calloc(ranks, 1);
+    }
+    if (!b->members || !b->noticed || (b->rank == 0 && (!b->slots || !b->arrived))) {
+        weft_fail(WEFT_NOMEM, "bootstrap: no memory for %d ranks", b->ranks);
+        free(b->slots); /* without it nothing looks into arrived */
+        b->slots = NULL;
+        destroy(b);
+        return NULL;
+    }
+    make_edges(b);
+    return b;
+}
+
+/* One child's connection while it is being made. */
+struct reach {
+    char reason[256]; /* "" while there is none */
+};
+
+static void unreached(struct reach *reach)
+{
+    snprintf(reach->reason, sizeof reach->reason, "%.255s", weft_error_detail());
+}
+
+/* The connection at *fd is decided, or it is too late for it. */
+static void settle(struct weft_boot_edge *edge, struct reach *reach, int *fd, int writable)
+{
+    char text[WEFT_BOOT_ADDRESS_TEXT];
+    const struct weft_boot_address *address = &edge->owner->members[edge->rank].address;
+    int status = writable ? weft_boot_connect_finish(*fd, address)
+                          : weft_fail(WEFT_TIMEOUT, "connect to %s: no answer before the deadline",
+                                      weft_boot_address_text(address, 1, text));
+    if (status == WEFT_OK) {
+        edge->fd = *fd;
+    } else {
+        unreached(reach);
+        close(*fd);
+    }
+    *fd = -1;
+}
+
+/* Connects to the children, all at once. One that cannot be reached is dead, as everybody will hear: which is
+ * said only when all are decided, so that the others' edges carry it. */
+static void connect_children(struct weft_bootstrap *b, int64_t deadline_ns)
+{
+    struct pollfd wait[WEFT_BOOT_ARITY + 1];
+    struct reach reach[WEFT_BOOT_ARITY + 1];
+    int open = 0;
+    memset(reach, 0, sizeof reach);
+    wait[0] = (struct pollfd){.fd = -1}; /* the parent */
+    for (int i = 1; i < b->edge_count; i++) {
+        wait[i] = (struct pollfd){.fd = -1, .events = POLLOUT};
+        if (weft_boot_connect_start(&b->members[b->edges[i].rank].address, &wait[i].fd) == WEFT_OK)
+            open++;
+        else
+            unreached(&reach[i]);
+    }
+    while (open > 0) {
+        weft_boot_poll(wait, (unsigned)b->edge_count, deadline_ns, 1000);
+        int late = weft_clock_ns() >= deadline_ns;
+        for (int i = 1; i < b->edge_count; i++) {
+            if (wait[i].fd < 0 || (!wait[i].revents && !late))
+                continue;
+            settle(&b->edges[i], &reach[i], &wait[i].fd, wait[i].revents != 0);
+            open--;
+        }
+    }
+    for (int i = 1; i < b->edge_count; i++) {
+        if (reach[i].reason[0])
+            weft_boot_died(b, b->edges[i].rank, reach[i].reason);
+    }
+}
+
+/* Queues the table for the children, behind an EDGE where the connection is new. */
+static int send_table(struct weft_bootstrap *b, struct weft_boot_bytes *table)
+{
+    int status = WEFT_OK;
+    for (int i = b->rank == 0 ? 0 : 1; i < b->edge_count && status == WEFT_OK; i++) {
+        struct weft_boot_edge *edge = &b->edges[i];
+        if (b->rank != 0) {
+            struct weft_boot_writer body = {0};
+            struct weft_boot_edge_hello hello = {b->session, (uint32_t)b->rank, (uint32_t)edge->rank};
+            weft_boot_hello_put(&body, &hello);
+            status = weft_boot_edge_queue_writer(edge, WEFT_BOOT_EDGE, &body);
+        }
+        if (status == WEFT_OK)
+            status = weft_boot_edge_queue(edge, WEFT_BOOT_TABLE, table);
+    }
+    return status;
+}
+
+static int make_table(struct weft_bootstrap *b, struct weft_boot_bytes **table)
+{
+    struct weft_boot_writer body = {0};
+    weft_boot_table_put(&body, b->session, b->members, b->ranks);
+    if (body.failed) {
+        free(body.data);
+        return weft_fail(WEFT_NOMEM, "bootstrap: no memory for the addresses of %d ranks", b->ranks);
+    }
+    *table = weft_boot_bytes_new(body.data, body.size);
+    return *table ? WEFT_OK : WEFT_NOMEM;
+}
+
+/* From here on a failure is an event and not an error of open: unless one has happened already. */
+static int arm(struct weft_bootstrap *b)
+{
+    pthread_mutex_lock(&b->lock);
+    int status = b->failure_status == WEFT_OK ? WEFT_OK : weft_boot_report_failure(b);
+    b->armed = status == WEFT_OK;
+    pthread_mutex_unlock(&b->lock);
+    return status;
+}
+
+/* Hands on the table, lets the service thread take over, and waits until everybody got that far. */
+static int build_tree(struct weft_bootstrap *b, struct weft_boot_bytes *table, int64_t deadline_ns)
+{
+    pthread_mutex_lock(&b->lock); /* nobody else is here yet, but the functions below expect it */
+    if (b->rank != 0)
+        connect_children(b, deadline_ns);
+    int status = send_table(b, table);
+    pthread_mutex_unlock(&b->lock);
+    if (status == WEFT_OK)
+        status = weft_boot_overlay_start(b);
+    if (status == WEFT_OK)
+        status = weft_bootstrap_barrier(b, deadline_ns);
+    if (status == WEFT_TIMEOUT) {
+        char text[WEFT_DETAIL_MAX];
+        snprintf(text, sizeof text, "%.400s", weft_error_detail());
+        status = weft_fail(WEFT_ABSENT, "after the check-in, %s", text);
+    }
+    return status == WEFT_OK ? arm(b) : status;
+}
+
+static int meet(struct weft_bootstrap *b, const struct weft_bootstrap_options *options)
+{
+    struct weft_boot_root *root = NULL;
+    struct weft_boot_bytes *table = NULL;
+    int status;
+    if (b->rank == 0) {
+        status = weft_boot_root_meet(b, options, &root);
+        if (status == WEFT_OK)
+            status = make_table(b, &table);
+    } else {
+        status = weft_boot_join(b, options, &table);
+    }
+    if (status == WEFT_OK)
+        status = build_tree(b, table, options->deadline_ns);
+    char text[WEFT_DETAIL_MAX];
+    snprintf(text, sizeof text, "%s", status == WEFT_OK ? "" : weft_error_detail());
+    weft_boot_root_end(root, status, text);
+    pthread_mutex_lock(&b->lock);
+    weft_boot_bytes_drop(table);
+    pthread_mutex_unlock(&b->lock);
+    return status == WEFT_OK ? WEFT_OK : weft_fail(status, "%s", text);
+}
+
+static int check_options(const struct weft_bootstrap_options *options)
+{
+    if (options->ranks < 1 || options->ranks > WEFT_BOOT_RANKS_MAX || options->rank < 0 ||
+        options->rank >= options->ranks)
+        return weft_fail(WEFT_INVALID, "rank %d of %d: expected 0 <= rank < ranks <= %d", options->rank,
+                         options->ranks, WEFT_BOOT_RANKS_MAX);
+    if (options->ranks == 1 || options->store || options->file)
+        return WEFT_OK;
+    if (options->address) {
+        char host[WEFT_BOOT_HOSTPORT_MAX];
+        uint16_t port;
+        return weft_boot_hostport_split(options->address, host, &port);
+    }
+    if (options->rank == 0 && options->listen_fd >= 0)
+        return WEFT_OK;
+    return weft_fail(WEFT_INVALID, "rank %d has no way to find rank 0: expected a store, file or address",
+                     options->rank);
+}
+
+int weft_bootstrap_open(const struct weft_bootstrap_options *options, struct weft_bootstrap **bootstrap)
+{
+    int status = check_options(options);
+    if (status != WEFT_OK)
+        return status;
+    struct weft_bootstrap *b = create(options);
+    if (!b)
+        return WEFT_NOMEM;
+    if (b->ranks == 1)
+        weft_boot_self(&b->members[0]);
+    else
+        status = meet(b, options);
+    if (status != WEFT_OK) {
+        char text[WEFT_DETAIL_MAX];
+        snprintf(text, sizeof text, "%s", weft_error_detail());
+        weft_boot_overlay_stop(b);
+        destroy(b);
+        return weft_fail(status, "%s", text);
+    }
+    struct weft_boot_address here = b->ranks == 1
+                                        ? (struct weft_boot_address){.family = 4, .ip = {127, 0, 0, 1}}
+                                        : b->members[b->rank].address;
+    weft_boot_address_text(&here, 0, b->local_address);
+    if (b->rank == 0 && !options->store && !options->file && options->listen_fd >= 0 && !options->listen_keep)
+        close(options->listen_fd);
+    *bootstrap = b;
+    return WEFT_OK;
+}
+
+void weft_bootstrap_close(struct weft_bootstrap *b)
+{
+    if (!b)
+        return;
+    weft_boot_overlay_stop(b);
+    destroy(b);
+}
+
+const char *weft_bootstrap_local_address(const struct weft_bootstrap *b)
+{
+    return b->local_address;
+}
+
+int weft_bootstrap_failure(const struct weft_bootstrap *bootstrap, char *text, size_t capacity)
+{
+    struct weft_bootstrap *b = (struct weft_bootstrap *)bootstrap; /* only to lock */
+    if (!weft_bootstrap_has_failed(b))
+        return WEFT_OK;
+    pthread_mutex_lock(&b->lock);
+    int status = b->failure_status;
+    if (text && capacity)
+        snprintf(text, capacity, "%s", b->failure_text);
+    pthread_mutex_unlock(&b->lock);
+    return status;
+}
+
+int weft_bootstrap_has_failed(const struct weft_bootstrap *b)
+{
+    return __atomic_load_n(&b->failed, __ATOMIC_ACQUIRE);
+}
+
+void weft_bootstrap_revoke(struct weft_bootstrap *b, const char *reason)
+{
+    pthread_mutex_lock(&b->lock);
+    weft_boot_revoke(b, reason);
+    pthread_mutex_unlock(&b->lock);
+}
