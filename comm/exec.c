@@ -75,16 +75,21 @@ void weft_exec_destroy(struct weft_exec *exec)
     free(exec);
 }
 
-int weft_exec_peer_ready(struct weft_exec *exec, uint32_t rank, struct weft_exec_peer **found)
+int weft_exec_connect(struct weft_exec *exec, uint32_t rank, struct weft_exec_peer **found)
 {
     struct weft_exec_peer *peer = &exec->peers[rank];
     if (!peer->link) {
-        int status = exec->options.hooks.connect(exec->options.hooks.arg, rank, peer);
+        int status = exec->options.hooks.connect(exec->options.hooks.comm, rank, peer);
         if (status != WEFT_OK)
             return status;
     }
     *found = peer;
     return WEFT_OK;
+}
+
+struct weft_link *weft_exec_link(const struct weft_exec *exec, uint32_t rank)
+{
+    return exec->peers[rank].link;
 }
 
 uint8_t *weft_op_memory(struct weft_exec_op *op, unsigned buffer)
@@ -238,7 +243,7 @@ static void find_hazards(struct weft_exec_op *op, struct weft_flight *flight)
 static int choose_mode(struct weft_exec_op *op, struct weft_flight *flight)
 {
     struct weft_exec_peer *peer;
-    int status = weft_exec_peer_ready(op->exec, flight->peer->rank, &peer);
+    int status = weft_exec_connect(op->exec, flight->peer->rank, &peer);
     if (status != WEFT_OK)
         return status;
     flight->mode = WEFT_MODE_EAGER;

@@ -47,8 +47,9 @@ struct weft_exec_stats {
 /* What the executor needs from its surroundings. */
 struct weft_exec_hooks {
     void *arg;
-    /* Connects peer `rank` and fills *peer. May be called again until link is set. */
-    int (*connect)(void *arg, uint32_t rank, struct weft_exec_peer *peer);
+    void *comm; /* argument of connect */
+    /* Connects peer `rank` and fills *peer. */
+    int (*connect)(void *comm, uint32_t rank, struct weft_exec_peer *peer);
     /* Memory that peers on transport can read (or that puts land in): staging. NULL when none can be had. */
     void *(*buffer_get)(void *arg, uint32_t transport, size_t size);
     void (*buffer_put)(void *arg, uint32_t transport, void *buffer, size_t size);
@@ -72,6 +73,11 @@ struct weft_exec_op;
 int weft_exec_create(const struct weft_exec_options *options, struct weft_exec **exec);
 /* Frees everything; operations still in flight are withdrawn. */
 void weft_exec_destroy(struct weft_exec *exec);
+
+/* Connects a peer ahead of its first message. *peer stays the executor's. */
+int weft_exec_connect(struct weft_exec *exec, uint32_t rank, struct weft_exec_peer **peer);
+/* The link to a peer, NULL when there is none yet. */
+struct weft_link *weft_exec_link(const struct weft_exec *exec, uint32_t rank);
 
 /* What one operation runs on. The plan and buffers must stay until the operation has been freed. */
 struct weft_exec_request {

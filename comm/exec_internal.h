@@ -145,7 +145,6 @@ uint8_t *weft_op_memory(struct weft_exec_op *op, unsigned buffer);
 int weft_op_region(struct weft_exec_op *op, const struct weft_exec_peer *peer, unsigned buffer,
                    struct weft_region **region);
 uint64_t weft_flight_cookie(const struct weft_exec_op *op, const struct weft_flight *flight, uint32_t slice);
-int weft_exec_peer_ready(struct weft_exec *exec, uint32_t rank, struct weft_exec_peer **peer);
 /* Sends a control message or payload of a flight; WEFT_AGAIN when the link is full. */
 int weft_flight_send(struct weft_exec_op *op, struct weft_flight *flight, enum weft_wire_kind kind,
                      uint32_t flags, uint32_t slice, const void *payload, uint32_t size);

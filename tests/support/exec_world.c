@@ -136,7 +136,7 @@ static int open_rank(struct exec_world *world, uint32_t rank)
         .ranks = world->options.ranks,
         .window = world->options.window,
         .first_sequence = world->options.first_sequence,
-        .hooks = {self, connect_rank, buffer_get, buffer_put, region_get, region_put},
+        .hooks = {self, self, connect_rank, buffer_get, buffer_put, region_get, region_put},
     };
     return weft_exec_create(&options, &self->exec);
 }

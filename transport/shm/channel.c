@@ -48,9 +48,10 @@ static int hello_take(struct shm_channel *channel, const struct shm_frame *hello
                               .kind = SHM_REPLY,
                               .flags = transport->light ? SHM_PEER_LIGHT : 0,
                               .nonce = hello->nonce};
+    reply.flags |= SHM_PEER_MAPS;
     if (transport->direct) {
         reply.probe_errno = probe_read(pid, hello);
-        reply.flags |= SHM_PEER_MAPS | (reply.probe_errno ? 0 : SHM_PEER_PULLS);
+        reply.flags |= reply.probe_errno ? 0 : SHM_PEER_PULLS;
     }
     struct shm_peer *peer = shm_peer_get(transport, &hello->source);
     if (!peer) {

@@ -63,7 +63,7 @@ int shm_notify(struct weft_link *link)
     int state = atomic_load_explicit(&link->state, memory_order_acquire);
     if (state != SHM_LINK_UP)
         return link_not_up(link, state);
-    weft_fence_full();
+    weft_fence_hot(link->light);
     uint32_t sleep = atomic_load_explicit(&link->control->sleep, memory_order_relaxed);
     if (sleep & 1)
         peer_wake(link, sleep);

@@ -120,8 +120,6 @@ int shm_expose(struct weft_link *link, struct weft_region *region, const void *m
     (void)region;
     struct weft_transport *transport = link->transport;
     int state = atomic_load_explicit(&link->state, memory_order_acquire);
-    if (!transport->direct)
-        return WEFT_UNSUPPORTED;
     if (state != SHM_LINK_UP)
         return state == SHM_LINK_FAILED ? shm_link_down(link) : WEFT_AGAIN;
     uintptr_t start = (uintptr_t)memory;
@@ -209,8 +207,6 @@ int shm_map(struct weft_link *link, const struct weft_token *bytes, const void *
 {
     struct shm_token token;
     const uint8_t *memory;
-    if (!link->transport->direct)
-        return WEFT_UNSUPPORTED;
     int status = token_read(link, bytes, &token, &memory);
     if (status)
         return status;
@@ -250,8 +246,6 @@ int shm_pull(struct weft_link *link, const struct weft_token *bytes, uint64_t of
     struct weft_transport *transport = link->transport;
     struct shm_token token;
     const uint8_t *memory;
-    if (!transport->direct)
-        return WEFT_UNSUPPORTED;
     int status = token_read(link, bytes, &token, &memory);
     if (status)
         return status;

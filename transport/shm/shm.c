@@ -210,9 +210,10 @@ static int shm_open_instance(const struct weft_transport_params *params, struct 
 
 static void shm_caps(const struct weft_transport *transport, struct weft_transport_caps *caps)
 {
+    (void)transport;
     struct weft_transport_caps own = {
         .size = sizeof own,
-        .flags = WEFT_CAP_SAME_HOST | WEFT_CAP_NOTIFY | (transport->direct ? WEFT_CAP_READ : 0),
+        .flags = WEFT_CAP_SAME_HOST | WEFT_CAP_NOTIFY | WEFT_CAP_READ,
         .eager_bytes = SHM_EAGER_BYTES,
     };
     *caps = own;

@@ -1,0 +1,437 @@
+#include "comm/agree.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm/fastpath.h"
+#include "comm/progress.h"
+
+#define INTRO_MAGIC     0x54464557u /* "WEFT" */
+#define INTRO_VERSION   1
+#define ID_CANDIDATES   8
+#define PROCESSOR_WORDS 16
+#define SETTINGS_MAX    2048
+
+/* Round 1, followed by the settings text. */
+struct introduction {
+    uint32_t magic, version;
+    uint32_t candidates[ID_CANDIDATES];
+    uint64_t processors[PROCESSOR_WORDS]; /* that this rank may run on; the first 1,024 */
+    int32_t pid;
+    uint16_t shm_size, reserved;
+    char host[64];
+    uint8_t shm_address[WEFT_ADDRESS_MAX];
+};
+
+/* Round 2. */
+struct vote {
+    uint32_t free_ids; /* bit per candidate */
+    uint32_t proven;
+    int32_t status; /* of what this rank tried: others fail with it */
+    uint16_t ofi_size, reserved;
+    uint8_t ofi_address[WEFT_ADDRESS_MAX];
+    char reason[200];
+};
+
+static int transport_allowed(const struct weft_comm *comm, const char *name)
+{
+    const char *allowed = comm->context->settings.transports;
+    return !*allowed || strstr(allowed, name) != NULL;
+}
+
+static int introduce(struct weft_comm *comm, char *message, size_t *size)
+{
+    struct introduction *intro = (struct introduction *)message;
+    memset(intro, 0, sizeof *intro);
+    intro->magic = INTRO_MAGIC;
+    intro->version = INTRO_VERSION;
+    if (getrandom(intro->candidates, sizeof intro->candidates, 0) != sizeof intro->candidates)
+        return weft_fail_errno("getrandom");
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        memcpy(intro->processors, &set, sizeof intro->processors);
+    intro->pid = (int32_t)getpid();
+    gethostname(intro->host, sizeof intro->host - 1);
+    if (transport_allowed(comm, "shm")) {
+        weft_context_lock(comm->context);
+        int status = weft_context_transport(comm->context, WEFT_SHM, NULL);
+        struct weft_open_transport *shm = &comm->context->transports[WEFT_SHM];
+        size_t length = sizeof intro->shm_address;
+        if (status == WEFT_OK)
+            status = shm->ops.address(shm->instance, intro->shm_address, &length);
+        weft_context_unlock(comm->context);
+        if (status == WEFT_OK)
+            intro->shm_size = (uint16_t)length;
+        else
+            weft_log_once(WEFT_LOG_WARN, "no shared memory: %s", weft_error_detail());
+    }
+    size_t text = weft_settings_agreed(&comm->context->settings, message + sizeof *intro, SETTINGS_MAX);
+    if (text >= SETTINGS_MAX)
+        return weft_fail(WEFT_INTERNAL, "the agreed settings need %zu bytes: expected at most %d", text,
+                         SETTINGS_MAX);
+    *size = sizeof *intro + text + 1;
+    return WEFT_OK;
+}
+
+static int check_introduction(const struct weft_comm *comm, uint32_t rank, const struct weft_blob *blob,
+                              const char *my_settings)
+{
+    const struct introduction *intro = blob->data;
+    if (blob->size <= sizeof *intro || intro->magic != INTRO_MAGIC || intro->version != INTRO_VERSION ||
+        intro->shm_size > sizeof intro->shm_address || ((const char *)blob->data)[blob->size - 1] != '\0' ||
+        !memchr(intro->host, 0, sizeof intro->host))
+        return weft_fail(WEFT_PROTOCOL, "rank %u introduced itself in a form this weft does not understand",
+                         rank);
+    char name[64];
+    const char *theirs = (const char *)(intro + 1);
+    if (!weft_settings_differ(my_settings, theirs, name, sizeof name))
+        return WEFT_OK;
+    return weft_fail(WEFT_SETTINGS, "rank %u on host '%s' runs with another %s than rank %d", rank,
+                     intro->host, name, comm->rank);
+}
+
+/* Names the rank that differs from most: with rank 0's settings as the reference, everybody reports the same.
+ */
+static int check_settings(const struct weft_comm *comm, const struct weft_blob *blobs)
+{
+    const struct introduction *first = blobs[0].data;
+    if (blobs[0].size <= sizeof *first)
+        return weft_fail(WEFT_PROTOCOL, "rank 0 introduced itself in a form this weft does not understand");
+    const char *reference = (const char *)(first + 1);
+    for (int r = 0; r < comm->ranks; r++) {
+        int status = check_introduction(comm, (uint32_t)r, &blobs[r], reference);
+        if (status != WEFT_OK)
+            return status;
+    }
+    return WEFT_OK;
+}
+
+static int copy_member(struct weft_comm *comm, int rank, const struct introduction *intro)
+{
+    struct weft_member *member = &comm->members[rank];
+    snprintf(member->host, sizeof member->host, "%s", intro->host);
+    member->pid = intro->pid;
+    member->shm_size = intro->shm_size;
+    member->addresses = malloc(intro->shm_size + 1u);
+    if (!member->addresses)
+        return weft_fail(WEFT_NOMEM, "no memory for the addresses of rank %d", rank);
+    memcpy(member->addresses, intro->shm_address, intro->shm_size);
+    return WEFT_OK;
+}
+
+/* Who shares a host: addresses that shm finds reachable from each other, named by the lowest such rank. What
+ * is reachable from here decides about this rank's own group; groups of others are found by their host names
+ * and the part of the address that tells hosts apart, which is the transport's business: so every rank only
+ * claims its own group here, and learns the others' claims from the vote. */
+static uint32_t own_group(struct weft_comm *comm, const struct weft_blob *blobs)
+{
+    struct weft_open_transport *shm = &comm->context->transports[WEFT_SHM];
+    const struct introduction *mine = blobs[comm->rank].data;
+    for (int r = 0; r < comm->rank && mine->shm_size; r++) {
+        const struct introduction *theirs = blobs[r].data;
+        if (theirs->shm_size && shm->ops.reachable(shm->instance, theirs->shm_address, theirs->shm_size))
+            return (uint32_t)r;
+    }
+    return (uint32_t)comm->rank;
+}
+
+static int count_local(struct weft_comm *comm, const struct weft_blob *blobs)
+{
+    uint64_t together[PROCESSOR_WORDS] = {0};
+    int local = 0, processors = 0;
+    const struct introduction *mine = blobs[comm->rank].data;
+    for (int r = 0; r < comm->ranks; r++) {
+        const struct introduction *theirs = blobs[r].data;
+        if (strcmp(theirs->host, mine->host) != 0)
+            continue;
+        local++;
+        for (int w = 0; w < PROCESSOR_WORDS; w++)
+            together[w] |= theirs->processors[w];
+    }
+    for (int w = 0; w < PROCESSOR_WORDS; w++)
+        processors += __builtin_popcountll(together[w]);
+    return local > processors;
+}
+
+/* Waits for a link to come up. */
+static int await_link(struct weft_comm *comm, const struct weft_transport_ops *ops, struct weft_link *link,
+                      int64_t deadline_ns)
+{
+    uint32_t flags;
+    struct weft_idle idle = {0};
+    for (;;) {
+        int status = ops->link_flags(link, &flags);
+        if (status != WEFT_AGAIN)
+            return status;
+        if (weft_clock_ns() >= deadline_ns)
+            return weft_fail(WEFT_TIMEOUT, "a link did not come up in time");
+        weft_progress_once(comm->context);
+        weft_context_unlock(comm->context);
+        if (weft_idle_pause(comm->context, &idle))
+            usleep(100);
+        weft_context_lock(comm->context);
+    }
+}
+
+/* Proves to share memory with the first rank of the own group, by shaking hands with it. [lock] */
+static int prove_host(struct weft_comm *comm, uint32_t group, int64_t deadline_ns)
+{
+    if ((int)group == comm->rank)
+        return WEFT_OK;
+    struct weft_open_transport *shm = &comm->context->transports[WEFT_SHM];
+    const struct weft_member *first = &comm->members[group];
+    struct weft_link *link;
+    int status = weft_context_link(comm->context, WEFT_SHM, first->addresses, first->shm_size, &link);
+    if (status != WEFT_OK)
+        return status;
+    status = await_link(comm, &shm->ops, link, deadline_ns);
+    weft_context_unlink(comm->context, link);
+    return status;
+}
+
+static uint32_t free_candidates(struct weft_comm *comm, const struct weft_blob *blobs)
+{
+    const struct introduction *first = blobs[0].data;
+    uint32_t mask = 0;
+    for (int i = 0; i < ID_CANDIDATES; i++) {
+        if (first->candidates[i] && !weft_context_find(comm->context, first->candidates[i]))
+            mask |= 1u << i;
+    }
+    return mask;
+}
+
+/* Opens ofi and notes its address in the vote. [lock] */
+static int open_ofi(struct weft_comm *comm, struct vote *vote)
+{
+    int status =
+        weft_context_transport(comm->context, WEFT_OFI, weft_bootstrap_local_address(comm->bootstrap));
+    if (status != WEFT_OK)
+        return status;
+    struct weft_open_transport *ofi = &comm->context->transports[WEFT_OFI];
+    size_t size = sizeof vote->ofi_address;
+    status = ofi->ops.address(ofi->instance, vote->ofi_address, &size);
+    if (status == WEFT_OK)
+        vote->ofi_size = (uint16_t)size;
+    return status;
+}
+
+/* Whether any pair of ranks may need the network. Every rank must come to the same answer, so it rests on
+ * what all have seen: settings and host identities (the shm addresses, compared by the transport). */
+static int needs_network(struct weft_comm *comm, const struct weft_blob *blobs)
+{
+    struct weft_open_transport *shm = &comm->context->transports[WEFT_SHM];
+    for (int r = 0; r < comm->ranks; r++) {
+        const struct introduction *theirs = blobs[r].data;
+        if (!theirs->shm_size || !shm->instance)
+            return 1;
+        if (r != comm->rank && !shm->ops.reachable(shm->instance, theirs->shm_address, theirs->shm_size))
+            return 1;
+    }
+    return 0;
+}
+
+static void cast_vote(struct weft_comm *comm, const struct weft_blob *blobs, struct vote *vote,
+                      int64_t deadline_ns)
+{
+    memset(vote, 0, sizeof *vote);
+    weft_context_lock(comm->context);
+    vote->free_ids = free_candidates(comm, blobs);
+    uint32_t group = own_group(comm, blobs);
+    int status = WEFT_OK;
+    /* A host that cannot be proven is left to the network: it fails only when there is none. */
+    vote->proven = prove_host(comm, group, deadline_ns) == WEFT_OK ? group : (uint32_t)comm->rank;
+    if (vote->proven != group)
+        weft_log_once(WEFT_LOG_WARN, "ranks on this host cannot share memory: %s", weft_error_detail());
+    if (needs_network(comm, blobs) || vote->proven != group) {
+        if (transport_allowed(comm, "ofi"))
+            status = open_ofi(comm, vote);
+        else
+            status =
+                weft_fail(WEFT_TRANSPORT,
+                          "rank %d on host '%s' does not share memory with every rank, and the setting "
+                          "WEFT_TRANSPORT=%s allows no other transport",
+                          comm->rank, comm->members[comm->rank].host, comm->context->settings.transports);
+    }
+    weft_context_unlock(comm->context);
+    vote->status = status;
+    if (status != WEFT_OK)
+        snprintf(vote->reason, sizeof vote->reason, "%s", weft_error_detail());
+}
+
+static int count_votes(struct weft_comm *comm, const struct weft_blob *intros, const struct weft_blob *votes)
+{
+    uint32_t free_ids = UINT32_MAX;
+    for (int r = 0; r < comm->ranks; r++) {
+        const struct vote *vote = votes[r].data;
+        struct weft_member *member = &comm->members[r];
+        if (votes[r].size != sizeof *vote || vote->ofi_size > sizeof vote->ofi_address ||
+            vote->proven > (uint32_t)r || !memchr(vote->reason, 0, sizeof vote->reason))
+            return weft_fail(WEFT_PROTOCOL, "rank %d voted in a form this weft does not understand", r);
+        if (vote->status != WEFT_OK)
+            return weft_fail(vote->status, "rank %d on host '%s': %s", r, member->host, vote->reason);
+        free_ids &= vote->free_ids;
+        member->host_group = vote->proven;
+        member->ofi_size = vote->ofi_size;
+        uint8_t *addresses = realloc(member->addresses, member->shm_size + vote->ofi_size + 1u);
+        if (!addresses)
+            return weft_fail(WEFT_NOMEM, "no memory for the addresses of rank %d", r);
+        memcpy(addresses + member->shm_size, vote->ofi_address, vote->ofi_size);
+        member->addresses = addresses;
+        comm->one_host &= vote->proven == 0;
+    }
+    free_ids &= (1u << ID_CANDIDATES) - 1;
+    if (!free_ids)
+        return weft_fail(WEFT_INTERNAL, "none of %d random communicator ids is free on all ranks",
+                         ID_CANDIDATES);
+    const struct introduction *first = intros[0].data;
+    comm->id = first->candidates[__builtin_ctz(free_ids)];
+    /* Pairs on different hosts need both ends' network addresses. */
+    for (int r = 0; r < comm->ranks && !comm->one_host; r++) {
+        const struct weft_member *mine = &comm->members[comm->rank], *theirs = &comm->members[r];
+        if (theirs->host_group != mine->host_group && !(theirs->ofi_size && mine->ofi_size))
+            return weft_fail(WEFT_TRANSPORT,
+                             "rank %d has no network address, but does not share a host with %d",
+                             theirs->ofi_size ? comm->rank : r, theirs->ofi_size ? r : comm->rank);
+    }
+    return WEFT_OK;
+}
+
+/* Creates the executor and makes it reachable for messages. */
+static int make_executor(struct weft_comm *comm)
+{
+    struct weft_context *context = comm->context;
+    struct weft_exec_options options = {
+        .id = comm->id,
+        .rank = (uint32_t)comm->rank,
+        .ranks = (uint32_t)comm->ranks,
+        .window = (uint32_t)context->settings.window,
+        .hooks = {.arg = context,
+                  .comm = comm,
+                  .connect = weft_comm_connect,
+                  .buffer_get = weft_memory_buffer_get,
+                  .buffer_put = weft_memory_buffer_put,
+                  .region_get = weft_memory_region_get,
+                  .region_put = weft_memory_region_put},
+    };
+    weft_context_lock(context);
+    int status = weft_exec_create(&options, &comm->exec);
+    if (status == WEFT_OK)
+        status = weft_context_route(context, comm->id, comm);
+    if (status != WEFT_OK) {
+        weft_exec_destroy(comm->exec);
+        comm->exec = NULL;
+    }
+    weft_context_unlock(context);
+    return status;
+}
+
+static int uses_fastpath(const struct weft_comm *comm)
+{
+    return comm->one_host && comm->ranks <= WEFT_FASTPATH_RANKS_MAX &&
+           comm->context->settings.fast_path_bytes > 0 && comm->context->settings.direct;
+}
+
+static int open_fastpath(struct weft_comm *comm, struct weft_token *tokens, int64_t deadline_ns)
+{
+    weft_context_lock(comm->context);
+    int status = WEFT_OK;
+    for (int r = 0; r < comm->ranks && status == WEFT_OK; r++) {
+        struct weft_exec_peer *peer;
+        if (r == comm->rank)
+            continue;
+        status = weft_exec_connect(comm->exec, (uint32_t)r, &peer);
+        if (status == WEFT_OK)
+            status = await_link(comm, peer->ops, peer->link, deadline_ns);
+    }
+    if (status == WEFT_OK)
+        status = weft_fastpath_open(comm, (size_t)comm->context->settings.fast_path_bytes, tokens,
+                                    &comm->fastpath);
+    weft_context_unlock(comm->context);
+    return status;
+}
+
+static int exchange_fastpath(struct weft_comm *comm, int64_t deadline_ns)
+{
+    struct weft_token tokens[WEFT_FASTPATH_RANKS_MAX + 1];
+    memset(tokens, 0, sizeof tokens);
+    size_t size = 0;
+    int wanted = uses_fastpath(comm), opened = WEFT_OK;
+    if (wanted) {
+        opened = open_fastpath(comm, tokens, deadline_ns);
+        if (opened == WEFT_OK)
+            size = (size_t)comm->ranks * sizeof tokens[0];
+    }
+    struct weft_blob *blobs;
+    int status = weft_bootstrap_allgather(comm->bootstrap, tokens, size, &blobs, deadline_ns);
+    if (status != WEFT_OK)
+        return status;
+    int everybody = wanted;
+    for (int r = 0; r < comm->ranks; r++)
+        everybody &= blobs[r].size == (size_t)comm->ranks * sizeof tokens[0];
+    for (int r = 0; r < comm->ranks && everybody; r++)
+        memcpy(&tokens[r], (const uint8_t *)blobs[r].data + (size_t)comm->rank * sizeof tokens[0],
+               sizeof tokens[0]);
+    free(blobs);
+    weft_context_lock(comm->context);
+    uint8_t mapped = everybody && weft_fastpath_map(comm->fastpath, tokens) == WEFT_OK;
+    weft_context_unlock(comm->context);
+    if (!wanted)
+        return WEFT_OK;
+    /* All or none: one more round, so that no rank waits on a path that another has not got. */
+    status = weft_bootstrap_allgather(comm->bootstrap, &mapped, 1, &blobs, deadline_ns);
+    if (status != WEFT_OK)
+        return status;
+    for (int r = 0; r < comm->ranks; r++)
+        mapped &= blobs[r].size == 1 && *(const uint8_t *)blobs[r].data;
+    free(blobs);
+    if (!mapped) {
+        weft_log_once(WEFT_LOG_WARN,
+                      "small allreduces go through plans: the cache-line path is not available: %s",
+                      weft_error_detail());
+        weft_context_lock(comm->context);
+        weft_fastpath_close(comm->fastpath);
+        weft_context_unlock(comm->context);
+        comm->fastpath = NULL;
+    }
+    return WEFT_OK;
+}
+
+int weft_agree(struct weft_comm *comm, int64_t deadline_ns)
+{
+    _Alignas(8) char message[sizeof(struct introduction) + SETTINGS_MAX];
+    size_t size = 0;
+    struct weft_blob *intros = NULL, *votes = NULL;
+    struct vote vote;
+    int status = introduce(comm, message, &size);
+    if (status == WEFT_OK)
+        status = weft_bootstrap_allgather(comm->bootstrap, message, size, &intros, deadline_ns);
+    if (status != WEFT_OK)
+        return status;
+    status = check_settings(comm, intros);
+    for (int r = 0; r < comm->ranks && status == WEFT_OK; r++)
+        status = copy_member(comm, r, intros[r].data);
+    if (status != WEFT_OK)
+        goto free_intros;
+    if (count_local(comm, intros))
+        comm->context->oversubscribed = 1;
+    cast_vote(comm, intros, &vote, deadline_ns);
+    status = weft_bootstrap_allgather(comm->bootstrap, &vote, sizeof vote, &votes, deadline_ns);
+    if (status != WEFT_OK)
+        goto free_intros;
+    comm->one_host = 1;
+    status = count_votes(comm, intros, votes);
+    free(votes);
+    if (status == WEFT_OK)
+        status = make_executor(comm);
+    if (status == WEFT_OK)
+        status = exchange_fastpath(comm, deadline_ns);
+free_intros:
+    free(intros);
+    return status;
+}

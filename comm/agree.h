@@ -1,0 +1,19 @@
+/* What ranks tell each other when a communicator is made, and what they conclude from it.
+ *
+ * Rounds over the bootstrap (allgathers), the same on every rank:
+ *   1  introduction: version, host name and pid, processors, shm address, candidate ids (rank 0's count), and
+ * the settings that must be agreed; 2  vote: which candidate ids are free here; whether this rank has proven
+ * to share memory with the lowest rank of its host group; its ofi address when any pair of ranks needs one;
+ *   3  fast-path tokens where all ranks share one host, otherwise empty: it also is the barrier after which
+ *      messages may be sent.
+ */
+#ifndef WEFT_COMM_AGREE_H
+#define WEFT_COMM_AGREE_H
+
+#include "comm/comm.h"
+
+/* Runs the rounds for a communicator whose bootstrap is open; fills members, id, routes, executor, fast path.
+ */
+int weft_agree(struct weft_comm *comm, int64_t deadline_ns);
+
+#endif

@@ -1,0 +1,213 @@
+/* Allreduce: checks arguments, picks path and plan, runs it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "algos/choose.h"
+#include "comm/digest.h"
+#include "comm/fastpath.h"
+#include "comm/progress.h"
+#include "comm/work.h"
+
+enum weft_algorithm weft_comm_choose(struct weft_comm *comm, size_t bytes)
+{
+    if (comm->chosen_bytes == bytes)
+        return comm->chosen;
+    const struct weft_settings *settings = &comm->context->settings;
+    struct weft_choice choice = {
+        .collective = WEFT_ALLREDUCE,
+        .ranks = (uint32_t)comm->ranks,
+        .bytes = bytes,
+        .algorithm = settings->algorithm,
+        .rd_bytes = settings->rd_bytes,
+        .rab_bytes = settings->rab_bytes,
+        .one_host = comm->one_host,
+        .oversubscribed = comm->context->oversubscribed,
+    };
+    comm->chosen = weft_algorithm_choose(&choice);
+    comm->chosen_bytes = bytes;
+    return comm->chosen;
+}
+
+static int check_arguments(const weft_comm *comm, const void *send, const void *recv, size_t count,
+                           weft_dtype dtype, weft_op op)
+{
+    if (!comm)
+        return weft_fail(WEFT_INVALID, "comm is NULL");
+    size_t element_bytes = weft_dtype_size(dtype);
+    if (!element_bytes)
+        return weft_fail(WEFT_INVALID, "dtype is %d: expected 0 to %d", (int)dtype, WEFT_DTYPE_COUNT - 1);
+    if ((unsigned)op >= WEFT_OP_COUNT)
+        return weft_fail(WEFT_INVALID, "op is %d: expected 0 to %d", (int)op, WEFT_OP_COUNT - 1);
+    if (count > SIZE_MAX / 2 / element_bytes)
+        return weft_fail(WEFT_INVALID, "count is %zu elements of %zu bytes: expected at most %zu bytes",
+                         count, element_bytes, SIZE_MAX / 2);
+    if (count && (!send || !recv))
+        return weft_fail(WEFT_INVALID, "%s is NULL, count is %zu", send ? "recv" : "send", count);
+    uintptr_t from = (uintptr_t)send, to = (uintptr_t)recv, bytes = count * element_bytes;
+    if (from != to && from < to + bytes && to < from + bytes)
+        return weft_fail(WEFT_INVALID, "send and recv overlap without being equal");
+    if (!weft_reduce_find(dtype, op))
+        return weft_fail(WEFT_UNSUPPORTED, "%s of %s is not supported", weft_op_name(op),
+                         weft_dtype_name(dtype));
+    return WEFT_OK;
+}
+
+static int find_plan(struct weft_comm *comm, enum weft_algorithm algorithm, int in_place,
+                     const struct weft_plan **found)
+{
+    struct weft_plan **plan = &comm->plans[algorithm][in_place];
+    if (!*plan) {
+        struct weft_plan_request request = {WEFT_ALLREDUCE, algorithm, (uint32_t)comm->ranks,
+                                            (uint32_t)comm->rank, in_place};
+        int status = weft_plan_make(&request, plan);
+        if (status != WEFT_OK)
+            return status;
+    }
+    *found = *plan;
+    return WEFT_OK;
+}
+
+/* Whether the cache-line path serves this size. It stands for recursive doubling, so another fixed algorithm
+ * turns it off. */
+static int takes_fastpath(const struct weft_comm *comm, size_t bytes)
+{
+    int64_t fixed = comm->context->settings.algorithm;
+    return comm->fastpath && bytes <= weft_fastpath_bytes_max(comm->fastpath) &&
+           (fixed == WEFT_ALGO_AUTO || fixed == WEFT_ALGO_RD);
+}
+
+static int run_fastpath(struct weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
+                        weft_op op)
+{
+    struct weft_digest_fields fields = {WEFT_ALLREDUCE, WEFT_ALGO_RD, dtype, op, count};
+    struct weft_fastpath_request request = {
+        .input = send,
+        .output = recv,
+        .count = count,
+        .element_bytes = weft_dtype_size(dtype),
+        .reduce = weft_reduce_find(dtype, op),
+        .finish = op == WEFT_AVG ? (uint32_t)comm->ranks : 0,
+        .digest = weft_digest_pack(&fields),
+    };
+    int status = weft_fastpath_allreduce(comm->fastpath, &request, comm->timeout_ms);
+    if (status != WEFT_OK)
+        return weft_comm_report(comm);
+    comm->fast_operations++;
+    return WEFT_OK;
+}
+
+/* [lock] */
+static int start(struct weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
+                 weft_op op, struct weft_exec_op **started)
+{
+    size_t element_bytes = weft_dtype_size(dtype);
+    enum weft_algorithm algorithm = weft_comm_choose(comm, count * element_bytes);
+    const struct weft_plan *plan;
+    int status = find_plan(comm, algorithm, send == recv, &plan);
+    if (status != WEFT_OK)
+        return status;
+    struct weft_digest_fields fields = {WEFT_ALLREDUCE, algorithm, dtype, op, count};
+    struct weft_exec_request request = {
+        .plan = plan,
+        .input = send,
+        .output = recv,
+        .count = count,
+        .element_bytes = element_bytes,
+        .reduce = weft_reduce_find(dtype, op),
+        .finish = op == WEFT_AVG ? (uint32_t)comm->ranks : 0,
+        .digest = weft_digest_pack(&fields),
+    };
+    return weft_exec_start(comm->exec, &request, started);
+}
+
+static int run_alone(struct weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
+                     weft_op op)
+{
+    const void *sources[1] = {send};
+    weft_reduce_find(dtype, op)(recv, sources, 1, count, op == WEFT_AVG ? 1 : 0);
+    comm->operations++;
+    return WEFT_OK;
+}
+
+int weft_allreduce(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype, weft_op op)
+{
+    weft_error_clear();
+    int status = check_arguments(comm, send, recv, count, dtype, op);
+    if (status != WEFT_OK)
+        return status;
+    if (comm->ranks == 1)
+        return run_alone(comm, send, recv, count, dtype, op);
+    if (comm->failed)
+        return weft_comm_report(comm);
+    if (takes_fastpath(comm, count * weft_dtype_size(dtype)))
+        return run_fastpath(comm, send, recv, count, dtype, op);
+    weft_context_lock(comm->context);
+    struct weft_exec_op *running;
+    int64_t deadline_ns = weft_comm_deadline_ns(comm);
+    status = weft_comm_check(comm);
+    if (status == WEFT_OK) {
+        status = start(comm, send, recv, count, dtype, op, &running);
+        if (status == WEFT_OK) {
+            status = weft_work_drive(comm, running, deadline_ns, 1);
+            weft_exec_op_free(running);
+        }
+    }
+    weft_context_unlock(comm->context);
+    return status != WEFT_OK && comm->failed ? weft_comm_report(comm) : status;
+}
+
+int weft_allreduce_start(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
+                         weft_op op, weft_work **started)
+{
+    weft_error_clear();
+    int status = check_arguments(comm, send, recv, count, dtype, op);
+    if (status != WEFT_OK)
+        return status;
+    if (!started)
+        return weft_fail(WEFT_INVALID, "work is NULL");
+    struct weft_work *work = calloc(1, sizeof *work);
+    if (!work)
+        return weft_fail(WEFT_NOMEM, "no memory for a work handle");
+    work->comm = comm;
+    work->deadline_ns = weft_comm_deadline_ns(comm);
+    if (comm->ranks == 1) {
+        work->status = run_alone(comm, send, recv, count, dtype, op);
+    } else {
+        weft_context_lock(comm->context);
+        status = weft_comm_check(comm);
+        if (status == WEFT_OK)
+            status = start(comm, send, recv, count, dtype, op, &work->op);
+        weft_context_unlock(comm->context);
+        if (status != WEFT_OK) {
+            free(work);
+            return comm->failed ? weft_comm_report(comm) : status;
+        }
+        work->status = WEFT_AGAIN;
+        weft_progress_background(comm->context, 1);
+    }
+    comm->works++;
+    *started = work;
+    return WEFT_OK;
+}
+
+int weft_allreduce_describe(const weft_comm *comm, size_t count, weft_dtype dtype, weft_op op,
+                            const char **algorithm, const char **transport)
+{
+    weft_error_clear();
+    int valid = check_arguments(comm, &valid, &valid, 0, dtype, op);
+    if (valid != WEFT_OK)
+        return valid;
+    if (!algorithm || !transport)
+        return weft_fail(WEFT_INVALID, "%s is NULL", algorithm ? "transport" : "algorithm");
+    if (comm->ranks == 1) {
+        *algorithm = "copy";
+        *transport = "none";
+        return WEFT_OK;
+    }
+    size_t bytes = count * weft_dtype_size(dtype);
+    struct weft_comm probe = *comm;
+    probe.chosen_bytes = SIZE_MAX;
+    *algorithm = takes_fastpath(comm, bytes) ? "rd" : weft_algorithm_name(weft_comm_choose(&probe, bytes));
+    *transport = comm->one_host ? "shm" : comm->all_ofi ? "ofi" : "shm+ofi";
+    return WEFT_OK;
+}

@@ -1,0 +1,259 @@
+/* Communicators: creation, end, failures, and how each peer is reached. */
+#include "comm/comm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm/agree.h"
+#include "comm/fastpath.h"
+#include "comm/progress.h"
+
+int64_t weft_comm_deadline_ns(const struct weft_comm *comm)
+{
+    return weft_deadline_ns(comm->timeout_ms);
+}
+
+int weft_comm_connect(void *arg, uint32_t rank, struct weft_exec_peer *peer)
+{
+    struct weft_comm *comm = arg;
+    struct weft_context *context = comm->context;
+    const struct weft_member *member = &comm->members[rank];
+    int local = member->host_group == comm->members[comm->rank].host_group;
+    enum weft_transport_index index = local ? WEFT_SHM : WEFT_OFI;
+    const uint8_t *address = local ? member->addresses : member->addresses + member->shm_size;
+    struct weft_link *link;
+    int status =
+        weft_context_link(context, index, address, local ? member->shm_size : member->ofi_size, &link);
+    if (status != WEFT_OK)
+        return status;
+    struct weft_open_transport *transport = &context->transports[index];
+    const struct weft_settings *settings = &context->settings;
+    uint32_t room = transport->caps.eager_bytes - (uint32_t)sizeof(struct weft_wire_header);
+    int64_t eager = local ? settings->eager_bytes_shm : settings->eager_bytes_ofi;
+    int64_t slice = local ? settings->slice_bytes_shm : settings->slice_bytes_ofi;
+    *peer = (struct weft_exec_peer){
+        .ops = &transport->ops,
+        .link = link,
+        .caps = transport->caps.flags,
+        .eager_bytes = eager < room ? (eager < 64 ? 64 : (uint32_t)eager) : room,
+        .slice_bytes = (uint32_t)(slice / 64 * 64),
+        .put_bytes = transport->caps.put_bytes,
+        .stage_only = local && !settings->direct,
+        .transport = index,
+    };
+    return WEFT_OK;
+}
+
+static void wake_waiters(void *arg)
+{
+    struct weft_comm *comm = arg;
+    weft_progress_wake(comm->context);
+}
+
+static int check_options(const weft_comm_options *options)
+{
+    if (!options)
+        return WEFT_OK;
+    if (options->size < offsetof(weft_comm_options, name))
+        return weft_fail(WEFT_INVALID, "weft_comm_options.size is %zu: use WEFT_COMM_OPTIONS_INIT",
+                         options->size);
+    return WEFT_OK;
+}
+
+static void free_comm(struct weft_comm *comm)
+{
+    struct weft_context *context = comm->context;
+    weft_context_lock(context);
+    if (comm->exec)
+        weft_context_unroute(context, comm->id);
+    weft_fastpath_close(comm->fastpath);
+    for (int r = 0; r < comm->ranks && comm->exec; r++) {
+        struct weft_link *link = weft_exec_link(comm->exec, (uint32_t)r);
+        if (link)
+            weft_context_unlink(context, link);
+    }
+    weft_exec_destroy(comm->exec);
+    weft_context_unlock(context);
+    weft_bootstrap_close(comm->bootstrap);
+    for (int r = 0; r < comm->ranks && comm->members; r++)
+        free(comm->members[r].addresses);
+    free(comm->members);
+    for (int a = 0; a < WEFT_ALGO_COUNT; a++) {
+        weft_plan_free(comm->plans[a][0]);
+        weft_plan_free(comm->plans[a][1]);
+    }
+    free(comm);
+    atomic_fetch_sub(&context->users, 1);
+}
+
+static int meet(struct weft_comm *comm, struct weft_bootstrap_options *resolved, int64_t deadline_ns)
+{
+    resolved->deadline_ns = deadline_ns;
+    resolved->service = comm->context->service;
+    resolved->failed = wake_waiters;
+    resolved->failed_arg = comm;
+    comm->members = calloc((size_t)comm->ranks, sizeof *comm->members);
+    if (!comm->members)
+        return weft_fail(WEFT_NOMEM, "no memory for %d ranks", comm->ranks);
+    int status = weft_bootstrap_open(resolved, &comm->bootstrap);
+    if (status != WEFT_OK)
+        return status;
+    status = weft_agree(comm, deadline_ns);
+    if (status != WEFT_OK && status != WEFT_SETTINGS && !weft_bootstrap_has_failed(comm->bootstrap)) {
+        char text[WEFT_DETAIL_MAX];
+        snprintf(text, sizeof text, "%s", weft_error_detail());
+        weft_bootstrap_revoke(comm->bootstrap, text);
+        weft_error_set_detail(text);
+    }
+    return status;
+}
+
+int weft_comm_create(weft_context *context, const weft_comm_options *options, weft_comm **created)
+{
+    weft_error_clear();
+    if (!context || !created)
+        return weft_fail(WEFT_INVALID, "%s is NULL", context ? "comm" : "context");
+    int status = check_options(options);
+    if (status != WEFT_OK)
+        return status;
+    char buffer[WEFT_BOOTSTRAP_BUFFER];
+    struct weft_bootstrap_options resolved = {0};
+    status = weft_bootstrap_resolve(options, &resolved, buffer, sizeof buffer);
+    if (status != WEFT_OK)
+        return status;
+    struct weft_comm *comm = calloc(1, sizeof *comm);
+    if (!comm)
+        return weft_fail(WEFT_NOMEM, "no memory for a communicator");
+    atomic_fetch_add(&context->users, 1);
+    comm->context = context;
+    comm->rank = resolved.rank;
+    comm->ranks = resolved.ranks;
+    comm->chosen_bytes = SIZE_MAX;
+    int64_t timeout_ms =
+        options && options->size >= sizeof *options && options->timeout_ms ? options->timeout_ms : 0;
+    comm->timeout_ms = timeout_ms ? timeout_ms : context->settings.timeout_ms;
+    if (comm->ranks > 1)
+        status = meet(comm, &resolved, weft_comm_deadline_ns(comm));
+    if (status != WEFT_OK) {
+        char text[WEFT_DETAIL_MAX];
+        snprintf(text, sizeof text, "%s", weft_error_detail());
+        free_comm(comm);
+        return weft_fail(status, "%s", text);
+    }
+    *created = comm;
+    return WEFT_OK;
+}
+
+int weft_comm_destroy(weft_comm *comm)
+{
+    weft_error_clear();
+    if (!comm)
+        return WEFT_OK;
+    if (comm->works)
+        return weft_fail(WEFT_BUSY, "%d works of the communicator have not been freed", comm->works);
+    int status = WEFT_OK;
+    char text[WEFT_DETAIL_MAX] = "";
+    if (comm->bootstrap && !comm->failed && !weft_bootstrap_has_failed(comm->bootstrap)) {
+        /* Peers may still wait for what this rank has sent: the service thread drives the transports
+         * meanwhile. */
+        weft_progress_background(comm->context, 1);
+        status = weft_bootstrap_barrier(comm->bootstrap, weft_comm_deadline_ns(comm));
+        weft_progress_background(comm->context, -1);
+        snprintf(text, sizeof text, "%s", weft_error_detail());
+    }
+    free_comm(comm);
+    return status == WEFT_OK ? WEFT_OK : weft_fail(status, "%s", text);
+}
+
+void weft_comm_fail(struct weft_comm *comm, int status, const char *text)
+{
+    if (comm->failed)
+        return;
+    comm->failed = status;
+    snprintf(comm->failure, sizeof comm->failure, "%s", text);
+    weft_exec_fail(comm->exec, status, comm->failure);
+    weft_log(WEFT_LOG_INFO, "rank %d revokes its communicator: %s", comm->rank, comm->failure);
+    if (!weft_bootstrap_has_failed(comm->bootstrap))
+        weft_bootstrap_revoke(comm->bootstrap, comm->failure);
+    weft_progress_wake(comm->context);
+}
+
+void weft_comm_link_failed(struct weft_comm *comm, struct weft_link *link, int status)
+{
+    for (int r = 0; r < comm->ranks; r++) {
+        if (weft_exec_link(comm->exec, (uint32_t)r) != link)
+            continue;
+        comm->lost_rank = r;
+        comm->lost_status = status;
+        comm->lost_ns = weft_clock_ns();
+        return;
+    }
+}
+
+/* How long a broken link waits for the bootstrap to say why: a rank that died is named there. */
+#define LINK_GRACE_NS 200000000
+
+int weft_comm_check(struct weft_comm *comm)
+{
+    int status;
+    char text[WEFT_DETAIL_MAX];
+    if (comm->failed)
+        return comm->failed;
+    if (weft_bootstrap_has_failed(comm->bootstrap)) {
+        status = weft_bootstrap_failure(comm->bootstrap, text, sizeof text);
+        weft_comm_fail(comm, status, text);
+    } else if (weft_exec_failure(comm->exec, &status)) {
+        snprintf(text, sizeof text, "%s", weft_exec_failure(comm->exec, &status));
+        weft_comm_fail(comm, status, text);
+    } else if (comm->lost_status && weft_clock_ns() - comm->lost_ns > LINK_GRACE_NS) {
+        const struct weft_member *member = &comm->members[comm->lost_rank];
+        snprintf(text, sizeof text, "rank %d on host '%s' (pid %d): the link to it broke: %s",
+                 comm->lost_rank, member->host, member->pid, weft_strerror(comm->lost_status));
+        weft_comm_fail(comm, WEFT_PEER_FAILED, text);
+    }
+    return comm->failed;
+}
+
+int weft_comm_report(struct weft_comm *comm)
+{
+    int status = comm->reported ? WEFT_REVOKED : comm->failed;
+    comm->reported = 1;
+    return weft_fail(status, "%s", comm->failure);
+}
+
+int weft_comm_rank(const weft_comm *comm)
+{
+    return comm ? comm->rank : weft_fail(WEFT_INVALID, "comm is NULL");
+}
+
+int weft_comm_size(const weft_comm *comm)
+{
+    return comm ? comm->ranks : weft_fail(WEFT_INVALID, "comm is NULL");
+}
+
+int weft_comm_get_stats(const weft_comm *comm, weft_comm_stats *stats)
+{
+    weft_error_clear();
+    if (!comm || !stats)
+        return weft_fail(WEFT_INVALID, "%s is NULL", comm ? "stats" : "comm");
+    if (stats->size < sizeof(size_t))
+        return weft_fail(WEFT_INVALID, "weft_comm_stats.size is %zu: use WEFT_COMM_STATS_INIT", stats->size);
+    weft_comm_stats now = {.size = stats->size,
+                           .operations = comm->operations + comm->fast_operations,
+                           .fast_path = comm->fast_operations};
+    if (comm->exec) {
+        weft_context_lock(comm->context);
+        const struct weft_exec_stats *moved = weft_exec_get_stats(comm->exec);
+        now.operations += moved->operations;
+        now.bytes_eager = moved->bytes_eager;
+        now.bytes_direct = moved->bytes_direct;
+        now.bytes_staged = moved->bytes_staged;
+        now.messages = moved->messages;
+        weft_context_unlock(comm->context);
+    }
+    memcpy(stats, &now, stats->size < sizeof now ? stats->size : sizeof now);
+    return WEFT_OK;
+}

@@ -1,0 +1,69 @@
+/* A communicator: who takes part, how each peer is reached, the plans in use, and the executor that runs
+ * them.
+ *
+ * Threads: like the public API says, one thread at a time calls collectives on one communicator. Fields
+ * marked [lock] are touched under the context's lock only.
+ */
+#ifndef WEFT_COMM_COMM_H
+#define WEFT_COMM_COMM_H
+
+#include "base/error.h"
+#include "comm/bootstrap.h"
+#include "comm/context.h"
+
+struct weft_fastpath;
+
+/* One rank as the others know it. */
+struct weft_member {
+    char host[64];
+    int32_t pid;
+    uint32_t host_group; /* lowest rank that shares memory with this one */
+    uint16_t shm_size, ofi_size;
+    uint8_t *addresses; /* shm address, then ofi address */
+};
+
+struct weft_comm {
+    struct weft_context *context;
+    uint32_t id;
+    int rank, ranks;
+    int64_t timeout_ms;
+    struct weft_bootstrap *bootstrap; /* NULL for one rank */
+    struct weft_exec *exec;           /* [lock] NULL for one rank */
+    struct weft_member *members;      /* [ranks], NULL for one rank */
+    int one_host, all_ofi;
+    struct weft_plan *plans[WEFT_ALGO_COUNT][2];
+    struct weft_fastpath *fastpath; /* NULL when not used */
+    size_t chosen_bytes;            /* the last automatic choice */
+    int chosen;
+    int works; /* handles not freed yet */
+    uint64_t operations, fast_operations;
+    int failed; /* [lock] 0, or the status with which it was revoked */
+    int reported;
+    char failure[WEFT_DETAIL_MAX];
+    int lost_rank, lost_status; /* [lock] a link that broke, until the bootstrap says why */
+    int64_t lost_ns;
+};
+
+/* [lock] Ends everything in flight with status and revokes: the first reason stays. */
+void weft_comm_fail(struct weft_comm *comm, int status, const char *text);
+
+/* [lock] A link broke. */
+void weft_comm_link_failed(struct weft_comm *comm, struct weft_link *link, int status);
+
+/* Takes over a failure that bootstrap or executor know about. Returns the status, 0 when there is none.
+ * [lock] */
+int weft_comm_check(struct weft_comm *comm);
+
+/* Reports the failure to the calling thread: first WEFT_PEER_FAILED and the like, then WEFT_REVOKED. */
+int weft_comm_report(struct weft_comm *comm);
+
+/* The deadline of a call that starts now. */
+int64_t weft_comm_deadline_ns(const struct weft_comm *comm);
+
+/* The executor's connect hook; arg is the communicator. comm.c */
+int weft_comm_connect(void *arg, uint32_t rank, struct weft_exec_peer *peer);
+
+/* The algorithm for an allreduce of so many bytes. */
+enum weft_algorithm weft_comm_choose(struct weft_comm *comm, size_t bytes);
+
+#endif

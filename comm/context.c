@@ -1,0 +1,282 @@
+#include "comm/context.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/comm.h"
+#include "comm/progress.h"
+#include "transport/registry.h"
+
+static const char *const transport_names[WEFT_TRANSPORT_COUNT] = {"shm", "ofi"};
+
+void weft_context_lock(struct weft_context *context)
+{
+    if (pthread_mutex_trylock(&context->lock) == 0)
+        return;
+    atomic_fetch_add(&context->contenders, 1);
+    pthread_mutex_lock(&context->lock);
+    atomic_fetch_sub(&context->contenders, 1);
+}
+
+void weft_context_unlock(struct weft_context *context)
+{
+    pthread_mutex_unlock(&context->lock);
+}
+
+static int apply_options(struct weft_settings *settings, const weft_context_options *options)
+{
+    if (!options)
+        return WEFT_OK;
+    if (options->size < sizeof(size_t) + sizeof(char *))
+        return weft_fail(WEFT_INVALID, "weft_context_options.size is %zu: use WEFT_CONTEXT_OPTIONS_INIT",
+                         options->size);
+    const char *transports = options->transports;
+    const char *provider = options->size >= sizeof *options ? options->ofi_provider : NULL;
+    if (transports) {
+        if (strcmp(transports, "shm") && strcmp(transports, "ofi") && strcmp(transports, "shm,ofi") &&
+            strcmp(transports, "ofi,shm"))
+            return weft_fail(WEFT_INVALID, "transports is '%s': expected 'shm', 'ofi' or 'shm,ofi'",
+                             transports);
+        snprintf(settings->transports, sizeof settings->transports, "%s", transports);
+    }
+    if (provider) {
+        if (strlen(provider) >= sizeof settings->provider)
+            return weft_fail(WEFT_INVALID, "ofi_provider is longer than %zu characters",
+                             sizeof settings->provider - 1);
+        snprintf(settings->provider, sizeof settings->provider, "%s", provider);
+    }
+    return WEFT_OK;
+}
+
+int weft_context_open(const weft_context_options *options, weft_context **opened)
+{
+    weft_error_clear();
+    if (!opened)
+        return weft_fail(WEFT_INVALID, "context is NULL");
+    struct weft_context *context = calloc(1, sizeof *context);
+    if (!context)
+        return weft_fail(WEFT_NOMEM, "no memory for a context");
+    int status = weft_settings_read(&context->settings);
+    if (status == WEFT_OK)
+        status = apply_options(&context->settings, options);
+    if (status != WEFT_OK)
+        goto free_context;
+    if (getrandom(&context->instance, sizeof context->instance, 0) != sizeof context->instance) {
+        status = weft_fail_errno("getrandom");
+        goto free_context;
+    }
+    context->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (context->event_fd < 0) {
+        status = weft_fail_errno("eventfd (is the limit of open files too low?)");
+        goto free_context;
+    }
+    pthread_mutex_init(&context->lock, NULL);
+    pthread_cond_init(&context->changed, NULL);
+    status = weft_service_start(&context->service);
+    if (status != WEFT_OK)
+        goto destroy_lock;
+    weft_service_set_tick(context->service, weft_progress_tick, context);
+    *opened = context;
+    return WEFT_OK;
+
+destroy_lock:
+    pthread_cond_destroy(&context->changed);
+    pthread_mutex_destroy(&context->lock);
+    close(context->event_fd);
+free_context:
+    free(context);
+    return status;
+}
+
+int weft_context_close(weft_context *context)
+{
+    weft_error_clear();
+    if (!context)
+        return WEFT_OK;
+    int users = atomic_load(&context->users);
+    if (users)
+        return weft_fail(WEFT_BUSY, "%d communicators of the context still exist", users);
+    weft_context_lock(context);
+    int status = weft_memory_close(context);
+    weft_context_unlock(context);
+    if (status != WEFT_OK)
+        return status;
+    weft_service_set_tick(context->service, NULL, NULL);
+    for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
+        if (context->transports[t].instance)
+            context->transports[t].ops.close(context->transports[t].instance);
+    }
+    weft_service_stop(context->service);
+    pthread_cond_destroy(&context->changed);
+    pthread_mutex_destroy(&context->lock);
+    close(context->event_fd);
+    free(context->comms);
+    free(context);
+    return WEFT_OK;
+}
+
+static int watch(void *arg, int fd, weft_watch_callback *callback, void *callback_arg)
+{
+    return weft_service_watch(arg, fd, callback, callback_arg);
+}
+
+static void unwatch(void *arg, int fd)
+{
+    weft_service_unwatch(arg, fd);
+}
+
+static void log_line(int level, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    weft_log((enum weft_log_level)level, "%s", text);
+}
+
+int weft_context_transport(struct weft_context *context, enum weft_transport_index index,
+                           const char *local_address)
+{
+    struct weft_open_transport *transport = &context->transports[index];
+    if (transport->instance)
+        return WEFT_OK;
+    const struct weft_transport_ops *built_in = weft_transport_find(transport_names[index]);
+    if (!built_in)
+        return weft_fail(WEFT_MISSING, "this weft was built without the transport '%s'",
+                         transport_names[index]);
+    int status = weft_transport_complete(built_in, &transport->ops);
+    if (status != WEFT_OK)
+        return status;
+    struct weft_transport_params params = {
+        .size = sizeof params,
+        .provider = index == WEFT_OFI ? context->settings.provider : NULL,
+        .local_address = local_address,
+        .direct = context->settings.direct != 0,
+        .instance = context->instance,
+        .watch_arg = context->service,
+        .watch = watch,
+        .unwatch = unwatch,
+        .fail = weft_fail,
+        .log = log_line,
+    };
+    struct weft_transport *instance;
+    status = transport->ops.open(&params, &instance);
+    if (status != WEFT_OK)
+        return status;
+    transport->caps.size = sizeof transport->caps;
+    transport->ops.caps(instance, &transport->caps);
+    transport->instance = instance;
+    return WEFT_OK;
+}
+
+int weft_context_link(struct weft_context *context, enum weft_transport_index index, const void *address,
+                      size_t size, struct weft_link **link)
+{
+    struct weft_shared_link *shared = context->links;
+    while (shared && (shared->transport != index || shared->address_size != size ||
+                      memcmp(shared->address, address, size) != 0))
+        shared = shared->next;
+    if (!shared) {
+        shared = calloc(1, sizeof *shared + size);
+        if (!shared)
+            return weft_fail(WEFT_NOMEM, "no memory for a link");
+        shared->transport = (uint16_t)index;
+        shared->address_size = (uint16_t)size;
+        memcpy(shared->address, address, size);
+        struct weft_open_transport *transport = &context->transports[index];
+        int status = transport->ops.connect(transport->instance, address, size, shared, &shared->link);
+        if (status != WEFT_OK) {
+            free(shared);
+            return status;
+        }
+        shared->next = context->links;
+        context->links = shared;
+    }
+    shared->users++;
+    *link = shared->link;
+    return WEFT_OK;
+}
+
+void weft_context_unlink(struct weft_context *context, struct weft_link *link)
+{
+    for (struct weft_shared_link **at = &context->links; *at; at = &(*at)->next) {
+        struct weft_shared_link *shared = *at;
+        if (shared->link != link)
+            continue;
+        if (--shared->users == 0) {
+            *at = shared->next;
+            context->transports[shared->transport].ops.disconnect(link);
+            free(shared);
+        }
+        return;
+    }
+}
+
+static uint32_t route_slot(const struct weft_context *context, uint32_t id)
+{
+    uint32_t slot = id & (context->comm_capacity - 1);
+    while (context->comms[slot] && context->comms[slot]->id != id)
+        slot = (slot + 1) & (context->comm_capacity - 1);
+    return slot;
+}
+
+struct weft_comm *weft_context_find(const struct weft_context *context, uint32_t id)
+{
+    return context->comm_capacity ? context->comms[route_slot(context, id)] : NULL;
+}
+
+static int route_grow(struct weft_context *context)
+{
+    uint32_t old_capacity = context->comm_capacity;
+    struct weft_comm **old = context->comms;
+    uint32_t capacity = old_capacity ? 2 * old_capacity : 8;
+    struct weft_comm **comms = calloc(capacity, sizeof(struct weft_comm *));
+    if (!comms)
+        return weft_fail(WEFT_NOMEM, "no memory for %u communicators", capacity);
+    context->comms = comms;
+    context->comm_capacity = capacity;
+    for (uint32_t i = 0; i < old_capacity; i++) {
+        if (old[i])
+            comms[route_slot(context, old[i]->id)] = old[i];
+    }
+    free(old);
+    return WEFT_OK;
+}
+
+int weft_context_route(struct weft_context *context, uint32_t id, struct weft_comm *comm)
+{
+    if (2 * context->comm_count >= context->comm_capacity) {
+        int status = route_grow(context);
+        if (status != WEFT_OK)
+            return status;
+    }
+    uint32_t slot = route_slot(context, id);
+    if (context->comms[slot])
+        return weft_fail(WEFT_BUSY, "communicator id %08x is taken", id);
+    context->comms[slot] = comm;
+    context->comm_count++;
+    return WEFT_OK;
+}
+
+void weft_context_unroute(struct weft_context *context, uint32_t id)
+{
+    uint32_t slot = route_slot(context, id), mask = context->comm_capacity - 1;
+    if (!context->comms[slot])
+        return;
+    context->comms[slot] = NULL;
+    context->comm_count--;
+    /* Entries behind the gap move up, so that probing still finds them. */
+    for (uint32_t i = (slot + 1) & mask; context->comms[i]; i = (i + 1) & mask) {
+        struct weft_comm *comm = context->comms[i];
+        context->comms[i] = NULL;
+        context->comms[route_slot(context, comm->id)] = comm;
+    }
+}

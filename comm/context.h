@@ -1,0 +1,106 @@
+/* What a context owns: transports, their links and memory, the communicators' message routing, the service
+ * thread, and the progress token.
+ *
+ * Locking: `lock` is the progress token. Whoever holds it may call transports and executors; everything
+ * marked [lock] is touched only under it. `contenders` asks a polling holder to step aside for a moment.
+ */
+#ifndef WEFT_COMM_CONTEXT_H
+#define WEFT_COMM_CONTEXT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/settings.h"
+#include "comm/exec.h"
+#include "comm/service.h"
+#include <weft/transport.h>
+#include <weft/weft.h>
+
+enum weft_transport_index { WEFT_SHM, WEFT_OFI, WEFT_TRANSPORT_COUNT };
+
+struct weft_open_transport {
+    struct weft_transport_ops ops;
+    struct weft_transport *instance; /* NULL until opened */
+    struct weft_transport_caps caps;
+};
+
+/* A link shared by the communicators of a context. */
+struct weft_shared_link {
+    struct weft_shared_link *next;
+    struct weft_link *link;
+    uint32_t users;
+    uint16_t transport, address_size;
+    uint8_t address[];
+};
+
+/* A free block of staging or landing memory. */
+struct weft_pool_buffer {
+    struct weft_pool_buffer *next;
+    void *memory;
+    size_t size;
+    uint32_t transport;
+    int shared; /* from the transport's alloc() */
+    int used;
+};
+
+/* Memory of the user's: allocated by weft_mem_alloc() or registered by weft_mem_register(). */
+struct weft_memory {
+    struct weft_memory *next;
+    void *memory;
+    size_t size;
+    int allocated; /* 1: through shm's alloc(), 2: ordinary pages */
+    struct weft_region *regions[WEFT_TRANSPORT_COUNT];
+};
+
+struct weft_context {
+    struct weft_settings settings;
+    uint64_t instance;
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* followers of a sleeping leader */
+    atomic_int contenders;
+    int leader_sleeps; /* [lock] somebody sleeps on the descriptors */
+    int followers;     /* [lock] */
+    int event_fd;      /* wakes the leader: failures, new work */
+    struct weft_service *service;
+    atomic_int background;  /* operations started without a waiter: the service thread drives them */
+    atomic_int tick_sleeps; /* the service thread must be woken for new background work */
+    int tick_idle;          /* service thread only */
+    struct weft_open_transport transports[WEFT_TRANSPORT_COUNT]; /* [lock] once open */
+    struct weft_shared_link *links;                              /* [lock] */
+    struct weft_pool_buffer *buffers;                                 /* [lock] */
+    struct weft_memory *memory;                                  /* [lock] */
+    struct weft_comm **comms;                                    /* [lock] hash by id, open addressing */
+    uint32_t comm_capacity, comm_count;
+    atomic_int users;   /* communicators being made or alive */
+    int oversubscribed; /* more ranks than processors on this host */
+};
+
+void weft_context_lock(struct weft_context *context);
+void weft_context_unlock(struct weft_context *context);
+
+/* [lock] Opens a transport if it is not open yet. local_address: see weft_transport_params. */
+int weft_context_transport(struct weft_context *context, enum weft_transport_index index,
+                           const char *local_address);
+
+/* [lock] A counted link to an address. */
+int weft_context_link(struct weft_context *context, enum weft_transport_index index, const void *address,
+                      size_t size, struct weft_link **link);
+void weft_context_unlink(struct weft_context *context, struct weft_link *link);
+
+/* [lock] Routes messages with this id to comm. WEFT_BUSY when the id is taken. */
+int weft_context_route(struct weft_context *context, uint32_t id, struct weft_comm *comm);
+void weft_context_unroute(struct weft_context *context, uint32_t id);
+struct weft_comm *weft_context_find(const struct weft_context *context, uint32_t id);
+
+/* The executor's hooks for memory; arg is the context. comm/memory.c */
+void *weft_memory_buffer_get(void *arg, uint32_t transport, size_t size);
+void weft_memory_buffer_put(void *arg, uint32_t transport, void *buffer, size_t size);
+int weft_memory_region_get(void *arg, uint32_t transport, const void *memory, size_t size,
+                           struct weft_region **region);
+void weft_memory_region_put(void *arg, uint32_t transport, struct weft_region *region);
+/* [lock] Frees pooled buffers; user memory still there is counted. */
+int weft_memory_close(struct weft_context *context);
+
+#endif

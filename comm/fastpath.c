@@ -1,0 +1,258 @@
+#include "comm/fastpath.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "comm/comm.h"
+#include "comm/digest.h"
+#include "comm/progress.h"
+
+#define INLINE_BYTES 48
+#define SPIN_CHECK   64 /* polls of one word between looks at failures */
+
+/* One published contribution. Written by its owner, read by everybody. */
+struct slot {
+    _Alignas(64) _Atomic uint64_t word; /* digest << 32 | sequence, written last */
+    uint8_t small[INLINE_BYTES];
+    uint64_t unused;
+};
+
+struct weft_fastpath {
+    struct weft_comm *comm;
+    uint32_t ranks, rank;
+    uint32_t sequence;
+    size_t bytes_max, slot_bytes;
+    uint8_t *own;                                      /* two slots */
+    const uint8_t *published[WEFT_FASTPATH_RANKS_MAX]; /* every rank's slots, the own included */
+    struct weft_link *links[WEFT_FASTPATH_RANKS_MAX];
+    const struct weft_transport_ops *ops;
+    uint8_t *partial; /* sums on the way up the tree: ranks / 2 of bytes_max */
+};
+
+int weft_fastpath_open(struct weft_comm *comm, size_t bytes_max, struct weft_token *tokens,
+                       struct weft_fastpath **opened)
+{
+    struct weft_open_transport *shm = &comm->context->transports[WEFT_SHM];
+    struct weft_fastpath *fastpath = calloc(1, sizeof *fastpath);
+    if (!fastpath)
+        return weft_fail(WEFT_NOMEM, "no memory for the fast path");
+    fastpath->comm = comm;
+    fastpath->ranks = (uint32_t)comm->ranks;
+    fastpath->rank = (uint32_t)comm->rank;
+    fastpath->bytes_max = bytes_max;
+    fastpath->slot_bytes = (sizeof(struct slot) + bytes_max + 127) / 128 * 128;
+    fastpath->ops = &shm->ops;
+    int status = WEFT_NOMEM;
+    fastpath->partial = aligned_alloc(64, (bytes_max + 63) / 64 * 64 * (fastpath->ranks / 2 + 1));
+    if (!fastpath->partial)
+        goto free_fastpath;
+    void *own;
+    status = shm->ops.alloc(shm->instance, 2 * fastpath->slot_bytes, &own);
+    if (status != WEFT_OK)
+        goto free_partial;
+    fastpath->own = own;
+    for (uint32_t r = 0; r < fastpath->ranks; r++) {
+        if (r == fastpath->rank)
+            continue;
+        struct weft_exec_peer *peer;
+        status = weft_exec_connect(comm->exec, r, &peer);
+        if (status == WEFT_OK)
+            status = shm->ops.expose(peer->link, NULL, own, 2 * fastpath->slot_bytes, &tokens[r]);
+        if (status != WEFT_OK)
+            goto free_own;
+        fastpath->links[r] = peer->link;
+    }
+    *opened = fastpath;
+    return WEFT_OK;
+
+free_own:
+    shm->ops.free(shm->instance, own);
+free_partial:
+    free(fastpath->partial);
+free_fastpath:
+    free(fastpath);
+    return status;
+}
+
+int weft_fastpath_map(struct weft_fastpath *fastpath, const struct weft_token *tokens)
+{
+    for (uint32_t r = 0; r < fastpath->ranks; r++) {
+        const void *mapped = fastpath->own;
+        if (r != fastpath->rank) {
+            int status = fastpath->ops->map(fastpath->links[r], &tokens[r], &mapped);
+            if (status != WEFT_OK)
+                return status;
+        }
+        fastpath->published[r] = mapped;
+    }
+    return WEFT_OK;
+}
+
+void weft_fastpath_close(struct weft_fastpath *fastpath)
+{
+    if (!fastpath)
+        return;
+    struct weft_open_transport *shm = &fastpath->comm->context->transports[WEFT_SHM];
+    shm->ops.free(shm->instance, fastpath->own);
+    free(fastpath->partial);
+    free(fastpath);
+}
+
+size_t weft_fastpath_bytes_max(const struct weft_fastpath *fastpath)
+{
+    return fastpath->bytes_max;
+}
+
+static const struct slot *slot_of(const struct weft_fastpath *fastpath, uint32_t rank)
+{
+    return (const struct slot *)(fastpath->published[rank] + (fastpath->sequence & 1) * fastpath->slot_bytes);
+}
+
+static const void *slot_data(const struct slot *slot, size_t bytes)
+{
+    return bytes <= INLINE_BYTES ? (const void *)slot->small : (const void *)(slot + 1);
+}
+
+static void publish(struct weft_fastpath *fastpath, const struct weft_fastpath_request *request, size_t bytes)
+{
+    struct slot *slot = (struct slot *)(fastpath->own + (fastpath->sequence & 1) * fastpath->slot_bytes);
+    memcpy(bytes <= INLINE_BYTES ? (void *)slot->small : (void *)(slot + 1), request->input, bytes);
+    atomic_store_explicit(&slot->word, (uint64_t)request->digest << 32 | fastpath->sequence,
+                          memory_order_release);
+    for (uint32_t r = 0; r < fastpath->ranks; r++) {
+        if (r != fastpath->rank)
+            fastpath->ops->notify(fastpath->links[r]);
+    }
+}
+
+struct waiting {
+    const struct slot *slot;
+    uint32_t sequence;
+};
+
+static int still_waiting(void *arg)
+{
+    const struct waiting *waiting = arg;
+    return (uint32_t)atomic_load_explicit(&waiting->slot->word, memory_order_acquire) != waiting->sequence;
+}
+
+/* The slow side of waiting: failures, the deadline, other operations' progress, sleep. */
+static int wait_patiently(struct weft_fastpath *fastpath, struct waiting *waiting, uint32_t peer,
+                          int64_t timeout_ms)
+{
+    int64_t deadline_ns = weft_deadline_ns(timeout_ms);
+    struct weft_comm *comm = fastpath->comm;
+    struct weft_context *context = comm->context;
+    struct weft_idle idle = {0};
+    weft_context_lock(context);
+    int status = WEFT_OK;
+    while (still_waiting(waiting)) {
+        int moved = weft_progress_once(context);
+        status = weft_comm_check(comm);
+        if (status != WEFT_OK)
+            break;
+        if (moved)
+            idle = (struct weft_idle){0};
+        weft_context_unlock(context);
+        int sleepy = weft_idle_pause(context, &idle);
+        weft_context_lock(context);
+        if (!sleepy)
+            continue;
+        if (weft_clock_ns() >= deadline_ns) {
+            char text[200];
+            snprintf(text, sizeof text,
+                     "operation %u of the fast path: rank %u on host '%s' did not arrive in time",
+                     fastpath->sequence, peer, comm->members[peer].host);
+            weft_comm_fail(comm, WEFT_TIMEOUT, text);
+            status = WEFT_TIMEOUT;
+            break;
+        }
+        weft_progress_sleep(context, deadline_ns, still_waiting, waiting);
+    }
+    weft_context_unlock(context);
+    return status;
+}
+
+static int await_peer(struct weft_fastpath *fastpath, uint32_t peer, uint32_t digest, int64_t timeout_ms)
+{
+    struct waiting waiting = {slot_of(fastpath, peer), fastpath->sequence};
+    struct weft_idle idle = {0};
+    int yields = fastpath->comm->context->oversubscribed;
+    for (uint32_t spins = 0; still_waiting(&waiting); spins++) {
+        if (yields || spins % SPIN_CHECK == SPIN_CHECK - 1) {
+            if (weft_bootstrap_has_failed(fastpath->comm->bootstrap) ||
+                weft_idle_pause(fastpath->comm->context, &idle) || spins > 20 * SPIN_CHECK) {
+                int status = wait_patiently(fastpath, &waiting, peer, timeout_ms);
+                if (status != WEFT_OK)
+                    return status;
+            }
+        }
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+    uint32_t theirs = (uint32_t)(atomic_load_explicit(&waiting.slot->word, memory_order_relaxed) >> 32);
+    if (theirs == digest)
+        return WEFT_OK;
+    char text[200];
+    snprintf(text, sizeof text, "rank %u and rank %u disagree on the %s of operation %u (fast path)", peer,
+             fastpath->rank, weft_digest_difference(digest, theirs), fastpath->sequence);
+    weft_context_lock(fastpath->comm->context);
+    weft_comm_fail(fastpath->comm, WEFT_MISMATCH, text);
+    weft_context_unlock(fastpath->comm->context);
+    return WEFT_MISMATCH;
+}
+
+/* Recursive doubling's association: guests into their hosts, then neighbours pairwise, level by level. */
+static void combine(struct weft_fastpath *fastpath, const struct weft_fastpath_request *request,
+                    const void **contributions)
+{
+    uint32_t ranks = fastpath->ranks, places = 1;
+    while (2 * places <= ranks)
+        places *= 2;
+    uint32_t guests = ranks - places;
+    size_t stride = (fastpath->bytes_max + 63) / 64 * 64;
+    const void *values[WEFT_FASTPATH_RANKS_MAX];
+    for (uint32_t place = 0; place < places; place++) {
+        if (place >= guests) {
+            values[place] = contributions[place + guests];
+            continue;
+        }
+        uint8_t *sum = fastpath->partial + place * stride;
+        const void *pair[2] = {contributions[2 * place], contributions[2 * place + 1]};
+        request->reduce(sum, pair, 2, request->count, 0);
+        values[place] = sum;
+    }
+    for (uint32_t left = places / 2; left >= 1; left /= 2) {
+        for (uint32_t i = 0; i < left; i++) {
+            const void *pair[2] = {values[2 * i], values[2 * i + 1]};
+            void *sum = left == 1 ? request->output : fastpath->partial + i * stride;
+            request->reduce(sum, pair, 2, request->count, left == 1 ? request->finish : 0);
+            values[i] = sum;
+        }
+    }
+}
+
+int weft_fastpath_allreduce(struct weft_fastpath *fastpath, const struct weft_fastpath_request *request,
+                            int64_t timeout_ms)
+{
+    size_t bytes = request->count * request->element_bytes;
+    fastpath->sequence++;
+    publish(fastpath, request, bytes);
+    const void *contributions[WEFT_FASTPATH_RANKS_MAX];
+    for (uint32_t r = 0; r < fastpath->ranks; r++) {
+        if (r == fastpath->rank) {
+            contributions[r] = request->input;
+            continue;
+        }
+        int status = await_peer(fastpath, r, request->digest, timeout_ms);
+        if (status != WEFT_OK)
+            return status;
+        contributions[r] = slot_data(slot_of(fastpath, r), bytes);
+    }
+    combine(fastpath, request, contributions);
+    return WEFT_OK;
+}

@@ -1,0 +1,50 @@
+/* The cache-line path for tiny allreduces between ranks of one host.
+ *
+ * Equivalent to the plan of recursive doubling ("rd"): the contributions are combined in the same
+ * association, so the bits are the same (tests compare). Every rank publishes its contribution in memory that
+ * the others have mapped, then reads everybody's and reduces locally.
+ *
+ * A rank has two slots and alternates. Slot s is written again two operations later; a rank gets there only
+ * after it has seen everybody's contribution to the operation in between, which they publish after they have
+ * read slot s. So no acknowledgement is needed. Contributions up to 48 bytes share a cache line with the
+ * sequence word: one line transfer per peer. The word also carries the digest of what the ranks must agree
+ * on.
+ */
+#ifndef WEFT_COMM_FASTPATH_H
+#define WEFT_COMM_FASTPATH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "devmem/reduce.h"
+#include <weft/transport.h>
+
+struct weft_comm;
+struct weft_fastpath;
+
+#define WEFT_FASTPATH_RANKS_MAX 16
+
+/* Allocates this rank's slots and makes tokens[r] for every other rank. Links must be up. [lock] */
+int weft_fastpath_open(struct weft_comm *comm, size_t bytes_max, struct weft_token *tokens,
+                       struct weft_fastpath **fastpath);
+/* Maps the peers' slots: tokens[r] is what rank r made for this rank. [lock] */
+int weft_fastpath_map(struct weft_fastpath *fastpath, const struct weft_token *tokens);
+/* [lock] */
+void weft_fastpath_close(struct weft_fastpath *fastpath);
+
+size_t weft_fastpath_bytes_max(const struct weft_fastpath *fastpath);
+
+struct weft_fastpath_request {
+    const void *input;
+    void *output;
+    size_t count, element_bytes;
+    weft_reduce_function *reduce;
+    uint32_t finish, digest;
+};
+
+/* Runs one operation; blocks like weft_allreduce(). The clock is read only when a peer lets this rank wait.
+ */
+int weft_fastpath_allreduce(struct weft_fastpath *fastpath, const struct weft_fastpath_request *request,
+                            int64_t timeout_ms);
+
+#endif

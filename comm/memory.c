@@ -1,0 +1,265 @@
+/* Memory of a context: what the user allocates or registers, regions for operations, and the pool of staging
+ * and landing buffers. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/context.h"
+
+/* Pooled buffers that nobody uses and that exceed this are given back. */
+#define POOL_BYTES_MAX (64u << 20)
+
+static struct weft_memory *find_covering(struct weft_context *context, const void *memory, size_t size)
+{
+    uintptr_t begin = (uintptr_t)memory;
+    for (struct weft_memory *known = context->memory; known; known = known->next) {
+        uintptr_t start = (uintptr_t)known->memory;
+        if (begin >= start && size <= known->size && begin - start <= known->size - size)
+            return known;
+    }
+    return NULL;
+}
+
+int weft_memory_region_get(void *arg, uint32_t transport, const void *memory, size_t size,
+                           struct weft_region **region)
+{
+    struct weft_context *context = arg;
+    struct weft_open_transport *open = &context->transports[transport];
+    struct weft_memory *known = find_covering(context, memory, size);
+    if (!known)
+        return open->ops.reg(open->instance, (void *)(uintptr_t)memory, size, region);
+    if (!known->regions[transport]) {
+        int status = open->ops.reg(open->instance, known->memory, known->size, &known->regions[transport]);
+        if (status != WEFT_OK)
+            return status;
+    }
+    *region = known->regions[transport];
+    return WEFT_OK;
+}
+
+void weft_memory_region_put(void *arg, uint32_t transport, struct weft_region *region)
+{
+    struct weft_context *context = arg;
+    for (struct weft_memory *known = context->memory; known; known = known->next) {
+        if (known->regions[transport] == region)
+            return;
+    }
+    context->transports[transport].ops.dereg(region);
+}
+
+static void forget(struct weft_context *context, struct weft_memory *known)
+{
+    struct weft_memory **at = &context->memory;
+    while (*at != known)
+        at = &(*at)->next;
+    *at = known->next;
+    for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
+        if (known->regions[t])
+            context->transports[t].ops.dereg(known->regions[t]);
+    }
+    free(known);
+}
+
+static int remember(struct weft_context *context, void *memory, size_t size, int allocated)
+{
+    struct weft_memory *known = calloc(1, sizeof *known);
+    if (!known)
+        return weft_fail(WEFT_NOMEM, "no memory to note %zu bytes", size);
+    known->memory = memory;
+    known->size = size;
+    known->allocated = allocated;
+    known->next = context->memory;
+    context->memory = known;
+    return WEFT_OK;
+}
+
+/* Ordinary pages, when peers cannot share memory anyway. */
+static int allocate_pages(size_t size, void **memory)
+{
+    void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED)
+        return weft_fail(WEFT_NOMEM, "no memory for %zu bytes", size);
+    *memory = pages;
+    return WEFT_OK;
+}
+
+static int allocate(struct weft_context *context, uint32_t transport, size_t size, void **memory, int *shared)
+{
+    struct weft_open_transport *open = &context->transports[transport];
+    *shared = 0;
+    if (open->instance && open->ops.alloc(open->instance, size, memory) == WEFT_OK) {
+        *shared = 1;
+        return WEFT_OK;
+    }
+    return allocate_pages(size, memory);
+}
+
+static void deallocate(struct weft_context *context, uint32_t transport, void *memory, size_t size,
+                       int shared)
+{
+    if (shared)
+        context->transports[transport].ops.free(context->transports[transport].instance, memory);
+    else
+        munmap(memory, size);
+}
+
+int weft_mem_alloc(weft_context *context, size_t size, void **memory)
+{
+    weft_error_clear();
+    if (!context || !memory)
+        return weft_fail(WEFT_INVALID, "%s is NULL", context ? "memory" : "context");
+    if (size == 0 || size > SIZE_MAX / 2)
+        return weft_fail(WEFT_INVALID, "size is %zu: expected 1 to %zu", size, SIZE_MAX / 2);
+    weft_context_lock(context);
+    if (!*context->settings.transports || strstr(context->settings.transports, "shm")) {
+        if (weft_context_transport(context, WEFT_SHM, NULL) != WEFT_OK)
+            weft_log_once(WEFT_LOG_WARN, "weft_mem_alloc gives ordinary memory: %s", weft_error_detail());
+    }
+    void *block;
+    int shared;
+    int status = allocate(context, WEFT_SHM, size, &block, &shared);
+    if (status == WEFT_OK) {
+        status = remember(context, block, size, shared ? 1 : 2);
+        if (status != WEFT_OK)
+            deallocate(context, WEFT_SHM, block, size, shared);
+        else
+            *memory = block;
+    }
+    weft_context_unlock(context);
+    return status;
+}
+
+int weft_mem_free(weft_context *context, void *memory)
+{
+    weft_error_clear();
+    if (!context)
+        return weft_fail(WEFT_INVALID, "context is NULL");
+    if (!memory)
+        return WEFT_OK;
+    weft_context_lock(context);
+    int status = WEFT_OK;
+    struct weft_memory *known = context->memory;
+    while (known && (known->memory != memory || !known->allocated))
+        known = known->next;
+    if (!known) {
+        status = weft_fail(WEFT_INVALID, "%p was not allocated by weft_mem_alloc() on this context", memory);
+    } else {
+        size_t size = known->size;
+        int shared = known->allocated == 1;
+        forget(context, known);
+        deallocate(context, WEFT_SHM, memory, size, shared);
+    }
+    weft_context_unlock(context);
+    return status;
+}
+
+int weft_mem_register(weft_context *context, void *memory, size_t size)
+{
+    weft_error_clear();
+    if (!context || !memory || size == 0)
+        return weft_fail(WEFT_INVALID, "context, memory and size must not be NULL or 0");
+    weft_context_lock(context);
+    int status = WEFT_OK;
+    for (struct weft_memory *known = context->memory; known; known = known->next) {
+        if (known->memory == memory)
+            status = weft_fail(WEFT_INVALID, "%p is registered already", memory);
+    }
+    if (status == WEFT_OK)
+        status = remember(context, memory, size, 0);
+    weft_context_unlock(context);
+    return status;
+}
+
+int weft_mem_deregister(weft_context *context, void *memory)
+{
+    weft_error_clear();
+    if (!context)
+        return weft_fail(WEFT_INVALID, "context is NULL");
+    weft_context_lock(context);
+    int status = WEFT_OK;
+    struct weft_memory *known = context->memory;
+    while (known && (known->memory != memory || known->allocated))
+        known = known->next;
+    if (known)
+        forget(context, known);
+    else
+        status =
+            weft_fail(WEFT_INVALID, "%p was not registered by weft_mem_register() on this context", memory);
+    weft_context_unlock(context);
+    return status;
+}
+
+void *weft_memory_buffer_get(void *arg, uint32_t transport, size_t size)
+{
+    struct weft_context *context = arg;
+    for (struct weft_pool_buffer *buffer = context->buffers; buffer; buffer = buffer->next) {
+        if (!buffer->used && buffer->transport == transport && buffer->size == size) {
+            buffer->used = 1;
+            return buffer->memory;
+        }
+    }
+    struct weft_pool_buffer *buffer = calloc(1, sizeof *buffer);
+    if (!buffer)
+        return NULL;
+    if (allocate(context, transport, size, &buffer->memory, &buffer->shared) != WEFT_OK ||
+        remember(context, buffer->memory, size, 0) != WEFT_OK) {
+        if (buffer->memory)
+            deallocate(context, transport, buffer->memory, size, buffer->shared);
+        free(buffer);
+        return NULL;
+    }
+    buffer->size = size;
+    buffer->transport = transport;
+    buffer->used = 1;
+    buffer->next = context->buffers;
+    context->buffers = buffer;
+    return buffer->memory;
+}
+
+static void free_buffer(struct weft_context *context, struct weft_pool_buffer *buffer)
+{
+    struct weft_memory *known = context->memory;
+    while (known->memory != buffer->memory)
+        known = known->next;
+    forget(context, known);
+    deallocate(context, buffer->transport, buffer->memory, buffer->size, buffer->shared);
+    free(buffer);
+}
+
+void weft_memory_buffer_put(void *arg, uint32_t transport, void *memory, size_t size)
+{
+    (void)transport;
+    (void)size;
+    struct weft_context *context = arg;
+    size_t idle_bytes = 0;
+    for (struct weft_pool_buffer **at = &context->buffers; *at;) {
+        struct weft_pool_buffer *buffer = *at;
+        if (buffer->memory == memory)
+            buffer->used = 0;
+        if (!buffer->used && (idle_bytes += buffer->size) > POOL_BYTES_MAX) {
+            *at = buffer->next;
+            free_buffer(context, buffer);
+            continue;
+        }
+        at = &buffer->next;
+    }
+}
+
+int weft_memory_close(struct weft_context *context)
+{
+    int held = 0;
+    for (struct weft_memory *known = context->memory; known; known = known->next)
+        held += known->allocated != 0;
+    if (held)
+        return weft_fail(WEFT_BUSY, "%d blocks of weft_mem_alloc() have not been freed", held);
+    while (context->buffers) {
+        struct weft_pool_buffer *next = context->buffers->next;
+        free_buffer(context, context->buffers);
+        context->buffers = next;
+    }
+    while (context->memory)
+        forget(context, context->memory);
+    return WEFT_OK;
+}

@@ -1,0 +1,198 @@
+#include "comm/progress.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "comm/comm.h"
+
+#define POLL_BUDGET 64
+#define SLEEP_MS_MAX                                                                                         \
+    100 /* a transport without descriptors, or a wake-up lost to a bug, costs no more than this */
+#define POLLED_MS    1 /* transports without descriptors are looked at this often */
+#define FDS_MAX      16
+#define ROUNDS_CLOCK 32 /* rounds between looks at the clock */
+#define ROUNDS_YIELD 4
+
+static inline void pause_briefly(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static void handle_event(void *arg, const struct weft_event *event)
+{
+    struct weft_context *context = arg;
+    if (event->kind == WEFT_EVENT_MESSAGE) {
+        const struct weft_wire_header *header = event->data;
+        struct weft_comm *comm =
+            event->data_size >= sizeof *header ? weft_context_find(context, header->comm) : NULL;
+        if (comm)
+            weft_exec_message(comm->exec, event->data, event->data_size);
+    } else if (event->kind == WEFT_EVENT_LINK_FAILED) {
+        struct weft_shared_link *shared = event->link_context;
+        for (uint32_t i = 0; i < context->comm_capacity; i++) {
+            if (context->comms[i])
+                weft_comm_link_failed(context->comms[i], shared->link, event->status);
+        }
+    } else {
+        struct weft_comm *comm = weft_context_find(context, (uint32_t)(event->cookie >> 32));
+        if (comm)
+            weft_exec_io_done(comm->exec, event->cookie, event->status);
+    }
+}
+
+static void fail_all(struct weft_context *context, int status)
+{
+    char text[WEFT_DETAIL_MAX];
+    snprintf(text, sizeof text, "%s", weft_error_detail());
+    for (uint32_t i = 0; i < context->comm_capacity; i++) {
+        if (context->comms[i])
+            weft_comm_fail(context->comms[i], status, text);
+    }
+}
+
+int weft_progress_once(struct weft_context *context)
+{
+    int happened = 0;
+    for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
+        struct weft_open_transport *transport = &context->transports[t];
+        if (!transport->instance)
+            continue;
+        int events = transport->ops.poll(transport->instance, POLL_BUDGET, handle_event, context);
+        if (events < 0)
+            fail_all(context, events);
+        else
+            happened += events;
+    }
+    for (uint32_t i = 0; i < context->comm_capacity; i++) {
+        if (context->comms[i])
+            happened += weft_exec_progress(context->comms[i]->exec);
+    }
+    if (happened && context->followers)
+        pthread_cond_broadcast(&context->changed);
+    return happened;
+}
+
+int weft_idle_pause(struct weft_context *context, struct weft_idle *idle)
+{
+    idle->rounds++;
+    if (context->oversubscribed && idle->rounds > ROUNDS_YIELD)
+        sched_yield();
+    else
+        pause_briefly();
+    if (idle->rounds % ROUNDS_CLOCK)
+        return 0;
+    int64_t now_ns = weft_clock_ns();
+    if (!idle->since_ns)
+        idle->since_ns = now_ns;
+    return now_ns - idle->since_ns >= context->settings.spin_us * 1000;
+}
+
+/* Arms every transport and collects descriptors. Returns their number, or -1 when there is work already. */
+static int arm_all(struct weft_context *context, struct pollfd *polled, int *timeout_ms)
+{
+    int count = 0;
+    polled[count++] = (struct pollfd){.fd = context->event_fd, .events = POLLIN};
+    for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
+        struct weft_open_transport *transport = &context->transports[t];
+        if (!transport->instance)
+            continue;
+        if (transport->ops.arm(transport->instance) != WEFT_OK)
+            return -1;
+        int fds[FDS_MAX];
+        int found = transport->ops.fds(transport->instance, fds, FDS_MAX - count);
+        if (found <= 0)
+            *timeout_ms = POLLED_MS;
+        for (int i = 0; i < found; i++)
+            polled[count++] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+    }
+    return count;
+}
+
+static void disarm_all(struct weft_context *context)
+{
+    for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
+        struct weft_open_transport *transport = &context->transports[t];
+        if (transport->instance)
+            transport->ops.disarm(transport->instance);
+    }
+}
+
+static void follow(struct weft_context *context, int64_t deadline_ns)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    int64_t wait_ns = (int64_t)weft_clock_left_ms(deadline_ns, SLEEP_MS_MAX) * 1000000 + until.tv_nsec;
+    until.tv_sec += wait_ns / 1000000000;
+    until.tv_nsec = wait_ns % 1000000000;
+    context->followers++;
+    pthread_cond_timedwait(&context->changed, &context->lock, &until);
+    context->followers--;
+}
+
+void weft_progress_sleep(struct weft_context *context, int64_t deadline_ns, int (*still_waiting)(void *arg),
+                         void *arg)
+{
+    if (context->leader_sleeps) {
+        follow(context, deadline_ns);
+        return;
+    }
+    struct pollfd polled[FDS_MAX];
+    int timeout_ms = SLEEP_MS_MAX;
+    int count = arm_all(context, polled, &timeout_ms);
+    if (count > 0 && still_waiting(arg)) {
+        context->leader_sleeps = 1;
+        pthread_mutex_unlock(&context->lock);
+        int ready = poll(polled, (nfds_t)count, weft_clock_left_ms(deadline_ns, timeout_ms));
+        if (ready > 0 && polled[0].revents) {
+            uint64_t drained;
+            ssize_t got = read(context->event_fd, &drained, sizeof drained);
+            (void)got; /* another thread may have drained it */
+        }
+        weft_context_lock(context);
+        context->leader_sleeps = 0;
+        if (context->followers)
+            pthread_cond_broadcast(&context->changed);
+    }
+    disarm_all(context);
+}
+
+void weft_progress_wake(struct weft_context *context)
+{
+    uint64_t one = 1;
+    ssize_t put = write(context->event_fd, &one, sizeof one);
+    (void)put; /* full means that it is readable already */
+}
+
+int weft_progress_tick(void *arg)
+{
+    struct weft_context *context = arg;
+    if (atomic_load(&context->background) == 0) {
+        atomic_store(&context->tick_sleeps, 1);
+        if (atomic_load(&context->background) == 0)
+            return -1;
+        atomic_store(&context->tick_sleeps, 0);
+    }
+    if (pthread_mutex_trylock(&context->lock) != 0)
+        return 1; /* somebody else drives */
+    int happened = context->leader_sleeps ? 0 : weft_progress_once(context);
+    pthread_mutex_unlock(&context->lock);
+    context->tick_idle = happened ? 0 : context->tick_idle + 1;
+    if (context->tick_idle < 16)
+        return 0;
+    return context->tick_idle < 1000 ? 1 : 5;
+}
+
+void weft_progress_background(struct weft_context *context, int change)
+{
+    atomic_fetch_add(&context->background, change);
+    if (change > 0 && atomic_exchange(&context->tick_sleeps, 0))
+        weft_service_wake(context->service);
+}

@@ -1,0 +1,40 @@
+/* Progress: whoever waits drives; when nobody waits and work is outstanding, the service thread does.
+ *
+ * A waiting thread polls all transports under the context's lock. After WEFT_SPIN_US without news it sleeps
+ * on the transports' descriptors; with more ranks than processors on the host it gives its processor away
+ * between polls. Of several waiting threads one sleeps on the descriptors (the leader), the others on a
+ * condition.
+ */
+#ifndef WEFT_COMM_PROGRESS_H
+#define WEFT_COMM_PROGRESS_H
+
+#include "comm/context.h"
+
+/* [lock] Polls every transport and moves every executor once. Returns how much happened. */
+int weft_progress_once(struct weft_context *context);
+
+/* How long a waiter has found nothing. Start with {0}. */
+struct weft_idle {
+    int64_t since_ns;
+    uint32_t rounds;
+};
+
+/* After a round without news: pauses or yields. Returns 1 when it is time to sleep. Needs no lock. */
+int weft_idle_pause(struct weft_context *context, struct weft_idle *idle);
+
+/* [lock] Sleeps until a transport or the context's event has news, at most until deadline_ns. The lock is
+ * released meanwhile. still_waiting is asked once after arming, so that what came just before is not slept
+ * through. */
+void weft_progress_sleep(struct weft_context *context, int64_t deadline_ns, int (*still_waiting)(void *arg),
+                         void *arg);
+
+/* Wakes a leader that sleeps. Any thread. */
+void weft_progress_wake(struct weft_context *context);
+
+/* The service thread's part; arg is the context. */
+int weft_progress_tick(void *arg);
+
+/* Counts work that nobody waits for. */
+void weft_progress_background(struct weft_context *context, int change);
+
+#endif
