@@ -1,0 +1,337 @@
+/* Generators, cursor and verifier: every rank count from 1 to 64, and two large ones. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <weft/weft.h>
+
+#include "algos/hazard.h"
+#include "algos/verify.h"
+
+#define CONST(plans) ((const struct weft_plan *const *)(plans))
+
+static struct weft_plan **make(int algorithm, uint32_t ranks, int in_place)
+{
+    struct weft_plan_request request = {WEFT_ALLREDUCE, (enum weft_algorithm)algorithm, ranks, 0, in_place};
+    struct weft_plan **plans;
+    if (weft_plans_make(&request, &plans) != WEFT_OK)
+        fail_msg("%s", weft_error_detail());
+    return plans;
+}
+
+static void expect_proven(struct weft_plan **plans, uint32_t ranks, const struct weft_verify_options *options)
+{
+    struct weft_verify_report report;
+    if (weft_plans_verify(CONST(plans), ranks, options, &report) != WEFT_OK)
+        fail_msg("%s of %u ranks%s: %s", weft_algorithm_name(plans[0]->algorithm), ranks,
+                 plans[0]->in_place ? " in place" : "", weft_error_detail());
+}
+
+/* The default window for every count, two more besides: the narrowest and one that varies. */
+static void test_every_count(void **state)
+{
+    (void)state;
+    int all = getenv("WEFT_LONG") != NULL;
+    for (int algorithm = WEFT_ALGO_RING; algorithm < WEFT_ALGO_COUNT; algorithm++) {
+        for (uint32_t ranks = 1; ranks <= 64; ranks++) {
+            for (int in_place = 0; in_place < 2; in_place++) {
+                struct weft_plan **plans = make(algorithm, ranks, in_place);
+                for (uint32_t window = 2; window <= 64; window++) {
+                    struct weft_verify_options options = {.window = window, .seed = window + ranks};
+                    if (all || window == 2 || window == 32 || window == 3 + ranks * 7 % 62)
+                        expect_proven(plans, ranks, &options);
+                }
+                weft_plans_free(plans, ranks);
+            }
+        }
+    }
+}
+
+/* Ranks may differ in whether their buffers are the same. */
+static void test_mixed_in_place(void **state)
+{
+    (void)state;
+    for (int algorithm = WEFT_ALGO_RING; algorithm < WEFT_ALGO_COUNT; algorithm++) {
+        for (uint32_t ranks = 2; ranks <= 20; ranks++) {
+            struct weft_plan **plans = make(algorithm, ranks, 0), **others = make(algorithm, ranks, 1);
+            for (uint32_t rank = 0; rank < ranks; rank++) {
+                struct weft_plan *swapped = plans[rank];
+                if ((rank * 2654435761u >> 7) % 2 == 0)
+                    continue;
+                plans[rank] = others[rank];
+                others[rank] = swapped;
+            }
+            for (uint32_t window = 2; window <= 64; window *= 2) {
+                expect_proven(plans, ranks, &(struct weft_verify_options){.window = window});
+                expect_proven(others, ranks, &(struct weft_verify_options){.window = window});
+            }
+            weft_plans_free(plans, ranks);
+            weft_plans_free(others, ranks);
+        }
+    }
+}
+
+/* The verifier's claim that one schedule stands for all. */
+static void test_random_interleavings(void **state)
+{
+    (void)state;
+    for (int algorithm = WEFT_ALGO_RING; algorithm < WEFT_ALGO_COUNT; algorithm++) {
+        for (uint32_t ranks = 2; ranks <= 17; ranks++) {
+            struct weft_plan **plans = make(algorithm, ranks, ranks % 2);
+            struct weft_verify_options options = {
+                .window = 2 + ranks * 5 % 31, .interleavings = 10, .seed = 7};
+            expect_proven(plans, ranks, &options);
+            weft_plans_free(plans, ranks);
+        }
+    }
+}
+
+/* Rotation and full method agree, on right plans and on ones that all ranks got wrong alike. */
+static void test_rotation_agrees(void **state)
+{
+    (void)state;
+    int refused = 0;
+    for (uint32_t ranks = 2; ranks <= 24; ranks++) {
+        struct weft_plan **plans = make(WEFT_ALGO_RING, ranks, ranks % 3 == 0);
+        for (uint32_t change = 0; change < 4 * plans[0]->step_count + 1; change++) {
+            struct weft_step kept[64];
+            for (uint32_t rank = 0; change && rank < ranks; rank++) {
+                struct weft_step *step = &plans[rank]->steps[(change - 1) / 4];
+                kept[rank] = *step;
+                switch ((change - 1) % 4) {
+                case 0:
+                    step->chunk = (step->chunk + 1) % ranks;
+                    break;
+                case 1:
+                    step->flags ^= step->kind == WEFT_STEP_REDUCE;
+                    break;
+                case 2:
+                    step->chunk_stride = -step->chunk_stride;
+                    break;
+                default:
+                    step->peer = (int32_t)((uint32_t)(step->peer + 1) % ranks);
+                }
+            }
+            struct weft_verify_report report;
+            struct weft_verify_options full = {.method = WEFT_VERIFY_FULL},
+                                       rotation = {.method = WEFT_VERIFY_ROTATION};
+            int by_full = weft_plans_verify(CONST(plans), ranks, &full, &report);
+            int by_rotation = weft_plans_verify(CONST(plans), ranks, &rotation, &report);
+            if (by_rotation != WEFT_UNSUPPORTED && (by_full == WEFT_OK) != (by_rotation == WEFT_OK))
+                fail_msg("ranks %u change %u: full %d, rotation %d", ranks, change, by_full, by_rotation);
+            refused += by_rotation == WEFT_INVALID;
+            for (uint32_t rank = 0; change && rank < ranks; rank++)
+                plans[rank]->steps[(change - 1) / 4] = kept[rank];
+        }
+        weft_plans_free(plans, ranks);
+    }
+    assert_true(refused > 100);
+}
+
+static void test_large(void **state)
+{
+    (void)state;
+    static const struct {
+        int algorithm;
+        uint32_t ranks;
+    } cases[] = {
+        {WEFT_ALGO_RING, 10240}, {WEFT_ALGO_TREE, 10240}, {WEFT_ALGO_RD, 10240}, {WEFT_ALGO_RAB, 600}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct weft_plan **plans = make(cases[i].algorithm, cases[i].ranks, 0);
+        expect_proven(plans, cases[i].ranks, NULL);
+        weft_plans_free(plans, cases[i].ranks);
+    }
+}
+
+/* Rank 0's plan stays about ten records long. */
+static void test_ring_is_short(void **state)
+{
+    (void)state;
+    for (uint32_t ranks = 2; ranks < 2000000000; ranks = ranks * 3 + 1) {
+        struct weft_plan_request request = {WEFT_ALLREDUCE, WEFT_ALGO_RING, ranks, ranks / 2, 0};
+        struct weft_plan *plan;
+        assert_int_equal(weft_plan_make(&request, &plan), WEFT_OK);
+        assert_in_range(plan->step_count, 1, 12);
+        weft_plan_free(plan);
+    }
+}
+
+/* In the double tree no rank has children in both trees, whatever the count. */
+static void test_tree_is_balanced(void **state)
+{
+    (void)state;
+    for (uint32_t ranks = 2; ranks <= 300; ranks++) {
+        struct weft_plan **plans = make(WEFT_ALGO_TREE, ranks, 0);
+        for (uint32_t rank = 0; rank < ranks; rank++) {
+            int reduces[2] = {0, 0};
+            for (uint32_t i = 0; i < plans[rank]->step_count; i++)
+                reduces[plans[rank]->steps[i].chunk] += plans[rank]->steps[i].kind == WEFT_STEP_REDUCE;
+            assert_int_equal(reduces[0] && reduces[1], 0); /* inner in one tree only */
+            assert_in_range(plans[rank]->step_count, 4, 9);
+        }
+        weft_plans_free(plans, ranks);
+    }
+}
+
+/* --- the cursor ---------------------------------------------------------------------------------------- */
+
+static int64_t wrap(int64_t value, int64_t modulus)
+{
+    return (value % modulus + modulus) % modulus;
+}
+
+static void expect_step(const struct weft_plan *plan, const struct weft_step *record, int64_t iteration,
+                        const struct weft_step *step)
+{
+    assert_int_equal(step->kind, record->kind);
+    assert_int_equal(step->flags, record->flags);
+    assert_int_equal(step->span, record->span);
+    assert_int_equal(step->source_count, record->source_count);
+    assert_int_equal(step->chunk, wrap(record->chunk + iteration * record->chunk_stride, plan->chunks));
+    assert_int_equal(step->chunk_stride, 0);
+    assert_int_equal(step->peer, wrap(record->peer + iteration * record->peer_stride, plan->ranks));
+    assert_int_equal(step->peer_stride, 0);
+    assert_int_equal(
+        step->destination.slot,
+        wrap(record->destination.slot + iteration * record->destination.slot_stride, plan->slots));
+    assert_int_equal(step->destination.slot_stride, 0);
+    for (int i = 0; i < step->source_count; i++) {
+        assert_int_equal(step->sources[i].buffer, record->sources[i].buffer);
+        assert_int_equal(
+            step->sources[i].slot,
+            wrap(record->sources[i].slot + iteration * record->sources[i].slot_stride, plan->slots));
+        assert_int_equal(step->sources[i].slot_stride, 0);
+    }
+}
+
+static void expect_walk(const struct weft_plan *plan)
+{
+    struct weft_cursor cursor;
+    struct weft_step step;
+    weft_cursor_start(&cursor, plan);
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        const struct weft_step *record = &plan->steps[i];
+        uint32_t iterations = 1, body = 1;
+        if (record->kind == WEFT_STEP_LOOP) {
+            iterations = record->iterations;
+            body = record->body;
+            i += body;
+            record++;
+        }
+        for (uint32_t k = 0; k < iterations; k++) {
+            for (uint32_t b = 0; b < body; b++) {
+                assert_int_equal(weft_cursor_next(&cursor, &step), 1);
+                expect_step(plan, record + b, k, &step);
+            }
+        }
+    }
+    assert_int_equal(weft_cursor_next(&cursor, &step), 0);
+    assert_int_equal(weft_cursor_next(&cursor, &step), 0);
+}
+
+/* A made-up plan with every kind of stride, loops next to each other, empty ones, and one at the end. */
+static void test_cursor(void **state)
+{
+    (void)state;
+    struct weft_plan *plan = calloc(1, sizeof *plan + 12 * sizeof(struct weft_step));
+    assert_non_null(plan);
+    *plan = (struct weft_plan){.ranks = 7, .chunks = 11, .slots = 3, .step_count = 12};
+    static const uint32_t bodies[12] = {[1] = 2, [4] = 1, [6] = 2, [9] = 2};
+    static const uint32_t counts[12] = {[1] = 40, [4] = 0, [6] = 1, [9] = 9};
+    for (uint32_t i = 0; i < 12; i++) {
+        struct weft_step *step = &plan->steps[i];
+        *step = (struct weft_step){.kind = WEFT_STEP_REDUCE,
+                                   .flags = (uint8_t)(i % 2),
+                                   .source_count = 2,
+                                   .peer = (int32_t)(i % 7),
+                                   .peer_stride = (int32_t)(i * 5) - 23,
+                                   .chunk = i % 11,
+                                   .chunk_stride = 31 - (int32_t)(i * 6),
+                                   .span = 1};
+        step->destination = (struct weft_ref){.buffer = 3, .slot = (uint16_t)(i % 3), .slot_stride = -5};
+        step->sources[1] = (struct weft_ref){.buffer = 3, .slot = 1, .slot_stride = (int16_t)(i - 4)};
+        if (bodies[i])
+            *step = (struct weft_step){.kind = WEFT_STEP_LOOP, .iterations = counts[i], .body = bodies[i]};
+    }
+    expect_walk(plan);
+    free(plan);
+    for (int algorithm = WEFT_ALGO_RING; algorithm < WEFT_ALGO_COUNT; algorithm++) {
+        for (uint32_t ranks = 2; ranks <= 33; ranks++) {
+            struct weft_plan **plans = make(algorithm, ranks, 0);
+            for (uint32_t rank = 0; rank < ranks; rank++)
+                expect_walk(plans[rank]);
+            weft_plans_free(plans, ranks);
+        }
+    }
+}
+
+static void test_chunks_cover(void **state)
+{
+    (void)state;
+    struct weft_plan plan = {.chunks = 7};
+    for (size_t count = 0; count < 40; count++) {
+        assert_int_equal(weft_chunk_start(&plan, 0, count), 0);
+        assert_int_equal(weft_chunk_start(&plan, 7, count), count);
+        for (uint32_t c = 0; c < 7; c++)
+            assert_int_equal(weft_chunk_start(&plan, c, count), c * count / 7);
+    }
+    plan.chunks = UINT32_MAX;
+    assert_true(weft_chunk_start(&plan, UINT32_MAX, SIZE_MAX) == SIZE_MAX);
+}
+
+static void test_bad_requests(void **state)
+{
+    (void)state;
+    static const struct {
+        struct weft_plan_request request;
+        const char *field;
+    } cases[] = {
+        {{(enum weft_collective)9, WEFT_ALGO_RING, 4, 0, 0}, "collective"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_AUTO, 4, 0, 0}, "algorithm"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_COUNT, 4, 0, 0}, "algorithm"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 0, 0, 0}, "ranks"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 0x80000000u, 0, 0}, "ranks"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 4, 4, 0}, "rank is 4"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct weft_plan *plan = (struct weft_plan *)(uintptr_t)1;
+        assert_int_equal(weft_plan_make(&cases[i].request, &plan), WEFT_INVALID);
+        assert_true(plan == (struct weft_plan *)(uintptr_t)1);
+        assert_non_null(strstr(weft_error_detail(), cases[i].field));
+    }
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"auto", "ring", "tree", "rd", "rab"};
+    for (int i = 0; i < WEFT_ALGO_COUNT; i++) {
+        assert_string_equal(weft_algorithm_name((enum weft_algorithm)i), names[i]);
+        assert_int_equal(weft_algorithm_parse(names[i]), i);
+    }
+    assert_null(weft_algorithm_name(WEFT_ALGO_COUNT));
+    assert_int_equal(weft_algorithm_parse("rings"), -1);
+    assert_int_equal(weft_algorithm_parse(""), -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_count),
+        cmocka_unit_test(test_mixed_in_place),
+        cmocka_unit_test(test_random_interleavings),
+        cmocka_unit_test(test_rotation_agrees),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_ring_is_short),
+        cmocka_unit_test(test_tree_is_balanced),
+        cmocka_unit_test(test_cursor),
+        cmocka_unit_test(test_chunks_cover),
+        cmocka_unit_test(test_bad_requests),
+        cmocka_unit_test(test_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
