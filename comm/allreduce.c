@@ -137,8 +137,12 @@ int weft_allreduce(weft_comm *comm, const void *send, void *recv, size_t count, 
         return status;
     if (comm->ranks == 1)
         return run_alone(comm, send, recv, count, dtype, op);
-    if (comm->failed)
+    if (comm->failed || weft_bootstrap_has_failed(comm->bootstrap)) {
+        weft_context_lock(comm->context);
+        weft_comm_check(comm);
+        weft_context_unlock(comm->context);
         return weft_comm_report(comm);
+    }
     if (takes_fastpath(comm, count * weft_dtype_size(dtype)))
         return run_fastpath(comm, send, recv, count, dtype, op);
     weft_context_lock(comm->context);

@@ -77,8 +77,10 @@ static int make_offer(struct weft_exec_op *op, struct weft_flight *flight, const
     flight->stage_buffer = hooks->buffer_get(hooks->arg, peer->transport, size);
     if (!flight->stage_buffer)
         return weft_fail(WEFT_NOMEM, "no staging memory of %zu bytes for rank %u", size, flight->peer->rank);
-    weft_log_once(WEFT_LOG_WARN, "rank %u cannot read this process's memory: large messages to it are staged",
-                  flight->peer->rank);
+    if (!peer->stage_only)
+        weft_log_once(WEFT_LOG_WARN,
+                      "rank %u cannot read this process's memory: large messages to it are staged",
+                      flight->peer->rank);
     status = peer->ops->expose(peer->link, NULL, flight->stage_buffer, size, &flight->token);
     flight->staging = 1;
     flight->have_token = status == WEFT_OK;

@@ -1,0 +1,245 @@
+/* When ranks die, differ or do not come: every other rank's call answers, and names the culprit. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "tests/support/job.h"
+#include "tests/support/leak.h"
+#include "tests/support/ranks.h"
+
+#define NOTICE_NS 1000000000
+
+struct plan {
+    const char *transports, *provider;
+    int victim, after;
+    size_t count;
+    _Atomic int64_t *killed_ns; /* shared by the processes */
+};
+
+static int killed_body(int rank, int ranks, void *arg)
+{
+    const struct plan *plan = arg;
+    struct job job;
+    CHECK_OK(job_open(&job, plan->transports, plan->provider));
+    float *send = calloc(plan->count, 4), *recv = calloc(plan->count, 4);
+    (void)ranks;
+    int status = WEFT_OK;
+    for (int i = 0; status == WEFT_OK && i < 1000000; i++) {
+        if (rank == plan->victim && i == plan->after) {
+            *plan->killed_ns = weft_clock_ns();
+            raise(SIGKILL);
+        }
+        status = weft_allreduce(job.comm, send, recv, plan->count, WEFT_FLOAT32, WEFT_SUM);
+    }
+    int64_t noticed_ns = weft_clock_ns() - *plan->killed_ns;
+    char expected[32], host[64] = "";
+    snprintf(expected, sizeof expected, "rank %d", plan->victim);
+    gethostname(host, sizeof host - 1);
+    if (status != WEFT_PEER_FAILED || !strstr(weft_error_detail(), expected) ||
+        !strstr(weft_error_detail(), host) || noticed_ns > NOTICE_NS) {
+        fprintf(stderr, "rank %d: status %d, %lld ms, '%s': expected %d, '%s' and '%s' within 1 s\n", rank,
+                status, (long long)(noticed_ns / 1000000), weft_error_detail(), WEFT_PEER_FAILED, expected,
+                host);
+        return 1;
+    }
+    CHECK(weft_allreduce(job.comm, send, recv, plan->count, WEFT_FLOAT32, WEFT_SUM) == WEFT_REVOKED);
+    CHECK(strstr(weft_error_detail(), expected));
+    CHECK_OK(job_close(&job));
+    free(send);
+    free(recv);
+    return 0;
+}
+
+static void kill_everywhere(const char *transports, const char *provider)
+{
+    static const size_t counts[] = {2, 3000, 300000};
+    _Atomic int64_t *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(shared != MAP_FAILED);
+    for (int ranks = 2; ranks <= 5; ranks += ranks == 3 ? 2 : 1) {
+        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+            struct plan plan = {transports, provider,  (ranks + (int)c) % ranks,
+                                5 + (int)c, counts[c], shared};
+            int statuses[TEST_RANKS_MAX];
+            test_ranks_fork_status(ranks, killed_body, &plan, statuses);
+            for (int r = 0; r < ranks; r++) {
+                if (r != plan.victim && statuses[r] != 0)
+                    fail_msg("%s, %d ranks, %zu elements: rank %d ended with %d", transports, ranks,
+                             counts[c], r, statuses[r]);
+            }
+        }
+    }
+    munmap((void *)(uintptr_t)shared, sizeof *shared);
+}
+
+static void test_killed_shm(void **state)
+{
+    (void)state;
+    struct test_leak before;
+    test_leak_take(&before);
+    kill_everywhere("shm", NULL);
+    assert_int_equal(test_leak_check(&before), 0);
+}
+
+static void test_killed_ofi(void **state)
+{
+    (void)state;
+    if (!job_has_ofi("tcp;ofi_rxm"))
+        skip();
+    kill_everywhere("ofi", "tcp;ofi_rxm");
+    if (job_has_ofi("net"))
+        kill_everywhere("ofi", "net");
+}
+
+static int deadline_body(int rank, int ranks, void *arg)
+{
+    (void)ranks;
+    size_t count = arg ? 100000 : 4;
+    weft_context *context;
+    weft_comm *comm;
+    weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
+    test_ranks_options(&options);
+    options.timeout_ms = 400;
+    CHECK_OK(weft_context_open(NULL, &context));
+    CHECK_OK(weft_comm_create(context, &options, &comm));
+    float *data = calloc(count, 4);
+    CHECK_OK(weft_allreduce(comm, data, data, count, WEFT_FLOAT32, WEFT_SUM));
+    if (rank == 1) {
+        /* Absent for longer than the others wait; then it learns that the communicator is gone. */
+        usleep(1200000);
+        int status = weft_allreduce(comm, data, data, count, WEFT_FLOAT32, WEFT_SUM);
+        CHECK(status != WEFT_OK && status != WEFT_TIMEOUT);
+        CHECK(strstr(weft_error_detail(), "rank"));
+    } else {
+        int64_t start_ns = weft_clock_ns();
+        int status = weft_allreduce(comm, data, data, count, WEFT_FLOAT32, WEFT_SUM);
+        int64_t took_ns = weft_clock_ns() - start_ns;
+        CHECK(status == WEFT_TIMEOUT || status == WEFT_REVOKED);
+        CHECK(took_ns >= 300000000 && took_ns < 10000000000);
+        if (status == WEFT_TIMEOUT)
+            CHECK(strstr(weft_error_detail(), "rank 1"));
+        CHECK(weft_allreduce(comm, data, data, count, WEFT_FLOAT32, WEFT_SUM) == WEFT_REVOKED);
+    }
+    free(data);
+    CHECK_OK(weft_comm_destroy(comm));
+    CHECK_OK(weft_context_close(context));
+    return 0;
+}
+
+static void test_deadline(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(2, deadline_body, NULL), 0);
+    assert_int_equal(test_ranks_fork(2, deadline_body, "large"), 0);
+    assert_int_equal(test_ranks_fork(3, deadline_body, "large"), 0);
+}
+
+static int settings_body(int rank, int ranks, void *arg)
+{
+    (void)ranks;
+    if (rank == 2)
+        setenv("WEFT_SLICE_SHM", "8192", 1);
+    (void)arg;
+    struct job job;
+    int status = job_open(&job, "shm", NULL);
+    CHECK(status == WEFT_SETTINGS);
+    CHECK(strstr(weft_error_detail(), "rank 2"));
+    CHECK(strstr(weft_error_detail(), "WEFT_SLICE_SHM"));
+    return 0;
+}
+
+static void test_settings(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(4, settings_body, NULL), 0);
+}
+
+static int bad_setting_body(int rank, int ranks, void *arg)
+{
+    (void)rank;
+    (void)ranks;
+    (void)arg;
+    weft_context *context;
+    setenv("WEFT_WINDOW", "many", 1);
+    CHECK(weft_context_open(NULL, &context) == WEFT_INVALID);
+    CHECK(strstr(weft_error_detail(), "WEFT_WINDOW is 'many': expected a whole number from 2 to 64"));
+    unsetenv("WEFT_WINDOW");
+    setenv("WEFT_ALGO", "best", 1);
+    CHECK(weft_context_open(NULL, &context) == WEFT_INVALID);
+    CHECK(strstr(weft_error_detail(), "WEFT_ALGO is 'best'"));
+    return 0;
+}
+
+static void test_bad_setting(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(1, bad_setting_body, NULL), 0);
+}
+
+static int absent_body(int rank, int ranks, void *arg)
+{
+    (void)ranks;
+    (void)arg;
+    if (rank == 1)
+        return 0;
+    weft_context *context;
+    weft_comm *comm;
+    weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
+    test_ranks_options(&options);
+    options.timeout_ms = 700;
+    CHECK_OK(weft_context_open(NULL, &context));
+    CHECK(weft_comm_create(context, &options, &comm) == WEFT_ABSENT);
+    CHECK(strstr(weft_error_detail(), "rank 1"));
+    CHECK_OK(weft_context_close(context));
+    return 0;
+}
+
+static void test_absent(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(3, absent_body, NULL), 0);
+}
+
+static int mismatch_body(int rank, int ranks, void *arg)
+{
+    (void)ranks;
+    size_t count = *(const size_t *)arg;
+    struct job job;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    float *data = calloc(count + 1, 4);
+    weft_dtype dtype = rank == 1 ? WEFT_INT32 : WEFT_FLOAT32;
+    int status = weft_allreduce(job.comm, data, data, count, dtype, WEFT_SUM);
+    CHECK(status == WEFT_MISMATCH || status == WEFT_REVOKED);
+    CHECK(strstr(weft_error_detail(), "disagree on the type"));
+    free(data);
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_mismatch(void **state)
+{
+    (void)state;
+    static const size_t counts[] = {1, 1000, 100000};
+    for (size_t c = 0; c < 3; c++)
+        assert_int_equal(test_ranks_fork(2, mismatch_body, (void *)(uintptr_t)&counts[c]), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_killed_shm),  cmocka_unit_test(test_killed_ofi),
+        cmocka_unit_test(test_deadline),    cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_bad_setting), cmocka_unit_test(test_absent),
+        cmocka_unit_test(test_mismatch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
