@@ -39,8 +39,7 @@ LIB_SOURCES := $(filter-out $(MAINS),$(wildcard base/*.c algos/*.c transport/*.c
 	comm/*.c))
 objects = $(patsubst %.c,$(BUILD)/%.o,$(1))
 LIB_OBJECTS := $(call objects,$(LIB_SOURCES))
-# weft-perf links only once the public calls exist.
-PERF_OBJECTS := $(if $(shell grep -ls '^int weft_allreduce.weft_comm' comm/*.c),$(call objects,$(wildcard perf/*.c)))
+PERF_OBJECTS := $(call objects,$(wildcard perf/*.c))
 SUPPORT_OBJECTS := $(call objects,$(wildcard tests/support/*.c))
 MICRO := $(patsubst %.c,$(BUILD)/%,$(wildcard perf/micro/*.c))
 TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/plan/test_*.c tests/conform/test_*.c \
