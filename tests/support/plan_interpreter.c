@@ -10,6 +10,7 @@
 
 struct element {
     uint64_t whole;
+    uint64_t order;
     float real;
 };
 
@@ -163,6 +164,7 @@ static struct element *fresh(struct world *world, size_t count, int sensible)
         abort();
     for (size_t i = 0; i < count; i++) {
         memory[i].whole = draw(world);
+        memory[i].order = draw(world);
         memory[i].real = sensible ? (float)(int64_t)(draw(world) >> 40) / 1000 - 8000 : NAN;
     }
     return memory;
@@ -288,10 +290,17 @@ static void release_slots(struct world *world, struct rank *rank, const struct w
     }
 }
 
+/* Depends on which side is which, and on what was put together first. */
+static uint64_t order_of(uint64_t left, uint64_t right)
+{
+    uint64_t mixed = left * 0xd6e8feb86659fd93u + (right ^ right >> 32);
+    return (mixed ^ mixed >> 29) * 0xcaf649a9d5a5b9c5u;
+}
+
 static int act_local(struct world *world, struct rank *rank, struct instance *one)
 {
     const struct weft_step *step = &one->step;
-    struct element sum = {0, 0};
+    struct element sum = {0, 0, 0};
     size_t at = one->first + one->at;
     for (int i = 0; i < step->source_count; i++) {
         const struct element *source = buffer_of(rank, step->sources[i].buffer) + at;
@@ -304,6 +313,7 @@ static int act_local(struct world *world, struct rank *rank, struct instance *on
             source = send->memory + one->at;
         }
         sum.whole += source->whole;
+        sum.order = i ? order_of(sum.order, source->order) : source->order;
         sum.real = i ? sum.real + source->real : source->real;
     }
     if (step->flags & WEFT_STEP_FINISH) {
@@ -372,6 +382,9 @@ static enum interpreted judge(const struct world *world, const char **why)
                 return INTERPRETED_WRONG;
             *why = "ranks have different bits";
             if (memcmp(&output->real, &world->ranks[0].output[i].real, sizeof output->real) != 0)
+                return INTERPRETED_WRONG;
+            *why = "ranks put values together in different order";
+            if (output->order != world->ranks[0].output[i].order)
                 return INTERPRETED_WRONG;
             *why = "INPUT was written";
             if (!rank->plan->in_place && input->whole != rank->kept[i].whole)

@@ -6,7 +6,8 @@
  * is complete when its bytes were consumed. Receiving, reducing and copying read the sender's memory at the
  * very moment of each element, so anything that is overwritten too early shows as a wrong result. Data are
  * 64-bit integers (sums modulo 2^64; finishing maps x to 3x + 7, so that it shows how often it was done) and,
- * beside them, float32 (finishing divides), whose bits must agree on all ranks.
+ * beside them, float32 (finishing divides), whose bits must agree on all ranks, as must a hash that is
+ * neither commutative nor associative (an operation's operands may have an order).
  */
 #ifndef WEFT_TESTS_PLAN_INTERPRETER_H
 #define WEFT_TESTS_PLAN_INTERPRETER_H
