@@ -141,22 +141,41 @@ static uint32_t own_group(struct weft_comm *comm, const struct weft_blob *blobs)
     return (uint32_t)comm->rank;
 }
 
-static int count_local(struct weft_comm *comm, const struct weft_blob *blobs)
+static int compare_hosts(const void *a, const void *b)
 {
-    uint64_t together[PROCESSOR_WORDS] = {0};
-    int local = 0, processors = 0;
+    const struct introduction *const *x = a, *const *y = b;
+    return strcmp((*x)->host, (*y)->host);
+}
+
+/* Finds hosts with more ranks than processors that these may use: the own one decides how to wait, any of
+ * them which algorithm is cheapest, so all ranks must see the same. */
+static int count_processors(struct weft_comm *comm, const struct weft_blob *blobs)
+{
+    size_t ranks = (size_t)comm->ranks;
+    const struct introduction **sorted = malloc(ranks * sizeof(struct introduction *));
+    if (!sorted)
+        return weft_fail(WEFT_NOMEM, "no memory to sort %zu ranks by host", ranks);
+    for (size_t r = 0; r < ranks; r++)
+        sorted[r] = blobs[r].data;
+    qsort(sorted, ranks, sizeof(struct introduction *), compare_hosts);
     const struct introduction *mine = blobs[comm->rank].data;
-    for (int r = 0; r < comm->ranks; r++) {
-        const struct introduction *theirs = blobs[r].data;
-        if (strcmp(theirs->host, mine->host) != 0)
-            continue;
-        local++;
+    for (size_t first = 0, next; first < ranks; first = next) {
+        uint64_t together[PROCESSOR_WORDS] = {0};
+        size_t processors = 0;
+        for (next = first; next < ranks && strcmp(sorted[next]->host, sorted[first]->host) == 0; next++) {
+            for (int w = 0; w < PROCESSOR_WORDS; w++)
+                together[w] |= sorted[next]->processors[w];
+        }
         for (int w = 0; w < PROCESSOR_WORDS; w++)
-            together[w] |= theirs->processors[w];
+            processors += (size_t)__builtin_popcountll(together[w]);
+        if (next - first <= processors || processors == 0)
+            continue;
+        comm->some_host_crowded = 1;
+        if (strcmp(sorted[first]->host, mine->host) == 0)
+            atomic_store(&comm->context->oversubscribed, 1);
     }
-    for (int w = 0; w < PROCESSOR_WORDS; w++)
-        processors += __builtin_popcountll(together[w]);
-    return local > processors;
+    free(sorted);
+    return WEFT_OK;
 }
 
 /* Waits for a link to come up. */
@@ -284,6 +303,7 @@ static int count_votes(struct weft_comm *comm, const struct weft_blob *intros, c
         memcpy(addresses + member->shm_size, vote->ofi_address, vote->ofi_size);
         member->addresses = addresses;
         comm->one_host &= vote->proven == 0;
+        comm->no_shm &= vote->proven == (uint32_t)r;
     }
     free_ids &= (1u << ID_CANDIDATES) - 1;
     if (!free_ids)
@@ -416,15 +436,15 @@ int weft_agree(struct weft_comm *comm, int64_t deadline_ns)
     status = check_settings(comm, intros);
     for (int r = 0; r < comm->ranks && status == WEFT_OK; r++)
         status = copy_member(comm, r, intros[r].data);
+    if (status == WEFT_OK)
+        status = count_processors(comm, intros);
     if (status != WEFT_OK)
         goto free_intros;
-    if (count_local(comm, intros))
-        comm->context->oversubscribed = 1;
     cast_vote(comm, intros, &vote, deadline_ns);
     status = weft_bootstrap_allgather(comm->bootstrap, &vote, sizeof vote, &votes, deadline_ns);
     if (status != WEFT_OK)
         goto free_intros;
-    comm->one_host = 1;
+    comm->one_host = comm->no_shm = 1;
     status = count_votes(comm, intros, votes);
     free(votes);
     if (status == WEFT_OK)

@@ -8,10 +8,9 @@
 #include "comm/progress.h"
 #include "comm/work.h"
 
-enum weft_algorithm weft_comm_choose(struct weft_comm *comm, size_t bytes)
+/* Same arguments, same choice on every rank. */
+static enum weft_algorithm choose(const struct weft_comm *comm, size_t bytes)
 {
-    if (comm->chosen_bytes == bytes)
-        return comm->chosen;
     const struct weft_settings *settings = &comm->context->settings;
     struct weft_choice choice = {
         .collective = WEFT_ALLREDUCE,
@@ -21,10 +20,17 @@ enum weft_algorithm weft_comm_choose(struct weft_comm *comm, size_t bytes)
         .rd_bytes = settings->rd_bytes,
         .rab_bytes = settings->rab_bytes,
         .one_host = comm->one_host,
-        .oversubscribed = comm->context->oversubscribed,
+        .oversubscribed = comm->some_host_crowded,
     };
-    comm->chosen = weft_algorithm_choose(&choice);
-    comm->chosen_bytes = bytes;
+    return weft_algorithm_choose(&choice);
+}
+
+static enum weft_algorithm choose_cached(struct weft_comm *comm, size_t bytes)
+{
+    if (comm->chosen_bytes != bytes) {
+        comm->chosen = choose(comm, bytes);
+        comm->chosen_bytes = bytes;
+    }
     return comm->chosen;
 }
 
@@ -101,7 +107,7 @@ static int start(struct weft_comm *comm, const void *send, void *recv, size_t co
                  weft_op op, struct weft_exec_op **started)
 {
     size_t element_bytes = weft_dtype_size(dtype);
-    enum weft_algorithm algorithm = weft_comm_choose(comm, count * element_bytes);
+    enum weft_algorithm algorithm = choose_cached(comm, count * element_bytes);
     const struct weft_plan *plan;
     int status = find_plan(comm, algorithm, send == recv, &plan);
     if (status != WEFT_OK)
@@ -209,9 +215,7 @@ int weft_allreduce_describe(const weft_comm *comm, size_t count, weft_dtype dtyp
         return WEFT_OK;
     }
     size_t bytes = count * weft_dtype_size(dtype);
-    struct weft_comm probe = *comm;
-    probe.chosen_bytes = SIZE_MAX;
-    *algorithm = takes_fastpath(comm, bytes) ? "rd" : weft_algorithm_name(weft_comm_choose(&probe, bytes));
-    *transport = comm->one_host ? "shm" : comm->all_ofi ? "ofi" : "shm+ofi";
+    *algorithm = takes_fastpath(comm, bytes) ? "rd" : weft_algorithm_name(choose(comm, bytes));
+    *transport = comm->one_host ? "shm" : comm->no_shm ? "ofi" : "shm+ofi";
     return WEFT_OK;
 }

@@ -30,14 +30,16 @@ struct weft_comm {
     struct weft_bootstrap *bootstrap; /* NULL for one rank */
     struct weft_exec *exec;           /* [lock] NULL for one rank */
     struct weft_member *members;      /* [ranks], NULL for one rank */
-    int one_host, all_ofi;
+    int one_host;                     /* all ranks share memory */
+    int no_shm;                       /* no two ranks share memory */
+    int some_host_crowded;            /* more ranks than processors somewhere */
     struct weft_plan *plans[WEFT_ALGO_COUNT][2];
     struct weft_fastpath *fastpath; /* NULL when not used */
     size_t chosen_bytes;            /* the last automatic choice */
     int chosen;
     int works; /* handles not freed yet */
     uint64_t operations, fast_operations;
-    int failed; /* [lock] 0, or the status with which it was revoked */
+    atomic_int failed; /* 0, or the status with which it was revoked; set under the lock */
     int reported;
     char failure[WEFT_DETAIL_MAX];
     int lost_rank, lost_status; /* [lock] a link that broke, until the bootstrap says why */
@@ -62,8 +64,5 @@ int64_t weft_comm_deadline_ns(const struct weft_comm *comm);
 
 /* The executor's connect hook; arg is the communicator. comm.c */
 int weft_comm_connect(void *arg, uint32_t rank, struct weft_exec_peer *peer);
-
-/* The algorithm for an allreduce of so many bytes. */
-enum weft_algorithm weft_comm_choose(struct weft_comm *comm, size_t bytes);
 
 #endif

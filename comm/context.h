@@ -69,12 +69,12 @@ struct weft_context {
     int tick_idle;          /* service thread only */
     struct weft_open_transport transports[WEFT_TRANSPORT_COUNT]; /* [lock] once open */
     struct weft_shared_link *links;                              /* [lock] */
-    struct weft_pool_buffer *buffers;                                 /* [lock] */
+    struct weft_pool_buffer *buffers;                            /* [lock] */
     struct weft_memory *memory;                                  /* [lock] */
     struct weft_comm **comms;                                    /* [lock] hash by id, open addressing */
     uint32_t comm_capacity, comm_count;
-    atomic_int users;   /* communicators being made or alive */
-    int oversubscribed; /* more ranks than processors on this host */
+    atomic_int users;          /* communicators being made or alive */
+    atomic_int oversubscribed; /* more ranks than processors on this host */
 };
 
 void weft_context_lock(struct weft_context *context);

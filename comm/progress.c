@@ -77,6 +77,8 @@ int weft_progress_once(struct weft_context *context)
     }
     if (happened && context->followers)
         pthread_cond_broadcast(&context->changed);
+    if (happened && context->leader_sleeps)
+        weft_progress_wake(context);
     return happened;
 }
 
