@@ -1,0 +1,19 @@
+/* The transport contract on shm, with direct reads and staged. */
+#include "tests/support/conform.h"
+
+static const struct conform_backend rows[] = {
+    {.label = "shm",
+     .transport = "shm",
+     .direct = 1,
+     .offers = WEFT_CAP_READ,
+     .notifies = 1,
+     .processes = 1,
+     .peers = 14,
+     .reads_maps_only_alloc = 1},
+    {.label = "shm staged", .transport = "shm", .direct = 0, .notifies = 1, .processes = 1, .peers = 4},
+};
+
+int main(void)
+{
+    return conform_run(rows, sizeof rows / sizeof rows[0]);
+}

@@ -1,0 +1,227 @@
+/* Puts: land, put, unland. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/conform.h"
+
+struct pair {
+    struct conform_world world;
+    struct conform_node *from, *to;
+    struct weft_link *out, *back; /* from's link to `to`, and the other way */
+};
+
+static void pair_open(struct pair *pair, void **state)
+{
+    conform_open(&pair->world, conform_backend(state), 2);
+    pair->from = &pair->world.nodes[0];
+    pair->to = &pair->world.nodes[1];
+    pair->out = conform_connect(&pair->world, 0, 1, NULL);
+    pair->back = conform_connect(&pair->world, 1, 0, NULL);
+}
+
+static struct weft_region *reg(struct conform_node *node, uint32_t needed, void *memory, size_t size)
+{
+    struct weft_region *region = NULL;
+    if (node->caps.flags & needed)
+        assert_int_equal(node->ops.reg(node->transport, memory, size, &region), 0);
+    return region;
+}
+
+static void dereg(struct conform_node *node, struct weft_region *region)
+{
+    if (region)
+        node->ops.dereg(region);
+}
+
+static int put(struct pair *pair, const struct weft_token *token, struct weft_region *region,
+               const void *memory, size_t size, uint64_t cookie)
+{
+    int status;
+    while ((status = pair->from->ops.put(pair->out, token, region, memory, size, cookie)) == WEFT_AGAIN)
+        conform_turn(&pair->world);
+    return status;
+}
+
+static void puts_land_whole(void **state)
+{
+    struct pair pair;
+    pair_open(&pair, state);
+    const size_t sizes[] = {1, 7, 64, 4096, 65537, 1u << 20};
+    size_t max = (1u << 20) + 64;
+    uint8_t *source = malloc(max), *target = malloc(max);
+    assert_non_null(source);
+    assert_non_null(target);
+    struct weft_region *source_region = reg(pair.from, WEFT_CAP_REG_LOCAL, source, max);
+    struct weft_region *target_region = reg(pair.to, WEFT_CAP_REG_REMOTE, target, max);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct weft_token token;
+        conform_fill(source, max, (uint32_t)i);
+        memset(target, 0xcc, max);
+        assert_int_equal(pair.to->ops.land(pair.back, target_region, target + 3, sizes[i], 1000 + i, &token),
+                         0);
+        assert_int_equal(put(&pair, &token, source_region, source + 5, sizes[i], 2000 + i), 0);
+        conform_until(&pair.world, &pair.to->landed_count, i + 1);
+        assert_int_equal(pair.to->landed[i], 1000 + i);
+        assert_memory_equal(target + 3, source + 5, sizes[i]);
+        assert_int_equal(target[2], 0xcc);
+        assert_int_equal(target[3 + sizes[i]], 0xcc);
+        conform_until(&pair.world, &pair.from->put_done_count, i + 1);
+        assert_int_equal(pair.from->put_done[i], 2000 + i);
+        assert_int_equal(pair.from->put_status[i], 0);
+    }
+    dereg(pair.from, source_region);
+    dereg(pair.to, target_region);
+    conform_close(&pair.world);
+    free(source);
+    free(target);
+}
+
+/* Many in flight: every landing and every put is told of once, in whatever order. */
+static void many_puts_complete_once(void **state)
+{
+    enum { COUNT = 300, SIZE = 3000 };
+    struct pair pair;
+    pair_open(&pair, state);
+    uint8_t *source = malloc(COUNT * SIZE), *target = calloc(COUNT, SIZE);
+    assert_non_null(source);
+    assert_non_null(target);
+    struct weft_region *source_region = reg(pair.from, WEFT_CAP_REG_LOCAL, source, COUNT * SIZE);
+    struct weft_region *target_region = reg(pair.to, WEFT_CAP_REG_REMOTE, target, COUNT * SIZE);
+    struct weft_token *tokens = calloc(COUNT, sizeof *tokens);
+    assert_non_null(tokens);
+    conform_fill(source, COUNT * SIZE, 9);
+    for (size_t i = 0; i < COUNT; i++)
+        assert_int_equal(pair.to->ops.land(pair.back, target_region, target + i * SIZE, SIZE, i, &tokens[i]),
+                         0);
+    for (size_t i = 0; i < COUNT; i++) {
+        size_t at = i * 7 % COUNT;
+        assert_int_equal(put(&pair, &tokens[at], source_region, source + at * SIZE, SIZE, at), 0);
+    }
+    conform_until(&pair.world, &pair.to->landed_count, COUNT);
+    conform_until(&pair.world, &pair.from->put_done_count, COUNT);
+    conform_settle(&pair.world);
+    assert_int_equal(pair.to->landed_count, COUNT);
+    assert_int_equal(pair.from->put_done_count, COUNT);
+    uint8_t landed[COUNT] = {0}, done[COUNT] = {0};
+    for (size_t i = 0; i < COUNT; i++) {
+        assert_true(pair.to->landed[i] < COUNT && pair.from->put_done[i] < COUNT);
+        landed[pair.to->landed[i]]++;
+        done[pair.from->put_done[i]]++;
+        assert_int_equal(pair.from->put_status[i], 0);
+    }
+    for (size_t i = 0; i < COUNT; i++)
+        assert_true(landed[i] == 1 && done[i] == 1);
+    assert_memory_equal(source, target, COUNT * SIZE);
+    dereg(pair.from, source_region);
+    dereg(pair.to, target_region);
+    conform_close(&pair.world);
+    free(tokens);
+    free(source);
+    free(target);
+}
+
+/* A landing is there when LANDED says so, even when a message overtakes or follows it. */
+static void puts_and_messages_mix(void **state)
+{
+    struct pair pair;
+    pair_open(&pair, state);
+    static uint8_t source[50][2000], target[50][2000];
+    struct weft_region *source_region = reg(pair.from, WEFT_CAP_REG_LOCAL, source, sizeof source);
+    struct weft_region *target_region = reg(pair.to, WEFT_CAP_REG_REMOTE, target, sizeof target);
+    memset(target, 0, sizeof target);
+    for (uint32_t i = 0; i < 50; i++) {
+        struct weft_token token;
+        conform_fill(source[i], sizeof source[i], i);
+        assert_int_equal(pair.to->ops.land(pair.back, target_region, target[i], sizeof target[i], i, &token),
+                         0);
+        conform_send(&pair.world, 0, pair.out, &i, sizeof i, NULL, 0);
+        assert_int_equal(put(&pair, &token, source_region, source[i], sizeof source[i], i), 0);
+    }
+    conform_until(&pair.world, &pair.to->landed_count, 50);
+    conform_until(&pair.world, &pair.to->message_count, 50);
+    conform_until(&pair.world, &pair.from->put_done_count, 50);
+    assert_memory_equal(source, target, sizeof source);
+    for (uint32_t i = 0; i < 50; i++)
+        assert_memory_equal(pair.to->bytes + pair.to->messages[i].offset, &i, sizeof i);
+    dereg(pair.from, source_region);
+    dereg(pair.to, target_region);
+    conform_close(&pair.world);
+}
+
+static void withdrawn_landings_stay_untouched(void **state)
+{
+    struct pair pair;
+    pair_open(&pair, state);
+    uint8_t source[512], target[512], other[512];
+    conform_fill(source, sizeof source, 4);
+    memset(target, 0x11, sizeof target);
+    struct weft_region *source_region = reg(pair.from, WEFT_CAP_REG_LOCAL, source, sizeof source);
+    struct weft_region *target_region = reg(pair.to, WEFT_CAP_REG_REMOTE, target, sizeof target);
+    struct weft_region *other_region = reg(pair.to, WEFT_CAP_REG_REMOTE, other, sizeof other);
+    struct weft_token stale, token;
+    assert_int_equal(pair.to->ops.land(pair.back, target_region, target, 512, 1, &stale), 0);
+    pair.to->ops.unland(pair.back, &stale);
+    dereg(pair.to, target_region);
+    /* The place may be used again at once; the old token must not reach the new landing. */
+    assert_int_equal(pair.to->ops.land(pair.back, other_region, other, 512, 2, &token), 0);
+    assert_int_equal(put(&pair, &token, source_region, source, 512, 20), 0);
+    conform_until(&pair.world, &pair.to->landed_count, 1);
+    conform_until(&pair.world, &pair.from->put_done_count, 1);
+    assert_int_equal(pair.to->landed[0], 2);
+    assert_memory_equal(other, source, 512);
+    int status = put(&pair, &stale, source_region, source, 512, 10);
+    if (status == 0) {
+        /* Found out late: the put fails, or the link does. */
+        size_t before = pair.from->failed_count + pair.from->put_done_count;
+        for (int i = 0; i < 100 && pair.from->failed_count + pair.from->put_done_count == before; i++)
+            conform_settle(&pair.world);
+        assert_true(pair.from->failed_count > 0 ||
+                    (pair.from->put_done_count == 2 && pair.from->put_status[1] < 0));
+    }
+    conform_settle(&pair.world);
+    assert_int_equal(pair.to->landed_count, 1);
+    for (size_t i = 0; i < sizeof target; i++)
+        assert_int_equal(target[i], 0x11);
+    dereg(pair.from, source_region);
+    dereg(pair.to, other_region);
+    conform_close(&pair.world);
+}
+
+static void garbage_landings_are_refused(void **state)
+{
+    struct pair pair;
+    pair_open(&pair, state);
+    static uint8_t source[512];
+    struct weft_region *region = reg(pair.from, WEFT_CAP_REG_LOCAL, source, sizeof source);
+    struct weft_token token;
+    uint32_t random = 99;
+    for (int i = 0; i < 200; i++) {
+        for (size_t k = 0; k < sizeof token.bytes; k++) {
+            random = random * 1664525 + 1013904223;
+            token.bytes[k] = (uint8_t)(random >> 24);
+        }
+        assert_true(put(&pair, &token, region, source, sizeof source, 1) < 0);
+        pair.to->ops.unland(pair.back, &token);
+    }
+    conform_settle(&pair.world);
+    assert_int_equal(pair.to->landed_count, 0);
+    dereg(pair.from, region);
+    conform_close(&pair.world);
+}
+
+size_t conform_put_tests(const struct conform_backend *backend, struct CMUnitTest *tests, size_t capacity)
+{
+    const struct CMUnitTest all[] = {
+        cmocka_unit_test(puts_land_whole),
+        cmocka_unit_test(many_puts_complete_once),
+        cmocka_unit_test(puts_and_messages_mix),
+        cmocka_unit_test(withdrawn_landings_stay_untouched),
+        cmocka_unit_test(garbage_landings_are_refused),
+    };
+    return backend->offers & WEFT_CAP_PUT ? conform_append(tests, capacity, all, sizeof all / sizeof all[0])
+                                          : 0;
+}
