@@ -147,7 +147,7 @@ class Cell:
 
     def row(self):
         return {"entry": self.label, "size_bytes": self.size, "rotated_buffers": self.rotate,
-                "time_us": statistics.median(self.turns_us), "calls_per_sample": self.calls,
+                "time_us": statistics.median(self.turns_us), "fastest_us": min(self.turns_us), "calls_per_sample": self.calls,
                 "samples_per_turn": self.samples, "warmups_per_turn": self.warmups,
                 "turns_us": [round(value, 4) for value in self.turns_us]}
 
@@ -232,7 +232,7 @@ def run_table(name, options, say, progress):
         keep_logs(folder, os.path.join(options.build, "peers", "logs", name))
         shutil.rmtree(folder, ignore_errors=True)
     return {"name": name, "title": table["title"], "ranks": table["ranks"], "processors": cpus,
-            "arena_bytes": table["arena"], "libraries": started, "rows": verdict.with_bound(rows)}
+            "arena_bytes": table["arena"], "libraries": started, "rows": verdict.with_bound(rows, verdict.STATISTICS[options.statistic])}
 
 
 def keep_logs(folder, target):
@@ -259,6 +259,8 @@ def arguments():
     parser.add_argument("--build", default=os.environ.get("BUILD", "build"))
     parser.add_argument("--sizes", default=os.environ.get("PEERS_SIZES", DEFAULT_SIZES))
     parser.add_argument("--repeats", type=int, default=int(os.environ.get("PEERS_REPEATS", "21")))
+    parser.add_argument("--statistic", default=os.environ.get("PEERS_STATISTIC", "median"),
+                        choices=sorted(verdict.STATISTICS))
     parser.add_argument("--tables", default=os.environ.get("PEERS_TABLES", "shm,tcp,over"))
     options = parser.parse_args()
     options.build = os.path.abspath(options.build)
@@ -298,7 +300,7 @@ def main():
 
     document = {"schema": 1, "program": "perf-peers", "machine": machine(),
                 "parameters": {"sizes_bytes": options.sizes, "repeats": options.repeats, "hot_bytes": HOT_BYTES,
-                               "turn_us": TURN_US, "sample_us": SAMPLE_US, "type": "float32", "redop": "sum",
+                               "turn_us": TURN_US, "sample_us": SAMPLE_US, "statistic": options.statistic, "type": "float32", "redop": "sum",
                                "in_place": False},
                 "tables": []}
     say(f"# {document['machine']['cpu']}, {document['machine']['processors']} processors, "
@@ -309,8 +311,8 @@ def main():
         table = run_table(name, options, say, progress)
         document["tables"].append(table)
         progress("")
-        verdict.print_table(table, name_size)
-    document["targets"] = verdict.judge(document["tables"], name_size)
+        verdict.print_table(table, name_size, options.statistic)
+    document["targets"] = verdict.judge(document["tables"], name_size, options.statistic)
     verdict.print_targets(document["targets"])
     path = os.path.join(options.build, "peers", "peers.json")
     write_json(path, document)

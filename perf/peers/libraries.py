@@ -119,11 +119,18 @@ def weft(build, ranks, name, environment):
                    (descriptor,), missing=_missing(driver))
 
 
+def _pair(build, name, entries):
+    driver, descriptor = _program(build, "peer-" + name), os.memfd_create("weft-peers", 0)
+    return Library(name, entries, [[driver]] * 2, {"PEERS_SHARED_FD": str(descriptor)}, (descriptor,),
+                   missing=_missing(driver))
+
+
 def bound(build):
-    driver = _program(build, "peer-bound")
-    descriptor = os.memfd_create("weft-peers-bound", 0)
-    return Library("bound", {"bound-plain": 0, "bound-stream": 1, "bound-lines": 2}, [[driver]] * 2,
-                   {"PEERS_SHARED_FD": str(descriptor)}, (descriptor,), missing=_missing(driver))
+    return _pair(build, "bound", {"bound-plain": 0, "bound-stream": 1, "bound-lines": 2})
+
+
+def readv(build):
+    return _pair(build, "readv", {"readv": 0})
 
 
 TCP_MPICH = {"MPIR_CVAR_NOLOCAL": "1",                          # not its shared memory
@@ -131,7 +138,7 @@ TCP_MPICH = {"MPIR_CVAR_NOLOCAL": "1",                          # not its shared
              "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "lo"}        # where it is built on libfabric
 TCP_OPENMPI = ("--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo")
 
-# name -> title, ranks, reference entries for ratios, maker of the libraries
+# name -> title, ranks, processors when fewer than ranks, maker of the libraries
 TABLES = {
     "shm": {
         "title": "2 ranks, shared memory",
@@ -141,7 +148,8 @@ TABLES = {
             mpich(build, 2),
             weft(build, 2, "weft-malloc", {"WEFT_TRANSPORT": "shm", "PEERS_MEMORY": "malloc"}),
             weft(build, 2, "weft-mem", {"WEFT_TRANSPORT": "shm", "PEERS_MEMORY": "weft"}),
-            bound(build)],
+            bound(build),
+            readv(build)],
     },
     "tcp": {
         "title": "2 ranks, TCP over loopback",

@@ -7,12 +7,7 @@
  *      and reads the other's: one crossing, no barrier (sizes up to LINES_MAX lines).
  * The coordinator takes the fastest for each size. A variant that does not fit the size falls back to 0.
  */
-#include "perf/peers/loop.h"
-
-#include <sys/mman.h>
-#ifdef __SSE2__
-#include <immintrin.h>
-#endif
+#include "perf/peers/pair.h"
 
 enum { LINE_FLOATS = 14, LINES_MAX = 80 };
 
@@ -21,13 +16,9 @@ struct line {
     uint64_t sequence; /* written last: the values belong to this call */
 } __attribute__((aligned(64)));
 
-struct side {
-    uint64_t arrived __attribute__((aligned(64)));
-    struct line lines[2][LINES_MAX];
-};
-
 struct shared {
-    struct side sides[2];
+    struct pair_side sides[2];
+    struct line lines[2][2][LINES_MAX]; /* by rank, by the sequence's last bit */
 };
 
 struct job {
@@ -38,21 +29,6 @@ struct job {
     int allocated;
     uint64_t arrivals, sequence;
 };
-
-static inline void relax(void)
-{
-#ifdef __SSE2__
-    _mm_pause();
-#endif
-}
-
-static void barrier(struct job *job)
-{
-    uint64_t arrivals = ++job->arrivals;
-    __atomic_store_n(&job->shared->sides[job->rank].arrived, arrivals, __ATOMIC_RELEASE);
-    while (__atomic_load_n(&job->shared->sides[!job->rank].arrived, __ATOMIC_ACQUIRE) < arrivals)
-        relax();
-}
 
 #if defined __x86_64__ && !defined __clang__
 __attribute__((target_clones("default", "avx2", "avx512f")))
@@ -90,8 +66,8 @@ static void sum_streaming(const float *a, const float *b, float *x, float *y, si
 static void exchange_lines(struct job *job, const float *send, float *recv, size_t count)
 {
     uint64_t sequence = ++job->sequence;
-    struct line *mine = job->shared->sides[job->rank].lines[sequence & 1];
-    struct line *theirs = job->shared->sides[!job->rank].lines[sequence & 1];
+    struct line *mine = job->shared->lines[job->rank][sequence & 1];
+    struct line *theirs = job->shared->lines[!job->rank][sequence & 1];
     for (size_t at = 0, line = 0; at < count; at += LINE_FLOATS, line++) {
         size_t here = count - at < LINE_FLOATS ? count - at : LINE_FLOATS;
         memcpy(mine[line].values, send + at, here * sizeof(float));
@@ -100,7 +76,7 @@ static void exchange_lines(struct job *job, const float *send, float *recv, size
     for (size_t at = 0, line = 0; at < count; at += LINE_FLOATS, line++) {
         size_t here = count - at < LINE_FLOATS ? count - at : LINE_FLOATS;
         while (__atomic_load_n(&theirs[line].sequence, __ATOMIC_ACQUIRE) != sequence)
-            relax();
+            pair_relax();
         for (size_t i = 0; i < here; i++)
             recv[at + i] = send[at + i] + theirs[line].values[i];
     }
@@ -117,11 +93,11 @@ static int allreduce(void *self, const float *send, float *recv, size_t count, i
     ptrdiff_t across = (ptrdiff_t)(2 * job->arena_bytes / sizeof(float)) * (job->rank == 0 ? 1 : -1);
     size_t half = count / 2 / 16 * 16;
     size_t from = job->rank == 0 ? 0 : half, to = job->rank == 0 ? half : count;
-    barrier(job);
+    pair_meet(job->shared->sides, job->rank, &job->arrivals);
     if (to > from)
         (variant == 1 ? sum_streaming : sum_plain)(send + from, send + across + from, recv + from,
                                                    recv + across + from, to - from);
-    barrier(job);
+    pair_meet(job->shared->sides, job->rank, &job->arrivals);
     return 0;
 }
 
@@ -136,20 +112,12 @@ static void *allocate(void *self, size_t size)
 int main(void)
 {
     struct job job = {.rank = peers_pin()};
-    int descriptor = atoi(peers_environment("PEERS_SHARED_FD", "-1"));
     job.arena_bytes =
         (size_t)strtoull(peers_environment("PEERS_ARENA", "67108864"), NULL, 10) / PEERS_PAGE * PEERS_PAGE;
     size_t control = (sizeof *job.shared + PEERS_PAGE - 1) / PEERS_PAGE * PEERS_PAGE;
-    size_t total = control + 4 * job.arena_bytes;
-    if (ftruncate(descriptor, (off_t)total) != 0) {
-        fprintf(stderr, "PEERS_SHARED_FD: cannot size the shared memory: %s\n", strerror(errno));
+    char *memory = pair_map(control + 4 * job.arena_bytes);
+    if (!memory)
         return 1;
-    }
-    char *memory = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-    if (memory == MAP_FAILED) {
-        fprintf(stderr, "cannot map the shared memory: %s\n", strerror(errno));
-        return 1;
-    }
     job.shared = (struct shared *)memory;
     job.arenas = memory + control;
     struct peers_library library = {"bound", job.rank, 2, allreduce, allocate, &job};
