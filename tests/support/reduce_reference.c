@@ -19,7 +19,7 @@ int reference_isa_runs(const char *isa)
             break;
         if (!said[i]) {
             said[i] = isa;
-            printf("skipped: %s, which this machine lacks\n", isa);
+            printf("SKIP: reductions with %s, which this machine lacks\n", isa);
             break;
         }
     }

@@ -167,30 +167,63 @@ static void rounding_modes_do_not_matter(void **state)
     }
 }
 
+#if defined(__x86_64__)
+
+/* FTZ, DAZ, both, FTZ with upward rounding: MXCSR */
+static const unsigned flushing[] = {0x9f80, 0x1fc0, 0x9fc0, 0xdf80};
+
+static void environment_set(unsigned control)
+{
+    _mm_setcsr(control ? control : 0x1f80);
+}
+
+static unsigned environment_get(void)
+{
+    return _mm_getcsr() & 0xffc0;
+}
+
+#elif defined(__aarch64__)
+
+/* FZ, and with upward rounding: FPCR */
+static const unsigned flushing[] = {1u << 24, 1u << 24 | 1u << 22};
+
+static void environment_set(unsigned control)
+{
+    __asm__ volatile("msr fpcr, %0" ::"r"((uint64_t)control) : "memory");
+}
+
+static unsigned environment_get(void)
+{
+    uint64_t control;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+    return (unsigned)control;
+}
+
+#endif
+
 static void denormals_survive_flushing_callers(void **state)
 {
     (void)state;
-#ifdef __x86_64__
-    /* FTZ, DAZ, both, FTZ with upward rounding */
-    static const unsigned controls[] = {0x9f80, 0x1fc0, 0x9fc0, 0xdf80};
+#if defined(__x86_64__) || defined(__aarch64__)
     const uint32_t a[] = {0x00000001, 0x00800000, 0x007fffff}, b[] = {0x00000001, 0x80000001, 0x80000001};
     const uint32_t wanted[] = {0x00000002, 0x007fffff, 0x007ffffe};
     const void *sources[] = {a, b};
     for (int isa = 0; isa < REFERENCE_ISAS; isa++) {
-        for (size_t c = 0; c < sizeof controls / sizeof *controls && reference_isa_runs(reference_isas[isa]);
-             c++) {
+        if (!reference_isa_runs(reference_isas[isa]))
+            continue;
+        weft_reduce_function *kernel = weft_reduce_find_isa(reference_isas[isa], WEFT_FLOAT32, WEFT_SUM);
+        for (size_t c = 0; c < sizeof flushing / sizeof *flushing; c++) {
             uint32_t result[3];
-            weft_reduce_function *kernel = weft_reduce_find_isa(reference_isas[isa], WEFT_FLOAT32, WEFT_SUM);
-            _mm_setcsr(controls[c]);
+            environment_set(flushing[c]);
             kernel(result, sources, 2, 3, 0);
-            unsigned after = _mm_getcsr();
-            _mm_setcsr(0x1f80);
-            assert_int_equal(after & 0xffc0, controls[c]);
+            unsigned after = environment_get();
+            environment_set(0);
+            assert_int_equal(after, flushing[c]);
             assert_memory_equal(result, wanted, sizeof wanted);
         }
     }
 #else
-    printf("skipped: this test knows only how x86-64 flushes denormals\n");
+    printf("SKIP: how this processor flushes denormals is not known to the test\n");
     skip();
 #endif
 }

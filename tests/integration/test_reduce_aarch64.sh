@@ -1,0 +1,19 @@
+#!/bin/bash
+# The reductions on aarch64, emulated: the same tests, among them the checksum over all types and operations
+# that x86-64 gives.
+set -u
+cross=aarch64-linux-gnu-gcc
+for tool in $cross qemu-aarch64; do
+    command -v $tool >/dev/null ||
+        { echo "SKIP: no $tool (Debian: gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)"; exit 77; }
+done
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+status=0
+for test in test_reduce test_reduce_bits test_reduce_rounding; do
+    $cross -static -std=c11 -O2 -D_GNU_SOURCE -Wall -Wextra -Wundef -Werror -ffp-contract=off -Itests/cross -I. \
+        -Iinclude "tests/unit/$test.c" tests/support/reduce_reference.c devmem/reduce*.c devmem/types.c \
+        base/log.c -lm -o "$work/$test" &&
+        timeout 100 qemu-aarch64 "$work/$test" || status=1
+done
+exit $status
