@@ -9,12 +9,14 @@
  * Within a host a REDUCE reads the peer's memory itself: x is the reduction's cost alone, and y the copy's; a
  * reduction streams three arrays where a copy streams two. Between hosts x is transfer plus reduction.
  *
+ * No reduction is taken to hide behind a transfer, for over TCP one processor does both. The guests' two
+ * messages overlap with the rounds in part, which is left out.
+ *
  * The tree's second term is the way of the first slice, at each of d levels up and down again. An inner node
  * takes k = 2 slices (k = 1 when there are two ranks) on the way up, and one on the way down; the other tree
  * uses the same processor or port, as a leaf: z = k (g + b) within a host, 2 (k b + g) + b between hosts. The
- * third term is the work of the busiest part of a rank, which every further slice has to pass: a processor
- * that reduces k halves and copies k, t = k (g + b) / 2 within a host, or a port that moves 2 k halves, t = k
- * b between hosts (or the reductions beside it, k g / 2, if that is more).
+ * third term is the work that every further slice adds to a rank: reducing k halves and copying k, t = k (g +
+ * b) / 2 within a host; moving 2 k halves and reducing k, t = k (b + g / 2) between hosts.
  */
 #include "algos/cost.h"
 
@@ -43,7 +45,7 @@ static double tree_ns(uint32_t ranks, uint64_t bytes, double d, const struct wef
     double q = m / 2 < slice ? m / 2 : slice;
     double k = ranks == 2 ? 1 : 2;
     double z = link->receiver_copies ? k * g + k * b : 2 * (k * b + g) + b;
-    double t = link->receiver_copies ? k * (g + b) / 2 : 2 * b > g ? k * b : k * g / 2;
+    double t = link->receiver_copies ? k * (g + b) / 2 : k * (b + g / 2);
     return 2 * d * a + d * q * z + (m - 2 * q) * t;
 }
 

@@ -226,8 +226,8 @@ const char *weft_values_apply(struct weft_values *values, uint32_t lane, const s
         for (int i = 0; i < source_count; i++) {
             struct weft_cell other = read_cell(values, &sources[i], chunk, i == 0 ? set : other_set);
             if (!(other.trace & WEFT_CELL_DEFINED))
-                return complain("reads chunk %u of %s before it was written", chunk,
-                                buffer_name(sources[i].buffer));
+                return complain("reads chunk %u of rank %u's %s before it was written", chunk,
+                                sources[i].lane, buffer_name(sources[i].buffer));
             const char *wrong = NULL;
             if (i == 0)
                 cell = other;

@@ -1,0 +1,151 @@
+/* The weft-plan program, from outside. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include <jansson.h>
+
+static char program[4096];
+static char output[1 << 20];
+
+/* Runs weft-plan with the arguments; its output (both streams) is in `output`. Returns the exit status. */
+static int run(const char *arguments)
+{
+    char command[8192];
+    snprintf(command, sizeof command, "'%s' %s 2>&1", program, arguments);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    size_t size = fread(output, 1, sizeof output - 1, pipe);
+    output[size] = '\0';
+    int status = pclose(pipe);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static int program_find(void **state)
+{
+    (void)state;
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 32);
+    if (length < 0)
+        return -1;
+    program[length] = '\0';
+    for (int i = 0; i < 3; i++) /* build/tests/plan/test_weft_plan */
+        *strrchr(program, '/') = '\0';
+    strcat(program, "/weft-plan");
+    return access(program, X_OK);
+}
+
+static void expect(const char *arguments, int status, const char *text)
+{
+    int got = run(arguments);
+    if (got != status || !strstr(output, text))
+        fail_msg("weft-plan %s: exit %d, expected %d and '%s'; output: %.300s", arguments, got, status, text,
+                 output);
+}
+
+static void test_verify(void **state)
+{
+    (void)state;
+    expect("verify allreduce --algo ring --ranks 8", 0,
+           "allreduce ring, 8 ranks: correct; window 32, 280 steps, 112 messages");
+    expect("verify allreduce --algo tree --ranks 9 --rank 3", 0, "correct");
+    expect("verify allreduce --algo rd --ranks 7 --in-place --window 2 --interleavings 5", 0,
+           "in place: correct; window 2");
+    expect("verify allreduce --algo rab --ranks 1", 0, "correct");
+    expect("verify allreduce --algo ring --ranks 4 --window 1", 1, "WRONG: rank 0 step 0");
+    expect("verify allreduce --algo ring --ranks 9 --method rotation", 0, "rotation method");
+    expect("verify allreduce --algo rd --ranks 9 --method rotation", 1, "not symmetric");
+}
+
+static void test_dump(void **state)
+{
+    (void)state;
+    expect("dump allreduce --algo ring --ranks 8 --rank 3", 0, "rank 3 of 8");
+    assert_null(strstr(output, "rank 4 of 8"));
+    expect("dump allreduce --algo rd --ranks 2 --in-place --rank 0", 0, "COPY chunk 0: TEMP <- INPUT");
+    expect("dump allreduce --algo tree --ranks 3", 0, "rank 2 of 3");
+    expect("dump allreduce --algo ring --ranks 4 --rank 0 --steps", 0, "14  SEND chunk 3 to 1: OUTPUT");
+}
+
+static json_t *parse(const char *arguments, int status)
+{
+    json_error_t error;
+    assert_int_equal(run(arguments), status);
+    json_t *json = json_loads(output, 0, &error);
+    if (!json)
+        fail_msg("weft-plan %s: line %d: %s", arguments, error.line, error.text);
+    return json;
+}
+
+static void test_json(void **state)
+{
+    (void)state;
+    json_t *plan = parse("dump allreduce --algo ring --ranks 5 --rank 2 --json", 0);
+    assert_int_equal(json_integer_value(json_object_get(plan, "chunks")), 5);
+    assert_int_equal(json_array_size(json_object_get(plan, "steps")), 10);
+    json_decref(plan);
+    json_t *verdict = parse("verify allreduce --algo tree --ranks 6 --json", 0);
+    assert_true(json_is_true(json_object_get(verdict, "proven")));
+    json_decref(verdict);
+    verdict = parse("verify allreduce --algo ring --ranks 6 --window 1 --json", 1);
+    assert_true(json_is_false(json_object_get(verdict, "proven")));
+    assert_true(json_is_string(json_object_get(verdict, "error")));
+    json_decref(verdict);
+    json_t *cost = parse("cost allreduce --ranks 6 --bytes 1M --json", 0);
+    json_t *rows = json_object_get(cost, "rows");
+    assert_int_equal(json_array_size(rows), 4);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(rows, 0), "size_bytes")), 1 << 20);
+    json_decref(cost);
+}
+
+static void test_cost(void **state)
+{
+    (void)state;
+    expect("cost allreduce --ranks 2 --bytes 8", 0, "chosen");
+    expect("cost allreduce --algo rab --ranks 8 --bytes 4K --link network --oversubscribed", 0, "4096  rab");
+    assert_null(strstr(output, "ring"));
+}
+
+static void test_bad_arguments(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"", "expected a command"},
+        {"prove allreduce", "'prove'"},
+        {"dump", "expected the collective"},
+        {"dump broadcast --algo ring --ranks 2", "'broadcast'"},
+        {"dump allreduce --algo ring", "'--ranks'"},
+        {"dump allreduce --ranks 2", "'--algo'"},
+        {"dump allreduce --algo auto --ranks 2", "--algo is 'auto'"},
+        {"dump allreduce --algo ring --ranks 2 --rank 2", "--rank is '2'"},
+        {"dump allreduce --algo ring --ranks 2 --rank", "'--rank'"},
+        {"verify allreduce --algo ring --ranks -3", "--ranks is '-3'"},
+        {"verify allreduce --algo ring --ranks 8x", "--ranks is '8x'"},
+        {"verify allreduce --algo ring --ranks 99999999999", "--ranks is '99999999999'"},
+        {"verify allreduce --algo ring --ranks 8 --window 65", "--window is '65'"},
+        {"verify allreduce --algo ring --ranks 8 --method best", "'best'"},
+        {"verify allreduce --algo ring --ranks 8 --bytes 8", "'--bytes'"},
+        {"cost allreduce --ranks 8 --bytes 8T", "--bytes is '8T'"},
+        {"cost allreduce --ranks 8 --link smoke", "'smoke'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        expect(cases[i][0], 2, cases[i][1]);
+    expect("--help", 0, "usage: weft-plan");
+    expect("verify allreduce --help", 0, "Exit status");
+    expect("dump allreduce --algo ring --ranks 2 > /dev/full", 1, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_verify), cmocka_unit_test(test_dump),          cmocka_unit_test(test_json),
+        cmocka_unit_test(test_cost),   cmocka_unit_test(test_bad_arguments),
+    };
+    return cmocka_run_group_tests(tests, program_find, NULL);
+}
