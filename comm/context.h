@@ -100,6 +100,8 @@ void weft_memory_buffer_put(void *arg, uint32_t transport, void *buffer, size_t 
 int weft_memory_region_get(void *arg, uint32_t transport, const void *memory, size_t size,
                            struct weft_region **region);
 void weft_memory_region_put(void *arg, uint32_t transport, struct weft_region *region);
+/* Whether peers on this host can load the memory (it came from weft_mem_alloc()). Takes the lock. */
+int weft_memory_is_shared(struct weft_context *context, const void *memory, size_t size);
 /* [lock] Frees pooled buffers; user memory still there is counted. */
 int weft_memory_close(struct weft_context *context);
 

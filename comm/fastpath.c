@@ -116,12 +116,11 @@ static const void *slot_data(const struct slot *slot, size_t bytes)
     return bytes <= INLINE_BYTES ? (const void *)slot->small : (const void *)(slot + 1);
 }
 
-static void publish(struct weft_fastpath *fastpath, const struct weft_fastpath_request *request, size_t bytes)
+static void publish(struct weft_fastpath *fastpath, const void *data, size_t bytes, uint32_t digest)
 {
     struct slot *slot = (struct slot *)(fastpath->own + (fastpath->sequence & 1) * fastpath->slot_bytes);
-    memcpy(bytes <= INLINE_BYTES ? (void *)slot->small : (void *)(slot + 1), request->input, bytes);
-    atomic_store_explicit(&slot->word, (uint64_t)request->digest << 32 | fastpath->sequence,
-                          memory_order_release);
+    memcpy(bytes <= INLINE_BYTES ? (void *)slot->small : (void *)(slot + 1), data, bytes);
+    atomic_store_explicit(&slot->word, (uint64_t)digest << 32 | fastpath->sequence, memory_order_release);
     for (uint32_t r = 0; r < fastpath->ranks; r++) {
         if (r != fastpath->rank)
             fastpath->ops->notify(fastpath->links[r]);
@@ -236,23 +235,31 @@ static void combine(struct weft_fastpath *fastpath, const struct weft_fastpath_r
     }
 }
 
+int weft_fastpath_exchange(struct weft_fastpath *fastpath, const void *data, size_t size, uint32_t digest,
+                           int64_t timeout_ms, const void **contributions)
+{
+    fastpath->sequence++;
+    publish(fastpath, data, size, digest);
+    for (uint32_t r = 0; r < fastpath->ranks; r++) {
+        if (r == fastpath->rank) {
+            contributions[r] = data;
+            continue;
+        }
+        int status = await_peer(fastpath, r, digest, timeout_ms);
+        if (status != WEFT_OK)
+            return status;
+        contributions[r] = slot_data(slot_of(fastpath, r), size);
+    }
+    return WEFT_OK;
+}
+
 int weft_fastpath_allreduce(struct weft_fastpath *fastpath, const struct weft_fastpath_request *request,
                             int64_t timeout_ms)
 {
-    size_t bytes = request->count * request->element_bytes;
-    fastpath->sequence++;
-    publish(fastpath, request, bytes);
     const void *contributions[WEFT_FASTPATH_RANKS_MAX];
-    for (uint32_t r = 0; r < fastpath->ranks; r++) {
-        if (r == fastpath->rank) {
-            contributions[r] = request->input;
-            continue;
-        }
-        int status = await_peer(fastpath, r, request->digest, timeout_ms);
-        if (status != WEFT_OK)
-            return status;
-        contributions[r] = slot_data(slot_of(fastpath, r), bytes);
-    }
-    combine(fastpath, request, contributions);
-    return WEFT_OK;
+    int status = weft_fastpath_exchange(fastpath, request->input, request->count * request->element_bytes,
+                                        request->digest, timeout_ms, contributions);
+    if (status == WEFT_OK)
+        combine(fastpath, request, contributions);
+    return status;
 }

@@ -34,6 +34,12 @@ void weft_fastpath_close(struct weft_fastpath *fastpath);
 
 size_t weft_fastpath_bytes_max(const struct weft_fastpath *fastpath);
 
+/* Everybody's bytes at everybody: publishes size bytes and waits for the others'. contributions[r] points
+ * into rank r's slot (the own entry is data itself) and stays valid until this rank's next exchange but one.
+ * digest must be the same on all ranks; where it is not, the communicator fails with WEFT_MISMATCH. */
+int weft_fastpath_exchange(struct weft_fastpath *fastpath, const void *data, size_t size, uint32_t digest,
+                           int64_t timeout_ms, const void **contributions);
+
 struct weft_fastpath_request {
     const void *input;
     void *output;

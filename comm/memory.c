@@ -49,6 +49,15 @@ void weft_memory_region_put(void *arg, uint32_t transport, struct weft_region *r
     context->transports[transport].ops.dereg(region);
 }
 
+int weft_memory_is_shared(struct weft_context *context, const void *memory, size_t size)
+{
+    weft_context_lock(context);
+    const struct weft_memory *known = find_covering(context, memory, size);
+    int shared = known && known->allocated == 1;
+    weft_context_unlock(context);
+    return shared;
+}
+
 static void forget(struct weft_context *context, struct weft_memory *known)
 {
     struct weft_memory **at = &context->memory;

@@ -119,7 +119,9 @@ int weft_comm_destroy(weft_comm *comm);
 int weft_comm_rank(const weft_comm *comm);
 int weft_comm_size(const weft_comm *comm);
 
-/* Reduces count elements of every rank's send buffer and leaves the same bits in every rank's recv buffer.
+/* Collectives match in call order. A blocking call matches blocking calls, a started one started ones.
+ *
+ * Reduces count elements of every rank's send buffer and leaves the same bits in every rank's recv buffer.
  * send == recv is in place; otherwise they must not overlap. Blocks until done or the deadline. */
 int weft_allreduce(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype, weft_op op);
 
