@@ -249,22 +249,23 @@ int weft_allreduce_start(weft_comm *comm, const void *send, void *recv, size_t c
     return WEFT_OK;
 }
 
-int weft_allreduce_describe(const weft_comm *comm, size_t count, weft_dtype dtype, weft_op op,
-                            const char **algorithm, const char **transport)
+int weft_allreduce_describe(const weft_comm *comm, const void *send, const void *recv, size_t count,
+                            weft_dtype dtype, weft_op op, const char **algorithm, const char **transport)
 {
     weft_error_clear();
-    int valid = check_arguments(comm, &valid, &valid, 0, dtype, op);
-    if (valid != WEFT_OK)
-        return valid;
+    int status = check_arguments(comm, send, recv, count, dtype, op);
+    if (status != WEFT_OK)
+        return status;
     if (!algorithm || !transport)
         return weft_fail(WEFT_INVALID, "%s is NULL", algorithm ? "transport" : "algorithm");
-    if (comm->ranks == 1) {
-        *algorithm = "copy";
-        *transport = "none";
-        return WEFT_OK;
-    }
     size_t bytes = count * weft_dtype_size(dtype);
-    *algorithm = takes_fastpath(comm, bytes) ? "rd" : weft_algorithm_name(choose(comm, bytes));
-    *transport = comm->one_host ? "shm" : comm->no_shm ? "ofi" : "shm+ofi";
+    enum weft_algorithm chosen = WEFT_ALGO_RD;
+    if (!takes_fastpath(comm, bytes)) {
+        chosen = choose(comm, bytes);
+        if (comm->fastpath)
+            prefer_one_pass(comm, weft_memory_is_shared(comm->context, send, bytes), send == recv, &chosen);
+    }
+    *algorithm = comm->ranks == 1 ? "copy" : weft_algorithm_name(chosen);
+    *transport = comm->ranks == 1 ? "none" : comm->one_host ? "shm" : comm->no_shm ? "ofi" : "shm+ofi";
     return WEFT_OK;
 }

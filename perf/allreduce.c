@@ -156,8 +156,8 @@ static int run_row(struct sweep *sweep, size_t count, int in_place, struct perf_
                              .samples_us = sweep->samples_us[in_place],
                              .sample_count = (size_t)session->options->iterations};
     struct call call = {sweep, in_place ? sweep->recv.bytes : sweep->send.bytes, sweep->recv.bytes, count};
-    int status = weft_allreduce_describe(session->comm, count, data->dtype, data->op, &row->algorithm,
-                                         &row->transport);
+    int status = weft_allreduce_describe(session->comm, call.send, call.recv, count, data->dtype, data->op,
+                                         &row->algorithm, &row->transport);
     if (status != 0)
         return complain(&call, status);
     if (check(sweep, &call, row) != 0 || measure(sweep, &call, row) != 0 || add_up(sweep, row) != 0)
@@ -193,8 +193,8 @@ static int run_size(struct sweep *sweep, size_t size_bytes)
 static int is_supported(struct sweep *sweep, weft_dtype dtype, weft_op op)
 {
     const char *algorithm, *transport;
-    return weft_allreduce_describe(sweep->session->comm, 1, dtype, op, &algorithm, &transport) !=
-           WEFT_UNSUPPORTED;
+    return weft_allreduce_describe(sweep->session->comm, sweep->recv.bytes, sweep->recv.bytes, 1, dtype, op,
+                                   &algorithm, &transport) != WEFT_UNSUPPORTED;
 }
 
 static int run_pair(struct sweep *sweep, weft_dtype dtype, weft_op op)

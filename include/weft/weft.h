@@ -165,10 +165,10 @@ typedef struct weft_comm_stats {
     }
 int weft_comm_get_stats(const weft_comm *comm, weft_comm_stats *stats);
 
-/* Which algorithm and transport an allreduce of this shape would use, as short names ("ring", "shm"). The
- * strings are static. */
-int weft_allreduce_describe(const weft_comm *comm, size_t count, weft_dtype dtype, weft_op op,
-                            const char **algorithm, const char **transport);
+/* Which algorithm and transport weft_allreduce() with these arguments would use, as short names ("ring",
+ * "shm"), when the other ranks pass memory of the same kind. Moves nothing; the strings are static. */
+int weft_allreduce_describe(const weft_comm *comm, const void *send, const void *recv, size_t count,
+                            weft_dtype dtype, weft_op op, const char **algorithm, const char **transport);
 
 /* Bytes per element, 0 for an unknown type. Names as weft-perf prints them. */
 size_t weft_dtype_size(weft_dtype dtype);
