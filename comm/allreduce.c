@@ -115,6 +115,13 @@ struct preamble {
 
 /* Two ranks whose memory is mapped, out of place: each reads the other's input once and writes its own
  * output, which no other processor touches. Anything else is left to the cost model. */
+static void prefer_one_pass(const struct weft_comm *comm, int mapped, int in_place,
+                            enum weft_algorithm *algorithm)
+{
+    if (comm->ranks == 2 && mapped && !in_place && comm->context->settings.algorithm == WEFT_ALGO_AUTO)
+        *algorithm = WEFT_ALGO_RD;
+}
+
 static int agree_on_algorithm(struct weft_comm *comm, const void *send, const void *recv, size_t count,
                               weft_dtype dtype, weft_op op, enum weft_algorithm *algorithm)
 {
@@ -142,9 +149,7 @@ static int agree_on_algorithm(struct weft_comm *comm, const void *send, const vo
         weft_context_unlock(comm->context);
         return WEFT_MISMATCH;
     }
-    if (comm->ranks == 2 && all_mapped && !any_in_place &&
-        comm->context->settings.algorithm == WEFT_ALGO_AUTO)
-        *algorithm = WEFT_ALGO_RD;
+    prefer_one_pass(comm, all_mapped, any_in_place, algorithm);
     return WEFT_OK;
 }
 
