@@ -37,6 +37,11 @@ SONAME := libweft.so.$(firstword $(subst ., ,$(VERSION)))
 MAINS := algos/weft-plan.c topo/weft-topo.c
 LIB_SOURCES := $(filter-out $(MAINS),$(wildcard base/*.c algos/*.c transport/*.c transport/*/*.c devmem/*.c topo/*.c \
 	comm/*.c))
+# Without libfabric's headers the ofi transport is one file, which says so when it is opened.
+HAVE_LIBFABRIC := $(shell pkg-config --atleast-version=1.17 libfabric 2>/dev/null && echo 1)
+OFI_ABSENT := transport/ofi/absent.c
+OFI_LEFT_OUT := $(if $(HAVE_LIBFABRIC),$(OFI_ABSENT),$(filter-out $(OFI_ABSENT),$(wildcard transport/ofi/*.c)))
+LIB_SOURCES := $(filter-out $(OFI_LEFT_OUT),$(LIB_SOURCES))
 objects = $(patsubst %.c,$(BUILD)/%.o,$(1))
 LIB_OBJECTS := $(call objects,$(LIB_SOURCES))
 PERF_OBJECTS := $(call objects,$(wildcard perf/*.c))

@@ -3,10 +3,12 @@
 #include <string.h>
 #include "base/error.h"
 #include "transport/loop/loop.h"
+#include "transport/ofi/ofi.h"
 #include "transport/shm/shm.h"
 
 static const struct weft_transport_ops *const built_in[] = {
     &weft_shm_ops,
+    &weft_ofi_ops,
     &weft_loop_ops,
 };
 

@@ -1,0 +1,89 @@
+#include "transport/ofi/load.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+#include "base/error.h"
+#include "base/log.h"
+
+#define OFI_LIBRARY_NAME "libfabric.so.1"
+
+static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;   /* guards library and loaded */
+static pthread_mutex_t signal_lock = PTHREAD_MUTEX_INITIALIZER; /* held from save to restore */
+static struct ofi_library library;
+static int loaded;
+
+/* The version of the symbol whose structures are those of the headers, so that a later libfabric with another
+ * layout keeps working. */
+static void *symbol(void *handle, const char *name, const char *version)
+{
+    void *address = dlvsym(handle, name, version);
+    return address ? address : dlsym(handle, name);
+}
+
+static int load(void)
+{
+    void *handle = dlopen(OFI_LIBRARY_NAME, RTLD_NOW | RTLD_LOCAL);
+    if (!handle)
+        return weft_fail(WEFT_MISSING,
+                         "ofi: cannot load " OFI_LIBRARY_NAME " (%s); install the package libfabric1, "
+                         "version 1.17 or later",
+                         dlerror());
+    struct ofi_library found;
+    *(void **)&found.getinfo = symbol(handle, "fi_getinfo", "FABRIC_1.3");
+    *(void **)&found.freeinfo = symbol(handle, "fi_freeinfo", "FABRIC_1.3");
+    *(void **)&found.dupinfo = symbol(handle, "fi_dupinfo", "FABRIC_1.3");
+    *(void **)&found.fabric = symbol(handle, "fi_fabric", "FABRIC_1.1");
+    *(void **)&found.strerror = symbol(handle, "fi_strerror", "FABRIC_1.0");
+    *(void **)&found.version = symbol(handle, "fi_version", "FABRIC_1.0");
+    int status = WEFT_OK;
+    if (!found.getinfo || !found.freeinfo || !found.dupinfo || !found.fabric || !found.strerror ||
+        !found.version)
+        status = weft_fail(WEFT_MISSING, "ofi: " OFI_LIBRARY_NAME " lacks fi_getinfo or another function; "
+                                         "install the package libfabric1, version 1.17 or later");
+    else if (FI_VERSION_LT(found.version(), FI_VERSION(1, 17)))
+        status = weft_fail(WEFT_MISSING,
+                           "ofi: libfabric %u.%u is too old; install the package libfabric1, version 1.17 or "
+                           "later",
+                           FI_MAJOR(found.version()), FI_MINOR(found.version()));
+    if (status) {
+        dlclose(handle);
+        return status;
+    }
+    library = found;
+    loaded = 1;
+    weft_log(WEFT_LOG_INFO, "ofi: loaded libfabric %u.%u", FI_MAJOR(library.version()),
+             FI_MINOR(library.version()));
+    return WEFT_OK;
+}
+
+int ofi_library_get(const struct ofi_library **result)
+{
+    pthread_mutex_lock(&load_lock);
+    int status = loaded ? WEFT_OK : load();
+    pthread_mutex_unlock(&load_lock);
+    if (!status)
+        *result = &library;
+    return status;
+}
+
+void ofi_signals_save(struct ofi_signals *signals)
+{
+    pthread_mutex_lock(&signal_lock);
+    memset(signals, 0, sizeof *signals);
+    for (int i = 1; i <= OFI_SIGNALS; i++)
+        sigaction(i, NULL, &signals->actions[i]);
+}
+
+void ofi_signals_restore(const struct ofi_signals *signals)
+{
+    for (int i = 1; i <= OFI_SIGNALS; i++) {
+        const struct sigaction *before = &signals->actions[i];
+        struct sigaction now;
+        memset(&now, 0, sizeof now);
+        if (sigaction(i, NULL, &now) == 0 &&
+            (now.sa_handler != before->sa_handler || now.sa_flags != before->sa_flags))
+            sigaction(i, before, NULL);
+    }
+    pthread_mutex_unlock(&signal_lock);
+}

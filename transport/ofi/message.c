@@ -1,0 +1,235 @@
+/* Messages and control frames: see ofi_private.h for the frames, credits and order. */
+#include <string.h>
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "transport/ofi/ofi_private.h"
+
+static uint32_t owed(const struct weft_link *link)
+{
+    return link->consumed - link->reported;
+}
+
+static void frame_fill(struct weft_link *link, struct ofi_frame *frame, enum ofi_frame_type type)
+{
+    frame->mark = OFI_FRAME_MARK;
+    frame->type = (uint8_t)type;
+    frame->landed = link->landed;
+    frame->link = type == OFI_HELLO ? link->id : link->peer_id;
+    frame->sequence = link->sent;
+    frame->consumed = link->consumed;
+}
+
+static void frame_sent(struct weft_link *link)
+{
+    link->reported = link->consumed;
+    link->landed_reported = link->landed;
+}
+
+/* WEFT_AGAIN for a full queue; anything else has failed the link. */
+static int send_failed(struct weft_link *link, ssize_t error)
+{
+    if (error == -FI_EAGAIN)
+        return WEFT_AGAIN;
+    ofi_link_fail(link, WEFT_TRANSPORT, "ofi: sending failed: %s",
+                  link->transport->library->strerror((int)-error));
+    return weft_fail(link->status, "%s", link->why);
+}
+
+/* Up to inject_bytes: libfabric copies, and reports nothing. */
+static int frame_inject(struct weft_link *link, enum ofi_frame_type type, const void *header,
+                        size_t header_size, const void *payload, size_t payload_size)
+{
+    struct weft_transport *transport = link->transport;
+    uint8_t *start = transport->scratch + transport->prefix;
+    frame_fill(link, (struct ofi_frame *)start, type);
+    start += sizeof(struct ofi_frame);
+    if (header_size)
+        memcpy(start, header, header_size);
+    if (payload_size)
+        memcpy(start + header_size, payload, payload_size);
+    size_t size = transport->prefix + sizeof(struct ofi_frame) + header_size + payload_size;
+    ssize_t error = fi_inject(transport->ep, transport->scratch, size, link->to);
+    return error ? send_failed(link, error) : WEFT_OK;
+}
+
+/* From a registered buffer, which comes back with the completion. */
+static int frame_post(struct weft_link *link, enum ofi_frame_type type, const void *header,
+                      size_t header_size, const void *payload, size_t payload_size)
+{
+    struct weft_transport *transport = link->transport;
+    struct ofi_buffer *buffer = ofi_send_take(transport);
+    if (!buffer)
+        return WEFT_AGAIN;
+    uint8_t *start = buffer->memory + transport->prefix;
+    frame_fill(link, (struct ofi_frame *)start, type);
+    start += sizeof(struct ofi_frame);
+    if (header_size)
+        memcpy(start, header, header_size);
+    if (payload_size)
+        memcpy(start + header_size, payload, payload_size);
+    buffer->op.link = link;
+    buffer->control = type == OFI_HELLO;
+    size_t size = transport->prefix + sizeof(struct ofi_frame) + header_size + payload_size;
+    ssize_t error = fi_send(transport->ep, buffer->memory, size, buffer->desc, link->to, &buffer->op.context);
+    if (!error)
+        return WEFT_OK;
+    ofi_send_return(transport, buffer);
+    return send_failed(link, error);
+}
+
+int ofi_frame_send(struct weft_link *link, enum ofi_frame_type type, const void *body, size_t body_size,
+                   int watched)
+{
+    int status;
+    if (!watched && sizeof(struct ofi_frame) + body_size <= link->transport->inject_bytes)
+        status = frame_inject(link, type, body, body_size, NULL, 0);
+    else
+        status = frame_post(link, type, body, body_size, NULL, 0);
+    if (!status)
+        frame_sent(link);
+    return status;
+}
+
+int ofi_send(struct weft_link *link, const void *header, size_t header_size, const void *payload,
+             size_t payload_size)
+{
+    struct weft_transport *transport = link->transport;
+    if (link->state != OFI_LINK_UP)
+        return link->state == OFI_LINK_CONNECTING ? WEFT_AGAIN : weft_fail(link->status, "%s", link->why);
+    size_t size = sizeof(struct ofi_frame) + header_size + payload_size;
+    if (size > transport->frame_bytes || size < header_size)
+        return weft_fail(WEFT_INVALID, "ofi: message of %zu bytes, expected at most %zu",
+                         header_size + payload_size, transport->frame_bytes - sizeof(struct ofi_frame));
+    if (link->sent - link->acked >= link->peer_window)
+        return WEFT_AGAIN;
+    int status;
+    if (size <= transport->inject_bytes)
+        status = frame_inject(link, OFI_DATA, header, header_size, payload, payload_size);
+    else
+        status = frame_post(link, OFI_DATA, header, header_size, payload, payload_size);
+    if (status)
+        return status;
+    link->sent++;
+    frame_sent(link);
+    return WEFT_OK;
+}
+
+void ofi_buffer_repost(struct weft_transport *transport, struct ofi_buffer *buffer)
+{
+    buffer->next = transport->unposted;
+    transport->unposted = buffer;
+    ofi_receives_post(transport);
+}
+
+void ofi_message_consume(struct weft_link *link, struct ofi_buffer *buffer)
+{
+    struct weft_transport *transport = link->transport;
+    ofi_buffer_repost(transport, buffer);
+    link->consumed++;
+    if (owed(link) >= (link->window + 1) / 2)
+        ofi_link_want(link, OFI_PENDING_CREDIT);
+    else if (!transport->owing) {
+        transport->owing = 1;
+        transport->owing_since_ns = 0;
+    }
+}
+
+void ofi_acks_want(struct weft_transport *transport)
+{
+    transport->owing = 0;
+    for (uint32_t i = 0; i < transport->links_count; i++) {
+        struct weft_link *link = transport->links[i];
+        if (owed(link) || link->landed != link->landed_reported)
+            ofi_link_want(link, OFI_PENDING_CREDIT);
+    }
+}
+
+/* Takes over what the peer says it is done with. Frames may have overtaken each other. */
+static void counters_read(struct weft_link *link, const struct ofi_frame *frame)
+{
+    if ((int32_t)(frame->consumed - link->acked) > 0) {
+        if ((int32_t)(link->sent - frame->consumed) < 0) {
+            ofi_link_fail(link, WEFT_PROTOCOL, "ofi: the peer acknowledges messages that were never sent");
+            return;
+        }
+        link->acked = frame->consumed;
+    }
+    if ((int16_t)(uint16_t)(frame->landed - link->puts_acked) > 0)
+        link->puts_acked = frame->landed;
+}
+
+/* Numbers that have arrived without a gap become events. */
+static void message_arrived(struct weft_link *link, struct ofi_buffer *buffer, uint32_t sequence)
+{
+    struct weft_transport *transport = link->transport;
+    uint32_t ahead = sequence - link->expected;
+    if (ahead >= link->window || (ahead && transport->ordered) || link->held[sequence % OFI_WINDOW]) {
+        ofi_buffer_repost(transport, buffer);
+        ofi_link_fail(link, WEFT_PROTOCOL, "ofi: message %u arrived where %u was expected", sequence,
+                      link->expected);
+        return;
+    }
+    buffer->op.link = link;
+    link->held[sequence % OFI_WINDOW] = buffer;
+    while ((buffer = link->held[link->expected % OFI_WINDOW]) != NULL) {
+        link->held[link->expected++ % OFI_WINDOW] = NULL;
+        ofi_event_push(transport, &buffer->event, WEFT_EVENT_MESSAGE, WEFT_OK);
+    }
+}
+
+/* A frame of an established link, other than DATA. */
+static void control_arrived(struct weft_link *link, const struct ofi_frame *frame, uint32_t size)
+{
+    uint32_t immediate = 0;
+    if (size >= sizeof *frame + sizeof immediate)
+        memcpy(&immediate, frame + 1, sizeof immediate);
+    else if (frame->type == OFI_CANCEL || frame->type == OFI_CANCELLED)
+        return;
+    switch (frame->type) {
+    case OFI_FLUSH:
+        ofi_link_want(link, OFI_PENDING_CREDIT);
+        break;
+    case OFI_CANCEL:
+        ofi_cancel_receive(link, immediate);
+        break;
+    case OFI_CANCELLED:
+        ofi_cancelled_receive(link, immediate);
+        break;
+    case OFI_BYE:
+        link->gone = 1;
+        break;
+    default: /* CREDIT has no more to say; what a later version adds is not for us */
+        break;
+    }
+}
+
+void ofi_frame_receive(struct weft_transport *transport, struct ofi_buffer *buffer)
+{
+    const struct ofi_frame *frame = (const struct ofi_frame *)(buffer->memory + transport->prefix);
+    struct weft_link *link = NULL;
+    if (buffer->size < sizeof *frame || frame->mark != OFI_FRAME_MARK)
+        goto drop;
+    if (frame->type == OFI_HELLO) {
+        ofi_link_hello(transport, frame, buffer->size);
+        ofi_buffer_repost(transport, buffer);
+        return;
+    }
+    link = ofi_link_find(transport, frame->link);
+    if (!link || link->state == OFI_LINK_FAILED)
+        goto drop;
+    counters_read(link, frame);
+    if (link->state == OFI_LINK_FAILED)
+        goto drop;
+    if (frame->type == OFI_DATA) {
+        message_arrived(link, buffer, frame->sequence);
+        return;
+    }
+    control_arrived(link, frame, buffer->size);
+    ofi_buffer_repost(transport, buffer);
+    return;
+
+drop:
+    transport->stale_frames++;
+    ofi_buffer_repost(transport, buffer);
+}

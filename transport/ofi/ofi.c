@@ -1,0 +1,225 @@
+/* The ofi transport: opening, closing, and its table of operations. */
+#include "transport/ofi/ofi.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "transport/ofi/ofi_private.h"
+
+/* Two processes with the same number share a kernel and a network namespace, so also its loopback. */
+static uint64_t host_hash(void)
+{
+    unsigned char text[64] = {0};
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        if (read(fd, text, sizeof text) < 0)
+            text[0] = 0;
+        close(fd);
+    }
+    struct stat namespace;
+    memset(&namespace, 0, sizeof namespace);
+    uint64_t hash = 14695981039346656037ull; /* FNV-1a */
+    if (stat("/proc/self/ns/net", &namespace) == 0)
+        hash ^= namespace.st_ino;
+    for (size_t i = 0; i < sizeof text; i++)
+        hash = (hash ^ text[i]) * 1099511628211ull;
+    return hash;
+}
+
+static int read_address(struct weft_transport *transport)
+{
+    struct ofi_address *address = &transport->address;
+    const struct fi_info *info = transport->info;
+    size_t size = sizeof address->name;
+    int error = fi_getname(&transport->ep->fid, address->name, &size);
+    if (error || size > sizeof address->name)
+        return weft_fail(WEFT_TRANSPORT, "ofi: address of provider %s (%zu bytes): %s",
+                         info->fabric_attr->prov_name, size, transport->library->strerror(-error));
+    address->magic = OFI_MAGIC;
+    address->version_min = address->version_max = OFI_WIRE_VERSION;
+    address->name_size = (uint16_t)size;
+    address->format = info->addr_format;
+    address->protocol = info->ep_attr->protocol;
+    address->host = host_hash();
+    size_t length = strlen(info->fabric_attr->prov_name);
+    if (length >= sizeof address->provider)
+        length = sizeof address->provider - 1;
+    memcpy(address->provider, info->fabric_attr->prov_name, length);
+    transport->address_size = OFI_ADDRESS_FIXED + size;
+    return WEFT_OK;
+}
+
+static void instance_free(struct weft_transport *transport)
+{
+    ofi_landings_close(transport);
+    while (transport->regions)
+        ofi_dereg(transport->regions);
+    ofi_endpoint_close(transport);
+    ofi_landings_free(transport);
+    ofi_puts_free(transport);
+    for (uint32_t i = 0; i < transport->links_count; i++)
+        ofi_link_free(transport->links[i]);
+    free(transport->links);
+    free(transport);
+}
+
+static int open_with_library(const struct weft_transport_params *params, struct weft_transport *transport)
+{
+    int status = ofi_library_get(&transport->library);
+    if (!status)
+        status = ofi_info_choose(transport->library, params, &transport->info);
+    if (!status)
+        status = ofi_endpoint_open(transport);
+    if (!status)
+        status = read_address(transport);
+    return status;
+}
+
+static int ofi_open(const struct weft_transport_params *params, struct weft_transport **result)
+{
+    struct weft_transport *transport = calloc(1, sizeof *transport);
+    if (!transport)
+        return weft_fail(WEFT_NOMEM, "ofi: no memory for an instance");
+    transport->wait_fd = -1;
+    transport->events_last = &transport->events;
+    uint64_t random[2] = {0, 0};
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        random[0] = random[1] = (uint64_t)weft_clock_ns() ^ params->instance;
+    transport->random = random[0];
+    transport->address.instance = random[1];
+    struct ofi_signals signals;
+    ofi_signals_save(&signals);
+    int status = open_with_library(params, transport);
+    if (status)
+        instance_free(transport);
+    ofi_signals_restore(&signals);
+    if (!status)
+        *result = transport;
+    return status;
+}
+
+/* Whether a peer may still lack something that was sent to it. */
+static int is_unacknowledged(const struct weft_link *link)
+{
+    return link->state == OFI_LINK_UP && !link->gone &&
+           (link->sent != link->acked || link->puts != link->puts_acked);
+}
+
+static int any_unacknowledged(const struct weft_transport *transport)
+{
+    for (uint32_t i = 0; i < transport->links_count; i++) {
+        if (is_unacknowledged(transport->links[i]))
+            return 1;
+    }
+    return 0;
+}
+
+/* Messages that arrive now are nobody's any more, but their senders wait for the acknowledgement. */
+static void discard(void *arg, const struct weft_event *event)
+{
+    (void)arg, (void)event;
+}
+
+/* Polls until everything that was sent is acknowledged, and said good-bye; not longer than OFI_CLOSE_NS. */
+static void drain(struct weft_transport *transport)
+{
+    int64_t deadline_ns = weft_clock_ns() + OFI_CLOSE_NS;
+    transport->closing = 1;
+    for (uint32_t i = 0; i < transport->links_count; i++) {
+        if (is_unacknowledged(transport->links[i]))
+            ofi_link_want(transport->links[i], OFI_PENDING_FLUSH);
+    }
+    for (int turns = 1; !transport->broken && weft_clock_ns() < deadline_ns; turns++) {
+        ofi_poll(transport, OFI_BATCH, discard, NULL);
+        if (transport->owing)
+            ofi_acks_want(transport);
+        if (!transport->events && !any_unacknowledged(transport))
+            break;
+        if (turns % 256 == 0)
+            sched_yield();
+    }
+    deadline_ns = weft_clock_ns() + OFI_CLOSE_NS / 10;
+    for (uint32_t i = 0; i < transport->links_count; i++) {
+        if (transport->links[i]->state == OFI_LINK_UP && !transport->links[i]->gone)
+            ofi_link_want(transport->links[i], OFI_PENDING_BYE);
+    }
+    while (!transport->broken && weft_clock_ns() < deadline_ns) {
+        ofi_links_flush(transport);
+        ofi_progress(transport, OFI_BATCH);
+        if (!transport->links_pending && transport->sends_free == transport->sends)
+            break;
+    }
+}
+
+static void ofi_close(struct weft_transport *transport)
+{
+    if (!transport)
+        return;
+    drain(transport);
+    if (transport->stale_puts || transport->stale_frames || transport->unanswered_withdrawals)
+        weft_log(WEFT_LOG_INFO,
+                 "ofi: dropped %llu stale puts and %llu stale frames; %llu withdrawals unanswered",
+                 (unsigned long long)transport->stale_puts, (unsigned long long)transport->stale_frames,
+                 (unsigned long long)transport->unanswered_withdrawals);
+    struct ofi_signals signals;
+    ofi_signals_save(&signals);
+    instance_free(transport);
+    ofi_signals_restore(&signals);
+}
+
+static void ofi_caps(const struct weft_transport *transport, struct weft_transport_caps *caps)
+{
+    struct weft_transport_caps own = {
+        .size = sizeof own,
+        .flags = WEFT_CAP_PUT,
+        .eager_bytes = (uint32_t)(transport->frame_bytes - sizeof(struct ofi_frame)),
+        .put_bytes = transport->put_bytes,
+    };
+    if (transport->local_mr)
+        own.flags |= WEFT_CAP_REG_LOCAL;
+    if (transport->use_rma ? !transport->own_keys : transport->local_mr)
+        own.flags |= WEFT_CAP_REG_REMOTE;
+    size_t size = caps->size && caps->size < sizeof own ? caps->size : sizeof own;
+    memcpy(caps, &own, size);
+    caps->size = size;
+}
+
+static int ofi_address(struct weft_transport *transport, void *address, size_t *size)
+{
+    if (*size < transport->address_size)
+        return weft_fail(WEFT_INVALID, "ofi: address needs %zu bytes, there are %zu", transport->address_size,
+                         *size);
+    memcpy(address, &transport->address, transport->address_size);
+    *size = transport->address_size;
+    return WEFT_OK;
+}
+
+const struct weft_transport_ops weft_ofi_ops = {
+    .size = sizeof weft_ofi_ops,
+    .abi = WEFT_TRANSPORT_ABI,
+    .name = "ofi",
+    .open = ofi_open,
+    .close = ofi_close,
+    .caps = ofi_caps,
+    .address = ofi_address,
+    .reachable = ofi_reachable,
+    .connect = ofi_connect,
+    .disconnect = ofi_disconnect,
+    .reg = ofi_reg,
+    .dereg = ofi_dereg,
+    .send = ofi_send,
+    .land = ofi_land,
+    .unland = ofi_unland,
+    .put = ofi_put,
+    .poll = ofi_poll,
+    .fds = ofi_fds,
+    .arm = ofi_arm,
+    .link_flags = ofi_link_flags,
+};

@@ -1,0 +1,394 @@
+/* What the files of the ofi transport share.
+ *
+ * load.c        libfabric itself            info.c        which provider, and what it demands
+ * ofi.c         opening, closing, the table endpoint.c    fabric objects and their memory
+ * link.c        links: handshake, failure   message.c     messages, frames, credits
+ * put.c         landings                    put_send.c    puts
+ * completion.c  completions, events, sleeping
+ *
+ * Frames. Everything that travels as a libfabric message is one frame: struct ofi_frame, little-endian, then
+ * what its type says.
+ *
+ *   HELLO    first frame in each direction: struct ofi_hello, then the sender's address (struct ofi_address).
+ *            It says which link id to put into frames for the sender and how many messages it takes. A link
+ *            is up once the peer's HELLO is here. An instance that gets a HELLO from a stranger answers with
+ *            its own.
+ *   DATA     one message of the caller, numbered per link.
+ *   CREDIT   nothing else; the frame's counters are the point.
+ *   FLUSH    asks for a CREDIT at once.
+ *   CANCEL   u32 immediate: this landing is withdrawn, do not put there any more.
+ *   CANCELLED u32 immediate: the answer; every earlier put into it has been sent before this frame.
+ *   BYE      the sender closes; it takes nothing more.
+ *
+ * Flow control. A receiver posts as many buffers as it grants messages, over all links, so that no message
+ * ever waits inside a provider for room. Only DATA counts. Every frame tells how many messages (`consumed`)
+ * and landings (`landed`) of this link its sender is done with; where nothing flows back, a CREDIT does after
+ * half a window, before sleeping, and after a millisecond.
+ *
+ * Order. DATA carries a sequence number. With a provider that keeps the order of sends a number out of order
+ * is an error; otherwise up to a window of frames wait, in the buffers they arrived in, for their turn.
+ *
+ * Puts. With RMA: land() makes a 32-bit immediate, slot | generation << 16; put() writes with it as remote
+ * completion data, and its completion at the receiver is LANDED. Without: the immediate is the tag of a
+ * tagged receive straight into the memory. A generation that does not match is dropped and counted.
+ */
+#ifndef WEFT_TRANSPORT_OFI_PRIVATE_H
+#define WEFT_TRANSPORT_OFI_PRIVATE_H
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <weft/transport.h>
+#include "transport/ofi/load.h"
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "frames are written as they lie in memory: little-endian"
+#endif
+
+#define OFI_API            FI_VERSION(1, 17)
+#define OFI_MAGIC          0x49464f57u /* "WOFI" */
+#define OFI_WIRE_VERSION   1
+#define OFI_FRAME_MARK     0xf7
+#define OFI_FRAME_BYTES    (16384 + 64) /* frame header and message; what a provider allows may be less */
+#define OFI_WINDOW         32           /* messages granted to a peer */
+#define OFI_WINDOW_SMALL   8            /* the same, beyond OFI_LINKS_LARGE links */
+#define OFI_LINKS_LARGE    64
+#define OFI_SPARE_BUFFERS  16          /* receive buffers for frames that need no credit */
+#define OFI_FIRST_SEQUENCE 0xfffffff0u /* so that every run crosses the wrap */
+#define OFI_CONNECT_NS     10000000000 /* a HELLO that the provider has not delivered by then fails the link */
+#define OFI_CLOSE_NS       1000000000
+#define OFI_ACK_NS         1000000   /* acknowledgements older than this are sent on their own */
+#define OFI_WITHDRAW_NS    250000000 /* how long unland() waits for the peer */
+#define OFI_BATCH          16        /* completions read at once */
+
+#define OFI_TAG(immediate) (0x57000000ull << 32 | (immediate))
+
+enum ofi_frame_type {
+    OFI_HELLO = 1,
+    OFI_DATA,
+    OFI_CREDIT,
+    OFI_FLUSH,
+    OFI_CANCEL,
+    OFI_CANCELLED,
+    OFI_BYE,
+};
+
+struct ofi_frame {
+    uint8_t mark;
+    uint8_t type;
+    uint16_t landed;   /* landings filled, modulo 2^16 */
+    uint32_t link;     /* the receiver's id of the link; in a HELLO, the sender's */
+    uint32_t sequence; /* DATA */
+    uint32_t consumed; /* sequence number of the next message expected to be consumed */
+};
+
+struct ofi_address {
+    uint32_t magic;
+    uint8_t version_min, version_max;
+    uint16_t name_size;
+    uint32_t format;   /* libfabric's address format */
+    uint32_t protocol; /* its wire protocol */
+    uint64_t instance; /* random */
+    uint64_t host;     /* hash of boot id and network namespace */
+    uint32_t features;
+    char provider[28];
+    uint8_t name[WEFT_ADDRESS_MAX - 64]; /* name_size bytes travel */
+};
+
+#define OFI_ADDRESS_FIXED offsetof(struct ofi_address, name)
+
+struct ofi_hello {
+    uint32_t magic;
+    uint8_t version_min, version_max;
+    uint16_t address_size;
+    uint64_t to_instance;
+    uint32_t features;
+    uint32_t window;
+    uint32_t frame_bytes;
+    uint32_t reserved;
+};
+
+struct ofi_token {
+    uint32_t magic;
+    uint32_t immediate;
+    uint64_t key;
+    uint64_t address;
+    uint64_t size;
+    uint64_t instance; /* whose memory it is */
+};
+
+enum ofi_op_kind { OFI_OP_RECV, OFI_OP_SEND, OFI_OP_PUT, OFI_OP_LAND };
+
+/* An operation that libfabric works on; the context that it wants comes first. */
+struct ofi_op {
+    struct fi_context2 context;
+    enum ofi_op_kind kind;
+    struct weft_link *link; /* NULL for receives */
+};
+
+/* Something to tell the caller: every kind of event is part of the thing that it is about. */
+struct ofi_event {
+    struct ofi_event *next;
+    enum weft_event_kind kind;
+    int status;
+    int withdrawn; /* nobody wants to hear it any more */
+};
+
+/* A frame's memory. Receive buffers are posted, or unposted, or hold a message that waits; send buffers are
+ * free or in flight. */
+struct ofi_buffer {
+    struct ofi_op op;
+    struct ofi_event event;
+    struct ofi_buffer *next;
+    void *desc;
+    uint8_t *memory; /* the provider's prefix, then the frame */
+    uint32_t size;   /* of the frame, without prefix */
+    uint8_t control; /* a HELLO: its failure says that the peer cannot be reached */
+};
+
+struct ofi_chunk {
+    struct ofi_chunk *next;
+    struct fid_mr *mr;
+    void *memory;
+    size_t size;
+    struct ofi_buffer buffers[];
+};
+
+struct ofi_put {
+    struct ofi_op op;
+    struct ofi_event event;
+    struct ofi_put *next, *previous; /* in flight */
+    struct ofi_buffer *prefix;       /* memory for the provider's prefix, tagged puts only */
+    uint64_t cookie;
+    uint32_t immediate;
+};
+
+enum ofi_landing_state {
+    OFI_LANDING_FREE,
+    OFI_LANDING_UNPOSTED, /* tagged: the receive found no room yet */
+    OFI_LANDING_OPEN,     /* bytes may arrive */
+    OFI_LANDING_FILLED,   /* LANDED waits to be told */
+    OFI_LANDING_WITHDRAWN /* bytes that still arrive go to the sink */
+};
+
+struct ofi_landing {
+    struct ofi_op op;
+    struct ofi_event event;
+    struct ofi_landing *next; /* free */
+    struct weft_link *link;
+    struct weft_region *region; /* whose registration is used, or NULL */
+    struct fid_mr *mr;          /* own registration, or NULL */
+    struct ofi_buffer *prefix;
+    void *memory;
+    void *sink;
+    size_t size;
+    uint64_t cookie;
+    uint64_t key;
+    uint16_t slot, generation;
+    uint32_t sent_at; /* link->sent when landed: no message since means that the peer cannot know the token */
+    uint8_t state;
+    uint8_t cancel_due;  /* a CANCEL has yet to be sent */
+    uint8_t cancel_done; /* the peer has answered, or is gone */
+    uint8_t posted;      /* libfabric holds op */
+};
+
+enum ofi_link_state { OFI_LINK_CONNECTING, OFI_LINK_UP, OFI_LINK_FAILED };
+
+/* Frames that a link still has to send. */
+enum ofi_pending {
+    OFI_PENDING_HELLO = 1 << 0,
+    OFI_PENDING_CREDIT = 1 << 1,
+    OFI_PENDING_FLUSH = 1 << 2,
+    OFI_PENDING_BYE = 1 << 3,
+    OFI_PENDING_CANCEL = 1 << 4,    /* some landing has cancel_due */
+    OFI_PENDING_CANCELLED = 1 << 5, /* answers[] is not empty */
+};
+
+struct weft_link {
+    struct weft_transport *transport;
+    struct ofi_event event;
+    void *context;
+    int references; /* of connect() */
+    uint8_t state, pending;
+    uint8_t hello_sent; /* and not yet delivered */
+    uint8_t gone;       /* the peer said BYE */
+    uint8_t inserted;
+    int status;
+    fi_addr_t to;
+    uint32_t id;      /* index | nonce << 16; the peer puts it into its frames */
+    uint32_t peer_id; /* what we put into ours */
+    int64_t connect_deadline_ns;
+    uint32_t window, peer_window;
+    uint32_t sent, acked;             /* messages: next number, and what the peer has consumed */
+    uint32_t expected;                /* next number to arrive */
+    uint32_t consumed, reported;      /* what the caller has seen, and what the peer knows of it */
+    uint16_t puts, puts_acked;        /* puts completed here, and landed there */
+    uint16_t landed, landed_reported; /* landings filled here */
+    struct ofi_buffer *held[OFI_WINDOW];
+    uint32_t *answers, answers_count, answers_capacity; /* CANCELs to answer */
+    uint32_t *refused, refused_count, refused_capacity; /* tokens that must not be put to any more */
+    struct ofi_address address;
+    size_t address_size;
+    char why[160];
+};
+
+struct weft_region {
+    struct weft_transport *transport;
+    struct weft_region *next, *previous;
+    struct fid_mr *mr;
+    void *memory;
+    size_t size;
+};
+
+struct weft_transport {
+    const struct ofi_library *library;
+    struct fi_info *info;
+    struct fid_fabric *fabric;
+    struct fid_domain *domain;
+    struct fid_cq *cq;
+    struct fid_av *av;
+    struct fid_ep *ep;
+    int wait_fd; /* -1: the provider has none */
+
+    /* What the provider reports. */
+    int ordered;      /* sends arrive in order */
+    int use_rma;      /* puts are RMA writes, otherwise tagged messages */
+    int data_buffers; /* remote completion data consumes a receive buffer */
+    int address_keys; /* RMA addresses are virtual, otherwise offsets */
+    int own_keys;     /* we choose keys: land() registers on its own */
+    int local_mr;     /* every local buffer needs a descriptor */
+    size_t prefix, inject_bytes, frame_bytes;
+    uint64_t put_bytes, key_base;
+    uint32_t next_key;
+
+    struct ofi_address address;
+    size_t address_size;
+    uint64_t random;
+
+    struct weft_link **links;
+    uint32_t links_count, links_capacity, links_pending, links_connecting;
+    struct weft_region *regions;
+
+    struct ofi_chunk *chunks;
+    struct ofi_buffer *unposted; /* receive buffers */
+    uint32_t receives, receives_wanted;
+    struct ofi_buffer *free_sends;
+    uint32_t sends, sends_free, sends_limit;
+    struct ofi_put *free_puts, *active_puts;
+    struct ofi_landing **landings, *free_landings, *free_landings_last;
+    uint32_t landings_count, landings_capacity, landings_unposted;
+
+    struct ofi_event *events, **events_last;
+    uint32_t idle_polls;
+    int owing; /* some link may owe acknowledgements */
+    int64_t owing_since_ns;
+    int closing;
+    int broken;
+    char why[160];
+    uint64_t stale_puts, stale_frames, unanswered_withdrawals;
+    uint8_t *scratch; /* one small frame with its prefix */
+};
+
+/* info.c */
+int ofi_info_choose(const struct ofi_library *library, const struct weft_transport_params *params,
+                    struct fi_info **info);
+
+/* endpoint.c */
+int ofi_endpoint_open(struct weft_transport *transport);
+void ofi_endpoint_close(struct weft_transport *transport);
+int ofi_register(struct weft_transport *transport, const void *memory, size_t size, uint64_t access,
+                 uint64_t key, struct fid_mr **mr);
+/* Access that regions of the caller need, and a key that no other registration has. */
+uint64_t ofi_region_access(const struct weft_transport *transport);
+uint64_t ofi_next_key(struct weft_transport *transport);
+int ofi_reg(struct weft_transport *transport, void *memory, size_t size, struct weft_region **region);
+void ofi_dereg(struct weft_region *region);
+/* Posts receive buffers until wanted many are posted, or the provider takes no more for now. */
+int ofi_receives_post(struct weft_transport *transport);
+int ofi_receives_grow(struct weft_transport *transport, uint32_t more);
+/* A send buffer, or NULL when there is none for now. */
+struct ofi_buffer *ofi_send_take(struct weft_transport *transport);
+void ofi_send_return(struct weft_transport *transport, struct ofi_buffer *buffer);
+
+/* link.c */
+int ofi_connect(struct weft_transport *transport, const void *address, size_t size, void *link_context,
+                struct weft_link **link);
+void ofi_disconnect(struct weft_link *link);
+int ofi_link_flags(struct weft_link *link, uint32_t *flags);
+int ofi_reachable(struct weft_transport *transport, const void *address, size_t size);
+void ofi_link_hello(struct weft_transport *transport, const struct ofi_frame *frame, size_t size);
+void ofi_link_fail(struct weft_link *link, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The provider has delivered our HELLO. */
+void ofi_link_greeted(struct weft_link *link);
+struct weft_link *ofi_link_find(struct weft_transport *transport, uint32_t id);
+/* Marks frames to be sent; ofi_links_flush() sends them as the provider has room. */
+void ofi_link_want(struct weft_link *link, uint8_t pending);
+void ofi_links_flush(struct weft_transport *transport);
+/* Connections that take too long. */
+void ofi_links_check(struct weft_transport *transport, int64_t now_ns);
+void ofi_link_free(struct weft_link *link);
+
+/* message.c */
+int ofi_send(struct weft_link *link, const void *header, size_t header_size, const void *payload,
+             size_t payload_size);
+/* Sends a control frame; WEFT_AGAIN when there is no room. With wait its delivery is waited for. */
+int ofi_frame_send(struct weft_link *link, enum ofi_frame_type type, const void *body, size_t body_size,
+                   int watched);
+/* A frame has arrived in buffer. */
+void ofi_frame_receive(struct weft_transport *transport, struct ofi_buffer *buffer);
+/* The caller has seen this message: its buffer goes back, its sender gets credit. */
+void ofi_message_consume(struct weft_link *link, struct ofi_buffer *buffer);
+void ofi_buffer_repost(struct weft_transport *transport, struct ofi_buffer *buffer);
+/* Every link that owes acknowledgements shall send them. */
+void ofi_acks_want(struct weft_transport *transport);
+
+/* put.c */
+int ofi_land(struct weft_link *link, struct weft_region *region, void *memory, size_t size, uint64_t cookie,
+             struct weft_token *token);
+void ofi_unland(struct weft_link *link, const struct weft_token *token);
+/* A write with this immediate has filled its memory. */
+void ofi_landing_arrived(struct weft_transport *transport, uint64_t immediate);
+/* A landing's tagged receive has ended with size bytes. */
+void ofi_landing_completed(struct weft_transport *transport, struct ofi_landing *landing, int status,
+                           size_t size);
+void ofi_landing_told(struct weft_transport *transport, struct ofi_landing *landing);
+void ofi_landings_post(struct weft_transport *transport);
+/* The link has failed: nobody will answer its withdrawals. */
+void ofi_landings_abandon(struct weft_link *link);
+/* Before and after the endpoint is closed: registrations, then memory that libfabric may have held. */
+void ofi_landings_close(struct weft_transport *transport);
+void ofi_landings_free(struct weft_transport *transport);
+/* Whether size is right, and region covers the memory if one is needed. */
+int ofi_region_check(const struct weft_transport *transport, int needed, const struct weft_region *region,
+                     const void *memory, size_t size);
+/* Memory for the provider's prefix of a tagged message, where it wants one, beyond what messages may use. */
+int ofi_prefix_take(struct weft_transport *transport, struct ofi_buffer **prefix);
+int ofi_cancels_send(struct weft_link *link);
+int ofi_cancelled_send(struct weft_link *link);
+void ofi_cancel_receive(struct weft_link *link, uint32_t immediate);
+void ofi_cancelled_receive(struct weft_link *link, uint32_t immediate);
+
+/* put_send.c */
+int ofi_put(struct weft_link *link, const struct weft_token *token, struct weft_region *region,
+            const void *memory, size_t size, uint64_t cookie);
+void ofi_put_completed(struct weft_transport *transport, struct ofi_put *put, int status);
+void ofi_put_told(struct weft_transport *transport, struct ofi_put *put);
+void ofi_puts_free(struct weft_transport *transport);
+
+/* completion.c */
+int ofi_poll(struct weft_transport *transport, int budget, weft_event_handler *handler, void *arg);
+/* Reads completions and does what is due, without telling the caller anything yet. */
+int ofi_progress(struct weft_transport *transport, int limit);
+void ofi_event_push(struct weft_transport *transport, struct ofi_event *event, enum weft_event_kind kind,
+                    int status);
+int ofi_fds(struct weft_transport *transport, int *fds, int capacity);
+int ofi_arm(struct weft_transport *transport);
+
+#endif
