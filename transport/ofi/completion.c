@@ -143,11 +143,12 @@ static void complete_failed(struct weft_transport *transport, const struct fi_cq
         break;
     case OFI_OP_SEND:
         ofi_send_return(transport, CONTAINER(op, struct ofi_buffer, op));
-        ofi_link_fail(op->link, WEFT_TRANSPORT, "ofi: the peer cannot be reached: %s (%s)", kind, reason);
+        ofi_link_fail(op->link, op->link->state == OFI_LINK_UP ? WEFT_PEER_FAILED : WEFT_TRANSPORT,
+                      "ofi: the peer cannot be reached: %s (%s)", kind, reason);
         break;
     case OFI_OP_PUT:
         ofi_put_completed(transport, CONTAINER(op, struct ofi_put, op), WEFT_TRANSPORT);
-        ofi_link_fail(op->link, WEFT_TRANSPORT, "ofi: a put failed: %s (%s)", kind, reason);
+        ofi_link_fail(op->link, WEFT_PEER_FAILED, "ofi: a put failed: %s (%s)", kind, reason);
         break;
     case OFI_OP_LAND:
         ofi_landing_completed(transport, CONTAINER(op, struct ofi_landing, op),
@@ -190,12 +191,16 @@ int ofi_progress(struct weft_transport *transport, int limit)
 }
 
 /* What nobody's arrival reminds us of: acknowledgements that found no frame to ride on, connections that do
- * not come up. */
+ * not come up, peers that died without a word. */
 static void idle(struct weft_transport *transport)
 {
-    if (++transport->idle_polls % 64 || (!transport->owing && !transport->links_connecting))
+    if (++transport->idle_polls % 64)
         return;
     int64_t now_ns = weft_clock_ns();
+    if (!transport->silent_since_ns)
+        transport->silent_since_ns = now_ns;
+    else if (now_ns - transport->silent_since_ns > OFI_PROBE_NS)
+        ofi_links_probe(transport, now_ns);
     if (transport->links_connecting)
         ofi_links_check(transport, now_ns);
     if (!transport->owing)
@@ -217,6 +222,8 @@ int ofi_poll(struct weft_transport *transport, int budget, weft_event_handler *h
         idle(transport);
         if (transport->broken)
             return weft_fail(WEFT_TRANSPORT, "%s", transport->why);
+    } else {
+        transport->silent_since_ns = 0;
     }
     return told;
 }

@@ -63,7 +63,7 @@ static int fits(const struct fi_info *info, const char *local_address, int named
         return 0;
     if ((info->caps & FI_RMA) && info->domain_attr->cq_data_size < 4 && !(info->caps & FI_TAGGED))
         return 0;
-    if (!named && (is_excluded(info->fabric_attr->prov_name) || !(info->caps & FI_REMOTE_COMM)))
+    if (!named && (is_excluded(info->fabric_attr->prov_name) || !(info->domain_attr->caps & FI_REMOTE_COMM)))
         return 0;
     return address_matches(info, local_address) != 0;
 }

@@ -304,7 +304,7 @@ static int pending_send(struct weft_link *link, uint8_t pending)
     case OFI_PENDING_CREDIT:
         return ofi_frame_send(link, OFI_CREDIT, NULL, 0, 0);
     case OFI_PENDING_FLUSH:
-        return ofi_frame_send(link, OFI_FLUSH, NULL, 0, 0);
+        return ofi_frame_send(link, OFI_FLUSH, NULL, 0, 1);
     default:
         return ofi_frame_send(link, OFI_BYE, NULL, 0, 1);
     }
@@ -342,5 +342,19 @@ void ofi_links_check(struct weft_transport *transport, int64_t now_ns)
         if (link->connect_deadline_ns && now_ns >= link->connect_deadline_ns)
             ofi_link_fail(link, WEFT_TRANSPORT, "ofi: no connection to the peer within %d s",
                           (int)(OFI_CONNECT_NS / 1000000000));
+    }
+}
+
+void ofi_links_probe(struct weft_transport *transport, int64_t now_ns)
+{
+    transport->silent_since_ns = now_ns;
+    for (uint32_t i = 0; i < transport->links_count; i++) {
+        struct weft_link *link = transport->links[i];
+        if (link->state != OFI_LINK_UP || !link->references)
+            continue;
+        if (link->probed_ns && now_ns - link->probed_ns < OFI_PROBE_AGAIN_NS)
+            continue;
+        link->probed_ns = now_ns;
+        ofi_link_want(link, OFI_PENDING_FLUSH);
     }
 }

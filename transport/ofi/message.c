@@ -31,8 +31,8 @@ static int send_failed(struct weft_link *link, ssize_t error)
 {
     if (error == -FI_EAGAIN)
         return WEFT_AGAIN;
-    ofi_link_fail(link, WEFT_TRANSPORT, "ofi: sending failed: %s",
-                  link->transport->library->strerror((int)-error));
+    ofi_link_fail(link, link->state == OFI_LINK_UP ? WEFT_PEER_FAILED : WEFT_TRANSPORT,
+                  "ofi: sending failed: %s", link->transport->library->strerror((int)-error));
     return weft_fail(link->status, "%s", link->why);
 }
 
@@ -178,6 +178,13 @@ static void message_arrived(struct weft_link *link, struct ofi_buffer *buffer, u
     }
 }
 
+/* After the last message of a peer that said BYE its link is over. */
+static void end_check(struct weft_link *link)
+{
+    if (link->gone && link->expected == link->last)
+        ofi_link_fail(link, WEFT_PEER_FAILED, "ofi: the peer has closed its end");
+}
+
 /* A frame of an established link, other than DATA. */
 static void control_arrived(struct weft_link *link, const struct ofi_frame *frame, uint32_t size)
 {
@@ -198,6 +205,7 @@ static void control_arrived(struct weft_link *link, const struct ofi_frame *fram
         break;
     case OFI_BYE:
         link->gone = 1;
+        link->last = frame->sequence;
         break;
     default: /* CREDIT has no more to say; what a later version adds is not for us */
         break;
@@ -218,15 +226,17 @@ void ofi_frame_receive(struct weft_transport *transport, struct ofi_buffer *buff
     link = ofi_link_find(transport, frame->link);
     if (!link || link->state == OFI_LINK_FAILED)
         goto drop;
+    link->probed_ns = 0;
     counters_read(link, frame);
     if (link->state == OFI_LINK_FAILED)
         goto drop;
     if (frame->type == OFI_DATA) {
         message_arrived(link, buffer, frame->sequence);
-        return;
+    } else {
+        control_arrived(link, frame, buffer->size);
+        ofi_buffer_repost(transport, buffer);
     }
-    control_arrived(link, frame, buffer->size);
-    ofi_buffer_repost(transport, buffer);
+    end_check(link);
     return;
 
 drop:

@@ -62,6 +62,8 @@
 #define OFI_SPARE_BUFFERS  16          /* receive buffers for frames that need no credit */
 #define OFI_FIRST_SEQUENCE 0xfffffff0u /* so that every run crosses the wrap */
 #define OFI_CONNECT_NS     10000000000 /* a HELLO that the provider has not delivered by then fails the link */
+#define OFI_PROBE_NS       200000000   /* after this much silence a waiting rank asks whether peers live */
+#define OFI_PROBE_AGAIN_NS 1000000000
 #define OFI_CLOSE_NS       1000000000
 #define OFI_ACK_NS         1000000   /* acknowledgements older than this are sent on their own */
 #define OFI_WITHDRAW_NS    250000000 /* how long unland() waits for the peer */
@@ -217,7 +219,9 @@ struct weft_link {
     int references; /* of connect() */
     uint8_t state, pending;
     uint8_t hello_sent; /* and not yet delivered */
-    uint8_t gone;       /* the peer said BYE */
+    uint8_t gone;       /* the peer said BYE, its last message is the one before `last` */
+    uint32_t last;
+    int64_t probed_ns; /* when the peer was asked whether it lives and has not answered; 0 */
     uint8_t inserted;
     int status;
     fi_addr_t to;
@@ -287,7 +291,7 @@ struct weft_transport {
     struct ofi_event *events, **events_last;
     uint32_t idle_polls;
     int owing; /* some link may owe acknowledgements */
-    int64_t owing_since_ns;
+    int64_t owing_since_ns, silent_since_ns;
     int closing;
     int broken;
     char why[160];
@@ -333,6 +337,8 @@ void ofi_link_want(struct weft_link *link, uint8_t pending);
 void ofi_links_flush(struct weft_transport *transport);
 /* Connections that take too long. */
 void ofi_links_check(struct weft_transport *transport, int64_t now_ns);
+/* Asks peers that the caller may be waiting for: a dead one makes the frame fail. */
+void ofi_links_probe(struct weft_transport *transport, int64_t now_ns);
 void ofi_link_free(struct weft_link *link);
 
 /* message.c */

@@ -1,0 +1,16 @@
+/* The transport contract on libfabric's providers for TCP. */
+#include "tests/support/conform.h"
+
+static const struct conform_backend rows[] = {
+    {.label = "ofi net", .transport = "ofi", .provider = "net", .offers = WEFT_CAP_PUT, .peers = 6},
+    {.label = "ofi tcp;ofi_rxm",
+     .transport = "ofi",
+     .provider = "tcp;ofi_rxm",
+     .offers = WEFT_CAP_PUT,
+     .peers = 4},
+};
+
+int main(void)
+{
+    return conform_run(rows, sizeof rows / sizeof rows[0]);
+}
