@@ -78,7 +78,7 @@ struct weft_bootstrap {
     struct weft_boot_bytes *result;
     uint32_t result_round;
     struct weft_boot_late late;
-    int late_known;
+    unsigned late_count; /* LATEs received; the last is in late */
     int timed_out;
 };
 

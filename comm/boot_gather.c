@@ -173,7 +173,7 @@ static int take_late(struct weft_bootstrap *b, struct weft_boot_frame *frame)
         weft_boot_edge_queue_writer(&b->edges[i], WEFT_BOOT_LATE, &writer);
     }
     if (status == WEFT_OK)
-        b->late_known = 1;
+        b->late_count++;
     pthread_cond_broadcast(&b->changed);
     free(frame->body);
     return status;
@@ -216,42 +216,48 @@ static void ask_who(struct weft_bootstrap *b, uint32_t round)
     weft_boot_edge_queue_writer(&b->edges[0], WEFT_BOOT_WHO, &writer);
 }
 
-/* Waits for the result of this round. */
+/* Sleeps until something changes or until until_ns. */
+static void sleep_until(struct weft_bootstrap *b, int64_t until_ns)
+{
+    struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+    if (until_ns == WEFT_NEVER_NS)
+        pthread_cond_wait(&b->changed, &b->lock);
+    else
+        pthread_cond_timedwait(&b->changed, &b->lock, &until);
+}
+
+/* Waits for the result of this round. When the deadline passes, rank 0 looks who is missing and tells
+ * everybody; the others ask it, and make do with what it said before when no answer comes. */
 static int await(struct weft_bootstrap *b, uint32_t round, int64_t deadline_ns, const char *what)
 {
     int64_t until_ns = deadline_ns;
-    int asked = 0;
-    for (;;) {
+    unsigned late_count = 0;
+    for (int asked = 0;;) {
         if (b->result && b->result_round == round)
             return WEFT_OK;
         if (b->failure_status != WEFT_OK)
             return weft_boot_report_failure(b);
-        int late_known = b->rank != 0 && b->late_known && b->late.round == round;
-        int parent_left = b->rank != 0 && b->edges[0].fd < 0;
-        if (late_known && (asked || parent_left))
-            return timed_out(b, &b->late, what);
-        if (parent_left)
-            return weft_fail(WEFT_PEER_FAILED, "%s: rank %d on host '%s' has left the communicator", what,
-                             b->edges[0].rank, b->members[b->edges[0].rank].host);
-        if (weft_clock_ns() >= until_ns) {
-            if (b->rank == 0) {
+        int late_known = b->late_count && b->late.round == round;
+        int past = weft_clock_ns() >= until_ns;
+        if (b->rank == 0) {
+            if (past) {
                 late_send(b);
                 return timed_out(b, &b->late, what);
             }
-            if (asked)
-                return timed_out(b, NULL, what);
+        } else if (b->edges[0].fd < 0) {
+            if (late_known)
+                return timed_out(b, &b->late, what);
+            return weft_fail(WEFT_PEER_FAILED, "%s: rank %d on host '%s' has left the communicator", what,
+                             b->edges[0].rank, b->members[b->edges[0].rank].host);
+        } else if (asked && (past || b->late_count != late_count)) {
+            return timed_out(b, late_known ? &b->late : NULL, what);
+        } else if (past) {
             asked = 1;
-            b->late_known = 0;
+            late_count = b->late_count;
             ask_who(b, round);
             until_ns = weft_clock_ns() + WEFT_BOOT_GRACE_NS;
-            continue;
         }
-        if (until_ns == WEFT_NEVER_NS) {
-            pthread_cond_wait(&b->changed, &b->lock);
-        } else {
-            struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
-            pthread_cond_timedwait(&b->changed, &b->lock, &until);
-        }
+        sleep_until(b, until_ns);
     }
 }
 
