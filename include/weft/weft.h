@@ -19,6 +19,9 @@
 extern "C" {
 #endif
 
+/* What follows is what libweft.so exports; everything else is built hidden. */
+#pragma GCC visibility push(default)
+
 #define WEFT_VERSION_MAJOR 0
 #define WEFT_VERSION_MINOR 1
 #define WEFT_VERSION_PATCH 0
@@ -184,6 +187,8 @@ const char *weft_error_detail(void);
 
 /* The library's version as "major.minor.patch". */
 const char *weft_version(void);
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }
