@@ -119,15 +119,14 @@ static void break_rd(struct weft_plan *plan, enum change change)
         plan->step_count = 3;
         break;
     case TWICE:
-        steps[2].sources[1] = (struct weft_ref){.buffer = WEFT_BUFFER_INPUT};
-        steps[2].sources[0] = (struct weft_ref){.buffer = WEFT_BUFFER_INPUT};
+        steps[2].source_count = 3;
+        steps[2].sources[2] = (struct weft_ref){.buffer = WEFT_BUFFER_INPUT};
         break;
-    case OTHER_ORDER: {
-        struct weft_ref first = steps[5].sources[0];
+    case OTHER_ORDER:
+        steps[5].sources[2] = steps[5].sources[0];
         steps[5].sources[0] = steps[5].sources[1];
-        steps[5].sources[1] = first;
+        steps[5].sources[1] = steps[5].sources[2];
         break;
-    }
     case NO_CHUNKS:
         plan->chunks = 0;
         break;
