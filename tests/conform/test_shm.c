@@ -1,4 +1,4 @@
-/* The transport contract on shm, with direct reads and staged. */
+/* The transport contract on shm, with and without reading peers' memory by system call. */
 #include "tests/support/conform.h"
 
 static const struct conform_backend rows[] = {
@@ -10,7 +10,14 @@ static const struct conform_backend rows[] = {
      .processes = 1,
      .peers = 14,
      .reads_maps_only_alloc = 1},
-    {.label = "shm staged", .transport = "shm", .direct = 0, .notifies = 1, .processes = 1, .peers = 4},
+    {.label = "shm without process_vm_readv",
+     .transport = "shm",
+     .direct = 0,
+     .offers = WEFT_CAP_READ,
+     .notifies = 1,
+     .processes = 1,
+     .peers = 4,
+     .reads_maps_only_alloc = 1},
 };
 
 int main(void)

@@ -305,7 +305,7 @@ static void use_everything(const struct conform_backend *backend)
     conform_connect(&world, 2, 0, NULL);
     uint8_t bytes[256] = {0};
     struct weft_token token;
-    void *memory;
+    void *memory = NULL;
     if (a->ops.alloc(a->transport, 100000, &memory) == 0) {
         a->ops.expose(link, NULL, memory, 100, &token);
         conform_send(&world, 0, link, &token, sizeof token, NULL, 0);
@@ -313,6 +313,8 @@ static void use_everything(const struct conform_backend *backend)
         conform_send(&world, 0, link, bytes, sizeof bytes, NULL, 0);
     }
     conform_until(&world, &world.nodes[1].message_count, 1);
+    if (memory)
+        a->ops.free(a->transport, memory);
     conform_close(&world);
 }
 
