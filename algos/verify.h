@@ -25,13 +25,16 @@
  * disables anything else: matching goes by position in a queue, not by who comes first. So enabledness is
  * monotone, any two maximal runs perform the same set of events (by induction over one of them: its first
  * event that the other lacks would be enabled there for ever), and if one run completes, all do; if one gets
- * stuck, all do, at the same steps. Nor can timing change a value: conflicting steps of a rank act in program
- * order; a SEND's source cannot change between the moment it is offered and the moment it is consumed,
- * because a writer would conflict with the unfinished SEND; and what meets what is fixed by counting. So each
- * value depends on the plans alone. Finally more freedom does no harm: a larger window, a SEND that completes
- * early because its bytes were copied, steps skipped on both sides because their chunk range is empty at the
- * given count, all only make conditions true earlier. As to slices: they run the same plan on disjoint
- * elements. The argument can be tried out: `interleavings` runs that many random schedules besides.
+ * stuck, all do, at the same steps. Nor can timing change a value: conflicting steps of a rank act in
+ * program order; a SEND's source cannot change between the moment it is offered and the moment it is
+ * consumed, because a writer would conflict with the unfinished SEND; and what meets what is fixed by
+ * counting. So each value depends on the plans alone. Finally more freedom does no harm: a larger window, a
+ * SEND that completes early because its bytes were copied, steps skipped on both sides because their chunk
+ * range is empty at the given count, all only make conditions true earlier. The executor goes further: it
+ * keeps hazards byte by byte, so that a slice may pass before the rest of its step, and gives every RECV
+ * into a slot a place of its own. For each byte this is the same machine with conditions that come true
+ * earlier, and each byte's conflicting steps still act in program order. The argument can be tried out:
+ * `interleavings` runs that many random schedules besides.
  *
  * Large rank counts. If rank r's plan is rank 0's with r added to every chunk (modulo chunks = ranks) and
  * every peer (modulo ranks), checked record by record for all r, the machine is symmetric under rotation.
