@@ -1,94 +1,27 @@
-/* What goes wrong while ranks meet and gather, and what each of them then says. */
+/* What goes wrong while ranks meet, and what each of them then says. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 #include "base/clock.h"
 #include "comm/boot.h"
 #include "comm/boot_net.h"
-#include "tests/support/leak.h"
-#include "tests/support/ranks.h"
+#include "tests/support/boot_party.h"
 #include "tests/support/skip.h"
-
-#define PATIENCE_MS 20000 /* nothing here waits that long unless it is broken */
-
-struct party {
-    struct weft_service *service;
-    struct weft_bootstrap *b;
-    int calls; /* of failed, atomic */
-};
-
-static void on_failed(void *arg)
-{
-    __atomic_add_fetch((int *)arg, 1, __ATOMIC_SEQ_CST);
-}
-
-static int party_open(struct party *party, int rank, int ranks, const char *name, int64_t timeout_ms)
-{
-    *party = (struct party){0};
-    CHECK_OK(weft_service_start(&party->service));
-    struct weft_bootstrap_options options = {.rank = rank,
-                                             .ranks = ranks,
-                                             .name = name,
-                                             .listen_fd = -1,
-                                             .address = test_ranks_address(),
-                                             .deadline_ns = weft_deadline_ns(timeout_ms),
-                                             .service = party->service,
-                                             .failed = on_failed,
-                                             .failed_arg = &party->calls};
-    if (rank == 0)
-        options.listen_fd = dup(test_ranks_listen_fd());
-    int status = weft_bootstrap_open(&options, &party->b);
-    if (status != WEFT_OK && options.listen_fd >= 0)
-        close(options.listen_fd); /* still ours */
-    return status;
-}
-
-static void party_close(struct party *party)
-{
-    weft_bootstrap_close(party->b);
-    weft_service_stop(party->service);
-}
-
-static int detail_has(const char *part)
-{
-    if (strstr(weft_error_detail(), part))
-        return 1;
-    fprintf(stderr, "detail is '%s', expected '%s' in it\n", weft_error_detail(), part);
-    return 0;
-}
 
 static int64_t left_ns(int64_t start_ns)
 {
     return weft_clock_ns() - start_ns;
-}
-
-static int nothing(int rank, int ranks, void *arg)
-{
-    (void)rank, (void)ranks, (void)arg;
-    return 0;
-}
-
-static void run_threads(int ranks, test_rank_function *function, void *arg)
-{
-    test_ranks_threads(1, nothing, NULL); /* a sanitizer's own thread starts with the first */
-    struct test_leak before;
-    test_leak_take(&before);
-    assert_int_equal(test_ranks_threads(ranks, function, arg), 0);
-    assert_int_equal(test_leak_check(&before), 0);
 }
 
 static int missing_body(int rank, int ranks, void *arg)
@@ -100,7 +33,7 @@ static int missing_body(int rank, int ranks, void *arg)
     int64_t start_ns = weft_clock_ns();
     CHECK(party_open(&party, rank, ranks, "", 500) == WEFT_ABSENT);
     CHECK(left_ns(start_ns) >= INT64_C(300000000)); /* not before its time; the first deadline counts */
-    CHECK(detail_has("ranks 3, 5-7 of 8 did not arrive within 0."));
+    CHECK(party_detail_has("ranks 3, 5-7 of 8 did not arrive within 0."));
     party_close(&party);
     return 0;
 }
@@ -108,7 +41,7 @@ static int missing_body(int rank, int ranks, void *arg)
 static void test_missing_ranks_are_named(void **state)
 {
     (void)state;
-    run_threads(8, missing_body, NULL);
+    assert_int_equal(party_run_threads(8, missing_body, NULL), 0);
 }
 
 static int no_root_body(int rank, int ranks, void *arg)
@@ -122,8 +55,8 @@ static int no_root_body(int rank, int ranks, void *arg)
     CHECK(party_open(&party, rank, ranks, "", 400) == WEFT_ABSENT);
     char expected[128];
     snprintf(expected, sizeof expected, "rank 0 did not answer at %s within 0.", test_ranks_address());
-    CHECK(detail_has(expected));
-    CHECK(detail_has("check-in was not answered"));
+    CHECK(party_detail_has(expected));
+    CHECK(party_detail_has("check-in was not answered"));
     party_close(&party);
     return 0;
 }
@@ -142,8 +75,8 @@ static int no_root_refused(int rank, int ranks, void *arg)
                                              .deadline_ns = weft_deadline_ns(300),
                                              .service = party.service};
     CHECK(weft_bootstrap_open(&options, &party.b) == WEFT_ABSENT);
-    CHECK(detail_has("rank 0 did not answer at 127.0.0.1:1 within 0."));
-    CHECK(detail_has("Connection refused"));
+    CHECK(party_detail_has("rank 0 did not answer at 127.0.0.1:1 within 0."));
+    CHECK(party_detail_has("Connection refused"));
     party_close(&party);
     return 0;
 }
@@ -151,8 +84,8 @@ static int no_root_refused(int rank, int ranks, void *arg)
 static void test_absent_root_is_named(void **state)
 {
     (void)state;
-    run_threads(3, no_root_body, NULL);
-    run_threads(3, no_root_refused, NULL);
+    assert_int_equal(party_run_threads(3, no_root_body, NULL), 0);
+    assert_int_equal(party_run_threads(3, no_root_refused, NULL), 0);
 }
 
 static int wrong_size_body(int rank, int ranks, void *arg)
@@ -160,8 +93,8 @@ static int wrong_size_body(int rank, int ranks, void *arg)
     (void)arg;
     struct party party;
     CHECK(party_open(&party, rank, rank == 2 ? 5 : ranks, "", PATIENCE_MS) == WEFT_INVALID);
-    CHECK(detail_has("rank 2 on host '"));
-    CHECK(detail_has("says there are 5 ranks, rank 0 says 4"));
+    CHECK(party_detail_has("rank 2 on host '"));
+    CHECK(party_detail_has("says there are 5 ranks, rank 0 says 4"));
     party_close(&party);
     return 0;
 }
@@ -171,7 +104,7 @@ static int duplicate_body(int rank, int ranks, void *arg)
     (void)arg;
     struct party party;
     CHECK(party_open(&party, rank == 3 ? 2 : rank, ranks, "", PATIENCE_MS) == WEFT_INVALID);
-    CHECK(detail_has("rank 2 exists twice: on host '"));
+    CHECK(party_detail_has("rank 2 exists twice: on host '"));
     party_close(&party);
     return 0;
 }
@@ -181,7 +114,7 @@ static int second_root_body(int rank, int ranks, void *arg)
     (void)arg;
     struct party party;
     CHECK(party_open(&party, rank == 3 ? 7 : rank, rank == 3 ? 8 : ranks, "", PATIENCE_MS) == WEFT_INVALID);
-    CHECK(detail_has("says there are 8 ranks, rank 0 says 4"));
+    CHECK(party_detail_has("says there are 8 ranks, rank 0 says 4"));
     party_close(&party);
     return 0;
 }
@@ -190,9 +123,9 @@ static void test_disagreement_is_told_to_all(void **state)
 {
     (void)state;
     int64_t start_ns = weft_clock_ns();
-    run_threads(4, wrong_size_body, NULL);
-    run_threads(4, duplicate_body, NULL);
-    run_threads(4, second_root_body, NULL);
+    assert_int_equal(party_run_threads(4, wrong_size_body, NULL), 0);
+    assert_int_equal(party_run_threads(4, duplicate_body, NULL), 0);
+    assert_int_equal(party_run_threads(4, second_root_body, NULL), 0);
     assert_true(left_ns(start_ns) < PATIENCE_MS * INT64_C(1000000));
 }
 
@@ -201,8 +134,8 @@ static int other_name_body(int rank, int ranks, void *arg)
     (void)arg;
     struct party party;
     CHECK(party_open(&party, rank, ranks, rank == 2 ? "other" : "ours", 500) == WEFT_ABSENT);
-    CHECK(rank == 2 ? detail_has("rank 0 did not answer")
-                    : detail_has("rank 2 of 4 did not arrive within 0."));
+    CHECK(rank == 2 ? party_detail_has("rank 0 did not answer")
+                    : party_detail_has("rank 2 of 4 did not arrive within 0."));
     party_close(&party);
     return 0;
 }
@@ -210,7 +143,7 @@ static int other_name_body(int rank, int ranks, void *arg)
 static void test_other_communicators_do_not_disturb(void **state)
 {
     (void)state;
-    run_threads(4, other_name_body, NULL);
+    assert_int_equal(party_run_threads(4, other_name_body, NULL), 0);
 }
 
 /* --- a rank made by hand */
@@ -282,7 +215,7 @@ static int wrong_version_body(int rank, int ranks, void *arg)
         return 0;
     }
     CHECK(party_open(&party, rank, ranks, "", PATIENCE_MS) == WEFT_PROTOCOL);
-    CHECK(detail_has("rank 2 speaks bootstrap versions 7 to 7"));
+    CHECK(party_detail_has("rank 2 speaks bootstrap versions 7 to 7"));
     party_close(&party);
     return 0;
 }
@@ -290,7 +223,7 @@ static int wrong_version_body(int rank, int ranks, void *arg)
 static void test_wrong_version(void **state)
 {
     (void)state;
-    run_threads(4, wrong_version_body, NULL);
+    assert_int_equal(party_run_threads(4, wrong_version_body, NULL), 0);
 }
 
 static int deserter_body(int rank, int ranks, void *arg)
@@ -309,7 +242,7 @@ static int deserter_body(int rank, int ranks, void *arg)
     if (rank == 3)
         usleep(200000); /* the others wait for this one when rank 2 goes */
     CHECK(party_open(&party, rank, ranks, "", PATIENCE_MS) == WEFT_PEER_FAILED);
-    CHECK(detail_has("rank 2 on host 'made-by-hand'"));
+    CHECK(party_detail_has("rank 2 on host 'made-by-hand'"));
     CHECK(__atomic_load_n(&party.calls, __ATOMIC_SEQ_CST) == 0);
     party_close(&party);
     return 0;
@@ -318,7 +251,7 @@ static int deserter_body(int rank, int ranks, void *arg)
 static void test_death_after_checkin(void **state)
 {
     (void)state;
-    run_threads(5, deserter_body, NULL);
+    assert_int_equal(party_run_threads(5, deserter_body, NULL), 0);
 }
 
 /* Rank 1 takes the table and then neither answers nor connects to its child, rank 5. */
@@ -338,7 +271,8 @@ static int idle_parent_body(int rank, int ranks, void *arg)
         return 0;
     }
     CHECK(party_open(&party, rank, ranks, "", 600) == WEFT_ABSENT);
-    CHECK(detail_has("ranks 1, 5-6 of 7 did not come") || detail_has("heard nothing more from rank 1"));
+    CHECK(party_detail_has("ranks 1, 5-6 of 7 did not come") ||
+          party_detail_has("heard nothing more from rank 1"));
     party_close(&party);
     return 0;
 }
@@ -346,7 +280,7 @@ static int idle_parent_body(int rank, int ranks, void *arg)
 static void test_silence_after_checkin(void **state)
 {
     (void)state;
-    run_threads(7, idle_parent_body, NULL);
+    assert_int_equal(party_run_threads(7, idle_parent_body, NULL), 0);
 }
 
 static int strangers_body(int rank, int ranks, void *arg)
@@ -379,7 +313,7 @@ static int strangers_body(int rank, int ranks, void *arg)
 static void test_strangers_do_not_disturb(void **state)
 {
     (void)state;
-    run_threads(6, strangers_body, NULL);
+    assert_int_equal(party_run_threads(6, strangers_body, NULL), 0);
 }
 
 /* Rank 0 meets 1,000 check-ins by hand and misses one: everybody hears which, when the last one's deadline,
@@ -392,7 +326,7 @@ static int thousand_body(int rank, int ranks, void *arg)
     (void)arg;
     if (rank == 0) {
         CHECK(party_open(&party, 0, RANKS, "", PATIENCE_MS) == WEFT_ABSENT);
-        CHECK(detail_has("rank 500 of 1001 did not arrive within "));
+        CHECK(party_detail_has("rank 500 of 1001 did not arrive within "));
         party_close(&party);
         return 0;
     }
@@ -430,224 +364,13 @@ static void test_thousand_checkins(void **state)
     struct rlimit more = {.rlim_cur = 4096, .rlim_max = limit.rlim_max};
     if (limit.rlim_cur < 4096)
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &more), 0);
-    run_threads(2, thousand_body, NULL);
+    assert_int_equal(party_run_threads(2, thousand_body, NULL), 0);
     setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-/* --- after the start */
-
-static int late_body(int rank, int ranks, void *arg)
-{
-    pthread_barrier_t *done = arg;
-    struct party party;
-    CHECK_OK(party_open(&party, rank, ranks, "", PATIENCE_MS));
-    if (rank != 6 && rank != 9) {
-        struct weft_blob *blobs;
-        CHECK(weft_bootstrap_allgather(party.b, "x", 1, &blobs, weft_deadline_ns(300)) == WEFT_TIMEOUT);
-        CHECK(detail_has("allgather: deadline passed, ranks 6, 9 of 11 did not come"));
-        CHECK(weft_bootstrap_barrier(party.b, weft_deadline_ns(300)) == WEFT_TIMEOUT);
-    }
-    pthread_barrier_wait(done);
-    CHECK(weft_bootstrap_failure(party.b, NULL, 0) == WEFT_OK);
-    party_close(&party);
-    return 0;
-}
-
-static int late_root_body(int rank, int ranks, void *arg)
-{
-    pthread_barrier_t *done = arg;
-    struct party party;
-    CHECK_OK(party_open(&party, rank, ranks, "", PATIENCE_MS));
-    if (rank != 0) {
-        CHECK(weft_bootstrap_barrier(party.b, weft_deadline_ns(200)) == WEFT_TIMEOUT);
-        CHECK(detail_has("barrier: deadline passed, rank 0 of 6 did not come"));
-    }
-    pthread_barrier_wait(done);
-    party_close(&party);
-    return 0;
-}
-
-static void test_late_ranks_are_named(void **state)
-{
-    (void)state;
-    pthread_barrier_t done;
-    pthread_barrier_init(&done, NULL, 11);
-    run_threads(11, late_body, &done);
-    pthread_barrier_destroy(&done);
-    pthread_barrier_init(&done, NULL, 6);
-    run_threads(6, late_root_body, &done);
-    pthread_barrier_destroy(&done);
-}
-
-static int wait_failed(struct party *party, int calls)
-{
-    int64_t until_ns = weft_deadline_ns(PATIENCE_MS);
-    while (
-        (!weft_bootstrap_has_failed(party->b) || __atomic_load_n(&party->calls, __ATOMIC_SEQ_CST) < calls) &&
-        weft_clock_ns() < until_ns)
-        usleep(500);
-    return weft_bootstrap_has_failed(party->b) && __atomic_load_n(&party->calls, __ATOMIC_SEQ_CST) == calls;
-}
-
-static int revoke_body(int rank, int ranks, void *arg)
-{
-    pthread_barrier_t *done = arg;
-    struct party party;
-    char text[512];
-    CHECK_OK(party_open(&party, rank, ranks, "", PATIENCE_MS));
-    pthread_barrier_wait(done); /* while somebody is still in open, it would be an error of that */
-    if (rank == 7) {
-        weft_bootstrap_revoke(party.b, "its transport broke");
-        weft_bootstrap_revoke(party.b, "again");
-    } else {
-        CHECK(wait_failed(&party, 1));
-    }
-    CHECK(weft_bootstrap_failure(party.b, text, sizeof text) == WEFT_REVOKED);
-    CHECK(strncmp(text, "rank 7 on host '", 16) == 0 && strstr(text, "gave up: its transport broke"));
-    CHECK(weft_bootstrap_barrier(party.b, weft_deadline_ns(PATIENCE_MS)) == WEFT_REVOKED);
-    CHECK(detail_has("gave up: its transport broke"));
-    pthread_barrier_wait(done);
-    CHECK(__atomic_load_n(&party.calls, __ATOMIC_SEQ_CST) == (rank != 7));
-    party_close(&party);
-    return 0;
-}
-
-static void test_revoke_reaches_all(void **state)
-{
-    (void)state;
-    pthread_barrier_t done;
-    pthread_barrier_init(&done, NULL, 23);
-    run_threads(23, revoke_body, &done);
-    pthread_barrier_destroy(&done);
-}
-
-/* Ranks leave while others stay and look: nobody is called dead, and a gather says who is gone. */
-static int leave_body(int rank, int ranks, void *arg)
-{
-    pthread_barrier_t *done = arg;
-    struct party party;
-    CHECK_OK(party_open(&party, rank, ranks, "", PATIENCE_MS));
-    if (rank == 0 || rank == 2) {
-        party_close(&party);
-        pthread_barrier_wait(done);
-    } else {
-        pthread_barrier_wait(done);
-        CHECK(weft_bootstrap_failure(party.b, NULL, 0) == WEFT_OK);
-        if (weft_boot_parent(rank) == 0) {
-            CHECK(weft_bootstrap_barrier(party.b, weft_deadline_ns(PATIENCE_MS)) == WEFT_PEER_FAILED);
-            CHECK(detail_has("rank 0 on host"));
-            CHECK(detail_has("has left the communicator"));
-        }
-        CHECK(weft_bootstrap_failure(party.b, NULL, 0) == WEFT_OK);
-        pthread_barrier_wait(done);
-        CHECK(__atomic_load_n(&party.calls, __ATOMIC_SEQ_CST) == 0);
-        party_close(&party);
-        return 0;
-    }
-    pthread_barrier_wait(done);
-    return 0;
-}
-
-static void test_leaving_is_no_death(void **state)
-{
-    (void)state;
-    pthread_barrier_t done;
-    pthread_barrier_init(&done, NULL, 12);
-    run_threads(12, leave_body, &done);
-    pthread_barrier_destroy(&done);
-}
-
-/* --- processes, since threads cannot be killed */
-
-/* Shared between the processes. */
-struct killing {
-    int victim;
-    int open_count; /* atomic: who has returned from open, before which a death would be an error of open */
-};
-
-static int killed_body(int rank, int ranks, void *arg)
-{
-    struct killing *killing = arg;
-    struct party party;
-    char text[512], expected[64];
-    CHECK_OK(party_open(&party, rank, ranks, "", PATIENCE_MS));
-    __atomic_add_fetch(&killing->open_count, 1, __ATOMIC_SEQ_CST);
-    if (rank == killing->victim) {
-        while (__atomic_load_n(&killing->open_count, __ATOMIC_SEQ_CST) < ranks)
-            usleep(500);
-        kill(getpid(), SIGKILL);
-    }
-    if (rank % 2) { /* waiting in a call, or not */
-        CHECK(weft_bootstrap_barrier(party.b, weft_deadline_ns(PATIENCE_MS)) == WEFT_PEER_FAILED);
-        CHECK(detail_has("died: connection"));
-    }
-    CHECK(wait_failed(&party, 1));
-    CHECK(weft_bootstrap_failure(party.b, text, sizeof text) == WEFT_PEER_FAILED);
-    snprintf(expected, sizeof expected, "rank %d on host '", killing->victim);
-    CHECK(strncmp(text, expected, strlen(expected)) == 0);
-    party_close(&party);
-    return 0;
-}
-
-static void test_killed_rank_is_named_everywhere(void **state)
-{
-    (void)state;
-    static const int victims[] = {0, 1, 2, 5, 10};
-    struct killing *killing =
-        mmap(NULL, sizeof *killing, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(killing != MAP_FAILED);
-    for (size_t i = 0; i < sizeof victims / sizeof *victims; i++) {
-        int statuses[11];
-        *killing = (struct killing){.victim = victims[i]};
-        assert_int_equal(test_ranks_fork_status(11, killed_body, killing, statuses), 1);
-        assert_true(WIFSIGNALED(statuses[victims[i]]) && WTERMSIG(statuses[victims[i]]) == SIGKILL);
-    }
-    munmap(killing, sizeof *killing);
-}
-
-/* Rank 0 is stopped: it cannot say who is missing, and that is what the others say. */
-static int stopped_root_body(int rank, int ranks, void *arg)
-{
-    int *open_count = arg;
-    struct party party;
-    CHECK_OK(party_open(&party, rank, ranks, "", PATIENCE_MS));
-    pid_t root = (pid_t)party.b->members[0].pid;
-    __atomic_add_fetch(open_count, 1, __ATOMIC_SEQ_CST);
-    while (__atomic_load_n(open_count, __ATOMIC_SEQ_CST) < ranks)
-        usleep(500);
-    if (rank == 0) {
-        kill(getpid(), SIGSTOP);
-        return 1;
-    }
-    CHECK(weft_bootstrap_barrier(party.b, weft_deadline_ns(500)) == WEFT_TIMEOUT);
-    CHECK(detail_has("rank 0 on host '"));
-    CHECK(detail_has("does not answer who is missing"));
-    __atomic_add_fetch(open_count, 1, __ATOMIC_SEQ_CST);
-    while (__atomic_load_n(open_count, __ATOMIC_SEQ_CST) < 2 * ranks - 1)
-        usleep(500);
-    kill(root, SIGKILL);
-    CHECK(wait_failed(&party, 1));
-    party_close(&party);
-    return 0;
-}
-
-static void test_stopped_root(void **state)
-{
-    (void)state;
-    int statuses[3];
-    int *open_count =
-        mmap(NULL, sizeof *open_count, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(open_count != MAP_FAILED);
-    assert_int_equal(test_ranks_fork_status(3, stopped_root_body, open_count, statuses), 1);
-    assert_true(WIFSIGNALED(statuses[0]));
-    munmap(open_count, sizeof *open_count);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_killed_rank_is_named_everywhere), /* forks first, while there are no threads */
-        cmocka_unit_test(test_stopped_root),
         cmocka_unit_test(test_missing_ranks_are_named),
         cmocka_unit_test(test_absent_root_is_named),
         cmocka_unit_test(test_disagreement_is_told_to_all),
@@ -657,9 +380,6 @@ int main(void)
         cmocka_unit_test(test_silence_after_checkin),
         cmocka_unit_test(test_strangers_do_not_disturb),
         cmocka_unit_test(test_thousand_checkins),
-        cmocka_unit_test(test_late_ranks_are_named),
-        cmocka_unit_test(test_revoke_reaches_all),
-        cmocka_unit_test(test_leaving_is_no_death),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,72 @@
+#include "tests/support/boot_party.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "tests/support/leak.h"
+
+static void on_failed(void *arg)
+{
+    __atomic_add_fetch((int *)arg, 1, __ATOMIC_SEQ_CST);
+}
+
+int party_open(struct party *party, int rank, int ranks, const char *name, int64_t timeout_ms)
+{
+    *party = (struct party){0};
+    CHECK_OK(weft_service_start(&party->service));
+    struct weft_bootstrap_options options = {.rank = rank,
+                                             .ranks = ranks,
+                                             .name = name,
+                                             .listen_fd = -1,
+                                             .address = test_ranks_address(),
+                                             .deadline_ns = weft_deadline_ns(timeout_ms),
+                                             .service = party->service,
+                                             .failed = on_failed,
+                                             .failed_arg = &party->calls};
+    if (rank == 0)
+        options.listen_fd = dup(test_ranks_listen_fd());
+    int status = weft_bootstrap_open(&options, &party->b);
+    if (status != WEFT_OK && options.listen_fd >= 0)
+        close(options.listen_fd); /* still ours */
+    return status;
+}
+
+void party_close(struct party *party)
+{
+    weft_bootstrap_close(party->b);
+    weft_service_stop(party->service);
+}
+
+int party_detail_has(const char *part)
+{
+    if (strstr(weft_error_detail(), part))
+        return 1;
+    fprintf(stderr, "detail is '%s', expected '%s' in it\n", weft_error_detail(), part);
+    return 0;
+}
+
+static int nothing(int rank, int ranks, void *arg)
+{
+    (void)rank, (void)ranks, (void)arg;
+    return 0;
+}
+
+int party_run_threads(int ranks, test_rank_function *function, void *arg)
+{
+    struct test_leak before;
+    test_ranks_threads(1, nothing, NULL); /* a sanitizer's own thread starts with the first */
+    test_leak_take(&before);
+    int bad = test_ranks_threads(ranks, function, arg);
+    return bad + test_leak_check(&before);
+}
+
+int party_wait_failed(struct party *party, int calls)
+{
+    int64_t until_ns = weft_deadline_ns(PATIENCE_MS);
+    while (
+        (!weft_bootstrap_has_failed(party->b) || __atomic_load_n(&party->calls, __ATOMIC_SEQ_CST) < calls) &&
+        weft_clock_ns() < until_ns)
+        usleep(500);
+    return weft_bootstrap_has_failed(party->b) && __atomic_load_n(&party->calls, __ATOMIC_SEQ_CST) == calls;
+}

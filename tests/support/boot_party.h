@@ -1,0 +1,32 @@
+/* One rank of a bootstrap test: a service thread and a bootstrap on the address of test_ranks_*(). */
+#ifndef WEFT_TESTS_BOOT_PARTY_H
+#define WEFT_TESTS_BOOT_PARTY_H
+
+#include <stdint.h>
+#include "comm/bootstrap.h"
+#include "tests/support/ranks.h"
+
+#define PATIENCE_MS 20000 /* nothing waits that long unless it is broken */
+
+struct party {
+    struct weft_service *service;
+    struct weft_bootstrap *b;
+    int calls; /* of failed, atomic */
+};
+
+/* weft_bootstrap_open()'s status; 1 when not even a service thread could be had. Close the party either way.
+ */
+int party_open(struct party *party, int rank, int ranks, const char *name, int64_t timeout_ms);
+void party_close(struct party *party);
+
+/* Whether the calling thread's error detail contains part; prints it when not. */
+int party_detail_has(const char *part);
+
+/* Waits until a failure is known and failed has been called `calls` times; 0 when that does not happen. */
+int party_wait_failed(struct party *party, int calls);
+
+/* test_ranks_threads() as an assertion-friendly count: ranks that went wrong, plus kinds of things left
+ * behind. */
+int party_run_threads(int ranks, test_rank_function *function, void *arg);
+
+#endif
