@@ -22,9 +22,9 @@ struct weft_bootstrap_options {
     int rank, ranks;  /* resolved already, 0 <= rank < ranks */
     const char *name; /* tells communicators of one job apart; "" allowed */
     const weft_store
-        *store;          /* where to find rank 0: exactly one of store, file, listen_fd/address is used, in */
-    const char *file;    /* this order; address is needed by all ranks that have neither store nor file */
-    int listen_fd;       /* rank 0: an already listening socket, -1 none; owned by bootstrap on success ... */
+        *store;       /* where to find rank 0: exactly one of store, file, listen_fd/address is used, in */
+    const char *file; /* this order; address is needed by all ranks that have neither store nor file */
+    int listen_fd; /* rank 0: an already listening socket, -1 none; made non-blocking; owned on success ... */
     int listen_keep;     /* ... unless this is set: then it stays open (WEFT_BOOTSTRAP_FD) */
     const char *address; /* "host:port" of rank 0 */
     int64_t deadline_ns;
