@@ -11,52 +11,64 @@
 #include "devmem/reduce_table.h"
 #include "devmem/reduce_vector.h"
 
-/* What stays the same for every vector of a call. Kernels build it with constants where they can. unroll:
- * four vectors at a time, for the cases that are bound by the caches. */
+/* Loops of a few rounds that become straight code, but only after the constants have been folded: spelling
+ * them out would multiply compile time. */
+#ifdef __clang__
+#define UNROLL _Pragma("unroll 4")
+#else
+#define UNROLL _Pragma("GCC unroll 4")
+#endif
+
+/* What stays the same for every vector of a call. Kernels build it with constants where they can, and pass it
+ * by value so that its fields become constants even where a sanitizer guards every variable with an address.
+ * fixed: at most three sources, named here; otherwise they are taken from the caller's array. unroll: four
+ * vectors at a time, for the cases that are bound by the caches. */
 struct pass {
     weft_dtype dtype;
     weft_op op;
-    int stream, unroll;
+    int fixed, unroll, stream;
     int source_count;
     uint32_t finish;
-    const char *sources[WEFT_REDUCE_SOURCES_MAX];
+    const char *first, *second, *third;
+    const void *const *sources;
 };
 
-INLINE struct wide pass_load(const struct pass *pass, int source, size_t offset, size_t size)
+INLINE struct wide pass_load(struct pass pass, int source, size_t offset, size_t size)
 {
-    const char *from = pass->sources[source] + offset;
-    return widen(pass->dtype, size < VECTOR_BYTES ? vec_load_part(from, size) : vec_load(from));
+    const char *from = pass.first;
+    if (!pass.fixed)
+        from = pass.sources[source];
+    else if (source)
+        from = source == 1 ? pass.second : pass.third;
+    from += offset;
+    return widen(pass.dtype, size < VECTOR_BYTES ? vec_load_part(from, size) : vec_load(from));
 }
 
-/* The results of size bytes, at most a vector, at an offset. The first sources are spelled out so that a
- * constant source_count leaves no loop. */
-INLINE vec pass_at(const struct pass *pass, size_t offset, size_t size)
+/* The results of size bytes, at most a vector, at an offset. */
+INLINE vec pass_at(struct pass pass, size_t offset, size_t size)
 {
     struct wide result = pass_load(pass, 0, offset, size);
-    if (pass->source_count > 1)
-        result = combine(pass->dtype, pass->op, result, pass_load(pass, 1, offset, size));
-    if (pass->source_count > 2)
-        result = combine(pass->dtype, pass->op, result, pass_load(pass, 2, offset, size));
-    for (int i = 3; i < pass->source_count; i++)
-        result = combine(pass->dtype, pass->op, result, pass_load(pass, i, offset, size));
-    if (pass->finish)
-        result = divide(pass->dtype, result, pass->finish);
-    return narrow(pass->dtype, result);
+    UNROLL
+    for (int i = 1; i < pass.source_count; i++)
+        result = combine(pass.dtype, pass.op, result, pass_load(pass, i, offset, size));
+    if (pass.finish)
+        result = divide(pass.dtype, result, pass.finish);
+    return narrow(pass.dtype, result);
 }
 
-INLINE void pass_store(const struct pass *pass, char *to, vec value)
+INLINE void pass_store(struct pass pass, char *to, vec value)
 {
-    if (pass->stream)
+    if (pass.stream)
         vec_store_streaming(to, value);
     else
         vec_store(to, value);
 }
 
 /* Whole vectors from offset until at least last, where the last vector of the buffer begins. */
-INLINE void pass_body(const struct pass *pass, char *to, size_t offset, size_t last)
+INLINE void pass_body(struct pass pass, char *to, size_t offset, size_t last)
 {
     const size_t step = VECTOR_BYTES;
-    for (; pass->unroll && offset + 3 * step < last; offset += 4 * step) {
+    for (; pass.unroll && offset + 3 * step < last; offset += 4 * step) {
         vec a = pass_at(pass, offset, step), b = pass_at(pass, offset + step, step);
         vec c = pass_at(pass, offset + 2 * step, step), d = pass_at(pass, offset + 3 * step, step);
         pass_store(pass, to + offset, a);
@@ -85,17 +97,17 @@ INLINE int stays_unaligned(weft_dtype dtype, const void *to, size_t size)
     return size < 8 * VECTOR_BYTES || skew_of(to) % element_size(dtype);
 }
 
-INLINE void pass_run(const struct pass *pass, char *to, size_t size)
+INLINE void pass_run(struct pass pass, char *to, size_t size)
 {
     const size_t step = VECTOR_BYTES;
-    if (!pass->stream && size < step) {
+    if (!pass.stream && size < step) {
         if (size)
             vec_store_part(to, pass_at(pass, 0, size), size);
         return;
     }
     size_t last = size - step;
+    size_t skew = !pass.stream && stays_unaligned(pass.dtype, to, size) ? 0 : skew_of(to);
     vec tail = pass_at(pass, last, step);
-    size_t skew = !pass->stream && stays_unaligned(pass->dtype, to, size) ? 0 : skew_of(to);
     vec head = skew ? pass_at(pass, 0, step) : tail;
     pass_body(pass, to, skew, last);
     if (skew)
@@ -104,38 +116,58 @@ INLINE void pass_run(const struct pass *pass, char *to, size_t size)
 }
 
 /* Makes the number of sources a constant in the cases that matter. */
-INLINE void pass_split(weft_dtype dtype, weft_op op, int stream, char *to, const void *const *sources,
-                       int source_count, size_t size, uint32_t finish)
+INLINE void pass_split(weft_dtype dtype, weft_op op, char *to, const void *const *sources, int source_count,
+                       size_t size, uint32_t finish)
 {
+    struct pass pass = {.dtype = dtype, .op = op, .source_count = source_count, .sources = sources};
+    pass.first = sources[0];
+    pass.fixed = pass.unroll = 1;
     if (source_count == 2 && !finish) {
-        struct pass pass = {dtype, op, stream, 1, 2, 0, {sources[0], sources[1]}};
-        pass_run(&pass, to, size);
-    } else if (source_count == 3 && !finish && !stream) {
-        struct pass pass = {dtype, op, 0, 1, 3, 0, {sources[0], sources[1], sources[2]}};
-        pass_run(&pass, to, size);
+        pass.second = sources[1];
+        pass.source_count = 2;
+        pass_run(pass, to, size);
+    } else if (source_count == 3 && !finish) {
+        pass.second = sources[1];
+        pass.third = sources[2];
+        pass.source_count = 3;
+        pass_run(pass, to, size);
     } else {
-        struct pass pass = {dtype, op, stream, 0, source_count, finish, {NULL}};
-        for (int i = 0; i < source_count; i++)
-            pass.sources[i] = sources[i];
-        pass_run(&pass, to, size);
+        pass.fixed = pass.unroll = 0;
+        pass.finish = finish;
+        pass_run(pass, to, size);
     }
 }
 
-INLINE void reduce(weft_dtype dtype, weft_op op, int stream, void *to, const void *const *sources,
-                   int source_count, size_t count, uint32_t finish)
+INLINE void reduce(weft_dtype dtype, weft_op op, void *to, const void *const *sources, int source_count,
+                   size_t count, uint32_t finish)
 {
-    size_t size = count * element_size(dtype);
     int foreign = dtype != WEFT_INT32 && !fpu_is_default();
     uint64_t state = 0;
     if (foreign) {
         state = fpu_read();
         fpu_write(FPU_DEFAULT);
     }
-    pass_split(dtype, op, stream, to, sources, source_count, size, op == WEFT_AVG ? finish : 0);
+    pass_split(dtype, op, to, sources, source_count, count * element_size(dtype),
+               op == WEFT_AVG ? finish : 0);
     if (foreign)
         fpu_write(state);
-    if (stream)
-        vec_streaming_end();
+}
+
+/* Streaming stores are for two sources and large aligned pieces; 0 where it is not that case. */
+INLINE int reduce_streaming(weft_dtype dtype, weft_op op, void *to, const void *const *sources,
+                            int source_count, size_t count, uint32_t finish)
+{
+    size_t size = count * element_size(dtype);
+    if (source_count != 2 || finish || stays_unaligned(dtype, to, size))
+        return 0;
+    if (dtype != WEFT_INT32 && !fpu_is_default())
+        return 0;
+    struct pass pass = {.dtype = dtype, .op = op, .fixed = 1, .unroll = 1, .stream = 1, .source_count = 2};
+    pass.first = sources[0];
+    pass.second = sources[1];
+    pass_run(pass, to, size);
+    vec_streaming_end();
+    return 1;
 }
 
 static void copy_streaming(void *destination, const void *source, size_t size)
@@ -183,15 +215,13 @@ static void copy_streaming(void *destination, const void *source, size_t size)
 #define X(name, name_streaming, dtype, op)                                                                   \
     static void name(void *to, const void *const *sources, int source_count, size_t count, uint32_t finish)  \
     {                                                                                                        \
-        reduce(dtype, op, 0, to, sources, source_count, count, finish);                                      \
+        reduce(dtype, op, to, sources, source_count, count, finish);                                         \
     }                                                                                                        \
     static void name_streaming(void *to, const void *const *sources, int source_count, size_t count,         \
                                uint32_t finish)                                                              \
     {                                                                                                        \
-        if (stays_unaligned(dtype, to, count * element_size(dtype)))                                         \
+        if (!reduce_streaming(dtype, op, to, sources, source_count, count, finish))                          \
             name(to, sources, source_count, count, finish);                                                  \
-        else                                                                                                 \
-            reduce(dtype, op, 1, to, sources, source_count, count, finish);                                  \
     }
 REDUCE_LIST(X)
 #undef X

@@ -235,10 +235,10 @@ INLINE vec divide_i32(vec value, uint32_t divisor)
         vec value;
         half_i32 half[2];
     } lanes = {value};
-    for (int i = 0; i < 2; i++) {
-        half_f64 quotient = __builtin_convertvector(lanes.half[i], half_f64) / (double)divisor;
-        lanes.half[i] = __builtin_convertvector(quotient, half_i32);
-    }
+    lanes.half[0] =
+        __builtin_convertvector(__builtin_convertvector(lanes.half[0], half_f64) / (double)divisor, half_i32);
+    lanes.half[1] =
+        __builtin_convertvector(__builtin_convertvector(lanes.half[1], half_f64) / (double)divisor, half_i32);
     return lanes.value;
 }
 
