@@ -2,11 +2,17 @@
 #include "tests/support/conform.h"
 
 static const struct conform_backend rows[] = {
-    {.label = "ofi net", .transport = "ofi", .provider = "net", .offers = WEFT_CAP_PUT, .peers = 6},
+    {.label = "ofi net",
+     .transport = "ofi",
+     .provider = "net",
+     .offers = WEFT_CAP_PUT,
+     .processes = 1,
+     .peers = 6},
     {.label = "ofi tcp;ofi_rxm",
      .transport = "ofi",
      .provider = "tcp;ofi_rxm",
      .offers = WEFT_CAP_PUT,
+     .processes = 1,
      .peers = 4},
 };
 

@@ -102,6 +102,7 @@ static void complete(struct weft_transport *transport, const struct fi_cq_data_e
         buffer = CONTAINER(op, struct ofi_buffer, op);
         if (buffer->control)
             ofi_link_greeted(op->link);
+        ofi_link_ended(op->link);
         ofi_send_return(transport, buffer);
         break;
     case OFI_OP_PUT:
@@ -113,14 +114,29 @@ static void complete(struct weft_transport *transport, const struct fi_cq_data_e
     }
 }
 
-static void break_instance(struct weft_transport *transport, const char *what, int error)
+void ofi_break(struct weft_transport *transport, const char *why)
 {
     if (transport->broken)
         return;
     transport->broken = 1;
-    snprintf(transport->why, sizeof transport->why, "ofi: %s of provider %s: %s", what,
-             transport->info->fabric_attr->prov_name, transport->library->strerror(error));
+    snprintf(transport->why, sizeof transport->why, "%s", why);
     weft_log(WEFT_LOG_ERROR, "%s", transport->why);
+    ofi_landings_close(transport);
+    ofi_endpoint_stop(transport);
+    while (transport->active_puts)
+        ofi_put_completed(transport, transport->active_puts, WEFT_TRANSPORT);
+    for (uint32_t i = 0; i < transport->landings_count; i++)
+        transport->landings[i]->posted = 0;
+    for (uint32_t i = 0; i < transport->links_count; i++)
+        ofi_link_fail(transport->links[i], WEFT_TRANSPORT, "%s", why);
+}
+
+static void break_after(struct weft_transport *transport, const char *what, int error)
+{
+    char why[160];
+    snprintf(why, sizeof why, "ofi: %s of provider %s: %s", what, transport->info->fabric_attr->prov_name,
+             transport->library->strerror(error));
+    ofi_break(transport, why);
 }
 
 /* The operation failed: its buffer comes back, and whoever depends on it is told. */
@@ -142,6 +158,7 @@ static void complete_failed(struct weft_transport *transport, const struct fi_cq
             ofi_buffer_repost(transport, CONTAINER(op, struct ofi_buffer, op));
         break;
     case OFI_OP_SEND:
+        ofi_link_ended(op->link);
         ofi_send_return(transport, CONTAINER(op, struct ofi_buffer, op));
         ofi_link_fail(op->link, op->link->state == OFI_LINK_UP ? WEFT_PEER_FAILED : WEFT_TRANSPORT,
                       "ofi: the peer cannot be reached: %s (%s)", kind, reason);
@@ -165,12 +182,14 @@ static void read_error(struct weft_transport *transport)
     if (count > 0)
         complete_failed(transport, &error);
     else if (count != -FI_EAGAIN)
-        break_instance(transport, "reading an error", (int)-count);
+        break_after(transport, "reading an error", (int)-count);
 }
 
 int ofi_progress(struct weft_transport *transport, int limit)
 {
     struct fi_cq_data_entry entries[OFI_BATCH];
+    if (transport->broken)
+        return 0;
     size_t most = limit < OFI_BATCH ? (size_t)limit : OFI_BATCH;
     ssize_t count = fi_cq_read(transport->cq, entries, most);
     if (count > 0) {
@@ -179,8 +198,10 @@ int ofi_progress(struct weft_transport *transport, int limit)
     } else if (count == -FI_EAVAIL) {
         read_error(transport);
     } else if (count != -FI_EAGAIN && count != 0) {
-        break_instance(transport, "reading completions", (int)-count);
+        break_after(transport, "reading completions", (int)-count);
     }
+    if (transport->broken)
+        return 0;
     if (transport->unposted)
         ofi_receives_post(transport);
     if (transport->landings_unposted)
@@ -238,6 +259,8 @@ int ofi_fds(struct weft_transport *transport, int *fds, int capacity)
 
 int ofi_arm(struct weft_transport *transport)
 {
+    if (transport->broken)
+        return WEFT_AGAIN;
     if (transport->owing)
         ofi_acks_want(transport);
     ofi_links_flush(transport);

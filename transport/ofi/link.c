@@ -121,7 +121,6 @@ static int link_new(struct weft_transport *transport, const struct ofi_address *
                            transport->info->fabric_attr->prov_name);
         goto free_link;
     }
-    link->inserted = 1;
     status = ofi_receives_grow(transport, link->window);
     if (status)
         goto remove_address;
@@ -357,4 +356,32 @@ void ofi_links_probe(struct weft_transport *transport, int64_t now_ns)
         link->probed_ns = now_ns;
         ofi_link_want(link, OFI_PENDING_FLUSH);
     }
+}
+
+void ofi_link_started(struct weft_link *link)
+{
+    link->in_flight++;
+    link->transport->in_flight++;
+}
+
+void ofi_link_ended(struct weft_link *link)
+{
+    link->in_flight--;
+    link->transport->in_flight--;
+}
+
+/* Providers that hide connections reconnect to a dead peer for ever and answer "again" meanwhile, as they do
+ * when their queue is full. With nothing of ours in the queue it is the former. A link that comes up has
+ * OFI_CONNECT_NS. */
+int ofi_link_stuck(struct weft_link *link)
+{
+    if (link->state != OFI_LINK_UP || link->in_flight)
+        return WEFT_AGAIN;
+    int64_t now_ns = weft_clock_ns();
+    if (!link->stuck_ns)
+        link->stuck_ns = now_ns;
+    if (now_ns - link->stuck_ns < (link->transport->in_flight ? OFI_STUCK_BUSY_NS : OFI_STUCK_NS))
+        return WEFT_AGAIN;
+    ofi_link_fail(link, WEFT_PEER_FAILED, "ofi: the connection to the peer is lost");
+    return weft_fail(link->status, "%s", link->why);
 }

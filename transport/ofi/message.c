@@ -22,6 +22,7 @@ static void frame_fill(struct weft_link *link, struct ofi_frame *frame, enum ofi
 
 static void frame_sent(struct weft_link *link)
 {
+    link->stuck_ns = 0;
     link->reported = link->consumed;
     link->landed_reported = link->landed;
 }
@@ -30,7 +31,7 @@ static void frame_sent(struct weft_link *link)
 static int send_failed(struct weft_link *link, ssize_t error)
 {
     if (error == -FI_EAGAIN)
-        return WEFT_AGAIN;
+        return ofi_link_stuck(link);
     ofi_link_fail(link, link->state == OFI_LINK_UP ? WEFT_PEER_FAILED : WEFT_TRANSPORT,
                   "ofi: sending failed: %s", link->transport->library->strerror((int)-error));
     return weft_fail(link->status, "%s", link->why);
@@ -72,8 +73,10 @@ static int frame_post(struct weft_link *link, enum ofi_frame_type type, const vo
     buffer->control = type == OFI_HELLO;
     size_t size = transport->prefix + sizeof(struct ofi_frame) + header_size + payload_size;
     ssize_t error = fi_send(transport->ep, buffer->memory, size, buffer->desc, link->to, &buffer->op.context);
-    if (!error)
+    if (!error) {
+        ofi_link_started(link);
         return WEFT_OK;
+    }
     ofi_send_return(transport, buffer);
     return send_failed(link, error);
 }

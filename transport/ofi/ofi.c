@@ -56,8 +56,16 @@ static int read_address(struct weft_transport *transport)
     return WEFT_OK;
 }
 
+/* Instances that libfabric could not close safely: kept for ever, as it may still point into them. */
+static struct weft_transport *undead;
+
 static void instance_free(struct weft_transport *transport)
 {
+    if (transport->undead) { /* under the lock of ofi_signals_save() */
+        transport->next_undead = undead;
+        undead = transport;
+        return;
+    }
     ofi_landings_close(transport);
     while (transport->regions)
         ofi_dereg(transport->regions);
@@ -132,6 +140,7 @@ static void drain(struct weft_transport *transport)
 {
     int64_t deadline_ns = weft_clock_ns() + OFI_CLOSE_NS;
     transport->closing = 1;
+    ofi_landings_withdraw(transport);
     for (uint32_t i = 0; i < transport->links_count; i++) {
         if (is_unacknowledged(transport->links[i]))
             ofi_link_want(transport->links[i], OFI_PENDING_FLUSH);
@@ -140,7 +149,7 @@ static void drain(struct weft_transport *transport)
         ofi_poll(transport, OFI_BATCH, discard, NULL);
         if (transport->owing)
             ofi_acks_want(transport);
-        if (!transport->events && !any_unacknowledged(transport))
+        if (!transport->events && !transport->in_flight && !any_unacknowledged(transport))
             break;
         if (turns % 256 == 0)
             sched_yield();

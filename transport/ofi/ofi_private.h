@@ -3,8 +3,8 @@
  * load.c        libfabric itself            info.c        which provider, and what it demands
  * ofi.c         opening, closing, the table endpoint.c    fabric objects and their memory
  * link.c        links: handshake, failure   message.c     messages, frames, credits
- * put.c         landings                    put_send.c    puts
- * completion.c  completions, events, sleeping
+ * landing.c     memory for puts             withdraw.c    taking it back
+ * put.c         the sending side of puts    completion.c  completions, events, sleeping
  *
  * Frames. Everything that travels as a libfabric message is one frame: struct ofi_frame, little-endian, then
  * what its type says.
@@ -64,9 +64,11 @@
 #define OFI_CONNECT_NS     10000000000 /* a HELLO that the provider has not delivered by then fails the link */
 #define OFI_PROBE_NS       200000000   /* after this much silence a waiting rank asks whether peers live */
 #define OFI_PROBE_AGAIN_NS 1000000000
+#define OFI_STUCK_NS       200000000  /* a provider that takes nothing, though idle, has lost the peer */
+#define OFI_STUCK_BUSY_NS  5000000000 /* the same, while it has other work */
 #define OFI_CLOSE_NS       1000000000
 #define OFI_ACK_NS         1000000   /* acknowledgements older than this are sent on their own */
-#define OFI_WITHDRAW_NS    250000000 /* how long unland() waits for the peer */
+#define OFI_WITHDRAW_NS    750000000 /* how long unland() waits for the peer */
 #define OFI_BATCH          16        /* completions read at once */
 
 #define OFI_TAG(immediate) (0x57000000ull << 32 | (immediate))
@@ -221,8 +223,9 @@ struct weft_link {
     uint8_t hello_sent; /* and not yet delivered */
     uint8_t gone;       /* the peer said BYE, its last message is the one before `last` */
     uint32_t last;
-    int64_t probed_ns; /* when the peer was asked whether it lives and has not answered; 0 */
-    uint8_t inserted;
+    uint32_t in_flight; /* sends and puts that have not completed */
+    int64_t stuck_ns;   /* since when the provider takes nothing for this link; 0 */
+    int64_t probed_ns;  /* when the peer was asked whether it lives and has not answered; 0 */
     int status;
     fi_addr_t to;
     uint32_t id;      /* index | nonce << 16; the peer puts it into its frames */
@@ -293,8 +296,11 @@ struct weft_transport {
     int owing; /* some link may owe acknowledgements */
     int64_t owing_since_ns, silent_since_ns;
     int closing;
+    int undead; /* stopped, but not closed */
+    struct weft_transport *next_undead;
     int broken;
     char why[160];
+    uint32_t in_flight; /* over all links */
     uint64_t stale_puts, stale_frames, unanswered_withdrawals;
     uint8_t *scratch; /* one small frame with its prefix */
 };
@@ -305,6 +311,8 @@ int ofi_info_choose(const struct ofi_library *library, const struct weft_transpo
 
 /* endpoint.c */
 int ofi_endpoint_open(struct weft_transport *transport);
+/* No byte moves any more: the endpoint is closed, or not driven any more where closing it would crash. */
+void ofi_endpoint_stop(struct weft_transport *transport);
 void ofi_endpoint_close(struct weft_transport *transport);
 int ofi_register(struct weft_transport *transport, const void *memory, size_t size, uint64_t access,
                  uint64_t key, struct fid_mr **mr);
@@ -349,16 +357,19 @@ int ofi_frame_send(struct weft_link *link, enum ofi_frame_type type, const void 
                    int watched);
 /* A frame has arrived in buffer. */
 void ofi_frame_receive(struct weft_transport *transport, struct ofi_buffer *buffer);
+/* The provider takes nothing for this link now: WEFT_AGAIN, until that has gone on for too long. */
+int ofi_link_stuck(struct weft_link *link);
+void ofi_link_started(struct weft_link *link);
+void ofi_link_ended(struct weft_link *link);
 /* The caller has seen this message: its buffer goes back, its sender gets credit. */
 void ofi_message_consume(struct weft_link *link, struct ofi_buffer *buffer);
 void ofi_buffer_repost(struct weft_transport *transport, struct ofi_buffer *buffer);
 /* Every link that owes acknowledgements shall send them. */
 void ofi_acks_want(struct weft_transport *transport);
 
-/* put.c */
+/* landing.c */
 int ofi_land(struct weft_link *link, struct weft_region *region, void *memory, size_t size, uint64_t cookie,
              struct weft_token *token);
-void ofi_unland(struct weft_link *link, const struct weft_token *token);
 /* A write with this immediate has filled its memory. */
 void ofi_landing_arrived(struct weft_transport *transport, uint64_t immediate);
 /* A landing's tagged receive has ended with size bytes. */
@@ -366,22 +377,34 @@ void ofi_landing_completed(struct weft_transport *transport, struct ofi_landing 
                            size_t size);
 void ofi_landing_told(struct weft_transport *transport, struct ofi_landing *landing);
 void ofi_landings_post(struct weft_transport *transport);
-/* The link has failed: nobody will answer its withdrawals. */
-void ofi_landings_abandon(struct weft_link *link);
 /* Before and after the endpoint is closed: registrations, then memory that libfabric may have held. */
 void ofi_landings_close(struct weft_transport *transport);
 void ofi_landings_free(struct weft_transport *transport);
+uint32_t ofi_landing_immediate(const struct ofi_landing *landing);
+struct ofi_landing *ofi_landing_find(struct weft_transport *transport, uint32_t immediate);
+void ofi_landing_release(struct weft_transport *transport, struct ofi_landing *landing);
+/* Posts the tagged receive of a landing, into its memory or its sink. */
+ssize_t ofi_landing_receive(struct weft_transport *transport, struct ofi_landing *landing);
 /* Whether size is right, and region covers the memory if one is needed. */
 int ofi_region_check(const struct weft_transport *transport, int needed, const struct weft_region *region,
                      const void *memory, size_t size);
 /* Memory for the provider's prefix of a tagged message, where it wants one, beyond what messages may use. */
 int ofi_prefix_take(struct weft_transport *transport, struct ofi_buffer **prefix);
+
+/* withdraw.c */
+void ofi_unland(struct weft_link *link, const struct weft_token *token);
+/* Takes back every landing that is still open, as the instance closes. */
+void ofi_landings_withdraw(struct weft_transport *transport);
+/* Nothing of this landing can arrive any more: forgets it, once libfabric lets go of it. */
+void ofi_landing_end(struct weft_transport *transport, struct ofi_landing *landing);
+/* The link has failed: nobody will answer its withdrawals. */
+void ofi_landings_abandon(struct weft_link *link);
 int ofi_cancels_send(struct weft_link *link);
 int ofi_cancelled_send(struct weft_link *link);
 void ofi_cancel_receive(struct weft_link *link, uint32_t immediate);
 void ofi_cancelled_receive(struct weft_link *link, uint32_t immediate);
 
-/* put_send.c */
+/* put.c */
 int ofi_put(struct weft_link *link, const struct weft_token *token, struct weft_region *region,
             const void *memory, size_t size, uint64_t cookie);
 void ofi_put_completed(struct weft_transport *transport, struct ofi_put *put, int status);
@@ -392,6 +415,8 @@ void ofi_puts_free(struct weft_transport *transport);
 int ofi_poll(struct weft_transport *transport, int budget, weft_event_handler *handler, void *arg);
 /* Reads completions and does what is due, without telling the caller anything yet. */
 int ofi_progress(struct weft_transport *transport, int limit);
+/* Stops the endpoint: every link fails, every operation that runs has failed, every call answers so. */
+void ofi_break(struct weft_transport *transport, const char *why);
 void ofi_event_push(struct weft_transport *transport, struct ofi_event *event, enum weft_event_kind kind,
                     int status);
 int ofi_fds(struct weft_transport *transport, int *fds, int capacity);
