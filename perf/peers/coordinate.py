@@ -313,7 +313,7 @@ def main():
         progress("")
         verdict.print_table(table, name_size, options.statistic)
     document["targets"] = verdict.judge(document["tables"], name_size, options.statistic)
-    verdict.print_targets(document["targets"])
+    verdict.print_targets(document["targets"], options.statistic)
     path = os.path.join(options.build, "peers", "peers.json")
     write_json(path, document)
     print(f"# written: {os.path.relpath(path)}")

@@ -121,8 +121,9 @@ def judge(tables, name_size, statistic):
     return [target for table in tables for target in judges[table["name"]](_times(table, key), name_size)]
 
 
-def print_targets(targets):
-    print("\n# targets")
+def print_targets(targets, statistic):
+    print("\n# targets" + ("" if statistic == "median" else
+                          f", judged by the {statistic} turns: not the medians that define them"))
     for target in targets:
         if "measured" in target:
             print(f"{target['result']:13}{target['target']}: {target['measured']:.2f} "
