@@ -98,9 +98,16 @@ const char *weft_reduce_isa(void)
     return table_in_use()->isa;
 }
 
+/* From here on the end of a destination pushes its beginning out of a cache of common size; measured,
+ * streaming stores then win. */
+#define COPY_STREAMING_BYTES ((size_t)12 << 20)
+
 void weft_copy(void *destination, const void *source, size_t size)
 {
-    memcpy(destination, source, size);
+    if (size >= COPY_STREAMING_BYTES)
+        weft_copy_streaming(destination, source, size);
+    else
+        memcpy(destination, source, size);
 }
 
 void weft_copy_streaming(void *destination, const void *source, size_t size)

@@ -41,7 +41,7 @@ INLINE struct wide pass_load(struct pass pass, int source, size_t offset, size_t
     else if (source)
         from = source == 1 ? pass.second : pass.third;
     from += offset;
-    return widen(pass.dtype, size < VECTOR_BYTES ? vec_load_part(from, size) : vec_load(from));
+    return widen(pass.dtype, pass.op, size < VECTOR_BYTES ? vec_load_part(from, size) : vec_load(from));
 }
 
 /* The results of size bytes, at most a vector, at an offset. */
@@ -53,7 +53,7 @@ INLINE vec pass_at(struct pass pass, size_t offset, size_t size)
         result = combine(pass.dtype, pass.op, result, pass_load(pass, i, offset, size));
     if (pass.finish)
         result = divide(pass.dtype, result, pass.finish);
-    return narrow(pass.dtype, result);
+    return narrow(pass.dtype, pass.op, result);
 }
 
 INLINE void pass_store(struct pass pass, char *to, vec value)

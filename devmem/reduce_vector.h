@@ -26,12 +26,14 @@ typedef uint64_t vec __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint64_t vec_anywhere __attribute__((vector_size(VECTOR_BYTES), aligned(1), may_alias));
 typedef uint32_t vec_u32 __attribute__((vector_size(VECTOR_BYTES)));
 typedef int32_t vec_i32 __attribute__((vector_size(VECTOR_BYTES)));
+typedef int16_t vec_i16 __attribute__((vector_size(VECTOR_BYTES)));
 typedef float vec_f32 __attribute__((vector_size(VECTOR_BYTES)));
 typedef double vec_f64 __attribute__((vector_size(VECTOR_BYTES)));
 typedef int32_t half_i32 __attribute__((vector_size(VECTOR_BYTES / 2)));
 
 /* One vector of elements in the accumulator type. bfloat16 widens to two vectors of float32: low holds the
- * even elements, high the odd ones. The other types use low only. */
+ * even elements, high the odd ones; for min and max it becomes integers that sort alike. That and the other
+ * types use low only. */
 struct wide {
     vec low, high;
 };
@@ -242,11 +244,47 @@ INLINE vec divide_i32(vec value, uint32_t divisor)
     return lanes.value;
 }
 
-INLINE struct wide widen(weft_dtype dtype, vec elements)
+/* min and max of bfloat16 need no float32: flipping the lower bits of negative numbers makes integers in the
+ * order of the numbers, -0 just below +0. A NaN becomes the integer that wins, which no number maps to. */
+INLINE int16_t key_of_nan(weft_op op)
 {
-    if (dtype != WEFT_BFLOAT16)
-        return (struct wide){elements, elements};
-    return (struct wide){(vec)((vec_u32)elements << 16), (vec)((vec_u32)elements & 0xffff0000u)};
+    return op == WEFT_MIN ? INT16_MIN : INT16_MAX;
+}
+
+INLINE vec_i16 key_flip(vec_i16 bits)
+{
+    return bits ^ (bits >> 15 & 0x7fff);
+}
+
+INLINE vec key_make(weft_op op, vec_i16 elements)
+{
+    vec nan = (vec)((elements & 0x7fff) > 0x7f80);
+    return vec_select(nan, (vec)((vec_i16){0} + key_of_nan(op)), (vec)key_flip(elements));
+}
+
+INLINE vec key_restore(weft_op op, vec_i16 keys)
+{
+    return vec_select((vec)(keys == key_of_nan(op)), (vec)((vec_i16){0} + 0x7fc0), (vec)key_flip(keys));
+}
+
+INLINE vec combine_keys(weft_op op, vec_i16 a, vec_i16 b)
+{
+    return op == WEFT_MIN ? vec_select((vec)(a < b), (vec)a, (vec)b)
+                          : vec_select((vec)(a < b), (vec)b, (vec)a);
+}
+
+INLINE int uses_keys(weft_dtype dtype, weft_op op)
+{
+    return dtype == WEFT_BFLOAT16 && (op == WEFT_MIN || op == WEFT_MAX);
+}
+
+INLINE struct wide widen(weft_dtype dtype, weft_op op, vec elements)
+{
+    if (uses_keys(dtype, op))
+        elements = key_make(op, (vec_i16)elements);
+    else if (dtype == WEFT_BFLOAT16)
+        return (struct wide){(vec)((vec_u32)elements << 16), (vec)((vec_u32)elements & 0xffff0000u)};
+    return (struct wide){elements, elements};
 }
 
 INLINE vec combine_lanes(weft_dtype dtype, weft_op op, vec a, vec b)
@@ -263,6 +301,8 @@ INLINE vec combine_lanes(weft_dtype dtype, weft_op op, vec a, vec b)
 
 INLINE struct wide combine(weft_dtype dtype, weft_op op, struct wide a, struct wide b)
 {
+    if (uses_keys(dtype, op))
+        return (struct wide){combine_keys(op, (vec_i16)a.low, (vec_i16)b.low), a.high};
     struct wide result = {combine_lanes(dtype, op, a.low, b.low), a.high};
     if (dtype == WEFT_BFLOAT16)
         result.high = combine_lanes(dtype, op, a.high, b.high);
@@ -301,8 +341,10 @@ INLINE vec_u32 round_bf16(vec value)
 }
 
 /* Back to the element type: the only rounding, and the one NaN. */
-INLINE vec narrow(weft_dtype dtype, struct wide value)
+INLINE vec narrow(weft_dtype dtype, weft_op op, struct wide value)
 {
+    if (uses_keys(dtype, op))
+        return key_restore(op, (vec_i16)value.low);
     switch (dtype) {
     case WEFT_BFLOAT16:
         return (vec)(round_bf16(value.low) >> 16 | (round_bf16(value.high) & 0xffff0000u));
