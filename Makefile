@@ -19,7 +19,8 @@ PACKAGE_FLAGS := $(shell pkg-config --cflags hwloc jansson libfabric 2>/dev/null
 CPPFLAGS_ALL := -D_GNU_SOURCE -I. -Iinclude -MMD -MP $(PACKAGE_FLAGS) $(CPPFLAGS)
 CFLAGS_ALL := -std=c11 $(O) -fPIC -fvisibility=hidden -ffp-contract=off $(WARN) $(MODE_FLAGS) $(CFLAGS)
 LDFLAGS_ALL := $(MODE_FLAGS) $(LDFLAGS)
-LIBS := -Wl,--as-needed -ldl -lpthread -lm
+PRIVATE_LIBS := -ldl -lpthread -lm
+LIBS := -Wl,--as-needed $(PRIVATE_LIBS)
 Q := $(if $(V),,@)
 say = $(if $(V),,@echo "  $(1)	$(2)";)
 
@@ -56,7 +57,7 @@ PROGRAMS := $(if $(wildcard algos/weft-plan.c),$(BUILD)/weft-plan) $(if $(PERF_O
 
 .DEFAULT_GOAL := all
 .PHONY: all lib tests deps demo check check-programs check-long check-layers check-style check-abi abi-baseline asan \
-	ubsan tsan fuzz fuzzers install uninstall clean perf-peers help
+	ubsan tsan fuzz fuzzers install uninstall clean perf-peers print-libs help
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -144,6 +145,10 @@ perf-peers: deps
 
 # --- installing
 
+# Libraries that a static link needs beside libweft.a.
+print-libs:
+	@echo $(PRIVATE_LIBS)
+
 MANPAGES = $(wildcard docs/man/*.[0-9])
 
 define PC_FILE
@@ -156,7 +161,7 @@ Description: Collectives between ranks over shared memory and libfabric
 Version: $(VERSION)
 Cflags: -I$${includedir}
 Libs: -L$${libdir} -lweft
-Libs.private: -ldl -lpthread -lm
+Libs.private: $(PRIVATE_LIBS)
 endef
 export PC_FILE
 
