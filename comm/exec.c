@@ -266,7 +266,7 @@ static int admit_message(struct weft_exec_op *op, struct weft_flight *flight)
     if (!flight->peer)
         return weft_fail(WEFT_NOMEM, "no memory for the state of rank %d", flight->step.peer);
     flight->told = flight->ready = flight->staged = flight->landed = flight->puts_done = 0;
-    flight->staging = flight->have_token = 0;
+    flight->staging = flight->lending = flight->have_token = 0;
     flight->mapped = flight->payload = NULL;
     flight->held = NULL;
     flight->stage_buffer = NULL;

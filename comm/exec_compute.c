@@ -8,7 +8,21 @@
 
 #include "comm/exec_internal.h"
 
-static int gather_sources(struct weft_exec_op *op, struct weft_flight *flight, size_t *size,
+/* Lowers *size to what lies contiguously in every source: slices of different links differ. */
+static void find_contiguous(const struct weft_exec_op *op, const struct weft_flight *flight, size_t *size)
+{
+    for (int i = 0; i < flight->step.source_count; i++) {
+        if (flight->bound[i] == WEFT_NONE)
+            continue;
+        const struct weft_flight *from = &op->flights[flight->bound[i]];
+        size_t left = from->slice_bytes - flight->done % from->slice_bytes;
+        if (left < *size)
+            *size = left;
+    }
+}
+
+/* Fetches size bytes of every source, each exactly once: a conduit gives them only once. */
+static int gather_sources(struct weft_exec_op *op, struct weft_flight *flight, size_t size,
                           const void **sources)
 {
     for (int i = 0; i < flight->step.source_count; i++) {
@@ -16,7 +30,7 @@ static int gather_sources(struct weft_exec_op *op, struct weft_flight *flight, s
         if (flight->bound[i] == WEFT_NONE) {
             memory = weft_op_memory(op, flight->step.sources[i].buffer) + flight->start + flight->done;
         } else {
-            int status = weft_recv_source(op, &op->flights[flight->bound[i]], flight->done, i, &memory, size);
+            int status = weft_recv_source(op, &op->flights[flight->bound[i]], flight->done, size, i, &memory);
             if (status != WEFT_OK)
                 return status;
         }
@@ -50,7 +64,8 @@ int weft_compute_advance(struct weft_exec_op *op, struct weft_flight *flight)
     if (size > WEFT_WORK_BYTES)
         size = WEFT_WORK_BYTES;
     const void *sources[WEFT_STEP_SOURCES_MAX];
-    int status = gather_sources(op, flight, &size, sources);
+    find_contiguous(op, flight, &size);
+    int status = gather_sources(op, flight, size, sources);
     if (status != WEFT_OK)
         return status;
     compute(op, flight, size, sources);

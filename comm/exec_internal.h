@@ -69,6 +69,9 @@ struct weft_flight {
     uint32_t ready;     /* RECV: slices the sender has announced */
     uint32_t staged;    /* SEND: slices copied to staging */
     uint8_t staging;    /* SEND, RECV: the offer is a ring of staged slices */
+    uint8_t lending;    /* SEND: through a conduit of the link */
+    uint32_t conduit;
+    size_t lent; /* SEND: bytes passed into the conduit */
     uint8_t have_token;
     struct weft_token token;
     const uint8_t *mapped;   /* RECV: the peer's memory, when it can be loaded */
@@ -188,9 +191,9 @@ int weft_recv_message(struct weft_exec_op *op, struct weft_flight *flight,
                       const struct weft_wire_header *header, const void *payload, struct weft_early *early,
                       int *kept);
 void weft_recv_landed(struct weft_exec_op *op, struct weft_flight *flight, uint32_t slice);
-/* Where the bytes from position on of a RECV into a SLOT lie. *size: wanted in, contiguous out. */
-int weft_recv_source(struct weft_exec_op *op, struct weft_flight *flight, size_t position, int scratch,
-                     const uint8_t **source, size_t *size);
+/* Where size bytes from position on of a RECV into a SLOT lie; they are within one slice. */
+int weft_recv_source(struct weft_exec_op *op, struct weft_flight *flight, size_t position, size_t size,
+                     int scratch, const uint8_t **source);
 /* The consumer has used everything before position. */
 int weft_recv_consumed(struct weft_exec_op *op, struct weft_flight *flight, size_t position);
 void weft_recv_release(struct weft_exec_op *op, struct weft_flight *flight);

@@ -103,23 +103,20 @@ static uint8_t *scratch_get(struct weft_exec *exec, int index, size_t size)
     return exec->scratch[index];
 }
 
-int weft_recv_source(struct weft_exec_op *op, struct weft_flight *flight, size_t position, int scratch,
-                     const uint8_t **source, size_t *size)
+int weft_recv_source(struct weft_exec_op *op, struct weft_flight *flight, size_t position, size_t size,
+                     int scratch, const uint8_t **source)
 {
-    uint32_t slice = (uint32_t)(position / flight->slice_bytes);
-    size_t left = slices_bytes(flight, slice + 1) - position;
-    if (*size > left)
-        *size = left;
     if (flight->mode == WEFT_MODE_EAGER) {
         *source = eager_source(flight, position);
         return WEFT_OK;
     }
     if (flight->mode == WEFT_MODE_PUT) {
+        uint32_t slice = (uint32_t)(position / flight->slice_bytes);
         *source =
             (const uint8_t *)flight->landings[slice % WEFT_LANDINGS].buffer + position % flight->slice_bytes;
         return WEFT_OK;
     }
-    op->exec->stats.bytes_direct += flight->staging ? 0 : *size;
+    op->exec->stats.bytes_direct += flight->staging ? 0 : size;
     if (flight->mapped) {
         *source = flight->mapped + token_offset(flight, position);
         return WEFT_OK;
@@ -129,7 +126,7 @@ int weft_recv_source(struct weft_exec_op *op, struct weft_flight *flight, size_t
         return weft_fail(WEFT_NOMEM, "no memory for a slice of %zu bytes", flight->slice_bytes);
     const struct weft_exec_peer *peer = peer_of(op, flight);
     *source = memory;
-    return peer->ops->pull(peer->link, &flight->token, token_offset(flight, position), memory, *size);
+    return peer->ops->pull(peer->link, &flight->token, token_offset(flight, position), memory, size);
 }
 
 int weft_recv_consumed(struct weft_exec_op *op, struct weft_flight *flight, size_t position)

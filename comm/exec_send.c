@@ -61,6 +61,14 @@ static int make_offer(struct weft_exec_op *op, struct weft_flight *flight, const
     if (status != WEFT_OK)
         return status;
     status = peer->stage_only ? WEFT_UNSUPPORTED
+                              : peer->ops->lend_open(peer->link, source_memory(op, flight), flight->length,
+                                                     &flight->token, &flight->conduit);
+    if (status == WEFT_OK) {
+        flight->have_token = flight->lending = 1;
+        flight->lent = 0;
+        return WEFT_OK;
+    }
+    status = peer->stage_only ? WEFT_UNSUPPORTED
                               : peer->ops->expose(peer->link, NULL, source_memory(op, flight), flight->length,
                                                   &flight->token);
     if (status == WEFT_OK) {
@@ -101,6 +109,25 @@ static uint32_t stage_slices(struct weft_exec_op *op, struct weft_flight *flight
     return flight->staged;
 }
 
+/* Passes bytes into the conduit as far as it takes them, and lowers *ready to the whole slices that are
+ * through. */
+static int lend_slices(struct weft_exec_op *op, struct weft_flight *flight, const struct weft_exec_peer *peer,
+                       uint32_t *ready)
+{
+    size_t end = slices_bytes(flight, *ready), taken = 0;
+    if (flight->lent < end) {
+        int status = peer->ops->lend(peer->link, flight->conduit, source_memory(op, flight) + flight->lent,
+                                     end - flight->lent, &taken);
+        if (status != WEFT_OK && status != WEFT_AGAIN)
+            return status;
+        flight->lent += taken;
+    }
+    if (flight->lent < end)
+        weft_flight_block(op, flight);
+    *ready = weft_slices_within(flight, flight->lent);
+    return WEFT_OK;
+}
+
 static int advance_read(struct weft_exec_op *op, struct weft_flight *flight)
 {
     uint32_t ready = weft_slices_within(flight, weft_flight_limit(op, flight));
@@ -114,14 +141,17 @@ static int advance_read(struct weft_exec_op *op, struct weft_flight *flight)
         if (status != WEFT_OK)
             return status == WEFT_AGAIN ? WEFT_OK : status;
     }
+    int status = WEFT_OK;
     if (flight->staging)
         ready = stage_slices(op, flight, ready);
-    if (ready == flight->told)
-        return WEFT_OK;
-    int status = flight->told == 0
-                     ? weft_flight_send(op, flight, WEFT_WIRE_OFFER, flight->staging ? WEFT_WIRE_STAGED : 0,
-                                        ready, &flight->token, sizeof flight->token)
-                     : weft_flight_send(op, flight, WEFT_WIRE_READY, 0, ready, NULL, 0);
+    else if (flight->lending)
+        status = lend_slices(op, flight, peer, &ready);
+    if (status != WEFT_OK || ready == flight->told)
+        return status;
+    status = flight->told == 0
+                 ? weft_flight_send(op, flight, WEFT_WIRE_OFFER, flight->staging ? WEFT_WIRE_STAGED : 0,
+                                    ready, &flight->token, sizeof flight->token)
+                 : weft_flight_send(op, flight, WEFT_WIRE_READY, 0, ready, NULL, 0);
     if (status == WEFT_AGAIN) {
         weft_flight_block(op, flight);
         return WEFT_OK;
@@ -214,9 +244,12 @@ void weft_send_put_done(struct weft_exec_op *op, struct weft_flight *flight, uin
 
 void weft_send_release(struct weft_exec_op *op, struct weft_flight *flight)
 {
+    const struct weft_exec_peer *peer = &op->exec->peers[flight->peer->rank];
+    if (flight->lending)
+        peer->ops->lend_close(peer->link, flight->conduit, flight->done == flight->length);
+    flight->lending = 0;
     if (!flight->stage_buffer)
         return;
-    const struct weft_exec_peer *peer = &op->exec->peers[flight->peer->rank];
     const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
     hooks->buffer_put(hooks->arg, peer->transport, flight->stage_buffer, WEFT_STAGES * flight->slice_bytes);
     flight->stage_buffer = NULL;

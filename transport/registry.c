@@ -106,6 +106,25 @@ static int absent_notify(struct weft_link *link)
     return WEFT_UNSUPPORTED;
 }
 
+static int absent_lend_open(struct weft_link *link, const void *memory, size_t size, struct weft_token *token,
+                            uint32_t *conduit)
+{
+    (void)link, (void)memory, (void)size, (void)token, (void)conduit;
+    return WEFT_UNSUPPORTED;
+}
+
+static int absent_lend(struct weft_link *link, uint32_t conduit, const void *memory, size_t size,
+                       size_t *taken)
+{
+    (void)link, (void)conduit, (void)memory, (void)size, (void)taken;
+    return WEFT_UNSUPPORTED;
+}
+
+static void absent_lend_close(struct weft_link *link, uint32_t conduit, int taken)
+{
+    (void)link, (void)conduit, (void)taken;
+}
+
 static int absent_link_flags(struct weft_link *link, uint32_t *flags)
 {
     (void)link;
@@ -129,6 +148,9 @@ static const struct weft_transport_ops absent = {
     .disarm = absent_disarm,
     .notify = absent_notify,
     .link_flags = absent_link_flags,
+    .lend_open = absent_lend_open,
+    .lend = absent_lend,
+    .lend_close = absent_lend_close,
 };
 
 /* Takes the default for every operation that the table lacks. */
@@ -149,6 +171,9 @@ static void fill(struct weft_transport_ops *ops)
     ops->disarm = ops->disarm ? ops->disarm : absent.disarm;
     ops->notify = ops->notify ? ops->notify : absent.notify;
     ops->link_flags = ops->link_flags ? ops->link_flags : absent.link_flags;
+    ops->lend_open = ops->lend_open ? ops->lend_open : absent.lend_open;
+    ops->lend = ops->lend ? ops->lend : absent.lend;
+    ops->lend_close = ops->lend_close ? ops->lend_close : absent.lend_close;
 }
 
 int weft_transport_complete(const struct weft_transport_ops *partial, struct weft_transport_ops *complete)

@@ -171,6 +171,7 @@ static void link_free(struct weft_link *link)
     if (watched)
         transport->params.unwatch(transport->params.watch_arg, link->fd);
     close(link->fd);
+    shm_pipes_close(link);
     if (link->wake_fd >= 0)
         close(link->wake_fd);
     if (link->ring.memory)

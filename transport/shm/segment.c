@@ -114,6 +114,18 @@ static int segment_send(struct weft_link *link, uint32_t index)
     return status;
 }
 
+int shm_segment_covers(const struct weft_transport *transport, const void *memory, size_t size)
+{
+    uintptr_t start = (uintptr_t)memory;
+    for (uint32_t i = 0; i < transport->segment_count; i++) {
+        const struct shm_segment *segment = &transport->segments[i];
+        uintptr_t base = (uintptr_t)segment->base;
+        if (base && start >= base && start - base <= segment->size && size <= segment->size - (start - base))
+            return 1;
+    }
+    return 0;
+}
+
 int shm_expose(struct weft_link *link, struct weft_region *region, const void *memory, size_t size,
                struct weft_token *result)
 {
@@ -185,10 +197,11 @@ static int token_read(struct weft_link *link, const struct weft_token *bytes, st
     struct weft_transport *transport = link->transport;
     memcpy(token, bytes, sizeof *token);
     if (memcmp(&token->owner, &link->peer->identity, sizeof token->owner) != 0 ||
-        (token->kind != SHM_TOKEN_SEGMENT && token->kind != SHM_TOKEN_ADDRESS))
+        (token->kind != SHM_TOKEN_SEGMENT && token->kind != SHM_TOKEN_ADDRESS &&
+         token->kind != SHM_TOKEN_PIPE))
         return transport->params.fail(WEFT_PROTOCOL, "shm: not a token of this link's peer");
     *memory = NULL;
-    if (token->kind == SHM_TOKEN_ADDRESS)
+    if (token->kind != SHM_TOKEN_SEGMENT)
         return WEFT_OK;
     struct shm_map_entry *entry = &link->cache[token->segment % SHM_MAP_CACHE];
     if (__builtin_expect(entry->id != token->segment || !entry->base, 0)) {
@@ -256,6 +269,8 @@ int shm_pull(struct weft_link *link, const struct weft_token *bytes, uint64_t of
         memcpy(destination, memory + offset, size);
         return WEFT_OK;
     }
+    if (token.kind == SHM_TOKEN_PIPE)
+        return shm_pull_pipe(link, token.segment, destination, size);
     int pid = atomic_load_explicit(&link->peer->pid, memory_order_acquire);
     if (!pid)
         return WEFT_UNSUPPORTED;

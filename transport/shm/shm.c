@@ -66,6 +66,7 @@ void shm_peer_put(struct weft_transport *transport, struct shm_peer *peer)
         munmap(mapping->base, mapping->size);
         free(mapping);
     }
+    shm_pipe_drop(peer, 0);
     free(peer);
 }
 
@@ -263,6 +264,9 @@ const struct weft_transport_ops weft_shm_ops = {
     .expose = shm_expose,
     .map = shm_map,
     .pull = shm_pull,
+    .lend_open = shm_lend_open,
+    .lend = shm_lend,
+    .lend_close = shm_lend_close,
     .poll = shm_poll,
     .fds = shm_fds,
     .arm = shm_arm,

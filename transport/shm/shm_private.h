@@ -10,6 +10,7 @@
 #define SHM_PAGE      4096u
 #define SHM_FRAME_FDS 2
 #define SHM_MAP_CACHE 8u
+#define SHM_PIPES     4u
 
 /* Read by everybody who sends to the instance: odd while it sleeps, another value for every sleep. */
 struct shm_control {
@@ -25,6 +26,20 @@ struct shm_mapping {
     struct shm_mapping *next;
 };
 
+/* A pipe of a peer's, from which its memory is read. */
+struct shm_lent {
+    uint64_t id;
+    int fd;
+    struct shm_lent *next;
+};
+
+/* A pipe of this instance's, both ends. */
+struct shm_pipe {
+    uint64_t id; /* 0: none made yet */
+    int read_fd, write_fd;
+    int used;
+};
+
 /* Everything known about another instance. Guarded by the transport's lock, except pid. Lives while links or
  * channels refer to it. */
 struct shm_peer {
@@ -32,6 +47,7 @@ struct shm_peer {
     uint32_t references;
     _Atomic int pid; /* by which its memory can be pulled; 0: it cannot */
     struct shm_mapping *mappings;
+    struct shm_lent *lent;
     struct shm_peer *next;
 };
 
@@ -75,6 +91,7 @@ struct weft_link {
     struct shm_map_entry cache[SHM_MAP_CACHE];
     uint64_t *sent; /* bitmap over the transport's segments: the peer has it */
     uint32_t sent_words;
+    struct shm_pipe pipes[SHM_PIPES];
     uint32_t count; /* of connect() calls */
     int fd;
     int watched;
@@ -105,7 +122,8 @@ struct weft_transport {
     int light;
     int event_fd, control_fd, listen_fd;
     int said_no_pull;
-    int listening; /* listen_fd is watched */
+    int pipes_tried; /* 1: pages can be lent through pipes, -1: they cannot */
+    int listening;   /* listen_fd is watched */
     struct shm_address address;
     pthread_mutex_t lock;
     struct shm_channel *channels; /* all of them; under the lock */
@@ -160,8 +178,21 @@ int shm_pull(struct weft_link *link, const struct weft_token *token, uint64_t of
 /* Reads size bytes at address of another process, whatever it takes. */
 int shm_pull_process(struct weft_transport *transport, int pid, uint64_t address, void *destination,
                      size_t size);
+/* Whether the memory lies in one segment of alloc(). */
+int shm_segment_covers(const struct weft_transport *transport, const void *memory, size_t size);
 /* Unmaps what its owner has freed. */
 void shm_mappings_sweep(struct weft_transport *transport);
+
+/* lend.c */
+int shm_lend_open(struct weft_link *link, const void *memory, size_t size, struct weft_token *token,
+                  uint32_t *conduit);
+int shm_lend(struct weft_link *link, uint32_t conduit, const void *memory, size_t size, size_t *taken);
+void shm_lend_close(struct weft_link *link, uint32_t conduit, int taken);
+void shm_pipes_close(struct weft_link *link);
+int shm_pull_pipe(struct weft_link *link, uint64_t id, void *destination, size_t size);
+/* Under the lock: keeps a peer's pipe (*fd becomes -1); forgets one, or all for id 0. */
+int shm_pipe_take(struct weft_transport *transport, struct shm_peer *peer, uint64_t id, int *fd);
+void shm_pipe_drop(struct shm_peer *peer, uint64_t id);
 
 /* poll.c */
 int shm_send(struct weft_link *link, const void *header, size_t header_size, const void *payload,

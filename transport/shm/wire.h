@@ -12,11 +12,13 @@
  * segment                -> FREE, when the segment is freed       ->    unmaps it closes the socket -> drains
  * the ring, then unmaps it
  *
+ * PIPE + reading end, before the first token that names it (lend.c); FREE when the pipe is given up.
+ *
  * A closed socket is also how the death of a process shows: the listener's end tells the connector's link,
  * the connector's end the listener's channel. All numbers are the host's own: nothing here leaves it. Another
  * version refuses by closing.
  *
- * Token: kind, identity of the owner (first half), and either a segment with offset or an address.
+ * Token: kind, identity of the owner (first half), and a segment with offset, an address, or a pipe.
  */
 #ifndef WEFT_TRANSPORT_SHM_WIRE_H
 #define WEFT_TRANSPORT_SHM_WIRE_H
@@ -28,6 +30,7 @@
 #define SHM_FRAME_MAGIC   0x77736866u
 #define SHM_TOKEN_SEGMENT 0x73656731u
 #define SHM_TOKEN_ADDRESS 0x61646431u
+#define SHM_TOKEN_PIPE    0x70697031u
 
 struct shm_identity {
     uint64_t words[2]; /* context's instance number, random; also the socket's name */
@@ -43,7 +46,7 @@ struct shm_address {
     uint64_t net_inode;
 };
 
-enum shm_frame_kind { SHM_HELLO = 1, SHM_REPLY, SHM_SEGMENT, SHM_FREE };
+enum shm_frame_kind { SHM_HELLO = 1, SHM_REPLY, SHM_SEGMENT, SHM_FREE, SHM_PIPE };
 
 enum shm_peer_flags {
     SHM_PEER_LIGHT = 1 << 0, /* is registered with membarrier() */
@@ -62,14 +65,14 @@ struct shm_frame {
     uint64_t nonce;             /* HELLO: random; REPLY: the same */
     uint64_t probe_address;     /* HELLO */
     uint64_t key;               /* HELLO: of the ring's stamps */
-    uint64_t segment, size;     /* SEGMENT, FREE */
+    uint64_t segment, size;     /* SEGMENT, FREE, PIPE (its id only) */
 };
 
 struct shm_token {
     uint32_t kind;
     uint32_t reserved;
     struct shm_identity owner;
-    uint64_t segment; /* SEGMENT */
+    uint64_t segment; /* SEGMENT, PIPE: id */
     uint64_t offset;  /* SEGMENT: where in it; ADDRESS: the address */
     uint64_t size;
 };

@@ -1,0 +1,198 @@
+/* Lending ordinary memory through pipes.
+ *
+ * process_vm_readv() looks up every page of the other process the slow way, about twice the cost of the copy.
+ * A pipe can carry references to pages instead: the owner puts them in with vmsplice(), which pins its own
+ * pages the fast way, and the peer reads the pipe, which is the one copy. It also works where the peer cannot
+ * see this process.
+ *
+ * The owner makes a pipe, keeps both ends and hands the reading end to the peer once, over the link's socket;
+ * the token names it. A pipe serves one message at a time and is empty again when the message has been taken.
+ * One whose message broke off is closed, never used again. WEFT_AGAIN when a link's few pipes are all in use:
+ * the caller then exposes its memory for process_vm_readv(), so nobody waits for a pipe.
+ *
+ * Source: vmsplice(2), pipe(7).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+#include "transport/shm/shm_private.h"
+
+#define PIPE_BYTES     (1 << 20) /* what an unprivileged process may ask for */
+#define PIPE_BYTES_MIN (1 << 16)
+
+static void pipe_close(struct shm_pipe *pipe)
+{
+    close(pipe->read_fd);
+    close(pipe->write_fd);
+    memset(pipe, 0, sizeof *pipe);
+}
+
+void shm_pipes_close(struct weft_link *link)
+{
+    for (uint32_t i = 0; i < SHM_PIPES; i++) {
+        if (link->pipes[i].id)
+            pipe_close(&link->pipes[i]);
+    }
+}
+
+static int pipe_make(struct weft_link *link, struct shm_pipe *pipe)
+{
+    struct weft_transport *transport = link->transport;
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+        return WEFT_UNSUPPORTED; /* no descriptors left: there are other ways */
+    int size = PIPE_BYTES;
+    while (fcntl(ends[1], F_SETPIPE_SZ, size) < 0 && size > PIPE_BYTES_MIN)
+        size /= 2;
+    *pipe = (struct shm_pipe){.id = ++transport->last_segment, .read_fd = ends[0], .write_fd = ends[1]};
+    struct shm_frame frame = {
+        .magic = SHM_FRAME_MAGIC, .version = SHM_VERSION, .kind = SHM_PIPE, .segment = pipe->id};
+    int status = shm_frame_send(transport, link->fd, &frame, &pipe->read_fd, 1);
+    if (status)
+        pipe_close(pipe);
+    return status;
+}
+
+/* Whether this kernel lets pages into pipes: tried once, on a pipe of its own. */
+static int pipes_work(struct weft_transport *transport)
+{
+    int ends[2];
+    if (transport->pipes_tried)
+        return transport->pipes_tried > 0;
+    transport->pipes_tried = -1;
+    if (!transport->direct || pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+        return 0;
+    uint64_t sent = transport->address.identity.words[1], got = 0;
+    struct iovec page = {&sent, sizeof sent};
+    if (vmsplice(ends[1], &page, 1, SPLICE_F_NONBLOCK) == (ssize_t)sizeof sent &&
+        read(ends[0], &got, sizeof got) == (ssize_t)sizeof got && got == sent)
+        transport->pipes_tried = 1;
+    close(ends[0]);
+    close(ends[1]);
+    return transport->pipes_tried > 0;
+}
+
+int shm_lend_open(struct weft_link *link, const void *memory, size_t size, struct weft_token *result,
+                  uint32_t *conduit)
+{
+    struct weft_transport *transport = link->transport;
+    int state = atomic_load_explicit(&link->state, memory_order_acquire);
+    if (state != SHM_LINK_UP)
+        return state == SHM_LINK_FAILED ? shm_link_down(link) : WEFT_AGAIN;
+    if (!pipes_work(transport) || shm_segment_covers(transport, memory, size))
+        return WEFT_UNSUPPORTED;
+    uint32_t index = 0;
+    while (index < SHM_PIPES && link->pipes[index].used)
+        index++;
+    if (index == SHM_PIPES)
+        return WEFT_AGAIN;
+    struct shm_pipe *pipe = &link->pipes[index];
+    int status = pipe->id ? WEFT_OK : pipe_make(link, pipe);
+    if (status)
+        return status;
+    pipe->used = 1;
+    struct shm_token token = {
+        .kind = SHM_TOKEN_PIPE, .owner = transport->address.identity, .segment = pipe->id, .size = size};
+    memset(result, 0, sizeof *result);
+    memcpy(result, &token, sizeof token);
+    *conduit = index;
+    return WEFT_OK;
+}
+
+int shm_lend(struct weft_link *link, uint32_t conduit, const void *memory, size_t size, size_t *taken)
+{
+    size_t done = 0;
+    while (done < size) {
+        struct iovec pages = {(uint8_t *)(uintptr_t)memory + done, size - done};
+        ssize_t got = vmsplice(link->pipes[conduit].write_fd, &pages, 1, SPLICE_F_NONBLOCK);
+        if (got > 0)
+            done += (size_t)got;
+        else if (got < 0 && errno == EAGAIN)
+            break;
+        else if (errno != EINTR)
+            return link->transport->params.fail(WEFT_SYSTEM, "shm: lending %zu bytes to a peer: %s",
+                                                size - done, strerror(errno));
+    }
+    *taken = done;
+    return done ? WEFT_OK : WEFT_AGAIN;
+}
+
+void shm_lend_close(struct weft_link *link, uint32_t conduit, int taken)
+{
+    struct shm_pipe *pipe = &link->pipes[conduit];
+    pipe->used = 0;
+    if (taken)
+        return;
+    struct shm_frame frame = {
+        .magic = SHM_FRAME_MAGIC, .version = SHM_VERSION, .kind = SHM_FREE, .segment = pipe->id};
+    shm_frame_send(link->transport, link->fd, &frame, NULL, 0);
+    pipe_close(pipe);
+}
+
+int shm_pipe_take(struct weft_transport *transport, struct shm_peer *peer, uint64_t id, int *fd)
+{
+    struct stat found;
+    if (*fd < 0 || fstat(*fd, &found) || !S_ISFIFO(found.st_mode))
+        return transport->params.fail(WEFT_PROTOCOL, "shm: a peer lent through something that is no pipe");
+    struct shm_lent *lent = calloc(1, sizeof *lent);
+    if (!lent)
+        return transport->params.fail(WEFT_NOMEM, "shm: no memory for a pipe");
+    *lent = (struct shm_lent){.id = id, .fd = *fd, .next = peer->lent};
+    peer->lent = lent;
+    *fd = -1;
+    return WEFT_OK;
+}
+
+void shm_pipe_drop(struct shm_peer *peer, uint64_t id)
+{
+    struct shm_lent **at = &peer->lent;
+    while (*at) {
+        struct shm_lent *lent = *at;
+        if (id && lent->id != id) {
+            at = &lent->next;
+            continue;
+        }
+        *at = lent->next;
+        close(lent->fd);
+        free(lent);
+    }
+}
+
+/* Under the lock. */
+static int lent_find(const struct shm_peer *peer, uint64_t id)
+{
+    for (const struct shm_lent *lent = peer->lent; lent; lent = lent->next) {
+        if (lent->id == id)
+            return lent->fd;
+    }
+    return -1;
+}
+
+int shm_pull_pipe(struct weft_link *link, uint64_t id, void *destination, size_t size)
+{
+    struct weft_transport *transport = link->transport;
+    size_t done = 0;
+    pthread_mutex_lock(&transport->lock);
+    int fd = lent_find(link->peer, id);
+    for (struct shm_channel *c = transport->channels; c && fd < 0; c = c->next) {
+        if (c->peer == link->peer) {
+            shm_channel_refresh(c);
+            fd = lent_find(link->peer, id);
+        }
+    }
+    while (fd >= 0 && done < size) {
+        ssize_t got = read(fd, (uint8_t *)destination + done, size - done);
+        if (got > 0)
+            done += (size_t)got;
+        else if (got == 0 || errno != EINTR)
+            break;
+    }
+    pthread_mutex_unlock(&transport->lock);
+    if (done == size)
+        return WEFT_OK;
+    return transport->params.fail(WEFT_PROTOCOL, "shm: a peer lent %zu of %zu bytes", done, size);
+}
