@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -164,6 +166,34 @@ static void streaming_stores_give_the_same(void **state)
     each_kernel(check_streaming);
 }
 
+/* Buffers that end where memory ends, and begin where it begins: one byte too far is a fault. */
+static void nothing_outside_is_read(void **state)
+{
+    (void)state;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char *pages[3];
+    for (int i = 0; i < 3; i++) {
+        pages[i] = mmap(NULL, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_true(pages[i] != MAP_FAILED);
+        assert_int_equal(mprotect(pages[i] + page, page, PROT_READ | PROT_WRITE), 0);
+        memset(pages[i] + page, i, page);
+    }
+    for (int isa = 0; isa < REFERENCE_ISAS; isa++) {
+        for (int t = 0; t < REFERENCE_TYPES && reference_isa_runs(reference_isas[isa]); t++) {
+            weft_reduce_function *kernel =
+                weft_reduce_find_isa(reference_isas[isa], reference_types[t], WEFT_SUM);
+            for (size_t count = 0; count <= 160; count++) {
+                size_t at = page - count * weft_dtype_size(reference_types[t]);
+                kernel(pages[2] + page, (const void *[]){pages[0] + page, pages[1] + page}, 2, count, 0);
+                kernel(pages[2] + page + at, (const void *[]){pages[0] + page + at, pages[1] + page + at}, 2,
+                       count, 0);
+            }
+        }
+    }
+    for (int i = 0; i < 3; i++)
+        munmap(pages[i], 3 * page);
+}
+
 static void every_finish_of_integers(void **state)
 {
     (void)state;
@@ -245,6 +275,7 @@ int main(void)
         cmocka_unit_test(every_alignment),
         cmocka_unit_test(every_number_of_sources_and_alias),
         cmocka_unit_test(streaming_stores_give_the_same),
+        cmocka_unit_test(nothing_outside_is_read),
         cmocka_unit_test(every_finish_of_integers),
         cmocka_unit_test(unsupported_pairs_are_null),
         cmocka_unit_test(copies_copy),
