@@ -153,6 +153,17 @@ static int agree_on_algorithm(struct weft_comm *comm, const void *send, const vo
     return WEFT_OK;
 }
 
+/* Whether results go past the caches. In one pass the output is written once and read by nobody here, so this
+ * pays as soon as it exceeds a processor's own cache; otherwise peers read it back at once, and only outputs
+ * of about the size of the shared cache gain (figures: docs/performance.md). */
+static int should_stream(const struct weft_comm *comm, enum weft_algorithm algorithm, size_t bytes,
+                         int in_place)
+{
+    const size_t one_pass_bytes = 512u << 10, shared_bytes = 16u << 20;
+    int one_pass = comm->ranks == 2 && algorithm == WEFT_ALGO_RD;
+    return !in_place && bytes >= (one_pass ? one_pass_bytes : shared_bytes);
+}
+
 /* [lock] */
 static int start(struct weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
                  weft_op op, enum weft_algorithm algorithm, struct weft_exec_op **started)
@@ -163,13 +174,15 @@ static int start(struct weft_comm *comm, const void *send, void *recv, size_t co
     if (status != WEFT_OK)
         return status;
     struct weft_digest_fields fields = {WEFT_ALLREDUCE, algorithm, dtype, op, count};
+    int streaming = should_stream(comm, algorithm, count * element_bytes, send == recv);
     struct weft_exec_request request = {
         .plan = plan,
         .input = send,
         .output = recv,
         .count = count,
         .element_bytes = element_bytes,
-        .reduce = weft_reduce_find(dtype, op),
+        .reduce = streaming ? weft_reduce_find_streaming(dtype, op) : weft_reduce_find(dtype, op),
+        .streaming = streaming,
         .finish = op == WEFT_AVG ? (uint32_t)comm->ranks : 0,
         .digest = weft_digest_pack(&fields),
     };

@@ -87,6 +87,7 @@ struct weft_exec_request {
     size_t count;
     size_t element_bytes;
     weft_reduce_function *reduce;
+    int streaming; /* copies into the output go past the caches; so does reduce, if the caller chose it so */
     uint32_t finish; /* avg: number of ranks, otherwise 0 */
     uint32_t digest;
 };

@@ -169,7 +169,11 @@ static int advance_read(struct weft_exec_op *op, struct weft_flight *flight)
         size_t size = end - flight->done;
         uint8_t *target = target_memory(op, flight) + flight->done;
         if (flight->mapped) {
-            weft_copy(target, flight->mapped + token_offset(flight, flight->done), size);
+            const uint8_t *source = flight->mapped + token_offset(flight, flight->done);
+            if (op->request.streaming)
+                weft_copy_streaming(target, source, size);
+            else
+                weft_copy(target, source, size);
         } else {
             const struct weft_exec_peer *peer = peer_of(op, flight);
             int status =
