@@ -357,6 +357,15 @@ static int uses_fastpath(const struct weft_comm *comm)
            comm->context->settings.fast_path_bytes > 0 && comm->context->settings.direct;
 }
 
+/* With more ranks than processors every exchange costs task switches, and one exchange with more bytes read
+ * beats several with fewer. */
+#define CROWDED_FACTOR 16
+
+static size_t fastpath_bytes(const struct weft_comm *comm)
+{
+    return (size_t)comm->context->settings.fast_path_bytes * (comm->some_host_crowded ? CROWDED_FACTOR : 1);
+}
+
 static int open_fastpath(struct weft_comm *comm, struct weft_token *tokens, int64_t deadline_ns)
 {
     weft_context_lock(comm->context);
@@ -370,8 +379,7 @@ static int open_fastpath(struct weft_comm *comm, struct weft_token *tokens, int6
             status = await_link(comm, peer->ops, peer->link, deadline_ns);
     }
     if (status == WEFT_OK)
-        status = weft_fastpath_open(comm, (size_t)comm->context->settings.fast_path_bytes, tokens,
-                                    &comm->fastpath);
+        status = weft_fastpath_open(comm, fastpath_bytes(comm), tokens, &comm->fastpath);
     weft_context_unlock(comm->context);
     return status;
 }

@@ -159,7 +159,7 @@ static int agree_on_algorithm(struct weft_comm *comm, const void *send, const vo
 static int should_stream(const struct weft_comm *comm, enum weft_algorithm algorithm, size_t bytes,
                          int in_place)
 {
-    const size_t one_pass_bytes = 512u << 10, shared_bytes = 16u << 20;
+    const size_t one_pass_bytes = 1u << 20, shared_bytes = 16u << 20;
     int one_pass = comm->ranks == 2 && algorithm == WEFT_ALGO_RD;
     return !in_place && bytes >= (one_pass ? one_pass_bytes : shared_bytes);
 }
