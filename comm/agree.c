@@ -359,7 +359,7 @@ static int uses_fastpath(const struct weft_comm *comm)
 
 /* With more ranks than processors every exchange costs task switches, and one exchange with more bytes read
  * beats several with fewer. */
-#define CROWDED_FACTOR 16
+#define CROWDED_FACTOR 8
 
 static size_t fastpath_bytes(const struct weft_comm *comm)
 {
