@@ -3,7 +3,7 @@
  *   loop    send + poll of one message on one thread, 64 instances in a ring; an idle poll
  *   shm     ping-pong latency and one-way throughput between two processes pinned to CPUs 0 and 1
  *   reads   copying slices of a peer's memory: from its mapping and by process_vm_readv()
- *   chunks  process_vm_readv() of 32 MiB in chunks of different sizes
+ *   chunks  process_vm_readv() of ordinary memory in chunks from 4 KiB to 32 MiB, always to the same place
  *
  * Every figure is the best and the median of several turns: on a busy machine the best is the transport's.
  */
@@ -19,7 +19,7 @@
 #include "tests/support/watcher.h"
 #include "transport/registry.h"
 
-#define TURNS       15
+#define TURNS       101 /* short ones: some fall between other programs' time slices */
 #define RING        64
 #define BUFFER_SIZE ((size_t)64 << 20)
 #define PULL_SPAN   ((size_t)32 << 20)
@@ -88,7 +88,7 @@ static void loop_run(void)
     }
     double both[TURNS], idle[TURNS];
     uint8_t header[32] = {0}, payload[8] = {0};
-    const long rounds = 5000;
+    const long rounds = 200;
     long received = 0;
     for (int turn = 0; turn < TURNS; turn++) {
         int64_t start_ns = weft_clock_ns();
@@ -179,7 +179,7 @@ static void get(struct side *side, long more)
 static void latency_run(struct side *side, int child, size_t size)
 {
     static uint8_t bytes[8192];
-    const long rounds = 5000;
+    const long rounds = 1000;
     double one_way[TURNS];
     for (int turn = 0; turn < TURNS; turn++) {
         int64_t start_ns = weft_clock_ns();
@@ -200,7 +200,7 @@ static void latency_run(struct side *side, int child, size_t size)
 static void throughput_run(struct side *side, int child, size_t size)
 {
     static uint8_t bytes[8192];
-    const long count = 20000;
+    const long count = 4000;
     double each[TURNS];
     for (int turn = 0; turn < TURNS; turn++) {
         int64_t start_ns = weft_clock_ns();
@@ -232,6 +232,41 @@ static void shm_run(void)
     pair_close(&side, child);
 }
 
+/* Walks through the buffer in slices, again and again, and times each: the best and the median. The target is
+ * the same place every time (as when a reduction follows) or walks along. */
+static double read_rate(struct side *side, const struct weft_token *token, int by_map, int walk, size_t slice,
+                        uint8_t *target, double *median)
+{
+    double rates[TURNS];
+    const void *mapped = NULL;
+    size_t at = 0;
+    if (by_map)
+        must(side->ops.map(side->link, token, &mapped), "map");
+    for (int turn = 0; turn < TURNS; turn++) {
+        uint8_t *to = target + (walk ? at : 0);
+        int64_t start_ns = weft_clock_ns();
+        if (by_map)
+            memcpy(to, (const uint8_t *)mapped + at, slice);
+        else
+            must(side->ops.pull(side->link, token, at, to, slice), "pull");
+        rates[turn] = (double)slice / (double)(weft_clock_ns() - start_ns);
+        at = (at + slice) % BUFFER_SIZE;
+    }
+    sort(rates);
+    *median = rates[TURNS / 2];
+    return rates[TURNS - 1];
+}
+
+/* As get(), without taking a processor from whoever is measured. */
+static void get_asleep(struct side *side, long more)
+{
+    side->expected += more;
+    while (side->received < side->expected) {
+        side->ops.poll(side->transport, 64, receive, side);
+        usleep(200);
+    }
+}
+
 /* The child exposes; the parent gets the token of it. */
 static struct weft_token token_pass(struct side *side, int child, const void *memory, size_t size)
 {
@@ -239,38 +274,12 @@ static struct weft_token token_pass(struct side *side, int child, const void *me
     if (child) {
         must(side->ops.expose(side->link, NULL, memory, size, &token), "expose");
         put(side, &token, sizeof token);
-        get(side, 1);
+        get_asleep(side, 1);
         return token;
     }
     get(side, 1);
     memcpy(&token, side->last, sizeof token);
     return token;
-}
-
-/* Reads `span` bytes in slices through the whole buffer, so that caches hold what they would in real use. */
-static double read_rate(struct side *side, const struct weft_token *token, int by_map, size_t slice,
-                        uint8_t *target, double *median)
-{
-    double rates[TURNS];
-    const uint8_t *source = NULL;
-    const void *mapped = NULL;
-    if (by_map) {
-        must(side->ops.map(side->link, token, &mapped), "map");
-        source = mapped;
-    }
-    for (int turn = 0; turn < TURNS; turn++) {
-        int64_t start_ns = weft_clock_ns();
-        for (size_t at = 0; at + slice <= BUFFER_SIZE; at += slice) {
-            if (by_map)
-                memcpy(target + at, source + at, slice);
-            else
-                must(side->ops.pull(side->link, token, at, target + at, slice), "pull");
-        }
-        rates[turn] = (double)BUFFER_SIZE / (double)(weft_clock_ns() - start_ns);
-    }
-    sort(rates);
-    *median = rates[TURNS / 2];
-    return rates[TURNS - 1];
 }
 
 static void reads_run(int chunks)
@@ -292,15 +301,15 @@ static void reads_run(int chunks)
     struct weft_token pulled = token_pass(&side, child, ordinary, BUFFER_SIZE);
     if (!child && chunks) {
         for (size_t chunk = 4096; chunk <= PULL_SPAN; chunk *= 2) {
-            double median, best = read_rate(&side, &pulled, 0, chunk, ordinary, &median);
+            double median, best = read_rate(&side, &pulled, 0, 0, chunk, ordinary, &median);
             printf("chunks: process_vm_readv of %6zu KiB: %.2f GB/s (median %.2f)\n", chunk / 1024, best,
                    median);
         }
     }
     for (size_t slice = 65536; !child && !chunks && slice <= PULL_SPAN; slice *= 2) {
         double map_median, pull_median;
-        double map = read_rate(&side, &mapped, 1, slice, ordinary, &map_median);
-        double pull = read_rate(&side, &pulled, 0, slice, ordinary, &pull_median);
+        double map = read_rate(&side, &mapped, 1, 1, slice, ordinary, &map_median);
+        double pull = read_rate(&side, &pulled, 0, 1, slice, ordinary, &pull_median);
         printf("reads: slices of %5zu KiB: map %.2f GB/s (median %.2f), pull %.2f GB/s (median %.2f)\n",
                slice / 1024, map, map_median, pull, pull_median);
     }

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define LOOP_RING_BYTES   16384u
-#define LOOP_REWIND_BYTES 2048u
+#define LOOP_REWIND_BYTES 512u
 #define LOOP_EAGER_BYTES  4096u
 
 enum loop_record_kind { LOOP_MESSAGE = 1, LOOP_LANDED, LOOP_SKIP };

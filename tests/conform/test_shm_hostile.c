@@ -1,0 +1,195 @@
+/* shm against a peer that does not keep the protocol: bad frames, memory that could be taken away, records
+ * that lie. The instance must refuse, never crash, and keep serving honest peers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "tests/support/conform.h"
+#include "transport/shm/shm_private.h"
+
+static const struct conform_backend shm = {.label = "shm", .transport = "shm", .direct = 1};
+
+/* A stranger's socket to node 0, and the address it dialled. */
+static int dial(const struct conform_world *world, struct shm_address *address)
+{
+    struct sockaddr_un name;
+    memcpy(address, world->nodes[0].address, sizeof *address);
+    int length = shm_socket_name(&address->identity, &name);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&name, (socklen_t)length), 0);
+    return fd;
+}
+
+static struct shm_frame hello(const struct shm_address *address)
+{
+    return (struct shm_frame){.magic = SHM_FRAME_MAGIC,
+                              .version = SHM_VERSION,
+                              .kind = SHM_HELLO,
+                              .source = {{1, 2}},
+                              .target = address->identity,
+                              .nonce = 3,
+                              .key = 5};
+}
+
+static int memory_make(size_t size, int seals)
+{
+    int fd = memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, (off_t)size), 0);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+    return fd;
+}
+
+/* Whether the instance hangs up: 1, or 0 when it answers. */
+static int is_refused(struct conform_world *world, int fd)
+{
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    uint8_t answer[256];
+    for (int i = 0; i < 2000 && poll(&ready, 1, 10) == 0; i++)
+        conform_turn(world);
+    return recv(fd, answer, sizeof answer, MSG_DONTWAIT) <= 0;
+}
+
+static void expect_service(struct conform_world *world)
+{
+    size_t before = world->nodes[1].message_count;
+    struct weft_link *link = conform_connect(world, 0, 1, NULL);
+    conform_send(world, 0, link, "hello", 5, NULL, 0);
+    conform_until(world, &world->nodes[1].message_count, before + 1);
+    conform_settle(world);
+}
+
+static void bad_introductions_are_refused(void **state)
+{
+    (void)state;
+    enum { FINE, UNSEALED, SHORT, LONG, NO_MEMORY, NOT_MEMORY, TARGET, VERSION, MAGIC, KIND, CUT, VARIANTS };
+    struct conform_world world;
+    conform_open(&world, &shm, 2);
+    for (int variant = FINE; variant < VARIANTS; variant++) {
+        struct shm_address address;
+        int fd = dial(&world, &address);
+        struct shm_frame frame = hello(&address);
+        size_t size = SHM_RING_BYTES + (variant == LONG ? 4096 : 0) - (variant == SHORT ? 4096 : 0);
+        int ring = variant == NOT_MEMORY ? open("/dev/zero", O_RDWR | O_CLOEXEC)
+                                         : memory_make(size, variant == UNSEALED ? 0 : F_SEAL_SHRINK);
+        frame.target.words[1] ^= variant == TARGET;
+        frame.version = (uint16_t)(frame.version + (variant == VERSION));
+        frame.magic ^= variant == MAGIC;
+        frame.kind = variant == KIND ? SHM_SEGMENT : SHM_HELLO;
+        if (variant == CUT)
+            assert_int_equal(send(fd, &frame, sizeof frame - 1, 0), sizeof frame - 1);
+        else
+            assert_int_equal(
+                shm_frame_send(world.nodes[0].transport, fd, &frame, &ring, variant != NO_MEMORY), 0);
+        if (is_refused(&world, fd) != (variant != FINE))
+            fail_msg("variant %d: expected %s", variant, variant == FINE ? "an answer" : "a refusal");
+        close(ring);
+        close(fd);
+        expect_service(&world);
+    }
+    conform_close(&world);
+}
+
+/* Introduces itself well, and returns the ring that node 0 now reads. */
+static uint8_t *introduce(struct conform_world *world, int *fd)
+{
+    struct shm_address address;
+    *fd = dial(world, &address);
+    struct shm_frame frame = hello(&address);
+    int ring = memory_make(SHM_RING_BYTES, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    uint8_t *memory = mmap(NULL, SHM_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, ring, 0);
+    assert_true(memory != MAP_FAILED);
+    assert_int_equal(shm_frame_send(world->nodes[0].transport, *fd, &frame, &ring, 1), 0);
+    assert_int_equal(is_refused(world, *fd), 0);
+    close(ring);
+    return memory;
+}
+
+static void lying_records_end_the_channel(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t position;
+        uint32_t size, kind;
+        int good;
+    } lies[] = {
+        {0, 100, SHM_RECORD_DATA, 1},
+        {0, SHM_EAGER_BYTES + 1, SHM_RECORD_DATA, 0},
+        {0, UINT32_MAX, SHM_RECORD_DATA, 0},
+        {0, 8, 77, 0},
+        {SHM_RING_LINES - 1, 4000, SHM_RECORD_DATA, 0}, /* beyond the end */
+    };
+    struct conform_world world;
+    conform_open(&world, &shm, 2);
+    struct conform_node *node = &world.nodes[0];
+    for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+        int fd;
+        uint8_t *memory = introduce(&world, &fd);
+        struct shm_producer ring = {.memory = memory, .key = 5};
+        size_t before = node->message_count, used = node->used;
+        /* Honest one-line records lead to the place of the lie. */
+        for (uint64_t k = 0; k < lies[i].position; k++) {
+            struct shm_record *record = shm_producer_reserve(&ring, 8);
+            assert_non_null(record);
+            shm_producer_publish(&ring, record, SHM_RECORD_DATA, 8, 1);
+        }
+        shm_producer_publish(&ring, shm_record_at(memory, ring.tail), lies[i].kind, lies[i].size, 1);
+        conform_until(&world, &node->message_count, before + lies[i].position);
+        conform_settle(&world);
+        assert_int_equal(node->message_count, before + lies[i].position + (lies[i].good ? 1 : 0));
+        assert_int_equal(node->used, used + lies[i].position * 8 + (lies[i].good ? lies[i].size : 0));
+        close(fd);
+        munmap(memory, SHM_RING_BYTES);
+        expect_service(&world);
+    }
+    conform_close(&world);
+}
+
+/* A segment that could shrink, or is not what the frame says, is never mapped. */
+static void bad_segments_are_refused(void **state)
+{
+    (void)state;
+    enum { FINE, UNSEALED, SIZE, NO_MEMORY, AGAIN_HELLO, VARIANTS };
+    struct conform_world world;
+    conform_open(&world, &shm, 2);
+    for (int variant = FINE; variant < VARIANTS; variant++) {
+        int fd;
+        uint8_t *memory = introduce(&world, &fd);
+        int segment = memory_make(8192, variant == UNSEALED ? 0 : F_SEAL_SHRINK);
+        struct shm_frame frame = {.magic = SHM_FRAME_MAGIC,
+                                  .version = SHM_VERSION,
+                                  .kind = variant == AGAIN_HELLO ? SHM_HELLO : SHM_SEGMENT,
+                                  .segment = 1,
+                                  .size = variant == SIZE ? 16384 : 8192};
+        assert_int_equal(shm_frame_send(world.nodes[0].transport, fd, &frame, &segment, variant != NO_MEMORY),
+                         0);
+        if (variant != FINE)
+            assert_int_equal(is_refused(&world, fd), 1);
+        conform_settle(&world);
+        close(segment);
+        close(fd);
+        munmap(memory, SHM_RING_BYTES);
+        expect_service(&world);
+    }
+    conform_close(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bad_introductions_are_refused),
+        cmocka_unit_test(lying_records_end_the_channel),
+        cmocka_unit_test(bad_segments_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
