@@ -15,31 +15,61 @@ static inline unsigned weft_ref_buffer(const struct weft_ref *ref, int in_place)
     return in_place && ref->buffer == WEFT_BUFFER_INPUT ? WEFT_BUFFER_OUTPUT : ref->buffer;
 }
 
-static inline int weft_ref_overlaps(const struct weft_step *a, const struct weft_ref *x,
-                                    const struct weft_step *b, const struct weft_ref *y, int in_place)
+/* The memory that a step writes, and what it reads or writes, as bits by enum weft_buffer. Slots are not
+ * memory. */
+static inline unsigned weft_step_writes(const struct weft_step *step, int in_place)
 {
-    if (weft_ref_buffer(x, in_place) != weft_ref_buffer(y, in_place))
+    if (step->kind == WEFT_STEP_SEND || step->destination.buffer == WEFT_BUFFER_SLOT)
         return 0;
-    if (x->buffer == WEFT_BUFFER_SLOT)
-        return x->slot == y->slot;
-    return a->chunk < b->chunk + b->span && b->chunk < a->chunk + a->span;
+    return 1u << weft_ref_buffer(&step->destination, in_place);
 }
 
-/* Whether `later` must wait for `earlier`, both resolved (strides applied). */
+static inline unsigned weft_step_touches(const struct weft_step *step, int in_place)
+{
+    unsigned touches = weft_step_writes(step, in_place);
+    for (int i = 0; i < step->source_count; i++) {
+        if (step->sources[i].buffer != WEFT_BUFFER_SLOT)
+            touches |= 1u << weft_ref_buffer(&step->sources[i], in_place);
+    }
+    return touches;
+}
+
+/* Whether two steps conflict in memory, given what they write and touch: the rule itself. */
+static inline int weft_memory_conflicts(const struct weft_step *a, unsigned a_writes, unsigned a_touches,
+                                        const struct weft_step *b, unsigned b_writes, unsigned b_touches)
+{
+    return a->chunk < b->chunk + b->span && b->chunk < a->chunk + a->span &&
+           ((a_writes & b_touches) | (b_writes & a_touches)) != 0;
+}
+
+/* Whether the step names this slot, as destination or as source. */
+static inline int weft_step_uses_slot(const struct weft_step *step, unsigned slot)
+{
+    if (step->kind != WEFT_STEP_SEND && step->destination.buffer == WEFT_BUFFER_SLOT &&
+        step->destination.slot == slot)
+        return 1;
+    for (int i = 0; i < step->source_count; i++) {
+        if (step->sources[i].buffer == WEFT_BUFFER_SLOT && step->sources[i].slot == slot)
+            return 1;
+    }
+    return 0;
+}
+
+/* Whether `later` must wait for `earlier`, both resolved (strides applied). Any use of a slot fills or
+ * empties it. The executor renames slots and needs only the memory part; the verifier keeps both. */
 static inline int weft_step_conflicts(const struct weft_step *earlier, const struct weft_step *later,
                                       int in_place)
 {
-    int earlier_writes = earlier->kind != WEFT_STEP_SEND;
-    int later_writes = later->kind != WEFT_STEP_SEND;
-    if (earlier_writes && later_writes &&
-        weft_ref_overlaps(earlier, &earlier->destination, later, &later->destination, in_place))
+    if (weft_memory_conflicts(earlier, weft_step_writes(earlier, in_place),
+                              weft_step_touches(earlier, in_place), later, weft_step_writes(later, in_place),
+                              weft_step_touches(later, in_place)))
         return 1;
-    for (int i = 0; earlier_writes && i < later->source_count; i++) {
-        if (weft_ref_overlaps(earlier, &earlier->destination, later, &later->sources[i], in_place))
-            return 1;
-    }
-    for (int i = 0; later_writes && i < earlier->source_count; i++) {
-        if (weft_ref_overlaps(earlier, &earlier->sources[i], later, &later->destination, in_place))
+    if (later->kind != WEFT_STEP_SEND && later->destination.buffer == WEFT_BUFFER_SLOT &&
+        weft_step_uses_slot(earlier, later->destination.slot))
+        return 1;
+    for (int i = 0; i < later->source_count; i++) {
+        if (later->sources[i].buffer == WEFT_BUFFER_SLOT &&
+            weft_step_uses_slot(earlier, later->sources[i].slot))
             return 1;
     }
     return 0;

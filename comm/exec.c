@@ -210,31 +210,22 @@ void weft_flight_finish(struct weft_exec_op *op, struct weft_flight *flight)
     }
 }
 
-/* Marks what the flight reads and writes and finds the flights that it must wait for. */
+/* Notes what the flight reads and writes and finds the flights that it must wait for. */
 static void find_hazards(struct weft_exec_op *op, struct weft_flight *flight)
 {
     const struct weft_step *step = &flight->step;
-    unsigned writes = 0, touches = 0;
-    if (step->kind != WEFT_STEP_SEND && step->destination.buffer != WEFT_BUFFER_SLOT)
-        writes = touches = 1u << weft_ref_buffer(&step->destination, op->in_place);
-    for (int i = 0; i < step->source_count; i++) {
-        if (step->sources[i].buffer != WEFT_BUFFER_SLOT)
-            touches |= 1u << weft_ref_buffer(&step->sources[i], op->in_place);
-    }
-    uint32_t low = step->chunk, high = step->chunk + step->span;
+    unsigned writes = weft_step_writes(step, op->in_place), touches = weft_step_touches(step, op->in_place);
     flight->waits = 0;
     if (touches) {
         for (uint64_t mask = enter_buckets(op, flight); mask; mask &= mask - 1) {
             int i = __builtin_ctzll(mask);
-            if (op->chunk_low[i] < high && low < op->chunk_high[i] &&
-                ((op->writes[i] & touches) | (writes & op->touches[i]))) {
+            if (weft_memory_conflicts(&op->flights[i].step, op->writes[i], op->touches[i], step, writes,
+                                      touches)) {
                 flight->waits |= 1ULL << i;
                 op->flights[i].dependents |= 1ULL << flight->index;
             }
         }
     }
-    op->chunk_low[flight->index] = low;
-    op->chunk_high[flight->index] = high;
     op->writes[flight->index] = (uint8_t)writes;
     op->touches[flight->index] = (uint8_t)touches;
 }
