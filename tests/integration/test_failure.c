@@ -90,6 +90,35 @@ static void test_killed_shm(void **state)
     assert_int_equal(test_leak_check(&before), 0);
 }
 
+static int all_killed_body(int rank, int ranks, void *arg)
+{
+    (void)rank;
+    (void)ranks;
+    struct job job;
+    CHECK_OK(job_open(&job, "shm", arg));
+    void *data;
+    CHECK_OK(weft_mem_alloc(job.context, 4 << 20, &data));
+    for (int i = 0;; i++) {
+        if (i == 20)
+            raise(SIGKILL);
+        if (weft_allreduce(job.comm, data, data, 1 << 20, WEFT_FLOAT32, WEFT_SUM) != WEFT_OK)
+            raise(SIGKILL);
+    }
+}
+
+/* Every rank dies in the middle: nothing has a name that could stay behind. */
+static void test_all_killed(void **state)
+{
+    (void)state;
+    struct test_leak before;
+    int statuses[TEST_RANKS_MAX];
+    test_leak_take(&before);
+    test_ranks_fork_status(3, all_killed_body, NULL, statuses);
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(statuses[r] & 0x7f, SIGKILL);
+    assert_int_equal(test_leak_check(&before), 0);
+}
+
 static void test_killed_ofi(void **state)
 {
     (void)state;
@@ -236,10 +265,10 @@ static void test_mismatch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_killed_shm),  cmocka_unit_test(test_killed_ofi),
-        cmocka_unit_test(test_deadline),    cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_bad_setting), cmocka_unit_test(test_absent),
-        cmocka_unit_test(test_mismatch),
+        cmocka_unit_test(test_killed_shm), cmocka_unit_test(test_all_killed),
+        cmocka_unit_test(test_killed_ofi), cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_settings),   cmocka_unit_test(test_bad_setting),
+        cmocka_unit_test(test_absent),     cmocka_unit_test(test_mismatch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

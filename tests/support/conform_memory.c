@@ -85,6 +85,66 @@ static void ordinary_memory_is_pulled(void **state)
     conform_close(&pair.world);
 }
 
+/* Lends a whole buffer in whatever pieces the conduit takes; the peer pulls it in order in pieces of its own.
+ */
+static void lend_through(struct pair *pair, const uint8_t *source, size_t size,
+                         const struct weft_token *token, uint32_t conduit)
+{
+    size_t lent = 0, pulled = 0;
+    uint8_t *copy = malloc(size);
+    assert_non_null(copy);
+    while (pulled < size) {
+        size_t taken = 0;
+        int status =
+            lent < size ? pair->a->ops.lend(pair->ab, conduit, source + lent, size - lent, &taken) : 0;
+        assert_true(status == 0 || status == WEFT_AGAIN);
+        lent += taken;
+        size_t part = lent - pulled < 100001 ? lent - pulled : 100001;
+        assert_int_equal(pair->b->ops.pull(pair->ba, token, pulled, copy + pulled, part), 0);
+        pulled += part;
+    }
+    assert_memory_equal(copy, source, size);
+    assert_true(pair->b->ops.pull(pair->ba, token, pulled, copy, 1) < 0);
+    free(copy);
+}
+
+static void ordinary_memory_is_lent(void **state)
+{
+    struct pair pair;
+    pair_open(&pair, state);
+    size_t size = 5 * 1024 * 1024 + 17;
+    uint8_t *source = malloc(size + 1);
+    assert_non_null(source);
+    for (uint32_t round = 0; round < 3; round++) {
+        struct weft_token tokens[16];
+        uint32_t conduits[16], open = 0;
+        conform_fill(source, size, round);
+        int status = WEFT_OK;
+        while (open < 16 && (status = pair.a->ops.lend_open(pair.ab, source + 1, size - 1, &tokens[open],
+                                                            &conduits[open])) == WEFT_OK)
+            open++;
+        if (open == 0) {
+            assert_int_equal(status, WEFT_UNSUPPORTED);
+            break;
+        }
+        if (open < 16)
+            assert_int_equal(status, WEFT_AGAIN);
+        for (uint32_t i = 0; i < open; i++) {
+            struct weft_token token = tokens[i];
+            pass_token(&pair, &token);
+            const void *mapped = NULL;
+            assert_int_equal(pair.b->ops.map(pair.ba, &token, &mapped), WEFT_UNSUPPORTED);
+            if (i + 1 < open)
+                lend_through(&pair, source + 1, size - 1, &token, conduits[i]);
+            else /* breaks off: this conduit is never used again */
+                pair.a->ops.lend(pair.ab, conduits[i], source, 5000, &(size_t){0});
+            pair.a->ops.lend_close(pair.ab, conduits[i], i + 1 < open);
+        }
+    }
+    free(source);
+    conform_close(&pair.world);
+}
+
 static void allocated_memory_is_mapped(void **state)
 {
     struct pair pair;
@@ -236,9 +296,8 @@ size_t conform_memory_tests(const struct conform_backend *backend, struct CMUnit
 {
     const struct CMUnitTest any[] = {cmocka_unit_test(absent_operations_are_callable)};
     const struct CMUnitTest reads[] = {
-        cmocka_unit_test(ordinary_memory_is_pulled),
-        cmocka_unit_test(allocated_memory_is_mapped),
-        cmocka_unit_test(allocations_come_and_go),
+        cmocka_unit_test(ordinary_memory_is_pulled),  cmocka_unit_test(ordinary_memory_is_lent),
+        cmocka_unit_test(allocated_memory_is_mapped), cmocka_unit_test(allocations_come_and_go),
         cmocka_unit_test(garbage_tokens_are_refused),
     };
     const struct CMUnitTest segments[] = {cmocka_unit_test(freed_memory_is_not_mapped_again)};
