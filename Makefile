@@ -62,10 +62,12 @@ PROGRAMS := $(if $(wildcard algos/weft-plan.c),$(BUILD)/weft-plan) $(if $(PERF_O
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/libweft.a $(BUILD)/libweft.so $(PROGRAMS) $(MICRO)
+	@:
 
 lib: $(BUILD)/libweft.a
 
 tests: all $(TESTS)
+	@:
 
 $(BUILD)/%.o: %.c Makefile
 	$(call say,CC,$@)mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(EXTRA_$(notdir $*)) -c $< -o $@
