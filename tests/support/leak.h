@@ -1,5 +1,5 @@
 /* Counts what a test may leave behind: descriptors, threads and shared mappings of this process, and files in
- * /dev/shm and /tmp that look like weft's.
+ * /dev/shm that look like weft's. (Not those in /tmp: tests that run beside have theirs there.)
  *
  *     struct test_leak before;
  *     test_leak_take(&before);
@@ -16,7 +16,7 @@ struct test_leak {
     int descriptors;
     int threads;
     int shared_mappings; /* mappings of memfd, /dev/shm or anonymous shared memory */
-    int files;           /* names with "weft" in /dev/shm and /tmp */
+    int files;           /* names with "weft" in /dev/shm */
 };
 
 void test_leak_take(struct test_leak *leak);
