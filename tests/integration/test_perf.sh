@@ -172,6 +172,7 @@ fi
 killed() {
     local transport=$1 launcher pid tries=0
     shift
+    : >"$work/out" # the table of the run before must not look like this one's
     timeout -k 5 60 "$perf" allreduce --ranks 3 -b 64K -e 64K -n 1000000 "$@" >"$work/out" 2>"$work/err" \
         </dev/null &
     launcher=$!
