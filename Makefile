@@ -101,19 +101,22 @@ $(BUILD)/tests/plan/test_weft_plan: LIBS += -ljansson
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT_OBJECTS) $(BUILD)/libweft.a
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $^ -lcmocka $(LIBS) -o $@
 
+# demo and check build with every processor unless told otherwise.
+JOBS = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null))
+
 # --- what a fresh machine needs; quick and silent when everything is there
 
 deps:
 	$(Q)tests/scripts/deps.sh
 
 demo: deps
-	$(Q)$(MAKE) --no-print-directory all
+	$(Q)$(MAKE) $(JOBS) --no-print-directory all
 	$(Q)BUILD=$(BUILD) tests/scripts/demo.sh
 
 # --- tests
 
 check: deps
-	$(Q)$(MAKE) --no-print-directory tests
+	$(Q)$(MAKE) $(JOBS) --no-print-directory tests
 	$(Q)BUILD=$(BUILD) CC="$(CC)" MAKE="$(MAKE)" tests/run.sh $(CHECKS) $(TESTS) $(SCRIPTS)
 
 check-programs: tests
@@ -142,7 +145,7 @@ check-long: deps
 	$(Q)MAKE="$(MAKE)" tests/scripts/check-long.sh
 
 perf-peers: deps
-	$(Q)$(MAKE) --no-print-directory all
+	$(Q)$(MAKE) $(JOBS) --no-print-directory all
 	$(Q)BUILD=$(BUILD) perf/peers/run.sh
 
 # --- installing
