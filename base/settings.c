@@ -33,7 +33,7 @@ static const struct row rows[] = {
     {"WEFT_SPIN_US", AT(spin_us), NUMBER, 0, 1000000, 100, NULL, 0},
     {"WEFT_TIMEOUT_MS", AT(timeout_ms), NUMBER, -1, INT64_MAX / 2000000, 300000, NULL, 0},
     {"WEFT_TRANSPORT", AT(transports), LIST, 0, 0, 0, "shm,ofi", 1},
-    {"WEFT_WINDOW", AT(window), NUMBER, 2, 64, 32, NULL, 1},
+    {"WEFT_WINDOW", AT(window), NUMBER, 4, 64, 32, NULL, 1},
 };
 
 /* Position of the word in a comma-separated list, or -1. */
@@ -102,6 +102,9 @@ int weft_settings_read(struct weft_settings *settings)
         if (status != WEFT_OK)
             return status;
     }
+    /* One way to write each choice: the texts are compared. */
+    if (!*read.transports || strcmp(read.transports, "ofi,shm") == 0)
+        snprintf(read.transports, sizeof read.transports, "shm,ofi");
     *settings = read;
     return WEFT_OK;
 }

@@ -16,6 +16,7 @@
 #define INTRO_VERSION   1
 #define ID_CANDIDATES   8
 #define PROCESSOR_WORDS 16
+#define PROOF_MS        3000 /* to shake hands with a neighbour; then the network serves */
 #define SETTINGS_MAX    2048
 
 /* Round 1, followed by the settings text. */
@@ -32,8 +33,9 @@ struct introduction {
 /* Round 2. */
 struct vote {
     uint32_t free_ids; /* bit per candidate */
-    uint32_t proven;
-    int32_t status; /* of what this rank tried: others fail with it */
+    uint32_t group;    /* lowest rank that this one believes to share memory with */
+    uint32_t proven;   /* the same when shaking hands with it has worked, otherwise the own rank */
+    int32_t status;    /* of what this rank tried: others fail with it */
     uint16_t ofi_size, reserved;
     uint8_t ofi_address[WEFT_ADDRESS_MAX];
     char reason[200];
@@ -209,7 +211,8 @@ static int prove_host(struct weft_comm *comm, uint32_t group, int64_t deadline_n
     int status = weft_context_link(comm->context, WEFT_SHM, first->addresses, first->shm_size, &link);
     if (status != WEFT_OK)
         return status;
-    status = await_link(comm, &shm->ops, link, deadline_ns);
+    int64_t soon_ns = weft_deadline_ns(PROOF_MS);
+    status = await_link(comm, &shm->ops, link, soon_ns < deadline_ns ? soon_ns : deadline_ns);
     weft_context_unlink(comm->context, link);
     return status;
 }
@@ -255,32 +258,59 @@ static int needs_network(struct weft_comm *comm, const struct weft_blob *blobs)
     return 0;
 }
 
+/* Adds this rank's network address, or why there is none. [lock] */
+static void vote_network(struct weft_comm *comm, struct vote *vote)
+{
+    if (transport_allowed(comm, "ofi"))
+        vote->status = open_ofi(comm, vote);
+    else
+        vote->status =
+            weft_fail(WEFT_TRANSPORT,
+                      "rank %d on host '%s' does not share memory with every rank, and the setting "
+                      "WEFT_TRANSPORT=%s allows no other transport",
+                      comm->rank, comm->members[comm->rank].host, comm->context->settings.transports);
+    if (vote->status != WEFT_OK)
+        snprintf(vote->reason, sizeof vote->reason, "%s", weft_error_detail());
+}
+
 static void cast_vote(struct weft_comm *comm, const struct weft_blob *blobs, struct vote *vote,
                       int64_t deadline_ns)
 {
     memset(vote, 0, sizeof *vote);
     weft_context_lock(comm->context);
     vote->free_ids = free_candidates(comm, blobs);
-    uint32_t group = own_group(comm, blobs);
-    int status = WEFT_OK;
-    /* A host that cannot be proven is left to the network: it fails only when there is none. */
-    vote->proven = prove_host(comm, group, deadline_ns) == WEFT_OK ? group : (uint32_t)comm->rank;
-    if (vote->proven != group)
+    vote->group = own_group(comm, blobs);
+    vote->proven = prove_host(comm, vote->group, deadline_ns) == WEFT_OK ? vote->group : (uint32_t)comm->rank;
+    if (vote->proven != vote->group)
         weft_log_once(WEFT_LOG_WARN, "ranks on this host cannot share memory: %s", weft_error_detail());
-    if (needs_network(comm, blobs) || vote->proven != group) {
-        if (transport_allowed(comm, "ofi"))
-            status = open_ofi(comm, vote);
-        else
-            status =
-                weft_fail(WEFT_TRANSPORT,
-                          "rank %d on host '%s' does not share memory with every rank, and the setting "
-                          "WEFT_TRANSPORT=%s allows no other transport",
-                          comm->rank, comm->members[comm->rank].host, comm->context->settings.transports);
-    }
+    if (needs_network(comm, blobs))
+        vote_network(comm, vote);
     weft_context_unlock(comm->context);
-    vote->status = status;
+}
+
+/* Votes, and once more with network addresses when some rank could not prove its host: it is left to the
+ * network. */
+static int hold_vote(struct weft_comm *comm, const struct weft_blob *blobs, struct weft_blob **votes,
+                     int64_t deadline_ns)
+{
+    struct vote vote;
+    cast_vote(comm, blobs, &vote, deadline_ns);
+    int status = weft_bootstrap_allgather(comm->bootstrap, &vote, sizeof vote, votes, deadline_ns);
     if (status != WEFT_OK)
-        snprintf(vote->reason, sizeof vote->reason, "%s", weft_error_detail());
+        return status;
+    int unproven = 0;
+    for (int r = 0; r < comm->ranks; r++) {
+        const struct vote *theirs = (*votes)[r].data;
+        unproven |= (*votes)[r].size == sizeof *theirs && theirs->proven != theirs->group;
+    }
+    if (!unproven)
+        return WEFT_OK;
+    free(*votes);
+    weft_context_lock(comm->context);
+    if (!vote.ofi_size && vote.status == WEFT_OK)
+        vote_network(comm, &vote);
+    weft_context_unlock(comm->context);
+    return weft_bootstrap_allgather(comm->bootstrap, &vote, sizeof vote, votes, deadline_ns);
 }
 
 static int count_votes(struct weft_comm *comm, const struct weft_blob *intros, const struct weft_blob *votes)
@@ -293,7 +323,9 @@ static int count_votes(struct weft_comm *comm, const struct weft_blob *intros, c
             vote->proven > (uint32_t)r || !memchr(vote->reason, 0, sizeof vote->reason))
             return weft_fail(WEFT_PROTOCOL, "rank %d voted in a form this weft does not understand", r);
         if (vote->status != WEFT_OK)
-            return weft_fail(vote->status, "rank %d on host '%s': %s", r, member->host, vote->reason);
+            return weft_fail(vote->status < WEFT_AGAIN && vote->status >= WEFT_INTERNAL ? vote->status
+                                                                                        : WEFT_INTERNAL,
+                             "rank %d on host '%s': %s", r, member->host, vote->reason);
         free_ids &= vote->free_ids;
         member->host_group = vote->proven;
         member->ofi_size = vote->ofi_size;
@@ -435,7 +467,6 @@ int weft_agree(struct weft_comm *comm, int64_t deadline_ns)
     _Alignas(8) char message[sizeof(struct introduction) + SETTINGS_MAX];
     size_t size = 0;
     struct weft_blob *intros = NULL, *votes = NULL;
-    struct vote vote;
     int status = introduce(comm, message, &size);
     if (status == WEFT_OK)
         status = weft_bootstrap_allgather(comm->bootstrap, message, size, &intros, deadline_ns);
@@ -448,8 +479,7 @@ int weft_agree(struct weft_comm *comm, int64_t deadline_ns)
         status = count_processors(comm, intros);
     if (status != WEFT_OK)
         goto free_intros;
-    cast_vote(comm, intros, &vote, deadline_ns);
-    status = weft_bootstrap_allgather(comm->bootstrap, &vote, sizeof vote, &votes, deadline_ns);
+    status = hold_vote(comm, intros, &votes, deadline_ns);
     if (status != WEFT_OK)
         goto free_intros;
     comm->one_host = comm->no_shm = 1;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -70,6 +71,8 @@ static void free_comm(struct weft_comm *comm)
     if (comm->exec)
         weft_context_unroute(context, comm->id);
     weft_fastpath_close(comm->fastpath);
+    if (comm->exec)
+        weft_exec_fail(comm->exec, WEFT_CANCELLED, "the communicator was destroyed");
     for (int r = 0; r < comm->ranks && comm->exec; r++) {
         struct weft_link *link = weft_exec_link(comm->exec, (uint32_t)r);
         if (link)
@@ -163,6 +166,11 @@ int weft_comm_destroy(weft_comm *comm)
         status = weft_bootstrap_barrier(comm->bootstrap, weft_comm_deadline_ns(comm));
         weft_progress_background(comm->context, -1);
         snprintf(text, sizeof text, "%s", weft_error_detail());
+        if (status != WEFT_OK) { /* the others must hear of it before this rank's memory goes */
+            weft_context_lock(comm->context);
+            weft_comm_fail(comm, status, text);
+            weft_context_unlock(comm->context);
+        }
     }
     free_comm(comm);
     return status == WEFT_OK ? WEFT_OK : weft_fail(status, "%s", text);
@@ -172,19 +180,20 @@ void weft_comm_fail(struct weft_comm *comm, int status, const char *text)
 {
     if (comm->failed)
         return;
-    comm->failed = status;
     snprintf(comm->failure, sizeof comm->failure, "%s", text);
-    weft_exec_fail(comm->exec, status, comm->failure);
-    weft_log(WEFT_LOG_INFO, "rank %d revokes its communicator: %s", comm->rank, comm->failure);
+    atomic_store(&comm->failed, status);
+    /* The others first: withdrawing what is in flight may take a moment. */
     if (!weft_bootstrap_has_failed(comm->bootstrap))
         weft_bootstrap_revoke(comm->bootstrap, comm->failure);
+    weft_exec_fail(comm->exec, status, comm->failure);
+    weft_log(WEFT_LOG_INFO, "rank %d revokes its communicator: %s", comm->rank, comm->failure);
     weft_progress_wake(comm->context);
 }
 
 void weft_comm_link_failed(struct weft_comm *comm, struct weft_link *link, int status)
 {
     for (int r = 0; r < comm->ranks; r++) {
-        if (weft_exec_link(comm->exec, (uint32_t)r) != link)
+        if (weft_exec_link(comm->exec, (uint32_t)r) != link || comm->lost_status)
             continue;
         comm->lost_rank = r;
         comm->lost_status = status;
@@ -196,6 +205,14 @@ void weft_comm_link_failed(struct weft_comm *comm, struct weft_link *link, int s
 /* How long a broken link waits for the bootstrap to say why: a rank that died is named there. */
 #define LINK_GRACE_NS 200000000
 
+/* A send or read that fails often means that the peer has died: the bootstrap knows who, in a moment. */
+static void await_reason(const struct weft_comm *comm)
+{
+    int64_t until_ns = weft_clock_ns() + LINK_GRACE_NS;
+    while (!weft_bootstrap_has_failed(comm->bootstrap) && weft_clock_ns() < until_ns)
+        usleep(1000);
+}
+
 int weft_comm_check(struct weft_comm *comm)
 {
     int status;
@@ -206,6 +223,10 @@ int weft_comm_check(struct weft_comm *comm)
         status = weft_bootstrap_failure(comm->bootstrap, text, sizeof text);
         weft_comm_fail(comm, status, text);
     } else if (weft_exec_failure(comm->exec, &status)) {
+        if (status != WEFT_MISMATCH && status != WEFT_PROTOCOL)
+            await_reason(comm);
+        if (weft_bootstrap_has_failed(comm->bootstrap))
+            return weft_comm_check(comm);
         snprintf(text, sizeof text, "%s", weft_exec_failure(comm->exec, &status));
         weft_comm_fail(comm, status, text);
     } else if (comm->lost_status && weft_clock_ns() - comm->lost_ns > LINK_GRACE_NS) {

@@ -51,6 +51,7 @@ struct weft_memory {
     void *memory;
     size_t size;
     int allocated; /* 1: through shm's alloc(), 2: ordinary pages */
+    int users;     /* operations that hold a region of it */
     struct weft_region *regions[WEFT_TRANSPORT_COUNT];
 };
 
@@ -65,6 +66,7 @@ struct weft_context {
     int event_fd;      /* wakes the leader: failures, new work */
     struct weft_service *service;
     atomic_int background;  /* operations started without a waiter: the service thread drives them */
+    atomic_int lingers;     /* one of `background` stands for transports that are busy */
     atomic_int tick_sleeps; /* the service thread must be woken for new background work */
     int tick_idle;          /* service thread only */
     struct weft_open_transport transports[WEFT_TRANSPORT_COUNT]; /* [lock] once open */

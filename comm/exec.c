@@ -21,8 +21,9 @@
 
 int weft_exec_create(const struct weft_exec_options *options, struct weft_exec **created)
 {
-    if (options->window < 2 || options->window > WEFT_WINDOW_MAX)
-        return weft_fail(WEFT_INVALID, "window is %u: expected 2 to %d", options->window, WEFT_WINDOW_MAX);
+    if (options->window < WEFT_WINDOW_MIN || options->window > WEFT_WINDOW_MAX)
+        return weft_fail(WEFT_INVALID, "window is %u: expected %d to %d", options->window, WEFT_WINDOW_MIN,
+                         WEFT_WINDOW_MAX);
     struct weft_exec *exec = calloc(1, sizeof *exec);
     if (!exec)
         return weft_fail(WEFT_NOMEM, "no memory for an executor");
@@ -254,10 +255,12 @@ static int choose_mode(struct weft_exec_op *op, struct weft_flight *flight)
 static int admit_message(struct weft_exec_op *op, struct weft_flight *flight)
 {
     flight->peer = weft_op_peer_find(op, (uint32_t)flight->step.peer, 1);
-    if (!flight->peer)
+    if (!flight->peer) {
+        op->active &= ~(1ULL << flight->index); /* nothing of it is set up, nothing to release */
         return weft_fail(WEFT_NOMEM, "no memory for the state of rank %d", flight->step.peer);
+    }
     flight->told = flight->ready = flight->staged = flight->landed = flight->puts_done = 0;
-    flight->staging = flight->lending = flight->have_token = 0;
+    flight->staging = flight->lending = flight->lent_here = flight->have_token = 0;
     flight->mapped = flight->payload = NULL;
     flight->held = NULL;
     flight->stage_buffer = NULL;
@@ -518,6 +521,15 @@ int weft_exec_progress(struct weft_exec *exec)
         weft_op_run(op);
     }
     return moved;
+}
+
+int weft_exec_is_blocked(const struct weft_exec *exec)
+{
+    for (uint64_t mask = exec->running; mask; mask &= mask - 1) {
+        if (exec->ops[__builtin_ctzll(mask)]->blocked)
+            return 1;
+    }
+    return 0;
 }
 
 void weft_exec_fail(struct weft_exec *exec, int status, const char *text)

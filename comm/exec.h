@@ -25,6 +25,10 @@
 #include "devmem/reduce.h"
 #include <weft/transport.h>
 
+/* A RECV into a SLOT stays in the window until the REDUCE behind it has emptied the slot; so the window must
+ * hold what plans put between the two (tree: RECV, RECV, REDUCE), where the verifier's smallest window is 2.
+ */
+#define WEFT_WINDOW_MIN 4
 #define WEFT_WINDOW_MAX 64
 #define WEFT_OPS_MAX    64 /* operations of one communicator in flight */
 
@@ -102,6 +106,9 @@ void weft_exec_op_free(struct weft_exec_op *op);
 
 /* Retries what was blocked (a full link, a link coming up). Returns how many flights moved. */
 int weft_exec_progress(struct weft_exec *exec);
+
+/* Whether something waits for room in a link, of which no event tells. */
+int weft_exec_is_blocked(const struct weft_exec *exec);
 
 /* A message whose header names this executor. */
 void weft_exec_message(struct weft_exec *exec, const void *data, size_t size);

@@ -70,6 +70,7 @@ struct weft_flight {
     uint32_t staged;    /* SEND: slices copied to staging */
     uint8_t staging;    /* SEND, RECV: the offer is a ring of staged slices */
     uint8_t lending;    /* SEND: through a conduit of the link */
+    uint8_t lent_here;  /* RECV: the offer comes through a conduit */
     uint32_t conduit;
     size_t lent; /* SEND: bytes passed into the conduit */
     uint8_t have_token;
@@ -132,7 +133,7 @@ struct weft_exec {
     struct weft_exec_op *spare_ops; /* one finished operation kept for the next */
     struct weft_exec_stats stats;
     uint8_t *scratch[WEFT_STEP_SOURCES_MAX]; /* pulled slices on their way into a reduction */
-    size_t scratch_bytes;
+    size_t scratch_bytes[WEFT_STEP_SOURCES_MAX];
     int status;
     char failure[256];
 };
@@ -205,7 +206,8 @@ struct weft_op_peer *weft_op_peer_find(struct weft_exec_op *op, uint32_t rank, i
 int weft_early_claim(struct weft_exec_op *op, struct weft_flight *flight);
 /* Moves what came before the operation started to its peers. */
 int weft_early_adopt(struct weft_exec_op *op);
-struct weft_early *weft_early_copy(struct weft_exec *exec, const void *data, size_t size);
+struct weft_early *weft_early_copy(struct weft_exec *exec, const struct weft_wire_header *header,
+                                   const void *payload);
 void weft_early_free(struct weft_exec *exec, struct weft_early *early);
 void weft_early_free_list(struct weft_exec *exec, struct weft_early *list);
 

@@ -11,8 +11,10 @@
 #include "comm/digest.h"
 #include "comm/exec_internal.h"
 
-struct weft_early *weft_early_copy(struct weft_exec *exec, const void *data, size_t size)
+struct weft_early *weft_early_copy(struct weft_exec *exec, const struct weft_wire_header *header,
+                                   const void *payload)
 {
+    size_t size = sizeof *header + header->size;
     struct weft_early_pool *pool = size <= exec->small.capacity ? &exec->small : &exec->large;
     if (pool == &exec->large && size > pool->capacity) {
         /* The largest message of any transport decides; older, smaller buffers leave as they are freed. */
@@ -32,7 +34,8 @@ struct weft_early *weft_early_copy(struct weft_exec *exec, const void *data, siz
             return NULL;
         early->capacity = pool->capacity;
     }
-    memcpy(early->data, data, size);
+    memcpy(early->data, header, sizeof *header);
+    memcpy((uint8_t *)early->data + sizeof *header, payload, header->size);
     early->size = (uint32_t)size;
     early->next = NULL;
     return early;
@@ -107,13 +110,12 @@ static int deliver_answer(struct weft_exec_op *op, struct weft_flight *flight,
 }
 
 static int deliver(struct weft_exec_op *op, struct weft_flight *flight, const struct weft_wire_header *header,
-                   struct weft_early *early, int *kept)
+                   const void *payload, struct weft_early *early, int *kept)
 {
     if (header->digest != op->request.digest)
         return weft_fail(WEFT_MISMATCH, "rank %u and rank %u disagree on the %s of operation %u",
                          header->source, op->exec->options.rank,
                          weft_digest_difference(op->request.digest, header->digest), op->sequence);
-    const void *payload = header + 1;
     return is_answer(header) ? deliver_answer(op, flight, header, payload)
                              : weft_recv_message(op, flight, header, payload, early, kept);
 }
@@ -145,7 +147,7 @@ static void append(struct weft_early ***tail, struct weft_early *early)
     *tail = &early->next;
 }
 
-static int op_message(struct weft_exec_op *op, const struct weft_wire_header *header,
+static int op_message(struct weft_exec_op *op, const struct weft_wire_header *header, const void *payload,
                       struct weft_early *early, int *kept)
 {
     struct weft_op_peer *peer = weft_op_peer_find(op, header->source, 1);
@@ -154,7 +156,7 @@ static int op_message(struct weft_exec_op *op, const struct weft_wire_header *he
     int past;
     struct weft_flight *flight = find_flight(op, peer, header, &past);
     if (flight)
-        return deliver(op, flight, header, early, kept);
+        return deliver(op, flight, header, payload, early, kept);
     if (past || header->digest != op->request.digest) {
         if (header->digest == op->request.digest)
             return weft_fail(WEFT_PROTOCOL,
@@ -165,7 +167,7 @@ static int op_message(struct weft_exec_op *op, const struct weft_wire_header *he
                          weft_digest_difference(op->request.digest, header->digest), op->sequence);
     }
     if (!early) {
-        early = weft_early_copy(op->exec, header, sizeof *header + header->size);
+        early = weft_early_copy(op->exec, header, payload);
         if (!early)
             return weft_fail(WEFT_NOMEM, "no memory to keep %u bytes from rank %u", header->size,
                              header->source);
@@ -188,7 +190,7 @@ int weft_early_claim(struct weft_exec_op *op, struct weft_flight *flight)
         }
         *at = early->next;
         int kept = 0;
-        status = deliver(op, flight, header, early, &kept);
+        status = deliver(op, flight, header, header + 1, early, &kept);
         if (!kept)
             weft_early_free(op->exec, early);
     }
@@ -212,7 +214,7 @@ int weft_early_adopt(struct weft_exec_op *op)
         }
         *at = early->next;
         int kept = 0;
-        status = op_message(op, header, early, &kept);
+        status = op_message(op, header, header + 1, early, &kept);
         if (!kept)
             weft_early_free(exec, early);
     }
@@ -237,13 +239,17 @@ static int check_header(const struct weft_exec *exec, const struct weft_wire_hea
 
 void weft_exec_message(struct weft_exec *exec, const void *data, size_t size)
 {
-    const struct weft_wire_header *header = data;
     if (exec->status != WEFT_OK)
         return;
-    if (size < sizeof *header) {
+    if (size < sizeof(struct weft_wire_header)) {
         weft_exec_fail(exec, WEFT_PROTOCOL, "a message is shorter than its header");
         return;
     }
+    /* Copied once: data may lie where the peer can still write. */
+    struct weft_wire_header copy;
+    memcpy(&copy, data, sizeof copy);
+    const struct weft_wire_header *header = &copy;
+    const void *payload = (const uint8_t *)data + sizeof copy;
     int status = check_header(exec, header, size), kept = 0;
     int32_t ahead = (int32_t)(header->op - exec->next_sequence);
     struct weft_exec_op *op = exec->ops[header->op % WEFT_OPS_MAX];
@@ -251,13 +257,13 @@ void weft_exec_message(struct weft_exec *exec, const void *data, size_t size)
         status = weft_fail(WEFT_PROTOCOL, "rank %u is %d operations ahead: expected fewer than %d",
                            header->source, ahead + 1, WEFT_OPS_MAX);
     if (status == WEFT_OK && ahead >= 0) {
-        struct weft_early *early = weft_early_copy(exec, data, size);
+        struct weft_early *early = weft_early_copy(exec, header, payload);
         if (early)
             append(&exec->early_tail, early);
         else
             status = weft_fail(WEFT_NOMEM, "no memory to keep %zu bytes from rank %u", size, header->source);
     } else if (status == WEFT_OK && op && op->sequence == header->op) {
-        status = op_message(op, header, NULL, &kept);
+        status = op_message(op, header, payload, NULL, &kept);
         if (status == WEFT_OK && op->status == WEFT_AGAIN)
             weft_op_run(op);
     } else if (status == WEFT_OK) {

@@ -15,6 +15,9 @@
  * what the oldest needs. */
 #define LANDING_DISTANCE 8
 
+/* How much of a lent message is taken before the sender hears of it: well below what a conduit holds. */
+#define LENT_TAKEN_BYTES (256u << 10)
+
 static uint8_t *target_memory(struct weft_exec_op *op, const struct weft_flight *flight)
 {
     return weft_op_memory(op, flight->step.destination.buffer) + flight->start;
@@ -36,6 +39,8 @@ static int acknowledge(struct weft_exec_op *op, struct weft_flight *flight)
 {
     uint32_t consumed = weft_slices_within(flight, flight->done);
     uint32_t step = flight->staging || flight->slices < 8 ? 1 : flight->slices / 4;
+    if (flight->lent_here)
+        step = 1 + (uint32_t)(LENT_TAKEN_BYTES / flight->slice_bytes);
     if (consumed == flight->told || (consumed < flight->slices && consumed - flight->told < step))
         return WEFT_OK;
     int status = weft_flight_send(op, flight, WEFT_WIRE_TAKEN, 0, consumed, NULL, 0);
@@ -89,17 +94,27 @@ static void drop_held(struct weft_exec_op *op, struct weft_flight *flight, size_
     }
 }
 
+/* Asks for the mapping again before every slice: an owner that gave up may have freed its memory meanwhile,
+ * and what lies there then must not become a result. */
+static int remap(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    const struct weft_exec_peer *peer = peer_of(op, flight);
+    const void *mapped;
+    int status = peer->ops->map(peer->link, &flight->token, &mapped);
+    if (status == WEFT_OK)
+        flight->mapped = mapped;
+    return status;
+}
+
 static uint8_t *scratch_get(struct weft_exec *exec, int index, size_t size)
 {
-    if (size > exec->scratch_bytes) {
-        for (int i = 0; i < WEFT_STEP_SOURCES_MAX; i++) {
-            free(exec->scratch[i]);
-            exec->scratch[i] = NULL;
-        }
-        exec->scratch_bytes = (size + 63) / 64 * 64;
+    if (size > exec->scratch_bytes[index]) {
+        free(exec->scratch[index]);
+        exec->scratch_bytes[index] = (size + 63) / 64 * 64;
+        exec->scratch[index] = aligned_alloc(64, exec->scratch_bytes[index]);
+        if (!exec->scratch[index])
+            exec->scratch_bytes[index] = 0;
     }
-    if (!exec->scratch[index])
-        exec->scratch[index] = aligned_alloc(64, exec->scratch_bytes);
     return exec->scratch[index];
 }
 
@@ -118,8 +133,9 @@ int weft_recv_source(struct weft_exec_op *op, struct weft_flight *flight, size_t
     }
     op->exec->stats.bytes_direct += flight->staging ? 0 : size;
     if (flight->mapped) {
+        int status = remap(op, flight);
         *source = flight->mapped + token_offset(flight, position);
-        return WEFT_OK;
+        return status;
     }
     uint8_t *memory = scratch_get(op->exec, scratch, flight->slice_bytes);
     if (!memory)
@@ -169,6 +185,9 @@ static int advance_read(struct weft_exec_op *op, struct weft_flight *flight)
         size_t size = end - flight->done;
         uint8_t *target = target_memory(op, flight) + flight->done;
         if (flight->mapped) {
+            int status = remap(op, flight);
+            if (status != WEFT_OK)
+                return status;
             const uint8_t *source = flight->mapped + token_offset(flight, flight->done);
             if (op->request.streaming)
                 weft_copy_streaming(target, source, size);
@@ -308,12 +327,21 @@ static int check_offer(struct weft_exec_op *op, struct weft_flight *flight,
                        const struct weft_wire_header *header, const void *payload)
 {
     const struct weft_exec_peer *peer = peer_of(op, flight);
-    if (flight->have_token || header->size != sizeof flight->token)
-        return weft_fail(WEFT_PROTOCOL, "rank %u offered message %u twice or with %u bytes of token",
-                         header->source, header->message, header->size);
-    memcpy(&flight->token, payload, sizeof flight->token);
+    struct weft_wire_offer offer;
+    if (flight->have_token || header->size != sizeof offer)
+        return weft_fail(WEFT_PROTOCOL, "rank %u offered message %u twice or with %u bytes: expected %zu",
+                         header->source, header->message, header->size, sizeof offer);
+    memcpy(&offer, payload, sizeof offer);
+    if (offer.length != flight->length)
+        return weft_fail(
+            WEFT_MISMATCH,
+            "rank %u offered %llu bytes as message %u in operation %u, this rank expected %zu: do all "
+            "ranks use the same count?",
+            header->source, (unsigned long long)offer.length, header->message, op->sequence, flight->length);
+    flight->token = offer.token;
     flight->have_token = 1;
     flight->staging = (header->flags & WEFT_WIRE_STAGED) != 0;
+    flight->lent_here = (header->flags & WEFT_WIRE_LENT) != 0;
     const void *mapped = NULL;
     int status = peer->ops->map(peer->link, &flight->token, &mapped);
     if (status == WEFT_OK)
@@ -393,7 +421,7 @@ static int take_eager(struct weft_exec_op *op, struct weft_flight *flight,
         if (flight->done >= end)
             return WEFT_OK;
     }
-    struct weft_early *copy = weft_early_copy(op->exec, header, sizeof *header + header->size);
+    struct weft_early *copy = weft_early_copy(op->exec, header, payload);
     if (!copy)
         return weft_fail(WEFT_NOMEM, "no memory to keep %u bytes from rank %u", header->size, header->source);
     hold(flight, copy);

@@ -62,7 +62,7 @@ static int make_offer(struct weft_exec_op *op, struct weft_flight *flight, const
         return status;
     status = peer->stage_only ? WEFT_UNSUPPORTED
                               : peer->ops->lend_open(peer->link, source_memory(op, flight), flight->length,
-                                                     &flight->token, &flight->conduit);
+                                                     flight->slice_bytes, &flight->token, &flight->conduit);
     if (status == WEFT_OK) {
         flight->have_token = flight->lending = 1;
         flight->lent = 0;
@@ -148,9 +148,10 @@ static int advance_read(struct weft_exec_op *op, struct weft_flight *flight)
         status = lend_slices(op, flight, peer, &ready);
     if (status != WEFT_OK || ready == flight->told)
         return status;
+    struct weft_wire_offer offer = {flight->token, flight->length};
+    uint32_t flags = flight->staging ? WEFT_WIRE_STAGED : flight->lending ? WEFT_WIRE_LENT : 0;
     status = flight->told == 0
-                 ? weft_flight_send(op, flight, WEFT_WIRE_OFFER, flight->staging ? WEFT_WIRE_STAGED : 0,
-                                    ready, &flight->token, sizeof flight->token)
+                 ? weft_flight_send(op, flight, WEFT_WIRE_OFFER, flags, ready, &offer, sizeof offer)
                  : weft_flight_send(op, flight, WEFT_WIRE_READY, 0, ready, NULL, 0);
     if (status == WEFT_AGAIN) {
         weft_flight_block(op, flight);

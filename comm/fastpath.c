@@ -17,7 +17,7 @@
 struct slot {
     _Alignas(64) _Atomic uint64_t word; /* digest << 32 | sequence, written last */
     uint8_t small[INLINE_BYTES];
-    uint64_t unused;
+    _Atomic uint64_t size; /* bytes published: a count that differs is found exactly */
 };
 
 struct weft_fastpath {
@@ -119,7 +119,9 @@ static const void *slot_data(const struct slot *slot, size_t bytes)
 static void publish(struct weft_fastpath *fastpath, const void *data, size_t bytes, uint32_t digest)
 {
     struct slot *slot = (struct slot *)(fastpath->own + (fastpath->sequence & 1) * fastpath->slot_bytes);
-    memcpy(bytes <= INLINE_BYTES ? (void *)slot->small : (void *)(slot + 1), data, bytes);
+    if (bytes)
+        memcpy(bytes <= INLINE_BYTES ? (void *)slot->small : (void *)(slot + 1), data, bytes);
+    atomic_store_explicit(&slot->size, bytes, memory_order_relaxed);
     atomic_store_explicit(&slot->word, (uint64_t)digest << 32 | fastpath->sequence, memory_order_release);
     for (uint32_t r = 0; r < fastpath->ranks; r++) {
         if (r != fastpath->rank)
@@ -140,9 +142,8 @@ static int still_waiting(void *arg)
 
 /* The slow side of waiting: failures, the deadline, other operations' progress, sleep. */
 static int wait_patiently(struct weft_fastpath *fastpath, struct waiting *waiting, uint32_t peer,
-                          int64_t timeout_ms)
+                          int64_t deadline_ns)
 {
-    int64_t deadline_ns = weft_deadline_ns(timeout_ms);
     struct weft_comm *comm = fastpath->comm;
     struct weft_context *context = comm->context;
     struct weft_idle idle = {0};
@@ -175,7 +176,7 @@ static int wait_patiently(struct weft_fastpath *fastpath, struct waiting *waitin
     return status;
 }
 
-static int await_peer(struct weft_fastpath *fastpath, uint32_t peer, uint32_t digest, int64_t timeout_ms)
+static int await_peer(struct weft_fastpath *fastpath, uint32_t peer, int64_t timeout_ms, int64_t *deadline_ns)
 {
     struct waiting waiting = {slot_of(fastpath, peer), fastpath->sequence};
     struct weft_idle idle = {0};
@@ -184,7 +185,9 @@ static int await_peer(struct weft_fastpath *fastpath, uint32_t peer, uint32_t di
         if (yields || spins % SPIN_CHECK == SPIN_CHECK - 1) {
             if (weft_bootstrap_has_failed(fastpath->comm->bootstrap) ||
                 weft_idle_pause(fastpath->comm->context, &idle) || spins > 20 * SPIN_CHECK) {
-                int status = wait_patiently(fastpath, &waiting, peer, timeout_ms);
+                if (!*deadline_ns)
+                    *deadline_ns = weft_deadline_ns(timeout_ms);
+                int status = wait_patiently(fastpath, &waiting, peer, *deadline_ns);
                 if (status != WEFT_OK)
                     return status;
             }
@@ -193,16 +196,36 @@ static int await_peer(struct weft_fastpath *fastpath, uint32_t peer, uint32_t di
         __builtin_ia32_pause();
 #endif
     }
-    uint32_t theirs = (uint32_t)(atomic_load_explicit(&waiting.slot->word, memory_order_relaxed) >> 32);
-    if (theirs == digest)
+    return WEFT_OK;
+}
+
+/* Everybody has published: the digests and sizes must agree. A slot that no longer holds this operation was
+ * taken away by an owner that gave up. */
+static int check_peer(struct weft_fastpath *fastpath, uint32_t peer, uint32_t digest, size_t size)
+{
+    const struct slot *slot = slot_of(fastpath, peer);
+    uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
+    uint64_t bytes = atomic_load_explicit(&slot->size, memory_order_relaxed);
+    if (word == ((uint64_t)digest << 32 | fastpath->sequence) && bytes == size)
         return WEFT_OK;
+    struct weft_comm *comm = fastpath->comm;
+    uint32_t theirs = (uint32_t)(word >> 32);
     char text[200];
-    snprintf(text, sizeof text, "rank %u and rank %u disagree on the %s of operation %u (fast path)", peer,
-             fastpath->rank, weft_digest_difference(digest, theirs), fastpath->sequence);
-    weft_context_lock(fastpath->comm->context);
-    weft_comm_fail(fastpath->comm, WEFT_MISMATCH, text);
-    weft_context_unlock(fastpath->comm->context);
-    return WEFT_MISMATCH;
+    int status = WEFT_MISMATCH;
+    if ((uint32_t)word != fastpath->sequence) {
+        status = WEFT_PEER_FAILED;
+        snprintf(text, sizeof text, "rank %u on host '%s' gave up during operation %u", peer,
+                 comm->members[peer].host, fastpath->sequence);
+    } else {
+        snprintf(text, sizeof text,
+                 "rank %u and rank %u disagree on the %s of operation %u (%llu and %zu bytes)", peer,
+                 fastpath->rank, theirs == digest ? "count" : weft_digest_difference(digest, theirs),
+                 fastpath->sequence, (unsigned long long)bytes, size);
+    }
+    weft_context_lock(comm->context);
+    weft_comm_fail(comm, status, text);
+    weft_context_unlock(comm->context);
+    return status;
 }
 
 /* Recursive doubling's association: guests into their hosts, then neighbours pairwise, level by level. */
@@ -240,15 +263,17 @@ int weft_fastpath_exchange(struct weft_fastpath *fastpath, const void *data, siz
 {
     fastpath->sequence++;
     publish(fastpath, data, size, digest);
+    int64_t deadline_ns = 0;
     for (uint32_t r = 0; r < fastpath->ranks; r++) {
-        if (r == fastpath->rank) {
-            contributions[r] = data;
-            continue;
-        }
-        int status = await_peer(fastpath, r, digest, timeout_ms);
+        int status = r == fastpath->rank ? WEFT_OK : await_peer(fastpath, r, timeout_ms, &deadline_ns);
         if (status != WEFT_OK)
             return status;
-        contributions[r] = slot_data(slot_of(fastpath, r), size);
+    }
+    for (uint32_t r = 0; r < fastpath->ranks; r++) {
+        int status = r == fastpath->rank ? WEFT_OK : check_peer(fastpath, r, digest, size);
+        if (status != WEFT_OK)
+            return status;
+        contributions[r] = r == fastpath->rank ? data : slot_data(slot_of(fastpath, r), size);
     }
     return WEFT_OK;
 }

@@ -35,6 +35,7 @@ int weft_memory_region_get(void *arg, uint32_t transport, const void *memory, si
         if (status != WEFT_OK)
             return status;
     }
+    known->users++;
     *region = known->regions[transport];
     return WEFT_OK;
 }
@@ -43,8 +44,10 @@ void weft_memory_region_put(void *arg, uint32_t transport, struct weft_region *r
 {
     struct weft_context *context = arg;
     for (struct weft_memory *known = context->memory; known; known = known->next) {
-        if (known->regions[transport] == region)
+        if (known->regions[transport] == region) {
+            known->users--;
             return;
+        }
     }
     context->transports[transport].ops.dereg(region);
 }
@@ -152,7 +155,9 @@ int weft_mem_free(weft_context *context, void *memory)
     struct weft_memory *known = context->memory;
     while (known && (known->memory != memory || !known->allocated))
         known = known->next;
-    if (!known) {
+    if (known && known->users) {
+        status = weft_fail(WEFT_BUSY, "%p is in use by an operation", memory);
+    } else if (!known) {
         status = weft_fail(WEFT_INVALID, "%p was not allocated by weft_mem_alloc() on this context", memory);
     } else {
         size_t size = known->size;
@@ -191,7 +196,9 @@ int weft_mem_deregister(weft_context *context, void *memory)
     struct weft_memory *known = context->memory;
     while (known && (known->memory != memory || known->allocated))
         known = known->next;
-    if (known)
+    if (known && known->users)
+        status = weft_fail(WEFT_BUSY, "%p is in use by an operation", memory);
+    else if (known)
         forget(context, known);
     else
         status =

@@ -16,6 +16,7 @@
 #define FDS_MAX      16
 #define ROUNDS_CLOCK 32 /* rounds between looks at the clock */
 #define ROUNDS_YIELD 4
+#define FLUSH_ROUNDS 16
 
 static inline void pause_briefly(void)
 {
@@ -101,6 +102,10 @@ int weft_idle_pause(struct weft_context *context, struct weft_idle *idle)
 static int arm_all(struct weft_context *context, struct pollfd *polled, int *timeout_ms)
 {
     int count = 0;
+    for (uint32_t i = 0; i < context->comm_capacity; i++) {
+        if (context->comms[i] && weft_exec_is_blocked(context->comms[i]->exec))
+            *timeout_ms = POLLED_MS; /* nobody tells when a full ring or pipe has room again */
+    }
     polled[count++] = (struct pollfd){.fd = context->event_fd, .events = POLLIN};
     for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
         struct weft_open_transport *transport = &context->transports[t];
@@ -143,7 +148,8 @@ void weft_progress_sleep(struct weft_context *context, int64_t deadline_ns, int 
                          void *arg)
 {
     if (context->leader_sleeps) {
-        follow(context, deadline_ns);
+        if (still_waiting(arg))
+            follow(context, deadline_ns);
         return;
     }
     struct pollfd polled[FDS_MAX];
@@ -173,6 +179,27 @@ void weft_progress_wake(struct weft_context *context)
     (void)put; /* full means that it is readable already */
 }
 
+static int is_busy(const struct weft_context *context)
+{
+    for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
+        const struct weft_open_transport *transport = &context->transports[t];
+        if (transport->instance && transport->ops.busy(transport->instance))
+            return 1;
+    }
+    return 0;
+}
+
+void weft_progress_flush(struct weft_context *context)
+{
+    for (int i = 0; i < FLUSH_ROUNDS; i++) {
+        if (!is_busy(context))
+            return;
+        weft_progress_once(context);
+    }
+    if (!atomic_exchange(&context->lingers, 1))
+        weft_progress_background(context, 1);
+}
+
 int weft_progress_tick(void *arg)
 {
     struct weft_context *context = arg;
@@ -185,6 +212,8 @@ int weft_progress_tick(void *arg)
     if (pthread_mutex_trylock(&context->lock) != 0)
         return 1; /* somebody else drives */
     int happened = context->leader_sleeps ? 0 : weft_progress_once(context);
+    if (atomic_load(&context->lingers) && !is_busy(context) && atomic_exchange(&context->lingers, 0))
+        weft_progress_background(context, -1);
     pthread_mutex_unlock(&context->lock);
     context->tick_idle = happened ? 0 : context->tick_idle + 1;
     if (context->tick_idle < 16)

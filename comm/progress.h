@@ -34,6 +34,10 @@ void weft_progress_wake(struct weft_context *context);
 /* The service thread's part; arg is the context. */
 int weft_progress_tick(void *arg);
 
+/* [lock] After a call is done: what it sent may still need polling to leave, and the caller may go away to
+ * compute. Polls a little, then leaves it to the service thread. */
+void weft_progress_flush(struct weft_context *context);
+
 /* Counts work that nobody waits for. */
 void weft_progress_background(struct weft_context *context, int change);
 

@@ -19,6 +19,8 @@
 
 #include <stdint.h>
 
+#include <weft/transport.h>
+
 #define WEFT_WIRE_VERSION 1
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -33,7 +35,7 @@ enum weft_wire_kind {
     WEFT_WIRE_LANDING
 };
 
-enum weft_wire_flags { WEFT_WIRE_STAGED = 1 };
+enum weft_wire_flags { WEFT_WIRE_STAGED = 1, WEFT_WIRE_LENT = 2 };
 
 struct weft_wire_header {
     uint32_t comm;
@@ -49,5 +51,11 @@ struct weft_wire_header {
 };
 
 _Static_assert(sizeof(struct weft_wire_header) == 32, "the header is part of the wire format");
+
+/* What follows the header of an OFFER: both ends must mean the same number of bytes. */
+struct weft_wire_offer {
+    struct weft_token token;
+    uint64_t length;
+};
 
 #endif

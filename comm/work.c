@@ -7,6 +7,8 @@
 #include "base/clock.h"
 #include "comm/progress.h"
 
+#define STEP_ASIDE_NS 50000
+
 static int still_running(void *arg)
 {
     return weft_exec_op_status(arg) == WEFT_AGAIN;
@@ -27,7 +29,10 @@ static void step_aside(struct weft_context *context)
     if (!atomic_load_explicit(&context->contenders, memory_order_relaxed))
         return;
     weft_context_unlock(context);
-    sched_yield();
+    /* A plain unlock and lock would win against a thread that still has to wake up. */
+    int64_t until_ns = weft_clock_ns() + STEP_ASIDE_NS;
+    while (atomic_load_explicit(&context->contenders, memory_order_relaxed) && weft_clock_ns() < until_ns)
+        sched_yield();
     weft_context_lock(context);
 }
 
@@ -58,7 +63,11 @@ int weft_work_drive(struct weft_comm *comm, struct weft_exec_op *op, int64_t dea
         weft_progress_sleep(context, deadline_ns, still_running, op);
     }
     int status = weft_exec_op_status(op);
-    if (status != WEFT_OK)
+    if (status == WEFT_OK && weft_bootstrap_has_failed(comm->bootstrap))
+        return weft_comm_check(comm); /* a rank that gave up may have let others read half a result */
+    if (status == WEFT_OK)
+        weft_progress_flush(context);
+    else
         weft_comm_check(comm);
     return status;
 

@@ -106,10 +106,10 @@ static int absent_notify(struct weft_link *link)
     return WEFT_UNSUPPORTED;
 }
 
-static int absent_lend_open(struct weft_link *link, const void *memory, size_t size, struct weft_token *token,
-                            uint32_t *conduit)
+static int absent_lend_open(struct weft_link *link, const void *memory, size_t size, size_t slice_bytes,
+                            struct weft_token *token, uint32_t *conduit)
 {
-    (void)link, (void)memory, (void)size, (void)token, (void)conduit;
+    (void)link, (void)memory, (void)size, (void)slice_bytes, (void)token, (void)conduit;
     return WEFT_UNSUPPORTED;
 }
 
@@ -123,6 +123,12 @@ static int absent_lend(struct weft_link *link, uint32_t conduit, const void *mem
 static void absent_lend_close(struct weft_link *link, uint32_t conduit, int taken)
 {
     (void)link, (void)conduit, (void)taken;
+}
+
+static int absent_busy(struct weft_transport *transport)
+{
+    (void)transport;
+    return 0;
 }
 
 static int absent_link_flags(struct weft_link *link, uint32_t *flags)
@@ -151,6 +157,7 @@ static const struct weft_transport_ops absent = {
     .lend_open = absent_lend_open,
     .lend = absent_lend,
     .lend_close = absent_lend_close,
+    .busy = absent_busy,
 };
 
 /* Takes the default for every operation that the table lacks. */
@@ -174,6 +181,7 @@ static void fill(struct weft_transport_ops *ops)
     ops->lend_open = ops->lend_open ? ops->lend_open : absent.lend_open;
     ops->lend = ops->lend ? ops->lend : absent.lend;
     ops->lend_close = ops->lend_close ? ops->lend_close : absent.lend_close;
+    ops->busy = ops->busy ? ops->busy : absent.busy;
 }
 
 int weft_transport_complete(const struct weft_transport_ops *partial, struct weft_transport_ops *complete)

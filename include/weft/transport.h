@@ -165,14 +165,18 @@ struct weft_transport_ops {
     int (*link_flags)(struct weft_link *link, uint32_t *flags);
 
     /* Lending: a faster way to let link's peer read memory that it cannot map. lend_open() makes a token for
-     * a message of size bytes; WEFT_UNSUPPORTED where this is no way for this memory, WEFT_AGAIN when no
-     * conduit is free (expose() then). lend() passes on bytes in order, *taken of them (WEFT_AGAIN: none
-     * now); they must not change until the peer has read them. The peer pulls them in order, each once; its
-     * offset is ignored. lend_close() ends it; taken says that the peer has read everything that was lent. */
-    int (*lend_open)(struct weft_link *link, const void *memory, size_t size, struct weft_token *token,
-                     uint32_t *conduit);
+     * a message of size bytes that is lent in slices of slice_bytes (a whole slice fits); WEFT_UNSUPPORTED
+     * where this is no way for this memory, WEFT_AGAIN when no conduit is free (expose() then). lend() passes
+     * on bytes in order, *taken of them (WEFT_AGAIN: none now); they must not change until the peer has read
+     * them. The peer pulls them in order, each once; its offset is ignored. lend_close() ends it; taken says
+     * that the peer has read everything that was lent. */
+    int (*lend_open)(struct weft_link *link, const void *memory, size_t size, size_t slice_bytes,
+                     struct weft_token *token, uint32_t *conduit);
     int (*lend)(struct weft_link *link, uint32_t conduit, const void *memory, size_t size, size_t *taken);
     void (*lend_close)(struct weft_link *link, uint32_t conduit, int taken);
+
+    /* Whether something that was sent or put still needs poll() to get on its way: 1 or 0. */
+    int (*busy)(struct weft_transport *transport);
 };
 
 enum weft_link_flags {

@@ -63,6 +63,20 @@ static int sweep_body(int rank, int ranks, void *arg)
     return failed;
 }
 
+static int large_body(int rank, int ranks, void *arg)
+{
+    (void)rank;
+    (void)ranks;
+    const struct setup *setup = arg;
+    struct job job;
+    CHECK_OK(job_open(&job, setup->transports, setup->provider));
+    int failed = 0;
+    for (int in_place = 0; in_place < 2; in_place++)
+        failed |= check_shape(job.comm, 3000001, WEFT_FLOAT32, WEFT_SUM, in_place);
+    CHECK_OK(job_close(&job));
+    return failed;
+}
+
 /* The same sweep with one algorithm forced, where the caller's environment says so. */
 static void sweep(const struct setup *setup)
 {
@@ -92,6 +106,21 @@ static void test_shm_staged(void **state)
         assert_int_equal(test_ranks_fork(ranks, sweep_body, (void *)(uintptr_t)&setup), 0);
     unsetenv("WEFT_DIRECT");
     unsetenv("WEFT_SLICE_SHM");
+}
+
+/* Slices larger than a pipe holds, and the smallest ones. */
+static void test_shm_slices(void **state)
+{
+    (void)state;
+    static const struct setup setup = {"shm", NULL};
+    static const char *const slices[] = {"4096", "4194304"};
+    for (size_t s = 0; s < 2; s++) {
+        setenv("WEFT_SLICE_SHM", slices[s], 1);
+        setenv("WEFT_EAGER_SHM", "64", 1);
+        assert_int_equal(test_ranks_fork(3, large_body, (void *)(uintptr_t)&setup), 0);
+    }
+    unsetenv("WEFT_SLICE_SHM");
+    unsetenv("WEFT_EAGER_SHM");
 }
 
 static void test_ofi(void **state)
@@ -345,11 +374,17 @@ static void test_no_leaks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shm),        cmocka_unit_test(test_shm_staged),
-        cmocka_unit_test(test_ofi),        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_handles),    cmocka_unit_test(test_fast_path_equals_plan),
-        cmocka_unit_test(test_background), cmocka_unit_test(test_counters),
-        cmocka_unit_test(test_arguments),  cmocka_unit_test(test_no_leaks),
+        cmocka_unit_test(test_shm),
+        cmocka_unit_test(test_shm_staged),
+        cmocka_unit_test(test_shm_slices),
+        cmocka_unit_test(test_ofi),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_handles),
+        cmocka_unit_test(test_fast_path_equals_plan),
+        cmocka_unit_test(test_background),
+        cmocka_unit_test(test_counters),
+        cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_no_leaks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -172,6 +172,75 @@ static void test_deadline(void **state)
     assert_int_equal(test_ranks_fork(3, deadline_body, "large"), 0);
 }
 
+/* Rank 0 gives up and destroys the communicator, its memory included, while the others are still in an
+ * operation: they get an error, not a signal. */
+static int deserted_body(int rank, int ranks, void *arg)
+{
+    (void)ranks;
+    size_t count = *(const size_t *)arg;
+    weft_context *context;
+    weft_comm *comm;
+    weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
+    test_ranks_options(&options);
+    options.timeout_ms = rank == 0 ? 300 : 20000;
+    CHECK_OK(weft_context_open(NULL, &context));
+    CHECK_OK(weft_comm_create(context, &options, &comm));
+    void *data;
+    CHECK_OK(weft_mem_alloc(context, count * 4, &data));
+    CHECK_OK(weft_allreduce(comm, data, data, count, WEFT_FLOAT32, WEFT_SUM));
+    if (rank == 2)
+        usleep(1500000); /* so that rank 1 waits for it while rank 0 goes */
+    if (rank == 0) {
+        weft_work *work = NULL;
+        CHECK_OK(weft_allreduce_start(comm, data, data, count, WEFT_FLOAT32, WEFT_SUM, &work));
+        CHECK(weft_work_free(work) == WEFT_TIMEOUT);
+    } else {
+        int64_t start_ns = weft_clock_ns();
+        CHECK(weft_allreduce(comm, data, data, count, WEFT_FLOAT32, WEFT_SUM) != WEFT_OK);
+        CHECK(strstr(weft_error_detail(), "rank 0"));
+        CHECK(weft_clock_ns() - start_ns < 5000000000);
+    }
+    weft_comm_destroy(comm);
+    CHECK_OK(weft_mem_free(context, data));
+    CHECK_OK(weft_context_close(context));
+    return 0;
+}
+
+static void test_deserted(void **state)
+{
+    (void)state;
+    static const size_t counts[] = {4, 300000};
+    for (size_t c = 0; c < 2; c++)
+        assert_int_equal(test_ranks_fork(3, deserted_body, (void *)(uintptr_t)&counts[c]), 0);
+}
+
+static int unequal_body(int rank, int ranks, void *arg)
+{
+    (void)ranks;
+    const size_t *pair = arg;
+    struct job job;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    float *data = calloc(pair[0] + pair[1], 4);
+    int status = weft_allreduce(job.comm, data, data, pair[rank == 1], WEFT_FLOAT32, WEFT_SUM);
+    CHECK(status == WEFT_MISMATCH || status == WEFT_REVOKED);
+    CHECK(strstr(weft_error_detail(), "count"));
+    free(data);
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+/* 6 and 10952 have the same hash in the digest. */
+static void test_unequal_counts(void **state)
+{
+    (void)state;
+    static const size_t pairs[][2] = {{1, 2}, {6, 10952}, {1000, 100000}, {100000, 100001}};
+    for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++) {
+        setenv("WEFT_FAST_PATH", "65536", 1);
+        assert_int_equal(test_ranks_fork(2, unequal_body, (void *)(uintptr_t)pairs[p]), 0);
+        unsetenv("WEFT_FAST_PATH");
+    }
+}
+
 static int settings_body(int rank, int ranks, void *arg)
 {
     (void)ranks;
@@ -200,7 +269,7 @@ static int bad_setting_body(int rank, int ranks, void *arg)
     weft_context *context;
     setenv("WEFT_WINDOW", "many", 1);
     CHECK(weft_context_open(NULL, &context) == WEFT_INVALID);
-    CHECK(strstr(weft_error_detail(), "WEFT_WINDOW is 'many': expected a whole number from 2 to 64"));
+    CHECK(strstr(weft_error_detail(), "WEFT_WINDOW is 'many': expected a whole number from 4 to 64"));
     unsetenv("WEFT_WINDOW");
     setenv("WEFT_ALGO", "best", 1);
     CHECK(weft_context_open(NULL, &context) == WEFT_INVALID);
@@ -269,6 +338,7 @@ int main(void)
         cmocka_unit_test(test_killed_ofi), cmocka_unit_test(test_deadline),
         cmocka_unit_test(test_settings),   cmocka_unit_test(test_bad_setting),
         cmocka_unit_test(test_absent),     cmocka_unit_test(test_mismatch),
+        cmocka_unit_test(test_deserted),   cmocka_unit_test(test_unequal_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

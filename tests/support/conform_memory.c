@@ -120,8 +120,8 @@ static void ordinary_memory_is_lent(void **state)
         uint32_t conduits[16], open = 0;
         conform_fill(source, size, round);
         int status = WEFT_OK;
-        while (open < 16 && (status = pair.a->ops.lend_open(pair.ab, source + 1, size - 1, &tokens[open],
-                                                            &conduits[open])) == WEFT_OK)
+        while (open < 16 && (status = pair.a->ops.lend_open(pair.ab, source + 1, size - 1, 100000,
+                                                            &tokens[open], &conduits[open])) == WEFT_OK)
             open++;
         if (open == 0) {
             assert_int_equal(status, WEFT_UNSUPPORTED);

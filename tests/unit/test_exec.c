@@ -87,7 +87,7 @@ static void test_every_way(void **state)
     for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
         for (size_t n = 0; n < sizeof rank_counts / sizeof *rank_counts; n++) {
             struct exec_world_options options = {.ranks = rank_counts[n],
-                                                 .window = n % 2 ? 32 : 3,
+                                                 .window = n % 2 ? 32 : 4,
                                                  .mode = modes[m],
                                                  .eager_bytes = 1024,
                                                  .slice_bytes = 4096,

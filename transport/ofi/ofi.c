@@ -183,6 +183,11 @@ static void ofi_close(struct weft_transport *transport)
     ofi_signals_restore(&signals);
 }
 
+static int ofi_busy(struct weft_transport *transport)
+{
+    return transport->in_flight || transport->links_pending;
+}
+
 static void ofi_caps(const struct weft_transport *transport, struct weft_transport_caps *caps)
 {
     struct weft_transport_caps own = {
@@ -216,6 +221,7 @@ const struct weft_transport_ops weft_ofi_ops = {
     .name = "ofi",
     .open = ofi_open,
     .close = ofi_close,
+    .busy = ofi_busy,
     .caps = ofi_caps,
     .address = ofi_address,
     .reachable = ofi_reachable,

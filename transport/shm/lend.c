@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -48,7 +49,11 @@ static int pipe_make(struct weft_link *link, struct shm_pipe *pipe)
     int size = PIPE_BYTES;
     while (fcntl(ends[1], F_SETPIPE_SZ, size) < 0 && size > PIPE_BYTES_MIN)
         size /= 2;
-    *pipe = (struct shm_pipe){.id = ++transport->last_segment, .read_fd = ends[0], .write_fd = ends[1]};
+    size = fcntl(ends[1], F_GETPIPE_SZ); /* little, when this user's processes have many pipes */
+    *pipe = (struct shm_pipe){.id = ++transport->last_segment,
+                              .read_fd = ends[0],
+                              .write_fd = ends[1],
+                              .capacity = size > 0 ? (size_t)size : 0};
     struct shm_frame frame = {
         .magic = SHM_FRAME_MAGIC, .version = SHM_VERSION, .kind = SHM_PIPE, .segment = pipe->id};
     int status = shm_frame_send(transport, link->fd, &frame, &pipe->read_fd, 1);
@@ -76,8 +81,8 @@ static int pipes_work(struct weft_transport *transport)
     return transport->pipes_tried > 0;
 }
 
-int shm_lend_open(struct weft_link *link, const void *memory, size_t size, struct weft_token *result,
-                  uint32_t *conduit)
+int shm_lend_open(struct weft_link *link, const void *memory, size_t size, size_t slice_bytes,
+                  struct weft_token *result, uint32_t *conduit)
 {
     struct weft_transport *transport = link->transport;
     int state = atomic_load_explicit(&link->state, memory_order_acquire);
@@ -94,6 +99,9 @@ int shm_lend_open(struct weft_link *link, const void *memory, size_t size, struc
     int status = pipe->id ? WEFT_OK : pipe_make(link, pipe);
     if (status)
         return status;
+    /* A slice is announced when all of it is in the pipe; memory that is not aligned needs one page more. */
+    if (pipe->capacity < (slice_bytes < size ? slice_bytes : size) + SHM_PAGE)
+        return WEFT_UNSUPPORTED;
     pipe->used = 1;
     struct shm_token token = {
         .kind = SHM_TOKEN_PIPE, .owner = transport->address.identity, .segment = pipe->id, .size = size};
@@ -127,6 +135,10 @@ void shm_lend_close(struct weft_link *link, uint32_t conduit, int taken)
     pipe->used = 0;
     if (taken)
         return;
+    /* The peer holds the reading end too: emptied, so that nobody can read this memory any more. */
+    uint8_t scratch[4096];
+    while (read(pipe->read_fd, scratch, sizeof scratch) > 0)
+        ;
     struct shm_frame frame = {
         .magic = SHM_FRAME_MAGIC, .version = SHM_VERSION, .kind = SHM_FREE, .segment = pipe->id};
     shm_frame_send(link->transport, link->fd, &frame, NULL, 0);
@@ -184,6 +196,10 @@ int shm_pull_pipe(struct weft_link *link, uint64_t id, void *destination, size_t
             fd = lent_find(link->peer, id);
         }
     }
+    /* Announced bytes are there; a peer that lies about it must not make this thread wait. */
+    int there = 0;
+    if (fd < 0 || ioctl(fd, FIONREAD, &there) || there < 0 || (size_t)there < size)
+        fd = -1;
     while (fd >= 0 && done < size) {
         ssize_t got = read(fd, (uint8_t *)destination + done, size - done);
         if (got > 0)

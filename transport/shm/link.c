@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include "base/log.h"
@@ -34,8 +35,11 @@ static int reply_take(struct weft_link *link, const struct shm_frame *reply, int
     int status = shm_memfd_check(transport, fds[0], SHM_PAGE);
     if (status)
         return status;
+    struct stat found;
     int flags = fcntl(fds[1], F_GETFL);
-    if (flags < 0 || fcntl(fds[1], F_SETFL, flags | O_NONBLOCK))
+    /* Writing to a pipe or socket could raise SIGPIPE; to an event descriptor it cannot. */
+    if (flags < 0 || fstat(fds[1], &found) || S_ISFIFO(found.st_mode) || S_ISSOCK(found.st_mode) ||
+        fcntl(fds[1], F_SETFL, flags | O_NONBLOCK))
         return transport->params.fail(WEFT_PROTOCOL, "shm: a peer's answer lacks its event descriptor");
     void *control;
     status = shm_memfd_map(transport, fds[0], SHM_PAGE, 0, 1, &control);

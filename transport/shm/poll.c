@@ -179,7 +179,7 @@ static int channels_update(struct weft_transport *transport)
         struct shm_channel *channel = *at;
         int state = atomic_load_explicit(&channel->state, memory_order_acquire);
         if (!channel->adopted && channel->ring.memory && state != SHM_CHANNEL_NEW)
-            status = channel_adopt(transport, channel);
+            status = status ? status : channel_adopt(transport, channel);
         if (state == SHM_CHANNEL_DEAD && (!channel->adopted || !channel_busy(channel))) {
             *at = channel->next;
             channel->next = gone;
@@ -264,7 +264,7 @@ int shm_poll(struct weft_transport *transport, int budget, weft_event_handler *h
     uint32_t hot = transport->inbound_count < SHM_HOT ? transport->inbound_count : SHM_HOT;
     for (uint32_t i = 0; i < hot && events < budget; i++) {
         struct shm_channel *channel = transport->inbound[i];
-        if (shm_consumer_peek(&channel->ring))
+        if (channel_busy(channel))
             events += channel_drain(channel, budget - events, handler, arg);
     }
     if (transport->inbound_count > SHM_HOT)

@@ -281,20 +281,18 @@ int shm_pull(struct weft_link *link, const struct weft_token *bytes, uint64_t of
     return status;
 }
 
+/* What a peer has freed keeps its addresses until the peer goes: somebody here may be reading it right now
+ * (an owner that gave up does not ask). Zero pages take its place, so the memory itself goes back. */
 void shm_mappings_sweep(struct weft_transport *transport)
 {
     for (struct shm_peer *peer = transport->peers; peer; peer = peer->next) {
-        struct shm_mapping **at = &peer->mappings;
         int swept = 0;
-        while (*at) {
-            struct shm_mapping *mapping = *at;
-            if (!mapping->freed) {
-                at = &mapping->next;
+        for (struct shm_mapping *mapping = peer->mappings; mapping; mapping = mapping->next) {
+            if (!mapping->freed || mapping->swept)
                 continue;
-            }
-            *at = mapping->next;
-            munmap(mapping->base, mapping->size);
-            free(mapping);
+            mmap(mapping->base, mapping->size, PROT_READ,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+            mapping->swept = 1;
             swept = 1;
         }
         for (struct weft_link *link = transport->links; link && swept; link = link->next) {

@@ -22,7 +22,8 @@ struct shm_mapping {
     uint64_t id;
     uint64_t size;
     void *base;
-    int freed; /* by its owner; unmapped by the next poll() */
+    int freed; /* by its owner */
+    int swept; /* zero pages since a poll() after that; the addresses stay until the peer goes */
     struct shm_mapping *next;
 };
 
@@ -37,6 +38,7 @@ struct shm_lent {
 struct shm_pipe {
     uint64_t id; /* 0: none made yet */
     int read_fd, write_fd;
+    size_t capacity;
     int used;
 };
 
@@ -184,8 +186,8 @@ int shm_segment_covers(const struct weft_transport *transport, const void *memor
 void shm_mappings_sweep(struct weft_transport *transport);
 
 /* lend.c */
-int shm_lend_open(struct weft_link *link, const void *memory, size_t size, struct weft_token *token,
-                  uint32_t *conduit);
+int shm_lend_open(struct weft_link *link, const void *memory, size_t size, size_t slice_bytes,
+                  struct weft_token *token, uint32_t *conduit);
 int shm_lend(struct weft_link *link, uint32_t conduit, const void *memory, size_t size, size_t *taken);
 void shm_lend_close(struct weft_link *link, uint32_t conduit, int taken);
 void shm_pipes_close(struct weft_link *link);
