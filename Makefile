@@ -40,6 +40,8 @@ LIB_SOURCES := $(filter-out $(MAINS),$(wildcard base/*.c algos/*.c transport/*.c
 	comm/*.c))
 # Without libfabric's headers the ofi transport is one file, which says so when it is opened.
 HAVE_LIBFABRIC := $(shell pkg-config --atleast-version=1.17 libfabric 2>/dev/null && echo 1)
+$(if $(HAVE_LIBFABRIC)$(filter deps demo check check-long clean help,$(MAKECMDGOALS)),,$(info weft: libfabric 1.17 or \
+	later not found (make deps installs it), building without the ofi transport))
 OFI_ABSENT := transport/ofi/absent.c
 OFI_LEFT_OUT := $(if $(HAVE_LIBFABRIC),$(OFI_ABSENT),$(filter-out $(OFI_ABSENT),$(wildcard transport/ofi/*.c)))
 LIB_SOURCES := $(filter-out $(OFI_LEFT_OUT),$(LIB_SOURCES))
