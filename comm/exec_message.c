@@ -254,8 +254,8 @@ void weft_exec_message(struct weft_exec *exec, const void *data, size_t size)
     int32_t ahead = (int32_t)(header->op - exec->next_sequence);
     struct weft_exec_op *op = exec->ops[header->op % WEFT_OPS_MAX];
     if (status == WEFT_OK && ahead >= WEFT_OPS_MAX)
-        status = weft_fail(WEFT_PROTOCOL, "rank %u is %d operations ahead: expected fewer than %d",
-                           header->source, ahead + 1, WEFT_OPS_MAX);
+        status = weft_fail(WEFT_PROTOCOL, "rank %u is %d operations further: expected fewer than %d",
+                           header->source, ahead, WEFT_OPS_MAX);
     if (status == WEFT_OK && ahead >= 0) {
         struct weft_early *early = weft_early_copy(exec, header, payload);
         if (early)

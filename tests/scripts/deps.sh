@@ -36,6 +36,9 @@ want clang-format command -v clang-format
 want abigail-tools command -v abidiff
 want mandoc command -v mandoc
 want iproute2 command -v ip
+want gcc-aarch64-linux-gnu command -v aarch64-linux-gnu-gcc
+want libc6-dev-arm64-cross test -e /usr/aarch64-linux-gnu/include/stdio.h
+want qemu-user command -v qemu-aarch64
 
 ((${#missing_needed[@]} + ${#missing_wanted[@]})) || exit 0
 
