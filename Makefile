@@ -99,6 +99,12 @@ $(BUILD)/perf/micro/%: $(BUILD)/perf/micro/%.o $(BUILD)/libweft.a
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/libweft.a
 	$(call say,LD,$@)$(CC) -fsanitize=fuzzer $(LDFLAGS_ALL) $^ $(LIBS) -o $@
 
+# A libfabric provider that demands everything; libfabric finds it by FI_PROVIDER_PATH.
+TEST_PROVIDER := $(BUILD)/tests/provider/libwefttest-fi.so
+$(TEST_PROVIDER): $(call objects,$(wildcard tests/provider/*.c))
+	$(call say,LD,$@)$(CC) -shared $(LDFLAGS_ALL) $^ -lfabric $(LIBS) -o $@
+$(BUILD)/tests/conform/test_ofi_demanding: | $(if $(HAVE_LIBFABRIC),$(TEST_PROVIDER))
+
 $(BUILD)/tests/plan/test_weft_plan: LIBS += -ljansson
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT_OBJECTS) $(BUILD)/libweft.a
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $^ -lcmocka $(LIBS) -o $@

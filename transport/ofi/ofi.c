@@ -135,26 +135,35 @@ static void discard(void *arg, const struct weft_event *event)
     (void)arg, (void)event;
 }
 
-/* Polls until everything that was sent is acknowledged, and said good-bye; not longer than OFI_CLOSE_NS. */
+/* Polls until everything that was sent is delivered, then says good-bye.
+ *
+ * A FLUSH to every peer that has something unacknowledged goes behind all of it, and is answered when the
+ * peer polls. When the provider has completed all that we gave it (OFI_CLOSE_NS at most), the peer's side
+ * holds it even if it does not poll now; the answer is then only waited for a moment, so that what the peer
+ * sends until it knows does not hit a closed connection, which could take delivered bytes with it. */
 static void drain(struct weft_transport *transport)
 {
-    int64_t deadline_ns = weft_clock_ns() + OFI_CLOSE_NS;
+    int64_t deadline_ns = weft_clock_ns() + OFI_CLOSE_NS, answer_ns = 0;
     transport->closing = 1;
     ofi_landings_withdraw(transport);
     for (uint32_t i = 0; i < transport->links_count; i++) {
         if (is_unacknowledged(transport->links[i]))
             ofi_link_want(transport->links[i], OFI_PENDING_FLUSH);
     }
-    for (int turns = 1; !transport->broken && weft_clock_ns() < deadline_ns; turns++) {
+    for (int turns = 1; !transport->broken; turns++) {
         ofi_poll(transport, OFI_BATCH, discard, NULL);
         if (transport->owing)
             ofi_acks_want(transport);
-        if (!transport->events && !transport->in_flight && !any_unacknowledged(transport))
+        int handed_over = !transport->events && !transport->in_flight && !transport->links_pending;
+        int64_t now_ns = weft_clock_ns();
+        if (handed_over && !answer_ns)
+            answer_ns = now_ns + OFI_ANSWER_NS;
+        if ((handed_over && (!any_unacknowledged(transport) || now_ns > answer_ns)) || now_ns > deadline_ns)
             break;
         if (turns % 256 == 0)
             sched_yield();
     }
-    deadline_ns = weft_clock_ns() + OFI_CLOSE_NS / 10;
+    deadline_ns = weft_clock_ns() + OFI_ANSWER_NS;
     for (uint32_t i = 0; i < transport->links_count; i++) {
         if (transport->links[i]->state == OFI_LINK_UP && !transport->links[i]->gone)
             ofi_link_want(transport->links[i], OFI_PENDING_BYE);
@@ -162,7 +171,7 @@ static void drain(struct weft_transport *transport)
     while (!transport->broken && weft_clock_ns() < deadline_ns) {
         ofi_links_flush(transport);
         ofi_progress(transport, OFI_BATCH);
-        if (!transport->links_pending && transport->sends_free == transport->sends)
+        if (!transport->links_pending && !transport->in_flight)
             break;
     }
 }

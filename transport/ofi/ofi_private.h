@@ -67,6 +67,7 @@
 #define OFI_STUCK_NS       200000000  /* a provider that takes nothing, though idle, has lost the peer */
 #define OFI_STUCK_BUSY_NS  5000000000 /* the same, while it has other work */
 #define OFI_CLOSE_NS       1000000000
+#define OFI_ANSWER_NS      100000000
 #define OFI_ACK_NS         1000000   /* acknowledgements older than this are sent on their own */
 #define OFI_WITHDRAW_NS    750000000 /* how long unland() waits for the peer */
 #define OFI_BATCH          16        /* completions read at once */
