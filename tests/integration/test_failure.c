@@ -137,14 +137,14 @@ static int deadline_body(int rank, int ranks, void *arg)
     weft_comm *comm;
     weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
     test_ranks_options(&options);
-    options.timeout_ms = 400;
+    options.timeout_ms = 1500; /* bounds the start too: a loaded machine must manage that */
     CHECK_OK(weft_context_open(NULL, &context));
     CHECK_OK(weft_comm_create(context, &options, &comm));
     float *data = calloc(count, 4);
     CHECK_OK(weft_allreduce(comm, data, data, count, WEFT_FLOAT32, WEFT_SUM));
     if (rank == 1) {
         /* Absent for longer than the others wait; then it learns that the communicator is gone. */
-        usleep(1200000);
+        usleep(3000000);
         int status = weft_allreduce(comm, data, data, count, WEFT_FLOAT32, WEFT_SUM);
         CHECK(status != WEFT_OK && status != WEFT_TIMEOUT);
         CHECK(strstr(weft_error_detail(), "rank"));
@@ -153,7 +153,7 @@ static int deadline_body(int rank, int ranks, void *arg)
         int status = weft_allreduce(comm, data, data, count, WEFT_FLOAT32, WEFT_SUM);
         int64_t took_ns = weft_clock_ns() - start_ns;
         CHECK(status == WEFT_TIMEOUT || status == WEFT_REVOKED);
-        CHECK(took_ns >= 300000000 && took_ns < 10000000000);
+        CHECK(took_ns >= 1000000000 && took_ns < 10000000000);
         if (status == WEFT_TIMEOUT)
             CHECK(strstr(weft_error_detail(), "rank 1"));
         CHECK(weft_allreduce(comm, data, data, count, WEFT_FLOAT32, WEFT_SUM) == WEFT_REVOKED);
@@ -182,14 +182,14 @@ static int deserted_body(int rank, int ranks, void *arg)
     weft_comm *comm;
     weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
     test_ranks_options(&options);
-    options.timeout_ms = rank == 0 ? 300 : 20000;
+    options.timeout_ms = rank == 0 ? 1500 : 20000;
     CHECK_OK(weft_context_open(NULL, &context));
     CHECK_OK(weft_comm_create(context, &options, &comm));
     void *data;
     CHECK_OK(weft_mem_alloc(context, count * 4, &data));
     CHECK_OK(weft_allreduce(comm, data, data, count, WEFT_FLOAT32, WEFT_SUM));
     if (rank == 2)
-        usleep(1500000); /* so that rank 1 waits for it while rank 0 goes */
+        usleep(3000000); /* so that rank 1 waits for it while rank 0 goes */
     if (rank == 0) {
         weft_work *work = NULL;
         CHECK_OK(weft_allreduce_start(comm, data, data, count, WEFT_FLOAT32, WEFT_SUM, &work));
@@ -293,7 +293,7 @@ static int absent_body(int rank, int ranks, void *arg)
     weft_comm *comm;
     weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
     test_ranks_options(&options);
-    options.timeout_ms = 700;
+    options.timeout_ms = 2000;
     CHECK_OK(weft_context_open(NULL, &context));
     CHECK(weft_comm_create(context, &options, &comm) == WEFT_ABSENT);
     CHECK(strstr(weft_error_detail(), "rank 1"));
