@@ -2,10 +2,12 @@
  *
  * Rounds over the bootstrap (allgathers), the same on every rank:
  *   1  introduction: version, host name and pid, processors, shm address, candidate ids (rank 0's count), and
- * the settings that must be agreed; 2  vote: which candidate ids are free here; whether this rank has proven
- * to share memory with the lowest rank of its host group; its ofi address when any pair of ranks needs one;
+ *      the settings that must be agreed;
+ *   2  vote: which candidate ids are free here; whether this rank has proven to share memory with the lowest
+ *      rank of its host group; its ofi address when it needs one. Held once more with everybody's ofi address
+ *      when some rank could not prove its host;
  *   3  fast-path tokens where all ranks share one host, otherwise empty: it also is the barrier after which
- *      messages may be sent.
+ *      messages may be sent; and whether mapping them has worked.
  */
 #ifndef WEFT_COMM_AGREE_H
 #define WEFT_COMM_AGREE_H

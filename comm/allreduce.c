@@ -108,7 +108,7 @@ static int run_fastpath(struct weft_comm *comm, const void *send, void *recv, si
  * memory. */
 struct preamble {
     uint64_t count;
-    uint8_t mapped; /* both buffers can be loaded by the peers */
+    uint8_t mapped; /* the input can be loaded by the peers */
     uint8_t in_place;
     uint8_t reserved[6];
 };

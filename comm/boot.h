@@ -93,10 +93,9 @@ static inline struct weft_boot_edge *weft_boot_parent_edge(struct weft_bootstrap
 }
 
 /* boot_edge.c: frames on edges. */
-struct weft_boot_bytes *weft_boot_bytes_new(unsigned char *data,
-                                            size_t size); /* one reference; data taken
+struct weft_boot_bytes *weft_boot_bytes_new(unsigned char *data, size_t size); /* one reference; data taken
                                                              over, freed on failure too */
-void weft_boot_bytes_drop(struct weft_boot_bytes *bytes); /* locked; NULL allowed */
+void weft_boot_bytes_drop(struct weft_boot_bytes *bytes);                      /* locked; NULL allowed */
 /* Locked. Queues a frame, sends what the socket takes, never blocks. Takes its own reference. Edges that are
  * gone or have said goodbye swallow it. WEFT_NOMEM. */
 int weft_boot_edge_queue(struct weft_boot_edge *edge, int type, struct weft_boot_bytes *body);

@@ -21,11 +21,12 @@ struct weft_bootstrap;
 struct weft_bootstrap_options {
     int rank, ranks;  /* resolved already, 0 <= rank < ranks */
     const char *name; /* tells communicators of one job apart; "" allowed */
-    const weft_store
-        *store;       /* where to find rank 0: exactly one of store, file, listen_fd/address is used, in */
-    const char *file; /* this order; address is needed by all ranks that have neither store nor file */
-    int listen_fd; /* rank 0: an already listening socket, -1 none; made non-blocking; owned on success ... */
-    int listen_keep;     /* ... unless this is set: then it stays open (WEFT_BOOTSTRAP_FD) */
+    /* Where to find rank 0. Exactly one of store, file and listen_fd/address is used, in this order; all ranks
+     * that have neither store nor file need address. */
+    const weft_store *store;
+    const char *file;
+    int listen_fd;   /* rank 0: an already listening socket, -1 none; made non-blocking; owned on success */
+    int listen_keep; /* listen_fd stays open and the caller's (WEFT_BOOTSTRAP_FD) */
     const char *address; /* "host:port" of rank 0 */
     int64_t deadline_ns;
     struct weft_service *service;

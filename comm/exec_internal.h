@@ -176,6 +176,12 @@ static inline uint32_t weft_slices_within(const struct weft_flight *flight, size
     return bytes >= flight->length ? flight->slices : (uint32_t)(bytes / flight->slice_bytes);
 }
 
+/* Bytes of the first `slices` slices. */
+static inline size_t weft_slices_bytes(const struct weft_flight *flight, uint32_t slices)
+{
+    return slices >= flight->slices ? flight->length : (size_t)slices * flight->slice_bytes;
+}
+
 /* exec_send.c, exec_recv.c, exec_compute.c: move a flight as far as it goes. 0 or the status it fails with.
  */
 int weft_send_advance(struct weft_exec_op *op, struct weft_flight *flight);

@@ -28,11 +28,6 @@ static const struct weft_exec_peer *peer_of(const struct weft_exec_op *op, const
     return &op->exec->peers[flight->peer->rank];
 }
 
-static size_t slices_bytes(const struct weft_flight *flight, uint32_t slices)
-{
-    return slices >= flight->slices ? flight->length : (size_t)slices * flight->slice_bytes;
-}
-
 /* The sender may not reuse its memory before it hears TAKEN. For plain offers a quarter of the message is
  * often enough; a staging ring wants to hear of every slice. */
 static int acknowledge(struct weft_exec_op *op, struct weft_flight *flight)
@@ -86,7 +81,7 @@ static void drop_held(struct weft_exec_op *op, struct weft_flight *flight, size_
 {
     while (flight->held) {
         const struct weft_wire_header *header = (const void *)flight->held->data;
-        if (position < slices_bytes(flight, header->slice + 1))
+        if (position < weft_slices_bytes(flight, header->slice + 1))
             return;
         struct weft_early *next = flight->held->next;
         weft_early_free(op->exec, flight->held);
@@ -161,9 +156,9 @@ int weft_recv_consumed(struct weft_exec_op *op, struct weft_flight *flight, size
 
 static int advance_eager(struct weft_exec_op *op, struct weft_flight *flight)
 {
-    size_t arrived = slices_bytes(flight, flight->ready), limit = weft_flight_limit(op, flight);
+    size_t arrived = weft_slices_bytes(flight, flight->ready), limit = weft_flight_limit(op, flight);
     while (flight->done < arrived) {
-        size_t end = slices_bytes(flight, (uint32_t)(flight->done / flight->slice_bytes) + 1);
+        size_t end = weft_slices_bytes(flight, (uint32_t)(flight->done / flight->slice_bytes) + 1);
         if (end > limit)
             break;
         memcpy(target_memory(op, flight) + flight->done, eager_source(flight, flight->done),
@@ -177,9 +172,9 @@ static int advance_eager(struct weft_exec_op *op, struct weft_flight *flight)
 
 static int advance_read(struct weft_exec_op *op, struct weft_flight *flight)
 {
-    size_t offered = slices_bytes(flight, flight->ready), limit = weft_flight_limit(op, flight);
+    size_t offered = weft_slices_bytes(flight, flight->ready), limit = weft_flight_limit(op, flight);
     if (flight->done < offered) {
-        size_t end = slices_bytes(flight, (uint32_t)(flight->done / flight->slice_bytes) + 1);
+        size_t end = weft_slices_bytes(flight, (uint32_t)(flight->done / flight->slice_bytes) + 1);
         if (end > limit)
             return settle(op, flight);
         size_t size = end - flight->done;
@@ -293,7 +288,7 @@ void weft_recv_landed(struct weft_exec_op *op, struct weft_flight *flight, uint3
     while (prefix < flight->landed && flight->landings[prefix % WEFT_LANDINGS].landed &&
            prefix - weft_slices_within(flight, flight->done) < WEFT_LANDINGS)
         prefix++;
-    flight->visible = slices_bytes(flight, prefix);
+    flight->visible = weft_slices_bytes(flight, prefix);
     weft_flight_wake(op, flight);
     if (flight->into_slot)
         return;
@@ -366,7 +361,7 @@ static int take_ready(struct weft_exec_op *op, struct weft_flight *flight,
     }
     flight->ready = header->slice;
     if (flight->into_slot) {
-        flight->visible = slices_bytes(flight, flight->ready);
+        flight->visible = weft_slices_bytes(flight, flight->ready);
         weft_flight_wake(op, flight);
     } else {
         weft_flight_again(op, flight);
@@ -400,7 +395,7 @@ static int take_eager(struct weft_exec_op *op, struct weft_flight *flight,
     uint32_t sequence = flight->sequence;
     flight->ready++;
     if (flight->into_slot) {
-        flight->visible = slices_bytes(flight, flight->ready);
+        flight->visible = weft_slices_bytes(flight, flight->ready);
         weft_flight_wake(op, flight);
     } else {
         weft_flight_again(op, flight);
@@ -417,7 +412,7 @@ static int take_eager(struct weft_exec_op *op, struct weft_flight *flight,
         if (op->status != WEFT_AGAIN || flight->sequence != sequence || !(op->active >> flight->index & 1))
             return WEFT_OK;
         flight->payload = NULL;
-        end = slices_bytes(flight, header->slice + 1);
+        end = weft_slices_bytes(flight, header->slice + 1);
         if (flight->done >= end)
             return WEFT_OK;
     }

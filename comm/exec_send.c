@@ -1,11 +1,12 @@
 /* SEND: how bytes leave.
  *
- * eager: payload inside messages, one per slice; done when handed to the transport, which copies.
- * read:  OFFER with a token for the whole message once its first slice may be read, READY as more slices
- * become final, TAKEN from the receiver as it consumes. Only then may later steps overwrite the memory. Where
- * the peer can neither map nor pull the user's memory, slices pass through a ring of WEFT_STAGES slices in
- * memory that it can map (staged; counted as such). put:   LANDING tokens from the receiver, a put for each
- * once the slice is final, done with PUT_DONE.
+ *   eager  payload inside messages, one per slice; done when handed to the transport, which copies.
+ *   read   OFFER with a token for the whole message once its first slice may be read, READY as more slices
+ *          become final, TAKEN from the receiver as it consumes. Only then may later steps overwrite the memory.
+ *          Memory that the peer cannot map is lent through a conduit where one is free. Where the peer can
+ *          neither map nor pull nor be lent to, slices pass through a ring of WEFT_STAGES slices in memory that
+ *          it can map (staged; counted as such).
+ *   put    LANDING tokens from the receiver, a put for each once the slice is final, done with PUT_DONE.
  */
 #include <string.h>
 
@@ -27,11 +28,6 @@ static void set_done(struct weft_exec_op *op, struct weft_flight *flight, size_t
         weft_flight_wake(op, flight);
 }
 
-static size_t slices_bytes(const struct weft_flight *flight, uint32_t slices)
-{
-    return slices >= flight->slices ? flight->length : (size_t)slices * flight->slice_bytes;
-}
-
 static int advance_eager(struct weft_exec_op *op, struct weft_flight *flight)
 {
     uint32_t ready = weft_slices_within(flight, weft_flight_limit(op, flight));
@@ -48,7 +44,7 @@ static int advance_eager(struct weft_exec_op *op, struct weft_flight *flight)
             return status;
         op->exec->stats.bytes_eager += size;
         flight->told++;
-        set_done(op, flight, slices_bytes(flight, flight->told));
+        set_done(op, flight, weft_slices_bytes(flight, flight->told));
     }
     return WEFT_OK;
 }
@@ -114,7 +110,7 @@ static uint32_t stage_slices(struct weft_exec_op *op, struct weft_flight *flight
 static int lend_slices(struct weft_exec_op *op, struct weft_flight *flight, const struct weft_exec_peer *peer,
                        uint32_t *ready)
 {
-    size_t end = slices_bytes(flight, *ready), taken = 0;
+    size_t end = weft_slices_bytes(flight, *ready), taken = 0;
     if (flight->lent < end) {
         int status = peer->ops->lend(peer->link, flight->conduit, source_memory(op, flight) + flight->lent,
                                      end - flight->lent, &taken);
@@ -215,7 +211,7 @@ void weft_send_taken(struct weft_exec_op *op, struct weft_flight *flight, uint32
 {
     if (flight->staging)
         weft_flight_again(op, flight);
-    set_done(op, flight, slices_bytes(flight, slices));
+    set_done(op, flight, weft_slices_bytes(flight, slices));
 }
 
 int weft_send_landing(struct weft_exec_op *op, struct weft_flight *flight, uint32_t slice,
@@ -240,7 +236,7 @@ void weft_send_put_done(struct weft_exec_op *op, struct weft_flight *flight, uin
         flight->told++;
     }
     weft_flight_again(op, flight);
-    set_done(op, flight, slices_bytes(flight, flight->told));
+    set_done(op, flight, weft_slices_bytes(flight, flight->told));
 }
 
 void weft_send_release(struct weft_exec_op *op, struct weft_flight *flight)

@@ -1,6 +1,5 @@
 #include "comm/progress.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdio.h>

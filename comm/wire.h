@@ -1,14 +1,16 @@
 /* Messages between executors.
  *
  * Every message starts with this 32-byte header, little-endian on the wire (weft runs on little-endian
- * machines only; base/ refuses to build elsewhere). What follows depends on the kind:
+ * machines only; this header refuses to compile elsewhere). What follows depends on the kind:
  *
- *   EAGER   payload: slice `slice` of the message, `size` bytes, to be copied or reduced by the receiver.
- *   OFFER   a token: the whole message lies at the sender, slices [0, slice) are ready to be read.
- *           With the flag STAGED the token is a ring of WEFT_STAGES slices, and every slice is TAKEN on its
- * own. READY   nothing: slices [0, slice) are ready now. TAKEN   nothing: the receiver has consumed slices
- * [0, slice) of its own RECV; goes back to the sender. LANDING a token: the receiver has prepared memory for
- * slice `slice`; goes to the sender, who puts there.
+ *   EAGER    payload: slice `slice` of the message, `size` bytes, to be copied or reduced by the receiver.
+ *   OFFER    struct weft_wire_offer: the whole message lies at the sender, slices [0, slice) can be read.
+ *            With the flag STAGED the token is a ring of WEFT_STAGES slices, and every slice is TAKEN on its
+ *            own; with LENT it comes through a conduit that holds little, and TAKEN is sent often enough to
+ *            keep it moving.
+ *   READY    nothing: slices [0, slice) are ready now.
+ *   TAKEN    nothing: the receiver has consumed slices [0, slice) of its own RECV; goes back to the sender.
+ *   LANDING  a token: the receiver has prepared memory for slice `slice`; goes to the sender, who puts there.
  *
  * comm and op say which operation (ids agreed at creation, ops counted per communicator, wrapping), message
  * is the ordinal of the SEND/RECV between this ordered pair of ranks within the operation. digest packs what

@@ -1,14 +1,15 @@
 /* How bytes move: the contract between weft's executor and a transport, and the plug-in ABI for new ones.
  *
  * A transport moves three things between processes:
- *   messages  short header plus payload, at most caps.eager_bytes together with the header, in order per
- * link, copied before send() returns. Flow control is the transport's: send() answers WEFT_AGAIN when the
- *             peer has no room, and the caller tries again after poll().
+ *   messages  short header plus payload, at most caps.eager_bytes together, in order per link, copied before
+ *             send() returns. Flow control is the transport's: send() answers WEFT_AGAIN when the peer has no
+ *             room, and the caller tries again after poll().
  *   puts      long payload written straight into memory that the receiver has landed (prepared) and whose
- * token it has handed over in a message: land() -> token -> put() -> PUT_DONE here, LANDED there. reads long
- * payload read by the receiver straight from the sender's memory, whose token was handed over in a message:
- * expose() -> token -> map() or pull(). A transport offers puts or reads or both (caps.flags); the executor
- * chooses. Who sends tokens and acknowledgements is the executor's business, not the transport's.
+ *             token it has handed over in a message: land() -> token -> put() -> PUT_DONE here, LANDED there.
+ *   reads     long payload read by the receiver straight from the sender's memory, whose token was handed
+ *             over in a message: expose() or lend_open() -> token -> map() or pull().
+ * A transport offers puts or reads or both (caps.flags); the executor chooses. Who sends tokens and
+ * acknowledgements is the executor's business, not the transport's.
  *
  * Operations that a transport lacks may be NULL in its table; weft_transport_complete()
  * (transport/registry.c) fills them with a default that answers WEFT_UNSUPPORTED, so that every operation is
@@ -17,10 +18,11 @@
  * Threads: the caller serialises all calls on one transport instance, except `watch` callbacks, which arrive
  * on the context's service thread, and notify(), which may be called from any thread at any time. Callbacks
  * of poll() run inside poll() on the calling thread; they may call send, put, land, expose, map, pull and
- * release functions of the same transport but not poll or close. Blocking: only open, close, reg and dereg
- * may block, and no longer than caps or deadline say. Everything else returns at once. Errors: 0 or a
- * negative enum weft_status. Memory visibility: when poll() reports a MESSAGE or LANDED, the bytes are
- * visible to the calling thread.
+ * release functions of the same transport but not poll or close.
+ * Blocking: only open, close, reg, dereg and unland may block, for a bounded time. Everything else returns at
+ * once.
+ * Errors: 0 or a negative enum weft_status.
+ * Memory visibility: when poll() reports a MESSAGE or LANDED, the bytes are visible to the calling thread.
  */
 #ifndef WEFT_TRANSPORT_H
 #define WEFT_TRANSPORT_H
