@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "tests/support/skip.h"
+#include "tests/support/ofi_absent.h"
 #include "transport/registry.h"
 
 #define LIMIT_NS  20000000000
@@ -264,6 +265,11 @@ static void two_hosts(void **state)
 
 int main(void)
 {
+    const char *reason = test_ofi_absent();
+    if (reason) {
+        printf("SKIP: %s\n", reason);
+        return 77;
+    }
     const struct CMUnitTest tests[] = {cmocka_unit_test(two_hosts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

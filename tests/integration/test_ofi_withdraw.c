@@ -16,6 +16,7 @@
 #include <weft/weft.h>
 
 #include "base/clock.h"
+#include "tests/support/ofi_absent.h"
 #include "transport/registry.h"
 
 #define PUT_BYTES ((size_t)16 << 20) /* more than the kernel holds for a connection */
@@ -185,6 +186,11 @@ static void a_peer_that_died(void **state)
 
 int main(void)
 {
+    const char *reason = test_ofi_absent();
+    if (reason) {
+        printf("SKIP: %s\n", reason);
+        return 77;
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_peer_that_answers),
         cmocka_unit_test(a_peer_that_stopped),

@@ -16,6 +16,7 @@
 #include <unistd.h>
 #include <weft/weft.h>
 
+#include "tests/support/ofi_absent.h"
 #include "tests/support/skip.h"
 #include "transport/registry.h"
 
@@ -201,8 +202,23 @@ static void an_unknown_provider_is_named(void **state)
     assert_int_equal(run_child(unknown_child), GOOD);
 }
 
+static int absent_child(void)
+{
+    const char *reason = test_ofi_absent();
+    if (reason)
+        printf("SKIP: %s\n", reason);
+    fflush(stdout);
+    return reason ? ABSENT : GOOD;
+}
+
 int main(void)
 {
+    int status;
+    pid_t pid = fork(); /* this process does not load libfabric */
+    if (pid == 0)
+        _exit(absent_child());
+    if (waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == ABSENT)
+        return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(signals_stay_as_they_were),
         cmocka_unit_test(loaded_by_the_first_open),
