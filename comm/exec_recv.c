@@ -15,8 +15,6 @@
  * what the oldest needs. */
 #define LANDING_DISTANCE 8
 
-/* How much of a lent message is taken before the sender hears of it: well below what a conduit holds. */
-#define LENT_TAKEN_BYTES (256u << 10)
 
 static uint8_t *target_memory(struct weft_exec_op *op, const struct weft_flight *flight)
 {
@@ -29,13 +27,11 @@ static const struct weft_exec_peer *peer_of(const struct weft_exec_op *op, const
 }
 
 /* The sender may not reuse its memory before it hears TAKEN. For plain offers a quarter of the message is
- * often enough; a staging ring wants to hear of every slice. */
+ * often enough; a staging ring and a conduit want to hear of every slice. */
 static int acknowledge(struct weft_exec_op *op, struct weft_flight *flight)
 {
     uint32_t consumed = weft_slices_within(flight, flight->done);
-    uint32_t step = flight->staging || flight->slices < 8 ? 1 : flight->slices / 4;
-    if (flight->lent_here)
-        step = 1 + (uint32_t)(LENT_TAKEN_BYTES / flight->slice_bytes);
+    uint32_t step = flight->staging || flight->lent_here || flight->slices < 8 ? 1 : flight->slices / 4;
     if (consumed == flight->told || (consumed < flight->slices && consumed - flight->told < step))
         return WEFT_OK;
     int status = weft_flight_send(op, flight, WEFT_WIRE_TAKEN, 0, consumed, NULL, 0);

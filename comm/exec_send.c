@@ -111,6 +111,10 @@ static int lend_slices(struct weft_exec_op *op, struct weft_flight *flight, cons
                        uint32_t *ready)
 {
     size_t end = weft_slices_bytes(flight, *ready), taken = 0;
+    int more = end - flight->lent > flight->slice_bytes;
+    if (more)
+        end = flight->lent +
+              flight->slice_bytes; /* the kernel locks out the reader for as long as this takes */
     if (flight->lent < end) {
         int status = peer->ops->lend(peer->link, flight->conduit, source_memory(op, flight) + flight->lent,
                                      end - flight->lent, &taken);
@@ -118,7 +122,11 @@ static int lend_slices(struct weft_exec_op *op, struct weft_flight *flight, cons
             return status;
         flight->lent += taken;
     }
-    if (flight->lent < end)
+    if (more && flight->lent == end)
+        weft_flight_again(op, flight);
+    /* Full: the next TAKEN says that there is room. Trying again and again would only get in the reader's way. */
+    if (flight->lent < end && flight->told == weft_slices_within(flight, flight->lent) &&
+        flight->told == weft_slices_within(flight, flight->done))
         weft_flight_block(op, flight);
     *ready = weft_slices_within(flight, flight->lent);
     return WEFT_OK;
@@ -209,7 +217,7 @@ int weft_send_advance(struct weft_exec_op *op, struct weft_flight *flight)
 
 void weft_send_taken(struct weft_exec_op *op, struct weft_flight *flight, uint32_t slices)
 {
-    if (flight->staging)
+    if (flight->staging || flight->lending)
         weft_flight_again(op, flight);
     set_done(op, flight, weft_slices_bytes(flight, slices));
 }

@@ -6,8 +6,7 @@
  *   EAGER    payload: slice `slice` of the message, `size` bytes, to be copied or reduced by the receiver.
  *   OFFER    struct weft_wire_offer: the whole message lies at the sender, slices [0, slice) can be read.
  *            With the flag STAGED the token is a ring of WEFT_STAGES slices, and every slice is TAKEN on its
- *            own; with LENT it comes through a conduit that holds little, and TAKEN is sent often enough to
- *            keep it moving.
+ *            own; with LENT it comes through a conduit that holds little: likewise.
  *   READY    nothing: slices [0, slice) are ready now.
  *   TAKEN    nothing: the receiver has consumed slices [0, slice) of its own RECV; goes back to the sender.
  *   LANDING  a token: the receiver has prepared memory for slice `slice`; goes to the sender, who puts there.
