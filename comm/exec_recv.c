@@ -15,7 +15,6 @@
  * what the oldest needs. */
 #define LANDING_DISTANCE 8
 
-
 static uint8_t *target_memory(struct weft_exec_op *op, const struct weft_flight *flight)
 {
     return weft_op_memory(op, flight->step.destination.buffer) + flight->start;
