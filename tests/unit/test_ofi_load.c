@@ -202,6 +202,23 @@ static void an_unknown_provider_is_named(void **state)
     assert_int_equal(run_child(unknown_child), GOOD);
 }
 
+/* Nobody names a provider: there is one that fits all the same. */
+static int unnamed_child(void)
+{
+    int status = open_and_close(NULL);
+    if (!status)
+        status = open_and_close("");
+    if (status)
+        fprintf(stderr, "%s\n", weft_error_detail());
+    return status ? BAD : GOOD;
+}
+
+static void a_provider_need_not_be_named(void **state)
+{
+    (void)state;
+    assert_int_equal(run_child(unnamed_child), GOOD);
+}
+
 static int absent_child(void)
 {
     const char *reason = test_ofi_absent();
@@ -224,6 +241,7 @@ int main(void)
         cmocka_unit_test(loaded_by_the_first_open),
         cmocka_unit_test(a_missing_library_says_what_to_install),
         cmocka_unit_test(an_unknown_provider_is_named),
+        cmocka_unit_test(a_provider_need_not_be_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,7 +63,7 @@ static int fits(const struct fi_info *info, const char *local_address, int named
         return 0;
     if ((info->caps & FI_RMA) && info->domain_attr->cq_data_size < 4 && !(info->caps & FI_TAGGED))
         return 0;
-    if (!named && (is_excluded(info->fabric_attr->prov_name) || !(info->domain_attr->caps & FI_REMOTE_COMM)))
+    if (!named && is_excluded(info->fabric_attr->prov_name))
         return 0;
     return address_matches(info, local_address) != 0;
 }
@@ -96,7 +96,8 @@ static struct fi_info *hints_make(const struct ofi_library *library, uint64_t ca
 static struct fi_info *choose(const struct ofi_library *library, uint64_t caps, const char *provider,
                               const char *local_address, int named)
 {
-    struct fi_info *hints = hints_make(library, caps, provider);
+    /* What is not asked for is not reported, so whether an entry reaches other hosts has to be asked. */
+    struct fi_info *hints = hints_make(library, named ? caps : caps | FI_REMOTE_COMM, provider);
     struct fi_info *list = NULL, *chosen = NULL;
     if (!hints)
         return NULL;
