@@ -15,11 +15,11 @@ MODE_FLAGS ?=
 FUZZ_SECONDS ?= 60
 
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wundef -Wvla -Werror
-PACKAGE_FLAGS := $(shell pkg-config --cflags hwloc jansson libfabric 2>/dev/null)
+PACKAGE_FLAGS := $(shell pkg-config --cflags hwloc jansson libfabric libsodium 2>/dev/null)
 CPPFLAGS_ALL := -D_GNU_SOURCE -I. -Iinclude -MMD -MP $(PACKAGE_FLAGS) $(CPPFLAGS)
 CFLAGS_ALL := -std=c11 $(O) -fPIC -fvisibility=hidden -ffp-contract=off $(WARN) $(MODE_FLAGS) $(CFLAGS)
 LDFLAGS_ALL := $(MODE_FLAGS) $(LDFLAGS)
-PRIVATE_LIBS := -ldl -lpthread -lm
+PRIVATE_LIBS := -lsodium -ldl -lpthread -lm
 LIBS := -Wl,--as-needed $(PRIVATE_LIBS)
 Q := $(if $(V),,@)
 say = $(if $(V),,@echo "  $(1)	$(2)";)

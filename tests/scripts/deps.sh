@@ -2,7 +2,7 @@
 # Installs what building and testing weft needs, on Debian and Ubuntu. Looks first: when nothing is missing it
 # says nothing and takes a few milliseconds.
 #
-# Needed: compiler, make, pkg-config, libfabric, hwloc, jansson (weft-perf), cmocka (tests).
+# Needed: compiler, make, pkg-config, libfabric, hwloc, libsodium, jansson (weft-perf), cmocka (tests).
 # Wanted: tools that single checks use. Where one cannot be installed the check that needs it says so and skips.
 set -u
 
@@ -29,6 +29,7 @@ need pkg-config command -v pkg-config
 need libfabric-dev pkg-config --exists libfabric
 need libhwloc-dev pkg-config --exists hwloc
 need libjansson-dev pkg-config --exists jansson
+need libsodium-dev pkg-config --exists libsodium
 need libcmocka-dev pkg-config --exists cmocka
 want clang command -v clang
 want "$(fuzzer_runtime >/dev/null 2>&1 || runtime_package)" fuzzer_runtime
