@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "algos/choose.h"
+#include "base/fork.h"
 #include "comm/digest.h"
 #include "comm/fastpath.h"
 #include "comm/progress.h"
@@ -201,6 +202,8 @@ static int run_alone(struct weft_comm *comm, const void *send, void *recv, size_
 int weft_allreduce(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype, weft_op op)
 {
     weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
     int status = check_arguments(comm, send, recv, count, dtype, op);
     if (status != WEFT_OK)
         return status;
@@ -236,6 +239,8 @@ int weft_allreduce_start(weft_comm *comm, const void *send, void *recv, size_t c
                          weft_op op, weft_work **started)
 {
     weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
     int status = check_arguments(comm, send, recv, count, dtype, op);
     if (status != WEFT_OK)
         return status;
@@ -271,6 +276,8 @@ int weft_allreduce_describe(const weft_comm *comm, const void *send, const void 
                             weft_dtype dtype, weft_op op, const char **algorithm, const char **transport)
 {
     weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
     int status = check_arguments(comm, send, recv, count, dtype, op);
     if (status != WEFT_OK)
         return status;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "comm/boot.h"
 #include "comm/boot_record.h"
@@ -46,14 +47,14 @@ static void note_reason(struct join *join)
 static void hang_up(struct join *join)
 {
     if (join->fd >= 0)
-        close(join->fd);
+        weft_fork_fd_close(join->fd);
     if (join->listener >= 0)
-        close(join->listener);
+        weft_fork_fd_close(join->listener);
     join->fd = join->listener = -1;
     weft_boot_reader_clear(&join->reader);
     for (int i = 0; i < CALLERS_MAX; i++) {
         if (join->callers[i].fd >= 0)
-            close(join->callers[i].fd);
+            weft_fork_fd_close(join->callers[i].fd);
         join->callers[i].fd = -1;
         weft_boot_reader_clear(&join->callers[i].reader);
     }
@@ -248,7 +249,7 @@ static int check_in(struct join *join)
 static void drop_caller(struct caller *caller, const char *why)
 {
     weft_log(WEFT_LOG_INFO, "bootstrap: dropped a connection that is not from the parent: %s", why);
-    close(caller->fd);
+    weft_fork_fd_close(caller->fd);
     caller->fd = -1;
     weft_boot_reader_clear(&caller->reader);
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "comm/boot.h"
 #include "comm/boot_net.h"
@@ -94,7 +95,7 @@ void weft_boot_revoke(struct weft_bootstrap *b, const char *reason)
 static void drop_edge(struct weft_boot_edge *edge)
 {
     weft_service_unwatch(edge->owner->service, edge->fd);
-    close(edge->fd);
+    weft_fork_fd_close(edge->fd);
     edge->fd = -1;
     weft_boot_edge_discard(edge);
     weft_boot_reader_clear(&edge->reader);
@@ -232,7 +233,7 @@ void weft_boot_overlay_stop(struct weft_bootstrap *b)
             pthread_mutex_unlock(&b->lock);
             if (edge->watched)
                 weft_service_unwatch(b->service, fd);
-            close(fd);
+            weft_fork_fd_close(fd);
             pthread_mutex_lock(&b->lock);
         }
         weft_boot_edge_discard(edge);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "comm/boot.h"
 #include "comm/boot_record.h"
@@ -61,7 +62,7 @@ static void visitor_drop(struct weft_boot_root *root, struct visitor *visitor)
     else
         root->by_rank[visitor->rank] = NULL;
     if (visitor->fd >= 0)
-        close(visitor->fd); /* leaves the epoll set by that */
+        weft_fork_fd_close(visitor->fd); /* leaves the epoll set by that */
     weft_boot_reader_clear(&visitor->reader);
     free(visitor);
 }
@@ -229,7 +230,7 @@ static void visitor_add(struct weft_boot_root *root, int fd)
 {
     struct visitor *visitor = calloc(1, sizeof *visitor);
     if (!visitor) {
-        close(fd);
+        weft_fork_fd_close(fd);
         problem(root, WEFT_NOMEM, "rank 0 has no memory for another connection");
         return;
     }
@@ -457,16 +458,16 @@ void weft_boot_root_end(struct weft_boot_root *root, int status, const char *tex
     while (root->first)
         visitor_drop(root, root->first);
     if (root->poll_fd >= 0)
-        close(root->poll_fd);
+        weft_fork_fd_close(root->poll_fd);
     if (root->listener_owned)
-        close(root->listener);
+        weft_fork_fd_close(root->listener);
     free(root->by_rank);
     free(root);
 }
 
 static int open_poll(struct weft_boot_root *root)
 {
-    root->poll_fd = epoll_create1(EPOLL_CLOEXEC);
+    root->poll_fd = weft_fork_fd_add(epoll_create1(EPOLL_CLOEXEC));
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
     if (root->poll_fd < 0 || epoll_ctl(root->poll_fd, EPOLL_CTL_ADD, root->listener, &event) != 0)
         return weft_fail_errno("bootstrap: epoll");
@@ -505,7 +506,7 @@ int weft_boot_root_meet(struct weft_bootstrap *b, const struct weft_bootstrap_op
     if (published)
         weft_boot_record_withdraw(options, &root->record);
     if (root->listener_owned) { /* those who come now try again, at the next communicator perhaps */
-        close(root->listener);
+        weft_fork_fd_close(root->listener);
         root->listener_owned = 0;
     }
     if (status != WEFT_OK) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fork.h"
 #include "comm/boot.h"
 #include "comm/boot_net.h"
 
@@ -120,7 +121,7 @@ static void settle(struct weft_boot_edge *edge, struct reach *reach, int *fd, in
         edge->fd = *fd;
     } else {
         unreached(reach);
-        close(*fd);
+        weft_fork_fd_close(*fd);
     }
     *fd = -1;
 }
@@ -283,7 +284,7 @@ int weft_bootstrap_open(const struct weft_bootstrap_options *options, struct wef
                                         : b->members[b->rank].address;
     weft_boot_address_text(&here, 0, b->local_address);
     if (b->rank == 0 && !options->store && !options->file && options->listen_fd >= 0 && !options->listen_keep)
-        close(options->listen_fd);
+        weft_fork_fd_close(options->listen_fd);
     *bootstrap = b;
     return WEFT_OK;
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "comm/agree.h"
 #include "comm/fastpath.h"
@@ -117,6 +118,8 @@ static int meet(struct weft_comm *comm, struct weft_bootstrap_options *resolved,
 int weft_comm_create(weft_context *context, const weft_comm_options *options, weft_comm **created)
 {
     weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
     if (!context || !created)
         return weft_fail(WEFT_INVALID, "%s is NULL", context ? "comm" : "context");
     int status = check_options(options);
@@ -153,6 +156,8 @@ int weft_comm_create(weft_context *context, const weft_comm_options *options, we
 int weft_comm_destroy(weft_comm *comm)
 {
     weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
     if (!comm)
         return WEFT_OK;
     if (comm->works)
@@ -247,17 +252,23 @@ int weft_comm_report(struct weft_comm *comm)
 
 int weft_comm_rank(const weft_comm *comm)
 {
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
     return comm ? comm->rank : weft_fail(WEFT_INVALID, "comm is NULL");
 }
 
 int weft_comm_size(const weft_comm *comm)
 {
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
     return comm ? comm->ranks : weft_fail(WEFT_INVALID, "comm is NULL");
 }
 
 int weft_comm_get_stats(const weft_comm *comm, weft_comm_stats *stats)
 {
     weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
     if (!comm || !stats)
         return weft_fail(WEFT_INVALID, "%s is NULL", comm ? "stats" : "comm");
     if (stats->size < sizeof(size_t))

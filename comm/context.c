@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "comm/comm.h"
 #include "comm/progress.h"
@@ -58,6 +59,8 @@ static int apply_options(struct weft_settings *settings, const weft_context_opti
 int weft_context_open(const weft_context_options *options, weft_context **opened)
 {
     weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
     if (!opened)
         return weft_fail(WEFT_INVALID, "context is NULL");
     struct weft_context *context = calloc(1, sizeof *context);
@@ -72,7 +75,7 @@ int weft_context_open(const weft_context_options *options, weft_context **opened
         status = weft_fail_errno("getrandom");
         goto free_context;
     }
-    context->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    context->event_fd = weft_fork_fd_add(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (context->event_fd < 0) {
         status = weft_fail_errno("eventfd (is the limit of open files too low?)");
         goto free_context;
@@ -89,7 +92,7 @@ int weft_context_open(const weft_context_options *options, weft_context **opened
 destroy_lock:
     pthread_cond_destroy(&context->changed);
     pthread_mutex_destroy(&context->lock);
-    close(context->event_fd);
+    weft_fork_fd_close(context->event_fd);
 free_context:
     free(context);
     return status;
@@ -98,6 +101,8 @@ free_context:
 int weft_context_close(weft_context *context)
 {
     weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
     if (!context)
         return WEFT_OK;
     int users = atomic_load(&context->users);
@@ -116,7 +121,7 @@ int weft_context_close(weft_context *context)
     weft_service_stop(context->service);
     pthread_cond_destroy(&context->changed);
     pthread_mutex_destroy(&context->lock);
-    close(context->event_fd);
+    weft_fork_fd_close(context->event_fd);
     free(context->comms);
     free(context);
     return WEFT_OK;

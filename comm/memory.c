@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "base/error.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "comm/context.h"
 
@@ -120,6 +121,8 @@ static void deallocate(struct weft_context *context, uint32_t transport, void *m
 int weft_mem_alloc(weft_context *context, size_t size, void **memory)
 {
     weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
     if (!context || !memory)
         return weft_fail(WEFT_INVALID, "%s is NULL", context ? "memory" : "context");
     if (size == 0 || size > SIZE_MAX / 2)
@@ -146,6 +149,8 @@ int weft_mem_alloc(weft_context *context, size_t size, void **memory)
 int weft_mem_free(weft_context *context, void *memory)
 {
     weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
     if (!context)
         return weft_fail(WEFT_INVALID, "context is NULL");
     if (!memory)
@@ -172,6 +177,8 @@ int weft_mem_free(weft_context *context, void *memory)
 int weft_mem_register(weft_context *context, void *memory, size_t size)
 {
     weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
     if (!context || !memory || size == 0)
         return weft_fail(WEFT_INVALID, "context, memory and size must not be NULL or 0");
     weft_context_lock(context);
@@ -189,6 +196,8 @@ int weft_mem_register(weft_context *context, void *memory, size_t size)
 int weft_mem_deregister(weft_context *context, void *memory)
 {
     weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
     if (!context)
         return weft_fail(WEFT_INVALID, "context is NULL");
     weft_context_lock(context);

@@ -16,6 +16,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include "base/error.h"
+#include "base/fork.h"
 
 #define EVENTS_MAX  64
 #define STACK_BYTES (1u << 20) /* callbacks may drive a fabric library */
@@ -153,12 +154,12 @@ int weft_service_start(struct weft_service **result)
     struct weft_service *service = calloc(1, sizeof *service);
     if (!service)
         return weft_fail(WEFT_NOMEM, "service thread: no memory");
-    service->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    service->epoll_fd = weft_fork_fd_add(epoll_create1(EPOLL_CLOEXEC));
     if (service->epoll_fd < 0) {
         status = weft_fail_errno("service thread: epoll_create1");
         goto free_service;
     }
-    service->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    service->wake_fd = weft_fork_fd_add(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (service->wake_fd < 0) {
         status = weft_fail_errno("service thread: eventfd");
         goto close_epoll;
@@ -180,9 +181,9 @@ destroy_lock:
     pthread_cond_destroy(&service->idle);
     pthread_mutex_destroy(&service->lock);
 close_wake:
-    close(service->wake_fd);
+    weft_fork_fd_close(service->wake_fd);
 close_epoll:
-    close(service->epoll_fd);
+    weft_fork_fd_close(service->epoll_fd);
 free_service:
     free(service);
     return status;
@@ -199,8 +200,8 @@ void weft_service_stop(struct weft_service *service)
     pthread_join(service->thread, NULL);
     pthread_cond_destroy(&service->idle);
     pthread_mutex_destroy(&service->lock);
-    close(service->wake_fd);
-    close(service->epoll_fd);
+    weft_fork_fd_close(service->wake_fd);
+    weft_fork_fd_close(service->epoll_fd);
     free(service->watches);
     free(service);
 }

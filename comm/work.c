@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/fork.h"
 #include "comm/progress.h"
 
 #define STEP_ASIDE_NS 50000
@@ -103,6 +104,8 @@ static int result(struct weft_work *work)
 int weft_work_test(weft_work *work, int *done)
 {
     weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
     if (!work || !done)
         return weft_fail(WEFT_INVALID, "%s is NULL", work ? "done" : "work");
     if (work->op) {
@@ -125,6 +128,8 @@ int weft_work_test(weft_work *work, int *done)
 int weft_work_wait(weft_work *work, int64_t timeout_ms)
 {
     weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
     if (!work)
         return weft_fail(WEFT_INVALID, "work is NULL");
     if (work->op) {
@@ -144,6 +149,8 @@ int weft_work_wait(weft_work *work, int64_t timeout_ms)
 int weft_work_free(weft_work *work)
 {
     weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
     if (!work)
         return WEFT_OK;
     int status = weft_work_wait(work, -1);

@@ -20,6 +20,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fork.h"
 #include "transport/fence.h"
 #include "transport/loop/loop_private.h"
 
@@ -41,7 +42,7 @@ static void inbox_release(struct loop_inbox *inbox)
         return;
     for (size_t i = 0; i < LOOP_LANDINGS_MAX / LOOP_LANDINGS_BLOCK; i++)
         free(atomic_load_explicit(&inbox->blocks[i], memory_order_relaxed));
-    close(inbox->event_fd);
+    weft_fork_fd_close(inbox->event_fd);
     free(inbox);
 }
 
@@ -102,7 +103,7 @@ static int loop_open(const struct weft_transport_params *params, struct weft_tra
     }
     memset(inbox, 0, sizeof *inbox);
     inbox->references = 1;
-    inbox->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    inbox->event_fd = weft_fork_fd_add(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (inbox->event_fd < 0) {
         status = transport->fail(WEFT_SYSTEM, "loop: eventfd: %s", strerror(errno));
         goto free_inbox;

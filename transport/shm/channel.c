@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include "base/fork.h"
 #include "base/log.h"
 #include "transport/shm/shm_private.h"
 
@@ -129,7 +130,7 @@ static int frame_take(struct shm_channel *channel)
         status = transport->params.fail(WEFT_PROTOCOL, "shm: unexpected frame of kind %u", frame.kind);
     for (int i = 0; i < SHM_FRAME_FDS; i++) {
         if (fds[i] >= 0)
-            close(fds[i]);
+            weft_fork_fd_close(fds[i]);
     }
     return status == WEFT_AGAIN ? WEFT_TRANSPORT : status;
 }
@@ -177,14 +178,14 @@ static void channel_accept(struct weft_transport *transport, int fd)
     if (shm_socket_peer(transport, fd, &pid) == WEFT_OK)
         channel = calloc(1, sizeof *channel);
     if (!channel) {
-        close(fd);
+        weft_fork_fd_close(fd);
         return;
     }
     channel->transport = transport;
     channel->fd = fd;
     channel->watched = 1;
     if (transport->params.watch(transport->params.watch_arg, fd, channel_ready, channel)) {
-        close(fd);
+        weft_fork_fd_close(fd);
         free(channel);
         return;
     }
@@ -198,7 +199,7 @@ void shm_listener_ready(void *arg, int listen_fd)
     int full = 0;
     pthread_mutex_lock(&transport->lock);
     for (;;) {
-        int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int fd = weft_fork_fd_add(accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (fd >= 0)
             channel_accept(transport, fd);
         else if (errno != EINTR && errno != ECONNABORTED) {
@@ -222,7 +223,7 @@ void shm_channel_free(struct shm_channel *channel)
     pthread_mutex_unlock(&transport->lock);
     if (watched)
         transport->params.unwatch(transport->params.watch_arg, channel->fd);
-    close(channel->fd);
+    weft_fork_fd_close(channel->fd);
     if (channel->ring.memory)
         munmap(channel->ring.memory, SHM_RING_BYTES);
     pthread_mutex_lock(&transport->lock);

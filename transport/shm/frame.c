@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include "base/fork.h"
 #include "transport/shm/shm_private.h"
 
 int shm_socket_name(const struct shm_identity *identity, void *result)
@@ -70,10 +71,11 @@ static void take_fds(struct msghdr *message, int fds[SHM_FRAME_FDS])
         for (size_t i = 0; i < held; i++) {
             int fd;
             memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
+            fd = weft_fork_fd_add(fd);
             if (count < SHM_FRAME_FDS)
                 fds[count++] = fd;
             else
-                close(fd);
+                weft_fork_fd_close(fd);
         }
     }
 }
@@ -102,7 +104,7 @@ int shm_frame_receive(struct weft_transport *transport, int socket_fd, struct sh
         return WEFT_OK;
     for (int i = 0; i < SHM_FRAME_FDS; i++) {
         if (fds[i] >= 0)
-            close(fds[i]);
+            weft_fork_fd_close(fds[i]);
         fds[i] = -1;
     }
     return transport->params.fail(WEFT_PROTOCOL, "shm: a peer sent a malformed frame of %zd bytes", got);

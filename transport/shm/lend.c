@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include "base/fork.h"
 #include "transport/shm/shm_private.h"
 
 #define PIPE_BYTES     (1 << 20) /* what an unprivileged process may ask for */
@@ -27,8 +28,8 @@
 
 static void pipe_close(struct shm_pipe *pipe)
 {
-    close(pipe->read_fd);
-    close(pipe->write_fd);
+    weft_fork_fd_close(pipe->read_fd);
+    weft_fork_fd_close(pipe->write_fd);
     memset(pipe, 0, sizeof *pipe);
 }
 
@@ -40,11 +41,24 @@ void shm_pipes_close(struct weft_link *link)
     }
 }
 
+static int pipe_open(int ends[2])
+{
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+        return -1;
+    ends[0] = weft_fork_fd_add(ends[0]);
+    ends[1] = weft_fork_fd_add(ends[1]);
+    if (ends[0] >= 0 && ends[1] >= 0)
+        return 0;
+    weft_fork_fd_close(ends[0]);
+    weft_fork_fd_close(ends[1]);
+    return -1;
+}
+
 static int pipe_make(struct weft_link *link, struct shm_pipe *pipe)
 {
     struct weft_transport *transport = link->transport;
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+    if (pipe_open(ends))
         return WEFT_UNSUPPORTED; /* no descriptors left: there are other ways */
     int size = PIPE_BYTES;
     while (fcntl(ends[1], F_SETPIPE_SZ, size) < 0 && size > PIPE_BYTES_MIN)
@@ -69,15 +83,15 @@ static int pipes_work(struct weft_transport *transport)
     if (transport->pipes_tried)
         return transport->pipes_tried > 0;
     transport->pipes_tried = -1;
-    if (!transport->direct || pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+    if (!transport->direct || pipe_open(ends))
         return 0;
     uint64_t sent = transport->address.identity.words[1], got = 0;
     struct iovec page = {&sent, sizeof sent};
     if (vmsplice(ends[1], &page, 1, SPLICE_F_NONBLOCK) == (ssize_t)sizeof sent &&
         read(ends[0], &got, sizeof got) == (ssize_t)sizeof got && got == sent)
         transport->pipes_tried = 1;
-    close(ends[0]);
-    close(ends[1]);
+    weft_fork_fd_close(ends[0]);
+    weft_fork_fd_close(ends[1]);
     return transport->pipes_tried > 0;
 }
 
@@ -169,7 +183,7 @@ void shm_pipe_drop(struct shm_peer *peer, uint64_t id)
             continue;
         }
         *at = lent->next;
-        close(lent->fd);
+        weft_fork_fd_close(lent->fd);
         free(lent);
     }
 }

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include "base/fork.h"
 #include "base/log.h"
 #include "transport/shm/shm_private.h"
 
@@ -77,7 +78,7 @@ static void link_ready(void *arg, int fd)
         status = reply_take(link, &frame, fds);
         for (int i = 0; i < SHM_FRAME_FDS; i++) {
             if (fds[i] >= 0)
-                close(fds[i]);
+                weft_fork_fd_close(fds[i]);
         }
     }
     if (status && status != WEFT_AGAIN) {
@@ -125,7 +126,7 @@ static int hello_send(struct weft_link *link)
     if (status == WEFT_AGAIN)
         status = transport->params.fail(WEFT_TRANSPORT, "shm: a new socket takes no frame");
 close_ring:
-    close(ring_fd);
+    weft_fork_fd_close(ring_fd);
     return status;
 }
 
@@ -174,10 +175,10 @@ static void link_free(struct weft_link *link)
     pthread_mutex_unlock(&transport->lock);
     if (watched)
         transport->params.unwatch(transport->params.watch_arg, link->fd);
-    close(link->fd);
+    weft_fork_fd_close(link->fd);
     shm_pipes_close(link);
     if (link->wake_fd >= 0)
-        close(link->wake_fd);
+        weft_fork_fd_close(link->wake_fd);
     if (link->ring.memory)
         munmap(link->ring.memory, SHM_RING_BYTES);
     if (link->control)
@@ -199,7 +200,7 @@ static int link_make(struct weft_transport *transport, const struct shm_identity
     link->context = link_context;
     link->count = 1;
     link->wake_fd = -1;
-    link->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    link->fd = weft_fork_fd_add(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (link->fd < 0) {
         free(link);
         return transport->params.fail(WEFT_SYSTEM, "shm: socket: %s", strerror(errno));
@@ -208,7 +209,7 @@ static int link_make(struct weft_transport *transport, const struct shm_identity
     link->peer = shm_peer_get(transport, identity);
     pthread_mutex_unlock(&transport->lock);
     if (!link->peer) {
-        close(link->fd);
+        weft_fork_fd_close(link->fd);
         free(link);
         return transport->params.fail(WEFT_NOMEM, "shm: no memory for a peer");
     }

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/fork.h"
 #include "transport/shm/shm_private.h"
 
 #define HUGE_BYTES (2u << 20)
@@ -23,11 +24,12 @@ int shm_memfd_make(struct weft_transport *transport, size_t size, int *result)
     int fd = memfd_create("weft", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
     if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
         fd = memfd_create("weft", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    fd = weft_fork_fd_add(fd);
     if (fd < 0)
         return transport->params.fail(WEFT_SYSTEM, "shm: memfd_create: %s", strerror(errno));
     if (ftruncate(fd, (off_t)size)) {
         int status = transport->params.fail(WEFT_NOMEM, "shm: memfd of %zu bytes: %s", size, strerror(errno));
-        close(fd);
+        weft_fork_fd_close(fd);
         return status;
     }
     *result = fd;

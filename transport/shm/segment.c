@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include "base/fork.h"
 #include "transport/shm/shm_private.h"
 
 #define PULL_BYTES_MAX 0x7ffff000u /* most that one process_vm_readv() moves */
@@ -62,7 +63,7 @@ int shm_alloc(struct weft_transport *transport, size_t size, void **result)
 unmap:
     munmap(memory, rounded);
 close_fd:
-    close(fd);
+    weft_fork_fd_close(fd);
     return status;
 }
 
@@ -83,7 +84,7 @@ void shm_free(struct weft_transport *transport, void *memory)
         shm_frame_send(transport, link->fd, &frame, NULL, 0); /* who misses it keeps the mapping, no more */
     }
     munmap(segment->base, segment->size);
-    close(segment->fd);
+    weft_fork_fd_close(segment->fd);
     memset(segment, 0, sizeof *segment);
 }
 

@@ -27,6 +27,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include "base/fork.h"
 #include "transport/fence.h"
 #include "transport/shm/shm_private.h"
 
@@ -125,7 +126,8 @@ static int address_make(struct weft_transport *transport)
 
 static int listener_open(struct weft_transport *transport)
 {
-    transport->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    transport->listen_fd =
+        weft_fork_fd_add(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (transport->listen_fd < 0)
         return transport->params.fail(WEFT_SYSTEM, "shm: socket: %s", strerror(errno));
     int status = address_make(transport);
@@ -143,7 +145,7 @@ static int listener_open(struct weft_transport *transport)
 static int control_open(struct weft_transport *transport)
 {
     void *control;
-    transport->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    transport->event_fd = weft_fork_fd_add(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (transport->event_fd < 0)
         return transport->params.fail(WEFT_SYSTEM, "shm: eventfd: %s", strerror(errno));
     int status = shm_memfd_make(transport, SHM_PAGE, &transport->control_fd);
@@ -172,7 +174,7 @@ static void shm_close(struct weft_transport *transport)
         munmap(transport->control, SHM_PAGE);
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (fds[i] >= 0)
-            close(fds[i]);
+            weft_fork_fd_close(fds[i]);
     }
     pthread_mutex_destroy(&transport->lock);
     free(transport->inbound);
