@@ -90,8 +90,9 @@ static void read_claims(const unsigned char *at, struct weft_auth_claims *claims
 }
 
 /* HMAC under the job key over a label, the challenge, and the beginning of the proof. */
-static void bind(const struct weft_key *job, const char label[LABEL_BYTES], const unsigned char *challenge,
-                 const unsigned char *proof, size_t proof_size, unsigned char mac[WEFT_MAC_BYTES])
+static void mac_over(const struct weft_key *job, const char label[LABEL_BYTES],
+                     const unsigned char *challenge, const unsigned char *proof, size_t proof_size,
+                     unsigned char mac[WEFT_MAC_BYTES])
 {
     const struct weft_crypto_part parts[] = {
         {label, LABEL_BYTES}, {challenge, WEFT_AUTH_CHALLENGE_BYTES}, {proof, proof_size}};
@@ -101,7 +102,7 @@ static void bind(const struct weft_key *job, const char label[LABEL_BYTES], cons
 static void derive(const struct weft_key *job, const char label[LABEL_BYTES], const unsigned char *challenge,
                    const unsigned char *proof, struct weft_auth_channel *channel)
 {
-    bind(job, label, challenge, proof, WEFT_AUTH_PROOF_BYTES, channel->key.bytes);
+    mac_over(job, label, challenge, proof, WEFT_AUTH_PROOF_BYTES, channel->key.bytes);
     channel->counter = 0;
 }
 
@@ -135,7 +136,7 @@ int weft_auth_prove(const struct weft_key *job, const unsigned char challenge[WE
     write_prefix(proof, TYPE_PROOF);
     weft_crypto_random(proof + PREFIX, NONCE_BYTES);
     write_claims(proof + CLAIMS_AT, claims);
-    bind(job, label_proof, challenge, proof, PROOF_SPAN, proof + PROOF_SPAN);
+    mac_over(job, label_proof, challenge, proof, PROOF_SPAN, proof + PROOF_SPAN);
     derive(job, label_to_listener, challenge, proof, &session->send);
     derive(job, label_to_dialer, challenge, proof, &session->receive);
     return WEFT_OK;
@@ -146,7 +147,7 @@ int weft_auth_verify(const struct weft_key *job, const unsigned char challenge[W
                      struct weft_auth_session *session, unsigned char welcome[WEFT_AUTH_WELCOME_BYTES])
 {
     unsigned char expected[WEFT_MAC_BYTES];
-    bind(job, label_proof, challenge, proof, PROOF_SPAN, expected);
+    mac_over(job, label_proof, challenge, proof, PROOF_SPAN, expected);
     int good = weft_crypto_equal(expected, proof + PROOF_SPAN, sizeof expected);
     weft_crypto_wipe(expected, sizeof expected);
     if (!good)
@@ -157,7 +158,7 @@ int weft_auth_verify(const struct weft_key *job, const unsigned char challenge[W
     derive(job, label_to_listener, challenge, proof, &session->receive);
     derive(job, label_to_dialer, challenge, proof, &session->send);
     write_prefix(welcome, TYPE_WELCOME);
-    bind(job, label_welcome, challenge, proof, WEFT_AUTH_PROOF_BYTES, welcome + PREFIX);
+    mac_over(job, label_welcome, challenge, proof, WEFT_AUTH_PROOF_BYTES, welcome + PREFIX);
     return WEFT_OK;
 }
 
@@ -167,7 +168,7 @@ int weft_auth_welcomed(const struct weft_key *job, const unsigned char challenge
 {
     unsigned char expected[WEFT_AUTH_WELCOME_BYTES];
     write_prefix(expected, TYPE_WELCOME);
-    bind(job, label_welcome, challenge, proof, WEFT_AUTH_PROOF_BYTES, expected + PREFIX);
+    mac_over(job, label_welcome, challenge, proof, WEFT_AUTH_PROOF_BYTES, expected + PREFIX);
     if (!weft_crypto_equal(expected, welcome, sizeof expected))
         return weft_fail(WEFT_PROTOCOL, "what listens there does not prove the job's secret");
     return WEFT_OK;

@@ -291,11 +291,15 @@ int weft_boot_poll(struct pollfd *fds, unsigned count, int64_t deadline_ns, int 
     return 0;
 }
 
+int weft_boot_longer_pause(int pause_ms)
+{
+    int longer_ms = pause_ms * 3 / 2 + 1;
+    return longer_ms > WEFT_BOOT_PAUSE_LONGEST_MS ? WEFT_BOOT_PAUSE_LONGEST_MS : longer_ms;
+}
+
 void weft_boot_pause(int *pause_ms, int64_t deadline_ns)
 {
     struct pollfd none = {.fd = -1};
     weft_boot_poll(&none, 1, deadline_ns, *pause_ms);
-    *pause_ms = *pause_ms * 3 / 2 + 1;
-    if (*pause_ms > WEFT_BOOT_PAUSE_LONGEST_MS)
-        *pause_ms = WEFT_BOOT_PAUSE_LONGEST_MS;
+    *pause_ms = weft_boot_longer_pause(*pause_ms);
 }

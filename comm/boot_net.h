@@ -72,6 +72,8 @@ int weft_boot_send(int fd, int type, const struct weft_boot_writer *body, uint32
 struct pollfd;
 int weft_boot_poll(struct pollfd *fds, unsigned count, int64_t deadline_ns, int cap_ms);
 
+/* The pause after one of pause_ms. */
+int weft_boot_longer_pause(int pause_ms);
 /* Sleeps *pause_ms (bounded by the deadline) and lengthens it. */
 void weft_boot_pause(int *pause_ms, int64_t deadline_ns);
 

@@ -1,0 +1,195 @@
+/* The dialing side of handshakes (docs/bootstrap.md, section 3): the lower half of comm/boot_accept.h. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/boot_accept.h"
+#include "comm/boot_net.h"
+#include <weft/weft.h>
+
+static void give_up(struct weft_boot_dial *dial, int status)
+{
+    dial->status = status;
+    snprintf(dial->reason, sizeof dial->reason, "%.159s", weft_error_detail());
+    weft_boot_dial_stop(dial);
+}
+
+int weft_boot_dial_start(struct weft_boot_dial *dial, const struct weft_key *job,
+                         const struct weft_boot_address *address, const struct weft_auth_claims *claims)
+{
+    *dial = (struct weft_boot_dial){.job = job,
+                                    .address = *address,
+                                    .claims = *claims,
+                                    .state = WEFT_BOOT_DIAL_CONNECTING,
+                                    .fd = -1,
+                                    .pause_ms = WEFT_BOOT_PAUSE_FIRST_MS};
+    int status = weft_boot_connect_start(address, &dial->fd);
+    if (status != WEFT_OK)
+        give_up(dial, status);
+    return status;
+}
+
+short weft_boot_dial_events(const struct weft_boot_dial *dial)
+{
+    return dial->state == WEFT_BOOT_DIAL_CONNECTING ? POLLOUT : POLLIN;
+}
+
+/* Reads until the block is whole. 1: it is, 0: not yet. */
+static int read_block(struct weft_boot_dial *dial, unsigned char *block, size_t size)
+{
+    while (dial->have < size) {
+        ssize_t got = recv(dial->fd, block + dial->have, size - dial->have, MSG_DONTWAIT);
+        if (got > 0)
+            dial->have += (size_t)got;
+        else if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return 0;
+        else if (got == 0 || errno != EINTR) {
+            const char *how = got == 0 ? "closed" : strerror(errno);
+            return dial->state == WEFT_BOOT_DIAL_PROVEN
+                       ? weft_fail(WEFT_PEER_FAILED,
+                                   "connection ended while this rank proved the job's secret (%s): has "
+                                   "every rank the same secret?",
+                                   how)
+                       : weft_fail(WEFT_PEER_FAILED, "connection ended before a handshake (%s)", how);
+        }
+    }
+    dial->have = 0;
+    return 1;
+}
+
+static int send_proof(struct weft_boot_dial *dial)
+{
+    int status = weft_auth_prove(dial->job, dial->challenge, &dial->claims, dial->proof, &dial->session);
+    if (status != WEFT_OK)
+        return status;
+    ssize_t sent;
+    do
+        sent = send(dial->fd, dial->proof, sizeof dial->proof, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    if (sent != (ssize_t)sizeof dial->proof)
+        return weft_fail(WEFT_PEER_FAILED, "connection does not take the proof of the job's secret");
+    dial->state = WEFT_BOOT_DIAL_PROVEN;
+    return WEFT_OK;
+}
+
+static int go_on(struct weft_boot_dial *dial)
+{
+    int status;
+    switch (dial->state) {
+    case WEFT_BOOT_DIAL_CONNECTING:
+        status = weft_boot_connect_finish(dial->fd, &dial->address);
+        if (status == WEFT_OK)
+            dial->state = WEFT_BOOT_DIAL_CHALLENGED;
+        return status;
+    case WEFT_BOOT_DIAL_CHALLENGED:
+        status = read_block(dial, dial->challenge, sizeof dial->challenge);
+        return status == 1 ? send_proof(dial) : status;
+    case WEFT_BOOT_DIAL_PROVEN:
+        status = read_block(dial, dial->welcome, sizeof dial->welcome);
+        if (status == 1) {
+            status = weft_auth_welcomed(dial->job, dial->challenge, dial->proof, dial->welcome);
+            if (status == WEFT_OK)
+                dial->state = WEFT_BOOT_DIAL_WELCOMED;
+        }
+        return status;
+    default:
+        return WEFT_OK;
+    }
+}
+
+int weft_boot_dial_step(struct weft_boot_dial *dial)
+{
+    int status = go_on(dial);
+    if (status != WEFT_OK)
+        weft_boot_dial_stop(dial);
+    return status;
+}
+
+void weft_boot_dial_stop(struct weft_boot_dial *dial)
+{
+    if (dial->fd >= 0)
+        close(dial->fd);
+    dial->fd = -1;
+    weft_crypto_wipe(&dial->session, sizeof dial->session);
+}
+
+static int is_under_way(const struct weft_boot_dial *dial)
+{
+    return dial->status == WEFT_OK && dial->state != WEFT_BOOT_DIAL_WELCOMED;
+}
+
+/* After a failed step: another try where one may help, later. */
+static void fall_back(struct weft_boot_dial *dial, int status)
+{
+    if (dial->state == WEFT_BOOT_DIAL_CONNECTING || status != WEFT_PEER_FAILED) {
+        give_up(dial, status); /* nobody is there, or somebody else is */
+        return;
+    }
+    dial->again_ns = weft_clock_ns() + dial->pause_ms * INT64_C(1000000);
+    dial->pause_ms = weft_boot_longer_pause(dial->pause_ms);
+}
+
+static void start_again(struct weft_boot_dial *dial)
+{
+    dial->state = WEFT_BOOT_DIAL_CONNECTING;
+    dial->have = 0;
+    int status = weft_boot_connect_start(&dial->address, &dial->fd);
+    if (status != WEFT_OK)
+        give_up(dial, status);
+}
+
+/* One look at each dial. Returns how many are still under way, and when to look again at the latest. */
+static int tend(struct weft_boot_dial *dials, struct pollfd *wait, int count, int64_t *look_ns)
+{
+    int left = 0;
+    for (int i = 0; i < count; i++) {
+        struct weft_boot_dial *dial = &dials[i];
+        if (!is_under_way(dial))
+            continue;
+        if (dial->fd < 0 && weft_clock_ns() >= dial->again_ns) {
+            start_again(dial);
+        } else if (dial->fd >= 0 && wait[i].revents) {
+            int status = weft_boot_dial_step(dial);
+            if (status != WEFT_OK)
+                fall_back(dial, status);
+        }
+        if (!is_under_way(dial))
+            continue;
+        left++;
+        if (dial->fd < 0 && dial->again_ns < *look_ns)
+            *look_ns = dial->again_ns;
+    }
+    return left;
+}
+
+void weft_boot_dial_all(struct weft_boot_dial *dials, int count, int64_t deadline_ns)
+{
+    struct pollfd *wait = calloc((size_t)count + 1, sizeof *wait);
+    int left = 0;
+    int64_t look_ns = deadline_ns;
+    for (int i = 0; i < count; i++)
+        if (is_under_way(&dials[i]) && !wait)
+            give_up(&dials[i], weft_fail(WEFT_NOMEM, "bootstrap: no memory to connect to %d ranks", count));
+    if (wait)
+        left = tend(dials, wait, count, &look_ns);
+    while (left > 0 && weft_clock_ns() < deadline_ns) {
+        for (int i = 0; i < count; i++)
+            wait[i] = (struct pollfd){.fd = is_under_way(&dials[i]) ? dials[i].fd : -1,
+                                      .events = weft_boot_dial_events(&dials[i])};
+        weft_boot_poll(wait, (unsigned)count, look_ns, 1000);
+        look_ns = deadline_ns;
+        left = tend(dials, wait, count, &look_ns);
+    }
+    for (int i = 0; i < count; i++) {
+        char text[WEFT_BOOT_ADDRESS_TEXT];
+        if (is_under_way(&dials[i]))
+            give_up(&dials[i], weft_fail(WEFT_TIMEOUT, "connect to %s: no handshake before the deadline",
+                                         weft_boot_address_text(&dials[i].address, 1, text)));
+    }
+    free(wait);
+}
