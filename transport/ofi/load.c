@@ -2,14 +2,12 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <string.h>
 #include "base/error.h"
 #include "base/log.h"
 
 #define OFI_LIBRARY_NAME "libfabric.so.1"
 
-static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;   /* guards library and loaded */
-static pthread_mutex_t signal_lock = PTHREAD_MUTEX_INITIALIZER; /* held from save to restore */
+static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER; /* guards library and loaded */
 static struct ofi_library library;
 static int loaded;
 
@@ -65,25 +63,4 @@ int ofi_library_get(const struct ofi_library **result)
     if (!status)
         *result = &library;
     return status;
-}
-
-void ofi_signals_save(struct ofi_signals *signals)
-{
-    pthread_mutex_lock(&signal_lock);
-    memset(signals, 0, sizeof *signals);
-    for (int i = 1; i <= OFI_SIGNALS; i++)
-        sigaction(i, NULL, &signals->actions[i]);
-}
-
-void ofi_signals_restore(const struct ofi_signals *signals)
-{
-    for (int i = 1; i <= OFI_SIGNALS; i++) {
-        const struct sigaction *before = &signals->actions[i];
-        struct sigaction now;
-        memset(&now, 0, sizeof now);
-        if (sigaction(i, NULL, &now) == 0 &&
-            (now.sa_handler != before->sa_handler || now.sa_flags != before->sa_flags))
-            sigaction(i, before, NULL);
-    }
-    pthread_mutex_unlock(&signal_lock);
 }

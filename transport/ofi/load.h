@@ -11,7 +11,6 @@
 #define WEFT_TRANSPORT_OFI_LOAD_H
 
 #include <rdma/fabric.h>
-#include <signal.h>
 
 struct ofi_library {
     int (*getinfo)(uint32_t version, const char *node, const char *service, uint64_t flags,
@@ -25,17 +24,5 @@ struct ofi_library {
 
 /* WEFT_MISSING, saying what to install, when there is no libfabric of at least 1.17. */
 int ofi_library_get(const struct ofi_library **library);
-
-#define OFI_SIGNALS 64
-
-/* What every signal does, before libfabric or a provider got a chance to change it. */
-struct ofi_signals {
-    struct sigaction actions[OFI_SIGNALS + 1];
-};
-
-/* Between save and restore no other instance of this process loads or opens anything (a lock is held), and
- * whatever changed is put back. */
-void ofi_signals_save(struct ofi_signals *signals);
-void ofi_signals_restore(const struct ofi_signals *signals);
 
 #endif

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "transport/ofi/ofi_private.h"
 
 /* Two processes with the same number share a kernel and a network namespace, so also its loopback. */
@@ -61,7 +62,7 @@ static struct weft_transport *undead;
 
 static void instance_free(struct weft_transport *transport)
 {
-    if (transport->undead) { /* under the lock of ofi_signals_save() */
+    if (transport->undead) { /* under the turn of weft_signals_save() */
         transport->next_undead = undead;
         undead = transport;
         return;
@@ -102,12 +103,12 @@ static int ofi_open(const struct weft_transport_params *params, struct weft_tran
         random[0] = random[1] = (uint64_t)weft_clock_ns() ^ params->instance;
     transport->random = random[0];
     transport->address.instance = random[1];
-    struct ofi_signals signals;
-    ofi_signals_save(&signals);
+    struct weft_signals signals;
+    weft_signals_save(&signals);
     int status = open_with_library(params, transport);
     if (status)
         instance_free(transport);
-    ofi_signals_restore(&signals);
+    weft_signals_restore(&signals);
     if (!status)
         *result = transport;
     return status;
@@ -186,10 +187,10 @@ static void ofi_close(struct weft_transport *transport)
                  "ofi: dropped %llu stale puts and %llu stale frames; %llu withdrawals unanswered",
                  (unsigned long long)transport->stale_puts, (unsigned long long)transport->stale_frames,
                  (unsigned long long)transport->unanswered_withdrawals);
-    struct ofi_signals signals;
-    ofi_signals_save(&signals);
+    struct weft_signals signals;
+    weft_signals_save(&signals);
     instance_free(transport);
-    ofi_signals_restore(&signals);
+    weft_signals_restore(&signals);
 }
 
 static int ofi_busy(struct weft_transport *transport)
