@@ -39,6 +39,17 @@ struct weft_boot_edge {
     int watched, wants_output;
     int broken; /* cannot be written; reading will say why */
     int said_goodbye, heard_goodbye;
+    int doomed;                /* the neighbour is dead: the service thread closes */
+    int64_t sent_ns, heard_ns; /* when the last bytes went out and came in */
+    int64_t silent_ns;         /* how long nothing came while this process ran */
+};
+
+/* A record on its way to rank 0's callback. */
+struct weft_boot_report {
+    struct weft_boot_report *next;
+    int rank;
+    size_t size;
+    unsigned char data[];
 };
 
 /* Rank 0 collects a round here. */
@@ -61,13 +72,25 @@ struct weft_bootstrap {
     int active; /* service callbacks inside this object */
     int closing;
 
+    int timer_fd; /* -1 none */
+    int64_t heartbeat_ns;
+    int64_t ticked_ns, planned_ns; /* the last tick, and how long after it the next was to come */
+
     int failed; /* atomic: a failure or revocation is known */
     int failure_status;
     char failure_text[WEFT_BOOT_TEXT_MAX + 160];
-    unsigned char *noticed; /* per rank: bits of notices seen already */
+    unsigned char *noticed;         /* per rank: bits of notices seen already */
+    int outcast;                    /* others have declared this rank dead */
+    int doomed;                     /* some edge is */
+    struct weft_boot_death *deaths; /* in order of rank */
+    int death_count, death_capacity;
     void (*on_failed)(void *arg);
     void *on_failed_arg;
     int armed, heard_failure, told; /* open has succeeded; on_failed is due; on_failed was called */
+    void (*on_report)(void *arg, int rank, const void *record, size_t size);
+    void *on_report_arg;
+    struct weft_boot_report *reports, *reports_last; /* rank 0: for on_report */
+    int report_count;
 
     uint32_t round;               /* of the next gather of this rank */
     struct weft_boot_slot *slots; /* rank 0 only */
@@ -104,16 +127,47 @@ int weft_boot_edge_queue_writer(struct weft_boot_edge *edge, int type, struct we
 void weft_boot_edge_flush(struct weft_boot_edge *edge);   /* locked */
 void weft_boot_edge_discard(struct weft_boot_edge *edge); /* locked: forgets what is queued */
 
-/* boot_overlay.c: life and death. */
+/* boot_overlay.c: reading edges, and leaving. */
 int weft_boot_overlay_start(struct weft_bootstrap *b);
 /* Says goodbye on all edges, waits for the answers up to 1 s, and closes them. */
 void weft_boot_overlay_stop(struct weft_bootstrap *b);
+/* Locked, on the service thread. Reads what is there; the edge may be gone afterwards. */
+void weft_boot_edge_read(struct weft_boot_edge *edge);
+/* Locked, on the service thread. */
+void weft_boot_edge_drop(struct weft_boot_edge *edge);
+/* At the beginning and end of a callback of the service thread; the first takes the lock, the second gives it
+ * back, and calls on_failed and on_report when they are due. */
+void weft_boot_enter(struct weft_bootstrap *b);
+void weft_boot_leave(struct weft_bootstrap *b);
+
+/* boot_notice.c: deaths and revocations, known and told. */
+enum { WEFT_BOOT_IS_DEAD = 1, WEFT_BOOT_GAVE_UP = 2, WEFT_BOOT_GAVE_REASON = 4 }; /* in noticed[] */
+static inline int weft_boot_is_dead(const struct weft_bootstrap *b, int rank)
+{
+    return b->noticed[rank] & WEFT_BOOT_IS_DEAD;
+}
 /* Locked. This rank has found out that a rank is dead, and tells everybody. */
 void weft_boot_died(struct weft_bootstrap *b, int rank, const char *reason);
 /* Locked. This rank gives up, and tells everybody. */
-void weft_boot_revoke(struct weft_bootstrap *b, const char *reason);
+void weft_boot_revoke(struct weft_bootstrap *b, int status, const char *reason);
 /* Locked. Records the failure known here as the calling thread's error. */
 int weft_boot_report_failure(struct weft_bootstrap *b);
+/* Locked. A FAILED or REVOKED; negative: the peer is at fault. */
+int weft_boot_notice_take(struct weft_boot_edge *edge, const struct weft_boot_frame *frame);
+/* Locked, on the service thread: closes the edges to the dead. */
+void weft_boot_doomed_close(struct weft_bootstrap *b);
+
+/* boot_beat.c: heartbeats, and the overlay's timer. */
+int weft_boot_beat_start(struct weft_bootstrap *b); /* locked */
+/* Locked. Makes the service thread come by soon. */
+void weft_boot_kick(struct weft_bootstrap *b);
+
+/* boot_report.c: records for rank 0's callback. */
+/* Locked: a REPORT arrived. Negative: the peer is at fault. */
+int weft_boot_report_take(struct weft_bootstrap *b, const struct weft_boot_frame *frame);
+/* Locked: takes out the records that wait for the callback; the caller frees them. */
+struct weft_boot_report *weft_boot_reports_due(struct weft_bootstrap *b);
+void weft_boot_reports_free(struct weft_boot_report *first);
 
 /* boot_gather.c. Locked: a frame of a gather arrived; takes over the body. Negative: the peer is at fault. */
 int weft_boot_gather_frame(struct weft_bootstrap *b, struct weft_boot_edge *edge,

@@ -2,6 +2,7 @@
 
 #include <string.h>
 #include "base/error.h"
+#include "comm/bootstrap.h"
 #include <weft/status.h>
 
 static int malformed(const char *what)
@@ -150,7 +151,7 @@ int weft_boot_refused_get(const void *body, size_t size, struct weft_boot_refuse
     uint32_t negated = 0 - (uint32_t)weft_boot_get(&cursor, 4);
     get_string(&cursor, read.text, 2, WEFT_BOOT_TEXT_MAX);
     /* Of what we know or a later version added; success and nonsense are not refusals. */
-    if (cursor.failed || negated == 0 || negated > 1000)
+    if (cursor.failed || negated == 0 || negated > WEFT_BOOT_STATUS_MOST)
         return malformed("refusal");
     read.status = -(int)negated;
     *refused = read;
@@ -177,29 +178,32 @@ int weft_boot_hello_get(const void *body, size_t size, struct weft_boot_edge_hel
     return WEFT_OK;
 }
 
-void weft_boot_table_put(struct weft_boot_writer *writer, uint64_t session,
+void weft_boot_table_put(struct weft_boot_writer *writer, uint64_t session, int64_t heartbeat_ms,
                          const struct weft_boot_member *members, int ranks)
 {
     weft_boot_put(writer, session, 8);
     weft_boot_put(writer, (uint64_t)ranks, 4);
-    weft_boot_put(writer, 0, 4);
+    weft_boot_put(writer, (uint64_t)heartbeat_ms, 4);
     for (int i = 0; i < ranks; i++)
         put_member(writer, &members[i]);
 }
 
-int weft_boot_table_get(const void *body, size_t size, uint64_t session, struct weft_boot_member *members,
-                        int ranks)
+int weft_boot_table_get(const void *body, size_t size, uint64_t session, int64_t *heartbeat_ms,
+                        struct weft_boot_member *members, int ranks)
 {
     struct weft_boot_cursor cursor = cursor_of(body, size);
     uint64_t theirs = weft_boot_get(&cursor, 8);
     uint64_t count = weft_boot_get(&cursor, 4);
-    weft_boot_get(&cursor, 4);
+    int64_t beat_ms = (int64_t)weft_boot_get(&cursor, 4);
     if (cursor.failed || theirs != session || count != (uint64_t)ranks)
         return malformed("address table: another session or number of ranks");
+    if (beat_ms < WEFT_HEARTBEAT_MIN_MS || beat_ms > WEFT_HEARTBEAT_MAX_MS)
+        return malformed("address table: heartbeat");
     for (int i = 0; i < ranks && !cursor.failed; i++)
         get_member(&cursor, &members[i]);
     if (cursor.failed || cursor.left)
         return malformed("address table");
+    *heartbeat_ms = beat_ms;
     return WEFT_OK;
 }
 
@@ -208,6 +212,8 @@ void weft_boot_notice_put(struct weft_boot_writer *writer, const struct weft_boo
     weft_boot_put(writer, notice->rank, 4);
     weft_boot_put(writer, notice->pid, 4);
     weft_boot_put(writer, notice->reporter, 4);
+    weft_boot_put(writer, (uint32_t)notice->status, 4);
+    weft_boot_put(writer, (uint64_t)notice->time_ns, 8);
     put_string(writer, notice->host, 1, WEFT_BOOT_HOST_MAX);
     put_string(writer, notice->text, 2, WEFT_BOOT_TEXT_MAX);
 }
@@ -220,11 +226,28 @@ int weft_boot_notice_get(const void *body, size_t size, int ranks, struct weft_b
     read.rank = (uint32_t)weft_boot_get(&cursor, 4);
     read.pid = (uint32_t)weft_boot_get(&cursor, 4);
     read.reporter = (uint32_t)weft_boot_get(&cursor, 4);
+    uint32_t negated = 0 - (uint32_t)weft_boot_get(&cursor, 4);
+    read.time_ns = (int64_t)weft_boot_get(&cursor, 8);
     get_string(&cursor, read.host, 1, WEFT_BOOT_HOST_MAX);
     get_string(&cursor, read.text, 2, WEFT_BOOT_TEXT_MAX);
-    if (cursor.failed || cursor.left || read.rank >= (uint32_t)ranks || read.reporter >= (uint32_t)ranks)
+    if (cursor.failed || cursor.left || read.rank >= (uint32_t)ranks || read.reporter >= (uint32_t)ranks ||
+        negated == 0 || negated > WEFT_BOOT_STATUS_MOST || read.time_ns < 0)
         return malformed("notice of a failure");
+    read.status = -(int)negated;
     *notice = read;
+    return WEFT_OK;
+}
+
+int weft_boot_report_get(const void *body, size_t size, int ranks, int *rank, const unsigned char **record,
+                         size_t *record_size)
+{
+    struct weft_boot_cursor cursor = cursor_of(body, size);
+    uint32_t from = (uint32_t)weft_boot_get(&cursor, 4);
+    if (cursor.failed || from >= (uint32_t)ranks || cursor.left > WEFT_BOOT_REPORT_MAX)
+        return malformed("report");
+    *rank = (int)from;
+    *record = cursor.at;
+    *record_size = cursor.left;
     return WEFT_OK;
 }
 

@@ -8,9 +8,10 @@
 
 #include "comm/boot_frame.h"
 
-#define WEFT_BOOT_HOST_MAX   64
-#define WEFT_BOOT_TEXT_MAX   480
-#define WEFT_BOOT_RANGES_MAX 64
+#define WEFT_BOOT_HOST_MAX    64
+#define WEFT_BOOT_TEXT_MAX    480
+#define WEFT_BOOT_RANGES_MAX  64
+#define WEFT_BOOT_STATUS_MOST 1000 /* statuses are -1 to minus this, of whatever version */
 
 struct weft_boot_address {
     int family; /* 0 none, 4, 6 */
@@ -53,6 +54,8 @@ struct weft_boot_edge_hello {
 /* FAILED and REVOKED. */
 struct weft_boot_notice {
     uint32_t rank, pid, reporter;
+    int status;      /* enum weft_status, negative: what the failure is to everybody */
+    int64_t time_ns; /* CLOCK_REALTIME of the reporter */
     char host[WEFT_BOOT_HOST_MAX + 1];
     char text[WEFT_BOOT_TEXT_MAX + 1];
 };
@@ -79,14 +82,18 @@ int weft_boot_refused_get(const void *body, size_t size, struct weft_boot_refuse
 void weft_boot_hello_put(struct weft_boot_writer *writer, const struct weft_boot_edge_hello *hello);
 int weft_boot_hello_get(const void *body, size_t size, struct weft_boot_edge_hello *hello);
 
-void weft_boot_table_put(struct weft_boot_writer *writer, uint64_t session,
+void weft_boot_table_put(struct weft_boot_writer *writer, uint64_t session, int64_t heartbeat_ms,
                          const struct weft_boot_member *members, int ranks);
 /* Fills members[0..ranks). */
-int weft_boot_table_get(const void *body, size_t size, uint64_t session, struct weft_boot_member *members,
-                        int ranks);
+int weft_boot_table_get(const void *body, size_t size, uint64_t session, int64_t *heartbeat_ms,
+                        struct weft_boot_member *members, int ranks);
 
 void weft_boot_notice_put(struct weft_boot_writer *writer, const struct weft_boot_notice *notice);
 int weft_boot_notice_get(const void *body, size_t size, int ranks, struct weft_boot_notice *notice);
+
+/* REPORT: the rank, and its record, which *record points at in the body. */
+int weft_boot_report_get(const void *body, size_t size, int ranks, int *rank, const unsigned char **record,
+                         size_t *record_size);
 
 void weft_boot_late_put(struct weft_boot_writer *writer, const struct weft_boot_late *late);
 int weft_boot_late_get(const void *body, size_t size, int ranks, struct weft_boot_late *late);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include "base/clock.h"
 #include "base/error.h"
 #include "comm/boot.h"
 
@@ -57,7 +58,7 @@ static void want_output(struct weft_boot_edge *edge, int on)
 }
 
 /* Sends what remains of one frame. 1: all of it is gone, 0: the socket is full, -1: it is broken. */
-static int send_out(int fd, struct weft_boot_out *out)
+static int send_out(struct weft_boot_edge *edge, struct weft_boot_out *out)
 {
     for (;;) {
         struct iovec parts[2];
@@ -71,13 +72,15 @@ static int send_out(int fd, struct weft_boot_out *out)
         if (count == 0)
             return 1;
         struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
-        ssize_t sent = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (sent >= 0)
+        ssize_t sent = sendmsg(edge->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (sent >= 0) {
             out->sent += (size_t)sent;
-        else if (errno == EAGAIN || errno == EWOULDBLOCK)
+            edge->sent_ns = weft_clock_ns();
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return 0;
-        else if (errno != EINTR)
+        } else if (errno != EINTR) {
             return -1;
+        }
     }
 }
 
@@ -86,7 +89,7 @@ void weft_boot_edge_flush(struct weft_boot_edge *edge)
     if (!edge->watched || edge->fd < 0)
         return;
     int sent = 1;
-    while (!edge->broken && edge->first && (sent = send_out(edge->fd, edge->first)) > 0)
+    while (!edge->broken && edge->first && (sent = send_out(edge, edge->first)) > 0)
         pop(edge);
     if (sent < 0)
         edge->broken = 1;

@@ -22,6 +22,8 @@ size_t weft_boot_body_max(int type)
     case WEFT_BOOT_FAILED:
     case WEFT_BOOT_REVOKED:
         return SMALL_MAX;
+    case WEFT_BOOT_REPORT:
+        return 4 + WEFT_BOOT_REPORT_MAX;
     case WEFT_BOOT_TABLE:
         return (size_t)128 << 20;
     case WEFT_BOOT_CONTRIBUTION:

@@ -17,6 +17,7 @@
 #define WEFT_BOOT_ROUND_START    UINT32_C(0xfffffffe)
 #define WEFT_BOOT_RANKS_MAX      (1 << 20)
 #define WEFT_BOOT_BLOB_MAX       ((size_t)64 << 20)
+#define WEFT_BOOT_REPORT_MAX     ((size_t)1024)
 #define WEFT_BOOT_RESULT_MAX     ((size_t)1 << 30)
 
 enum weft_boot_type {
@@ -32,6 +33,8 @@ enum weft_boot_type {
     WEFT_BOOT_FAILED = 48,
     WEFT_BOOT_REVOKED = 49,
     WEFT_BOOT_GOODBYE = 50,
+    WEFT_BOOT_HEARTBEAT = 51,
+    WEFT_BOOT_REPORT = 52,
 };
 
 /* Sets of types, for what a reader accepts at one point of the protocol. */
@@ -39,7 +42,8 @@ enum weft_boot_type {
 #define WEFT_BOOT_OVERLAY                                                                                    \
     (WEFT_BOOT_BIT(WEFT_BOOT_CONTRIBUTION) | WEFT_BOOT_BIT(WEFT_BOOT_RESULT) |                               \
      WEFT_BOOT_BIT(WEFT_BOOT_WHO) | WEFT_BOOT_BIT(WEFT_BOOT_LATE) | WEFT_BOOT_BIT(WEFT_BOOT_FAILED) |        \
-     WEFT_BOOT_BIT(WEFT_BOOT_REVOKED) | WEFT_BOOT_BIT(WEFT_BOOT_GOODBYE))
+     WEFT_BOOT_BIT(WEFT_BOOT_REVOKED) | WEFT_BOOT_BIT(WEFT_BOOT_GOODBYE) |                                   \
+     WEFT_BOOT_BIT(WEFT_BOOT_HEARTBEAT) | WEFT_BOOT_BIT(WEFT_BOOT_REPORT))
 
 /* Largest body of a type; unknown types have 0. */
 size_t weft_boot_body_max(int type);

@@ -65,7 +65,7 @@ static void result_deliver(struct weft_bootstrap *b, struct weft_boot_bytes *res
     b->result = result;
     b->result_round = round;
     if (status != WEFT_OK)
-        weft_boot_revoke(b, "no memory to pass on a gather");
+        weft_boot_revoke(b, WEFT_REVOKED, "no memory to pass on a gather");
     pthread_cond_broadcast(&b->changed);
 }
 
@@ -78,7 +78,7 @@ static void slot_fill(struct weft_bootstrap *b, int rank, unsigned char *body, s
     b->arrived_bytes += size - PREFIX;
     size_t head = 8 + (size_t)b->ranks * 8;
     if (b->arrived_bytes > WEFT_BOOT_RESULT_MAX - head) {
-        weft_boot_revoke(b, "the contributions to a gather are more than 1 GiB together");
+        weft_boot_revoke(b, WEFT_REVOKED, "the contributions to a gather are more than 1 GiB together");
         return;
     }
     if (b->arrived_count < b->ranks)
@@ -89,7 +89,7 @@ static void slot_fill(struct weft_bootstrap *b, int rank, unsigned char *body, s
     if (result)
         result_deliver(b, result, round);
     else
-        weft_boot_revoke(b, "no memory for the result of a gather");
+        weft_boot_revoke(b, WEFT_REVOKED, "no memory for the result of a gather");
 }
 
 static int take_contribution(struct weft_bootstrap *b, struct weft_boot_edge *edge,
@@ -113,7 +113,7 @@ static int take_contribution(struct weft_bootstrap *b, struct weft_boot_edge *ed
     }
     struct weft_boot_bytes *bytes = weft_boot_bytes_new(frame->body, frame->size);
     if (!bytes || weft_boot_edge_queue(&b->edges[0], WEFT_BOOT_CONTRIBUTION, bytes) != WEFT_OK)
-        weft_boot_revoke(b, "no memory to pass on a contribution");
+        weft_boot_revoke(b, WEFT_REVOKED, "no memory to pass on a contribution");
     weft_boot_bytes_drop(bytes);
     return WEFT_OK;
 }
@@ -131,7 +131,7 @@ static int take_result(struct weft_bootstrap *b, struct weft_boot_frame *frame)
     if (bytes)
         result_deliver(b, bytes, round);
     else
-        weft_boot_revoke(b, "no memory for the result of a gather");
+        weft_boot_revoke(b, WEFT_REVOKED, "no memory for the result of a gather");
     return WEFT_OK;
 }
 

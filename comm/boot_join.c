@@ -289,11 +289,13 @@ static int accept_callers(struct join *join)
 static int take_table(struct join *join, struct weft_boot_frame *frame, struct weft_boot_bytes **table)
 {
     struct weft_bootstrap *b = join->b;
-    int status = weft_boot_table_get(frame->body, frame->size, b->session, b->members, b->ranks);
+    int64_t beat_ms;
+    int status = weft_boot_table_get(frame->body, frame->size, b->session, &beat_ms, b->members, b->ranks);
     if (status != WEFT_OK) {
         free(frame->body);
         return status;
     }
+    b->heartbeat_ns = beat_ms * 1000000;
     *table = weft_boot_bytes_new(frame->body, frame->size);
     return *table ? WEFT_OK : WEFT_NOMEM;
 }

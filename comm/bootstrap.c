@@ -14,10 +14,11 @@
 
 static void make_edges(struct weft_bootstrap *b)
 {
-    const uint64_t both =
-        WEFT_BOOT_BIT(WEFT_BOOT_FAILED) | WEFT_BOOT_BIT(WEFT_BOOT_REVOKED) | WEFT_BOOT_BIT(WEFT_BOOT_GOODBYE);
+    const uint64_t both = WEFT_BOOT_BIT(WEFT_BOOT_FAILED) | WEFT_BOOT_BIT(WEFT_BOOT_REVOKED) |
+                          WEFT_BOOT_BIT(WEFT_BOOT_GOODBYE) | WEFT_BOOT_BIT(WEFT_BOOT_HEARTBEAT);
     const uint64_t down = both | WEFT_BOOT_BIT(WEFT_BOOT_RESULT) | WEFT_BOOT_BIT(WEFT_BOOT_LATE);
-    const uint64_t up = both | WEFT_BOOT_BIT(WEFT_BOOT_CONTRIBUTION) | WEFT_BOOT_BIT(WEFT_BOOT_WHO);
+    const uint64_t up = both | WEFT_BOOT_BIT(WEFT_BOOT_CONTRIBUTION) | WEFT_BOOT_BIT(WEFT_BOOT_WHO) |
+                        WEFT_BOOT_BIT(WEFT_BOOT_REPORT);
     int parent = weft_boot_parent(b->rank);
     if (parent >= 0) {
         b->edges[0].rank = parent;
@@ -60,6 +61,8 @@ static void destroy(struct weft_bootstrap *b)
     weft_boot_gather_clear(b);
     pthread_cond_destroy(&b->changed);
     pthread_mutex_destroy(&b->lock);
+    weft_boot_reports_free(b->reports);
+    free(b->deaths);
     free(b->slots);
     free(b->arrived);
     free(b->noticed);
@@ -80,6 +83,10 @@ static struct weft_bootstrap *create(const struct weft_bootstrap_options *option
     b->service = options->service;
     b->on_failed = options->failed;
     b->on_failed_arg = options->failed_arg;
+    b->on_report = options->rank == 0 ? options->report : NULL;
+    b->on_report_arg = options->report_arg;
+    b->heartbeat_ns = (options->heartbeat_ms ? options->heartbeat_ms : WEFT_HEARTBEAT_DEFAULT_MS) * 1000000;
+    b->timer_fd = -1;
     b->round = b->slots_round = WEFT_BOOT_ROUND_START;
     size_t ranks = (size_t)b->ranks;
     b->members = calloc(ranks, sizeof *b->members);
@@ -179,23 +186,13 @@ static int send_table(struct weft_bootstrap *b, struct weft_boot_bytes *table)
 static int make_table(struct weft_bootstrap *b, struct weft_boot_bytes **table)
 {
     struct weft_boot_writer body = {0};
-    weft_boot_table_put(&body, b->session, b->members, b->ranks);
+    weft_boot_table_put(&body, b->session, b->heartbeat_ns / 1000000, b->members, b->ranks);
     if (body.failed) {
         free(body.data);
         return weft_fail(WEFT_NOMEM, "bootstrap: no memory for the addresses of %d ranks", b->ranks);
     }
     *table = weft_boot_bytes_new(body.data, body.size);
     return *table ? WEFT_OK : WEFT_NOMEM;
-}
-
-/* From here on a failure is an event and not an error of open: unless one has happened already. */
-static int arm(struct weft_bootstrap *b)
-{
-    pthread_mutex_lock(&b->lock);
-    int status = b->failure_status == WEFT_OK ? WEFT_OK : weft_boot_report_failure(b);
-    b->armed = status == WEFT_OK;
-    pthread_mutex_unlock(&b->lock);
-    return status;
 }
 
 /* Hands on the table, lets the service thread take over, and waits until everybody got that far. */
@@ -215,7 +212,7 @@ static int build_tree(struct weft_bootstrap *b, struct weft_boot_bytes *table, i
         snprintf(text, sizeof text, "%.400s", weft_error_detail());
         status = weft_fail(WEFT_ABSENT, "after the check-in, %s", text);
     }
-    return status == WEFT_OK ? arm(b) : status;
+    return status;
 }
 
 static int meet(struct weft_bootstrap *b, const struct weft_bootstrap_options *options)
@@ -247,6 +244,10 @@ static int check_options(const struct weft_bootstrap_options *options)
         options->rank >= options->ranks)
         return weft_fail(WEFT_INVALID, "rank %d of %d: expected 0 <= rank < ranks <= %d", options->rank,
                          options->ranks, WEFT_BOOT_RANKS_MAX);
+    if (options->heartbeat_ms &&
+        (options->heartbeat_ms < WEFT_HEARTBEAT_MIN_MS || options->heartbeat_ms > WEFT_HEARTBEAT_MAX_MS))
+        return weft_fail(WEFT_INVALID, "heartbeat of %lld ms: expected %d to %d",
+                         (long long)options->heartbeat_ms, WEFT_HEARTBEAT_MIN_MS, WEFT_HEARTBEAT_MAX_MS);
     if (options->ranks == 1 || options->store || options->file)
         return WEFT_OK;
     if (options->address) {
@@ -258,6 +259,30 @@ static int check_options(const struct weft_bootstrap_options *options)
         return WEFT_OK;
     return weft_fail(WEFT_INVALID, "rank %d has no way to find rank 0: expected a store, file or address",
                      options->rank);
+}
+
+/* From here on a failure is an event and not an error of open: unless one has happened already. */
+static int arm(struct weft_bootstrap *b, struct weft_bootstrap **bootstrap)
+{
+    pthread_mutex_lock(&b->lock);
+    int status = b->failure_status == WEFT_OK ? WEFT_OK : weft_boot_report_failure(b);
+    if (status == WEFT_OK)
+        *bootstrap = b; /* before a callback can want it */
+    b->armed = status == WEFT_OK;
+    b->ticked_ns = weft_clock_ns(); /* silence counts from here */
+    for (int i = 0; i < b->edge_count; i++)
+        b->edges[i].heard_ns = b->ticked_ns;
+    weft_boot_kick(b); /* for reports that have come already */
+    pthread_mutex_unlock(&b->lock);
+    return status;
+}
+
+static void note_address(struct weft_bootstrap *b)
+{
+    struct weft_boot_address here = b->ranks == 1
+                                        ? (struct weft_boot_address){.family = 4, .ip = {127, 0, 0, 1}}
+                                        : b->members[b->rank].address;
+    weft_boot_address_text(&here, 0, b->local_address);
 }
 
 int weft_bootstrap_open(const struct weft_bootstrap_options *options, struct weft_bootstrap **bootstrap)
@@ -272,6 +297,10 @@ int weft_bootstrap_open(const struct weft_bootstrap_options *options, struct wef
         weft_boot_self(&b->members[0]);
     else
         status = meet(b, options);
+    if (status == WEFT_OK) {
+        note_address(b);
+        status = arm(b, bootstrap);
+    }
     if (status != WEFT_OK) {
         char text[WEFT_DETAIL_MAX];
         snprintf(text, sizeof text, "%s", weft_error_detail());
@@ -279,13 +308,8 @@ int weft_bootstrap_open(const struct weft_bootstrap_options *options, struct wef
         destroy(b);
         return weft_fail(status, "%s", text);
     }
-    struct weft_boot_address here = b->ranks == 1
-                                        ? (struct weft_boot_address){.family = 4, .ip = {127, 0, 0, 1}}
-                                        : b->members[b->rank].address;
-    weft_boot_address_text(&here, 0, b->local_address);
     if (b->rank == 0 && !options->store && !options->file && options->listen_fd >= 0 && !options->listen_keep)
         weft_fork_fd_close(options->listen_fd);
-    *bootstrap = b;
     return WEFT_OK;
 }
 
@@ -323,6 +347,17 @@ int weft_bootstrap_has_failed(const struct weft_bootstrap *b)
 void weft_bootstrap_revoke(struct weft_bootstrap *b, const char *reason)
 {
     pthread_mutex_lock(&b->lock);
-    weft_boot_revoke(b, reason);
+    weft_boot_revoke(b, WEFT_REVOKED, reason);
+    pthread_mutex_unlock(&b->lock);
+}
+
+void weft_bootstrap_revoke_as(struct weft_bootstrap *b, int status, const char *reason)
+{
+    if (status >= 0 || status < WEFT_INTERNAL)
+        status = WEFT_REVOKED;
+    pthread_mutex_lock(&b->lock);
+    weft_boot_revoke(b, status, reason);
+    b->heard_failure = 1;
+    weft_boot_kick(b);
     pthread_mutex_unlock(&b->lock);
 }

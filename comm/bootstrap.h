@@ -33,7 +33,17 @@ struct weft_bootstrap_options {
     /* Called once, on the service thread, when a rank is known to have failed. */
     void (*failed)(void *arg);
     void *failed_arg;
+    /* Rank 0 only, NULL allowed: a record from weft_bootstrap_report() of a rank. On the service thread, with no
+     * lock held, and not before open has succeeded; may call everything here that does not wait. */
+    void (*report)(void *arg, int rank, const void *record, size_t size);
+    void *report_arg;
+    /* A rank from which nothing came for so long is dead; 0 is the default. Rank 0's counts for everybody. */
+    int64_t heartbeat_ms;
 };
+
+#define WEFT_HEARTBEAT_DEFAULT_MS 2000
+#define WEFT_HEARTBEAT_MIN_MS     200
+#define WEFT_HEARTBEAT_MAX_MS     600000
 
 /* Fills rank, ranks, name and the source of rank 0's address from options (may be NULL) and the environment;
  * strings from the environment are copied into buffer (WEFT_BOOTSTRAP_BUFFER bytes suffice), those of options
@@ -78,5 +88,24 @@ int weft_bootstrap_has_failed(const struct weft_bootstrap *bootstrap);
 
 /* Tells every rank that this one gives up on the communicator (deadline passed, transport broke, ...). */
 void weft_bootstrap_revoke(struct weft_bootstrap *bootstrap, const char *reason);
+
+/* The same with the status that the failure shall have everywhere (WEFT_MISMATCH, say), unless a death or another
+ * such status is known there already; it replaces a plain revocation. Everybody's text is reason word for word.
+ * Other than after weft_bootstrap_revoke(), failed is called on this rank too. Any thread, never blocks. */
+void weft_bootstrap_revoke_as(struct weft_bootstrap *bootstrap, int status, const char *reason);
+
+/* Sends a record of at most WEFT_BOOTSTRAP_REPORT_MAX bytes to rank 0's report callback, which rank 0's own reach
+ * as well. It is lost when there is no way to rank 0 any more, and beyond 4096 that wait there. Any thread, never
+ * blocks. */
+#define WEFT_BOOTSTRAP_REPORT_MAX 1024
+void weft_bootstrap_report(struct weft_bootstrap *bootstrap, const void *record, size_t size);
+
+/* A known death. */
+struct weft_boot_death {
+    int rank;
+    int64_t time_ns; /* CLOCK_REALTIME of the rank that noticed */
+    char host[65];
+    char reason[160];
+};
 
 #endif

@@ -96,7 +96,10 @@ static void free_comm(struct weft_comm *comm)
 static int meet(struct weft_comm *comm, struct weft_bootstrap_options *resolved, int64_t deadline_ns)
 {
     resolved->deadline_ns = deadline_ns;
-    resolved->service = comm->context->service;
+    int started = weft_context_overlay(comm->context, &resolved->service);
+    if (started != WEFT_OK)
+        return started;
+    resolved->heartbeat_ms = comm->context->settings.heartbeat_ms;
     resolved->failed = wake_waiters;
     resolved->failed_arg = comm;
     comm->members = calloc((size_t)comm->ranks, sizeof *comm->members);

@@ -31,6 +31,16 @@ void weft_context_unlock(struct weft_context *context)
     pthread_mutex_unlock(&context->lock);
 }
 
+int weft_context_overlay(struct weft_context *context, struct weft_service **service)
+{
+    weft_context_lock(context);
+    int status = context->overlay ? WEFT_OK : weft_service_start(&context->overlay);
+    if (status == WEFT_OK)
+        *service = context->overlay;
+    weft_context_unlock(context);
+    return status;
+}
+
 static int apply_options(struct weft_settings *settings, const weft_context_options *options)
 {
     if (!options)
@@ -119,6 +129,7 @@ int weft_context_close(weft_context *context)
             context->transports[t].ops.close(context->transports[t].instance);
     }
     weft_service_stop(context->service);
+    weft_service_stop(context->overlay);
     pthread_cond_destroy(&context->changed);
     pthread_mutex_destroy(&context->lock);
     weft_fork_fd_close(context->event_fd);

@@ -65,10 +65,11 @@ struct weft_context {
     int followers;     /* [lock] */
     int event_fd;      /* wakes the leader: failures, new work */
     struct weft_service *service;
-    atomic_int background;  /* operations started without a waiter: the service thread drives them */
-    atomic_int lingers;     /* one of `background` stands for transports that are busy */
-    atomic_int tick_sleeps; /* the service thread must be woken for new background work */
-    int tick_idle;          /* service thread only */
+    struct weft_service *overlay; /* the bootstraps' own thread, once there is one */
+    atomic_int background;        /* operations started without a waiter: the service thread drives them */
+    atomic_int lingers;           /* one of `background` stands for transports that are busy */
+    atomic_int tick_sleeps;       /* the service thread must be woken for new background work */
+    int tick_idle;                /* service thread only */
     struct weft_open_transport transports[WEFT_TRANSPORT_COUNT]; /* [lock] once open */
     struct weft_shared_link *links;                              /* [lock] */
     struct weft_pool_buffer *buffers;                            /* [lock] */
@@ -78,6 +79,10 @@ struct weft_context {
     atomic_int users;          /* communicators being made or alive */
     atomic_int oversubscribed; /* more ranks than processors on this host */
 };
+
+/* The thread that carries bootstraps' overlays. It is not the one that drives transports, so that heartbeats do
+ * not wait for long copies. */
+int weft_context_overlay(struct weft_context *context, struct weft_service **service);
 
 void weft_context_lock(struct weft_context *context);
 void weft_context_unlock(struct weft_context *context);

@@ -26,6 +26,7 @@ static void decode_meeting(int type, const unsigned char *body, size_t size, int
     struct weft_boot_accepted accepted;
     struct weft_boot_refused refused;
     struct weft_boot_edge_hello hello;
+    int64_t beat_ms;
     static struct weft_boot_member members[RANKS_MAX];
     if (type == WEFT_BOOT_CHECKIN && weft_boot_checkin_get(body, size, &checkin) == 0)
         check(strlen(checkin.member.host) <= WEFT_BOOT_HOST_MAX);
@@ -35,7 +36,7 @@ static void decode_meeting(int type, const unsigned char *body, size_t size, int
         check(refused.status < 0 && strlen(refused.text) <= WEFT_BOOT_TEXT_MAX);
     if (type == WEFT_BOOT_EDGE)
         weft_boot_hello_get(body, size, &hello);
-    if (type == WEFT_BOOT_TABLE && weft_boot_table_get(body, size, 1, members, ranks) == 0)
+    if (type == WEFT_BOOT_TABLE && weft_boot_table_get(body, size, 1, &beat_ms, members, ranks) == 0)
         check(strlen(members[ranks - 1].host) <= WEFT_BOOT_HOST_MAX);
 }
 
@@ -45,10 +46,14 @@ static void decode_overlay(int type, const unsigned char *body, size_t size, int
     struct weft_boot_late late;
     uint32_t round;
     int rank;
+    size_t record_size;
     const unsigned char *sizes, *bytes;
     if (type == WEFT_BOOT_FAILED || type == WEFT_BOOT_REVOKED) {
         if (weft_boot_notice_get(body, size, ranks, &notice) == 0)
             check(notice.rank < (uint32_t)ranks && strlen(notice.text) <= WEFT_BOOT_TEXT_MAX);
+    } else if (type == WEFT_BOOT_REPORT) {
+        if (weft_boot_report_get(body, size, ranks, &rank, &bytes, &record_size) == 0)
+            check(rank >= 0 && rank < ranks && bytes + record_size == body + size);
     } else if (type == WEFT_BOOT_LATE) {
         if (weft_boot_late_get(body, size, ranks, &late) == 0)
             check(late.range_count <= WEFT_BOOT_RANGES_MAX && late.missing <= (uint32_t)ranks);

@@ -229,23 +229,34 @@ static void test_table(void **state)
                             out[RANKS];
     struct weft_boot_writer writer = {0};
     memset(members[4].host, 'h', WEFT_BOOT_HOST_MAX);
-    weft_boot_table_put(&writer, 99, members, RANKS);
-    assert_int_equal(weft_boot_table_get(writer.data, writer.size, 99, out, RANKS), WEFT_OK);
+    int64_t beat_ms = 0;
+    weft_boot_table_put(&writer, 99, 250, members, RANKS);
+    assert_int_equal(weft_boot_table_get(writer.data, writer.size, 99, &beat_ms, out, RANKS), WEFT_OK);
     assert_memory_equal(&out[1].address, &members[1].address, sizeof out[1].address);
+    assert_int_equal(beat_ms, 250);
     assert_string_equal(out[4].host, members[4].host);
-    assert_int_equal(weft_boot_table_get(writer.data, writer.size, 98, out, RANKS), WEFT_PROTOCOL);
-    assert_int_equal(weft_boot_table_get(writer.data, writer.size, 99, out, RANKS - 1), WEFT_PROTOCOL);
-    CHECK_STRICT(writer, weft_boot_table_get(body, size, 99, out, RANKS));
+    assert_int_equal(weft_boot_table_get(writer.data, writer.size, 98, &beat_ms, out, RANKS), WEFT_PROTOCOL);
+    assert_int_equal(weft_boot_table_get(writer.data, writer.size, 99, &beat_ms, out, RANKS - 1),
+                     WEFT_PROTOCOL);
+    CHECK_STRICT(writer, weft_boot_table_get(body, size, 99, &beat_ms, out, RANKS));
 }
 
 static void test_notices(void **state)
 {
     (void)state;
-    struct weft_boot_notice notice = {.rank = 3, .pid = 9, .reporter = 1, .host = "h", .text = "closed"}, out;
+    struct weft_boot_notice notice = {.rank = 3,
+                                      .pid = 9,
+                                      .reporter = 1,
+                                      .status = WEFT_PEER_FAILED,
+                                      .time_ns = INT64_C(1) << 60,
+                                      .host = "h",
+                                      .text = "closed"},
+                            out;
     struct weft_boot_writer writer = {0};
     weft_boot_notice_put(&writer, &notice);
     assert_int_equal(weft_boot_notice_get(writer.data, writer.size, 4, &out), WEFT_OK);
     assert_string_equal(out.text, "closed");
+    assert_true(out.status == WEFT_PEER_FAILED && out.time_ns == INT64_C(1) << 60);
     assert_int_equal(weft_boot_notice_get(writer.data, writer.size, 3, &out),
                      WEFT_PROTOCOL); /* no such rank */
     CHECK_STRICT(writer, weft_boot_notice_get(body, size, 4, &out));

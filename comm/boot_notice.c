@@ -1,0 +1,193 @@
+/* Deaths and revocations: what is known here, and telling everybody (docs/bootstrap.md, section 6).
+ *
+ * A notice is passed on the first time it is seen, to every edge but the one it came from; `noticed` remembers,
+ * per rank and kind, that it was. That ends the flood after one frame per edge and direction. The dead are told
+ * as well, since they may only have been stopped, and their edges close behind it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/boot.h"
+
+int weft_boot_report_failure(struct weft_bootstrap *b)
+{
+    return weft_fail(b->failure_status, "%s", b->failure_text);
+}
+
+static void flood(struct weft_bootstrap *b, int type, const struct weft_boot_notice *notice,
+                  const struct weft_boot_edge *except)
+{
+    struct weft_boot_writer writer = {0};
+    weft_boot_notice_put(&writer, notice);
+    struct weft_boot_bytes *body = writer.failed ? NULL : weft_boot_bytes_new(writer.data, writer.size);
+    if (!body) {
+        if (writer.failed)
+            free(writer.data);
+        weft_log(WEFT_LOG_ERROR, "no memory to pass on that rank %u failed", (unsigned)notice->rank);
+        return;
+    }
+    for (int i = 0; i < b->edge_count; i++) {
+        if (&b->edges[i] != except)
+            weft_boot_edge_queue(&b->edges[i], type, body);
+    }
+    weft_boot_bytes_drop(body);
+}
+
+/* Keeps the list in order of rank. Without memory the death counts all the same, but is not listed. */
+static void list_death(struct weft_bootstrap *b, const struct weft_boot_notice *notice)
+{
+    if (b->death_count == b->death_capacity) {
+        int capacity = b->death_capacity ? 2 * b->death_capacity : 4;
+        struct weft_boot_death *grown = realloc(b->deaths, (size_t)capacity * sizeof *grown);
+        if (!grown) {
+            weft_log(WEFT_LOG_ERROR, "no memory to list the death of rank %u", (unsigned)notice->rank);
+            return;
+        }
+        b->deaths = grown;
+        b->death_capacity = capacity;
+    }
+    int at = b->death_count++;
+    for (; at > 0 && b->deaths[at - 1].rank > (int)notice->rank; at--)
+        b->deaths[at] = b->deaths[at - 1];
+    struct weft_boot_death *death = &b->deaths[at];
+    *death = (struct weft_boot_death){.rank = (int)notice->rank, .time_ns = notice->time_ns};
+    snprintf(death->host, sizeof death->host, "%s", b->members[notice->rank].host);
+    snprintf(death->reason, sizeof death->reason, "%.*s", (int)sizeof death->reason - 1, notice->text);
+}
+
+static void doom(struct weft_bootstrap *b, int rank)
+{
+    for (int i = 0; i < b->edge_count; i++) {
+        if (rank >= 0 && b->edges[i].rank != rank)
+            continue;
+        b->edges[i].doomed = 1;
+        b->doomed = 1;
+    }
+}
+
+/* A plain revocation says least: whatever comes later explains it. Otherwise the first reason stays. */
+static int outweighs(int status, int known)
+{
+    return known == WEFT_OK || (known == WEFT_REVOKED && status != WEFT_REVOKED);
+}
+
+static void word_failure(struct weft_bootstrap *b, int type, const struct weft_boot_notice *notice)
+{
+    const struct weft_boot_member *member = &b->members[notice->rank];
+    if (!outweighs(notice->status, b->failure_status))
+        return;
+    b->failure_status = notice->status;
+    if (notice->status != WEFT_REVOKED && type == WEFT_BOOT_REVOKED)
+        snprintf(b->failure_text, sizeof b->failure_text, "%s", notice->text);
+    else
+        snprintf(b->failure_text, sizeof b->failure_text, "rank %u on host '%s' (pid %u) %s: %s",
+                 (unsigned)notice->rank, member->host, (unsigned)member->pid,
+                 type == WEFT_BOOT_FAILED ? "died" : "gave up", notice->text);
+}
+
+/* Others have declared this rank dead, and close their edges to it. Nobody listens to it any more, so all that is
+ * left is to say so here. */
+static void cast_out(struct weft_bootstrap *b, const struct weft_boot_notice *notice)
+{
+    if (b->outcast || b->closing)
+        return;
+    b->outcast = 1;
+    b->failure_status = WEFT_PEER_FAILED;
+    snprintf(b->failure_text, sizeof b->failure_text,
+             "this rank (%d) on host '%s' was declared dead by rank %u: %s", b->rank,
+             b->members[b->rank].host, (unsigned)notice->reporter, notice->text);
+    weft_log(WEFT_LOG_WARN, "%s", b->failure_text);
+    doom(b, -1);
+}
+
+/* Takes in a failure from here or from a neighbour, once per rank and kind. */
+static void learn(struct weft_bootstrap *b, int type, const struct weft_boot_notice *notice,
+                  const struct weft_boot_edge *from)
+{
+    int rank = (int)notice->rank;
+    unsigned char bit = type == WEFT_BOOT_FAILED         ? WEFT_BOOT_IS_DEAD
+                        : notice->status == WEFT_REVOKED ? WEFT_BOOT_GAVE_UP
+                                                         : WEFT_BOOT_GAVE_REASON;
+    if (b->outcast || b->noticed[rank] & bit)
+        return;
+    b->noticed[rank] |= bit;
+    if (type == WEFT_BOOT_FAILED && rank == b->rank) {
+        cast_out(b, notice);
+    } else {
+        word_failure(b, type, notice);
+        weft_log(WEFT_LOG_INFO, "rank %d: %s", b->rank, b->failure_text);
+        flood(b, type, notice, from);
+        if (type == WEFT_BOOT_FAILED) {
+            list_death(b, notice);
+            doom(b, rank);
+        }
+    }
+    if (rank != b->rank || bit != WEFT_BOOT_GAVE_UP)
+        b->heard_failure = 1;
+    __atomic_store_n(&b->failed, 1, __ATOMIC_RELEASE);
+    weft_boot_kick(b);
+    pthread_cond_broadcast(&b->changed);
+}
+
+static void learn_own(struct weft_bootstrap *b, int type, int rank, int status, const char *text)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    struct weft_boot_notice notice = {.rank = (uint32_t)rank,
+                                      .pid = b->members[rank].pid,
+                                      .reporter = (uint32_t)b->rank,
+                                      .status = status,
+                                      .time_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec};
+    snprintf(notice.host, sizeof notice.host, "%s", b->members[rank].host);
+    snprintf(notice.text, sizeof notice.text, "%.*s", WEFT_BOOT_TEXT_MAX, text);
+    learn(b, type, &notice, NULL);
+}
+
+void weft_boot_died(struct weft_bootstrap *b, int rank, const char *reason)
+{
+    learn_own(b, WEFT_BOOT_FAILED, rank, WEFT_PEER_FAILED, reason);
+}
+
+void weft_boot_revoke(struct weft_bootstrap *b, int status, const char *reason)
+{
+    learn_own(b, WEFT_BOOT_REVOKED, b->rank, status, reason);
+}
+
+int weft_boot_notice_take(struct weft_boot_edge *edge, const struct weft_boot_frame *frame)
+{
+    struct weft_boot_notice notice;
+    int status = weft_boot_notice_get(frame->body, frame->size, edge->owner->ranks, &notice);
+    if (status != WEFT_OK)
+        return status;
+    if (frame->type == WEFT_BOOT_FAILED)
+        notice.status = WEFT_PEER_FAILED;
+    else if (notice.status < WEFT_INTERNAL) /* of a later version */
+        notice.status = WEFT_REVOKED;
+    learn(edge->owner, frame->type, &notice, edge);
+    return WEFT_OK;
+}
+
+/* What the dead had sent is read away first: closing with unread bytes would answer with a reset. */
+static void drain(int fd)
+{
+    char bytes[4096];
+    for (int i = 0; i < 16 && recv(fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0; i++)
+        ;
+}
+
+void weft_boot_doomed_close(struct weft_bootstrap *b)
+{
+    b->doomed = 0;
+    for (int i = 0; i < b->edge_count; i++) {
+        struct weft_boot_edge *edge = &b->edges[i];
+        if (!edge->doomed || edge->fd < 0)
+            continue;
+        weft_boot_edge_flush(edge);
+        drain(edge->fd);
+        weft_boot_edge_drop(edge);
+    }
+}
