@@ -32,6 +32,7 @@ struct weft_shared_link {
     struct weft_link *link;
     uint32_t users;
     uint16_t transport, address_size;
+    int failed; /* who connects from now on gets a new one */
     uint8_t address[];
 };
 
@@ -78,7 +79,6 @@ struct weft_context {
     uint32_t comm_capacity, comm_count;
     atomic_int users;          /* communicators being made or alive */
     atomic_int oversubscribed; /* more ranks than processors on this host */
-    int holds_pmix;            /* comm/boot_pmix.h */
 };
 
 /* The thread that carries bootstraps' overlays. It is not the one that drives transports, so that heartbeats do

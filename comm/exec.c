@@ -350,6 +350,35 @@ static int advance(struct weft_exec_op *op, struct weft_flight *flight)
     }
 }
 
+/* Asks back whatever peers could still read or write, without waiting. Returns the transports concerned. */
+static uint32_t recall_everything(struct weft_exec_op *op)
+{
+    uint32_t transports = 0;
+    for (uint64_t mask = op->active; mask; mask &= mask - 1) {
+        struct weft_flight *flight = &op->flights[__builtin_ctzll(mask)];
+        if (flight->step.kind > WEFT_STEP_RECV || flight->mode != WEFT_MODE_PUT)
+            continue;
+        if (flight->step.kind == WEFT_STEP_SEND)
+            weft_send_recall(op, flight);
+        else
+            weft_recv_recall(op, flight);
+        transports |= 1u << op->exec->peers[flight->peer->rank].transport;
+    }
+    return transports;
+}
+
+/* Everything that was asked back is the caller's again when this returns. */
+static void await_recalls(struct weft_exec *exec, uint32_t transports)
+{
+    for (uint32_t r = 0; r < exec->options.ranks && transports; r++) {
+        const struct weft_exec_peer *peer = &exec->peers[r];
+        if (!peer->link || !(transports >> peer->transport & 1))
+            continue;
+        transports &= ~(1u << peer->transport);
+        peer->ops->recall_wait(peer->instance);
+    }
+}
+
 static void release_everything(struct weft_exec_op *op)
 {
     for (uint64_t mask = op->active; mask; mask &= mask - 1) {
@@ -500,8 +529,10 @@ int weft_exec_op_status(const struct weft_exec_op *op)
 void weft_exec_op_free(struct weft_exec_op *op)
 {
     struct weft_exec *exec = op->exec;
-    if (op->status == WEFT_AGAIN)
+    if (op->status == WEFT_AGAIN) {
+        await_recalls(exec, recall_everything(op));
         op_end(op, WEFT_CANCELLED);
+    }
     if (exec->spare_ops)
         free_op(op);
     else
@@ -538,6 +569,12 @@ void weft_exec_fail(struct weft_exec *exec, int status, const char *text)
         exec->status = status;
         snprintf(exec->failure, sizeof exec->failure, "%s", text);
     }
+    uint32_t transports = 0;
+    for (int i = 0; i < WEFT_OPS_MAX; i++) {
+        if (exec->ops[i])
+            transports |= recall_everything(exec->ops[i]);
+    }
+    await_recalls(exec, transports);
     for (int i = 0; i < WEFT_OPS_MAX; i++) {
         if (exec->ops[i])
             op_end(exec->ops[i], exec->status);

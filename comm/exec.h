@@ -35,6 +35,7 @@
 /* A peer as the executor sees it; filled by the communicator on first use. */
 struct weft_exec_peer {
     const struct weft_transport_ops *ops;
+    struct weft_transport *instance;
     struct weft_link *link; /* NULL until connected */
     uint32_t caps;          /* enum weft_transport_flags */
     uint32_t eager_bytes;   /* largest payload of an eager message */

@@ -189,6 +189,8 @@ void weft_send_taken(struct weft_exec_op *op, struct weft_flight *flight, uint32
 int weft_send_landing(struct weft_exec_op *op, struct weft_flight *flight, uint32_t slice,
                       const struct weft_token *token);
 void weft_send_put_done(struct weft_exec_op *op, struct weft_flight *flight, uint32_t slice);
+/* Asks back the puts that are under way; the transport's recall_wait() ends them. */
+void weft_send_recall(struct weft_exec_op *op, struct weft_flight *flight);
 void weft_send_release(struct weft_exec_op *op, struct weft_flight *flight);
 
 int weft_recv_advance(struct weft_exec_op *op, struct weft_flight *flight);
@@ -202,6 +204,8 @@ int weft_recv_source(struct weft_exec_op *op, struct weft_flight *flight, size_t
                      int scratch, const uint8_t **source);
 /* The consumer has used everything before position. */
 int weft_recv_consumed(struct weft_exec_op *op, struct weft_flight *flight, size_t position);
+/* Asks back the memory that is landed; the transport's recall_wait() ends that. */
+void weft_recv_recall(struct weft_exec_op *op, struct weft_flight *flight);
 void weft_recv_release(struct weft_exec_op *op, struct weft_flight *flight);
 
 int weft_compute_advance(struct weft_exec_op *op, struct weft_flight *flight);

@@ -295,6 +295,19 @@ void weft_recv_landed(struct weft_exec_op *op, struct weft_flight *flight, uint3
         weft_flight_finish(op, flight);
 }
 
+void weft_recv_recall(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    if (flight->mode != WEFT_MODE_PUT)
+        return;
+    const struct weft_exec_peer *peer = peer_of(op, flight);
+    for (int i = 0; i < WEFT_LANDINGS; i++) {
+        struct weft_landing *landing = &flight->landings[i];
+        if (landing->open && peer->ops->recall(peer->link, &landing->token, 0) == WEFT_UNSUPPORTED)
+            peer->ops->unland(peer->link, &landing->token);
+        landing->open = 0;
+    }
+}
+
 void weft_recv_release(struct weft_exec_op *op, struct weft_flight *flight)
 {
     weft_early_free_list(op->exec, flight->held);
@@ -305,8 +318,6 @@ void weft_recv_release(struct weft_exec_op *op, struct weft_flight *flight)
     const struct weft_exec_peer *peer = peer_of(op, flight);
     for (int i = 0; i < WEFT_LANDINGS; i++) {
         struct weft_landing *landing = &flight->landings[i];
-        if (landing->open)
-            peer->ops->unland(peer->link, &landing->token);
         if (landing->buffer)
             hooks->buffer_put(hooks->arg, peer->transport, landing->buffer, flight->slice_bytes);
         memset(landing, 0, sizeof *landing);

@@ -247,6 +247,17 @@ void weft_send_put_done(struct weft_exec_op *op, struct weft_flight *flight, uin
     set_done(op, flight, weft_slices_bytes(flight, flight->told));
 }
 
+void weft_send_recall(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    if (flight->mode != WEFT_MODE_PUT)
+        return;
+    const struct weft_exec_peer *peer = &op->exec->peers[flight->peer->rank];
+    for (uint32_t slice = flight->told; slice < flight->landed; slice++) {
+        if (!(flight->puts_done >> (slice - flight->told) & 1))
+            peer->ops->recall(peer->link, NULL, weft_flight_cookie(op, flight, slice));
+    }
+}
+
 void weft_send_release(struct weft_exec_op *op, struct weft_flight *flight)
 {
     const struct weft_exec_peer *peer = &op->exec->peers[flight->peer->rank];

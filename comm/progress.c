@@ -37,6 +37,7 @@ static void handle_event(void *arg, const struct weft_event *event)
             weft_exec_message(comm->exec, event->data, event->data_size);
     } else if (event->kind == WEFT_EVENT_LINK_FAILED) {
         struct weft_shared_link *shared = event->link_context;
+        shared->failed = 1;
         for (uint32_t i = 0; i < context->comm_capacity; i++) {
             if (context->comms[i])
                 weft_comm_link_failed(context->comms[i], shared->link, event->status);
@@ -195,6 +196,11 @@ void weft_progress_flush(struct weft_context *context)
             return;
         weft_progress_once(context);
     }
+    weft_progress_linger(context);
+}
+
+void weft_progress_linger(struct weft_context *context)
+{
     if (!atomic_exchange(&context->lingers, 1))
         weft_progress_background(context, 1);
 }

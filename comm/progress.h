@@ -38,6 +38,9 @@ int weft_progress_tick(void *arg);
  * compute. Polls a little, then leaves it to the service thread. */
 void weft_progress_flush(struct weft_context *context);
 
+/* The service thread polls for as long as a transport says that it is busy. */
+void weft_progress_linger(struct weft_context *context);
+
 /* Counts work that nobody waits for. */
 void weft_progress_background(struct weft_context *context, int change);
 

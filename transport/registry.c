@@ -131,6 +131,25 @@ static int absent_busy(struct weft_transport *transport)
     return 0;
 }
 
+static int absent_recall(struct weft_link *link, const struct weft_token *token, uint64_t cookie)
+{
+    (void)link, (void)token, (void)cookie;
+    return WEFT_UNSUPPORTED;
+}
+
+static void absent_recall_wait(struct weft_transport *transport)
+{
+    (void)transport;
+}
+
+/* Nobody's: a transport that cannot tell sends events without a sender. */
+static int absent_sent_by(struct weft_transport *transport, const void *sender, const void *address,
+                          size_t size)
+{
+    (void)transport, (void)sender, (void)address, (void)size;
+    return 0;
+}
+
 static int absent_link_flags(struct weft_link *link, uint32_t *flags)
 {
     (void)link;
@@ -158,6 +177,9 @@ static const struct weft_transport_ops absent = {
     .lend = absent_lend,
     .lend_close = absent_lend_close,
     .busy = absent_busy,
+    .recall = absent_recall,
+    .recall_wait = absent_recall_wait,
+    .sent_by = absent_sent_by,
 };
 
 /* Takes the default for every operation that the table lacks. */
@@ -182,6 +204,9 @@ static void fill(struct weft_transport_ops *ops)
     ops->lend = ops->lend ? ops->lend : absent.lend;
     ops->lend_close = ops->lend_close ? ops->lend_close : absent.lend_close;
     ops->busy = ops->busy ? ops->busy : absent.busy;
+    ops->recall = ops->recall ? ops->recall : absent.recall;
+    ops->recall_wait = ops->recall_wait ? ops->recall_wait : absent.recall_wait;
+    ops->sent_by = ops->sent_by ? ops->sent_by : absent.sent_by;
 }
 
 int weft_transport_complete(const struct weft_transport_ops *partial, struct weft_transport_ops *complete)

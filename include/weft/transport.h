@@ -19,8 +19,8 @@
  * on the context's service thread, and notify(), which may be called from any thread at any time. Callbacks
  * of poll() run inside poll() on the calling thread; they may call send, put, land, expose, map, pull and
  * release functions of the same transport but not poll or close.
- * Blocking: only open, close, reg, dereg and unland may block, for a bounded time. Everything else returns at
- * once.
+ * Blocking: only open, close, reg, dereg, unland and recall_wait may block, for a bounded time. Everything
+ * else returns at once.
  * Errors: 0 or a negative enum weft_status.
  * Memory visibility: when poll() reports a MESSAGE or LANDED, the bytes are visible to the calling thread.
  */
@@ -33,6 +33,7 @@
 
 #define WEFT_TRANSPORT_ABI 1
 #define WEFT_ADDRESS_MAX   256 /* longest transport address in bytes */
+#define WEFT_RECALL_MS     700 /* how long recall_wait() may take */
 #define WEFT_TOKEN_SIZE    48  /* a token is opaque to everybody but the transport that made it */
 
 struct weft_transport; /* one opened instance; defined by the backend */
@@ -73,6 +74,7 @@ struct weft_event {
     size_t data_size;
     uint64_t cookie;    /* PUT_DONE, LANDED */
     void *link_context; /* LINK_FAILED */
+    const void *sender; /* MESSAGE: opaque, who sent it: for sent_by(); NULL where a transport cannot tell */
 };
 
 typedef void weft_event_handler(void *arg, const struct weft_event *event);
@@ -132,7 +134,8 @@ struct weft_transport_ops {
                 size_t payload_size);
 
     /* Prepares memory to receive one put of exactly size bytes from link's peer. region may be NULL without
-     * WEFT_CAP_REG_REMOTE. unland() withdraws: no byte lands after it returns, and no LANDED follows. */
+     * WEFT_CAP_REG_REMOTE. unland() withdraws: no byte lands after it returns, and no LANDED follows. Of many
+     * landings at once, see recall(). */
     int (*land)(struct weft_link *link, struct weft_region *region, void *memory, size_t size,
                 uint64_t cookie, struct weft_token *token);
     void (*unland)(struct weft_link *link, const struct weft_token *token);
@@ -177,8 +180,24 @@ struct weft_transport_ops {
     int (*lend)(struct weft_link *link, uint32_t conduit, const void *memory, size_t size, size_t *taken);
     void (*lend_close)(struct weft_link *link, uint32_t conduit, int taken);
 
-    /* Whether something that was sent or put still needs poll() to get on its way: 1 or 0. */
+    /* Whether something that was sent or put still needs poll() to get on its way, or a peer may be waiting
+     * for an answer that only poll() gives: 1 or 0. */
     int (*busy)(struct weft_transport *transport);
+
+    /* Ending early. recall() asks one thing back and returns at once: the landing of this token, or with
+     * token NULL the put with this cookie that runs on this link; what is over or unknown is ignored.
+     * WEFT_UNSUPPORTED where a transport has only unland(). recall_wait() returns when
+     *   - no byte lands any more in anything that was recalled on the instance, and no LANDED follows;
+     *   - no put that was recalled reads its source any more. It has been finished, or cut short in a way
+     *     that the peer can tell: LANDED with status 0 does not follow there. No PUT_DONE follows here.
+     * It waits for all peers at once, at most WEFT_RECALL_MS whatever they do. The link to a peer that stays
+     * silent fails; others may fail with it only where a transport cannot help it. Both may be called from
+     * callbacks of poll(). */
+    int (*recall)(struct weft_link *link, const struct weft_token *token, uint64_t cookie);
+    void (*recall_wait)(struct weft_transport *transport);
+
+    /* Whether sender, from a MESSAGE of this instance, is the instance that has this address: 1 or 0. */
+    int (*sent_by)(struct weft_transport *transport, const void *sender, const void *address, size_t size);
 };
 
 enum weft_link_flags {

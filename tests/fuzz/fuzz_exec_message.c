@@ -83,6 +83,17 @@ static int put(struct weft_link *link, const struct weft_token *token, struct we
     return WEFT_OK;
 }
 
+static int recall(struct weft_link *link, const struct weft_token *token, uint64_t cookie)
+{
+    (void)link, (void)token, (void)cookie;
+    return WEFT_OK;
+}
+
+static void recall_wait(struct weft_transport *transport)
+{
+    (void)transport;
+}
+
 static int connect_peer(void *arg, uint32_t rank, struct weft_exec_peer *peer)
 {
     (void)arg, (void)rank;

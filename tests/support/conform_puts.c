@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -234,6 +235,124 @@ static void garbage_landings_are_refused(void **state)
     conform_close(&pair.world);
 }
 
+struct poller {
+    struct conform_node *node;
+    int end;
+};
+
+static void *poll_on(void *arg)
+{
+    struct poller *poller = arg;
+    while (!__atomic_load_n(&poller->end, __ATOMIC_RELAXED))
+        conform_poll(poller->node, 16);
+    return NULL;
+}
+
+/* recall_wait() of one instance while the other one polls, as it does in a process of its own. */
+static void recall_wait(struct conform_node *node, struct conform_node *other)
+{
+    struct poller poller = {other, 0};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, poll_on, &poller), 0);
+    node->ops.recall_wait(node->transport);
+    __atomic_store_n(&poller.end, 1, __ATOMIC_RELAXED);
+    pthread_join(thread, NULL);
+}
+
+/* Every byte is as it was or as it was sent; nothing of what the source held later. */
+static int is_old_or_sent(const uint8_t *target, const uint8_t *sent, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        if (target[i] != 0x11 && target[i] != sent[i])
+            return 0;
+    }
+    return 1;
+}
+
+/* Many landings and puts are asked back at once, some used, some under way, some unknown to the peer: no byte
+ * moves afterwards, nothing is told of them, and the link goes on. */
+static void recalled_memory_stays_untouched(void **state)
+{
+    enum { COUNT = 24, SIZE = 60000 };
+    struct pair pair;
+    pair_open(&pair, state);
+    uint8_t *source = malloc(COUNT * SIZE), *target = malloc(COUNT * SIZE), *before = malloc(COUNT * SIZE);
+    uint8_t *sent = malloc(COUNT * SIZE);
+    struct weft_token *tokens = calloc(COUNT, sizeof *tokens);
+    assert_true(source && target && before && sent && tokens);
+    struct weft_region *source_region = reg(pair.from, WEFT_CAP_REG_LOCAL, source, COUNT * SIZE);
+    struct weft_region *target_region = reg(pair.to, WEFT_CAP_REG_REMOTE, target, COUNT * SIZE);
+    conform_fill(source, COUNT * SIZE, 7);
+    memcpy(sent, source, COUNT * SIZE);
+    memset(target, 0x11, COUNT * SIZE);
+    for (size_t i = 0; i < COUNT; i++)
+        assert_int_equal(
+            pair.to->ops.land(pair.back, target_region, target + i * SIZE, SIZE, 100 + i, &tokens[i]), 0);
+    conform_send(&pair.world, 1, pair.back, tokens, 8, NULL, 0); /* so that the peer may know them */
+    conform_until(&pair.world, &pair.from->message_count, 1);
+    size_t started = 0;
+    while (started < COUNT / 2 && pair.from->ops.put(pair.out, &tokens[started], source_region,
+                                                     source + started * SIZE, SIZE, started) == 0)
+        started++;
+    for (size_t i = 0; i < started; i++)
+        assert_int_equal(pair.from->ops.recall(pair.out, NULL, i), 0);
+    assert_int_equal(pair.from->ops.recall(pair.out, NULL, 12345), 0);
+    recall_wait(pair.from, pair.to);
+    memset(source, 0xee, COUNT * SIZE); /* whatever is read from now on is wrong */
+    for (size_t i = 0; i < COUNT; i++)
+        assert_int_equal(pair.to->ops.recall(pair.back, &tokens[i], 0), 0);
+    recall_wait(pair.to, pair.from);
+    memcpy(before, target, COUNT * SIZE);
+    size_t landed = pair.to->landed_count, done = pair.from->put_done_count;
+    for (int i = 0; i < 20; i++)
+        conform_settle(&pair.world);
+    assert_memory_equal(before, target, COUNT * SIZE);
+    assert_true(is_old_or_sent(target, sent, COUNT * SIZE));
+    assert_int_equal(pair.to->landed_count, landed);
+    assert_int_equal(pair.from->put_done_count, done);
+    dereg(pair.from, source_region);
+    dereg(pair.to, target_region);
+    conform_close(&pair.world);
+    free(tokens);
+    free(before);
+    free(sent);
+    free(source);
+    free(target);
+}
+
+/* After a recall the link serves as before, if it has not failed. */
+static void recalling_breaks_nothing(void **state)
+{
+    struct pair pair;
+    pair_open(&pair, state);
+    static uint8_t source[30000], target[30000];
+    struct weft_region *source_region = reg(pair.from, WEFT_CAP_REG_LOCAL, source, sizeof source);
+    struct weft_region *target_region = reg(pair.to, WEFT_CAP_REG_REMOTE, target, sizeof target);
+    pair.from->ops.recall_wait(pair.from->transport); /* of nothing */
+    for (uint32_t i = 0; i < 30; i++) {
+        struct weft_token token;
+        conform_fill(source, sizeof source, i);
+        assert_int_equal(pair.to->ops.land(pair.back, target_region, target, sizeof target, i, &token), 0);
+        if (i % 3 == 0) {
+            assert_int_equal(pair.to->ops.recall(pair.back, &token, 0), 0); /* nobody else knows of it */
+            recall_wait(pair.to, pair.from);
+            continue;
+        }
+        size_t landed = pair.to->landed_count, done = pair.from->put_done_count;
+        assert_int_equal(put(&pair, &token, source_region, source, sizeof source, i), 0);
+        conform_until(&pair.world, &pair.to->landed_count, landed + 1);
+        conform_until(&pair.world, &pair.from->put_done_count, done + 1);
+        assert_memory_equal(source, target, sizeof source);
+        assert_int_equal(pair.to->ops.recall(pair.back, &token, 0), 0); /* it is over: ignored */
+        assert_int_equal(pair.from->ops.recall(pair.out, NULL, i), 0);
+        recall_wait(pair.to, pair.from);
+    }
+    assert_int_equal(pair.to->failed_count + pair.from->failed_count, 0);
+    dereg(pair.from, source_region);
+    dereg(pair.to, target_region);
+    conform_close(&pair.world);
+}
+
 size_t conform_put_tests(const struct conform_backend *backend, struct CMUnitTest *tests, size_t capacity)
 {
     const struct CMUnitTest all[] = {
@@ -243,6 +362,8 @@ size_t conform_put_tests(const struct conform_backend *backend, struct CMUnitTes
         cmocka_unit_test(puts_and_messages_mix),
         cmocka_unit_test(withdrawn_landings_stay_untouched),
         cmocka_unit_test(garbage_landings_are_refused),
+        cmocka_unit_test(recalled_memory_stays_untouched),
+        cmocka_unit_test(recalling_breaks_nothing),
     };
     return backend->offers & WEFT_CAP_PUT ? conform_append(tests, capacity, all, sizeof all / sizeof all[0])
                                           : 0;

@@ -47,6 +47,7 @@ static int connect_rank(void *arg, uint32_t rank, struct weft_exec_peer *peer)
         eager = world->options.eager_bytes;
     *peer = (struct weft_exec_peer){
         .ops = &world->ops,
+        .instance = self->transport,
         .link = link,
         .caps = caps.flags,
         .eager_bytes = eager,

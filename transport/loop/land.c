@@ -114,6 +114,27 @@ void loop_unland(struct weft_link *link, const struct weft_token *token)
     }
 }
 
+int loop_recall(struct weft_link *link, const struct weft_token *token, uint64_t cookie)
+{
+    struct weft_transport *transport = link->transport;
+    if (!(transport->offers & WEFT_CAP_PUT))
+        return WEFT_UNSUPPORTED;
+    if (token) {
+        loop_unland(link, token);
+        return WEFT_OK;
+    }
+    /* What has not been copied yet never will be, and the landing stays empty. */
+    for (uint32_t i = 0; i < transport->put_count; i++) {
+        struct loop_put *put = &transport->puts[i];
+        if (put->link != link || put->cookie != cookie)
+            continue;
+        transport->put_count--;
+        memmove(put, put + 1, (transport->put_count - i) * sizeof *put);
+        break;
+    }
+    return WEFT_OK;
+}
+
 /* Copies and publishes LANDED. WEFT_AGAIN when the ring has no room. */
 static int put_write(struct loop_put *put)
 {

@@ -322,6 +322,7 @@ const struct weft_transport_ops weft_loop_ops = {
     .send = loop_send,
     .land = loop_land,
     .unland = loop_unland,
+    .recall = loop_recall,
     .put = loop_put,
     .expose = loop_expose,
     .map = loop_map,

@@ -144,6 +144,7 @@ int loop_pull(struct weft_link *link, const struct weft_token *token, uint64_t o
 /* Puts and landings (land.c). */
 int loop_land(struct weft_link *link, struct weft_region *region, void *memory, size_t size, uint64_t cookie,
               struct weft_token *token);
+int loop_recall(struct weft_link *link, const struct weft_token *token, uint64_t cookie);
 void loop_unland(struct weft_link *link, const struct weft_token *token);
 int loop_put(struct weft_link *link, const struct weft_token *token, struct weft_region *region,
              const void *memory, size_t size, uint64_t cookie);

@@ -32,6 +32,7 @@ static void message_tell(struct weft_transport *transport, struct ofi_buffer *bu
         .kind = WEFT_EVENT_MESSAGE,
         .data = frame + sizeof(struct ofi_frame),
         .data_size = buffer->size - sizeof(struct ofi_frame),
+        .sender = buffer->op.link,
     };
     handler(arg, &event);
     ofi_message_consume(buffer->op.link, buffer);
@@ -160,11 +161,13 @@ static void complete_failed(struct weft_transport *transport, const struct fi_cq
     case OFI_OP_SEND:
         ofi_link_ended(op->link);
         ofi_send_return(transport, CONTAINER(op, struct ofi_buffer, op));
+        op->link->lost = 1;
         ofi_link_fail(op->link, op->link->state == OFI_LINK_UP ? WEFT_PEER_FAILED : WEFT_TRANSPORT,
                       "ofi: the peer cannot be reached: %s (%s)", kind, reason);
         break;
     case OFI_OP_PUT:
         ofi_put_completed(transport, CONTAINER(op, struct ofi_put, op), WEFT_TRANSPORT);
+        op->link->lost = 1;
         ofi_link_fail(op->link, WEFT_PEER_FAILED, "ofi: a put failed: %s (%s)", kind, reason);
         break;
     case OFI_OP_LAND:

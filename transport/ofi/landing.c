@@ -64,6 +64,7 @@ void ofi_landing_release(struct weft_transport *transport, struct ofi_landing *l
     landing->sink = NULL;
     landing->prefix = NULL;
     landing->state = OFI_LANDING_FREE;
+    landing->recalled = 0;
     landing->generation++;
     landing->next = NULL;
     if (transport->free_landings)
@@ -193,7 +194,7 @@ int ofi_land(struct weft_link *link, struct weft_region *region, void *memory, s
     landing->size = size;
     landing->cookie = cookie;
     landing->sent_at = link->sent;
-    landing->cancel_due = landing->cancel_done = landing->posted = 0;
+    landing->cancel_due = landing->cancel_done = landing->posted = landing->recalled = 0;
     struct ofi_token token = {
         .magic = OFI_MAGIC,
         .immediate = ofi_landing_immediate(landing),

@@ -171,6 +171,14 @@ int ofi_connect(struct weft_transport *transport, const void *bytes, size_t size
     return WEFT_OK;
 }
 
+int ofi_sent_by(struct weft_transport *transport, const void *sender, const void *bytes, size_t size)
+{
+    const struct weft_link *link = sender;
+    struct ofi_address address;
+    return link && address_check(transport, bytes, size, &address) == WEFT_OK &&
+           link->address.instance == address.instance;
+}
+
 void ofi_disconnect(struct weft_link *link)
 {
     if (link->references > 0 && --link->references == 0)
@@ -187,12 +195,20 @@ int ofi_link_flags(struct weft_link *link, uint32_t *flags)
     return WEFT_OK;
 }
 
-void ofi_link_greeted(struct weft_link *link)
+static void connecting_end(struct weft_link *link)
 {
     if (link->connect_deadline_ns) {
         link->connect_deadline_ns = 0;
         link->transport->links_connecting--;
     }
+}
+
+void ofi_link_greeted(struct weft_link *link)
+{
+    connecting_end(link);
+    ofi_socket_note(link);
+    if (link->own_port)
+        ofi_link_want(link, OFI_PENDING_SOCKET);
 }
 
 void ofi_link_fail(struct weft_link *link, int status, const char *format, ...)
@@ -205,7 +221,7 @@ void ofi_link_fail(struct weft_link *link, int status, const char *format, ...)
     vsnprintf(link->why, sizeof link->why, format, args);
     va_end(args);
     weft_log(WEFT_LOG_INFO, "%s", link->why);
-    ofi_link_greeted(link);
+    connecting_end(link);
     if (link->pending)
         transport->links_pending--;
     link->pending = 0;
@@ -217,7 +233,6 @@ void ofi_link_fail(struct weft_link *link, int status, const char *format, ...)
             ofi_buffer_repost(transport, link->held[i]);
         link->held[i] = NULL;
     }
-    ofi_landings_abandon(link);
     if (link->references > 0)
         ofi_event_push(transport, &link->event, WEFT_EVENT_LINK_FAILED, status);
 }
@@ -290,9 +305,21 @@ static int hello_send(struct weft_link *link)
     return ofi_frame_send(link, OFI_HELLO, &body, sizeof body.hello + transport->address_size, 1);
 }
 
+static int flush_send(struct weft_link *link)
+{
+    link->flushes++;
+    int status = ofi_frame_send(link, OFI_FLUSH, NULL, 0, 1);
+    if (status)
+        link->flushes--;
+    else
+        link->puts_flushed = link->puts;
+    return status;
+}
+
 /* Sends one pending kind of frame. WEFT_AGAIN keeps it pending. */
 static int pending_send(struct weft_link *link, uint8_t pending)
 {
+    uint32_t port = link->own_port;
     switch (pending) {
     case OFI_PENDING_HELLO:
         return hello_send(link);
@@ -303,7 +330,9 @@ static int pending_send(struct weft_link *link, uint8_t pending)
     case OFI_PENDING_CREDIT:
         return ofi_frame_send(link, OFI_CREDIT, NULL, 0, 0);
     case OFI_PENDING_FLUSH:
-        return ofi_frame_send(link, OFI_FLUSH, NULL, 0, 1);
+        return flush_send(link);
+    case OFI_PENDING_SOCKET:
+        return ofi_frame_send(link, OFI_SOCKET, &port, sizeof port, 0);
     default:
         return ofi_frame_send(link, OFI_BYE, NULL, 0, 1);
     }
@@ -311,8 +340,9 @@ static int pending_send(struct weft_link *link, uint8_t pending)
 
 static void link_flush(struct weft_link *link)
 {
-    static const uint8_t order[] = {OFI_PENDING_HELLO,  OFI_PENDING_CANCEL, OFI_PENDING_CANCELLED,
-                                    OFI_PENDING_CREDIT, OFI_PENDING_FLUSH,  OFI_PENDING_BYE};
+    static const uint8_t order[] = {OFI_PENDING_HELLO,     OFI_PENDING_SOCKET, OFI_PENDING_CANCEL,
+                                    OFI_PENDING_CANCELLED, OFI_PENDING_CREDIT, OFI_PENDING_FLUSH,
+                                    OFI_PENDING_BYE};
     for (size_t i = 0; i < sizeof order && link->state != OFI_LINK_FAILED; i++) {
         if (!(link->pending & order[i]))
             continue;
@@ -382,6 +412,7 @@ int ofi_link_stuck(struct weft_link *link)
         link->stuck_ns = now_ns;
     if (now_ns - link->stuck_ns < (link->transport->in_flight ? OFI_STUCK_BUSY_NS : OFI_STUCK_NS))
         return WEFT_AGAIN;
+    link->lost = 1;
     ofi_link_fail(link, WEFT_PEER_FAILED, "ofi: the connection to the peer is lost");
     return weft_fail(link->status, "%s", link->why);
 }

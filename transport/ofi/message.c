@@ -16,7 +16,7 @@ static void frame_fill(struct weft_link *link, struct ofi_frame *frame, enum ofi
     frame->type = (uint8_t)type;
     frame->landed = link->landed;
     frame->link = type == OFI_HELLO ? link->id : link->peer_id;
-    frame->sequence = link->sent;
+    frame->sequence = type == OFI_FLUSH ? link->flushes : type == OFI_CREDIT ? link->flushed : link->sent;
     frame->consumed = link->consumed;
 }
 
@@ -32,6 +32,7 @@ static int send_failed(struct weft_link *link, ssize_t error)
 {
     if (error == -FI_EAGAIN)
         return ofi_link_stuck(link);
+    link->lost = 1;
     ofi_link_fail(link, link->state == OFI_LINK_UP ? WEFT_PEER_FAILED : WEFT_TRANSPORT,
                   "ofi: sending failed: %s", link->transport->library->strerror((int)-error));
     return weft_fail(link->status, "%s", link->why);
@@ -184,8 +185,10 @@ static void message_arrived(struct weft_link *link, struct ofi_buffer *buffer, u
 /* After the last message of a peer that said BYE its link is over. */
 static void end_check(struct weft_link *link)
 {
-    if (link->gone && link->expected == link->last)
+    if (link->gone && link->expected == link->last) {
+        link->lost = 1;
         ofi_link_fail(link, WEFT_PEER_FAILED, "ofi: the peer has closed its end");
+    }
 }
 
 /* A frame of an established link, other than DATA. */
@@ -194,10 +197,21 @@ static void control_arrived(struct weft_link *link, const struct ofi_frame *fram
     uint32_t immediate = 0;
     if (size >= sizeof *frame + sizeof immediate)
         memcpy(&immediate, frame + 1, sizeof immediate);
-    else if (frame->type == OFI_CANCEL || frame->type == OFI_CANCELLED)
+    else if (frame->type == OFI_CANCEL || frame->type == OFI_CANCELLED || frame->type == OFI_SOCKET)
         return;
     switch (frame->type) {
+    case OFI_CREDIT:
+        /* Whatever was put before the FLUSH has landed by now, or found no landing. */
+        if (link->flushes && frame->sequence == link->flushes &&
+            (int16_t)(uint16_t)(link->puts_flushed - link->puts_acked) > 0)
+            link->puts_acked = link->puts_flushed;
+        break;
+    case OFI_SOCKET:
+        link->peer_port = (uint16_t)immediate;
+        break;
     case OFI_FLUSH:
+        if ((int32_t)(frame->sequence - link->flushed) > 0)
+            link->flushed = frame->sequence;
         ofi_link_want(link, OFI_PENDING_CREDIT);
         break;
     case OFI_CANCEL:
@@ -210,7 +224,7 @@ static void control_arrived(struct weft_link *link, const struct ofi_frame *fram
         link->gone = 1;
         link->last = frame->sequence;
         break;
-    default: /* CREDIT has no more to say; what a later version adds is not for us */
+    default: /* what a later version adds is not for us */
         break;
     }
 }

@@ -121,6 +121,14 @@ static int is_unacknowledged(const struct weft_link *link)
            (link->sent != link->acked || link->puts != link->puts_acked);
 }
 
+static void flush_unacknowledged(struct weft_transport *transport)
+{
+    for (uint32_t i = 0; i < transport->links_count; i++) {
+        if (is_unacknowledged(transport->links[i]))
+            ofi_link_want(transport->links[i], OFI_PENDING_FLUSH);
+    }
+}
+
 static int any_unacknowledged(const struct weft_transport *transport)
 {
     for (uint32_t i = 0; i < transport->links_count; i++) {
@@ -147,19 +155,19 @@ static void drain(struct weft_transport *transport)
     int64_t deadline_ns = weft_clock_ns() + OFI_CLOSE_NS, answer_ns = 0;
     transport->closing = 1;
     ofi_landings_withdraw(transport);
-    for (uint32_t i = 0; i < transport->links_count; i++) {
-        if (is_unacknowledged(transport->links[i]))
-            ofi_link_want(transport->links[i], OFI_PENDING_FLUSH);
-    }
+    flush_unacknowledged(transport);
     for (int turns = 1; !transport->broken; turns++) {
         ofi_poll(transport, OFI_BATCH, discard, NULL);
         if (transport->owing)
             ofi_acks_want(transport);
         int handed_over = !transport->events && !transport->in_flight && !transport->links_pending;
         int64_t now_ns = weft_clock_ns();
-        if (handed_over && !answer_ns)
+        if (handed_over && !answer_ns) {
             answer_ns = now_ns + OFI_ANSWER_NS;
-        if ((handed_over && (!any_unacknowledged(transport) || now_ns > answer_ns)) || now_ns > deadline_ns)
+            flush_unacknowledged(transport); /* of puts that have left only now */
+        }
+        if ((handed_over && !any_unacknowledged(transport)) || (answer_ns && now_ns > answer_ns) ||
+            now_ns > deadline_ns)
             break;
         if (turns % 256 == 0)
             sched_yield();
@@ -195,7 +203,9 @@ static void ofi_close(struct weft_transport *transport)
 
 static int ofi_busy(struct weft_transport *transport)
 {
-    return transport->in_flight || transport->links_pending;
+    if (transport->linger_ns && weft_clock_ns() >= transport->linger_ns)
+        transport->linger_ns = 0;
+    return transport->in_flight || transport->links_pending || transport->linger_ns;
 }
 
 static void ofi_caps(const struct weft_transport *transport, struct weft_transport_caps *caps)
@@ -247,4 +257,7 @@ const struct weft_transport_ops weft_ofi_ops = {
     .fds = ofi_fds,
     .arm = ofi_arm,
     .link_flags = ofi_link_flags,
+    .recall = ofi_recall,
+    .recall_wait = ofi_recall_wait,
+    .sent_by = ofi_sent_by,
 };

@@ -5,6 +5,7 @@
  * link.c        links: handshake, failure   message.c     messages, frames, credits
  * landing.c     memory for puts             withdraw.c    taking it back
  * put.c         the sending side of puts    completion.c  completions, events, sleeping
+ * sever.c       cutting a link's connection
  *
  * Frames. Everything that travels as a libfabric message is one frame: struct ofi_frame, little-endian, then
  * what its type says.
@@ -14,10 +15,11 @@
  *            is up once the peer's HELLO is here. An instance that gets a HELLO from a stranger answers with
  *            its own.
  *   DATA     one message of the caller, numbered per link.
- *   CREDIT   nothing else; the frame's counters are the point.
- *   FLUSH    asks for a CREDIT at once.
+ *   CREDIT   nothing else; the frame's counters are the point. Its number is that of the last FLUSH seen.
+ *   FLUSH    asks for a CREDIT at once; numbered.
  *   CANCEL   u32 immediate: this landing is withdrawn, do not put there any more.
  *   CANCELLED u32 immediate: the answer; every earlier put into it has been sent before this frame.
+ *   SOCKET   u32 port: the local one of the connection that the sender has made to the receiver (sever.c).
  *   BYE      the sender closes; it takes nothing more.
  *
  * Flow control. A receiver posts as many buffers as it grants messages, over all links, so that no message
@@ -68,9 +70,11 @@
 #define OFI_STUCK_BUSY_NS  5000000000 /* the same, while it has other work */
 #define OFI_CLOSE_NS       1000000000
 #define OFI_ANSWER_NS      100000000
-#define OFI_ACK_NS         1000000   /* acknowledgements older than this are sent on their own */
-#define OFI_WITHDRAW_NS    750000000 /* how long unland() waits for the peer */
-#define OFI_BATCH          16        /* completions read at once */
+#define OFI_ACK_NS         1000000    /* acknowledgements older than this are sent on their own */
+#define OFI_RECALL_NS      400000000  /* how long recall_wait() waits for peers to answer */
+#define OFI_SEVER_NS       150000000  /* and then for connections to end */
+#define OFI_LINGER_NS      1000000000 /* so long after a recall peers may still ask */
+#define OFI_BATCH          16         /* completions read at once */
 
 #define OFI_TAG(immediate) (0x57000000ull << 32 | (immediate))
 
@@ -82,6 +86,7 @@ enum ofi_frame_type {
     OFI_CANCEL,
     OFI_CANCELLED,
     OFI_BYE,
+    OFI_SOCKET,
 };
 
 struct ofi_frame {
@@ -89,7 +94,7 @@ struct ofi_frame {
     uint8_t type;
     uint16_t landed;   /* landings filled, modulo 2^16 */
     uint32_t link;     /* the receiver's id of the link; in a HELLO, the sender's */
-    uint32_t sequence; /* DATA */
+    uint32_t sequence; /* DATA; FLUSH and CREDIT: of the FLUSH */
     uint32_t consumed; /* sequence number of the next message expected to be consumed */
 };
 
@@ -172,6 +177,7 @@ struct ofi_put {
     struct ofi_buffer *prefix;       /* memory for the provider's prefix, tagged puts only */
     uint64_t cookie;
     uint32_t immediate;
+    uint8_t recalled; /* nobody wants to hear of it any more */
 };
 
 enum ofi_landing_state {
@@ -201,6 +207,8 @@ struct ofi_landing {
     uint8_t cancel_due;  /* a CANCEL has yet to be sent */
     uint8_t cancel_done; /* the peer has answered, or is gone */
     uint8_t posted;      /* libfabric holds op */
+    uint8_t recalled;    /* recall_wait() is concerned with it */
+    uint8_t known;       /* recalled when the peer could know the token already */
 };
 
 enum ofi_link_state { OFI_LINK_CONNECTING, OFI_LINK_UP, OFI_LINK_FAILED };
@@ -213,7 +221,11 @@ enum ofi_pending {
     OFI_PENDING_BYE = 1 << 3,
     OFI_PENDING_CANCEL = 1 << 4,    /* some landing has cancel_due */
     OFI_PENDING_CANCELLED = 1 << 5, /* answers[] is not empty */
+    OFI_PENDING_SOCKET = 1 << 6,
 };
+
+/* How far cutting a link's connection has got. */
+enum ofi_sever { OFI_SEVER_NOT, OFI_SEVER_SHUT, OFI_SEVER_CANNOT };
 
 struct weft_link {
     struct weft_transport *transport;
@@ -221,8 +233,12 @@ struct weft_link {
     void *context;
     int references; /* of connect() */
     uint8_t state, pending;
-    uint8_t hello_sent; /* and not yet delivered */
-    uint8_t gone;       /* the peer said BYE, its last message is the one before `last` */
+    uint8_t hello_sent;           /* and not yet delivered */
+    uint8_t gone;                 /* the peer said BYE, its last message is the one before `last` */
+    uint8_t lost;                 /* the provider itself reported that the peer cannot be reached */
+    uint8_t closed;               /* nothing moves over its connection any more, in either direction */
+    uint8_t sever;                /* enum ofi_sever */
+    uint16_t own_port, peer_port; /* of the connections made from here and from there, 0 when not known */
     uint32_t last;
     uint32_t in_flight; /* sends and puts that have not completed */
     int64_t stuck_ns;   /* since when the provider takes nothing for this link; 0 */
@@ -236,7 +252,9 @@ struct weft_link {
     uint32_t sent, acked;             /* messages: next number, and what the peer has consumed */
     uint32_t expected;                /* next number to arrive */
     uint32_t consumed, reported;      /* what the caller has seen, and what the peer knows of it */
-    uint16_t puts, puts_acked;        /* puts completed here, and landed there */
+    uint16_t puts, puts_acked;        /* puts completed here, and landed there or known to be dropped there */
+    uint32_t flushes, flushed;        /* FLUSHes sent here, and the last seen from there */
+    uint16_t puts_flushed;            /* `puts` at the last FLUSH sent here */
     uint16_t landed, landed_reported; /* landings filled here */
     struct ofi_buffer *held[OFI_WINDOW];
     uint32_t *answers, answers_count, answers_capacity; /* CANCELs to answer */
@@ -302,6 +320,8 @@ struct weft_transport {
     int broken;
     char why[160];
     uint32_t in_flight; /* over all links */
+    int recalling;      /* something was recalled and recall_wait() has not been called yet */
+    int64_t linger_ns;  /* until when peers may still want answers to recalls of theirs; 0 */
     uint64_t stale_puts, stale_frames, unanswered_withdrawals;
     uint8_t *scratch; /* one small frame with its prefix */
 };
@@ -334,6 +354,7 @@ int ofi_connect(struct weft_transport *transport, const void *address, size_t si
                 struct weft_link **link);
 void ofi_disconnect(struct weft_link *link);
 int ofi_link_flags(struct weft_link *link, uint32_t *flags);
+int ofi_sent_by(struct weft_transport *transport, const void *sender, const void *address, size_t size);
 int ofi_reachable(struct weft_transport *transport, const void *address, size_t size);
 void ofi_link_hello(struct weft_transport *transport, const struct ofi_frame *frame, size_t size);
 void ofi_link_fail(struct weft_link *link, int status, const char *format, ...)
@@ -394,21 +415,35 @@ int ofi_prefix_take(struct weft_transport *transport, struct ofi_buffer **prefix
 
 /* withdraw.c */
 void ofi_unland(struct weft_link *link, const struct weft_token *token);
+int ofi_recall(struct weft_link *link, const struct weft_token *token, uint64_t cookie);
+void ofi_recall_wait(struct weft_transport *transport);
 /* Takes back every landing that is still open, as the instance closes. */
 void ofi_landings_withdraw(struct weft_transport *transport);
 /* Nothing of this landing can arrive any more: forgets it, once libfabric lets go of it. */
 void ofi_landing_end(struct weft_transport *transport, struct ofi_landing *landing);
-/* The link has failed: nobody will answer its withdrawals. */
+/* The link's connection has ended: nobody will answer its withdrawals, and nothing arrives for them. */
 void ofi_landings_abandon(struct weft_link *link);
 int ofi_cancels_send(struct weft_link *link);
 int ofi_cancelled_send(struct weft_link *link);
 void ofi_cancel_receive(struct weft_link *link, uint32_t immediate);
 void ofi_cancelled_receive(struct weft_link *link, uint32_t immediate);
 
+/* sever.c */
+/* Notes by which socket this rank has connected to the peer, so that it can be found later. */
+void ofi_socket_note(struct weft_link *link);
+/* Fails the link and begins to cut its connection. */
+void ofi_sever_begin(struct weft_link *link, const char *why);
+/* Whether the connection has ended. */
+int ofi_sever_done(struct weft_link *link);
+
 /* put.c */
 int ofi_put(struct weft_link *link, const struct weft_token *token, struct weft_region *region,
             const void *memory, size_t size, uint64_t cookie);
 void ofi_put_completed(struct weft_transport *transport, struct ofi_put *put, int status);
+/* Nobody wants to hear of the put any more; it goes on. */
+void ofi_put_recall(struct weft_link *link, uint64_t cookie);
+/* A put of the link that was recalled and goes on. */
+int ofi_put_is_recalled(const struct weft_link *link);
 void ofi_put_told(struct weft_transport *transport, struct ofi_put *put);
 void ofi_puts_free(struct weft_transport *transport);
 

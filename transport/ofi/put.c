@@ -96,6 +96,7 @@ int ofi_put(struct weft_link *link, const struct weft_token *bytes, struct weft_
     put->op.link = link;
     put->cookie = cookie;
     put->immediate = token.immediate;
+    put->recalled = 0;
     status = ofi_prefix_take(transport, &put->prefix);
     if (status)
         goto release_put;
@@ -107,6 +108,7 @@ int ofi_put(struct weft_link *link, const struct weft_token *bytes, struct weft_
         goto release_put;
     }
     if (error) {
+        link->lost = 1;
         ofi_link_fail(link, WEFT_TRANSPORT, "ofi: a put failed: %s",
                       transport->library->strerror((int)-error));
         status = weft_fail(link->status, "%s", link->why);
@@ -139,6 +141,33 @@ void ofi_put_completed(struct weft_transport *transport, struct ofi_put *put, in
     if (!status)
         put->op.link->puts++;
     ofi_event_push(transport, &put->event, WEFT_EVENT_PUT_DONE, status);
+    put->event.withdrawn = put->recalled;
+}
+
+void ofi_put_recall(struct weft_link *link, uint64_t cookie)
+{
+    struct weft_transport *transport = link->transport;
+    for (struct ofi_put *put = transport->active_puts; put; put = put->next) {
+        if (put->op.link == link && put->cookie == cookie && !put->recalled) {
+            put->recalled = 1;
+            transport->recalling = 1;
+            return;
+        }
+    }
+    for (struct ofi_event *event = transport->events; event; event = event->next) {
+        struct ofi_put *put = (struct ofi_put *)(void *)((char *)event - offsetof(struct ofi_put, event));
+        if (event->kind == WEFT_EVENT_PUT_DONE && put->op.link == link && put->cookie == cookie)
+            event->withdrawn = 1;
+    }
+}
+
+int ofi_put_is_recalled(const struct weft_link *link)
+{
+    for (const struct ofi_put *put = link->transport->active_puts; put; put = put->next) {
+        if (put->op.link == link && put->recalled)
+            return 1;
+    }
+    return 0;
 }
 
 void ofi_put_told(struct weft_transport *transport, struct ofi_put *put)

@@ -1,19 +1,25 @@
-/* Withdrawing landings.
+/* Taking memory back: landings that peers may write into, and puts that read the caller's memory.
  *
- * Once unland() returns no byte may arrive. A provider that works in software looks at a registration when a
- * write's header arrives, and then copies on until the write ends, whatever becomes of the registration; so
- * taking it away is not enough. unland() therefore
+ * Once recall_wait() returns no byte may arrive. A provider that works in software looks at a registration
+ * when a write's header arrives, and then copies on until the write ends, whatever becomes of the
+ * registration; so taking it away is not enough. Recalling a landing therefore
  *   1. makes the key lead to a sink, so that a write that begins later does no harm and breaks no connection;
  *   2. asks the peer by CANCEL to put no more; its CANCELLED comes after everything that it has put;
- *   3. waits for that answer, or for the put's end, if the peer can have learnt of the token at all. The link
- *      may turn out to be lost meanwhile; then its connection is closed, and nothing of it arrives any more.
- * A peer that is connected and says nothing for OFI_WITHDRAW_NS (it was stopped, or the network broke) leaves
- * one way to be sure: libfabric cannot close one connection of an endpoint (removing its address does not, as
- * tests showed), so the endpoint is closed, and the instance with all its links is broken.
+ *   3. needs that answer, or the put's end, if the peer can have learnt of the token at all.
+ * A put that is recalled goes on until libfabric has done with its memory.
  *
- * The sink stays until the answer. With keys of the provider's making (hardware) there is no sink: when the
- * answer does not come the region is registered anew, which makes every key given out for it worthless, and
- * only the link fails.
+ * recall_wait() gives all peers OFI_RECALL_NS together. The connection to a peer that is silent for so long
+ * (it was stopped, or the network broke), or whose link has failed in a way that does not tell whether the
+ * connection still stands, is cut (sever.c): nothing more moves over it in either direction, a write that was
+ * half done is never completed, and the provider gives back the puts that it held. The peer sees its
+ * connection end in the middle of what it received, so it cannot take it for whole.
+ *
+ * Where the connection cannot be cut, landings in registered regions are saved by registering the region
+ * anew, which makes every key given out for it worthless (keys of the provider's making: hardware, which
+ * looks at every packet). The last resort is to close the endpoint: the instance with all its links is broken
+ * then.
+ *
+ * The sink stays until the peer's answer or the end of the connection.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -73,83 +79,41 @@ void ofi_landing_end(struct weft_transport *transport, struct ofi_landing *landi
         ofi_landing_release(transport, landing);
 }
 
-/* The last resort against a peer that does not answer. */
-static void link_sever(struct weft_link *link, struct weft_region *region)
-{
-    struct weft_transport *transport = link->transport;
-    transport->unanswered_withdrawals++;
-    ofi_link_fail(link, WEFT_PEER_FAILED, "ofi: the peer did not answer within %d ms that it puts no more",
-                  (int)(OFI_WITHDRAW_NS / 1000000));
-    if (!region || !region->mr) {
-        ofi_break(transport,
-                  "ofi: closed the endpoint, as a silent peer could still have written into memory "
-                  "that was taken back");
-        return;
-    }
-    fi_close(&region->mr->fid);
-    region->mr = NULL;
-    if (ofi_register(transport, region->memory, region->size, ofi_region_access(transport),
-                     ofi_next_key(transport), &region->mr))
-        region->mr = NULL;
-}
-
-/* Progress until nothing can reach the landing's memory; 0 when that did not come to be. With answered the
- * peer's word is needed for that. */
-static int withdraw_wait(struct weft_link *link, struct ofi_landing *landing, uint32_t immediate,
-                         int answered)
-{
-    struct weft_transport *transport = link->transport;
-    int64_t start_ns = weft_clock_ns(), probe_ns = start_ns;
-    for (int turns = 1;; turns++) {
-        if (transport->broken || ofi_landing_find(transport, immediate) != landing)
-            return 1;
-        int in_memory = landing->posted && !landing->sink;
-        if (!in_memory)
-            sink_post(transport, landing);
-        if (!in_memory && (!answered || landing->cancel_done || link->state == OFI_LINK_FAILED))
-            return 1;
-        int64_t now_ns = weft_clock_ns();
-        if (now_ns - start_ns > OFI_WITHDRAW_NS)
-            return 0;
-        if (now_ns - probe_ns > OFI_WITHDRAW_NS / 16) { /* a lost connection shows only when it is used */
-            ofi_link_want(link, OFI_PENDING_FLUSH);
-            probe_ns = now_ns;
-        }
-        ofi_progress(transport, OFI_BATCH);
-        if (turns % 64 == 0)
-            sched_yield();
-    }
-}
-
-static void withdraw(struct weft_transport *transport, struct ofi_landing *landing)
+static void landing_recall(struct weft_transport *transport, struct ofi_landing *landing)
 {
     struct weft_link *link = landing->link;
-    uint32_t immediate = ofi_landing_immediate(landing);
-    struct weft_region *region = transport->use_rma ? landing->region : NULL;
+    landing->recalled = 1;
+    landing->known = link->sent != landing->sent_at;
+    transport->recalling = 1;
     landing_redirect(transport, landing);
-    int told = link->state == OFI_LINK_UP && link->sent != landing->sent_at;
     if (link->state == OFI_LINK_UP) {
         landing->cancel_due = 1;
         ofi_link_want(link, OFI_PENDING_CANCEL);
-        ofi_links_flush(transport);
     }
-    if (!withdraw_wait(link, landing, immediate, told))
-        link_sever(link, region);
-    if (ofi_landing_find(transport, immediate) == landing && link->state != OFI_LINK_UP)
-        ofi_landing_end(transport, landing);
 }
 
-void ofi_unland(struct weft_link *link, const struct weft_token *bytes)
+int ofi_recall(struct weft_link *link, const struct weft_token *bytes, uint64_t cookie)
 {
     struct ofi_token token;
+    if (!bytes) {
+        ofi_put_recall(link, cookie);
+        return WEFT_OK;
+    }
     memcpy(&token, bytes, sizeof token);
     struct ofi_landing *landing = ofi_landing_find(link->transport, token.immediate);
     if (!landing || landing->link != link)
-        return;
+        return WEFT_OK;
     if (landing->state == OFI_LANDING_FILLED)
         landing->event.withdrawn = 1;
     else if (landing->state != OFI_LANDING_WITHDRAWN)
-        withdraw(link->transport, landing);
+        landing_recall(link->transport, landing);
+    return WEFT_OK;
+}
+
+void ofi_unland(struct weft_link *link, const struct weft_token *token)
+{
+    ofi_recall(link, token, 0);
+    ofi_recall_wait(link->transport);
 }
 
 void ofi_landings_withdraw(struct weft_transport *transport)
@@ -157,7 +121,125 @@ void ofi_landings_withdraw(struct weft_transport *transport)
     for (uint32_t i = 0; i < transport->landings_count; i++) {
         struct ofi_landing *landing = transport->landings[i];
         if (landing->state == OFI_LANDING_OPEN || landing->state == OFI_LANDING_UNPOSTED)
-            withdraw(transport, landing);
+            landing_recall(transport, landing);
+    }
+    ofi_recall_wait(transport);
+}
+
+/* Whether nothing can reach the memory of a landing that was recalled. */
+static int is_safe(const struct ofi_landing *landing)
+{
+    if (landing->posted && !landing->sink)
+        return 0;
+    return !landing->known || landing->cancel_done || landing->link->closed;
+}
+
+/* Takes note of what has become safe; whether something of the link is not, or of any link for NULL. */
+static int is_unsettled(struct weft_transport *transport, const struct weft_link *link)
+{
+    if (transport->broken)
+        return 0;
+    int left = 0;
+    for (uint32_t i = 0; i < transport->landings_count; i++) {
+        struct ofi_landing *landing = transport->landings[i];
+        if (!landing->recalled || (link && landing->link != link))
+            continue;
+        if (!landing->posted)
+            sink_post(transport, landing);
+        if (!is_safe(landing)) {
+            left = 1;
+            continue;
+        }
+        landing->recalled = 0;
+        if (landing->link->closed)
+            ofi_landing_end(transport, landing);
+    }
+    for (const struct ofi_put *put = transport->active_puts; put && !left; put = put->next)
+        left = put->recalled && (!link || put->op.link == link);
+    return left;
+}
+
+/* Links that nobody will hear from any more: those that have failed, and all when the time is over. */
+static void cut_silent(struct weft_transport *transport, int all)
+{
+    for (uint32_t i = 0; i < transport->links_count; i++) {
+        struct weft_link *link = transport->links[i];
+        if (link->closed || link->sever == OFI_SEVER_CANNOT || !is_unsettled(transport, link))
+            continue;
+        if (link->sever == OFI_SEVER_NOT && (all || link->state == OFI_LINK_FAILED)) {
+            transport->unanswered_withdrawals++;
+            ofi_sever_begin(link, "ofi: the peer did not answer that it puts no more");
+        }
+        if (link->sever == OFI_SEVER_SHUT && ofi_sever_done(link)) {
+            link->closed = 1;
+            ofi_landings_abandon(link);
+        }
+    }
+}
+
+/* Registers the region of a landing anew. */
+static int region_renew(struct weft_transport *transport, struct weft_region *region)
+{
+    if (region->mr)
+        fi_close(&region->mr->fid);
+    region->mr = NULL;
+    return ofi_register(transport, region->memory, region->size, ofi_region_access(transport),
+                        ofi_next_key(transport), &region->mr);
+}
+
+/* What cutting connections could not save. */
+static void save_the_rest(struct weft_transport *transport)
+{
+    int left = 0;
+    for (uint32_t i = 0; i < transport->landings_count && !transport->broken; i++) {
+        struct ofi_landing *landing = transport->landings[i];
+        if (!landing->recalled || is_safe(landing))
+            continue;
+        int renewable = transport->use_rma && !transport->own_keys && landing->region;
+        if (!renewable || (landing->region->mr && region_renew(transport, landing->region)))
+            left = 1;
+        else
+            ofi_landing_end(transport, landing);
+    }
+    if (is_unsettled(transport, NULL) || left)
+        ofi_break(transport,
+                  "ofi: closed the endpoint, as a silent peer could still have reached memory that "
+                  "was taken back");
+}
+
+static void probe_all(struct weft_transport *transport)
+{
+    for (uint32_t i = 0; i < transport->links_count; i++) {
+        if (transport->links[i]->state == OFI_LINK_UP && is_unsettled(transport, transport->links[i]))
+            ofi_link_want(transport->links[i], OFI_PENDING_FLUSH);
+    }
+}
+
+void ofi_recall_wait(struct weft_transport *transport)
+{
+    if (!transport->recalling)
+        return;
+    transport->recalling = 0;
+    int64_t start_ns = weft_clock_ns(), look_ns = start_ns, probe_ns = start_ns;
+    transport->linger_ns = start_ns + OFI_LINGER_NS;
+    ofi_links_flush(transport);
+    for (int turns = 1; is_unsettled(transport, NULL); turns++) {
+        int64_t now_ns = weft_clock_ns();
+        if (now_ns - start_ns > OFI_RECALL_NS + OFI_SEVER_NS) {
+            save_the_rest(transport);
+            break;
+        }
+        if (now_ns >= look_ns) { /* looking for sockets is slow */
+            cut_silent(transport, now_ns - start_ns > OFI_RECALL_NS);
+            look_ns = now_ns + 2000000;
+        }
+        if (now_ns - probe_ns > OFI_RECALL_NS / 16) { /* a lost connection shows only when it is used */
+            probe_all(transport);
+            probe_ns = now_ns;
+        }
+        ofi_progress(transport, OFI_BATCH);
+        if (turns % 64 == 0)
+            sched_yield();
     }
 }
 
@@ -244,7 +326,8 @@ void ofi_landings_abandon(struct weft_link *link)
     struct weft_transport *transport = link->transport;
     for (uint32_t i = 0; i < transport->landings_count; i++) {
         struct ofi_landing *landing = transport->landings[i];
-        if (landing->state == OFI_LANDING_WITHDRAWN && landing->link == link && !landing->cancel_done)
+        if (landing->state == OFI_LANDING_WITHDRAWN && landing->link == link && !landing->cancel_done &&
+            !(landing->recalled && landing->posted && !landing->sink))
             ofi_landing_end(transport, landing);
     }
 }

@@ -1,0 +1,163 @@
+/* A rank is stopped in the middle of large allreduces over TCP: the others' calls return in bounded time, their
+ * memory is their own from then on, and what the stopped rank makes of it later is no wrong result.
+ *
+ * The survivors overwrite their buffers as soon as their calls return and wake the stopped rank only then:
+ * whatever still moves shows, as a byte that changes under a survivor or as a wrong sum that the stopped rank
+ * takes for good.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "tests/support/job.h"
+#include "tests/support/ranks.h"
+
+#define TIMEOUT_MS 3000
+#define LIMIT_MS   (TIMEOUT_MS + 2000) /* a second for the call's end, another for a loaded machine */
+#define WATCH_MS   700
+
+struct scene {
+    const char *provider;
+    size_t count;
+    int in_place;
+    _Atomic int64_t stopped_ns;
+    _Atomic pid_t victim;
+    _Atomic int survivors, woken;
+    _Atomic int good_after; /* calls of the stopped rank that succeeded after it was woken */
+};
+
+static void *stop_soon(void *arg)
+{
+    struct scene *scene = arg;
+    usleep(3000);
+    scene->stopped_ns = weft_clock_ns();
+    kill(getpid(), SIGSTOP);
+    return NULL;
+}
+
+static int is_filled(const unsigned char *memory, size_t size, int value)
+{
+    return memory[0] == value && memcmp(memory, memory + 1, size - 1) == 0;
+}
+
+static int victim_run(struct scene *scene, struct job *job, float *send, float *recv, int ranks)
+{
+    pthread_t stopper;
+    scene->victim = getpid();
+    int status = WEFT_OK;
+    for (int i = 0; status == WEFT_OK && i < 100000; i++) {
+        if (i == 3)
+            CHECK(pthread_create(&stopper, NULL, stop_soon, scene) == 0);
+        job_fill(send, WEFT_FLOAT32, ranks - 1, scene->count);
+        status = weft_allreduce(job->comm, send, recv, scene->count, WEFT_FLOAT32, WEFT_SUM);
+        if (status == WEFT_OK && job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, ranks, scene->count)) {
+            fprintf(stderr, "the stopped rank took a wrong result for good\n");
+            return 1;
+        }
+        scene->good_after += scene->woken && status == WEFT_OK;
+    }
+    pthread_join(stopper, NULL);
+    CHECK(status != WEFT_OK);
+    return 0;
+}
+
+static int survivor_run(struct scene *scene, struct job *job, float *send, float *recv, int rank, int ranks)
+{
+    size_t size = scene->count * sizeof *send;
+    int status = WEFT_OK;
+    for (int i = 0; status == WEFT_OK && i < 100000; i++) {
+        job_fill(send, WEFT_FLOAT32, rank, scene->count);
+        status = weft_allreduce(job->comm, send, recv, scene->count, WEFT_FLOAT32, WEFT_SUM);
+    }
+    memset(send, 0xe1, size);
+    memset(recv, 0xe1, size);
+    int64_t took_ms = (weft_clock_ns() - scene->stopped_ns) / 1000000;
+    CHECK(scene->stopped_ns && status != WEFT_OK);
+    printf("%s: rank %d returned after %lld ms: %s\n", scene->provider, rank, (long long)took_ms,
+           weft_error_detail());
+    CHECK(took_ms < LIMIT_MS);
+    scene->survivors++;
+    while (scene->survivors < ranks - 1)
+        usleep(1000);
+    if (rank == 0) {
+        scene->woken = 1;
+        CHECK(kill(scene->victim, SIGCONT) == 0);
+    }
+    int64_t until_ns = weft_clock_ns() + (int64_t)WATCH_MS * 1000000;
+    while (weft_clock_ns() < until_ns) {
+        CHECK(is_filled((unsigned char *)send, size, 0xe1) && is_filled((unsigned char *)recv, size, 0xe1));
+        usleep(5000);
+    }
+    return 0;
+}
+
+static int body(int rank, int ranks, void *arg)
+{
+    struct scene *scene = arg;
+    struct job job;
+    weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
+    weft_context_options context_options = WEFT_CONTEXT_OPTIONS_INIT;
+    context_options.transports = "ofi";
+    context_options.ofi_provider = scene->provider;
+    test_ranks_options(&options);
+    options.timeout_ms = TIMEOUT_MS;
+    CHECK_OK(weft_context_open(&context_options, &job.context));
+    CHECK_OK(weft_comm_create(job.context, &options, &job.comm));
+    float *send = malloc(scene->count * 4), *recv = scene->in_place ? send : malloc(scene->count * 4);
+    CHECK(send && recv);
+    int failed = rank == ranks - 1 ? victim_run(scene, &job, send, recv, ranks)
+                                   : survivor_run(scene, &job, send, recv, rank, ranks);
+    weft_comm_destroy(job.comm);
+    CHECK_OK(weft_context_close(job.context));
+    if (recv != send)
+        free(recv);
+    free(send);
+    return failed;
+}
+
+static void stop_one(const char *provider, int ranks, int in_place)
+{
+    if (!job_has_ofi(provider))
+        skip();
+    struct scene *scene =
+        mmap(NULL, sizeof *scene, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(scene != MAP_FAILED);
+    *scene = (struct scene){.provider = provider, .count = 3 << 20, .in_place = in_place};
+    int statuses[TEST_RANKS_MAX];
+    test_ranks_fork_status(ranks, body, scene, statuses);
+    for (int r = 0; r < ranks; r++)
+        assert_int_equal(statuses[r], 0);
+    printf("%s: %d calls of the stopped rank were good after it was woken\n", provider, scene->good_after);
+    munmap(scene, sizeof *scene);
+}
+
+static void net_stops(void **state)
+{
+    (void)state;
+    stop_one("net", 3, 0);
+    stop_one("net", 4, 1);
+}
+
+static void rxm_stops(void **state)
+{
+    (void)state;
+    stop_one("tcp;ofi_rxm", 3, 0);
+}
+
+int main(void)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(net_stops),
+        cmocka_unit_test(rxm_stops),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
