@@ -105,9 +105,14 @@ $(TEST_PROVIDER): $(call objects,$(wildcard tests/provider/*.c))
 	$(call say,LD,$@)$(CC) -shared $(LDFLAGS_ALL) $^ -lfabric $(LIBS) -o $@
 $(BUILD)/tests/conform/test_ofi_demanding: | $(if $(HAVE_LIBFABRIC),$(TEST_PROVIDER))
 
+# Ranks that die at chosen points: the linker puts tests/kill/ in front of what tests/kill/wraps names.
+KILL_OBJECTS := $(call objects,$(wildcard tests/kill/*.c))
+$(BUILD)/tests/integration/test_kill: $(KILL_OBJECTS) tests/kill/wraps
+$(BUILD)/tests/integration/test_kill: LDFLAGS_ALL += -Wl,@tests/kill/wraps
+
 $(BUILD)/tests/plan/test_weft_plan: LIBS += -ljansson
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT_OBJECTS) $(BUILD)/libweft.a
-	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $^ -lcmocka $(LIBS) -o $@
+	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(LIBS) -o $@
 
 # demo and check build with every processor unless told otherwise.
 JOBS = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null))
@@ -212,5 +217,5 @@ help:
 	@echo "abi-baseline  accept the present ABI: rewrite tests/abi/"
 	@echo "clean         remove $(BUILD)/"
 
--include $(patsubst %.o,%.d,$(LIB_OBJECTS) $(PERF_OBJECTS) $(SUPPORT_OBJECTS) $(call objects,$(MAINS)) \
+-include $(patsubst %.o,%.d,$(LIB_OBJECTS) $(PERF_OBJECTS) $(SUPPORT_OBJECTS) $(KILL_OBJECTS) $(call objects,$(MAINS)) \
 	$(patsubst %,%.o,$(TESTS) $(MICRO) $(FUZZERS)))
