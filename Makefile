@@ -45,6 +45,12 @@ $(if $(HAVE_LIBFABRIC)$(filter deps demo check check-long clean help,$(MAKECMDGO
 OFI_ABSENT := transport/ofi/absent.c
 OFI_LEFT_OUT := $(if $(HAVE_LIBFABRIC),$(OFI_ABSENT),$(filter-out $(OFI_ABSENT),$(wildcard transport/ofi/*.c)))
 LIB_SOURCES := $(filter-out $(OFI_LEFT_OUT),$(LIB_SOURCES))
+# Without PMIx's headers its launchers are known, but not understood.
+HAVE_PMIX := $(shell pkg-config --exists pmix 2>/dev/null && echo 1)
+$(if $(HAVE_PMIX)$(filter deps demo check check-long clean help,$(MAKECMDGOALS)),,$(info weft: PMIx not found (make deps \
+	installs it), building without it))
+LIB_SOURCES := $(filter-out $(if $(HAVE_PMIX),comm/pmix_absent.c,comm/pmix.c),$(LIB_SOURCES))
+EXTRA_pmix := $(shell pkg-config --cflags-only-I pmix 2>/dev/null)
 objects = $(patsubst %.c,$(BUILD)/%.o,$(1))
 LIB_OBJECTS := $(call objects,$(LIB_SOURCES))
 PERF_OBJECTS := $(call objects,$(wildcard perf/*.c))
