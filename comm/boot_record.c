@@ -86,11 +86,6 @@ int weft_boot_record_parse(const char *text, size_t size, struct weft_boot_recor
     return WEFT_OK;
 }
 
-static const char *store_owner(const struct weft_bootstrap_options *options)
-{
-    return options->launcher ? options->launcher : "the caller's store";
-}
-
 static void store_key(const struct weft_bootstrap_options *options, char key[256])
 {
     snprintf(key, 256, "weft/%s/root", options->name ? options->name : "");
@@ -110,17 +105,25 @@ static int write_all(int fd, const char *text, size_t size)
     return 0;
 }
 
+static void note_file(struct weft_boot_record *record, const struct stat *about)
+{
+    record->file_device = about->st_dev;
+    record->file_inode = about->st_ino;
+    record->file_time_ns = about->st_mtim.tv_sec * INT64_C(1000000000) + about->st_mtim.tv_nsec;
+}
+
 /* Readers see the whole record or none: it gets its name only when it is complete. */
-static int write_file(const char *path, uint64_t nonce, const char *text, size_t size)
+static int write_file(const char *path, struct weft_boot_record *record, const char *text, size_t size)
 {
     char temporary[PATH_MAX];
-    int length = snprintf(temporary, sizeof temporary, "%s.%016" PRIx64, path, nonce);
+    struct stat about;
+    int length = snprintf(temporary, sizeof temporary, "%s.%016" PRIx64, path, record->nonce);
     if (length < 0 || (size_t)length >= sizeof temporary)
         return weft_fail(WEFT_INVALID, "bootstrap file: path of %zu bytes is too long", strlen(path));
     int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return weft_fail_errno("bootstrap file: cannot create '%s'", temporary);
-    int bad = write_all(fd, text, size) != 0;
+    int bad = write_all(fd, text, size) != 0 || fstat(fd, &about) != 0;
     int saved = errno;
     if (close(fd) != 0 && !bad) {
         bad = 1;
@@ -130,26 +133,27 @@ static int write_file(const char *path, uint64_t nonce, const char *text, size_t
         bad = 1;
         saved = errno;
     }
-    if (!bad)
+    if (!bad) {
+        note_file(record, &about);
         return WEFT_OK;
+    }
     unlink(temporary);
     errno = saved;
     return weft_fail_errno("bootstrap file: cannot write '%s'", path);
 }
 
-int weft_boot_record_publish(const struct weft_bootstrap_options *options,
-                             const struct weft_boot_record *record)
+int weft_boot_record_publish(const struct weft_bootstrap_options *options, struct weft_boot_record *record)
 {
     char text[WEFT_BOOT_RECORD_MAX];
     size_t size = weft_boot_record_format(record, text, sizeof text);
     if (!options->store)
-        return write_file(options->file, record->nonce, text, size);
+        return write_file(options->file, record, text, size);
     char key[256];
     store_key(options, key);
     int status = options->store->put(options->store->arg, key, text, size);
     if (status != 0)
         return weft_fail(status < 0 && status >= WEFT_INTERNAL ? status : WEFT_SYSTEM,
-                         "%s does not take '%s' (its put answered %d)", store_owner(options), key, status);
+                         "the caller's store does not take '%s' (its put answered %d)", key, status);
     return WEFT_OK;
 }
 
@@ -182,11 +186,20 @@ static int read_file(const char *path, struct weft_boot_record *record)
 void weft_boot_record_withdraw(const struct weft_bootstrap_options *options,
                                const struct weft_boot_record *record)
 {
-    struct weft_boot_record found;
-    if (options->store || !options->file)
+    struct weft_boot_record found = {0};
+    struct stat about;
+    if (options->store || !options->file || !record->file_inode)
         return;
-    /* Only our own: a later job may have begun with the same path already. */
-    if (read_file(options->file, &found) != WEFT_OK || found.nonce != record->nonce)
+    /* Only our own: a later job may have begun with the same path already. A path that cannot be looked at is
+     * taken for ours. */
+    if (lstat(options->file, &about) == 0)
+        note_file(&found, &about);
+    else if (errno == ENOENT)
+        return;
+    else
+        found = *record;
+    if (found.file_inode != record->file_inode || found.file_device != record->file_device ||
+        found.file_time_ns != record->file_time_ns)
         return;
     if (unlink(options->file) != 0)
         weft_log(WEFT_LOG_WARN, "cannot remove the bootstrap file '%s'", options->file);
@@ -202,10 +215,10 @@ int weft_boot_record_fetch(const struct weft_bootstrap_options *options, int wai
     store_key(options, key);
     int status = options->store->get(options->store->arg, key, text, sizeof text, &size, wait_ms);
     if (status != 0)
-        return weft_fail(WEFT_ABSENT, "%s has no '%s' yet (its get answered %d)", store_owner(options), key,
+        return weft_fail(WEFT_ABSENT, "the caller's store has no '%s' yet (its get answered %d)", key,
                          status);
     if (size > sizeof text)
-        return weft_fail(WEFT_ABSENT, "%s says '%s' has %zu bytes, more than it was given",
-                         store_owner(options), key, size);
+        return weft_fail(WEFT_ABSENT, "the caller's store says '%s' has %zu bytes, more than it was given",
+                         key, size);
     return weft_boot_record_parse(text, size, record) == WEFT_OK ? WEFT_OK : WEFT_ABSENT;
 }

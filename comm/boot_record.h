@@ -11,6 +11,9 @@ struct weft_boot_record {
     uint64_t nonce; /* never 0 */
     uint64_t host;  /* identity, 0 not known */
     struct weft_boot_addresses addresses;
+    /* Set by publish: the file that was written, so that taking it away needs no descriptor. */
+    uint64_t file_device, file_inode;
+    int64_t file_time_ns;
 };
 
 /* Returns the length, always below capacity (WEFT_BOOT_RECORD_MAX suffices). */
@@ -19,8 +22,7 @@ size_t weft_boot_record_format(const struct weft_boot_record *record, char *text
 int weft_boot_record_parse(const char *text, size_t size, struct weft_boot_record *record);
 
 /* Rank 0: makes the record known in the file or store of options, and takes its own file away again. */
-int weft_boot_record_publish(const struct weft_bootstrap_options *options,
-                             const struct weft_boot_record *record);
+int weft_boot_record_publish(const struct weft_bootstrap_options *options, struct weft_boot_record *record);
 void weft_boot_record_withdraw(const struct weft_bootstrap_options *options,
                                const struct weft_boot_record *record);
 
