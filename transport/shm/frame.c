@@ -53,9 +53,13 @@ int shm_frame_send(struct weft_transport *transport, int socket_fd, const struct
         header->cmsg_len = CMSG_LEN((size_t)fd_count * sizeof(int));
         memcpy(CMSG_DATA(header), fds, (size_t)fd_count * sizeof(int));
     }
-    if (sendmsg(socket_fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof *frame)
+    ssize_t sent;
+    do
+        sent = sendmsg(socket_fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (sent < 0 && errno == EINTR);
+    if (sent == (ssize_t)sizeof *frame)
         return WEFT_OK;
-    if (errno == EAGAIN || errno == ENOBUFS || errno == ETOOMANYREFS || errno == EINTR)
+    if (errno == EAGAIN || errno == ENOBUFS || errno == ETOOMANYREFS)
         return WEFT_AGAIN;
     return transport->params.fail(WEFT_PEER_FAILED, "shm: sending to a peer's socket: %s", strerror(errno));
 }
@@ -93,8 +97,11 @@ int shm_frame_receive(struct weft_transport *transport, int socket_fd, struct sh
                              .msg_control = control.bytes,
                              .msg_controllen = sizeof control.bytes};
     fds[0] = fds[1] = -1;
-    ssize_t got = recvmsg(socket_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+    ssize_t got;
+    do
+        got = recvmsg(socket_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    while (got < 0 && errno == EINTR);
+    if (got < 0 && errno == EAGAIN)
         return WEFT_AGAIN;
     if (got <= 0)
         return WEFT_PEER_FAILED;

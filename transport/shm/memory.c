@@ -27,7 +27,11 @@ int shm_memfd_make(struct weft_transport *transport, size_t size, int *result)
     fd = weft_fork_fd_add(fd);
     if (fd < 0)
         return transport->params.fail(WEFT_SYSTEM, "shm: memfd_create: %s", strerror(errno));
-    if (ftruncate(fd, (off_t)size)) {
+    int bad;
+    do
+        bad = ftruncate(fd, (off_t)size);
+    while (bad && errno == EINTR);
+    if (bad) {
         int status = transport->params.fail(WEFT_NOMEM, "shm: memfd of %zu bytes: %s", size, strerror(errno));
         weft_fork_fd_close(fd);
         return status;
