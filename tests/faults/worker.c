@@ -1,0 +1,257 @@
+#include "tests/faults/worker.h"
+
+#include <errno.h>
+#include <execinfo.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "tests/support/job.h"
+
+/* A run of one rank while it goes on. */
+struct life {
+    const struct fault_order *order;
+    struct fault_outcome *outcome;
+    int rank, ranks;
+    weft_context *context;
+    weft_comm *comm;
+    float *send, *recv;
+};
+
+static int note(struct life *life, const char *call, int status)
+{
+    if (status != WEFT_OK && life->outcome->status == WEFT_OK) {
+        life->outcome->status = status;
+        life->outcome->call = call;
+        snprintf(life->outcome->detail, sizeof life->outcome->detail, "%s", weft_error_detail());
+    }
+    return status;
+}
+
+static void phase_begin(struct life *life, enum fault_phase phase)
+{
+    if (life->order->scene.phase == phase && life->rank == life->order->faulty)
+        fault_arm(&life->order->aim);
+}
+
+static void phase_end(struct life *life, enum fault_phase phase)
+{
+    if (life->order->scene.phase == phase && life->rank == life->order->faulty)
+        fault_disarm(&life->outcome->report);
+}
+
+static int open_context(struct life *life)
+{
+    weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
+    options.transports = life->order->scene.transports;
+    options.ofi_provider = life->order->scene.provider;
+    phase_begin(life, PHASE_CONTEXT);
+    int status = note(life, "weft_context_open", weft_context_open(&options, &life->context));
+    phase_end(life, PHASE_CONTEXT);
+    return status;
+}
+
+/* Memory of the allreduce; and in the phase of its own, registering too. */
+static int get_memory(struct life *life)
+{
+    const struct fault_scene *scene = &life->order->scene;
+    size_t bytes = scene->count * sizeof(float);
+    void *memory[2] = {NULL, NULL};
+    int status = WEFT_OK;
+    phase_begin(life, PHASE_MEMORY);
+    for (int i = 0; i < 2 && status == WEFT_OK; i++) {
+        if (scene->mapped)
+            status = note(life, "weft_mem_alloc", weft_mem_alloc(life->context, bytes, &memory[i]));
+        else
+            memory[i] = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    }
+    if (scene->phase == PHASE_MEMORY && status == WEFT_OK && !scene->mapped &&
+        note(life, "weft_mem_register", weft_mem_register(life->context, memory[0], bytes)) == WEFT_OK)
+        note(life, "weft_mem_deregister", weft_mem_deregister(life->context, memory[0]));
+    phase_end(life, PHASE_MEMORY);
+    life->send = memory[0];
+    life->recv = memory[1];
+    return status;
+}
+
+static void put_memory(struct life *life)
+{
+    float *memory[2] = {life->send, life->recv};
+    for (int i = 0; i < 2; i++) {
+        if (!memory[i])
+            continue;
+        if (life->order->scene.mapped)
+            note(life, "weft_mem_free", weft_mem_free(life->context, memory[i]));
+        else
+            free(memory[i]);
+    }
+}
+
+static int create_comm(struct life *life)
+{
+    const struct fault_order *order = life->order;
+    weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
+    options.rank = order->solo ? 0 : life->rank;
+    options.ranks = life->ranks;
+    options.timeout_ms = order->timeout_ms;
+    if (order->scene.source == SOURCE_FILE)
+        options.file = order->path;
+    else
+        options.address = order->address;
+    phase_begin(life, PHASE_CREATE);
+    int status = note(life, "weft_comm_create", weft_comm_create(life->context, &options, &life->comm));
+    phase_end(life, PHASE_CREATE);
+    return status;
+}
+
+static int reduce(struct life *life)
+{
+    const struct fault_scene *scene = &life->order->scene;
+    int status;
+    job_fill(life->send, WEFT_FLOAT32, life->rank, scene->count);
+    memset(life->recv, 0x5a, scene->count * sizeof(float));
+    if (scene->started) {
+        weft_work *work;
+        status = weft_allreduce_start(life->comm, life->send, life->recv, scene->count, WEFT_FLOAT32,
+                                      WEFT_SUM, &work);
+        if (note(life, "weft_allreduce_start", status) != WEFT_OK)
+            return status;
+        status = note(life, "weft_work_wait", weft_work_wait(work, -1));
+        note(life, "weft_work_free", weft_work_free(work));
+    } else {
+        status = weft_allreduce(life->comm, life->send, life->recv, scene->count, WEFT_FLOAT32, WEFT_SUM);
+        note(life, "weft_allreduce", status);
+    }
+    if (status == WEFT_OK)
+        life->outcome->wrong += job_wrong(life->recv, WEFT_FLOAT32, WEFT_SUM, life->ranks, scene->count);
+    return status;
+}
+
+static void live(struct life *life)
+{
+    if (open_context(life) != WEFT_OK)
+        return;
+    if (get_memory(life) == WEFT_OK && !life->order->solo && create_comm(life) == WEFT_OK) {
+        phase_begin(life, PHASE_REDUCE);
+        int status = reduce(life);
+        phase_end(life, PHASE_REDUCE);
+        if (status == WEFT_OK)
+            reduce(life); /* what the fault left must not show later */
+    }
+    phase_begin(life, PHASE_END);
+    note(life, "weft_comm_destroy", weft_comm_destroy(life->comm));
+    put_memory(life);
+    life->outcome->closed = note(life, "weft_context_close", weft_context_close(life->context));
+    phase_end(life, PHASE_END);
+}
+
+static void run(struct fault_stage *stage, int rank)
+{
+    const struct fault_order *order = &stage->order;
+    struct fault_outcome *outcome = &stage->outcomes[rank];
+    struct life life = {.order = order, .outcome = outcome, .rank = rank};
+    struct test_leak before, after;
+    memset(outcome, 0, sizeof *outcome);
+    if (order->solo && rank != order->faulty)
+        return;
+    life.ranks = order->solo ? 1 : WORKER_RANKS;
+    if (order->scene.setting)
+        setenv(order->scene.setting, order->scene.value, 1);
+    test_leak_take(&before);
+    fault_blocks_mark();
+    size_t blocks = fault_blocks_live();
+    const struct test_leak first = before;
+    const size_t first_blocks = blocks;
+    const int own_fds = fault_fds_open();
+    if (order->cold) {
+        before.descriptors += order->allowed.descriptors;
+        before.threads += order->allowed.threads;
+        before.shared_mappings += order->allowed.shared_mappings;
+        blocks += order->allowed_blocks;
+    }
+    live(&life);
+    outcome->fds = fault_fds_open() - own_fds;
+    /* What libfabric's tcp provider keeps of a connection that was only half made when things went wrong is not
+     * ours to close. */
+    if (order->scene.provider && outcome->status != WEFT_OK)
+        before.descriptors += 8;
+    outcome->leaks = test_leak_check(&before);
+    test_leak_take(&after);
+    size_t left = fault_blocks_live();
+    outcome->stays = (struct test_leak){after.descriptors - first.descriptors, after.threads - first.threads,
+                                        after.shared_mappings - first.shared_mappings, 0};
+    outcome->stays_blocks = left > first_blocks ? left - first_blocks : 0;
+    outcome->blocks = left > blocks ? left - blocks : 0;
+    if (outcome->blocks)
+        fault_blocks_print();
+    if (order->scene.setting)
+        unsetenv(order->scene.setting);
+}
+
+/* The driver asks a rank that hangs where it is (SIGUSR1); a crash says so by itself. */
+static void show_stack(int signal)
+{
+    void *frames[40];
+    int count = backtrace(frames, 40);
+    char line[80];
+    int length = snprintf(line, sizeof line, "process %d, signal %d:\n", (int)getpid(), signal);
+    if (write(STDERR_FILENO, line, (size_t)length) == length)
+        backtrace_symbols_fd(frames, count, STDERR_FILENO);
+    if (signal != SIGUSR1)
+        _exit(128 + signal);
+}
+
+static void serve(struct fault_stage *stage, int rank, int fd)
+{
+    static const int signals[] = {SIGUSR1, SIGSEGV, SIGBUS, SIGILL, SIGFPE};
+    char byte;
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        signal(signals[i], show_stack);
+    while (read(fd, &byte, 1) == 1 && byte != 'q') {
+        run(stage, rank);
+        if (write(fd, &byte, 1) != 1)
+            break;
+    }
+}
+
+int fault_worker_start(struct fault_stage *stage, int rank, struct fault_worker *worker)
+{
+    int ends[2];
+    pid_t parent = getpid();
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        return -1;
+    fflush(NULL);
+    worker->pid = fork();
+    if (worker->pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(1);
+        close(ends[0]);
+        serve(stage, rank, ends[1]);
+        exit(0);
+    }
+    close(ends[1]);
+    worker->fd = ends[0];
+    if (worker->pid > 0)
+        return 0;
+    close(ends[0]);
+    return -1;
+}
+
+int fault_worker_stop(struct fault_worker *worker, int idle)
+{
+    int status = 0;
+    if (!idle || send(worker->fd, "q", 1, MSG_NOSIGNAL) != 1)
+        kill(worker->pid, SIGKILL);
+    close(worker->fd);
+    while (waitpid(worker->pid, &status, 0) < 0 && errno == EINTR)
+        continue;
+    worker->pid = 0;
+    return status;
+}
