@@ -45,6 +45,12 @@ $(if $(HAVE_LIBFABRIC)$(filter deps demo check check-long clean help,$(MAKECMDGO
 OFI_ABSENT := transport/ofi/absent.c
 OFI_LEFT_OUT := $(if $(HAVE_LIBFABRIC),$(OFI_ABSENT),$(filter-out $(OFI_ABSENT),$(wildcard transport/ofi/*.c)))
 LIB_SOURCES := $(filter-out $(OFI_LEFT_OUT),$(LIB_SOURCES))
+# Without PMIx's headers its launchers are known, but not understood.
+HAVE_PMIX := $(shell pkg-config --exists pmix 2>/dev/null && echo 1)
+$(if $(HAVE_PMIX)$(filter deps demo check check-long clean help,$(MAKECMDGOALS)),,$(info weft: PMIx not found (make deps \
+	installs it), building without it))
+LIB_SOURCES := $(filter-out $(if $(HAVE_PMIX),comm/pmix_absent.c,comm/pmix.c),$(LIB_SOURCES))
+EXTRA_pmix := $(shell pkg-config --cflags-only-I pmix 2>/dev/null)
 objects = $(patsubst %.c,$(BUILD)/%.o,$(1))
 LIB_OBJECTS := $(call objects,$(LIB_SOURCES))
 PERF_OBJECTS := $(call objects,$(wildcard perf/*.c))
@@ -105,9 +111,14 @@ $(TEST_PROVIDER): $(call objects,$(wildcard tests/provider/*.c))
 	$(call say,LD,$@)$(CC) -shared $(LDFLAGS_ALL) $^ -lfabric $(LIBS) -o $@
 $(BUILD)/tests/conform/test_ofi_demanding: | $(if $(HAVE_LIBFABRIC),$(TEST_PROVIDER))
 
+# Ranks that die at chosen points: the linker puts tests/kill/ in front of what tests/kill/wraps names.
+KILL_OBJECTS := $(call objects,$(wildcard tests/kill/*.c))
+$(BUILD)/tests/integration/test_kill: $(KILL_OBJECTS) tests/kill/wraps
+$(BUILD)/tests/integration/test_kill: LDFLAGS_ALL += -Wl,@tests/kill/wraps
+
 $(BUILD)/tests/plan/test_weft_plan: LIBS += -ljansson
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT_OBJECTS) $(BUILD)/libweft.a
-	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $^ -lcmocka $(LIBS) -o $@
+	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(LIBS) -o $@
 
 # The library once more, its calls outwards renamed so that the fault injector can let each of them fail.
 FAULT_SYMBOLS := tests/faults/symbols.txt
@@ -223,5 +234,6 @@ help:
 	@echo "abi-baseline  accept the present ABI: rewrite tests/abi/"
 	@echo "clean         remove $(BUILD)/"
 
--include $(patsubst %.o,%.d,$(LIB_OBJECTS) $(PERF_OBJECTS) $(SUPPORT_OBJECTS) $(FAULT_OBJECTS) $(call objects,$(MAINS)) \
+-include $(patsubst %.o,%.d,$(LIB_OBJECTS) $(PERF_OBJECTS) $(SUPPORT_OBJECTS) $(KILL_OBJECTS) $(FAULT_OBJECTS) \
+	$(call objects,$(MAINS)) \
 	$(patsubst %,%.o,$(TESTS) $(MICRO) $(FUZZERS)))

@@ -86,6 +86,11 @@ int weft_boot_record_parse(const char *text, size_t size, struct weft_boot_recor
     return WEFT_OK;
 }
 
+static const char *store_owner(const struct weft_bootstrap_options *options)
+{
+    return options->launcher ? options->launcher : "the caller's store";
+}
+
 static void store_key(const struct weft_bootstrap_options *options, char key[256])
 {
     snprintf(key, 256, "weft/%s/root", options->name ? options->name : "");
@@ -153,7 +158,7 @@ int weft_boot_record_publish(const struct weft_bootstrap_options *options, struc
     int status = options->store->put(options->store->arg, key, text, size);
     if (status != 0)
         return weft_fail(status < 0 && status >= WEFT_INTERNAL ? status : WEFT_SYSTEM,
-                         "the caller's store does not take '%s' (its put answered %d)", key, status);
+                         "%s does not take '%s' (its put answered %d)", store_owner(options), key, status);
     return WEFT_OK;
 }
 
@@ -215,10 +220,10 @@ int weft_boot_record_fetch(const struct weft_bootstrap_options *options, int wai
     store_key(options, key);
     int status = options->store->get(options->store->arg, key, text, sizeof text, &size, wait_ms);
     if (status != 0)
-        return weft_fail(WEFT_ABSENT, "the caller's store has no '%s' yet (its get answered %d)", key,
+        return weft_fail(WEFT_ABSENT, "%s has no '%s' yet (its get answered %d)", store_owner(options), key,
                          status);
     if (size > sizeof text)
-        return weft_fail(WEFT_ABSENT, "the caller's store says '%s' has %zu bytes, more than it was given",
-                         key, size);
+        return weft_fail(WEFT_ABSENT, "%s says '%s' has %zu bytes, more than it was given",
+                         store_owner(options), key, size);
     return weft_boot_record_parse(text, size, record) == WEFT_OK ? WEFT_OK : WEFT_ABSENT;
 }

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include "base/error.h"
 #include "comm/boot_net.h"
+#include "comm/boot_pmix.h"
 #include "comm/bootstrap.h"
 
 static int read_number(const char *name, long long least, long long most, const char *expected, int *value)
@@ -59,6 +60,31 @@ static int listener_from_environment(struct weft_bootstrap_options *resolved)
     return WEFT_OK;
 }
 
+static int uses_pmix(const struct weft_bootstrap_options *resolved)
+{
+    return resolved->pmix && weft_pmix_launched();
+}
+
+static int source_from_pmix(struct weft_bootstrap_options *resolved)
+{
+    const struct weft_pmix_facts *facts;
+    int status = weft_pmix_source_open(resolved->pmix, &facts);
+    if (status != WEFT_OK)
+        return status;
+    /* Whoever looks for rank 0 asks for what PMIx's rank 0 has put. */
+    if (resolved->rank != facts->rank || resolved->ranks > facts->ranks)
+        return weft_fail(WEFT_INVALID,
+                         "rank %d of %d was started as rank %d of %d by PMIx: expected the same numbers, or "
+                         "WEFT_BOOTSTRAP_FILE, or MASTER_ADDR and WEFT_PORT, or a store, file or address",
+                         resolved->rank, resolved->ranks, facts->rank, facts->ranks);
+    status = weft_pmix_source_begin(resolved->pmix, resolved->name);
+    if (status != WEFT_OK)
+        return status;
+    resolved->store = &resolved->pmix->store;
+    resolved->launcher = "PMIx";
+    return WEFT_OK;
+}
+
 static int source_from_environment(struct weft_bootstrap_options *resolved, char *buffer, size_t capacity)
 {
     const char *file = non_empty("WEFT_BOOTSTRAP_FILE");
@@ -71,6 +97,9 @@ static int source_from_environment(struct weft_bootstrap_options *resolved, char
         return WEFT_OK;
     }
     const char *host = non_empty("MASTER_ADDR");
+    /* A host without any port is not torchrun's doing, and says less than PMIx does. */
+    if (uses_pmix(resolved) && !(host && (non_empty("WEFT_PORT") || non_empty("MASTER_PORT"))))
+        return source_from_pmix(resolved);
     if (!host)
         return weft_fail(WEFT_INVALID, "MASTER_ADDR is not set: expected the host of rank 0 (or "
                                        "WEFT_BOOTSTRAP_FILE, or a store, file or address in the options)");
@@ -87,18 +116,49 @@ static int source_from_environment(struct weft_bootstrap_options *resolved, char
     return resolved->rank == 0 ? listener_from_environment(resolved) : WEFT_OK;
 }
 
-/* Rank and number of ranks. One rank needs no environment to know that it is the first. */
-static int who(const weft_comm_options *given, int *rank, int *ranks)
+/* What to do about a launcher that has started this process without telling it anything that weft reads. */
+static const char *launcher_hint(void)
 {
+    if (non_empty("PMIX_NAMESPACE"))
+        return "";
+    if (non_empty("SLURM_PROCID"))
+        return " (srun started this process without PMIx: srun --mpi=pmix, or MpiDefault=pmix in slurm.conf)";
+    if (non_empty("PMI_RANK"))
+        return " (the launcher speaks PMI-1 or PMI-2: weft needs PMIx)";
+    return "";
+}
+
+static int who_by_environment(int *rank, int *ranks)
+{
+    char expected[160];
     int status = WEFT_OK;
-    *rank = given->rank;
-    *ranks = given->ranks;
+    snprintf(expected, sizeof expected, "the number of ranks%s", launcher_hint());
     if (*ranks == -1)
-        status = read_number("WORLD_SIZE", 1, WEFT_BOOT_RANKS_MAX, "the number of ranks", ranks);
+        status = read_number("WORLD_SIZE", 1, WEFT_BOOT_RANKS_MAX, expected, ranks);
     if (status == WEFT_OK && *rank == -1 && *ranks == 1)
         *rank = 0;
     if (status == WEFT_OK && *rank == -1)
         status = read_number("RANK", 0, WEFT_BOOT_RANKS_MAX - 1, "this process's rank", rank);
+    return status;
+}
+
+/* Rank and number of ranks: options, torchrun's variables, PMIx. One rank needs nobody to know that it is the
+ * first. */
+static int who(const weft_comm_options *given, struct weft_bootstrap_options *resolved)
+{
+    int status = WEFT_OK, *rank = &resolved->rank, *ranks = &resolved->ranks;
+    *rank = given->rank;
+    *ranks = given->ranks;
+    if (uses_pmix(resolved) && !non_empty("RANK") && !non_empty("WORLD_SIZE") &&
+        (*ranks == -1 || (*rank == -1 && *ranks != 1))) {
+        const struct weft_pmix_facts *facts;
+        status = weft_pmix_source_open(resolved->pmix, &facts);
+        if (status != WEFT_OK)
+            return status;
+        *rank = *rank == -1 ? facts->rank : *rank;
+        *ranks = *ranks == -1 ? facts->ranks : *ranks;
+    }
+    status = who_by_environment(rank, ranks);
     if (status != WEFT_OK)
         return status;
     if (*ranks < 1 || *ranks > WEFT_BOOT_RANKS_MAX)
@@ -116,9 +176,10 @@ int weft_bootstrap_resolve(const weft_comm_options *options, struct weft_bootstr
     if (options)
         memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
     struct weft_bootstrap_options made = *resolved;
-    int status = who(&given, &made.rank, &made.ranks);
+    int status = who(&given, &made);
     if (status != WEFT_OK)
         return status;
+    made.launcher = NULL;
     made.name = given.name ? given.name : "";
     made.store = given.store;
     made.file = given.store ? NULL : given.file;

@@ -17,6 +17,7 @@
 #include <weft/weft.h>
 
 struct weft_bootstrap;
+struct weft_pmix_source;
 
 struct weft_bootstrap_options {
     int rank, ranks;  /* resolved already, 0 <= rank < ranks */
@@ -24,6 +25,7 @@ struct weft_bootstrap_options {
     /* Where to find rank 0. Exactly one of store, file and listen_fd/address is used, in this order; all ranks
      * that have neither store nor file need address. */
     const weft_store *store;
+    const char *launcher; /* the store is this launcher's ("PMIx"), not the caller's; NULL otherwise */
     const char *file;
     int listen_fd;   /* rank 0: an already listening socket, -1 none; made non-blocking; owned on success */
     int listen_keep; /* listen_fd stays open and the caller's (WEFT_BOOTSTRAP_FD) */
@@ -39,16 +41,18 @@ struct weft_bootstrap_options {
     void *report_arg;
     /* A rank from which nothing came for so long is dead; 0 is the default. Rank 0's counts for everybody. */
     int64_t heartbeat_ms;
+    struct weft_pmix_source *pmix; /* for resolve: what it may use (comm/boot_pmix.h), NULL: no PMIx */
 };
 
 #define WEFT_HEARTBEAT_DEFAULT_MS 2000
 #define WEFT_HEARTBEAT_MIN_MS     200
 #define WEFT_HEARTBEAT_MAX_MS     600000
 
-/* Fills rank, ranks, name and the source of rank 0's address from options (may be NULL) and the environment;
+/* Fills rank, ranks, name and the source of rank 0's address from options (may be NULL), else the environment,
+ * else PMIx if such a launcher started this process (store is then that of the source, valid as long as it);
  * strings from the environment are copied into buffer (WEFT_BOOTSTRAP_BUFFER bytes suffice), those of options
- * are borrowed. deadline_ns, service, failed and failed_arg are left alone. WEFT_INVALID names the variable
- * that is missing or malformed and what was expected. */
+ * are borrowed. deadline_ns, service, failed, failed_arg and pmix are left alone. WEFT_INVALID names the variable
+ * that is missing or malformed and what was expected; with PMIx also the statuses of weft_pmix_hold(). */
 #define WEFT_BOOTSTRAP_BUFFER 4608
 int weft_bootstrap_resolve(const weft_comm_options *options, struct weft_bootstrap_options *resolved,
                            char *buffer, size_t capacity);

@@ -10,6 +10,7 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "comm/agree.h"
+#include "comm/boot_pmix.h"
 #include "comm/fastpath.h"
 #include "comm/progress.h"
 
@@ -107,6 +108,7 @@ static int meet(struct weft_comm *comm, struct weft_bootstrap_options *resolved,
     if (!comm->members)
         return weft_fail(WEFT_NOMEM, "no memory for %d ranks", comm->ranks);
     int status = weft_bootstrap_open(resolved, &comm->bootstrap);
+    weft_pmix_source_end(resolved->pmix, status == WEFT_OK);
     if (status != WEFT_OK)
         return status;
     status = weft_agree(comm, deadline_ns);
@@ -117,6 +119,15 @@ static int meet(struct weft_comm *comm, struct weft_bootstrap_options *resolved,
         weft_error_set_detail(text);
     }
     return status;
+}
+
+/* What the caller gives, or else the setting. */
+static int64_t creation_timeout_ms(const weft_context *context, const weft_comm_options *options)
+{
+    if (options && options->size >= offsetof(weft_comm_options, timeout_ms) + sizeof options->timeout_ms &&
+        options->timeout_ms)
+        return options->timeout_ms;
+    return context->settings.timeout_ms;
 }
 
 int weft_comm_create(weft_context *context, const weft_comm_options *options, weft_comm **created)
@@ -130,7 +141,9 @@ int weft_comm_create(weft_context *context, const weft_comm_options *options, we
     if (status != WEFT_OK)
         return status;
     char buffer[WEFT_BOOTSTRAP_BUFFER];
-    struct weft_bootstrap_options resolved = {0};
+    int64_t timeout_ms = creation_timeout_ms(context, options), deadline_ns = weft_deadline_ns(timeout_ms);
+    struct weft_pmix_source pmix = {.held = &context->holds_pmix, .deadline_ns = deadline_ns};
+    struct weft_bootstrap_options resolved = {.pmix = &pmix};
     status = weft_bootstrap_resolve(options, &resolved, buffer, sizeof buffer);
     if (status != WEFT_OK)
         return status;
@@ -142,11 +155,9 @@ int weft_comm_create(weft_context *context, const weft_comm_options *options, we
     comm->rank = resolved.rank;
     comm->ranks = resolved.ranks;
     comm->chosen_bytes = SIZE_MAX;
-    int64_t timeout_ms =
-        options && options->size >= sizeof *options && options->timeout_ms ? options->timeout_ms : 0;
-    comm->timeout_ms = timeout_ms ? timeout_ms : context->settings.timeout_ms;
+    comm->timeout_ms = timeout_ms;
     if (comm->ranks > 1)
-        status = meet(comm, &resolved, weft_comm_deadline_ns(comm));
+        status = meet(comm, &resolved, deadline_ns);
     if (status != WEFT_OK) {
         char text[WEFT_DETAIL_MAX];
         snprintf(text, sizeof text, "%s", weft_error_detail());

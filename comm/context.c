@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/fork.h"
 #include "base/log.h"
+#include "comm/boot_pmix.h"
 #include "comm/comm.h"
 #include "comm/progress.h"
 #include "transport/registry.h"
@@ -130,6 +131,7 @@ int weft_context_close(weft_context *context)
     }
     weft_service_stop(context->service);
     weft_service_stop(context->overlay);
+    weft_pmix_drop_hold(&context->holds_pmix);
     pthread_cond_destroy(&context->changed);
     pthread_mutex_destroy(&context->lock);
     weft_fork_fd_close(context->event_fd);

@@ -79,6 +79,7 @@ struct weft_context {
     uint32_t comm_capacity, comm_count;
     atomic_int users;          /* communicators being made or alive */
     atomic_int oversubscribed; /* more ranks than processors on this host */
+    int holds_pmix;            /* comm/boot_pmix.h */
 };
 
 /* The thread that carries bootstraps' overlays. It is not the one that drives transports, so that heartbeats do

@@ -45,6 +45,12 @@ struct job {
     sigset_t before; /* signal mask to give to the ranks */
 };
 
+int perf_launched(void)
+{
+    const char *nspace = getenv("PMIX_NAMESPACE"), *rank = getenv("PMIX_RANK");
+    return nspace && *nspace && rank && *rank;
+}
+
 static int complain(const char *what)
 {
     fprintf(stderr, "weft-perf: %s: %s\n", what, strerror(errno));

@@ -9,4 +9,7 @@
  * process for good. */
 int perf_launch(const struct perf_options *options);
 
+/* Whether another launcher has started this process as one rank of a job, by PMIx: then all ranks exist already. */
+int perf_launched(void);
+
 #endif

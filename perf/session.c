@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "perf/launch.h"
+
 int perf_session_complain(const struct perf_session *session, const char *what, int status)
 {
     const char *detail = weft_error_detail();
@@ -55,12 +57,14 @@ int perf_session_open(struct perf_session *session, const struct perf_options *o
     const char *rank = getenv("RANK");
     memset(session, 0, sizeof *session);
     session->options = options;
-    session->rank = rank ? atoi(rank) : -1;
-    if (!rank)
-        fprintf(stderr, "weft-perf: RANK is not set: expected --ranks N, or a launcher that sets RANK, "
-                        "WORLD_SIZE, MASTER_ADDR and WEFT_PORT\n");
-    if (!rank)
+    session->rank = rank ? atoi(rank) : perf_launched() ? atoi(getenv("PMIX_RANK")) : -1;
+    if (session->rank < 0) {
+        fprintf(
+            stderr,
+            "weft-perf: RANK is not set: expected --ranks N, or a launcher with PMIx (mpirun of Open MPI, "
+            "srun --mpi=pmix), or one that sets RANK, WORLD_SIZE, MASTER_ADDR and WEFT_PORT\n");
         return -1;
+    }
     export_settings(options);
     int status = weft_context_open(NULL, &session->context);
     if (status != 0)
@@ -72,6 +76,12 @@ int perf_session_open(struct perf_session *session, const struct perf_options *o
     }
     session->rank = weft_comm_rank(session->comm);
     session->ranks = weft_comm_size(session->comm);
+    if (options->ranks && options->ranks != session->ranks) {
+        fprintf(stderr,
+                "weft-perf: --ranks '%d': expected %d, as many as the launcher has started, or no --ranks\n",
+                options->ranks, session->ranks);
+        goto destroy_comm;
+    }
     if (perf_channel_open(&session->channel, session->comm) != 0)
         goto destroy_comm;
     if (meet(session) == 0)

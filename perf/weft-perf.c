@@ -81,7 +81,7 @@ int main(int argc, char **argv)
         print_help(stdout);
         return PERF_EXIT_OK;
     }
-    if (perf_channel_inherited() || options.ranks == 0)
+    if (perf_channel_inherited() || perf_launched() || options.ranks == 0)
         return run_rank(command, &options);
     if ((options.json_path && perf_file_probe(options.json_path) != 0) ||
         (options.csv_path && perf_file_probe(options.csv_path) != 0))

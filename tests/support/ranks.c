@@ -36,7 +36,7 @@ void test_ranks_limit(int limit_s)
     limit_seconds = limit_s;
 }
 
-static int listen_on_loopback(char *address, size_t capacity)
+int test_ranks_listen(char *address, size_t capacity)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -48,6 +48,12 @@ static int listen_on_loopback(char *address, size_t capacity)
     }
     snprintf(address, capacity, "127.0.0.1:%u", (unsigned)ntohs(name.sin_port));
     return fd;
+}
+
+void test_ranks_seat(int rank, int ranks, int listen_fd, const char *address)
+{
+    seat = (struct seat){.rank = rank, .ranks = ranks, .listen_fd = listen_fd};
+    snprintf(seat.address, sizeof seat.address, "%s", address);
 }
 
 void test_ranks_options(weft_comm_options *options)
@@ -114,7 +120,7 @@ int test_ranks_fork_status(int ranks, test_rank_function *function, void *arg, i
     pid_t parent = getpid();
     if (ranks < 1 || ranks > TEST_RANKS_MAX)
         return ranks;
-    first.listen_fd = listen_on_loopback(first.address, sizeof first.address);
+    first.listen_fd = test_ranks_listen(first.address, sizeof first.address);
     fflush(NULL); /* or each child would print the parent's buffers again */
     for (int rank = 0; rank < ranks; rank++) {
         pids[rank] = fork();
@@ -188,7 +194,7 @@ int test_ranks_threads(int ranks, test_rank_function *function, void *arg)
     struct seat first = {.ranks = ranks};
     if (!all)
         return ranks;
-    first.listen_fd = listen_on_loopback(first.address, sizeof first.address);
+    first.listen_fd = test_ranks_listen(first.address, sizeof first.address);
     for (int rank = 0; rank < ranks; rank++) {
         all[rank] = (struct thread_rank){.seat = first, .function = function, .arg = arg};
         all[rank].seat.rank = rank;

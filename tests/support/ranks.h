@@ -40,6 +40,11 @@ int test_ranks_fork_status(int ranks, test_rank_function *function, void *arg, i
 /* Seconds until ranks are killed, for the following runs. */
 void test_ranks_limit(int limit_s);
 
+/* For tests that fork their ranks themselves: a fresh listening socket on loopback with its address (CLOEXEC; ends
+ * the program when there is none), and taking a rank's place in the process or thread that calls. */
+int test_ranks_listen(char *address, size_t capacity);
+void test_ranks_seat(int rank, int ranks, int listen_fd, const char *address);
+
 /* In a body: fills rank, ranks, address and, on rank 0, listen_fd (a fresh loopback socket, made before the
  * ranks started; ownership passes on). Only the first call in each rank gets the socket. */
 void test_ranks_options(weft_comm_options *options);

@@ -14,6 +14,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -29,7 +30,8 @@
 static void pipe_close(struct shm_pipe *pipe)
 {
     weft_fork_fd_close(pipe->read_fd);
-    weft_fork_fd_close(pipe->write_fd);
+    if (pipe->write_fd >= 0)
+        weft_fork_fd_close(pipe->write_fd);
     memset(pipe, 0, sizeof *pipe);
 }
 
@@ -149,7 +151,10 @@ void shm_lend_close(struct weft_link *link, uint32_t conduit, int taken)
     pipe->used = 0;
     if (taken)
         return;
-    /* The peer holds the reading end too: emptied, so that nobody can read this memory any more. */
+    /* The peer holds the reading end too: emptied, so that nobody can read this memory any more. It must find the
+     * writing end closed when it finds too little. */
+    weft_fork_fd_close(pipe->write_fd);
+    pipe->write_fd = -1;
     uint8_t scratch[4096];
     while (read(pipe->read_fd, scratch, sizeof scratch) > 0)
         ;
@@ -198,6 +203,12 @@ static int lent_find(const struct shm_peer *peer, uint64_t id)
     return -1;
 }
 
+static int has_no_writer(int fd)
+{
+    struct pollfd pipe = {.fd = fd};
+    return poll(&pipe, 1, 0) == 1 && (pipe.revents & POLLHUP);
+}
+
 int shm_pull_pipe(struct weft_link *link, uint64_t id, void *destination, size_t size)
 {
     struct weft_transport *transport = link->transport;
@@ -210,19 +221,22 @@ int shm_pull_pipe(struct weft_link *link, uint64_t id, void *destination, size_t
             fd = lent_find(link->peer, id);
         }
     }
-    /* Announced bytes are there; a peer that lies about it must not make this thread wait. */
+    /* Announced bytes are there; a peer that lies about it must not make this thread wait. One that has died or
+     * given up has taken them away, which is for others to explain. */
     int there = 0;
-    if (fd < 0 || ioctl(fd, FIONREAD, &there) || there < 0 || (size_t)there < size)
-        fd = -1;
-    while (fd >= 0 && done < size) {
+    int short_of = fd < 0 || ioctl(fd, FIONREAD, &there) || there < 0 || (size_t)there < size;
+    while (!short_of && done < size) {
         ssize_t got = read(fd, (uint8_t *)destination + done, size - done);
         if (got > 0)
             done += (size_t)got;
         else if (got == 0 || errno != EINTR)
             break;
     }
+    int gone = done < size && (fd < 0 || has_no_writer(fd));
     pthread_mutex_unlock(&transport->lock);
     if (done == size)
         return WEFT_OK;
+    if (gone)
+        return transport->params.fail(WEFT_TRANSPORT, "shm: a peer has taken back what it lent");
     return transport->params.fail(WEFT_PROTOCOL, "shm: a peer lent %zu of %zu bytes", done, size);
 }

@@ -1,0 +1,167 @@
+#include "comm/boot_pmix.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#define KEY_MAX      64
+#define NEXT_WAIT_NS INT64_C(20000000) /* for a later record, before the present one is tried again */
+
+/* How many records of a name this process has made (rank 0) or met by (the others). Never freed: PMIx does not
+ * forget them either. */
+struct count {
+    struct count *next;
+    uint64_t name_hash;
+    unsigned used;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards counts, and held of every context */
+static struct count *counts;
+
+int weft_pmix_launched(void)
+{
+    const char *nspace = getenv("PMIX_NAMESPACE"), *rank = getenv("PMIX_RANK");
+    if (!nspace || !*nspace || !rank || !*rank)
+        return 0;
+    if (getauxval(AT_SECURE)) {
+        weft_log_once(WEFT_LOG_WARN, "PMIX_NAMESPACE is ignored in a set-uid program");
+        return 0;
+    }
+    return 1;
+}
+
+int weft_pmix_source_open(struct weft_pmix_source *source, const struct weft_pmix_facts **facts)
+{
+    pthread_mutex_lock(&lock);
+    int held = *source->held;
+    pthread_mutex_unlock(&lock);
+    if (!held) {
+        int status = weft_pmix_hold(source->deadline_ns);
+        if (status != WEFT_OK)
+            return status;
+        pthread_mutex_lock(&lock);
+        held = *source->held; /* another thread of this context was quicker */
+        *source->held = 1;
+        pthread_mutex_unlock(&lock);
+        if (held)
+            weft_pmix_release();
+    }
+    *facts = weft_pmix_get_facts();
+    return WEFT_OK;
+}
+
+void weft_pmix_drop_hold(int *held)
+{
+    if (*held)
+        weft_pmix_release();
+    *held = 0;
+}
+
+/* [locked] */
+static struct count *find_count(uint64_t name_hash)
+{
+    struct count *count = counts;
+    while (count && count->name_hash != name_hash)
+        count = count->next;
+    return count;
+}
+
+static void make_key(const struct weft_pmix_source *source, unsigned number, char key[KEY_MAX])
+{
+    snprintf(key, KEY_MAX, "weft/%016" PRIx64 "/%u", source->name_hash, number);
+}
+
+/* Rank 0. The number is used up even if PMIx does not take the record. */
+static int put(void *arg, const char *name, const void *value, size_t size)
+{
+    struct weft_pmix_source *source = arg;
+    char key[KEY_MAX];
+    (void)name;
+    pthread_mutex_lock(&lock);
+    source->number = ++find_count(source->name_hash)->used;
+    pthread_mutex_unlock(&lock);
+    make_key(source, source->number, key);
+    return weft_pmix_put(key, value, size);
+}
+
+/* Asks for a record, unless that is done already, and waits. An answer that there is none ends the question. */
+static int fetch(struct weft_pmix_source *source, unsigned number, int fresh, int64_t until_ns,
+                 struct weft_pmix_request **request, void *value, size_t capacity, size_t *size)
+{
+    char key[KEY_MAX];
+    int status = WEFT_OK;
+    make_key(source, number, key);
+    if (!*request)
+        status = weft_pmix_ask(0, key, fresh, source->deadline_ns, request);
+    if (status == WEFT_OK)
+        status = weft_pmix_await(*request, until_ns, value, capacity, size);
+    if (*request && status != WEFT_AGAIN) {
+        weft_pmix_forget(*request);
+        *request = NULL;
+    }
+    return status;
+}
+
+/* The others. Whoever reads again has not got anywhere with what it has: there may be a later record, or a newer
+ * version of this one than this node has heard of (of the program that ran before this one in the same job). */
+static int get(void *arg, const char *name, void *value, size_t capacity, size_t *size, int64_t timeout_ms)
+{
+    struct weft_pmix_source *source = arg;
+    int again = source->reads++ > 0;
+    int64_t until_ns = weft_deadline_ns(timeout_ms < 0 ? 0 : timeout_ms);
+    (void)name;
+    if (again && !source->request) {
+        int64_t soon_ns = weft_clock_ns() + NEXT_WAIT_NS;
+        source->next_number = source->number + 1;
+        int status = fetch(source, source->next_number, 1, soon_ns < until_ns ? soon_ns : until_ns,
+                           &source->next, value, capacity, size);
+        if (status == WEFT_OK) {
+            source->number = source->next_number;
+            return WEFT_OK;
+        }
+    }
+    int status = fetch(source, source->number, again, until_ns, &source->request, value, capacity, size);
+    return status == WEFT_AGAIN ? WEFT_TIMEOUT : status;
+}
+
+int weft_pmix_source_begin(struct weft_pmix_source *source, const char *name)
+{
+    source->name_hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+    for (const char *at = name; *at; at++)
+        source->name_hash = (source->name_hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
+    pthread_mutex_lock(&lock);
+    struct count *count = find_count(source->name_hash);
+    if (!count && (count = calloc(1, sizeof *count))) {
+        count->name_hash = source->name_hash;
+        count->next = counts;
+        counts = count;
+    }
+    if (count)
+        source->number = count->used + 1;
+    pthread_mutex_unlock(&lock);
+    if (!count)
+        return weft_fail(WEFT_NOMEM, "PMIx: no memory for a communicator's name");
+    source->store = (weft_store){.arg = source, .put = put, .get = get};
+    return WEFT_OK;
+}
+
+void weft_pmix_source_end(struct weft_pmix_source *source, int met)
+{
+    weft_pmix_forget(source->request);
+    weft_pmix_forget(source->next);
+    source->request = source->next = NULL;
+    if (!met || !source->store.get)
+        return;
+    pthread_mutex_lock(&lock);
+    struct count *count = find_count(source->name_hash);
+    if (count->used < source->number)
+        count->used = source->number;
+    pthread_mutex_unlock(&lock);
+}

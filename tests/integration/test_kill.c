@@ -1,0 +1,149 @@
+/* Ranks are killed everywhere: at every step of every algorithm, inside the cache-line path, at calls into the
+ * transport and the kernel, during bootstrap, connect and teardown (tests/kill/). Every survivor must answer.
+ *
+ * Without more, a sample of WEFT_KILL_SECONDS (24); with WEFT_KILLS=n, n deaths. The seed is printed;
+ * WEFT_KILL_SEED=s deals the same cases again, and WEFT_KILL_CASE='...', as printed, runs one (WEFT_KILL_REPEAT=n
+ * times). WEFT_KILL_JOBS says how many jobs run at a time (2). With WEFT_KILLS, a death inside the host must be
+ * noticed within 100 ms in 99 of 100 answers.
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "tests/kill/driver.h"
+#include "tests/support/job.h"
+#include "tests/support/leak.h"
+#include "tests/support/skip.h"
+
+#define NOTICE_MS 100
+
+static uint64_t seed;
+
+struct hand {
+    struct kill_deck *deck;
+    long left;        /* cases, when not bound by time */
+    int64_t until_ns; /* 0: not bound by time */
+};
+
+static long number(const char *name, long fallback)
+{
+    const char *text = getenv(name);
+    return text && *text ? atol(text) : fallback;
+}
+
+static int deal(void *arg, struct kill_case *c)
+{
+    struct hand *hand = arg;
+    if (hand->until_ns ? weft_clock_ns() >= hand->until_ns : hand->left-- <= 0)
+        return 0;
+    kill_deck_deal(hand->deck, c);
+    return 1;
+}
+
+/* part: percent of the deaths or of the time that this transport gets. */
+static void kill_on(int transport, const char *name, int part)
+{
+    struct test_leak before;
+    struct kill_score score = {0};
+    struct hand hand = {.deck = kill_deck_new(seed, transport)};
+    size_t dealt, steps;
+    test_leak_take(&before);
+    for (int ranks = 2; ranks <= KILL_RANKS_MAX; ranks++)
+        assert_int_equal(kill_run_quiet(hand.deck, transport, ranks), 0);
+    hand.left = number("WEFT_KILLS", 0) * part / 100;
+    if (!hand.left)
+        hand.until_ns = weft_deadline_ns(number("WEFT_KILL_SECONDS", 24) * 10 * part);
+    kill_run(deal, &hand, (int)number("WEFT_KILL_JOBS", 2), &score);
+    steps = kill_deck_steps(hand.deck, &dealt);
+    printf("seed %llu: %zu of %zu steps of plans\n", (unsigned long long)seed, dealt, steps);
+    kill_score_print(&score, name);
+    kill_deck_free(hand.deck);
+    unsigned wrong = score.wrong;
+    int64_t p99_ns = hand.until_ns ? 0 : kill_score_quantile(&score, 0.99);
+    kill_score_clear(&score);
+    assert_int_equal(wrong, 0);
+    if (p99_ns > NOTICE_MS * INT64_C(1000000))
+        fail_msg("p99 of the detection is %.1f ms: expected at most %d ms", (double)p99_ns / 1e6, NOTICE_MS);
+    assert_int_equal(test_leak_check(&before), 0);
+}
+
+static void need_all_cases(void)
+{
+    if (getenv("WEFT_KILL_CASE"))
+        TEST_SKIP("WEFT_KILL_CASE asks for one case");
+}
+
+static void need_ofi(const char *provider)
+{
+    need_all_cases();
+    if (!job_has_ofi(provider))
+        skip();
+    kill_prepare_ofi();
+}
+
+static void test_shm(void **state)
+{
+    (void)state;
+    need_all_cases();
+    kill_on(KILL_SHM, "shm", 60);
+}
+
+static void test_tcp(void **state)
+{
+    (void)state;
+    need_ofi("tcp;ofi_rxm");
+    kill_on(KILL_TCP, "ofi tcp;ofi_rxm", 25);
+}
+
+static void test_net(void **state)
+{
+    (void)state;
+    need_ofi("net");
+    kill_on(KILL_NET, "ofi net", 15);
+}
+
+static struct kill_case only;
+static int deal_same(void *arg, struct kill_case *c)
+{
+    *c = only;
+    return (*(long *)arg)-- > 0;
+}
+
+static void test_one_case(void **state)
+{
+    (void)state;
+    const char *text = getenv("WEFT_KILL_CASE");
+    if (!text) /* the way to one case, not a test of its own */
+        return;
+    struct kill_score score = {0};
+    long left = number("WEFT_KILL_REPEAT", 1);
+    assert_true(kill_case_parse(text, &only));
+    if (only.transport != KILL_SHM)
+        kill_prepare_ofi();
+    kill_run(deal_same, &left, (int)number("WEFT_KILL_JOBS", 1), &score);
+    kill_score_print(&score, "this case");
+    unsigned wrong = score.wrong;
+    kill_score_clear(&score);
+    assert_int_equal(wrong, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_case),
+        cmocka_unit_test(test_shm),
+        cmocka_unit_test(test_tcp),
+        cmocka_unit_test(test_net),
+    };
+    seed = (uint64_t)number("WEFT_KILL_SEED", (long)(weft_clock_ns() & 0xffffff));
+    kill_prepare();
+    printf("seed %llu (WEFT_KILL_SEED)\n", (unsigned long long)seed);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
