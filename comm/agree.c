@@ -13,7 +13,7 @@
 #include "comm/progress.h"
 
 #define INTRO_MAGIC     0x54464557u /* "WEFT" */
-#define INTRO_VERSION   1
+#define INTRO_VERSION   2
 #define ID_CANDIDATES   8
 #define PROCESSOR_WORDS 16
 #define PROOF_MS        3000 /* to shake hands with a neighbour; then the network serves */
@@ -24,6 +24,7 @@ struct introduction {
     uint32_t magic, version;
     uint32_t candidates[ID_CANDIDATES];
     uint64_t processors[PROCESSOR_WORDS]; /* that this rank may run on; the first 1,024 */
+    struct weft_placement placement;
     int32_t pid;
     uint16_t shm_size, reserved;
     char host[64];
@@ -60,6 +61,7 @@ static int introduce(struct weft_comm *comm, char *message, size_t *size)
         memcpy(intro->processors, &set, sizeof intro->processors);
     intro->pid = (int32_t)getpid();
     gethostname(intro->host, sizeof intro->host - 1);
+    weft_pmix_placement(&intro->placement);
     if (transport_allowed(comm, "shm")) {
         weft_context_lock(comm->context);
         int status = weft_context_transport(comm->context, WEFT_SHM, NULL);
@@ -119,6 +121,7 @@ static int copy_member(struct weft_comm *comm, int rank, const struct introducti
     struct weft_member *member = &comm->members[rank];
     snprintf(member->host, sizeof member->host, "%s", intro->host);
     member->pid = intro->pid;
+    member->placement = intro->placement;
     member->shm_size = intro->shm_size;
     member->addresses = malloc(intro->shm_size + 1u);
     if (!member->addresses)
@@ -149,22 +152,43 @@ static int compare_hosts(const void *a, const void *b)
     return strcmp((*x)->host, (*y)->host);
 }
 
+static int compare_nodes(const void *a, const void *b)
+{
+    const struct introduction *const *x = a, *const *y = b;
+    return ((*x)->placement.node > (*y)->placement.node) - ((*x)->placement.node < (*y)->placement.node);
+}
+
+/* Hosts are told apart by the launcher's numbers where one launcher has started all ranks, since names may be the
+ * same in containers, and else by name. */
+static int has_nodes(const struct weft_comm *comm, const struct weft_blob *blobs)
+{
+    const struct introduction *first = blobs[0].data;
+    for (int r = 0; r < comm->ranks; r++) {
+        const struct weft_placement *theirs = &((const struct introduction *)blobs[r].data)->placement;
+        if (!theirs->job || theirs->job != first->placement.job || theirs->node < 0)
+            return 0;
+    }
+    return 1;
+}
+
 /* Finds hosts with more ranks than processors that these may use: the own one decides how to wait, any of
- * them which algorithm is cheapest, so all ranks must see the same. */
+ * them which algorithm is cheapest, so all ranks must see the same. How many ranks the launcher has put on a host is
+ * of no use here: those in other communicators may be bound to processors that nobody here knows. */
 static int count_processors(struct weft_comm *comm, const struct weft_blob *blobs)
 {
     size_t ranks = (size_t)comm->ranks;
+    int (*compare)(const void *, const void *) = has_nodes(comm, blobs) ? compare_nodes : compare_hosts;
     const struct introduction **sorted = malloc(ranks * sizeof(struct introduction *));
     if (!sorted)
         return weft_fail(WEFT_NOMEM, "no memory to sort %zu ranks by host", ranks);
     for (size_t r = 0; r < ranks; r++)
         sorted[r] = blobs[r].data;
-    qsort(sorted, ranks, sizeof(struct introduction *), compare_hosts);
+    qsort(sorted, ranks, sizeof(struct introduction *), compare);
     const struct introduction *mine = blobs[comm->rank].data;
     for (size_t first = 0, next; first < ranks; first = next) {
         uint64_t together[PROCESSOR_WORDS] = {0};
         size_t processors = 0;
-        for (next = first; next < ranks && strcmp(sorted[next]->host, sorted[first]->host) == 0; next++) {
+        for (next = first; next < ranks && compare(&sorted[next], &sorted[first]) == 0; next++) {
             for (int w = 0; w < PROCESSOR_WORDS; w++)
                 together[w] |= sorted[next]->processors[w];
         }
@@ -173,7 +197,7 @@ static int count_processors(struct weft_comm *comm, const struct weft_blob *blob
         if (next - first <= processors || processors == 0)
             continue;
         comm->some_host_crowded = 1;
-        if (strcmp(sorted[first]->host, mine->host) == 0)
+        if (compare(&sorted[first], &mine) == 0)
             atomic_store(&comm->context->oversubscribed, 1);
     }
     free(sorted);

@@ -131,11 +131,29 @@ static int get(void *arg, const char *name, void *value, size_t capacity, size_t
     return status == WEFT_AGAIN ? WEFT_TIMEOUT : status;
 }
 
+static uint64_t hash(const char *text)
+{
+    uint64_t value = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+    for (; *text; text++)
+        value = (value ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+    return value;
+}
+
+void weft_pmix_placement(struct weft_placement *placement)
+{
+    const struct weft_pmix_facts *facts = weft_pmix_get_facts();
+    *placement = (struct weft_placement){.node = -1, .local_rank = -1, .local_ranks = -1};
+    if (!facts)
+        return;
+    placement->job = hash(facts->nspace) | 1;
+    placement->node = facts->node;
+    placement->local_rank = facts->local_rank;
+    placement->local_ranks = facts->local_ranks;
+}
+
 int weft_pmix_source_begin(struct weft_pmix_source *source, const char *name)
 {
-    source->name_hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
-    for (const char *at = name; *at; at++)
-        source->name_hash = (source->name_hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
+    source->name_hash = hash(name);
     pthread_mutex_lock(&lock);
     struct count *count = find_count(source->name_hash);
     if (!count && (count = calloc(1, sizeof *count))) {

@@ -16,6 +16,19 @@
 #include "comm/pmix.h"
 #include <weft/weft.h>
 
+/* Where a rank runs, as its launcher says: -1 where not known. Ranks tell it each other when they meet, and it stays
+ * with the member record (comm.h). Node numbers mean something only between ranks of one job. */
+struct weft_placement {
+    uint64_t job; /* hash of the namespace; 0: nothing is known */
+    int32_t node; /* the launcher's number, which may have gaps */
+    int32_t local_rank,
+        local_ranks;  /* among all ranks of the job on this node, in this communicator or not */
+    int32_t reserved; /* 0 */
+};
+
+/* Of this process: all unknown unless it holds PMIx, or has. */
+void weft_pmix_placement(struct weft_placement *placement);
+
 /* For one communicator while it is made. The caller sets held and deadline_ns; all zero otherwise. */
 struct weft_pmix_source {
     int *

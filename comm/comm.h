@@ -8,6 +8,7 @@
 #define WEFT_COMM_COMM_H
 
 #include "base/error.h"
+#include "comm/boot_pmix.h"
 #include "comm/bootstrap.h"
 #include "comm/context.h"
 
@@ -17,7 +18,8 @@ struct weft_fastpath;
 struct weft_member {
     char host[64];
     int32_t pid;
-    uint32_t host_group; /* lowest rank that shares memory with this one */
+    uint32_t host_group;             /* lowest rank that shares memory with this one */
+    struct weft_placement placement; /* as the launcher says */
     uint16_t shm_size, ofi_size;
     uint8_t *addresses; /* shm address, then ofi address */
 };

@@ -3,6 +3,7 @@
 #include "perf/report.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* The step between sizes as nccl-tests words it. */
 static void print_step(const struct perf_options *options)
@@ -11,6 +12,34 @@ static void print_step(const struct perf_options *options)
         printf("%zu(bytes)", options->step_bytes);
     else
         printf("%zu(factor)", options->factor);
+}
+
+/* By the launcher's node numbers where it has told them, else by host names. */
+static int share_host(const struct perf_member *a, const struct perf_member *b)
+{
+    return a->node >= 0 && b->node >= 0 ? a->node == b->node : strcmp(a->host, b->host) == 0;
+}
+
+/* "2 hosts, 4 ranks on each", or "2 hosts, 1 to 3 ranks on each". */
+static void print_hosts(const struct perf_session *session)
+{
+    int hosts = 0, least = session->ranks, most = 0;
+    for (int rank = 0; rank < session->ranks; rank++) {
+        int here = 0, first = 1;
+        for (int other = 0; other < session->ranks; other++) {
+            int same = share_host(&session->members[rank], &session->members[other]);
+            first &= !(same && other < rank);
+            here += same;
+        }
+        hosts += first;
+        least = here < least ? here : least;
+        most = here > most ? here : most;
+    }
+    printf("# %d host%s, %d", hosts, hosts == 1 ? "" : "s", least);
+    if (most != least)
+        printf(" to %d", most);
+    printf(" rank%s on each%s\n", most == 1 ? "" : "s",
+           session->members[0].node >= 0 ? ", as the launcher says" : "");
 }
 
 void perf_table_head(const struct perf_session *session, const char *command)
@@ -22,6 +51,7 @@ void perf_table_head(const struct perf_session *session, const char *command)
     print_step(options);
     printf(" warmup iters: %d iters: %d validation: %d memory: %s\n#\n", options->warmups,
            options->iterations, options->checks, options->memory == PERF_MEMORY_WEFT ? "weft" : "malloc");
+    print_hosts(session);
     printf("# Using ranks\n");
     for (int rank = 0; rank < session->ranks; rank++) {
         const struct perf_member *member = &session->members[rank];

@@ -44,6 +44,11 @@ static int meet(struct perf_session *session)
     gethostname(mine.host, sizeof mine.host - 1);
     mine.pid = (int32_t)getpid();
     mine.cpu = only_cpu();
+    weft_rank_info info = WEFT_RANK_INFO_INIT;
+    int status = weft_comm_get_rank_info(session->comm, session->rank, &info);
+    if (status != 0)
+        return perf_session_complain(session, "asking where this rank runs", status);
+    mine.node = info.node;
     session->members = calloc((size_t)session->ranks, sizeof mine);
     if (!session->members) {
         fprintf(stderr, "weft-perf: out of memory\n");

@@ -11,7 +11,8 @@
 struct perf_member {
     char host[64];
     int32_t pid;
-    int32_t cpu; /* the one processor that the rank may use, -1 when it may use several */
+    int32_t cpu;  /* the one processor that the rank may use, -1 when it may use several */
+    int32_t node; /* the launcher's number for the host, -1 when it has none */
 };
 
 struct perf_session {

@@ -168,6 +168,20 @@ typedef struct weft_comm_stats {
     }
 int weft_comm_get_stats(const weft_comm *comm, weft_comm_stats *stats);
 
+/* Where a rank runs. Numbers that nobody has told weft are -1: they come from a launcher with PMIx. */
+typedef struct weft_rank_info {
+    size_t size;
+    char host[64]; /* as the rank's host calls itself */
+    int pid;
+    int node;                    /* the launcher's number for the host, the same for ranks that share one */
+    int local_rank, local_ranks; /* among the job's ranks on that host */
+} weft_rank_info;
+#define WEFT_RANK_INFO_INIT                                                                                  \
+    {                                                                                                        \
+        sizeof(weft_rank_info), "", -1, -1, -1, -1                                                           \
+    }
+int weft_comm_get_rank_info(const weft_comm *comm, int rank, weft_rank_info *info);
+
 /* Which algorithm and transport weft_allreduce() with these arguments would use, as short names ("ring",
  * "shm"), when the other ranks pass memory of the same kind. Moves nothing; the strings are static. */
 int weft_allreduce_describe(const weft_comm *comm, const void *send, const void *recv, size_t count,
