@@ -55,6 +55,7 @@
     X(FAULT_PROCESS_VM_READV, "process_vm_readv", EPERM, ENOMEM, FAULT_SHORT)                                \
     X(FAULT_PTHREAD_ATFORK, "pthread_atfork", ENOMEM)                                                        \
     X(FAULT_PTHREAD_ATTR_INIT, "pthread_attr_init", ENOMEM)                                                  \
+    X(FAULT_PTHREAD_COND_CLOCKWAIT, "pthread_cond_clockwait", FAULT_SPURIOUS)                                \
     X(FAULT_PTHREAD_COND_TIMEDWAIT, "pthread_cond_timedwait", FAULT_SPURIOUS)                                \
     X(FAULT_PTHREAD_COND_WAIT, "pthread_cond_wait", FAULT_SPURIOUS)                                          \
     X(FAULT_PTHREAD_CREATE, "pthread_create", EAGAIN)                                                        \

@@ -78,6 +78,8 @@ int fault_pthread_atfork(void (*before)(void), void (*parent)(void), void (*chil
 int fault_pthread_attr_init(pthread_attr_t *attributes);
 int fault_pthread_setname_np(pthread_t thread, const char *name);
 int fault_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex);
+int fault_pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, clockid_t clock,
+                                 const struct timespec *until);
 int fault_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
                                  const struct timespec *until);
 int fault_sched_getaffinity(pid_t pid, size_t size, cpu_set_t *processors);

@@ -55,6 +55,16 @@ int fault_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mut
     return 0;
 }
 
+int fault_pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, clockid_t clock,
+                                 const struct timespec *until)
+{
+    if (!fault_hit(FAULT_PTHREAD_COND_CLOCKWAIT))
+        return pthread_cond_clockwait(condition, mutex, clock, until);
+    pthread_mutex_unlock(mutex);
+    pthread_mutex_lock(mutex);
+    return 0;
+}
+
 int fault_sched_getaffinity(pid_t pid, size_t size, cpu_set_t *processors)
 {
     return fault_hit(FAULT_SCHED_GETAFFINITY) ? -1 : sched_getaffinity(pid, size, processors);
