@@ -390,6 +390,7 @@ static int make_executor(struct weft_comm *comm)
         .hooks = {.arg = context,
                   .comm = comm,
                   .connect = weft_comm_connect,
+                  .differs = weft_comm_differs,
                   .buffer_get = weft_memory_buffer_get,
                   .buffer_put = weft_memory_buffer_put,
                   .region_get = weft_memory_region_get,

@@ -5,7 +5,6 @@
 
 #include "algos/choose.h"
 #include "base/fork.h"
-#include "comm/digest.h"
 #include "comm/fastpath.h"
 #include "comm/progress.h"
 #include "comm/work.h"
@@ -84,10 +83,24 @@ static int takes_fastpath(const struct weft_comm *comm, size_t bytes)
            (fixed == WEFT_ALGO_AUTO || fixed == WEFT_ALGO_RD);
 }
 
+/* The call that is being made now. */
+static struct weft_call make_call(const struct weft_comm *comm, const void *send, const void *recv,
+                                  size_t count, weft_dtype dtype, weft_op op, enum weft_algorithm algorithm)
+{
+    return (struct weft_call){.sequence = weft_comm_next_call(comm),
+                              .count = count,
+                              .root = -1,
+                              .collective = WEFT_ALLREDUCE,
+                              .algorithm = (uint8_t)algorithm,
+                              .dtype = (uint8_t)dtype,
+                              .op = (uint8_t)op,
+                              .in_place = send == recv};
+}
+
 static int run_fastpath(struct weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
                         weft_op op)
 {
-    struct weft_digest_fields fields = {WEFT_ALLREDUCE, WEFT_ALGO_RD, dtype, op, count};
+    const struct weft_call call = make_call(comm, send, recv, count, dtype, op, WEFT_ALGO_RD);
     struct weft_fastpath_request request = {
         .input = send,
         .output = recv,
@@ -95,8 +108,9 @@ static int run_fastpath(struct weft_comm *comm, const void *send, void *recv, si
         .element_bytes = weft_dtype_size(dtype),
         .reduce = weft_reduce_find(dtype, op),
         .finish = op == WEFT_AVG ? (uint32_t)comm->ranks : 0,
-        .digest = weft_digest_pack(&fields),
+        .call = &call,
     };
+    weft_comm_count_call(comm);
     int status = weft_fastpath_allreduce(comm->fastpath, &request, comm->timeout_ms);
     if (status != WEFT_OK)
         return weft_comm_report(comm);
@@ -123,16 +137,15 @@ static void prefer_one_pass(const struct weft_comm *comm, int mapped, int in_pla
         *algorithm = WEFT_ALGO_RD;
 }
 
-static int agree_on_algorithm(struct weft_comm *comm, const void *send, const void *recv, size_t count,
-                              weft_dtype dtype, weft_op op, enum weft_algorithm *algorithm)
+/* The call's algorithm is not chosen before this. */
+static int agree_on_algorithm(struct weft_comm *comm, const struct weft_call *call, const void *send,
+                              enum weft_algorithm *algorithm)
 {
-    size_t bytes = count * weft_dtype_size(dtype);
-    struct weft_digest_fields fields = {WEFT_ALLREDUCE, WEFT_ALGO_AUTO, dtype, op, count};
-    struct preamble mine = {.count = count, .in_place = send == recv};
+    size_t count = call->count, bytes = count * weft_dtype_size((weft_dtype)call->dtype);
+    struct preamble mine = {.count = count, .in_place = call->in_place};
     mine.mapped = weft_memory_is_shared(comm->context, send, bytes);
     const void *theirs[WEFT_FASTPATH_RANKS_MAX];
-    int status = weft_fastpath_exchange(comm->fastpath, &mine, sizeof mine, weft_digest_pack(&fields),
-                                        comm->timeout_ms, theirs);
+    int status = weft_fastpath_exchange(comm->fastpath, &mine, sizeof mine, call, comm->timeout_ms, theirs);
     if (status != WEFT_OK)
         return status;
     int all_mapped = 1, any_in_place = 0;
@@ -143,12 +156,9 @@ static int agree_on_algorithm(struct weft_comm *comm, const void *send, const vo
         if (rank->count == count)
             continue;
         char text[200];
-        snprintf(text, sizeof text, "rank %d and rank %d disagree on the count: %llu and %zu elements", r,
-                 comm->rank, (unsigned long long)rank->count, count);
-        weft_context_lock(comm->context);
-        weft_comm_fail(comm, WEFT_MISMATCH, text);
-        weft_context_unlock(comm->context);
-        return WEFT_MISMATCH;
+        snprintf(text, sizeof text, "rank %d and rank %d disagree on the count of call #%llu: %llu and %zu",
+                 r, comm->rank, (unsigned long long)call->sequence, (unsigned long long)rank->count, count);
+        return weft_fastpath_differs(comm->fastpath, call, text);
     }
     prefer_one_pass(comm, all_mapped, any_in_place, algorithm);
     return WEFT_OK;
@@ -166,15 +176,17 @@ static int should_stream(const struct weft_comm *comm, enum weft_algorithm algor
 }
 
 /* [lock] */
-static int start(struct weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
-                 weft_op op, enum weft_algorithm algorithm, struct weft_exec_op **started)
+static int start(struct weft_comm *comm, const struct weft_call *call, const void *send, void *recv,
+                 struct weft_exec_op **started)
 {
-    size_t element_bytes = weft_dtype_size(dtype);
+    size_t count = call->count, element_bytes = weft_dtype_size((weft_dtype)call->dtype);
+    weft_dtype dtype = (weft_dtype)call->dtype;
+    weft_op op = (weft_op)call->op;
+    enum weft_algorithm algorithm = call->algorithm;
     const struct weft_plan *plan;
     int status = find_plan(comm, algorithm, send == recv, &plan);
     if (status != WEFT_OK)
         return status;
-    struct weft_digest_fields fields = {WEFT_ALLREDUCE, algorithm, dtype, op, count};
     int streaming = should_stream(comm, algorithm, count * element_bytes, send == recv);
     struct weft_exec_request request = {
         .plan = plan,
@@ -185,7 +197,8 @@ static int start(struct weft_comm *comm, const void *send, void *recv, size_t co
         .reduce = streaming ? weft_reduce_find_streaming(dtype, op) : weft_reduce_find(dtype, op),
         .streaming = streaming,
         .finish = op == WEFT_AVG ? (uint32_t)comm->ranks : 0,
-        .digest = weft_digest_pack(&fields),
+        .digest = weft_call_digest(call),
+        .call = *call,
     };
     return weft_exec_start(comm->exec, &request, started);
 }
@@ -218,14 +231,17 @@ int weft_allreduce(weft_comm *comm, const void *send, void *recv, size_t count, 
     if (takes_fastpath(comm, count * weft_dtype_size(dtype)))
         return run_fastpath(comm, send, recv, count, dtype, op);
     enum weft_algorithm algorithm = choose_cached(comm, count * weft_dtype_size(dtype));
-    if (comm->fastpath && agree_on_algorithm(comm, send, recv, count, dtype, op, &algorithm) != WEFT_OK)
+    struct weft_call call = make_call(comm, send, recv, count, dtype, op, WEFT_ALGO_AUTO);
+    weft_comm_count_call(comm);
+    if (comm->fastpath && agree_on_algorithm(comm, &call, send, &algorithm) != WEFT_OK)
         return weft_comm_report(comm);
+    call.algorithm = (uint8_t)algorithm;
     weft_context_lock(comm->context);
     struct weft_exec_op *running;
     int64_t deadline_ns = weft_comm_deadline_ns(comm);
     status = weft_comm_check(comm);
     if (status == WEFT_OK) {
-        status = start(comm, send, recv, count, dtype, op, algorithm, &running);
+        status = start(comm, &call, send, recv, &running);
         if (status == WEFT_OK) {
             status = weft_work_drive(comm, running, deadline_ns, 1);
             weft_exec_op_free(running);
@@ -256,9 +272,13 @@ int weft_allreduce_start(weft_comm *comm, const void *send, void *recv, size_t c
     } else {
         weft_context_lock(comm->context);
         status = weft_comm_check(comm);
+        struct weft_call call = make_call(comm, send, recv, count, dtype, op,
+                                          choose_cached(comm, count * weft_dtype_size(dtype)));
+        call.started = 1;
         if (status == WEFT_OK)
-            status = start(comm, send, recv, count, dtype, op,
-                           choose_cached(comm, count * weft_dtype_size(dtype)), &work->op);
+            status = start(comm, &call, send, recv, &work->op);
+        if (status == WEFT_OK)
+            weft_comm_count_call(comm);
         weft_context_unlock(comm->context);
         if (status != WEFT_OK) {
             free(work);

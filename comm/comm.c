@@ -11,7 +11,9 @@
 #include "base/log.h"
 #include "comm/agree.h"
 #include "comm/boot_pmix.h"
+#include "comm/dump.h"
 #include "comm/fastpath.h"
+#include "comm/judge.h"
 #include "comm/progress.h"
 
 int64_t weft_comm_deadline_ns(const struct weft_comm *comm)
@@ -51,6 +53,11 @@ int weft_comm_connect(void *arg, uint32_t rank, struct weft_exec_peer *peer)
     return WEFT_OK;
 }
 
+int weft_comm_differs(void *arg, const char *text)
+{
+    return weft_stall_suspect(arg, text);
+}
+
 static void wake_waiters(void *arg)
 {
     struct weft_comm *comm = arg;
@@ -84,6 +91,7 @@ static void free_comm(struct weft_comm *comm)
     weft_exec_destroy(comm->exec);
     weft_context_unlock(context);
     weft_bootstrap_close(comm->bootstrap);
+    weft_judge_close(comm->judge);
     for (int r = 0; r < comm->ranks && comm->members; r++)
         free(comm->members[r].addresses);
     free(comm->members);
@@ -107,7 +115,11 @@ static int meet(struct weft_comm *comm, struct weft_bootstrap_options *resolved,
     comm->members = calloc((size_t)comm->ranks, sizeof *comm->members);
     if (!comm->members)
         return weft_fail(WEFT_NOMEM, "no memory for %d ranks", comm->ranks);
-    int status = weft_bootstrap_open(resolved, &comm->bootstrap);
+    int status = comm->rank == 0 ? weft_judge_open(comm, &comm->judge) : WEFT_OK;
+    resolved->report = weft_judge_take;
+    resolved->report_arg = comm->judge;
+    if (status == WEFT_OK)
+        status = weft_bootstrap_open(resolved, &comm->bootstrap);
     weft_pmix_source_end(resolved->pmix, status == WEFT_OK);
     if (status != WEFT_OK)
         return status;
@@ -168,6 +180,25 @@ int weft_comm_create(weft_context *context, const weft_comm_options *options, we
     return WEFT_OK;
 }
 
+/* Peers may still wait for what this rank has sent: the service thread drives the transports meanwhile, and
+ * reports this call when it does not end. */
+static int meet_at_end(struct weft_comm *comm)
+{
+    struct weft_waiting waiting = {
+        .call = {.sequence = weft_comm_next_call(comm), .root = -1, .collective = WEFT_CALL_DESTROY}};
+    weft_comm_count_call(comm);
+    weft_context_lock(comm->context);
+    comm->stall.waiting = &waiting;
+    weft_context_unlock(comm->context);
+    weft_progress_background(comm->context, 1);
+    int status = weft_bootstrap_barrier(comm->bootstrap, weft_comm_deadline_ns(comm));
+    weft_progress_background(comm->context, -1);
+    weft_context_lock(comm->context);
+    comm->stall.waiting = NULL;
+    weft_context_unlock(comm->context);
+    return status;
+}
+
 int weft_comm_destroy(weft_comm *comm)
 {
     weft_error_clear();
@@ -180,11 +211,7 @@ int weft_comm_destroy(weft_comm *comm)
     int status = WEFT_OK;
     char text[WEFT_DETAIL_MAX] = "";
     if (comm->bootstrap && !comm->failed && !weft_bootstrap_has_failed(comm->bootstrap)) {
-        /* Peers may still wait for what this rank has sent: the service thread drives the transports
-         * meanwhile. */
-        weft_progress_background(comm->context, 1);
-        status = weft_bootstrap_barrier(comm->bootstrap, weft_comm_deadline_ns(comm));
-        weft_progress_background(comm->context, -1);
+        status = meet_at_end(comm);
         snprintf(text, sizeof text, "%s", weft_error_detail());
         if (status != WEFT_OK) { /* the others must hear of it before this rank's memory goes */
             weft_context_lock(comm->context);
@@ -200,6 +227,8 @@ void weft_comm_fail(struct weft_comm *comm, int status, const char *text)
 {
     if (comm->failed)
         return;
+    if (comm->exec)
+        weft_dump_locked(comm, comm->last_words, sizeof comm->last_words);
     snprintf(comm->failure, sizeof comm->failure, "%s", text);
     atomic_store(&comm->failed, status);
     /* The others first: withdrawing what is in flight may take a moment. */
@@ -242,6 +271,8 @@ int weft_comm_check(struct weft_comm *comm)
         return comm->failed;
     if (weft_bootstrap_has_failed(comm->bootstrap)) {
         status = weft_bootstrap_failure(comm->bootstrap, text, sizeof text);
+        if (status == WEFT_TIMEOUT && !comm->stall.late)
+            status = WEFT_REVOKED; /* another rank's deadline has passed */
         weft_comm_fail(comm, status, text);
     } else if (weft_exec_failure(comm->exec, &status)) {
         if (status != WEFT_MISMATCH && status != WEFT_PROTOCOL)

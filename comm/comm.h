@@ -11,6 +11,7 @@
 #include "comm/boot_pmix.h"
 #include "comm/bootstrap.h"
 #include "comm/context.h"
+#include "comm/stall.h"
 
 struct weft_fastpath;
 
@@ -41,9 +42,13 @@ struct weft_comm {
     int chosen;
     int works; /* handles not freed yet */
     uint64_t operations, fast_operations;
-    atomic_int failed; /* 0, or the status with which it was revoked; set under the lock */
+    _Atomic uint64_t calls;   /* made so far; only the thread that makes calls writes */
+    struct weft_stall stall;  /* [lock] */
+    struct weft_judge *judge; /* rank 0 of several */
+    atomic_int failed;        /* 0, or the status with which it was revoked; set under the lock */
     int reported;
     char failure[WEFT_DETAIL_MAX];
+    char last_words[2048];      /* [lock] what this rank waited for when it failed; "" nothing */
     int lost_rank, lost_status; /* [lock] a link that broke, until the bootstrap says why */
     int64_t lost_ns;
 };
@@ -61,10 +66,22 @@ int weft_comm_check(struct weft_comm *comm);
 /* Reports the failure to the calling thread: first WEFT_PEER_FAILED and the like, then WEFT_REVOKED. */
 int weft_comm_report(struct weft_comm *comm);
 
+/* The number of the call that is being made, and that it counts. By the thread that makes calls. */
+static inline uint64_t weft_comm_next_call(const struct weft_comm *comm)
+{
+    return atomic_load_explicit(&comm->calls, memory_order_relaxed) + 1;
+}
+static inline void weft_comm_count_call(struct weft_comm *comm)
+{
+    atomic_store_explicit(&comm->calls, weft_comm_next_call(comm), memory_order_relaxed);
+}
+
 /* The deadline of a call that starts now. */
 int64_t weft_comm_deadline_ns(const struct weft_comm *comm);
 
 /* The executor's connect hook; arg is the communicator. comm.c */
 int weft_comm_connect(void *arg, uint32_t rank, struct weft_exec_peer *peer);
+/* Its differs hook. */
+int weft_comm_differs(void *arg, const char *text);
 
 #endif

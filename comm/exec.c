@@ -140,6 +140,7 @@ int weft_flight_send(struct weft_exec_op *op, struct weft_flight *flight, enum w
         .message = flight->message,
         .slice = slice,
         .digest = op->request.digest,
+        .count = op->request.call.count,
         .size = size,
         .kind = (uint8_t)kind,
         .version = WEFT_WIRE_VERSION,
@@ -151,7 +152,7 @@ int weft_flight_send(struct weft_exec_op *op, struct weft_flight *flight, enum w
     return status;
 }
 
-size_t weft_flight_limit(struct weft_exec_op *op, struct weft_flight *flight)
+size_t weft_flight_limit(const struct weft_exec_op *op, const struct weft_flight *flight)
 {
     size_t end = flight->start + flight->length, limit = end;
     for (uint64_t mask = flight->waits; mask; mask &= mask - 1) {
@@ -502,6 +503,11 @@ int weft_exec_start(struct weft_exec *exec, const struct weft_exec_request *requ
         return status;
     op->request = *request;
     op->in_place = request->plan->in_place != 0;
+    if (request->call.sequence && request->count == 0) { /* nothing to move, but the ranks compare the call */
+        op->request.count = 1;
+        op->request.input = &op->nothing[0];
+        op->request.output = request->plan->in_place ? &op->nothing[0] : &op->nothing[1];
+    }
     status = op_memory(op);
     if (status != WEFT_OK) {
         free_op(op);
@@ -509,6 +515,7 @@ int weft_exec_start(struct weft_exec *exec, const struct weft_exec_request *requ
     }
     op->status = WEFT_AGAIN;
     op->sequence = exec->next_sequence++;
+    op->look = (struct weft_exec_look){0};
     weft_cursor_start(&op->cursor, request->plan);
     exec->ops[slot] = op;
     exec->running |= 1ULL << slot;
@@ -590,19 +597,4 @@ const char *weft_exec_failure(const struct weft_exec *exec, int *status)
 const struct weft_exec_stats *weft_exec_get_stats(const struct weft_exec *exec)
 {
     return &exec->stats;
-}
-
-void weft_exec_describe(const struct weft_exec_op *op, char *text, size_t capacity)
-{
-    static const char *const kinds[] = {"send to", "receive from", "reduction", "copy"};
-    size_t used = (size_t)snprintf(text, capacity, "step %u of operation %u:", op->head, op->sequence);
-    int named = 0;
-    for (uint64_t mask = op->active; mask && used < capacity && named < 4; mask &= mask - 1) {
-        const struct weft_flight *flight = &op->flights[__builtin_ctzll(mask)];
-        if (flight->step.kind > WEFT_STEP_RECV)
-            continue;
-        used += (size_t)snprintf(text + used, capacity - used, "%s %s rank %d (%zu of %zu bytes done)",
-                                 named++ ? "," : "", kinds[flight->step.kind], flight->step.peer,
-                                 flight->done, flight->length);
-    }
 }

@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "algos/plan.h"
+#include "comm/call.h"
 #include "comm/wire.h"
 #include "devmem/reduce.h"
 #include <weft/transport.h>
@@ -52,7 +53,7 @@ struct weft_exec_stats {
 /* What the executor needs from its surroundings. */
 struct weft_exec_hooks {
     void *arg;
-    void *comm; /* argument of connect */
+    void *comm; /* argument of connect and differs */
     /* Connects peer `rank` and fills *peer. */
     int (*connect)(void *comm, uint32_t rank, struct weft_exec_peer *peer);
     /* Memory that peers on transport can read (or that puts land in): staging. NULL when none can be had. */
@@ -63,6 +64,9 @@ struct weft_exec_hooks {
     int (*region_get)(void *arg, uint32_t transport, const void *memory, size_t size,
                       struct weft_region **region);
     void (*region_put)(void *arg, uint32_t transport, struct weft_region *region);
+    /* May be NULL. A message of a peer belongs to another call than the one that it meets here; text says in what
+     * they differ. WEFT_OK: the message is dropped and the operation waits for a verdict; otherwise it fails. */
+    int (*differs)(void *comm, const char *text);
 };
 
 struct weft_exec_options {
@@ -93,8 +97,9 @@ struct weft_exec_request {
     size_t element_bytes;
     weft_reduce_function *reduce;
     int streaming; /* copies into the output go past the caches; so does reduce, if the caller chose it so */
-    uint32_t finish; /* avg: number of ranks, otherwise 0 */
-    uint32_t digest;
+    uint32_t finish;       /* avg: number of ranks, otherwise 0 */
+    uint32_t digest;       /* of call; what peers' messages must carry as well */
+    struct weft_call call; /* for messages (its count), reports and dumps */
 };
 
 /* Starts an operation. WEFT_AGAIN when WEFT_OPS_MAX are in flight. */
@@ -125,7 +130,21 @@ const char *weft_exec_failure(const struct weft_exec *exec, int *status);
 
 const struct weft_exec_stats *weft_exec_get_stats(const struct weft_exec *exec);
 
+/* How operations stand, for reports, deadlines and dumps. comm/exec_look.c */
+
+/* The running operations, oldest first: at most WEFT_OPS_MAX. Returns how many. */
+int weft_exec_running(const struct weft_exec *exec, struct weft_exec_op **ops);
+const struct weft_call *weft_exec_op_call(const struct weft_exec_op *op);
+/* When this was first asked, and whether the caller has dealt with it: what stall.c remembers. */
+struct weft_exec_look {
+    int64_t since_ns; /* 0: never looked at */
+    int reported;
+};
+struct weft_exec_look *weft_exec_op_look(struct weft_exec_op *op);
 /* One line on what an operation waits for (peers, steps), for deadlines that pass. */
 void weft_exec_describe(const struct weft_exec_op *op, char *text, size_t capacity);
+/* The same at length: a line "  step ..." for each of the oldest steps that wait for a peer. Length like
+ * snprintf(). */
+size_t weft_exec_dump(const struct weft_exec_op *op, char *text, size_t capacity);
 
 #endif

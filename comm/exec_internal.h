@@ -117,6 +117,8 @@ struct weft_exec_op {
     struct weft_op_peer **by_rank; /* [ranks], NULL where not used yet */
     struct weft_region *regions[WEFT_TRANSPORTS_MAX][3]; /* INPUT, OUTPUT, TEMP; held until the end */
     size_t temp_bytes;
+    struct weft_exec_look look;
+    uint64_t nothing[2]; /* input and output of an operation without elements */
     size_t work_bytes; /* computed since the last return to the progress loop */
     struct weft_flight flights[WEFT_WINDOW_MAX];
 };
@@ -139,7 +141,7 @@ struct weft_exec {
 };
 
 /* exec.c */
-size_t weft_flight_limit(struct weft_exec_op *op, struct weft_flight *flight);
+size_t weft_flight_limit(const struct weft_exec_op *op, const struct weft_flight *flight);
 void weft_flight_wake(struct weft_exec_op *op, struct weft_flight *flight);
 void weft_flight_finish(struct weft_exec_op *op, struct weft_flight *flight);
 void weft_op_fail(struct weft_exec_op *op, int status);

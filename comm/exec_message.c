@@ -4,11 +4,12 @@
  * into a pooled buffer and kept with the operation's peer, or with the executor when the operation has not
  * started here; the order of arrival is kept.
  */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "comm/digest.h"
 #include "comm/exec_internal.h"
 
 struct weft_early *weft_early_copy(struct weft_exec *exec, const struct weft_wire_header *header,
@@ -109,13 +110,30 @@ static int deliver_answer(struct weft_exec_op *op, struct weft_flight *flight,
     return WEFT_OK;
 }
 
+static int belongs(const struct weft_exec_op *op, const struct weft_wire_header *header)
+{
+    return header->digest == op->request.digest && header->count == op->request.call.count;
+}
+
+/* The message is for another call than this one. */
+static int refuse(struct weft_exec_op *op, const struct weft_wire_header *header)
+{
+    char text[200];
+    const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
+    const char *difference = weft_digest_difference(op->request.digest, header->digest);
+    int used = snprintf(text, sizeof text, "rank %u and rank %u disagree on the %s of call #%" PRIu64,
+                        header->source, op->exec->options.rank, difference, op->request.call.sequence);
+    if (header->digest == op->request.digest)
+        snprintf(text + used, sizeof text - (size_t)used, ": %" PRIu64 " and %" PRIu64, header->count,
+                 op->request.call.count);
+    return hooks->differs ? hooks->differs(hooks->comm, text) : weft_fail(WEFT_MISMATCH, "%s", text);
+}
+
 static int deliver(struct weft_exec_op *op, struct weft_flight *flight, const struct weft_wire_header *header,
                    const void *payload, struct weft_early *early, int *kept)
 {
-    if (header->digest != op->request.digest)
-        return weft_fail(WEFT_MISMATCH, "rank %u and rank %u disagree on the %s of operation %u",
-                         header->source, op->exec->options.rank,
-                         weft_digest_difference(op->request.digest, header->digest), op->sequence);
+    if (!belongs(op, header))
+        return refuse(op, header);
     return is_answer(header) ? deliver_answer(op, flight, header, payload)
                              : weft_recv_message(op, flight, header, payload, early, kept);
 }
@@ -157,15 +175,11 @@ static int op_message(struct weft_exec_op *op, const struct weft_wire_header *he
     struct weft_flight *flight = find_flight(op, peer, header, &past);
     if (flight)
         return deliver(op, flight, header, payload, early, kept);
-    if (past || header->digest != op->request.digest) {
-        if (header->digest == op->request.digest)
-            return weft_fail(WEFT_PROTOCOL,
-                             "rank %u sent kind %u for message %u of operation %u, which is over",
-                             header->source, header->kind, header->message, op->sequence);
-        return weft_fail(WEFT_MISMATCH, "rank %u and rank %u disagree on the %s of operation %u",
-                         header->source, op->exec->options.rank,
-                         weft_digest_difference(op->request.digest, header->digest), op->sequence);
-    }
+    if (!belongs(op, header))
+        return refuse(op, header);
+    if (past)
+        return weft_fail(WEFT_PROTOCOL, "rank %u sent kind %u for message %u of operation %u, which is over",
+                         header->source, header->kind, header->message, op->sequence);
     if (!early) {
         early = weft_early_copy(op->exec, header, payload);
         if (!early)

@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "comm/comm.h"
-#include "comm/digest.h"
 #include "comm/progress.h"
 
 #define INLINE_BYTES 48
@@ -140,14 +139,53 @@ static int still_waiting(void *arg)
     return (uint32_t)atomic_load_explicit(&waiting->slot->word, memory_order_acquire) != waiting->sequence;
 }
 
-/* The slow side of waiting: failures, the deadline, other operations' progress, sleep. */
+/* What an operation needs only when a peer lets it wait: nothing of it is touched before. */
+struct patience {
+    const struct weft_call *call;
+    int64_t timeout_ms;
+    int64_t deadline_ns; /* 0: has not had to be patient yet */
+    int64_t look_ns;     /* when to look for a stall */
+    struct weft_waiting shown;
+};
+
+static void begin_patience(const struct weft_fastpath *fastpath, struct patience *patience)
+{
+    int64_t now_ns = weft_clock_ns();
+    patience->deadline_ns = weft_deadline_ns(patience->timeout_ms);
+    patience->look_ns = now_ns + WEFT_STALL_NS;
+    patience->shown = (struct weft_waiting){
+        .call = *patience->call, .since_ns = now_ns, .fast_sequence = fastpath->sequence};
+}
+
+/* The deadline has passed: first rank 0 is asked who has not come, then this rank says what it knows. Returns 0
+ * or WEFT_TIMEOUT. [lock] */
+static int be_late(struct weft_fastpath *fastpath, struct patience *patience, uint32_t peer)
+{
+    struct weft_comm *comm = fastpath->comm;
+    char text[200];
+    snprintf(text, sizeof text, "%s #%llu: rank %u on host '%s' did not arrive in time",
+             weft_call_name(patience->call), (unsigned long long)patience->call->sequence, peer,
+             comm->members[peer].host);
+    if (comm->stall.late) {
+        weft_comm_fail(comm, WEFT_TIMEOUT, text);
+        return WEFT_TIMEOUT;
+    }
+    int64_t waited_ms = (weft_clock_ns() - patience->shown.since_ns) / 1000000;
+    patience->deadline_ns = weft_stall_late(comm, patience->call, waited_ms, text);
+    return WEFT_OK;
+}
+
+/* The slow side of waiting: failures, stalls, the deadline, other operations' progress, sleep. */
 static int wait_patiently(struct weft_fastpath *fastpath, struct waiting *waiting, uint32_t peer,
-                          int64_t deadline_ns)
+                          struct patience *patience)
 {
     struct weft_comm *comm = fastpath->comm;
     struct weft_context *context = comm->context;
     struct weft_idle idle = {0};
+    if (!patience->deadline_ns)
+        begin_patience(fastpath, patience);
     weft_context_lock(context);
+    comm->stall.waiting = &patience->shown;
     int status = WEFT_OK;
     while (still_waiting(waiting)) {
         int moved = weft_progress_once(context);
@@ -161,22 +199,24 @@ static int wait_patiently(struct weft_fastpath *fastpath, struct waiting *waitin
         weft_context_lock(context);
         if (!sleepy)
             continue;
-        if (weft_clock_ns() >= deadline_ns) {
-            char text[200];
-            snprintf(text, sizeof text,
-                     "operation %u of the fast path: rank %u on host '%s' did not arrive in time",
-                     fastpath->sequence, peer, comm->members[peer].host);
-            weft_comm_fail(comm, WEFT_TIMEOUT, text);
-            status = WEFT_TIMEOUT;
-            break;
+        int64_t now_ns = weft_clock_ns();
+        if (now_ns >= patience->look_ns)
+            patience->look_ns = weft_stall_look(comm, now_ns);
+        if (now_ns >= patience->deadline_ns) {
+            status = be_late(fastpath, patience, peer);
+            if (status != WEFT_OK)
+                break;
         }
-        weft_progress_sleep(context, deadline_ns, still_waiting, waiting);
+        weft_progress_sleep(
+            context, patience->look_ns < patience->deadline_ns ? patience->look_ns : patience->deadline_ns,
+            still_waiting, waiting);
     }
+    comm->stall.waiting = NULL;
     weft_context_unlock(context);
     return status;
 }
 
-static int await_peer(struct weft_fastpath *fastpath, uint32_t peer, int64_t timeout_ms, int64_t *deadline_ns)
+static int await_peer(struct weft_fastpath *fastpath, uint32_t peer, struct patience *patience)
 {
     struct waiting waiting = {slot_of(fastpath, peer), fastpath->sequence};
     struct weft_idle idle = {0};
@@ -185,9 +225,7 @@ static int await_peer(struct weft_fastpath *fastpath, uint32_t peer, int64_t tim
         if (yields || spins % SPIN_CHECK == SPIN_CHECK - 1) {
             if (weft_bootstrap_has_failed(fastpath->comm->bootstrap) ||
                 weft_idle_pause(fastpath->comm->context, &idle) || spins > 20 * SPIN_CHECK) {
-                if (!*deadline_ns)
-                    *deadline_ns = weft_deadline_ns(timeout_ms);
-                int status = wait_patiently(fastpath, &waiting, peer, *deadline_ns);
+                int status = wait_patiently(fastpath, &waiting, peer, patience);
                 if (status != WEFT_OK)
                     return status;
             }
@@ -199,9 +237,24 @@ static int await_peer(struct weft_fastpath *fastpath, uint32_t peer, int64_t tim
     return WEFT_OK;
 }
 
+int weft_fastpath_has_published(const struct weft_fastpath *fastpath, uint32_t rank, uint32_t sequence)
+{
+    const struct slot *slot =
+        (const struct slot *)(fastpath->published[rank] + (sequence & 1) * fastpath->slot_bytes);
+    return (uint32_t)atomic_load_explicit(&slot->word, memory_order_acquire) == sequence;
+}
+
+int weft_fastpath_differs(struct weft_fastpath *fastpath, const struct weft_call *call, const char *text)
+{
+    struct weft_waiting waiting = {.call = *call, .fast_sequence = fastpath->sequence};
+    weft_stall_await_verdict(fastpath->comm, &waiting, text);
+    return fastpath->comm->failed;
+}
+
 /* Everybody has published: the digests and sizes must agree. A slot that no longer holds this operation was
  * taken away by an owner that gave up. */
-static int check_peer(struct weft_fastpath *fastpath, uint32_t peer, uint32_t digest, size_t size)
+static int check_peer(struct weft_fastpath *fastpath, uint32_t peer, uint32_t digest, size_t size,
+                      const struct weft_call *call)
 {
     const struct slot *slot = slot_of(fastpath, peer);
     uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
@@ -211,21 +264,19 @@ static int check_peer(struct weft_fastpath *fastpath, uint32_t peer, uint32_t di
     struct weft_comm *comm = fastpath->comm;
     uint32_t theirs = (uint32_t)(word >> 32);
     char text[200];
-    int status = WEFT_MISMATCH;
-    if ((uint32_t)word != fastpath->sequence) {
-        status = WEFT_PEER_FAILED;
-        snprintf(text, sizeof text, "rank %u on host '%s' gave up during operation %u", peer,
-                 comm->members[peer].host, fastpath->sequence);
-    } else {
+    if ((uint32_t)word == fastpath->sequence) {
         snprintf(text, sizeof text,
-                 "rank %u and rank %u disagree on the %s of operation %u (%llu and %zu bytes)", peer,
-                 fastpath->rank, theirs == digest ? "count" : weft_digest_difference(digest, theirs),
-                 fastpath->sequence, (unsigned long long)bytes, size);
+                 "rank %u and rank %u disagree on the %s of call #%llu (%llu and %zu bytes)", peer,
+                 fastpath->rank, weft_digest_difference(digest, theirs), (unsigned long long)call->sequence,
+                 (unsigned long long)bytes, size);
+        return weft_fastpath_differs(fastpath, call, text);
     }
+    snprintf(text, sizeof text, "rank %u on host '%s' gave up during %s #%llu", peer,
+             comm->members[peer].host, weft_call_name(call), (unsigned long long)call->sequence);
     weft_context_lock(comm->context);
-    weft_comm_fail(comm, status, text);
+    weft_comm_fail(comm, WEFT_PEER_FAILED, text);
     weft_context_unlock(comm->context);
-    return status;
+    return WEFT_PEER_FAILED;
 }
 
 /* Recursive doubling's association: guests into their hosts, then neighbours pairwise, level by level. */
@@ -258,19 +309,25 @@ static void combine(struct weft_fastpath *fastpath, const struct weft_fastpath_r
     }
 }
 
-int weft_fastpath_exchange(struct weft_fastpath *fastpath, const void *data, size_t size, uint32_t digest,
-                           int64_t timeout_ms, const void **contributions)
+/* checked is a constant: without it nothing of the ranks' calls is compared. */
+static inline int exchange(struct weft_fastpath *fastpath, const void *data, size_t size,
+                           const struct weft_call *call, int64_t timeout_ms, const void **contributions,
+                           int checked)
 {
+    struct patience patience;
+    patience.call = call;
+    patience.timeout_ms = timeout_ms;
+    patience.deadline_ns = 0;
+    uint32_t digest = checked ? weft_call_digest(call) : 0;
     fastpath->sequence++;
     publish(fastpath, data, size, digest);
-    int64_t deadline_ns = 0;
     for (uint32_t r = 0; r < fastpath->ranks; r++) {
-        int status = r == fastpath->rank ? WEFT_OK : await_peer(fastpath, r, timeout_ms, &deadline_ns);
+        int status = r == fastpath->rank ? WEFT_OK : await_peer(fastpath, r, &patience);
         if (status != WEFT_OK)
             return status;
     }
     for (uint32_t r = 0; r < fastpath->ranks; r++) {
-        int status = r == fastpath->rank ? WEFT_OK : check_peer(fastpath, r, digest, size);
+        int status = !checked || r == fastpath->rank ? WEFT_OK : check_peer(fastpath, r, digest, size, call);
         if (status != WEFT_OK)
             return status;
         contributions[r] = r == fastpath->rank ? data : slot_data(slot_of(fastpath, r), size);
@@ -278,13 +335,31 @@ int weft_fastpath_exchange(struct weft_fastpath *fastpath, const void *data, siz
     return WEFT_OK;
 }
 
-int weft_fastpath_allreduce(struct weft_fastpath *fastpath, const struct weft_fastpath_request *request,
-                            int64_t timeout_ms)
+int weft_fastpath_exchange(struct weft_fastpath *fastpath, const void *data, size_t size,
+                           const struct weft_call *call, int64_t timeout_ms, const void **contributions)
+{
+    return exchange(fastpath, data, size, call, timeout_ms, contributions, 1);
+}
+
+static inline int allreduce(struct weft_fastpath *fastpath, const struct weft_fastpath_request *request,
+                            int64_t timeout_ms, int checked)
 {
     const void *contributions[WEFT_FASTPATH_RANKS_MAX];
-    int status = weft_fastpath_exchange(fastpath, request->input, request->count * request->element_bytes,
-                                        request->digest, timeout_ms, contributions);
+    int status = exchange(fastpath, request->input, request->count * request->element_bytes, request->call,
+                          timeout_ms, contributions, checked);
     if (status == WEFT_OK)
         combine(fastpath, request, contributions);
     return status;
+}
+
+int weft_fastpath_allreduce(struct weft_fastpath *fastpath, const struct weft_fastpath_request *request,
+                            int64_t timeout_ms)
+{
+    return allreduce(fastpath, request, timeout_ms, 1);
+}
+
+int weft_fastpath_allreduce_unchecked(struct weft_fastpath *fastpath,
+                                      const struct weft_fastpath_request *request, int64_t timeout_ms)
+{
+    return allreduce(fastpath, request, timeout_ms, 0);
 }

@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "comm/call.h"
 #include "devmem/reduce.h"
 #include <weft/transport.h>
 
@@ -36,21 +37,35 @@ size_t weft_fastpath_bytes_max(const struct weft_fastpath *fastpath);
 
 /* Everybody's bytes at everybody: publishes size bytes and waits for the others'. contributions[r] points
  * into rank r's slot (the own entry is data itself) and stays valid until this rank's next exchange but one.
- * digest must be the same on all ranks; where it is not, the communicator fails with WEFT_MISMATCH. */
-int weft_fastpath_exchange(struct weft_fastpath *fastpath, const void *data, size_t size, uint32_t digest,
-                           int64_t timeout_ms, const void **contributions);
+ * size and what call's digest holds must be the same on all ranks; where they are not, rank 0 names the rank that
+ * is wrong and the communicator fails with WEFT_MISMATCH. */
+int weft_fastpath_exchange(struct weft_fastpath *fastpath, const void *data, size_t size,
+                           const struct weft_call *call, int64_t timeout_ms, const void **contributions);
+
+/* What has been exchanged differs in a way that only the caller can see: waits for rank 0's verdict. Returns the
+ * status with which the communicator has failed. Takes the lock. */
+int weft_fastpath_differs(struct weft_fastpath *fastpath, const struct weft_call *call, const char *text);
+
+/* Whether a rank has come to an exchange; sequence is that of weft_waiting. [lock] */
+int weft_fastpath_has_published(const struct weft_fastpath *fastpath, uint32_t rank, uint32_t sequence);
 
 struct weft_fastpath_request {
     const void *input;
     void *output;
     size_t count, element_bytes;
     weft_reduce_function *reduce;
-    uint32_t finish, digest;
+    uint32_t finish;
+    const struct weft_call *call;
 };
 
 /* Runs one operation; blocks like weft_allreduce(). The clock is read only when a peer lets this rank wait.
  */
 int weft_fastpath_allreduce(struct weft_fastpath *fastpath, const struct weft_fastpath_request *request,
                             int64_t timeout_ms);
+
+/* The same without the comparison of calls: wrong when ranks disagree. Only for perf/micro/checks.c, which measures
+ * what the comparison costs. */
+int weft_fastpath_allreduce_unchecked(struct weft_fastpath *fastpath,
+                                      const struct weft_fastpath_request *request, int64_t timeout_ms);
 
 #endif

@@ -16,6 +16,7 @@
 #define ROUNDS_CLOCK 32 /* rounds between looks at the clock */
 #define ROUNDS_YIELD 4
 #define FLUSH_ROUNDS 16
+#define TICKS_IDLE   16 /* of the service thread, before it sleeps between them */
 
 static inline void pause_briefly(void)
 {
@@ -217,11 +218,13 @@ int weft_progress_tick(void *arg)
     if (pthread_mutex_trylock(&context->lock) != 0)
         return 1; /* somebody else drives */
     int happened = context->leader_sleeps ? 0 : weft_progress_once(context);
+    context->tick_idle = happened ? 0 : context->tick_idle + 1;
+    if (context->tick_idle >= TICKS_IDLE)
+        weft_stall_look_all(context);
     if (atomic_load(&context->lingers) && !is_busy(context) && atomic_exchange(&context->lingers, 0))
         weft_progress_background(context, -1);
     pthread_mutex_unlock(&context->lock);
-    context->tick_idle = happened ? 0 : context->tick_idle + 1;
-    if (context->tick_idle < 16)
+    if (context->tick_idle < TICKS_IDLE)
         return 0;
     return context->tick_idle < 1000 ? 1 : 5;
 }

@@ -1,6 +1,6 @@
 /* Messages between executors.
  *
- * Every message starts with this 32-byte header, little-endian on the wire (weft runs on little-endian
+ * Every message starts with this 40-byte header, little-endian on the wire (weft runs on little-endian
  * machines only; this header refuses to compile elsewhere). What follows depends on the kind:
  *
  *   EAGER    payload: slice `slice` of the message, `size` bytes, to be copied or reduced by the receiver.
@@ -13,7 +13,8 @@
  *
  * comm and op say which operation (ids agreed at creation, ops counted per communicator, wrapping), message
  * is the ordinal of the SEND/RECV between this ordered pair of ranks within the operation. digest packs what
- * all ranks must agree on (see weft_digest_pack()), so that a mismatch is found before any byte is used.
+ * all ranks must agree on (see weft_call_digest()) but the count, which is count: a mismatch is found before any
+ * byte is used.
  */
 #ifndef WEFT_COMM_WIRE_H
 #define WEFT_COMM_WIRE_H
@@ -22,7 +23,7 @@
 
 #include <weft/transport.h>
 
-#define WEFT_WIRE_VERSION 1
+#define WEFT_WIRE_VERSION 2
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "weft's executor wire format is little-endian and is read in place"
@@ -49,9 +50,10 @@ struct weft_wire_header {
     uint8_t kind;
     uint8_t version;
     uint16_t flags; /* WEFT_WIRE_STAGED, other bits zero */
+    uint64_t count; /* elements of the operation */
 };
 
-_Static_assert(sizeof(struct weft_wire_header) == 32, "the header is part of the wire format");
+_Static_assert(sizeof(struct weft_wire_header) == 40, "the header is part of the wire format");
 
 /* What follows the header of an OFFER: both ends must mean the same number of bytes. */
 struct weft_wire_offer {

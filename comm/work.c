@@ -15,13 +15,29 @@ static int still_running(void *arg)
     return weft_exec_op_status(arg) == WEFT_AGAIN;
 }
 
-static void deadline_passed(struct weft_comm *comm, const struct weft_exec_op *op)
+/* The operation's deadline has passed: first rank 0 is asked who has not come, until *deadline_ns; then this rank
+ * gives up. Returns WEFT_AGAIN or WEFT_TIMEOUT. */
+static int deadline_passed(struct weft_comm *comm, struct weft_exec_op *op, int64_t *deadline_ns)
 {
     char waits[300], text[WEFT_DETAIL_MAX];
     weft_exec_describe(op, waits, sizeof waits);
+    if (!comm->stall.late) {
+        *deadline_ns = weft_stall_late(comm, weft_exec_op_call(op), comm->timeout_ms, waits);
+        return WEFT_AGAIN;
+    }
     snprintf(text, sizeof text, "rank %d gave up after %lld ms at %s", comm->rank,
              (long long)comm->timeout_ms, waits);
     weft_comm_fail(comm, WEFT_TIMEOUT, text);
+    return WEFT_TIMEOUT;
+}
+
+/* A short operation is not looked at; a longer one counts from here. Returns when to look. */
+static int64_t first_look(struct weft_exec_op *op, int64_t now_ns)
+{
+    struct weft_exec_look *look = weft_exec_op_look(op);
+    if (!look->since_ns)
+        look->since_ns = now_ns;
+    return look->since_ns + WEFT_STALL_NS;
 }
 
 /* Lets another thread have the lock. */
@@ -41,6 +57,7 @@ int weft_work_drive(struct weft_comm *comm, struct weft_exec_op *op, int64_t dea
 {
     struct weft_context *context = comm->context;
     struct weft_idle idle = {0};
+    int64_t look_ns = 0;
     while (weft_exec_op_status(op) == WEFT_AGAIN) {
         int moved = weft_progress_once(context);
         if (weft_exec_op_status(op) != WEFT_AGAIN)
@@ -51,17 +68,21 @@ int weft_work_drive(struct weft_comm *comm, struct weft_exec_op *op, int64_t dea
                 break;
         }
         step_aside(context);
-        if (moved) {
+        if (moved)
             idle = (struct weft_idle){0};
-            if (deadline_ns != WEFT_NEVER_NS && weft_clock_ns() >= deadline_ns)
-                goto late;
+        else if (!weft_idle_pause(context, &idle))
             continue;
+        int64_t now_ns = weft_clock_ns();
+        if (now_ns >= look_ns)
+            look_ns = look_ns ? weft_stall_look(comm, now_ns) : first_look(op, now_ns);
+        if (now_ns >= deadline_ns) {
+            if (!revoke)
+                return weft_fail(WEFT_TIMEOUT, "the operation is still running");
+            if (deadline_passed(comm, op, &deadline_ns) == WEFT_TIMEOUT)
+                return WEFT_TIMEOUT;
         }
-        if (!weft_idle_pause(context, &idle))
-            continue;
-        if (weft_clock_ns() >= deadline_ns)
-            goto late;
-        weft_progress_sleep(context, deadline_ns, still_running, op);
+        if (!moved)
+            weft_progress_sleep(context, look_ns < deadline_ns ? look_ns : deadline_ns, still_running, op);
     }
     int status = weft_exec_op_status(op);
     if (status == WEFT_OK && weft_bootstrap_has_failed(comm->bootstrap))
@@ -71,12 +92,6 @@ int weft_work_drive(struct weft_comm *comm, struct weft_exec_op *op, int64_t dea
     else
         weft_comm_check(comm);
     return status;
-
-late:
-    if (!revoke)
-        return weft_fail(WEFT_TIMEOUT, "the operation is still running");
-    deadline_passed(comm, op);
-    return WEFT_TIMEOUT;
 }
 
 /* Takes over the result of the operation. [lock] */
@@ -112,8 +127,10 @@ int weft_work_test(weft_work *work, int *done)
         struct weft_context *context = work->comm->context;
         weft_context_lock(context);
         weft_progress_once(context);
-        if (weft_clock_ns() >= work->deadline_ns && weft_exec_op_status(work->op) == WEFT_AGAIN)
-            deadline_passed(work->comm, work->op);
+        int64_t now_ns = weft_clock_ns();
+        weft_stall_look(work->comm, now_ns);
+        if (now_ns >= work->deadline_ns && weft_exec_op_status(work->op) == WEFT_AGAIN)
+            deadline_passed(work->comm, work->op, &work->deadline_ns);
         else
             weft_comm_check(work->comm);
         settle(work);

@@ -182,6 +182,12 @@ typedef struct weft_rank_info {
     }
 int weft_comm_get_rank_info(const weft_comm *comm, int rank, weft_rank_info *info);
 
+/* What this rank waits for, as lines of text: per call that it is in the call and for how long, then each rank that
+ * it waits for with step and bytes; after a failure, what it waited for then and the failure. Cut like snprintf()
+ * does; *length (may be NULL) is what the whole needs, without the 0 at its end. From any thread, also while
+ * another one is inside a call of the communicator (but not weft_comm_destroy()). */
+int weft_comm_dump(weft_comm *comm, char *text, size_t capacity, size_t *length);
+
 /* Which algorithm and transport weft_allreduce() with these arguments would use, as short names ("ring",
  * "shm"), when the other ranks pass memory of the same kind. Moves nothing; the strings are static. */
 int weft_allreduce_describe(const weft_comm *comm, const void *send, const void *recv, size_t count,

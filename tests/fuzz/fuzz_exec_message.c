@@ -139,6 +139,7 @@ static void feed(struct weft_exec *exec, const uint8_t *data, size_t size)
         memcpy(message, data + 1, length);
         struct weft_wire_header *header = (struct weft_wire_header *)message;
         header->version = WEFT_WIRE_VERSION;
+        header->count = data[0] % 16 ? 0 : header->count;
         header->digest = data[0] % 16 ? 7 : header->digest;
         if (data[0] % 2)
             header->size = length > sizeof *header ? (uint32_t)(length - sizeof *header) : 0;

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "comm/digest.h"
 #include "transport/registry.h"
 
 #define BUFFERS_MAX 256
@@ -220,7 +219,13 @@ static int start_rank(struct exec_world *world, uint32_t rank, enum weft_algorit
         if (status != WEFT_OK)
             return status;
     }
-    struct weft_digest_fields fields = {WEFT_ALLREDUCE, algorithm, dtype, op, count};
+    const struct weft_call call = {.sequence = 1,
+                                   .count = count,
+                                   .root = -1,
+                                   .collective = WEFT_ALLREDUCE,
+                                   .algorithm = (uint8_t)algorithm,
+                                   .dtype = (uint8_t)dtype,
+                                   .op = (uint8_t)op};
     struct weft_exec_request request = {
         .plan = *plan,
         .input = inputs[rank],
@@ -229,7 +234,8 @@ static int start_rank(struct exec_world *world, uint32_t rank, enum weft_algorit
         .element_bytes = weft_dtype_size(dtype),
         .reduce = weft_reduce_find(dtype, op),
         .finish = op == WEFT_AVG ? world->options.ranks : 0,
-        .digest = weft_digest_pack(&fields),
+        .digest = weft_call_digest(&call),
+        .call = call,
     };
     return weft_exec_start(world->ranks[rank].exec, &request, &world->running[rank]);
 }

@@ -232,6 +232,7 @@ static void test_garbage(void **state)
             header->size = (uint32_t)(size - sizeof *header);
             header->kind = (uint8_t)((random >> 20) % 7);
             header->version = WEFT_WIRE_VERSION;
+            header->count = (random >> 30) % 16 == 0;
             header->flags = (uint16_t)((random >> 23) % 2);
             weft_exec_message(exec_world_rank(world, 0), block, (random >> 25) % 16 ? size : size / 2);
             weft_exec_progress(exec_world_rank(world, 0));

@@ -1,0 +1,74 @@
+/* How operations stand: for reports of stalls, deadlines and dumps. Nothing here moves anything. */
+#include <stdio.h>
+
+#include "algos/dump.h"
+#include "comm/exec_internal.h"
+
+#define LINES_MAX 8 /* of one operation: a window may hold 64 steps */
+
+int weft_exec_running(const struct weft_exec *exec, struct weft_exec_op **ops)
+{
+    int count = 0;
+    for (uint32_t back = WEFT_OPS_MAX; back > 0; back--) {
+        uint32_t slot = (exec->next_sequence - back) % WEFT_OPS_MAX;
+        if (exec->running >> slot & 1)
+            ops[count++] = exec->ops[slot];
+    }
+    return count;
+}
+
+const struct weft_call *weft_exec_op_call(const struct weft_exec_op *op)
+{
+    return &op->request.call;
+}
+
+struct weft_exec_look *weft_exec_op_look(struct weft_exec_op *op)
+{
+    return &op->look;
+}
+
+/* The active flights that wait for a peer, and not only for an earlier step, in program order from *at on. NULL at
+ * the end. */
+static const struct weft_flight *next_waiting(const struct weft_exec_op *op, uint32_t *at)
+{
+    while (*at != op->tail) {
+        uint32_t distance = (*at)++ - op->head;
+        const struct weft_flight *flight =
+            &op->flights[(op->head_index + distance) % op->exec->options.window];
+        if (op->active >> flight->index & 1 && flight->step.kind <= WEFT_STEP_RECV &&
+            flight->done < weft_flight_limit(op, flight))
+            return flight;
+    }
+    return NULL;
+}
+
+void weft_exec_describe(const struct weft_exec_op *op, char *text, size_t capacity)
+{
+    static const char *const kinds[] = {"send to", "receive from"};
+    size_t used = (size_t)snprintf(text, capacity, "step %u of operation %u:", op->head, op->sequence);
+    uint32_t at = op->head;
+    const struct weft_flight *flight;
+    for (int named = 0; named < 4 && used < capacity && (flight = next_waiting(op, &at)); named++)
+        used += (size_t)snprintf(text + used, capacity - used, "%s %s rank %d (%zu of %zu bytes done)",
+                                 named ? "," : "", kinds[flight->step.kind], flight->step.peer, flight->done,
+                                 flight->length);
+}
+
+size_t weft_exec_dump(const struct weft_exec_op *op, char *text, size_t capacity)
+{
+    size_t used = 0;
+    uint32_t at = op->head, lines = 0;
+    for (const struct weft_flight *flight; (flight = next_waiting(op, &at)); lines++) {
+        char step[160];
+        if (lines >= LINES_MAX)
+            continue;
+        weft_step_print(&flight->step, step, sizeof step);
+        used += (size_t)snprintf(used < capacity ? text + used : NULL, used < capacity ? capacity - used : 0,
+                                 "  step %u, %s: %zu of %zu bytes, waits for rank %d\n", flight->sequence,
+                                 step, flight->done, flight->length, flight->step.peer);
+    }
+    if (lines > LINES_MAX)
+        used += (size_t)snprintf(used < capacity ? text + used : NULL, used < capacity ? capacity - used : 0,
+                                 "  and %u more steps of the window\n", lines - LINES_MAX);
+    return used;
+}

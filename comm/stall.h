@@ -1,0 +1,74 @@
+/* Calls that do not move: noticed by every rank, compared by rank 0.
+ *
+ * A rank that has been in a call for WEFT_STALL_NS without its end sends rank 0 a record of it over the
+ * bootstrap's overlay; it does so at once when a message or slot of a peer turns out to belong to another call
+ * ("suspicion"). What is in such a message is dropped; nothing fails here, because one rank does not know which of
+ * the two is wrong, nor how many agree with whom. Rank 0 compares the records of one call number field by field
+ * (comm/judge.h) and revokes the communicator with the verdict, the same words on all ranks. Should no verdict come
+ * (rank 0 has died, say), the rank that had the suspicion revokes on its own after WEFT_VERDICT_NS.
+ *
+ * When a call's deadline passes, one more record asks rank 0 who has not come; the call waits WEFT_LATE_NS longer
+ * for that answer.
+ *
+ * None of this is on the way of a call that is not waiting.
+ */
+#ifndef WEFT_COMM_STALL_H
+#define WEFT_COMM_STALL_H
+
+#include "comm/call.h"
+
+#define WEFT_STALL_NS   INT64_C(250000000)
+#define WEFT_VERDICT_NS INT64_C(900000000)
+#define WEFT_LATE_NS    INT64_C(250000000)
+
+struct weft_comm;
+struct weft_context;
+struct weft_judge;
+
+/* A call that waits elsewhere than in the executor: on the fast path, or at the end of the communicator. Owned by
+ * the thread that waits, seen by others while weft_stall.waiting points to it. */
+struct weft_waiting {
+    struct weft_call call;
+    int64_t since_ns;
+    uint32_t fast_sequence; /* 0: not on the fast path */
+    int reported;
+};
+
+/* Part of the communicator. [lock] */
+struct weft_stall {
+    struct weft_waiting *waiting; /* NULL: none */
+    int64_t suspect_ns;           /* when a suspicion arose; 0: none */
+    char suspicion[200];
+    int late; /* a deadline of this rank has passed: rank 0 was asked */
+};
+
+/* What goes to rank 0. Little-endian like the executor's messages. */
+#define WEFT_STALL_MAGIC 0x4c415453u /* "STAL" */
+#define WEFT_STALL_LATE  1u
+struct weft_stall_record {
+    uint32_t magic, flags;
+    struct weft_call call;
+    uint64_t oldest; /* the lowest call that the rank is still in */
+    int64_t waited_ms;
+    char waits[320]; /* in words, for who reads a deadline's text */
+};
+
+/* Reports the calls that have waited long enough, and ends a suspicion that got no verdict. Returns when to look
+ * again. Cheap; [lock] */
+int64_t weft_stall_look(struct weft_comm *comm, int64_t now_ns);
+
+/* The same for all communicators of a context, from the service thread's tick. [lock] */
+void weft_stall_look_all(struct weft_context *context);
+
+/* A peer is in another call than this rank. Reports every call that this rank is in, now. WEFT_OK. [lock] */
+int weft_stall_suspect(struct weft_comm *comm, const char *text);
+
+/* Waits for the verdict on a suspicion: always ends with the communicator failed. Takes the lock. */
+void weft_stall_await_verdict(struct weft_comm *comm, struct weft_waiting *waiting, const char *text);
+
+/* The deadline of a call has passed: logs what this rank waits for and asks rank 0. Returns until when to wait for
+ * the answer. [lock] */
+int64_t weft_stall_late(struct weft_comm *comm, const struct weft_call *call, int64_t waited_ms,
+                        const char *waits);
+
+#endif
