@@ -119,7 +119,7 @@ struct weft_exec_op {
     size_t temp_bytes;
     struct weft_exec_look look;
     uint64_t nothing[2]; /* input and output of an operation without elements */
-    size_t work_bytes; /* computed since the last return to the progress loop */
+    size_t work_bytes;   /* computed since the last return to the progress loop */
     struct weft_flight flights[WEFT_WINDOW_MAX];
 };
 
