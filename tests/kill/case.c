@@ -1,6 +1,5 @@
 #include "tests/kill/case.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +67,7 @@ struct spot {
 
 struct kill_deck {
     uint64_t random;
-    int transport;
+    int transport, signal;
     struct spot *spots;
     size_t spot_count, next_spot, dealt_spots;
     unsigned calls[KILL_RANKS_MAX + 1][KILL_RANKS_MAX][KILL_STAGES];
@@ -118,13 +117,14 @@ static void shuffle(struct kill_deck *deck)
     }
 }
 
-struct kill_deck *kill_deck_new(uint64_t seed, int transport)
+struct kill_deck *kill_deck_new(uint64_t seed, int transport, int signal)
 {
     struct kill_deck *deck = calloc(1, sizeof *deck);
     if (!deck)
         abort();
-    deck->random = seed * 31 + (uint64_t)transport;
+    deck->random = seed * 1009 + (uint64_t)(transport + 8 * signal);
     deck->transport = transport;
+    deck->signal = signal;
     for (int algorithm = WEFT_ALGO_RING; algorithm < WEFT_ALGO_COUNT; algorithm++) {
         for (uint32_t ranks = 2; ranks <= KILL_RANKS_MAX; ranks++) {
             for (uint32_t rank = 0; rank < ranks; rank++) {
@@ -227,7 +227,7 @@ void kill_deck_deal(struct kill_deck *deck, struct kill_case *c)
     static const int counts[] = {64, 3000, 24000};
     memset(c, 0, sizeof *c);
     c->transport = deck->transport;
-    c->signal = SIGKILL;
+    c->signal = deck->signal;
     c->ranks = 2 + below(deck, KILL_RANKS_MAX - 1);
     c->victim = below(deck, (size_t)c->ranks);
     c->op = below(deck, 3);

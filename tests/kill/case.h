@@ -53,7 +53,7 @@ int kill_case_parse(const char *text, struct kill_case *c);
 /* Deals cases. The same seed deals the same cases in the same order. Every step of every plan comes up once
  * before any comes up twice. */
 struct kill_deck;
-struct kill_deck *kill_deck_new(uint64_t seed, int transport);
+struct kill_deck *kill_deck_new(uint64_t seed, int transport, int signal);
 void kill_deck_free(struct kill_deck *deck);
 void kill_deck_deal(struct kill_deck *deck, struct kill_case *c);
 /* Calls that a stage makes, as counted in a job that nobody killed. */

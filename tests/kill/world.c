@@ -40,7 +40,10 @@ int kill_patience(void)
 
 int kill_names(const char *text, int rank)
 {
-    char wanted[16];
+    char wanted[24];
+    snprintf(wanted, sizeof wanted, "this rank (%d)", rank); /* in the verdict on itself */
+    if (strstr(text, wanted))
+        return 1;
     size_t length = (size_t)snprintf(wanted, sizeof wanted, "rank %d", rank);
     for (const char *at = strstr(text, wanted); at; at = strstr(at + 1, wanted)) {
         if (!isdigit((unsigned char)at[length]))
