@@ -42,6 +42,7 @@ struct weft_boot_edge {
     int doomed;                /* the neighbour is dead: the service thread closes */
     int64_t sent_ns, heard_ns; /* when the last bytes went out and came in */
     int64_t silent_ns;         /* how long nothing came while this process ran */
+    int64_t unheard_ns_max;    /* the longest time between two arrivals, pauses of this process included */
 };
 
 /* A record on its way to rank 0's callback. */
@@ -74,6 +75,7 @@ struct weft_bootstrap {
 
     int timer_fd; /* -1 none */
     int64_t heartbeat_ns;
+    int64_t silent_ns_max;         /* the longest silence that an edge was charged with and got away */
     int64_t ticked_ns, planned_ns; /* the last tick, and how long after it the next was to come */
 
     int failed; /* atomic: a failure or revocation is known */

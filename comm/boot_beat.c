@@ -70,6 +70,8 @@ static int64_t judge(struct weft_boot_edge *edge, int64_t now_ns, int64_t counte
         }
         edge->silent_ns = 0;
     }
+    if (edge->silent_ns > b->silent_ns_max)
+        b->silent_ns_max = edge->silent_ns;
     return now_ns + b->heartbeat_ns - edge->silent_ns;
 }
 
@@ -122,4 +124,16 @@ int weft_boot_beat_start(struct weft_bootstrap *b)
     b->planned_ns = b->heartbeat_ns / BEATS;
     weft_boot_kick(b);
     return WEFT_OK;
+}
+
+void weft_bootstrap_silence(struct weft_bootstrap *b, int64_t *unheard_ns, int64_t *silent_ns)
+{
+    pthread_mutex_lock(&b->lock);
+    *unheard_ns = 0;
+    *silent_ns = b->silent_ns_max;
+    for (int i = 0; i < b->edge_count; i++) {
+        if (b->edges[i].unheard_ns_max > *unheard_ns)
+            *unheard_ns = b->edges[i].unheard_ns_max;
+    }
+    pthread_mutex_unlock(&b->lock);
 }

@@ -60,13 +60,21 @@ static int take_frame(struct weft_boot_edge *edge, struct weft_boot_frame *frame
     return status;
 }
 
+static void note_arrival(struct weft_boot_edge *edge)
+{
+    int64_t now_ns = weft_clock_ns();
+    if (now_ns - edge->heard_ns > edge->unheard_ns_max)
+        edge->unheard_ns_max = now_ns - edge->heard_ns;
+    edge->heard_ns = now_ns;
+}
+
 void weft_boot_edge_read(struct weft_boot_edge *edge)
 {
     int status = 0, idle = 0;
     for (int i = 0; i < READS_PER_CALLBACK && !idle && !edge->heard_goodbye; i++) {
         status = weft_boot_receive(edge->fd, &edge->reader, &idle);
         if (status >= 0 && !idle)
-            edge->heard_ns = weft_clock_ns();
+            note_arrival(edge);
         if (status == 1) {
             struct weft_boot_frame frame;
             weft_boot_reader_take(&edge->reader, &frame);

@@ -112,4 +112,8 @@ struct weft_boot_death {
     char reason[160];
 };
 
+/* How near the heartbeat came to a verdict: the longest time in which no byte came over an edge, pauses of this process
+ * included, and the longest that was counted as the neighbour's silence. */
+void weft_bootstrap_silence(struct weft_bootstrap *bootstrap, int64_t *unheard_ns, int64_t *silent_ns);
+
 #endif
