@@ -58,6 +58,7 @@ SUPPORT_OBJECTS := $(call objects,$(wildcard tests/support/*.c))
 MICRO := $(patsubst %.c,$(BUILD)/%,$(wildcard perf/micro/*.c))
 TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/plan/test_*.c tests/conform/test_*.c \
 	tests/integration/test_*.c tests/faults/test_*.c))
+LONG := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/long/*.c))
 SCRIPTS := $(wildcard tests/integration/test_*.sh)
 CHECKS := $(wildcard tests/checks/check_*.sh)
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -236,4 +237,4 @@ help:
 
 -include $(patsubst %.o,%.d,$(LIB_OBJECTS) $(PERF_OBJECTS) $(SUPPORT_OBJECTS) $(KILL_OBJECTS) $(FAULT_OBJECTS) \
 	$(call objects,$(MAINS)) \
-	$(patsubst %,%.o,$(TESTS) $(MICRO) $(FUZZERS)))
+	$(patsubst %,%.o,$(TESTS) $(LONG) $(MICRO) $(FUZZERS)))

@@ -12,6 +12,26 @@
 
 #include "tests/kill/point.h"
 
+#define DESCRIPTORS 1024
+
+/* Descriptors that the library has opened itself, as opposed to libraries below it. */
+static _Atomic unsigned char opened[DESCRIPTORS];
+
+static int note_opened(int fd)
+{
+    if (fd >= 0 && fd < DESCRIPTORS)
+        opened[fd] = 1;
+    return fd;
+}
+
+int kill_descriptors_left(void)
+{
+    int left = 0;
+    for (int fd = 0; fd < DESCRIPTORS; fd++)
+        left += opened[fd] && fcntl(fd, F_GETFD) >= 0;
+    return left;
+}
+
 int __real_socket(int domain, int type, int protocol);
 int __wrap_socket(int domain, int type, int protocol);
 int __wrap_socket(int domain, int type, int protocol)
@@ -19,7 +39,7 @@ int __wrap_socket(int domain, int type, int protocol)
     kill_at_call(0);
     int result = __real_socket(domain, type, protocol);
     kill_at_call(1);
-    return result;
+    return note_opened(result);
 }
 
 int __real_bind(int fd, const struct sockaddr *address, socklen_t size);
@@ -59,7 +79,7 @@ int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *size, int flags)
     kill_at_call(0);
     int result = __real_accept4(fd, address, size, flags);
     kill_at_call(1);
-    return result;
+    return note_opened(result);
 }
 
 int __real_getsockopt(int fd, int level, int name, void *value, socklen_t *size);
@@ -137,6 +157,8 @@ int __wrap_close(int fd);
 int __wrap_close(int fd)
 {
     kill_at_call(0);
+    if (fd >= 0 && fd < DESCRIPTORS)
+        opened[fd] = 0;
     int result = __real_close(fd);
     kill_at_call(1);
     return result;
@@ -149,7 +171,7 @@ int __wrap_epoll_create1(int flags)
     kill_at_call(0);
     int result = __real_epoll_create1(flags);
     kill_at_call(1);
-    return result;
+    return note_opened(result);
 }
 
 int __real_epoll_ctl(int epoll, int what, int fd, struct epoll_event *event);
@@ -169,7 +191,7 @@ int __wrap_eventfd(unsigned value, int flags)
     kill_at_call(0);
     int result = __real_eventfd(value, flags);
     kill_at_call(1);
-    return result;
+    return note_opened(result);
 }
 
 int __real_pipe2(int fds[2], int flags);
@@ -179,6 +201,10 @@ int __wrap_pipe2(int fds[2], int flags)
     kill_at_call(0);
     int result = __real_pipe2(fds, flags);
     kill_at_call(1);
+    if (result == 0) {
+        note_opened(fds[0]);
+        note_opened(fds[1]);
+    }
     return result;
 }
 
@@ -212,7 +238,7 @@ int __wrap_memfd_create(const char *name, unsigned flags)
     kill_at_call(0);
     int result = __real_memfd_create(name, flags);
     kill_at_call(1);
-    return result;
+    return note_opened(result);
 }
 
 int __real_ftruncate(int fd, off_t size);

@@ -61,9 +61,11 @@ void kill_score_print(struct kill_score *score, const char *what)
     printf("%s: noticed within %.2f ms (p50), %.2f ms (p99), %.2f ms (all)\n", what,
            (double)kill_score_quantile(score, 0.5) / 1e6, (double)kill_score_quantile(score, 0.99) / 1e6,
            (double)kill_score_quantile(score, 1) / 1e6);
-    printf("%s: %u wrong, of which %u hangs; known gaps: %u named a rank that left, %u left descriptors "
-           "behind\n",
-           what, score->wrong, score->hangs, score->misnamed, score->left_behind);
+    printf("%s: %u wrong, of which %u hangs; libfabric left descriptors behind %u times\n", what,
+           score->wrong, score->hangs, score->left_below);
+    if (score->misnamed || score->garbled)
+        printf("%s: known gaps: %u named a rank that left, %u results mixed with reused memory\n", what,
+               score->misnamed, score->garbled);
     fflush(stdout);
 }
 
@@ -221,7 +223,8 @@ static void settle(struct job *job, struct kill_score *score)
         if (rank == c->victim)
             continue;
         score->misnamed += (unsigned)report->misnamed;
-        score->left_behind += (unsigned)report->left_behind;
+        score->garbled += (unsigned)report->garbled;
+        score->left_below += (unsigned)report->left_below;
         score->clean += report->end == KILL_END_CLEAN;
         score->deadlines += report->end == KILL_END_DEADLINE;
         if (report->end != KILL_END_NOTICED)

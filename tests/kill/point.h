@@ -32,6 +32,9 @@ void kill_point_leave(void);
 /* System calls counted in a stage so far. */
 unsigned kill_point_calls(int stage);
 
+/* Open descriptors that the library, and no library below it, has opened. */
+int kill_descriptors_left(void);
+
 /* For the wrappers: at a system call (done 0: before, 1: behind it), at a call into the transport. */
 void kill_at_call(int done);
 void kill_at_move(int done);

@@ -19,8 +19,9 @@ enum kill_end {
 struct kill_report {
     int end; /* enum kill_end */
     int status;
-    int misnamed, left_behind; /* known gaps, counted apart (world.c) */
-    int64_t latency_ns;        /* NOTICED: from the death to the failing call's return */
+    int misnamed, garbled; /* known gaps, counted apart (world.c) */
+    int left_below;        /* libfabric left something behind */
+    int64_t latency_ns;    /* NOTICED: from the death to the failing call's return */
     unsigned calls[KILL_STAGES];
     char detail[400];    /* of the failed call */
     char complaint[400]; /* "" when everything was as it must be */
