@@ -15,7 +15,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/crypto.h"
-#include "base/secret.h"
+
+#define WEFT_SECRET_MIN 16
+#define WEFT_SECRET_MAX 4096
 
 /* The blocks of a handshake never change their size. */
 #define WEFT_AUTH_CHALLENGE_BYTES 40

@@ -58,6 +58,19 @@ int weft_comm_differs(void *arg, const char *text)
     return weft_stall_suspect(arg, text);
 }
 
+int weft_comm_sent_by(void *arg, uint32_t rank, const void *sender)
+{
+    struct weft_comm *comm = arg;
+    const struct weft_member *member = &comm->members[rank];
+    int local = member->host_group == comm->members[comm->rank].host_group;
+    enum weft_transport_index index = local ? WEFT_SHM : WEFT_OFI;
+    const struct weft_open_transport *transport = &comm->context->transports[index];
+    return comm->context->polled == (int)index &&
+           transport->ops.sent_by(transport->instance, sender,
+                                  local ? member->addresses : member->addresses + member->shm_size,
+                                  local ? member->shm_size : member->ofi_size);
+}
+
 static void wake_waiters(void *arg)
 {
     struct weft_comm *comm = arg;

@@ -83,5 +83,7 @@ int64_t weft_comm_deadline_ns(const struct weft_comm *comm);
 int weft_comm_connect(void *arg, uint32_t rank, struct weft_exec_peer *peer);
 /* Its differs hook. */
 int weft_comm_differs(void *arg, const char *text);
+/* [lock] The executor's sent_by hook, inside an event. */
+int weft_comm_sent_by(void *arg, uint32_t rank, const void *sender);
 
 #endif

@@ -72,10 +72,11 @@ struct weft_context {
     atomic_int tick_sleeps;       /* the service thread must be woken for new background work */
     int tick_idle;                /* service thread only */
     struct weft_open_transport transports[WEFT_TRANSPORT_COUNT]; /* [lock] once open */
-    struct weft_shared_link *links;                              /* [lock] */
-    struct weft_pool_buffer *buffers;                            /* [lock] */
-    struct weft_memory *memory;                                  /* [lock] */
-    struct weft_comm **comms;                                    /* [lock] hash by id, open addressing */
+    int polled;                       /* [lock] which of them tells an event right now */
+    struct weft_shared_link *links;   /* [lock] */
+    struct weft_pool_buffer *buffers; /* [lock] */
+    struct weft_memory *memory;       /* [lock] */
+    struct weft_comm **comms;         /* [lock] hash by id, open addressing */
     uint32_t comm_capacity, comm_count;
     atomic_int users;          /* communicators being made or alive */
     atomic_int oversubscribed; /* more ranks than processors on this host */

@@ -19,6 +19,13 @@
 #include "algos/hazard.h"
 #include "base/error.h"
 
+static void free_tables(struct weft_exec *exec)
+{
+    free(exec->peers);
+    free(exec->senders);
+    free(exec->early_counts);
+}
+
 int weft_exec_create(const struct weft_exec_options *options, struct weft_exec **created)
 {
     if (options->window < WEFT_WINDOW_MIN || options->window > WEFT_WINDOW_MAX)
@@ -32,7 +39,10 @@ int weft_exec_create(const struct weft_exec_options *options, struct weft_exec *
     exec->early_tail = &exec->early;
     exec->small.capacity = 128;
     exec->peers = calloc(options->ranks, sizeof *exec->peers);
-    if (!exec->peers) {
+    exec->senders = calloc(options->ranks, sizeof *exec->senders);
+    exec->early_counts = calloc(options->ranks, sizeof *exec->early_counts);
+    if (!exec->peers || !exec->senders || !exec->early_counts) {
+        free_tables(exec);
         free(exec);
         return weft_fail(WEFT_NOMEM, "no memory for %u peers", options->ranks);
     }
@@ -66,13 +76,13 @@ void weft_exec_destroy(struct weft_exec *exec)
     if (!exec)
         return;
     weft_exec_fail(exec, WEFT_CANCELLED, "the communicator was destroyed");
-    weft_early_free_list(exec, exec->early);
+    weft_early_drop(exec, exec->early);
     free_op(exec->spare_ops);
     free_pool(&exec->small);
     free_pool(&exec->large);
     for (int i = 0; i < WEFT_STEP_SOURCES_MAX; i++)
         free(exec->scratch[i]);
-    free(exec->peers);
+    free_tables(exec);
     free(exec);
 }
 
@@ -351,35 +361,6 @@ static int advance(struct weft_exec_op *op, struct weft_flight *flight)
     }
 }
 
-/* Asks back whatever peers could still read or write, without waiting. Returns the transports concerned. */
-static uint32_t recall_everything(struct weft_exec_op *op)
-{
-    uint32_t transports = 0;
-    for (uint64_t mask = op->active; mask; mask &= mask - 1) {
-        struct weft_flight *flight = &op->flights[__builtin_ctzll(mask)];
-        if (flight->step.kind > WEFT_STEP_RECV || flight->mode != WEFT_MODE_PUT)
-            continue;
-        if (flight->step.kind == WEFT_STEP_SEND)
-            weft_send_recall(op, flight);
-        else
-            weft_recv_recall(op, flight);
-        transports |= 1u << op->exec->peers[flight->peer->rank].transport;
-    }
-    return transports;
-}
-
-/* Everything that was asked back is the caller's again when this returns. */
-static void await_recalls(struct weft_exec *exec, uint32_t transports)
-{
-    for (uint32_t r = 0; r < exec->options.ranks && transports; r++) {
-        const struct weft_exec_peer *peer = &exec->peers[r];
-        if (!peer->link || !(transports >> peer->transport & 1))
-            continue;
-        transports &= ~(1u << peer->transport);
-        peer->ops->recall_wait(peer->instance);
-    }
-}
-
 static void release_everything(struct weft_exec_op *op)
 {
     for (uint64_t mask = op->active; mask; mask &= mask - 1) {
@@ -391,7 +372,7 @@ static void release_everything(struct weft_exec_op *op)
     }
     op->active = op->runnable = op->blocked = 0;
     for (uint32_t i = 0; i < op->peer_count; i++) {
-        weft_early_free_list(op->exec, op->peers[i]->early);
+        weft_early_drop(op->exec, op->peers[i]->early);
         op->peers[i]->early = NULL;
         op->peers[i]->early_tail = &op->peers[i]->early;
     }
@@ -537,7 +518,7 @@ void weft_exec_op_free(struct weft_exec_op *op)
 {
     struct weft_exec *exec = op->exec;
     if (op->status == WEFT_AGAIN) {
-        await_recalls(exec, recall_everything(op));
+        weft_recalls_await(exec, weft_op_recall(op));
         op_end(op, WEFT_CANCELLED);
     }
     if (exec->spare_ops)
@@ -579,9 +560,9 @@ void weft_exec_fail(struct weft_exec *exec, int status, const char *text)
     uint32_t transports = 0;
     for (int i = 0; i < WEFT_OPS_MAX; i++) {
         if (exec->ops[i])
-            transports |= recall_everything(exec->ops[i]);
+            transports |= weft_op_recall(exec->ops[i]);
     }
-    await_recalls(exec, transports);
+    weft_recalls_await(exec, transports);
     for (int i = 0; i < WEFT_OPS_MAX; i++) {
         if (exec->ops[i])
             op_end(exec->ops[i], exec->status);

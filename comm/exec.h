@@ -53,9 +53,11 @@ struct weft_exec_stats {
 /* What the executor needs from its surroundings. */
 struct weft_exec_hooks {
     void *arg;
-    void *comm; /* argument of connect and differs */
+    void *comm; /* argument of connect, sent_by and differs */
     /* Connects peer `rank` and fills *peer. */
     int (*connect)(void *comm, uint32_t rank, struct weft_exec_peer *peer);
+    /* Whether sender, from the event being delivered, is the instance that rank is reached by: 1 or 0. */
+    int (*sent_by)(void *comm, uint32_t rank, const void *sender);
     /* Memory that peers on transport can read (or that puts land in): staging. NULL when none can be had. */
     void *(*buffer_get)(void *arg, uint32_t transport, size_t size);
     void (*buffer_put)(void *arg, uint32_t transport, void *buffer, size_t size);
@@ -116,8 +118,9 @@ int weft_exec_progress(struct weft_exec *exec);
 /* Whether something waits for room in a link, of which no event tells. */
 int weft_exec_is_blocked(const struct weft_exec *exec);
 
-/* A message whose header names this executor. */
-void weft_exec_message(struct weft_exec *exec, const void *data, size_t size);
+/* A message whose header names this executor. sender is the event's: a message in the name of another rank
+ * is refused; NULL where the transport cannot tell. */
+void weft_exec_message(struct weft_exec *exec, const void *sender, const void *data, size_t size);
 
 /* PUT_DONE and LANDED. Cookies carry the executor's id in their upper 32 bits; those of operations that have
  * ended meanwhile are ignored. */

@@ -4,6 +4,7 @@
  *   exec_recv.c     RECV: how bytes arrive
  *   exec_compute.c  REDUCE and COPY
  *   exec_message.c  messages in, and those that come too early
+ *   exec_recall.c   taking memory back when an operation ends early
  *
  * Positions are bytes in the logical data (element index times element size), the same in every buffer, since
  * a step reads and writes one chunk range (algos/plan.h). Every flight works through its range in order;
@@ -14,12 +15,14 @@
 
 #include "comm/exec.h"
 
-#define WEFT_LANDINGS       4  /* slices of one RECV that are landed at a time */
-#define WEFT_STAGES         4  /* slices of one SEND that are staged at a time */
-#define WEFT_PUTS           32 /* puts of one SEND in flight */
-#define WEFT_SLOTS_MAX      256
-#define WEFT_NONE           0xff
-#define WEFT_BUCKETS        64
+#define WEFT_LANDINGS  4  /* slices of one RECV that are landed at a time */
+#define WEFT_STAGES    4  /* slices of one SEND that are staged at a time */
+#define WEFT_PUTS      32 /* puts of one SEND in flight */
+#define WEFT_SLOTS_MAX 256
+#define WEFT_NONE      0xff
+#define WEFT_BUCKETS   64
+/* Messages of one peer that are kept for steps to come: all that it can send before it must wait. */
+#define WEFT_EARLY_MAX      (WEFT_OPS_MAX * WEFT_WINDOW_MAX * WEFT_LANDINGS)
 #define WEFT_TRANSPORTS_MAX 4
 #define WEFT_WORK_BYTES     (256 * 1024) /* computed before transports are polled again */
 
@@ -126,6 +129,8 @@ struct weft_exec_op {
 struct weft_exec {
     struct weft_exec_options options;
     struct weft_exec_peer *peers;           /* [ranks] */
+    const void **senders;                   /* [ranks] whose messages are known to be the rank's; NULL: ask */
+    uint32_t *early_counts;                 /* [ranks] of its messages in lists of early ones */
     struct weft_exec_op *ops[WEFT_OPS_MAX]; /* running, by sequence % WEFT_OPS_MAX */
     uint64_t running;                       /* their bits */
     uint32_t next_sequence;
@@ -212,6 +217,13 @@ void weft_recv_release(struct weft_exec_op *op, struct weft_flight *flight);
 
 int weft_compute_advance(struct weft_exec_op *op, struct weft_flight *flight);
 
+/* exec_recall.c */
+/* Asks back whatever peers could still read or write, without waiting. Returns the transports concerned, as
+ * bits. */
+uint32_t weft_op_recall(struct weft_exec_op *op);
+/* Everything that was asked back is the caller's again when this returns. */
+void weft_recalls_await(struct weft_exec *exec, uint32_t transports);
+
 /* exec_message.c */
 struct weft_op_peer *weft_op_peer_find(struct weft_exec_op *op, uint32_t rank, int create);
 /* Hands a newly admitted SEND or RECV what came early for it. */
@@ -222,5 +234,7 @@ struct weft_early *weft_early_copy(struct weft_exec *exec, const struct weft_wir
                                    const void *payload);
 void weft_early_free(struct weft_exec *exec, struct weft_early *early);
 void weft_early_free_list(struct weft_exec *exec, struct weft_early *list);
+/* The same with a list of those that came early. */
+void weft_early_drop(struct weft_exec *exec, struct weft_early *list);
 
 #endif

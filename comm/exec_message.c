@@ -62,6 +62,19 @@ void weft_early_free_list(struct weft_exec *exec, struct weft_early *list)
     }
 }
 
+static uint32_t source_of(const struct weft_early *early)
+{
+    const struct weft_wire_header *header = (const void *)early->data;
+    return header->source;
+}
+
+void weft_early_drop(struct weft_exec *exec, struct weft_early *list)
+{
+    for (const struct weft_early *early = list; early; early = early->next)
+        exec->early_counts[source_of(early)]--;
+    weft_early_free_list(exec, list);
+}
+
 struct weft_op_peer *weft_op_peer_find(struct weft_exec_op *op, uint32_t rank, int create)
 {
     struct weft_op_peer *peer = op->by_rank[rank];
@@ -158,11 +171,34 @@ static struct weft_flight *find_flight(struct weft_exec_op *op, struct weft_op_p
     return NULL;
 }
 
-static void append(struct weft_early ***tail, struct weft_early *early)
+static void append(struct weft_exec *exec, struct weft_early ***tail, struct weft_early *early)
 {
+    exec->early_counts[source_of(early)]++;
     early->next = NULL;
     **tail = early;
     *tail = &early->next;
+}
+
+static void detach(struct weft_exec *exec, struct weft_early **at)
+{
+    exec->early_counts[source_of(*at)]--;
+    *at = (*at)->next;
+}
+
+/* Keeps a message for later. early: it is kept already, in no list; otherwise it is copied. */
+static int keep(struct weft_exec *exec, const struct weft_wire_header *header, const void *payload,
+                struct weft_early *early, struct weft_early ***tail)
+{
+    if (exec->early_counts[header->source] >= WEFT_EARLY_MAX)
+        return weft_fail(WEFT_PROTOCOL,
+                         "rank %u has sent %u messages that no step here waits for yet: expected no more",
+                         header->source, exec->early_counts[header->source]);
+    if (!early)
+        early = weft_early_copy(exec, header, payload);
+    if (!early)
+        return weft_fail(WEFT_NOMEM, "no memory to keep %u bytes from rank %u", header->size, header->source);
+    append(exec, tail, early);
+    return WEFT_OK;
 }
 
 static int op_message(struct weft_exec_op *op, const struct weft_wire_header *header, const void *payload,
@@ -180,15 +216,9 @@ static int op_message(struct weft_exec_op *op, const struct weft_wire_header *he
     if (past)
         return weft_fail(WEFT_PROTOCOL, "rank %u sent kind %u for message %u of operation %u, which is over",
                          header->source, header->kind, header->message, op->sequence);
-    if (!early) {
-        early = weft_early_copy(op->exec, header, payload);
-        if (!early)
-            return weft_fail(WEFT_NOMEM, "no memory to keep %u bytes from rank %u", header->size,
-                             header->source);
-    }
-    *kept = 1;
-    append(&peer->early_tail, early);
-    return WEFT_OK;
+    int status = keep(op->exec, header, payload, early, &peer->early_tail);
+    *kept = status == WEFT_OK;
+    return status;
 }
 
 int weft_early_claim(struct weft_exec_op *op, struct weft_flight *flight)
@@ -202,7 +232,7 @@ int weft_early_claim(struct weft_exec_op *op, struct weft_flight *flight)
             at = &early->next;
             continue;
         }
-        *at = early->next;
+        detach(op->exec, at);
         int kept = 0;
         status = deliver(op, flight, header, header + 1, early, &kept);
         if (!kept)
@@ -226,7 +256,7 @@ int weft_early_adopt(struct weft_exec_op *op)
             at = &early->next;
             continue;
         }
-        *at = early->next;
+        detach(exec, at);
         int kept = 0;
         status = op_message(op, header, header + 1, early, &kept);
         if (!kept)
@@ -251,7 +281,26 @@ static int check_header(const struct weft_exec *exec, const struct weft_wire_hea
     return WEFT_OK;
 }
 
-void weft_exec_message(struct weft_exec *exec, const void *data, size_t size)
+/* Whether the link that the message came over is that of the rank it names. */
+static int check_sender(struct weft_exec *exec, const struct weft_wire_header *header, const void *sender)
+{
+    const struct weft_exec_hooks *hooks = &exec->options.hooks;
+    if (exec->senders[header->source] == sender || !sender || !hooks->sent_by)
+        return WEFT_OK;
+    if (hooks->sent_by(hooks->comm, header->source, sender)) {
+        exec->senders[header->source] = sender;
+        return WEFT_OK;
+    }
+    for (uint32_t r = 0; r < exec->options.ranks; r++) {
+        if (hooks->sent_by(hooks->comm, r, sender))
+            return weft_fail(WEFT_PROTOCOL, "a message in the name of rank %u came from rank %u",
+                             header->source, r);
+    }
+    return weft_fail(WEFT_PROTOCOL, "a message in the name of rank %u came from outside the communicator",
+                     header->source);
+}
+
+void weft_exec_message(struct weft_exec *exec, const void *sender, const void *data, size_t size)
 {
     if (exec->status != WEFT_OK)
         return;
@@ -265,17 +314,15 @@ void weft_exec_message(struct weft_exec *exec, const void *data, size_t size)
     const struct weft_wire_header *header = &copy;
     const void *payload = (const uint8_t *)data + sizeof copy;
     int status = check_header(exec, header, size), kept = 0;
+    if (status == WEFT_OK)
+        status = check_sender(exec, header, sender);
     int32_t ahead = (int32_t)(header->op - exec->next_sequence);
     struct weft_exec_op *op = exec->ops[header->op % WEFT_OPS_MAX];
     if (status == WEFT_OK && ahead >= WEFT_OPS_MAX)
         status = weft_fail(WEFT_PROTOCOL, "rank %u is %d operations further: expected fewer than %d",
                            header->source, ahead, WEFT_OPS_MAX);
     if (status == WEFT_OK && ahead >= 0) {
-        struct weft_early *early = weft_early_copy(exec, header, payload);
-        if (early)
-            append(&exec->early_tail, early);
-        else
-            status = weft_fail(WEFT_NOMEM, "no memory to keep %zu bytes from rank %u", size, header->source);
+        status = keep(exec, header, payload, NULL, &exec->early_tail);
     } else if (status == WEFT_OK && op && op->sequence == header->op) {
         status = op_message(op, header, payload, NULL, &kept);
         if (status == WEFT_OK && op->status == WEFT_AGAIN)

@@ -35,7 +35,7 @@ static void handle_event(void *arg, const struct weft_event *event)
         struct weft_comm *comm =
             event->data_size >= sizeof *header ? weft_context_find(context, header->comm) : NULL;
         if (comm)
-            weft_exec_message(comm->exec, event->data, event->data_size);
+            weft_exec_message(comm->exec, event->sender, event->data, event->data_size);
     } else if (event->kind == WEFT_EVENT_LINK_FAILED) {
         struct weft_shared_link *shared = event->link_context;
         shared->failed = 1;
@@ -67,6 +67,7 @@ int weft_progress_once(struct weft_context *context)
         struct weft_open_transport *transport = &context->transports[t];
         if (!transport->instance)
             continue;
+        context->polled = t;
         int events = transport->ops.poll(transport->instance, POLL_BUDGET, handle_event, context);
         if (events < 0)
             fail_all(context, events);

@@ -106,6 +106,12 @@ static int connect_peer(void *arg, uint32_t rank, struct weft_exec_peer *peer)
     return WEFT_OK;
 }
 
+static int sent_by(void *arg, uint32_t rank, const void *sender)
+{
+    (void)arg, (void)sender;
+    return rank == 2;
+}
+
 static void *buffer_get(void *arg, uint32_t transport, size_t size)
 {
     (void)arg, (void)transport;
@@ -143,7 +149,7 @@ static void feed(struct weft_exec *exec, const uint8_t *data, size_t size)
         header->digest = data[0] % 16 ? 7 : header->digest;
         if (data[0] % 2)
             header->size = length > sizeof *header ? (uint32_t)(length - sizeof *header) : 0;
-        weft_exec_message(exec, message, length);
+        weft_exec_message(exec, data[0] % 8 ? NULL : data, message, length);
         weft_exec_io_done(exec, header->op, data[0] % 32 ? WEFT_OK : WEFT_TRANSPORT);
         weft_exec_progress(exec);
         data += 1 + length;
@@ -171,7 +177,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .rank = 1,
         .ranks = 3,
         .window = 8,
-        .hooks = {NULL, NULL, connect_peer, buffer_get, buffer_put, region_get, region_put}};
+        .hooks = {NULL, NULL, connect_peer, sent_by, buffer_get, buffer_put, region_get, region_put}};
     struct weft_plan_request wanted = {WEFT_ALLREDUCE, WEFT_ALGO_RING + data[1] % 4, 3, 1, data[1] / 4 % 2};
     struct weft_exec *exec;
     struct weft_exec_op *op;

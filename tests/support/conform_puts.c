@@ -273,7 +273,7 @@ static int is_old_or_sent(const uint8_t *target, const uint8_t *sent, size_t siz
  * moves afterwards, nothing is told of them, and the link goes on. */
 static void recalled_memory_stays_untouched(void **state)
 {
-    enum { COUNT = 24, SIZE = 60000 };
+    enum { COUNT = 12, SIZE = 20000 };
     struct pair pair;
     pair_open(&pair, state);
     uint8_t *source = malloc(COUNT * SIZE), *target = malloc(COUNT * SIZE), *before = malloc(COUNT * SIZE);

@@ -57,6 +57,13 @@ static int connect_rank(void *arg, uint32_t rank, struct weft_exec_peer *peer)
     return WEFT_OK;
 }
 
+static int sent_by(void *arg, uint32_t rank, const void *sender)
+{
+    struct world_rank *self = arg;
+    const struct world_rank *other = &self->world->ranks[rank];
+    return self->world->ops.sent_by(self->transport, sender, other->address, other->address_size);
+}
+
 static void *buffer_get(void *arg, uint32_t transport, size_t size)
 {
     (void)transport;
@@ -112,7 +119,7 @@ static void handle_event(void *arg, const struct weft_event *event)
 {
     struct world_rank *self = arg;
     if (event->kind == WEFT_EVENT_MESSAGE)
-        weft_exec_message(self->exec, event->data, event->data_size);
+        weft_exec_message(self->exec, event->sender, event->data, event->data_size);
     else if (event->kind == WEFT_EVENT_PUT_DONE || event->kind == WEFT_EVENT_LANDED)
         weft_exec_io_done(self->exec, event->cookie, event->status);
 }
@@ -136,7 +143,7 @@ static int open_rank(struct exec_world *world, uint32_t rank)
         .ranks = world->options.ranks,
         .window = world->options.window,
         .first_sequence = world->options.first_sequence,
-        .hooks = {self, self, connect_rank, buffer_get, buffer_put, region_get, region_put},
+        .hooks = {self, self, connect_rank, sent_by, buffer_get, buffer_put, region_get, region_put},
     };
     return weft_exec_create(&options, &self->exec);
 }

@@ -234,7 +234,7 @@ static void test_garbage(void **state)
             header->version = WEFT_WIRE_VERSION;
             header->count = (random >> 30) % 16 == 0;
             header->flags = (uint16_t)((random >> 23) % 2);
-            weft_exec_message(exec_world_rank(world, 0), block, (random >> 25) % 16 ? size : size / 2);
+            weft_exec_message(exec_world_rank(world, 0), NULL, block, (random >> 25) % 16 ? size : size / 2);
             weft_exec_progress(exec_world_rank(world, 0));
         }
         weft_exec_op_free(op);

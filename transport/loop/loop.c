@@ -229,6 +229,17 @@ static struct loop_channel *channel_make(struct loop_inbox *from, struct loop_in
     return channel;
 }
 
+static int loop_sent_by(struct weft_transport *transport, const void *sender, const void *address,
+                        size_t size)
+{
+    const struct loop_inbox *from = sender;
+    struct loop_address peer;
+    if (!from || !loop_reachable(transport, address, size))
+        return 0;
+    memcpy(&peer, address, sizeof peer);
+    return from->id == peer.id;
+}
+
 static int loop_connect(struct weft_transport *transport, const void *address, size_t size,
                         void *link_context, struct weft_link **result)
 {
@@ -323,6 +334,7 @@ const struct weft_transport_ops weft_loop_ops = {
     .land = loop_land,
     .unland = loop_unland,
     .recall = loop_recall,
+    .sent_by = loop_sent_by,
     .put = loop_put,
     .expose = loop_expose,
     .map = loop_map,

@@ -61,7 +61,7 @@ static int channel_drain(struct weft_transport *transport, struct loop_channel *
 {
     struct loop_ring *ring = &channel->ring;
     struct loop_record *record;
-    struct weft_event event = {.kind = WEFT_EVENT_MESSAGE};
+    struct weft_event event = {.kind = WEFT_EVENT_MESSAGE, .sender = channel->from};
     int events = 0;
     while (events < budget && (record = loop_ring_peek(ring))) {
         if (__builtin_expect(record->kind == LOOP_MESSAGE, 1)) {

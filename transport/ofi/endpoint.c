@@ -1,16 +1,43 @@
 /* Fabric objects, registered memory, and the two pools of frame buffers. */
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include "base/error.h"
 #include "base/log.h"
 #include "transport/ofi/ofi_private.h"
 
 #define CHUNK_BUFFERS 16
 
+/* A limit of this process that explains the error, in words that say what to raise; "" when there is none.
+ * Providers report a limit on locked memory in different ways. */
+static const char *limit_reached(int error, int registering, char *text, size_t size)
+{
+    struct rlimit limit;
+    text[0] = '\0';
+    if ((error == -FI_EMFILE || error == -ENFILE) && getrlimit(RLIMIT_NOFILE, &limit) == 0)
+        snprintf(text, size, "; the limit is %llu file descriptors, raise it with ulimit -n",
+                 (unsigned long long)limit.rlim_cur);
+    else if (registering &&
+             (error == -FI_ENOMEM || error == -FI_EAGAIN || error == -FI_EPERM || error == -FI_EIO) &&
+             getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        snprintf(text, size, "; the limit is %llu KiB of locked memory, raise it with ulimit -l",
+                 (unsigned long long)limit.rlim_cur / 1024);
+    return text;
+}
+
+static int failed_with(const struct weft_transport *transport, const char *what, int error, int registering)
+{
+    char limit[128];
+    return weft_fail(WEFT_TRANSPORT, "ofi: %s of provider %s: %s%s", what,
+                     transport->info->fabric_attr->prov_name, transport->library->strerror(-error),
+                     limit_reached(error, registering, limit, sizeof limit));
+}
+
 static int failed(const struct weft_transport *transport, const char *what, int error)
 {
-    return weft_fail(WEFT_TRANSPORT, "ofi: %s of provider %s: %s", what,
-                     transport->info->fabric_attr->prov_name, transport->library->strerror(-error));
+    return failed_with(transport, what, error, 0);
 }
 
 /* What the provider reports decides everything else. */
@@ -36,8 +63,8 @@ static void read_capabilities(struct weft_transport *transport)
         transport->inject_bytes = transport->frame_bytes;
     transport->put_bytes = largest < 1u << 30 ? largest : 1u << 30;
     transport->sends_limit = OFI_WINDOW;
-    size_t key_size = info->domain_attr->mr_key_size;
-    transport->key_base = key_size >= 8 ? (transport->random & 0x7fffffff) << 32 : 0;
+    transport->wide_keys = info->domain_attr->mr_key_size >= 8;
+    transport->wide_data = info->domain_attr->cq_data_size >= 8;
     weft_log(WEFT_LOG_INFO,
              "ofi: provider %s, domain %s: %s, puts by %s, %s keys, inject %zu, message %zu, prefix %zu",
              info->fabric_attr->prov_name, info->domain_attr->name ? info->domain_attr->name : "?",
@@ -146,16 +173,18 @@ int ofi_register(struct weft_transport *transport, const void *memory, size_t si
                  uint64_t key, struct fid_mr **result)
 {
     struct fid_mr *mr;
+    if (transport->broken)
+        return weft_fail(WEFT_TRANSPORT, "%s", transport->why);
     int error = fi_mr_reg(transport->domain, memory, size, access, 0, key, 0, &mr, NULL);
     if (error)
-        return failed(transport, "registering memory", error);
+        return failed_with(transport, "registering memory", error, 1);
     if (transport->info->domain_attr->mr_mode & FI_MR_ENDPOINT) {
         error = fi_mr_bind(mr, &transport->ep->fid, 0);
         if (!error)
             error = fi_mr_enable(mr);
         if (error) {
             fi_close(&mr->fid);
-            return failed(transport, "enabling registered memory", error);
+            return failed_with(transport, "enabling registered memory", error, 1);
         }
     }
     *result = mr;
@@ -164,7 +193,8 @@ int ofi_register(struct weft_transport *transport, const void *memory, size_t si
 
 uint64_t ofi_next_key(struct weft_transport *transport)
 {
-    return transport->key_base | (1u << 31) | transport->next_key++;
+    uint64_t key = 1u << 31 | transport->next_key++; /* unique in its lower half */
+    return transport->wide_keys ? ofi_random(transport) << 32 | key : key;
 }
 
 uint64_t ofi_region_access(const struct weft_transport *transport)

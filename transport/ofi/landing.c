@@ -91,7 +91,7 @@ ssize_t ofi_landing_receive(struct weft_transport *transport, struct ofi_landing
     void *memory = landing->sink ? landing->sink : landing->memory;
     struct fid_mr *mr = landing->mr ? landing->mr : landing->region ? landing->region->mr : NULL;
     void *desc = mr ? fi_mr_desc(mr) : NULL;
-    uint64_t tag = OFI_TAG(ofi_landing_immediate(landing));
+    uint64_t tag = OFI_TAG(landing->nonce, ofi_landing_immediate(landing));
     ssize_t error;
     if (landing->prefix) {
         struct iovec iov[2] = {{landing->prefix->memory, transport->prefix}, {memory, landing->size}};
@@ -144,7 +144,8 @@ static int landing_open(struct weft_transport *transport, struct ofi_landing *la
             token->address = (uint64_t)((uint8_t *)landing->memory - (uint8_t *)region->memory);
         return WEFT_OK;
     }
-    landing->key = transport->key_base | ofi_landing_immediate(landing);
+    landing->key =
+        transport->wide_keys ? ofi_random(transport) << 16 | landing->slot : ofi_landing_immediate(landing);
     int status =
         ofi_register(transport, landing->memory, landing->size, FI_REMOTE_WRITE, landing->key, &landing->mr);
     if (status)
@@ -194,12 +195,14 @@ int ofi_land(struct weft_link *link, struct weft_region *region, void *memory, s
     landing->size = size;
     landing->cookie = cookie;
     landing->sent_at = link->sent;
+    landing->nonce = (uint32_t)ofi_random(transport);
     landing->cancel_due = landing->cancel_done = landing->posted = landing->recalled = 0;
     struct ofi_token token = {
         .magic = OFI_MAGIC,
         .immediate = ofi_landing_immediate(landing),
         .size = size,
         .instance = transport->address.instance,
+        .nonce = landing->nonce,
     };
     status = ofi_prefix_take(transport, &landing->prefix);
     if (!status)
@@ -223,10 +226,11 @@ static void landing_counted(struct ofi_landing *landing)
     }
 }
 
-void ofi_landing_arrived(struct weft_transport *transport, uint64_t immediate)
+void ofi_landing_arrived(struct weft_transport *transport, uint64_t data)
 {
-    struct ofi_landing *landing =
-        immediate <= UINT32_MAX ? ofi_landing_find(transport, (uint32_t)immediate) : NULL;
+    struct ofi_landing *landing = ofi_landing_find(transport, (uint32_t)data);
+    if (landing && data >> 32 != (transport->wide_data ? landing->nonce : 0))
+        landing = NULL;
     if (landing)
         landing_counted(landing);
     if (!landing || landing->state != OFI_LANDING_OPEN) {

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -124,10 +123,9 @@ static int link_new(struct weft_transport *transport, const struct ofi_address *
     status = ofi_receives_grow(transport, link->window);
     if (status)
         goto remove_address;
-    uint16_t nonce = 0;
-    if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce)
-        nonce = (uint16_t)weft_clock_ns();
-    link->id = transport->links_count | (uint32_t)nonce << 16;
+    link->id = transport->links_count | (uint32_t)ofi_random(transport) << 16;
+    link->pass = ofi_random(transport);
+    link->generation = ++transport->links_made;
     transport->links[transport->links_count++] = link;
     transport->sends_limit += OFI_WINDOW;
     link->connect_deadline_ns = weft_clock_ns() + OFI_CONNECT_NS;
@@ -147,6 +145,7 @@ void ofi_link_free(struct weft_link *link)
 {
     free(link->answers);
     free(link->refused);
+    weft_crypto_wipe(link, sizeof *link);
     free(link);
 }
 
@@ -176,7 +175,7 @@ int ofi_sent_by(struct weft_transport *transport, const void *sender, const void
     const struct weft_link *link = sender;
     struct ofi_address address;
     return link && address_check(transport, bytes, size, &address) == WEFT_OK &&
-           link->address.instance == address.instance;
+           memcmp(&link->address, &address, sizeof address) == 0;
 }
 
 void ofi_disconnect(struct weft_link *link)
@@ -237,41 +236,34 @@ void ofi_link_fail(struct weft_link *link, int status, const char *format, ...)
         ofi_event_push(transport, &link->event, WEFT_EVENT_LINK_FAILED, status);
 }
 
-void ofi_link_hello(struct weft_transport *transport, const struct ofi_frame *frame, size_t size)
+/* The newest HELLO that an instance has ever sent here. */
+static uint64_t newest_generation(const struct weft_transport *transport, uint64_t instance)
 {
-    struct ofi_hello hello;
+    uint64_t newest = 0;
+    for (uint32_t i = 0; i < transport->links_count; i++) {
+        const struct weft_link *link = transport->links[i];
+        if (link->address.instance == instance && link->peer_generation > newest)
+            newest = link->peer_generation;
+    }
+    return newest;
+}
+
+struct weft_link *ofi_link_greet(struct weft_transport *transport, const struct ofi_hello *hello)
+{
     struct ofi_address address;
-    const uint8_t *body = (const uint8_t *)(frame + 1);
-    if (size < sizeof *frame + sizeof hello)
-        goto drop;
-    memcpy(&hello, body, sizeof hello);
-    size -= sizeof *frame + sizeof hello;
-    if (hello.magic != OFI_MAGIC || hello.address_size != size || hello.version_min > OFI_WIRE_VERSION ||
-        hello.version_max < OFI_WIRE_VERSION || hello.to_instance != transport->address.instance ||
-        hello.window == 0 || address_check(transport, body + sizeof hello, size, &address))
-        goto drop;
+    if (address_check(transport, &hello->address, hello->address_size, &address) ||
+        hello->generation <= newest_generation(transport, address.instance))
+        return NULL;
     struct weft_link *link = find_instance(transport, address.instance);
+    if (link && memcmp(&link->address, &address, sizeof address) != 0)
+        return NULL;
     if (link && link->state == OFI_LINK_UP) {
-        if (link->peer_id == frame->link)
-            goto drop;
         ofi_link_fail(link, WEFT_PEER_FAILED, "ofi: the peer gave up this link and made a new one");
         link = NULL;
     }
-    if (!link && (transport->closing || link_new(transport, &address, size, &link)))
-        goto drop;
-    if (hello.frame_bytes < transport->frame_bytes) {
-        ofi_link_fail(link, WEFT_TRANSPORT, "ofi: the peer's messages hold %u bytes, this rank's %zu",
-                      hello.frame_bytes, transport->frame_bytes);
-        return;
-    }
-    link->peer_id = frame->link;
-    link->peer_window = hello.window < OFI_WINDOW ? hello.window : OFI_WINDOW;
-    link->state = OFI_LINK_UP;
-    return;
-
-drop:
-    transport->stale_frames++;
-    weft_log(WEFT_LOG_DEBUG, "ofi: dropped a greeting that is malformed or not for this instance");
+    if (!link && (transport->closing || link_new(transport, &address, hello->address_size, &link)))
+        return NULL;
+    return link;
 }
 
 void ofi_link_want(struct weft_link *link, uint8_t pending)
@@ -281,28 +273,6 @@ void ofi_link_want(struct weft_link *link, uint8_t pending)
     if (!link->pending)
         link->transport->links_pending++;
     link->pending |= pending;
-}
-
-static int hello_send(struct weft_link *link)
-{
-    const struct weft_transport *transport = link->transport;
-    struct {
-        struct ofi_hello hello;
-        struct ofi_address address;
-    } body = {
-        .hello =
-            {
-                .magic = OFI_MAGIC,
-                .version_min = OFI_WIRE_VERSION,
-                .version_max = OFI_WIRE_VERSION,
-                .address_size = (uint16_t)transport->address_size,
-                .to_instance = link->address.instance,
-                .window = link->window,
-                .frame_bytes = (uint32_t)transport->frame_bytes,
-            },
-        .address = transport->address,
-    };
-    return ofi_frame_send(link, OFI_HELLO, &body, sizeof body.hello + transport->address_size, 1);
 }
 
 static int flush_send(struct weft_link *link)
@@ -322,7 +292,7 @@ static int pending_send(struct weft_link *link, uint8_t pending)
     uint32_t port = link->own_port;
     switch (pending) {
     case OFI_PENDING_HELLO:
-        return hello_send(link);
+        return ofi_hello_send(link);
     case OFI_PENDING_CANCEL:
         return ofi_cancels_send(link);
     case OFI_PENDING_CANCELLED:

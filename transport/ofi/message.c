@@ -15,7 +15,8 @@ static void frame_fill(struct weft_link *link, struct ofi_frame *frame, enum ofi
     frame->mark = OFI_FRAME_MARK;
     frame->type = (uint8_t)type;
     frame->landed = link->landed;
-    frame->link = type == OFI_HELLO ? link->id : link->peer_id;
+    frame->link = link->peer_id;
+    frame->pass = link->peer_pass;
     frame->sequence = type == OFI_FLUSH ? link->flushes : type == OFI_CREDIT ? link->flushed : link->sent;
     frame->consumed = link->consumed;
 }
@@ -55,7 +56,22 @@ static int frame_inject(struct weft_link *link, enum ofi_frame_type type, const 
     return error ? send_failed(link, error) : WEFT_OK;
 }
 
-/* From a registered buffer, which comes back with the completion. */
+/* Sends size bytes of a buffer, which comes back with the completion. */
+static int buffer_post(struct weft_link *link, struct ofi_buffer *buffer, size_t size)
+{
+    struct weft_transport *transport = link->transport;
+    buffer->op.link = link;
+    ssize_t error = fi_send(transport->ep, buffer->memory, transport->prefix + size, buffer->desc, link->to,
+                            &buffer->op.context);
+    if (!error) {
+        ofi_link_started(link);
+        return WEFT_OK;
+    }
+    ofi_send_return(transport, buffer);
+    return send_failed(link, error);
+}
+
+/* From a registered buffer. */
 static int frame_post(struct weft_link *link, enum ofi_frame_type type, const void *header,
                       size_t header_size, const void *payload, size_t payload_size)
 {
@@ -70,16 +86,8 @@ static int frame_post(struct weft_link *link, enum ofi_frame_type type, const vo
         memcpy(start, header, header_size);
     if (payload_size)
         memcpy(start + header_size, payload, payload_size);
-    buffer->op.link = link;
-    buffer->control = type == OFI_HELLO;
-    size_t size = transport->prefix + sizeof(struct ofi_frame) + header_size + payload_size;
-    ssize_t error = fi_send(transport->ep, buffer->memory, size, buffer->desc, link->to, &buffer->op.context);
-    if (!error) {
-        ofi_link_started(link);
-        return WEFT_OK;
-    }
-    ofi_send_return(transport, buffer);
-    return send_failed(link, error);
+    buffer->control = 0;
+    return buffer_post(link, buffer, sizeof(struct ofi_frame) + header_size + payload_size);
 }
 
 int ofi_frame_send(struct weft_link *link, enum ofi_frame_type type, const void *body, size_t body_size,
@@ -93,6 +101,17 @@ int ofi_frame_send(struct weft_link *link, enum ofi_frame_type type, const void 
     if (!status)
         frame_sent(link);
     return status;
+}
+
+int ofi_frame_send_raw(struct weft_link *link, const void *frame, size_t size)
+{
+    struct weft_transport *transport = link->transport;
+    struct ofi_buffer *buffer = ofi_send_take(transport);
+    if (!buffer)
+        return WEFT_AGAIN;
+    memcpy(buffer->memory + transport->prefix, frame, size);
+    buffer->control = 1;
+    return buffer_post(link, buffer, size);
 }
 
 int ofi_send(struct weft_link *link, const void *header, size_t header_size, const void *payload,
@@ -229,21 +248,36 @@ static void control_arrived(struct weft_link *link, const struct ofi_frame *fram
     }
 }
 
+/* The link that a frame is for. Until the pass is known to be right, nothing else of the frame counts. */
+static struct weft_link *frame_link(struct weft_transport *transport, const struct ofi_frame *frame)
+{
+    struct weft_link *link = ofi_link_find(transport, frame->link);
+    if (!link || !weft_crypto_equal(&link->pass, &frame->pass, sizeof link->pass)) {
+        ofi_stranger(transport);
+        return NULL;
+    }
+    /* The peer knows the pass, so it has had our HELLO; its own may have been overtaken. */
+    return link->state == OFI_LINK_FAILED ? NULL : link;
+}
+
 void ofi_frame_receive(struct weft_transport *transport, struct ofi_buffer *buffer)
 {
     const struct ofi_frame *frame = (const struct ofi_frame *)(buffer->memory + transport->prefix);
     struct weft_link *link = NULL;
-    if (buffer->size < sizeof *frame || frame->mark != OFI_FRAME_MARK)
+    if (buffer->size < sizeof *frame || frame->mark != OFI_FRAME_MARK) {
+        ofi_stranger(transport);
         goto drop;
+    }
     if (frame->type == OFI_HELLO) {
-        ofi_link_hello(transport, frame, buffer->size);
+        ofi_hello_receive(transport, frame, buffer->size);
         ofi_buffer_repost(transport, buffer);
         return;
     }
-    link = ofi_link_find(transport, frame->link);
-    if (!link || link->state == OFI_LINK_FAILED)
+    link = frame_link(transport, frame);
+    if (!link)
         goto drop;
     link->probed_ns = 0;
+    link->heard = 1;
     counters_read(link, frame);
     if (link->state == OFI_LINK_FAILED)
         goto drop;

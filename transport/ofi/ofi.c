@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/clock.h"
@@ -76,6 +75,7 @@ static void instance_free(struct weft_transport *transport)
     for (uint32_t i = 0; i < transport->links_count; i++)
         ofi_link_free(transport->links[i]);
     free(transport->links);
+    weft_crypto_wipe(&transport->address.key, sizeof transport->address.key);
     free(transport);
 }
 
@@ -93,19 +93,19 @@ static int open_with_library(const struct weft_transport_params *params, struct 
 
 static int ofi_open(const struct weft_transport_params *params, struct weft_transport **result)
 {
+    int status = weft_crypto_init();
+    if (status)
+        return status;
     struct weft_transport *transport = calloc(1, sizeof *transport);
     if (!transport)
         return weft_fail(WEFT_NOMEM, "ofi: no memory for an instance");
     transport->wait_fd = -1;
     transport->events_last = &transport->events;
-    uint64_t random[2] = {0, 0};
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        random[0] = random[1] = (uint64_t)weft_clock_ns() ^ params->instance;
-    transport->random = random[0];
-    transport->address.instance = random[1];
+    transport->address.instance = ofi_random(transport);
+    weft_crypto_random(&transport->address.key, sizeof transport->address.key);
     struct weft_signals signals;
     weft_signals_save(&signals);
-    int status = open_with_library(params, transport);
+    status = open_with_library(params, transport);
     if (status)
         instance_free(transport);
     weft_signals_restore(&signals);
@@ -190,10 +190,13 @@ static void ofi_close(struct weft_transport *transport)
     if (!transport)
         return;
     drain(transport);
-    if (transport->stale_puts || transport->stale_frames || transport->unanswered_withdrawals)
+    if (transport->stale_puts || transport->stale_frames || transport->unanswered_withdrawals ||
+        transport->strangers)
         weft_log(WEFT_LOG_INFO,
-                 "ofi: dropped %llu stale puts and %llu stale frames; %llu withdrawals unanswered",
-                 (unsigned long long)transport->stale_puts, (unsigned long long)transport->stale_frames,
+                 "ofi: dropped %llu messages of strangers, %llu stale puts and %llu stale frames; %llu "
+                 "withdrawals unanswered",
+                 (unsigned long long)transport->strangers, (unsigned long long)transport->stale_puts,
+                 (unsigned long long)transport->stale_frames,
                  (unsigned long long)transport->unanswered_withdrawals);
     struct weft_signals signals;
     weft_signals_save(&signals);

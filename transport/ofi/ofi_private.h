@@ -4,16 +4,17 @@
  * ofi.c         opening, closing, the table endpoint.c    fabric objects and their memory
  * link.c        links: handshake, failure   message.c     messages, frames, credits
  * landing.c     memory for puts             withdraw.c    taking it back
+ * hello.c       who may talk to us
  * put.c         the sending side of puts    completion.c  completions, events, sleeping
  * sever.c       cutting a link's connection
  *
  * Frames. Everything that travels as a libfabric message is one frame: struct ofi_frame, little-endian, then
  * what its type says.
  *
- *   HELLO    first frame in each direction: struct ofi_hello, then the sender's address (struct ofi_address).
- *            It says which link id to put into frames for the sender and how many messages it takes. A link
- *            is up once the peer's HELLO is here. An instance that gets a HELLO from a stranger answers with
- *            its own.
+ *   HELLO    first frame in each direction: struct ofi_hello_frame (see "Strangers"). It says which link id
+ *            and pass to put into frames for the sender and how many messages it takes. A link is up once the
+ *            peer's HELLO is here. An instance that gets a HELLO from one it does not know answers with its
+ *            own.
  *   DATA     one message of the caller, numbered per link.
  *   CREDIT   nothing else; the frame's counters are the point. Its number is that of the last FLUSH seen.
  *   FLUSH    asks for a CREDIT at once; numbered.
@@ -21,6 +22,16 @@
  *   CANCELLED u32 immediate: the answer; every earlier put into it has been sent before this frame.
  *   SOCKET   u32 port: the local one of the connection that the sender has made to the receiver (sever.c).
  *   BYE      the sender closes; it takes nothing more.
+ *
+ * Strangers. A provider's endpoint takes messages from whoever reaches it. An instance's address therefore
+ * carries a random key, and addresses travel over authenticated channels only. A HELLO is encrypted and
+ * authenticated (ChaCha20-Poly1305) under a key derived by HMAC-SHA-256 from the receiver's key and a fresh
+ * nonce: who can make one knows the receiver's address. Inside are the sender's whole address, so that it can
+ * be answered in kind, and a random 64-bit pass that the receiver must put into every further frame. A frame
+ * is compared with its link's pass before anything else of it is looked at; nothing is kept for a sender that
+ * has not proven itself. HELLOs are numbered per sender: one that is repeated, by whomever, is dropped. What
+ * this leaves open: without encryption by the provider, whoever reads the wire learns passes and keys of
+ * registered memory (docs/security.md).
  *
  * Flow control. A receiver posts as many buffers as it grants messages, over all links, so that no message
  * ever waits inside a provider for room. Only DATA counts. Every frame tells how many messages (`consumed`)
@@ -31,8 +42,10 @@
  * is an error; otherwise up to a window of frames wait, in the buffers they arrived in, for their turn.
  *
  * Puts. With RMA: land() makes a 32-bit immediate, slot | generation << 16; put() writes with it as remote
- * completion data, and its completion at the receiver is LANDED. Without: the immediate is the tag of a
- * tagged receive straight into the memory. A generation that does not match is dropped and counted.
+ * completion data, and its completion at the receiver is LANDED. Without: the immediate is part of the tag of
+ * a tagged receive straight into the memory. A generation that does not match is dropped and counted. Where
+ * completion data has 64 bits, and in tags, a random number per landing goes with it; keys of registrations
+ * are random where weft chooses them: none of these can be guessed from earlier ones.
  */
 #ifndef WEFT_TRANSPORT_OFI_PRIVATE_H
 #define WEFT_TRANSPORT_OFI_PRIVATE_H
@@ -47,6 +60,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <weft/transport.h>
+#include "base/crypto.h"
 #include "transport/ofi/load.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -55,7 +69,7 @@
 
 #define OFI_API            FI_VERSION(1, 17)
 #define OFI_MAGIC          0x49464f57u /* "WOFI" */
-#define OFI_WIRE_VERSION   1
+#define OFI_WIRE_VERSION   2
 #define OFI_FRAME_MARK     0xf7
 #define OFI_FRAME_BYTES    (16384 + 64) /* frame header and message; what a provider allows may be less */
 #define OFI_WINDOW         32           /* messages granted to a peer */
@@ -71,12 +85,14 @@
 #define OFI_CLOSE_NS       1000000000
 #define OFI_ANSWER_NS      100000000
 #define OFI_ACK_NS         1000000    /* acknowledgements older than this are sent on their own */
-#define OFI_RECALL_NS      400000000  /* how long recall_wait() waits for peers to answer */
+#define OFI_RECALL_NS      400000000  /* how long recall_wait() waits for peers that say nothing */
+#define OFI_RECALL_SLOW_NS 550000000  /* and for those that are heard, but slow */
 #define OFI_SEVER_NS       150000000  /* and then for connections to end */
 #define OFI_LINGER_NS      1000000000 /* so long after a recall peers may still ask */
-#define OFI_BATCH          16         /* completions read at once */
+#define OFI_NONCE_BYTES    16
+#define OFI_BATCH          16 /* completions read at once */
 
-#define OFI_TAG(immediate) (0x57000000ull << 32 | (immediate))
+#define OFI_TAG(nonce, immediate) (0x57ull << 56 | (uint64_t)((nonce)&0xffffff) << 32 | (immediate))
 
 enum ofi_frame_type {
     OFI_HELLO = 1,
@@ -93,9 +109,10 @@ struct ofi_frame {
     uint8_t mark;
     uint8_t type;
     uint16_t landed;   /* landings filled, modulo 2^16 */
-    uint32_t link;     /* the receiver's id of the link; in a HELLO, the sender's */
+    uint32_t link;     /* the receiver's id of the link; 0 in a HELLO */
     uint32_t sequence; /* DATA; FLUSH and CREDIT: of the FLUSH */
     uint32_t consumed; /* sequence number of the next message expected to be consumed */
+    uint64_t pass;     /* what the receiver's HELLO asked for; 0 in a HELLO */
 };
 
 struct ofi_address {
@@ -108,20 +125,32 @@ struct ofi_address {
     uint64_t host;     /* hash of boot id and network namespace */
     uint32_t features;
     char provider[28];
-    uint8_t name[WEFT_ADDRESS_MAX - 64]; /* name_size bytes travel */
+    struct weft_key key;                 /* random: knowing it proves that one knows this address */
+    uint8_t name[WEFT_ADDRESS_MAX - 96]; /* name_size bytes travel */
 };
 
 #define OFI_ADDRESS_FIXED offsetof(struct ofi_address, name)
 
+/* What a HELLO says; encrypted on the wire. */
 struct ofi_hello {
     uint32_t magic;
     uint8_t version_min, version_max;
     uint16_t address_size;
-    uint64_t to_instance;
     uint32_t features;
     uint32_t window;
     uint32_t frame_bytes;
-    uint32_t reserved;
+    uint32_t link;       /* the sender's id of the link */
+    uint64_t generation; /* grows with every link that the sender makes, 1 or more */
+    uint64_t pass;       /* for frames to the sender */
+    struct ofi_address address;
+};
+
+/* A HELLO as it travels; always of this size. */
+struct ofi_hello_frame {
+    struct ofi_frame frame;
+    uint8_t nonce[OFI_NONCE_BYTES];
+    struct ofi_hello hello;
+    uint8_t tag[WEFT_TAG_BYTES];
 };
 
 struct ofi_token {
@@ -131,6 +160,8 @@ struct ofi_token {
     uint64_t address;
     uint64_t size;
     uint64_t instance; /* whose memory it is */
+    uint32_t nonce;
+    uint32_t reserved;
 };
 
 enum ofi_op_kind { OFI_OP_RECV, OFI_OP_SEND, OFI_OP_PUT, OFI_OP_LAND };
@@ -201,6 +232,7 @@ struct ofi_landing {
     size_t size;
     uint64_t cookie;
     uint64_t key;
+    uint32_t nonce; /* random, per landing */
     uint16_t slot, generation;
     uint32_t sent_at; /* link->sent when landed: no message since means that the peer cannot know the token */
     uint8_t state;
@@ -238,6 +270,7 @@ struct weft_link {
     uint8_t lost;                 /* the provider itself reported that the peer cannot be reached */
     uint8_t closed;               /* nothing moves over its connection any more, in either direction */
     uint8_t sever;                /* enum ofi_sever */
+    uint8_t heard;                /* a frame came since recall_wait() has begun */
     uint16_t own_port, peer_port; /* of the connections made from here and from there, 0 when not known */
     uint32_t last;
     uint32_t in_flight; /* sends and puts that have not completed */
@@ -247,6 +280,8 @@ struct weft_link {
     fi_addr_t to;
     uint32_t id;      /* index | nonce << 16; the peer puts it into its frames */
     uint32_t peer_id; /* what we put into ours */
+    uint64_t pass, peer_pass;
+    uint64_t generation, peer_generation; /* of the HELLOs; 0: none came yet */
     int64_t connect_deadline_ns;
     uint32_t window, peer_window;
     uint32_t sent, acked;             /* messages: next number, and what the peer has consumed */
@@ -289,13 +324,17 @@ struct weft_transport {
     int address_keys; /* RMA addresses are virtual, otherwise offsets */
     int own_keys;     /* we choose keys: land() registers on its own */
     int local_mr;     /* every local buffer needs a descriptor */
+    int wide_data;    /* completion data has 64 bits */
+    int wide_keys;    /* keys have 64 bits */
     size_t prefix, inject_bytes, frame_bytes;
-    uint64_t put_bytes, key_base;
+    uint64_t put_bytes;
     uint32_t next_key;
 
     struct ofi_address address;
     size_t address_size;
-    uint64_t random;
+    uint64_t links_made;
+    uint64_t random_pool[64]; /* what of it has been used is zero */
+    uint32_t random_used;
 
     struct weft_link **links;
     uint32_t links_count, links_capacity, links_pending, links_connecting;
@@ -322,7 +361,7 @@ struct weft_transport {
     uint32_t in_flight; /* over all links */
     int recalling;      /* something was recalled and recall_wait() has not been called yet */
     int64_t linger_ns;  /* until when peers may still want answers to recalls of theirs; 0 */
-    uint64_t stale_puts, stale_frames, unanswered_withdrawals;
+    uint64_t strangers, stale_puts, stale_frames, unanswered_withdrawals;
     uint8_t *scratch; /* one small frame with its prefix */
 };
 
@@ -356,7 +395,8 @@ void ofi_disconnect(struct weft_link *link);
 int ofi_link_flags(struct weft_link *link, uint32_t *flags);
 int ofi_sent_by(struct weft_transport *transport, const void *sender, const void *address, size_t size);
 int ofi_reachable(struct weft_transport *transport, const void *address, size_t size);
-void ofi_link_hello(struct weft_transport *transport, const struct ofi_frame *frame, size_t size);
+/* A sender has proven itself: the link that its HELLO is for, made if need be; NULL when it is not wanted. */
+struct weft_link *ofi_link_greet(struct weft_transport *transport, const struct ofi_hello *hello);
 void ofi_link_fail(struct weft_link *link, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* The provider has delivered our HELLO. */
@@ -371,12 +411,23 @@ void ofi_links_check(struct weft_transport *transport, int64_t now_ns);
 void ofi_links_probe(struct weft_transport *transport, int64_t now_ns);
 void ofi_link_free(struct weft_link *link);
 
+/* hello.c */
+/* A HELLO of any sender and size. */
+void ofi_hello_receive(struct weft_transport *transport, const void *frame, size_t size);
+int ofi_hello_send(struct weft_link *link);
+/* Something of a sender that has not proven itself is dropped. */
+void ofi_stranger(struct weft_transport *transport);
+/* A random number, without a system call most of the time. */
+uint64_t ofi_random(struct weft_transport *transport);
+
 /* message.c */
 int ofi_send(struct weft_link *link, const void *header, size_t header_size, const void *payload,
              size_t payload_size);
 /* Sends a control frame; WEFT_AGAIN when there is no room. With wait its delivery is waited for. */
 int ofi_frame_send(struct weft_link *link, enum ofi_frame_type type, const void *body, size_t body_size,
                    int watched);
+/* Sends bytes that are a frame already. */
+int ofi_frame_send_raw(struct weft_link *link, const void *frame, size_t size);
 /* A frame has arrived in buffer. */
 void ofi_frame_receive(struct weft_transport *transport, struct ofi_buffer *buffer);
 /* The provider takes nothing for this link now: WEFT_AGAIN, until that has gone on for too long. */
@@ -393,7 +444,7 @@ void ofi_acks_want(struct weft_transport *transport);
 int ofi_land(struct weft_link *link, struct weft_region *region, void *memory, size_t size, uint64_t cookie,
              struct weft_token *token);
 /* A write with this immediate has filled its memory. */
-void ofi_landing_arrived(struct weft_transport *transport, uint64_t immediate);
+void ofi_landing_arrived(struct weft_transport *transport, uint64_t data);
 /* A landing's tagged receive has ended with size bytes. */
 void ofi_landing_completed(struct weft_transport *transport, struct ofi_landing *landing, int status,
                            size_t size);

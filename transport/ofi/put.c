@@ -33,9 +33,10 @@ static ssize_t write_start(struct ofi_put *put, const struct ofi_token *token, v
                            size_t size)
 {
     struct weft_transport *transport = put->op.link->transport;
+    uint64_t data = token->immediate | (transport->wide_data ? (uint64_t)token->nonce << 32 : 0);
     if (transport->info->tx_attr->msg_order & FI_ORDER_SAW)
-        return fi_writedata(transport->ep, memory, size, desc, token->immediate, put->op.link->to,
-                            token->address, token->key, &put->op.context);
+        return fi_writedata(transport->ep, memory, size, desc, data, put->op.link->to, token->address,
+                            token->key, &put->op.context);
     struct iovec iov = {(void *)(uintptr_t)memory, size};
     struct fi_rma_iov remote = {token->address, size, token->key};
     struct fi_msg_rma message = {
@@ -46,15 +47,16 @@ static ssize_t write_start(struct ofi_put *put, const struct ofi_token *token, v
         .rma_iov = &remote,
         .rma_iov_count = 1,
         .context = &put->op.context,
-        .data = token->immediate,
+        .data = data,
     };
     return fi_writemsg(transport->ep, &message, FI_REMOTE_CQ_DATA | FI_DELIVERY_COMPLETE | FI_COMPLETION);
 }
 
-static ssize_t tagged_start(struct ofi_put *put, void *desc, const void *memory, size_t size)
+static ssize_t tagged_start(struct ofi_put *put, const struct ofi_token *token, void *desc,
+                            const void *memory, size_t size)
 {
     struct weft_transport *transport = put->op.link->transport;
-    uint64_t tag = OFI_TAG(put->immediate);
+    uint64_t tag = OFI_TAG(token->nonce, token->immediate);
     if (!put->prefix)
         return fi_tsend(transport->ep, memory, size, desc, put->op.link->to, tag, &put->op.context);
     struct iovec iov[2] = {{put->prefix->memory, transport->prefix}, {(void *)(uintptr_t)memory, size}};
@@ -102,7 +104,7 @@ int ofi_put(struct weft_link *link, const struct weft_token *bytes, struct weft_
         goto release_put;
     void *desc = transport->local_mr ? fi_mr_desc(region->mr) : NULL;
     ssize_t error = transport->use_rma ? write_start(put, &token, desc, memory, size)
-                                       : tagged_start(put, desc, memory, size);
+                                       : tagged_start(put, &token, desc, memory, size);
     if (error == -FI_EAGAIN) {
         status = ofi_link_stuck(link);
         goto release_put;

@@ -8,11 +8,12 @@
  *   3. needs that answer, or the put's end, if the peer can have learnt of the token at all.
  * A put that is recalled goes on until libfabric has done with its memory.
  *
- * recall_wait() gives all peers OFI_RECALL_NS together. The connection to a peer that is silent for so long
- * (it was stopped, or the network broke), or whose link has failed in a way that does not tell whether the
- * connection still stands, is cut (sever.c): nothing more moves over it in either direction, a write that was
- * half done is never completed, and the provider gives back the puts that it held. The peer sees its
- * connection end in the middle of what it received, so it cannot take it for whole.
+ * recall_wait() gives all peers OFI_RECALL_NS together, OFI_RECALL_SLOW_NS those that say anything at all
+ * meanwhile. The connection to a peer that has not answered by then (it was stopped, or the network broke), or
+ * whose link has failed in a way that does not tell whether the connection still stands, is cut (sever.c):
+ * nothing more moves over it in either direction, a write that was half done is never completed, and the
+ * provider gives back the puts that it held. The peer sees its connection end in the middle of what it
+ * received, so it cannot take it for whole.
  *
  * Where the connection cannot be cut, landings in registered regions are saved by registering the region
  * anew, which makes every key given out for it worthless (keys of the provider's making: hardware, which
@@ -159,14 +160,15 @@ static int is_unsettled(struct weft_transport *transport, const struct weft_link
     return left;
 }
 
-/* Links that nobody will hear from any more: those that have failed, and all when the time is over. */
-static void cut_silent(struct weft_transport *transport, int all)
+/* Links that nobody will hear from any more: those that have failed, and the others when their time is over. */
+static void cut_silent(struct weft_transport *transport, int64_t waited_ns)
 {
     for (uint32_t i = 0; i < transport->links_count; i++) {
         struct weft_link *link = transport->links[i];
         if (link->closed || link->sever == OFI_SEVER_CANNOT || !is_unsettled(transport, link))
             continue;
-        if (link->sever == OFI_SEVER_NOT && (all || link->state == OFI_LINK_FAILED)) {
+        int late = waited_ns > (link->heard ? OFI_RECALL_SLOW_NS : OFI_RECALL_NS);
+        if (link->sever == OFI_SEVER_NOT && (late || link->state == OFI_LINK_FAILED)) {
             transport->unanswered_withdrawals++;
             ofi_sever_begin(link, "ofi: the peer did not answer that it puts no more");
         }
@@ -222,15 +224,17 @@ void ofi_recall_wait(struct weft_transport *transport)
     transport->recalling = 0;
     int64_t start_ns = weft_clock_ns(), look_ns = start_ns, probe_ns = start_ns;
     transport->linger_ns = start_ns + OFI_LINGER_NS;
+    for (uint32_t i = 0; i < transport->links_count; i++)
+        transport->links[i]->heard = 0;
     ofi_links_flush(transport);
     for (int turns = 1; is_unsettled(transport, NULL); turns++) {
         int64_t now_ns = weft_clock_ns();
-        if (now_ns - start_ns > OFI_RECALL_NS + OFI_SEVER_NS) {
+        if (now_ns - start_ns > OFI_RECALL_SLOW_NS + OFI_SEVER_NS) {
             save_the_rest(transport);
             break;
         }
         if (now_ns >= look_ns) { /* looking for sockets is slow */
-            cut_silent(transport, now_ns - start_ns > OFI_RECALL_NS);
+            cut_silent(transport, now_ns - start_ns);
             look_ns = now_ns + 2000000;
         }
         if (now_ns - probe_ns > OFI_RECALL_NS / 16) { /* a lost connection shows only when it is used */

@@ -102,7 +102,7 @@ static void channel_break(struct shm_channel *channel)
 static int channel_drain(struct shm_channel *channel, int budget, weft_event_handler *handler, void *arg)
 {
     struct shm_consumer *ring = &channel->ring;
-    struct weft_event event = {.kind = WEFT_EVENT_MESSAGE};
+    struct weft_event event = {.kind = WEFT_EVENT_MESSAGE, .sender = channel->peer};
     struct shm_record *record;
     int events = 0;
     while (events < budget && (record = shm_consumer_peek(ring))) {

@@ -249,6 +249,18 @@ static int shm_reachable(struct weft_transport *transport, const void *address, 
     return peer.net_inode && peer.net_inode == own->net_inode;
 }
 
+/* Called by the polling thread with the peer of a channel that is being drained, which lives for so long. */
+static int shm_sent_by(struct weft_transport *transport, const void *sender, const void *address, size_t size)
+{
+    const struct shm_peer *peer = sender;
+    struct shm_address from;
+    (void)transport;
+    if (!peer || size != sizeof from)
+        return 0;
+    memcpy(&from, address, sizeof from);
+    return memcmp(&peer->identity, &from.identity, sizeof from.identity) == 0;
+}
+
 const struct weft_transport_ops weft_shm_ops = {
     .size = sizeof weft_shm_ops,
     .abi = WEFT_TRANSPORT_ABI,
@@ -275,4 +287,5 @@ const struct weft_transport_ops weft_shm_ops = {
     .disarm = shm_disarm,
     .notify = shm_notify,
     .link_flags = shm_link_flags,
+    .sent_by = shm_sent_by,
 };
