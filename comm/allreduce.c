@@ -161,7 +161,7 @@ static int agree_on_algorithm(struct weft_comm *comm, const struct weft_call *ca
         return weft_fastpath_differs(comm->fastpath, call, text);
     }
     prefer_one_pass(comm, all_mapped, any_in_place, algorithm);
-    return WEFT_OK;
+    return weft_fastpath_confirm(comm->fastpath, sizeof mine, call);
 }
 
 /* Whether results go past the caches. In one pass the output is written once and read by nobody here, so this

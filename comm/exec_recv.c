@@ -84,8 +84,8 @@ static void drop_held(struct weft_exec_op *op, struct weft_flight *flight, size_
     }
 }
 
-/* Asks for the mapping again before every slice: an owner that gave up may have freed its memory meanwhile,
- * and what lies there then must not become a result. */
+/* Asks for the mapping again before every slice: an owner that gave up may have freed its memory meanwhile.
+ * Whether what was read then is good, still_exposed() says. */
 static int remap(struct weft_exec_op *op, struct weft_flight *flight)
 {
     const struct weft_exec_peer *peer = peer_of(op, flight);
@@ -94,6 +94,14 @@ static int remap(struct weft_exec_op *op, struct weft_flight *flight)
     if (status == WEFT_OK)
         flight->mapped = mapped;
     return status;
+}
+
+/* After reading mapped memory, before anybody is told or may build on it: an owner that gave up may have let its
+ * user overwrite what was just read. Pulls are checked by the transport. */
+static int still_exposed(struct weft_exec_op *op, const struct weft_flight *flight)
+{
+    const struct weft_exec_peer *peer = peer_of(op, flight);
+    return flight->mapped ? peer->ops->exposed(peer->link, &flight->token) : WEFT_OK;
 }
 
 static uint8_t *scratch_get(struct weft_exec *exec, int index, size_t size)
@@ -137,6 +145,9 @@ int weft_recv_source(struct weft_exec_op *op, struct weft_flight *flight, size_t
 
 int weft_recv_consumed(struct weft_exec_op *op, struct weft_flight *flight, size_t position)
 {
+    int status = still_exposed(op, flight);
+    if (status != WEFT_OK)
+        return status;
     flight->done = position;
     if (flight->mode == WEFT_MODE_EAGER) {
         drop_held(op, flight, position);
@@ -183,6 +194,9 @@ static int advance_read(struct weft_exec_op *op, struct weft_flight *flight)
                 weft_copy_streaming(target, source, size);
             else
                 weft_copy(target, source, size);
+            status = still_exposed(op, flight);
+            if (status != WEFT_OK)
+                return status;
         } else {
             const struct weft_exec_peer *peer = peer_of(op, flight);
             int status =

@@ -78,7 +78,8 @@ static int make_offer(struct weft_exec_op *op, struct weft_flight *flight, const
                          flight->peer->rank);
     const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
     size_t size = WEFT_STAGES * flight->slice_bytes;
-    flight->stage_buffer = hooks->buffer_get(hooks->arg, peer->transport, size);
+    if (!flight->stage_buffer) /* else this is tried again: the peer's socket was full */
+        flight->stage_buffer = hooks->buffer_get(hooks->arg, peer->transport, size);
     if (!flight->stage_buffer)
         return weft_fail(WEFT_NOMEM, "no staging memory of %zu bytes for rank %u", size, flight->peer->rank);
     if (!peer->stage_only)
@@ -263,7 +264,9 @@ void weft_send_release(struct weft_exec_op *op, struct weft_flight *flight)
     const struct weft_exec_peer *peer = &op->exec->peers[flight->peer->rank];
     if (flight->lending)
         peer->ops->lend_close(peer->link, flight->conduit, flight->done == flight->length);
-    flight->lending = 0;
+    else if (flight->have_token)
+        peer->ops->unexpose(peer->link, &flight->token, flight->done == flight->length);
+    flight->lending = flight->have_token = 0;
     if (!flight->stage_buffer)
         return;
     const struct weft_exec_hooks *hooks = &op->exec->options.hooks;

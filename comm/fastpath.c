@@ -27,9 +27,19 @@ struct weft_fastpath {
     uint8_t *own;                                      /* two slots */
     const uint8_t *published[WEFT_FASTPATH_RANKS_MAX]; /* every rank's slots, the own included */
     struct weft_link *links[WEFT_FASTPATH_RANKS_MAX];
+    struct weft_token tokens[WEFT_FASTPATH_RANKS_MAX]; /* of the own slots, for each peer */
     const struct weft_transport_ops *ops;
     uint8_t *partial; /* sums on the way up the tree: ranks / 2 of bytes_max */
 };
+
+/* Peers notice by the slots themselves: check_peer(). */
+static void unexpose(struct weft_fastpath *fastpath)
+{
+    for (uint32_t r = 0; r < fastpath->ranks; r++) {
+        if (fastpath->links[r])
+            fastpath->ops->unexpose(fastpath->links[r], &fastpath->tokens[r], 1);
+    }
+}
 
 int weft_fastpath_open(struct weft_comm *comm, size_t bytes_max, struct weft_token *tokens,
                        struct weft_fastpath **opened)
@@ -63,11 +73,13 @@ int weft_fastpath_open(struct weft_comm *comm, size_t bytes_max, struct weft_tok
         if (status != WEFT_OK)
             goto free_own;
         fastpath->links[r] = peer->link;
+        fastpath->tokens[r] = tokens[r];
     }
     *opened = fastpath;
     return WEFT_OK;
 
 free_own:
+    unexpose(fastpath);
     shm->ops.free(shm->instance, own);
 free_partial:
     free(fastpath->partial);
@@ -95,6 +107,7 @@ void weft_fastpath_close(struct weft_fastpath *fastpath)
     if (!fastpath)
         return;
     struct weft_open_transport *shm = &fastpath->comm->context->transports[WEFT_SHM];
+    unexpose(fastpath);
     shm->ops.free(shm->instance, fastpath->own);
     free(fastpath->partial);
     free(fastpath);
@@ -251,8 +264,8 @@ int weft_fastpath_differs(struct weft_fastpath *fastpath, const struct weft_call
     return fastpath->comm->failed;
 }
 
-/* Everybody has published: the digests and sizes must agree. A slot that no longer holds this operation was
- * taken away by an owner that gave up. */
+/* A peer has published: digest and size must agree. A slot that no longer holds this operation was taken away by
+ * an owner that gave up, freed it, and had its pages replaced by zeros here (transport/shm/segment.c). */
 static int check_peer(struct weft_fastpath *fastpath, uint32_t peer, uint32_t digest, size_t size,
                       const struct weft_call *call)
 {
@@ -335,6 +348,17 @@ static inline int exchange(struct weft_fastpath *fastpath, const void *data, siz
     return WEFT_OK;
 }
 
+int weft_fastpath_confirm(struct weft_fastpath *fastpath, size_t size, const struct weft_call *call)
+{
+    atomic_thread_fence(memory_order_acquire);
+    for (uint32_t r = 0; r < fastpath->ranks; r++) { /* the own slot holds the own operation */
+        uint64_t word = atomic_load_explicit(&slot_of(fastpath, r)->word, memory_order_relaxed);
+        if (__builtin_expect((uint32_t)word != fastpath->sequence, 0))
+            return check_peer(fastpath, r, (uint32_t)(word >> 32), size, call);
+    }
+    return WEFT_OK;
+}
+
 int weft_fastpath_exchange(struct weft_fastpath *fastpath, const void *data, size_t size,
                            const struct weft_call *call, int64_t timeout_ms, const void **contributions)
 {
@@ -347,9 +371,10 @@ static inline int allreduce(struct weft_fastpath *fastpath, const struct weft_fa
     const void *contributions[WEFT_FASTPATH_RANKS_MAX];
     int status = exchange(fastpath, request->input, request->count * request->element_bytes, request->call,
                           timeout_ms, contributions, checked);
-    if (status == WEFT_OK)
-        combine(fastpath, request, contributions);
-    return status;
+    if (status != WEFT_OK)
+        return status;
+    combine(fastpath, request, contributions);
+    return weft_fastpath_confirm(fastpath, request->count * request->element_bytes, request->call);
 }
 
 int weft_fastpath_allreduce(struct weft_fastpath *fastpath, const struct weft_fastpath_request *request,

@@ -1,8 +1,9 @@
 /* The cache-line path for tiny allreduces between ranks of one host.
  *
  * Equivalent to the plan of recursive doubling ("rd"): the contributions are combined in the same
- * association, so the bits are the same (tests compare). Every rank publishes its contribution in memory that
- * the others have mapped, then reads everybody's and reduces locally.
+ * association, so the bits are the same (tests compare). Every rank publishes a copy of its contribution in memory of
+ * weft's own that the others have mapped, then reads everybody's and reduces locally: nobody ever reads the
+ * user's memory here, so a call that ends early leaves nothing behind that its user could spoil.
  *
  * A rank has two slots and alternates. Slot s is written again two operations later; a rank gets there only
  * after it has seen everybody's contribution to the operation in between, which they publish after they have
@@ -48,6 +49,11 @@ int weft_fastpath_differs(struct weft_fastpath *fastpath, const struct weft_call
 
 /* Whether a rank has come to an exchange; sequence is that of weft_waiting. [lock] */
 int weft_fastpath_has_published(const struct weft_fastpath *fastpath, uint32_t rank, uint32_t sequence);
+
+/* After using the contributions: whether they were there all the time. An owner that has given up may have freed
+ * its slots meanwhile. (It never overwrites one that is still being read: the argument above, and a rank that has
+ * given up publishes nothing more.) */
+int weft_fastpath_confirm(struct weft_fastpath *fastpath, size_t size, const struct weft_call *call);
 
 struct weft_fastpath_request {
     const void *input;

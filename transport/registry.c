@@ -150,6 +150,17 @@ static int absent_sent_by(struct weft_transport *transport, const void *sender, 
     return 0;
 }
 
+static void absent_unexpose(struct weft_link *link, const struct weft_token *token, int taken)
+{
+    (void)link, (void)token, (void)taken;
+}
+
+static int absent_exposed(struct weft_link *link, const struct weft_token *token)
+{
+    (void)link, (void)token;
+    return WEFT_OK;
+}
+
 static int absent_link_flags(struct weft_link *link, uint32_t *flags)
 {
     (void)link;
@@ -180,6 +191,8 @@ static const struct weft_transport_ops absent = {
     .recall = absent_recall,
     .recall_wait = absent_recall_wait,
     .sent_by = absent_sent_by,
+    .unexpose = absent_unexpose,
+    .exposed = absent_exposed,
 };
 
 /* Takes the default for every operation that the table lacks. */
@@ -207,6 +220,8 @@ static void fill(struct weft_transport_ops *ops)
     ops->recall = ops->recall ? ops->recall : absent.recall;
     ops->recall_wait = ops->recall_wait ? ops->recall_wait : absent.recall_wait;
     ops->sent_by = ops->sent_by ? ops->sent_by : absent.sent_by;
+    ops->unexpose = ops->unexpose ? ops->unexpose : absent.unexpose;
+    ops->exposed = ops->exposed ? ops->exposed : absent.exposed;
 }
 
 int weft_transport_complete(const struct weft_transport_ops *partial, struct weft_transport_ops *complete)

@@ -143,14 +143,15 @@ struct weft_transport_ops {
     int (*put)(struct weft_link *link, const struct weft_token *token, struct weft_region *region,
                const void *memory, size_t size, uint64_t cookie);
 
-    /* Describes memory so that link's peer can read it. Whether the peer may actually read is known from
-     * link_flags(). */
+    /* Describes memory so that link's peer can read it, until unexpose(). Whether the peer may actually read is
+     * known from link_flags(). */
     int (*expose)(struct weft_link *link, struct weft_region *region, const void *memory, size_t size,
                   struct weft_token *token);
     /* The exposed memory as a loadable address, valid until the peer's memory is freed or the link goes.
-     * token came from link's peer. WEFT_UNSUPPORTED when this memory can only be pulled. */
+     * token came from link's peer. WEFT_UNSUPPORTED when this memory can only be pulled. See exposed(). */
     int (*map)(struct weft_link *link, const struct weft_token *token, const void **memory);
-    /* Copies [offset, offset + size) of the exposed memory to destination. */
+    /* Copies [offset, offset + size) of the exposed memory to destination; WEFT_PEER_FAILED when the owner has
+     * taken it back. */
     int (*pull)(struct weft_link *link, const struct weft_token *token, uint64_t offset, void *destination,
                 size_t size);
 
@@ -198,6 +199,14 @@ struct weft_transport_ops {
 
     /* Whether sender, from a MESSAGE of this instance, is the instance that has this address: 1 or 0. */
     int (*sent_by)(struct weft_transport *transport, const void *sender, const void *address, size_t size);
+
+    /* The end of what expose() made. taken: the peer has read all that it wants. Otherwise the memory is taken
+     * back: once this has returned it may be overwritten, and whatever link's peer reads from then on is refused
+     * there by pull() or exposed(). (loop, which only tests use, has neither.) */
+    void (*unexpose)(struct weft_link *link, const struct weft_token *token, int taken);
+    /* For the reader of a mapped token, after reading and before using what was read: WEFT_PEER_FAILED when the
+     * owner may have taken the memory back before the last byte was read. */
+    int (*exposed)(struct weft_link *link, const struct weft_token *token);
 };
 
 enum weft_link_flags {

@@ -9,7 +9,8 @@ static const struct conform_backend rows[] = {
      .notifies = 1,
      .processes = 1,
      .peers = 14,
-     .reads_maps_only_alloc = 1},
+     .reads_maps_only_alloc = 1,
+     .takes_back = 1},
     {.label = "shm without process_vm_readv",
      .transport = "shm",
      .direct = 0,
@@ -17,7 +18,8 @@ static const struct conform_backend rows[] = {
      .notifies = 1,
      .processes = 1,
      .peers = 4,
-     .reads_maps_only_alloc = 1},
+     .reads_maps_only_alloc = 1,
+     .takes_back = 1},
 };
 
 int main(void)

@@ -21,6 +21,7 @@ struct conform_backend {
     int sleepless;   /* has no descriptors to sleep on */
     int endless;     /* never answers AGAIN by itself within reasonable memory: skip the backpressure test */
     int reads_maps_only_alloc; /* map() works for memory of alloc() only */
+    int takes_back;            /* unexpose() makes later reads fail */
     /* NULL, or the reason why this machine cannot run the row. May be NULL. */
     const char *(*absent)(void);
 };

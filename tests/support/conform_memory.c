@@ -1,4 +1,4 @@
-/* Reads: expose, map, pull, alloc and free. */
+/* Reads: expose, map, pull, alloc and free; and taking back what was exposed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -233,6 +233,84 @@ static void freed_memory_is_not_mapped_again(void **state)
     conform_close(&pair.world);
 }
 
+/* The peer reads after the owner has taken its memory back and overwritten it: it must be told. */
+static void expect_taken_back(struct pair *pair, uint8_t *memory, size_t size)
+{
+    uint8_t copy[100];
+    struct weft_token token, other;
+    const void *mapped = NULL;
+    conform_fill(memory, size, 4);
+    if (pair->a->ops.expose(pair->ab, NULL, memory, size, &token) == WEFT_UNSUPPORTED)
+        return;
+    assert_int_equal(pair->a->ops.expose(pair->ab, NULL, memory, size, &other), 0);
+    pass_token(pair, &token);
+    pass_token(pair, &other);
+    int maps = pair->b->ops.map(pair->ba, &token, &mapped) == 0;
+    assert_int_equal(pair->b->ops.pull(pair->ba, &token, 0, copy, sizeof copy), 0);
+    assert_int_equal(pair->b->ops.exposed(pair->ba, &token), 0);
+    pair->a->ops.unexpose(pair->ab, &token, 0);
+    memset(memory, 0x77, size);
+    assert_int_equal(pair->b->ops.pull(pair->ba, &token, 0, copy, sizeof copy), WEFT_PEER_FAILED);
+    if (maps)
+        assert_int_equal(((const volatile uint8_t *)mapped)[size - 1],
+                         0x77); /* nothing keeps b from reading */
+    assert_int_equal(pair->b->ops.exposed(pair->ba, &token), WEFT_PEER_FAILED);
+    /* Others of the same memory stay good, new ones do not revive the old, and what was taken ends quietly. */
+    assert_int_equal(pair->b->ops.exposed(pair->ba, &other), 0);
+    pair->a->ops.unexpose(pair->ab, &other, 1);
+    for (int i = 0; i < 2000; i++) {
+        struct weft_token more;
+        assert_int_equal(pair->a->ops.expose(pair->ab, NULL, memory, size, &more), 0);
+        assert_int_equal(pair->b->ops.exposed(pair->ba, &more), 0);
+        assert_int_equal(pair->b->ops.exposed(pair->ba, &token), WEFT_PEER_FAILED);
+        if (i % 3)
+            pair->a->ops.unexpose(pair->ab, &more, i % 3 == 1);
+        if (i % 3 == 2)
+            assert_int_equal(pair->b->ops.exposed(pair->ba, &more), WEFT_PEER_FAILED);
+    }
+}
+
+static void memory_is_taken_back(void **state)
+{
+    struct pair pair;
+    void *memory;
+    static uint8_t ordinary[5000];
+    pair_open(&pair, state);
+    expect_taken_back(&pair, ordinary, sizeof ordinary);
+    assert_int_equal(pair.a->ops.alloc(pair.a->transport, 5000, &memory), 0);
+    expect_taken_back(&pair, memory, 5000);
+    pair.a->ops.free(pair.a->transport, memory);
+    /* Nonsense changes nothing. */
+    struct weft_token token;
+    memset(&token, 0xff, sizeof token);
+    pair.a->ops.unexpose(pair.ab, &token, 0);
+    assert_true(pair.b->ops.exposed(pair.ba, &token) < 0);
+    conform_close(&pair.world);
+}
+
+/* What was lent and not read goes back, too: the peer gets none of it. */
+static void lent_memory_is_taken_back(void **state)
+{
+    struct pair pair;
+    static uint8_t memory[300000];
+    uint8_t copy[1000];
+    struct weft_token token;
+    uint32_t conduit;
+    size_t taken = 0;
+    pair_open(&pair, state);
+    int status = pair.a->ops.lend_open(pair.ab, memory, sizeof memory, 65536, &token, &conduit);
+    if (status != WEFT_UNSUPPORTED) {
+        assert_int_equal(status, 0);
+        assert_int_equal(pair.a->ops.lend(pair.ab, conduit, memory, 65536, &taken), 0);
+        pass_token(&pair, &token);
+        assert_int_equal(pair.b->ops.pull(pair.ba, &token, 0, copy, 500), 0);
+        pair.a->ops.lend_close(pair.ab, conduit, 0);
+        memset(memory, 0x77, sizeof memory);
+        assert_int_equal(pair.b->ops.pull(pair.ba, &token, 500, copy, 500), WEFT_PEER_FAILED);
+    }
+    conform_close(&pair.world);
+}
+
 static void garbage_tokens_are_refused(void **state)
 {
     struct pair pair;
@@ -301,10 +379,14 @@ size_t conform_memory_tests(const struct conform_backend *backend, struct CMUnit
         cmocka_unit_test(garbage_tokens_are_refused),
     };
     const struct CMUnitTest segments[] = {cmocka_unit_test(freed_memory_is_not_mapped_again)};
+    const struct CMUnitTest back[] = {cmocka_unit_test(memory_is_taken_back),
+                                      cmocka_unit_test(lent_memory_is_taken_back)};
     size_t used = conform_append(tests, capacity, any, 1);
     if (backend->offers & WEFT_CAP_READ)
         used += conform_append(tests + used, capacity - used, reads, sizeof reads / sizeof reads[0]);
     if (backend->reads_maps_only_alloc)
         used += conform_append(tests + used, capacity - used, segments, 1);
+    if (backend->takes_back)
+        used += conform_append(tests + used, capacity - used, back, 2);
     return used;
 }

@@ -119,8 +119,10 @@ int shm_lend_open(struct weft_link *link, const void *memory, size_t size, size_
     if (pipe->capacity < (slice_bytes < size ? slice_bytes : size) + SHM_PAGE)
         return WEFT_UNSUPPORTED;
     pipe->used = 1;
-    struct shm_token token = {
-        .kind = SHM_TOKEN_PIPE, .owner = transport->address.identity, .segment = pipe->id, .size = size};
+    struct shm_token token = {.kind = SHM_TOKEN_PIPE,
+                              .owner = transport->address.identity.words[1],
+                              .segment = pipe->id,
+                              .size = size};
     memset(result, 0, sizeof *result);
     memcpy(result, &token, sizeof token);
     *conduit = index;
@@ -237,6 +239,6 @@ int shm_pull_pipe(struct weft_link *link, uint64_t id, void *destination, size_t
     if (done == size)
         return WEFT_OK;
     if (gone)
-        return transport->params.fail(WEFT_TRANSPORT, "shm: a peer has taken back what it lent");
+        return transport->params.fail(WEFT_PEER_FAILED, "shm: a peer has taken back what it lent");
     return transport->params.fail(WEFT_PROTOCOL, "shm: a peer lent %zu of %zu bytes", done, size);
 }

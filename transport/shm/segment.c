@@ -136,8 +136,10 @@ int shm_expose(struct weft_link *link, struct weft_region *region, const void *m
     if (state != SHM_LINK_UP)
         return state == SHM_LINK_FAILED ? shm_link_down(link) : WEFT_AGAIN;
     uintptr_t start = (uintptr_t)memory;
-    struct shm_token token = {
-        .kind = SHM_TOKEN_ADDRESS, .owner = transport->address.identity, .offset = start, .size = size};
+    struct shm_token token = {.kind = SHM_TOKEN_ADDRESS,
+                              .owner = transport->address.identity.words[1],
+                              .offset = start,
+                              .size = size};
     for (uint32_t i = 0; i < transport->segment_count && (link->flags & WEFT_LINK_PEER_MAPS); i++) {
         const struct shm_segment *segment = &transport->segments[i];
         uintptr_t base = (uintptr_t)segment->base;
@@ -155,6 +157,7 @@ int shm_expose(struct weft_link *link, struct weft_region *region, const void *m
     }
     if (token.kind == SHM_TOKEN_ADDRESS && !(link->flags & WEFT_LINK_PEER_PULLS))
         return WEFT_UNSUPPORTED;
+    shm_cell_take(transport, &token);
     memset(result, 0, sizeof *result);
     memcpy(result, &token, sizeof token);
     return WEFT_OK;
@@ -170,9 +173,10 @@ static const struct shm_mapping *mapping_find(const struct shm_peer *peer, uint6
 }
 
 /* The slow way to a segment: asks the lists, then the sockets. */
-static int segment_look(struct weft_link *link, uint64_t id, struct shm_map_entry *entry)
+static int segment_look(struct weft_link *link, const struct shm_token *token, struct shm_map_entry *entry)
 {
     struct weft_transport *transport = link->transport;
+    uint64_t id = token->segment;
     pthread_mutex_lock(&transport->lock);
     const struct shm_mapping *found = mapping_find(link->peer, id);
     for (struct shm_channel *c = transport->channels; c && !found; c = c->next) {
@@ -184,11 +188,16 @@ static int segment_look(struct weft_link *link, uint64_t id, struct shm_map_entr
     if (found)
         *entry = (struct shm_map_entry){found->id, found->size, found->base};
     pthread_mutex_unlock(&transport->lock);
-    return found ? WEFT_OK
-                 : transport->params.fail(WEFT_PROTOCOL,
-                                          "shm: a token names segment %llu, which its owner has "
-                                          "not handed over or has freed",
-                                          (unsigned long long)id);
+    if (found)
+        return WEFT_OK;
+    int status = shm_cell_check(link, token); /* whoever gives up may free its memory right away */
+    if (status)
+        return status;
+    return transport->params.fail(
+        WEFT_PROTOCOL,
+        "shm: a token names segment %llu, which its owner has not handed over or has "
+        "freed",
+        (unsigned long long)id);
 }
 
 /* Reads a token; memory is set when it lies in a segment. */
@@ -197,7 +206,7 @@ static int token_read(struct weft_link *link, const struct weft_token *bytes, st
 {
     struct weft_transport *transport = link->transport;
     memcpy(token, bytes, sizeof *token);
-    if (memcmp(&token->owner, &link->peer->identity, sizeof token->owner) != 0 ||
+    if (token->owner != link->peer->identity.words[1] ||
         (token->kind != SHM_TOKEN_SEGMENT && token->kind != SHM_TOKEN_ADDRESS &&
          token->kind != SHM_TOKEN_PIPE))
         return transport->params.fail(WEFT_PROTOCOL, "shm: not a token of this link's peer");
@@ -206,7 +215,7 @@ static int token_read(struct weft_link *link, const struct weft_token *bytes, st
         return WEFT_OK;
     struct shm_map_entry *entry = &link->cache[token->segment % SHM_MAP_CACHE];
     if (__builtin_expect(entry->id != token->segment || !entry->base, 0)) {
-        int status = segment_look(link, token->segment, entry);
+        int status = segment_look(link, token, entry);
         if (status)
             return status;
     }
@@ -268,7 +277,7 @@ int shm_pull(struct weft_link *link, const struct weft_token *bytes, uint64_t of
                                       (unsigned long long)offset, (unsigned long long)token.size);
     if (memory) {
         memcpy(destination, memory + offset, size);
-        return WEFT_OK;
+        return shm_cell_check(link, &token);
     }
     if (token.kind == SHM_TOKEN_PIPE)
         return shm_pull_pipe(link, token.segment, destination, size);
@@ -279,7 +288,7 @@ int shm_pull(struct weft_link *link, const struct weft_token *bytes, uint64_t of
     /* A process id can be used again: nothing read from one that is gone counts. */
     if (!status && atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_FAILED)
         status = shm_link_down(link);
-    return status;
+    return status ? status : shm_cell_check(link, &token);
 }
 
 /* What a peer has freed keeps its addresses until the peer goes: somebody here may be reading it right now

@@ -154,6 +154,7 @@ static int control_open(struct weft_transport *transport)
     if (status)
         return status;
     transport->control = control;
+    shm_cells_init(transport);
     return shm_memfd_seal(transport, transport->control_fd, 1);
 }
 
@@ -288,4 +289,6 @@ const struct weft_transport_ops weft_shm_ops = {
     .notify = shm_notify,
     .link_flags = shm_link_flags,
     .sent_by = shm_sent_by,
+    .unexpose = shm_unexpose,
+    .exposed = shm_exposed,
 };

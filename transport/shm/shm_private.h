@@ -11,11 +11,15 @@
 #define SHM_FRAME_FDS 2
 #define SHM_MAP_CACHE 8u
 #define SHM_PIPES     4u
+#define SHM_CELLS     ((SHM_PAGE - 64u) / 8u)
 
-/* Read by everybody who sends to the instance: odd while it sleeps, another value for every sleep. */
+/* A page that the owner writes and everybody who sends to it reads. */
 struct shm_control {
-    _Atomic uint32_t sleep;
+    _Atomic uint32_t sleep;                         /* odd while it sleeps, another value for every sleep */
+    _Alignas(64) _Atomic uint64_t cells[SHM_CELLS]; /* cells.c */
 };
+
+_Static_assert(sizeof(struct shm_control) == SHM_PAGE, "the control page is one page");
 
 /* Memory of a peer, mapped here. */
 struct shm_mapping {
@@ -120,6 +124,8 @@ struct weft_transport {
     struct shm_segment *segments;
     uint32_t segment_count;
     uint64_t last_segment;
+    uint32_t free_cell_count;
+    uint16_t free_cells[SHM_CELLS];
     int direct;
     int light;
     int event_fd, control_fd, listen_fd;
@@ -184,6 +190,14 @@ int shm_pull_process(struct weft_transport *transport, int pid, uint64_t address
 int shm_segment_covers(const struct weft_transport *transport, const void *memory, size_t size);
 /* Unmaps what its owner has freed. */
 void shm_mappings_sweep(struct weft_transport *transport);
+
+/* cells.c */
+void shm_cells_init(struct weft_transport *transport);
+void shm_cell_take(struct weft_transport *transport, struct shm_token *token);
+/* After reading: WEFT_PEER_FAILED when the token's owner has taken the memory back. */
+int shm_cell_check(const struct weft_link *link, const struct shm_token *token);
+void shm_unexpose(struct weft_link *link, const struct weft_token *token, int taken);
+int shm_exposed(struct weft_link *link, const struct weft_token *token);
 
 /* lend.c */
 int shm_lend_open(struct weft_link *link, const void *memory, size_t size, size_t slice_bytes,

@@ -18,14 +18,15 @@
  * the connector's end the listener's channel. All numbers are the host's own: nothing here leaves it. Another
  * version refuses by closing.
  *
- * Token: kind, identity of the owner (first half), and a segment with offset, an address, or a pipe.
+ * Token: kind, the random half of the owner's identity, where it is noted whether the owner has taken the memory
+ * back, and a segment with offset, an address, or a pipe.
  */
 #ifndef WEFT_TRANSPORT_SHM_WIRE_H
 #define WEFT_TRANSPORT_SHM_WIRE_H
 
 #include <stdint.h>
 
-#define SHM_VERSION       1u
+#define SHM_VERSION       2u
 #define SHM_ADDRESS_MAGIC 0x6d68737466657731ull
 #define SHM_FRAME_MAGIC   0x77736866u
 #define SHM_TOKEN_SEGMENT 0x73656731u
@@ -70,10 +71,11 @@ struct shm_frame {
 
 struct shm_token {
     uint32_t kind;
-    uint32_t reserved;
-    struct shm_identity owner;
-    uint64_t segment; /* SEGMENT, PIPE: id */
-    uint64_t offset;  /* SEGMENT: where in it; ADDRESS: the address */
+    uint32_t cell;       /* SEGMENT, ADDRESS: of the owner's control page (cells.c) */
+    uint64_t owner;      /* words[1] of its identity */
+    uint64_t generation; /* of the cell */
+    uint64_t segment;    /* SEGMENT, PIPE: id */
+    uint64_t offset;     /* SEGMENT: where in it; ADDRESS: the address */
     uint64_t size;
 };
 

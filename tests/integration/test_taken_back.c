@@ -1,0 +1,330 @@
+/* A call that ends early gives its memory back while a peer is in the middle of reading it, and the user
+ * overwrites it at once: the peer must answer an error, never success with what it then finds.
+ *
+ * Rank 1 is stopped in the middle of its operation by ptrace, and its service thread before, so that no news of
+ * the failure can help it. Rank 0's deadline passes; it overwrites both its buffers; then rank 1 goes on alone.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "tests/support/job.h"
+#include "tests/support/ranks.h"
+
+#define COUNT    (2u << 20) /* float: 8 MiB */
+#define ATTEMPTS 8
+#define WAIT_NS  20000000000
+
+enum way { MAPPED, LENT, PULLED, STAGED, WAYS };
+static const char *const way_names[] = {"mapped", "lent", "pulled", "staged"};
+
+/* Shared by the ranks of one attempt. */
+struct scene {
+    enum way way;
+    int started; /* weft_allreduce_start() instead of weft_allreduce() */
+    int64_t timeout_ms;
+    atomic_int main_tid, service_tid; /* of rank 1 */
+    atomic_int no_ptrace;
+    atomic_int frozen;   /* rank 1 may begin */
+    atomic_int finished; /* rank 1 has its answer */
+    atomic_int left_early, answer, wrong;
+    float output[COUNT]; /* of rank 1 */
+};
+
+static int until(atomic_int *value)
+{
+    int64_t until_ns = weft_clock_ns() + WAIT_NS;
+    while (!atomic_load(value) && weft_clock_ns() < until_ns)
+        usleep(200);
+    return atomic_load(value);
+}
+
+static int service_thread(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    int found = 0;
+    for (struct dirent *task; tasks && !found && (task = readdir(tasks));) {
+        char path[300], name[32] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd >= 0 && read(fd, name, sizeof name - 1) > 0 && strncmp(name, "weft-service", 12) == 0)
+            found = atoi(task->d_name);
+        if (fd >= 0)
+            close(fd);
+    }
+    if (tasks)
+        closedir(tasks);
+    return found;
+}
+
+static int freeze(int tid)
+{
+    int status;
+    return ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) == 0 && waitpid(tid, &status, __WALL) == tid;
+}
+
+static int has_begun(const struct scene *scene)
+{
+    for (size_t i = 0; i < COUNT; i += COUNT / 64) {
+        if (((const volatile float *)scene->output)[i] != 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* On a thread of rank 0. */
+static void *orchestrate(void *arg)
+{
+    struct scene *scene = arg;
+    int service = until(&scene->service_tid), body = atomic_load(&scene->main_tid);
+    if (ptrace(PTRACE_SEIZE, service, NULL, NULL) || ptrace(PTRACE_SEIZE, body, NULL, NULL)) {
+        atomic_store(&scene->no_ptrace, 1);
+        atomic_store(&scene->frozen, 1);
+        return NULL;
+    }
+    int stopped = freeze(service);
+    atomic_store(&scene->frozen, 1);
+    int64_t until_ns = weft_clock_ns() + WAIT_NS;
+    while (!has_begun(scene) && !atomic_load(&scene->finished) && weft_clock_ns() < until_ns)
+        ;
+    if (stopped && freeze(body)) {
+        until(&scene->left_early);
+        ptrace(PTRACE_DETACH, body, NULL, NULL);
+    }
+    until(&scene->finished);
+    ptrace(PTRACE_DETACH, service, NULL, NULL);
+    return NULL;
+}
+
+static int allreduce(struct scene *scene, struct job *job, const float *input, float *output)
+{
+    if (!scene->started)
+        return weft_allreduce(job->comm, input, output, COUNT, WEFT_FLOAT32, WEFT_SUM);
+    weft_work *work;
+    int status = weft_allreduce_start(job->comm, input, output, COUNT, WEFT_FLOAT32, WEFT_SUM, &work);
+    if (status != WEFT_OK)
+        return status;
+    status = weft_work_wait(work, -1);
+    weft_work_free(work);
+    return status;
+}
+
+static int open_job(struct job *job, int64_t timeout_ms)
+{
+    weft_context_options context_options = WEFT_CONTEXT_OPTIONS_INIT;
+    weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
+    context_options.transports = "shm";
+    test_ranks_options(&options);
+    options.timeout_ms = timeout_ms;
+    CHECK_OK(weft_context_open(&context_options, &job->context));
+    CHECK_OK(weft_comm_create(job->context, &options, &job->comm));
+    return 0;
+}
+
+/* From here on no pipe can be had, so that ordinary memory is read by process_vm_readv(). */
+static void use_up_descriptors(void)
+{
+    struct rlimit limit = {3, 3};
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static int leaver(struct scene *scene, struct job *job, float *input, float *output)
+{
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, orchestrate, scene) == 0);
+    CHECK(until(&scene->frozen));
+    int status = allreduce(scene, job, input, output);
+    memset(input, 0x41, COUNT * sizeof *input); /* the memory is this rank's own again */
+    memset(output, 0x41, COUNT * sizeof *output);
+    atomic_store(&scene->left_early, status == WEFT_OK ? -1 : 1);
+    pthread_join(thread, NULL);
+    return 0;
+}
+
+static int stayer(struct scene *scene, struct job *job, int service, const float *input)
+{
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+    atomic_store(&scene->main_tid, (int)syscall(SYS_gettid));
+    atomic_store(&scene->service_tid, service);
+    CHECK(until(&scene->frozen));
+    int status = allreduce(scene, job, input, scene->output);
+    atomic_store(&scene->answer, status);
+    int wrong = 0;
+    for (size_t i = 0; i < COUNT; i++)
+        wrong += scene->output[i] != 3;
+    atomic_store(&scene->wrong, status == WEFT_OK && wrong);
+    atomic_store(&scene->finished, 1);
+    return 0;
+}
+
+static int scene_body(int rank, int ranks, void *arg)
+{
+    struct scene *scene = arg;
+    struct job job;
+    void *input, *output;
+    (void)ranks;
+    if (scene->way == STAGED)
+        setenv("WEFT_DIRECT", "0", 1);
+    setenv("WEFT_ALGO", "rd", 1); /* rank 1 needs rank 0's input and nothing that comes later */
+    CHECK(open_job(&job, rank == 0 ? scene->timeout_ms : 30000) == 0);
+    if (scene->way == MAPPED) {
+        CHECK_OK(weft_mem_alloc(job.context, COUNT * sizeof(float), &input));
+        CHECK_OK(weft_mem_alloc(job.context, COUNT * sizeof(float), &output));
+    } else {
+        input = malloc(COUNT * sizeof(float));
+        output = calloc(COUNT, sizeof(float));
+        CHECK(input && output);
+    }
+    for (size_t i = 0; i < COUNT; i++)
+        ((float *)input)[i] = (float)(rank + 1);
+    int service = service_thread();
+    if (scene->way == PULLED)
+        use_up_descriptors();
+    /* Whatever needs the service threads once is done after this. */
+    CHECK_OK(weft_allreduce(job.comm, input, output, COUNT / 8, WEFT_FLOAT32, WEFT_SUM));
+    int bad = rank == 0 ? leaver(scene, &job, input, output) : stayer(scene, &job, service, input);
+    if (scene->way == MAPPED) {
+        CHECK_OK(weft_mem_free(job.context, input));
+        CHECK_OK(weft_mem_free(job.context, output));
+    } else {
+        free(input);
+        free(output);
+    }
+    weft_comm_destroy(job.comm);
+    CHECK_OK(weft_context_close(job.context));
+    return bad;
+}
+
+/* 1: rank 0 left early and rank 1 answered an error; 0: nobody was stopped in time; -1: ptrace is forbidden. */
+static int attempt(enum way way, int started, int64_t timeout_ms)
+{
+    struct scene *scene =
+        mmap(NULL, sizeof *scene, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(scene != MAP_FAILED);
+    scene->way = way;
+    scene->started = started;
+    scene->timeout_ms = timeout_ms;
+    assert_int_equal(test_ranks_fork(2, scene_body, scene), 0);
+    int early = atomic_load(&scene->left_early) == 1, answer = atomic_load(&scene->answer);
+    int wrong = atomic_load(&scene->wrong), no_ptrace = atomic_load(&scene->no_ptrace);
+    munmap(scene, sizeof *scene);
+    if (wrong)
+        fail_msg("%s, %s: rank 1 reported success with wrong data", way_names[way],
+                 started ? "started" : "blocking");
+    return no_ptrace ? -1 : early && answer != WEFT_OK;
+}
+
+static void taken_back_in_the_middle(enum way way, int started)
+{
+    for (int i = 0; i < ATTEMPTS; i++) {
+        int outcome = attempt(way, started, 500 << (i / 2));
+        if (outcome < 0) {
+            print_message("skipped: ptrace is not allowed here\n");
+            skip();
+        }
+        if (outcome > 0)
+            return;
+    }
+    fail_msg("%s, %s: rank 1 could never be stopped in the middle", way_names[way],
+             started ? "started" : "blocking");
+}
+
+static void test_mapped(void **state)
+{
+    (void)state;
+    taken_back_in_the_middle(MAPPED, 0);
+}
+
+static void test_mapped_started(void **state)
+{
+    (void)state;
+    taken_back_in_the_middle(MAPPED, 1);
+}
+
+static void test_lent(void **state)
+{
+    (void)state;
+    taken_back_in_the_middle(LENT, 0);
+}
+
+static void test_lent_started(void **state)
+{
+    (void)state;
+    taken_back_in_the_middle(LENT, 1);
+}
+
+static void test_pulled(void **state)
+{
+    (void)state;
+    taken_back_in_the_middle(PULLED, 0);
+}
+
+static void test_staged(void **state)
+{
+    (void)state;
+    taken_back_in_the_middle(STAGED, 0);
+}
+
+/* --- the cache-line path: rank 0 leaves, spoils its buffers and goes; rank 2 comes only then --- */
+
+static int small_body(int rank, int ranks, void *arg)
+{
+    atomic_int *gone = arg;
+    struct job job;
+    float input[100], output[100];
+    CHECK(open_job(&job, rank == 0 ? 300 : 30000) == 0);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 100; i++)
+            input[i] = (float)(rank + 1);
+        if (rank == 2 && round == 1)
+            CHECK(until(gone));
+        int status = weft_allreduce(job.comm, input, output, round ? 100 : 10, WEFT_FLOAT32, WEFT_SUM);
+        CHECK(round == 1 || status == WEFT_OK);
+        CHECK(round == 0 || rank != 0 || status == WEFT_TIMEOUT);
+        for (int i = 0; status == WEFT_OK && i < (round ? 100 : 10); i++)
+            CHECK(output[i] == (float)(ranks * (ranks + 1) / 2));
+        memset(input, 0x41, sizeof input);
+    }
+    weft_comm_destroy(job.comm);
+    CHECK_OK(weft_context_close(job.context));
+    if (rank == 0)
+        atomic_store(gone, 1);
+    return 0;
+}
+
+static void test_fast_path(void **state)
+{
+    (void)state;
+    atomic_int *gone = mmap(NULL, sizeof *gone, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(gone != MAP_FAILED);
+    assert_int_equal(test_ranks_fork(3, small_body, gone), 0);
+    munmap((void *)(uintptr_t)gone, sizeof *gone);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mapped),    cmocka_unit_test(test_mapped_started),
+        cmocka_unit_test(test_lent),      cmocka_unit_test(test_lent_started),
+        cmocka_unit_test(test_pulled),    cmocka_unit_test(test_staged),
+        cmocka_unit_test(test_fast_path),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

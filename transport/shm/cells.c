@@ -1,0 +1,75 @@
+/* Taking exposed memory back.
+ *
+ * A call that ends early gives the user's memory back to the user, who may overwrite it at once, while a peer may
+ * still be reading it. The peer cannot be stopped; but it can be made to notice. Every token of expose() names a
+ * cell of the owner's control page, which all peers have mapped, and the generation that the cell then had:
+ *
+ *   owner   unexpose(): generation + 1, barrier, return; then the user may write
+ *   peer    read the memory, barrier, compare the generation, and only then use what was read
+ *
+ * If a peer has read anything that was written afterwards, then its look at the cell, which comes later still,
+ * finds another generation: a sequence lock without a retry. The same look follows pulls. Since it is taken for
+ * every slice before that slice is reduced, copied on or acknowledged, nothing wrong travels to third ranks
+ * either. Lent memory needs no cell: an emptied pipe gives nothing (lend.c).
+ *
+ * A cell whose message was taken is used again as it is, nobody asks for its token any more. When all are in
+ * use, cell 0 serves as many as need be: taking back one of these breaks the others, which is wasteful and safe.
+ */
+#include "transport/shm/shm_private.h"
+
+#define CELL_SHARED 0u
+
+void shm_cells_init(struct weft_transport *transport)
+{
+    for (uint32_t i = 1; i < SHM_CELLS; i++)
+        transport->free_cells[transport->free_cell_count++] = (uint16_t)(SHM_CELLS - i);
+}
+
+void shm_cell_take(struct weft_transport *transport, struct shm_token *token)
+{
+    uint32_t cell = CELL_SHARED;
+    if (transport->free_cell_count)
+        cell = transport->free_cells[--transport->free_cell_count];
+    token->cell = cell;
+    token->generation = atomic_load_explicit(&transport->control->cells[cell], memory_order_relaxed);
+}
+
+void shm_unexpose(struct weft_link *link, const struct weft_token *bytes, int taken)
+{
+    struct weft_transport *transport = link->transport;
+    struct shm_token token;
+    memcpy(&token, bytes, sizeof token);
+    if ((token.kind != SHM_TOKEN_SEGMENT && token.kind != SHM_TOKEN_ADDRESS) || token.cell >= SHM_CELLS ||
+        token.owner != transport->address.identity.words[1])
+        return;
+    if (!taken) {
+        atomic_fetch_add_explicit(&transport->control->cells[token.cell], 1, memory_order_relaxed);
+        atomic_thread_fence(memory_order_seq_cst); /* before anything that the caller writes */
+    }
+    if (token.cell != CELL_SHARED && transport->free_cell_count < SHM_CELLS)
+        transport->free_cells[transport->free_cell_count++] = (uint16_t)token.cell;
+}
+
+int shm_cell_check(const struct weft_link *link, const struct shm_token *token)
+{
+    /* The page stays while the link does; a link that has failed still has it. */
+    int state = atomic_load_explicit(&link->state, memory_order_acquire);
+    if (__builtin_expect((state == SHM_LINK_UP || state == SHM_LINK_FAILED) && link->control &&
+                             token->cell < SHM_CELLS,
+                         1)) {
+        atomic_thread_fence(memory_order_acquire); /* after everything that the caller has read */
+        if (__builtin_expect(atomic_load_explicit(&link->control->cells[token->cell], memory_order_relaxed) ==
+                                 token->generation,
+                             1))
+            return WEFT_OK;
+    }
+    return link->transport->params.fail(WEFT_PEER_FAILED,
+                                        "shm: a peer has taken its memory back while it was being read");
+}
+
+int shm_exposed(struct weft_link *link, const struct weft_token *bytes)
+{
+    struct shm_token token;
+    memcpy(&token, bytes, sizeof token);
+    return shm_cell_check(link, &token);
+}
