@@ -72,7 +72,22 @@ static void expect_service(struct conform_world *world)
 static void bad_introductions_are_refused(void **state)
 {
     (void)state;
-    enum { FINE, UNSEALED, SHORT, LONG, NO_MEMORY, NOT_MEMORY, TARGET, VERSION, MAGIC, KIND, CUT, VARIANTS };
+    enum {
+        FINE,
+        UNSEALED,
+        SHORT,
+        LONG,
+        NO_MEMORY,
+        NOT_MEMORY,
+        CONTROL_UNSEALED,
+        CONTROL_SIZE,
+        TARGET,
+        VERSION,
+        MAGIC,
+        KIND,
+        CUT,
+        VARIANTS
+    };
     struct conform_world world;
     conform_open(&world, &shm, 2);
     for (int variant = FINE; variant < VARIANTS; variant++) {
@@ -82,6 +97,9 @@ static void bad_introductions_are_refused(void **state)
         size_t size = SHM_RING_BYTES + (variant == LONG ? 4096 : 0) - (variant == SHORT ? 4096 : 0);
         int ring = variant == NOT_MEMORY ? open("/dev/zero", O_RDWR | O_CLOEXEC)
                                          : memory_make(size, variant == UNSEALED ? 0 : F_SEAL_SHRINK);
+        int control = memory_make(variant == CONTROL_SIZE ? SHM_PAGE / 2 : SHM_PAGE,
+                                  variant == CONTROL_UNSEALED ? 0 : F_SEAL_SHRINK);
+        const int fds[] = {ring, control};
         frame.target.words[1] ^= variant == TARGET;
         frame.version = (uint16_t)(frame.version + (variant == VERSION));
         frame.magic ^= variant == MAGIC;
@@ -90,10 +108,11 @@ static void bad_introductions_are_refused(void **state)
             assert_int_equal(send(fd, &frame, sizeof frame - 1, 0), sizeof frame - 1);
         else
             assert_int_equal(
-                shm_frame_send(world.nodes[0].transport, fd, &frame, &ring, variant != NO_MEMORY), 0);
+                shm_frame_send(world.nodes[0].transport, fd, &frame, fds, variant == NO_MEMORY ? 0 : 2), 0);
         if (is_refused(&world, fd) != (variant != FINE))
             fail_msg("variant %d: expected %s", variant, variant == FINE ? "an answer" : "a refusal");
         close(ring);
+        close(control);
         close(fd);
         expect_service(&world);
     }
@@ -109,9 +128,11 @@ static uint8_t *introduce(struct conform_world *world, int *fd)
     int ring = memory_make(SHM_RING_BYTES, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     uint8_t *memory = mmap(NULL, SHM_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, ring, 0);
     assert_true(memory != MAP_FAILED);
-    assert_int_equal(shm_frame_send(world->nodes[0].transport, *fd, &frame, &ring, 1), 0);
+    const int fds[] = {ring, memory_make(SHM_PAGE, F_SEAL_SHRINK)};
+    assert_int_equal(shm_frame_send(world->nodes[0].transport, *fd, &frame, fds, 2), 0);
     assert_int_equal(is_refused(world, *fd), 0);
-    close(ring);
+    close(fds[0]);
+    close(fds[1]);
     return memory;
 }
 

@@ -52,13 +52,11 @@ void shm_unexpose(struct weft_link *link, const struct weft_token *bytes, int ta
 
 int shm_cell_check(const struct weft_link *link, const struct shm_token *token)
 {
-    /* The page stays while the link does; a link that has failed still has it. */
-    int state = atomic_load_explicit(&link->state, memory_order_acquire);
-    if (__builtin_expect((state == SHM_LINK_UP || state == SHM_LINK_FAILED) && link->control &&
-                             token->cell < SHM_CELLS,
-                         1)) {
+    /* It came with the HELLO, ahead of any token, and stays as long as the peer is known. */
+    const struct shm_control *control = atomic_load_explicit(&link->peer->control, memory_order_acquire);
+    if (__builtin_expect(control && token->cell < SHM_CELLS, 1)) {
         atomic_thread_fence(memory_order_acquire); /* after everything that the caller has read */
-        if (__builtin_expect(atomic_load_explicit(&link->control->cells[token->cell], memory_order_relaxed) ==
+        if (__builtin_expect(atomic_load_explicit(&control->cells[token->cell], memory_order_relaxed) ==
                                  token->generation,
                              1))
             return WEFT_OK;

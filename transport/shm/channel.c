@@ -26,8 +26,21 @@ static int probe_read(int pid, const struct shm_frame *hello)
     return found == hello->nonce ? 0 : ESRCH;
 }
 
+/* The peer's control page, of which one is enough. */
+static int control_take(struct shm_peer *peer, struct weft_transport *transport, int fd)
+{
+    void *control;
+    if (atomic_load_explicit(&peer->control, memory_order_relaxed))
+        return WEFT_OK;
+    int status = shm_memfd_map(transport, fd, SHM_PAGE, 0, 1, &control);
+    if (status == WEFT_OK)
+        atomic_store_explicit(&peer->control, control, memory_order_release);
+    return status;
+}
+
 /* Checks a HELLO and brings the channel up. */
-static int hello_take(struct shm_channel *channel, const struct shm_frame *hello, int ring_fd)
+static int hello_take(struct shm_channel *channel, const struct shm_frame *hello,
+                      const int fds[SHM_FRAME_FDS])
 {
     struct weft_transport *transport = channel->transport;
     int pid;
@@ -37,11 +50,13 @@ static int hello_take(struct shm_channel *channel, const struct shm_frame *hello
         return status;
     if (memcmp(&hello->target, &transport->address.identity, sizeof hello->target) != 0)
         return transport->params.fail(WEFT_PROTOCOL, "shm: a peer takes this instance for another");
-    status = shm_memfd_check(transport, ring_fd, SHM_RING_BYTES);
+    status = shm_memfd_check(transport, fds[0], SHM_RING_BYTES);
+    if (!status)
+        status = shm_memfd_check(transport, fds[1], SHM_PAGE);
     if (status)
         return status;
     /* The receiver touches the pages first, so that they lie near it. */
-    status = shm_memfd_map(transport, ring_fd, SHM_RING_BYTES, 1, 1, &memory);
+    status = shm_memfd_map(transport, fds[0], SHM_RING_BYTES, 1, 1, &memory);
     if (status)
         return status;
     struct shm_frame reply = {.magic = SHM_FRAME_MAGIC,
@@ -63,10 +78,13 @@ static int hello_take(struct shm_channel *channel, const struct shm_frame *hello
     channel->peer = peer;
     channel->ring =
         (struct shm_consumer){.memory = memory, .key = hello->key, .expected = shm_stamp(hello->key, 0)};
-    const int fds[] = {transport->control_fd, transport->event_fd};
-    status = shm_frame_send(transport, channel->fd, &reply, fds, 2);
+    status = control_take(peer, transport, fds[1]);
     if (status)
         return status; /* the channel's end gives everything back */
+    const int own[] = {transport->control_fd, transport->event_fd};
+    status = shm_frame_send(transport, channel->fd, &reply, own, 2);
+    if (status)
+        return status;
     atomic_store_explicit(&channel->state, SHM_CHANNEL_UP, memory_order_release);
     shm_attention(transport);
     return WEFT_OK;
@@ -119,7 +137,7 @@ static int frame_take(struct shm_channel *channel)
         return status;
     int up = atomic_load_explicit(&channel->state, memory_order_relaxed) == SHM_CHANNEL_UP;
     if (frame.kind == SHM_HELLO && !up && !channel->peer)
-        status = hello_take(channel, &frame, fds[0]);
+        status = hello_take(channel, &frame, fds);
     else if (frame.kind == SHM_SEGMENT && up)
         status = segment_take(channel, &frame, fds[0]);
     else if (frame.kind == SHM_PIPE && up)

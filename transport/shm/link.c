@@ -122,7 +122,8 @@ static int hello_send(struct weft_link *link)
                               .nonce = link->nonce,
                               .probe_address = (uint64_t)(uintptr_t)&link->probe,
                               .key = link->ring.key};
-    status = shm_frame_send(transport, link->fd, &hello, &ring_fd, 1);
+    const int fds[] = {ring_fd, transport->control_fd};
+    status = shm_frame_send(transport, link->fd, &hello, fds, 2);
     if (status == WEFT_AGAIN)
         status = transport->params.fail(WEFT_TRANSPORT, "shm: a new socket takes no frame");
 close_ring:

@@ -68,6 +68,9 @@ void shm_peer_put(struct weft_transport *transport, struct shm_peer *peer)
         free(mapping);
     }
     shm_pipe_drop(peer, 0);
+    struct shm_control *control = atomic_load_explicit(&peer->control, memory_order_relaxed);
+    if (control)
+        munmap(control, SHM_PAGE);
     free(peer);
 }
 

@@ -52,6 +52,7 @@ struct shm_peer {
     struct shm_identity identity;
     uint32_t references;
     _Atomic int pid; /* by which its memory can be pulled; 0: it cannot */
+    struct shm_control *_Atomic control;
     struct shm_mapping *mappings;
     struct shm_lent *lent;
     struct shm_peer *next;
