@@ -110,6 +110,20 @@ int weft_settings_read(struct weft_settings *settings)
     return WEFT_OK;
 }
 
+/* One agreed setting as a line; a word as such, for people who read what differs. */
+static int print_row(const struct row *row, const void *field, char *text, size_t capacity)
+{
+    if (row->type == LIST)
+        return snprintf(text, capacity, "%s=%s\n", row->name, (const char *)field);
+    int64_t number = *(const int64_t *)field;
+    if (row->type == NUMBER)
+        return snprintf(text, capacity, "%s=%lld\n", row->name, (long long)number);
+    const char *word = row->words;
+    for (int64_t i = 0; i < number && strchr(word, ','); i++)
+        word = strchr(word, ',') + 1;
+    return snprintf(text, capacity, "%s=%.*s\n", row->name, (int)strcspn(word, ","), word);
+}
+
 size_t weft_settings_agreed(const struct weft_settings *settings, char *text, size_t capacity)
 {
     size_t used = 0;
@@ -119,10 +133,7 @@ size_t weft_settings_agreed(const struct weft_settings *settings, char *text, si
         const void *field = (const char *)settings + rows[i].offset;
         char *at = used < capacity ? text + used : NULL;
         size_t room = at ? capacity - used : 0;
-        int length = rows[i].type == LIST
-                         ? snprintf(at, room, "%s=%s\n", rows[i].name, (const char *)field)
-                         : snprintf(at, room, "%s=%lld\n", rows[i].name, (long long)*(const int64_t *)field);
-        used += (size_t)length;
+        used += (size_t)print_row(&rows[i], field, at, room);
     }
     return used;
 }

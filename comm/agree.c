@@ -83,35 +83,70 @@ static int introduce(struct weft_comm *comm, char *message, size_t *size)
     return WEFT_OK;
 }
 
-static int check_introduction(const struct weft_comm *comm, uint32_t rank, const struct weft_blob *blob,
-                              const char *my_settings)
+static int check_introduction(uint32_t rank, const struct weft_blob *blob)
 {
     const struct introduction *intro = blob->data;
-    if (blob->size <= sizeof *intro || intro->magic != INTRO_MAGIC || intro->version != INTRO_VERSION ||
-        intro->shm_size > sizeof intro->shm_address || ((const char *)blob->data)[blob->size - 1] != '\0' ||
-        !memchr(intro->host, 0, sizeof intro->host))
-        return weft_fail(WEFT_PROTOCOL, "rank %u introduced itself in a form this weft does not understand",
-                         rank);
-    char name[64];
-    const char *theirs = (const char *)(intro + 1);
-    if (!weft_settings_differ(my_settings, theirs, name, sizeof name))
+    if (blob->size > sizeof *intro && intro->magic == INTRO_MAGIC && intro->version == INTRO_VERSION &&
+        intro->shm_size <= sizeof intro->shm_address && ((const char *)blob->data)[blob->size - 1] == '\0' &&
+        memchr(intro->host, 0, sizeof intro->host))
         return WEFT_OK;
-    return weft_fail(WEFT_SETTINGS, "rank %u on host '%s' runs with another %s than rank %d", rank,
-                     intro->host, name, comm->rank);
+    return weft_fail(WEFT_PROTOCOL, "rank %u introduced itself in a form this weft does not understand",
+                     rank);
 }
 
-/* Names the rank that differs from most: with rank 0's settings as the reference, everybody reports the same.
- */
+static const char *settings_of(const struct weft_blob *blob)
+{
+    return (const char *)((const struct introduction *)blob->data + 1);
+}
+
+/* The rank whose settings more than half of the ranks have (Boyer and Moore's vote, then counted), else 0. */
+static int right_settings(const struct weft_comm *comm, const struct weft_blob *blobs)
+{
+    int candidate = 0, lead = 0, votes = 0, lowest = -1;
+    for (int r = 0; r < comm->ranks; r++) {
+        if (lead == 0)
+            candidate = r;
+        lead += strcmp(settings_of(&blobs[r]), settings_of(&blobs[candidate])) == 0 ? 1 : -1;
+    }
+    for (int r = 0; r < comm->ranks; r++) {
+        int same = strcmp(settings_of(&blobs[r]), settings_of(&blobs[candidate])) == 0;
+        lowest = same && lowest < 0 ? r : lowest;
+        votes += same;
+    }
+    return 2 * votes > comm->ranks ? lowest : 0;
+}
+
+/* The value of a setting in a text of "NAME=value" lines, fit to be printed. */
+static void setting_value(const char *settings, const char *name, char *value, size_t capacity)
+{
+    size_t length = strlen(name), used = 0;
+    value[0] = '\0';
+    while (settings && !(strncmp(settings, name, length) == 0 && settings[length] == '=')) {
+        settings = strchr(settings, '\n');
+        settings = settings ? settings + 1 : NULL;
+    }
+    for (const char *c = settings ? settings + length + 1 : ""; *c && *c != '\n' && used + 1 < capacity; c++)
+        value[used++] = (unsigned char)*c < ' ' || *c == 0x7f ? '?' : *c;
+    value[used] = '\0';
+}
+
+/* Names the first rank that differs from the majority. All ranks see the same, so they all say the same. */
 static int check_settings(const struct weft_comm *comm, const struct weft_blob *blobs)
 {
-    const struct introduction *first = blobs[0].data;
-    if (blobs[0].size <= sizeof *first)
-        return weft_fail(WEFT_PROTOCOL, "rank 0 introduced itself in a form this weft does not understand");
-    const char *reference = (const char *)(first + 1);
     for (int r = 0; r < comm->ranks; r++) {
-        int status = check_introduction(comm, (uint32_t)r, &blobs[r], reference);
+        int status = check_introduction((uint32_t)r, &blobs[r]);
         if (status != WEFT_OK)
             return status;
+    }
+    int right = right_settings(comm, blobs);
+    for (int r = 0; r < comm->ranks; r++) {
+        char name[64], theirs[48], expected[48];
+        if (!weft_settings_differ(settings_of(&blobs[right]), settings_of(&blobs[r]), name, sizeof name))
+            continue;
+        setting_value(settings_of(&blobs[r]), name, theirs, sizeof theirs);
+        setting_value(settings_of(&blobs[right]), name, expected, sizeof expected);
+        return weft_fail(WEFT_SETTINGS, "rank %d on host '%s' runs with %s='%s', rank %d with '%s'", r,
+                         ((const struct introduction *)blobs[r].data)->host, name, theirs, right, expected);
     }
     return WEFT_OK;
 }

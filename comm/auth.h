@@ -15,9 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/crypto.h"
-
-#define WEFT_SECRET_MIN 16
-#define WEFT_SECRET_MAX 4096
+#include "base/secret.h"
 
 /* The blocks of a handshake never change their size. */
 #define WEFT_AUTH_CHALLENGE_BYTES 40

@@ -9,6 +9,7 @@
 #define WEFT_COMM_BOOT_H
 
 #include <pthread.h>
+#include "comm/boot_accept.h"
 #include "comm/boot_body.h"
 #include "comm/bootstrap.h"
 
@@ -25,8 +26,8 @@ struct weft_boot_bytes {
 struct weft_boot_out {
     struct weft_boot_out *next;
     struct weft_boot_bytes *body; /* NULL: empty */
-    size_t sent;                  /* of header and body together */
-    unsigned char header[WEFT_BOOT_HEADER_BYTES];
+    size_t sent;                  /* of header, body and tag together */
+    unsigned char header[WEFT_BOOT_HEADER_BYTES], tag[WEFT_TAG_BYTES];
 };
 
 struct weft_boot_edge {
@@ -35,6 +36,7 @@ struct weft_boot_edge {
     int fd;   /* -1: no connection (any more) */
     struct weft_boot_reader reader;
     uint32_t sequence; /* of the next frame sent */
+    struct weft_auth_channel send;
     struct weft_boot_out *first, *last;
     int watched, wants_output;
     int broken; /* cannot be written; reading will say why */
@@ -62,7 +64,11 @@ struct weft_boot_slot {
 struct weft_bootstrap {
     int rank, ranks;
     struct weft_service *service;
-    uint64_t session;
+    struct weft_key job; /* has_job: given; otherwise it comes with each record */
+    int has_job;
+    uint32_t generation;
+    uint64_t session, name_hash;
+    struct weft_boot_strangers strangers;
     struct weft_boot_member *members;
     char local_address[64];
 
@@ -121,8 +127,10 @@ static inline struct weft_boot_edge *weft_boot_parent_edge(struct weft_bootstrap
 struct weft_boot_bytes *weft_boot_bytes_new(unsigned char *data, size_t size); /* one reference; data taken
                                                              over, freed on failure too */
 void weft_boot_bytes_drop(struct weft_boot_bytes *bytes);                      /* locked; NULL allowed */
-/* Locked. Queues a frame, sends what the socket takes, never blocks. Takes its own reference. Edges that are
- * gone or have said goodbye swallow it. WEFT_NOMEM. */
+/* Locked. A connection that has proven itself becomes the edge's. */
+void weft_boot_edge_adopt(struct weft_boot_edge *edge, int fd, const struct weft_auth_session *session);
+/* Locked. Queues a sealed copy as a frame, sends what the socket takes, never blocks. Edges that are gone or have
+ * said goodbye swallow it. WEFT_NOMEM. */
 int weft_boot_edge_queue(struct weft_boot_edge *edge, int type, struct weft_boot_bytes *body);
 /* Locked. The same with a writer's bytes, which are taken over, also on failure. */
 int weft_boot_edge_queue_writer(struct weft_boot_edge *edge, int type, struct weft_boot_writer *writer);
@@ -187,6 +195,15 @@ void weft_boot_root_end(struct weft_boot_root *root, int status, const char *tex
  * *table is the TABLE's body to hand on. */
 int weft_boot_join(struct weft_bootstrap *b, const struct weft_bootstrap_options *options,
                    struct weft_boot_bytes **table);
+
+/* boot_secret.c: the key of the job, in b->job. */
+struct weft_boot_record;
+/* From options and environment. WEFT_INVALID when there is none and no record to carry one. */
+int weft_boot_secret_find(struct weft_bootstrap *b, const struct weft_bootstrap_options *options);
+/* Rank 0: makes one for the record unless there is one. */
+int weft_boot_secret_make(struct weft_bootstrap *b, struct weft_boot_record *record);
+/* Others: take the record's unless there is one. */
+int weft_boot_secret_take(struct weft_bootstrap *b, const struct weft_boot_record *record);
 
 /* boot_text.c */
 /* The ranks not marked present, as far as they fit. */

@@ -18,6 +18,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "comm/boot_net.h"
 #include <weft/weft.h>
@@ -74,7 +75,7 @@ static void show_out(struct weft_boot_accept *accept, struct guest *guest, const
         "bootstrap: dropped a connection from %s that is no rank of this job: %s; more of them are counted, "
         "but not logged",
         text, why);
-    close(guest->fd); /* leaves the epoll set by that */
+    weft_fork_fd_close(guest->fd); /* leaves the epoll set by that */
     unlink_guest(accept, guest);
 }
 
@@ -132,7 +133,7 @@ static void welcome_guest(struct weft_boot_accept *accept, int fd)
 {
     struct guest *guest = calloc(1, sizeof *guest);
     if (!guest) {
-        close(fd); /* an honest dialer comes again */
+        weft_fork_fd_close(fd); /* an honest dialer comes again */
         return;
     }
     guest->fd = fd;
@@ -147,7 +148,7 @@ static void welcome_guest(struct weft_boot_accept *accept, int fd)
     weft_auth_challenge(guest->challenge);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = guest};
     if (epoll_ctl(accept->poll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
-        close(fd);
+        weft_fork_fd_close(fd);
         unlink_guest(accept, guest);
         return;
     }
@@ -271,8 +272,8 @@ int weft_boot_accept_open(int listener, const struct weft_key *job, int expected
     *accept = (struct weft_boot_accept){
         .listener = listener, .job = *job, .strangers = strangers, .listening = 1, .armed_ns = WEFT_NEVER_NS};
     set_limits(accept, expected);
-    accept->poll_fd = epoll_create1(EPOLL_CLOEXEC);
-    accept->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    accept->poll_fd = weft_fork_fd_add(epoll_create1(EPOLL_CLOEXEC));
+    accept->timer_fd = weft_fork_fd_add(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
     struct epoll_event knock = {.events = EPOLLIN, .data.ptr = &accept->listener};
     struct epoll_event late = {.events = EPOLLIN, .data.ptr = &accept->timer_fd};
     if (accept->poll_fd < 0 || accept->timer_fd < 0 ||
@@ -296,13 +297,13 @@ void weft_boot_accept_close(struct weft_boot_accept *accept)
     if (!accept)
         return;
     while (accept->first) {
-        close(accept->first->fd);
+        weft_fork_fd_close(accept->first->fd);
         unlink_guest(accept, accept->first);
     }
     if (accept->timer_fd >= 0)
-        close(accept->timer_fd);
+        weft_fork_fd_close(accept->timer_fd);
     if (accept->poll_fd >= 0)
-        close(accept->poll_fd);
+        weft_fork_fd_close(accept->poll_fd);
     weft_crypto_wipe(&accept->job, sizeof accept->job);
     free(accept);
 }

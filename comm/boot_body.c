@@ -158,26 +158,6 @@ int weft_boot_refused_get(const void *body, size_t size, struct weft_boot_refuse
     return WEFT_OK;
 }
 
-void weft_boot_hello_put(struct weft_boot_writer *writer, const struct weft_boot_edge_hello *hello)
-{
-    weft_boot_put(writer, hello->session, 8);
-    weft_boot_put(writer, hello->from, 4);
-    weft_boot_put(writer, hello->to, 4);
-}
-
-int weft_boot_hello_get(const void *body, size_t size, struct weft_boot_edge_hello *hello)
-{
-    struct weft_boot_cursor cursor = cursor_of(body, size);
-    struct weft_boot_edge_hello read;
-    read.session = weft_boot_get(&cursor, 8);
-    read.from = (uint32_t)weft_boot_get(&cursor, 4);
-    read.to = (uint32_t)weft_boot_get(&cursor, 4);
-    if (cursor.failed || cursor.left)
-        return malformed("edge frame");
-    *hello = read;
-    return WEFT_OK;
-}
-
 void weft_boot_table_put(struct weft_boot_writer *writer, uint64_t session, int64_t heartbeat_ms,
                          const struct weft_boot_member *members, int ranks)
 {

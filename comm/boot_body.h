@@ -12,6 +12,7 @@
 #define WEFT_BOOT_TEXT_MAX    480
 #define WEFT_BOOT_RANGES_MAX  64
 #define WEFT_BOOT_STATUS_MOST 1000 /* statuses are -1 to minus this, of whatever version */
+#define WEFT_BOOT_METHOD      1    /* the handshake of comm/auth.h */
 
 struct weft_boot_address {
     int family; /* 0 none, 4, 6 */
@@ -28,7 +29,7 @@ struct weft_boot_member {
 
 struct weft_boot_checkin {
     int version_min, version_max;
-    uint32_t method; /* of authentication, 0 none */
+    uint32_t method; /* of authentication: WEFT_BOOT_METHOD */
     uint64_t features;
     uint32_t rank, ranks;
     uint64_t name_hash, nonce;
@@ -44,11 +45,6 @@ struct weft_boot_accepted {
 struct weft_boot_refused {
     int status; /* enum weft_status, negative */
     char text[WEFT_BOOT_TEXT_MAX + 1];
-};
-
-struct weft_boot_edge_hello {
-    uint64_t session;
-    uint32_t from, to;
 };
 
 /* FAILED and REVOKED. */
@@ -78,9 +74,6 @@ int weft_boot_accepted_get(const void *body, size_t size, struct weft_boot_accep
 
 void weft_boot_refused_put(struct weft_boot_writer *writer, int status, const char *text);
 int weft_boot_refused_get(const void *body, size_t size, struct weft_boot_refused *refused);
-
-void weft_boot_hello_put(struct weft_boot_writer *writer, const struct weft_boot_edge_hello *hello);
-int weft_boot_hello_get(const void *body, size_t size, struct weft_boot_edge_hello *hello);
 
 void weft_boot_table_put(struct weft_boot_writer *writer, uint64_t session, int64_t heartbeat_ms,
                          const struct weft_boot_member *members, int ranks);

@@ -61,14 +61,18 @@ static void want_output(struct weft_boot_edge *edge, int on)
 static int send_out(struct weft_boot_edge *edge, struct weft_boot_out *out)
 {
     for (;;) {
-        struct iovec parts[2];
-        size_t count = 0;
-        size_t body_size = out->body ? out->body->size : 0;
-        size_t body_sent = out->sent > sizeof out->header ? out->sent - sizeof out->header : 0;
-        if (out->sent < sizeof out->header)
-            parts[count++] = (struct iovec){out->header + out->sent, sizeof out->header - out->sent};
-        if (body_sent < body_size)
-            parts[count++] = (struct iovec){out->body->data + body_sent, body_size - body_sent};
+        const struct iovec whole[3] = {{out->header, sizeof out->header},
+                                       {out->body ? out->body->data : NULL, out->body ? out->body->size : 0},
+                                       {out->tag, sizeof out->tag}};
+        struct iovec parts[3];
+        size_t count = 0, gone = out->sent;
+        for (int i = 0; i < 3; i++) {
+            size_t skip = gone < whole[i].iov_len ? gone : whole[i].iov_len;
+            gone -= skip;
+            if (skip < whole[i].iov_len)
+                parts[count++] =
+                    (struct iovec){(unsigned char *)whole[i].iov_base + skip, whole[i].iov_len - skip};
+        }
         if (count == 0)
             return 1;
         struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
@@ -98,17 +102,42 @@ void weft_boot_edge_flush(struct weft_boot_edge *edge)
     want_output(edge, edge->first != NULL);
 }
 
-int weft_boot_edge_queue(struct weft_boot_edge *edge, int type, struct weft_boot_bytes *body)
+void weft_boot_edge_adopt(struct weft_boot_edge *edge, int fd, const struct weft_auth_session *session)
 {
-    if (edge->fd < 0 || edge->said_goodbye || edge->broken)
-        return WEFT_OK;
+    edge->fd = fd;
+    edge->send = session->send;
+    weft_boot_reader_unseal(&edge->reader, &session->receive);
+}
+
+/* What a key has sealed is of no use on another edge, so bytes that others share are copied. */
+static struct weft_boot_bytes *copy_of(const struct weft_boot_bytes *bytes)
+{
+    unsigned char *data = malloc(bytes->size ? bytes->size : 1);
+    if (!data) {
+        weft_fail(WEFT_NOMEM, "bootstrap: no memory for a frame of %zu bytes", bytes->size);
+        return NULL;
+    }
+    if (bytes->size)
+        memcpy(data, bytes->data, bytes->size);
+    return weft_boot_bytes_new(data, bytes->size);
+}
+
+static int takes_frames(const struct weft_boot_edge *edge)
+{
+    return edge->fd >= 0 && !edge->said_goodbye && !edge->broken;
+}
+
+/* Takes over the reference to body, which nobody else has. */
+static int queue_own(struct weft_boot_edge *edge, int type, struct weft_boot_bytes *body)
+{
     struct weft_boot_out *out = calloc(1, sizeof *out);
-    if (!out)
+    if (!out) {
+        weft_boot_bytes_drop(body);
         return weft_fail(WEFT_NOMEM, "bootstrap: no memory for a frame");
-    weft_boot_header_write(out->header, type, body ? body->size : 0, edge->sequence++);
+    }
+    weft_boot_frame_seal(&edge->send, type, edge->sequence++, out->header, body ? body->data : NULL,
+                         body ? body->size : 0, out->tag);
     out->body = body;
-    if (body)
-        body->refs++;
     if (edge->last)
         edge->last->next = out;
     else
@@ -120,16 +149,26 @@ int weft_boot_edge_queue(struct weft_boot_edge *edge, int type, struct weft_boot
     return WEFT_OK;
 }
 
+int weft_boot_edge_queue(struct weft_boot_edge *edge, int type, struct weft_boot_bytes *body)
+{
+    if (!takes_frames(edge))
+        return WEFT_OK;
+    struct weft_boot_bytes *copy = body ? copy_of(body) : NULL;
+    if (body && !copy)
+        return WEFT_NOMEM;
+    return queue_own(edge, type, copy);
+}
+
 int weft_boot_edge_queue_writer(struct weft_boot_edge *edge, int type, struct weft_boot_writer *writer)
 {
     if (writer->failed) {
         free(writer->data);
         return weft_fail(WEFT_NOMEM, "bootstrap: no memory for a frame");
     }
+    if (!takes_frames(edge)) {
+        free(writer->data);
+        return WEFT_OK;
+    }
     struct weft_boot_bytes *body = weft_boot_bytes_new(writer->data, writer->size);
-    if (!body)
-        return WEFT_NOMEM;
-    int status = weft_boot_edge_queue(edge, type, body);
-    weft_boot_bytes_drop(body);
-    return status;
+    return body ? queue_own(edge, type, body) : WEFT_NOMEM;
 }

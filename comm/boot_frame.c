@@ -16,7 +16,6 @@ size_t weft_boot_body_max(int type)
     case WEFT_BOOT_CHECKIN:
     case WEFT_BOOT_ACCEPTED:
     case WEFT_BOOT_REFUSED:
-    case WEFT_BOOT_EDGE:
     case WEFT_BOOT_WHO:
     case WEFT_BOOT_LATE:
     case WEFT_BOOT_FAILED:
@@ -61,16 +60,32 @@ void weft_boot_header_write(unsigned char header[WEFT_BOOT_HEADER_BYTES], int ty
     store(header + 20, 0, 4);
 }
 
+void weft_boot_frame_seal(struct weft_auth_channel *channel, int type, uint32_t sequence,
+                          unsigned char header[WEFT_BOOT_HEADER_BYTES], void *body, size_t size,
+                          unsigned char tag[WEFT_TAG_BYTES])
+{
+    unsigned char none[1] = {0};
+    weft_boot_header_write(header, type, size, sequence);
+    store(header + 20, WEFT_TAG_BYTES, 4);
+    weft_auth_seal(channel, header, WEFT_BOOT_HEADER_BYTES, size ? body : none, size, tag);
+}
+
 void weft_boot_reader_init(struct weft_boot_reader *reader, uint64_t accepts)
 {
     memset(reader, 0, sizeof *reader);
     reader->accepts = accepts;
 }
 
+void weft_boot_reader_unseal(struct weft_boot_reader *reader, const struct weft_auth_channel *channel)
+{
+    reader->sealed = 1;
+    reader->channel = *channel;
+}
+
 void weft_boot_reader_clear(struct weft_boot_reader *reader)
 {
     free(reader->frame.body);
-    weft_boot_reader_init(reader, 0);
+    weft_crypto_wipe(reader, sizeof *reader);
 }
 
 /* Judges a complete header. */
@@ -90,9 +105,11 @@ static int read_header(struct weft_boot_reader *reader)
         (version < WEFT_BOOT_VERSION_MIN || version > WEFT_BOOT_VERSION_MAX))
         return weft_fail(WEFT_PROTOCOL, "frame of protocol version %d, expected %d to %d", version,
                          WEFT_BOOT_VERSION_MIN, WEFT_BOOT_VERSION_MAX);
-    if (header[7] != 0 || load(header + 20, 4) != 0)
-        return weft_fail(WEFT_PROTOCOL, "frame with flags 0x%x and a trailer of %llu bytes, expected none",
-                         header[7], (unsigned long long)load(header + 20, 4));
+    unsigned trailer = reader->sealed ? WEFT_TAG_BYTES : 0;
+    if (header[7] != 0 || load(header + 20, 4) != trailer)
+        return weft_fail(WEFT_PROTOCOL,
+                         "frame with flags 0x%x and a trailer of %llu bytes, expected 0x0 and %u", header[7],
+                         (unsigned long long)load(header + 20, 4), trailer);
     if (length > weft_boot_body_max(type))
         return weft_fail(WEFT_PROTOCOL, "frame of type %d with %llu bytes, at most %zu are allowed", type,
                          (unsigned long long)length, weft_boot_body_max(type));
@@ -113,6 +130,11 @@ int weft_boot_reader_space(struct weft_boot_reader *reader, void **place, size_t
         return WEFT_OK;
     }
     struct weft_boot_frame *frame = &reader->frame;
+    if (reader->body_have == frame->size) {
+        *place = reader->tag + reader->tag_have;
+        *room = sizeof reader->tag - reader->tag_have;
+        return WEFT_OK;
+    }
     if (reader->body_have == reader->body_capacity) {
         size_t capacity = reader->body_capacity ? 2 * reader->body_capacity : BODY_FIRST;
         if (capacity > frame->size)
@@ -128,6 +150,18 @@ int weft_boot_reader_space(struct weft_boot_reader *reader, void **place, size_t
     return WEFT_OK;
 }
 
+/* The frame is whole: 1, or the reason why it is not what was sent. */
+static int finish(struct weft_boot_reader *reader)
+{
+    unsigned char none[1] = {0};
+    struct weft_boot_frame *frame = &reader->frame;
+    if (!reader->sealed)
+        return 1;
+    int status = weft_auth_unseal(&reader->channel, reader->header, sizeof reader->header,
+                                  frame->size ? frame->body : none, frame->size, reader->tag);
+    return status != WEFT_OK ? status : 1;
+}
+
 int weft_boot_reader_advance(struct weft_boot_reader *reader, size_t size)
 {
     if (reader->header_have < WEFT_BOOT_HEADER_BYTES) {
@@ -135,17 +169,23 @@ int weft_boot_reader_advance(struct weft_boot_reader *reader, size_t size)
         if (reader->header_have < WEFT_BOOT_HEADER_BYTES)
             return 0;
         int status = read_header(reader);
-        return status != WEFT_OK ? status : reader->frame.size == 0;
+        return status != WEFT_OK ? status : reader->frame.size == 0 && !reader->sealed;
     }
-    reader->body_have += size;
-    return reader->body_have == reader->frame.size;
+    if (reader->body_have < reader->frame.size)
+        reader->body_have += size;
+    else
+        reader->tag_have += size;
+    size_t trailer = reader->sealed ? sizeof reader->tag : 0;
+    if (reader->body_have < reader->frame.size || reader->tag_have < trailer)
+        return 0;
+    return finish(reader);
 }
 
 void weft_boot_reader_take(struct weft_boot_reader *reader, struct weft_boot_frame *frame)
 {
     *frame = reader->frame;
     memset(&reader->frame, 0, sizeof reader->frame);
-    reader->header_have = reader->body_have = reader->body_capacity = 0;
+    reader->header_have = reader->body_have = reader->body_capacity = reader->tag_have = 0;
 }
 
 void weft_boot_put_bytes(struct weft_boot_writer *writer, const void *bytes, size_t size)

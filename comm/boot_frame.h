@@ -8,6 +8,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "comm/auth.h"
 
 #define WEFT_BOOT_VERSION_MIN    1
 #define WEFT_BOOT_VERSION_MAX    1
@@ -24,7 +25,6 @@ enum weft_boot_type {
     WEFT_BOOT_CHECKIN = 16,
     WEFT_BOOT_ACCEPTED = 17,
     WEFT_BOOT_REFUSED = 18,
-    WEFT_BOOT_EDGE = 19,
     WEFT_BOOT_TABLE = 20,
     WEFT_BOOT_CONTRIBUTION = 32,
     WEFT_BOOT_RESULT = 33,
@@ -48,8 +48,14 @@ enum weft_boot_type {
 /* Largest body of a type; unknown types have 0. */
 size_t weft_boot_body_max(int type);
 
+/* A header without a trailer, as only tests send it. */
 void weft_boot_header_write(unsigned char header[WEFT_BOOT_HEADER_BYTES], int type, uint64_t length,
                             uint32_t sequence);
+
+/* Writes the header, encrypts the body in place, and makes the trailer. Frames go out in the order of sealing. */
+void weft_boot_frame_seal(struct weft_auth_channel *channel, int type, uint32_t sequence,
+                          unsigned char header[WEFT_BOOT_HEADER_BYTES], void *body, size_t size,
+                          unsigned char tag[WEFT_TAG_BYTES]);
 
 struct weft_boot_frame {
     int type;
@@ -66,10 +72,17 @@ struct weft_boot_reader {
     size_t body_have, body_capacity;
     uint32_t sequence; /* expected next */
     int started;
+    int sealed; /* frames are, under the channel */
+    struct weft_auth_channel channel;
+    unsigned char tag[WEFT_TAG_BYTES];
+    size_t tag_have;
 };
 
+/* Of frames without a trailer: before a handshake, when nothing may be read, and in tests. */
 void weft_boot_reader_init(struct weft_boot_reader *reader, uint64_t accepts);
-void weft_boot_reader_clear(struct weft_boot_reader *reader);
+/* After a handshake: frames are sealed from here on. */
+void weft_boot_reader_unseal(struct weft_boot_reader *reader, const struct weft_auth_channel *channel);
+void weft_boot_reader_clear(struct weft_boot_reader *reader); /* wipes the channel */
 
 /* Where the next bytes belong, and how many fit (at least 1, never beyond the end of the frame). Only while
  * no finished frame waits to be taken. WEFT_NOMEM. */

@@ -15,12 +15,12 @@
 
 #define CONNECT_NS    INT64_C(2000000000) /* for one of several addresses */
 #define REREAD_NS     INT64_C(1000000000) /* not accepted for so long: has the record changed? */
-#define CALLERS_MAX   16 /* connections to our listener that have not shown to be the parent */
 #define STORE_WAIT_MS 200
 
+/* The parent's connection to our listener. */
 struct caller {
-    int fd; /* -1: free */
-    int64_t since_ns;
+    int fd; /* -1: none */
+    struct weft_auth_channel send;
     struct weft_boot_reader reader;
 };
 
@@ -29,12 +29,13 @@ struct join {
     const struct weft_bootstrap_options *options;
     int64_t start_ns;
     uint64_t nonce;
-    int fd; /* to rank 0, -1 none */
+    struct weft_boot_dial root; /* to rank 0; fd -1: none */
     uint32_t sequence;
     struct weft_boot_reader reader;
     int listener; /* -1 none needed */
+    struct weft_boot_accept *accept;
     struct weft_boot_address mine;
-    struct caller callers[CALLERS_MAX];
+    struct caller parent;
     char where[WEFT_BOOT_HOSTPORT_MAX + 16]; /* rank 0, as far as known */
     char reason[WEFT_BOOT_TEXT_MAX / 2];     /* why the last attempt failed */
 };
@@ -44,20 +45,23 @@ static void note_reason(struct join *join)
     snprintf(join->reason, sizeof join->reason, "%.*s", (int)sizeof join->reason - 1, weft_error_detail());
 }
 
+static void drop_parent(struct join *join)
+{
+    weft_fork_fd_close(join->parent.fd);
+    weft_boot_reader_clear(&join->parent.reader);
+    weft_crypto_wipe(&join->parent, sizeof join->parent);
+    join->parent.fd = -1;
+}
+
 static void hang_up(struct join *join)
 {
-    if (join->fd >= 0)
-        weft_fork_fd_close(join->fd);
-    if (join->listener >= 0)
-        weft_fork_fd_close(join->listener);
-    join->fd = join->listener = -1;
+    weft_boot_dial_stop(&join->root);
+    weft_boot_accept_close(join->accept);
+    join->accept = NULL;
+    weft_fork_fd_close(join->listener);
+    join->listener = -1;
     weft_boot_reader_clear(&join->reader);
-    for (int i = 0; i < CALLERS_MAX; i++) {
-        if (join->callers[i].fd >= 0)
-            weft_fork_fd_close(join->callers[i].fd);
-        join->callers[i].fd = -1;
-        weft_boot_reader_clear(&join->callers[i].reader);
-    }
+    drop_parent(join);
 }
 
 static int has_record(const struct join *join)
@@ -82,6 +86,10 @@ static int find_root(struct join *join, struct weft_boot_addresses *candidates)
     int same_host = here != 0 && here == record.host;
     candidates->count = 0;
     join->nonce = record.nonce;
+    status = weft_boot_secret_take(join->b, &record);
+    weft_crypto_wipe(record.secret, sizeof record.secret);
+    if (status != WEFT_OK)
+        return status;
     for (int i = 0; i < record.addresses.count; i++) {
         const struct weft_boot_address *address = &record.addresses.at[i];
         if (!weft_boot_address_is_loopback(address) || same_host)
@@ -91,6 +99,30 @@ static int find_root(struct join *join, struct weft_boot_addresses *candidates)
         return weft_fail(WEFT_ABSENT, "rank 0 is on another host and has no address but loopback");
     weft_boot_address_text(&candidates->at[0], 1, join->where);
     return WEFT_OK;
+}
+
+/* Connects, no more: what is there may take its time before it speaks. */
+static int connect_root(struct join *join, const struct weft_boot_address *address, int64_t until_ns)
+{
+    const struct weft_auth_claims claims = {.purpose = WEFT_AUTH_CHECKIN,
+                                            .rank = (uint32_t)join->b->rank,
+                                            .ranks = (uint32_t)join->b->ranks,
+                                            .generation = join->b->generation,
+                                            .name_hash = join->b->name_hash,
+                                            .nonce = join->nonce};
+    int status = weft_boot_dial_start(&join->root, &join->b->job, address, &claims);
+    while (status == WEFT_OK && join->root.state == WEFT_BOOT_DIAL_CONNECTING) {
+        char text[WEFT_BOOT_ADDRESS_TEXT];
+        struct pollfd wait = {.fd = join->root.fd, .events = weft_boot_dial_events(&join->root)};
+        if (weft_boot_poll(&wait, 1, until_ns, 1000) > 0)
+            status = weft_boot_dial_step(&join->root);
+        else if (weft_clock_ns() >= until_ns)
+            status =
+                weft_fail(WEFT_TIMEOUT, "connect to %s: no answer", weft_boot_address_text(address, 1, text));
+    }
+    if (status != WEFT_OK)
+        weft_boot_dial_stop(&join->root);
+    return status;
 }
 
 static int reach_root(struct join *join)
@@ -103,21 +135,20 @@ static int reach_root(struct join *join)
         int64_t until_ns = join->options->deadline_ns;
         if (candidates.count > 1 && weft_clock_ns() + CONNECT_NS < until_ns)
             until_ns = weft_clock_ns() + CONNECT_NS;
-        status = weft_boot_connect(&candidates.at[i], until_ns, &join->fd);
-        if (status == WEFT_OK) {
-            join->sequence = WEFT_BOOT_SEQUENCE_START;
-            weft_boot_reader_init(&join->reader,
-                                  WEFT_BOOT_BIT(WEFT_BOOT_ACCEPTED) | WEFT_BOOT_BIT(WEFT_BOOT_REFUSED));
-            return WEFT_OK;
-        }
+        status = connect_root(join, &candidates.at[i], until_ns);
+        if (status == WEFT_OK)
+            break;
     }
+    join->sequence = WEFT_BOOT_SEQUENCE_START;
+    weft_boot_reader_init(&join->reader,
+                          WEFT_BOOT_BIT(WEFT_BOOT_ACCEPTED) | WEFT_BOOT_BIT(WEFT_BOOT_REFUSED));
     return status;
 }
 
 /* Opens the listener for the parent, unless that is rank 0, on the address by which rank 0 was reached. */
 static int listen_for_parent(struct join *join)
 {
-    int status = weft_boot_local_address(join->fd, &join->mine);
+    int status = weft_boot_local_address(join->root.fd, &join->mine);
     join->mine.port = 0;
     if (status != WEFT_OK || weft_boot_parent(join->b->rank) == 0)
         return status;
@@ -125,7 +156,10 @@ static int listen_for_parent(struct join *join)
     int told_loopback = !has_record(join) && weft_boot_hostport_is_loopback(join->options->address);
     if (weft_boot_address_is_loopback(&at) && !told_loopback)
         memset(&at, 0, sizeof at); /* rank 0 may give others another address of this host */
-    return weft_boot_listen(&at, &join->listener, &join->mine.port);
+    status = weft_boot_listen(&at, &join->listener, &join->mine.port);
+    if (status != WEFT_OK)
+        return status;
+    return weft_boot_accept_open(join->listener, &join->b->job, 1, &join->b->strangers, &join->accept);
 }
 
 static int send_checkin(struct join *join)
@@ -135,10 +169,11 @@ static int send_checkin(struct join *join)
     struct weft_boot_checkin checkin = {
         .version_min = WEFT_BOOT_VERSION_MIN,
         .version_max = WEFT_BOOT_VERSION_MAX,
+        .method = WEFT_BOOT_METHOD,
         .features = WEFT_BOOT_FEATURES,
         .rank = (uint32_t)join->b->rank,
         .ranks = (uint32_t)join->b->ranks,
-        .name_hash = weft_boot_name_hash(join->options->name),
+        .name_hash = join->b->name_hash,
         .nonce = join->nonce,
         .left_ms = deadline_ns == WEFT_NEVER_NS ? UINT64_MAX
                    : left_ns < 0                ? 0
@@ -148,7 +183,8 @@ static int send_checkin(struct join *join)
     checkin.member.address = join->mine;
     struct weft_boot_writer body = {0};
     weft_boot_checkin_put(&body, &checkin);
-    int status = weft_boot_send(join->fd, WEFT_BOOT_CHECKIN, &body, &join->sequence);
+    int status =
+        weft_boot_send(join->root.fd, WEFT_BOOT_CHECKIN, &body, &join->sequence, &join->root.session.send);
     free(body.data);
     return status;
 }
@@ -189,6 +225,20 @@ static int record_changed(struct join *join)
     return weft_boot_record_fetch(join->options, 0, &record) == WEFT_OK && record.nonce != join->nonce;
 }
 
+/* One step of the handshake. The check-in is sent right behind the proof: it costs no round trip of its own. */
+static int shake_hands(struct join *join, int *idle)
+{
+    enum weft_boot_dial_state before = join->root.state;
+    int status = weft_boot_dial_step(&join->root);
+    *idle = join->root.state == before;
+    if (status != WEFT_OK || *idle)
+        return status;
+    if (join->root.state == WEFT_BOOT_DIAL_PROVEN)
+        return send_checkin(join);
+    weft_boot_reader_unseal(&join->reader, &join->root.session.receive);
+    return WEFT_OK;
+}
+
 /* Waits to be accepted. *final: the answer concerns this rank and trying again would not change it. */
 static int await_accepted(struct join *join, int *final)
 {
@@ -196,7 +246,9 @@ static int await_accepted(struct join *join, int *final)
     int64_t give_up_ns = join->options->deadline_ns;
     for (;;) {
         int idle = 0;
-        int status = weft_boot_receive(join->fd, &join->reader, &idle);
+        int status = join->root.state == WEFT_BOOT_DIAL_WELCOMED
+                         ? weft_boot_receive(join->root.fd, &join->reader, &idle)
+                         : shake_hands(join, &idle);
         if (status < 0)
             return status; /* whatever listens there is not rank 0, or not any more */
         if (status == 1) {
@@ -214,7 +266,7 @@ static int await_accepted(struct join *join, int *final)
                 return weft_fail(WEFT_AGAIN, "the record of rank 0 has changed");
             reread_ns = weft_clock_ns() + REREAD_NS;
         }
-        struct pollfd wait = {.fd = join->fd, .events = POLLIN};
+        struct pollfd wait = {.fd = join->root.fd, .events = POLLIN};
         weft_boot_poll(&wait, 1, give_up_ns < reread_ns ? give_up_ns : reread_ns, 1000);
     }
 }
@@ -230,8 +282,6 @@ static int check_in(struct join *join)
         if (status == WEFT_OK)
             status = listen_for_parent(join);
         if (status == WEFT_OK)
-            status = send_checkin(join);
-        if (status == WEFT_OK)
             status = await_accepted(join, &final);
         if (status == WEFT_OK || final)
             return status;
@@ -246,43 +296,35 @@ static int check_in(struct join *join)
     }
 }
 
-static void drop_caller(struct caller *caller, const char *why)
+/* Whether a proven connection to our listener is the parent's. */
+static int is_parent(const struct join *join, const struct weft_auth_claims *claims)
 {
-    weft_log(WEFT_LOG_INFO, "bootstrap: dropped a connection that is not from the parent: %s", why);
-    weft_fork_fd_close(caller->fd);
-    caller->fd = -1;
-    weft_boot_reader_clear(&caller->reader);
-}
-
-/* A free place, else the one that has waited longest without having shown to be the parent. */
-static struct caller *place_for_caller(struct join *join)
-{
-    struct caller *place = NULL;
-    for (int i = 0; i < CALLERS_MAX; i++) {
-        struct caller *each = &join->callers[i];
-        if (each->fd < 0)
-            return each;
-        int unknown = each->reader.accepts == WEFT_BOOT_BIT(WEFT_BOOT_EDGE);
-        if (unknown && (!place || each->since_ns < place->since_ns))
-            place = each;
-    }
-    return place ? place : &join->callers[0];
+    const struct weft_bootstrap *b = join->b;
+    return claims->purpose == WEFT_AUTH_EDGE && claims->session == b->session &&
+           claims->peer == (uint32_t)b->rank && claims->rank == (uint32_t)weft_boot_parent(b->rank) &&
+           claims->ranks == (uint32_t)b->ranks && claims->generation == b->generation &&
+           claims->name_hash == b->name_hash;
 }
 
 static int accept_callers(struct join *join)
 {
-    for (;;) {
-        int fd;
-        int status = weft_boot_accept(join->listener, &fd);
-        if (status != WEFT_OK || fd < 0)
-            return status;
-        struct caller *place = place_for_caller(join);
-        if (place->fd >= 0)
-            drop_caller(place, "too many wait");
-        place->fd = fd;
-        place->since_ns = weft_clock_ns();
-        weft_boot_reader_init(&place->reader, WEFT_BOOT_BIT(WEFT_BOOT_EDGE));
+    struct weft_boot_proven proven;
+    int status;
+    while ((status = weft_boot_accept_step(join->accept, &proven)) == 1) {
+        if (!is_parent(join, &proven.claims) || weft_boot_welcome(&proven) != WEFT_OK) {
+            weft_log(WEFT_LOG_INFO, "bootstrap: dropped a connection of rank %u, which is not the parent's",
+                     (unsigned)proven.claims.rank);
+            weft_fork_fd_close(proven.fd);
+            continue;
+        }
+        drop_parent(join); /* one that it gave up on */
+        join->parent.fd = proven.fd;
+        join->parent.send = proven.session.send;
+        weft_boot_reader_init(&join->parent.reader, WEFT_BOOT_BIT(WEFT_BOOT_TABLE));
+        weft_boot_reader_unseal(&join->parent.reader, &proven.session.receive);
     }
+    weft_crypto_wipe(&proven, sizeof proven);
+    return status;
 }
 
 /* Reads the TABLE; takes over the frame's body. */
@@ -301,46 +343,39 @@ static int take_table(struct join *join, struct weft_boot_frame *frame, struct w
 }
 
 /* The connection becomes the parent's edge. */
-static void become_edge(struct join *join, int *fd, struct weft_boot_reader *reader, uint32_t sequence)
+static void become_edge(struct join *join, int *fd, struct weft_boot_reader *reader,
+                        const struct weft_auth_channel *send, uint32_t sequence)
 {
     struct weft_boot_edge *edge = &join->b->edges[0];
     uint64_t accepts = edge->reader.accepts;
     edge->fd = *fd;
     edge->sequence = sequence;
+    edge->send = *send;
     edge->reader = *reader;
     edge->reader.accepts = accepts;
     *fd = -1;
     weft_boot_reader_init(reader, 0);
 }
 
-/* Reads from a connection to our listener. 1: the table has come. */
-static int read_caller(struct join *join, struct caller *caller, struct weft_boot_bytes **table)
+/* Reads from the parent's connection to our listener. 1: the table has come. */
+static int read_parent(struct join *join, struct weft_boot_bytes **table)
 {
+    struct caller *parent = &join->parent;
     int idle = 0;
     while (!idle) {
-        int status = weft_boot_receive(caller->fd, &caller->reader, &idle);
+        int status = weft_boot_receive(parent->fd, &parent->reader, &idle);
         if (status == 1) {
             struct weft_boot_frame frame;
-            weft_boot_reader_take(&caller->reader, &frame);
-            if (frame.type == WEFT_BOOT_TABLE) {
-                status = take_table(join, &frame, table);
-                if (status == WEFT_OK) {
-                    become_edge(join, &caller->fd, &caller->reader, WEFT_BOOT_SEQUENCE_START);
-                    return 1;
-                }
-            } else {
-                struct weft_boot_edge_hello hello;
-                status = weft_boot_hello_get(frame.body, frame.size, &hello);
-                free(frame.body);
-                if (status == WEFT_OK &&
-                    (hello.session != join->b->session || hello.to != (uint32_t)join->b->rank ||
-                     hello.from != (uint32_t)weft_boot_parent(join->b->rank)))
-                    status = weft_fail(WEFT_PROTOCOL, "another session or rank");
-                caller->reader.accepts = WEFT_BOOT_BIT(WEFT_BOOT_TABLE);
+            weft_boot_reader_take(&parent->reader, &frame);
+            status = take_table(join, &frame, table);
+            if (status == WEFT_OK) {
+                become_edge(join, &parent->fd, &parent->reader, &parent->send, WEFT_BOOT_SEQUENCE_START);
+                return 1;
             }
         }
         if (status < 0) {
-            drop_caller(caller, weft_error_detail());
+            weft_log(WEFT_LOG_INFO, "bootstrap: lost the parent's connection: %s", weft_error_detail());
+            drop_parent(join);
             return 0;
         }
     }
@@ -352,7 +387,7 @@ static int read_root(struct join *join, struct weft_boot_bytes **table)
 {
     int idle = 0;
     while (!idle) {
-        int status = weft_boot_receive(join->fd, &join->reader, &idle);
+        int status = weft_boot_receive(join->root.fd, &join->reader, &idle);
         if (status < 0) {
             char reason[128];
             snprintf(reason, sizeof reason, "%.127s", weft_error_detail());
@@ -366,7 +401,7 @@ static int read_root(struct join *join, struct weft_boot_bytes **table)
                 status = take_table(join, &frame, table);
                 if (status != WEFT_OK)
                     return status;
-                become_edge(join, &join->fd, &join->reader, join->sequence);
+                become_edge(join, &join->root.fd, &join->reader, &join->root.session.send, join->sequence);
                 return 1;
             }
             status = refused(&frame);
@@ -394,17 +429,14 @@ static int await_table(struct join *join, struct weft_boot_bytes **table)
     uint64_t table_bit = weft_boot_parent(join->b->rank) == 0 ? WEFT_BOOT_BIT(WEFT_BOOT_TABLE) : 0;
     join->reader.accepts = WEFT_BOOT_BIT(WEFT_BOOT_REFUSED) | table_bit;
     for (;;) {
-        struct pollfd wait[CALLERS_MAX + 2];
-        wait[0] = (struct pollfd){.fd = join->fd, .events = POLLIN};
-        wait[1] = (struct pollfd){.fd = join->listener, .events = POLLIN};
-        for (int i = 0; i < CALLERS_MAX; i++)
-            wait[i + 2] = (struct pollfd){.fd = join->callers[i].fd, .events = POLLIN};
-        weft_boot_poll(wait, CALLERS_MAX + 2, give_up_ns, 1000);
+        struct pollfd wait[3] = {
+            {.fd = join->root.fd, .events = POLLIN},
+            {.fd = join->accept ? weft_boot_accept_fd(join->accept) : -1, .events = POLLIN},
+            {.fd = join->parent.fd, .events = POLLIN}};
+        weft_boot_poll(wait, 3, give_up_ns, 1000);
         int status = 0;
-        for (int i = 0; i < CALLERS_MAX && status == 0; i++) {
-            if (wait[i + 2].revents)
-                status = read_caller(join, &join->callers[i], table);
-        }
+        if (wait[2].revents)
+            status = read_parent(join, table);
         if (status == 0 && wait[0].revents)
             status = read_root(join, table);
         if (status == 0 && wait[1].revents)
@@ -425,9 +457,7 @@ int weft_boot_join(struct weft_bootstrap *b, const struct weft_bootstrap_options
     join->b = b;
     join->options = options;
     join->start_ns = weft_clock_ns();
-    join->fd = join->listener = -1;
-    for (int i = 0; i < CALLERS_MAX; i++)
-        join->callers[i].fd = -1;
+    join->root.fd = join->parent.fd = join->listener = -1;
     int status = check_in(join);
     if (status == WEFT_OK)
         status = await_table(join, table);

@@ -243,6 +243,8 @@ int weft_boot_receive(int fd, struct weft_boot_reader *reader, int *idle)
     void *place;
     size_t room;
     *idle = 0;
+    if (!reader->sealed) /* no byte is for us before the handshake */
+        return weft_fail(WEFT_INTERNAL, "bootstrap: reading from a connection that has not been proven");
     int status = weft_boot_reader_space(reader, &place, &room);
     if (status != WEFT_OK)
         return status;
@@ -262,15 +264,17 @@ int weft_boot_receive(int fd, struct weft_boot_reader *reader, int *idle)
     return WEFT_PEER_FAILED;
 }
 
-int weft_boot_send(int fd, int type, const struct weft_boot_writer *body, uint32_t *sequence)
+int weft_boot_send(int fd, int type, const struct weft_boot_writer *body, uint32_t *sequence,
+                   struct weft_auth_channel *channel)
 {
-    unsigned char frame[WEFT_BOOT_HEADER_BYTES + 1024];
-    if (body->failed || body->size > sizeof frame - WEFT_BOOT_HEADER_BYTES)
+    unsigned char frame[WEFT_BOOT_HEADER_BYTES + 1024 + WEFT_TAG_BYTES];
+    unsigned char *place = frame + WEFT_BOOT_HEADER_BYTES;
+    if (body->failed || body->size > 1024)
         return weft_fail(WEFT_NOMEM, "bootstrap: no memory for a frame");
-    weft_boot_header_write(frame, type, body->size, *sequence);
     if (body->size)
-        memcpy(frame + WEFT_BOOT_HEADER_BYTES, body->data, body->size);
-    size_t size = WEFT_BOOT_HEADER_BYTES + body->size;
+        memcpy(place, body->data, body->size);
+    weft_boot_frame_seal(channel, type, *sequence, frame, place, body->size, place + body->size);
+    size_t size = WEFT_BOOT_HEADER_BYTES + body->size + WEFT_TAG_BYTES;
     ssize_t sent;
     do
         sent = send(fd, frame, size, MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -58,15 +58,15 @@ int weft_boot_connect_finish(int fd, const struct weft_boot_address *address);
 /* Both, bounded by the deadline. */
 int weft_boot_connect(const struct weft_boot_address *address, int64_t deadline_ns, int *fd);
 
-/* Receives once into the reader. 1: a frame is complete, 0: not yet (nothing to read now, or more needed and
+/* Receives once into the reader, which unseals. 1: a frame is complete, 0: not yet (nothing to read now, or more needed and
  * something was read: *idle tells), WEFT_PEER_FAILED when the peer closed or reset, WEFT_PROTOCOL,
  * WEFT_NOMEM. */
 int weft_boot_receive(int fd, struct weft_boot_reader *reader, int *idle);
 
-/* Sends a small frame at once or not at all (a peer that does not take a few hundred bytes is not waited
- * for).
- */
-int weft_boot_send(int fd, int type, const struct weft_boot_writer *body, uint32_t *sequence);
+/* Seals and sends a small frame at once or not at all (a peer that does not take a few hundred bytes is not
+ * waited for). */
+int weft_boot_send(int fd, int type, const struct weft_boot_writer *body, uint32_t *sequence,
+                   struct weft_auth_channel *channel);
 
 /* Waits for events; negative fds are ignored. Never beyond the deadline nor cap_ms. */
 struct pollfd;

@@ -2,9 +2,11 @@
  *
  * The record by which rank 0 is found goes through PMIx's modex, behind the interface of a store. What PMIx has
  * taken it keeps, and servers of other nodes may answer with what they heard first; so every record has a key of
- * its own: "weft/<hash of the name>/<number>". Rank 0 counts the records that it has made for a name; a rank
+ * its own: "weft/<life>/<hash of the name>/<number>". Rank 0 counts the records that it has made for a name; a rank
  * begins with the number after that of its last communicator of this name, and goes on to the next whenever the
- * record that it has got leads nowhere. So ranks need not have failed equally often.
+ * record that it has got leads nowhere. So ranks need not have failed equally often. The life is a random number of
+ * rank 0's process, under the key "weft/life", and is asked for anew in the same case: a job may run one program
+ * after the other.
  *
  * A fence is not used: it could not say who is missing, while rank 0 can as soon as the others have its record.
  *
@@ -34,12 +36,12 @@ struct weft_pmix_source {
     int *
         held; /* the context's: whether it holds PMIx already; set here, given back by weft_pmix_drop_hold() */
     int64_t deadline_ns;
-    weft_store store; /* valid between begin and end */
-    uint64_t name_hash;
-    int reads;                         /* of the store so far */
-    unsigned number, next_number;      /* the record in use, and the one asked for in next */
-    struct weft_pmix_request *request; /* for number, NULL none */
-    struct weft_pmix_request *next;    /* for next_number, NULL none */
+    weft_store store;         /* valid between begin and end */
+    uint64_t name_hash, life; /* life 0: not known yet */
+    int reads;                /* of the store so far */
+    unsigned number;          /* of the record in use */
+    /* Questions that are open, NULL none: for that record, the one after it, and the life. */
+    struct weft_pmix_request *record, *next, *life_request;
 };
 
 /* Makes *facts valid, holding PMIx for the context if it does not do so yet. Statuses of weft_pmix_hold(). */

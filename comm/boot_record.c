@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/crypto.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -24,6 +25,12 @@ size_t weft_boot_record_format(const struct weft_boot_record *record, char *text
         weft_boot_address_text(&record->addresses.at[i], 1, address);
         used += (size_t)snprintf(text + used, capacity - used, "address %s\n", address);
     }
+    if (record->has_secret) {
+        used += (size_t)snprintf(text + used, capacity - used, "secret ");
+        for (int i = 0; i < WEFT_BOOT_RECORD_SECRET; i++)
+            used += (size_t)snprintf(text + used, capacity - used, "%02x", record->secret[i]);
+        used += (size_t)snprintf(text + used, capacity - used, "\n");
+    }
     return used + (size_t)snprintf(text + used, capacity - used, "end\n");
 }
 
@@ -32,6 +39,19 @@ static int parse_hex(const char *text, uint64_t *value)
     if (strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
         return weft_fail(WEFT_PROTOCOL, "rendezvous record: '%.32s' is not a number of 16 digits", text);
     *value = strtoull(text, NULL, 16);
+    return WEFT_OK;
+}
+
+static int parse_secret(const char *text, struct weft_boot_record *record)
+{
+    static const char digits[] = "0123456789abcdef";
+    if (strlen(text) != 2 * WEFT_BOOT_RECORD_SECRET || strspn(text, digits) != strlen(text))
+        return weft_fail(WEFT_PROTOCOL, "rendezvous record: the secret has not %d digits",
+                         2 * WEFT_BOOT_RECORD_SECRET);
+    for (int i = 0; i < WEFT_BOOT_RECORD_SECRET; i++)
+        record->secret[i] = (unsigned char)((strchr(digits, text[2 * i]) - digits) * 16 +
+                                            (strchr(digits, text[2 * i + 1]) - digits));
+    record->has_secret = 1;
     return WEFT_OK;
 }
 
@@ -46,6 +66,8 @@ static int parse_line(const char *line, struct weft_boot_record *record, int *do
         return parse_hex(line + 6, &record->nonce);
     if (strncmp(line, "host ", 5) == 0)
         return parse_hex(line + 5, &record->host);
+    if (strncmp(line, "secret ", 7) == 0)
+        return parse_secret(line + 7, record);
     if (strncmp(line, "address ", 8) != 0)
         return WEFT_OK;
     if (record->addresses.count == WEFT_BOOT_ADDRESSES_MAX)
@@ -151,11 +173,21 @@ int weft_boot_record_publish(const struct weft_bootstrap_options *options, struc
 {
     char text[WEFT_BOOT_RECORD_MAX];
     size_t size = weft_boot_record_format(record, text, sizeof text);
-    if (!options->store)
-        return write_file(options->file, record, text, size);
+    if (!options->store) {
+        int written = write_file(options->file, record, text, size);
+        weft_crypto_wipe(text, sizeof text);
+        return written;
+    }
     char key[256];
     store_key(options, key);
+    if (record->has_secret && !options->launcher)
+        weft_log_once(
+            WEFT_LOG_WARN,
+            "the job's secret is in the caller's store: whoever can read '%s' there can join the job "
+            "(WEFT_SECRET_FILE, WEFT_SECRET_FD or weft_comm_options.secret keep it out)",
+            key);
     int status = options->store->put(options->store->arg, key, text, size);
+    weft_crypto_wipe(text, sizeof text);
     if (status != 0)
         return weft_fail(status < 0 && status >= WEFT_INTERNAL ? status : WEFT_SYSTEM,
                          "%s does not take '%s' (its put answered %d)", store_owner(options), key, status);
@@ -173,10 +205,12 @@ static int read_file(const char *path, struct weft_boot_record *record)
         return WEFT_ABSENT;
     }
     if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode) ||
-        (about.st_uid != geteuid() && about.st_uid != 0) || (about.st_mode & (S_IWGRP | S_IWOTH))) {
+        (about.st_uid != geteuid() && about.st_uid != 0) || (about.st_mode & (S_IRWXG | S_IRWXO))) {
         close(fd);
         return weft_fail(WEFT_ABSENT,
-                         "bootstrap file '%s' is not a regular file that only this user can write", path);
+                         "bootstrap file '%s' is not a regular file that only this user can read and write "
+                         "(mode 0600)",
+                         path);
     }
     size_t size = 0;
     ssize_t got;
@@ -185,7 +219,9 @@ static int read_file(const char *path, struct weft_boot_record *record)
         size += got > 0 ? (size_t)got : 0;
     } while ((got > 0 && size < sizeof text) || (got < 0 && errno == EINTR));
     close(fd);
-    return weft_boot_record_parse(text, size, record) == WEFT_OK ? WEFT_OK : WEFT_ABSENT;
+    int status = weft_boot_record_parse(text, size, record);
+    weft_crypto_wipe(text, sizeof text);
+    return status == WEFT_OK ? WEFT_OK : WEFT_ABSENT;
 }
 
 void weft_boot_record_withdraw(const struct weft_bootstrap_options *options,
@@ -225,5 +261,7 @@ int weft_boot_record_fetch(const struct weft_bootstrap_options *options, int wai
     if (size > sizeof text)
         return weft_fail(WEFT_ABSENT, "%s says '%s' has %zu bytes, more than it was given",
                          store_owner(options), key, size);
-    return weft_boot_record_parse(text, size, record) == WEFT_OK ? WEFT_OK : WEFT_ABSENT;
+    status = weft_boot_record_parse(text, size, record);
+    weft_crypto_wipe(text, sizeof text);
+    return status == WEFT_OK ? WEFT_OK : WEFT_ABSENT;
 }

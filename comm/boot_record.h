@@ -5,12 +5,15 @@
 #include "comm/boot_net.h"
 #include "comm/bootstrap.h"
 
-#define WEFT_BOOT_RECORD_MAX 4096
+#define WEFT_BOOT_RECORD_MAX    4096
+#define WEFT_BOOT_RECORD_SECRET 32 /* bytes, when rank 0 has made one for this communicator */
 
 struct weft_boot_record {
     uint64_t nonce; /* never 0 */
     uint64_t host;  /* identity, 0 not known */
     struct weft_boot_addresses addresses;
+    int has_secret;
+    unsigned char secret[WEFT_BOOT_RECORD_SECRET];
     /* Set by publish: the file that was written, so that taking it away needs no descriptor. */
     uint64_t file_device, file_inode;
     int64_t file_time_ns;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include "base/error.h"
+#include "base/secure.h"
 #include "comm/boot_net.h"
 #include "comm/boot_pmix.h"
 #include "comm/bootstrap.h"
@@ -47,7 +48,7 @@ static int listener_from_environment(struct weft_bootstrap_options *resolved)
 {
     int fd, listening = 0;
     socklen_t size = sizeof listening;
-    if (!non_empty("WEFT_BOOTSTRAP_FD"))
+    if (!weft_secure_getenv("WEFT_BOOTSTRAP_FD"))
         return WEFT_OK;
     int status = read_number("WEFT_BOOTSTRAP_FD", 0, 1 << 30, "an inherited listening socket", &fd);
     if (status != WEFT_OK)
@@ -87,8 +88,11 @@ static int source_from_pmix(struct weft_bootstrap_options *resolved)
 
 static int source_from_environment(struct weft_bootstrap_options *resolved, char *buffer, size_t capacity)
 {
-    const char *file = non_empty("WEFT_BOOTSTRAP_FILE");
+    const char *file = weft_secure_getenv("WEFT_BOOTSTRAP_FILE");
     if (file) {
+        if (file[0] != '/')
+            return weft_fail(WEFT_INVALID, "WEFT_BOOTSTRAP_FILE is '%.256s': expected an absolute path",
+                             file);
         if (strlen(file) >= capacity)
             return weft_fail(WEFT_INVALID, "WEFT_BOOTSTRAP_FILE has %zu bytes, expected less than %zu",
                              strlen(file), capacity);
@@ -181,6 +185,8 @@ int weft_bootstrap_resolve(const weft_comm_options *options, struct weft_bootstr
         return status;
     made.launcher = NULL;
     made.name = given.name ? given.name : "";
+    made.secret = given.secret;
+    made.secret_size = given.secret_size;
     made.store = given.store;
     made.file = given.store ? NULL : given.file;
     made.address = given.store || given.file ? NULL : given.address;

@@ -1,8 +1,7 @@
 /* Rank 0's side of the start: everybody checks in here (docs/bootstrap.md, sections 1, 2 and 4).
  *
- * One epoll loop on the caller's thread. A connection is a visitor until its check-in has been read; visitors
- * are kept in order of arrival so that the oldest silent one can be dropped when there are too many. The
- * first problem decides the text that everybody gets.
+ * One epoll loop on the caller's thread. Who has proven the job's secret (comm/boot_accept.h) becomes a visitor,
+ * and a rank when its check-in has been read. The first problem decides the text that everybody gets.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +18,6 @@
 #include "comm/boot.h"
 #include "comm/boot_record.h"
 
-#define SILENT_MAX 256
 #define LINGER_NS  INT64_C(2000000000) /* after a problem, to tell those who are just arriving */
 #define EVENTS_MAX 64
 
@@ -28,20 +26,20 @@ struct visitor {
     int fd;
     int rank; /* -1: has not checked in */
     uint32_t sequence;
+    struct weft_auth_channel send;
     struct weft_boot_reader reader;
+    struct weft_auth_claims claims;
 };
 
 struct weft_boot_root {
     struct weft_bootstrap *b;
     int listener, listener_owned, poll_fd;
+    struct weft_boot_accept *accept;
     struct visitor *first, *last;
     struct visitor **by_rank;
-    int silent;  /* visitors that have not checked in */
-    int arrived; /* ranks that have, this one included */
-    int seen;    /* check-ins of this job, refused ones included */
-    int stranger_logged;
+    int arrived;                    /* ranks that have, this one included */
+    int seen;                       /* check-ins of this job, refused ones included */
     struct weft_boot_record record; /* nonce 0 without one */
-    uint64_t name_hash;
     int64_t start_ns, deadline_ns;
     int problem; /* status, WEFT_OK none */
     char problem_text[WEFT_BOOT_TEXT_MAX];
@@ -57,13 +55,12 @@ static void visitor_drop(struct weft_boot_root *root, struct visitor *visitor)
         visitor->next->previous = visitor->previous;
     else
         root->last = visitor->previous;
-    if (visitor->rank < 0)
-        root->silent--;
-    else
+    if (visitor->rank >= 0)
         root->by_rank[visitor->rank] = NULL;
     if (visitor->fd >= 0)
         weft_fork_fd_close(visitor->fd); /* leaves the epoll set by that */
     weft_boot_reader_clear(&visitor->reader);
+    weft_crypto_wipe(&visitor->send, sizeof visitor->send);
     free(visitor);
 }
 
@@ -72,7 +69,7 @@ static void refuse(struct visitor *visitor, int status, const char *text)
 {
     struct weft_boot_writer body = {0};
     weft_boot_refused_put(&body, status, text);
-    weft_boot_send(visitor->fd, WEFT_BOOT_REFUSED, &body, &visitor->sequence);
+    weft_boot_send(visitor->fd, WEFT_BOOT_REFUSED, &body, &visitor->sequence, &visitor->send);
     free(body.data);
 }
 
@@ -103,15 +100,11 @@ __attribute__((format(printf, 3, 4))) static void problem(struct weft_boot_root 
     refuse_all(root, root->problem, root->problem_text);
 }
 
-static void stranger(struct weft_boot_root *root, struct visitor *visitor, const char *why)
+/* It knows the secret but did not become a rank: one that hung up to try again, for instance. */
+static void leave(struct weft_boot_root *root, struct visitor *visitor, const char *why)
 {
-    char text[WEFT_BOOT_ADDRESS_TEXT] = "unknown";
-    struct weft_boot_address peer;
-    if (weft_boot_peer_address(visitor->fd, &peer) == WEFT_OK)
-        weft_boot_address_text(&peer, 1, text);
-    weft_log(root->stranger_logged ? WEFT_LOG_DEBUG : WEFT_LOG_WARN,
-             "bootstrap: dropped a connection from %s that is no rank: %s", text, why);
-    root->stranger_logged = 1;
+    weft_log(WEFT_LOG_DEBUG, "bootstrap: rank %u did not check in after all: %s",
+             (unsigned)visitor->claims.rank, why);
     visitor_drop(root, visitor);
 }
 
@@ -126,9 +119,9 @@ static int disagreement(struct weft_boot_root *root, const struct weft_boot_chec
                  WEFT_BOOT_VERSION_MAX);
         return WEFT_PROTOCOL;
     }
-    if (in->method != 0) {
-        snprintf(text, capacity, "rank %u authenticates by method %u, rank 0 does not", (unsigned)in->rank,
-                 (unsigned)in->method);
+    if (in->method != WEFT_BOOT_METHOD) {
+        snprintf(text, capacity, "rank %u authenticates by method %u, rank 0 by %d", (unsigned)in->rank,
+                 (unsigned)in->method, WEFT_BOOT_METHOD);
         return WEFT_PROTOCOL;
     }
     if (in->ranks != (uint32_t)ranks) {
@@ -159,7 +152,7 @@ static int accept_rank(struct weft_boot_root *root, struct visitor *visitor,
         .version = version, .features = in->features & WEFT_BOOT_FEATURES, .session = root->b->session};
     struct weft_boot_writer body = {0};
     weft_boot_accepted_put(&body, &accepted);
-    int status = weft_boot_send(visitor->fd, WEFT_BOOT_ACCEPTED, &body, &visitor->sequence);
+    int status = weft_boot_send(visitor->fd, WEFT_BOOT_ACCEPTED, &body, &visitor->sequence, &visitor->send);
     free(body.data);
     return status;
 }
@@ -168,10 +161,15 @@ static void checkin(struct weft_boot_root *root, struct visitor *visitor, const 
 {
     struct weft_boot_checkin in;
     if (weft_boot_checkin_get(frame->body, frame->size, &in) != WEFT_OK) {
-        stranger(root, visitor, weft_error_detail());
+        leave(root, visitor, weft_error_detail());
         return;
     }
-    if (in.name_hash != root->name_hash || in.nonce != root->record.nonce) {
+    if (visitor->claims.purpose != WEFT_AUTH_CHECKIN || visitor->claims.rank != in.rank) {
+        leave(root, visitor, "its check-in is not what it proved to come for");
+        return;
+    }
+    if (in.name_hash != root->b->name_hash || in.nonce != root->record.nonce ||
+        visitor->claims.generation != root->b->generation) {
         refuse(visitor, WEFT_AGAIN, "rank 0 of another communicator or job listens there");
         visitor_drop(root, visitor);
         return;
@@ -187,7 +185,7 @@ static void checkin(struct weft_boot_root *root, struct visitor *visitor, const 
         return;
     }
     if (weft_boot_parent((int)in.rank) != 0 && (!in.member.address.family || !in.member.address.port)) {
-        stranger(root, visitor, "check-in without an address");
+        leave(root, visitor, "check-in without an address");
         return;
     }
     if (accept_rank(root, visitor, &in) != WEFT_OK) {
@@ -196,7 +194,6 @@ static void checkin(struct weft_boot_root *root, struct visitor *visitor, const 
     }
     visitor->rank = (int)in.rank;
     visitor->reader.accepts = 0; /* nothing more until it is an edge */
-    root->silent--;
     root->by_rank[in.rank] = visitor;
     root->b->members[in.rank] = in.member;
     root->arrived++;
@@ -218,7 +215,7 @@ static void visitor_read(struct weft_boot_root *root, struct visitor *visitor)
         checkin(root, visitor, &frame);
         free(frame.body);
     } else if (status < 0 && visitor->rank < 0) {
-        stranger(root, visitor, weft_error_detail());
+        leave(root, visitor, weft_error_detail());
     } else if (status < 0) {
         const struct weft_boot_member *member = &root->b->members[visitor->rank];
         problem(root, WEFT_PEER_FAILED, "rank %d on host '%s' (pid %u) died while the ranks met: %s",
@@ -226,53 +223,54 @@ static void visitor_read(struct weft_boot_root *root, struct visitor *visitor)
     }
 }
 
-static void visitor_add(struct weft_boot_root *root, int fd)
+static void visitor_add(struct weft_boot_root *root, const struct weft_boot_proven *proven)
 {
     struct visitor *visitor = calloc(1, sizeof *visitor);
     if (!visitor) {
-        weft_fork_fd_close(fd);
+        weft_fork_fd_close(proven->fd);
         problem(root, WEFT_NOMEM, "rank 0 has no memory for another connection");
         return;
     }
-    visitor->fd = fd;
+    visitor->fd = proven->fd;
     visitor->rank = -1;
     visitor->sequence = WEFT_BOOT_SEQUENCE_START;
+    visitor->send = proven->session.send;
+    visitor->claims = proven->claims;
     weft_boot_reader_init(&visitor->reader, WEFT_BOOT_BIT(WEFT_BOOT_CHECKIN));
+    weft_boot_reader_unseal(&visitor->reader, &proven->session.receive);
     visitor->previous = root->last;
     if (root->last)
         root->last->next = visitor;
     else
         root->first = visitor;
     root->last = visitor;
-    root->silent++;
+    if (weft_boot_welcome(proven) != WEFT_OK) {
+        leave(root, visitor, weft_error_detail());
+        return;
+    }
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = visitor};
-    if (epoll_ctl(root->poll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+    if (epoll_ctl(root->poll_fd, EPOLL_CTL_ADD, visitor->fd, &event) != 0) {
         visitor_drop(root, visitor);
         problem(root, WEFT_SYSTEM, "rank 0 cannot poll another connection");
     }
 }
 
-/* Accepts a batch. The oldest silent connection goes when there are too many of them. Visitors of events that
- * are still to be handled must not vanish, so this runs last in a round of events. */
+/* Takes in who has proven the secret. Visitors of events that are still to be handled must not vanish, so this
+ * runs last in a round of events. */
 static void accept_some(struct weft_boot_root *root)
 {
+    struct weft_boot_proven proven;
     for (int i = 0; i < EVENTS_MAX; i++) {
-        int fd;
-        if (weft_boot_accept(root->listener, &fd) != WEFT_OK) {
+        int status = weft_boot_accept_step(root->accept, &proven);
+        if (status < 0) {
             problem(root, WEFT_SYSTEM, "rank 0: %s", weft_error_detail());
-            epoll_ctl(root->poll_fd, EPOLL_CTL_DEL, root->listener, NULL);
-            return;
+            epoll_ctl(root->poll_fd, EPOLL_CTL_DEL, weft_boot_accept_fd(root->accept), NULL);
         }
-        if (fd < 0)
-            return;
-        if (root->silent >= SILENT_MAX) {
-            struct visitor *oldest = root->first;
-            while (oldest->rank >= 0)
-                oldest = oldest->next;
-            stranger(root, oldest, "said nothing, and others wait");
-        }
-        visitor_add(root, fd);
+        if (status != 1)
+            break;
+        visitor_add(root, &proven);
     }
+    weft_crypto_wipe(&proven, sizeof proven);
 }
 
 static int is_done(const struct weft_boot_root *root)
@@ -394,7 +392,9 @@ static int publish(struct weft_boot_root *root, const struct weft_bootstrap_opti
     weft_boot_interfaces(&root->record.addresses);
     for (int i = 0; i < root->record.addresses.count; i++)
         root->record.addresses.at[i].port = port;
-    return weft_boot_record_publish(options, &root->record);
+    int status = weft_boot_record_publish(options, &root->record);
+    weft_crypto_wipe(root->record.secret, sizeof root->record.secret);
+    return status;
 }
 
 static int start_listening(struct weft_boot_root *root, const struct weft_bootstrap_options *options,
@@ -424,8 +424,12 @@ static int conclude(struct weft_boot_root *root)
             weft_boot_late_collect(present, root->b->ranks, &late);
         free(present);
         double waited_s = (double)(weft_clock_ns() - root->start_ns) / 1e9;
-        problem(root, WEFT_ABSENT, "%s of %d did not arrive within %.1f s",
-                weft_boot_late_text(&late, list, sizeof list), root->b->ranks, waited_s);
+        char strangers[96] = "";
+        if (root->b->strangers.count)
+            snprintf(strangers, sizeof strangers, "; %u connections did not prove the job's secret",
+                     root->b->strangers.count);
+        problem(root, WEFT_ABSENT, "%s of %d did not arrive within %.1f s%s",
+                weft_boot_late_text(&late, list, sizeof list), root->b->ranks, waited_s, strangers);
     }
     return root->problem == WEFT_OK ? WEFT_OK : weft_fail(root->problem, "%s", root->problem_text);
 }
@@ -440,6 +444,7 @@ static void hand_over_children(struct weft_boot_root *root)
         epoll_ctl(root->poll_fd, EPOLL_CTL_DEL, visitor->fd, NULL);
         edge->fd = visitor->fd;
         edge->sequence = visitor->sequence;
+        edge->send = visitor->send;
         uint64_t accepts = edge->reader.accepts;
         edge->reader = visitor->reader;
         edge->reader.accepts = accepts;
@@ -457,6 +462,7 @@ void weft_boot_root_end(struct weft_boot_root *root, int status, const char *tex
         refuse_all(root, status, text);
     while (root->first)
         visitor_drop(root, root->first);
+    weft_boot_accept_close(root->accept);
     if (root->poll_fd >= 0)
         weft_fork_fd_close(root->poll_fd);
     if (root->listener_owned)
@@ -467,9 +473,14 @@ void weft_boot_root_end(struct weft_boot_root *root, int status, const char *tex
 
 static int open_poll(struct weft_boot_root *root)
 {
+    struct weft_bootstrap *b = root->b;
+    int status = weft_boot_accept_open(root->listener, &b->job, b->ranks, &b->strangers, &root->accept);
+    if (status != WEFT_OK)
+        return status;
     root->poll_fd = weft_fork_fd_add(epoll_create1(EPOLL_CLOEXEC));
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
-    if (root->poll_fd < 0 || epoll_ctl(root->poll_fd, EPOLL_CTL_ADD, root->listener, &event) != 0)
+    if (root->poll_fd < 0 ||
+        epoll_ctl(root->poll_fd, EPOLL_CTL_ADD, weft_boot_accept_fd(root->accept), &event) != 0)
         return weft_fail_errno("bootstrap: epoll");
     return WEFT_OK;
 }
@@ -486,12 +497,13 @@ int weft_boot_root_meet(struct weft_bootstrap *b, const struct weft_bootstrap_op
     root->b = b;
     root->listener = root->poll_fd = -1;
     root->arrived = 1;
-    root->name_hash = weft_boot_name_hash(options->name);
     root->start_ns = weft_clock_ns();
     root->deadline_ns = options->deadline_ns;
     weft_boot_self(&b->members[0]);
     b->session = weft_boot_random();
-    int status = start_listening(root, options, &port);
+    int status = weft_boot_secret_make(b, &root->record);
+    if (status == WEFT_OK)
+        status = start_listening(root, options, &port);
     if (status == WEFT_OK)
         status = open_poll(root);
     int published = 0;
@@ -505,6 +517,8 @@ int weft_boot_root_meet(struct weft_bootstrap *b, const struct weft_bootstrap_op
     }
     if (published)
         weft_boot_record_withdraw(options, &root->record);
+    weft_boot_accept_close(root->accept);
+    root->accept = NULL;
     if (root->listener_owned) { /* those who come now try again, at the next communicator perhaps */
         weft_fork_fd_close(root->listener);
         root->listener_owned = 0;

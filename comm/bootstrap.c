@@ -67,6 +67,9 @@ static void destroy(struct weft_bootstrap *b)
     free(b->arrived);
     free(b->noticed);
     free(b->members);
+    weft_crypto_wipe(&b->job, sizeof b->job);
+    for (int i = 0; i < b->edge_count; i++)
+        weft_crypto_wipe(&b->edges[i].send, sizeof b->edges[i].send);
     free(b);
 }
 
@@ -81,6 +84,8 @@ static struct weft_bootstrap *create(const struct weft_bootstrap_options *option
     b->rank = options->rank;
     b->ranks = options->ranks;
     b->service = options->service;
+    b->generation = options->generation;
+    b->name_hash = weft_boot_name_hash(options->name);
     b->on_failed = options->failed;
     b->on_failed_arg = options->failed_arg;
     b->on_report = options->rank == 0 ? options->report : NULL;
@@ -106,80 +111,43 @@ static struct weft_bootstrap *create(const struct weft_bootstrap_options *option
     return b;
 }
 
-/* One child's connection while it is being made. */
-struct reach {
-    char reason[256]; /* "" while there is none */
-};
-
-static void unreached(struct reach *reach)
-{
-    snprintf(reach->reason, sizeof reach->reason, "%.255s", weft_error_detail());
-}
-
-/* The connection at *fd is decided, or it is too late for it. */
-static void settle(struct weft_boot_edge *edge, struct reach *reach, int *fd, int writable)
-{
-    char text[WEFT_BOOT_ADDRESS_TEXT];
-    const struct weft_boot_address *address = &edge->owner->members[edge->rank].address;
-    int status = writable ? weft_boot_connect_finish(*fd, address)
-                          : weft_fail(WEFT_TIMEOUT, "connect to %s: no answer before the deadline",
-                                      weft_boot_address_text(address, 1, text));
-    if (status == WEFT_OK) {
-        edge->fd = *fd;
-    } else {
-        unreached(reach);
-        weft_fork_fd_close(*fd);
-    }
-    *fd = -1;
-}
-
 /* Connects to the children, all at once. One that cannot be reached is dead, as everybody will hear: which is
  * said only when all are decided, so that the others' edges carry it. */
 static void connect_children(struct weft_bootstrap *b, int64_t deadline_ns)
 {
-    struct pollfd wait[WEFT_BOOT_ARITY + 1];
-    struct reach reach[WEFT_BOOT_ARITY + 1];
-    int open = 0;
-    memset(reach, 0, sizeof reach);
-    wait[0] = (struct pollfd){.fd = -1}; /* the parent */
-    for (int i = 1; i < b->edge_count; i++) {
-        wait[i] = (struct pollfd){.fd = -1, .events = POLLOUT};
-        if (weft_boot_connect_start(&b->members[b->edges[i].rank].address, &wait[i].fd) == WEFT_OK)
-            open++;
-        else
-            unreached(&reach[i]);
+    struct weft_boot_dial dials[WEFT_BOOT_ARITY];
+    int count = b->edge_count - 1; /* the first is the parent's */
+    for (int i = 0; i < count; i++) {
+        const struct weft_boot_edge *edge = &b->edges[i + 1];
+        const struct weft_auth_claims claims = {.purpose = WEFT_AUTH_EDGE,
+                                                .rank = (uint32_t)b->rank,
+                                                .peer = (uint32_t)edge->rank,
+                                                .ranks = (uint32_t)b->ranks,
+                                                .generation = b->generation,
+                                                .name_hash = b->name_hash,
+                                                .session = b->session};
+        weft_boot_dial_start(&dials[i], &b->job, &b->members[edge->rank].address, &claims);
     }
-    while (open > 0) {
-        weft_boot_poll(wait, (unsigned)b->edge_count, deadline_ns, 1000);
-        int late = weft_clock_ns() >= deadline_ns;
-        for (int i = 1; i < b->edge_count; i++) {
-            if (wait[i].fd < 0 || (!wait[i].revents && !late))
-                continue;
-            settle(&b->edges[i], &reach[i], &wait[i].fd, wait[i].revents != 0);
-            open--;
+    weft_boot_dial_all(dials, count, deadline_ns);
+    for (int i = 0; i < count; i++) {
+        if (dials[i].status == WEFT_OK) {
+            weft_boot_edge_adopt(&b->edges[i + 1], dials[i].fd, &dials[i].session);
+            dials[i].fd = -1;
         }
     }
-    for (int i = 1; i < b->edge_count; i++) {
-        if (reach[i].reason[0])
-            weft_boot_died(b, b->edges[i].rank, reach[i].reason);
+    for (int i = 0; i < count; i++) {
+        if (dials[i].status != WEFT_OK)
+            weft_boot_died(b, b->edges[i + 1].rank, dials[i].reason);
+        weft_boot_dial_stop(&dials[i]);
     }
 }
 
-/* Queues the table for the children, behind an EDGE where the connection is new. */
+/* Queues the table for the children. */
 static int send_table(struct weft_bootstrap *b, struct weft_boot_bytes *table)
 {
     int status = WEFT_OK;
-    for (int i = b->rank == 0 ? 0 : 1; i < b->edge_count && status == WEFT_OK; i++) {
-        struct weft_boot_edge *edge = &b->edges[i];
-        if (b->rank != 0) {
-            struct weft_boot_writer body = {0};
-            struct weft_boot_edge_hello hello = {b->session, (uint32_t)b->rank, (uint32_t)edge->rank};
-            weft_boot_hello_put(&body, &hello);
-            status = weft_boot_edge_queue_writer(edge, WEFT_BOOT_EDGE, &body);
-        }
-        if (status == WEFT_OK)
-            status = weft_boot_edge_queue(edge, WEFT_BOOT_TABLE, table);
-    }
+    for (int i = b->rank == 0 ? 0 : 1; i < b->edge_count && status == WEFT_OK; i++)
+        status = weft_boot_edge_queue(&b->edges[i], WEFT_BOOT_TABLE, table);
     return status;
 }
 
@@ -296,6 +264,8 @@ int weft_bootstrap_open(const struct weft_bootstrap_options *options, struct wef
     if (b->ranks == 1)
         weft_boot_self(&b->members[0]);
     else
+        status = weft_boot_secret_find(b, options);
+    if (status == WEFT_OK && b->ranks > 1)
         status = meet(b, options);
     if (status == WEFT_OK) {
         note_address(b);

@@ -42,6 +42,11 @@ struct weft_bootstrap_options {
     /* A rank from which nothing came for so long is dead; 0 is the default. Rank 0's counts for everybody. */
     int64_t heartbeat_ms;
     struct weft_pmix_source *pmix; /* for resolve: what it may use (comm/boot_pmix.h), NULL: no PMIx */
+    /* What every rank of the job knows, NULL: WEFT_SECRET_FD, WEFT_SECRET_FILE, or the record in store or file.
+     * Read during open only. generation tells communicators of one job apart that were shrunk from each other. */
+    const void *secret;
+    size_t secret_size;
+    uint32_t generation;
 };
 
 #define WEFT_HEARTBEAT_DEFAULT_MS 2000

@@ -113,6 +113,7 @@ static int result(struct weft_work *work)
     weft_context_lock(work->comm->context);
     weft_comm_check(work->comm);
     weft_context_unlock(work->comm->context);
+    work->comm->reported = 1;
     return weft_fail(work->status, "%s", work->comm->failure);
 }
 

@@ -1,7 +1,8 @@
 /* The launcher.
  *
  * It binds the socket on which rank 0 will listen, so that no port is guessed or raced for, and hands it down
- * together with a side channel (channel.h): one socket pair between rank 0 and each other rank. Every rank is
+ * together with a side channel (channel.h), one socket pair between rank 0 and each other rank, and with the job's
+ * secret: fresh random bytes in sealed memory that has no name (WEFT_SECRET_FD). Every rank is
  * this program again with the same arguments and the variables that torchrun would set. Ranks die with the
  * launcher (PR_SET_PDEATHSIG). Afterwards it only sleeps: it takes no processor from the measurement.
  *
@@ -18,7 +19,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -36,7 +39,7 @@ struct child {
 struct job {
     const struct perf_options *options;
     int ranks;
-    int listener, port;
+    int listener, port, secret;
     int (*pairs)[2]; /* [r][0] rank 0's end, [r][1] rank r's; entry 0 unused (-1) */
     struct child *children;
     cpu_set_t allowed;
@@ -69,6 +72,21 @@ static int listen_loopback(struct job *job)
         getsockname(job->listener, (struct sockaddr *)&address, &length) != 0)
         return complain("cannot listen on 127.0.0.1 for rank 0");
     job->port = ntohs(address.sin_port);
+    return 0;
+}
+
+/* Memory that the ranks can read as often as they like, and nobody can change. */
+static int make_secret(struct job *job)
+{
+    unsigned char bytes[32];
+    job->secret = memfd_create("weft-perf secret", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (job->secret < 0)
+        return complain("cannot make memory for the job's secret");
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes ||
+        write(job->secret, bytes, sizeof bytes) != sizeof bytes ||
+        fcntl(job->secret, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) != 0)
+        return complain("cannot make the job's secret");
+    explicit_bzero(bytes, sizeof bytes);
     return 0;
 }
 
@@ -144,6 +162,8 @@ static void become_rank(const struct job *job, int rank, pid_t launcher)
         keep(job->listener);
         set_number("WEFT_BOOTSTRAP_FD", job->listener);
     }
+    keep(job->secret);
+    set_number("WEFT_SECRET_FD", job->secret);
     hand_down_channel(job, rank);
     if (job->pin)
         pin_rank(job, rank);
@@ -275,9 +295,11 @@ static void close_all(struct job *job)
                 close(job->pairs[rank][end]);
     if (job->listener >= 0)
         close(job->listener);
+    if (job->secret >= 0)
+        close(job->secret);
     free(job->pairs);
     job->pairs = NULL;
-    job->listener = -1;
+    job->listener = job->secret = -1;
 }
 
 static int prepare(struct job *job)
@@ -294,12 +316,12 @@ static int prepare(struct job *job)
         CPU_ZERO(&job->allowed);
     int cpus = CPU_COUNT(&job->allowed);
     job->pin = cpus > 0 && (job->options->pin >= 0 ? job->options->pin : job->ranks <= cpus);
-    return listen_loopback(job) != 0 ? -1 : make_pairs(job);
+    return listen_loopback(job) != 0 || make_secret(job) != 0 ? -1 : make_pairs(job);
 }
 
 int perf_launch(const struct perf_options *options)
 {
-    struct job job = {.options = options, .ranks = options->ranks, .listener = -1};
+    struct job job = {.options = options, .ranks = options->ranks, .listener = -1, .secret = -1};
     sigset_t signals;
     int interrupted = 0;
     if (prepare(&job) != 0) {

@@ -67,7 +67,8 @@ int perf_session_open(struct perf_session *session, const struct perf_options *o
         fprintf(
             stderr,
             "weft-perf: RANK is not set: expected --ranks N, or a launcher with PMIx (mpirun of Open MPI, "
-            "srun --mpi=pmix), or one that sets RANK, WORLD_SIZE, MASTER_ADDR and WEFT_PORT\n");
+            "srun --mpi=pmix), or one that sets RANK, WORLD_SIZE, MASTER_ADDR and WEFT_PORT (and "
+            "WEFT_SECRET_FILE)\n");
         return -1;
     }
     export_settings(options);

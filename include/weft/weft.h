@@ -93,7 +93,11 @@ typedef struct weft_store {
  *   environment  RANK, WORLD_SIZE, MASTER_ADDR, WEFT_PORT as torchrun and weft-perf set them.
  * rank and ranks are -1 to take them from the environment. name tells several communicators of one job apart.
  * timeout_ms bounds creation and is the default deadline of every call on the communicator (0: the setting
- * WEFT_TIMEOUT_MS, negative: no deadline). */
+ * WEFT_TIMEOUT_MS, negative: no deadline).
+ *
+ * secret: 16 to 4096 bytes that every rank of the job knows and nobody else; only who proves it is let in. NULL
+ * takes it from WEFT_SECRET_FD, else WEFT_SECRET_FILE, else, with store or file, from the record there, into which
+ * rank 0 puts a fresh one. Without any of them more than one rank is WEFT_INVALID. It is read during the call only. */
 typedef struct weft_comm_options {
     size_t size;
     int rank;
@@ -104,10 +108,12 @@ typedef struct weft_comm_options {
     int listen_fd;
     const char *address;
     int64_t timeout_ms;
+    const void *secret;
+    size_t secret_size;
 } weft_comm_options;
 #define WEFT_COMM_OPTIONS_INIT                                                                               \
     {                                                                                                        \
-        sizeof(weft_comm_options), -1, -1, NULL, NULL, NULL, -1, NULL, 0                                     \
+        sizeof(weft_comm_options), -1, -1, NULL, NULL, NULL, -1, NULL, 0, NULL, 0                            \
     }
 
 /* Creates a communicator; collective over its ranks. options may be NULL (all from the environment). When not

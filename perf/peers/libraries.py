@@ -113,10 +113,13 @@ def weft(build, ranks, name, environment):
     listener.bind(("127.0.0.1", 0))
     listener.listen(128)
     port, descriptor = listener.getsockname()[1], listener.detach()
+    secret = os.memfd_create("weft-peers-secret", 0)
+    os.write(secret, os.urandom(32))
     return Library(name, {name: 0}, [[driver]] * ranks,
                    {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
-                    "WEFT_PORT": str(port), "WEFT_BOOTSTRAP_FD": str(descriptor), **environment},
-                   (descriptor,), missing=_missing(driver))
+                    "WEFT_PORT": str(port), "WEFT_BOOTSTRAP_FD": str(descriptor),
+                    "WEFT_SECRET_FD": str(secret), **environment},
+                   (descriptor, secret), missing=_missing(driver))
 
 
 def _pair(build, name, entries):

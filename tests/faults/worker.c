@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "tests/support/job.h"
+#include "tests/support/ranks.h"
 
 /* A run of one rank while it goes on. */
 struct life {
@@ -100,10 +101,13 @@ static int create_comm(struct life *life)
     options.rank = order->solo ? 0 : life->rank;
     options.ranks = life->ranks;
     options.timeout_ms = order->timeout_ms;
-    if (order->scene.source == SOURCE_FILE)
-        options.file = order->path;
-    else
+    if (order->scene.source == SOURCE_FILE) {
+        options.file = order->path; /* carries a secret */
+    } else {
         options.address = order->address;
+        options.secret = TEST_SECRET;
+        options.secret_size = TEST_SECRET_BYTES;
+    }
     phase_begin(life, PHASE_CREATE);
     int status = note(life, "weft_comm_create", weft_comm_create(life->context, &options, &life->comm));
     phase_end(life, PHASE_CREATE);

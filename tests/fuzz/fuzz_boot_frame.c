@@ -25,7 +25,6 @@ static void decode_meeting(int type, const unsigned char *body, size_t size, int
     struct weft_boot_checkin checkin;
     struct weft_boot_accepted accepted;
     struct weft_boot_refused refused;
-    struct weft_boot_edge_hello hello;
     int64_t beat_ms;
     static struct weft_boot_member members[RANKS_MAX];
     if (type == WEFT_BOOT_CHECKIN && weft_boot_checkin_get(body, size, &checkin) == 0)
@@ -34,8 +33,6 @@ static void decode_meeting(int type, const unsigned char *body, size_t size, int
         weft_boot_accepted_get(body, size, &accepted);
     if (type == WEFT_BOOT_REFUSED && weft_boot_refused_get(body, size, &refused) == 0)
         check(refused.status < 0 && strlen(refused.text) <= WEFT_BOOT_TEXT_MAX);
-    if (type == WEFT_BOOT_EDGE)
-        weft_boot_hello_get(body, size, &hello);
     if (type == WEFT_BOOT_TABLE && weft_boot_table_get(body, size, 1, &beat_ms, members, ranks) == 0)
         check(strlen(members[ranks - 1].host) <= WEFT_BOOT_HOST_MAX);
 }

@@ -50,6 +50,8 @@ static int take_part(int number, int ranks, void *arg)
     struct weft_bootstrap_options options = {.rank = rank,
                                              .ranks = RANKS,
                                              .listen_fd = -1,
+                                             .secret = TEST_SECRET,
+                                             .secret_size = TEST_SECRET_BYTES,
                                              .file = side->scene->file[0] ? side->scene->file : NULL,
                                              .address = side->scene->address,
                                              .deadline_ns = weft_deadline_ns(DEADLINE_MS),

@@ -10,6 +10,8 @@ perf=$BUILD/weft-perf
 command -v ip >/dev/null || { echo "SKIP: no ip command (iproute2)"; exit 77; }
 tag=weft$$
 work=$(mktemp -d)
+(umask 077 && head -c 32 /dev/urandom >"$work/secret")
+export WEFT_SECRET_FILE=$work/secret
 cleanup() {
     ip netns del "${tag}a" 2>/dev/null
     ip netns del "${tag}b" 2>/dev/null

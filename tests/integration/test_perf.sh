@@ -202,13 +202,16 @@ killed "ofi, tcp" --transport ofi --provider tcp
 
 # Without --ranks: two ranks that the environment describes.
 job() {
-    local port first second attempt
+    local port first second attempt secret=$work/secret
+    (umask 077 && head -c 32 /dev/urandom >"$secret")
     for attempt in 1 2 3; do
         port=$((20000 + RANDOM % 10000))
-        env RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 WEFT_PORT=$port timeout -k 5 60 "$perf" allreduce -e 1K \
+        env RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 WEFT_PORT=$port WEFT_SECRET_FILE=$secret \
+            timeout -k 5 60 "$perf" allreduce -e 1K \
             -n 2 >"$work/second" 2>&1 </dev/null &
         second=$!
-        env RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 WEFT_PORT=$port timeout -k 5 60 "$perf" allreduce -e 1K \
+        env RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 WEFT_PORT=$port WEFT_SECRET_FILE=$secret \
+            timeout -k 5 60 "$perf" allreduce -e 1K \
             -n 2 >"$work/out" 2>"$work/err" </dev/null
         first=$?
         wait "$second"

@@ -31,6 +31,15 @@ need libhwloc-dev pkg-config --exists hwloc
 need libjansson-dev pkg-config --exists jansson
 need libsodium-dev pkg-config --exists libsodium
 need libcmocka-dev pkg-config --exists cmocka
+want libpmix-dev pkg-config --exists pmix
+want openmpi-bin command -v mpirun.openmpi
+# Slurm's packages start daemons: only where that is forbidden to packages anyway, as it is in containers.
+if [[ -x /usr/sbin/policy-rc.d ]]; then
+    want slurmctld command -v slurmctld
+    want slurmd command -v slurmd
+    want slurm-client command -v srun
+    want munge command -v munged
+fi
 want clang command -v clang
 want "$(fuzzer_runtime >/dev/null 2>&1 || runtime_package)" fuzzer_runtime
 want clang-format command -v clang-format

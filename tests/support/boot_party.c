@@ -18,6 +18,8 @@ int party_open(struct party *party, int rank, int ranks, const char *name, int64
     struct weft_bootstrap_options options = {.rank = rank,
                                              .ranks = ranks,
                                              .name = name,
+                                             .secret = TEST_SECRET,
+                                             .secret_size = TEST_SECRET_BYTES,
                                              .listen_fd = -1,
                                              .address = test_ranks_address(),
                                              .deadline_ns = weft_deadline_ns(timeout_ms),

@@ -62,6 +62,8 @@ void test_ranks_options(weft_comm_options *options)
     options->ranks = seat.ranks;
     options->address = seat.address;
     options->listen_fd = seat.listen_fd;
+    options->secret = TEST_SECRET;
+    options->secret_size = TEST_SECRET_BYTES;
     seat.listen_fd = -1;
 }
 

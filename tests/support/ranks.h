@@ -29,6 +29,10 @@ typedef int test_rank_function(int rank, int ranks, void *arg);
 
 #define TEST_RANKS_MAX 512
 
+/* The secret of test jobs. */
+#define TEST_SECRET       "known to every rank of a test, and to everybody else too"
+#define TEST_SECRET_BYTES (sizeof TEST_SECRET - 1)
+
 /* Returns how many ranks did not return 0; says which and why on stderr. */
 int test_ranks_fork(int ranks, test_rank_function *function, void *arg);
 int test_ranks_threads(int ranks, test_rank_function *function, void *arg);
@@ -45,7 +49,7 @@ void test_ranks_limit(int limit_s);
 int test_ranks_listen(char *address, size_t capacity);
 void test_ranks_seat(int rank, int ranks, int listen_fd, const char *address);
 
-/* In a body: fills rank, ranks, address and, on rank 0, listen_fd (a fresh loopback socket, made before the
+/* In a body: fills rank, ranks, address, secret and, on rank 0, listen_fd (a fresh loopback socket, made before the
  * ranks started; ownership passes on). Only the first call in each rank gets the socket. */
 void test_ranks_options(weft_comm_options *options);
 

@@ -90,6 +90,10 @@ static void on_failed(void *arg)
 static void fill_source(const struct meeting *meeting, int rank, struct weft_bootstrap_options *options)
 {
     options->listen_fd = -1;
+    if (meeting->source != SHARED_FILE && meeting->source != STORE) { /* which carry one */
+        options->secret = TEST_SECRET;
+        options->secret_size = TEST_SECRET_BYTES;
+    }
     if (meeting->source == SHARED_FILE)
         options->file = meeting->file;
     else if (meeting->source == STORE)

@@ -72,6 +72,8 @@ static int no_root_refused(int rank, int ranks, void *arg)
                                              .ranks = ranks,
                                              .listen_fd = -1,
                                              .address = "127.0.0.1:1",
+                                             .secret = TEST_SECRET,
+                                             .secret_size = TEST_SECRET_BYTES,
                                              .deadline_ns = weft_deadline_ns(300),
                                              .service = party.service};
     CHECK(weft_bootstrap_open(&options, &party.b) == WEFT_ABSENT);
@@ -148,20 +150,63 @@ static void test_other_communicators_do_not_disturb(void **state)
 
 /* --- a rank made by hand */
 
+struct raw {
+    struct weft_key job;
+    struct weft_boot_dial dial;
+    struct weft_boot_reader reader;
+};
+
+static int raw_address(struct weft_boot_address *address)
+{
+    return weft_boot_address_parse(test_ranks_address(), address) == WEFT_OK;
+}
+
+/* A connection that says nothing. */
 static int raw_connect(void)
 {
     struct weft_boot_address address;
     int fd;
-    if (weft_boot_address_parse(test_ranks_address(), &address) != WEFT_OK ||
-        weft_boot_connect(&address, weft_deadline_ns(PATIENCE_MS), &fd) != WEFT_OK)
+    if (!raw_address(&address) || weft_boot_connect(&address, weft_deadline_ns(PATIENCE_MS), &fd) != WEFT_OK)
         return -1;
     return fd;
 }
 
-static int raw_checkin(int fd, int rank, int ranks, int version, uint64_t left_ms)
+/* Carries the handshake on to a state. */
+static int raw_shake(struct raw *raw, enum weft_boot_dial_state wanted)
+{
+    int64_t until_ns = weft_deadline_ns(PATIENCE_MS);
+    int status = 0;
+    while (status == 0 && raw->dial.state != wanted && weft_clock_ns() < until_ns) {
+        struct pollfd wait = {.fd = raw->dial.fd, .events = weft_boot_dial_events(&raw->dial)};
+        weft_boot_poll(&wait, 1, until_ns, 100);
+        status = weft_boot_dial_step(&raw->dial);
+    }
+    return raw->dial.state == wanted ? 0 : -1;
+}
+
+/* A connection that has proven the secret, as this rank. */
+static int raw_rank(struct raw *raw, int rank)
+{
+    struct weft_boot_address address;
+    const struct weft_auth_claims claims = {.purpose = WEFT_AUTH_CHECKIN, .rank = (uint32_t)rank};
+    *raw = (struct raw){.dial = {.fd = -1}};
+    if (!raw_address(&address) || weft_auth_job_key(TEST_SECRET, TEST_SECRET_BYTES, &raw->job) != WEFT_OK ||
+        weft_boot_dial_start(&raw->dial, &raw->job, &address, &claims) != WEFT_OK)
+        return -1;
+    return raw_shake(raw, WEFT_BOOT_DIAL_PROVEN);
+}
+
+static void raw_close(struct raw *raw)
+{
+    weft_boot_dial_stop(&raw->dial);
+    weft_boot_reader_clear(&raw->reader);
+}
+
+static int raw_checkin(struct raw *raw, int rank, int ranks, int version, uint64_t left_ms)
 {
     struct weft_boot_checkin in = {.version_min = version,
                                    .version_max = version,
+                                   .method = WEFT_BOOT_METHOD,
                                    .rank = (uint32_t)rank,
                                    .ranks = (uint32_t)ranks,
                                    .name_hash = weft_boot_name_hash(""),
@@ -171,16 +216,21 @@ static int raw_checkin(int fd, int rank, int ranks, int version, uint64_t left_m
     struct weft_boot_writer body = {0};
     uint32_t sequence = 5;
     weft_boot_checkin_put(&body, &in);
-    int status = weft_boot_send(fd, WEFT_BOOT_CHECKIN, &body, &sequence);
+    int status = weft_boot_send(raw->dial.fd, WEFT_BOOT_CHECKIN, &body, &sequence, &raw->dial.session.send);
     free(body.data);
     return status;
 }
 
 /* Reads one of ACCEPTED, REFUSED, TABLE; the body is dropped unless it is wanted as a refusal. */
-static int raw_read(int fd, struct weft_boot_reader *reader, struct weft_boot_refused *refused)
+static int raw_read(struct raw *raw, struct weft_boot_refused *refused)
 {
     int64_t until_ns = weft_deadline_ns(PATIENCE_MS);
-    int status = 0, idle;
+    struct weft_boot_reader *reader = &raw->reader;
+    int status = 0, idle, fd = raw->dial.fd;
+    if (raw_shake(raw, WEFT_BOOT_DIAL_WELCOMED) != 0)
+        return -1;
+    if (!reader->sealed)
+        weft_boot_reader_unseal(reader, &raw->dial.session.receive);
     reader->accepts =
         WEFT_BOOT_BIT(WEFT_BOOT_ACCEPTED) | WEFT_BOOT_BIT(WEFT_BOOT_REFUSED) | WEFT_BOOT_BIT(WEFT_BOOT_TABLE);
     while (status == 0 && weft_clock_ns() < until_ns) {
@@ -203,15 +253,14 @@ static int wrong_version_body(int rank, int ranks, void *arg)
     (void)arg;
     struct party party;
     if (rank == 2) {
-        struct weft_boot_reader reader = {0};
         struct weft_boot_refused refused;
-        int fd = raw_connect();
-        CHECK(fd >= 0);
-        CHECK_OK(raw_checkin(fd, rank, ranks, 7, UINT64_MAX));
-        CHECK(raw_read(fd, &reader, &refused) == WEFT_BOOT_REFUSED);
+        struct raw raw;
+        CHECK_OK(raw_rank(&raw, rank));
+        CHECK_OK(raw_checkin(&raw, rank, ranks, 7, UINT64_MAX));
+        CHECK(raw_read(&raw, &refused) == WEFT_BOOT_REFUSED);
         CHECK(refused.status == WEFT_PROTOCOL);
         CHECK(strstr(refused.text, "rank 2 speaks bootstrap versions 7 to 7, rank 0 speaks 1 to 1"));
-        close(fd);
+        raw_close(&raw);
         return 0;
     }
     CHECK(party_open(&party, rank, ranks, "", PATIENCE_MS) == WEFT_PROTOCOL);
@@ -231,12 +280,11 @@ static int deserter_body(int rank, int ranks, void *arg)
     (void)arg;
     struct party party;
     if (rank == 2) {
-        struct weft_boot_reader reader = {0};
-        int fd = raw_connect();
-        CHECK(fd >= 0);
-        CHECK_OK(raw_checkin(fd, rank, ranks, 1, UINT64_MAX));
-        CHECK(raw_read(fd, &reader, NULL) == WEFT_BOOT_ACCEPTED);
-        close(fd);
+        struct raw raw;
+        CHECK_OK(raw_rank(&raw, rank));
+        CHECK_OK(raw_checkin(&raw, rank, ranks, 1, UINT64_MAX));
+        CHECK(raw_read(&raw, NULL) == WEFT_BOOT_ACCEPTED);
+        raw_close(&raw);
         return 0;
     }
     if (rank == 3)
@@ -260,14 +308,13 @@ static int idle_parent_body(int rank, int ranks, void *arg)
     (void)arg;
     struct party party;
     if (rank == 1) {
-        struct weft_boot_reader reader = {0};
-        int fd = raw_connect();
-        CHECK(fd >= 0);
-        CHECK_OK(raw_checkin(fd, rank, ranks, 1, UINT64_MAX));
-        CHECK(raw_read(fd, &reader, NULL) == WEFT_BOOT_ACCEPTED);
-        CHECK(raw_read(fd, &reader, NULL) == WEFT_BOOT_TABLE);
+        struct raw raw;
+        CHECK_OK(raw_rank(&raw, rank));
+        CHECK_OK(raw_checkin(&raw, rank, ranks, 1, UINT64_MAX));
+        CHECK(raw_read(&raw, NULL) == WEFT_BOOT_ACCEPTED);
+        CHECK(raw_read(&raw, NULL) == WEFT_BOOT_TABLE);
         usleep(1500000);
-        close(fd);
+        raw_close(&raw);
         return 0;
     }
     CHECK(party_open(&party, rank, ranks, "", 600) == WEFT_ABSENT);
@@ -330,26 +377,24 @@ static int thousand_body(int rank, int ranks, void *arg)
         party_close(&party);
         return 0;
     }
-    int fds[RANKS];
-    struct weft_boot_reader *readers = calloc(RANKS, sizeof *readers);
-    CHECK(readers);
+    struct raw *raws = calloc(RANKS, sizeof *raws);
+    CHECK(raws);
     for (int i = 1; i < RANKS; i++) {
         if (i == ABSENT_RANK)
             continue;
-        fds[i] = raw_connect();
-        CHECK(fds[i] >= 0);
-        CHECK_OK(raw_checkin(fds[i], i, RANKS, 1, i == RANKS - 1 ? 100 : UINT64_MAX));
+        CHECK_OK(raw_rank(&raws[i], i));
+        CHECK_OK(raw_checkin(&raws[i], i, RANKS, 1, i == RANKS - 1 ? 100 : UINT64_MAX));
     }
     for (int i = 1; i < RANKS; i++) {
         struct weft_boot_refused refused;
         if (i == ABSENT_RANK)
             continue;
-        CHECK(raw_read(fds[i], &readers[i], NULL) == WEFT_BOOT_ACCEPTED);
-        CHECK(raw_read(fds[i], &readers[i], &refused) == WEFT_BOOT_REFUSED);
+        CHECK(raw_read(&raws[i], NULL) == WEFT_BOOT_ACCEPTED);
+        CHECK(raw_read(&raws[i], &refused) == WEFT_BOOT_REFUSED);
         CHECK(refused.status == WEFT_ABSENT && strstr(refused.text, "rank 500 of 1001 did not arrive"));
-        close(fds[i]);
+        raw_close(&raws[i]);
     }
-    free(readers);
+    free(raws);
     return 0;
 }
 

@@ -1,0 +1,422 @@
+/* The matrix of disagreement: each thing that ranks must agree on, each rank wrong in turn, 2 to 5 ranks, over shm
+ * and over libfabric's tcp, ranks as processes and as threads.
+ *
+ * Every rank's call must fail with WEFT_MISMATCH (WEFT_SETTINGS at creation) and a text that names the rank that is
+ * wrong and the field; with two ranks there is no majority and rank 1 is named. No call may succeed.
+ *
+ * make check runs a sample for some seconds (seed printed, WEFT_SEED sets it), WEFT_LONG=1 the whole matrix.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "tests/support/job.h"
+#include "tests/support/ranks.h"
+
+#define RANKS_MAX  5
+#define BOUND_NS   INT64_C(10000000000) /* the promise is 1 s; machines under test may be busy */
+#define SAMPLE_NS  INT64_C(16000000000)
+#define MEMORY     (200002 * 8)
+#define SMALL      5
+#define LARGE      100000
+#define SAME_HASH1 6 /* counts that an earlier form of the digest could not tell apart */
+#define SAME_HASH2 10952
+
+struct arguments {
+    size_t count;
+    weft_dtype dtype;
+    weft_op op;
+};
+
+/* What a rank does; right and wrong ranks of a case have one each. */
+enum deed {
+    BLOCK,
+    START,
+    START_AND_LEAVE,
+    TWO_CALLS,
+    TWO_STARTS,
+    START_THEN_BLOCK,
+    BLOCK_THEN_START,
+    DESTROY
+};
+
+struct script {
+    enum deed deed;
+    struct arguments first, second;
+};
+
+struct scenario {
+    const char *name, *field; /* field: what the text must say of it */
+    struct script right, wrong;
+};
+
+#define F32 WEFT_FLOAT32
+static const struct scenario scenarios[] = {
+    {"tiny count", "count", {BLOCK, {SMALL, F32, WEFT_SUM}, {0}}, {BLOCK, {SMALL + 1, F32, WEFT_SUM}, {0}}},
+    {"large count", "count", {BLOCK, {LARGE, F32, WEFT_SUM}, {0}}, {BLOCK, {LARGE + 1, F32, WEFT_SUM}, {0}}},
+    {"tiny among large", "count", {BLOCK, {LARGE, F32, WEFT_SUM}, {0}}, {BLOCK, {2, F32, WEFT_SUM}, {0}}},
+    {"large among tiny", "count", {BLOCK, {2, F32, WEFT_SUM}, {0}}, {BLOCK, {LARGE, F32, WEFT_SUM}, {0}}},
+    {"preamble-sized", "count", {BLOCK, {LARGE, F32, WEFT_SUM}, {0}}, {BLOCK, {4, F32, WEFT_SUM}, {0}}},
+    {"same hash",
+     "count",
+     {BLOCK, {SAME_HASH1, F32, WEFT_SUM}, {0}},
+     {BLOCK, {SAME_HASH2, F32, WEFT_SUM}, {0}}},
+    {"no elements", "count", {BLOCK, {1000, F32, WEFT_SUM}, {0}}, {BLOCK, {0, F32, WEFT_SUM}, {0}}},
+    {"some elements", "count", {BLOCK, {0, F32, WEFT_SUM}, {0}}, {BLOCK, {1, F32, WEFT_SUM}, {0}}},
+    {"started count",
+     "count",
+     {START, {LARGE, F32, WEFT_SUM}, {0}},
+     {START, {LARGE / 2, F32, WEFT_SUM}, {0}}},
+    {"started and left",
+     "count",
+     {START, {SMALL, F32, WEFT_SUM}, {0}},
+     {START_AND_LEAVE, {SMALL + 3, F32, WEFT_SUM}, {0}}},
+    {"type, tiny", "type", {BLOCK, {SMALL, F32, WEFT_SUM}, {0}}, {BLOCK, {SMALL, WEFT_INT32, WEFT_SUM}, {0}}},
+    {"type, large",
+     "type",
+     {BLOCK, {LARGE, F32, WEFT_SUM}, {0}},
+     {BLOCK, {LARGE, WEFT_INT32, WEFT_SUM}, {0}}},
+    {"larger type",
+     "type",
+     {BLOCK, {SMALL, F32, WEFT_SUM}, {0}},
+     {BLOCK, {SMALL, WEFT_FLOAT64, WEFT_SUM}, {0}}},
+    {"type, equal bytes",
+     "type",
+     {BLOCK, {LARGE, F32, WEFT_SUM}, {0}},
+     {BLOCK, {LARGE / 2, WEFT_FLOAT64, WEFT_SUM}, {0}}},
+    {"started type",
+     "type",
+     {START, {LARGE, F32, WEFT_SUM}, {0}},
+     {START, {LARGE, WEFT_BFLOAT16, WEFT_SUM}, {0}}},
+    {"reduction, tiny",
+     "reduction",
+     {BLOCK, {SMALL, F32, WEFT_SUM}, {0}},
+     {BLOCK, {SMALL, F32, WEFT_MAX}, {0}}},
+    {"reduction, large",
+     "reduction",
+     {BLOCK, {LARGE, F32, WEFT_SUM}, {0}},
+     {BLOCK, {LARGE, F32, WEFT_AVG}, {0}}},
+    {"started reduction",
+     "reduction",
+     {START, {SMALL, F32, WEFT_SUM}, {0}},
+     {START, {SMALL, F32, WEFT_MIN}, {0}}},
+    {"started, tiny", "form", {BLOCK, {SMALL, F32, WEFT_SUM}, {0}}, {START, {SMALL, F32, WEFT_SUM}, {0}}},
+    {"started, large", "form", {BLOCK, {LARGE, F32, WEFT_SUM}, {0}}, {START, {LARGE, F32, WEFT_SUM}, {0}}},
+    {"blocking, tiny", "form", {START, {SMALL, F32, WEFT_SUM}, {0}}, {BLOCK, {SMALL, F32, WEFT_SUM}, {0}}},
+    {"blocking, large", "form", {START, {LARGE, F32, WEFT_SUM}, {0}}, {BLOCK, {LARGE, F32, WEFT_SUM}, {0}}},
+    {"order",
+     "type",
+     {TWO_CALLS, {SMALL, F32, WEFT_SUM}, {9, WEFT_INT32, WEFT_SUM}},
+     {TWO_CALLS, {9, WEFT_INT32, WEFT_SUM}, {SMALL, F32, WEFT_SUM}}},
+    {"order, large",
+     "count",
+     {TWO_CALLS, {LARGE, F32, WEFT_SUM}, {3000, F32, WEFT_SUM}},
+     {TWO_CALLS, {3000, F32, WEFT_SUM}, {LARGE, F32, WEFT_SUM}}},
+    {"order of started",
+     "reduction",
+     {TWO_STARTS, {LARGE, F32, WEFT_SUM}, {LARGE, F32, WEFT_MAX}},
+     {TWO_STARTS, {LARGE, F32, WEFT_MAX}, {LARGE, F32, WEFT_SUM}}},
+    {"order of forms",
+     "form",
+     {START_THEN_BLOCK, {SMALL, F32, WEFT_SUM}, {SMALL, F32, WEFT_SUM}},
+     {BLOCK_THEN_START, {SMALL, F32, WEFT_SUM}, {SMALL, F32, WEFT_SUM}}},
+    {"order of forms, large",
+     "form",
+     {START_THEN_BLOCK, {LARGE, F32, WEFT_SUM}, {LARGE, F32, WEFT_SUM}},
+     {BLOCK_THEN_START, {LARGE, F32, WEFT_SUM}, {LARGE, F32, WEFT_SUM}}},
+    {"end, tiny", "weft_comm_destroy", {BLOCK, {SMALL, F32, WEFT_SUM}, {0}}, {DESTROY, {0}, {0}}},
+    {"end, started", "weft_comm_destroy", {START, {LARGE, F32, WEFT_SUM}, {0}}, {DESTROY, {0}, {0}}},
+    {"one more call", "allreduce", {DESTROY, {0}, {0}}, {BLOCK, {LARGE, F32, WEFT_SUM}, {0}}},
+};
+#define SCENARIOS ((int)(sizeof scenarios / sizeof *scenarios))
+
+struct transport {
+    const char *name, *provider;
+    int threads;
+};
+
+static const struct transport transports[] = {
+    {"shm", NULL, 0}, {"ofi", "tcp;ofi_rxm", 0}, {"shm", NULL, 1}, {"ofi", "tcp;ofi_rxm", 1}};
+#define TRANSPORTS ((int)(sizeof transports / sizeof *transports))
+
+struct setup {
+    const struct scenario *scenario;
+    const struct transport *transport;
+    int wrong;
+    _Atomic int64_t *slowest_ns; /* over the ranks; shared by the processes */
+};
+
+static int call(weft_comm *comm, void *const *memory, const struct arguments *arguments)
+{
+    return weft_allreduce(comm, memory[0], memory[1], arguments->count, arguments->dtype, arguments->op);
+}
+
+/* Two works at most; the first failure counts. */
+static int start(weft_comm *comm, void *const *memory, const struct arguments *arguments, weft_work **work)
+{
+    return weft_allreduce_start(comm, memory[0], memory[1], arguments->count, arguments->dtype, arguments->op,
+                                work);
+}
+
+/* The script: returns the first status that is not OK and copies its text. *gone is set when the communicator has
+ * been destroyed. */
+static int perform(weft_comm *comm, const struct script *script, void *const *memory, char *text, size_t size,
+                   int *gone)
+{
+    void *const *second = memory + 2;
+    weft_work *works[2] = {NULL, NULL};
+    int status = WEFT_OK;
+    *gone = script->deed == DESTROY;
+    switch (script->deed) {
+    case BLOCK:
+    case TWO_CALLS:
+    case BLOCK_THEN_START:
+        status = call(comm, memory, &script->first);
+        break;
+    case DESTROY:
+        status = weft_comm_destroy(comm);
+        break;
+    default:
+        status = start(comm, memory, &script->first, &works[0]);
+    }
+    if (status == WEFT_OK && (script->deed == TWO_CALLS || script->deed == START_THEN_BLOCK))
+        status = call(comm, second, &script->second);
+    else if (status == WEFT_OK && (script->deed == TWO_STARTS || script->deed == BLOCK_THEN_START))
+        status = start(comm, second, &script->second, &works[1]);
+    if (script->deed == START_AND_LEAVE)
+        usleep(700000); /* the others hear of it from the service thread */
+    snprintf(text, size, "%s", weft_error_detail());
+    for (int i = 0; i < 2; i++) {
+        int ended = weft_work_free(works[i]);
+        if (ended == WEFT_OK || status != WEFT_OK)
+            continue;
+        status = ended;
+        snprintf(text, size, "%s", weft_error_detail());
+    }
+    return status;
+}
+
+static int judge(const struct setup *setup, int rank, int ranks, int status, const char *text,
+                 int64_t took_ns)
+{
+    char expected[32];
+    snprintf(expected, sizeof expected, "rank %d on host '", ranks == 2 ? 1 : setup->wrong);
+    if (took_ns > *setup->slowest_ns)
+        *setup->slowest_ns = took_ns;
+    if (status == WEFT_MISMATCH && strstr(text, expected) && strstr(text, setup->scenario->field) &&
+        strstr(text, " #2: ") && took_ns < BOUND_NS)
+        return 0;
+    fprintf(
+        stderr, "%s, %s%s, rank %d of %d, rank %d wrong: status %d after %lld ms, '%s': expected %s and %s\n",
+        setup->scenario->name, setup->transport->name, setup->transport->threads ? " threads" : "", rank,
+        ranks, setup->wrong, status, (long long)(took_ns / 1000000), text, expected, setup->scenario->field);
+    return 1;
+}
+
+static int scenario_body(int rank, int ranks, void *arg)
+{
+    const struct setup *setup = arg;
+    struct job job;
+    void *memory[4];
+    CHECK_OK(job_open(&job, setup->transport->name, setup->transport->provider));
+    for (int i = 0; i < 4; i++)
+        CHECK(memory[i] = calloc(1, MEMORY));
+    job_fill(memory[0], WEFT_FLOAT32, rank, SMALL);
+    CHECK_OK(weft_allreduce(job.comm, memory[0], memory[1], SMALL, WEFT_FLOAT32, WEFT_SUM));
+    CHECK(job_wrong(memory[1], WEFT_FLOAT32, WEFT_SUM, ranks, SMALL) == 0);
+    char text[600];
+    int gone;
+    int64_t start_ns = weft_clock_ns();
+    const struct script *script = rank == setup->wrong ? &setup->scenario->wrong : &setup->scenario->right;
+    int status = perform(job.comm, script, memory, text, sizeof text, &gone);
+    int bad = judge(setup, rank, ranks, status, text, weft_clock_ns() - start_ns);
+    if (!gone) {
+        CHECK(weft_allreduce(job.comm, memory[0], memory[1], SMALL, WEFT_FLOAT32, WEFT_SUM) == WEFT_REVOKED);
+        CHECK_OK(weft_comm_destroy(job.comm));
+    }
+    for (int i = 0; i < 4; i++)
+        free(memory[i]);
+    CHECK_OK(weft_context_close(job.context));
+    return bad;
+}
+
+static int run(const struct transport *transport, int ranks, test_rank_function *body, void *arg)
+{
+    return transport->threads ? test_ranks_threads(ranks, body, arg) : test_ranks_fork(ranks, body, arg);
+}
+
+static uint64_t random_next(uint64_t *random)
+{
+    *random = *random * 6364136223846793005u + 1442695040888963407u;
+    return *random >> 33;
+}
+
+/* Numbers a point of the matrix: scenario, transport, ranks, wrong rank. */
+struct point {
+    int scenario, transport, ranks, wrong;
+};
+
+static int list_points(struct point *points, int has_ofi)
+{
+    int count = 0;
+    for (int s = 0; s < SCENARIOS; s++)
+        for (int t = 0; t < TRANSPORTS; t++)
+            for (int ranks = 2; ranks <= RANKS_MAX; ranks++)
+                for (int wrong = 0; wrong < ranks && (has_ofi || !transports[t].provider); wrong++)
+                    points[count++] = (struct point){s, t, ranks, wrong};
+    return count;
+}
+
+/* Points in a random order in which every scenario comes once before any comes twice. */
+static void shuffle(struct point *points, int count, uint64_t *random)
+{
+    for (int i = count - 1; i > 0; i--) {
+        int j = (int)(random_next(random) % (uint64_t)(i + 1));
+        struct point swapped = points[i];
+        points[i] = points[j];
+        points[j] = swapped;
+    }
+    for (int at = 0; at + 1 < count; at++) {
+        int seen[SCENARIOS] = {0};
+        for (int i = at / SCENARIOS * SCENARIOS; i < at; i++)
+            seen[points[i].scenario] = 1;
+        for (int i = at; i < count; i++) {
+            if (seen[points[i].scenario])
+                continue;
+            struct point swapped = points[at];
+            points[at] = points[i];
+            points[i] = swapped;
+            break;
+        }
+    }
+}
+
+static void test_matrix(void **state)
+{
+    (void)state;
+    static struct point points[SCENARIOS * 4 * 14];
+    const char *given = getenv("WEFT_SEED");
+    uint64_t seed = given ? strtoull(given, NULL, 10) : (uint64_t)weft_clock_ns() % 1000000;
+    uint64_t random = seed;
+    int everything = getenv("WEFT_LONG") != NULL, bad = 0, done = 0;
+    int has_ofi = job_has_ofi("tcp;ofi_rxm");
+    int count = list_points(points, has_ofi);
+    shuffle(points, count, &random);
+    _Atomic int64_t *slowest_ns =
+        mmap(NULL, SCENARIOS * sizeof *slowest_ns, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(slowest_ns != MAP_FAILED);
+    int64_t end_ns = weft_clock_ns() + SAMPLE_NS;
+    for (; done < count && (everything || weft_clock_ns() < end_ns) && bad == 0; done++) {
+        const struct point *point = &points[done];
+        struct setup setup = {&scenarios[point->scenario], &transports[point->transport], point->wrong,
+                              &slowest_ns[point->scenario]};
+        bad = run(setup.transport, point->ranks, scenario_body, &setup);
+    }
+    printf("%d of %d points, WEFT_SEED=%llu%s\n", done, count, (unsigned long long)seed,
+           has_ofi ? "" : ", without ofi: no provider");
+    for (int s = 0; s < SCENARIOS; s++)
+        printf("  %-24s slowest rank %lld ms\n", scenarios[s].name, (long long)(slowest_ns[s] / 1000000));
+    munmap((void *)(uintptr_t)slowest_ns, SCENARIOS * sizeof *slowest_ns);
+    if (bad)
+        fail_msg("%d ranks failed; WEFT_SEED=%llu", bad, (unsigned long long)seed);
+}
+
+/* In place here, out of place there: not a disagreement. */
+static int in_place_body(int rank, int ranks, void *arg)
+{
+    const struct setup *setup = arg;
+    struct job job;
+    CHECK_OK(job_open(&job, setup->transport->name, setup->transport->provider));
+    static const size_t counts[] = {SMALL, 3000, LARGE};
+    for (int c = 0; c < 3; c++) {
+        void *send = calloc(1, MEMORY), *recv = rank == setup->wrong ? send : calloc(1, MEMORY);
+        CHECK(send && recv);
+        job_fill(send, WEFT_FLOAT32, rank, counts[c]);
+        CHECK_OK(weft_allreduce(job.comm, send, recv, counts[c], WEFT_FLOAT32, WEFT_SUM));
+        CHECK(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, ranks, counts[c]) == 0);
+        if (recv != send)
+            free(recv);
+        free(send);
+    }
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_in_place(void **state)
+{
+    (void)state;
+    int has_ofi = job_has_ofi("tcp;ofi_rxm");
+    for (int t = 0; t < (has_ofi ? 2 : 1); t++) {
+        for (int ranks = 2; ranks <= RANKS_MAX; ranks++) {
+            struct setup setup = {NULL, &transports[t], (ranks + t) % ranks, NULL};
+            assert_int_equal(run(setup.transport, ranks, in_place_body, &setup), 0);
+        }
+    }
+}
+
+/* Settings that shape plans are compared when ranks meet. */
+static const char *const settings[][2] = {
+    {"WEFT_ALGO", "tree"},      {"WEFT_DIRECT", "0"},       {"WEFT_EAGER_OFI", "1024"},
+    {"WEFT_EAGER_SHM", "1024"}, {"WEFT_FAST_PATH", "128"},  {"WEFT_RAB_BYTES", "12345"},
+    {"WEFT_RD_BYTES", "12345"}, {"WEFT_SLICE_OFI", "8192"}, {"WEFT_SLICE_SHM", "8192"},
+    {"WEFT_WINDOW", "8"},
+};
+#define SETTINGS ((int)(sizeof settings / sizeof *settings))
+
+struct setting {
+    const char *const *pair;
+    int wrong;
+};
+
+static int settings_body(int rank, int ranks, void *arg)
+{
+    const struct setting *setting = arg;
+    char expected[100];
+    if (rank == setting->wrong)
+        setenv(setting->pair[0], setting->pair[1], 1);
+    struct job job;
+    int status = job_open(&job, "shm", NULL), named = ranks == 2 ? 1 : setting->wrong;
+    int length = snprintf(expected, sizeof expected, "rank %d on host '", named);
+    CHECK(length > 0);
+    if (status == WEFT_SETTINGS && strstr(weft_error_detail(), expected) &&
+        strstr(weft_error_detail(), setting->pair[0]) && strstr(weft_error_detail(), setting->pair[1]))
+        return 0;
+    fprintf(stderr, "rank %d of %d, rank %d wrong: status %d, '%s': expected %s and %s\n", rank, ranks,
+            setting->wrong, status, weft_error_detail(), expected, setting->pair[0]);
+    return 1;
+}
+
+static void test_settings(void **state)
+{
+    (void)state;
+    int everything = getenv("WEFT_LONG") != NULL;
+    for (int s = 0; s < SETTINGS; s++) {
+        for (int ranks = 2; ranks <= RANKS_MAX; ranks++) {
+            for (int wrong = 0; wrong < ranks; wrong++) {
+                if (!everything && (s + ranks + wrong) % 7)
+                    continue;
+                struct setting setting = {settings[s], wrong};
+                assert_int_equal(test_ranks_fork(ranks, settings_body, &setting), 0);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_matrix),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
