@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "comm/boot.h"
 
-#define DECIDE_NS  INT64_C(350000000)
+#define DECIDE_NS  INT64_C(500000000)
 #define COLLECT_NS INT64_C(100000000) /* deadlines of several ranks pass together: who else is there? */
 
 /* What ranks have reported about one call. */

@@ -39,6 +39,7 @@ static int run_call(void *arg)
 {
     struct call *call = arg;
     const struct perf_data *data = &call->sweep->data;
+    perf_watch_call(call->sweep->session->watch);
     return weft_allreduce(call->sweep->session->comm, call->send, call->recv, call->count, data->dtype,
                           data->op);
 }
@@ -49,7 +50,9 @@ static int complain(const struct call *call, int status)
     char what[128];
     snprintf(what, sizeof what, "allreduce of %zu %s, %s", call->count, weft_dtype_name(data->dtype),
              weft_op_name(data->op));
-    return perf_session_complain(call->sweep->session, what, status);
+    perf_session_complain(call->sweep->session, what, status);
+    perf_watch_failed(call->sweep->session->watch);
+    return -1;
 }
 
 /* Tests set WEFT_PERF_CORRUPT=rank:index to see that a wrong element is noticed. */

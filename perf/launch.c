@@ -6,6 +6,9 @@
  * this program again with the same arguments and the variables that torchrun would set. Ranks die with the
  * launcher (PR_SET_PDEATHSIG). Afterwards it only sleeps: it takes no processor from the measurement.
  *
+ * Ranks that hang or fail say so (watch.h); then all are asked what they wait for, and the merged picture is printed,
+ * once.
+ *
  * When a rank fails, the others are expected to notice by themselves: their calls return an error. They get
  * GRACE_MS for that; what still runs then is ended, by process id.
  */
@@ -15,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -22,14 +26,16 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "perf/board.h"
 #include "perf/channel.h"
 
-enum { GRACE_MS = 10000, TERMINATE_MS = 2000 };
+enum { GRACE_MS = 10000, TERMINATE_MS = 2000, PICTURE_MS = 1000 };
 
 struct child {
     pid_t pid; /* 0: not started, or reaped already */
@@ -42,6 +48,7 @@ struct job {
     int listener, port, secret;
     int (*pairs)[2]; /* [r][0] rank 0's end, [r][1] rank r's; entry 0 unused (-1) */
     struct child *children;
+    struct perf_board board;
     cpu_set_t allowed;
     int pin;
     int worst;       /* exit status so far */
@@ -165,6 +172,7 @@ static void become_rank(const struct job *job, int rank, pid_t launcher)
     keep(job->secret);
     set_number("WEFT_SECRET_FD", job->secret);
     hand_down_channel(job, rank);
+    perf_board_hand_down(&job->board, rank);
     if (job->pin)
         pin_rank(job, rank);
     execv("/proc/self/exe", job->options->argv);
@@ -248,31 +256,64 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Sleeps until a signal arrives or deadline_ms passes (negative: never). The signal's number, 0 otherwise. */
-static int sleep_until(const sigset_t *signals, int64_t deadline_ms)
+static int64_t earlier(int64_t a_ms, int64_t b_ms)
 {
-    if (deadline_ms < 0) {
-        int number = sigwaitinfo(signals, NULL);
-        return number > 0 ? number : 0;
+    return a_ms < 0 || (b_ms >= 0 && b_ms < a_ms) ? b_ms : a_ms;
+}
+
+/* Sleeps until a signal arrives, a rank says something, or deadline_ms passes (negative: never). The signal's
+ * number, 0 otherwise. */
+static int sleep_until(const struct job *job, int signal_fd, int64_t deadline_ms)
+{
+    struct pollfd polled[2] = {{.fd = signal_fd, .events = POLLIN},
+                               {.fd = job->board.epoll, .events = POLLIN}};
+    int64_t left_ms = deadline_ms < 0 ? -1 : deadline_ms - now_ms();
+    poll(polled, 2, deadline_ms < 0 ? -1 : left_ms < 0 ? 0 : (int)left_ms);
+    struct signalfd_siginfo got;
+    if (polled[0].revents & POLLIN && read(signal_fd, &got, sizeof got) == sizeof got)
+        return (int)got.ssi_signo;
+    return 0;
+}
+
+/* The picture: asked for at the first hang or failure, printed when all have answered or PICTURE_MS later. */
+struct exposure {
+    int64_t due_ms; /* -1: none under way */
+    int done;
+};
+
+static void print_picture(struct job *job, struct exposure *exposure)
+{
+    perf_board_print(&job->board);
+    exposure->due_ms = -1;
+    exposure->done = 1;
+}
+
+static void look_at_ranks(struct job *job, struct exposure *exposure, int failed)
+{
+    int alarm = perf_board_read(&job->board) || failed;
+    if (alarm && !exposure->done && exposure->due_ms < 0) {
+        exposure->due_ms = now_ms() + PICTURE_MS;
+        perf_board_ask(&job->board);
     }
-    int64_t left_ms = deadline_ms - now_ms();
-    if (left_ms < 0)
-        left_ms = 0;
-    struct timespec left = {left_ms / 1000, left_ms % 1000 * 1000000};
-    int number = sigtimedwait(signals, NULL, &left);
-    return number > 0 ? number : 0;
+    if (exposure->due_ms >= 0 && (job->board.waiting == 0 || now_ms() >= exposure->due_ms))
+        print_picture(job, exposure);
+    if (failed && exposure->done)
+        perf_board_end(&job->board);
 }
 
 /* Waits for every rank. Stages: all is well (no deadline); one failed (GRACE_MS); told to end
  * (TERMINATE_MS, only after an interrupt); killed. Returns a signal that interrupted the launcher, or 0. */
-static int wait_ranks(struct job *job, const sigset_t *signals, int failed)
+static int wait_ranks(struct job *job, int signal_fd, int failed)
 {
     int64_t deadline_ms = failed ? now_ms() : -1;
-    int interrupted = 0;
+    struct exposure exposure = {.due_ms = -1};
+    int interrupted = 0, ever_failed = failed;
     while (reap(job, &failed) > 0) {
+        ever_failed |= failed;
         if (failed && deadline_ms < 0)
             deadline_ms = now_ms() + GRACE_MS;
-        int number = sleep_until(signals, deadline_ms);
+        look_at_ranks(job, &exposure, ever_failed);
+        int number = sleep_until(job, signal_fd, earlier(deadline_ms, exposure.due_ms));
         if ((number == SIGINT || number == SIGTERM) && !interrupted) {
             interrupted = number;
             deadline_ms = now_ms() + TERMINATE_MS;
@@ -283,6 +324,10 @@ static int wait_ranks(struct job *job, const sigset_t *signals, int failed)
             deadline_ms = -1;
             failed = 0;
         }
+    }
+    if ((ever_failed | failed) && !exposure.done && !interrupted) {
+        perf_board_read(&job->board);
+        print_picture(job, &exposure);
     }
     return interrupted;
 }
@@ -316,6 +361,8 @@ static int prepare(struct job *job)
         CPU_ZERO(&job->allowed);
     int cpus = CPU_COUNT(&job->allowed);
     job->pin = cpus > 0 && (job->options->pin >= 0 ? job->options->pin : job->ranks <= cpus);
+    if (perf_board_open(&job->board, job->ranks) != 0)
+        return complain("cannot make the sockets of the watchers");
     return listen_loopback(job) != 0 || make_secret(job) != 0 ? -1 : make_pairs(job);
 }
 
@@ -323,7 +370,7 @@ int perf_launch(const struct perf_options *options)
 {
     struct job job = {.options = options, .ranks = options->ranks, .listener = -1, .secret = -1};
     sigset_t signals;
-    int interrupted = 0;
+    int interrupted = 0, signal_fd = -1;
     if (prepare(&job) != 0) {
         job.worst = PERF_EXIT_FAILED;
         goto release;
@@ -333,13 +380,23 @@ int perf_launch(const struct perf_options *options)
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
     sigprocmask(SIG_BLOCK, &signals, &job.before);
+    signal_fd = signalfd(-1, &signals, SFD_CLOEXEC);
+    if (signal_fd < 0) {
+        complain("cannot wait for signals");
+        job.worst = PERF_EXIT_FAILED;
+        goto release;
+    }
     int failed = start_ranks(&job) != 0;
     if (failed)
         job.worst = PERF_EXIT_FAILED;
     close_all(&job); /* so that a rank's death closes its sockets */
-    interrupted = wait_ranks(&job, &signals, failed);
+    perf_board_started(&job.board);
+    interrupted = wait_ranks(&job, signal_fd, failed);
 release:
     close_all(&job);
+    perf_board_close(&job.board);
+    if (signal_fd >= 0)
+        close(signal_fd);
     free(job.children);
     return interrupted ? 128 + interrupted : job.worst;
 }

@@ -231,6 +231,23 @@ static int take_csv(struct perf_options *options, const char *value)
     return *value ? 0 : -1;
 }
 
+static int take_hang(struct perf_options *options, const char *value)
+{
+    return integer(value, 0, 86400, &options->hang_s);
+}
+
+static int take_stay_away(struct perf_options *options, const char *value)
+{
+    char rank[16];
+    size_t length = strcspn(value, ":");
+    if (!value[length] || length >= sizeof rank)
+        return -1;
+    snprintf(rank, sizeof rank, "%.*s", (int)length, value);
+    if (integer(rank, 0, PERF_RANKS_MAX - 1, &options->stay_rank) != 0)
+        return -1;
+    return number(value + length + 1, 1, INT64_MAX, &options->stay_call);
+}
+
 static int take_help(struct perf_options *options, const char *value)
 {
     (void)value;
@@ -272,6 +289,10 @@ static const struct flag flags[] = {
     {0, "json", "FILE", "the path of a file to write", "write everything measured to FILE as JSON",
      take_json},
     {0, "csv", "FILE", "the path of a file to write", "write the rows to FILE as CSV", take_csv},
+    {0, "hang", "S", "a whole number of seconds from 0 to 86400",
+     "say who waits for whom when a call takes longer; 0: never (10)", take_hang},
+    {0, "stay-away", "RANK:CALL", "a rank and the number of a call from 1 up, such as 2:100",
+     "for trying it out: that rank stays away from its CALL-th call", take_stay_away},
     {'h', "help", NULL, "", "this text", take_help},
 };
 enum { FLAG_COUNT = sizeof flags / sizeof *flags, LONG_ONLY = 256 };
@@ -365,6 +386,8 @@ int perf_options_parse(struct perf_options *options, int argc, char **argv)
                                   .checks = 1,
                                   .placements = PERF_OUT_OF_PLACE | PERF_IN_PLACE,
                                   .pin = -1,
+                                  .hang_s = 10,
+                                  .stay_rank = -1,
                                   .argc = argc,
                                   .argv = argv};
     describe(letters, longs);

@@ -35,6 +35,9 @@ struct perf_options {
     int pin;                 /* 1, 0, or -1: pin when there are enough processors */
     const char *json_path;   /* NULL: none */
     const char *csv_path;    /* NULL: none */
+    int hang_s;              /* a call that takes longer is a hang; 0: none is */
+    int stay_rank;           /* tests: this rank does not make its stay_call-th call; -1 none */
+    long long stay_call;     /* from 1 */
     int help;                /* --help was given: nothing else was checked */
     int argc;                /* the command line, for the record */
     char **argv;

@@ -90,7 +90,7 @@ int perf_session_open(struct perf_session *session, const struct perf_options *o
     }
     if (perf_channel_open(&session->channel, session->comm) != 0)
         goto destroy_comm;
-    if (meet(session) == 0)
+    if (meet(session) == 0 && perf_watch_start(session->comm, options, &session->watch) == 0)
         return 0;
     free(session->members);
     perf_channel_close(&session->channel);
@@ -104,6 +104,7 @@ close_context:
 int perf_session_close(struct perf_session *session)
 {
     int failed = 0;
+    perf_watch_stop(session->watch);
     int status = weft_comm_destroy(session->comm);
     if (status != 0)
         failed = perf_session_complain(session, "ending the communicator", status);

@@ -7,6 +7,7 @@
 
 #include "perf/channel.h"
 #include "perf/options.h"
+#include "perf/watch.h"
 
 struct perf_member {
     char host[64];
@@ -20,6 +21,7 @@ struct perf_session {
     weft_context *context;
     weft_comm *comm;
     struct perf_channel channel;
+    struct perf_watch *watch;
     int rank, ranks;
     struct perf_member *members; /* by rank */
 };
