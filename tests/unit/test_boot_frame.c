@@ -341,7 +341,8 @@ static void test_record(void **state)
     (void)state;
     struct weft_boot_record record = {.nonce = 0xabc,
                                       .host = 5,
-                                      .addresses = {.count = WEFT_BOOT_ADDRESSES_MAX}},
+                                      .addresses = {.count = WEFT_BOOT_ADDRESSES_MAX},
+                                      .has_secret = 1},
                             out;
     char text[WEFT_BOOT_RECORD_MAX];
     for (int i = 0; i < WEFT_BOOT_ADDRESSES_MAX; i++) {
@@ -349,10 +350,14 @@ static void test_record(void **state)
         memset(record.addresses.at[i].ip, 0xfd, 16);
     }
     record.addresses.at[0] = (struct weft_boot_address){4, 1, {10, 0, 0, 1}};
+    for (int i = 0; i < WEFT_BOOT_RECORD_SECRET; i++)
+        record.secret[i] = (unsigned char)(i * 37 + 9);
     size_t size = weft_boot_record_format(&record, text, sizeof text);
     assert_true(size < sizeof text);
     assert_int_equal(weft_boot_record_parse(text, size, &out), WEFT_OK);
     assert_int_equal(out.nonce, 0xabc);
+    assert_int_equal(out.has_secret, 1);
+    assert_memory_equal(out.secret, record.secret, sizeof record.secret);
     assert_int_equal(out.addresses.count, WEFT_BOOT_ADDRESSES_MAX);
     assert_true(weft_boot_address_same(&out.addresses.at[31], &record.addresses.at[31]));
     for (size_t less = 0; less < size; less++)
@@ -364,12 +369,16 @@ static void test_record(void **state)
         "weft-rendezvous 1\nnonce 0000000000000001\naddress a-name:5\nend\n",
         "weft-rendezvous 1\nnonce 0000000000000001\naddress 1.2.3.4:0\nend\n",
         "weft-rendezvous 1\nnonce 0000000000000001\nend\n",
+        "weft-rendezvous 1\nnonce 0000000000000001\naddress 1.2.3.4:5\nsecret 00\nend\n",
+        "weft-rendezvous 1\nnonce 0000000000000001\naddress 1.2.3.4:5\nsecret "
+        "00112233445566778899aabbccddeeff00112233445566778899aabbccddeefg\nend\n",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(weft_boot_record_parse(bad[i], strlen(bad[i]), &out), WEFT_PROTOCOL);
     static const char more[] =
         "weft-rendezvous 1\nnonce 0000000000000001\nfuture x\naddress [::1]:5\nend\njunk";
     assert_int_equal(weft_boot_record_parse(more, strlen(more), &out), WEFT_OK);
+    assert_int_equal(out.has_secret, 0);
 }
 
 static void test_hostport(void **state)

@@ -148,6 +148,61 @@ static void test_other_communicators_do_not_disturb(void **state)
     assert_int_equal(party_run_threads(4, other_name_body, NULL), 0);
 }
 
+/* A party with a secret of its own, or with none. */
+static int open_with_secret(struct party *party, int rank, int ranks, const char *secret, int64_t timeout_ms)
+{
+    *party = (struct party){0};
+    CHECK_OK(weft_service_start(&party->service));
+    struct weft_bootstrap_options options = {.rank = rank,
+                                             .ranks = ranks,
+                                             .listen_fd = rank == 0 ? dup(test_ranks_listen_fd()) : -1,
+                                             .secret = secret,
+                                             .secret_size = secret ? strlen(secret) : 0,
+                                             .address = test_ranks_address(),
+                                             .deadline_ns = weft_deadline_ns(timeout_ms),
+                                             .service = party->service};
+    int status = weft_bootstrap_open(&options, &party->b);
+    if (status != WEFT_OK && options.listen_fd >= 0)
+        close(options.listen_fd);
+    return status;
+}
+
+static int other_secret_body(int rank, int ranks, void *arg)
+{
+    (void)arg;
+    struct party party;
+    const char *secret = rank == 2 ? "sixteen letters, not the same" : "sixteen letters and a few more";
+    CHECK(open_with_secret(&party, rank, ranks, secret, 500) == WEFT_ABSENT);
+    CHECK(rank == 2 ? party_detail_has("has every rank the same secret?")
+                    : party_detail_has("rank 2 of 4 did not arrive within 0."));
+    CHECK(rank == 2 || party_detail_has("connections did not prove the job's secret"));
+    party_close(&party);
+    return 0;
+}
+
+static int bad_secret_body(int rank, int ranks, void *arg)
+{
+    (void)arg;
+    struct party party;
+    CHECK(open_with_secret(&party, rank, ranks, NULL, PATIENCE_MS) == WEFT_INVALID);
+    CHECK(party_detail_has(
+        "set WEFT_SECRET_FILE to the absolute path of a file of 16 random bytes or more, mode 0600"));
+    party_close(&party);
+    CHECK(open_with_secret(&party, rank, ranks, "too short", PATIENCE_MS) == WEFT_INVALID);
+    CHECK(party_detail_has("the secret has 9 bytes: expected 16 to 4096"));
+    party_close(&party);
+    return 0;
+}
+
+static void test_secrets(void **state)
+{
+    (void)state;
+    unsetenv("WEFT_SECRET_FILE");
+    unsetenv("WEFT_SECRET_FD");
+    assert_int_equal(party_run_threads(4, other_secret_body, NULL), 0);
+    assert_int_equal(party_run_threads(2, bad_secret_body, NULL), 0);
+}
+
 /* --- a rank made by hand */
 
 struct raw {
@@ -420,6 +475,7 @@ int main(void)
         cmocka_unit_test(test_absent_root_is_named),
         cmocka_unit_test(test_disagreement_is_told_to_all),
         cmocka_unit_test(test_other_communicators_do_not_disturb),
+        cmocka_unit_test(test_secrets),
         cmocka_unit_test(test_wrong_version),
         cmocka_unit_test(test_death_after_checkin),
         cmocka_unit_test(test_silence_after_checkin),

@@ -164,9 +164,30 @@ static void test_inherited_listener(void **state)
     close(fd);
 }
 
+/* Callers that were compiled before an option existed do not have it. */
+static void test_old_sizes(void **state)
+{
+    (void)state;
+    weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
+    options.rank = 1;
+    options.ranks = 2;
+    options.address = "host:1";
+    options.secret = "a secret of an honest caller";
+    options.secret_size = 28;
+    assert_int_equal(resolve(&options), WEFT_OK);
+    assert_ptr_equal(resolved.secret, options.secret);
+    assert_int_equal(resolved.secret_size, 28);
+    options.size = offsetof(weft_comm_options, secret);
+    assert_int_equal(resolve(&options), WEFT_OK);
+    assert_null(resolved.secret);
+    assert_int_equal(resolved.secret_size, 0);
+    assert_string_equal(resolved.address, "host:1");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_old_sizes, clean),
         cmocka_unit_test_setup(test_torchrun, clean),
         cmocka_unit_test_setup(test_what_is_wrong_is_named, clean),
         cmocka_unit_test_setup(test_options_come_first, clean),

@@ -2,8 +2,11 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <string.h>
+#include <unistd.h>
 #include "base/error.h"
 #include "base/log.h"
+#include "base/secure.h"
 
 #define OFI_LIBRARY_NAME "libfabric.so.1"
 
@@ -19,8 +22,26 @@ static void *symbol(void *handle, const char *name, const char *version)
     return address ? address : dlsym(handle, name);
 }
 
+/* libfabric loads and opens what its own variables name (FI_PROVIDER_PATH for one), also for a caller who has
+ * fewer rights than the program. Since a library does not edit its program's environment, such a program does
+ * without libfabric. */
+static int check_environment(void)
+{
+    for (char **variable = environ; weft_secure_mode() && variable && *variable; variable++) {
+        if (strncmp(*variable, "FI_", 3) == 0)
+            return weft_fail(WEFT_ACCESS,
+                             "ofi: this program runs with more rights than its caller, who has set %.*s: "
+                             "libfabric is not loaded",
+                             (int)strcspn(*variable, "="), *variable);
+    }
+    return WEFT_OK;
+}
+
 static int load(void)
 {
+    int status = check_environment();
+    if (status)
+        return status;
     void *handle = dlopen(OFI_LIBRARY_NAME, RTLD_NOW | RTLD_LOCAL);
     if (!handle)
         return weft_fail(WEFT_MISSING,
@@ -34,7 +55,6 @@ static int load(void)
     *(void **)&found.fabric = symbol(handle, "fi_fabric", "FABRIC_1.1");
     *(void **)&found.strerror = symbol(handle, "fi_strerror", "FABRIC_1.0");
     *(void **)&found.version = symbol(handle, "fi_version", "FABRIC_1.0");
-    int status = WEFT_OK;
     if (!found.getinfo || !found.freeinfo || !found.dupinfo || !found.fabric || !found.strerror ||
         !found.version)
         status = weft_fail(WEFT_MISSING, "ofi: " OFI_LIBRARY_NAME " lacks fi_getinfo or another function; "
