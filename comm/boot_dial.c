@@ -53,9 +53,7 @@ static int read_block(struct weft_boot_dial *dial, unsigned char *block, size_t 
             const char *how = got == 0 ? "closed" : strerror(errno);
             return dial->state == WEFT_BOOT_DIAL_PROVEN
                        ? weft_fail(WEFT_PEER_FAILED,
-                                   "connection ended while this rank proved the job's secret (%s): has "
-                                   "every rank the same secret?",
-                                   how)
+                                   "connection ended while this rank proved the job's secret (%s)", how)
                        : weft_fail(WEFT_PEER_FAILED, "connection ended before a handshake (%s)", how);
         }
     }

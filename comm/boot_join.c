@@ -38,6 +38,7 @@ struct join {
     struct caller parent;
     char where[WEFT_BOOT_HOSTPORT_MAX + 16]; /* rank 0, as far as known */
     char reason[WEFT_BOOT_TEXT_MAX / 2];     /* why the last attempt failed */
+    int unproven; /* attempts that were cut off when this rank had sent its proof */
 };
 
 static void note_reason(struct join *join)
@@ -56,6 +57,7 @@ static void drop_parent(struct join *join)
 static void hang_up(struct join *join)
 {
     weft_boot_dial_stop(&join->root);
+    join->root.state = WEFT_BOOT_DIAL_IDLE;
     weft_boot_accept_close(join->accept);
     join->accept = NULL;
     weft_fork_fd_close(join->listener);
@@ -285,12 +287,17 @@ static int check_in(struct join *join)
             status = await_accepted(join, &final);
         if (status == WEFT_OK || final)
             return status;
+        join->unproven += status == WEFT_PEER_FAILED && join->root.state == WEFT_BOOT_DIAL_PROVEN;
         note_reason(join);
         hang_up(join);
         if (weft_clock_ns() >= join->options->deadline_ns) {
             double waited_s = (double)(weft_clock_ns() - join->start_ns) / 1e9;
-            return weft_fail(WEFT_ABSENT, "rank 0 did not answer%s%s within %.1f s: %s",
-                             join->where[0] ? " at " : "", join->where, waited_s, join->reason);
+            return weft_fail(WEFT_ABSENT, "rank 0 did not answer%s%s within %.1f s: %s%s",
+                             join->where[0] ? " at " : "", join->where, waited_s, join->reason,
+                             join->unproven
+                                 ? "; what listens there does not accept this rank's proof: has every rank "
+                                   "the same secret?"
+                                 : "");
         }
         weft_boot_pause(&pause_ms, join->options->deadline_ns);
     }
