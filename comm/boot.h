@@ -13,8 +13,9 @@
 #include "comm/boot_body.h"
 #include "comm/bootstrap.h"
 
-#define WEFT_BOOT_ARITY    4
-#define WEFT_BOOT_GRACE_NS INT64_C(300000000) /* to hear from rank 0 who is missing, beyond the deadline */
+#define WEFT_BOOT_ARITY      4
+#define WEFT_BOOT_DEGREE_MAX 64                 /* more than 5 + 2 * 19 */
+#define WEFT_BOOT_GRACE_NS   INT64_C(300000000) /* to hear from rank 0 who is missing, beyond the deadline */
 
 /* Bytes queued on several edges and read by the caller; refs is guarded by the lock. */
 struct weft_boot_bytes {
@@ -34,6 +35,7 @@ struct weft_boot_edge {
     struct weft_bootstrap *owner;
     int rank; /* of the neighbour */
     int fd;   /* -1: no connection (any more) */
+    int made; /* there has been one */
     struct weft_boot_reader reader;
     uint32_t sequence; /* of the next frame sent */
     struct weft_auth_channel send;
@@ -74,8 +76,10 @@ struct weft_bootstrap {
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct weft_boot_edge edges[WEFT_BOOT_ARITY + 1]; /* parent first, unless this is rank 0 */
-    int edge_count;
+    struct weft_boot_edge *edges; /* parent first, unless this is rank 0, children, then the mesh */
+    int edge_count, tree_count;
+    int listener; /* -1 none: for those neighbours that dial this rank, while the ranks meet */
+    struct weft_boot_accept *accept;
     int active; /* service callbacks inside this object */
     int closing;
 
@@ -99,6 +103,15 @@ struct weft_bootstrap {
     void *on_report_arg;
     struct weft_boot_report *reports, *reports_last; /* rank 0: for on_report */
     int report_count;
+
+    struct weft_boot_wave *waves;
+    uint64_t wave_number;                 /* of the last that began here */
+    struct weft_boot_instance *instances; /* agreements in order, none before instances_from */
+    uint32_t instances_from, agreements;  /* ..., the next of this rank */
+    int lowest;                           /* see weft_boot_coordinator() */
+    int agree_due, agree_seen;
+    uint64_t asked; /* the last ASK that came back, and what it said */
+    unsigned char *ask_set;
 
     uint32_t round;               /* of the next gather of this rank */
     struct weft_boot_slot *slots; /* rank 0 only */
@@ -137,7 +150,25 @@ int weft_boot_edge_queue_writer(struct weft_boot_edge *edge, int type, struct we
 void weft_boot_edge_flush(struct weft_boot_edge *edge);   /* locked */
 void weft_boot_edge_discard(struct weft_boot_edge *edge); /* locked: forgets what is queued */
 
+/* boot_mesh.c: neighbours. */
+/* The neighbours of a rank, those in the tree (*tree) first. Returns how many there are. */
+int weft_boot_neighbours(int rank, int ranks, int list[WEFT_BOOT_DEGREE_MAX], int *tree);
+/* How many of them dial this rank. */
+int weft_boot_inbound(int rank, int ranks);
+int weft_boot_edges_make(struct weft_bootstrap *b); /* WEFT_NOMEM */
+/* Connects to the children, and queues the table for them. */
+int weft_boot_tree_make(struct weft_bootstrap *b, struct weft_boot_bytes *table, int64_t deadline_ns);
+/* Once the overlay runs: connects to the rest of the neighbours, and serves those who connect to this rank. */
+int weft_boot_mesh_make(struct weft_bootstrap *b, int64_t deadline_ns);
+void weft_boot_mesh_close(struct weft_bootstrap *b); /* the listener, that is */
+/* Whether they speak of this communicator and rank. */
+int weft_boot_claims_fit(const struct weft_bootstrap *b, const struct weft_auth_claims *claims, int purpose);
+/* Locked. A proven connection becomes an edge of the mesh. 0: it is none, and the caller's. */
+int weft_boot_mesh_take(struct weft_bootstrap *b, const struct weft_boot_proven *proven);
+
 /* boot_overlay.c: reading edges, and leaving. */
+/* Locked. Edges that have a connection belong to the service thread from here on. */
+int weft_boot_edges_watch(struct weft_bootstrap *b);
 int weft_boot_overlay_start(struct weft_bootstrap *b);
 /* Says goodbye on all edges, waits for the answers up to 1 s, and closes them. */
 void weft_boot_overlay_stop(struct weft_bootstrap *b);
@@ -151,7 +182,13 @@ void weft_boot_enter(struct weft_bootstrap *b);
 void weft_boot_leave(struct weft_bootstrap *b);
 
 /* boot_notice.c: deaths and revocations, known and told. */
-enum { WEFT_BOOT_IS_DEAD = 1, WEFT_BOOT_GAVE_UP = 2, WEFT_BOOT_GAVE_REASON = 4 }; /* in noticed[] */
+enum {
+    WEFT_BOOT_IS_DEAD = 1,
+    WEFT_BOOT_GAVE_UP = 2,
+    WEFT_BOOT_GAVE_REASON = 4,
+    WEFT_BOOT_AGREED_DEAD = 8, /* all survivors know of its death */
+    WEFT_BOOT_HAS_LEFT = 16,
+}; /* in noticed[] */
 static inline int weft_boot_is_dead(const struct weft_bootstrap *b, int rank)
 {
     return b->noticed[rank] & WEFT_BOOT_IS_DEAD;
@@ -171,6 +208,28 @@ void weft_boot_doomed_close(struct weft_bootstrap *b);
 int weft_boot_beat_start(struct weft_bootstrap *b); /* locked */
 /* Locked. Makes the service thread come by soon. */
 void weft_boot_kick(struct weft_bootstrap *b);
+
+/* boot_agree.c and boot_sync.c: what all survivors know (docs/bootstrap.md, sections 8 and 9). */
+enum { WEFT_BOOT_BEGIN = 1, WEFT_BOOT_BEGIN_AGAIN = 2 };
+/* Locked. This rank may have to begin an agreement, or begin again because of a death: the service thread looks. */
+void weft_boot_agree_due(struct weft_bootstrap *b, int due);
+/* Locked, on the service thread: does what is due. */
+void weft_boot_agree_run(struct weft_bootstrap *b);
+void weft_boot_agree_clear(struct weft_bootstrap *b);
+/* Locked. The lowest rank that is neither dead nor known to have left. */
+int weft_boot_coordinator(struct weft_bootstrap *b);
+/* Locked. A death or an agreement is there: from now on departures matter to everybody. */
+void weft_boot_agree_seen(struct weft_bootstrap *b);
+/* Locked. A neighbour has said goodbye. */
+void weft_boot_goodbye_heard(struct weft_boot_edge *edge);
+/* Locked. Makes sure that all know who is dead. */
+void weft_boot_sync_begin(struct weft_bootstrap *b, int again);
+void weft_boot_sync_learn(struct weft_bootstrap *b, const unsigned char *set, int from);
+void weft_boot_sync_done(struct weft_bootstrap *b);
+/* Locked. Frames; negative: the peer is at fault. */
+int weft_boot_decided_take(struct weft_boot_edge *edge, const struct weft_boot_frame *frame);
+int weft_boot_agreed_take(struct weft_boot_edge *edge, const struct weft_boot_frame *frame);
+int weft_boot_left_take(struct weft_boot_edge *edge, const struct weft_boot_frame *frame);
 
 /* boot_report.c: records for rank 0's callback. */
 /* Locked: a REPORT arrived. Negative: the peer is at fault. */

@@ -105,6 +105,7 @@ void weft_boot_edge_flush(struct weft_boot_edge *edge)
 void weft_boot_edge_adopt(struct weft_boot_edge *edge, int fd, const struct weft_auth_session *session)
 {
     edge->fd = fd;
+    edge->made = 1;
     edge->send = session->send;
     weft_boot_reader_unseal(&edge->reader, &session->receive);
 }

@@ -21,6 +21,14 @@ size_t weft_boot_body_max(int type)
     case WEFT_BOOT_FAILED:
     case WEFT_BOOT_REVOKED:
         return SMALL_MAX;
+    case WEFT_BOOT_LEFT:
+        return 4;
+    case WEFT_BOOT_AGREED:
+        return WEFT_BOOT_RANKS_MAX / 8;
+    case WEFT_BOOT_WAVE:
+    case WEFT_BOOT_ECHO:
+    case WEFT_BOOT_DECIDED: /* at most two sets and a payload */
+        return (size_t)WEFT_BOOT_RANKS_MAX / 4 + SMALL_MAX;
     case WEFT_BOOT_REPORT:
         return 4 + WEFT_BOOT_REPORT_MAX;
     case WEFT_BOOT_TABLE:

@@ -35,15 +35,25 @@ enum weft_boot_type {
     WEFT_BOOT_GOODBYE = 50,
     WEFT_BOOT_HEARTBEAT = 51,
     WEFT_BOOT_REPORT = 52,
+    WEFT_BOOT_WAVE = 53,
+    WEFT_BOOT_ECHO = 54,
+    WEFT_BOOT_DECIDED = 55,
+    WEFT_BOOT_AGREED = 56,
+    WEFT_BOOT_LEFT = 57,
 };
 
 /* Sets of types, for what a reader accepts at one point of the protocol. */
 #define WEFT_BOOT_BIT(type) (UINT64_C(1) << (type))
-#define WEFT_BOOT_OVERLAY                                                                                    \
-    (WEFT_BOOT_BIT(WEFT_BOOT_CONTRIBUTION) | WEFT_BOOT_BIT(WEFT_BOOT_RESULT) |                               \
-     WEFT_BOOT_BIT(WEFT_BOOT_WHO) | WEFT_BOOT_BIT(WEFT_BOOT_LATE) | WEFT_BOOT_BIT(WEFT_BOOT_FAILED) |        \
-     WEFT_BOOT_BIT(WEFT_BOOT_REVOKED) | WEFT_BOOT_BIT(WEFT_BOOT_GOODBYE) |                                   \
-     WEFT_BOOT_BIT(WEFT_BOOT_HEARTBEAT) | WEFT_BOOT_BIT(WEFT_BOOT_REPORT))
+/* What every edge of the overlay carries, and what only edges of the tree do. */
+#define WEFT_BOOT_EDGES                                                                                      \
+    (WEFT_BOOT_BIT(WEFT_BOOT_FAILED) | WEFT_BOOT_BIT(WEFT_BOOT_REVOKED) | WEFT_BOOT_BIT(WEFT_BOOT_GOODBYE) | \
+     WEFT_BOOT_BIT(WEFT_BOOT_HEARTBEAT) | WEFT_BOOT_BIT(WEFT_BOOT_WAVE) | WEFT_BOOT_BIT(WEFT_BOOT_ECHO) |    \
+     WEFT_BOOT_BIT(WEFT_BOOT_DECIDED) | WEFT_BOOT_BIT(WEFT_BOOT_AGREED) | WEFT_BOOT_BIT(WEFT_BOOT_LEFT))
+#define WEFT_BOOT_DOWN (WEFT_BOOT_EDGES | WEFT_BOOT_BIT(WEFT_BOOT_RESULT) | WEFT_BOOT_BIT(WEFT_BOOT_LATE))
+#define WEFT_BOOT_UP                                                                                         \
+    (WEFT_BOOT_EDGES | WEFT_BOOT_BIT(WEFT_BOOT_CONTRIBUTION) | WEFT_BOOT_BIT(WEFT_BOOT_WHO) |                \
+     WEFT_BOOT_BIT(WEFT_BOOT_REPORT))
+#define WEFT_BOOT_OVERLAY (WEFT_BOOT_DOWN | WEFT_BOOT_UP)
 
 /* Largest body of a type; unknown types have 0. */
 size_t weft_boot_body_max(int type);

@@ -59,7 +59,7 @@ void weft_boot_gather_clear(struct weft_bootstrap *b)
 static void result_deliver(struct weft_bootstrap *b, struct weft_boot_bytes *result, uint32_t round)
 {
     int status = WEFT_OK;
-    for (int i = b->rank == 0 ? 0 : 1; i < b->edge_count && status == WEFT_OK; i++)
+    for (int i = b->rank == 0 ? 0 : 1; i < b->tree_count && status == WEFT_OK; i++)
         status = weft_boot_edge_queue(&b->edges[i], WEFT_BOOT_RESULT, result);
     weft_boot_bytes_drop(b->result);
     b->result = result;
@@ -140,7 +140,7 @@ static void late_send(struct weft_bootstrap *b)
 {
     b->late.round = b->slots_round;
     weft_boot_late_collect(b->arrived, b->ranks, &b->late);
-    for (int i = 0; i < b->edge_count; i++) {
+    for (int i = 0; i < b->tree_count; i++) {
         struct weft_boot_writer writer = {0};
         weft_boot_late_put(&writer, &b->late);
         weft_boot_edge_queue_writer(&b->edges[i], WEFT_BOOT_LATE, &writer);
@@ -167,7 +167,7 @@ static int take_who(struct weft_bootstrap *b, struct weft_boot_frame *frame)
 static int take_late(struct weft_bootstrap *b, struct weft_boot_frame *frame)
 {
     int status = weft_boot_late_get(frame->body, frame->size, b->ranks, &b->late);
-    for (int i = 1; i < b->edge_count && status == WEFT_OK; i++) {
+    for (int i = 1; i < b->tree_count && status == WEFT_OK; i++) {
         struct weft_boot_writer writer = {0};
         weft_boot_put_bytes(&writer, frame->body, frame->size);
         weft_boot_edge_queue_writer(&b->edges[i], WEFT_BOOT_LATE, &writer);

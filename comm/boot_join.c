@@ -147,12 +147,13 @@ static int reach_root(struct join *join)
     return status;
 }
 
-/* Opens the listener for the parent, unless that is rank 0, on the address by which rank 0 was reached. */
-static int listen_for_parent(struct join *join)
+/* Opens the listener for the neighbours that dial this rank, on the address by which rank 0 was reached. */
+static int listen_for_neighbours(struct join *join)
 {
     int status = weft_boot_local_address(join->root.fd, &join->mine);
     join->mine.port = 0;
-    if (status != WEFT_OK || weft_boot_parent(join->b->rank) == 0)
+    int inbound = weft_boot_inbound(join->b->rank, join->b->ranks);
+    if (status != WEFT_OK || inbound == 0)
         return status;
     struct weft_boot_address at = join->mine;
     int told_loopback = !has_record(join) && weft_boot_hostport_is_loopback(join->options->address);
@@ -161,7 +162,7 @@ static int listen_for_parent(struct join *join)
     status = weft_boot_listen(&at, &join->listener, &join->mine.port);
     if (status != WEFT_OK)
         return status;
-    return weft_boot_accept_open(join->listener, &join->b->job, 1, &join->b->strangers, &join->accept);
+    return weft_boot_accept_open(join->listener, &join->b->job, inbound, &join->b->strangers, &join->accept);
 }
 
 static int send_checkin(struct join *join)
@@ -282,7 +283,7 @@ static int check_in(struct join *join)
         if (status == WEFT_INVALID)
             return status;
         if (status == WEFT_OK)
-            status = listen_for_parent(join);
+            status = listen_for_neighbours(join);
         if (status == WEFT_OK)
             status = await_accepted(join, &final);
         if (status == WEFT_OK || final)
@@ -303,23 +304,18 @@ static int check_in(struct join *join)
     }
 }
 
-/* Whether a proven connection to our listener is the parent's. */
-static int is_parent(const struct join *join, const struct weft_auth_claims *claims)
-{
-    const struct weft_bootstrap *b = join->b;
-    return claims->purpose == WEFT_AUTH_EDGE && claims->session == b->session &&
-           claims->peer == (uint32_t)b->rank && claims->rank == (uint32_t)weft_boot_parent(b->rank) &&
-           claims->ranks == (uint32_t)b->ranks && claims->generation == b->generation &&
-           claims->name_hash == b->name_hash;
-}
-
 static int accept_callers(struct join *join)
 {
+    struct weft_bootstrap *b = join->b;
     struct weft_boot_proven proven;
     int status;
     while ((status = weft_boot_accept_step(join->accept, &proven)) == 1) {
-        if (!is_parent(join, &proven.claims) || weft_boot_welcome(&proven) != WEFT_OK) {
-            weft_log(WEFT_LOG_INFO, "bootstrap: dropped a connection of rank %u, which is not the parent's",
+        if (weft_boot_mesh_take(b, &proven))
+            continue;
+        if (!weft_boot_claims_fit(b, &proven.claims, WEFT_AUTH_EDGE) ||
+            proven.claims.rank != (uint32_t)weft_boot_parent(b->rank) ||
+            weft_boot_welcome(&proven) != WEFT_OK) {
+            weft_log(WEFT_LOG_INFO, "bootstrap: dropped a connection of rank %u, which is no neighbour",
                      (unsigned)proven.claims.rank);
             weft_fork_fd_close(proven.fd);
             continue;
@@ -356,6 +352,7 @@ static void become_edge(struct join *join, int *fd, struct weft_boot_reader *rea
     struct weft_boot_edge *edge = &join->b->edges[0];
     uint64_t accepts = edge->reader.accepts;
     edge->fd = *fd;
+    edge->made = 1;
     edge->sequence = sequence;
     edge->send = *send;
     edge->reader = *reader;
@@ -468,6 +465,12 @@ int weft_boot_join(struct weft_bootstrap *b, const struct weft_bootstrap_options
     int status = check_in(join);
     if (status == WEFT_OK)
         status = await_table(join, table);
+    if (status == WEFT_OK) { /* some of the neighbours may still come */
+        b->listener = join->listener;
+        b->accept = join->accept;
+        join->listener = -1;
+        join->accept = NULL;
+    }
     hang_up(join);
     free(join);
     return status;

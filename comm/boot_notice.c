@@ -11,7 +11,7 @@
 #include <time.h>
 #include "base/error.h"
 #include "base/log.h"
-#include "comm/boot.h"
+#include "comm/boot_wave.h"
 
 int weft_boot_report_failure(struct weft_bootstrap *b)
 {
@@ -66,6 +66,7 @@ static void doom(struct weft_bootstrap *b, int rank)
             continue;
         b->edges[i].doomed = 1;
         b->doomed = 1;
+        weft_boot_waves_lost(b, &b->edges[i]);
     }
 }
 
@@ -124,6 +125,9 @@ static void learn(struct weft_bootstrap *b, int type, const struct weft_boot_not
         if (type == WEFT_BOOT_FAILED) {
             list_death(b, notice);
             doom(b, rank);
+            weft_boot_waves_end(b, rank);
+            weft_boot_agree_seen(b);
+            weft_boot_agree_due(b, WEFT_BOOT_BEGIN_AGAIN);
         }
     }
     if (rank != b->rank || bit != WEFT_BOOT_GAVE_UP)

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/fork.h"
 #include "base/log.h"
-#include "comm/boot.h"
+#include "comm/boot_wave.h"
 #include "comm/boot_net.h"
 
 #define READS_PER_CALLBACK 64 /* then others get their turn; what is left keeps the descriptor readable */
@@ -20,8 +20,10 @@ void weft_boot_edge_drop(struct weft_boot_edge *edge)
     weft_service_unwatch(edge->owner->service, edge->fd);
     weft_fork_fd_close(edge->fd);
     edge->fd = -1;
+    edge->watched = edge->wants_output = 0;
     weft_boot_edge_discard(edge);
     weft_boot_reader_clear(&edge->reader);
+    weft_boot_waves_lost(edge->owner, edge);
     pthread_cond_broadcast(&edge->owner->changed);
 }
 
@@ -41,6 +43,7 @@ static int take_frame(struct weft_boot_edge *edge, struct weft_boot_frame *frame
     switch (frame->type) {
     case WEFT_BOOT_GOODBYE:
         edge->heard_goodbye = 1;
+        weft_boot_goodbye_heard(edge);
         status = weft_boot_edge_queue(edge, WEFT_BOOT_GOODBYE, NULL);
         pthread_cond_broadcast(&edge->owner->changed);
         break;
@@ -52,6 +55,21 @@ static int take_frame(struct weft_boot_edge *edge, struct weft_boot_frame *frame
         break;
     case WEFT_BOOT_REPORT:
         status = weft_boot_report_take(edge->owner, frame);
+        break;
+    case WEFT_BOOT_WAVE:
+        status = weft_boot_wave_take(edge, frame);
+        break;
+    case WEFT_BOOT_ECHO:
+        status = weft_boot_echo_take(edge, frame);
+        break;
+    case WEFT_BOOT_DECIDED:
+        status = weft_boot_decided_take(edge, frame);
+        break;
+    case WEFT_BOOT_AGREED:
+        status = weft_boot_agreed_take(edge, frame);
+        break;
+    case WEFT_BOOT_LEFT:
+        status = weft_boot_left_take(edge, frame);
         break;
     default:
         return weft_boot_gather_frame(edge->owner, edge, frame);
@@ -97,6 +115,7 @@ void weft_boot_enter(struct weft_bootstrap *b)
 
 void weft_boot_leave(struct weft_bootstrap *b)
 {
+    weft_boot_agree_run(b);
     if (b->doomed)
         weft_boot_doomed_close(b);
     int tell = b->armed && b->heard_failure && !b->told;
@@ -128,19 +147,26 @@ static void on_edge(void *arg, int fd)
     weft_boot_leave(edge->owner);
 }
 
-int weft_boot_overlay_start(struct weft_bootstrap *b)
+int weft_boot_edges_watch(struct weft_bootstrap *b)
 {
-    int status = WEFT_OK;
-    pthread_mutex_lock(&b->lock);
-    for (int i = 0; i < b->edge_count && status == WEFT_OK; i++) {
+    for (int i = 0; i < b->edge_count; i++) {
         struct weft_boot_edge *edge = &b->edges[i];
-        if (edge->fd < 0)
+        if (edge->fd < 0 || edge->watched)
             continue;
-        status = weft_service_watch(b->service, edge->fd, on_edge, edge);
-        edge->watched = status == WEFT_OK;
+        int status = weft_service_watch(b->service, edge->fd, on_edge, edge);
+        if (status != WEFT_OK)
+            return status;
+        edge->watched = 1;
         edge->heard_ns = edge->sent_ns = weft_clock_ns();
         weft_boot_edge_flush(edge);
     }
+    return WEFT_OK;
+}
+
+int weft_boot_overlay_start(struct weft_bootstrap *b)
+{
+    pthread_mutex_lock(&b->lock);
+    int status = weft_boot_edges_watch(b);
     if (status == WEFT_OK)
         status = weft_boot_beat_start(b);
     pthread_mutex_unlock(&b->lock);
@@ -180,6 +206,7 @@ void weft_boot_overlay_stop(struct weft_bootstrap *b)
     int64_t until_ns = weft_clock_ns() + GOODBYE_NS;
     pthread_mutex_lock(&b->lock);
     b->closing = 1;
+    weft_boot_edges_watch(b); /* of an open that failed: its neighbours hear a goodbye, not a death */
     for (int i = 0; i < b->edge_count; i++)
         weft_boot_edge_queue(&b->edges[i], WEFT_BOOT_GOODBYE, NULL);
     while (!all_left(b) && weft_clock_ns() < until_ns)

@@ -184,7 +184,8 @@ static void checkin(struct weft_boot_root *root, struct visitor *visitor, const 
         visitor_drop(root, visitor);
         return;
     }
-    if (weft_boot_parent((int)in.rank) != 0 && (!in.member.address.family || !in.member.address.port)) {
+    if (weft_boot_inbound((int)in.rank, root->b->ranks) > 0 &&
+        (!in.member.address.family || !in.member.address.port)) {
         leave(root, visitor, "check-in without an address");
         return;
     }
@@ -438,7 +439,7 @@ static int conclude(struct weft_boot_root *root)
 static void hand_over_children(struct weft_boot_root *root)
 {
     struct weft_bootstrap *b = root->b;
-    for (int i = 0; i < b->edge_count; i++) {
+    for (int i = 0; i < b->tree_count; i++) {
         struct weft_boot_edge *edge = &b->edges[i];
         struct visitor *visitor = root->by_rank[edge->rank];
         epoll_ctl(root->poll_fd, EPOLL_CTL_DEL, visitor->fd, NULL);

@@ -12,33 +12,6 @@
 #include "comm/boot.h"
 #include "comm/boot_net.h"
 
-static void make_edges(struct weft_bootstrap *b)
-{
-    const uint64_t both = WEFT_BOOT_BIT(WEFT_BOOT_FAILED) | WEFT_BOOT_BIT(WEFT_BOOT_REVOKED) |
-                          WEFT_BOOT_BIT(WEFT_BOOT_GOODBYE) | WEFT_BOOT_BIT(WEFT_BOOT_HEARTBEAT);
-    const uint64_t down = both | WEFT_BOOT_BIT(WEFT_BOOT_RESULT) | WEFT_BOOT_BIT(WEFT_BOOT_LATE);
-    const uint64_t up = both | WEFT_BOOT_BIT(WEFT_BOOT_CONTRIBUTION) | WEFT_BOOT_BIT(WEFT_BOOT_WHO) |
-                        WEFT_BOOT_BIT(WEFT_BOOT_REPORT);
-    int parent = weft_boot_parent(b->rank);
-    if (parent >= 0) {
-        b->edges[0].rank = parent;
-        weft_boot_reader_init(&b->edges[0].reader, down);
-        b->edge_count = 1;
-    }
-    for (int i = 1; i <= WEFT_BOOT_ARITY; i++) {
-        int64_t child = (int64_t)b->rank * WEFT_BOOT_ARITY + i;
-        if (child >= b->ranks)
-            break;
-        b->edges[b->edge_count].rank = (int)child;
-        weft_boot_reader_init(&b->edges[b->edge_count++].reader, up);
-    }
-    for (int i = 0; i < b->edge_count; i++) {
-        b->edges[i].owner = b;
-        b->edges[i].fd = -1;
-        b->edges[i].sequence = WEFT_BOOT_SEQUENCE_START;
-    }
-}
-
 static int init_lock(struct weft_bootstrap *b)
 {
     pthread_condattr_t attributes;
@@ -61,15 +34,18 @@ static void destroy(struct weft_bootstrap *b)
     weft_boot_gather_clear(b);
     pthread_cond_destroy(&b->changed);
     pthread_mutex_destroy(&b->lock);
+    weft_boot_agree_clear(b);
     weft_boot_reports_free(b->reports);
     free(b->deaths);
     free(b->slots);
     free(b->arrived);
     free(b->noticed);
     free(b->members);
+    weft_boot_mesh_close(b);
     weft_crypto_wipe(&b->job, sizeof b->job);
     for (int i = 0; i < b->edge_count; i++)
         weft_crypto_wipe(&b->edges[i].send, sizeof b->edges[i].send);
+    free(b->edges);
     free(b);
 }
 
@@ -93,6 +69,7 @@ static struct weft_bootstrap *create(const struct weft_bootstrap_options *option
     b->heartbeat_ns = (options->heartbeat_ms ? options->heartbeat_ms : WEFT_HEARTBEAT_DEFAULT_MS) * 1000000;
     b->timer_fd = -1;
     b->round = b->slots_round = WEFT_BOOT_ROUND_START;
+    b->agreements = b->instances_from = WEFT_BOOT_ROUND_START;
     size_t ranks = (size_t)b->ranks;
     b->members = calloc(ranks, sizeof *b->members);
     b->noticed = calloc(ranks, 1);
@@ -100,55 +77,16 @@ static struct weft_bootstrap *create(const struct weft_bootstrap_options *option
         b->slots = calloc(ranks, sizeof *b->slots);
         b->arrived = calloc(ranks, 1);
     }
-    if (!b->members || !b->noticed || (b->rank == 0 && (!b->slots || !b->arrived))) {
+    b->listener = -1;
+    if (weft_boot_edges_make(b) != WEFT_OK || !b->members || !b->noticed ||
+        (b->rank == 0 && (!b->slots || !b->arrived))) {
         weft_fail(WEFT_NOMEM, "bootstrap: no memory for %d ranks", b->ranks);
         free(b->slots); /* without it nothing looks into arrived */
         b->slots = NULL;
         destroy(b);
         return NULL;
     }
-    make_edges(b);
     return b;
-}
-
-/* Connects to the children, all at once. One that cannot be reached is dead, as everybody will hear: which is
- * said only when all are decided, so that the others' edges carry it. */
-static void connect_children(struct weft_bootstrap *b, int64_t deadline_ns)
-{
-    struct weft_boot_dial dials[WEFT_BOOT_ARITY];
-    int count = b->edge_count - 1; /* the first is the parent's */
-    for (int i = 0; i < count; i++) {
-        const struct weft_boot_edge *edge = &b->edges[i + 1];
-        const struct weft_auth_claims claims = {.purpose = WEFT_AUTH_EDGE,
-                                                .rank = (uint32_t)b->rank,
-                                                .peer = (uint32_t)edge->rank,
-                                                .ranks = (uint32_t)b->ranks,
-                                                .generation = b->generation,
-                                                .name_hash = b->name_hash,
-                                                .session = b->session};
-        weft_boot_dial_start(&dials[i], &b->job, &b->members[edge->rank].address, &claims);
-    }
-    weft_boot_dial_all(dials, count, deadline_ns);
-    for (int i = 0; i < count; i++) {
-        if (dials[i].status == WEFT_OK) {
-            weft_boot_edge_adopt(&b->edges[i + 1], dials[i].fd, &dials[i].session);
-            dials[i].fd = -1;
-        }
-    }
-    for (int i = 0; i < count; i++) {
-        if (dials[i].status != WEFT_OK)
-            weft_boot_died(b, b->edges[i + 1].rank, dials[i].reason);
-        weft_boot_dial_stop(&dials[i]);
-    }
-}
-
-/* Queues the table for the children. */
-static int send_table(struct weft_bootstrap *b, struct weft_boot_bytes *table)
-{
-    int status = WEFT_OK;
-    for (int i = b->rank == 0 ? 0 : 1; i < b->edge_count && status == WEFT_OK; i++)
-        status = weft_boot_edge_queue(&b->edges[i], WEFT_BOOT_TABLE, table);
-    return status;
 }
 
 static int make_table(struct weft_bootstrap *b, struct weft_boot_bytes **table)
@@ -164,17 +102,16 @@ static int make_table(struct weft_bootstrap *b, struct weft_boot_bytes **table)
 }
 
 /* Hands on the table, lets the service thread take over, and waits until everybody got that far. */
-static int build_tree(struct weft_bootstrap *b, struct weft_boot_bytes *table, int64_t deadline_ns)
+static int build_overlay(struct weft_bootstrap *b, struct weft_boot_bytes *table, int64_t deadline_ns)
 {
-    pthread_mutex_lock(&b->lock); /* nobody else is here yet, but the functions below expect it */
-    if (b->rank != 0)
-        connect_children(b, deadline_ns);
-    int status = send_table(b, table);
-    pthread_mutex_unlock(&b->lock);
+    int status = weft_boot_tree_make(b, table, deadline_ns);
     if (status == WEFT_OK)
         status = weft_boot_overlay_start(b);
     if (status == WEFT_OK)
+        status = weft_boot_mesh_make(b, deadline_ns);
+    if (status == WEFT_OK)
         status = weft_bootstrap_barrier(b, deadline_ns);
+    weft_boot_mesh_close(b);
     if (status == WEFT_TIMEOUT) {
         char text[WEFT_DETAIL_MAX];
         snprintf(text, sizeof text, "%.400s", weft_error_detail());
@@ -196,7 +133,7 @@ static int meet(struct weft_bootstrap *b, const struct weft_bootstrap_options *o
         status = weft_boot_join(b, options, &table);
     }
     if (status == WEFT_OK)
-        status = build_tree(b, table, options->deadline_ns);
+        status = build_overlay(b, table, options->deadline_ns);
     char text[WEFT_DETAIL_MAX];
     snprintf(text, sizeof text, "%s", status == WEFT_OK ? "" : weft_error_detail());
     weft_boot_root_end(root, status, text);
@@ -253,6 +190,15 @@ static void note_address(struct weft_bootstrap *b)
     weft_boot_address_text(&here, 0, b->local_address);
 }
 
+/* Open has failed. Unless the others know, or run into the same deadline, they need not wait for theirs. */
+static void tell_others(struct weft_bootstrap *b, int status, const char *text)
+{
+    pthread_mutex_lock(&b->lock);
+    if (status != WEFT_ABSENT && b->failure_status == WEFT_OK)
+        weft_boot_revoke(b, WEFT_REVOKED, text);
+    pthread_mutex_unlock(&b->lock);
+}
+
 int weft_bootstrap_open(const struct weft_bootstrap_options *options, struct weft_bootstrap **bootstrap)
 {
     int status = check_options(options);
@@ -274,6 +220,7 @@ int weft_bootstrap_open(const struct weft_bootstrap_options *options, struct wef
     if (status != WEFT_OK) {
         char text[WEFT_DETAIL_MAX];
         snprintf(text, sizeof text, "%s", weft_error_detail());
+        tell_others(b, status, text);
         weft_boot_overlay_stop(b);
         destroy(b);
         return weft_fail(status, "%s", text);

@@ -117,6 +117,31 @@ struct weft_boot_death {
     char reason[160];
 };
 
+/* Lists deaths in order of rank: *count are known, of which deaths takes capacity. Waits, until deadline_ns at
+ * most, while a death known here is not yet known to all survivors that can be reached. WEFT_OK. */
+int weft_bootstrap_deaths(struct weft_bootstrap *bootstrap, struct weft_boot_death *deaths, int capacity,
+                          int *count, int64_t deadline_ns);
+
+/* Agreement among the survivors; collective over them: the k-th call of one rank meets the k-th of the others. It
+ * works after deaths, revocations and timeouts. All survivors get the same answer, also when ranks die meanwhile:
+ * dead holds a 1 for each rank that takes no part (dead, left, unreachable), flags are ANDed over the others, and
+ * payload is that of leader, the lowest of them when the outcome was proposed. A rank in dead may have been heard
+ * of alive for the last time a moment ago, and one that is not may have died since: the next call will tell.
+ *
+ * WEFT_TIMEOUT names the ranks that have not come (it may take 300 ms beyond the deadline to ask); what this rank
+ * brought counts for the others all the same. WEFT_PEER_FAILED: the others have declared this rank dead.
+ * WEFT_NOMEM. One thread at a time. */
+#define WEFT_BOOTSTRAP_PAYLOAD_MAX 512
+struct weft_boot_agreement {
+    uint64_t flags;
+    unsigned char *dead; /* [ranks], the caller's; NULL allowed */
+    int leader;
+    size_t payload_size;
+    unsigned char payload[WEFT_BOOTSTRAP_PAYLOAD_MAX];
+};
+int weft_bootstrap_agree(struct weft_bootstrap *bootstrap, uint64_t flags, const void *payload,
+                         size_t payload_size, int64_t deadline_ns, struct weft_boot_agreement *out);
+
 /* How near the heartbeat came to a verdict: the longest time in which no byte came over an edge, pauses of this process
  * included, and the longest that was counted as the neighbour's silence. */
 void weft_bootstrap_silence(struct weft_bootstrap *bootstrap, int64_t *unheard_ns, int64_t *silent_ns);

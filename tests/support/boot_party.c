@@ -2,9 +2,30 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "comm/boot.h"
 #include "tests/support/leak.h"
+
+static struct party_extra extra;
+
+void party_extra(const struct party_extra *chosen)
+{
+    extra = *chosen;
+}
+
+void party_die(struct party *party)
+{
+    struct weft_bootstrap *b = party->b;
+    pthread_mutex_lock(&b->lock);
+    b->closing = 1; /* it sees nothing of its own end */
+    for (int i = 0; i < b->edge_count; i++) {
+        if (b->edges[i].fd >= 0)
+            shutdown(b->edges[i].fd, SHUT_RDWR);
+    }
+    pthread_mutex_unlock(&b->lock);
+}
 
 static void on_failed(void *arg)
 {
@@ -25,7 +46,10 @@ int party_open(struct party *party, int rank, int ranks, const char *name, int64
                                              .deadline_ns = weft_deadline_ns(timeout_ms),
                                              .service = party->service,
                                              .failed = on_failed,
-                                             .failed_arg = &party->calls};
+                                             .failed_arg = &party->calls,
+                                             .heartbeat_ms = extra.heartbeat_ms,
+                                             .report = extra.report,
+                                             .report_arg = extra.report_arg};
     if (rank == 0)
         options.listen_fd = dup(test_ranks_listen_fd());
     int status = weft_bootstrap_open(&options, &party->b);

@@ -19,6 +19,17 @@ struct party {
 int party_open(struct party *party, int rank, int ranks, const char *name, int64_t timeout_ms);
 void party_close(struct party *party);
 
+/* What options party_open() adds to; {0} by default. Set before the ranks start. */
+struct party_extra {
+    int64_t heartbeat_ms;
+    void (*report)(void *arg, int rank, const void *record, size_t size);
+    void *report_arg;
+};
+void party_extra(const struct party_extra *extra);
+
+/* Dies as far as the others can see: all edges close without a goodbye. Close the party afterwards. */
+void party_die(struct party *party);
+
 /* Whether the calling thread's error detail contains part; prints it when not. */
 int party_detail_has(const char *part);
 

@@ -1,0 +1,456 @@
+/* Agreement among the survivors (docs/bootstrap.md, section 9).
+ *
+ * The coordinator, the lowest rank that is neither dead nor gone, collects everybody's flags in one wave, proposes
+ * the outcome in a second, and floods it as decided when all survivors have accepted it. A death on the way makes
+ * it begin again. A coordinator that follows a dead one proposes what it finds accepted, since that may have been
+ * decided; one that begins again itself knows better, and proposes anew.
+ *
+ * What this rank has to begin is only noted where it is found out, and begun by the service thread when it leaves
+ * its callback: so nothing here calls itself through a chain of deaths.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/boot_wave.h"
+
+#define INSTANCES_MAX 64
+
+struct weft_boot_instance {
+    struct weft_boot_instance *next; /* a later one */
+    uint32_t number;
+    int contributed; /* this rank's caller has come; what it brought: */
+    uint64_t flags;
+    uint32_t payload_size;
+    unsigned char payload[WEFT_BOOTSTRAP_PAYLOAD_MAX];
+    struct weft_boot_ballot ballot;   /* of accepted */
+    struct weft_boot_value *accepted; /* NULL none */
+    int inherited; /* accepted was proposed by this rank, but is an earlier coordinator's */
+    int decided;   /* accepted is the outcome */
+};
+
+static struct weft_boot_instance *find(const struct weft_bootstrap *b, uint32_t number)
+{
+    struct weft_boot_instance *instance = b->instances;
+    while (instance && instance->number != number)
+        instance = instance->next;
+    return instance;
+}
+
+static int is_before(uint32_t a, uint32_t b)
+{
+    return (int32_t)(a - b) < 0;
+}
+
+/* NULL: no memory, or it is over and forgotten. */
+static struct weft_boot_instance *find_or_make(struct weft_bootstrap *b, uint32_t number)
+{
+    struct weft_boot_instance **at = &b->instances;
+    int count = 0;
+    for (; *at && is_before((*at)->number, number); at = &(*at)->next)
+        count++;
+    if (*at && (*at)->number == number)
+        return *at;
+    if (count >= INSTANCES_MAX || is_before(number, b->instances_from))
+        return NULL;
+    struct weft_boot_instance *instance = calloc(1, sizeof *instance);
+    if (!instance)
+        return NULL;
+    instance->number = number;
+    instance->next = *at;
+    *at = instance;
+    return instance;
+}
+
+static void drop_first(struct weft_bootstrap *b)
+{
+    struct weft_boot_instance *first = b->instances;
+    b->instances = first->next;
+    free(first->accepted);
+    free(first);
+}
+
+void weft_boot_agree_clear(struct weft_bootstrap *b)
+{
+    while (b->instances)
+        drop_first(b);
+    weft_boot_waves_clear(b);
+    free(b->ask_set);
+}
+
+int weft_boot_coordinator(struct weft_bootstrap *b)
+{
+    while (b->lowest < b->ranks && b->noticed[b->lowest] & (WEFT_BOOT_IS_DEAD | WEFT_BOOT_HAS_LEFT))
+        b->lowest++;
+    return b->lowest;
+}
+
+/* Everybody contributes in order, so the first that is not decided is next. */
+static struct weft_boot_instance *next_to_decide(struct weft_bootstrap *b)
+{
+    for (struct weft_boot_instance *each = b->instances; each; each = each->next) {
+        if (each->contributed && !each->decided)
+            return each;
+    }
+    return NULL;
+}
+
+static void begin_agreement(struct weft_bootstrap *b, int again)
+{
+    struct weft_boot_instance *instance = next_to_decide(b);
+    /* One whom no edge connects to anybody is all that is left here. */
+    if (!instance || (weft_boot_coordinator(b) != b->rank && weft_boot_has_company(b)))
+        return;
+    if (!again && weft_boot_wave_runs(b, WEFT_BOOT_COLLECT, instance->number))
+        return;
+    if (weft_boot_wave_start(b, WEFT_BOOT_COLLECT, instance->number, NULL, NULL) != WEFT_OK)
+        weft_log(WEFT_LOG_ERROR, "%s", weft_error_detail());
+}
+
+void weft_boot_agree_run(struct weft_bootstrap *b)
+{
+    while (b->agree_due && !b->outcast && !b->closing) {
+        int due = b->agree_due;
+        b->agree_due = 0;
+        weft_boot_sync_begin(b, due == WEFT_BOOT_BEGIN_AGAIN);
+        begin_agreement(b, due == WEFT_BOOT_BEGIN_AGAIN);
+    }
+    b->agree_due = 0;
+}
+
+void weft_boot_agree_due(struct weft_bootstrap *b, int due)
+{
+    if (due > b->agree_due)
+        b->agree_due = due;
+    weft_boot_kick(b);
+}
+
+/* --- what reaches this rank */
+
+static void accept_value(struct weft_boot_instance *instance, const struct weft_boot_wave_head *head,
+                         struct weft_boot_value *value)
+{
+    free(instance->accepted);
+    instance->accepted = value;
+    instance->ballot = (struct weft_boot_ballot){head->initiator, head->number};
+}
+
+int weft_boot_agree_joins(struct weft_bootstrap *b, struct weft_boot_wave *wave,
+                          struct weft_boot_value *value, const unsigned char *set)
+{
+    const struct weft_boot_wave_head *head = &wave->head;
+    struct weft_boot_instance *instance;
+    weft_boot_agree_seen(b);
+    switch (head->kind) {
+    case WEFT_BOOT_COLLECT:
+        instance = find_or_make(b, head->instance);
+        if (!instance)
+            return 1;
+        wave->held = !instance->contributed && !instance->decided;
+        return 0;
+    case WEFT_BOOT_PROPOSE:
+        instance = find(b, head->instance);
+        if (instance && !instance->decided)
+            accept_value(instance, head, value);
+        else
+            free(value);
+        return instance == NULL;
+    case WEFT_BOOT_SYNC:
+        weft_boot_sync_learn(b, set, (int)head->initiator);
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+static void add_accepted(struct weft_bootstrap *b, struct weft_boot_wave *wave,
+                         const struct weft_boot_instance *instance)
+{
+    const struct weft_boot_ballot *mine = &instance->ballot, *best = &wave->ballot;
+    if (!instance->accepted)
+        return;
+    if (wave->accepted && !instance->decided &&
+        (best->rank > mine->rank || (best->rank == mine->rank && best->number >= mine->number)))
+        return;
+    struct weft_boot_value *copy = weft_boot_value_copy(instance->accepted, b->ranks);
+    if (!copy) {
+        wave->tainted = 1; /* to be asked again, rather than to hide it */
+        return;
+    }
+    free(wave->accepted);
+    wave->accepted = copy;
+    wave->ballot = *mine;
+}
+
+void weft_boot_agree_adds(struct weft_bootstrap *b, struct weft_boot_wave *wave)
+{
+    const struct weft_boot_instance *instance = find(b, wave->head.instance);
+    if (wave->head.kind != WEFT_BOOT_ASK || (instance && instance->contributed))
+        weft_boot_set_add(wave->set, b->rank);
+    if (wave->head.kind != WEFT_BOOT_COLLECT || !instance)
+        return;
+    if (instance->contributed)
+        wave->flags &= instance->flags;
+    add_accepted(b, wave, instance);
+}
+
+/* --- what comes back to the coordinator */
+
+/* A set of those that did not answer: what the coordinator does not know about them yet, it declares. */
+static void declare_unreached(struct weft_bootstrap *b, const unsigned char *reached)
+{
+    for (int r = 0; r < b->ranks; r++) {
+        if (!weft_boot_set_has(reached, r) && !(b->noticed[r] & (WEFT_BOOT_IS_DEAD | WEFT_BOOT_HAS_LEFT)))
+            weft_boot_died(b, r, "unreachable: it left, or all ranks on the way to it are dead");
+    }
+}
+
+static struct weft_boot_value *make_value(struct weft_bootstrap *b, const struct weft_boot_instance *instance,
+                                          const struct weft_boot_wave *wave)
+{
+    struct weft_boot_value *value = weft_boot_value_new(b->ranks);
+    if (!value)
+        return NULL;
+    value->flags = wave->flags;
+    value->leader = (uint32_t)b->rank;
+    value->payload_size = instance->payload_size;
+    memcpy(value->payload, instance->payload, instance->payload_size);
+    for (int r = 0; r < b->ranks; r++) {
+        if (!weft_boot_set_has(wave->set, r))
+            weft_boot_set_add(value->dead, r);
+    }
+    return value;
+}
+
+static void propose(struct weft_bootstrap *b, struct weft_boot_instance *instance,
+                    struct weft_boot_wave *wave)
+{
+    struct weft_boot_value *value;
+    int own = wave->accepted && wave->ballot.rank == (uint32_t)b->rank && !instance->inherited;
+    if (wave->accepted && !own) {
+        value = wave->accepted;
+        wave->accepted = NULL;
+        instance->inherited = 1;
+    } else {
+        value = make_value(b, instance, wave);
+    }
+    if (!value)
+        goto no_memory;
+    struct weft_boot_wave_head mine = {.initiator = (uint32_t)b->rank, .number = b->wave_number + 1};
+    accept_value(instance, &mine, value);
+    if (weft_boot_wave_start(b, WEFT_BOOT_PROPOSE, instance->number, value, NULL) == WEFT_OK)
+        return;
+no_memory:
+    weft_log(WEFT_LOG_ERROR, "no memory to propose the outcome of an agreement");
+}
+
+static void tell_decided(struct weft_bootstrap *b, const struct weft_boot_instance *instance,
+                         const struct weft_boot_edge *except)
+{
+    struct weft_boot_writer writer = {0};
+    weft_boot_decided_put(&writer, instance->number, instance->accepted, b->ranks);
+    weft_boot_tell_all(b, WEFT_BOOT_DECIDED, &writer, except);
+}
+
+/* The outcome is known: the others first, then this rank's caller. Earlier agreements are over for everybody,
+ * since all have come to this one. */
+static void decide(struct weft_bootstrap *b, struct weft_boot_instance *instance,
+                   const struct weft_boot_edge *from)
+{
+    instance->decided = 1;
+    tell_decided(b, instance, from);
+    while (b->instances != instance)
+        drop_first(b);
+    b->instances_from = instance->number;
+    pthread_cond_broadcast(&b->changed);
+    weft_boot_agree_due(b, WEFT_BOOT_BEGIN);
+}
+
+static void answered(struct weft_bootstrap *b, const struct weft_boot_wave *wave)
+{
+    free(b->ask_set);
+    b->ask_set = malloc(weft_boot_set_bytes(b->ranks));
+    if (b->ask_set)
+        memcpy(b->ask_set, wave->set, weft_boot_set_bytes(b->ranks));
+    b->asked = wave->head.number;
+    pthread_cond_broadcast(&b->changed);
+}
+
+/* Whether a death or loss that came up during the wave makes it void. */
+static int is_void(struct weft_bootstrap *b, const struct weft_boot_wave *wave)
+{
+    if (wave->tainted)
+        weft_boot_agree_due(b, WEFT_BOOT_BEGIN_AGAIN);
+    return b->agree_due == WEFT_BOOT_BEGIN_AGAIN;
+}
+
+void weft_boot_agree_done(struct weft_bootstrap *b, struct weft_boot_wave *wave)
+{
+    struct weft_boot_instance *instance = find(b, wave->head.instance);
+    if (wave->head.kind == WEFT_BOOT_ASK) {
+        answered(b, wave);
+        return;
+    }
+    if (is_void(b, wave))
+        return;
+    if (wave->head.kind == WEFT_BOOT_SYNC) {
+        weft_boot_sync_done(b);
+        return;
+    }
+    if (!instance || instance->decided)
+        return;
+    declare_unreached(b, wave->set);
+    if (is_void(b, wave))
+        return;
+    if (wave->head.kind == WEFT_BOOT_COLLECT)
+        propose(b, instance, wave);
+    else
+        decide(b, instance, NULL);
+}
+
+int weft_boot_decided_take(struct weft_boot_edge *edge, const struct weft_boot_frame *frame)
+{
+    struct weft_bootstrap *b = edge->owner;
+    struct weft_boot_value *value;
+    uint32_t number;
+    int status = weft_boot_decided_get(frame->body, frame->size, b->ranks, &number, &value);
+    if (status == WEFT_NOMEM)
+        return WEFT_OK;
+    if (status != WEFT_OK)
+        return status;
+    struct weft_boot_instance *instance = b->outcast ? NULL : find_or_make(b, number);
+    if (!instance || instance->decided) {
+        free(value);
+        return WEFT_OK;
+    }
+    free(instance->accepted);
+    instance->accepted = value;
+    decide(b, instance, edge);
+    return WEFT_OK;
+}
+
+/* --- the call */
+
+static void contribute(struct weft_bootstrap *b, struct weft_boot_instance *instance, uint64_t flags,
+                       const void *payload, size_t size)
+{
+    instance->contributed = 1;
+    instance->flags = flags;
+    instance->payload_size = (uint32_t)size;
+    if (size)
+        memcpy(instance->payload, payload, size);
+    weft_boot_agree_seen(b);
+    weft_boot_waves_release(b, instance->number);
+    weft_boot_agree_due(b, WEFT_BOOT_BEGIN);
+}
+
+static void copy_out(const struct weft_bootstrap *b, const struct weft_boot_value *value,
+                     struct weft_boot_agreement *out)
+{
+    out->flags = value->flags;
+    out->leader = (int)value->leader;
+    out->payload_size = value->payload_size;
+    memcpy(out->payload, value->payload, value->payload_size);
+    for (int r = 0; r < b->ranks && out->dead; r++)
+        out->dead[r] = (unsigned char)weft_boot_set_has(value->dead, r);
+}
+
+static void wait_until(struct weft_bootstrap *b, int64_t until_ns)
+{
+    struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+    if (until_ns == WEFT_NEVER_NS)
+        pthread_cond_wait(&b->changed, &b->lock);
+    else
+        pthread_cond_timedwait(&b->changed, &b->lock, &until);
+}
+
+/* The deadline has passed: asks who has not come, and words it. */
+static int timed_out(struct weft_bootstrap *b, uint32_t number)
+{
+    char text[256];
+    int64_t until_ns = weft_clock_ns() + WEFT_BOOT_GRACE_NS;
+    b->asked = 0;
+    int status = weft_boot_wave_start(b, WEFT_BOOT_ASK, number, NULL, NULL);
+    uint64_t wave = b->wave_number;
+    while (status == WEFT_OK && b->asked != wave && weft_clock_ns() < until_ns)
+        wait_until(b, until_ns);
+    const struct weft_boot_instance *instance = find(b, number);
+    if (instance && instance->decided)
+        return WEFT_OK;
+    unsigned char *present = calloc((size_t)b->ranks, 1);
+    if (b->asked != wave || !b->ask_set || !present) {
+        free(present);
+        return weft_fail(WEFT_TIMEOUT,
+                         "agreement: deadline passed, and not all ranks say whether they have come");
+    }
+    struct weft_boot_late late = {0};
+    for (int r = 0; r < b->ranks; r++)
+        present[r] = weft_boot_set_has(b->ask_set, r) || weft_boot_is_dead(b, r);
+    weft_boot_late_collect(present, b->ranks, &late);
+    free(present);
+    if (late.missing == 0)
+        return weft_fail(WEFT_TIMEOUT, "agreement: deadline passed while the last of %d ranks came",
+                         b->ranks);
+    return weft_fail(WEFT_TIMEOUT, "agreement: deadline passed, %s of %d did not come",
+                     weft_boot_late_text(&late, text, sizeof text), b->ranks);
+}
+
+static int await(struct weft_bootstrap *b, uint32_t number, int64_t deadline_ns,
+                 struct weft_boot_agreement *out)
+{
+    int status = WEFT_OK;
+    for (;;) {
+        if (b->outcast)
+            return weft_boot_report_failure(b);
+        const struct weft_boot_instance *instance = find(b, number);
+        if (instance && instance->decided) {
+            copy_out(b, instance->accepted, out);
+            return WEFT_OK;
+        }
+        if (status == WEFT_OK && weft_clock_ns() >= deadline_ns)
+            status = timed_out(b, number);
+        if (status != WEFT_OK)
+            return status;
+        instance = find(b, number);
+        if (!instance || !instance->decided)
+            wait_until(b, deadline_ns);
+    }
+}
+
+static int agree_alone(uint64_t flags, const void *payload, size_t size, struct weft_boot_agreement *out)
+{
+    out->flags = flags;
+    out->leader = 0;
+    out->payload_size = size;
+    if (size)
+        memcpy(out->payload, payload, size);
+    if (out->dead)
+        out->dead[0] = 0;
+    return WEFT_OK;
+}
+
+int weft_bootstrap_agree(struct weft_bootstrap *b, uint64_t flags, const void *payload, size_t payload_size,
+                         int64_t deadline_ns, struct weft_boot_agreement *out)
+{
+    if (payload_size > WEFT_BOOTSTRAP_PAYLOAD_MAX)
+        return weft_fail(WEFT_INVALID, "agreement: payload of %zu bytes, at most %d are allowed",
+                         payload_size, WEFT_BOOTSTRAP_PAYLOAD_MAX);
+    if (b->ranks == 1)
+        return agree_alone(flags, payload, payload_size, out);
+    int status;
+    pthread_mutex_lock(&b->lock);
+    struct weft_boot_instance *instance = find_or_make(b, b->agreements);
+    if (b->outcast) {
+        status = weft_boot_report_failure(b);
+    } else if (!instance) {
+        status = weft_fail(WEFT_NOMEM, "agreement: no memory, or %d before it have not ended", INSTANCES_MAX);
+    } else {
+        uint32_t number = b->agreements++;
+        contribute(b, instance, flags, payload, payload_size);
+        status = await(b, number, deadline_ns, out);
+    }
+    pthread_mutex_unlock(&b->lock);
+    return status;
+}

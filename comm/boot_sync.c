@@ -1,0 +1,167 @@
+/* Knowing that everybody knows: deaths and departures (docs/bootstrap.md, section 8).
+ *
+ * A death is flooded. When the coordinator learns of one it sends the set of the dead through all survivors in a
+ * wave; when that has come back, all of them know, and the coordinator floods that as AGREED. A goodbye is heard by
+ * neighbours alone; it is told to the others, as LEFT, only when it matters: once a rank is dead or ranks agree.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/boot_wave.h"
+
+static unsigned char *dead_set(const struct weft_bootstrap *b)
+{
+    unsigned char *set = calloc(weft_boot_set_bytes(b->ranks), 1);
+    for (int r = 0; set && r < b->ranks; r++) {
+        if (weft_boot_is_dead(b, r))
+            weft_boot_set_add(set, r);
+    }
+    return set;
+}
+
+static int all_agreed(const struct weft_bootstrap *b)
+{
+    for (int i = 0; i < b->death_count; i++) {
+        if (!(b->noticed[b->deaths[i].rank] & WEFT_BOOT_AGREED_DEAD))
+            return 0;
+    }
+    return 1;
+}
+
+void weft_boot_sync_begin(struct weft_bootstrap *b, int again)
+{
+    if (all_agreed(b) || weft_boot_coordinator(b) != b->rank)
+        return;
+    if (!again && weft_boot_wave_runs(b, WEFT_BOOT_SYNC, 0))
+        return;
+    unsigned char *set = dead_set(b);
+    if (!set || weft_boot_wave_start(b, WEFT_BOOT_SYNC, 0, NULL, set) != WEFT_OK)
+        weft_log(WEFT_LOG_ERROR, "no memory to make sure that all ranks know of a death");
+    free(set);
+}
+
+void weft_boot_sync_learn(struct weft_bootstrap *b, const unsigned char *set, int from)
+{
+    char reason[64];
+    snprintf(reason, sizeof reason, "rank %d says so", from);
+    for (int r = 0; r < b->ranks; r++) {
+        if (weft_boot_set_has(set, r) && !weft_boot_is_dead(b, r) && r != b->rank)
+            weft_boot_died(b, r, reason);
+    }
+}
+
+/* Everybody knows of these. 1: that is news. */
+static int agreed(struct weft_bootstrap *b, const unsigned char *set)
+{
+    int news = 0;
+    for (int r = 0; r < b->ranks; r++) {
+        if (!weft_boot_set_has(set, r) || b->noticed[r] & WEFT_BOOT_AGREED_DEAD)
+            continue;
+        b->noticed[r] |= WEFT_BOOT_AGREED_DEAD;
+        news = 1;
+    }
+    if (news)
+        pthread_cond_broadcast(&b->changed);
+    return news;
+}
+
+void weft_boot_sync_done(struct weft_bootstrap *b)
+{
+    unsigned char *set = dead_set(b);
+    struct weft_boot_writer writer = {0};
+    if (!set || !agreed(b, set))
+        goto free_set;
+    weft_boot_put_bytes(&writer, set, weft_boot_set_bytes(b->ranks));
+    weft_boot_tell_all(b, WEFT_BOOT_AGREED, &writer, NULL);
+free_set:
+    free(set);
+}
+
+int weft_boot_agreed_take(struct weft_boot_edge *edge, const struct weft_boot_frame *frame)
+{
+    struct weft_bootstrap *b = edge->owner;
+    const unsigned char *set;
+    int status = weft_boot_set_get(frame->body, frame->size, b->ranks, &set);
+    if (status != WEFT_OK || b->outcast || !agreed(b, set))
+        return status;
+    struct weft_boot_writer writer = {0};
+    weft_boot_put_bytes(&writer, frame->body, frame->size);
+    weft_boot_tell_all(b, WEFT_BOOT_AGREED, &writer, edge);
+    return WEFT_OK;
+}
+
+/* --- departures */
+
+static void tell_left(struct weft_bootstrap *b, int rank, const struct weft_boot_edge *from)
+{
+    if (b->noticed[rank] & WEFT_BOOT_HAS_LEFT)
+        return;
+    b->noticed[rank] |= WEFT_BOOT_HAS_LEFT;
+    struct weft_boot_writer writer = {0};
+    weft_boot_put(&writer, (uint64_t)rank, 4);
+    weft_boot_tell_all(b, WEFT_BOOT_LEFT, &writer, from);
+    weft_boot_agree_due(b, WEFT_BOOT_BEGIN);
+    pthread_cond_broadcast(&b->changed);
+}
+
+void weft_boot_agree_seen(struct weft_bootstrap *b)
+{
+    if (b->agree_seen)
+        return;
+    b->agree_seen = 1;
+    for (int i = 0; i < b->edge_count; i++) {
+        if (b->edges[i].heard_goodbye)
+            tell_left(b, b->edges[i].rank, NULL);
+    }
+}
+
+void weft_boot_goodbye_heard(struct weft_boot_edge *edge)
+{
+    if (edge->owner->agree_seen && !edge->owner->closing)
+        tell_left(edge->owner, edge->rank, NULL);
+    weft_boot_waves_lost(edge->owner, edge);
+}
+
+int weft_boot_left_take(struct weft_boot_edge *edge, const struct weft_boot_frame *frame)
+{
+    int rank;
+    int status = weft_boot_left_get(frame->body, frame->size, edge->owner->ranks, &rank);
+    if (status == WEFT_OK && !edge->owner->outcast && rank != edge->owner->rank) {
+        weft_boot_agree_seen(edge->owner);
+        tell_left(edge->owner, rank, edge);
+    }
+    return status;
+}
+
+/* --- the call */
+
+int weft_boot_has_company(const struct weft_bootstrap *b)
+{
+    for (int i = 0; i < b->edge_count; i++) {
+        if (weft_boot_edge_live(&b->edges[i]))
+            return 1;
+    }
+    return 0;
+}
+
+int weft_bootstrap_deaths(struct weft_bootstrap *b, struct weft_boot_death *deaths, int capacity, int *count,
+                          int64_t deadline_ns)
+{
+    pthread_mutex_lock(&b->lock);
+    while (!all_agreed(b) && weft_boot_has_company(b) && weft_clock_ns() < deadline_ns) {
+        struct timespec until = {.tv_sec = deadline_ns / 1000000000, .tv_nsec = deadline_ns % 1000000000};
+        if (deadline_ns == WEFT_NEVER_NS)
+            pthread_cond_wait(&b->changed, &b->lock);
+        else
+            pthread_cond_timedwait(&b->changed, &b->lock, &until);
+    }
+    int copied = b->death_count < capacity ? b->death_count : capacity;
+    if (copied > 0)
+        memcpy(deaths, b->deaths, (size_t)copied * sizeof *deaths);
+    *count = b->death_count;
+    pthread_mutex_unlock(&b->lock);
+    return WEFT_OK;
+}
