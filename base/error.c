@@ -17,6 +17,39 @@ int weft_fail(int status, const char *format, ...)
     return status;
 }
 
+/* Limits that people run into, and what they are called where they are set. */
+static const struct {
+    int error;
+    const char *text;
+} limits[] = {
+    {EMFILE, "too many open files in this process: raise its limit (ulimit -n)"},
+    {ENFILE, "too many open files on this host: raise the sysctl fs.file-max"},
+    {ETOOMANYREFS, "too many descriptors under way: raise the limit of open files (ulimit -n)"},
+    {EFBIG, "larger than files may be: raise the limit of file sizes (ulimit -f)"},
+    {ENOMEM, "out of memory: raise what limits this process (ulimit -v, the container's memory, "
+             "vm.max_map_count)"},
+};
+
+const char *weft_errno_text(int error)
+{
+    static _Thread_local char text[128];
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        if (limits[i].error == error)
+            return limits[i].text;
+    }
+    return strerror_r(error, text, sizeof text);
+}
+
+int weft_fail_thread(int error, const char *thread)
+{
+    if (error == EAGAIN)
+        return weft_fail(WEFT_SYSTEM,
+                         "cannot start the %s thread: too many threads, or no memory for one more: raise the "
+                         "limit of processes and threads (ulimit -u, the container's pids.max)",
+                         thread);
+    return weft_fail(WEFT_SYSTEM, "cannot start the %s thread: %s", thread, weft_errno_text(error));
+}
+
 int weft_fail_errno(const char *format, ...)
 {
     int saved = errno;
@@ -24,11 +57,8 @@ int weft_fail_errno(const char *format, ...)
     va_start(args, format);
     int used = vsnprintf(detail, sizeof detail, format, args);
     va_end(args);
-    if (used >= 0 && (size_t)used < sizeof detail) {
-        char text[128];
-        const char *message = strerror_r(saved, text, sizeof text);
-        snprintf(detail + used, sizeof detail - (size_t)used, ": %s", message);
-    }
+    if (used >= 0 && (size_t)used < sizeof detail)
+        snprintf(detail + used, sizeof detail - (size_t)used, ": %s", weft_errno_text(saved));
     errno = saved;
     return WEFT_SYSTEM;
 }

@@ -17,6 +17,13 @@ int weft_fail(int status, const char *format, ...) __attribute__((format(printf,
 /* Like weft_fail(WEFT_SYSTEM, ...), with errno's text appended. */
 int weft_fail_errno(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Text of an errno value; where it means that a limit was hit, it says what to raise. Valid until the calling
+ * thread asks again. */
+const char *weft_errno_text(int error);
+
+/* WEFT_SYSTEM for a thread that pthread_create() refused with error. */
+int weft_fail_thread(int error, const char *thread);
+
 /* Replaces the detail by a finished text, as when a failure decided on another thread is reported here. */
 void weft_error_set_detail(const char *text);
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "comm/fastpath.h"
 #include "comm/progress.h"
@@ -48,6 +49,13 @@ static int transport_allowed(const struct weft_comm *comm, const char *name)
     return !*allowed || strstr(allowed, name) != NULL;
 }
 
+/* Kept for the case that there is no other way. */
+static void note_no_shm(struct weft_comm *comm, int status)
+{
+    comm->shm_status = status;
+    snprintf(comm->shm_reason, sizeof comm->shm_reason, "%s", weft_error_detail());
+}
+
 static int introduce(struct weft_comm *comm, char *message, size_t *size)
 {
     struct introduction *intro = (struct introduction *)message;
@@ -70,10 +78,12 @@ static int introduce(struct weft_comm *comm, char *message, size_t *size)
         if (status == WEFT_OK)
             status = shm->ops.address(shm->instance, intro->shm_address, &length);
         weft_context_unlock(comm->context);
-        if (status == WEFT_OK)
+        if (status == WEFT_OK) {
             intro->shm_size = (uint16_t)length;
-        else
+        } else {
+            note_no_shm(comm, status);
             weft_log_once(WEFT_LOG_WARN, "no shared memory: %s", weft_error_detail());
+        }
     }
     size_t text = weft_settings_agreed(&comm->context->settings, message + sizeof *intro, SETTINGS_MAX);
     if (text >= SETTINGS_MAX)
@@ -320,8 +330,16 @@ static int needs_network(struct weft_comm *comm, const struct weft_blob *blobs)
 /* Adds this rank's network address, or why there is none. [lock] */
 static void vote_network(struct weft_comm *comm, struct vote *vote)
 {
+    int limit = comm->shm_status ? 0 : weft_limits_descriptors();
+    if (limit) { /* a peer that could not be let in knows only that nobody answered */
+        weft_fail(WEFT_SYSTEM, "shm: %s", weft_errno_text(limit));
+        note_no_shm(comm, WEFT_SYSTEM);
+    }
     if (transport_allowed(comm, "ofi"))
         vote->status = open_ofi(comm, vote);
+    else if (comm->shm_status)
+        vote->status = weft_fail(comm->shm_status, "%s (and WEFT_TRANSPORT=%s allows no other transport)",
+                                 comm->shm_reason, comm->context->settings.transports);
     else
         vote->status =
             weft_fail(WEFT_TRANSPORT,
@@ -339,7 +357,10 @@ static void cast_vote(struct weft_comm *comm, const struct weft_blob *blobs, str
     weft_context_lock(comm->context);
     vote->free_ids = free_candidates(comm, blobs);
     vote->group = own_group(comm, blobs);
-    vote->proven = prove_host(comm, vote->group, deadline_ns) == WEFT_OK ? vote->group : (uint32_t)comm->rank;
+    int proof = prove_host(comm, vote->group, deadline_ns);
+    vote->proven = proof == WEFT_OK ? vote->group : (uint32_t)comm->rank;
+    if (proof != WEFT_OK)
+        note_no_shm(comm, proof);
     if (vote->proven != vote->group)
         weft_log_once(WEFT_LOG_WARN, "ranks on this host cannot share memory: %s", weft_error_detail());
     if (needs_network(comm, blobs))
@@ -372,8 +393,31 @@ static int hold_vote(struct weft_comm *comm, const struct weft_blob *blobs, stru
     return weft_bootstrap_allgather(comm->bootstrap, &vote, sizeof vote, votes, deadline_ns);
 }
 
+/* The vote that fails it for all: one with a reason of its own before those that only miss the others. */
+static int vetoing_rank(const struct weft_comm *comm, const struct weft_blob *votes)
+{
+    int found = -1;
+    for (int r = 0; r < comm->ranks; r++) {
+        const struct vote *vote = votes[r].data;
+        if (votes[r].size != sizeof *vote || vote->status == WEFT_OK ||
+            !memchr(vote->reason, 0, sizeof vote->reason))
+            continue;
+        if (vote->status != WEFT_TRANSPORT)
+            return r;
+        found = found < 0 ? r : found;
+    }
+    return found;
+}
+
 static int count_votes(struct weft_comm *comm, const struct weft_blob *intros, const struct weft_blob *votes)
 {
+    int veto = vetoing_rank(comm, votes);
+    if (veto >= 0) {
+        const struct vote *vote = votes[veto].data;
+        int valid = vote->status < WEFT_AGAIN && vote->status >= WEFT_INTERNAL;
+        return weft_fail(valid ? vote->status : WEFT_INTERNAL, "rank %d on host '%s': %s", veto,
+                         comm->members[veto].host, vote->reason);
+    }
     uint32_t free_ids = UINT32_MAX;
     for (int r = 0; r < comm->ranks; r++) {
         const struct vote *vote = votes[r].data;
@@ -381,10 +425,6 @@ static int count_votes(struct weft_comm *comm, const struct weft_blob *intros, c
         if (votes[r].size != sizeof *vote || vote->ofi_size > sizeof vote->ofi_address ||
             vote->proven > (uint32_t)r || !memchr(vote->reason, 0, sizeof vote->reason))
             return weft_fail(WEFT_PROTOCOL, "rank %d voted in a form this weft does not understand", r);
-        if (vote->status != WEFT_OK)
-            return weft_fail(vote->status < WEFT_AGAIN && vote->status >= WEFT_INTERNAL ? vote->status
-                                                                                        : WEFT_INTERNAL,
-                             "rank %d on host '%s': %s", r, member->host, vote->reason);
         free_ids &= vote->free_ids;
         member->host_group = vote->proven;
         member->ofi_size = vote->ofi_size;

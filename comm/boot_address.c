@@ -137,7 +137,7 @@ int weft_boot_hostport_resolve(const char *text, struct weft_boot_addresses *add
     int error = getaddrinfo(host, NULL, &hints, &found);
     if (error)
         return weft_fail(WEFT_ABSENT, "cannot resolve host '%s': %s", host,
-                         error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
+                         error == EAI_SYSTEM ? weft_errno_text(errno) : gai_strerror(error));
     addresses->count = 0;
     for (struct addrinfo *each = found; each; each = each->ai_next) {
         struct weft_boot_address address;

@@ -158,8 +158,7 @@ int weft_boot_accept(int listener, int *accepted)
             return WEFT_OK;
         case EMFILE:
         case ENFILE:
-            return weft_fail_errno("bootstrap: cannot accept another rank; raise the limit of open files "
-                                   "(ulimit -n) above the number of ranks");
+            return weft_fail_errno("bootstrap: cannot accept another rank (one descriptor each)");
         case EINTR:
         case ECONNABORTED: /* these and the rest concern the connection that was lost, not the listener */
         case EPROTO:

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "comm/agree.h"
 #include "comm/boot_pmix.h"
@@ -155,6 +156,17 @@ static int64_t creation_timeout_ms(const weft_context *context, const weft_comm_
     return context->settings.timeout_ms;
 }
 
+/* The text of a failure, with a word about this process where it has no descriptors left: then a peer that was
+ * never let in, or a link that never came up, is only how it shows. */
+static void explain(char *text, size_t capacity, const char *failure)
+{
+    int limit = strstr(failure, "ulimit") ? 0 : weft_limits_descriptors();
+    if (limit)
+        snprintf(text, capacity, "%s; here: %s", failure, weft_errno_text(limit));
+    else
+        snprintf(text, capacity, "%s", failure);
+}
+
 int weft_comm_create(weft_context *context, const weft_comm_options *options, weft_comm **created)
 {
     weft_error_clear();
@@ -185,7 +197,7 @@ int weft_comm_create(weft_context *context, const weft_comm_options *options, we
         status = meet(comm, &resolved, deadline_ns);
     if (status != WEFT_OK) {
         char text[WEFT_DETAIL_MAX];
-        snprintf(text, sizeof text, "%s", weft_error_detail());
+        explain(text, sizeof text, weft_error_detail());
         free_comm(comm);
         return weft_fail(status, "%s", text);
     }
@@ -242,7 +254,7 @@ void weft_comm_fail(struct weft_comm *comm, int status, const char *text)
         return;
     if (comm->exec)
         weft_dump_locked(comm, comm->last_words, sizeof comm->last_words);
-    snprintf(comm->failure, sizeof comm->failure, "%s", text);
+    explain(comm->failure, sizeof comm->failure, text);
     atomic_store(&comm->failed, status);
     /* The others first: withdrawing what is in flight may take a moment. */
     if (!weft_bootstrap_has_failed(comm->bootstrap))

@@ -35,7 +35,9 @@ struct weft_comm {
     struct weft_member *members;      /* [ranks], NULL for one rank */
     int one_host;                     /* all ranks share memory */
     int no_shm;                       /* no two ranks share memory */
-    int some_host_crowded;            /* more ranks than processors somewhere */
+    int shm_status;                   /* why this rank shares no memory: 0 when it does, or may not */
+    char shm_reason[160];
+    int some_host_crowded; /* more ranks than processors somewhere */
     struct weft_plan *plans[WEFT_ALGO_COUNT][2];
     struct weft_fastpath *fastpath; /* NULL when not used */
     size_t chosen_bytes;            /* the last automatic choice */

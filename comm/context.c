@@ -88,7 +88,7 @@ int weft_context_open(const weft_context_options *options, weft_context **opened
     }
     context->event_fd = weft_fork_fd_add(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (context->event_fd < 0) {
-        status = weft_fail_errno("eventfd (is the limit of open files too low?)");
+        status = weft_fail_errno("eventfd");
         goto free_context;
     }
     pthread_mutex_init(&context->lock, NULL);

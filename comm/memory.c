@@ -1,5 +1,6 @@
 /* Memory of a context: what the user allocates or registers, regions for operations, and the pool of staging
  * and landing buffers. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -93,7 +94,7 @@ static int allocate_pages(size_t size, void **memory)
 {
     void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED)
-        return weft_fail(WEFT_NOMEM, "no memory for %zu bytes", size);
+        return weft_fail(WEFT_NOMEM, "no %zu bytes: %s", size, weft_errno_text(errno));
     *memory = pages;
     return WEFT_OK;
 }

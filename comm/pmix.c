@@ -87,7 +87,7 @@ static int start_thread(void *(*run)(void *))
     int error = pthread_create(&thread, NULL, run, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error)
-        return weft_fail(WEFT_SYSTEM, "PMIx: cannot start a thread: %s", strerror(error));
+        return weft_fail_thread(error, "PMIx");
     pthread_detach(thread);
     return WEFT_OK;
 }

@@ -140,10 +140,8 @@ static int start_thread(struct weft_service *service)
     pthread_mutex_unlock(&service->lock);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
-    if (error) {
-        errno = error;
-        return weft_fail_errno("cannot start the service thread");
-    }
+    if (error)
+        return weft_fail_thread(error, "service");
     pthread_setname_np(service->thread, "weft-service");
     return WEFT_OK;
 }
@@ -222,6 +220,16 @@ static int reserve(struct weft_service *service, int fd)
     return WEFT_OK;
 }
 
+static int watch_failed(int fd)
+{
+    if (errno == ENOSPC)
+        return weft_fail(WEFT_SYSTEM,
+                         "service thread: cannot watch descriptor %d: this user watches too many: raise the "
+                         "sysctl fs.epoll.max_user_watches",
+                         fd);
+    return weft_fail_errno("service thread: cannot watch descriptor %d", fd);
+}
+
 int weft_service_watch(struct weft_service *service, int fd, weft_service_callback *callback, void *arg)
 {
     if (fd < 0 || !callback)
@@ -235,7 +243,7 @@ int weft_service_watch(struct weft_service *service, int fd, weft_service_callba
             service->generation = 1; /* 0 with descriptor 0 would look like the wake-up */
         struct epoll_event event = {.events = EPOLLIN, .data.u64 = key_of(fd, service->generation)};
         if (epoll_ctl(service->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
-            status = weft_fail_errno("service thread: cannot watch descriptor %d", fd);
+            status = watch_failed(fd);
         else
             service->watches[fd] = (struct watch){callback, arg, service->generation};
     }

@@ -55,7 +55,7 @@ static void read_settings(void)
         {"tagged", &tp_settings.tagged, NULL},       {"unordered", &tp_settings.unordered, NULL},
         {"storm=", NULL, &tp_settings.storm},        {"depth=", NULL, &tp_settings.depth},
         {"inject=", NULL, &tp_settings.inject},      {"message=", NULL, &tp_settings.message},
-        {"seed=", NULL, &tp_settings.seed},
+        {"seed=", NULL, &tp_settings.seed},          {"memlock=", NULL, &tp_settings.memlock},
     };
     memset(&tp_settings, 0, sizeof tp_settings);
     tp_settings.depth = 64;
@@ -173,6 +173,7 @@ static int mr_close(struct fid *fid)
     while (*at != mr)
         at = &(*at)->next;
     *at = mr->next;
+    mr->domain->registered -= mr->size;
     mr->domain->children--;
     tp_unlock();
     free(mr);
@@ -213,6 +214,11 @@ int tp_mr_open(struct fid *fid, const void *memory, size_t size, uint64_t access
     if (!mr)
         return -FI_ENOMEM;
     tp_lock();
+    if (tp_settings.memlock && domain->registered + size > tp_settings.memlock) {
+        tp_unlock();
+        free(mr);
+        return -FI_ENOMEM;
+    }
     if (tp_settings.prov_key) {
         key = domain->next_key += 0x1003;
     } else if (has_key(domain, key)) {
@@ -237,6 +243,7 @@ int tp_mr_open(struct fid *fid, const void *memory, size_t size, uint64_t access
     mr->enabled = !tp_settings.endpoint;
     mr->next = domain->regions;
     domain->regions = mr;
+    domain->registered += size;
     domain->children++;
     tp_unlock();
     *result = &mr->fid;

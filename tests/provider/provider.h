@@ -8,6 +8,7 @@
  *   storm=N                              N % of calls begin a row of "again"
  *   depth=N  inject=N  message=N         queue depth, inject size, largest message
  *   seed=N
+ *   memlock=N                            no more than N bytes may be registered at a time
  * Whoever breaks a rule is told on stderr, and the process aborts: a context reused before its operation has
  * completed, or too small; a local buffer without a live registration that covers it; a source changed before
  * completion; a message without its prefix; a key that was never given out; a registration not bound and
@@ -36,7 +37,7 @@
 
 struct tp_settings {
     int context2, prefix, rx_data, local, virt_addr, prov_key, allocated, endpoint, tagged, unordered;
-    uint32_t storm, depth, inject, message, seed;
+    uint32_t storm, depth, inject, message, seed, memlock;
 };
 
 extern struct tp_settings tp_settings;
@@ -50,6 +51,7 @@ struct tp_domain {
     struct fid_domain fid;
     struct tp_fabric *fabric;
     struct tp_mr *regions;
+    size_t registered; /* bytes */
     uint64_t next_key;
     uint64_t *issued; /* every key that ever was */
     size_t issued_count, issued_capacity;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "transport/ofi/ofi_private.h"
 
@@ -16,7 +17,9 @@ static const char *limit_reached(int error, int registering, char *text, size_t 
 {
     struct rlimit limit;
     text[0] = '\0';
-    if ((error == -FI_EMFILE || error == -ENFILE) && getrlimit(RLIMIT_NOFILE, &limit) == 0)
+    /* Some have other words for it that no descriptor is left. */
+    int descriptors = error == -FI_EMFILE || error == -ENFILE || (!registering && weft_limits_descriptors());
+    if (descriptors && getrlimit(RLIMIT_NOFILE, &limit) == 0)
         snprintf(text, size, "; the limit is %llu file descriptors, raise it with ulimit -n",
                  (unsigned long long)limit.rlim_cur);
     else if (registering &&

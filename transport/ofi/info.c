@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "transport/ofi/ofi_private.h"
 
@@ -141,6 +142,10 @@ int ofi_info_choose(const struct ofi_library *library, const struct weft_transpo
             info = native;
         }
     }
+    /* A provider that cannot open anything is not offered, and nothing says why. */
+    int limit = info ? 0 : weft_limits_descriptors();
+    if (limit)
+        return weft_fail(WEFT_MISSING, "ofi: libfabric offers no provider: %s", weft_errno_text(limit));
     if (!info)
         return weft_fail(
             WEFT_MISSING,

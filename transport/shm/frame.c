@@ -26,7 +26,7 @@ int shm_socket_peer(struct weft_transport *transport, int socket_fd, int *pid)
     struct ucred peer;
     socklen_t size = sizeof peer;
     if (getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
-        return transport->params.fail(WEFT_SYSTEM, "shm: SO_PEERCRED: %s", strerror(errno));
+        return transport->params.fail(WEFT_SYSTEM, "shm: SO_PEERCRED: %s", weft_errno_text(errno));
     if (peer.uid != geteuid())
         return transport->params.fail(WEFT_ACCESS, "shm: peer process runs as uid %u, this one as %u",
                                       (unsigned)peer.uid, (unsigned)geteuid());
@@ -61,7 +61,8 @@ int shm_frame_send(struct weft_transport *transport, int socket_fd, const struct
         return WEFT_OK;
     if (errno == EAGAIN || errno == ENOBUFS || errno == ETOOMANYREFS)
         return WEFT_AGAIN;
-    return transport->params.fail(WEFT_PEER_FAILED, "shm: sending to a peer's socket: %s", strerror(errno));
+    return transport->params.fail(WEFT_PEER_FAILED, "shm: sending to a peer's socket: %s",
+                                  weft_errno_text(errno));
 }
 
 /* Takes the descriptors out of a received message; those that do not fit are closed. */

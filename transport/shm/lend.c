@@ -141,7 +141,7 @@ int shm_lend(struct weft_link *link, uint32_t conduit, const void *memory, size_
             break;
         else if (errno != EINTR)
             return link->transport->params.fail(WEFT_SYSTEM, "shm: lending %zu bytes to a peer: %s",
-                                                size - done, strerror(errno));
+                                                size - done, weft_errno_text(errno));
     }
     *taken = done;
     return done ? WEFT_OK : WEFT_AGAIN;

@@ -100,7 +100,7 @@ static int hello_send(struct weft_link *link)
         return status;
     if (getrandom(&link->nonce, sizeof link->nonce, 0) != sizeof link->nonce ||
         getrandom(&link->ring.key, sizeof link->ring.key, 0) != sizeof link->ring.key)
-        return transport->params.fail(WEFT_SYSTEM, "shm: getrandom: %s", strerror(errno));
+        return transport->params.fail(WEFT_SYSTEM, "shm: getrandom: %s", weft_errno_text(errno));
     link->ring.key |= 1; /* so that an untouched ring holds no stamp: the first one is the key */
     status = shm_memfd_make(transport, SHM_RING_BYTES, &ring_fd);
     if (status)
@@ -141,7 +141,7 @@ static int link_dial(struct weft_link *link)
         if (errno == EAGAIN || errno == EINTR)
             return WEFT_AGAIN;
         return transport->params.fail(WEFT_PEER_FAILED, "shm: connecting to a peer on this host: %s",
-                                      strerror(errno));
+                                      weft_errno_text(errno));
     }
     int status = hello_send(link);
     if (status)
@@ -204,7 +204,7 @@ static int link_make(struct weft_transport *transport, const struct shm_identity
     link->fd = weft_fork_fd_add(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (link->fd < 0) {
         free(link);
-        return transport->params.fail(WEFT_SYSTEM, "shm: socket: %s", strerror(errno));
+        return transport->params.fail(WEFT_SYSTEM, "shm: socket: %s", weft_errno_text(errno));
     }
     pthread_mutex_lock(&transport->lock);
     link->peer = shm_peer_get(transport, identity);

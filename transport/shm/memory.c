@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/fork.h"
@@ -19,6 +20,16 @@
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
 
+/* Beyond the limit of file sizes ftruncate() would not only fail: it ends the process by SIGXFSZ. */
+static int file_size_allowed(size_t size)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || size <= limit.rlim_cur)
+        return 1;
+    errno = EFBIG;
+    return 0;
+}
+
 int shm_memfd_make(struct weft_transport *transport, size_t size, int *result)
 {
     int fd = memfd_create("weft", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
@@ -26,13 +37,16 @@ int shm_memfd_make(struct weft_transport *transport, size_t size, int *result)
         fd = memfd_create("weft", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     fd = weft_fork_fd_add(fd);
     if (fd < 0)
-        return transport->params.fail(WEFT_SYSTEM, "shm: memfd_create: %s", strerror(errno));
-    int bad;
-    do
-        bad = ftruncate(fd, (off_t)size);
-    while (bad && errno == EINTR);
+        return transport->params.fail(WEFT_SYSTEM, "shm: memfd_create: %s", weft_errno_text(errno));
+    int bad = !file_size_allowed(size);
+    while (!bad && (bad = ftruncate(fd, (off_t)size)) && errno == EINTR)
+        bad = 0;
     if (bad) {
-        int status = transport->params.fail(WEFT_NOMEM, "shm: memfd of %zu bytes: %s", size, strerror(errno));
+        /* Such memory counts as the container's; no mount of /dev/shm limits it. */
+        const char *why = errno == ENOSPC
+                              ? "no room for shared memory: give the container or host more memory"
+                              : weft_errno_text(errno);
+        int status = transport->params.fail(WEFT_NOMEM, "shm: shared memory of %zu bytes: %s", size, why);
         weft_fork_fd_close(fd);
         return status;
     }
@@ -47,7 +61,7 @@ int shm_memfd_seal(struct weft_transport *transport, int fd, int read_only)
         return WEFT_OK;
     if (read_only && errno == EINVAL && fcntl(fd, F_ADD_SEALS, seals) == 0) /* before Linux 5.1 */
         return WEFT_OK;
-    return transport->params.fail(WEFT_SYSTEM, "shm: sealing a memfd: %s", strerror(errno));
+    return transport->params.fail(WEFT_SYSTEM, "shm: sealing a memfd: %s", weft_errno_text(errno));
 }
 
 int shm_memfd_check(struct weft_transport *transport, int fd, size_t size)
@@ -86,7 +100,8 @@ int shm_memfd_map(struct weft_transport *transport, int fd, size_t size, int wri
     void *space = size >= HUGE_BYTES ? reserve_aligned(size) : NULL;
     void *mapped = mmap(space, size, protection, flags | (space ? MAP_FIXED : 0), fd, 0);
     if (mapped == MAP_FAILED) {
-        int status = transport->params.fail(WEFT_NOMEM, "shm: mapping %zu bytes: %s", size, strerror(errno));
+        int status =
+            transport->params.fail(WEFT_NOMEM, "shm: mapping %zu bytes: %s", size, weft_errno_text(errno));
         if (space)
             munmap(space, size);
         return status;

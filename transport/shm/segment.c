@@ -258,7 +258,7 @@ int shm_pull_process(struct weft_transport *transport, int pid, uint64_t address
                      : error == EFAULT ? WEFT_PROTOCOL
                                        : WEFT_SYSTEM;
         return transport->params.fail(status, "shm: reading %zu bytes of process %d, %zu done: %s", size, pid,
-                                      done, strerror(error));
+                                      done, weft_errno_text(error));
     }
     return WEFT_OK;
 }

@@ -123,7 +123,7 @@ static int address_make(struct weft_transport *transport)
     address->identity.words[0] = transport->params.instance;
     if (getrandom(&address->identity.words[1], sizeof address->identity.words[1], 0) !=
         sizeof address->identity.words[1])
-        return transport->params.fail(WEFT_SYSTEM, "shm: getrandom: %s", strerror(errno));
+        return transport->params.fail(WEFT_SYSTEM, "shm: getrandom: %s", weft_errno_text(errno));
     return WEFT_OK;
 }
 
@@ -132,7 +132,7 @@ static int listener_open(struct weft_transport *transport)
     transport->listen_fd =
         weft_fork_fd_add(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (transport->listen_fd < 0)
-        return transport->params.fail(WEFT_SYSTEM, "shm: socket: %s", strerror(errno));
+        return transport->params.fail(WEFT_SYSTEM, "shm: socket: %s", weft_errno_text(errno));
     int status = address_make(transport);
     if (status)
         return status;
@@ -141,7 +141,7 @@ static int listener_open(struct weft_transport *transport)
     if (bind(transport->listen_fd, (struct sockaddr *)&name, (socklen_t)length) ||
         listen(transport->listen_fd, SOMAXCONN))
         return transport->params.fail(WEFT_SYSTEM, "shm: listening on an abstract socket: %s",
-                                      strerror(errno));
+                                      weft_errno_text(errno));
     return WEFT_OK;
 }
 
@@ -150,7 +150,7 @@ static int control_open(struct weft_transport *transport)
     void *control;
     transport->event_fd = weft_fork_fd_add(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (transport->event_fd < 0)
-        return transport->params.fail(WEFT_SYSTEM, "shm: eventfd: %s", strerror(errno));
+        return transport->params.fail(WEFT_SYSTEM, "shm: eventfd: %s", weft_errno_text(errno));
     int status = shm_memfd_make(transport, SHM_PAGE, &transport->control_fd);
     if (!status)
         status = shm_memfd_map(transport, transport->control_fd, SHM_PAGE, 1, 1, &control);

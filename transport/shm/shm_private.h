@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <weft/transport.h>
+#include "base/error.h"
 #include "transport/shm/ring.h"
 #include "transport/shm/wire.h"
 
