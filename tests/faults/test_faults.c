@@ -39,6 +39,7 @@
 #define SCENES_MAX   32
 #define PATIENCE_MS  30000 /* deadline of runs that must succeed */
 #define HANG_NS      (5 * 60 * INT64_C(1000000000))
+#define SLOW_NS      (10 * INT64_C(1000000000)) /* worth a line */
 #define FAILURES_MAX 10
 
 #define TCP     "ofi", "tcp;ofi_rxm"
@@ -227,6 +228,8 @@ static void judge(const struct lane *lane)
     int strict = !report->reached || fault_transient(report->value);
     reached_runs += report->reached != 0;
     survived_runs += report->reached && lane->stage->outcomes[order->faulty].status == WEFT_OK;
+    if (weft_clock_ns() - lane->started_ns > SLOW_NS)
+        print_run(lane, "slow (no failure)");
     if (files_left(lane))
         failed(lane, "FILE LEFT");
     for (int r = 0; r < WORKER_RANKS; r++) {

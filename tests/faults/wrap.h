@@ -33,6 +33,7 @@ int fault_ftruncate(int fd, off_t size);
 int fault_open(const char *path, int flags, ...);
 int fault_close(int fd);
 ssize_t fault_read(int fd, void *buffer, size_t size);
+ssize_t fault_pread(int fd, void *buffer, size_t size, off_t offset);
 ssize_t fault_write(int fd, const void *buffer, size_t size);
 int fault_fcntl(int fd, int command, ...);
 int fault_ioctl(int fd, unsigned long request, ...);

@@ -54,6 +54,11 @@ ssize_t fault_read(int fd, void *buffer, size_t size)
     return value && value != FAULT_SHORT ? -1 : read(fd, buffer, size);
 }
 
+ssize_t fault_pread(int fd, void *buffer, size_t size, off_t offset)
+{
+    return hit_transfer(FAULT_PREAD, fd) ? -1 : pread(fd, buffer, size, offset);
+}
+
 ssize_t fault_write(int fd, const void *buffer, size_t size)
 {
     int value = hit_transfer(FAULT_WRITE, fd);
