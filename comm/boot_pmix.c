@@ -5,11 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/log.h"
+#include "base/secure.h"
 #include "comm/boot_net.h"
 
 #define LIFE_KEY     "weft/life"
@@ -30,14 +29,7 @@ static uint64_t known_life; /* of rank 0's process; 0 not known yet */
 
 int weft_pmix_launched(void)
 {
-    const char *nspace = getenv("PMIX_NAMESPACE"), *rank = getenv("PMIX_RANK");
-    if (!nspace || !*nspace || !rank || !*rank)
-        return 0;
-    if (getauxval(AT_SECURE)) {
-        weft_log_once(WEFT_LOG_WARN, "PMIX_NAMESPACE is ignored in a set-uid program");
-        return 0;
-    }
-    return 1;
+    return weft_secure_getenv("PMIX_NAMESPACE") && weft_secure_getenv("PMIX_RANK");
 }
 
 int weft_pmix_source_open(struct weft_pmix_source *source, const struct weft_pmix_facts **facts)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/crypto.h"
 #include "base/error.h"
 #include "base/fork.h"
 #include "base/log.h"
@@ -126,6 +127,8 @@ static int load(void)
 
 static void request_free(struct weft_pmix_request *request)
 {
+    if (request->bytes)
+        weft_crypto_wipe(request->bytes, request->size); /* there is a secret in a record */
     free(request->bytes);
     free(request);
 }
