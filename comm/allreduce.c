@@ -206,6 +206,8 @@ static int start(struct weft_comm *comm, const struct weft_call *call, const voi
 static int run_alone(struct weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
                      weft_op op)
 {
+    if (comm->failed) /* aborted */
+        return weft_comm_report(comm);
     const void *sources[1] = {send};
     weft_reduce_find(dtype, op)(recv, sources, 1, count, op == WEFT_AVG ? 1 : 0);
     comm->operations++;

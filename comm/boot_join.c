@@ -291,6 +291,8 @@ static int check_in(struct join *join)
         join->unproven += status == WEFT_PEER_FAILED && join->root.state == WEFT_BOOT_DIAL_PROVEN;
         note_reason(join);
         hang_up(join);
+        if (join->options->cancelled && join->options->cancelled(join->options->cancelled_arg))
+            return weft_fail(WEFT_CANCELLED, "another rank died while the survivors met");
         if (weft_clock_ns() >= join->options->deadline_ns) {
             double waited_s = (double)(weft_clock_ns() - join->start_ns) / 1e9;
             return weft_fail(WEFT_ABSENT, "rank 0 did not answer%s%s within %.1f s: %s%s",

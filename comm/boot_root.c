@@ -19,6 +19,7 @@
 #include "comm/boot_record.h"
 
 #define LINGER_NS  INT64_C(2000000000) /* after a problem, to tell those who are just arriving */
+#define CANCEL_MS  50                  /* between questions whether to go on */
 #define EVENTS_MAX 64
 
 struct visitor {
@@ -280,13 +281,15 @@ static int is_done(const struct weft_boot_root *root)
     return root->problem == WEFT_OK ? root->arrived == ranks : root->seen >= ranks - 1;
 }
 
-static void serve(struct weft_boot_root *root)
+static void serve(struct weft_boot_root *root, const struct weft_bootstrap_options *options)
 {
     struct epoll_event events[EVENTS_MAX];
     while (!is_done(root)) {
-        int left_ms = weft_clock_left_ms(root->deadline_ns, 1000);
+        int left_ms = weft_clock_left_ms(root->deadline_ns, options->cancelled ? CANCEL_MS : 1000);
         if (left_ms == 0)
             return;
+        if (options->cancelled && options->cancelled(options->cancelled_arg))
+            problem(root, WEFT_CANCELLED, "another rank died while the survivors met");
         int count = epoll_wait(root->poll_fd, events, EVENTS_MAX, left_ms);
         int knock = 0;
         for (int i = 0; i < count; i++) {
@@ -513,7 +516,7 @@ int weft_boot_root_meet(struct weft_bootstrap *b, const struct weft_bootstrap_op
         published = status == WEFT_OK;
     }
     if (status == WEFT_OK) {
-        serve(root);
+        serve(root, options);
         status = conclude(root);
     }
     if (published)

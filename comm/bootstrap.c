@@ -278,3 +278,25 @@ void weft_bootstrap_revoke_as(struct weft_bootstrap *b, int status, const char *
     weft_boot_kick(b);
     pthread_mutex_unlock(&b->lock);
 }
+
+int weft_bootstrap_listen(const struct weft_bootstrap *b, int *fd, char *address, size_t capacity)
+{
+    struct weft_boot_address here = b->members[b->rank].address, any = {0};
+    char text[WEFT_BOOT_ADDRESS_TEXT];
+    here.port = 0;
+    /* An address that is forwarded to this host is none of its own. */
+    int status = weft_boot_listen(&here, fd, &here.port);
+    if (status != WEFT_OK)
+        status = weft_boot_listen(&any, fd, &here.port);
+    if (status == WEFT_OK)
+        snprintf(address, capacity, "%s", weft_boot_address_text(&here, 1, text));
+    return status;
+}
+
+int weft_bootstrap_deaths_known(struct weft_bootstrap *b)
+{
+    pthread_mutex_lock(&b->lock);
+    int known = b->death_count;
+    pthread_mutex_unlock(&b->lock);
+    return known;
+}

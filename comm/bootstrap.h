@@ -47,6 +47,9 @@ struct weft_bootstrap_options {
     const void *secret;
     size_t secret_size;
     uint32_t generation;
+    /* NULL, or asked now and then while ranks meet, on the caller's thread: 1 ends open with WEFT_CANCELLED. */
+    int (*cancelled)(void *arg);
+    void *cancelled_arg;
 };
 
 #define WEFT_HEARTBEAT_DEFAULT_MS 2000
@@ -109,6 +112,10 @@ void weft_bootstrap_revoke_as(struct weft_bootstrap *bootstrap, int status, cons
 #define WEFT_BOOTSTRAP_REPORT_MAX 1024
 void weft_bootstrap_report(struct weft_bootstrap *bootstrap, const void *record, size_t size);
 
+/* Opens a listening socket where the others reach this rank: *fd is the caller's (weft_fork_fd_close()), address
+ * becomes "ip:port" for them (64 bytes suffice). */
+int weft_bootstrap_listen(const struct weft_bootstrap *bootstrap, int *fd, char *address, size_t capacity);
+
 /* A known death. */
 struct weft_boot_death {
     int rank;
@@ -145,5 +152,8 @@ int weft_bootstrap_agree(struct weft_bootstrap *bootstrap, uint64_t flags, const
 /* How near the heartbeat came to a verdict: the longest time in which no byte came over an edge, pauses of this process
  * included, and the longest that was counted as the neighbour's silence. */
 void weft_bootstrap_silence(struct weft_bootstrap *bootstrap, int64_t *unheard_ns, int64_t *silent_ns);
+
+/* How many deaths are known here, agreed upon or not. */
+int weft_bootstrap_deaths_known(struct weft_bootstrap *bootstrap);
 
 #endif

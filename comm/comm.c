@@ -109,6 +109,7 @@ static void free_comm(struct weft_comm *comm)
     for (int r = 0; r < comm->ranks && comm->members; r++)
         free(comm->members[r].addresses);
     free(comm->members);
+    free(comm->name);
     for (int a = 0; a < WEFT_ALGO_COUNT; a++) {
         weft_plan_free(comm->plans[a][0]);
         weft_plan_free(comm->plans[a][1]);
@@ -134,7 +135,8 @@ static int meet(struct weft_comm *comm, struct weft_bootstrap_options *resolved,
     resolved->report_arg = comm->judge;
     if (status == WEFT_OK)
         status = weft_bootstrap_open(resolved, &comm->bootstrap);
-    weft_pmix_source_end(resolved->pmix, status == WEFT_OK);
+    if (resolved->pmix)
+        weft_pmix_source_end(resolved->pmix, status == WEFT_OK);
     if (status != WEFT_OK)
         return status;
     status = weft_agree(comm, deadline_ns);
@@ -184,25 +186,42 @@ int weft_comm_create(weft_context *context, const weft_comm_options *options, we
     status = weft_bootstrap_resolve(options, &resolved, buffer, sizeof buffer);
     if (status != WEFT_OK)
         return status;
+    return weft_comm_open(context, &resolved, timeout_ms, deadline_ns, created);
+}
+
+int weft_comm_open(struct weft_context *context, struct weft_bootstrap_options *resolved, int64_t timeout_ms,
+                   int64_t deadline_ns, struct weft_comm **opened)
+{
     struct weft_comm *comm = calloc(1, sizeof *comm);
     if (!comm)
         return weft_fail(WEFT_NOMEM, "no memory for a communicator");
     atomic_fetch_add(&context->users, 1);
     comm->context = context;
-    comm->rank = resolved.rank;
-    comm->ranks = resolved.ranks;
+    comm->rank = resolved->rank;
+    comm->ranks = resolved->ranks;
+    comm->generation = resolved->generation;
     comm->chosen_bytes = SIZE_MAX;
     comm->timeout_ms = timeout_ms;
-    if (comm->ranks > 1)
-        status = meet(comm, &resolved, deadline_ns);
-    if (status != WEFT_OK) {
-        char text[WEFT_DETAIL_MAX];
-        explain(text, sizeof text, weft_error_detail());
-        free_comm(comm);
-        return weft_fail(status, "%s", text);
+    comm->name = strdup(resolved->name ? resolved->name : "");
+    int status = comm->name ? WEFT_OK : weft_fail(WEFT_NOMEM, "no memory for a communicator");
+    if (status == WEFT_OK && comm->ranks > 1)
+        status = meet(comm, resolved, deadline_ns);
+    if (status == WEFT_OK) {
+        *opened = comm;
+        return WEFT_OK;
     }
-    *created = comm;
-    return WEFT_OK;
+    char text[WEFT_DETAIL_MAX];
+    explain(text, sizeof text, weft_error_detail());
+    free_comm(comm);
+    return weft_fail(status, "%s", text);
+}
+
+void weft_comm_discard(struct weft_comm *comm)
+{
+    char text[WEFT_DETAIL_MAX];
+    snprintf(text, sizeof text, "%s", weft_error_detail());
+    free_comm(comm);
+    weft_error_set_detail(text);
 }
 
 /* Peers may still wait for what this rank has sent: the service thread drives the transports meanwhile, and

@@ -29,6 +29,8 @@ struct weft_comm {
     struct weft_context *context;
     uint32_t id;
     int rank, ranks;
+    char *name;
+    uint32_t generation; /* how often it has shrunk */
     int64_t timeout_ms;
     struct weft_bootstrap *bootstrap; /* NULL for one rank */
     struct weft_exec *exec;           /* [lock] NULL for one rank */
@@ -54,6 +56,12 @@ struct weft_comm {
     int lost_rank, lost_status; /* [lock] a link that broke, until the bootstrap says why */
     int64_t lost_ns;
 };
+
+/* Makes a communicator where resolved says; name, rank, ranks, source and generation of it are set. */
+int weft_comm_open(struct weft_context *context, struct weft_bootstrap_options *resolved, int64_t timeout_ms,
+                   int64_t deadline_ns, struct weft_comm **comm);
+/* Frees it without waiting for the others to come here. Keeps the calling thread's error. */
+void weft_comm_discard(struct weft_comm *comm);
 
 /* [lock] Ends everything in flight with status and revokes: the first reason stays. */
 void weft_comm_fail(struct weft_comm *comm, int status, const char *text);

@@ -125,6 +125,32 @@ int weft_comm_create(weft_context *context, const weft_comm_options *options, we
  * so that nothing of it is in flight; after a failure it only cleans up. All works must have been freed. */
 int weft_comm_destroy(weft_comm *comm);
 
+/* Ends every operation of a communicator on all its ranks: calls that run return WEFT_REVOKED there with the
+ * reason (may be NULL) and the name of this rank, later ones as well. From any thread, also while another one
+ * is inside a call of the communicator (but not weft_comm_destroy()); never blocks on a peer. It is the only
+ * way to end an operation that has begun: there is no cancelling of a collective on one rank alone. */
+int weft_comm_abort(weft_comm *comm, const char *reason);
+
+/* A rank that has died. */
+typedef struct weft_failure {
+    int rank;
+    int64_t time_ns; /* when a neighbour noticed, by its clock, nanoseconds since 1970 UTC */
+    char host[72];
+    char reason[160];
+} weft_failure;
+
+/* Lists the ranks that have died, in order of rank: at most capacity entries of failure_size (sizeof
+ * (weft_failure)) bytes each; *count is how many there are. All survivors get the same list for the same deaths:
+ * while one that is known here has not been agreed upon by them, the call waits, at most the communicator's
+ * deadline. failures may be NULL with capacity 0. From any thread. */
+int weft_comm_failed(weft_comm *comm, weft_failure *failures, size_t failure_size, int capacity, int *count);
+
+/* Makes a communicator of the survivors, in the same order; collective over them, within the old
+ * communicator's deadline. Ranks that die meanwhile are left out too, or show as failed in the new one. The old
+ * communicator can only be asked for failures and destroyed afterwards. A rank that the others have declared
+ * dead gets WEFT_PEER_FAILED. Where nothing has failed the result is a duplicate. */
+int weft_comm_shrink(weft_comm *comm, weft_comm **smaller);
+
 int weft_comm_rank(const weft_comm *comm);
 int weft_comm_size(const weft_comm *comm);
 

@@ -1,0 +1,337 @@
+/* After a death: the survivors agree on who died, make a smaller communicator, and compute on in it. And
+ * aborting: every rank's call returns, and says who aborted and why. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "tests/support/job.h"
+#include "tests/support/leak.h"
+#include "tests/support/ranks.h"
+
+#define COUNT 30000
+
+/* Who dies when. */
+struct deaths {
+    const char *transports, *provider;
+    unsigned in_allreduce;  /* bit per rank */
+    unsigned before_shrink; /* when the first death is known */
+    unsigned within_shrink; /* a moment after the call */
+    int times;              /* how often the survivors shrink; in each further one the last rank dies */
+};
+
+static void *kill_soon(void *arg)
+{
+    usleep((unsigned)(uintptr_t)arg);
+    kill(getpid(), SIGKILL);
+    return NULL;
+}
+
+static int die_soon(unsigned delay_us)
+{
+    pthread_t killer;
+    return pthread_create(&killer, NULL, kill_soon, (void *)(uintptr_t)delay_us);
+}
+
+/* Allreduces until one fails; with the right bits until then. */
+static int compute(weft_comm *comm, int rounds)
+{
+    int rank = weft_comm_rank(comm), ranks = weft_comm_size(comm), status = WEFT_OK;
+    int32_t *send = calloc(COUNT, 4), *recv = calloc(COUNT, 4);
+    CHECK(send && recv);
+    job_fill(send, WEFT_INT32, rank, COUNT);
+    for (int i = 0; i < rounds && status == WEFT_OK; i++) {
+        size_t count = i % 2 ? COUNT : 5;
+        memset(recv, 0xff, COUNT * sizeof *recv);
+        status = weft_allreduce(comm, send, recv, count, WEFT_INT32, WEFT_SUM);
+        if (status == WEFT_OK && job_wrong(recv, WEFT_INT32, WEFT_SUM, ranks, count) != 0)
+            status = 1;
+    }
+    free(send);
+    free(recv);
+    return status;
+}
+
+/* The list is in order, has plausible times and hosts, and is the same for all that ask for the same deaths. */
+static int check_list(weft_comm *comm, uint64_t at_least)
+{
+    weft_failure failures[16];
+    char host[64] = "";
+    int count = -1, ranks = weft_comm_size(comm);
+    uint64_t listed = 0;
+    gethostname(host, sizeof host - 1);
+    CHECK_OK(weft_comm_failed(comm, failures, sizeof failures[0], 16, &count));
+    CHECK(count >= 1 && count < ranks);
+    for (int i = 0; i < count; i++) {
+        CHECK(failures[i].rank >= 0 && failures[i].rank < ranks);
+        CHECK(i == 0 || failures[i].rank > failures[i - 1].rank);
+        CHECK(strcmp(failures[i].host, host) == 0);
+        CHECK(failures[i].reason[0]);
+        int64_t age_s = (int64_t)time(NULL) - failures[i].time_ns / 1000000000;
+        CHECK(age_s >= -1 && age_s < 120);
+        listed |= UINT64_C(1) << failures[i].rank;
+    }
+    CHECK((listed & at_least) == at_least);
+    CHECK_OK(weft_comm_failed(comm, NULL, 0, 0, &count));
+    return 0;
+}
+
+static int bits(unsigned set)
+{
+    return __builtin_popcount(set);
+}
+
+static int shrink_body(int rank, int ranks, void *arg)
+{
+    const struct deaths *deaths = arg;
+    unsigned me = 1u << rank, dead = deaths->in_allreduce | deaths->before_shrink | deaths->within_shrink;
+    struct job job;
+    CHECK_OK(job_open(&job, deaths->transports, deaths->provider));
+    if (deaths->in_allreduce & me)
+        CHECK(die_soon(3000) == 0);
+    int status = compute(job.comm, 1000000);
+    CHECK(status == WEFT_PEER_FAILED);
+    if (deaths->before_shrink & me)
+        raise(SIGKILL);
+    if (deaths->within_shrink & me)
+        CHECK(die_soon(200 + 1500 * (unsigned)(rank % 3)) == 0);
+    weft_comm *comm = job.comm;
+    for (int t = 0; t < deaths->times; t++) {
+        weft_comm *smaller = NULL;
+        CHECK_OK(weft_comm_shrink(comm, &smaller));
+        CHECK(check_list(comm, comm == job.comm ? deaths->in_allreduce : 0) == 0);
+        CHECK_OK(weft_comm_destroy(comm));
+        comm = smaller;
+        int last = t + 1 == deaths->times, size = weft_comm_size(comm);
+        if (t == 0 && !deaths->within_shrink) {
+            CHECK(size == ranks - bits(dead));
+            CHECK(weft_comm_rank(comm) == rank - bits(dead & (me - 1)));
+        }
+        if (!last && weft_comm_rank(comm) == size - 1)
+            CHECK(die_soon(2000) == 0);
+        status = compute(comm, last ? 20 : 1000000);
+        if (last && deaths->within_shrink && status == WEFT_PEER_FAILED && size > ranks - bits(dead))
+            t--; /* one of those that died within is a member of the new one: once more */
+        else
+            CHECK(status == (last ? WEFT_OK : WEFT_PEER_FAILED));
+    }
+    job.comm = comm;
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void shrink_jobs(const char *transports, const char *provider)
+{
+    static const struct {
+        int ranks;
+        struct deaths deaths;
+    } cases[] = {
+        {2, {.in_allreduce = 1 << 0, .times = 1}},
+        {2, {.in_allreduce = 1 << 1, .times = 1}},
+        {3, {.in_allreduce = 1 << 1, .times = 1}},
+        {4, {.in_allreduce = 1 << 0, .before_shrink = 1 << 1, .times = 1}},
+        {5, {.in_allreduce = 1 << 2, .within_shrink = 1 << 0, .times = 1}},
+        {6, {.in_allreduce = 1 << 1, .before_shrink = 1 << 0, .within_shrink = 1 << 3, .times = 1}},
+        {6, {.in_allreduce = 1 << 0 | 1 << 5, .times = 2}},
+        {7, {.in_allreduce = 1 << 0, .within_shrink = 1 << 1 | 1 << 2, .times = 1}},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct deaths deaths = cases[c].deaths;
+        int statuses[TEST_RANKS_MAX], ranks = cases[c].ranks;
+        deaths.transports = transports;
+        deaths.provider = provider;
+        test_ranks_fork_status(ranks, shrink_body, &deaths, statuses);
+        unsigned dying = deaths.in_allreduce | deaths.before_shrink | deaths.within_shrink;
+        for (int r = 0, extra = 0; r < ranks; r++) {
+            int killed = (statuses[r] & 0x7f) == SIGKILL;
+            extra += killed && !(dying >> r & 1);
+            if (extra > deaths.times - 1 || (!killed && statuses[r] != 0))
+                fail_msg("%s, case %zu: rank %d ended with %d", transports, c, r, statuses[r]);
+        }
+    }
+}
+
+static void test_shrink_shm(void **state)
+{
+    (void)state;
+    struct test_leak before;
+    test_leak_take(&before);
+    shrink_jobs("shm", NULL);
+    assert_int_equal(test_leak_check(&before), 0);
+}
+
+static void test_shrink_ofi(void **state)
+{
+    (void)state;
+    if (!job_has_ofi("tcp;ofi_rxm"))
+        skip();
+    shrink_jobs("ofi", "tcp;ofi_rxm");
+}
+
+/* Nothing has failed: all ranks go on, in both communicators' memory of each other. */
+static int duplicate_body(int rank, int ranks, void *arg)
+{
+    (void)arg;
+    struct job job;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    int count = -1;
+    CHECK_OK(weft_comm_failed(job.comm, NULL, 0, 0, &count));
+    CHECK(count == 0);
+    weft_comm *same = NULL;
+    CHECK_OK(weft_comm_shrink(job.comm, &same));
+    CHECK(weft_comm_rank(same) == rank && weft_comm_size(same) == ranks);
+    CHECK_OK(compute(job.comm, 4));
+    CHECK_OK(compute(same, 4));
+    CHECK_OK(weft_comm_destroy(same));
+    CHECK_OK(compute(job.comm, 4));
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_duplicate(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 3; ranks++)
+        assert_int_equal(test_ranks_fork(ranks, duplicate_body, NULL), 0);
+}
+
+struct aborter {
+    weft_comm *comm;
+    int status;
+};
+
+static void *abort_soon(void *arg)
+{
+    struct aborter *aborter = arg;
+    usleep(100000);
+    aborter->status = weft_comm_abort(aborter->comm, "the model diverged");
+    return NULL;
+}
+
+/* The last rank stays away; rank 1 aborts from a thread beside while all others are inside the call. */
+static int abort_body(int rank, int ranks, void *arg)
+{
+    size_t count = *(const size_t *)arg;
+    struct job job;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    struct aborter aborter = {job.comm, 1};
+    pthread_t thread;
+    int32_t *data = calloc(count, 4);
+    CHECK(data);
+    if (rank == 1)
+        CHECK(pthread_create(&thread, NULL, abort_soon, &aborter) == 0);
+    if (rank == ranks - 1)
+        usleep(500000);
+    CHECK(weft_allreduce(job.comm, data, data, count, WEFT_INT32, WEFT_SUM) == WEFT_REVOKED);
+    CHECK(strstr(weft_error_detail(), "rank 1"));
+    CHECK(strstr(weft_error_detail(), "the model diverged"));
+    if (rank == 1) {
+        pthread_join(thread, NULL);
+        CHECK(aborter.status == WEFT_OK);
+    }
+    CHECK_OK(weft_comm_abort(job.comm, NULL)); /* once more does no harm */
+    int dead = -1;
+    CHECK_OK(weft_comm_failed(job.comm, NULL, 0, 0, &dead));
+    CHECK(dead == 0);
+    free(data);
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_abort(void **state)
+{
+    (void)state;
+    static const size_t counts[] = {2, 2000000};
+    for (size_t c = 0; c < 2; c++)
+        for (int ranks = 3; ranks <= 4; ranks++)
+            assert_int_equal(test_ranks_fork(ranks, abort_body, (void *)(uintptr_t)&counts[c]), 0);
+}
+
+static int abort_alone_body(int rank, int ranks, void *arg)
+{
+    (void)rank;
+    (void)ranks;
+    (void)arg;
+    struct job job;
+    int32_t value = 5;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK_OK(weft_allreduce(job.comm, &value, &value, 1, WEFT_INT32, WEFT_SUM));
+    CHECK_OK(weft_comm_abort(job.comm, "enough"));
+    CHECK(weft_allreduce(job.comm, &value, &value, 1, WEFT_INT32, WEFT_SUM) == WEFT_REVOKED);
+    CHECK(strstr(weft_error_detail(), "enough"));
+    CHECK(weft_comm_abort(NULL, NULL) == WEFT_INVALID);
+    CHECK(weft_comm_shrink(NULL, NULL) == WEFT_INVALID);
+    CHECK(weft_comm_failed(NULL, NULL, 0, 0, NULL) == WEFT_INVALID);
+    int count;
+    CHECK(weft_comm_failed(job.comm, NULL, 0, 3, &count) == WEFT_INVALID);
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_abort_alone(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(1, abort_alone_body, NULL), 0);
+}
+
+/* A rank that stands still is left behind; when it goes on it learns so, from every call. */
+static int stopped_body(int rank, int ranks, void *arg)
+{
+    _Atomic int *stopped = arg; /* shared: the pid to wake */
+    setenv("WEFT_HEARTBEAT_MS", "400", 1);
+    struct job job;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK_OK(compute(job.comm, 2));
+    if (rank == 1) {
+        *stopped = getpid();
+        raise(SIGSTOP);
+        int status = compute(job.comm, 1000000);
+        CHECK(status == WEFT_PEER_FAILED);
+        CHECK(strstr(weft_error_detail(), "declared dead by rank"));
+        weft_comm *smaller = NULL;
+        CHECK(weft_comm_shrink(job.comm, &smaller) == WEFT_PEER_FAILED);
+        CHECK(strstr(weft_error_detail(), "declared dead by rank"));
+    } else {
+        CHECK(compute(job.comm, 1000000) == WEFT_PEER_FAILED);
+        CHECK(strstr(weft_error_detail(), "rank 1"));
+        weft_comm *smaller = NULL;
+        CHECK_OK(weft_comm_shrink(job.comm, &smaller));
+        CHECK(weft_comm_size(smaller) == ranks - 1);
+        CHECK_OK(compute(smaller, 10));
+        CHECK_OK(weft_comm_destroy(smaller));
+        if (rank == 0)
+            kill(*stopped, SIGCONT);
+    }
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_stopped(void **state)
+{
+    (void)state;
+    _Atomic int *stopped =
+        mmap(NULL, sizeof *stopped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(stopped != MAP_FAILED);
+    assert_int_equal(test_ranks_fork(2, stopped_body, (void *)(uintptr_t)stopped), 0);
+    assert_int_equal(test_ranks_fork(4, stopped_body, (void *)(uintptr_t)stopped), 0);
+    munmap((void *)(uintptr_t)stopped, sizeof *stopped);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shrink_shm),  cmocka_unit_test(test_shrink_ofi),
+        cmocka_unit_test(test_duplicate),   cmocka_unit_test(test_abort),
+        cmocka_unit_test(test_abort_alone), cmocka_unit_test(test_stopped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
