@@ -83,6 +83,17 @@ static int put(struct weft_link *link, const struct weft_token *token, struct we
     return WEFT_OK;
 }
 
+static void unexpose(struct weft_link *link, const struct weft_token *token, int taken)
+{
+    (void)link, (void)token, (void)taken;
+}
+
+static int exposed(struct weft_link *link, const struct weft_token *token)
+{
+    (void)link;
+    return token->bytes[1] & 1 ? WEFT_PEER_FAILED : WEFT_OK;
+}
+
 static int recall(struct weft_link *link, const struct weft_token *token, uint64_t cookie)
 {
     (void)link, (void)token, (void)cookie;
@@ -169,15 +180,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                       .pull = pull,
                                       .land = land,
                                       .unland = unland,
-                                      .put = put};
+                                      .put = put,
+                                      .recall = recall,
+                                      .recall_wait = recall_wait,
+                                      .unexpose = unexpose,
+                                      .exposed = exposed};
     static const uint32_t choices[] = {WEFT_CAP_READ, WEFT_CAP_PUT, 0};
     offers = choices[data[0] % 3];
-    struct weft_exec_options options = {
-        .id = 1,
-        .rank = 1,
-        .ranks = 3,
-        .window = 8,
-        .hooks = {NULL, NULL, connect_peer, sent_by, buffer_get, buffer_put, region_get, region_put}};
+    struct weft_exec_options options = {.id = 1,
+                                        .rank = 1,
+                                        .ranks = 3,
+                                        .window = 8,
+                                        .hooks = {.connect = connect_peer,
+                                                  .sent_by = sent_by,
+                                                  .buffer_get = buffer_get,
+                                                  .buffer_put = buffer_put,
+                                                  .region_get = region_get,
+                                                  .region_put = region_put}};
     struct weft_plan_request wanted = {WEFT_ALLREDUCE, WEFT_ALGO_RING + data[1] % 4, 3, 1, data[1] / 4 % 2};
     struct weft_exec *exec;
     struct weft_exec_op *op;

@@ -65,6 +65,52 @@ static void garbage_addresses_are_refused(void **state)
     conform_close(&world);
 }
 
+struct sender_check {
+    struct conform_world *world;
+    size_t messages;
+    int wrong;
+};
+
+/* The message says which node it comes from. */
+static void check_sender(void *arg, const struct weft_event *event)
+{
+    struct sender_check *check = arg;
+    if (event->kind != WEFT_EVENT_MESSAGE)
+        return;
+    check->messages++;
+    const struct conform_node *to = &check->world->nodes[1];
+    int from = *(const uint8_t *)event->data;
+    for (int i = 0; i < 3; i++) {
+        const struct conform_node *node = &check->world->nodes[i];
+        check->wrong |=
+            to->ops.sent_by(to->transport, event->sender, node->address, node->address_size) != (i == from);
+        check->wrong |= to->ops.sent_by(to->transport, event->sender, node->address, node->address_size - 1);
+    }
+    check->wrong |= event->sender == NULL;
+}
+
+static void senders_are_told(void **state)
+{
+    struct conform_world world;
+    conform_open(&world, conform_backend(state), 3);
+    struct conform_node *to = &world.nodes[1];
+    struct weft_link *links[2] = {conform_connect(&world, 0, 1, NULL), conform_connect(&world, 2, 1, NULL)};
+    struct sender_check check = {.world = &world};
+    int64_t deadline_ns = weft_clock_ns() + 20000000000;
+    for (size_t sent = 0; sent < 20 || (check.messages < 20 && weft_clock_ns() < deadline_ns);) {
+        uint8_t bytes[8] = {sent % 2 ? 2 : 0};
+        int from = bytes[0];
+        if (sent < 20)
+            sent += world.nodes[from].ops.send(links[sent % 2], bytes, sizeof bytes, NULL, 0) == 0;
+        conform_poll(&world.nodes[0], 16);
+        conform_poll(&world.nodes[2], 16);
+        assert_true(to->ops.poll(to->transport, 16, check_sender, &check) >= 0);
+    }
+    assert_int_equal(check.messages, 20);
+    assert_int_equal(check.wrong, 0);
+    conform_close(&world);
+}
+
 static void connecting_twice_is_one_link(void **state)
 {
     struct conform_world world;
@@ -325,6 +371,7 @@ size_t conform_message_tests(const struct conform_backend *backend, struct CMUni
         cmocka_unit_test(caps_make_sense),
         cmocka_unit_test(address_has_a_size_and_is_reachable),
         cmocka_unit_test(garbage_addresses_are_refused),
+        cmocka_unit_test(senders_are_told),
         cmocka_unit_test(connecting_twice_is_one_link),
         cmocka_unit_test(messages_keep_bytes_and_order),
         cmocka_unit_test(too_large_messages_are_an_error),

@@ -143,7 +143,14 @@ static int open_rank(struct exec_world *world, uint32_t rank)
         .ranks = world->options.ranks,
         .window = world->options.window,
         .first_sequence = world->options.first_sequence,
-        .hooks = {self, self, connect_rank, sent_by, buffer_get, buffer_put, region_get, region_put},
+        .hooks = {.arg = self,
+                  .comm = self,
+                  .connect = connect_rank,
+                  .sent_by = sent_by,
+                  .buffer_get = buffer_get,
+                  .buffer_put = buffer_put,
+                  .region_get = region_get,
+                  .region_put = region_put},
     };
     return weft_exec_create(&options, &self->exec);
 }

@@ -244,11 +244,88 @@ static void test_garbage(void **state)
     }
 }
 
+static int never_connected(void *arg, uint32_t rank, struct weft_exec_peer *peer)
+{
+    (void)arg, (void)rank, (void)peer;
+    return WEFT_TRANSPORT;
+}
+
+/* Senders are numbers here: that of their rank. */
+static int sent_by(void *arg, uint32_t rank, const void *sender)
+{
+    (void)arg;
+    return (uintptr_t)sender == 100 + rank;
+}
+
+static struct weft_exec *lone_exec(void)
+{
+    struct weft_exec_options options = {.id = 1,
+                                        .rank = 0,
+                                        .ranks = 4,
+                                        .window = 8,
+                                        .hooks = {.connect = never_connected, .sent_by = sent_by}};
+    struct weft_exec *exec;
+    assert_int_equal(weft_exec_create(&options, &exec), 0);
+    return exec;
+}
+
+static void tell(struct weft_exec *exec, uint32_t source, uintptr_t sender, uint32_t message)
+{
+    struct weft_wire_header header = {.comm = 1,
+                                      .source = source,
+                                      .message = message,
+                                      .kind = WEFT_WIRE_EAGER,
+                                      .version = WEFT_WIRE_VERSION};
+    weft_exec_message(exec, (const void *)sender, &header, sizeof header);
+}
+
+/* A message counts only in the name of the rank whose link it came over. */
+static void test_impostor(void **state)
+{
+    (void)state;
+    int status;
+    struct weft_exec *exec = lone_exec();
+    tell(exec, 2, 102, 0);
+    tell(exec, 3, 103, 0);
+    tell(exec, 2, 102, 1);
+    assert_null(weft_exec_failure(exec, &status));
+    tell(exec, 2, 103, 2);
+    const char *text = weft_exec_failure(exec, &status);
+    assert_int_equal(status, WEFT_PROTOCOL);
+    assert_non_null(strstr(text, "rank 2"));
+    assert_non_null(strstr(text, "rank 3"));
+    weft_exec_destroy(exec);
+    exec = lone_exec();
+    tell(exec, 1, 999, 0);
+    text = weft_exec_failure(exec, &status);
+    assert_int_equal(status, WEFT_PROTOCOL);
+    assert_non_null(strstr(text, "rank 1"));
+    weft_exec_destroy(exec);
+}
+
+/* What is kept for steps to come is bounded, per peer. */
+static void test_flood(void **state)
+{
+    (void)state;
+    int status;
+    struct weft_exec *exec = lone_exec();
+    tell(exec, 3, 103, 0);
+    uint32_t sent = 0;
+    while (sent < 1000000 && !weft_exec_failure(exec, &status))
+        tell(exec, 2, 102, sent++);
+    const char *text = weft_exec_failure(exec, &status);
+    assert_int_equal(status, WEFT_PROTOCOL);
+    assert_non_null(strstr(text, "rank 2"));
+    assert_true(sent > 64 * 64 && sent < 100000);
+    weft_exec_destroy(exec);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_way), cmocka_unit_test(test_staged),  cmocka_unit_test(test_zero_copy),
-        cmocka_unit_test(test_mismatch),  cmocka_unit_test(test_garbage),
+        cmocka_unit_test(test_mismatch),  cmocka_unit_test(test_garbage), cmocka_unit_test(test_impostor),
+        cmocka_unit_test(test_flood),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
