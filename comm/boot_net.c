@@ -143,9 +143,12 @@ int weft_boot_listen(const struct weft_boot_address *address, int *fd, uint16_t 
     return WEFT_OK;
 }
 
+/* Connections lost before they were accepted, in a row. */
+#define LOST_MAX 64
+
 int weft_boot_accept(int listener, int *accepted)
 {
-    for (;;) {
+    for (int lost = 0; lost < LOST_MAX; lost++) {
         int fd = weft_fork_fd_add(accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (fd >= 0) {
             tune(fd);
@@ -175,6 +178,8 @@ int weft_boot_accept(int listener, int *accepted)
             return weft_fail_errno("bootstrap: cannot accept");
         }
     }
+    *accepted = -1; /* the caller looks at its clock, and comes again */
+    return WEFT_OK;
 }
 
 int weft_boot_connect_start(const struct weft_boot_address *address, int *result)

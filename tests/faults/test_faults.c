@@ -38,7 +38,7 @@
 #define LANES        6
 #define SCENES_MAX   32
 #define PATIENCE_MS  30000 /* deadline of runs that must succeed */
-#define HANG_NS      (5 * 60 * INT64_C(1000000000))
+#define HANG_NS      (2 * 60 * INT64_C(1000000000))
 #define SLOW_NS      (10 * INT64_C(1000000000)) /* worth a line */
 #define FAILURES_MAX 10
 
