@@ -42,7 +42,7 @@ int party_open(struct party *party, int rank, int ranks, const char *name, int64
                                              .secret = TEST_SECRET,
                                              .secret_size = TEST_SECRET_BYTES,
                                              .listen_fd = -1,
-                                             .address = test_ranks_address(),
+                                             .address = extra.address ? extra.address : test_ranks_address(),
                                              .deadline_ns = weft_deadline_ns(timeout_ms),
                                              .service = party->service,
                                              .failed = on_failed,
@@ -50,7 +50,7 @@ int party_open(struct party *party, int rank, int ranks, const char *name, int64
                                              .heartbeat_ms = extra.heartbeat_ms,
                                              .report = extra.report,
                                              .report_arg = extra.report_arg};
-    if (rank == 0)
+    if (rank == 0 && !extra.address)
         options.listen_fd = dup(test_ranks_listen_fd());
     int status = weft_bootstrap_open(&options, &party->b);
     if (status != WEFT_OK && options.listen_fd >= 0)
