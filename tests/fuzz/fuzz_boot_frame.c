@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include "comm/boot_body.h"
+#include "comm/boot_wave.h"
 
 #define RANKS_MAX 256
 
@@ -63,6 +63,41 @@ static void decode_overlay(int type, const unsigned char *body, size_t size, int
     }
 }
 
+static void check_value(struct weft_boot_value *value, int ranks)
+{
+    check(value->leader < (uint32_t)ranks && value->payload_size <= WEFT_BOOTSTRAP_PAYLOAD_MAX);
+    struct weft_boot_value *copy = weft_boot_value_copy(value, ranks);
+    check(!copy || memcmp(copy->dead, value->dead, weft_boot_set_bytes(ranks)) == 0);
+    free(copy);
+    free(value);
+}
+
+static void decode_waves(int type, const unsigned char *body, size_t size, int ranks)
+{
+    struct weft_boot_wave_head head;
+    struct weft_boot_echo echo;
+    struct weft_boot_value *value;
+    const unsigned char *set;
+    uint32_t instance;
+    int rank;
+    if (type == WEFT_BOOT_WAVE && weft_boot_wave_get(body, size, ranks, &head, &value, &set) == 0) {
+        check(head.initiator < (uint32_t)ranks && (!set || weft_boot_set_has(set, ranks - 1) <= 1));
+        if (value)
+            check_value(value, ranks);
+    }
+    if (type == WEFT_BOOT_ECHO && weft_boot_echo_get(body, size, ranks, &echo) == 0) {
+        check(echo.ballot.rank < (uint32_t)ranks && weft_boot_set_has(echo.set, ranks - 1) <= 1);
+        if (echo.accepted)
+            check_value(echo.accepted, ranks);
+    }
+    if (type == WEFT_BOOT_DECIDED && weft_boot_decided_get(body, size, ranks, &instance, &value) == 0)
+        check_value(value, ranks);
+    if (type == WEFT_BOOT_AGREED && weft_boot_set_get(body, size, ranks, &set) == 0)
+        check(set + weft_boot_set_bytes(ranks) == body + size);
+    if (type == WEFT_BOOT_LEFT && weft_boot_left_get(body, size, ranks, &rank) == 0)
+        check(rank >= 0 && rank < ranks);
+}
+
 static void decode(const struct weft_boot_frame *frame, int ranks)
 {
     unsigned char *body = malloc(frame->size ? frame->size : 1);
@@ -72,6 +107,7 @@ static void decode(const struct weft_boot_frame *frame, int ranks)
         memcpy(body, frame->body, frame->size);
     decode_meeting(frame->type, body, frame->size, ranks);
     decode_overlay(frame->type, body, frame->size, ranks);
+    decode_waves(frame->type, body, frame->size, ranks);
     free(body);
 }
 

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include "comm/boot.h"
 #include "comm/boot_record.h"
+#include "comm/boot_wave.h"
 
 #define ALL_TYPES UINT64_MAX
 
@@ -307,6 +308,121 @@ static void test_notices(void **state)
     free(writer.data);
 }
 
+/* The decoders of what may hold a value hand it out in a block of its own. */
+static int wave_get(const unsigned char *body, size_t size, int ranks, struct weft_boot_wave_head *head)
+{
+    struct weft_boot_value *value = NULL;
+    const unsigned char *set;
+    int status = weft_boot_wave_get(body, size, ranks, head, &value, &set);
+    if (status == WEFT_OK && (head->kind == WEFT_BOOT_PROPOSE) != (value != NULL))
+        status = WEFT_INTERNAL;
+    if (status == WEFT_OK)
+        free(value);
+    return status;
+}
+
+static int echo_get(const unsigned char *body, size_t size, int ranks, struct weft_boot_echo *echo)
+{
+    int status = weft_boot_echo_get(body, size, ranks, echo);
+    if (status == WEFT_OK)
+        free(echo->accepted);
+    return status;
+}
+
+static int decided_get(const unsigned char *body, size_t size, int ranks, uint32_t *instance)
+{
+    struct weft_boot_value *value;
+    int status = weft_boot_decided_get(body, size, ranks, instance, &value);
+    if (status == WEFT_OK)
+        free(value);
+    return status;
+}
+
+static void test_waves(void **state)
+{
+    (void)state;
+    enum { RANKS = 11 };
+    unsigned char set[2] = {0x81, 0x04};
+    struct weft_boot_value *value = weft_boot_value_new(RANKS);
+    assert_non_null(value);
+    value->flags = 5;
+    value->leader = 3;
+    value->payload_size = 2;
+    value->dead[1] = 0x02;
+    for (int kind = WEFT_BOOT_COLLECT; kind <= WEFT_BOOT_SYNC; kind++) {
+        struct weft_boot_wave_head head = {.initiator = 10,
+                                           .number = UINT64_C(1) << 40,
+                                           .kind = kind,
+                                           .instance = 7},
+                                   out;
+        struct weft_boot_writer writer = {0};
+        weft_boot_wave_put(&writer, &head, value, set, RANKS);
+        assert_int_equal(wave_get(writer.data, writer.size, RANKS, &out), WEFT_OK);
+        assert_true(out.initiator == 10 && out.number == head.number && out.kind == kind &&
+                    out.instance == 7);
+        assert_int_equal(wave_get(writer.data, writer.size, 10, &out), WEFT_PROTOCOL); /* no such rank */
+        CHECK_STRICT(writer, wave_get(body, size, RANKS, &out));
+    }
+    struct weft_boot_echo echo = {.head = {.initiator = 1, .kind = WEFT_BOOT_COLLECT},
+                                  .flags = 9,
+                                  .set = set},
+                          heard;
+    struct weft_boot_writer writer = {0};
+    weft_boot_echo_put(&writer, &echo, RANKS);
+    assert_int_equal(echo_get(writer.data, writer.size, RANKS, &heard), WEFT_OK);
+    assert_true(!heard.tainted && heard.flags == 9 && !heard.accepted && memcmp(heard.set, set, 2) == 0);
+    CHECK_STRICT(writer, echo_get(body, size, RANKS, &heard));
+    echo.accepted = value;
+    echo.tainted = 1;
+    echo.ballot = (struct weft_boot_ballot){2, 3};
+    writer = (struct weft_boot_writer){0};
+    weft_boot_echo_put(&writer, &echo, RANKS);
+    assert_int_equal(weft_boot_echo_get(writer.data, writer.size, RANKS, &heard), WEFT_OK);
+    assert_true(heard.tainted && heard.ballot.rank == 2 && heard.ballot.number == 3);
+    assert_memory_equal(heard.accepted, value, sizeof *value + 2);
+    free(heard.accepted);
+    CHECK_STRICT(writer, echo_get(body, size, RANKS, &heard));
+    uint32_t instance;
+    writer = (struct weft_boot_writer){0};
+    weft_boot_decided_put(&writer, 77, value, RANKS);
+    assert_int_equal(decided_get(writer.data, writer.size, RANKS, &instance), WEFT_OK);
+    assert_int_equal(instance, 77);
+    assert_int_equal(decided_get(writer.data, writer.size, 3, &instance), WEFT_PROTOCOL); /* no such leader */
+    CHECK_STRICT(writer, decided_get(body, size, RANKS, &instance));
+    free(value);
+}
+
+static void test_small_bodies(void **state)
+{
+    (void)state;
+    const unsigned char *set, *record;
+    size_t record_size;
+    int rank;
+    struct weft_boot_writer writer = {0};
+    weft_boot_put(&writer, 0x07ff, 2);
+    assert_int_equal(weft_boot_set_get(writer.data, writer.size, 11, &set), WEFT_OK);
+    assert_true(weft_boot_set_has(set, 10));
+    assert_int_equal(weft_boot_set_get(writer.data, writer.size, 10, &set),
+                     WEFT_PROTOCOL); /* a bit too many */
+    CHECK_STRICT(writer, weft_boot_set_get(body, size, 11, &set));
+    writer = (struct weft_boot_writer){0};
+    weft_boot_put(&writer, 5, 4);
+    assert_int_equal(weft_boot_left_get(writer.data, writer.size, 6, &rank), WEFT_OK);
+    assert_int_equal(rank, 5);
+    assert_int_equal(weft_boot_left_get(writer.data, writer.size, 5, &rank), WEFT_PROTOCOL);
+    CHECK_STRICT(writer, weft_boot_left_get(body, size, 6, &rank));
+    writer = (struct weft_boot_writer){0};
+    weft_boot_put(&writer, 5, 4);
+    weft_boot_put_bytes(&writer, "abc", 3);
+    assert_int_equal(weft_boot_report_get(writer.data, writer.size, 6, &rank, &record, &record_size),
+                     WEFT_OK);
+    assert_true(rank == 5 && record_size == 3 && memcmp(record, "abc", 3) == 0);
+    assert_int_equal(weft_boot_report_get(writer.data, writer.size, 5, &rank, &record, &record_size),
+                     WEFT_PROTOCOL);
+    assert_int_equal(weft_boot_report_get(writer.data, 3, 6, &rank, &record, &record_size), WEFT_PROTOCOL);
+    free(writer.data);
+}
+
 static void test_result(void **state)
 {
     (void)state;
@@ -436,6 +552,8 @@ int main(void)
         cmocka_unit_test(test_sealed),
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_notices),
+        cmocka_unit_test(test_waves),
+        cmocka_unit_test(test_small_bodies),
         cmocka_unit_test(test_result),
         cmocka_unit_test(test_record),
         cmocka_unit_test(test_hostport),
