@@ -1,9 +1,11 @@
-/* shm against a peer that does not keep the protocol: bad frames, memory that could be taken away, records
- * that lie. The instance must refuse, never crash, and keep serving honest peers. */
+/* shm against strangers that do not know its key, and against a peer that does but does not keep the protocol: bad
+ * frames, memory that could be taken away, records that lie. The instance must refuse, never crash, and keep serving
+ * honest peers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -30,12 +32,40 @@ static int dial(const struct conform_world *world, struct shm_address *address)
     return fd;
 }
 
+static const struct shm_identity myself = {{1, 2}};
+
+/* Waits for a message of exactly this size: 1, or 0 when there is something else, or the end. */
+static int hear(struct conform_world *world, int fd, void *block, size_t size)
+{
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    uint8_t raw[256];
+    for (int i = 0; i < 2000 && poll(&ready, 1, 10) == 0; i++)
+        conform_turn(world);
+    if (recv(fd, raw, sizeof raw, MSG_DONTWAIT) != (ssize_t)size)
+        return 0;
+    memcpy(block, raw, size);
+    return 1;
+}
+
+/* Proves the key, as an honest peer would. */
+static void prove(struct conform_world *world, int fd, const struct shm_address *address)
+{
+    struct shm_challenge challenge;
+    struct shm_proof proof;
+    struct shm_welcome welcome;
+    assert_int_equal(hear(world, fd, &challenge, sizeof challenge), 1);
+    shm_proof_make(&address->key, &challenge, &myself, &address->identity, &proof);
+    assert_int_equal(send(fd, &proof, sizeof proof, MSG_NOSIGNAL), sizeof proof);
+    assert_int_equal(hear(world, fd, &welcome, sizeof welcome), 1);
+    assert_int_equal(shm_welcome_check(&address->key, &challenge, &address->identity, &proof, &welcome), 1);
+}
+
 static struct shm_frame hello(const struct shm_address *address)
 {
     return (struct shm_frame){.magic = SHM_FRAME_MAGIC,
                               .version = SHM_VERSION,
                               .kind = SHM_HELLO,
-                              .source = {{1, 2}},
+                              .source = myself,
                               .target = address->identity,
                               .nonce = 3,
                               .key = 5};
@@ -50,14 +80,15 @@ static int memory_make(size_t size, int seals)
     return fd;
 }
 
-/* Whether the instance hangs up: 1, or 0 when it answers. */
+/* Whether the instance hangs up: 1, 0 when it answers, -1 when it does neither. */
 static int is_refused(struct conform_world *world, int fd)
 {
     struct pollfd ready = {.fd = fd, .events = POLLIN};
     uint8_t answer[256];
     for (int i = 0; i < 2000 && poll(&ready, 1, 10) == 0; i++)
         conform_turn(world);
-    return recv(fd, answer, sizeof answer, MSG_DONTWAIT) <= 0;
+    ssize_t got = recv(fd, answer, sizeof answer, MSG_DONTWAIT);
+    return got > 0 ? 0 : got == 0 || errno == ECONNRESET ? 1 : -1;
 }
 
 static void expect_service(struct conform_world *world)
@@ -82,6 +113,7 @@ static void bad_introductions_are_refused(void **state)
         CONTROL_UNSEALED,
         CONTROL_SIZE,
         TARGET,
+        SOURCE,
         VERSION,
         MAGIC,
         KIND,
@@ -100,7 +132,9 @@ static void bad_introductions_are_refused(void **state)
         int control = memory_make(variant == CONTROL_SIZE ? SHM_PAGE / 2 : SHM_PAGE,
                                   variant == CONTROL_UNSEALED ? 0 : F_SEAL_SHRINK);
         const int fds[] = {ring, control};
+        prove(&world, fd, &address);
         frame.target.words[1] ^= variant == TARGET;
+        frame.source.words[1] ^= variant == SOURCE;
         frame.version = (uint16_t)(frame.version + (variant == VERSION));
         frame.magic ^= variant == MAGIC;
         frame.kind = variant == KIND ? SHM_SEGMENT : SHM_HELLO;
@@ -124,6 +158,7 @@ static uint8_t *introduce(struct conform_world *world, int *fd)
 {
     struct shm_address address;
     *fd = dial(world, &address);
+    prove(world, *fd, &address);
     struct shm_frame frame = hello(&address);
     int ring = memory_make(SHM_RING_BYTES, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     uint8_t *memory = mmap(NULL, SHM_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, ring, 0);
@@ -205,9 +240,181 @@ static void bad_segments_are_refused(void **state)
     conform_close(&world);
 }
 
+/* --- strangers --- */
+
+static void wrong_proofs_are_refused(void **state)
+{
+    (void)state;
+    enum { FINE, KEY, NONCE, TARGET, SOURCE, SHORT, LONG, NOTHING, FRAME, VARIANTS };
+    struct conform_world world;
+    conform_open(&world, &shm, 2);
+    for (int variant = FINE; variant < VARIANTS; variant++) {
+        struct shm_address address;
+        struct shm_challenge challenge;
+        struct shm_proof proof[2];
+        int fd = dial(&world, &address);
+        memset(proof, 0, sizeof proof);
+        assert_int_equal(hear(&world, fd, &challenge, sizeof challenge), 1);
+        address.key.bytes[31] ^= variant == KEY;
+        address.identity.words[1] ^= variant == TARGET;
+        challenge.nonce[0] ^= variant == NONCE;
+        shm_proof_make(&address.key, &challenge, &myself, &address.identity, &proof[0]);
+        proof[0].source.words[0] ^= variant == SOURCE;
+        struct shm_frame frame = hello(&address);
+        const void *bytes = variant == FRAME ? (const void *)&frame : proof;
+        size_t size = variant == FRAME ? sizeof frame : sizeof proof[0];
+        size = variant == NOTHING ? 0 : size + (variant == LONG) - (variant == SHORT);
+        assert_int_equal(send(fd, bytes, size, MSG_NOSIGNAL), size);
+        if (is_refused(&world, fd) != (variant != FINE))
+            fail_msg("variant %d: expected %s", variant, variant == FINE ? "a welcome" : "a refusal");
+        close(fd);
+        expect_service(&world);
+    }
+    conform_close(&world);
+}
+
+/* A proof that was right once is of no use on another connection, nor on another instance. */
+static void recorded_proofs_are_refused(void **state)
+{
+    (void)state;
+    struct conform_world world;
+    struct shm_address address;
+    struct shm_challenge challenge;
+    struct shm_proof proof;
+    struct shm_welcome welcome;
+    conform_open(&world, &shm, 2);
+    int fd = dial(&world, &address);
+    assert_int_equal(hear(&world, fd, &challenge, sizeof challenge), 1);
+    shm_proof_make(&address.key, &challenge, &myself, &address.identity, &proof);
+    assert_int_equal(send(fd, &proof, sizeof proof, MSG_NOSIGNAL), sizeof proof);
+    assert_int_equal(hear(&world, fd, &welcome, sizeof welcome), 1);
+    for (int i = 0; i < 3; i++) {
+        int again = dial(&world, &address);
+        assert_int_equal(hear(&world, again, &challenge, sizeof challenge), 1);
+        assert_int_equal(send(again, &proof, sizeof proof, MSG_NOSIGNAL), sizeof proof);
+        assert_int_equal(is_refused(&world, again), 1);
+        close(again);
+    }
+    close(fd);
+    expect_service(&world);
+    conform_close(&world);
+}
+
+/* An impostor at the address that a link dials gets no frame and no descriptor: neither by sending back what it
+ * hears, nor by asking the real instance, whose key it does not have. */
+static void impostors_are_refused(void **state)
+{
+    (void)state;
+    enum { REFLECTED, WRONG, SHORT, HUNG_UP, OTHER_VERSION, VARIANTS };
+    for (int variant = REFLECTED; variant < VARIANTS; variant++) {
+        struct conform_world world;
+        struct shm_address address;
+        struct sockaddr_un name;
+        struct weft_link *link;
+        struct shm_proof proof;
+        uint8_t answer[sizeof proof] = {0};
+        conform_open(&world, &shm, 1);
+        memcpy(&address, world.nodes[0].address, sizeof address);
+        address.identity.words[1] ^= (uint64_t)getpid() << 8;
+        int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        int length = shm_socket_name(&address.identity, &name);
+        assert_int_equal(bind(listener, (struct sockaddr *)&name, (socklen_t)length), 0);
+        assert_int_equal(listen(listener, 100), 0);
+        assert_int_equal(
+            world.nodes[0].ops.connect(world.nodes[0].transport, &address, sizeof address, &address, &link),
+            0);
+        int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        struct shm_challenge challenge;
+        shm_challenge_make(&challenge);
+        challenge.version += variant == OTHER_VERSION;
+        assert_int_equal(send(fd, &challenge, sizeof challenge, MSG_NOSIGNAL), sizeof challenge);
+        if (variant != OTHER_VERSION) {
+            assert_int_equal(hear(&world, fd, &proof, sizeof proof), 1);
+            memcpy(answer, variant == REFLECTED ? proof.mac : (const uint8_t *)"wrong", 5);
+            if (variant == REFLECTED)
+                memcpy(answer, proof.mac, sizeof proof.mac);
+            if (variant != HUNG_UP)
+                (void)!send(fd, answer, sizeof(struct shm_welcome) - (variant == SHORT), MSG_NOSIGNAL);
+        }
+        close(listener); /* nobody is there to be dialled again */
+        if (variant == HUNG_UP)
+            close(fd);
+        conform_until(&world, &world.nodes[0].failed_count, 1);
+        if (variant != HUNG_UP) {
+            assert_true(recv(fd, answer, sizeof answer, MSG_DONTWAIT) < 0);
+            close(fd);
+        }
+        conform_close(&world);
+    }
+}
+
+/* A thousand connections that say nothing, or half of something, while an honest link comes up. */
+static void crowds_do_not_keep_a_link_away(void **state)
+{
+    (void)state;
+    enum { CROWD = 1000 };
+    static int fds[CROWD];
+    struct conform_world world;
+    struct shm_address address;
+    conform_open(&world, &shm, 2);
+    int before = 0, after = 0;
+    for (int fd = 0; fd < 4096; fd++)
+        before += fcntl(fd, F_GETFD) >= 0;
+    int made = 0;
+    memcpy(&address, world.nodes[0].address, sizeof address);
+    for (; made < CROWD; made++) {
+        struct sockaddr_un name;
+        int length = shm_socket_name(&address.identity, &name);
+        fds[made] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fds[made] < 0)
+            break; /* the limit of this process, which is both sides */
+        if (connect(fds[made], (struct sockaddr *)&name, (socklen_t)length))
+            usleep(1000); /* its queue is full: it stays a silent socket, no more */
+        else if (made % 2)
+            (void)!send(fds[made], "half", 4, MSG_NOSIGNAL);
+    }
+    struct weft_link *link = conform_connect(&world, 1, 0, NULL);
+    conform_send(&world, 1, link, "hello", 5, NULL, 0);
+    conform_until(&world, &world.nodes[0].message_count, 1);
+    assert_true(made > 300);
+    for (int i = 0; i <= made && i < CROWD; i++)
+        close(fds[i]);
+    expect_service(&world);
+    for (int i = 0; i < 2000 && (i == 0 || after > before + 8); i++) { /* and they are let go */
+        conform_turn(&world);
+        usleep(1000);
+        after = 0;
+        for (int fd = 0; fd < 4096; fd++)
+            after += fcntl(fd, F_GETFD) >= 0;
+    }
+    assert_true(after <= before + 8); /* links and channels of the two nodes */
+    conform_close(&world);
+}
+
+/* Silent ones are let go although they stay. */
+static void silence_ends(void **state)
+{
+    (void)state;
+    struct conform_world world;
+    struct shm_address address;
+    conform_open(&world, &shm, 2);
+    int fd = dial(&world, &address);
+    struct shm_challenge challenge;
+    assert_int_equal(hear(&world, fd, &challenge, sizeof challenge), 1);
+    assert_int_equal(is_refused(&world, fd), 1);
+    close(fd);
+    expect_service(&world);
+    conform_close(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrong_proofs_are_refused),
+        cmocka_unit_test(recorded_proofs_are_refused),
+        cmocka_unit_test(impostors_are_refused),
+        cmocka_unit_test(crowds_do_not_keep_a_link_away),
+        cmocka_unit_test(silence_ends),
         cmocka_unit_test(bad_introductions_are_refused),
         cmocka_unit_test(lying_records_end_the_channel),
         cmocka_unit_test(bad_segments_are_refused),

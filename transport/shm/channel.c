@@ -1,4 +1,4 @@
-/* The listener and the receiving end of a peer's link. Runs on the service thread, under the lock. */
+/* The receiving end of a peer's link. Runs on the service thread, under the lock. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -48,7 +48,8 @@ static int hello_take(struct shm_channel *channel, const struct shm_frame *hello
     int status = shm_socket_peer(transport, channel->fd, &pid);
     if (status)
         return status;
-    if (memcmp(&hello->target, &transport->address.identity, sizeof hello->target) != 0)
+    if (memcmp(&hello->target, &transport->address.identity, sizeof hello->target) != 0 ||
+        memcmp(&hello->source, &channel->source, sizeof hello->source) != 0)
         return transport->params.fail(WEFT_PROTOCOL, "shm: a peer takes this instance for another");
     status = shm_memfd_check(transport, fds[0], SHM_RING_BYTES);
     if (!status)
@@ -188,48 +189,23 @@ static void channel_ready(void *arg, int fd)
     pthread_mutex_unlock(&transport->lock);
 }
 
-/* Under the lock. */
-static void channel_accept(struct weft_transport *transport, int fd)
+int shm_channel_make(struct weft_transport *transport, int fd, const struct shm_identity *source)
 {
-    int pid;
-    struct shm_channel *channel = NULL;
-    if (shm_socket_peer(transport, fd, &pid) == WEFT_OK)
-        channel = calloc(1, sizeof *channel);
-    if (!channel) {
-        weft_fork_fd_close(fd);
-        return;
-    }
+    struct shm_channel *channel = calloc(1, sizeof *channel);
+    if (!channel)
+        return transport->params.fail(WEFT_NOMEM, "shm: no memory for a channel");
     channel->transport = transport;
     channel->fd = fd;
+    channel->source = *source;
     channel->watched = 1;
-    if (transport->params.watch(transport->params.watch_arg, fd, channel_ready, channel)) {
-        weft_fork_fd_close(fd);
+    int status = transport->params.watch(transport->params.watch_arg, fd, channel_ready, channel);
+    if (status) {
         free(channel);
-        return;
+        return status;
     }
     channel->next = transport->channels;
     transport->channels = channel;
-}
-
-void shm_listener_ready(void *arg, int listen_fd)
-{
-    struct weft_transport *transport = arg;
-    int full = 0;
-    pthread_mutex_lock(&transport->lock);
-    for (;;) {
-        int fd = weft_fork_fd_add(accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
-        if (fd >= 0)
-            channel_accept(transport, fd);
-        else if (errno != EINTR && errno != ECONNABORTED) {
-            full = errno == EMFILE || errno == ENFILE;
-            break;
-        }
-    }
-    pthread_mutex_unlock(&transport->lock);
-    if (full) { /* the listener stays readable: do not let the service thread spin on it */
-        weft_log_once(WEFT_LOG_WARN, "shm: no descriptor left to accept a peer; see ulimit -n");
-        usleep(10000);
-    }
+    return WEFT_OK;
 }
 
 void shm_channel_free(struct shm_channel *channel)

@@ -110,10 +110,17 @@ int shm_frame_receive(struct weft_transport *transport, int socket_fd, struct sh
     if (got == (ssize_t)sizeof *frame && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) &&
         frame->magic == SHM_FRAME_MAGIC && frame->version == SHM_VERSION)
         return WEFT_OK;
+    int spare = message.msg_flags & MSG_CTRUNC ? fcntl(socket_fd, F_DUPFD_CLOEXEC, 0) : -2;
+    int no_room = spare == -1; /* the kernel could not hand over what came along */
+    if (spare >= 0)
+        close(spare);
     for (int i = 0; i < SHM_FRAME_FDS; i++) {
         if (fds[i] >= 0)
             weft_fork_fd_close(fds[i]);
         fds[i] = -1;
     }
+    if (no_room)
+        return transport->params.fail(WEFT_SYSTEM, "shm: taking over a peer's descriptor: %s",
+                                      weft_errno_text(EMFILE));
     return transport->params.fail(WEFT_PROTOCOL, "shm: a peer sent a malformed frame of %zd bytes", got);
 }

@@ -1,17 +1,24 @@
-/* The sending end: made by connect(), brought up by the peer's REPLY, which arrives on the service thread. */
+/* The sending end: made by connect(), brought up on the service thread: challenge, welcome, reply (wire.h). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "base/fork.h"
 #include "base/log.h"
 #include "transport/shm/shm_private.h"
+
+/* How long, and how often, a link that is thrown out before it is known dials again. */
+#define DIAL_NS       5000000000
+#define DIAL_PAUSE_NS 1000000
+
+#define SHM_BLOCK_MAX sizeof(struct shm_challenge)
+_Static_assert(sizeof(struct shm_welcome) <= SHM_BLOCK_MAX, "the challenge is the longest block");
 
 int shm_link_down(struct weft_link *link)
 {
@@ -58,7 +65,7 @@ static int reply_take(struct weft_link *link, const struct shm_frame *reply, int
             transport->params.log(WEFT_LOG_WARN,
                                   "shm: a peer cannot read this process's memory (%s): ordinary memory is "
                                   "staged, memory of weft_mem_alloc() is not",
-                                  strerror(reply->probe_errno));
+                                  weft_errno_text(reply->probe_errno));
         }
     }
     atomic_store_explicit(&link->state, SHM_LINK_UP, memory_order_release);
@@ -66,43 +73,15 @@ static int reply_take(struct weft_link *link, const struct shm_frame *reply, int
     return WEFT_OK;
 }
 
-static void link_ready(void *arg, int fd)
-{
-    struct weft_link *link = arg;
-    struct weft_transport *transport = link->transport;
-    struct shm_frame frame;
-    int fds[SHM_FRAME_FDS];
-    pthread_mutex_lock(&transport->lock);
-    int status = link->watched ? shm_frame_receive(transport, fd, &frame, fds) : WEFT_AGAIN;
-    if (status == WEFT_OK) {
-        status = reply_take(link, &frame, fds);
-        for (int i = 0; i < SHM_FRAME_FDS; i++) {
-            if (fds[i] >= 0)
-                weft_fork_fd_close(fds[i]);
-        }
-    }
-    if (status && status != WEFT_AGAIN) {
-        /* Under the lock, so that nobody frees the link before this call is over. */
-        link->watched = 0;
-        transport->params.unwatch(transport->params.watch_arg, fd);
-        link_fail(link, status);
-    }
-    pthread_mutex_unlock(&transport->lock);
-}
-
 /* Makes the ring and introduces it. */
 static int hello_send(struct weft_link *link)
 {
     struct weft_transport *transport = link->transport;
-    int ring_fd, pid;
-    int status = shm_socket_peer(transport, link->fd, &pid);
-    if (status)
-        return status;
-    if (getrandom(&link->nonce, sizeof link->nonce, 0) != sizeof link->nonce ||
-        getrandom(&link->ring.key, sizeof link->ring.key, 0) != sizeof link->ring.key)
-        return transport->params.fail(WEFT_SYSTEM, "shm: getrandom: %s", weft_errno_text(errno));
+    int ring_fd;
+    weft_crypto_random(&link->nonce, sizeof link->nonce);
+    weft_crypto_random(&link->ring.key, sizeof link->ring.key);
     link->ring.key |= 1; /* so that an untouched ring holds no stamp: the first one is the key */
-    status = shm_memfd_make(transport, SHM_RING_BYTES, &ring_fd);
+    int status = shm_memfd_make(transport, SHM_RING_BYTES, &ring_fd);
     if (status)
         return status;
     void *memory = NULL;
@@ -131,21 +110,121 @@ close_ring:
     return status;
 }
 
-/* Reaches the listener. WEFT_AGAIN: its queue is full now. */
+/* Reads a message of exactly this size. */
+static int block_receive(struct weft_link *link, void *block, size_t size)
+{
+    uint8_t raw[SHM_BLOCK_MAX + 1]; /* one more, to see when it is too long */
+    ssize_t got = recv(link->fd, raw, size + 1, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return WEFT_AGAIN;
+    if (got <= 0)
+        return WEFT_PEER_FAILED;
+    if (got != (ssize_t)size)
+        return link->transport->params.fail(WEFT_PROTOCOL, "shm: %zd bytes of a handshake: expected %zu", got,
+                                            size);
+    memcpy(block, raw, size);
+    return WEFT_OK;
+}
+
+static int challenge_take(struct weft_link *link)
+{
+    struct weft_transport *transport = link->transport;
+    int status = block_receive(link, &link->challenge, sizeof link->challenge);
+    if (status)
+        return status;
+    if (link->challenge.magic != SHM_CHALLENGE_MAGIC || link->challenge.version != SHM_VERSION)
+        return transport->params.fail(WEFT_PROTOCOL, "shm: a peer's challenge is not of version %u",
+                                      SHM_VERSION);
+    shm_proof_make(&link->key, &link->challenge, &transport->address.identity, &link->peer->identity,
+                   &link->proof);
+    link->step = SHM_STEP_WELCOME;
+    ssize_t sent = send(link->fd, &link->proof, sizeof link->proof, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return sent == (ssize_t)sizeof link->proof ? WEFT_OK : WEFT_PEER_FAILED;
+}
+
+static int welcome_take(struct weft_link *link)
+{
+    struct shm_welcome welcome;
+    int status = block_receive(link, &welcome, sizeof welcome);
+    if (status)
+        return status;
+    if (!shm_welcome_check(&link->key, &link->challenge, &link->peer->identity, &link->proof, &welcome))
+        return link->transport->params.fail(WEFT_ACCESS,
+                                            "shm: who answers at a peer's address does not know its key");
+    link->step = SHM_STEP_REPLY;
+    return hello_send(link);
+}
+
+static int frame_take(struct weft_link *link)
+{
+    struct shm_frame frame;
+    int fds[SHM_FRAME_FDS];
+    int status = shm_frame_receive(link->transport, link->fd, &frame, fds);
+    if (status)
+        return status;
+    status = reply_take(link, &frame, fds);
+    for (int i = 0; i < SHM_FRAME_FDS; i++)
+        weft_fork_fd_close(fds[i]);
+    return status;
+}
+
+/* Under the lock, on the service thread. */
+static void link_lost(struct weft_link *link, int status)
+{
+    struct weft_transport *transport = link->transport;
+    /* Under the lock, so that nobody frees the link before this call is over. */
+    link->watched = 0;
+    transport->params.unwatch(transport->params.watch_arg, link->fd);
+    /* Before the WELCOME it may be that strangers crowd the listener, which then drops the oldest. */
+    if (status != WEFT_PEER_FAILED || link->step == SHM_STEP_REPLY || weft_clock_ns() > link->dial_until_ns) {
+        link_fail(link, status);
+        return;
+    }
+    weft_fork_fd_close(link->fd);
+    link->fd = -1;
+    link->dial_ns = weft_clock_ns() + DIAL_PAUSE_NS;
+    atomic_store_explicit(&link->state, SHM_LINK_DIALING, memory_order_release);
+    shm_attention(transport);
+}
+
+static void link_ready(void *arg, int fd)
+{
+    struct weft_link *link = arg;
+    struct weft_transport *transport = link->transport;
+    (void)fd;
+    pthread_mutex_lock(&transport->lock);
+    int status = WEFT_AGAIN;
+    if (link->watched)
+        status = link->step == SHM_STEP_CHALLENGE ? challenge_take(link)
+                 : link->step == SHM_STEP_WELCOME ? welcome_take(link)
+                                                  : frame_take(link);
+    if (status && status != WEFT_AGAIN)
+        link_lost(link, status);
+    pthread_mutex_unlock(&transport->lock);
+}
+
+/* Reaches the listener. WEFT_AGAIN: its queue is full now, or it is too early to try again. */
 static int link_dial(struct weft_link *link)
 {
     struct weft_transport *transport = link->transport;
     struct sockaddr_un name;
-    int length = shm_socket_name(&link->peer->identity, &name);
+    int pid, length = shm_socket_name(&link->peer->identity, &name);
+    if (link->dial_ns && weft_clock_ns() < link->dial_ns)
+        return WEFT_AGAIN;
+    if (link->fd < 0)
+        link->fd = weft_fork_fd_add(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (link->fd < 0)
+        return transport->params.fail(WEFT_SYSTEM, "shm: socket: %s", weft_errno_text(errno));
     if (connect(link->fd, (struct sockaddr *)&name, (socklen_t)length)) {
         if (errno == EAGAIN || errno == EINTR)
             return WEFT_AGAIN;
         return transport->params.fail(WEFT_PEER_FAILED, "shm: connecting to a peer on this host: %s",
                                       weft_errno_text(errno));
     }
-    int status = hello_send(link);
+    int status = shm_socket_peer(transport, link->fd, &pid);
     if (status)
         return status;
+    link->step = SHM_STEP_CHALLENGE;
     link->watched = 1;
     atomic_store_explicit(&link->state, SHM_LINK_WAITING, memory_order_release);
     status = transport->params.watch(transport->params.watch_arg, link->fd, link_ready, link);
@@ -187,12 +266,13 @@ static void link_free(struct weft_link *link)
     pthread_mutex_lock(&transport->lock);
     shm_peer_put(transport, link->peer);
     pthread_mutex_unlock(&transport->lock);
+    weft_crypto_wipe(&link->key, sizeof link->key);
     free(link->sent);
     free(link);
 }
 
-static int link_make(struct weft_transport *transport, const struct shm_identity *identity,
-                     void *link_context, struct weft_link **result)
+static int link_make(struct weft_transport *transport, const struct shm_address *address, void *link_context,
+                     struct weft_link **result)
 {
     struct weft_link *link = calloc(1, sizeof *link);
     if (!link)
@@ -201,16 +281,13 @@ static int link_make(struct weft_transport *transport, const struct shm_identity
     link->context = link_context;
     link->count = 1;
     link->wake_fd = -1;
-    link->fd = weft_fork_fd_add(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (link->fd < 0) {
-        free(link);
-        return transport->params.fail(WEFT_SYSTEM, "shm: socket: %s", weft_errno_text(errno));
-    }
+    link->fd = -1;
+    link->key = address->key;
+    link->dial_until_ns = weft_clock_ns() + DIAL_NS;
     pthread_mutex_lock(&transport->lock);
-    link->peer = shm_peer_get(transport, identity);
+    link->peer = shm_peer_get(transport, &address->identity);
     pthread_mutex_unlock(&transport->lock);
     if (!link->peer) {
-        weft_fork_fd_close(link->fd);
         free(link);
         return transport->params.fail(WEFT_NOMEM, "shm: no memory for a peer");
     }
@@ -242,7 +319,7 @@ int shm_connect(struct weft_transport *transport, const void *address, size_t si
         }
     }
     struct weft_link *link = NULL;
-    int status = link_make(transport, &peer.identity, link_context, &link);
+    int status = link_make(transport, &peer, link_context, &link);
     if (status)
         return status;
     link->next = transport->links;

@@ -22,7 +22,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -121,9 +120,11 @@ static int address_make(struct weft_transport *transport)
     if (stat("/proc/self/ns/net", &net) == 0)
         address->net_inode = net.st_ino;
     address->identity.words[0] = transport->params.instance;
-    if (getrandom(&address->identity.words[1], sizeof address->identity.words[1], 0) !=
-        sizeof address->identity.words[1])
-        return transport->params.fail(WEFT_SYSTEM, "shm: getrandom: %s", weft_errno_text(errno));
+    int status = weft_crypto_init();
+    if (status)
+        return status;
+    weft_crypto_random(&address->identity.words[1], sizeof address->identity.words[1]);
+    weft_crypto_random(&address->key, sizeof address->key);
     return WEFT_OK;
 }
 
@@ -163,9 +164,7 @@ static int control_open(struct weft_transport *transport)
 
 static void shm_close(struct weft_transport *transport)
 {
-    const int fds[] = {transport->listen_fd, transport->event_fd, transport->control_fd};
-    if (transport->listening)
-        transport->params.unwatch(transport->params.watch_arg, transport->listen_fd);
+    shm_listener_close(transport);
     while (transport->links) {
         transport->links->count = 1;
         shm_disconnect(transport->links);
@@ -176,10 +175,9 @@ static void shm_close(struct weft_transport *transport)
         shm_free(transport, transport->segments[i].base);
     if (transport->control)
         munmap(transport->control, SHM_PAGE);
-    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
-        if (fds[i] >= 0)
-            weft_fork_fd_close(fds[i]);
-    }
+    weft_fork_fd_close(transport->event_fd);
+    weft_fork_fd_close(transport->control_fd);
+    weft_crypto_wipe(&transport->address, sizeof transport->address);
     pthread_mutex_destroy(&transport->lock);
     free(transport->inbound);
     free(transport->segments);
@@ -199,18 +197,17 @@ static int shm_open_instance(const struct weft_transport_params *params, struct 
     transport->params = *params;
     transport->direct = params->direct;
     transport->light = weft_fence_register();
-    transport->listen_fd = transport->event_fd = transport->control_fd = -1;
+    transport->listen_fd = transport->event_fd = transport->control_fd = transport->timer_fd = -1;
     pthread_mutex_init(&transport->lock, NULL);
     int status = control_open(transport);
     if (!status)
         status = listener_open(transport);
     if (!status)
-        status = params->watch(params->watch_arg, transport->listen_fd, shm_listener_ready, transport);
+        status = shm_listener_watch(transport);
     if (status) {
         shm_close(transport);
         return status;
     }
-    transport->listening = 1;
     *result = transport;
     return WEFT_OK;
 }

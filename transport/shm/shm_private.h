@@ -67,6 +67,7 @@ struct shm_channel {
     struct shm_consumer ring;
     struct shm_peer *peer;
     struct weft_transport *transport;
+    struct shm_identity source; /* as proven */
     int fd;
     int watched;
     int broken; /* has sent nonsense: read no more */
@@ -74,6 +75,9 @@ struct shm_channel {
     _Atomic int state;
     struct shm_channel *next;
 };
+
+/* What a link that is coming up waits for. */
+enum shm_link_step { SHM_STEP_CHALLENGE, SHM_STEP_WELCOME, SHM_STEP_REPLY };
 
 enum shm_link_state { SHM_LINK_DIALING, SHM_LINK_WAITING, SHM_LINK_UP, SHM_LINK_FAILED };
 
@@ -106,6 +110,11 @@ struct weft_link {
     int told; /* LINK_FAILED was delivered */
     int fail_status;
     uint64_t nonce, probe; /* probe is what the peer reads by its address */
+    enum shm_link_step step;
+    int64_t dial_ns, dial_until_ns; /* not before, and not after */
+    struct weft_key key;            /* the peer's */
+    struct shm_challenge challenge;
+    struct shm_proof proof;
 };
 
 /* Memory of alloc(). */
@@ -130,10 +139,13 @@ struct weft_transport {
     uint16_t free_cells[SHM_CELLS];
     int direct;
     int light;
-    int event_fd, control_fd, listen_fd;
+    int event_fd, control_fd, listen_fd, timer_fd;
     int said_no_pull;
-    int pipes_tried; /* 1: pages can be lent through pipes, -1: they cannot */
-    int listening;   /* listen_fd is watched */
+    int pipes_tried;                /* 1: pages can be lent through pipes, -1: they cannot */
+    int listening;                  /* listen_fd and timer_fd are watched */
+    int closing;                    /* under the lock */
+    struct shm_stranger *strangers; /* oldest first; under the lock */
+    uint32_t stranger_count, strangers_dropped;
     struct shm_address address;
     pthread_mutex_t lock;
     struct shm_channel *channels; /* all of them; under the lock */
@@ -170,8 +182,27 @@ int shm_link_redial(struct weft_link *link);
 /* Why a link does not work. */
 int shm_link_down(struct weft_link *link);
 
-/* channel.c: the listener and the receiving end. */
-void shm_listener_ready(void *transport, int fd);
+/* prove.c: the blocks that come before the first frame. */
+void shm_challenge_make(struct shm_challenge *challenge);
+void shm_proof_make(const struct weft_key *key, const struct shm_challenge *challenge,
+                    const struct shm_identity *source, const struct shm_identity *target,
+                    struct shm_proof *proof);
+/* 1 when the proof is right; the answer to it is then in *welcome. */
+int shm_proof_check(const struct weft_key *key, const struct shm_challenge *challenge,
+                    const struct shm_identity *target, const struct shm_proof *proof,
+                    struct shm_welcome *welcome);
+int shm_welcome_check(const struct weft_key *key, const struct shm_challenge *challenge,
+                      const struct shm_identity *target, const struct shm_proof *proof,
+                      const struct shm_welcome *welcome);
+
+/* listener.c */
+int shm_listener_watch(struct weft_transport *transport);
+void shm_listener_close(struct weft_transport *transport);
+
+/* channel.c: the receiving end. */
+/* Under the lock, on the service thread: takes over the connection of a peer that has proven itself. The caller
+ * closes fd when this fails. */
+int shm_channel_make(struct weft_transport *transport, int fd, const struct shm_identity *source);
 /* Reads frames that have come for a channel. Under the lock; leaves the end of a channel to the service. */
 void shm_channel_refresh(struct shm_channel *channel);
 /* Ends a channel that is dead or whose transport closes. Not under the lock. */

@@ -3,16 +3,25 @@
  * Each instance listens on an abstract UNIX socket (SOCK_SEQPACKET: a frame arrives whole, with its
  * descriptors). Whoever wants to send makes a link of its own, so that simultaneous connects never meet:
  *
- *   connector                                   listener
- *   HELLO  + ring memfd                   ->    checks uid, identities, seals and size of the memfd, maps it,
- *                                               touches its pages, tries to read probe_value by
- *                                               process_vm_readv() from the pid that the socket names
- *   maps the control page, keeps event fd <-    REPLY + control page memfd, event fd: what the listener can
- * do SEGMENT + memfd, before the first token           keeps it mapped for map() and pull() that names the
- * segment                -> FREE, when the segment is freed       ->    unmaps it closes the socket -> drains
- * the ring, then unmaps it
+ *     connector                                  listener
+ *                                          <--   CHALLENGE: nonce
+ *     PROOF: nonce, identity, HMAC         -->   not a byte is looked at before the HMAC is right; whoever has
+ *                                                not come so far is a stranger (listener.c)
+ *     knows that it has reached the right  <--   WELCOME: HMAC
+ *     instance
+ *     HELLO, ring memfd, control page      -->   checks identities, seals and sizes, maps both, touches the
+ *                                                ring's pages, tries to read the probe by process_vm_readv()
+ *                                                from the pid that the socket names
+ *     maps the control page                <--   REPLY, control page, event descriptor: what the listener can do
+ *     SEGMENT, memfd; before the first     -->   keeps it mapped for map() and pull()
+ *     token that names it
+ *     PIPE, its reading end; before the    -->   reads from it (lend.c)
+ *     first token that names it
+ *     FREE: a segment or pipe is no more   -->   forgets it
+ *     closes the socket                    -->   drains the ring, then unmaps it
  *
- * PIPE + reading end, before the first token that names it (lend.c); FREE when the pipe is given up.
+ * The first three are messages of fixed size without descriptors (prove.c). An instance's key is in its address, which
+ * the bootstrap carries sealed.
  *
  * A closed socket is also how the death of a process shows: the listener's end tells the connector's link,
  * the connector's end the listener's channel. All numbers are the host's own: nothing here leaves it. Another
@@ -26,12 +35,16 @@
 
 #include <stdint.h>
 
-#define SHM_VERSION       2u
-#define SHM_ADDRESS_MAGIC 0x6d68737466657731ull
-#define SHM_FRAME_MAGIC   0x77736866u
-#define SHM_TOKEN_SEGMENT 0x73656731u
-#define SHM_TOKEN_ADDRESS 0x61646431u
-#define SHM_TOKEN_PIPE    0x70697031u
+#include "base/crypto.h"
+
+#define SHM_VERSION         2u
+#define SHM_CHALLENGE_MAGIC 0x63687377u
+#define SHM_NONCE_BYTES     32
+#define SHM_ADDRESS_MAGIC   0x6d68737466657731ull
+#define SHM_FRAME_MAGIC     0x77736866u
+#define SHM_TOKEN_SEGMENT   0x73656731u
+#define SHM_TOKEN_ADDRESS   0x61646431u
+#define SHM_TOKEN_PIPE      0x70697031u
 
 struct shm_identity {
     uint64_t words[2]; /* context's instance number, random; also the socket's name */
@@ -45,6 +58,23 @@ struct shm_address {
     uint8_t boot[16];
     uint64_t net_cookie; /* of the network namespace, 0 when this kernel does not say */
     uint64_t net_inode;
+    struct weft_key key; /* random; whoever connects proves to have it */
+};
+
+struct shm_challenge {
+    uint32_t magic;
+    uint32_t version;
+    uint8_t nonce[SHM_NONCE_BYTES];
+};
+
+struct shm_proof {
+    uint8_t nonce[SHM_NONCE_BYTES];
+    struct shm_identity source;
+    uint8_t mac[WEFT_MAC_BYTES];
+};
+
+struct shm_welcome {
+    uint8_t mac[WEFT_MAC_BYTES];
 };
 
 enum shm_frame_kind { SHM_HELLO = 1, SHM_REPLY, SHM_SEGMENT, SHM_FREE, SHM_PIPE };
