@@ -71,6 +71,7 @@ struct weft_bootstrap {
     uint32_t generation;
     uint64_t session, name_hash;
     struct weft_boot_strangers strangers;
+    struct weft_boot_accept *retired; /* with strangers to sweep out, NULL none */
     struct weft_boot_member *members;
     char local_address[64];
 
@@ -254,6 +255,10 @@ void weft_boot_root_end(struct weft_boot_root *root, int status, const char *tex
  * *table is the TABLE's body to hand on. */
 int weft_boot_join(struct weft_bootstrap *b, const struct weft_bootstrap_options *options,
                    struct weft_boot_bytes **table);
+
+/* boot_text.c: takes over an accept whose listener has done its work. NULL is allowed. Not locked: during open. */
+void weft_boot_retire(struct weft_bootstrap *b, struct weft_boot_accept *accept);
+void weft_boot_sweep(struct weft_bootstrap *b); /* locked: a few strangers more */
 
 /* boot_secret.c: the key of the job, in b->job. */
 struct weft_boot_record;

@@ -2,13 +2,14 @@
  *
  * Everything hangs on one epoll set, which is itself pollable: the listener, the connections that have not proven
  * anything ("guests", oldest first), and a timer for deadlines. Two rules keep strangers from using up this
- * process. There are at most so many guests: when all places are taken, nobody is accepted until the oldest has
- * had a moment to answer (an honest dialer needs one round trip), and then the oldest goes. And when descriptors
- * run short, guests go first: an accepted descriptor of a high number says that few are left.
+ * process or its time. There are at most so many guests: when all places are taken, the oldest goes, once it has had a
+ * moment to answer if it was challenged. And when descriptors run short, guests go first: an accepted descriptor
+ * of a high number says that few are left. An honest dialer that had to go comes again.
  */
 #include "comm/boot_accept.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -23,16 +24,18 @@
 #include "comm/boot_net.h"
 #include <weft/weft.h>
 
-#define STRANGERS_MAX 256
+#define STRANGERS_MAX 1024
 #define HANDSHAKE_NS  INT64_C(5000000000) /* for a proof to arrive */
-#define MOMENT_NS     INT64_C(5000000)    /* nobody is displaced before it has had so long */
+#define MOMENT_NS     INT64_C(1000000)    /* whoever was challenged is not displaced before */
 #define BATCH         64
+#define CHALLENGES    16
 #define RESERVE_MAX   64 /* descriptors left to the rest of this process */
 
 struct guest {
     struct guest *next, *previous;
     int fd;
     int64_t since_ns;
+    int challenged; /* and watched */
     size_t have;
     unsigned char challenge[WEFT_AUTH_CHALLENGE_BYTES];
     unsigned char proof[WEFT_AUTH_PROOF_BYTES];
@@ -46,6 +49,7 @@ struct weft_boot_accept {
     int guests, guests_max;
     int fd_high;      /* an accepted descriptor from here on says that they run short */
     int listening;    /* the listener is being watched */
+    int more;         /* there are guests who were not challenged yet */
     int64_t armed_ns; /* when the timer fires, WEFT_NEVER_NS off */
 };
 
@@ -63,39 +67,45 @@ static void unlink_guest(struct weft_boot_accept *accept, struct guest *guest)
     free(guest);
 }
 
-static void show_out(struct weft_boot_accept *accept, struct guest *guest, const char *why)
+/* The first is said aloud. For the others not even a name is looked up: there may be very many. */
+static void note_stranger(struct weft_boot_accept *accept, const struct guest *guest, const char *why)
 {
+    enum weft_log_level level = accept->strangers->count++ ? WEFT_LOG_DEBUG : WEFT_LOG_WARN;
     char text[WEFT_BOOT_ADDRESS_TEXT] = "somewhere", reason[WEFT_DETAIL_MAX];
     struct weft_boot_address peer;
+    if (!weft_log_enabled(level))
+        return;
     snprintf(reason, sizeof reason, "%s", why); /* which may be the detail that the next call overwrites */
     if (weft_boot_peer_address(guest->fd, &peer) == WEFT_OK)
         weft_boot_address_text(&peer, 1, text);
-    weft_log(
-        accept->strangers->count++ ? WEFT_LOG_DEBUG : WEFT_LOG_WARN,
-        "bootstrap: dropped a connection from %s that is no rank of this job: %s; more of them are counted, "
-        "but not logged",
-        text, why);
+    weft_log(level,
+             "bootstrap: dropped a connection from %s that is no rank of this job: %s; more of them are "
+             "counted, but not logged",
+             text, reason);
+}
+
+static void show_out(struct weft_boot_accept *accept, struct guest *guest, const char *why)
+{
+    note_stranger(accept, guest, why);
     weft_fork_fd_close(guest->fd); /* leaves the epoll set by that */
     unlink_guest(accept, guest);
 }
 
-/* Reads what has come, never more than a proof. 1: all of it is here, 0: not yet, negative: it is gone. */
+/* Reads once, never more than a proof. 1: all of it is here, 0: not yet, negative: it is gone. */
 static int read_proof(struct guest *guest)
 {
-    while (guest->have < sizeof guest->proof) {
-        ssize_t got =
-            recv(guest->fd, guest->proof + guest->have, sizeof guest->proof - guest->have, MSG_DONTWAIT);
-        if (got > 0)
-            guest->have += (size_t)got;
-        else if (got == 0)
-            return weft_fail(WEFT_PEER_FAILED,
-                             "it closed the connection before it had proven the job's secret");
-        else if (errno == EAGAIN || errno == EWOULDBLOCK)
-            return 0;
-        else if (errno != EINTR)
-            return weft_fail_errno("the connection broke before it had proven the job's secret");
-    }
-    return 1;
+    ssize_t got;
+    do
+        got = recv(guest->fd, guest->proof + guest->have, sizeof guest->proof - guest->have, MSG_DONTWAIT);
+    while (got < 0 && errno == EINTR);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return 0;
+    if (got < 0)
+        return weft_fail_errno("the connection broke before it had proven the job's secret");
+    if (got == 0)
+        return weft_fail(WEFT_PEER_FAILED, "it closed the connection before it had proven the job's secret");
+    guest->have += (size_t)got;
+    return guest->have == sizeof guest->proof;
 }
 
 /* 1: proven and handed out, 0: nothing to hand out. The guest may be gone. */
@@ -128,8 +138,7 @@ static void watch_listener(struct weft_boot_accept *accept, int on)
         accept->listening = on;
 }
 
-/* Takes in one connection and challenges it. */
-static void welcome_guest(struct weft_boot_accept *accept, int fd)
+static void add_guest(struct weft_boot_accept *accept, int fd)
 {
     struct guest *guest = calloc(1, sizeof *guest);
     if (!guest) {
@@ -145,16 +154,21 @@ static void welcome_guest(struct weft_boot_accept *accept, int fd)
         accept->first = guest;
     accept->last = guest;
     accept->guests++;
-    weft_auth_challenge(guest->challenge);
+}
+
+static void challenge(struct weft_boot_accept *accept, struct guest *guest)
+{
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = guest};
-    if (epoll_ctl(accept->poll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
-        weft_fork_fd_close(fd);
+    weft_auth_challenge(guest->challenge);
+    guest->challenged = 1;
+    if (epoll_ctl(accept->poll_fd, EPOLL_CTL_ADD, guest->fd, &event) != 0) {
+        weft_fork_fd_close(guest->fd);
         unlink_guest(accept, guest);
         return;
     }
     ssize_t sent;
     do
-        sent = send(fd, guest->challenge, sizeof guest->challenge, MSG_DONTWAIT | MSG_NOSIGNAL);
+        sent = send(guest->fd, guest->challenge, sizeof guest->challenge, MSG_DONTWAIT | MSG_NOSIGNAL);
     while (sent < 0 && errno == EINTR);
     if (sent != (ssize_t)sizeof guest->challenge)
         show_out(accept, guest, "it did not take the challenge");
@@ -165,19 +179,21 @@ static int displace(struct weft_boot_accept *accept, struct weft_boot_proven *pr
 {
     struct guest *oldest = accept->first;
     int guests = accept->guests;
-    if (hear(accept, oldest, proven))
+    if (oldest->challenged && hear(accept, oldest, proven))
         return 1;
     if (accept->guests == guests)
-        show_out(accept, oldest, "it said nothing, and others wait");
+        show_out(accept, oldest, "others wait, and it had not proven the job's secret");
     return 0;
 }
 
-/* Accepts a batch. Returns like weft_boot_accept_step(). */
+/* Accepts who waits. When there are more than places, the oldest leave before anything was spent on them: honest
+ * dialers, who come again at once, then find the queue empty. Returns like weft_boot_accept_step(). */
 static int let_in(struct weft_boot_accept *accept, struct weft_boot_proven *proven)
 {
-    for (int i = 0; i < BATCH; i++) {
+    for (int i = 0; i < WEFT_BOOT_BACKLOG; i++) {
+        const struct guest *oldest = accept->first;
         if (accept->guests >= accept->guests_max) {
-            if (weft_clock_ns() - accept->first->since_ns < MOMENT_NS) {
+            if (oldest->challenged && weft_clock_ns() - oldest->since_ns < MOMENT_NS) {
                 watch_listener(accept, 0);
                 return 0;
             }
@@ -192,12 +208,29 @@ static int let_in(struct weft_boot_accept *accept, struct weft_boot_proven *prov
         if (status != WEFT_OK && !short_of)
             return status;
         if (status == WEFT_OK)
-            welcome_guest(accept, fd);
+            add_guest(accept, fd);
         short_of |= status == WEFT_OK && fd >= accept->fd_high && accept->guests > 1;
         if (short_of && displace(accept, proven))
             return 1;
     }
     return 0;
+}
+
+/* A few at a time, so that those who answer are heard in between, and the youngest first: behind a thousand who were
+ * there before, an honest dialer is among them. 1: there are more. */
+static int challenge_some(struct weft_boot_accept *accept)
+{
+    struct guest *each = accept->last, *previous;
+    for (int i = 0; each && i < CHALLENGES; each = previous) {
+        previous = each->previous;
+        if (!each->challenged) {
+            challenge(accept, each);
+            i++;
+        }
+    }
+    while (each && each->challenged)
+        each = each->previous;
+    return each != NULL;
 }
 
 static void expire(struct weft_boot_accept *accept)
@@ -213,6 +246,8 @@ static void arm(struct weft_boot_accept *accept)
     int64_t due_ns = WEFT_NEVER_NS;
     if (accept->first)
         due_ns = accept->first->since_ns + (accept->listening ? HANDSHAKE_NS : MOMENT_NS);
+    if (accept->more)
+        due_ns = 1; /* at once */
     if (due_ns == accept->armed_ns)
         return;
     struct itimerspec when = {{0, 0}, {0, 0}};
@@ -246,7 +281,10 @@ int weft_boot_accept_step(struct weft_boot_accept *accept, struct weft_boot_prov
         if (knock) {
             watch_listener(accept, 1);
             status = let_in(accept, proven);
+            accept->more = 1;
         }
+        if (accept->more)
+            accept->more = challenge_some(accept);
     }
     arm(accept);
     return status;
@@ -292,24 +330,35 @@ int weft_boot_accept_fd(const struct weft_boot_accept *accept)
     return accept->poll_fd;
 }
 
+void weft_boot_accept_stop(struct weft_boot_accept *accept)
+{
+    weft_fork_fd_close(accept->timer_fd);
+    weft_fork_fd_close(accept->poll_fd);
+    accept->timer_fd = accept->poll_fd = -1;
+    weft_crypto_wipe(&accept->job, sizeof accept->job);
+}
+
+int weft_boot_accept_sweep(struct weft_boot_accept *accept, int most)
+{
+    for (; accept->first && most > 0; most--) {
+        weft_fork_fd_close(accept->first->fd);
+        unlink_guest(accept, accept->first);
+    }
+    return accept->guests;
+}
+
 void weft_boot_accept_close(struct weft_boot_accept *accept)
 {
     if (!accept)
         return;
-    while (accept->first) {
-        weft_fork_fd_close(accept->first->fd);
-        unlink_guest(accept, accept->first);
-    }
-    if (accept->timer_fd >= 0)
-        weft_fork_fd_close(accept->timer_fd);
-    if (accept->poll_fd >= 0)
-        weft_fork_fd_close(accept->poll_fd);
-    weft_crypto_wipe(&accept->job, sizeof accept->job);
+    weft_boot_accept_stop(accept);
+    weft_boot_accept_sweep(accept, INT_MAX);
     free(accept);
 }
 
 int weft_boot_welcome(const struct weft_boot_proven *proven)
 {
+    weft_boot_tune(proven->fd);
     ssize_t sent;
     do
         sent = send(proven->fd, proven->welcome, sizeof proven->welcome, MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -32,7 +32,8 @@ struct weft_boot_proven {
 struct weft_boot_accept;
 
 /* Serves listener, which stays the caller's and must outlive this. expected: how many honest connections may be
- * under way at once (they get room beyond the 256 places of strangers). job is copied. WEFT_NOMEM, WEFT_SYSTEM. */
+ * under way at once: they get room beyond the places of strangers, which are a quarter of the descriptors that this
+ * process may have, and at most 1,024. job is copied. WEFT_NOMEM, WEFT_SYSTEM. */
 int weft_boot_accept_open(int listener, const struct weft_key *job, int expected,
                           struct weft_boot_strangers *strangers, struct weft_boot_accept **accept);
 
@@ -42,6 +43,11 @@ int weft_boot_accept_fd(const struct weft_boot_accept *accept);
 /* Does what can be done now without waiting. 1: *proven was filled, call again; 0: nothing more for now;
  * WEFT_SYSTEM: the listener is of no further use. */
 int weft_boot_accept_step(struct weft_boot_accept *accept, struct weft_boot_proven *proven);
+
+/* In place of close, which takes some 50 us for each stranger: nothing is served any more, the listener may go, and
+ * strangers stay connected until they are swept out, `most` at a time. sweep answers how many are left. */
+void weft_boot_accept_stop(struct weft_boot_accept *accept);
+int weft_boot_accept_sweep(struct weft_boot_accept *accept, int most);
 
 /* Drops those who have not proven anything. NULL is allowed. */
 void weft_boot_accept_close(struct weft_boot_accept *accept);

@@ -93,6 +93,7 @@ static void tick(struct weft_bootstrap *b)
         due_ns = judge(edge, now_ns, counted_ns);
         next_ns = due_ns < next_ns ? due_ns : next_ns;
     }
+    weft_boot_sweep(b);
     b->ticked_ns = now_ns;
     b->planned_ns = next_ns - now_ns > TICK_NS_MIN ? next_ns - now_ns : TICK_NS_MIN;
     if (b->timer_fd >= 0)

@@ -58,7 +58,7 @@ static void hang_up(struct join *join)
 {
     weft_boot_dial_stop(&join->root);
     join->root.state = WEFT_BOOT_DIAL_IDLE;
-    weft_boot_accept_close(join->accept);
+    weft_boot_retire(join->b, join->accept);
     join->accept = NULL;
     weft_fork_fd_close(join->listener);
     join->listener = -1;

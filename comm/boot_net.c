@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "base/fork.h"
 
-#define BACKLOG               4096
 #define KEEPALIVE_IDLE_S      5
 #define KEEPALIVE_INTERVAL_S  2
 #define KEEPALIVE_PROBES      5
@@ -80,8 +79,8 @@ int weft_boot_peer_address(int fd, struct weft_boot_address *address)
     return from_sockaddr(&storage, address);
 }
 
-/* Options that matter once connected; none of them is worth failing for. */
-static void tune(int fd)
+/* None of them is worth failing for. */
+void weft_boot_tune(int fd)
 {
     int on = 1, idle = KEEPALIVE_IDLE_S, interval = KEEPALIVE_INTERVAL_S, probes = KEEPALIVE_PROBES;
     unsigned unacknowledged = UNACKNOWLEDGED_MAX_MS;
@@ -104,7 +103,7 @@ static int bind_and_listen(int family, const struct weft_boot_address *address, 
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    if (bind(fd, (struct sockaddr *)&storage, size) != 0 || listen(fd, BACKLOG) != 0) {
+    if (bind(fd, (struct sockaddr *)&storage, size) != 0 || listen(fd, WEFT_BOOT_BACKLOG) != 0) {
         char text[WEFT_BOOT_ADDRESS_TEXT];
         int saved = errno;
         weft_fork_fd_close(fd);
@@ -151,7 +150,6 @@ int weft_boot_accept(int listener, int *accepted)
     for (int lost = 0; lost < LOST_MAX; lost++) {
         int fd = weft_fork_fd_add(accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (fd >= 0) {
-            tune(fd);
             *accepted = fd;
             return WEFT_OK;
         }
@@ -189,7 +187,7 @@ int weft_boot_connect_start(const struct weft_boot_address *address, int *result
     int fd = weft_fork_fd_add(socket(storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0)
         return weft_fail_errno("bootstrap: cannot make a socket");
-    tune(fd);
+    weft_boot_tune(fd);
     if (connect(fd, (struct sockaddr *)&storage, size) != 0 && errno != EINPROGRESS && errno != EINTR) {
         char text[WEFT_BOOT_ADDRESS_TEXT];
         int saved = errno;

@@ -9,8 +9,9 @@
 #include "comm/boot_body.h"
 
 #define WEFT_BOOT_ADDRESSES_MAX    32
-#define WEFT_BOOT_ADDRESS_TEXT     64  /* "[v6]:port" */
-#define WEFT_BOOT_HOSTPORT_MAX     320 /* "host:port" of a caller */
+#define WEFT_BOOT_ADDRESS_TEXT     64   /* "[v6]:port" */
+#define WEFT_BOOT_HOSTPORT_MAX     320  /* "host:port" of a caller */
+#define WEFT_BOOT_BACKLOG          4096 /* of listeners, as far as the system allows */
 #define WEFT_BOOT_PAUSE_FIRST_MS   5
 #define WEFT_BOOT_PAUSE_LONGEST_MS 250
 
@@ -48,6 +49,8 @@ uint64_t weft_boot_random(void);
 
 /* Listens on address (family 0: wildcard of both families; port 0: any). The port is in *port. */
 int weft_boot_listen(const struct weft_boot_address *address, int *fd, uint16_t *port);
+/* Options that matter on a connection that lasts: no delay, keepalive. Dialed ones have them from the start. */
+void weft_boot_tune(int fd);
 /* Accepts one; *accepted is -1 when nobody waits. WEFT_SYSTEM when descriptors or memory ran out. */
 int weft_boot_accept(int listener, int *accepted);
 

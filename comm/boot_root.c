@@ -384,6 +384,8 @@ static int use_listener(struct weft_boot_root *root, int fd, uint16_t *port)
     int flags = fcntl(fd, F_GETFL);
     if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
         return weft_fail_errno("listen_fd %d", fd);
+    /* A short queue that strangers fill would turn ranks away for a second each. Best effort. */
+    listen(fd, WEFT_BOOT_BACKLOG);
     root->listener = fd;
     *port = local.port;
     return WEFT_OK;
@@ -521,7 +523,7 @@ int weft_boot_root_meet(struct weft_bootstrap *b, const struct weft_bootstrap_op
     }
     if (published)
         weft_boot_record_withdraw(options, &root->record);
-    weft_boot_accept_close(root->accept);
+    weft_boot_retire(b, root->accept);
     root->accept = NULL;
     if (root->listener_owned) { /* those who come now try again, at the next communicator perhaps */
         weft_fork_fd_close(root->listener);

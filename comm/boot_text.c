@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include "comm/boot.h"
 
+#define SWEPT    32  /* strangers at a time */
 #define TEXT_MAX 160 /* of the list; the rest is counted */
 
 void weft_boot_late_collect(const unsigned char *present, int ranks, struct weft_boot_late *late)
@@ -46,6 +47,25 @@ uint64_t weft_boot_name_hash(const char *name)
     for (; name && *name; name++)
         hash = (hash ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
     return hash;
+}
+
+/* One at most is kept for sweeping: rank 0 and the others each listen once. */
+void weft_boot_retire(struct weft_bootstrap *b, struct weft_boot_accept *accept)
+{
+    if (!accept)
+        return;
+    weft_boot_accept_stop(accept);
+    weft_boot_accept_close(b->retired);
+    b->retired = accept;
+    weft_boot_sweep(b);
+}
+
+void weft_boot_sweep(struct weft_bootstrap *b)
+{
+    if (b->retired && weft_boot_accept_sweep(b->retired, SWEPT) == 0) {
+        weft_boot_accept_close(b->retired);
+        b->retired = NULL;
+    }
 }
 
 void weft_boot_self(struct weft_boot_member *member)

@@ -42,6 +42,7 @@ static void destroy(struct weft_bootstrap *b)
     free(b->noticed);
     free(b->members);
     weft_boot_mesh_close(b);
+    weft_boot_accept_close(b->retired);
     weft_crypto_wipe(&b->job, sizeof b->job);
     for (int i = 0; i < b->edge_count; i++)
         weft_crypto_wipe(&b->edges[i].send, sizeof b->edges[i].send);

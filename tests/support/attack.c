@@ -15,6 +15,8 @@
 
 #include "base/clock.h"
 #include "comm/boot_accept.h"
+#include "comm/boot_frame.h"
+#include "tests/support/ranks.h"
 
 #define PAIRS_MAX 32
 
@@ -116,6 +118,25 @@ void attack_wrong_secret(uint16_t port, int *fds, int count)
         if (fds[i] >= 0)
             say_noise(fds[i], 200);
     }
+}
+
+void attack_make_record(struct attack_record *record)
+{
+    struct weft_key job;
+    struct weft_auth_session session;
+    const struct weft_auth_claims claims = {.purpose = WEFT_AUTH_CHECKIN, .rank = 1};
+    unsigned char challenge[WEFT_AUTH_CHALLENGE_BYTES], *frame = record->bytes + WEFT_AUTH_PROOF_BYTES;
+    enum { BODY = 100 };
+    record->size = 0;
+    if (weft_auth_job_key(TEST_SECRET, TEST_SECRET_BYTES, &job) != 0)
+        return;
+    weft_auth_challenge(challenge);
+    if (weft_auth_prove(&job, challenge, &claims, record->bytes, &session) != 0)
+        return;
+    memset(frame, 0, WEFT_BOOT_HEADER_BYTES + BODY);
+    weft_boot_frame_seal(&session.send, WEFT_BOOT_CHECKIN, 7, frame, frame + WEFT_BOOT_HEADER_BYTES, BODY,
+                         frame + WEFT_BOOT_HEADER_BYTES + BODY);
+    record->size = WEFT_AUTH_PROOF_BYTES + WEFT_BOOT_HEADER_BYTES + BODY + WEFT_TAG_BYTES;
 }
 
 void attack_end(int *fds, int count)

@@ -20,6 +20,9 @@ struct attack_record {
 /* Lets this process have so many descriptors; 0 when it may not. */
 int attack_may_have(int descriptors);
 
+/* What a rank says first, as if it had been recorded on another connection: a proof of TEST_SECRET, and a frame. */
+void attack_make_record(struct attack_record *record);
+
 /* Connects and closes, at once or after random bytes. */
 void attack_scan(uint16_t port, int times);
 /* Connects and says nothing. */
