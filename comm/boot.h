@@ -256,7 +256,7 @@ void weft_boot_root_end(struct weft_boot_root *root, int status, const char *tex
 int weft_boot_join(struct weft_bootstrap *b, const struct weft_bootstrap_options *options,
                    struct weft_boot_bytes **table);
 
-/* boot_text.c: takes over an accept whose listener has done its work. NULL is allowed. Not locked: during open. */
+/* boot_text.c: takes over an accept whose listener has done its work. NULL is allowed. Locked, or while nobody else is here. */
 void weft_boot_retire(struct weft_bootstrap *b, struct weft_boot_accept *accept);
 void weft_boot_sweep(struct weft_bootstrap *b); /* locked: a few strangers more */
 

@@ -27,6 +27,7 @@
 #define STRANGERS_MAX 1024
 #define HANDSHAKE_NS  INT64_C(5000000000) /* for a proof to arrive */
 #define MOMENT_NS     INT64_C(1000000)    /* whoever was challenged is not displaced before */
+#define RETRY_NS      INT64_C(100000000)  /* after descriptors have run out */
 #define BATCH         64
 #define CHALLENGES    16
 #define RESERVE_MAX   64 /* descriptors left to the rest of this process */
@@ -246,6 +247,8 @@ static void arm(struct weft_boot_accept *accept)
     int64_t due_ns = WEFT_NEVER_NS;
     if (accept->first)
         due_ns = accept->first->since_ns + (accept->listening ? HANDSHAKE_NS : MOMENT_NS);
+    else if (!accept->listening)
+        due_ns = weft_clock_ns() + RETRY_NS;
     if (accept->more)
         due_ns = 1; /* at once */
     if (due_ns == accept->armed_ns)
@@ -281,6 +284,8 @@ int weft_boot_accept_step(struct weft_boot_accept *accept, struct weft_boot_prov
         if (knock) {
             watch_listener(accept, 1);
             status = let_in(accept, proven);
+            if (status < 0)
+                watch_listener(accept, 0);
             accept->more = 1;
         }
         if (accept->more)

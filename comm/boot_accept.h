@@ -41,7 +41,7 @@ int weft_boot_accept_open(int listener, const struct weft_key *job, int expected
 int weft_boot_accept_fd(const struct weft_boot_accept *accept);
 
 /* Does what can be done now without waiting. 1: *proven was filled, call again; 0: nothing more for now;
- * WEFT_SYSTEM: the listener is of no further use. */
+ * WEFT_SYSTEM: nobody can be accepted for now, as when descriptors have run out. */
 int weft_boot_accept_step(struct weft_boot_accept *accept, struct weft_boot_proven *proven);
 
 /* In place of close, which takes some 50 us for each stranger: nothing is served any more, the listener may go, and

@@ -221,8 +221,10 @@ void weft_boot_mesh_close(struct weft_bootstrap *b)
 {
     if (b->accept)
         weft_service_unwatch(b->service, weft_boot_accept_fd(b->accept));
-    weft_boot_accept_close(b->accept);
+    pthread_mutex_lock(&b->lock);
+    weft_boot_retire(b, b->accept);
     b->accept = NULL;
+    pthread_mutex_unlock(&b->lock);
     weft_fork_fd_close(b->listener);
     b->listener = -1;
 }

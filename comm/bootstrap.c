@@ -31,6 +31,7 @@ destroy_lock:
 
 static void destroy(struct weft_bootstrap *b)
 {
+    weft_boot_mesh_close(b);
     weft_boot_gather_clear(b);
     pthread_cond_destroy(&b->changed);
     pthread_mutex_destroy(&b->lock);
@@ -41,7 +42,6 @@ static void destroy(struct weft_bootstrap *b)
     free(b->arrived);
     free(b->noticed);
     free(b->members);
-    weft_boot_mesh_close(b);
     weft_boot_accept_close(b->retired);
     weft_crypto_wipe(&b->job, sizeof b->job);
     for (int i = 0; i < b->edge_count; i++)
