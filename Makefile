@@ -100,6 +100,7 @@ $(BUILD)/weft-perf: $(PERF_OBJECTS) $(BUILD)/libweft.a
 $(BUILD)/perf/micro/executor: $(BUILD)/tests/support/exec_world.o
 $(BUILD)/perf/micro/transport: $(BUILD)/tests/support/watcher.o
 $(BUILD)/perf/micro/start: $(BUILD)/tests/support/attack.o $(BUILD)/tests/support/ranks.o
+$(BUILD)/perf/micro/checks: $(BUILD)/tests/support/ranks.o
 
 $(BUILD)/perf/micro/%: $(BUILD)/perf/micro/%.o $(BUILD)/libweft.a
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) $(LIBS) -o $@

@@ -40,6 +40,17 @@ static inline uint32_t weft_call_digest(const struct weft_call *call)
            ((uint32_t)(call->root + 1) & 0x1fu) << 19 | (uint32_t)(call->sequence & 0xff) << 24;
 }
 
+/* What a digest says of a call: not the count, the number or whether it is in place. */
+static inline struct weft_call weft_digest_call(uint32_t digest)
+{
+    return (struct weft_call){.root = (int32_t)(digest >> 19 & 0x1f) - 1,
+                              .collective = digest & 0xf,
+                              .algorithm = digest >> 4 & 0xf,
+                              .dtype = digest >> 8 & 0x1f,
+                              .op = digest >> 13 & 0x1f,
+                              .started = digest >> 18 & 1};
+}
+
 /* Name of the first field in which two digests differ. */
 static inline const char *weft_digest_difference(uint32_t mine, uint32_t theirs)
 {

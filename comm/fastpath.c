@@ -32,7 +32,7 @@ struct weft_fastpath {
     uint8_t *partial; /* sums on the way up the tree: ranks / 2 of bytes_max */
 };
 
-/* Peers notice by the slots themselves: check_peer(). */
+/* Peers notice by the slots themselves: confirm(). */
 static void unexpose(struct weft_fastpath *fastpath)
 {
     for (uint32_t r = 0; r < fastpath->ranks; r++) {
@@ -152,14 +152,31 @@ static int still_waiting(void *arg)
     return (uint32_t)atomic_load_explicit(&waiting->slot->word, memory_order_acquire) != waiting->sequence;
 }
 
-/* What an operation needs only when a peer lets it wait: nothing of it is touched before. */
+/* What an operation needs only when a peer lets it wait: nothing but the first few is touched before, since every
+ * store delays what the peers wait for. */
 struct patience {
-    const struct weft_call *call;
+    const struct weft_call *call; /* or NULL, and the request says it */
+    const struct weft_fastpath_request *request;
+    uint32_t digest;
     int64_t timeout_ms;
     int64_t deadline_ns; /* 0: has not had to be patient yet */
     int64_t look_ns;     /* when to look for a stall */
     struct weft_waiting shown;
 };
+
+/* The call that waits. For a request the digest is enough: the call is the last one counted.
+ */
+static struct weft_call call_of(const struct weft_fastpath *fastpath, const struct patience *patience)
+{
+    if (patience->call)
+        return *patience->call;
+    const struct weft_fastpath_request *request = patience->request;
+    struct weft_call call = weft_digest_call(patience->digest);
+    call.sequence = weft_comm_next_call(fastpath->comm) - 1;
+    call.count = request->count;
+    call.in_place = request->input == request->output;
+    return call;
+}
 
 static void begin_patience(const struct weft_fastpath *fastpath, struct patience *patience)
 {
@@ -167,7 +184,7 @@ static void begin_patience(const struct weft_fastpath *fastpath, struct patience
     patience->deadline_ns = weft_deadline_ns(patience->timeout_ms);
     patience->look_ns = now_ns + WEFT_STALL_NS;
     patience->shown = (struct weft_waiting){
-        .call = *patience->call, .since_ns = now_ns, .fast_sequence = fastpath->sequence};
+        .call = call_of(fastpath, patience), .since_ns = now_ns, .fast_sequence = fastpath->sequence};
 }
 
 /* The deadline has passed: first rank 0 is asked who has not come, then this rank says what it knows. Returns 0
@@ -177,14 +194,14 @@ static int be_late(struct weft_fastpath *fastpath, struct patience *patience, ui
     struct weft_comm *comm = fastpath->comm;
     char text[200];
     snprintf(text, sizeof text, "%s #%llu: rank %u on host '%s' did not arrive in time",
-             weft_call_name(patience->call), (unsigned long long)patience->call->sequence, peer,
+             weft_call_name(&patience->shown.call), (unsigned long long)patience->shown.call.sequence, peer,
              comm->members[peer].host);
     if (comm->stall.late) {
         weft_comm_fail(comm, WEFT_TIMEOUT, text);
         return WEFT_TIMEOUT;
     }
     int64_t waited_ms = (weft_clock_ns() - patience->shown.since_ns) / 1000000;
-    patience->deadline_ns = weft_stall_late(comm, patience->call, waited_ms, text);
+    patience->deadline_ns = weft_stall_late(comm, &patience->shown.call, waited_ms, text);
     return WEFT_OK;
 }
 
@@ -264,28 +281,26 @@ int weft_fastpath_differs(struct weft_fastpath *fastpath, const struct weft_call
     return fastpath->comm->failed;
 }
 
-/* A peer has published: digest and size must agree. A slot that no longer holds this operation was taken away by
- * an owner that gave up, freed it, and had its pages replaced by zeros here (transport/shm/segment.c). */
-static int check_peer(struct weft_fastpath *fastpath, uint32_t peer, uint32_t digest, size_t size,
-                      const struct weft_call *call)
+/* A slot that is not what it should be. Either its owner is in another call; or it no longer holds this operation,
+ * because an owner that gave up has freed it and its pages were replaced by zeros here (transport/shm/segment.c). */
+static int doubt_peer(struct weft_fastpath *fastpath, uint32_t peer, uint32_t digest, size_t size,
+                      const struct patience *patience)
 {
     const struct slot *slot = slot_of(fastpath, peer);
     uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
-    uint64_t bytes = atomic_load_explicit(&slot->size, memory_order_relaxed);
-    if (word == ((uint64_t)digest << 32 | fastpath->sequence) && bytes == size)
-        return WEFT_OK;
+    unsigned long long bytes = atomic_load_explicit(&slot->size, memory_order_relaxed);
     struct weft_comm *comm = fastpath->comm;
-    uint32_t theirs = (uint32_t)(word >> 32);
+    const struct weft_call call = call_of(fastpath, patience);
     char text[200];
     if ((uint32_t)word == fastpath->sequence) {
         snprintf(text, sizeof text,
                  "rank %u and rank %u disagree on the %s of call #%llu (%llu and %zu bytes)", peer,
-                 fastpath->rank, weft_digest_difference(digest, theirs), (unsigned long long)call->sequence,
-                 (unsigned long long)bytes, size);
-        return weft_fastpath_differs(fastpath, call, text);
+                 fastpath->rank, weft_digest_difference(digest, (uint32_t)(word >> 32)),
+                 (unsigned long long)call.sequence, bytes, size);
+        return weft_fastpath_differs(fastpath, &call, text);
     }
     snprintf(text, sizeof text, "rank %u on host '%s' gave up during %s #%llu", peer,
-             comm->members[peer].host, weft_call_name(call), (unsigned long long)call->sequence);
+             comm->members[peer].host, weft_call_name(&call), (unsigned long long)call.sequence);
     weft_context_lock(comm->context);
     weft_comm_fail(comm, WEFT_PEER_FAILED, text);
     weft_context_unlock(comm->context);
@@ -322,69 +337,87 @@ static void combine(struct weft_fastpath *fastpath, const struct weft_fastpath_r
     }
 }
 
-/* checked is a constant: without it nothing of the ranks' calls is compared. */
-static inline int exchange(struct weft_fastpath *fastpath, const void *data, size_t size,
-                           const struct weft_call *call, int64_t timeout_ms, const void **contributions,
-                           int checked)
+/* Publishes and waits until everybody has. */
+static inline int exchange(struct weft_fastpath *fastpath, const void *data, size_t size, uint32_t digest,
+                           struct patience *patience, const void **contributions)
 {
-    struct patience patience;
-    patience.call = call;
-    patience.timeout_ms = timeout_ms;
-    patience.deadline_ns = 0;
-    uint32_t digest = checked ? weft_call_digest(call) : 0;
     fastpath->sequence++;
     publish(fastpath, data, size, digest);
     for (uint32_t r = 0; r < fastpath->ranks; r++) {
-        int status = r == fastpath->rank ? WEFT_OK : await_peer(fastpath, r, &patience);
+        int status = r == fastpath->rank ? WEFT_OK : await_peer(fastpath, r, patience);
         if (status != WEFT_OK)
             return status;
     }
-    for (uint32_t r = 0; r < fastpath->ranks; r++) {
-        int status = !checked || r == fastpath->rank ? WEFT_OK : check_peer(fastpath, r, digest, size, call);
-        if (status != WEFT_OK)
-            return status;
+    for (uint32_t r = 0; r < fastpath->ranks; r++)
         contributions[r] = r == fastpath->rank ? data : slot_data(slot_of(fastpath, r), size);
+    return WEFT_OK;
+}
+
+/* Whether every slot holds this operation, which is asked after it has been read: nothing was taken away meanwhile
+ * and, when calls are compared (a constant), what was read belongs to the same call. */
+static inline int confirm(struct weft_fastpath *fastpath, uint32_t digest, size_t size,
+                          const struct patience *patience, int compared)
+{
+    const uint64_t expected = (uint64_t)digest << 32 | fastpath->sequence;
+    atomic_thread_fence(memory_order_acquire);
+    for (uint32_t r = 0; r < fastpath->ranks; r++) { /* the own slot holds the own operation */
+        const struct slot *slot = slot_of(fastpath, r);
+        uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
+        int same = compared
+                       ? word == expected && atomic_load_explicit(&slot->size, memory_order_relaxed) == size
+                       : (uint32_t)word == fastpath->sequence;
+        if (__builtin_expect(!same, 0))
+            return doubt_peer(fastpath, r, digest, size, patience);
     }
     return WEFT_OK;
 }
 
 int weft_fastpath_confirm(struct weft_fastpath *fastpath, size_t size, const struct weft_call *call)
 {
-    atomic_thread_fence(memory_order_acquire);
-    for (uint32_t r = 0; r < fastpath->ranks; r++) { /* the own slot holds the own operation */
-        uint64_t word = atomic_load_explicit(&slot_of(fastpath, r)->word, memory_order_relaxed);
-        if (__builtin_expect((uint32_t)word != fastpath->sequence, 0))
-            return check_peer(fastpath, r, (uint32_t)(word >> 32), size, call);
-    }
-    return WEFT_OK;
+    struct patience patience;
+    patience.call = call;
+    return confirm(fastpath, weft_call_digest(call), size, &patience, 1);
 }
 
 int weft_fastpath_exchange(struct weft_fastpath *fastpath, const void *data, size_t size,
                            const struct weft_call *call, int64_t timeout_ms, const void **contributions)
 {
-    return exchange(fastpath, data, size, call, timeout_ms, contributions, 1);
+    struct patience patience;
+    patience.call = call;
+    patience.timeout_ms = timeout_ms;
+    patience.deadline_ns = 0;
+    int status = exchange(fastpath, data, size, weft_call_digest(call), &patience, contributions);
+    return status == WEFT_OK ? weft_fastpath_confirm(fastpath, size, call) : status;
 }
 
+/* A slot has room for bytes_max whatever its owner has published, so that reading it before the calls are compared
+ * does no harm: the output is not reported good. */
 static inline int allreduce(struct weft_fastpath *fastpath, const struct weft_fastpath_request *request,
-                            int64_t timeout_ms, int checked)
+                            uint32_t digest, int64_t timeout_ms, int compared)
 {
     const void *contributions[WEFT_FASTPATH_RANKS_MAX];
-    int status = exchange(fastpath, request->input, request->count * request->element_bytes, request->call,
-                          timeout_ms, contributions, checked);
+    size_t size = request->count * request->element_bytes;
+    struct patience patience;
+    patience.call = NULL;
+    patience.request = request;
+    patience.digest = digest;
+    patience.timeout_ms = timeout_ms;
+    patience.deadline_ns = 0;
+    int status = exchange(fastpath, request->input, size, digest, &patience, contributions);
     if (status != WEFT_OK)
         return status;
     combine(fastpath, request, contributions);
-    return weft_fastpath_confirm(fastpath, request->count * request->element_bytes, request->call);
+    return confirm(fastpath, digest, size, &patience, compared);
 }
 
 int weft_fastpath_allreduce(struct weft_fastpath *fastpath, const struct weft_fastpath_request *request,
-                            int64_t timeout_ms)
+                            uint32_t digest, int64_t timeout_ms)
 {
-    return allreduce(fastpath, request, timeout_ms, 1);
+    return allreduce(fastpath, request, digest, timeout_ms, 1);
 }
 
 int weft_fastpath_allreduce_unchecked(struct weft_fastpath *fastpath,
                                       const struct weft_fastpath_request *request, int64_t timeout_ms)
 {
-    return allreduce(fastpath, request, timeout_ms, 0);
+    return allreduce(fastpath, request, 0, timeout_ms, 0);
 }

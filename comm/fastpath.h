@@ -61,17 +61,18 @@ struct weft_fastpath_request {
     size_t count, element_bytes;
     weft_reduce_function *reduce;
     uint32_t finish;
-    const struct weft_call *call;
 };
 
-/* Runs one operation; blocks like weft_allreduce(). The clock is read only when a peer lets this rank wait.
+/* Runs one operation, the call counted last, whose digest this is; blocks like weft_allreduce(). The clock is read only when a peer lets this rank wait.
  */
 int weft_fastpath_allreduce(struct weft_fastpath *fastpath, const struct weft_fastpath_request *request,
-                            int64_t timeout_ms);
+                            uint32_t digest, int64_t timeout_ms);
 
 /* The same without the comparison of calls: wrong when ranks disagree. Only for perf/micro/checks.c, which measures
- * what the comparison costs. */
+ * what the comparison costs; weft_allreduce_unchecked() is weft_allreduce() on top of it. comm/allreduce.c */
 int weft_fastpath_allreduce_unchecked(struct weft_fastpath *fastpath,
                                       const struct weft_fastpath_request *request, int64_t timeout_ms);
+int weft_allreduce_unchecked(struct weft_comm *comm, const void *send, void *recv, size_t count,
+                             weft_dtype dtype, weft_op op);
 
 #endif
