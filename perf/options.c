@@ -392,7 +392,7 @@ int perf_options_parse(struct perf_options *options, int argc, char **argv)
                                   .argv = argv};
     describe(letters, longs);
     opterr = 0;
-    optind = 1;
+    optind = 0; /* anew, even behind a command line that was left in the middle of a word */
     for (int code; (code = getopt_long(argc - 1, argv + 1, letters, longs, NULL)) != -1;) {
         const struct flag *flag = code == ':' || code == '?' ? NULL : find(code);
         if (!flag)

@@ -20,6 +20,7 @@
 
 #define JOBS_MAX    12
 #define WAITING_NS  INT64_C(50000000)
+#define SLOW_NS     INT64_C(5000000000) /* found by some deadline rather than by the detector */
 #define WATCHDOG_NS INT64_C(40000000000)
 
 struct job {
@@ -61,8 +62,8 @@ void kill_score_print(struct kill_score *score, const char *what)
     printf("%s: noticed within %.2f ms (p50), %.2f ms (p99), %.2f ms (all)\n", what,
            (double)kill_score_quantile(score, 0.5) / 1e6, (double)kill_score_quantile(score, 0.99) / 1e6,
            (double)kill_score_quantile(score, 1) / 1e6);
-    printf("%s: %u wrong, of which %u hangs; libfabric left descriptors behind %u times\n", what,
-           score->wrong, score->hangs, score->left_below);
+    printf("%s: %u wrong, of which %u hangs; %u slow; libfabric left descriptors behind %u times\n", what,
+           score->wrong, score->hangs, score->slow, score->left_below);
     if (score->misnamed || score->garbled)
         printf("%s: known gaps: %u named a rank that left, %u results mixed with reused memory\n", what,
                score->misnamed, score->garbled);
@@ -194,11 +195,11 @@ static void attend(struct job *job)
         cut_off(job);
 }
 
-static void show(const struct job *job)
+static void show(const struct job *job, const char *what)
 {
     char line[KILL_CASE_TEXT];
     kill_case_print(&job->world->c, line, sizeof line);
-    fprintf(stderr, "%s WEFT_KILL_CASE='%s'\n", job->hung ? "HANG" : "WRONG", line);
+    fprintf(stderr, "%s WEFT_KILL_CASE='%s'\n", what, line);
     fprintf(stderr, "  point %sreached, in stage %d\n", job->world->clock.fired_ns ? "" : "not ",
             job->world->clock.fired_stage);
     for (int rank = 0; rank < job->world->c.ranks; rank++) {
@@ -214,7 +215,7 @@ static void show(const struct job *job)
 static void settle(struct job *job, struct kill_score *score)
 {
     const struct kill_case *c = &job->world->c;
-    int bad = job->hung || (!job->world->quiet && !job->world->clock.fired_ns);
+    int slow = 0, bad = job->hung || (!job->world->quiet && !job->world->clock.fired_ns);
     for (int rank = 0; rank < c->ranks; rank++) {
         const struct kill_report *report = &job->world->reports[rank];
         int status = job->statuses[rank];
@@ -231,14 +232,16 @@ static void settle(struct job *job, struct kill_score *score)
             continue;
         score->answers++;
         score->revoked += report->status == WEFT_REVOKED;
+        slow |= report->latency_ns > SLOW_NS * kill_patience();
         add_sample(score, report->latency_ns);
     }
     score->cases++;
     score->deaths += job->world->clock.fired_ns != 0;
     score->hangs += (unsigned)job->hung;
     score->wrong += (unsigned)(bad != 0);
-    if (bad)
-        show(job);
+    score->slow += (unsigned)slow;
+    if (bad || slow)
+        show(job, job->hung ? "HANG" : bad ? "WRONG" : "SLOW");
 }
 
 void kill_prepare(void)

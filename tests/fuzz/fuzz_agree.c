@@ -1,0 +1,122 @@
+/* Fuzz target: what ranks tell each other while a communicator is made (comm/agree.c): introductions and votes of
+ * three ranks. Each begins as a good one, over which the input is laid: a byte for whom and what, two for the place,
+ * one for the length, and the bytes to add by exclusive or; a length of 255 cuts the message off there instead.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include "comm/agree.c"
+
+#define RANKS    3
+#define MESSAGES (2 * RANKS)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const char settings[] = "WEFT_ALGO=0\nWEFT_DIRECT=1\nWEFT_OFI_PROVIDER=\n";
+
+static int reachable(struct weft_transport *transport, const void *address, size_t size)
+{
+    (void)transport;
+    uint8_t last = 0;
+    for (size_t i = 0; i < size; i++)
+        last ^= ((const uint8_t *)address)[i]; /* all of it must be there */
+    return last & 1;
+}
+
+/* In blocks of exactly their size, so that the address sanitizer sees a read beyond. */
+static int make_messages(struct weft_blob messages[MESSAGES], const size_t sizes[MESSAGES],
+                         uint8_t bytes[MESSAGES][sizeof(struct introduction) + sizeof settings])
+{
+    for (int m = 0; m < MESSAGES; m++) {
+        void *copy = malloc(sizes[m] ? sizes[m] : 1);
+        messages[m] = (struct weft_blob){copy, sizes[m]};
+        if (copy)
+            memcpy(copy, bytes[m], sizes[m]);
+    }
+    for (int m = 0; m < MESSAGES; m++) {
+        if (!messages[m].data)
+            return 0;
+    }
+    return 1;
+}
+
+static void lay_over(const uint8_t *data, size_t size, size_t sizes[MESSAGES],
+                     uint8_t bytes[MESSAGES][sizeof(struct introduction) + sizeof settings])
+{
+    while (size > 4) {
+        int m = data[0] % MESSAGES;
+        size_t place = (size_t)(data[1] | data[2] << 8) % (sizes[m] + 1), length = data[3], given = size - 4;
+        if (length == 255) {
+            sizes[m] = place;
+            length = 0;
+        }
+        length = length < sizes[m] - place ? length : sizes[m] - place;
+        length = length < given ? length : given;
+        for (size_t i = 0; i < length; i++)
+            bytes[m][place + i] ^= data[4 + i];
+        data += 4 + length;
+        size -= 4 + length;
+    }
+}
+
+static void agree(struct weft_comm *comm, const struct weft_blob *intros, const struct weft_blob *votes)
+{
+    if (check_settings(comm, intros) != WEFT_OK)
+        return;
+    for (int r = 0; r < RANKS; r++) {
+        if (copy_member(comm, r, intros[r].data) != WEFT_OK)
+            return;
+    }
+    if (count_processors(comm, intros) != WEFT_OK)
+        return;
+    uint32_t group = own_group(comm, intros);
+    free_candidates(comm, intros);
+    if (group > (uint32_t)comm->rank)
+        __builtin_trap();
+    comm->one_host = comm->no_shm = 1;
+    if (count_votes(comm, intros, votes) != WEFT_OK)
+        return;
+    for (int r = 0; r < RANKS; r++) {
+        if (comm->members[r].host_group > (uint32_t)r || comm->members[r].ofi_size > WEFT_ADDRESS_MAX)
+            __builtin_trap();
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static uint8_t bytes[MESSAGES][sizeof(struct introduction) + sizeof settings];
+    size_t sizes[MESSAGES];
+    struct weft_blob messages[MESSAGES];
+    struct weft_context *context = calloc(1, sizeof *context);
+    struct weft_comm *comm = calloc(1, sizeof *comm);
+    struct weft_member *members = calloc(RANKS, sizeof *members);
+    if (!context || !comm || !members)
+        goto free_all;
+    memset(bytes, 0, sizeof bytes);
+    for (int r = 0; r < RANKS; r++) {
+        struct introduction intro = {
+            .magic = INTRO_MAGIC, .version = INTRO_VERSION, .shm_size = 40, .host = "a"};
+        struct vote vote = {.free_ids = UINT32_MAX, .ofi_size = 16};
+        memcpy(bytes[r], &intro, sizeof intro);
+        memcpy(bytes[r] + sizeof intro, settings, sizeof settings);
+        memcpy(bytes[RANKS + r], &vote, sizeof vote);
+        sizes[r] = sizeof intro + sizeof settings;
+        sizes[RANKS + r] = sizeof vote;
+    }
+    lay_over(data, size, sizes, bytes);
+    context->transports[WEFT_SHM].ops.reachable = reachable;
+    pthread_mutex_init(&context->lock, NULL);
+    *comm = (struct weft_comm){.context = context, .rank = 1, .ranks = RANKS, .members = members};
+    if (make_messages(messages, sizes, bytes))
+        agree(comm, messages, messages + RANKS);
+    for (int m = 0; m < MESSAGES; m++)
+        free((void *)(uintptr_t)messages[m].data);
+    for (int r = 0; r < RANKS; r++)
+        free(members[r].addresses);
+    pthread_mutex_destroy(&context->lock);
+free_all:
+    free(members);
+    free(comm);
+    free(context);
+    return 0;
+}

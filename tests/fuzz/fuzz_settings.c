@@ -1,0 +1,67 @@
+/* Fuzz target: settings from the environment, and the text of a peer's settings.
+ *
+ * The input is lines NAME=value, set as they are where the name begins with WEFT_; behind a line "--" comes a
+ * peer's text, which is compared with this side's. Settings that were accepted must agree with themselves.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/settings.h"
+
+#define LINES_MAX 32
+#define AGREED    2048
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Sets a line, which is cut into name and value in place. Returns the name, NULL when it is no setting. */
+static const char *set_line(char *line)
+{
+    char *equals = strchr(line, '=');
+    if (!equals || strncmp(line, "WEFT_", 5) != 0)
+        return NULL;
+    *equals = '\0';
+    setenv(line, equals + 1, 1);
+    return line;
+}
+
+static void compare(const struct weft_settings *settings, const char *theirs)
+{
+    char agreed[AGREED], name[64];
+    size_t length = weft_settings_agreed(settings, agreed, sizeof agreed);
+    if (length >= sizeof agreed || weft_settings_differ(agreed, agreed, name, sizeof name))
+        __builtin_trap();
+    if (weft_settings_differ(agreed, theirs, name, sizeof name) == (strcmp(agreed, theirs) == 0))
+        __builtin_trap();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const char *names[LINES_MAX];
+    int count = 0;
+    char *text = malloc(size + 1), *line = text;
+    const char *theirs = "";
+    if (!text)
+        return 0;
+    memcpy(text, data, size);
+    text[size] = '\0';
+    while (line && count < LINES_MAX) {
+        char *end = strchr(line, '\n');
+        if (end)
+            *end++ = '\0';
+        if (strcmp(line, "--") == 0) {
+            theirs = end ? end : "";
+            break;
+        }
+        names[count] = set_line(line);
+        count += names[count] != NULL;
+        line = end;
+    }
+    struct weft_settings settings;
+    if (weft_settings_read(&settings) == 0)
+        compare(&settings, theirs);
+    while (count > 0)
+        unsetenv(names[--count]);
+    free(text);
+    return 0;
+}
