@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "comm/comm.h"
 #include "comm/progress.h"
+#include "transport/fence.h"
 
 #define INLINE_BYTES 48
 #define SPIN_CHECK   64 /* polls of one word between looks at failures */
@@ -359,7 +360,7 @@ static inline int confirm(struct weft_fastpath *fastpath, uint32_t digest, size_
                           const struct patience *patience, int compared)
 {
     const uint64_t expected = (uint64_t)digest << 32 | fastpath->sequence;
-    atomic_thread_fence(memory_order_acquire);
+    weft_fence_loads();
     for (uint32_t r = 0; r < fastpath->ranks; r++) { /* the own slot holds the own operation */
         const struct slot *slot = slot_of(fastpath, r);
         uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);

@@ -15,6 +15,7 @@
  * A cell whose message was taken is used again as it is, nobody asks for its token any more. When all are in
  * use, cell 0 serves as many as need be: taking back one of these breaks the others, which is wasteful and safe.
  */
+#include "transport/fence.h"
 #include "transport/shm/shm_private.h"
 
 #define CELL_SHARED 0u
@@ -44,7 +45,7 @@ void shm_unexpose(struct weft_link *link, const struct weft_token *bytes, int ta
         return;
     if (!taken) {
         atomic_fetch_add_explicit(&transport->control->cells[token.cell], 1, memory_order_relaxed);
-        atomic_thread_fence(memory_order_seq_cst); /* before anything that the caller writes */
+        weft_fence_full(); /* before anything that the caller writes */
     }
     if (token.cell != CELL_SHARED && transport->free_cell_count < SHM_CELLS)
         transport->free_cells[transport->free_cell_count++] = (uint16_t)token.cell;
@@ -55,7 +56,7 @@ int shm_cell_check(const struct weft_link *link, const struct shm_token *token)
     /* It came with the HELLO, ahead of any token, and stays as long as the peer is known. */
     const struct shm_control *control = atomic_load_explicit(&link->peer->control, memory_order_acquire);
     if (__builtin_expect(control && token->cell < SHM_CELLS, 1)) {
-        atomic_thread_fence(memory_order_acquire); /* after everything that the caller has read */
+        weft_fence_loads(); /* after everything that the caller has read */
         if (__builtin_expect(atomic_load_explicit(&control->cells[token->cell], memory_order_relaxed) ==
                                  token->generation,
                              1))
