@@ -26,9 +26,9 @@ struct weft_boot_bytes {
 
 struct weft_boot_out {
     struct weft_boot_out *next;
+    int type;
     struct weft_boot_bytes *body; /* NULL: empty */
-    size_t sent;                  /* of header, body and tag together */
-    unsigned char header[WEFT_BOOT_HEADER_BYTES], tag[WEFT_TAG_BYTES];
+    size_t taken;                 /* of body, into pieces */
 };
 
 struct weft_boot_edge {
@@ -40,6 +40,8 @@ struct weft_boot_edge {
     uint32_t sequence; /* of the next frame sent */
     struct weft_auth_channel send;
     struct weft_boot_out *first, *last;
+    unsigned char *wire; /* the piece that is being sent, sealed */
+    size_t wire_capacity, wire_size, wire_sent;
     int watched, wants_output;
     int broken; /* cannot be written; reading will say why */
     int said_goodbye, heard_goodbye;
@@ -143,12 +145,17 @@ struct weft_boot_bytes *weft_boot_bytes_new(unsigned char *data, size_t size); /
 void weft_boot_bytes_drop(struct weft_boot_bytes *bytes);                      /* locked; NULL allowed */
 /* Locked. A connection that has proven itself becomes the edge's. */
 void weft_boot_edge_adopt(struct weft_boot_edge *edge, int fd, const struct weft_auth_session *session);
-/* Locked. Queues a sealed copy as a frame, sends what the socket takes, never blocks. Edges that are gone or have
- * said goodbye swallow it. WEFT_NOMEM. */
+/* Locked. Queues a frame, sends what the socket takes, never blocks. Takes its own reference. Edges that are gone or
+ * have said goodbye swallow it. WEFT_NOMEM. */
 int weft_boot_edge_queue(struct weft_boot_edge *edge, int type, struct weft_boot_bytes *body);
 /* Locked. The same with a writer's bytes, which are taken over, also on failure. */
 int weft_boot_edge_queue_writer(struct weft_boot_edge *edge, int type, struct weft_boot_writer *writer);
-void weft_boot_edge_flush(struct weft_boot_edge *edge);   /* locked */
+void weft_boot_edge_flush(struct weft_boot_edge *edge); /* locked */
+/* Locked. Something has been queued and not been sent. */
+static inline int weft_boot_edge_pending(const struct weft_boot_edge *edge)
+{
+    return edge->first != NULL || edge->wire_sent < edge->wire_size;
+}
 void weft_boot_edge_discard(struct weft_boot_edge *edge); /* locked: forgets what is queued */
 
 /* boot_mesh.c: neighbours. */
@@ -207,6 +214,8 @@ void weft_boot_doomed_close(struct weft_bootstrap *b);
 
 /* boot_beat.c: heartbeats, and the overlay's timer. */
 int weft_boot_beat_start(struct weft_bootstrap *b); /* locked */
+/* Locked. In the middle of something long: sends the heartbeats that are due. */
+void weft_boot_beat(struct weft_bootstrap *b);
 /* Locked. Makes the service thread come by soon. */
 void weft_boot_kick(struct weft_bootstrap *b);
 

@@ -38,13 +38,22 @@ static int is_live(const struct weft_boot_edge *edge)
 static int64_t send_beat(struct weft_boot_edge *edge, int64_t now_ns)
 {
     int64_t period_ns = edge->owner->heartbeat_ns / BEATS;
-    if (edge->first) /* bytes are on their way as it is, as fast as the neighbour takes them */
+    if (weft_boot_edge_pending(edge)) /* bytes are on their way as it is, as fast as the neighbour takes them */
         return now_ns + period_ns;
     if (now_ns - edge->sent_ns >= period_ns) {
         weft_boot_edge_queue(edge, WEFT_BOOT_HEARTBEAT, NULL);
         edge->sent_ns = now_ns;
     }
     return edge->sent_ns + period_ns;
+}
+
+void weft_boot_beat(struct weft_bootstrap *b)
+{
+    int64_t now_ns = weft_clock_ns();
+    for (int i = 0; i < b->edge_count; i++) {
+        if (is_live(&b->edges[i]))
+            send_beat(&b->edges[i], now_ns);
+    }
 }
 
 /* Returns when the neighbour's time is over, unless something comes. */

@@ -12,6 +12,8 @@
 #include "base/error.h"
 #include "comm/boot.h"
 
+#define PIECES_PER_FLUSH 2 /* then others get their turn; the socket stays writable */
+
 struct weft_boot_bytes *weft_boot_bytes_new(unsigned char *data, size_t size)
 {
     struct weft_boot_bytes *bytes = malloc(sizeof *bytes);
@@ -46,6 +48,9 @@ void weft_boot_edge_discard(struct weft_boot_edge *edge)
 {
     while (edge->first)
         pop(edge);
+    free(edge->wire);
+    edge->wire = NULL;
+    edge->wire_capacity = edge->wire_size = edge->wire_sent = 0;
 }
 
 static void want_output(struct weft_boot_edge *edge, int on)
@@ -57,28 +62,48 @@ static void want_output(struct weft_boot_edge *edge, int on)
         edge->broken = 1;
 }
 
-/* Sends what remains of one frame. 1: all of it is gone, 0: the socket is full, -1: it is broken. */
-static int send_out(struct weft_boot_edge *edge, struct weft_boot_out *out)
+/* Makes room for the largest piece of a body. */
+static int reserve(struct weft_boot_edge *edge, size_t body_size)
 {
-    for (;;) {
-        const struct iovec whole[3] = {{out->header, sizeof out->header},
-                                       {out->body ? out->body->data : NULL, out->body ? out->body->size : 0},
-                                       {out->tag, sizeof out->tag}};
-        struct iovec parts[3];
-        size_t count = 0, gone = out->sent;
-        for (int i = 0; i < 3; i++) {
-            size_t skip = gone < whole[i].iov_len ? gone : whole[i].iov_len;
-            gone -= skip;
-            if (skip < whole[i].iov_len)
-                parts[count++] =
-                    (struct iovec){(unsigned char *)whole[i].iov_base + skip, whole[i].iov_len - skip};
-        }
-        if (count == 0)
-            return 1;
-        struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
-        ssize_t sent = sendmsg(edge->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    size_t piece = body_size < WEFT_BOOT_PIECE_MAX ? body_size : WEFT_BOOT_PIECE_MAX;
+    size_t capacity = WEFT_BOOT_HEADER_BYTES + piece + WEFT_TAG_BYTES;
+    if (capacity <= edge->wire_capacity)
+        return WEFT_OK;
+    unsigned char *grown = realloc(edge->wire, capacity);
+    if (!grown)
+        return weft_fail(WEFT_NOMEM, "bootstrap: no memory for a frame");
+    edge->wire = grown;
+    edge->wire_capacity = capacity;
+    return WEFT_OK;
+}
+
+/* Seals the next piece of the first frame. The body is copied, since others share it, and under a key of its own each
+ * edge needs other bytes; piece by piece, so that neither time nor memory depend on its size. */
+static void seal_piece(struct weft_boot_edge *edge)
+{
+    struct weft_boot_out *out = edge->first;
+    size_t left = (out->body ? out->body->size : 0) - out->taken;
+    size_t size = left < WEFT_BOOT_PIECE_MAX ? left : WEFT_BOOT_PIECE_MAX;
+    unsigned char *body = edge->wire + WEFT_BOOT_HEADER_BYTES;
+    if (size)
+        memcpy(body, out->body->data + out->taken, size);
+    weft_boot_piece_seal(&edge->send, out->type, left > size, edge->sequence++, edge->wire, body, size,
+                         body + size);
+    edge->wire_sent = 0;
+    edge->wire_size = WEFT_BOOT_HEADER_BYTES + size + WEFT_TAG_BYTES;
+    out->taken += size;
+    if (left == size)
+        pop(edge);
+}
+
+/* Sends what remains of the piece. 1: all of it is gone, 0: the socket is full, -1: it is broken. */
+static int send_piece(struct weft_boot_edge *edge)
+{
+    while (edge->wire_sent < edge->wire_size) {
+        ssize_t sent = send(edge->fd, edge->wire + edge->wire_sent, edge->wire_size - edge->wire_sent,
+                            MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent >= 0) {
-            out->sent += (size_t)sent;
+            edge->wire_sent += (size_t)sent;
             edge->sent_ns = weft_clock_ns();
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return 0;
@@ -86,20 +111,23 @@ static int send_out(struct weft_boot_edge *edge, struct weft_boot_out *out)
             return -1;
         }
     }
+    return 1;
 }
 
 void weft_boot_edge_flush(struct weft_boot_edge *edge)
 {
     if (!edge->watched || edge->fd < 0)
         return;
-    int sent = 1;
-    while (!edge->broken && edge->first && (sent = send_out(edge, edge->first)) > 0)
-        pop(edge);
-    if (sent < 0)
+    int sent = edge->broken ? -1 : send_piece(edge);
+    for (int i = 0; sent > 0 && edge->first && i < PIECES_PER_FLUSH; i++) {
+        seal_piece(edge);
+        sent = send_piece(edge);
+    }
+    if (sent < 0) {
         edge->broken = 1;
-    if (edge->broken)
         weft_boot_edge_discard(edge);
-    want_output(edge, edge->first != NULL);
+    }
+    want_output(edge, weft_boot_edge_pending(edge));
 }
 
 void weft_boot_edge_adopt(struct weft_boot_edge *edge, int fd, const struct weft_auth_session *session)
@@ -110,35 +138,24 @@ void weft_boot_edge_adopt(struct weft_boot_edge *edge, int fd, const struct weft
     weft_boot_reader_unseal(&edge->reader, &session->receive);
 }
 
-/* What a key has sealed is of no use on another edge, so bytes that others share are copied. */
-static struct weft_boot_bytes *copy_of(const struct weft_boot_bytes *bytes)
-{
-    unsigned char *data = malloc(bytes->size ? bytes->size : 1);
-    if (!data) {
-        weft_fail(WEFT_NOMEM, "bootstrap: no memory for a frame of %zu bytes", bytes->size);
-        return NULL;
-    }
-    if (bytes->size)
-        memcpy(data, bytes->data, bytes->size);
-    return weft_boot_bytes_new(data, bytes->size);
-}
-
 static int takes_frames(const struct weft_boot_edge *edge)
 {
     return edge->fd >= 0 && !edge->said_goodbye && !edge->broken;
 }
 
-/* Takes over the reference to body, which nobody else has. */
-static int queue_own(struct weft_boot_edge *edge, int type, struct weft_boot_bytes *body)
+int weft_boot_edge_queue(struct weft_boot_edge *edge, int type, struct weft_boot_bytes *body)
 {
+    if (!takes_frames(edge))
+        return WEFT_OK;
+    if (reserve(edge, body ? body->size : 0) != WEFT_OK)
+        return WEFT_NOMEM;
     struct weft_boot_out *out = calloc(1, sizeof *out);
-    if (!out) {
-        weft_boot_bytes_drop(body);
+    if (!out)
         return weft_fail(WEFT_NOMEM, "bootstrap: no memory for a frame");
-    }
-    weft_boot_frame_seal(&edge->send, type, edge->sequence++, out->header, body ? body->data : NULL,
-                         body ? body->size : 0, out->tag);
+    out->type = type;
     out->body = body;
+    if (body)
+        body->refs++;
     if (edge->last)
         edge->last->next = out;
     else
@@ -148,16 +165,6 @@ static int queue_own(struct weft_boot_edge *edge, int type, struct weft_boot_byt
         edge->said_goodbye = 1;
     weft_boot_edge_flush(edge);
     return WEFT_OK;
-}
-
-int weft_boot_edge_queue(struct weft_boot_edge *edge, int type, struct weft_boot_bytes *body)
-{
-    if (!takes_frames(edge))
-        return WEFT_OK;
-    struct weft_boot_bytes *copy = body ? copy_of(body) : NULL;
-    if (body && !copy)
-        return WEFT_NOMEM;
-    return queue_own(edge, type, copy);
 }
 
 int weft_boot_edge_queue_writer(struct weft_boot_edge *edge, int type, struct weft_boot_writer *writer)
@@ -171,5 +178,9 @@ int weft_boot_edge_queue_writer(struct weft_boot_edge *edge, int type, struct we
         return WEFT_OK;
     }
     struct weft_boot_bytes *body = weft_boot_bytes_new(writer->data, writer->size);
-    return body ? queue_own(edge, type, body) : WEFT_NOMEM;
+    if (!body)
+        return WEFT_NOMEM;
+    int status = weft_boot_edge_queue(edge, type, body);
+    weft_boot_bytes_drop(body);
+    return status;
 }

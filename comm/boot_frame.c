@@ -6,6 +6,7 @@
 
 /* A body's buffer starts with so much at most, and doubles as bytes come. */
 #define BODY_FIRST ((size_t)64 << 10)
+#define FLAG_MORE  1
 #define SMALL_MAX  ((size_t)1024)
 
 static const unsigned char magic[4] = {'W', 'E', 'F', 'T'};
@@ -72,8 +73,16 @@ void weft_boot_frame_seal(struct weft_auth_channel *channel, int type, uint32_t 
                           unsigned char header[WEFT_BOOT_HEADER_BYTES], void *body, size_t size,
                           unsigned char tag[WEFT_TAG_BYTES])
 {
+    weft_boot_piece_seal(channel, type, 0, sequence, header, body, size, tag);
+}
+
+void weft_boot_piece_seal(struct weft_auth_channel *channel, int type, int more, uint32_t sequence,
+                          unsigned char header[WEFT_BOOT_HEADER_BYTES], void *body, size_t size,
+                          unsigned char tag[WEFT_TAG_BYTES])
+{
     unsigned char none[1] = {0};
     weft_boot_header_write(header, type, size, sequence);
+    header[7] = more ? FLAG_MORE : 0;
     store(header + 20, WEFT_TAG_BYTES, 4);
     weft_auth_seal(channel, header, WEFT_BOOT_HEADER_BYTES, size ? body : none, size, tag);
 }
@@ -114,19 +123,29 @@ static int read_header(struct weft_boot_reader *reader)
         return weft_fail(WEFT_PROTOCOL, "frame of protocol version %d, expected %d to %d", version,
                          WEFT_BOOT_VERSION_MIN, WEFT_BOOT_VERSION_MAX);
     unsigned trailer = reader->sealed ? WEFT_TAG_BYTES : 0;
-    if (header[7] != 0 || load(header + 20, 4) != trailer)
+    int most_flags = weft_boot_body_max(type) > WEFT_BOOT_PIECE_MAX ? FLAG_MORE : 0;
+    if (header[7] > most_flags || load(header + 20, 4) != trailer)
         return weft_fail(WEFT_PROTOCOL,
                          "frame with flags 0x%x and a trailer of %llu bytes, expected 0x0 and %u", header[7],
                          (unsigned long long)load(header + 20, 4), trailer);
-    if (length > weft_boot_body_max(type))
+    size_t before = reader->continues ? reader->frame.size : 0;
+    if (reader->continues && type != reader->frame.type)
+        return weft_fail(WEFT_PROTOCOL, "frame of type %d inside one of type %d", type, reader->frame.type);
+    if (header[7] && length == 0)
+        return weft_fail(WEFT_PROTOCOL, "empty piece of a frame of type %d", type);
+    if (length > weft_boot_body_max(type) - before)
         return weft_fail(WEFT_PROTOCOL, "frame of type %d with %llu bytes, at most %zu are allowed", type,
-                         (unsigned long long)length, weft_boot_body_max(type));
+                         (unsigned long long)length + before, weft_boot_body_max(type));
     if (reader->started && sequence != reader->sequence)
         return weft_fail(WEFT_PROTOCOL, "frame has sequence %u, expected %u", (unsigned)sequence,
                          (unsigned)reader->sequence);
     reader->started = 1;
     reader->sequence = sequence + 1;
-    reader->frame = (struct weft_boot_frame){.type = type, .version = version, .size = (size_t)length};
+    reader->more = header[7] != 0;
+    reader->piece_at = before;
+    reader->frame.type = type;
+    reader->frame.version = version;
+    reader->frame.size = before + (size_t)length;
     return WEFT_OK;
 }
 
@@ -145,7 +164,7 @@ int weft_boot_reader_space(struct weft_boot_reader *reader, void **place, size_t
     }
     if (reader->body_have == reader->body_capacity) {
         size_t capacity = reader->body_capacity ? 2 * reader->body_capacity : BODY_FIRST;
-        if (capacity > frame->size)
+        if (capacity > frame->size && !reader->more)
             capacity = frame->size;
         unsigned char *grown = realloc(frame->body, capacity);
         if (!grown)
@@ -154,20 +173,27 @@ int weft_boot_reader_space(struct weft_boot_reader *reader, void **place, size_t
         reader->body_capacity = capacity;
     }
     *place = frame->body + reader->body_have;
-    *room = reader->body_capacity - reader->body_have;
+    *room = (reader->body_capacity < frame->size ? reader->body_capacity : frame->size) - reader->body_have;
     return WEFT_OK;
 }
 
-/* The frame is whole: 1, or the reason why it is not what was sent. */
+/* A piece is whole. 1: so is the frame, 0: more pieces follow, or the reason why it is not what was sent. */
 static int finish(struct weft_boot_reader *reader)
 {
     unsigned char none[1] = {0};
-    struct weft_boot_frame *frame = &reader->frame;
-    if (!reader->sealed)
+    const struct weft_boot_frame *frame = &reader->frame;
+    size_t size = frame->size - reader->piece_at;
+    if (reader->sealed) {
+        int status = weft_auth_unseal(&reader->channel, reader->header, sizeof reader->header,
+                                      size ? frame->body + reader->piece_at : none, size, reader->tag);
+        if (status != WEFT_OK)
+            return status;
+    }
+    if (!reader->more)
         return 1;
-    int status = weft_auth_unseal(&reader->channel, reader->header, sizeof reader->header,
-                                  frame->size ? frame->body : none, frame->size, reader->tag);
-    return status != WEFT_OK ? status : 1;
+    reader->continues = 1;
+    reader->header_have = reader->tag_have = 0;
+    return 0;
 }
 
 int weft_boot_reader_advance(struct weft_boot_reader *reader, size_t size)
@@ -177,12 +203,13 @@ int weft_boot_reader_advance(struct weft_boot_reader *reader, size_t size)
         if (reader->header_have < WEFT_BOOT_HEADER_BYTES)
             return 0;
         int status = read_header(reader);
-        return status != WEFT_OK ? status : reader->frame.size == 0 && !reader->sealed;
-    }
-    if (reader->body_have < reader->frame.size)
+        if (status != WEFT_OK)
+            return status;
+    } else if (reader->body_have < reader->frame.size) {
         reader->body_have += size;
-    else
+    } else {
         reader->tag_have += size;
+    }
     size_t trailer = reader->sealed ? sizeof reader->tag : 0;
     if (reader->body_have < reader->frame.size || reader->tag_have < trailer)
         return 0;
@@ -194,6 +221,8 @@ void weft_boot_reader_take(struct weft_boot_reader *reader, struct weft_boot_fra
     *frame = reader->frame;
     memset(&reader->frame, 0, sizeof reader->frame);
     reader->header_have = reader->body_have = reader->body_capacity = reader->tag_have = 0;
+    reader->piece_at = 0;
+    reader->more = reader->continues = 0;
 }
 
 void weft_boot_put_bytes(struct weft_boot_writer *writer, const void *bytes, size_t size)

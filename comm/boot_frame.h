@@ -19,6 +19,7 @@
 #define WEFT_BOOT_RANKS_MAX      (1 << 20)
 #define WEFT_BOOT_BLOB_MAX       ((size_t)64 << 20)
 #define WEFT_BOOT_REPORT_MAX     ((size_t)1024)
+#define WEFT_BOOT_PIECE_MAX      ((size_t)256 << 10) /* of a body that is sent in pieces */
 #define WEFT_BOOT_RESULT_MAX     ((size_t)1 << 30)
 
 enum weft_boot_type {
@@ -67,6 +68,11 @@ void weft_boot_frame_seal(struct weft_auth_channel *channel, int type, uint32_t 
                           unsigned char header[WEFT_BOOT_HEADER_BYTES], void *body, size_t size,
                           unsigned char tag[WEFT_TAG_BYTES]);
 
+/* One piece of a frame that is sent in several; more: another one follows. */
+void weft_boot_piece_seal(struct weft_auth_channel *channel, int type, int more, uint32_t sequence,
+                          unsigned char header[WEFT_BOOT_HEADER_BYTES], void *body, size_t size,
+                          unsigned char tag[WEFT_TAG_BYTES]);
+
 struct weft_boot_frame {
     int type;
     int version;
@@ -86,6 +92,9 @@ struct weft_boot_reader {
     struct weft_auth_channel channel;
     unsigned char tag[WEFT_TAG_BYTES];
     size_t tag_have;
+    size_t piece_at; /* where the piece that is being read begins in the body */
+    int more;        /* another piece of the frame follows this one */
+    int continues;   /* the next header is that of another piece */
 };
 
 /* Of frames without a trailer: before a handshake, when nothing may be read, and in tests. */

@@ -12,7 +12,8 @@
 #include "base/error.h"
 #include "comm/boot.h"
 
-#define PREFIX 8 /* round and rank before a contribution's bytes */
+#define COPY_MAX ((size_t)4 << 20)
+#define PREFIX   8 /* round and rank before a contribution's bytes */
 
 static int is_below(int rank, int top)
 {
@@ -28,8 +29,14 @@ static struct weft_boot_bytes *result_build(struct weft_bootstrap *b)
     weft_boot_put(&writer, b->arrived_bytes ? (uint64_t)b->ranks : 0, 4);
     for (int i = 0; i < b->ranks && b->arrived_bytes; i++)
         weft_boot_put(&writer, b->slots[i].size - PREFIX, 8);
-    for (int i = 0; i < b->ranks && b->arrived_bytes; i++)
-        weft_boot_put_bytes(&writer, b->slots[i].body + PREFIX, b->slots[i].size - PREFIX);
+    for (int i = 0; i < b->ranks && b->arrived_bytes; i++) {
+        const unsigned char *from = b->slots[i].body + PREFIX;
+        for (size_t left = b->slots[i].size - PREFIX, size; left > 0; left -= size, from += size) {
+            size = left < COPY_MAX ? left : COPY_MAX;
+            weft_boot_put_bytes(&writer, from, size);
+            weft_boot_beat(b); /* a gigabyte takes longer than some heartbeats */
+        }
+    }
     if (writer.failed) {
         free(writer.data);
         return NULL;

@@ -11,7 +11,9 @@
 #include "comm/boot_wave.h"
 #include "comm/boot_net.h"
 
-#define READS_PER_CALLBACK 64 /* then others get their turn; what is left keeps the descriptor readable */
+/* Then others get their turn; what is left keeps the descriptor readable. */
+#define READS_PER_CALLBACK 64
+#define READS_OF_LARGE     4
 #define GOODBYE_NS         INT64_C(1000000000)
 
 /* On the service thread only, where unwatch() does not wait. */
@@ -89,7 +91,8 @@ static void note_arrival(struct weft_boot_edge *edge)
 void weft_boot_edge_read(struct weft_boot_edge *edge)
 {
     int status = 0, idle = 0;
-    for (int i = 0; i < READS_PER_CALLBACK && !idle && !edge->heard_goodbye; i++) {
+    for (int i = 0; i < READS_PER_CALLBACK && !idle && !edge->heard_goodbye;
+         i += edge->reader.frame.size < WEFT_BOOT_PIECE_MAX ? 1 : READS_PER_CALLBACK / READS_OF_LARGE) {
         status = weft_boot_receive(edge->fd, &edge->reader, &idle);
         if (status >= 0 && !idle)
             note_arrival(edge);
@@ -138,10 +141,12 @@ static void on_edge(void *arg, int fd)
     struct weft_boot_edge *edge = arg;
     weft_boot_enter(edge->owner);
     if (edge->fd == fd) {
+        weft_boot_beat(edge->owner); /* with much to read and write it is long until the timer's turn */
         weft_boot_edge_flush(edge);
         weft_boot_edge_read(edge);
         /* The neighbour has said goodbye and so have we, as far as it listens: it ends here. */
-        if (edge->fd >= 0 && edge->heard_goodbye && (edge->said_goodbye || edge->broken) && !edge->first)
+        if (edge->fd >= 0 && edge->heard_goodbye && (edge->said_goodbye || edge->broken) &&
+            !weft_boot_edge_pending(edge))
             weft_boot_edge_drop(edge);
     }
     weft_boot_leave(edge->owner);
@@ -177,7 +182,7 @@ static int all_left(const struct weft_bootstrap *b)
 {
     for (int i = 0; i < b->edge_count; i++) {
         const struct weft_boot_edge *edge = &b->edges[i];
-        if (edge->fd >= 0 && edge->watched && (!edge->heard_goodbye || edge->first))
+        if (edge->fd >= 0 && edge->watched && (!edge->heard_goodbye || weft_boot_edge_pending(edge)))
             return 0;
     }
     return 1;

@@ -254,6 +254,66 @@ static void test_sealed(void **state)
     weft_boot_reader_clear(&plain);
 }
 
+/* One frame of several pieces, sealed each for itself. `bad` spoils the second one. */
+enum bad_piece { GOOD_PIECES, OTHER_TYPE, EMPTY_PIECE, SMALL_TYPE };
+
+static int feed_pieces(enum bad_piece bad, size_t step, int *frames)
+{
+    enum { PIECE = 50, PIECES = 3, ROOM = WEFT_BOOT_HEADER_BYTES + PIECE + WEFT_TAG_BYTES };
+    struct weft_auth_channel sender = {.key = {{9}}}, channel = sender;
+    unsigned char stream[PIECES * ROOM], *at = stream;
+    for (int i = 0; i < PIECES; i++) {
+        size_t size = bad == EMPTY_PIECE && i == 1 ? 0 : PIECE;
+        int type = bad == SMALL_TYPE             ? WEFT_BOOT_FAILED
+                   : bad == OTHER_TYPE && i == 1 ? WEFT_BOOT_RESULT
+                                                 : WEFT_BOOT_TABLE;
+        memset(at + WEFT_BOOT_HEADER_BYTES, 'a' + i, size);
+        weft_boot_piece_seal(&sender, type, i < PIECES - 1, 4 + (uint32_t)i, at, at + WEFT_BOOT_HEADER_BYTES,
+                             size, at + WEFT_BOOT_HEADER_BYTES + size);
+        at += WEFT_BOOT_HEADER_BYTES + size + WEFT_TAG_BYTES;
+    }
+    struct weft_boot_reader reader;
+    weft_boot_reader_init(&reader, ALL_TYPES);
+    weft_boot_reader_unseal(&reader, &channel);
+    int status = 0;
+    *frames = 0;
+    for (unsigned char *from = stream; status >= 0 && from < at;) {
+        void *place;
+        size_t room, size = (size_t)(at - from) < step ? (size_t)(at - from) : step;
+        assert_int_equal(weft_boot_reader_space(&reader, &place, &room), WEFT_OK);
+        size = size < room ? size : room;
+        memcpy(place, from, size);
+        from += size;
+        status = weft_boot_reader_advance(&reader, size);
+        if (status == 1) {
+            struct weft_boot_frame frame;
+            weft_boot_reader_take(&reader, &frame);
+            ++*frames;
+            assert_true(frame.type == WEFT_BOOT_TABLE && frame.size == PIECES * PIECE);
+            for (size_t i = 0; i < frame.size; i++)
+                assert_int_equal(frame.body[i], 'a' + (int)(i / PIECE));
+            free(frame.body);
+        }
+    }
+    weft_boot_reader_clear(&reader);
+    return status;
+}
+
+static void test_pieces_of_a_frame(void **state)
+{
+    (void)state;
+    int frames;
+    assert_int_equal(weft_crypto_init(), 0);
+    for (size_t step = 1; step < 300; step++) {
+        assert_int_equal(feed_pieces(GOOD_PIECES, step, &frames), 1);
+        assert_int_equal(frames, 1);
+    }
+    for (int bad = OTHER_TYPE; bad <= SMALL_TYPE; bad++) {
+        assert_int_equal(feed_pieces((enum bad_piece)bad, 1000, &frames), WEFT_PROTOCOL);
+        assert_int_equal(frames, 0);
+    }
+}
+
 static void test_table(void **state)
 {
     (void)state;
@@ -550,6 +610,7 @@ int main(void)
         cmocka_unit_test(test_checkin),
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_sealed),
+        cmocka_unit_test(test_pieces_of_a_frame),
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_notices),
         cmocka_unit_test(test_waves),
