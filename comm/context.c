@@ -109,6 +109,18 @@ free_context:
     return status;
 }
 
+static void close_transport(struct weft_open_transport *transport)
+{
+    if (transport->instance)
+        transport->ops.close(transport->instance);
+    while (transport->replaced) {
+        struct weft_broken_transport *broken = transport->replaced;
+        transport->replaced = broken->next;
+        transport->ops.close(broken->instance);
+        free(broken);
+    }
+}
+
 int weft_context_close(weft_context *context)
 {
     weft_error_clear();
@@ -125,10 +137,8 @@ int weft_context_close(weft_context *context)
     if (status != WEFT_OK)
         return status;
     weft_service_set_tick(context->service, NULL, NULL);
-    for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
-        if (context->transports[t].instance)
-            context->transports[t].ops.close(context->transports[t].instance);
-    }
+    for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++)
+        close_transport(&context->transports[t]);
     weft_service_stop(context->service);
     weft_service_stop(context->overlay);
     weft_pmix_drop_hold(&context->holds_pmix);
@@ -160,17 +170,35 @@ static void log_line(int level, const char *format, ...)
     weft_log((enum weft_log_level)level, "%s", text);
 }
 
+/* The communicators of a broken instance have all failed, so nothing of it is in use; their links stay valid. */
+static int set_aside(struct weft_context *context, enum weft_transport_index index)
+{
+    struct weft_open_transport *transport = &context->transports[index];
+    struct weft_broken_transport *broken = malloc(sizeof *broken);
+    if (!broken)
+        return weft_fail(WEFT_NOMEM, "no memory to replace a broken transport");
+    weft_memory_deregister_all(context, index);
+    *broken = (struct weft_broken_transport){transport->replaced, transport->instance};
+    transport->replaced = broken;
+    transport->instance = NULL;
+    transport->broken = 0;
+    return WEFT_OK;
+}
+
 int weft_context_transport(struct weft_context *context, enum weft_transport_index index,
                            const char *local_address)
 {
     struct weft_open_transport *transport = &context->transports[index];
-    if (transport->instance)
+    if (transport->instance && !transport->broken)
         return WEFT_OK;
+    int status = transport->instance ? set_aside(context, index) : WEFT_OK;
+    if (status != WEFT_OK)
+        return status;
     const struct weft_transport_ops *built_in = weft_transport_find(transport_names[index]);
     if (!built_in)
         return weft_fail(WEFT_MISSING, "this weft was built without the transport '%s'",
                          transport_names[index]);
-    int status = weft_transport_complete(built_in, &transport->ops);
+    status = weft_transport_complete(built_in, &transport->ops);
     if (status != WEFT_OK)
         return status;
     struct weft_transport_params params = {
@@ -198,23 +226,26 @@ int weft_context_transport(struct weft_context *context, enum weft_transport_ind
 int weft_context_link(struct weft_context *context, enum weft_transport_index index, const void *address,
                       size_t size, struct weft_link **link)
 {
+    struct weft_open_transport *transport = &context->transports[index];
+    struct weft_shared_link *made = calloc(1, sizeof *made + size);
+    if (!made)
+        return weft_fail(WEFT_NOMEM, "no memory for a link");
+    made->transport = (uint16_t)index;
+    made->address_size = (uint16_t)size;
+    memcpy(made->address, address, size);
+    int status = transport->ops.connect(transport->instance, address, size, made, &made->link);
+    if (status != WEFT_OK) {
+        free(made);
+        return status;
+    }
     struct weft_shared_link *shared = context->links;
-    while (shared && (shared->failed || shared->transport != index || shared->address_size != size ||
-                      memcmp(shared->address, address, size) != 0))
+    while (shared && shared->link != made->link)
         shared = shared->next;
-    if (!shared) {
-        shared = calloc(1, sizeof *shared + size);
-        if (!shared)
-            return weft_fail(WEFT_NOMEM, "no memory for a link");
-        shared->transport = (uint16_t)index;
-        shared->address_size = (uint16_t)size;
-        memcpy(shared->address, address, size);
-        struct weft_open_transport *transport = &context->transports[index];
-        int status = transport->ops.connect(transport->instance, address, size, shared, &shared->link);
-        if (status != WEFT_OK) {
-            free(shared);
-            return status;
-        }
+    if (shared) { /* the transport knows better than we whether a link still serves */
+        transport->ops.disconnect(made->link);
+        free(made);
+    } else {
+        shared = made;
         shared->next = context->links;
         context->links = shared;
     }

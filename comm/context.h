@@ -20,9 +20,17 @@
 
 enum weft_transport_index { WEFT_SHM, WEFT_OFI, WEFT_TRANSPORT_COUNT };
 
+/* An instance that is of no use any more, but has links that failed communicators still hold. */
+struct weft_broken_transport {
+    struct weft_broken_transport *next;
+    struct weft_transport *instance;
+};
+
 struct weft_open_transport {
     struct weft_transport_ops ops;
     struct weft_transport *instance; /* NULL until opened */
+    int broken; /* the instance answers only errors: the next communicator gets a new one */
+    struct weft_broken_transport *replaced;
     struct weft_transport_caps caps;
 };
 
@@ -32,7 +40,6 @@ struct weft_shared_link {
     struct weft_link *link;
     uint32_t users;
     uint16_t transport, address_size;
-    int failed; /* who connects from now on gets a new one */
     uint8_t address[];
 };
 
@@ -112,6 +119,8 @@ int weft_memory_region_get(void *arg, uint32_t transport, const void *memory, si
 void weft_memory_region_put(void *arg, uint32_t transport, struct weft_region *region);
 /* Whether peers on this host can load the memory (it came from weft_mem_alloc()). Takes the lock. */
 int weft_memory_is_shared(struct weft_context *context, const void *memory, size_t size);
+/* [lock] Forgets what is registered with a transport, whose instance is of no use any more. */
+void weft_memory_deregister_all(struct weft_context *context, enum weft_transport_index transport);
 /* [lock] Frees pooled buffers; user memory still there is counted. */
 int weft_memory_close(struct weft_context *context);
 

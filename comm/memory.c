@@ -63,6 +63,15 @@ int weft_memory_is_shared(struct weft_context *context, const void *memory, size
     return shared;
 }
 
+void weft_memory_deregister_all(struct weft_context *context, enum weft_transport_index transport)
+{
+    for (struct weft_memory *known = context->memory; known; known = known->next) {
+        if (known->regions[transport])
+            context->transports[transport].ops.dereg(known->regions[transport]);
+        known->regions[transport] = NULL;
+    }
+}
+
 static void forget(struct weft_context *context, struct weft_memory *known)
 {
     struct weft_memory **at = &context->memory;

@@ -27,6 +27,11 @@ static inline void pause_briefly(void)
 #endif
 }
 
+static int is_working(const struct weft_open_transport *transport)
+{
+    return transport->instance && !transport->broken;
+}
+
 static void handle_event(void *arg, const struct weft_event *event)
 {
     struct weft_context *context = arg;
@@ -38,7 +43,6 @@ static void handle_event(void *arg, const struct weft_event *event)
             weft_exec_message(comm->exec, event->sender, event->data, event->data_size);
     } else if (event->kind == WEFT_EVENT_LINK_FAILED) {
         struct weft_shared_link *shared = event->link_context;
-        shared->failed = 1;
         for (uint32_t i = 0; i < context->comm_capacity; i++) {
             if (context->comms[i])
                 weft_comm_link_failed(context->comms[i], shared->link, event->status);
@@ -50,13 +54,15 @@ static void handle_event(void *arg, const struct weft_event *event)
     }
 }
 
-static void fail_all(struct weft_context *context, int status)
+/* Ends the communicators that reach somebody by this transport. */
+static void fail_users(struct weft_context *context, enum weft_transport_index index, int status)
 {
     char text[WEFT_DETAIL_MAX];
     snprintf(text, sizeof text, "%s", weft_error_detail());
     for (uint32_t i = 0; i < context->comm_capacity; i++) {
-        if (context->comms[i])
-            weft_comm_fail(context->comms[i], status, text);
+        struct weft_comm *comm = context->comms[i];
+        if (comm && !(index == WEFT_OFI ? comm->one_host : comm->no_shm))
+            weft_comm_fail(comm, status, text);
     }
 }
 
@@ -65,14 +71,16 @@ int weft_progress_once(struct weft_context *context)
     int happened = 0;
     for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
         struct weft_open_transport *transport = &context->transports[t];
-        if (!transport->instance)
+        if (!is_working(transport))
             continue;
         context->polled = t;
         int events = transport->ops.poll(transport->instance, POLL_BUDGET, handle_event, context);
-        if (events < 0)
-            fail_all(context, events);
-        else
+        if (events >= 0) {
             happened += events;
+        } else {
+            transport->broken = 1;
+            fail_users(context, (enum weft_transport_index)t, events);
+        }
     }
     for (uint32_t i = 0; i < context->comm_capacity; i++) {
         if (context->comms[i])
@@ -111,7 +119,7 @@ static int arm_all(struct weft_context *context, struct pollfd *polled, int *tim
     polled[count++] = (struct pollfd){.fd = context->event_fd, .events = POLLIN};
     for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
         struct weft_open_transport *transport = &context->transports[t];
-        if (!transport->instance)
+        if (!is_working(transport))
             continue;
         if (transport->ops.arm(transport->instance) != WEFT_OK)
             return -1;
@@ -129,7 +137,7 @@ static void disarm_all(struct weft_context *context)
 {
     for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
         struct weft_open_transport *transport = &context->transports[t];
-        if (transport->instance)
+        if (is_working(transport))
             transport->ops.disarm(transport->instance);
     }
 }
@@ -185,7 +193,7 @@ static int is_busy(const struct weft_context *context)
 {
     for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
         const struct weft_open_transport *transport = &context->transports[t];
-        if (transport->instance && transport->ops.busy(transport->instance))
+        if (is_working(transport) && transport->ops.busy(transport->instance))
             return 1;
     }
     return 0;

@@ -115,7 +115,8 @@ struct weft_transport_ops {
     int (*reachable)(struct weft_transport *transport, const void *address, size_t size);
 
     /* Makes a link. Returns at once; the link may still be coming up (send() then answers WEFT_AGAIN).
-     * Connecting twice to one address gives the same link, counted. */
+     * Connecting twice to one address gives the same link, counted, unless that one has failed meanwhile, known
+     * so far or only found now: then a new one. */
     int (*connect)(struct weft_transport *transport, const void *address, size_t size, void *link_context,
                    struct weft_link **link);
     void (*disconnect)(struct weft_link *link);

@@ -131,6 +131,8 @@ static int fake_reg(struct fid *fid, const void *memory, size_t size, uint64_t a
                     uint64_t key, uint64_t flags, struct fid_mr **result, void *context)
 {
     (void)memory, (void)size, (void)access, (void)offset, (void)flags, (void)context;
+    if (fake_of(fid)->registration_error)
+        return -fake_of(fid)->registration_error;
     struct fid_mr *mr = calloc(1, sizeof *mr);
     if (!mr)
         return -FI_ENOMEM;

@@ -26,6 +26,7 @@ struct ofi_fake {
     void *done[FAKE_POSTED]; /* contexts of sends that complete */
     uint32_t done_count;
     uint32_t peers, registrations;
+    int registration_error; /* of libfabric's, positive: what registering answers */
     struct fid_ep ep;
     struct fid_cq cq;
     struct fid_av av;

@@ -8,6 +8,8 @@
 
 #if __has_include(<rdma/fabric.h>)
 #include <string.h>
+#include <sys/resource.h>
+#include <weft/weft.h>
 
 #include "tests/support/ofi_fake.h"
 
@@ -244,13 +246,44 @@ static void a_flush_settles_lost_puts(void **state)
     pair_close(&pair);
 }
 
+/* Registering that fails for a limit says which; on a broken instance it fails and does no more. */
+static void registering_fails_with_a_reason(void **state)
+{
+    struct pair pair;
+    (void)state;
+    pair_open(&pair);
+    static uint8_t memory[64];
+    struct weft_token token;
+    struct rlimit limit = {1 << 20, 1 << 20};
+    struct weft_transport *a = pair.a->transport;
+    assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+    pair.a->registration_error = FI_ENOMEM;
+    assert_int_equal(ofi_land(pair.ab, NULL, memory, sizeof memory, 7, &token), WEFT_TRANSPORT);
+    assert_non_null(strstr(weft_error_detail(), "1024 KiB"));
+    assert_non_null(strstr(weft_error_detail(), "ulimit -l"));
+    pair.a->registration_error = FI_EMFILE;
+    assert_int_equal(ofi_land(pair.ab, NULL, memory, sizeof memory, 7, &token), WEFT_TRANSPORT);
+    assert_non_null(strstr(weft_error_detail(), "ulimit -n"));
+    pair.a->registration_error = FI_EINVAL;
+    assert_int_equal(ofi_land(pair.ab, NULL, memory, sizeof memory, 7, &token), WEFT_TRANSPORT);
+    assert_null(strstr(weft_error_detail(), "ulimit"));
+    pair.a->registration_error = 0;
+    a->own_keys = 0; /* a provider that chooses keys, and binds registrations to the endpoint */
+    a->info->domain_attr->mr_mode = FI_MR_ENDPOINT | FI_MR_PROV_KEY;
+    ofi_break(a, "a test");
+    struct weft_region *region;
+    assert_int_equal(ofi_reg(a, memory, sizeof memory, &region), WEFT_TRANSPORT);
+    assert_string_equal(weft_error_detail(), "a test");
+    pair_close(&pair);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_hello_each_makes_a_link), cmocka_unit_test(a_hello_counts_once),
         cmocka_unit_test(every_bit_of_a_hello_counts), cmocka_unit_test(without_the_key_nobody_is_heard),
         cmocka_unit_test(frames_need_the_pass),        cmocka_unit_test(puts_need_the_landings_number),
-        cmocka_unit_test(a_flush_settles_lost_puts),
+        cmocka_unit_test(a_flush_settles_lost_puts),   cmocka_unit_test(registering_fails_with_a_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -150,6 +150,7 @@ static void complete_failed(struct weft_transport *transport, const struct fi_cq
         reason = text;
     const char *kind = transport->library->strerror(error->err);
     weft_log(WEFT_LOG_DEBUG, "ofi: failed completion: %s (%s)", kind, reason);
+    int control;
     if (!op)
         return;
     switch (op->kind) {
@@ -160,7 +161,10 @@ static void complete_failed(struct weft_transport *transport, const struct fi_cq
         break;
     case OFI_OP_SEND:
         ofi_link_ended(op->link);
+        control = CONTAINER(op, struct ofi_buffer, op)->control;
         ofi_send_return(transport, CONTAINER(op, struct ofi_buffer, op));
+        if (control && ofi_hello_again(op->link))
+            break;
         op->link->lost = 1;
         ofi_link_fail(op->link, op->link->state == OFI_LINK_UP ? WEFT_PEER_FAILED : WEFT_TRANSPORT,
                       "ofi: the peer cannot be reached: %s (%s)", kind, reason);

@@ -59,6 +59,15 @@ int ofi_hello_send(struct weft_link *link)
     return ofi_frame_send_raw(link, &out, sizeof out);
 }
 
+int ofi_hello_again(struct weft_link *link)
+{
+    if (link->state != OFI_LINK_CONNECTING || link->hello_tries >= OFI_HELLO_TRIES)
+        return 0;
+    link->hello_tries++;
+    ofi_link_want(link, OFI_PENDING_HELLO);
+    return 1;
+}
+
 /* Whether what a proven sender says makes sense to this version. */
 static int hello_fits(const struct ofi_hello *hello)
 {

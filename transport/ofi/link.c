@@ -159,6 +159,11 @@ int ofi_connect(struct weft_transport *transport, const void *bytes, size_t size
     if (status)
         return status;
     struct weft_link *link = find_instance(transport, address.instance);
+    if (link && link->state == OFI_LINK_UP && ofi_connection_ended(link)) {
+        /* Our half too, or what is written next disappears without an error. */
+        ofi_sever_begin(link, "ofi: the peer has ended the connection");
+        link = NULL;
+    }
     if (!link)
         status = link_new(transport, &address, size, &link);
     if (status)

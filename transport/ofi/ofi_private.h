@@ -89,6 +89,7 @@
 #define OFI_RECALL_SLOW_NS 550000000  /* and for those that are heard, but slow */
 #define OFI_SEVER_NS       150000000  /* and then for connections to end */
 #define OFI_LINGER_NS      1000000000 /* so long after a recall peers may still ask */
+#define OFI_HELLO_TRIES    3
 #define OFI_NONCE_BYTES    16
 #define OFI_BATCH          16 /* completions read at once */
 
@@ -265,7 +266,7 @@ struct weft_link {
     void *context;
     int references; /* of connect() */
     uint8_t state, pending;
-    uint8_t hello_sent;           /* and not yet delivered */
+    uint8_t hello_tries;          /* how often sending a HELLO has failed */
     uint8_t gone;                 /* the peer said BYE, its last message is the one before `last` */
     uint8_t lost;                 /* the provider itself reported that the peer cannot be reached */
     uint8_t closed;               /* nothing moves over its connection any more, in either direction */
@@ -415,6 +416,9 @@ void ofi_link_free(struct weft_link *link);
 /* A HELLO of any sender and size. */
 void ofi_hello_receive(struct weft_transport *transport, const void *frame, size_t size);
 int ofi_hello_send(struct weft_link *link);
+/* Sending one has failed. A provider may have tried a connection that the peer had ended while it was idle: 1 when
+ * it shall be tried again. */
+int ofi_hello_again(struct weft_link *link);
 /* Something of a sender that has not proven itself is dropped. */
 void ofi_stranger(struct weft_transport *transport);
 /* A random number, without a system call most of the time. */
@@ -482,6 +486,8 @@ void ofi_cancelled_receive(struct weft_link *link, uint32_t immediate);
 /* sever.c */
 /* Notes by which socket this rank has connected to the peer, so that it can be found later. */
 void ofi_socket_note(struct weft_link *link);
+/* Whether the peer is known to have ended the connection, of which providers may tell nothing while it is idle. */
+int ofi_connection_ended(const struct weft_link *link);
 /* Fails the link and begins to cut its connection. */
 void ofi_sever_begin(struct weft_link *link, const char *why);
 /* Whether the connection has ended. */

@@ -17,6 +17,7 @@
  */
 #include <dirent.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -71,6 +72,7 @@ struct search {
     uint16_t own_port, peer_port;
     int cut;             /* shut them down */
     int made, found;     /* sockets to the peer's address; sockets of the link */
+    int standing;        /* of these, how many neither end has shut */
     uint16_t port_found; /* local, of the last that was made */
 };
 
@@ -90,6 +92,10 @@ static void look_at(struct search *search, int fd)
     if (!is_own && !is_theirs)
         return;
     search->found++;
+    struct tcp_info info;
+    socklen_t size = sizeof info;
+    search->standing +=
+        getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_state == TCP_ESTABLISHED;
     if (search->cut)
         shutdown(fd, SHUT_RDWR);
 }
@@ -118,6 +124,12 @@ void ofi_socket_note(struct weft_link *link)
     struct search search = {.cut = 0};
     if (search_sockets(link, &search) && search.made == 1)
         link->own_port = search.port_found;
+}
+
+int ofi_connection_ended(const struct weft_link *link)
+{
+    struct search search = {.cut = 0};
+    return (link->own_port || link->peer_port) && search_sockets(link, &search) && !search.standing;
 }
 
 void ofi_sever_begin(struct weft_link *link, const char *why)
