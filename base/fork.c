@@ -32,10 +32,9 @@ typedef _Atomic uint64_t word;
 atomic_int weft_fork_child;
 
 static word first_chunk[CHUNK];
-static _Atomic(word *) chunks[CHUNKS];
-static atomic_int chunks_used; /* chunks from here on are empty */
-static pthread_once_t registered = PTHREAD_ONCE_INIT;
-static int register_error;
+static _Atomic(word *) chunks[CHUNKS] = {first_chunk};
+static atomic_int chunks_used = 1; /* chunks from here on are empty */
+static atomic_int registered;
 
 /* Without the bits of the state. *anonymous: the file shares its inode with others. Returns 0, or -1 when fd is
  * not open. */
@@ -80,11 +79,16 @@ static void in_child(void)
     errno = error;
 }
 
-static void register_handler(void)
+/* Not by pthread_once(), which would make a moment without memory last for ever. Two threads at a time may register
+ * the handler twice: it finds nothing left to do the second time. */
+static int register_handler(void)
 {
-    atomic_store(&chunks[0], first_chunk);
-    atomic_store(&chunks_used, 1);
-    register_error = pthread_atfork(NULL, NULL, in_child);
+    if (atomic_load(&registered))
+        return 0;
+    int error = pthread_atfork(NULL, NULL, in_child);
+    if (!error)
+        atomic_store(&registered, 1);
+    return error;
 }
 
 /* The word of fd, made if need be. */
@@ -108,10 +112,9 @@ int weft_fork_fd_add(int fd)
 {
     if (fd < 0)
         return fd;
-    pthread_once(&registered, register_handler);
     int anonymous;
     uint64_t value = 0;
-    word *entry = register_error ? NULL : word_make(fd);
+    word *entry = register_handler() ? NULL : word_make(fd);
     if (!entry || identify(fd, &value, &anonymous)) {
         close(fd);
         errno = ENOMEM;
