@@ -65,9 +65,19 @@ int fault_getpeername(int fd, struct sockaddr *name, socklen_t *length)
     return fault_hit(FAULT_GETPEERNAME) ? -1 : getpeername(fd, name, length);
 }
 
+/* Messages are taken whole or not at all; only a stream's bytes may come in parts. */
+static int hit_transfer(enum fault_call call, int fd)
+{
+    int type = SOCK_STREAM, saved = errno;
+    socklen_t length = sizeof type;
+    getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length);
+    errno = saved;
+    return type == SOCK_STREAM ? fault_hit(call) : fault_hit_whole(call);
+}
+
 ssize_t fault_send(int fd, const void *buffer, size_t size, int flags)
 {
-    int value = fault_hit(FAULT_SEND);
+    int value = hit_transfer(FAULT_SEND, fd);
     if (value == FAULT_SHORT && size > 1)
         return send(fd, buffer, size / 2, flags);
     return value && value != FAULT_SHORT ? -1 : send(fd, buffer, size, flags);
@@ -75,7 +85,7 @@ ssize_t fault_send(int fd, const void *buffer, size_t size, int flags)
 
 ssize_t fault_recv(int fd, void *buffer, size_t size, int flags)
 {
-    int value = fault_hit(FAULT_RECV);
+    int value = hit_transfer(FAULT_RECV, fd);
     if (value == FAULT_END)
         return 0;
     if (value == FAULT_SHORT && size > 1)
