@@ -249,7 +249,7 @@ static int count_processors(struct weft_comm *comm, const struct weft_blob *blob
     return WEFT_OK;
 }
 
-/* Waits for a link to come up. */
+/* Waits for a link to come up, in vain where some rank has died meanwhile: it may be the one at the other end. */
 static int await_link(struct weft_comm *comm, const struct weft_transport_ops *ops, struct weft_link *link,
                       int64_t deadline_ns)
 {
@@ -259,6 +259,11 @@ static int await_link(struct weft_comm *comm, const struct weft_transport_ops *o
         int status = ops->link_flags(link, &flags);
         if (status != WEFT_AGAIN)
             return status;
+        if (weft_bootstrap_has_failed(comm->bootstrap)) {
+            char text[WEFT_DETAIL_MAX];
+            status = weft_bootstrap_failure(comm->bootstrap, text, sizeof text);
+            return weft_fail(status, "%s", text);
+        }
         if (weft_clock_ns() >= deadline_ns)
             return weft_fail(WEFT_TIMEOUT, "a link did not come up in time");
         weft_progress_once(comm->context);

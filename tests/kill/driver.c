@@ -64,6 +64,8 @@ void kill_score_print(struct kill_score *score, const char *what)
            (double)kill_score_quantile(score, 1) / 1e6);
     printf("%s: %u wrong, of which %u hangs; %u slow; libfabric left descriptors behind %u times\n", what,
            score->wrong, score->hangs, score->slow, score->left_below);
+    if (score->rash)
+        printf("%s: %u times a rank was called silent that nobody had stopped\n", what, score->rash);
     if (score->misnamed || score->garbled)
         printf("%s: known gaps: %u named a rank that left, %u results mixed with reused memory\n", what,
                score->misnamed, score->garbled);
@@ -212,9 +214,23 @@ static void show(const struct job *job, const char *what)
     fflush(stderr);
 }
 
+/* Whether a rank was declared dead that only had no time to run: nothing else can be said of such a case. */
+static int was_rash(const struct job *job)
+{
+    int rash = 0;
+    for (int rank = 0; rank < job->world->c.ranks; rank++)
+        rash |= job->world->reports[rank].rash;
+    return rash && !job->hung;
+}
+
 static void settle(struct job *job, struct kill_score *score)
 {
     const struct kill_case *c = &job->world->c;
+    score->cases++;
+    if (was_rash(job)) {
+        score->rash++;
+        return;
+    }
     int slow = 0, bad = job->hung || (!job->world->quiet && !job->world->clock.fired_ns);
     for (int rank = 0; rank < c->ranks; rank++) {
         const struct kill_report *report = &job->world->reports[rank];
@@ -235,7 +251,6 @@ static void settle(struct job *job, struct kill_score *score)
         slow |= report->latency_ns > SLOW_NS * kill_patience();
         add_sample(score, report->latency_ns);
     }
-    score->cases++;
     score->deaths += job->world->clock.fired_ns != 0;
     score->hangs += (unsigned)job->hung;
     score->wrong += (unsigned)(bad != 0);

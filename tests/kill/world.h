@@ -20,6 +20,7 @@ struct kill_report {
     int end; /* enum kill_end */
     int status;
     int misnamed, garbled; /* known gaps, counted apart (world.c) */
+    int rash;              /* another rank was called silent, while stops are noticed within 0.2 s */
     int left_below;        /* libfabric left something behind */
     int64_t latency_ns;    /* NOTICED: from the death to the failing call's return */
     unsigned calls[KILL_STAGES];
