@@ -138,10 +138,12 @@ static int open_job(struct job *job, int64_t timeout_ms)
     return 0;
 }
 
-/* From here on no pipe can be had, so that ordinary memory is read by process_vm_readv(). */
-static void use_up_descriptors(void)
+/* Without descriptors no pipe can be had, so that ordinary memory is read by process_vm_readv(). */
+static void limit_descriptors(rlim_t soft)
 {
-    struct rlimit limit = {3, 3};
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = soft < limit.rlim_max ? soft : limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
@@ -196,10 +198,11 @@ static int scene_body(int rank, int ranks, void *arg)
         ((float *)input)[i] = (float)(rank + 1);
     int service = service_thread();
     if (scene->way == PULLED)
-        use_up_descriptors();
+        limit_descriptors(3);
     /* Whatever needs the service threads once is done after this. */
     CHECK_OK(weft_allreduce(job.comm, input, output, COUNT / 8, WEFT_FLOAT32, WEFT_SUM));
     int bad = rank == 0 ? leaver(scene, &job, input, output) : stayer(scene, &job, service, input);
+    limit_descriptors(1024);
     if (scene->way == MAPPED) {
         CHECK_OK(weft_mem_free(job.context, input));
         CHECK_OK(weft_mem_free(job.context, output));
