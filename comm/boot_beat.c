@@ -38,7 +38,8 @@ static int is_live(const struct weft_boot_edge *edge)
 static int64_t send_beat(struct weft_boot_edge *edge, int64_t now_ns)
 {
     int64_t period_ns = edge->owner->heartbeat_ns / BEATS;
-    if (weft_boot_edge_pending(edge)) /* bytes are on their way as it is, as fast as the neighbour takes them */
+    if (weft_boot_edge_pending(
+            edge)) /* bytes are on their way as it is, as fast as the neighbour takes them */
         return now_ns + period_ns;
     if (now_ns - edge->sent_ns >= period_ns) {
         weft_boot_edge_queue(edge, WEFT_BOOT_HEARTBEAT, NULL);
