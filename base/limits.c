@@ -1,8 +1,17 @@
 #include "base/limits.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
+#if __has_include(<sys/single_threaded.h>)
+#include <sys/single_threaded.h>
+#else
+#define __libc_single_threaded 0
+#endif
+
+#include "base/fork.h"
 
 /* What one connection takes at most, on either side. */
 #define SPARE 4
@@ -20,4 +29,19 @@ int weft_limits_descriptors(void)
     while (count > 0)
         close(fds[--count]);
     return error;
+}
+
+void weft_limits_make_room(int fd, int more)
+{
+    struct rlimit limit;
+    int highest = fd + more;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur <= (rlim_t)highest)
+        highest = (int)limit.rlim_cur - 1;
+    weft_fork_fd_close(weft_fork_fd_add(fcntl(fd, F_DUPFD_CLOEXEC, highest)));
+}
+
+void weft_limits_make_room_early(int fd, int more)
+{
+    if (__libc_single_threaded)
+        weft_limits_make_room(fd, more);
 }

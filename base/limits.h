@@ -1,12 +1,17 @@
-/* Which limit may be behind a failure that does not say so.
- *
- * Libraries and peers often report something else when descriptors have run out. Asked right after such a
- * failure, this is a good guess. Threads: any.
- */
+/* Limits of this process, of descriptors above all. Threads: any. */
 #ifndef WEFT_BASE_LIMITS_H
 #define WEFT_BASE_LIMITS_H
 
-/* 0, or the errno value with which a few more descriptors could not be made. Four system calls and more. */
+/* 0, or the errno value with which a few more descriptors could not be made. Four system calls and more.
+ * Libraries and peers often report something else when descriptors have run out: asked right after such a failure,
+ * this is a good guess. */
 int weft_limits_descriptors(void);
+
+/* Lets the kernel's table of descriptors hold `more` beyond fd, a descriptor of weft's, if it may. The kernel
+ * doubles the table whenever it is full, and in a process of several threads waits each time for an RCU grace period,
+ * some milliseconds (Linux, fs/file.c, expand_fdtable); this does so at most once. The early one does it
+ * where it costs no wait, as long as there is a single thread, and otherwise nothing. */
+void weft_limits_make_room(int fd, int more);
+void weft_limits_make_room_early(int fd, int more);
 
 #endif

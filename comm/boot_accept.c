@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -20,6 +21,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fork.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "comm/boot_net.h"
 #include <weft/weft.h>
@@ -30,6 +32,7 @@
 #define RETRY_NS      INT64_C(100000000)  /* after descriptors have run out */
 #define BATCH         64
 #define CHALLENGES    16
+#define MANY          16 /* more than this are many */
 #define RESERVE_MAX   64 /* descriptors left to the rest of this process */
 
 struct guest {
@@ -141,6 +144,8 @@ static void watch_listener(struct weft_boot_accept *accept, int on)
 
 static void add_guest(struct weft_boot_accept *accept, int fd)
 {
+    if (accept->guests == MANY)
+        weft_limits_make_room(accept->timer_fd, accept->guests_max);
     struct guest *guest = calloc(1, sizeof *guest);
     if (!guest) {
         weft_fork_fd_close(fd); /* an honest dialer comes again */
@@ -187,31 +192,42 @@ static int displace(struct weft_boot_accept *accept, struct weft_boot_proven *pr
     return 0;
 }
 
+/* Whether the oldest was challenged only just now, and so has not had the time to answer. */
+static int is_answering(const struct weft_boot_accept *accept)
+{
+    return accept->first->challenged && weft_clock_ns() - accept->first->since_ns < MOMENT_NS;
+}
+
+/* accept() without a descriptor to spare fails before it looks whether anybody is there. */
+static int somebody_waits(const struct weft_boot_accept *accept)
+{
+    struct pollfd knock = {.fd = accept->listener, .events = POLLIN};
+    return poll(&knock, 1, 0) > 0;
+}
+
 /* Accepts who waits. When there are more than places, the oldest leave before anything was spent on them: honest
  * dialers, who come again at once, then find the queue empty. Returns like weft_boot_accept_step(). */
 static int let_in(struct weft_boot_accept *accept, struct weft_boot_proven *proven)
 {
     for (int i = 0; i < WEFT_BOOT_BACKLOG; i++) {
-        const struct guest *oldest = accept->first;
-        if (accept->guests >= accept->guests_max) {
-            if (oldest->challenged && weft_clock_ns() - oldest->since_ns < MOMENT_NS) {
-                watch_listener(accept, 0);
+        int fd = -1, full = accept->guests >= accept->guests_max;
+        if (!full) {
+            int status = weft_boot_accept(accept->listener, &fd);
+            full = status != WEFT_OK && (errno == EMFILE || errno == ENFILE) && accept->guests > 0;
+            if (status != WEFT_OK && !full)
+                return status;
+            if (!full && fd < 0)
                 return 0;
-            }
-            if (displace(accept, proven))
-                return 1;
         }
-        int fd;
-        int status = weft_boot_accept(accept->listener, &fd);
-        if (status == WEFT_OK && fd < 0)
+        if (full && !somebody_waits(accept))
             return 0;
-        int short_of = status != WEFT_OK && (errno == EMFILE || errno == ENFILE) && accept->guests > 0;
-        if (status != WEFT_OK && !short_of)
-            return status;
-        if (status == WEFT_OK)
+        if (fd >= 0)
             add_guest(accept, fd);
-        short_of |= status == WEFT_OK && fd >= accept->fd_high && accept->guests > 1;
-        if (short_of && displace(accept, proven))
+        else if (is_answering(accept)) {
+            watch_listener(accept, 0);
+            return 0;
+        }
+        if ((full || (fd >= accept->fd_high && accept->guests > 1)) && displace(accept, proven))
             return 1;
     }
     return 0;

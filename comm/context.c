@@ -10,11 +10,14 @@
 
 #include "base/error.h"
 #include "base/fork.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "comm/boot_pmix.h"
 #include "comm/comm.h"
 #include "comm/progress.h"
 #include "transport/registry.h"
+
+#define ROOM 1280 /* descriptors: a start among a thousand strangers does not wait for the kernel's table */
 
 static const char *const transport_names[WEFT_TRANSPORT_COUNT] = {"shm", "ofi"};
 
@@ -93,6 +96,7 @@ int weft_context_open(const weft_context_options *options, weft_context **opened
     }
     pthread_mutex_init(&context->lock, NULL);
     pthread_cond_init(&context->changed, NULL);
+    weft_limits_make_room_early(context->event_fd, ROOM);
     status = weft_service_start(&context->service);
     if (status != WEFT_OK)
         goto destroy_lock;
