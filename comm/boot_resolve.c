@@ -57,7 +57,6 @@ static int listener_from_environment(struct weft_bootstrap_options *resolved)
         return weft_fail(WEFT_INVALID, "WEFT_BOOTSTRAP_FD is %d: expected a listening socket", fd);
     fcntl(fd, F_SETFD, FD_CLOEXEC); /* it was inherited by us on purpose, and is nobody else's */
     resolved->listen_fd = fd;
-    resolved->listen_keep = 1;
     return WEFT_OK;
 }
 
@@ -191,7 +190,6 @@ int weft_bootstrap_resolve(const weft_comm_options *options, struct weft_bootstr
     made.file = given.store ? NULL : given.file;
     made.address = given.store || given.file ? NULL : given.address;
     made.listen_fd = made.rank == 0 && !given.store && !given.file ? given.listen_fd : -1;
-    made.listen_keep = 0;
     if (made.ranks > 1 && !made.store && !made.file && !made.address && made.listen_fd < 0) {
         status = source_from_environment(&made, buffer, capacity);
         if (status != WEFT_OK)

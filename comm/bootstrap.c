@@ -226,8 +226,6 @@ int weft_bootstrap_open(const struct weft_bootstrap_options *options, struct wef
         destroy(b);
         return weft_fail(status, "%s", text);
     }
-    if (b->rank == 0 && !options->store && !options->file && options->listen_fd >= 0 && !options->listen_keep)
-        weft_fork_fd_close(options->listen_fd);
     return WEFT_OK;
 }
 

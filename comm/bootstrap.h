@@ -27,8 +27,7 @@ struct weft_bootstrap_options {
     const weft_store *store;
     const char *launcher; /* the store is this launcher's ("PMIx"), not the caller's; NULL otherwise */
     const char *file;
-    int listen_fd;   /* rank 0: an already listening socket, -1 none; made non-blocking; owned on success */
-    int listen_keep; /* listen_fd stays open and the caller's (WEFT_BOOTSTRAP_FD) */
+    int listen_fd; /* rank 0: an already listening socket, -1 none; made non-blocking, and stays the caller's */
     const char *address; /* "host:port" of rank 0 */
     int64_t deadline_ns;
     struct weft_service *service;

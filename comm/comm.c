@@ -169,24 +169,32 @@ static void explain(char *text, size_t capacity, const char *failure)
         snprintf(text, capacity, "%s", failure);
 }
 
+static int create(weft_context *context, const weft_comm_options *options, weft_comm **created)
+{
+    if (!context || !created)
+        return weft_fail(WEFT_INVALID, "%s is NULL", context ? "comm" : "context");
+    char buffer[WEFT_BOOTSTRAP_BUFFER];
+    int64_t timeout_ms = creation_timeout_ms(context, options), deadline_ns = weft_deadline_ns(timeout_ms);
+    struct weft_pmix_source pmix = {.held = &context->holds_pmix, .deadline_ns = deadline_ns};
+    struct weft_bootstrap_options resolved = {.pmix = &pmix};
+    int status = weft_bootstrap_resolve(options, &resolved, buffer, sizeof buffer);
+    if (status != WEFT_OK)
+        return status;
+    return weft_comm_open(context, &resolved, timeout_ms, deadline_ns, created);
+}
+
 int weft_comm_create(weft_context *context, const weft_comm_options *options, weft_comm **created)
 {
     weft_error_clear();
     if (weft_fork_is_child())
         return weft_fork_refuse();
-    if (!context || !created)
-        return weft_fail(WEFT_INVALID, "%s is NULL", context ? "comm" : "context");
     int status = check_options(options);
     if (status != WEFT_OK)
         return status;
-    char buffer[WEFT_BOOTSTRAP_BUFFER];
-    int64_t timeout_ms = creation_timeout_ms(context, options), deadline_ns = weft_deadline_ns(timeout_ms);
-    struct weft_pmix_source pmix = {.held = &context->holds_pmix, .deadline_ns = deadline_ns};
-    struct weft_bootstrap_options resolved = {.pmix = &pmix};
-    status = weft_bootstrap_resolve(options, &resolved, buffer, sizeof buffer);
-    if (status != WEFT_OK)
-        return status;
-    return weft_comm_open(context, &resolved, timeout_ms, deadline_ns, created);
+    status = create(context, options, created);
+    if (options && options->size >= offsetof(weft_comm_options, address))
+        weft_fork_fd_close(options->listen_fd); /* whatever has come of it */
+    return status;
 }
 
 int weft_comm_open(struct weft_context *context, struct weft_bootstrap_options *resolved, int64_t timeout_ms,

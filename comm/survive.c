@@ -193,10 +193,7 @@ static int meet_again(struct attempt *attempt, struct weft_comm **made)
     int64_t until_ns = attempt->deadline_ns;
     if (until_ns == WEFT_NEVER_NS || until_ns - weft_clock_ns() > ATTEMPT_NS)
         until_ns = weft_clock_ns() + ATTEMPT_NS;
-    int status = weft_comm_open(comm->context, &options, comm->timeout_ms, until_ns, made);
-    if (status == WEFT_OK && options.rank == 0 && options.ranks > 1)
-        attempt->listen_fd = -1; /* the bootstrap has closed it */
-    return status;
+    return weft_comm_open(comm->context, &options, comm->timeout_ms, until_ns, made);
 }
 
 static int may_work_later(int status)

@@ -88,7 +88,8 @@ typedef struct weft_store {
 /* How a communicator comes to be. Sources are tried in this order:
  *   store        the caller's key-value callbacks;
  *   file         path of a file on a file system that all ranks see (rank 0 creates and removes it);
- *   listen_fd    rank 0 only: an already listening TCP socket (ownership passes to weft), with address below;
+ *   listen_fd    rank 0 only: an already listening TCP socket, or -1, with address below; weft_comm_create()
+ *                closes it, whatever it returns;
  *   address      "host:port" where rank 0 listens;
  *   environment  RANK, WORLD_SIZE, MASTER_ADDR, WEFT_PORT as torchrun and weft-perf set them.
  * rank and ranks are -1 to take them from the environment. name tells several communicators of one job apart.

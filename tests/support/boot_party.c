@@ -53,8 +53,8 @@ int party_open(struct party *party, int rank, int ranks, const char *name, int64
     if (rank == 0 && !extra.address)
         options.listen_fd = dup(test_ranks_listen_fd());
     int status = weft_bootstrap_open(&options, &party->b);
-    if (status != WEFT_OK && options.listen_fd >= 0)
-        close(options.listen_fd); /* still ours */
+    if (options.listen_fd >= 0)
+        close(options.listen_fd);
     return status;
 }
 

@@ -158,6 +158,8 @@ static int meet_and_gather(int rank, int ranks, void *arg)
         usleep((unsigned)meeting->late_root_ms * 1000);
     struct weft_bootstrap *b;
     CHECK_OK(weft_bootstrap_open(&options, &b));
+    if (options.listen_fd >= 0)
+        close(options.listen_fd);
     CHECK(strcmp(weft_bootstrap_local_address(b), "127.0.0.1") == 0 ||
           strcmp(weft_bootstrap_local_address(b), "::1") == 0);
     if (gather_rounds(b, rank, ranks, meeting))

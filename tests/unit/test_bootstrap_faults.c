@@ -162,7 +162,7 @@ static int open_with_secret(struct party *party, int rank, int ranks, const char
                                              .deadline_ns = weft_deadline_ns(timeout_ms),
                                              .service = party->service};
     int status = weft_bootstrap_open(&options, &party->b);
-    if (status != WEFT_OK && options.listen_fd >= 0)
+    if (options.listen_fd >= 0)
         close(options.listen_fd);
     return status;
 }
