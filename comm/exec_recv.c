@@ -84,13 +84,21 @@ static void drop_held(struct weft_exec_op *op, struct weft_flight *flight, size_
     }
 }
 
+/* How much of what the token stands for is read: token_offset() stays below this. The peer chose the token and
+ * whether it is a ring, so the transport must find that much behind it. */
+static size_t token_bytes(const struct weft_flight *flight)
+{
+    size_t ring = WEFT_STAGES * flight->slice_bytes;
+    return flight->staging && ring < flight->length ? ring : flight->length;
+}
+
 /* Asks for the mapping again before every slice: an owner that gave up may have freed its memory meanwhile.
  * Whether what was read then is good, still_exposed() says. */
 static int remap(struct weft_exec_op *op, struct weft_flight *flight)
 {
     const struct weft_exec_peer *peer = peer_of(op, flight);
     const void *mapped;
-    int status = peer->ops->map(peer->link, &flight->token, &mapped);
+    int status = peer->ops->map(peer->link, &flight->token, token_bytes(flight), &mapped);
     if (status == WEFT_OK)
         flight->mapped = mapped;
     return status;
@@ -341,7 +349,6 @@ void weft_recv_release(struct weft_exec_op *op, struct weft_flight *flight)
 static int check_offer(struct weft_exec_op *op, struct weft_flight *flight,
                        const struct weft_wire_header *header, const void *payload)
 {
-    const struct weft_exec_peer *peer = peer_of(op, flight);
     struct weft_wire_offer offer;
     if (flight->have_token || header->size != sizeof offer)
         return weft_fail(WEFT_PROTOCOL, "rank %u offered message %u twice or with %u bytes: expected %zu",
@@ -357,10 +364,7 @@ static int check_offer(struct weft_exec_op *op, struct weft_flight *flight,
     flight->have_token = 1;
     flight->staging = (header->flags & WEFT_WIRE_STAGED) != 0;
     flight->lent_here = (header->flags & WEFT_WIRE_LENT) != 0;
-    const void *mapped = NULL;
-    int status = peer->ops->map(peer->link, &flight->token, &mapped);
-    if (status == WEFT_OK)
-        flight->mapped = mapped;
+    int status = remap(op, flight);
     return status == WEFT_UNSUPPORTED ? WEFT_OK : status;
 }
 

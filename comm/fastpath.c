@@ -94,9 +94,13 @@ int weft_fastpath_map(struct weft_fastpath *fastpath, const struct weft_token *t
     for (uint32_t r = 0; r < fastpath->ranks; r++) {
         const void *mapped = fastpath->own;
         if (r != fastpath->rank) {
-            int status = fastpath->ops->map(fastpath->links[r], &tokens[r], &mapped);
+            int status =
+                fastpath->ops->map(fastpath->links[r], &tokens[r], 2 * fastpath->slot_bytes, &mapped);
             if (status != WEFT_OK)
                 return status;
+            if ((uintptr_t)mapped % _Alignof(struct slot))
+                return weft_fail(WEFT_PROTOCOL, "rank %u's slots are not aligned to %zu bytes", r,
+                                 _Alignof(struct slot));
         }
         fastpath->published[r] = mapped;
     }

@@ -70,9 +70,10 @@ static int absent_expose(struct weft_link *link, struct weft_region *region, con
     return WEFT_UNSUPPORTED;
 }
 
-static int absent_map(struct weft_link *link, const struct weft_token *token, const void **memory)
+static int absent_map(struct weft_link *link, const struct weft_token *token, size_t size,
+                      const void **memory)
 {
-    (void)link, (void)token, (void)memory;
+    (void)link, (void)token, (void)size, (void)memory;
     return WEFT_UNSUPPORTED;
 }
 

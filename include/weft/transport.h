@@ -31,7 +31,7 @@
 #include <stdint.h>
 #include <weft/status.h>
 
-#define WEFT_TRANSPORT_ABI 1
+#define WEFT_TRANSPORT_ABI 2
 #define WEFT_ADDRESS_MAX   256 /* longest transport address in bytes */
 #define WEFT_RECALL_MS     700 /* how long recall_wait() may take */
 #define WEFT_TOKEN_SIZE    48  /* a token is opaque to everybody but the transport that made it */
@@ -149,8 +149,11 @@ struct weft_transport_ops {
     int (*expose)(struct weft_link *link, struct weft_region *region, const void *memory, size_t size,
                   struct weft_token *token);
     /* The exposed memory as a loadable address, valid until the peer's memory is freed or the link goes.
-     * token came from link's peer. WEFT_UNSUPPORTED when this memory can only be pulled. See exposed(). */
-    int (*map)(struct weft_link *link, const struct weft_token *token, const void **memory);
+     * token came from link's peer, who may have written anything into it: WEFT_PROTOCOL when it does not stand for
+     * at least size bytes, so that all of [*memory, *memory + size) can be loaded. The address is aligned as the
+     * peer likes; a caller that needs it aligned looks. WEFT_UNSUPPORTED when this memory can only be pulled. See
+     * exposed(). */
+    int (*map)(struct weft_link *link, const struct weft_token *token, size_t size, const void **memory);
     /* Copies [offset, offset + size) of the exposed memory to destination; WEFT_PEER_FAILED when the owner has
      * taken it back. */
     int (*pull)(struct weft_link *link, const struct weft_token *token, uint64_t offset, void *destination,

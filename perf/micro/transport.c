@@ -241,7 +241,7 @@ static double read_rate(struct side *side, const struct weft_token *token, int b
     const void *mapped = NULL;
     size_t at = 0;
     if (by_map)
-        must(side->ops.map(side->link, token, &mapped), "map");
+        must(side->ops.map(side->link, token, BUFFER_SIZE, &mapped), "map");
     for (int turn = 0; turn < TURNS; turn++) {
         uint8_t *to = target + (walk ? at : 0);
         int64_t start_ns = weft_clock_ns();

@@ -347,7 +347,7 @@ static void fuzz_token(unsigned variant, const uint8_t *data, size_t size)
         must(ops.alloc(friend, 8192, &memory) == WEFT_OK);
     must(ops.expose(from_friend, NULL, memory, 8192, &token) == WEFT_OK);
     turn();
-    must(ops.map(to_friend, &token, &mapped) == WEFT_OK); /* the segment is known here */
+    must(ops.map(to_friend, &token, 8192, &mapped) == WEFT_OK); /* the segment is known here */
     ops.unexpose(from_friend, &token, variant & 1);
     memcpy(&inside, &token, sizeof inside);
     uint64_t owner = inside.owner, segment = inside.segment;
@@ -359,8 +359,12 @@ static void fuzz_token(unsigned variant, const uint8_t *data, size_t size)
     if (variant & 8)
         inside.kind = variant & 16 ? SHM_TOKEN_SEGMENT : SHM_TOKEN_PIPE;
     memcpy(&token, &inside, sizeof inside);
-    if (ops.map(to_friend, &token, &mapped) == WEFT_OK)
-        must((const uint8_t *)mapped != NULL && inside.offset <= 8192 && inside.size <= 8192 - inside.offset);
+    size_t wanted = variant & 64 ? 8192 : variant & 128 ? 0 : inside.size;
+    if (ops.map(to_friend, &token, wanted, &mapped) == WEFT_OK) {
+        must((const uint8_t *)mapped != NULL && inside.offset <= 8192 && wanted <= 8192 - inside.offset);
+        for (size_t i = 0; i < wanted; i++) /* all of it can be loaded */
+            (void)((const volatile uint8_t *)mapped)[i];
+    }
     ops.pull(to_friend, &token, variant & 32 ? 0 : inside.offset, copy, sizeof copy);
     ops.exposed(to_friend, &token);
 }

@@ -86,7 +86,7 @@ static int reads_run(struct conform_node *node, struct weft_link *link, struct f
     if (deliver(node, link, &mine, sizeof mine) || wait_for(node, MESSAGES + 1))
         return 22;
     memcpy(&theirs, node->bytes + node->messages[MESSAGES].offset, sizeof theirs);
-    if (node->ops.map(link, &theirs.segment, &mapped) == WEFT_OK)
+    if (node->ops.map(link, &theirs.segment, sizeof expected, &mapped) == WEFT_OK)
         finding->mapped = memcmp(mapped, expected, sizeof expected) == 0;
     if (theirs.has_ordinary && node->ops.pull(link, &theirs.ordinary, 0, copy, sizeof copy) == WEFT_OK)
         finding->pulled = memcmp(copy, expected, sizeof expected) == 0;

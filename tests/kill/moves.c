@@ -52,10 +52,10 @@ static int move_expose(struct weft_link *link, struct weft_region *region, const
     return status;
 }
 
-static int move_map(struct weft_link *link, const struct weft_token *token, const void **memory)
+static int move_map(struct weft_link *link, const struct weft_token *token, size_t size, const void **memory)
 {
     kill_at_move(0);
-    int status = real.map(link, token, memory);
+    int status = real.map(link, token, size, memory);
     kill_at_move(1);
     return status;
 }

@@ -73,7 +73,7 @@ static void ordinary_memory_is_pulled(void **state)
         pass_token(&pair, &token);
         pull_all_ways(&pair, &token, source + 1, size - 1);
         const void *mapped = NULL;
-        status = pair.b->ops.map(pair.ba, &token, &mapped);
+        status = pair.b->ops.map(pair.ba, &token, size - 1, &mapped);
         if (conform_backend(state)->reads_maps_only_alloc)
             assert_int_equal(status, WEFT_UNSUPPORTED);
         if (status == 0)
@@ -133,7 +133,7 @@ static void ordinary_memory_is_lent(void **state)
             struct weft_token token = tokens[i];
             pass_token(&pair, &token);
             const void *mapped = NULL;
-            assert_int_equal(pair.b->ops.map(pair.ba, &token, &mapped), WEFT_UNSUPPORTED);
+            assert_int_equal(pair.b->ops.map(pair.ba, &token, size - 1, &mapped), WEFT_UNSUPPORTED);
             if (i + 1 < open)
                 lend_through(&pair, source + 1, size - 1, &token, conduits[i]);
             else /* breaks off: this conduit is never used again */
@@ -168,17 +168,56 @@ static void allocated_memory_is_mapped(void **state)
         pass_token(&pair, &token);
         const void *mapped = NULL, *again = NULL;
         if (pair.flags & WEFT_LINK_PEER_MAPS) {
-            assert_int_equal(pair.b->ops.map(pair.ba, &token, &mapped), 0);
+            assert_int_equal(pair.b->ops.map(pair.ba, &token, sizes[i] - skip, &mapped), 0);
             assert_memory_equal(mapped, bytes + skip, sizes[i] - skip);
             bytes[skip] ^= 0xff; /* the same memory, not a copy */
             assert_memory_equal(mapped, bytes + skip, 1);
-            assert_int_equal(pair.b->ops.map(pair.ba, &token, &again), 0);
+            assert_int_equal(pair.b->ops.map(pair.ba, &token, sizes[i] - skip, &again), 0);
             assert_ptr_equal(mapped, again);
         }
         if (sizes[i] > 8192)
             pull_all_ways(&pair, &token, bytes + skip, sizes[i] - skip);
         pair.a->ops.free(pair.a->transport, memory);
     }
+    conform_close(&pair.world);
+}
+
+/* Whoever reads says how much: a token that stands for less gives no address, even where more of the same memory
+ * could be loaded. A peer may hand over a token of any size. */
+static void no_more_is_mapped_than_exposed(void **state)
+{
+    struct pair pair;
+    pair_open(&pair, state);
+    static uint8_t ordinary[8192];
+    void *memory = NULL;
+    int allocated = pair.a->ops.alloc(pair.a->transport, 8192, &memory) == WEFT_OK;
+    const size_t ranges[][2] = {{0, 8192}, {0, 64}, {33, 100}, {8128, 64}, {8192, 0}};
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
+        uint8_t *bytes = (uint8_t *)(allocated ? memory : ordinary) + ranges[i][0];
+        size_t size = ranges[i][1];
+        struct weft_token token;
+        const void *mapped = NULL;
+        int status = pair.a->ops.expose(pair.ab, NULL, bytes, size, &token);
+        if (status == WEFT_UNSUPPORTED)
+            continue;
+        assert_int_equal(status, 0);
+        pass_token(&pair, &token);
+        status = pair.b->ops.map(pair.ba, &token, size, &mapped);
+        if (!(allocated && pair.flags & WEFT_LINK_PEER_MAPS) && status == WEFT_UNSUPPORTED)
+            continue;
+        assert_int_equal(status, 0);
+        assert_memory_equal(mapped, bytes, size);
+        const void *nothing = &pair;
+        assert_int_equal(pair.b->ops.map(pair.ba, &token, 0, &nothing), 0);
+        assert_ptr_equal(nothing, mapped);
+        const size_t beyond[] = {size + 1, 16384, SIZE_MAX};
+        for (size_t k = 0; k < sizeof beyond / sizeof beyond[0]; k++) {
+            assert_int_equal(pair.b->ops.map(pair.ba, &token, beyond[k], &nothing), WEFT_PROTOCOL);
+            assert_ptr_equal(nothing, mapped);
+        }
+    }
+    if (allocated)
+        pair.a->ops.free(pair.a->transport, memory);
     conform_close(&pair.world);
 }
 
@@ -221,13 +260,13 @@ static void freed_memory_is_not_mapped_again(void **state)
     assert_int_equal(pair.a->ops.alloc(pair.a->transport, 4096, &memory), 0);
     assert_int_equal(pair.a->ops.expose(pair.ab, NULL, memory, 4096, &token), 0);
     pass_token(&pair, &token);
-    assert_int_equal(pair.b->ops.map(pair.ba, &token, &mapped), 0);
+    assert_int_equal(pair.b->ops.map(pair.ba, &token, 4096, &mapped), 0);
     pair.a->ops.free(pair.a->transport, memory);
     int status = 0;
     int64_t deadline_ns = weft_clock_ns() + 20000000000;
     while (!status && weft_clock_ns() < deadline_ns) {
         conform_turn(&pair.world);
-        status = pair.b->ops.map(pair.ba, &token, &mapped);
+        status = pair.b->ops.map(pair.ba, &token, 4096, &mapped);
     }
     assert_true(status < 0);
     conform_close(&pair.world);
@@ -245,7 +284,7 @@ static void expect_taken_back(struct pair *pair, uint8_t *memory, size_t size)
     assert_int_equal(pair->a->ops.expose(pair->ab, NULL, memory, size, &other), 0);
     pass_token(pair, &token);
     pass_token(pair, &other);
-    int maps = pair->b->ops.map(pair->ba, &token, &mapped) == 0;
+    int maps = pair->b->ops.map(pair->ba, &token, size, &mapped) == 0;
     assert_int_equal(pair->b->ops.pull(pair->ba, &token, 0, copy, sizeof copy), 0);
     assert_int_equal(pair->b->ops.exposed(pair->ba, &token), 0);
     pair->a->ops.unexpose(pair->ab, &token, 0);
@@ -327,14 +366,14 @@ static void garbage_tokens_are_refused(void **state)
             random = random * 1664525 + 1013904223;
             token.bytes[k] = (uint8_t)(random >> 24);
         }
-        assert_true(pair.b->ops.map(pair.ba, &token, &mapped) < 0);
+        assert_true(pair.b->ops.map(pair.ba, &token, 1, &mapped) < 0);
         assert_true(pair.b->ops.pull(pair.ba, &token, 0, copy, sizeof copy) < 0);
         assert_ptr_equal(mapped, &pair);
     }
     /* A token of somebody else: b's own, read over the link to a. */
     pair.b->ops.alloc(pair.b->transport, 64, &memory);
     if (pair.b->ops.expose(pair.ba, NULL, memory, 64, &good) == 0) {
-        assert_true(pair.b->ops.map(pair.ba, &good, &mapped) < 0);
+        assert_true(pair.b->ops.map(pair.ba, &good, 64, &mapped) < 0);
         assert_true(pair.b->ops.pull(pair.ba, &good, 0, copy, sizeof copy) < 0);
     }
     if (memory != copy)
@@ -351,7 +390,7 @@ static void absent_operations_are_callable(void **state)
     uint8_t bytes[8] = {0};
     if (!(pair.a->caps.flags & WEFT_CAP_READ)) {
         assert_int_equal(pair.a->ops.expose(pair.ab, NULL, bytes, 8, &token), WEFT_UNSUPPORTED);
-        assert_int_equal(pair.a->ops.map(pair.ab, &token, &mapped), WEFT_UNSUPPORTED);
+        assert_int_equal(pair.a->ops.map(pair.ab, &token, 8, &mapped), WEFT_UNSUPPORTED);
         assert_int_equal(pair.a->ops.pull(pair.ab, &token, 0, bytes, 8), WEFT_UNSUPPORTED);
     }
     if (!(pair.a->caps.flags & WEFT_CAP_PUT)) {
@@ -376,9 +415,9 @@ size_t conform_memory_tests(const struct conform_backend *backend, struct CMUnit
 {
     const struct CMUnitTest any[] = {cmocka_unit_test(absent_operations_are_callable)};
     const struct CMUnitTest reads[] = {
-        cmocka_unit_test(ordinary_memory_is_pulled),  cmocka_unit_test(ordinary_memory_is_lent),
-        cmocka_unit_test(allocated_memory_is_mapped), cmocka_unit_test(allocations_come_and_go),
-        cmocka_unit_test(garbage_tokens_are_refused),
+        cmocka_unit_test(ordinary_memory_is_pulled),      cmocka_unit_test(ordinary_memory_is_lent),
+        cmocka_unit_test(allocated_memory_is_mapped),     cmocka_unit_test(allocations_come_and_go),
+        cmocka_unit_test(no_more_is_mapped_than_exposed), cmocka_unit_test(garbage_tokens_are_refused),
     };
     const struct CMUnitTest segments[] = {cmocka_unit_test(freed_memory_is_not_mapped_again)};
     const struct CMUnitTest back[] = {cmocka_unit_test(memory_is_taken_back),

@@ -15,7 +15,8 @@ struct exec_world_options {
     uint32_t slice_bytes;
     uint32_t first_sequence;
     int stage_only;
-    uint32_t seed; /* order in which ranks are driven; 0 round-robin */
+    int short_tokens; /* what ranks expose to each other is a byte shorter than the message says */
+    uint32_t seed;    /* order in which ranks are driven; 0 round-robin */
 };
 
 struct exec_world;

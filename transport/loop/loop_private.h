@@ -137,7 +137,7 @@ void loop_wake(struct loop_inbox *inbox);
 /* Reads (read.c). */
 int loop_expose(struct weft_link *link, struct weft_region *region, const void *memory, size_t size,
                 struct weft_token *token);
-int loop_map(struct weft_link *link, const struct weft_token *token, const void **memory);
+int loop_map(struct weft_link *link, const struct weft_token *token, size_t size, const void **memory);
 int loop_pull(struct weft_link *link, const struct weft_token *token, uint64_t offset, void *destination,
               size_t size);
 

@@ -54,15 +54,19 @@ static int exposed_read(struct weft_link *link, const struct weft_token *token, 
     return WEFT_OK;
 }
 
-int loop_map(struct weft_link *link, const struct weft_token *token, const void **memory)
+int loop_map(struct weft_link *link, const struct weft_token *token, size_t size, const void **memory)
 {
     struct loop_exposed exposed;
     if (!link->transport->can_map)
         return WEFT_UNSUPPORTED;
     int status = exposed_read(link, token, &exposed);
-    if (!status)
-        *memory = (const void *)(uintptr_t)exposed.memory;
-    return status;
+    if (status)
+        return status;
+    if (size > exposed.size)
+        return link->transport->fail(WEFT_PROTOCOL, "loop: %zu bytes wanted, the token stands for %llu", size,
+                                     (unsigned long long)exposed.size);
+    *memory = (const void *)(uintptr_t)exposed.memory;
+    return WEFT_OK;
 }
 
 int loop_pull(struct weft_link *link, const struct weft_token *token, uint64_t offset, void *destination,

@@ -226,7 +226,7 @@ static int token_read(struct weft_link *link, const struct weft_token *bytes, st
     return WEFT_OK;
 }
 
-int shm_map(struct weft_link *link, const struct weft_token *bytes, const void **result)
+int shm_map(struct weft_link *link, const struct weft_token *bytes, size_t size, const void **result)
 {
     struct shm_token token;
     const uint8_t *memory;
@@ -235,6 +235,9 @@ int shm_map(struct weft_link *link, const struct weft_token *bytes, const void *
         return status;
     if (!memory)
         return WEFT_UNSUPPORTED;
+    if (size > token.size) /* which lies within the segment: token_read() */
+        return link->transport->params.fail(WEFT_PROTOCOL, "shm: %zu bytes wanted, the token stands for %llu",
+                                            size, (unsigned long long)token.size);
     *result = memory;
     return WEFT_OK;
 }
