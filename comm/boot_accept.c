@@ -57,6 +57,14 @@ struct weft_boot_accept {
     int64_t armed_ns; /* when the timer fires, WEFT_NEVER_NS off */
 };
 
+/* Closing the descriptor is not enough: the set keeps it while there is a copy of the open file, as between another
+ * thread's fork() and the child's exec. */
+static void unwatch(struct weft_boot_accept *accept, const struct guest *guest)
+{
+    if (guest->challenged)
+        epoll_ctl(accept->poll_fd, EPOLL_CTL_DEL, guest->fd, NULL);
+}
+
 static void unlink_guest(struct weft_boot_accept *accept, struct guest *guest)
 {
     if (guest->previous)
@@ -91,7 +99,8 @@ static void note_stranger(struct weft_boot_accept *accept, const struct guest *g
 static void show_out(struct weft_boot_accept *accept, struct guest *guest, const char *why)
 {
     note_stranger(accept, guest, why);
-    weft_fork_fd_close(guest->fd); /* leaves the epoll set by that */
+    unwatch(accept, guest);
+    weft_fork_fd_close(guest->fd);
     unlink_guest(accept, guest);
 }
 
@@ -126,7 +135,7 @@ static int hear(struct weft_boot_accept *accept, struct guest *guest, struct wef
         show_out(accept, guest, weft_error_detail());
         return 0;
     }
-    epoll_ctl(accept->poll_fd, EPOLL_CTL_DEL, guest->fd, NULL);
+    unwatch(accept, guest);
     unlink_guest(accept, guest);
     *proven = made;
     weft_crypto_wipe(&made, sizeof made);
@@ -166,12 +175,12 @@ static void challenge(struct weft_boot_accept *accept, struct guest *guest)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = guest};
     weft_auth_challenge(guest->challenge);
-    guest->challenged = 1;
     if (epoll_ctl(accept->poll_fd, EPOLL_CTL_ADD, guest->fd, &event) != 0) {
         weft_fork_fd_close(guest->fd);
         unlink_guest(accept, guest);
         return;
     }
+    guest->challenged = 1;
     ssize_t sent;
     do
         sent = send(guest->fd, guest->challenge, sizeof guest->challenge, MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -58,8 +58,11 @@ static void visitor_drop(struct weft_boot_root *root, struct visitor *visitor)
         root->last = visitor->previous;
     if (visitor->rank >= 0)
         root->by_rank[visitor->rank] = NULL;
-    if (visitor->fd >= 0)
-        weft_fork_fd_close(visitor->fd); /* leaves the epoll set by that */
+    if (visitor->fd >= 0) {
+        /* By name: a close leaves it in the set while a copy of it exists, as in a child that is being forked. */
+        epoll_ctl(root->poll_fd, EPOLL_CTL_DEL, visitor->fd, NULL);
+        weft_fork_fd_close(visitor->fd);
+    }
     weft_boot_reader_clear(&visitor->reader);
     weft_crypto_wipe(&visitor->send, sizeof visitor->send);
     free(visitor);

@@ -235,6 +235,43 @@ static void test_strangers(void **state)
     close_door(&door);
 }
 
+/* A copy of this process's end of a connection, as a child has it that another thread is about to fork. */
+static int copy_of_our_end(int theirs)
+{
+    struct weft_boot_address wanted, peer;
+    assert_int_equal(weft_boot_local_address(theirs, &wanted), 0);
+    for (int fd = 3; fd < 1024; fd++) {
+        if (fd != theirs && weft_boot_peer_address(fd, &peer) == 0 && peer.port == wanted.port)
+            return dup(fd);
+    }
+    return -1;
+}
+
+/* Who was shown out is heard no more, although its connection lives on. */
+static void test_copied_descriptor(void **state)
+{
+    (void)state;
+    struct door door;
+    struct weft_boot_proven proven;
+    char noise[500];
+    open_door(&door, 1);
+    int fd = knock(&door);
+    assert_int_equal(serve(&door, &proven, 100), 0);
+    int copy = copy_of_our_end(fd);
+    assert_true(copy >= 0);
+    memset(noise, 0x5a, sizeof noise);
+    assert_true(send(fd, noise, sizeof noise, MSG_NOSIGNAL) > 0);
+    struct pollfd wait = {.fd = weft_boot_accept_fd(door.accept), .events = POLLIN};
+    assert_int_equal(poll(&wait, 1, PATIENCE_MS), 1);
+    assert_int_equal(weft_boot_accept_step(door.accept, &proven), 0);
+    assert_int_equal(door.strangers.count, 1);
+    assert_true(send(fd, noise, sizeof noise, MSG_NOSIGNAL) > 0);
+    assert_int_equal(poll(&wait, 1, 100), 0);
+    close(copy);
+    close(fd);
+    close_door(&door);
+}
+
 /* A proof that was overheard is worth nothing on the next connection. */
 static void test_replayed_proof(void **state)
 {
@@ -305,6 +342,7 @@ int main(void)
         cmocka_unit_test(test_bytes_behind_the_proof),
         cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_replayed_proof),
+        cmocka_unit_test(test_copied_descriptor),
         cmocka_unit_test(test_not_weft),
         cmocka_unit_test(test_dial_in_vain),
         cmocka_unit_test(test_many_among_silent),

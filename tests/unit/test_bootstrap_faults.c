@@ -385,6 +385,55 @@ static void test_silence_after_checkin(void **state)
     assert_int_equal(party_run_threads(7, idle_parent_body, NULL), 0);
 }
 
+/* A copy of rank 0's end of a connection, as a child has it that another thread is about to fork. */
+static int copy_of_roots_end(int theirs)
+{
+    struct weft_boot_address wanted, peer;
+    if (weft_boot_local_address(theirs, &wanted) != WEFT_OK)
+        return -1;
+    for (int fd = 3; fd < 1024; fd++) {
+        if (fd != theirs && weft_boot_peer_address(fd, &peer) == WEFT_OK && peer.port == wanted.port)
+            return dup(fd);
+    }
+    return -1;
+}
+
+/* Who has proven the secret, and then talks nonsense, is dropped: nothing more from there disturbs, although the
+ * connection lives on. */
+static int copied_visitor_body(int rank, int ranks, void *arg)
+{
+    struct party party;
+    int copy = -1;
+    struct raw raw;
+    (void)arg;
+    if (rank == 1) {
+        char nonsense[200] = "", byte;
+        CHECK_OK(raw_rank(&raw, rank));
+        CHECK_OK(raw_shake(&raw, WEFT_BOOT_DIAL_WELCOMED));
+        copy = copy_of_roots_end(raw.dial.fd);
+        CHECK(copy >= 0);
+        CHECK(send(raw.dial.fd, nonsense, sizeof nonsense, MSG_NOSIGNAL) > 0);
+        /* Rank 0 reads no further than what makes no sense; it does not read the rest then, either. */
+        usleep(200000);
+        CHECK(send(raw.dial.fd, nonsense, sizeof nonsense, MSG_NOSIGNAL) > 0);
+        usleep(200000);
+        CHECK(recv(copy, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 1);
+    }
+    CHECK_OK(party_open(&party, rank, ranks, "", PATIENCE_MS));
+    party_close(&party);
+    if (rank == 1) {
+        close(copy);
+        raw_close(&raw);
+    }
+    return 0;
+}
+
+static void test_copied_visitor(void **state)
+{
+    (void)state;
+    assert_int_equal(party_run_threads(3, copied_visitor_body, NULL), 0);
+}
+
 static int strangers_body(int rank, int ranks, void *arg)
 {
     enum { SILENT = 300 }; /* more than are kept waiting */
@@ -479,6 +528,7 @@ int main(void)
         cmocka_unit_test(test_wrong_version),
         cmocka_unit_test(test_death_after_checkin),
         cmocka_unit_test(test_silence_after_checkin),
+        cmocka_unit_test(test_copied_visitor),
         cmocka_unit_test(test_strangers_do_not_disturb),
         cmocka_unit_test(test_thousand_checkins),
     };
