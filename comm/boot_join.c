@@ -225,7 +225,9 @@ static int record_changed(struct join *join)
     struct weft_boot_record record;
     if (!has_record(join))
         return 0;
-    return weft_boot_record_fetch(join->options, 0, &record) == WEFT_OK && record.nonce != join->nonce;
+    int changed = weft_boot_record_fetch(join->options, 0, &record) == WEFT_OK && record.nonce != join->nonce;
+    weft_crypto_wipe(&record, sizeof record);
+    return changed;
 }
 
 /* One step of the handshake. The check-in is sent right behind the proof: it costs no round trip of its own. */

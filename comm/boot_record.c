@@ -79,16 +79,15 @@ static int parse_line(const char *line, struct weft_boot_record *record, int *do
     return WEFT_OK;
 }
 
-int weft_boot_record_parse(const char *text, size_t size, struct weft_boot_record *record)
+/* All lines, one of which holds the secret. */
+static int parse_lines(const char *text, size_t size, char line[LINE_MAX_BYTES],
+                       struct weft_boot_record *record)
 {
-    struct weft_boot_record read;
-    memset(&read, 0, sizeof read);
     int done = 0;
     for (int number = 0; size > 0 && !done; number++) {
         const char *newline = memchr(text, '\n', size);
         size_t length = newline ? (size_t)(newline - text) : size;
-        char line[LINE_MAX_BYTES];
-        if (!newline || length >= sizeof line || memchr(text, '\0', length))
+        if (!newline || length >= LINE_MAX_BYTES || memchr(text, '\0', length))
             return weft_fail(WEFT_PROTOCOL, "rendezvous record: line %d is torn or too long", number + 1);
         memcpy(line, text, length);
         line[length] = '\0';
@@ -98,14 +97,26 @@ int weft_boot_record_parse(const char *text, size_t size, struct weft_boot_recor
         if (number == 0 && strcmp(line, FIRST_LINE) != 0)
             status = weft_fail(WEFT_PROTOCOL, "rendezvous record: does not begin with '%s'", FIRST_LINE);
         else if (number > 0)
-            status = parse_line(line, &read, &done);
+            status = parse_line(line, record, &done);
         if (status != WEFT_OK)
             return status;
     }
-    if (!done || read.nonce == 0 || read.addresses.count == 0)
+    if (!done || record->nonce == 0 || record->addresses.count == 0)
         return weft_fail(WEFT_PROTOCOL, "rendezvous record: nonce, address or end is missing");
-    *record = read;
     return WEFT_OK;
+}
+
+int weft_boot_record_parse(const char *text, size_t size, struct weft_boot_record *record)
+{
+    struct weft_boot_record read;
+    char line[LINE_MAX_BYTES];
+    memset(&read, 0, sizeof read);
+    int status = parse_lines(text, size, line, &read);
+    if (status == WEFT_OK)
+        *record = read;
+    weft_crypto_wipe(&read, sizeof read);
+    weft_crypto_wipe(line, sizeof line);
+    return status;
 }
 
 static const char *store_owner(const struct weft_bootstrap_options *options)
@@ -256,12 +267,12 @@ int weft_boot_record_fetch(const struct weft_bootstrap_options *options, int wai
     store_key(options, key);
     int status = options->store->get(options->store->arg, key, text, sizeof text, &size, wait_ms);
     if (status != 0)
-        return weft_fail(WEFT_ABSENT, "%s has no '%s' yet (its get answered %d)", store_owner(options), key,
-                         status);
-    if (size > sizeof text)
-        return weft_fail(WEFT_ABSENT, "%s says '%s' has %zu bytes, more than it was given",
-                         store_owner(options), key, size);
-    status = weft_boot_record_parse(text, size, record);
-    weft_crypto_wipe(text, sizeof text);
-    return status == WEFT_OK ? WEFT_OK : WEFT_ABSENT;
+        weft_fail(WEFT_ABSENT, "%s has no '%s' yet (its get answered %d)", store_owner(options), key, status);
+    else if (size > sizeof text)
+        weft_fail(WEFT_ABSENT, "%s says '%s' has %zu bytes, more than it was given", store_owner(options),
+                  key, size);
+    else
+        status = weft_boot_record_parse(text, size, record) == WEFT_OK ? WEFT_OK : WEFT_ABSENT;
+    weft_crypto_wipe(text, sizeof text); /* whatever came of it */
+    return status == WEFT_OK && size <= sizeof text ? WEFT_OK : WEFT_ABSENT;
 }

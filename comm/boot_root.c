@@ -477,6 +477,7 @@ void weft_boot_root_end(struct weft_boot_root *root, int status, const char *tex
     if (root->listener_owned)
         weft_fork_fd_close(root->listener);
     free(root->by_rank);
+    weft_crypto_wipe(&root->record, sizeof root->record); /* its secret, unless it was published */
     free(root);
 }
 

@@ -437,7 +437,9 @@ static int open_or_wait(int64_t deadline_ns)
         }
         if (client.state == OPENING && !mine)
             mine = client.attempt;
-        if (!wait_change(deadline_ns))
+        /* Who opens has counted on this waiter: an opening that came with the end of the wait is held, or nobody
+         * would finalise PMIx. */
+        if (!wait_change(deadline_ns) && client.state != OPEN)
             return too_late(start_ns);
     }
     return WEFT_OK;
