@@ -78,6 +78,7 @@ struct weft_context {
     atomic_int lingers;           /* one of `background` stands for transports that are busy */
     atomic_int tick_sleeps;       /* the service thread must be woken for new background work */
     int tick_idle;                /* service thread only */
+    int64_t looked_ns;            /* service thread only: when all communicators were looked at */
     struct weft_open_transport transports[WEFT_TRANSPORT_COUNT]; /* [lock] once open */
     int polled;                       /* [lock] which of them tells an event right now */
     struct weft_shared_link *links;   /* [lock] */

@@ -66,7 +66,7 @@ void weft_judge_close(struct weft_judge *judge)
     if (!judge)
         return;
     if (judge->timer_fd >= 0) {
-        weft_service_unwatch(judge->comm->context->service, judge->timer_fd);
+        weft_service_unwatch(judge->comm->context->overlay, judge->timer_fd);
         weft_fork_fd_close(judge->timer_fd);
     }
     while (judge->groups) {
@@ -203,11 +203,10 @@ static int make_timer(struct weft_judge *judge)
 {
     if (judge->timer_fd >= 0)
         return 0;
-    int fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    int fd = weft_fork_fd_add(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
     if (fd < 0)
         return -1;
-    weft_fork_fd_add(fd);
-    if (weft_service_watch(judge->comm->context->service, fd, on_timer, judge) != WEFT_OK) {
+    if (weft_service_watch(judge->comm->context->overlay, fd, on_timer, judge) != WEFT_OK) {
         weft_fork_fd_close(fd);
         return -1;
     }

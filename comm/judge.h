@@ -5,7 +5,7 @@
  * call, or DECIDE_NS after the first difference: a rank that is in the call and has noticed nothing reports within
  * WEFT_STALL_NS, one that is not in it yet must not hold up the others.
  *
- * Threads: records and the timer come on the service thread, which alone touches the rest.
+ * Threads: records and the timer come on the thread of the overlay, which alone touches the rest.
  */
 #ifndef WEFT_COMM_JUDGE_H
 #define WEFT_COMM_JUDGE_H

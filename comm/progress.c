@@ -16,7 +16,8 @@
 #define ROUNDS_CLOCK 32 /* rounds between looks at the clock */
 #define ROUNDS_YIELD 4
 #define FLUSH_ROUNDS 16
-#define TICKS_IDLE   16 /* of the service thread, before it sleeps between them */
+#define LOOK_NS      INT64_C(20000000) /* between looks at what waits on any communicator */
+#define TICKS_IDLE   16                /* of the service thread, before it sleeps between them */
 
 static inline void pause_briefly(void)
 {
@@ -224,12 +225,18 @@ int weft_progress_tick(void *arg)
             return -1;
         atomic_store(&context->tick_sleeps, 0);
     }
-    if (pthread_mutex_trylock(&context->lock) != 0)
+    int64_t now_ns = weft_clock_ns();
+    int due = now_ns - context->looked_ns >= LOOK_NS;
+    if (due)
+        weft_context_lock(context); /* whoever drives sees to one communicator only, and steps aside */
+    else if (pthread_mutex_trylock(&context->lock) != 0)
         return 1; /* somebody else drives */
     int happened = context->leader_sleeps ? 0 : weft_progress_once(context);
     context->tick_idle = happened ? 0 : context->tick_idle + 1;
-    if (context->tick_idle >= TICKS_IDLE)
+    if (due) {
         weft_stall_look_all(context);
+        context->looked_ns = now_ns;
+    }
     if (atomic_load(&context->lingers) && !is_busy(context) && atomic_exchange(&context->lingers, 0))
         weft_progress_background(context, -1);
     pthread_mutex_unlock(&context->lock);

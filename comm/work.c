@@ -100,6 +100,8 @@ static void settle(struct weft_work *work)
     int status = weft_exec_op_status(work->op);
     if (status == WEFT_AGAIN)
         return;
+    if (status == WEFT_OK && weft_bootstrap_has_failed(work->comm->bootstrap))
+        status = weft_comm_check(work->comm); /* as in weft_work_drive() */
     work->status = status;
     weft_exec_op_free(work->op);
     work->op = NULL;

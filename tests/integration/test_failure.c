@@ -1,7 +1,7 @@
 /* When ranks die, differ or do not come: every other rank's call answers, and names the culprit. */
-#include <pthread.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -315,7 +315,8 @@ static int absent_body(int rank, int ranks, void *arg)
     CHECK(weft_comm_create(context, &options, &comm) == WEFT_ABSENT);
     CHECK(strstr(weft_error_detail(), "rank 1"));
     if (rank == 0)
-        CHECK(fcntl(options.listen_fd, F_GETFD) == -1 && errno == EBADF); /* weft's to close, whatever happens */
+        CHECK(fcntl(options.listen_fd, F_GETFD) == -1 &&
+              errno == EBADF); /* weft's to close, whatever happens */
     CHECK_OK(weft_context_close(context));
     return 0;
 }

@@ -1,7 +1,7 @@
 /* A call that ends early gives its memory back while a peer is in the middle of reading it, and the user
  * overwrites it at once: the peer must answer an error, never success with what it then finds.
  *
- * Rank 1 is stopped in the middle of its operation by ptrace, and its service thread before, so that no news of
+ * Rank 1 is stopped in the middle of its operation by ptrace, and weft's own threads in it before, so that no news of
  * the failure can help it. Rank 0's deadline passes; it overwrites both its buffers; then rank 1 goes on alone.
  */
 #include <dirent.h>
@@ -30,6 +30,7 @@
 
 #define COUNT    (2u << 20) /* float: 8 MiB */
 #define ATTEMPTS 8
+#define HELPERS  4 /* threads of weft's, at most */
 #define WAIT_NS  20000000000
 
 enum way { MAPPED, LENT, PULLED, STAGED, WAYS };
@@ -40,7 +41,8 @@ struct scene {
     enum way way;
     int started; /* weft_allreduce_start() instead of weft_allreduce() */
     int64_t timeout_ms;
-    atomic_int main_tid, service_tid; /* of rank 1 */
+    atomic_int main_tid, helpers; /* of rank 1; how many helper_tid there are */
+    pid_t helper_tid[HELPERS];
     atomic_int no_ptrace;
     atomic_int frozen;   /* rank 1 may begin */
     atomic_int finished; /* rank 1 has its answer */
@@ -56,16 +58,17 @@ static int until(atomic_int *value)
     return atomic_load(value);
 }
 
-static int service_thread(void)
+/* Threads of weft's own: what drives transports, and what carries news of failures. */
+static int helper_threads(pid_t *tids)
 {
     DIR *tasks = opendir("/proc/self/task");
     int found = 0;
-    for (struct dirent *task; tasks && !found && (task = readdir(tasks));) {
+    for (struct dirent *task; tasks && found < HELPERS && (task = readdir(tasks));) {
         char path[300], name[32] = "";
         snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
         int fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (fd >= 0 && read(fd, name, sizeof name - 1) > 0 && strncmp(name, "weft-service", 12) == 0)
-            found = atoi(task->d_name);
+        if (fd >= 0 && read(fd, name, sizeof name - 1) > 0 && strncmp(name, "weft-", 5) == 0)
+            tids[found++] = atoi(task->d_name);
         if (fd >= 0)
             close(fd);
     }
@@ -93,23 +96,27 @@ static int has_begun(const struct scene *scene)
 static void *orchestrate(void *arg)
 {
     struct scene *scene = arg;
-    int service = until(&scene->service_tid), body = atomic_load(&scene->main_tid);
-    if (ptrace(PTRACE_SEIZE, service, NULL, NULL) || ptrace(PTRACE_SEIZE, body, NULL, NULL)) {
+    int helpers = until(&scene->helpers), body = atomic_load(&scene->main_tid), seized = 0, stopped = 0;
+    while (seized < helpers && ptrace(PTRACE_SEIZE, scene->helper_tid[seized], NULL, NULL) == 0)
+        seized++;
+    if (seized < helpers || ptrace(PTRACE_SEIZE, body, NULL, NULL)) {
         atomic_store(&scene->no_ptrace, 1);
         atomic_store(&scene->frozen, 1);
         return NULL;
     }
-    int stopped = freeze(service);
+    while (stopped < helpers && freeze(scene->helper_tid[stopped]))
+        stopped++;
     atomic_store(&scene->frozen, 1);
     int64_t until_ns = weft_clock_ns() + WAIT_NS;
     while (!has_begun(scene) && !atomic_load(&scene->finished) && weft_clock_ns() < until_ns)
         ;
-    if (stopped && freeze(body)) {
+    if (stopped == helpers && freeze(body)) {
         until(&scene->left_early);
         ptrace(PTRACE_DETACH, body, NULL, NULL);
     }
     until(&scene->finished);
-    ptrace(PTRACE_DETACH, service, NULL, NULL);
+    for (int i = 0; i < stopped; i++)
+        ptrace(PTRACE_DETACH, scene->helper_tid[i], NULL, NULL);
     return NULL;
 }
 
@@ -160,11 +167,11 @@ static int leaver(struct scene *scene, struct job *job, float *input, float *out
     return 0;
 }
 
-static int stayer(struct scene *scene, struct job *job, int service, const float *input)
+static int stayer(struct scene *scene, struct job *job, int helpers, const float *input)
 {
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     atomic_store(&scene->main_tid, (int)syscall(SYS_gettid));
-    atomic_store(&scene->service_tid, service);
+    atomic_store(&scene->helpers, helpers);
     CHECK(until(&scene->frozen));
     int status = allreduce(scene, job, input, scene->output);
     atomic_store(&scene->answer, status);
@@ -196,12 +203,13 @@ static int scene_body(int rank, int ranks, void *arg)
     }
     for (size_t i = 0; i < COUNT; i++)
         ((float *)input)[i] = (float)(rank + 1);
-    int service = service_thread();
+    int helpers = rank == 1 ? helper_threads(scene->helper_tid) : 0;
+    CHECK(rank == 0 || helpers >= 2);
     if (scene->way == PULLED)
         limit_descriptors(3);
     /* Whatever needs the service threads once is done after this. */
     CHECK_OK(weft_allreduce(job.comm, input, output, COUNT / 8, WEFT_FLOAT32, WEFT_SUM));
-    int bad = rank == 0 ? leaver(scene, &job, input, output) : stayer(scene, &job, service, input);
+    int bad = rank == 0 ? leaver(scene, &job, input, output) : stayer(scene, &job, helpers, input);
     limit_descriptors(1024);
     if (scene->way == MAPPED) {
         CHECK_OK(weft_mem_free(job.context, input));

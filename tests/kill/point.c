@@ -197,19 +197,17 @@ static void reduce_and_die(void *destination, const void *const *sources, int so
     real_reduce(destination, sources, source_count, count, finish);
 }
 
-int __real_weft_fastpath_allreduce(struct weft_fastpath *fastpath,
-                                   const struct weft_fastpath_request *request, int64_t timeout_ms);
+__typeof__(weft_fastpath_allreduce) __real_weft_fastpath_allreduce, __wrap_weft_fastpath_allreduce;
 int __wrap_weft_fastpath_allreduce(struct weft_fastpath *fastpath,
-                                   const struct weft_fastpath_request *request, int64_t timeout_ms);
-int __wrap_weft_fastpath_allreduce(struct weft_fastpath *fastpath,
-                                   const struct weft_fastpath_request *request, int64_t timeout_ms)
+                                   const struct weft_fastpath_request *request, uint32_t digest,
+                                   int64_t timeout_ms)
 {
     struct weft_fastpath_request mine = *request;
     real_reduce = request->reduce;
     mine.reduce = reduce_and_die;
     if (due(KILL_FAST) && wanted.phase == KILL_ENTER)
         fire();
-    return __real_weft_fastpath_allreduce(fastpath, &mine, timeout_ms);
+    return __real_weft_fastpath_allreduce(fastpath, &mine, digest, timeout_ms);
 }
 
 /* --- stages inside weft_comm_create() */

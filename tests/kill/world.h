@@ -19,10 +19,10 @@ enum kill_end {
 struct kill_report {
     int end; /* enum kill_end */
     int status;
-    int misnamed, garbled; /* known gaps, counted apart (world.c) */
-    int rash;              /* another rank was called silent, while stops are noticed within 0.2 s */
-    int left_below;        /* libfabric left something behind */
-    int64_t latency_ns;    /* NOTICED: from the death to the failing call's return */
+    int misnamed;       /* a known gap, counted apart (world.c) */
+    int rash;           /* another rank was called silent, while stops are noticed within 0.2 s */
+    int left_below;     /* libfabric left something behind */
+    int64_t latency_ns; /* NOTICED: from the death to the failing call's return */
     unsigned calls[KILL_STAGES];
     char detail[400];    /* of the failed call */
     char complaint[400]; /* "" when everything was as it must be */
@@ -32,6 +32,7 @@ struct kill_report {
 struct kill_world {
     struct kill_case c;
     struct kill_clock clock;
+    char secret[64];       /* of this job: the next may get the port of one whose rank 0 has died */
     int quiet;             /* nobody dies: counts system calls */
     _Atomic int finished;  /* ranks that have no operation any more */
     _Atomic int abandoned; /* some rank went wrong: do not wait for it */
