@@ -6,6 +6,7 @@
  *
  * make check runs a sample for some seconds (seed printed, WEFT_SEED sets it), WEFT_LONG=1 the whole matrix.
  */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -436,11 +437,75 @@ static void test_settings(void **state)
     }
 }
 
+/* Two communicators of one context: while a thread keeps the second busy, the ranks disagree on the first, one
+ * of them in weft_comm_destroy(), which nobody drives. */
+struct busy {
+    char file[64];
+    weft_comm *comm;
+    atomic_int stop, wrong;
+};
+
+static void *keep_busy(void *arg)
+{
+    struct busy *busy = arg;
+    static float data[LARGE];
+    float stop = 0;
+    while (stop == 0 && !busy->wrong) { /* the ranks stop in the same round */
+        data[0] = (float)atomic_load(&busy->stop);
+        busy->wrong = weft_allreduce(busy->comm, data, data, LARGE, WEFT_FLOAT32, WEFT_MAX) != WEFT_OK;
+        stop = data[0];
+    }
+    return NULL;
+}
+
+static int busy_body(int rank, int ranks, void *arg)
+{
+    struct busy busy = {.wrong = 0};
+    struct job job;
+    weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
+    pthread_t thread;
+    static float memory[LARGE];
+    snprintf(busy.file, sizeof busy.file, "%s", (const char *)arg);
+    CHECK_OK(job_open(&job, "shm", NULL));
+    options.rank = rank;
+    options.ranks = ranks;
+    options.file = busy.file;
+    options.name = "busy";
+    CHECK_OK(weft_comm_create(job.context, &options, &busy.comm));
+    CHECK(pthread_create(&thread, NULL, keep_busy, &busy) == 0);
+    int64_t start_ns = weft_clock_ns();
+    int status = rank == 0 ? weft_comm_destroy(job.comm)
+                           : weft_allreduce(job.comm, memory, memory, LARGE, WEFT_FLOAT32, WEFT_SUM);
+    int64_t took_ns = weft_clock_ns() - start_ns;
+    int named =
+        strstr(weft_error_detail(), "rank 1 on host '") && strstr(weft_error_detail(), "weft_comm_destroy");
+    atomic_store(&busy.stop, 1);
+    pthread_join(thread, NULL);
+    CHECK(status == WEFT_MISMATCH && named && took_ns < BOUND_NS);
+    CHECK(!busy.wrong);
+    CHECK_OK(weft_comm_destroy(busy.comm));
+    if (rank)
+        CHECK_OK(weft_comm_destroy(job.comm));
+    CHECK_OK(weft_context_close(job.context));
+    return 0;
+}
+
+static void test_beside_a_busy_one(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/weft-mismatch-XXXXXX", file[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(file, sizeof file, "%s/meet", folder);
+    assert_int_equal(test_ranks_fork(2, busy_body, file), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_settings),
         cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_beside_a_busy_one),
         cmocka_unit_test(test_matrix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
