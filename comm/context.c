@@ -38,7 +38,7 @@ void weft_context_unlock(struct weft_context *context)
 int weft_context_overlay(struct weft_context *context, struct weft_service **service)
 {
     weft_context_lock(context);
-    int status = context->overlay ? WEFT_OK : weft_service_start(&context->overlay);
+    int status = context->overlay ? WEFT_OK : weft_service_start("weft-overlay", &context->overlay);
     if (status == WEFT_OK)
         *service = context->overlay;
     weft_context_unlock(context);
@@ -97,7 +97,7 @@ int weft_context_open(const weft_context_options *options, weft_context **opened
     pthread_mutex_init(&context->lock, NULL);
     pthread_cond_init(&context->changed, NULL);
     weft_limits_make_room_early(context->event_fd, ROOM);
-    status = weft_service_start(&context->service);
+    status = weft_service_start("weft-service", &context->service);
     if (status != WEFT_OK)
         goto destroy_lock;
     weft_service_set_tick(context->service, weft_progress_tick, context);

@@ -1,5 +1,5 @@
 /* What a context owns: transports, their links and memory, the communicators' message routing, the service
- * thread, and the progress token.
+ * threads, and the progress token.
  *
  * Locking: `lock` is the progress token. Whoever holds it may call transports and executors; everything
  * marked [lock] is touched only under it. `contenders` asks a polling holder to step aside for a moment.
@@ -69,10 +69,10 @@ struct weft_context {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* followers of a sleeping leader */
     atomic_int contenders;
-    int leader_sleeps; /* [lock] somebody sleeps on the descriptors */
-    int followers;     /* [lock] */
-    int event_fd;      /* wakes the leader: failures, new work */
-    struct weft_service *service;
+    int leader_sleeps;            /* [lock] somebody sleeps on the descriptors */
+    int followers;                /* [lock] */
+    int event_fd;                 /* wakes the leader: failures, new work */
+    struct weft_service *service; /* drives transports */
     struct weft_service *overlay; /* the bootstraps' own thread, once there is one */
     atomic_int background;        /* operations started without a waiter: the service thread drives them */
     atomic_int lingers;           /* one of `background` stands for transports that are busy */
@@ -91,7 +91,7 @@ struct weft_context {
     int holds_pmix;            /* comm/boot_pmix.h */
 };
 
-/* The thread that carries bootstraps' overlays. It is not the one that drives transports, so that heartbeats do
+/* The thread that carries bootstraps' overlays, started by the first that asks. It is not the one that drives transports, so that heartbeats do
  * not wait for long copies. */
 int weft_context_overlay(struct weft_context *context, struct weft_service **service);
 

@@ -125,7 +125,7 @@ static void *run(void *arg)
     }
 }
 
-static int start_thread(struct weft_service *service)
+static int start_thread(const char *name, struct weft_service *service)
 {
     pthread_attr_t attributes;
     if (pthread_attr_init(&attributes) != 0)
@@ -142,11 +142,11 @@ static int start_thread(struct weft_service *service)
     pthread_attr_destroy(&attributes);
     if (error)
         return weft_fail_thread(error, "service");
-    pthread_setname_np(service->thread, "weft-service");
+    pthread_setname_np(service->thread, name);
     return WEFT_OK;
 }
 
-int weft_service_start(struct weft_service **result)
+int weft_service_start(const char *name, struct weft_service **result)
 {
     int status;
     struct weft_service *service = calloc(1, sizeof *service);
@@ -169,7 +169,7 @@ int weft_service_start(struct weft_service **result)
     }
     pthread_mutex_init(&service->lock, NULL);
     pthread_cond_init(&service->idle, NULL);
-    status = start_thread(service);
+    status = start_thread(name, service);
     if (status != WEFT_OK)
         goto destroy_lock;
     *result = service;

@@ -1,5 +1,5 @@
-/* The context's one background thread: it sleeps in epoll and runs callbacks for watched descriptors
- * (bootstrap overlay, transports' listeners) and one deferred-work hook.
+/* A background thread that sleeps in epoll and runs callbacks for watched descriptors and one deferred-work hook.
+ * A context has one for its transports, and one for its communicators' overlays (comm/context.h).
  *
  * Threads: every function may be called from any thread, including from callbacks. weft_service_unwatch()
  * returns only when no callback of that descriptor is running (unless called from that callback itself).
@@ -17,7 +17,8 @@ typedef void weft_service_callback(void *arg, int fd);
  * sleep at most (negative: until something is readable). */
 typedef int weft_service_tick(void *arg);
 
-int weft_service_start(struct weft_service **service);
+/* name is what the system shows for the thread: at most 15 characters. */
+int weft_service_start(const char *name, struct weft_service **service);
 /* Joins the thread. No callback runs after it returns. Not from a callback. NULL is allowed. */
 void weft_service_stop(struct weft_service *service);
 

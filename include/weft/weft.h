@@ -69,8 +69,9 @@ typedef struct weft_context_options {
         sizeof(weft_context_options), NULL, NULL                                                             \
     }
 
-/* Opens a context: owner of devices, endpoints, registrations and one service thread. options may be NULL.
- * The caller owns *context and ends it with weft_context_close(). */
+/* Opens a context: owner of devices, endpoints, registrations and service threads: one from here on, and one more
+ * from the first communicator of more than one rank on. options may be NULL. The caller owns *context and ends it
+ * with weft_context_close(). */
 int weft_context_open(const weft_context_options *options, weft_context **context);
 
 /* Closes a context. WEFT_BUSY while communicators or allocations of it exist. NULL is allowed. */

@@ -46,7 +46,7 @@ static int take_part(int number, int ranks, void *arg)
     struct weft_service *service;
     struct weft_bootstrap *b;
     struct weft_blob *blobs;
-    CHECK_OK(weft_service_start(&service));
+    CHECK_OK(weft_service_start("weft-test", &service));
     struct weft_bootstrap_options options = {.rank = rank,
                                              .ranks = RANKS,
                                              .listen_fd = -1,

@@ -35,7 +35,7 @@ static void on_failed(void *arg)
 int party_open(struct party *party, int rank, int ranks, const char *name, int64_t timeout_ms)
 {
     *party = (struct party){0};
-    CHECK_OK(weft_service_start(&party->service));
+    CHECK_OK(weft_service_start("weft-test", &party->service));
     struct weft_bootstrap_options options = {.rank = rank,
                                              .ranks = ranks,
                                              .name = name,

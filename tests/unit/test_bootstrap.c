@@ -152,7 +152,7 @@ static int meet_and_gather(int rank, int ranks, void *arg)
                                              .failed_arg = &failures};
     fill_source(meeting, rank, &options);
     if (!service)
-        CHECK_OK(weft_service_start(&service));
+        CHECK_OK(weft_service_start("weft-test", &service));
     options.service = service;
     if (rank == 0 && meeting->late_root_ms)
         usleep((unsigned)meeting->late_root_ms * 1000);
@@ -330,7 +330,7 @@ static void test_many_ranks(void **state)
     if (limit.rlim_cur < 8192)
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &more), 0);
     struct weft_service *service;
-    assert_int_equal(weft_service_start(&service), WEFT_OK);
+    assert_int_equal(weft_service_start("weft-test", &service), WEFT_OK);
     struct meeting meeting = {.source = LISTENER, .rounds = 1, .size_most = 20, .shared_service = service};
     assert_int_equal(test_ranks_threads(512, meet_and_gather, &meeting), 0);
     weft_service_stop(service);

@@ -67,7 +67,7 @@ static int no_root_refused(int rank, int ranks, void *arg)
     if (rank == 0)
         return 0;
     struct party party = {0};
-    CHECK_OK(weft_service_start(&party.service));
+    CHECK_OK(weft_service_start("weft-test", &party.service));
     struct weft_bootstrap_options options = {.rank = rank,
                                              .ranks = ranks,
                                              .listen_fd = -1,
@@ -152,7 +152,7 @@ static void test_other_communicators_do_not_disturb(void **state)
 static int open_with_secret(struct party *party, int rank, int ranks, const char *secret, int64_t timeout_ms)
 {
     *party = (struct party){0};
-    CHECK_OK(weft_service_start(&party->service));
+    CHECK_OK(weft_service_start("weft-test", &party->service));
     struct weft_bootstrap_options options = {.rank = rank,
                                              .ranks = ranks,
                                              .listen_fd = rank == 0 ? dup(test_ranks_listen_fd()) : -1,

@@ -80,7 +80,7 @@ static void test_callback_per_byte(void **state)
 {
     int *fds = *state;
     struct probe probe = {.drain = 1};
-    assert_int_equal(weft_service_start(&probe.service), 0);
+    assert_int_equal(weft_service_start("weft-test", &probe.service), 0);
     assert_int_equal(weft_service_watch(probe.service, fds[0], on_ready, &probe), 0);
     for (int i = 1; i <= 5; i++) {
         assert_int_equal(write(fds[1], "x", 1), 1);
@@ -93,7 +93,7 @@ static void test_callback_per_byte(void **state)
     usleep(20000);
     assert_int_equal(seen(&probe.calls), calls);
     weft_service_stop(probe.service);
-    assert_string_equal(probe.thread_name, "weft-service");
+    assert_string_equal(probe.thread_name, "weft-test");
     assert_true(probe.signals_blocked);
 }
 
@@ -101,7 +101,7 @@ static void test_watch_is_level_triggered(void **state)
 {
     int *fds = *state;
     struct probe probe = {0};
-    assert_int_equal(weft_service_start(&probe.service), 0);
+    assert_int_equal(weft_service_start("weft-test", &probe.service), 0);
     assert_int_equal(write(fds[1], "x", 1), 1);
     assert_int_equal(weft_service_watch(probe.service, fds[0], on_ready, &probe), 0);
     assert_true(wait_for(&probe.calls, 3));
@@ -114,7 +114,7 @@ static void test_unwatch_waits_for_the_callback(void **state)
     int *fds = *state;
     for (int i = 0; i < 20; i++) {
         struct probe probe = {.slow_ms = 5};
-        assert_int_equal(weft_service_start(&probe.service), 0);
+        assert_int_equal(weft_service_start("weft-test", &probe.service), 0);
         assert_int_equal(write(fds[1], "x", 1), 1);
         assert_int_equal(weft_service_watch(probe.service, fds[0], on_ready, &probe), 0);
         assert_true(wait_for(&probe.in_callback, 1) || seen(&probe.calls));
@@ -131,7 +131,7 @@ static void test_unwatch_from_the_callback(void **state)
 {
     int *fds = *state;
     struct probe probe = {.unwatch_self = 1};
-    assert_int_equal(weft_service_start(&probe.service), 0);
+    assert_int_equal(weft_service_start("weft-test", &probe.service), 0);
     assert_int_equal(write(fds[1], "x", 1), 1);
     assert_int_equal(weft_service_watch(probe.service, fds[0], on_ready, &probe), 0);
     assert_true(wait_for(&probe.calls, 1));
@@ -147,7 +147,7 @@ static void test_output(void **state)
 {
     int *fds = *state;
     struct probe probe = {0};
-    assert_int_equal(weft_service_start(&probe.service), 0);
+    assert_int_equal(weft_service_start("weft-test", &probe.service), 0);
     assert_int_not_equal(weft_service_want_output(probe.service, fds[0], 1), 0); /* not watched */
     assert_int_equal(weft_service_watch(probe.service, fds[0], on_ready, &probe), 0);
     usleep(10000);
@@ -185,7 +185,7 @@ static void test_tick(void **state)
     (void)state;
     struct weft_service *service;
     struct ticker ticker = {.sleep_ms = -1};
-    assert_int_equal(weft_service_start(&service), 0);
+    assert_int_equal(weft_service_start("weft-test", &service), 0);
     weft_service_set_tick(service, on_tick, &ticker);
     assert_true(wait_for(&ticker.ticks, 1)); /* set_tick wakes */
     for (int i = 0; i < 100; i++) {
@@ -210,7 +210,7 @@ static void test_many_descriptors(void **state)
     enum { COUNT = 200 };
     int fds[COUNT][2];
     struct probe probe = {.drain = 1};
-    assert_int_equal(weft_service_start(&probe.service), 0);
+    assert_int_equal(weft_service_start("weft-test", &probe.service), 0);
     for (int i = 0; i < COUNT; i++) {
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds[i]), 0);
         assert_int_equal(weft_service_watch(probe.service, fds[i][0], on_ready, &probe), 0);
@@ -234,7 +234,7 @@ static void test_nothing_is_left(void **state)
     test_leak_take(&before);
     for (int i = 0; i < 50; i++) {
         struct weft_service *service;
-        assert_int_equal(weft_service_start(&service), 0);
+        assert_int_equal(weft_service_start("weft-test", &service), 0);
         weft_service_stop(service);
     }
     weft_service_stop(NULL);
