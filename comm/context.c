@@ -181,7 +181,7 @@ static int set_aside(struct weft_context *context, enum weft_transport_index ind
     struct weft_broken_transport *broken = malloc(sizeof *broken);
     if (!broken)
         return weft_fail(WEFT_NOMEM, "no memory to replace a broken transport");
-    weft_memory_deregister_all(context, index);
+    weft_memory_set_aside(context, index);
     *broken = (struct weft_broken_transport){transport->replaced, transport->instance};
     transport->replaced = broken;
     transport->instance = NULL;

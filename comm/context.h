@@ -20,7 +20,8 @@
 
 enum weft_transport_index { WEFT_SHM, WEFT_OFI, WEFT_TRANSPORT_COUNT };
 
-/* An instance that is of no use any more, but has links that failed communicators still hold. */
+/* An instance that is of no use any more, but has links that failed communicators still hold, and perhaps memory.
+ * Who frees that memory must name this instance, not the one that has taken its place. */
 struct weft_broken_transport {
     struct weft_broken_transport *next;
     struct weft_transport *instance;
@@ -49,7 +50,7 @@ struct weft_pool_buffer {
     void *memory;
     size_t size;
     uint32_t transport;
-    int shared; /* from the transport's alloc() */
+    struct weft_transport *owner; /* the instance whose alloc() it came from, NULL: ordinary pages */
     int used;
 };
 
@@ -58,8 +59,10 @@ struct weft_memory {
     struct weft_memory *next;
     void *memory;
     size_t size;
-    int allocated; /* 1: through shm's alloc(), 2: ordinary pages */
-    int users;     /* operations that hold a region of it */
+    int allocated; /* by weft_mem_alloc() */
+    struct weft_transport
+        *owner; /* allocated: the shm instance whose alloc() it came from, NULL: ordinary pages */
+    int users;  /* operations that hold a region of it */
     struct weft_region *regions[WEFT_TRANSPORT_COUNT];
 };
 
@@ -120,8 +123,9 @@ int weft_memory_region_get(void *arg, uint32_t transport, const void *memory, si
 void weft_memory_region_put(void *arg, uint32_t transport, struct weft_region *region);
 /* Whether peers on this host can load the memory (it came from weft_mem_alloc()). Takes the lock. */
 int weft_memory_is_shared(struct weft_context *context, const void *memory, size_t size);
-/* [lock] Forgets what is registered with a transport, whose instance is of no use any more. */
-void weft_memory_deregister_all(struct weft_context *context, enum weft_transport_index transport);
+/* [lock] Forgets what is registered with a transport, whose instance is of no use any more, and pooled buffers that
+ * came from it. The user's memory stays where it is. */
+void weft_memory_set_aside(struct weft_context *context, enum weft_transport_index transport);
 /* [lock] Frees pooled buffers; user memory still there is counted. */
 int weft_memory_close(struct weft_context *context);
 

@@ -30,7 +30,8 @@ struct weft_fastpath {
     struct weft_link *links[WEFT_FASTPATH_RANKS_MAX];
     struct weft_token tokens[WEFT_FASTPATH_RANKS_MAX]; /* of the own slots, for each peer */
     const struct weft_transport_ops *ops;
-    uint8_t *partial; /* sums on the way up the tree: ranks / 2 of bytes_max */
+    struct weft_transport *instance; /* has the slots, even when it has been set aside since */
+    uint8_t *partial;                /* sums on the way up the tree: ranks / 2 of bytes_max */
 };
 
 /* Peers notice by the slots themselves: confirm(). */
@@ -55,6 +56,7 @@ int weft_fastpath_open(struct weft_comm *comm, size_t bytes_max, struct weft_tok
     fastpath->bytes_max = bytes_max;
     fastpath->slot_bytes = (sizeof(struct slot) + bytes_max + 127) / 128 * 128;
     fastpath->ops = &shm->ops;
+    fastpath->instance = shm->instance;
     int status = WEFT_NOMEM;
     fastpath->partial = aligned_alloc(64, (bytes_max + 63) / 64 * 64 * (fastpath->ranks / 2 + 1));
     if (!fastpath->partial)
@@ -111,9 +113,8 @@ void weft_fastpath_close(struct weft_fastpath *fastpath)
 {
     if (!fastpath)
         return;
-    struct weft_open_transport *shm = &fastpath->comm->context->transports[WEFT_SHM];
     unexpose(fastpath);
-    shm->ops.free(shm->instance, fastpath->own);
+    fastpath->ops->free(fastpath->instance, fastpath->own);
     free(fastpath->partial);
     free(fastpath);
 }

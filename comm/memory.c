@@ -58,18 +58,9 @@ int weft_memory_is_shared(struct weft_context *context, const void *memory, size
 {
     weft_context_lock(context);
     const struct weft_memory *known = find_covering(context, memory, size);
-    int shared = known && known->allocated == 1;
+    int shared = known && known->owner && known->owner == context->transports[WEFT_SHM].instance;
     weft_context_unlock(context);
     return shared;
-}
-
-void weft_memory_deregister_all(struct weft_context *context, enum weft_transport_index transport)
-{
-    for (struct weft_memory *known = context->memory; known; known = known->next) {
-        if (known->regions[transport])
-            context->transports[transport].ops.dereg(known->regions[transport]);
-        known->regions[transport] = NULL;
-    }
 }
 
 static void forget(struct weft_context *context, struct weft_memory *known)
@@ -85,7 +76,8 @@ static void forget(struct weft_context *context, struct weft_memory *known)
     free(known);
 }
 
-static int remember(struct weft_context *context, void *memory, size_t size, int allocated)
+static int remember(struct weft_context *context, void *memory, size_t size, int allocated,
+                    struct weft_transport *owner)
 {
     struct weft_memory *known = calloc(1, sizeof *known);
     if (!known)
@@ -93,6 +85,7 @@ static int remember(struct weft_context *context, void *memory, size_t size, int
     known->memory = memory;
     known->size = size;
     known->allocated = allocated;
+    known->owner = owner;
     known->next = context->memory;
     context->memory = known;
     return WEFT_OK;
@@ -108,22 +101,24 @@ static int allocate_pages(size_t size, void **memory)
     return WEFT_OK;
 }
 
-static int allocate(struct weft_context *context, uint32_t transport, size_t size, void **memory, int *shared)
+/* *owner is set in any case: NULL for ordinary pages. */
+static int allocate(struct weft_context *context, uint32_t transport, size_t size, void **memory,
+                    struct weft_transport **owner)
 {
     struct weft_open_transport *open = &context->transports[transport];
-    *shared = 0;
+    *owner = NULL;
     if (open->instance && open->ops.alloc(open->instance, size, memory) == WEFT_OK) {
-        *shared = 1;
+        *owner = open->instance;
         return WEFT_OK;
     }
     return allocate_pages(size, memory);
 }
 
 static void deallocate(struct weft_context *context, uint32_t transport, void *memory, size_t size,
-                       int shared)
+                       struct weft_transport *owner)
 {
-    if (shared)
-        context->transports[transport].ops.free(context->transports[transport].instance, memory);
+    if (owner) /* which may have been set aside since */
+        context->transports[transport].ops.free(owner, memory);
     else
         munmap(memory, size);
 }
@@ -143,12 +138,12 @@ int weft_mem_alloc(weft_context *context, size_t size, void **memory)
             weft_log_once(WEFT_LOG_WARN, "weft_mem_alloc gives ordinary memory: %s", weft_error_detail());
     }
     void *block;
-    int shared;
-    int status = allocate(context, WEFT_SHM, size, &block, &shared);
+    struct weft_transport *owner;
+    int status = allocate(context, WEFT_SHM, size, &block, &owner);
     if (status == WEFT_OK) {
-        status = remember(context, block, size, shared ? 1 : 2);
+        status = remember(context, block, size, 1, owner);
         if (status != WEFT_OK)
-            deallocate(context, WEFT_SHM, block, size, shared);
+            deallocate(context, WEFT_SHM, block, size, owner);
         else
             *memory = block;
     }
@@ -176,9 +171,9 @@ int weft_mem_free(weft_context *context, void *memory)
         status = weft_fail(WEFT_INVALID, "%p was not allocated by weft_mem_alloc() on this context", memory);
     } else {
         size_t size = known->size;
-        int shared = known->allocated == 1;
+        struct weft_transport *owner = known->owner;
         forget(context, known);
-        deallocate(context, WEFT_SHM, memory, size, shared);
+        deallocate(context, WEFT_SHM, memory, size, owner);
     }
     weft_context_unlock(context);
     return status;
@@ -198,7 +193,7 @@ int weft_mem_register(weft_context *context, void *memory, size_t size)
             status = weft_fail(WEFT_INVALID, "%p is registered already", memory);
     }
     if (status == WEFT_OK)
-        status = remember(context, memory, size, 0);
+        status = remember(context, memory, size, 0, NULL);
     weft_context_unlock(context);
     return status;
 }
@@ -229,8 +224,10 @@ int weft_mem_deregister(weft_context *context, void *memory)
 void *weft_memory_buffer_get(void *arg, uint32_t transport, size_t size)
 {
     struct weft_context *context = arg;
+    const struct weft_transport *instance = context->transports[transport].instance;
     for (struct weft_pool_buffer *buffer = context->buffers; buffer; buffer = buffer->next) {
-        if (!buffer->used && buffer->transport == transport && buffer->size == size) {
+        if (!buffer->used && buffer->transport == transport && buffer->size == size &&
+            (!buffer->owner || buffer->owner == instance)) {
             buffer->used = 1;
             return buffer->memory;
         }
@@ -238,10 +235,10 @@ void *weft_memory_buffer_get(void *arg, uint32_t transport, size_t size)
     struct weft_pool_buffer *buffer = calloc(1, sizeof *buffer);
     if (!buffer)
         return NULL;
-    if (allocate(context, transport, size, &buffer->memory, &buffer->shared) != WEFT_OK ||
-        remember(context, buffer->memory, size, 0) != WEFT_OK) {
+    if (allocate(context, transport, size, &buffer->memory, &buffer->owner) != WEFT_OK ||
+        remember(context, buffer->memory, size, 0, NULL) != WEFT_OK) {
         if (buffer->memory)
-            deallocate(context, transport, buffer->memory, size, buffer->shared);
+            deallocate(context, transport, buffer->memory, size, buffer->owner);
         free(buffer);
         return NULL;
     }
@@ -259,8 +256,26 @@ static void free_buffer(struct weft_context *context, struct weft_pool_buffer *b
     while (known->memory != buffer->memory)
         known = known->next;
     forget(context, known);
-    deallocate(context, buffer->transport, buffer->memory, buffer->size, buffer->shared);
+    deallocate(context, buffer->transport, buffer->memory, buffer->size, buffer->owner);
     free(buffer);
+}
+
+void weft_memory_set_aside(struct weft_context *context, enum weft_transport_index transport)
+{
+    for (struct weft_memory *known = context->memory; known; known = known->next) {
+        if (known->regions[transport])
+            context->transports[transport].ops.dereg(known->regions[transport]);
+        known->regions[transport] = NULL;
+    }
+    for (struct weft_pool_buffer **at = &context->buffers; *at;) {
+        struct weft_pool_buffer *buffer = *at;
+        if (buffer->transport == transport && buffer->owner && !buffer->used) {
+            *at = buffer->next;
+            free_buffer(context, buffer);
+        } else {
+            at = &buffer->next;
+        }
+    }
 }
 
 void weft_memory_buffer_put(void *arg, uint32_t transport, void *memory, size_t size)
