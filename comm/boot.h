@@ -95,6 +95,9 @@ struct weft_bootstrap {
     int failure_status;
     char failure_text[WEFT_BOOT_TEXT_MAX + 160];
     unsigned char *noticed;         /* per rank: bits of notices seen already */
+    uint32_t *aborts_of;            /* per rank: of its aborts on purpose, the last one seen */
+    uint64_t aborts;                /* of all ranks, and what the last one said: */
+    char abort_text[WEFT_BOOT_TEXT_MAX + 160];
     int outcast;                    /* others have declared this rank dead */
     int doomed;                     /* some edge is */
     struct weft_boot_death *deaths; /* in order of rank */
@@ -205,6 +208,8 @@ static inline int weft_boot_is_dead(const struct weft_bootstrap *b, int rank)
 void weft_boot_died(struct weft_bootstrap *b, int rank, const char *reason);
 /* Locked. This rank gives up, and tells everybody. */
 void weft_boot_revoke(struct weft_bootstrap *b, int status, const char *reason);
+/* Locked. The same on purpose, which ends agreements too. */
+void weft_boot_abort(struct weft_bootstrap *b, const char *reason);
 /* Locked. Records the failure known here as the calling thread's error. */
 int weft_boot_report_failure(struct weft_bootstrap *b);
 /* Locked. A FAILED or REVOKED; negative: the peer is at fault. */

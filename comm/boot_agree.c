@@ -409,6 +409,8 @@ static int await(struct weft_bootstrap *b, uint32_t number, int64_t deadline_ns,
             copy_out(b, instance->accepted, out);
             return WEFT_OK;
         }
+        if (b->aborts != out->aborts)
+            return weft_fail(WEFT_REVOKED, "%s", b->abort_text);
         if (status == WEFT_OK && weft_clock_ns() >= deadline_ns)
             status = timed_out(b, number);
         if (status != WEFT_OK)

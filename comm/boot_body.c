@@ -194,6 +194,7 @@ void weft_boot_notice_put(struct weft_boot_writer *writer, const struct weft_boo
     weft_boot_put(writer, notice->reporter, 4);
     weft_boot_put(writer, (uint32_t)notice->status, 4);
     weft_boot_put(writer, (uint64_t)notice->time_ns, 8);
+    weft_boot_put(writer, notice->aborts, 4);
     put_string(writer, notice->host, 1, WEFT_BOOT_HOST_MAX);
     put_string(writer, notice->text, 2, WEFT_BOOT_TEXT_MAX);
 }
@@ -208,6 +209,7 @@ int weft_boot_notice_get(const void *body, size_t size, int ranks, struct weft_b
     read.reporter = (uint32_t)weft_boot_get(&cursor, 4);
     uint32_t negated = 0 - (uint32_t)weft_boot_get(&cursor, 4);
     read.time_ns = (int64_t)weft_boot_get(&cursor, 8);
+    read.aborts = (uint32_t)weft_boot_get(&cursor, 4);
     get_string(&cursor, read.host, 1, WEFT_BOOT_HOST_MAX);
     get_string(&cursor, read.text, 2, WEFT_BOOT_TEXT_MAX);
     if (cursor.failed || cursor.left || read.rank >= (uint32_t)ranks || read.reporter >= (uint32_t)ranks ||

@@ -105,7 +105,16 @@ static void cast_out(struct weft_bootstrap *b, const struct weft_boot_notice *no
     doom(b, -1);
 }
 
-/* Takes in a failure from here or from a neighbour, once per rank and kind. */
+/* Each abort is news, whatever its rank has said before: what it is to end has begun since. */
+static void count_abort(struct weft_bootstrap *b, const struct weft_boot_notice *notice)
+{
+    b->aborts_of[notice->rank] = notice->aborts;
+    b->aborts++;
+    snprintf(b->abort_text, sizeof b->abort_text, "rank %u on host '%s' (pid %u): %s", (unsigned)notice->rank,
+             b->members[notice->rank].host, (unsigned)notice->pid, notice->text);
+}
+
+/* Takes in a failure from here or from a neighbour, once per rank and kind, or per abort. */
 static void learn(struct weft_bootstrap *b, int type, const struct weft_boot_notice *notice,
                   const struct weft_boot_edge *from)
 {
@@ -113,9 +122,12 @@ static void learn(struct weft_bootstrap *b, int type, const struct weft_boot_not
     unsigned char bit = type == WEFT_BOOT_FAILED         ? WEFT_BOOT_IS_DEAD
                         : notice->status == WEFT_REVOKED ? WEFT_BOOT_GAVE_UP
                                                          : WEFT_BOOT_GAVE_REASON;
-    if (b->outcast || b->noticed[rank] & bit)
+    int aborts = type == WEFT_BOOT_REVOKED && (int32_t)(notice->aborts - b->aborts_of[rank]) > 0;
+    if (b->outcast || (b->noticed[rank] & bit && !aborts))
         return;
     b->noticed[rank] |= bit;
+    if (aborts)
+        count_abort(b, notice);
     if (type == WEFT_BOOT_FAILED && rank == b->rank) {
         cast_out(b, notice);
     } else {
@@ -137,7 +149,8 @@ static void learn(struct weft_bootstrap *b, int type, const struct weft_boot_not
     pthread_cond_broadcast(&b->changed);
 }
 
-static void learn_own(struct weft_bootstrap *b, int type, int rank, int status, const char *text)
+static void learn_own(struct weft_bootstrap *b, int type, int rank, int status, uint32_t aborts,
+                      const char *text)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -145,6 +158,7 @@ static void learn_own(struct weft_bootstrap *b, int type, int rank, int status, 
                                       .pid = b->members[rank].pid,
                                       .reporter = (uint32_t)b->rank,
                                       .status = status,
+                                      .aborts = aborts,
                                       .time_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec};
     snprintf(notice.host, sizeof notice.host, "%s", b->members[rank].host);
     snprintf(notice.text, sizeof notice.text, "%.*s", WEFT_BOOT_TEXT_MAX, text);
@@ -153,12 +167,17 @@ static void learn_own(struct weft_bootstrap *b, int type, int rank, int status, 
 
 void weft_boot_died(struct weft_bootstrap *b, int rank, const char *reason)
 {
-    learn_own(b, WEFT_BOOT_FAILED, rank, WEFT_PEER_FAILED, reason);
+    learn_own(b, WEFT_BOOT_FAILED, rank, WEFT_PEER_FAILED, 0, reason);
 }
 
 void weft_boot_revoke(struct weft_bootstrap *b, int status, const char *reason)
 {
-    learn_own(b, WEFT_BOOT_REVOKED, b->rank, status, reason);
+    learn_own(b, WEFT_BOOT_REVOKED, b->rank, status, 0, reason);
+}
+
+void weft_boot_abort(struct weft_bootstrap *b, const char *reason)
+{
+    learn_own(b, WEFT_BOOT_REVOKED, b->rank, WEFT_REVOKED, b->aborts_of[b->rank] + 1, reason);
 }
 
 int weft_boot_notice_take(struct weft_boot_edge *edge, const struct weft_boot_frame *frame)

@@ -41,6 +41,7 @@ static void destroy(struct weft_bootstrap *b)
     free(b->slots);
     free(b->arrived);
     free(b->noticed);
+    free(b->aborts_of);
     free(b->members);
     weft_boot_accept_close(b->retired);
     weft_crypto_wipe(&b->job, sizeof b->job);
@@ -74,12 +75,13 @@ static struct weft_bootstrap *create(const struct weft_bootstrap_options *option
     size_t ranks = (size_t)b->ranks;
     b->members = calloc(ranks, sizeof *b->members);
     b->noticed = calloc(ranks, 1);
+    b->aborts_of = calloc(ranks, sizeof *b->aborts_of);
     if (b->rank == 0) {
         b->slots = calloc(ranks, sizeof *b->slots);
         b->arrived = calloc(ranks, 1);
     }
     b->listener = -1;
-    if (weft_boot_edges_make(b) != WEFT_OK || !b->members || !b->noticed ||
+    if (weft_boot_edges_make(b) != WEFT_OK || !b->members || !b->noticed || !b->aborts_of ||
         (b->rank == 0 && (!b->slots || !b->arrived))) {
         weft_fail(WEFT_NOMEM, "bootstrap: no memory for %d ranks", b->ranks);
         free(b->slots); /* without it nothing looks into arrived */
@@ -267,6 +269,21 @@ void weft_bootstrap_revoke(struct weft_bootstrap *b, const char *reason)
     pthread_mutex_unlock(&b->lock);
 }
 
+void weft_bootstrap_abort(struct weft_bootstrap *b, const char *reason)
+{
+    pthread_mutex_lock(&b->lock);
+    weft_boot_abort(b, reason);
+    pthread_mutex_unlock(&b->lock);
+}
+
+uint64_t weft_bootstrap_aborts(struct weft_bootstrap *b)
+{
+    pthread_mutex_lock(&b->lock);
+    uint64_t aborts = b->aborts;
+    pthread_mutex_unlock(&b->lock);
+    return aborts;
+}
+
 void weft_bootstrap_revoke_as(struct weft_bootstrap *b, int status, const char *reason)
 {
     if (status >= 0 || status < WEFT_INTERNAL)
@@ -292,10 +309,21 @@ int weft_bootstrap_listen(const struct weft_bootstrap *b, int *fd, char *address
     return status;
 }
 
-int weft_bootstrap_deaths_known(struct weft_bootstrap *b)
+int weft_bootstrap_lowest(struct weft_bootstrap *b)
 {
     pthread_mutex_lock(&b->lock);
-    int known = b->death_count;
+    weft_boot_agree_seen(b); /* goodbyes that only neighbours have heard count from here on */
+    int lowest = weft_boot_coordinator(b);
     pthread_mutex_unlock(&b->lock);
-    return known;
+    return lowest;
+}
+
+int weft_bootstrap_lost_more(struct weft_bootstrap *b, const unsigned char *known)
+{
+    int more = 0;
+    pthread_mutex_lock(&b->lock);
+    for (int r = 0; r < b->ranks && !more; r++)
+        more = !known[r] && b->noticed[r] & (WEFT_BOOT_IS_DEAD | WEFT_BOOT_HAS_LEFT);
+    pthread_mutex_unlock(&b->lock);
+    return more;
 }

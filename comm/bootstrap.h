@@ -100,6 +100,13 @@ int weft_bootstrap_has_failed(const struct weft_bootstrap *bootstrap);
 /* Tells every rank that this one gives up on the communicator (deadline passed, transport broke, ...). */
 void weft_bootstrap_revoke(struct weft_bootstrap *bootstrap, const char *reason);
 
+/* The same when the program says so: it also ends the agreements of everybody (below) that are part of something that
+ * began before this. Any thread, never blocks. */
+void weft_bootstrap_abort(struct weft_bootstrap *bootstrap, const char *reason);
+
+/* How many aborts are known here. */
+uint64_t weft_bootstrap_aborts(struct weft_bootstrap *bootstrap);
+
 /* The same with the status that the failure shall have everywhere (WEFT_MISMATCH, say), unless a death or another
  * such status is known there already; it replaces a plain revocation. Everybody's text is reason word for word.
  * Other than after weft_bootstrap_revoke(), failed is called on this rank too. Any thread, never blocks. */
@@ -136,7 +143,7 @@ int weft_bootstrap_deaths(struct weft_bootstrap *bootstrap, struct weft_boot_dea
  *
  * WEFT_TIMEOUT names the ranks that have not come (it may take 300 ms beyond the deadline to ask); what this rank
  * brought counts for the others all the same. WEFT_PEER_FAILED: the others have declared this rank dead.
- * WEFT_NOMEM. One thread at a time. */
+ * WEFT_REVOKED: a rank has aborted, and aborts did not count that yet. WEFT_NOMEM. One thread at a time. */
 #define WEFT_BOOTSTRAP_PAYLOAD_MAX 512
 struct weft_boot_agreement {
     uint64_t flags;
@@ -144,6 +151,7 @@ struct weft_boot_agreement {
     int leader;
     size_t payload_size;
     unsigned char payload[WEFT_BOOTSTRAP_PAYLOAD_MAX];
+    uint64_t aborts; /* in: weft_bootstrap_aborts() when that began which the agreement is part of */
 };
 int weft_bootstrap_agree(struct weft_bootstrap *bootstrap, uint64_t flags, const void *payload,
                          size_t payload_size, int64_t deadline_ns, struct weft_boot_agreement *out);
@@ -152,7 +160,10 @@ int weft_bootstrap_agree(struct weft_bootstrap *bootstrap, uint64_t flags, const
  * included, and the longest that was counted as the neighbour's silence. */
 void weft_bootstrap_silence(struct weft_bootstrap *bootstrap, int64_t *unheard_ns, int64_t *silent_ns);
 
-/* How many deaths are known here, agreed upon or not. */
-int weft_bootstrap_deaths_known(struct weft_bootstrap *bootstrap);
+/* The lowest rank that is neither dead nor gone as far as this one knows: it leads the next agreement. */
+int weft_bootstrap_lowest(struct weft_bootstrap *bootstrap);
+
+/* Whether a rank that has no 1 in known[ranks] is dead or gone, agreed upon or not. */
+int weft_bootstrap_lost_more(struct weft_bootstrap *bootstrap, const unsigned char *known);
 
 #endif

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/crypto.h"
@@ -20,9 +21,16 @@
 #include "comm/comm.h"
 #include "comm/progress.h"
 
-#define ATTEMPT_NS INT64_C(30000000000) /* to meet, at most, before survivors look around again */
+#define ATTEMPT_NS   INT64_C(30000000000) /* to meet, at most, before survivors look around again */
+#define PAUSE_MS_MAX 100
 
-enum { FLAG_MET = 1, FLAG_AGAIN = 2 }; /* it worked; if not, another attempt may */
+/* What all bring to the agreements of an attempt: each step has a flag of its own, so that ranks which have got out of
+ * step (one gave up at its deadline and called again) find that out, and begin together. */
+enum {
+    FLAG_MET = 1,   /* the third step: it worked */
+    FLAG_AGAIN = 2, /* if not, another attempt may */
+    FLAG_ABLE = 4,  /* the first step: the rank that is to be rank 0 can listen */
+};
 
 /* What the lowest survivor sends with the first agreement. */
 struct invitation {
@@ -35,7 +43,7 @@ struct attempt {
     struct weft_comm *comm;
     int64_t deadline_ns;
     struct weft_boot_agreement *agreement;
-    int deaths;      /* agreed upon in it */
+    int pause_ms;    /* before the next */
     int rank, ranks; /* ours among the survivors, and their number */
     int listen_fd;
     struct invitation invitation;
@@ -52,7 +60,7 @@ int weft_comm_abort(weft_comm *comm, const char *reason)
     snprintf(text, sizeof text, "aborted by the program%s%.300s", reason ? ": " : "", reason ? reason : "");
     if (comm->bootstrap) {
         /* Not the context's lock: its holder may be inside a call. It looks at the bootstrap often. */
-        weft_bootstrap_revoke(comm->bootstrap, text);
+        weft_bootstrap_abort(comm->bootstrap, text);
     } else {
         weft_context_lock(comm->context);
         if (!comm->failed) {
@@ -107,21 +115,6 @@ int weft_comm_failed(weft_comm *comm, weft_failure *failures, size_t failure_siz
     return status;
 }
 
-/* Whether this rank would be rank 0 of the survivors, as far as it knows. */
-static int is_lowest(struct weft_comm *comm)
-{
-    struct weft_boot_death *deaths = calloc((size_t)comm->ranks, sizeof *deaths);
-    int known = 0, lowest = 0;
-    if (!deaths)
-        return 0;
-    if (weft_bootstrap_deaths(comm->bootstrap, deaths, comm->ranks, &known, weft_clock_ns()) != WEFT_OK)
-        known = 0;
-    while (lowest < known && deaths[lowest].rank == lowest) /* in order of rank: the lowest without a gap */
-        lowest++;
-    free(deaths);
-    return lowest == comm->rank;
-}
-
 /* Opens the listener that the others are invited to. */
 static int invite(struct attempt *attempt)
 {
@@ -139,17 +132,20 @@ static int agree_on_dead(struct attempt *attempt, int *invited)
     struct weft_boot_agreement *agreement = attempt->agreement;
     size_t size = 0;
     int able = 1;
-    if (is_lowest(comm)) {
+    if (weft_bootstrap_lowest(comm->bootstrap) == comm->rank) {
         able = invite(attempt) == WEFT_OK;
         size = able ? sizeof attempt->invitation : 0;
     }
     char reason[WEFT_DETAIL_MAX];
     snprintf(reason, sizeof reason, "%s", able ? "" : weft_error_detail());
-    int status = weft_bootstrap_agree(comm->bootstrap, able, &attempt->invitation, size, attempt->deadline_ns,
-                                      agreement);
+    uint64_t flags = able ? FLAG_ABLE | FLAG_AGAIN : 0;
+    int status = weft_bootstrap_agree(comm->bootstrap, flags, &attempt->invitation, size,
+                                      attempt->deadline_ns, agreement);
     if (status != WEFT_OK)
         return status;
-    if (!(agreement->flags & 1))
+    if (agreement->flags == FLAG_AGAIN)
+        return weft_fail(WEFT_AGAIN, "another survivor was not at the beginning");
+    if (!(agreement->flags & FLAG_ABLE))
         return able
                    ? weft_fail(WEFT_REVOKED, "rank %d, which would be rank 0 of the survivors, cannot listen",
                                agreement->leader)
@@ -158,20 +154,21 @@ static int agree_on_dead(struct attempt *attempt, int *invited)
     if (*invited)
         memcpy(&attempt->invitation, agreement->payload, sizeof attempt->invitation);
     attempt->invitation.address[sizeof attempt->invitation.address - 1] = '\0';
-    attempt->rank = attempt->ranks = attempt->deaths = 0;
+    attempt->rank = attempt->ranks = 0;
     for (int r = 0; r < comm->ranks; r++) {
         attempt->rank += r < comm->rank && !agreement->dead[r];
         attempt->ranks += !agreement->dead[r];
-        attempt->deaths += agreement->dead[r] != 0;
     }
     return WEFT_OK;
 }
 
-/* Another rank died since: this meeting cannot become whole. */
+/* Another rank died or left since: this meeting cannot become whole. Or a rank has aborted. */
 static int has_news(void *arg)
 {
     const struct attempt *attempt = arg;
-    return weft_bootstrap_deaths_known(attempt->comm->bootstrap) > attempt->deaths;
+    struct weft_bootstrap *bootstrap = attempt->comm->bootstrap;
+    return weft_bootstrap_aborts(bootstrap) != attempt->agreement->aborts ||
+           weft_bootstrap_lost_more(bootstrap, attempt->agreement->dead);
 }
 
 /* Step 2. */
@@ -220,8 +217,12 @@ static int meet_all(struct attempt *attempt, struct weft_comm **smaller)
     int again = status == WEFT_OK && (attempt->agreement->flags & FLAG_AGAIN);
     if (status != WEFT_OK)
         snprintf(reason, sizeof reason, "%s", weft_error_detail());
-    if (made)
+    if (made) {
+        /* Others may have heard that it worked, and be in it already. */
+        if (made->bootstrap)
+            weft_bootstrap_revoke(made->bootstrap, reason);
         weft_comm_discard(made);
+    }
     if (again) {
         weft_log(WEFT_LOG_INFO, "rank %d: the survivors could not all meet, and try again: %s",
                  attempt->comm->rank, reason);
@@ -245,6 +246,15 @@ static int attempt_once(struct attempt *attempt, struct weft_comm **smaller)
     return status;
 }
 
+/* Whatever keeps the survivors from meeting, they do not try at full speed. */
+static void pause_before_next(struct attempt *attempt)
+{
+    int pause_ms = weft_clock_left_ms(attempt->deadline_ns, attempt->pause_ms);
+    struct timespec pause = {.tv_nsec = pause_ms * 1000000L};
+    nanosleep(&pause, NULL);
+    attempt->pause_ms = attempt->pause_ms < PAUSE_MS_MAX / 2 ? 2 * attempt->pause_ms : PAUSE_MS_MAX;
+}
+
 static int duplicate_single(struct weft_comm *comm, struct weft_comm **made)
 {
     struct weft_bootstrap_options options = {.rank = 0, .ranks = 1, .name = comm->name, .listen_fd = -1};
@@ -262,13 +272,16 @@ int weft_comm_shrink(weft_comm *comm, weft_comm **smaller)
         return duplicate_single(comm, smaller);
     struct weft_boot_agreement agreement = {.dead = calloc((size_t)comm->ranks, 1)};
     struct attempt attempt = {
-        .comm = comm, .deadline_ns = weft_comm_deadline_ns(comm), .agreement = &agreement};
+        .comm = comm, .deadline_ns = weft_comm_deadline_ns(comm), .agreement = &agreement, .pause_ms = 1};
     if (!agreement.dead)
         return weft_fail(WEFT_NOMEM, "no memory for %d ranks", comm->ranks);
-    int status;
-    do
+    agreement.aborts = weft_bootstrap_aborts(comm->bootstrap);
+    int status = attempt_once(&attempt, smaller);
+    while (status == WEFT_AGAIN && weft_clock_ns() < attempt.deadline_ns) {
+        pause_before_next(&attempt);
         status = attempt_once(&attempt, smaller);
-    while (status == WEFT_AGAIN && weft_clock_ns() < attempt.deadline_ns);
+    }
+    weft_crypto_wipe(agreement.payload, sizeof agreement.payload);
     free(agreement.dead);
     if (status != WEFT_AGAIN)
         return status;

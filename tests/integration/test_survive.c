@@ -326,12 +326,143 @@ static void test_stopped(void **state)
     munmap((void *)(uintptr_t)stopped, sizeof *stopped);
 }
 
+/* Two of those who go away before others shrink. */
+struct leaving {
+    int killed;           /* -1: nobody, the communicator is aborted */
+    unsigned leave, late; /* bit per rank: destroys its communicator; a moment after the others call */
+};
+
+static int leaving_body(int rank, int ranks, void *arg)
+{
+    const struct leaving *leaving = arg;
+    struct job job;
+    int staying = 0, below = 0;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    if (rank == leaving->killed)
+        CHECK(die_soon(3000) == 0);
+    if (leaving->killed < 0 && rank == ranks - 1)
+        CHECK_OK(weft_comm_abort(job.comm, "that is all"));
+    CHECK(compute(job.comm, 1000000) < 0);
+    if (leaving->leave >> rank & 1) {
+        if (leaving->late >> rank & 1)
+            usleep(100000);
+        CHECK_OK(job_close(&job));
+        return 0;
+    }
+    for (int r = 0; r < ranks; r++) {
+        int stays = r != leaving->killed && !(leaving->leave >> r & 1);
+        staying += stays;
+        below += stays && r < rank;
+    }
+    weft_comm *smaller = NULL;
+    CHECK_OK(weft_comm_shrink(job.comm, &smaller));
+    CHECK(weft_comm_size(smaller) == staying && weft_comm_rank(smaller) == below);
+    CHECK_OK(compute(smaller, 10));
+    CHECK_OK(weft_comm_destroy(smaller));
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+/* Ranks that have left take no part, and the lowest that stays is rank 0, whether it knew or not. */
+static void test_lower_ranks_leave(void **state)
+{
+    (void)state;
+    static const struct {
+        int ranks;
+        struct leaving leaving;
+    } cases[] = {
+        {3, {.killed = 2, .leave = 1}},
+        {3, {.killed = 2, .leave = 1, .late = 1}},
+        {4, {.killed = -1, .leave = 1}},
+        {5, {.killed = -1, .leave = 1 | 2, .late = 2}},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        int statuses[TEST_RANKS_MAX], ranks = cases[c].ranks;
+        test_ranks_fork_status(ranks, leaving_body, (void *)(uintptr_t)&cases[c].leaving, statuses);
+        for (int r = 0; r < ranks; r++)
+            if (statuses[r] != 0 && (r != cases[c].leaving.killed || (statuses[r] & 0x7f) != SIGKILL))
+                fail_msg("case %zu: rank %d ended with %d", c, r, statuses[r]);
+    }
+}
+
+/* Rank 0 does not shrink: what ends the others' call is an abort, by rank 0 or by a thread of rank 1. */
+struct abort_shrink {
+    int by;
+    _Atomic int ended; /* ranks whose call has */
+};
+
+struct repeated {
+    weft_comm *comm;
+    struct abort_shrink *shared;
+    int until, status;
+};
+
+/* Again and again, since the others need not have begun yet. */
+static void *abort_until_ended(void *arg)
+{
+    struct repeated *repeated = arg;
+    while (repeated->shared->ended < repeated->until && repeated->status == WEFT_OK) {
+        usleep(20000);
+        repeated->status = weft_comm_abort(repeated->comm, "the model diverged");
+    }
+    return NULL;
+}
+
+static int abort_shrink_body(int rank, int ranks, void *arg)
+{
+    struct abort_shrink *shared = arg;
+    struct job job;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    struct repeated repeated = {job.comm, shared, ranks - 1, WEFT_OK};
+    pthread_t thread;
+    weft_comm *smaller = NULL;
+    if (rank == ranks - 1) /* what is known before does not end it */
+        CHECK_OK(weft_comm_abort(job.comm, "for a start"));
+    CHECK(compute(job.comm, 1000000) == WEFT_REVOKED);
+    if (rank == shared->by)
+        CHECK(pthread_create(&thread, NULL, abort_until_ended, &repeated) == 0);
+    if (rank != 0) {
+        char who[16];
+        snprintf(who, sizeof who, "rank %d ", shared->by);
+        int status = weft_comm_shrink(job.comm, &smaller);
+        shared->ended++;
+        if (status != WEFT_REVOKED)
+            fprintf(stderr, "rank %d: %s (%s)\n", rank, weft_strerror(status), weft_error_detail());
+        CHECK(status == WEFT_REVOKED && !smaller);
+        CHECK(strstr(weft_error_detail(), who) && strstr(weft_error_detail(), "the model diverged"));
+    }
+    if (rank == shared->by) {
+        pthread_join(thread, NULL);
+        CHECK_OK(repeated.status);
+    }
+    while (shared->ended < ranks - 1) /* rank 0 stays, or the others could do without it */
+        usleep(1000);
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_abort_ends_shrink(void **state)
+{
+    (void)state;
+    struct abort_shrink *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(shared != MAP_FAILED);
+    for (int ranks = 2; ranks <= 4; ranks += 2) {
+        for (int by = 0; by < 2; by++) {
+            *shared = (struct abort_shrink){.by = by};
+            assert_int_equal(test_ranks_fork(ranks, abort_shrink_body, shared), 0);
+        }
+    }
+    munmap(shared, sizeof *shared);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shrink_shm),  cmocka_unit_test(test_shrink_ofi),
-        cmocka_unit_test(test_duplicate),   cmocka_unit_test(test_abort),
-        cmocka_unit_test(test_abort_alone), cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_shrink_shm),        cmocka_unit_test(test_shrink_ofi),
+        cmocka_unit_test(test_duplicate),         cmocka_unit_test(test_abort),
+        cmocka_unit_test(test_abort_alone),       cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_lower_ranks_leave), cmocka_unit_test(test_abort_ends_shrink),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,6 +130,7 @@ static void test_notices(void **state)
                                       .reporter = 1,
                                       .status = WEFT_PEER_FAILED,
                                       .time_ns = INT64_C(1) << 60,
+                                      .aborts = 7,
                                       .host = "h",
                                       .text = "closed"},
                             out;
@@ -137,7 +138,7 @@ static void test_notices(void **state)
     weft_boot_notice_put(&writer, &notice);
     assert_int_equal(weft_boot_notice_get(writer.data, writer.size, 4, &out), WEFT_OK);
     assert_string_equal(out.text, "closed");
-    assert_true(out.status == WEFT_PEER_FAILED && out.time_ns == INT64_C(1) << 60);
+    assert_true(out.status == WEFT_PEER_FAILED && out.time_ns == INT64_C(1) << 60 && out.aborts == 7);
     assert_int_equal(weft_boot_notice_get(writer.data, writer.size, 3, &out),
                      WEFT_PROTOCOL); /* no such rank */
     CHECK_STRICT(writer, weft_boot_notice_get(body, size, 4, &out));
