@@ -1,21 +1,65 @@
+/* Lines are logged with locks held and on the thread of the heartbeat. So a line is written only where that does not
+ * wait: a pipe that nobody reads must not make a healthy rank silent. Whose descriptor stderr is besides is not
+ * known, and O_NONBLOCK would be theirs, too. So the pipe or terminal behind it is opened anew, for each line.
+ * A regular file's write cannot be kept from waiting for its file system.
+ */
 #include "base/log.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#define LINE_MAX_BYTES 1024
+
+_Static_assert(2 * LINE_MAX_BYTES <= PIPE_BUF, "a line and the one about dropped ones go into a pipe whole");
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static enum weft_log_level threshold;
 static const char *file;
+static unsigned dropped; /* atomic: lines since the last that was written */
 
 static const char *const names[] = {"none", "error", "warn", "info", "debug"};
+
+/* Not where the readers are gone, either: that would be a SIGPIPE. */
+static int put_if_room(int fd, const char *text, size_t size)
+{
+    struct pollfd room = {.fd = fd, .events = POLLOUT};
+    if (poll(&room, 1, 0) != 1 || room.revents != POLLOUT)
+        return 0;
+    return write(fd, text, size) == (ssize_t)size;
+}
+
+/* Writes to a descriptor of others without waiting. Whether it took everything. */
+static int put_shared(int fd, const char *text, size_t size)
+{
+    struct stat about;
+    char path[32];
+    int mode = fcntl(fd, F_GETFL);
+    if (fstat(fd, &about) != 0 || mode < 0 || (mode & O_ACCMODE) == O_RDONLY)
+        return 0; /* opened anew, it would be writable */
+    if (S_ISSOCK(about.st_mode))
+        return send(fd, text, size, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)size;
+    if (!S_ISFIFO(about.st_mode) && !isatty(fd))
+        return write(fd, text, size) == (ssize_t)size;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    int own = open(path, O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (own < 0) /* then another writer may still fill the pipe between the two calls */
+        return put_if_room(fd, text, size);
+    int whole = put_if_room(own, text, size);
+    close(own);
+    return whole;
+}
 
 static void read_settings(void)
 {
@@ -25,8 +69,7 @@ static void read_settings(void)
         static const char ignored[] =
             "weft: WEFT_LOG_FILE is ignored: expected an absolute path, and a program "
             "that has no more rights than its caller\n";
-        ssize_t written = write(STDERR_FILENO, ignored, sizeof ignored - 1);
-        (void)written;
+        put_shared(STDERR_FILENO, ignored, sizeof ignored - 1);
         file = NULL;
     }
     const char *wanted = getenv("WEFT_LOG");
@@ -55,27 +98,48 @@ static int open_file(void)
     return -1;
 }
 
+/* Who speaks, and when. */
+static size_t begin_line(char *line, size_t capacity, enum weft_log_level level)
+{
+    struct timespec now;
+    struct tm parts;
+    clock_gettime(CLOCK_REALTIME, &now);
+    localtime_r(&now.tv_sec, &parts);
+    return (size_t)snprintf(line, capacity, "weft %02d:%02d:%02d.%03ld %s [%d] ", parts.tm_hour, parts.tm_min,
+                            parts.tm_sec, now.tv_nsec / 1000000, names[level], (int)getpid());
+}
+
+/* Both lines at once, so that they arrive or not together. */
+static int put(const char *text, size_t size)
+{
+    int fd = file ? open_file() : -1;
+    if (fd < 0)
+        return put_shared(STDERR_FILENO, text, size);
+    ssize_t written = write(fd, text, size);
+    close(fd);
+    return written == (ssize_t)size;
+}
+
 void weft_log(enum weft_log_level level, const char *format, ...)
 {
+    char text[2 * LINE_MAX_BYTES], *line = text;
     if (!weft_log_enabled(level))
         return;
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    struct tm parts;
-    localtime_r(&now.tv_sec, &parts);
-    char line[1024];
-    int used = snprintf(line, sizeof line, "weft %02d:%02d:%02d.%03ld %s [%d] ", parts.tm_hour, parts.tm_min,
-                        parts.tm_sec, now.tv_nsec / 1000000, names[level], (int)getpid());
+    int saved = errno;
+    unsigned lost = __atomic_exchange_n(&dropped, 0, __ATOMIC_RELAXED);
+    if (lost) {
+        line += begin_line(line, LINE_MAX_BYTES, level);
+        line += snprintf(line, 100, "%u %s dropped: the log did not take %s at once\n", lost,
+                         lost == 1 ? "line was" : "lines were", lost == 1 ? "it" : "them");
+    }
+    size_t used = begin_line(line, LINE_MAX_BYTES, level), room = LINE_MAX_BYTES - used - 2;
     va_list args;
     va_start(args, format);
-    int text = vsnprintf(line + used, sizeof line - (size_t)used - 1, format, args);
+    int length = vsnprintf(line + used, LINE_MAX_BYTES - used - 1, format, args);
     va_end(args);
-    size_t room = sizeof line - (size_t)used - 2;
-    size_t length = (size_t)used + (text < 0 ? 0 : (size_t)text > room ? room : (size_t)text);
-    line[length++] = '\n';
-    int fd = file ? open_file() : -1;
-    ssize_t written = write(fd < 0 ? STDERR_FILENO : fd, line, length);
-    (void)written; /* a log that cannot be written must not fail the caller */
-    if (fd >= 0)
-        close(fd);
+    used += length < 0 ? 0 : (size_t)length > room ? room : (size_t)length;
+    line[used++] = '\n';
+    if (!put(text, (size_t)(line - text) + used)) /* which must not fail the caller */
+        __atomic_add_fetch(&dropped, lost + 1, __ATOMIC_RELAXED);
+    errno = saved;
 }

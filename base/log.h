@@ -2,6 +2,9 @@
  *
  * Lines go to stderr, or to the file named by WEFT_LOG_FILE, when their level is at most WEFT_LOG
  * (none, error, warn, info, debug; default warn). Each line is written with one write(). Threads: any.
+ *
+ * Never waits for a reader: a line that a pipe, a terminal or a socket does not take at once is dropped, and the next
+ * that gets through says how many were. Only a file system that hangs holds the caller up. errno stays.
  */
 #ifndef WEFT_BASE_LOG_H
 #define WEFT_BASE_LOG_H
