@@ -13,7 +13,7 @@
 #include "comm/boot.h"
 #include "comm/boot_record.h"
 
-#define CONNECT_NS    INT64_C(2000000000) /* for one of several addresses */
+#define CONNECT_NS    INT64_C(2000000000) /* for one of several addresses, and at first for its handshake */
 #define REREAD_NS     INT64_C(1000000000) /* not accepted for so long: has the record changed? */
 #define STORE_WAIT_MS 200
 
@@ -30,6 +30,8 @@ struct join {
     int64_t start_ns;
     uint64_t nonce;
     struct weft_boot_dial root; /* to rank 0; fd -1: none */
+    int candidates, candidate;  /* addresses there are, and which was the last, or is the next, to be tried */
+    int64_t handshake_ns; /* for a handshake with one of several: longer each time that all were too slow */
     uint32_t sequence;
     struct weft_boot_reader reader;
     int listener; /* -1 none needed */
@@ -87,6 +89,8 @@ static int find_root(struct join *join, struct weft_boot_addresses *candidates)
     uint64_t here = weft_boot_host_identity();
     int same_host = here != 0 && here == record.host;
     candidates->count = 0;
+    if (record.nonce != join->nonce)
+        join->candidate = 0;
     join->nonce = record.nonce;
     status = weft_boot_secret_take(join->b, &record);
     weft_crypto_wipe(record.secret, sizeof record.secret);
@@ -127,17 +131,38 @@ static int connect_root(struct join *join, const struct weft_boot_address *addre
     return status;
 }
 
+/* The deadline, or a moment before it if there are other addresses to try. */
+static int64_t until(const struct join *join, int64_t wait_ns)
+{
+    int64_t until_ns = weft_clock_ns() + wait_ns;
+    return join->candidates > 1 && until_ns < join->options->deadline_ns ? until_ns
+                                                                         : join->options->deadline_ns;
+}
+
+/* What answers at this address is not rank 0, or has no time. A rank 0 that has little gets more of it when all
+ * addresses have had their turn. */
+static void try_next(struct join *join, int status)
+{
+    join->candidate++;
+    if (status == WEFT_TIMEOUT && join->candidate >= join->candidates)
+        join->handshake_ns *= 2;
+}
+
+/* That somebody takes the connection says little: the same private address may be another host's here, or a network's
+ * that every host has for itself. So each attempt begins behind the address of the last. */
 static int reach_root(struct join *join)
 {
     struct weft_boot_addresses candidates;
     int status = find_root(join, &candidates);
     if (status != WEFT_OK)
         return status;
-    for (int i = 0; i < candidates.count; i++) {
-        int64_t until_ns = join->options->deadline_ns;
-        if (candidates.count > 1 && weft_clock_ns() + CONNECT_NS < until_ns)
-            until_ns = weft_clock_ns() + CONNECT_NS;
-        status = connect_root(join, &candidates.at[i], until_ns);
+    join->candidates = candidates.count;
+    for (int i = 0; i < candidates.count; i++, join->candidate++) {
+        join->candidate %= candidates.count;
+        const struct weft_boot_address *address = &candidates.at[join->candidate];
+        status = connect_root(join, address, until(join, CONNECT_NS));
+        if (status == WEFT_OK && has_record(join))
+            weft_boot_address_text(address, 1, join->where);
         if (status == WEFT_OK)
             break;
     }
@@ -244,13 +269,24 @@ static int shake_hands(struct join *join, int *idle)
     return WEFT_OK;
 }
 
+static int too_slow(const struct join *join)
+{
+    char text[WEFT_BOOT_ADDRESS_TEXT];
+    if (join->root.state == WEFT_BOOT_DIAL_WELCOMED)
+        return weft_fail(WEFT_TIMEOUT, "connected, but the check-in was not answered");
+    return weft_fail(WEFT_TIMEOUT, "connected to %s, but the check-in was not answered: no handshake",
+                     weft_boot_address_text(&join->root.address, 1, text));
+}
+
 /* Waits to be accepted. *final: the answer concerns this rank and trying again would not change it. */
 static int await_accepted(struct join *join, int *final)
 {
     int64_t reread_ns = weft_clock_ns() + REREAD_NS;
-    int64_t give_up_ns = join->options->deadline_ns;
+    int64_t handshake_until_ns = until(join, join->handshake_ns);
     for (;;) {
         int idle = 0;
+        int64_t give_up_ns =
+            join->root.state == WEFT_BOOT_DIAL_WELCOMED ? join->options->deadline_ns : handshake_until_ns;
         int status = join->root.state == WEFT_BOOT_DIAL_WELCOMED
                          ? weft_boot_receive(join->root.fd, &join->reader, &idle)
                          : shake_hands(join, &idle);
@@ -265,7 +301,7 @@ static int await_accepted(struct join *join, int *final)
         if (!idle)
             continue;
         if (weft_clock_ns() >= give_up_ns)
-            return weft_fail(WEFT_TIMEOUT, "connected, but the check-in was not answered");
+            return too_slow(join);
         if (weft_clock_ns() >= reread_ns) {
             if (record_changed(join))
                 return weft_fail(WEFT_AGAIN, "the record of rank 0 has changed");
@@ -284,6 +320,7 @@ static int check_in(struct join *join)
         int status = reach_root(join);
         if (status == WEFT_INVALID)
             return status;
+        int reached = status == WEFT_OK;
         if (status == WEFT_OK)
             status = listen_for_neighbours(join);
         if (status == WEFT_OK)
@@ -293,6 +330,8 @@ static int check_in(struct join *join)
         join->unproven += status == WEFT_PEER_FAILED && join->root.state == WEFT_BOOT_DIAL_PROVEN;
         note_reason(join);
         hang_up(join);
+        if (reached)
+            try_next(join, status);
         if (join->options->cancelled && join->options->cancelled(join->options->cancelled_arg))
             return weft_fail(WEFT_CANCELLED, "another rank died while the survivors met");
         if (weft_clock_ns() >= join->options->deadline_ns) {
@@ -465,6 +504,7 @@ int weft_boot_join(struct weft_bootstrap *b, const struct weft_bootstrap_options
     join->b = b;
     join->options = options;
     join->start_ns = weft_clock_ns();
+    join->handshake_ns = CONNECT_NS;
     join->root.fd = join->parent.fd = join->listener = -1;
     int status = check_in(join);
     if (status == WEFT_OK)

@@ -1,6 +1,7 @@
 /* Ranks as threads meet by every source of rank 0's address, gather, and leave. */
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,6 +34,7 @@ struct memory_store {
     char key[128];
     char value[WEFT_BOOT_RECORD_MAX];
     size_t size;
+    const char *decoy; /* a line that comes before the addresses of the record */
 };
 
 static int store_put(void *arg, const char *key, const void *value, size_t size)
@@ -40,8 +42,15 @@ static int store_put(void *arg, const char *key, const void *value, size_t size)
     struct memory_store *store = arg;
     pthread_mutex_lock(&store->lock);
     snprintf(store->key, sizeof store->key, "%s", key);
-    memcpy(store->value, value, size);
-    store->size = size;
+    const char *addresses = store->decoy ? memmem(value, size, "address ", 8) : NULL;
+    size_t before = addresses ? (size_t)(addresses - (const char *)value) : size;
+    size_t decoy = addresses ? strlen(store->decoy) : 0;
+    memcpy(store->value, value, before);
+    if (addresses) {
+        memcpy(store->value + before, store->decoy, decoy);
+        memcpy(store->value + before + decoy, addresses, size - before);
+    }
+    store->size = size + decoy;
     pthread_cond_broadcast(&store->changed);
     pthread_mutex_unlock(&store->lock);
     return 0;
@@ -318,6 +327,46 @@ static void test_store(void **state)
     run(6, &meeting);
 }
 
+struct decoy {
+    int listener, stop;
+};
+
+/* Takes connections and closes them. */
+static void *close_all(void *arg)
+{
+    struct decoy *decoy = arg;
+    while (!__atomic_load_n(&decoy->stop, __ATOMIC_ACQUIRE)) {
+        struct pollfd wait = {.fd = decoy->listener, .events = POLLIN};
+        if (poll(&wait, 1, 10) > 0)
+            close(accept(decoy->listener, NULL, NULL));
+    }
+    return NULL;
+}
+
+/* Something else listens at the first address of the record, as on a network that each host has for itself: it says
+ * nothing, or hangs up. The others go on to the next. */
+static void test_wrong_address_first(void **state)
+{
+    (void)state;
+    char line[64];
+    struct decoy decoy = {0};
+    struct weft_boot_address address = {.family = 4, .ip = {127, 0, 0, 1}};
+    assert_int_equal(weft_boot_listen(&address, &decoy.listener, &address.port), WEFT_OK);
+    snprintf(line, sizeof line, "address 127.0.0.1:%d\n", address.port);
+    struct memory_store memory = {
+        .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .decoy = line};
+    weft_store store = {&memory, store_put, store_get};
+    struct meeting meeting = {.source = STORE, .store = &store, .rounds = 1};
+    run(4, &meeting);
+    pthread_t thread;
+    memory.key[0] = '\0';
+    assert_int_equal(pthread_create(&thread, NULL, close_all, &decoy), 0);
+    run(4, &meeting);
+    __atomic_store_n(&decoy.stop, 1, __ATOMIC_RELEASE);
+    pthread_join(thread, NULL);
+    close(decoy.listener);
+}
+
 static void test_many_ranks(void **state)
 {
     (void)state;
@@ -344,7 +393,7 @@ int main(void)
         cmocka_unit_test(test_address),     cmocka_unit_test(test_address_ipv6),
         cmocka_unit_test(test_late_root),   cmocka_unit_test(test_same_address_again),
         cmocka_unit_test(test_file),        cmocka_unit_test(test_store),
-        cmocka_unit_test(test_many_ranks),
+        cmocka_unit_test(test_many_ranks),  cmocka_unit_test(test_wrong_address_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
