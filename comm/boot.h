@@ -116,6 +116,8 @@ struct weft_bootstrap {
     uint32_t instances_from, agreements;  /* ..., the next of this rank */
     int lowest;                           /* see weft_boot_coordinator() */
     int agree_due, agree_seen;
+    int cut; /* too few of the survivors can be reached */
+    char cut_text[512];
     uint64_t asked; /* the last ASK that came back, and what it said */
     unsigned char *ask_set;
 
@@ -237,14 +239,28 @@ int weft_boot_coordinator(struct weft_bootstrap *b);
 void weft_boot_agree_seen(struct weft_bootstrap *b);
 /* Locked. A neighbour has said goodbye. */
 void weft_boot_goodbye_heard(struct weft_boot_edge *edge);
+/* Locked. An agreement waits for its outcome here. */
+int weft_boot_agree_waits(const struct weft_bootstrap *b);
 /* Locked. Makes sure that all know who is dead. */
 void weft_boot_sync_begin(struct weft_bootstrap *b, int again);
 void weft_boot_sync_learn(struct weft_bootstrap *b, const unsigned char *set, int from);
-void weft_boot_sync_done(struct weft_bootstrap *b);
+void weft_boot_sync_done(struct weft_bootstrap *b, const unsigned char *reached);
 /* Locked. Frames; negative: the peer is at fault. */
 int weft_boot_decided_take(struct weft_boot_edge *edge, const struct weft_boot_frame *frame);
 int weft_boot_agreed_take(struct weft_boot_edge *edge, const struct weft_boot_frame *frame);
 int weft_boot_left_take(struct weft_boot_edge *edge, const struct weft_boot_frame *frame);
+
+/* boot_reach.c: a part of the survivors that may or may not go on without the rest. All locked. */
+/* An own wave, untainted, has been through all of set and could not reach more. 1: these are all. 0: the others have
+ * been declared dead, or this part is cut off. */
+int weft_boot_reach(struct weft_bootstrap *b, const unsigned char *set);
+/* The same for a wave that makes sure of deaths. 1: it has. */
+int weft_boot_reach_probed(struct weft_bootstrap *b, const unsigned char *set);
+int weft_boot_cut_take(struct weft_boot_edge *edge, const struct weft_boot_frame *frame);
+/* Records as the calling thread's error that this rank is cut off. */
+int weft_boot_report_cut(struct weft_bootstrap *b);
+/* 0: none of a lower rank, as it is for the lowest of each part. */
+int weft_boot_has_lower_neighbour(const struct weft_bootstrap *b);
 
 /* boot_report.c: records for rank 0's callback. */
 /* Locked: a REPORT arrived. Negative: the peer is at fault. */

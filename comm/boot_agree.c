@@ -88,7 +88,7 @@ int weft_boot_coordinator(struct weft_bootstrap *b)
 }
 
 /* Everybody contributes in order, so the first that is not decided is next. */
-static struct weft_boot_instance *next_to_decide(struct weft_bootstrap *b)
+static struct weft_boot_instance *next_to_decide(const struct weft_bootstrap *b)
 {
     for (struct weft_boot_instance *each = b->instances; each; each = each->next) {
         if (each->contributed && !each->decided)
@@ -97,11 +97,15 @@ static struct weft_boot_instance *next_to_decide(struct weft_bootstrap *b)
     return NULL;
 }
 
+int weft_boot_agree_waits(const struct weft_bootstrap *b)
+{
+    return next_to_decide(b) != NULL;
+}
+
 static void begin_agreement(struct weft_bootstrap *b, int again)
 {
     struct weft_boot_instance *instance = next_to_decide(b);
-    /* One whom no edge connects to anybody is all that is left here. */
-    if (!instance || (weft_boot_coordinator(b) != b->rank && weft_boot_has_company(b)))
+    if (!instance || weft_boot_coordinator(b) != b->rank)
         return;
     if (!again && weft_boot_wave_runs(b, WEFT_BOOT_COLLECT, instance->number))
         return;
@@ -111,7 +115,7 @@ static void begin_agreement(struct weft_bootstrap *b, int again)
 
 void weft_boot_agree_run(struct weft_bootstrap *b)
 {
-    while (b->agree_due && !b->outcast && !b->closing) {
+    while (b->agree_due && !b->outcast && !b->closing && !b->cut) {
         int due = b->agree_due;
         b->agree_due = 0;
         weft_boot_sync_begin(b, due == WEFT_BOOT_BEGIN_AGAIN);
@@ -197,15 +201,6 @@ void weft_boot_agree_adds(struct weft_bootstrap *b, struct weft_boot_wave *wave)
 }
 
 /* --- what comes back to the coordinator */
-
-/* A set of those that did not answer: what the coordinator does not know about them yet, it declares. */
-static void declare_unreached(struct weft_bootstrap *b, const unsigned char *reached)
-{
-    for (int r = 0; r < b->ranks; r++) {
-        if (!weft_boot_set_has(reached, r) && !(b->noticed[r] & (WEFT_BOOT_IS_DEAD | WEFT_BOOT_HAS_LEFT)))
-            weft_boot_died(b, r, "unreachable: it left, or all ranks on the way to it are dead");
-    }
-}
 
 static struct weft_boot_value *make_value(struct weft_bootstrap *b, const struct weft_boot_instance *instance,
                                           const struct weft_boot_wave *wave)
@@ -296,13 +291,12 @@ void weft_boot_agree_done(struct weft_bootstrap *b, struct weft_boot_wave *wave)
     if (is_void(b, wave))
         return;
     if (wave->head.kind == WEFT_BOOT_SYNC) {
-        weft_boot_sync_done(b);
+        weft_boot_sync_done(b, wave->set);
         return;
     }
     if (!instance || instance->decided)
         return;
-    declare_unreached(b, wave->set);
-    if (is_void(b, wave))
+    if (!weft_boot_reach(b, wave->set))
         return;
     if (wave->head.kind == WEFT_BOOT_COLLECT)
         propose(b, instance, wave);
@@ -409,6 +403,8 @@ static int await(struct weft_bootstrap *b, uint32_t number, int64_t deadline_ns,
             copy_out(b, instance->accepted, out);
             return WEFT_OK;
         }
+        if (b->cut)
+            return weft_boot_report_cut(b);
         if (b->aborts != out->aborts)
             return weft_fail(WEFT_REVOKED, "%s", b->abort_text);
         if (status == WEFT_OK && weft_clock_ns() >= deadline_ns)

@@ -25,6 +25,7 @@ size_t weft_boot_body_max(int type)
     case WEFT_BOOT_LEFT:
         return 4;
     case WEFT_BOOT_AGREED:
+    case WEFT_BOOT_CUT:
         return WEFT_BOOT_RANKS_MAX / 8;
     case WEFT_BOOT_WAVE:
     case WEFT_BOOT_ECHO:

@@ -41,6 +41,7 @@ enum weft_boot_type {
     WEFT_BOOT_DECIDED = 55,
     WEFT_BOOT_AGREED = 56,
     WEFT_BOOT_LEFT = 57,
+    WEFT_BOOT_CUT = 58,
 };
 
 /* Sets of types, for what a reader accepts at one point of the protocol. */
@@ -49,7 +50,8 @@ enum weft_boot_type {
 #define WEFT_BOOT_EDGES                                                                                      \
     (WEFT_BOOT_BIT(WEFT_BOOT_FAILED) | WEFT_BOOT_BIT(WEFT_BOOT_REVOKED) | WEFT_BOOT_BIT(WEFT_BOOT_GOODBYE) | \
      WEFT_BOOT_BIT(WEFT_BOOT_HEARTBEAT) | WEFT_BOOT_BIT(WEFT_BOOT_WAVE) | WEFT_BOOT_BIT(WEFT_BOOT_ECHO) |    \
-     WEFT_BOOT_BIT(WEFT_BOOT_DECIDED) | WEFT_BOOT_BIT(WEFT_BOOT_AGREED) | WEFT_BOOT_BIT(WEFT_BOOT_LEFT))
+     WEFT_BOOT_BIT(WEFT_BOOT_DECIDED) | WEFT_BOOT_BIT(WEFT_BOOT_AGREED) | WEFT_BOOT_BIT(WEFT_BOOT_LEFT) |    \
+     WEFT_BOOT_BIT(WEFT_BOOT_CUT))
 #define WEFT_BOOT_DOWN (WEFT_BOOT_EDGES | WEFT_BOOT_BIT(WEFT_BOOT_RESULT) | WEFT_BOOT_BIT(WEFT_BOOT_LATE))
 #define WEFT_BOOT_UP                                                                                         \
     (WEFT_BOOT_EDGES | WEFT_BOOT_BIT(WEFT_BOOT_CONTRIBUTION) | WEFT_BOOT_BIT(WEFT_BOOT_WHO) |                \

@@ -73,6 +73,9 @@ static int take_frame(struct weft_boot_edge *edge, struct weft_boot_frame *frame
     case WEFT_BOOT_LEFT:
         status = weft_boot_left_take(edge, frame);
         break;
+    case WEFT_BOOT_CUT:
+        status = weft_boot_cut_take(edge, frame);
+        break;
     default:
         return weft_boot_gather_frame(edge->owner, edge, frame);
     }

@@ -1,7 +1,8 @@
 /* Knowing that everybody knows: deaths and departures (docs/bootstrap.md, section 8).
  *
  * A death is flooded. When the coordinator learns of one it sends the set of the dead through all survivors in a
- * wave; when that has come back, all of them know, and the coordinator floods that as AGREED. A goodbye is heard by
+ * wave; when that has come back, all of them know, and the coordinator floods that as AGREED. A rank without a lower
+ * neighbour sends such a wave too, to find out whether the coordinator is there at all (boot_reach.c). A goodbye is heard by
  * neighbours alone; it is told to the others, as LEFT, only when it matters: once a rank is dead or ranks agree.
  */
 #include <stdio.h>
@@ -33,7 +34,10 @@ static int all_agreed(const struct weft_bootstrap *b)
 
 void weft_boot_sync_begin(struct weft_bootstrap *b, int again)
 {
-    if (all_agreed(b) || weft_boot_coordinator(b) != b->rank)
+    int leads = weft_boot_coordinator(b) == b->rank;
+    if (all_agreed(b) && (leads || !weft_boot_agree_waits(b)))
+        return;
+    if (!leads && weft_boot_has_lower_neighbour(b))
         return;
     if (!again && weft_boot_wave_runs(b, WEFT_BOOT_SYNC, 0))
         return;
@@ -68,8 +72,10 @@ static int agreed(struct weft_bootstrap *b, const unsigned char *set)
     return news;
 }
 
-void weft_boot_sync_done(struct weft_bootstrap *b)
+void weft_boot_sync_done(struct weft_bootstrap *b, const unsigned char *reached)
 {
+    if (!b->armed || b->closing || !weft_boot_reach_probed(b, reached))
+        return;
     unsigned char *set = dead_set(b);
     struct weft_boot_writer writer = {0};
     if (!set || !agreed(b, set))
@@ -123,6 +129,8 @@ void weft_boot_goodbye_heard(struct weft_boot_edge *edge)
     if (edge->owner->agree_seen && !edge->owner->closing)
         tell_left(edge->owner, edge->rank, NULL);
     weft_boot_waves_lost(edge->owner, edge);
+    if (edge->owner->agree_seen) /* this may have been the last way to a lower rank */
+        weft_boot_agree_due(edge->owner, WEFT_BOOT_BEGIN);
 }
 
 int weft_boot_left_take(struct weft_boot_edge *edge, const struct weft_boot_frame *frame)
@@ -138,25 +146,21 @@ int weft_boot_left_take(struct weft_boot_edge *edge, const struct weft_boot_fram
 
 /* --- the call */
 
-int weft_boot_has_company(const struct weft_bootstrap *b)
-{
-    for (int i = 0; i < b->edge_count; i++) {
-        if (weft_boot_edge_live(&b->edges[i]))
-            return 1;
-    }
-    return 0;
-}
-
 int weft_bootstrap_deaths(struct weft_bootstrap *b, struct weft_boot_death *deaths, int capacity, int *count,
                           int64_t deadline_ns)
 {
     pthread_mutex_lock(&b->lock);
-    while (!all_agreed(b) && weft_boot_has_company(b) && weft_clock_ns() < deadline_ns) {
+    while (!all_agreed(b) && !b->cut && !b->outcast && weft_clock_ns() < deadline_ns) {
         struct timespec until = {.tv_sec = deadline_ns / 1000000000, .tv_nsec = deadline_ns % 1000000000};
         if (deadline_ns == WEFT_NEVER_NS)
             pthread_cond_wait(&b->changed, &b->lock);
         else
             pthread_cond_timedwait(&b->changed, &b->lock, &until);
+    }
+    if (b->cut) {
+        int status = weft_boot_report_cut(b);
+        pthread_mutex_unlock(&b->lock);
+        return status;
     }
     int copied = b->death_count < capacity ? b->death_count : capacity;
     if (copied > 0)

@@ -15,10 +15,14 @@
 #include "base/error.h"
 #include "base/log.h"
 
+int weft_boot_edge_open(const struct weft_boot_edge *edge)
+{
+    return edge->fd >= 0 && edge->watched && !edge->heard_goodbye && !edge->said_goodbye && !edge->doomed;
+}
+
 int weft_boot_edge_live(const struct weft_boot_edge *edge)
 {
-    return edge->fd >= 0 && edge->watched && !edge->heard_goodbye && !edge->said_goodbye && !edge->broken &&
-           !edge->doomed;
+    return weft_boot_edge_open(edge) && !edge->broken;
 }
 
 void weft_boot_tell_all(struct weft_bootstrap *b, int type, struct weft_boot_writer *writer,
@@ -132,7 +136,8 @@ static void check(struct weft_bootstrap *b, struct weft_boot_wave *wave)
 static void spread(struct weft_bootstrap *b, struct weft_boot_wave *wave, struct weft_boot_bytes *body)
 {
     for (int i = 0; i < b->edge_count; i++) {
-        if (i == wave->parent || !weft_boot_edge_live(&b->edges[i]))
+        /* A broken one takes nothing; to wait for it is to wait until reading tells why, which taints the wave. */
+        if (i == wave->parent || !weft_boot_edge_open(&b->edges[i]))
             continue;
         if (weft_boot_edge_queue(&b->edges[i], WEFT_BOOT_WAVE, body) != WEFT_OK) {
             wave->tainted = 1;

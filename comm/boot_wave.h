@@ -121,7 +121,8 @@ int weft_boot_echo_take(struct weft_boot_edge *edge, const struct weft_boot_fram
 void weft_boot_tell_all(struct weft_bootstrap *b, int type, struct weft_boot_writer *writer,
                         const struct weft_boot_edge *except);
 int weft_boot_edge_live(const struct weft_boot_edge *edge);
-int weft_boot_has_company(const struct weft_bootstrap *b); /* some edge is live */
+/* The same, or broken: what became of the neighbour is not known yet. */
+int weft_boot_edge_open(const struct weft_boot_edge *edge);
 
 /* --- what the engine asks of the agreement (boot_agree.c) */
 

@@ -131,7 +131,8 @@ struct weft_boot_death {
 };
 
 /* Lists deaths in order of rank: *count are known, of which deaths takes capacity. Waits, until deadline_ns at
- * most, while a death known here is not yet known to all survivors that can be reached. WEFT_OK. */
+ * most, while a death known here is not yet known to all survivors that can be reached. WEFT_OK; WEFT_PEER_FAILED: cut
+ * off, as in an agreement. */
 int weft_bootstrap_deaths(struct weft_bootstrap *bootstrap, struct weft_boot_death *deaths, int capacity,
                           int *count, int64_t deadline_ns);
 
@@ -142,7 +143,9 @@ int weft_bootstrap_deaths(struct weft_bootstrap *bootstrap, struct weft_boot_dea
  * of alive for the last time a moment ago, and one that is not may have died since: the next call will tell.
  *
  * WEFT_TIMEOUT names the ranks that have not come (it may take 300 ms beyond the deadline to ask); what this rank
- * brought counts for the others all the same. WEFT_PEER_FAILED: the others have declared this rank dead.
+ * brought counts for the others all the same. WEFT_PEER_FAILED: the others have declared this rank dead, or too few
+ * survivors can be reached from here (the text names those that cannot). Of two parts that cannot reach each other at
+ * most one gets an answer.
  * WEFT_REVOKED: a rank has aborted, and aborts did not count that yet. WEFT_NOMEM. One thread at a time. */
 #define WEFT_BOOTSTRAP_PAYLOAD_MAX 512
 struct weft_boot_agreement {
