@@ -19,6 +19,8 @@ static void sent(struct ofi_fake *fake, const void *bytes, size_t size)
 
 static ssize_t complete_later(struct ofi_fake *fake, void *context)
 {
+    if (fake->start_error)
+        return fake->start_error;
     if (fake->done_count == FAKE_POSTED)
         return -FI_EAGAIN;
     fake->done[fake->done_count++] = context;
@@ -37,9 +39,11 @@ static ssize_t fake_send(struct fid_ep *ep, const void *bytes, size_t size, void
 
 static ssize_t fake_inject(struct fid_ep *ep, const void *bytes, size_t size, fi_addr_t to)
 {
+    struct ofi_fake *fake = fake_of(&ep->fid);
     (void)to;
-    sent(fake_of(&ep->fid), bytes, size);
-    return 0;
+    if (!fake->start_error)
+        sent(fake, bytes, size);
+    return fake->start_error;
 }
 
 static ssize_t fake_recv(struct fid_ep *ep, void *bytes, size_t size, void *desc, fi_addr_t from,

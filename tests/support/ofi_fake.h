@@ -27,6 +27,8 @@ struct ofi_fake {
     uint32_t done_count;
     uint32_t peers, registrations;
     int registration_error; /* of libfabric's, positive: what registering answers */
+    ssize_t
+        start_error; /* negative, as libfabric has it: what starting an operation answers, 0 to start it */
     struct fid_ep ep;
     struct fid_cq cq;
     struct fid_av av;

@@ -159,7 +159,7 @@ int ofi_connect(struct weft_transport *transport, const void *bytes, size_t size
     if (status)
         return status;
     struct weft_link *link = find_instance(transport, address.instance);
-    if (link && link->state == OFI_LINK_UP && ofi_connection_ended(link)) {
+    if (link && link->state == OFI_LINK_UP && ofi_connection_ended(link, 0)) {
         /* Our half too, or what is written next disappears without an error. */
         ofi_sever_begin(link, "ofi: the peer has ended the connection");
         link = NULL;
@@ -387,7 +387,6 @@ int ofi_link_stuck(struct weft_link *link)
         link->stuck_ns = now_ns;
     if (now_ns - link->stuck_ns < (link->transport->in_flight ? OFI_STUCK_BUSY_NS : OFI_STUCK_NS))
         return WEFT_AGAIN;
-    link->lost = 1;
     ofi_link_fail(link, WEFT_PEER_FAILED, "ofi: the connection to the peer is lost");
     return weft_fail(link->status, "%s", link->why);
 }

@@ -35,7 +35,6 @@ static int send_failed(struct weft_link *link, ssize_t error)
         return ofi_link_stuck(link);
     if (ofi_hello_again(link))
         return WEFT_AGAIN;
-    link->lost = 1;
     ofi_link_fail(link, link->state == OFI_LINK_UP ? WEFT_PEER_FAILED : WEFT_TRANSPORT,
                   "ofi: sending failed: %s", link->transport->library->strerror((int)-error));
     return weft_fail(link->status, "%s", link->why);

@@ -88,6 +88,7 @@
 #define OFI_RECALL_NS      400000000  /* how long recall_wait() waits for peers that say nothing */
 #define OFI_RECALL_SLOW_NS 550000000  /* and for those that are heard, but slow */
 #define OFI_SEVER_NS       150000000  /* and then for connections to end */
+#define OFI_LOOK_NS        2000000    /* between looks at the process's sockets meanwhile */
 #define OFI_LINGER_NS      1000000000 /* so long after a recall peers may still ask */
 #define OFI_HELLO_TRIES    3
 #define OFI_NONCE_BYTES    16
@@ -268,11 +269,14 @@ struct weft_link {
     uint8_t state, pending;
     uint8_t hello_tries;          /* how often sending a HELLO has failed */
     uint8_t gone;                 /* the peer said BYE, its last message is the one before `last` */
-    uint8_t lost;                 /* the provider itself reported that the peer cannot be reached */
+    uint8_t lost;                 /* an operation that had begun failed, or BYE: the connection is no more */
     uint8_t closed;               /* nothing moves over its connection any more, in either direction */
     uint8_t sever;                /* enum ofi_sever */
     uint8_t heard;                /* a frame came since recall_wait() has begun */
     uint16_t own_port, peer_port; /* of the connections made from here and from there, 0 when not known */
+    uint8_t by_socket;            /* a socket was seen that may be its connection */
+    uint64_t cut[4];              /* inodes of the sockets that were shut down */
+    uint32_t cut_count;
     uint32_t last;
     uint32_t in_flight; /* sends and puts that have not completed */
     int64_t stuck_ns;   /* since when the provider takes nothing for this link; 0 */
@@ -486,8 +490,9 @@ void ofi_cancelled_receive(struct weft_link *link, uint32_t immediate);
 /* sever.c */
 /* Notes by which socket this rank has connected to the peer, so that it can be found later. */
 void ofi_socket_note(struct weft_link *link);
-/* Whether the peer is known to have ended the connection, of which providers may tell nothing while it is idle. */
-int ofi_connection_ended(const struct weft_link *link);
+/* Whether the peer is known to have ended the connection, of which providers may tell nothing while it is idle.
+ * With surely, it must not be possible either that another one has taken its place. */
+int ofi_connection_ended(struct weft_link *link, int surely);
 /* Fails the link and begins to cut its connection. */
 void ofi_sever_begin(struct weft_link *link, const char *why);
 /* Whether the connection has ended. */

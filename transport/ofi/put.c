@@ -109,8 +109,7 @@ int ofi_put(struct weft_link *link, const struct weft_token *bytes, struct weft_
         status = ofi_link_stuck(link);
         goto release_put;
     }
-    if (error) {
-        link->lost = 1;
+    if (error) { /* which does not mean that the connection is over: sever.c */
         ofi_link_fail(link, WEFT_TRANSPORT, "ofi: a put failed: %s",
                       transport->library->strerror((int)-error));
         status = weft_fail(link->status, "%s", link->why);

@@ -11,16 +11,27 @@
  * are remembered, not descriptors: those the provider closes when it likes. When nothing was found, or more
  * than one (several ranks as threads of one process), the connection cannot be cut.
  *
- * The connection is over when no such socket exists any more, which implies that the provider has let go. A
- * connection that was replaced silently must not be mistaken for one that is over: so either a socket was
- * seen and cut, or the provider itself has reported that the peer cannot be reached.
+ * The connection is over when no such socket exists any more, which implies that the provider has let go. Its
+ * state tells nothing: a peer that is still writing makes the kernel reset a socket that was shut down, which
+ * is then closed as far as TCP goes and has no peer any more, but what it had received can be read all the
+ * same, into memory of ours. So what was cut is known by its inode from then on, and the names of the others
+ * are asked for in a way that does not mind their state (SO_PEERNAME). A provider that never closes a socket
+ * makes recall_wait() go to its last resort.
+ *
+ * A connection that was replaced silently must not be mistaken for one that is over: so either a socket was
+ * seen and cut, or the provider itself has reported that the peer cannot be reached, or no socket is left that
+ * could be the replacement: none to the peer's address, and none at this rank's address that comes from the
+ * peer's host and is not known to be another link's. That a send could not be started says nothing, as it may
+ * be for want of memory.
  */
 #include <dirent.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include "transport/ofi/ofi_private.h"
 
 union endpoint {
@@ -57,59 +68,107 @@ static int same_host(const union endpoint *a, const union endpoint *b)
                                        : memcmp(&a->in6.sin6_addr, &b->in6.sin6_addr, 16) == 0;
 }
 
+/* The addresses of a TCP socket, whatever its state. */
 static int ends_of(int fd, union endpoint *local, union endpoint *remote)
 {
     int type = 0;
-    socklen_t size = sizeof type, local_size = sizeof *local, remote_size = sizeof *remote;
-    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM &&
-           getpeername(fd, &remote->any, &remote_size) == 0 &&
-           getsockname(fd, &local->any, &local_size) == 0 &&
-           (remote->any.sa_family == AF_INET || remote->any.sa_family == AF_INET6);
+    socklen_t size = sizeof type, local_size = sizeof *local;
+    memset(remote, 0, sizeof *remote);
+    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) || type != SOCK_STREAM ||
+        getsockname(fd, &local->any, &local_size) ||
+        (local->any.sa_family != AF_INET && local->any.sa_family != AF_INET6))
+        return 0;
+    /* It refuses to write less than what it is given room for. */
+    socklen_t remote_size = local->any.sa_family == AF_INET ? sizeof remote->in : sizeof remote->in6;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERNAME, remote, &remote_size) == 0;
+}
+
+static int state_of(int fd)
+{
+    struct tcp_info info;
+    socklen_t size = sizeof info;
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 ? info.tcpi_state : TCP_CLOSE;
 }
 
 struct search {
+    struct weft_link *link;
     union endpoint own, peer; /* addresses of the two instances */
-    uint16_t own_port, peer_port;
-    int cut;             /* shut them down */
-    int made, found;     /* sockets to the peer's address; sockets of the link */
-    int standing;        /* of these, how many neither end has shut */
-    uint16_t port_found; /* local, of the last that was made */
+    int cut;                  /* shut them down */
+    int made, found;          /* connections to the peer's address; sockets of the link */
+    int standing;             /* of these, how many neither end has shut */
+    int strange;              /* sockets with bytes to come that may be the link's, for all that is known */
+    uint16_t port_found;      /* local, of the last that was made */
 };
+
+static int was_cut(const struct weft_link *link, ino_t inode)
+{
+    for (uint32_t i = 0; i < link->cut_count; i++) {
+        if (link->cut[i] == inode)
+            return 1;
+    }
+    return 0;
+}
+
+/* Whether the peer of another link has made the connection that comes from this port. */
+static int is_others(const struct weft_link *link, uint16_t port)
+{
+    const struct weft_transport *transport = link->transport;
+    for (uint32_t i = 0; i < transport->links_count; i++) {
+        const struct weft_link *other = transport->links[i];
+        if (other != link && other->peer_port == port && other->state == OFI_LINK_UP)
+            return 1;
+    }
+    return 0;
+}
+
+/* A socket between the two hosts: whether it is the link's. Counts those of which that is not known. */
+static int is_links(struct search *search, int fd, const union endpoint *local, const union endpoint *remote)
+{
+    const struct weft_link *link = search->link;
+    int state = state_of(fd), connected = state != TCP_CLOSE && state != TCP_SYN_SENT, unread = 0;
+    int made = port_of(remote) == port_of(&search->peer);
+    int taken = port_of(local) == port_of(&search->own);
+    if (made && connected) {
+        search->made++;
+        search->port_found = port_of(local);
+    }
+    if ((made && link->own_port && port_of(local) == link->own_port) ||
+        (taken && link->peer_port && port_of(remote) == link->peer_port))
+        return 1;
+    if (made || (taken && !is_others(link, port_of(remote))))
+        search->strange += connected || ioctl(fd, FIONREAD, &unread) || unread;
+    return 0;
+}
 
 static void look_at(struct search *search, int fd)
 {
+    struct weft_link *link = search->link;
     union endpoint local, remote;
-    if (!ends_of(fd, &local, &remote) || !same_host(&remote, &search->peer))
+    struct stat file;
+    if (fstat(fd, &file) || !S_ISSOCK(file.st_mode))
         return;
-    int made = port_of(&remote) == port_of(&search->peer);
-    if (made) {
-        search->made++;
-        search->port_found = port_of(&local);
-    }
-    int is_own = made && search->own_port && port_of(&local) == search->own_port;
-    int is_theirs = search->peer_port && port_of(&remote) == search->peer_port &&
-                    port_of(&local) == port_of(&search->own);
-    if (!is_own && !is_theirs)
+    int cut = was_cut(link, file.st_ino);
+    if (!cut && (!ends_of(fd, &local, &remote) || !same_host(&remote, &search->peer) ||
+                 !is_links(search, fd, &local, &remote)))
         return;
     search->found++;
-    struct tcp_info info;
-    socklen_t size = sizeof info;
-    search->standing +=
-        getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_state == TCP_ESTABLISHED;
-    if (search->cut)
-        shutdown(fd, SHUT_RDWR);
+    search->standing += state_of(fd) == TCP_ESTABLISHED;
+    if (!search->cut)
+        return;
+    shutdown(fd, SHUT_RDWR);
+    if (!cut && link->cut_count < sizeof link->cut / sizeof link->cut[0])
+        link->cut[link->cut_count++] = file.st_ino;
 }
 
 /* Looks at every descriptor of this process. 0 when that cannot be. */
-static int search_sockets(const struct weft_link *link, struct search *search)
+static int search_sockets(struct weft_link *link, struct search *search)
 {
+    search->link = link;
     if (!endpoint_of(&link->address, &search->peer) || !endpoint_of(&link->transport->address, &search->own))
         return 0;
     DIR *folder = opendir("/proc/self/fd");
     if (!folder)
         return 0;
-    search->own_port = link->own_port;
-    search->peer_port = link->peer_port;
     struct dirent *entry;
     while ((entry = readdir(folder)) != NULL) {
         if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9')
@@ -122,25 +181,30 @@ static int search_sockets(const struct weft_link *link, struct search *search)
 void ofi_socket_note(struct weft_link *link)
 {
     struct search search = {.cut = 0};
-    if (search_sockets(link, &search) && search.made == 1)
+    if (!search_sockets(link, &search))
+        return;
+    link->by_socket = search.made || search.strange;
+    if (search.made == 1)
         link->own_port = search.port_found;
 }
 
-int ofi_connection_ended(const struct weft_link *link)
+int ofi_connection_ended(struct weft_link *link, int surely)
 {
     struct search search = {.cut = 0};
-    return (link->own_port || link->peer_port) && search_sockets(link, &search) && !search.standing;
+    int known = link->own_port || link->peer_port;
+    return (known || (surely && link->by_socket)) && search_sockets(link, &search) && !search.standing &&
+           !(surely && search.strange);
 }
 
 void ofi_sever_begin(struct weft_link *link, const char *why)
 {
     ofi_link_fail(link, WEFT_PEER_FAILED, "%s", why);
     struct search search = {.cut = 1};
-    int known = link->own_port || link->peer_port;
-    if (known && search_sockets(link, &search) && search.found)
+    int looked = (link->own_port || link->peer_port || link->by_socket) && search_sockets(link, &search);
+    if (link->lost || (looked && (search.found || !search.strange)))
         link->sever = OFI_SEVER_SHUT;
     else
-        link->sever = link->lost ? OFI_SEVER_SHUT : OFI_SEVER_CANNOT;
+        link->sever = OFI_SEVER_CANNOT;
 }
 
 int ofi_sever_done(struct weft_link *link)

@@ -10,7 +10,8 @@
  *
  * recall_wait() gives all peers OFI_RECALL_NS together, OFI_RECALL_SLOW_NS those that say anything at all
  * meanwhile. The connection to a peer that has not answered by then (it was stopped, or the network broke), or
- * whose link has failed in a way that does not tell whether the connection still stands, is cut (sever.c):
+ * whose link has failed in a way that does not tell whether the connection still stands, or whose kernel has
+ * ended it (the process has died, of which a provider that connects anew tells nothing), is cut (sever.c):
  * nothing more moves over it in either direction, a write that was half done is never completed, and the
  * provider gives back the puts that it held. The peer sees its connection end in the middle of what it
  * received, so it cannot take it for whole.
@@ -160,16 +161,22 @@ static int is_unsettled(struct weft_transport *transport, const struct weft_link
     return left;
 }
 
-/* Links that nobody will hear from any more: those that have failed, and the others when their time is over. */
+/* Whether no answer will come: the link has failed, its time is over, or the peer has ended the connection. */
+static int is_silent(struct weft_link *link, int64_t waited_ns)
+{
+    return link->state == OFI_LINK_FAILED || waited_ns > (link->heard ? OFI_RECALL_SLOW_NS : OFI_RECALL_NS) ||
+           ofi_connection_ended(link, 1);
+}
+
 static void cut_silent(struct weft_transport *transport, int64_t waited_ns)
 {
     for (uint32_t i = 0; i < transport->links_count; i++) {
         struct weft_link *link = transport->links[i];
-        if (link->closed || link->sever == OFI_SEVER_CANNOT || !is_unsettled(transport, link))
+        if (link->closed || !is_unsettled(transport, link))
             continue;
-        int late = waited_ns > (link->heard ? OFI_RECALL_SLOW_NS : OFI_RECALL_NS);
-        if (link->sever == OFI_SEVER_NOT && (late || link->state == OFI_LINK_FAILED)) {
-            transport->unanswered_withdrawals++;
+        /* What could not be cut yet may have become known, or gone. */
+        if (link->sever != OFI_SEVER_SHUT && is_silent(link, waited_ns)) {
+            transport->unanswered_withdrawals += link->sever == OFI_SEVER_NOT;
             ofi_sever_begin(link, "ofi: the peer did not answer that it puts no more");
         }
         if (link->sever == OFI_SEVER_SHUT && ofi_sever_done(link)) {
@@ -219,11 +226,11 @@ static void probe_all(struct weft_transport *transport)
 
 void ofi_recall_wait(struct weft_transport *transport)
 {
+    int64_t start_ns = weft_clock_ns(), look_ns = start_ns, probe_ns = start_ns;
+    transport->linger_ns = start_ns + OFI_LINGER_NS; /* with nothing of our own to recall, too */
     if (!transport->recalling)
         return;
     transport->recalling = 0;
-    int64_t start_ns = weft_clock_ns(), look_ns = start_ns, probe_ns = start_ns;
-    transport->linger_ns = start_ns + OFI_LINGER_NS;
     for (uint32_t i = 0; i < transport->links_count; i++)
         transport->links[i]->heard = 0;
     ofi_links_flush(transport);
@@ -233,9 +240,10 @@ void ofi_recall_wait(struct weft_transport *transport)
             save_the_rest(transport);
             break;
         }
-        if (now_ns >= look_ns) { /* looking for sockets is slow */
+        if (now_ns >= look_ns) { /* looking for sockets is slow: a fifth of the time at most */
             cut_silent(transport, now_ns - start_ns);
-            look_ns = now_ns + 2000000;
+            int64_t took_ns = weft_clock_ns() - now_ns;
+            look_ns = now_ns + 5 * (took_ns > OFI_LOOK_NS / 5 ? took_ns : OFI_LOOK_NS / 5);
         }
         if (now_ns - probe_ns > OFI_RECALL_NS / 16) { /* a lost connection shows only when it is used */
             probe_all(transport);
