@@ -557,12 +557,11 @@ void weft_exec_fail(struct weft_exec *exec, int status, const char *text)
         exec->status = status;
         snprintf(exec->failure, sizeof exec->failure, "%s", text);
     }
-    uint32_t transports = 0;
     for (int i = 0; i < WEFT_OPS_MAX; i++) {
         if (exec->ops[i])
-            transports |= weft_op_recall(exec->ops[i]);
+            weft_op_recall(exec->ops[i]);
     }
-    weft_recalls_await(exec, transports);
+    weft_recalls_await(exec, ~0u); /* where nothing is recalled too: peers are about to ask */
     for (int i = 0; i < WEFT_OPS_MAX; i++) {
         if (exec->ops[i])
             op_end(exec->ops[i], exec->status);

@@ -197,7 +197,8 @@ struct weft_transport_ops {
      *     that the peer can tell: LANDED with status 0 does not follow there. No PUT_DONE follows here.
      * It waits for all peers at once, at most WEFT_RECALL_MS whatever they do. The link to a peer that stays
      * silent fails; others may fail with it only where a transport cannot help it. Both may be called from
-     * callbacks of poll(). */
+     * callbacks of poll(). A communicator that ends early calls recall_wait() with nothing recalled as well: its
+     * peers are about to ask, so the instance is busy() for a while if they need poll() for an answer. */
     int (*recall)(struct weft_link *link, const struct weft_token *token, uint64_t cookie);
     void (*recall_wait)(struct weft_transport *transport);
 
