@@ -9,12 +9,14 @@
 #define WEFT_COMM_BOOT_H
 
 #include <pthread.h>
+#include "base/error.h"
 #include "comm/boot_accept.h"
 #include "comm/boot_body.h"
 #include "comm/bootstrap.h"
 
 #define WEFT_BOOT_ARITY      4
 #define WEFT_BOOT_DEGREE_MAX 64                 /* more than 5 + 2 * 19 */
+#define WEFT_BOOT_CANCEL_MS  50                 /* how often to ask whether a meeting is cancelled */
 #define WEFT_BOOT_GRACE_NS   INT64_C(300000000) /* to hear from rank 0 who is missing, beyond the deadline */
 
 /* Bytes queued on several edges and read by the caller; refs is guarded by the lock. */
@@ -81,6 +83,8 @@ struct weft_bootstrap {
     pthread_cond_t changed;
     struct weft_boot_edge *edges; /* parent first, unless this is rank 0, children, then the mesh */
     int edge_count, tree_count;
+    int (*cancelled)(void *arg); /* of the options, NULL once the ranks have met */
+    void *cancelled_arg;
     int listener; /* -1 none: for those neighbours that dial this rank, while the ranks meet */
     struct weft_boot_accept *accept;
     int active; /* service callbacks inside this object */
@@ -94,9 +98,9 @@ struct weft_bootstrap {
     int failed; /* atomic: a failure or revocation is known */
     int failure_status;
     char failure_text[WEFT_BOOT_TEXT_MAX + 160];
-    unsigned char *noticed;         /* per rank: bits of notices seen already */
-    uint32_t *aborts_of;            /* per rank: of its aborts on purpose, the last one seen */
-    uint64_t aborts;                /* of all ranks, and what the last one said: */
+    unsigned char *noticed; /* per rank: bits of notices seen already */
+    uint32_t *aborts_of;    /* per rank: of its aborts on purpose, the last one seen */
+    uint64_t aborts;        /* of all ranks, and what the last one said: */
     char abort_text[WEFT_BOOT_TEXT_MAX + 160];
     int outcast;                    /* others have declared this rank dead */
     int doomed;                     /* some edge is */
@@ -142,6 +146,20 @@ static inline int weft_boot_parent(int rank)
 static inline struct weft_boot_edge *weft_boot_parent_edge(struct weft_bootstrap *b)
 {
     return b->rank == 0 ? NULL : &b->edges[0];
+}
+
+/* Not locked, while ranks meet: WEFT_CANCELLED when this meeting cannot become whole any more. */
+static inline int weft_boot_check_cancelled(const struct weft_bootstrap *b)
+{
+    if (!b->cancelled || !b->cancelled(b->cancelled_arg))
+        return WEFT_OK;
+    return weft_fail(WEFT_CANCELLED, "another rank died while the survivors met");
+}
+
+/* The longest to sleep without asking that. */
+static inline int weft_boot_nap_ms(const struct weft_bootstrap *b)
+{
+    return b->cancelled ? WEFT_BOOT_CANCEL_MS : 1000;
 }
 
 /* boot_edge.c: frames on edges. */

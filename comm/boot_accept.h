@@ -98,5 +98,7 @@ void weft_boot_dial_stop(struct weft_boot_dial *dial);
  * connecting and WELCOME, as happens to the oldest of too many, is started again. status and reason of each say
  * how it ended. */
 void weft_boot_dial_all(struct weft_boot_dial *dials, int count, int64_t deadline_ns);
+/* The same for a while: returns how many are still under way, which may be carried on later. */
+int weft_boot_dial_until(struct weft_boot_dial *dials, int count, int64_t until_ns);
 
 #endif

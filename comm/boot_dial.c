@@ -166,29 +166,35 @@ static int tend(struct weft_boot_dial *dials, struct pollfd *wait, int count, in
     return left;
 }
 
-void weft_boot_dial_all(struct weft_boot_dial *dials, int count, int64_t deadline_ns)
+int weft_boot_dial_until(struct weft_boot_dial *dials, int count, int64_t until_ns)
 {
     struct pollfd *wait = calloc((size_t)count + 1, sizeof *wait);
     int left = 0;
-    int64_t look_ns = deadline_ns;
+    int64_t look_ns = until_ns;
     for (int i = 0; i < count; i++)
         if (is_under_way(&dials[i]) && !wait)
             give_up(&dials[i], weft_fail(WEFT_NOMEM, "bootstrap: no memory to connect to %d ranks", count));
     if (wait)
         left = tend(dials, wait, count, &look_ns);
-    while (left > 0 && weft_clock_ns() < deadline_ns) {
+    while (left > 0 && weft_clock_ns() < until_ns) {
         for (int i = 0; i < count; i++)
             wait[i] = (struct pollfd){.fd = is_under_way(&dials[i]) ? dials[i].fd : -1,
                                       .events = weft_boot_dial_events(&dials[i])};
         weft_boot_poll(wait, (unsigned)count, look_ns, 1000);
-        look_ns = deadline_ns;
+        look_ns = until_ns;
         left = tend(dials, wait, count, &look_ns);
     }
+    free(wait);
+    return left;
+}
+
+void weft_boot_dial_all(struct weft_boot_dial *dials, int count, int64_t deadline_ns)
+{
+    weft_boot_dial_until(dials, count, deadline_ns);
     for (int i = 0; i < count; i++) {
         char text[WEFT_BOOT_ADDRESS_TEXT];
         if (is_under_way(&dials[i]))
             give_up(&dials[i], weft_fail(WEFT_TIMEOUT, "connect to %s: no handshake before the deadline",
                                          weft_boot_address_text(&dials[i].address, 1, text)));
     }
-    free(wait);
 }

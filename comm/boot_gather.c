@@ -233,6 +233,17 @@ static void sleep_until(struct weft_bootstrap *b, int64_t until_ns)
         pthread_cond_timedwait(&b->changed, &b->lock, &until);
 }
 
+/* While ranks meet. Without the lock, since who answers may need others. */
+static int ask_cancelled(struct weft_bootstrap *b)
+{
+    if (!b->cancelled)
+        return WEFT_OK;
+    pthread_mutex_unlock(&b->lock);
+    int status = weft_boot_check_cancelled(b);
+    pthread_mutex_lock(&b->lock);
+    return status;
+}
+
 /* Waits for the result of this round. When the deadline passes, rank 0 looks who is missing and tells
  * everybody; the others ask it, and make do with what it said before when no answer comes. */
 static int await(struct weft_bootstrap *b, uint32_t round, int64_t deadline_ns, const char *what)
@@ -240,6 +251,9 @@ static int await(struct weft_bootstrap *b, uint32_t round, int64_t deadline_ns, 
     int64_t until_ns = deadline_ns;
     unsigned late_count = 0;
     for (int asked = 0;;) {
+        int status = ask_cancelled(b);
+        if (status != WEFT_OK)
+            return status;
         if (b->result && b->result_round == round)
             return WEFT_OK;
         if (b->failure_status != WEFT_OK)
@@ -264,7 +278,8 @@ static int await(struct weft_bootstrap *b, uint32_t round, int64_t deadline_ns, 
             ask_who(b, round);
             until_ns = weft_clock_ns() + WEFT_BOOT_GRACE_NS;
         }
-        sleep_until(b, until_ns);
+        int64_t nap_ns = b->cancelled ? weft_clock_ns() + weft_boot_nap_ms(b) * INT64_C(1000000) : until_ns;
+        sleep_until(b, nap_ns < until_ns ? nap_ns : until_ns);
     }
 }
 

@@ -120,8 +120,10 @@ static int connect_root(struct join *join, const struct weft_boot_address *addre
     while (status == WEFT_OK && join->root.state == WEFT_BOOT_DIAL_CONNECTING) {
         char text[WEFT_BOOT_ADDRESS_TEXT];
         struct pollfd wait = {.fd = join->root.fd, .events = weft_boot_dial_events(&join->root)};
-        if (weft_boot_poll(&wait, 1, until_ns, 1000) > 0)
+        if (weft_boot_poll(&wait, 1, until_ns, weft_boot_nap_ms(join->b)) > 0)
             status = weft_boot_dial_step(&join->root);
+        else if ((status = weft_boot_check_cancelled(join->b)) != WEFT_OK)
+            break;
         else if (weft_clock_ns() >= until_ns)
             status =
                 weft_fail(WEFT_TIMEOUT, "connect to %s: no answer", weft_boot_address_text(address, 1, text));
@@ -300,6 +302,8 @@ static int await_accepted(struct join *join, int *final)
         }
         if (!idle)
             continue;
+        if ((status = weft_boot_check_cancelled(join->b)) != WEFT_OK)
+            return status;
         if (weft_clock_ns() >= give_up_ns)
             return too_slow(join);
         if (weft_clock_ns() >= reread_ns) {
@@ -308,7 +312,7 @@ static int await_accepted(struct join *join, int *final)
             reread_ns = weft_clock_ns() + REREAD_NS;
         }
         struct pollfd wait = {.fd = join->root.fd, .events = POLLIN};
-        weft_boot_poll(&wait, 1, give_up_ns < reread_ns ? give_up_ns : reread_ns, 1000);
+        weft_boot_poll(&wait, 1, give_up_ns < reread_ns ? give_up_ns : reread_ns, weft_boot_nap_ms(join->b));
     }
 }
 
@@ -332,8 +336,9 @@ static int check_in(struct join *join)
         hang_up(join);
         if (reached)
             try_next(join, status);
-        if (join->options->cancelled && join->options->cancelled(join->options->cancelled_arg))
-            return weft_fail(WEFT_CANCELLED, "another rank died while the survivors met");
+        status = weft_boot_check_cancelled(join->b);
+        if (status != WEFT_OK)
+            return status;
         if (weft_clock_ns() >= join->options->deadline_ns) {
             double waited_s = (double)(weft_clock_ns() - join->start_ns) / 1e9;
             return weft_fail(WEFT_ABSENT, "rank 0 did not answer%s%s within %.1f s: %s%s",
@@ -480,8 +485,10 @@ static int await_table(struct join *join, struct weft_boot_bytes **table)
             {.fd = join->root.fd, .events = POLLIN},
             {.fd = join->accept ? weft_boot_accept_fd(join->accept) : -1, .events = POLLIN},
             {.fd = join->parent.fd, .events = POLLIN}};
-        weft_boot_poll(wait, 3, give_up_ns, 1000);
-        int status = 0;
+        weft_boot_poll(wait, 3, give_up_ns, weft_boot_nap_ms(join->b));
+        int status = weft_boot_check_cancelled(join->b);
+        if (status != WEFT_OK)
+            return status;
         if (wait[2].revents)
             status = read_parent(join, table);
         if (status == 0 && wait[0].revents)

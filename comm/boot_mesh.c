@@ -111,6 +111,16 @@ static int dial(struct weft_bootstrap *b, int first, int last, int purpose, int6
         made.edges[made.count] = i;
         weft_boot_dial_start(&made.dials[made.count++], &b->job, &b->members[rank].address, &claims);
     }
+    int status = WEFT_OK, left = 1;
+    while (left > 0 && status == WEFT_OK && weft_clock_ns() < deadline_ns) {
+        int64_t nap_ns = weft_clock_ns() + weft_boot_nap_ms(b) * INT64_C(1000000);
+        left = weft_boot_dial_until(made.dials, made.count, nap_ns < deadline_ns ? nap_ns : deadline_ns);
+        status = weft_boot_check_cancelled(b);
+    }
+    if (status != WEFT_OK) {
+        group_free(&made);
+        return status;
+    }
     weft_boot_dial_all(made.dials, made.count, deadline_ns);
     *group = made;
     return WEFT_OK;

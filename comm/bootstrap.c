@@ -68,6 +68,8 @@ static struct weft_bootstrap *create(const struct weft_bootstrap_options *option
     b->on_failed_arg = options->failed_arg;
     b->on_report = options->rank == 0 ? options->report : NULL;
     b->on_report_arg = options->report_arg;
+    b->cancelled = options->cancelled;
+    b->cancelled_arg = options->cancelled_arg;
     b->heartbeat_ns = (options->heartbeat_ms ? options->heartbeat_ms : WEFT_HEARTBEAT_DEFAULT_MS) * 1000000;
     b->timer_fd = -1;
     b->round = b->slots_round = WEFT_BOOT_ROUND_START;
@@ -216,6 +218,7 @@ int weft_bootstrap_open(const struct weft_bootstrap_options *options, struct wef
         status = weft_boot_secret_find(b, options);
     if (status == WEFT_OK && b->ranks > 1)
         status = meet(b, options);
+    b->cancelled = NULL;
     if (status == WEFT_OK) {
         note_address(b);
         status = arm(b, bootstrap);

@@ -326,6 +326,75 @@ static void test_stopped(void **state)
     munmap((void *)(uintptr_t)stopped, sizeof *stopped);
 }
 
+/* A rank stands still in the middle of the survivors' meeting: they begin again without it, and do not first wait as
+ * long as a meeting may take, which is as long as they have. */
+struct stopping {
+    _Atomic int pid; /* to wake */
+    _Atomic int done;
+    unsigned delay_us;
+};
+
+static void *stop_soon(void *arg)
+{
+    struct stopping *stopping = arg;
+    usleep(stopping->delay_us);
+    stopping->pid = getpid();
+    kill(getpid(), SIGSTOP);
+    return NULL;
+}
+
+static int stopped_within_body(int rank, int ranks, void *arg)
+{
+    struct stopping *stopping = arg;
+    struct job job;
+    pthread_t thread;
+    setenv("WEFT_HEARTBEAT_MS", "400", 1);
+    CHECK_OK(job_open(&job, "shm", NULL));
+    if (rank == ranks - 1)
+        CHECK(die_soon(2000) == 0);
+    CHECK(compute(job.comm, 1000000) == WEFT_PEER_FAILED);
+    weft_comm *smaller = NULL;
+    if (rank == 1) {
+        CHECK(pthread_create(&thread, NULL, stop_soon, stopping) == 0);
+        if (weft_comm_shrink(job.comm, &smaller) == WEFT_OK)
+            weft_comm_destroy(smaller);
+        pthread_join(thread, NULL);
+        job_close(&job);
+        return 0;
+    }
+    weft_comm *comm = job.comm;
+    do { /* more than once when the first meeting was over already */
+        CHECK_OK(weft_comm_shrink(comm, &smaller));
+        CHECK_OK(weft_comm_destroy(comm));
+        comm = smaller;
+        int status = compute(comm, weft_comm_size(comm) == ranks - 2 ? 10 : 1000000);
+        CHECK(status == (weft_comm_size(comm) == ranks - 2 ? WEFT_OK : WEFT_PEER_FAILED));
+    } while (weft_comm_size(comm) > ranks - 2);
+    if (++stopping->done == ranks - 2)
+        kill(stopping->pid, SIGCONT);
+    job.comm = comm;
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_stopped_within(void **state)
+{
+    (void)state;
+    static const unsigned delays_us[] = {0, 500, 1500, 3000};
+    struct stopping *stopping =
+        mmap(NULL, sizeof *stopping, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(stopping != MAP_FAILED);
+    for (size_t d = 0; d < sizeof delays_us / sizeof *delays_us; d++) {
+        int statuses[4];
+        *stopping = (struct stopping){.delay_us = delays_us[d]};
+        test_ranks_fork_status(4, stopped_within_body, stopping, statuses);
+        for (int r = 0; r < 3; r++)
+            if (statuses[r] != 0)
+                fail_msg("after %u us: rank %d ended with %d", delays_us[d], r, statuses[r]);
+    }
+    munmap(stopping, sizeof *stopping);
+}
+
 /* Two of those who go away before others shrink. */
 struct leaving {
     int killed;           /* -1: nobody, the communicator is aborted */
@@ -462,7 +531,8 @@ int main(void)
         cmocka_unit_test(test_shrink_shm),        cmocka_unit_test(test_shrink_ofi),
         cmocka_unit_test(test_duplicate),         cmocka_unit_test(test_abort),
         cmocka_unit_test(test_abort_alone),       cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_lower_ranks_leave), cmocka_unit_test(test_abort_ends_shrink),
+        cmocka_unit_test(test_stopped_within),    cmocka_unit_test(test_lower_ranks_leave),
+        cmocka_unit_test(test_abort_ends_shrink),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,7 +49,9 @@ int party_open(struct party *party, int rank, int ranks, const char *name, int64
                                              .failed_arg = &party->calls,
                                              .heartbeat_ms = extra.heartbeat_ms,
                                              .report = extra.report,
-                                             .report_arg = extra.report_arg};
+                                             .report_arg = extra.report_arg,
+                                             .cancelled = extra.cancelled,
+                                             .cancelled_arg = extra.cancelled_arg};
     if (rank == 0 && !extra.address)
         options.listen_fd = dup(test_ranks_listen_fd());
     int status = weft_bootstrap_open(&options, &party->b);

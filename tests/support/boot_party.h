@@ -25,6 +25,8 @@ struct party_extra {
     int64_t heartbeat_ms;
     void (*report)(void *arg, int rank, const void *record, size_t size);
     void *report_arg;
+    int (*cancelled)(void *arg);
+    void *cancelled_arg;
 };
 void party_extra(const struct party_extra *extra);
 
