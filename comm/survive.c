@@ -1,7 +1,7 @@
 /* Ending a communicator on purpose, asking who has died, and going on without the dead.
  *
  * Shrinking, all over the old communicator's overlay, which agrees among survivors whatever dies meanwhile
- * (docs/bootstrap.md, "Agreement"):
+ * (docs/bootstrap.md, sections 9 to 11):
  *   1  agree on the dead; the lowest survivor, rank 0 to be, has opened a listener and sends its address and
  *      a fresh secret with the decision (frames are sealed, and the dead have no edges any more);
  *   2  the survivors meet there as for any communicator, with the next generation number;
