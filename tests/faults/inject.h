@@ -62,6 +62,7 @@
     X(FAULT_PTHREAD_CREATE, "pthread_create", EAGAIN)                                                        \
     X(FAULT_PTHREAD_SETNAME_NP, "pthread_setname_np", EMFILE)                                                \
     X(FAULT_READ, "read", EIO, EAGAIN, FAULT_SHORT, EINTR)                                                   \
+    X(FAULT_READLINKAT, "readlinkat", ENOMEM)                                                                \
     X(FAULT_REALLOC, "realloc", ENOMEM)                                                                      \
     X(FAULT_RECV, "recv", ECONNRESET, FAULT_SHORT, FAULT_END, FAULT_STORM, EINTR)                            \
     X(FAULT_RECVMSG, "recvmsg", ECONNRESET, ENOMEM, FAULT_END, EAGAIN, EINTR)                                \

@@ -41,6 +41,7 @@ int fault_fstat(int fd, struct stat *about);
 int fault_stat(const char *path, struct stat *about);
 int fault_lstat(const char *path, struct stat *about);
 DIR *fault_opendir(const char *path);
+ssize_t fault_readlinkat(int folder, const char *path, char *target, size_t size);
 int fault_rename(const char *from, const char *to);
 int fault_unlink(const char *path);
 int fault_pipe2(int ends[2], int flags);

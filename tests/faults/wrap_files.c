@@ -106,6 +106,11 @@ DIR *fault_opendir(const char *path)
     return fault_hit(FAULT_OPENDIR) ? NULL : opendir(path);
 }
 
+ssize_t fault_readlinkat(int folder, const char *path, char *target, size_t size)
+{
+    return fault_hit(FAULT_READLINKAT) ? -1 : readlinkat(folder, path, target, size);
+}
+
 int fault_rename(const char *from, const char *to)
 {
     return fault_hit(FAULT_RENAME) ? -1 : rename(from, to);

@@ -25,13 +25,14 @@
  * be for want of memory.
  */
 #include <dirent.h>
+#include <errno.h>
+#include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
+#include <unistd.h>
 #include "transport/ofi/ofi_private.h"
 
 union endpoint {
@@ -90,6 +91,14 @@ static int state_of(int fd)
     return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 ? info.tcpi_state : TCP_CLOSE;
 }
 
+/* Whether bytes wait to be read; also when that cannot be told. */
+static int has_unread(int fd)
+{
+    uint32_t memory[SK_MEMINFO_VARS];
+    socklen_t size = sizeof memory;
+    return getsockopt(fd, SOL_SOCKET, SO_MEMINFO, memory, &size) != 0 || memory[SK_MEMINFO_RMEM_ALLOC] > 0;
+}
+
 struct search {
     struct weft_link *link;
     union endpoint own, peer; /* addresses of the two instances */
@@ -125,7 +134,7 @@ static int is_others(const struct weft_link *link, uint16_t port)
 static int is_links(struct search *search, int fd, const union endpoint *local, const union endpoint *remote)
 {
     const struct weft_link *link = search->link;
-    int state = state_of(fd), connected = state != TCP_CLOSE && state != TCP_SYN_SENT, unread = 0;
+    int state = state_of(fd), connected = state != TCP_CLOSE && state != TCP_SYN_SENT;
     int made = port_of(remote) == port_of(&search->peer);
     int taken = port_of(local) == port_of(&search->own);
     if (made && connected) {
@@ -136,18 +145,32 @@ static int is_links(struct search *search, int fd, const union endpoint *local, 
         (taken && link->peer_port && port_of(remote) == link->peer_port))
         return 1;
     if (made || (taken && !is_others(link, port_of(remote))))
-        search->strange += connected || ioctl(fd, FIONREAD, &unread) || unread;
+        search->strange += connected || has_unread(fd);
     return 0;
 }
 
-static void look_at(struct search *search, int fd)
+/* 0: no socket. Answers 0 when that cannot be told. By its name, and not by fstat() and the like: it may be anybody's,
+ * who may close it now. */
+static int inode_of(DIR *folder, const char *name, ino_t *inode)
+{
+    static const char prefix[] = "socket:[";
+    char target[40];
+    ssize_t size = readlinkat(dirfd(folder), name, target, sizeof target - 1);
+    *inode = 0;
+    if (size < 0)
+        return errno == ENOENT;
+    if (size < (ssize_t)sizeof prefix || memcmp(target, prefix, sizeof prefix - 1) != 0)
+        return 1;
+    target[size] = '\0';
+    *inode = (ino_t)strtoull(target + sizeof prefix - 1, NULL, 10);
+    return 1;
+}
+
+static void look_at(struct search *search, int fd, ino_t inode)
 {
     struct weft_link *link = search->link;
     union endpoint local, remote;
-    struct stat file;
-    if (fstat(fd, &file) || !S_ISSOCK(file.st_mode))
-        return;
-    int cut = was_cut(link, file.st_ino);
+    int cut = was_cut(link, inode);
     if (!cut && (!ends_of(fd, &local, &remote) || !same_host(&remote, &search->peer) ||
                  !is_links(search, fd, &local, &remote)))
         return;
@@ -157,7 +180,7 @@ static void look_at(struct search *search, int fd)
         return;
     shutdown(fd, SHUT_RDWR);
     if (!cut && link->cut_count < sizeof link->cut / sizeof link->cut[0])
-        link->cut[link->cut_count++] = file.st_ino;
+        link->cut[link->cut_count++] = inode;
 }
 
 /* Looks at every descriptor of this process. 0 when that cannot be. */
@@ -170,12 +193,16 @@ static int search_sockets(struct weft_link *link, struct search *search)
     if (!folder)
         return 0;
     struct dirent *entry;
-    while ((entry = readdir(folder)) != NULL) {
-        if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9')
-            look_at(search, (int)strtol(entry->d_name, NULL, 10));
+    int told = 1;
+    while (told && (entry = readdir(folder)) != NULL) {
+        ino_t inode = 0;
+        if (entry->d_name[0] != '.')
+            told = inode_of(folder, entry->d_name, &inode);
+        if (inode)
+            look_at(search, (int)strtol(entry->d_name, NULL, 10), inode);
     }
     closedir(folder);
-    return 1;
+    return told;
 }
 
 void ofi_socket_note(struct weft_link *link)
