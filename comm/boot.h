@@ -228,7 +228,9 @@ static inline int weft_boot_is_dead(const struct weft_bootstrap *b, int rank)
 void weft_boot_died(struct weft_bootstrap *b, int rank, const char *reason);
 /* Locked. This rank gives up, and tells everybody. */
 void weft_boot_revoke(struct weft_bootstrap *b, int status, const char *reason);
-/* Locked. The same on purpose, which ends agreements too. */
+/* Locked. This rank has no memory for its part ("to answer", say): as if it had died, which ends the others' waiting. */
+void weft_boot_drop_out(struct weft_bootstrap *b, const char *what);
+/* Locked. Gives up on purpose, which ends agreements too. */
 void weft_boot_abort(struct weft_bootstrap *b, const char *reason);
 /* Locked. Records the failure known here as the calling thread's error. */
 int weft_boot_report_failure(struct weft_bootstrap *b);

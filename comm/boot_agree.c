@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
+#include "base/crypto.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/boot_wave.h"
@@ -56,8 +57,10 @@ static struct weft_boot_instance *find_or_make(struct weft_bootstrap *b, uint32_
     if (count >= INSTANCES_MAX || is_before(number, b->instances_from))
         return NULL;
     struct weft_boot_instance *instance = calloc(1, sizeof *instance);
-    if (!instance)
+    if (!instance) {
+        weft_boot_drop_out(b, "for an agreement");
         return NULL;
+    }
     instance->number = number;
     instance->next = *at;
     *at = instance;
@@ -68,7 +71,8 @@ static void drop_first(struct weft_bootstrap *b)
 {
     struct weft_boot_instance *first = b->instances;
     b->instances = first->next;
-    free(first->accepted);
+    weft_boot_value_free(first->accepted);
+    weft_crypto_wipe(first->payload, sizeof first->payload);
     free(first);
 }
 
@@ -136,7 +140,7 @@ void weft_boot_agree_due(struct weft_bootstrap *b, int due)
 static void accept_value(struct weft_boot_instance *instance, const struct weft_boot_wave_head *head,
                          struct weft_boot_value *value)
 {
-    free(instance->accepted);
+    weft_boot_value_free(instance->accepted);
     instance->accepted = value;
     instance->ballot = (struct weft_boot_ballot){head->initiator, head->number};
 }
@@ -159,7 +163,7 @@ int weft_boot_agree_joins(struct weft_bootstrap *b, struct weft_boot_wave *wave,
         if (instance && !instance->decided)
             accept_value(instance, head, value);
         else
-            free(value);
+            weft_boot_value_free(value);
         return instance == NULL;
     case WEFT_BOOT_SYNC:
         weft_boot_sync_learn(b, set, (int)head->initiator);
@@ -183,7 +187,7 @@ static void add_accepted(struct weft_bootstrap *b, struct weft_boot_wave *wave,
         wave->tainted = 1; /* to be asked again, rather than to hide it */
         return;
     }
-    free(wave->accepted);
+    weft_boot_value_free(wave->accepted);
     wave->accepted = copy;
     wave->ballot = *mine;
 }
@@ -235,10 +239,10 @@ static void propose(struct weft_bootstrap *b, struct weft_boot_instance *instanc
         goto no_memory;
     struct weft_boot_wave_head mine = {.initiator = (uint32_t)b->rank, .number = b->wave_number + 1};
     accept_value(instance, &mine, value);
-    if (weft_boot_wave_start(b, WEFT_BOOT_PROPOSE, instance->number, value, NULL) == WEFT_OK)
-        return;
+    weft_boot_wave_start(b, WEFT_BOOT_PROPOSE, instance->number, value, NULL);
+    return;
 no_memory:
-    weft_log(WEFT_LOG_ERROR, "no memory to propose the outcome of an agreement");
+    weft_boot_drop_out(b, "to propose the outcome of an agreement");
 }
 
 static void tell_decided(struct weft_bootstrap *b, const struct weft_boot_instance *instance,
@@ -311,15 +315,15 @@ int weft_boot_decided_take(struct weft_boot_edge *edge, const struct weft_boot_f
     uint32_t number;
     int status = weft_boot_decided_get(frame->body, frame->size, b->ranks, &number, &value);
     if (status == WEFT_NOMEM)
-        return WEFT_OK;
+        weft_boot_drop_out(b, "to take in what was agreed");
     if (status != WEFT_OK)
-        return status;
+        return status == WEFT_NOMEM ? WEFT_OK : status;
     struct weft_boot_instance *instance = b->outcast ? NULL : find_or_make(b, number);
     if (!instance || instance->decided) {
-        free(value);
+        weft_boot_value_free(value);
         return WEFT_OK;
     }
-    free(instance->accepted);
+    weft_boot_value_free(instance->accepted);
     instance->accepted = value;
     decide(b, instance, edge);
     return WEFT_OK;

@@ -9,9 +9,12 @@
 #include <string.h>
 #include <sys/socket.h>
 #include "base/clock.h"
+#include "base/crypto.h"
 #include "base/error.h"
 #include "comm/boot.h"
 
+/* Outcomes of agreements carry a secret, and none is longer; larger bodies are gathers, too long to wipe. */
+#define WIPED_MAX        weft_boot_body_max(WEFT_BOOT_DECIDED)
 #define PIECES_PER_FLUSH 2 /* then others get their turn; the socket stays writable */
 
 struct weft_boot_bytes *weft_boot_bytes_new(unsigned char *data, size_t size)
@@ -30,6 +33,8 @@ void weft_boot_bytes_drop(struct weft_boot_bytes *bytes)
 {
     if (!bytes || --bytes->refs > 0)
         return;
+    if (bytes->size <= WIPED_MAX)
+        weft_crypto_wipe(bytes->data, bytes->size);
     free(bytes->data);
     free(bytes);
 }

@@ -137,6 +137,9 @@ static int read_header(struct weft_boot_reader *reader)
     if (length > weft_boot_body_max(type) - before)
         return weft_fail(WEFT_PROTOCOL, "frame of type %d with %llu bytes, at most %zu are allowed", type,
                          (unsigned long long)length + before, weft_boot_body_max(type));
+    if (reader->sealed && length > WEFT_BOOT_PIECE_MAX) /* nothing vouches for it before its end */
+        return weft_fail(WEFT_PROTOCOL, "piece of %llu bytes of a frame of type %d, at most %zu are allowed",
+                         (unsigned long long)length, type, WEFT_BOOT_PIECE_MAX);
     if (reader->started && sequence != reader->sequence)
         return weft_fail(WEFT_PROTOCOL, "frame has sequence %u, expected %u", (unsigned)sequence,
                          (unsigned)reader->sequence);
@@ -226,6 +229,20 @@ void weft_boot_reader_take(struct weft_boot_reader *reader, struct weft_boot_fra
     reader->more = reader->continues = 0;
 }
 
+/* Bodies with a secret in them are small: of these no copy is left behind. */
+static unsigned char *grow(struct weft_boot_writer *writer, size_t capacity)
+{
+    if (capacity > 2 * BODY_FIRST || !writer->data)
+        return realloc(writer->data, capacity);
+    unsigned char *grown = malloc(capacity);
+    if (!grown)
+        return NULL;
+    memcpy(grown, writer->data, writer->size);
+    weft_crypto_wipe(writer->data, writer->size);
+    free(writer->data);
+    return grown;
+}
+
 void weft_boot_put_bytes(struct weft_boot_writer *writer, const void *bytes, size_t size)
 {
     if (writer->failed || size == 0)
@@ -234,7 +251,7 @@ void weft_boot_put_bytes(struct weft_boot_writer *writer, const void *bytes, siz
         size_t capacity = writer->capacity ? writer->capacity : 256;
         while (capacity - writer->size < size)
             capacity *= 2;
-        unsigned char *grown = realloc(writer->data, capacity);
+        unsigned char *grown = grow(writer, capacity);
         if (!grown) {
             writer->failed = 1;
             return;

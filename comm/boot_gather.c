@@ -79,15 +79,16 @@ static void result_deliver(struct weft_bootstrap *b, struct weft_boot_bytes *res
 /* Rank 0: takes over the body of one contribution. */
 static void slot_fill(struct weft_bootstrap *b, int rank, unsigned char *body, size_t size)
 {
+    size_t head = 8 + (size_t)b->ranks * 8;
+    if (size - PREFIX > WEFT_BOOT_RESULT_MAX - head - b->arrived_bytes) {
+        free(body);
+        weft_boot_revoke(b, WEFT_REVOKED, "the contributions to a gather are more than 1 GiB together");
+        return;
+    }
     b->slots[rank] = (struct weft_boot_slot){body, size};
     b->arrived[rank] = 1;
     b->arrived_count++;
     b->arrived_bytes += size - PREFIX;
-    size_t head = 8 + (size_t)b->ranks * 8;
-    if (b->arrived_bytes > WEFT_BOOT_RESULT_MAX - head) {
-        weft_boot_revoke(b, WEFT_REVOKED, "the contributions to a gather are more than 1 GiB together");
-        return;
-    }
     if (b->arrived_count < b->ranks)
         return;
     struct weft_boot_bytes *result = result_build(b);

@@ -27,14 +27,17 @@ static void flood(struct weft_bootstrap *b, int type, const struct weft_boot_not
     if (!body) {
         if (writer.failed)
             free(writer.data);
-        weft_log(WEFT_LOG_ERROR, "no memory to pass on that rank %u failed", (unsigned)notice->rank);
+        weft_boot_drop_out(b, "to pass on a failure");
         return;
     }
-    for (int i = 0; i < b->edge_count; i++) {
+    int status = WEFT_OK;
+    for (int i = 0; i < b->edge_count && status == WEFT_OK; i++) {
         if (&b->edges[i] != except)
-            weft_boot_edge_queue(&b->edges[i], type, body);
+            status = weft_boot_edge_queue(&b->edges[i], type, body);
     }
     weft_boot_bytes_drop(body);
+    if (status != WEFT_OK)
+        weft_boot_drop_out(b, "to pass on a failure");
 }
 
 /* Keeps the list in order of rank. Without memory the death counts all the same, but is not listed. */
@@ -103,6 +106,23 @@ static void cast_out(struct weft_bootstrap *b, const struct weft_boot_notice *no
              b->members[b->rank].host, (unsigned)notice->reporter, notice->text);
     weft_log(WEFT_LOG_WARN, "%s", b->failure_text);
     doom(b, -1);
+}
+
+void weft_boot_drop_out(struct weft_bootstrap *b, const char *what)
+{
+    if (b->outcast || b->closing)
+        return;
+    b->outcast = 1;
+    b->failure_status = WEFT_NOMEM;
+    snprintf(b->failure_text, sizeof b->failure_text,
+             "this rank (%d) on host '%s' has no memory %s, and has left the others", b->rank,
+             b->members[b->rank].host, what);
+    weft_log(WEFT_LOG_ERROR, "%s", b->failure_text);
+    doom(b, -1);
+    b->heard_failure = 1;
+    __atomic_store_n(&b->failed, 1, __ATOMIC_RELEASE);
+    weft_boot_kick(b);
+    pthread_cond_broadcast(&b->changed);
 }
 
 /* Each abort is news, whatever its rank has said before: what it is to end has begun since. */

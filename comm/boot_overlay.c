@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/crypto.h"
 #include "base/error.h"
 #include "base/fork.h"
 #include "base/log.h"
@@ -79,6 +80,8 @@ static int take_frame(struct weft_boot_edge *edge, struct weft_boot_frame *frame
     default:
         return weft_boot_gather_frame(edge->owner, edge, frame);
     }
+    if (frame->body)
+        weft_crypto_wipe(frame->body, frame->size); /* a secret, perhaps; never long */
     free(frame->body);
     return status;
 }

@@ -33,15 +33,14 @@ void weft_boot_tell_all(struct weft_bootstrap *b, int type, struct weft_boot_wri
         free(writer->data);
     else
         body = weft_boot_bytes_new(writer->data, writer->size);
-    if (!body) {
-        weft_log(WEFT_LOG_ERROR, "no memory to tell the other ranks (frame of type %d)", type);
-        return;
-    }
-    for (int i = 0; i < b->edge_count; i++) {
+    int status = body ? WEFT_OK : WEFT_NOMEM;
+    for (int i = 0; i < b->edge_count && status == WEFT_OK; i++) {
         if (&b->edges[i] != except && weft_boot_edge_live(&b->edges[i]))
-            weft_boot_edge_queue(&b->edges[i], type, body);
+            status = weft_boot_edge_queue(&b->edges[i], type, body);
     }
     weft_boot_bytes_drop(body);
+    if (status != WEFT_OK)
+        weft_boot_drop_out(b, "to tell the other ranks of a decision");
 }
 
 static int class_of(int kind)
@@ -64,7 +63,7 @@ static void end(struct weft_boot_wave *wave)
     wave->ended = 1;
     free(wave->awaits);
     free(wave->set);
-    free(wave->accepted);
+    weft_boot_value_free(wave->accepted);
     wave->awaits = wave->set = NULL;
     wave->accepted = NULL;
 }
@@ -81,7 +80,7 @@ static struct weft_boot_wave *place(struct weft_bootstrap *b, struct weft_boot_w
     if (!awaits || !set || !wave) {
         free(awaits);
         free(set);
-        weft_log(WEFT_LOG_ERROR, "no memory to take part in an agreement of the ranks");
+        weft_boot_drop_out(b, "to take part in an agreement of the ranks");
         return NULL;
     }
     if (old) {
@@ -110,7 +109,7 @@ static void send_echo(struct weft_bootstrap *b, const struct weft_boot_wave *wav
     struct weft_boot_writer writer = {0};
     weft_boot_echo_put(&writer, &echo, b->ranks);
     if (weft_boot_edge_queue_writer(&b->edges[wave->parent], WEFT_BOOT_ECHO, &writer) != WEFT_OK)
-        weft_log(WEFT_LOG_ERROR, "no memory to answer in an agreement of the ranks");
+        weft_boot_drop_out(b, "to answer in an agreement of the ranks");
 }
 
 /* Answers when everything is there. The wave may be replaced by what follows from that. */
@@ -140,8 +139,8 @@ static void spread(struct weft_bootstrap *b, struct weft_boot_wave *wave, struct
         if (i == wave->parent || !weft_boot_edge_open(&b->edges[i]))
             continue;
         if (weft_boot_edge_queue(&b->edges[i], WEFT_BOOT_WAVE, body) != WEFT_OK) {
-            wave->tainted = 1;
-            continue;
+            weft_boot_drop_out(b, "to pass on a question to all ranks");
+            return;
         }
         wave->awaits[i] = 1;
         wave->awaited++;
@@ -155,13 +154,13 @@ int weft_boot_wave_start(struct weft_bootstrap *b, int kind, uint32_t instance,
         .initiator = (uint32_t)b->rank, .number = ++b->wave_number, .kind = kind, .instance = instance};
     struct weft_boot_writer writer = {0};
     weft_boot_wave_put(&writer, &head, value, set, b->ranks);
-    if (writer.failed) {
+    if (writer.failed)
         free(writer.data);
+    struct weft_boot_bytes *body = writer.failed ? NULL : weft_boot_bytes_new(writer.data, writer.size);
+    if (!body) {
+        weft_boot_drop_out(b, "to begin an agreement of the ranks");
         return weft_fail(WEFT_NOMEM, "no memory for a wave");
     }
-    struct weft_boot_bytes *body = weft_boot_bytes_new(writer.data, writer.size);
-    if (!body)
-        return WEFT_NOMEM;
     struct weft_boot_wave *wave = place(b, find(b, head.initiator, kind), &head, -1);
     if (wave) {
         spread(b, wave, body);
@@ -240,22 +239,24 @@ int weft_boot_wave_take(struct weft_boot_edge *edge, const struct weft_boot_fram
     struct weft_boot_value *value;
     const unsigned char *set;
     int status = weft_boot_wave_get(frame->body, frame->size, b->ranks, &head, &value, &set);
-    if (status == WEFT_NOMEM)
+    if (status == WEFT_NOMEM) {
+        weft_boot_drop_out(b, "to take part in an agreement of the ranks");
         return WEFT_OK;
+    }
     if (status != WEFT_OK)
         return status;
     struct weft_boot_wave *wave = find(b, head.initiator, head.kind);
     int known = wave && wave->head.number >= head.number;
     if (known || b->outcast || weft_boot_is_dead(b, (int)head.initiator) ||
         head.initiator == (uint32_t)b->rank) {
-        free(value);
+        weft_boot_value_free(value);
         if (known && wave->head.number == head.number)
             heard(b, wave, edge);
         return WEFT_OK;
     }
     wave = place(b, wave, &head, (int)(edge - b->edges));
     if (!wave) {
-        free(value);
+        weft_boot_value_free(value);
         return WEFT_OK;
     }
     if (weft_boot_agree_joins(b, wave, value, set) != 0 || wave->ended) { /* ended: by a death it told of */
@@ -286,7 +287,7 @@ static void merge(struct weft_bootstrap *b, struct weft_boot_wave *wave, struct 
     for (size_t i = 0; i < weft_boot_set_bytes(b->ranks); i++)
         wave->set[i] |= echo->set[i];
     if (echo->accepted && (!wave->accepted || later(&echo->ballot, &wave->ballot))) {
-        free(wave->accepted);
+        weft_boot_value_free(wave->accepted);
         wave->accepted = echo->accepted;
         wave->ballot = echo->ballot;
         echo->accepted = NULL;
@@ -298,8 +299,10 @@ int weft_boot_echo_take(struct weft_boot_edge *edge, const struct weft_boot_fram
     struct weft_bootstrap *b = edge->owner;
     struct weft_boot_echo echo;
     int status = weft_boot_echo_get(frame->body, frame->size, b->ranks, &echo);
-    if (status == WEFT_NOMEM)
+    if (status == WEFT_NOMEM) {
+        weft_boot_drop_out(b, "to take part in an agreement of the ranks");
         return WEFT_OK;
+    }
     if (status != WEFT_OK)
         return status;
     struct weft_boot_wave *wave = find(b, echo.head.initiator, echo.head.kind);
@@ -308,6 +311,6 @@ int weft_boot_echo_take(struct weft_boot_edge *edge, const struct weft_boot_fram
         merge(b, wave, &echo);
         heard(b, wave, edge);
     }
-    free(echo.accepted);
+    weft_boot_value_free(echo.accepted);
     return WEFT_OK;
 }

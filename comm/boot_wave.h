@@ -60,11 +60,12 @@ struct weft_boot_echo {
     uint64_t flags;
     const unsigned char *set;         /* in the body; who was covered, or has come (ASK) */
     struct weft_boot_ballot ballot;   /* of accepted */
-    struct weft_boot_value *accepted; /* NULL none; the receiver's to free */
+    struct weft_boot_value *accepted; /* NULL none; the receiver's to weft_boot_value_free() */
 };
 
 struct weft_boot_value *weft_boot_value_new(int ranks); /* zeroed; NULL without memory */
 struct weft_boot_value *weft_boot_value_copy(const struct weft_boot_value *value, int ranks);
+void weft_boot_value_free(struct weft_boot_value *value); /* wipes it; NULL allowed */
 
 /* A wave ends with what its kind brings: PROPOSE a value, SYNC a set, the others nothing. */
 void weft_boot_wave_put(struct weft_boot_writer *writer, const struct weft_boot_wave_head *head,

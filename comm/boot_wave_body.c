@@ -1,6 +1,7 @@
 /* Bodies of WAVE, ECHO, DECIDED, AGREED and LEFT (docs/bootstrap.md, section 3). */
 #include <stdlib.h>
 #include <string.h>
+#include "base/crypto.h"
 #include "base/error.h"
 #include "comm/boot_wave.h"
 
@@ -20,6 +21,13 @@ struct weft_boot_value *weft_boot_value_copy(const struct weft_boot_value *value
     if (copy)
         memcpy(copy, value, sizeof *value + weft_boot_set_bytes(ranks));
     return copy;
+}
+
+void weft_boot_value_free(struct weft_boot_value *value)
+{
+    if (value)
+        weft_crypto_wipe(value->payload, sizeof value->payload); /* a secret, perhaps */
+    free(value);
 }
 
 static void put_value(struct weft_boot_writer *writer, const struct weft_boot_value *value, int ranks)
@@ -111,7 +119,7 @@ int weft_boot_wave_get(const void *body, size_t size, int ranks, struct weft_boo
     if (status == WEFT_OK && (cursor.failed || cursor.left))
         status = malformed("wave");
     if (status != WEFT_OK) {
-        free(value_read);
+        weft_boot_value_free(value_read);
         return status;
     }
     *head = read;
@@ -153,7 +161,7 @@ int weft_boot_echo_get(const void *body, size_t size, int ranks, struct weft_boo
         (cursor.failed || cursor.left || tainted > 1 || accepted > 1 || read.ballot.rank >= (uint32_t)ranks))
         status = malformed("echo of a wave");
     if (status != WEFT_OK) {
-        free(read.accepted);
+        weft_boot_value_free(read.accepted);
         return status;
     }
     *echo = read;
@@ -177,7 +185,7 @@ int weft_boot_decided_get(const void *body, size_t size, int ranks, uint32_t *in
     if (status == WEFT_OK && (cursor.failed || cursor.left))
         status = malformed("decision");
     if (status != WEFT_OK) {
-        free(value_read);
+        weft_boot_value_free(value_read);
         return status;
     }
     *instance = read;

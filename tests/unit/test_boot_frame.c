@@ -220,6 +220,30 @@ static void test_pieces_of_a_frame(void **state)
     }
 }
 
+/* A header is not vouched for before its tag has come: no sealed piece is longer than senders make them. */
+static void test_piece_too_long(void **state)
+{
+    (void)state;
+    static unsigned char body[WEFT_BOOT_PIECE_MAX + 1];
+    unsigned char header[WEFT_BOOT_HEADER_BYTES], tag[WEFT_TAG_BYTES];
+    assert_int_equal(weft_crypto_init(), 0);
+    for (size_t size = WEFT_BOOT_PIECE_MAX; size <= sizeof body; size++) {
+        struct weft_auth_channel sender = {.key = {{9}}};
+        struct weft_boot_reader reader;
+        void *place;
+        size_t room;
+        weft_boot_reader_init(&reader, ALL_TYPES);
+        weft_boot_reader_unseal(&reader, &sender);
+        weft_boot_piece_seal(&sender, WEFT_BOOT_RESULT, 1, 4, header, body, size, tag);
+        assert_int_equal(weft_boot_reader_space(&reader, &place, &room), WEFT_OK);
+        assert_int_equal(room, sizeof header);
+        memcpy(place, header, sizeof header);
+        assert_int_equal(weft_boot_reader_advance(&reader, sizeof header),
+                         size > WEFT_BOOT_PIECE_MAX ? WEFT_PROTOCOL : 0);
+        weft_boot_reader_clear(&reader);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +253,7 @@ int main(void)
         cmocka_unit_test(test_long_body_grows_as_it_comes),
         cmocka_unit_test(test_sealed),
         cmocka_unit_test(test_pieces_of_a_frame),
+        cmocka_unit_test(test_piece_too_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

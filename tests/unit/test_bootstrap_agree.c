@@ -251,11 +251,50 @@ static void test_ranks_that_left(void **state)
     pthread_barrier_destroy(&done);
 }
 
+/* A rank that has no memory for its part is dead to the others, and says itself why it is out. */
+static int dropped_body(int rank, int ranks, void *arg)
+{
+    pthread_barrier_t *done = arg;
+    struct party party;
+    unsigned char dead[9];
+    struct weft_boot_agreement out = {.dead = dead};
+    CHECK_OK(party_open(&party, rank, ranks, "", PATIENCE_MS));
+    pthread_barrier_wait(done);
+    if (rank == 0) {
+        pthread_mutex_lock(&party.b->lock);
+        weft_boot_drop_out(party.b, "to answer");
+        pthread_mutex_unlock(&party.b->lock);
+    }
+    int status = weft_bootstrap_agree(party.b, 1, &rank, sizeof rank, weft_deadline_ns(PATIENCE_MS), &out);
+    if (rank == 0) {
+        CHECK(status == WEFT_NOMEM && party_detail_has("this rank (0) on host"));
+        CHECK(party_detail_has("has no memory to answer"));
+    } else {
+        CHECK_OK(status);
+        CHECK(out.leader == 1);
+        for (int r = 0; r < ranks; r++)
+            CHECK(dead[r] == (r == 0));
+    }
+    pthread_barrier_wait(done);
+    party_close(&party);
+    return 0;
+}
+
+static void test_dropped_out(void **state)
+{
+    (void)state;
+    pthread_barrier_t done;
+    pthread_barrier_init(&done, NULL, 9);
+    assert_int_equal(party_run_threads(9, dropped_body, &done), 0);
+    pthread_barrier_destroy(&done);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_late_rank),
         cmocka_unit_test(test_ranks_that_left),
+        cmocka_unit_test(test_dropped_out),
         cmocka_unit_test(test_random_deaths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
