@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/limits.h"
 #include <weft/weft.h>
 
 static _Thread_local char detail[WEFT_DETAIL_MAX];
@@ -33,6 +34,7 @@ static const struct {
 const char *weft_errno_text(int error)
 {
     static _Thread_local char text[128];
+    weft_limits_note(error);
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
         if (limits[i].error == error)
             return limits[i].text;

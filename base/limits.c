@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -11,14 +13,31 @@
 #define __libc_single_threaded 0
 #endif
 
+#include "base/clock.h"
 #include "base/fork.h"
 
 /* What one connection takes at most, on either side. */
 #define SPARE 4
 
+#define RECENT_NS INT64_C(10000000000)
+
+static _Atomic int64_t noted_ns;
+static atomic_int noted;
+
+void weft_limits_note(int error)
+{
+    if (error != EMFILE && error != ENFILE)
+        return;
+    atomic_store(&noted, error);
+    atomic_store(&noted_ns, weft_clock_ns());
+}
+
 int weft_limits_descriptors(void)
 {
     int fds[SPARE], count = 0, error = 0;
+    int64_t since_ns = atomic_load(&noted_ns);
+    if (since_ns && weft_clock_ns() - since_ns < RECENT_NS)
+        return atomic_load(&noted);
     for (; count < SPARE && !error; count++) {
         fds[count] = eventfd(0, EFD_CLOEXEC);
         if (fds[count] < 0) {

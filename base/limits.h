@@ -2,7 +2,11 @@
 #ifndef WEFT_BASE_LIMITS_H
 #define WEFT_BASE_LIMITS_H
 
-/* 0, or the errno value with which a few more descriptors could not be made. Four system calls and more.
+/* Descriptors ran out: for weft_limits_descriptors(), as there may be some again when the failure shows. Other values of
+ * errno are not noted. */
+void weft_limits_note(int error);
+
+/* 0, or the errno value with which descriptors could not be made, a few now or one in the last 10 s.
  * Libraries and peers often report something else when descriptors have run out: asked right after such a failure,
  * this is a good guess. */
 int weft_limits_descriptors(void);

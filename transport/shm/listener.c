@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/fork.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "transport/shm/shm_private.h"
 
@@ -157,6 +158,7 @@ static void listener_ready(void *arg, int listen_fd)
         if (fd >= 0) {
             stranger_add(transport, fd);
         } else if (errno != EINTR && errno != ECONNABORTED) {
+            weft_limits_note(errno);
             full = errno == EMFILE || errno == ENFILE;
             break;
         }
