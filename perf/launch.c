@@ -35,7 +35,7 @@
 #include "perf/board.h"
 #include "perf/channel.h"
 
-enum { GRACE_MS = 10000, TERMINATE_MS = 2000, PICTURE_MS = 1000 };
+enum { GRACE_MS = 10000, TERMINATE_MS = 2000, SETTLE_MS = 300, PICTURE_MS = 1000 };
 
 struct child {
     pid_t pid; /* 0: not started, or reaped already */
@@ -275,23 +275,27 @@ static int sleep_until(const struct job *job, int signal_fd, int64_t deadline_ms
     return 0;
 }
 
-/* The picture: asked for at the first hang or failure, printed when all have answered or PICTURE_MS later. */
+/* The picture: asked for a moment after the first hang or failure, when the others know of it too and say so, and
+ * printed when all have answered or PICTURE_MS later. */
 struct exposure {
-    int64_t due_ms; /* -1: none under way */
+    int64_t ask_ms, due_ms; /* -1: not under way */
     int done;
 };
 
 static void print_picture(struct job *job, struct exposure *exposure)
 {
     perf_board_print(&job->board);
-    exposure->due_ms = -1;
+    exposure->ask_ms = exposure->due_ms = -1;
     exposure->done = 1;
 }
 
 static void look_at_ranks(struct job *job, struct exposure *exposure, int failed)
 {
     int alarm = perf_board_read(&job->board) || failed;
-    if (alarm && !exposure->done && exposure->due_ms < 0) {
+    if (alarm && !exposure->done && exposure->ask_ms < 0 && exposure->due_ms < 0)
+        exposure->ask_ms = now_ms() + SETTLE_MS;
+    if (exposure->ask_ms >= 0 && now_ms() >= exposure->ask_ms) {
+        exposure->ask_ms = -1;
         exposure->due_ms = now_ms() + PICTURE_MS;
         perf_board_ask(&job->board);
     }
@@ -306,14 +310,15 @@ static void look_at_ranks(struct job *job, struct exposure *exposure, int failed
 static int wait_ranks(struct job *job, int signal_fd, int failed)
 {
     int64_t deadline_ms = failed ? now_ms() : -1;
-    struct exposure exposure = {.due_ms = -1};
+    struct exposure exposure = {.ask_ms = -1, .due_ms = -1};
     int interrupted = 0, ever_failed = failed;
     while (reap(job, &failed) > 0) {
         ever_failed |= failed;
         if (failed && deadline_ms < 0)
             deadline_ms = now_ms() + GRACE_MS;
         look_at_ranks(job, &exposure, ever_failed);
-        int number = sleep_until(job, signal_fd, earlier(deadline_ms, exposure.due_ms));
+        int number =
+            sleep_until(job, signal_fd, earlier(deadline_ms, earlier(exposure.ask_ms, exposure.due_ms)));
         if ((number == SIGINT || number == SIGTERM) && !interrupted) {
             interrupted = number;
             deadline_ms = now_ms() + TERMINATE_MS;
