@@ -56,6 +56,7 @@ static const struct fault_scene scenes[] = {
     {"shm/mapped", "shm", NULL, PHASE_REDUCE, SOURCE_FILE, 300000, 1, 0, NULL, NULL},
     {"shm/staged", "shm", NULL, PHASE_REDUCE, SOURCE_FILE, 300000, 0, 0, "WEFT_DIRECT", "0"},
     {"shm/started", "shm", NULL, PHASE_REDUCE, SOURCE_FILE, 50000, 0, 1, NULL, NULL},
+    {"shm/shrink", "shm", NULL, PHASE_SHRINK, SOURCE_FILE, 50000, 0, 0, NULL, NULL},
     {"shm/end", "shm", NULL, PHASE_END, SOURCE_FILE, 50000, 1, 0, NULL, NULL},
     {"ofi/create", TCP, PHASE_CREATE, SOURCE_FILE, 4, 0, 0, NULL, NULL},
     {"ofi/small", TCP, PHASE_REDUCE, SOURCE_FILE, 4, 0, 0, NULL, NULL},

@@ -137,6 +137,22 @@ static int reduce(struct life *life)
     return status;
 }
 
+/* Nobody has died, so that all go on in the smaller communicator as in the first. */
+static int shrink(struct life *life)
+{
+    weft_comm *smaller = NULL;
+    phase_begin(life, PHASE_SHRINK);
+    int status = note(life, "weft_comm_shrink", weft_comm_shrink(life->comm, &smaller));
+    phase_end(life, PHASE_SHRINK);
+    if (status != WEFT_OK)
+        return status;
+    note(life, "weft_comm_destroy", weft_comm_destroy(life->comm));
+    life->comm = smaller;
+    life->rank = weft_comm_rank(smaller); /* the faulty rank may have left it to the other alone */
+    life->ranks = weft_comm_size(smaller);
+    return status;
+}
+
 static void live(struct life *life)
 {
     if (open_context(life) != WEFT_OK)
@@ -145,6 +161,8 @@ static void live(struct life *life)
         phase_begin(life, PHASE_REDUCE);
         int status = reduce(life);
         phase_end(life, PHASE_REDUCE);
+        if (status == WEFT_OK && life->order->scene.phase == PHASE_SHRINK)
+            status = shrink(life);
         if (status == WEFT_OK)
             reduce(life); /* what the fault left must not show later */
     }

@@ -13,7 +13,7 @@
 #include "tests/faults/inject.h"
 #include "tests/support/leak.h"
 
-enum fault_phase { PHASE_CONTEXT, PHASE_MEMORY, PHASE_CREATE, PHASE_REDUCE, PHASE_END };
+enum fault_phase { PHASE_CONTEXT, PHASE_MEMORY, PHASE_CREATE, PHASE_REDUCE, PHASE_SHRINK, PHASE_END };
 
 enum fault_source { SOURCE_FILE, SOURCE_ADDRESS };
 
