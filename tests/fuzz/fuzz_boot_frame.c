@@ -92,7 +92,8 @@ static void decode_waves(int type, const unsigned char *body, size_t size, int r
     }
     if (type == WEFT_BOOT_DECIDED && weft_boot_decided_get(body, size, ranks, &instance, &value) == 0)
         check_value(value, ranks);
-    if (type == WEFT_BOOT_AGREED && weft_boot_set_get(body, size, ranks, &set) == 0)
+    if ((type == WEFT_BOOT_AGREED || type == WEFT_BOOT_CUT) &&
+        weft_boot_set_get(body, size, ranks, &set) == 0)
         check(set + weft_boot_set_bytes(ranks) == body + size);
     if (type == WEFT_BOOT_LEFT && weft_boot_left_get(body, size, ranks, &rank) == 0)
         check(rank >= 0 && rank < ranks);
