@@ -99,7 +99,7 @@ struct weft_bootstrap {
     int failure_status;
     char failure_text[WEFT_BOOT_TEXT_MAX + 160];
     unsigned char *noticed; /* per rank: bits of notices seen already */
-    uint32_t *aborts_of;    /* per rank: of its aborts on purpose, the last one seen */
+    uint32_t *aborts_of;    /* per rank: of its aborts of a shrink, the last one seen */
     uint64_t aborts;        /* of all ranks, and what the last one said: */
     char abort_text[WEFT_BOOT_TEXT_MAX + 160];
     int outcast;                    /* others have declared this rank dead */

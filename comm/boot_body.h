@@ -52,7 +52,7 @@ struct weft_boot_notice {
     uint32_t rank, pid, reporter;
     int status;      /* enum weft_status, negative: what the failure is to everybody */
     int64_t time_ns; /* CLOCK_REALTIME of the reporter */
-    uint32_t aborts; /* REVOKED: the rank's aborts on purpose up to this one; 0: it is none */
+    uint32_t aborts; /* REVOKED: the rank's aborts of a shrink up to this one; 0: it is none */
     char host[WEFT_BOOT_HOST_MAX + 1];
     char text[WEFT_BOOT_TEXT_MAX + 1];
 };

@@ -49,6 +49,7 @@ struct weft_comm {
     _Atomic uint64_t calls;   /* made so far; only the thread that makes calls writes */
     struct weft_stall stall;  /* [lock] */
     struct weft_judge *judge; /* rank 0 of several */
+    atomic_int shrinking;     /* threads inside weft_comm_shrink() */
     atomic_int failed;        /* 0, or the status with which it was revoked; set under the lock */
     int reported;
     char failure[WEFT_DETAIL_MAX];

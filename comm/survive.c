@@ -60,7 +60,10 @@ int weft_comm_abort(weft_comm *comm, const char *reason)
     snprintf(text, sizeof text, "aborted by the program%s%.300s", reason ? ": " : "", reason ? reason : "");
     if (comm->bootstrap) {
         /* Not the context's lock: its holder may be inside a call. It looks at the bootstrap often. */
-        weft_bootstrap_abort(comm->bootstrap, text);
+        if (atomic_load(&comm->shrinking))
+            weft_bootstrap_abort(comm->bootstrap, text);
+        else
+            weft_bootstrap_revoke(comm->bootstrap, text);
     } else {
         weft_context_lock(comm->context);
         if (!comm->failed) {
@@ -276,11 +279,13 @@ int weft_comm_shrink(weft_comm *comm, weft_comm **smaller)
     if (!agreement.dead)
         return weft_fail(WEFT_NOMEM, "no memory for %d ranks", comm->ranks);
     agreement.aborts = weft_bootstrap_aborts(comm->bootstrap);
+    atomic_fetch_add(&comm->shrinking, 1);
     int status = attempt_once(&attempt, smaller);
     while (status == WEFT_AGAIN && weft_clock_ns() < attempt.deadline_ns) {
         pause_before_next(&attempt);
         status = attempt_once(&attempt, smaller);
     }
+    atomic_fetch_sub(&comm->shrinking, 1);
     weft_crypto_wipe(agreement.payload, sizeof agreement.payload);
     free(agreement.dead);
     if (status != WEFT_AGAIN)

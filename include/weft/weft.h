@@ -130,7 +130,8 @@ int weft_comm_destroy(weft_comm *comm);
 /* Ends every operation of a communicator on all its ranks: calls that run return WEFT_REVOKED there with the
  * reason (may be NULL) and the name of this rank, later ones as well. From any thread, also while another one
  * is inside a call of the communicator (but not weft_comm_destroy()); never blocks on a peer. It is the only
- * way to end an operation that has begun: there is no cancelling of a collective on one rank alone. */
+ * way to end an operation that has begun: there is no cancelling of a collective on one rank alone. While another
+ * thread of this rank is inside weft_comm_shrink(), it ends that, on every rank. */
 int weft_comm_abort(weft_comm *comm, const char *reason);
 
 /* A rank that has died. */

@@ -454,7 +454,7 @@ static void test_lower_ranks_leave(void **state)
     }
 }
 
-/* Rank 0 does not shrink: what ends the others' call is an abort, by rank 0 or by a thread of rank 1. */
+/* Rank 0 does not shrink: what ends the others' call is an abort by a thread of one of them. */
 struct abort_shrink {
     int by;
     _Atomic int ended; /* ranks whose call has */
@@ -517,12 +517,37 @@ static void test_abort_ends_shrink(void **state)
         mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(shared != MAP_FAILED);
     for (int ranks = 2; ranks <= 4; ranks += 2) {
-        for (int by = 0; by < 2; by++) {
+        for (int by = 1; by < ranks; by += 2) {
             *shared = (struct abort_shrink){.by = by};
             assert_int_equal(test_ranks_fork(ranks, abort_shrink_body, shared), 0);
         }
     }
     munmap(shared, sizeof *shared);
+}
+
+/* Every rank aborts when it likes, some while others shrink already: that ends nothing. */
+static int abort_then_shrink_body(int rank, int ranks, void *arg)
+{
+    (void)arg;
+    struct job job;
+    weft_comm *smaller;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    usleep((unsigned)(rank * 7 % 5) * 20000);
+    CHECK_OK(weft_comm_abort(job.comm, "the model diverged"));
+    CHECK_OK(weft_comm_abort(job.comm, "and once more"));
+    CHECK_OK(weft_comm_shrink(job.comm, &smaller));
+    CHECK(weft_comm_size(smaller) == ranks && weft_comm_rank(smaller) == rank);
+    CHECK_OK(compute(smaller, 1000));
+    CHECK_OK(weft_comm_destroy(smaller));
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_abort_then_shrink(void **state)
+{
+    (void)state;
+    for (int ranks = 2; ranks <= 6; ranks++)
+        assert_int_equal(test_ranks_fork(ranks, abort_then_shrink_body, NULL), 0);
 }
 
 int main(void)
@@ -532,7 +557,7 @@ int main(void)
         cmocka_unit_test(test_duplicate),         cmocka_unit_test(test_abort),
         cmocka_unit_test(test_abort_alone),       cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_stopped_within),    cmocka_unit_test(test_lower_ranks_leave),
-        cmocka_unit_test(test_abort_ends_shrink),
+        cmocka_unit_test(test_abort_ends_shrink), cmocka_unit_test(test_abort_then_shrink),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
