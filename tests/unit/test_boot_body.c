@@ -335,8 +335,8 @@ static void test_record(void **state)
         "weft-rendezvous 1\nnonce 0000000000000001\naddress 1.2.3.4:0\nend\n",
         "weft-rendezvous 1\nnonce 0000000000000001\nend\n",
         "weft-rendezvous 1\nnonce 0000000000000001\naddress 1.2.3.4:5\nsecret 00\nend\n",
-        "weft-rendezvous 1\nnonce 0000000000000001\naddress 1.2.3.4:5\nsecret "
-        "00112233445566778899aabbccddeeff00112233445566778899aabbccddeefg\nend\n",
+        ("weft-rendezvous 1\nnonce 0000000000000001\naddress 1.2.3.4:5\nsecret "
+         "00112233445566778899aabbccddeeff00112233445566778899aabbccddeefg\nend\n"),
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(weft_boot_record_parse(bad[i], strlen(bad[i]), &out), WEFT_PROTOCOL);
