@@ -87,7 +87,7 @@
 #define OFI_ACK_NS         1000000    /* acknowledgements older than this are sent on their own */
 #define OFI_RECALL_NS      400000000  /* how long recall_wait() waits for peers that say nothing */
 #define OFI_RECALL_SLOW_NS 550000000  /* and for those that are heard, but slow */
-#define OFI_SEVER_NS       150000000  /* and then for connections to end */
+#define OFI_SEVER_NS       1000000000 /* and then for connections to end, before the last resort */
 #define OFI_LOOK_NS        2000000    /* between looks at the process's sockets meanwhile */
 #define OFI_LINGER_NS      1000000000 /* so long after a recall peers may still ask */
 #define OFI_HELLO_TRIES    3
