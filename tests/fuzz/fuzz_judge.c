@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct weft_context context;
     struct weft_comm comm = {.ranks = RANKS, .members = members, .context = &context};
     struct weft_judge *judge;
-    if (!context.service && weft_service_start("weft-test", &context.service) != WEFT_OK)
+    if (!context.overlay && weft_service_start("weft-test", &context.overlay) != WEFT_OK)
         return 0;
     if (weft_judge_open(&comm, &judge) != WEFT_OK)
         return 0;
