@@ -32,9 +32,9 @@
 #include <weft/status.h>
 
 #define WEFT_TRANSPORT_ABI 2
-#define WEFT_ADDRESS_MAX   256 /* longest transport address in bytes */
-#define WEFT_RECALL_MS     700 /* how long recall_wait() may take */
-#define WEFT_TOKEN_SIZE    48  /* a token is opaque to everybody but the transport that made it */
+#define WEFT_ADDRESS_MAX   256  /* longest transport address in bytes */
+#define WEFT_RECALL_MS     1600 /* how long recall_wait() may take */
+#define WEFT_TOKEN_SIZE    48   /* a token is opaque to everybody but the transport that made it */
 
 struct weft_transport; /* one opened instance; defined by the backend */
 struct weft_link;      /* a path to one peer; defined by the backend */

@@ -32,6 +32,9 @@
 #include "base/log.h"
 #include "transport/ofi/ofi_private.h"
 
+_Static_assert(OFI_RECALL_SLOW_NS + OFI_SEVER_NS <= WEFT_RECALL_MS * INT64_C(1000000),
+               "what transport.h promises");
+
 /* Lets the memory go: what begins to arrive from now on goes to a sink. */
 static void landing_redirect(struct weft_transport *transport, struct ofi_landing *landing)
 {
