@@ -27,7 +27,9 @@ void weft_builder_start(struct weft_builder *builder, const struct weft_plan_req
                                         .rank = request->rank,
                                         .chunks = chunks,
                                         .slots = slots,
-                                        .in_place = request->in_place != 0};
+                                        .in_place = request->in_place != 0,
+                                        .root = request->root,
+                                        .unequal = request->unequal != 0};
 }
 
 /* Appends a copy of the record. */
@@ -46,7 +48,10 @@ static void append(struct weft_builder *builder, const struct weft_step *step)
         builder->capacity = capacity;
     }
     builder->plan->steps[builder->plan->step_count++] = *step;
-    builder->plan->uses_temp |= step->destination.buffer == WEFT_BUFFER_TEMP;
+    if (step->destination.buffer == WEFT_BUFFER_TEMP)
+        builder->plan->temp_chunks = builder->plan->chunks;
+    if (step->destination.buffer == WEFT_BUFFER_CELL && step->destination.slot >= builder->plan->cells)
+        builder->plan->cells = step->destination.slot + 1u;
 }
 
 void weft_builder_send(struct weft_builder *builder, uint32_t peer, struct weft_range range,
@@ -106,6 +111,8 @@ void weft_builder_copy(struct weft_builder *builder, struct weft_range range, st
                                         .flags = (uint8_t)flags,
                                         .chunk = range.chunk,
                                         .chunk_stride = range.stride,
+                                        .from = range.chunk,
+                                        .from_stride = range.stride,
                                         .span = range.span,
                                         .destination = destination,
                                         .source_count = 1,

@@ -1,7 +1,7 @@
 /* Puts plans together: the generators' only way to write records.
  *
  * The first error (out of memory, a loop left open or nested) sticks: later calls do nothing, and
- * weft_builder_finish() returns it, so that generators read as a plain list of steps. uses_temp follows from
+ * weft_builder_finish() returns it, so that generators read as a plain list of steps. temp_chunks follows from
  * the references. Threads: a builder belongs to one thread.
  */
 #ifndef WEFT_ALGOS_BUILDER_H

@@ -27,7 +27,7 @@ static enum weft_algorithm cheapest(const struct weft_choice *choice, unsigned a
 enum weft_algorithm weft_algorithm_choose(const struct weft_choice *choice)
 {
     unsigned allowed = ALL;
-    if (choice->algorithm > WEFT_ALGO_AUTO && choice->algorithm < WEFT_ALGO_COUNT)
+    if (weft_algorithm_serves(choice->collective, (enum weft_algorithm)choice->algorithm))
         return (enum weft_algorithm)choice->algorithm;
     if (choice->ranks <= 1)
         return WEFT_ALGO_RD;

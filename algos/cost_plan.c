@@ -231,7 +231,7 @@ static int lane_start(struct lane *lane, const struct weft_plan *plan)
 {
     weft_cursor_start(&lane->cursor, plan);
     lane->ready[WEFT_BUFFER_OUTPUT] = calloc(plan->chunks, sizeof(double));
-    lane->ready[WEFT_BUFFER_TEMP] = calloc(plan->uses_temp ? plan->chunks : 1, sizeof(double));
+    lane->ready[WEFT_BUFFER_TEMP] = calloc(plan->temp_chunks ? plan->chunks : 1, sizeof(double));
     lane->slots = calloc(plan->slots + 1, sizeof(double));
     if (!lane->ready[WEFT_BUFFER_OUTPUT] || !lane->ready[WEFT_BUFFER_TEMP] || !lane->slots)
         return weft_fail(WEFT_NOMEM, "evaluating plans: no memory for %u chunks", plan->chunks);

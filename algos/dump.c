@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const char *const kind_names[] = {"SEND", "RECV", "REDUCE", "COPY", "LOOP"};
-static const char *const buffer_names[] = {"INPUT", "OUTPUT", "TEMP", "SLOT"};
+static const char *const buffer_names[] = {"INPUT", "OUTPUT", "TEMP", "SLOT", "CELL"};
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -40,7 +40,7 @@ static void add_ref(struct line *line, const struct weft_ref *ref)
         add(line, "%s", buffer_names[ref->buffer]);
     else
         add(line, "buffer %u", ref->buffer);
-    if (ref->buffer == WEFT_BUFFER_SLOT) {
+    if (ref->buffer == WEFT_BUFFER_SLOT || ref->buffer == WEFT_BUFFER_CELL) {
         add(line, " %u", ref->slot);
         add_stride(line, ref->slot_stride);
     }
@@ -81,17 +81,27 @@ int weft_step_print(const struct weft_step *step, char *text, size_t size)
         add(&line, i ? ", " : "");
         add_ref(&line, &step->sources[i]);
     }
+    if (step->kind == WEFT_STEP_COPY && step->from != step->chunk) {
+        add(&line, " chunk %u", step->from);
+        add_stride(&line, step->from_stride);
+    }
     if (step->flags & WEFT_STEP_FINISH)
         add(&line, ", finish");
     return (int)line.used;
 }
 
+static const char *collective_name(const struct weft_plan *plan)
+{
+    const char *name = weft_collective_name((enum weft_collective)plan->collective);
+    return name ? name : "?";
+}
+
 static void dump_header(const struct weft_plan *plan, FILE *file)
 {
     const char *name = weft_algorithm_name((enum weft_algorithm)plan->algorithm);
-    fprintf(file, "allreduce %s, rank %u of %u%s: %u chunks, %u slots%s, %u records\n", name ? name : "?",
-            plan->rank, plan->ranks, plan->in_place ? ", in place" : "", plan->chunks, plan->slots,
-            plan->uses_temp ? ", TEMP" : "", plan->step_count);
+    fprintf(file, "%s %s, rank %u of %u%s: %u chunks, %u slots%s, %u records\n", collective_name(plan),
+            name ? name : "?", plan->rank, plan->ranks, plan->in_place ? ", in place" : "", plan->chunks,
+            plan->slots, plan->temp_chunks ? ", TEMP" : "", plan->step_count);
 }
 
 void weft_plan_dump(const struct weft_plan *plan, FILE *file)
@@ -127,7 +137,7 @@ static void json_ref(const struct weft_ref *ref, FILE *file)
         fprintf(file, "{\"buffer\": \"%s\"", buffer_names[ref->buffer]);
     else
         fprintf(file, "{\"buffer\": %u", ref->buffer);
-    if (ref->buffer == WEFT_BUFFER_SLOT)
+    if (ref->buffer == WEFT_BUFFER_SLOT || ref->buffer == WEFT_BUFFER_CELL)
         fprintf(file, ", \"slot\": %u, \"slot_stride\": %d", ref->slot, ref->slot_stride);
     fprintf(file, "}");
 }
@@ -147,6 +157,8 @@ static void json_step(const struct weft_step *step, FILE *file)
         fprintf(file, ", \"peer\": %d, \"peer_stride\": %d", step->peer, step->peer_stride);
     fprintf(file, ", \"chunk\": %u, \"chunk_stride\": %d, \"span\": %u", step->chunk, step->chunk_stride,
             step->span);
+    if (step->kind == WEFT_STEP_COPY)
+        fprintf(file, ", \"from\": %u, \"from_stride\": %d", step->from, step->from_stride);
     if (step->kind != WEFT_STEP_SEND) {
         fprintf(file, ", \"destination\": ");
         json_ref(&step->destination, file);
@@ -163,10 +175,10 @@ void weft_plan_dump_json(const struct weft_plan *plan, FILE *file)
 {
     const char *name = weft_algorithm_name((enum weft_algorithm)plan->algorithm);
     fprintf(file,
-            "{\"collective\": \"allreduce\", \"algorithm\": \"%s\", \"ranks\": %u, \"rank\": %u, "
-            "\"in_place\": %s, \"chunks\": %u, \"slots\": %u, \"uses_temp\": %s,\n \"steps\": [",
-            name ? name : "?", plan->ranks, plan->rank, plan->in_place ? "true" : "false", plan->chunks,
-            plan->slots, plan->uses_temp ? "true" : "false");
+            "{\"collective\": \"%s\", \"algorithm\": \"%s\", \"ranks\": %u, \"rank\": %u, "
+            "\"in_place\": %s, \"chunks\": %u, \"slots\": %u, \"temp_chunks\": %u,\n \"steps\": [",
+            collective_name(plan), name ? name : "?", plan->ranks, plan->rank,
+            plan->in_place ? "true" : "false", plan->chunks, plan->slots, plan->temp_chunks);
     for (uint32_t i = 0; i < plan->step_count; i++) {
         fprintf(file, i ? ",\n  " : "\n  ");
         json_step(&plan->steps[i], file);

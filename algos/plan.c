@@ -19,6 +19,14 @@ static const struct {
     [WEFT_ALGO_TREE] = {"tree", weft_tree_generate},
     [WEFT_ALGO_RD] = {"rd", weft_rd_generate},
     [WEFT_ALGO_RAB] = {"rab", weft_rab_generate},
+    [WEFT_ALGO_BINOMIAL] = {"binomial", NULL},
+    [WEFT_ALGO_CHAIN] = {"chain", NULL},
+    [WEFT_ALGO_SAG] = {"sag", NULL},
+    [WEFT_ALGO_BRUCK] = {"bruck", NULL},
+    [WEFT_ALGO_HALVING] = {"halving", NULL},
+    [WEFT_ALGO_DIRECT] = {"direct", NULL},
+    [WEFT_ALGO_PAIRWISE] = {"pairwise", NULL},
+    [WEFT_ALGO_DISSEMINATION] = {"dissemination", NULL},
 };
 
 /* One rank is its own result; the copy stays in place, because it also finishes the value. */
@@ -31,12 +39,15 @@ static void single_generate(struct weft_builder *builder, const struct weft_plan
 
 int weft_plan_make(const struct weft_plan_request *request, struct weft_plan **plan)
 {
-    if (request->collective != WEFT_ALLREDUCE)
-        return weft_fail(WEFT_INVALID, "plan request: collective is %d, expected %d (allreduce)",
-                         (int)request->collective, WEFT_ALLREDUCE);
+    if ((unsigned)request->collective >= WEFT_COLLECTIVE_COUNT)
+        return weft_fail(WEFT_INVALID, "plan request: collective is %d, expected 0 to %d",
+                         (int)request->collective, WEFT_COLLECTIVE_COUNT - 1);
     if ((int)request->algorithm <= WEFT_ALGO_AUTO || request->algorithm >= WEFT_ALGO_COUNT)
         return weft_fail(WEFT_INVALID, "plan request: algorithm is %d, expected %d to %d",
                          (int)request->algorithm, WEFT_ALGO_AUTO + 1, WEFT_ALGO_COUNT - 1);
+    if (!weft_algorithm_serves(request->collective, request->algorithm))
+        return weft_fail(WEFT_INVALID, "plan request: there is no %s by %s",
+                         weft_collective_name(request->collective), weft_algorithm_name(request->algorithm));
     if (request->ranks < 1 || request->ranks > INT32_MAX)
         return weft_fail(WEFT_INVALID, "plan request: ranks is %u, expected 1 to %d", request->ranks,
                          INT32_MAX);
@@ -93,11 +104,12 @@ static inline uint32_t rotate(uint32_t start, uint32_t iteration, int32_t stride
     return (uint32_t)value;
 }
 
-static inline void rotate_slot(struct weft_ref *ref, uint32_t iteration, uint32_t slots)
+static inline void rotate_ref(struct weft_ref *ref, uint32_t iteration, const struct weft_plan *plan)
 {
     if (ref->slot_stride == 0)
         return;
-    ref->slot = (uint16_t)rotate(ref->slot, iteration, ref->slot_stride, slots);
+    uint32_t numbers = ref->buffer == WEFT_BUFFER_CELL ? plan->cells : plan->slots;
+    ref->slot = (uint16_t)rotate(ref->slot, iteration, ref->slot_stride, numbers);
     ref->slot_stride = 0;
 }
 
@@ -112,9 +124,13 @@ static inline void resolve(struct weft_step *step, const struct weft_plan *plan,
         step->peer = (int32_t)rotate((uint32_t)step->peer, iteration, step->peer_stride, plan->ranks);
         step->peer_stride = 0;
     }
-    rotate_slot(&step->destination, iteration, plan->slots);
+    if (step->kind == WEFT_STEP_COPY && step->from_stride != 0) {
+        step->from = rotate(step->from, iteration, step->from_stride, plan->chunks);
+        step->from_stride = 0;
+    }
+    rotate_ref(&step->destination, iteration, plan);
     for (unsigned i = 0; i < step->source_count; i++)
-        rotate_slot(&step->sources[i], iteration, plan->slots);
+        rotate_ref(&step->sources[i], iteration, plan);
 }
 
 int weft_cursor_next(struct weft_cursor *cursor, struct weft_step *step)

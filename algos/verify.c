@@ -58,7 +58,8 @@ static int plans_rotated(const struct weft_plan *const *plans, uint32_t ranks)
     for (uint32_t rank = 0; rank < ranks; rank++) {
         const struct weft_plan *plan = plans[rank];
         if (plan->slots != first->slots || plan->in_place != first->in_place ||
-            plan->uses_temp != first->uses_temp || plan->step_count != first->step_count)
+            plan->temp_chunks != first->temp_chunks || plan->cells != first->cells ||
+            plan->step_count != first->step_count)
             return 0;
         for (uint32_t i = 0; i < plan->step_count; i++) {
             if (!record_rotated(&first->steps[i], &plan->steps[i], rank, ranks))

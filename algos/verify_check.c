@@ -16,7 +16,7 @@ static const char *check_ref(const struct weft_plan *plan, const struct weft_ref
     case WEFT_BUFFER_OUTPUT:
         return NULL;
     case WEFT_BUFFER_TEMP:
-        return plan->uses_temp ? NULL : "uses TEMP, which the plan does not announce";
+        return plan->temp_chunks ? NULL : "uses TEMP, which the plan does not announce";
     case WEFT_BUFFER_SLOT:
         return ref->slot < plan->slots ? NULL : "names a slot that the plan does not have";
     default:

@@ -83,7 +83,7 @@ int weft_values_open(struct weft_values *values, const struct weft_plan *const *
     size_t chunk_size = sizeof(struct weft_cell) + values->words * sizeof(uint64_t);
     uint64_t buffers = 0;
     for (uint32_t lane = 0; lane < values->lanes; lane++)
-        buffers += plans[lane]->uses_temp ? 2 : 1;
+        buffers += plans[lane]->temp_chunks ? 2 : 1;
     if (buffers > memory_max / values->chunks / chunk_size)
         return weft_fail(WEFT_NOMEM, "verifying %u ranks with %u chunks needs more than %" PRIu64 " bytes",
                          ranks, values->chunks, memory_max);
@@ -91,7 +91,7 @@ int weft_values_open(struct weft_values *values, const struct weft_plan *const *
     values->sets = calloc((size_t)values->lanes * 2, sizeof *values->sets);
     int full = values->cells && values->sets;
     for (size_t i = 0; full && i < (size_t)values->lanes * 2; i++) {
-        if (i % 2 == 1 && !plans[i / 2]->uses_temp)
+        if (i % 2 == 1 && !plans[i / 2]->temp_chunks)
             continue;
         values->cells[i] = calloc(values->chunks, sizeof **values->cells);
         values->sets[i] = values->words ? calloc((size_t)values->chunks * values->words, 8) : NULL;

@@ -179,8 +179,14 @@ static int failed_with_detail(void)
 
 static struct weft_plan_request request_of(const struct arguments *arguments, int algorithm, uint64_t rank)
 {
-    return (struct weft_plan_request){WEFT_ALLREDUCE, (enum weft_algorithm)algorithm,
-                                      (uint32_t)arguments->ranks, (uint32_t)rank, arguments->in_place};
+    return (struct weft_plan_request){WEFT_ALLREDUCE,
+                                      (enum weft_algorithm)algorithm,
+                                      (uint32_t)arguments->ranks,
+                                      (uint32_t)rank,
+                                      arguments->in_place,
+                                      -1,
+                                      0,
+                                      0};
 }
 
 static int dump(const struct arguments *arguments)
@@ -298,6 +304,8 @@ static void print_cost(const struct arguments *arguments, uint64_t bytes, const 
                                  .oversubscribed = arguments->oversubscribed};
     int chosen = weft_algorithm_choose(&choice);
     for (int i = WEFT_ALGO_AUTO + 1; i < WEFT_ALGO_COUNT; i++) {
+        if (!weft_algorithm_serves(WEFT_ALLREDUCE, (enum weft_algorithm)i))
+            continue;
         if (arguments->algorithm > 0 && arguments->algorithm != i)
             continue;
         const char *name = weft_algorithm_name((enum weft_algorithm)i);

@@ -64,8 +64,8 @@ static int find_plan(struct weft_comm *comm, enum weft_algorithm algorithm, int 
 {
     struct weft_plan **plan = &comm->plans[algorithm][in_place];
     if (!*plan) {
-        struct weft_plan_request request = {WEFT_ALLREDUCE, algorithm, (uint32_t)comm->ranks,
-                                            (uint32_t)comm->rank, in_place};
+        struct weft_plan_request request = {
+            WEFT_ALLREDUCE, algorithm, (uint32_t)comm->ranks, (uint32_t)comm->rank, in_place, -1, 0, 0};
         int status = weft_plan_make(&request, plan);
         if (status != WEFT_OK)
             return status;

@@ -232,14 +232,14 @@ static void find_hazards(struct weft_exec_op *op, struct weft_flight *flight)
         for (uint64_t mask = enter_buckets(op, flight); mask; mask &= mask - 1) {
             int i = __builtin_ctzll(mask);
             if (weft_memory_conflicts(&op->flights[i].step, op->writes[i], op->touches[i], step, writes,
-                                      touches)) {
+                                      touches, op->in_place)) {
                 flight->waits |= 1ULL << i;
                 op->flights[i].dependents |= 1ULL << flight->index;
             }
         }
     }
-    op->writes[flight->index] = (uint8_t)writes;
-    op->touches[flight->index] = (uint8_t)touches;
+    op->writes[flight->index] = writes;
+    op->touches[flight->index] = touches;
 }
 
 /* Decides how a message travels. Both ends decide alike: from its length and what the transport offers. */
@@ -431,7 +431,7 @@ static int op_memory(struct weft_exec_op *op)
 {
     const struct weft_exec_request *request = &op->request;
     size_t bytes = request->count * request->element_bytes;
-    if (!request->plan->uses_temp || op->temp_bytes >= bytes)
+    if (!request->plan->temp_chunks || op->temp_bytes >= bytes)
         return WEFT_OK;
     free(op->temp);
     op->temp_bytes = 0;

@@ -113,7 +113,7 @@ struct weft_exec_op {
     /* Hazard summary per flight index. buckets: which flights touch a chunk, by chunk % WEFT_BUCKETS;
      * candidates found there are compared exactly. */
     uint64_t buckets[WEFT_BUCKETS];
-    uint8_t writes[WEFT_WINDOW_MAX], touches[WEFT_WINDOW_MAX];
+    uint32_t writes[WEFT_WINDOW_MAX], touches[WEFT_WINDOW_MAX];
     uint8_t slot_writer[WEFT_SLOTS_MAX];
     uint32_t peer_count, peer_capacity;
     struct weft_op_peer **peers;   /* in order of first use; kept when the operation struct is used again */

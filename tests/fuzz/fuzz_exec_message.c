@@ -206,7 +206,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                                   .buffer_put = buffer_put,
                                                   .region_get = region_get,
                                                   .region_put = region_put}};
-    struct weft_plan_request wanted = {WEFT_ALLREDUCE, WEFT_ALGO_RING + data[1] % 4, 3, 1, data[1] / 4 % 2};
+    struct weft_plan_request wanted = {
+        WEFT_ALLREDUCE, WEFT_ALGO_RING + data[1] % 4, 3, 1, data[1] / 4 % 2, -1, 0, 0};
     struct weft_exec *exec;
     struct weft_exec_op *op;
     struct weft_plan *plan;

@@ -125,12 +125,12 @@ struct kill_deck *kill_deck_new(uint64_t seed, int transport, int signal)
     deck->random = seed * 1009 + (uint64_t)(transport + 8 * signal);
     deck->transport = transport;
     deck->signal = signal;
-    for (int algorithm = WEFT_ALGO_RING; algorithm < WEFT_ALGO_COUNT; algorithm++) {
+    for (int algorithm = WEFT_ALGO_RING; algorithm <= WEFT_ALGO_RAB; algorithm++) {
         for (uint32_t ranks = 2; ranks <= KILL_RANKS_MAX; ranks++) {
             for (uint32_t rank = 0; rank < ranks; rank++) {
                 for (int in_place = 0; in_place < 2; in_place++) {
-                    struct weft_plan_request request = {WEFT_ALLREDUCE, (enum weft_algorithm)algorithm, ranks,
-                                                        rank, in_place};
+                    struct weft_plan_request request = {
+                        WEFT_ALLREDUCE, (enum weft_algorithm)algorithm, ranks, rank, in_place, -1, 0, 0};
                     add_steps(deck, &request);
                 }
             }
@@ -231,7 +231,7 @@ void kill_deck_deal(struct kill_deck *deck, struct kill_case *c)
     c->ranks = 2 + below(deck, KILL_RANKS_MAX - 1);
     c->victim = below(deck, (size_t)c->ranks);
     c->op = below(deck, 3);
-    c->algorithm = below(deck, WEFT_ALGO_COUNT);
+    c->algorithm = below(deck, WEFT_ALGO_RAB + 1);
     c->fast_path = below(deck, 2) ? 16384 : 0;
     c->memory = deck->transport == KILL_SHM ? below(deck, KILL_MEMORIES) : KILL_HEAP;
     c->in_place = below(deck, 2);

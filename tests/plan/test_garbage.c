@@ -27,8 +27,8 @@ static uint32_t draw(uint32_t below)
 static void make(struct weft_plan **plans, int algorithm, uint32_t ranks, int in_place)
 {
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        struct weft_plan_request request = {WEFT_ALLREDUCE, (enum weft_algorithm)algorithm, ranks, rank,
-                                            in_place};
+        struct weft_plan_request request = {
+            WEFT_ALLREDUCE, (enum weft_algorithm)algorithm, ranks, rank, in_place, -1, 0, 0};
         assert_int_equal(weft_plan_make(&request, &plans[rank]), WEFT_OK);
     }
 }
@@ -83,7 +83,7 @@ static void break_rd(struct weft_plan *plan, enum change change)
         steps[2].destination.buffer = WEFT_BUFFER_INPUT;
         break;
     case USE_TEMP:
-        plan->uses_temp = 0;
+        plan->temp_chunks = 0;
         break;
     case SEND_SLOT:
         steps[4].sources[0].buffer = WEFT_BUFFER_SLOT;
@@ -341,7 +341,7 @@ static void test_random_records(void **state)
                                               .chunks = chunks,
                                               .slots = draw(4),
                                               .in_place = draw(2),
-                                              .uses_temp = draw(2),
+                                              .temp_chunks = draw(2),
                                               .step_count = count};
             for (uint32_t i = 0; i < count; i++)
                 random_record(&plans[rank]->steps[i], ranks, chunks);

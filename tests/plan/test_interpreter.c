@@ -17,7 +17,8 @@
 static void expect_right(int algorithm, uint32_t ranks, int in_place,
                          const struct interpreter_options *options)
 {
-    struct weft_plan_request request = {WEFT_ALLREDUCE, (enum weft_algorithm)algorithm, ranks, 0, in_place};
+    struct weft_plan_request request = {
+        WEFT_ALLREDUCE, (enum weft_algorithm)algorithm, ranks, 0, in_place, -1, 0, 0};
     struct weft_plan **plans;
     const char *why;
     if (weft_plans_make(&request, &plans) != WEFT_OK)
@@ -34,7 +35,7 @@ static void test_small_counts(void **state)
     (void)state;
     static const uint32_t windows[] = {2, 3, 4, 7, 32, 64};
     uint64_t runs = getenv("WEFT_LONG") ? 60 : 6;
-    for (int algorithm = WEFT_ALGO_RING; algorithm < WEFT_ALGO_COUNT; algorithm++) {
+    for (int algorithm = WEFT_ALGO_RING; algorithm <= WEFT_ALGO_RAB; algorithm++) {
         for (uint32_t ranks = 1; ranks <= 17; ranks++) {
             for (uint64_t run = 0; run < runs; run++) {
                 struct interpreter_options options = {
@@ -50,7 +51,7 @@ static void test_small_counts(void **state)
 static void test_few_elements(void **state)
 {
     (void)state;
-    for (int algorithm = WEFT_ALGO_RING; algorithm < WEFT_ALGO_COUNT; algorithm++) {
+    for (int algorithm = WEFT_ALGO_RING; algorithm <= WEFT_ALGO_RAB; algorithm++) {
         for (uint32_t ranks = 1; ranks <= 17; ranks++) {
             for (size_t count = 0; count <= 5; count++) {
                 struct interpreter_options options = {
@@ -65,7 +66,7 @@ static void test_few_elements(void **state)
 static void test_interpreter_finds_faults(void **state)
 {
     (void)state;
-    struct weft_plan_request request = {WEFT_ALLREDUCE, WEFT_ALGO_RD, 4, 0, 0};
+    struct weft_plan_request request = {WEFT_ALLREDUCE, WEFT_ALGO_RD, 4, 0, 0, -1, 0, 0};
     struct interpreter_options options = {.window = 8, .count = 64, .seed = 3};
     struct weft_plan **plans;
     const char *why;

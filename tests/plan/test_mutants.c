@@ -382,8 +382,8 @@ static void subject_open(struct subject *subject, int algorithm, uint32_t ranks,
 {
     *subject = (struct subject){.ranks = ranks, .unrolled = unrolled};
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        struct weft_plan_request request = {WEFT_ALLREDUCE, (enum weft_algorithm)algorithm, ranks, rank,
-                                            in_place};
+        struct weft_plan_request request = {
+            WEFT_ALLREDUCE, (enum weft_algorithm)algorithm, ranks, rank, in_place, -1, 0, 0};
         struct weft_plan *plan;
         assert_int_equal(weft_plan_make(&request, &plan), WEFT_OK);
         subject->plans[rank] = roomy();
@@ -434,7 +434,7 @@ static void test_mutants(void **state)
                           .sample = getenv("WEFT_LONG") ? 1 : SAMPLE};
     if (getenv("WEFT_SANITIZER"))
         score.sample *= 8; /* sanitized code is slow, and is here to find faults of its own */
-    for (int algorithm = WEFT_ALGO_RING; algorithm < WEFT_ALGO_COUNT; algorithm++) {
+    for (int algorithm = WEFT_ALGO_RING; algorithm <= WEFT_ALGO_RAB; algorithm++) {
         for (uint32_t ranks = 2; ranks <= RANKS_MAX; ranks++) {
             for (int in_place = 0; in_place < 2; in_place++) {
                 mutate_all(&score, algorithm, ranks, in_place, 0);

@@ -16,7 +16,8 @@
 
 static struct weft_plan **make(int algorithm, uint32_t ranks, int in_place)
 {
-    struct weft_plan_request request = {WEFT_ALLREDUCE, (enum weft_algorithm)algorithm, ranks, 0, in_place};
+    struct weft_plan_request request = {
+        WEFT_ALLREDUCE, (enum weft_algorithm)algorithm, ranks, 0, in_place, -1, 0, 0};
     struct weft_plan **plans;
     if (weft_plans_make(&request, &plans) != WEFT_OK)
         fail_msg("%s", weft_error_detail());
@@ -36,7 +37,7 @@ static void test_every_count(void **state)
 {
     (void)state;
     int all = getenv("WEFT_LONG") != NULL;
-    for (int algorithm = WEFT_ALGO_RING; algorithm < WEFT_ALGO_COUNT; algorithm++) {
+    for (int algorithm = WEFT_ALGO_RING; algorithm <= WEFT_ALGO_RAB; algorithm++) {
         for (uint32_t ranks = 1; ranks <= 64; ranks++) {
             for (int in_place = 0; in_place < 2; in_place++) {
                 struct weft_plan **plans = make(algorithm, ranks, in_place);
@@ -55,7 +56,7 @@ static void test_every_count(void **state)
 static void test_mixed_in_place(void **state)
 {
     (void)state;
-    for (int algorithm = WEFT_ALGO_RING; algorithm < WEFT_ALGO_COUNT; algorithm++) {
+    for (int algorithm = WEFT_ALGO_RING; algorithm <= WEFT_ALGO_RAB; algorithm++) {
         for (uint32_t ranks = 2; ranks <= 20; ranks++) {
             struct weft_plan **plans = make(algorithm, ranks, 0), **others = make(algorithm, ranks, 1);
             for (uint32_t rank = 0; rank < ranks; rank++) {
@@ -79,7 +80,7 @@ static void test_mixed_in_place(void **state)
 static void test_random_interleavings(void **state)
 {
     (void)state;
-    for (int algorithm = WEFT_ALGO_RING; algorithm < WEFT_ALGO_COUNT; algorithm++) {
+    for (int algorithm = WEFT_ALGO_RING; algorithm <= WEFT_ALGO_RAB; algorithm++) {
         for (uint32_t ranks = 2; ranks <= 17; ranks++) {
             struct weft_plan **plans = make(algorithm, ranks, ranks % 2);
             struct weft_verify_options options = {
@@ -152,7 +153,7 @@ static void test_ring_is_short(void **state)
 {
     (void)state;
     for (uint32_t ranks = 2; ranks < 2000000000; ranks = ranks * 3 + 1) {
-        struct weft_plan_request request = {WEFT_ALLREDUCE, WEFT_ALGO_RING, ranks, ranks / 2, 0};
+        struct weft_plan_request request = {WEFT_ALLREDUCE, WEFT_ALGO_RING, ranks, ranks / 2, 0, -1, 0, 0};
         struct weft_plan *plan;
         assert_int_equal(weft_plan_make(&request, &plan), WEFT_OK);
         assert_in_range(plan->step_count, 1, 12);
@@ -259,7 +260,7 @@ static void test_cursor(void **state)
     }
     expect_walk(plan);
     free(plan);
-    for (int algorithm = WEFT_ALGO_RING; algorithm < WEFT_ALGO_COUNT; algorithm++) {
+    for (int algorithm = WEFT_ALGO_RING; algorithm <= WEFT_ALGO_RAB; algorithm++) {
         for (uint32_t ranks = 2; ranks <= 33; ranks++) {
             struct weft_plan **plans = make(algorithm, ranks, 0);
             for (uint32_t rank = 0; rank < ranks; rank++)
@@ -290,12 +291,12 @@ static void test_bad_requests(void **state)
         struct weft_plan_request request;
         const char *field;
     } cases[] = {
-        {{(enum weft_collective)9, WEFT_ALGO_RING, 4, 0, 0}, "collective"},
-        {{WEFT_ALLREDUCE, WEFT_ALGO_AUTO, 4, 0, 0}, "algorithm"},
-        {{WEFT_ALLREDUCE, WEFT_ALGO_COUNT, 4, 0, 0}, "algorithm"},
-        {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 0, 0, 0}, "ranks"},
-        {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 0x80000000u, 0, 0}, "ranks"},
-        {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 4, 4, 0}, "rank is 4"},
+        {{(enum weft_collective)9, WEFT_ALGO_RING, 4, 0, 0, -1, 0, 0}, "collective"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_AUTO, 4, 0, 0, -1, 0, 0}, "algorithm"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_COUNT, 4, 0, 0, -1, 0, 0}, "algorithm"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 0, 0, 0, -1, 0, 0}, "ranks"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 0x80000000u, 0, 0, -1, 0, 0}, "ranks"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 4, 4, 0, -1, 0, 0}, "rank is 4"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct weft_plan *plan = (struct weft_plan *)(uintptr_t)1;
@@ -308,7 +309,10 @@ static void test_bad_requests(void **state)
 static void test_names(void **state)
 {
     (void)state;
-    static const char *const names[] = {"auto", "ring", "tree", "rd", "rab"};
+    static const char *const names[] = {"auto",     "ring",     "tree",         "rd",    "rab",
+                                        "binomial", "chain",    "sag",          "bruck", "halving",
+                                        "direct",   "pairwise", "dissemination"};
+    assert_int_equal(sizeof names / sizeof *names, WEFT_ALGO_COUNT);
     for (int i = 0; i < WEFT_ALGO_COUNT; i++) {
         assert_string_equal(weft_algorithm_name((enum weft_algorithm)i), names[i]);
         assert_int_equal(weft_algorithm_parse(names[i]), i);

@@ -237,7 +237,8 @@ static int start_rank(struct exec_world *world, uint32_t rank, enum weft_algorit
 {
     struct weft_plan **plan = &world->ranks[rank].plans[algorithm][in_place];
     if (!*plan) {
-        struct weft_plan_request wanted = {WEFT_ALLREDUCE, algorithm, world->options.ranks, rank, in_place};
+        struct weft_plan_request wanted = {
+            WEFT_ALLREDUCE, algorithm, world->options.ranks, rank, in_place, -1, 0, 0};
         int status = weft_plan_make(&wanted, plan);
         if (status != WEFT_OK)
             return status;

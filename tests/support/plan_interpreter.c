@@ -60,7 +60,7 @@ static int64_t wrap(int64_t value, int64_t modulus)
 
 static int resolve_ref(struct weft_ref *ref, const struct weft_plan *plan, uint32_t iteration)
 {
-    if (ref->buffer > WEFT_BUFFER_SLOT || (ref->buffer == WEFT_BUFFER_TEMP && !plan->uses_temp))
+    if (ref->buffer > WEFT_BUFFER_SLOT || (ref->buffer == WEFT_BUFFER_TEMP && !plan->temp_chunks))
         return 0;
     if (ref->buffer != WEFT_BUFFER_SLOT)
         return 1;

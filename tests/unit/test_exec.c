@@ -95,7 +95,7 @@ static void test_every_way(void **state)
                                                  .seed = (uint32_t)(m % 2 ? 17 + n : 0)};
             struct exec_world *world;
             assert_int_equal(exec_world_open(&options, &world), 0);
-            for (int a = WEFT_ALGO_RING; a < WEFT_ALGO_COUNT; a++) {
+            for (int a = WEFT_ALGO_RING; a <= WEFT_ALGO_RAB; a++) {
                 for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
                     check_one(world, a, rank_counts[n], counts[c], (int)(c + n + (size_t)a) % 2, modes[m]);
             }
@@ -116,7 +116,7 @@ static void test_staged(void **state)
                                          .seed = 5};
     struct exec_world *world;
     assert_int_equal(exec_world_open(&options, &world), 0);
-    for (int a = WEFT_ALGO_RING; a < WEFT_ALGO_COUNT; a++)
+    for (int a = WEFT_ALGO_RING; a <= WEFT_ALGO_RAB; a++)
         check_one(world, a, 4, 30000, a % 2, "staged");
     assert_true(weft_exec_get_stats(exec_world_rank(world, 0))->bytes_staged > 0);
     exec_world_paint_staging(world, 0x5c);
@@ -158,7 +158,7 @@ static void test_short_tokens(void **state)
                                              .slice_bytes = 1024,
                                              .stage_only = scenes[m].staged,
                                              .short_tokens = 1};
-        for (int a = WEFT_ALGO_RING; a < WEFT_ALGO_COUNT; a++) {
+        for (int a = WEFT_ALGO_RING; a <= WEFT_ALGO_RAB; a++) {
             struct exec_world *world;
             struct data data = {0};
             assert_int_equal(exec_world_open(&options, &world), 0);
@@ -193,7 +193,7 @@ static void test_mismatch(void **state)
         struct weft_plan *plans[2];
         struct weft_exec_op *ops[2];
         for (uint32_t r = 0; r < 2; r++) {
-            struct weft_plan_request wanted = {WEFT_ALLREDUCE, WEFT_ALGO_RING, 2, r, 0};
+            struct weft_plan_request wanted = {WEFT_ALLREDUCE, WEFT_ALGO_RING, 2, r, 0, -1, 0, 0};
             assert_int_equal(weft_plan_make(&wanted, &plans[r]), 0);
             struct weft_exec_request request = {.plan = plans[r],
                                                 .input = data.inputs[r],
@@ -240,7 +240,7 @@ static void test_garbage(void **state)
         struct data data = {0};
         data_make(&data, 3, 3000, 0);
         struct weft_plan *plan;
-        struct weft_plan_request wanted = {WEFT_ALLREDUCE, WEFT_ALGO_RING + round % 4, 3, 0, 0};
+        struct weft_plan_request wanted = {WEFT_ALLREDUCE, WEFT_ALGO_RING + round % 4, 3, 0, 0, -1, 0, 0};
         assert_int_equal(weft_plan_make(&wanted, &plan), 0);
         struct weft_exec_request request = {.plan = plan,
                                             .input = data.inputs[0],

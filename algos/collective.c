@@ -1,0 +1,111 @@
+/* What there is to know of collectives and algorithms without making a plan. */
+#include <string.h>
+
+#include "algos/plan.h"
+
+enum flags { ROOT = 1, REDUCES = 2, BLOCKS = 4 };
+
+#define BIT(algorithm) (1u << WEFT_ALGO_##algorithm)
+
+/* By enum weft_collective. */
+static const struct {
+    const char *name;
+    unsigned flags;
+    unsigned algorithms; /* that serve it */
+} collectives[WEFT_COLLECTIVE_COUNT] = {
+    [WEFT_ALLREDUCE] = {"allreduce", REDUCES, BIT(RING) | BIT(TREE) | BIT(RD) | BIT(RAB)},
+    [WEFT_BROADCAST] = {"broadcast", ROOT, 0},
+    [WEFT_REDUCE] = {"reduce", ROOT | REDUCES, 0},
+    [WEFT_ALLGATHER] = {"allgather", BLOCKS, 0},
+    [WEFT_GATHER] = {"gather", ROOT | BLOCKS, 0},
+    [WEFT_SCATTER] = {"scatter", ROOT | BLOCKS, 0},
+    [WEFT_REDUCE_SCATTER] = {"reduce_scatter", REDUCES | BLOCKS, 0},
+    [WEFT_ALLTOALL] = {"alltoall", BLOCKS, 0},
+    [WEFT_BARRIER] = {"barrier", 0, 0},
+};
+
+static int known(enum weft_collective collective)
+{
+    return (unsigned)collective < WEFT_COLLECTIVE_COUNT;
+}
+
+int weft_collective_has_root(enum weft_collective collective)
+{
+    return known(collective) && (collectives[collective].flags & ROOT) != 0;
+}
+
+int weft_collective_reduces(enum weft_collective collective)
+{
+    return known(collective) && (collectives[collective].flags & REDUCES) != 0;
+}
+
+int weft_collective_blocks(enum weft_collective collective)
+{
+    return known(collective) && (collectives[collective].flags & BLOCKS) != 0;
+}
+
+const char *weft_collective_name(enum weft_collective collective)
+{
+    return known(collective) ? collectives[collective].name : NULL;
+}
+
+int weft_collective_parse(const char *name)
+{
+    for (int i = 0; i < WEFT_COLLECTIVE_COUNT; i++) {
+        if (strcmp(name, collectives[i].name) == 0)
+            return i;
+    }
+    return -1;
+}
+
+int weft_algorithm_serves(enum weft_collective collective, enum weft_algorithm algorithm)
+{
+    return known(collective) && algorithm > WEFT_ALGO_AUTO && algorithm < WEFT_ALGO_COUNT &&
+           collectives[collective].algorithms >> algorithm & 1;
+}
+
+enum weft_needs weft_algorithm_needs(enum weft_collective collective, enum weft_algorithm algorithm)
+{
+    (void)collective;
+    return algorithm == WEFT_ALGO_DIRECT || algorithm == WEFT_ALGO_PAIRWISE ? WEFT_NEEDS_OWN_COUNTS
+                                                                            : WEFT_NEEDS_ALL_COUNTS;
+}
+
+/* Where a rank's buffer holds everything, its own block, or nothing. */
+enum holds { NOTHING, OWN, ALL };
+
+static enum holds input_holds(const struct weft_plan *plan)
+{
+    switch (plan->collective) {
+    case WEFT_ALLGATHER:
+    case WEFT_GATHER:
+        return OWN;
+    case WEFT_BROADCAST:
+    case WEFT_SCATTER:
+        return (int64_t)plan->rank == plan->root ? ALL : NOTHING;
+    default:
+        return ALL;
+    }
+}
+
+static enum holds output_holds(const struct weft_plan *plan)
+{
+    switch (plan->collective) {
+    case WEFT_SCATTER:
+    case WEFT_REDUCE_SCATTER:
+        return OWN;
+    case WEFT_REDUCE:
+    case WEFT_GATHER:
+        return (int64_t)plan->rank == plan->root ? ALL : NOTHING;
+    default:
+        return ALL;
+    }
+}
+
+void weft_plan_window(const struct weft_plan *plan, enum weft_buffer buffer, uint32_t *first, uint32_t *count)
+{
+    enum holds holds = buffer == WEFT_BUFFER_INPUT ? input_holds(plan) : output_holds(plan);
+    int blocks = weft_collective_blocks((enum weft_collective)plan->collective);
+    *first = holds == OWN ? plan->rank : 0;
+    *count = holds == OWN ? 1 : holds == NOTHING ? 0 : blocks ? plan->ranks : plan->chunks;
+}
