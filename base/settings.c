@@ -32,6 +32,7 @@ static const struct row rows[] = {
     {"WEFT_SLICE_OFI", AT(slice_bytes_ofi), NUMBER, 4096, 1 << 30, 1 << 19, NULL, 1},
     {"WEFT_SLICE_SHM", AT(slice_bytes_shm), NUMBER, 4096, 1 << 30, 1 << 17, NULL, 1},
     {"WEFT_SPIN_US", AT(spin_us), NUMBER, 0, 1000000, 100, NULL, 0},
+    {"WEFT_STRICT", AT(strict), NUMBER, 0, 1, 0, NULL, 1},
     {"WEFT_TIMEOUT_MS", AT(timeout_ms), NUMBER, -1, INT64_MAX / 2000000, 300000, NULL, 0},
     {"WEFT_TRANSPORT", AT(transports), LIST, 0, 0, 0, "shm,ofi", 1},
     {"WEFT_WINDOW", AT(window), NUMBER, 4, 64, 32, NULL, 1},

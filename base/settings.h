@@ -23,6 +23,7 @@ struct weft_settings {
     int64_t rd_bytes;        /* WEFT_RD_BYTES: auto uses recursive doubling up to here */
     int64_t rab_bytes;       /* WEFT_RAB_BYTES: auto uses Rabenseifner up to here, ring or tree above */
     int64_t direct;          /* WEFT_DIRECT: 1 single-copy between ranks of one host, 0 staged */
+    int64_t strict;          /* WEFT_STRICT: 1: one association for every algorithm and size */
     int64_t spin_us;         /* WEFT_SPIN_US: polling before a waiting call sleeps (not agreed) */
     char transports[64];     /* WEFT_TRANSPORT: subset of "shm,ofi" */
     char provider[64];       /* WEFT_OFI_PROVIDER: libfabric provider to use, "" first that fits */

@@ -313,7 +313,8 @@ static int doubt_peer(struct weft_fastpath *fastpath, uint32_t peer, uint32_t di
     return WEFT_PEER_FAILED;
 }
 
-/* Recursive doubling's association: guests into their hosts, then neighbours pairwise, level by level. */
+/* Recursive doubling's association: guests into their hosts, then neighbours pairwise, level by level; in strict mode,
+ * which has one association for all, partners that are half of what is left apart. */
 static void combine(struct weft_fastpath *fastpath, const struct weft_fastpath_request *request,
                     const void **contributions)
 {
@@ -321,6 +322,7 @@ static void combine(struct weft_fastpath *fastpath, const struct weft_fastpath_r
     while (2 * places <= ranks)
         places *= 2;
     uint32_t guests = ranks - places;
+    int strict = fastpath->comm->context->settings.strict != 0;
     size_t stride = (fastpath->bytes_max + 63) / 64 * 64;
     const void *values[WEFT_FASTPATH_RANKS_MAX];
     for (uint32_t place = 0; place < places; place++) {
@@ -335,7 +337,7 @@ static void combine(struct weft_fastpath *fastpath, const struct weft_fastpath_r
     }
     for (uint32_t left = places / 2; left >= 1; left /= 2) {
         for (uint32_t i = 0; i < left; i++) {
-            const void *pair[2] = {values[2 * i], values[2 * i + 1]};
+            const void *pair[2] = {values[strict ? i : 2 * i], values[strict ? i + left : 2 * i + 1]};
             void *sum = left == 1 ? request->output : fastpath->partial + i * stride;
             request->reduce(sum, pair, 2, request->count, left == 1 ? request->finish : 0);
             values[i] = sum;
