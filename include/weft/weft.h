@@ -26,7 +26,7 @@ extern "C" {
 #define WEFT_VERSION_MINOR 1
 #define WEFT_VERSION_PATCH 0
 
-/* Element types. Numbers are frozen. Those this release cannot reduce answer WEFT_UNSUPPORTED. */
+/* Element types. Numbers are frozen. */
 typedef enum weft_dtype {
     WEFT_INT8 = 0,
     WEFT_UINT8 = 1,
@@ -38,19 +38,31 @@ typedef enum weft_dtype {
     WEFT_FLOAT32 = 7,
     WEFT_FLOAT64 = 8,
     WEFT_BFLOAT16 = 9,
-    WEFT_DTYPE_COUNT = 10
+    WEFT_INT16 = 10,
+    WEFT_UINT16 = 11,
+    WEFT_FLOAT8_E4M3 = 12, /* of OCP: no infinities, NaN is 0x7f or 0xff, the largest number is 448 */
+    WEFT_FLOAT8_E5M2 = 13, /* of OCP: float16's upper byte */
+    WEFT_COMPLEX64 = 14,   /* two float32: real, imaginary */
+    WEFT_COMPLEX128 = 15,  /* two float64 */
+    WEFT_BOOL = 16,        /* one byte: 0 is false, anything else true; results are 0 or 1 */
+    WEFT_DTYPE_COUNT = 17
 } weft_dtype;
 
-/* Reductions. Sum, prod, min, max, avg as elementwise operations over the ranks. avg divides the sum by the
- * number of ranks once, at the end (integers truncate toward zero). min and max propagate NaN; -0 < +0. Every
- * NaN result has one bit pattern (positive quiet, no payload) so that all ranks and processors agree. */
+/* Reductions, elementwise over the ranks. avg divides the sum by the number of ranks once, at the end (integers
+ * truncate toward zero). min and max propagate NaN; -0 < +0. Every NaN result has one bit pattern (positive quiet,
+ * no payload) so that all ranks and processors agree. Integers know all of them; floats all but and, or, xor;
+ * complex numbers sum, prod and avg; bool all but avg, with sum and max as or, prod and min as and. Any other pair
+ * answers WEFT_UNSUPPORTED. */
 typedef enum weft_op {
     WEFT_SUM = 0,
     WEFT_PROD = 1,
     WEFT_MAX = 2,
     WEFT_MIN = 3,
     WEFT_AVG = 4,
-    WEFT_OP_COUNT = 5
+    WEFT_AND = 5, /* bit by bit, like the next two */
+    WEFT_OR = 6,
+    WEFT_XOR = 7,
+    WEFT_OP_COUNT = 8
 } weft_op;
 
 typedef struct weft_context weft_context;

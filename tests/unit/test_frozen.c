@@ -29,18 +29,22 @@ static void test_status_numbers(void **state)
 static void test_type_and_operation_numbers(void **state)
 {
     (void)state;
-    static const char *const types[] = {"int8",   "uint8",   "int32",   "uint32",  "int64",
-                                        "uint64", "float16", "float32", "float64", "bfloat16"};
-    static const char *const operations[] = {"sum", "prod", "max", "min", "avg"};
-    static const size_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
+    static const char *const types[] = {"int8",       "uint8",   "int32",       "uint32",      "int64",
+                                        "uint64",     "float16", "float32",     "float64",     "bfloat16",
+                                        "int16",      "uint16",  "float8_e4m3", "float8_e5m2", "complex64",
+                                        "complex128", "bool"};
+    static const char *const operations[] = {"sum", "prod", "max", "min", "avg", "and", "or", "xor"};
+    static const size_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 2, 2, 1, 1, 8, 16, 1};
     assert_int_equal(WEFT_FLOAT32, 7);
     assert_int_equal(WEFT_BFLOAT16, 9);
     assert_int_equal(WEFT_AVG, 4);
-    for (int i = 0; i < 10; i++) {
+    assert_int_equal(WEFT_BOOL, 16);
+    assert_int_equal(WEFT_XOR, 7);
+    for (int i = 0; i < 17; i++) {
         assert_string_equal(weft_dtype_name((weft_dtype)i), types[i]);
         assert_int_equal(weft_dtype_size((weft_dtype)i), sizes[i]);
     }
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 8; i++)
         assert_string_equal(weft_op_name((weft_op)i), operations[i]);
     assert_int_equal(weft_dtype_size((weft_dtype)99), 0);
 }

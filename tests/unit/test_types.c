@@ -17,10 +17,23 @@ static void types_have_sizes_and_names(void **state)
         size_t size;
         const char *name;
     } types[] = {
-        {WEFT_INT8, 1, "int8"},         {WEFT_UINT8, 1, "uint8"},     {WEFT_INT32, 4, "int32"},
-        {WEFT_UINT32, 4, "uint32"},     {WEFT_INT64, 8, "int64"},     {WEFT_UINT64, 8, "uint64"},
-        {WEFT_FLOAT16, 2, "float16"},   {WEFT_FLOAT32, 4, "float32"}, {WEFT_FLOAT64, 8, "float64"},
+        {WEFT_INT8, 1, "int8"},
+        {WEFT_UINT8, 1, "uint8"},
+        {WEFT_INT32, 4, "int32"},
+        {WEFT_UINT32, 4, "uint32"},
+        {WEFT_INT64, 8, "int64"},
+        {WEFT_UINT64, 8, "uint64"},
+        {WEFT_FLOAT16, 2, "float16"},
+        {WEFT_FLOAT32, 4, "float32"},
+        {WEFT_FLOAT64, 8, "float64"},
         {WEFT_BFLOAT16, 2, "bfloat16"},
+        {WEFT_INT16, 2, "int16"},
+        {WEFT_UINT16, 2, "uint16"},
+        {WEFT_FLOAT8_E4M3, 1, "float8_e4m3"},
+        {WEFT_FLOAT8_E5M2, 1, "float8_e5m2"},
+        {WEFT_COMPLEX64, 8, "complex64"},
+        {WEFT_COMPLEX128, 16, "complex128"},
+        {WEFT_BOOL, 1, "bool"},
     };
     assert_int_equal(sizeof types / sizeof *types, WEFT_DTYPE_COUNT);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
@@ -40,6 +53,9 @@ static void operations_have_names(void **state)
     assert_string_equal(weft_op_name(WEFT_MIN), "min");
     assert_string_equal(weft_op_name(WEFT_MAX), "max");
     assert_string_equal(weft_op_name(WEFT_AVG), "avg");
+    assert_string_equal(weft_op_name(WEFT_AND), "and");
+    assert_string_equal(weft_op_name(WEFT_OR), "or");
+    assert_string_equal(weft_op_name(WEFT_XOR), "xor");
     assert_string_equal(weft_op_name(WEFT_OP_COUNT), "unknown");
 }
 
