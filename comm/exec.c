@@ -1,10 +1,9 @@
-/* Operations, the window, hazards, and the run loop.
+/* Operations, the window, and the run loop.
  *
  * Admission walks the plan in program order. A step enters the window as a flight when fewer than `window`
- * steps lie between it and the oldest unfinished one. It is compared with every flight still active: where
- * one writes chunks that the other touches, the new one waits for it, byte by byte: it may process what lies
- * below the earlier one's `visible` mark. SLOTs are renamed instead: each RECV into a slot owns its data, and
- * the REDUCE or COPY that empties the slot is bound to that RECV, so reusing a slot number never waits.
+ * steps lie between it and the oldest unfinished one, and waits for those that it has a hazard with (exec_hazard.c).
+ * SLOTs are renamed instead: each RECV into a slot owns its data, and the REDUCE or COPY that empties the slot is
+ * bound to that RECV, so reusing a slot number never waits.
  *
  * Nothing is scanned to find work: an event (a message, a landing, progress of a flight that others wait for)
  * sets bits in `runnable`, and the run loop takes the oldest first. A full link sets `blocked` instead, which
@@ -16,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "algos/hazard.h"
 #include "base/error.h"
 
 static void free_tables(struct weft_exec *exec)
@@ -58,7 +56,7 @@ static void free_op(struct weft_exec_op *op)
         free(op->peers[i]);
     free(op->peers);
     free(op->by_rank);
-    free(op->temp);
+    weft_layout_close(&op->layout);
     free(op);
 }
 
@@ -103,28 +101,18 @@ struct weft_link *weft_exec_link(const struct weft_exec *exec, uint32_t rank)
     return exec->peers[rank].link;
 }
 
-uint8_t *weft_op_memory(struct weft_exec_op *op, unsigned buffer)
-{
-    switch (buffer) {
-    case WEFT_BUFFER_INPUT:
-        return (uint8_t *)(uintptr_t)op->request.input;
-    case WEFT_BUFFER_OUTPUT:
-        return op->request.output;
-    default:
-        return op->temp;
-    }
-}
-
 int weft_op_region(struct weft_exec_op *op, const struct weft_exec_peer *peer, unsigned buffer,
                    struct weft_region **region)
 {
     if (op->in_place && buffer == WEFT_BUFFER_INPUT)
         buffer = WEFT_BUFFER_OUTPUT;
+    if (buffer == WEFT_BUFFER_CELL)
+        buffer = WEFT_BUFFER_TEMP;
     struct weft_region **slot = &op->regions[peer->transport][buffer];
     if (!*slot) {
         const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
-        size_t size = op->request.count * op->request.element_bytes;
-        int status = hooks->region_get(hooks->arg, peer->transport, weft_op_memory(op, buffer), size, slot);
+        const struct weft_extent *extent = &op->layout.extents[buffer];
+        int status = hooks->region_get(hooks->arg, peer->transport, extent->memory, extent->bytes, slot);
         if (status != WEFT_OK)
             return status;
     }
@@ -150,7 +138,7 @@ int weft_flight_send(struct weft_exec_op *op, struct weft_flight *flight, enum w
         .message = flight->message,
         .slice = slice,
         .digest = op->request.digest,
-        .count = op->request.call.count,
+        .count = op->layout.sized ? flight->length : op->request.call.count,
         .size = size,
         .kind = (uint8_t)kind,
         .version = WEFT_WIRE_VERSION,
@@ -162,43 +150,9 @@ int weft_flight_send(struct weft_exec_op *op, struct weft_flight *flight, enum w
     return status;
 }
 
-size_t weft_flight_limit(const struct weft_exec_op *op, const struct weft_flight *flight)
-{
-    size_t end = flight->start + flight->length, limit = end;
-    for (uint64_t mask = flight->waits; mask; mask &= mask - 1) {
-        const struct weft_flight *earlier = &op->flights[__builtin_ctzll(mask)];
-        size_t theirs = earlier->start + earlier->length;
-        size_t reached = earlier->start + earlier->visible;
-        if (reached < (theirs < end ? theirs : end) && reached < limit)
-            limit = reached;
-    }
-    return limit > flight->start ? limit - flight->start : 0;
-}
-
 void weft_flight_wake(struct weft_exec_op *op, struct weft_flight *flight)
 {
     op->runnable |= flight->dependents;
-}
-
-/* Enters the flight in the buckets of its chunks and returns which flights were there already. */
-static uint64_t enter_buckets(struct weft_exec_op *op, const struct weft_flight *flight)
-{
-    uint64_t found = 0, bit = 1ULL << flight->index;
-    uint32_t span = flight->step.span < WEFT_BUCKETS ? flight->step.span : WEFT_BUCKETS;
-    for (uint32_t i = 0; i < span; i++) {
-        uint64_t *bucket = &op->buckets[(flight->step.chunk + i) % WEFT_BUCKETS];
-        found |= *bucket;
-        *bucket |= bit;
-    }
-    return found;
-}
-
-static void leave_buckets(struct weft_exec_op *op, const struct weft_flight *flight)
-{
-    uint64_t bit = 1ULL << flight->index;
-    uint32_t span = flight->step.span < WEFT_BUCKETS ? flight->step.span : WEFT_BUCKETS;
-    for (uint32_t i = 0; i < span; i++)
-        op->buckets[(flight->step.chunk + i) % WEFT_BUCKETS] &= ~bit;
 }
 
 void weft_flight_finish(struct weft_exec_op *op, struct weft_flight *flight)
@@ -211,7 +165,7 @@ void weft_flight_finish(struct weft_exec_op *op, struct weft_flight *flight)
     op->runnable &= ~bit;
     op->blocked &= ~bit;
     if (op->touches[flight->index])
-        leave_buckets(op, flight);
+        weft_hazards_leave(op, flight);
     if (flight->step.kind == WEFT_STEP_SEND)
         weft_send_release(op, flight);
     else if (flight->step.kind == WEFT_STEP_RECV)
@@ -220,26 +174,6 @@ void weft_flight_finish(struct weft_exec_op *op, struct weft_flight *flight)
         op->head++;
         op->head_index = op->head_index + 1 == op->exec->options.window ? 0 : op->head_index + 1;
     }
-}
-
-/* Notes what the flight reads and writes and finds the flights that it must wait for. */
-static void find_hazards(struct weft_exec_op *op, struct weft_flight *flight)
-{
-    const struct weft_step *step = &flight->step;
-    unsigned writes = weft_step_writes(step, op->in_place), touches = weft_step_touches(step, op->in_place);
-    flight->waits = 0;
-    if (touches) {
-        for (uint64_t mask = enter_buckets(op, flight); mask; mask &= mask - 1) {
-            int i = __builtin_ctzll(mask);
-            if (weft_memory_conflicts(&op->flights[i].step, op->writes[i], op->touches[i], step, writes,
-                                      touches, op->in_place)) {
-                flight->waits |= 1ULL << i;
-                op->flights[i].dependents |= 1ULL << flight->index;
-            }
-        }
-    }
-    op->writes[flight->index] = writes;
-    op->touches[flight->index] = touches;
 }
 
 /* Decides how a message travels. Both ends decide alike: from its length and what the transport offers. */
@@ -257,9 +191,11 @@ static int choose_mode(struct weft_exec_op *op, struct weft_flight *flight)
         if (flight->mode == WEFT_MODE_PUT && flight->slice_bytes > peer->put_bytes)
             flight->slice_bytes = peer->put_bytes / 64 * 64;
     } else if (flight->length <= peer->eager_bytes) {
-        flight->slice_bytes = (flight->length + 63) / 64 * 64;
+        flight->slice_bytes = flight->length ? (flight->length + 63) / 64 * 64 : 64;
     }
     flight->slices = (uint32_t)((flight->length + flight->slice_bytes - 1) / flight->slice_bytes);
+    if (flight->length == 0) /* of a call whose messages say how long they are */
+        flight->slices = 1;
     return WEFT_OK;
 }
 
@@ -271,7 +207,7 @@ static int admit_message(struct weft_exec_op *op, struct weft_flight *flight)
         return weft_fail(WEFT_NOMEM, "no memory for the state of rank %d", flight->step.peer);
     }
     flight->told = flight->ready = flight->staged = flight->landed = flight->puts_done = 0;
-    flight->staging = flight->lending = flight->lent_here = flight->have_token = 0;
+    flight->staging = flight->lending = flight->lent_here = flight->have_token = flight->announced = 0;
     flight->mapped = flight->payload = NULL;
     flight->held = NULL;
     flight->stage_buffer = NULL;
@@ -307,17 +243,14 @@ static void bind_slots(struct weft_exec_op *op, struct weft_flight *flight)
     }
 }
 
-static int admit_step(struct weft_exec_op *op, size_t start, size_t length)
+static int admit_step(struct weft_exec_op *op, struct weft_flight *flight)
 {
-    struct weft_flight *flight = &op->flights[op->tail_index];
     flight->index = (uint8_t)op->tail_index;
     flight->sequence = op->tail;
-    flight->start = start;
-    flight->length = length;
     flight->done = flight->visible = 0;
     flight->dependents = 0;
     flight->into_slot = 0;
-    find_hazards(op, flight);
+    weft_hazards_enter(op, flight);
     op->active |= 1ULL << flight->index;
     op->runnable |= 1ULL << flight->index;
     op->tail++;
@@ -330,19 +263,16 @@ static int admit_step(struct weft_exec_op *op, size_t start, size_t length)
 
 static int admit(struct weft_exec_op *op)
 {
-    const struct weft_plan *plan = op->request.plan;
-    size_t element_bytes = op->request.element_bytes, count = op->request.count;
     while (!op->exhausted && op->tail - op->head < op->exec->options.window) {
-        struct weft_step *step = &op->flights[op->tail_index].step;
-        if (!weft_cursor_next(&op->cursor, step)) {
+        struct weft_flight *flight = &op->flights[op->tail_index];
+        if (!weft_cursor_next(&op->cursor, &flight->step)) {
             op->exhausted = 1;
             break;
         }
-        size_t start = weft_chunk_start(plan, step->chunk, count) * element_bytes;
-        size_t end = weft_chunk_start(plan, step->chunk + step->span, count) * element_bytes;
-        if (start == end)
+        weft_layout_place(&op->layout, flight);
+        if (flight->length == 0 && !(op->layout.sized && flight->step.kind <= WEFT_STEP_RECV))
             continue;
-        int status = admit_step(op, start, end - start);
+        int status = admit_step(op, flight);
         if (status != WEFT_OK)
             return status;
     }
@@ -378,7 +308,7 @@ static void release_everything(struct weft_exec_op *op)
     }
     const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
     for (uint32_t t = 0; t < WEFT_TRANSPORTS_MAX; t++) {
-        for (int b = 0; b < 3; b++) {
+        for (int b = 0; b < WEFT_BUFFERS; b++) {
             if (op->regions[t][b])
                 hooks->region_put(hooks->arg, t, op->regions[t][b]);
             op->regions[t][b] = NULL;
@@ -427,21 +357,6 @@ void weft_op_run(struct weft_exec_op *op)
         op_end(op, WEFT_OK);
 }
 
-static int op_memory(struct weft_exec_op *op)
-{
-    const struct weft_exec_request *request = &op->request;
-    size_t bytes = request->count * request->element_bytes;
-    if (!request->plan->temp_chunks || op->temp_bytes >= bytes)
-        return WEFT_OK;
-    free(op->temp);
-    op->temp_bytes = 0;
-    op->temp = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    if (!op->temp)
-        return weft_fail(WEFT_NOMEM, "no memory for %zu bytes of intermediate results", bytes);
-    op->temp_bytes = bytes;
-    return WEFT_OK;
-}
-
 static int op_get(struct weft_exec *exec, struct weft_exec_op **got)
 {
     struct weft_exec_op *op = exec->spare_ops;
@@ -462,6 +377,7 @@ static int op_get(struct weft_exec *exec, struct weft_exec_op **got)
     op->head = op->tail = op->head_index = op->tail_index = 0;
     op->runnable = op->blocked = op->active = 0;
     memset(op->buckets, 0, sizeof op->buckets);
+    memset(op->cell_users, 0, sizeof op->cell_users);
     op->exhausted = 0;
     *got = op;
     return WEFT_OK;
@@ -484,12 +400,7 @@ int weft_exec_start(struct weft_exec *exec, const struct weft_exec_request *requ
         return status;
     op->request = *request;
     op->in_place = request->plan->in_place != 0;
-    if (request->call.sequence && request->count == 0) { /* nothing to move, but the ranks compare the call */
-        op->request.count = 1;
-        op->request.input = &op->nothing[0];
-        op->request.output = request->plan->in_place ? &op->nothing[0] : &op->nothing[1];
-    }
-    status = op_memory(op);
+    status = weft_layout_open(&op->layout, &op->request);
     if (status != WEFT_OK) {
         free_op(op);
         return status;
@@ -521,6 +432,7 @@ void weft_exec_op_free(struct weft_exec_op *op)
         weft_recalls_await(exec, weft_op_recall(op));
         op_end(op, WEFT_CANCELLED);
     }
+    weft_layout_end(&op->layout);
     if (exec->spare_ops)
         free_op(op);
     else

@@ -90,14 +90,28 @@ int weft_exec_connect(struct weft_exec *exec, uint32_t rank, struct weft_exec_pe
 /* The link to a peer, NULL when there is none yet. */
 struct weft_link *weft_exec_link(const struct weft_exec *exec, uint32_t rank);
 
-/* What one operation runs on. The plan and buffers must stay until the operation has been freed. */
+/* One of the two buffers of an unequal call, in elements: how many each rank's block has and where it begins (NULL:
+ * without gaps). counts is NULL where the buffer holds the rank's own block alone, of request.count elements. */
+struct weft_exec_blocks {
+    const size_t *counts, *offsets; /* [ranks] */
+};
+
+/* What one operation runs on. The plan and buffers must stay until the operation has been freed; blocks are copied.
+ * input and output are those of the plan's windows: the address of their first chunk, in an unequal call what offsets
+ * count from. */
 struct weft_exec_request {
     const struct weft_plan *plan;
     const void *input;
     void *output;
-    size_t count;
+    size_t count; /* elements: of all chunks together, or of each block */
     size_t element_bytes;
-    weft_reduce_function *reduce;
+    struct weft_exec_blocks input_blocks, output_blocks;
+    weft_reduce_function *reduce; /* NULL: user does it, or nothing is reduced */
+    struct {
+        weft_reduce_callback *reduce; /* left op right, in order; not NULL: instead of the other */
+        void *arg;
+        weft_dtype dtype;
+    } user;
     int streaming; /* copies into the output go past the caches; so does reduce, if the caller chose it so */
     uint32_t finish;       /* avg: number of ranks, otherwise 0 */
     uint32_t digest;       /* of call; what peers' messages must carry as well */

@@ -8,6 +8,8 @@
 
 #include "comm/exec_internal.h"
 
+#define PIECE_BYTES 4096
+
 /* Lowers *size to what lies contiguously in every source: slices of different links differ. */
 static void find_contiguous(const struct weft_exec_op *op, const struct weft_flight *flight, size_t *size)
 {
@@ -28,7 +30,7 @@ static int gather_sources(struct weft_exec_op *op, struct weft_flight *flight, s
     for (int i = 0; i < flight->step.source_count; i++) {
         const uint8_t *memory;
         if (flight->bound[i] == WEFT_NONE) {
-            memory = weft_op_memory(op, flight->step.sources[i].buffer) + flight->start + flight->done;
+            memory = flight->sources[i] + flight->done;
         } else {
             int status = weft_recv_source(op, &op->flights[flight->bound[i]], flight->done, size, i, &memory);
             if (status != WEFT_OK)
@@ -39,13 +41,40 @@ static int gather_sources(struct weft_exec_op *op, struct weft_flight *flight, s
     return WEFT_OK;
 }
 
+/* The user's function takes two sources and may write over either of them. With three, the sum of the first two has
+ * no place of its own where the target is the third: then it is made piece by piece. */
+static void compute_user(const struct weft_exec_request *request, uint8_t *target, const void *const *sources,
+                         int source_count, size_t count)
+{
+    weft_reduce_callback *reduce = request->user.reduce;
+    void *arg = request->user.arg;
+    weft_dtype dtype = request->user.dtype;
+    if (source_count == 2 || target != sources[2]) {
+        reduce(arg, sources[0], sources[1], target, count, dtype);
+        if (source_count == 3)
+            reduce(arg, target, sources[2], target, count, dtype);
+        return;
+    }
+    _Alignas(64) uint8_t sum[PIECE_BYTES];
+    size_t element_bytes = request->element_bytes, piece = PIECE_BYTES / element_bytes;
+    for (size_t at = 0; at < count; at += piece) {
+        size_t now = count - at < piece ? count - at : piece, offset = at * element_bytes;
+        reduce(arg, (const uint8_t *)sources[0] + offset, (const uint8_t *)sources[1] + offset, sum, now,
+               dtype);
+        reduce(arg, sum, target + offset, target + offset, now, dtype);
+    }
+}
+
 static void compute(struct weft_exec_op *op, const struct weft_flight *flight, size_t size,
                     const void *const *sources)
 {
     const struct weft_exec_request *request = &op->request;
-    uint8_t *target = weft_op_memory(op, flight->step.destination.buffer) + flight->start + flight->done;
+    uint8_t *target = flight->target + flight->done;
     uint32_t finish = flight->step.flags & WEFT_STEP_FINISH ? request->finish : 0;
-    if (flight->step.kind == WEFT_STEP_REDUCE || flight->step.flags & WEFT_STEP_FINISH)
+    if (flight->step.kind == WEFT_STEP_REDUCE && request->user.reduce)
+        compute_user(request, target, sources, flight->step.source_count, size / request->element_bytes);
+    else if (flight->step.kind == WEFT_STEP_REDUCE ||
+             (flight->step.flags & WEFT_STEP_FINISH && request->reduce))
         request->reduce(target, sources, flight->step.source_count, size / request->element_bytes, finish);
     else if (target != sources[0])
         weft_copy(target, sources[0], size);

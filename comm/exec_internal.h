@@ -1,14 +1,16 @@
 /* The executor's state, shared by its files:
- *   exec.c          operations, the window, hazards, the run loop
+ *   exec.c          operations, the window, the run loop
+ *   exec_hazard.c   which flights wait for which, and how far they may follow
+ *   exec_layout.c   where chunks lie
  *   exec_send.c     SEND: how bytes leave
  *   exec_recv.c     RECV: how bytes arrive
  *   exec_compute.c  REDUCE and COPY
  *   exec_message.c  messages in, and those that come too early
  *   exec_recall.c   taking memory back when an operation ends early
  *
- * Positions are bytes in the logical data (element index times element size), the same in every buffer, since
- * a step reads and writes one chunk range (algos/plan.h). Every flight works through its range in order;
- * `visible` is how far the steps that depend on it may follow.
+ * Every flight works through its range in order; `visible` is how far the steps that depend on it may follow. Where
+ * its range lies in memory has been found when it was admitted; `start` is its position in the logical data
+ * (exec_layout.c), by which flights compare how far they are.
  */
 #ifndef WEFT_COMM_EXEC_INTERNAL_H
 #define WEFT_COMM_EXEC_INTERNAL_H
@@ -53,11 +55,14 @@ struct weft_landing {
 struct weft_flight {
     struct weft_step step;
     size_t start, length; /* bytes */
-    size_t done;          /* bytes finished, in order */
-    size_t visible;       /* bytes that dependents may use: a RECV into a SLOT is ahead of `done` here */
-    uint64_t waits;       /* flights (bit by index) this one has a hazard with */
-    uint64_t dependents;  /* flights that wait for this one */
-    uint32_t sequence;    /* tells successive flights of one index apart */
+    uint8_t *target;      /* RECV, REDUCE, COPY: where the range lies; of no meaning for a SLOT */
+    const uint8_t *sources[WEFT_STEP_SOURCES_MAX];
+    size_t done;         /* bytes finished, in order */
+    size_t visible;      /* bytes that dependents may use: a RECV into a SLOT is ahead of `done` here */
+    uint64_t waits;      /* flights (bit by index) this one has a hazard with */
+    uint64_t whole;      /* those of them that must end first: their bytes are not in step with these */
+    uint64_t dependents; /* flights that wait for this one */
+    uint32_t sequence;   /* tells successive flights of one index apart */
     uint8_t index, mode;
     uint8_t bound[WEFT_STEP_SOURCES_MAX]; /* the RECV flight behind a SLOT source */
     uint8_t into_slot;                    /* RECV whose data only feeds one REDUCE or COPY */
@@ -74,6 +79,7 @@ struct weft_flight {
     uint8_t staging;    /* SEND, RECV: the offer is a ring of staged slices */
     uint8_t lending;    /* SEND: through a conduit of the link */
     uint8_t lent_here;  /* RECV: the offer comes through a conduit */
+    uint8_t announced;  /* PUT of an operation with sized messages: the length has been told */
     uint32_t conduit;
     size_t lent; /* SEND: bytes passed into the conduit */
     uint8_t have_token;
@@ -97,6 +103,43 @@ struct weft_op_peer {
     struct weft_early **early_tail;
 };
 
+/* What a buffer's blocks are in an unequal call: bytes. [ranks] each, NULL: one block, the rank's own. */
+struct weft_side {
+    const size_t *starts, *lengths;
+};
+
+/* Memory of one operation that peers may read or write. */
+struct weft_extent {
+    uint8_t *memory;
+    size_t bytes;
+};
+
+#define WEFT_BUFFERS (WEFT_BUFFER_CELL + 1)
+
+/* Where an operation's chunks lie: exec_layout.c. */
+struct weft_layout {
+    uint8_t unequal;
+    uint8_t
+        sized; /* ranks do not know each other's lengths: messages carry theirs, and there are empty ones */
+    uint32_t chunks;
+    size_t element_bytes;
+    size_t quotient, remainder;      /* equal: bytes per chunk, and elements that are left over for all */
+    uintptr_t origins[WEFT_BUFFERS]; /* address of position 0, or of an unequal buffer */
+    uint8_t *cells;
+    size_t cell_bytes;
+    struct weft_extent extents[WEFT_BUFFERS];
+    struct weft_side input, output, space;
+    size_t own;           /* unequal: bytes of the rank's own block */
+    const size_t *places; /* [ranks + 1] of the chunks in the space; NULL: not known */
+    /* Kept when the operation struct is used again. */
+    size_t *table;
+    size_t table_entries;
+    uint8_t *memory; /* TEMP and cells */
+    size_t own_bytes;
+    uint8_t *nothing; /* buffers of an operation without elements */
+    size_t nothing_bytes;
+};
+
 struct weft_exec_op {
     struct weft_exec *exec;
     struct weft_exec_request request;
@@ -109,20 +152,19 @@ struct weft_exec_op {
     uint64_t runnable; /* flights that may move */
     uint64_t blocked;  /* flights to retry on the next progress call */
     uint64_t active;
-    uint8_t *temp;
+    struct weft_layout layout;
     /* Hazard summary per flight index. buckets: which flights touch a chunk, by chunk % WEFT_BUCKETS;
      * candidates found there are compared exactly. */
     uint64_t buckets[WEFT_BUCKETS];
     uint32_t writes[WEFT_WINDOW_MAX], touches[WEFT_WINDOW_MAX];
+    uint64_t cell_users[WEFT_CELLS_MAX]; /* which flights touch a cell */
     uint8_t slot_writer[WEFT_SLOTS_MAX];
     uint32_t peer_count, peer_capacity;
     struct weft_op_peer **peers;   /* in order of first use; kept when the operation struct is used again */
     struct weft_op_peer **by_rank; /* [ranks], NULL where not used yet */
-    struct weft_region *regions[WEFT_TRANSPORTS_MAX][3]; /* INPUT, OUTPUT, TEMP; held until the end */
-    size_t temp_bytes;
+    struct weft_region *regions[WEFT_TRANSPORTS_MAX][WEFT_BUFFERS]; /* held until the end */
     struct weft_exec_look look;
-    uint64_t nothing[2]; /* input and output of an operation without elements */
-    size_t work_bytes;   /* computed since the last return to the progress loop */
+    size_t work_bytes; /* computed since the last return to the progress loop */
     struct weft_flight flights[WEFT_WINDOW_MAX];
 };
 
@@ -145,13 +187,27 @@ struct weft_exec {
     char failure[256];
 };
 
-/* exec.c */
+/* exec_hazard.c */
+/* Notes what the flight reads and writes and finds the flights that it must wait for. */
+void weft_hazards_enter(struct weft_exec_op *op, struct weft_flight *flight);
+void weft_hazards_leave(struct weft_exec_op *op, const struct weft_flight *flight);
+/* How far the flight may go now, in bytes. */
 size_t weft_flight_limit(const struct weft_exec_op *op, const struct weft_flight *flight);
+
+/* exec_layout.c */
+/* Finds out where everything of a request lies; a call without elements gets one that is nobody's. */
+int weft_layout_open(struct weft_layout *layout, struct weft_exec_request *request);
+/* The range of a flight's step. */
+void weft_layout_place(const struct weft_layout *layout, struct weft_flight *flight);
+/* The operation is over: what is too large to keep goes. */
+void weft_layout_end(struct weft_layout *layout);
+void weft_layout_close(struct weft_layout *layout);
+
+/* exec.c */
 void weft_flight_wake(struct weft_exec_op *op, struct weft_flight *flight);
 void weft_flight_finish(struct weft_exec_op *op, struct weft_flight *flight);
 void weft_op_fail(struct weft_exec_op *op, int status);
 void weft_op_run(struct weft_exec_op *op);
-uint8_t *weft_op_memory(struct weft_exec_op *op, unsigned buffer);
 int weft_op_region(struct weft_exec_op *op, const struct weft_exec_peer *peer, unsigned buffer,
                    struct weft_region **region);
 uint64_t weft_flight_cookie(const struct weft_exec_op *op, const struct weft_flight *flight, uint32_t slice);

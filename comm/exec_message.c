@@ -125,7 +125,8 @@ static int deliver_answer(struct weft_exec_op *op, struct weft_flight *flight,
 
 static int belongs(const struct weft_exec_op *op, const struct weft_wire_header *header)
 {
-    return header->digest == op->request.digest && header->count == op->request.call.count;
+    return header->digest == op->request.digest &&
+           (op->layout.sized || header->count == op->request.call.count);
 }
 
 /* The message is for another call than this one. */
@@ -142,11 +143,27 @@ static int refuse(struct weft_exec_op *op, const struct weft_wire_header *header
     return hooks->differs ? hooks->differs(hooks->comm, text) : weft_fail(WEFT_MISMATCH, "%s", text);
 }
 
+/* Calls in which a rank knows only its own sizes: who sends and who receives must mean the same. */
+static int wrong_size(const struct weft_exec_op *op, const struct weft_flight *flight,
+                      const struct weft_wire_header *header)
+{
+    size_t element_bytes = op->request.element_bytes;
+    int sends = flight->step.kind == WEFT_STEP_SEND;
+    uint32_t here = op->exec->options.rank, sender = sends ? here : header->source;
+    uint64_t sent = sends ? flight->length : header->count, expected = sends ? header->count : flight->length;
+    return weft_fail(WEFT_MISMATCH,
+                     "%s #%" PRIu64 ": rank %u sends %" PRIu64 " elements to rank %u, which expects %" PRIu64,
+                     weft_call_name(&op->request.call), op->request.call.sequence, sender,
+                     sent / element_bytes, sends ? header->source : here, expected / element_bytes);
+}
+
 static int deliver(struct weft_exec_op *op, struct weft_flight *flight, const struct weft_wire_header *header,
                    const void *payload, struct weft_early *early, int *kept)
 {
     if (!belongs(op, header))
         return refuse(op, header);
+    if (op->layout.sized && header->count != flight->length)
+        return wrong_size(op, flight, header);
     return is_answer(header) ? deliver_answer(op, flight, header, payload)
                              : weft_recv_message(op, flight, header, payload, early, kept);
 }

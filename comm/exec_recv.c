@@ -15,11 +15,6 @@
  * what the oldest needs. */
 #define LANDING_DISTANCE 8
 
-static uint8_t *target_memory(struct weft_exec_op *op, const struct weft_flight *flight)
-{
-    return weft_op_memory(op, flight->step.destination.buffer) + flight->start;
-}
-
 static const struct weft_exec_peer *peer_of(const struct weft_exec_op *op, const struct weft_flight *flight)
 {
     return &op->exec->peers[flight->peer->rank];
@@ -49,7 +44,9 @@ static int settle(struct weft_exec_op *op, struct weft_flight *flight)
         if (status != WEFT_OK)
             return status;
     }
-    if (flight->done == flight->length && (flight->mode != WEFT_MODE_READ || flight->told == flight->slices))
+    if (flight->done == flight->length &&
+        (flight->mode != WEFT_MODE_READ || flight->told == flight->slices) &&
+        (flight->length || flight->ready))
         weft_flight_finish(op, flight);
     return WEFT_OK;
 }
@@ -175,8 +172,7 @@ static int advance_eager(struct weft_exec_op *op, struct weft_flight *flight)
         size_t end = weft_slices_bytes(flight, (uint32_t)(flight->done / flight->slice_bytes) + 1);
         if (end > limit)
             break;
-        memcpy(target_memory(op, flight) + flight->done, eager_source(flight, flight->done),
-               end - flight->done);
+        memcpy(flight->target + flight->done, eager_source(flight, flight->done), end - flight->done);
         flight->done = flight->visible = end;
         drop_held(op, flight, end);
         weft_flight_wake(op, flight);
@@ -192,7 +188,7 @@ static int advance_read(struct weft_exec_op *op, struct weft_flight *flight)
         if (end > limit)
             return settle(op, flight);
         size_t size = end - flight->done;
-        uint8_t *target = target_memory(op, flight) + flight->done;
+        uint8_t *target = flight->target + flight->done;
         if (flight->mapped) {
             int status = remap(op, flight);
             if (status != WEFT_OK)
@@ -241,7 +237,7 @@ static int land_slice(struct weft_exec_op *op, struct weft_flight *flight, uint3
                 return status;
         }
     } else {
-        memory = target_memory(op, flight) + (size_t)slice * flight->slice_bytes;
+        memory = flight->target + (size_t)slice * flight->slice_bytes;
         if (peer->caps & WEFT_CAP_REG_REMOTE) {
             int status = weft_op_region(op, peer, flight->step.destination.buffer, &region);
             if (status != WEFT_OK)
@@ -264,6 +260,8 @@ static int advance_put(struct weft_exec_op *op, struct weft_flight *flight)
     if (flight->into_slot && flight->sequence - op->head > LANDING_DISTANCE)
         allowed = 0;
     int status = WEFT_OK;
+    if (op->layout.sized && !flight->announced) /* it may be a short one that will come as a message */
+        return WEFT_OK;
     while (flight->landed < flight->slices && flight->landed - finished < WEFT_LANDINGS) {
         struct weft_landing *landing = &flight->landings[flight->landed % WEFT_LANDINGS];
         if (flight->landed >= allowed) {
@@ -371,6 +369,11 @@ static int check_offer(struct weft_exec_op *op, struct weft_flight *flight,
 static int take_ready(struct weft_exec_op *op, struct weft_flight *flight,
                       const struct weft_wire_header *header, const void *payload)
 {
+    if (op->layout.sized && flight->mode == WEFT_MODE_PUT && header->kind == WEFT_WIRE_READY) {
+        flight->announced = 1;
+        weft_flight_again(op, flight);
+        return WEFT_OK;
+    }
     if (flight->mode != WEFT_MODE_READ || header->slice > flight->slices || header->slice <= flight->ready)
         return weft_fail(WEFT_PROTOCOL,
                          "rank %u announced %u of %u slices of message %u: expected more than %u",

@@ -14,11 +14,6 @@
 #include "base/log.h"
 #include "comm/exec_internal.h"
 
-static const uint8_t *source_memory(struct weft_exec_op *op, const struct weft_flight *flight)
-{
-    return weft_op_memory(op, flight->step.sources[0].buffer) + flight->start;
-}
-
 static void set_done(struct weft_exec_op *op, struct weft_flight *flight, size_t done)
 {
     flight->done = flight->visible = done;
@@ -31,7 +26,7 @@ static void set_done(struct weft_exec_op *op, struct weft_flight *flight, size_t
 static int advance_eager(struct weft_exec_op *op, struct weft_flight *flight)
 {
     uint32_t ready = weft_slices_within(flight, weft_flight_limit(op, flight));
-    const uint8_t *memory = source_memory(op, flight);
+    const uint8_t *memory = flight->sources[0];
     while (flight->told < ready) {
         size_t size = weft_slice_size(flight, flight->told);
         const uint8_t *payload = memory + (size_t)flight->told * flight->slice_bytes;
@@ -57,16 +52,16 @@ static int make_offer(struct weft_exec_op *op, struct weft_flight *flight, const
     if (status != WEFT_OK)
         return status;
     status = peer->stage_only ? WEFT_UNSUPPORTED
-                              : peer->ops->lend_open(peer->link, source_memory(op, flight), flight->length,
+                              : peer->ops->lend_open(peer->link, flight->sources[0], flight->length,
                                                      flight->slice_bytes, &flight->token, &flight->conduit);
     if (status == WEFT_OK) {
         flight->have_token = flight->lending = 1;
         flight->lent = 0;
         return WEFT_OK;
     }
-    status = peer->stage_only ? WEFT_UNSUPPORTED
-                              : peer->ops->expose(peer->link, NULL, source_memory(op, flight), flight->length,
-                                                  &flight->token);
+    status = peer->stage_only
+                 ? WEFT_UNSUPPORTED
+                 : peer->ops->expose(peer->link, NULL, flight->sources[0], flight->length, &flight->token);
     if (status == WEFT_OK) {
         flight->have_token = 1;
         return WEFT_OK;
@@ -95,7 +90,7 @@ static int make_offer(struct weft_exec_op *op, struct weft_flight *flight, const
 static uint32_t stage_slices(struct weft_exec_op *op, struct weft_flight *flight, uint32_t ready)
 {
     uint32_t taken = weft_slices_within(flight, flight->done);
-    const uint8_t *memory = source_memory(op, flight);
+    const uint8_t *memory = flight->sources[0];
     while (flight->staged < ready && flight->staged - taken < WEFT_STAGES) {
         size_t size = weft_slice_size(flight, flight->staged);
         weft_copy(flight->stage_buffer + flight->staged % WEFT_STAGES * flight->slice_bytes,
@@ -117,7 +112,7 @@ static int lend_slices(struct weft_exec_op *op, struct weft_flight *flight, cons
         end = flight->lent +
               flight->slice_bytes; /* the kernel locks out the reader for as long as this takes */
     if (flight->lent < end) {
-        int status = peer->ops->lend(peer->link, flight->conduit, source_memory(op, flight) + flight->lent,
+        int status = peer->ops->lend(peer->link, flight->conduit, flight->sources[0] + flight->lent,
                                      end - flight->lent, &taken);
         if (status != WEFT_OK && status != WEFT_AGAIN)
             return status;
@@ -179,7 +174,7 @@ static int put_slice(struct weft_exec_op *op, struct weft_flight *flight, const 
     struct weft_landing *landing = &flight->landings[slice % WEFT_LANDINGS];
     size_t size = weft_slice_size(flight, slice);
     return peer->ops->put(peer->link, &landing->token, flight->region,
-                          source_memory(op, flight) + (size_t)slice * flight->slice_bytes, size,
+                          flight->sources[0] + (size_t)slice * flight->slice_bytes, size,
                           weft_flight_cookie(op, flight, slice));
 }
 
@@ -187,6 +182,14 @@ static int advance_put(struct weft_exec_op *op, struct weft_flight *flight)
 {
     uint32_t ready = weft_slices_within(flight, weft_flight_limit(op, flight));
     const struct weft_exec_peer *peer = &op->exec->peers[flight->peer->rank];
+    if (op->layout.sized && !flight->announced) {
+        int status = weft_flight_send(op, flight, WEFT_WIRE_READY, 0, 0, NULL, 0);
+        if (status == WEFT_AGAIN)
+            weft_flight_block(op, flight);
+        if (status != WEFT_OK)
+            return status == WEFT_AGAIN ? WEFT_OK : status;
+        flight->announced = 1;
+    }
     while (flight->landed < ready && flight->landed - flight->told < WEFT_PUTS) {
         struct weft_landing *landing = &flight->landings[flight->landed % WEFT_LANDINGS];
         if (!landing->announced)

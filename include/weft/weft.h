@@ -65,6 +65,12 @@ typedef enum weft_op {
     WEFT_OP_COUNT = 8
 } weft_op;
 
+/* A reduction of the caller's: result[i] = left[i] op right[i] for i in [0, count). left comes from lower places in the
+ * order of combination than right; result may be the same memory as either of them. Called from whichever thread drives
+ * the communicator, so from weft's own as well; it must not call weft. */
+typedef void weft_reduce_callback(void *arg, const void *left, const void *right, void *result, size_t count,
+                                  weft_dtype dtype);
+
 typedef struct weft_context weft_context;
 typedef struct weft_comm weft_comm;
 typedef struct weft_work weft_work;

@@ -11,7 +11,7 @@ result() { # NAME OUTPUT
     fi
 }
 
-functions=$(${CC:-gcc} -E -P -Iinclude include/weft/weft.h | grep -o '\bweft_[a-z0-9_]* *(' | tr -d ' (' | sort -u)
+functions=$(${CC:-gcc} -E -P -Iinclude include/weft/weft.h | sed "/^typedef .*(/d" | grep -o '\bweft_[a-z0-9_]* *(' | tr -d ' (' | sort -u)
 result "functions without a man page" "$(for name in $functions; do
     page=docs/man/$name.3
     [[ -f $page ]] || { echo "$name"; continue; }
