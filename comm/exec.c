@@ -56,6 +56,7 @@ static void free_op(struct weft_exec_op *op)
         free(op->peers[i]);
     free(op->peers);
     free(op->by_rank);
+    free(op->window);
     weft_layout_close(&op->layout);
     free(op);
 }
@@ -75,6 +76,7 @@ void weft_exec_destroy(struct weft_exec *exec)
         return;
     weft_exec_fail(exec, WEFT_CANCELLED, "the communicator was destroyed");
     weft_early_drop(exec, exec->early);
+    weft_transfers_free(exec);
     free_op(exec->spare_ops);
     free_pool(&exec->small);
     free_pool(&exec->large);
@@ -120,36 +122,6 @@ int weft_op_region(struct weft_exec_op *op, const struct weft_exec_peer *peer, u
     return WEFT_OK;
 }
 
-uint64_t weft_flight_cookie(const struct weft_exec_op *op, const struct weft_flight *flight, uint32_t slice)
-{
-    return (uint64_t)op->exec->options.id << 32 | (op->sequence & 0xfff) << 20 |
-           (uint64_t)(flight->sequence & 0xfff) << 8 | (slice & 0xff);
-}
-
-int weft_flight_send(struct weft_exec_op *op, struct weft_flight *flight, enum weft_wire_kind kind,
-                     uint32_t flags, uint32_t slice, const void *payload, uint32_t size)
-{
-    struct weft_exec *exec = op->exec;
-    const struct weft_exec_peer *peer = &exec->peers[flight->peer->rank];
-    struct weft_wire_header header = {
-        .comm = exec->options.id,
-        .op = op->sequence,
-        .source = exec->options.rank,
-        .message = flight->message,
-        .slice = slice,
-        .digest = op->request.digest,
-        .count = op->layout.sized ? flight->length : op->request.call.count,
-        .size = size,
-        .kind = (uint8_t)kind,
-        .version = WEFT_WIRE_VERSION,
-        .flags = (uint16_t)flags,
-    };
-    int status = peer->ops->send(peer->link, &header, sizeof header, payload, size);
-    if (status == WEFT_OK)
-        exec->stats.messages++;
-    return status;
-}
-
 void weft_flight_wake(struct weft_exec_op *op, struct weft_flight *flight)
 {
     op->runnable |= flight->dependents;
@@ -164,7 +136,7 @@ void weft_flight_finish(struct weft_exec_op *op, struct weft_flight *flight)
     op->active &= ~bit;
     op->runnable &= ~bit;
     op->blocked &= ~bit;
-    if (op->touches[flight->index])
+    if (op->window && op->window->touches[flight->index])
         weft_hazards_leave(op, flight);
     if (flight->step.kind == WEFT_STEP_SEND)
         weft_send_release(op, flight);
@@ -176,29 +148,6 @@ void weft_flight_finish(struct weft_exec_op *op, struct weft_flight *flight)
     }
 }
 
-/* Decides how a message travels. Both ends decide alike: from its length and what the transport offers. */
-static int choose_mode(struct weft_exec_op *op, struct weft_flight *flight)
-{
-    struct weft_exec_peer *peer;
-    int status = weft_exec_connect(op->exec, flight->peer->rank, &peer);
-    if (status != WEFT_OK)
-        return status;
-    flight->mode = WEFT_MODE_EAGER;
-    flight->slice_bytes = peer->eager_bytes / 64 * 64;
-    if (flight->length > peer->eager_bytes && (peer->caps & (WEFT_CAP_READ | WEFT_CAP_PUT))) {
-        flight->mode = peer->caps & WEFT_CAP_READ ? WEFT_MODE_READ : WEFT_MODE_PUT;
-        flight->slice_bytes = peer->slice_bytes;
-        if (flight->mode == WEFT_MODE_PUT && flight->slice_bytes > peer->put_bytes)
-            flight->slice_bytes = peer->put_bytes / 64 * 64;
-    } else if (flight->length <= peer->eager_bytes) {
-        flight->slice_bytes = flight->length ? (flight->length + 63) / 64 * 64 : 64;
-    }
-    flight->slices = (uint32_t)((flight->length + flight->slice_bytes - 1) / flight->slice_bytes);
-    if (flight->length == 0) /* of a call whose messages say how long they are */
-        flight->slices = 1;
-    return WEFT_OK;
-}
-
 static int admit_message(struct weft_exec_op *op, struct weft_flight *flight)
 {
     flight->peer = weft_op_peer_find(op, (uint32_t)flight->step.peer, 1);
@@ -206,17 +155,9 @@ static int admit_message(struct weft_exec_op *op, struct weft_flight *flight)
         op->active &= ~(1ULL << flight->index); /* nothing of it is set up, nothing to release */
         return weft_fail(WEFT_NOMEM, "no memory for the state of rank %d", flight->step.peer);
     }
-    flight->told = flight->ready = flight->staged = flight->landed = flight->puts_done = 0;
-    flight->staging = flight->lending = flight->lent_here = flight->have_token = flight->announced = 0;
-    flight->mapped = flight->payload = NULL;
-    flight->held = NULL;
-    flight->stage_buffer = NULL;
-    flight->region = NULL;
-    int status = choose_mode(op, flight);
+    int status = weft_flight_open(op, flight, (uint32_t)flight->step.peer);
     if (status != WEFT_OK)
         return status;
-    if (flight->mode == WEFT_MODE_PUT)
-        memset(flight->landings, 0, sizeof flight->landings);
     if (flight->step.kind == WEFT_STEP_SEND) {
         flight->message = flight->peer->sends++;
         flight->peer->send_flight[flight->message % WEFT_WINDOW_MAX] = flight->index;
@@ -225,7 +166,7 @@ static int admit_message(struct weft_exec_op *op, struct weft_flight *flight)
         flight->peer->receive_flight[flight->message % WEFT_WINDOW_MAX] = flight->index;
         flight->into_slot = flight->step.destination.buffer == WEFT_BUFFER_SLOT;
         if (flight->into_slot)
-            op->slot_writer[flight->step.destination.slot] = flight->index;
+            op->window->slot_writer[flight->step.destination.slot] = flight->index;
     }
     return flight->peer->early ? weft_early_claim(op, flight) : WEFT_OK;
 }
@@ -237,7 +178,7 @@ static void bind_slots(struct weft_exec_op *op, struct weft_flight *flight)
         flight->bound[i] = WEFT_NONE;
         if (flight->step.sources[i].buffer != WEFT_BUFFER_SLOT)
             continue;
-        uint8_t writer = op->slot_writer[flight->step.sources[i].slot];
+        uint8_t writer = op->window->slot_writer[flight->step.sources[i].slot];
         flight->bound[i] = writer;
         op->flights[writer].dependents |= 1ULL << flight->index;
     }
@@ -291,7 +232,7 @@ static int advance(struct weft_exec_op *op, struct weft_flight *flight)
     }
 }
 
-static void release_everything(struct weft_exec_op *op)
+void weft_op_release(struct weft_exec_op *op)
 {
     for (uint64_t mask = op->active; mask; mask &= mask - 1) {
         struct weft_flight *flight = &op->flights[__builtin_ctzll(mask)];
@@ -318,12 +259,16 @@ static void release_everything(struct weft_exec_op *op)
 
 static void op_end(struct weft_exec_op *op, int status)
 {
+    if (!op->window) {
+        weft_transfer_end(op, status);
+        return;
+    }
     uint32_t slot = op->sequence % WEFT_OPS_MAX;
     op->status = status;
     op->exec->ops[slot] = NULL;
     op->exec->running &= ~(1ULL << slot);
     op->exec->stats.operations += status == WEFT_OK;
-    release_everything(op);
+    weft_op_release(op);
 }
 
 void weft_op_fail(struct weft_exec_op *op, int status)
@@ -355,6 +300,8 @@ void weft_op_run(struct weft_exec_op *op)
         weft_op_fail(op, status);
     else if (op->exhausted && op->head == op->tail)
         op_end(op, WEFT_OK);
+    else if (!op->window)
+        weft_transfer_queue(op);
 }
 
 static int op_get(struct weft_exec *exec, struct weft_exec_op **got)
@@ -363,21 +310,25 @@ static int op_get(struct weft_exec *exec, struct weft_exec_op **got)
     exec->spare_ops = NULL;
     if (!op) {
         op = calloc(1, sizeof *op);
+        struct weft_op_window *window = calloc(1, sizeof *window);
         struct weft_op_peer **by_rank = calloc(exec->options.ranks, sizeof(struct weft_op_peer *));
-        if (!op || !by_rank) {
+        if (!op || !window || !by_rank) {
             free(op);
+            free(window);
             free(by_rank);
             return weft_fail(WEFT_NOMEM, "no memory for an operation");
         }
         op->exec = exec;
+        op->window = window;
+        op->flights = window->flights;
         op->by_rank = by_rank;
     }
     for (uint32_t i = 0; i < op->peer_count; i++)
         op->peers[i]->sends = op->peers[i]->receives = 0;
     op->head = op->tail = op->head_index = op->tail_index = 0;
     op->runnable = op->blocked = op->active = 0;
-    memset(op->buckets, 0, sizeof op->buckets);
-    memset(op->cell_users, 0, sizeof op->cell_users);
+    memset(op->window->buckets, 0, sizeof op->window->buckets);
+    memset(op->window->cell_users, 0, sizeof op->window->cell_users);
     op->exhausted = 0;
     *got = op;
     return WEFT_OK;
@@ -451,7 +402,7 @@ int weft_exec_progress(struct weft_exec *exec)
         op->blocked = 0;
         weft_op_run(op);
     }
-    return moved;
+    return moved + weft_transfers_progress(exec);
 }
 
 int weft_exec_is_blocked(const struct weft_exec *exec)
@@ -460,7 +411,7 @@ int weft_exec_is_blocked(const struct weft_exec *exec)
         if (exec->ops[__builtin_ctzll(mask)]->blocked)
             return 1;
     }
-    return 0;
+    return weft_transfers_blocked(exec);
 }
 
 void weft_exec_fail(struct weft_exec *exec, int status, const char *text)
@@ -473,11 +424,13 @@ void weft_exec_fail(struct weft_exec *exec, int status, const char *text)
         if (exec->ops[i])
             weft_op_recall(exec->ops[i]);
     }
+    weft_transfers_recall(exec);
     weft_recalls_await(exec, ~0u); /* where nothing is recalled too: peers are about to ask */
     for (int i = 0; i < WEFT_OPS_MAX; i++) {
         if (exec->ops[i])
             op_end(exec->ops[i], exec->status);
     }
+    weft_transfers_fail(exec, exec->status);
 }
 
 const char *weft_exec_failure(const struct weft_exec *exec, int *status)

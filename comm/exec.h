@@ -122,6 +122,37 @@ struct weft_exec_request {
 int weft_exec_start(struct weft_exec *exec, const struct weft_exec_request *request,
                     struct weft_exec_op **op);
 
+/* Transfers: one message each between two ranks that have agreed on it elsewhere (comm/p2p.h), outside of plans. Each end
+ * has an id, by which the other one addresses it. They travel like a plan's messages, in turn with the running
+ * operations, and end like them when the executor fails. */
+
+#define WEFT_TRANSFERS_MAX (1u << 17) /* ids at a time */
+
+/* ended is called once, when the transfer is over and its id free again; peers can no longer touch the memory. It must
+ * not start or end anything of the executor. */
+typedef void weft_exec_ended(void *arg, int status);
+
+struct weft_exec_transfer {
+    const void *source; /* what is sent, or NULL */
+    void *destination;  /* where it is received, or NULL */
+    size_t bytes;       /* not 0, the same at both ends */
+    uint32_t peer, peer_id;
+    int streaming; /* as in weft_exec_request */
+    weft_exec_ended *ended;
+    void *arg;
+};
+
+/* Takes an id. WEFT_AGAIN when none is free. */
+int weft_exec_transfer_reserve(struct weft_exec *exec, void *arg, uint32_t *id);
+/* What the id was reserved with, NULL when it is not in use. */
+void *weft_exec_transfer_arg(const struct weft_exec *exec, uint32_t id);
+/* Gives back an id whose transfer was not started. */
+void weft_exec_transfer_release(struct weft_exec *exec, uint32_t id);
+/* Starts the transfer of an id. It may fail with the executor: then ended has been called. */
+void weft_exec_transfer_start(struct weft_exec *exec, uint32_t id, const struct weft_exec_transfer *transfer);
+/* How many run. */
+uint32_t weft_exec_transfers(const struct weft_exec *exec);
+
 /* WEFT_AGAIN while running, otherwise the result. */
 int weft_exec_op_status(const struct weft_exec_op *op);
 void weft_exec_op_free(struct weft_exec_op *op);

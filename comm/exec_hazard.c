@@ -28,7 +28,7 @@ static uint64_t enter_buckets(struct weft_exec_op *op, uint32_t chunk, uint32_t 
     uint64_t found = 0;
     span = span < WEFT_BUCKETS ? span : WEFT_BUCKETS;
     for (uint32_t i = 0; i < span; i++) {
-        uint64_t *bucket = &op->buckets[(chunk + i) % WEFT_BUCKETS];
+        uint64_t *bucket = &op->window->buckets[(chunk + i) % WEFT_BUCKETS];
         found |= *bucket;
         *bucket |= bit;
     }
@@ -39,7 +39,7 @@ static void leave_buckets(struct weft_exec_op *op, uint32_t chunk, uint32_t span
 {
     span = span < WEFT_BUCKETS ? span : WEFT_BUCKETS;
     for (uint32_t i = 0; i < span; i++)
-        op->buckets[(chunk + i) % WEFT_BUCKETS] &= ~bit;
+        op->window->buckets[(chunk + i) % WEFT_BUCKETS] &= ~bit;
 }
 
 /* Cells are shared by all chunks: flights meet there whatever they hold. */
@@ -47,7 +47,7 @@ static uint64_t enter_cells(struct weft_exec_op *op, unsigned touches, uint64_t 
 {
     uint64_t found = 0;
     for (unsigned cells = touches >> WEFT_HAZARD_CELLS; cells; cells &= cells - 1) {
-        uint64_t *users = &op->cell_users[__builtin_ctz(cells)];
+        uint64_t *users = &op->window->cell_users[__builtin_ctz(cells)];
         found |= *users;
         *users |= bit;
     }
@@ -74,8 +74,8 @@ void weft_hazards_leave(struct weft_exec_op *op, const struct weft_flight *fligh
     leave_buckets(op, step->chunk, step->span, bit);
     if (weft_step_moves(step))
         leave_buckets(op, step->from, step->span, bit);
-    for (unsigned cells = op->touches[flight->index] >> WEFT_HAZARD_CELLS; cells; cells &= cells - 1)
-        op->cell_users[__builtin_ctz(cells)] &= ~bit;
+    for (unsigned cells = op->window->touches[flight->index] >> WEFT_HAZARD_CELLS; cells; cells &= cells - 1)
+        op->window->cell_users[__builtin_ctz(cells)] &= ~bit;
 }
 
 /* Whether what the two do at one position concerns the same byte. Outside cells chunks that meet have the same
@@ -98,15 +98,15 @@ void weft_hazards_enter(struct weft_exec_op *op, struct weft_flight *flight)
         for (uint64_t mask = enter(op, flight, touches); mask; mask &= mask - 1) {
             int i = __builtin_ctzll(mask);
             struct weft_flight *earlier = &op->flights[i];
-            if (!weft_memory_conflicts(&earlier->step, op->writes[i], op->touches[i], step, writes, touches,
-                                       op->in_place))
+            if (!weft_memory_conflicts(&earlier->step, op->window->writes[i], op->window->touches[i], step,
+                                       writes, touches, op->in_place))
                 continue;
             flight->waits |= 1ULL << i;
-            if (__builtin_expect(!keeps_step(earlier, op->touches[i], flight, touches), 0))
+            if (__builtin_expect(!keeps_step(earlier, op->window->touches[i], flight, touches), 0))
                 flight->whole |= 1ULL << i;
             earlier->dependents |= 1ULL << flight->index;
         }
     }
-    op->writes[flight->index] = writes;
-    op->touches[flight->index] = touches;
+    op->window->writes[flight->index] = writes;
+    op->window->touches[flight->index] = touches;
 }

@@ -6,6 +6,8 @@
  *   exec_recv.c     RECV: how bytes arrive
  *   exec_compute.c  REDUCE and COPY
  *   exec_message.c  messages in, and those that come too early
+ *   exec_flight.c   one message: how it travels
+ *   exec_transfer.c messages outside of plans
  *   exec_recall.c   taking memory back when an operation ends early
  *
  * Every flight works through its range in order; `visible` is how far the steps that depend on it may follow. Where
@@ -68,7 +70,8 @@ struct weft_flight {
     uint8_t into_slot;                    /* RECV whose data only feeds one REDUCE or COPY */
 
     /* SEND and RECV */
-    struct weft_op_peer *peer;
+    struct weft_op_peer *peer; /* NULL in a transfer */
+    uint32_t rank;             /* the other end */
     uint32_t message;
     size_t slice_bytes;
     uint32_t slices;
@@ -140,12 +143,23 @@ struct weft_layout {
     size_t nothing_bytes;
 };
 
+/* The steps of a plan that are under way. Hazard summary per flight index; buckets: which flights touch a chunk, by
+ * chunk % WEFT_BUCKETS; candidates found there are compared exactly. */
+struct weft_op_window {
+    uint64_t buckets[WEFT_BUCKETS];
+    uint32_t writes[WEFT_WINDOW_MAX], touches[WEFT_WINDOW_MAX];
+    uint64_t cell_users[WEFT_CELLS_MAX]; /* which flights touch a cell */
+    uint8_t slot_writer[WEFT_SLOTS_MAX];
+    struct weft_flight flights[WEFT_WINDOW_MAX];
+};
+
 struct weft_exec_op {
     struct weft_exec *exec;
     struct weft_exec_request request;
     struct weft_cursor cursor;
-    uint32_t sequence;
-    int status; /* WEFT_AGAIN while running */
+    uint32_t sequence; /* a transfer's: its id */
+    uint32_t peer_id;  /* transfers: the id at the other end */
+    int status;        /* WEFT_AGAIN while running */
     uint8_t exhausted, in_place;
     uint32_t head, tail; /* flight sequence numbers: [head, tail) is the window */
     uint32_t head_index, tail_index;
@@ -153,19 +167,40 @@ struct weft_exec_op {
     uint64_t blocked;  /* flights to retry on the next progress call */
     uint64_t active;
     struct weft_layout layout;
-    /* Hazard summary per flight index. buckets: which flights touch a chunk, by chunk % WEFT_BUCKETS;
-     * candidates found there are compared exactly. */
-    uint64_t buckets[WEFT_BUCKETS];
-    uint32_t writes[WEFT_WINDOW_MAX], touches[WEFT_WINDOW_MAX];
-    uint64_t cell_users[WEFT_CELLS_MAX]; /* which flights touch a cell */
-    uint8_t slot_writer[WEFT_SLOTS_MAX];
     uint32_t peer_count, peer_capacity;
     struct weft_op_peer **peers;   /* in order of first use; kept when the operation struct is used again */
     struct weft_op_peer **by_rank; /* [ranks], NULL where not used yet */
     struct weft_region *regions[WEFT_TRANSPORTS_MAX][WEFT_BUFFERS]; /* held until the end */
     struct weft_exec_look look;
-    size_t work_bytes; /* computed since the last return to the progress loop */
-    struct weft_flight flights[WEFT_WINDOW_MAX];
+    size_t work_bytes;             /* computed since the last return to the progress loop */
+    struct weft_op_window *window; /* NULL: a transfer, which has one flight and no plan */
+    struct weft_flight *flights;
+};
+
+/* A message outside of plans: an operation of one flight. */
+struct weft_transfer {
+    struct weft_exec_op op; /* first: one is cast to the other */
+    struct weft_flight flight;
+    struct weft_transfer *next, *previous; /* in the queue of those that want to run */
+    int queued;
+    weft_exec_ended *ended;
+    void *arg;
+};
+
+/* An id is the index of its slot and a generation, so that a late message does not meet its slot's next user. */
+struct weft_transfer_slot {
+    void *arg;
+    struct weft_transfer *transfer; /* NULL: reserved only */
+    uint32_t id;                    /* 0: free */
+    uint32_t generation, next_free;
+};
+
+struct weft_transfer_table {
+    struct weft_transfer_slot *slots;
+    uint32_t capacity, free;           /* first free slot, WEFT_TRANSFERS_MAX: none */
+    struct weft_transfer *head, *tail; /* want to run */
+    struct weft_transfer *spare;       /* ended; some are kept */
+    uint32_t spare_count, running;
 };
 
 struct weft_exec {
@@ -180,6 +215,7 @@ struct weft_exec {
     struct weft_early **early_tail;
     struct weft_early_pool small, large;
     struct weft_exec_op *spare_ops; /* one finished operation kept for the next */
+    struct weft_transfer_table transfers;
     struct weft_exec_stats stats;
     uint8_t *scratch[WEFT_STEP_SOURCES_MAX]; /* pulled slices on their way into a reduction */
     size_t scratch_bytes[WEFT_STEP_SOURCES_MAX];
@@ -210,6 +246,14 @@ void weft_op_fail(struct weft_exec_op *op, int status);
 void weft_op_run(struct weft_exec_op *op);
 int weft_op_region(struct weft_exec_op *op, const struct weft_exec_peer *peer, unsigned buffer,
                    struct weft_region **region);
+/* Lets go of flights, early messages and regions when an operation ends. */
+void weft_op_release(struct weft_exec_op *op);
+
+/* exec_flight.c */
+/* Sets a message to or from rank up and decides how it travels. */
+int weft_flight_open(struct weft_exec_op *op, struct weft_flight *flight, uint32_t rank);
+/* What names a slice in completions: the executor's id, then bit 31 set for a transfer with 23 bits of its id, or 11
+ * bits of the operation's sequence and 12 of the flight's; then 8 of the slice. */
 uint64_t weft_flight_cookie(const struct weft_exec_op *op, const struct weft_flight *flight, uint32_t slice);
 /* Sends a control message or payload of a flight; WEFT_AGAIN when the link is full. */
 int weft_flight_send(struct weft_exec_op *op, struct weft_flight *flight, enum weft_wire_kind kind,
@@ -280,7 +324,27 @@ uint32_t weft_op_recall(struct weft_exec_op *op);
 /* Everything that was asked back is the caller's again when this returns. */
 void weft_recalls_await(struct weft_exec *exec, uint32_t transports);
 
+/* exec_transfer.c */
+/* Puts a transfer that is not done into the queue, if it wants to run. */
+void weft_transfer_queue(struct weft_exec_op *op);
+void weft_transfer_end(struct weft_exec_op *op, int status);
+/* Runs some of the queue, in turn. Returns how many moved. */
+int weft_transfers_progress(struct weft_exec *exec);
+int weft_transfers_blocked(const struct weft_exec *exec);
+/* Asks back what peers could still read or write. */
+void weft_transfers_recall(struct weft_exec *exec);
+void weft_transfers_fail(struct weft_exec *exec, int status);
+void weft_transfers_free(struct weft_exec *exec);
+/* A message with WEFT_WIRE_TRANSFER. 0 or the status to fail with. */
+int weft_transfer_message(struct weft_exec *exec, const struct weft_wire_header *header, const void *payload);
+/* The running transfer that a completion is for, or NULL. */
+struct weft_exec_op *weft_transfer_by_cookie(struct weft_exec *exec, uint64_t cookie);
+
 /* exec_message.c */
+/* Whether the message belongs to a SEND of this rank (answers) rather than a RECV. */
+int weft_wire_is_answer(const struct weft_wire_header *header);
+int weft_answer_deliver(struct weft_exec_op *op, struct weft_flight *flight,
+                        const struct weft_wire_header *header, const void *payload);
 struct weft_op_peer *weft_op_peer_find(struct weft_exec_op *op, uint32_t rank, int create);
 /* Hands a newly admitted SEND or RECV what came early for it. */
 int weft_early_claim(struct weft_exec_op *op, struct weft_flight *flight);

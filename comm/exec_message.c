@@ -98,14 +98,13 @@ struct weft_op_peer *weft_op_peer_find(struct weft_exec_op *op, uint32_t rank, i
     return peer;
 }
 
-/* Whether the message belongs to a SEND of this rank (answers) rather than a RECV. */
-static int is_answer(const struct weft_wire_header *header)
+int weft_wire_is_answer(const struct weft_wire_header *header)
 {
     return header->kind == WEFT_WIRE_TAKEN || header->kind == WEFT_WIRE_LANDING;
 }
 
-static int deliver_answer(struct weft_exec_op *op, struct weft_flight *flight,
-                          const struct weft_wire_header *header, const void *payload)
+int weft_answer_deliver(struct weft_exec_op *op, struct weft_flight *flight,
+                        const struct weft_wire_header *header, const void *payload)
 {
     if (header->kind == WEFT_WIRE_LANDING) {
         struct weft_token token;
@@ -164,8 +163,8 @@ static int deliver(struct weft_exec_op *op, struct weft_flight *flight, const st
         return refuse(op, header);
     if (op->layout.sized && header->count != flight->length)
         return wrong_size(op, flight, header);
-    return is_answer(header) ? deliver_answer(op, flight, header, payload)
-                             : weft_recv_message(op, flight, header, payload, early, kept);
+    return weft_wire_is_answer(header) ? weft_answer_deliver(op, flight, header, payload)
+                                       : weft_recv_message(op, flight, header, payload, early, kept);
 }
 
 /* The active flight that a message is for, or NULL when it has not been admitted yet. *past is set when it
@@ -173,7 +172,7 @@ static int deliver(struct weft_exec_op *op, struct weft_flight *flight, const st
 static struct weft_flight *find_flight(struct weft_exec_op *op, struct weft_op_peer *peer,
                                        const struct weft_wire_header *header, int *past)
 {
-    int answer = is_answer(header);
+    int answer = weft_wire_is_answer(header);
     uint32_t count = answer ? peer->sends : peer->receives;
     *past = 0;
     if ((int32_t)(header->message - count) >= 0)
@@ -245,7 +244,7 @@ int weft_early_claim(struct weft_exec_op *op, struct weft_flight *flight)
     while (*at && status == WEFT_OK) {
         struct weft_early *early = *at;
         const struct weft_wire_header *header = (const void *)early->data;
-        if (is_answer(header) != answers || header->message != flight->message) {
+        if (weft_wire_is_answer(header) != answers || header->message != flight->message) {
             at = &early->next;
             continue;
         }
@@ -333,6 +332,12 @@ void weft_exec_message(struct weft_exec *exec, const void *sender, const void *d
     int status = check_header(exec, header, size), kept = 0;
     if (status == WEFT_OK)
         status = check_sender(exec, header, sender);
+    if (status == WEFT_OK && header->flags & WEFT_WIRE_TRANSFER) {
+        status = weft_transfer_message(exec, header, payload);
+        if (status != WEFT_OK)
+            weft_exec_fail(exec, status, weft_error_detail());
+        return;
+    }
     int32_t ahead = (int32_t)(header->op - exec->next_sequence);
     struct weft_exec_op *op = exec->ops[header->op % WEFT_OPS_MAX];
     if (status == WEFT_OK && ahead >= WEFT_OPS_MAX)
@@ -352,22 +357,31 @@ void weft_exec_message(struct weft_exec *exec, const void *sender, const void *d
         weft_exec_fail(exec, status, weft_error_detail());
 }
 
+/* The running operation or transfer that a cookie names. */
+static struct weft_exec_op *find_op(struct weft_exec *exec, uint64_t cookie)
+{
+    if (cookie >> 31 & 1)
+        return weft_transfer_by_cookie(exec, cookie);
+    for (uint64_t mask = exec->running; mask; mask &= mask - 1) {
+        struct weft_exec_op *op = exec->ops[__builtin_ctzll(mask)];
+        if ((op->sequence & 0x7ff) == (cookie >> 20 & 0x7ff))
+            return op;
+    }
+    return NULL;
+}
+
 void weft_exec_io_done(struct weft_exec *exec, uint64_t cookie, int status)
 {
-    struct weft_exec_op *op = NULL;
-    for (uint64_t mask = exec->running; mask && !op; mask &= mask - 1) {
-        struct weft_exec_op *candidate = exec->ops[__builtin_ctzll(mask)];
-        if ((candidate->sequence & 0xfff) == (cookie >> 20 & 0xfff))
-            op = candidate;
-    }
+    struct weft_exec_op *op = find_op(exec, cookie);
     for (uint64_t mask = op ? op->active : 0; mask; mask &= mask - 1) {
         struct weft_flight *flight = &op->flights[__builtin_ctzll(mask)];
-        if (flight->step.kind > WEFT_STEP_RECV || (flight->sequence & 0xfff) != (cookie >> 8 & 0xfff))
+        if (op->window &&
+            (flight->step.kind > WEFT_STEP_RECV || (flight->sequence & 0xfff) != (cookie >> 8 & 0xfff)))
             continue;
         if (status != WEFT_OK) {
             weft_fail(status, "%s rank %u failed in operation %u",
-                      flight->step.kind == WEFT_STEP_SEND ? "writing to" : "receiving from",
-                      flight->peer->rank, op->sequence);
+                      flight->step.kind == WEFT_STEP_SEND ? "writing to" : "receiving from", flight->rank,
+                      op->sequence);
             weft_op_fail(op, status);
             return;
         }

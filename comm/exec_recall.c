@@ -13,7 +13,7 @@ uint32_t weft_op_recall(struct weft_exec_op *op)
             weft_send_recall(op, flight);
         else
             weft_recv_recall(op, flight);
-        transports |= 1u << op->exec->peers[flight->peer->rank].transport;
+        transports |= 1u << op->exec->peers[flight->rank].transport;
     }
     return transports;
 }

@@ -17,7 +17,7 @@
 
 static const struct weft_exec_peer *peer_of(const struct weft_exec_op *op, const struct weft_flight *flight)
 {
-    return &op->exec->peers[flight->peer->rank];
+    return &op->exec->peers[flight->rank];
 }
 
 /* The sender may not reuse its memory before it hears TAKEN. For plain offers a quarter of the message is

@@ -70,17 +70,17 @@ static int make_offer(struct weft_exec_op *op, struct weft_flight *flight, const
         return status;
     if (!(flags & WEFT_LINK_PEER_MAPS))
         return weft_fail(WEFT_TRANSPORT, "rank %u can read neither this rank's memory nor its staging memory",
-                         flight->peer->rank);
+                         flight->rank);
     const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
     size_t size = WEFT_STAGES * flight->slice_bytes;
     if (!flight->stage_buffer) /* else this is tried again: the peer's socket was full */
         flight->stage_buffer = hooks->buffer_get(hooks->arg, peer->transport, size);
     if (!flight->stage_buffer)
-        return weft_fail(WEFT_NOMEM, "no staging memory of %zu bytes for rank %u", size, flight->peer->rank);
+        return weft_fail(WEFT_NOMEM, "no staging memory of %zu bytes for rank %u", size, flight->rank);
     if (!peer->stage_only)
         weft_log_once(WEFT_LOG_WARN,
                       "rank %u cannot read this process's memory: large messages to it are staged",
-                      flight->peer->rank);
+                      flight->rank);
     status = peer->ops->expose(peer->link, NULL, flight->stage_buffer, size, &flight->token);
     flight->staging = 1;
     flight->have_token = status == WEFT_OK;
@@ -133,7 +133,7 @@ static int advance_read(struct weft_exec_op *op, struct weft_flight *flight)
     uint32_t ready = weft_slices_within(flight, weft_flight_limit(op, flight));
     if (ready == flight->told)
         return WEFT_OK;
-    const struct weft_exec_peer *peer = &op->exec->peers[flight->peer->rank];
+    const struct weft_exec_peer *peer = &op->exec->peers[flight->rank];
     if (!flight->have_token) {
         int status = make_offer(op, flight, peer);
         if (status == WEFT_AGAIN)
@@ -181,7 +181,7 @@ static int put_slice(struct weft_exec_op *op, struct weft_flight *flight, const 
 static int advance_put(struct weft_exec_op *op, struct weft_flight *flight)
 {
     uint32_t ready = weft_slices_within(flight, weft_flight_limit(op, flight));
-    const struct weft_exec_peer *peer = &op->exec->peers[flight->peer->rank];
+    const struct weft_exec_peer *peer = &op->exec->peers[flight->rank];
     if (op->layout.sized && !flight->announced) {
         int status = weft_flight_send(op, flight, WEFT_WIRE_READY, 0, 0, NULL, 0);
         if (status == WEFT_AGAIN)
@@ -232,8 +232,8 @@ int weft_send_landing(struct weft_exec_op *op, struct weft_flight *flight, uint3
     struct weft_landing *landing = &flight->landings[slice % WEFT_LANDINGS];
     if (flight->mode != WEFT_MODE_PUT || slice >= flight->slices || slice < flight->landed ||
         slice - flight->landed >= WEFT_LANDINGS || landing->announced)
-        return weft_fail(WEFT_PROTOCOL, "rank %u landed slice %u of %u out of turn", flight->peer->rank,
-                         slice, flight->slices);
+        return weft_fail(WEFT_PROTOCOL, "rank %u landed slice %u of %u out of turn", flight->rank, slice,
+                         flight->slices);
     landing->token = *token;
     landing->announced = 1;
     weft_flight_again(op, flight);
@@ -255,7 +255,7 @@ void weft_send_recall(struct weft_exec_op *op, struct weft_flight *flight)
 {
     if (flight->mode != WEFT_MODE_PUT)
         return;
-    const struct weft_exec_peer *peer = &op->exec->peers[flight->peer->rank];
+    const struct weft_exec_peer *peer = &op->exec->peers[flight->rank];
     for (uint32_t slice = flight->told; slice < flight->landed; slice++) {
         if (!(flight->puts_done >> (slice - flight->told) & 1))
             peer->ops->recall(peer->link, NULL, weft_flight_cookie(op, flight, slice));
@@ -264,7 +264,7 @@ void weft_send_recall(struct weft_exec_op *op, struct weft_flight *flight)
 
 void weft_send_release(struct weft_exec_op *op, struct weft_flight *flight)
 {
-    const struct weft_exec_peer *peer = &op->exec->peers[flight->peer->rank];
+    const struct weft_exec_peer *peer = &op->exec->peers[flight->rank];
     if (flight->lending)
         peer->ops->lend_close(peer->link, flight->conduit, flight->done == flight->length);
     else if (flight->have_token)

@@ -11,6 +11,8 @@
  *   TAKEN    nothing: the receiver has consumed slices [0, slice) of its own RECV; goes back to the sender.
  *   LANDING  a token: the receiver has prepared memory for slice `slice`; goes to the sender, who puts there.
  *
+ * With the flag TRANSFER op is the id, at the receiver of the message, of a transfer outside of plans (comm/exec.h);
+ * message, digest and count are 0. Otherwise
  * comm and op say which operation (ids agreed at creation, ops counted per communicator, wrapping), message
  * is the ordinal of the SEND/RECV between this ordered pair of ranks within the operation. digest packs what
  * all ranks must agree on (see weft_call_digest()) but the count, which is count: a mismatch is found before any
@@ -23,7 +25,7 @@
 
 #include <weft/transport.h>
 
-#define WEFT_WIRE_VERSION 2
+#define WEFT_WIRE_VERSION 3
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "weft's executor wire format is little-endian and is read in place"
@@ -37,7 +39,7 @@ enum weft_wire_kind {
     WEFT_WIRE_LANDING
 };
 
-enum weft_wire_flags { WEFT_WIRE_STAGED = 1, WEFT_WIRE_LENT = 2 };
+enum weft_wire_flags { WEFT_WIRE_STAGED = 1, WEFT_WIRE_LENT = 2, WEFT_WIRE_TRANSFER = 4 };
 
 struct weft_wire_header {
     uint32_t comm;
@@ -49,7 +51,7 @@ struct weft_wire_header {
     uint32_t size; /* payload bytes after the header */
     uint8_t kind;
     uint8_t version;
-    uint16_t flags; /* WEFT_WIRE_STAGED, other bits zero */
+    uint16_t flags; /* enum weft_wire_flags, other bits zero */
     uint64_t count; /* elements of the operation */
 };
 
