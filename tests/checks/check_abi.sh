@@ -24,7 +24,7 @@ if [[ ${1:-} == --refresh ]]; then
     exit
 fi
 
-${CC:-gcc} -E -P -Iinclude include/weft/weft.h | grep -o '\bweft_[a-z0-9_]* *(' | tr -d ' (' | sort -u >"$scratch/declared"
+${CC:-gcc} -E -P -Iinclude include/weft/weft.h | sed "/^typedef .*(/d" | grep -o '\bweft_[a-z0-9_]* *(' | tr -d ' (' | sort -u >"$scratch/declared"
 nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u >"$scratch/exported"
 sed -n '/global:/,/local:/p' libweft.map | grep -o 'weft_[a-z0-9_]*;' | tr -d ';' | sort -u >"$scratch/map"
 [[ -s $scratch/declared ]] || { echo "no function found in include/weft/weft.h"; failed=1; }

@@ -27,6 +27,7 @@ struct exec_world {
     struct weft_transport_ops ops;
     uint32_t random;
     struct weft_exec_op **running;
+    struct weft_exec_request *requests;
     struct world_rank ranks[];
 };
 
@@ -170,6 +171,7 @@ int exec_world_open(const struct exec_world_options *options, struct exec_world 
     world->options = *options;
     world->random = options->seed;
     world->running = calloc(options->ranks, sizeof *world->running);
+    world->requests = calloc(options->ranks, sizeof *world->requests);
     int status = weft_transport_complete(weft_transport_find("loop"), &world->ops);
     if (options->short_tokens)
         world->ops.expose = expose_short;
@@ -204,6 +206,7 @@ void exec_world_close(struct exec_world *world)
             world->ops.close(world->ranks[r].transport);
     }
     free(world->running);
+    free(world->requests);
     free(world);
 }
 
@@ -232,17 +235,63 @@ int exec_world_turn(struct exec_world *world)
     return happened;
 }
 
-static int start_rank(struct exec_world *world, uint32_t rank, enum weft_algorithm algorithm, int in_place,
-                      void *const *inputs, void *const *outputs, size_t count, weft_dtype dtype, weft_op op)
+static int cached_plan(struct exec_world *world, uint32_t rank, enum weft_algorithm algorithm, int in_place,
+                       const struct weft_plan **found)
 {
     struct weft_plan **plan = &world->ranks[rank].plans[algorithm][in_place];
+    int status = WEFT_OK;
     if (!*plan) {
         struct weft_plan_request wanted = {
             WEFT_ALLREDUCE, algorithm, world->options.ranks, rank, in_place, -1, 0, 0};
-        int status = weft_plan_make(&wanted, plan);
-        if (status != WEFT_OK)
-            return status;
+        status = weft_plan_make(&wanted, plan);
     }
+    *found = *plan;
+    return status;
+}
+
+/* Until all have ended or nothing moves any more. */
+static int drive(struct exec_world *world)
+{
+    uint32_t ranks = world->options.ranks;
+    for (int idle = 0; idle < 10000;) {
+        uint32_t done = 0;
+        for (uint32_t r = 0; r < ranks; r++) {
+            int now = weft_exec_op_status(world->running[r]);
+            done += now == WEFT_OK;
+            if (now != WEFT_OK && now != WEFT_AGAIN)
+                return now;
+        }
+        if (done == ranks)
+            return WEFT_OK;
+        idle = exec_world_turn(world) ? 0 : idle + 1;
+    }
+    return weft_fail(WEFT_TIMEOUT, "nothing moves any more");
+}
+
+int exec_world_run(struct exec_world *world, const struct weft_exec_request *requests)
+{
+    uint32_t ranks = world->options.ranks;
+    int status = WEFT_OK;
+    for (uint32_t r = 0; r < ranks; r++) {
+        world->running[r] = NULL;
+        int started = weft_exec_start(world->ranks[r].exec, &requests[r], &world->running[r]);
+        status = status == WEFT_OK ? started : status;
+        if (world->random)
+            exec_world_turn(world);
+    }
+    if (status == WEFT_OK)
+        status = drive(world);
+    for (uint32_t r = 0; r < ranks; r++) {
+        if (world->running[r])
+            weft_exec_op_free(world->running[r]);
+    }
+    return status;
+}
+
+int exec_world_allreduce(struct exec_world *world, enum weft_algorithm algorithm, int in_place,
+                         void *const *inputs, void *const *outputs, size_t count, weft_dtype dtype,
+                         weft_op op)
+{
     const struct weft_call call = {.sequence = 1,
                                    .count = count,
                                    .root = -1,
@@ -250,52 +299,23 @@ static int start_rank(struct exec_world *world, uint32_t rank, enum weft_algorit
                                    .algorithm = (uint8_t)algorithm,
                                    .dtype = (uint8_t)dtype,
                                    .op = (uint8_t)op};
-    struct weft_exec_request request = {
-        .plan = *plan,
-        .input = inputs[rank],
-        .output = outputs[rank],
-        .count = count,
-        .element_bytes = weft_dtype_size(dtype),
-        .reduce = weft_reduce_find(dtype, op),
-        .finish = op == WEFT_AVG ? world->options.ranks : 0,
-        .digest = weft_call_digest(&call),
-        .call = call,
-    };
-    return weft_exec_start(world->ranks[rank].exec, &request, &world->running[rank]);
-}
-
-int exec_world_allreduce(struct exec_world *world, enum weft_algorithm algorithm, int in_place,
-                         void *const *inputs, void *const *outputs, size_t count, weft_dtype dtype,
-                         weft_op op)
-{
-    uint32_t ranks = world->options.ranks;
-    int status = WEFT_OK;
-    for (uint32_t r = 0; r < ranks; r++) {
-        world->running[r] = NULL;
-        int started = start_rank(world, r, algorithm, in_place, inputs, outputs, count, dtype, op);
-        status = status == WEFT_OK ? started : status;
-        if (world->random)
-            exec_world_turn(world);
+    for (uint32_t r = 0; r < world->options.ranks; r++) {
+        struct weft_exec_request *request = &world->requests[r];
+        *request = (struct weft_exec_request){
+            .input = inputs[r],
+            .output = outputs[r],
+            .count = count,
+            .element_bytes = weft_dtype_size(dtype),
+            .reduce = weft_reduce_find(dtype, op),
+            .finish = op == WEFT_AVG ? world->options.ranks : 0,
+            .digest = weft_call_digest(&call),
+            .call = call,
+        };
+        int status = cached_plan(world, r, algorithm, in_place, &request->plan);
+        if (status != WEFT_OK)
+            return status;
     }
-    for (int idle = 0; status == WEFT_OK && idle < 10000;) {
-        uint32_t done = 0;
-        for (uint32_t r = 0; r < ranks && status == WEFT_OK; r++) {
-            int now = weft_exec_op_status(world->running[r]);
-            done += now == WEFT_OK;
-            if (now != WEFT_OK && now != WEFT_AGAIN)
-                status = now;
-        }
-        if (done == ranks)
-            break;
-        idle = exec_world_turn(world) ? 0 : idle + 1;
-        if (idle == 10000)
-            status = weft_fail(WEFT_TIMEOUT, "nothing moves any more");
-    }
-    for (uint32_t r = 0; r < ranks; r++) {
-        if (world->running[r])
-            weft_exec_op_free(world->running[r]);
-    }
-    return status;
+    return exec_world_run(world, world->requests);
 }
 
 void exec_world_paint_staging(struct exec_world *world, uint8_t value)

@@ -28,6 +28,10 @@ struct weft_exec *exec_world_rank(struct exec_world *world, uint32_t rank);
 /* Polls and progresses every rank once. Returns how much happened. */
 int exec_world_turn(struct exec_world *world);
 
+/* One operation of every rank, to the end. Returns the first status that is not 0; WEFT_TIMEOUT when nothing moves any
+ * more. */
+int exec_world_run(struct exec_world *world, const struct weft_exec_request *requests);
+
 /* One allreduce over all ranks; inputs[r] may equal outputs[r] when in_place. Returns the first status that
  * is not 0; WEFT_TIMEOUT when nothing moves any more. */
 int exec_world_allreduce(struct exec_world *world, enum weft_algorithm algorithm, int in_place,
