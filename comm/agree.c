@@ -467,7 +467,7 @@ static int make_executor(struct weft_comm *comm)
         .window = (uint32_t)context->settings.window,
         .hooks = {.arg = context,
                   .comm = comm,
-                  .connect = weft_comm_connect,
+                  .connect = weft_comm_link_peer,
                   .differs = weft_comm_differs,
                   .sent_by = weft_comm_sent_by,
                   .buffer_get = weft_memory_buffer_get,

@@ -26,6 +26,8 @@
 enum { TYPE_CHALLENGE = 1, TYPE_PROOF = 2, TYPE_WELCOME = 3 };
 
 static const char label_job[LABEL_BYTES] = "weft 1 job key";
+static const char label_group[LABEL_BYTES] = "weft 1 group key";
+static const char label_secret[LABEL_BYTES] = "weft 1 secret of a group";
 static const char label_proof[LABEL_BYTES] = "weft 1 proof";
 static const char label_welcome[LABEL_BYTES] = "weft 1 welcome";
 static const char label_to_listener[LABEL_BYTES] = "weft 1 key dialer to listener";
@@ -118,6 +120,22 @@ int weft_auth_job_key(const void *secret, size_t size, struct weft_key *job)
     const struct weft_crypto_part parts[] = {{label_job, sizeof label_job}, {secret, size}};
     weft_crypto_hmac(&extraction, parts, 2, job->bytes);
     return WEFT_OK;
+}
+
+void weft_auth_group_key(const struct weft_key *job, uint64_t session, uint64_t name_hash,
+                         struct weft_key *group)
+{
+    unsigned char numbers[16];
+    store(store(numbers, session, 8), name_hash, 8);
+    const struct weft_crypto_part parts[] = {{label_group, sizeof label_group}, {numbers, sizeof numbers}};
+    weft_crypto_hmac(job, parts, 2, group->bytes);
+}
+
+void weft_auth_group_secret(const struct weft_key *group, const void *purpose, size_t size,
+                            unsigned char secret[WEFT_MAC_BYTES])
+{
+    const struct weft_crypto_part parts[] = {{label_secret, sizeof label_secret}, {purpose, size}};
+    weft_crypto_hmac(group, parts, 2, secret);
 }
 
 void weft_auth_challenge(unsigned char challenge[WEFT_AUTH_CHALLENGE_BYTES])

@@ -51,6 +51,13 @@ struct weft_auth_session {
 /* WEFT_INVALID when size is out of range; WEFT_SYSTEM. */
 int weft_auth_job_key(const void *secret, size_t size, struct weft_key *job);
 
+/* The key of one communicator, which is made from the job's and from what rank 0 has drawn for it; under it the secrets of
+ * further communicators of its ranks. */
+void weft_auth_group_key(const struct weft_key *job, uint64_t session, uint64_t name_hash,
+                         struct weft_key *group);
+void weft_auth_group_secret(const struct weft_key *group, const void *purpose, size_t size,
+                            unsigned char secret[WEFT_MAC_BYTES]);
+
 /* Listener: a fresh challenge. */
 void weft_auth_challenge(unsigned char challenge[WEFT_AUTH_CHALLENGE_BYTES]);
 

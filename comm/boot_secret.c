@@ -55,3 +55,12 @@ int weft_boot_secret_take(struct weft_bootstrap *b, const struct weft_boot_recor
                          "same (WEFT_SECRET_FILE, WEFT_SECRET_FD, or secret in the options)");
     return weft_auth_job_key(record->secret, sizeof record->secret, &b->job);
 }
+
+void weft_bootstrap_derive(const struct weft_bootstrap *b, const void *purpose, size_t size,
+                           unsigned char secret[WEFT_KEY_BYTES])
+{
+    struct weft_key group;
+    weft_auth_group_key(&b->job, b->session, b->name_hash, &group);
+    weft_auth_group_secret(&group, purpose, size, secret);
+    weft_crypto_wipe(&group, sizeof group);
+}

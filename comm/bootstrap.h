@@ -13,6 +13,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "base/crypto.h"
 #include "comm/service.h"
 #include <weft/weft.h>
 
@@ -121,6 +122,11 @@ void weft_bootstrap_report(struct weft_bootstrap *bootstrap, const void *record,
 /* Opens a listening socket where the others reach this rank: *fd is the caller's (weft_fork_fd_close()), address
  * becomes "ip:port" for them (64 bytes suffice). */
 int weft_bootstrap_listen(const struct weft_bootstrap *bootstrap, int *fd, char *address, size_t capacity);
+
+/* A secret that all ranks of this bootstrap can make and nobody else, the same for the same purpose: the caller keeps
+ * purposes apart, and wipes what comes of it. */
+void weft_bootstrap_derive(const struct weft_bootstrap *bootstrap, const void *purpose, size_t size,
+                           unsigned char secret[WEFT_KEY_BYTES]);
 
 /* A known death. */
 struct weft_boot_death {

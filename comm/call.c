@@ -8,12 +8,21 @@
 
 const char *weft_call_name(const struct weft_call *call)
 {
-    return call->collective == WEFT_CALL_DESTROY ? "weft_comm_destroy" : "allreduce";
+    switch (call->collective) {
+    case WEFT_CALL_DUP:
+        return "weft_comm_dup";
+    case WEFT_CALL_SPLIT:
+        return "weft_comm_split";
+    case WEFT_CALL_DESTROY:
+        return "weft_comm_destroy";
+    default:
+        return "allreduce";
+    }
 }
 
 int weft_call_print(const struct weft_call *call, char *text, size_t capacity)
 {
-    if (call->collective == WEFT_CALL_DESTROY)
+    if (weft_call_is_on_comm(call->collective))
         return snprintf(text, capacity, "%s #%" PRIu64, weft_call_name(call), call->sequence);
     const char *algorithm = call->algorithm ? weft_algorithm_name(call->algorithm) : NULL;
     return snprintf(text, capacity, "%s #%" PRIu64 ": %s, %" PRIu64 " %s, %s%s%s%s", weft_call_name(call),

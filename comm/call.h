@@ -15,7 +15,15 @@
 #include <stdint.h>
 
 /* Beside enum weft_collective. */
+#define WEFT_CALL_DUP     13
+#define WEFT_CALL_SPLIT   14
 #define WEFT_CALL_DESTROY 15
+
+/* Whether a call is one on the communicator itself, of which there is nothing to compare but its name. */
+static inline int weft_call_is_on_comm(uint8_t collective)
+{
+    return collective >= WEFT_CALL_DUP && collective <= WEFT_CALL_DESTROY;
+}
 
 /* Part of the form of reports (comm/stall.h). */
 struct weft_call {

@@ -16,13 +16,14 @@
 #include "comm/fastpath.h"
 #include "comm/judge.h"
 #include "comm/progress.h"
+#include "comm/round.h"
 
 int64_t weft_comm_deadline_ns(const struct weft_comm *comm)
 {
     return weft_deadline_ns(comm->timeout_ms);
 }
 
-int weft_comm_connect(void *arg, uint32_t rank, struct weft_exec_peer *peer)
+int weft_comm_link_peer(void *arg, uint32_t rank, struct weft_exec_peer *peer)
 {
     struct weft_comm *comm = arg;
     struct weft_context *context = comm->context;
@@ -232,22 +233,16 @@ void weft_comm_discard(struct weft_comm *comm)
     weft_error_set_detail(text);
 }
 
-/* Peers may still wait for what this rank has sent: the service thread drives the transports meanwhile, and
- * reports this call when it does not end. */
+/* Peers may still wait for what this rank has sent. */
 static int meet_at_end(struct weft_comm *comm)
 {
-    struct weft_waiting waiting = {
-        .call = {.sequence = weft_comm_next_call(comm), .root = -1, .collective = WEFT_CALL_DESTROY}};
-    weft_comm_count_call(comm);
-    weft_context_lock(comm->context);
-    comm->stall.waiting = &waiting;
-    weft_context_unlock(comm->context);
-    weft_progress_background(comm->context, 1);
-    int status = weft_bootstrap_barrier(comm->bootstrap, weft_comm_deadline_ns(comm));
-    weft_progress_background(comm->context, -1);
-    weft_context_lock(comm->context);
-    comm->stall.waiting = NULL;
-    weft_context_unlock(comm->context);
+    struct weft_round round;
+    struct weft_blob *blobs;
+    weft_round_begin(&round, comm, WEFT_CALL_DESTROY);
+    int status = weft_round_gather(&round, NULL, 0, &blobs);
+    weft_round_end(&round);
+    if (status == WEFT_OK)
+        free(blobs);
     return status;
 }
 
@@ -265,11 +260,6 @@ int weft_comm_destroy(weft_comm *comm)
     if (comm->bootstrap && !comm->failed && !weft_bootstrap_has_failed(comm->bootstrap)) {
         status = meet_at_end(comm);
         snprintf(text, sizeof text, "%s", weft_error_detail());
-        if (status != WEFT_OK) { /* the others must hear of it before this rank's memory goes */
-            weft_context_lock(comm->context);
-            weft_comm_fail(comm, status, text);
-            weft_context_unlock(comm->context);
-        }
     }
     free_comm(comm);
     return status == WEFT_OK ? WEFT_OK : weft_fail(status, "%s", text);
@@ -340,6 +330,18 @@ int weft_comm_check(struct weft_comm *comm)
         weft_comm_fail(comm, WEFT_PEER_FAILED, text);
     }
     return comm->failed;
+}
+
+int weft_comm_begin(struct weft_comm *comm)
+{
+    if (!comm->failed && !(comm->bootstrap && weft_bootstrap_has_failed(comm->bootstrap)))
+        return WEFT_OK;
+    if (comm->bootstrap) {
+        weft_context_lock(comm->context);
+        weft_comm_check(comm);
+        weft_context_unlock(comm->context);
+    }
+    return weft_comm_report(comm);
 }
 
 int weft_comm_report(struct weft_comm *comm)

@@ -74,6 +74,9 @@ void weft_comm_link_failed(struct weft_comm *comm, struct weft_link *link, int s
  * [lock] */
 int weft_comm_check(struct weft_comm *comm);
 
+/* Whether a call may begin: WEFT_OK, or what it returns because the communicator has failed. */
+int weft_comm_begin(struct weft_comm *comm);
+
 /* Reports the failure to the calling thread: first WEFT_PEER_FAILED and the like, then WEFT_REVOKED. */
 int weft_comm_report(struct weft_comm *comm);
 
@@ -91,7 +94,7 @@ static inline void weft_comm_count_call(struct weft_comm *comm)
 int64_t weft_comm_deadline_ns(const struct weft_comm *comm);
 
 /* The executor's connect hook; arg is the communicator. comm.c */
-int weft_comm_connect(void *arg, uint32_t rank, struct weft_exec_peer *peer);
+int weft_comm_link_peer(void *arg, uint32_t rank, struct weft_exec_peer *peer);
 /* Its differs hook. */
 int weft_comm_differs(void *arg, const char *text);
 /* [lock] The executor's sent_by hook, inside an event. */

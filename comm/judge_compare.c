@@ -31,11 +31,11 @@ static uint64_t value_of(const struct weft_call *call, enum field field)
     }
 }
 
-/* An algorithm that is not chosen yet says nothing; the end of a communicator has only its name. */
+/* An algorithm that is not chosen yet says nothing; a call on the communicator itself has only its name. */
 static int says(const struct weft_call *call, enum field field)
 {
     return field == COLLECTIVE ||
-           (call->collective != WEFT_CALL_DESTROY && (field != ALGORITHM || call->algorithm != 0));
+           (!weft_call_is_on_comm(call->collective) && (field != ALGORITHM || call->algorithm != 0));
 }
 
 /* The value that more than half have (Boyer and Moore's majority vote, then counted), else the first one's. */

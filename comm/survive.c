@@ -19,6 +19,7 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "comm/comm.h"
+#include "comm/group.h"
 #include "comm/progress.h"
 
 #define ATTEMPT_NS   INT64_C(30000000000) /* to meet, at most, before survivors look around again */
@@ -258,12 +259,6 @@ static void pause_before_next(struct attempt *attempt)
     attempt->pause_ms = attempt->pause_ms < PAUSE_MS_MAX / 2 ? 2 * attempt->pause_ms : PAUSE_MS_MAX;
 }
 
-static int duplicate_single(struct weft_comm *comm, struct weft_comm **made)
-{
-    struct weft_bootstrap_options options = {.rank = 0, .ranks = 1, .name = comm->name, .listen_fd = -1};
-    return weft_comm_open(comm->context, &options, comm->timeout_ms, weft_comm_deadline_ns(comm), made);
-}
-
 int weft_comm_shrink(weft_comm *comm, weft_comm **smaller)
 {
     weft_error_clear();
@@ -272,7 +267,7 @@ int weft_comm_shrink(weft_comm *comm, weft_comm **smaller)
     if (!comm || !smaller)
         return weft_fail(WEFT_INVALID, "%s is NULL", comm ? "smaller" : "comm");
     if (!comm->bootstrap)
-        return duplicate_single(comm, smaller);
+        return weft_group_alone(comm, smaller);
     struct weft_boot_agreement agreement = {.dead = calloc((size_t)comm->ranks, 1)};
     struct attempt attempt = {
         .comm = comm, .deadline_ns = weft_comm_deadline_ns(comm), .agreement = &agreement, .pause_ms = 1};

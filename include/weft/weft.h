@@ -172,6 +172,18 @@ int weft_comm_failed(weft_comm *comm, weft_failure *failures, size_t failure_siz
  * dead gets WEFT_PEER_FAILED. Where nothing has failed the result is a duplicate. */
 int weft_comm_shrink(weft_comm *comm, weft_comm **smaller);
 
+/* Communicators from communicators. They are calls like the collectives: all ranks of comm make them in the same order, and
+ * within its deadline, which the new communicators inherit with its name. No secret is needed. What they make is
+ * independent of comm: either may be used beside the other, from another thread too, and destroyed first.
+ *
+ * split: ranks that pass the same colour (0 or more) become a communicator, ordered by key and then by rank in comm. Who
+ * passes WEFT_UNDEFINED gets *out NULL. When one rank of a colour cannot take part (no memory, no descriptors) all
+ * ranks of that colour get the same error, and other colours their communicators.
+ * dup: the same ranks once more. */
+#define WEFT_UNDEFINED (-1)
+int weft_comm_split(weft_comm *comm, int colour, int key, weft_comm **out);
+int weft_comm_dup(weft_comm *comm, weft_comm **out);
+
 int weft_comm_rank(const weft_comm *comm);
 int weft_comm_size(const weft_comm *comm);
 

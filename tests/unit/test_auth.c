@@ -121,6 +121,32 @@ static void test_secret_sizes(void **state)
     assert_memory_not_equal(&a, &b, sizeof a);
 }
 
+/* Another secret for every job, session, name and purpose, and none of them the key it comes from. */
+static void test_group_secrets(void **state)
+{
+    (void)state;
+    struct weft_key job = {{1}}, other_job = {{2}}, groups[4], again;
+    unsigned char secrets[6][WEFT_MAC_BYTES];
+    weft_auth_group_key(&job, 7, 8, &groups[0]);
+    weft_auth_group_key(&job, 8, 7, &groups[1]);
+    weft_auth_group_key(&job, 7, 9, &groups[2]);
+    weft_auth_group_key(&other_job, 7, 8, &groups[3]);
+    weft_auth_group_key(&job, 7, 8, &again);
+    assert_memory_equal(&groups[0], &again, sizeof again);
+    for (int i = 0; i < 4; i++)
+        weft_auth_group_secret(&groups[i], "purpose", 7, secrets[i]);
+    weft_auth_group_secret(&again, "purposf", 7, secrets[4]);
+    weft_auth_group_secret(&again, "purpose", 6, secrets[5]);
+    for (int i = 0; i < 6; i++) {
+        assert_memory_not_equal(secrets[i], &groups[0], WEFT_MAC_BYTES);
+        assert_memory_not_equal(secrets[i], &job, WEFT_MAC_BYTES);
+        for (int k = 0; k < i; k++)
+            assert_memory_not_equal(secrets[i], secrets[k], WEFT_MAC_BYTES);
+    }
+    weft_auth_group_secret(&again, "purpose", 7, secrets[4]);
+    assert_memory_equal(secrets[0], secrets[4], WEFT_MAC_BYTES);
+}
+
 static void test_wrong_secret(void **state)
 {
     (void)state;
@@ -258,9 +284,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_both_agree),      cmocka_unit_test(test_secret_sizes),
-        cmocka_unit_test(test_wrong_secret),    cmocka_unit_test(test_each_bit),
-        cmocka_unit_test(test_blocks_replayed), cmocka_unit_test(test_frames_each_bit),
-        cmocka_unit_test(test_frames_moved),    cmocka_unit_test(test_empty_frame),
+        cmocka_unit_test(test_group_secrets),   cmocka_unit_test(test_wrong_secret),
+        cmocka_unit_test(test_each_bit),        cmocka_unit_test(test_blocks_replayed),
+        cmocka_unit_test(test_frames_each_bit), cmocka_unit_test(test_frames_moved),
+        cmocka_unit_test(test_empty_frame),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
