@@ -30,8 +30,7 @@ struct weft_fastpath {
     struct weft_link *links[WEFT_FASTPATH_RANKS_MAX];
     struct weft_token tokens[WEFT_FASTPATH_RANKS_MAX]; /* of the own slots, for each peer */
     const struct weft_transport_ops *ops;
-    struct weft_transport *instance; /* has the slots, even when it has been set aside since */
-    uint8_t *partial;                /* sums on the way up the tree: ranks / 2 of bytes_max */
+    uint8_t *partial; /* sums on the way up the tree: ranks / 2 of bytes_max */
 };
 
 /* Peers notice by the slots themselves: confirm(). */
@@ -41,6 +40,17 @@ static void unexpose(struct weft_fastpath *fastpath)
         if (fastpath->links[r])
             fastpath->ops->unexpose(fastpath->links[r], &fastpath->tokens[r], 1);
     }
+}
+
+/* The slots hold no operation: peers that still look for one see that its owner has given up, before the memory is used
+ * for anything else. */
+static void erase(const struct weft_fastpath *fastpath)
+{
+    for (int i = 0; i < 2; i++) {
+        struct slot *slot = (struct slot *)(fastpath->own + (size_t)i * fastpath->slot_bytes);
+        atomic_store_explicit(&slot->word, 0, memory_order_relaxed);
+    }
+    atomic_thread_fence(memory_order_seq_cst);
 }
 
 int weft_fastpath_open(struct weft_comm *comm, size_t bytes_max, struct weft_token *tokens,
@@ -56,16 +66,17 @@ int weft_fastpath_open(struct weft_comm *comm, size_t bytes_max, struct weft_tok
     fastpath->bytes_max = bytes_max;
     fastpath->slot_bytes = (sizeof(struct slot) + bytes_max + 127) / 128 * 128;
     fastpath->ops = &shm->ops;
-    fastpath->instance = shm->instance;
+    fastpath->sequence =
+        comm->id & INT32_MAX; /* fastpath.h; not near the wrap, where it would be an erased word */
     int status = WEFT_NOMEM;
     fastpath->partial = aligned_alloc(64, (bytes_max + 63) / 64 * 64 * (fastpath->ranks / 2 + 1));
     if (!fastpath->partial)
         goto free_fastpath;
-    void *own;
-    status = shm->ops.alloc(shm->instance, 2 * fastpath->slot_bytes, &own);
-    if (status != WEFT_OK)
+    void *own = weft_memory_buffer_get(comm->context, WEFT_SHM, 2 * fastpath->slot_bytes);
+    if (!own)
         goto free_partial;
     fastpath->own = own;
+    erase(fastpath);
     for (uint32_t r = 0; r < fastpath->ranks; r++) {
         if (r == fastpath->rank)
             continue;
@@ -83,12 +94,12 @@ int weft_fastpath_open(struct weft_comm *comm, size_t bytes_max, struct weft_tok
 
 free_own:
     unexpose(fastpath);
-    shm->ops.free(shm->instance, own);
+    weft_memory_buffer_put(comm->context, WEFT_SHM, own, 2 * fastpath->slot_bytes);
 free_partial:
     free(fastpath->partial);
 free_fastpath:
     free(fastpath);
-    return status;
+    return status == WEFT_NOMEM ? weft_fail(WEFT_NOMEM, "no memory for the fast path") : status;
 }
 
 int weft_fastpath_map(struct weft_fastpath *fastpath, const struct weft_token *tokens)
@@ -113,8 +124,9 @@ void weft_fastpath_close(struct weft_fastpath *fastpath)
 {
     if (!fastpath)
         return;
+    erase(fastpath);
     unexpose(fastpath);
-    fastpath->ops->free(fastpath->instance, fastpath->own);
+    weft_memory_buffer_put(fastpath->comm->context, WEFT_SHM, fastpath->own, 2 * fastpath->slot_bytes);
     free(fastpath->partial);
     free(fastpath);
 }
@@ -288,7 +300,7 @@ int weft_fastpath_differs(struct weft_fastpath *fastpath, const struct weft_call
 }
 
 /* A slot that is not what it should be. Either its owner is in another call; or it no longer holds this operation,
- * because an owner that gave up has freed it and its pages were replaced by zeros here (transport/shm/segment.c). */
+ * because an owner that gave up has erased it, and may use it for another communicator by now. */
 static int doubt_peer(struct weft_fastpath *fastpath, uint32_t peer, uint32_t digest, size_t size,
                       const struct patience *patience)
 {

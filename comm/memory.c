@@ -280,15 +280,16 @@ void weft_memory_set_aside(struct weft_context *context, enum weft_transport_ind
 
 void weft_memory_buffer_put(void *arg, uint32_t transport, void *memory, size_t size)
 {
-    (void)transport;
     (void)size;
     struct weft_context *context = arg;
+    const struct weft_transport *instance = context->transports[transport].instance;
     size_t idle_bytes = 0;
     for (struct weft_pool_buffer **at = &context->buffers; *at;) {
         struct weft_pool_buffer *buffer = *at;
+        int stale = buffer->memory == memory && buffer->owner && buffer->owner != instance;
         if (buffer->memory == memory)
             buffer->used = 0;
-        if (!buffer->used && (idle_bytes += buffer->size) > POOL_BYTES_MAX) {
+        if (stale || (!buffer->used && (idle_bytes += buffer->size) > POOL_BYTES_MAX)) {
             *at = buffer->next;
             free_buffer(context, buffer);
             continue;
