@@ -32,6 +32,27 @@ void weft_builder_start(struct weft_builder *builder, const struct weft_plan_req
                                         .unequal = request->unequal != 0};
 }
 
+void weft_builder_cells(struct weft_builder *builder, uint32_t cells)
+{
+    if (builder->status == WEFT_OK)
+        builder->plan->cells = cells;
+}
+
+/* Widens what the plan announces of TEMP and cells by what the step writes. */
+static void count_memory(struct weft_plan *plan, const struct weft_step *step)
+{
+    if (step->destination.buffer == WEFT_BUFFER_CELL && step->destination.slot >= plan->cells)
+        plan->cells = step->destination.slot + 1u;
+    if (step->destination.buffer != WEFT_BUFFER_TEMP)
+        return;
+    uint32_t first = step->chunk_stride ? 0 : step->chunk;
+    uint32_t end = step->chunk_stride ? plan->chunks : step->chunk + step->span;
+    if (plan->temp_chunks == 0 || first < plan->temp_first)
+        plan->temp_first = first;
+    if (end > plan->temp_chunks)
+        plan->temp_chunks = end;
+}
+
 /* Appends a copy of the record. */
 static void append(struct weft_builder *builder, const struct weft_step *step)
 {
@@ -48,10 +69,7 @@ static void append(struct weft_builder *builder, const struct weft_step *step)
         builder->capacity = capacity;
     }
     builder->plan->steps[builder->plan->step_count++] = *step;
-    if (step->destination.buffer == WEFT_BUFFER_TEMP)
-        builder->plan->temp_chunks = builder->plan->chunks;
-    if (step->destination.buffer == WEFT_BUFFER_CELL && step->destination.slot >= builder->plan->cells)
-        builder->plan->cells = step->destination.slot + 1u;
+    count_memory(builder->plan, step);
 }
 
 void weft_builder_send(struct weft_builder *builder, uint32_t peer, struct weft_range range,
@@ -113,6 +131,20 @@ void weft_builder_copy(struct weft_builder *builder, struct weft_range range, st
                                         .chunk_stride = range.stride,
                                         .from = range.chunk,
                                         .from_stride = range.stride,
+                                        .span = range.span,
+                                        .destination = destination,
+                                        .source_count = 1,
+                                        .sources = {source}});
+}
+
+void weft_builder_move(struct weft_builder *builder, struct weft_range range, struct weft_ref destination,
+                       struct weft_ref source, uint32_t from, int32_t from_stride)
+{
+    append(builder, &(struct weft_step){.kind = WEFT_STEP_COPY,
+                                        .chunk = range.chunk,
+                                        .chunk_stride = range.stride,
+                                        .from = from,
+                                        .from_stride = from_stride,
                                         .span = range.span,
                                         .destination = destination,
                                         .source_count = 1,

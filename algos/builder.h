@@ -1,8 +1,8 @@
 /* Puts plans together: the generators' only way to write records.
  *
  * The first error (out of memory, a loop left open or nested) sticks: later calls do nothing, and
- * weft_builder_finish() returns it, so that generators read as a plain list of steps. temp_chunks follows from
- * the references. Threads: a builder belongs to one thread.
+ * weft_builder_finish() returns it, so that generators read as a plain list of steps. The bounds of TEMP and
+ * the number of cells follow from the references. Threads: a builder belongs to one thread.
  */
 #ifndef WEFT_ALGOS_BUILDER_H
 #define WEFT_ALGOS_BUILDER_H
@@ -41,9 +41,17 @@ static inline struct weft_ref weft_slot(uint32_t slot, int stride)
         .buffer = WEFT_BUFFER_SLOT, .slot = (uint16_t)slot, .slot_stride = (int16_t)stride};
 }
 
+static inline struct weft_ref weft_cell_ref(uint32_t cell, int stride)
+{
+    return (struct weft_ref){
+        .buffer = WEFT_BUFFER_CELL, .slot = (uint16_t)cell, .slot_stride = (int16_t)stride};
+}
+
 /* Starts an empty plan for the request. */
 void weft_builder_start(struct weft_builder *builder, const struct weft_plan_request *request,
                         uint32_t chunks, uint32_t slots);
+/* How many cells the plan has, where loops name them by strides. */
+void weft_builder_cells(struct weft_builder *builder, uint32_t cells);
 
 void weft_builder_send(struct weft_builder *builder, uint32_t peer, struct weft_range range,
                        struct weft_ref source);
@@ -58,6 +66,9 @@ void weft_builder_reduce3(struct weft_builder *builder, struct weft_range range,
                           unsigned flags);
 void weft_builder_copy(struct weft_builder *builder, struct weft_range range, struct weft_ref destination,
                        struct weft_ref source, unsigned flags);
+/* Copies the range that begins at from (and moves by from_stride) to the range. */
+void weft_builder_move(struct weft_builder *builder, struct weft_range range, struct weft_ref destination,
+                       struct weft_ref source, uint32_t from, int32_t from_stride);
 
 /* Everything appended between these two is the body of a LOOP. */
 void weft_builder_loop(struct weft_builder *builder, uint32_t iterations);

@@ -7,21 +7,23 @@ enum flags { ROOT = 1, REDUCES = 2, BLOCKS = 4 };
 
 #define BIT(algorithm) (1u << WEFT_ALGO_##algorithm)
 
-/* By enum weft_collective. */
+/* By enum weft_collective. The last three are subsets of `serves`. */
 static const struct {
     const char *name;
     unsigned flags;
-    unsigned algorithms; /* that serve it */
+    unsigned serves;
+    unsigned unequal, strict, ordered;
 } collectives[WEFT_COLLECTIVE_COUNT] = {
-    [WEFT_ALLREDUCE] = {"allreduce", REDUCES, BIT(RING) | BIT(TREE) | BIT(RD) | BIT(RAB)},
-    [WEFT_BROADCAST] = {"broadcast", ROOT, 0},
-    [WEFT_REDUCE] = {"reduce", ROOT | REDUCES, 0},
-    [WEFT_ALLGATHER] = {"allgather", BLOCKS, 0},
-    [WEFT_GATHER] = {"gather", ROOT | BLOCKS, 0},
-    [WEFT_SCATTER] = {"scatter", ROOT | BLOCKS, 0},
-    [WEFT_REDUCE_SCATTER] = {"reduce_scatter", REDUCES | BLOCKS, 0},
-    [WEFT_ALLTOALL] = {"alltoall", BLOCKS, 0},
-    [WEFT_BARRIER] = {"barrier", 0, 0},
+    [WEFT_ALLREDUCE] = {"allreduce", REDUCES, BIT(RING) | BIT(TREE) | BIT(RD) | BIT(RAB), 0,
+                        BIT(RD) | BIT(RAB), BIT(RD)},
+    [WEFT_BROADCAST] = {"broadcast", ROOT, BIT(BINOMIAL), 0, 0, 0},
+    [WEFT_REDUCE] = {"reduce", ROOT | REDUCES, 0, 0, 0, 0},
+    [WEFT_ALLGATHER] = {"allgather", BLOCKS, BIT(RING), BIT(RING), 0, 0},
+    [WEFT_GATHER] = {"gather", ROOT | BLOCKS, 0, 0, 0, 0},
+    [WEFT_SCATTER] = {"scatter", ROOT | BLOCKS, 0, 0, 0, 0},
+    [WEFT_REDUCE_SCATTER] = {"reduce_scatter", REDUCES | BLOCKS, BIT(RING), BIT(RING), 0, 0},
+    [WEFT_ALLTOALL] = {"alltoall", BLOCKS, 0, 0, 0, 0},
+    [WEFT_BARRIER] = {"barrier", 0, 0, 0, 0, 0},
 };
 
 static int known(enum weft_collective collective)
@@ -58,10 +60,29 @@ int weft_collective_parse(const char *name)
     return -1;
 }
 
+static int has(unsigned algorithms, enum weft_algorithm algorithm)
+{
+    return algorithm > WEFT_ALGO_AUTO && algorithm < WEFT_ALGO_COUNT && (algorithms >> algorithm & 1);
+}
+
 int weft_algorithm_serves(enum weft_collective collective, enum weft_algorithm algorithm)
 {
-    return known(collective) && algorithm > WEFT_ALGO_AUTO && algorithm < WEFT_ALGO_COUNT &&
-           collectives[collective].algorithms >> algorithm & 1;
+    return known(collective) && has(collectives[collective].serves, algorithm);
+}
+
+int weft_algorithm_serves_unequal(enum weft_collective collective, enum weft_algorithm algorithm)
+{
+    return known(collective) && has(collectives[collective].unequal, algorithm);
+}
+
+int weft_algorithm_serves_strict(enum weft_collective collective, enum weft_algorithm algorithm)
+{
+    return known(collective) && has(collectives[collective].strict, algorithm);
+}
+
+int weft_algorithm_keeps_order(enum weft_collective collective, enum weft_algorithm algorithm)
+{
+    return known(collective) && has(collectives[collective].ordered, algorithm);
 }
 
 enum weft_needs weft_algorithm_needs(enum weft_collective collective, enum weft_algorithm algorithm)

@@ -10,23 +10,22 @@ _Static_assert(sizeof(struct weft_ref) == 8, "plan records have a fixed layout")
 _Static_assert(sizeof(struct weft_step) == 64, "plan records have a fixed layout");
 
 /* By enum weft_algorithm. */
-static const struct {
-    const char *name;
-    void (*generate)(struct weft_builder *builder, const struct weft_plan_request *request);
-} algorithms[WEFT_ALGO_COUNT] = {
-    [WEFT_ALGO_AUTO] = {"auto", NULL},
-    [WEFT_ALGO_RING] = {"ring", weft_ring_generate},
-    [WEFT_ALGO_TREE] = {"tree", weft_tree_generate},
-    [WEFT_ALGO_RD] = {"rd", weft_rd_generate},
-    [WEFT_ALGO_RAB] = {"rab", weft_rab_generate},
-    [WEFT_ALGO_BINOMIAL] = {"binomial", NULL},
-    [WEFT_ALGO_CHAIN] = {"chain", NULL},
-    [WEFT_ALGO_SAG] = {"sag", NULL},
-    [WEFT_ALGO_BRUCK] = {"bruck", NULL},
-    [WEFT_ALGO_HALVING] = {"halving", NULL},
-    [WEFT_ALGO_DIRECT] = {"direct", NULL},
-    [WEFT_ALGO_PAIRWISE] = {"pairwise", NULL},
-    [WEFT_ALGO_DISSEMINATION] = {"dissemination", NULL},
+static const char *const names[WEFT_ALGO_COUNT] = {
+    "auto", "ring",  "tree",    "rd",     "rab",      "binomial",      "chain",
+    "sag",  "bruck", "halving", "direct", "pairwise", "dissemination",
+};
+
+typedef void generator(struct weft_builder *builder, const struct weft_plan_request *request);
+
+/* Which algorithms serve a collective, and what they can do, says collective.c. */
+static generator *const generators[WEFT_COLLECTIVE_COUNT][WEFT_ALGO_COUNT] = {
+    [WEFT_ALLREDUCE] = {[WEFT_ALGO_RING] = weft_ring_generate,
+                        [WEFT_ALGO_TREE] = weft_tree_generate,
+                        [WEFT_ALGO_RD] = weft_rd_generate,
+                        [WEFT_ALGO_RAB] = weft_rab_generate},
+    [WEFT_BROADCAST] = {[WEFT_ALGO_BINOMIAL] = weft_broadcast_binomial_generate},
+    [WEFT_ALLGATHER] = {[WEFT_ALGO_RING] = weft_allgather_ring_generate},
+    [WEFT_REDUCE_SCATTER] = {[WEFT_ALGO_RING] = weft_reduce_scatter_ring_generate},
 };
 
 /* One rank is its own result; the copy stays in place, because it also finishes the value. */
@@ -34,10 +33,11 @@ static void single_generate(struct weft_builder *builder, const struct weft_plan
 {
     weft_builder_start(builder, request, 1, 0);
     weft_builder_copy(builder, weft_range(0, 1, 0), weft_in(WEFT_BUFFER_OUTPUT), weft_in(WEFT_BUFFER_INPUT),
-                      WEFT_STEP_FINISH);
+                      weft_collective_reduces(request->collective) ? WEFT_STEP_FINISH : 0);
 }
 
-int weft_plan_make(const struct weft_plan_request *request, struct weft_plan **plan)
+/* Fields of which one alone tells whether it is good. */
+static int check_fields(const struct weft_plan_request *request)
 {
     if ((unsigned)request->collective >= WEFT_COLLECTIVE_COUNT)
         return weft_fail(WEFT_INVALID, "plan request: collective is %d, expected 0 to %d",
@@ -45,20 +45,53 @@ int weft_plan_make(const struct weft_plan_request *request, struct weft_plan **p
     if ((int)request->algorithm <= WEFT_ALGO_AUTO || request->algorithm >= WEFT_ALGO_COUNT)
         return weft_fail(WEFT_INVALID, "plan request: algorithm is %d, expected %d to %d",
                          (int)request->algorithm, WEFT_ALGO_AUTO + 1, WEFT_ALGO_COUNT - 1);
-    if (!weft_algorithm_serves(request->collective, request->algorithm))
-        return weft_fail(WEFT_INVALID, "plan request: there is no %s by %s",
-                         weft_collective_name(request->collective), weft_algorithm_name(request->algorithm));
     if (request->ranks < 1 || request->ranks > INT32_MAX)
         return weft_fail(WEFT_INVALID, "plan request: ranks is %u, expected 1 to %d", request->ranks,
                          INT32_MAX);
     if (request->rank >= request->ranks)
         return weft_fail(WEFT_INVALID, "plan request: rank is %u, expected 0 to %u", request->rank,
                          request->ranks - 1);
+    return WEFT_OK;
+}
+
+/* What the collective and the algorithm allow. */
+static int check_form(const struct weft_plan_request *request)
+{
+    const char *collective = weft_collective_name(request->collective),
+               *algorithm = names[request->algorithm];
+    if (!weft_algorithm_serves(request->collective, request->algorithm))
+        return weft_fail(WEFT_INVALID, "plan request: there is no %s by %s", collective, algorithm);
+    if (!weft_collective_has_root(request->collective) && request->root != -1)
+        return weft_fail(WEFT_INVALID, "plan request: root is %d, expected -1: %s has none", request->root,
+                         collective);
+    if (weft_collective_has_root(request->collective) &&
+        (request->root < 0 || (uint32_t)request->root >= request->ranks))
+        return weft_fail(WEFT_INVALID, "plan request: root is %d, expected 0 to %u", request->root,
+                         request->ranks - 1);
+    if (request->collective == WEFT_ALLTOALL && request->in_place)
+        return weft_fail(WEFT_INVALID, "plan request: there is no alltoall in place");
+    if (request->unequal && !weft_algorithm_serves_unequal(request->collective, request->algorithm))
+        return weft_fail(WEFT_INVALID, "plan request: %s by %s cannot do unequal blocks", collective,
+                         algorithm);
+    if (request->strict && weft_collective_reduces(request->collective) &&
+        !weft_algorithm_serves_strict(request->collective, request->algorithm))
+        return weft_fail(WEFT_INVALID, "plan request: %s by %s cannot keep strict mode's order", collective,
+                         algorithm);
+    return WEFT_OK;
+}
+
+int weft_plan_make(const struct weft_plan_request *request, struct weft_plan **plan)
+{
+    int status = check_fields(request);
+    if (status == WEFT_OK)
+        status = check_form(request);
+    if (status != WEFT_OK)
+        return status;
     struct weft_builder builder;
     if (request->ranks == 1)
         single_generate(&builder, request);
     else
-        algorithms[request->algorithm].generate(&builder, request);
+        generators[request->collective][request->algorithm](&builder, request);
     return weft_builder_finish(&builder, plan);
 }
 
@@ -69,13 +102,13 @@ void weft_plan_free(struct weft_plan *plan)
 
 const char *weft_algorithm_name(enum weft_algorithm algorithm)
 {
-    return (unsigned)algorithm < WEFT_ALGO_COUNT ? algorithms[algorithm].name : NULL;
+    return (unsigned)algorithm < WEFT_ALGO_COUNT ? names[algorithm] : NULL;
 }
 
 int weft_algorithm_parse(const char *name)
 {
     for (int i = 0; i < WEFT_ALGO_COUNT; i++) {
-        if (strcmp(name, algorithms[i].name) == 0)
+        if (strcmp(name, names[i]) == 0)
             return i;
     }
     return -1;

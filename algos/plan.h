@@ -12,8 +12,8 @@
  * Buffers:
  *   INPUT   the caller's send buffer, only read. In an in-place call it is the same memory as OUTPUT.
  *   OUTPUT  the caller's receive buffer.
- *   TEMP    weft's own memory, chunk c at its place in the shared space, chunks [0, temp_chunks); keeps its content
- *           for the whole operation.
+ *   TEMP    weft's own memory, chunk c at its place in the shared space, chunks [temp_first, temp_chunks); keeps its
+ *           content for the whole operation.
  *   CELL    weft's own memory for one chunk (span 1), of whatever number: written by RECV, REDUCE or COPY, read any
  *           number of times until it is written again. Cells are numbered like slots, but are memory: a plan that
  *           passes many chunks on needs only a few.
@@ -146,7 +146,8 @@ struct weft_plan {
     uint32_t slots;       /* how many SLOTs the plan names */
     uint32_t cells;       /* how many CELLs */
     uint32_t in_place;    /* made for INPUT == OUTPUT */
-    uint32_t temp_chunks; /* TEMP holds chunks [0, temp_chunks); 0: not used */
+    uint32_t temp_first;  /* TEMP is used for chunks [temp_first, temp_chunks) only; */
+    uint32_t temp_chunks; /* 0: not at all */
     int32_t root;         /* -1: the collective has none */
     uint32_t unequal;     /* made for blocks of unequal size, with gaps */
     uint32_t step_count;
@@ -162,7 +163,7 @@ struct weft_plan_request {
     int in_place; /* INPUT lies within OUTPUT, or OUTPUT within INPUT, where the windows overlap */
     int root;     /* collectives that have one: 0 to ranks - 1; others: -1 */
     int unequal;  /* blocks: each rank's has a size of its own, and there may be gaps */
-    int strict; /* reductions: the association that strict mode fixes; WEFT_INVALID where the algorithm cannot */
+    int strict;   /* reductions: the association that strict mode fixes; others: ignored */
 };
 
 /* Whether the collective has a root, reduces, is made of blocks (see above). */
@@ -175,6 +176,13 @@ int weft_collective_parse(const char *name);
 
 /* Whether there is a plan of the collective by this algorithm. */
 int weft_algorithm_serves(enum weft_collective collective, enum weft_algorithm algorithm);
+
+/* Whether it has plans for unequal calls; for strict mode (struct weft_plan_request); whether its plans, when they are
+ * not strict, put contributions together in the order of ranks, whatever the root, as operations need that do not
+ * commute. weft_plan_make() answers WEFT_INVALID where a request asks for what the algorithm cannot do. */
+int weft_algorithm_serves_unequal(enum weft_collective collective, enum weft_algorithm algorithm);
+int weft_algorithm_serves_strict(enum weft_collective collective, enum weft_algorithm algorithm);
+int weft_algorithm_keeps_order(enum weft_collective collective, enum weft_algorithm algorithm);
 
 /* What a rank must know of an unequal call: only the counts of blocks in its own INPUT and OUTPUT, or all. */
 enum weft_needs { WEFT_NEEDS_OWN_COUNTS, WEFT_NEEDS_ALL_COUNTS };

@@ -6,6 +6,10 @@
  * When n is not a power of two, the surplus ranks are guests: they hand their data to the next rank before
  * the first round and get the result after the last one (see struct weft_fold).
  *
+ * Strict mode takes the bits from the highest to the lowest instead, which is the order in which Rabenseifner's halving
+ * adds up (rab.c), so both have the same bits. From the lowest on groups are contiguous ranks: operations that do not
+ * commute need that.
+ *
  * Both partners compute the same sum, so both put the lower group first: all ranks end with the same bits.
  * Each finishes its last sum for itself.
  *
@@ -53,7 +57,7 @@ void weft_rd_generate(struct weft_builder *builder, const struct weft_plan_reque
         weft_builder_copy(builder, all, mine, input, 0);
     }
     for (uint32_t round = 1; round <= fold.rounds; round++) {
-        uint32_t bit = 1u << (round - 1);
+        uint32_t bit = request->strict ? fold.width >> round : 1u << (round - 1);
         uint32_t partner = weft_fold_rank(&fold, place ^ bit);
         struct weft_ref theirs = weft_slot(round % 2, 0), sum = result_of(round, fold.rounds);
         int above = (place & bit) != 0;

@@ -63,10 +63,17 @@ enum weft_verify_method {
     WEFT_VERIFY_ROTATION, /* run rank 0; WEFT_UNSUPPORTED where the plans are not symmetric */
 };
 
+/* Orders of adding up that a reduction's results may have. */
+enum weft_verify_expect {
+    WEFT_VERIFY_EXPECT_STRICT = 1 << 0,     /* the association that strict mode fixes */
+    WEFT_VERIFY_EXPECT_RANK_ORDER = 1 << 1, /* operands in the order of ranks, grouped anyhow */
+};
+
 struct weft_verify_options {
     uint32_t window; /* 1 to WEFT_VERIFY_WINDOW_MAX; 0 the default */
     enum weft_verify_method method;
     uint32_t interleavings; /* FULL: random schedules to run besides the proving one */
+    unsigned expect;        /* WEFT_VERIFY_EXPECT_*: refuse plans without (FULL only) */
     uint64_t seed;          /* of random numbers and schedules */
     uint64_t memory_max;    /* bytes for values, 0 for 4 GiB; more is WEFT_NOMEM */
     uint64_t steps_max;     /* steps to run, all ranks together, 0 for 2^32; more is WEFT_INVALID */
@@ -78,6 +85,7 @@ struct weft_verify_report {
     uint64_t messages;
     uint32_t window;
     uint32_t in_flight_max; /* messages that one rank may have in flight at once: a bound for every timing */
+    unsigned orders;        /* WEFT_VERIFY_EXPECT_* that all results have (FULL only) */
     uint32_t exact;         /* contributions were checked as exact sets */
     /* Where it failed; the detail of the error (weft_error_detail()) says what. */
     uint32_t rank;

@@ -9,7 +9,8 @@
 /* What is wrong with a reference, NULL when nothing is. */
 static const char *check_ref(const struct weft_plan *plan, const struct weft_ref *ref)
 {
-    if (ref->buffer != WEFT_BUFFER_SLOT && (ref->slot || ref->slot_stride))
+    int numbered = ref->buffer == WEFT_BUFFER_SLOT || ref->buffer == WEFT_BUFFER_CELL;
+    if (!numbered && (ref->slot || ref->slot_stride))
         return "gives a slot number to a buffer";
     switch (ref->buffer) {
     case WEFT_BUFFER_INPUT:
@@ -19,6 +20,8 @@ static const char *check_ref(const struct weft_plan *plan, const struct weft_ref
         return plan->temp_chunks ? NULL : "uses TEMP, which the plan does not announce";
     case WEFT_BUFFER_SLOT:
         return ref->slot < plan->slots ? NULL : "names a slot that the plan does not have";
+    case WEFT_BUFFER_CELL:
+        return ref->slot < plan->cells ? NULL : "names a cell that the plan does not have";
     default:
         return "names an unknown buffer";
     }
@@ -49,6 +52,48 @@ static const char *check_sources(const struct weft_plan *plan, const struct weft
     return NULL;
 }
 
+static int uses(const struct weft_step *step, unsigned buffer)
+{
+    int found = step->kind != WEFT_STEP_SEND && step->destination.buffer == buffer;
+    for (int i = 0; i < step->source_count; i++)
+        found |= step->sources[i].buffer == buffer;
+    return found;
+}
+
+static const char *check_copy(const struct weft_plan *plan, const struct weft_step *step)
+{
+    if (step->from == step->chunk && step->from_stride == step->chunk_stride)
+        return NULL;
+    if (step->from >= plan->chunks || step->span > plan->chunks - step->from)
+        return "copies from chunks that the plan does not have";
+    if (!weft_collective_blocks((enum weft_collective)plan->collective) || plan->unequal)
+        return "moves chunks that differ in size";
+    if (step->sources[0].buffer == WEFT_BUFFER_SLOT || uses(step, WEFT_BUFFER_CELL))
+        return "moves what is in a slot or a cell";
+    return NULL;
+}
+
+/* What the collective allows. References have been checked. */
+static const char *check_sense(const struct weft_plan *plan, const struct weft_step *step)
+{
+    enum weft_collective collective = (enum weft_collective)plan->collective;
+    int reduces = weft_collective_reduces(collective);
+    int user = uses(step, WEFT_BUFFER_INPUT) || uses(step, WEFT_BUFFER_OUTPUT);
+    if (step->flags & WEFT_STEP_FINISH && !reduces)
+        return "finishes a value of a collective that does not reduce";
+    if (step->kind == WEFT_STEP_REDUCE && !reduces && collective != WEFT_BARRIER)
+        return "reduces in a collective that does not";
+    if (uses(step, WEFT_BUFFER_CELL) && step->span != 1)
+        return "puts several chunks into a cell";
+    if (plan->unequal && user && step->span != 1)
+        return "names several chunks of a caller's buffer that may have gaps";
+    if (plan->unequal &&
+        (uses(step, WEFT_BUFFER_TEMP) || uses(step, WEFT_BUFFER_CELL) || uses(step, WEFT_BUFFER_SLOT)) &&
+        weft_algorithm_needs(collective, (enum weft_algorithm)plan->algorithm) == WEFT_NEEDS_OWN_COUNTS)
+        return "uses memory of weft's own for blocks whose size is not known";
+    return step->kind == WEFT_STEP_COPY ? check_copy(plan, step) : NULL;
+}
+
 static const char *check_step(const struct weft_plan *plan, const struct weft_step *step)
 {
     int transfers = step->kind == WEFT_STEP_SEND || step->kind == WEFT_STEP_RECV;
@@ -66,7 +111,9 @@ static const char *check_step(const struct weft_plan *plan, const struct weft_st
         wrong = check_destination(plan, step);
     else if (to->buffer || to->slot || to->slot_stride)
         wrong = "is a SEND with a destination";
-    return wrong ? wrong : check_sources(plan, step);
+    if (!wrong)
+        wrong = check_sources(plan, step);
+    return wrong ? wrong : check_sense(plan, step);
 }
 
 static const char *check_loop(const struct weft_plan *plan, uint32_t index)
@@ -81,18 +128,41 @@ static const char *check_loop(const struct weft_plan *plan, uint32_t index)
     return NULL;
 }
 
+/* What is wrong with the header, NULL when nothing is. */
+static const char *header_fault(const struct weft_plan *plan)
+{
+    enum weft_collective collective = (enum weft_collective)plan->collective;
+    int rooted = weft_collective_has_root(collective), blocks = weft_collective_blocks(collective);
+    if (rooted ? plan->root < 0 || (uint32_t)plan->root >= plan->ranks : plan->root != -1)
+        return "has a root that does not exist";
+    if (collective == WEFT_ALLTOALL && plan->in_place)
+        return "is an alltoall in place";
+    if (plan->unequal && !blocks)
+        return "is unequal, but not of blocks";
+    if (blocks && (plan->chunks < plan->ranks || (plan->unequal && plan->chunks != plan->ranks)))
+        return "has no chunk for each rank";
+    if (plan->temp_chunks > plan->chunks || plan->temp_first > plan->temp_chunks)
+        return "has more TEMP than chunks";
+    if (plan->cells > WEFT_CELLS_MAX)
+        return "has too many cells";
+    return NULL;
+}
+
 static int check_header(const struct weft_plan *plan)
 {
     if (plan->ranks < 1 || plan->ranks > INT32_MAX || plan->rank >= plan->ranks)
         return weft_fail(WEFT_INVALID, "plan header: rank %u of %u", plan->rank, plan->ranks);
-    if (plan->collective != WEFT_ALLREDUCE)
-        return weft_fail(WEFT_INVALID, "rank %u's plan: collective is %u, expected %d (allreduce)",
-                         plan->rank, plan->collective, WEFT_ALLREDUCE);
+    if (plan->collective >= WEFT_COLLECTIVE_COUNT)
+        return weft_fail(WEFT_INVALID, "rank %u's plan: collective is %u, expected 0 to %d", plan->rank,
+                         plan->collective, WEFT_COLLECTIVE_COUNT - 1);
     if (plan->chunks < 1)
         return weft_fail(WEFT_INVALID, "rank %u's plan: no chunks", plan->rank);
     if (plan->slots > UINT16_MAX + 1)
         return weft_fail(WEFT_INVALID, "rank %u's plan: %u slots, expected at most %u", plan->rank,
                          plan->slots, UINT16_MAX + 1);
+    const char *wrong = header_fault(plan);
+    if (wrong)
+        return weft_fail(WEFT_INVALID, "rank %u's plan: it %s", plan->rank, wrong);
     return WEFT_OK;
 }
 

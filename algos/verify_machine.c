@@ -70,6 +70,7 @@ int weft_machine_open(struct weft_machine *machine, const struct weft_plan *cons
                                      .window = options->window,
                                      .rotation = rotation,
                                      .random = options->seed,
+                                     .expect = options->expect,
                                      .report = report};
     int status =
         weft_values_open(&machine->values, plans, ranks, rotation, options->seed, options->memory_max);
@@ -123,6 +124,7 @@ static void reset(struct weft_machine *machine)
         lane->ended = 0;
         lane->queued = 0;
         memset(lane->slots, 0, lane->plan->slots * sizeof *lane->slots);
+        memset(lane->cells, 0, sizeof lane->cells);
     }
     machine->channel_count = 0;
     memset(machine->channel_index, 0, 2 * (size_t)machine->channel_capacity * sizeof(uint32_t));
@@ -187,36 +189,6 @@ static int channel_of(struct weft_machine *machine, const struct weft_lane *lane
 
 /* --- entering the window ------------------------------------------------------------------------------- */
 
-/* What can be said about a step from its own rank's program alone. Keeps the slots' program-order state. */
-static const char *enter_check(struct weft_lane *lane, const struct weft_step *step)
-{
-    const struct weft_plan *plan = lane->plan;
-    int transfers = step->kind == WEFT_STEP_SEND || step->kind == WEFT_STEP_RECV;
-    if (step->span > plan->chunks - step->chunk)
-        return "reaches past the last chunk";
-    if (transfers && (uint32_t)step->peer == lane->rank)
-        return "has its own rank as peer";
-    for (int i = 0; i < step->source_count; i++) {
-        if (step->sources[i].buffer != WEFT_BUFFER_SLOT)
-            continue;
-        struct weft_machine_slot *slot = &lane->slots[step->sources[i].slot];
-        if (!slot->full)
-            return "reads a slot that is empty";
-        if (slot->chunk != step->chunk || slot->span != step->span)
-            return "reads other chunks than its slot holds";
-        slot->full = 0;
-    }
-    if (step->kind == WEFT_STEP_RECV && step->destination.buffer == WEFT_BUFFER_SLOT) {
-        struct weft_machine_slot *slot = &lane->slots[step->destination.slot];
-        if (slot->full)
-            return "writes a slot that has not been read";
-        slot->chunk = step->chunk;
-        slot->span = step->span;
-        slot->full = 1;
-    }
-    return NULL;
-}
-
 /* Computes which steps of the window the newest one must wait for. */
 static int enter_links(struct weft_machine *machine, struct weft_lane *lane, unsigned position)
 {
@@ -267,7 +239,7 @@ static int fill(struct weft_machine *machine, struct weft_lane *lane)
             lane->ended = 1;
             return leftover_slot(machine, lane);
         }
-        const char *wrong = enter_check(lane, step);
+        const char *wrong = weft_lane_check(lane, step);
         if (wrong)
             return fail_at(machine, lane, lane->tail, wrong);
         int status = enter_links(machine, lane, position);
@@ -311,16 +283,20 @@ static void finish(struct weft_machine *machine, struct weft_lane *lane, unsigne
     wake(machine, lane);
 }
 
-/* Where the SEND at the sender's position reads, as seen by the receiver. */
-static struct weft_place place_of(struct weft_machine *machine, uint32_t sender, unsigned position)
+/* Where the SEND at the sender's position reads, as seen by the receiver, which has it as chunk. */
+static struct weft_place place_of(struct weft_machine *machine, uint32_t sender, unsigned position,
+                                  uint32_t chunk)
 {
     struct weft_lane *from = lane_of(machine, sender);
-    struct weft_place place = {from->rank, from->steps[position].sources[0].buffer, 0, 0};
-    if (machine->rotation) {
-        place.rotate = sender;
-        place.shift = (machine->ranks - sender) % machine->ranks;
-    }
-    return place;
+    const struct weft_step *send = &from->steps[position];
+    uint32_t chunks = machine->values.chunks;
+    return (struct weft_place){
+        .lane = from->rank,
+        .buffer = send->sources[0].buffer,
+        .cell = send->sources[0].slot,
+        .shift = (uint32_t)(((uint64_t)send->chunk + chunks - chunk) % chunks),
+        .rotate = machine->rotation ? sender : 0,
+    };
 }
 
 static int apply(struct weft_machine *machine, struct weft_lane *lane, unsigned position,
@@ -329,6 +305,9 @@ static int apply(struct weft_machine *machine, struct weft_lane *lane, unsigned 
     const char *wrong =
         weft_values_apply(&machine->values, machine->rotation ? 0 : lane->rank, &lane->steps[position],
                           sources, source_count, &machine->unsupported);
+    if (machine->values.exhausted)
+        return weft_fail(WEFT_NOMEM, "verifying %u ranks needs more than %" PRIu64 " bytes", machine->ranks,
+                         machine->values.memory_max);
     return wrong ? fail_at(machine, lane, number_at(machine, lane, position), wrong) : WEFT_OK;
 }
 
@@ -337,11 +316,15 @@ static int execute(struct weft_machine *machine, struct weft_lane *lane, unsigne
 {
     const struct weft_step *step = &lane->steps[position];
     struct weft_place sources[WEFT_STEP_SOURCES_MAX];
+    uint32_t chunks = machine->values.chunks;
     for (int i = 0; i < step->source_count; i++) {
-        sources[i] = (struct weft_place){lane->rank, step->sources[i].buffer, 0, 0};
+        sources[i] = (struct weft_place){
+            .lane = lane->rank, .buffer = step->sources[i].buffer, .cell = step->sources[i].slot};
+        if (weft_step_moves(step))
+            sources[i].shift = (uint32_t)(((uint64_t)step->from + chunks - step->chunk) % chunks);
         if (step->sources[i].buffer == WEFT_BUFFER_SLOT) {
             const struct weft_machine_slot *slot = &lane->slots[step->sources[i].slot];
-            sources[i] = place_of(machine, slot->sender, slot->sender_position);
+            sources[i] = place_of(machine, slot->sender, slot->sender_position, step->chunk);
         }
     }
     int status = apply(machine, lane, position, sources, step->source_count);
@@ -381,10 +364,10 @@ static int meet(struct weft_machine *machine, struct weft_lane *lane, unsigned p
     struct weft_lane *from = lane_of(machine, sender);
     unsigned send = (unsigned)channel->send_first;
     const struct weft_step *other = &from->steps[send];
-    uint64_t chunk = (uint64_t)other->chunk + (machine->rotation ? sender : 0);
+    uint64_t chunk = other->chunk;
     if (machine->rotation)
-        chunk %= machine->ranks;
-    if (chunk != step->chunk || other->span != step->span) {
+        chunk = (chunk + sender) % machine->values.chunks;
+    if ((chunk != step->chunk && machine->values.collective != WEFT_ALLTOALL) || other->span != step->span) {
         char text[128], whole[192];
         weft_step_print(other, text, sizeof text);
         snprintf(whole, sizeof whole, "meets rank %u step %" PRIu64 " (%s)%s", sender,
@@ -401,7 +384,7 @@ static int meet(struct weft_machine *machine, struct weft_lane *lane, unsigned p
         finish(machine, lane, position);
         return WEFT_OK;
     }
-    struct weft_place source = place_of(machine, sender, send);
+    struct weft_place source = place_of(machine, sender, send, step->chunk);
     int status = apply(machine, lane, position, &source, 1);
     finish(machine, from, send);
     finish(machine, lane, position);
@@ -560,7 +543,7 @@ int weft_machine_run(struct weft_machine *machine, int shuffle)
     if (status != WEFT_OK)
         return status;
     uint32_t rank = 0;
-    const char *wrong = weft_values_final(&machine->values, &rank);
+    const char *wrong = weft_values_final(&machine->values, machine->expect, &machine->report->orders, &rank);
     if (wrong) {
         machine->report->rank = rank;
         machine->report->step = machine->lanes[machine->rotation ? 0 : rank].tail;

@@ -37,6 +37,7 @@ struct weft_lane {
     uint8_t *states;
     int8_t *next; /* in the channel's queue */
     struct weft_machine_slot *slots;
+    uint64_t cells[WEFT_CELLS_MAX]; /* 1 + the chunk that each holds in program order; 0: nothing yet */
 };
 
 struct weft_channel {
@@ -58,6 +59,7 @@ struct weft_machine {
     uint32_t *channel_index; /* open addressing over channels, 0 is free, otherwise number + 1 */
     uint32_t *queue;         /* lanes to look at: a ring of lane_count */
     uint32_t queue_first, queue_count;
+    unsigned expect; /* WEFT_VERIFY_EXPECT_* */
     uint64_t random; /* state of the generator for random schedules */
     int unsupported; /* the rotation method cannot decide */
     struct weft_verify_report *report;
@@ -67,6 +69,10 @@ int weft_machine_open(struct weft_machine *machine, const struct weft_plan *cons
                       int rotation, const struct weft_verify_options *options,
                       struct weft_verify_report *report);
 void weft_machine_close(struct weft_machine *machine);
+
+/* What can be said about a step from its own rank's program alone: NULL, or what is wrong. Keeps the program-order state
+ * of slots and cells. */
+const char *weft_lane_check(struct weft_lane *lane, const struct weft_step *step);
 
 /* Runs the plans from the start until all are done, or it is known what is wrong. shuffle: a random schedule
  * instead of the eager one. Fills in the report's counts. */

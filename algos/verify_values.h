@@ -1,40 +1,61 @@
 /* The values that the verifier computes with instead of elements. Internal to the verifier (see verify.h).
  *
- * A cell is 16 bytes. `origin` says which contributions it holds: in the full method their random numbers'
- * sum, in the rotation method the interval {start, length} of ranks. `trace` is the hash of the expression,
- * whose two lowest bits are state flags. Exact sets lie beside, as bit sets, when there are few ranks.
+ * A value remembers which contributions it holds (in the full method the sum of their random numbers, in the
+ * rotation method the interval {start, length} of ranks), of which chunk of the callers' INPUT they are (its
+ * label), and in which order they were put together (the hash of the expression; flags). Exact sets of ranks lie
+ * beside, as bit sets, when there are few ranks. Memory is taken page by page as chunks are written, so a rank costs
+ * what it holds, not what all ranks hold.
  */
 #ifndef WEFT_ALGOS_VERIFY_VALUES_H
 #define WEFT_ALGOS_VERIFY_VALUES_H
 
 #include "algos/plan.h"
 
-#define WEFT_CELL_DEFINED  1u /* something was written here */
-#define WEFT_CELL_FINISHED 2u
-#define WEFT_CELL_FLAGS    3u
+enum weft_value_flags {
+    WEFT_VALUE_DEFINED = 1 << 0, /* something was written here */
+    WEFT_VALUE_FINISHED = 1 << 1,
+    WEFT_VALUE_ORDERED =
+        1 << 2, /* full method: operands are the ranks [start, start + length), in this order */
+};
 
-struct weft_cell {
-    uint64_t origin;
+struct weft_value {
+    uint64_t sum;
     uint64_t trace;
+    uint32_t start, length;
+    uint32_t label;
+    uint32_t flags;
+};
+
+/* One buffer of one rank: chunks (or cells) [first, first + count), in pages that are NULL until they are written. */
+struct weft_area {
+    uint32_t first, count;
+    struct weft_value **pages;
 };
 
 struct weft_values {
     const struct weft_plan *const *plans;
+    enum weft_collective collective;
     uint32_t ranks;
     uint32_t chunks;
     uint32_t lanes; /* ranks whose values are kept: all, or rank 0 only */
     int rotation;
+    int overlaps;   /* contributions may be there more than once (barrier) */
     uint32_t words; /* of one exact set, 0 when sets are not kept */
     uint64_t seed;
-    struct weft_cell **cells; /* [lane * 2 + (TEMP ? 1 : 0)][chunk] */
-    uint64_t **sets;          /* likewise, words per chunk */
+    uint64_t memory, memory_max;
+    int exhausted;           /* more than memory_max would be needed */
+    struct weft_area *areas; /* [lane * WEFT_AREAS + enum weft_area_kind] */
+    uint64_t *sets;          /* two sets to work with */
 };
 
-/* Where a step reads: a buffer of a lane. For what comes from another rank in the rotation method, rank 0's
- * own chunk `shift` further stands for it, to be rotated by `rotate`. */
+enum weft_area_kind { WEFT_AREA_OUTPUT, WEFT_AREA_TEMP, WEFT_AREA_CELL, WEFT_AREAS };
+
+/* Where a step reads: a buffer of a lane, `shift` chunks on from the step's own (modulo chunks), or a cell. For what
+ * comes from another rank in the rotation method rank 0's own buffer stands for it, to be rotated by `rotate`. */
 struct weft_place {
     uint32_t lane;
     unsigned buffer;
+    uint32_t cell;
     uint32_t shift;
     uint32_t rotate;
 };
@@ -51,7 +72,22 @@ void weft_values_close(struct weft_values *values);
 const char *weft_values_apply(struct weft_values *values, uint32_t lane, const struct weft_step *step,
                               const struct weft_place *sources, int source_count, int *unsupported);
 
-/* Checks the final OUTPUTs. NULL, or what is wrong; *rank says where. */
-const char *weft_values_final(const struct weft_values *values, uint32_t *rank);
+/* What rank's INPUT holds at chunk at the start. */
+struct weft_value weft_value_leaf(const struct weft_values *values, uint32_t rank, uint32_t chunk);
+/* The number that stands for it in sums. */
+uint64_t weft_value_number(const struct weft_values *values, uint32_t rank, uint32_t chunk);
+/* The hash of "left op right"; offsets is 0 in the full method. */
+uint64_t weft_value_trace(uint64_t left, uint64_t right, uint64_t offsets);
+/* What lane's OUTPUT holds at chunk, and its exact set in *set (NULL when sets are not kept or nothing was written). */
+struct weft_value weft_value_output(const struct weft_values *values, uint32_t lane, uint32_t chunk,
+                                    const uint64_t **set);
+
+/* Checks the final OUTPUTs against what the collective promises (verify_final.c). expected: WEFT_VERIFY_EXPECT_*, and
+ * *found those of them that hold. NULL, or what is wrong; *rank says where. */
+const char *weft_values_final(const struct weft_values *values, unsigned expected, unsigned *found,
+                              uint32_t *rank);
+
+/* A thread-local text. */
+const char *weft_values_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif
