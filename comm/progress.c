@@ -216,10 +216,22 @@ void weft_progress_linger(struct weft_context *context)
         weft_progress_background(context, 1);
 }
 
+/* Nobody may call for hours: what transports have to say or give back meanwhile is seen to once per wake-up of this
+ * thread. Who holds the lock drives them anyway. */
+static void tidy(struct weft_context *context)
+{
+    if (pthread_mutex_trylock(&context->lock) != 0)
+        return;
+    if (!context->leader_sleeps && is_busy(context))
+        weft_progress_once(context);
+    pthread_mutex_unlock(&context->lock);
+}
+
 int weft_progress_tick(void *arg)
 {
     struct weft_context *context = arg;
     if (atomic_load(&context->background) == 0) {
+        tidy(context);
         atomic_store(&context->tick_sleeps, 1);
         if (atomic_load(&context->background) == 0)
             return -1;

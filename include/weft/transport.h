@@ -186,7 +186,7 @@ struct weft_transport_ops {
     void (*lend_close)(struct weft_link *link, uint32_t conduit, int taken);
 
     /* Whether something that was sent or put still needs poll() to get on its way, or a peer may be waiting
-     * for an answer that only poll() gives: 1 or 0. */
+     * for an answer that only poll() gives, or poll() has something to give back: 1 or 0. */
     int (*busy)(struct weft_transport *transport);
 
     /* Ending early. recall() asks one thing back and returns at once: the landing of this token, or with

@@ -250,6 +250,12 @@ static int shm_reachable(struct weft_transport *transport, const void *address, 
     return peer.net_inode && peer.net_inode == own->net_inode;
 }
 
+/* Peers have come, gone or freed memory: what of theirs is mapped here is given back by poll(). */
+static int shm_busy(struct weft_transport *transport)
+{
+    return (int)atomic_load_explicit(&transport->attention, memory_order_relaxed);
+}
+
 /* Called by the polling thread with the peer of a channel that is being drained, which lives for so long. */
 static int shm_sent_by(struct weft_transport *transport, const void *sender, const void *address, size_t size)
 {
@@ -286,6 +292,7 @@ const struct weft_transport_ops weft_shm_ops = {
     .fds = shm_fds,
     .arm = shm_arm,
     .disarm = shm_disarm,
+    .busy = shm_busy,
     .notify = shm_notify,
     .link_flags = shm_link_flags,
     .sent_by = shm_sent_by,
