@@ -181,7 +181,7 @@ check-long: deps
 
 perf-peers: deps
 	$(Q)$(MAKE) $(JOBS) --no-print-directory all
-	$(Q)BUILD=$(BUILD) perf/peers/run.sh
+	$(Q)BUILD=$(BUILD) CC="$(CC)" MAKE="$(MAKE)" perf/peers/run.sh
 
 # --- installing
 
@@ -234,7 +234,7 @@ help:
 	@echo "asan ubsan tsan   the tests under a sanitizer"
 	@echo "fuzz          each fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS))"
 	@echo "check-long    check with WEFT_LONG=1, then sanitizers and fuzz"
-	@echo "perf-peers    the sweep beside Open MPI, MPICH and Gloo"
+	@echo "perf-peers    the sweeps beside Open MPI, MPICH and Gloo"
 	@echo "install, uninstall    with DESTDIR, PREFIX ($(PREFIX)), LIBDIR, INCLUDEDIR, MANDIR"
 	@echo "abi-baseline  accept the present ABI: rewrite tests/abi/"
 	@echo "clean         remove $(BUILD)/"

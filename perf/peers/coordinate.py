@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs the same sweep on weft, Open MPI, MPICH and Gloo, in turns, and prints ratios.
+"""Runs the same sweeps on weft, Open MPI, MPICH and Gloo, in turns, and prints ratios.
 
 Started by run.sh, which builds the drivers. For each table all libraries are started once, and wait asleep.
-For each size, in each repetition, every library gets one turn, in an order shuffled anew: warm-up calls, then a
+For each operation and size, in each repetition, every library gets one turn, in an order shuffled anew: warm-up calls, then a
 few samples of back-to-back calls. A sample is the slowest rank's mean time per call; a turn counts by the
 median of its samples, a figure is the median over the turns. Since turns of different libraries alternate
-within milliseconds, a machine that slows down for a second slows all of them.
+within milliseconds, a machine that slows down for a second slows all of them. Starting jobs is measured apart: init.py.
 """
 
 import argparse
@@ -15,16 +15,18 @@ import platform
 import random
 import select
 import shutil
-import socket
 import statistics
 import sys
 import tempfile
 import time
 
+import init
 import libraries
 import verdict
 
-DEFAULT_SIZES = "8,64,256,1K,2K,4K,16K,64K,128K,256K,512K,1M,2M,4M,8M,16M,32M"
+OPERATIONS = ("allreduce", "alltoall", "allgather", "broadcast", "pingpong", "init")
+DEFAULT_SIZES = {"allreduce": "8,64,256,1K,2K,4K,16K,64K,128K,256K,512K,1M,2M,4M,8M,16M,32M",
+                 "others": "8,256,4K,64K,256K,1M,8M,32M"}
 HOT_BYTES = 64 << 10          # up to here every call uses the same buffers
 ARENA_BYTES = 64 << 20        # per direction and rank; at least two of the largest buffer
 TURN_US = 8000.0              # what a turn's timed calls take together, about
@@ -49,18 +51,6 @@ def name_size(size):
     return f"{size} B"
 
 
-class Failed(Exception):
-    pass
-
-
-def listen(folder):
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    path = os.path.join(folder, "turns")
-    listener.bind(path)
-    listener.listen(256)
-    return listener, path
-
-
 def gather(listener, started, ranks):
     """Waits until every rank of every library has said hello. Libraries that do not are returned."""
     waiting = {library.name: library for library in started}
@@ -71,12 +61,12 @@ def gather(listener, started, ranks):
             connection.settimeout(TURN_SECONDS)
             stream = connection.makefile("rw", encoding="utf-8")
             connection.close()  # the stream keeps it
-            _, name, rank, version = stream.readline().rstrip("\n").split(" ", 3)
+            _, name, rank, operations, version = stream.readline().rstrip("\n").split(" ", 4)
             library = waiting.get(name)
             if not library:
                 continue
             library.connections[int(rank)] = stream
-            library.version = version
+            library.version, library.operations = version, operations.split(",")
             if len(library.connections) == ranks:
                 del waiting[name]
             continue
@@ -87,7 +77,7 @@ def gather(listener, started, ranks):
 
 def start_table(table, build, folder, cpus, say):
     """Starts the table's libraries; drops those that are missing or do not start."""
-    listener, path = listen(folder)
+    listener, path = libraries.listen(folder)
     common = {"PEERS_SOCKET": path, "PEERS_CPUS": ",".join(map(str, cpus)), "PEERS_ARENA": str(table["arena"])}
     running = []
     for library in table["make"](build, folder, len(cpus)):
@@ -105,35 +95,44 @@ def start_table(table, build, folder, cpus, say):
     return running
 
 
-def take_turn(library, size, calls, samples, warmups, rotate, variant):
-    """One turn: the slowest rank's microseconds per call, for each sample."""
+def ask(library, line):
+    """Says the line to all ranks. Their answers: a list of microseconds per rank."""
     try:
         for _, stream in sorted(library.connections.items()):
-            stream.write(f"run {size} {calls} {samples} {warmups} {int(rotate)} {variant}\n")
+            stream.write(line + "\n")
             stream.flush()
         times = []
         for rank, stream in sorted(library.connections.items()):
             words = stream.readline().split()
             if not words or words[0] != "times":
-                raise Failed(f"rank {rank}: {' '.join(words[1:]) or 'hung up'}")
+                raise libraries.Failed(f"rank {rank}: {' '.join(words[1:]) or 'hung up'}")
             times.append([float(word) / 1e3 for word in words[1:]])
     except OSError as error:
-        raise Failed(str(error) or "no answer in time") from error
+        raise libraries.Failed(str(error) or "no answer in time") from error
+    return times
+
+
+def take_turn(library, operation, size, calls, samples, warmups, rotate, variant):
+    """One turn: the slowest rank's microseconds per call, for each sample."""
+    times = ask(library, f"run {operation} {size} {calls} {samples} {warmups} {int(rotate)} {variant}")
     return [max(column) for column in zip(*times)]
 
 
 class Cell:
     """One entry at one size."""
 
-    def __init__(self, label, library, variant, size):
-        self.label, self.library, self.variant, self.size = label, library, variant, size
+    def __init__(self, label, library, variant, operation, size):
+        self.label, self.library, self.variant = label, library, variant
+        self.operation, self.size = operation, size
         self.rotate = size > HOT_BYTES
         self.calls = self.samples = 1
         self.turns_us = []
 
     def calibrate(self):
+        ask(self.library, f"check {self.operation} {self.size} {self.variant}")
         started = time.monotonic()
-        estimate_us = max(min(take_turn(self.library, self.size, 1, 3, 2, self.rotate, self.variant)), 0.01)
+        estimate_us = max(min(take_turn(self.library, self.operation, self.size, 1, 3, 2, self.rotate, self.variant)),
+                          0.01)
         self.calls = max(1, min(1000, round(SAMPLE_US / estimate_us)))
         self.samples = max(3, min(50, round(TURN_US / (estimate_us * self.calls))))
         self.warmups = max(2, min(200, round(500.0 / estimate_us)))
@@ -141,8 +140,8 @@ class Cell:
         return max(timed_us / 1e6, (time.monotonic() - started) / 2)
 
     def turn(self):
-        samples = take_turn(self.library, self.size, self.calls, self.samples, self.warmups, self.rotate,
-                            self.variant)
+        samples = take_turn(self.library, self.operation, self.size, self.calls, self.samples, self.warmups,
+                            self.rotate, self.variant)
         self.turns_us.append(statistics.median(samples))
 
     def row(self):
@@ -158,16 +157,16 @@ def drop(running, library, error, say):
     running.remove(library)
 
 
-def run_size(running, size, repeats, shuffle, say):
-    """All entries at one size, in turns."""
+def run_size(running, operation, size, repeats, shuffle, say):
+    """All entries of one operation at one size, in turns."""
     cells, seconds = [], 0.0
-    for library in list(running):
+    for library in [library for library in running if operation in library.operations]:
         try:
-            for label, variant in library.entries.items():
-                cell = Cell(label, library, variant, size)
+            for label, variant in library.entries_of(operation).items():
+                cell = Cell(label, library, variant, operation, size)
                 seconds += cell.calibrate()
                 cells.append(cell)
-        except Failed as error:
+        except libraries.Failed as error:
             drop(running, library, error, say)
     repeats = max(min(repeats, REPEATS_MIN), min(repeats, int(SIZE_SECONDS / max(seconds, 1e-3))))
     for _ in range(repeats):
@@ -177,7 +176,7 @@ def run_size(running, size, repeats, shuffle, say):
                 continue
             try:
                 cell.turn()
-            except Failed as error:
+            except libraries.Failed as error:
                 drop(running, cell.library, error, say)
     return [cell.row() for cell in cells if cell.library in running]
 
@@ -199,8 +198,8 @@ def check_loopback(running, say):
     for library in list(running):
         before = loopback_bytes()
         try:
-            take_turn(library, 1 << 20, 1, 1, 1, False, 0)
-        except Failed as error:
+            take_turn(library, "allreduce", 1 << 20, 1, 1, 1, False, 0)
+        except libraries.Failed as error:
             drop(running, library, error, say)
             continue
         after = loopback_bytes()
@@ -208,31 +207,43 @@ def check_loopback(running, say):
             say(f"# note: {library.name} moved only {after - before} bytes over loopback for 2 MB: not TCP?")
 
 
-def run_table(name, options, say, progress):
-    table = dict(libraries.TABLES[name])
-    cpus = sorted(os.sched_getaffinity(0))[:table.get("cpus", table["ranks"])]
-    table["arena"] = max(ARENA_BYTES, 2 * max(options.sizes))
-    if len(cpus) < table.get("cpus", table["ranks"]):
+def run_operation(table, operation, running, processors, options, say, progress):
+    """One operation's sweep over the sizes, as it goes into the JSON."""
+    rows, sizes, shuffle = [], options.sizes[operation], random.Random(1)
+    started = [{"library": library.name, "version": library.version,
+                "entries": list(library.entries_of(operation)), "command": library.command[0],
+                "environment": library.environment} for library in running if operation in library.operations]
+    for index, size in enumerate(sizes):
+        progress(f"{operation}, {table['title']}: {name_size(size)} ({index + 1}/{len(sizes)})")
+        rows += run_size(running, operation, size, options.repeats, shuffle, say)
+    return {"name": table["name"], "operation": operation, "title": table["title"], "ranks": table["ranks"],
+            "processors": processors, "arena_bytes": table["arena"], "libraries": started,
+            "rows": verdict.with_bound(rows, verdict.STATISTICS[options.statistic])}
+
+
+def run_table(name, operations, options, say, progress, done):
+    """Starts the table's libraries once and runs the operations; done() takes each one's result."""
+    table = {"name": name, **libraries.TABLES[name]}
+    ranks = table["ranks"]
+    cpus = sorted(os.sched_getaffinity(0))[:table.get("cpus", ranks)]
+    blocks = [(ranks if operation in ("alltoall", "allgather") else 1) * max(options.sizes[operation])
+              for operation in operations]
+    table["arena"] = max(ARENA_BYTES, 2 * max(blocks))
+    if len(cpus) < table.get("cpus", ranks):
         say(f"# table {name}: only {len(cpus)} processors: ranks share them")
     folder = tempfile.mkdtemp(prefix="weft-peers-")
-    running, rows = [], []
+    running = []
     try:
         running = start_table(table, options.build, folder, cpus, say)
-        started = [{"library": library.name, "version": library.version, "entries": list(library.entries),
-                    "command": library.command[0], "environment": library.environment} for library in running]
         if name == "tcp":
             check_loopback(running, say)
-        shuffle = random.Random(1)
-        for index, size in enumerate(options.sizes):
-            progress(f"{table['title']}: {name_size(size)} ({index + 1}/{len(options.sizes)})")
-            rows += run_size(running, size, options.repeats, shuffle, say)
+        for operation in operations:
+            done(run_operation(table, operation, running, cpus, options, say, progress))
     finally:
         for library in running:
             library.stop()
         keep_logs(folder, os.path.join(options.build, "peers", "logs", name))
         shutil.rmtree(folder, ignore_errors=True)
-    return {"name": name, "title": table["title"], "ranks": table["ranks"], "processors": cpus,
-            "arena_bytes": table["arena"], "libraries": started, "rows": verdict.with_bound(rows, verdict.STATISTICS[options.statistic])}
 
 
 def keep_logs(folder, target):
@@ -254,26 +265,55 @@ def machine():
             "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
 
 
+def parse_list(parser, name, text, known):
+    """The words of a list, checked, in the order of what is known."""
+    words = text.replace(",", " ").split()
+    for word in words:
+        if word not in known:
+            parser.error(f"{name} '{word}': expected a list of {', '.join(known)}")
+    return [word for word in known if word in words]
+
+
+def parse_sizes(parser, text):
+    try:
+        sizes = sorted({parse_size(size) // 4 * 4 for size in text.replace(",", " ").split()})
+    except ValueError:
+        sizes = []
+    if not sizes or sizes[0] < 4:
+        parser.error(f"PEERS_SIZES '{text}': expected sizes of at least 4 bytes such as 8,4K,32M")
+    return sizes
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.environ.get("BUILD", "build"))
-    parser.add_argument("--sizes", default=os.environ.get("PEERS_SIZES", DEFAULT_SIZES))
+    parser.add_argument("--operations", default=os.environ.get("PEERS_OPERATIONS", ",".join(OPERATIONS)))
+    parser.add_argument("--sizes", default=os.environ.get("PEERS_SIZES"))
     parser.add_argument("--repeats", type=int, default=int(os.environ.get("PEERS_REPEATS", "21")))
     parser.add_argument("--statistic", default=os.environ.get("PEERS_STATISTIC", "median"),
                         choices=sorted(verdict.STATISTICS))
-    parser.add_argument("--tables", default=os.environ.get("PEERS_TABLES", "shm,tcp,over"))
+    parser.add_argument("--tables", default=os.environ.get("PEERS_TABLES"))
+    parser.add_argument("--init-ranks", default=os.environ.get("PEERS_INIT_RANKS", "2,4,8"), help="of init")
     options = parser.parse_args()
     options.build = os.path.abspath(options.build)
+    options.operations = parse_list(parser, "PEERS_OPERATIONS", options.operations, OPERATIONS)
+    options.sizes = {operation: parse_sizes(parser, options.sizes or DEFAULT_SIZES.get(operation, DEFAULT_SIZES["others"]))
+                     for operation in OPERATIONS if operation != "init"}
+    # Without a choice, allreduce runs in all tables and the other operations in the one that they have targets in.
+    tables = parse_list(parser, "PEERS_TABLES", options.tables or "shm,tcp,over", libraries.TABLES)
+    options.tables = {table: [operation for operation in options.operations
+                              if operation != "init" and (options.tables or table == "shm" or operation == "allreduce")
+                              and (operation != "pingpong" or libraries.TABLES[table]["ranks"] == 2)]
+                      for table in tables}
+    options.tables = {table: operations for table, operations in options.tables.items() if operations}
     try:
-        options.sizes = sorted({parse_size(size) // 4 * 4 for size in options.sizes.split(",")})
+        options.init_ranks = sorted({int(ranks) for ranks in options.init_ranks.replace(",", " ").split()})
     except ValueError:
-        parser.error(f"PEERS_SIZES '{options.sizes}': expected sizes such as 8,4K,32M")
-    options.tables = options.tables.split(",")
-    for table in options.tables:
-        if table not in libraries.TABLES:
-            parser.error(f"PEERS_TABLES '{table}': expected a list of {', '.join(libraries.TABLES)}")
-    if options.repeats < 1 or options.sizes[0] < 4:
-        parser.error("PEERS_REPEATS and every size of PEERS_SIZES must be positive (sizes at least 4)")
+        options.init_ranks = []
+    if not options.init_ranks or options.init_ranks[0] < 1:
+        parser.error("PEERS_INIT_RANKS: expected numbers of ranks such as 2,4,8")
+    if options.repeats < 1:
+        parser.error("PEERS_REPEATS must be positive")
     return options
 
 
@@ -298,26 +338,36 @@ def main():
         progress("")
         print(text, flush=True)
 
-    document = {"schema": 1, "program": "perf-peers", "machine": machine(),
-                "parameters": {"sizes_bytes": options.sizes, "repeats": options.repeats, "hot_bytes": HOT_BYTES,
-                               "turn_us": TURN_US, "sample_us": SAMPLE_US, "statistic": options.statistic, "type": "float32", "redop": "sum",
+    document = {"schema": 2, "program": "perf-peers", "machine": machine(),
+                "parameters": {"operations": options.operations, "sizes_bytes": options.sizes,
+                               "repeats": options.repeats, "hot_bytes": HOT_BYTES, "turn_us": TURN_US,
+                               "sample_us": SAMPLE_US, "statistic": options.statistic, "type": "float32", "redop": "sum",
                                "in_place": False},
-                "tables": []}
+                "tables": [], "init": None}
     say(f"# {document['machine']['cpu']}, {document['machine']['processors']} processors, "
-        f"load {document['machine']['load_average']:.2f}; float32 sum, out of place, pinned, in turns")
-    say(f"# up to {name_size(HOT_BYTES)} the same buffers every call (hot); above, rotated through "
+        f"load {document['machine']['load_average']:.2f}; float32, sums, out of place, pinned, in turns")
+    say(f"# up to {name_size(HOT_BYTES)} the same buffers every call (hot); above, rotated through at least "
         f"{name_size(ARENA_BYTES)} of input and as much output per rank (cold)")
-    for name in options.tables:
-        table = run_table(name, options, say, progress)
+
+    def done(table):
         document["tables"].append(table)
         progress("")
         verdict.print_table(table, name_size, options.statistic)
+
+    for name, operations in options.tables.items():
+        run_table(name, operations, options, say, progress, done)
+    if "init" in options.operations:
+        document["init"] = init.run(options, say, progress)
+        progress("")
+        init.print_table(document["init"], options.statistic)
     document["targets"] = verdict.judge(document["tables"], name_size, options.statistic)
+    if document["init"]:
+        document["targets"] += init.judge(document["init"], options.statistic)
     verdict.print_targets(document["targets"], options.statistic)
     path = os.path.join(options.build, "peers", "peers.json")
     write_json(path, document)
     print(f"# written: {os.path.relpath(path)}")
-    return 0 if any(table["rows"] for table in document["tables"]) else 1
+    return 0 if any(table["rows"] for table in document["tables"]) or document["init"] else 1
 
 
 if __name__ == "__main__":

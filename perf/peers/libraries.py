@@ -1,7 +1,7 @@
 """What is compared: how each library is started, and which rows of a table it gives.
 
-A table is a set of libraries that run the same sweep with the same number of ranks. An entry is one row of
-results: a library, or one variant of it (see the drivers). Everything that shapes a figure (command line,
+A table is a set of libraries that run the same sweeps with the same number of ranks. An entry is one row of
+results: a library, or one variant of its allreduce (see the drivers). Everything that shapes a figure (command line,
 environment) is kept here and goes into the JSON.
 """
 
@@ -11,12 +11,26 @@ import socket
 import subprocess
 
 
+class Failed(Exception):
+    pass
+
+
+def listen(folder):
+    """The socket that the ranks report to, and its path."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    path = os.path.join(folder, "turns")
+    listener.bind(path)
+    listener.listen(256)
+    return listener, path
+
+
 class Library:
     """One library's ranks: started once per table, then taking turns."""
 
     def __init__(self, name, entries, command, environment=None, descriptors=(), missing=None):
         self.name = name
-        self.entries = entries          # {label: variant}
+        self.entries = entries          # {label: variant} of allreduce
+        self.operations = ()            # what its driver says that it can do
         self.command = command          # list of argv lists: one launcher, or one per rank
         self.environment = environment or {}
         self.descriptors = descriptors  # inherited by every process, then closed here
@@ -41,6 +55,9 @@ class Library:
         for descriptor in self.descriptors:
             os.close(descriptor)
         self.descriptors = ()
+
+    def entries_of(self, operation):
+        return self.entries if operation == "allreduce" else {self.name: 0}
 
     def has_ended(self):
         return any(process.poll() is not None for process in self.processes)

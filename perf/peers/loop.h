@@ -5,17 +5,20 @@
  * this library's turn: ranks that wait use no processor, so that all libraries can be up at once and their
  * turns alternate within milliseconds on a machine whose speed drifts.
  *
- *   driver:       hello LABEL RANK VERSION\n
- *   coordinator:  run SIZE_BYTES CALLS SAMPLES WARMUPS ROTATE VARIANT\n
+ *   driver:       hello LABEL RANK OPERATION,OPERATION,... VERSION\n
+ *   coordinator:  check OPERATION SIZE_BYTES VARIANT\n      one call from every root, the result compared as a whole
+ *   driver:       times\n
+ *   coordinator:  run OPERATION SIZE_BYTES CALLS SAMPLES WARMUPS ROTATE VARIANT\n
  *   driver:       times NS NS ...\n          per sample, mean nanoseconds per call on this rank
  *            or:  failed WHAT\n
  *   coordinator:  closes the socket; the driver leaves peers_serve().
  *
+ * With PEERS_INIT the driver takes no turns: it does one allreduce of 8 bytes, tells when main() began and when the
+ * allreduce was done ("ready RANK NS NS\n", by the clock that all processes of the machine share), and ends.
+ *
  * Buffers: one send and one receive arena per rank, allocated and touched by the rank once. With ROTATE each
  * call takes the next pair of buffers in the arenas, so that neither input nor output is in a cache from the
  * call before when the arenas exceed the caches; without, every call uses the first pair (hot).
- *
- * Data: rank r contributes r + 1 everywhere; a few elements of the results are looked at after every turn.
  */
 #ifndef WEFT_PEERS_LOOP_H
 #define WEFT_PEERS_LOOP_H
@@ -37,16 +40,18 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "perf/peers/operations.h"
+
 enum { PEERS_SAMPLES_MAX = 1000, PEERS_PAGE = 4096 };
 
 struct peers_library {
     const char *version;
     int rank, ranks;
-    /* Sums count floats. variant picks between the library's own ways, as the driver says. 0 on success. */
-    int (*allreduce)(void *self, const float *send, float *recv, size_t count, int variant);
     /* The two arenas; NULL: aligned ordinary memory. */
     void *(*allocate)(void *self, size_t size);
     void *self;
+    int64_t start_ns;                            /* when main() began */
+    peers_function *functions[PEERS_OPERATIONS]; /* NULL: the library has no such operation */
 };
 
 static inline const char *peers_environment(const char *name, const char *otherwise)
@@ -123,80 +128,121 @@ static inline int peers_say(int descriptor, const char *text)
 }
 
 struct peers_turn {
+    int operation;
     size_t size_bytes;
     int calls, samples, warmups, rotate, variant;
 };
 
 struct peers_arena {
-    float *send, *recv;
-    size_t bytes; /* of each */
-    size_t next;  /* pair for the next rotated call */
+    float *memory;
+    size_t bytes;
+    size_t next; /* offset of the next rotated call's buffer, in bytes */
 };
 
-static inline void *peers_allocate(const struct peers_library *library, size_t size)
-{
-    void *memory =
-        library->allocate ? library->allocate(library->self, size) : aligned_alloc(PEERS_PAGE, size);
-    if (memory)
-        memset(memory, 0, size); /* touched by its rank first */
-    return memory;
-}
+struct peers_arenas {
+    struct peers_arena send, recv;
+    unsigned calls; /* for the root */
+};
 
-static inline int peers_prepare(const struct peers_library *library, struct peers_arena *arena)
+static inline int peers_allocate(const struct peers_library *library, struct peers_arena *arena)
 {
+    arena->next = 0;
     arena->bytes =
         (size_t)strtoull(peers_environment("PEERS_ARENA", "67108864"), NULL, 10) / PEERS_PAGE * PEERS_PAGE;
-    arena->next = 0;
-    arena->send = (float *)peers_allocate(library, arena->bytes);
-    arena->recv = (float *)peers_allocate(library, arena->bytes);
-    if (!arena->send || !arena->recv)
+    arena->memory = (float *)(library->allocate ? library->allocate(library->self, arena->bytes)
+                                                : aligned_alloc(PEERS_PAGE, arena->bytes));
+    if (!arena->memory)
         return -1;
-    for (size_t i = 0; i < arena->bytes / sizeof(float); i++)
-        arena->send[i] = (float)(library->rank + 1);
+    memset(arena->memory, 0, arena->bytes); /* touched by its rank first */
     return 0;
 }
 
-/* One call on the first or the next pair of buffers. *recv tells where the result is. */
-static inline int peers_call(const struct peers_library *library, struct peers_arena *arena,
-                             const struct peers_turn *turn, float **recv)
+/* Fills what goes out, from the arena's start. */
+static inline void peers_fill(struct peers_arena *arena, int rank, size_t bytes, int weighted)
 {
-    size_t stride = (turn->size_bytes + PEERS_PAGE - 1) / PEERS_PAGE * PEERS_PAGE;
-    size_t offset = 0;
-    if (turn->rotate) {
-        if ((arena->next + 1) * stride > arena->bytes)
-            arena->next = 0;
-        offset = arena->next++ * stride / sizeof(float);
-    }
-    *recv = arena->recv + offset;
-    return library->allreduce(library->self, arena->send + offset, *recv, turn->size_bytes / sizeof(float),
-                              turn->variant);
+    for (size_t i = 0; i < bytes / sizeof(float); i++)
+        arena->memory[i] = peers_value(rank, i, weighted);
 }
 
-static inline int peers_looks_right(const struct peers_library *library, const float *recv, size_t count)
+static inline int peers_prepare(const struct peers_library *library, struct peers_arenas *arenas)
 {
-    float expected = (float)(library->ranks * (library->ranks + 1) / 2);
-    return count == 0 || (recv[0] == expected && recv[count / 2] == expected && recv[count - 1] == expected);
+    arenas->calls = 0;
+    if (peers_allocate(library, &arenas->send) != 0 || peers_allocate(library, &arenas->recv) != 0)
+        return -1;
+    peers_fill(&arenas->send, library->rank, arenas->send.bytes, 0);
+    return 0;
+}
+
+static inline float *peers_take(struct peers_arena *arena, size_t bytes, int rotate)
+{
+    if (!rotate)
+        return arena->memory;
+    bytes = (bytes + PEERS_PAGE - 1) / PEERS_PAGE * PEERS_PAGE;
+    if (arena->next + bytes > arena->bytes)
+        arena->next = 0;
+    float *memory = arena->memory + arena->next / sizeof(float);
+    arena->next += bytes;
+    return memory;
+}
+
+/* One call on the first or the next pair of buffers. *call tells what was called. */
+static inline int peers_call_next(const struct peers_library *library, struct peers_arenas *arenas,
+                                  const struct peers_turn *turn, struct peers_call *call)
+{
+    call->send = peers_take(
+        &arenas->send, turn->size_bytes * peers_blocks_sent(turn->operation, library->ranks), turn->rotate);
+    call->recv =
+        peers_take(&arenas->recv, turn->size_bytes * peers_blocks_received(turn->operation, library->ranks),
+                   turn->rotate);
+    call->count = turn->size_bytes / sizeof(float);
+    call->root = (int)(arenas->calls++ % (unsigned)library->ranks);
+    call->variant = turn->variant;
+    return library->functions[turn->operation](library->self, call);
 }
 
 /* Takes one turn. NULL, or what went wrong. */
-static inline const char *peers_take_turn(const struct peers_library *library, struct peers_arena *arena,
+static inline const char *peers_take_turn(const struct peers_library *library, struct peers_arenas *arenas,
                                           const struct peers_turn *turn, double *samples_ns)
 {
-    float *recv = arena->recv;
-    size_t count = turn->size_bytes / sizeof(float);
+    struct peers_call call;
+    double ways = turn->operation == PEERS_PINGPONG ? 2 : 1;
     for (int i = 0; i < turn->warmups; i++)
-        if (peers_call(library, arena, turn, &recv) != 0)
+        if (peers_call_next(library, arenas, turn, &call) != 0)
             return "a warm-up call failed";
     int64_t start_ns = peers_now_ns();
     for (int sample = 0; sample < turn->samples; sample++) {
         for (int i = 0; i < turn->calls; i++)
-            if (peers_call(library, arena, turn, &recv) != 0)
+            if (peers_call_next(library, arenas, turn, &call) != 0)
                 return "a timed call failed";
         int64_t end_ns = peers_now_ns();
-        samples_ns[sample] = (double)(end_ns - start_ns) / turn->calls;
+        samples_ns[sample] = (double)(end_ns - start_ns) / turn->calls / ways;
         start_ns = end_ns;
     }
-    return peers_looks_right(library, recv, count) ? NULL : "a result is wrong";
+    size_t step = call.count / 2 ? call.count / 2 : 1;
+    return peers_is_right(turn->operation, library->rank, library->ranks, &call, 0, step)
+               ? NULL
+               : "a result is wrong";
+}
+
+/* Every element of the results of one call from each root, from data that tell all elements apart into memory that
+ * has held something else. NULL, or what went wrong. */
+static inline const char *peers_check(const struct peers_library *library, struct peers_arenas *arenas,
+                                      const struct peers_turn *turn)
+{
+    const char *problem = NULL;
+    size_t sent = turn->size_bytes * peers_blocks_sent(turn->operation, library->ranks);
+    size_t received = turn->size_bytes * peers_blocks_received(turn->operation, library->ranks);
+    peers_fill(&arenas->send, library->rank, sent, 1);
+    for (int i = 0; i < library->ranks && !problem; i++) {
+        struct peers_call call;
+        memset(arenas->recv.memory, 0xff, received);
+        if (peers_call_next(library, arenas, turn, &call) != 0)
+            problem = "a call failed";
+        else if (!peers_is_right(turn->operation, library->rank, library->ranks, &call, 1, 1))
+            problem = "a result is wrong";
+    }
+    peers_fill(&arenas->send, library->rank, sent, 0);
+    return problem;
 }
 
 static inline int peers_answer(int descriptor, const double *samples_ns, int samples, const char *problem)
@@ -214,13 +260,65 @@ static inline int peers_answer(int descriptor, const double *samples_ns, int sam
     return peers_say(descriptor, line);
 }
 
+/* Reads the coordinator's line. 1 for a check, 0 for a turn, -1 for neither. */
+static inline int peers_parse(const struct peers_library *library, const char *line, struct peers_turn *turn)
+{
+    char name[32];
+    int check = sscanf(line, "check %31s %zu %d", name, &turn->size_bytes, &turn->variant) == 3;
+    if (check)
+        turn->calls = turn->samples = turn->warmups = turn->rotate = 0;
+    else if (sscanf(line, "run %31s %zu %d %d %d %d %d", name, &turn->size_bytes, &turn->calls,
+                    &turn->samples, &turn->warmups, &turn->rotate, &turn->variant) != 7 ||
+             turn->calls < 1 || turn->samples < 1 || turn->samples > PEERS_SAMPLES_MAX)
+        return -1;
+    turn->operation = peers_operation_find(name);
+    return turn->operation < PEERS_OPERATIONS && library->functions[turn->operation] ? check : -1;
+}
+
+/* Answers one line. 0 to go on. */
+static inline int peers_serve_line(const struct peers_library *library, struct peers_arenas *arenas,
+                                   int descriptor, const char *line)
+{
+    static double samples_ns[PEERS_SAMPLES_MAX];
+    struct peers_turn turn;
+    const char *problem = "the coordinator's line is malformed";
+    int check = peers_parse(library, line, &turn);
+    if (check >= 0 &&
+        turn.size_bytes * peers_blocks_received(turn.operation, library->ranks) <= arenas->recv.bytes)
+        problem =
+            check ? peers_check(library, arenas, &turn) : peers_take_turn(library, arenas, &turn, samples_ns);
+    return peers_answer(descriptor, samples_ns, problem ? 0 : turn.samples, problem) != 0 || problem;
+}
+
+/* The time until a fresh job has done its first call. */
+static inline int peers_serve_init(const struct peers_library *library)
+{
+    float send[2] = {peers_value(library->rank, 0, 0), peers_value(library->rank, 1, 0)}, recv[2] = {0, 0};
+    struct peers_call call = {send, recv, 2, 0, 0};
+    char line[128];
+    int failed = library->functions[PEERS_ALLREDUCE](library->self, &call) != 0;
+    int64_t done_ns = peers_now_ns();
+    int descriptor = peers_connect();
+    if (descriptor < 0)
+        return 1;
+    if (failed || !peers_is_right(PEERS_ALLREDUCE, library->rank, library->ranks, &call, 0, 1))
+        snprintf(line, sizeof line, "failed the first allreduce\n");
+    else
+        snprintf(line, sizeof line, "ready %d %lld %lld\n", library->rank, (long long)library->start_ns,
+                 (long long)done_ns);
+    peers_say(descriptor, line);
+    close(descriptor);
+    return 0;
+}
+
 /* Serves the coordinator until it hangs up. 0, or 1 after a message. */
 static inline int peers_serve(const struct peers_library *library)
 {
-    static double samples_ns[PEERS_SAMPLES_MAX];
-    struct peers_arena arena;
-    char line[256];
-    if (peers_prepare(library, &arena) != 0) {
+    struct peers_arenas arenas;
+    char line[256], operations[128] = "";
+    if (*peers_environment("PEERS_INIT", ""))
+        return peers_serve_init(library);
+    if (peers_prepare(library, &arenas) != 0) {
         fprintf(stderr, "rank %d: no memory for its buffers\n", library->rank);
         return 1;
     }
@@ -228,22 +326,17 @@ static inline int peers_serve(const struct peers_library *library)
     FILE *stream = descriptor < 0 ? NULL : fdopen(descriptor, "r");
     if (!stream)
         return 1;
-    snprintf(line, sizeof line, "hello %s %d %.128s\n", peers_environment("PEERS_LABEL", "?"), library->rank,
-             library->version);
+    for (int i = 0; i < PEERS_OPERATIONS; i++)
+        if (library->functions[i]) {
+            strcat(operations, *operations ? "," : "");
+            strcat(operations, peers_operation_name(i));
+        }
+    snprintf(line, sizeof line, "hello %s %d %s %.128s\n", peers_environment("PEERS_LABEL", "?"),
+             library->rank, operations, library->version);
     peers_say(descriptor, line);
-    while (fgets(line, sizeof line, stream)) {
-        struct peers_turn turn;
-        const char *problem = NULL;
-        if (sscanf(line, "run %zu %d %d %d %d %d", &turn.size_bytes, &turn.calls, &turn.samples,
-                   &turn.warmups, &turn.rotate, &turn.variant) != 6 ||
-            turn.size_bytes > arena.bytes || turn.calls < 1 || turn.samples < 1 ||
-            turn.samples > PEERS_SAMPLES_MAX)
-            problem = "the coordinator's line is malformed";
-        if (!problem)
-            problem = peers_take_turn(library, &arena, &turn, samples_ns);
-        if (peers_answer(descriptor, samples_ns, problem ? 0 : turn.samples, problem) != 0 || problem)
+    while (fgets(line, sizeof line, stream))
+        if (peers_serve_line(library, &arenas, descriptor, line) != 0)
             break;
-    }
     fclose(stream);
     return 0;
 }

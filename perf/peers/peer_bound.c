@@ -82,9 +82,13 @@ static void exchange_lines(struct job *job, const float *send, float *recv, size
     }
 }
 
-static int allreduce(void *self, const float *send, float *recv, size_t count, int variant)
+static int allreduce(void *self, const struct peers_call *call)
 {
     struct job *job = self;
+    const float *send = call->send;
+    float *recv = call->recv;
+    size_t count = call->count;
+    int variant = call->variant;
     if (variant == 2 && count <= (size_t)LINES_MAX * LINE_FLOATS) {
         exchange_lines(job, send, recv, count);
         return 0;
@@ -120,6 +124,6 @@ int main(void)
         return 1;
     job.shared = (struct shared *)memory;
     job.arenas = memory + control;
-    struct peers_library library = {"bound", job.rank, 2, allreduce, allocate, &job};
+    struct peers_library library = {"bound", job.rank, 2, allocate, &job, 0, {allreduce}};
     return peers_serve(&library);
 }

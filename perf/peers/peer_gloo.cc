@@ -1,12 +1,15 @@
-// Gloo's allreduce over TCP on loopback, as PyTorch calls it. Variants: 0 ring, 1 bcube (halving and
-// doubling).
+// Gloo's collectives over TCP on loopback, as PyTorch calls them. Variants of allreduce: 0 ring, 1 bcube (halving
+// and doubling).
 #include "perf/peers/loop.h"
 
 #include <chrono>
 #include <memory>
 #include <string>
 
+#include <gloo/allgather.h>
 #include <gloo/allreduce.h>
+#include <gloo/alltoall.h>
+#include <gloo/broadcast.h>
 #include <gloo/config.h>
 #include <gloo/math.h>
 #include <gloo/rendezvous/context.h>
@@ -18,28 +21,69 @@ struct Job {
     uint32_t tag = 0;
 };
 
-static int allreduce(void *self, const float *send, float *recv, size_t count, int variant)
+// Tags the options, runs the collective, and makes a status of what it throws.
+template <typename Options> static int run(Job *job, const char *name, Options &options, void (*collective)(Options &))
 {
-    auto *job = static_cast<Job *>(self);
-    gloo::AllreduceOptions options(job->context);
-    options.setInput(const_cast<float *>(send), count);
-    options.setOutput(recv, count);
-    options.setReduceFunction(
-        static_cast<void (*)(void *, const void *, const void *, size_t)>(&gloo::sum<float>));
-    options.setAlgorithm(variant == 0 ? gloo::AllreduceOptions::Algorithm::RING
-                                      : gloo::AllreduceOptions::Algorithm::BCUBE);
     options.setTag(job->tag++);
     try {
-        gloo::allreduce(options);
+        collective(options);
     } catch (const std::exception &error) {
-        fprintf(stderr, "gloo::allreduce: %s\n", error.what());
+        fprintf(stderr, "gloo::%s: %s\n", name, error.what());
         return 1;
     }
     return 0;
 }
 
+static int allreduce(void *self, const peers_call *call)
+{
+    auto *job = static_cast<Job *>(self);
+    gloo::AllreduceOptions options(job->context);
+    options.setInput(const_cast<float *>(call->send), call->count);
+    options.setOutput(call->recv, call->count);
+    options.setReduceFunction(
+        static_cast<void (*)(void *, const void *, const void *, size_t)>(&gloo::sum<float>));
+    options.setAlgorithm(call->variant == 0 ? gloo::AllreduceOptions::Algorithm::RING
+                                            : gloo::AllreduceOptions::Algorithm::BCUBE);
+    return run<gloo::AllreduceOptions>(job, "allreduce", options,
+                                       [](gloo::AllreduceOptions &o) { gloo::allreduce(o); });
+}
+
+static int alltoall(void *self, const peers_call *call)
+{
+    auto *job = static_cast<Job *>(self);
+    size_t total = call->count * static_cast<size_t>(job->context->size);
+    gloo::AlltoallOptions options(job->context);
+    options.setInput(const_cast<float *>(call->send), total);
+    options.setOutput(call->recv, total);
+    return run<gloo::AlltoallOptions>(job, "alltoall", options,
+                                      [](gloo::AlltoallOptions &o) { gloo::alltoall(o); });
+}
+
+static int allgather(void *self, const peers_call *call)
+{
+    auto *job = static_cast<Job *>(self);
+    gloo::AllgatherOptions options(job->context);
+    options.setInput(const_cast<float *>(call->send), call->count);
+    options.setOutput(call->recv, call->count * static_cast<size_t>(job->context->size));
+    return run<gloo::AllgatherOptions>(job, "allgather", options,
+                                       [](gloo::AllgatherOptions &o) { gloo::allgather(o); });
+}
+
+static int broadcast(void *self, const peers_call *call)
+{
+    auto *job = static_cast<Job *>(self);
+    gloo::BroadcastOptions options(job->context);
+    options.setRoot(call->root);
+    // In place at the root, as PyTorch does it.
+    options.setOutput(job->context->rank == call->root ? const_cast<float *>(call->send) : call->recv, call->count);
+    return run<gloo::BroadcastOptions>(job, "broadcast", options,
+                                       [](gloo::BroadcastOptions &o) { gloo::broadcast(o); });
+}
+
 int main()
 {
+    peers_library library = {};
+    library.start_ns = peers_now_ns();
     int rank = peers_pin(), ranks = atoi(peers_environment("PEERS_RANKS", "2"));
     Job job;
     try {
@@ -55,7 +99,14 @@ int main()
     }
     std::string version = "Gloo " + std::to_string(GLOO_VERSION_MAJOR) + "." +
                           std::to_string(GLOO_VERSION_MINOR) + "." + std::to_string(GLOO_VERSION_PATCH);
-    peers_library library = {version.c_str(), rank, ranks, allreduce, nullptr, &job};
+    library.version = version.c_str();
+    library.rank = rank;
+    library.ranks = ranks;
+    library.self = &job;
+    library.functions[PEERS_ALLREDUCE] = allreduce;
+    library.functions[PEERS_ALLTOALL] = alltoall;
+    library.functions[PEERS_ALLGATHER] = allgather;
+    library.functions[PEERS_BROADCAST] = broadcast;
     int failed = peers_serve(&library);
     _exit(failed); // its threads have nothing left to say
 }

@@ -1,20 +1,57 @@
-/* MPI's MPI_Allreduce; built once with Open MPI's compiler wrapper and once with MPICH's. */
+/* MPI's calls; built once with Open MPI's compiler wrapper and once with MPICH's. */
 #include "perf/peers/loop.h"
 
 #include <mpi.h>
 
-static int allreduce(void *self, const float *send, float *recv, size_t count, int variant)
+static int allreduce(void *self, const struct peers_call *call)
 {
     (void)self;
-    (void)variant;
-    return MPI_Allreduce(send, recv, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    return MPI_Allreduce(call->send, call->recv, (int)call->count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static int alltoall(void *self, const struct peers_call *call)
+{
+    (void)self;
+    return MPI_Alltoall(call->send, (int)call->count, MPI_FLOAT, call->recv, (int)call->count, MPI_FLOAT,
+                        MPI_COMM_WORLD);
+}
+
+static int allgather(void *self, const struct peers_call *call)
+{
+    (void)self;
+    return MPI_Allgather(call->send, (int)call->count, MPI_FLOAT, call->recv, (int)call->count, MPI_FLOAT,
+                         MPI_COMM_WORLD);
+}
+
+static int broadcast(void *self, const struct peers_call *call)
+{
+    struct peers_library *library = self;
+    void *buffer = library->rank == call->root ? (void *)call->send : call->recv;
+    return MPI_Bcast(buffer, (int)call->count, MPI_FLOAT, call->root, MPI_COMM_WORLD);
+}
+
+static int pingpong(void *self, const struct peers_call *call)
+{
+    struct peers_library *library = self;
+    int status = 0, first = library->rank == 0, peer = !library->rank;
+    if (library->rank > 1)
+        return 0;
+    if (first)
+        status = MPI_Send(call->send, (int)call->count, MPI_FLOAT, peer, 0, MPI_COMM_WORLD);
+    if (status == 0)
+        status =
+            MPI_Recv(call->recv, (int)call->count, MPI_FLOAT, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (status == 0 && !first)
+        status = MPI_Send(call->send, (int)call->count, MPI_FLOAT, peer, 0, MPI_COMM_WORLD);
+    return status;
 }
 
 int main(int argc, char **argv)
 {
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
     int length;
-    struct peers_library library = {version, 0, 0, allreduce, NULL, NULL};
+    struct peers_library library = {
+        version, 0, 0, NULL, &library, peers_now_ns(), {allreduce, alltoall, allgather, broadcast, pingpong}};
     peers_pin();
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &library.rank);

@@ -14,11 +14,10 @@ static int complain(const char *what, int status)
     return 1;
 }
 
-static int allreduce(void *self, const float *send, float *recv, size_t count, int variant)
+static int allreduce(void *self, const struct peers_call *call)
 {
     struct job *job = self;
-    (void)variant;
-    int status = weft_allreduce(job->comm, send, recv, count, WEFT_FLOAT32, WEFT_SUM);
+    int status = weft_allreduce(job->comm, call->send, call->recv, call->count, WEFT_FLOAT32, WEFT_SUM);
     return status == 0 ? 0 : complain("weft_allreduce", status);
 }
 
@@ -36,6 +35,7 @@ int main(void)
 {
     struct job job;
     char version[64];
+    int64_t start_ns = peers_now_ns();
     peers_pin();
     int status = weft_context_open(NULL, &job.context);
     if (status != 0)
@@ -45,8 +45,13 @@ int main(void)
         return complain("weft_comm_create", status);
     snprintf(version, sizeof version, "weft %s", weft_version());
     int own = strcmp(peers_environment("PEERS_MEMORY", "malloc"), "weft") == 0;
-    struct peers_library library = {version,   weft_comm_rank(job.comm), weft_comm_size(job.comm),
-                                    allreduce, own ? allocate : NULL,    &job};
+    struct peers_library library = {.version = version,
+                                    .rank = weft_comm_rank(job.comm),
+                                    .ranks = weft_comm_size(job.comm),
+                                    .allocate = own ? allocate : NULL,
+                                    .self = &job,
+                                    .start_ns = start_ns,
+                                    .functions = {allreduce}};
     int failed = peers_serve(&library);
     weft_comm_stats stats = WEFT_COMM_STATS_INIT;
     if (weft_comm_get_stats(job.comm, &stats) == 0)

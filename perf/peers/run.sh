@@ -1,11 +1,13 @@
 #!/bin/sh
 # Builds the drivers and runs the comparison with peers; `make perf-peers` calls it after building weft.
 #
-# BUILD            build folder (build)
-# PEERS_SIZES      sizes, such as 8,4K,32M
-# PEERS_REPEATS    turns per library and size (21)
-# PEERS_TABLES     which of shm,tcp,over
-# PEERS_STATISTIC  median, or fastest for a machine that is busy with other work
+# BUILD             build folder (build)
+# PEERS_OPERATIONS  which of allreduce,alltoall,allgather,broadcast,pingpong,init (all)
+# PEERS_SIZES       sizes, such as 8,4K,32M
+# PEERS_REPEATS     turns per library and size (21), jobs per library of init (11 at most)
+# PEERS_TABLES      which of shm,tcp,over (all for allreduce, shm for the others)
+# PEERS_INIT_RANKS  numbers of ranks that init starts (2,4,8)
+# PEERS_STATISTIC   median, or fastest for a machine that is busy with other work
 set -eu
 here=$(dirname "$0")
 root=$here/../..
@@ -53,8 +55,9 @@ flags="-O3 -Wall -Wextra -D_GNU_SOURCE -I$root"
 [ -x /usr/bin/mpicc.openmpi ] && compile peer-openmpi mpicc.openmpi -std=c11 $flags "$here/peer_mpi.c"
 [ -x /usr/bin/mpicc.mpich ] && compile peer-mpich mpicc.mpich -std=c11 $flags "$here/peer_mpi.c"
 [ -e /usr/include/gloo/allreduce.h ] && compile peer-gloo g++ -std=c++14 $flags "$here/peer_gloo.cc" -lgloo -lpthread
-compile peer-bound "${CC:-gcc}" -std=c11 $flags "$here/peer_bound.c"
-compile peer-readv "${CC:-gcc}" -std=c11 $flags "$here/peer_readv.c"
-compile peer-weft "${CC:-gcc}" -std=c11 $flags -I"$root/include" "$here/peer_weft.c" "$BUILD/libweft.a" -ldl -lpthread -lm
+compile peer-bound ${CC:-gcc} -std=c11 $flags "$here/peer_bound.c"
+compile peer-readv ${CC:-gcc} -std=c11 $flags "$here/peer_readv.c"
+compile peer-weft ${CC:-gcc} -std=c11 $flags -I"$root/include" "$here/peer_weft.c" "$BUILD/libweft.a" \
+    $("${MAKE:-make}" -s -C "$root" print-libs)
 
 PYTHONDONTWRITEBYTECODE=1 BUILD=$BUILD exec python3 "$here/coordinate.py" "$@"

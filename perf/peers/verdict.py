@@ -45,10 +45,10 @@ def print_table(table, name_size, statistic):
     entries = _entries(times)
     ours = [name for name in entries if name.startswith("weft")]
     others = [name for name in entries if not name.startswith("weft")]
-    print(f"\n# {table['title']}; processors {', '.join(map(str, table['processors']))}")
+    print(f"\n# {table['operation']}, {table['title']}; processors {', '.join(map(str, table['processors']))}")
     for library in table["libraries"]:
         print(f"#   {library['library']:12} {library['version']}")
-    print(f"# {statistic} time per call (us)")
+    print(f"# {statistic} time {'one way, half of the round trip' if table['operation'] == 'pingpong' else 'per call'} (us)")
     print(f"{'size':>8}" + "".join(f"{name:>13}" for name in entries))
     for size, row in sorted(times.items()):
         print(f"{name_size(size):>8}" + "".join(f"{_time(row.get(name)):>13}" for name in entries))
@@ -91,6 +91,22 @@ def _time_target(title, row, mine, other, limit):
     return _target(title, row[mine] / row[other], limit, False)
 
 
+def against_better(title, times, mine, others=("openmpi", "mpich")):
+    """mine's time over the better of the others', at most 1."""
+    best = _best(times, others)
+    title += ": time of weft / better MPI"
+    if mine not in times or best is None:
+        return _target(title, 0, 1.0, False, f"{mine} or {' and '.join(others)} did not run")
+    return _target(title, times[mine] / best, 1.0, False)
+
+
+def _judge_operation(operation, times, name_size):
+    """Not slower than the better MPI; both kinds of memory, since MPI's is always ordinary."""
+    return [against_better(f"{operation} {name_size(size)}, {what}", times[size], mine)
+            for mine, what in (("weft-malloc", "malloc memory"), ("weft-mem", "weft_mem_alloc memory"))
+            for size in sorted(times)]
+
+
 def _judge_shm(times, name_size):
     targets = []
     for size in [size for size in sorted(times) if size <= 4096]:
@@ -117,8 +133,14 @@ def _judge_over(times, name_size):
 
 def judge(tables, name_size, statistic):
     judges = {"shm": _judge_shm, "tcp": _judge_tcp, "over": _judge_over}
-    key = STATISTICS[statistic]
-    return [target for table in tables for target in judges[table["name"]](_times(table, key), name_size)]
+    targets = []
+    for table in tables:
+        times = _times(table, STATISTICS[statistic])
+        if table["operation"] == "allreduce":
+            targets += judges[table["name"]](times, name_size)
+        elif table["name"] == "shm":
+            targets += _judge_operation(table["operation"], times, name_size)
+    return targets
 
 
 def print_targets(targets, statistic):
