@@ -72,11 +72,12 @@ static void append(struct weft_builder *builder, const struct weft_step *step)
     count_memory(builder->plan, step);
 }
 
-void weft_builder_send(struct weft_builder *builder, uint32_t peer, struct weft_range range,
-                       struct weft_ref source)
+void weft_builder_send_by(struct weft_builder *builder, uint32_t peer, int32_t peer_stride,
+                          struct weft_range range, struct weft_ref source)
 {
     append(builder, &(struct weft_step){.kind = WEFT_STEP_SEND,
                                         .peer = (int32_t)peer,
+                                        .peer_stride = peer_stride,
                                         .chunk = range.chunk,
                                         .chunk_stride = range.stride,
                                         .span = range.span,
@@ -84,15 +85,28 @@ void weft_builder_send(struct weft_builder *builder, uint32_t peer, struct weft_
                                         .sources = {source}});
 }
 
-void weft_builder_recv(struct weft_builder *builder, uint32_t peer, struct weft_range range,
-                       struct weft_ref destination)
+void weft_builder_recv_by(struct weft_builder *builder, uint32_t peer, int32_t peer_stride,
+                          struct weft_range range, struct weft_ref destination)
 {
     append(builder, &(struct weft_step){.kind = WEFT_STEP_RECV,
                                         .peer = (int32_t)peer,
+                                        .peer_stride = peer_stride,
                                         .chunk = range.chunk,
                                         .chunk_stride = range.stride,
                                         .span = range.span,
                                         .destination = destination});
+}
+
+void weft_builder_send(struct weft_builder *builder, uint32_t peer, struct weft_range range,
+                       struct weft_ref source)
+{
+    weft_builder_send_by(builder, peer, 0, range, source);
+}
+
+void weft_builder_recv(struct weft_builder *builder, uint32_t peer, struct weft_range range,
+                       struct weft_ref destination)
+{
+    weft_builder_recv_by(builder, peer, 0, range, destination);
 }
 
 void weft_builder_reduce(struct weft_builder *builder, struct weft_range range, struct weft_ref destination,

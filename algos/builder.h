@@ -57,6 +57,11 @@ void weft_builder_send(struct weft_builder *builder, uint32_t peer, struct weft_
                        struct weft_ref source);
 void weft_builder_recv(struct weft_builder *builder, uint32_t peer, struct weft_range range,
                        struct weft_ref destination);
+/* The same in a loop in which the peer moves by peer_stride. */
+void weft_builder_send_by(struct weft_builder *builder, uint32_t peer, int32_t peer_stride,
+                          struct weft_range range, struct weft_ref source);
+void weft_builder_recv_by(struct weft_builder *builder, uint32_t peer, int32_t peer_stride,
+                          struct weft_range range, struct weft_ref destination);
 /* destination = first op second. */
 void weft_builder_reduce(struct weft_builder *builder, struct weft_range range, struct weft_ref destination,
                          struct weft_ref first, struct weft_ref second, unsigned flags);

@@ -16,14 +16,16 @@ static const struct {
 } collectives[WEFT_COLLECTIVE_COUNT] = {
     [WEFT_ALLREDUCE] = {"allreduce", REDUCES, BIT(RING) | BIT(TREE) | BIT(RD) | BIT(RAB), 0,
                         BIT(RD) | BIT(RAB), BIT(RD)},
-    [WEFT_BROADCAST] = {"broadcast", ROOT, BIT(BINOMIAL), 0, 0, 0},
-    [WEFT_REDUCE] = {"reduce", ROOT | REDUCES, 0, 0, 0, 0},
-    [WEFT_ALLGATHER] = {"allgather", BLOCKS, BIT(RING), BIT(RING), 0, 0},
-    [WEFT_GATHER] = {"gather", ROOT | BLOCKS, 0, 0, 0, 0},
-    [WEFT_SCATTER] = {"scatter", ROOT | BLOCKS, 0, 0, 0, 0},
-    [WEFT_REDUCE_SCATTER] = {"reduce_scatter", REDUCES | BLOCKS, BIT(RING), BIT(RING), 0, 0},
-    [WEFT_ALLTOALL] = {"alltoall", BLOCKS, 0, 0, 0, 0},
-    [WEFT_BARRIER] = {"barrier", 0, 0, 0, 0, 0},
+    [WEFT_BROADCAST] = {"broadcast", ROOT, BIT(BINOMIAL) | BIT(CHAIN) | BIT(SAG), 0, 0, 0},
+    [WEFT_REDUCE] = {"reduce", ROOT | REDUCES, BIT(BINOMIAL) | BIT(CHAIN) | BIT(RAB), 0,
+                     BIT(BINOMIAL) | BIT(RAB), BIT(BINOMIAL)},
+    [WEFT_ALLGATHER] = {"allgather", BLOCKS, BIT(RING) | BIT(BRUCK), BIT(RING) | BIT(BRUCK), 0, 0},
+    [WEFT_GATHER] = {"gather", ROOT | BLOCKS, BIT(BINOMIAL) | BIT(DIRECT), BIT(DIRECT), 0, 0},
+    [WEFT_SCATTER] = {"scatter", ROOT | BLOCKS, BIT(BINOMIAL) | BIT(DIRECT), BIT(DIRECT), 0, 0},
+    [WEFT_REDUCE_SCATTER] = {"reduce_scatter", REDUCES | BLOCKS, BIT(RING) | BIT(HALVING) | BIT(DIRECT),
+                             BIT(RING) | BIT(HALVING) | BIT(DIRECT), BIT(HALVING), BIT(DIRECT)},
+    [WEFT_ALLTOALL] = {"alltoall", BLOCKS, BIT(PAIRWISE) | BIT(BRUCK), BIT(PAIRWISE), 0, 0},
+    [WEFT_BARRIER] = {"barrier", 0, BIT(DISSEMINATION), 0, 0, 0},
 };
 
 static int known(enum weft_collective collective)
@@ -87,9 +89,11 @@ int weft_algorithm_keeps_order(enum weft_collective collective, enum weft_algori
 
 enum weft_needs weft_algorithm_needs(enum weft_collective collective, enum weft_algorithm algorithm)
 {
-    (void)collective;
-    return algorithm == WEFT_ALGO_DIRECT || algorithm == WEFT_ALGO_PAIRWISE ? WEFT_NEEDS_OWN_COUNTS
-                                                                            : WEFT_NEEDS_ALL_COUNTS;
+    int moves =
+        !weft_collective_reduces(collective); /* a reduce-scatter's sums are in memory of weft's own */
+    return moves && (algorithm == WEFT_ALGO_DIRECT || algorithm == WEFT_ALGO_PAIRWISE)
+               ? WEFT_NEEDS_OWN_COUNTS
+               : WEFT_NEEDS_ALL_COUNTS;
 }
 
 /* Where a rank's buffer holds everything, its own block, or nothing. */

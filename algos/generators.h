@@ -74,6 +74,12 @@ static inline uint32_t weft_fold_rank(const struct weft_fold *fold, uint32_t pla
     return place < fold->guests ? 2 * place + 1 : place + fold->guests;
 }
 
+/* Where a collective has a root, the root is host of its pair even if it is the even one. */
+static inline uint32_t weft_fold_host(const struct weft_fold *fold, uint32_t place, uint32_t root)
+{
+    return place == weft_fold_place(fold, root) ? root : weft_fold_rank(fold, place);
+}
+
 /* A rank's place in the binomial tree that hangs below the root: ranks are counted from there, and place v > 0 has as
  * parent v without its lowest set bit b, as children v + b/2, v + b/4, ..., v + 1, as far as they exist. The places
  * below and at v are [v, v + size). */

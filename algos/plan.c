@@ -23,9 +23,24 @@ static generator *const generators[WEFT_COLLECTIVE_COUNT][WEFT_ALGO_COUNT] = {
                         [WEFT_ALGO_TREE] = weft_tree_generate,
                         [WEFT_ALGO_RD] = weft_rd_generate,
                         [WEFT_ALGO_RAB] = weft_rab_generate},
-    [WEFT_BROADCAST] = {[WEFT_ALGO_BINOMIAL] = weft_broadcast_binomial_generate},
-    [WEFT_ALLGATHER] = {[WEFT_ALGO_RING] = weft_allgather_ring_generate},
-    [WEFT_REDUCE_SCATTER] = {[WEFT_ALGO_RING] = weft_reduce_scatter_ring_generate},
+    [WEFT_BROADCAST] = {[WEFT_ALGO_BINOMIAL] = weft_broadcast_binomial_generate,
+                        [WEFT_ALGO_CHAIN] = weft_broadcast_chain_generate,
+                        [WEFT_ALGO_SAG] = weft_broadcast_sag_generate},
+    [WEFT_REDUCE] = {[WEFT_ALGO_BINOMIAL] = weft_reduce_binomial_generate,
+                     [WEFT_ALGO_CHAIN] = weft_reduce_chain_generate,
+                     [WEFT_ALGO_RAB] = weft_reduce_rab_generate},
+    [WEFT_ALLGATHER] =
+        {[WEFT_ALGO_RING] = weft_allgather_ring_generate, [WEFT_ALGO_BRUCK] = weft_allgather_bruck_generate},
+    [WEFT_GATHER] = {[WEFT_ALGO_BINOMIAL] = weft_gather_binomial_generate,
+                     [WEFT_ALGO_DIRECT] = weft_gather_direct_generate},
+    [WEFT_SCATTER] = {[WEFT_ALGO_BINOMIAL] = weft_scatter_binomial_generate,
+                      [WEFT_ALGO_DIRECT] = weft_scatter_direct_generate},
+    [WEFT_REDUCE_SCATTER] = {[WEFT_ALGO_RING] = weft_reduce_scatter_ring_generate,
+                             [WEFT_ALGO_HALVING] = weft_reduce_scatter_halving_generate,
+                             [WEFT_ALGO_DIRECT] = weft_reduce_scatter_direct_generate},
+    [WEFT_ALLTOALL] = {[WEFT_ALGO_PAIRWISE] = weft_alltoall_pairwise_generate,
+                       [WEFT_ALGO_BRUCK] = weft_alltoall_bruck_generate},
+    [WEFT_BARRIER] = {[WEFT_ALGO_DISSEMINATION] = weft_barrier_generate},
 };
 
 /* One rank is its own result; the copy stays in place, because it also finishes the value. */
