@@ -8,25 +8,74 @@
 
 const char *weft_call_name(const struct weft_call *call)
 {
-    switch (call->collective) {
-    case WEFT_CALL_DUP:
-        return "weft_comm_dup";
-    case WEFT_CALL_SPLIT:
-        return "weft_comm_split";
-    case WEFT_CALL_DESTROY:
-        return "weft_comm_destroy";
-    default:
-        return "allreduce";
-    }
+    static const char *const unequal[WEFT_COLLECTIVE_COUNT] = {
+        [WEFT_ALLGATHER] = "allgatherv",           [WEFT_GATHER] = "gatherv",     [WEFT_SCATTER] = "scatterv",
+        [WEFT_REDUCE_SCATTER] = "reduce_scatterv", [WEFT_ALLTOALL] = "alltoallv",
+    };
+    static const char *const others[] = {
+        [WEFT_CALL_ALLREDUCE_LIST] = "allreduce_list",
+        [WEFT_CALL_ALLGATHER_LIST] = "allgather_list",
+        [WEFT_CALL_REDUCE_SCATTER_LIST] = "reduce_scatter_list",
+        [WEFT_CALL_DUP] = "weft_comm_dup",
+        [WEFT_CALL_SPLIT] = "weft_comm_split",
+        [WEFT_CALL_DESTROY] = "weft_comm_destroy",
+    };
+    const char *name = NULL;
+    if (call->collective < WEFT_COLLECTIVE_COUNT)
+        name = call->unequal ? unequal[call->collective] : weft_collective_name(call->collective);
+    else if (call->collective < sizeof others / sizeof *others)
+        name = others[call->collective];
+    return name ? name : "unknown call";
+}
+
+int weft_call_is_list(const struct weft_call *call)
+{
+    return call->collective >= WEFT_CALL_ALLREDUCE_LIST && call->collective <= WEFT_CALL_REDUCE_SCATTER_LIST;
+}
+
+int weft_call_moves(const struct weft_call *call)
+{
+    return call->collective < WEFT_COLLECTIVE_COUNT || weft_call_is_list(call);
+}
+
+int weft_call_reduces(const struct weft_call *call)
+{
+    return weft_collective_reduces(call->collective) || call->collective == WEFT_CALL_ALLREDUCE_LIST ||
+           call->collective == WEFT_CALL_REDUCE_SCATTER_LIST;
+}
+
+void weft_call_op_name(const struct weft_call *call, char *text, size_t capacity)
+{
+    if (call->op < WEFT_OP_COUNT)
+        snprintf(text, capacity, "%s", weft_op_name((weft_op)call->op));
+    else
+        snprintf(text, capacity, "op %u", call->op);
+}
+
+void weft_call_count_text(const struct weft_call *call, char *text, size_t capacity)
+{
+    if (call->unequal || weft_call_is_list(call))
+        snprintf(text, capacity, "with hash %" PRIx64, call->count);
+    else
+        snprintf(text, capacity, "%" PRIu64, call->count);
 }
 
 int weft_call_print(const struct weft_call *call, char *text, size_t capacity)
 {
-    if (weft_call_is_on_comm(call->collective))
+    if (!weft_call_moves(call))
         return snprintf(text, capacity, "%s #%" PRIu64, weft_call_name(call), call->sequence);
     const char *algorithm = call->algorithm ? weft_algorithm_name(call->algorithm) : NULL;
-    return snprintf(text, capacity, "%s #%" PRIu64 ": %s, %" PRIu64 " %s, %s%s%s%s", weft_call_name(call),
-                    call->sequence, call->started ? "started" : "blocking", call->count,
-                    weft_dtype_name((weft_dtype)call->dtype), weft_op_name((weft_op)call->op),
+    char op[16] = "", root[24] = "", count[32];
+    if (weft_call_reduces(call))
+        weft_call_op_name(call, op, sizeof op);
+    if (call->root >= 0)
+        snprintf(root, sizeof root, ", root %d", (int)call->root);
+    if (call->unequal || weft_call_is_list(call))
+        snprintf(count, sizeof count, "several");
+    else
+        weft_call_count_text(call, count, sizeof count);
+    return snprintf(text, capacity, "%s #%" PRIu64 ": %s, %s %s%s%s%s%s%s%s", weft_call_name(call),
+                    call->sequence, call->started ? "started" : "blocking", count,
+                    weft_dtype_name((weft_dtype)call->dtype), *op ? ", " : "", op, root,
                     algorithm ? ", " : "", algorithm ? algorithm : "", call->in_place ? ", in place" : "");
 }

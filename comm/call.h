@@ -4,8 +4,8 @@
  * the communicator is a call as well. The k-th call of one rank belongs to the k-th call of every other.
  *
  * The digest packs the call into 32 bits so that every first contact carries it, with the fields apart so that a
- * difference can be named. It holds everything but the count, which travels beside it, and all of the number but
- * its low eight bits: ranks are never further apart than one call of the fast path or WEFT_OPS_MAX of the
+ * difference can be named. It holds everything but the count, which travels beside it with the root (of which the
+ * digest has four bits), and of the number the low eight bits: ranks are never further apart than one call of the fast path or WEFT_OPS_MAX of the
  * executor, so the low bits tell any two calls apart that could meet.
  */
 #ifndef WEFT_COMM_CALL_H
@@ -14,10 +14,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Beside enum weft_collective. */
-#define WEFT_CALL_DUP     13
-#define WEFT_CALL_SPLIT   14
-#define WEFT_CALL_DESTROY 15
+/* Beside enum weft_collective; frozen like it. */
+enum weft_other_calls {
+    WEFT_CALL_ALLREDUCE_LIST = 9,
+    WEFT_CALL_ALLGATHER_LIST = 10,
+    WEFT_CALL_REDUCE_SCATTER_LIST = 11,
+    WEFT_CALL_DUP = 13,
+    WEFT_CALL_SPLIT = 14,
+    WEFT_CALL_DESTROY = 15
+};
 
 /* Whether a call is one on the communicator itself, of which there is nothing to compare but its name. */
 static inline int weft_call_is_on_comm(uint8_t collective)
@@ -28,7 +33,8 @@ static inline int weft_call_is_on_comm(uint8_t collective)
 /* Part of the form of reports (comm/stall.h). */
 struct weft_call {
     uint64_t sequence; /* 0: none */
-    uint64_t count;
+    uint64_t
+        count; /* elements; of unequal calls and lists a hash of all counts, or 0 where no rank knows them all */
     int32_t root; /* -1: the collective has none */
     uint8_t collective;
     uint8_t algorithm; /* 0: not chosen yet, nothing to compare */
@@ -36,27 +42,36 @@ struct weft_call {
     uint8_t op;
     uint8_t started;  /* by weft_..._start() */
     uint8_t in_place; /* may differ between ranks */
-    uint8_t reserved[6];
+    uint8_t unequal;  /* allgatherv and the like */
+    uint8_t reserved[5];
 };
 
 _Static_assert(sizeof(struct weft_call) == 32, "calls travel in reports");
 
 static inline uint32_t weft_call_digest(const struct weft_call *call)
 {
-    return (call->collective & 0xfu) | (call->algorithm & 0xfu) << 4 | (call->dtype & 0x1fu) << 8 |
-           (call->op & 0x1fu) << 13 | (call->started & 1u) << 18 |
-           ((uint32_t)(call->root + 1) & 0x1fu) << 19 | (uint32_t)(call->sequence & 0xff) << 24;
+    return (call->collective & 0xfu) | (call->unequal & 1u) << 4 | (call->algorithm & 0xfu) << 5 |
+           (call->dtype & 0x1fu) << 9 | (call->op & 0x1fu) << 14 | (call->started & 1u) << 19 |
+           ((uint32_t)(call->root + 1) & 0xfu) << 20 | (uint32_t)(call->sequence & 0xff) << 24;
 }
 
-/* What a digest says of a call: not the count, the number or whether it is in place. */
+/* What a digest says of a call: not the count, the number or whether it is in place; of a root only the low bits. */
 static inline struct weft_call weft_digest_call(uint32_t digest)
 {
-    return (struct weft_call){.root = (int32_t)(digest >> 19 & 0x1f) - 1,
+    return (struct weft_call){.root = (int32_t)(digest >> 20 & 0xf) - 1,
                               .collective = digest & 0xf,
-                              .algorithm = digest >> 4 & 0xf,
-                              .dtype = digest >> 8 & 0x1f,
-                              .op = digest >> 13 & 0x1f,
-                              .started = digest >> 18 & 1};
+                              .unequal = digest >> 4 & 1,
+                              .algorithm = digest >> 5 & 0xf,
+                              .dtype = digest >> 9 & 0x1f,
+                              .op = digest >> 14 & 0x1f,
+                              .started = digest >> 19 & 1};
+}
+
+/* What travels beside the digest: the count, and the whole of a root. */
+#define WEFT_CALL_ROOT_SHIFT 44
+static inline uint64_t weft_call_count(const struct weft_call *call)
+{
+    return call->count + ((uint64_t)(call->root + 1) << WEFT_CALL_ROOT_SHIFT);
 }
 
 /* Name of the first field in which two digests differ. */
@@ -65,19 +80,27 @@ static inline const char *weft_digest_difference(uint32_t mine, uint32_t theirs)
     uint32_t bits = mine ^ theirs;
     if (!bits)
         return "count";
-    if (bits & 0xff00000f)
+    if (bits & 0xff00001f)
         return "order of calls";
-    if (bits & 0x40000)
+    if (bits & 0x80000)
         return "form (blocking or started)";
-    if (bits & 0x1f00)
+    if (bits & 0x3e00)
         return "type";
-    if (bits & 0x3e000)
+    if (bits & 0x7c000)
         return "reduction";
-    return bits & 0xf80000 ? "root" : "algorithm";
+    return bits & 0xf00000 ? "root" : "algorithm";
 }
 
-/* "weft_comm_destroy", "allreduce"; static. comm/call.c */
+/* "weft_comm_destroy", "allreduce", "gatherv", "allreduce_list"; static. comm/call.c */
 const char *weft_call_name(const struct weft_call *call);
+int weft_call_is_list(const struct weft_call *call);
+/* Whether it moves data, so that it has a form, a type and a count; whether it has a reduction. */
+int weft_call_moves(const struct weft_call *call);
+int weft_call_reduces(const struct weft_call *call);
+/* "sum", "op 17" of the caller's own. */
+void weft_call_op_name(const struct weft_call *call, char *text, size_t capacity);
+/* "1024", "with hash 1f" where there are several. */
+void weft_call_count_text(const struct weft_call *call, char *text, size_t capacity);
 /* "allreduce #17: blocking, 1024 float32, sum, ring, in place". Length like snprintf(). */
 int weft_call_print(const struct weft_call *call, char *text, size_t capacity);
 

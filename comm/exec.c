@@ -22,6 +22,7 @@ static void free_tables(struct weft_exec *exec)
     free(exec->peers);
     free(exec->senders);
     free(exec->early_counts);
+    free(exec->credits);
 }
 
 int weft_exec_create(const struct weft_exec_options *options, struct weft_exec **created)
@@ -39,11 +40,14 @@ int weft_exec_create(const struct weft_exec_options *options, struct weft_exec *
     exec->peers = calloc(options->ranks, sizeof *exec->peers);
     exec->senders = calloc(options->ranks, sizeof *exec->senders);
     exec->early_counts = calloc(options->ranks, sizeof *exec->early_counts);
-    if (!exec->peers || !exec->senders || !exec->early_counts) {
+    exec->credits = calloc(options->ranks, sizeof *exec->credits);
+    if (!exec->peers || !exec->senders || !exec->early_counts || !exec->credits) {
         free_tables(exec);
         free(exec);
         return weft_fail(WEFT_NOMEM, "no memory for %u peers", options->ranks);
     }
+    for (uint32_t r = 0; r < options->ranks; r++)
+        exec->credits[r].seen = options->first_sequence - 1;
     *created = exec;
     return WEFT_OK;
 }
@@ -358,6 +362,9 @@ int weft_exec_start(struct weft_exec *exec, const struct weft_exec_request *requ
     }
     op->status = WEFT_AGAIN;
     op->sequence = exec->next_sequence++;
+    op->count = weft_call_count(&request->call);
+    exec->past[slot] =
+        (struct weft_past_op){op->sequence, request->digest, op->count, request->call.sequence};
     op->look = (struct weft_exec_look){0};
     weft_cursor_start(&op->cursor, request->plan);
     exec->ops[slot] = op;
@@ -368,6 +375,8 @@ int weft_exec_start(struct weft_exec *exec, const struct weft_exec_request *requ
         weft_op_fail(op, status);
     else
         weft_op_run(op);
+    if (exec->debts)
+        weft_credit_pay(exec);
     return WEFT_OK;
 }
 
@@ -393,6 +402,8 @@ void weft_exec_op_free(struct weft_exec_op *op)
 int weft_exec_progress(struct weft_exec *exec)
 {
     int moved = 0;
+    if (exec->debts)
+        weft_credit_pay(exec);
     for (uint64_t mask = exec->running; mask; mask &= mask - 1) {
         struct weft_exec_op *op = exec->ops[__builtin_ctzll(mask)];
         if (!op || !(op->blocked | op->runnable))
@@ -407,6 +418,8 @@ int weft_exec_progress(struct weft_exec *exec)
 
 int weft_exec_is_blocked(const struct weft_exec *exec)
 {
+    if (exec->debts_blocked)
+        return 1;
     for (uint64_t mask = exec->running; mask; mask &= mask - 1) {
         if (exec->ops[__builtin_ctzll(mask)]->blocked)
             return 1;

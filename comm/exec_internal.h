@@ -158,6 +158,7 @@ struct weft_exec_op {
     struct weft_exec_request request;
     struct weft_cursor cursor;
     uint32_t sequence; /* a transfer's: its id */
+    uint64_t count;    /* what its messages carry beside the digest */
     uint32_t peer_id;  /* transfers: the id at the other end */
     int status;        /* WEFT_AGAIN while running */
     uint8_t exhausted, in_place;
@@ -203,10 +204,28 @@ struct weft_transfer_table {
     uint32_t spare_count, running;
 };
 
+/* What this rank and a peer know of each other's progress: exec_credit.c. */
+struct weft_credit {
+    uint32_t seen;       /* the last operation that the peer is known to have begun */
+    uint32_t owed_op;    /* the one it asked about */
+    uint8_t asked, owed; /* an answer is due from the peer, to the peer */
+};
+#define WEFT_CREDIT_ASK (WEFT_OPS_MAX / 2)
+
+/* An operation that has begun, for messages that come when it is over. */
+struct weft_past_op {
+    uint32_t sequence, digest;
+    uint64_t count, number;
+};
+
 struct weft_exec {
     struct weft_exec_options options;
     struct weft_exec_peer *peers;           /* [ranks] */
     const void **senders;                   /* [ranks] whose messages are known to be the rank's; NULL: ask */
+    struct weft_credit *credits;            /* [ranks] */
+    uint32_t debts;                         /* how many of them are owed */
+    int debts_blocked;                      /* one could not be paid for a full link */
+    struct weft_past_op past[WEFT_OPS_MAX]; /* by sequence % WEFT_OPS_MAX */
     uint32_t *early_counts;                 /* [ranks] of its messages in lists of early ones */
     struct weft_exec_op *ops[WEFT_OPS_MAX]; /* running, by sequence % WEFT_OPS_MAX */
     uint64_t running;                       /* their bits */
@@ -339,6 +358,25 @@ void weft_transfers_free(struct weft_exec *exec);
 int weft_transfer_message(struct weft_exec *exec, const struct weft_wire_header *header, const void *payload);
 /* The running transfer that a completion is for, or NULL. */
 struct weft_exec_op *weft_transfer_by_cookie(struct weft_exec *exec, uint64_t cookie);
+
+/* exec_credit.c */
+/* op is far beyond what the peer is known to have begun: asks. WEFT_AGAIN when no message may be sent to it yet. */
+int weft_credit_ask(struct weft_exec *exec, uint32_t rank, uint32_t op);
+/* Whether a SEND or a landing may leave: WEFT_OK, WEFT_AGAIN or a failure. */
+static inline int weft_credit_check(const struct weft_exec_op *op, const struct weft_flight *flight)
+{
+    if (!op->window || (int32_t)(op->sequence - op->exec->credits[flight->rank].seen) < WEFT_CREDIT_ASK)
+        return WEFT_OK;
+    return weft_credit_ask(op->exec, flight->rank, op->sequence);
+}
+static inline void weft_credit_seen(struct weft_exec *exec, uint32_t rank, uint32_t op)
+{
+    if ((int32_t)(op - exec->credits[rank].seen) > 0)
+        exec->credits[rank].seen = op;
+}
+/* Answers who has asked, as far as this rank is near enough now. */
+void weft_credit_pay(struct weft_exec *exec);
+int weft_credit_message(struct weft_exec *exec, const struct weft_wire_header *header);
 
 /* exec_message.c */
 /* Whether the message belongs to a SEND of this rank (answers) rather than a RECV. */

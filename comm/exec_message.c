@@ -124,22 +124,28 @@ int weft_answer_deliver(struct weft_exec_op *op, struct weft_flight *flight,
 
 static int belongs(const struct weft_exec_op *op, const struct weft_wire_header *header)
 {
-    return header->digest == op->request.digest &&
-           (op->layout.sized || header->count == op->request.call.count);
+    return header->digest == op->request.digest && (op->layout.sized || header->count == op->count);
 }
 
-/* The message is for another call than this one. */
-static int refuse(struct weft_exec_op *op, const struct weft_wire_header *header)
+/* A message is for another call than the one of its number here. */
+static int refuse(struct weft_exec *exec, uint32_t digest, uint64_t count, uint64_t number,
+                  const struct weft_wire_header *header)
 {
     char text[200];
-    const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
-    const char *difference = weft_digest_difference(op->request.digest, header->digest);
+    const struct weft_exec_hooks *hooks = &exec->options.hooks;
+    const char *difference = weft_digest_difference(digest, header->digest);
+    if (digest == header->digest && (header->count ^ count) >> WEFT_CALL_ROOT_SHIFT)
+        difference = "root";
     int used = snprintf(text, sizeof text, "rank %u and rank %u disagree on the %s of call #%" PRIu64,
-                        header->source, op->exec->options.rank, difference, op->request.call.sequence);
-    if (header->digest == op->request.digest)
-        snprintf(text + used, sizeof text - (size_t)used, ": %" PRIu64 " and %" PRIu64, header->count,
-                 op->request.call.count);
+                        header->source, exec->options.rank, difference, number);
+    if (strcmp(difference, "count") == 0)
+        snprintf(text + used, sizeof text - (size_t)used, ": %" PRIu64 " and %" PRIu64, header->count, count);
     return hooks->differs ? hooks->differs(hooks->comm, text) : weft_fail(WEFT_MISMATCH, "%s", text);
+}
+
+static int refuse_for(struct weft_exec_op *op, const struct weft_wire_header *header)
+{
+    return refuse(op->exec, op->request.digest, op->count, op->request.call.sequence, header);
 }
 
 /* Calls in which a rank knows only its own sizes: who sends and who receives must mean the same. */
@@ -160,7 +166,7 @@ static int deliver(struct weft_exec_op *op, struct weft_flight *flight, const st
                    const void *payload, struct weft_early *early, int *kept)
 {
     if (!belongs(op, header))
-        return refuse(op, header);
+        return refuse_for(op, header);
     if (op->layout.sized && header->count != flight->length)
         return wrong_size(op, flight, header);
     return weft_wire_is_answer(header) ? weft_answer_deliver(op, flight, header, payload)
@@ -228,7 +234,7 @@ static int op_message(struct weft_exec_op *op, const struct weft_wire_header *he
     if (flight)
         return deliver(op, flight, header, payload, early, kept);
     if (!belongs(op, header))
-        return refuse(op, header);
+        return refuse_for(op, header);
     if (past)
         return weft_fail(WEFT_PROTOCOL, "rank %u sent kind %u for message %u of operation %u, which is over",
                          header->source, header->kind, header->message, op->sequence);
@@ -291,7 +297,8 @@ static int check_header(const struct weft_exec *exec, const struct weft_wire_hea
         return weft_fail(WEFT_PROTOCOL, "a message has version %u: expected %d", header->version,
                          WEFT_WIRE_VERSION);
     if (header->source >= exec->options.ranks || header->size != size - sizeof *header ||
-        header->kind < WEFT_WIRE_EAGER || header->kind > WEFT_WIRE_LANDING)
+        header->kind < WEFT_WIRE_EAGER || header->kind > WEFT_WIRE_CREDIT ||
+        (header->kind > WEFT_WIRE_LANDING && header->flags & WEFT_WIRE_TRANSFER))
         return weft_fail(WEFT_PROTOCOL, "a message of kind %u, %zu bytes from rank %u of %u is malformed",
                          header->kind, size, header->source, exec->options.ranks);
     return WEFT_OK;
@@ -316,6 +323,16 @@ static int check_sender(struct weft_exec *exec, const struct weft_wire_header *h
                      header->source);
 }
 
+/* For an operation that is over: then the sender may have meant another call. */
+static int too_late(struct weft_exec *exec, const struct weft_wire_header *header)
+{
+    const struct weft_past_op *past = &exec->past[header->op % WEFT_OPS_MAX];
+    if (past->sequence == header->op && (past->digest != header->digest || past->count != header->count))
+        return refuse(exec, past->digest, past->count, past->number, header);
+    return weft_fail(WEFT_PROTOCOL, "rank %u sent kind %u for operation %u, which is over", header->source,
+                     header->kind, header->op);
+}
+
 void weft_exec_message(struct weft_exec *exec, const void *sender, const void *data, size_t size)
 {
     if (exec->status != WEFT_OK)
@@ -332,8 +349,9 @@ void weft_exec_message(struct weft_exec *exec, const void *sender, const void *d
     int status = check_header(exec, header, size), kept = 0;
     if (status == WEFT_OK)
         status = check_sender(exec, header, sender);
-    if (status == WEFT_OK && header->flags & WEFT_WIRE_TRANSFER) {
-        status = weft_transfer_message(exec, header, payload);
+    if (status == WEFT_OK && (header->flags & WEFT_WIRE_TRANSFER || header->kind > WEFT_WIRE_LANDING)) {
+        status = header->flags & WEFT_WIRE_TRANSFER ? weft_transfer_message(exec, header, payload)
+                                                    : weft_credit_message(exec, header);
         if (status != WEFT_OK)
             weft_exec_fail(exec, status, weft_error_detail());
         return;
@@ -343,6 +361,8 @@ void weft_exec_message(struct weft_exec *exec, const void *sender, const void *d
     if (status == WEFT_OK && ahead >= WEFT_OPS_MAX)
         status = weft_fail(WEFT_PROTOCOL, "rank %u is %d operations further: expected fewer than %d",
                            header->source, ahead, WEFT_OPS_MAX);
+    if (status == WEFT_OK)
+        weft_credit_seen(exec, header->source, header->op);
     if (status == WEFT_OK && ahead >= 0) {
         status = keep(exec, header, payload, NULL, &exec->early_tail);
     } else if (status == WEFT_OK && op && op->sequence == header->op) {
@@ -350,8 +370,7 @@ void weft_exec_message(struct weft_exec *exec, const void *sender, const void *d
         if (status == WEFT_OK && op->status == WEFT_AGAIN)
             weft_op_run(op);
     } else if (status == WEFT_OK) {
-        status = weft_fail(WEFT_PROTOCOL, "rank %u sent kind %u for operation %u, which is over",
-                           header->source, header->kind, header->op);
+        status = too_late(exec, header);
     }
     if (status != WEFT_OK)
         weft_exec_fail(exec, status, weft_error_detail());

@@ -269,7 +269,8 @@ static int advance_put(struct weft_exec_op *op, struct weft_flight *flight)
                 weft_flight_block(op, flight);
             return WEFT_OK;
         }
-        if (!landing->open && !landing->landed)
+        status = weft_credit_check(op, flight);
+        if (status == WEFT_OK && !landing->open && !landing->landed)
             status = land_slice(op, flight, flight->landed);
         if (status == WEFT_OK)
             status = weft_flight_send(op, flight, WEFT_WIRE_LANDING, 0, flight->landed, &landing->token,

@@ -209,6 +209,12 @@ static int advance_put(struct weft_exec_op *op, struct weft_flight *flight)
 
 int weft_send_advance(struct weft_exec_op *op, struct weft_flight *flight)
 {
+    int status = weft_credit_check(op, flight);
+    if (__builtin_expect(status != WEFT_OK, 0)) {
+        if (status == WEFT_AGAIN)
+            weft_flight_block(op, flight);
+        return status == WEFT_AGAIN ? WEFT_OK : status;
+    }
     switch (flight->mode) {
     case WEFT_MODE_EAGER:
         return advance_eager(op, flight);

@@ -15,7 +15,7 @@ static uint64_t value_of(const struct weft_call *call, enum field field)
 {
     switch (field) {
     case COLLECTIVE:
-        return call->collective;
+        return call->collective | (uint64_t)call->unequal << 8;
     case FORM:
         return call->started != 0;
     case TYPE:
@@ -31,11 +31,14 @@ static uint64_t value_of(const struct weft_call *call, enum field field)
     }
 }
 
-/* An algorithm that is not chosen yet says nothing; a call on the communicator itself has only its name. */
+/* An algorithm that is not chosen yet says nothing; calls that move nothing have only their name. */
 static int says(const struct weft_call *call, enum field field)
 {
-    return field == COLLECTIVE ||
-           (!weft_call_is_on_comm(call->collective) && (field != ALGORITHM || call->algorithm != 0));
+    if (field == COLLECTIVE)
+        return 1;
+    if (!weft_call_moves(call) || (field == REDUCTION && !weft_call_reduces(call)))
+        return 0;
+    return field != ALGORITHM || call->algorithm != 0;
 }
 
 /* The value that more than half have (Boyer and Moore's majority vote, then counted), else the first one's. */
@@ -72,10 +75,10 @@ static void print_value(const struct weft_call *call, enum field field, char *te
         snprintf(text, capacity, "%s", weft_dtype_name((weft_dtype)call->dtype));
         break;
     case REDUCTION:
-        snprintf(text, capacity, "%s", weft_op_name((weft_op)call->op));
+        weft_call_op_name(call, text, capacity);
         break;
     case COUNT:
-        snprintf(text, capacity, "%" PRIu64, call->count);
+        weft_call_count_text(call, text, capacity);
         break;
     case ROOT:
         snprintf(text, capacity, "%" PRId32, call->root);
@@ -121,6 +124,7 @@ static void word(const struct weft_judge_entry *entries, int count, const struct
     static const char *const names[FIELDS] = {"",       "form ", "type ",     "reduction ",
                                               "count ", "root ", "algorithm "};
     char who[300], theirs[64], ours[64];
+    int hashed = field == COUNT && (right->call.unequal || weft_call_is_list(&right->call));
     int several = print_wrong(entries, count, members, ranks, field, wrong, who, sizeof who) > 1;
     print_value(&wrong->call, field, theirs, sizeof theirs);
     print_value(&right->call, field, ours, sizeof ours);
@@ -128,7 +132,8 @@ static void word(const struct weft_judge_entry *entries, int count, const struct
     const char *ending = field == COLLECTIVE || field == FORM ? "s" : "es";
     snprintf(text, capacity, "%s #%" PRIu64 ": %s %s%s %s%s, rank %d %s%s %s",
              field == COLLECTIVE ? "call" : weft_call_name(&right->call), right->call.sequence, who, verb,
-             several ? "" : ending, names[field], theirs, right->rank, verb, ending, ours);
+             several ? "" : ending, hashed ? "counts " : names[field], theirs, right->rank, verb, ending,
+             ours);
 }
 
 int weft_judge_compare(const struct weft_judge_entry *entries, int count, const struct weft_member *members,

@@ -10,6 +10,8 @@
  *   READY    nothing: slices [0, slice) are ready now.
  *   TAKEN    nothing: the receiver has consumed slices [0, slice) of its own RECV; goes back to the sender.
  *   LANDING  a token: the receiver has prepared memory for slice `slice`; goes to the sender, who puts there.
+ *   ASK      nothing: the sender is at operation `op`; how far is the receiver?
+ *   CREDIT   nothing: the sender has begun operation `op`. (exec_credit.c)
  *
  * With the flag TRANSFER op is the id, at the receiver of the message, of a transfer outside of plans (comm/exec.h);
  * message, digest and count are 0. Otherwise
@@ -25,7 +27,7 @@
 
 #include <weft/transport.h>
 
-#define WEFT_WIRE_VERSION 3
+#define WEFT_WIRE_VERSION 4
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "weft's executor wire format is little-endian and is read in place"
@@ -36,7 +38,9 @@ enum weft_wire_kind {
     WEFT_WIRE_OFFER,
     WEFT_WIRE_READY,
     WEFT_WIRE_TAKEN,
-    WEFT_WIRE_LANDING
+    WEFT_WIRE_LANDING,
+    WEFT_WIRE_ASK,
+    WEFT_WIRE_CREDIT
 };
 
 enum weft_wire_flags { WEFT_WIRE_STAGED = 1, WEFT_WIRE_LENT = 2, WEFT_WIRE_TRANSFER = 4 };
@@ -52,7 +56,9 @@ struct weft_wire_header {
     uint8_t kind;
     uint8_t version;
     uint16_t flags; /* enum weft_wire_flags, other bits zero */
-    uint64_t count; /* elements of the operation */
+    uint64_t
+        count; /* of the operation, with its root (weft_call_count()); bytes of this message where ranks know only
+                       their own */
 };
 
 _Static_assert(sizeof(struct weft_wire_header) == 40, "the header is part of the wire format");

@@ -220,7 +220,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                         .count = COUNT,
                                         .element_bytes = 4,
                                         .reduce = weft_reduce_find(WEFT_INT32, WEFT_SUM),
-                                        .digest = 7};
+                                        .digest = 7,
+                                        .call.root = -1};
     if (weft_exec_start(exec, &request, &op) == WEFT_OK) {
         feed(exec, data + 2, size - 2);
         weft_exec_op_free(op);

@@ -188,7 +188,7 @@ static void test_mismatch(void **state)
             size_t count[2];
             uint32_t digest[2];
             const char *named;
-        } cases[] = {{{4000, 4000}, {1u << 8, 2u << 8}, "type"}, {{4000, 4000}, {0, 1u << 13}, "reduction"}};
+        } cases[] = {{{4000, 4000}, {1u << 9, 2u << 9}, "type"}, {{4000, 4000}, {0, 1u << 14}, "reduction"}};
         const size_t which = m % 2;
         struct weft_plan *plans[2];
         struct weft_exec_op *ops[2];
@@ -201,7 +201,8 @@ static void test_mismatch(void **state)
                                                 .count = cases[which].count[r],
                                                 .element_bytes = 4,
                                                 .reduce = weft_reduce_find(WEFT_INT32, WEFT_SUM),
-                                                .digest = cases[which].digest[r]};
+                                                .digest = cases[which].digest[r],
+                                                .call.root = -1};
             assert_int_equal(weft_exec_start(exec_world_rank(world, r), &request, &ops[r]), 0);
         }
         for (int i = 0; i < 1000; i++)
@@ -248,7 +249,8 @@ static void test_garbage(void **state)
                                             .count = 3000,
                                             .element_bytes = 4,
                                             .reduce = weft_reduce_find(WEFT_INT32, WEFT_SUM),
-                                            .digest = 7};
+                                            .digest = 7,
+                                            .call.root = -1};
         struct weft_exec_op *op;
         assert_int_equal(weft_exec_start(exec_world_rank(world, 0), &request, &op), 0);
         for (int i = 0; i < 8; i++) {
@@ -264,7 +266,7 @@ static void test_garbage(void **state)
             header->slice = (random >> 16) % 4;
             header->digest = (random >> 18) % 8 ? 7 : 8;
             header->size = (uint32_t)(size - sizeof *header);
-            header->kind = (uint8_t)((random >> 20) % 7);
+            header->kind = (uint8_t)((random >> 20) % 9);
             header->version = WEFT_WIRE_VERSION;
             header->count = (random >> 30) % 16 == 0;
             header->flags = (uint16_t)((random >> 23) % 2);
