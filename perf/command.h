@@ -1,5 +1,5 @@
-/* The commands of weft-perf. A new one is a file with a run function and a line in the table (weft-perf.c).
- */
+/* The commands of weft-perf beside the operations that it sweeps over sizes (operations.h). A new one is a file with a
+ * run function and a line in the table (weft-perf.c). */
 #ifndef WEFT_PERF_COMMAND_H
 #define WEFT_PERF_COMMAND_H
 
@@ -11,8 +11,7 @@ struct perf_command {
     const char *help;
     /* Runs on every rank; report is NULL but on rank 0. Fills *result; 0, or -1 after a message. */
     int (*run)(struct perf_session *session, struct perf_report *report, struct perf_result *result);
+    struct perf_accepts accepts;
 };
-
-int perf_allreduce(struct perf_session *session, struct perf_report *report, struct perf_result *result);
 
 #endif

@@ -7,12 +7,40 @@
 
 #define PERF_RANKS_MAX      4096
 #define PERF_ITERATIONS_MAX 1000000
+#define PERF_WINDOW_MAX     4096
 
 enum perf_memory { PERF_MEMORY_MALLOC, PERF_MEMORY_WEFT };
 enum { PERF_OUT_OF_PLACE = 1, PERF_IN_PLACE = 2 };
 
 /* Exit statuses of weft-perf, as its man page lists them. */
 enum { PERF_EXIT_OK = 0, PERF_EXIT_WRONG = 1, PERF_EXIT_USAGE = 2, PERF_EXIT_FAILED = 3 };
+
+/* Which flags a command takes, beside those that all take. */
+enum {
+    PERF_TAKES_ALGORITHM = 1,
+    PERF_TAKES_SIZES = 1 << 1,
+    PERF_TAKES_TYPE = 1 << 2,
+    PERF_TAKES_OP = 1 << 3,
+    PERF_TAKES_ROOT = 1 << 4,
+    PERF_TAKES_COUNTS = 1 << 5,
+    PERF_TAKES_WARMUPS = 1 << 6,
+    PERF_TAKES_CHECK = 1 << 7,
+    PERF_TAKES_MEMORY = 1 << 8,
+    PERF_TAKES_PLACEMENT = 1 << 9,
+    PERF_TAKES_WINDOW = 1 << 10,
+    PERF_TAKES_PAIRS = 1 << 11,
+    PERF_TAKES_SIZE = 1 << 12,
+    PERF_TAKES_DELAY = 1 << 13,
+    PERF_TAKES_CSV = 1 << 14,
+    PERF_TAKES_ALL = (1 << 15) - 1
+};
+
+/* What a command accepts and starts from. */
+struct perf_accepts {
+    unsigned flags; /* PERF_TAKES_... */
+    int iterations; /* 0: 20 */
+    size_t size_bytes;
+};
 
 struct perf_options {
     int ranks;               /* local ranks to launch; 0: take part in a job by the environment */
@@ -25,7 +53,7 @@ struct perf_options {
     size_t factor;           /* -f */
     unsigned dtypes;         /* bit i: weft_dtype i */
     unsigned ops;            /* bit i: weft_op i */
-    int skip_unsupported;    /* "-d all" or "-o all": pass over what the library cannot reduce */
+    int skip_unsupported;    /* "all" types or operations: pass over what the library cannot reduce */
     int iterations;          /* -n */
     int warmups;             /* -w */
     int checks;              /* -c */
@@ -33,6 +61,11 @@ struct perf_options {
     enum perf_memory memory; /* where the buffers live */
     int placements;          /* PERF_OUT_OF_PLACE | PERF_IN_PLACE */
     int pin;                 /* 1, 0, or -1: pin when there are enough processors */
+    int window;              /* sends in flight */
+    int bidirectional;       /* both ranks of a pair send */
+    int pairs;               /* every pair in turn */
+    size_t size_bytes;       /* of the messages of commands that know only one size */
+    int delay_ms;            /* overlap: between late receives */
     const char *json_path;   /* NULL: none */
     const char *csv_path;    /* NULL: none */
     int hang_s;              /* a call that takes longer is a hang; 0: none is */
@@ -44,11 +77,13 @@ struct perf_options {
 };
 
 /* Parses argv (argv[0] the program, argv[1] the command). 0, or -1 after a message on stderr that names the
- * flag, its value and what was expected. The strings in *options point into argv or are static. */
-int perf_options_parse(struct perf_options *options, int argc, char **argv);
+ * flag, its value and what was expected; a flag that the command has no use for is an error too. The strings in
+ * *options point into argv or are static. */
+int perf_options_parse(struct perf_options *options, const struct perf_accepts *accepts, int argc,
+                       char **argv);
 
-/* One line per flag. */
-void perf_options_help(FILE *out);
+/* One line per flag that the command takes. */
+void perf_options_help(const struct perf_accepts *accepts, FILE *out);
 
 /* The size after size_bytes in the sweep, 0 at the end of it. */
 size_t perf_options_next_size(const struct perf_options *options, size_t size_bytes);

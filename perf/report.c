@@ -52,6 +52,12 @@ void perf_report_progress(struct perf_report *report, size_t done, size_t total,
     report->showing = 1;
 }
 
+void perf_report_columns(struct perf_report *report)
+{
+    (void)report;
+    perf_table_columns();
+}
+
 static void record(struct perf_report *report, const struct perf_row *row)
 {
     if (row && report->json && perf_json_row(report->json, row) != 0)

@@ -13,7 +13,7 @@
 struct perf_row {
     size_t size_bytes, count;
     weft_dtype dtype;
-    weft_op op;
+    int op;   /* or PERF_OP_NONE */
     int root; /* -1: none */
     const char *algorithm, *transport;
     int in_place;
@@ -30,14 +30,18 @@ struct perf_row {
 /* What is known at the end. */
 struct perf_result {
     uint64_t wrong, damaged;
+    int missed;       /* bounds that a command judges by */
     double busbw_gbs; /* mean over all rows */
     weft_comm_stats stats;
 };
 
 struct perf_report;
 
-/* Prints the table's head. NULL, after a message, when out of memory. The session must outlive it. */
+/* Prints what the figures are taken with. NULL, after a message, when out of memory. The session must outlive it. */
 struct perf_report *perf_report_open(const struct perf_session *session, const char *command);
+
+/* Prints the heads of the columns that perf_report_rows() fills. */
+void perf_report_columns(struct perf_report *report);
 
 /* Says how far a long sweep is, on a terminal only. */
 void perf_report_progress(struct perf_report *report, size_t done, size_t total, const char *what);
@@ -55,6 +59,7 @@ int perf_report_close(struct perf_report *report, const struct perf_result *resu
 
 /* The forms, for report.c. */
 void perf_table_head(const struct perf_session *session, const char *command);
+void perf_table_columns(void);
 void perf_table_rows(const struct perf_row *out_of_place, const struct perf_row *in_place);
 void perf_table_end(const struct perf_result *result);
 

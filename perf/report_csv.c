@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "perf/file.h"
+#include "perf/values.h"
 
 struct perf_csv {
     FILE *stream; /* into text */
@@ -30,7 +31,7 @@ struct perf_csv *perf_csv_open(void)
 void perf_csv_row(struct perf_csv *csv, const struct perf_row *row)
 {
     fprintf(csv->stream, "%zu,%zu,%s,%s,%d,%s,%s,%d,%.6g,%.6g,%.6g,%.6g,", row->size_bytes, row->count,
-            weft_dtype_name(row->dtype), weft_op_name(row->op), row->root, row->algorithm, row->transport,
+            weft_dtype_name(row->dtype), perf_op_name(row->op), row->root, row->algorithm, row->transport,
             row->in_place, row->time_us, row->p99_us, row->algbw_gbs, row->busbw_gbs);
     if (row->checked) /* an unchecked row has empty fields, not zeros */
         fprintf(csv->stream, "%llu,%llu", (unsigned long long)row->wrong, (unsigned long long)row->damaged);

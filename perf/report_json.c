@@ -10,6 +10,7 @@
 
 #include "perf/file.h"
 #include "perf/machine.h"
+#include "perf/values.h"
 
 enum { SCHEMA = 1 };
 
@@ -123,7 +124,7 @@ int perf_json_row(struct perf_json *json, const struct perf_row *row)
     json_object_set_new(object, "size_bytes", json_integer((json_int_t)row->size_bytes));
     json_object_set_new(object, "count", json_integer((json_int_t)row->count));
     json_object_set_new(object, "type", text(weft_dtype_name(row->dtype)));
-    json_object_set_new(object, "redop", text(weft_op_name(row->op)));
+    json_object_set_new(object, "redop", text(perf_op_name(row->op)));
     json_object_set_new(object, "root", json_integer(row->root));
     json_object_set_new(object, "algorithm", text(row->algorithm));
     json_object_set_new(object, "transport", text(row->transport));

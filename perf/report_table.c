@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "perf/values.h"
+
 /* The step between sizes as nccl-tests words it. */
 static void print_step(const struct perf_options *options)
 {
@@ -60,6 +62,11 @@ void perf_table_head(const struct perf_session *session, const char *command)
             printf(" processor %d", (int)member->cpu);
         printf("\n");
     }
+    fflush(stdout);
+}
+
+void perf_table_columns(void)
+{
     printf("#\n# %10s  %12s  %8s  %6s  %6s           %-24s           %-24s\n", "", "", "", "", "",
            "out-of-place", "in-place");
     printf("# %10s  %12s  %8s  %6s  %6s", "size", "count", "type", "redop", "root");
@@ -105,7 +112,7 @@ void perf_table_rows(const struct perf_row *out_of_place, const struct perf_row 
 {
     const struct perf_row *row = out_of_place ? out_of_place : in_place;
     printf("%12zu  %12zu  %8s  %6s  %6d", row->size_bytes, row->count, weft_dtype_name(row->dtype),
-           weft_op_name(row->op), row->root);
+           perf_op_name(row->op), row->root);
     print_measurement(out_of_place);
     print_measurement(in_place);
     print_p99(out_of_place);

@@ -139,3 +139,20 @@ int perf_session_stats(struct perf_session *session, weft_comm_stats *total)
     *total = sum;
     return 0;
 }
+
+int perf_session_add_up(struct perf_session *session, uint64_t *wrong, uint64_t *damaged)
+{
+    uint64_t mine[2] = {*wrong, *damaged};
+    uint64_t(*all)[2] = malloc((size_t)session->ranks * sizeof *all);
+    if (!all || perf_channel_allgather(&session->channel, mine, sizeof mine, all) != 0) {
+        free(all);
+        return -1;
+    }
+    *wrong = *damaged = 0;
+    for (int rank = 0; rank < session->ranks; rank++) {
+        *wrong += all[rank][0];
+        *damaged += all[rank][1];
+    }
+    free(all);
+    return 0;
+}

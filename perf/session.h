@@ -35,6 +35,9 @@ int perf_session_close(struct perf_session *session);
 /* Says on stderr which rank's call failed how. Returns -1. */
 int perf_session_complain(const struct perf_session *session, const char *what, int status);
 
+/* Adds up over the ranks what each has found wrong with its buffers. 0, or -1 after a message. */
+int perf_session_add_up(struct perf_session *session, uint64_t *wrong, uint64_t *damaged);
+
 /* What all ranks together have moved so far; collective. 0, or -1 after a message. */
 int perf_session_stats(struct perf_session *session, weft_comm_stats *total);
 

@@ -6,34 +6,72 @@
 #include "perf/command.h"
 #include "perf/file.h"
 #include "perf/launch.h"
+#include "perf/operations.h"
 #include "perf/options.h"
+#include "perf/sweep.h"
 
 static const struct perf_command commands[] = {
-    {"allreduce", "every rank gets the reduction of all ranks' data", perf_allreduce},
+    {NULL, NULL, NULL, {0, 0, 0}},
 };
-enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+enum { COMMAND_COUNT = sizeof commands / sizeof *commands - 1 };
+
+/* What argv[1] names: one of the two. */
+struct choice {
+    const char *name, *help;
+    const struct perf_operation *operation;
+    const struct perf_command *command;
+    struct perf_accepts accepts;
+};
+
+/* The index-th of all commands; 0 behind the last. */
+static int choose(int index, struct choice *choice)
+{
+    if (index < perf_operation_count) {
+        const struct perf_operation *operation = &perf_operations[index];
+        *choice = (struct choice){.name = operation->name, .help = operation->help, .operation = operation};
+        perf_operation_accepts(operation, &choice->accepts);
+        return 1;
+    }
+    if (index >= perf_operation_count + COMMAND_COUNT)
+        return 0;
+    const struct perf_command *command = &commands[index - perf_operation_count];
+    *choice = (struct choice){command->name, command->help, NULL, command, command->accepts};
+    return 1;
+}
 
 static void print_help(FILE *out)
 {
+    static const struct perf_accepts everything = {PERF_TAKES_ALL, 0, 0};
+    struct choice choice;
     fprintf(out, "usage: weft-perf COMMAND [flags]\n\ncommands:\n");
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].help);
-    fprintf(out, "\nflags:\n");
-    perf_options_help(out);
+    for (int i = 0; choose(i, &choice); i++)
+        fprintf(out, "  %-15s %s\n", choice.name, choice.help);
+    fprintf(out, "\nflags (weft-perf COMMAND --help lists those of one command):\n");
+    perf_options_help(&everything, out);
     fprintf(out, "      --version            print the version\n"
                  "\nexample: weft-perf allreduce --ranks 4 -b 8 -e 64M\n"
                  "exit status: 0 success, 1 wrong results, 2 bad arguments, 3 a rank failed\n");
 }
 
-static const struct perf_command *find_command(const char *name)
+static void print_command_help(const struct choice *choice, FILE *out)
 {
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        if (strcmp(name, commands[i].name) == 0)
-            return &commands[i];
-    return NULL;
+    fprintf(out, "usage: weft-perf %s [flags]\n\n%s\n\nflags:\n", choice->name, choice->help);
+    perf_options_help(&choice->accepts, out);
 }
 
-static int run_rank(const struct perf_command *command, const struct perf_options *options)
+static int find(const char *name, struct choice *choice)
+{
+    for (int i = 0; choose(i, choice); i++)
+        if (strcmp(name, choice->name) == 0)
+            return 0;
+    fprintf(stderr, "weft-perf: command '%s': expected", name);
+    for (int i = 0; choose(i, choice); i++)
+        fprintf(stderr, "%s %s", i ? "," : "", choice->name);
+    fprintf(stderr, "; weft-perf --help says more\n");
+    return -1;
+}
+
+static int run_rank(const struct choice *choice, const struct perf_options *options)
 {
     struct perf_session session;
     struct perf_report *report = NULL;
@@ -42,17 +80,19 @@ static int run_rank(const struct perf_command *command, const struct perf_option
         return PERF_EXIT_FAILED;
     int failed = 0;
     if (session.rank == 0) {
-        report = perf_report_open(&session, command->name);
+        report = perf_report_open(&session, choice->name);
         failed = report == NULL;
     }
-    if (!failed)
-        failed = command->run(&session, report, &result) != 0;
+    if (!failed && choice->operation)
+        failed = perf_sweep(choice->operation, &session, report, &result) != 0;
+    else if (!failed)
+        failed = choice->command->run(&session, report, &result) != 0;
     if (report)
         failed |= perf_report_close(report, failed ? NULL : &result) != 0;
     failed |= perf_session_close(&session) != 0;
     if (failed)
         return PERF_EXIT_FAILED;
-    return result.wrong || result.damaged ? PERF_EXIT_WRONG : PERF_EXIT_OK;
+    return result.wrong || result.damaged || result.missed ? PERF_EXIT_WRONG : PERF_EXIT_OK;
 }
 
 int main(int argc, char **argv)
@@ -67,22 +107,15 @@ int main(int argc, char **argv)
         print_help(stdout);
         return PERF_EXIT_OK;
     }
-    const struct perf_command *command = find_command(first);
-    if (!command) {
-        fprintf(stderr, "weft-perf: command '%s': expected", first);
-        for (int i = 0; i < COMMAND_COUNT; i++)
-            fprintf(stderr, "%s %s", i ? "," : "", commands[i].name);
-        fprintf(stderr, "; weft-perf --help says more\n");
-        return PERF_EXIT_USAGE;
-    }
-    if (perf_options_parse(&options, argc, argv) != 0)
+    struct choice choice;
+    if (find(first, &choice) != 0 || perf_options_parse(&options, &choice.accepts, argc, argv) != 0)
         return PERF_EXIT_USAGE;
     if (options.help) {
-        print_help(stdout);
+        print_command_help(&choice, stdout);
         return PERF_EXIT_OK;
     }
     if (perf_channel_inherited() || perf_launched() || options.ranks == 0)
-        return run_rank(command, &options);
+        return run_rank(&choice, &options);
     if ((options.json_path && perf_file_probe(options.json_path) != 0) ||
         (options.csv_path && perf_file_probe(options.csv_path) != 0))
         return PERF_EXIT_FAILED;

@@ -138,13 +138,15 @@ expect 2 "-b '-8'" allreduce --ranks 2 -b -8
 expect 2 "-e '99999999999G'" allreduce --ranks 2 -e 99999999999G
 expect 2 "-f '1'" allreduce --ranks 2 -f 1
 expect 2 "-d 'float31'" allreduce --ranks 2 -d float31
-expect 2 "-o 'xor'" allreduce --ranks 2 -o xor
+expect 2 "-o 'nand'" allreduce --ranks 2 -o nand
+expect 2 "-o 'sum,nand'" allreduce --ranks 2 -o sum,nand
 expect 2 "-n '0'" allreduce --ranks 2 -n 0
 expect 2 "--ranks '0'" allreduce --ranks 0
 expect 2 "--transport 'smoke'" allreduce --ranks 2 --transport smoke
 expect 2 "--algo 'best'" allreduce --ranks 2 --algo best
 expect 2 "--in-place '2'" allreduce --ranks 2 --in-place 2
-expect 2 "-r '2'" allreduce --ranks 2 -r 2
+expect 2 "-r: allreduce has no use for it" allreduce --ranks 2 -r 1
+expect 2 "--window: allreduce has no use for it" allreduce --ranks 2 --window 3
 expect 2 "-b needs a value" allreduce -b
 expect 2 "'--zigzag'" allreduce --zigzag
 expect 2 "'extra'" allreduce --ranks 2 extra

@@ -1,0 +1,13 @@
+/* Each operation's call, with arguments as operations.h's table wants them. */
+#ifndef WEFT_PERF_CALLS_H
+#define WEFT_PERF_CALLS_H
+
+#include "perf/operations.h"
+
+#define PERF_CALL(name)                                                                                      \
+    int perf_call_##name(weft_comm *comm, const struct perf_shape *shape, const void *send, void *recv,      \
+                         weft_dtype dtype, weft_op op)
+
+PERF_CALL(allreduce);
+
+#endif

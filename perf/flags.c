@@ -1,0 +1,354 @@
+#include "perf/flags.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <weft/weft.h>
+
+/* A whole number from low to high. */
+static int number(const char *value, long long low, long long high, long long *result)
+{
+    char *end;
+    errno = 0;
+    long long parsed = strtoll(value, &end, 10);
+    if (end == value || *end || errno || parsed < low || parsed > high)
+        return -1;
+    *result = parsed;
+    return 0;
+}
+
+static int integer(const char *value, long long low, long long high, int *result)
+{
+    long long parsed;
+    if (number(value, low, high, &parsed) != 0)
+        return -1;
+    *result = (int)parsed;
+    return 0;
+}
+
+/* Bytes with an optional binary suffix: 8, 4K, 64M, 1G, also 64MB and 64MiB. */
+static int bytes(const char *value, size_t *result)
+{
+    static const char suffixes[] = "KMGT";
+    char *end;
+    errno = 0;
+    if (!isdigit((unsigned char)*value))
+        return -1;
+    unsigned long long parsed = strtoull(value, &end, 10);
+    const char *suffix = *end ? strchr(suffixes, toupper((unsigned char)*end)) : NULL;
+    int shift = 0;
+    if (suffix) {
+        shift = 10 * (int)(suffix - suffixes + 1);
+        end++;
+        end += *end == 'i';
+    }
+    end += *end == 'B' || *end == 'b';
+    if (*end || errno || parsed > (SIZE_MAX >> 2) >> shift)
+        return -1;
+    *result = (size_t)parsed << shift;
+    return 0;
+}
+
+static int word(const char *value, const char *const *words, int *index)
+{
+    for (int i = 0; words[i]; i++)
+        if (strcmp(value, words[i]) == 0) {
+            *index = i;
+            return 0;
+        }
+    return -1;
+}
+
+static int take_ranks(struct perf_options *options, const char *value)
+{
+    return integer(value, 1, PERF_RANKS_MAX, &options->ranks);
+}
+
+static int take_transport(struct perf_options *options, const char *value)
+{
+    static const char *const words[] = {"auto", "shm", "ofi", NULL};
+    int index;
+    if (word(value, words, &index) != 0)
+        return -1;
+    options->transport = index == 0 ? "" : words[index];
+    return 0;
+}
+
+static int take_provider(struct perf_options *options, const char *value)
+{
+    options->provider = value;
+    return *value ? 0 : -1;
+}
+
+static int take_algorithm(struct perf_options *options, const char *value)
+{
+    static const char *const words[] = {"auto", "ring", "tree", "rd", "rab", NULL};
+    int index;
+    if (word(value, words, &index) != 0)
+        return -1;
+    options->algorithm = words[index];
+    return 0;
+}
+
+static int take_begin(struct perf_options *options, const char *value)
+{
+    return bytes(value, &options->begin_bytes);
+}
+
+static int take_end(struct perf_options *options, const char *value)
+{
+    return bytes(value, &options->end_bytes);
+}
+
+static int take_step(struct perf_options *options, const char *value)
+{
+    return bytes(value, &options->step_bytes) != 0 || options->step_bytes == 0 ? -1 : 0;
+}
+
+static int take_factor(struct perf_options *options, const char *value)
+{
+    long long factor;
+    if (number(value, 2, 1 << 30, &factor) != 0)
+        return -1;
+    options->factor = (size_t)factor;
+    return 0;
+}
+
+/* nccl-tests' names for types where they differ from weft's. */
+static const char *dtype_alias(const char *value)
+{
+    static const char *const aliases[][2] = {{"half", "float16"}, {"float", "float32"}, {"double", "float64"},
+                                             {"int", "int32"},    {"bf16", "bfloat16"}, {NULL, NULL}};
+    for (int i = 0; aliases[i][0]; i++)
+        if (strcmp(value, aliases[i][0]) == 0)
+            return aliases[i][1];
+    return value;
+}
+
+/* A name, several with commas between them, or all, as bits. There are count names. */
+static int names(const char *value, int count, int (*find)(const char *name), unsigned *bits, int *all)
+{
+    char one[32];
+    unsigned found = 0;
+    if (strcmp(value, "all") == 0) {
+        *bits = (1u << count) - 1;
+        *all = 1;
+        return 0;
+    }
+    for (;;) {
+        size_t length = strcspn(value, ",");
+        if (length >= sizeof one)
+            return -1;
+        snprintf(one, sizeof one, "%.*s", (int)length, value);
+        int index = find(one);
+        if (index < 0)
+            return -1;
+        found |= 1u << index;
+        if (!value[length])
+            break;
+        value += length + 1;
+    }
+    *bits = found;
+    return 0;
+}
+
+static int find_dtype(const char *name)
+{
+    for (int i = 0; i < WEFT_DTYPE_COUNT; i++)
+        if (strcmp(dtype_alias(name), weft_dtype_name(i)) == 0)
+            return i;
+    return -1;
+}
+
+static int find_op(const char *name)
+{
+    for (int i = 0; i < WEFT_OP_COUNT; i++)
+        if (strcmp(name, weft_op_name(i)) == 0)
+            return i;
+    return -1;
+}
+
+static int take_dtype(struct perf_options *options, const char *value)
+{
+    return names(value, WEFT_DTYPE_COUNT, find_dtype, &options->dtypes, &options->skip_unsupported);
+}
+
+static int take_op(struct perf_options *options, const char *value)
+{
+    return names(value, WEFT_OP_COUNT, find_op, &options->ops, &options->skip_unsupported);
+}
+
+static int take_iterations(struct perf_options *options, const char *value)
+{
+    return integer(value, 1, PERF_ITERATIONS_MAX, &options->iterations);
+}
+
+static int take_warmups(struct perf_options *options, const char *value)
+{
+    return integer(value, 0, PERF_ITERATIONS_MAX, &options->warmups);
+}
+
+static int take_checks(struct perf_options *options, const char *value)
+{
+    return integer(value, 0, PERF_ITERATIONS_MAX, &options->checks);
+}
+
+static int take_root(struct perf_options *options, const char *value)
+{
+    if (strcmp(value, "all") == 0) {
+        options->root = -1;
+        return 0;
+    }
+    return integer(value, 0, PERF_RANKS_MAX - 1, &options->root);
+}
+
+static int take_memory(struct perf_options *options, const char *value)
+{
+    static const char *const words[] = {"malloc", "weft", NULL};
+    int index;
+    if (word(value, words, &index) != 0)
+        return -1;
+    options->memory = index == 0 ? PERF_MEMORY_MALLOC : PERF_MEMORY_WEFT;
+    return 0;
+}
+
+static int take_placement(struct perf_options *options, const char *value)
+{
+    static const char *const words[] = {"0", "1", "both", NULL};
+    int index;
+    if (word(value, words, &index) != 0)
+        return -1;
+    options->placements = index + 1;
+    return 0;
+}
+
+static int take_pin(struct perf_options *options, const char *value)
+{
+    return integer(value, 0, 1, &options->pin);
+}
+
+static int take_json(struct perf_options *options, const char *value)
+{
+    options->json_path = value;
+    return *value ? 0 : -1;
+}
+
+static int take_csv(struct perf_options *options, const char *value)
+{
+    options->csv_path = value;
+    return *value ? 0 : -1;
+}
+
+static int take_hang(struct perf_options *options, const char *value)
+{
+    return integer(value, 0, 86400, &options->hang_s);
+}
+
+static int take_stay_away(struct perf_options *options, const char *value)
+{
+    char rank[16];
+    size_t length = strcspn(value, ":");
+    if (!value[length] || length >= sizeof rank)
+        return -1;
+    snprintf(rank, sizeof rank, "%.*s", (int)length, value);
+    if (integer(rank, 0, PERF_RANKS_MAX - 1, &options->stay_rank) != 0)
+        return -1;
+    return number(value + length + 1, 1, INT64_MAX, &options->stay_call);
+}
+
+static int take_size(struct perf_options *options, const char *value)
+{
+    return bytes(value, &options->size_bytes) != 0 || options->size_bytes == 0 ? -1 : 0;
+}
+
+static int take_window(struct perf_options *options, const char *value)
+{
+    return integer(value, 1, PERF_WINDOW_MAX, &options->window);
+}
+
+static int take_bidirectional(struct perf_options *options, const char *value)
+{
+    (void)value;
+    options->bidirectional = 1;
+    return 0;
+}
+
+static int take_pairs(struct perf_options *options, const char *value)
+{
+    (void)value;
+    options->pairs = 1;
+    return 0;
+}
+
+static int take_delay(struct perf_options *options, const char *value)
+{
+    return integer(value, 0, 10000, &options->delay_ms);
+}
+
+static int take_help(struct perf_options *options, const char *value)
+{
+    (void)value;
+    options->help = 1;
+    return 0;
+}
+
+const struct perf_flag perf_flags[] = {
+    {0, 0, "ranks", "N", "a number of ranks from 1 to 4096",
+     "launch N ranks on this host (without it: take part in a job by the environment)", take_ranks},
+    {0, 0, "transport", "T", "auto, shm or ofi", "how bytes move: auto, shm, ofi", take_transport},
+    {0, 0, "provider", "P", "the name of a libfabric provider such as tcp", "libfabric provider for ofi",
+     take_provider},
+    {PERF_TAKES_ALGORITHM, 0, "algo", "A", "auto, ring, tree, rd or rab",
+     "algorithm: auto, ring, tree, rd, rab", take_algorithm},
+    {PERF_TAKES_SIZES, 'b', "minbytes", "SIZE", "a size in bytes such as 8, 4K or 64M", "smallest size (8)",
+     take_begin},
+    {PERF_TAKES_SIZES, 'e', "maxbytes", "SIZE", "a size in bytes such as 8, 4K or 64M", "largest size (64M)",
+     take_end},
+    {PERF_TAKES_SIZES, 'i', "stepbytes", "SIZE", "a size in bytes above 0, such as 1M",
+     "add SIZE from one row to the next, instead of -f", take_step},
+    {PERF_TAKES_SIZES, 'f', "stepfactor", "N", "a whole number from 2 up",
+     "multiply the size by N from one row to the next (2)", take_factor},
+    {PERF_TAKES_TYPE, 'd', "datatype", "TYPE",
+     "int8, uint8, int16, uint16, int32, uint32, int64, uint64, float8_e4m3, float8_e5m2, float16, bfloat16, "
+     "float32, float64, complex64, complex128, bool, several with commas between them, or all",
+     "element type, several with commas, or all (float32)", take_dtype},
+    {PERF_TAKES_OP, 'o', "op", "OP",
+     "sum, prod, max, min, avg, and, or, xor, several with commas between them, or all",
+     "reduction: sum, prod, max, min, avg, and, or, xor, several with commas, or all (sum)", take_op},
+    {PERF_TAKES_ROOT, 'r', "root", "RANK", "a rank or all", "root, or all: every rank in turn (0)",
+     take_root},
+    {PERF_TAKES_COUNTS, 'n', "iters", "N", "a whole number from 1 to 1000000",
+     "timed samples (20; 11 for overlap and init)", take_iterations},
+    {PERF_TAKES_WARMUPS, 'w', "warmup-iters", "N", "a whole number from 0 to 1000000",
+     "calls before the timed ones (5)", take_warmups},
+    {PERF_TAKES_CHECK, 'c', "check", "N", "a whole number from 0 to 1000000",
+     "checked calls per row, compared bit for bit; 0: no check (1)", take_checks},
+    {PERF_TAKES_MEMORY, 0, "memory", "M", "malloc or weft",
+     "where buffers live: malloc, or weft for weft_mem_alloc (malloc)", take_memory},
+    {PERF_TAKES_PLACEMENT, 0, "in-place", "W", "0, 1 or both",
+     "0: out of place only, 1: in place only, both (both)", take_placement},
+    {PERF_TAKES_WINDOW, 0, "window", "W", "a whole number from 1 to 4096", "sends in flight (64)",
+     take_window},
+    {PERF_TAKES_WINDOW, 0, "bidirectional", NULL, "", "both ranks of a pair send at once",
+     take_bidirectional},
+    {PERF_TAKES_PAIRS, 0, "pairs", NULL, "", "every pair of ranks in turn (ranks 0 and 1)", take_pairs},
+    {PERF_TAKES_SIZE, 0, "size", "SIZE", "a size in bytes above 0, such as 1M",
+     "bytes of a message (1M for matrix, 64M for overlap)", take_size},
+    {PERF_TAKES_DELAY, 0, "delay", "MS", "a whole number of milliseconds from 0 to 10000",
+     "between the receives that are posted late (40)", take_delay},
+    {0, 0, "pin", "0|1", "0 or 1", "pin launched ranks to processors (1 when there are enough of them)",
+     take_pin},
+    {0, 0, "json", "FILE", "the path of a file to write", "write everything measured to FILE as JSON",
+     take_json},
+    {PERF_TAKES_CSV, 0, "csv", "FILE", "the path of a file to write", "write the rows to FILE as CSV",
+     take_csv},
+    {0, 0, "hang", "S", "a whole number of seconds from 0 to 86400",
+     "say who waits for whom when a call takes longer; 0: never (10)", take_hang},
+    {0, 0, "stay-away", "RANK:CALL", "a rank and the number of a call from 1 up, such as 2:100",
+     "for trying it out: that rank stays away from its CALL-th call", take_stay_away},
+    {0, 'h', "help", NULL, "", "this text", take_help},
+};
+const int perf_flag_count = sizeof perf_flags / sizeof *perf_flags;
