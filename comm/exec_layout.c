@@ -189,15 +189,20 @@ static int fill_tables(struct weft_layout *layout, const struct weft_exec_reques
     return WEFT_OK;
 }
 
+/* Where TEMP begins, or ends, among the positions. */
+static size_t temp_edge(const struct weft_layout *layout, uint32_t chunk)
+{
+    return layout->unequal ? place_of(layout, chunk) : position_of(layout, chunk);
+}
+
 /* weft's own memory: TEMP, then the cells. */
 static int own_memory(struct weft_layout *layout, const struct weft_plan *plan)
 {
     if (plan->cells == 0 && plan->temp_chunks == 0)
         return WEFT_OK;
-    size_t temp = !layout->unequal    ? position_of(layout, plan->temp_chunks)
-                  : layout->places    ? layout->places[plan->temp_chunks]
-                  : plan->temp_chunks ? layout->own
-                                      : 0;
+    size_t first = temp_edge(layout, plan->temp_first), temp = temp_edge(layout, plan->temp_chunks) - first;
+    if (plan->temp_chunks && layout->unequal && !layout->places)
+        temp = layout->own; /* of its own block alone */
     temp = (temp + 63) / 64 * 64;
     size_t bytes = temp + plan->cells * layout->cell_bytes;
     if (layout->own_bytes < bytes) {
@@ -208,7 +213,7 @@ static int own_memory(struct weft_layout *layout, const struct weft_plan *plan)
             return weft_fail(WEFT_NOMEM, "no memory for %zu bytes of intermediate results", bytes);
         layout->own_bytes = bytes;
     }
-    layout->origins[WEFT_BUFFER_TEMP] = (uintptr_t)layout->memory;
+    layout->origins[WEFT_BUFFER_TEMP] = (uintptr_t)layout->memory - first;
     layout->cells = layout->memory + temp;
     layout->extents[WEFT_BUFFER_TEMP] = (struct weft_extent){layout->memory, bytes};
     layout->extents[WEFT_BUFFER_CELL] = layout->extents[WEFT_BUFFER_TEMP];

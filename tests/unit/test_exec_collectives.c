@@ -103,13 +103,12 @@ static void check(struct exec_world *world, struct scene *scene, const char *mod
     scene_close(scene);
 }
 
-/* A plan that only knows its own counts may be asked for unequal blocks by every rank; the others need all. */
+/* Where every rank knows what the plan needs. */
 static int can_be_unequal(enum weft_collective collective, enum weft_algorithm algorithm)
 {
-    if (!weft_collective_blocks(collective))
-        return 0;
-    return weft_algorithm_needs(collective, algorithm) == WEFT_NEEDS_OWN_COUNTS ||
-           collective == WEFT_ALLGATHER || collective == WEFT_REDUCE_SCATTER;
+    return weft_algorithm_serves_unequal(collective, algorithm) &&
+           (weft_algorithm_needs(collective, algorithm) == WEFT_NEEDS_OWN_COUNTS ||
+            collective == WEFT_ALLGATHER || collective == WEFT_REDUCE_SCATTER);
 }
 
 static void check_algorithm(struct exec_world *world, struct scene *scene, uint32_t ranks, const char *mode,
