@@ -141,17 +141,23 @@ static const struct slot *slot_of(const struct weft_fastpath *fastpath, uint32_t
     return (const struct slot *)(fastpath->published[rank] + (fastpath->sequence & 1) * fastpath->slot_bytes);
 }
 
-static const void *slot_data(const struct slot *slot, size_t bytes)
+/* Where a slot holds so many bytes. */
+static void *slot_data(const struct slot *slot, size_t bytes)
 {
-    return bytes <= INLINE_BYTES ? (const void *)slot->small : (const void *)(slot + 1);
+    return bytes <= INLINE_BYTES ? (void *)slot->small : (void *)(slot + 1);
 }
 
-static void publish(struct weft_fastpath *fastpath, const void *data, size_t bytes, uint32_t digest)
+/* Begins the next operation: its own slot, whose content nobody reads any more. */
+static struct slot *next_slot(struct weft_fastpath *fastpath)
 {
-    struct slot *slot = (struct slot *)(fastpath->own + (fastpath->sequence & 1) * fastpath->slot_bytes);
-    if (bytes)
-        memcpy(bytes <= INLINE_BYTES ? (void *)slot->small : (void *)(slot + 1), data, bytes);
-    atomic_store_explicit(&slot->size, bytes, memory_order_relaxed);
+    fastpath->sequence++;
+    return (struct slot *)(fastpath->own + (fastpath->sequence & 1) * fastpath->slot_bytes);
+}
+
+/* size is what is compared. */
+static void publish(struct weft_fastpath *fastpath, struct slot *slot, size_t size, uint32_t digest)
+{
+    atomic_store_explicit(&slot->size, size, memory_order_relaxed);
     atomic_store_explicit(&slot->word, (uint64_t)digest << 32 | fastpath->sequence, memory_order_release);
     for (uint32_t r = 0; r < fastpath->ranks; r++) {
         if (r != fastpath->rank)
@@ -357,17 +363,27 @@ static void combine(struct weft_fastpath *fastpath, const struct weft_fastpath_r
     }
 }
 
-/* Publishes and waits until everybody has. */
-static inline int exchange(struct weft_fastpath *fastpath, const void *data, size_t size, uint32_t digest,
-                           struct patience *patience, const void **contributions)
+static inline int await_peers(struct weft_fastpath *fastpath, struct patience *patience)
 {
-    fastpath->sequence++;
-    publish(fastpath, data, size, digest);
     for (uint32_t r = 0; r < fastpath->ranks; r++) {
         int status = r == fastpath->rank ? WEFT_OK : await_peer(fastpath, r, patience);
         if (status != WEFT_OK)
             return status;
     }
+    return WEFT_OK;
+}
+
+/* Publishes and waits until everybody has. */
+static inline int exchange(struct weft_fastpath *fastpath, const void *data, size_t size, uint32_t digest,
+                           struct patience *patience, const void **contributions)
+{
+    struct slot *slot = next_slot(fastpath);
+    if (size)
+        memcpy(slot_data(slot, size), data, size);
+    publish(fastpath, slot, size, digest);
+    int status = await_peers(fastpath, patience);
+    if (status != WEFT_OK)
+        return status;
     for (uint32_t r = 0; r < fastpath->ranks; r++)
         contributions[r] = r == fastpath->rank ? data : slot_data(slot_of(fastpath, r), size);
     return WEFT_OK;
@@ -440,4 +456,47 @@ int weft_fastpath_allreduce_unchecked(struct weft_fastpath *fastpath,
                                       const struct weft_fastpath_request *request, int64_t timeout_ms)
 {
     return allreduce(fastpath, request, 0, timeout_ms, 0);
+}
+
+/* What the others read of the input: all but the block that is meant for this rank. */
+static void copy_in(const struct weft_fastpath *fastpath, const struct weft_fastpath_move *move,
+                    struct slot *slot)
+{
+    char *data = slot_data(slot, move->published);
+    const char *input = move->input;
+    size_t hole = move->published > move->block ? (size_t)fastpath->rank * move->block : move->published;
+    memcpy(data, input, hole);
+    if (hole < move->published)
+        memcpy(data + hole + move->block, input + hole + move->block, move->published - hole - move->block);
+}
+
+static void copy_out(const struct weft_fastpath *fastpath, const struct weft_fastpath_move *move)
+{
+    for (uint32_t r = move->first; r < move->end; r++) {
+        char *to = (char *)move->output + (size_t)(r - move->first) * move->block;
+        const char *from = move->own;
+        if (r != fastpath->rank)
+            from = (const char *)slot_data(slot_of(fastpath, r), move->theirs) + move->from;
+        if (move->block && from != to)
+            memcpy(to, from, move->block);
+    }
+}
+
+int weft_fastpath_move(struct weft_fastpath *fastpath, const struct weft_fastpath_move *move,
+                       const struct weft_call *call, int64_t timeout_ms)
+{
+    uint32_t digest = weft_call_digest(call);
+    struct patience patience;
+    patience.call = call;
+    patience.timeout_ms = timeout_ms;
+    patience.deadline_ns = 0;
+    struct slot *slot = next_slot(fastpath);
+    if (move->published)
+        copy_in(fastpath, move, slot);
+    publish(fastpath, slot, move->block, digest);
+    int status = await_peers(fastpath, &patience);
+    if (status != WEFT_OK)
+        return status;
+    copy_out(fastpath, move);
+    return confirm(fastpath, digest, move->block, &patience, 1);
 }

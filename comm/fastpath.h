@@ -1,6 +1,6 @@
-/* The cache-line path for tiny allreduces between ranks of one host.
+/* The cache-line path for tiny collectives between ranks of one host.
  *
- * Equivalent to the plan of recursive doubling ("rd"): the contributions are combined in the same
+ * An allreduce is equivalent to the plan of recursive doubling ("rd"): the contributions are combined in the same
  * association, so the bits are the same (tests compare). Every rank publishes a copy of its contribution in memory of
  * weft's own that the others have mapped, then reads everybody's and reduces locally: nobody ever reads the
  * user's memory here, so a call that ends early leaves nothing behind that its user could spoil.
@@ -72,6 +72,20 @@ struct weft_fastpath_request {
  */
 int weft_fastpath_allreduce(struct weft_fastpath *fastpath, const struct weft_fastpath_request *request,
                             uint32_t digest, int64_t timeout_ms);
+
+/* A collective that only moves blocks of equal size. Everybody waits for everybody, a broadcast's root as well: that is
+ * what makes two slots enough. */
+struct weft_fastpath_move {
+    const void *input; /* what the others read; copied before anything is waited for */
+    size_t published;  /* bytes of it: none, a block, or one per rank in order of the ranks */
+    size_t block;      /* bytes; the same on all ranks or the call fails */
+    void *output;      /* the blocks of the ranks [first, end) side by side */
+    uint32_t first, end;
+    size_t theirs, from; /* how much each of them publishes, and where in it the block begins */
+    const void *own;     /* the own block where it is among them; it may be in its place already */
+};
+int weft_fastpath_move(struct weft_fastpath *fastpath, const struct weft_fastpath_move *move,
+                       const struct weft_call *call, int64_t timeout_ms);
 
 /* The same without the comparison of calls: wrong when ranks disagree. Only for perf/micro/checks.c, which measures
  * what the comparison costs; weft_allreduce_unchecked() is weft_allreduce() on top of it. comm/allreduce.c */
