@@ -4,27 +4,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "perf/corrupt.h"
 
 enum { LATE_US = 2000 };
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 int perf_barrier_check(struct perf_session *session, perf_call *call, void *arg, int index, uint64_t *wrong)
 {
     if (session->rank == index % session->ranks)
         usleep(LATE_US);
-    int64_t entered_ns = now_ns();
+    int64_t entered_ns = perf_now_ns();
     int status = call(arg);
-    int64_t left_ns = now_ns();
+    int64_t left_ns = perf_now_ns();
     if (status != 0)
         return status;
     int64_t *all_ns = malloc((size_t)session->ranks * sizeof *all_ns);

@@ -14,4 +14,6 @@ struct perf_command {
     struct perf_accepts accepts;
 };
 
+int perf_init(struct perf_session *session, struct perf_report *report, struct perf_result *result);
+
 #endif

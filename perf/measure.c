@@ -9,7 +9,6 @@
  */
 #include "perf/measure.h"
 
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,7 @@
 
 enum { SAMPLE_NS = 20000, TRIAL_CALLS = 4, CALLS_MAX = 1000 };
 
-static int64_t now_ns(void)
+int64_t perf_now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -29,11 +28,11 @@ static int agree_calls(struct perf_channel *channel, perf_call *call, void *arg,
 {
     int64_t fastest_ns = INT64_MAX, slowest_ns = 1;
     for (int i = 0; i < TRIAL_CALLS; i++) {
-        int64_t start_ns = now_ns();
+        int64_t start_ns = perf_now_ns();
         int status = call(arg);
         if (status != 0)
             return status;
-        int64_t took_ns = now_ns() - start_ns;
+        int64_t took_ns = perf_now_ns() - start_ns;
         fastest_ns = took_ns < fastest_ns ? took_ns : fastest_ns;
     }
     int64_t *all = malloc((size_t)channel->ranks * sizeof *all);
@@ -54,22 +53,21 @@ static int agree_calls(struct perf_channel *channel, perf_call *call, void *arg,
 
 static int take_samples(perf_call *call, void *arg, double *samples_us, size_t count, int calls)
 {
-    int64_t start_ns = now_ns();
+    int64_t start_ns = perf_now_ns();
     for (size_t sample = 0; sample < count; sample++) {
         for (int i = 0; i < calls; i++) {
             int status = call(arg);
             if (status != 0)
                 return status;
         }
-        int64_t end_ns = now_ns();
+        int64_t end_ns = perf_now_ns();
         samples_us[sample] = (double)(end_ns - start_ns) / 1e3 / calls;
         start_ns = end_ns;
     }
     return 0;
 }
 
-/* Replaces every sample by the slowest rank's. */
-static int take_slowest(struct perf_channel *channel, double *samples_us, size_t count)
+int perf_take_slowest(struct perf_channel *channel, double *samples_us, size_t count)
 {
     double *all = malloc((size_t)channel->ranks * count * sizeof *all);
     if (!all) {
@@ -96,7 +94,7 @@ int perf_measure(struct perf_channel *channel, perf_call *call, void *arg, int w
     if (status == 0)
         status = take_samples(call, arg, timing->samples_us, timing->sample_count, calls);
     if (status == 0)
-        status = take_slowest(channel, timing->samples_us, timing->sample_count);
+        status = perf_take_slowest(channel, timing->samples_us, timing->sample_count);
     if (status == 0)
         timing->calls_per_sample = calls;
     return status;

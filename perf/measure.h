@@ -3,6 +3,7 @@
 #define WEFT_PERF_MEASURE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "perf/channel.h"
 
@@ -20,6 +21,12 @@ struct perf_timing {
  * failed (said already). */
 int perf_measure(struct perf_channel *channel, perf_call *call, void *arg, int warmups,
                  struct perf_timing *timing);
+
+/* Now, by a clock that only goes forward, the same one for all processes of a host. */
+int64_t perf_now_ns(void);
+
+/* Replaces every sample by the slowest rank's; collective over the channel. 0; 1 when the side channel failed. */
+int perf_take_slowest(struct perf_channel *channel, double *samples, size_t count);
 
 /* Median (mean of the middle two) and nearest-rank 99th percentile. */
 struct perf_summary {

@@ -104,6 +104,7 @@ int perf_options_parse(struct perf_options *options, const struct perf_accepts *
                                   .warmups = 5,
                                   .checks = 1,
                                   .placements = PERF_OUT_OF_PLACE | PERF_IN_PLACE,
+                                  .accepts = accepts->flags,
                                   .window = 64,
                                   .size_bytes = accepts->size_bytes,
                                   .delay_ms = 40,

@@ -1,5 +1,7 @@
 #include "perf/report.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -80,6 +82,23 @@ void perf_report_remark(struct perf_report *report, const char *text)
     clear_progress(report);
     printf("# %s\n", text);
     fflush(stdout);
+}
+
+void perf_report_line(struct perf_report *report, const char *format, ...)
+{
+    va_list arguments;
+    clear_progress(report);
+    va_start(arguments, format);
+    vprintf(format, arguments);
+    va_end(arguments);
+    printf("\n");
+    fflush(stdout);
+}
+
+void perf_report_record(struct perf_report *report, const struct perf_field *fields, size_t count)
+{
+    if (report->json && perf_json_record(report->json, fields, count) != 0)
+        report->failed = 1;
 }
 
 int perf_report_close(struct perf_report *report, const struct perf_result *result)

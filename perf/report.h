@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <weft/weft.h>
 
+#include "perf/field.h"
 #include "perf/session.h"
 
 /* One measurement. Sizes in bytes of one rank's buffer; bandwidths in 10^9 bytes per second. */
@@ -25,13 +26,16 @@ struct perf_row {
     double *samples_us; /* in order of time */
     size_t sample_count;
     int calls_per_sample;
+    const struct perf_field *extra; /* recorded behind these, in JSON only */
+    size_t extra_count;
 };
 
 /* What is known at the end. */
 struct perf_result {
     uint64_t wrong, damaged;
     int missed;       /* bounds that a command judges by */
-    double busbw_gbs; /* mean over all rows */
+    size_t rows;      /* of perf_report_rows(), both placements counted */
+    double busbw_gbs; /* mean over them */
     weft_comm_stats stats;
 };
 
@@ -53,6 +57,11 @@ void perf_report_rows(struct perf_report *report, const struct perf_row *out_of_
 /* A remark between the rows. */
 void perf_report_remark(struct perf_report *report, const char *text);
 
+/* One line of a command's own table, and one record of its figures. */
+void perf_report_line(struct perf_report *report, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void perf_report_record(struct perf_report *report, const struct perf_field *fields, size_t count);
+
 /* Prints the table's end, writes the files and frees the report. result may be NULL after a failure: then no
  * file is written. 0, or -1 after a message. */
 int perf_report_close(struct perf_report *report, const struct perf_result *result);
@@ -66,6 +75,7 @@ void perf_table_end(const struct perf_result *result);
 struct perf_json;
 struct perf_json *perf_json_open(const struct perf_session *session, const char *command);
 int perf_json_row(struct perf_json *json, const struct perf_row *row);
+int perf_json_record(struct perf_json *json, const struct perf_field *fields, size_t count);
 int perf_json_write(struct perf_json *json, const struct perf_result *result, const char *path);
 void perf_json_free(struct perf_json *json);
 

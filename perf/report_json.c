@@ -116,6 +116,39 @@ struct perf_json *perf_json_open(const struct perf_session *session, const char 
     return json;
 }
 
+static json_t *value(const struct perf_field *field)
+{
+    json_t *list;
+    switch (field->kind) {
+    case PERF_TEXT:
+        return field->text ? text(field->text) : json_null();
+    case PERF_INTEGER:
+        return json_integer((json_int_t)field->integer);
+    case PERF_FLAG:
+        return json_boolean(field->integer);
+    case PERF_REAL:
+        return json_real(field->real);
+    default:
+        list = json_array();
+        for (size_t i = 0; i < field->count; i++)
+            json_array_append_new(list, json_real(field->reals[i]));
+        return list;
+    }
+}
+
+static void add_fields(json_t *object, const struct perf_field *fields, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        json_object_set_new(object, fields[i].name, value(&fields[i]));
+}
+
+int perf_json_record(struct perf_json *json, const struct perf_field *fields, size_t count)
+{
+    json_t *object = json_object();
+    add_fields(object, fields, count);
+    return json_array_append_new(json->rows, object);
+}
+
 int perf_json_row(struct perf_json *json, const struct perf_row *row)
 {
     json_t *object = json_object(), *samples = json_array();
@@ -138,6 +171,7 @@ int perf_json_row(struct perf_json *json, const struct perf_row *row)
                         row->checked ? json_integer((json_int_t)row->damaged) : json_null());
     json_object_set_new(object, "calls_per_sample", json_integer(row->calls_per_sample));
     json_object_set_new(object, "samples_us", samples);
+    add_fields(object, row->extra, row->extra_count);
     return json_array_append_new(json->rows, object);
 }
 
@@ -153,7 +187,8 @@ static json_t *summary(const struct perf_result *result)
     json_object_set_new(moved, "bytes_staged", json_integer((json_int_t)stats->bytes_staged));
     json_object_set_new(object, "wrong", json_integer((json_int_t)result->wrong));
     json_object_set_new(object, "damaged", json_integer((json_int_t)result->damaged));
-    json_object_set_new(object, "busbw_gbs", json_real(result->busbw_gbs));
+    json_object_set_new(object, "missed", json_integer(result->missed));
+    json_object_set_new(object, "busbw_gbs", result->rows ? json_real(result->busbw_gbs) : json_null());
     json_object_set_new(object, "stats", moved);
     return object;
 }

@@ -49,10 +49,13 @@ void perf_table_head(const struct perf_session *session, const char *command)
     const struct perf_options *options = session->options;
     setvbuf(stdout, NULL, _IOLBF, 0);
     printf("# weft-perf %s, weft %s, %d ranks\n", command, weft_version(), session->ranks);
-    printf("# minBytes %zu maxBytes %zu step: ", options->begin_bytes, options->end_bytes);
-    print_step(options);
-    printf(" warmup iters: %d iters: %d validation: %d memory: %s\n#\n", options->warmups,
-           options->iterations, options->checks, options->memory == PERF_MEMORY_WEFT ? "weft" : "malloc");
+    if (options->accepts & PERF_TAKES_SIZES) {
+        printf("# minBytes %zu maxBytes %zu step: ", options->begin_bytes, options->end_bytes);
+        print_step(options);
+        printf(" warmup iters: %d iters: %d validation: %d memory: %s\n", options->warmups,
+               options->iterations, options->checks, options->memory == PERF_MEMORY_WEFT ? "weft" : "malloc");
+    }
+    printf("#\n");
     print_hosts(session);
     printf("# Using ranks\n");
     for (int rank = 0; rank < session->ranks; rank++) {
@@ -129,7 +132,12 @@ void perf_table_end(const struct perf_result *result)
     if (result->damaged)
         printf("# Of these, bytes or elements changed outside the results : %llu\n",
                (unsigned long long)result->damaged);
-    printf("# Avg bus bandwidth    : %g\n", result->busbw_gbs);
+    if (result->rows)
+        printf("# Avg bus bandwidth    : %g\n", result->busbw_gbs);
+    if (stats->operations + stats->messages == 0) {
+        fflush(stdout);
+        return;
+    }
     printf("# Bytes moved          : %llu eager, %llu direct, %llu staged (all ranks)\n",
            (unsigned long long)stats->bytes_eager, (unsigned long long)stats->bytes_direct,
            (unsigned long long)stats->bytes_staged);

@@ -26,7 +26,6 @@ struct sweep {
     double *samples_us[2]; /* out of place, in place */
     size_t shift;          /* where in the pattern the next call's data starts */
     size_t done, total;    /* rows of the table */
-    size_t measurements;   /* behind result->busbw_gbs */
 };
 
 /* One call, as measured. */
@@ -182,7 +181,7 @@ static int run_row(struct sweep *sweep, size_t elements, int root, int in_place,
     sweep->result->wrong += row->wrong;
     sweep->result->damaged += row->damaged;
     sweep->result->busbw_gbs += row->busbw_gbs;
-    sweep->measurements++;
+    sweep->result->rows++;
     return failed;
 }
 
@@ -281,8 +280,8 @@ static int run_pairs(struct sweep *sweep)
             if ((options->dtypes >> dtype & 1) && (op == PERF_OP_NONE || (options->ops >> op & 1)))
                 if (run_pair(sweep, dtype, op) != 0)
                     return -1;
-    if (sweep->measurements)
-        sweep->result->busbw_gbs /= (double)sweep->measurements;
+    if (sweep->result->rows)
+        sweep->result->busbw_gbs /= (double)sweep->result->rows;
     return perf_session_stats(sweep->session, &sweep->result->stats);
 }
 

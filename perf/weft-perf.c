@@ -11,9 +11,9 @@
 #include "perf/sweep.h"
 
 static const struct perf_command commands[] = {
-    {NULL, NULL, NULL, {0, 0, 0}},
+    {"init", "how long each phase of a start and an end takes", perf_init, {PERF_TAKES_COUNTS, 11, 0}},
 };
-enum { COMMAND_COUNT = sizeof commands / sizeof *commands - 1 };
+enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
 /* What argv[1] names: one of the two. */
 struct choice {

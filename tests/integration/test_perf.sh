@@ -228,6 +228,22 @@ job() {
 }
 job
 
+# The phases of a start, checked: the first operations' results.
+init() {
+    run init --ranks 3 -n 3 --json "$work/init.json" "$@"
+    absent "init $*" && return
+    if [[ $rc == 0 && $(rows | awk '$2 > 0' | wc -l) == 10 && $(grep -c '"phase"' "$work/init.json") == 9 ]]; then
+        ok "init $*"
+    else
+        bad "init $* (status $rc)"
+    fi
+}
+init --transport shm
+init --transport ofi --provider tcp
+WEFT_PERF_CORRUPT=1:1 run init --ranks 2 -n 2
+[[ $rc == 1 ]] && ok "init: a wrong first result is counted" || bad "init: a wrong first result (status $rc)"
+expect 2 "-b: init has no use for it" init --ranks 2 -b 8
+
 if command -v script >/dev/null; then
     script -qec "$perf allreduce --ranks 2 -e 64 -n 1" /dev/null >"$work/out" 2>"$work/err" </dev/null
     grep -q '\[1/4\] float32 sum 8 bytes' "$work/out" && ok "a progress line on a terminal" ||
