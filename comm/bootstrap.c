@@ -312,6 +312,13 @@ int weft_bootstrap_listen(const struct weft_bootstrap *b, int *fd, char *address
     return status;
 }
 
+size_t weft_bootstrap_bytes(const struct weft_bootstrap *b)
+{
+    size_t per_rank = sizeof *b->members + sizeof *b->noticed + sizeof *b->aborts_of;
+    per_rank += b->slots ? sizeof *b->slots + sizeof *b->arrived : 0;
+    return sizeof *b + (size_t)b->ranks * per_rank + (size_t)b->edge_count * sizeof *b->edges;
+}
+
 int weft_bootstrap_lowest(struct weft_bootstrap *b)
 {
     pthread_mutex_lock(&b->lock);

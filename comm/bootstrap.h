@@ -169,6 +169,9 @@ int weft_bootstrap_agree(struct weft_bootstrap *bootstrap, uint64_t flags, const
  * included, and the longest that was counted as the neighbour's silence. */
 void weft_bootstrap_silence(struct weft_bootstrap *bootstrap, int64_t *unheard_ns, int64_t *silent_ns);
 
+/* What it has allocated for as long as it lives: tables and edges, without what is under way. */
+size_t weft_bootstrap_bytes(const struct weft_bootstrap *bootstrap);
+
 /* The lowest rank that is neither dead nor gone as far as this one knows: it leads the next agreement. */
 int weft_bootstrap_lowest(struct weft_bootstrap *bootstrap);
 

@@ -16,6 +16,7 @@ const char *weft_call_name(const struct weft_call *call)
         [WEFT_CALL_ALLREDUCE_LIST] = "allreduce_list",
         [WEFT_CALL_ALLGATHER_LIST] = "allgather_list",
         [WEFT_CALL_REDUCE_SCATTER_LIST] = "reduce_scatter_list",
+        [WEFT_CALL_CONNECT] = "weft_comm_connect",
         [WEFT_CALL_DUP] = "weft_comm_dup",
         [WEFT_CALL_SPLIT] = "weft_comm_split",
         [WEFT_CALL_DESTROY] = "weft_comm_destroy",

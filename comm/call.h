@@ -19,6 +19,7 @@ enum weft_other_calls {
     WEFT_CALL_ALLREDUCE_LIST = 9,
     WEFT_CALL_ALLGATHER_LIST = 10,
     WEFT_CALL_REDUCE_SCATTER_LIST = 11,
+    WEFT_CALL_CONNECT = 12,
     WEFT_CALL_DUP = 13,
     WEFT_CALL_SPLIT = 14,
     WEFT_CALL_DESTROY = 15
@@ -27,7 +28,7 @@ enum weft_other_calls {
 /* Whether a call is one on the communicator itself, of which there is nothing to compare but its name. */
 static inline int weft_call_is_on_comm(uint8_t collective)
 {
-    return collective >= WEFT_CALL_DUP && collective <= WEFT_CALL_DESTROY;
+    return collective >= WEFT_CALL_CONNECT && collective <= WEFT_CALL_DESTROY;
 }
 
 /* Part of the form of reports (comm/stall.h). */

@@ -119,6 +119,17 @@ static void free_comm(struct weft_comm *comm)
     atomic_fetch_sub(&context->users, 1);
 }
 
+/* WEFT_CONNECT=eager. Until all have got there the service thread answers peers. */
+static int connect_eagerly(struct weft_comm *comm, int64_t deadline_ns)
+{
+    weft_progress_background(comm->context, 1);
+    int status = weft_comm_connect_peers(comm, deadline_ns);
+    if (status == WEFT_OK)
+        status = weft_bootstrap_barrier(comm->bootstrap, deadline_ns);
+    weft_progress_background(comm->context, -1);
+    return status;
+}
+
 static int meet(struct weft_comm *comm, struct weft_bootstrap_options *resolved, int64_t deadline_ns)
 {
     resolved->deadline_ns = deadline_ns;
@@ -141,6 +152,8 @@ static int meet(struct weft_comm *comm, struct weft_bootstrap_options *resolved,
     if (status != WEFT_OK)
         return status;
     status = weft_agree(comm, deadline_ns);
+    if (status == WEFT_OK && comm->context->settings.connect)
+        status = connect_eagerly(comm, deadline_ns);
     if (status != WEFT_OK && status != WEFT_SETTINGS && !weft_bootstrap_has_failed(comm->bootstrap)) {
         char text[WEFT_DETAIL_MAX];
         snprintf(text, sizeof text, "%s", weft_error_detail());
@@ -363,30 +376,4 @@ int weft_comm_size(const weft_comm *comm)
     if (weft_fork_is_child())
         return weft_fork_refuse();
     return comm ? comm->ranks : weft_fail(WEFT_INVALID, "comm is NULL");
-}
-
-int weft_comm_get_stats(const weft_comm *comm, weft_comm_stats *stats)
-{
-    weft_error_clear();
-    if (weft_fork_is_child())
-        return weft_fork_refuse();
-    if (!comm || !stats)
-        return weft_fail(WEFT_INVALID, "%s is NULL", comm ? "stats" : "comm");
-    if (stats->size < sizeof(size_t))
-        return weft_fail(WEFT_INVALID, "weft_comm_stats.size is %zu: use WEFT_COMM_STATS_INIT", stats->size);
-    weft_comm_stats now = {.size = stats->size,
-                           .operations = comm->operations + comm->fast_operations,
-                           .fast_path = comm->fast_operations};
-    if (comm->exec) {
-        weft_context_lock(comm->context);
-        const struct weft_exec_stats *moved = weft_exec_get_stats(comm->exec);
-        now.operations += moved->operations;
-        now.bytes_eager = moved->bytes_eager;
-        now.bytes_direct = moved->bytes_direct;
-        now.bytes_staged = moved->bytes_staged;
-        now.messages = moved->messages;
-        weft_context_unlock(comm->context);
-    }
-    memcpy(stats, &now, stats->size < sizeof now ? stats->size : sizeof now);
-    return WEFT_OK;
 }

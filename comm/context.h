@@ -87,6 +87,7 @@ struct weft_context {
     struct weft_shared_link *links;   /* [lock] */
     struct weft_pool_buffer *buffers; /* [lock] */
     struct weft_memory *memory;       /* [lock] */
+    uint64_t registrations;           /* [lock] regions that transports hold for us */
     struct weft_comm **comms;         /* [lock] hash by id, open addressing */
     uint32_t comm_capacity, comm_count;
     atomic_int users;          /* communicators being made or alive */

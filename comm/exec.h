@@ -177,6 +177,8 @@ void weft_exec_fail(struct weft_exec *exec, int status, const char *text);
 const char *weft_exec_failure(const struct weft_exec *exec, int *status);
 
 const struct weft_exec_stats *weft_exec_get_stats(const struct weft_exec *exec);
+/* What it has allocated itself: tables, operations, scratch memory; early messages not counted. comm/exec_look.c */
+size_t weft_exec_bytes(const struct weft_exec *exec);
 
 /* How operations stand, for reports, deadlines and dumps. comm/exec_look.c */
 

@@ -27,6 +27,28 @@ struct weft_exec_look *weft_exec_op_look(struct weft_exec_op *op)
     return &op->look;
 }
 
+static size_t op_bytes(const struct weft_exec_op *op)
+{
+    const struct weft_layout *layout = &op->layout;
+    return sizeof *op + sizeof *op->window + op->exec->options.ranks * sizeof *op->by_rank +
+           op->peer_capacity * sizeof *op->peers + op->peer_count * sizeof **op->peers +
+           layout->table_entries * sizeof *layout->table + layout->own_bytes + layout->nothing_bytes;
+}
+
+size_t weft_exec_bytes(const struct weft_exec *exec)
+{
+    const struct weft_transfer_table *transfers = &exec->transfers;
+    size_t bytes = sizeof *exec + exec->options.ranks * (sizeof *exec->peers + sizeof *exec->senders +
+                                                         sizeof *exec->early_counts);
+    for (int i = 0; i < WEFT_OPS_MAX; i++)
+        bytes += exec->ops[i] ? op_bytes(exec->ops[i]) : 0;
+    bytes += exec->spare_ops ? op_bytes(exec->spare_ops) : 0;
+    for (int i = 0; i < WEFT_STEP_SOURCES_MAX; i++)
+        bytes += exec->scratch[i] ? exec->scratch_bytes[i] : 0;
+    return bytes + transfers->capacity * sizeof *transfers->slots +
+           (transfers->spare_count + transfers->running) * sizeof *transfers->spare;
+}
+
 /* The active flights that wait for a peer, and not only for an earlier step, in program order from *at on. NULL at
  * the end. */
 static const struct weft_flight *next_waiting(const struct weft_exec_op *op, uint32_t *at)

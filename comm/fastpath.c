@@ -33,6 +33,11 @@ struct weft_fastpath {
     uint8_t *partial; /* sums on the way up the tree: ranks / 2 of bytes_max */
 };
 
+static size_t partial_bytes(const struct weft_fastpath *fastpath)
+{
+    return (fastpath->bytes_max + 63) / 64 * 64 * (fastpath->ranks / 2 + 1);
+}
+
 /* Peers notice by the slots themselves: confirm(). */
 static void unexpose(struct weft_fastpath *fastpath)
 {
@@ -69,7 +74,7 @@ int weft_fastpath_open(struct weft_comm *comm, size_t bytes_max, struct weft_tok
     fastpath->sequence =
         comm->id & INT32_MAX; /* fastpath.h; not near the wrap, where it would be an erased word */
     int status = WEFT_NOMEM;
-    fastpath->partial = aligned_alloc(64, (bytes_max + 63) / 64 * 64 * (fastpath->ranks / 2 + 1));
+    fastpath->partial = aligned_alloc(64, partial_bytes(fastpath));
     if (!fastpath->partial)
         goto free_fastpath;
     void *own = weft_memory_buffer_get(comm->context, WEFT_SHM, 2 * fastpath->slot_bytes);
@@ -134,6 +139,11 @@ void weft_fastpath_close(struct weft_fastpath *fastpath)
 size_t weft_fastpath_bytes_max(const struct weft_fastpath *fastpath)
 {
     return fastpath->bytes_max;
+}
+
+size_t weft_fastpath_bytes(const struct weft_fastpath *fastpath)
+{
+    return sizeof *fastpath + partial_bytes(fastpath);
 }
 
 static const struct slot *slot_of(const struct weft_fastpath *fastpath, uint32_t rank)

@@ -40,6 +40,8 @@ int weft_fastpath_map(struct weft_fastpath *fastpath, const struct weft_token *t
 void weft_fastpath_close(struct weft_fastpath *fastpath);
 
 size_t weft_fastpath_bytes_max(const struct weft_fastpath *fastpath);
+/* What it has allocated; slots are the pool's. */
+size_t weft_fastpath_bytes(const struct weft_fastpath *fastpath);
 
 /* Everybody's bytes at everybody: publishes size bytes and waits for the others'. contributions[r] points
  * into rank r's slot (the own entry is data itself) and stays valid until this rank's next exchange but one.

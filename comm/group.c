@@ -32,20 +32,19 @@ struct group {
     int ranks, rank;                   /* of the group; rank is this one's place */
     int listen_fd;
     unsigned char secret[WEFT_KEY_BYTES];
-    struct weft_group_word mine;   /* what this rank says in the next round */
-    struct weft_group_word others; /* the first that failed, with its rank in the parent */
+    struct weft_word mine;   /* what this rank says in the next round */
+    struct weft_word others; /* the first that failed, with its rank in the parent */
     int others_rank;
 };
 
-static int is_silent(const struct weft_group_word *word)
+static int is_silent(const struct weft_word *word)
 {
     return word->status == WEFT_OK && !*word->address;
 }
 
 static void give_up(struct group *group, int status)
 {
-    group->mine = (struct weft_group_word){.status = status};
-    snprintf(group->mine.text, sizeof group->mine.text, "%s", weft_error_detail());
+    weft_word_set(&group->mine, status);
 }
 
 static int compare_members(const void *a, const void *b)
@@ -73,22 +72,6 @@ int weft_group_choose(const struct weft_blob *choices, int ranks, int rank, stru
     }
     qsort(members, (size_t)found, sizeof *members, compare_members);
     return found;
-}
-
-int weft_group_read(const struct weft_blob *blob, struct weft_group_word *word)
-{
-    memset(word, 0, sizeof *word);
-    if (blob->size == 0)
-        return WEFT_OK;
-    if (blob->size != sizeof *word)
-        return WEFT_PROTOCOL;
-    memcpy(word, blob->data, sizeof *word);
-    if (!memchr(word->text, 0, sizeof word->text) || !memchr(word->address, 0, sizeof word->address) ||
-        word->status > WEFT_OK || word->status < WEFT_INTERNAL)
-        return WEFT_PROTOCOL;
-    for (char *c = word->text; *c; c++)
-        *c = (unsigned char)*c < ' ' || *c == 0x7f ? '?' : *c;
-    return WEFT_OK;
 }
 
 /* Bytes that a rank of this version would not send: nothing of the communicator can be relied on. */
@@ -148,7 +131,7 @@ static void invite(struct group *group)
 }
 
 /* Rounds 2 and 3: hears of the first member that has failed, and copies the first member's word. */
-static int hear_words(struct group *group, struct weft_group_word *first)
+static int hear_words(struct group *group, struct weft_word *first)
 {
     struct weft_blob *words;
     size_t size = is_silent(&group->mine) ? 0 : sizeof group->mine;
@@ -156,9 +139,9 @@ static int hear_words(struct group *group, struct weft_group_word *first)
     if (status != WEFT_OK)
         return status;
     for (int i = 0; i < group->ranks && wrong < 0; i++) {
-        struct weft_group_word word;
+        struct weft_word word;
         int rank = group->members[i].rank;
-        if (weft_group_read(&words[rank], &word) != WEFT_OK)
+        if (weft_word_read(&words[rank], &word) != WEFT_OK)
             wrong = rank;
         if (i == 0)
             *first = word;
@@ -216,7 +199,7 @@ static void drop(struct weft_comm *made, const char *reason)
 /* The rounds. A status of its own only when the parent has failed; what is left to the group is in mine and others. */
 static int run_rounds(struct group *group, int key, struct weft_comm **made)
 {
-    struct weft_group_word first = {0};
+    struct weft_word first = {0};
     int status = find_members(group, key);
     if (status != WEFT_OK)
         return status;

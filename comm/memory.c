@@ -24,16 +24,30 @@ static struct weft_memory *find_covering(struct weft_context *context, const voi
     return NULL;
 }
 
+static int region_make(struct weft_context *context, uint32_t transport, void *memory, size_t size,
+                       struct weft_region **region)
+{
+    struct weft_open_transport *open = &context->transports[transport];
+    int status = open->ops.reg(open->instance, memory, size, region);
+    context->registrations += status == WEFT_OK;
+    return status;
+}
+
+static void region_end(struct weft_context *context, uint32_t transport, struct weft_region *region)
+{
+    context->registrations--;
+    context->transports[transport].ops.dereg(region);
+}
+
 int weft_memory_region_get(void *arg, uint32_t transport, const void *memory, size_t size,
                            struct weft_region **region)
 {
     struct weft_context *context = arg;
-    struct weft_open_transport *open = &context->transports[transport];
     struct weft_memory *known = find_covering(context, memory, size);
     if (!known)
-        return open->ops.reg(open->instance, (void *)(uintptr_t)memory, size, region);
+        return region_make(context, transport, (void *)(uintptr_t)memory, size, region);
     if (!known->regions[transport]) {
-        int status = open->ops.reg(open->instance, known->memory, known->size, &known->regions[transport]);
+        int status = region_make(context, transport, known->memory, known->size, &known->regions[transport]);
         if (status != WEFT_OK)
             return status;
     }
@@ -51,7 +65,7 @@ void weft_memory_region_put(void *arg, uint32_t transport, struct weft_region *r
             return;
         }
     }
-    context->transports[transport].ops.dereg(region);
+    region_end(context, transport, region);
 }
 
 int weft_memory_is_shared(struct weft_context *context, const void *memory, size_t size)
@@ -71,7 +85,7 @@ static void forget(struct weft_context *context, struct weft_memory *known)
     *at = known->next;
     for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
         if (known->regions[t])
-            context->transports[t].ops.dereg(known->regions[t]);
+            region_end(context, (uint32_t)t, known->regions[t]);
     }
     free(known);
 }
@@ -264,7 +278,7 @@ void weft_memory_set_aside(struct weft_context *context, enum weft_transport_ind
 {
     for (struct weft_memory *known = context->memory; known; known = known->next) {
         if (known->regions[transport])
-            context->transports[transport].ops.dereg(known->regions[transport]);
+            region_end(context, transport, known->regions[transport]);
         known->regions[transport] = NULL;
     }
     for (struct weft_pool_buffer **at = &context->buffers; *at;) {

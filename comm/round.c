@@ -24,6 +24,29 @@ void weft_round_begin(struct weft_round *round, struct weft_comm *comm, uint8_t 
     weft_progress_background(comm->context, 1);
 }
 
+void weft_word_set(struct weft_word *word, int status)
+{
+    *word = (struct weft_word){.status = status};
+    if (status != WEFT_OK)
+        snprintf(word->text, sizeof word->text, "%s", weft_error_detail());
+}
+
+int weft_word_read(const struct weft_blob *blob, struct weft_word *word)
+{
+    memset(word, 0, sizeof *word);
+    if (blob->size == 0)
+        return WEFT_OK;
+    if (blob->size != sizeof *word)
+        return WEFT_PROTOCOL;
+    memcpy(word, blob->data, sizeof *word);
+    if (!memchr(word->text, 0, sizeof word->text) || !memchr(word->address, 0, sizeof word->address) ||
+        word->status > WEFT_OK || word->status < WEFT_INTERNAL)
+        return WEFT_PROTOCOL;
+    for (char *c = word->text; *c; c++)
+        *c = (unsigned char)*c < ' ' || *c == 0x7f ? '?' : *c;
+    return WEFT_OK;
+}
+
 void weft_round_end(struct weft_round *round)
 {
     struct weft_context *context = round->comm->context;
@@ -59,7 +82,7 @@ static int await_verdict(struct weft_round *round, const struct weft_blob *blob,
     weft_call_print(&round->waiting.call, mine, sizeof mine);
     weft_call_print(&call, other, sizeof other);
     snprintf(text, sizeof text, "rank %d and rank %d are in different calls: %s and %s", rank, comm->rank,
-             weft_call_is_on_comm((uint8_t)theirs->collective) ? other : "one of no known name", mine);
+             other, mine);
     weft_stall_await_verdict(comm, &round->waiting, text);
     return weft_comm_report(comm);
 }

@@ -36,6 +36,20 @@ int weft_round_fail(struct weft_round *round, int status);
 
 void weft_round_end(struct weft_round *round);
 
+/* What a rank brings to a round when it has something to say; most have not, and bring nothing. */
+struct weft_word {
+    int32_t status; /* WEFT_OK, or why this rank cannot go on */
+    uint32_t unused;
+    char text[304];   /* the reason */
+    char address[64]; /* "ip:port" where the rank listens for a group; "" where that is no matter */
+};
+
+/* A word that says how it went, with the thread's error as the text. */
+void weft_word_set(struct weft_word *word, int status);
+
+/* Reads a word. WEFT_OK also when there is none: then it is all zero. WEFT_PROTOCOL when it is none. Pure. */
+int weft_word_read(const struct weft_blob *blob, struct weft_word *word);
+
 /* What a round's bytes begin with, made and checked. Pure, for who feeds it bytes. */
 struct weft_round_head {
     uint32_t magic, collective;

@@ -184,6 +184,11 @@ int weft_comm_shrink(weft_comm *comm, weft_comm **smaller);
 int weft_comm_split(weft_comm *comm, int colour, int key, weft_comm **out);
 int weft_comm_dup(weft_comm *comm, weft_comm **out);
 
+/* Connects all peers now; a call like the collectives. Otherwise, or with WEFT_CONNECT=lazy, a peer is connected when it
+ * is first needed. Returns when all ranks have got there. A rank that cannot connect is named on all ranks; nothing
+ * else has happened then. */
+int weft_comm_connect(weft_comm *comm);
+
 int weft_comm_rank(const weft_comm *comm);
 int weft_comm_size(const weft_comm *comm);
 
@@ -217,19 +222,25 @@ int weft_mem_free(weft_context *context, void *memory);
 int weft_mem_register(weft_context *context, void *memory, size_t size);
 int weft_mem_deregister(weft_context *context, void *memory);
 
-/* What a communicator has moved. */
+/* What a communicator has moved, and what it holds now. */
 typedef struct weft_comm_stats {
     size_t size;
-    uint64_t operations;   /* collectives completed */
-    uint64_t bytes_eager;  /* payload sent inside messages (small) */
-    uint64_t bytes_direct; /* payload moved without a copy of weft's own */
-    uint64_t bytes_staged; /* payload that had to pass through weft's staging memory */
-    uint64_t messages;     /* messages sent, control included */
-    uint64_t fast_path;    /* collectives that took the shared cache-line path */
+    uint64_t operations;    /* collectives completed */
+    uint64_t bytes_eager;   /* payload sent inside messages (small) */
+    uint64_t bytes_direct;  /* payload moved without a copy of weft's own */
+    uint64_t bytes_staged;  /* payload that had to pass through weft's staging memory */
+    uint64_t messages;      /* messages sent, control included */
+    uint64_t fast_path;     /* collectives that took the shared cache-line path */
+    uint64_t connections;   /* peers whose links are up; communicators of a context share them */
+    uint64_t registrations; /* memory regions that the context holds with its transports */
+    uint64_t bytes_memory;  /* of this communicator's tables, operations and cache lines */
+    uint64_t bytes_pool;    /* of the context's buffers for staging, landing and cache lines, in use or not */
+    uint64_t p2p_sends;     /* messages between two ranks, as the program counts them */
+    uint64_t p2p_receives;
 } weft_comm_stats;
 #define WEFT_COMM_STATS_INIT                                                                                 \
     {                                                                                                        \
-        sizeof(weft_comm_stats), 0, 0, 0, 0, 0, 0                                                            \
+        sizeof(weft_comm_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                          \
     }
 int weft_comm_get_stats(const weft_comm *comm, weft_comm_stats *stats);
 

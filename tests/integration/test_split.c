@@ -150,6 +150,7 @@ static int arguments_body(int rank, int ranks, void *arg)
     /* What was refused was no call. */
     CHECK(run_all(job.comm, rank, ranks) == 0);
     CHECK_OK(weft_comm_dup(job.comm, &group));
+    CHECK(run_all(group, rank, ranks) == 0); /* all have it: an abort would outrun it */
     CHECK_OK(weft_comm_abort(job.comm, "enough"));
     weft_comm *further = NULL;
     int status = weft_comm_dup(job.comm, &further);

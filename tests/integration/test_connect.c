@@ -1,0 +1,215 @@
+/* Connecting all peers at once, by the call and by WEFT_CONNECT=eager, and what communicators say that they hold. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "comm/context.h"
+#include "tests/support/job.h"
+#include "tests/support/ranks.h"
+#include "tests/support/skip.h"
+
+#define LARGE 200000
+
+struct way {
+    const char *transports, *provider;
+    int eager;
+};
+static const struct way shm = {"shm", NULL, 0}, ofi = {"ofi", "tcp;ofi_rxm", 0};
+static const struct way eager_shm = {"shm", NULL, 1}, eager_ofi = {"ofi", "tcp;ofi_rxm", 1};
+
+static int stats_of(weft_comm *comm, weft_comm_stats *stats)
+{
+    *stats = (weft_comm_stats)WEFT_COMM_STATS_INIT;
+    return weft_comm_get_stats(comm, stats);
+}
+
+static int connect_body(int rank, int ranks, void *arg)
+{
+    const struct way *way = arg;
+    struct job job;
+    weft_comm *copy;
+    weft_comm_stats stats;
+    setenv("WEFT_FAST_PATH", "0", 1); /* it would connect all */
+    if (way->eager)
+        setenv("WEFT_CONNECT", "eager", 1);
+    CHECK_OK(job_open(&job, way->transports, way->provider));
+    CHECK_OK(stats_of(job.comm, &stats));
+    CHECK(stats.connections == (way->eager ? (uint64_t)ranks - 1 : 0));
+    CHECK_OK(weft_comm_connect(job.comm));
+    CHECK_OK(stats_of(job.comm, &stats));
+    CHECK(stats.connections == (uint64_t)ranks - 1);
+    /* Links are the context's: another communicator has none before it asks, and those are there at once. */
+    CHECK_OK(weft_comm_dup(job.comm, &copy));
+    CHECK_OK(stats_of(copy, &stats));
+    CHECK(stats.connections == (way->eager ? (uint64_t)ranks - 1 : 0));
+    CHECK_OK(weft_comm_connect(copy));
+    CHECK_OK(weft_comm_connect(copy));
+    CHECK_OK(weft_comm_destroy(job.comm));
+    CHECK_OK(stats_of(copy, &stats));
+    CHECK(stats.connections == (uint64_t)ranks - 1);
+    float *memory = calloc(LARGE, sizeof *memory);
+    CHECK(memory);
+    job_fill(memory, WEFT_FLOAT32, rank, LARGE);
+    CHECK_OK(weft_allreduce(copy, memory, memory, LARGE, WEFT_FLOAT32, WEFT_SUM));
+    CHECK(job_wrong(memory, WEFT_FLOAT32, WEFT_SUM, ranks, LARGE) == 0);
+    free(memory);
+    CHECK_OK(weft_comm_destroy(copy));
+    CHECK_OK(weft_context_close(job.context));
+    return 0;
+}
+
+static void test_connect_shm(void **state)
+{
+    (void)state;
+    static const int sizes[] = {2, 3, 8};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(test_ranks_fork(sizes[i], connect_body, (void *)(uintptr_t)&shm), 0);
+        assert_int_equal(test_ranks_fork(sizes[i], connect_body, (void *)(uintptr_t)&eager_shm), 0);
+    }
+}
+
+static void test_connect_ofi(void **state)
+{
+    (void)state;
+    if (!job_has_ofi(ofi.provider))
+        TEST_SKIP("no libfabric provider '%s'", ofi.provider);
+    assert_int_equal(test_ranks_fork(3, connect_body, (void *)(uintptr_t)&ofi), 0);
+    assert_int_equal(test_ranks_fork(4, connect_body, (void *)(uintptr_t)&eager_ofi), 0);
+}
+
+/* One rank connects, the others do something else: they are told apart like any calls. */
+static int mismatch_body(int rank, int ranks, void *arg)
+{
+    (void)ranks, (void)arg;
+    struct job job;
+    int32_t one = 1, sum;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    int status = rank == 1 ? weft_comm_connect(job.comm)
+                           : weft_allreduce(job.comm, &one, &sum, 1, WEFT_INT32, WEFT_SUM);
+    CHECK(status == WEFT_MISMATCH);
+    CHECK(strstr(weft_error_detail(), "calls weft_comm_connect, rank 0 calls allreduce"));
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static int argument_body(int rank, int ranks, void *arg)
+{
+    (void)rank, (void)ranks, (void)arg;
+    struct job job;
+    weft_comm_stats stats;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK(weft_comm_connect(NULL) == WEFT_INVALID);
+    CHECK_OK(weft_comm_connect(job.comm));
+    /* A communicator of one rank owns next to nothing. */
+    CHECK_OK(stats_of(job.comm, &stats));
+    CHECK(stats.connections == 0 && stats.registrations == 0 && stats.bytes_pool == 0);
+    CHECK(stats.bytes_memory > 0 && stats.bytes_memory < 16384);
+    CHECK(stats.p2p_sends == 0 && stats.p2p_receives == 0);
+    CHECK_OK(weft_comm_abort(job.comm, NULL));
+    CHECK(weft_comm_connect(job.comm) == WEFT_REVOKED);
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_arguments(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(1, argument_body, NULL), 0);
+    assert_int_equal(test_ranks_fork(3, mismatch_body, NULL), 0);
+}
+
+/* Memory shows when it is used, and programs of an older weft get what they know. */
+static int memory_body(int rank, int ranks, void *arg)
+{
+    (void)arg;
+    struct job job;
+    weft_comm_stats before, after;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK_OK(stats_of(job.comm, &before));
+    CHECK(before.bytes_memory > 0 && before.bytes_pool > 0); /* the cache lines */
+    float *memory = calloc(LARGE, sizeof *memory);
+    CHECK(memory);
+    job_fill(memory, WEFT_FLOAT32, rank, LARGE);
+    CHECK_OK(weft_allreduce(job.comm, memory, memory, LARGE, WEFT_FLOAT32, WEFT_SUM));
+    CHECK(job_wrong(memory, WEFT_FLOAT32, WEFT_SUM, ranks, LARGE) == 0);
+    CHECK_OK(stats_of(job.comm, &after));
+    CHECK(after.bytes_memory > before.bytes_memory && after.operations == before.operations + 1);
+    weft_comm_stats old;
+    memset(&old, 0x5a, sizeof old);
+    old.size = offsetof(weft_comm_stats, connections);
+    CHECK_OK(weft_comm_get_stats(job.comm, &old));
+    CHECK(old.operations == after.operations && old.connections == 0x5a5a5a5a5a5a5a5a);
+    free(memory);
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(3, memory_body, NULL), 0);
+}
+
+static int fake_reg(struct weft_transport *transport, void *memory, size_t size, struct weft_region **region)
+{
+    (void)transport, (void)size;
+    *region = memory;
+    return WEFT_OK;
+}
+
+static void fake_dereg(struct weft_region *region)
+{
+    (void)region;
+}
+
+static uint64_t registrations(weft_comm *comm)
+{
+    weft_comm_stats stats;
+    return stats_of(comm, &stats) == WEFT_OK ? stats.registrations : UINT64_MAX;
+}
+
+/* Regions of a transport that needs them come and go with operations, and stay with what the user has registered. */
+static int registrations_body(int rank, int ranks, void *arg)
+{
+    (void)rank, (void)ranks, (void)arg;
+    static char here[4096], there[4096];
+    struct job job;
+    struct weft_region *first, *second;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    job.context->transports[WEFT_OFI].ops.reg = fake_reg;
+    job.context->transports[WEFT_OFI].ops.dereg = fake_dereg;
+    CHECK_OK(weft_mem_register(job.context, here, sizeof here));
+    CHECK(registrations(job.comm) == 0);
+    CHECK_OK(weft_memory_region_get(job.context, WEFT_OFI, here + 8, 16, &first));
+    CHECK_OK(weft_memory_region_get(job.context, WEFT_OFI, there, 16, &second));
+    CHECK(registrations(job.comm) == 2);
+    weft_memory_region_put(job.context, WEFT_OFI, first);
+    weft_memory_region_put(job.context, WEFT_OFI, second);
+    CHECK(registrations(job.comm) == 1);
+    CHECK_OK(weft_mem_deregister(job.context, here));
+    CHECK(registrations(job.comm) == 0);
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_registrations(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(1, registrations_body, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_connect_shm),   cmocka_unit_test(test_connect_ofi),
+        cmocka_unit_test(test_arguments),     cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_registrations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
