@@ -55,7 +55,7 @@ static void erase(const struct weft_fastpath *fastpath)
         struct slot *slot = (struct slot *)(fastpath->own + (size_t)i * fastpath->slot_bytes);
         atomic_store_explicit(&slot->word, 0, memory_order_relaxed);
     }
-    atomic_thread_fence(memory_order_seq_cst);
+    weft_fence_full();
 }
 
 int weft_fastpath_open(struct weft_comm *comm, size_t bytes_max, struct weft_token *tokens,
