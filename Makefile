@@ -26,7 +26,7 @@ say = $(if $(V),,@echo "  $(1)	$(2)";)
 
 # One kernel source, compiled once per instruction set; off x86-64 the last two objects are empty.
 ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
-EXTRA_reduce_avx2 := -mavx2
+EXTRA_reduce_avx2 := -mavx2 -mf16c
 EXTRA_reduce_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mbmi2
 endif
 

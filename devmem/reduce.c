@@ -3,6 +3,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 
 #include "base/log.h"
 #include "devmem/reduce_table.h"
@@ -18,6 +21,15 @@ static const struct weft_reduce_table *const tables[] = {
 
 #define TABLE_COUNT (sizeof tables / sizeof *tables)
 
+#ifdef __x86_64__
+/* F16C, which not every compiler's __builtin_cpu_supports() knows. */
+static int converts_halves(void)
+{
+    unsigned eax, ebx, ecx = 0, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
+}
+#endif
+
 /* Whether processor and operating system support a table. */
 static int table_runs(const struct weft_reduce_table *table)
 {
@@ -28,7 +40,7 @@ static int table_runs(const struct weft_reduce_table *table)
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                __builtin_cpu_supports("bmi2");
     if (table == &weft_reduce_avx2)
-        return __builtin_cpu_supports("avx2") != 0;
+        return __builtin_cpu_supports("avx2") && converts_halves();
 #endif
     return table == &weft_reduce_portable;
 }
@@ -96,6 +108,25 @@ weft_reduce_function *weft_reduce_find_streaming_isa(const char *isa, weft_dtype
 const char *weft_reduce_isa(void)
 {
     return table_in_use()->isa;
+}
+
+int weft_scale(weft_dtype dtype, void *destination, const void *source, size_t count, const void *scalar)
+{
+    enum { BLOCK_BYTES = 4096 };
+    size_t element = weft_dtype_size(dtype);
+    if (!element || dtype == WEFT_BOOL)
+        return WEFT_UNSUPPORTED;
+    weft_reduce_function *multiply = weft_reduce_find(dtype, WEFT_PROD);
+    char scalars[BLOCK_BYTES], *to = destination;
+    const char *from = source;
+    size_t block = BLOCK_BYTES / element < count ? BLOCK_BYTES / element : count;
+    for (size_t i = 0; i < block; i++)
+        memcpy(scalars + i * element, scalar, element);
+    for (size_t piece; count > 0; count -= piece, from += piece * element, to += piece * element) {
+        piece = count < block ? count : block;
+        multiply(to, (const void *[]){from, scalars}, 2, piece, 0);
+    }
+    return WEFT_OK;
 }
 
 /* From here on the end of a destination pushes its beginning out of a cache of common size; measured,

@@ -1,14 +1,21 @@
-/* Reductions on host memory: one vectorised pass over any number of inputs.
+/* Reductions on host memory: one vectorised pass over any number of inputs. docs/types.md has the table of types
+ * and operations; a pair that is not in it has no kernel.
  *
- * Arithmetic. Float types follow IEEE 754 in their accumulator type (float32 for bfloat16, the type itself
- * otherwise), evaluated left to right over the sources: ((s0 op s1) op s2) ..., no fused multiply-add, then
- * rounded once (to nearest even) to the element type. Integers wrap. min/max propagate NaN and order -0 below
- * +0. A NaN result is always the positive quiet NaN without payload. avg adds here and, where finish is
- * given, divides by it: floats by a correctly rounded division in the accumulator type before the only
- * rounding, integers truncating toward zero. Identical bits on every instruction set: portable, AVX2,
- * AVX-512, aarch64; the best is picked once at run time (WEFT_ISA=portable|avx2|avx512 overrides, for tests).
- * The caller's rounding mode and flushing of denormals play no part; floating-point traps that a caller
- * enabled may fire. Threads: any. destination may equal one of the sources, or not overlap it at all.
+ * Arithmetic. Float types follow IEEE 754 in their accumulator type (float32 for the types of 8 and 16 bits, the
+ * type itself otherwise), evaluated left to right over the sources: ((s0 op s1) op s2) ..., no fused
+ * multiply-add, then rounded once (to nearest even) to the element type. float16 and bfloat16 overflow to
+ * infinity; float8 saturates at its largest number, 448 or 57344, except that infinities which came into e5m2
+ * stay. Integers wrap. min/max propagate NaN and order -0 below +0. A NaN result is always the positive quiet NaN
+ * without payload (e4m3: 0x7f). avg adds here and, where finish is given, divides by it: floats by a correctly
+ * rounded division in the accumulator type before the only rounding, integers truncating toward zero. Complex
+ * numbers are added and divided part by part; their product is (ac - bd) + (ad + bc)i, each product and sum
+ * rounded, without the special cases of C's Annex G: an infinity times a number may have NaN parts. bool: any byte
+ * but 0 is true; results are 0 or 1.
+ *
+ * Identical bits on every instruction set: portable, AVX2 (with F16C), AVX-512, aarch64; the best is picked once at
+ * run time (WEFT_ISA=portable|avx2|avx512 overrides, for tests). The caller's rounding mode and flushing of
+ * denormals play no part; floating-point traps that a caller enabled may fire. Threads: any. destination may equal
+ * one of the sources, or not overlap it at all.
  */
 #ifndef WEFT_DEVMEM_REDUCE_H
 #define WEFT_DEVMEM_REDUCE_H
@@ -36,6 +43,10 @@ weft_reduce_function *weft_reduce_find_isa(const char *isa, weft_dtype dtype, we
  * the same. */
 weft_reduce_function *weft_reduce_find_streaming(weft_dtype dtype, weft_op op);
 weft_reduce_function *weft_reduce_find_streaming_isa(const char *isa, weft_dtype dtype, weft_op op);
+
+/* destination[i] = source[i] * scalar, as prod of the two gives it: rounded once, integers wrap. scalar points to
+ * one element. destination may equal source. WEFT_UNSUPPORTED, with no detail, for bool. */
+int weft_scale(weft_dtype dtype, void *destination, const void *source, size_t count, const void *scalar);
 
 /* Name of the instruction set in use. */
 const char *weft_reduce_isa(void);

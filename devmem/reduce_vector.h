@@ -22,21 +22,25 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* Loops of a few rounds that become straight code, but only after the constants have been folded: spelling
+ * them out would multiply compile time. */
+#ifdef __clang__
+#define UNROLL _Pragma("unroll 4")
+#else
+#define UNROLL _Pragma("GCC unroll 4")
+#endif
+
 typedef uint64_t vec __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint64_t vec_anywhere __attribute__((vector_size(VECTOR_BYTES), aligned(1), may_alias));
 typedef uint32_t vec_u32 __attribute__((vector_size(VECTOR_BYTES)));
 typedef int32_t vec_i32 __attribute__((vector_size(VECTOR_BYTES)));
+typedef int64_t vec_i64 __attribute__((vector_size(VECTOR_BYTES)));
+typedef uint16_t vec_u16 __attribute__((vector_size(VECTOR_BYTES)));
 typedef int16_t vec_i16 __attribute__((vector_size(VECTOR_BYTES)));
+typedef uint8_t vec_u8 __attribute__((vector_size(VECTOR_BYTES)));
+typedef int8_t vec_i8 __attribute__((vector_size(VECTOR_BYTES)));
 typedef float vec_f32 __attribute__((vector_size(VECTOR_BYTES)));
 typedef double vec_f64 __attribute__((vector_size(VECTOR_BYTES)));
-typedef int32_t half_i32 __attribute__((vector_size(VECTOR_BYTES / 2)));
-
-/* One vector of elements in the accumulator type. bfloat16 widens to two vectors of float32: low holds the
- * even elements, high the odd ones; for min and max it becomes integers that sort alike. That and the other
- * types use low only. */
-struct wide {
-    vec low, high;
-};
 
 INLINE vec vec_load(const char *from)
 {
@@ -183,180 +187,25 @@ INLINE vec vec_larger(vec less, vec greater, vec a, vec b, vec sign)
     return vec_select(less, b, vec_select(greater, a, ((a ^ sign) | (b ^ sign)) ^ sign));
 }
 
-INLINE vec combine_f32(weft_op op, vec_f32 a, vec_f32 b)
-{
-    const vec sign = (vec)((vec_u32){0} + 0x80000000u);
-    switch (op) {
-    case WEFT_PROD:
-        return (vec)(a * b);
-    case WEFT_MIN:
-        return vec_smaller((vec)(a < b), (vec)(a > b), (vec)a, (vec)b);
-    case WEFT_MAX:
-        return vec_larger((vec)(a < b), (vec)(a > b), (vec)a, (vec)b, sign);
-    default:
-        return (vec)(a + b);
-    }
-}
+#if VECTOR_BYTES == 64
+#define EVEN_LANES UINT64_MAX, 0, UINT64_MAX, 0, UINT64_MAX, 0, UINT64_MAX, 0
+#define SWAP_LANES 1, 0, 3, 2, 5, 4, 7, 6
+#elif VECTOR_BYTES == 32
+#define EVEN_LANES UINT64_MAX, 0, UINT64_MAX, 0
+#define SWAP_LANES 1, 0, 3, 2
+#else
+#define EVEN_LANES UINT64_MAX, 0
+#define SWAP_LANES 1, 0
+#endif
 
-INLINE vec combine_f64(weft_op op, vec_f64 a, vec_f64 b)
+/* Neighbouring 64-bit lanes change places. */
+INLINE vec vec_swap(vec value)
 {
-    const vec sign = (vec){0} + ((uint64_t)1 << 63);
-    switch (op) {
-    case WEFT_PROD:
-        return (vec)(a * b);
-    case WEFT_MIN:
-        return vec_smaller((vec)(a < b), (vec)(a > b), (vec)a, (vec)b);
-    case WEFT_MAX:
-        return vec_larger((vec)(a < b), (vec)(a > b), (vec)a, (vec)b, sign);
-    default:
-        return (vec)(a + b);
-    }
-}
-
-/* Sums and products modulo 2^32 are the same for signed and unsigned lanes. */
-INLINE vec combine_i32(weft_op op, vec_i32 a, vec_i32 b)
-{
-    switch (op) {
-    case WEFT_PROD:
-        return (vec)((vec_u32)a * (vec_u32)b);
-    case WEFT_MIN:
-        return vec_select((vec)(a < b), (vec)a, (vec)b);
-    case WEFT_MAX:
-        return vec_select((vec)(a < b), (vec)b, (vec)a);
-    default:
-        return (vec)((vec_u32)a + (vec_u32)b);
-    }
-}
-
-/* Truncating division through float64: the quotient of a 32-bit integer by a 32-bit count is at least 2^-32
- * away from the next whole number unless it is one, so that rounding to 53 bits never crosses it. */
-INLINE vec divide_i32(vec value, uint32_t divisor)
-{
-    typedef double half_f64 __attribute__((vector_size(VECTOR_BYTES)));
-    union {
-        vec value;
-        half_i32 half[2];
-    } lanes = {value};
-    lanes.half[0] =
-        __builtin_convertvector(__builtin_convertvector(lanes.half[0], half_f64) / (double)divisor, half_i32);
-    lanes.half[1] =
-        __builtin_convertvector(__builtin_convertvector(lanes.half[1], half_f64) / (double)divisor, half_i32);
-    return lanes.value;
-}
-
-/* min and max of bfloat16 need no float32: flipping the lower bits of negative numbers makes integers in the
- * order of the numbers, -0 just below +0. A NaN becomes the integer that wins, which no number maps to. */
-INLINE int16_t key_of_nan(weft_op op)
-{
-    return op == WEFT_MIN ? INT16_MIN : INT16_MAX;
-}
-
-INLINE vec_i16 key_flip(vec_i16 bits)
-{
-    return bits ^ (bits >> 15 & 0x7fff);
-}
-
-INLINE vec key_make(weft_op op, vec_i16 elements)
-{
-    vec nan = (vec)((elements & 0x7fff) > 0x7f80);
-    return vec_select(nan, (vec)((vec_i16){0} + key_of_nan(op)), (vec)key_flip(elements));
-}
-
-INLINE vec key_restore(weft_op op, vec_i16 keys)
-{
-    return vec_select((vec)(keys == key_of_nan(op)), (vec)((vec_i16){0} + 0x7fc0), (vec)key_flip(keys));
-}
-
-INLINE vec combine_keys(weft_op op, vec_i16 a, vec_i16 b)
-{
-    return op == WEFT_MIN ? vec_select((vec)(a < b), (vec)a, (vec)b)
-                          : vec_select((vec)(a < b), (vec)b, (vec)a);
-}
-
-INLINE int uses_keys(weft_dtype dtype, weft_op op)
-{
-    return dtype == WEFT_BFLOAT16 && (op == WEFT_MIN || op == WEFT_MAX);
-}
-
-INLINE struct wide widen(weft_dtype dtype, weft_op op, vec elements)
-{
-    if (uses_keys(dtype, op))
-        elements = key_make(op, (vec_i16)elements);
-    else if (dtype == WEFT_BFLOAT16)
-        return (struct wide){(vec)((vec_u32)elements << 16), (vec)((vec_u32)elements & 0xffff0000u)};
-    return (struct wide){elements, elements};
-}
-
-INLINE vec combine_lanes(weft_dtype dtype, weft_op op, vec a, vec b)
-{
-    switch (dtype) {
-    case WEFT_INT32:
-        return combine_i32(op, (vec_i32)a, (vec_i32)b);
-    case WEFT_FLOAT64:
-        return combine_f64(op, (vec_f64)a, (vec_f64)b);
-    default:
-        return combine_f32(op, (vec_f32)a, (vec_f32)b);
-    }
-}
-
-INLINE struct wide combine(weft_dtype dtype, weft_op op, struct wide a, struct wide b)
-{
-    if (uses_keys(dtype, op))
-        return (struct wide){combine_keys(op, (vec_i16)a.low, (vec_i16)b.low), a.high};
-    struct wide result = {combine_lanes(dtype, op, a.low, b.low), a.high};
-    if (dtype == WEFT_BFLOAT16)
-        result.high = combine_lanes(dtype, op, a.high, b.high);
-    return result;
-}
-
-INLINE vec divide_lanes(weft_dtype dtype, vec value, uint32_t divisor)
-{
-    switch (dtype) {
-    case WEFT_INT32:
-        return divide_i32(value, divisor);
-    case WEFT_FLOAT64:
-        return (vec)((vec_f64)value / (double)divisor);
-    default:
-        return (vec)((vec_f32)value / (float)divisor);
-    }
-}
-
-INLINE struct wide divide(weft_dtype dtype, struct wide value, uint32_t divisor)
-{
-    struct wide result = {divide_lanes(dtype, value.low, divisor), value.high};
-    if (dtype == WEFT_BFLOAT16)
-        result.high = divide_lanes(dtype, value.high, divisor);
-    return result;
-}
-
-/* float32 lanes rounded to nearest even in their upper 16 bits; the lower 16 are left undefined. Adding just
- * under half a unit, plus one where the kept part is odd, carries exactly when it should round up, into
- * infinity too. */
-INLINE vec_u32 round_bf16(vec value)
-{
-    vec_u32 bits = (vec_u32)value;
-    vec_u32 rounded = bits + 0x7fff + (bits >> 16 & 1);
-    vec nan = (vec)((vec_f32)value != (vec_f32)value);
-    return (vec_u32)vec_select(nan, (vec)((vec_u32){0} + 0x7fc00000u), (vec)rounded);
-}
-
-/* Back to the element type: the only rounding, and the one NaN. */
-INLINE vec narrow(weft_dtype dtype, weft_op op, struct wide value)
-{
-    if (uses_keys(dtype, op))
-        return key_restore(op, (vec_i16)value.low);
-    switch (dtype) {
-    case WEFT_BFLOAT16:
-        return (vec)(round_bf16(value.low) >> 16 | (round_bf16(value.high) & 0xffff0000u));
-    case WEFT_FLOAT32:
-        return vec_select((vec)((vec_f32)value.low != (vec_f32)value.low), (vec)((vec_u32){0} + 0x7fc00000u),
-                          value.low);
-    case WEFT_FLOAT64:
-        return vec_select((vec)((vec_f64)value.low != (vec_f64)value.low), (vec){0} + 0x7ff8000000000000u,
-                          value.low);
-    default:
-        return value.low;
-    }
+#ifdef __clang__
+    return __builtin_shufflevector(value, value, SWAP_LANES);
+#else
+    return __builtin_shuffle(value, (vec){SWAP_LANES});
+#endif
 }
 
 #endif

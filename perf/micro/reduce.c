@@ -127,7 +127,7 @@ static void row_print(const struct options *options, const char *isa, weft_dtype
     if (!work.kernel)
         return;
     work.finish = op == WEFT_AVG ? 7 : 0;
-    printf("%-10s %-10s %-14s", isa, weft_dtype_name(dtype), weft_op_name(op));
+    printf("%-10s %-11s %-13s", isa, weft_dtype_name(dtype), weft_op_name(op));
     for (int i = 0; i < options->size_count; i++) {
         work.size = options->sizes[i];
         work.count = work.size / weft_dtype_size(dtype);
@@ -158,8 +158,8 @@ static int usage(int status)
     fprintf(status ? stderr : stdout,
             "usage: reduce [options]: speed of weft's reductions on host memory\n"
             "  -i, --isa NAME       portable, avx2 or avx512 (all that run here)\n"
-            "  -d, --dtype NAME     float32, float64, bfloat16, int32 (all)\n"
-            "  -o, --op NAME        sum, prod, max, min, avg (all)\n"
+            "  -d, --dtype NAME     as weft_dtype_name() has it (all)\n"
+            "  -o, --op NAME        sum, prod, max, min, avg, and, or, xor (all)\n"
             "  -b, --sizes A,B,...  bytes per buffer, suffix K or M (12K,128K,256K,1M,4M,32M)\n"
             "  -s, --sources N      inputs, 1 to 8 (2)\n"
             "  -t, --streaming      kernels with streaming stores\n"
