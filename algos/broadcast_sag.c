@@ -7,9 +7,8 @@
  * root takes none, so the ring is open.
  *
  * Cost, with a per message, b per byte, m bytes, d = ceil(log2 n):
- *     (d + n-1) a  +  2 (n-1)/n m b      between hosts
- *     (d + n-1) a  +  m b (1 + 1/2)      or less, within a host, where whoever receives does the work
- * against d m b of the binomial tree: for large data and more than a few ranks.
+ *     (n-1) a  +  2 (n-1)/n m b
+ * against d m b of the binomial tree: for large data and more than a few ranks, where a chain would be too long.
  *
  * Source: M. Barnett, L. Shuler, R. van de Geijn, S. Gupta, D. Payne, J. Watts, "Interprocessor collective communication
  * library (InterCom)", Scalable High-Performance Computing Conference (1994); the open ring: H. Zhou, V. Marjanovic, C.

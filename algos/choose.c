@@ -2,18 +2,39 @@
 
 #include "algos/cost.h"
 
-#define ALL (1u << WEFT_ALGO_RING | 1u << WEFT_ALGO_TREE | 1u << WEFT_ALGO_RD | 1u << WEFT_ALGO_RAB)
+#define BIT(algorithm) (1u << (algorithm))
+
+/* Those that can do what is asked. */
+static unsigned able(const struct weft_choice *choice)
+{
+    enum weft_collective collective = choice->collective;
+    int reduces = weft_collective_reduces(collective);
+    unsigned set = 0;
+    for (int i = WEFT_ALGO_AUTO + 1; i < WEFT_ALGO_COUNT; i++) {
+        enum weft_algorithm algorithm = (enum weft_algorithm)i;
+        int can = weft_algorithm_serves(collective, algorithm);
+        if (choice->unequal)
+            can &= weft_algorithm_serves_unequal(collective, algorithm);
+        if (reduces && choice->keep_order)
+            can &= weft_algorithm_keeps_order(collective, algorithm);
+        else if (reduces && choice->strict)
+            can &= weft_algorithm_serves_strict(collective, algorithm);
+        set |= can ? BIT(i) : 0;
+    }
+    return set;
+}
 
 /* The cheapest of a set of algorithms; the lowest number wins a tie. */
 static enum weft_algorithm cheapest(const struct weft_choice *choice, unsigned allowed)
 {
     struct weft_link_cost link = weft_link_cost_of(choice->one_host, choice->oversubscribed);
-    enum weft_algorithm best = WEFT_ALGO_RING;
+    enum weft_algorithm best = WEFT_ALGO_AUTO;
     double best_ns = -1;
     for (int i = WEFT_ALGO_AUTO + 1; i < WEFT_ALGO_COUNT; i++) {
-        if (!(allowed & 1u << i))
+        if (!(allowed & BIT(i)))
             continue;
-        double ns = weft_cost_estimate_ns((enum weft_algorithm)i, choice->ranks, choice->bytes, &link);
+        double ns = weft_cost_estimate_ns(choice->collective, (enum weft_algorithm)i, choice->ranks,
+                                          choice->bytes, &link);
         if (best_ns < 0 || ns < best_ns) {
             best = (enum weft_algorithm)i;
             best_ns = ns;
@@ -22,25 +43,29 @@ static enum weft_algorithm cheapest(const struct weft_choice *choice, unsigned a
     return best;
 }
 
-/* Thresholds that are set cut the sizes into rd | rab | ring or tree; one that is not set leaves its border
+/* Thresholds that are set cut an allreduce's sizes into rd | rab | ring or tree; one that is not set leaves its border
  * to the cost model. */
-enum weft_algorithm weft_algorithm_choose(const struct weft_choice *choice)
+static unsigned within_thresholds(const struct weft_choice *choice)
 {
-    unsigned allowed = ALL;
-    if (weft_algorithm_serves(choice->collective, (enum weft_algorithm)choice->algorithm))
-        return (enum weft_algorithm)choice->algorithm;
-    if (choice->ranks <= 1)
-        return WEFT_ALGO_RD;
+    unsigned allowed = BIT(WEFT_ALGO_RING) | BIT(WEFT_ALGO_TREE) | BIT(WEFT_ALGO_RD) | BIT(WEFT_ALGO_RAB);
     if (choice->rd_bytes > 0) {
         if (choice->bytes <= (uint64_t)choice->rd_bytes)
-            return WEFT_ALGO_RD;
-        allowed &= ~(1u << WEFT_ALGO_RD);
+            return BIT(WEFT_ALGO_RD);
+        allowed &= ~BIT(WEFT_ALGO_RD);
     }
-    if (choice->rab_bytes > 0) {
-        if (choice->bytes <= (uint64_t)choice->rab_bytes)
-            allowed &= 1u << WEFT_ALGO_RD | 1u << WEFT_ALGO_RAB;
-        else
-            allowed &= 1u << WEFT_ALGO_RING | 1u << WEFT_ALGO_TREE;
-    }
+    if (choice->rab_bytes > 0)
+        allowed &= choice->bytes <= (uint64_t)choice->rab_bytes ? BIT(WEFT_ALGO_RD) | BIT(WEFT_ALGO_RAB)
+                                                                : BIT(WEFT_ALGO_RING) | BIT(WEFT_ALGO_TREE);
+    return allowed;
+}
+
+enum weft_algorithm weft_algorithm_choose(const struct weft_choice *choice)
+{
+    unsigned allowed = able(choice);
+    if (choice->algorithm > WEFT_ALGO_AUTO && choice->algorithm < WEFT_ALGO_COUNT &&
+        allowed & BIT(choice->algorithm))
+        return (enum weft_algorithm)choice->algorithm;
+    if (choice->collective == WEFT_ALLREDUCE && allowed & within_thresholds(choice))
+        allowed &= within_thresholds(choice);
     return cheapest(choice, allowed);
 }

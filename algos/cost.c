@@ -1,10 +1,37 @@
-/* The closed forms. With latency a, x per byte received and reduced, y per byte received, m bytes, n ranks,
- * d = floor(log2 n), w = 2^d (each generator's file derives its own):
+/* The closed forms. With latency a, x per byte received and reduced, y per byte received, h between messages, m bytes, n
+ * ranks, q = m/n, d = floor(log2 n), w = 2^d, D = ceil(log2 n) (each generator's file derives its own):
  *
+ * allreduce
  *     ring   2 (n-1) a  +  (n-1)/n m (x + y)
  *     rd     d (a + m x)                          plus, when n > w, the guests' 2 a + m (x + y)
  *     rab    2 d a  +  (w-1)/w m (x + y)          likewise
- *     tree   2 d a  +  d q z  +  (m - 2 q) t      with slices of q = min(m/2, slice) bytes
+ *     tree   2 d a  +  d s z  +  (m - 2 s) t      with slices of s = min(m/2, slice) bytes
+ * broadcast
+ *     binomial   d a  +  D m y between hosts (the root's port sends D times), d m y within one
+ *     chain      (n-1) (a + s y)  +  (m - s) y    with slices of s = min(m, slice) bytes
+ *     sag        (n-1) (a + 2 q y)
+ * reduce
+ *     binomial   d (a + m x)                      plus, when n > w, the pairs' a + m x
+ *     chain      (n-1) (a + s x)  +  (m - s) x  +  63 h    with s = min(m/64, slice); within a host whatever of the
+ *                last two takes longer, since its chunks' messages are dealt with beside the reductions
+ *     rab        2 d a  +  (w-1)/w m (x + y)      plus the pairs' a + m x
+ * allgather
+ *     ring       (n-1) (a + q y)
+ *     bruck      D a  +  (n-1) q y
+ * gather, scatter
+ *     binomial   d a  +  (n-1) q y
+ *     direct     a  +  q y  +  (n-2) (h + q y)    within a host whatever of the two takes longer (scatter: h)
+ * reduce-scatter
+ *     ring       (n-1) (a + q x)
+ *     halving    d a  +  (w-1)/w m x              plus, when n > w, 2 a + m x + q y
+ *     direct     (n-1) (a + q x)                  its worst case: the others are better where order does not matter
+ * alltoall
+ *     pairwise   likewise, within a host + q y for the own block
+ *     bruck      D a  +  2 c q y  +  m y          with c blocks sent by each rank
+ * barrier
+ *     dissemination   D a
+ *
+ * Copies of a rank's own block into its place are left out: they happen while it waits for the first message.
  *
  * Within a host a REDUCE reads the peer's memory itself: x is the reduction's cost alone, and y the copy's; a
  * reduction streams three arrays where a copy streams two. Between hosts x is transfer plus reduction.
@@ -24,8 +51,8 @@
 
 /* Measured orders of magnitude on current servers; the thresholds WEFT_RD_BYTES and WEFT_RAB_BYTES are there
  * for machines that differ. */
-static const struct weft_link_cost shm = {"shm", 400, 0.08, 0.12, 1 << 17, 1};
-static const struct weft_link_cost network = {"network", 10000, 0.4, 0.1, 1 << 19, 0};
+static const struct weft_link_cost shm = {"shm", 400, 0.08, 0.12, 1 << 17, 1, 100};
+static const struct weft_link_cost network = {"network", 10000, 0.4, 0.1, 1 << 19, 0, 1000};
 
 /* A message to a rank that does not run costs a wake-up and its turn on a processor. */
 #define TURN_NS 20000.0
@@ -49,25 +76,152 @@ static double tree_ns(uint32_t ranks, uint64_t bytes, double d, const struct wef
     return 2 * d * a + d * q * z + (m - 2 * q) * t;
 }
 
-double weft_cost_estimate_ns(enum weft_algorithm algorithm, uint32_t ranks, uint64_t bytes,
-                             const struct weft_link_cost *link)
+/* What the forms are made of; names as above. */
+struct terms {
+    const struct weft_link_cost *link;
+    uint32_t ranks;
+    uint64_t bytes;
+    double a, x, y, h, m, n, q, d, w, up; /* up is D */
+    int folded;                           /* n > w */
+};
+
+static struct terms terms_of(uint32_t ranks, uint64_t bytes, const struct weft_link_cost *link)
 {
-    double a = link->latency_ns, b = link->byte_ns, g = link->reduce_byte_ns;
-    double m = (double)bytes, n = ranks;
-    double x = link->receiver_copies ? g : b + g, y = b;
     struct weft_fold fold = weft_fold_of(ranks);
-    double d = fold.rounds, w = fold.width;
-    double guests = fold.guests > 0 ? 2 * a + m * (x + y) : 0;
-    if (ranks == 1)
-        return m * b;
+    struct terms terms = {.link = link,
+                          .ranks = ranks,
+                          .bytes = bytes,
+                          .a = link->latency_ns,
+                          .x = link->receiver_copies ? link->reduce_byte_ns
+                                                     : link->byte_ns + link->reduce_byte_ns,
+                          .y = link->byte_ns,
+                          .h = link->message_ns,
+                          .m = (double)bytes,
+                          .n = ranks,
+                          .q = (double)bytes / ranks,
+                          .d = fold.rounds,
+                          .w = fold.width,
+                          .folded = fold.guests > 0};
+    terms.up = terms.d + terms.folded;
+    return terms;
+}
+
+/* The time of a pipeline through all ranks, z per byte of each of its links. */
+static double chain_ns(const struct terms *t, double pieces, double z)
+{
+    double slice = (double)t->link->slice_bytes, s = t->m / pieces < slice ? t->m / pieces : slice;
+    double rest = (t->m - s) * z, messages = (pieces - 1) * t->h;
+    if (!t->link->receiver_copies)
+        rest += messages;
+    return (t->n - 1) * (t->a + s * z) + (rest > messages ? rest : messages);
+}
+
+static double allreduce_ns(const struct terms *t, enum weft_algorithm algorithm)
+{
+    double guests = t->folded ? 2 * t->a + t->m * (t->x + t->y) : 0;
     switch (algorithm) {
     case WEFT_ALGO_RING:
-        return 2 * (n - 1) * a + (n - 1) / n * m * (x + y);
+        return 2 * (t->n - 1) * t->a + (t->n - 1) / t->n * t->m * (t->x + t->y);
     case WEFT_ALGO_RD:
-        return d * (a + m * x) + guests;
+        return t->d * (t->a + t->m * t->x) + guests;
     case WEFT_ALGO_RAB:
-        return 2 * d * a + (w - 1) / w * m * (x + y) + guests;
+        return 2 * t->d * t->a + (t->w - 1) / t->w * t->m * (t->x + t->y) + guests;
     default:
-        return tree_ns(ranks, bytes, d, link);
+        return tree_ns(t->ranks, t->bytes, t->d, t->link);
+    }
+}
+
+static double broadcast_ns(const struct terms *t, enum weft_algorithm algorithm)
+{
+    switch (algorithm) {
+    case WEFT_ALGO_BINOMIAL:
+        return t->d * t->a + (t->link->receiver_copies ? t->d : t->up) * t->m * t->y;
+    case WEFT_ALGO_CHAIN:
+        return chain_ns(t, 1, t->y);
+    default:
+        return (t->n - 1) * (t->a + 2 * t->q * t->y);
+    }
+}
+
+static double reduce_ns(const struct terms *t, enum weft_algorithm algorithm)
+{
+    double pairs = t->folded ? t->a + t->m * t->x : 0;
+    switch (algorithm) {
+    case WEFT_ALGO_BINOMIAL:
+        return t->d * (t->a + t->m * t->x) + pairs;
+    case WEFT_ALGO_CHAIN:
+        return chain_ns(t, 64, t->x);
+    default:
+        return 2 * t->d * t->a + (t->w - 1) / t->w * t->m * (t->x + t->y) + pairs;
+    }
+}
+
+static double reduce_scatter_ns(const struct terms *t, enum weft_algorithm algorithm)
+{
+    double guests = t->folded ? 2 * t->a + t->m * t->x + t->q * t->y : 0;
+    if (algorithm == WEFT_ALGO_HALVING)
+        return t->d * t->a + (t->w - 1) / t->w * t->m * t->x + guests;
+    return (t->n - 1) * (t->a + t->q * t->x);
+}
+
+/* A rank moves a block to or from each other. spread: within a host, each of them does the work of its own. */
+static double direct_ns(const struct terms *t, int spread)
+{
+    double block = t->q * t->y, each = t->h + block;
+    if (t->link->receiver_copies)
+        each = t->h > block || spread ? t->h : block;
+    return t->a + block + (t->n - 2) * each;
+}
+
+static double move_ns(const struct terms *t, enum weft_collective collective, enum weft_algorithm algorithm)
+{
+    double bytes_ns = (t->n - 1) * t->q * t->y;
+    switch (algorithm) {
+    case WEFT_ALGO_RING:
+        return (t->n - 1) * t->a + bytes_ns;
+    case WEFT_ALGO_BINOMIAL:
+        return t->d * t->a + bytes_ns;
+    case WEFT_ALGO_DIRECT:
+        return direct_ns(t, collective == WEFT_SCATTER);
+    case WEFT_ALGO_PAIRWISE:
+        return direct_ns(t, 0) + (t->link->receiver_copies ? t->q * t->y : 0);
+    default:
+        return t->up * t->a + bytes_ns;
+    }
+}
+
+static double alltoall_bruck_ns(const struct terms *t)
+{
+    double blocks = 0;
+    for (uint64_t bit = 1; bit < t->ranks; bit *= 2) {
+        uint64_t rest = t->ranks % (2 * bit);
+        blocks += (double)(t->ranks / (2 * bit) * bit + (rest > bit ? rest - bit : 0));
+    }
+    return t->up * t->a + 2 * blocks * t->q * t->y + t->m * t->y;
+}
+
+double weft_cost_estimate_ns(enum weft_collective collective, enum weft_algorithm algorithm, uint32_t ranks,
+                             uint64_t bytes, const struct weft_link_cost *link)
+{
+    struct terms terms = terms_of(ranks, bytes, link);
+    if (ranks == 1)
+        return terms.m * link->byte_ns;
+    switch (collective) {
+    case WEFT_ALLREDUCE:
+        return allreduce_ns(&terms, algorithm);
+    case WEFT_BROADCAST:
+        return broadcast_ns(&terms, algorithm);
+    case WEFT_REDUCE:
+        return reduce_ns(&terms, algorithm);
+    case WEFT_REDUCE_SCATTER:
+        return reduce_scatter_ns(&terms, algorithm);
+    case WEFT_BARRIER:
+        return terms.up * terms.a;
+    case WEFT_ALLTOALL:
+        if (algorithm == WEFT_ALGO_BRUCK)
+            return alltoall_bruck_ns(&terms);
+        return move_ns(&terms, collective, algorithm);
+    default:
+        return move_ns(&terms, collective, algorithm);
     }
 }

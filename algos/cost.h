@@ -1,8 +1,8 @@
 /* How long a collective will take: what the choice of an algorithm rests on.
  *
- * The model has three numbers per link class: the time until the first byte of a message can be used by its
- * receiver (synchronisation, headers and the executor's own work included), the time per byte, and the time
- * per byte of one reduction. Two ways to use them:
+ * The model has four numbers per link class: the time until the first byte of a message can be used by its
+ * receiver (synchronisation, headers and the executor's own work included), the time per byte, the time per byte of
+ * one reduction, and the time that must lie between two messages of a rank in one direction. Two ways to use them:
  *
  *   weft_cost_estimate_ns()  a closed form per algorithm; a handful of multiplications, for choosing.
  *   weft_plans_cost()        evaluates real plans step by step, for weft-plan and for the tests that hold the
@@ -27,15 +27,17 @@ struct weft_link_cost {
     double reduce_byte_ns;
     uint64_t slice_bytes; /* pieces in which the executor pipelines large chunks */
     int receiver_copies;  /* the receiver's processor moves the bytes */
+    double message_ns;    /* between the starts of two messages of one rank, beside their bytes */
 };
 
 /* The link class for a communicator: shared memory when all ranks are on one host, otherwise network.
  * Oversubscribed: more ranks than processors, so that each message may have to wait for a time slice. */
 struct weft_link_cost weft_link_cost_of(int one_host, int oversubscribed);
 
-/* Time of an allreduce of this many bytes per rank. algorithm is not AUTO. */
-double weft_cost_estimate_ns(enum weft_algorithm algorithm, uint32_t ranks, uint64_t bytes,
-                             const struct weft_link_cost *link);
+/* Time of a collective. bytes: what a rank's larger buffer holds; of collectives made of blocks all ranks' blocks together
+ * (struct weft_choice). The algorithm must serve the collective. */
+double weft_cost_estimate_ns(enum weft_collective collective, enum weft_algorithm algorithm, uint32_t ranks,
+                             uint64_t bytes, const struct weft_link_cost *link);
 
 /* Evaluates the plans of all ranks, unsliced and without a window: when the last rank is done. The plans must
  * be ones that weft_plans_verify() accepts; WEFT_INVALID when they cannot be run, WEFT_NOMEM when there are

@@ -1,7 +1,7 @@
 /* Evaluating plans: when is every step done?
  *
- * Each rank walks its steps in program order and notes when each chunk of OUTPUT and TEMP and each slot is
- * ready. Its out port, in port and processor serve one step at a time, side by side. A RECV needs to know
+ * Each rank walks its steps in program order and notes when each chunk of OUTPUT and TEMP and each slot and cell
+ * is ready. Its out port, in port and processor serve one step at a time, side by side. A RECV needs to know
  * when its SEND began; until the sender has come that far the RECV is put aside with the steps that conflict
  * with it, and the walk goes on behind them, as the executor would. (A SEND does not hold up its own rank
  * here: what writers wait for has long been consumed.)
@@ -30,8 +30,10 @@ struct lane {
     int step_count;
     int ended; /* the cursor is at its end */
     double out_free, in_free, processor_free, last;
+    double received;  /* messages */
     double *ready[3]; /* by enum weft_buffer: NULL, OUTPUT, TEMP */
     double *slots;
+    double cells[WEFT_CELLS_MAX];
     struct message *messages;
     uint32_t message_count, message_capacity, message_first;
 };
@@ -50,7 +52,9 @@ static double later(double a, double b)
 
 static double bytes_of(const struct evaluation *run, const struct weft_step *step)
 {
-    return (double)run->bytes * step->span / run->plans[0]->chunks;
+    const struct weft_plan *plan = run->plans[0];
+    int blocks = weft_collective_blocks((enum weft_collective)plan->collective);
+    return (double)run->bytes * step->span / (blocks ? plan->ranks : plan->chunks);
 }
 
 static double ready_at(const struct lane *lane, const struct weft_step *step, const struct weft_ref *ref)
@@ -58,8 +62,11 @@ static double ready_at(const struct lane *lane, const struct weft_step *step, co
     double time = 0;
     if (ref->buffer == WEFT_BUFFER_SLOT)
         return lane->slots[ref->slot];
+    if (ref->buffer == WEFT_BUFFER_CELL)
+        return lane->cells[ref->slot];
+    uint32_t chunk = step->kind == WEFT_STEP_COPY ? step->from : step->chunk;
     for (uint32_t i = 0; lane->ready[ref->buffer] && i < step->span; i++)
-        time = later(time, lane->ready[ref->buffer][step->chunk + i]);
+        time = later(time, lane->ready[ref->buffer][chunk + i]);
     return time;
 }
 
@@ -67,9 +74,15 @@ static void set_ready(struct lane *lane, const struct weft_step *step, double ti
 {
     const struct weft_ref *ref = &step->destination;
     lane->last = later(lane->last, time);
-    if (ref->buffer == WEFT_BUFFER_SLOT)
+    if (ref->buffer == WEFT_BUFFER_SLOT) {
         lane->slots[ref->slot] = time;
-    for (uint32_t i = 0; ref->buffer != WEFT_BUFFER_SLOT && i < step->span; i++)
+        return;
+    }
+    if (ref->buffer == WEFT_BUFFER_CELL) {
+        lane->cells[ref->slot] = time;
+        return;
+    }
+    for (uint32_t i = 0; i < step->span; i++)
         lane->ready[ref->buffer][step->chunk + i] = time;
 }
 
@@ -84,8 +97,9 @@ static int evaluate_send(const struct evaluation *run, struct lane *lane, const 
         lane->message_capacity = capacity;
     }
     double start = later(ready_at(lane, step, &step->sources[0]), lane->out_free);
+    lane->out_free = start + run->link->message_ns;
     if (!run->link->receiver_copies)
-        lane->out_free = start + bytes_of(run, step) * run->link->byte_ns;
+        lane->out_free += bytes_of(run, step) * run->link->byte_ns;
     lane->messages[lane->message_count++] = (struct message){(uint32_t)step->peer, 0, start};
     return WEFT_OK;
 }
@@ -108,6 +122,9 @@ static void evaluate_recv(const struct evaluation *run, struct lane *lane, const
     double time = message->start + run->link->latency_ns;
     double duration = bytes_of(run, step) * run->link->byte_ns;
     message->taken = 1;
+    /* However messages come, a rank has to deal with one after the other. */
+    time = later(time, run->link->latency_ns + lane->received * run->link->message_ns);
+    lane->received++;
     if (!run->link->receiver_copies)
         time = lane->in_free = later(time, lane->in_free) + duration;
     else if (step->destination.buffer != WEFT_BUFFER_SLOT)
@@ -177,7 +194,8 @@ static int advance(const struct evaluation *run, uint32_t rank, int *moved)
                 lane->ended = 1;
                 return WEFT_OK;
             }
-            if (step->span > run->plans[rank]->chunks - step->chunk)
+            if (step->span > run->plans[rank]->chunks - step->chunk ||
+                (step->kind == WEFT_STEP_COPY && step->span > run->plans[rank]->chunks - step->from))
                 return weft_fail(WEFT_INVALID, "rank %u's plan reaches past its last chunk", rank);
             lane->step_count++;
         }

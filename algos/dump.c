@@ -99,9 +99,16 @@ static const char *collective_name(const struct weft_plan *plan)
 static void dump_header(const struct weft_plan *plan, FILE *file)
 {
     const char *name = weft_algorithm_name((enum weft_algorithm)plan->algorithm);
-    fprintf(file, "%s %s, rank %u of %u%s: %u chunks, %u slots%s, %u records\n", collective_name(plan),
-            name ? name : "?", plan->rank, plan->ranks, plan->in_place ? ", in place" : "", plan->chunks,
-            plan->slots, plan->temp_chunks ? ", TEMP" : "", plan->step_count);
+    fprintf(file, "%s %s, rank %u of %u", collective_name(plan), name ? name : "?", plan->rank, plan->ranks);
+    if (plan->root >= 0)
+        fprintf(file, ", root %d", plan->root);
+    fprintf(file, "%s%s: %u chunks, %u slots", plan->in_place ? ", in place" : "",
+            plan->unequal ? ", unequal" : "", plan->chunks, plan->slots);
+    if (plan->cells > 0)
+        fprintf(file, ", %u cells", plan->cells);
+    if (plan->temp_chunks > plan->temp_first)
+        fprintf(file, ", TEMP %u-%u", plan->temp_first, plan->temp_chunks - 1);
+    fprintf(file, ", %u records\n", plan->step_count);
 }
 
 void weft_plan_dump(const struct weft_plan *plan, FILE *file)
@@ -175,10 +182,12 @@ void weft_plan_dump_json(const struct weft_plan *plan, FILE *file)
 {
     const char *name = weft_algorithm_name((enum weft_algorithm)plan->algorithm);
     fprintf(file,
-            "{\"collective\": \"%s\", \"algorithm\": \"%s\", \"ranks\": %u, \"rank\": %u, "
-            "\"in_place\": %s, \"chunks\": %u, \"slots\": %u, \"temp_chunks\": %u,\n \"steps\": [",
-            collective_name(plan), name ? name : "?", plan->ranks, plan->rank,
-            plan->in_place ? "true" : "false", plan->chunks, plan->slots, plan->temp_chunks);
+            "{\"collective\": \"%s\", \"algorithm\": \"%s\", \"ranks\": %u, \"rank\": %u, \"root\": %d, "
+            "\"in_place\": %s, \"unequal\": %s, \"chunks\": %u, \"slots\": %u, \"cells\": %u, "
+            "\"temp_first\": %u, \"temp_chunks\": %u,\n \"steps\": [",
+            collective_name(plan), name ? name : "?", plan->ranks, plan->rank, plan->root,
+            plan->in_place ? "true" : "false", plan->unequal ? "true" : "false", plan->chunks, plan->slots,
+            plan->cells, plan->temp_first, plan->temp_chunks);
     for (uint32_t i = 0; i < plan->step_count; i++) {
         fprintf(file, i ? ",\n  " : "\n  ");
         json_step(&plan->steps[i], file);

@@ -16,27 +16,53 @@ enum { EXIT_WRONG = 1, EXIT_USAGE = 2 };
 
 struct arguments {
     const char *command;
+    int collective;
     int algorithm; /* -1 when not given */
-    uint64_t ranks, rank, window, bytes, interleavings, seed;
+    uint64_t ranks, rank, root, window, bytes, interleavings, seed;
     const char *method, *link;
-    int rank_given, in_place, json, steps, oversubscribed;
+    int rank_given, root_given, in_place, unequal, strict, json, steps, oversubscribed;
 };
 
 static const char help[] =
-    "usage: weft-plan dump   allreduce --algo ALGO --ranks N [--rank R] [--in-place] [--steps] [--json]\n"
-    "       weft-plan verify allreduce --algo ALGO --ranks N [--in-place] [--window W] [--method M]\n"
+    "usage: weft-plan dump   COLLECTIVE --algo ALGO --ranks N [FORM] [--rank R] [--steps] [--json]\n"
+    "       weft-plan verify COLLECTIVE --algo ALGO --ranks N [FORM] [--window W] [--method M]\n"
     "                        [--interleavings K] [--seed S] [--json]\n"
-    "       weft-plan cost   allreduce --ranks N [--algo ALGO] [--bytes B] [--link shm|network]\n"
-    "                        [--oversubscribed] [--in-place] [--json]\n"
+    "       weft-plan cost   COLLECTIVE --ranks N [FORM] [--algo ALGO] [--bytes B]\n"
+    "                        [--link shm|network] [--oversubscribed] [--json]\n"
     "\n"
     "dump    prints the plan of rank R (default: every rank), --steps with loops expanded\n"
     "verify  proves that the plans of all ranks compute the collective, without deadlock\n"
     "cost    prints the time by the cost model, for one size or a range of sizes\n"
     "\n"
+    "FORM: [--root R] (default 0) [--in-place] [--unequal] [--strict].\n"
     "verify and cost take all ranks together; --rank is accepted, and only checked.\n"
-    "ALGO: ring, tree, rd, rab. M: auto, full, rotation. W: plan steps in flight, 1 to 64, default 32.\n"
-    "B: bytes per rank, suffixes K, M, G are powers of 1024.\n"
-    "Exit status: 0, 1 when a plan is wrong or cannot be made, 2 for bad arguments.\n";
+    "M: auto, full, rotation. W: plan steps in flight, 1 to 64, default 32.\n"
+    "B: bytes per rank, of all blocks together; suffixes K, M, G are powers of 1024.\n"
+    "Exit status: 0, 1 when a plan is wrong or cannot be made, 2 for bad arguments.\n"
+    "\n"
+    "Collectives and their algorithms:\n";
+
+/* The algorithms that serve the collective, separated. */
+static void print_algorithms(FILE *file, int collective, const char *separator)
+{
+    const char *between = "";
+    for (int i = WEFT_ALGO_AUTO + 1; i < WEFT_ALGO_COUNT; i++) {
+        if (!weft_algorithm_serves((enum weft_collective)collective, (enum weft_algorithm)i))
+            continue;
+        fprintf(file, "%s%s", between, weft_algorithm_name((enum weft_algorithm)i));
+        between = separator;
+    }
+}
+
+static void print_help(void)
+{
+    fputs(help, stdout);
+    for (int i = 0; i < WEFT_COLLECTIVE_COUNT; i++) {
+        printf("  %-15s ", weft_collective_name((enum weft_collective)i));
+        print_algorithms(stdout, i, ", ");
+        printf("\n");
+    }
+}
 
 static int usage(const char *what, const char *argument)
 {
@@ -62,6 +88,9 @@ static const struct option options[] = {
     {"--algo", "dvc", ALGORITHM, AT(algorithm), 0, 0},
     {"--ranks", "dvc", NUMBER, AT(ranks), 1, INT32_MAX},
     {"--rank", "dvc", NUMBER, AT(rank), 0, INT32_MAX},
+    {"--root", "dvc", NUMBER, AT(root), 0, INT32_MAX},
+    {"--unequal", "dvc", FLAG, AT(unequal), 0, 0},
+    {"--strict", "dvc", FLAG, AT(strict), 0, 0},
     {"--in-place", "dvc", FLAG, AT(in_place), 0, 0},
     {"--json", "dvc", FLAG, AT(json), 0, 0},
     {"--steps", "d", FLAG, AT(steps), 0, 0},
@@ -107,9 +136,12 @@ static int read_option(const struct option *option, const char *text, struct arg
         return 0;
     case ALGORITHM:
         *(int *)field = weft_algorithm_parse(text);
-        if (*(int *)field > WEFT_ALGO_AUTO)
+        if (weft_algorithm_serves((enum weft_collective)arguments->collective,
+                                  (enum weft_algorithm) * (int *)field))
             return 0;
-        fprintf(stderr, "weft-plan: --algo is '%s', expected ring, tree, rd or rab\n", text);
+        fprintf(stderr, "weft-plan: --algo is '%s', expected one of ", text);
+        print_algorithms(stderr, arguments->collective, ", ");
+        fprintf(stderr, "\n");
         return EXIT_USAGE;
     default:
         return read_number(option, text, field);
@@ -136,8 +168,18 @@ static int read_options(int count, char **words, struct arguments *arguments)
         if (failed)
             return failed;
         arguments->rank_given |= strcmp(option->name, "--rank") == 0;
+        arguments->root_given |= strcmp(option->name, "--root") == 0;
     }
     return 0;
+}
+
+static int check_rank(const char *name, uint64_t rank, uint64_t ranks)
+{
+    if (rank < ranks)
+        return 0;
+    fprintf(stderr, "weft-plan: %s is '%" PRIu64 "', expected a whole number from 0 to %" PRIu64 "\n", name,
+            rank, ranks - 1);
+    return EXIT_USAGE;
 }
 
 static int read_arguments(int argc, char **argv, struct arguments *arguments)
@@ -152,8 +194,9 @@ static int read_arguments(int argc, char **argv, struct arguments *arguments)
     }
     if (!arguments->command)
         return usage("unknown command", argv[1]);
-    if (argc < 3 || strcmp(argv[2], "allreduce") != 0)
-        return usage("expected the collective 'allreduce', got", argc < 3 ? "" : argv[2]);
+    arguments->collective = argc < 3 ? -1 : weft_collective_parse(argv[2]);
+    if (arguments->collective < 0)
+        return usage("expected a collective, got", argc < 3 ? "" : argv[2]);
     int failed = read_options(argc - 3, argv + 3, arguments);
     if (failed)
         return failed;
@@ -161,12 +204,10 @@ static int read_arguments(int argc, char **argv, struct arguments *arguments)
         return usage("missing argument", "--ranks");
     if (arguments->algorithm < 0 && arguments->command[0] != 'c')
         return usage("missing argument", "--algo");
-    if (arguments->rank >= arguments->ranks) {
-        fprintf(stderr, "weft-plan: --rank is '%" PRIu64 "', expected a whole number from 0 to %" PRIu64 "\n",
-                arguments->rank, arguments->ranks - 1);
-        return EXIT_USAGE;
-    }
-    return 0;
+    if (arguments->root_given && !weft_collective_has_root((enum weft_collective)arguments->collective))
+        return usage("unknown argument", "--root");
+    failed = check_rank("--rank", arguments->rank, arguments->ranks);
+    return failed ? failed : check_rank("--root", arguments->root, arguments->ranks);
 }
 
 /* --- commands ------------------------------------------------------------------------------------------ */
@@ -179,14 +220,15 @@ static int failed_with_detail(void)
 
 static struct weft_plan_request request_of(const struct arguments *arguments, int algorithm, uint64_t rank)
 {
-    return (struct weft_plan_request){WEFT_ALLREDUCE,
+    enum weft_collective collective = (enum weft_collective)arguments->collective;
+    return (struct weft_plan_request){collective,
                                       (enum weft_algorithm)algorithm,
                                       (uint32_t)arguments->ranks,
                                       (uint32_t)rank,
                                       arguments->in_place,
-                                      -1,
-                                      0,
-                                      0};
+                                      weft_collective_has_root(collective) ? (int)arguments->root : -1,
+                                      arguments->unequal,
+                                      arguments->strict};
 }
 
 static int dump(const struct arguments *arguments)
@@ -221,42 +263,71 @@ static void print_quoted(const char *text)
     putchar('"');
 }
 
+/* ", in place, root 3" */
+static void print_form(const struct arguments *arguments)
+{
+    if (weft_collective_has_root((enum weft_collective)arguments->collective))
+        printf(", root %" PRIu64, arguments->root);
+    printf("%s%s%s", arguments->in_place ? ", in place" : "", arguments->unequal ? ", unequal" : "",
+           arguments->strict ? ", strict" : "");
+}
+
+static const char *truth(int yes)
+{
+    return yes ? "true" : "false";
+}
+
+static void print_verdict_json(const struct arguments *arguments, int status,
+                               const struct weft_verify_report *report, double seconds)
+{
+    printf("{\"collective\": \"%s\", \"algorithm\": \"%s\", \"ranks\": %" PRIu64 ", ",
+           weft_collective_name((enum weft_collective)arguments->collective),
+           weft_algorithm_name((enum weft_algorithm)arguments->algorithm), arguments->ranks);
+    if (weft_collective_has_root((enum weft_collective)arguments->collective))
+        printf("\"root\": %" PRIu64 ", ", arguments->root);
+    printf("\"in_place\": %s, \"unequal\": %s, \"strict\": %s, \"window\": %u, \"proven\": %s, \"method\": "
+           "\"%s\", "
+           "\"steps\": %" PRIu64 ", \"messages\": %" PRIu64
+           ", \"in_flight_max\": %u, \"exact_sets\": %s, \"seconds\": %.3f",
+           truth(arguments->in_place), truth(arguments->unequal), truth(arguments->strict), report->window,
+           truth(status == WEFT_OK), report->method == WEFT_VERIFY_ROTATION ? "rotation" : "full",
+           report->steps, report->messages, report->in_flight_max, truth((int)report->exact), seconds);
+    if (status != WEFT_OK) {
+        printf(", \"rank\": %u, \"step\": %" PRIu64 ", \"error\": ", report->rank, report->step);
+        print_quoted(weft_error_detail());
+    }
+    printf("}\n");
+}
+
 static void print_verdict(const struct arguments *arguments, int status,
                           const struct weft_verify_report *report, double seconds)
 {
-    const char *name = weft_algorithm_name((enum weft_algorithm)arguments->algorithm);
-    const char *method = report->method == WEFT_VERIFY_ROTATION ? "rotation" : "full";
     if (arguments->json) {
-        printf("{\"collective\": \"allreduce\", \"algorithm\": \"%s\", \"ranks\": %" PRIu64
-               ", \"in_place\": %s, \"window\": %u, \"proven\": %s, \"method\": \"%s\", \"steps\": %" PRIu64
-               ", \"messages\": %" PRIu64 ", \"in_flight_max\": %u, \"exact_sets\": %s, \"seconds\": %.3f",
-               name, arguments->ranks, arguments->in_place ? "true" : "false", report->window,
-               status == WEFT_OK ? "true" : "false", method, report->steps, report->messages,
-               report->in_flight_max, report->exact ? "true" : "false", seconds);
-        if (status != WEFT_OK) {
-            printf(", \"rank\": %u, \"step\": %" PRIu64 ", \"error\": ", report->rank, report->step);
-            print_quoted(weft_error_detail());
-        }
-        printf("}\n");
+        print_verdict_json(arguments, status, report, seconds);
         return;
     }
+    printf("%s %s, %" PRIu64 " ranks", weft_collective_name((enum weft_collective)arguments->collective),
+           weft_algorithm_name((enum weft_algorithm)arguments->algorithm), arguments->ranks);
+    print_form(arguments);
     if (status != WEFT_OK) {
-        printf("allreduce %s, %" PRIu64 " ranks%s: WRONG: %s\n", name, arguments->ranks,
-               arguments->in_place ? ", in place" : "", weft_error_detail());
+        printf(": WRONG: %s\n", weft_error_detail());
         return;
     }
-    printf("allreduce %s, %" PRIu64 " ranks%s: correct; window %u, %" PRIu64 " steps, %" PRIu64
+    printf(": correct; window %u, %" PRIu64 " steps, %" PRIu64
            " messages, at most %u in flight per rank, %s method, %s sets, %.3f s\n",
-           name, arguments->ranks, arguments->in_place ? ", in place" : "", report->window, report->steps,
-           report->messages, report->in_flight_max, method, report->exact ? "exact" : "hashed", seconds);
+           report->window, report->steps, report->messages, report->in_flight_max,
+           report->method == WEFT_VERIFY_ROTATION ? "rotation" : "full", report->exact ? "exact" : "hashed",
+           seconds);
 }
 
 static int verify(const struct arguments *arguments)
 {
     static const char *const methods[] = {"auto", "full", "rotation"};
+    int strict = arguments->strict && weft_collective_reduces((enum weft_collective)arguments->collective);
     struct weft_verify_options how = {.window = (uint32_t)arguments->window,
                                       .method = WEFT_VERIFY_AUTO,
                                       .interleavings = (uint32_t)arguments->interleavings,
+                                      .expect = strict ? WEFT_VERIFY_EXPECT_STRICT : 0,
                                       .seed = arguments->seed};
     int known = 0;
     for (int i = 0; i < 3; i++) {
@@ -298,18 +369,22 @@ static double evaluate(const struct arguments *arguments, int algorithm, uint64_
 static void print_cost(const struct arguments *arguments, uint64_t bytes, const struct weft_link_cost *link,
                        int *rows)
 {
-    struct weft_choice choice = {.ranks = (uint32_t)arguments->ranks,
+    enum weft_collective collective = (enum weft_collective)arguments->collective;
+    struct weft_choice choice = {.collective = collective,
+                                 .unequal = arguments->unequal,
+                                 .strict = arguments->strict,
+                                 .ranks = (uint32_t)arguments->ranks,
                                  .bytes = bytes,
                                  .one_host = link->receiver_copies,
                                  .oversubscribed = arguments->oversubscribed};
     int chosen = weft_algorithm_choose(&choice);
     for (int i = WEFT_ALGO_AUTO + 1; i < WEFT_ALGO_COUNT; i++) {
-        if (!weft_algorithm_serves(WEFT_ALLREDUCE, (enum weft_algorithm)i))
-            continue;
-        if (arguments->algorithm > 0 && arguments->algorithm != i)
+        if (!weft_algorithm_serves(collective, (enum weft_algorithm)i) ||
+            (arguments->algorithm > 0 && arguments->algorithm != i))
             continue;
         const char *name = weft_algorithm_name((enum weft_algorithm)i);
-        double us = weft_cost_estimate_ns((enum weft_algorithm)i, choice.ranks, bytes, link) / 1000;
+        double us =
+            weft_cost_estimate_ns(collective, (enum weft_algorithm)i, choice.ranks, bytes, link) / 1000;
         double evaluated_ns = evaluate(arguments, i, bytes, link);
         if (arguments->json) {
             printf("%s\n  {\"size_bytes\": %" PRIu64 ", \"algorithm\": \"%s\", \"estimate_us\": %.3f, ",
@@ -318,7 +393,7 @@ static void print_cost(const struct arguments *arguments, uint64_t bytes, const 
                 printf("\"plan_us\": %.3f, ", evaluated_ns / 1000);
             printf("\"chosen\": %s}", i == chosen ? "true" : "false");
         } else {
-            printf("%12" PRIu64 "  %-5s %14.3f", bytes, name, us);
+            printf("%12" PRIu64 "  %-13s %14.3f", bytes, name, us);
             if (evaluated_ns >= 0)
                 printf(" %14.3f", evaluated_ns / 1000);
             else
@@ -333,15 +408,15 @@ static int cost(const struct arguments *arguments)
     int one_host = strcmp(arguments->link, "shm") == 0, rows = 0;
     if (!one_host && strcmp(arguments->link, "network") != 0)
         return usage("--link is not shm or network:", arguments->link);
+    const char *name = weft_collective_name((enum weft_collective)arguments->collective);
     struct weft_link_cost link = weft_link_cost_of(one_host, arguments->oversubscribed);
     if (arguments->json)
-        printf("{\"collective\": \"allreduce\", \"ranks\": %" PRIu64 ", \"link\": \"%s\", \"rows\": [",
+        printf("{\"collective\": \"%s\", \"ranks\": %" PRIu64 ", \"link\": \"%s\", \"rows\": [", name,
                arguments->ranks, link.name);
     else
-        printf("allreduce, %" PRIu64
-               " ranks, %s: latency %.0f ns, %.3g ns per byte, %.3g ns per byte reduced\n"
-               "%12s  %-5s %14s %14s\n",
-               arguments->ranks, link.name, link.latency_ns, link.byte_ns, link.reduce_byte_ns, "bytes",
+        printf("%s, %" PRIu64 " ranks, %s: latency %.0f ns, %.3g ns per byte, %.3g ns per byte reduced\n"
+               "%12s  %-13s %14s %14s\n",
+               name, arguments->ranks, link.name, link.latency_ns, link.byte_ns, link.reduce_byte_ns, "bytes",
                "algo", "estimate us", "plan us");
     uint64_t first = arguments->bytes ? arguments->bytes : 8;
     uint64_t last = arguments->bytes ? arguments->bytes : 128 << 20;
@@ -357,7 +432,7 @@ int main(int argc, char **argv)
     struct arguments arguments;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            fputs(help, stdout);
+            print_help();
             return 0;
         }
     }

@@ -61,6 +61,15 @@ static void test_verify(void **state)
     expect("verify allreduce --algo ring --ranks 4 --window 1", 1, "WRONG: rank 0 step 0");
     expect("verify allreduce --algo ring --ranks 9 --method rotation", 0, "rotation method");
     expect("verify allreduce --algo rd --ranks 9 --method rotation", 1, "not symmetric");
+    expect("verify allgather --algo ring --ranks 64", 0, "allgather ring, 64 ranks: correct");
+    expect("verify reduce --algo rab --ranks 11 --root 3 --strict", 0,
+           "reduce rab, 11 ranks, root 3, strict: correct");
+    expect("verify reduce --algo chain --ranks 4 --strict", 1, "cannot keep strict mode's order");
+    expect("verify gather --algo direct --ranks 5 --unequal --in-place", 0,
+           "root 0, in place, unequal: correct");
+    expect("verify gather --algo binomial --ranks 5 --unequal", 1, "cannot do unequal blocks");
+    expect("verify alltoall --algo pairwise --ranks 4 --in-place", 1, "no alltoall in place");
+    expect("verify barrier --algo dissemination --ranks 100000", 0, "rotation method");
 }
 
 static void test_dump(void **state)
@@ -71,6 +80,10 @@ static void test_dump(void **state)
     expect("dump allreduce --algo rd --ranks 2 --in-place --rank 0", 0, "COPY chunk 0: TEMP <- INPUT");
     expect("dump allreduce --algo tree --ranks 3", 0, "rank 2 of 3");
     expect("dump allreduce --algo ring --ranks 4 --rank 0 --steps", 0, "14  SEND chunk 3 to 1: OUTPUT");
+    expect("dump reduce --algo chain --ranks 3 --root 2 --rank 0", 0,
+           "reduce chain, rank 0 of 3, root 2: 64 chunks, 4 slots, 4 cells, 4 records");
+    expect("dump gather --algo binomial --ranks 6 --root 2 --rank 0", 0, "TEMP 0-1, 3 records");
+    expect("dump alltoall --algo bruck --ranks 4 --rank 1", 0, "COPY chunk 0: OUTPUT <- INPUT chunk 2");
 }
 
 static json_t *parse(const char *arguments, int status)
@@ -102,6 +115,14 @@ static void test_json(void **state)
     assert_int_equal(json_array_size(rows), 4);
     assert_int_equal(json_integer_value(json_object_get(json_array_get(rows, 0), "size_bytes")), 1 << 20);
     json_decref(cost);
+    plan = parse("dump scatter --algo direct --ranks 5 --rank 2 --root 4 --unequal --json", 0);
+    assert_int_equal(json_integer_value(json_object_get(plan, "root")), 4);
+    assert_true(json_is_true(json_object_get(plan, "unequal")));
+    json_decref(plan);
+    verdict = parse("verify broadcast --algo sag --ranks 6 --root 5 --json", 0);
+    assert_string_equal(json_string_value(json_object_get(verdict, "collective")), "broadcast");
+    assert_int_equal(json_integer_value(json_object_get(verdict, "root")), 5);
+    json_decref(verdict);
 }
 
 static void test_cost(void **state)
@@ -110,6 +131,8 @@ static void test_cost(void **state)
     expect("cost allreduce --ranks 2 --bytes 8", 0, "chosen");
     expect("cost allreduce --algo rab --ranks 8 --bytes 4K --link network --oversubscribed", 0, "4096  rab");
     assert_null(strstr(output, "ring"));
+    expect("cost reduce_scatter --ranks 8 --bytes 1M --strict", 0, "halving");
+    expect("cost barrier --ranks 8 --bytes 1", 0, "dissemination");
 }
 
 static void test_bad_arguments(void **state)
@@ -118,8 +141,11 @@ static void test_bad_arguments(void **state)
     static const char *const cases[][2] = {
         {"", "expected a command"},
         {"prove allreduce", "'prove'"},
-        {"dump", "expected the collective"},
-        {"dump broadcast --algo ring --ranks 2", "'broadcast'"},
+        {"dump", "expected a collective"},
+        {"dump broadcasts --algo ring --ranks 2", "'broadcasts'"},
+        {"dump broadcast --algo ring --ranks 2", "expected one of binomial, chain, sag"},
+        {"dump allgather --algo ring --ranks 2 --root 0", "'--root'"},
+        {"verify reduce --algo chain --ranks 4 --root 4", "--root is '4'"},
         {"dump allreduce --algo ring", "'--ranks'"},
         {"dump allreduce --ranks 2", "'--algo'"},
         {"dump allreduce --algo auto --ranks 2", "--algo is 'auto'"},
@@ -137,6 +163,7 @@ static void test_bad_arguments(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         expect(cases[i][0], 2, cases[i][1]);
     expect("--help", 0, "usage: weft-plan");
+    expect("--help", 0, "broadcast       binomial, chain, sag");
     expect("verify allreduce --help", 0, "Exit status");
     expect("dump allreduce --algo ring --ranks 2 > /dev/full", 1, "");
 }
