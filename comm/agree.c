@@ -469,6 +469,7 @@ static int make_executor(struct weft_comm *comm)
                   .comm = comm,
                   .connect = weft_comm_link_peer,
                   .differs = weft_comm_differs,
+                  .tagged = weft_comm_tagged,
                   .sent_by = weft_comm_sent_by,
                   .buffer_get = weft_memory_buffer_get,
                   .buffer_put = weft_memory_buffer_put,
@@ -478,8 +479,12 @@ static int make_executor(struct weft_comm *comm)
     weft_context_lock(context);
     int status = weft_exec_create(&options, &comm->exec);
     if (status == WEFT_OK)
+        status = weft_comm_make_p2p(comm);
+    if (status == WEFT_OK)
         status = weft_context_route(context, comm->id, comm);
     if (status != WEFT_OK) {
+        weft_p2p_close(comm->p2p);
+        comm->p2p = NULL;
         weft_exec_destroy(comm->exec);
         comm->exec = NULL;
     }

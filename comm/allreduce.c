@@ -6,6 +6,7 @@
 #include "algos/choose.h"
 #include "base/fork.h"
 #include "comm/fastpath.h"
+#include "comm/group_calls.h"
 #include "comm/progress.h"
 #include "comm/work.h"
 
@@ -242,6 +243,16 @@ static int run_plan(struct weft_comm *comm, const void *send, void *recv, size_t
     return status != WEFT_OK && comm->failed ? weft_comm_report(comm) : status;
 }
 
+static int start_in_group(struct weft_comm *comm, const void *send, void *recv, size_t count,
+                          weft_dtype dtype, weft_op op)
+{
+    struct weft_work *work;
+    int status = weft_allreduce_start(comm, send, recv, count, dtype, op, &work);
+    if (status == WEFT_OK)
+        weft_group_defer(work);
+    return status;
+}
+
 /* checked is a constant: 0 leaves out the comparison of calls on the cache-line path. */
 static inline int allreduce(struct weft_comm *comm, const void *send, void *recv, size_t count,
                             weft_dtype dtype, weft_op op, int checked)
@@ -260,6 +271,8 @@ static inline int allreduce(struct weft_comm *comm, const void *send, void *recv
         weft_context_unlock(comm->context);
         return weft_comm_report(comm);
     }
+    if (weft_group_is_open())
+        return start_in_group(comm, send, recv, count, dtype, op);
     if (takes_fastpath(comm, count * weft_dtype_size(dtype)))
         return run_fastpath(comm, send, recv, count, dtype, op, checked);
     return run_plan(comm, send, recv, count, dtype, op);

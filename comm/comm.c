@@ -16,6 +16,7 @@
 #include "comm/fastpath.h"
 #include "comm/judge.h"
 #include "comm/progress.h"
+#include "comm/work.h"
 #include "comm/round.h"
 
 int64_t weft_comm_deadline_ns(const struct weft_comm *comm)
@@ -73,6 +74,21 @@ int weft_comm_sent_by(void *arg, uint32_t rank, const void *sender)
                                   local ? member->shm_size : member->ofi_size);
 }
 
+int weft_comm_tagged(void *arg, const struct weft_wire_header *header, const void *payload)
+{
+    struct weft_comm *comm = arg;
+    return weft_p2p_message(comm->p2p, header, payload);
+}
+
+int weft_comm_make_p2p(struct weft_comm *comm)
+{
+    const struct weft_p2p_options options = {.rank = (uint32_t)comm->rank,
+                                             .ranks = (uint32_t)comm->ranks,
+                                             .local_bytes = (size_t)comm->context->settings.eager_bytes_shm,
+                                             .exec = comm->exec};
+    return weft_p2p_open(&options, &comm->p2p);
+}
+
 static void wake_waiters(void *arg)
 {
     struct weft_comm *comm = arg;
@@ -98,6 +114,7 @@ static void free_comm(struct weft_comm *comm)
     weft_fastpath_close(comm->fastpath);
     if (comm->exec)
         weft_exec_fail(comm->exec, WEFT_CANCELLED, "the communicator was destroyed");
+    weft_p2p_close(comm->p2p);
     for (int r = 0; r < comm->ranks && comm->exec; r++) {
         struct weft_link *link = weft_exec_link(comm->exec, (uint32_t)r);
         if (link)
@@ -228,6 +245,8 @@ int weft_comm_open(struct weft_context *context, struct weft_bootstrap_options *
     int status = comm->name ? WEFT_OK : weft_fail(WEFT_NOMEM, "no memory for a communicator");
     if (status == WEFT_OK && comm->ranks > 1)
         status = meet(comm, resolved, deadline_ns);
+    else if (status == WEFT_OK)
+        status = weft_comm_make_p2p(comm);
     if (status == WEFT_OK) {
         *opened = comm;
         return WEFT_OK;
@@ -268,8 +287,12 @@ int weft_comm_destroy(weft_comm *comm)
         return WEFT_OK;
     if (comm->works)
         return weft_fail(WEFT_BUSY, "%d works of the communicator have not been freed", comm->works);
-    int status = WEFT_OK;
+    int status = comm->dropped ? weft_works_finish(comm) : WEFT_OK;
     char text[WEFT_DETAIL_MAX] = "";
+    if (status == WEFT_TIMEOUT)
+        snprintf(text, sizeof text, "%s", comm->failure);
+    else
+        status = WEFT_OK;
     if (comm->bootstrap && !comm->failed && !weft_bootstrap_has_failed(comm->bootstrap)) {
         status = meet_at_end(comm);
         snprintf(text, sizeof text, "%s", weft_error_detail());
@@ -287,9 +310,11 @@ void weft_comm_fail(struct weft_comm *comm, int status, const char *text)
     explain(comm->failure, sizeof comm->failure, text);
     atomic_store(&comm->failed, status);
     /* The others first: withdrawing what is in flight may take a moment. */
-    if (!weft_bootstrap_has_failed(comm->bootstrap))
+    if (comm->bootstrap && !weft_bootstrap_has_failed(comm->bootstrap))
         weft_bootstrap_revoke(comm->bootstrap, comm->failure);
-    weft_exec_fail(comm->exec, status, comm->failure);
+    if (comm->exec)
+        weft_exec_fail(comm->exec, status, comm->failure);
+    weft_p2p_fail(comm->p2p, status);
     weft_log(WEFT_LOG_INFO, "rank %d revokes its communicator: %s", comm->rank, comm->failure);
     weft_progress_wake(comm->context);
     weft_progress_linger(comm->context); /* peers may want answers to what they take back */
@@ -355,6 +380,23 @@ int weft_comm_begin(struct weft_comm *comm)
         weft_context_unlock(comm->context);
     }
     return weft_comm_report(comm);
+}
+
+int weft_comm_is_lost(const struct weft_comm *comm)
+{
+    int status;
+    return comm->failed || comm->lost_status ||
+           (comm->bootstrap && weft_bootstrap_has_failed(comm->bootstrap)) ||
+           (comm->exec && weft_exec_failure(comm->exec, &status));
+}
+
+int weft_comm_check_any(struct weft_comm *comm)
+{
+    if (comm->bootstrap)
+        return weft_comm_check(comm);
+    if (comm->failed) /* aborted */
+        weft_p2p_fail(comm->p2p, comm->failed);
+    return comm->failed;
 }
 
 int weft_comm_report(struct weft_comm *comm)

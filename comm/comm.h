@@ -11,6 +11,7 @@
 #include "comm/boot_pmix.h"
 #include "comm/bootstrap.h"
 #include "comm/context.h"
+#include "comm/p2p.h"
 #include "comm/stall.h"
 
 struct weft_fastpath;
@@ -34,6 +35,7 @@ struct weft_comm {
     int64_t timeout_ms;
     struct weft_bootstrap *bootstrap; /* NULL for one rank */
     struct weft_exec *exec;           /* [lock] NULL for one rank */
+    struct weft_p2p *p2p;             /* [lock] */
     struct weft_member *members;      /* [ranks], NULL for one rank */
     int one_host;                     /* all ranks share memory */
     int no_shm;                       /* no two ranks share memory */
@@ -44,14 +46,16 @@ struct weft_comm {
     struct weft_fastpath *fastpath; /* NULL when not used */
     size_t chosen_bytes;            /* the last automatic choice */
     int chosen;
-    int works; /* handles not freed yet */
+    atomic_int works;              /* handles not freed yet */
+    int dropped;                   /* [lock] works that run on without a handle */
+    struct weft_work *dropped_ops; /* [lock] those of them that are collectives */
     uint64_t operations, fast_operations;
     _Atomic uint64_t calls;   /* made so far; only the thread that makes calls writes */
     struct weft_stall stall;  /* [lock] */
     struct weft_judge *judge; /* rank 0 of several */
     atomic_int shrinking;     /* threads inside weft_comm_shrink() */
     atomic_int failed;        /* 0, or the status with which it was revoked; set under the lock */
-    int reported;
+    atomic_int reported;
     char failure[WEFT_DETAIL_MAX];
     char last_words[2048];      /* [lock] what this rank waited for when it failed; "" nothing */
     int lost_rank, lost_status; /* [lock] a link that broke, until the bootstrap says why */
@@ -77,6 +81,11 @@ int weft_comm_check(struct weft_comm *comm);
 /* Whether a call may begin: WEFT_OK, or what it returns because the communicator has failed. */
 int weft_comm_begin(struct weft_comm *comm);
 
+/* Whether there may be a failure that weft_comm_check() has to take over, or has. Cheap. [lock] */
+int weft_comm_is_lost(const struct weft_comm *comm);
+/* weft_comm_check(), of a communicator of one rank too. [lock] */
+int weft_comm_check_any(struct weft_comm *comm);
+
 /* Reports the failure to the calling thread: first WEFT_PEER_FAILED and the like, then WEFT_REVOKED. */
 int weft_comm_report(struct weft_comm *comm);
 
@@ -101,6 +110,10 @@ int weft_comm_connect_peers(struct weft_comm *comm, int64_t deadline_ns);
 int weft_comm_link_peer(void *arg, uint32_t rank, struct weft_exec_peer *peer);
 /* Its differs hook. */
 int weft_comm_differs(void *arg, const char *text);
+/* [lock] Its tagged hook. */
+int weft_comm_tagged(void *arg, const struct weft_wire_header *header, const void *payload);
+/* [lock] Makes what point-to-point messages need, after the executor. */
+int weft_comm_make_p2p(struct weft_comm *comm);
 /* [lock] The executor's sent_by hook, inside an event. */
 int weft_comm_sent_by(void *arg, uint32_t rank, const void *sender);
 

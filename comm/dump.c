@@ -51,6 +51,21 @@ static void add_fastpath(struct page *page, const struct weft_comm *comm, const 
     }
 }
 
+/* Sends, receives and messages that no receive has taken. Returns whether there are any. */
+static int add_messages(struct page *page, const struct weft_comm *comm)
+{
+    char text[8192];
+    if (weft_p2p_dump(comm->p2p, text, sizeof text) == 0)
+        return 0;
+    const struct weft_request *oldest = weft_p2p_oldest(comm->p2p);
+    int64_t waited_ms = oldest ? (weft_clock_ns() - oldest->since_ns) / 1000000 : 0;
+    add(page, "rank %d of %d on host '%s', pid %d, for %" PRId64 " ms in messages\n", comm->rank, comm->ranks,
+        comm->members ? comm->members[comm->rank].host : "",
+        comm->members ? comm->members[comm->rank].pid : 0, waited_ms);
+    add(page, "%s", text);
+    return 1;
+}
+
 /* Every call that this rank is in. Returns how many. */
 static int add_calls(struct page *page, const struct weft_comm *comm)
 {
@@ -61,14 +76,15 @@ static int add_calls(struct page *page, const struct weft_comm *comm)
         add_call(page, comm, weft_exec_op_call(ops[i]), weft_exec_op_look(ops[i])->since_ns);
         page->used += weft_exec_dump(ops[i], room(page) ? page->text + page->used : NULL, room(page));
     }
+    int messages = add_messages(page, comm);
     if (!waiting)
-        return count;
+        return count + messages;
     add_call(page, comm, &waiting->call, waiting->since_ns);
     if (waiting->fast_sequence)
         add_fastpath(page, comm, waiting);
     else
         add(page, "  waits until every rank has come to the end of the communicator\n");
-    return count + 1;
+    return count + messages + 1;
 }
 
 size_t weft_dump_locked(const struct weft_comm *comm, char *text, size_t capacity)

@@ -69,6 +69,8 @@ struct weft_exec_hooks {
     /* May be NULL. A message of a peer belongs to another call than the one that it meets here; text says in what
      * they differ. WEFT_OK: the message is dropped and the operation waits for a verdict; otherwise it fails. */
     int (*differs)(void *comm, const char *text);
+    /* May be NULL. A point-to-point message (comm/p2p.h) of a checked source and size. */
+    int (*tagged)(void *comm, const struct weft_wire_header *header, const void *payload);
 };
 
 struct weft_exec_options {
@@ -117,6 +119,10 @@ struct weft_exec_request {
     uint32_t digest;       /* of call; what peers' messages must carry as well */
     struct weft_call call; /* for messages (its count), reports and dumps */
 };
+
+/* Sends a message that belongs to no operation; fills in the header's comm. WEFT_AGAIN when the link is full. */
+int weft_exec_post(struct weft_exec *exec, const struct weft_exec_peer *peer, struct weft_wire_header *header,
+                   const void *payload);
 
 /* Starts an operation. WEFT_AGAIN when WEFT_OPS_MAX are in flight. */
 int weft_exec_start(struct weft_exec *exec, const struct weft_exec_request *request,

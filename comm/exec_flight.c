@@ -73,3 +73,17 @@ int weft_flight_open(struct weft_exec_op *op, struct weft_flight *flight, uint32
         memset(flight->landings, 0, sizeof flight->landings);
     return status;
 }
+
+int weft_exec_post(struct weft_exec *exec, const struct weft_exec_peer *peer, struct weft_wire_header *header,
+                   const void *payload)
+{
+    if (exec->status != WEFT_OK)
+        return weft_fail(WEFT_REVOKED, "the communicator was revoked: %s", exec->failure);
+    header->comm = exec->options.id;
+    int status = peer->ops->send(peer->link, header, sizeof *header, payload, header->size);
+    if (status == WEFT_OK) {
+        exec->stats.messages++;
+        exec->stats.bytes_eager += header->kind == WEFT_WIRE_TAGGED ? header->size : 0;
+    }
+    return status;
+}

@@ -6,18 +6,19 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "comm/comm.h"
+#include "comm/work.h"
 
 #define POLL_BUDGET 64
 #define SLEEP_MS_MAX                                                                                         \
     100 /* a transport without descriptors, or a wake-up lost to a bug, costs no more than this */
-#define POLLED_MS    1 /* transports without descriptors are looked at this often */
-#define FDS_MAX      16
-#define ROUNDS_CLOCK 32 /* rounds between looks at the clock */
-#define ROUNDS_YIELD 4
-#define FLUSH_ROUNDS 16
-#define LOOK_NS      INT64_C(20000000) /* between looks at what waits on any communicator */
-#define TICKS_IDLE   16                /* of the service thread, before it sleeps between them */
+#define POLLED_MS     1 /* transports without descriptors are looked at this often */
+#define FDS_MAX       16
+#define ROUNDS_CLOCK  32 /* rounds between looks at the clock */
+#define ROUNDS_YIELD  4
+#define FLUSH_ROUNDS  16
+#define STEP_ASIDE_NS 50000
+#define LOOK_NS       INT64_C(20000000) /* between looks at what waits on any communicator */
+#define TICKS_IDLE    16                /* of the service thread, before it sleeps between them */
 
 static inline void pause_briefly(void)
 {
@@ -84,8 +85,11 @@ int weft_progress_once(struct weft_context *context)
         }
     }
     for (uint32_t i = 0; i < context->comm_capacity; i++) {
+        if (context->comms[i] && context->comms[i]->dropped_ops)
+            weft_works_reap(context->comms[i]);
         if (context->comms[i])
-            happened += weft_exec_progress(context->comms[i]->exec);
+            happened +=
+                weft_exec_progress(context->comms[i]->exec) + weft_p2p_progress(context->comms[i]->p2p);
     }
     if (happened && context->followers)
         pthread_cond_broadcast(&context->changed);
@@ -114,7 +118,8 @@ static int arm_all(struct weft_context *context, struct pollfd *polled, int *tim
 {
     int count = 0;
     for (uint32_t i = 0; i < context->comm_capacity; i++) {
-        if (context->comms[i] && weft_exec_is_blocked(context->comms[i]->exec))
+        if (context->comms[i] &&
+            (weft_exec_is_blocked(context->comms[i]->exec) || weft_p2p_is_blocked(context->comms[i]->p2p)))
             *timeout_ms = POLLED_MS; /* nobody tells when a full ring or pipe has room again */
     }
     polled[count++] = (struct pollfd){.fd = context->event_fd, .events = POLLIN};
@@ -181,6 +186,18 @@ void weft_progress_sleep(struct weft_context *context, int64_t deadline_ns, int 
             pthread_cond_broadcast(&context->changed);
     }
     disarm_all(context);
+}
+
+void weft_progress_step_aside(struct weft_context *context)
+{
+    if (!atomic_load_explicit(&context->contenders, memory_order_relaxed))
+        return;
+    weft_context_unlock(context);
+    /* A plain unlock and lock would win against a thread that still has to wake up. */
+    int64_t until_ns = weft_clock_ns() + STEP_ASIDE_NS;
+    while (atomic_load_explicit(&context->contenders, memory_order_relaxed) && weft_clock_ns() < until_ns)
+        sched_yield();
+    weft_context_lock(context);
 }
 
 void weft_progress_wake(struct weft_context *context)

@@ -28,6 +28,9 @@ int weft_idle_pause(struct weft_context *context, struct weft_idle *idle);
 void weft_progress_sleep(struct weft_context *context, int64_t deadline_ns, int (*still_waiting)(void *arg),
                          void *arg);
 
+/* [lock] Lets another thread that waits for the lock have it. For whoever polls in a loop. */
+void weft_progress_step_aside(struct weft_context *context);
+
 /* Wakes a leader that sleeps. Any thread. */
 void weft_progress_wake(struct weft_context *context);
 

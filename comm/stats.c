@@ -33,6 +33,7 @@ static uint64_t count_bytes(const struct weft_comm *comm)
     }
     if (comm->exec)
         bytes += weft_exec_bytes(comm->exec);
+    bytes += weft_p2p_bytes(comm->p2p);
     if (comm->fastpath)
         bytes += weft_fastpath_bytes(comm->fastpath);
     if (comm->bootstrap)
@@ -71,6 +72,8 @@ int weft_comm_get_stats(const weft_comm *comm, weft_comm_stats *stats)
         now.messages = moved->messages;
         now.connections = count_connections(comm);
     }
+    now.p2p_sends = weft_p2p_get_stats(comm->p2p)->sends;
+    now.p2p_receives = weft_p2p_get_stats(comm->p2p)->receives;
     now.registrations = comm->context->registrations;
     now.bytes_memory = count_bytes(comm);
     now.bytes_pool = count_pool(comm->context);

@@ -13,9 +13,18 @@
  *   ASK      nothing: the sender is at operation `op`; how far is the receiver?
  *   CREDIT   nothing: the sender has begun operation `op`. (exec_credit.c)
  *
+ * Point-to-point messages (comm/p2p.h) have kinds of their own, with which count is the tag:
+ *
+ *   TAGGED   payload: the whole message.
+ *   ANNOUNCE 8 bytes: the length of a message that waits at the sender; op is the sender's id for it.
+ *   MATCHED  nothing: a receive has taken the announced message op; message is the receiver's id, 0: nothing moves.
+ *   ROOM     nothing: count bytes of TAGGED messages have been received.
+ *
+ * INTERNAL marks messages of weft's own among the first two. Fields that a kind has no use for are 0.
+ *
  * With the flag TRANSFER op is the id, at the receiver of the message, of a transfer outside of plans (comm/exec.h);
- * message, digest and count are 0. Otherwise
- * comm and op say which operation (ids agreed at creation, ops counted per communicator, wrapping), message
+ * message, digest and count are 0. Otherwise comm and op say which operation (ids agreed at creation, ops counted per
+ * communicator, wrapping), message
  * is the ordinal of the SEND/RECV between this ordered pair of ranks within the operation. digest packs what
  * all ranks must agree on (see weft_call_digest()) but the count, which is count: a mismatch is found before any
  * byte is used.
@@ -27,7 +36,7 @@
 
 #include <weft/transport.h>
 
-#define WEFT_WIRE_VERSION 4
+#define WEFT_WIRE_VERSION 5
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "weft's executor wire format is little-endian and is read in place"
@@ -40,10 +49,19 @@ enum weft_wire_kind {
     WEFT_WIRE_TAKEN,
     WEFT_WIRE_LANDING,
     WEFT_WIRE_ASK,
-    WEFT_WIRE_CREDIT
+    WEFT_WIRE_CREDIT,
+    WEFT_WIRE_TAGGED,
+    WEFT_WIRE_ANNOUNCE,
+    WEFT_WIRE_MATCHED,
+    WEFT_WIRE_ROOM
 };
 
-enum weft_wire_flags { WEFT_WIRE_STAGED = 1, WEFT_WIRE_LENT = 2, WEFT_WIRE_TRANSFER = 4 };
+enum weft_wire_flags {
+    WEFT_WIRE_STAGED = 1,
+    WEFT_WIRE_LENT = 2,
+    WEFT_WIRE_TRANSFER = 4,
+    WEFT_WIRE_INTERNAL = 8
+};
 
 struct weft_wire_header {
     uint32_t comm;

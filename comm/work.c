@@ -6,9 +6,8 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "comm/message.h"
 #include "comm/progress.h"
-
-#define STEP_ASIDE_NS 50000
 
 static int still_running(void *arg)
 {
@@ -40,19 +39,6 @@ static int64_t first_look(struct weft_exec_op *op, int64_t now_ns)
     return look->since_ns + WEFT_STALL_NS;
 }
 
-/* Lets another thread have the lock. */
-static void step_aside(struct weft_context *context)
-{
-    if (!atomic_load_explicit(&context->contenders, memory_order_relaxed))
-        return;
-    weft_context_unlock(context);
-    /* A plain unlock and lock would win against a thread that still has to wake up. */
-    int64_t until_ns = weft_clock_ns() + STEP_ASIDE_NS;
-    while (atomic_load_explicit(&context->contenders, memory_order_relaxed) && weft_clock_ns() < until_ns)
-        sched_yield();
-    weft_context_lock(context);
-}
-
 int weft_work_drive(struct weft_comm *comm, struct weft_exec_op *op, int64_t deadline_ns, int revoke)
 {
     struct weft_context *context = comm->context;
@@ -67,7 +53,7 @@ int weft_work_drive(struct weft_comm *comm, struct weft_exec_op *op, int64_t dea
             if (status != WEFT_OK)
                 break;
         }
-        step_aside(context);
+        weft_progress_step_aside(context);
         if (moved)
             idle = (struct weft_idle){0};
         else if (!weft_idle_pause(context, &idle))
@@ -97,14 +83,18 @@ int weft_work_drive(struct weft_comm *comm, struct weft_exec_op *op, int64_t dea
 /* Takes over the result of the operation. [lock] */
 static void settle(struct weft_work *work)
 {
-    int status = weft_exec_op_status(work->op);
+    if (work->is_message) {
+        work->status = work->request.status;
+        return;
+    }
+    int status = work->op ? weft_exec_op_status(work->op) : WEFT_AGAIN;
     if (status == WEFT_AGAIN)
         return;
     if (status == WEFT_OK && weft_bootstrap_has_failed(work->comm->bootstrap))
         status = weft_comm_check(work->comm); /* as in weft_work_drive() */
-    work->status = status;
     weft_exec_op_free(work->op);
     work->op = NULL;
+    work->status = status;
     weft_progress_background(work->comm->context, -1);
 }
 
@@ -112,11 +102,33 @@ static int result(struct weft_work *work)
 {
     if (work->status == WEFT_OK || work->status == WEFT_AGAIN)
         return WEFT_OK;
-    weft_context_lock(work->comm->context);
-    weft_comm_check(work->comm);
-    weft_context_unlock(work->comm->context);
+    if (work->is_message && work->request.own)
+        return weft_request_fail(work->comm, &work->request);
+    if (work->comm->bootstrap) {
+        weft_context_lock(work->comm->context);
+        weft_comm_check(work->comm);
+        weft_context_unlock(work->comm->context);
+    }
     work->comm->reported = 1;
     return weft_fail(work->status, "%s", work->comm->failure);
+}
+
+/* One look at a work that runs. [lock] */
+static void look(struct weft_work *work)
+{
+    struct weft_comm *comm = work->comm;
+    weft_progress_once(comm->context);
+    int64_t now_ns = weft_clock_ns();
+    if (work->is_message) {
+        if (now_ns >= work->deadline_ns || weft_comm_is_lost(comm))
+            weft_request_drive(comm, &work->request, now_ns, now_ns >= work->deadline_ns);
+        return;
+    }
+    weft_stall_look(comm, now_ns);
+    if (now_ns >= work->deadline_ns && weft_exec_op_status(work->op) == WEFT_AGAIN)
+        deadline_passed(comm, work->op, &work->deadline_ns);
+    else
+        weft_comm_check(comm);
 }
 
 int weft_work_test(weft_work *work, int *done)
@@ -126,23 +138,27 @@ int weft_work_test(weft_work *work, int *done)
         return weft_fork_refuse();
     if (!work || !done)
         return weft_fail(WEFT_INVALID, "%s is NULL", work ? "done" : "work");
-    if (work->op) {
+    if (work->status == WEFT_AGAIN) {
         struct weft_context *context = work->comm->context;
         weft_context_lock(context);
-        weft_progress_once(context);
-        int64_t now_ns = weft_clock_ns();
-        weft_stall_look(work->comm, now_ns);
-        if (now_ns >= work->deadline_ns && weft_exec_op_status(work->op) == WEFT_AGAIN)
-            deadline_passed(work->comm, work->op, &work->deadline_ns);
-        else
-            weft_comm_check(work->comm);
         settle(work);
+        if (work->status == WEFT_AGAIN) {
+            look(work);
+            settle(work);
+        }
         weft_context_unlock(context);
     }
     int status = result(work);
     if (status == WEFT_OK)
         *done = work->status == WEFT_OK;
     return status;
+}
+
+/* [lock] */
+static int drive(struct weft_work *work, int64_t deadline_ns, int revoke)
+{
+    return work->is_message ? weft_request_drive(work->comm, &work->request, deadline_ns, revoke)
+                            : weft_work_drive(work->comm, work->op, deadline_ns, revoke);
 }
 
 int weft_work_wait(weft_work *work, int64_t timeout_ms)
@@ -152,18 +168,101 @@ int weft_work_wait(weft_work *work, int64_t timeout_ms)
         return weft_fork_refuse();
     if (!work)
         return weft_fail(WEFT_INVALID, "work is NULL");
-    if (work->op) {
+    if (work->status == WEFT_AGAIN) {
         struct weft_context *context = work->comm->context;
         int64_t deadline_ns = timeout_ms < 0 ? work->deadline_ns : weft_deadline_ns(timeout_ms);
-        int revoke = deadline_ns >= work->deadline_ns;
+        int revoke = deadline_ns >= work->deadline_ns, status = WEFT_OK;
         weft_context_lock(context);
-        int status = weft_work_drive(work->comm, work->op, revoke ? work->deadline_ns : deadline_ns, revoke);
         settle(work);
+        if (work->status == WEFT_AGAIN) {
+            status = drive(work, revoke ? work->deadline_ns : deadline_ns, revoke);
+            settle(work);
+        }
         weft_context_unlock(context);
-        if (work->op)
+        if (work->status == WEFT_AGAIN)
             return status;
     }
     return result(work);
+}
+
+int weft_work_get_message(const weft_work *work, weft_message *message)
+{
+    weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
+    if (!work || !message)
+        return weft_fail(WEFT_INVALID, "%s is NULL", work ? "message" : "work");
+    int status = weft_message_check(message);
+    if (status != WEFT_OK)
+        return status;
+    if (!work->is_message || work->request.sends)
+        return weft_fail(WEFT_INVALID, "the work is no receive");
+    weft_context_lock(work->comm->context);
+    int running = work->request.status == WEFT_AGAIN, found = work->request.found >= 0;
+    weft_context_unlock(work->comm->context);
+    if (running)
+        return weft_fail(WEFT_BUSY, "the receive is still running");
+    if (!found)
+        return weft_fail(WEFT_INVALID, "the receive has ended without a message");
+    weft_message_tell(&work->request, message);
+    return WEFT_OK;
+}
+
+int weft_work_cancel(weft_work *work)
+{
+    weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
+    if (!work)
+        return weft_fail(WEFT_INVALID, "work is NULL");
+    if (!work->is_message || work->request.sends)
+        return weft_fail(WEFT_INVALID,
+                         "the work is no receive: expected one that weft_recv_start() has made");
+    struct weft_context *context = work->comm->context;
+    weft_context_lock(context);
+    int status = weft_p2p_withdraw(work->comm->p2p, &work->request, WEFT_CANCELLED);
+    settle(work);
+    weft_context_unlock(context);
+    return status == WEFT_OK ? status
+                             : weft_fail(WEFT_BUSY, "the receive has a message already, or has ended");
+}
+
+static void dropped_message_ended(struct weft_request *request)
+{
+    struct weft_work *work = (struct weft_work *)((char *)request - offsetof(struct weft_work, request));
+    work->comm->dropped--;
+    weft_progress_background(work->comm->context, -1);
+    free(work);
+}
+
+/* [lock] */
+static void drop(struct weft_work *work)
+{
+    struct weft_comm *comm = work->comm;
+    work->dropped = 1;
+    comm->dropped++;
+    if (work->is_message) {
+        work->request.ended = dropped_message_ended;
+        return;
+    }
+    work->next = comm->dropped_ops;
+    comm->dropped_ops = work;
+}
+
+void weft_works_reap(struct weft_comm *comm)
+{
+    struct weft_work **at = &comm->dropped_ops;
+    while (*at) {
+        struct weft_work *work = *at;
+        if (weft_exec_op_status(work->op) == WEFT_AGAIN) {
+            at = &work->next;
+            continue;
+        }
+        *at = work->next;
+        settle(work);
+        comm->dropped--;
+        free(work);
+    }
 }
 
 int weft_work_free(weft_work *work)
@@ -173,8 +272,62 @@ int weft_work_free(weft_work *work)
         return weft_fork_refuse();
     if (!work)
         return WEFT_OK;
-    int status = weft_work_wait(work, -1);
-    work->comm->works--;
+    struct weft_comm *comm = work->comm;
+    weft_context_lock(comm->context);
+    if (work->status == WEFT_AGAIN)
+        settle(work);
+    int running = work->status == WEFT_AGAIN;
+    if (running)
+        drop(work);
+    comm->works--;
+    weft_context_unlock(comm->context);
+    if (running)
+        return WEFT_OK;
+    int status = result(work);
     free(work);
+    return status;
+}
+
+static int drops_left(void *arg)
+{
+    const struct weft_comm *comm = arg;
+    return comm->dropped && !comm->failed;
+}
+
+int weft_works_finish(struct weft_comm *comm)
+{
+    struct weft_context *context = comm->context;
+    int64_t deadline_ns = weft_comm_deadline_ns(comm);
+    struct weft_idle idle = {0};
+    weft_context_lock(context);
+    while (drops_left(comm)) {
+        int moved = weft_progress_once(context);
+        weft_works_reap(comm);
+        if (weft_comm_is_lost(comm) && weft_comm_check_any(comm) != WEFT_OK)
+            break;
+        weft_progress_step_aside(context);
+        if (moved)
+            idle = (struct weft_idle){0};
+        else if (!weft_idle_pause(context, &idle))
+            continue;
+        if (weft_clock_ns() >= deadline_ns) {
+            char text[WEFT_DETAIL_MAX], what[200] = "";
+            const struct weft_request *oldest = weft_p2p_oldest(comm->p2p);
+            if (oldest)
+                weft_request_print(oldest, what, sizeof what);
+            snprintf(text, sizeof text,
+                     "rank %d gave up after %lld ms at the end of %d operations whose handles "
+                     "were freed%s%s",
+                     comm->rank, (long long)comm->timeout_ms, comm->dropped, oldest ? ", first a " : "",
+                     what);
+            weft_comm_fail(comm, WEFT_TIMEOUT, text);
+            break;
+        }
+        if (!moved)
+            weft_progress_sleep(context, deadline_ns, drops_left, comm);
+    }
+    weft_works_reap(comm);
+    int status = comm->failed;
+    weft_context_unlock(context);
     return status;
 }

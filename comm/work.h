@@ -6,13 +6,30 @@
 
 struct weft_work {
     struct weft_comm *comm;
-    struct weft_exec_op *op; /* NULL when it was finished at once */
-    int status;              /* WEFT_AGAIN while running */
-    int64_t deadline_ns;     /* the communicator's */
+    struct weft_exec_op *op;     /* [lock] a collective: NULL when it was finished at once */
+    struct weft_request request; /* [lock] a message, when is_message */
+    int is_message;
+    int dropped;            /* [lock] the handle is gone */
+    _Atomic int status;     /* WEFT_AGAIN while running */
+    int64_t deadline_ns;    /* the communicator's */
+    weft_message *info;     /* of a group's receive */
+    struct weft_work *next; /* in the group, or among the communicator's dropped ones */
 };
 
 /* Waits for an executor operation, driving progress; on the deadline the communicator is revoked when revoke
  * is set, otherwise WEFT_TIMEOUT is returned and the operation goes on. [lock] */
 int weft_work_drive(struct weft_comm *comm, struct weft_exec_op *op, int64_t deadline_ns, int revoke);
+
+/* The same for a message. deadline_ns 0: the communicator's, from the first look at the clock on. At the deadline a
+ * request that nobody else knows of is withdrawn; another one revokes the communicator, unless ends is 0: then
+ * WEFT_TIMEOUT leaves it as it is. Returns its status. [lock] comm/p2p_calls.c */
+int weft_request_drive(struct weft_comm *comm, struct weft_request *request, int64_t deadline_ns, int ends);
+/* Words a status that is the request's own, for the calling thread; returns it. */
+int weft_request_fail(const struct weft_comm *comm, const struct weft_request *request);
+
+/* Frees dropped collectives that have ended. [lock] */
+void weft_works_reap(struct weft_comm *comm);
+/* Waits until no operation without a handle runs, within the communicator's deadline, which revokes. Takes the lock. */
+int weft_works_finish(struct weft_comm *comm);
 
 #endif

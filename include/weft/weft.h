@@ -1,7 +1,9 @@
 /* weft: collectives between ranks over shared memory and libfabric.
  *
- * Threads: a context may be used from several threads. Calls on one communicator must come from one thread
- * at a time, in the same order on every rank; different communicators are independent.
+ * Threads: a context may be used from several threads. Collectives on one communicator must come from one thread
+ * at a time, in the same order on every rank; different communicators are independent. Point-to-point calls
+ * (weft_send() to weft_work_cancel()) may come from any number of threads at a time, also beside a collective; a
+ * work belongs to one thread at a time.
  * Errors: 0 or a negative enum weft_status; outputs are set only on success; weft_error_detail() says what,
  * where and what was expected for the calling thread's last failure. Nothing here aborts, exits, prints other
  * than through the log, or touches signal dispositions.
@@ -209,8 +211,69 @@ int weft_work_test(weft_work *work, int *done);
  * operation running when timeout_ms was given; the communicator's own deadline ends it and revokes. */
 int weft_work_wait(weft_work *work, int64_t timeout_ms);
 
-/* Frees the handle. A work still running is waited for first, within the communicator's deadline. */
+/* Frees the handle. An operation that still runs goes on all the same, its buffers stay weft's, and
+ * weft_comm_destroy() waits for it; otherwise the answer is the operation's result. NULL is allowed. */
 int weft_work_free(weft_work *work);
+
+/* Messages from one rank to another. Their tags are 0 or more; a receive may leave source and tag open. It takes the
+ * message that was sent first among those of one sender that fit, and of several receives that fit a message, the
+ * one that was called first gets it. Types are for counting bytes only: what is sent as one type may be received
+ * as another. */
+#define WEFT_ANY_SOURCE (-1)
+#define WEFT_ANY_TAG    (-1)
+
+/* What has been received, or would be. */
+typedef struct weft_message {
+    size_t size;
+    int source;
+    int64_t tag;
+    size_t bytes;
+} weft_message;
+#define WEFT_MESSAGE_INIT                                                                                    \
+    {                                                                                                        \
+        sizeof(weft_message), -1, -1, 0                                                                      \
+    }
+
+/* Sends count elements to rank peer, which may be this one; count may be 0. Returns when data may be used again, which
+ * for messages up to WEFT_EAGER_SHM or WEFT_EAGER_OFI bytes is mostly at once, and otherwise after the receiver has
+ * asked for it: a rank that sends itself more than that needs a receive that was started before. A deadline that
+ * passes revokes the communicator, as with collectives. */
+int weft_send(weft_comm *comm, const void *data, size_t count, weft_dtype dtype, int peer, int64_t tag);
+
+/* Receives one message of at most count elements. source and tag may be WEFT_ANY_SOURCE and WEFT_ANY_TAG; *info, which
+ * may be NULL, says what has come. WEFT_MISMATCH when the message is longer: it is lost, data is not written, sender
+ * and communicator go on. WEFT_TIMEOUT when the communicator's deadline passes before there is a message:
+ * nothing is received, and the communicator goes on; when it passes later, it revokes. */
+int weft_recv(weft_comm *comm, void *data, size_t count, weft_dtype dtype, int source, int64_t tag,
+              weft_message *info);
+
+/* The same as work handles: return at once; the memory belongs to weft until the work is done. */
+int weft_send_start(weft_comm *comm, const void *data, size_t count, weft_dtype dtype, int peer, int64_t tag,
+                    weft_work **work);
+int weft_recv_start(weft_comm *comm, void *data, size_t count, weft_dtype dtype, int source, int64_t tag,
+                    weft_work **work);
+
+/* A send and a receive at the same time: rings and exchanges cannot deadlock. The buffers must not overlap. */
+int weft_sendrecv(weft_comm *comm, const void *send, size_t send_count, int dest, int64_t send_tag,
+                  void *recv, size_t recv_count, int source, int64_t recv_tag, weft_dtype dtype,
+                  weft_message *info);
+
+/* Waits for a message that weft_recv() with the same source and tag would take, and leaves it there. timeout_ms 0
+ * just looks (WEFT_AGAIN when there is none), a negative one is the communicator's deadline; WEFT_TIMEOUT. */
+int weft_probe(weft_comm *comm, int source, int64_t tag, int64_t timeout_ms, weft_message *info);
+
+/* What a receive that has ended has got. WEFT_BUSY while it runs. */
+int weft_work_get_message(const weft_work *work, weft_message *info);
+
+/* Ends a receive that has no message yet; its work's result is WEFT_CANCELLED then. WEFT_BUSY: it has one. */
+int weft_work_cancel(weft_work *work);
+
+/* Calls of the calling thread between these two only start: collectives and point-to-point calls that otherwise block
+ * return at once, their buffers are weft's, and the outermost weft_group_end() waits for all of them, within
+ * each communicator's deadline, and returns the first error. So messages may be sent and received in any
+ * order. Groups nest. A collective in a group counts as a started one, on all ranks or none. */
+int weft_group_start(void);
+int weft_group_end(void);
 
 /* Allocates size bytes that peers on this host can read in place (page aligned, zeroed). Owned by the context
  * until weft_mem_free(). Falls back to ordinary memory where shared memory is forbidden, said in the log. */

@@ -206,11 +206,12 @@ static int perform(weft_comm *comm, const struct script *script, void *const *me
         usleep(LEAVE_NS / 1000); /* the others hear of it from the service thread */
     snprintf(text, size, "%s", weft_error_detail());
     for (int i = 0; i < 2; i++) {
-        int ended = weft_work_free(works[i]);
-        if (ended == WEFT_OK || status != WEFT_OK)
-            continue;
-        status = ended;
-        snprintf(text, size, "%s", weft_error_detail());
+        int ended = works[i] ? weft_work_wait(works[i], -1) : WEFT_OK;
+        if (ended != WEFT_OK && status == WEFT_OK) {
+            status = ended;
+            snprintf(text, size, "%s", weft_error_detail());
+        }
+        weft_work_free(works[i]);
     }
     return status;
 }

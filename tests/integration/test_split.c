@@ -186,6 +186,7 @@ static int busy_parent_body(int rank, int ranks, void *arg)
     CHECK_OK(weft_allreduce_start(job.comm, send, recv, COUNT, WEFT_FLOAT32, WEFT_SUM, &work));
     CHECK_OK(weft_comm_dup(job.comm, &copy));
     CHECK(run_all(copy, rank, ranks) == 0);
+    CHECK_OK(weft_work_wait(work, -1));
     CHECK_OK(weft_work_free(work));
     CHECK(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, ranks, COUNT) == 0);
     CHECK(job_close(&job) == WEFT_BUSY); /* the copy still needs the context */

@@ -1,0 +1,544 @@
+#include "comm/p2p_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+#define CREDIT_STEP     (WEFT_P2P_CREDIT / 4) /* owed before it is told */
+#define STREAMING_BYTES (16u << 20)           /* larger than a shared cache: the copy goes past them */
+
+int weft_p2p_open(const struct weft_p2p_options *options, struct weft_p2p **opened)
+{
+    struct weft_p2p *p2p = calloc(1, sizeof *p2p);
+    if (!p2p)
+        return weft_fail(WEFT_NOMEM, "no memory for point-to-point messages");
+    p2p->options = *options;
+    *opened = p2p;
+    return WEFT_OK;
+}
+
+static void drop_arrived(struct weft_p2p *p2p)
+{
+    for (int space = WEFT_SPACE_USER; space <= WEFT_SPACE_INTERNAL; space++) {
+        struct weft_arrived *arrived;
+        while ((arrived = weft_match_next(&p2p->match, space, NULL))) {
+            weft_match_remove(&p2p->match, arrived);
+            free(arrived);
+        }
+    }
+}
+
+void weft_p2p_close(struct weft_p2p *p2p)
+{
+    if (!p2p)
+        return;
+    weft_p2p_fail(p2p, WEFT_CANCELLED);
+    weft_match_close(&p2p->match);
+    for (uint32_t r = 0; r < p2p->options.ranks && p2p->peers; r++)
+        free(p2p->peers[r]);
+    free(p2p->peers);
+    free(p2p);
+}
+
+struct weft_p2p_peer *weft_p2p_peer_find(struct weft_p2p *p2p, uint32_t rank)
+{
+    if (!p2p->peers)
+        p2p->peers = calloc(p2p->options.ranks, sizeof *p2p->peers);
+    if (!p2p->peers)
+        return NULL;
+    struct weft_p2p_peer *peer = p2p->peers[rank];
+    if (!peer) {
+        peer = calloc(1, sizeof *peer);
+        if (!peer)
+            return NULL;
+        peer->rank = rank;
+        peer->credit = WEFT_P2P_CREDIT;
+        p2p->peers[rank] = peer;
+    }
+    return peer;
+}
+
+void weft_p2p_pend(struct weft_p2p *p2p, struct weft_p2p_peer *peer)
+{
+    if (peer->pending)
+        return;
+    peer->pending = 1;
+    peer->next_pending = p2p->pending;
+    p2p->pending = peer;
+}
+
+static void enqueue(struct weft_p2p_queue *queue, struct weft_request *request)
+{
+    request->after = NULL;
+    *(queue->tail ? &queue->tail->after : &queue->head) = request;
+    queue->tail = request;
+}
+
+static void dequeue(struct weft_p2p_queue *queue)
+{
+    queue->head = queue->head->after;
+    if (!queue->head)
+        queue->tail = NULL;
+}
+
+static void begin(struct weft_p2p *p2p, struct weft_request *request, enum weft_request_state state)
+{
+    request->p2p = p2p;
+    request->status = WEFT_AGAIN;
+    request->state = (uint8_t)state;
+    request->found = -1;
+    request->next = NULL;
+    request->previous = p2p->tail;
+    *(p2p->tail ? &p2p->tail->next : &p2p->head) = request;
+    p2p->tail = request;
+}
+
+static void leave(struct weft_p2p *p2p, struct weft_request *request)
+{
+    *(request->previous ? &request->previous->next : &p2p->head) = request->next;
+    *(request->next ? &request->next->previous : &p2p->tail) = request->previous;
+}
+
+void weft_request_end(struct weft_p2p *p2p, struct weft_request *request, int status)
+{
+    leave(p2p, request);
+    request->state = WEFT_REQUEST_ENDED;
+    request->status = status;
+    if (status == WEFT_OK)
+        *(request->sends ? &p2p->stats.sends : &p2p->stats.receives) += 1;
+    if (request->ended)
+        request->ended(request);
+}
+
+static int revoked(const struct weft_p2p *p2p)
+{
+    int status = p2p->status;
+    const char *text = NULL;
+    if (!status && p2p->options.exec)
+        text = weft_exec_failure(p2p->options.exec, &status);
+    return status ? weft_fail(WEFT_REVOKED, "the communicator was revoked%s%s", text ? ": " : "",
+                              text ? text : "")
+                  : WEFT_OK;
+}
+
+/* --- sending */
+
+static int post_message(struct weft_p2p *p2p, const struct weft_exec_peer *link, enum weft_wire_kind kind,
+                        struct weft_wire_header *header, const void *payload, size_t size)
+{
+    header->source = p2p->options.rank;
+    header->size = (uint32_t)size;
+    header->kind = (uint8_t)kind;
+    header->version = WEFT_WIRE_VERSION;
+    return weft_exec_post(p2p->options.exec, link, header, payload);
+}
+
+/* Whether the payload may go inside a message. */
+static int fits(const struct weft_p2p_peer *peer, const struct weft_exec_peer *link, size_t bytes)
+{
+    return bytes <= link->eager_bytes && bytes + WEFT_P2P_COST <= peer->credit;
+}
+
+static int post_tagged(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const struct weft_exec_peer *link,
+                       int64_t tag, int space, const void *memory, size_t bytes)
+{
+    struct weft_wire_header header = {.count = (uint64_t)tag,
+                                      .flags = space == WEFT_SPACE_INTERNAL ? WEFT_WIRE_INTERNAL : 0};
+    int status = post_message(p2p, link, WEFT_WIRE_TAGGED, &header, memory, bytes);
+    if (status == WEFT_OK)
+        peer->credit -= (uint32_t)bytes + WEFT_P2P_COST;
+    return status;
+}
+
+int weft_p2p_send_now(struct weft_p2p *p2p, int32_t rank, int64_t tag, int space, const void *memory,
+                      size_t bytes)
+{
+    if ((uint32_t)rank == p2p->options.rank || p2p->status)
+        return WEFT_AGAIN;
+    struct weft_p2p_peer *peer = p2p->peers ? p2p->peers[rank] : NULL;
+    if (!peer || peer->sends.head)
+        return WEFT_AGAIN;
+    struct weft_exec_peer *link;
+    int status = weft_exec_connect(p2p->options.exec, peer->rank, &link);
+    if (status != WEFT_OK)
+        return status;
+    if (!fits(peer, link, bytes))
+        return WEFT_AGAIN;
+    status = post_tagged(p2p, peer, link, tag, space, memory, bytes);
+    p2p->stats.sends += status == WEFT_OK;
+    return status;
+}
+
+/* The request leaves this rank, as a message or announced. WEFT_AGAIN: the link, or the table of ids, is full. */
+static int send_out(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct weft_request *request)
+{
+    struct weft_exec_peer *link;
+    int status = weft_exec_connect(p2p->options.exec, peer->rank, &link);
+    if (status != WEFT_OK)
+        return status;
+    if (!request->id && fits(peer, link, request->bytes)) {
+        status = post_tagged(p2p, peer, link, request->tag, request->space, request->memory, request->bytes);
+        if (status == WEFT_OK)
+            weft_request_end(p2p, request, WEFT_OK);
+        return status;
+    }
+    if (peer->waiting >= WEFT_P2P_ANNOUNCE_MAX)
+        return WEFT_AGAIN;
+    if (!request->id)
+        status = weft_exec_transfer_reserve(p2p->options.exec, request, &request->id);
+    if (status != WEFT_OK)
+        return status;
+    uint64_t bytes = request->bytes;
+    struct weft_wire_header header = {.op = request->id,
+                                      .count = (uint64_t)request->tag,
+                                      .flags =
+                                          request->space == WEFT_SPACE_INTERNAL ? WEFT_WIRE_INTERNAL : 0};
+    status = post_message(p2p, link, WEFT_WIRE_ANNOUNCE, &header, &bytes, sizeof bytes);
+    if (status == WEFT_OK) {
+        request->state = WEFT_REQUEST_ANNOUNCED;
+        peer->waiting++;
+    }
+    return status;
+}
+
+static int keep(struct weft_p2p *p2p, struct weft_p2p_arrived *arrived)
+{
+    int status = weft_match_keep(&p2p->match, &arrived->match);
+    if (status != WEFT_OK)
+        free(arrived);
+    return status;
+}
+
+/* To the rank itself. */
+static int send_local(struct weft_p2p *p2p, struct weft_request *request)
+{
+    int32_t self = (int32_t)p2p->options.rank;
+    struct weft_posted *posted = weft_match_claim(&p2p->match, request->space, self, request->tag);
+    begin(p2p, request, WEFT_REQUEST_LOCAL);
+    if (posted) {
+        struct weft_request *receive = weft_request_of(posted);
+        receive->found = self;
+        receive->found_tag = request->tag;
+        receive->found_bytes = request->bytes;
+        weft_request_deliver(p2p, receive, request->memory);
+        weft_request_end(p2p, request, WEFT_OK);
+        return WEFT_OK;
+    }
+    struct weft_p2p_peer *peer = weft_p2p_peer_find(p2p, p2p->options.rank);
+    int copied =
+        request->bytes <= p2p->options.local_bytes && peer && request->bytes + WEFT_P2P_COST <= peer->credit;
+    struct weft_p2p_arrived *arrived = malloc(sizeof *arrived + (copied ? request->bytes : 0));
+    int status = peer && arrived ? WEFT_OK : weft_fail(WEFT_NOMEM, "no memory for a message to this rank");
+    if (status == WEFT_OK) {
+        arrived->match.space = request->space;
+        arrived->match.source = self;
+        arrived->match.tag = request->tag;
+        arrived->bytes = request->bytes;
+        arrived->id = 0;
+        arrived->sender = copied ? NULL : request;
+        if (copied && request->bytes)
+            memcpy(arrived->payload, request->memory, request->bytes);
+        status = keep(p2p, arrived);
+    } else {
+        free(arrived);
+    }
+    if (status != WEFT_OK) {
+        leave(p2p, request);
+        return status;
+    }
+    if (copied) {
+        peer->credit -= (uint32_t)request->bytes + WEFT_P2P_COST;
+        p2p->stats.bytes_kept += request->bytes;
+        weft_request_end(p2p, request, WEFT_OK);
+    } else {
+        request->local = &arrived->match;
+    }
+    return WEFT_OK;
+}
+
+int weft_p2p_send(struct weft_p2p *p2p, struct weft_request *request)
+{
+    int status = revoked(p2p);
+    if (status != WEFT_OK)
+        return status;
+    if ((uint32_t)request->peer == p2p->options.rank)
+        return send_local(p2p, request);
+    struct weft_p2p_peer *peer = weft_p2p_peer_find(p2p, (uint32_t)request->peer);
+    if (!peer)
+        return weft_fail(WEFT_NOMEM, "no memory for the state of rank %d", request->peer);
+    begin(p2p, request, WEFT_REQUEST_QUEUED);
+    status = peer->sends.head ? WEFT_AGAIN : send_out(p2p, peer, request);
+    if (status == WEFT_AGAIN) {
+        enqueue(&peer->sends, request);
+        weft_p2p_pend(p2p, peer);
+        return WEFT_OK;
+    }
+    if (status != WEFT_OK) {
+        leave(p2p, request);
+        weft_exec_transfer_release(p2p->options.exec, request->id);
+    }
+    return status;
+}
+
+void weft_p2p_owe(struct weft_p2p *p2p, struct weft_p2p_peer *peer, uint32_t cost)
+{
+    if (peer->rank == p2p->options.rank) {
+        peer->credit += cost;
+        return;
+    }
+    peer->owed += cost;
+    if (peer->owed >= CREDIT_STEP)
+        weft_p2p_pend(p2p, peer);
+}
+
+/* --- transfers, once both ends have matched */
+
+static void transfer_ended(void *arg, int status)
+{
+    struct weft_request *request = arg;
+    struct weft_p2p *p2p = request->p2p;
+    if (!request->sends) {
+        struct weft_p2p_peer *peer = p2p->peers[request->found];
+        peer->moving--;
+        if (peer->turns.head)
+            weft_p2p_pend(p2p, peer);
+    }
+    weft_request_end(p2p, request, status);
+}
+
+static void start_transfer(struct weft_p2p *p2p, struct weft_request *request, uint32_t rank)
+{
+    uint64_t bytes = request->sends ? request->bytes : request->found_bytes;
+    struct weft_exec_transfer wanted = {.source = request->sends ? request->memory : NULL,
+                                        .destination = request->sends ? NULL : request->memory,
+                                        .bytes = bytes,
+                                        .peer = rank,
+                                        .peer_id = request->peer_id,
+                                        .streaming = bytes >= STREAMING_BYTES,
+                                        .ended = transfer_ended,
+                                        .arg = request};
+    request->state = WEFT_REQUEST_MOVING;
+    weft_exec_transfer_start(p2p->options.exec, request->id, &wanted);
+}
+
+void weft_request_go(struct weft_p2p *p2p, struct weft_request *request, uint32_t peer_id)
+{
+    request->peer_id = peer_id;
+    if (peer_id) {
+        start_transfer(p2p, request, (uint32_t)request->peer);
+        return;
+    }
+    weft_exec_transfer_release(p2p->options.exec, request->id);
+    weft_request_end(p2p, request, WEFT_OK);
+}
+
+/* The oldest matched receive of a peer. WEFT_AGAIN: it cannot begin now. */
+static int begin_turn(struct weft_p2p *p2p, struct weft_p2p_peer *peer)
+{
+    struct weft_request *request = peer->turns.head;
+    int moves = request->found_bytes && request->found_bytes <= request->bytes, status = WEFT_OK;
+    if (moves && peer->moving >= WEFT_P2P_TURNS)
+        return WEFT_AGAIN;
+    if (moves && !request->id)
+        status = weft_exec_transfer_reserve(p2p->options.exec, request, &request->id);
+    struct weft_exec_peer *link;
+    if (status == WEFT_OK)
+        status = weft_exec_connect(p2p->options.exec, peer->rank, &link);
+    struct weft_wire_header header = {.op = request->peer_id, .message = request->id};
+    if (status == WEFT_OK)
+        status = post_message(p2p, link, WEFT_WIRE_MATCHED, &header, NULL, 0);
+    if (status != WEFT_OK)
+        return status;
+    dequeue(&peer->turns);
+    if (moves) {
+        peer->moving++;
+        start_transfer(p2p, request, peer->rank);
+    } else {
+        weft_request_deliver(p2p, request, NULL);
+    }
+    return WEFT_OK;
+}
+
+void weft_request_turn(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct weft_request *request,
+                       uint32_t peer_id)
+{
+    request->state = WEFT_REQUEST_TURN;
+    request->peer_id = peer_id;
+    enqueue(&peer->turns, request);
+    weft_p2p_pend(p2p, peer);
+}
+
+/* --- receiving */
+
+void weft_request_deliver(struct weft_p2p *p2p, struct weft_request *request, const void *payload)
+{
+    int fits_in = request->found_bytes <= request->bytes;
+    if (fits_in && payload && request->found_bytes)
+        memcpy(request->memory, payload, request->found_bytes);
+    request->own = !fits_in;
+    weft_request_end(p2p, request, fits_in ? WEFT_OK : WEFT_MISMATCH);
+}
+
+/* A receive takes a message that has waited for it. */
+static void take(struct weft_p2p *p2p, struct weft_request *request, struct weft_p2p_arrived *arrived)
+{
+    struct weft_p2p_peer *peer = p2p->peers[arrived->match.source];
+    weft_match_remove(&p2p->match, &arrived->match);
+    request->found = arrived->match.source;
+    request->found_tag = arrived->match.tag;
+    request->found_bytes = arrived->bytes;
+    if (arrived->id) {
+        peer->announced--;
+        weft_request_turn(p2p, peer, request, arrived->id);
+    } else if (arrived->sender) {
+        weft_request_deliver(p2p, request, arrived->sender->memory);
+        weft_request_end(p2p, arrived->sender, WEFT_OK);
+    } else {
+        uint32_t cost = (uint32_t)arrived->bytes + WEFT_P2P_COST;
+        peer->held -= peer->rank == p2p->options.rank ? 0 : cost;
+        weft_p2p_owe(p2p, peer, cost);
+        weft_request_deliver(p2p, request, arrived->payload);
+    }
+    free(arrived);
+}
+
+int weft_p2p_receive(struct weft_p2p *p2p, struct weft_request *request)
+{
+    int status = revoked(p2p);
+    if (status != WEFT_OK)
+        return status;
+    struct weft_arrived *arrived = weft_match_find(&p2p->match, request->space, request->peer, request->tag);
+    if (arrived) {
+        begin(p2p, request, WEFT_REQUEST_POSTED);
+        take(p2p, request, (struct weft_p2p_arrived *)arrived);
+        if (p2p->pending)
+            weft_p2p_progress(p2p);
+        return WEFT_OK;
+    }
+    request->posted.space = request->space;
+    request->posted.source = request->peer;
+    request->posted.tag = request->tag;
+    status = weft_match_post(&p2p->match, &request->posted);
+    if (status == WEFT_OK)
+        begin(p2p, request, WEFT_REQUEST_POSTED);
+    return status;
+}
+
+int weft_p2p_withdraw(struct weft_p2p *p2p, struct weft_request *request, int status)
+{
+    if (request->state == WEFT_REQUEST_POSTED) {
+        weft_match_withdraw(&p2p->match, &request->posted);
+    } else if (request->state == WEFT_REQUEST_LOCAL) {
+        weft_match_remove(&p2p->match, request->local);
+        free(request->local);
+    } else {
+        return WEFT_BUSY;
+    }
+    request->own = 1;
+    weft_request_end(p2p, request, status);
+    return WEFT_OK;
+}
+
+int weft_p2p_look(const struct weft_p2p *p2p, int32_t source, int64_t tag, int space, int32_t *found,
+                  int64_t *found_tag, uint64_t *bytes)
+{
+    const struct weft_arrived *arrived = weft_match_find(&p2p->match, space, source, tag);
+    if (!arrived)
+        return WEFT_AGAIN;
+    *found = arrived->source;
+    *found_tag = arrived->tag;
+    *bytes = ((const struct weft_p2p_arrived *)arrived)->bytes;
+    return WEFT_OK;
+}
+
+/* --- progress */
+
+static int tell_credit(struct weft_p2p *p2p, struct weft_p2p_peer *peer)
+{
+    if (peer->owed < CREDIT_STEP)
+        return WEFT_OK;
+    struct weft_exec_peer *link;
+    int status = weft_exec_connect(p2p->options.exec, peer->rank, &link);
+    struct weft_wire_header header = {.count = peer->owed};
+    if (status == WEFT_OK)
+        status = post_message(p2p, link, WEFT_WIRE_ROOM, &header, NULL, 0);
+    if (status == WEFT_OK)
+        peer->owed = 0;
+    return status;
+}
+
+/* Everything that one peer may want, until its link takes no more. */
+static int serve(struct weft_p2p *p2p, struct weft_p2p_peer *peer, int *moved)
+{
+    int status = tell_credit(p2p, peer);
+    while (status == WEFT_OK && peer->turns.head) {
+        status = begin_turn(p2p, peer);
+        *moved += status == WEFT_OK;
+    }
+    if (status == WEFT_AGAIN && peer->moving >= WEFT_P2P_TURNS)
+        status = WEFT_OK; /* the end of a transfer lets the next one begin */
+    while (status == WEFT_OK && peer->sends.head) {
+        struct weft_request *request = peer->sends.head, *after = request->after;
+        status = send_out(p2p, peer, request);
+        if (status == WEFT_OK) { /* the request may be gone */
+            peer->sends.head = after;
+            if (!after)
+                peer->sends.tail = NULL;
+            (*moved)++;
+        }
+    }
+    return status;
+}
+
+int weft_p2p_progress(struct weft_p2p *p2p)
+{
+    int moved = 0;
+    struct weft_p2p_peer *peer = p2p->pending;
+    p2p->pending = NULL;
+    while (peer) {
+        struct weft_p2p_peer *next = peer->next_pending;
+        peer->pending = 0;
+        int status = p2p->status ? WEFT_OK : serve(p2p, peer, &moved);
+        if (status == WEFT_AGAIN)
+            weft_p2p_pend(p2p, peer);
+        else if (status != WEFT_OK)
+            weft_exec_fail(p2p->options.exec, status, weft_error_detail());
+        peer = next;
+    }
+    return moved;
+}
+
+int weft_p2p_is_blocked(const struct weft_p2p *p2p)
+{
+    return p2p->pending != NULL;
+}
+
+void weft_p2p_fail(struct weft_p2p *p2p, int status)
+{
+    if (!p2p->status)
+        p2p->status = status;
+    for (uint32_t r = 0; r < p2p->options.ranks && p2p->peers; r++) {
+        if (p2p->peers[r])
+            p2p->peers[r]->sends = p2p->peers[r]->turns = (struct weft_p2p_queue){0};
+    }
+    while (p2p->head) {
+        struct weft_request *request = p2p->head;
+        if (request->state == WEFT_REQUEST_POSTED)
+            weft_match_withdraw(&p2p->match, &request->posted);
+        if (request->id)
+            weft_exec_transfer_release(p2p->options.exec, request->id);
+        weft_request_end(p2p, request, p2p->status);
+    }
+    drop_arrived(p2p);
+}
+
+const struct weft_p2p_stats *weft_p2p_get_stats(const struct weft_p2p *p2p)
+{
+    return &p2p->stats;
+}
+
+struct weft_request *weft_p2p_oldest(const struct weft_p2p *p2p)
+{
+    return p2p->head;
+}

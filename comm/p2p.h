@@ -1,0 +1,117 @@
+/* Point-to-point messages between the ranks of a communicator.
+ *
+ * One matcher (comm/match.h) serves all transports. A message goes its way in one of three forms:
+ *
+ *   TAGGED    up to the link's eager limit, the payload inside. If no receive waits for it the receiver copies it. What a
+ *             peer may send so is bounded: the sender has credit (WEFT_P2P_CREDIT bytes, of which each message takes its
+ *             payload and WEFT_P2P_COST), which comes back with ROOM once the messages have been received.
+ *   ANNOUNCE  anything longer, and anything for which the credit does not suffice: tag, length, and the sender's id.
+ *             When a receive takes it the receiver answers MATCHED with its own id, and both ends run a transfer of the
+ *             executor (comm/exec.h). So a message that nobody has asked for holds no conduit, landing or staging.
+ *             MATCHED without an id says that nothing is to be moved: the message is empty, or longer than what the
+ *             receiver has room for, which is the receiver's failure alone.
+ *   local     to the rank itself: copied, at once or when the receive comes.
+ *
+ * What a link does not take now waits in the peer's queue, and what comes later stands behind it: messages of a
+ * sender are matched in the order in which it sent them, whatever their form. Receives of announced messages begin in
+ * the order in which they were matched, at most WEFT_P2P_TURNS of one peer at a time; they need nothing but that peer.
+ *
+ * Threads: everything here is [lock], under the context's lock.
+ */
+#ifndef WEFT_COMM_P2P_H
+#define WEFT_COMM_P2P_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "comm/exec.h"
+#include "comm/match.h"
+
+#define WEFT_P2P_CREDIT       (1u << 20)
+#define WEFT_P2P_COST         64    /* of a message beside its payload */
+#define WEFT_P2P_TURNS        16    /* receiving transfers of one peer at a time */
+#define WEFT_P2P_ANNOUNCE_MAX 65536 /* of one peer that no receive has taken */
+
+struct weft_p2p;
+
+enum weft_request_state {
+    WEFT_REQUEST_QUEUED,    /* send: the link has not taken it yet */
+    WEFT_REQUEST_ANNOUNCED, /* send: waits for MATCHED */
+    WEFT_REQUEST_LOCAL,     /* send to the rank itself: waits for a receive */
+    WEFT_REQUEST_POSTED,    /* receive: waits for a message */
+    WEFT_REQUEST_TURN,      /* receive: matched, MATCHED has not gone out yet */
+    WEFT_REQUEST_MOVING,
+    WEFT_REQUEST_ENDED
+};
+
+/* A send or receive. The caller's; it stays where it is until it has ended. */
+struct weft_request {
+    /* Set by the caller; everything else 0. */
+    void *memory; /* not written by a send */
+    size_t bytes; /* of the message, or room for it */
+    int32_t peer; /* WEFT_MATCH_ANY: any source */
+    int64_t tag;
+    uint8_t sends, space;
+    void (*ended)(struct weft_request *request); /* may be NULL. It must not start or end anything. */
+
+    struct weft_p2p *p2p;
+    int status; /* WEFT_AGAIN until it has ended */
+    uint8_t state;
+    uint8_t own;   /* status is this request's alone: the communicator goes on */
+    int32_t found; /* receive: what has been matched. -1: nothing yet */
+    int64_t found_tag;
+    uint64_t found_bytes;
+    uint32_t id, peer_id;
+    struct weft_posted posted;
+    struct weft_arrived *local;           /* send to the rank itself */
+    struct weft_request *next, *previous; /* all that have not ended, oldest first */
+    struct weft_request *after;           /* in a queue of the peer */
+    int64_t since_ns;                     /* for reports; 0: not looked at yet */
+};
+
+struct weft_p2p_options {
+    uint32_t rank, ranks;
+    size_t local_bytes;     /* messages to the rank itself that are copied while no receive waits */
+    struct weft_exec *exec; /* NULL for one rank */
+};
+
+int weft_p2p_open(const struct weft_p2p_options *options, struct weft_p2p **p2p);
+/* After weft_p2p_fail(), or when nothing is under way. NULL is allowed. */
+void weft_p2p_close(struct weft_p2p *p2p);
+
+/* Sends a message that goes out at once and needs no request. WEFT_AGAIN: it needs one. */
+int weft_p2p_send_now(struct weft_p2p *p2p, int32_t peer, int64_t tag, int space, const void *memory,
+                      size_t bytes);
+/* Starts a request, which may end at once. Where this fails it has not begun. */
+int weft_p2p_send(struct weft_p2p *p2p, struct weft_request *request);
+int weft_p2p_receive(struct weft_p2p *p2p, struct weft_request *request);
+/* Ends a request that nobody else knows of (POSTED, LOCAL) with status. WEFT_BUSY: it is another's as well. */
+int weft_p2p_withdraw(struct weft_p2p *p2p, struct weft_request *request, int status);
+/* The message that a receive would take now, without its payload: *source, *tag_found, *bytes. WEFT_AGAIN: none. */
+int weft_p2p_look(const struct weft_p2p *p2p, int32_t source, int64_t tag, int space, int32_t *found,
+                  int64_t *found_tag, uint64_t *bytes);
+
+/* The executor's tagged hook: a message of this header, which was checked for its source and size. */
+int weft_p2p_message(struct weft_p2p *p2p, const struct weft_wire_header *header, const void *payload);
+/* Sends what has waited and begins what may begin. Returns how much moved. */
+int weft_p2p_progress(struct weft_p2p *p2p);
+/* Whether something waits for room in a link. */
+int weft_p2p_is_blocked(const struct weft_p2p *p2p);
+/* Ends everything with status, after the executor has failed. Nothing can be started afterwards. */
+void weft_p2p_fail(struct weft_p2p *p2p, int status);
+
+struct weft_p2p_stats {
+    uint64_t sends, receives; /* that have ended well */
+    uint64_t bytes_kept;      /* payload that had to be copied because no receive waited */
+};
+const struct weft_p2p_stats *weft_p2p_get_stats(const struct weft_p2p *p2p);
+/* Memory in use, with the messages that no receive has taken. */
+size_t weft_p2p_bytes(const struct weft_p2p *p2p);
+/* The request that has run longest, NULL when none runs; the others by next. */
+struct weft_request *weft_p2p_oldest(const struct weft_p2p *p2p);
+/* "receive of at most 64 bytes from any rank, tag 7", "send of 64 bytes to rank 3, tag 7". Length like snprintf(). */
+int weft_request_print(const struct weft_request *request, char *text, size_t capacity);
+/* Lines of what waits, for weft_comm_dump(). Length like snprintf(). */
+size_t weft_p2p_dump(struct weft_p2p *p2p, char *text, size_t capacity);
+
+#endif

@@ -1,0 +1,488 @@
+/* The public calls of point-to-point messages. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fork.h"
+#include "base/log.h"
+#include "comm/group_calls.h"
+#include "comm/message.h"
+#include "comm/progress.h"
+
+int weft_message_check(const weft_message *message)
+{
+    if (message && message->size < sizeof(size_t))
+        return weft_fail(WEFT_INVALID, "weft_message.size is %zu: use WEFT_MESSAGE_INIT", message->size);
+    return WEFT_OK;
+}
+
+static void tell(weft_message *message, int source, int64_t tag, uint64_t bytes)
+{
+    weft_message now = {.size = message->size, .source = source, .tag = tag, .bytes = bytes};
+    memcpy(message, &now, message->size < sizeof now ? message->size : sizeof now);
+}
+
+void weft_message_tell(const struct weft_request *request, weft_message *message)
+{
+    tell(message, request->found, request->found_tag, request->found_bytes);
+}
+
+/* --- waiting */
+
+static int still_running(void *arg)
+{
+    const struct weft_request *request = arg;
+    return request->status == WEFT_AGAIN;
+}
+
+static int gave_up(const struct weft_comm *comm, const char *what)
+{
+    return weft_fail(WEFT_TIMEOUT, "rank %d gave up after %" PRId64 " ms: no end of the %s", comm->rank,
+                     comm->timeout_ms, what);
+}
+
+int weft_request_fail(const struct weft_comm *comm, const struct weft_request *request)
+{
+    char what[200];
+    if (request->status == WEFT_MISMATCH)
+        return weft_fail(WEFT_MISMATCH,
+                         "a message of %" PRIu64 " bytes from rank %d, tag %" PRId64
+                         ", is longer than the %zu bytes that this receive has room for",
+                         request->found_bytes, request->found, request->found_tag, request->bytes);
+    weft_request_print(request, what, sizeof what);
+    if (request->status == WEFT_TIMEOUT)
+        return gave_up(comm, what);
+    return weft_fail(request->status, "the %s was cancelled", what);
+}
+
+/* The deadline has passed. */
+static int be_late(struct weft_comm *comm, struct weft_request *request, int ends)
+{
+    if (!ends)
+        return weft_fail(WEFT_TIMEOUT, "the operation is still running");
+    if (weft_p2p_withdraw(comm->p2p, request, WEFT_TIMEOUT) == WEFT_OK)
+        return WEFT_TIMEOUT;
+    char what[200], text[WEFT_DETAIL_MAX];
+    weft_request_print(request, what, sizeof what);
+    gave_up(comm, what);
+    snprintf(text, sizeof text, "%s", weft_error_detail());
+    weft_log(WEFT_LOG_WARN, "%s", text);
+    weft_comm_fail(comm, WEFT_TIMEOUT, text); /* ends the request */
+    return WEFT_TIMEOUT;
+}
+
+int weft_request_drive(struct weft_comm *comm, struct weft_request *request, int64_t deadline_ns, int ends)
+{
+    struct weft_context *context = comm->context;
+    struct weft_idle idle = {0};
+    while (request->status == WEFT_AGAIN) {
+        int moved = weft_progress_once(context);
+        if (request->status != WEFT_AGAIN)
+            break;
+        if (weft_comm_is_lost(comm) && weft_comm_check_any(comm) != WEFT_OK)
+            break;
+        weft_progress_step_aside(context);
+        if (moved)
+            idle = (struct weft_idle){0};
+        else if (!weft_idle_pause(context, &idle))
+            continue;
+        if (request->status != WEFT_AGAIN)
+            break;
+        if (!deadline_ns)
+            deadline_ns = weft_comm_deadline_ns(comm);
+        if (weft_clock_ns() >= deadline_ns)
+            return be_late(comm, request, ends);
+        if (!moved)
+            weft_progress_sleep(context, deadline_ns, still_running, request);
+    }
+    if (request->status == WEFT_OK)
+        weft_progress_flush(context);
+    else if (!request->own)
+        weft_comm_check_any(comm);
+    return request->status;
+}
+
+/* --- arguments */
+
+static int is_broken(const struct weft_comm *comm)
+{
+    return comm->failed || (comm->bootstrap && weft_bootstrap_has_failed(comm->bootstrap));
+}
+
+static int report_broken(struct weft_comm *comm)
+{
+    weft_context_lock(comm->context);
+    weft_comm_check_any(comm);
+    weft_context_unlock(comm->context);
+    return weft_comm_report(comm);
+}
+
+/* What all calls look at; *bytes is the buffer's length. */
+static inline int check(struct weft_comm *comm, const void *data, size_t count, weft_dtype dtype,
+                        size_t *bytes)
+{
+    if (!comm)
+        return weft_fail(WEFT_INVALID, "comm is NULL");
+    size_t element_bytes = weft_dtype_size(dtype);
+    if (!element_bytes)
+        return weft_fail(WEFT_INVALID, "dtype is %d: expected 0 to %d", (int)dtype, WEFT_DTYPE_COUNT - 1);
+    if (count > SIZE_MAX / 2 / element_bytes)
+        return weft_fail(WEFT_INVALID, "count is %zu elements of %zu bytes: expected at most %zu bytes",
+                         count, element_bytes, SIZE_MAX / 2);
+    if (count && !data)
+        return weft_fail(WEFT_INVALID, "the buffer is NULL, count is %zu", count);
+    *bytes = count * element_bytes;
+    return WEFT_OK;
+}
+
+static inline int check_peer(const struct weft_comm *comm, int peer, int64_t tag, int receives)
+{
+    int lowest = receives ? -1 : 0; /* both "any" are -1 */
+    if (peer < lowest || peer >= comm->ranks)
+        return weft_fail(WEFT_INVALID, "%s is %d: expected a rank below %d%s", receives ? "source" : "peer",
+                         peer, comm->ranks, receives ? " or WEFT_ANY_SOURCE" : "");
+    if (tag < lowest)
+        return weft_fail(WEFT_INVALID, "tag is %" PRId64 ": expected 0 or more%s", tag,
+                         receives ? ", or WEFT_ANY_TAG" : "");
+    return WEFT_OK;
+}
+
+static void request_make(struct weft_request *request, const void *memory, size_t bytes, int peer,
+                         int64_t tag, int sends, int space)
+{
+    *request = (struct weft_request){.memory = (void *)(uintptr_t)memory,
+                                     .bytes = bytes,
+                                     .peer = peer,
+                                     .tag = tag,
+                                     .sends = (uint8_t)sends,
+                                     .space = (uint8_t)space};
+}
+
+static int begin(struct weft_comm *comm, struct weft_request *request)
+{
+    return request->sends ? weft_p2p_send(comm->p2p, request) : weft_p2p_receive(comm->p2p, request);
+}
+
+/* A blocking call's end: the words of what went wrong. */
+static int finish(struct weft_comm *comm, const struct weft_request *request, int status)
+{
+    if (status == WEFT_OK)
+        return WEFT_OK;
+    if (request->own)
+        return weft_request_fail(comm, request);
+    return comm->failed ? weft_comm_report(comm) : status;
+}
+
+/* --- started calls */
+
+static void work_ended(struct weft_request *request)
+{
+    struct weft_work *work = (struct weft_work *)((char *)request - offsetof(struct weft_work, request));
+    weft_progress_background(work->comm->context, -1);
+}
+
+static int start(struct weft_comm *comm, const void *memory, size_t bytes, int peer, int64_t tag, int sends,
+                 struct weft_work **started)
+{
+    if (is_broken(comm))
+        return report_broken(comm);
+    struct weft_work *work = calloc(1, sizeof *work);
+    if (!work)
+        return weft_fail(WEFT_NOMEM, "no memory for a work handle");
+    work->comm = comm;
+    work->is_message = 1;
+    work->deadline_ns = weft_comm_deadline_ns(comm);
+    request_make(&work->request, memory, bytes, peer, tag, sends, WEFT_SPACE_USER);
+    weft_context_lock(comm->context);
+    int status = begin(comm, &work->request);
+    if (status == WEFT_OK) {
+        if (work->request.status == WEFT_AGAIN) {
+            work->request.ended = work_ended;
+            weft_progress_background(comm->context, 1);
+        } else {
+            weft_progress_flush(comm->context);
+        }
+        work->status = work->request.status;
+        comm->works++;
+    } else {
+        weft_comm_check_any(comm);
+    }
+    weft_context_unlock(comm->context);
+    if (status == WEFT_OK) {
+        *started = work;
+        return WEFT_OK;
+    }
+    free(work);
+    return comm->failed ? weft_comm_report(comm) : status;
+}
+
+static int start_in_group(struct weft_comm *comm, const void *memory, size_t bytes, int peer, int64_t tag,
+                          int sends, weft_message *info)
+{
+    struct weft_work *work;
+    int status = start(comm, memory, bytes, peer, tag, sends, &work);
+    if (status != WEFT_OK)
+        return status;
+    work->info = info;
+    weft_group_defer(work);
+    return WEFT_OK;
+}
+
+int weft_send_start(weft_comm *comm, const void *data, size_t count, weft_dtype dtype, int peer, int64_t tag,
+                    weft_work **work)
+{
+    weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
+    size_t bytes = 0;
+    int status = check(comm, data, count, dtype, &bytes);
+    if (status == WEFT_OK)
+        status = check_peer(comm, peer, tag, 0);
+    if (status != WEFT_OK)
+        return status;
+    return work ? start(comm, data, bytes, peer, tag, 1, work) : weft_fail(WEFT_INVALID, "work is NULL");
+}
+
+int weft_recv_start(weft_comm *comm, void *data, size_t count, weft_dtype dtype, int source, int64_t tag,
+                    weft_work **work)
+{
+    weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
+    size_t bytes = 0;
+    int status = check(comm, data, count, dtype, &bytes);
+    if (status == WEFT_OK)
+        status = check_peer(comm, source, tag, 1);
+    if (status != WEFT_OK)
+        return status;
+    return work ? start(comm, data, bytes, source, tag, 0, work) : weft_fail(WEFT_INVALID, "work is NULL");
+}
+
+/* --- blocking calls */
+
+/* [lock] */
+static int send_slowly(struct weft_comm *comm, const void *data, size_t bytes, int peer, int64_t tag,
+                       int space, int64_t deadline_ns, struct weft_request *request)
+{
+    request_make(request, data, bytes, peer, tag, 1, space);
+    int status = weft_p2p_send(comm->p2p, request);
+    if (status == WEFT_OK)
+        return weft_request_drive(comm, request, deadline_ns, 1);
+    weft_comm_check_any(comm);
+    return status;
+}
+
+static inline int send_now(struct weft_comm *comm, const void *data, size_t bytes, int peer, int64_t tag,
+                           int space, int64_t deadline_ns)
+{
+    if (is_broken(comm))
+        return report_broken(comm);
+    struct weft_request request;
+    request.own = 0;
+    weft_context_lock(comm->context);
+    int status = weft_p2p_send_now(comm->p2p, peer, tag, space, data, bytes);
+    if (status == WEFT_OK)
+        weft_progress_flush(comm->context);
+    else
+        status = send_slowly(comm, data, bytes, peer, tag, space, deadline_ns, &request);
+    weft_context_unlock(comm->context);
+    return finish(comm, &request, status);
+}
+
+int weft_send(weft_comm *comm, const void *data, size_t count, weft_dtype dtype, int peer, int64_t tag)
+{
+    weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
+    size_t bytes = 0;
+    int status = check(comm, data, count, dtype, &bytes);
+    if (status == WEFT_OK)
+        status = check_peer(comm, peer, tag, 0);
+    if (status != WEFT_OK)
+        return status;
+    if (weft_group_is_open())
+        return start_in_group(comm, data, bytes, peer, tag, 1, NULL);
+    return send_now(comm, data, bytes, peer, tag, WEFT_SPACE_USER, 0);
+}
+
+static inline int recv_now(struct weft_comm *comm, void *data, size_t bytes, int source, int64_t tag,
+                           int space, int64_t deadline_ns, struct weft_request *request)
+{
+    if (is_broken(comm))
+        return report_broken(comm);
+    request_make(request, data, bytes, source, tag, 0, space);
+    weft_context_lock(comm->context);
+    int status = weft_p2p_receive(comm->p2p, request);
+    if (status == WEFT_OK)
+        status = weft_request_drive(comm, request, deadline_ns, 1);
+    else
+        weft_comm_check_any(comm);
+    weft_context_unlock(comm->context);
+    return finish(comm, request, status);
+}
+
+int weft_recv(weft_comm *comm, void *data, size_t count, weft_dtype dtype, int source, int64_t tag,
+              weft_message *info)
+{
+    weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
+    size_t bytes = 0;
+    int status = check(comm, data, count, dtype, &bytes);
+    if (status == WEFT_OK)
+        status = check_peer(comm, source, tag, 1);
+    if (status == WEFT_OK)
+        status = weft_message_check(info);
+    if (status != WEFT_OK)
+        return status;
+    if (weft_group_is_open())
+        return start_in_group(comm, data, bytes, source, tag, 0, info);
+    struct weft_request request;
+    status = recv_now(comm, data, bytes, source, tag, WEFT_SPACE_USER, 0, &request);
+    if (status == WEFT_OK && info)
+        weft_message_tell(&request, info);
+    return status;
+}
+
+/* Both have been started when this is called, and both have ended when it returns. [lock] */
+static int drive_both(struct weft_comm *comm, struct weft_request *send, struct weft_request *recv)
+{
+    int64_t deadline_ns = weft_comm_deadline_ns(comm);
+    int status = weft_request_drive(comm, send, deadline_ns, 1);
+    if (status != WEFT_OK && weft_p2p_withdraw(comm->p2p, recv, WEFT_CANCELLED) == WEFT_OK)
+        return status;
+    int received = weft_request_drive(comm, recv, deadline_ns, 1);
+    return status != WEFT_OK ? status : received;
+}
+
+int weft_sendrecv(weft_comm *comm, const void *send, size_t send_count, int dest, int64_t send_tag,
+                  void *recv, size_t recv_count, int source, int64_t recv_tag, weft_dtype dtype,
+                  weft_message *info)
+{
+    weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
+    size_t sent = 0, room = 0;
+    int status = check(comm, send, send_count, dtype, &sent);
+    if (status == WEFT_OK)
+        status = check(comm, recv, recv_count, dtype, &room);
+    if (status == WEFT_OK)
+        status = check_peer(comm, dest, send_tag, 0);
+    if (status == WEFT_OK)
+        status = check_peer(comm, source, recv_tag, 1);
+    if (status == WEFT_OK)
+        status = weft_message_check(info);
+    if (status != WEFT_OK)
+        return status;
+    if (weft_group_is_open()) {
+        status = start_in_group(comm, recv, room, source, recv_tag, 0, info);
+        return status == WEFT_OK ? start_in_group(comm, send, sent, dest, send_tag, 1, NULL) : status;
+    }
+    if (is_broken(comm))
+        return report_broken(comm);
+    struct weft_request receive, request, *culprit = &receive;
+    request_make(&receive, recv, room, source, recv_tag, 0, WEFT_SPACE_USER);
+    request_make(&request, send, sent, dest, send_tag, 1, WEFT_SPACE_USER);
+    weft_context_lock(comm->context);
+    status = weft_p2p_receive(comm->p2p, &receive);
+    if (status == WEFT_OK) {
+        status = weft_p2p_send(comm->p2p, &request);
+        if (status == WEFT_OK)
+            status = drive_both(comm, &request, &receive);
+        else if (weft_p2p_withdraw(comm->p2p, &receive, WEFT_CANCELLED) != WEFT_OK)
+            weft_request_drive(comm, &receive, 0, 1);
+    }
+    if (status != WEFT_OK)
+        weft_comm_check_any(comm);
+    weft_context_unlock(comm->context);
+    if (status == WEFT_OK && info)
+        weft_message_tell(&receive, info);
+    if (request.status != WEFT_OK || request.state != WEFT_REQUEST_ENDED)
+        culprit = &request;
+    return finish(comm, culprit, status);
+}
+
+struct look {
+    struct weft_comm *comm;
+    int32_t source, found;
+    int64_t tag, found_tag;
+    uint64_t bytes;
+};
+
+static int nothing_there(void *arg)
+{
+    struct look *look = arg;
+    return weft_p2p_look(look->comm->p2p, look->source, look->tag, WEFT_SPACE_USER, &look->found,
+                         &look->found_tag, &look->bytes) == WEFT_AGAIN;
+}
+
+/* [lock] */
+static int await_message(struct weft_comm *comm, struct look *look, int64_t timeout_ms)
+{
+    struct weft_context *context = comm->context;
+    int64_t limit_ms = timeout_ms < 0 ? comm->timeout_ms : timeout_ms;
+    int64_t deadline_ns = timeout_ms == 0 ? 0 : weft_deadline_ns(limit_ms);
+    struct weft_idle idle = {0};
+    while (nothing_there(look)) {
+        int moved = weft_progress_once(context);
+        if (!nothing_there(look))
+            break;
+        if (weft_comm_is_lost(comm) && weft_comm_check_any(comm) != WEFT_OK)
+            return comm->failed;
+        if (timeout_ms == 0)
+            return weft_fail(WEFT_AGAIN, "there is no such message");
+        weft_progress_step_aside(context);
+        if (moved)
+            idle = (struct weft_idle){0};
+        else if (!weft_idle_pause(context, &idle))
+            continue;
+        if (weft_clock_ns() >= deadline_ns)
+            return weft_fail(WEFT_TIMEOUT, "no such message has come within %" PRId64 " ms", limit_ms);
+        if (!moved)
+            weft_progress_sleep(context, deadline_ns, nothing_there, look);
+    }
+    return WEFT_OK;
+}
+
+int weft_probe(weft_comm *comm, int source, int64_t tag, int64_t timeout_ms, weft_message *info)
+{
+    weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
+    if (!comm)
+        return weft_fail(WEFT_INVALID, "comm is NULL");
+    int status = check_peer(comm, source, tag, 1);
+    if (status == WEFT_OK)
+        status = weft_message_check(info);
+    if (status != WEFT_OK)
+        return status;
+    if (is_broken(comm))
+        return report_broken(comm);
+    struct look look = {.comm = comm, .source = source, .tag = tag};
+    weft_context_lock(comm->context);
+    status = await_message(comm, &look, timeout_ms);
+    weft_context_unlock(comm->context);
+    if (status == WEFT_OK && info)
+        tell(info, look.found, look.found_tag, look.bytes);
+    return status != WEFT_OK && comm->failed ? weft_comm_report(comm) : status;
+}
+
+/* --- weft's own messages */
+
+int weft_p2p_send_internal(struct weft_comm *comm, const void *data, size_t bytes, int peer, int64_t tag,
+                           int64_t deadline_ns)
+{
+    return send_now(comm, data, bytes, peer, tag, WEFT_SPACE_INTERNAL, deadline_ns);
+}
+
+int weft_p2p_recv_internal(struct weft_comm *comm, void *data, size_t capacity, int source, int64_t tag,
+                           int64_t deadline_ns, size_t *bytes)
+{
+    struct weft_request request;
+    int status = recv_now(comm, data, capacity, source, tag, WEFT_SPACE_INTERNAL, deadline_ns, &request);
+    if (status == WEFT_OK)
+        *bytes = request.found_bytes;
+    return status;
+}

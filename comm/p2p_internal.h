@@ -1,0 +1,68 @@
+/* The state of point-to-point messages, shared by its files:
+ *   p2p.c          starting, queues, turns, ends
+ *   p2p_message.c  what peers say
+ *   p2p_look.c     texts
+ */
+#ifndef WEFT_COMM_P2P_INTERNAL_H
+#define WEFT_COMM_P2P_INTERNAL_H
+
+#include "comm/p2p.h"
+
+/* A message that no receive has taken. */
+struct weft_p2p_arrived {
+    struct weft_arrived match; /* first: one is cast to the other */
+    uint64_t bytes;
+    uint32_t id;                 /* announced: the sender's, otherwise 0 */
+    struct weft_request *sender; /* local and not copied */
+    uint8_t payload[];
+};
+
+struct weft_p2p_queue {
+    struct weft_request *head, *tail;
+};
+
+struct weft_p2p_peer {
+    uint32_t rank;
+    uint32_t credit;    /* what may be sent to it inside messages */
+    uint32_t held;      /* of the credit it has: messages that have not been received */
+    uint32_t owed;      /* and what has been, but is not told yet */
+    uint32_t waiting;   /* messages announced to it that no receive there has taken */
+    uint32_t announced; /* messages of it that no receive here has taken */
+    uint32_t moving;    /* receiving transfers */
+    struct weft_p2p_queue sends, turns;
+    struct weft_p2p_peer *next_pending; /* list of those that p2p_progress() looks at */
+    uint8_t pending;
+};
+
+struct weft_p2p {
+    struct weft_p2p_options options;
+    struct weft_match match;
+    struct weft_p2p_peer **peers; /* [ranks], NULL where not used yet; NULL: none yet */
+    struct weft_p2p_peer *pending;
+    struct weft_request *head, *tail; /* all that have not ended */
+    int status;
+    struct weft_p2p_stats stats;
+};
+
+/* p2p.c */
+/* NULL without memory. */
+struct weft_p2p_peer *weft_p2p_peer_find(struct weft_p2p *p2p, uint32_t rank);
+/* weft_p2p_progress() shall look at the peer. */
+void weft_p2p_pend(struct weft_p2p *p2p, struct weft_p2p_peer *peer);
+void weft_request_end(struct weft_p2p *p2p, struct weft_request *request, int status);
+/* A receive and its message have met; the message's payload, when it is here. */
+void weft_request_deliver(struct weft_p2p *p2p, struct weft_request *request, const void *payload);
+/* The same for an announced one. */
+void weft_request_turn(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct weft_request *request,
+                       uint32_t peer_id);
+/* MATCHED has come for a send. */
+void weft_request_go(struct weft_p2p *p2p, struct weft_request *request, uint32_t peer_id);
+/* A message inside a message has been received. */
+void weft_p2p_owe(struct weft_p2p *p2p, struct weft_p2p_peer *peer, uint32_t cost);
+
+static inline struct weft_request *weft_request_of(struct weft_posted *posted)
+{
+    return (struct weft_request *)((char *)posted - offsetof(struct weft_request, posted));
+}
+
+#endif

@@ -1,0 +1,107 @@
+/* Point-to-point messages in words: for deadlines and weft_comm_dump(). Nothing here moves anything. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "comm/p2p_internal.h"
+
+#define LINES_MAX 16 /* of each kind */
+
+/* "rank 3, tag 7", "any rank, any tag". */
+static void print_whom(int32_t rank, int64_t tag, char *text, size_t capacity)
+{
+    int used = rank == WEFT_MATCH_ANY ? snprintf(text, capacity, "any rank, ")
+                                      : snprintf(text, capacity, "rank %d, ", rank);
+    size_t room = (size_t)used < capacity ? capacity - (size_t)used : 0;
+    if (tag == WEFT_MATCH_ANY)
+        snprintf(room ? text + used : NULL, room, "any tag");
+    else
+        snprintf(room ? text + used : NULL, room, "tag %" PRId64, tag);
+}
+
+int weft_request_print(const struct weft_request *request, char *text, size_t capacity)
+{
+    char whom[64];
+    print_whom(request->peer, request->tag, whom, sizeof whom);
+    if (request->sends)
+        return snprintf(text, capacity, "send of %zu bytes to %s", request->bytes, whom);
+    if (request->found < 0)
+        return snprintf(text, capacity, "receive of at most %zu bytes from %s", request->bytes, whom);
+    print_whom(request->found, request->found_tag, whom, sizeof whom);
+    return snprintf(text, capacity, "receive of %" PRIu64 " bytes from %s", request->found_bytes, whom);
+}
+
+static const char *state_of(const struct weft_request *request)
+{
+    switch (request->state) {
+    case WEFT_REQUEST_QUEUED:
+        return "waits for room in the link";
+    case WEFT_REQUEST_ANNOUNCED:
+    case WEFT_REQUEST_LOCAL:
+        return "waits for a receive";
+    case WEFT_REQUEST_POSTED:
+        return "waits for a message";
+    case WEFT_REQUEST_TURN:
+        return "matched, waits for its turn";
+    default:
+        return "on its way";
+    }
+}
+
+/* Appends like snprintf() at *used. */
+static void add(char *text, size_t capacity, size_t *used, const char *line)
+{
+    size_t room = *used < capacity ? capacity - *used : 0;
+    *used += (size_t)snprintf(room ? text + *used : NULL, room, "%s\n", line);
+}
+
+size_t weft_p2p_bytes(const struct weft_p2p *p2p)
+{
+    size_t bytes = sizeof *p2p;
+    bytes += p2p->peers ? p2p->options.ranks * sizeof(struct weft_p2p_peer *) : 0;
+    for (uint32_t r = 0; r < p2p->options.ranks && p2p->peers; r++)
+        bytes += p2p->peers[r] ? sizeof *p2p->peers[r] : 0;
+    for (int space = WEFT_SPACE_USER; space <= WEFT_SPACE_INTERNAL; space++) {
+        const struct weft_arrived *arrived = NULL;
+        while ((arrived = weft_match_next(&p2p->match, space, arrived))) {
+            const struct weft_p2p_arrived *message = (const struct weft_p2p_arrived *)arrived;
+            bytes += sizeof *message + (message->id || message->sender ? 0 : message->bytes);
+        }
+    }
+    return bytes;
+}
+
+size_t weft_p2p_dump(struct weft_p2p *p2p, char *text, size_t capacity)
+{
+    size_t used = 0, requests = 0, messages = 0;
+    char line[256], what[160];
+    int64_t now_ns = weft_clock_ns();
+    for (struct weft_request *request = p2p->head; request; request = request->next) {
+        if (!request->since_ns)
+            request->since_ns = now_ns;
+        if (requests++ >= LINES_MAX)
+            continue;
+        weft_request_print(request, what, sizeof what);
+        snprintf(line, sizeof line, "  %s: %s", what, state_of(request));
+        add(text, capacity, &used, line);
+    }
+    if (requests > LINES_MAX) {
+        snprintf(line, sizeof line, "  and %zu more sends and receives", requests - LINES_MAX);
+        add(text, capacity, &used, line);
+    }
+    const struct weft_arrived *arrived = NULL;
+    while ((arrived = weft_match_next(&p2p->match, WEFT_SPACE_USER, arrived))) {
+        const struct weft_p2p_arrived *message = (const struct weft_p2p_arrived *)arrived;
+        if (messages++ >= LINES_MAX)
+            continue;
+        print_whom(arrived->source, arrived->tag, what, sizeof what);
+        snprintf(line, sizeof line, "  unexpected: %" PRIu64 " bytes from %s%s", message->bytes, what,
+                 message->id ? ", announced" : "");
+        add(text, capacity, &used, line);
+    }
+    if (messages > LINES_MAX) {
+        snprintf(line, sizeof line, "  and %zu more unexpected messages", messages - LINES_MAX);
+        add(text, capacity, &used, line);
+    }
+    return used;
+}
