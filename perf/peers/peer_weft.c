@@ -6,6 +6,7 @@
 struct job {
     weft_context *context;
     weft_comm *comm;
+    int rank;
 };
 
 static int complain(const char *what, int status)
@@ -19,6 +20,21 @@ static int allreduce(void *self, const struct peers_call *call)
     struct job *job = self;
     int status = weft_allreduce(job->comm, call->send, call->recv, call->count, WEFT_FLOAT32, WEFT_SUM);
     return status == 0 ? 0 : complain("weft_allreduce", status);
+}
+
+static int pingpong(void *self, const struct peers_call *call)
+{
+    struct job *job = self;
+    int status = 0, first = job->rank == 0, peer = !job->rank;
+    if (job->rank > 1)
+        return 0;
+    if (first)
+        status = weft_send(job->comm, call->send, call->count, WEFT_FLOAT32, peer, 0);
+    if (status == 0)
+        status = weft_recv(job->comm, call->recv, call->count, WEFT_FLOAT32, peer, 0, NULL);
+    if (status == 0 && !first)
+        status = weft_send(job->comm, call->send, call->count, WEFT_FLOAT32, peer, 0);
+    return status == 0 ? 0 : complain("weft_send or weft_recv", status);
 }
 
 static void *allocate(void *self, size_t size)
@@ -43,15 +59,17 @@ int main(void)
     status = weft_comm_create(job.context, NULL, &job.comm);
     if (status != 0)
         return complain("weft_comm_create", status);
+    job.rank = weft_comm_rank(job.comm);
     snprintf(version, sizeof version, "weft %s", weft_version());
     int own = strcmp(peers_environment("PEERS_MEMORY", "malloc"), "weft") == 0;
-    struct peers_library library = {.version = version,
-                                    .rank = weft_comm_rank(job.comm),
-                                    .ranks = weft_comm_size(job.comm),
-                                    .allocate = own ? allocate : NULL,
-                                    .self = &job,
-                                    .start_ns = start_ns,
-                                    .functions = {allreduce}};
+    struct peers_library library = {
+        .version = version,
+        .rank = job.rank,
+        .ranks = weft_comm_size(job.comm),
+        .allocate = own ? allocate : NULL,
+        .self = &job,
+        .start_ns = start_ns,
+        .functions = {[PEERS_ALLREDUCE] = allreduce, [PEERS_PINGPONG] = pingpong}};
     int failed = peers_serve(&library);
     weft_comm_stats stats = WEFT_COMM_STATS_INIT;
     if (weft_comm_get_stats(job.comm, &stats) == 0)
