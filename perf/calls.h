@@ -9,5 +9,6 @@
                          weft_dtype dtype, weft_op op)
 
 PERF_CALL(allreduce);
+PERF_CALL(sendrecv);
 
 #endif

@@ -14,6 +14,10 @@ struct perf_command {
     struct perf_accepts accepts;
 };
 
+int perf_p2p_latency(struct perf_session *session, struct perf_report *report, struct perf_result *result);
+int perf_p2p_bandwidth(struct perf_session *session, struct perf_report *report, struct perf_result *result);
+int perf_matrix(struct perf_session *session, struct perf_report *report, struct perf_result *result);
+int perf_overlap(struct perf_session *session, struct perf_report *report, struct perf_result *result);
 int perf_init(struct perf_session *session, struct perf_report *report, struct perf_result *result);
 
 #endif

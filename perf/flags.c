@@ -85,7 +85,9 @@ static int take_provider(struct perf_options *options, const char *value)
 
 static int take_algorithm(struct perf_options *options, const char *value)
 {
-    static const char *const words[] = {"auto", "ring", "tree", "rd", "rab", NULL};
+    static const char *const words[] = {"auto",     "ring",     "tree",          "rd",    "rab",
+                                        "binomial", "chain",    "sag",           "bruck", "halving",
+                                        "direct",   "pairwise", "dissemination", NULL};
     int index;
     if (word(value, words, &index) != 0)
         return -1;
@@ -301,8 +303,9 @@ const struct perf_flag perf_flags[] = {
     {0, 0, "transport", "T", "auto, shm or ofi", "how bytes move: auto, shm, ofi", take_transport},
     {0, 0, "provider", "P", "the name of a libfabric provider such as tcp", "libfabric provider for ofi",
      take_provider},
-    {PERF_TAKES_ALGORITHM, 0, "algo", "A", "auto, ring, tree, rd or rab",
-     "algorithm: auto, ring, tree, rd, rab", take_algorithm},
+    {PERF_TAKES_ALGORITHM, 0, "algo", "A",
+     "auto, ring, tree, rd, rab, binomial, chain, sag, bruck, halving, direct, pairwise or dissemination",
+     "the algorithm where it serves, by the setting WEFT_ALGO (auto)", take_algorithm},
     {PERF_TAKES_SIZES, 'b', "minbytes", "SIZE", "a size in bytes such as 8, 4K or 64M", "smallest size (8)",
      take_begin},
     {PERF_TAKES_SIZES, 'e', "maxbytes", "SIZE", "a size in bytes such as 8, 4K or 64M", "largest size (64M)",
@@ -332,7 +335,7 @@ const struct perf_flag perf_flags[] = {
      "0: out of place only, 1: in place only, both (both)", take_placement},
     {PERF_TAKES_WINDOW, 0, "window", "W", "a whole number from 1 to 4096", "sends in flight (64)",
      take_window},
-    {PERF_TAKES_WINDOW, 0, "bidirectional", NULL, "", "both ranks of a pair send at once",
+    {PERF_TAKES_BOTH_WAYS, 0, "bidirectional", NULL, "", "both ranks of a pair send at once",
      take_bidirectional},
     {PERF_TAKES_PAIRS, 0, "pairs", NULL, "", "every pair of ranks in turn (ranks 0 and 1)", take_pairs},
     {PERF_TAKES_SIZE, 0, "size", "SIZE", "a size in bytes above 0, such as 1M",

@@ -71,8 +71,13 @@ static int takes(const struct perf_accepts *accepts, const struct perf_flag *fla
 }
 
 /* What no single flag can decide. */
-static int validate(const struct perf_options *options)
+static int validate(const struct perf_options *options, const struct perf_accepts *accepts)
 {
+    if (options->ranks && options->ranks < accepts->least_ranks) {
+        fprintf(stderr, "weft-perf: --ranks '%d': %s needs at least %d ranks\n", options->ranks,
+                options->argv[1], accepts->least_ranks);
+        return -1;
+    }
     if (options->end_bytes < options->begin_bytes) {
         fprintf(stderr, "weft-perf: -e '%zu' is below -b '%zu': expected -e to be at least -b\n",
                 options->end_bytes, options->begin_bytes);
@@ -137,7 +142,7 @@ int perf_options_parse(struct perf_options *options, const struct perf_accepts *
         fprintf(stderr, "weft-perf: unexpected argument '%s': expected flags only\n", argv[optind + 1]);
         return -1;
     }
-    if (!parsed.help && validate(&parsed) != 0)
+    if (!parsed.help && validate(&parsed, accepts) != 0)
         return -1;
     *options = parsed;
     return 0;

@@ -32,7 +32,8 @@ enum {
     PERF_TAKES_SIZE = 1 << 12,
     PERF_TAKES_DELAY = 1 << 13,
     PERF_TAKES_CSV = 1 << 14,
-    PERF_TAKES_ALL = (1 << 15) - 1
+    PERF_TAKES_BOTH_WAYS = 1 << 15,
+    PERF_TAKES_ALL = (1 << 16) - 1
 };
 
 /* What a command accepts and starts from. */
@@ -40,6 +41,7 @@ struct perf_accepts {
     unsigned flags; /* PERF_TAKES_... */
     int iterations; /* 0: 20 */
     size_t size_bytes;
+    int least_ranks;
 };
 
 struct perf_options {

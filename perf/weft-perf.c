@@ -10,8 +10,29 @@
 #include "perf/options.h"
 #include "perf/sweep.h"
 
+enum { SAMPLES = PERF_TAKES_COUNTS | PERF_TAKES_WARMUPS | PERF_TAKES_CHECK | PERF_TAKES_MEMORY };
+
 static const struct perf_command commands[] = {
-    {"init", "how long each phase of a start and an end takes", perf_init, {PERF_TAKES_COUNTS, 11, 0}},
+    {"p2p-lat",
+     "latency of a message: half a round trip between ranks 0 and 1, or all pairs",
+     perf_p2p_latency,
+     {SAMPLES | PERF_TAKES_SIZES | PERF_TAKES_TYPE | PERF_TAKES_CSV | PERF_TAKES_PAIRS, 0, 0, 2}},
+    {"p2p-bw",
+     "bandwidth of a window of messages between ranks 0 and 1, or all pairs",
+     perf_p2p_bandwidth,
+     {SAMPLES | PERF_TAKES_SIZES | PERF_TAKES_TYPE | PERF_TAKES_CSV | PERF_TAKES_PAIRS | PERF_TAKES_WINDOW |
+          PERF_TAKES_BOTH_WAYS,
+      0, 0, 2}},
+    {"matrix",
+     "every pair's latency and bandwidth; slow links are named",
+     perf_matrix,
+     {SAMPLES | PERF_TAKES_SIZE | PERF_TAKES_WINDOW, 0, 1 << 20, 2}},
+    {"overlap",
+     "whether messages wait for allreduces or for other messages; exit status 1 when they do",
+     perf_overlap,
+     {PERF_TAKES_COUNTS | PERF_TAKES_CHECK | PERF_TAKES_MEMORY | PERF_TAKES_SIZE | PERF_TAKES_DELAY, 11,
+      64 << 20, 2}},
+    {"init", "how long each phase of a start and an end takes", perf_init, {PERF_TAKES_COUNTS, 11, 0, 1}},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
@@ -41,7 +62,7 @@ static int choose(int index, struct choice *choice)
 
 static void print_help(FILE *out)
 {
-    static const struct perf_accepts everything = {PERF_TAKES_ALL, 0, 0};
+    static const struct perf_accepts everything = {PERF_TAKES_ALL, 0, 0, 1};
     struct choice choice;
     fprintf(out, "usage: weft-perf COMMAND [flags]\n\ncommands:\n");
     for (int i = 0; choose(i, &choice); i++)
@@ -78,8 +99,11 @@ static int run_rank(const struct choice *choice, const struct perf_options *opti
     struct perf_result result = {.stats = WEFT_COMM_STATS_INIT};
     if (perf_session_open(&session, options) != 0)
         return PERF_EXIT_FAILED;
-    int failed = 0;
-    if (session.rank == 0) {
+    int failed = session.ranks < choice->accepts.least_ranks;
+    if (failed && session.rank == 0)
+        fprintf(stderr, "weft-perf: %s needs at least %d ranks, there are %d\n", choice->name,
+                choice->accepts.least_ranks, session.ranks);
+    if (!failed && session.rank == 0) {
         report = perf_report_open(&session, choice->name);
         failed = report == NULL;
     }
