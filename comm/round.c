@@ -7,8 +7,6 @@
 
 #include "comm/progress.h"
 
-#define ROUND_MAGIC 0x444e5552u /* "RUND" */
-
 _Static_assert(sizeof(struct weft_round_head) == 16, "heads travel, and what follows them stays aligned");
 
 void weft_round_begin(struct weft_round *round, struct weft_comm *comm, uint8_t collective)
@@ -106,7 +104,7 @@ int weft_round_gather(struct weft_round *round, const void *mine, size_t size, s
 {
     struct weft_comm *comm = round->comm;
     const struct weft_call *call = &round->waiting.call;
-    struct weft_round_head head = {ROUND_MAGIC, call->collective, call->sequence};
+    struct weft_round_head head = {WEFT_ROUND_MAGIC, call->collective, call->sequence};
     struct weft_blob *gathered;
     char *message = malloc(sizeof head + size);
     if (!message) {

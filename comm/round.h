@@ -51,6 +51,7 @@ void weft_word_set(struct weft_word *word, int status);
 int weft_word_read(const struct weft_blob *blob, struct weft_word *word);
 
 /* What a round's bytes begin with, made and checked. Pure, for who feeds it bytes. */
+#define WEFT_ROUND_MAGIC 0x444e5552u /* "RUND" */
 struct weft_round_head {
     uint32_t magic, collective;
     uint64_t sequence;
