@@ -2,7 +2,7 @@
  * and the verifier has to notice.
  *
  * A mutant is one change to one record (a step, or a LOOP), in one rank's plan or in all ranks' alike, of any
- * generator at 2 to 17 ranks; for the ring also with its loops unrolled, so that single steps change. Whether
+ * plan at 2 to 17 ranks (tests/support/plan_cases.h); for rings also with their loops unrolled, so that single steps change. Whether
  * it is equivalent is not for the verifier to say: the interpreter (tests/support/plan_interpreter.h) runs it
  * on real data, in the same window, with SENDs that complete late (and early), over many random schedules
  * and element counts. Right results with identical bits and nothing stuck in all runs: equivalent. Otherwise
@@ -23,11 +23,12 @@
 
 #include "algos/dump.h"
 #include "algos/verify.h"
+#include "tests/support/plan_cases.h"
 #include "tests/support/plan_interpreter.h"
 
 #define CONST(plans)     ((const struct weft_plan *const *)(plans))
 #define RANKS_MAX        17
-#define SAMPLE           50 /* one in so many, by default */
+#define SAMPLE           160 /* one in so many, by default */
 #define RUNS_TO_ACQUIT   24
 #define RECORDS_UNROLLED 160
 
@@ -46,6 +47,8 @@ enum operator_kind {
     BUFFER,
     SLOT,
     SLOT_STRIDE,
+    FROM,
+    FROM_STRIDE,
     FLAGS,
     KIND,
     ITERATIONS,
@@ -96,6 +99,9 @@ operators[] = {
     {BUFFER, 3, 1, "buffer"},
     {BUFFER, 3, 2, "buffer"},
     {BUFFER, 3, 3, "buffer"},
+    {BUFFER, 0, 4, "buffer"},
+    {BUFFER, 1, 4, "buffer"},
+    {BUFFER, 2, 4, "buffer"},
     {SLOT, 0, 1, "slot"},
     {SLOT, 1, 1, "slot"},
     {SLOT, 2, 1, "slot"},
@@ -104,6 +110,10 @@ operators[] = {
     {SLOT_STRIDE, 0, -1, "slot stride"},
     {SLOT_STRIDE, 1, 1, "slot stride"},
     {SLOT_STRIDE, 1, -1, "slot stride"},
+    {FROM, 1, 0, "from"},
+    {FROM, -1, 0, "from"},
+    {FROM_STRIDE, 1, 0, "from stride"},
+    {FROM_STRIDE, -1, 0, "from stride"},
     {FLAGS, 0, 0, "flags"},
     {KIND, WEFT_STEP_SEND, WEFT_STEP_RECV, "kind"},
     {KIND, WEFT_STEP_RECV, WEFT_STEP_SEND, "kind"},
@@ -133,15 +143,19 @@ static int change_ref(const struct weft_plan *plan, struct weft_step *step, cons
     if (!ref)
         return 0;
     if (how->kind == BUFFER) {
-        if (ref->buffer == how->b || (how->b == WEFT_BUFFER_SLOT && plan->slots == 0))
+        if (ref->buffer == how->b || (how->b == WEFT_BUFFER_SLOT && plan->slots == 0) ||
+            (how->b == WEFT_BUFFER_CELL && plan->cells == 0))
             return 0;
         *ref = (struct weft_ref){.buffer = (uint8_t)how->b};
         return 1;
     }
-    if (ref->buffer != WEFT_BUFFER_SLOT || plan->slots < 2)
+    int numbers = ref->buffer == WEFT_BUFFER_SLOT   ? (int)plan->slots
+                  : ref->buffer == WEFT_BUFFER_CELL ? (int)plan->cells
+                                                    : 0;
+    if (numbers < 2)
         return 0;
     if (how->kind == SLOT)
-        ref->slot = (uint16_t)((ref->slot + how->b + (int)plan->slots) % (int)plan->slots);
+        ref->slot = (uint16_t)((ref->slot + how->b + numbers) % numbers);
     else
         ref->slot_stride = (int16_t)(ref->slot_stride + how->b);
     return 1;
@@ -175,8 +189,16 @@ static int change_step(struct weft_plan *plan, struct weft_step *step, const str
         step->peer_stride += how->a;
         return transfers;
     case CHUNK:
+        if (step->kind == WEFT_STEP_COPY && step->from == step->chunk)
+            step->from = (uint32_t)(step->from + (uint32_t)how->a + plan->chunks) % plan->chunks;
         step->chunk = (uint32_t)(step->chunk + (uint32_t)how->a + plan->chunks) % plan->chunks;
         return plan->chunks > 1;
+    case FROM:
+        step->from = (uint32_t)(step->from + (uint32_t)how->a + plan->chunks) % plan->chunks;
+        return plan->chunks > 1 && step->kind == WEFT_STEP_COPY;
+    case FROM_STRIDE:
+        step->from_stride += how->a;
+        return plan->chunks > 1 && step->kind == WEFT_STEP_COPY;
     case CHUNK_STRIDE:
         step->chunk_stride += how->a;
         return plan->chunks > 1;
@@ -251,7 +273,8 @@ static int change_list(struct weft_plan *plan, uint32_t index, const struct oper
 static int change(struct weft_plan *plan, uint32_t index, const struct operator* how)
 {
     struct weft_step *step = &plan->steps[index];
-    int strides = how->kind == PEER_STRIDE || how->kind == CHUNK_STRIDE || how->kind == SLOT_STRIDE;
+    int strides = how->kind == PEER_STRIDE || how->kind == CHUNK_STRIDE || how->kind == SLOT_STRIDE ||
+                  how->kind == FROM_STRIDE;
     if (strides && !loop_around(plan, index))
         return 0; /* no iteration would see it */
     if (step->kind == WEFT_STEP_LOOP) {
@@ -286,6 +309,8 @@ struct score {
 
 /* What is mutated: all plans of one request, each with room for one more record. */
 struct subject {
+    struct weft_plan_request request;
+    unsigned expect; /* WEFT_VERIFY_EXPECT_* */
     uint32_t ranks;
     struct weft_plan *plans[RANKS_MAX];
     struct weft_plan *mutants[RANKS_MAX];
@@ -295,10 +320,12 @@ struct subject {
 
 static int is_harmful(const struct subject *subject, uint32_t window, uint64_t seed, const char **why)
 {
-    size_t chunks = subject->plans[0]->chunks;
+    size_t chunks = weft_collective_blocks(subject->request.collective) ? 1 : subject->plans[0]->chunks;
     for (uint64_t run = 0; run < RUNS_TO_ACQUIT; run++) {
         struct interpreter_options options = {
             .window = window, .count = 2 * chunks + 1, .seed = seed + run * 7919};
+        options.strict = (subject->expect & WEFT_VERIFY_EXPECT_STRICT) != 0;
+        options.ordered = (subject->expect & WEFT_VERIFY_EXPECT_RANK_ORDER) != 0;
         if (run % 8 == 5)
             options.count = chunks * 7;
         options.eager = run % 8 == 7;
@@ -313,7 +340,7 @@ static void judge(struct score *score, const struct subject *subject, uint32_t r
 {
     static const uint32_t windows[] = {32, 2, 3, 5, 64, 4};
     uint32_t window = windows[score->number % 6];
-    struct weft_verify_options options = {.window = window, .seed = score->number};
+    struct weft_verify_options options = {.window = window, .expect = subject->expect, .seed = score->number};
     struct weft_verify_report report;
     const char *why;
     int accepted = weft_plans_verify(subject->mixed, subject->ranks, &options, &report) == WEFT_OK;
@@ -331,10 +358,12 @@ static void judge(struct score *score, const struct subject *subject, uint32_t r
     uint32_t shown = rank < subject->ranks ? rank : 0;
     weft_step_print(&subject->plans[shown]->steps[index], text, sizeof text);
     score->missed_by[how->kind]++;
-    print_message("survivor: %s%s, %u ranks%s, window %u, %s of rank %d record %u (%s) %+d %d: %s\n",
-                  weft_algorithm_name(subject->plans[0]->algorithm), subject->unrolled ? " unrolled" : "",
-                  subject->ranks, subject->plans[0]->in_place ? " in place" : "", window, how->name,
-                  rank < subject->ranks ? (int)rank : -1, index, text, how->a, how->b, why);
+    print_message(
+        "survivor: %s by %s%s, %u ranks%s%s%s, window %u, %s of rank %d record %u (%s) %+d %d: %s\n",
+        weft_collective_name(subject->request.collective), weft_algorithm_name(subject->request.algorithm),
+        subject->unrolled ? " unrolled" : "", subject->ranks, subject->request.in_place ? " in place" : "",
+        subject->request.unequal ? " unequal" : "", subject->request.strict ? " strict" : "", window,
+        how->name, rank < subject->ranks ? (int)rank : -1, index, text, how->a, how->b, why);
 }
 
 /* A fixed choice, spread evenly. */
@@ -378,12 +407,17 @@ static struct weft_plan *roomy(void)
     return plan;
 }
 
-static void subject_open(struct subject *subject, int algorithm, uint32_t ranks, int in_place, int unrolled)
+static void subject_open(struct subject *subject, const struct weft_plan_request *made, int unrolled)
 {
-    *subject = (struct subject){.ranks = ranks, .unrolled = unrolled};
+    struct weft_plan_request request = *made;
+    uint32_t ranks = request.ranks;
+    *subject = (struct subject){.request = request, .ranks = ranks, .unrolled = unrolled};
+    if (request.strict)
+        subject->expect = WEFT_VERIFY_EXPECT_STRICT;
+    else if (weft_algorithm_keeps_order(request.collective, request.algorithm))
+        subject->expect = WEFT_VERIFY_EXPECT_RANK_ORDER;
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        struct weft_plan_request request = {
-            WEFT_ALLREDUCE, (enum weft_algorithm)algorithm, ranks, rank, in_place, -1, 0, 0};
+        request.rank = rank;
         struct weft_plan *plan;
         assert_int_equal(weft_plan_make(&request, &plan), WEFT_OK);
         subject->plans[rank] = roomy();
@@ -412,10 +446,11 @@ static void subject_close(struct subject *subject)
     }
 }
 
-static void mutate_all(struct score *score, int algorithm, uint32_t ranks, int in_place, int unrolled)
+static void mutate_all(struct score *score, const struct weft_plan_request *request, int unrolled)
 {
     struct subject subject;
-    subject_open(&subject, algorithm, ranks, in_place, unrolled);
+    uint32_t ranks = request->ranks;
+    subject_open(&subject, request, unrolled);
     for (uint32_t rank = 0; rank <= ranks; rank++) {
         uint32_t count = subject.plans[rank < ranks ? rank : 0]->step_count;
         for (uint32_t index = 0; index < count; index++) {
@@ -434,13 +469,16 @@ static void test_mutants(void **state)
                           .sample = getenv("WEFT_LONG") ? 1 : SAMPLE};
     if (getenv("WEFT_SANITIZER"))
         score.sample *= 8; /* sanitized code is slow, and is here to find faults of its own */
-    for (int algorithm = WEFT_ALGO_RING; algorithm <= WEFT_ALGO_RAB; algorithm++) {
-        for (uint32_t ranks = 2; ranks <= RANKS_MAX; ranks++) {
-            for (int in_place = 0; in_place < 2; in_place++) {
-                mutate_all(&score, algorithm, ranks, in_place, 0);
-                if (algorithm == WEFT_ALGO_RING && ranks <= 9)
-                    mutate_all(&score, algorithm, ranks, in_place, 1);
-            }
+    for (uint32_t ranks = 2; ranks <= RANKS_MAX; ranks++) {
+        struct plan_cases cases = plan_cases_start(ranks, 1);
+        while (plan_cases_next(&cases)) {
+            int loops =
+                cases.request.algorithm == WEFT_ALGO_RING || cases.request.algorithm == WEFT_ALGO_PAIRWISE;
+            if (cases.request.algorithm == WEFT_ALGO_CHAIN && ranks > 6)
+                continue; /* nothing new, and slow */
+            mutate_all(&score, &cases.request, 0);
+            if (loops && ranks <= 9)
+                mutate_all(&score, &cases.request, 1);
         }
     }
     print_message(

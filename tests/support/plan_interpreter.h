@@ -4,10 +4,8 @@
  * Only what plan.h promises is relied on: a window of steps entered in program order; a step waits for
  * earlier steps that it conflicts with (hazard.h); the k-th SEND to a rank meets the k-th RECV there; a SEND
  * is complete when its bytes were consumed. Receiving, reducing and copying read the sender's memory at the
- * very moment of each element, so anything that is overwritten too early shows as a wrong result. Data are
- * 64-bit integers (sums modulo 2^64; finishing maps x to 3x + 7, so that it shows how often it was done) and,
- * beside them, float32 (finishing divides), whose bits must agree on all ranks, as must a hash that is
- * neither commutative nor associative (an operation's operands may have an order).
+ * very moment of each element, so anything that is overwritten too early shows as a wrong result. The data, their
+ * layout and what must come of them are in plan_data.h.
  */
 #ifndef WEFT_TESTS_PLAN_INTERPRETER_H
 #define WEFT_TESTS_PLAN_INTERPRETER_H
@@ -21,8 +19,9 @@ enum interpreted { INTERPRETED_RIGHT, INTERPRETED_WRONG, INTERPRETED_STUCK, INTE
 
 struct interpreter_options {
     uint32_t window;
-    size_t count; /* elements */
+    size_t count; /* elements; of blocks: in each, at most where they are unequal */
     uint64_t seed;
+    int strict, ordered; /* how sums must have been put together */
     int eager; /* about half of the SENDs copy their bytes and complete at once, as small messages do */
 };
 
