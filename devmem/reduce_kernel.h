@@ -44,6 +44,17 @@ INLINE int stays_unaligned(weft_dtype dtype, const void *to, size_t size)
     return size < 8 * VECTOR_BYTES || skew_of(to) % element_size(dtype);
 }
 
+/* Partial loads and stores are long where there are no masks for bytes: most types share one copy. */
+static __attribute__((noinline)) vec load_short(const char *from, size_t size)
+{
+    return vec_load_part(from, size);
+}
+
+static __attribute__((noinline)) void store_short(char *to, vec value, size_t size)
+{
+    vec_store_part(to, value, size);
+}
+
 /* Types that are bound by arithmetic: knowing the number of sources beforehand gains them nothing. */
 INLINE int is_heavy(weft_dtype dtype)
 {

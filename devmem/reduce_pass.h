@@ -3,8 +3,8 @@
  *   ELEMENT    name of the type, which begins the names of all that is defined here
  *   DTYPE      its number
  *   KERNELS    which operations get kernels, by a list of KERNEL(name, operation)
- *   IS_COMMON  whether speed matters enough for kernels of their own for three sources and streaming stores, and
- *              for four vectors at a time
+ *   IS_COMMON  whether speed matters enough for kernels of their own for three sources and streaming stores, for
+ *              four vectors at a time, and for partial vectors without a call
  *
  * Text for each type, not one text for all with the type as a parameter, because everything here is inlined many
  * times over: compilers take minutes when each time comes with all types' arithmetic.
@@ -21,7 +21,9 @@ INLINE struct wide NAMED(load)(struct pass pass, int source, size_t offset, size
     else if (source)
         from = source == 1 ? pass.second : pass.third;
     from += offset;
-    return widen(DTYPE, pass.op, size < VECTOR_BYTES ? vec_load_part(from, size) : vec_load(from));
+    if (size == VECTOR_BYTES)
+        return widen(DTYPE, pass.op, vec_load(from));
+    return widen(DTYPE, pass.op, IS_COMMON ? vec_load_part(from, size) : load_short(from, size));
 }
 
 /* The results of size bytes, at most a vector, at an offset. */
@@ -58,8 +60,10 @@ INLINE void NAMED(run)(struct pass pass, char *to, size_t size)
 {
     const size_t step = VECTOR_BYTES;
     if (!pass.stream && size < step) {
-        if (size)
+        if (size && IS_COMMON)
             vec_store_part(to, NAMED(at)(pass, 0, size), size);
+        else if (size)
+            store_short(to, NAMED(at)(pass, 0, size), size);
         return;
     }
     size_t last = size - step;

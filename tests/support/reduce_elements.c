@@ -61,8 +61,9 @@ static reference_bits special_integer(weft_dtype dtype, size_t i)
 {
     unsigned width = 8 * (unsigned)weft_dtype_size(dtype);
     reference_bits top = (reference_bits)1 << (width - 1), mask = 2 * top - 1;
-    const reference_bits bits[] = {0,        1,       2,   7,       mask,    mask - 1,
-                                   mask - 6, top - 1, top, top + 1, top - 2, 3 << (width / 2)};
+    const reference_bits bits[] = {0,    1,        2,        7,
+                                   mask, mask - 1, mask - 6, top - 1,
+                                   top,  top + 1,  top - 2,  (reference_bits)3 << (width / 2)};
     return bits[i % 12] & mask;
 }
 
