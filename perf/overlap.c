@@ -171,13 +171,14 @@ static int warm_up(struct overlap *overlap)
 
 static int run_turns(struct overlap *overlap)
 {
+    size_t runs = (size_t)(ALONE + peers(overlap));
     if (warm_up(overlap) != 0)
         return -1;
     for (size_t turn = 0; turn < overlap->turns; turn++) {
         if (overlap->report)
             perf_report_progress(overlap->report, turn, overlap->turns, "turns");
-        for (int run = 0; run < ALONE + peers(overlap); run++)
-            if (run_once(overlap, run, turn) != 0)
+        for (size_t i = 0; i < runs; i++) /* each of them comes first as often as last */
+            if (run_once(overlap, (int)((turn + i) % runs), turn) != 0)
                 return -1;
     }
     return 0;
