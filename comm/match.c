@@ -128,7 +128,7 @@ static int kind_of(int32_t source, int64_t tag)
     return (source == WEFT_MATCH_ANY) + 2 * (tag == WEFT_MATCH_ANY);
 }
 
-int weft_match_post(struct weft_match *match, struct weft_posted *posted)
+static int enter(struct weft_match *match, struct weft_posted *posted)
 {
     match->stamp++;
     int status = append(match, &match->posted, &posted->node, posted->space, posted->source, posted->tag);
@@ -139,8 +139,24 @@ int weft_match_post(struct weft_match *match, struct weft_posted *posted)
     return status;
 }
 
+int weft_match_post(struct weft_match *match, struct weft_posted *posted)
+{
+    posted->node.queue = NULL;
+    if (!match->lone && !match->posted_count) {
+        match->lone = posted;
+        return WEFT_OK;
+    }
+    int status = match->lone ? enter(match, match->lone) : WEFT_OK;
+    if (status != WEFT_OK)
+        return status;
+    match->lone = NULL;
+    return enter(match, posted);
+}
+
 void weft_match_withdraw(struct weft_match *match, struct weft_posted *posted)
 {
+    if (match->lone == posted)
+        match->lone = NULL;
     if (!posted->node.queue)
         return;
     detach(match, &match->posted, &posted->node);
@@ -148,9 +164,22 @@ void weft_match_withdraw(struct weft_match *match, struct weft_posted *posted)
     match->posted_count--;
 }
 
+/* Takes out the only receive there is, if the message is for it. */
+static struct weft_posted *claim_lone(struct weft_match *match, int32_t space, int32_t source, int64_t tag)
+{
+    struct weft_posted *lone = match->lone;
+    if (lone->space != space || (lone->source != source && lone->source != WEFT_MATCH_ANY) ||
+        (lone->tag != tag && lone->tag != WEFT_MATCH_ANY))
+        return NULL;
+    match->lone = NULL;
+    return lone;
+}
+
 struct weft_posted *weft_match_claim(struct weft_match *match, int32_t space, int32_t source, int64_t tag)
 {
     struct weft_match_node *oldest = NULL;
+    if (match->lone)
+        return claim_lone(match, space, source, tag);
     for (int kind = 0; kind < 4; kind++) {
         if (!match->posted_like[kind])
             continue;

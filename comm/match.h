@@ -54,8 +54,9 @@ struct weft_match_table {
 struct weft_match {
     struct weft_match_table posted, arrived;
     struct weft_match_queue *spare;
-    size_t posted_like[4]; /* receives with [any source] + 2 * [any tag] */
-    size_t posted_count, arrived_count;
+    size_t posted_like[4];              /* receives with [any source] + 2 * [any tag] */
+    size_t posted_count, arrived_count; /* in the queues */
+    struct weft_posted *lone; /* the only receive that waits: it need not be found, and stands in no queue */
     uint64_t stamp;
 };
 
