@@ -76,42 +76,41 @@ INLINE void NAMED(run)(struct pass pass, char *to, size_t size)
     vec_store(to + last, tail);
 }
 
-/* Makes the number of sources a constant in the cases that matter. */
-INLINE void NAMED(split)(struct pass pass, char *to, size_t size)
+/* Makes the number of sources a constant in the cases that matter. The decision looks at arguments, not at a
+ * struct pass, which the compiler would put into memory for it. */
+INLINE void NAMED(split)(weft_op op, char *to, const void *const *sources, int source_count, size_t size,
+                         uint32_t finish)
 {
-    struct pass known = {.op = pass.op, .fixed = 1, .unroll = 1, .source_count = 2};
-    known.first = pass.sources[0];
-    int worthwhile =
-        IS_COMMON || size >= VECTOR_BYTES; /* partial loads are long, and last hardly longer so */
-    if (pass.source_count == 2 && !pass.finish && !is_heavy(DTYPE) && worthwhile) {
-        known.second = pass.sources[1];
-        NAMED(run)(known, to, size);
-        return;
+    struct pass pass = {.op = op, .sources = sources, .first = sources[0]};
+    int worthwhile = IS_COMMON || size >= VECTOR_BYTES;
+    pass.fixed = pass.unroll = 1;
+    if (source_count == 2 && !finish && !is_heavy(DTYPE) && worthwhile) {
+        pass.second = sources[1];
+        pass.source_count = 2;
+        NAMED(run)(pass, to, size);
+    } else if (IS_COMMON && source_count == 3 && !finish) {
+        pass.second = sources[1];
+        pass.third = sources[2];
+        pass.source_count = 3;
+        NAMED(run)(pass, to, size);
+    } else {
+        pass.fixed = pass.unroll = 0;
+        pass.source_count = source_count;
+        pass.finish = finish;
+        NAMED(run)(pass, to, size);
     }
-#if IS_COMMON
-    if (pass.source_count == 3 && !pass.finish) {
-        known.second = pass.sources[1];
-        known.third = pass.sources[2];
-        known.source_count = 3;
-        NAMED(run)(known, to, size);
-        return;
-    }
-#endif
-    NAMED(run)(pass, to, size);
 }
 
 INLINE void NAMED(reduce)(weft_op op, void *to, const void *const *sources, int source_count, size_t count,
                           uint32_t finish)
 {
-    struct pass pass = {.op = op, .source_count = source_count, .sources = sources};
-    pass.finish = op == WEFT_AVG ? finish : 0;
     int foreign = uses_floats(DTYPE, op) && !fpu_is_default();
     uint64_t state = 0;
     if (foreign) {
         state = fpu_read();
         fpu_write(FPU_DEFAULT);
     }
-    NAMED(split)(pass, to, count * element_size(DTYPE));
+    NAMED(split)(op, to, sources, source_count, count * element_size(DTYPE), op == WEFT_AVG ? finish : 0);
     if (foreign)
         fpu_write(state);
 }

@@ -233,9 +233,10 @@ INLINE int nan_bits(weft_dtype dtype)
 
 INLINE vec_i16 key_flip16(vec_i16 bits)
 {
-    return bits ^ ((vec_i16)(bits < 0) & 0x7fff);
+    return bits ^ (bits >> 15 & 0x7fff);
 }
 
+/* There are no shifts of bytes. */
 INLINE vec_i8 key_flip8(vec_i8 bits)
 {
     return bits ^ ((vec_i8)(bits < 0) & 0x7f);
