@@ -156,44 +156,59 @@ static int hear_words(struct group *group, struct weft_word *first)
 
 static int parent_has_failed(void *arg)
 {
-    const struct group *group = arg;
-    return weft_bootstrap_has_failed(group->parent->bootstrap);
+    const struct weft_meeting *meeting = arg;
+    return weft_bootstrap_has_failed(meeting->parent->bootstrap);
 }
 
-static int64_t meeting_until_ns(const struct group *group)
+static int64_t meeting_until_ns(int64_t deadline_ns)
 {
-    int64_t now_ns = weft_clock_ns(), deadline_ns = group->round->deadline_ns;
+    int64_t now_ns = weft_clock_ns();
     if (deadline_ns == WEFT_NEVER_NS || (deadline_ns - now_ns) / 4 * 3 > MEETING_NS)
         return now_ns + MEETING_NS;
     return now_ns + (deadline_ns - now_ns) / 4 * 3;
 }
 
-static void meet(struct group *group, const char *address, struct weft_comm **made)
+int weft_meeting_hold(const struct weft_meeting *meeting, struct weft_comm **made)
 {
+    struct weft_comm *parent = meeting->parent;
     struct weft_bootstrap_options options = {
-        .rank = group->rank,
-        .ranks = group->ranks,
-        .name = group->parent->name,
-        .listen_fd = group->listen_fd,
-        .address = address,
-        .secret = group->secret,
-        .secret_size = sizeof group->secret,
+        .rank = meeting->rank,
+        .ranks = meeting->ranks,
+        .name = parent->name,
+        .listen_fd = meeting->listen_fd,
+        .address = meeting->address,
+        .secret = meeting->secret,
+        .secret_size = WEFT_KEY_BYTES,
         .cancelled = parent_has_failed,
-        .cancelled_arg = group,
+        .cancelled_arg = (void *)(uintptr_t)meeting,
     };
-    int status = weft_comm_open(group->parent->context, &options, group->parent->timeout_ms,
-                                meeting_until_ns(group), made);
-    if (status != WEFT_OK)
-        give_up(group, status);
+    return weft_comm_open(parent->context, &options, parent->timeout_ms,
+                          meeting_until_ns(meeting->deadline_ns), made);
 }
 
-/* Others may be in it already. */
-static void drop(struct weft_comm *made, const char *reason)
+void weft_meeting_drop(struct weft_comm *made)
 {
+    char reason[WEFT_DETAIL_MAX];
+    snprintf(reason, sizeof reason, "%s", weft_error_detail());
     if (made && made->bootstrap)
         weft_bootstrap_revoke(made->bootstrap, reason);
     if (made)
         weft_comm_discard(made);
+    weft_error_set_detail(reason);
+}
+
+static void meet(struct group *group, const char *address, struct weft_comm **made)
+{
+    const struct weft_meeting meeting = {.parent = group->parent,
+                                         .rank = group->rank,
+                                         .ranks = group->ranks,
+                                         .listen_fd = group->listen_fd,
+                                         .address = address,
+                                         .secret = group->secret,
+                                         .deadline_ns = group->round->deadline_ns};
+    int status = weft_meeting_hold(&meeting, made);
+    if (status != WEFT_OK)
+        give_up(group, status);
 }
 
 /* The rounds. A status of its own only when the parent has failed; what is left to the group is in mine and others. */
@@ -227,9 +242,7 @@ static int conclude(struct group *group, int status, struct weft_comm *made, str
         *out = made;
         return WEFT_OK;
     }
-    char reason[WEFT_DETAIL_MAX];
-    snprintf(reason, sizeof reason, "%s", weft_error_detail());
-    drop(made, reason);
+    weft_meeting_drop(made);
     return status;
 }
 

@@ -20,6 +20,23 @@ struct weft_group_member {
 int weft_group_choose(const struct weft_blob *choices, int ranks, int rank, struct weft_group_member *members,
                       int *wrong);
 
+/* A meeting of some of parent's ranks, after all of them have learnt where. */
+struct weft_meeting {
+    struct weft_comm *parent;
+    int rank, ranks;             /* in the new communicator */
+    int listen_fd;               /* rank 0: open, and the caller's */
+    const char *address;         /* rank 0's */
+    const unsigned char *secret; /* [WEFT_KEY_BYTES] */
+    int64_t deadline_ns; /* of the call; the meeting ends early enough for its members to tell each other */
+};
+
+/* Ends at once when the parent fails. */
+int weft_meeting_hold(const struct weft_meeting *meeting, struct weft_comm **made);
+
+/* Frees what a meeting has made, NULL allowed, when it does not count: others may be in it already. Keeps the calling
+ * thread's error. */
+void weft_meeting_drop(struct weft_comm *made);
+
 /* A communicator of this rank alone, with the name and the deadline of comm. */
 int weft_group_alone(struct weft_comm *comm, struct weft_comm **made);
 

@@ -1,0 +1,262 @@
+/* Communicators that only the listed ranks make: orders, several at once, lists that differ, ranks that do not come, and
+ * the program's own messages meanwhile.
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "tests/support/job.h"
+#include "tests/support/leak.h"
+#include "tests/support/ranks.h"
+#include "tests/support/skip.h"
+
+struct way {
+    const char *transports, *provider;
+};
+static const struct way shm = {"shm", NULL}, ofi = {"ofi", "tcp;ofi_rxm"};
+
+/* Each member passes its rank in the job. */
+static int sum_is(weft_comm *comm, int member, int expected)
+{
+    int32_t mine = member, sum = -1;
+    CHECK_OK(weft_allreduce(comm, &mine, &sum, 1, WEFT_INT32, WEFT_SUM));
+    CHECK(sum == expected);
+    return 0;
+}
+
+/* Even ranks backwards, the rest not at all; the program's messages with the same tag stay the program's. */
+static int even_body(int rank, int ranks, void *arg)
+{
+    const struct way *way = arg;
+    struct job job;
+    int list[16], count = 0, sum = 0;
+    weft_comm *even = NULL, *inner = NULL;
+    weft_work *work;
+    CHECK_OK(job_open(&job, way->transports, way->provider));
+    for (int r = (ranks - 1) / 2 * 2; r >= 0; r -= 2) {
+        list[count++] = r;
+        sum += r;
+    }
+    int64_t sent = rank, received = -1;
+    int from = (rank + ranks - 1) % ranks;
+    CHECK_OK(weft_recv_start(job.comm, &received, 1, WEFT_INT64, WEFT_ANY_SOURCE, WEFT_ANY_TAG, &work));
+    if (rank % 2 == 0) {
+        CHECK_OK(weft_comm_subset(job.comm, list, count, 3, &even));
+        CHECK(weft_comm_size(even) == count && weft_comm_rank(even) == (ranks - 1) / 2 - rank / 2);
+        CHECK(sum_is(even, rank, sum) == 0);
+        /* One of itself, which needs nobody. */
+        int self = weft_comm_rank(even);
+        CHECK_OK(weft_comm_subset(even, &self, 1, 3, &inner));
+        CHECK(weft_comm_size(inner) == 1 && sum_is(inner, rank, rank) == 0);
+        CHECK_OK(weft_comm_destroy(inner));
+    }
+    CHECK_OK(weft_send(job.comm, &sent, 1, WEFT_INT64, (rank + 1) % ranks, 3));
+    CHECK_OK(weft_work_wait(work, -1));
+    CHECK(received == from);
+    CHECK_OK(weft_work_free(work));
+    CHECK(sum_is(job.comm, rank, ranks * (ranks - 1) / 2) == 0);
+    CHECK_OK(weft_comm_destroy(job.comm));
+    if (even) {
+        CHECK(sum_is(even, rank, sum) == 0);
+        CHECK_OK(weft_comm_destroy(even));
+    }
+    CHECK_OK(weft_context_close(job.context));
+    return 0;
+}
+
+static void test_even(void **state)
+{
+    (void)state;
+    static const int sizes[] = {1, 2, 3, 4, 7};
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(test_ranks_fork(sizes[i], even_body, (void *)(uintptr_t)&shm), 0);
+    assert_int_equal(test_ranks_threads(4, even_body, (void *)(uintptr_t)&shm), 0);
+}
+
+static void test_even_ofi(void **state)
+{
+    (void)state;
+    if (!job_has_ofi(ofi.provider))
+        TEST_SKIP("no libfabric provider '%s'", ofi.provider);
+    assert_int_equal(test_ranks_fork(5, even_body, (void *)(uintptr_t)&ofi), 0);
+}
+
+/* Pairs in a ring, each rank in two of them, one after the other, all with one tag: and nothing stays behind. */
+static int ring_body(int rank, int ranks, void *arg)
+{
+    (void)arg;
+    struct job job;
+    struct test_leak before;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    for (int round = 0; round < 12; round++) {
+        int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
+        int with_right[2] = {rank, right}, with_left[2] = {left, rank};
+        weft_comm *first, *second;
+        if (round == 2) {
+            CHECK(sum_is(job.comm, 0, 0) == 0);
+            test_leak_take(&before);
+        }
+        CHECK_OK(weft_comm_subset(job.comm, rank % 2 ? with_left : with_right, 2, 9, &first));
+        CHECK_OK(weft_comm_subset(job.comm, rank % 2 ? with_right : with_left, 2, 9, &second));
+        CHECK(sum_is(first, rank, rank + (rank % 2 ? left : right)) == 0);
+        CHECK(sum_is(second, rank, rank + (rank % 2 ? right : left)) == 0);
+        CHECK_OK(weft_comm_destroy(first));
+        CHECK_OK(weft_comm_destroy(second));
+    }
+    CHECK(sum_is(job.comm, 0, 0) == 0);
+    CHECK(test_leak_check(&before) == 0);
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_ring(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(4, ring_body, NULL), 0);
+}
+
+static int arguments_body(int rank, int ranks, void *arg)
+{
+    (void)arg;
+    struct job job;
+    weft_comm *out = NULL;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    int good[3] = {0, 1, 2}, beyond[2] = {rank, ranks}, negative[2] = {-1, rank}, twice[3] = {rank, 2, rank};
+    int without[1] = {(rank + 1) % ranks};
+    CHECK(weft_comm_subset(NULL, good, 3, 0, &out) == WEFT_INVALID);
+    CHECK(weft_comm_subset(job.comm, NULL, 3, 0, &out) == WEFT_INVALID);
+    CHECK(weft_comm_subset(job.comm, good, 3, 0, NULL) == WEFT_INVALID);
+    CHECK(weft_comm_subset(job.comm, good, 3, -1, &out) == WEFT_INVALID);
+    CHECK(weft_comm_subset(job.comm, good, 0, 0, &out) == WEFT_INVALID);
+    CHECK(weft_comm_subset(job.comm, good, 4, 0, &out) == WEFT_INVALID);
+    CHECK(weft_comm_subset(job.comm, beyond, 2, 0, &out) == WEFT_INVALID);
+    CHECK(strstr(weft_error_detail(), "ranks[1] is 3"));
+    CHECK(weft_comm_subset(job.comm, negative, 2, 0, &out) == WEFT_INVALID);
+    CHECK(weft_comm_subset(job.comm, twice, 3, 0, &out) == WEFT_INVALID);
+    CHECK(strstr(weft_error_detail(), "both"));
+    CHECK(weft_comm_subset(job.comm, without, 1, 0, &out) == WEFT_INVALID);
+    CHECK(strstr(weft_error_detail(), "does not hold"));
+    CHECK(out == NULL);
+    CHECK_OK(weft_comm_subset(job.comm, good, 3, 0, &out));
+    CHECK(sum_is(out, rank, 3) == 0);
+    CHECK_OK(weft_comm_destroy(out));
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_arguments(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(3, arguments_body, NULL), 0);
+}
+
+/* Rank 2 passes another order, and then a longer list: all members hear of it, and the communicator goes on. */
+static int differ_body(int rank, int ranks, void *arg)
+{
+    (void)arg;
+    struct job job;
+    weft_comm *out = NULL;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    int list[4] = {0, 1, 2, 3}, other[4] = {0, 2, 1, 3};
+    CHECK(weft_comm_subset(job.comm, rank == 2 ? other : list, 3, 1, &out) ==
+          (rank == 3 ? WEFT_INVALID : WEFT_MISMATCH));
+    CHECK(rank == 3 || strstr(weft_error_detail(), "rank 2 passes rank 2 at place 1, rank 0 passes 1"));
+    if (rank < 3) {
+        CHECK(weft_comm_subset(job.comm, list, rank == 2 ? 4 : 3, 2, &out) == WEFT_MISMATCH);
+        CHECK(strstr(weft_error_detail(), "rank 2 passes 4 ranks, rank 0 passes 3"));
+    }
+    CHECK(out == NULL);
+    CHECK(sum_is(job.comm, rank, ranks * (ranks - 1) / 2) == 0);
+    CHECK_OK(weft_comm_subset(job.comm, list, 4, 3, &out));
+    CHECK(sum_is(out, rank, 6) == 0);
+    CHECK_OK(weft_comm_destroy(out));
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_lists_differ(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(4, differ_body, NULL), 0);
+}
+
+/* A rank does not come: the others say which, and go on; with another tag it can be tried again. */
+static int absent_body(int rank, int ranks, void *arg)
+{
+    const int absent = *(int *)arg;
+    struct job job;
+    weft_comm *out = NULL;
+    weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
+    test_ranks_options(&options);
+    options.timeout_ms = 1500;
+    CHECK_OK(weft_context_open(NULL, &job.context));
+    CHECK_OK(weft_comm_create(job.context, &options, &job.comm));
+    int list[3] = {0, 1, 2};
+    char expected[32];
+    snprintf(expected, sizeof expected, "rank %d", absent);
+    if (rank != absent) {
+        CHECK(weft_comm_subset(job.comm, list, 3, 1, &out) == WEFT_TIMEOUT);
+        CHECK(out == NULL && strstr(weft_error_detail(), expected));
+    } else {
+        usleep(1900000);
+    }
+    CHECK(sum_is(job.comm, rank, ranks * (ranks - 1) / 2) == 0);
+    CHECK_OK(weft_comm_subset(job.comm, list, 3, 2, &out));
+    CHECK(sum_is(out, rank, 3) == 0);
+    CHECK_OK(weft_comm_destroy(out));
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_absent(void **state)
+{
+    (void)state;
+    for (int absent = 0; absent < 2; absent++)
+        assert_int_equal(test_ranks_fork(3, absent_body, &absent), 0);
+}
+
+/* A member dies instead of coming. */
+static int death_body(int rank, int ranks, void *arg)
+{
+    const int dead = *(int *)arg;
+    (void)ranks;
+    struct job job;
+    weft_comm *out = NULL;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    int list[3] = {0, 1, 2};
+    if (rank == dead) {
+        usleep(100000);
+        _exit(3);
+    }
+    int status = weft_comm_subset(job.comm, list, 3, 1, &out);
+    CHECK((status == WEFT_PEER_FAILED || status == WEFT_REVOKED) && out == NULL);
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_death(void **state)
+{
+    (void)state;
+    for (int dead = 0; dead < 3; dead++) {
+        int statuses[3];
+        assert_int_equal(test_ranks_fork_status(3, death_body, &dead, statuses), 1);
+        assert_int_not_equal(statuses[dead], 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_even),      cmocka_unit_test(test_even_ofi),     cmocka_unit_test(test_ring),
+        cmocka_unit_test(test_arguments), cmocka_unit_test(test_lists_differ), cmocka_unit_test(test_absent),
+        cmocka_unit_test(test_death),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
