@@ -16,6 +16,15 @@ struct p2p {
     size_t done, total;
 };
 
+/* What weft says that collectives go by, which is what messages go by; "-" where it does not say. */
+static const char *transport_of(const struct perf_pair *pair)
+{
+    const char *algorithm, *transport;
+    int status = weft_allreduce_describe(pair->session->comm, pair->send.bytes, pair->recv.bytes, 1,
+                                         WEFT_FLOAT32, WEFT_SUM, &algorithm, &transport);
+    return status == 0 ? transport : "-";
+}
+
 static int run_size(struct p2p *p2p, size_t size_bytes)
 {
     struct perf_pair *pair = &p2p->pair;
@@ -33,7 +42,7 @@ static int run_size(struct p2p *p2p, size_t size_bytes)
                            .op = PERF_OP_NONE,
                            .root = -1,
                            .algorithm = "-",
-                           .transport = "-",
+                           .transport = transport_of(pair),
                            .checked = options->checks > 0,
                            .samples_us = p2p->samples_us,
                            .sample_count = (size_t)options->iterations,
