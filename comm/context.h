@@ -74,6 +74,7 @@ struct weft_context {
     atomic_int contenders;
     int leader_sleeps;            /* [lock] somebody sleeps on the descriptors */
     int followers;                /* [lock] */
+    int vain_wakes;               /* [lock] by transports' descriptors, since anything happened */
     int event_fd;                 /* wakes the leader: failures, new work */
     struct weft_service *service; /* drives transports */
     struct weft_service *overlay; /* the bootstraps' own thread, once there is one */

@@ -16,6 +16,7 @@
 #define ROUNDS_CLOCK  32 /* rounds between looks at the clock */
 #define ROUNDS_YIELD  4
 #define FLUSH_ROUNDS  16
+#define VAIN_WAKES    64
 #define STEP_ASIDE_NS 50000
 #define LOOK_NS       INT64_C(20000000) /* between looks at what waits on any communicator */
 #define TICKS_IDLE    16                /* of the service thread, before it sleeps between them */
@@ -91,6 +92,8 @@ int weft_progress_once(struct weft_context *context)
             happened +=
                 weft_exec_progress(context->comms[i]->exec) + weft_p2p_progress(context->comms[i]->p2p);
     }
+    if (happened)
+        context->vain_wakes = 0;
     if (happened && context->followers)
         pthread_cond_broadcast(&context->changed);
     if (happened && context->leader_sleeps)
@@ -100,6 +103,8 @@ int weft_progress_once(struct weft_context *context)
 
 int weft_idle_pause(struct weft_context *context, struct weft_idle *idle)
 {
+    if (idle->sleeps) /* woken, and nothing was there */
+        return 1;
     idle->rounds++;
     if (context->oversubscribed && idle->rounds > ROUNDS_YIELD)
         sched_yield();
@@ -110,7 +115,8 @@ int weft_idle_pause(struct weft_context *context, struct weft_idle *idle)
     int64_t now_ns = weft_clock_ns();
     if (!idle->since_ns)
         idle->since_ns = now_ns;
-    return now_ns - idle->since_ns >= context->settings.spin_us * 1000;
+    idle->sleeps = now_ns - idle->since_ns >= context->settings.spin_us * 1000;
+    return idle->sleeps;
 }
 
 /* Arms every transport and collects descriptors. Returns their number, or -1 when there is work already. */
@@ -123,6 +129,9 @@ static int arm_all(struct weft_context *context, struct pollfd *polled, int *tim
             *timeout_ms = POLLED_MS; /* nobody tells when a full ring or pipe has room again */
     }
     polled[count++] = (struct pollfd){.fd = context->event_fd, .events = POLLIN};
+    int vain = context->vain_wakes > VAIN_WAKES; /* some provider's descriptor is readable all the time */
+    if (vain)
+        *timeout_ms = POLLED_MS;
     for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
         struct weft_open_transport *transport = &context->transports[t];
         if (!is_working(transport))
@@ -133,7 +142,7 @@ static int arm_all(struct weft_context *context, struct pollfd *polled, int *tim
         int found = transport->ops.fds(transport->instance, fds, FDS_MAX - count);
         if (found <= 0)
             *timeout_ms = POLLED_MS;
-        for (int i = 0; i < found; i++)
+        for (int i = 0; i < found && !vain; i++)
             polled[count++] = (struct pollfd){.fd = fds[i], .events = POLLIN};
     }
     return count;
@@ -175,6 +184,7 @@ void weft_progress_sleep(struct weft_context *context, int64_t deadline_ns, int 
         context->leader_sleeps = 1;
         pthread_mutex_unlock(&context->lock);
         int ready = poll(polled, (nfds_t)count, weft_clock_left_ms(deadline_ns, timeout_ms));
+        int woken = ready > 0 && !polled[0].revents;
         if (ready > 0 && polled[0].revents) {
             uint64_t drained;
             ssize_t got = read(context->event_fd, &drained, sizeof drained);
@@ -182,6 +192,7 @@ void weft_progress_sleep(struct weft_context *context, int64_t deadline_ns, int 
         }
         weft_context_lock(context);
         context->leader_sleeps = 0;
+        context->vain_wakes += woken;
         if (context->followers)
             pthread_cond_broadcast(&context->changed);
     }

@@ -17,6 +17,7 @@ int weft_progress_once(struct weft_context *context);
 struct weft_idle {
     int64_t since_ns;
     uint32_t rounds;
+    int sleeps; /* it was time to sleep */
 };
 
 /* After a round without news: pauses or yields. Returns 1 when it is time to sleep. Needs no lock. */
