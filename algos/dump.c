@@ -81,7 +81,8 @@ int weft_step_print(const struct weft_step *step, char *text, size_t size)
         add(&line, i ? ", " : "");
         add_ref(&line, &step->sources[i]);
     }
-    if (step->kind == WEFT_STEP_COPY && step->from != step->chunk) {
+    if (step->kind == WEFT_STEP_COPY &&
+        (step->from != step->chunk || step->from_stride != step->chunk_stride)) {
         add(&line, " chunk %u", step->from);
         add_stride(&line, step->from_stride);
     }

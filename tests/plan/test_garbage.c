@@ -11,6 +11,7 @@
 
 #include "algos/dump.h"
 #include "algos/verify.h"
+#include "tests/support/plan_cases.h"
 
 #define CONST(plans) ((const struct weft_plan *const *)(plans))
 #define RANKS_MAX    6
@@ -204,6 +205,136 @@ static void test_errors_are_named(void **state)
     }
 }
 
+#define HEADER       (-1)
+#define STEP(field)  offsetof(struct weft_step, field), sizeof(((struct weft_step *)0)->field)
+#define FIRST(field) offsetof(struct weft_step, sources[0].field), sizeof(((struct weft_ref *)0)->field)
+#define PLAN(field)  offsetof(struct weft_plan, field), sizeof(((struct weft_plan *)0)->field)
+
+/* One field of one record (or of the header) of one rank's plan gets another value. */
+struct poke {
+    enum weft_collective collective;
+    enum weft_algorithm algorithm;
+    uint32_t ranks;
+    int unequal;
+    uint32_t rank;
+    int record;
+    size_t offset, size;
+    uint32_t value;
+    const char *where, *what;
+};
+
+static const struct poke pokes[] = {
+    {WEFT_ALLGATHER, WEFT_ALGO_RING, 4, 0, 1, 1, STEP(chunk), 0, "rank 1 step 1",
+     "this rank's INPUT does not have"},
+    {WEFT_REDUCE, WEFT_ALGO_BINOMIAL, 4, 0, 2, 1, STEP(destination.buffer), WEFT_BUFFER_OUTPUT,
+     "rank 2 step 1", "this rank's OUTPUT does not have"},
+    {WEFT_REDUCE, WEFT_ALGO_RAB, 4, 0, 1, HEADER, PLAN(temp_chunks), 1, "rank 1 step 2",
+     "plan's TEMP does not have"},
+    {WEFT_REDUCE, WEFT_ALGO_RAB, 4, 0, 1, HEADER, PLAN(temp_first), 1, "rank 1 step 2",
+     "plan's TEMP does not have"},
+    {WEFT_REDUCE, WEFT_ALGO_RAB, 4, 0, 1, HEADER, PLAN(temp_chunks), 9, "rank 1's plan",
+     "more TEMP than chunks"},
+    {WEFT_REDUCE_SCATTER, WEFT_ALGO_RING, 5, 0, 1, 5, STEP(chunk), 3, "rank 1 step 4", "than its cell holds"},
+    {WEFT_REDUCE_SCATTER, WEFT_ALGO_RING, 5, 0, 1, 5, FIRST(slot), 1, "rank 1 step 4",
+     "a cell that is empty"},
+    {WEFT_REDUCE_SCATTER, WEFT_ALGO_RING, 5, 0, 1, 3, STEP(destination.slot), 3, "rank 1's plan: record 3",
+     "a cell that the plan does not have"},
+    {WEFT_REDUCE_SCATTER, WEFT_ALGO_RING, 5, 0, 1, HEADER, PLAN(cells), 17, "rank 1's plan",
+     "too many cells"},
+    {WEFT_REDUCE, WEFT_ALGO_CHAIN, 3, 0, 1, 3, STEP(span), 2, "rank 1's plan: record 3",
+     "several chunks into a cell"},
+    {WEFT_GATHER, WEFT_ALGO_DIRECT, 4, 1, 0, 2, STEP(span), 2, "rank 0's plan: record 2", "may have gaps"},
+    {WEFT_GATHER, WEFT_ALGO_DIRECT, 4, 1, 1, 0, FIRST(buffer), WEFT_BUFFER_TEMP, "rank 1's plan: record 0",
+     "does not announce"},
+    {WEFT_BROADCAST, WEFT_ALGO_BINOMIAL, 4, 0, 0, 2, STEP(flags), WEFT_STEP_FINISH, "rank 0's plan: record 2",
+     "that does not reduce"},
+    {WEFT_BROADCAST, WEFT_ALGO_BINOMIAL, 4, 0, 0, 0, FIRST(buffer), WEFT_BUFFER_OUTPUT, "rank 0's OUTPUT",
+     "before it was written"},
+    {WEFT_BROADCAST, WEFT_ALGO_BINOMIAL, 4, 0, 0, HEADER, PLAN(step_count), 2, "rank 0 ends",
+     "without a value"},
+    {WEFT_BROADCAST, WEFT_ALGO_BINOMIAL, 4, 0, 2, HEADER, PLAN(root), 1, "rank 2's plan",
+     "another collective"},
+    {WEFT_BROADCAST, WEFT_ALGO_BINOMIAL, 4, 0, 2, HEADER, PLAN(root), 4, "rank 2's plan",
+     "root that does not exist"},
+    {WEFT_BROADCAST, WEFT_ALGO_BINOMIAL, 4, 0, 2, HEADER, PLAN(unequal), 1, "rank 2's plan", "not of blocks"},
+    {WEFT_ALLGATHER, WEFT_ALGO_RING, 4, 0, 2, HEADER, PLAN(root), 1, "rank 2's plan",
+     "root that does not exist"},
+    {WEFT_ALLGATHER, WEFT_ALGO_RING, 4, 0, 2, HEADER, PLAN(collective), 9, "rank 2's plan",
+     "expected 0 to 8"},
+    {WEFT_ALLGATHER, WEFT_ALGO_RING, 4, 0, 2, HEADER, PLAN(chunks), 3, "rank 2's plan",
+     "no chunk for each rank"},
+    {WEFT_ALLGATHER, WEFT_ALGO_RING, 4, 0, 2, 2, STEP(kind), WEFT_STEP_REDUCE, "rank 2's plan: record 2",
+     "number of sources"},
+    {WEFT_ALLGATHER, WEFT_ALGO_BRUCK, 4, 1, 1, 7, STEP(from), 1, "rank 1's plan: record 7", "differ in size"},
+    {WEFT_ALLTOALL, WEFT_ALGO_BRUCK, 4, 0, 1, 0, STEP(from), 4, "rank 1's plan: record 0",
+     "copies from chunks"},
+    {WEFT_ALLTOALL, WEFT_ALGO_BRUCK, 4, 0, 1, 0, STEP(from), 3, "rank 2 ends", "in the place of"},
+    {WEFT_ALLTOALL, WEFT_ALGO_PAIRWISE, 4, 0, 1, 3, STEP(chunk), 2, "rank 1 ends",
+     "without a value in chunk 1"},
+    {WEFT_ALLTOALL, WEFT_ALGO_PAIRWISE, 4, 0, 1, HEADER, PLAN(in_place), 1, "rank 1's plan", "in place"},
+    {WEFT_ALLTOALL, WEFT_ALGO_PAIRWISE, 4, 0, 1, 1, STEP(chunk_stride), 0, "rank 1 ends",
+     "rank 2's data in chunk 0"},
+    {WEFT_BARRIER, WEFT_ALGO_DISSEMINATION, 4, 0, 1, 5, STEP(kind), WEFT_STEP_COPY, "rank 1's plan: record 5",
+     "number of sources"},
+    {WEFT_BARRIER, WEFT_ALGO_DISSEMINATION, 4, 0, 1, 4, FIRST(buffer), WEFT_BUFFER_INPUT, "rank 3 ends",
+     "without rank 0's contribution"},
+};
+
+static void test_errors_of_collectives_are_named(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof pokes / sizeof *pokes; i++) {
+        const struct poke *poke = &pokes[i];
+        struct weft_plan_request request = {.collective = poke->collective,
+                                            .algorithm = poke->algorithm,
+                                            .ranks = poke->ranks,
+                                            .root = weft_collective_has_root(poke->collective) ? 0 : -1,
+                                            .unequal = poke->unequal};
+        struct weft_plan **plans;
+        struct weft_verify_report report;
+        assert_int_equal(weft_plans_make(&request, &plans), WEFT_OK);
+        assert_int_equal(weft_plans_verify(CONST(plans), poke->ranks, NULL, &report), WEFT_OK);
+        struct weft_plan *plan = plans[poke->rank];
+        char *base = poke->record == HEADER ? (char *)plan : (char *)&plan->steps[poke->record];
+        memcpy(base + poke->offset, &poke->value, poke->size); /* the smallest byte comes first */
+        int status = weft_plans_verify(CONST(plans), poke->ranks, NULL, &report);
+        const char *detail = weft_error_detail();
+        if (status != WEFT_INVALID || !strstr(detail, poke->where) || !strstr(detail, poke->what))
+            fail_msg("poke %zu: status %d, '%s', expected '%s' and '%s'", i, status, detail, poke->where,
+                     poke->what);
+        weft_plans_free(plans, poke->ranks);
+    }
+}
+
+/* An order that is asked for is missed where it is missing. */
+static void test_orders_are_expected(void **state)
+{
+    (void)state;
+    static const struct {
+        enum weft_algorithm algorithm;
+        int strict, has;
+    } cases[] = {{WEFT_ALGO_RING, 0, 0},
+                 {WEFT_ALGO_TREE, 0, 0},
+                 {WEFT_ALGO_RD, 0, WEFT_VERIFY_EXPECT_RANK_ORDER},
+                 {WEFT_ALGO_RD, 1, WEFT_VERIFY_EXPECT_STRICT},
+                 {WEFT_ALGO_RAB, 0, WEFT_VERIFY_EXPECT_STRICT}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct weft_plan_request request = {WEFT_ALLREDUCE, cases[i].algorithm, 7, 0, 0, -1, 0,
+                                            cases[i].strict};
+        struct weft_plan **plans;
+        struct weft_verify_report report;
+        assert_int_equal(weft_plans_make(&request, &plans), WEFT_OK);
+        for (unsigned expect = 0; expect < 4; expect++) {
+            struct weft_verify_options options = {.expect = expect};
+            int status = weft_plans_verify(CONST(plans), 7, &options, &report);
+            assert_int_equal(status, expect & ~(unsigned)cases[i].has ? WEFT_INVALID : WEFT_OK);
+            assert_true(status == WEFT_OK || strstr(weft_error_detail(), "order"));
+            assert_true(status != WEFT_OK || report.orders == (unsigned)cases[i].has);
+        }
+        weft_plans_free(plans, 7);
+    }
+}
+
 /* Both partners reduce over what they are sending: each waits for the other. */
 static void test_deadlock_is_found(void **state)
 {
@@ -272,6 +403,22 @@ static int verify_garbage(struct weft_plan **plans, uint32_t ranks, FILE *sink)
     return status;
 }
 
+/* The plans of a collective by an algorithm. */
+static void make_any(struct weft_plan **plans, uint32_t ranks)
+{
+    struct plan_cases cases = plan_cases_start(ranks, 2);
+    cases.next = draw(9 * WEFT_ALGO_COUNT * 16);
+    if (!plan_cases_next(&cases)) {
+        cases.next = 0;
+        assert_true(plan_cases_next(&cases));
+    }
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        struct weft_plan_request request = cases.request;
+        request.rank = rank;
+        assert_int_equal(weft_plan_make(&request, &plans[rank]), WEFT_OK);
+    }
+}
+
 /* Right plans with some bytes changed, the more the wilder. */
 static void test_corrupted(void **state)
 {
@@ -283,7 +430,7 @@ static void test_corrupted(void **state)
     for (int round = 0; round < rounds; round++) {
         struct weft_plan *plans[RANKS_MAX];
         uint32_t ranks = 1 + draw(RANKS_MAX);
-        make(plans, 1 + (int)draw(4), ranks, (int)draw(2));
+        make_any(plans, ranks);
         for (uint32_t changes = draw(4) + draw(2) * draw(30); changes > 0; changes--) {
             struct weft_plan *plan = plans[draw(ranks)];
             uint32_t count = plan->step_count;
@@ -312,10 +459,14 @@ static void random_record(struct weft_step *step, uint32_t ranks, uint32_t chunk
     step->span = 1 + draw(2);
     step->iterations = draw(4) ? draw(5) : draw(UINT32_MAX);
     step->body = 1 + draw(3);
+    if (step->kind == WEFT_STEP_COPY) {
+        step->from = draw(3) ? step->chunk : draw(chunks);
+        step->from_stride = draw(3) ? step->chunk_stride : (int32_t)draw(3) - 1;
+    }
     for (int k = 0; k < 4 && step->kind != WEFT_STEP_LOOP; k++) {
         struct weft_ref *ref = k ? &step->sources[k - 1] : &step->destination;
-        ref->buffer = (uint8_t)(k || step->kind != WEFT_STEP_SEND ? draw(4) : 0);
-        if (ref->buffer == WEFT_BUFFER_SLOT) {
+        ref->buffer = (uint8_t)(k || step->kind != WEFT_STEP_SEND ? draw(5) : 0);
+        if (ref->buffer >= WEFT_BUFFER_SLOT) {
             ref->slot = (uint16_t)draw(3);
             ref->slot_stride = (int16_t)((int)draw(3) - 1);
         }
@@ -331,20 +482,28 @@ static void test_random_records(void **state)
     random_state = 12;
     for (int round = 0; round < (getenv("WEFT_LONG") ? 500000 : 20000); round++) {
         struct weft_plan *plans[RANKS_MAX];
-        uint32_t ranks = 1 + draw(RANKS_MAX), chunks = 1 + draw(4);
+        uint32_t ranks = 1 + draw(RANKS_MAX), collective = draw(WEFT_COLLECTIVE_COUNT);
+        int blocks = weft_collective_blocks(collective);
+        uint32_t chunks = (blocks ? ranks : 1) + draw(3), unequal = blocks && draw(3) == 0;
+        int root = weft_collective_has_root(collective) ? (int)draw(ranks) : -1;
         for (uint32_t rank = 0; rank < ranks; rank++) {
             uint32_t count = draw(10);
             plans[rank] = calloc(1, sizeof **plans + count * sizeof(struct weft_step));
             assert_non_null(plans[rank]);
-            *plans[rank] = (struct weft_plan){.ranks = ranks,
+            *plans[rank] = (struct weft_plan){.collective = collective,
+                                              .algorithm = WEFT_ALGO_RING,
+                                              .root = root,
+                                              .unequal = unequal,
+                                              .cells = draw(3),
+                                              .ranks = ranks,
                                               .rank = rank,
-                                              .chunks = chunks,
+                                              .chunks = unequal ? ranks : chunks,
                                               .slots = draw(4),
                                               .in_place = draw(2),
-                                              .temp_chunks = draw(2),
+                                              .temp_chunks = draw(chunks + 1),
                                               .step_count = count};
             for (uint32_t i = 0; i < count; i++)
-                random_record(&plans[rank]->steps[i], ranks, chunks);
+                random_record(&plans[rank]->steps[i], ranks, plans[rank]->chunks);
         }
         verify_garbage(plans, ranks, sink);
         for (uint32_t rank = 0; rank < ranks; rank++)
@@ -356,8 +515,12 @@ static void test_random_records(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_errors_are_named), cmocka_unit_test(test_deadlock_is_found),
-        cmocka_unit_test(test_limits),           cmocka_unit_test(test_corrupted),
+        cmocka_unit_test(test_errors_are_named),
+        cmocka_unit_test(test_errors_of_collectives_are_named),
+        cmocka_unit_test(test_orders_are_expected),
+        cmocka_unit_test(test_deadlock_is_found),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_corrupted),
         cmocka_unit_test(test_random_records),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
