@@ -1,39 +1,29 @@
-/* Allreduce: checks arguments, picks path and plan, runs it. */
+/* Allreduce: the short way for small ones, and for large ones what ranks of one host tell each other before. Everything
+ * else is as for any collective (comm/collective.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "algos/choose.h"
 #include "base/fork.h"
+#include "comm/collective.h"
 #include "comm/fastpath.h"
 #include "comm/group_calls.h"
-#include "comm/progress.h"
-#include "comm/work.h"
+#include "comm/op.h"
 
-/* Same arguments, same choice on every rank. */
-static enum weft_algorithm choose(const struct weft_comm *comm, size_t bytes)
+static struct weft_operands operands_of(const void *send, void *recv, size_t count, weft_dtype dtype,
+                                        weft_op op)
 {
-    const struct weft_settings *settings = &comm->context->settings;
-    struct weft_choice choice = {
-        .collective = WEFT_ALLREDUCE,
-        .ranks = (uint32_t)comm->ranks,
-        .bytes = bytes,
-        .algorithm = settings->algorithm,
-        .rd_bytes = settings->rd_bytes,
-        .rab_bytes = settings->rab_bytes,
-        .one_host = comm->one_host,
-        .oversubscribed = comm->some_host_crowded,
-    };
-    return weft_algorithm_choose(&choice);
-}
-
-static enum weft_algorithm choose_cached(struct weft_comm *comm, size_t bytes)
-{
-    if (comm->chosen_bytes != bytes) {
-        comm->chosen = choose(comm, bytes);
-        comm->chosen_bytes = bytes;
-    }
-    return comm->chosen;
+    return (struct weft_operands){.collective = WEFT_ALLREDUCE,
+                                  .root = -1,
+                                  .send = send,
+                                  .recv = recv,
+                                  .count = count,
+                                  .dtype = dtype,
+                                  .op = op,
+                                  .element_bytes = weft_dtype_size(dtype),
+                                  .send_blocks_count = 1,
+                                  .recv_blocks_count = 1,
+                                  .in_place = count && send == recv};
 }
 
 static int check_arguments(const weft_comm *comm, const void *send, const void *recv, size_t count,
@@ -44,8 +34,6 @@ static int check_arguments(const weft_comm *comm, const void *send, const void *
     size_t element_bytes = weft_dtype_size(dtype);
     if (!element_bytes)
         return weft_fail(WEFT_INVALID, "dtype is %d: expected 0 to %d", (int)dtype, WEFT_DTYPE_COUNT - 1);
-    if ((unsigned)op >= WEFT_OP_COUNT)
-        return weft_fail(WEFT_INVALID, "op is %d: expected 0 to %d", (int)op, WEFT_OP_COUNT - 1);
     if (count > SIZE_MAX / 2 / element_bytes)
         return weft_fail(WEFT_INVALID, "count is %zu elements of %zu bytes: expected at most %zu bytes",
                          count, element_bytes, SIZE_MAX / 2);
@@ -54,25 +42,7 @@ static int check_arguments(const weft_comm *comm, const void *send, const void *
     uintptr_t from = (uintptr_t)send, to = (uintptr_t)recv, bytes = count * element_bytes;
     if (from != to && from < to + bytes && to < from + bytes)
         return weft_fail(WEFT_INVALID, "send and recv overlap without being equal");
-    if (!weft_reduce_find(dtype, op))
-        return weft_fail(WEFT_UNSUPPORTED, "%s of %s is not supported", weft_op_name(op),
-                         weft_dtype_name(dtype));
-    return WEFT_OK;
-}
-
-static int find_plan(struct weft_comm *comm, enum weft_algorithm algorithm, int in_place,
-                     const struct weft_plan **found)
-{
-    struct weft_plan **plan = &comm->plans[algorithm][in_place];
-    if (!*plan) {
-        struct weft_plan_request request = {
-            WEFT_ALLREDUCE, algorithm, (uint32_t)comm->ranks, (uint32_t)comm->rank, in_place, -1, 0, 0};
-        int status = weft_plan_make(&request, plan);
-        if (status != WEFT_OK)
-            return status;
-    }
-    *found = *plan;
-    return WEFT_OK;
+    return weft_reduce_find(dtype, op) ? WEFT_OK : weft_op_check(comm->context, op, dtype);
 }
 
 /* Whether the cache-line path serves this size. It stands for recursive doubling, so another fixed algorithm
@@ -81,7 +51,13 @@ static int takes_fastpath(const struct weft_comm *comm, size_t bytes)
 {
     int64_t fixed = comm->context->settings.algorithm;
     return comm->fastpath && bytes <= weft_fastpath_bytes_max(comm->fastpath) &&
-           (fixed == WEFT_ALGO_AUTO || fixed == WEFT_ALGO_RD);
+           (fixed == WEFT_ALGO_AUTO || fixed == WEFT_ALGO_RD ||
+            !weft_algorithm_serves(WEFT_ALLREDUCE, (enum weft_algorithm)fixed));
+}
+
+int weft_allreduce_takes_fastpath(const struct weft_comm *comm, size_t bytes)
+{
+    return takes_fastpath(comm, bytes);
 }
 
 /* The call that is being made now. */
@@ -169,45 +145,6 @@ static int agree_on_algorithm(struct weft_comm *comm, const struct weft_call *ca
     return weft_fastpath_confirm(comm->fastpath, sizeof mine, call);
 }
 
-/* Whether results go past the caches. In one pass the output is written once and read by nobody here, so this
- * pays as soon as it exceeds a processor's own cache; otherwise peers read it back at once, and only outputs
- * of about the size of the shared cache gain (figures: docs/performance.md). */
-static int should_stream(const struct weft_comm *comm, enum weft_algorithm algorithm, size_t bytes,
-                         int in_place)
-{
-    const size_t one_pass_bytes = 1u << 20, shared_bytes = 16u << 20;
-    int one_pass = comm->ranks == 2 && algorithm == WEFT_ALGO_RD;
-    return !in_place && bytes >= (one_pass ? one_pass_bytes : shared_bytes);
-}
-
-/* [lock] */
-static int start(struct weft_comm *comm, const struct weft_call *call, const void *send, void *recv,
-                 struct weft_exec_op **started)
-{
-    size_t count = call->count, element_bytes = weft_dtype_size((weft_dtype)call->dtype);
-    weft_dtype dtype = (weft_dtype)call->dtype;
-    weft_op op = (weft_op)call->op;
-    enum weft_algorithm algorithm = call->algorithm;
-    const struct weft_plan *plan;
-    int status = find_plan(comm, algorithm, send == recv, &plan);
-    if (status != WEFT_OK)
-        return status;
-    int streaming = should_stream(comm, algorithm, count * element_bytes, send == recv);
-    struct weft_exec_request request = {
-        .plan = plan,
-        .input = send,
-        .output = recv,
-        .count = count,
-        .element_bytes = element_bytes,
-        .reduce = streaming ? weft_reduce_find_streaming(dtype, op) : weft_reduce_find(dtype, op),
-        .streaming = streaming,
-        .finish = op == WEFT_AVG ? (uint32_t)comm->ranks : 0,
-        .digest = weft_call_digest(call),
-        .call = *call,
-    };
-    return weft_exec_start(comm->exec, &request, started);
-}
-
 static int run_alone(struct weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
                      weft_op op)
 {
@@ -222,21 +159,22 @@ static int run_alone(struct weft_comm *comm, const void *send, void *recv, size_
 static int run_plan(struct weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
                     weft_op op)
 {
-    enum weft_algorithm algorithm = choose_cached(comm, count * weft_dtype_size(dtype));
+    const struct weft_operands operands = operands_of(send, recv, count, dtype, op);
+    enum weft_algorithm algorithm = weft_collective_choose_cached(comm, &operands);
     struct weft_call call = make_call(comm, send, recv, count, dtype, op, WEFT_ALGO_AUTO);
     weft_comm_count_call(comm);
     if (comm->fastpath && agree_on_algorithm(comm, &call, send, &algorithm) != WEFT_OK)
         return weft_comm_report(comm);
     call.algorithm = (uint8_t)algorithm;
     weft_context_lock(comm->context);
-    struct weft_exec_op *running;
+    struct weft_part part;
     int64_t deadline_ns = weft_comm_deadline_ns(comm);
     int status = weft_comm_check(comm);
     if (status == WEFT_OK) {
-        status = start(comm, &call, send, recv, &running);
+        status = weft_collective_start_part(comm, &operands, &call, &part);
         if (status == WEFT_OK) {
-            status = weft_work_drive(comm, running, deadline_ns, 1);
-            weft_exec_op_free(running);
+            status = weft_work_drive(comm, part.op, deadline_ns, 1);
+            weft_part_end(&part);
         }
     }
     weft_context_unlock(comm->context);
@@ -260,6 +198,10 @@ static inline int allreduce(struct weft_comm *comm, const void *send, void *recv
     weft_error_clear();
     if (weft_fork_is_child())
         return weft_fork_refuse();
+    if (__builtin_expect(!weft_op_is_builtin(op), 0)) {
+        struct weft_operands operands = operands_of(send, recv, count, dtype, op);
+        return weft_collective_run(comm, &operands);
+    }
     int status = check_arguments(comm, send, recv, count, dtype, op);
     if (status != WEFT_OK)
         return status;
@@ -292,42 +234,8 @@ int weft_allreduce_unchecked(weft_comm *comm, const void *send, void *recv, size
 int weft_allreduce_start(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
                          weft_op op, weft_work **started)
 {
-    weft_error_clear();
-    if (weft_fork_is_child())
-        return weft_fork_refuse();
-    int status = check_arguments(comm, send, recv, count, dtype, op);
-    if (status != WEFT_OK)
-        return status;
-    if (!started)
-        return weft_fail(WEFT_INVALID, "work is NULL");
-    struct weft_work *work = calloc(1, sizeof *work);
-    if (!work)
-        return weft_fail(WEFT_NOMEM, "no memory for a work handle");
-    work->comm = comm;
-    work->deadline_ns = weft_comm_deadline_ns(comm);
-    if (comm->ranks == 1) {
-        work->status = run_alone(comm, send, recv, count, dtype, op);
-    } else {
-        weft_context_lock(comm->context);
-        status = weft_comm_check(comm);
-        struct weft_call call = make_call(comm, send, recv, count, dtype, op,
-                                          choose_cached(comm, count * weft_dtype_size(dtype)));
-        call.started = 1;
-        if (status == WEFT_OK)
-            status = start(comm, &call, send, recv, &work->op);
-        if (status == WEFT_OK)
-            weft_comm_count_call(comm);
-        weft_context_unlock(comm->context);
-        if (status != WEFT_OK) {
-            free(work);
-            return comm->failed ? weft_comm_report(comm) : status;
-        }
-        work->status = WEFT_AGAIN;
-        weft_progress_background(comm->context, 1);
-    }
-    comm->works++;
-    *started = work;
-    return WEFT_OK;
+    struct weft_operands operands = operands_of(send, recv, count, dtype, op);
+    return weft_collective_start(comm, &operands, started);
 }
 
 int weft_allreduce_describe(const weft_comm *comm, const void *send, const void *recv, size_t count,
@@ -344,11 +252,12 @@ int weft_allreduce_describe(const weft_comm *comm, const void *send, const void 
     size_t bytes = count * weft_dtype_size(dtype);
     enum weft_algorithm chosen = WEFT_ALGO_RD;
     if (!takes_fastpath(comm, bytes)) {
-        chosen = choose(comm, bytes);
+        const struct weft_operands operands = operands_of(send, (void *)(uintptr_t)recv, count, dtype, op);
+        chosen = weft_collective_choose(comm, &operands);
         if (comm->fastpath)
             prefer_one_pass(comm, weft_memory_is_shared(comm->context, send, bytes), send == recv, &chosen);
     }
     *algorithm = comm->ranks == 1 ? "copy" : weft_algorithm_name(chosen);
-    *transport = comm->ranks == 1 ? "none" : comm->one_host ? "shm" : comm->no_shm ? "ofi" : "shm+ofi";
+    *transport = weft_comm_transport_name(comm);
     return WEFT_OK;
 }

@@ -128,10 +128,7 @@ static void free_comm(struct weft_comm *comm)
         free(comm->members[r].addresses);
     free(comm->members);
     free(comm->name);
-    for (int a = 0; a < WEFT_ALGO_COUNT; a++) {
-        weft_plan_free(comm->plans[a][0]);
-        weft_plan_free(comm->plans[a][1]);
-    }
+    weft_plans_clear(&comm->plans);
     free(comm);
     atomic_fetch_sub(&context->users, 1);
 }
@@ -239,7 +236,6 @@ int weft_comm_open(struct weft_context *context, struct weft_bootstrap_options *
     comm->rank = resolved->rank;
     comm->ranks = resolved->ranks;
     comm->generation = resolved->generation;
-    comm->chosen_bytes = SIZE_MAX;
     comm->timeout_ms = timeout_ms;
     comm->name = strdup(resolved->name ? resolved->name : "");
     int status = comm->name ? WEFT_OK : weft_fail(WEFT_NOMEM, "no memory for a communicator");

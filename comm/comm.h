@@ -12,6 +12,7 @@
 #include "comm/bootstrap.h"
 #include "comm/context.h"
 #include "comm/p2p.h"
+#include "comm/plans.h"
 #include "comm/stall.h"
 
 struct weft_fastpath;
@@ -24,6 +25,14 @@ struct weft_member {
     struct weft_placement placement; /* as the launcher says */
     uint16_t shm_size, ofi_size;
     uint8_t *addresses; /* shm address, then ofi address */
+};
+
+/* What was chosen for a call: comm/collective_choose.c. */
+#define WEFT_CHOSEN 16
+struct weft_chosen {
+    uint64_t bytes;
+    uint32_t key; /* 0: none */
+    uint32_t algorithm;
 };
 
 struct weft_comm {
@@ -41,14 +50,13 @@ struct weft_comm {
     int no_shm;                       /* no two ranks share memory */
     int shm_status;                   /* why this rank shares no memory: 0 when it does, or may not */
     char shm_reason[160];
-    int some_host_crowded; /* more ranks than processors somewhere */
-    struct weft_plan *plans[WEFT_ALGO_COUNT][2];
-    struct weft_fastpath *fastpath; /* NULL when not used */
-    size_t chosen_bytes;            /* the last automatic choice */
-    int chosen;
-    atomic_int works;              /* handles not freed yet */
-    int dropped;                   /* [lock] works that run on without a handle */
-    struct weft_work *dropped_ops; /* [lock] those of them that are collectives */
+    int some_host_crowded;                  /* more ranks than processors somewhere */
+    struct weft_plans plans;                /* [lock] */
+    struct weft_fastpath *fastpath;         /* NULL when not used */
+    struct weft_chosen chosen[WEFT_CHOSEN]; /* the last automatic choices */
+    atomic_int works;                       /* handles not freed yet */
+    int dropped;                            /* [lock] works that run on without a handle */
+    struct weft_work *dropped_ops;          /* [lock] those of them that are collectives */
     uint64_t operations, fast_operations;
     _Atomic uint64_t calls;   /* made so far; only the thread that makes calls writes */
     struct weft_stall stall;  /* [lock] */

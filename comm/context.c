@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "comm/boot_pmix.h"
 #include "comm/comm.h"
+#include "comm/op.h"
 #include "comm/progress.h"
 #include "transport/registry.h"
 
@@ -149,6 +150,7 @@ int weft_context_close(weft_context *context)
     pthread_cond_destroy(&context->changed);
     pthread_mutex_destroy(&context->lock);
     weft_fork_fd_close(context->event_fd);
+    weft_ops_close(context);
     free(context->comms);
     free(context);
     return WEFT_OK;

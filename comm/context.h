@@ -20,6 +20,10 @@
 
 enum weft_transport_index { WEFT_SHM, WEFT_OFI, WEFT_TRANSPORT_COUNT };
 
+#define WEFT_USER_OPS 16
+
+struct weft_user_op;
+
 /* An instance that is of no use any more, but has links that failed communicators still hold, and perhaps memory.
  * Who frees that memory must name this instance, not the one that has taken its place. */
 struct weft_broken_transport {
@@ -91,9 +95,10 @@ struct weft_context {
     uint64_t registrations;           /* [lock] regions that transports hold for us */
     struct weft_comm **comms;         /* [lock] hash by id, open addressing */
     uint32_t comm_capacity, comm_count;
-    atomic_int users;          /* communicators being made or alive */
-    atomic_int oversubscribed; /* more ranks than processors on this host */
-    int holds_pmix;            /* comm/boot_pmix.h */
+    atomic_int users;                             /* communicators being made or alive */
+    atomic_int oversubscribed;                    /* more ranks than processors on this host */
+    int holds_pmix;                               /* comm/boot_pmix.h */
+    struct weft_user_op *user_ops[WEFT_USER_OPS]; /* by op - WEFT_OP_USER; comm/op.c */
 };
 
 /* The thread that carries bootstraps' overlays, started by the first that asks. It is not the one that drives transports, so that heartbeats do

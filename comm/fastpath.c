@@ -341,16 +341,20 @@ static int doubt_peer(struct weft_fastpath *fastpath, uint32_t peer, uint32_t di
     return WEFT_PEER_FAILED;
 }
 
+static int is_strict(const struct weft_fastpath *fastpath)
+{
+    return fastpath->comm->context->settings.strict != 0;
+}
+
 /* Recursive doubling's association: guests into their hosts, then neighbours pairwise, level by level; in strict mode,
  * which has one association for all, partners that are half of what is left apart. */
-static void combine(struct weft_fastpath *fastpath, const struct weft_fastpath_request *request,
+static void combine(struct weft_fastpath *fastpath, const struct weft_fastpath_request *request, int strict,
                     const void **contributions)
 {
     uint32_t ranks = fastpath->ranks, places = 1;
     while (2 * places <= ranks)
         places *= 2;
     uint32_t guests = ranks - places;
-    int strict = fastpath->comm->context->settings.strict != 0;
     size_t stride = (fastpath->bytes_max + 63) / 64 * 64;
     const void *values[WEFT_FASTPATH_RANKS_MAX];
     for (uint32_t place = 0; place < places; place++) {
@@ -452,7 +456,7 @@ static inline int allreduce(struct weft_fastpath *fastpath, const struct weft_fa
     int status = exchange(fastpath, request->input, size, digest, &patience, contributions);
     if (status != WEFT_OK)
         return status;
-    combine(fastpath, request, contributions);
+    combine(fastpath, request, is_strict(fastpath), contributions);
     return confirm(fastpath, digest, size, &patience, compared);
 }
 
@@ -466,6 +470,26 @@ int weft_fastpath_allreduce_unchecked(struct weft_fastpath *fastpath,
                                       const struct weft_fastpath_request *request, int64_t timeout_ms)
 {
     return allreduce(fastpath, request, 0, timeout_ms, 0);
+}
+
+int weft_fastpath_reduce(struct weft_fastpath *fastpath, const struct weft_fastpath_request *request,
+                         size_t published, size_t from, const struct weft_call *call, int64_t timeout_ms)
+{
+    const void *contributions[WEFT_FASTPATH_RANKS_MAX];
+    uint32_t digest = weft_call_digest(call);
+    struct patience patience;
+    patience.call = call;
+    patience.timeout_ms = timeout_ms;
+    patience.deadline_ns = 0;
+    int status = exchange(fastpath, request->input, published, digest, &patience, contributions);
+    if (status != WEFT_OK)
+        return status;
+    for (uint32_t r = 0; r < fastpath->ranks; r++)
+        contributions[r] = (const uint8_t *)contributions[r] + from;
+    int blocks = call->collective == WEFT_REDUCE_SCATTER;
+    if (request->output && request->count)
+        combine(fastpath, request, blocks || is_strict(fastpath), contributions);
+    return confirm(fastpath, digest, published, &patience, 1);
 }
 
 /* What the others read of the input: all but the block that is meant for this rank. */

@@ -75,6 +75,12 @@ struct weft_fastpath_request {
 int weft_fastpath_allreduce(struct weft_fastpath *fastpath, const struct weft_fastpath_request *request,
                             uint32_t digest, int64_t timeout_ms);
 
+/* Reduces [from, from + count elements) of what each rank publishes at request->input into request->output, NULL at ranks
+ * that take no result. A reduction to one rank is associated like an allreduce (as binomial's plan is), one of blocks,
+ * where published is more than the result, like strict mode's (as halving's plan is). */
+int weft_fastpath_reduce(struct weft_fastpath *fastpath, const struct weft_fastpath_request *request,
+                         size_t published, size_t from, const struct weft_call *call, int64_t timeout_ms);
+
 /* A collective that only moves blocks of equal size. Everybody waits for everybody, a broadcast's root as well: that is
  * what makes two slots enough. */
 struct weft_fastpath_move {

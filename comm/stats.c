@@ -25,12 +25,7 @@ static uint64_t count_bytes(const struct weft_comm *comm)
     size_t bytes = sizeof *comm + strlen(comm->name) + 1;
     for (int r = 0; r < comm->ranks && comm->members; r++)
         bytes += sizeof comm->members[r] + comm->members[r].shm_size + comm->members[r].ofi_size + 1u;
-    for (int a = 0; a < WEFT_ALGO_COUNT; a++) {
-        for (int in_place = 0; in_place < 2; in_place++) {
-            const struct weft_plan *plan = comm->plans[a][in_place];
-            bytes += plan ? sizeof *plan + plan->step_count * sizeof plan->steps[0] : 0;
-        }
-    }
+    bytes += weft_plans_bytes(&comm->plans);
     if (comm->exec)
         bytes += weft_exec_bytes(comm->exec);
     bytes += weft_p2p_bytes(comm->p2p);

@@ -80,20 +80,67 @@ int weft_work_drive(struct weft_comm *comm, struct weft_exec_op *op, int64_t dea
     return status;
 }
 
-/* Takes over the result of the operation. [lock] */
+void weft_part_end(struct weft_part *part)
+{
+    if (part->op)
+        weft_exec_op_free(part->op);
+    weft_plans_put(part->plan);
+    free(part->memory);
+    *part = (struct weft_part){0};
+}
+
+int weft_work_new(struct weft_comm *comm, struct weft_work **made)
+{
+    struct weft_work *work = calloc(1, sizeof *work);
+    if (!work)
+        return weft_fail(WEFT_NOMEM, "no memory for a work handle");
+    work->comm = comm;
+    work->deadline_ns = weft_comm_deadline_ns(comm);
+    work->status = WEFT_AGAIN;
+    work->parts = &work->only;
+    *made = work;
+    return WEFT_OK;
+}
+
+void weft_work_discard(struct weft_work *work)
+{
+    if (work->parts != &work->only)
+        free(work->parts);
+    free(work->arg);
+    free(work);
+}
+
+/* The first operation that runs still. [lock] */
+static struct weft_exec_op *running(const struct weft_work *work)
+{
+    for (size_t i = 0; i < work->part_count; i++) {
+        struct weft_exec_op *op = work->parts[i].op;
+        if (op && weft_exec_op_status(op) == WEFT_AGAIN)
+            return op;
+    }
+    return NULL;
+}
+
+/* Takes over the results of the operations when all have ended. [lock] */
 static void settle(struct weft_work *work)
 {
     if (work->is_message) {
         work->status = work->request.status;
         return;
     }
-    int status = work->op ? weft_exec_op_status(work->op) : WEFT_AGAIN;
-    if (status == WEFT_AGAIN)
+    int status = WEFT_OK;
+    if (work->status != WEFT_AGAIN || running(work))
         return;
+    for (size_t i = 0; i < work->part_count; i++) {
+        struct weft_part *part = &work->parts[i];
+        int ended = part->op ? weft_exec_op_status(part->op) : WEFT_OK;
+        status = status == WEFT_OK ? ended : status;
+        weft_part_end(part);
+    }
     if (status == WEFT_OK && weft_bootstrap_has_failed(work->comm->bootstrap))
         status = weft_comm_check(work->comm); /* as in weft_work_drive() */
-    weft_exec_op_free(work->op);
-    work->op = NULL;
+    if (status == WEFT_OK && work->finish)
+        work->finish(work);
     work->status = status;
     weft_progress_background(work->comm->context, -1);
 }
@@ -125,8 +172,9 @@ static void look(struct weft_work *work)
         return;
     }
     weft_stall_look(comm, now_ns);
-    if (now_ns >= work->deadline_ns && weft_exec_op_status(work->op) == WEFT_AGAIN)
-        deadline_passed(comm, work->op, &work->deadline_ns);
+    struct weft_exec_op *op = running(work);
+    if (now_ns >= work->deadline_ns && op)
+        deadline_passed(comm, op, &work->deadline_ns);
     else
         weft_comm_check(comm);
 }
@@ -157,8 +205,12 @@ int weft_work_test(weft_work *work, int *done)
 /* [lock] */
 static int drive(struct weft_work *work, int64_t deadline_ns, int revoke)
 {
-    return work->is_message ? weft_request_drive(work->comm, &work->request, deadline_ns, revoke)
-                            : weft_work_drive(work->comm, work->op, deadline_ns, revoke);
+    if (work->is_message)
+        return weft_request_drive(work->comm, &work->request, deadline_ns, revoke);
+    int status = WEFT_OK;
+    for (struct weft_exec_op *op; status == WEFT_OK && (op = running(work));)
+        status = weft_work_drive(work->comm, op, deadline_ns, revoke);
+    return status;
 }
 
 int weft_work_wait(weft_work *work, int64_t timeout_ms)
@@ -254,14 +306,14 @@ void weft_works_reap(struct weft_comm *comm)
     struct weft_work **at = &comm->dropped_ops;
     while (*at) {
         struct weft_work *work = *at;
-        if (weft_exec_op_status(work->op) == WEFT_AGAIN) {
+        if (running(work)) {
             at = &work->next;
             continue;
         }
         *at = work->next;
         settle(work);
         comm->dropped--;
-        free(work);
+        weft_work_discard(work);
     }
 }
 
@@ -284,7 +336,7 @@ int weft_work_free(weft_work *work)
     if (running)
         return WEFT_OK;
     int status = result(work);
-    free(work);
+    weft_work_discard(work);
     return status;
 }
 

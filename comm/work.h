@@ -3,10 +3,26 @@
 #define WEFT_COMM_WORK_H
 
 #include "comm/comm.h"
+#include "comm/plans.h"
+
+/* One operation of the executor, with what must stay until it has ended. A call is one of them, a list several. */
+struct weft_part {
+    struct weft_exec_op *op; /* NULL: ended */
+    struct weft_kept_plan *plan;
+    void *memory; /* weft's own: a copy of the input, say; NULL */
+};
+
+/* Ends a part that is over, or withdraws it. [lock] */
+void weft_part_end(struct weft_part *part);
 
 struct weft_work {
     struct weft_comm *comm;
-    struct weft_exec_op *op;     /* [lock] a collective: NULL when it was finished at once */
+    struct weft_part *parts; /* [lock] of a collective; only, or with malloc() */
+    size_t part_count;       /* 0: it was finished at once */
+    struct weft_part only;   /* of a call that is one operation */
+    /* When all parts have ended well; then, or else, arg is freed with free(). May be NULL. [lock] */
+    void (*finish)(struct weft_work *work);
+    void *arg;
     struct weft_request request; /* [lock] a message, when is_message */
     int is_message;
     int dropped;            /* [lock] the handle is gone */
@@ -15,6 +31,11 @@ struct weft_work {
     weft_message *info;     /* of a group's receive */
     struct weft_work *next; /* in the group, or among the communicator's dropped ones */
 };
+
+/* A handle for a collective that begins now. */
+int weft_work_new(struct weft_comm *comm, struct weft_work **work);
+/* Frees the handle's memory only. */
+void weft_work_discard(struct weft_work *work);
 
 /* Waits for an executor operation, driving progress; on the deadline the communicator is revoked when revoke
  * is set, otherwise WEFT_TIMEOUT is returned and the operation goes on. [lock] */

@@ -97,6 +97,22 @@ int weft_context_open(const weft_context_options *options, weft_context **contex
 /* Closes a context. WEFT_BUSY while communicators or allocations of it exist. NULL is allowed. */
 int weft_context_close(weft_context *context);
 
+/* Operations of the caller's have values from here on, below WEFT_OP_USER + 16, valid for one context. */
+#define WEFT_OP_USER 16
+
+/* Makes an operation of the caller's function. One that is not commutative gets contributions in the order of ranks; it
+ * must be associative. Ranks cannot tell that they pass different functions. arg must stay until weft_op_free().
+ * WEFT_BUSY when the context has 16 already. */
+int weft_op_create(weft_context *context, weft_reduce_callback *reduce, void *arg, int commutative,
+                   weft_op *op);
+
+/* Makes an operation that multiplies this rank's input by a scalar, of which there may be another one at every rank, and
+ * adds up the products. scalar is copied. Calls must pass the same dtype. */
+int weft_op_create_premul(weft_context *context, weft_dtype dtype, const void *scalar, weft_op *op);
+
+/* Frees an operation that no call uses any more. weft_context_close() frees those that are left. */
+int weft_op_free(weft_context *context, weft_op op);
+
 /* A caller's own key-value store for bootstrap. put publishes value under key; get waits up to timeout_ms and
  * returns 0 with *size set to the value's length (at most capacity), WEFT_TIMEOUT when it has not appeared.
  */
@@ -210,6 +226,79 @@ int weft_allreduce(weft_comm *comm, const void *send, void *recv, size_t count, 
 /* The same as a work handle: returns at once; the buffers belong to weft until the work is done. */
 int weft_allreduce_start(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
                          weft_op op, weft_work **work);
+
+/* The other collectives. count is one rank's block where data of several ranks lies side by side. Each has a form that
+ * starts it, as weft_allreduce() has. In place means that the rank's own block lies where it belongs in the larger buffer:
+ * send == recv, or send is recv's block of this rank, or recv is send's. Other overlaps are WEFT_INVALID.
+ *
+ * The forms with v take a count per rank, and offsets: the element at which each block begins, NULL when they follow each
+ * other. Received blocks must not overlap; what lies between them stays as it is. The arrays are read during the call
+ * only. Sizes that do not fit together are WEFT_MISMATCH.
+ *
+ * root's count elements to everybody's recv; send is used at root only. */
+int weft_broadcast(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype, int root);
+int weft_broadcast_start(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
+                         int root, weft_work **work);
+
+/* The same reduction as weft_allreduce(), for root's recv; recv is used at root only. */
+int weft_reduce(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype, weft_op op,
+                int root);
+int weft_reduce_start(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
+                      weft_op op, int root, weft_work **work);
+
+/* Everybody's block to everybody: recv holds rank r's at r * count. */
+int weft_allgather(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype);
+int weft_allgather_start(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
+                         weft_work **work);
+/* count is this rank's and equal to counts[rank]; all ranks pass the same counts, each its own offsets. */
+int weft_allgatherv(weft_comm *comm, const void *send, size_t count, void *recv, const size_t *counts,
+                    const size_t *offsets, weft_dtype dtype);
+int weft_allgatherv_start(weft_comm *comm, const void *send, size_t count, void *recv, const size_t *counts,
+                          const size_t *offsets, weft_dtype dtype, weft_work **work);
+
+/* The same for root alone: recv, counts and offsets are used there only. */
+int weft_gather(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype, int root);
+int weft_gather_start(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype, int root,
+                      weft_work **work);
+int weft_gatherv(weft_comm *comm, const void *send, size_t count, void *recv, const size_t *counts,
+                 const size_t *offsets, weft_dtype dtype, int root);
+int weft_gatherv_start(weft_comm *comm, const void *send, size_t count, void *recv, const size_t *counts,
+                       const size_t *offsets, weft_dtype dtype, int root, weft_work **work);
+
+/* Block r of root's send to rank r; send, counts and offsets are used at root only. */
+int weft_scatter(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype, int root);
+int weft_scatter_start(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
+                       int root, weft_work **work);
+int weft_scatterv(weft_comm *comm, const void *send, const size_t *counts, const size_t *offsets, void *recv,
+                  size_t count, weft_dtype dtype, int root);
+int weft_scatterv_start(weft_comm *comm, const void *send, const size_t *counts, const size_t *offsets,
+                        void *recv, size_t count, weft_dtype dtype, int root, weft_work **work);
+
+/* Reduces everybody's send, which has a block for every rank, and leaves block r in rank r's recv. */
+int weft_reduce_scatter(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
+                        weft_op op);
+int weft_reduce_scatter_start(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
+                              weft_op op, weft_work **work);
+/* All ranks pass the same counts; the blocks follow each other. */
+int weft_reduce_scatterv(weft_comm *comm, const void *send, void *recv, const size_t *counts,
+                         weft_dtype dtype, weft_op op);
+int weft_reduce_scatterv_start(weft_comm *comm, const void *send, void *recv, const size_t *counts,
+                               weft_dtype dtype, weft_op op, weft_work **work);
+
+/* Block j of rank i's send becomes block i of rank j's recv. In place (send == recv) the input is copied first. */
+int weft_alltoall(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype);
+int weft_alltoall_start(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
+                        weft_work **work);
+/* What rank i sends to j, send_counts[j], must be what j expects of i, recv_counts[i]. */
+int weft_alltoallv(weft_comm *comm, const void *send, const size_t *send_counts, const size_t *send_offsets,
+                   void *recv, const size_t *recv_counts, const size_t *recv_offsets, weft_dtype dtype);
+int weft_alltoallv_start(weft_comm *comm, const void *send, const size_t *send_counts,
+                         const size_t *send_offsets, void *recv, const size_t *recv_counts,
+                         const size_t *recv_offsets, weft_dtype dtype, weft_work **work);
+
+/* Returns when every rank has called it. */
+int weft_barrier(weft_comm *comm);
+int weft_barrier_start(weft_comm *comm, weft_work **work);
 
 /* 0 and *done 0 or 1; a negative status when the operation failed. Drives progress, never blocks. */
 int weft_work_test(weft_work *work, int *done);
@@ -338,6 +427,10 @@ int weft_comm_dump(weft_comm *comm, char *text, size_t capacity, size_t *length)
  * "shm"), when the other ranks pass memory of the same kind. Moves nothing; the strings are static. */
 int weft_allreduce_describe(const weft_comm *comm, const void *send, const void *recv, size_t count,
                             weft_dtype dtype, weft_op op, const char **algorithm, const char **transport);
+
+/* The same for any collective by its name ("allgather", "reduce_scatter"): op and root count for those that have one. */
+int weft_describe(const weft_comm *comm, const char *collective, size_t count, weft_dtype dtype, weft_op op,
+                  int root, const char **algorithm, const char **transport);
 
 /* Bytes per element, 0 for an unknown type. Names as weft-perf prints them. */
 size_t weft_dtype_size(weft_dtype dtype);

@@ -1,0 +1,304 @@
+#include "comm/collective.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fork.h"
+#include "comm/group_calls.h"
+#include "comm/op.h"
+#include "comm/progress.h"
+
+/* A barrier moves a byte of nothing; that it depends on what has come is all that counts. */
+static void take_first(void *destination, const void *const *sources, int source_count, size_t count,
+                       uint32_t finish)
+{
+    (void)source_count, (void)finish;
+    memcpy(destination, sources[0], count);
+}
+
+/* FNV-1a over the numbers, word by word. */
+static uint64_t hash_counts(const size_t *counts, int ranks)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int r = 0; r < ranks; r++)
+        hash = (hash ^ counts[r]) * 0x100000001b3u;
+    return hash ^ hash >> 32;
+}
+
+const size_t *weft_operands_common_counts(const struct weft_operands *operands)
+{
+    return operands->collective == WEFT_ALLGATHER        ? operands->recv_blocks.counts
+           : operands->collective == WEFT_REDUCE_SCATTER ? operands->send_blocks.counts
+                                                         : NULL;
+}
+
+struct weft_call weft_operands_call(const struct weft_comm *comm, const struct weft_operands *operands)
+{
+    const size_t *counts = weft_operands_common_counts(operands);
+    uint64_t count = operands->unequal ? counts ? hash_counts(counts, comm->ranks) : 0 : operands->count;
+    return (struct weft_call){.sequence = weft_comm_next_call(comm),
+                              .count = count,
+                              .root = operands->root,
+                              .collective = (uint8_t)operands->collective,
+                              .dtype = (uint8_t)operands->dtype,
+                              .op = (uint8_t)operands->op,
+                              .in_place = (uint8_t)operands->in_place,
+                              .unequal = (uint8_t)operands->unequal};
+}
+
+/* Whether results go past the caches. In one pass the output is written once and read by nobody here, so this
+ * pays as soon as it exceeds a processor's own cache; otherwise peers read it back at once, and only outputs
+ * of about the size of the shared cache gain (figures: docs/performance.md). */
+static int should_stream(const struct weft_comm *comm, enum weft_algorithm algorithm,
+                         const struct weft_operands *operands)
+{
+    const size_t one_pass_bytes = 1u << 20, shared_bytes = 16u << 20;
+    size_t bytes = operands->count * operands->element_bytes;
+    int one_pass = comm->ranks == 2 && algorithm == WEFT_ALGO_RD;
+    return operands->collective == WEFT_ALLREDUCE && !operands->in_place &&
+           bytes >= (one_pass ? one_pass_bytes : shared_bytes);
+}
+
+/* Elements of all blocks of a side together, gaps not counted. */
+static size_t sum_of(const struct weft_operands *operands, const struct weft_exec_blocks *blocks,
+                     size_t count)
+{
+    size_t sum = 0;
+    for (uint32_t b = 0; b < count; b++)
+        sum += weft_operands_count(operands, blocks, b);
+    return sum;
+}
+
+/* Makes *send a copy of the input with the same distances between its blocks. */
+static int copy_input(const struct weft_operands *operands, const void **send, void **memory)
+{
+    const struct weft_exec_blocks *blocks = &operands->send_blocks;
+    size_t eb = operands->element_bytes, low = SIZE_MAX, high = 0;
+    for (uint32_t b = 0; b < operands->send_blocks_count; b++) {
+        size_t offset = weft_operands_offset(operands, blocks, b),
+               count = weft_operands_count(operands, blocks, b);
+        if (count == 0)
+            continue;
+        low = offset < low ? offset : low;
+        high = offset + count > high ? offset + count : high;
+    }
+    if (high == 0)
+        return WEFT_OK;
+    uint8_t *copy = malloc((high - low) * eb);
+    if (!copy)
+        return weft_fail(WEFT_NOMEM, "no memory for a copy of %zu bytes of input", (high - low) * eb);
+    for (uint32_t b = 0; b < operands->send_blocks_count; b++) {
+        size_t offset = weft_operands_offset(operands, blocks, b),
+               count = weft_operands_count(operands, blocks, b);
+        if (count)
+            weft_copy(copy + (offset - low) * eb, (const uint8_t *)operands->send + offset * eb, count * eb);
+    }
+    *memory = copy;
+    *send = (const void *)((uintptr_t)copy - low * eb);
+    return WEFT_OK;
+}
+
+/* Multiplies the input by the rank's scalar: into the output where that holds all of it, else into memory of its own. */
+static int scale_input(const struct weft_operands *operands, const void *scalar,
+                       struct weft_exec_request *request, int *in_place, void **memory)
+{
+    size_t count = sum_of(operands, &operands->send_blocks, operands->send_blocks_count);
+    void *scaled = operands->recv;
+    if (operands->collective == WEFT_REDUCE_SCATTER || operands->recv_blocks_count == 0) {
+        scaled = *memory = malloc(count * operands->element_bytes + 1);
+        if (!scaled)
+            return weft_fail(WEFT_NOMEM, "no memory for %zu scaled elements", count);
+        *in_place = 0;
+    } else {
+        *in_place = 1;
+    }
+    request->input = scaled;
+    return weft_scale(operands->dtype, scaled, operands->send, count, scalar);
+}
+
+/* Everybody knows that there is nothing: an equal call of no elements, which compares the call. */
+static int is_empty(const struct weft_comm *comm, const struct weft_operands *operands)
+{
+    const size_t *counts = weft_operands_common_counts(operands);
+    for (int r = 0; counts && r < comm->ranks; r++) {
+        if (counts[r])
+            return 0;
+    }
+    return counts != NULL;
+}
+
+int weft_collective_start_part(struct weft_comm *comm, const struct weft_operands *operands,
+                               const struct weft_call *call, struct weft_part *part)
+{
+    enum weft_algorithm algorithm = (enum weft_algorithm)call->algorithm;
+    int in_place = operands->in_place && operands->collective != WEFT_ALLTOALL;
+    int empty = operands->unequal && is_empty(comm, operands), status = WEFT_OK;
+    struct weft_exec_request request = {
+        .input = operands->send,
+        .output = operands->recv,
+        .count = empty ? 0 : operands->count,
+        .element_bytes = operands->element_bytes,
+        .input_blocks = operands->send_blocks,
+        .output_blocks = operands->recv_blocks,
+        .streaming = should_stream(comm, algorithm, operands),
+        .digest = weft_call_digest(call),
+        .call = *call,
+    };
+    const void *scalar = NULL;
+    *part = (struct weft_part){0};
+    if (operands->collective == WEFT_BARRIER)
+        request.reduce = take_first;
+    else if (weft_collective_reduces(operands->collective))
+        weft_op_request(comm->context, operands->op, operands->dtype, comm->ranks, request.streaming,
+                        &request, &scalar);
+    if (scalar)
+        status = scale_input(operands, scalar, &request, &in_place, &part->memory);
+    else if (operands->in_place && !in_place)
+        status = copy_input(operands, &request.input, &part->memory);
+    const struct weft_plan_request wanted = {
+        .collective = operands->collective,
+        .algorithm = algorithm,
+        .ranks = (uint32_t)comm->ranks,
+        .rank = (uint32_t)comm->rank,
+        .in_place = in_place,
+        .root = operands->root,
+        .unequal = operands->unequal && !empty,
+        .strict = weft_collective_is_strict(comm, operands),
+    };
+    if (status == WEFT_OK)
+        status = weft_plans_get(&comm->plans, &wanted, &part->plan);
+    if (status == WEFT_OK) {
+        request.plan = part->plan->plan;
+        status = weft_exec_start(comm->exec, &request, &part->op);
+    }
+    if (status != WEFT_OK)
+        weft_part_end(part);
+    return status;
+}
+
+/* One rank: what it sends is what it receives. */
+static int run_alone(struct weft_comm *comm, const struct weft_operands *operands)
+{
+    if (comm->failed) /* aborted */
+        return weft_comm_report(comm);
+    size_t count = operands->send_blocks_count ? weft_operands_count(operands, &operands->send_blocks, 0) : 0;
+    const uint8_t *from = (const uint8_t *)operands->send;
+    uint8_t *to = operands->recv;
+    comm->operations++;
+    if (count == 0)
+        return WEFT_OK;
+    from += weft_operands_offset(operands, &operands->send_blocks, 0) * operands->element_bytes;
+    to += weft_operands_offset(operands, &operands->recv_blocks, 0) * operands->element_bytes;
+    if (weft_collective_reduces(operands->collective))
+        return weft_op_alone(comm->context, operands->op, operands->dtype, to, from, count);
+    if (to != from)
+        weft_copy(to, from, count * operands->element_bytes);
+    return WEFT_OK;
+}
+
+static int enter(struct weft_comm *comm, struct weft_operands *operands)
+{
+    weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
+    return weft_operands_check(comm, operands);
+}
+
+static int run_plan(struct weft_comm *comm, const struct weft_operands *operands,
+                    const struct weft_call *call)
+{
+    struct weft_part part;
+    weft_context_lock(comm->context);
+    int64_t deadline_ns = weft_comm_deadline_ns(comm);
+    int status = weft_comm_check(comm);
+    if (status == WEFT_OK) {
+        status = weft_collective_start_part(comm, operands, call, &part);
+        if (status == WEFT_OK) {
+            weft_comm_count_call(comm);
+            status = weft_work_drive(comm, part.op, deadline_ns, 1);
+            weft_part_end(&part);
+        }
+    }
+    weft_context_unlock(comm->context);
+    return status != WEFT_OK && comm->failed ? weft_comm_report(comm) : status;
+}
+
+/* [lock] */
+static int start(struct weft_comm *comm, const struct weft_operands *operands, struct weft_work *work)
+{
+    int status = weft_comm_check(comm);
+    if (status != WEFT_OK)
+        return status;
+    struct weft_call call = weft_operands_call(comm, operands);
+    call.started = 1;
+    call.algorithm = (uint8_t)weft_collective_choose_cached(comm, operands);
+    status = weft_collective_start_part(comm, operands, &call, &work->only);
+    if (status == WEFT_OK) {
+        weft_comm_count_call(comm);
+        work->part_count = 1;
+    }
+    return status;
+}
+
+int weft_collective_start(struct weft_comm *comm, struct weft_operands *operands, struct weft_work **started)
+{
+    struct weft_work *work;
+    int status = enter(comm, operands);
+    if (status != WEFT_OK)
+        return status;
+    if (!started)
+        return weft_fail(WEFT_INVALID, "work is NULL");
+    status = weft_work_new(comm, &work);
+    if (status != WEFT_OK)
+        return status;
+    if (comm->ranks == 1) {
+        status = work->status = run_alone(comm, operands);
+    } else {
+        weft_context_lock(comm->context);
+        status = start(comm, operands, work);
+        weft_context_unlock(comm->context);
+        if (status == WEFT_OK)
+            weft_progress_background(comm->context, 1);
+    }
+    if (status != WEFT_OK) {
+        weft_work_discard(work);
+        return comm->failed && comm->ranks > 1 ? weft_comm_report(comm) : status;
+    }
+    comm->works++;
+    *started = work;
+    return WEFT_OK;
+}
+
+static int start_in_group(struct weft_comm *comm, struct weft_operands *operands)
+{
+    struct weft_work *work;
+    int status = weft_collective_start(comm, operands, &work);
+    if (status == WEFT_OK)
+        weft_group_defer(work);
+    return status;
+}
+
+int weft_collective_run(struct weft_comm *comm, struct weft_operands *operands)
+{
+    int status = enter(comm, operands);
+    if (status != WEFT_OK)
+        return status;
+    if (comm->ranks == 1)
+        return run_alone(comm, operands);
+    status = weft_comm_begin(comm);
+    if (status != WEFT_OK)
+        return status;
+    if (weft_group_is_open())
+        return start_in_group(comm, operands);
+    struct weft_call call = weft_operands_call(comm, operands);
+    call.algorithm = (uint8_t)weft_collective_fast_algorithm(comm, operands);
+    if (!call.algorithm) {
+        call.algorithm = (uint8_t)weft_collective_choose_cached(comm, operands);
+        return run_plan(comm, operands, &call);
+    }
+    weft_comm_count_call(comm);
+    if (weft_collective_run_fast(comm, operands, &call) != WEFT_OK)
+        return weft_comm_report(comm);
+    comm->fast_operations++;
+    return WEFT_OK;
+}

@@ -1,0 +1,153 @@
+#include "comm/op.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fork.h"
+
+/* A reduction that the caller has made. */
+struct weft_user_op {
+    weft_reduce_callback *reduce; /* NULL: a sum, of inputs that are multiplied by scalar before */
+    void *arg;
+    int commutes;
+    weft_dtype dtype; /* of scalar */
+    _Alignas(16) uint8_t scalar[16];
+};
+
+static const struct weft_user_op *find(const struct weft_context *context, weft_op op)
+{
+    unsigned slot = (unsigned)op - WEFT_OP_USER;
+    return slot < WEFT_USER_OPS ? context->user_ops[slot] : NULL;
+}
+
+int weft_op_check(const struct weft_context *context, weft_op op, weft_dtype dtype)
+{
+    const struct weft_user_op *user = find(context, op);
+    if (!user && !weft_op_is_builtin(op))
+        return weft_fail(WEFT_INVALID,
+                         "op is %d: expected 0 to %d, or what weft_op_create() has made in this context",
+                         (int)op, WEFT_OP_COUNT - 1);
+    if (user && user->reduce)
+        return WEFT_OK;
+    if (user && user->dtype != dtype)
+        return weft_fail(WEFT_INVALID, "dtype is %s: expected %s, which op %d multiplies by",
+                         weft_dtype_name(dtype), weft_dtype_name(user->dtype), (int)op);
+    if (!weft_reduce_find(dtype, user ? WEFT_SUM : op))
+        return weft_fail(WEFT_UNSUPPORTED, "%s of %s is not supported", weft_op_name(op),
+                         weft_dtype_name(dtype));
+    return WEFT_OK;
+}
+
+int weft_op_commutes(const struct weft_context *context, weft_op op)
+{
+    const struct weft_user_op *user = find(context, op);
+    return !user || user->commutes;
+}
+
+void weft_op_request(const struct weft_context *context, weft_op op, weft_dtype dtype, int ranks,
+                     int streaming, struct weft_exec_request *request, const void **scalar)
+{
+    const struct weft_user_op *user = find(context, op);
+    if (user && user->reduce) {
+        request->user.reduce = user->reduce;
+        request->user.arg = user->arg;
+        request->user.dtype = dtype;
+        return;
+    }
+    *scalar = user ? user->scalar : NULL;
+    op = user ? WEFT_SUM : op;
+    request->reduce = streaming ? weft_reduce_find_streaming(dtype, op) : weft_reduce_find(dtype, op);
+    request->finish = op == WEFT_AVG ? (uint32_t)ranks : 0;
+}
+
+int weft_op_alone(const struct weft_context *context, weft_op op, weft_dtype dtype, void *result,
+                  const void *input, size_t count)
+{
+    const struct weft_user_op *user = find(context, op);
+    const void *sources[1] = {input};
+    if (user && user->reduce) {
+        if (result != input)
+            weft_copy(result, input, count * weft_dtype_size(dtype));
+        return WEFT_OK;
+    }
+    if (user)
+        return weft_scale(dtype, result, input, count, user->scalar);
+    weft_reduce_find(dtype, op)(result, sources, 1, count, op == WEFT_AVG ? 1 : 0);
+    return WEFT_OK;
+}
+
+/* Puts a new operation into a free slot. */
+static int add(weft_context *context, const struct weft_user_op *made, weft_op *op)
+{
+    struct weft_user_op *user = malloc(sizeof *user);
+    if (!user)
+        return weft_fail(WEFT_NOMEM, "no memory for an operation");
+    *user = *made;
+    unsigned slot = 0;
+    weft_context_lock(context);
+    while (slot < WEFT_USER_OPS && context->user_ops[slot])
+        slot++;
+    if (slot < WEFT_USER_OPS)
+        context->user_ops[slot] = user;
+    weft_context_unlock(context);
+    if (slot == WEFT_USER_OPS) {
+        free(user);
+        return weft_fail(WEFT_BUSY, "the context has %d operations of the caller's already: expected no more",
+                         WEFT_USER_OPS);
+    }
+    *op = (weft_op)(WEFT_OP_USER + slot);
+    return WEFT_OK;
+}
+
+int weft_op_create(weft_context *context, weft_reduce_callback *reduce, void *arg, int commutative,
+                   weft_op *op)
+{
+    weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
+    if (!context || !reduce || !op)
+        return weft_fail(WEFT_INVALID, "%s is NULL", !context ? "context" : !reduce ? "reduce" : "op");
+    return add(context, &(struct weft_user_op){.reduce = reduce, .arg = arg, .commutes = commutative != 0},
+               op);
+}
+
+int weft_op_create_premul(weft_context *context, weft_dtype dtype, const void *scalar, weft_op *op)
+{
+    weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
+    if (!context || !scalar || !op)
+        return weft_fail(WEFT_INVALID, "%s is NULL", !context ? "context" : !scalar ? "scalar" : "op");
+    size_t size = weft_dtype_size(dtype);
+    struct weft_user_op user = {.commutes = 1, .dtype = dtype};
+    if (!size)
+        return weft_fail(WEFT_INVALID, "dtype is %d: expected 0 to %d", (int)dtype, WEFT_DTYPE_COUNT - 1);
+    if (weft_scale(dtype, user.scalar, scalar, 0, scalar) != WEFT_OK)
+        return weft_fail(WEFT_UNSUPPORTED, "%s cannot be multiplied", weft_dtype_name(dtype));
+    memcpy(user.scalar, scalar, size);
+    return add(context, &user, op);
+}
+
+int weft_op_free(weft_context *context, weft_op op)
+{
+    weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
+    if (!context)
+        return weft_fail(WEFT_INVALID, "context is NULL");
+    if (!find(context, op))
+        return weft_fail(WEFT_INVALID, "op is %d: expected what weft_op_create() has made in this context",
+                         (int)op);
+    weft_context_lock(context);
+    free(context->user_ops[op - WEFT_OP_USER]);
+    context->user_ops[op - WEFT_OP_USER] = NULL;
+    weft_context_unlock(context);
+    return WEFT_OK;
+}
+
+void weft_ops_close(struct weft_context *context)
+{
+    for (int slot = 0; slot < WEFT_USER_OPS; slot++)
+        free(context->user_ops[slot]);
+}

@@ -1,0 +1,27 @@
+/* What a reduction is: one of weft's own, or one that the caller has made for this context (comm/op.c). */
+#ifndef WEFT_COMM_OP_H
+#define WEFT_COMM_OP_H
+
+#include "comm/context.h"
+
+/* Whether the context can reduce elements of this type with op: WEFT_INVALID or WEFT_UNSUPPORTED say what is wrong. */
+int weft_op_check(const struct weft_context *context, weft_op op, weft_dtype dtype);
+
+/* What the executor needs of op: reduce or user, and finish. scalar is set to what each rank multiplies its input by
+ * before, or NULL. */
+void weft_op_request(const struct weft_context *context, weft_op op, weft_dtype dtype, int ranks,
+                     int streaming, struct weft_exec_request *request, const void **scalar);
+
+/* Whether contributions may be put together in any order of ranks. */
+int weft_op_commutes(const struct weft_context *context, weft_op op);
+static inline int weft_op_is_builtin(weft_op op)
+{
+    return (unsigned)op < WEFT_OP_COUNT;
+}
+/* Frees what is left. */
+void weft_ops_close(struct weft_context *context);
+/* The result of one rank alone. */
+int weft_op_alone(const struct weft_context *context, weft_op op, weft_dtype dtype, void *result,
+                  const void *input, size_t count);
+
+#endif
