@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,6 +23,9 @@
 #define RANK_KB   8192 /* that must be free for each */
 #define GROWTH_KB 1024 /* the promise */
 #define IDLE_US   300000
+
+#define PAIR_RANKS 8
+#define PAIR_KB    96
 
 static long pss_kb(void)
 {
@@ -133,8 +137,58 @@ static void test_idle(void **state)
     assert_true(most.second_kb < GROWTH_KB);
 }
 
+/* What a connected pair costs each of its ranks. */
+struct pairs {
+    atomic_int looked; /* ranks that know what they held before */
+    long grown_kb[PAIR_RANKS];
+};
+
+static int pair_body(int rank, int ranks, void *arg)
+{
+    struct pairs *pairs = arg;
+    weft_context *context;
+    weft_comm *comm;
+    weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
+    test_ranks_options(&options);
+    setenv("WEFT_FAST_PATH", "0", 1); /* it would have connected all already */
+    CHECK_OK(weft_context_open(NULL, &context));
+    CHECK_OK(weft_comm_create(context, &options, &comm));
+    usleep(IDLE_US);
+    long before_kb = held_kb();
+    atomic_fetch_add(&pairs->looked, 1);
+    while (atomic_load(&pairs->looked) < ranks)
+        usleep(1000);
+    CHECK_OK(weft_comm_connect(comm));
+    usleep(IDLE_US);
+    pairs->grown_kb[rank] = held_kb() - before_kb;
+    CHECK_OK(weft_comm_destroy(comm));
+    CHECK_OK(weft_context_close(context));
+    return 0;
+}
+
+static void test_pairs(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    TEST_SKIP("a sanitizer's own memory is not told from the program's");
+#endif
+    if (pss_kb() < 0)
+        TEST_SKIP("this kernel does not tell a process's share of its pages (/proc/self/smaps_rollup)");
+    struct pairs *pairs =
+        mmap(NULL, sizeof *pairs, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(pairs != MAP_FAILED);
+    assert_int_equal(test_ranks_fork(PAIR_RANKS, pair_body, pairs), 0);
+    long most_kb = 0;
+    for (int r = 0; r < PAIR_RANKS; r++)
+        most_kb = pairs->grown_kb[r] > most_kb ? pairs->grown_kb[r] : most_kb;
+    munmap(pairs, sizeof *pairs);
+    printf("%d ranks connected: %ld kB at most for each of a rank's %d peers\n", PAIR_RANKS,
+           most_kb / (PAIR_RANKS - 1), PAIR_RANKS - 1);
+    assert_in_range(most_kb / (PAIR_RANKS - 1), 1, PAIR_KB);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_idle)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_idle), cmocka_unit_test(test_pairs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
