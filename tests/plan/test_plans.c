@@ -39,6 +39,24 @@ static void expect_proven(struct weft_plan **plans, uint32_t ranks, const struct
                  options ? options->window : 0, weft_error_detail());
 }
 
+struct count {
+    uint32_t sends, recvs, copies;
+};
+
+static struct count count_of(const struct weft_plan *plan)
+{
+    struct count count = {0, 0, 0};
+    struct weft_cursor cursor;
+    struct weft_step step;
+    weft_cursor_start(&cursor, plan);
+    while (weft_cursor_next(&cursor, &step)) {
+        count.sends += step.kind == WEFT_STEP_SEND;
+        count.recvs += step.kind == WEFT_STEP_RECV;
+        count.copies += step.kind == WEFT_STEP_COPY;
+    }
+    return count;
+}
+
 /* What a request's results have to be put together like. */
 static unsigned expected_order(const struct weft_plan_request *request)
 {
@@ -115,60 +133,133 @@ static void test_random_interleavings(void **state)
     }
 }
 
-/* Rotation and full method agree, on right plans and on ones that all ranks got wrong alike. */
+/* The change'th of some changes to a step; chunks and peers stay within bounds. */
+static void change_step(struct weft_step *step, uint32_t change, uint32_t ranks, uint32_t chunks)
+{
+    switch (change % 4) {
+    case 0:
+        step->chunk = (step->chunk + 1) % chunks;
+        break;
+    case 1:
+        step->flags ^= step->kind == WEFT_STEP_REDUCE;
+        break;
+    case 2:
+        step->chunk_stride = -step->chunk_stride;
+        break;
+    default:
+        step->peer = (int32_t)((uint32_t)(step->peer + 1) % ranks);
+    }
+}
+
+/* Rotation and full method agree, on right plans and on ones that all ranks got wrong alike. Returns how many were
+ * refused by rotation. */
+static int rotation_agrees(struct weft_plan_request request)
+{
+    int refused = 0;
+    uint32_t ranks = request.ranks;
+    struct weft_plan **plans = make_request(request);
+    for (uint32_t change = 0; change < 4 * plans[0]->step_count + 1; change++) {
+        struct weft_step kept[64];
+        struct weft_verify_report report;
+        struct weft_verify_options full = {.method = WEFT_VERIFY_FULL},
+                                   rotation = {.method = WEFT_VERIFY_ROTATION};
+        for (uint32_t rank = 0; change && rank < ranks; rank++) {
+            kept[rank] = plans[rank]->steps[(change - 1) / 4];
+            change_step(&plans[rank]->steps[(change - 1) / 4], change - 1, ranks, plans[rank]->chunks);
+        }
+        int by_full = weft_plans_verify(CONST(plans), ranks, &full, &report);
+        int by_rotation = weft_plans_verify(CONST(plans), ranks, &rotation, &report);
+        assert_true(change || by_rotation == WEFT_OK);
+        if (by_rotation != WEFT_UNSUPPORTED && (by_full == WEFT_OK) != (by_rotation == WEFT_OK))
+            fail_msg("%s, ranks %u change %u: full %d, rotation %d", weft_collective_name(request.collective),
+                     ranks, change, by_full, by_rotation);
+        refused += by_rotation == WEFT_INVALID;
+        for (uint32_t rank = 0; change && rank < ranks; rank++)
+            plans[rank]->steps[(change - 1) / 4] = kept[rank];
+    }
+    weft_plans_free(plans, ranks);
+    return refused;
+}
+
 static void test_rotation_agrees(void **state)
 {
     (void)state;
-    int refused = 0;
-    for (uint32_t ranks = 2; ranks <= 24; ranks++) {
-        struct weft_plan **plans = make(WEFT_ALGO_RING, ranks, ranks % 3 == 0);
-        for (uint32_t change = 0; change < 4 * plans[0]->step_count + 1; change++) {
-            struct weft_step kept[64];
-            for (uint32_t rank = 0; change && rank < ranks; rank++) {
-                struct weft_step *step = &plans[rank]->steps[(change - 1) / 4];
-                kept[rank] = *step;
-                switch ((change - 1) % 4) {
-                case 0:
-                    step->chunk = (step->chunk + 1) % ranks;
-                    break;
-                case 1:
-                    step->flags ^= step->kind == WEFT_STEP_REDUCE;
-                    break;
-                case 2:
-                    step->chunk_stride = -step->chunk_stride;
-                    break;
-                default:
-                    step->peer = (int32_t)((uint32_t)(step->peer + 1) % ranks);
-                }
-            }
-            struct weft_verify_report report;
-            struct weft_verify_options full = {.method = WEFT_VERIFY_FULL},
-                                       rotation = {.method = WEFT_VERIFY_ROTATION};
-            int by_full = weft_plans_verify(CONST(plans), ranks, &full, &report);
-            int by_rotation = weft_plans_verify(CONST(plans), ranks, &rotation, &report);
-            if (by_rotation != WEFT_UNSUPPORTED && (by_full == WEFT_OK) != (by_rotation == WEFT_OK))
-                fail_msg("ranks %u change %u: full %d, rotation %d", ranks, change, by_full, by_rotation);
-            refused += by_rotation == WEFT_INVALID;
-            for (uint32_t rank = 0; change && rank < ranks; rank++)
-                plans[rank]->steps[(change - 1) / 4] = kept[rank];
+    static const struct weft_plan_request requests[] = {
+        {WEFT_ALLREDUCE, WEFT_ALGO_RING, 0, 0, 0, -1, 0, 0},
+        {WEFT_ALLGATHER, WEFT_ALGO_RING, 0, 0, 0, -1, 0, 0},
+        {WEFT_REDUCE_SCATTER, WEFT_ALGO_RING, 0, 0, 0, -1, 0, 0},
+        {WEFT_ALLTOALL, WEFT_ALGO_PAIRWISE, 0, 0, 0, -1, 0, 0},
+        {WEFT_BARRIER, WEFT_ALGO_DISSEMINATION, 0, 0, 0, -1, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+        int refused = 0;
+        for (uint32_t ranks = 2; ranks <= 24; ranks++) {
+            struct weft_plan_request request = requests[i];
+            request.ranks = ranks;
+            request.in_place = ranks % 3 == 0 && request.collective != WEFT_ALLTOALL;
+            refused += rotation_agrees(request);
         }
-        weft_plans_free(plans, ranks);
+        assert_true(refused > 60);
     }
-    assert_true(refused > 100);
 }
 
+/* 10,240 ranks, by rotation or where a rank has little; others as far as the full method is quick. */
 static void test_large(void **state)
 {
     (void)state;
-    static const struct {
-        int algorithm;
-        uint32_t ranks;
-    } cases[] = {
-        {WEFT_ALGO_RING, 10240}, {WEFT_ALGO_TREE, 10240}, {WEFT_ALGO_RD, 10240}, {WEFT_ALGO_RAB, 600}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct weft_plan **plans = make(cases[i].algorithm, cases[i].ranks, 0);
-        expect_proven(plans, cases[i].ranks, NULL);
-        weft_plans_free(plans, cases[i].ranks);
+    int more = getenv("WEFT_LONG") != NULL;
+    struct plan_cases cases = plan_cases_start(10240, 1);
+    while (plan_cases_next(&cases)) {
+        struct weft_plan_request request = cases.request;
+        int many_chunks =
+            request.algorithm == WEFT_ALGO_RAB || request.algorithm == WEFT_ALGO_SAG ||
+            request.algorithm == WEFT_ALGO_BRUCK || request.algorithm == WEFT_ALGO_HALVING ||
+            (request.algorithm == WEFT_ALGO_DIRECT && request.collective == WEFT_REDUCE_SCATTER);
+        if (many_chunks)
+            request.ranks = more ? 1500 : 520;
+        if (many_chunks && request.root >= 0)
+            request.root = (int)request.ranks / 3;
+        struct weft_verify_options options = {.expect = many_chunks ? expected_order(&request) : 0};
+        struct weft_plan **plans = make_request(request);
+        expect_proven(plans, request.ranks, &options);
+        weft_plans_free(plans, request.ranks);
+    }
+}
+
+/* What the algorithms promise of their plans' size. */
+static void test_thrift(void **state)
+{
+    (void)state;
+    for (uint32_t ranks = 2; ranks <= 70; ranks++) {
+        struct plan_cases cases = plan_cases_start(ranks, 2);
+        uint32_t log = 0;
+        while ((uint64_t)1 << log < ranks)
+            log++;
+        while (plan_cases_next(&cases)) {
+            struct weft_plan **plans = make_request(cases.request);
+            enum weft_collective collective = cases.request.collective;
+            enum weft_algorithm algorithm = cases.request.algorithm;
+            for (uint32_t rank = 0; rank < ranks; rank++) {
+                struct count count = count_of(plans[rank]);
+                int tree = (collective == WEFT_GATHER || collective == WEFT_SCATTER) &&
+                           algorithm == WEFT_ALGO_BINOMIAL;
+                int is_root = plans[rank]->root == (int)rank;
+                uint32_t temp = plans[rank]->temp_chunks - plans[rank]->temp_first;
+                if (collective == WEFT_BARRIER || algorithm == WEFT_ALGO_BRUCK)
+                    assert_in_range(count.sends, log, collective == WEFT_ALLGATHER ? 2 * log : log);
+                if (tree || (collective == WEFT_ALLGATHER && !cases.request.unequal))
+                    assert_in_range(count.copies, 0, 1);
+                if (tree && (is_root || count.sends + count.recvs == 1))
+                    assert_int_equal(temp, 0);
+                if (algorithm == WEFT_ALGO_CHAIN || algorithm == WEFT_ALGO_RING ||
+                    algorithm == WEFT_ALGO_DIRECT)
+                    assert_int_equal(temp, 0); /* cells are enough */
+                assert_in_range(plans[rank]->cells, 0, 4);
+                assert_true(collective != WEFT_REDUCE || algorithm != WEFT_ALGO_CHAIN ||
+                            plans[rank]->chunks >= 16 * plans[rank]->cells);
+            }
+            weft_plans_free(plans, ranks);
+        }
     }
 }
 
@@ -209,6 +300,12 @@ static int64_t wrap(int64_t value, int64_t modulus)
     return (value % modulus + modulus) % modulus;
 }
 
+static int64_t slot_at(const struct weft_plan *plan, const struct weft_ref *ref, int64_t iteration)
+{
+    uint32_t numbers = ref->buffer == WEFT_BUFFER_CELL ? plan->cells : plan->slots;
+    return numbers ? wrap(ref->slot + iteration * ref->slot_stride, numbers) : ref->slot;
+}
+
 static void expect_step(const struct weft_plan *plan, const struct weft_step *record, int64_t iteration,
                         const struct weft_step *step)
 {
@@ -220,15 +317,13 @@ static void expect_step(const struct weft_plan *plan, const struct weft_step *re
     assert_int_equal(step->chunk_stride, 0);
     assert_int_equal(step->peer, wrap(record->peer + iteration * record->peer_stride, plan->ranks));
     assert_int_equal(step->peer_stride, 0);
-    assert_int_equal(
-        step->destination.slot,
-        wrap(record->destination.slot + iteration * record->destination.slot_stride, plan->slots));
+    if (step->kind == WEFT_STEP_COPY)
+        assert_int_equal(step->from, wrap(record->from + iteration * record->from_stride, plan->chunks));
+    assert_int_equal(step->destination.slot, slot_at(plan, &record->destination, iteration));
     assert_int_equal(step->destination.slot_stride, 0);
     for (int i = 0; i < step->source_count; i++) {
         assert_int_equal(step->sources[i].buffer, record->sources[i].buffer);
-        assert_int_equal(
-            step->sources[i].slot,
-            wrap(record->sources[i].slot + iteration * record->sources[i].slot_stride, plan->slots));
+        assert_int_equal(step->sources[i].slot, slot_at(plan, &record->sources[i], iteration));
         assert_int_equal(step->sources[i].slot_stride, 0);
     }
 }
@@ -284,9 +379,10 @@ static void test_cursor(void **state)
     }
     expect_walk(plan);
     free(plan);
-    for (int algorithm = WEFT_ALGO_RING; algorithm <= WEFT_ALGO_RAB; algorithm++) {
-        for (uint32_t ranks = 2; ranks <= 33; ranks++) {
-            struct weft_plan **plans = make(algorithm, ranks, 0);
+    for (uint32_t ranks = 2; ranks <= 33; ranks++) {
+        struct plan_cases cases = plan_cases_start(ranks, 1);
+        while (plan_cases_next(&cases)) {
+            struct weft_plan **plans = make_request(cases.request);
             for (uint32_t rank = 0; rank < ranks; rank++)
                 expect_walk(plans[rank]);
             weft_plans_free(plans, ranks);
@@ -321,6 +417,17 @@ static void test_bad_requests(void **state)
         {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 0, 0, 0, -1, 0, 0}, "ranks"},
         {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 0x80000000u, 0, 0, -1, 0, 0}, "ranks"},
         {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 4, 4, 0, -1, 0, 0}, "rank is 4"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_BRUCK, 4, 0, 0, -1, 0, 0}, "no allreduce by bruck"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 4, 0, 0, 0, 0, 0}, "root is 0, expected -1"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 4, 0, 0, -1, 1, 0}, "cannot do unequal blocks"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 4, 0, 0, -1, 0, 1},
+         "allreduce by ring cannot keep strict mode's order"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_TREE, 1, 0, 0, -1, 0, 1}, "strict"},
+        {{WEFT_BROADCAST, WEFT_ALGO_CHAIN, 4, 0, 0, -1, 0, 0}, "root is -1, expected 0 to 3"},
+        {{WEFT_BROADCAST, WEFT_ALGO_CHAIN, 4, 0, 0, 4, 0, 0}, "root is 4, expected 0 to 3"},
+        {{WEFT_GATHER, WEFT_ALGO_BINOMIAL, 4, 0, 0, 0, 1, 0}, "cannot do unequal blocks"},
+        {{WEFT_ALLTOALL, WEFT_ALGO_BRUCK, 4, 0, 0, -1, 1, 0}, "cannot do unequal blocks"},
+        {{WEFT_ALLTOALL, WEFT_ALGO_PAIRWISE, 4, 0, 1, -1, 0, 0}, "in place"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct weft_plan *plan = (struct weft_plan *)(uintptr_t)1;
@@ -328,6 +435,40 @@ static void test_bad_requests(void **state)
         assert_true(plan == (struct weft_plan *)(uintptr_t)1);
         assert_non_null(strstr(weft_error_detail(), cases[i].field));
     }
+}
+
+/* Strict mode means nothing where nothing is reduced; every collective has an algorithm for each form. */
+static void test_forms(void **state)
+{
+    (void)state;
+    struct weft_plan_request request = {WEFT_BROADCAST, WEFT_ALGO_SAG, 5, 2, 0, 1, 0, 1};
+    struct weft_plan *plan;
+    assert_int_equal(weft_plan_make(&request, &plan), WEFT_OK);
+    weft_plan_free(plan);
+    for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
+        enum weft_collective collective = (enum weft_collective)c;
+        int serves = 0, unequal = 0, strict = 0, ordered = 0;
+        for (int a = -1; a <= WEFT_ALGO_COUNT; a++) {
+            enum weft_algorithm algorithm = (enum weft_algorithm)a;
+            int can = weft_algorithm_serves(collective, algorithm);
+            serves += can;
+            unequal += weft_algorithm_serves_unequal(collective, algorithm);
+            strict += weft_algorithm_serves_strict(collective, algorithm);
+            ordered += weft_algorithm_keeps_order(collective, algorithm);
+            assert_true(can || !(weft_algorithm_serves_unequal(collective, algorithm) ||
+                                 weft_algorithm_serves_strict(collective, algorithm) ||
+                                 weft_algorithm_keeps_order(collective, algorithm)));
+        }
+        assert_in_range(serves, collective == WEFT_BARRIER ? 1 : 2, 4);
+        assert_int_equal(unequal > 0, weft_collective_blocks(collective));
+        assert_int_equal(strict > 0, weft_collective_reduces(collective));
+        assert_int_equal(ordered > 0, weft_collective_reduces(collective));
+        assert_int_equal(weft_collective_parse(weft_collective_name(collective)), c);
+    }
+    assert_int_equal(weft_algorithm_needs(WEFT_GATHER, WEFT_ALGO_DIRECT), WEFT_NEEDS_OWN_COUNTS);
+    assert_int_equal(weft_algorithm_needs(WEFT_SCATTER, WEFT_ALGO_DIRECT), WEFT_NEEDS_OWN_COUNTS);
+    assert_int_equal(weft_algorithm_needs(WEFT_ALLTOALL, WEFT_ALGO_PAIRWISE), WEFT_NEEDS_OWN_COUNTS);
+    assert_int_equal(weft_algorithm_needs(WEFT_ALLGATHER, WEFT_ALGO_BRUCK), WEFT_NEEDS_ALL_COUNTS);
 }
 
 static void test_names(void **state)
@@ -359,6 +500,8 @@ int main(void)
         cmocka_unit_test(test_cursor),
         cmocka_unit_test(test_chunks_cover),
         cmocka_unit_test(test_bad_requests),
+        cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_thrift),
         cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
