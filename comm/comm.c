@@ -56,9 +56,9 @@ int weft_comm_link_peer(void *arg, uint32_t rank, struct weft_exec_peer *peer)
     return WEFT_OK;
 }
 
-int weft_comm_differs(void *arg, const char *text)
+int weft_comm_differs(void *arg, const char *text, const struct weft_call *past)
 {
-    return weft_stall_suspect(arg, text);
+    return weft_stall_suspect(arg, text, past);
 }
 
 int weft_comm_sent_by(void *arg, uint32_t rank, const void *sender)
@@ -306,8 +306,12 @@ void weft_comm_fail(struct weft_comm *comm, int status, const char *text)
     explain(comm->failure, sizeof comm->failure, text);
     atomic_store(&comm->failed, status);
     /* The others first: withdrawing what is in flight may take a moment. */
-    if (comm->bootstrap && !weft_bootstrap_has_failed(comm->bootstrap))
-        weft_bootstrap_revoke(comm->bootstrap, comm->failure);
+    if (comm->bootstrap && !weft_bootstrap_has_failed(comm->bootstrap)) {
+        if (status == WEFT_MISMATCH) /* everybody's answer, as when rank 0 finds it */
+            weft_bootstrap_revoke_as(comm->bootstrap, status, comm->failure);
+        else
+            weft_bootstrap_revoke(comm->bootstrap, comm->failure);
+    }
     if (comm->exec)
         weft_exec_fail(comm->exec, status, comm->failure);
     weft_p2p_fail(comm->p2p, status);

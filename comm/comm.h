@@ -117,7 +117,7 @@ int weft_comm_connect_peers(struct weft_comm *comm, int64_t deadline_ns);
 /* The executor's connect hook; arg is the communicator. comm.c */
 int weft_comm_link_peer(void *arg, uint32_t rank, struct weft_exec_peer *peer);
 /* Its differs hook. */
-int weft_comm_differs(void *arg, const char *text);
+int weft_comm_differs(void *arg, const char *text, const struct weft_call *past);
 /* [lock] Its tagged hook. */
 int weft_comm_tagged(void *arg, const struct weft_wire_header *header, const void *payload);
 /* [lock] Makes what point-to-point messages need, after the executor. */

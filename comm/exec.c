@@ -363,8 +363,7 @@ int weft_exec_start(struct weft_exec *exec, const struct weft_exec_request *requ
     op->status = WEFT_AGAIN;
     op->sequence = exec->next_sequence++;
     op->count = weft_call_count(&request->call);
-    exec->past[slot] =
-        (struct weft_past_op){op->sequence, request->digest, op->count, request->call.sequence};
+    exec->past[slot] = (struct weft_past_op){op->sequence, request->digest, request->call};
     op->look = (struct weft_exec_look){0};
     weft_cursor_start(&op->cursor, request->plan);
     exec->ops[slot] = op;

@@ -67,8 +67,8 @@ struct weft_exec_hooks {
                       struct weft_region **region);
     void (*region_put)(void *arg, uint32_t transport, struct weft_region *region);
     /* May be NULL. A message of a peer belongs to another call than the one that it meets here; text says in what
-     * they differ. WEFT_OK: the message is dropped and the operation waits for a verdict; otherwise it fails. */
-    int (*differs)(void *comm, const char *text);
+     * they differ; past is the call here when it is over. WEFT_OK: the message is dropped and the operation waits for a verdict; otherwise it fails. */
+    int (*differs)(void *comm, const char *text, const struct weft_call *past);
     /* May be NULL. A point-to-point message (comm/p2p.h) of a checked source and size. */
     int (*tagged)(void *comm, const struct weft_wire_header *header, const void *payload);
 };

@@ -215,7 +215,7 @@ struct weft_credit {
 /* An operation that has begun, for messages that come when it is over. */
 struct weft_past_op {
     uint32_t sequence, digest;
-    uint64_t count, number;
+    struct weft_call call;
 };
 
 struct weft_exec {

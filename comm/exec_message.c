@@ -128,24 +128,26 @@ static int belongs(const struct weft_exec_op *op, const struct weft_wire_header 
 }
 
 /* A message is for another call than the one of its number here. */
-static int refuse(struct weft_exec *exec, uint32_t digest, uint64_t count, uint64_t number,
+static int refuse(struct weft_exec *exec, uint32_t digest, const struct weft_call *call, int is_past,
                   const struct weft_wire_header *header)
 {
     char text[200];
     const struct weft_exec_hooks *hooks = &exec->options.hooks;
     const char *difference = weft_digest_difference(digest, header->digest);
+    uint64_t count = weft_call_count(call);
     if (digest == header->digest && (header->count ^ count) >> WEFT_CALL_ROOT_SHIFT)
         difference = "root";
     int used = snprintf(text, sizeof text, "rank %u and rank %u disagree on the %s of call #%" PRIu64,
-                        header->source, exec->options.rank, difference, number);
+                        header->source, exec->options.rank, difference, call->sequence);
     if (strcmp(difference, "count") == 0)
         snprintf(text + used, sizeof text - (size_t)used, ": %" PRIu64 " and %" PRIu64, header->count, count);
-    return hooks->differs ? hooks->differs(hooks->comm, text) : weft_fail(WEFT_MISMATCH, "%s", text);
+    return hooks->differs ? hooks->differs(hooks->comm, text, is_past ? call : NULL)
+                          : weft_fail(WEFT_MISMATCH, "%s", text);
 }
 
 static int refuse_for(struct weft_exec_op *op, const struct weft_wire_header *header)
 {
-    return refuse(op->exec, op->request.digest, op->count, op->request.call.sequence, header);
+    return refuse(op->exec, op->request.digest, &op->request.call, 0, header);
 }
 
 /* Calls in which a rank knows only its own sizes: who sends and who receives must mean the same. */
@@ -327,8 +329,9 @@ static int check_sender(struct weft_exec *exec, const struct weft_wire_header *h
 static int too_late(struct weft_exec *exec, const struct weft_wire_header *header)
 {
     const struct weft_past_op *past = &exec->past[header->op % WEFT_OPS_MAX];
-    if (past->sequence == header->op && (past->digest != header->digest || past->count != header->count))
-        return refuse(exec, past->digest, past->count, past->number, header);
+    if (past->sequence == header->op &&
+        (past->digest != header->digest || weft_call_count(&past->call) != header->count))
+        return refuse(exec, past->digest, &past->call, 1, header);
     return weft_fail(WEFT_PROTOCOL, "rank %u sent kind %u for operation %u, which is over", header->source,
                      header->kind, header->op);
 }

@@ -99,7 +99,9 @@ static struct group *find_group(struct weft_judge *judge, uint64_t sequence)
     return group;
 }
 
-/* A call that some rank has left behind was left with everybody's data: all had made the same call. */
+/* Ranks are never further apart than this: what is older has been the same call everywhere. */
+#define APART_MAX 256
+
 static void forget_before(struct weft_judge *judge, uint64_t sequence)
 {
     while (judge->groups && judge->groups->sequence < sequence) {
@@ -250,7 +252,8 @@ void weft_judge_take(void *arg, int rank, const void *bytes, size_t size)
         return;
     if (record.call.sequence > judge->highest[rank])
         judge->highest[rank] = record.call.sequence;
-    forget_before(judge, record.oldest);
+    if (record.oldest > APART_MAX)
+        forget_before(judge, record.oldest - APART_MAX);
     struct group *group = find_group(judge, record.call.sequence);
     if (group && !group->arrived[rank] && add_entry(group, rank, &record.call) == 0)
         group->differs |= differs(judge, group, rank, &record.call);

@@ -97,7 +97,7 @@ void weft_stall_look_all(struct weft_context *context)
     }
 }
 
-int weft_stall_suspect(struct weft_comm *comm, const char *text)
+int weft_stall_suspect(struct weft_comm *comm, const char *text, const struct weft_call *past)
 {
     struct weft_stall *stall = &comm->stall;
     if (!stall->suspect_ns) {
@@ -105,6 +105,8 @@ int weft_stall_suspect(struct weft_comm *comm, const char *text)
         snprintf(stall->suspicion, sizeof stall->suspicion, "%s", text);
         weft_log(WEFT_LOG_INFO, "rank %d: %s", comm->rank, text);
     }
+    if (past)
+        report(comm, past, 0, 0, "");
     look(comm, weft_clock_ns(), 1);
     return WEFT_OK;
 }
@@ -120,7 +122,7 @@ void weft_stall_await_verdict(struct weft_comm *comm, struct weft_waiting *waiti
     struct weft_context *context = comm->context;
     weft_context_lock(context);
     comm->stall.waiting = waiting;
-    weft_stall_suspect(comm, text);
+    weft_stall_suspect(comm, text, NULL);
     while (weft_comm_check(comm) == WEFT_OK) {
         int64_t now_ns = weft_clock_ns();
         weft_stall_look(comm, now_ns);

@@ -60,8 +60,9 @@ int64_t weft_stall_look(struct weft_comm *comm, int64_t now_ns);
 /* The same for all communicators of a context, from the service thread's tick. [lock] */
 void weft_stall_look_all(struct weft_context *context);
 
-/* A peer is in another call than this rank. Reports every call that this rank is in, now. WEFT_OK. [lock] */
-int weft_stall_suspect(struct weft_comm *comm, const char *text);
+/* A peer is in another call than this rank. Reports every call that this rank is in, now, and past, which it has left
+ * already (or NULL). WEFT_OK. [lock] */
+int weft_stall_suspect(struct weft_comm *comm, const char *text, const struct weft_call *past);
 
 /* Waits for the verdict on a suspicion: always ends with the communicator failed. Takes the lock. */
 void weft_stall_await_verdict(struct weft_comm *comm, struct weft_waiting *waiting, const char *text);
