@@ -22,6 +22,29 @@ static int allreduce(void *self, const struct peers_call *call)
     return status == 0 ? 0 : complain("weft_allreduce", status);
 }
 
+static int alltoall(void *self, const struct peers_call *call)
+{
+    struct job *job = self;
+    int status = weft_alltoall(job->comm, call->send, call->recv, call->count, WEFT_FLOAT32);
+    return status == 0 ? 0 : complain("weft_alltoall", status);
+}
+
+static int allgather(void *self, const struct peers_call *call)
+{
+    struct job *job = self;
+    int status = weft_allgather(job->comm, call->send, call->recv, call->count, WEFT_FLOAT32);
+    return status == 0 ? 0 : complain("weft_allgather", status);
+}
+
+static int broadcast(void *self, const struct peers_call *call)
+{
+    struct job *job = self;
+    /* In place at the root, like MPI's: elsewhere weft would copy. */
+    void *recv = job->rank == call->root ? (void *)call->send : call->recv;
+    int status = weft_broadcast(job->comm, call->send, recv, call->count, WEFT_FLOAT32, call->root);
+    return status == 0 ? 0 : complain("weft_broadcast", status);
+}
+
 static int pingpong(void *self, const struct peers_call *call)
 {
     struct job *job = self;
@@ -62,14 +85,17 @@ int main(void)
     job.rank = weft_comm_rank(job.comm);
     snprintf(version, sizeof version, "weft %s", weft_version());
     int own = strcmp(peers_environment("PEERS_MEMORY", "malloc"), "weft") == 0;
-    struct peers_library library = {
-        .version = version,
-        .rank = job.rank,
-        .ranks = weft_comm_size(job.comm),
-        .allocate = own ? allocate : NULL,
-        .self = &job,
-        .start_ns = start_ns,
-        .functions = {[PEERS_ALLREDUCE] = allreduce, [PEERS_PINGPONG] = pingpong}};
+    struct peers_library library = {.version = version,
+                                    .rank = job.rank,
+                                    .ranks = weft_comm_size(job.comm),
+                                    .allocate = own ? allocate : NULL,
+                                    .self = &job,
+                                    .start_ns = start_ns,
+                                    .functions = {[PEERS_ALLREDUCE] = allreduce,
+                                                  [PEERS_ALLTOALL] = alltoall,
+                                                  [PEERS_ALLGATHER] = allgather,
+                                                  [PEERS_BROADCAST] = broadcast,
+                                                  [PEERS_PINGPONG] = pingpong}};
     int failed = peers_serve(&library);
     weft_comm_stats stats = WEFT_COMM_STATS_INIT;
     if (weft_comm_get_stats(job.comm, &stats) == 0)
