@@ -8,7 +8,20 @@
     int perf_call_##name(weft_comm *comm, const struct perf_shape *shape, const void *send, void *recv,      \
                          weft_dtype dtype, weft_op op)
 
+PERF_CALL(allgather);
+PERF_CALL(allgatherv);
 PERF_CALL(allreduce);
+PERF_CALL(alltoall);
+PERF_CALL(alltoallv);
+PERF_CALL(barrier);
+PERF_CALL(broadcast);
+PERF_CALL(gather);
+PERF_CALL(gatherv);
+PERF_CALL(reduce);
+PERF_CALL(reduce_scatter);
+PERF_CALL(reduce_scatterv);
+PERF_CALL(scatter);
+PERF_CALL(scatterv);
 PERF_CALL(sendrecv);
 
 #endif

@@ -10,6 +10,11 @@ static double twice_all_but_own(int ranks)
     return 2.0 * (ranks - 1) / ranks;
 }
 
+static double all_but_own(int ranks)
+{
+    return (ranks - 1.0) / ranks;
+}
+
 static double once(int ranks)
 {
     (void)ranks;
@@ -17,10 +22,38 @@ static double once(int ranks)
 }
 
 const struct perf_operation perf_operations[] = {
-    {"allreduce", "every rank gets the reduction of all ranks' data", PERF_WHOLE, PERF_WHOLE, PERF_FROM_ALL,
-     PERF_REDUCES | PERF_HAS_IN_PLACE, twice_all_but_own, perf_call_allreduce},
-    {"sendrecv", "every rank sends to the next and receives from the one before", PERF_WHOLE, PERF_WHOLE,
-     PERF_FROM_LEFT, 0, once, perf_call_sendrecv},
+    {"allreduce", "allreduce", "every rank gets the reduction of all ranks' data", PERF_WHOLE, PERF_WHOLE,
+     PERF_FROM_ALL, PERF_REDUCES | PERF_HAS_IN_PLACE, twice_all_but_own, perf_call_allreduce},
+    {"broadcast", "broadcast", "every rank gets the root's data", PERF_WHOLE, PERF_WHOLE, PERF_FROM_ROOT,
+     PERF_ROOTED | PERF_ROOT_SENDS | PERF_HAS_IN_PLACE, once, perf_call_broadcast},
+    {"reduce", "reduce", "the root gets the reduction of all ranks' data", PERF_WHOLE, PERF_WHOLE,
+     PERF_FROM_ALL, PERF_ROOTED | PERF_ROOT_RECEIVES | PERF_REDUCES | PERF_HAS_IN_PLACE, once,
+     perf_call_reduce},
+    {"allgather", "allgather", "every rank gets every rank's block", PERF_BLOCK, PERF_WHOLE, PERF_FROM_EACH,
+     PERF_HAS_IN_PLACE, all_but_own, perf_call_allgather},
+    {"allgatherv", "allgather", "allgather of unequal blocks", PERF_BLOCK, PERF_WHOLE, PERF_FROM_EACH,
+     PERF_UNEQUAL | PERF_HAS_IN_PLACE, all_but_own, perf_call_allgatherv},
+    {"gather", "gather", "the root gets every rank's block", PERF_BLOCK, PERF_WHOLE, PERF_FROM_EACH,
+     PERF_ROOTED | PERF_ROOT_RECEIVES | PERF_HAS_IN_PLACE, all_but_own, perf_call_gather},
+    {"gatherv", "gather", "gather of unequal blocks", PERF_BLOCK, PERF_WHOLE, PERF_FROM_EACH,
+     PERF_ROOTED | PERF_ROOT_RECEIVES | PERF_UNEQUAL | PERF_HAS_IN_PLACE, all_but_own, perf_call_gatherv},
+    {"scatter", "scatter", "every rank gets its block of the root's data", PERF_WHOLE, PERF_BLOCK,
+     PERF_FROM_ROOT, PERF_ROOTED | PERF_ROOT_SENDS | PERF_HAS_IN_PLACE, all_but_own, perf_call_scatter},
+    {"scatterv", "scatter", "scatter of unequal blocks", PERF_WHOLE, PERF_BLOCK, PERF_FROM_ROOT,
+     PERF_ROOTED | PERF_ROOT_SENDS | PERF_UNEQUAL | PERF_HAS_IN_PLACE, all_but_own, perf_call_scatterv},
+    {"reduce_scatter", "reduce_scatter", "every rank gets its block of the reduction of all ranks' data",
+     PERF_WHOLE, PERF_BLOCK, PERF_FROM_ALL, PERF_REDUCES | PERF_HAS_IN_PLACE, all_but_own,
+     perf_call_reduce_scatter},
+    {"reduce_scatterv", "reduce_scatter", "reduce_scatter with unequal blocks", PERF_WHOLE, PERF_BLOCK,
+     PERF_FROM_ALL, PERF_REDUCES | PERF_UNEQUAL | PERF_HAS_IN_PLACE, all_but_own, perf_call_reduce_scatterv},
+    {"alltoall", "alltoall", "every rank gets a block of every rank's data", PERF_WHOLE, PERF_WHOLE,
+     PERF_FROM_EACH, PERF_HAS_IN_PLACE, all_but_own, perf_call_alltoall},
+    {"alltoallv", "alltoall", "alltoall of unequal blocks", PERF_WHOLE, PERF_WHOLE, PERF_FROM_EACH,
+     PERF_UNEQUAL | PERF_HAS_IN_PLACE, all_but_own, perf_call_alltoallv},
+    {"barrier", "barrier", "every rank waits for every other", PERF_NOTHING, PERF_NOTHING, PERF_FROM_NOBODY,
+     0, once, perf_call_barrier},
+    {"sendrecv", NULL, "every rank sends to the next and receives from the one before", PERF_WHOLE,
+     PERF_WHOLE, PERF_FROM_LEFT, 0, once, perf_call_sendrecv},
 };
 const int perf_operation_count = sizeof perf_operations / sizeof *perf_operations;
 

@@ -42,7 +42,8 @@ struct perf_shape {
 };
 
 struct perf_operation {
-    const char *name, *help;
+    const char *name, *collective; /* the latter for weft_describe(); NULL: it is none */
+    const char *help;
     enum perf_extent sends, receives;
     enum perf_content content;
     unsigned traits;

@@ -36,13 +36,19 @@ struct call {
     int in_place;
 };
 
+/* Calls that do not reduce pass any. */
+static weft_op op_of(const struct perf_data *data)
+{
+    return data->op == PERF_OP_NONE ? WEFT_SUM : (weft_op)data->op;
+}
+
 static int run_call(void *arg)
 {
     struct call *call = arg;
     const struct perf_data *data = &call->sweep->data;
     perf_watch_call(call->sweep->session->watch);
     return call->sweep->operation->call(call->sweep->session->comm, &call->shape, call->send, call->recv,
-                                        data->dtype, data->op == PERF_OP_NONE ? WEFT_SUM : (weft_op)data->op);
+                                        data->dtype, op_of(data));
 }
 
 static int complain(const struct call *call, int status)
@@ -136,16 +142,20 @@ static int measure(struct sweep *sweep, struct call *call, struct perf_row *row)
     return 0;
 }
 
-/* What weft says that it would do; "-" where it does not say. */
+/* What weft says that it would do; "-" where it does not say. It is asked for equal blocks, and so does not know which
+ * algorithm takes others. */
 static int describe(const struct call *call, struct perf_row *row)
 {
+    const struct perf_operation *operation = call->sweep->operation;
     const struct perf_data *data = &call->sweep->data;
     row->algorithm = row->transport = "-";
-    if (strcmp(call->sweep->operation->name, "allreduce") != 0)
+    if (!operation->collective)
         return 0;
-    int status =
-        weft_allreduce_describe(call->sweep->session->comm, call->send, call->recv, call->shape.count,
-                                data->dtype, (weft_op)data->op, &row->algorithm, &row->transport);
+    int status = weft_describe(call->sweep->session->comm, operation->collective, call->shape.count,
+                               data->dtype, op_of(data), call->shape.root < 0 ? 0 : call->shape.root,
+                               &row->algorithm, &row->transport);
+    if (operation->traits & PERF_UNEQUAL)
+        row->algorithm = "-";
     return status == 0 ? 0 : complain(call, status);
 }
 
@@ -239,9 +249,8 @@ static size_t roots(const struct sweep *sweep)
 static int is_supported(struct sweep *sweep, weft_dtype dtype, int op)
 {
     const char *algorithm, *transport;
-    return op == PERF_OP_NONE ||
-           weft_allreduce_describe(sweep->session->comm, sweep->recv.bytes, sweep->recv.bytes, 1, dtype,
-                                   (weft_op)op, &algorithm, &transport) != WEFT_UNSUPPORTED;
+    return op == PERF_OP_NONE || weft_describe(sweep->session->comm, sweep->operation->collective, 1, dtype,
+                                               (weft_op)op, 0, &algorithm, &transport) != WEFT_UNSUPPORTED;
 }
 
 static int run_pair(struct sweep *sweep, weft_dtype dtype, int op)
