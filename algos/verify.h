@@ -1,24 +1,38 @@
 /* Proves that the plans of all ranks together compute their collective.
  *
  * What is proven, for a window of W steps (the executor's setting WEFT_WINDOW):
- *   - every record and step stays in bounds: ranks, chunks, slots, loops; INPUT is never written, TEMP only
- *     where announced, nothing is read before it was written;
- *   - the k-th SEND to a rank meets the k-th RECV from it with the same chunk range, and none is left over;
+ *   - every record and step stays in bounds: ranks, chunks, slots, cells, loops, and the windows of the callers'
+ *     buffers (weft_plan_window()); INPUT is never written, TEMP only where announced, a cell is read as the chunk
+ *     that was written there, nothing is read before it was written; plans for unequal blocks name one block of a
+ *     caller's buffer at a time, and none of unknown size;
+ *   - the k-th SEND to a rank meets the k-th RECV from it with the same chunk range (in alltoall: with as many
+ *     chunks), and none is left over;
  *   - slots are written by one RECV and then read by exactly one REDUCE or COPY of the same range;
  *   - nothing deadlocks under the strict rule that a SEND is complete only when it has been consumed;
- *   - at the end every chunk of every OUTPUT holds each rank's contribution exactly once, finished exactly
- *     once, added up in the same association on all ranks (so all ranks have the same bits).
+ *   - at the end every chunk of every OUTPUT's window holds what the collective promises:
+ *       allreduce, reduce, reduce-scatter   each rank's contribution exactly once, finished exactly once; after an
+ *                  allreduce in the same association on all ranks (so all ranks have the same bits). On request: in
+ *                  the association that strict mode fixes, the same for all algorithms and roots; or with operands in
+ *                  the order of ranks, as operations need that do not commute
+ *       broadcast, scatter      the root's data
+ *       allgather, gather       chunk c: rank c's data
+ *       alltoall                chunk c: what rank c's INPUT held for this rank
+ *       barrier                 each rank's contribution, as often as you like: nobody is done before all have come
  *
  * How. The plans are run on an abstract machine (verify_machine.h) that keeps the executor's rules: steps
  * enter a window of W in program order; the window slides when its oldest step is done; a step may act once
  * no earlier unfinished step conflicts with it (hazard.h); SENDs to one rank are offered in program order,
  * and so are RECVs from one rank (an executor that offers them out of order has only more freedom). Elements
  * are replaced by values that remember where they come from:
+ *   - a label, the chunk of INPUT that they are of: values of different chunks cannot be added, and a chunk can only
+ *     end where it belongs, however it was moved;
  *   - a sum modulo 2^64 of one random number per (rank, chunk): differs from the right one, but for a chance
  *     of 2^-64, unless each contribution is there exactly once;
- *   - for fewer than WEFT_VERIFY_EXACT_RANKS ranks also the exact set of contributions;
- *   - a hash of the expression that is neither commutative nor associative;
+ *   - for fewer than WEFT_VERIFY_EXACT_RANKS ranks (for a barrier always) also the exact set of contributions;
+ *   - a hash of the expression that is neither commutative nor associative, and whether its operands are consecutive
+ *     ranks in their order;
  *   - whether the value has been finished.
+ * What strict mode's expression is, the verifier says for itself (verify_final.c), without the generators.
  *
  * Why one run stands for every interleaving. Whatever can happen is enabled by conditions of the form "that
  * step is done" or "that step has been offered". These never become false again, and nothing that happens
@@ -36,12 +50,14 @@
  * earlier, and each byte's conflicting steps still act in program order. The argument can be tried out:
  * `interleavings` runs that many random schedules besides.
  *
- * Large rank counts. If rank r's plan is rank 0's with r added to every chunk (modulo chunks = ranks) and
- * every peer (modulo ranks), checked record by record for all r, the machine is symmetric under rotation.
+ * Large rank counts. If rank r's plan is rank 0's with r added to every chunk (modulo chunks = ranks; not in a
+ * barrier, whose one chunk is everybody's) and every peer (modulo ranks), checked record by record for all r, the
+ * machine is symmetric under rotation, as are the windows of collectives without a root and the promised results.
  * Then the run in which all ranks act in step is one of the maximal runs, and rank 0's part of it determines
  * all: what rank 0 receives from rank p is what it sends to rank -p itself, with all names rotated by p. So
  * only rank 0 is run. Its values are exact: the set of contributions as an interval of ranks modulo n, the
- * expression hash with leaf names relative to the interval's start. Rank r's chunk c + r is then rank 0's
+ * expression hash with leaf names relative to the interval's start. (A barrier's intervals may overlap. A label is
+ * rotated like a chunk.) Rank r's chunk c + r is then rank 0's
  * chunk c rotated by r, so all ranks agree on a chunk exactly if in rank 0's final chunks start - c and hash
  * are the same for all c. Plans whose sets are not intervals are left to the full method.
  *
