@@ -10,7 +10,7 @@
 
 #include "perf/pair.h"
 
-enum { SLOW = 2, LATENCY_BYTES = 8 };
+enum { SLOW = 2, LATENCY_BYTES = 8, SQUARE_RANKS = 64 };
 
 /* One pair's figures. */
 struct link {
@@ -89,9 +89,11 @@ static const struct link *find_link(const struct matrix *matrix, int a, int b)
 static void print_square(const struct matrix *matrix, const char *title, int latency)
 {
     int ranks = matrix->pair.session->ranks;
+    if (ranks > SQUARE_RANKS)
+        return;
     perf_report_line(matrix->report, "#\n# %s", title);
     for (int a = -1; a < ranks; a++) {
-        char line[12 + 10 * 64] = "";
+        char line[16 + 10 * SQUARE_RANKS] = "";
         int used = snprintf(line, sizeof line, a < 0 ? "# rank" : "%6d", a);
         for (int b = 0; b < ranks && used < (int)sizeof line - 10; b++) {
             const struct link *link = a < 0 || a == b ? NULL : find_link(matrix, a, b);
@@ -145,6 +147,9 @@ static int print(const struct matrix *matrix)
     }
     find_medians(matrix, values, &latency_us, &bandwidth_gbs);
     free(values);
+    if (matrix->pair.session->ranks > SQUARE_RANKS)
+        perf_report_line(matrix->report, "#\n# no tables of more than %d ranks: --json has all pairs",
+                         SQUARE_RANKS);
     snprintf(title, sizeof title, "latency of %d bytes, half a round trip (us)", LATENCY_BYTES);
     print_square(matrix, title, 1);
     snprintf(title, sizeof title, "bandwidth of %zu bytes, %zu in flight (GB/s)", options->size_bytes,

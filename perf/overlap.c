@@ -76,8 +76,10 @@ static int rank_of(int run, int rank)
     return run == OWN ? rank != 0 : rank;
 }
 
+/* Tests set WEFT_PERF_SERIAL to have messages that do wait for each other: each is sent when the one before has ended. */
 static int send_all(struct overlap *overlap, int run)
 {
+    int serial = getenv("WEFT_PERF_SERIAL") != NULL;
     size_t count = overlap->session->options->size_bytes;
     int result = 0, started = 0;
     for (int peer = 1; peer <= peers(overlap) && result == 0; peer++) {
@@ -86,6 +88,8 @@ static int send_all(struct overlap *overlap, int run)
         result = weft_send_start(comm_of(overlap, run, peer), overlap->buffer.bytes, count, WEFT_UINT8,
                                  rank_of(run, peer), TAG, &overlap->works[started]);
         started += result == 0;
+        if (serial && result == 0)
+            result = weft_work_wait(overlap->works[started - 1], -1);
     }
     for (int i = 0; i < started; i++) {
         int status = weft_work_wait(overlap->works[i], -1);

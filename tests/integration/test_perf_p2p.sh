@@ -71,6 +71,14 @@ overlap() {
 overlap --transport shm
 overlap --transport ofi --provider tcp
 
+# Messages that do wait for each other: the one whose receive is posted first ends last, and that is a verdict.
+WEFT_PERF_SERIAL=1 run overlap --ranks 4 -n 3 --size 64K --delay 30
+if [[ $rc == 1 ]] && rows | grep -q '^ *3 .* MISSED$'; then
+    ok "overlap notices messages that wait for each other"
+else
+    bad "overlap does not notice messages that wait for each other (status $rc)"
+fi
+
 # wrong COUNT COMMAND: so many damaged elements are counted.
 wrong() {
     local count=$1
