@@ -504,15 +504,23 @@ static void copy_in(const struct weft_fastpath *fastpath, const struct weft_fast
         memcpy(data + hole + move->block, input + hole + move->block, move->published - hole - move->block);
 }
 
+static void copy_own(const struct weft_fastpath *fastpath, const struct weft_fastpath_move *move)
+{
+    uint32_t rank = fastpath->rank;
+    if (rank < move->first || rank >= move->end || !move->block)
+        return;
+    char *to = (char *)move->output + (size_t)(rank - move->first) * move->block;
+    if (move->own != to)
+        memcpy(to, move->own, move->block);
+}
+
 static void copy_out(const struct weft_fastpath *fastpath, const struct weft_fastpath_move *move)
 {
-    for (uint32_t r = move->first; r < move->end; r++) {
-        char *to = (char *)move->output + (size_t)(r - move->first) * move->block;
-        const char *from = move->own;
-        if (r != fastpath->rank)
-            from = (const char *)slot_data(slot_of(fastpath, r), move->theirs) + move->from;
-        if (move->block && from != to)
-            memcpy(to, from, move->block);
+    for (uint32_t r = move->first; r < move->end && move->block; r++) {
+        if (r == fastpath->rank)
+            continue;
+        const char *from = (const char *)slot_data(slot_of(fastpath, r), move->theirs) + move->from;
+        memcpy((char *)move->output + (size_t)(r - move->first) * move->block, from, move->block);
     }
 }
 
@@ -528,6 +536,7 @@ int weft_fastpath_move(struct weft_fastpath *fastpath, const struct weft_fastpat
     if (move->published)
         copy_in(fastpath, move, slot);
     publish(fastpath, slot, move->block, digest);
+    copy_own(fastpath, move); /* while the others' blocks are on their way */
     int status = await_peers(fastpath, &patience);
     if (status != WEFT_OK)
         return status;
