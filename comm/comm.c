@@ -336,7 +336,7 @@ void weft_comm_link_failed(struct weft_comm *comm, struct weft_link *link, int s
 #define LINK_GRACE_NS 200000000
 
 /* A send or read that fails often means that the peer has died: the bootstrap knows who, in a moment. */
-static void await_reason(const struct weft_comm *comm)
+void weft_comm_await_reason(const struct weft_comm *comm)
 {
     int64_t until_ns = weft_clock_ns() + LINK_GRACE_NS;
     while (!weft_bootstrap_has_failed(comm->bootstrap) && weft_clock_ns() < until_ns)
@@ -356,7 +356,7 @@ int weft_comm_check(struct weft_comm *comm)
         weft_comm_fail(comm, status, text);
     } else if (weft_exec_failure(comm->exec, &status)) {
         if (status != WEFT_MISMATCH && status != WEFT_PROTOCOL)
-            await_reason(comm);
+            weft_comm_await_reason(comm);
         if (weft_bootstrap_has_failed(comm->bootstrap))
             return weft_comm_check(comm);
         snprintf(text, sizeof text, "%s", weft_exec_failure(comm->exec, &status));

@@ -94,6 +94,9 @@ int weft_comm_is_lost(const struct weft_comm *comm);
 /* weft_comm_check(), of a communicator of one rank too. [lock] */
 int weft_comm_check_any(struct weft_comm *comm);
 
+/* Something of a peer's is gone, of which the bootstrap may know more in a moment: waits for that, a moment. */
+void weft_comm_await_reason(const struct weft_comm *comm);
+
 /* Reports the failure to the calling thread: first WEFT_PEER_FAILED and the like, then WEFT_REVOKED. */
 int weft_comm_report(struct weft_comm *comm);
 

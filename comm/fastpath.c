@@ -336,9 +336,11 @@ static int doubt_peer(struct weft_fastpath *fastpath, uint32_t peer, uint32_t di
     snprintf(text, sizeof text, "rank %u on host '%s' gave up during %s #%llu", peer,
              comm->members[peer].host, weft_call_name(&call), (unsigned long long)call.sequence);
     weft_context_lock(comm->context);
-    weft_comm_fail(comm, WEFT_PEER_FAILED, text);
+    weft_comm_await_reason(comm);
+    if (weft_comm_check(comm) == WEFT_OK)
+        weft_comm_fail(comm, WEFT_PEER_FAILED, text);
     weft_context_unlock(comm->context);
-    return WEFT_PEER_FAILED;
+    return comm->failed;
 }
 
 static int is_strict(const struct weft_fastpath *fastpath)
