@@ -1,0 +1,424 @@
+/* The calls themselves: what is wrong with arguments, reductions of the caller's own, the cache-line path against the plan
+ * that it stands for, a root that is far ahead of the others, plans that are kept, groups of calls, more than 2^31
+ * elements. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "tests/support/job.h"
+#include "tests/support/ranks.h"
+
+#define REFUSED(call, words)                                                                                 \
+    do {                                                                                                     \
+        CHECK((call) == WEFT_INVALID);                                                                       \
+        if (!strstr(weft_error_detail(), words))                                                             \
+            fprintf(stderr, "'%s': expected '%s'\n", weft_error_detail(), words);                            \
+        CHECK(strstr(weft_error_detail(), words));                                                           \
+    } while (0)
+
+#define F WEFT_FLOAT32
+
+/* What is refused sends nothing, so that the communicator goes on. */
+static int arguments_body(int rank, int ranks, void *arg)
+{
+    (void)arg;
+    struct job job;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    weft_comm *comm = job.comm;
+    float a[64] = {0}, b[64] = {0};
+    const size_t three[2] = {3, 3}, apart[2] = {0, 3}, meeting[2] = {0, 2}, huge[2] = {1, SIZE_MAX / 4};
+    const char *algorithm, *transport;
+    CHECK(ranks == 2);
+    REFUSED(weft_broadcast(NULL, a, b, 1, F, 0), "comm is NULL");
+    REFUSED(weft_barrier(NULL), "comm is NULL");
+    REFUSED(weft_broadcast(comm, a, b, 1, F, 2), "root is 2: expected 0 to 1");
+    REFUSED(weft_broadcast(comm, a, b, 1, F, -1), "root is -1: expected 0 to 1");
+    REFUSED(weft_broadcast(comm, a, NULL, 1, F, 0), "recv is NULL, count is 1");
+    REFUSED(weft_gather(comm, NULL, b, 2, F, 0), "send is NULL, count is 2");
+    REFUSED(weft_alltoall(comm, a, b, 1, (weft_dtype)77), "dtype is 77");
+    REFUSED(weft_reduce(comm, a, b, 1, F, (weft_op)9, 0), "op is 9");
+    REFUSED(weft_reduce_scatter(comm, a, b, 1, F, (weft_op)17), "op is 17");
+    REFUSED(weft_allgather(comm, a, b, SIZE_MAX / 9, F), "for each of 2 ranks");
+    REFUSED(weft_allgather(comm, a, a + 1, 3, F), "in place");
+    REFUSED(weft_alltoall(comm, a, a + 1, 3, F), "overlap");
+    REFUSED(weft_reduce_scatter(comm, a, a + (rank ? 0 : 3), 3, F, WEFT_SUM), "in place");
+    REFUSED(weft_allgather(comm, a + (rank ? 0 : 3), a, 3, F), "in place");
+    REFUSED(weft_allgatherv(comm, a, 3, b, NULL, NULL, F), "counts is NULL");
+    REFUSED(weft_allgatherv(comm, a, 2, b, three, apart, F),
+            rank ? "counts[1], which is 3" : "counts[0], which is 3");
+    REFUSED(weft_allgatherv(comm, a, 3, b, three, meeting, F), "ranks 0 and 1 overlap");
+    REFUSED(weft_allgatherv(comm, a, 1, b, huge, NULL, F), "rank 1 is");
+    REFUSED(weft_alltoallv(comm, a, NULL, NULL, b, three, NULL, F), "send_counts is NULL");
+    REFUSED(weft_alltoallv(comm, a, three, NULL, b, NULL, NULL, F), "recv_counts is NULL");
+    REFUSED(weft_alltoallv(comm, a, three, meeting, b, three, meeting, F), "overlap");
+    if (rank == 1) /* the others do not know it, and would wait */
+        REFUSED(weft_scatterv(comm, a, NULL, NULL, b, 3, F, 1), "counts is NULL");
+    REFUSED(weft_broadcast_start(comm, a, b, 1, F, 0, NULL), "work is NULL");
+    REFUSED(weft_describe(comm, "allsum", 1, F, WEFT_SUM, 0, &algorithm, &transport), "'allsum'");
+    REFUSED(weft_describe(comm, "broadcast", 1, F, WEFT_SUM, 7, &algorithm, &transport), "root is 7");
+    CHECK_OK(weft_describe(comm, "allgather", 1 << 20, F, WEFT_SUM, 0, &algorithm, &transport));
+    CHECK(strcmp(transport, "shm") == 0 && strcmp(algorithm, "copy") != 0);
+    CHECK(weft_reduce(comm, a, b, 1, WEFT_COMPLEX64, WEFT_MAX, 0) == WEFT_UNSUPPORTED);
+    /* Buffers that are not used may be anything; so may those without elements. */
+    CHECK_OK(weft_broadcast(comm, rank == 0 ? a : NULL, b, 4, F, 0));
+    CHECK_OK(weft_gather(comm, a, rank == 1 ? b : NULL, 4, F, 1));
+    CHECK_OK(weft_alltoall(comm, NULL, NULL, 0, F));
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_arguments(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(2, arguments_body, NULL), 0);
+}
+
+/* x -> scale * x + shift, put together from left to right: associative, but who comes first matters. */
+struct map {
+    uint32_t scale, shift;
+};
+
+static void follow(void *arg, const void *left, const void *right, void *result, size_t count,
+                   weft_dtype dtype)
+{
+    const struct map *first = left, *then = right;
+    struct map *both = result;
+    if (dtype != WEFT_UINT64 || arg != &follow)
+        return; /* the result will be wrong */
+    for (size_t i = 0; i < count; i++) {
+        struct map one = {first[i].scale * then[i].scale, first[i].shift * then[i].scale + then[i].shift};
+        both[i] = one;
+    }
+}
+
+static struct map map_of(int rank, size_t i)
+{
+    return (struct map){(uint32_t)(2 * rank + 3) * 2654435761u | 1,
+                        (uint32_t)i * 40503u + (uint32_t)rank * 77u};
+}
+
+static size_t maps_wrong(const struct map *maps, int ranks, size_t from, size_t count)
+{
+    size_t wrong = 0;
+    for (size_t i = from; i < from + count; i++) {
+        struct map all = map_of(0, i);
+        for (int r = 1; r < ranks; r++) {
+            struct map then = map_of(r, i);
+            all = (struct map){all.scale * then.scale, all.shift * then.scale + then.shift};
+        }
+        wrong += memcmp(&maps[i - from], &all, sizeof all) != 0;
+    }
+    return wrong;
+}
+
+static int own_op_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    weft_op op;
+    CHECK_OK(job_open(&job, arg, arg && strcmp(arg, "ofi") == 0 ? "tcp;ofi_rxm" : NULL));
+    CHECK_OK(weft_op_create(job.context, follow, (void *)&follow, 0, &op));
+    for (size_t count = 1; count < 20000; count = count * 7 + 1) {
+        size_t all = count * (size_t)ranks;
+        struct map *send = malloc(all * sizeof *send), *recv = malloc(all * sizeof *recv);
+        for (size_t i = 0; i < all; i++)
+            send[i] = map_of(rank, i);
+        CHECK_OK(weft_allreduce(job.comm, send, recv, count, WEFT_UINT64, op));
+        CHECK(maps_wrong(recv, ranks, 0, count) == 0);
+        for (int root = 0; root < ranks; root++) {
+            memset(recv, 0, count * sizeof *recv);
+            CHECK_OK(weft_reduce(job.comm, send, recv, count, WEFT_UINT64, op, root));
+            CHECK(rank != root || maps_wrong(recv, ranks, 0, count) == 0);
+        }
+        CHECK_OK(weft_reduce_scatter(job.comm, send, recv, count, WEFT_UINT64, op));
+        CHECK(maps_wrong(recv, ranks, (size_t)rank * count, count) == 0);
+        CHECK_OK(weft_allreduce(job.comm, send, send, all, WEFT_UINT64, op));
+        CHECK(maps_wrong(send, ranks, 0, all) == 0);
+        free(send);
+        free(recv);
+    }
+    CHECK_OK(weft_op_free(job.context, op));
+    CHECK(weft_op_free(job.context, op) == WEFT_INVALID);
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_own_ops(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 5; ranks++)
+        assert_int_equal(test_ranks_fork(ranks, own_op_body, "shm"), 0);
+    if (job_has_ofi("tcp;ofi_rxm"))
+        assert_int_equal(test_ranks_fork(3, own_op_body, "ofi"), 0);
+}
+
+/* Every rank multiplies by its own number. */
+static int premul_body(int rank, int ranks, void *arg)
+{
+    enum { COUNT = 6000 };
+    (void)arg;
+    struct job job;
+    weft_op op, other;
+    int32_t scalar = rank + 2, *send = malloc(COUNT * 4), *recv = malloc(COUNT * 4), sum = 0;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK_OK(weft_op_create_premul(job.context, WEFT_INT32, &scalar, &op));
+    CHECK(weft_op_create_premul(job.context, WEFT_BOOL, &scalar, &other) == WEFT_UNSUPPORTED);
+    scalar = 0; /* it was copied */
+    for (int r = 0; r < ranks; r++)
+        sum += (r + 1) * (r + 2);
+    for (int i = 0; i < COUNT; i++)
+        send[i] = rank + 1;
+    REFUSED(weft_allreduce(job.comm, send, recv, 1, F, op), "dtype is float32: expected int32");
+    for (int form = 0; form < 4; form++) {
+        int root = ranks - 1, first = form == 3 ? rank * (COUNT / ranks) : 0;
+        size_t count = form == 3 ? (size_t)(COUNT / ranks) : COUNT;
+        memset(recv, 0, COUNT * 4);
+        if (form == 0)
+            CHECK_OK(weft_allreduce(job.comm, send, recv, count, WEFT_INT32, op));
+        else if (form == 1)
+            CHECK_OK(weft_reduce(job.comm, send, recv, count, WEFT_INT32, op, root));
+        else if (form == 2)
+            CHECK_OK(weft_allreduce(job.comm, memcpy(recv, send, COUNT * 4), recv, count, WEFT_INT32, op));
+        else
+            CHECK_OK(weft_reduce_scatter(job.comm, send, recv + first, count, WEFT_INT32, op));
+        for (size_t i = 0; i < count && (form != 1 || rank == root); i++)
+            CHECK(recv[(size_t)first + i] == sum);
+        for (int i = 0; i < COUNT; i++)
+            CHECK(send[i] == rank + 1);
+    }
+    CHECK_OK(job_close(&job)); /* frees the operation */
+    free(send);
+    free(recv);
+    return 0;
+}
+
+static void test_premul(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 4; ranks++)
+        assert_int_equal(test_ranks_fork(ranks, premul_body, NULL), 0);
+}
+
+/* Values whose sum depends on the order: the cache-line path and the plan it names give the same bits. */
+static int equivalence_body(int rank, int ranks, void *arg)
+{
+    enum { COUNT = 60 };
+    (void)arg;
+    float send[8 * COUNT], fast[8 * COUNT], planned[8 * COUNT];
+    uint32_t random = 77u + (uint32_t)rank;
+    for (int i = 0; i < ranks * COUNT; i++) {
+        random = random * 1664525u + 1013904223u;
+        send[i] = (float)((double)(int32_t)random * (i % 3 ? 1e-3 : 1e20));
+    }
+    struct job job;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    for (int form = 0; form <= ranks; form++) { /* each root, then the scatter */
+        weft_comm_stats stats = WEFT_COMM_STATS_INIT;
+        weft_work *work;
+        memset(fast, 0, sizeof fast);
+        memset(planned, 0, sizeof planned);
+        CHECK_OK(weft_comm_get_stats(job.comm, &stats));
+        uint64_t before = stats.fast_path;
+        CHECK_OK(form < ranks ? weft_reduce(job.comm, send, fast, COUNT, F, WEFT_SUM, form)
+                              : weft_reduce_scatter(job.comm, send, fast, COUNT, F, WEFT_SUM));
+        CHECK_OK(weft_comm_get_stats(job.comm, &stats));
+        CHECK(stats.fast_path == before + 1);
+        CHECK_OK(form < ranks
+                     ? weft_reduce_start(job.comm, send, planned, COUNT, F, WEFT_SUM, form, &work)
+                     : weft_reduce_scatter_start(job.comm, send, planned, COUNT, F, WEFT_SUM, &work));
+        CHECK_OK(weft_work_wait(work, -1));
+        CHECK_OK(weft_work_free(work));
+        CHECK_OK(weft_comm_get_stats(job.comm, &stats));
+        CHECK(stats.fast_path == before + 1);
+        CHECK(memcmp(fast, planned, sizeof fast) == 0);
+    }
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_fast_path_equals_plan(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"binomial", "halving"};
+    for (int strict = 0; strict < 2; strict++) {
+        setenv("WEFT_STRICT", strict ? "1" : "0", 1);
+        for (int n = 0; n < 2; n++) {
+            setenv("WEFT_ALGO", names[n], 1);
+            for (int ranks = 2; ranks <= 7 && n == 1;
+                 ranks++) /* halving: reduce takes what auto would, binomial */
+                assert_int_equal(test_ranks_fork(ranks, equivalence_body, NULL), 0);
+        }
+    }
+    unsetenv("WEFT_ALGO");
+    unsetenv("WEFT_STRICT");
+}
+
+/* The root of many small broadcasts is through with all before the others begin; and then the other way round. */
+static int far_ahead_body(int rank, int ranks, void *arg)
+{
+    enum { CALLS = 700, COUNT = 40 };
+    struct job job;
+    int32_t data[COUNT];
+    CHECK_OK(job_open(&job, arg, strcmp(arg, "ofi") == 0 ? "tcp;ofi_rxm" : NULL));
+    for (int root = 0; root < ranks; root++) {
+        if (rank != root)
+            usleep(30000);
+        for (int call = 0; call < CALLS; call++) {
+            for (int i = 0; i < COUNT; i++)
+                data[i] = rank == root ? call * 1000 + i : -1;
+            CHECK_OK(weft_broadcast(job.comm, data, data, COUNT, WEFT_INT32, root));
+            for (int i = 0; i < COUNT; i++)
+                CHECK(data[i] == call * 1000 + i);
+        }
+    }
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_far_ahead(void **state)
+{
+    (void)state;
+    setenv("WEFT_FAST_PATH", "0", 1);
+    assert_int_equal(test_ranks_fork(4, far_ahead_body, "shm"), 0);
+    if (job_has_ofi("tcp;ofi_rxm"))
+        assert_int_equal(test_ranks_fork(3, far_ahead_body, "ofi"), 0);
+    unsetenv("WEFT_FAST_PATH");
+}
+
+/* More roots and forms than plans are kept; works in flight keep theirs. */
+static int many_plans_body(int rank, int ranks, void *arg)
+{
+    enum { WORKS = 60 };
+    (void)arg;
+    struct job job;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    int32_t mine = 100 + rank, got[WORKS];
+    weft_work *works[WORKS];
+    for (int round = 0; round < 3; round++) {
+        for (int w = 0; w < WORKS; w++) {
+            int root = (w + round * 7) % ranks;
+            got[w] = -1;
+            CHECK_OK(w % 2 ? weft_broadcast_start(job.comm, &mine, &got[w], 1, WEFT_INT32, root, &works[w])
+                           : weft_reduce_start(job.comm, &mine, &got[w], 1, WEFT_INT32, WEFT_MAX, root,
+                                               &works[w]));
+        }
+        for (int w = 0; w < WORKS; w++) {
+            int root = (w + round * 7) % ranks, expected = w % 2          ? 100 + root
+                                                           : rank == root ? 100 + ranks - 1
+                                                                          : -1;
+            CHECK_OK(weft_work_wait(works[w], -1));
+            CHECK(got[w] == expected);
+            CHECK_OK(weft_work_free(works[w]));
+        }
+    }
+    weft_comm_stats stats = WEFT_COMM_STATS_INIT;
+    CHECK_OK(weft_comm_get_stats(job.comm, &stats));
+    CHECK(stats.operations == 3 * WORKS);
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_many_plans(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(3, many_plans_body, NULL), 0);
+    assert_int_equal(test_ranks_fork(40, many_plans_body, NULL), 0);
+}
+
+static int group_body(int rank, int ranks, void *arg)
+{
+    (void)arg;
+    struct job job;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    int32_t mine = rank, root = -1, all[8], sum = 0;
+    CHECK_OK(weft_group_start());
+    CHECK_OK(weft_broadcast(job.comm, &mine, &root, 1, WEFT_INT32, ranks - 1));
+    CHECK_OK(weft_allgather(job.comm, &mine, all, 1, WEFT_INT32));
+    CHECK_OK(weft_allreduce(job.comm, &mine, &sum, 1, WEFT_INT32, WEFT_SUM));
+    CHECK_OK(weft_barrier(job.comm));
+    CHECK_OK(weft_group_end());
+    CHECK(root == ranks - 1 && sum == ranks * (ranks - 1) / 2);
+    for (int r = 0; r < ranks; r++)
+        CHECK(all[r] == r);
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_group(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 3; ranks++)
+        assert_int_equal(test_ranks_fork(ranks, group_body, NULL), 0);
+}
+
+/* In place, so that there is one buffer per rank. */
+#define HUGE_COUNT ((size_t)2 * 1024 * 1024 * 1024 + 1000)
+
+static int huge_body(int rank, int ranks, void *arg)
+{
+    (void)arg, (void)ranks;
+    struct job job;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    int8_t *data = calloc(HUGE_COUNT, 1);
+    CHECK(data);
+    static const size_t marks[] = {
+        0, 1, (size_t)1 << 30, ((size_t)1 << 31) - 1, (size_t)1 << 31, HUGE_COUNT - 1};
+    for (size_t m = 0; m < sizeof marks / sizeof *marks && rank == 0; m++)
+        data[marks[m]] = (int8_t)(m + 1);
+    CHECK_OK(weft_broadcast(job.comm, data, data, HUGE_COUNT, WEFT_INT8, 0));
+    for (size_t m = 0; m < sizeof marks / sizeof *marks; m++)
+        CHECK(data[marks[m]] == (int8_t)(m + 1));
+    size_t set = 0;
+    for (size_t i = 0; i < HUGE_COUNT; i++)
+        set += data[i] != 0;
+    CHECK(set == sizeof marks / sizeof *marks);
+    CHECK_OK(job_close(&job));
+    free(data);
+    return 0;
+}
+
+static size_t available_bytes(void)
+{
+    char line[128];
+    size_t kib = 0;
+    FILE *file = fopen("/proc/meminfo", "r");
+    while (file && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "MemAvailable: %zu kB", &kib) == 1)
+            break;
+    }
+    if (file)
+        fclose(file);
+    return kib << 10;
+}
+
+static void test_huge(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    printf("skipped: a sanitizer's shadow of 4 GiB is too much\n");
+    skip();
+#else
+    if (available_bytes() < (size_t)6 << 30) {
+        printf("skipped: two ranks with 2 GiB each need 6 GiB of memory, %zu MiB are available\n",
+               available_bytes() >> 20);
+        skip();
+    }
+    assert_int_equal(test_ranks_fork(2, huge_body, NULL), 0);
+#endif
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_arguments), cmocka_unit_test(test_own_ops),
+        cmocka_unit_test(test_premul),    cmocka_unit_test(test_fast_path_equals_plan),
+        cmocka_unit_test(test_far_ahead), cmocka_unit_test(test_many_plans),
+        cmocka_unit_test(test_group),     cmocka_unit_test(test_huge),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
