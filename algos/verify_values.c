@@ -165,7 +165,7 @@ static int write_value(struct weft_values *values, struct weft_area *area, uint3
                        const struct weft_value *value, const uint64_t *set)
 {
     struct weft_value **page = &area->pages[(at - area->first) / PAGE];
-    uint64_t *to;
+    uint64_t *to = NULL;
     if (!*page)
         *page = take(values, 1, page_size(values));
     if (!*page)
