@@ -17,11 +17,11 @@ static void take_first(void *destination, const void *const *sources, int source
 }
 
 /* FNV-1a over the numbers, word by word. */
-static uint64_t hash_counts(const size_t *counts, int ranks)
+uint64_t weft_counts_hash(const size_t *counts, size_t many)
 {
     uint64_t hash = 0xcbf29ce484222325u;
-    for (int r = 0; r < ranks; r++)
-        hash = (hash ^ counts[r]) * 0x100000001b3u;
+    for (size_t i = 0; i < many; i++)
+        hash = (hash ^ counts[i]) * 0x100000001b3u;
     return hash ^ hash >> 32;
 }
 
@@ -35,7 +35,8 @@ const size_t *weft_operands_common_counts(const struct weft_operands *operands)
 struct weft_call weft_operands_call(const struct weft_comm *comm, const struct weft_operands *operands)
 {
     const size_t *counts = weft_operands_common_counts(operands);
-    uint64_t count = operands->unequal ? counts ? hash_counts(counts, comm->ranks) : 0 : operands->count;
+    uint64_t count =
+        operands->unequal ? counts ? weft_counts_hash(counts, (size_t)comm->ranks) : 0 : operands->count;
     return (struct weft_call){.sequence = weft_comm_next_call(comm),
                               .count = count,
                               .root = operands->root,
@@ -144,6 +145,8 @@ int weft_collective_start_part(struct weft_comm *comm, const struct weft_operand
         .digest = weft_call_digest(call),
         .call = *call,
     };
+    if (weft_call_is_list(call)) /* several operations, which need not have the same */
+        request.call.algorithm = 0;
     const void *scalar = NULL;
     *part = (struct weft_part){0};
     if (operands->collective == WEFT_BARRIER)
@@ -177,7 +180,7 @@ int weft_collective_start_part(struct weft_comm *comm, const struct weft_operand
 }
 
 /* One rank: what it sends is what it receives. */
-static int run_alone(struct weft_comm *comm, const struct weft_operands *operands)
+int weft_collective_run_alone(struct weft_comm *comm, const struct weft_operands *operands)
 {
     if (comm->failed) /* aborted */
         return weft_comm_report(comm);
@@ -252,7 +255,7 @@ int weft_collective_start(struct weft_comm *comm, struct weft_operands *operands
     if (status != WEFT_OK)
         return status;
     if (comm->ranks == 1) {
-        status = work->status = run_alone(comm, operands);
+        status = work->status = weft_collective_run_alone(comm, operands);
     } else {
         weft_context_lock(comm->context);
         status = start(comm, operands, work);
@@ -284,7 +287,7 @@ int weft_collective_run(struct weft_comm *comm, struct weft_operands *operands)
     if (status != WEFT_OK)
         return status;
     if (comm->ranks == 1)
-        return run_alone(comm, operands);
+        return weft_collective_run_alone(comm, operands);
     status = weft_comm_begin(comm);
     if (status != WEFT_OK)
         return status;

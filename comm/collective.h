@@ -2,7 +2,7 @@
  *
  * comm/collective.c       runs and starts it: alone, over the cache lines (collective_fast.c), or by a plan
  * comm/collective_check.c what is wrong with its arguments
- * comm/collective_calls.c the public functions; weft_allreduce() is in allreduce.c
+ * comm/collective_calls.c the public functions; weft_allreduce() is in allreduce.c, lists are in list.c
  */
 #ifndef WEFT_COMM_COLLECTIVE_H
 #define WEFT_COMM_COLLECTIVE_H
@@ -44,6 +44,9 @@ size_t weft_operands_count(const struct weft_operands *operands, const struct we
 /* The counts that every rank passes, NULL where a rank knows only its own. */
 const size_t *weft_operands_common_counts(const struct weft_operands *operands);
 
+/* What stands for many counts where ranks compare calls. */
+uint64_t weft_counts_hash(const size_t *counts, size_t many);
+
 /* The call as the ranks compare it; its algorithm is not chosen yet. */
 struct weft_call weft_operands_call(const struct weft_comm *comm, const struct weft_operands *operands);
 
@@ -62,6 +65,9 @@ int weft_collective_is_strict(const struct weft_comm *comm, const struct weft_op
 /* Blocks until done or the deadline, like the public calls, and starts, likewise. */
 int weft_collective_run(struct weft_comm *comm, struct weft_operands *operands);
 int weft_collective_start(struct weft_comm *comm, struct weft_operands *operands, struct weft_work **work);
+
+/* The call of one rank alone. */
+int weft_collective_run_alone(struct weft_comm *comm, const struct weft_operands *operands);
 
 /* Starts one operation of a call that is counted elsewhere: the plan's algorithm is call's. [lock] */
 int weft_collective_start_part(struct weft_comm *comm, const struct weft_operands *operands,

@@ -296,6 +296,23 @@ int weft_alltoallv_start(weft_comm *comm, const void *send, const size_t *send_c
                          const size_t *send_offsets, void *recv, const size_t *recv_counts,
                          const size_t *recv_offsets, weft_dtype dtype, weft_work **work);
 
+/* Lists of tensors as one call: tensor i is counts[i] elements (of a block) from sends[i] to recvs[i], in place where
+ * that is. Small tensors travel together, large ones side by side without a copy. The arrays are read during the call
+ * only. */
+int weft_allreduce_list(weft_comm *comm, size_t tensors, const void *const *sends, void *const *recvs,
+                        const size_t *counts, weft_dtype dtype, weft_op op);
+int weft_allreduce_list_start(weft_comm *comm, size_t tensors, const void *const *sends, void *const *recvs,
+                              const size_t *counts, weft_dtype dtype, weft_op op, weft_work **work);
+int weft_allgather_list(weft_comm *comm, size_t tensors, const void *const *sends, void *const *recvs,
+                        const size_t *counts, weft_dtype dtype);
+int weft_allgather_list_start(weft_comm *comm, size_t tensors, const void *const *sends, void *const *recvs,
+                              const size_t *counts, weft_dtype dtype, weft_work **work);
+int weft_reduce_scatter_list(weft_comm *comm, size_t tensors, const void *const *sends, void *const *recvs,
+                             const size_t *counts, weft_dtype dtype, weft_op op);
+int weft_reduce_scatter_list_start(weft_comm *comm, size_t tensors, const void *const *sends,
+                                   void *const *recvs, const size_t *counts, weft_dtype dtype, weft_op op,
+                                   weft_work **work);
+
 /* Returns when every rank has called it. */
 int weft_barrier(weft_comm *comm);
 int weft_barrier_start(weft_comm *comm, weft_work **work);

@@ -1,0 +1,331 @@
+/* Lists of tensors in one call.
+ *
+ * Tensors up to PACKED_BYTES are copied side by side into one buffer, which moves as one operation and is taken apart at
+ * the end; larger ones are operations of their own, on the caller's memory. All of them are in flight together. The call
+ * has one number, and what its messages carry for a count is a hash of all counts, so that lists that differ anywhere
+ * are noticed like a count that differs.
+ *
+ * In the packed buffer a block is one rank's elements of all packed tensors, in the order of the list: an allreduce has
+ * one block, the others one for each rank on the side that has all.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fork.h"
+#include "comm/collective.h"
+#include "comm/group_calls.h"
+#include "comm/progress.h"
+
+#define PACKED_BYTES ((size_t)64 << 10) /* of one rank's part of a tensor */
+
+struct list {
+    struct weft_operands *operands; /* [tensors], checked */
+    size_t tensors, packed;         /* packed: how many of them are */
+    size_t elements;                /* of a packed block */
+    struct weft_call call;
+};
+
+/* What the end of a list needs, behind each other in one piece of memory that the work frees. */
+struct unpacking {
+    size_t count; /* tensors */
+    uint32_t blocks;
+    size_t element_bytes, elements;
+    const uint8_t *memory; /* the packed result */
+    struct {
+        uint8_t *recv;
+        size_t count;
+    } tensors[];
+};
+
+static int is_packed(const struct weft_operands *operands)
+{
+    return operands->count && operands->count * operands->element_bytes <= PACKED_BYTES;
+}
+
+static uint32_t blocks_of(const struct weft_comm *comm, enum weft_collective collective, int receiving)
+{
+    return (uint32_t)(collective == (receiving ? WEFT_ALLGATHER : WEFT_REDUCE_SCATTER) ? comm->ranks : 1);
+}
+
+static void unpack(struct weft_work *work)
+{
+    const struct unpacking *unpacking = work->arg;
+    const uint8_t *from = unpacking->memory;
+    for (uint32_t b = 0; b < unpacking->blocks; b++) {
+        for (size_t t = 0; t < unpacking->count; t++) {
+            size_t bytes = unpacking->tensors[t].count * unpacking->element_bytes;
+            memcpy(unpacking->tensors[t].recv + b * bytes, from, bytes);
+            from += bytes;
+        }
+    }
+}
+
+static void pack(const struct list *list, uint32_t blocks, uint8_t *to)
+{
+    for (uint32_t b = 0; b < blocks; b++) {
+        for (size_t t = 0; t < list->tensors; t++) {
+            const struct weft_operands *operands = &list->operands[t];
+            size_t bytes = operands->count * operands->element_bytes;
+            if (!is_packed(operands))
+                continue;
+            memcpy(to, (const uint8_t *)operands->send + b * bytes, bytes);
+            to += bytes;
+        }
+    }
+}
+
+/* Makes the packed operation: buffers and what takes them apart. */
+static int make_packed(struct weft_comm *comm, const struct list *list, struct weft_work *work,
+                       struct weft_operands *packed)
+{
+    enum weft_collective collective = list->operands[0].collective;
+    uint32_t sent = blocks_of(comm, collective, 0), received = blocks_of(comm, collective, 1);
+    size_t block = list->elements * list->operands[0].element_bytes;
+    size_t head = sizeof(struct unpacking) + list->packed * sizeof(((struct unpacking *)0)->tensors[0]);
+    head = (head + 63) / 64 * 64;
+    struct unpacking *unpacking = malloc(head + block * sent + block * received);
+    if (!unpacking)
+        return weft_fail(WEFT_NOMEM, "no memory for %zu packed tensors", list->packed);
+    uint8_t *input = (uint8_t *)unpacking + head;
+    *unpacking = (struct unpacking){.blocks = received,
+                                    .element_bytes = list->operands[0].element_bytes,
+                                    .elements = list->elements,
+                                    .memory = input + block * sent};
+    for (size_t t = 0; t < list->tensors; t++) {
+        if (!is_packed(&list->operands[t]))
+            continue;
+        unpacking->tensors[unpacking->count].recv = list->operands[t].recv;
+        unpacking->tensors[unpacking->count++].count = list->operands[t].count;
+    }
+    pack(list, sent, input);
+    *packed = list->operands[0];
+    packed->send = input;
+    packed->recv = input + block * sent;
+    packed->count = list->elements;
+    packed->in_place = 0;
+    work->arg = unpacking;
+    work->finish = unpack;
+    return WEFT_OK;
+}
+
+/* Starts one more part. Where as many operations are in flight as there may be, some must end first. [lock] */
+static int start_part(struct weft_comm *comm, const struct list *list, const struct weft_operands *operands,
+                      struct weft_work *work)
+{
+    struct weft_call call = list->call;
+    struct weft_part *part = &work->parts[work->part_count];
+    call.algorithm = (uint8_t)weft_collective_choose_cached(comm, operands);
+    int status;
+    for (size_t oldest = 0;
+         (status = weft_collective_start_part(comm, operands, &call, part)) == WEFT_AGAIN;) {
+        if (oldest < work->part_count)
+            status = weft_work_drive(comm, work->parts[oldest++].op, work->deadline_ns, 1);
+        else if (weft_clock_ns() < work->deadline_ns)
+            status = weft_progress_once(comm->context) < 0 ? WEFT_TRANSPORT : WEFT_OK;
+        else
+            status = weft_fail(WEFT_TIMEOUT, "no room for another operation of a list: %d are in flight",
+                               WEFT_OPS_MAX);
+        if (status != WEFT_OK)
+            return status;
+    }
+    work->part_count += status == WEFT_OK;
+    return status;
+}
+
+/* The empty tensors move nothing; a list of nothing else is a call without elements. [lock] */
+static int start_parts(struct weft_comm *comm, const struct list *list, struct weft_work *work)
+{
+    struct weft_operands packed;
+    int status = WEFT_OK;
+    if (list->packed) {
+        status = make_packed(comm, list, work, &packed);
+        if (status == WEFT_OK)
+            status = start_part(comm, list, &packed, work);
+    }
+    for (size_t t = 0; t < list->tensors && status == WEFT_OK; t++) {
+        if (list->operands[t].count && !is_packed(&list->operands[t]))
+            status = start_part(comm, list, &list->operands[t], work);
+    }
+    if (status == WEFT_OK && work->part_count == 0) {
+        packed = list->operands[list->tensors]; /* of no elements */
+        status = start_part(comm, list, &packed, work);
+    }
+    if (status != WEFT_OK && work->part_count) /* the others are waiting for what does not come */
+        weft_comm_fail(comm, status, weft_error_detail());
+    return status;
+}
+
+static int run_alone(struct weft_comm *comm, const struct list *list)
+{
+    int status = WEFT_OK;
+    for (size_t t = 0; t < list->tensors && status == WEFT_OK; t++)
+        status = weft_collective_run_alone(comm, &list->operands[t]);
+    return status;
+}
+
+/* Makes the work of a list; it has been started, or is over. */
+static int start(struct weft_comm *comm, const struct list *list, struct weft_work **started)
+{
+    struct weft_work *work;
+    int status = weft_work_new(comm, &work);
+    if (status != WEFT_OK)
+        return status;
+    if (comm->ranks == 1) {
+        status = run_alone(comm, list);
+        work->status = status;
+    } else {
+        work->parts = calloc(list->tensors + 1, sizeof *work->parts);
+        if (!work->parts) {
+            free(work);
+            return weft_fail(WEFT_NOMEM, "no memory for a list of %zu tensors", list->tensors);
+        }
+        weft_context_lock(comm->context);
+        status = weft_comm_check(comm);
+        if (status == WEFT_OK)
+            status = start_parts(comm, list, work);
+        if (status == WEFT_OK)
+            weft_comm_count_call(comm);
+        for (size_t i = 0; i < work->part_count && status != WEFT_OK; i++)
+            weft_part_end(&work->parts[i]);
+        weft_context_unlock(comm->context);
+        if (status == WEFT_OK)
+            weft_progress_background(comm->context, 1);
+    }
+    if (status != WEFT_OK) {
+        weft_work_discard(work);
+        return comm->failed ? weft_comm_report(comm) : status;
+    }
+    comm->works++;
+    *started = work;
+    return WEFT_OK;
+}
+
+static int check_arrays(const weft_comm *comm, size_t tensors, const void *const *sends, void *const *recvs,
+                        const size_t *counts)
+{
+    if (!comm)
+        return weft_fail(WEFT_INVALID, "comm is NULL");
+    if (tensors && (!sends || !recvs || !counts))
+        return weft_fail(WEFT_INVALID, "%s is NULL, tensors is %zu",
+                         !sends   ? "sends"
+                         : !recvs ? "recvs"
+                                  : "counts",
+                         tensors);
+    return WEFT_OK;
+}
+
+static int check_tensors(const weft_comm *comm, struct list *list, const void *const *sends,
+                         void *const *recvs, const size_t *counts, const struct weft_operands *form)
+{
+    for (size_t t = 0; t <= list->tensors;
+         t++) { /* one more, of no elements: type and operation, and an empty list */
+        struct weft_operands *operands = &list->operands[t];
+        *operands = *form;
+        if (t < list->tensors) {
+            operands->send = sends[t];
+            operands->recv = recvs[t];
+            operands->count = counts[t];
+        }
+        int status = weft_operands_check(comm, operands);
+        if (status != WEFT_OK) {
+            char text[WEFT_DETAIL_MAX];
+            snprintf(text, sizeof text, "%s", weft_error_detail());
+            return weft_fail(status, "tensor %zu of %zu: %s", t, list->tensors, text);
+        }
+        list->packed += (size_t)is_packed(operands);
+        list->elements += is_packed(operands) ? operands->count : 0;
+    }
+    return WEFT_OK;
+}
+
+/* work NULL: waits for it. */
+static int run(weft_comm *comm, enum weft_other_calls which, enum weft_collective collective, size_t tensors,
+               const void *const *sends, void *const *recvs, const size_t *counts, weft_dtype dtype,
+               weft_op op, int waits, weft_work **work)
+{
+    struct list list = {.tensors = tensors};
+    const struct weft_operands form = {.collective = collective, .root = -1, .dtype = dtype, .op = op};
+    struct weft_work *mine = NULL;
+    weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
+    int status = check_arrays(comm, tensors, sends, recvs, counts);
+    if (status == WEFT_OK && !waits && !work)
+        status = weft_fail(WEFT_INVALID, "work is NULL");
+    if (status != WEFT_OK)
+        return status;
+    list.operands = tensors < SIZE_MAX / sizeof form - 1 ? malloc((tensors + 1) * sizeof form) : NULL;
+    if (!list.operands)
+        return weft_fail(WEFT_NOMEM, "no memory for a list of %zu tensors", tensors);
+    status = check_tensors(comm, &list, sends, recvs, counts, &form);
+    if (status == WEFT_OK)
+        status = weft_comm_begin(comm);
+    int grouped = waits && weft_group_is_open();
+    if (status == WEFT_OK) {
+        list.call = weft_operands_call(comm, &list.operands[tensors]);
+        list.call.collective = (uint8_t)which;
+        list.call.count = weft_counts_hash(counts, tensors);
+        list.call.started = !waits || grouped;
+        status = start(comm, &list, &mine);
+    }
+    free(list.operands);
+    if (status != WEFT_OK)
+        return status;
+    if (!waits) {
+        *work = mine;
+        return WEFT_OK;
+    }
+    if (grouped) {
+        weft_group_defer(mine);
+        return WEFT_OK;
+    }
+    status = weft_work_wait(mine, -1);
+    comm->works--;
+    weft_work_discard(mine);
+    return status;
+}
+
+int weft_allreduce_list(weft_comm *comm, size_t tensors, const void *const *sends, void *const *recvs,
+                        const size_t *counts, weft_dtype dtype, weft_op op)
+{
+    return run(comm, WEFT_CALL_ALLREDUCE_LIST, WEFT_ALLREDUCE, tensors, sends, recvs, counts, dtype, op, 1,
+               NULL);
+}
+
+int weft_allreduce_list_start(weft_comm *comm, size_t tensors, const void *const *sends, void *const *recvs,
+                              const size_t *counts, weft_dtype dtype, weft_op op, weft_work **work)
+{
+    return run(comm, WEFT_CALL_ALLREDUCE_LIST, WEFT_ALLREDUCE, tensors, sends, recvs, counts, dtype, op, 0,
+               work);
+}
+
+int weft_allgather_list(weft_comm *comm, size_t tensors, const void *const *sends, void *const *recvs,
+                        const size_t *counts, weft_dtype dtype)
+{
+    return run(comm, WEFT_CALL_ALLGATHER_LIST, WEFT_ALLGATHER, tensors, sends, recvs, counts, dtype, WEFT_SUM,
+               1, NULL);
+}
+
+int weft_allgather_list_start(weft_comm *comm, size_t tensors, const void *const *sends, void *const *recvs,
+                              const size_t *counts, weft_dtype dtype, weft_work **work)
+{
+    return run(comm, WEFT_CALL_ALLGATHER_LIST, WEFT_ALLGATHER, tensors, sends, recvs, counts, dtype, WEFT_SUM,
+               0, work);
+}
+
+int weft_reduce_scatter_list(weft_comm *comm, size_t tensors, const void *const *sends, void *const *recvs,
+                             const size_t *counts, weft_dtype dtype, weft_op op)
+{
+    return run(comm, WEFT_CALL_REDUCE_SCATTER_LIST, WEFT_REDUCE_SCATTER, tensors, sends, recvs, counts, dtype,
+               op, 1, NULL);
+}
+
+int weft_reduce_scatter_list_start(weft_comm *comm, size_t tensors, const void *const *sends,
+                                   void *const *recvs, const size_t *counts, weft_dtype dtype, weft_op op,
+                                   weft_work **work)
+{
+    return run(comm, WEFT_CALL_REDUCE_SCATTER_LIST, WEFT_REDUCE_SCATTER, tensors, sends, recvs, counts, dtype,
+               op, 0, work);
+}

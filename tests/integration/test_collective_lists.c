@@ -1,0 +1,173 @@
+/* Lists of tensors: small ones that travel together and large ones of their own, of all three kinds, in place, started,
+ * more than may be in flight at once, none at all; and lists that differ. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "tests/support/collective_case.h"
+#include "tests/support/job.h"
+#include "tests/support/ranks.h"
+
+#define TENSORS_MAX 90
+
+struct list {
+    size_t tensors;
+    struct case_shape shapes[TENSORS_MAX];
+    struct case_rank made[TENSORS_MAX];
+    const void *sends[TENSORS_MAX];
+    void *recvs[TENSORS_MAX];
+    size_t counts[TENSORS_MAX];
+};
+
+static const enum weft_collective kinds[] = {WEFT_ALLREDUCE, WEFT_ALLGATHER, WEFT_REDUCE_SCATTER};
+
+static void list_make(struct list *list, int rank, int ranks, int kind, const size_t *counts, size_t tensors)
+{
+    list->tensors = tensors;
+    for (size_t t = 0; t < tensors; t++) {
+        list->shapes[t] = (struct case_shape){.collective = kinds[kind],
+                                              .ranks = (uint32_t)ranks,
+                                              .root = -1,
+                                              .count = counts[t],
+                                              .in_place = t % 3 == 1,
+                                              .seed = (uint32_t)(t * 31 + (size_t)kind)};
+        case_make(&list->shapes[t], (uint32_t)rank, &list->made[t]);
+        list->sends[t] = list->made[t].input.memory;
+        list->recvs[t] = list->made[t].output.memory;
+        list->counts[t] = counts[t];
+    }
+}
+
+static size_t list_end(struct list *list, int rank)
+{
+    size_t wrong = 0;
+    for (size_t t = 0; t < list->tensors; t++) {
+        wrong += case_wrong(&list->shapes[t], (uint32_t)rank, &list->made[t]);
+        case_free(&list->made[t]);
+    }
+    return wrong;
+}
+
+static int list_run(weft_comm *comm, struct list *list, int kind, weft_work **work)
+{
+    const weft_dtype type = WEFT_INT32;
+    size_t n = list->tensors;
+    if (kind == 0)
+        return work ? weft_allreduce_list_start(comm, n, list->sends, list->recvs, list->counts, type,
+                                                WEFT_SUM, work)
+                    : weft_allreduce_list(comm, n, list->sends, list->recvs, list->counts, type, WEFT_SUM);
+    if (kind == 1)
+        return work ? weft_allgather_list_start(comm, n, list->sends, list->recvs, list->counts, type, work)
+                    : weft_allgather_list(comm, n, list->sends, list->recvs, list->counts, type);
+    return work ? weft_reduce_scatter_list_start(comm, n, list->sends, list->recvs, list->counts, type,
+                                                 WEFT_SUM, work)
+                : weft_reduce_scatter_list(comm, n, list->sends, list->recvs, list->counts, type, WEFT_SUM);
+}
+
+static int check_list(weft_comm *comm, const size_t *counts, size_t tensors, int kind, int started)
+{
+    static struct list lists[2];
+    struct list *list = &lists[kind & 1];
+    int rank = weft_comm_rank(comm);
+    weft_work *work = NULL;
+    list_make(list, rank, weft_comm_size(comm), kind, counts, tensors);
+    CHECK_OK(list_run(comm, list, kind, started ? &work : NULL));
+    for (size_t t = 0; t < tensors; t++)
+        list->counts[t] = 0; /* read during the call only */
+    if (work)
+        CHECK_OK(weft_work_wait(work, -1));
+    CHECK_OK(weft_work_free(work));
+    CHECK(list_end(list, rank) == 0);
+    return 0;
+}
+
+struct setup {
+    const char *transports, *provider;
+};
+
+static int lists_body(int rank, int ranks, void *arg)
+{
+    (void)rank, (void)ranks;
+    const struct setup *setup = arg;
+    static const size_t mixed[] = {7, 0, 1, 20000, 1000, 1, 70001, 16384, 16385, 3, 0, 333};
+    size_t many[TENSORS_MAX], small[TENSORS_MAX];
+    struct job job;
+    int failed = 0;
+    CHECK_OK(job_open(&job, setup->transports, setup->provider));
+    for (size_t t = 0; t < TENSORS_MAX; t++) {
+        many[t] = 17000 + t;
+        small[t] = t;
+    }
+    for (int kind = 0; kind < 3 && !failed; kind++) {
+        for (int started = 0; started < 2 && !failed; started++) {
+            failed |= check_list(job.comm, mixed, sizeof mixed / sizeof *mixed, kind, started);
+            failed |= check_list(job.comm, small, TENSORS_MAX, kind, started);
+            failed |= check_list(job.comm, many, TENSORS_MAX, kind, started);
+            failed |= check_list(job.comm, mixed + 1, 1, kind, started);
+            failed |= check_list(job.comm, NULL, 0, kind, started);
+        }
+    }
+    weft_work *work;
+    CHECK(weft_allreduce_list(job.comm, 2, NULL, NULL, mixed, WEFT_INT32, WEFT_SUM) == WEFT_INVALID);
+    CHECK(strstr(weft_error_detail(), "sends is NULL"));
+    const void *sends[2] = {&work, NULL};
+    void *recvs[2] = {&work, &work};
+    CHECK(weft_allreduce_list(job.comm, 2, sends, recvs, mixed + 4, WEFT_INT8, WEFT_SUM) == WEFT_INVALID);
+    CHECK(strstr(weft_error_detail(), "tensor 1 of 2: send is NULL"));
+    CHECK(weft_allgather_list_start(job.comm, 0, NULL, NULL, NULL, WEFT_INT8, NULL) == WEFT_INVALID);
+    CHECK_OK(job_close(&job));
+    return failed;
+}
+
+static void test_lists(void **state)
+{
+    (void)state;
+    static const struct setup shm = {"shm", NULL}, ofi = {"ofi", "tcp;ofi_rxm"};
+    for (int ranks = 1; ranks <= 4; ranks++)
+        assert_int_equal(test_ranks_fork(ranks, lists_body, (void *)(uintptr_t)&shm), 0);
+    if (job_has_ofi(ofi.provider))
+        assert_int_equal(test_ranks_fork(3, lists_body, (void *)(uintptr_t)&ofi), 0);
+}
+
+/* arg: 0 a tensor is longer at rank 1, 1 rank 1 has one more, 2 it passes the same as an allreduce. */
+static int differing_body(int rank, int ranks, void *arg)
+{
+    (void)ranks;
+    int way = *(const int *)arg;
+    static int32_t a[60000], b[60000];
+    const void *sends[3] = {a, a + 100, a + 300};
+    void *recvs[3] = {b, b + 100, b + 300};
+    size_t counts[3] = {50, rank == 1 && way == 0 ? 30001 : 30000, 2},
+           tensors = rank == 1 && way == 1 ? 3 : 2;
+    struct job job;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    recvs[2] = b + 50000;
+    int status = rank == 1 && way == 2
+                     ? weft_allreduce(job.comm, a, b, 50, WEFT_INT32, WEFT_SUM)
+                     : weft_allreduce_list(job.comm, tensors, sends, recvs, counts, WEFT_INT32, WEFT_SUM);
+    CHECK(status == WEFT_MISMATCH);
+    CHECK(strstr(weft_error_detail(), way == 2 ? "allreduce_list" : "counts"));
+    CHECK(strstr(weft_error_detail(), "#1") && strstr(weft_error_detail(), "rank 1"));
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_differing(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 3; way++) {
+        for (int ranks = 2; ranks <= 3; ranks++)
+            assert_int_equal(test_ranks_fork(ranks, differing_body, &way), 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lists), cmocka_unit_test(test_differing)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
