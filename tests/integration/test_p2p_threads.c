@@ -1,0 +1,136 @@
+/* Point-to-point messages from several threads of each rank on one communicator, while another thread makes collectives
+ * on it. Also what the thread sanitizer is run on. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "tests/support/job.h"
+#include "tests/support/ranks.h"
+
+#define THREADS 3
+#define ROUNDS  60
+#define COUNT   30000
+
+struct party {
+    weft_comm *comm;
+    int number; /* of the thread */
+    int failed;
+};
+
+static const size_t counts[] = {1, COUNT, 0, 200, 5000};
+
+/* Exchanges with the thread of the same number of the next and the previous rank, in every form of call. */
+static int exchange(const struct party *party)
+{
+    weft_comm *comm = party->comm;
+    int rank = weft_comm_rank(comm), ranks = weft_comm_size(comm);
+    int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
+    int32_t *out = malloc(COUNT * 4), *in = malloc(COUNT * 4);
+    CHECK(out && in);
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t count = counts[round % 5], room = round % 7 == 6 && count > 1 ? count - 1 : count;
+        int64_t tag = party->number * 1000 + round;
+        weft_message info = WEFT_MESSAGE_INIT;
+        weft_work *send, *recv;
+        int status;
+        for (size_t i = 0; i < count; i++)
+            out[i] = rank * 100000 + party->number * 1000 + round + (int32_t)i;
+        switch (round % 3) {
+        case 0:
+            status = weft_sendrecv(comm, out, count, right, tag, in, room, left, tag, WEFT_INT32, &info);
+            break;
+        case 1:
+            CHECK_OK(weft_recv_start(comm, in, room, WEFT_INT32, WEFT_ANY_SOURCE, tag, &recv));
+            CHECK_OK(weft_send_start(comm, out, count, WEFT_INT32, right, tag, &send));
+            status = weft_work_wait(recv, -1);
+            CHECK_OK(weft_work_get_message(recv, &info));
+            CHECK_OK(weft_work_wait(send, -1));
+            CHECK_OK(weft_work_free(send));
+            CHECK(weft_work_free(recv) == status);
+            break;
+        default:
+            CHECK_OK(weft_group_start());
+            CHECK_OK(weft_send(comm, out, count, WEFT_INT32, right, tag));
+            CHECK_OK(weft_recv(comm, in, room, WEFT_INT32, left, tag, &info));
+            status = weft_group_end();
+        }
+        CHECK(status == (room < count ? WEFT_MISMATCH : WEFT_OK));
+        if (status != WEFT_OK)
+            continue;
+        CHECK(info.source == left && info.tag == tag && info.bytes == count * 4);
+        for (size_t i = 0; i < count; i++)
+            CHECK(in[i] == left * 100000 + party->number * 1000 + round + (int32_t)i);
+    }
+    free(out);
+    free(in);
+    return 0;
+}
+
+static void *run(void *arg)
+{
+    struct party *party = arg;
+    party->failed = exchange(party);
+    return NULL;
+}
+
+static int threads_body(int rank, int ranks, void *arg)
+{
+    const char *transports = arg;
+    struct job job;
+    pthread_t threads[THREADS];
+    struct party parties[THREADS];
+    int failed = 0;
+    CHECK_OK(job_open(&job, transports, strcmp(transports, "ofi") ? NULL : "tcp;ofi_rxm"));
+    for (int t = 0; t < THREADS; t++) {
+        parties[t] = (struct party){.comm = job.comm, .number = t};
+        CHECK(pthread_create(&threads[t], NULL, run, &parties[t]) == 0);
+    }
+    float *send = malloc(COUNT * 4), *recv = malloc(COUNT * 4);
+    char text[500];
+    CHECK(send && recv);
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t count = round % 4 == 3 ? COUNT : 10;
+        job_fill(send, WEFT_FLOAT32, rank, count);
+        CHECK_OK(weft_allreduce(job.comm, send, recv, count, WEFT_FLOAT32, WEFT_SUM));
+        CHECK(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, ranks, count) == 0);
+        CHECK_OK(weft_comm_dump(job.comm, text, sizeof text, NULL));
+    }
+    for (int t = 0; t < THREADS; t++) {
+        pthread_join(threads[t], NULL);
+        failed |= parties[t].failed;
+    }
+    free(send);
+    free(recv);
+    CHECK_OK(job_close(&job));
+    return failed;
+}
+
+static void test_shm(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(2, threads_body, (void *)(uintptr_t) "shm"), 0);
+    assert_int_equal(test_ranks_threads(2, threads_body, (void *)(uintptr_t) "shm"), 0);
+}
+
+static void test_ofi(void **state)
+{
+    (void)state;
+    if (!job_has_ofi("tcp;ofi_rxm"))
+        skip();
+    assert_int_equal(test_ranks_fork(2, threads_body, (void *)(uintptr_t) "ofi"), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shm),
+        cmocka_unit_test(test_ofi),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
