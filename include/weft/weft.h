@@ -160,7 +160,8 @@ typedef struct weft_comm_options {
 int weft_comm_create(weft_context *context, const weft_comm_options *options, weft_comm **comm);
 
 /* Ends a communicator; collective. Waits, within the communicator's deadline, until every rank has come here,
- * so that nothing of it is in flight; after a failure it only cleans up. All works must have been freed. */
+ * so that nothing of it is in flight; after a failure it only cleans up. All works must have been freed; operations
+ * that still run without a handle are waited for first. */
 int weft_comm_destroy(weft_comm *comm);
 
 /* Ends every operation of a communicator on all its ranks: calls that run return WEFT_REVOKED there with the

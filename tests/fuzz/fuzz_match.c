@@ -1,0 +1,302 @@
+/* Fuzz target: point-to-point messages, as peers send them and as the program asks for them. The input chooses what the
+ * transport offers and is then cut into deeds of rank 1 of 3: a message that came, a send, a receive, a look, a
+ * withdrawal, a round of progress. The transport takes everything, or nothing for a while, and moves nothing. Sends and
+ * receives that have ended must not be touched any more, which the sanitizer sees. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/p2p.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define RANK     1
+#define REQUESTS 32
+#define BYTES    5000
+
+static uint8_t elsewhere[BYTES];
+static struct weft_transport_ops ops;
+static uint32_t offers;
+static int full;
+
+struct world {
+    struct weft_exec *exec;
+    struct weft_p2p *p2p;
+    struct weft_request *requests[REQUESTS];
+};
+
+static int take(struct weft_link *link, const void *header, size_t header_size, const void *payload,
+                size_t payload_size)
+{
+    (void)link, (void)header, (void)header_size;
+    if (payload_size)
+        memcpy(elsewhere, payload, payload_size); /* it must be there */
+    return full && full-- ? WEFT_AGAIN : WEFT_OK;
+}
+
+static int link_flags(struct weft_link *link, uint32_t *flags)
+{
+    (void)link;
+    *flags = WEFT_LINK_PEER_MAPS | WEFT_LINK_PEER_PULLS;
+    return WEFT_OK;
+}
+
+static int lend_open(struct weft_link *link, const void *memory, size_t size, size_t slice_bytes,
+                     struct weft_token *token, uint32_t *conduit)
+{
+    (void)link, (void)memory, (void)size, (void)slice_bytes, (void)token, (void)conduit;
+    return WEFT_UNSUPPORTED;
+}
+
+static int expose(struct weft_link *link, struct weft_region *region, const void *memory, size_t size,
+                  struct weft_token *token)
+{
+    (void)link, (void)region, (void)memory, (void)size;
+    memset(token, 0, sizeof *token);
+    return WEFT_OK;
+}
+
+static int map(struct weft_link *link, const struct weft_token *token, size_t size, const void **memory)
+{
+    (void)link;
+    if (size > sizeof elsewhere)
+        abort(); /* more than any receive here has room for */
+    *memory = elsewhere;
+    return token->bytes[0] & 1 ? WEFT_UNSUPPORTED : WEFT_OK;
+}
+
+static int pull(struct weft_link *link, const struct weft_token *token, uint64_t offset, void *destination,
+                size_t size)
+{
+    (void)link, (void)token;
+    if (offset > sizeof elsewhere || size > sizeof elsewhere - offset)
+        abort();
+    memcpy(destination, elsewhere + offset, size);
+    return WEFT_OK;
+}
+
+static int land(struct weft_link *link, struct weft_region *region, void *memory, size_t size,
+                uint64_t cookie, struct weft_token *token)
+{
+    (void)link, (void)region, (void)cookie;
+    memset(memory, 0, size); /* it must be there */
+    memset(token, 0, sizeof *token);
+    return WEFT_OK;
+}
+
+static int put(struct weft_link *link, const struct weft_token *token, struct weft_region *region,
+               const void *memory, size_t size, uint64_t cookie)
+{
+    (void)link, (void)token, (void)region, (void)cookie;
+    memcpy(elsewhere, memory, size);
+    return WEFT_OK;
+}
+
+static void unland(struct weft_link *link, const struct weft_token *token)
+{
+    (void)link, (void)token;
+}
+
+static void unexpose(struct weft_link *link, const struct weft_token *token, int taken)
+{
+    (void)link, (void)token, (void)taken;
+}
+
+static int exposed(struct weft_link *link, const struct weft_token *token)
+{
+    (void)link;
+    return token->bytes[1] & 1 ? WEFT_PEER_FAILED : WEFT_OK;
+}
+
+static int recall(struct weft_link *link, const struct weft_token *token, uint64_t cookie)
+{
+    (void)link, (void)token, (void)cookie;
+    return WEFT_OK;
+}
+
+static void recall_wait(struct weft_transport *transport)
+{
+    (void)transport;
+}
+
+static int connect_peer(void *arg, uint32_t rank, struct weft_exec_peer *peer)
+{
+    (void)arg, (void)rank;
+    *peer = (struct weft_exec_peer){.ops = &ops,
+                                    .link = (struct weft_link *)elsewhere,
+                                    .caps = offers,
+                                    .eager_bytes = 256,
+                                    .slice_bytes = 1024,
+                                    .put_bytes = 4096};
+    return WEFT_OK;
+}
+
+static void *buffer_get(void *arg, uint32_t transport, size_t size)
+{
+    (void)arg, (void)transport;
+    return malloc(size);
+}
+
+static void buffer_put(void *arg, uint32_t transport, void *buffer, size_t size)
+{
+    (void)arg, (void)transport, (void)size;
+    free(buffer);
+}
+
+static int region_get(void *arg, uint32_t transport, const void *memory, size_t size,
+                      struct weft_region **region)
+{
+    (void)arg, (void)transport, (void)memory, (void)size;
+    *region = NULL;
+    return WEFT_OK;
+}
+
+static void region_put(void *arg, uint32_t transport, struct weft_region *region)
+{
+    (void)arg, (void)transport, (void)region;
+}
+
+static int tagged(void *arg, const struct weft_wire_header *header, const void *payload)
+{
+    struct world *world = arg;
+    return weft_p2p_message(world->p2p, header, payload);
+}
+
+/* --- deeds */
+
+static void free_request(struct weft_request **request)
+{
+    if (*request)
+        free((*request)->memory);
+    free(*request);
+    *request = NULL;
+}
+
+/* Requests that have ended go at once: who touches them later is found out. */
+static void reap(struct world *world)
+{
+    for (int i = 0; i < REQUESTS; i++) {
+        if (world->requests[i] && world->requests[i]->status != WEFT_AGAIN)
+            free_request(&world->requests[i]);
+    }
+}
+
+static void begin(struct world *world, const uint8_t *deed)
+{
+    int i = deed[0] % REQUESTS;
+    if (world->requests[i])
+        return;
+    struct weft_request *request = calloc(1, sizeof *request);
+    if (!request)
+        abort();
+    request->sends = deed[1] & 1;
+    request->space = deed[1] >> 1 & 1;
+    request->bytes = (size_t)(deed[2] | deed[3] << 8) % BYTES;
+    request->memory = calloc(1, request->bytes + 1);
+    request->tag = request->sends ? deed[1] >> 4 : (deed[1] >> 4) - 1;
+    request->peer = request->sends ? deed[1] >> 2 & 1 ? 2 : deed[1] >> 3 & 1 : (deed[1] >> 2 & 3) - 1;
+    int status = request->sends ? weft_p2p_send(world->p2p, request) : weft_p2p_receive(world->p2p, request);
+    world->requests[i] = request;
+    if (status != WEFT_OK)
+        free_request(&world->requests[i]);
+}
+
+static void hear(struct world *world, const uint8_t *data, size_t length)
+{
+    uint64_t message[40] = {0};
+    memcpy(message, data, length);
+    struct weft_wire_header *header = (struct weft_wire_header *)message;
+    header->version = WEFT_WIRE_VERSION;
+    if (length > sizeof *header)
+        header->size = (uint32_t)(length - sizeof *header);
+    weft_exec_message(world->exec, NULL, message, length);
+}
+
+static void play(struct world *world, const uint8_t *data, size_t size)
+{
+    char text[300];
+    while (size > 5) {
+        size_t used = 5;
+        int32_t found;
+        int64_t tag;
+        uint64_t bytes;
+        switch (data[0] % 8) {
+        case 0:
+        case 1:
+            begin(world, data + 1);
+            break;
+        case 2:
+            if (world->requests[data[1] % REQUESTS])
+                weft_p2p_withdraw(world->p2p, world->requests[data[1] % REQUESTS], WEFT_CANCELLED);
+            break;
+        case 3:
+            weft_p2p_look(world->p2p, data[1] % 4 - 1, data[2] % 16 - 1, data[3] & 1, &found, &tag, &bytes);
+            weft_p2p_dump(world->p2p, text, sizeof text);
+            weft_p2p_send_now(world->p2p, data[1] % 3, data[2], data[3] & 1, elsewhere, data[4]);
+            break;
+        case 4:
+            full = data[1] % 4;
+            weft_exec_io_done(world->exec, (uint64_t)data[1] << 8 | data[2] | 1u << 31 | 1u << 25,
+                              data[3] % 16 ? WEFT_OK : WEFT_TRANSPORT);
+            weft_exec_progress(world->exec);
+            weft_p2p_progress(world->p2p);
+            break;
+        default:
+            used = data[1] < size - 2 ? data[1] : size - 2;
+            hear(world, data + 2, used);
+            used += 2;
+        }
+        reap(world);
+        data += used;
+        size -= used;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < 1)
+        return 0;
+    ops = (struct weft_transport_ops){.send = take,
+                                      .link_flags = link_flags,
+                                      .lend_open = lend_open,
+                                      .expose = expose,
+                                      .map = map,
+                                      .pull = pull,
+                                      .land = land,
+                                      .unland = unland,
+                                      .put = put,
+                                      .recall = recall,
+                                      .recall_wait = recall_wait,
+                                      .unexpose = unexpose,
+                                      .exposed = exposed};
+    static const uint32_t choices[] = {WEFT_CAP_READ, WEFT_CAP_PUT, 0};
+    offers = choices[data[0] % 3];
+    full = 0;
+    struct world world = {0};
+    struct weft_exec_options options = {.id = 1,
+                                        .rank = RANK,
+                                        .ranks = 3,
+                                        .window = 8,
+                                        .hooks = {.comm = &world,
+                                                  .connect = connect_peer,
+                                                  .buffer_get = buffer_get,
+                                                  .buffer_put = buffer_put,
+                                                  .region_get = region_get,
+                                                  .region_put = region_put,
+                                                  .tagged = tagged}};
+    if (weft_exec_create(&options, &world.exec) != WEFT_OK)
+        abort();
+    struct weft_p2p_options messages = {.rank = RANK, .ranks = 3, .local_bytes = 256, .exec = world.exec};
+    if (weft_p2p_open(&messages, &world.p2p) != WEFT_OK)
+        abort();
+    play(&world, data + 1, size - 1);
+    weft_exec_fail(world.exec, WEFT_CANCELLED, "the end");
+    weft_p2p_close(world.p2p);
+    for (int i = 0; i < REQUESTS; i++) {
+        if (world.requests[i] && world.requests[i]->status == WEFT_AGAIN)
+            abort(); /* it has been forgotten */
+        free_request(&world.requests[i]);
+    }
+    weft_exec_destroy(world.exec);
+    return 0;
+}
