@@ -86,6 +86,9 @@ struct weft_context {
     atomic_int lingers;           /* one of `background` stands for transports that are busy */
     atomic_int tick_sleeps;       /* the service thread must be woken for new background work */
     int tick_idle;                /* service thread only */
+    uint64_t tick_events;         /* service thread only: `events` at the last tick */
+    uint64_t events;              /* [lock] that progress has met */
+    atomic_int dozes;             /* the service thread sleeps on the descriptors; changes under the lock */
     int64_t looked_ns;            /* service thread only: when all communicators were looked at */
     struct weft_open_transport transports[WEFT_TRANSPORT_COUNT]; /* [lock] once open */
     int polled;                       /* [lock] which of them tells an event right now */

@@ -20,6 +20,8 @@
 #define STEP_ASIDE_NS 50000
 #define LOOK_NS       INT64_C(20000000) /* between looks at what waits on any communicator */
 #define TICKS_IDLE    16                /* of the service thread, before it sleeps between them */
+#define TICKS_DOZE    200               /* before it sleeps on the descriptors */
+#define DOZE_MS       20                /* the looks at what waits go on */
 
 static inline void pause_briefly(void)
 {
@@ -92,6 +94,7 @@ int weft_progress_once(struct weft_context *context)
             happened +=
                 weft_exec_progress(context->comms[i]->exec) + weft_p2p_progress(context->comms[i]->p2p);
     }
+    context->events += (uint64_t)happened;
     if (happened)
         context->vain_wakes = 0;
     if (happened && context->followers)
@@ -197,6 +200,8 @@ void weft_progress_sleep(struct weft_context *context, int64_t deadline_ns, int 
             pthread_cond_broadcast(&context->changed);
     }
     disarm_all(context);
+    if (atomic_load_explicit(&context->dozes, memory_order_relaxed))
+        weft_service_wake(context->service); /* its sleep is not armed any more */
 }
 
 void weft_progress_step_aside(struct weft_context *context)
@@ -255,6 +260,26 @@ static void tidy(struct weft_context *context)
     pthread_mutex_unlock(&context->lock);
 }
 
+/* Nothing has happened for long: the service thread sleeps on the descriptors until something does. While it does so
+ * another thread may lead: then both are woken. [lock] */
+static void doze(struct weft_context *context)
+{
+    struct pollfd polled[FDS_MAX];
+    int timeout_ms = DOZE_MS;
+    int count = arm_all(context, polled, &timeout_ms);
+    if (count > 0) {
+        polled[0].fd = weft_service_fd(context->service);
+        atomic_store(&context->dozes, 1);
+        pthread_mutex_unlock(&context->lock);
+        int ready = poll(polled, (nfds_t)count, timeout_ms);
+        weft_context_lock(context);
+        context->vain_wakes += ready > 0 && !polled[0].revents;
+        atomic_store(&context->dozes, 0);
+    }
+    if (!context->leader_sleeps)
+        disarm_all(context);
+}
+
 int weft_progress_tick(void *arg)
 {
     struct weft_context *context = arg;
@@ -272,22 +297,25 @@ int weft_progress_tick(void *arg)
     else if (pthread_mutex_trylock(&context->lock) != 0)
         return 1; /* somebody else drives */
     int happened = context->leader_sleeps ? 0 : weft_progress_once(context);
-    context->tick_idle = happened ? 0 : context->tick_idle + 1;
+    context->tick_idle = happened || context->events != context->tick_events ? 0 : context->tick_idle + 1;
+    context->tick_events = context->events;
     if (due) {
         weft_stall_look_all(context);
         context->looked_ns = now_ns;
     }
     if (atomic_load(&context->lingers) && !is_busy(context) && atomic_exchange(&context->lingers, 0))
         weft_progress_background(context, -1);
+    int dozed =
+        context->tick_idle > TICKS_DOZE && !context->leader_sleeps && context->vain_wakes <= VAIN_WAKES;
+    if (dozed)
+        doze(context);
     pthread_mutex_unlock(&context->lock);
-    if (context->tick_idle < TICKS_IDLE)
-        return 0;
-    return context->tick_idle < 1000 ? 1 : 5;
+    return dozed || context->tick_idle < TICKS_IDLE ? 0 : context->tick_idle < TICKS_DOZE ? 1 : 5;
 }
 
 void weft_progress_background(struct weft_context *context, int change)
 {
     atomic_fetch_add(&context->background, change);
-    if (change > 0 && atomic_exchange(&context->tick_sleeps, 0))
+    if (change > 0 && (atomic_exchange(&context->tick_sleeps, 0) || atomic_load(&context->dozes)))
         weft_service_wake(context->service);
 }

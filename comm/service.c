@@ -291,6 +291,11 @@ void weft_service_set_tick(struct weft_service *service, weft_service_tick *tick
     weft_service_wake(service);
 }
 
+int weft_service_fd(const struct weft_service *service)
+{
+    return service->epoll_fd;
+}
+
 void weft_service_wake(struct weft_service *service)
 {
     if (__atomic_exchange_n(&service->woken, 1, __ATOMIC_SEQ_CST))

@@ -28,6 +28,8 @@ void weft_service_unwatch(struct weft_service *service, int fd);
 int weft_service_want_output(struct weft_service *service, int fd, int on);
 /* At most one tick at a time; NULL removes it, and returns when it is not running any more. */
 void weft_service_set_tick(struct weft_service *service, weft_service_tick *tick, void *arg);
+/* A descriptor that is readable while the thread has something to do: a tick that sleeps polls it as well. */
+int weft_service_fd(const struct weft_service *service);
 /* Makes the thread run its tick soon. */
 void weft_service_wake(struct weft_service *service);
 
