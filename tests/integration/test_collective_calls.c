@@ -396,20 +396,21 @@ static size_t available_bytes(void)
     return kib << 10;
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
 static void test_huge(void **state)
 {
     (void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    printf("skipped: a sanitizer's shadow of 4 GiB is too much\n");
-    skip();
-#else
-    if (available_bytes() < (size_t)6 << 30) {
-        printf("skipped: two ranks with 2 GiB each need 6 GiB of memory, %zu MiB are available\n",
-               available_bytes() >> 20);
+    if (SANITIZED || available_bytes() < (size_t)6 << 30) {
+        printf("skipped: two ranks with 2 GiB each need 6 GiB of memory%s, %zu MiB are available\n",
+               SANITIZED ? " without a sanitizer" : "", available_bytes() >> 20);
         skip();
     }
     assert_int_equal(test_ranks_fork(2, huge_body, NULL), 0);
-#endif
 }
 
 int main(void)
