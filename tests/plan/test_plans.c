@@ -74,7 +74,9 @@ static void test_every_count(void **state)
     (void)state;
     int all = getenv("WEFT_LONG") != NULL;
     for (uint32_t ranks = 1; ranks <= 64; ranks++) {
-        struct plan_cases cases = plan_cases_start(ranks, ranks <= (all ? 16 : 9) ? ranks : ranks <= 32 ? 4 : 2);
+        struct plan_cases cases = plan_cases_start(ranks, ranks <= (all ? 16 : 9) ? ranks
+                                                          : ranks <= 32           ? 4
+                                                                                  : 2);
         while (plan_cases_next(&cases)) {
             struct weft_plan **plans = make_request(cases.request);
             for (uint32_t window = 2; window <= 64; window++) {
