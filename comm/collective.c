@@ -133,7 +133,11 @@ int weft_collective_start_part(struct weft_comm *comm, const struct weft_operand
 {
     enum weft_algorithm algorithm = (enum weft_algorithm)call->algorithm;
     int in_place = operands->in_place && operands->collective != WEFT_ALLTOALL;
-    int empty = operands->unequal && is_empty(comm, operands), status = WEFT_OK;
+    int empty = operands->unequal && is_empty(comm, operands);
+    *part = (struct weft_part){0};
+    int status = weft_exec_is_full(comm->exec) ? weft_works_await_room(comm) : WEFT_OK;
+    if (status != WEFT_OK)
+        return status;
     struct weft_exec_request request = {
         .input = operands->send,
         .output = operands->recv,
@@ -148,7 +152,6 @@ int weft_collective_start_part(struct weft_comm *comm, const struct weft_operand
     if (weft_call_is_list(call)) /* several operations, which need not have the same */
         request.call.algorithm = 0;
     const void *scalar = NULL;
-    *part = (struct weft_part){0};
     if (operands->collective == WEFT_BARRIER)
         request.reduce = take_first;
     else if (weft_collective_reduces(operands->collective))

@@ -69,7 +69,8 @@ int weft_collective_start(struct weft_comm *comm, struct weft_operands *operands
 /* The call of one rank alone. */
 int weft_collective_run_alone(struct weft_comm *comm, const struct weft_operands *operands);
 
-/* Starts one operation of a call that is counted elsewhere: the plan's algorithm is call's. [lock] */
+/* Starts one operation of a call that is counted elsewhere: the plan's algorithm is call's. Where as many operations are in
+ * flight as there may be, one must end first. [lock] */
 int weft_collective_start_part(struct weft_comm *comm, const struct weft_operands *operands,
                                const struct weft_call *call, struct weft_part *part);
 

@@ -338,6 +338,11 @@ static int op_get(struct weft_exec *exec, struct weft_exec_op **got)
     return WEFT_OK;
 }
 
+int weft_exec_is_full(const struct weft_exec *exec)
+{
+    return exec->ops[exec->next_sequence % WEFT_OPS_MAX] != NULL;
+}
+
 int weft_exec_start(struct weft_exec *exec, const struct weft_exec_request *request,
                     struct weft_exec_op **started)
 {

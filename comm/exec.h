@@ -159,6 +159,9 @@ void weft_exec_transfer_start(struct weft_exec *exec, uint32_t id, const struct 
 /* How many run. */
 uint32_t weft_exec_transfers(const struct weft_exec *exec);
 
+/* Whether as many operations are in flight as there may be. */
+int weft_exec_is_full(const struct weft_exec *exec);
+
 /* WEFT_AGAIN while running, otherwise the result. */
 int weft_exec_op_status(const struct weft_exec_op *op);
 void weft_exec_op_free(struct weft_exec_op *op);

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/fork.h"
 #include "comm/collective.h"
 #include "comm/group_calls.h"
@@ -110,26 +109,13 @@ static int make_packed(struct weft_comm *comm, const struct list *list, struct w
     return WEFT_OK;
 }
 
-/* Starts one more part. Where as many operations are in flight as there may be, some must end first. [lock] */
+/* Starts one more part. [lock] */
 static int start_part(struct weft_comm *comm, const struct list *list, const struct weft_operands *operands,
                       struct weft_work *work)
 {
     struct weft_call call = list->call;
-    struct weft_part *part = &work->parts[work->part_count];
     call.algorithm = (uint8_t)weft_collective_choose_cached(comm, operands);
-    int status;
-    for (size_t oldest = 0;
-         (status = weft_collective_start_part(comm, operands, &call, part)) == WEFT_AGAIN;) {
-        if (oldest < work->part_count)
-            status = weft_work_drive(comm, work->parts[oldest++].op, work->deadline_ns, 1);
-        else if (weft_clock_ns() < work->deadline_ns)
-            status = weft_progress_once(comm->context) < 0 ? WEFT_TRANSPORT : WEFT_OK;
-        else
-            status = weft_fail(WEFT_TIMEOUT, "no room for another operation of a list: %d are in flight",
-                               WEFT_OPS_MAX);
-        if (status != WEFT_OK)
-            return status;
-    }
+    int status = weft_collective_start_part(comm, operands, &call, &work->parts[work->part_count]);
     work->part_count += status == WEFT_OK;
     return status;
 }

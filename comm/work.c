@@ -346,6 +346,36 @@ static int drops_left(void *arg)
     return comm->dropped && !comm->failed;
 }
 
+static int is_full(void *arg)
+{
+    const struct weft_comm *comm = arg;
+    return weft_exec_is_full(comm->exec) && !comm->failed;
+}
+
+int weft_works_await_room(struct weft_comm *comm)
+{
+    struct weft_context *context = comm->context;
+    int64_t deadline_ns = weft_comm_deadline_ns(comm);
+    struct weft_idle idle = {0};
+    while (is_full(comm)) {
+        struct weft_exec_op *ops[WEFT_OPS_MAX];
+        int moved = weft_progress_once(context);
+        if (weft_comm_is_lost(comm) && weft_comm_check_any(comm) != WEFT_OK)
+            break;
+        weft_progress_step_aside(context);
+        if (moved)
+            idle = (struct weft_idle){0};
+        else if (!weft_idle_pause(context, &idle))
+            continue;
+        if (weft_clock_ns() >= deadline_ns && weft_exec_running(comm->exec, ops) > 0 &&
+            deadline_passed(comm, ops[0], &deadline_ns) == WEFT_TIMEOUT)
+            break;
+        if (!moved)
+            weft_progress_sleep(context, deadline_ns, is_full, comm);
+    }
+    return comm->failed;
+}
+
 int weft_works_finish(struct weft_comm *comm)
 {
     struct weft_context *context = comm->context;

@@ -50,6 +50,8 @@ int weft_request_fail(const struct weft_comm *comm, const struct weft_request *r
 
 /* Frees dropped collectives that have ended. [lock] */
 void weft_works_reap(struct weft_comm *comm);
+/* Waits until one more operation may be in flight, within the communicator's deadline, which revokes. [lock] */
+int weft_works_await_room(struct weft_comm *comm);
 /* Waits until no operation without a handle runs, within the communicator's deadline, which revokes. Takes the lock. */
 int weft_works_finish(struct weft_comm *comm);
 

@@ -224,7 +224,8 @@ int weft_comm_size(const weft_comm *comm);
  * send == recv is in place; otherwise they must not overlap. Blocks until done or the deadline. */
 int weft_allreduce(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype, weft_op op);
 
-/* The same as a work handle: returns at once; the buffers belong to weft until the work is done. */
+/* The same as a work handle: returns at once, but for one that would be the 65th collective under way on the communicator,
+ * which waits for the oldest; the buffers belong to weft until the work is done. */
 int weft_allreduce_start(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
                          weft_op op, weft_work **work);
 

@@ -349,6 +349,44 @@ static int group_body(int rank, int ranks, void *arg)
     return 0;
 }
 
+/* More calls than may be under way at a time: each rank waits where it has to, and none is refused. */
+static int many_body(int rank, int ranks, void *arg)
+{
+    enum { CALLS = 200, MANY = 3000 };
+    struct job job;
+    static int32_t values[CALLS][MANY];
+    weft_work *works[CALLS];
+    const int grouped = arg != NULL;
+    for (int i = 0; i < CALLS * MANY; i++)
+        values[i / MANY][i % MANY] = i * (rank + 1);
+    CHECK_OK(job_open(&job, "shm", NULL));
+    if (grouped)
+        CHECK_OK(weft_group_start());
+    for (int i = 0; i < CALLS; i++) {
+        int status = grouped ? weft_allreduce(job.comm, values[i], values[i], MANY, WEFT_INT32, WEFT_SUM)
+                             : weft_allreduce_start(job.comm, values[i], values[i], MANY, WEFT_INT32,
+                                                    WEFT_SUM, &works[i]);
+        CHECK_OK(status);
+    }
+    if (grouped)
+        CHECK_OK(weft_group_end());
+    for (int i = 0; i < CALLS && !grouped; i++) {
+        CHECK_OK(weft_work_wait(works[i], -1));
+        CHECK_OK(weft_work_free(works[i]));
+    }
+    for (int i = 0; i < CALLS * MANY; i++)
+        CHECK(values[i / MANY][i % MANY] == i * (ranks * (ranks + 1) / 2));
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_many_in_flight(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(3, many_body, NULL), 0);
+    assert_int_equal(test_ranks_fork(3, many_body, (void *)(uintptr_t) "grouped"), 0);
+}
+
 static void test_group(void **state)
 {
     (void)state;
@@ -419,7 +457,8 @@ int main(void)
         cmocka_unit_test(test_arguments), cmocka_unit_test(test_own_ops),
         cmocka_unit_test(test_premul),    cmocka_unit_test(test_fast_path_equals_plan),
         cmocka_unit_test(test_far_ahead), cmocka_unit_test(test_many_plans),
-        cmocka_unit_test(test_group),     cmocka_unit_test(test_huge),
+        cmocka_unit_test(test_group),     cmocka_unit_test(test_many_in_flight),
+        cmocka_unit_test(test_huge),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

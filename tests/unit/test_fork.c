@@ -211,6 +211,7 @@ static int calls_body(int rank, int ranks, void *arg)
             int kept = weft_like_descriptors() - before;
             _exit(calls_allowed(&job, work, memory) ? 1 : kept ? 2 : 0);
         }
+        CHECK_OK(weft_work_wait(work, -1));
         CHECK_OK(weft_work_free(work));
         CHECK(job_wrong(memory, WEFT_FLOAT32, WEFT_SUM, ranks, COUNT) == 0);
         int status;
