@@ -77,9 +77,10 @@ static int body(int rank, int ranks, void *arg)
     SAY(failed == 1 && failures[0].rank == DEAD && weft_comm_size(rest) == ranks - 1);
     SAY(sum(rest) == 0);
     usleep(5 * HEARTBEAT_MS * 1000);
-    SAY(sum(rest) == 0);
-    if (rank == 0)
+    if (rank == 0) { /* the others may be in that sum still when they hear of the end */
+        SAY(sum(rest) == 0);
         SAY(weft_comm_abort(rest, "enough") == 0);
+    }
     while ((status = sum(rest)) == 0)
         ;
     SAY(status == WEFT_REVOKED && strstr(weft_error_detail(), "enough"));
