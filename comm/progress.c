@@ -122,15 +122,23 @@ int weft_idle_pause(struct weft_context *context, struct weft_idle *idle)
     return idle->sleeps;
 }
 
+/* Whether something waits for room in a full ring or pipe: nobody tells when there is some, so it is looked at. */
+static int is_blocked(const struct weft_context *context)
+{
+    for (uint32_t i = 0; i < context->comm_capacity; i++) {
+        if (context->comms[i] &&
+            (weft_exec_is_blocked(context->comms[i]->exec) || weft_p2p_is_blocked(context->comms[i]->p2p)))
+            return 1;
+    }
+    return 0;
+}
+
 /* Arms every transport and collects descriptors. Returns their number, or -1 when there is work already. */
 static int arm_all(struct weft_context *context, struct pollfd *polled, int *timeout_ms)
 {
     int count = 0;
-    for (uint32_t i = 0; i < context->comm_capacity; i++) {
-        if (context->comms[i] &&
-            (weft_exec_is_blocked(context->comms[i]->exec) || weft_p2p_is_blocked(context->comms[i]->p2p)))
-            *timeout_ms = POLLED_MS; /* nobody tells when a full ring or pipe has room again */
-    }
+    if (is_blocked(context))
+        *timeout_ms = POLLED_MS;
     polled[count++] = (struct pollfd){.fd = context->event_fd, .events = POLLIN};
     int vain = context->vain_wakes > VAIN_WAKES; /* some provider's descriptor is readable all the time */
     if (vain)
@@ -160,11 +168,13 @@ static void disarm_all(struct weft_context *context)
     }
 }
 
+/* The leader may have gone to sleep before anything was blocked: it sleeps on, and the follower looks by itself. */
 static void follow(struct weft_context *context, int64_t deadline_ns)
 {
     struct timespec until;
+    int limit_ms = is_blocked(context) ? POLLED_MS : SLEEP_MS_MAX;
     clock_gettime(CLOCK_REALTIME, &until);
-    int64_t wait_ns = (int64_t)weft_clock_left_ms(deadline_ns, SLEEP_MS_MAX) * 1000000 + until.tv_nsec;
+    int64_t wait_ns = (int64_t)weft_clock_left_ms(deadline_ns, limit_ms) * 1000000 + until.tv_nsec;
     until.tv_sec += wait_ns / 1000000000;
     until.tv_nsec = wait_ns % 1000000000;
     context->followers++;
@@ -296,7 +306,9 @@ int weft_progress_tick(void *arg)
         weft_context_lock(context); /* whoever drives sees to one communicator only, and steps aside */
     else if (pthread_mutex_trylock(&context->lock) != 0)
         return 1; /* somebody else drives */
-    int happened = context->leader_sleeps ? 0 : weft_progress_once(context);
+    /* As in follow(). */
+    int beside = context->leader_sleeps && is_blocked(context);
+    int happened = context->leader_sleeps && !beside ? 0 : weft_progress_once(context);
     context->tick_idle = happened || context->events != context->tick_events ? 0 : context->tick_idle + 1;
     context->tick_events = context->events;
     if (due) {
@@ -310,7 +322,7 @@ int weft_progress_tick(void *arg)
     if (dozed)
         doze(context);
     pthread_mutex_unlock(&context->lock);
-    return dozed || context->tick_idle < TICKS_IDLE ? 0 : context->tick_idle < TICKS_DOZE ? 1 : 5;
+    return dozed || context->tick_idle < TICKS_IDLE ? 0 : context->tick_idle < TICKS_DOZE || beside ? 1 : 5;
 }
 
 void weft_progress_background(struct weft_context *context, int change)

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "tests/support/job.h"
@@ -126,11 +128,85 @@ static void test_ofi(void **state)
     assert_int_equal(test_ranks_fork(2, threads_body, (void *)(uintptr_t) "ofi"), 0);
 }
 
+/* --- what the sleep of another thread costs. Who is forgotten is found after 100 ms, here some 40 times in a row; the bound
+ * is half of that, and a hundred times what it takes. */
+
+#define STALLS   20
+#define BURST    40 /* more than a ring holds */
+#define LENGTH   1000
+#define BOUND_MS 2000
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void *wait_for_answer(void *arg)
+{
+    struct party *party = arg;
+    int32_t x;
+    party->failed = weft_recv(party->comm, &x, 1, WEFT_INT32, 1, 6, NULL);
+    return NULL;
+}
+
+/* Sends more than the ring takes while another thread sleeps, which fell asleep before that. */
+static int stall(weft_comm *comm, int starts)
+{
+    static int32_t memory[LENGTH];
+    weft_work *works[BURST];
+    struct party party = {.comm = comm};
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, wait_for_answer, &party) == 0);
+    usleep(3000);
+    for (int i = 0; i < BURST; i++) {
+        if (starts)
+            CHECK_OK(weft_send_start(comm, memory, LENGTH, WEFT_INT32, 1, 5, &works[i]));
+        else
+            CHECK_OK(weft_send(comm, memory, LENGTH, WEFT_INT32, 1, 5));
+    }
+    pthread_join(thread, NULL); /* this thread makes no call meanwhile */
+    CHECK_OK(party.failed);
+    for (int i = 0; starts && i < BURST; i++)
+        CHECK_OK(weft_work_free(works[i]));
+    return 0;
+}
+
+static int stalls_body(int rank, int ranks, void *arg)
+{
+    (void)ranks, (void)arg;
+    static int32_t memory[LENGTH];
+    struct job job;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    int64_t since_ms = now_ms();
+    for (int n = 0; n < STALLS; n++) {
+        if (rank == 0) {
+            CHECK_OK(stall(job.comm, n % 2));
+            continue;
+        }
+        usleep(6000); /* comes late: the ring is full */
+        for (int i = 0; i < BURST; i++)
+            CHECK_OK(weft_recv(job.comm, memory, LENGTH, WEFT_INT32, 0, 5, NULL));
+        CHECK_OK(weft_send(job.comm, memory, 1, WEFT_INT32, 0, 6));
+    }
+    CHECK(now_ms() - since_ms < BOUND_MS);
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_stalls(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(2, stalls_body, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shm),
         cmocka_unit_test(test_ofi),
+        cmocka_unit_test(test_stalls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
