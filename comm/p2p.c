@@ -223,6 +223,7 @@ static int send_local(struct weft_p2p *p2p, struct weft_request *request)
         receive->found_bytes = request->bytes;
         weft_request_deliver(p2p, receive, request->memory);
         weft_request_end(p2p, request, WEFT_OK);
+        p2p->news = 1;
         return WEFT_OK;
     }
     struct weft_p2p_peer *peer = weft_p2p_peer_find(p2p, p2p->options.rank);
@@ -247,6 +248,7 @@ static int send_local(struct weft_p2p *p2p, struct weft_request *request)
         leave(p2p, request);
         return status;
     }
+    p2p->news = 1;
     if (copied) {
         peer->credit -= (uint32_t)request->bytes + WEFT_P2P_COST;
         p2p->stats.bytes_kept += request->bytes;
@@ -394,6 +396,7 @@ static void take(struct weft_p2p *p2p, struct weft_request *request, struct weft
     } else if (arrived->sender) {
         weft_request_deliver(p2p, request, arrived->sender->memory);
         weft_request_end(p2p, arrived->sender, WEFT_OK);
+        p2p->news = 1;
     } else {
         uint32_t cost = (uint32_t)arrived->bytes + WEFT_P2P_COST;
         peer->held -= peer->rank == p2p->options.rank ? 0 : cost;
@@ -412,8 +415,8 @@ int weft_p2p_receive(struct weft_p2p *p2p, struct weft_request *request)
     if (arrived) {
         begin(p2p, request, WEFT_REQUEST_POSTED);
         take(p2p, request, (struct weft_p2p_arrived *)arrived);
-        if (p2p->pending)
-            weft_p2p_progress(p2p);
+        if (p2p->pending && weft_p2p_progress(p2p))
+            p2p->news = 1;
         return WEFT_OK;
     }
     request->posted.space = request->space;
@@ -507,6 +510,13 @@ int weft_p2p_progress(struct weft_p2p *p2p)
         peer = next;
     }
     return moved;
+}
+
+int weft_p2p_take_news(struct weft_p2p *p2p)
+{
+    int news = p2p->news;
+    p2p->news = 0;
+    return news;
 }
 
 int weft_p2p_is_blocked(const struct weft_p2p *p2p)

@@ -95,6 +95,9 @@ int weft_p2p_look(const struct weft_p2p *p2p, int32_t source, int64_t tag, int s
 int weft_p2p_message(struct weft_p2p *p2p, const struct weft_wire_header *header, const void *payload);
 /* Sends what has waited and begins what may begin. Returns how much moved. */
 int weft_p2p_progress(struct weft_p2p *p2p);
+/* Whether a call, outside of progress, has done what another thread may sleep for: ended its request, kept a message that
+ * it looks for. Says so once. */
+int weft_p2p_take_news(struct weft_p2p *p2p);
 /* Whether something waits for room in a link. */
 int weft_p2p_is_blocked(const struct weft_p2p *p2p);
 /* Ends everything with status, after the executor has failed. Nothing can be started afterwards. */

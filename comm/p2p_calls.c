@@ -160,9 +160,13 @@ static void request_make(struct weft_request *request, const void *memory, size_
                                      .space = (uint8_t)space};
 }
 
-static int begin(struct weft_comm *comm, struct weft_request *request)
+/* [lock] Starts a request. To the rank itself that may be what another thread sleeps for. */
+static inline int begin(struct weft_comm *comm, struct weft_request *request)
 {
-    return request->sends ? weft_p2p_send(comm->p2p, request) : weft_p2p_receive(comm->p2p, request);
+    int status = request->sends ? weft_p2p_send(comm->p2p, request) : weft_p2p_receive(comm->p2p, request);
+    if (weft_p2p_take_news(comm->p2p))
+        weft_progress_tell(comm->context);
+    return status;
 }
 
 /* A blocking call's end: the words of what went wrong. */
@@ -267,7 +271,7 @@ static int send_slowly(struct weft_comm *comm, const void *data, size_t bytes, i
                        int space, int64_t deadline_ns, struct weft_request *request)
 {
     request_make(request, data, bytes, peer, tag, 1, space);
-    int status = weft_p2p_send(comm->p2p, request);
+    int status = begin(comm, request);
     if (status == WEFT_OK)
         return weft_request_drive(comm, request, deadline_ns, 1);
     weft_comm_check_any(comm);
@@ -314,7 +318,7 @@ static inline int recv_now(struct weft_comm *comm, void *data, size_t bytes, int
         return report_broken(comm);
     request_make(request, data, bytes, source, tag, 0, space);
     weft_context_lock(comm->context);
-    int status = weft_p2p_receive(comm->p2p, request);
+    int status = begin(comm, request);
     if (status == WEFT_OK)
         status = weft_request_drive(comm, request, deadline_ns, 1);
     else
@@ -386,9 +390,9 @@ int weft_sendrecv(weft_comm *comm, const void *send, size_t send_count, int dest
     request_make(&receive, recv, room, source, recv_tag, 0, WEFT_SPACE_USER);
     request_make(&request, send, sent, dest, send_tag, 1, WEFT_SPACE_USER);
     weft_context_lock(comm->context);
-    status = weft_p2p_receive(comm->p2p, &receive);
+    status = begin(comm, &receive);
     if (status == WEFT_OK) {
-        status = weft_p2p_send(comm->p2p, &request);
+        status = begin(comm, &request);
         if (status == WEFT_OK)
             status = drive_both(comm, &request, &receive);
         else if (weft_p2p_withdraw(comm->p2p, &receive, WEFT_CANCELLED) != WEFT_OK)

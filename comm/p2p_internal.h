@@ -41,6 +41,7 @@ struct weft_p2p {
     struct weft_p2p_peer *pending;
     struct weft_request *head, *tail; /* all that have not ended */
     int status;
+    int news; /* of what another thread may wait for, which no progress has counted */
     struct weft_p2p_stats stats;
 };
 

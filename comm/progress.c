@@ -97,10 +97,8 @@ int weft_progress_once(struct weft_context *context)
     context->events += (uint64_t)happened;
     if (happened)
         context->vain_wakes = 0;
-    if (happened && context->followers)
-        pthread_cond_broadcast(&context->changed);
-    if (happened && context->leader_sleeps)
-        weft_progress_wake(context);
+    if (happened)
+        weft_progress_tell(context);
     return happened;
 }
 
@@ -231,6 +229,14 @@ void weft_progress_wake(struct weft_context *context)
     uint64_t one = 1;
     ssize_t put = write(context->event_fd, &one, sizeof one);
     (void)put; /* full means that it is readable already */
+}
+
+void weft_progress_tell(struct weft_context *context)
+{
+    if (context->followers)
+        pthread_cond_broadcast(&context->changed);
+    if (context->leader_sleeps)
+        weft_progress_wake(context);
 }
 
 static int is_busy(const struct weft_context *context)

@@ -35,6 +35,9 @@ void weft_progress_step_aside(struct weft_context *context);
 /* Wakes a leader that sleeps. Any thread. */
 void weft_progress_wake(struct weft_context *context);
 
+/* [lock] Wakes whoever sleeps: something has happened that progress has not counted. */
+void weft_progress_tell(struct weft_context *context);
+
 /* The service thread's part; arg is the context. */
 int weft_progress_tick(void *arg);
 

@@ -134,6 +134,8 @@ static void test_ofi(void **state)
 #define STALLS   20
 #define BURST    40 /* more than a ring holds */
 #define LENGTH   1000
+#define TRIPS    20
+#define LARGE    500000
 #define BOUND_MS 2000
 
 static int64_t now_ms(void)
@@ -201,12 +203,70 @@ static void test_stalls(void **state)
     assert_int_equal(test_ranks_fork(2, stalls_body, NULL), 0);
 }
 
+/* The other end of self_body(): looks first, takes late what the other thread waits in, answers late. */
+static void *echo(void *arg)
+{
+    struct party *party = arg;
+    int rank = weft_comm_rank(party->comm);
+    int32_t *memory = malloc(LARGE * 4);
+    for (int n = 0; n < TRIPS && memory && !party->failed; n++) {
+        size_t count = n % 2 ? 1 : LARGE;
+        int status = n % 3 ? WEFT_OK : weft_probe(party->comm, rank, 1, -1, NULL);
+        if (n % 2 == 0)
+            usleep(3000); /* the send cannot end before the receive comes */
+        if (status == WEFT_OK)
+            status = weft_recv(party->comm, memory, count, WEFT_INT32, rank, 1, NULL);
+        usleep(3000);
+        if (status == WEFT_OK)
+            status = weft_send(party->comm, memory, 1, WEFT_INT32, rank, 2);
+        party->failed = status;
+    }
+    party->failed |= !memory;
+    free(memory);
+    return NULL;
+}
+
+/* Two threads of a rank tell each other: no peer has a part in it that would wake them. */
+static int self_body(int rank, int ranks, void *arg)
+{
+    (void)ranks, (void)arg;
+    struct job job;
+    pthread_t thread;
+    int32_t *memory = calloc(LARGE, 4), answer;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK(memory);
+    struct party party = {.comm = job.comm};
+    CHECK(pthread_create(&thread, NULL, echo, &party) == 0);
+    int64_t since_ms = now_ms();
+    for (int n = 0; n < TRIPS; n++) {
+        usleep(3000);
+        memory[0] = n;
+        CHECK_OK(weft_send(job.comm, memory, n % 2 ? 1 : LARGE, WEFT_INT32, rank, 1));
+        CHECK_OK(weft_recv(job.comm, &answer, 1, WEFT_INT32, rank, 2, NULL));
+        CHECK(answer == n);
+    }
+    CHECK(now_ms() - since_ms < BOUND_MS);
+    pthread_join(thread, NULL);
+    CHECK_OK(party.failed);
+    free(memory);
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_self(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(1, self_body, NULL), 0);
+    assert_int_equal(test_ranks_fork(2, self_body, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shm),
         cmocka_unit_test(test_ofi),
         cmocka_unit_test(test_stalls),
+        cmocka_unit_test(test_self),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
