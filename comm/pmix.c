@@ -21,8 +21,10 @@
 #include <weft/weft.h>
 
 #define PMIX_LIBRARY_NAME "libpmix.so.2"
-#define FINALIZE_NS       INT64_C(5000000000)
-#define RANKS_MAX         (1 << 20)
+#define ASK_MS_MAX                                                                                           \
+    2000 /* of one question: servers have been seen to forget one, and then it must be asked again */
+#define FINALIZE_NS INT64_C(5000000000)
+#define RANKS_MAX   (1 << 20)
 
 struct library {
     pmix_status_t (*init)(pmix_proc_t *proc, pmix_info_t *info, size_t count);
@@ -230,7 +232,7 @@ static int ask(uint32_t rank, const char *key, int fresh, int timeout_s, struct 
 int weft_pmix_ask(uint32_t rank, const char *key, int fresh, int64_t deadline_ns,
                   struct weft_pmix_request **request)
 {
-    int timeout_s = deadline_ns == WEFT_NEVER_NS ? 0 : weft_clock_left_ms(deadline_ns, 1000000000) / 1000 + 1;
+    int timeout_s = weft_clock_left_ms(deadline_ns, ASK_MS_MAX) / 1000 + 1;
     return ask(rank, key, fresh, timeout_s, request);
 }
 

@@ -45,7 +45,7 @@ const struct weft_pmix_facts *weft_pmix_get_facts(void);
 int weft_pmix_put(const char *key, const void *value, size_t size);
 
 /* While a hold exists: asks for what a rank has put. PMIx may answer at once, when the rank puts it, or never;
- * it forgets about the question after the deadline. fresh: not from what this node has heard before. */
+ * it forgets about the question at the deadline, or after a few seconds: ask again then. fresh: not from what this node has heard before. */
 struct weft_pmix_request;
 int weft_pmix_ask(uint32_t rank, const char *key, int fresh, int64_t deadline_ns,
                   struct weft_pmix_request **request);
