@@ -6,7 +6,8 @@
 #include "base/error.h"
 
 #define CREDIT_STEP     (WEFT_P2P_CREDIT / 4) /* owed before it is told */
-#define STREAMING_BYTES (16u << 20)           /* larger than a shared cache: the copy goes past them */
+#define HELD            1 /* not now: something of this rank's ends first, and then pends the peer */
+#define STREAMING_BYTES (16u << 20) /* larger than a shared cache: the copy goes past them */
 
 int weft_p2p_open(const struct weft_p2p_options *options, struct weft_p2p **opened)
 {
@@ -14,6 +15,9 @@ int weft_p2p_open(const struct weft_p2p_options *options, struct weft_p2p **open
     if (!p2p)
         return weft_fail(WEFT_NOMEM, "no memory for point-to-point messages");
     p2p->options = *options;
+    p2p->send_ids_max = options->ranks < WEFT_TRANSFERS_MAX / 2 / WEFT_P2P_TURNS
+                            ? WEFT_TRANSFERS_MAX - options->ranks * WEFT_P2P_TURNS
+                            : WEFT_TRANSFERS_MAX / 2;
     *opened = p2p;
     return WEFT_OK;
 }
@@ -103,6 +107,7 @@ static void leave(struct weft_p2p *p2p, struct weft_request *request)
 void weft_request_end(struct weft_p2p *p2p, struct weft_request *request, int status)
 {
     leave(p2p, request);
+    p2p->send_ids -= request->sends && request->id;
     request->state = WEFT_REQUEST_ENDED;
     request->status = status;
     if (status == WEFT_OK)
@@ -170,7 +175,39 @@ int weft_p2p_send_now(struct weft_p2p *p2p, int32_t rank, int64_t tag, int space
     return status;
 }
 
-/* The request leaves this rank, as a message or announced. WEFT_AGAIN: the link, or the table of ids, is full. */
+/* An id for a send. HELD: other sends have all of them, and the peer stands in the queue for one. */
+static int reserve_for_send(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct weft_request *request)
+{
+    if (p2p->send_ids < p2p->send_ids_max) {
+        int status = weft_exec_transfer_reserve(p2p->options.exec, request, &request->id);
+        p2p->send_ids += status == WEFT_OK;
+        return status;
+    }
+    if (!peer->starved) {
+        peer->starved = 1;
+        peer->next_starved = NULL;
+        *(p2p->starved ? &p2p->starved_last->next_starved : &p2p->starved) = peer;
+        p2p->starved_last = peer;
+    }
+    return HELD;
+}
+
+/* Whether a peer waits for an id, and there is one. */
+static int can_feed(const struct weft_p2p *p2p)
+{
+    return p2p->starved && p2p->send_ids < p2p->send_ids_max;
+}
+
+/* The peer that has waited longest may try; one whose link is full keeps the next from it for one round. */
+static void feed(struct weft_p2p *p2p)
+{
+    struct weft_p2p_peer *peer = p2p->starved;
+    p2p->starved = peer->next_starved;
+    peer->starved = 0;
+    weft_p2p_pend(p2p, peer);
+}
+
+/* The request leaves this rank, as a message or announced. WEFT_AGAIN: the link is full. HELD. */
 static int send_out(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct weft_request *request)
 {
     struct weft_exec_peer *link;
@@ -184,9 +221,9 @@ static int send_out(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct wef
         return status;
     }
     if (peer->waiting >= WEFT_P2P_ANNOUNCE_MAX)
-        return WEFT_AGAIN;
+        return HELD; /* until MATCHED comes */
     if (!request->id)
-        status = weft_exec_transfer_reserve(p2p->options.exec, request, &request->id);
+        status = reserve_for_send(p2p, peer, request);
     if (status != WEFT_OK)
         return status;
     uint64_t bytes = request->bytes;
@@ -270,14 +307,16 @@ int weft_p2p_send(struct weft_p2p *p2p, struct weft_request *request)
     if (!peer)
         return weft_fail(WEFT_NOMEM, "no memory for the state of rank %d", request->peer);
     begin(p2p, request, WEFT_REQUEST_QUEUED);
-    status = peer->sends.head ? WEFT_AGAIN : send_out(p2p, peer, request);
-    if (status == WEFT_AGAIN) {
+    status = peer->sends.head ? HELD : send_out(p2p, peer, request);
+    if (status == WEFT_AGAIN || status == HELD) {
         enqueue(&peer->sends, request);
-        weft_p2p_pend(p2p, peer);
+        if (status == WEFT_AGAIN)
+            weft_p2p_pend(p2p, peer);
         return WEFT_OK;
     }
     if (status != WEFT_OK) {
         leave(p2p, request);
+        p2p->send_ids -= request->id != 0;
         weft_exec_transfer_release(p2p->options.exec, request->id);
     }
     return status;
@@ -335,13 +374,13 @@ void weft_request_go(struct weft_p2p *p2p, struct weft_request *request, uint32_
     weft_request_end(p2p, request, WEFT_OK);
 }
 
-/* The oldest matched receive of a peer. WEFT_AGAIN: it cannot begin now. */
+/* The oldest matched receive of a peer. WEFT_AGAIN: the link is full. HELD: until another one has ended. */
 static int begin_turn(struct weft_p2p *p2p, struct weft_p2p_peer *peer)
 {
     struct weft_request *request = peer->turns.head;
     int moves = request->found_bytes && request->found_bytes <= request->bytes, status = WEFT_OK;
     if (moves && peer->moving >= WEFT_P2P_TURNS)
-        return WEFT_AGAIN;
+        return HELD;
     if (moves && !request->id)
         status = weft_exec_transfer_reserve(p2p->options.exec, request, &request->id);
     struct weft_exec_peer *link;
@@ -479,8 +518,8 @@ static int serve(struct weft_p2p *p2p, struct weft_p2p_peer *peer, int *moved)
         status = begin_turn(p2p, peer);
         *moved += status == WEFT_OK;
     }
-    if (status == WEFT_AGAIN && peer->moving >= WEFT_P2P_TURNS)
-        status = WEFT_OK; /* the end of a transfer lets the next one begin */
+    if (status == HELD)
+        status = WEFT_OK;
     while (status == WEFT_OK && peer->sends.head) {
         struct weft_request *request = peer->sends.head, *after = request->after;
         status = send_out(p2p, peer, request);
@@ -491,12 +530,14 @@ static int serve(struct weft_p2p *p2p, struct weft_p2p_peer *peer, int *moved)
             (*moved)++;
         }
     }
-    return status;
+    return status == HELD ? WEFT_OK : status;
 }
 
 int weft_p2p_progress(struct weft_p2p *p2p)
 {
     int moved = 0;
+    if (can_feed(p2p))
+        feed(p2p);
     struct weft_p2p_peer *peer = p2p->pending;
     p2p->pending = NULL;
     while (peer) {
@@ -521,13 +562,14 @@ int weft_p2p_take_news(struct weft_p2p *p2p)
 
 int weft_p2p_is_blocked(const struct weft_p2p *p2p)
 {
-    return p2p->pending != NULL;
+    return p2p->pending || can_feed(p2p);
 }
 
 void weft_p2p_fail(struct weft_p2p *p2p, int status)
 {
     if (!p2p->status)
         p2p->status = status;
+    p2p->starved = NULL;
     for (uint32_t r = 0; r < p2p->options.ranks && p2p->peers; r++) {
         if (p2p->peers[r])
             p2p->peers[r]->sends = p2p->peers[r]->turns = (struct weft_p2p_queue){0};

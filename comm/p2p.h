@@ -13,7 +13,9 @@
  *   local     to the rank itself: copied, at once or when the receive comes.
  *
  * What a link does not take now waits in the peer's queue, and what comes later stands behind it: messages of a
- * sender are matched in the order in which it sent them, whatever their form. Receives of announced messages begin in
+ * sender are matched in the order in which it sent them, whatever their form. Announcements hold an id until they are
+ * matched, as many as the program likes, so sends may not take the ids that receives need (WEFT_P2P_TURNS for each peer,
+ * of a half at most): with none left no MATCHED could leave on any rank. A send without an id waits in its queue. Receives of announced messages begin in
  * the order in which they were matched, at most WEFT_P2P_TURNS of one peer at a time; they need nothing but that peer.
  *
  * Threads: everything here is [lock], under the context's lock.

@@ -31,7 +31,8 @@ struct weft_p2p_peer {
     uint32_t moving;    /* receiving transfers */
     struct weft_p2p_queue sends, turns;
     struct weft_p2p_peer *next_pending; /* list of those that p2p_progress() looks at */
-    uint8_t pending;
+    struct weft_p2p_peer *next_starved; /* queue of those whose next send needs an id */
+    uint8_t pending, starved;
 };
 
 struct weft_p2p {
@@ -39,6 +40,8 @@ struct weft_p2p {
     struct weft_match match;
     struct weft_p2p_peer **peers; /* [ranks], NULL where not used yet; NULL: none yet */
     struct weft_p2p_peer *pending;
+    struct weft_p2p_peer *starved, *starved_last;
+    uint32_t send_ids, send_ids_max;  /* in use by sends */
     struct weft_request *head, *tail; /* all that have not ended */
     int status;
     int news; /* of what another thread may wait for, which no progress has counted */

@@ -94,6 +94,8 @@ static int take_matched(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
         return weft_fail(WEFT_PROTOCOL, "rank %u matched message %08x, which was not announced to it",
                          peer->rank, header->op);
     peer->waiting--;
+    if (peer->sends.head)
+        weft_p2p_pend(p2p, peer);
     weft_request_go(p2p, request, header->message);
     return WEFT_OK;
 }
