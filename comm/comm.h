@@ -58,11 +58,12 @@ struct weft_comm {
     int dropped;                            /* [lock] works that run on without a handle */
     struct weft_work *dropped_ops;          /* [lock] those of them that are collectives */
     uint64_t operations, fast_operations;
-    _Atomic uint64_t calls;   /* made so far; only the thread that makes calls writes */
-    struct weft_stall stall;  /* [lock] */
-    struct weft_judge *judge; /* rank 0 of several */
-    atomic_int shrinking;     /* threads inside weft_comm_shrink() */
-    atomic_int failed;        /* 0, or the status with which it was revoked; set under the lock */
+    _Atomic uint64_t calls;      /* made so far; only the thread that makes calls writes */
+    struct weft_stall stall;     /* [lock] */
+    struct weft_subset *subsets; /* [lock] attempts under way: subset.c */
+    struct weft_judge *judge;    /* rank 0 of several */
+    atomic_int shrinking;        /* threads inside weft_comm_shrink() */
+    atomic_int failed;           /* 0, or the status with which it was revoked; set under the lock */
     atomic_int reported;
     char failure[WEFT_DETAIL_MAX];
     char last_words[2048];      /* [lock] what this rank waited for when it failed; "" nothing */

@@ -241,3 +241,8 @@ struct weft_arrived *weft_match_next(const struct weft_match *match, int32_t spa
         return arrived_of(after->nodes[3].next, 3);
     return weft_match_find(match, space, WEFT_MATCH_ANY, WEFT_MATCH_ANY);
 }
+
+struct weft_arrived *weft_match_next_alike(const struct weft_arrived *after)
+{
+    return arrived_of(after->nodes[0].next, 0);
+}

@@ -78,5 +78,7 @@ struct weft_arrived *weft_match_find(const struct weft_match *match, int32_t spa
 /* Messages of a space in order of arrival: the first (after: NULL), or the next one. */
 struct weft_arrived *weft_match_next(const struct weft_match *match, int32_t space,
                                      const struct weft_arrived *after);
+/* The next one of the same space, source and tag. */
+struct weft_arrived *weft_match_next_alike(const struct weft_arrived *after);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-#define CREDIT_STEP     (WEFT_P2P_CREDIT / 4) /* owed before it is told */
+#define CREDIT_PARTS    4 /* of the credit: one is owed before it is told */
 #define HELD            1 /* not now: something of this rank's ends first, and then pends the peer */
 #define STREAMING_BYTES (16u << 20) /* larger than a shared cache: the copy goes past them */
 
@@ -57,7 +57,8 @@ struct weft_p2p_peer *weft_p2p_peer_find(struct weft_p2p *p2p, uint32_t rank)
         if (!peer)
             return NULL;
         peer->rank = rank;
-        peer->credit = WEFT_P2P_CREDIT;
+        for (int space = WEFT_SPACE_USER; space <= WEFT_SPACE_INTERNAL; space++)
+            peer->credit[space] = weft_p2p_budget(space);
         p2p->peers[rank] = peer;
     }
     return peer;
@@ -140,9 +141,10 @@ static int post_message(struct weft_p2p *p2p, const struct weft_exec_peer *link,
 }
 
 /* Whether the payload may go inside a message. */
-static int fits(const struct weft_p2p_peer *peer, const struct weft_exec_peer *link, size_t bytes)
+static int fits(const struct weft_p2p_peer *peer, const struct weft_exec_peer *link, int space, size_t bytes)
 {
-    return bytes <= link->eager_bytes && bytes + WEFT_P2P_COST <= peer->credit;
+    size_t most = space == WEFT_SPACE_INTERNAL ? WEFT_P2P_LETTER_MAX : link->eager_bytes;
+    return bytes <= most && bytes + WEFT_P2P_COST <= peer->credit[space];
 }
 
 static int post_tagged(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const struct weft_exec_peer *link,
@@ -152,7 +154,7 @@ static int post_tagged(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const s
                                       .flags = space == WEFT_SPACE_INTERNAL ? WEFT_WIRE_INTERNAL : 0};
     int status = post_message(p2p, link, WEFT_WIRE_TAGGED, &header, memory, bytes);
     if (status == WEFT_OK)
-        peer->credit -= (uint32_t)bytes + WEFT_P2P_COST;
+        peer->credit[space] -= (uint32_t)bytes + WEFT_P2P_COST;
     return status;
 }
 
@@ -162,16 +164,16 @@ int weft_p2p_send_now(struct weft_p2p *p2p, int32_t rank, int64_t tag, int space
     if ((uint32_t)rank == p2p->options.rank || p2p->status)
         return WEFT_AGAIN;
     struct weft_p2p_peer *peer = p2p->peers ? p2p->peers[rank] : NULL;
-    if (!peer || peer->sends.head)
+    if (!peer || (peer->sends.head && space == WEFT_SPACE_USER))
         return WEFT_AGAIN;
     struct weft_exec_peer *link;
     int status = weft_exec_connect(p2p->options.exec, peer->rank, &link);
     if (status != WEFT_OK)
         return status;
-    if (!fits(peer, link, bytes))
+    if (!fits(peer, link, space, bytes))
         return WEFT_AGAIN;
     status = post_tagged(p2p, peer, link, tag, space, memory, bytes);
-    p2p->stats.sends += status == WEFT_OK;
+    p2p->stats.sends += status == WEFT_OK && space == WEFT_SPACE_USER;
     return status;
 }
 
@@ -214,7 +216,7 @@ static int send_out(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct wef
     int status = weft_exec_connect(p2p->options.exec, peer->rank, &link);
     if (status != WEFT_OK)
         return status;
-    if (!request->id && fits(peer, link, request->bytes)) {
+    if (!request->id && fits(peer, link, request->space, request->bytes)) {
         status = post_tagged(p2p, peer, link, request->tag, request->space, request->memory, request->bytes);
         if (status == WEFT_OK)
             weft_request_end(p2p, request, WEFT_OK);
@@ -227,10 +229,7 @@ static int send_out(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct wef
     if (status != WEFT_OK)
         return status;
     uint64_t bytes = request->bytes;
-    struct weft_wire_header header = {.op = request->id,
-                                      .count = (uint64_t)request->tag,
-                                      .flags =
-                                          request->space == WEFT_SPACE_INTERNAL ? WEFT_WIRE_INTERNAL : 0};
+    struct weft_wire_header header = {.op = request->id, .count = (uint64_t)request->tag};
     status = post_message(p2p, link, WEFT_WIRE_ANNOUNCE, &header, &bytes, sizeof bytes);
     if (status == WEFT_OK) {
         request->state = WEFT_REQUEST_ANNOUNCED;
@@ -264,8 +263,8 @@ static int send_local(struct weft_p2p *p2p, struct weft_request *request)
         return WEFT_OK;
     }
     struct weft_p2p_peer *peer = weft_p2p_peer_find(p2p, p2p->options.rank);
-    int copied =
-        request->bytes <= p2p->options.local_bytes && peer && request->bytes + WEFT_P2P_COST <= peer->credit;
+    int copied = request->bytes <= p2p->options.local_bytes && peer &&
+                 request->bytes + WEFT_P2P_COST <= peer->credit[request->space];
     struct weft_p2p_arrived *arrived = malloc(sizeof *arrived + (copied ? request->bytes : 0));
     int status = peer && arrived ? WEFT_OK : weft_fail(WEFT_NOMEM, "no memory for a message to this rank");
     if (status == WEFT_OK) {
@@ -287,7 +286,7 @@ static int send_local(struct weft_p2p *p2p, struct weft_request *request)
     }
     p2p->news = 1;
     if (copied) {
-        peer->credit -= (uint32_t)request->bytes + WEFT_P2P_COST;
+        peer->credit[request->space] -= (uint32_t)request->bytes + WEFT_P2P_COST;
         p2p->stats.bytes_kept += request->bytes;
         weft_request_end(p2p, request, WEFT_OK);
     } else {
@@ -322,14 +321,14 @@ int weft_p2p_send(struct weft_p2p *p2p, struct weft_request *request)
     return status;
 }
 
-void weft_p2p_owe(struct weft_p2p *p2p, struct weft_p2p_peer *peer, uint32_t cost)
+void weft_p2p_owe(struct weft_p2p *p2p, struct weft_p2p_peer *peer, int space, uint32_t cost)
 {
     if (peer->rank == p2p->options.rank) {
-        peer->credit += cost;
+        peer->credit[space] += cost;
         return;
     }
-    peer->owed += cost;
-    if (peer->owed >= CREDIT_STEP)
+    peer->owed[space] += cost;
+    if (peer->owed[space] >= weft_p2p_budget(space) / CREDIT_PARTS)
         weft_p2p_pend(p2p, peer);
 }
 
@@ -438,8 +437,8 @@ static void take(struct weft_p2p *p2p, struct weft_request *request, struct weft
         p2p->news = 1;
     } else {
         uint32_t cost = (uint32_t)arrived->bytes + WEFT_P2P_COST;
-        peer->held -= peer->rank == p2p->options.rank ? 0 : cost;
-        weft_p2p_owe(p2p, peer, cost);
+        peer->held[request->space] -= peer->rank == p2p->options.rank ? 0 : cost;
+        weft_p2p_owe(p2p, peer, request->space, cost);
         weft_request_deliver(p2p, request, arrived->payload);
     }
     free(arrived);
@@ -496,24 +495,27 @@ int weft_p2p_look(const struct weft_p2p *p2p, int32_t source, int64_t tag, int s
 
 /* --- progress */
 
-static int tell_credit(struct weft_p2p *p2p, struct weft_p2p_peer *peer)
+static int tell_credit(struct weft_p2p *p2p, struct weft_p2p_peer *peer, int space)
 {
-    if (peer->owed < CREDIT_STEP)
+    if (peer->owed[space] < weft_p2p_budget(space) / CREDIT_PARTS)
         return WEFT_OK;
     struct weft_exec_peer *link;
     int status = weft_exec_connect(p2p->options.exec, peer->rank, &link);
-    struct weft_wire_header header = {.count = peer->owed};
+    struct weft_wire_header header = {.count = peer->owed[space],
+                                      .flags = space == WEFT_SPACE_INTERNAL ? WEFT_WIRE_INTERNAL : 0};
     if (status == WEFT_OK)
         status = post_message(p2p, link, WEFT_WIRE_ROOM, &header, NULL, 0);
     if (status == WEFT_OK)
-        peer->owed = 0;
+        peer->owed[space] = 0;
     return status;
 }
 
 /* Everything that one peer may want, until its link takes no more. */
 static int serve(struct weft_p2p *p2p, struct weft_p2p_peer *peer, int *moved)
 {
-    int status = tell_credit(p2p, peer);
+    int status = tell_credit(p2p, peer, WEFT_SPACE_INTERNAL);
+    if (status == WEFT_OK)
+        status = tell_credit(p2p, peer, WEFT_SPACE_USER);
     while (status == WEFT_OK && peer->turns.head) {
         status = begin_turn(p2p, peer);
         *moved += status == WEFT_OK;

@@ -12,6 +12,9 @@
  *             receiver has room for, which is the receiver's failure alone.
  *   local     to the rank itself: copied, at once or when the receive comes.
  *
+ * Weft's own messages (comm/letter.h) are TAGGED in a space and with a credit of their own, so that no program's messages
+ * hold them up. They are short, go out at once or not at all, and stay with the receiver until it looks for them.
+ *
  * What a link does not take now waits in the peer's queue, and what comes later stands behind it: messages of a
  * sender are matched in the order in which it sent them, whatever their form. Announcements hold an id until they are
  * matched, as many as the program likes, so sends may not take the ids that receives need (WEFT_P2P_TURNS for each peer,
@@ -29,10 +32,12 @@
 #include "comm/exec.h"
 #include "comm/match.h"
 
-#define WEFT_P2P_CREDIT       (1u << 20)
-#define WEFT_P2P_COST         64    /* of a message beside its payload */
-#define WEFT_P2P_TURNS        16    /* receiving transfers of one peer at a time */
-#define WEFT_P2P_ANNOUNCE_MAX 65536 /* of one peer that no receive has taken */
+#define WEFT_P2P_CREDIT        (1u << 20)
+#define WEFT_P2P_COST          64         /* of a message beside its payload */
+#define WEFT_P2P_LETTER_CREDIT (1u << 16) /* for weft's own messages */
+#define WEFT_P2P_LETTER_MAX    512        /* bytes of one of these: less than what any transport takes */
+#define WEFT_P2P_TURNS         16         /* receiving transfers of one peer at a time */
+#define WEFT_P2P_ANNOUNCE_MAX  65536      /* of one peer that no receive has taken */
 
 struct weft_p2p;
 
@@ -81,10 +86,11 @@ int weft_p2p_open(const struct weft_p2p_options *options, struct weft_p2p **p2p)
 /* After weft_p2p_fail(), or when nothing is under way. NULL is allowed. */
 void weft_p2p_close(struct weft_p2p *p2p);
 
-/* Sends a message that goes out at once and needs no request. WEFT_AGAIN: it needs one. */
+/* Sends a message that goes out at once and needs no request. WEFT_AGAIN: it needs one; one of weft's own, which are never
+ * queued: there is no room in the link, or no credit left. */
 int weft_p2p_send_now(struct weft_p2p *p2p, int32_t peer, int64_t tag, int space, const void *memory,
                       size_t bytes);
-/* Starts a request, which may end at once. Where this fails it has not begun. */
+/* Starts a request of the program's space, which may end at once. Where this fails it has not begun. */
 int weft_p2p_send(struct weft_p2p *p2p, struct weft_request *request);
 int weft_p2p_receive(struct weft_p2p *p2p, struct weft_request *request);
 /* Ends a request that nobody else knows of (POSTED, LOCAL) with status. WEFT_BUSY: it is another's as well. */
@@ -92,6 +98,14 @@ int weft_p2p_withdraw(struct weft_p2p *p2p, struct weft_request *request, int st
 /* The message that a receive would take now, without its payload: *source, *tag_found, *bytes. WEFT_AGAIN: none. */
 int weft_p2p_look(const struct weft_p2p *p2p, int32_t source, int64_t tag, int space, int32_t *found,
                   int64_t *found_tag, uint64_t *bytes);
+
+/* Weft's own messages of a source and tag, oldest first (after: NULL at first), or of all; NULL: no more. */
+struct weft_arrived *weft_p2p_letter_next(const struct weft_p2p *p2p, int32_t source, int64_t tag,
+                                          const struct weft_arrived *after);
+struct weft_arrived *weft_p2p_letter_next_of_all(const struct weft_p2p *p2p,
+                                                 const struct weft_arrived *after);
+const void *weft_p2p_letter_bytes(const struct weft_arrived *letter, size_t *size);
+void weft_p2p_letter_drop(struct weft_p2p *p2p, struct weft_arrived *letter);
 
 /* The executor's tagged hook: a message of this header, which was checked for its source and size. */
 int weft_p2p_message(struct weft_p2p *p2p, const struct weft_wire_header *header, const void *payload);

@@ -472,21 +472,3 @@ int weft_probe(weft_comm *comm, int source, int64_t tag, int64_t timeout_ms, wef
         tell(info, look.found, look.found_tag, look.bytes);
     return status != WEFT_OK && comm->failed ? weft_comm_report(comm) : status;
 }
-
-/* --- weft's own messages */
-
-int weft_p2p_send_internal(struct weft_comm *comm, const void *data, size_t bytes, int peer, int64_t tag,
-                           int64_t deadline_ns)
-{
-    return send_now(comm, data, bytes, peer, tag, WEFT_SPACE_INTERNAL, deadline_ns);
-}
-
-int weft_p2p_recv_internal(struct weft_comm *comm, void *data, size_t capacity, int source, int64_t tag,
-                           int64_t deadline_ns, size_t *bytes)
-{
-    struct weft_request request;
-    int status = recv_now(comm, data, capacity, source, tag, WEFT_SPACE_INTERNAL, deadline_ns, &request);
-    if (status == WEFT_OK)
-        *bytes = request.found_bytes;
-    return status;
-}

@@ -2,6 +2,7 @@
  *   p2p.c          starting, queues, turns, ends
  *   p2p_message.c  what peers say
  *   p2p_look.c     texts
+ *   p2p_letter.c   weft's own messages
  */
 #ifndef WEFT_COMM_P2P_INTERNAL_H
 #define WEFT_COMM_P2P_INTERNAL_H
@@ -23,9 +24,10 @@ struct weft_p2p_queue {
 
 struct weft_p2p_peer {
     uint32_t rank;
-    uint32_t credit;    /* what may be sent to it inside messages */
-    uint32_t held;      /* of the credit it has: messages that have not been received */
-    uint32_t owed;      /* and what has been, but is not told yet */
+    /* Of each space (comm/match.h): */
+    uint32_t credit[2]; /* what may be sent to it inside messages */
+    uint32_t held[2];   /* of the credit it has: messages that have not been received */
+    uint32_t owed[2];   /* and what has been, but is not told yet */
     uint32_t waiting;   /* messages announced to it that no receive there has taken */
     uint32_t announced; /* messages of it that no receive here has taken */
     uint32_t moving;    /* receiving transfers */
@@ -62,7 +64,13 @@ void weft_request_turn(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct 
 /* MATCHED has come for a send. */
 void weft_request_go(struct weft_p2p *p2p, struct weft_request *request, uint32_t peer_id);
 /* A message inside a message has been received. */
-void weft_p2p_owe(struct weft_p2p *p2p, struct weft_p2p_peer *peer, uint32_t cost);
+void weft_p2p_owe(struct weft_p2p *p2p, struct weft_p2p_peer *peer, int space, uint32_t cost);
+
+/* The credit of a space that nothing has been sent of. */
+static inline uint32_t weft_p2p_budget(int space)
+{
+    return space == WEFT_SPACE_INTERNAL ? WEFT_P2P_LETTER_CREDIT : WEFT_P2P_CREDIT;
+}
 
 static inline struct weft_request *weft_request_of(struct weft_posted *posted)
 {

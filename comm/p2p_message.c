@@ -5,6 +5,11 @@
 #include "base/error.h"
 #include "comm/p2p_internal.h"
 
+static int space_of(const struct weft_wire_header *header)
+{
+    return header->flags & WEFT_WIRE_INTERNAL ? WEFT_SPACE_INTERNAL : WEFT_SPACE_USER;
+}
+
 /* Keeps a message until a receive takes it. payload: NULL for an announced one. */
 static int keep(struct weft_p2p *p2p, const struct weft_wire_header *header, uint64_t bytes,
                 const void *payload)
@@ -14,7 +19,7 @@ static int keep(struct weft_p2p *p2p, const struct weft_wire_header *header, uin
     if (!arrived)
         return weft_fail(WEFT_NOMEM, "no memory to keep a message of %zu bytes from rank %u", copied,
                          header->source);
-    arrived->match.space = header->flags & WEFT_WIRE_INTERNAL ? WEFT_SPACE_INTERNAL : WEFT_SPACE_USER;
+    arrived->match.space = space_of(header);
     arrived->match.source = (int32_t)header->source;
     arrived->match.tag = (int64_t)header->count;
     arrived->bytes = bytes;
@@ -33,9 +38,8 @@ static int keep(struct weft_p2p *p2p, const struct weft_wire_header *header, uin
 /* The receive that a message is for, if one waits, with what it has found. */
 static struct weft_request *claim(struct weft_p2p *p2p, const struct weft_wire_header *header, uint64_t bytes)
 {
-    int space = header->flags & WEFT_WIRE_INTERNAL ? WEFT_SPACE_INTERNAL : WEFT_SPACE_USER;
     struct weft_posted *posted =
-        weft_match_claim(&p2p->match, space, (int32_t)header->source, (int64_t)header->count);
+        weft_match_claim(&p2p->match, space_of(header), (int32_t)header->source, (int64_t)header->count);
     if (!posted)
         return NULL;
     struct weft_request *request = weft_request_of(posted);
@@ -48,18 +52,20 @@ static struct weft_request *claim(struct weft_p2p *p2p, const struct weft_wire_h
 static int take_tagged(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
                        const struct weft_wire_header *header, const void *payload)
 {
+    int space = space_of(header);
     uint64_t cost = (uint64_t)header->size + WEFT_P2P_COST;
-    if (cost + peer->held + peer->owed > WEFT_P2P_CREDIT)
+    uint64_t used = cost + peer->held[space] + peer->owed[space], budget = weft_p2p_budget(space);
+    if (used > budget)
         return weft_fail(WEFT_PROTOCOL, "rank %u has sent %llu bytes that it was given no credit for",
-                         peer->rank, (unsigned long long)(cost + peer->held + peer->owed - WEFT_P2P_CREDIT));
+                         peer->rank, (unsigned long long)(used - budget));
     struct weft_request *request = claim(p2p, header, header->size);
     if (request) {
-        weft_p2p_owe(p2p, peer, (uint32_t)cost);
+        weft_p2p_owe(p2p, peer, space, (uint32_t)cost);
         weft_request_deliver(p2p, request, payload);
         return WEFT_OK;
     }
     int status = keep(p2p, header, header->size, payload);
-    peer->held += status == WEFT_OK ? (uint32_t)cost : 0;
+    peer->held[space] += status == WEFT_OK ? (uint32_t)cost : 0;
     return status;
 }
 
@@ -103,10 +109,12 @@ static int take_matched(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
 static int take_credit(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
                        const struct weft_wire_header *header)
 {
-    if (header->size || header->count == 0 || header->count > WEFT_P2P_CREDIT - peer->credit)
+    int space = space_of(header);
+    uint32_t used = weft_p2p_budget(space) - peer->credit[space];
+    if (header->size || header->count == 0 || header->count > used)
         return weft_fail(WEFT_PROTOCOL, "rank %u gave back %llu bytes of credit: %u were used", peer->rank,
-                         (unsigned long long)header->count, WEFT_P2P_CREDIT - peer->credit);
-    peer->credit += (uint32_t)header->count;
+                         (unsigned long long)header->count, used);
+    peer->credit[space] += (uint32_t)header->count;
     if (peer->sends.head)
         weft_p2p_pend(p2p, peer);
     return WEFT_OK;
@@ -115,7 +123,8 @@ static int take_credit(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
 int weft_p2p_message(struct weft_p2p *p2p, const struct weft_wire_header *header, const void *payload)
 {
     int has_tag = header->kind == WEFT_WIRE_TAGGED || header->kind == WEFT_WIRE_ANNOUNCE;
-    if (header->flags & ~(has_tag ? WEFT_WIRE_INTERNAL : 0) || header->source == p2p->options.rank ||
+    int may_be_own = header->kind == WEFT_WIRE_TAGGED || header->kind == WEFT_WIRE_ROOM;
+    if (header->flags & ~(may_be_own ? WEFT_WIRE_INTERNAL : 0) || header->source == p2p->options.rank ||
         (has_tag && (int64_t)header->count < 0))
         return weft_fail(WEFT_PROTOCOL, "a message of kind %u, flags %u, tag %lld from rank %u is malformed",
                          header->kind, header->flags, (long long)header->count, header->source);

@@ -18,9 +18,9 @@
  *   TAGGED   payload: the whole message.
  *   ANNOUNCE 8 bytes: the length of a message that waits at the sender; op is the sender's id for it.
  *   MATCHED  nothing: a receive has taken the announced message op; message is the receiver's id, 0: nothing moves.
- *   ROOM     nothing: count bytes of TAGGED messages have been received.
+ *   ROOM     nothing: count bytes of TAGGED messages have been received, with INTERNAL: of weft's own.
  *
- * INTERNAL marks messages of weft's own among the first two. Fields that a kind has no use for are 0.
+ * INTERNAL marks TAGGED messages of weft's own. Fields that a kind has no use for are 0.
  *
  * With the flag TRANSFER op is the id, at the receiver of the message, of a transfer outside of plans (comm/exec.h);
  * message, digest and count are 0. Otherwise comm and op say which operation (ids agreed at creation, ops counted per

@@ -205,8 +205,8 @@ int weft_comm_dup(weft_comm *comm, weft_comm **out);
 
 /* A communicator of count ranks of comm, in the order of the list; only these make the call, each with the same list and
  * tag (0 or more), within comm's deadline. It goes over messages between two ranks that the program's receives do not
- * see, so it takes no part in the order of collectives; ranks that make several with common members at once, or anew
- * after one has failed, tell them apart by the tag. WEFT_MISMATCH names a rank whose list differs, WEFT_TIMEOUT one that
+ * see, so it takes no part in the order of collectives; ranks that make several with common members at once tell them
+ * apart by the tag. WEFT_MISMATCH names a rank whose list differs, WEFT_TIMEOUT one that
  * has not come; comm goes on. */
 int weft_comm_subset(weft_comm *comm, const int *ranks, int count, int64_t tag, weft_comm **out);
 

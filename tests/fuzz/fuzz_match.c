@@ -190,7 +190,7 @@ static void begin(struct world *world, const uint8_t *deed)
     if (!request)
         abort();
     request->sends = deed[1] & 1;
-    request->space = deed[1] >> 1 & 1;
+    request->space = !request->sends && deed[1] >> 1 & 1;
     request->bytes = (size_t)(deed[2] | deed[3] << 8) % BYTES;
     request->memory = calloc(1, request->bytes + 1);
     request->tag = request->sends ? deed[1] >> 4 : (deed[1] >> 4) - 1;

@@ -12,6 +12,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "base/clock.h"
+#include "comm/letter.h"
 #include "tests/support/job.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
@@ -222,6 +224,140 @@ static void test_absent(void **state)
         assert_int_equal(test_ranks_fork(3, absent_body, &absent), 0);
 }
 
+static int open_impatient(struct job *job, int64_t timeout_ms)
+{
+    weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
+    test_ranks_options(&options);
+    options.timeout_ms = timeout_ms;
+    CHECK_OK(weft_context_open(NULL, &job->context));
+    CHECK_OK(weft_comm_create(job->context, &options, &job->comm));
+    return 0;
+}
+
+static int is_clear(weft_comm *comm)
+{
+    weft_context_lock(comm->context);
+    int clear = weft_p2p_letter_next_of_all(comm->p2p, NULL) == NULL;
+    weft_context_unlock(comm->context);
+    return clear;
+}
+
+/* The program's messages have used up all that one rank may send to the other inside messages; with `tiny` that is next
+ * to nothing. First the leader comes not at all; then both do, with the same tag, before anything has been received. */
+static int flood_body(int rank, int ranks, void *arg)
+{
+    enum { FLOOD = WEFT_P2P_CREDIT / (1 + WEFT_P2P_COST) };
+    const int tiny = *(int *)arg;
+    (void)ranks;
+    struct job job;
+    weft_comm *out = NULL;
+    int list[2] = {0, 1};
+    char byte = 7, other;
+    weft_work *work;
+    if (tiny)
+        setenv("WEFT_EAGER_SHM", "0", 1);
+    CHECK(open_impatient(&job, 2000) == 0);
+    if (rank == 0) /* so that what comes is taken from the ring meanwhile */
+        CHECK_OK(weft_recv_start(job.comm, &other, 1, WEFT_INT8, 1, 99, &work));
+    for (int i = 0; i < FLOOD && rank == 1; i++)
+        CHECK_OK(weft_send(job.comm, &byte, 1, WEFT_INT8, 0, 5));
+    if (rank == 1) {
+        CHECK(weft_comm_subset(job.comm, list, 2, 1, &out) == WEFT_TIMEOUT && out == NULL);
+        CHECK(strstr(weft_error_detail(), "weft_comm_subset with tag 1: no answer from rank 0"));
+    } else {
+        usleep(1500000);
+        CHECK_OK(weft_work_cancel(work));
+        CHECK(weft_work_free(work) == WEFT_CANCELLED);
+    }
+    CHECK(sum_is(job.comm, rank, 1) == 0);
+    CHECK_OK(weft_comm_subset(job.comm, list, 2, 1, &out));
+    CHECK(sum_is(out, rank, 1) == 0);
+    CHECK_OK(weft_comm_destroy(out));
+    for (int i = 0; i < FLOOD && rank == 0; i++) {
+        byte = 0;
+        CHECK_OK(weft_recv(job.comm, &byte, 1, WEFT_INT8, 1, 5, NULL));
+        CHECK(byte == 7);
+    }
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_flood(void **state)
+{
+    (void)state;
+    for (int tiny = 0; tiny < 2; tiny++)
+        assert_int_equal(test_ranks_fork(2, flood_body, &tiny), 0);
+}
+
+/* One rank tries twice before the other comes, all with one tag: nothing of what has failed stays, or is taken for what
+ * comes later. */
+static int retry_body(int rank, int ranks, void *arg)
+{
+    const int late = *(int *)arg;
+    struct job job;
+    weft_comm *out = NULL;
+    int list[3] = {0, 1, 2};
+    CHECK(open_impatient(&job, 1000) == 0);
+    for (int i = 0; i < 2 && rank != late; i++)
+        CHECK(weft_comm_subset(job.comm, list, 3, 4, &out) == WEFT_TIMEOUT && out == NULL);
+    if (rank == late)
+        usleep(1500000);
+    for (int i = 0; i < 2; i++) {
+        if (rank == late)
+            usleep(900000);
+        CHECK(sum_is(job.comm, rank, ranks * (ranks - 1) / 2) == 0);
+        CHECK_OK(weft_comm_subset(job.comm, list, 3, 4, &out));
+        CHECK(sum_is(out, rank, 3) == 0);
+        CHECK_OK(weft_comm_destroy(out));
+    }
+    CHECK(sum_is(job.comm, rank, ranks * (ranks - 1) / 2) == 0);
+    CHECK(is_clear(job.comm));
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_retry(void **state)
+{
+    (void)state;
+    for (int late = 0; late < 2; late++)
+        assert_int_equal(test_ranks_fork(3, retry_body, &late), 0);
+}
+
+/* So much of weft's own lies at the leader that no more may be sent to it: the call fails, and nothing else. Once the
+ * leader has looked there is room again. */
+static int full_body(int rank, int ranks, void *arg)
+{
+    (void)arg;
+    static const char junk[WEFT_P2P_LETTER_MAX];
+    struct job job;
+    weft_comm *out = NULL;
+    int list[2] = {0, 1}, status = WEFT_OK, sent = 0;
+    CHECK(open_impatient(&job, 1000) == 0);
+    if (rank == 1) {
+        while (status == WEFT_OK && sent++ < 1000)
+            status = weft_letter_send(job.comm, junk, sizeof junk, 0, 6, weft_deadline_ns(100));
+        CHECK(status == WEFT_TIMEOUT && sent < 1000);
+        CHECK(weft_comm_subset(job.comm, list, 2, 2, &out) == WEFT_TIMEOUT && out == NULL);
+        CHECK(strstr(weft_error_detail(), "weft_comm_subset with tag 2: rank 0 on host"));
+        CHECK(strstr(weft_error_detail(), "takes no messages"));
+    } else {
+        usleep(900000);
+    }
+    CHECK(sum_is(job.comm, rank, ranks * (ranks - 1) / 2) == 0);
+    CHECK_OK(weft_comm_subset(job.comm, list, 2, 2, &out));
+    CHECK(sum_is(out, rank, 1) == 0);
+    CHECK(is_clear(job.comm));
+    CHECK_OK(weft_comm_destroy(out));
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_full(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(2, full_body, NULL), 0);
+}
+
 /* A member dies instead of coming. */
 static int death_body(int rank, int ranks, void *arg)
 {
@@ -256,6 +392,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_even),      cmocka_unit_test(test_even_ofi),     cmocka_unit_test(test_ring),
         cmocka_unit_test(test_arguments), cmocka_unit_test(test_lists_differ), cmocka_unit_test(test_absent),
+        cmocka_unit_test(test_flood),     cmocka_unit_test(test_retry),        cmocka_unit_test(test_full),
         cmocka_unit_test(test_death),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
