@@ -248,8 +248,8 @@ static int count_processors(struct weft_comm *comm, const struct weft_blob *blob
     return WEFT_OK;
 }
 
-int weft_agree_link(struct weft_comm *comm, const struct weft_transport_ops *ops, struct weft_link *link,
-                    int64_t deadline_ns)
+int weft_agree_link(struct weft_comm *comm, int rank, const struct weft_transport_ops *ops,
+                    struct weft_link *link, int64_t deadline_ns)
 {
     uint32_t flags;
     struct weft_idle idle = {0};
@@ -263,7 +263,8 @@ int weft_agree_link(struct weft_comm *comm, const struct weft_transport_ops *ops
             return weft_fail(status, "%s", text);
         }
         if (weft_clock_ns() >= deadline_ns)
-            return weft_fail(WEFT_TIMEOUT, "a link did not come up in time");
+            return weft_fail(WEFT_TIMEOUT, "the link to rank %d on host '%s' did not come up in time", rank,
+                             comm->members[rank].host);
         weft_progress_once(comm->context);
         weft_context_unlock(comm->context);
         if (weft_idle_pause(comm->context, &idle))
@@ -284,7 +285,8 @@ static int prove_host(struct weft_comm *comm, uint32_t group, int64_t deadline_n
     if (status != WEFT_OK)
         return status;
     int64_t soon_ns = weft_deadline_ns(PROOF_MS);
-    status = weft_agree_link(comm, &shm->ops, link, soon_ns < deadline_ns ? soon_ns : deadline_ns);
+    status =
+        weft_agree_link(comm, (int)group, &shm->ops, link, soon_ns < deadline_ns ? soon_ns : deadline_ns);
     weft_context_unlink(comm->context, link);
     return status;
 }

@@ -21,9 +21,9 @@ int weft_agree(struct weft_comm *comm, int64_t deadline_ns);
 /* Round 3. A rank that cannot map a token still takes part; then nobody uses the path. */
 int weft_agree_fastpath(struct weft_comm *comm, int64_t deadline_ns);
 
-/* Waits for a link to come up, in vain where some rank has died meanwhile: it may be the one at the other end.
+/* Waits for a link to a rank to come up, in vain where some rank has died meanwhile: it may be the one at the other end.
  * [lock] */
-int weft_agree_link(struct weft_comm *comm, const struct weft_transport_ops *ops, struct weft_link *link,
-                    int64_t deadline_ns);
+int weft_agree_link(struct weft_comm *comm, int rank, const struct weft_transport_ops *ops,
+                    struct weft_link *link, int64_t deadline_ns);
 
 #endif

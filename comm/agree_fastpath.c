@@ -31,7 +31,7 @@ static int open_fastpath(struct weft_comm *comm, struct weft_token *tokens, int6
             continue;
         status = weft_exec_connect(comm->exec, (uint32_t)r, &peer);
         if (status == WEFT_OK)
-            status = weft_agree_link(comm, peer->ops, peer->link, deadline_ns);
+            status = weft_agree_link(comm, r, peer->ops, peer->link, deadline_ns);
     }
     if (status == WEFT_OK)
         status = weft_fastpath_open(comm, fastpath_bytes(comm), tokens, &comm->fastpath);

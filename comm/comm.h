@@ -114,7 +114,7 @@ static inline void weft_comm_count_call(struct weft_comm *comm)
 /* The deadline of a call that starts now. */
 int64_t weft_comm_deadline_ns(const struct weft_comm *comm);
 
-/* Connects every peer and waits until the links are up. What the others do is their matter: somebody has to drive their
+/* Connects every peer and waits until the links are up, for three quarters of the time until the deadline. What the others do is their matter: somebody has to drive their
  * transports meanwhile. connect.c */
 int weft_comm_connect_peers(struct weft_comm *comm, int64_t deadline_ns);
 

@@ -98,6 +98,45 @@ static int mismatch_body(int rank, int ranks, void *arg)
     return 0;
 }
 
+static int never_up(struct weft_link *link, uint32_t *flags)
+{
+    (void)link, (void)flags;
+    return WEFT_AGAIN;
+}
+
+/* A link of one rank does not come up: all hear which, in time, and the communicator goes on. */
+static int not_up_body(int rank, int ranks, void *arg)
+{
+    (void)arg;
+    struct job job;
+    weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
+    setenv("WEFT_FAST_PATH", "0", 1);
+    test_ranks_options(&options);
+    options.timeout_ms = 2000;
+    CHECK_OK(weft_context_open(NULL, &job.context));
+    CHECK_OK(weft_comm_create(job.context, &options, &job.comm));
+    struct weft_transport_ops *ops = &job.context->transports[WEFT_SHM].ops;
+    int (*link_flags)(struct weft_link *, uint32_t *) = ops->link_flags;
+    if (rank == 1)
+        ops->link_flags = never_up;
+    CHECK(weft_comm_connect(job.comm) == WEFT_TIMEOUT);
+    CHECK(strstr(weft_error_detail(), "the link to rank 2 on host '"));
+    CHECK((strstr(weft_error_detail(), "rank 1 on host '") != NULL) == (rank != 1));
+    ops->link_flags = link_flags;
+    CHECK_OK(weft_comm_connect(job.comm));
+    int32_t one = 1, sum = 0;
+    CHECK_OK(weft_allreduce(job.comm, &one, &sum, 1, WEFT_INT32, WEFT_SUM));
+    CHECK(sum == ranks);
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_not_up(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(3, not_up_body, NULL), 0);
+}
+
 static int argument_body(int rank, int ranks, void *arg)
 {
     (void)rank, (void)ranks, (void)arg;
@@ -209,7 +248,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_connect_shm),   cmocka_unit_test(test_connect_ofi),
         cmocka_unit_test(test_arguments),     cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_registrations),
+        cmocka_unit_test(test_registrations), cmocka_unit_test(test_not_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
