@@ -92,7 +92,8 @@ static int find_members(struct group *group, int key)
     if (status != WEFT_OK)
         return status;
     int wrong;
-    group->ranks = weft_group_choose(choices, parent->ranks, parent->rank, group->members, &wrong);
+    if (group->members) /* else it takes part to say that it cannot go on */
+        group->ranks = weft_group_choose(choices, parent->ranks, parent->rank, group->members, &wrong);
     free(choices);
     if (group->ranks < 0)
         return malformed(group, wrong);
@@ -255,7 +256,7 @@ static int make_group(struct weft_comm *parent, uint8_t collective, int colour, 
     struct group group = {.parent = parent, .round = &round, .colour = colour, .listen_fd = -1};
     group.members = calloc((size_t)parent->ranks, sizeof *group.members);
     if (!group.members)
-        return weft_fail(WEFT_NOMEM, "no memory for %d ranks", parent->ranks);
+        give_up(&group, weft_fail(WEFT_NOMEM, "no memory for %d ranks", parent->ranks));
     weft_round_begin(&round, parent, collective);
     int status = run_rounds(&group, key, &made);
     weft_round_end(&round);
