@@ -283,7 +283,10 @@ int weft_comm_destroy(weft_comm *comm)
         return WEFT_OK;
     if (comm->works)
         return weft_fail(WEFT_BUSY, "%d works of the communicator have not been freed", comm->works);
-    int status = comm->dropped ? weft_works_finish(comm) : WEFT_OK;
+    weft_context_lock(comm->context); /* the service thread may just be ending some */
+    int dropped = comm->dropped;
+    weft_context_unlock(comm->context);
+    int status = dropped ? weft_works_finish(comm) : WEFT_OK;
     char text[WEFT_DETAIL_MAX] = "";
     if (status == WEFT_TIMEOUT)
         snprintf(text, sizeof text, "%s", comm->failure);
