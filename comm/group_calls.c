@@ -1,5 +1,6 @@
 #include "comm/group_calls.h"
 
+#include <pthread.h>
 #include <stdio.h>
 
 #include "base/fork.h"
@@ -18,13 +19,56 @@ void weft_group_defer(struct weft_work *work)
     last = work;
 }
 
+/* --- a thread that exits inside a group */
+
+static pthread_mutex_t leaving_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_key_t leaving;
+static int leaving_made;                  /* under the lock */
+static _Thread_local int leaving_noticed; /* leave() is called at the end of this thread */
+
+/* Nobody else knows the handles: without them the operations run on, and the communicator can be destroyed. */
+static void leave(void *arg)
+{
+    (void)arg;
+    weft_group_depth = leaving_noticed = 0;
+    while (started) {
+        struct weft_work *work = started;
+        started = work->next;
+        weft_work_free(work);
+    }
+}
+
+__attribute__((destructor)) static void forget_key(void)
+{
+    if (leaving_made) /* threads may live longer than the library, where a program unloads it */
+        pthread_key_delete(leaving);
+}
+
+static int notice_leaving(void)
+{
+    if (leaving_noticed)
+        return WEFT_OK;
+    pthread_mutex_lock(&leaving_lock);
+    int error = leaving_made ? 0 : pthread_key_create(&leaving, leave);
+    leaving_made |= !error;
+    pthread_mutex_unlock(&leaving_lock);
+    if (!error)
+        error = pthread_setspecific(leaving, &leaving);
+    if (error)
+        return weft_fail(WEFT_SYSTEM, "cannot begin a group: no room for a thread's own data: %s",
+                         weft_errno_text(error));
+    leaving_noticed = 1;
+    return WEFT_OK;
+}
+
 int weft_group_start(void)
 {
     weft_error_clear();
     if (weft_fork_is_child())
         return weft_fork_refuse();
-    weft_group_depth++;
-    return WEFT_OK;
+    int status = notice_leaving();
+    weft_group_depth += status == WEFT_OK;
+    return status;
 }
 
 /* Everything runs already, so that waiting for one after the other lets all go on. */

@@ -386,7 +386,8 @@ int weft_work_cancel(weft_work *work);
 /* Calls of the calling thread between these two only start: collectives and point-to-point calls that otherwise block
  * return at once, their buffers are weft's, and the outermost weft_group_end() waits for all of them, within
  * each communicator's deadline, and returns the first error. So messages may be sent and received in any
- * order. Groups nest. A collective in a group counts as a started one, on all ranks or none. */
+ * order. Groups nest. A collective in a group counts as a started one, on all ranks or none. The operations of a
+ * thread that exits inside a group run on as after weft_work_free(). */
 int weft_group_start(void);
 int weft_group_end(void);
 

@@ -60,6 +60,8 @@
     X(FAULT_PTHREAD_COND_TIMEDWAIT, "pthread_cond_timedwait", FAULT_SPURIOUS)                                \
     X(FAULT_PTHREAD_COND_WAIT, "pthread_cond_wait", FAULT_SPURIOUS)                                          \
     X(FAULT_PTHREAD_CREATE, "pthread_create", EAGAIN)                                                        \
+    X(FAULT_PTHREAD_KEY_CREATE, "pthread_key_create", EAGAIN)                                                \
+    X(FAULT_PTHREAD_SETSPECIFIC, "pthread_setspecific", ENOMEM)                                              \
     X(FAULT_PTHREAD_SETNAME_NP, "pthread_setname_np", EMFILE)                                                \
     X(FAULT_READ, "read", EIO, EAGAIN, FAULT_SHORT, EINTR)                                                   \
     X(FAULT_READLINKAT, "readlinkat", ENOMEM)                                                                \

@@ -78,7 +78,9 @@ int fault_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, vo
                          void *arg);
 int fault_pthread_atfork(void (*before)(void), void (*parent)(void), void (*child)(void));
 int fault_pthread_attr_init(pthread_attr_t *attributes);
+int fault_pthread_key_create(pthread_key_t *key, void (*end)(void *value));
 int fault_pthread_setname_np(pthread_t thread, const char *name);
+int fault_pthread_setspecific(pthread_key_t key, const void *value);
 int fault_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex);
 int fault_pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, clockid_t clock,
                                  const struct timespec *until);

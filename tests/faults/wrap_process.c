@@ -29,6 +29,18 @@ int fault_pthread_attr_init(pthread_attr_t *attributes)
     return value ? value : pthread_attr_init(attributes);
 }
 
+int fault_pthread_key_create(pthread_key_t *key, void (*end)(void *value))
+{
+    int value = fault_hit(FAULT_PTHREAD_KEY_CREATE);
+    return value ? value : pthread_key_create(key, end);
+}
+
+int fault_pthread_setspecific(pthread_key_t key, const void *data)
+{
+    int value = fault_hit(FAULT_PTHREAD_SETSPECIFIC);
+    return value ? value : pthread_setspecific(key, data);
+}
+
 int fault_pthread_setname_np(pthread_t thread, const char *name)
 {
     int value = fault_hit(FAULT_PTHREAD_SETNAME_NP);

@@ -1,5 +1,6 @@
 /* How point-to-point messages end other than well, what waits in the meantime, and what waiting costs: to the rank
  * itself, deadlines, deaths, dumps. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -360,6 +361,58 @@ static void test_idle(void **state)
     each_transport(2, idle_body);
 }
 
+/* --- a thread that exits inside a group */
+
+struct leaver {
+    weft_comm *comm;
+    uint8_t data[100];
+    int failed;
+};
+
+static int leave_group(struct leaver *leaver, int rank, int ranks)
+{
+    CHECK_OK(weft_group_start());
+    CHECK_OK(weft_group_start());
+    CHECK_OK(weft_send(leaver->comm, leaver->data, sizeof leaver->data, WEFT_UINT8, rank, 1));
+    CHECK_OK(weft_recv(leaver->comm, NULL, 0, WEFT_UINT8, (rank + 1) % ranks, 2, NULL)); /* runs on */
+    return 0;
+}
+
+static void *leave(void *arg)
+{
+    struct leaver *leaver = arg;
+    leaver->failed = leave_group(leaver, weft_comm_rank(leaver->comm), weft_comm_size(leaver->comm));
+    return NULL;
+}
+
+/* What the thread has started comes to its end, and nothing of it stands in the way of the communicator's. */
+static int leaving_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    struct leaver leaver = {0};
+    pthread_t thread;
+    uint8_t data[100];
+    CHECK_OK(open_with(&job, arg, 20000));
+    leaver.comm = job.comm;
+    memset(leaver.data, 7, sizeof leaver.data);
+    CHECK(pthread_create(&thread, NULL, leave, &leaver) == 0);
+    pthread_join(thread, NULL);
+    CHECK_OK(leaver.failed);
+    CHECK_OK(weft_recv(job.comm, data, sizeof data, WEFT_UINT8, rank, 1, NULL));
+    CHECK(memcmp(data, leaver.data, sizeof data) == 0);
+    CHECK(weft_group_end() == WEFT_INVALID); /* the group was that thread's */
+    CHECK_OK(weft_send(job.comm, NULL, 0, WEFT_UINT8, (rank + ranks - 1) % ranks, 2));
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_leaving(void **state)
+{
+    (void)state;
+    each_transport(1, leaving_body);
+    each_transport(3, leaving_body);
+}
+
 static void test_leaks(void **state)
 {
     (void)state;
@@ -379,6 +432,7 @@ int main(void)
         cmocka_unit_test(test_nobody_receives),
         cmocka_unit_test(test_left),
         cmocka_unit_test(test_death),
+        cmocka_unit_test(test_leaving),
         cmocka_unit_test(test_dump),
         cmocka_unit_test(test_leaks),
         cmocka_unit_test(test_idle),
