@@ -128,6 +128,8 @@ const struct weft_p2p_stats *weft_p2p_get_stats(const struct weft_p2p *p2p);
 size_t weft_p2p_bytes(const struct weft_p2p *p2p);
 /* The request that has run longest, NULL when none runs; the others by next. */
 struct weft_request *weft_p2p_oldest(const struct weft_p2p *p2p);
+/* "rank 3, tag 7", "any rank, any tag", "rank 3, tag 7, weft's own". */
+void weft_p2p_print_whom(int32_t rank, int64_t tag, int space, char *text, size_t capacity);
 /* "receive of at most 64 bytes from any rank, tag 7", "send of 64 bytes to rank 3, tag 7". Length like snprintf(). */
 int weft_request_print(const struct weft_request *request, char *text, size_t capacity);
 /* Lines of what waits, for weft_comm_dump(). Length like snprintf(). */

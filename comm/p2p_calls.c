@@ -422,6 +422,16 @@ static int nothing_there(void *arg)
                          &look->found_tag, &look->bytes) == WEFT_AGAIN;
 }
 
+/* limit_ms is -1 where nobody has waited. */
+static int no_message(const struct look *look, int64_t limit_ms)
+{
+    char whom[96];
+    weft_p2p_print_whom(look->source, look->tag, WEFT_SPACE_USER, whom, sizeof whom);
+    if (limit_ms < 0)
+        return weft_fail(WEFT_AGAIN, "there is no message from %s", whom);
+    return weft_fail(WEFT_TIMEOUT, "no message from %s has come within %" PRId64 " ms", whom, limit_ms);
+}
+
 /* [lock] */
 static int await_message(struct weft_comm *comm, struct look *look, int64_t timeout_ms)
 {
@@ -436,14 +446,14 @@ static int await_message(struct weft_comm *comm, struct look *look, int64_t time
         if (weft_comm_is_lost(comm) && weft_comm_check_any(comm) != WEFT_OK)
             return comm->failed;
         if (timeout_ms == 0)
-            return weft_fail(WEFT_AGAIN, "there is no such message");
+            return no_message(look, -1);
         weft_progress_step_aside(context);
         if (moved)
             idle = (struct weft_idle){0};
         else if (!weft_idle_pause(context, &idle))
             continue;
         if (weft_clock_ns() >= deadline_ns)
-            return weft_fail(WEFT_TIMEOUT, "no such message has come within %" PRId64 " ms", limit_ms);
+            return no_message(look, limit_ms);
         if (!moved)
             weft_progress_sleep(context, deadline_ns, nothing_there, look);
     }

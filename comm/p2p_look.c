@@ -7,27 +7,27 @@
 
 #define LINES_MAX 16 /* of each kind */
 
-/* "rank 3, tag 7", "any rank, any tag". */
-static void print_whom(int32_t rank, int64_t tag, char *text, size_t capacity)
+void weft_p2p_print_whom(int32_t rank, int64_t tag, int space, char *text, size_t capacity)
 {
+    const char *own = space == WEFT_SPACE_INTERNAL ? ", weft's own" : "";
     int used = rank == WEFT_MATCH_ANY ? snprintf(text, capacity, "any rank, ")
                                       : snprintf(text, capacity, "rank %d, ", rank);
     size_t room = (size_t)used < capacity ? capacity - (size_t)used : 0;
     if (tag == WEFT_MATCH_ANY)
-        snprintf(room ? text + used : NULL, room, "any tag");
+        snprintf(room ? text + used : NULL, room, "any tag%s", own);
     else
-        snprintf(room ? text + used : NULL, room, "tag %" PRId64, tag);
+        snprintf(room ? text + used : NULL, room, "tag %" PRId64 "%s", tag, own);
 }
 
 int weft_request_print(const struct weft_request *request, char *text, size_t capacity)
 {
-    char whom[64];
-    print_whom(request->peer, request->tag, whom, sizeof whom);
+    char whom[96];
+    weft_p2p_print_whom(request->peer, request->tag, request->space, whom, sizeof whom);
     if (request->sends)
         return snprintf(text, capacity, "send of %zu bytes to %s", request->bytes, whom);
     if (request->found < 0)
         return snprintf(text, capacity, "receive of at most %zu bytes from %s", request->bytes, whom);
-    print_whom(request->found, request->found_tag, whom, sizeof whom);
+    weft_p2p_print_whom(request->found, request->found_tag, request->space, whom, sizeof whom);
     return snprintf(text, capacity, "receive of %" PRIu64 " bytes from %s", request->found_bytes, whom);
 }
 
@@ -71,6 +71,24 @@ size_t weft_p2p_bytes(const struct weft_p2p *p2p)
     return bytes;
 }
 
+/* Those of a space, after number others. Returns how many there are then. */
+static size_t dump_unexpected(const struct weft_p2p *p2p, int space, size_t number, char *text,
+                              size_t capacity, size_t *used)
+{
+    char line[256], whom[96];
+    const struct weft_arrived *arrived = NULL;
+    while ((arrived = weft_match_next(&p2p->match, space, arrived))) {
+        const struct weft_p2p_arrived *message = (const struct weft_p2p_arrived *)arrived;
+        if (number++ >= LINES_MAX)
+            continue;
+        weft_p2p_print_whom(arrived->source, arrived->tag, space, whom, sizeof whom);
+        snprintf(line, sizeof line, "  unexpected: %" PRIu64 " bytes from %s%s", message->bytes, whom,
+                 message->id ? ", announced" : "");
+        add(text, capacity, used, line);
+    }
+    return number;
+}
+
 size_t weft_p2p_dump(struct weft_p2p *p2p, char *text, size_t capacity)
 {
     size_t used = 0, requests = 0, messages = 0;
@@ -89,16 +107,8 @@ size_t weft_p2p_dump(struct weft_p2p *p2p, char *text, size_t capacity)
         snprintf(line, sizeof line, "  and %zu more sends and receives", requests - LINES_MAX);
         add(text, capacity, &used, line);
     }
-    const struct weft_arrived *arrived = NULL;
-    while ((arrived = weft_match_next(&p2p->match, WEFT_SPACE_USER, arrived))) {
-        const struct weft_p2p_arrived *message = (const struct weft_p2p_arrived *)arrived;
-        if (messages++ >= LINES_MAX)
-            continue;
-        print_whom(arrived->source, arrived->tag, what, sizeof what);
-        snprintf(line, sizeof line, "  unexpected: %" PRIu64 " bytes from %s%s", message->bytes, what,
-                 message->id ? ", announced" : "");
-        add(text, capacity, &used, line);
-    }
+    for (int space = WEFT_SPACE_USER; space <= WEFT_SPACE_INTERNAL; space++)
+        messages = dump_unexpected(p2p, space, messages, text, capacity, &used);
     if (messages > LINES_MAX) {
         snprintf(line, sizeof line, "  and %zu more unexpected messages", messages - LINES_MAX);
         add(text, capacity, &used, line);

@@ -335,7 +335,11 @@ static int cancel_body(int rank, int ranks, void *arg)
     if (rank == 0) {
         weft_work *work, *other;
         CHECK(weft_probe(job.comm, 1, 3, 0, &info) == WEFT_AGAIN);
+        CHECK(strcmp(weft_error_detail(), "there is no message from rank 1, tag 3") == 0);
         CHECK(weft_probe(job.comm, 1, 3, 5, &info) == WEFT_TIMEOUT);
+        CHECK(strcmp(weft_error_detail(), "no message from rank 1, tag 3 has come within 5 ms") == 0);
+        CHECK(weft_probe(job.comm, WEFT_ANY_SOURCE, 3, 0, &info) == WEFT_AGAIN);
+        CHECK(strcmp(weft_error_detail(), "there is no message from any rank, tag 3") == 0);
         CHECK_OK(weft_recv_start(job.comm, &first, 1, WEFT_INT32, 1, 3, &work));
         CHECK_OK(weft_recv_start(job.comm, &second, 1, WEFT_INT32, 1, 3, &other));
         CHECK(weft_work_get_message(work, &info) == WEFT_BUSY);

@@ -192,11 +192,42 @@ static void test_credit_beside_turns(void **state)
     close_world(&world);
 }
 
+/* A dump tells weft's own messages from the program's, and hides neither. */
+static void test_dump(void **state)
+{
+    (void)state;
+    struct world world;
+    char text[1000];
+    open_world(&world);
+    struct weft_request own = {
+        .memory = world.memory, .bytes = 8, .peer = 2, .tag = 5, .space = WEFT_SPACE_INTERNAL};
+    struct weft_request users = {.memory = world.memory, .bytes = 8, .peer = 2, .tag = 5};
+    struct weft_wire_header header = {.comm = 1,
+                                      .count = 6,
+                                      .size = 8,
+                                      .kind = WEFT_WIRE_TAGGED,
+                                      .version = WEFT_WIRE_VERSION,
+                                      .flags = WEFT_WIRE_INTERNAL};
+    assert_int_equal(weft_p2p_receive(world.p2p, &own), 0);
+    assert_int_equal(weft_p2p_receive(world.p2p, &users), 0);
+    assert_int_equal(weft_p2p_message(world.p2p, &header, world.memory), 0);
+    header.flags = 0;
+    assert_int_equal(weft_p2p_message(world.p2p, &header, world.memory), 0);
+    weft_p2p_dump(world.p2p, text, sizeof text);
+    assert_string_equal(text,
+                        "  receive of at most 8 bytes from rank 2, tag 5, weft's own: waits for a message\n"
+                        "  receive of at most 8 bytes from rank 2, tag 5: waits for a message\n"
+                        "  unexpected: 8 bytes from rank 0, tag 6\n"
+                        "  unexpected: 8 bytes from rank 0, tag 6, weft's own\n");
+    close_world(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ids),
         cmocka_unit_test(test_credit_beside_turns),
+        cmocka_unit_test(test_dump),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
