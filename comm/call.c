@@ -34,6 +34,17 @@ int weft_call_is_list(const struct weft_call *call)
     return call->collective >= WEFT_CALL_ALLREDUCE_LIST && call->collective <= WEFT_CALL_REDUCE_SCATTER_LIST;
 }
 
+int weft_call_is_sized(const struct weft_call *call)
+{
+    return call->unequal && (call->collective == WEFT_GATHER || call->collective == WEFT_SCATTER ||
+                             call->collective == WEFT_ALLTOALL);
+}
+
+int weft_call_is_hashed(const struct weft_call *call)
+{
+    return weft_call_is_list(call) || (call->unequal && !weft_call_is_sized(call));
+}
+
 int weft_call_moves(const struct weft_call *call)
 {
     return call->collective < WEFT_COLLECTIVE_COUNT || weft_call_is_list(call);

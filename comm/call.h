@@ -75,6 +75,21 @@ static inline uint64_t weft_call_count(const struct weft_call *call)
     return call->count + ((uint64_t)(call->root + 1) << WEFT_CALL_ROOT_SHIFT);
 }
 
+/* Where ranks know only their own sizes a message's bytes take the place of the count; the root stays. */
+static inline uint64_t weft_call_with_size(uint64_t count, uint64_t bytes)
+{
+    return (count >> WEFT_CALL_ROOT_SHIFT << WEFT_CALL_ROOT_SHIFT) + bytes;
+}
+static inline uint64_t weft_call_without_root(uint64_t count)
+{
+    return count & ((UINT64_C(1) << WEFT_CALL_ROOT_SHIFT) - 1);
+}
+/* Of calls that have one. */
+static inline int weft_call_same_root(uint64_t a, uint64_t b)
+{
+    return (a ^ b) >> WEFT_CALL_ROOT_SHIFT == 0;
+}
+
 /* Name of the first field in which two digests differ. */
 static inline const char *weft_digest_difference(uint32_t mine, uint32_t theirs)
 {
@@ -95,6 +110,10 @@ static inline const char *weft_digest_difference(uint32_t mine, uint32_t theirs)
 /* "weft_comm_destroy", "allreduce", "gatherv", "allreduce_list"; static. comm/call.c */
 const char *weft_call_name(const struct weft_call *call);
 int weft_call_is_list(const struct weft_call *call);
+/* Whether its count is a hash of many. */
+int weft_call_is_hashed(const struct weft_call *call);
+/* Whether ranks know only their own sizes, so that each message carries its own: gatherv, scatterv, alltoallv. */
+int weft_call_is_sized(const struct weft_call *call);
 /* Whether it moves data, so that it has a form, a type and a count; whether it has a reduction. */
 int weft_call_moves(const struct weft_call *call);
 int weft_call_reduces(const struct weft_call *call);

@@ -300,9 +300,12 @@ void weft_op_run(struct weft_exec_op *op)
         if (status != WEFT_OK)
             break;
     }
+    int ends = status == WEFT_OK && op->exhausted && op->head == op->tail;
+    if (ends)
+        status = weft_early_left(op);
     if (status != WEFT_OK)
         weft_op_fail(op, status);
-    else if (op->exhausted && op->head == op->tail)
+    else if (ends)
         op_end(op, WEFT_OK);
     else if (!op->window)
         weft_transfer_queue(op);

@@ -24,7 +24,7 @@ int weft_flight_send(struct weft_exec_op *op, struct weft_flight *flight, enum w
         .message = flight->message,
         .slice = slice,
         .digest = op->request.digest,
-        .count = op->layout.sized ? flight->length : op->count,
+        .count = op->layout.sized ? weft_call_with_size(op->count, flight->length) : op->count,
         .size = size,
         .kind = (uint8_t)kind,
         .version = WEFT_WIRE_VERSION,

@@ -386,6 +386,8 @@ int weft_answer_deliver(struct weft_exec_op *op, struct weft_flight *flight,
 struct weft_op_peer *weft_op_peer_find(struct weft_exec_op *op, uint32_t rank, int create);
 /* Hands a newly admitted SEND or RECV what came early for it. */
 int weft_early_claim(struct weft_exec_op *op, struct weft_flight *flight);
+/* The operation is done: whether messages that came early were for none of its steps, which is a disagreement. */
+int weft_early_left(struct weft_exec_op *op);
 /* Moves what came before the operation started to its peers. */
 int weft_early_adopt(struct weft_exec_op *op);
 struct weft_early *weft_early_copy(struct weft_exec *exec, const struct weft_wire_header *header,

@@ -124,7 +124,36 @@ int weft_answer_deliver(struct weft_exec_op *op, struct weft_flight *flight,
 
 static int belongs(const struct weft_exec_op *op, const struct weft_wire_header *header)
 {
-    return header->digest == op->request.digest && (op->layout.sized || header->count == op->count);
+    return header->digest == op->request.digest &&
+           (op->layout.sized ? weft_call_same_root(header->count, op->count) : header->count == op->count);
+}
+
+/* What ranks disagree on, with the values where they are known. */
+static void word_difference(uint32_t digest, const struct weft_call *call,
+                            const struct weft_wire_header *header, uint32_t rank, char *text, size_t capacity)
+{
+    const char *difference = weft_digest_difference(digest, header->digest);
+    uint64_t count = weft_call_count(call), theirs = header->count;
+    int same = digest == header->digest, hashed = weft_call_is_hashed(call);
+    if (same && call->root >= 0 && !weft_call_same_root(theirs, count))
+        difference = "root";
+    else if (same && hashed)
+        difference = "counts";
+    int used = snprintf(text, capacity, "rank %u and rank %u disagree on the %s of call #%" PRIu64,
+                        header->source, rank, difference, call->sequence);
+    if (strcmp(difference, "root") == 0) /* of one collective, then */
+        snprintf(text + used, capacity - (size_t)used, ": %" PRId64 " and %" PRId32,
+                 (int64_t)(theirs >> WEFT_CALL_ROOT_SHIFT) - 1, call->root);
+    else if (same && !hashed)
+        snprintf(text + used, capacity - (size_t)used, ": %" PRIu64 " and %" PRIu64,
+                 call->root >= 0 ? weft_call_without_root(theirs) : theirs, call->count);
+}
+
+/* past: the call here, when it is over. */
+static int disagree(struct weft_exec *exec, const char *text, const struct weft_call *past)
+{
+    const struct weft_exec_hooks *hooks = &exec->options.hooks;
+    return hooks->differs ? hooks->differs(hooks->comm, text, past) : weft_fail(WEFT_MISMATCH, "%s", text);
 }
 
 /* A message is for another call than the one of its number here. */
@@ -132,17 +161,8 @@ static int refuse(struct weft_exec *exec, uint32_t digest, const struct weft_cal
                   const struct weft_wire_header *header)
 {
     char text[200];
-    const struct weft_exec_hooks *hooks = &exec->options.hooks;
-    const char *difference = weft_digest_difference(digest, header->digest);
-    uint64_t count = weft_call_count(call);
-    if (digest == header->digest && (header->count ^ count) >> WEFT_CALL_ROOT_SHIFT)
-        difference = "root";
-    int used = snprintf(text, sizeof text, "rank %u and rank %u disagree on the %s of call #%" PRIu64,
-                        header->source, exec->options.rank, difference, call->sequence);
-    if (strcmp(difference, "count") == 0)
-        snprintf(text + used, sizeof text - (size_t)used, ": %" PRIu64 " and %" PRIu64, header->count, count);
-    return hooks->differs ? hooks->differs(hooks->comm, text, is_past ? call : NULL)
-                          : weft_fail(WEFT_MISMATCH, "%s", text);
+    word_difference(digest, call, header, exec->options.rank, text, sizeof text);
+    return disagree(exec, text, is_past ? call : NULL);
 }
 
 static int refuse_for(struct weft_exec_op *op, const struct weft_wire_header *header)
@@ -157,7 +177,8 @@ static int wrong_size(const struct weft_exec_op *op, const struct weft_flight *f
     size_t element_bytes = op->request.element_bytes;
     int sends = flight->step.kind == WEFT_STEP_SEND;
     uint32_t here = op->exec->options.rank, sender = sends ? here : header->source;
-    uint64_t sent = sends ? flight->length : header->count, expected = sends ? header->count : flight->length;
+    uint64_t theirs = weft_call_without_root(header->count);
+    uint64_t sent = sends ? flight->length : theirs, expected = sends ? theirs : flight->length;
     return weft_fail(WEFT_MISMATCH,
                      "%s #%" PRIu64 ": rank %u sends %" PRIu64 " elements to rank %u, which expects %" PRIu64,
                      weft_call_name(&op->request.call), op->request.call.sequence, sender,
@@ -169,7 +190,7 @@ static int deliver(struct weft_exec_op *op, struct weft_flight *flight, const st
 {
     if (!belongs(op, header))
         return refuse_for(op, header);
-    if (op->layout.sized && header->count != flight->length)
+    if (op->layout.sized && weft_call_without_root(header->count) != flight->length)
         return wrong_size(op, flight, header);
     return weft_wire_is_answer(header) ? weft_answer_deliver(op, flight, header, payload)
                                        : weft_recv_message(op, flight, header, payload, early, kept);
@@ -268,6 +289,24 @@ int weft_early_claim(struct weft_exec_op *op, struct weft_flight *flight)
     return status;
 }
 
+int weft_early_left(struct weft_exec_op *op)
+{
+    for (uint32_t i = 0; i < op->peer_count; i++) {
+        const struct weft_early *early = op->peers[i]->early;
+        if (!early)
+            continue;
+        const struct weft_wire_header *header = (const void *)early->data;
+        char text[200];
+        snprintf(text, sizeof text,
+                 "rank %u has sent rank %u message %u of call #%" PRIu64 " (%s), in which it expects %u",
+                 header->source, op->exec->options.rank, header->message, op->request.call.sequence,
+                 weft_call_name(&op->request.call),
+                 weft_wire_is_answer(header) ? op->peers[i]->sends : op->peers[i]->receives);
+        return disagree(op->exec, text, &op->request.call);
+    }
+    return WEFT_OK;
+}
+
 int weft_early_adopt(struct weft_exec_op *op)
 {
     struct weft_exec *exec = op->exec;
@@ -329,8 +368,11 @@ static int check_sender(struct weft_exec *exec, const struct weft_wire_header *h
 static int too_late(struct weft_exec *exec, const struct weft_wire_header *header)
 {
     const struct weft_past_op *past = &exec->past[header->op % WEFT_OPS_MAX];
-    if (past->sequence == header->op &&
-        (past->digest != header->digest || weft_call_count(&past->call) != header->count))
+    uint64_t count = weft_call_count(&past->call);
+    int same = past->digest == header->digest &&
+               (weft_call_is_sized(&past->call) ? weft_call_same_root(count, header->count)
+                                                : count == header->count);
+    if (past->sequence == header->op && !same)
         return refuse(exec, past->digest, &past->call, 1, header);
     return weft_fail(WEFT_PROTOCOL, "rank %u sent kind %u for operation %u, which is over", header->source,
                      header->kind, header->op);

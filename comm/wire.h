@@ -75,8 +75,8 @@ struct weft_wire_header {
     uint8_t version;
     uint16_t flags; /* enum weft_wire_flags, other bits zero */
     uint64_t
-        count; /* of the operation, with its root (weft_call_count()); bytes of this message where ranks know only
-                       their own */
+        count; /* of the operation, with its root (weft_call_count()); bytes of this message, with the root, where ranks
+                  know only their own */
 };
 
 _Static_assert(sizeof(struct weft_wire_header) == 40, "the header is part of the wire format");
