@@ -4,7 +4,7 @@
  * after ceil(log2 n) rounds everybody has heard, directly or not, from everybody.
  *
  * As a plan it moves one chunk and uses the reduction for nothing but to make what is sent depend on what came; the
- * executor runs it on one byte and takes OR. A rank's contribution may come in twice. Results alternate between OUTPUT
+ * executor runs it on one byte and takes the first source. A rank's contribution may come in twice. Results alternate between OUTPUT
  * and TEMP as in rd.c, and for the same reason, so that the last one is in OUTPUT.
  *
  * Cost, with a per message, d = ceil(log2 n):   d a

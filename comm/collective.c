@@ -8,14 +8,6 @@
 #include "comm/op.h"
 #include "comm/progress.h"
 
-/* A barrier moves a byte of nothing; that it depends on what has come is all that counts. */
-static void take_first(void *destination, const void *const *sources, int source_count, size_t count,
-                       uint32_t finish)
-{
-    (void)source_count, (void)finish;
-    memcpy(destination, sources[0], count);
-}
-
 /* FNV-1a over the numbers, word by word. */
 uint64_t weft_counts_hash(const size_t *counts, size_t many)
 {
@@ -74,9 +66,9 @@ static size_t sum_of(const struct weft_operands *operands, const struct weft_exe
 static int copy_input(const struct weft_operands *operands, const void **send, void **memory)
 {
     const struct weft_exec_blocks *blocks = &operands->send_blocks;
-    size_t eb = operands->element_bytes, low = SIZE_MAX, high = 0;
+    size_t eb = operands->element_bytes, low = SIZE_MAX, high = 0, end = 0;
     for (uint32_t b = 0; b < operands->send_blocks_count; b++) {
-        size_t offset = weft_operands_offset(operands, blocks, b),
+        size_t offset = weft_operands_next(operands, blocks, b, &end),
                count = weft_operands_count(operands, blocks, b);
         if (count == 0)
             continue;
@@ -88,8 +80,9 @@ static int copy_input(const struct weft_operands *operands, const void **send, v
     uint8_t *copy = malloc((high - low) * eb);
     if (!copy)
         return weft_fail(WEFT_NOMEM, "no memory for a copy of %zu bytes of input", (high - low) * eb);
+    end = 0;
     for (uint32_t b = 0; b < operands->send_blocks_count; b++) {
-        size_t offset = weft_operands_offset(operands, blocks, b),
+        size_t offset = weft_operands_next(operands, blocks, b, &end),
                count = weft_operands_count(operands, blocks, b);
         if (count)
             weft_copy(copy + (offset - low) * eb, (const uint8_t *)operands->send + offset * eb, count * eb);
@@ -152,9 +145,8 @@ int weft_collective_start_part(struct weft_comm *comm, const struct weft_operand
     if (weft_call_is_list(call)) /* several operations, which need not have the same */
         request.call.algorithm = 0;
     const void *scalar = NULL;
-    if (operands->collective == WEFT_BARRIER)
-        request.reduce = take_first;
-    else if (weft_collective_reduces(operands->collective))
+    /* A barrier moves a byte of nothing; that it depends on what has come is all that counts. */
+    if (weft_collective_reduces(operands->collective) && operands->collective != WEFT_BARRIER)
         weft_op_request(comm->context, operands->op, operands->dtype, comm->ranks, request.streaming,
                         &request, &scalar);
     if (scalar)
@@ -197,8 +189,11 @@ int weft_collective_run_alone(struct weft_comm *comm, const struct weft_operands
     to += weft_operands_offset(operands, &operands->recv_blocks, 0) * operands->element_bytes;
     if (weft_collective_reduces(operands->collective))
         return weft_op_alone(comm->context, operands->op, operands->dtype, to, from, count);
-    if (to != from)
-        weft_copy(to, from, count * operands->element_bytes);
+    size_t bytes = count * operands->element_bytes;
+    if (to < from + bytes && from < to + bytes)
+        memmove(to, from, bytes); /* an alltoallv in place may shift the block */
+    else
+        weft_copy(to, from, bytes);
     return WEFT_OK;
 }
 

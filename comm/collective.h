@@ -35,7 +35,10 @@ int weft_operands_check(const struct weft_comm *comm, struct weft_operands *oper
 /* The same without the buffers. */
 int weft_operands_check_shape(const struct weft_comm *comm, struct weft_operands *operands);
 
-/* Elements from the beginning of a buffer to a block, and in it. */
+/* Elements from the beginning of a buffer to a block, and in it. Of one block; who goes through all of them in order takes
+ * weft_operands_next(), where *end, 0 at first, is the end of the block before. */
+size_t weft_operands_next(const struct weft_operands *operands, const struct weft_exec_blocks *blocks,
+                          uint32_t block, size_t *end);
 size_t weft_operands_offset(const struct weft_operands *operands, const struct weft_exec_blocks *blocks,
                             uint32_t block);
 size_t weft_operands_count(const struct weft_operands *operands, const struct weft_exec_blocks *blocks,

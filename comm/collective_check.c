@@ -45,6 +45,14 @@ size_t weft_operands_offset(const struct weft_operands *operands, const struct w
     return offset;
 }
 
+size_t weft_operands_next(const struct weft_operands *operands, const struct weft_exec_blocks *blocks,
+                          uint32_t block, size_t *end)
+{
+    size_t offset = blocks->counts && blocks->offsets ? blocks->offsets[block] : *end;
+    *end = offset + weft_operands_count(operands, blocks, block);
+    return offset;
+}
+
 static int check_op(const struct weft_comm *comm, const struct weft_operands *operands)
 {
     if (!weft_collective_reduces(operands->collective) || operands->collective == WEFT_BARRIER)
@@ -130,7 +138,7 @@ static int check_blocks(const struct weft_comm *comm, const struct weft_operands
     const char *side = receiving ? "recv" : "send";
     for (int r = 0; r < comm->ranks; r++) {
         size_t offset = blocks->offsets ? blocks->offsets[r] : sum;
-        if (blocks->counts[r] > most || offset > most - blocks->counts[r])
+        if (blocks->counts[r] && (blocks->counts[r] > most || offset > most - blocks->counts[r]))
             return weft_fail(
                 WEFT_INVALID,
                 "%s's block of rank %d is %zu elements of %zu bytes from element %zu on: expected at most "
@@ -200,9 +208,8 @@ static struct span span_of(const struct weft_operands *operands, const void *mem
         return span;
     }
     size_t low = SIZE_MAX, high = 0, end = 0;
-    for (size_t b = 0; b < count; b++) {
-        size_t offset = blocks->offsets ? blocks->offsets[b] : end;
-        end = offset + blocks->counts[b];
+    for (uint32_t b = 0; b < count; b++) {
+        size_t offset = weft_operands_next(operands, blocks, b, &end);
         if (blocks->counts[b] == 0)
             continue;
         low = offset < low ? offset : low;
@@ -215,11 +222,11 @@ static struct span span_of(const struct weft_operands *operands, const void *mem
     return span;
 }
 
-static struct span block_span(const struct weft_operands *operands, const void *memory,
-                              const struct weft_exec_blocks *blocks, uint32_t block)
+static struct span next_span(const struct weft_operands *operands, const void *memory,
+                             const struct weft_exec_blocks *blocks, uint32_t block, size_t *end)
 {
     uintptr_t low =
-        (uintptr_t)memory + weft_operands_offset(operands, blocks, block) * operands->element_bytes;
+        (uintptr_t)memory + weft_operands_next(operands, blocks, block, end) * operands->element_bytes;
     return (struct span){low, low + weft_operands_count(operands, blocks, block) * operands->element_bytes};
 }
 
@@ -231,10 +238,13 @@ static int meet(struct span a, struct span b)
 /* Blocks with gaps may lie between each other. */
 static int blocks_meet(const struct weft_operands *operands)
 {
+    size_t sent_end = 0;
     for (uint32_t s = 0; s < operands->send_blocks_count; s++) {
-        struct span sent = block_span(operands, operands->send, &operands->send_blocks, s);
+        struct span sent = next_span(operands, operands->send, &operands->send_blocks, s, &sent_end);
+        size_t end = 0;
         for (uint32_t r = 0; r < operands->recv_blocks_count && sent.high > sent.low; r++) {
-            if (meet(sent, block_span(operands, operands->recv, &operands->recv_blocks, r)))
+            struct span place = next_span(operands, operands->recv, &operands->recv_blocks, r, &end);
+            if (place.high > place.low && meet(sent, place))
                 return 1;
         }
     }

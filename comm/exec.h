@@ -108,7 +108,7 @@ struct weft_exec_request {
     size_t count; /* elements: of all chunks together, or of each block */
     size_t element_bytes;
     struct weft_exec_blocks input_blocks, output_blocks;
-    weft_reduce_function *reduce; /* NULL: user does it, or nothing is reduced */
+    weft_reduce_function *reduce; /* NULL: user does it, or the first source stands for all of them */
     struct {
         weft_reduce_callback *reduce; /* left op right, in order; not NULL: instead of the other */
         void *arg;

@@ -73,8 +73,8 @@ static void compute(struct weft_exec_op *op, const struct weft_flight *flight, s
     uint32_t finish = flight->step.flags & WEFT_STEP_FINISH ? request->finish : 0;
     if (flight->step.kind == WEFT_STEP_REDUCE && request->user.reduce)
         compute_user(request, target, sources, flight->step.source_count, size / request->element_bytes);
-    else if (flight->step.kind == WEFT_STEP_REDUCE ||
-             (flight->step.flags & WEFT_STEP_FINISH && request->reduce))
+    else if (request->reduce &&
+             (flight->step.kind == WEFT_STEP_REDUCE || flight->step.flags & WEFT_STEP_FINISH))
         request->reduce(target, sources, flight->step.source_count, size / request->element_bytes, finish);
     else if (target != sources[0])
         weft_copy(target, sources[0], size);

@@ -238,6 +238,8 @@ static int no_elements(struct weft_layout *layout, struct weft_exec_request *req
         layout->nothing_bytes = bytes[0] + bytes[1];
     }
     request->count = 1;
+    request->user.reduce = NULL; /* the caller's function sees no elements that are not the caller's */
+    request->reduce = NULL;
     request->input = layout->nothing + firsts[0] * request->element_bytes;
     request->output =
         layout->nothing + firsts[1] * request->element_bytes + (request->plan->in_place ? 0 : bytes[0]);

@@ -32,7 +32,8 @@ static int arguments_body(int rank, int ranks, void *arg)
     CHECK_OK(job_open(&job, "shm", NULL));
     weft_comm *comm = job.comm;
     float a[64] = {0}, b[64] = {0};
-    const size_t three[2] = {3, 3}, apart[2] = {0, 3}, meeting[2] = {0, 2}, huge[2] = {1, SIZE_MAX / 4};
+    const size_t three[2] = {3, 3}, apart[2] = {0, 3}, meeting[2] = {0, 2}, huge[2] = {1, SIZE_MAX / 4},
+                 one[2] = {rank == 0, rank == 0}, nowhere[2] = {0, SIZE_MAX / 2}, first[2] = {1, 0};
     const char *algorithm, *transport;
     CHECK(ranks == 2);
     REFUSED(weft_broadcast(NULL, a, b, 1, F, 0), "comm is NULL");
@@ -69,6 +70,9 @@ static int arguments_body(int rank, int ranks, void *arg)
     CHECK_OK(weft_broadcast(comm, rank == 0 ? a : NULL, b, 4, F, 0));
     CHECK_OK(weft_gather(comm, a, rank == 1 ? b : NULL, 4, F, 1));
     CHECK_OK(weft_alltoall(comm, NULL, NULL, 0, F));
+    /* Where a block of no elements lies means nothing. */
+    CHECK_OK(weft_allgatherv(comm, a, first[rank], b, first, nowhere, F));
+    CHECK_OK(weft_alltoallv(comm, a, first, nowhere, b, one, NULL, F));
     CHECK_OK(job_close(&job));
     return 0;
 }
@@ -155,6 +159,83 @@ static void test_own_ops(void **state)
         assert_int_equal(test_ranks_fork(ranks, own_op_body, "shm"), 0);
     if (job_has_ofi("tcp;ofi_rxm"))
         assert_int_equal(test_ranks_fork(3, own_op_body, "ofi"), 0);
+}
+
+/* A function of the caller's sees the caller's elements only: none, in a call without any. */
+static void count_elements(void *arg, const void *left, const void *right, void *result, size_t count,
+                           weft_dtype dtype)
+{
+    (void)left, (void)right, (void)result, (void)dtype;
+    *(size_t *)arg += count;
+}
+
+static int no_elements_body(int rank, int ranks, void *arg)
+{
+    (void)arg, (void)rank;
+    struct job job;
+    weft_op op;
+    size_t seen = 0, none[8] = {0};
+    weft_work *work;
+    const void *sends[1] = {NULL};
+    void *recvs[1] = {NULL};
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK_OK(weft_op_create(job.context, count_elements, &seen, 1, &op));
+    CHECK_OK(weft_allreduce(job.comm, NULL, NULL, 0, WEFT_INT32, op));
+    CHECK_OK(weft_allreduce_start(job.comm, NULL, NULL, 0, WEFT_INT32, op, &work));
+    CHECK_OK(weft_work_wait(work, -1));
+    CHECK_OK(weft_work_free(work));
+    CHECK_OK(weft_reduce(job.comm, NULL, NULL, 0, WEFT_INT32, op, ranks - 1));
+    CHECK_OK(weft_reduce_scatter(job.comm, NULL, NULL, 0, WEFT_INT32, op));
+    CHECK_OK(weft_reduce_scatterv(job.comm, NULL, NULL, none, WEFT_INT32, op));
+    CHECK_OK(weft_allreduce_list(job.comm, 1, sends, recvs, none, WEFT_INT32, op));
+    CHECK(seen == 0);
+    int32_t one[3] = {0};
+    CHECK_OK(weft_allreduce(job.comm, one, one, 3, WEFT_INT32, op));
+    uint64_t mine = seen, all;
+    CHECK_OK(weft_allreduce(job.comm, &mine, &all, 1, WEFT_UINT64, WEFT_SUM));
+    CHECK(all >= 3 * (uint64_t)(ranks - 1)); /* and those it does see */
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_no_elements(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 4; ranks++)
+        assert_int_equal(test_ranks_fork(ranks, no_elements_body, NULL), 0);
+}
+
+/* In place with blocks that come out further on, over what has not been read yet; large enough for streaming. */
+static int shifted_body(int rank, int ranks, void *arg)
+{
+    const size_t count = *(const size_t *)arg, shift = 5;
+    struct job job;
+    size_t counts[2] = {count, count}, from[2] = {0, count + 7}, to[2] = {shift, count + 7 + shift};
+    int32_t *data = malloc((count + 7 + shift) * (size_t)ranks * sizeof *data);
+    CHECK(data);
+    CHECK_OK(job_open(&job, "shm", NULL));
+    for (size_t b = 0; b < (size_t)ranks; b++) {
+        for (size_t i = 0; i < count; i++)
+            data[from[b] + i] = (int32_t)(i * 4 + b * 2 + (size_t)rank);
+    }
+    CHECK_OK(weft_alltoallv(job.comm, data, counts, from, data, counts, to, WEFT_INT32));
+    for (size_t b = 0; b < (size_t)ranks; b++) {
+        for (size_t i = 0; i < count; i++)
+            CHECK(data[to[b] + i] == (int32_t)(i * 4 + (size_t)rank * 2 + b));
+    }
+    CHECK_OK(job_close(&job));
+    free(data);
+    return 0;
+}
+
+static void test_shifted(void **state)
+{
+    (void)state;
+    static size_t counts[] = {1, 100, 100000, 4 << 20};
+    for (int c = 0; c < 4; c++) {
+        for (int ranks = 1; ranks <= 2; ranks++)
+            assert_int_equal(test_ranks_fork(ranks, shifted_body, &counts[c]), 0);
+    }
 }
 
 /* Every rank multiplies by its own number. */
@@ -458,7 +539,8 @@ int main(void)
         cmocka_unit_test(test_premul),    cmocka_unit_test(test_fast_path_equals_plan),
         cmocka_unit_test(test_far_ahead), cmocka_unit_test(test_many_plans),
         cmocka_unit_test(test_group),     cmocka_unit_test(test_many_in_flight),
-        cmocka_unit_test(test_huge),
+        cmocka_unit_test(test_huge),      cmocka_unit_test(test_no_elements),
+        cmocka_unit_test(test_shifted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
