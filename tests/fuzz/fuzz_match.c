@@ -212,6 +212,23 @@ static void hear(struct world *world, const uint8_t *data, size_t length)
     weft_exec_message(world->exec, NULL, message, length);
 }
 
+/* Looks through weft's own messages as comm/subset.c does, and drops those of one tag. */
+static void clear_away(struct world *world, int32_t source, int64_t tag)
+{
+    struct weft_arrived *next;
+    size_t size, sum = 0;
+    for (struct weft_arrived *at = weft_p2p_letter_next_of_all(world->p2p, NULL); at; at = next) {
+        const uint8_t *bytes = weft_p2p_letter_bytes(at, &size);
+        for (size_t i = 0; i < size; i++)
+            sum += bytes[i]; /* they must be there */
+        next = weft_p2p_letter_next_of_all(world->p2p, at);
+        if (at->tag == tag)
+            weft_p2p_letter_drop(world->p2p, at);
+    }
+    if (weft_p2p_letter_next(world->p2p, source, tag, NULL) || sum == SIZE_MAX)
+        abort(); /* they have gone */
+}
+
 static void play(struct world *world, const uint8_t *data, size_t size)
 {
     char text[300];
@@ -232,6 +249,7 @@ static void play(struct world *world, const uint8_t *data, size_t size)
         case 3:
             weft_p2p_look(world->p2p, data[1] % 4 - 1, data[2] % 16 - 1, data[3] & 1, &found, &tag, &bytes);
             weft_p2p_dump(world->p2p, text, sizeof text);
+            clear_away(world, data[1] % 3, data[2]);
             weft_p2p_send_now(world->p2p, data[1] % 3, data[2], data[3] & 1, elsewhere, data[4]);
             break;
         case 4:
