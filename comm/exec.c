@@ -36,7 +36,6 @@ int weft_exec_create(const struct weft_exec_options *options, struct weft_exec *
     exec->options = *options;
     exec->next_sequence = options->first_sequence;
     exec->early_tail = &exec->early;
-    exec->small.capacity = 128;
     exec->peers = calloc(options->ranks, sizeof *exec->peers);
     exec->senders = calloc(options->ranks, sizeof *exec->senders);
     exec->early_counts = calloc(options->ranks, sizeof *exec->early_counts);
@@ -65,15 +64,6 @@ static void free_op(struct weft_exec_op *op)
     free(op);
 }
 
-static void free_pool(struct weft_early_pool *pool)
-{
-    while (pool->free) {
-        struct weft_early *next = pool->free->next;
-        free(pool->free);
-        pool->free = next;
-    }
-}
-
 void weft_exec_destroy(struct weft_exec *exec)
 {
     if (!exec)
@@ -82,8 +72,7 @@ void weft_exec_destroy(struct weft_exec *exec)
     weft_early_drop(exec, exec->early);
     weft_transfers_free(exec);
     free_op(exec->spare_ops);
-    free_pool(&exec->small);
-    free_pool(&exec->large);
+    weft_early_trim(exec);
     for (int i = 0; i < WEFT_STEP_SOURCES_MAX; i++)
         free(exec->scratch[i]);
     free_tables(exec);
@@ -171,6 +160,10 @@ static int admit_message(struct weft_exec_op *op, struct weft_flight *flight)
         flight->into_slot = flight->step.destination.buffer == WEFT_BUFFER_SLOT;
         if (flight->into_slot)
             op->window->slot_writer[flight->step.destination.slot] = flight->index;
+        if (flight->mode == WEFT_MODE_EAGER)
+            status = weft_eager_admit(op, flight->peer);
+        if (status != WEFT_OK)
+            return status;
     }
     return flight->peer->early ? weft_early_claim(op, flight) : WEFT_OK;
 }
@@ -311,6 +304,14 @@ void weft_op_run(struct weft_exec_op *op)
         weft_transfer_queue(op);
 }
 
+static void reset_peer(struct weft_op_peer *peer)
+{
+    peer->sends = peer->receives = 0;
+    peer->eager_sent = peer->eager_known = 0;
+    peer->eager_admitted = peer->eager_consumed = peer->eager_told = 0;
+    peer->waiting = 0;
+}
+
 static int op_get(struct weft_exec *exec, struct weft_exec_op **got)
 {
     struct weft_exec_op *op = exec->spare_ops;
@@ -331,7 +332,7 @@ static int op_get(struct weft_exec *exec, struct weft_exec_op **got)
         op->by_rank = by_rank;
     }
     for (uint32_t i = 0; i < op->peer_count; i++)
-        op->peers[i]->sends = op->peers[i]->receives = 0;
+        reset_peer(op->peers[i]);
     op->head = op->tail = op->head_index = op->tail_index = 0;
     op->runnable = op->blocked = op->active = 0;
     memset(op->window->buckets, 0, sizeof op->window->buckets);
@@ -409,7 +410,7 @@ void weft_exec_op_free(struct weft_exec_op *op)
 int weft_exec_progress(struct weft_exec *exec)
 {
     int moved = 0;
-    if (exec->debts)
+    if (exec->debts | (uint32_t)exec->tells_blocked)
         weft_credit_pay(exec);
     for (uint64_t mask = exec->running; mask; mask &= mask - 1) {
         struct weft_exec_op *op = exec->ops[__builtin_ctzll(mask)];
@@ -425,7 +426,7 @@ int weft_exec_progress(struct weft_exec *exec)
 
 int weft_exec_is_blocked(const struct weft_exec *exec)
 {
-    if (exec->debts_blocked)
+    if (exec->debts_blocked | exec->tells_blocked)
         return 1;
     for (uint64_t mask = exec->running; mask; mask &= mask - 1) {
         if (exec->ops[__builtin_ctzll(mask)]->blocked)

@@ -62,7 +62,7 @@ static int choose_mode(struct weft_exec_op *op, struct weft_flight *flight)
 int weft_flight_open(struct weft_exec_op *op, struct weft_flight *flight, uint32_t rank)
 {
     flight->rank = rank;
-    flight->told = flight->ready = flight->staged = flight->landed = flight->puts_done = 0;
+    flight->told = flight->ready = flight->staged = flight->taken = flight->landed = flight->puts_done = 0;
     flight->staging = flight->lending = flight->lent_here = flight->have_token = flight->announced = 0;
     flight->mapped = flight->payload = NULL;
     flight->held = NULL;

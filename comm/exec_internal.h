@@ -6,6 +6,8 @@
  *   exec_recv.c     RECV: how bytes arrive
  *   exec_compute.c  REDUCE and COPY
  *   exec_message.c  messages in, and those that come too early
+ *   exec_early.c    memory for those
+ *   exec_credit.c   how far a rank may be ahead of another
  *   exec_flight.c   one message: how it travels
  *   exec_transfer.c messages outside of plans
  *   exec_recall.c   taking memory back when an operation ends early
@@ -19,14 +21,18 @@
 
 #include "comm/exec.h"
 
-#define WEFT_LANDINGS  4  /* slices of one RECV that are landed at a time */
-#define WEFT_STAGES    4  /* slices of one SEND that are staged at a time */
-#define WEFT_PUTS      32 /* puts of one SEND in flight */
-#define WEFT_SLOTS_MAX 256
-#define WEFT_NONE      0xff
-#define WEFT_BUCKETS   64
-/* Messages of one peer that are kept for steps to come: all that it can send before it must wait. */
-#define WEFT_EARLY_MAX      (WEFT_OPS_MAX * WEFT_WINDOW_MAX * WEFT_LANDINGS)
+#define WEFT_LANDINGS     4  /* slices of one RECV that are landed at a time */
+#define WEFT_STAGES       4  /* slices of one SEND that are staged at a time */
+#define WEFT_PUTS         32 /* puts of one SEND in flight */
+#define WEFT_SLOTS_MAX    256
+#define WEFT_NONE         0xff
+#define WEFT_BUCKETS      64
+#define WEFT_EAGER_AHEAD  256 /* eager messages of one operation to one peer, see exec_credit.c */
+#define WEFT_EAGER_SLICES 4   /* and of one message: slices that the peer has not consumed */
+/* Messages of one peer that are kept for steps to come: all that it can send before it must wait. Besides the eager ones
+ * that is what belongs to the steps in its window, which stay there. */
+#define WEFT_EARLY_MAX                                                                                       \
+    (WEFT_OPS_MAX * (WEFT_EAGER_AHEAD * WEFT_EAGER_SLICES + WEFT_WINDOW_MAX * WEFT_LANDINGS))
 #define WEFT_TRANSPORTS_MAX 4
 #define WEFT_WORK_BYTES     (256 * 1024) /* computed before transports are polled again */
 
@@ -35,14 +41,16 @@ enum weft_mode { WEFT_MODE_EAGER, WEFT_MODE_READ, WEFT_MODE_PUT };
 /* A message that came before the step that wants it. */
 struct weft_early {
     struct weft_early *next;
-    uint32_t capacity; /* bytes of data[], which of the two pools it belongs to */
+    uint32_t class; /* of its size */
     uint32_t size;
     uint64_t data[];
 };
 
+#define WEFT_EARLY_CLASSES 11 /* 128 bytes to 128 KiB; what is larger is not kept when it is free */
+
 struct weft_early_pool {
     struct weft_early *free;
-    uint32_t capacity;
+    uint32_t count;
 };
 
 /* One landed slice (RECV) or one landing that the peer offered (SEND). */
@@ -79,6 +87,7 @@ struct weft_flight {
     uint32_t puts_done; /* SEND: finished puts from `told` on, as bits */
     uint32_t ready;     /* RECV: slices the sender has announced */
     uint32_t staged;    /* SEND: slices copied to staging */
+    uint32_t taken;     /* eager SEND: slices that the peer is known to have consumed */
     uint8_t staging;    /* SEND, RECV: the offer is a ring of staged slices */
     uint8_t lending;    /* SEND: through a conduit of the link */
     uint8_t lent_here;  /* RECV: the offer comes through a conduit */
@@ -102,7 +111,11 @@ struct weft_op_peer {
     uint32_t sends, receives;             /* messages so far, in program order */
     uint8_t send_flight[WEFT_WINDOW_MAX]; /* by message % WEFT_WINDOW_MAX */
     uint8_t receive_flight[WEFT_WINDOW_MAX];
-    struct weft_early *early; /* in order of arrival */
+    uint32_t eager_sent, eager_known;    /* eager messages to it; those that it is known to have consumed */
+    uint32_t eager_admitted;             /* eager messages of it that steps in or before the window want */
+    uint32_t eager_consumed, eager_told; /* those that have been consumed; that it has been told of */
+    uint64_t waiting;                    /* flights (bit by index) that wait for it to say how far it is */
+    struct weft_early *early;            /* in order of arrival */
     struct weft_early **early_tail;
 };
 
@@ -209,6 +222,7 @@ struct weft_credit {
     uint32_t seen;       /* the last operation that the peer is known to have begun */
     uint32_t owed_op;    /* the one it asked about */
     uint8_t asked, owed; /* an answer is due from the peer, to the peer */
+    uint8_t awaited;     /* flights wait for the answer */
 };
 #define WEFT_CREDIT_ASK (WEFT_OPS_MAX / 2)
 
@@ -225,6 +239,7 @@ struct weft_exec {
     struct weft_credit *credits;            /* [ranks] */
     uint32_t debts;                         /* how many of them are owed */
     int debts_blocked;                      /* one could not be paid for a full link */
+    int tells_blocked;                      /* nor could a peer be told what has been consumed */
     struct weft_past_op past[WEFT_OPS_MAX]; /* by sequence % WEFT_OPS_MAX */
     uint32_t *early_counts;                 /* [ranks] of its messages in lists of early ones */
     struct weft_exec_op *ops[WEFT_OPS_MAX]; /* running, by sequence % WEFT_OPS_MAX */
@@ -232,7 +247,7 @@ struct weft_exec {
     uint32_t next_sequence;
     struct weft_early *early; /* for operations not started here yet */
     struct weft_early **early_tail;
-    struct weft_early_pool small, large;
+    struct weft_early_pool early_pools[WEFT_EARLY_CLASSES];
     struct weft_exec_op *spare_ops; /* one finished operation kept for the next */
     struct weft_transfer_table transfers;
     struct weft_exec_stats stats;
@@ -360,23 +375,63 @@ int weft_transfer_message(struct weft_exec *exec, const struct weft_wire_header 
 struct weft_exec_op *weft_transfer_by_cookie(struct weft_exec *exec, uint64_t cookie);
 
 /* exec_credit.c */
-/* op is far beyond what the peer is known to have begun: asks. WEFT_AGAIN when no message may be sent to it yet. */
-int weft_credit_ask(struct weft_exec *exec, uint32_t rank, uint32_t op);
+/* The operation is far beyond what the peer is known to have begun: asks. WEFT_AGAIN when no message may be sent to it
+ * yet: the flight will be woken. */
+int weft_credit_ask(struct weft_exec_op *op, struct weft_flight *flight);
 /* Whether a SEND or a landing may leave: WEFT_OK, WEFT_AGAIN or a failure. */
-static inline int weft_credit_check(const struct weft_exec_op *op, const struct weft_flight *flight)
+static inline int weft_credit_check(struct weft_exec_op *op, struct weft_flight *flight)
 {
     if (!op->window || (int32_t)(op->sequence - op->exec->credits[flight->rank].seen) < WEFT_CREDIT_ASK)
         return WEFT_OK;
-    return weft_credit_ask(op->exec, flight->rank, op->sequence);
+    return weft_credit_ask(op, flight);
 }
+/* Wakes what waits for the peer to begin operations. */
+void weft_credit_wake(struct weft_exec *exec, uint32_t rank);
 static inline void weft_credit_seen(struct weft_exec *exec, uint32_t rank, uint32_t op)
 {
-    if ((int32_t)(op - exec->credits[rank].seen) > 0)
-        exec->credits[rank].seen = op;
+    struct weft_credit *credit = &exec->credits[rank];
+    if ((int32_t)(op - credit->seen) <= 0)
+        return;
+    credit->seen = op;
+    if (credit->awaited)
+        weft_credit_wake(exec, rank);
 }
-/* Answers who has asked, as far as this rank is near enough now. */
+/* Whether an eager SEND may send its next slice. If not, it will be woken. Transfers may: both ends have begun. */
+static inline int weft_eager_may(struct weft_flight *flight)
+{
+    struct weft_op_peer *peer = flight->peer;
+    if (!peer)
+        return 1;
+    if (flight->told)
+        return flight->told - flight->taken < WEFT_EAGER_SLICES;
+    if (peer->eager_sent - peer->eager_known < WEFT_EAGER_AHEAD)
+        return 1;
+    peer->waiting |= 1ULL << flight->index;
+    return 0;
+}
+/* Tells the peer how many eager messages have been consumed, when it is time. */
+int weft_eager_tell(struct weft_exec_op *op, struct weft_op_peer *peer);
+static inline int weft_eager_admit(struct weft_exec_op *op, struct weft_op_peer *peer)
+{
+    return ++peer->eager_admitted - peer->eager_told > WEFT_EAGER_AHEAD ? weft_eager_tell(op, peer) : WEFT_OK;
+}
+static inline int weft_eager_consume(struct weft_exec_op *op, struct weft_op_peer *peer)
+{
+    peer->eager_consumed++;
+    return peer->eager_admitted - peer->eager_told > WEFT_EAGER_AHEAD ? weft_eager_tell(op, peer) : WEFT_OK;
+}
+/* Answers who has asked, as far as this rank is near enough now, and tells what could not be told. */
 void weft_credit_pay(struct weft_exec *exec);
+/* ASK, CREDIT and CONSUMED. */
 int weft_credit_message(struct weft_exec *exec, const struct weft_wire_header *header);
+
+/* exec_early.c */
+struct weft_early *weft_early_copy(struct weft_exec *exec, const struct weft_wire_header *header,
+                                   const void *payload);
+void weft_early_free(struct weft_exec *exec, struct weft_early *early);
+void weft_early_free_list(struct weft_exec *exec, struct weft_early *list);
+/* Gives free memory back. */
+void weft_early_trim(struct weft_exec *exec);
 
 /* exec_message.c */
 /* Whether the message belongs to a SEND of this rank (answers) rather than a RECV. */
@@ -390,11 +445,7 @@ int weft_early_claim(struct weft_exec_op *op, struct weft_flight *flight);
 int weft_early_left(struct weft_exec_op *op);
 /* Moves what came before the operation started to its peers. */
 int weft_early_adopt(struct weft_exec_op *op);
-struct weft_early *weft_early_copy(struct weft_exec *exec, const struct weft_wire_header *header,
-                                   const void *payload);
-void weft_early_free(struct weft_exec *exec, struct weft_early *early);
-void weft_early_free_list(struct weft_exec *exec, struct weft_early *list);
-/* The same with a list of those that came early. */
+/* Frees a list of messages that came early. */
 void weft_early_drop(struct weft_exec *exec, struct weft_early *list);
 
 #endif

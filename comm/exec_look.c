@@ -39,7 +39,7 @@ size_t weft_exec_bytes(const struct weft_exec *exec)
 {
     const struct weft_transfer_table *transfers = &exec->transfers;
     size_t bytes = sizeof *exec + exec->options.ranks * (sizeof *exec->peers + sizeof *exec->senders +
-                                                         sizeof *exec->early_counts);
+                                                         sizeof *exec->credits + sizeof *exec->early_counts);
     for (int i = 0; i < WEFT_OPS_MAX; i++)
         bytes += exec->ops[i] ? op_bytes(exec->ops[i]) : 0;
     bytes += exec->spare_ops ? op_bytes(exec->spare_ops) : 0;

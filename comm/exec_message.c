@@ -12,56 +12,6 @@
 #include "base/error.h"
 #include "comm/exec_internal.h"
 
-struct weft_early *weft_early_copy(struct weft_exec *exec, const struct weft_wire_header *header,
-                                   const void *payload)
-{
-    size_t size = sizeof *header + header->size;
-    struct weft_early_pool *pool = size <= exec->small.capacity ? &exec->small : &exec->large;
-    if (pool == &exec->large && size > pool->capacity) {
-        /* The largest message of any transport decides; older, smaller buffers leave as they are freed. */
-        while (pool->free) {
-            struct weft_early *next = pool->free->next;
-            free(pool->free);
-            pool->free = next;
-        }
-        pool->capacity = (uint32_t)(size + 63) / 64 * 64;
-    }
-    struct weft_early *early = pool->free;
-    if (early) {
-        pool->free = early->next;
-    } else {
-        early = malloc(sizeof *early + pool->capacity);
-        if (!early)
-            return NULL;
-        early->capacity = pool->capacity;
-    }
-    memcpy(early->data, header, sizeof *header);
-    memcpy((uint8_t *)early->data + sizeof *header, payload, header->size);
-    early->size = (uint32_t)size;
-    early->next = NULL;
-    return early;
-}
-
-void weft_early_free(struct weft_exec *exec, struct weft_early *early)
-{
-    struct weft_early_pool *pool = early->capacity == exec->small.capacity ? &exec->small : &exec->large;
-    if (early->capacity != pool->capacity) {
-        free(early);
-        return;
-    }
-    early->next = pool->free;
-    pool->free = early;
-}
-
-void weft_early_free_list(struct weft_exec *exec, struct weft_early *list)
-{
-    while (list) {
-        struct weft_early *next = list->next;
-        weft_early_free(exec, list);
-        list = next;
-    }
-}
-
 static uint32_t source_of(const struct weft_early *early)
 {
     const struct weft_wire_header *header = (const void *)early->data;
@@ -113,6 +63,12 @@ int weft_answer_deliver(struct weft_exec_op *op, struct weft_flight *flight,
                              header->source, header->size, sizeof token);
         memcpy(&token, payload, sizeof token);
         return weft_send_landing(op, flight, header->slice, &token);
+    }
+    if (flight->mode == WEFT_MODE_EAGER && flight->peer && header->slice <= flight->told &&
+        header->slice > flight->taken) {
+        flight->taken = header->slice;
+        weft_flight_again(op, flight);
+        return WEFT_OK;
     }
     if (flight->mode != WEFT_MODE_READ || header->slice > flight->told ||
         header->slice <= weft_slices_within(flight, flight->done))
@@ -230,10 +186,28 @@ static void detach(struct weft_exec *exec, struct weft_early **at)
     *at = (*at)->next;
 }
 
+/* READY says nothing but how far an OFFER goes that may be kept here already: then it is put in there, so that each
+ * message leaves one. */
+static int widen(struct weft_early *list, const struct weft_wire_header *header)
+{
+    for (; list; list = list->next) {
+        struct weft_wire_header *kept = (void *)list->data;
+        if (kept->kind == WEFT_WIRE_OFFER && kept->source == header->source && kept->op == header->op &&
+            kept->message == header->message && kept->digest == header->digest &&
+            kept->count == header->count && kept->slice < header->slice) {
+            kept->slice = header->slice;
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Keeps a message for later. early: it is kept already, in no list; otherwise it is copied. */
 static int keep(struct weft_exec *exec, const struct weft_wire_header *header, const void *payload,
-                struct weft_early *early, struct weft_early ***tail)
+                struct weft_early *early, struct weft_early **list, struct weft_early ***tail)
 {
+    if (header->kind == WEFT_WIRE_READY && !early && widen(*list, header))
+        return WEFT_OK;
     if (exec->early_counts[header->source] >= WEFT_EARLY_MAX)
         return weft_fail(WEFT_PROTOCOL,
                          "rank %u has sent %u messages that no step here waits for yet: expected no more",
@@ -261,7 +235,7 @@ static int op_message(struct weft_exec_op *op, const struct weft_wire_header *he
     if (past)
         return weft_fail(WEFT_PROTOCOL, "rank %u sent kind %u for message %u of operation %u, which is over",
                          header->source, header->kind, header->message, op->sequence);
-    int status = keep(op->exec, header, payload, early, &peer->early_tail);
+    int status = keep(op->exec, header, payload, early, &peer->early, &peer->early_tail);
     *kept = status == WEFT_OK;
     return status;
 }
@@ -419,7 +393,7 @@ void weft_exec_message(struct weft_exec *exec, const void *sender, const void *d
     if (status == WEFT_OK)
         weft_credit_seen(exec, header->source, header->op);
     if (status == WEFT_OK && ahead >= 0) {
-        status = keep(exec, header, payload, NULL, &exec->early_tail);
+        status = keep(exec, header, payload, NULL, &exec->early, &exec->early_tail);
     } else if (status == WEFT_OK && op && op->sequence == header->op) {
         status = op_message(op, header, payload, NULL, &kept);
         if (status == WEFT_OK && op->status == WEFT_AGAIN)

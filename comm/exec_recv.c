@@ -36,19 +36,39 @@ static int acknowledge(struct weft_exec_op *op, struct weft_flight *flight)
     return status == WEFT_AGAIN ? WEFT_OK : status;
 }
 
+/* An eager message of many slices: its sender is told as long as it cannot have sent them all, because then it is done
+ * and listens no more. */
+static int acknowledge_eager(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    uint32_t consumed = weft_slices_within(flight, flight->done);
+    if (consumed - flight->told < WEFT_EAGER_SLICES / 2 || flight->slices - flight->told <= WEFT_EAGER_SLICES)
+        return WEFT_OK;
+    int status = weft_flight_send(op, flight, WEFT_WIRE_TAKEN, 0, consumed, NULL, 0);
+    if (status == WEFT_OK)
+        flight->told = consumed;
+    else if (status == WEFT_AGAIN)
+        weft_flight_block(op, flight);
+    return status == WEFT_AGAIN ? WEFT_OK : status;
+}
+
 /* After consuming: acknowledges, and finishes when nothing is owed any more. */
 static int settle(struct weft_exec_op *op, struct weft_flight *flight)
 {
-    if (flight->mode == WEFT_MODE_READ) {
-        int status = acknowledge(op, flight);
-        if (status != WEFT_OK)
-            return status;
-    }
+    int status = WEFT_OK;
+    if (flight->mode == WEFT_MODE_READ)
+        status = acknowledge(op, flight);
+    else if (flight->slices > WEFT_EAGER_SLICES && flight->mode == WEFT_MODE_EAGER && flight->peer)
+        status = acknowledge_eager(op, flight);
+    if (status != WEFT_OK)
+        return status;
     if (flight->done == flight->length &&
         (flight->mode != WEFT_MODE_READ || flight->told == flight->slices) &&
-        (flight->length || flight->ready))
+        (flight->length || flight->ready)) {
+        if (flight->mode == WEFT_MODE_EAGER && flight->peer)
+            status = weft_eager_consume(op, flight->peer);
         weft_flight_finish(op, flight);
-    return WEFT_OK;
+    }
+    return status;
 }
 
 /* Offset of slice bytes within the token: offers are the whole message, staged ones a ring. */
@@ -270,7 +290,9 @@ static int advance_put(struct weft_exec_op *op, struct weft_flight *flight)
             return WEFT_OK;
         }
         status = weft_credit_check(op, flight);
-        if (status == WEFT_OK && !landing->open && !landing->landed)
+        if (status != WEFT_OK)
+            return status == WEFT_AGAIN ? WEFT_OK : status;
+        if (!landing->open && !landing->landed)
             status = land_slice(op, flight, flight->landed);
         if (status == WEFT_OK)
             status = weft_flight_send(op, flight, WEFT_WIRE_LANDING, 0, flight->landed, &landing->token,

@@ -1,6 +1,7 @@
 /* SEND: how bytes leave.
  *
- *   eager  payload inside messages, one per slice; done when handed to the transport, which copies.
+ *   eager  payload inside messages, one per slice; done when handed to the transport, which copies. How many may
+ *          be ahead of the peer: exec_credit.c.
  *   read   OFFER with a token for the whole message once its first slice may be read, READY as more slices
  *          become final, TAKEN from the receiver as it consumes. Only then may later steps overwrite the memory.
  *          Memory that the peer cannot map is lent through a conduit where one is free. Where the peer can
@@ -27,7 +28,7 @@ static int advance_eager(struct weft_exec_op *op, struct weft_flight *flight)
 {
     uint32_t ready = weft_slices_within(flight, weft_flight_limit(op, flight));
     const uint8_t *memory = flight->sources[0];
-    while (flight->told < ready) {
+    while (flight->told < ready && weft_eager_may(flight)) {
         size_t size = weft_slice_size(flight, flight->told);
         const uint8_t *payload = memory + (size_t)flight->told * flight->slice_bytes;
         int status = weft_flight_send(op, flight, WEFT_WIRE_EAGER, 0, flight->told, payload, (uint32_t)size);
@@ -38,7 +39,8 @@ static int advance_eager(struct weft_exec_op *op, struct weft_flight *flight)
         if (status != WEFT_OK)
             return status;
         op->exec->stats.bytes_eager += size;
-        flight->told++;
+        if (flight->told++ == 0 && flight->peer)
+            flight->peer->eager_sent++;
         set_done(op, flight, weft_slices_bytes(flight, flight->told));
     }
     return WEFT_OK;
@@ -210,11 +212,8 @@ static int advance_put(struct weft_exec_op *op, struct weft_flight *flight)
 int weft_send_advance(struct weft_exec_op *op, struct weft_flight *flight)
 {
     int status = weft_credit_check(op, flight);
-    if (__builtin_expect(status != WEFT_OK, 0)) {
-        if (status == WEFT_AGAIN)
-            weft_flight_block(op, flight);
+    if (__builtin_expect(status != WEFT_OK, 0))
         return status == WEFT_AGAIN ? WEFT_OK : status;
-    }
     switch (flight->mode) {
     case WEFT_MODE_EAGER:
         return advance_eager(op, flight);

@@ -8,10 +8,12 @@
  *            With the flag STAGED the token is a ring of WEFT_STAGES slices, and every slice is TAKEN on its
  *            own; with LENT it comes through a conduit that holds little: likewise.
  *   READY    nothing: slices [0, slice) are ready now.
- *   TAKEN    nothing: the receiver has consumed slices [0, slice) of its own RECV; goes back to the sender.
+ *   TAKEN    nothing: the receiver has consumed slices [0, slice) of its own RECV; goes back to the sender. Of EAGER
+ *            messages only the long ones are answered so.
  *   LANDING  a token: the receiver has prepared memory for slice `slice`; goes to the sender, who puts there.
  *   ASK      nothing: the sender is at operation `op`; how far is the receiver?
  *   CREDIT   nothing: the sender has begun operation `op`. (exec_credit.c)
+ *   CONSUMED nothing: the sender has consumed `message` EAGER messages of the receiver in operation `op`. (exec_credit.c)
  *
  * Point-to-point messages (comm/p2p.h) have kinds of their own, with which count is the tag:
  *
@@ -36,7 +38,7 @@
 
 #include <weft/transport.h>
 
-#define WEFT_WIRE_VERSION 5
+#define WEFT_WIRE_VERSION 6
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "weft's executor wire format is little-endian and is read in place"
@@ -50,6 +52,7 @@ enum weft_wire_kind {
     WEFT_WIRE_LANDING,
     WEFT_WIRE_ASK,
     WEFT_WIRE_CREDIT,
+    WEFT_WIRE_CONSUMED,
     WEFT_WIRE_TAGGED,
     WEFT_WIRE_ANNOUNCE,
     WEFT_WIRE_MATCHED,
