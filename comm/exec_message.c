@@ -312,7 +312,7 @@ static int check_header(const struct weft_exec *exec, const struct weft_wire_hea
         return weft_fail(WEFT_PROTOCOL, "a message has version %u: expected %d", header->version,
                          WEFT_WIRE_VERSION);
     if (header->source >= exec->options.ranks || header->size != size - sizeof *header ||
-        header->kind < WEFT_WIRE_EAGER || header->kind > WEFT_WIRE_ROOM ||
+        header->kind < WEFT_WIRE_EAGER || header->kind > WEFT_WIRE_CONSUMED ||
         (header->kind > WEFT_WIRE_LANDING && header->flags & WEFT_WIRE_TRANSFER))
         return weft_fail(WEFT_PROTOCOL, "a message of kind %u, %zu bytes from rank %u of %u is malformed",
                          header->kind, size, header->source, exec->options.ranks);
@@ -352,8 +352,13 @@ static int too_late(struct weft_exec *exec, const struct weft_wire_header *heade
                      header->kind, header->op);
 }
 
-static int pass_tagged(struct weft_exec *exec, const struct weft_wire_header *header, const void *payload)
+/* What is not for an operation's steps. */
+static int pass_other(struct weft_exec *exec, const struct weft_wire_header *header, const void *payload)
 {
+    if (header->flags & WEFT_WIRE_TRANSFER)
+        return weft_transfer_message(exec, header, payload);
+    if (header->kind < WEFT_WIRE_TAGGED || header->kind == WEFT_WIRE_CONSUMED)
+        return weft_credit_message(exec, header);
     const struct weft_exec_hooks *hooks = &exec->options.hooks;
     if (!hooks->tagged)
         return weft_fail(WEFT_PROTOCOL, "rank %u sent kind %u, which nobody here takes", header->source,
@@ -378,9 +383,7 @@ void weft_exec_message(struct weft_exec *exec, const void *sender, const void *d
     if (status == WEFT_OK)
         status = check_sender(exec, header, sender);
     if (status == WEFT_OK && (header->flags & WEFT_WIRE_TRANSFER || header->kind > WEFT_WIRE_LANDING)) {
-        status = header->flags & WEFT_WIRE_TRANSFER ? weft_transfer_message(exec, header, payload)
-                 : header->kind >= WEFT_WIRE_TAGGED ? pass_tagged(exec, header, payload)
-                                                    : weft_credit_message(exec, header);
+        status = pass_other(exec, header, payload);
         if (status != WEFT_OK)
             weft_exec_fail(exec, status, weft_error_detail());
         return;

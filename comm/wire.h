@@ -52,11 +52,11 @@ enum weft_wire_kind {
     WEFT_WIRE_LANDING,
     WEFT_WIRE_ASK,
     WEFT_WIRE_CREDIT,
-    WEFT_WIRE_CONSUMED,
     WEFT_WIRE_TAGGED,
     WEFT_WIRE_ANNOUNCE,
     WEFT_WIRE_MATCHED,
-    WEFT_WIRE_ROOM
+    WEFT_WIRE_ROOM,
+    WEFT_WIRE_CONSUMED
 };
 
 enum weft_wire_flags {

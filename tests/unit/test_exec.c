@@ -266,7 +266,7 @@ static void test_garbage(void **state)
             header->slice = (random >> 16) % 4;
             header->digest = (random >> 18) % 8 ? 7 : 8;
             header->size = (uint32_t)(size - sizeof *header);
-            header->kind = (uint8_t)((random >> 20) % 9);
+            header->kind = (uint8_t)((random >> 20) % 14);
             header->version = WEFT_WIRE_VERSION;
             header->count = (random >> 30) % 16 == 0;
             header->flags = (uint16_t)((random >> 23) % 2);
