@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "tests/support/collective_case.h"
@@ -134,6 +135,119 @@ static void test_lists(void **state)
         assert_int_equal(test_ranks_fork(3, lists_body, (void *)(uintptr_t)&ofi), 0);
 }
 
+/* Reductions beyond the sum, with the last rank late: what each rank multiplies by, the mean, and in strict mode the bits
+ * of a call for each tensor. */
+enum reduction { PREMUL, MEAN, STRICT, REDUCTIONS };
+
+struct reduced {
+    enum reduction reduction;
+    int scatters, started;
+};
+
+#define REDUCED 40
+
+/* Every tensor's input, exact for PREMUL and MEAN. */
+static void reduced_fill(void *memory, enum reduction reduction, int rank, size_t tensor, size_t count)
+{
+    uint32_t random = (uint32_t)(tensor * 131 + (size_t)rank * 7919 + 5);
+    for (size_t i = 0; i < count; i++) {
+        random = random * 1664525u + 1013904223u;
+        if (reduction == PREMUL)
+            ((int32_t *)memory)[i] = (rank + 1) * (int32_t)(i % 97 + tensor);
+        else if (reduction == MEAN)
+            ((float *)memory)[i] = (float)(8 * rank + (int)(i % 97 + tensor));
+        else
+            ((float *)memory)[i] = (float)((double)(int32_t)random * (i % 3 ? 1e-3 : 1e15));
+    }
+}
+
+/* Makes what must come out, of the whole tensor. */
+static int reduced_expect(weft_comm *comm, enum reduction reduction, const void *send, void *result,
+                          size_t tensor, size_t count)
+{
+    int ranks = weft_comm_size(comm), sum = 0;
+    if (reduction == STRICT)
+        return weft_allreduce(comm, send, result, count, WEFT_FLOAT32, WEFT_SUM);
+    for (int r = 0; r < ranks; r++)
+        sum += reduction == PREMUL ? (r + 1) * (r + 2) : 8 * r;
+    for (size_t i = 0; i < count; i++) {
+        int32_t value = (int32_t)(i % 97 + tensor);
+        if (reduction == PREMUL)
+            ((int32_t *)result)[i] = sum * value;
+        else
+            ((float *)result)[i] = (float)(sum / ranks + value);
+    }
+    return WEFT_OK;
+}
+
+static int reduced_body(int rank, int ranks, void *arg)
+{
+    const struct reduced *way = arg;
+    struct job job;
+    const int32_t scalar = rank + 2;
+    const void *sends[REDUCED];
+    void *recvs[REDUCED], *expected[REDUCED];
+    size_t counts[REDUCED], blocks = way->scatters ? (size_t)ranks : 1, wrong = 0;
+    weft_op op = way->reduction == MEAN ? WEFT_AVG : WEFT_SUM;
+    weft_dtype type = way->reduction == PREMUL ? WEFT_INT32 : WEFT_FLOAT32;
+    weft_work *work;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    if (way->reduction == PREMUL)
+        CHECK_OK(weft_op_create_premul(job.context, WEFT_INT32, &scalar, &op));
+    for (size_t t = 0; t < REDUCED; t++) { /* every fifth is too large to be packed */
+        counts[t] = t % 5 == 2 ? 16385 + t : t * 3;
+        size_t all = counts[t] * blocks;
+        uint8_t *send = malloc(all * 4 + 1);
+        recvs[t] = malloc(counts[t] * 4 + 1);
+        expected[t] = malloc(all * 4 + 1);
+        CHECK(send && recvs[t] && expected[t]);
+        reduced_fill(send, way->reduction, rank, t, all);
+        CHECK_OK(reduced_expect(job.comm, way->reduction, send, expected[t], t, all));
+        sends[t] = send;
+        if (t % 4 >= 2) { /* in place */
+            free(recvs[t]);
+            recvs[t] = send + (way->scatters ? (size_t)rank * counts[t] * 4 : 0);
+        }
+    }
+    if (rank == ranks - 1)
+        usleep(100000);
+    if (way->scatters)
+        CHECK_OK(way->started ? weft_reduce_scatter_list_start(job.comm, REDUCED, sends, recvs, counts, type,
+                                                               op, &work)
+                              : weft_reduce_scatter_list(job.comm, REDUCED, sends, recvs, counts, type, op));
+    else
+        CHECK_OK(way->started
+                     ? weft_allreduce_list_start(job.comm, REDUCED, sends, recvs, counts, type, op, &work)
+                     : weft_allreduce_list(job.comm, REDUCED, sends, recvs, counts, type, op));
+    if (way->started) {
+        CHECK_OK(weft_work_wait(work, -1));
+        CHECK_OK(weft_work_free(work));
+    }
+    for (size_t t = 0; t < REDUCED; t++) {
+        size_t first = way->scatters ? (size_t)rank * counts[t] * 4 : 0;
+        wrong += memcmp(recvs[t], (const uint8_t *)expected[t] + first, counts[t] * 4) != 0;
+        if (t % 4 < 2)
+            free(recvs[t]);
+        free((void *)(uintptr_t)sends[t]);
+        free(expected[t]);
+    }
+    CHECK(wrong == 0);
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_reductions(void **state)
+{
+    (void)state;
+    for (int i = 0; i < REDUCTIONS * 4; i++) {
+        struct reduced way = {(enum reduction)(i / 4), i & 1, i >> 1 & 1};
+        setenv("WEFT_STRICT", way.reduction == STRICT ? "1" : "0", 1);
+        for (int ranks = 2; ranks <= 4; ranks += way.reduction == MEAN ? 2 : 1)
+            assert_int_equal(test_ranks_fork(ranks, reduced_body, &way), 0);
+    }
+    unsetenv("WEFT_STRICT");
+}
+
 /* arg: 0 a tensor is longer at rank 1, 1 rank 1 has one more, 2 it passes the same as an allreduce. */
 static int differing_body(int rank, int ranks, void *arg)
 {
@@ -168,6 +282,7 @@ static void test_differing(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lists), cmocka_unit_test(test_differing)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lists), cmocka_unit_test(test_reductions),
+                                       cmocka_unit_test(test_differing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
