@@ -104,13 +104,13 @@ static int alone_body(int rank, int ranks, void *arg)
 {
     (void)ranks;
     struct job job;
-    CHECK_OK(open_with(&job, arg, 1500));
+    CHECK_OK(open_with(&job, arg, 4000));
     int32_t number = rank, got = -1;
     char expected[64];
     /* A receive that nobody sends to, and a send to itself that nobody receives: given up, and no more. */
     CHECK(weft_recv(job.comm, &got, 1, WEFT_INT32, 1 - rank, 17, NULL) == WEFT_TIMEOUT);
     snprintf(expected, sizeof expected, "at most 4 bytes from rank %d, tag 17", 1 - rank);
-    CHECK(strstr(weft_error_detail(), expected) && strstr(weft_error_detail(), "1500 ms"));
+    CHECK(strstr(weft_error_detail(), expected) && strstr(weft_error_detail(), "4000 ms"));
     CHECK(weft_recv(job.comm, &got, 1, WEFT_INT32, WEFT_ANY_SOURCE, WEFT_ANY_TAG, NULL) == WEFT_TIMEOUT);
     CHECK(strstr(weft_error_detail(), "any rank, any tag"));
     uint8_t *large = calloc(1, LARGE);
@@ -154,7 +154,7 @@ static int unwanted_body(int rank, int ranks, void *arg)
 {
     (void)ranks;
     struct job job;
-    CHECK_OK(open_with(&job, arg, rank == 0 ? 1500 : 20000));
+    CHECK_OK(open_with(&job, arg, rank == 0 ? 4000 : 20000));
     uint8_t *large = calloc(1, LARGE);
     CHECK(large);
     if (rank == 0) {
@@ -185,7 +185,7 @@ static int left_body(int rank, int ranks, void *arg)
 {
     (void)ranks;
     struct job job;
-    CHECK_OK(open_with(&job, arg, rank == 0 ? 1500 : 20000));
+    CHECK_OK(open_with(&job, arg, rank == 0 ? 4000 : 20000));
     int32_t got = -1;
     weft_work *work;
     if (rank == 0) {
