@@ -110,6 +110,26 @@ static int scale_input(const struct weft_operands *operands, const void *scalar,
     return weft_scale(operands->dtype, scaled, operands->send, count, scalar);
 }
 
+/* The copies of an input that a call needs, without the lock: they may be long. The room that was found for the operation
+ * stays: collectives of one communicator come from one thread at a time. [lock] */
+static int prepare_input(struct weft_comm *comm, const struct weft_operands *operands, const void *scalar,
+                         struct weft_exec_request *request, int *in_place, void **memory)
+{
+    _Alignas(16) uint8_t factor[16];
+    int status = WEFT_OK;
+    if (!scalar && (!operands->in_place || *in_place))
+        return WEFT_OK;
+    if (scalar)
+        memcpy(factor, scalar, operands->element_bytes);
+    weft_context_unlock(comm->context);
+    if (scalar)
+        status = scale_input(operands, factor, request, in_place, memory);
+    else
+        status = copy_input(operands, &request->input, memory);
+    weft_context_lock(comm->context);
+    return status;
+}
+
 /* Everybody knows that there is nothing: an equal call of no elements, which compares the call. */
 static int is_empty(const struct weft_comm *comm, const struct weft_operands *operands)
 {
@@ -149,10 +169,7 @@ int weft_collective_start_part(struct weft_comm *comm, const struct weft_operand
     if (weft_collective_reduces(operands->collective) && operands->collective != WEFT_BARRIER)
         weft_op_request(comm->context, operands->op, operands->dtype, comm->ranks, request.streaming,
                         &request, &scalar);
-    if (scalar)
-        status = scale_input(operands, scalar, &request, &in_place, &part->memory);
-    else if (operands->in_place && !in_place)
-        status = copy_input(operands, &request.input, &part->memory);
+    status = prepare_input(comm, operands, scalar, &request, &in_place, &part->memory);
     const struct weft_plan_request wanted = {
         .collective = operands->collective,
         .algorithm = algorithm,

@@ -121,23 +121,18 @@ static int start_part(struct weft_comm *comm, const struct list *list, const str
 }
 
 /* The empty tensors move nothing; a list of nothing else is a call without elements. [lock] */
-static int start_parts(struct weft_comm *comm, const struct list *list, struct weft_work *work)
+static int start_parts(struct weft_comm *comm, const struct list *list, const struct weft_operands *packed,
+                       struct weft_work *work)
 {
-    struct weft_operands packed;
     int status = WEFT_OK;
-    if (list->packed) {
-        status = make_packed(comm, list, work, &packed);
-        if (status == WEFT_OK)
-            status = start_part(comm, list, &packed, work);
-    }
+    if (list->packed)
+        status = start_part(comm, list, packed, work);
     for (size_t t = 0; t < list->tensors && status == WEFT_OK; t++) {
         if (list->operands[t].count && !is_packed(&list->operands[t]))
             status = start_part(comm, list, &list->operands[t], work);
     }
-    if (status == WEFT_OK && work->part_count == 0) {
-        packed = list->operands[list->tensors]; /* of no elements */
-        status = start_part(comm, list, &packed, work);
-    }
+    if (status == WEFT_OK && work->part_count == 0) /* of no elements */
+        status = start_part(comm, list, &list->operands[list->tensors], work);
     if (status != WEFT_OK && work->part_count) /* the others are waiting for what does not come */
         weft_comm_fail(comm, status, weft_error_detail());
     return status;
@@ -167,10 +162,17 @@ static int start(struct weft_comm *comm, const struct list *list, struct weft_wo
             free(work);
             return weft_fail(WEFT_NOMEM, "no memory for a list of %zu tensors", list->tensors);
         }
+        struct weft_operands packed;
+        if (list->packed) /* before the lock is taken: it copies, and changes nothing of the caller's */
+            status = make_packed(comm, list, work, &packed);
+        if (status != WEFT_OK) {
+            weft_work_discard(work);
+            return status;
+        }
         weft_context_lock(comm->context);
         status = weft_comm_check(comm);
         if (status == WEFT_OK)
-            status = start_parts(comm, list, work);
+            status = start_parts(comm, list, &packed, work);
         if (status == WEFT_OK)
             weft_comm_count_call(comm);
         for (size_t i = 0; i < work->part_count && status != WEFT_OK; i++)

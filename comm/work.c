@@ -139,15 +139,25 @@ static void settle(struct weft_work *work)
     }
     if (status == WEFT_OK && weft_bootstrap_has_failed(work->comm->bootstrap))
         status = weft_comm_check(work->comm); /* as in weft_work_drive() */
-    if (status == WEFT_OK && work->finish)
-        work->finish(work);
     work->status = status;
     weft_progress_background(work->comm->context, -1);
 }
 
+/* What is left to do when all has ended well: once. It may be long, and others want the lock. */
+static void finish(struct weft_work *work)
+{
+    void (*last)(struct weft_work *) = work->status == WEFT_OK ? work->finish : NULL;
+    work->finish = NULL;
+    if (last)
+        last(work);
+}
+
 static int result(struct weft_work *work)
 {
-    if (work->status == WEFT_OK || work->status == WEFT_AGAIN)
+    if (work->status == WEFT_AGAIN)
+        return WEFT_OK;
+    finish(work);
+    if (work->status == WEFT_OK)
         return WEFT_OK;
     if (work->is_message && work->request.own)
         return weft_request_fail(work->comm, &work->request);
@@ -312,6 +322,7 @@ void weft_works_reap(struct weft_comm *comm)
         }
         *at = work->next;
         settle(work);
+        finish(work);
         comm->dropped--;
         weft_work_discard(work);
     }

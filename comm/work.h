@@ -20,7 +20,8 @@ struct weft_work {
     struct weft_part *parts; /* [lock] of a collective; only, or with malloc() */
     size_t part_count;       /* 0: it was finished at once */
     struct weft_part only;   /* of a call that is one operation */
-    /* When all parts have ended well; then, or else, arg is freed with free(). May be NULL. [lock] */
+    /* When all parts have ended well, without the lock where a thread holds the handle; then, or else, arg is freed with
+     * free(). May be NULL. */
     void (*finish)(struct weft_work *work);
     void *arg;
     struct weft_request request; /* [lock] a message, when is_message */
