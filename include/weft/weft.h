@@ -225,7 +225,8 @@ int weft_comm_size(const weft_comm *comm);
 int weft_allreduce(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype, weft_op op);
 
 /* The same as a work handle: returns at once, but for one that would be the 65th collective under way on the communicator,
- * which waits for the oldest; the buffers belong to weft until the work is done. */
+ * which waits for the oldest, and so for ranks that are late (as do the other starts, and calls in a group); the
+ * buffers belong to weft until the work is done. */
 int weft_allreduce_start(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
                          weft_op op, weft_work **work);
 
@@ -300,7 +301,8 @@ int weft_alltoallv_start(weft_comm *comm, const void *send, const size_t *send_c
 
 /* Lists of tensors as one call: tensor i is counts[i] elements (of a block) from sends[i] to recvs[i], in place where
  * that is. Small tensors travel together, large ones side by side without a copy. The arrays are read during the call
- * only. */
+ * only. Each large tensor (more than 64 KiB), and the small ones together, counts as a collective under way: the start of a
+ * list of more than 64 of them waits for the first ones. */
 int weft_allreduce_list(weft_comm *comm, size_t tensors, const void *const *sends, void *const *recvs,
                         const size_t *counts, weft_dtype dtype, weft_op op);
 int weft_allreduce_list_start(weft_comm *comm, size_t tensors, const void *const *sends, void *const *recvs,
