@@ -270,7 +270,8 @@ int weft_collective_start(struct weft_comm *comm, struct weft_operands *operands
     if (status != WEFT_OK)
         return status;
     if (comm->ranks == 1) {
-        status = work->status = weft_collective_run_alone(comm, operands);
+        status = weft_collective_run_alone(comm, operands);
+        work->status = status;
     } else {
         weft_context_lock(comm->context);
         status = start(comm, operands, work);

@@ -440,6 +440,8 @@ void weft_exec_io_done(struct weft_exec *exec, uint64_t cookie, int status)
         uint32_t base =
             flight->step.kind == WEFT_STEP_SEND ? flight->told : weft_slices_within(flight, flight->visible);
         uint32_t slice = base + (uint8_t)((cookie & 0xff) - (base & 0xff));
+        if (flight->mode != WEFT_MODE_PUT || slice >= flight->landed)
+            return; /* of an earlier one with the same bits */
         if (flight->step.kind == WEFT_STEP_SEND)
             weft_send_put_done(op, flight, slice);
         else
