@@ -17,11 +17,11 @@
 
 /* What ranks have reported about one call. */
 struct group {
-    struct group *next; /* ascending by sequence */
+    struct group *next; /* descending by sequence: reports are about recent calls */
     uint64_t sequence;
     struct weft_judge_entry *entries;
     int count, capacity;
-    unsigned char *arrived;     /* [ranks] */
+    unsigned char *arrived;     /* [ranks]; NULL: not known any more */
     struct weft_call reference; /* the first entry's, with the algorithm of the first that has chosen one */
     int differs;                /* some entry from it */
 };
@@ -29,6 +29,7 @@ struct group {
 struct weft_judge {
     struct weft_comm *comm;
     struct group *groups;
+    uint64_t tidied;   /* the oldest call of a rank when groups were last forgotten */
     uint64_t *highest; /* [ranks] the last call that the rank has reported; 0: none */
     int timer_fd;      /* -1: none yet */
     int64_t due_ns;    /* 0: nothing to decide */
@@ -81,7 +82,7 @@ void weft_judge_close(struct weft_judge *judge)
 static struct group *find_group(struct weft_judge *judge, uint64_t sequence)
 {
     struct group **at = &judge->groups;
-    while (*at && (*at)->sequence < sequence)
+    while (*at && (*at)->sequence > sequence)
         at = &(*at)->next;
     if (*at && (*at)->sequence == sequence)
         return *at;
@@ -99,15 +100,47 @@ static struct group *find_group(struct weft_judge *judge, uint64_t sequence)
     return group;
 }
 
-/* Ranks are never further apart than this: what is older has been the same call everywhere. */
-#define APART_MAX 256
+/* How far ranks can be apart. Nobody sends more than WEFT_OPS_MAX operations beyond what the receiver has begun, and
+ * nobody begins one that many beyond one that it has not ended; a call of the cache-line path adds one. So of two ranks
+ * that have a message of one call between them the one is at most APART_HOP calls ahead. Every call connects all ranks:
+ * take those that are beyond some call, and one of the others is at most so far behind it; then those two sets together.
+ * After ranks - 1 such steps there are no others. What is older than that has been the same call everywhere. */
+#define APART_HOP (2 * ((uint64_t)WEFT_OPS_MAX + 1))
+/* Of older groups one entry is kept to compare with: so far apart are few ranks. */
+#define WHOLE_CALLS 256
 
-static void forget_before(struct weft_judge *judge, uint64_t sequence)
+static void shrink(struct group *group)
 {
-    while (judge->groups && judge->groups->sequence < sequence) {
-        struct group *next = judge->groups->next;
-        free_group(judge->groups);
-        judge->groups = next;
+    if (group->differs || !group->arrived)
+        return;
+    free(group->arrived);
+    group->arrived = NULL;
+    group->count = group->count ? 1 : 0;
+    struct weft_judge_entry *entries = group->count ? realloc(group->entries, sizeof *entries) : NULL;
+    if (entries) {
+        group->entries = entries;
+        group->capacity = 1;
+    }
+}
+
+/* A rank is in call `oldest`, and has ended those before. */
+static void tidy(struct weft_judge *judge, uint64_t oldest)
+{
+    if (oldest < judge->tidied + WHOLE_CALLS)
+        return;
+    judge->tidied = oldest;
+    uint64_t apart = APART_HOP * (uint64_t)judge->comm->ranks;
+    struct group **at = &judge->groups;
+    while (*at) {
+        struct group *group = *at;
+        if (group->sequence + apart < oldest) {
+            *at = group->next;
+            free_group(group);
+            continue;
+        }
+        if (group->sequence + WHOLE_CALLS < oldest)
+            shrink(group);
+        at = &group->next;
     }
 }
 
@@ -126,7 +159,8 @@ static int add_entry(struct group *group, int rank, const struct weft_call *call
     for (; at > 0 && group->entries[at - 1].rank > rank; at--)
         group->entries[at] = group->entries[at - 1];
     group->entries[at] = (struct weft_judge_entry){rank, *call};
-    group->arrived[rank] = 1;
+    if (group->arrived)
+        group->arrived[rank] = 1;
     return 0;
 }
 
@@ -178,12 +212,13 @@ static void decide(struct weft_judge *judge)
 {
     char text[WEFT_DETAIL_MAX - 40];
     judge->due_ns = 0;
-    for (struct group *group = judge->groups; group; group = group->next) {
-        if (group->differs && weft_judge_compare(group->entries, group->count, judge->comm->members,
-                                                 judge->comm->ranks, text, sizeof text)) {
-            pronounce(judge, WEFT_MISMATCH, text);
-            return;
-        }
+    const struct group *first = NULL; /* the oldest */
+    for (const struct group *group = judge->groups; group; group = group->next)
+        first = group->differs ? group : first;
+    if (first && weft_judge_compare(first->entries, first->count, judge->comm->members, judge->comm->ranks,
+                                    text, sizeof text)) {
+        pronounce(judge, WEFT_MISMATCH, text);
+        return;
     }
     if (judge->late_rank < 0)
         return;
@@ -252,10 +287,9 @@ void weft_judge_take(void *arg, int rank, const void *bytes, size_t size)
         return;
     if (record.call.sequence > judge->highest[rank])
         judge->highest[rank] = record.call.sequence;
-    if (record.oldest > APART_MAX)
-        forget_before(judge, record.oldest - APART_MAX);
+    tidy(judge, record.oldest);
     struct group *group = find_group(judge, record.call.sequence);
-    if (group && !group->arrived[rank] && add_entry(group, rank, &record.call) == 0)
+    if (group && !(group->arrived && group->arrived[rank]) && add_entry(group, rank, &record.call) == 0)
         group->differs |= differs(judge, group, rank, &record.call);
     if (record.flags & WEFT_STALL_LATE && judge->late_rank < 0) {
         judge->late = record;
