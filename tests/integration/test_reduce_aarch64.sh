@@ -2,6 +2,7 @@
 # The reductions on aarch64, emulated: the same tests, among them the checksum over all types and operations
 # that x86-64 gives.
 set -u
+[[ -z ${WEFT_SANITIZER-} ]] || { echo "SKIP: a sanitizer sees nothing of emulated code"; exit 77; }
 cross=aarch64-linux-gnu-gcc
 for tool in $cross qemu-aarch64; do
     command -v $tool >/dev/null ||
