@@ -73,7 +73,7 @@ static void kill_on(int transport, int signal, const char *name, int part)
     assert_int_equal(wrong, 0);
     if (rash > 2 && rash > cases / 10)
         fail_msg("%u of %u times the wrong rank was called silent", rash, cases);
-    if (misnamed > 2 && misnamed > answers / 10)
+    if (misnamed > KILL_RANKS_MAX && misnamed > answers / 10) /* one case may name it at every rank */
         fail_msg("%u of %u answers named a rank that had left", misnamed, answers);
     if (p99_ns > NOTICE_MS * INT64_C(1000000))
         fail_msg("p99 of the detection is %.1f ms: expected at most %d ms", (double)p99_ns / 1e6, NOTICE_MS);

@@ -190,7 +190,7 @@ static void test_crowd(void **state)
     (void)state;
     struct weft_posted *posted = calloc(CROWD, sizeof *posted);
     struct weft_arrived *messages = calloc(CROWD, sizeof *messages);
-    for (int keys = 1; keys <= CROWD; keys *= CROWD) {
+    for (int64_t keys = 1; keys <= CROWD; keys *= CROWD) {
         struct weft_match match = {0};
         for (int i = 0; i < CROWD; i++) {
             posted[i] = (struct weft_posted){.source = i % 2 ? 1 : WEFT_MATCH_ANY, .tag = i % keys};
