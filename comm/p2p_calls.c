@@ -149,15 +149,26 @@ static inline int check_peer(const struct weft_comm *comm, int peer, int64_t tag
     return WEFT_OK;
 }
 
+/* How a call that sends or receives begins; *bytes is the buffer's length. */
+static inline int enter(struct weft_comm *comm, const void *data, size_t count, weft_dtype dtype, int peer,
+                        int64_t tag, int receives, size_t *bytes)
+{
+    weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
+    int status = check(comm, data, count, dtype, bytes);
+    return status == WEFT_OK ? check_peer(comm, peer, tag, receives) : status;
+}
+
 static void request_make(struct weft_request *request, const void *memory, size_t bytes, int peer,
-                         int64_t tag, int sends, int space)
+                         int64_t tag, int sends)
 {
     *request = (struct weft_request){.memory = (void *)(uintptr_t)memory,
                                      .bytes = bytes,
                                      .peer = peer,
                                      .tag = tag,
                                      .sends = (uint8_t)sends,
-                                     .space = (uint8_t)space};
+                                     .space = WEFT_SPACE_USER};
 }
 
 /* [lock] Starts a request. To the rank itself that may be what another thread sleeps for. */
@@ -198,7 +209,7 @@ static int start(struct weft_comm *comm, const void *memory, size_t bytes, int p
     work->comm = comm;
     work->is_message = 1;
     work->deadline_ns = weft_comm_deadline_ns(comm);
-    request_make(&work->request, memory, bytes, peer, tag, sends, WEFT_SPACE_USER);
+    request_make(&work->request, memory, bytes, peer, tag, sends);
     weft_context_lock(comm->context);
     int status = begin(comm, &work->request);
     if (status == WEFT_OK) {
@@ -237,13 +248,8 @@ static int start_in_group(struct weft_comm *comm, const void *memory, size_t byt
 int weft_send_start(weft_comm *comm, const void *data, size_t count, weft_dtype dtype, int peer, int64_t tag,
                     weft_work **work)
 {
-    weft_error_clear();
-    if (weft_fork_is_child())
-        return weft_fork_refuse();
     size_t bytes = 0;
-    int status = check(comm, data, count, dtype, &bytes);
-    if (status == WEFT_OK)
-        status = check_peer(comm, peer, tag, 0);
+    int status = enter(comm, data, count, dtype, peer, tag, 0, &bytes);
     if (status != WEFT_OK)
         return status;
     return work ? start(comm, data, bytes, peer, tag, 1, work) : weft_fail(WEFT_INVALID, "work is NULL");
@@ -252,13 +258,8 @@ int weft_send_start(weft_comm *comm, const void *data, size_t count, weft_dtype 
 int weft_recv_start(weft_comm *comm, void *data, size_t count, weft_dtype dtype, int source, int64_t tag,
                     weft_work **work)
 {
-    weft_error_clear();
-    if (weft_fork_is_child())
-        return weft_fork_refuse();
     size_t bytes = 0;
-    int status = check(comm, data, count, dtype, &bytes);
-    if (status == WEFT_OK)
-        status = check_peer(comm, source, tag, 1);
+    int status = enter(comm, data, count, dtype, source, tag, 1, &bytes);
     if (status != WEFT_OK)
         return status;
     return work ? start(comm, data, bytes, source, tag, 0, work) : weft_fail(WEFT_INVALID, "work is NULL");
@@ -268,59 +269,53 @@ int weft_recv_start(weft_comm *comm, void *data, size_t count, weft_dtype dtype,
 
 /* [lock] */
 static int send_slowly(struct weft_comm *comm, const void *data, size_t bytes, int peer, int64_t tag,
-                       int space, int64_t deadline_ns, struct weft_request *request)
+                       struct weft_request *request)
 {
-    request_make(request, data, bytes, peer, tag, 1, space);
+    request_make(request, data, bytes, peer, tag, 1);
     int status = begin(comm, request);
     if (status == WEFT_OK)
-        return weft_request_drive(comm, request, deadline_ns, 1);
+        return weft_request_drive(comm, request, 0, 1);
     weft_comm_check_any(comm);
     return status;
 }
 
-static inline int send_now(struct weft_comm *comm, const void *data, size_t bytes, int peer, int64_t tag,
-                           int space, int64_t deadline_ns)
+static inline int send_now(struct weft_comm *comm, const void *data, size_t bytes, int peer, int64_t tag)
 {
     if (is_broken(comm))
         return report_broken(comm);
     struct weft_request request;
     request.own = 0;
     weft_context_lock(comm->context);
-    int status = weft_p2p_send_now(comm->p2p, peer, tag, space, data, bytes);
+    int status = weft_p2p_send_now(comm->p2p, peer, tag, WEFT_SPACE_USER, data, bytes);
     if (status == WEFT_OK)
         weft_progress_flush(comm->context);
     else
-        status = send_slowly(comm, data, bytes, peer, tag, space, deadline_ns, &request);
+        status = send_slowly(comm, data, bytes, peer, tag, &request);
     weft_context_unlock(comm->context);
     return finish(comm, &request, status);
 }
 
 int weft_send(weft_comm *comm, const void *data, size_t count, weft_dtype dtype, int peer, int64_t tag)
 {
-    weft_error_clear();
-    if (weft_fork_is_child())
-        return weft_fork_refuse();
     size_t bytes = 0;
-    int status = check(comm, data, count, dtype, &bytes);
-    if (status == WEFT_OK)
-        status = check_peer(comm, peer, tag, 0);
+    int status = enter(comm, data, count, dtype, peer, tag, 0, &bytes);
     if (status != WEFT_OK)
         return status;
     if (weft_group_is_open())
         return start_in_group(comm, data, bytes, peer, tag, 1, NULL);
-    return send_now(comm, data, bytes, peer, tag, WEFT_SPACE_USER, 0);
+    return send_now(comm, data, bytes, peer, tag);
 }
 
 static inline int recv_now(struct weft_comm *comm, void *data, size_t bytes, int source, int64_t tag,
-                           int space, int64_t deadline_ns, struct weft_request *request)
+                           struct weft_request *request)
 {
     if (is_broken(comm))
         return report_broken(comm);
-    request_make(request, data, bytes, source, tag, 0, space);
+    request_make(request, data, bytes, source, tag, 0);
     weft_context_lock(comm->context);
     int status = begin(comm, request);
     if (status == WEFT_OK)
-        status = weft_request_drive(comm, request, deadline_ns, 1);
+        status = weft_request_drive(comm, request, 0, 1);
     else
         weft_comm_check_any(comm);
     weft_context_unlock(comm->context);
@@ -330,13 +325,8 @@ static inline int recv_now(struct weft_comm *comm, void *data, size_t bytes, int
 int weft_recv(weft_comm *comm, void *data, size_t count, weft_dtype dtype, int source, int64_t tag,
               weft_message *info)
 {
-    weft_error_clear();
-    if (weft_fork_is_child())
-        return weft_fork_refuse();
     size_t bytes = 0;
-    int status = check(comm, data, count, dtype, &bytes);
-    if (status == WEFT_OK)
-        status = check_peer(comm, source, tag, 1);
+    int status = enter(comm, data, count, dtype, source, tag, 1, &bytes);
     if (status == WEFT_OK)
         status = weft_message_check(info);
     if (status != WEFT_OK)
@@ -344,7 +334,7 @@ int weft_recv(weft_comm *comm, void *data, size_t count, weft_dtype dtype, int s
     if (weft_group_is_open())
         return start_in_group(comm, data, bytes, source, tag, 0, info);
     struct weft_request request;
-    status = recv_now(comm, data, bytes, source, tag, WEFT_SPACE_USER, 0, &request);
+    status = recv_now(comm, data, bytes, source, tag, &request);
     if (status == WEFT_OK && info)
         weft_message_tell(&request, info);
     return status;
@@ -387,8 +377,8 @@ int weft_sendrecv(weft_comm *comm, const void *send, size_t send_count, int dest
     if (is_broken(comm))
         return report_broken(comm);
     struct weft_request receive, request, *culprit = &receive;
-    request_make(&receive, recv, room, source, recv_tag, 0, WEFT_SPACE_USER);
-    request_make(&request, send, sent, dest, send_tag, 1, WEFT_SPACE_USER);
+    request_make(&receive, recv, room, source, recv_tag, 0);
+    request_make(&request, send, sent, dest, send_tag, 1);
     weft_context_lock(comm->context);
     status = begin(comm, &receive);
     if (status == WEFT_OK) {

@@ -363,37 +363,15 @@ static int is_full(void *arg)
     return weft_exec_is_full(comm->exec) && !comm->failed;
 }
 
-int weft_works_await_room(struct weft_comm *comm)
+/* Drives progress for as long as still(comm) says so, or until the communicator has failed. Past the deadline late() is
+ * asked, which ends the communicator or moves the deadline. [lock] */
+static void drive_while(struct weft_comm *comm, int (*still)(void *comm),
+                        void (*late)(struct weft_comm *comm, int64_t *deadline_ns))
 {
     struct weft_context *context = comm->context;
     int64_t deadline_ns = weft_comm_deadline_ns(comm);
     struct weft_idle idle = {0};
-    while (is_full(comm)) {
-        struct weft_exec_op *ops[WEFT_OPS_MAX];
-        int moved = weft_progress_once(context);
-        if (weft_comm_is_lost(comm) && weft_comm_check_any(comm) != WEFT_OK)
-            break;
-        weft_progress_step_aside(context);
-        if (moved)
-            idle = (struct weft_idle){0};
-        else if (!weft_idle_pause(context, &idle))
-            continue;
-        if (weft_clock_ns() >= deadline_ns && weft_exec_running(comm->exec, ops) > 0 &&
-            deadline_passed(comm, ops[0], &deadline_ns) == WEFT_TIMEOUT)
-            break;
-        if (!moved)
-            weft_progress_sleep(context, deadline_ns, is_full, comm);
-    }
-    return comm->failed;
-}
-
-int weft_works_finish(struct weft_comm *comm)
-{
-    struct weft_context *context = comm->context;
-    int64_t deadline_ns = weft_comm_deadline_ns(comm);
-    struct weft_idle idle = {0};
-    weft_context_lock(context);
-    while (drops_left(comm)) {
+    while (still(comm)) {
         int moved = weft_progress_once(context);
         weft_works_reap(comm);
         if (weft_comm_is_lost(comm) && weft_comm_check_any(comm) != WEFT_OK)
@@ -403,24 +381,45 @@ int weft_works_finish(struct weft_comm *comm)
             idle = (struct weft_idle){0};
         else if (!weft_idle_pause(context, &idle))
             continue;
-        if (weft_clock_ns() >= deadline_ns) {
-            char text[WEFT_DETAIL_MAX], what[200] = "";
-            const struct weft_request *oldest = weft_p2p_oldest(comm->p2p);
-            if (oldest)
-                weft_request_print(oldest, what, sizeof what);
-            snprintf(text, sizeof text,
-                     "rank %d gave up after %lld ms at the end of %d operations whose handles "
-                     "were freed%s%s",
-                     comm->rank, (long long)comm->timeout_ms, comm->dropped, oldest ? ", first a " : "",
-                     what);
-            weft_comm_fail(comm, WEFT_TIMEOUT, text);
-            break;
-        }
+        if (weft_clock_ns() >= deadline_ns)
+            late(comm, &deadline_ns);
         if (!moved)
-            weft_progress_sleep(context, deadline_ns, drops_left, comm);
+            weft_progress_sleep(context, deadline_ns, still, comm);
     }
     weft_works_reap(comm);
+}
+
+static void room_is_late(struct weft_comm *comm, int64_t *deadline_ns)
+{
+    struct weft_exec_op *ops[WEFT_OPS_MAX];
+    if (weft_exec_running(comm->exec, ops) > 0)
+        deadline_passed(comm, ops[0], deadline_ns);
+}
+
+int weft_works_await_room(struct weft_comm *comm)
+{
+    drive_while(comm, is_full, room_is_late);
+    return comm->failed;
+}
+
+static void drops_are_late(struct weft_comm *comm, int64_t *deadline_ns)
+{
+    char text[WEFT_DETAIL_MAX], what[200] = "";
+    const struct weft_request *oldest = weft_p2p_oldest(comm->p2p);
+    (void)deadline_ns;
+    if (oldest)
+        weft_request_print(oldest, what, sizeof what);
+    snprintf(text, sizeof text,
+             "rank %d gave up after %lld ms at the end of %d operations whose handles were freed%s%s",
+             comm->rank, (long long)comm->timeout_ms, comm->dropped, oldest ? ", first a " : "", what);
+    weft_comm_fail(comm, WEFT_TIMEOUT, text);
+}
+
+int weft_works_finish(struct weft_comm *comm)
+{
+    weft_context_lock(comm->context);
+    drive_while(comm, drops_left, drops_are_late);
     int status = comm->failed;
-    weft_context_unlock(context);
+    weft_context_unlock(comm->context);
     return status;
 }
