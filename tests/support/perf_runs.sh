@@ -6,22 +6,7 @@ perf=$BUILD/weft-perf
 [[ -x $perf ]] || { echo "SKIP: $perf is not built"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-passed=0 failed=0 skipped=0
-
-ok() {
-    passed=$((passed + 1))
-    echo "ok: $1"
-}
-bad() {
-    failed=$((failed + 1))
-    echo "FAILED: $1"
-    sed 's/^/    out: /' "$work/out" 2>/dev/null | tail -20
-    sed 's/^/    err: /' "$work/err" 2>/dev/null | tail -20
-}
-skip() {
-    skipped=$((skipped + 1))
-    echo "SKIP: $1"
-}
+source "$(dirname "${BASH_SOURCE[0]}")/tally.sh"
 # run ARGUMENTS: leaves the exit status in $rc, the streams in $work/out and $work/err.
 run() {
     timeout -k 5 60 "$perf" "$@" >"$work/out" 2>"$work/err" </dev/null

@@ -2,22 +2,7 @@
 # is appended, and work, a folder of theirs.
 perf=$BUILD/weft-perf
 ranks=$BUILD/tests/integration/test_pmix
-passed=0 failed=0 skipped=0
-
-ok() {
-    passed=$((passed + 1))
-    echo "ok: $1"
-}
-bad() {
-    failed=$((failed + 1))
-    echo "FAILED: $1"
-    sed 's/^/    out: /' "$work/out" 2>/dev/null | tail -20
-    sed 's/^/    err: /' "$work/err" 2>/dev/null | tail -20
-}
-skip() {
-    skipped=$((skipped + 1))
-    echo "SKIP: $1"
-}
+source "$(dirname "${BASH_SOURCE[0]}")/tally.sh"
 finish() {
     echo "$passed passed, $failed failed, $skipped skipped"
     [[ $failed == 0 ]]
