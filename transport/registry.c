@@ -162,6 +162,24 @@ static int absent_exposed(struct weft_link *link, const struct weft_token *token
     return WEFT_OK;
 }
 
+static void absent_told(struct weft_transport *transport, const void *from, size_t from_size,
+                        const void *letter, size_t size)
+{
+    (void)transport, (void)from, (void)from_size, (void)letter, (void)size;
+}
+
+static const char *absent_why(struct weft_link *link)
+{
+    (void)link;
+    return NULL;
+}
+
+static int absent_rails(struct weft_transport *transport, struct weft_rail_info *rails, int capacity)
+{
+    (void)transport, (void)rails, (void)capacity;
+    return 0;
+}
+
 static int absent_link_flags(struct weft_link *link, uint32_t *flags)
 {
     (void)link;
@@ -194,6 +212,9 @@ static const struct weft_transport_ops absent = {
     .sent_by = absent_sent_by,
     .unexpose = absent_unexpose,
     .exposed = absent_exposed,
+    .told = absent_told,
+    .why = absent_why,
+    .rails = absent_rails,
 };
 
 /* Takes the default for every operation that the table lacks. */
@@ -223,6 +244,9 @@ static void fill(struct weft_transport_ops *ops)
     ops->sent_by = ops->sent_by ? ops->sent_by : absent.sent_by;
     ops->unexpose = ops->unexpose ? ops->unexpose : absent.unexpose;
     ops->exposed = ops->exposed ? ops->exposed : absent.exposed;
+    ops->told = ops->told ? ops->told : absent.told;
+    ops->why = ops->why ? ops->why : absent.why;
+    ops->rails = ops->rails ? ops->rails : absent.rails;
 }
 
 int weft_transport_complete(const struct weft_transport_ops *partial, struct weft_transport_ops *complete)

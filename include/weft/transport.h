@@ -31,10 +31,11 @@
 #include <stdint.h>
 #include <weft/status.h>
 
-#define WEFT_TRANSPORT_ABI 2
+#define WEFT_TRANSPORT_ABI 3
 #define WEFT_ADDRESS_MAX   256  /* longest transport address in bytes */
 #define WEFT_RECALL_MS     1600 /* how long recall_wait() may take */
 #define WEFT_TOKEN_SIZE    48   /* a token is opaque to everybody but the transport that made it */
+#define WEFT_LETTER_MAX    1024 /* bytes that one instance may tell another outside of links */
 
 struct weft_transport; /* one opened instance; defined by the backend */
 struct weft_link;      /* a path to one peer; defined by the backend */
@@ -82,6 +83,36 @@ typedef void weft_event_handler(void *arg, const struct weft_event *event);
 /* Called on the service thread when a watched descriptor is readable. */
 typedef void weft_watch_callback(void *arg, int fd);
 
+/* Numbers of the verbs transport; each is the setting of that name (base/settings.c has ranges and defaults). */
+struct weft_verbs_settings {
+    int64_t qps;             /* WEFT_VERBS_QPS: queue pairs per rail and peer */
+    int64_t rails;           /* WEFT_VERBS_RAILS: ports used at most */
+    int64_t stripe_bytes;    /* WEFT_VERBS_STRIPE: puts of at least that are cut over all lanes */
+    int64_t gid_index;       /* WEFT_VERBS_GID: -1 chooses */
+    int64_t traffic_class;   /* WEFT_VERBS_TRAFFIC_CLASS */
+    int64_t service_level;   /* WEFT_VERBS_SERVICE_LEVEL */
+    int64_t timeout;         /* WEFT_VERBS_TIMEOUT: acknowledgements are awaited for 4.096 us * 2^timeout */
+    int64_t retry;           /* WEFT_VERBS_RETRY: of what is not acknowledged; soft-RoCE takes 7 as endless */
+    int64_t partition_index; /* WEFT_VERBS_PKEY: index into the port's table of partition keys */
+    int64_t odp;             /* WEFT_VERBS_ODP: 1 on-demand paging where offered */
+    int64_t relaxed;         /* WEFT_VERBS_RELAXED: 1 relaxed ordering where offered */
+    int64_t windows;         /* WEFT_VERBS_WINDOWS: 1 memory windows where offered */
+    int64_t failover;        /* WEFT_VERBS_FAILOVER: 1 a dead rail's traffic moves to the others */
+};
+
+/* A port that an instance uses. */
+struct weft_rail_info {
+    size_t size;         /* of this struct, as the caller knows it */
+    char device[64];     /* "mlx5_0" */
+    int port;            /* from 1 */
+    char link_layer[16]; /* "InfiniBand" or "Ethernet" */
+    char gid[40];        /* as text */
+    int gid_index;
+    int mtu_bytes;        /* of the path */
+    int active;           /* 1: the port is up */
+    uint64_t bytes_per_s; /* from the port's speed and width */
+};
+
 /* What the context gives a transport when it opens it. Strings and tables live until close(). */
 struct weft_transport_params {
     size_t size;
@@ -96,6 +127,16 @@ struct weft_transport_params {
     /* Every backend says why it fails through this: one line for weft_error_detail(). Returns status. */
     int (*fail)(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
     void (*log)(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+    /* Letters: how instances talk before there is a link between them. Passes at most WEFT_LETTER_MAX bytes to the
+     * told() of the instance that has this address, some time, over the bootstrap's authenticated overlay. One that
+     * is lost is not missed by anybody else: the transport tells again, so letters are idempotent. WEFT_AGAIN: no
+     * way now, try later; WEFT_PEER_FAILED: nobody has this address any more, or the bootstrap knows that it is
+     * dead. NULL: this context has none. Returns at once; may be called inside any operation of the transport,
+     * callbacks of poll() included. */
+    void *tell_arg;
+    int (*tell)(void *tell_arg, const void *address, size_t address_size, const void *letter, size_t size);
+    const char *devices;                     /* verbs: WEFT_VERBS_DEVICE, NULL or "" to choose */
+    const struct weft_verbs_settings *verbs; /* NULL: the defaults */
 };
 
 struct weft_transport_ops {
@@ -212,6 +253,17 @@ struct weft_transport_ops {
     /* For the reader of a mapped token, after reading and before using what was read: WEFT_PEER_FAILED when the
      * owner may have taken the memory back before the last byte was read. */
     int (*exposed)(struct weft_link *link, const struct weft_token *token);
+
+    /* A letter (tell() in the params) from the instance that has the address `from`, for which the bootstrap vouches:
+     * a member of a communicator with this one. Its bytes are the peer's, who may write anything. Called like the other
+     * operations, outside of poll(). */
+    void (*told)(struct weft_transport *transport, const void *from, size_t from_size, const void *letter,
+                 size_t size);
+    /* One line for people on why the link failed, or NULL: what failed where (device, port, GID, port's state) and what
+     * to look at next. Lives as long as the link. */
+    const char *(*why)(struct weft_link *link);
+    /* The ports that it uses: fills up to capacity, as far as each entry's size goes, and returns how many there are. */
+    int (*rails)(struct weft_transport *transport, struct weft_rail_info *rails, int capacity);
 };
 
 enum weft_link_flags {
