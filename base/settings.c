@@ -12,12 +12,16 @@ struct row {
     const char *name;
     size_t offset;
     enum { NUMBER, WORD, LIST } type;
-    int64_t low, high, fallback; /* NUMBER and WORD */
+    int64_t low, high, fallback; /* NUMBER and WORD; LIST: high is the field's size */
     const char *words;           /* WORD: "auto,ring,..." value is the index; LIST: allowed words */
     int agreed;
 };
 
-#define AT(field) offsetof(struct weft_settings, field)
+#define AT(field)   offsetof(struct weft_settings, field)
+#define SIZE(field) sizeof(((struct weft_settings *)0)->field)
+
+/* Every choice has one way to be written, this order: the texts are compared. */
+static const char transport_words[] = "shm,ofi,verbs";
 
 static const struct row rows[] = {
     {"WEFT_ALGO", AT(algorithm), WORD, 0, 12, 0,
@@ -26,17 +30,33 @@ static const struct row rows[] = {
     {"WEFT_DIRECT", AT(direct), NUMBER, 0, 1, 1, NULL, 1},
     {"WEFT_EAGER_OFI", AT(eager_bytes_ofi), NUMBER, 0, 65536, 16384, NULL, 1},
     {"WEFT_EAGER_SHM", AT(eager_bytes_shm), NUMBER, 0, 65536, 4096, NULL, 1},
+    {"WEFT_EAGER_VERBS", AT(eager_bytes_verbs), NUMBER, 0, 65536, 8192, NULL, 1},
     {"WEFT_FAST_PATH", AT(fast_path_bytes), NUMBER, 0, 65536, 16384, NULL, 1},
     {"WEFT_HEARTBEAT_MS", AT(heartbeat_ms), NUMBER, 200, 600000, 2000, NULL, 0},
-    {"WEFT_OFI_PROVIDER", AT(provider), LIST, 0, 0, 0, NULL, 1},
+    {"WEFT_OFI_PROVIDER", AT(provider), LIST, 0, SIZE(provider), 0, NULL, 1},
     {"WEFT_RAB_BYTES", AT(rab_bytes), NUMBER, 0, INT64_MAX, 0, NULL, 1},
     {"WEFT_RD_BYTES", AT(rd_bytes), NUMBER, 0, INT64_MAX, 0, NULL, 1},
     {"WEFT_SLICE_OFI", AT(slice_bytes_ofi), NUMBER, 4096, 1 << 30, 1 << 19, NULL, 1},
     {"WEFT_SLICE_SHM", AT(slice_bytes_shm), NUMBER, 4096, 1 << 30, 1 << 17, NULL, 1},
+    {"WEFT_SLICE_VERBS", AT(slice_bytes_verbs), NUMBER, 4096, 1 << 30, 1 << 20, NULL, 1},
     {"WEFT_SPIN_US", AT(spin_us), NUMBER, 0, 1000000, 100, NULL, 0},
     {"WEFT_STRICT", AT(strict), NUMBER, 0, 1, 0, NULL, 1},
     {"WEFT_TIMEOUT_MS", AT(timeout_ms), NUMBER, -1, INT64_MAX / 2000000, 300000, NULL, 0},
-    {"WEFT_TRANSPORT", AT(transports), LIST, 0, 0, 0, "shm,ofi", 1},
+    {"WEFT_TRANSPORT", AT(transports), LIST, 0, SIZE(transports), 0, transport_words, 1},
+    {"WEFT_VERBS_DEVICE", AT(devices), LIST, 0, SIZE(devices), 0, NULL, 0},
+    {"WEFT_VERBS_FAILOVER", AT(verbs.failover), NUMBER, 0, 1, 0, NULL, 1},
+    {"WEFT_VERBS_GID", AT(verbs.gid_index), NUMBER, -1, 255, -1, NULL, 0},
+    {"WEFT_VERBS_ODP", AT(verbs.odp), NUMBER, 0, 1, 0, NULL, 0},
+    {"WEFT_VERBS_PKEY", AT(verbs.partition_index), NUMBER, 0, 65535, 0, NULL, 0},
+    {"WEFT_VERBS_QPS", AT(verbs.qps), NUMBER, 1, 4, 1, NULL, 1},
+    {"WEFT_VERBS_RAILS", AT(verbs.rails), NUMBER, 1, 4, 4, NULL, 0},
+    {"WEFT_VERBS_RELAXED", AT(verbs.relaxed), NUMBER, 0, 1, 1, NULL, 0},
+    {"WEFT_VERBS_RETRY", AT(verbs.retry), NUMBER, 0, 7, 7, NULL, 0},
+    {"WEFT_VERBS_SERVICE_LEVEL", AT(verbs.service_level), NUMBER, 0, 15, 0, NULL, 0},
+    {"WEFT_VERBS_STRIPE", AT(verbs.stripe_bytes), NUMBER, 4096, 1 << 30, 1 << 18, NULL, 1},
+    {"WEFT_VERBS_TIMEOUT", AT(verbs.timeout), NUMBER, 0, 31, 18, NULL, 0},
+    {"WEFT_VERBS_TRAFFIC_CLASS", AT(verbs.traffic_class), NUMBER, 0, 255, 0, NULL, 0},
+    {"WEFT_VERBS_WINDOWS", AT(verbs.windows), NUMBER, 0, 1, 1, NULL, 0},
     {"WEFT_WINDOW", AT(window), NUMBER, 4, 64, 32, NULL, 1},
 };
 
@@ -84,7 +104,7 @@ static int read_row(const struct row *row, struct weft_settings *settings)
     void *field = (char *)settings + row->offset;
     const char *text = getenv(row->name);
     if (row->type == LIST)
-        return text ? read_list(row, text, field, sizeof settings->transports) : WEFT_OK;
+        return text ? read_list(row, text, field, (size_t)row->high) : WEFT_OK;
     int64_t *number = field;
     *number = row->fallback;
     if (!text || !*text)
@@ -97,6 +117,30 @@ static int read_row(const struct row *row, struct weft_settings *settings)
     return WEFT_OK;
 }
 
+/* Writes the words of transport_words that the list has; an empty list has all. */
+static void order_transports(const char *list, char *value, size_t capacity)
+{
+    size_t used = 0;
+    value[0] = '\0';
+    for (const char *word = transport_words, *next; word; word = next) {
+        size_t length = strcspn(word, ",");
+        next = word[length] ? word + length + 1 : NULL;
+        if (!*list || word_index(list, word, length) >= 0)
+            used +=
+                (size_t)snprintf(value + used, capacity - used, "%s%.*s", used ? "," : "", (int)length, word);
+    }
+}
+
+int weft_settings_transports(struct weft_settings *settings, const char *list)
+{
+    static const struct row row = {.name = "transports", .words = transport_words};
+    char value[sizeof settings->transports];
+    int status = read_list(&row, list, value, sizeof value);
+    if (status == WEFT_OK)
+        order_transports(value, settings->transports, sizeof settings->transports);
+    return status;
+}
+
 int weft_settings_read(struct weft_settings *settings)
 {
     struct weft_settings read;
@@ -106,10 +150,8 @@ int weft_settings_read(struct weft_settings *settings)
         if (status != WEFT_OK)
             return status;
     }
-    /* One way to write each choice: the texts are compared. */
-    if (!*read.transports || strcmp(read.transports, "ofi,shm") == 0)
-        snprintf(read.transports, sizeof read.transports, "shm,ofi");
     *settings = read;
+    order_transports(read.transports, settings->transports, sizeof settings->transports);
     return WEFT_OK;
 }
 

@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <weft/transport.h>
 
 struct weft_settings {
     int64_t timeout_ms;   /* WEFT_TIMEOUT_MS: default deadline of calls; -1 none */
@@ -16,22 +17,30 @@ struct weft_settings {
     int64_t algorithm;    /* WEFT_ALGO: enum weft_algorithm (algos/plan.h), 0 auto */
     int64_t connect; /* WEFT_CONNECT: 0 peers are connected on first use, 1 when a communicator is made */
     int64_t window;  /* WEFT_WINDOW: plan steps in flight */
-    int64_t slice_bytes_shm; /* WEFT_SLICE_SHM: bytes per slice between ranks of one host */
-    int64_t slice_bytes_ofi; /* WEFT_SLICE_OFI: bytes per slice between hosts */
-    int64_t eager_bytes_shm; /* WEFT_EAGER_SHM: largest message sent inside the ring */
-    int64_t eager_bytes_ofi; /* WEFT_EAGER_OFI: largest message sent without rendezvous */
-    int64_t fast_path_bytes; /* WEFT_FAST_PATH: largest allreduce on the shared cache-line path, 0 off */
-    int64_t rd_bytes;        /* WEFT_RD_BYTES: auto uses recursive doubling up to here */
-    int64_t rab_bytes;       /* WEFT_RAB_BYTES: auto uses Rabenseifner up to here, ring or tree above */
-    int64_t direct;          /* WEFT_DIRECT: 1 single-copy between ranks of one host, 0 staged */
-    int64_t strict;          /* WEFT_STRICT: 1: one association for every algorithm and size */
-    int64_t spin_us;         /* WEFT_SPIN_US: polling before a waiting call sleeps (not agreed) */
-    char transports[64];     /* WEFT_TRANSPORT: subset of "shm,ofi" */
-    char provider[64];       /* WEFT_OFI_PROVIDER: libfabric provider to use, "" first that fits */
+    int64_t slice_bytes_shm;   /* WEFT_SLICE_SHM: bytes per slice between ranks of one host */
+    int64_t slice_bytes_ofi;   /* WEFT_SLICE_OFI: bytes per slice between hosts */
+    int64_t eager_bytes_shm;   /* WEFT_EAGER_SHM: largest message sent inside the ring */
+    int64_t eager_bytes_ofi;   /* WEFT_EAGER_OFI: largest message sent without rendezvous */
+    int64_t slice_bytes_verbs; /* WEFT_SLICE_VERBS: the same where the verbs transport serves them */
+    int64_t eager_bytes_verbs; /* WEFT_EAGER_VERBS */
+    int64_t fast_path_bytes;   /* WEFT_FAST_PATH: largest allreduce on the shared cache-line path, 0 off */
+    int64_t rd_bytes;          /* WEFT_RD_BYTES: auto uses recursive doubling up to here */
+    int64_t rab_bytes;         /* WEFT_RAB_BYTES: auto uses Rabenseifner up to here, ring or tree above */
+    int64_t direct;            /* WEFT_DIRECT: 1 single-copy between ranks of one host, 0 staged */
+    int64_t strict;            /* WEFT_STRICT: 1: one association for every algorithm and size */
+    int64_t spin_us;           /* WEFT_SPIN_US: polling before a waiting call sleeps (not agreed) */
+    struct weft_verbs_settings verbs; /* WEFT_VERBS_*: include/weft/transport.h */
+    char devices
+        [256]; /* WEFT_VERBS_DEVICE: RDMA devices to use ("mlx5_0:1,mlx5_1") or, behind ^, not to use; "" chooses */
+    char transports[64]; /* WEFT_TRANSPORT: subset of "shm,ofi,verbs", in this order */
+    char provider[64];   /* WEFT_OFI_PROVIDER: libfabric provider to use, "" first that fits */
 };
 
 /* Reads the environment. */
 int weft_settings_read(struct weft_settings *settings);
+
+/* Replaces the transports by a list of the caller's: words of "shm,ofi,verbs" in any order, "" all. */
+int weft_settings_transports(struct weft_settings *settings, const char *list);
 
 /* Writes the agreed settings as "NAME=value\n" lines, ordered by name. Returns the length that the whole text
  * needs (like snprintf). */

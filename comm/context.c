@@ -56,11 +56,9 @@ static int apply_options(struct weft_settings *settings, const weft_context_opti
     const char *transports = options->transports;
     const char *provider = options->size >= sizeof *options ? options->ofi_provider : NULL;
     if (transports) {
-        if (strcmp(transports, "shm") && strcmp(transports, "ofi") && strcmp(transports, "shm,ofi") &&
-            strcmp(transports, "ofi,shm"))
-            return weft_fail(WEFT_INVALID, "transports is '%s': expected 'shm', 'ofi' or 'shm,ofi'",
-                             transports);
-        snprintf(settings->transports, sizeof settings->transports, "%s", transports);
+        int status = weft_settings_transports(settings, transports);
+        if (status != WEFT_OK)
+            return status;
     }
     if (provider) {
         if (strlen(provider) >= sizeof settings->provider)

@@ -77,7 +77,7 @@ typedef struct weft_context weft_context;
 typedef struct weft_comm weft_comm;
 typedef struct weft_work weft_work;
 
-/* What a context opens. transports: comma-separated subset of "shm,ofi" to allow, NULL for all;
+/* What a context opens. transports: comma-separated subset of "shm,ofi,verbs" to allow, NULL for all;
  * ofi_provider: libfabric provider name ("tcp", "tcp;ofi_rxm", "net", ...), NULL for the first that fits. */
 typedef struct weft_context_options {
     size_t size;

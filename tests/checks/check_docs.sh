@@ -33,7 +33,7 @@ result "cross references to pages that do not exist" "$(grep -ho '^\.Xr weft[a-z
     while read -r _ name section; do [[ -f docs/man/$name.$section ]] || echo "$name($section)"; done)"
 
 # Rows of the table in settings.c: {"NAME", AT(field), TYPE, low, high, default, ...
-settings=$(sed -n 's/^ *{"\(WEFT_[A-Z_]*\)", AT([a-z_]*), \([A-Z]*\), [^,]*, [^,]*, \([^,]*\),.*/\1 \2 \3/p' base/settings.c)
+settings=$(sed -n 's/^ *{"\(WEFT_[A-Z_]*\)", AT([a-z_.]*), \([A-Z]*\), [^,]*, [^,]*, \([^,]*\),.*/\1 \2 \3/p' base/settings.c)
 result "no settings found in base/settings.c" "$([[ $settings ]] || echo "has the table changed its form?")"
 result "settings missing in README.md or weft(7), or with another default" "$(while read -r name type default; do
     default=$((default))

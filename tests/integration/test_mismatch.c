@@ -392,10 +392,12 @@ static void test_in_place(void **state)
 
 /* Settings that shape plans are compared when ranks meet. */
 static const char *const settings[][2] = {
-    {"WEFT_ALGO", "tree"},       {"WEFT_CONNECT", "eager"},  {"WEFT_DIRECT", "0"},
-    {"WEFT_EAGER_OFI", "1024"},  {"WEFT_EAGER_SHM", "1024"}, {"WEFT_FAST_PATH", "128"},
-    {"WEFT_RAB_BYTES", "12345"}, {"WEFT_RD_BYTES", "12345"}, {"WEFT_SLICE_OFI", "8192"},
-    {"WEFT_SLICE_SHM", "8192"},  {"WEFT_WINDOW", "8"},
+    {"WEFT_ALGO", "tree"},        {"WEFT_CONNECT", "eager"},   {"WEFT_DIRECT", "0"},
+    {"WEFT_EAGER_OFI", "1024"},   {"WEFT_EAGER_SHM", "1024"},  {"WEFT_EAGER_VERBS", "1024"},
+    {"WEFT_FAST_PATH", "128"},    {"WEFT_RAB_BYTES", "12345"}, {"WEFT_RD_BYTES", "12345"},
+    {"WEFT_SLICE_OFI", "8192"},   {"WEFT_SLICE_SHM", "8192"},  {"WEFT_SLICE_VERBS", "8192"},
+    {"WEFT_VERBS_FAILOVER", "1"}, {"WEFT_VERBS_QPS", "3"},     {"WEFT_VERBS_STRIPE", "8192"},
+    {"WEFT_WINDOW", "8"},
 };
 #define SETTINGS ((int)(sizeof settings / sizeof *settings))
 

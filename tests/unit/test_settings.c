@@ -1,0 +1,128 @@
+/* Settings from the environment: lists, what is agreed, values that are refused. */
+#include "base/settings.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weft/weft.h>
+
+#include "base/error.h"
+
+static int set_and_read(const char *name, const char *value, struct weft_settings *settings)
+{
+    assert_int_equal(setenv(name, value, 1), 0);
+    int status = weft_settings_read(settings);
+    assert_int_equal(unsetenv(name), 0);
+    return status;
+}
+
+/* However the same choice is written, the text that ranks compare is one. */
+static void test_transports_have_one_order(void **state)
+{
+    (void)state;
+    static const char *const lists[][2] = {
+        {"", "shm,ofi,verbs"},  {"verbs,ofi,shm", "shm,ofi,verbs"},
+        {"verbs", "verbs"},     {"verbs,shm", "shm,verbs"},
+        {"ofi,shm", "shm,ofi"}, {"shm,shm", "shm"},
+        {"ofi,", "ofi"},        {"verbs,ofi", "ofi,verbs"},
+    };
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        struct weft_settings settings;
+        assert_int_equal(set_and_read("WEFT_TRANSPORT", lists[i][0], &settings), WEFT_OK);
+        assert_string_equal(settings.transports, lists[i][1]);
+        assert_int_equal(weft_settings_read(&settings), WEFT_OK);
+        assert_string_equal(settings.transports, "shm,ofi,verbs");
+        assert_int_equal(weft_settings_transports(&settings, lists[i][0]), WEFT_OK);
+        assert_string_equal(settings.transports, lists[i][1]);
+    }
+}
+
+static void test_unknown_transports_are_named(void **state)
+{
+    (void)state;
+    struct weft_settings settings;
+    assert_int_equal(set_and_read("WEFT_TRANSPORT", "shm,tcp", &settings), WEFT_INVALID);
+    assert_string_equal(weft_error_detail(),
+                        "WEFT_TRANSPORT is 'shm,tcp': expected words from 'shm,ofi,verbs'");
+    assert_int_equal(weft_settings_read(&settings), WEFT_OK);
+    assert_int_equal(weft_settings_transports(&settings, "verb"), WEFT_INVALID);
+    assert_string_equal(weft_error_detail(), "transports is 'verb': expected words from 'shm,ofi,verbs'");
+    assert_string_equal(settings.transports, "shm,ofi,verbs");
+}
+
+/* A list of devices may be long; one that does not fit is refused and not cut. */
+static void test_length_of_a_list(void **state)
+{
+    (void)state;
+    struct weft_settings settings;
+    char devices[300];
+    memset(devices, 'm', sizeof devices);
+    devices[255] = '\0';
+    assert_int_equal(set_and_read("WEFT_VERBS_DEVICE", devices, &settings), WEFT_OK);
+    assert_string_equal(settings.devices, devices);
+    devices[255] = 'm';
+    devices[256] = '\0';
+    assert_int_equal(set_and_read("WEFT_VERBS_DEVICE", devices, &settings), WEFT_INVALID);
+    assert_string_equal(weft_error_detail(), "WEFT_VERBS_DEVICE is longer than 255 characters");
+}
+
+static void test_verbs_defaults_and_ranges(void **state)
+{
+    (void)state;
+    struct weft_settings settings;
+    assert_int_equal(weft_settings_read(&settings), WEFT_OK);
+    assert_int_equal(settings.verbs.gid_index, -1);
+    assert_int_equal(settings.verbs.qps, 1);
+    assert_int_equal(settings.verbs.rails, 4);
+    assert_int_equal(settings.verbs.stripe_bytes, 262144);
+    assert_int_equal(settings.verbs.timeout, 18);
+    assert_int_equal(settings.verbs.retry, 7);
+    assert_int_equal(settings.verbs.failover, 0);
+    assert_string_equal(settings.devices, "");
+    assert_int_equal(set_and_read("WEFT_VERBS_QPS", "5", &settings), WEFT_INVALID);
+    assert_string_equal(weft_error_detail(), "WEFT_VERBS_QPS is '5': expected a whole number from 1 to 4");
+    assert_int_equal(set_and_read("WEFT_VERBS_GID", "-2", &settings), WEFT_INVALID);
+    assert_string_equal(weft_error_detail(),
+                        "WEFT_VERBS_GID is '-2': expected a whole number from -1 to 255");
+}
+
+/* What shapes the wire is compared between ranks; what is a matter of one's own devices is not. */
+static void test_what_is_agreed(void **state)
+{
+    (void)state;
+    struct weft_settings mine, theirs;
+    char a[4096], b[4096], name[64];
+    assert_int_equal(weft_settings_read(&mine), WEFT_OK);
+    assert_in_range(weft_settings_agreed(&mine, a, sizeof a), 1, sizeof a - 1);
+    static const struct {
+        const char *name, *value;
+        int agreed;
+    } cases[] = {
+        {"WEFT_VERBS_QPS", "2", 1},    {"WEFT_VERBS_STRIPE", "4096", 1}, {"WEFT_VERBS_FAILOVER", "1", 1},
+        {"WEFT_EAGER_VERBS", "64", 1}, {"WEFT_SLICE_VERBS", "8192", 1},  {"WEFT_VERBS_DEVICE", "rxe0", 0},
+        {"WEFT_VERBS_GID", "3", 0},    {"WEFT_VERBS_TIMEOUT", "14", 0},  {"WEFT_VERBS_RAILS", "2", 0},
+        {"WEFT_VERBS_ODP", "1", 0},    {"WEFT_VERBS_WINDOWS", "0", 0},   {"WEFT_TRANSPORT", "verbs", 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(set_and_read(cases[i].name, cases[i].value, &theirs), WEFT_OK);
+        weft_settings_agreed(&theirs, b, sizeof b);
+        assert_int_equal(weft_settings_differ(a, b, name, sizeof name), cases[i].agreed);
+        if (cases[i].agreed)
+            assert_string_equal(name, cases[i].name);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_transports_have_one_order),
+        cmocka_unit_test(test_unknown_transports_are_named),
+        cmocka_unit_test(test_length_of_a_list),
+        cmocka_unit_test(test_verbs_defaults_and_ranges),
+        cmocka_unit_test(test_what_is_agreed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
