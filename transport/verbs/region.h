@@ -1,0 +1,40 @@
+/* Registered memory: one region spans all rails, with a memory region (MR) of the device on each.
+ *
+ * Where landings are guarded by memory windows the MR itself gives no remote access: its rkey is worthless, and peers
+ * only ever hold keys of windows. Without windows it allows remote writes, and its rkey travels.
+ *
+ * The address that keys refer to (iova) is the memory's own, also in device memory.
+ */
+#ifndef WEFT_TRANSPORT_VERBS_REGION_H
+#define WEFT_TRANSPORT_VERBS_REGION_H
+
+#include "transport/verbs/device.h"
+
+struct weft_region {
+    struct weft_transport *transport; /* for the caller, who sets it */
+    void *memory;
+    size_t size;
+    int rail_count;
+    const struct verbs_library *verbs;
+    struct ibv_mr *mr[VERBS_RAILS]; /* mr[i]->lkey, mr[i]->rkey */
+    int is_paged;                   /* on demand: nothing is pinned */
+};
+
+/* Registers [memory, memory + size) on all rails. WEFT_NOMEM with what to raise, WEFT_INVALID beyond what a device
+ * registers, WEFT_UNSUPPORTED for memory that cannot be pinned. May block while pages are read in. */
+int verbs_region_make(const struct verbs_rail *rails, int count, void *memory, size_t size,
+                      struct weft_region *region);
+
+/* The same for size bytes from offset of a dma-buf, which the process knows at address memory (device memory need not be
+ * mapped there). WEFT_UNSUPPORTED where library, kernel or driver cannot: the caller copies through host memory then. */
+int verbs_region_dmabuf(const struct verbs_rail *rails, int count, int fd, uint64_t offset, void *memory,
+                        size_t size, struct weft_region *region);
+
+/* Everything bound to it must have been invalidated. */
+void verbs_region_end(struct weft_region *region);
+
+/* Pure: what is said when size bytes could not be pinned on a device; limit is RLIMIT_MEMLOCK's, which may be
+ * RLIM_INFINITY. Returns text. */
+const char *verbs_pin_text(const char *device, size_t size, uint64_t limit, char *text, size_t capacity);
+
+#endif
