@@ -1,0 +1,354 @@
+/* What the files of the verbs transport share.
+ *
+ * load.c     libibverbs itself               device.c   devices, ports, limits; which are used
+ * gid.c      which GID of a port             address.c  an instance's address; which ports talk to which
+ * region.c   registered memory               window.c   memory windows
+ * why.c      error texts for people          async.c    what devices report by themselves
+ * verbs.c    opening, closing, the table     queue.c    queue pairs and their send queues
+ * buffer.c   memory for frames, receives     letter.c   how two instances meet
+ * link.c     links and their failure         message.c  messages, frames, credits
+ * completion.c completions, events           sleep.c    descriptors
+ * landing.c  memory for puts                 put.c      the sending side of puts
+ * withdraw.c taking memory back
+ *
+ * Instance, rails, links, lanes. An instance uses up to VERBS_RAILS ports ("rails"). A link leads to one other
+ * instance over up to VERBS_LANES reliable-connected queue pairs ("lanes"); lane i of both ends are the two ends
+ * of one connection. Which rails the lanes use follows from the two addresses alone (address.c), so both ends come
+ * to the same list. How queue pair numbers are exchanged is in letter.c.
+ *
+ * Frames. Messages travel as SENDs on lane 0: struct verbs_frame, little-endian, then what its type says. A queue
+ * pair keeps the order, and delivers to nobody but the peer that it is connected to; so a frame is known to be the
+ * peer's by the number of the queue pair that it arrived on, and the link id in it is only where to look first.
+ *
+ *   DATA     one message of the caller, numbered per link.
+ *   CREDIT   nothing else; the frame's counter is the point.
+ *   BYE      the sender closes; it takes nothing more. `sequence` is the number of the message that would follow.
+ *
+ * Flow control. A receiver grants each peer a window of messages and posts that many buffers, besides some for
+ * frames that need no credit and one for each immediate that can come, into the shared receive queue of the
+ * rail. So a sender never finds the receiver without a buffer. Every frame tells how many messages of this link the
+ * sender has consumed; where nothing flows back, a CREDIT does after half a window. As that leaves the peer more
+ * than half a window at any time, no timer and no flush is needed.
+ *
+ * Send queues. A completion is asked for where something waits for one, and for every quarter of the queue; it
+ * retires all entries before it. The entries posted are kept in a ring per lane, so each one's owner hears of
+ * its end, in order, also when the lane fails. What a completion carries in wr_id names lane, the lane's generation
+ * and the position in the ring: no pointer that could outlive what it points to. The last entries are kept for frames
+ * of the link itself, and those before them for messages: puts do not shut out messages, nor messages credits.
+ *
+ * Threads: the caller serialises all calls on an instance.
+ */
+#ifndef WEFT_TRANSPORT_VERBS_PRIVATE_H
+#define WEFT_TRANSPORT_VERBS_PRIVATE_H
+
+#include <infiniband/verbs.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <weft/transport.h>
+#include "transport/verbs/device.h"
+#include "transport/verbs/load.h"
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "frames are written as they lie in memory: little-endian"
+#endif
+
+#define VERBS_RAILS          4
+#define VERBS_LANES          8
+#define VERBS_WIRE_VERSION   1
+#define VERBS_FRAME_MARK     0xb7
+#define VERBS_FRAME_BYTES    (8192 + 128) /* frame header and message */
+#define VERBS_WINDOW         32           /* messages granted to a peer */
+#define VERBS_WINDOW_SMALL   8            /* the same, beyond VERBS_LINKS_LARGE links */
+#define VERBS_LINKS_LARGE    64
+#define VERBS_LINK_SPARE     4           /* receive buffers per link for frames that need no credit */
+#define VERBS_FIRST_SEQUENCE 0xfffffff0u /* so that every run crosses the wrap */
+#define VERBS_SEND_DEPTH     128         /* send queue entries of a lane; a power of two */
+#define VERBS_SEND_CONTROL   8           /* of them for frames of the link itself */
+#define VERBS_SEND_MESSAGES  32          /* and before them for messages */
+#define VERBS_INLINE_BYTES   256         /* wanted; the device may give less */
+#define VERBS_BATCH          16          /* completions read at once */
+#define VERBS_CONNECT_NS     10000000000
+#define VERBS_TELL_NS        100000000 /* letters are repeated after that, and then half as often each time */
+#define VERBS_CLOSE_NS       1000000000
+
+struct verbs_lane;
+struct verbs_put;     /* landing.h */
+struct verbs_landing; /* landing.h */
+
+/* Something to tell the caller: every kind of event is part of the thing that it is about. */
+struct verbs_event {
+    struct verbs_event *next;
+    enum weft_event_kind kind;
+    int status;
+    int withdrawn; /* nobody wants to hear it any more */
+};
+
+enum verbs_frame_type { VERBS_DATA = 1, VERBS_CREDIT, VERBS_BYE };
+
+struct verbs_frame {
+    uint8_t mark;
+    uint8_t type;
+    uint16_t reserved;
+    uint32_t link;     /* the receiver's id of the link */
+    uint32_t sequence; /* DATA: its number; BYE: of the message that would follow */
+    uint32_t consumed; /* number of the next message expected to be consumed */
+};
+
+/* --- send queues (queue.c) --- */
+
+enum verbs_post_kind {
+    VERBS_POST_NONE,  /* nobody waits for it */
+    VERBS_POST_FRAME, /* owner: struct verbs_buffer, goes back to its pool */
+    VERBS_POST_PUT,   /* struct verbs_put: verbs_put_retired() */
+    VERBS_POST_BIND,  /* struct verbs_landing: verbs_landing_bound() */
+    VERBS_POST_CLOSE, /* struct verbs_landing: verbs_landing_closed() */
+};
+
+struct verbs_post {
+    enum verbs_post_kind kind;
+    void *owner;
+};
+
+/* One end of a reliable connection. */
+struct verbs_lane {
+    struct weft_link *link;
+    struct verbs_rail *rail;
+    struct ibv_qp *qp;        /* NULL: there is none any more, nothing of it moves */
+    struct verbs_post *posts; /* ring of `depth` */
+    uint32_t depth;           /* a power of two */
+    uint32_t posted, retired; /* counts; posts[i % depth] for retired <= i < posted */
+    uint32_t signalled;       /* count after the last entry that asks for a completion */
+    uint32_t silent_frames;   /* buffers in entries after that */
+    uint32_t psn;
+    uint32_t inline_bytes;
+    uint32_t peer_rail;
+    uint16_t index, generation; /* in transport->lanes */
+    uint8_t number;             /* in link->lanes; the stripe bit of its puts */
+    uint8_t is_error;
+};
+
+/* --- rails and their memory (buffer.c) --- */
+
+/* A frame's memory: posted in a rail's receive queue, or waiting to be posted, or holding a message that waits to be
+ * told; or free to send, or in a send queue. */
+struct verbs_buffer {
+    struct verbs_event event;
+    struct verbs_buffer *next;
+    struct weft_link *link; /* of the message that waits */
+    uint8_t *memory;        /* aligned to 64 bytes; VERBS_FRAME_BYTES */
+    uint32_t lkey;
+    uint32_t size;
+    uint32_t index; /* in rail->receives */
+};
+
+struct verbs_slab; /* many buffers registered at once */
+
+/* A port that the instance uses, with its queues. */
+struct verbs_rail {
+    struct weft_transport *transport;
+    struct verbs_port port; /* device, limits, name, GID: device.h */
+    uint32_t index;
+    struct ibv_comp_channel *channel;
+    struct ibv_cq *cq;
+    struct ibv_srq *srq;
+    uint32_t cq_entries, cq_reserved; /* what the queue holds; what lanes and receives may need at most */
+    uint32_t cq_events;               /* not yet acknowledged */
+    struct ibv_wc batch[VERBS_BATCH]; /* completions read and not yet handled: [batch_next, batch_count) */
+    int batch_next, batch_count;
+
+    struct verbs_slab *slabs;
+    struct verbs_buffer **receives; /* all receive buffers, by index */
+    uint32_t receives_count, receives_capacity;
+    uint32_t receives_wanted; /* so many are to be posted; at most srq_capacity */
+    uint32_t receives_posted; /* in the queue */
+    uint32_t srq_capacity;
+    struct verbs_buffer *receives_free; /* to be posted */
+    uint32_t receives_free_count;
+    struct verbs_buffer *sends_free;
+    uint32_t sends_free_count, sends_count;
+};
+
+/* --- links (link.c) --- */
+
+/* CONNECTING: the peer's half is not known, or not known to be ready. */
+enum verbs_link_state { VERBS_LINK_CONNECTING, VERBS_LINK_UP, VERBS_LINK_FAILED };
+
+/* Frames that a link still has to send. */
+enum verbs_pending { VERBS_PENDING_CREDIT = 1 << 0, VERBS_PENDING_BYE = 1 << 1 };
+
+struct weft_link {
+    struct weft_transport *transport;
+    struct verbs_event event;
+    void *context;
+    int references; /* of connect() */
+    int status;     /* why it failed */
+    uint8_t state, pending;
+    uint8_t ready; /* the lanes are connected to the peer's */
+    uint8_t gone;  /* the peer said BYE */
+    uint8_t lanes_count;
+    uint8_t tell_due; /* a letter to be told as soon as possible */
+    struct verbs_lane *lanes[VERBS_LANES];
+    uint32_t id;                          /* index | nonce << 16; the peer puts it into its frames */
+    uint32_t peer_id;                     /* what we put into ours */
+    uint32_t generation, peer_generation; /* of the two halves; 0: none came yet */
+    uint32_t window, peer_window;
+    uint32_t peer_features;
+    uint32_t sent, acked;          /* messages: next number, and what the peer has consumed */
+    uint32_t expected;             /* next number to arrive */
+    uint32_t consumed, reported;   /* what the caller has seen, and what the peer knows of it */
+    int64_t deadline_ns;           /* of connecting; 0 when over */
+    int64_t tell_ns, tell_wait_ns; /* when to tell again, and how long to wait after that */
+    struct weft_link *next_dying;
+    uint8_t address[WEFT_ADDRESS_MAX];
+    size_t address_size;
+    char why[512];
+};
+
+struct weft_transport {
+    const struct verbs_library *library;
+    struct weft_verbs_settings settings;
+    void *tell_arg;
+    int (*tell)(void *tell_arg, const void *address, size_t address_size, const void *letter, size_t size);
+    struct verbs_rail rails[VERBS_RAILS];
+    uint32_t rails_count;
+    uint64_t put_bytes; /* largest put */
+    uint64_t instance;
+    uint8_t address[WEFT_ADDRESS_MAX];
+    size_t address_size;
+
+    struct weft_link **links;
+    uint32_t links_count, links_capacity, links_pending, links_connecting;
+    uint32_t links_made;
+    struct weft_link *dying;   /* failed, with lanes that are not destroyed yet */
+    struct verbs_lane **lanes; /* by index; NULL where free */
+    uint16_t *lane_generations;
+    uint32_t lanes_capacity;
+
+    struct weft_region *regions;
+    struct verbs_landings *landings; /* landing.h */
+    struct verbs_puts *puts;         /* landing.h */
+
+    struct verbs_event *events, **events_last;
+    uint32_t idle_polls;
+    int closing, broken;
+    char why[512];
+    uint64_t stale_frames, stale_completions, stale_letters, stale_immediates;
+};
+
+/* queue.c */
+/* Makes a queue pair in INIT for lane `number` of the link. */
+int verbs_lane_open(struct weft_link *link, uint32_t number, struct verbs_rail *rail);
+/* To ready-to-receive and ready-to-send, towards the peer's queue pair. */
+struct verbs_lane_half;
+int verbs_lane_connect(struct verbs_lane *lane, const struct verbs_lane_half *peer);
+/* Nothing arrives or is read any more once what was posted has been flushed. */
+void verbs_lane_stop(struct verbs_lane *lane);
+/* Destroys the queue pair, ends whatever was posted with an error, and frees the lane. */
+void verbs_lane_close(struct verbs_lane *lane);
+/* How many entries may be posted, when `reserve` of them are kept for others. */
+static inline uint32_t verbs_lane_room(const struct verbs_lane *lane, uint32_t reserve)
+{
+    uint32_t used = lane->posted - lane->retired + reserve;
+    return used < lane->depth ? lane->depth - used : 0;
+}
+/* Posts one request; fills wr_id, and asks for a completion where that is due or `signal` is set. The owner hears of the
+ * end exactly once if this returns WEFT_OK. WEFT_AGAIN: no room (of `reserve`), nothing was posted; anything else has
+ * failed the link. */
+int verbs_lane_post(struct verbs_lane *lane, struct ibv_send_wr *wr, struct verbs_post post, uint32_t reserve,
+                    int signal);
+struct verbs_lane *verbs_lane_find(struct weft_transport *transport, uint64_t wr_id);
+/* Ends all entries up to and with the one that wr_id names. */
+void verbs_lane_retire(struct verbs_lane *lane, uint64_t wr_id, int status);
+
+/* buffer.c */
+int verbs_rail_open(struct weft_transport *transport, struct verbs_rail *rail);
+void verbs_rail_close(struct verbs_rail *rail);
+/* More room for what arrives: each immediate, and each frame, takes a receive buffer. WEFT_NOMEM when the device's queue
+ * holds no more. */
+int verbs_receives_reserve(struct verbs_rail *rail, uint32_t count);
+void verbs_receives_release(struct verbs_rail *rail, uint32_t count);
+void verbs_receives_post(struct verbs_rail *rail);
+void verbs_receive_return(struct verbs_rail *rail, struct verbs_buffer *buffer);
+/* A buffer to send from, or NULL when there is none for now. */
+struct verbs_buffer *verbs_send_take(struct verbs_rail *rail);
+void verbs_send_return(struct verbs_rail *rail, struct verbs_buffer *buffer);
+
+/* letter.c */
+void verbs_told(struct weft_transport *transport, const void *from, size_t from_size, const void *letter,
+                size_t size);
+/* Tells the peer the state of this half. WEFT_AGAIN when it must be told again. */
+int verbs_letter_tell(struct weft_link *link);
+
+/* link.c */
+int verbs_connect(struct weft_transport *transport, const void *address, size_t size, void *link_context,
+                  struct weft_link **link);
+void verbs_disconnect(struct weft_link *link);
+int verbs_link_flags(struct weft_link *link, uint32_t *flags);
+const char *verbs_link_why(struct weft_link *link);
+int verbs_sent_by(struct weft_transport *transport, const void *sender, const void *address, size_t size);
+/* Fails the link: its lanes stop, the caller is told if it holds the link. */
+void verbs_link_fail(struct weft_link *link, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Whether nothing of a failed link can move any more. */
+int verbs_link_is_dead(const struct weft_link *link);
+struct weft_link *verbs_link_find(struct weft_transport *transport, uint32_t id);
+/* Whether the completion of a receive came over a lane of the link. */
+struct verbs_lane *verbs_link_lane(const struct weft_link *link, uint32_t qp_number);
+void verbs_link_up(struct weft_link *link);
+void verbs_link_want(struct weft_link *link, uint8_t pending);
+void verbs_links_flush(struct weft_transport *transport);
+void verbs_links_tick(struct weft_transport *transport, int64_t now_ns);
+void verbs_links_reap(struct weft_transport *transport);
+
+/* message.c */
+int verbs_send(struct weft_link *link, const void *header, size_t header_size, const void *payload,
+               size_t payload_size);
+/* A frame of the link itself. */
+int verbs_frame_send(struct weft_link *link, enum verbs_frame_type type, int signal);
+/* A frame has arrived; returns 1 when it holds a message, which is then buffer->link's. */
+int verbs_frame_receive(struct verbs_rail *rail, struct verbs_buffer *buffer, uint32_t qp_number);
+void verbs_message_consume(struct weft_link *link);
+
+/* completion.c */
+void verbs_event_push(struct weft_transport *transport, struct verbs_event *event, enum weft_event_kind kind,
+                      int status);
+int verbs_poll(struct weft_transport *transport, int budget, weft_event_handler *handler, void *arg);
+/* Drives what is under way without telling the caller anything: events wait for poll(). */
+void verbs_progress(struct weft_transport *transport);
+/* The instance is of no use any more: every link fails. */
+void verbs_break(struct weft_transport *transport, const char *why);
+
+/* sleep.c */
+int verbs_fds(struct weft_transport *transport, int *fds, int capacity);
+int verbs_arm(struct weft_transport *transport);
+void verbs_disarm(struct weft_transport *transport);
+int verbs_busy(struct weft_transport *transport);
+void verbs_rail_events_ack(struct verbs_rail *rail);
+
+/* landing.c, put.c, withdraw.c (landing.h has what only they share) */
+int verbs_landings_open(struct weft_transport *transport);
+void verbs_landings_free(struct weft_transport *transport);
+/* Withdraws all that peers may still write into; before the links are closed. */
+void verbs_landings_withdraw(struct weft_transport *transport);
+int verbs_puts_open(struct weft_transport *transport);
+void verbs_puts_free(struct weft_transport *transport);
+/* What was posted with these kinds has ended, status 0 or why not; in the order of each lane. */
+void verbs_put_retired(struct weft_transport *transport, struct verbs_put *put, int status);
+void verbs_landing_bound(struct weft_transport *transport, struct verbs_landing *landing, int status);
+void verbs_landing_closed(struct weft_transport *transport, struct verbs_landing *landing, int status);
+/* An immediate came over this lane; anything may stand in it. */
+void verbs_landing_arrived(struct verbs_lane *lane, uint32_t immediate);
+/* poll() tells this event now: returns its cookie, and the thing may be used again. */
+uint64_t verbs_put_told(struct weft_transport *transport, struct verbs_event *event);
+uint64_t verbs_landing_told(struct weft_transport *transport, struct verbs_event *event);
+/* The link has failed: nothing arrives on it any more. Puts end by verbs_put_retired(). */
+void verbs_landings_link_failed(struct weft_link *link);
+int verbs_land(struct weft_link *link, struct weft_region *region, void *memory, size_t size, uint64_t cookie,
+               struct weft_token *token);
+void verbs_unland(struct weft_link *link, const struct weft_token *token);
+int verbs_put(struct weft_link *link, const struct weft_token *token, struct weft_region *region,
+              const void *memory, size_t size, uint64_t cookie);
+int verbs_recall(struct weft_link *link, const struct weft_token *token, uint64_t cookie);
+void verbs_recall_wait(struct weft_transport *transport);
+
+#endif
