@@ -45,6 +45,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <weft/transport.h>
+#include "transport/verbs/address.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/load.h"
 
@@ -52,9 +53,7 @@
 #error "frames are written as they lie in memory: little-endian"
 #endif
 
-#define VERBS_RAILS          4
 #define VERBS_LANES          8
-#define VERBS_WIRE_VERSION   1
 #define VERBS_FRAME_MARK     0xb7
 #define VERBS_FRAME_BYTES    (8192 + 128) /* frame header and message */
 #define VERBS_WINDOW         32           /* messages granted to a peer */
@@ -76,8 +75,8 @@ struct verbs_put;     /* landing.h */
 struct verbs_landing; /* landing.h */
 
 /* Something to tell the caller: every kind of event is part of the thing that it is about. */
-struct verbs_event {
-    struct verbs_event *next;
+struct verbs_notice {
+    struct verbs_notice *next;
     enum weft_event_kind kind;
     int status;
     int withdrawn; /* nobody wants to hear it any more */
@@ -112,7 +111,7 @@ struct verbs_post {
 /* One end of a reliable connection. */
 struct verbs_lane {
     struct weft_link *link;
-    struct verbs_rail *rail;
+    struct verbs_queues *queues;
     struct ibv_qp *qp;        /* NULL: there is none any more, nothing of it moves */
     struct verbs_post *posts; /* ring of `depth` */
     uint32_t depth;           /* a power of two */
@@ -132,25 +131,21 @@ struct verbs_lane {
 /* A frame's memory: posted in a rail's receive queue, or waiting to be posted, or holding a message that waits to be
  * told; or free to send, or in a send queue. */
 struct verbs_buffer {
-    struct verbs_event event;
+    struct verbs_notice event;
     struct verbs_buffer *next;
     struct weft_link *link; /* of the message that waits */
     uint8_t *memory;        /* aligned to 64 bytes; VERBS_FRAME_BYTES */
     uint32_t lkey;
     uint32_t size;
-    uint32_t index; /* in rail->receives */
+    uint32_t index; /* in queues->receives */
 };
 
 struct verbs_slab; /* many buffers registered at once */
 
-/* A port that the instance uses, with its queues. */
-struct verbs_rail {
+/* What a rail is worked with: completion queue, shared receive queue, buffers. */
+struct verbs_queues {
     struct weft_transport *transport;
-    struct verbs_port port; /* device, limits, name, GID: device.h */
-    uint32_t index;
-    struct ibv_comp_channel *channel;
-    struct ibv_cq *cq;
-    struct ibv_srq *srq;
+    struct verbs_rail *rail;          /* device.h; holds channel, cq and srq */
     uint32_t cq_entries, cq_reserved; /* what the queue holds; what lanes and receives may need at most */
     uint32_t cq_events;               /* not yet acknowledged */
     struct ibv_wc batch[VERBS_BATCH]; /* completions read and not yet handled: [batch_next, batch_count) */
@@ -178,7 +173,7 @@ enum verbs_pending { VERBS_PENDING_CREDIT = 1 << 0, VERBS_PENDING_BYE = 1 << 1 }
 
 struct weft_link {
     struct weft_transport *transport;
-    struct verbs_event event;
+    struct verbs_notice event;
     void *context;
     int references; /* of connect() */
     int status;     /* why it failed */
@@ -205,14 +200,15 @@ struct weft_link {
 };
 
 struct weft_transport {
-    const struct verbs_library *library;
+    const struct verbs_library *verbs;
     struct weft_verbs_settings settings;
     void *tell_arg;
     int (*tell)(void *tell_arg, const void *address, size_t address_size, const void *letter, size_t size);
     struct verbs_rail rails[VERBS_RAILS];
-    uint32_t rails_count;
-    uint64_t put_bytes; /* largest put */
-    uint64_t instance;
+    struct verbs_queues queues[VERBS_RAILS];
+    int rails_count;
+    uint64_t put_bytes;       /* largest put */
+    struct verbs_address own; /* as decoded from: */
     uint8_t address[WEFT_ADDRESS_MAX];
     size_t address_size;
 
@@ -228,7 +224,7 @@ struct weft_transport {
     struct verbs_landings *landings; /* landing.h */
     struct verbs_puts *puts;         /* landing.h */
 
-    struct verbs_event *events, **events_last;
+    struct verbs_notice *events, **events_last;
     uint32_t idle_polls;
     int closing, broken;
     char why[512];
@@ -237,7 +233,7 @@ struct weft_transport {
 
 /* queue.c */
 /* Makes a queue pair in INIT for lane `number` of the link. */
-int verbs_lane_open(struct weft_link *link, uint32_t number, struct verbs_rail *rail);
+int verbs_lane_open(struct weft_link *link, uint32_t number, struct verbs_queues *queues);
 /* To ready-to-receive and ready-to-send, towards the peer's queue pair. */
 struct verbs_lane_half;
 int verbs_lane_connect(struct verbs_lane *lane, const struct verbs_lane_half *peer);
@@ -261,17 +257,17 @@ struct verbs_lane *verbs_lane_find(struct weft_transport *transport, uint64_t wr
 void verbs_lane_retire(struct verbs_lane *lane, uint64_t wr_id, int status);
 
 /* buffer.c */
-int verbs_rail_open(struct weft_transport *transport, struct verbs_rail *rail);
-void verbs_rail_close(struct verbs_rail *rail);
+int verbs_queues_open(struct weft_transport *transport, struct verbs_queues *queues);
+void verbs_queues_close(struct verbs_queues *queues);
 /* More room for what arrives: each immediate, and each frame, takes a receive buffer. WEFT_NOMEM when the device's queue
  * holds no more. */
-int verbs_receives_reserve(struct verbs_rail *rail, uint32_t count);
-void verbs_receives_release(struct verbs_rail *rail, uint32_t count);
-void verbs_receives_post(struct verbs_rail *rail);
-void verbs_receive_return(struct verbs_rail *rail, struct verbs_buffer *buffer);
+int verbs_receives_reserve(struct verbs_queues *queues, uint32_t count);
+void verbs_receives_release(struct verbs_queues *queues, uint32_t count);
+void verbs_receives_post(struct verbs_queues *queues);
+void verbs_receive_return(struct verbs_queues *queues, struct verbs_buffer *buffer);
 /* A buffer to send from, or NULL when there is none for now. */
-struct verbs_buffer *verbs_send_take(struct verbs_rail *rail);
-void verbs_send_return(struct verbs_rail *rail, struct verbs_buffer *buffer);
+struct verbs_buffer *verbs_send_take(struct verbs_queues *queues);
+void verbs_send_return(struct verbs_queues *queues, struct verbs_buffer *buffer);
 
 /* letter.c */
 void verbs_told(struct weft_transport *transport, const void *from, size_t from_size, const void *letter,
@@ -306,12 +302,12 @@ int verbs_send(struct weft_link *link, const void *header, size_t header_size, c
 /* A frame of the link itself. */
 int verbs_frame_send(struct weft_link *link, enum verbs_frame_type type, int signal);
 /* A frame has arrived; returns 1 when it holds a message, which is then buffer->link's. */
-int verbs_frame_receive(struct verbs_rail *rail, struct verbs_buffer *buffer, uint32_t qp_number);
+int verbs_frame_receive(struct verbs_queues *queues, struct verbs_buffer *buffer, uint32_t qp_number);
 void verbs_message_consume(struct weft_link *link);
 
 /* completion.c */
-void verbs_event_push(struct weft_transport *transport, struct verbs_event *event, enum weft_event_kind kind,
-                      int status);
+void verbs_notice_push(struct weft_transport *transport, struct verbs_notice *event,
+                       enum weft_event_kind kind, int status);
 int verbs_poll(struct weft_transport *transport, int budget, weft_event_handler *handler, void *arg);
 /* Drives what is under way without telling the caller anything: events wait for poll(). */
 void verbs_progress(struct weft_transport *transport);
@@ -323,7 +319,7 @@ int verbs_fds(struct weft_transport *transport, int *fds, int capacity);
 int verbs_arm(struct weft_transport *transport);
 void verbs_disarm(struct weft_transport *transport);
 int verbs_busy(struct weft_transport *transport);
-void verbs_rail_events_ack(struct verbs_rail *rail);
+void verbs_events_ack(struct verbs_queues *queues);
 
 /* landing.c, put.c, withdraw.c (landing.h has what only they share) */
 int verbs_landings_open(struct weft_transport *transport);
@@ -339,8 +335,8 @@ void verbs_landing_closed(struct weft_transport *transport, struct verbs_landing
 /* An immediate came over this lane; anything may stand in it. */
 void verbs_landing_arrived(struct verbs_lane *lane, uint32_t immediate);
 /* poll() tells this event now: returns its cookie, and the thing may be used again. */
-uint64_t verbs_put_told(struct weft_transport *transport, struct verbs_event *event);
-uint64_t verbs_landing_told(struct weft_transport *transport, struct verbs_event *event);
+uint64_t verbs_put_told(struct weft_transport *transport, struct verbs_notice *event);
+uint64_t verbs_landing_told(struct weft_transport *transport, struct verbs_notice *event);
 /* The link has failed: nothing arrives on it any more. Puts end by verbs_put_retired(). */
 void verbs_landings_link_failed(struct weft_link *link);
 int verbs_land(struct weft_link *link, struct weft_region *region, void *memory, size_t size, uint64_t cookie,
