@@ -38,6 +38,15 @@ count() {
         }' script="$3" "$1"
 }
 
+# What a log says of its failures, wherever in it that is: cmocka's verdicts and the lines before each, which are the
+# test's own, assertions of ranks ("file.c:12: ..."), sanitizers' reports. The summary at the end names tests twice.
+NO_NEWS='^\[       OK \]\|^\[ RUN      \]\|^\[==========\]\|^\[  PASSED  \]'
+blame() {
+    local bad='^\[  ERROR   \]|^\[  FAILED  \]|^(not ok|FAIL|WRONG|HANG|SLOW) |[a-z_0-9]+\.[ch]:[0-9]+: |runtime error: '
+    bad+='|^(==[0-9]+==)?(ERROR|WARNING|SUMMARY|FATAL): |^leak: '
+    grep -av "$NO_NEWS" "$1" | grep -aE -B 3 -A 12 "$bad" | awk '!/^\[  FAILED  \]/ || !seen[$0]++' | head -n 150
+}
+
 run_one() {
     local test=$1 name log rc started seconds passed failed skipped asked script=0 word=ok
     name=${test#"$BUILD"/}
@@ -62,8 +71,10 @@ run_one() {
             "$skipped" "$test"
         grep -ah '^SKIP: ' "$log" | sort | uniq -c | sort -rn | sed 's/^ *1 SKIP/           SKIP/; s/^ *\([0-9]\+\) SKIP/     \1 x SKIP/'
         if [[ $word == FAIL ]]; then
-            echo "---- exit status $rc; last lines of $log:"
-            grep -av '^\[       OK \]\|^\[ RUN      \]' "$log" | tail -n 60
+            echo "---- exit status $rc; what failed in $log:"
+            blame "$log"
+            echo "---- its last lines:"
+            grep -av "$NO_NEWS" "$log" | tail -n 40
             echo "----"
         fi
     } >"$logs/$name.out"
