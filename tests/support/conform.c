@@ -144,11 +144,16 @@ void conform_turn(struct conform_world *world)
 void conform_until(struct conform_world *world, const size_t *value, size_t wanted)
 {
     int64_t deadline_ns = weft_clock_ns() + LIMIT_NS;
+    size_t seen = *value;
     for (unsigned turns = 1; *value < wanted; turns++) {
         conform_turn(world);
         if (turns % 64)
             continue;
         sched_yield();
+        if (*value != seen) {
+            seen = *value;
+            deadline_ns = weft_clock_ns() + LIMIT_NS;
+        }
         if (weft_clock_ns() > deadline_ns)
             fail_msg("%s: waited in vain: %zu of %zu", world->backend->label, *value, wanted);
     }

@@ -74,7 +74,7 @@ void conform_node_close(struct conform_node *node);
 void conform_poll(struct conform_node *node, int budget);
 void conform_turn(struct conform_world *world);
 
-/* Turns until *value reaches at least wanted; fails the test after 20 s. */
+/* Turns until *value reaches at least wanted; fails the test when it has not grown for 20 s. */
 void conform_until(struct conform_world *world, const size_t *value, size_t wanted);
 /* Turns for a moment in which nothing must happen. */
 void conform_settle(struct conform_world *world);

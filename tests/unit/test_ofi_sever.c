@@ -219,7 +219,7 @@ static void cannot_start(ssize_t error, int put)
     scene.own->done_count = 0; /* the HELLO */
     link->in_flight = scene.own->transport->in_flight = 0;
     link->peer_window = OFI_WINDOW;
-    link->stuck_ns = weft_clock_ns() - 2 * OFI_STUCK_NS;
+    link->stuck_ns = OFI_STUCK_NS;
     scene.own->start_error = error;
     int status = put ? ofi_put(link, &bytes, NULL, &word, 8, 1) : ofi_send(link, "eight!!", 8, NULL, 0);
     assert_true(status < 0 && status != WEFT_AGAIN);
@@ -236,6 +236,37 @@ static void an_operation_that_cannot_start_ends_nothing(void **state)
         cannot_start(-FI_ENOMEM, put);
         cannot_start(-FI_EAGAIN, put);
     }
+}
+
+/* A provider answers "again" now and then. Time in which nobody tried, for want of a processor or of something to
+ * send, does not make that a lost peer; a peer is lost when the provider goes on refusing while it is asked. */
+static void refusals_far_apart_are_no_lost_peer(void **state)
+{
+    (void)state;
+    struct scene scene = scene_open();
+    struct weft_link *link = scene.link;
+    scene.own->done_count = 0; /* the HELLO */
+    link->in_flight = scene.own->transport->in_flight = 0;
+    link->peer_window = OFI_WINDOW;
+    scene.own->start_error = -FI_EAGAIN;
+    for (int i = 0; i < 99; i++) {
+        link->refused_ns = weft_clock_ns() - 10 * OFI_STUCK_BUSY_NS;
+        assert_int_equal(ofi_send(link, "eight!!", 8, NULL, 0), WEFT_AGAIN);
+        assert_int_equal(link->state, OFI_LINK_UP);
+    }
+    scene.own->start_error = 0;
+    assert_int_equal(ofi_send(link, "eight!!", 8, NULL, 0), WEFT_OK); /* one that is taken starts anew */
+    link->in_flight = scene.own->transport->in_flight = 0;
+    scene.own->start_error = -FI_EAGAIN;
+    int status = WEFT_AGAIN, tries = 0;
+    for (; status == WEFT_AGAIN && tries < 1000; tries++) {
+        link->refused_ns = weft_clock_ns() - 10 * OFI_STUCK_BUSY_NS;
+        status = ofi_send(link, "eight!!", 8, NULL, 0);
+    }
+    assert_int_equal(status, WEFT_PEER_FAILED);
+    assert_int_equal(tries, 100);
+    assert_int_equal(link->state, OFI_LINK_FAILED);
+    scene_close(&scene);
 }
 
 /* A rank that had nothing to recall leaves its call at once, but the others still ask it. */
@@ -259,6 +290,7 @@ int main(void)
         cmocka_unit_test(a_reset_socket_counts_too),
         cmocka_unit_test(a_replaced_connection_is_not_over),
         cmocka_unit_test(an_operation_that_cannot_start_ends_nothing),
+        cmocka_unit_test(refusals_far_apart_are_no_lost_peer),
         cmocka_unit_test(whoever_ends_early_answers_for_a_while),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -377,15 +377,20 @@ void ofi_link_ended(struct weft_link *link)
 
 /* Providers that hide connections reconnect to a dead peer for ever and answer "again" meanwhile, as they do
  * when their queue is full. With nothing of ours in the queue it is the former. A link that comes up has
- * OFI_CONNECT_NS. */
+ * OFI_CONNECT_NS.
+ *
+ * What counts is the time spent trying, not the clock: a process that got no processor between two refusals, or
+ * had nothing to send, has learned nothing from the time in between. So a refusal adds the time since the last
+ * one, but at most a hundredth of the limit, and fewer than a hundred in a row never fail a link. */
 int ofi_link_stuck(struct weft_link *link)
 {
     if (link->state != OFI_LINK_UP || link->in_flight)
         return WEFT_AGAIN;
-    int64_t now_ns = weft_clock_ns();
-    if (!link->stuck_ns)
-        link->stuck_ns = now_ns;
-    if (now_ns - link->stuck_ns < (link->transport->in_flight ? OFI_STUCK_BUSY_NS : OFI_STUCK_NS))
+    int64_t limit_ns = link->transport->in_flight ? OFI_STUCK_BUSY_NS : OFI_STUCK_NS;
+    int64_t now_ns = weft_clock_ns(), since_ns = now_ns - link->refused_ns;
+    link->refused_ns = now_ns;
+    link->stuck_ns += since_ns < limit_ns / 100 ? since_ns : limit_ns / 100;
+    if (link->stuck_ns < limit_ns)
         return WEFT_AGAIN;
     ofi_link_fail(link, WEFT_PEER_FAILED, "ofi: the connection to the peer is lost");
     return weft_fail(link->status, "%s", link->why);

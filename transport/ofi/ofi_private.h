@@ -279,7 +279,8 @@ struct weft_link {
     uint32_t cut_count;
     uint32_t last;
     uint32_t in_flight; /* sends and puts that have not completed */
-    int64_t stuck_ns;   /* since when the provider takes nothing for this link; 0 */
+    int64_t stuck_ns;   /* how long tries have been refused since the provider last took something */
+    int64_t refused_ns; /* when the last try was refused */
     int64_t probed_ns;  /* when the peer was asked whether it lives and has not answered; 0 */
     int status;
     fi_addr_t to;
