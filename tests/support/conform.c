@@ -12,6 +12,7 @@
 #include <weft/weft.h>
 
 #include "base/clock.h"
+#include "tests/support/letters.h"
 #include "tests/support/watcher.h"
 #include "transport/registry.h"
 
@@ -77,6 +78,7 @@ void conform_poll(struct conform_node *node, int budget)
         fprintf(stderr, "poll: %s (%s)\n", weft_strerror(events), weft_error_detail());
     if (events < 0 || events > budget)
         abort();
+    test_letters_deliver(node->letters, &node->ops, node->transport);
 }
 
 int conform_node_open(struct conform_node *node, const struct conform_backend *backend,
@@ -92,6 +94,8 @@ int conform_node_open(struct conform_node *node, const struct conform_backend *b
     const struct weft_transport_ops *found = weft_transport_find(backend->transport);
     if (!found)
         return WEFT_MISSING;
+    node->letters = test_letters_open(backend->lossy_letters);
+    test_letters_params(node->letters, &params);
     int status = weft_transport_complete(found, &node->ops);
     if (!status)
         status = node->ops.open(&params, &node->transport);
@@ -100,13 +104,17 @@ int conform_node_open(struct conform_node *node, const struct conform_backend *b
     node->caps.size = sizeof node->caps;
     node->ops.caps(node->transport, &node->caps);
     node->address_size = sizeof node->address;
-    return node->ops.address(node->transport, node->address, &node->address_size);
+    status = node->ops.address(node->transport, node->address, &node->address_size);
+    if (!status)
+        test_letters_bind(node->letters, node->address, node->address_size);
+    return status;
 }
 
 void conform_node_close(struct conform_node *node)
 {
     if (node->transport)
         node->ops.close(node->transport);
+    test_letters_close(node->letters);
     free(node->bytes);
     free(node->messages);
     memset(node, 0, sizeof *node);

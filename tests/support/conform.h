@@ -22,6 +22,7 @@ struct conform_backend {
     int endless;     /* never answers AGAIN by itself within reasonable memory: skip the backpressure test */
     int reads_maps_only_alloc; /* map() works for memory of alloc() only */
     int takes_back;            /* unexpose() makes later reads fail */
+    int lossy_letters;         /* some letters are lost, some come twice */
     /* NULL, or the reason why this machine cannot run the row. May be NULL. */
     const char *(*absent)(void);
 };
@@ -32,6 +33,7 @@ int conform_run(const struct conform_backend *backends, size_t count);
 /* --- for the suite's own files --- */
 
 struct test_watcher;
+struct test_letters;
 
 struct conform_message {
     size_t offset, size; /* in bytes of the node */
@@ -42,6 +44,7 @@ struct conform_node {
     const struct conform_backend *backend;
     struct weft_transport_ops ops;
     struct weft_transport *transport;
+    struct test_letters *letters;
     struct weft_transport_caps caps;
     uint8_t address[WEFT_ADDRESS_MAX];
     size_t address_size;
@@ -71,6 +74,7 @@ void conform_close(struct conform_world *world);
 int conform_node_open(struct conform_node *node, const struct conform_backend *backend,
                       struct test_watcher *watcher);
 void conform_node_close(struct conform_node *node);
+/* Delivers events, and letters behind them. */
 void conform_poll(struct conform_node *node, int budget);
 void conform_turn(struct conform_world *world);
 

@@ -17,20 +17,22 @@
 #include "base/clock.h"
 #include "tests/support/conform.h"
 #include "tests/support/leak.h"
+#include "tests/support/letters.h"
 #include "tests/support/watcher.h"
 
 /* Sleeps until a descriptor is readable; 0 when the time is over first. */
 static int sleep_on(struct conform_node *node, int timeout_ms)
 {
-    struct pollfd ready[8];
+    struct pollfd ready[9];
     int fds[8];
     int count = node->ops.fds(node->transport, fds, 8);
     for (int i = 0; i < count; i++)
         ready[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+    ready[count] = (struct pollfd){.fd = test_letters_fd(node->letters), .events = POLLIN};
     int status = node->ops.arm(node->transport);
     if (status == WEFT_AGAIN)
         return 1;
-    int woken = poll(ready, (nfds_t)count, timeout_ms);
+    int woken = poll(ready, (nfds_t)count + 1, timeout_ms);
     node->ops.disarm(node->transport);
     return woken > 0;
 }

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "tests/support/conform.h"
+#include "tests/support/letters.h"
 #include "tests/support/watcher.h"
 
 #define STILL_NS 20000000000
@@ -109,9 +110,35 @@ static void senders_are_told(void **state)
         conform_poll(&world.nodes[0], 16);
         conform_poll(&world.nodes[2], 16);
         assert_true(to->ops.poll(to->transport, 16, check_sender, &check) >= 0);
+        test_letters_deliver(to->letters, &to->ops, to->transport);
     }
     assert_int_equal(check.messages, 20);
     assert_int_equal(check.wrong, 0);
+    conform_close(&world);
+}
+
+/* Whatever a letter holds, and whoever it is from, others are not disturbed. */
+static void letters_of_nonsense_do_no_harm(void **state)
+{
+    struct conform_world world;
+    conform_open(&world, conform_backend(state), 3);
+    struct conform_node *a = &world.nodes[0], *b = &world.nodes[1];
+    uint8_t garbage[WEFT_LETTER_MAX];
+    struct weft_link *link = NULL;
+    conform_fill(garbage, sizeof garbage, 9);
+    assert_int_equal(a->ops.connect(a->transport, b->address, b->address_size, &world, &link), 0);
+    for (size_t size = 0; size <= sizeof garbage; size += 1 + size / 7) {
+        a->ops.told(a->transport, b->address, b->address_size, garbage, size);
+        b->ops.told(b->transport, a->address, a->address_size, garbage, size);
+        b->ops.told(b->transport, world.nodes[2].address, world.nodes[2].address_size, garbage, size);
+        b->ops.told(b->transport, garbage, size < WEFT_ADDRESS_MAX ? size : WEFT_ADDRESS_MAX, garbage, size);
+    }
+    assert_ptr_equal(link, conform_connect(&world, 0, 1, &world));
+    conform_fill(garbage, 64, 1);
+    conform_send(&world, 0, link, garbage, 8, garbage + 8, 56);
+    conform_until(&world, &b->message_count, 1);
+    assert_true(conform_matches(b, 0, 64, 1));
+    assert_int_equal(a->failed_count + b->failed_count, 0);
     conform_close(&world);
 }
 
@@ -392,6 +419,7 @@ size_t conform_message_tests(const struct conform_backend *backend, struct CMUni
         cmocka_unit_test(address_has_a_size_and_is_reachable),
         cmocka_unit_test(garbage_addresses_are_refused),
         cmocka_unit_test(senders_are_told),
+        cmocka_unit_test(letters_of_nonsense_do_no_harm),
         cmocka_unit_test(connecting_twice_is_one_link),
         cmocka_unit_test(messages_keep_bytes_and_order),
         cmocka_unit_test(too_large_messages_are_an_error),

@@ -24,15 +24,7 @@
 #include "transport/fence.h"
 #include "transport/loop/loop_private.h"
 
-#define LOOP_ADDRESS_MAGIC 0x706f6f6c74666577ull /* "weftloop" */
-#define LOOP_CLOSE_NS      1000000000
-
-struct loop_address {
-    uint64_t magic;
-    uint64_t nonce; /* of the process */
-    uint64_t pid;
-    uint64_t id;
-};
+#define LOOP_CLOSE_NS 1000000000
 
 struct loop_hub loop_hub = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -55,8 +47,31 @@ void loop_channel_release(struct loop_channel *channel)
     free(channel);
 }
 
-/* Reads "mode[:storm=SEED]". */
-static int parse_mode(struct weft_transport *transport, const char *provider)
+/* Reads ":letters" and ":storm=SEED", in this order. */
+static int parse_suffix(struct weft_transport *transport, const struct weft_transport_params *params,
+                        const char *suffix)
+{
+    if (strncmp(suffix, ":letters", 8) == 0) {
+        if (!params->tell)
+            return transport->fail(WEFT_INVALID, "loop provider \"%s\": there is no way for letters",
+                                   params->provider);
+        transport->tell = params->tell;
+        transport->tell_arg = params->tell_arg;
+        suffix += 8;
+    }
+    if (!*suffix)
+        return WEFT_OK;
+    char *end;
+    if (strncmp(suffix, ":storm=", 7) != 0)
+        return transport->fail(WEFT_INVALID, "loop provider \"%s\": expected MODE[:letters][:storm=SEED]",
+                               params->provider);
+    transport->storm = (uint32_t)strtoul(suffix + 7, &end, 10) * 2654435761u | 1;
+    if (*end || end == suffix + 7)
+        return transport->fail(WEFT_INVALID, "loop provider \"%s\": SEED is not a number", params->provider);
+    return WEFT_OK;
+}
+
+static int parse_mode(struct weft_transport *transport, const struct weft_transport_params *params)
 {
     static const struct {
         const char *name;
@@ -66,17 +81,12 @@ static int parse_mode(struct weft_transport *transport, const char *provider)
         {"map", WEFT_CAP_READ, 1}, {"pull", WEFT_CAP_READ, 0}, {"put", WEFT_CAP_PUT, 0},
         {"eager", 0, 0},           {"", WEFT_CAP_READ, 1},     {"all", WEFT_CAP_READ | WEFT_CAP_PUT, 1},
     };
-    const char *mode = provider ? provider : "";
+    const char *mode = params && params->provider ? params->provider : "";
     const char *suffix = strchr(mode, ':');
     size_t length = suffix ? (size_t)(suffix - mode) : strlen(mode);
-    if (suffix) {
-        char *end;
-        if (strncmp(suffix, ":storm=", 7) != 0)
-            return transport->fail(WEFT_INVALID, "loop provider \"%s\": expected MODE[:storm=SEED]", mode);
-        transport->storm = (uint32_t)strtoul(suffix + 7, &end, 10) * 2654435761u | 1;
-        if (*end || end == suffix + 7)
-            return transport->fail(WEFT_INVALID, "loop provider \"%s\": SEED is not a number", mode);
-    }
+    int status = suffix ? parse_suffix(transport, params, suffix) : WEFT_OK;
+    if (status)
+        return status;
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
         if (strlen(modes[i].name) == length && strncmp(modes[i].name, mode, length) == 0) {
             transport->offers = modes[i].offers;
@@ -93,7 +103,7 @@ static int loop_open(const struct weft_transport_params *params, struct weft_tra
     if (!transport)
         return weft_fail(WEFT_NOMEM, "loop: no memory for an instance");
     transport->fail = params && params->fail ? params->fail : weft_fail;
-    int status = parse_mode(transport, params ? params->provider : NULL);
+    int status = parse_mode(transport, params);
     if (status)
         goto free_transport;
     struct loop_inbox *inbox = aligned_alloc(64, sizeof *inbox);
@@ -278,6 +288,7 @@ static int loop_connect(struct weft_transport *transport, const void *address, s
     link->late = transport->storm ? 3 : 0;
     link->next = transport->links;
     transport->links = link;
+    loop_letters_connect(link, &peer);
     *result = link;
     return WEFT_OK;
 }
@@ -288,6 +299,7 @@ static void loop_disconnect(struct weft_link *link)
     if (--link->count > 0)
         return;
     loop_puts_fail(link);
+    loop_letters_disconnect(link);
     struct weft_link **at = &transport->links;
     while (*at != link)
         at = &(*at)->next;
@@ -345,4 +357,6 @@ const struct weft_transport_ops weft_loop_ops = {
     .disarm = loop_disarm,
     .notify = loop_notify,
     .link_flags = loop_link_flags,
+    .told = loop_told,
+    .why = loop_why,
 };

@@ -51,14 +51,34 @@ struct loop_channel {
     _Atomic uint32_t sender_gone;
 };
 
+#define LOOP_ADDRESS_MAGIC 0x706f6f6c74666577ull /* "weftloop" */
+#define LOOP_LETTER_MAGIC  0x7274656c706f6f6cull /* "loopletr" */
+
+struct loop_address {
+    uint64_t magic;
+    uint64_t nonce; /* of the process */
+    uint64_t pid;
+    uint64_t id;
+};
+
+struct loop_letter {
+    uint64_t magic;
+    uint64_t kind;
+};
+
+enum { LOOP_KNOCK = 1, LOOP_ANSWER = 2 }; /* kinds of letters */
+
 struct weft_link {
     struct weft_transport *transport;
     struct loop_channel *channel;
     void *context;
-    uint32_t count;   /* of connect() calls */
-    uint32_t late;    /* storm: answers AGAIN so many times more */
-    int failed;       /* LINK_FAILED was delivered */
-    uint32_t pending; /* puts in flight */
+    uint32_t count;           /* of connect() calls */
+    uint32_t late;            /* storm: answers AGAIN so many times more */
+    int failed;               /* LINK_FAILED was delivered */
+    int unanswered;           /* letters: the peer has not let us in yet */
+    uint32_t pending;         /* puts in flight */
+    struct loop_address peer; /* letters: whom we knock at */
+    int64_t told_ns;          /* ..., the last time */
     struct weft_link *next;
 };
 
@@ -82,7 +102,10 @@ struct weft_transport {
     struct loop_inbox *inbox;
     uint32_t offers; /* enum weft_transport_flags */
     int can_map;
-    uint32_t storm; /* state of the generator; 0: calm */
+    uint32_t storm;      /* state of the generator; 0: calm */
+    uint32_t unanswered; /* letters: links that are not up yet */
+    void *tell_arg;      /* letters: of the params; tell is NULL without them */
+    int (*tell)(void *tell_arg, const void *address, size_t address_size, const void *letter, size_t size);
     struct loop_put *puts;
     uint32_t put_count;
     struct loop_landed *landed; /* storm: arrived, not yet told */
@@ -129,10 +152,18 @@ int loop_arm(struct weft_transport *transport);
 void loop_disarm(struct weft_transport *transport);
 int loop_notify(struct weft_link *link);
 int loop_link_flags(struct weft_link *link, uint32_t *flags);
+const char *loop_why(struct weft_link *link);
 /* Fails with the reason that the peer has closed. */
 int loop_link_down(struct weft_link *link);
 /* Wakes the owner of an inbox if it sleeps. */
 void loop_wake(struct loop_inbox *inbox);
+
+/* Letters (letters.c). A link is made, or goes: before the peer has answered. */
+void loop_letters_connect(struct weft_link *link, const struct loop_address *peer);
+void loop_letters_disconnect(struct weft_link *link);
+void loop_letters_poll(struct weft_transport *transport);
+void loop_told(struct weft_transport *transport, const void *from, size_t from_size, const void *letter,
+               size_t size);
 
 /* Reads (read.c). */
 int loop_expose(struct weft_link *link, struct weft_region *region, const void *memory, size_t size,

@@ -38,6 +38,8 @@ int loop_send(struct weft_link *link, const void *header, size_t header_size, co
                                LOOP_EAGER_BYTES);
     if (__builtin_expect(atomic_load_explicit(&channel->receiver_gone, memory_order_relaxed) != 0, 0))
         return loop_link_down(link);
+    if (__builtin_expect(link->unanswered, 0))
+        return WEFT_AGAIN;
     if (__builtin_expect(transport->storm != 0, 0)) {
         if (link->late ? link->late-- > 0 : loop_chance(transport, 3))
             return WEFT_AGAIN;
@@ -124,6 +126,7 @@ static int links_check(struct weft_transport *transport, int budget, weft_event_
         }
         link->failed = 1;
         loop_puts_fail(link);
+        loop_letters_disconnect(link);
         struct weft_event event = {
             .kind = WEFT_EVENT_LINK_FAILED, .status = WEFT_PEER_FAILED, .link_context = link->context};
         handler(arg, &event);
@@ -159,6 +162,8 @@ int loop_poll(struct weft_transport *transport, int budget, weft_event_handler *
     /* Read first: whatever a peer sent before it closed is delivered before the news of that. */
     uint32_t attention = atomic_load_explicit(&inbox->attention, memory_order_acquire);
     int events = 0;
+    if (__builtin_expect(transport->unanswered != 0, 0))
+        loop_letters_poll(transport);
     if (__builtin_expect(transport->put_count != 0, 0))
         events += loop_puts_poll(transport, budget, handler, arg);
     if (__builtin_expect(transport->landed_count != 0, 0))
@@ -187,7 +192,7 @@ int loop_fds(struct weft_transport *transport, int *fds, int capacity)
 int loop_arm(struct weft_transport *transport)
 {
     struct loop_inbox *inbox = transport->inbox;
-    if (transport->put_count || transport->landed_count)
+    if (transport->put_count || transport->landed_count || transport->unanswered)
         return WEFT_AGAIN;
     atomic_store_explicit(&inbox->sleeping, 1, memory_order_seq_cst);
     if (loop_hub.light)
@@ -223,10 +228,17 @@ int loop_notify(struct weft_link *link)
     return WEFT_OK;
 }
 
+const char *loop_why(struct weft_link *link)
+{
+    return link->failed ? "loop: the peer has closed" : NULL;
+}
+
 int loop_link_flags(struct weft_link *link, uint32_t *flags)
 {
     if (link->failed)
         return loop_link_down(link);
+    if (link->unanswered)
+        return WEFT_AGAIN;
     if (link->late) {
         link->late--;
         return WEFT_AGAIN;
