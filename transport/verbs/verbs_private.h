@@ -22,6 +22,8 @@
  *
  *   DATA     one message of the caller, numbered per link.
  *   CREDIT   nothing else; the frame's counter is the point.
+ *   CANCEL   the landing with the immediate `sequence` is withdrawn: put nothing into it any more, and answer on the
+ *            `lanes` (withdraw.c).
  *   BYE      the sender closes; it takes nothing more. `sequence` is the number of the message that would follow.
  *
  * Flow control. A receiver grants each peer a window of messages and posts that many buffers, besides some for
@@ -82,14 +84,14 @@ struct verbs_notice {
     int withdrawn; /* nobody wants to hear it any more */
 };
 
-enum verbs_frame_type { VERBS_DATA = 1, VERBS_CREDIT, VERBS_BYE };
+enum verbs_frame_type { VERBS_DATA = 1, VERBS_CREDIT, VERBS_BYE, VERBS_CANCEL };
 
 struct verbs_frame {
     uint8_t mark;
     uint8_t type;
-    uint16_t reserved;
+    uint16_t lanes;    /* CANCEL: bits */
     uint32_t link;     /* the receiver's id of the link */
-    uint32_t sequence; /* DATA: its number; BYE: of the message that would follow */
+    uint32_t sequence; /* DATA: its number; BYE: of the message that would follow; CANCEL: which landing */
     uint32_t consumed; /* number of the next message expected to be consumed */
 };
 
@@ -169,7 +171,12 @@ struct verbs_queues {
 enum verbs_link_state { VERBS_LINK_CONNECTING, VERBS_LINK_UP, VERBS_LINK_FAILED };
 
 /* Frames that a link still has to send. */
-enum verbs_pending { VERBS_PENDING_CREDIT = 1 << 0, VERBS_PENDING_BYE = 1 << 1 };
+enum verbs_pending {
+    VERBS_PENDING_CREDIT = 1 << 0,
+    VERBS_PENDING_BYE = 1 << 1,
+    VERBS_PENDING_CANCEL = 1 << 2, /* verbs_cancels_send() has something to send */
+    VERBS_PENDING_ANSWER = 1 << 3, /* verbs_answers_send() has */
+};
 
 struct weft_link {
     struct weft_transport *transport;
@@ -194,6 +201,11 @@ struct weft_link {
     int64_t deadline_ns;           /* of connecting; 0 when over */
     int64_t tell_ns, tell_wait_ns; /* when to tell again, and how long to wait after that */
     struct weft_link *next_dying;
+    /* landing.h */
+    uint32_t binds_pending; /* on other lanes than 0: no message may leave before they have ended */
+    uint32_t land_turn;
+    uint8_t heard;                   /* since recall_wait() began */
+    struct verbs_refusals *refusals; /* NULL: none */
     uint8_t address[WEFT_ADDRESS_MAX];
     size_t address_size;
     char why[512];
@@ -300,7 +312,8 @@ void verbs_links_reap(struct weft_transport *transport);
 int verbs_send(struct weft_link *link, const void *header, size_t header_size, const void *payload,
                size_t payload_size);
 /* A frame of the link itself. */
-int verbs_frame_send(struct weft_link *link, enum verbs_frame_type type, int signal);
+int verbs_frame_send(struct weft_link *link, enum verbs_frame_type type, uint32_t sequence, uint16_t lanes,
+                     int signal);
 /* A frame has arrived; returns 1 when it holds a message, which is then buffer->link's. */
 int verbs_frame_receive(struct verbs_queues *queues, struct verbs_buffer *buffer, uint32_t qp_number);
 void verbs_message_consume(struct weft_link *link);
@@ -337,8 +350,24 @@ void verbs_landing_arrived(struct verbs_lane *lane, uint32_t immediate);
 /* poll() tells this event now: returns its cookie, and the thing may be used again. */
 uint64_t verbs_put_told(struct weft_transport *transport, struct verbs_notice *event);
 uint64_t verbs_landing_told(struct weft_transport *transport, struct verbs_notice *event);
-/* The link has failed: nothing arrives on it any more. Puts end by verbs_put_retired(). */
+/* The link's lanes are in error: its windows are dropped, its landings gone. Puts end by verbs_put_retired(). Before
+ * the queue pairs are destroyed, or that blocks (withdraw.c); may be called again. */
 void verbs_landings_link_failed(struct weft_link *link);
+/* The link is freed. */
+void verbs_landings_link_freed(struct weft_link *link);
+/* What found no room in a send queue; by every poll(). */
+void verbs_landings_poll(struct weft_transport *transport);
+/* The caller wants to deregister: waits, for a bounded time, until no window is bound on it any more. */
+void verbs_region_settle(struct weft_region *region);
+/* For caps. */
+uint64_t verbs_put_bytes(const struct weft_transport *transport);
+/* For VERBS_PENDING_CANCEL and _ANSWER: WEFT_AGAIN keeps them pending. */
+int verbs_cancels_send(struct weft_link *link);
+int verbs_answers_send(struct weft_link *link);
+/* A CANCEL has arrived. */
+void verbs_cancel_receive(struct weft_link *link, uint32_t immediate, uint16_t lanes);
+/* Whether peers may be about to ask us something about puts: 1 or 0. */
+int verbs_withdraw_busy(const struct weft_transport *transport);
 int verbs_land(struct weft_link *link, struct weft_region *region, void *memory, size_t size, uint64_t cookie,
                struct weft_token *token);
 void verbs_unland(struct weft_link *link, const struct weft_token *token);
