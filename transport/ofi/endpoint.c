@@ -43,6 +43,21 @@ static int failed(const struct weft_transport *transport, const char *what, int 
     return failed_with(transport, what, error, 0);
 }
 
+/* ofi_rxm takes completion entries for as many peers as FI_UNIVERSE_SIZE says, whatever the device has, and no
+ * call of libfabric's changes that. */
+static int failed_enabling(const struct weft_transport *transport, int error)
+{
+    int is_queue = (error == -FI_EINVAL || error == -FI_ENOMEM) &&
+                   strcmp(transport->info->fabric_attr->prov_name, "verbs;ofi_rxm") == 0;
+    if (!is_queue)
+        return failed(transport, "enabling the endpoint", error);
+    return weft_fail(
+        WEFT_TRANSPORT,
+        "ofi: enabling verbs;ofi_rxm on device %s: %s; set FI_UNIVERSE_SIZE to the number of ranks: "
+        "256 completion entries each may be more than the device has",
+        transport->info->domain_attr->name, transport->library->strerror(-error));
+}
+
 /* What the provider reports decides everything else. */
 static void read_capabilities(struct weft_transport *transport)
 {
@@ -113,7 +128,7 @@ static int open_endpoint(struct weft_transport *transport)
         error = fi_ep_bind(transport->ep, &transport->cq->fid, FI_TRANSMIT | FI_RECV);
     if (!error)
         error = fi_enable(transport->ep);
-    return error ? failed(transport, "enabling the endpoint", error) : WEFT_OK;
+    return error ? failed_enabling(transport, error) : WEFT_OK;
 }
 
 int ofi_endpoint_open(struct weft_transport *transport)

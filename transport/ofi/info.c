@@ -6,6 +6,13 @@
  *   - is not on the exclude list, unless the caller names its provider,
  *   - has an address of the interface that the caller names, when its addresses are internet addresses,
  *   - reaches other hosts, unless the caller names its provider (libfabric's shm does not).
+ *
+ * RDMA devices have interfaces of their own, which are seldom the one that the ranks found each other by. A
+ * caller who names the provider verbs gets the entry with the wanted address, else the first with an internet
+ * address of a device, else one with an InfiniBand address (which libfabric 1.17 offers for RoCE as well, where
+ * it cannot be opened). FI_VERBS_IFACE or FI_VERBS_DEVICE_NAME narrow down what libfabric offers. Nobody gets
+ * verbs unasked on an interface that the ranks do not talk over: nothing says that it leads to the peers.
+ *
  * One exception to the order: libfabric 1.17 lists tcp;ofi_rxm before net, the tcp provider's successor with
  * reliable datagrams of its own, which later versions merged into tcp and list first. It has fewer layers
  * (6.1 against 8.4 us for an exchange of 8 bytes over loopback), so net, where offered, stands in for
@@ -15,10 +22,13 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "transport/ofi/ofi_private.h"
+
+#define VERBS "verbs" /* how the names of its providers begin */
 
 /* Deprecated, unreliable for our use, built on such, or not a provider by itself. */
 static const char *const excluded[] = {"sockets",     "udp",     "UDP",   "psm",       "psm2",
@@ -37,36 +47,69 @@ static int is_excluded(const char *name)
     return 0;
 }
 
-/* Compares an internet address of an entry with a numeric address. 1 equal, 0 not, -1 not internet. */
-static int address_matches(const struct fi_info *info, const char *wanted)
+/* What is looked for. */
+struct ofi_wish {
+    const struct ofi_library *library;
+    const char *local; /* numeric address of the interface */
+    int no_verbs;
+};
+
+/* How well an entry fits, best last. */
+enum suit { SUIT_NOT, SUIT_FABRIC_ADDRESS, SUIT_OTHER_INTERFACE, SUIT_BEST };
+
+int ofi_info_is_verbs(const struct fi_info *info)
 {
-    const struct sockaddr *address = info->src_addr;
-    if (!address || (info->addr_format != FI_SOCKADDR && info->addr_format != FI_SOCKADDR_IN &&
-                     info->addr_format != FI_SOCKADDR_IN6))
-        return -1;
-    unsigned char binary[16];
-    if (address->sa_family == AF_INET && info->src_addrlen >= sizeof(struct sockaddr_in)) {
-        if (inet_pton(AF_INET, wanted, binary) != 1)
-            return 0;
-        return memcmp(binary, &((const struct sockaddr_in *)info->src_addr)->sin_addr, 4) == 0;
-    }
-    if (address->sa_family == AF_INET6 && info->src_addrlen >= sizeof(struct sockaddr_in6)) {
-        if (inet_pton(AF_INET6, wanted, binary) != 1)
-            return 0;
-        return memcmp(binary, &((const struct sockaddr_in6 *)info->src_addr)->sin6_addr, 16) == 0;
-    }
-    return -1;
+    return strncmp(info->fabric_attr->prov_name, VERBS, strlen(VERBS)) == 0;
 }
 
-static int fits(const struct fi_info *info, const char *local_address, int named)
+/* Whether an address is for one link only: fe80::/10 and 169.254.0.0/16. */
+static int is_link_local(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET)
+        return (ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 16) == 0xa9fe;
+    const struct in6_addr *in6 = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+    return in6->s6_addr[0] == 0xfe && (in6->s6_addr[1] & 0xc0) == 0x80;
+}
+
+/* Whether an internet address is the one that is wanted, as text. */
+static int is_wanted(const struct sockaddr *address, const char *wanted)
+{
+    unsigned char binary[16];
+    if (inet_pton(address->sa_family, wanted, binary) != 1)
+        return 0;
+    if (address->sa_family == AF_INET)
+        return memcmp(binary, &((const struct sockaddr_in *)(const void *)address)->sin_addr, 4) == 0;
+    return memcmp(binary, &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr, 16) == 0;
+}
+
+static enum suit address_suits(const struct fi_info *info, const char *wanted, int named)
+{
+    const struct sockaddr *address = info->src_addr;
+    int roams = named && ofi_info_is_verbs(info);
+    if (info->addr_format == FI_SOCKADDR_IB)
+        return roams ? SUIT_FABRIC_ADDRESS : SUIT_NOT;
+    if (!address || (info->addr_format != FI_SOCKADDR && info->addr_format != FI_SOCKADDR_IN &&
+                     info->addr_format != FI_SOCKADDR_IN6))
+        return SUIT_BEST;
+    size_t size = address->sa_family == AF_INET    ? sizeof(struct sockaddr_in)
+                  : address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                                   : SIZE_MAX;
+    if (info->src_addrlen < size) /* not an internet address */
+        return SUIT_BEST;
+    if (is_wanted(address, wanted))
+        return SUIT_BEST;
+    return roams && !is_link_local(address) ? SUIT_OTHER_INTERFACE : SUIT_NOT;
+}
+
+static enum suit suits(const struct ofi_wish *wish, const struct fi_info *info, int named)
 {
     if (info->ep_attr->type != FI_EP_RDM || info->ep_attr->max_msg_size < 512)
-        return 0;
+        return SUIT_NOT;
     if ((info->caps & FI_RMA) && info->domain_attr->cq_data_size < 4 && !(info->caps & FI_TAGGED))
-        return 0;
-    if (!named && is_excluded(info->fabric_attr->prov_name))
-        return 0;
-    return address_matches(info, local_address) != 0;
+        return SUIT_NOT;
+    if ((!named && is_excluded(info->fabric_attr->prov_name)) || (wish->no_verbs && ofi_info_is_verbs(info)))
+        return SUIT_NOT;
+    return address_suits(info, wish->local, named);
 }
 
 static struct fi_info *hints_make(const struct ofi_library *library, uint64_t caps, const char *provider)
@@ -93,50 +136,71 @@ static struct fi_info *hints_make(const struct ofi_library *library, uint64_t ca
     return hints;
 }
 
-/* The first entry that fits, or NULL. */
-static struct fi_info *choose(const struct ofi_library *library, uint64_t caps, const char *provider,
-                              const char *local_address, int named)
+/* The first of the entries that fit best, or NULL. */
+static struct fi_info *choose(const struct ofi_wish *wish, uint64_t caps, const char *provider, int named)
 {
+    const struct ofi_library *library = wish->library;
     /* What is not asked for is not reported, so whether an entry reaches other hosts has to be asked. */
     struct fi_info *hints = hints_make(library, named ? caps : caps | FI_REMOTE_COMM, provider);
-    struct fi_info *list = NULL, *chosen = NULL;
+    struct fi_info *list = NULL, *best = NULL;
+    enum suit best_suit = SUIT_NOT;
     if (!hints)
         return NULL;
     int error = library->getinfo(OFI_API, NULL, NULL, 0, hints, &list);
     library->freeinfo(hints);
     if (error)
         return NULL;
-    for (struct fi_info *info = list; info && !chosen; info = info->next) {
-        weft_log(WEFT_LOG_DEBUG, "ofi: offered %s domain %s", info->fabric_attr->prov_name,
-                 info->domain_attr->name ? info->domain_attr->name : "?");
-        if (fits(info, local_address, named))
-            chosen = library->dupinfo(info);
+    for (struct fi_info *info = list; info && best_suit != SUIT_BEST; info = info->next) {
+        enum suit suit = suits(wish, info, named);
+        weft_log(WEFT_LOG_DEBUG, "ofi: offered %s domain %s, suits %d of %d", info->fabric_attr->prov_name,
+                 info->domain_attr->name ? info->domain_attr->name : "?", suit, SUIT_BEST);
+        if (suit > best_suit) {
+            best_suit = suit;
+            best = info;
+        }
     }
+    if (best)
+        best = library->dupinfo(best);
     library->freeinfo(list);
-    return chosen;
+    return best;
 }
 
-static struct fi_info *choose_any(const struct ofi_library *library, const char *provider,
-                                  const char *local_address, int named)
+static struct fi_info *choose_any(const struct ofi_wish *wish, const char *provider, int named)
 {
-    struct fi_info *info =
-        choose(library, FI_MSG | FI_RMA | FI_WRITE | FI_REMOTE_WRITE, provider, local_address, named);
+    struct fi_info *info = choose(wish, FI_MSG | FI_RMA | FI_WRITE | FI_REMOTE_WRITE, provider, named);
     if (info && info->domain_attr->cq_data_size < 4) {
-        library->freeinfo(info);
+        wish->library->freeinfo(info);
         info = NULL;
     }
-    return info ? info : choose(library, FI_MSG | FI_TAGGED, provider, local_address, named);
+    return info ? info : choose(wish, FI_MSG | FI_TAGGED, provider, named);
+}
+
+static int nothing_fits(const struct ofi_wish *wish, const char *provider)
+{
+    uint32_t version = wish->library->version();
+    if (wish->no_verbs && provider && strncmp(provider, VERBS, strlen(VERBS)) == 0)
+        return weft_fail(
+            WEFT_UNSUPPORTED,
+            "ofi: provider %s cannot be used in a process forked from one that has loaded libfabric, "
+            "which keeps RDMA devices open that the child cannot use; start the process with exec",
+            provider);
+    return weft_fail(WEFT_MISSING,
+                     "ofi: libfabric %u.%u offers no suitable provider%s%s for local address %s; `fi_info` "
+                     "lists what there is",
+                     FI_MAJOR(version), FI_MINOR(version), provider ? " " : "", provider ? provider : "",
+                     wish->local);
 }
 
 int ofi_info_choose(const struct ofi_library *library, const struct weft_transport_params *params,
-                    struct fi_info **result)
+                    int no_verbs, struct fi_info **result)
 {
     const char *provider = params->provider && *params->provider ? params->provider : NULL;
     const char *local = params->local_address && *params->local_address ? params->local_address : "127.0.0.1";
-    struct fi_info *info = choose_any(library, provider, local, provider != NULL);
+    struct ofi_wish wish = {library, local, no_verbs || library->loader != getpid()};
+    struct fi_info *info = choose_any(&wish, provider, provider != NULL);
     if (info && strcmp(info->fabric_attr->prov_name, "tcp;ofi_rxm") == 0 &&
         (!provider || strcmp(provider, "tcp") == 0)) {
-        struct fi_info *native = choose_any(library, "net", local, 1);
+        struct fi_info *native = choose_any(&wish, "net", 1);
         if (native) {
             library->freeinfo(info);
             info = native;
@@ -147,12 +211,7 @@ int ofi_info_choose(const struct ofi_library *library, const struct weft_transpo
     if (limit)
         return weft_fail(WEFT_MISSING, "ofi: libfabric offers no provider: %s", weft_errno_text(limit));
     if (!info)
-        return weft_fail(
-            WEFT_MISSING,
-            "ofi: libfabric %u.%u offers no suitable provider%s%s for local address %s; `fi_info` "
-            "lists what there is",
-            FI_MAJOR(library->version()), FI_MINOR(library->version()), provider ? " " : "",
-            provider ? provider : "", local);
+        return nothing_fits(&wish, provider);
     *result = info;
     return WEFT_OK;
 }

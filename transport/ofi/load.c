@@ -68,6 +68,7 @@ static int load(void)
         dlclose(handle);
         return status;
     }
+    found.loader = getpid();
     library = found;
     loaded = 1;
     weft_log(WEFT_LOG_INFO, "ofi: loaded libfabric %u.%u", FI_MAJOR(library.version()),

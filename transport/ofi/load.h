@@ -11,6 +11,7 @@
 #define WEFT_TRANSPORT_OFI_LOAD_H
 
 #include <rdma/fabric.h>
+#include <sys/types.h>
 
 struct ofi_library {
     int (*getinfo)(uint32_t version, const char *node, const char *service, uint64_t flags,
@@ -20,6 +21,7 @@ struct ofi_library {
     int (*fabric)(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context);
     const char *(*strerror)(int error);
     uint32_t (*version)(void);
+    pid_t loader; /* the process that loaded it; another one is a child, made by fork() without exec() */
 };
 
 /* WEFT_MISSING, saying what to install, when there is no libfabric of at least 1.17. */

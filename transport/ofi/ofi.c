@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <weft/weft.h>
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -79,11 +80,12 @@ static void instance_free(struct weft_transport *transport)
     free(transport);
 }
 
-static int open_with_library(const struct weft_transport_params *params, struct weft_transport *transport)
+static int open_with_library(const struct weft_transport_params *params, int no_verbs,
+                             struct weft_transport *transport)
 {
     int status = ofi_library_get(&transport->library);
     if (!status)
-        status = ofi_info_choose(transport->library, params, &transport->info);
+        status = ofi_info_choose(transport->library, params, no_verbs, &transport->info);
     if (!status)
         status = ofi_endpoint_open(transport);
     if (!status)
@@ -91,12 +93,12 @@ static int open_with_library(const struct weft_transport_params *params, struct 
     return status;
 }
 
-static int ofi_open(const struct weft_transport_params *params, struct weft_transport **result)
+/* *is_verbs says on failure whether an RDMA device was to blame. */
+static int instance_open(const struct weft_transport_params *params, int no_verbs,
+                         struct weft_transport **result, int *is_verbs)
 {
-    int status = weft_crypto_init();
-    if (status)
-        return status;
     struct weft_transport *transport = calloc(1, sizeof *transport);
+    *is_verbs = 0;
     if (!transport)
         return weft_fail(WEFT_NOMEM, "ofi: no memory for an instance");
     transport->wait_fd = -1;
@@ -105,12 +107,28 @@ static int ofi_open(const struct weft_transport_params *params, struct weft_tran
     weft_crypto_random(&transport->address.key, sizeof transport->address.key);
     struct weft_signals signals;
     weft_signals_save(&signals);
-    status = open_with_library(params, transport);
-    if (status)
+    int status = open_with_library(params, no_verbs, transport);
+    if (status) {
+        *is_verbs = transport->info && ofi_info_is_verbs(transport->info);
         instance_free(transport);
+    }
     weft_signals_restore(&signals);
     if (!status)
         *result = transport;
+    return status;
+}
+
+static int ofi_open(const struct weft_transport_params *params, struct weft_transport **result)
+{
+    int status = weft_crypto_init(), is_verbs;
+    if (status)
+        return status;
+    status = instance_open(params, 0, result, &is_verbs);
+    /* libfabric lists RDMA devices first, also those that it cannot open with its own defaults. */
+    if (status && is_verbs && !(params->provider && *params->provider)) {
+        weft_log(WEFT_LOG_WARN, "%s; not using RDMA", weft_error_detail());
+        status = instance_open(params, 1, result, &is_verbs);
+    }
     return status;
 }
 

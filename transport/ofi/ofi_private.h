@@ -371,9 +371,10 @@ struct weft_transport {
     uint8_t *scratch; /* one small frame with its prefix */
 };
 
-/* info.c */
+/* info.c; no_verbs: not by an RDMA device. */
 int ofi_info_choose(const struct ofi_library *library, const struct weft_transport_params *params,
-                    struct fi_info **info);
+                    int no_verbs, struct fi_info **info);
+int ofi_info_is_verbs(const struct fi_info *info);
 
 /* endpoint.c */
 int ofi_endpoint_open(struct weft_transport *transport);
