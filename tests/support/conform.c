@@ -253,6 +253,8 @@ int conform_run(const struct conform_backend *backends, size_t count)
         }
         struct CMUnitTest tests[TESTS_MAX];
         size_t used = 0;
+        /* First, as a child forked later may find the libraries under a transport unusable. */
+        used += conform_process_tests(backend, tests + used, TESTS_MAX - used);
         used += conform_message_tests(backend, tests + used, TESTS_MAX - used);
         used += conform_memory_tests(backend, tests + used, TESTS_MAX - used);
         used += conform_put_tests(backend, tests + used, TESTS_MAX - used);

@@ -100,6 +100,8 @@ size_t conform_message_tests(const struct conform_backend *backend, struct CMUni
                              size_t capacity);
 size_t conform_memory_tests(const struct conform_backend *backend, struct CMUnitTest *tests, size_t capacity);
 size_t conform_put_tests(const struct conform_backend *backend, struct CMUnitTest *tests, size_t capacity);
+size_t conform_process_tests(const struct conform_backend *backend, struct CMUnitTest *tests,
+                             size_t capacity);
 size_t conform_life_tests(const struct conform_backend *backend, struct CMUnitTest *tests, size_t capacity);
 
 /* Appends one group of tests. */

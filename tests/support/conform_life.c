@@ -324,9 +324,14 @@ static void nothing_is_left_behind(void **state)
     assert_int_equal(test_leak_check(&before), 0);
 }
 
-size_t conform_life_tests(const struct conform_backend *backend, struct CMUnitTest *tests, size_t capacity)
+size_t conform_process_tests(const struct conform_backend *backend, struct CMUnitTest *tests, size_t capacity)
 {
     const struct CMUnitTest processes[] = {cmocka_unit_test(death_of_a_peer_is_told)};
+    return backend->processes ? conform_append(tests, capacity, processes, 1) : 0;
+}
+
+size_t conform_life_tests(const struct conform_backend *backend, struct CMUnitTest *tests, size_t capacity)
+{
     const struct CMUnitTest sleeping[] = {
         cmocka_unit_test(arming_sees_waiting_work),
         cmocka_unit_test(messages_wake_sleepers),
@@ -338,8 +343,6 @@ size_t conform_life_tests(const struct conform_backend *backend, struct CMUnitTe
         cmocka_unit_test(nothing_is_left_behind),
     };
     size_t used = 0;
-    if (backend->processes)
-        used += conform_append(tests + used, capacity - used, processes, 1);
     if (!backend->sleepless)
         used += conform_append(tests + used, capacity - used, sleeping, 2);
     if (backend->notifies)
