@@ -45,6 +45,13 @@ $(if $(HAVE_LIBFABRIC)$(filter deps demo check check-long clean help,$(MAKECMDGO
 OFI_ABSENT := transport/ofi/absent.c
 OFI_LEFT_OUT := $(if $(HAVE_LIBFABRIC),$(OFI_ABSENT),$(filter-out $(OFI_ABSENT),$(wildcard transport/ofi/*.c)))
 LIB_SOURCES := $(filter-out $(OFI_LEFT_OUT),$(LIB_SOURCES))
+# Without rdma-core's headers so is the verbs transport. The library itself is loaded when it is needed.
+HAVE_VERBS := $(shell pkg-config --atleast-version=1.11 libibverbs 2>/dev/null && echo 1)
+$(if $(HAVE_VERBS)$(filter deps demo check check-long clean help,$(MAKECMDGOALS)),,$(info weft: libibverbs of rdma-core 32 \
+	or later not found (make deps installs it), building without the verbs transport))
+VERBS_ABSENT := transport/verbs/absent.c
+VERBS_LEFT_OUT := $(if $(HAVE_VERBS),$(VERBS_ABSENT),$(filter-out $(VERBS_ABSENT),$(wildcard transport/verbs/*.c)))
+LIB_SOURCES := $(filter-out $(VERBS_LEFT_OUT),$(LIB_SOURCES))
 # Without PMIx's headers its launchers are known, but not understood.
 HAVE_PMIX := $(shell pkg-config --exists pmix 2>/dev/null && echo 1)
 $(if $(HAVE_PMIX)$(filter deps demo check check-long clean help,$(MAKECMDGOALS)),,$(info weft: PMIx not found (make deps \

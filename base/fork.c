@@ -108,30 +108,41 @@ static word *word_make(int fd)
     return word_of(fd);
 }
 
-int weft_fork_fd_add(int fd)
+int weft_fork_fd_note(int fd)
 {
-    if (fd < 0)
-        return fd;
     int anonymous;
     uint64_t value = 0;
     word *entry = register_handler() ? NULL : word_make(fd);
     if (!entry || identify(fd, &value, &anonymous)) {
-        close(fd);
         errno = ENOMEM;
         return -1;
     }
     atomic_store(entry, value | OPEN);
-    return fd;
+    return 0;
+}
+
+void weft_fork_fd_forget(int fd)
+{
+    word *entry = word_of(fd);
+    uint64_t value = entry ? atomic_load(entry) : 0;
+    if (value)
+        atomic_store(entry, (value & ~(uint64_t)STATE) | CLOSED);
+}
+
+int weft_fork_fd_add(int fd)
+{
+    if (fd < 0 || weft_fork_fd_note(fd) == 0)
+        return fd;
+    close(fd);
+    errno = ENOMEM;
+    return -1;
 }
 
 void weft_fork_fd_close(int fd)
 {
     if (fd < 0)
         return;
-    word *entry = word_of(fd);
-    uint64_t value = entry ? atomic_load(entry) : 0;
-    if (value)
-        atomic_store(entry, (value & ~(uint64_t)STATE) | CLOSED);
+    weft_fork_fd_forget(fd);
     close(fd);
 }
 

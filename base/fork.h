@@ -26,6 +26,11 @@ int weft_fork_fd_add(int fd);
 /* Closes such a descriptor. One that was not added is closed all the same; a negative one is ignored. */
 void weft_fork_fd_close(int fd);
 
+/* The same for a descriptor that a library has made and will close itself: note it after it is made (0, or -1 with
+ * errno, and nothing is closed), forget it right before the library closes it. */
+int weft_fork_fd_note(int fd);
+void weft_fork_fd_forget(int fd);
+
 extern atomic_int weft_fork_child;
 
 /* Whether this is a child forked while something of weft was open. */

@@ -31,6 +31,7 @@ need libhwloc-dev pkg-config --exists hwloc
 need libjansson-dev pkg-config --exists jansson
 need libsodium-dev pkg-config --exists libsodium
 need libcmocka-dev pkg-config --exists cmocka
+want libibverbs-dev pkg-config --exists libibverbs
 want libpmix-dev pkg-config --exists pmix
 want openmpi-bin command -v mpirun.openmpi
 # Slurm's packages start daemons: only where that is forbidden to packages anyway, as it is in containers.

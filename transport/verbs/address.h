@@ -7,7 +7,7 @@
  *
  * Wire format, little-endian: u32 magic "WVRB", u8 lowest and u8 highest version of the letters understood, u8 number
  * of ports, u8 0, u64 instance. Then for each port: u64 device GUID, u32 speed in Mb/s, u16 LID, u8 LMC, u8 port
- * number, u8 link layer, u8 MTU (1 to 5: 256 to 4096 bytes), u8 number of GIDs, u8 0; for each GID 16 bytes, then
+ * number, u8 link layer, u8 MTU (1 to 5: 256 to 4096 bytes), u16 partition key, u8 number of GIDs, u8 0; for each GID 16 bytes, then
  * u8 type | foreign << 7, u8 prefix bits, u8 index. As many GIDs are told as fit into WEFT_ADDRESS_MAX, at least one
  * per port.
  */
@@ -30,6 +30,7 @@ struct verbs_port {
     uint64_t guid;       /* of the device, as the device orders the bytes */
     uint32_t speed_mbps; /* of data */
     uint16_t lid;        /* InfiniBand */
+    uint16_t partition;  /* its key; the highest bit is full membership */
     uint8_t lmc;         /* InfiniBand: the port answers to 2^lmc LIDs */
     uint8_t number;      /* from 1 */
     uint8_t layer;       /* IBV_LINK_LAYER_* */

@@ -40,7 +40,6 @@ struct verbs_rail {
     struct verbs_port port;       /* what peers are told */
     int state;                    /* enum ibv_port_state, as last read */
     int physical_state;           /* IB specification 1.4, 14.2.5.6: 5 is LinkUp; as last read */
-    uint16_t partition_key;       /* WEFT_VERBS_PKEY's */
     struct verbs_window *windows; /* free ones (window.c) */
     int window_count;             /* allocated */
     int window_limit; /* no more than these: limits.memory_windows, less when the device refused */

@@ -53,7 +53,7 @@ struct verbs_library {
                     struct ibv_qp_init_attr *initial);
     int (*destroy_qp)(struct ibv_qp *qp);
     int (*fork_init)(void);
-    enum ibv_fork_status (*is_fork_initialized)(void); /* NULL before rdma-core 35 */
+    int (*is_fork_initialized)(void); /* NULL before rdma-core 35; 0: needed and not done */
 };
 
 /* Whether this machine has an RDMA device at all, without loading anything. */

@@ -1,7 +1,8 @@
 /* Registered memory: one region spans all rails, with a memory region (MR) of the device on each.
  *
- * Where landings are guarded by memory windows the MR itself gives no remote access: its rkey is worthless, and peers
- * only ever hold keys of windows. Without windows it allows remote writes, and its rkey travels.
+ * Where landings are guarded by memory windows (is_windowed) the MR itself gives no remote access: its rkey is worthless,
+ * and peers only ever hold keys of windows. Otherwise it allows remote writes, and its rkey travels. That is so when a
+ * rail has no windows, and always with dma-bufs, which no kernel so far lets windows be bound to.
  *
  * The address that keys refer to (iova) is the memory's own, also in device memory.
  */
@@ -17,6 +18,7 @@ struct weft_region {
     int rail_count;
     const struct verbs_library *verbs;
     struct ibv_mr *mr[VERBS_RAILS]; /* mr[i]->lkey, mr[i]->rkey */
+    int is_windowed;                /* on all rails: landings bind windows, and mr[i]->rkey opens nothing */
     int is_paged;                   /* on demand: nothing is pinned */
 };
 
