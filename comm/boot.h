@@ -48,12 +48,13 @@ struct weft_boot_edge {
     int broken; /* cannot be written; reading will say why */
     int said_goodbye, heard_goodbye;
     int doomed;                /* the neighbour is dead: the service thread closes */
+    int letters;               /* of those queued frames that are TELLs */
     int64_t sent_ns, heard_ns; /* when the last bytes went out and came in */
     int64_t silent_ns;         /* how long nothing came while this process ran */
     int64_t unheard_ns_max;    /* the longest time between two arrivals, pauses of this process included */
 };
 
-/* A record on its way to rank 0's callback. */
+/* A record on its way to rank 0's callback, or a letter on its way to its receiver's. */
 struct weft_boot_report {
     struct weft_boot_report *next;
     int rank;
@@ -113,6 +114,10 @@ struct weft_bootstrap {
     void *on_report_arg;
     struct weft_boot_report *reports, *reports_last; /* rank 0: for on_report */
     int report_count;
+    void (*on_told)(void *arg, int rank, const void *letter, size_t size);
+    void *on_told_arg;
+    struct weft_boot_report *letters, *letters_last; /* for on_told */
+    int letter_count;
 
     struct weft_boot_wave *waves;
     uint64_t wave_number;                 /* of the last that began here */
@@ -141,6 +146,14 @@ struct weft_bootstrap {
 static inline int weft_boot_parent(int rank)
 {
     return rank == 0 ? -1 : (rank - 1) / WEFT_BOOT_ARITY;
+}
+
+/* Whether a rank is top or in the part of the tree under it. */
+static inline int weft_boot_is_below(int rank, int top)
+{
+    while (rank > top)
+        rank = weft_boot_parent(rank);
+    return rank == top;
 }
 
 static inline struct weft_boot_edge *weft_boot_parent_edge(struct weft_bootstrap *b)
@@ -173,6 +186,8 @@ void weft_boot_edge_adopt(struct weft_boot_edge *edge, int fd, const struct weft
 int weft_boot_edge_queue(struct weft_boot_edge *edge, int type, struct weft_boot_bytes *body);
 /* Locked. The same with a writer's bytes, which are taken over, also on failure. */
 int weft_boot_edge_queue_writer(struct weft_boot_edge *edge, int type, struct weft_boot_writer *writer);
+/* Locked. Whether neither would swallow a frame. */
+int weft_boot_edge_takes(const struct weft_boot_edge *edge);
 void weft_boot_edge_flush(struct weft_boot_edge *edge); /* locked */
 /* Locked. Something has been queued and not been sent. */
 static inline int weft_boot_edge_pending(const struct weft_boot_edge *edge)
@@ -288,6 +303,11 @@ int weft_boot_report_take(struct weft_bootstrap *b, const struct weft_boot_frame
 /* Locked: takes out the records that wait for the callback; the caller frees them. */
 struct weft_boot_report *weft_boot_reports_due(struct weft_bootstrap *b);
 void weft_boot_reports_free(struct weft_boot_report *first);
+
+/* boot_tell.c: letters from rank to rank. Locked: a TELL arrived. Negative: the peer is at fault. */
+int weft_boot_tell_take(struct weft_boot_edge *edge, const struct weft_boot_frame *frame);
+/* Locked: takes out the letters that wait for the callback; the caller frees them. */
+struct weft_boot_report *weft_boot_letters_due(struct weft_bootstrap *b);
 
 /* boot_gather.c. Locked: a frame of a gather arrived; takes over the body. Negative: the peer is at fault. */
 int weft_boot_gather_frame(struct weft_bootstrap *b, struct weft_boot_edge *edge,

@@ -233,6 +233,21 @@ int weft_boot_report_get(const void *body, size_t size, int ranks, int *rank, co
     return WEFT_OK;
 }
 
+int weft_boot_tell_get(const void *body, size_t size, int ranks, int *to, int *from,
+                       const unsigned char **letter, size_t *letter_size)
+{
+    struct weft_boot_cursor cursor = cursor_of(body, size);
+    uint32_t receiver = (uint32_t)weft_boot_get(&cursor, 4), sender = (uint32_t)weft_boot_get(&cursor, 4);
+    if (cursor.failed || receiver >= (uint32_t)ranks || sender >= (uint32_t)ranks || receiver == sender ||
+        cursor.left > WEFT_BOOT_TELL_MAX)
+        return malformed("letter");
+    *to = (int)receiver;
+    *from = (int)sender;
+    *letter = cursor.at;
+    *letter_size = cursor.left;
+    return WEFT_OK;
+}
+
 void weft_boot_late_put(struct weft_boot_writer *writer, const struct weft_boot_late *late)
 {
     weft_boot_put(writer, late->round, 4);

@@ -89,6 +89,10 @@ int weft_boot_notice_get(const void *body, size_t size, int ranks, struct weft_b
 int weft_boot_report_get(const void *body, size_t size, int ranks, int *rank, const unsigned char **record,
                          size_t *record_size);
 
+/* TELL: receiver, sender, and the letter, which *letter points at in the body. The two are not the same. */
+int weft_boot_tell_get(const void *body, size_t size, int ranks, int *to, int *from,
+                       const unsigned char **letter, size_t *letter_size);
+
 void weft_boot_late_put(struct weft_boot_writer *writer, const struct weft_boot_late *late);
 int weft_boot_late_get(const void *body, size_t size, int ranks, struct weft_boot_late *late);
 

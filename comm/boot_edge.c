@@ -43,6 +43,7 @@ static void pop(struct weft_boot_edge *edge)
 {
     struct weft_boot_out *out = edge->first;
     edge->first = out->next;
+    edge->letters -= out->type == WEFT_BOOT_TELL;
     if (!edge->first)
         edge->last = NULL;
     weft_boot_bytes_drop(out->body);
@@ -143,14 +144,14 @@ void weft_boot_edge_adopt(struct weft_boot_edge *edge, int fd, const struct weft
     weft_boot_reader_unseal(&edge->reader, &session->receive);
 }
 
-static int takes_frames(const struct weft_boot_edge *edge)
+int weft_boot_edge_takes(const struct weft_boot_edge *edge)
 {
     return edge->fd >= 0 && !edge->said_goodbye && !edge->broken;
 }
 
 int weft_boot_edge_queue(struct weft_boot_edge *edge, int type, struct weft_boot_bytes *body)
 {
-    if (!takes_frames(edge))
+    if (!weft_boot_edge_takes(edge))
         return WEFT_OK;
     if (reserve(edge, body ? body->size : 0) != WEFT_OK)
         return WEFT_NOMEM;
@@ -166,6 +167,7 @@ int weft_boot_edge_queue(struct weft_boot_edge *edge, int type, struct weft_boot
     else
         edge->first = out;
     edge->last = out;
+    edge->letters += type == WEFT_BOOT_TELL;
     if (type == WEFT_BOOT_GOODBYE)
         edge->said_goodbye = 1;
     weft_boot_edge_flush(edge);
@@ -178,7 +180,7 @@ int weft_boot_edge_queue_writer(struct weft_boot_edge *edge, int type, struct we
         free(writer->data);
         return weft_fail(WEFT_NOMEM, "bootstrap: no memory for a frame");
     }
-    if (!takes_frames(edge)) {
+    if (!weft_boot_edge_takes(edge)) {
         free(writer->data);
         return WEFT_OK;
     }

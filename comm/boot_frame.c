@@ -33,6 +33,8 @@ size_t weft_boot_body_max(int type)
         return (size_t)WEFT_BOOT_RANKS_MAX / 4 + SMALL_MAX;
     case WEFT_BOOT_REPORT:
         return 4 + WEFT_BOOT_REPORT_MAX;
+    case WEFT_BOOT_TELL:
+        return 8 + WEFT_BOOT_TELL_MAX;
     case WEFT_BOOT_TABLE:
         return (size_t)128 << 20;
     case WEFT_BOOT_CONTRIBUTION:

@@ -19,6 +19,7 @@
 #define WEFT_BOOT_RANKS_MAX      (1 << 20)
 #define WEFT_BOOT_BLOB_MAX       ((size_t)64 << 20)
 #define WEFT_BOOT_REPORT_MAX     ((size_t)1024)
+#define WEFT_BOOT_TELL_MAX       ((size_t)1024)
 #define WEFT_BOOT_PIECE_MAX      ((size_t)256 << 10) /* of a body that is sent in pieces */
 #define WEFT_BOOT_RESULT_MAX     ((size_t)1 << 30)
 
@@ -42,6 +43,7 @@ enum weft_boot_type {
     WEFT_BOOT_AGREED = 56,
     WEFT_BOOT_LEFT = 57,
     WEFT_BOOT_CUT = 58,
+    WEFT_BOOT_TELL = 59,
 };
 
 /* Sets of types, for what a reader accepts at one point of the protocol. */
@@ -52,10 +54,12 @@ enum weft_boot_type {
      WEFT_BOOT_BIT(WEFT_BOOT_HEARTBEAT) | WEFT_BOOT_BIT(WEFT_BOOT_WAVE) | WEFT_BOOT_BIT(WEFT_BOOT_ECHO) |    \
      WEFT_BOOT_BIT(WEFT_BOOT_DECIDED) | WEFT_BOOT_BIT(WEFT_BOOT_AGREED) | WEFT_BOOT_BIT(WEFT_BOOT_LEFT) |    \
      WEFT_BOOT_BIT(WEFT_BOOT_CUT))
-#define WEFT_BOOT_DOWN (WEFT_BOOT_EDGES | WEFT_BOOT_BIT(WEFT_BOOT_RESULT) | WEFT_BOOT_BIT(WEFT_BOOT_LATE))
+#define WEFT_BOOT_DOWN                                                                                       \
+    (WEFT_BOOT_EDGES | WEFT_BOOT_BIT(WEFT_BOOT_RESULT) | WEFT_BOOT_BIT(WEFT_BOOT_LATE) |                     \
+     WEFT_BOOT_BIT(WEFT_BOOT_TELL))
 #define WEFT_BOOT_UP                                                                                         \
     (WEFT_BOOT_EDGES | WEFT_BOOT_BIT(WEFT_BOOT_CONTRIBUTION) | WEFT_BOOT_BIT(WEFT_BOOT_WHO) |                \
-     WEFT_BOOT_BIT(WEFT_BOOT_REPORT))
+     WEFT_BOOT_BIT(WEFT_BOOT_REPORT) | WEFT_BOOT_BIT(WEFT_BOOT_TELL))
 #define WEFT_BOOT_OVERLAY (WEFT_BOOT_DOWN | WEFT_BOOT_UP)
 
 /* Largest body of a type; unknown types have 0. */

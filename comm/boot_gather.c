@@ -15,13 +15,6 @@
 #define COPY_MAX ((size_t)4 << 20)
 #define PREFIX   8 /* round and rank before a contribution's bytes */
 
-static int is_below(int rank, int top)
-{
-    while (rank > top)
-        rank = weft_boot_parent(rank);
-    return rank == top;
-}
-
 static struct weft_boot_bytes *result_build(struct weft_bootstrap *b)
 {
     struct weft_boot_writer writer = {0};
@@ -106,7 +99,7 @@ static int take_contribution(struct weft_bootstrap *b, struct weft_boot_edge *ed
     uint32_t round;
     int rank;
     int status = weft_boot_round_get(frame->body, frame->size, b->ranks, &round, &rank);
-    if (status == WEFT_OK && !is_below(rank, edge->rank))
+    if (status == WEFT_OK && !weft_boot_is_below(rank, edge->rank))
         status = weft_fail(WEFT_PROTOCOL, "contribution of rank %d, which is not in that subtree", rank);
     if (status == WEFT_OK && b->rank == 0 && (round != b->slots_round || b->arrived[rank]))
         status = weft_fail(WEFT_PROTOCOL, "contribution of rank %d to round %u, expected round %u", rank,

@@ -59,6 +59,9 @@ static int take_frame(struct weft_boot_edge *edge, struct weft_boot_frame *frame
     case WEFT_BOOT_REPORT:
         status = weft_boot_report_take(edge->owner, frame);
         break;
+    case WEFT_BOOT_TELL:
+        status = weft_boot_tell_take(edge, frame);
+        break;
     case WEFT_BOOT_WAVE:
         status = weft_boot_wave_take(edge, frame);
         break;
@@ -130,10 +133,14 @@ void weft_boot_leave(struct weft_bootstrap *b)
     int tell = b->armed && b->heard_failure && !b->told;
     b->told |= tell;
     struct weft_boot_report *reports = b->armed ? weft_boot_reports_due(b) : NULL;
+    struct weft_boot_report *letters = b->armed ? weft_boot_letters_due(b) : NULL;
     pthread_mutex_unlock(&b->lock);
     for (const struct weft_boot_report *each = reports; each; each = each->next)
         b->on_report(b->on_report_arg, each->rank, each->data, each->size);
+    for (const struct weft_boot_report *each = letters; each; each = each->next)
+        b->on_told(b->on_told_arg, each->rank, each->data, each->size);
     weft_boot_reports_free(reports);
+    weft_boot_reports_free(letters);
     if (tell && b->on_failed)
         b->on_failed(b->on_failed_arg);
     pthread_mutex_lock(&b->lock);

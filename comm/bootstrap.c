@@ -37,6 +37,7 @@ static void destroy(struct weft_bootstrap *b)
     pthread_mutex_destroy(&b->lock);
     weft_boot_agree_clear(b);
     weft_boot_reports_free(b->reports);
+    weft_boot_reports_free(b->letters);
     free(b->deaths);
     free(b->slots);
     free(b->arrived);
@@ -68,6 +69,8 @@ static struct weft_bootstrap *create(const struct weft_bootstrap_options *option
     b->on_failed_arg = options->failed_arg;
     b->on_report = options->rank == 0 ? options->report : NULL;
     b->on_report_arg = options->report_arg;
+    b->on_told = options->told;
+    b->on_told_arg = options->told_arg;
     b->cancelled = options->cancelled;
     b->cancelled_arg = options->cancelled_arg;
     b->heartbeat_ns = (options->heartbeat_ms ? options->heartbeat_ms : WEFT_HEARTBEAT_DEFAULT_MS) * 1000000;

@@ -39,6 +39,9 @@ struct weft_bootstrap_options {
      * lock held, and not before open has succeeded; may call everything here that does not wait. */
     void (*report)(void *arg, int rank, const void *record, size_t size);
     void *report_arg;
+    /* A letter from weft_bootstrap_tell() of a rank; NULL allowed. Called like report. */
+    void (*told)(void *arg, int rank, const void *letter, size_t size);
+    void *told_arg;
     /* A rank from which nothing came for so long is dead; 0 is the default. Rank 0's counts for everybody. */
     int64_t heartbeat_ms;
     struct weft_pmix_source *pmix; /* for resolve: what it may use (comm/boot_pmix.h), NULL: no PMIx */
@@ -118,6 +121,12 @@ void weft_bootstrap_revoke_as(struct weft_bootstrap *bootstrap, int status, cons
  * blocks. */
 #define WEFT_BOOTSTRAP_REPORT_MAX 1024
 void weft_bootstrap_report(struct weft_bootstrap *bootstrap, const void *record, size_t size);
+
+/* Sends a letter of at most WEFT_BOOTSTRAP_TELL_MAX bytes to a rank's told callback, which may be its own. It comes once,
+ * or is lost: with a rank on the way, or where too many wait. WEFT_AGAIN: there is no way now, it is not sent;
+ * WEFT_PEER_FAILED: the rank is dead, or has left. Any thread, never blocks. */
+#define WEFT_BOOTSTRAP_TELL_MAX 1024
+int weft_bootstrap_tell(struct weft_bootstrap *bootstrap, int rank, const void *letter, size_t size);
 
 /* Opens a listening socket where the others reach this rank: *fd is the caller's (weft_fork_fd_close()), address
  * becomes "ip:port" for them (64 bytes suffice). */

@@ -42,7 +42,7 @@ static void decode_overlay(int type, const unsigned char *body, size_t size, int
     struct weft_boot_notice notice;
     struct weft_boot_late late;
     uint32_t round;
-    int rank;
+    int rank, to;
     size_t record_size;
     const unsigned char *sizes, *bytes;
     if (type == WEFT_BOOT_FAILED || type == WEFT_BOOT_REVOKED) {
@@ -51,6 +51,9 @@ static void decode_overlay(int type, const unsigned char *body, size_t size, int
     } else if (type == WEFT_BOOT_REPORT) {
         if (weft_boot_report_get(body, size, ranks, &rank, &bytes, &record_size) == 0)
             check(rank >= 0 && rank < ranks && bytes + record_size == body + size);
+    } else if (type == WEFT_BOOT_TELL) {
+        if (weft_boot_tell_get(body, size, ranks, &to, &rank, &bytes, &record_size) == 0)
+            check(to >= 0 && to < ranks && rank >= 0 && rank < ranks && bytes + record_size == body + size);
     } else if (type == WEFT_BOOT_LATE) {
         if (weft_boot_late_get(body, size, ranks, &late) == 0)
             check(late.range_count <= WEFT_BOOT_RANGES_MAX && late.missing <= (uint32_t)ranks);

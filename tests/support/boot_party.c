@@ -50,6 +50,8 @@ int party_open(struct party *party, int rank, int ranks, const char *name, int64
                                              .heartbeat_ms = extra.heartbeat_ms,
                                              .report = extra.report,
                                              .report_arg = extra.report_arg,
+                                             .told = extra.told,
+                                             .told_arg = extra.told ? extra.told_args[rank] : NULL,
                                              .cancelled = extra.cancelled,
                                              .cancelled_arg = extra.cancelled_arg};
     if (rank == 0 && !extra.address)

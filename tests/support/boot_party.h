@@ -25,6 +25,9 @@ struct party_extra {
     int64_t heartbeat_ms;
     void (*report)(void *arg, int rank, const void *record, size_t size);
     void *report_arg;
+    void (*told)(void *arg, int rank, const void *letter,
+                 size_t size); /* arg is told_args[rank of the receiver] */
+    void *const *told_args;
     int (*cancelled)(void *arg);
     void *cancelled_arg;
 };

@@ -272,6 +272,35 @@ static void test_small_bodies(void **state)
     free(writer.data);
 }
 
+static void test_letter(void **state)
+{
+    (void)state;
+    struct weft_boot_writer writer = {0};
+    unsigned char bytes[WEFT_BOOT_TELL_MAX + 1] = {7};
+    const unsigned char *letter;
+    size_t size;
+    int to, from;
+    weft_boot_put(&writer, 5, 4);
+    weft_boot_put(&writer, 2, 4);
+    weft_boot_put_bytes(&writer, bytes, sizeof bytes);
+    for (size_t length = 0; length < 8; length++)
+        assert_int_equal(weft_boot_tell_get(writer.data, length, 6, &to, &from, &letter, &size),
+                         WEFT_PROTOCOL);
+    assert_int_equal(weft_boot_tell_get(writer.data, 8, 6, &to, &from, &letter, &size), WEFT_OK);
+    assert_true(to == 5 && from == 2 && size == 0);
+    assert_int_equal(weft_boot_tell_get(writer.data, writer.size - 1, 6, &to, &from, &letter, &size),
+                     WEFT_OK);
+    assert_true(letter == writer.data + 8 && size == WEFT_BOOT_TELL_MAX);
+    assert_int_equal(weft_boot_tell_get(writer.data, writer.size, 6, &to, &from, &letter, &size),
+                     WEFT_PROTOCOL);
+    assert_int_equal(weft_boot_tell_get(writer.data, 9, 5, &to, &from, &letter, &size), WEFT_PROTOCOL);
+    writer.data[4] = 6; /* a sender that there is not, and oneself */
+    assert_int_equal(weft_boot_tell_get(writer.data, 9, 6, &to, &from, &letter, &size), WEFT_PROTOCOL);
+    writer.data[4] = 5;
+    assert_int_equal(weft_boot_tell_get(writer.data, 9, 6, &to, &from, &letter, &size), WEFT_PROTOCOL);
+    free(writer.data);
+}
+
 static void test_result(void **state)
 {
     (void)state;
@@ -392,10 +421,10 @@ static void test_ranges(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_checkin), cmocka_unit_test(test_answers), cmocka_unit_test(test_table),
-        cmocka_unit_test(test_notices), cmocka_unit_test(test_waves),   cmocka_unit_test(test_small_bodies),
-        cmocka_unit_test(test_result),  cmocka_unit_test(test_record),  cmocka_unit_test(test_hostport),
-        cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_checkin),  cmocka_unit_test(test_answers), cmocka_unit_test(test_table),
+        cmocka_unit_test(test_notices),  cmocka_unit_test(test_waves),   cmocka_unit_test(test_small_bodies),
+        cmocka_unit_test(test_letter),   cmocka_unit_test(test_result),  cmocka_unit_test(test_record),
+        cmocka_unit_test(test_hostport), cmocka_unit_test(test_ranges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
