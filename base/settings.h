@@ -15,6 +15,7 @@ struct weft_settings {
     int64_t timeout_ms;   /* WEFT_TIMEOUT_MS: default deadline of calls; -1 none */
     int64_t heartbeat_ms; /* WEFT_HEARTBEAT_MS: a rank silent for so long is dead; rank 0's counts */
     int64_t algorithm;    /* WEFT_ALGO: enum weft_algorithm (algos/plan.h), 0 auto */
+    int64_t cache_bytes;  /* WEFT_CACHE_BYTES: registrations of ordinary memory kept for later, 0 none */
     int64_t connect; /* WEFT_CONNECT: 0 peers are connected on first use, 1 when a communicator is made */
     int64_t window;  /* WEFT_WINDOW: plan steps in flight */
     int64_t slice_bytes_shm;   /* WEFT_SLICE_SHM: bytes per slice between ranks of one host */

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/interval.h"
 #include "base/settings.h"
 #include "comm/exec.h"
 #include "comm/service.h"
@@ -22,6 +23,7 @@ enum weft_transport_index { WEFT_SHM, WEFT_OFI, WEFT_TRANSPORT_COUNT };
 
 #define WEFT_USER_OPS 16
 
+struct weft_region_cache;
 struct weft_user_op;
 
 /* An instance that is of no use any more, but has links that failed communicators still hold, and perhaps memory.
@@ -60,6 +62,7 @@ struct weft_pool_buffer {
 
 /* Memory of the user's: allocated by weft_mem_alloc() or registered by weft_mem_register(). */
 struct weft_memory {
+    struct weft_interval span; /* first, so that one is the other */
     struct weft_memory *next;
     void *memory;
     size_t size;
@@ -91,12 +94,14 @@ struct weft_context {
     atomic_int dozes;             /* the service thread sleeps on the descriptors; changes under the lock */
     int64_t looked_ns;            /* service thread only: when all communicators were looked at */
     struct weft_open_transport transports[WEFT_TRANSPORT_COUNT]; /* [lock] once open */
-    int polled;                       /* [lock] which of them tells an event right now */
-    struct weft_shared_link *links;   /* [lock] */
-    struct weft_pool_buffer *buffers; /* [lock] */
-    struct weft_memory *memory;       /* [lock] */
-    uint64_t registrations;           /* [lock] regions that transports hold for us */
-    struct weft_comm **comms;         /* [lock] hash by id, open addressing */
+    int polled;                         /* [lock] which of them tells an event right now */
+    struct weft_shared_link *links;     /* [lock] */
+    struct weft_pool_buffer *buffers;   /* [lock] */
+    struct weft_memory *memory;         /* [lock] */
+    struct weft_intervals memory_spans; /* [lock] the same, by address */
+    struct weft_region_cache *cache;    /* [lock] of other memory's regions, made when first needed */
+    uint64_t registrations;             /* [lock] regions that transports hold for us */
+    struct weft_comm **comms;           /* [lock] hash by id, open addressing */
     uint32_t comm_capacity, comm_count;
     atomic_int users;                             /* communicators being made or alive */
     atomic_int oversubscribed;                    /* more ranks than processors on this host */

@@ -9,34 +9,62 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "comm/context.h"
+#include "comm/region_cache.h"
 
 /* Pooled buffers that nobody uses and that exceed this are given back. */
 #define POOL_BYTES_MAX (64u << 20)
 
+_Static_assert(WEFT_TRANSPORT_COUNT <= WEFT_CACHE_TRANSPORTS,
+               "the cache has room for every transport's regions");
+
 static struct weft_memory *find_covering(struct weft_context *context, const void *memory, size_t size)
 {
     uintptr_t begin = (uintptr_t)memory;
-    for (struct weft_memory *known = context->memory; known; known = known->next) {
-        uintptr_t start = (uintptr_t)known->memory;
-        if (begin >= start && size <= known->size && begin - start <= known->size - size)
-            return known;
-    }
-    return NULL;
+    if (size > UINTPTR_MAX - begin)
+        return NULL;
+    return (struct weft_memory *)weft_intervals_cover(&context->memory_spans, begin, begin + size);
 }
 
-static int region_make(struct weft_context *context, uint32_t transport, void *memory, size_t size,
-                       struct weft_region **region)
+static int region_make(void *arg, uint32_t transport, void *memory, size_t size, struct weft_region **region)
 {
+    struct weft_context *context = arg;
     struct weft_open_transport *open = &context->transports[transport];
     int status = open->ops.reg(open->instance, memory, size, region);
     context->registrations += status == WEFT_OK;
     return status;
 }
 
-static void region_end(struct weft_context *context, uint32_t transport, struct weft_region *region)
+/* What the cache keeps for later must not be what there is no room beside. */
+static int region_make_room(struct weft_context *context, uint32_t transport, void *memory, size_t size,
+                            struct weft_region **region)
 {
+    int status = region_make(context, transport, memory, size, region);
+    if (status != WEFT_OK && context->cache && weft_region_cache_trim(context->cache))
+        status = region_make(context, transport, memory, size, region);
+    return status;
+}
+
+static void region_end(void *arg, uint32_t transport, struct weft_region *region)
+{
+    struct weft_context *context = arg;
     context->registrations--;
     context->transports[transport].ops.dereg(region);
+}
+
+static int cache_get(struct weft_context *context, uint32_t transport, const void *memory, size_t size,
+                     struct weft_region **region)
+{
+    if (!context->settings.cache_bytes || !(context->transports[transport].caps.flags & WEFT_CAP_REG_KEEP))
+        return WEFT_UNSUPPORTED;
+    struct weft_region_cache_options options = {
+        .bytes_max = (uint64_t)context->settings.cache_bytes,
+        .arg = context,
+        .reg = region_make,
+        .dereg = region_end,
+    };
+    if (!context->cache && weft_region_cache_open(&options, &context->cache) != WEFT_OK)
+        return WEFT_UNSUPPORTED;
+    return weft_region_cache_get(context->cache, transport, memory, size, region);
 }
 
 int weft_memory_region_get(void *arg, uint32_t transport, const void *memory, size_t size,
@@ -44,10 +72,13 @@ int weft_memory_region_get(void *arg, uint32_t transport, const void *memory, si
 {
     struct weft_context *context = arg;
     struct weft_memory *known = find_covering(context, memory, size);
+    if (!known && cache_get(context, transport, memory, size, region) == WEFT_OK)
+        return WEFT_OK;
     if (!known)
-        return region_make(context, transport, (void *)(uintptr_t)memory, size, region);
+        return region_make_room(context, transport, (void *)(uintptr_t)memory, size, region);
     if (!known->regions[transport]) {
-        int status = region_make(context, transport, known->memory, known->size, &known->regions[transport]);
+        int status =
+            region_make_room(context, transport, known->memory, known->size, &known->regions[transport]);
         if (status != WEFT_OK)
             return status;
     }
@@ -59,6 +90,8 @@ int weft_memory_region_get(void *arg, uint32_t transport, const void *memory, si
 void weft_memory_region_put(void *arg, uint32_t transport, struct weft_region *region)
 {
     struct weft_context *context = arg;
+    if (context->cache && weft_region_cache_put(context->cache, transport, region))
+        return;
     for (struct weft_memory *known = context->memory; known; known = known->next) {
         if (known->regions[transport] == region) {
             known->users--;
@@ -83,6 +116,7 @@ static void forget(struct weft_context *context, struct weft_memory *known)
     while (*at != known)
         at = &(*at)->next;
     *at = known->next;
+    weft_intervals_remove(&context->memory_spans, &known->span);
     for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
         if (known->regions[t])
             region_end(context, (uint32_t)t, known->regions[t]);
@@ -96,12 +130,15 @@ static int remember(struct weft_context *context, void *memory, size_t size, int
     struct weft_memory *known = calloc(1, sizeof *known);
     if (!known)
         return weft_fail(WEFT_NOMEM, "no memory to note %zu bytes", size);
+    known->span.begin = (uintptr_t)memory;
+    known->span.end = known->span.begin + size;
     known->memory = memory;
     known->size = size;
     known->allocated = allocated;
     known->owner = owner;
     known->next = context->memory;
     context->memory = known;
+    weft_intervals_add(&context->memory_spans, &known->span);
     return WEFT_OK;
 }
 
@@ -200,6 +237,8 @@ int weft_mem_register(weft_context *context, void *memory, size_t size)
         return weft_fork_refuse();
     if (!context || !memory || size == 0)
         return weft_fail(WEFT_INVALID, "context, memory and size must not be NULL or 0");
+    if (size > UINTPTR_MAX - (uintptr_t)memory)
+        return weft_fail(WEFT_INVALID, "%zu bytes at %p are more than there are", size, memory);
     weft_context_lock(context);
     int status = WEFT_OK;
     for (struct weft_memory *known = context->memory; known; known = known->next) {
@@ -281,6 +320,8 @@ void weft_memory_set_aside(struct weft_context *context, enum weft_transport_ind
             region_end(context, transport, known->regions[transport]);
         known->regions[transport] = NULL;
     }
+    if (context->cache)
+        weft_region_cache_forget(context->cache, transport);
     for (struct weft_pool_buffer **at = &context->buffers; *at;) {
         struct weft_pool_buffer *buffer = *at;
         if (buffer->transport == transport && buffer->owner && !buffer->used) {
@@ -319,6 +360,8 @@ int weft_memory_close(struct weft_context *context)
         held += known->allocated != 0;
     if (held)
         return weft_fail(WEFT_BUSY, "%d blocks of weft_mem_alloc() have not been freed", held);
+    weft_region_cache_close(context->cache);
+    context->cache = NULL;
     while (context->buffers) {
         struct weft_pool_buffer *next = context->buffers->next;
         free_buffer(context, context->buffers);

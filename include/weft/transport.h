@@ -52,6 +52,9 @@ enum weft_transport_flags {
     WEFT_CAP_REG_REMOTE = 1 << 3, /* land() needs a region */
     WEFT_CAP_SAME_HOST = 1 << 4,  /* peers share this host's memory */
     WEFT_CAP_NOTIFY = 1 << 5,     /* notify() wakes a peer that sleeps on its descriptors */
+    /* A region may outlive the operations that use it, and be wider than what they land or put: what a peer was
+     * told about a landing is of no use to it afterwards or beside it. */
+    WEFT_CAP_REG_KEEP = 1 << 6,
 };
 
 struct weft_transport_caps {

@@ -239,6 +239,8 @@ static void ofi_caps(const struct weft_transport *transport, struct weft_transpo
     };
     if (transport->local_mr)
         own.flags |= WEFT_CAP_REG_LOCAL;
+    if (!transport->use_rma) /* a region has no remote key */
+        own.flags |= WEFT_CAP_REG_KEEP;
     if (transport->use_rma ? !transport->own_keys : transport->local_mr)
         own.flags |= WEFT_CAP_REG_REMOTE;
     size_t size = caps->size && caps->size < sizeof own ? caps->size : sizeof own;
