@@ -65,6 +65,11 @@ SUPPORT_OBJECTS := $(call objects,$(wildcard tests/support/*.c))
 MICRO := $(patsubst %.c,$(BUILD)/%,$(wildcard perf/micro/*.c))
 TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/plan/test_*.c tests/conform/test_*.c \
 	tests/integration/test_*.c tests/faults/test_*.c))
+# Tests that need an RDMA device, and programs that scripts among them run; without libibverbs's headers only scripts.
+RDMA_PROGRAMS := $(if $(HAVE_VERBS),$(patsubst %.c,$(BUILD)/%,$(wildcard tests/rdma/*.c tests/conform/test_verbs.c \
+	tests/conform/test_ofi_verbs.c)))
+RDMA_TESTS := $(foreach program,$(RDMA_PROGRAMS),$(if $(filter test_%,$(notdir $(program))),$(program))) \
+	$(wildcard tests/rdma/test_*.sh)
 LONG := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/long/*.c))
 SCRIPTS := $(wildcard tests/integration/test_*.sh)
 CHECKS := $(wildcard tests/checks/check_*.sh)
@@ -72,8 +77,8 @@ FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 PROGRAMS := $(if $(wildcard algos/weft-plan.c),$(BUILD)/weft-plan) $(if $(PERF_OBJECTS),$(BUILD)/weft-perf)
 
 .DEFAULT_GOAL := all
-.PHONY: all lib tests deps demo check check-programs check-long check-layers check-style check-abi abi-baseline asan \
-	ubsan tsan fuzz fuzzers install uninstall clean perf-peers print-libs help
+.PHONY: all lib tests deps demo check check-programs check-long check-rdma check-rdma-programs check-layers check-style check-abi \
+	abi-baseline asan ubsan tsan fuzz fuzzers install uninstall clean perf-peers print-libs rdma-tests help
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -128,6 +133,7 @@ KILL_OBJECTS := $(call objects,$(wildcard tests/kill/*.c))
 $(BUILD)/tests/integration/test_kill: $(KILL_OBJECTS) tests/kill/wraps
 $(BUILD)/tests/integration/test_kill: LDFLAGS_ALL += -Wl,@tests/kill/wraps
 
+$(BUILD)/tests/rdma/%: LIBS += -libverbs
 $(BUILD)/tests/plan/test_weft_plan: LIBS += -ljansson
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT_OBJECTS) $(BUILD)/libweft.a
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(LIBS) -o $@
@@ -186,6 +192,19 @@ fuzzers: $(FUZZERS)
 check-long: deps
 	$(Q)MAKE="$(MAKE)" tests/scripts/check-long.sh
 
+# RDMA_DEVICE names devices of this system; without it the tests run in virtual machines that have some: tests/vm/.
+check-rdma: deps
+	$(Q)tests/scripts/deps.sh rdma
+	$(Q)$(MAKE) $(JOBS) --no-print-directory rdma-tests
+	$(Q)$(MAKE) --no-print-directory check-rdma-programs
+
+rdma-tests: all $(RDMA_PROGRAMS)
+	@:
+
+check-rdma-programs: rdma-tests
+	$(if $(HAVE_VERBS),,@echo "SKIP: the programs of tests/rdma are not built without libibverbs-dev")
+	$(Q)BUILD=$(BUILD) RDMA_DEVICE=$(RDMA_DEVICE) tests/vm/check.sh $(RDMA_TESTS)
+
 perf-peers: deps
 	$(Q)$(MAKE) $(JOBS) --no-print-directory all
 	$(Q)BUILD=$(BUILD) CC="$(CC)" MAKE="$(MAKE)" perf/peers/run.sh
@@ -241,6 +260,7 @@ help:
 	@echo "asan ubsan tsan   the tests under a sanitizer"
 	@echo "fuzz          each fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS))"
 	@echo "check-long    check with WEFT_LONG=1, then sanitizers and fuzz"
+	@echo "check-rdma    tests over RDMA, in a virtual machine or with RDMA_DEVICE=mlx5_0"
 	@echo "perf-peers    the sweeps beside Open MPI, MPICH and Gloo"
 	@echo "install, uninstall    with DESTDIR, PREFIX ($(PREFIX)), LIBDIR, INCLUDEDIR, MANDIR"
 	@echo "abi-baseline  accept the present ABI: rewrite tests/abi/"
@@ -248,4 +268,4 @@ help:
 
 -include $(patsubst %.o,%.d,$(LIB_OBJECTS) $(PERF_OBJECTS) $(SUPPORT_OBJECTS) $(KILL_OBJECTS) $(FAULT_OBJECTS) \
 	$(call objects,$(MAINS)) \
-	$(patsubst %,%.o,$(TESTS) $(LONG) $(MICRO) $(FUZZERS)))
+	$(patsubst %,%.o,$(TESTS) $(RDMA_PROGRAMS) $(LONG) $(MICRO) $(FUZZERS)))

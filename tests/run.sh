@@ -8,14 +8,16 @@
 #
 # TEST_JOBS     programs at a time (default: processors, at most 2)
 # TEST_TIMEOUT  seconds per program (default 120; a script may ask for more in a line "# timeout: N")
-# BUILD         build folder; output of each program goes to $BUILD/test-logs/
+# TEST_RUNNER   a command that runs the program
+# TEST_LOGS     folder for the output of each program (default $BUILD/test-logs)
+# BUILD         build folder
 set -u
 BUILD=${BUILD:-build}
 export BUILD
 limit=${TEST_TIMEOUT:-120}
 processors=$(nproc 2>/dev/null || echo 1)
 jobs=${TEST_JOBS:-$((processors < 2 ? processors : 2))}
-logs=$BUILD/test-logs
+logs=${TEST_LOGS:-$BUILD/test-logs}
 rm -rf "$logs"
 mkdir -p "$logs"
 
@@ -59,7 +61,7 @@ run_one() {
     fi
     started=$EPOCHREALTIME
     # timeout puts the program into a process group of its own and signals that group.
-    timeout -k 5 "$((${asked:-0} > limit ? asked : limit))" "$test" >"$log" 2>&1 </dev/null
+    timeout -k 5 "$((${asked:-0} > limit ? asked : limit))" ${TEST_RUNNER:-} "$test" >"$log" 2>&1 </dev/null
     rc=$?
     [[ $rc == 124 || $rc == 137 ]] && echo "ran into the time limit, or was killed (status $rc)" >>"$log"
     seconds=$(awk -v a="$started" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')

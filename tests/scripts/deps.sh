@@ -4,6 +4,7 @@
 #
 # Needed: compiler, make, pkg-config, libfabric, hwloc, libsodium, jansson (weft-perf), cmocka (tests).
 # Wanted: tools that single checks use. Where one cannot be installed the check that needs it says so and skips.
+# "deps.sh rdma" looks for what the tests over RDMA want beside: a virtual machine, and perftest to compare with.
 set -u
 
 missing_needed=()
@@ -13,6 +14,8 @@ want() { "${@:2}" >/dev/null 2>&1 || missing_wanted+=("$1"); }
 
 # Whether clang has its run-time library for fuzzing, which is a package of its own.
 fuzzer_runtime() { compgen -G "$(clang -print-resource-dir)/lib/linux/libclang_rt.fuzzer-*.a"; }
+
+static_busybox() { busybox --list | grep -qx insmod; }
 
 # The package of the clang version that `clang` is or would be: 14 on bookworm.
 runtime_package() {
@@ -50,6 +53,19 @@ want iproute2 command -v ip
 want gcc-aarch64-linux-gnu command -v aarch64-linux-gnu-gcc
 want libc6-dev-arm64-cross test -e /usr/aarch64-linux-gnu/include/stdio.h
 want qemu-user command -v qemu-aarch64
+
+if [[ ${1-} == rdma ]]; then
+    PATH=$PATH:/usr/sbin:/sbin
+    want qemu-system-x86 command -v qemu-system-x86_64
+    want busybox-static static_busybox
+    want kmod command -v modprobe
+    want xz-utils command -v xz
+    want zstd command -v zstd
+    want debian-archive-keyring test -e /usr/share/keyrings/debian-archive-keyring.gpg
+    want ibverbs-providers test -e /etc/libibverbs.d/rxe.driver
+    want ibverbs-utils command -v ibv_rc_pingpong
+    want perftest command -v ib_write_bw
+fi
 
 ((${#missing_needed[@]} + ${#missing_wanted[@]})) || exit 0
 

@@ -1,0 +1,40 @@
+#!/bin/bash
+# Runs the tests that need an RDMA device, and counts them: tests/vm/check.sh TEST...
+#
+# RDMA_DEVICE unset: in virtual machines. Scripts that say "# hosts: N" among their first lines get N machines of
+# their own, each runs the script; "# hosts: 0" is a script that starts its machines itself. All others, programs and
+# scripts, share one machine with two devices and run one after the other.
+# RDMA_DEVICE=mlx5_0, or a list with commas: with these devices of this system; what needs machines is skipped.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+export BUILD=${BUILD:-build}
+
+shared=() own=()
+for test in "$@"; do
+    if [[ $test == *.sh ]] && grep -q '^# hosts: [0-9]' "$test"; then own+=("$test"); else shared+=("$test"); fi
+done
+all_skipped() { # REASON NUMBER
+    echo "$1"
+    echo "0 passed, 0 failed, $2 skipped"
+}
+
+if [[ ${RDMA_DEVICE:-} ]]; then
+    export WEFT_RDMA_DEVICE=$RDMA_DEVICE TEST_JOBS=1 TEST_LOGS=$BUILD/rdma-logs
+    unset WEFT_VM
+    tests/run.sh "${shared[@]}" | tee "$BUILD/rdma.log"
+    status=${PIPESTATUS[0]}
+    read -r passed failed skipped < <(tail -n 1 "$BUILD/rdma.log" | awk '{ print $1, $3, $5 }')
+    ((${#own[@]} == 0)) || echo "SKIP: these want machines of their own, not RDMA_DEVICE: ${own[*]}"
+    echo "$passed passed, $failed failed, $((skipped + ${#own[@]})) skipped"
+    exit "$status"
+fi
+
+if ! answer=$(tests/vm/kernel.sh); then
+    [[ $answer == SKIP:* ]] || exit 1
+    all_skipped "$answer" $#
+    exit 0
+fi
+steps=()
+((${#shared[@]} == 0)) || steps+=("TEST_JOBS=1 TEST_LOGS=$BUILD/rdma-logs/shared tests/vm/run.sh --timeout ${RDMA_TIMEOUT:-300} -- tests/run.sh ${shared[*]}")
+((${#own[@]} == 0)) || steps+=("TEST_JOBS=1 TEST_LOGS=$BUILD/rdma-logs/own TEST_RUNNER=tests/vm/hosts.sh tests/run.sh ${own[*]}")
+exec tests/scripts/sum.sh "${steps[@]}"

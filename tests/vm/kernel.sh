@@ -1,0 +1,141 @@
+#!/bin/bash
+# Fetches a Debian kernel with rdma_rxe, once, and packs an initramfs for it. Prints the path of the kernel, of the
+# initramfs and of busybox, a line each; where that cannot be had, "SKIP: reason" and exit status 77.
+#
+# WEFT_VM_CACHE   folder to keep them in (${XDG_CACHE_HOME:-~/.cache}/weft-vm); safe to keep, to share and to remove
+# WEFT_VM_SUITE   Debian suite of the kernel (trixie: 6.12). Cloud kernels would not do: no rdma_rxe, no 9p
+# WEFT_VM_MIRROR  Debian archive to fetch from (this system's own, or deb.debian.org)
+#
+# Runs side by side take turns. What is being unpacked gets its final name only when it is whole, so a run that is
+# interrupted leaves nothing that could be mistaken for a kernel.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+cache=${WEFT_VM_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/weft-vm}
+suite=${WEFT_VM_SUITE:-trixie}
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+PATH=$PATH:/usr/sbin:/sbin
+
+skip() {
+    echo "SKIP: no virtual machine for RDMA: $1"
+    exit 77
+}
+
+# Loaded at boot in this order, each after what it depends on. rdma_rxe asks the crypto layer for "crc32" by name,
+# which no list of dependencies says: without crc32_generic `rdma link add` answers ENOENT.
+modules=(virtio_pci virtio_console virtio_net 9pnet_virtio 9p overlay veth crc32_generic ib_uverbs rdma_ucm rdma_rxe
+    sch_netem sch_prio cls_u32)
+# The parts of the module tree that these come from. Changing the list fetches the kernel again, changing modules
+# from within it does not.
+kept=(arch/x86/crypto crypto drivers/block drivers/char drivers/infiniband/core drivers/infiniband/sw
+    'drivers/net/*.ko*' drivers/virtio fs/9p fs/configfs fs/netfs fs/overlayfs lib net/9p net/core net/ipv4 net/ipv6 net/sched)
+
+check_tools() {
+    local tool
+    [[ $(uname -m) == x86_64 ]] || skip "this is not x86-64"
+    for tool in qemu-system-x86_64 busybox modprobe depmod rdma ip apt-get dpkg-deb xz flock; do
+        command -v $tool >/dev/null || skip "no $tool here (as root, tests/scripts/deps.sh rdma installs it)"
+    done
+    [[ -r $keyring ]] || skip "no $keyring (as root, tests/scripts/deps.sh rdma installs it)"
+    busybox --list | grep -qx insmod || skip "this busybox has no insmod (Debian's busybox-static has)"
+}
+
+# apt with its own sources and state: the system's stay as they are.
+apt() { # FOLDER TOOL ARGUMENT...
+    local folder=$1 tool=$2
+    shift 2
+    "$tool" -q -o Dir::Etc::SourceList="$folder/sources" -o Dir::Etc::SourceParts=/dev/null \
+        -o Dir::State::Lists="$folder/lists" -o Dir::Cache="$folder/cache" -o APT::Sandbox::User=root \
+        -o Acquire::Languages=none -o Acquire::Retries=3 "$@"
+}
+
+# Leaves the packages of the kernel in FOLDER/debs; apt has compared them with the archive's signature.
+download() { # FOLDER
+    local mirror=${WEFT_VM_MIRROR:-} image parts
+    [[ $mirror ]] || mirror=$(apt-get indextargets --format '$(SITE)' 2>/dev/null | grep -m 1 -E '/debian/?$')
+    mkdir -p "$1/lists/partial" "$1/cache/archives/partial" "$1/debs"
+    echo "deb [signed-by=$keyring] ${mirror:-http://deb.debian.org/debian} $suite main" >"$1/sources"
+    apt "$1" apt-get update || return
+    depends() { apt "$folder" apt-cache depends "$1" | awk '/Depends:/ { print $2 }' | grep -E "$2"; }
+    local folder=$1
+    image=$(depends linux-image-amd64 '^linux-image-[0-9].*-amd64$' | head -n 1)
+    [[ $image ]] || { echo "$suite has no linux-image-amd64"; return 1; }
+    parts=$(depends "$image" '^linux-(binary|modules)-') # newer kernels come in several packages
+    # shellcheck disable=SC2086
+    cd "$1/debs" && apt "$1" apt-get download "$image" $parts
+}
+
+# A compressed kernel (bzImage) holds an ELF one, which QEMU starts directly; unpacking it under emulation would
+# cost most of a second at every boot. Offsets: Documentation/arch/x86/boot.rst.
+unpack_kernel() { # BZIMAGE ELF
+    number() { od -An -j"$1" -N"$2" -tu"$2" "$bz" | tr -d ' '; }
+    local bz=$1 start size
+    start=$((($(number $((0x1f1)) 1) + 1) * 512 + $(number $((0x248)) 4)))
+    size=$(number $((0x24c)) 4) # with four bytes at the end that are not the stream's
+    tail -c +$((start + 1)) "$bz" | head -c $((size - 4)) | case $(od -An -j"$start" -N4 -tx1 "$bz") in
+    ' fd 37 7a 58') xz -dc ;;
+    ' 28 b5 2f fd') zstd -dc ;;
+    esac >"$2"
+    [[ $(head -c 4 "$2" | tr -d '\177') == ELF ]] || cp "$bz" "$2"
+}
+
+unpack() { # FOLDER TARGET
+    local deb release part patterns=()
+    for part in "${kept[@]}"; do patterns+=("kernel/$part"); done
+    mkdir -p "$2/all/lib"
+    for deb in "$1"/debs/*.deb; do
+        dpkg-deb --fsys-tarfile "$deb" | tar -C "$2/all" -x --wildcards --no-anchored 'vmlinuz*' \
+            'lib/modules/*/modules.*' "${patterns[@]}" 2>/dev/null # not every package has every part
+    done
+    [[ -d $2/all/lib/modules ]] || mv "$2/all/usr/lib/modules" "$2/all/lib/" || return
+    release=$(ls "$2/all/lib/modules")
+    mv "$2/all/lib" "$2/" && unpack_kernel "$(find "$2/all" -name 'vmlinuz*' -type f)" "$2/kernel" || return
+    depmod -b "$2" "$release" && rm -rf "$2/all" && echo "$release" >"$2/release"
+}
+
+get_kernel() { # TARGET
+    local work status=0
+    rm -rf "$cache"/new.*
+    work=$(mktemp -d "$cache/new.XXXXXX") || skip "cannot write in $cache"
+    echo "weft-vm: fetching the kernel of Debian $suite into $cache" >&2
+    # shellcheck disable=SC2310
+    { download "$work" && unpack "$work" "$work/kernel" && mv "$work/kernel" "$1"; } >"$cache/log" 2>&1 || status=1
+    rm -rf "$work"
+    [[ $status == 0 ]] || skip "cannot fetch the kernel of Debian $suite: $(grep -a . "$cache/log" | tail -n 1)"
+}
+
+make_initramfs() { # KERNEL-FOLDER TARGET
+    local work release module file name
+    work=$(mktemp -d "$cache/new.XXXXXX") || skip "cannot write in $cache"
+    release=$(<"$1/release")
+    mkdir -p "$work/modules" "$work/bin"
+    cp "$(command -v busybox)" "$work/bin/busybox"
+    cp "$here/init.sh" "$work/init" && chmod 755 "$work/init"
+    for module in "${modules[@]}"; do
+        modprobe -d "$1" -S "$release" --show-depends "$module" || echo "$module is missing" >&2
+    done 2>"$cache/log" | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' | while read -r file; do
+        name=$(basename "$file")
+        case $file in
+        *.xz) xz -dc "$file" ;;
+        *.zst) zstd -dc "$file" ;;
+        *) cat "$file" ;;
+        esac >"$work/modules/${name%%.*}"
+        echo "${name%%.*}" >>"$work/modules/order"
+    done
+    # Without its signature a module loads faster.
+    if command -v strip >/dev/null; then find "$work/modules" -type f ! -name order -exec strip -g {} +; fi
+    (cd "$work" && find . | busybox cpio -o -H newc 2>/dev/null) >"$work.cpio" && mv "$work.cpio" "$2"
+    rm -rf "$work"
+    grep -qx rdma_rxe <(busybox cpio -t <"$2" 2>/dev/null | sed 's|.*/||') || skip "this kernel has no rdma_rxe"
+}
+
+check_tools
+mkdir -p "$cache" 2>/dev/null || skip "cannot make $cache"
+exec {lock}>"$cache/lock" && flock "$lock" || skip "cannot lock $cache/lock"
+kernel=$cache/$suite-$(echo "${kept[@]}" | cksum | cut -d' ' -f1)
+[[ -s $kernel/release ]] || { rm -rf "$kernel"; get_kernel "$kernel"; }
+initramfs=$kernel/initramfs-$({ echo "${modules[@]}"; cat "$here/init.sh" "$(command -v busybox)"; } | cksum | cut -d' ' -f1)
+if [[ ! -s $initramfs ]]; then
+    find "$kernel" -name 'initramfs-*' -mtime +7 -delete
+    make_initramfs "$kernel" "$initramfs"
+fi
+printf '%s\n' "$kernel/kernel" "$initramfs" "$(command -v busybox)"
