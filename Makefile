@@ -40,7 +40,7 @@ LIB_SOURCES := $(filter-out $(MAINS),$(wildcard base/*.c algos/*.c transport/*.c
 	comm/*.c))
 # Without libfabric's headers the ofi transport is one file, which says so when it is opened.
 HAVE_LIBFABRIC := $(shell pkg-config --atleast-version=1.17 libfabric 2>/dev/null && echo 1)
-$(if $(HAVE_LIBFABRIC)$(filter deps demo check check-long clean help,$(MAKECMDGOALS)),,$(info weft: libfabric 1.17 or \
+$(if $(HAVE_LIBFABRIC)$(filter deps demo check check-long check-rdma clean help,$(MAKECMDGOALS)),,$(info weft: libfabric 1.17 or \
 	later not found (make deps installs it), building without the ofi transport))
 OFI_ABSENT := transport/ofi/absent.c
 OFI_LEFT_OUT := $(if $(HAVE_LIBFABRIC),$(OFI_ABSENT),$(filter-out $(OFI_ABSENT),$(wildcard transport/ofi/*.c)))
@@ -54,7 +54,7 @@ VERBS_LEFT_OUT := $(if $(HAVE_VERBS),$(VERBS_ABSENT),$(filter-out $(VERBS_ABSENT
 LIB_SOURCES := $(filter-out $(VERBS_LEFT_OUT),$(LIB_SOURCES))
 # Without PMIx's headers its launchers are known, but not understood.
 HAVE_PMIX := $(shell pkg-config --exists pmix 2>/dev/null && echo 1)
-$(if $(HAVE_PMIX)$(filter deps demo check check-long clean help,$(MAKECMDGOALS)),,$(info weft: PMIx not found (make deps \
+$(if $(HAVE_PMIX)$(filter deps demo check check-long check-rdma clean help,$(MAKECMDGOALS)),,$(info weft: PMIx not found (make deps \
 	installs it), building without it))
 LIB_SOURCES := $(filter-out $(if $(HAVE_PMIX),comm/pmix_absent.c,comm/pmix.c),$(LIB_SOURCES))
 EXTRA_pmix := $(shell pkg-config --cflags-only-I pmix 2>/dev/null)

@@ -15,7 +15,7 @@ want() { "${@:2}" >/dev/null 2>&1 || missing_wanted+=("$1"); }
 # Whether clang has its run-time library for fuzzing, which is a package of its own.
 fuzzer_runtime() { compgen -G "$(clang -print-resource-dir)/lib/linux/libclang_rt.fuzzer-*.a"; }
 
-static_busybox() { busybox --list | grep -qx insmod; }
+static_busybox() { ! ldd "$(command -v busybox)" && busybox --list | grep -qx insmod; }
 
 # The package of the clang version that `clang` is or would be: 14 on bookworm.
 runtime_package() {

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Runs a script in as many machines as it asks for: tests/vm/hosts.sh SCRIPT
 set -u
+unset TEST_RUNNER TEST_LOGS # tests/run.sh inside has its own
 asked() { sed -n "s/^# $1: \([0-9]*\).*/\1/p" "$2" | head -n 1; }
 hosts=$(asked hosts "$1") seconds=$(asked timeout "$1")
 ((${hosts:-0} == 0)) && exec "$1"

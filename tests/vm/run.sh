@@ -39,6 +39,11 @@ done
 (($#)) || usage "no command"
 
 found=$("$here/kernel.sh") || { echo "$found"; exit 77; }
+if ((hosts > 1)) && ! qemu-system-x86_64 -M none -netdev help 2>&1 | grep -qx stream; then
+    echo "SKIP: several virtual machines need QEMU 7.2 or later"
+    exit 77
+fi
+SECONDS=0 # fetching is not the command's time
 { read -r kernel; read -r initramfs; read -r busybox; } <<<"$found"
 # A program that polls wants a processor for itself, or it waits for the others' time slices. More processors than
 # the host has, in several machines, are slower again.
@@ -54,9 +59,9 @@ one_stream=0
 [[ /dev/stdout -ef /dev/stderr ]] && one_stream=1 # what is one stream here keeps its order
 
 vm=$(mktemp -d "${TMPDIR:-/tmp}/weft-vm.XXXXXX") || exit 126
-qemu=() readers=() switch=
+qemu=() readers=() switch=()
 clean_up() {
-    kill -KILL "${qemu[@]}" $switch "${readers[@]}" 2>/dev/null
+    kill -KILL "${qemu[@]}" "${switch[@]}" "${readers[@]}" 2>/dev/null
     rm -rf "$vm"
 }
 trap clean_up EXIT
@@ -97,10 +102,10 @@ start_switch() {
         arguments+=(-netdev "hubport,id=h$k,hubid=0,netdev=s$k")
     done
     machine -M none "${arguments[@]}" >"$vm/switch.log" 2>&1 &
-    switch=$!
+    switch=($!)
     for ((k = 0; k < hosts; k++)); do
         until [[ -S $vm/port$k ]]; do
-            kill -0 $switch 2>/dev/null || { cat "$vm/switch.log" >&2; exit 125; }
+            kill -0 "${switch[@]}" 2>/dev/null || { cat "$vm/switch.log" >&2; exit 125; }
             pause
         done
     done
@@ -181,8 +186,8 @@ while ((${#statuses[@]} < hosts)); do
 done
 
 # All output is in the readers' hands when the machines are gone.
-kill -KILL "${qemu[@]}" $switch 2>/dev/null
-wait "${qemu[@]}" $switch "${readers[@]}" 2>/dev/null
+kill -KILL "${qemu[@]}" "${switch[@]}" 2>/dev/null
+wait "${qemu[@]}" "${switch[@]}" "${readers[@]}" 2>/dev/null
 result=unplugged
 for status in "${statuses[@]}"; do
     [[ $status == unplugged ]] || [[ $result != unplugged && $result != 0 ]] || result=$status
