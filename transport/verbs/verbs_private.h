@@ -5,9 +5,10 @@
  * region.c   registered memory               window.c   memory windows
  * why.c      error texts for people          async.c    what devices report by themselves
  * verbs.c    opening, closing, the table     queue.c    queue pairs and their send queues
- * buffer.c   memory for frames, receives     letter.c   how two instances meet
- * link.c     links and their failure         message.c  messages, frames, credits
- * completion.c completions, events           sleep.c    descriptors
+ * buffer.c   memory for frames, receives     letter.c   what instances tell each other
+ * link.c     links and their failure         meet.c     how two instances meet
+ * message.c  messages, frames, credits       completion.c completions, events
+ * sleep.c    descriptors
  * landing.c  memory for puts                 put.c      the sending side of puts
  * withdraw.c taking memory back
  *
@@ -49,13 +50,13 @@
 #include <weft/transport.h>
 #include "transport/verbs/address.h"
 #include "transport/verbs/device.h"
+#include "transport/verbs/letter.h"
 #include "transport/verbs/load.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "frames are written as they lie in memory: little-endian"
 #endif
 
-#define VERBS_LANES          8
 #define VERBS_FRAME_MARK     0xb7
 #define VERBS_FRAME_BYTES    (8192 + 128) /* frame header and message */
 #define VERBS_WINDOW         32           /* messages granted to a peer */
@@ -66,11 +67,18 @@
 #define VERBS_SEND_DEPTH     128         /* send queue entries of a lane; a power of two */
 #define VERBS_SEND_CONTROL   8           /* of them for frames of the link itself */
 #define VERBS_SEND_MESSAGES  32          /* and before them for messages */
+#define VERBS_SILENT_FRAMES  4           /* buffers that may wait for a completion that nobody asked for */
+#define VERBS_LINK_SENDS     16          /* send buffers per link */
 #define VERBS_INLINE_BYTES   256         /* wanted; the device may give less */
 #define VERBS_BATCH          16          /* completions read at once */
 #define VERBS_CONNECT_NS     10000000000
 #define VERBS_TELL_NS        100000000 /* letters are repeated after that, and then half as often each time */
 #define VERBS_CLOSE_NS       1000000000
+#define VERBS_DYING_NS       5000000      /* a queue pair in error keeps its number for so long */
+#define VERBS_FLUSH_NS       200000000    /* and so long, if what was posted does not come back */
+#define VERBS_EVENTS_NS      10000000     /* between looks at what the devices report */
+#define VERBS_POST_BATCH     8            /* receive buffers that are posted at once */
+#define VERBS_RECEIVE        (1ull << 63) /* wr_id of a receive: the buffer's index with this bit */
 
 struct verbs_lane;
 struct verbs_put;     /* landing.h */
@@ -122,10 +130,12 @@ struct verbs_lane {
     uint32_t silent_frames;   /* buffers in entries after that */
     uint32_t psn;
     uint32_t inline_bytes;
-    uint32_t peer_rail;
+    uint32_t peer_number; /* of the queue pair at the other end */
+    struct verbs_pair pair;
+    struct verbs_path path;
     uint16_t index, generation; /* in transport->lanes */
     uint8_t number;             /* in link->lanes; the stripe bit of its puts */
-    uint8_t is_error;
+    uint8_t is_stopped;         /* in error */
 };
 
 /* --- rails and their memory (buffer.c) --- */
@@ -133,10 +143,11 @@ struct verbs_lane {
 /* A frame's memory: posted in a rail's receive queue, or waiting to be posted, or holding a message that waits to be
  * told; or free to send, or in a send queue. */
 struct verbs_buffer {
-    struct verbs_notice event;
+    struct verbs_notice notice;
     struct verbs_buffer *next;
-    struct weft_link *link; /* of the message that waits */
-    uint8_t *memory;        /* aligned to 64 bytes; VERBS_FRAME_BYTES */
+    struct weft_link *link;      /* of the message that waits */
+    struct verbs_queues *queues; /* where it arrived */
+    uint8_t *memory;             /* aligned to 64 bytes; VERBS_FRAME_BYTES */
     uint32_t lkey;
     uint32_t size;
     uint32_t index; /* in queues->receives */
@@ -149,20 +160,20 @@ struct verbs_queues {
     struct weft_transport *transport;
     struct verbs_rail *rail;          /* device.h; holds channel, cq and srq */
     uint32_t cq_entries, cq_reserved; /* what the queue holds; what lanes and receives may need at most */
-    uint32_t cq_events;               /* not yet acknowledged */
+    uint32_t wakings;                 /* reports of the channel that are not acknowledged yet */
+    int is_armed;                     /* the channel will report the next completion */
     struct ibv_wc batch[VERBS_BATCH]; /* completions read and not yet handled: [batch_next, batch_count) */
     int batch_next, batch_count;
 
     struct verbs_slab *slabs;
     struct verbs_buffer **receives; /* all receive buffers, by index */
-    uint32_t receives_count, receives_capacity;
-    uint32_t receives_wanted; /* so many are to be posted; at most srq_capacity */
+    uint32_t receives_count;
+    uint32_t receives_wanted; /* so many are to be posted; at most srq_entries */
     uint32_t receives_posted; /* in the queue */
-    uint32_t srq_capacity;
+    uint32_t srq_entries;
     struct verbs_buffer *receives_free; /* to be posted */
-    uint32_t receives_free_count;
     struct verbs_buffer *sends_free;
-    uint32_t sends_free_count, sends_count;
+    uint32_t sends_count, sends_limit; /* there are; there may be */
 };
 
 /* --- links (link.c) --- */
@@ -180,7 +191,7 @@ enum verbs_pending {
 
 struct weft_link {
     struct weft_transport *transport;
-    struct verbs_notice event;
+    struct verbs_notice notice;
     void *context;
     int references; /* of connect() */
     int status;     /* why it failed */
@@ -190,22 +201,27 @@ struct weft_link {
     uint8_t lanes_count;
     uint8_t tell_due; /* a letter to be told as soon as possible */
     struct verbs_lane *lanes[VERBS_LANES];
-    uint32_t id;                          /* index | nonce << 16; the peer puts it into its frames */
-    uint32_t peer_id;                     /* what we put into ours */
+    struct verbs_queues
+        *messages;    /* where messages arrive, with room reserved; NULL when there are no lanes any more */
+    uint32_t id;      /* index | nonce << 16; the peer puts it into its frames */
+    uint32_t peer_id; /* what we put into ours */
     uint32_t generation, peer_generation; /* of the two halves; 0: none came yet */
     uint32_t window, peer_window;
     uint32_t peer_features;
+    uint32_t frame_bytes;          /* largest frame that both take */
     uint32_t sent, acked;          /* messages: next number, and what the peer has consumed */
     uint32_t expected;             /* next number to arrive */
     uint32_t consumed, reported;   /* what the caller has seen, and what the peer knows of it */
     int64_t deadline_ns;           /* of connecting; 0 when over */
     int64_t tell_ns, tell_wait_ns; /* when to tell again, and how long to wait after that */
     struct weft_link *next_dying;
+    int64_t dying_ns; /* when it failed */
     /* landing.h */
     uint32_t binds_pending; /* on other lanes than 0: no message may leave before they have ended */
     uint32_t land_turn;
     uint8_t heard;                   /* since recall_wait() began */
     struct verbs_refusals *refusals; /* NULL: none */
+    struct verbs_address peer;       /* as decoded from: */
     uint8_t address[WEFT_ADDRESS_MAX];
     size_t address_size;
     char why[512];
@@ -226,7 +242,7 @@ struct weft_transport {
 
     struct weft_link **links;
     uint32_t links_count, links_capacity, links_pending, links_connecting;
-    uint32_t links_made;
+    uint32_t links_made, links_alive;
     struct weft_link *dying;   /* failed, with lanes that are not destroyed yet */
     struct verbs_lane **lanes; /* by index; NULL where free */
     uint16_t *lane_generations;
@@ -236,19 +252,22 @@ struct weft_transport {
     struct verbs_landings *landings; /* landing.h */
     struct verbs_puts *puts;         /* landing.h */
 
-    struct verbs_notice *events, **events_last;
-    uint32_t idle_polls;
+    struct verbs_notice *notices, **notices_last;
+    uint32_t turns;    /* of poll() and progress */
+    int64_t events_ns; /* when the devices' reports were last looked at */
     int closing, broken;
     char why[512];
     uint64_t stale_frames, stale_completions, stale_letters, stale_immediates;
 };
 
+/* verbs.c */
+void verbs_dereg(struct weft_region *region);
+
 /* queue.c */
 /* Makes a queue pair in INIT for lane `number` of the link. */
-int verbs_lane_open(struct weft_link *link, uint32_t number, struct verbs_queues *queues);
-/* To ready-to-receive and ready-to-send, towards the peer's queue pair. */
-struct verbs_lane_half;
-int verbs_lane_connect(struct verbs_lane *lane, const struct verbs_lane_half *peer);
+int verbs_lane_open(struct weft_link *link, uint32_t number, const struct verbs_pair *pair, int nth);
+/* To ready-to-receive and ready-to-send, towards the peer's queue pair of this number and first packet. */
+int verbs_lane_connect(struct verbs_lane *lane, uint32_t number, uint32_t psn);
 /* Nothing arrives or is read any more once what was posted has been flushed. */
 void verbs_lane_stop(struct verbs_lane *lane);
 /* Destroys the queue pair, ends whatever was posted with an error, and frees the lane. */
@@ -259,18 +278,24 @@ static inline uint32_t verbs_lane_room(const struct verbs_lane *lane, uint32_t r
     uint32_t used = lane->posted - lane->retired + reserve;
     return used < lane->depth ? lane->depth - used : 0;
 }
-/* Posts one request; fills wr_id, and asks for a completion where that is due or `signal` is set. The owner hears of the
- * end exactly once if this returns WEFT_OK. WEFT_AGAIN: no room (of `reserve`), nothing was posted; anything else has
+/* Posts a chain of `count` requests, linked by `next`; fills wr_id, and asks for a completion of the last where that is due or
+ * `signal` is set. post is the last one's, nobody waits for the others: its owner hears of the end exactly once if this
+ * returns WEFT_OK. WEFT_AGAIN: no room for all (with `reserve` entries left), nothing was posted; anything else has
  * failed the link. */
-int verbs_lane_post(struct verbs_lane *lane, struct ibv_send_wr *wr, struct verbs_post post, uint32_t reserve,
-                    int signal);
+int verbs_lane_post(struct verbs_lane *lane, struct ibv_send_wr *chain, uint32_t count,
+                    struct verbs_post post, uint32_t reserve, int signal);
 struct verbs_lane *verbs_lane_find(struct weft_transport *transport, uint64_t wr_id);
+/* By the queue pair's number; slow. */
+struct verbs_lane *verbs_lane_by_number(const struct verbs_queues *queues, uint32_t number);
 /* Ends all entries up to and with the one that wr_id names. */
 void verbs_lane_retire(struct verbs_lane *lane, uint64_t wr_id, int status);
 
 /* buffer.c */
-int verbs_queues_open(struct weft_transport *transport, struct verbs_queues *queues);
+int verbs_queues_open(struct weft_transport *transport, struct verbs_queues *queues, struct verbs_rail *rail);
 void verbs_queues_close(struct verbs_queues *queues);
+/* Room for completions. WEFT_NOMEM when the device gives no more. */
+int verbs_completions_reserve(struct verbs_queues *queues, uint32_t count);
+void verbs_completions_release(struct verbs_queues *queues, uint32_t count);
 /* More room for what arrives: each immediate, and each frame, takes a receive buffer. WEFT_NOMEM when the device's queue
  * holds no more. */
 int verbs_receives_reserve(struct verbs_queues *queues, uint32_t count);
@@ -281,13 +306,22 @@ void verbs_receive_return(struct verbs_queues *queues, struct verbs_buffer *buff
 struct verbs_buffer *verbs_send_take(struct verbs_queues *queues);
 void verbs_send_return(struct verbs_queues *queues, struct verbs_buffer *buffer);
 
-/* letter.c */
+/* meet.c */
 void verbs_told(struct weft_transport *transport, const void *from, size_t from_size, const void *letter,
                 size_t size);
-/* Tells the peer the state of this half. WEFT_AGAIN when it must be told again. */
-int verbs_letter_tell(struct weft_link *link);
+/* Tells the peer this half; again later if there is no way now. May fail the link. */
+void verbs_link_tell(struct weft_link *link);
+/* Tells the peer that its half has no counterpart any more. */
+void verbs_link_tell_end(struct weft_link *link);
 
 /* link.c */
+int verbs_reachable(struct weft_transport *transport, const void *address, size_t size);
+/* The link to an instance, NULL when there is none that has not failed. */
+struct weft_link *verbs_link_of(struct weft_transport *transport, uint64_t instance);
+/* Makes a link that is not connected yet. */
+int verbs_link_make(struct weft_transport *transport, const struct verbs_address *peer, const void *address,
+                    size_t size, struct weft_link **link);
+void verbs_link_free(struct weft_link *link);
 int verbs_connect(struct weft_transport *transport, const void *address, size_t size, void *link_context,
                   struct weft_link **link);
 void verbs_disconnect(struct weft_link *link);
@@ -300,13 +334,15 @@ void verbs_link_fail(struct weft_link *link, int status, const char *format, ...
 /* Whether nothing of a failed link can move any more. */
 int verbs_link_is_dead(const struct weft_link *link);
 struct weft_link *verbs_link_find(struct weft_transport *transport, uint32_t id);
-/* Whether the completion of a receive came over a lane of the link. */
-struct verbs_lane *verbs_link_lane(const struct weft_link *link, uint32_t qp_number);
+/* The link's lane that a completion on these queues came over, NULL when it is not the link's. */
+struct verbs_lane *verbs_link_lane(const struct weft_link *link, const struct verbs_queues *queues,
+                                   uint32_t qp_number);
 void verbs_link_up(struct weft_link *link);
 void verbs_link_want(struct weft_link *link, uint8_t pending);
 void verbs_links_flush(struct weft_transport *transport);
 void verbs_links_tick(struct weft_transport *transport, int64_t now_ns);
-void verbs_links_reap(struct weft_transport *transport);
+/* Destroys queue pairs of failed links. */
+void verbs_links_reap(struct weft_transport *transport, int64_t now_ns);
 
 /* message.c */
 int verbs_send(struct weft_link *link, const void *header, size_t header_size, const void *payload,
@@ -314,16 +350,21 @@ int verbs_send(struct weft_link *link, const void *header, size_t header_size, c
 /* A frame of the link itself. */
 int verbs_frame_send(struct weft_link *link, enum verbs_frame_type type, uint32_t sequence, uint16_t lanes,
                      int signal);
-/* A frame has arrived; returns 1 when it holds a message, which is then buffer->link's. */
-int verbs_frame_receive(struct verbs_queues *queues, struct verbs_buffer *buffer, uint32_t qp_number);
+/* A frame has arrived: the link whose message it is, or NULL when it is none. */
+struct weft_link *verbs_frame_receive(struct verbs_queues *queues, const struct verbs_buffer *buffer,
+                                      uint32_t qp_number);
 void verbs_message_consume(struct weft_link *link);
 
 /* completion.c */
-void verbs_notice_push(struct weft_transport *transport, struct verbs_notice *event,
+void verbs_notice_push(struct weft_transport *transport, struct verbs_notice *notice,
                        enum weft_event_kind kind, int status);
 int verbs_poll(struct weft_transport *transport, int budget, weft_event_handler *handler, void *arg);
 /* Drives what is under way without telling the caller anything: events wait for poll(). */
 void verbs_progress(struct weft_transport *transport);
+/* Reads completions into the empty batch; returns how many. */
+int verbs_batch_read(struct verbs_queues *queues);
+/* Takes what the devices have to report. */
+void verbs_events_take(struct weft_transport *transport);
 /* The instance is of no use any more: every link fails. */
 void verbs_break(struct weft_transport *transport, const char *why);
 
@@ -332,7 +373,10 @@ int verbs_fds(struct weft_transport *transport, int *fds, int capacity);
 int verbs_arm(struct weft_transport *transport);
 void verbs_disarm(struct weft_transport *transport);
 int verbs_busy(struct weft_transport *transport);
-void verbs_events_ack(struct verbs_queues *queues);
+/* Makes a descriptor non-blocking. */
+int verbs_sleep_prepare(int fd);
+/* Takes the channel's reports, and acknowledges them if there are more than `most`. */
+void verbs_wakings_take(struct verbs_queues *queues, uint32_t most);
 
 /* landing.c, put.c, withdraw.c (landing.h has what only they share) */
 int verbs_landings_open(struct weft_transport *transport);
@@ -345,8 +389,8 @@ void verbs_puts_free(struct weft_transport *transport);
 void verbs_put_retired(struct weft_transport *transport, struct verbs_put *put, int status);
 void verbs_landing_bound(struct weft_transport *transport, struct verbs_landing *landing, int status);
 void verbs_landing_closed(struct weft_transport *transport, struct verbs_landing *landing, int status);
-/* An immediate came over this lane; anything may stand in it. */
-void verbs_landing_arrived(struct verbs_lane *lane, uint32_t immediate);
+/* An immediate came over this queue pair; anything may stand in it. */
+void verbs_landing_arrived(struct verbs_queues *queues, uint32_t qp_number, uint32_t immediate);
 /* poll() tells this event now: returns its cookie, and the thing may be used again. */
 uint64_t verbs_put_told(struct weft_transport *transport, struct verbs_notice *event);
 uint64_t verbs_landing_told(struct weft_transport *transport, struct verbs_notice *event);

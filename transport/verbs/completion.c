@@ -1,0 +1,255 @@
+/* Completions and events.
+ *
+ * poll() hands messages straight from the completion to the caller. Everything else, and messages that are found while
+ * the caller must not be called (in recall_wait(), while closing), is queued as a notice, which is part of the thing that
+ * it tells of; while notices wait, messages queue behind them, so that the order stays. Completions are read in batches
+ * that belong to the rail: if a callback makes progress itself, it goes on where poll() has stopped.
+ */
+#include <stdio.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "transport/verbs/async.h"
+#include "transport/verbs/verbs_private.h"
+
+#define CONTAINER(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+
+void verbs_notice_push(struct weft_transport *transport, struct verbs_notice *notice,
+                       enum weft_event_kind kind, int status)
+{
+    notice->next = NULL;
+    notice->kind = kind;
+    notice->status = status;
+    notice->withdrawn = 0;
+    *transport->notices_last = notice;
+    transport->notices_last = &notice->next;
+}
+
+static void message_tell(struct verbs_queues *queues, struct weft_link *link, struct verbs_buffer *buffer,
+                         weft_event_handler *handler, void *arg)
+{
+    struct weft_event event = {
+        .kind = WEFT_EVENT_MESSAGE,
+        .data = buffer->memory + sizeof(struct verbs_frame),
+        .data_size = buffer->size - sizeof(struct verbs_frame),
+        .sender = link,
+    };
+    handler(arg, &event);
+    verbs_receive_return(queues, buffer);
+    verbs_message_consume(link);
+}
+
+/* Returns 1 when the caller heard something. */
+static int notice_tell(struct weft_transport *transport, struct verbs_notice *notice,
+                       weft_event_handler *handler, void *arg)
+{
+    struct weft_event event = {.kind = notice->kind, .status = notice->status};
+    int withdrawn = notice->withdrawn;
+    if (notice->kind == WEFT_EVENT_MESSAGE) {
+        struct verbs_buffer *buffer = CONTAINER(notice, struct verbs_buffer, notice);
+        message_tell(buffer->queues, buffer->link, buffer, handler, arg);
+        return 1;
+    }
+    if (notice->kind == WEFT_EVENT_PUT_DONE) {
+        event.cookie = verbs_put_told(transport, notice);
+    } else if (notice->kind == WEFT_EVENT_LANDED) {
+        event.cookie = verbs_landing_told(transport, notice);
+    } else {
+        struct weft_link *link = CONTAINER(notice, struct weft_link, notice);
+        withdrawn |= link->references == 0;
+        event.link_context = link->context;
+        weft_fail(link->status, "%s", link->why);
+    }
+    if (!withdrawn)
+        handler(arg, &event);
+    return !withdrawn;
+}
+
+static int notices_tell(struct weft_transport *transport, int budget, weft_event_handler *handler, void *arg)
+{
+    int told = 0;
+    while (told < budget && transport->notices) {
+        struct verbs_notice *notice = transport->notices;
+        transport->notices = notice->next;
+        if (!transport->notices)
+            transport->notices_last = &transport->notices;
+        told += notice_tell(transport, notice, handler, arg);
+    }
+    return told;
+}
+
+/* The queue pair is in error. What was posted after this entry is flushed, which says nothing new. */
+static void lane_failed(struct verbs_lane *lane, const struct ibv_wc *completion)
+{
+    struct weft_link *link = lane->link;
+    if (link->state == VERBS_LINK_FAILED || completion->status == IBV_WC_WR_FLUSH_ERR)
+        return;
+    struct verbs_failure failure;
+    char text[VERBS_WHY];
+    verbs_failure_fill(lane->queues->rail, &link->transport->settings, &lane->path, (int)completion->status,
+                       completion->vendor_err, &failure);
+    failure.queue_pair = lane->qp->qp_num;
+    failure.peer_queue_pair = lane->peer_number;
+    verbs_link_fail(link, verbs_why_status((int)completion->status), "verbs: %s", verbs_why(&failure, text));
+}
+
+static void send_completed(struct weft_transport *transport, const struct ibv_wc *completion)
+{
+    struct verbs_lane *lane = verbs_lane_find(transport, completion->wr_id);
+    if (!lane) {
+        transport->stale_completions++;
+        return;
+    }
+    if (completion->status == IBV_WC_SUCCESS) {
+        verbs_lane_retire(lane, completion->wr_id, WEFT_OK);
+        return;
+    }
+    lane_failed(lane, completion);
+    verbs_lane_retire(lane, completion->wr_id, lane->link->status ? lane->link->status : WEFT_TRANSPORT);
+}
+
+/* Returns 1 when the caller heard something. */
+static int receive_completed(struct verbs_queues *queues, const struct ibv_wc *completion,
+                             weft_event_handler *handler, void *arg)
+{
+    struct weft_transport *transport = queues->transport;
+    uint32_t index = (uint32_t)completion->wr_id;
+    if (index >= queues->receives_count)
+        return 0;
+    struct verbs_buffer *buffer = queues->receives[index];
+    queues->receives_posted--;
+    struct weft_link *link = NULL;
+    if (completion->status != IBV_WC_SUCCESS) {
+        struct verbs_lane *lane = verbs_lane_by_number(queues, completion->qp_num);
+        if (lane)
+            lane_failed(lane, completion);
+    } else if (completion->opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
+        verbs_landing_arrived(queues, completion->qp_num, be32toh(completion->imm_data));
+    } else {
+        buffer->size = completion->byte_len;
+        link = verbs_frame_receive(queues, buffer, completion->qp_num);
+    }
+    if (!link) {
+        verbs_receive_return(queues, buffer);
+        return 0;
+    }
+    if (handler && !transport->notices) {
+        message_tell(queues, link, buffer, handler, arg);
+        return 1;
+    }
+    buffer->link = link;
+    buffer->queues = queues;
+    verbs_notice_push(transport, &buffer->notice, WEFT_EVENT_MESSAGE, WEFT_OK);
+    return 0;
+}
+
+int verbs_batch_read(struct verbs_queues *queues)
+{
+    int count = ibv_poll_cq(queues->rail->cq, VERBS_BATCH, queues->batch);
+    queues->batch_next = 0;
+    queues->batch_count = count > 0 ? count : 0;
+    if (count >= 0)
+        return count;
+    char why[160];
+    snprintf(why, sizeof why, "verbs: the completion queue of %s cannot be read", queues->rail->device);
+    verbs_break(queues->transport, why);
+    return 0;
+}
+
+/* Handles what the rail has completed, until the caller has heard `budget` events. Without a handler nothing is told. */
+static int rail_drive(struct verbs_queues *queues, int budget, weft_event_handler *handler, void *arg)
+{
+    int told = 0;
+    if (queues->batch_next == queues->batch_count && !verbs_batch_read(queues))
+        return 0;
+    while (told < budget && queues->batch_next < queues->batch_count) {
+        const struct ibv_wc *completion = &queues->batch[queues->batch_next++];
+        if (completion->wr_id & VERBS_RECEIVE)
+            told += receive_completed(queues, completion, handler, arg);
+        else
+            send_completed(queues->transport, completion);
+    }
+    return told;
+}
+
+/* What completions lead to. */
+static void follow_up(struct weft_transport *transport)
+{
+    verbs_landings_poll(transport);
+    if (transport->links_pending)
+        verbs_links_flush(transport);
+    if (transport->dying)
+        verbs_links_reap(transport, weft_clock_ns());
+}
+
+void verbs_break(struct weft_transport *transport, const char *why)
+{
+    if (transport->broken)
+        return;
+    transport->broken = 1;
+    snprintf(transport->why, sizeof transport->why, "%s", why);
+    weft_log(WEFT_LOG_ERROR, "%s", transport->why);
+    for (uint32_t i = 0; i < transport->links_count; i++)
+        verbs_link_fail(transport->links[i], WEFT_TRANSPORT, "%s", why);
+}
+
+/* A port that goes down is no failure yet: what is in flight waits for it as long as retries last. */
+static void event_handle(struct weft_transport *transport, struct verbs_queues *queues,
+                         const struct verbs_event *event)
+{
+    struct verbs_lane *lane = NULL;
+    if (event->kind == VERBS_EVENT_QUEUE_FAILED && event->queue_pair)
+        lane = verbs_lane_by_number(queues, event->queue_pair->qp_num);
+    if (lane)
+        verbs_link_fail(lane->link, WEFT_TRANSPORT, "verbs: %s", event->text);
+    else if (event->kind == VERBS_EVENT_RAIL_FAILED)
+        verbs_break(transport, event->text);
+}
+
+void verbs_events_take(struct weft_transport *transport)
+{
+    struct verbs_event event;
+    for (int i = 0; i < transport->rails_count; i++) {
+        while (verbs_async_next(&transport->rails[i], &event))
+            event_handle(transport, &transport->queues[i], &event);
+    }
+}
+
+/* What nothing that arrives reminds us of. */
+static void idle(struct weft_transport *transport)
+{
+    for (int i = 0; i < transport->rails_count; i++)
+        verbs_receives_post(&transport->queues[i]);
+    if (!transport->links_connecting && !transport->dying && transport->turns % 4096)
+        return;
+    int64_t now_ns = weft_clock_ns();
+    verbs_links_tick(transport, now_ns);
+    if (now_ns - transport->events_ns < VERBS_EVENTS_NS)
+        return;
+    transport->events_ns = now_ns;
+    verbs_events_take(transport);
+}
+
+void verbs_progress(struct weft_transport *transport)
+{
+    for (int i = 0; i < transport->rails_count && !transport->broken; i++)
+        rail_drive(&transport->queues[i], VERBS_BATCH, NULL, NULL);
+    follow_up(transport);
+    if (++transport->turns % 64 == 0)
+        idle(transport);
+}
+
+int verbs_poll(struct weft_transport *transport, int budget, weft_event_handler *handler, void *arg)
+{
+    int told = transport->notices ? notices_tell(transport, budget, handler, arg) : 0;
+    for (int i = 0; i < transport->rails_count && told < budget && !transport->broken; i++)
+        told += rail_drive(&transport->queues[i], budget - told, handler, arg);
+    follow_up(transport);
+    if (transport->notices && told < budget)
+        told += notices_tell(transport, budget - told, handler, arg);
+    if (++transport->turns % 64 == 0)
+        idle(transport);
+    return told || !transport->broken || transport->notices ? told
+                                                            : weft_fail(WEFT_TRANSPORT, "%s", transport->why);
+}

@@ -1,0 +1,347 @@
+/* Links: their making and their failure. How both ends find each other is in meet.c.
+ *
+ * A link that has failed stays in the table until the instance closes, without queue pairs and buffers: its generation
+ * tells old letters from new ones, and the caller may still hold it. Its queue pairs go to the error state at once, after
+ * which nothing arrives over them. What had been posted is flushed, each entry with a completion of its own; when all have
+ * come, or have not for a while, the queue pairs are destroyed and whatever is left has ended.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/crypto.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "transport/verbs/verbs_private.h"
+
+#define LINKS_MAX 0x10000
+
+int verbs_reachable(struct weft_transport *transport, const void *bytes, size_t size)
+{
+    struct verbs_address peer;
+    struct verbs_pair pairs[VERBS_PAIRS];
+    return verbs_address_decode(bytes, size, &peer) == WEFT_OK &&
+           verbs_pairs(&transport->own, &peer, pairs) > 0;
+}
+
+struct weft_link *verbs_link_of(struct weft_transport *transport, uint64_t instance)
+{
+    for (uint32_t i = 0; i < transport->links_count; i++) {
+        struct weft_link *link = transport->links[i];
+        if (link->peer.instance == instance && link->state != VERBS_LINK_FAILED)
+            return link;
+    }
+    return NULL;
+}
+
+struct weft_link *verbs_link_find(struct weft_transport *transport, uint32_t id)
+{
+    uint32_t index = id & 0xffff;
+    if (index >= transport->links_count || transport->links[index]->id != id)
+        return NULL;
+    return transport->links[index];
+}
+
+struct verbs_lane *verbs_link_lane(const struct weft_link *link, const struct verbs_queues *queues,
+                                   uint32_t qp_number)
+{
+    for (uint32_t i = 0; i < link->lanes_count; i++) {
+        struct verbs_lane *lane = link->lanes[i];
+        if (lane && lane->queues == queues && lane->qp->qp_num == qp_number)
+            return lane;
+    }
+    return NULL;
+}
+
+static int table_grow(struct weft_transport *transport)
+{
+    if (transport->links_count < transport->links_capacity)
+        return WEFT_OK;
+    uint32_t capacity = transport->links_capacity ? transport->links_capacity * 2 : 16;
+    if (capacity > LINKS_MAX)
+        return weft_fail(WEFT_NOMEM, "verbs: more than %u links", LINKS_MAX);
+    struct weft_link **links = realloc(transport->links, capacity * sizeof(*links));
+    if (!links)
+        return weft_fail(WEFT_NOMEM, "verbs: no memory for %u links", capacity);
+    transport->links = links;
+    transport->links_capacity = capacity;
+    return WEFT_OK;
+}
+
+/* Lets the queue pairs go, and the room that they had. */
+static void lanes_close(struct weft_link *link)
+{
+    struct weft_transport *transport = link->transport;
+    struct verbs_queues *messages = link->messages;
+    for (uint32_t i = 0; i < link->lanes_count; i++) {
+        if (link->lanes[i])
+            verbs_lane_stop(link->lanes[i]);
+    }
+    verbs_landings_link_failed(link); /* drops windows: a queue pair with bound ones cannot be destroyed */
+    for (uint32_t i = 0; i < link->lanes_count; i++) {
+        if (link->lanes[i])
+            verbs_lane_close(link->lanes[i]);
+    }
+    if (messages) {
+        verbs_receives_release(messages, link->window + VERBS_LINK_SPARE);
+        messages->sends_limit -= VERBS_LINK_SENDS;
+        transport->links_alive--;
+    }
+    link->messages = NULL;
+}
+
+/* The queue pairs that the two addresses call for: one pair of rails after the other, and again for each further queue
+ * pair per rail. Messages go over the first. */
+static int lanes_open(struct weft_link *link)
+{
+    struct weft_transport *transport = link->transport;
+    struct verbs_pair pairs[VERBS_PAIRS];
+    int count = verbs_pairs(&transport->own, &link->peer, pairs);
+    if (count < 1)
+        return weft_fail(WEFT_TRANSPORT, "verbs: no port of this rank can reach one of the peer's");
+    struct verbs_queues *messages = &transport->queues[pairs[0].mine];
+    int status = verbs_receives_reserve(messages, link->window + VERBS_LINK_SPARE);
+    if (status)
+        return status;
+    link->messages = messages;
+    messages->sends_limit += VERBS_LINK_SENDS;
+    transport->links_alive++;
+    int lanes = count * (int)transport->settings.qps;
+    link->lanes_count = (uint8_t)(lanes < VERBS_LANES ? lanes : VERBS_LANES);
+    for (int i = 0; i < link->lanes_count && !status; i++)
+        status = verbs_lane_open(link, (uint32_t)i, &pairs[i % count], i / count);
+    if (status)
+        lanes_close(link);
+    return status;
+}
+
+int verbs_link_make(struct weft_transport *transport, const struct verbs_address *peer, const void *address,
+                    size_t size, struct weft_link **result)
+{
+    int status = table_grow(transport);
+    if (status)
+        return status;
+    struct weft_link *link = calloc(1, sizeof *link);
+    if (!link)
+        return weft_fail(WEFT_NOMEM, "verbs: no memory for a link");
+    link->transport = transport;
+    link->peer = *peer;
+    memcpy(link->address, address, size);
+    link->address_size = size;
+    link->window = transport->links_alive < VERBS_LINKS_LARGE ? VERBS_WINDOW : VERBS_WINDOW_SMALL;
+    link->sent = link->acked = link->expected = link->consumed = link->reported = VERBS_FIRST_SEQUENCE;
+    status = lanes_open(link);
+    if (status) {
+        free(link);
+        return status;
+    }
+    uint16_t nonce;
+    weft_crypto_random(&nonce, sizeof nonce);
+    link->id = transport->links_count | (uint32_t)nonce << 16;
+    link->generation = ++transport->links_made;
+    link->deadline_ns = weft_clock_ns() + VERBS_CONNECT_NS;
+    link->tell_wait_ns = VERBS_TELL_NS;
+    transport->links[transport->links_count++] = link;
+    transport->links_connecting++;
+    *result = link;
+    return WEFT_OK;
+}
+
+int verbs_connect(struct weft_transport *transport, const void *bytes, size_t size, void *link_context,
+                  struct weft_link **result)
+{
+    struct verbs_address peer;
+    if (transport->broken)
+        return weft_fail(WEFT_TRANSPORT, "%s", transport->why);
+    if (!transport->tell)
+        return weft_fail(WEFT_UNSUPPORTED, "verbs: this context has no way to tell peers of a link");
+    if (size > WEFT_ADDRESS_MAX)
+        return weft_fail(WEFT_PROTOCOL, "verbs: peer address of %zu bytes, expected at most %d", size,
+                         WEFT_ADDRESS_MAX);
+    int status = verbs_address_decode(bytes, size, &peer);
+    if (status)
+        return status;
+    struct weft_link *link = verbs_link_of(transport, peer.instance);
+    if (!link) {
+        status = verbs_link_make(transport, &peer, bytes, size, &link);
+        if (status)
+            return status;
+        verbs_link_tell(link);
+    }
+    if (link->references++ == 0)
+        link->context = link_context;
+    if (link->state == VERBS_LINK_FAILED && link->references == 1)
+        verbs_notice_push(transport, &link->notice, WEFT_EVENT_LINK_FAILED, link->status);
+    *result = link;
+    return WEFT_OK;
+}
+
+void verbs_disconnect(struct weft_link *link)
+{
+    if (link->references > 0 && --link->references == 0)
+        link->context = NULL;
+}
+
+int verbs_link_flags(struct weft_link *link, uint32_t *flags)
+{
+    if (link->state == VERBS_LINK_FAILED)
+        return weft_fail(link->status, "%s", link->why);
+    if (link->state == VERBS_LINK_CONNECTING)
+        return WEFT_AGAIN;
+    *flags = 0;
+    return WEFT_OK;
+}
+
+const char *verbs_link_why(struct weft_link *link)
+{
+    return link->state == VERBS_LINK_FAILED ? link->why : NULL;
+}
+
+int verbs_sent_by(struct weft_transport *transport, const void *sender, const void *bytes, size_t size)
+{
+    const struct weft_link *link = sender;
+    (void)transport;
+    return link && link->address_size == size && memcmp(link->address, bytes, size) == 0;
+}
+
+void verbs_link_up(struct weft_link *link)
+{
+    if (link->state != VERBS_LINK_CONNECTING || !link->ready)
+        return;
+    link->state = VERBS_LINK_UP;
+    link->transport->links_connecting--;
+}
+
+void verbs_link_fail(struct weft_link *link, int status, const char *format, ...)
+{
+    struct weft_transport *transport = link->transport;
+    if (link->state == VERBS_LINK_FAILED)
+        return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(link->why, sizeof link->why, format, args);
+    va_end(args);
+    weft_log(WEFT_LOG_INFO, "%s", link->why);
+    if (link->state == VERBS_LINK_CONNECTING)
+        transport->links_connecting--;
+    if (link->pending)
+        transport->links_pending--;
+    link->pending = 0;
+    link->state = VERBS_LINK_FAILED;
+    link->status = status;
+    for (uint32_t i = 0; i < link->lanes_count; i++) {
+        if (link->lanes[i])
+            verbs_lane_stop(link->lanes[i]);
+    }
+    verbs_landings_link_failed(link);
+    link->dying_ns = weft_clock_ns();
+    link->next_dying = transport->dying;
+    transport->dying = link;
+    if (link->peer_generation)
+        verbs_link_tell_end(link);
+    if (link->references > 0)
+        verbs_notice_push(transport, &link->notice, WEFT_EVENT_LINK_FAILED, status);
+}
+
+int verbs_link_is_dead(const struct weft_link *link)
+{
+    return link->state == VERBS_LINK_FAILED && !link->messages;
+}
+
+/* Whether all that was posted has been flushed. */
+static int is_flushed(const struct weft_link *link)
+{
+    for (uint32_t i = 0; i < link->lanes_count; i++) {
+        if (link->lanes[i] && link->lanes[i]->posted != link->lanes[i]->retired)
+            return 0;
+    }
+    return 1;
+}
+
+void verbs_links_reap(struct weft_transport *transport, int64_t now_ns)
+{
+    struct weft_link **next = &transport->dying;
+    while (*next) {
+        struct weft_link *link = *next;
+        int64_t wait_ns = is_flushed(link) ? VERBS_DYING_NS : VERBS_FLUSH_NS;
+        if (now_ns - link->dying_ns < wait_ns) {
+            next = &link->next_dying;
+            continue;
+        }
+        *next = link->next_dying;
+        lanes_close(link);
+    }
+}
+
+void verbs_link_free(struct weft_link *link)
+{
+    lanes_close(link);
+    verbs_landings_link_freed(link);
+    free(link);
+}
+
+void verbs_link_want(struct weft_link *link, uint8_t pending)
+{
+    if (link->state != VERBS_LINK_UP)
+        return;
+    if (!link->pending)
+        link->transport->links_pending++;
+    link->pending |= pending;
+}
+
+/* Sends one pending kind of frame. WEFT_AGAIN keeps it pending. */
+static int pending_send(struct weft_link *link, uint8_t pending)
+{
+    switch (pending) {
+    case VERBS_PENDING_CANCEL:
+        return verbs_cancels_send(link);
+    case VERBS_PENDING_ANSWER:
+        return verbs_answers_send(link);
+    case VERBS_PENDING_CREDIT:
+        /* It may have gone along with a message meanwhile. */
+        if (link->consumed - link->reported < link->window / 2)
+            return WEFT_OK;
+        return verbs_frame_send(link, VERBS_CREDIT, 0, 0, 0);
+    default:
+        return verbs_frame_send(link, VERBS_BYE, link->sent, 0, 1);
+    }
+}
+
+static void link_flush(struct weft_link *link)
+{
+    static const uint8_t order[] = {VERBS_PENDING_CREDIT, VERBS_PENDING_CANCEL, VERBS_PENDING_ANSWER,
+                                    VERBS_PENDING_BYE};
+    for (size_t i = 0; i < sizeof order / sizeof order[0] && link->state == VERBS_LINK_UP; i++) {
+        if (!(link->pending & order[i]) || pending_send(link, order[i]) != WEFT_OK)
+            continue;
+        link->pending &= (uint8_t)~order[i];
+        if (!link->pending)
+            link->transport->links_pending--;
+    }
+}
+
+void verbs_links_flush(struct weft_transport *transport)
+{
+    for (uint32_t i = 0; transport->links_pending && i < transport->links_count; i++) {
+        if (transport->links[i]->pending)
+            link_flush(transport->links[i]);
+    }
+}
+
+void verbs_links_tick(struct weft_transport *transport, int64_t now_ns)
+{
+    for (uint32_t i = 0; transport->links_connecting && i < transport->links_count; i++) {
+        struct weft_link *link = transport->links[i];
+        if (link->state != VERBS_LINK_CONNECTING)
+            continue;
+        if (now_ns >= link->deadline_ns)
+            verbs_link_fail(
+                link, WEFT_TRANSPORT,
+                "verbs: no link to the peer within %d s: it %s; look whether it runs and makes progress",
+                (int)(VERBS_CONNECT_NS / 1000000000),
+                link->ready ? "has answered, but not that it is ready" : "has not answered");
+        else if (link->tell_due || now_ns >= link->tell_ns)
+            verbs_link_tell(link);
+    }
+}

@@ -1,0 +1,185 @@
+/* Making links from both ends: what is told, and what follows from what the peer tells. See letter.h. */
+#include <string.h>
+#include <weft/weft.h>
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "transport/verbs/letter.h"
+#include "transport/verbs/verbs_private.h"
+
+#define HALVES_MAX 256 /* that one peer may make us fail; more is not a peer with bad luck */
+
+static int letter_send(struct weft_transport *transport, const void *address, size_t size,
+                       const struct verbs_letter *letter)
+{
+    uint8_t bytes[WEFT_LETTER_MAX];
+    size_t length = verbs_letter_write(letter, bytes);
+    return transport->tell(transport->tell_arg, address, size, bytes, length);
+}
+
+static int half_tell(struct weft_link *link)
+{
+    struct verbs_letter letter = {
+        .type = VERBS_LETTER_HALF,
+        .link = link->id,
+        .generation = link->generation,
+        .heard = link->ready ? link->peer_generation : 0,
+        .flags = link->state == VERBS_LINK_CONNECTING ? VERBS_LETTER_ASKS : 0,
+        .lanes_count = link->lanes_count,
+        .window = (uint16_t)link->window,
+        .frame_bytes = VERBS_FRAME_BYTES,
+    };
+    for (uint32_t i = 0; i < link->lanes_count; i++) {
+        const struct verbs_lane *lane = link->lanes[i];
+        letter.lanes[i].number = lane->qp->qp_num;
+        letter.lanes[i].psn = lane->psn;
+        letter.lanes[i].mine = lane->pair.mine;
+        letter.lanes[i].theirs = lane->pair.theirs;
+    }
+    return letter_send(link->transport, link->address, link->address_size, &letter);
+}
+
+void verbs_link_tell(struct weft_link *link)
+{
+    int64_t now_ns = weft_clock_ns();
+    int status = half_tell(link);
+    link->tell_due = status == WEFT_AGAIN;
+    if (status == WEFT_OK) {
+        link->tell_ns = now_ns + link->tell_wait_ns;
+        link->tell_wait_ns *= 2;
+    } else if (status != WEFT_AGAIN && link->state == VERBS_LINK_CONNECTING) {
+        verbs_link_fail(link, status == WEFT_PEER_FAILED ? status : WEFT_TRANSPORT,
+                        "verbs: the peer cannot be told of a link: %s", weft_strerror(status));
+    }
+}
+
+void verbs_link_tell_end(struct weft_link *link)
+{
+    struct verbs_letter letter = {.type = VERBS_LETTER_END,
+                                  .link = link->id,
+                                  .generation = link->generation,
+                                  .heard = link->peer_generation};
+    letter_send(link->transport, link->address, link->address_size, &letter);
+}
+
+/* Connects the lanes to those of the peer's half. */
+static int half_adopt(struct weft_link *link, const struct verbs_letter *letter)
+{
+    if (letter->lanes_count != link->lanes_count)
+        return weft_fail(WEFT_PROTOCOL,
+                         "verbs: the peer offers %u queue pairs, %u were expected; see WEFT_VERBS_QPS",
+                         letter->lanes_count, link->lanes_count);
+    link->peer_generation = letter->generation;
+    link->peer_id = letter->link;
+    link->peer_window = letter->window;
+    link->peer_features = letter->features;
+    link->frame_bytes = letter->frame_bytes < VERBS_FRAME_BYTES ? letter->frame_bytes : VERBS_FRAME_BYTES;
+    for (uint32_t i = 0; i < link->lanes_count; i++) {
+        struct verbs_lane *lane = link->lanes[i];
+        if (letter->lanes[i].mine != lane->pair.theirs || letter->lanes[i].theirs != lane->pair.mine)
+            return weft_fail(WEFT_PROTOCOL, "verbs: the peer pairs its port %u with %u, this side %u with %u",
+                             letter->lanes[i].mine, letter->lanes[i].theirs, lane->pair.theirs,
+                             lane->pair.mine);
+        int status = verbs_lane_connect(lane, letter->lanes[i].number, letter->lanes[i].psn);
+        if (status)
+            return status;
+    }
+    link->ready = 1;
+    return WEFT_OK;
+}
+
+/* The newest generation known of an instance, and how many of its halves have failed here. */
+static uint32_t newest_generation(const struct weft_transport *transport, uint64_t instance, int *failed)
+{
+    uint32_t newest = 0;
+    for (uint32_t i = 0; i < transport->links_count; i++) {
+        const struct weft_link *link = transport->links[i];
+        if (link->peer.instance != instance)
+            continue;
+        *failed += link->state == VERBS_LINK_FAILED;
+        if (link->peer_generation > newest)
+            newest = link->peer_generation;
+    }
+    return newest;
+}
+
+/* The link of the sender's half, made if need be; NULL when the half is not wanted. */
+static struct weft_link *half_link(struct weft_transport *transport, const struct verbs_address *peer,
+                                   const void *from, size_t from_size, const struct verbs_letter *letter)
+{
+    int failed = 0;
+    struct weft_link *link = verbs_link_of(transport, peer->instance);
+    uint32_t newest = newest_generation(transport, peer->instance, &failed);
+    if (link && (link->address_size != from_size || memcmp(link->address, from, from_size) != 0))
+        return NULL;
+    if (letter->heard && (!link || letter->heard != link->generation)) {
+        const struct verbs_letter end = {
+            .type = VERBS_LETTER_END, .generation = letter->heard, .heard = letter->generation};
+        letter_send(transport, from, from_size, &end);
+        return NULL;
+    }
+    if (link && link->peer_generation == letter->generation)
+        return link;
+    if (letter->generation <= newest)
+        return NULL;
+    if (link && link->peer_generation) {
+        verbs_link_fail(link, WEFT_PEER_FAILED, "verbs: the peer gave up this link and made a new one");
+        link = NULL;
+    }
+    if (!link && (transport->closing || failed > HALVES_MAX ||
+                  verbs_link_make(transport, peer, from, from_size, &link)))
+        return NULL;
+    return link;
+}
+
+static void half_told(struct weft_transport *transport, const struct verbs_address *peer, const void *from,
+                      size_t from_size, const struct verbs_letter *letter)
+{
+    struct weft_link *link = half_link(transport, peer, from, from_size, letter);
+    if (!link) {
+        transport->stale_letters++;
+        return;
+    }
+    if (!link->ready) {
+        int status = half_adopt(link, letter);
+        if (status) {
+            verbs_link_fail(link, status, "%s", weft_error_detail());
+            return;
+        }
+    }
+    if (letter->heard)
+        verbs_link_up(link);
+    if (letter->flags & VERBS_LETTER_ASKS)
+        verbs_link_tell(link);
+}
+
+static void end_told(struct weft_transport *transport, const struct verbs_address *peer,
+                     const struct verbs_letter *letter)
+{
+    struct weft_link *link = verbs_link_of(transport, peer->instance);
+    int is_this = link && letter->heard == link->generation &&
+                  (!link->peer_generation || letter->generation == link->peer_generation);
+    if (!is_this)
+        transport->stale_letters++;
+    else
+        verbs_link_fail(link, WEFT_PEER_FAILED, "verbs: the peer has given up this link");
+}
+
+void verbs_told(struct weft_transport *transport, const void *from, size_t from_size, const void *bytes,
+                size_t size)
+{
+    struct verbs_address peer;
+    struct verbs_letter letter;
+    if (transport->broken)
+        return;
+    if (from_size > WEFT_ADDRESS_MAX || verbs_address_decode(from, from_size, &peer) ||
+        verbs_letter_read(bytes, size, &letter)) {
+        weft_log(WEFT_LOG_DEBUG, "%s", weft_error_detail());
+        transport->stale_letters++;
+        return;
+    }
+    if (letter.type == VERBS_LETTER_HALF)
+        half_told(transport, &peer, from, from_size, &letter);
+    else
+        end_told(transport, &peer, &letter);
+}
