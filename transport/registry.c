@@ -5,9 +5,11 @@
 #include "transport/loop/loop.h"
 #include "transport/ofi/ofi.h"
 #include "transport/shm/shm.h"
+#include "transport/verbs/verbs.h"
 
 static const struct weft_transport_ops *const built_in[] = {
     &weft_shm_ops,
+    &weft_verbs_ops,
     &weft_ofi_ops,
     &weft_loop_ops,
 };

@@ -50,6 +50,7 @@ static const struct symbol symbols[] = {
     FUNCTION(create_comp_channel, "IBVERBS_1.0"),
     FUNCTION(destroy_comp_channel, "IBVERBS_1.0"),
     FUNCTION(create_cq, "IBVERBS_1.1"),
+    FUNCTION(resize_cq, "IBVERBS_1.1"),
     FUNCTION(destroy_cq, "IBVERBS_1.1"),
     FUNCTION(get_cq_event, "IBVERBS_1.1"),
     FUNCTION(ack_cq_events, "IBVERBS_1.1"),

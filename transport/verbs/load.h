@@ -42,6 +42,7 @@ struct verbs_library {
     int (*destroy_comp_channel)(struct ibv_comp_channel *channel);
     struct ibv_cq *(*create_cq)(struct ibv_context *context, int entries, void *cq_context,
                                 struct ibv_comp_channel *channel, int vector);
+    int (*resize_cq)(struct ibv_cq *cq, int entries);
     int (*destroy_cq)(struct ibv_cq *cq);
     int (*get_cq_event)(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context);
     void (*ack_cq_events)(struct ibv_cq *cq, unsigned int count);
