@@ -91,6 +91,7 @@ int conform_node_open(struct conform_node *node, const struct conform_backend *b
     params.provider = backend->provider;
     params.direct = backend->direct;
     params.local_address = backend->local_address;
+    params.devices = backend->devices ? backend->devices() : NULL;
     const struct weft_transport_ops *found = weft_transport_find(backend->transport);
     if (!found)
         return WEFT_MISSING;

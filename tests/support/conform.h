@@ -13,6 +13,7 @@ struct conform_backend {
     const char *transport; /* name for weft_transport_find() */
     const char *provider;  /* params.provider */
     const char *local_address;
+    const char *(*devices)(void); /* params.devices of the next instance, or NULL */
     uint32_t offers; /* the WEFT_CAP_PUT and WEFT_CAP_READ it must have; tests of what it lacks do not run */
     int direct;      /* params.direct */
     int processes;   /* instances of different processes reach each other */

@@ -102,7 +102,7 @@ int verbs_send(struct weft_link *link, const void *header, size_t header_size, c
     if (size > link->frame_bytes || header_size > size || payload_size > size)
         return weft_fail(WEFT_INVALID, "verbs: message of %zu bytes, expected at most %zu",
                          header_size + payload_size, link->frame_bytes - sizeof(struct verbs_frame));
-    if (link->sent - link->acked >= link->peer_window || link->binds_pending)
+    if (link->sent - link->acked >= link->peer_window || link->unbound)
         return WEFT_AGAIN;
     struct outgoing outgoing;
     frame_fill(link, &outgoing.frame, VERBS_DATA, link->sent, 0);

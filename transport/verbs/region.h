@@ -12,8 +12,8 @@
 #include "transport/verbs/device.h"
 
 struct weft_region {
-    struct weft_transport *transport;       /* for the caller, who sets it, */
-    struct weft_region *next, *previous;    /* and these */
+    struct weft_transport *transport;    /* for the caller, who sets it, */
+    struct weft_region *next, *previous; /* and these */
     void *memory;
     size_t size;
     int rail_count;

@@ -8,7 +8,6 @@
 #include "base/crypto.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/signals.h"
 #include "transport/verbs/region.h"
 #include "transport/verbs/verbs_private.h"
 
@@ -68,15 +67,13 @@ static int verbs_open(const struct weft_transport_params *params, struct weft_tr
         transport->tell_arg = params->tell_arg;
         transport->tell = params->tell;
     }
-    struct weft_signals signals;
-    weft_signals_save(&signals);
     status = open_rails(params, transport);
-    if (status)
+    if (status) {
         instance_free(transport);
-    weft_signals_restore(&signals);
-    if (!status)
-        *result = transport;
-    return status;
+        return status;
+    }
+    *result = transport;
+    return WEFT_OK;
 }
 
 /* Messages that arrive now are nobody's any more. */

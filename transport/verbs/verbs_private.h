@@ -217,7 +217,7 @@ struct weft_link {
     struct weft_link *next_dying;
     int64_t dying_ns; /* when it failed */
     /* landing.h */
-    uint32_t binds_pending; /* on other lanes than 0: no message may leave before they have ended */
+    uint32_t unbound; /* on other lanes than 0: no message may leave before they have ended */
     uint32_t land_turn;
     uint8_t heard;                   /* since recall_wait() began */
     struct verbs_refusals *refusals; /* NULL: none */
