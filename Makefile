@@ -38,24 +38,25 @@ SONAME := libweft.so.$(firstword $(subst ., ,$(VERSION)))
 MAINS := algos/weft-plan.c topo/weft-topo.c
 LIB_SOURCES := $(filter-out $(MAINS),$(wildcard base/*.c algos/*.c transport/*.c transport/*/*.c devmem/*.c topo/*.c \
 	comm/*.c))
+# What is missing is not worth a line before these; they build in a make of their own.
+UNASKED := $(filter deps demo check check-long check-rdma clean help,$(MAKECMDGOALS))
 # Without libfabric's headers the ofi transport is one file, which says so when it is opened.
 HAVE_LIBFABRIC := $(shell pkg-config --atleast-version=1.17 libfabric 2>/dev/null && echo 1)
-$(if $(HAVE_LIBFABRIC)$(filter deps demo check check-long check-rdma clean help,$(MAKECMDGOALS)),,$(info weft: libfabric 1.17 or \
-	later not found (make deps installs it), building without the ofi transport))
+$(if $(HAVE_LIBFABRIC)$(UNASKED),,$(info weft: libfabric 1.17 or later not found (make deps installs it), building \
+	without the ofi transport))
 OFI_ABSENT := transport/ofi/absent.c
 OFI_LEFT_OUT := $(if $(HAVE_LIBFABRIC),$(OFI_ABSENT),$(filter-out $(OFI_ABSENT),$(wildcard transport/ofi/*.c)))
 LIB_SOURCES := $(filter-out $(OFI_LEFT_OUT),$(LIB_SOURCES))
 # Without rdma-core's headers so is the verbs transport. The library itself is loaded when it is needed.
 HAVE_VERBS := $(shell pkg-config --atleast-version=1.11 libibverbs 2>/dev/null && echo 1)
-$(if $(HAVE_VERBS)$(filter deps demo check check-long clean help,$(MAKECMDGOALS)),,$(info weft: libibverbs of rdma-core 32 \
-	or later not found (make deps installs it), building without the verbs transport))
+$(if $(HAVE_VERBS)$(UNASKED),,$(info weft: libibverbs of rdma-core 32 or later not found (make deps installs it), building \
+	without the verbs transport))
 VERBS_ABSENT := transport/verbs/absent.c
 VERBS_LEFT_OUT := $(if $(HAVE_VERBS),$(VERBS_ABSENT),$(filter-out $(VERBS_ABSENT),$(wildcard transport/verbs/*.c)))
 LIB_SOURCES := $(filter-out $(VERBS_LEFT_OUT),$(LIB_SOURCES))
 # Without PMIx's headers its launchers are known, but not understood.
 HAVE_PMIX := $(shell pkg-config --exists pmix 2>/dev/null && echo 1)
-$(if $(HAVE_PMIX)$(filter deps demo check check-long check-rdma clean help,$(MAKECMDGOALS)),,$(info weft: PMIx not found (make deps \
-	installs it), building without it))
+$(if $(HAVE_PMIX)$(UNASKED),,$(info weft: PMIx not found (make deps installs it), building without it))
 LIB_SOURCES := $(filter-out $(if $(HAVE_PMIX),comm/pmix_absent.c,comm/pmix.c),$(LIB_SOURCES))
 EXTRA_pmix := $(shell pkg-config --cflags-only-I pmix 2>/dev/null)
 objects = $(patsubst %.c,$(BUILD)/%.o,$(1))

@@ -1,7 +1,7 @@
 #!/bin/bash
 # The rig itself, tests/vm/run.sh: what comes back from a machine, and what a machine can do.
 # hosts: 0
-# timeout: 200
+# timeout: 300
 set -u
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -29,12 +29,12 @@ check "variables pass, and BUILD is written to" grep -qx "two words unset yes" "
 check "what is written elsewhere stays in the machine" test ! -e written
 
 # Two streams that are one, and netem between the devices of one machine: packets are lost, what is sent arrives.
-tests/vm/run.sh --timeout 60 bash -c '
+tests/vm/run.sh --timeout 120 bash -c '
     for i in {1..200}; do echo $i; echo $i >&2; done
-    tc qdisc add dev r0 root netem loss 5% || exit 1
-    timeout 40 ibv_rc_pingpong -d rxe0 -g 1 -n 200 -s 4096 -m 1024 >/dev/null &
+    tc qdisc add dev r0 root netem loss 20% || exit 1
+    timeout 90 ibv_rc_pingpong -d rxe0 -g 1 -n 50 -s 1024 >/dev/null &
     until grep -q ":4853 " /proc/net/tcp*; do sleep 0.05; done # 18515, where it listens
-    timeout 40 ibv_rc_pingpong -d rxe1 -g 1 -n 200 -s 4096 -m 1024 10.7.0.1 >/dev/null && wait $! || exit 1
+    timeout 90 ibv_rc_pingpong -d rxe1 -g 1 -n 50 -s 1024 10.7.0.1 >/dev/null && wait $! || exit 1
     (($(tc -s qdisc show dev r0 | sed -n "s/.*dropped \([0-9]*\),.*/\1/p" | head -n 1) > 0)) && echo lossy' \
     >"$work/out" 2>&1
 status=$?
@@ -44,7 +44,7 @@ check "two streams that are one keep their order" \
 check "netem loses what devices send to each other, and they send it again" test "$(tail -n 1 "$work/out")" = lossy
 
 # Two machines, then one.
-vm --hosts 2 --timeout 60 bash -c '
+vm --hosts 2 --timeout 120 bash -c '
     other=$((1 - WEFT_VM_HOST))
     busybox ping -c 1 -W 5 vm$other >/dev/null && echo sees $other
     : >$WEFT_VM_SHARE/seen$WEFT_VM_HOST
