@@ -17,8 +17,9 @@
 #include "transport/verbs/why.h"
 #include "transport/verbs/window.h"
 
-#define PORTS_MAX  16  /* of one device, beyond which they are not looked at */
-#define GIDS_MAX   256 /* entries of a port's table: the index has one byte (InfiniBand's address vector) */
+#define PORTS_MAX  16   /* of one device, beyond which they are not looked at */
+#define GIDS_MAX   256  /* entries of a port's table: the index has one byte (InfiniBand's address vector) */
+#define GIDS_READ  1024 /* entries of all ports: the kernel's call takes less than 64 KiB */
 #define RATE_BYTES 64
 
 const struct weft_verbs_settings verbs_default_settings = {
@@ -216,14 +217,16 @@ static int take_gids(const struct verbs_rail *rail, const struct ibv_gid_entry *
 
 static int choose_gids(struct verbs_rail *rail, const struct weft_verbs_settings *settings)
 {
-    size_t capacity = (size_t)PORTS_MAX * GIDS_MAX;
-    struct ibv_gid_entry *entries = calloc(capacity, sizeof *entries);
+    struct ibv_gid_entry *entries = calloc(GIDS_READ, sizeof *entries);
     struct verbs_gid *gids = calloc(GIDS_MAX, sizeof *gids);
     int status = WEFT_OK, count = 0;
     if (!entries || !gids) {
         status = weft_fail(WEFT_NOMEM, "verbs: no memory for the GIDs of %s", rail->device);
     } else {
-        ssize_t read = rail->verbs->query_gid_table(rail->context, entries, capacity, 0, sizeof *entries);
+        ssize_t read = rail->verbs->query_gid_table(rail->context, entries, GIDS_READ, 0, sizeof *entries);
+        if (read < 0)
+            status = weft_fail(WEFT_TRANSPORT, "verbs: %s does not tell its GIDs: %s", rail->device,
+                               strerror((int)-read));
         count = take_gids(rail, entries, read, gids);
         rail->port.gid_count =
             (uint8_t)verbs_gids_choose(gids, count, (int)settings->gid_index, rail->port.gids);
