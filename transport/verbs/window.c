@@ -74,14 +74,18 @@ void verbs_windows_end(struct verbs_rail *rail)
 void verbs_window_bind(struct verbs_window *window, struct ibv_mr *mr, void *memory, size_t size,
                        struct ibv_send_wr *entry)
 {
-    window->mw->rkey = ibv_inc_rkey(window->mw->rkey);
     entry->opcode = IBV_WR_BIND_MW;
     entry->sg_list = NULL;
     entry->num_sge = 0;
     entry->bind_mw.mw = window->mw;
-    entry->bind_mw.rkey = window->mw->rkey;
+    entry->bind_mw.rkey = ibv_inc_rkey(window->mw->rkey);
     entry->bind_mw.bind_info = (struct ibv_mw_bind_info){
         .mr = mr, .addr = (uintptr_t)memory, .length = size, .mw_access_flags = IBV_ACCESS_REMOTE_WRITE};
+}
+
+void verbs_window_bound(struct verbs_window *window, const struct ibv_send_wr *entry)
+{
+    window->mw->rkey = entry->bind_mw.rkey;
 }
 
 void verbs_window_invalidate(const struct verbs_window *window, struct ibv_send_wr *entry)

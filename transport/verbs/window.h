@@ -6,8 +6,9 @@
  * dropped, before the queue pair is destroyed.
  *
  *     window = verbs_window_take(rail);                        NULL: none left, do without or wait
- *     verbs_window_bind(window, mr, memory, size, &entry);     fills the send entry; window->mw->rkey is the key
- *     ... post, use ...
+ *     verbs_window_bind(window, mr, memory, size, &entry);     fills the send entry; entry.bind_mw.rkey is the new key
+ *     ... post the entry ...
+ *     verbs_window_bound(window, &entry);                      the key is valid from now on
  *     verbs_window_invalidate(window, &entry);                 post, await the completion
  *     verbs_window_give(rail, window);                         or verbs_window_drop()
  */
@@ -33,10 +34,11 @@ void verbs_window_drop(struct verbs_rail *rail, struct verbs_window *window);
 /* Frees all free ones, at the end. */
 void verbs_windows_end(struct verbs_rail *rail);
 
-/* Fill opcode and operands of a send entry; wr_id, flags and next are the caller's. bind gives the window its new key
- * at once; if the entry cannot be posted after all, nothing is lost. */
+/* Fill opcode and operands of a send entry; wr_id, flags and next are the caller's. While a binding is posted the window
+ * must still have its old key, which drivers (rxe) tell the device beside the new one, and after that the new one. */
 void verbs_window_bind(struct verbs_window *window, struct ibv_mr *mr, void *memory, size_t size,
                        struct ibv_send_wr *entry);
+void verbs_window_bound(struct verbs_window *window, const struct ibv_send_wr *entry);
 void verbs_window_invalidate(const struct verbs_window *window, struct ibv_send_wr *entry);
 
 #endif
