@@ -10,10 +10,11 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "comm/agree_network.h"
 #include "comm/progress.h"
 
 #define INTRO_MAGIC     0x54464557u /* "WEFT" */
-#define INTRO_VERSION   2
+#define INTRO_VERSION   3
 #define ID_CANDIDATES   8
 #define PROCESSOR_WORDS 16
 #define PROOF_MS        3000 /* to shake hands with a neighbour; then the network serves */
@@ -36,17 +37,9 @@ struct vote {
     uint32_t free_ids; /* bit per candidate */
     uint32_t group;    /* lowest rank that this one believes to share memory with */
     uint32_t proven;   /* the same when shaking hands with it has worked, otherwise the own rank */
-    int32_t status;    /* of what this rank tried: others fail with it */
-    uint16_t ofi_size, reserved;
-    uint8_t ofi_address[WEFT_ADDRESS_MAX];
-    char reason[200];
+    uint32_t reserved;
+    struct weft_network network;
 };
-
-static int transport_allowed(const struct weft_comm *comm, const char *name)
-{
-    const char *allowed = comm->context->settings.transports;
-    return !*allowed || strstr(allowed, name) != NULL;
-}
 
 /* Kept for the case that there is no other way. */
 static void note_no_shm(struct weft_comm *comm, int status)
@@ -69,7 +62,7 @@ static int introduce(struct weft_comm *comm, char *message, size_t *size)
     intro->pid = (int32_t)getpid();
     gethostname(intro->host, sizeof intro->host - 1);
     weft_pmix_placement(&intro->placement);
-    if (transport_allowed(comm, "shm")) {
+    if (weft_network_allowed(comm, "shm")) {
         weft_context_lock(comm->context);
         int status = weft_context_transport(comm->context, WEFT_SHM, NULL);
         struct weft_open_transport *shm = &comm->context->transports[WEFT_SHM];
@@ -166,7 +159,7 @@ static int copy_member(struct weft_comm *comm, int rank, const struct introducti
     snprintf(member->host, sizeof member->host, "%s", intro->host);
     member->pid = intro->pid;
     member->placement = intro->placement;
-    member->shm_size = intro->shm_size;
+    member->sizes[WEFT_SHM] = intro->shm_size;
     member->addresses = malloc(intro->shm_size + 1u);
     if (!member->addresses)
         return weft_fail(WEFT_NOMEM, "no memory for the addresses of rank %d", rank);
@@ -281,7 +274,7 @@ static int prove_host(struct weft_comm *comm, uint32_t group, int64_t deadline_n
     struct weft_open_transport *shm = &comm->context->transports[WEFT_SHM];
     const struct weft_member *first = &comm->members[group];
     struct weft_link *link;
-    int status = weft_context_link(comm->context, WEFT_SHM, first->addresses, first->shm_size, &link);
+    int status = weft_context_link(comm->context, WEFT_SHM, first->addresses, first->sizes[WEFT_SHM], &link);
     if (status != WEFT_OK)
         return status;
     int64_t soon_ns = weft_deadline_ns(PROOF_MS);
@@ -300,21 +293,6 @@ static uint32_t free_candidates(struct weft_comm *comm, const struct weft_blob *
             mask |= 1u << i;
     }
     return mask;
-}
-
-/* Opens ofi and notes its address in the vote. [lock] */
-static int open_ofi(struct weft_comm *comm, struct vote *vote)
-{
-    int status =
-        weft_context_transport(comm->context, WEFT_OFI, weft_bootstrap_local_address(comm->bootstrap));
-    if (status != WEFT_OK)
-        return status;
-    struct weft_open_transport *ofi = &comm->context->transports[WEFT_OFI];
-    size_t size = sizeof vote->ofi_address;
-    status = ofi->ops.address(ofi->instance, vote->ofi_address, &size);
-    if (status == WEFT_OK)
-        vote->ofi_size = (uint16_t)size;
-    return status;
 }
 
 /* Whether any pair of ranks may need the network. Every rank must come to the same answer, so it rests on
@@ -340,19 +318,7 @@ static void vote_network(struct weft_comm *comm, struct vote *vote)
         weft_fail(WEFT_SYSTEM, "shm: %s", weft_errno_text(limit));
         note_no_shm(comm, WEFT_SYSTEM);
     }
-    if (transport_allowed(comm, "ofi"))
-        vote->status = open_ofi(comm, vote);
-    else if (comm->shm_status)
-        vote->status = weft_fail(comm->shm_status, "%s (and WEFT_TRANSPORT=%s allows no other transport)",
-                                 comm->shm_reason, comm->context->settings.transports);
-    else
-        vote->status =
-            weft_fail(WEFT_TRANSPORT,
-                      "rank %d on host '%s' does not share memory with every rank, and the setting "
-                      "WEFT_TRANSPORT=%s allows no other transport",
-                      comm->rank, comm->members[comm->rank].host, comm->context->settings.transports);
-    if (vote->status != WEFT_OK)
-        snprintf(vote->reason, sizeof vote->reason, "%s", weft_error_detail());
+    weft_network_open(comm, &vote->network);
 }
 
 static void cast_vote(struct weft_comm *comm, const struct weft_blob *blobs, struct vote *vote,
@@ -373,29 +339,93 @@ static void cast_vote(struct weft_comm *comm, const struct weft_blob *blobs, str
     weft_context_unlock(comm->context);
 }
 
-/* Votes, and once more with network addresses when some rank could not prove its host: it is left to the
- * network. */
+static int is_valid(const struct weft_comm *comm, const struct weft_blob *votes, int rank)
+{
+    const struct vote *vote = votes[rank].data;
+    if (votes[rank].size == sizeof *vote && vote->proven <= (uint32_t)rank &&
+        weft_network_is_valid(&vote->network))
+        return WEFT_OK;
+    return weft_fail(WEFT_PROTOCOL, "rank %d on host '%s' voted in a form this weft does not understand",
+                     rank, comm->members[rank].host);
+}
+
+static int gather_votes(struct weft_comm *comm, const struct vote *vote, struct weft_blob **votes,
+                        int64_t deadline_ns)
+{
+    struct weft_blob *gathered;
+    int status = weft_bootstrap_allgather(comm->bootstrap, vote, sizeof *vote, &gathered, deadline_ns);
+    for (int r = 0; r < comm->ranks && status == WEFT_OK; r++) {
+        status = is_valid(comm, gathered, r);
+        if (status != WEFT_OK)
+            free(gathered);
+    }
+    if (status == WEFT_OK)
+        *votes = gathered;
+    return status;
+}
+
+/* Some rank could not prove its host: it is left to the network. */
+static int unproven_rank(const struct weft_comm *comm, const struct weft_blob *votes)
+{
+    for (int r = 0; r < comm->ranks; r++) {
+        const struct vote *vote = votes[r].data;
+        if (vote->proven != vote->group)
+            return 1;
+    }
+    return 0;
+}
+
+/* Some pair may turn out not to be served by verbs: agree_network.h. */
+static int verbs_in_question(const struct weft_comm *comm, const struct weft_blob *votes)
+{
+    int hosts = 0, verbs = 0;
+    for (int r = 0; r < comm->ranks; r++) {
+        const struct vote *vote = votes[r].data;
+        hosts |= vote->proven != 0;
+        verbs |= vote->network.verbs_size != 0;
+    }
+    return hosts && verbs;
+}
+
+static int complete_network(struct weft_comm *comm, const struct weft_blob *votes, struct vote *vote)
+{
+    struct weft_network_claim *all = malloc((size_t)comm->ranks * sizeof *all);
+    if (!all)
+        return weft_fail(WEFT_NOMEM, "no memory for the addresses of %d ranks", comm->ranks);
+    for (int r = 0; r < comm->ranks; r++) {
+        const struct vote *theirs = votes[r].data;
+        all[r] = (struct weft_network_claim){&theirs->network, theirs->proven};
+    }
+    weft_context_lock(comm->context);
+    weft_network_complete(comm, all, &vote->network);
+    weft_context_unlock(comm->context);
+    free(all);
+    return WEFT_OK;
+}
+
+/* Votes; again with network addresses when some rank could not prove its host, and with those of ofi where verbs may
+ * not serve everybody. */
 static int hold_vote(struct weft_comm *comm, const struct weft_blob *blobs, struct weft_blob **votes,
                      int64_t deadline_ns)
 {
     struct vote vote;
     cast_vote(comm, blobs, &vote, deadline_ns);
-    int status = weft_bootstrap_allgather(comm->bootstrap, &vote, sizeof vote, votes, deadline_ns);
-    if (status != WEFT_OK)
-        return status;
-    int unproven = 0;
-    for (int r = 0; r < comm->ranks; r++) {
-        const struct vote *theirs = (*votes)[r].data;
-        unproven |= (*votes)[r].size == sizeof *theirs && theirs->proven != theirs->group;
+    int status = gather_votes(comm, &vote, votes, deadline_ns);
+    if (status == WEFT_OK && unproven_rank(comm, *votes)) {
+        free(*votes);
+        weft_context_lock(comm->context);
+        if (!vote.network.ofi_size && !vote.network.verbs_size && vote.network.status == WEFT_OK)
+            vote_network(comm, &vote);
+        weft_context_unlock(comm->context);
+        status = gather_votes(comm, &vote, votes, deadline_ns);
     }
-    if (!unproven)
-        return WEFT_OK;
-    free(*votes);
-    weft_context_lock(comm->context);
-    if (!vote.ofi_size && vote.status == WEFT_OK)
-        vote_network(comm, &vote);
-    weft_context_unlock(comm->context);
-    return weft_bootstrap_allgather(comm->bootstrap, &vote, sizeof vote, votes, deadline_ns);
+    if (status == WEFT_OK && verbs_in_question(comm, *votes)) {
+        status = complete_network(comm, *votes, &vote);
+        free(*votes);
+        if (status == WEFT_OK)
+            status = gather_votes(comm, &vote, votes, deadline_ns);
+    }
+    return status;
 }
 
 /* The vote that fails it for all: one with a reason of its own before those that only miss the others. */
@@ -404,10 +434,9 @@ static int vetoing_rank(const struct weft_comm *comm, const struct weft_blob *vo
     int found = -1;
     for (int r = 0; r < comm->ranks; r++) {
         const struct vote *vote = votes[r].data;
-        if (votes[r].size != sizeof *vote || vote->status == WEFT_OK ||
-            !memchr(vote->reason, 0, sizeof vote->reason))
+        if (vote->network.status == WEFT_OK)
             continue;
-        if (vote->status != WEFT_TRANSPORT)
+        if (vote->network.status != WEFT_TRANSPORT)
             return r;
         found = found < 0 ? r : found;
     }
@@ -418,26 +447,19 @@ static int count_votes(struct weft_comm *comm, const struct weft_blob *intros, c
 {
     int veto = vetoing_rank(comm, votes);
     if (veto >= 0) {
-        const struct vote *vote = votes[veto].data;
-        int valid = vote->status < WEFT_AGAIN && vote->status >= WEFT_INTERNAL;
-        return weft_fail(valid ? vote->status : WEFT_INTERNAL, "rank %d on host '%s': %s", veto,
-                         comm->members[veto].host, vote->reason);
+        const struct weft_network *network = &((const struct vote *)votes[veto].data)->network;
+        int valid = network->status < WEFT_AGAIN && network->status >= WEFT_INTERNAL;
+        return weft_fail(valid ? network->status : WEFT_INTERNAL, "rank %d on host '%s': %s", veto,
+                         comm->members[veto].host, network->reason);
     }
     uint32_t free_ids = UINT32_MAX;
     for (int r = 0; r < comm->ranks; r++) {
         const struct vote *vote = votes[r].data;
-        struct weft_member *member = &comm->members[r];
-        if (votes[r].size != sizeof *vote || vote->ofi_size > sizeof vote->ofi_address ||
-            vote->proven > (uint32_t)r || !memchr(vote->reason, 0, sizeof vote->reason))
-            return weft_fail(WEFT_PROTOCOL, "rank %d voted in a form this weft does not understand", r);
         free_ids &= vote->free_ids;
-        member->host_group = vote->proven;
-        member->ofi_size = vote->ofi_size;
-        uint8_t *addresses = realloc(member->addresses, member->shm_size + vote->ofi_size + 1u);
-        if (!addresses)
-            return weft_fail(WEFT_NOMEM, "no memory for the addresses of rank %d", r);
-        memcpy(addresses + member->shm_size, vote->ofi_address, vote->ofi_size);
-        member->addresses = addresses;
+        comm->members[r].host_group = vote->proven;
+        int status = weft_network_note(comm, r, &vote->network);
+        if (status != WEFT_OK)
+            return status;
         comm->one_host &= vote->proven == 0;
         comm->no_shm &= vote->proven == (uint32_t)r;
     }
@@ -447,15 +469,7 @@ static int count_votes(struct weft_comm *comm, const struct weft_blob *intros, c
                          ID_CANDIDATES);
     const struct introduction *first = intros[0].data;
     comm->id = first->candidates[__builtin_ctz(free_ids)];
-    /* Pairs on different hosts need both ends' network addresses. */
-    for (int r = 0; r < comm->ranks && !comm->one_host; r++) {
-        const struct weft_member *mine = &comm->members[comm->rank], *theirs = &comm->members[r];
-        if (theirs->host_group != mine->host_group && !(theirs->ofi_size && mine->ofi_size))
-            return weft_fail(WEFT_TRANSPORT,
-                             "rank %d has no network address, but does not share a host with %d",
-                             theirs->ofi_size ? comm->rank : r, theirs->ofi_size ? r : comm->rank);
-    }
-    return WEFT_OK;
+    return weft_network_choose(comm);
 }
 
 /* Creates the executor and makes it reachable for messages. */
@@ -484,6 +498,8 @@ static int make_executor(struct weft_comm *comm)
         status = weft_comm_make_p2p(comm);
     if (status == WEFT_OK)
         status = weft_context_route(context, comm->id, comm);
+    if (status == WEFT_OK)
+        weft_inbox_look(context);
     if (status != WEFT_OK) {
         weft_p2p_close(comm->p2p);
         comm->p2p = NULL;

@@ -4,8 +4,9 @@
  *   1  introduction: version, host name and pid, processors, shm address, candidate ids (rank 0's count), and
  *      the settings that must be agreed;
  *   2  vote: which candidate ids are free here; whether this rank has proven to share memory with the lowest
- *      rank of its host group; its ofi address when it needs one. Held once more with everybody's ofi address
- *      when some rank could not prove its host;
+ *      rank of its host group; its network address when it needs one. Held once more with everybody's network address
+ *      when some rank could not prove its host, and once more with ofi addresses where verbs does not reach
+ *      everybody (agree_network.h);
  *   3  fast-path tokens where all ranks share one host, otherwise empty: it also is the barrier after which
  *      messages may be sent; and whether mapping them has worked.
  */

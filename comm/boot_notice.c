@@ -214,6 +214,14 @@ int weft_boot_notice_take(struct weft_boot_edge *edge, const struct weft_boot_fr
     return WEFT_OK;
 }
 
+int weft_bootstrap_is_dead(struct weft_bootstrap *b, int rank)
+{
+    pthread_mutex_lock(&b->lock);
+    int dead = weft_boot_is_dead(b, rank) != 0;
+    pthread_mutex_unlock(&b->lock);
+    return dead;
+}
+
 /* What the dead had sent is read away first: closing with unread bytes would answer with a reset. */
 static void drain(int fd)
 {

@@ -181,6 +181,9 @@ void weft_bootstrap_silence(struct weft_bootstrap *bootstrap, int64_t *unheard_n
 /* What it has allocated for as long as it lives: tables and edges, without what is under way. */
 size_t weft_bootstrap_bytes(const struct weft_bootstrap *bootstrap);
 
+/* Whether a rank is known to be dead here. */
+int weft_bootstrap_is_dead(struct weft_bootstrap *bootstrap, int rank);
+
 /* The lowest rank that is neither dead nor gone as far as this one knows: it leads the next agreement. */
 int weft_bootstrap_lowest(struct weft_bootstrap *bootstrap);
 

@@ -60,7 +60,7 @@ enum weft_algorithm weft_collective_choose_cached(struct weft_comm *comm,
                                                   const struct weft_operands *operands);
 /* Whether an allreduce of weft's own operations takes the cache-line path. comm/allreduce.c */
 int weft_allreduce_takes_fastpath(const struct weft_comm *comm, size_t bytes);
-/* "shm", "ofi", "shm+ofi", "none". comm/describe.c */
+/* "shm", "ofi", "verbs", joined by "+" where there are several, or "none". comm/describe.c */
 const char *weft_comm_transport_name(const struct weft_comm *comm);
 /* Whether the setting WEFT_STRICT fixes the association of this reduction. */
 int weft_collective_is_strict(const struct weft_comm *comm, const struct weft_operands *operands);

@@ -29,28 +29,32 @@ int weft_comm_link_peer(void *arg, uint32_t rank, struct weft_exec_peer *peer)
     struct weft_comm *comm = arg;
     struct weft_context *context = comm->context;
     const struct weft_member *member = &comm->members[rank];
-    int local = member->host_group == comm->members[comm->rank].host_group;
-    enum weft_transport_index index = local ? WEFT_SHM : WEFT_OFI;
-    const uint8_t *address = local ? member->addresses : member->addresses + member->shm_size;
+    enum weft_transport_index index = member->transport;
     struct weft_link *link;
-    int status =
-        weft_context_link(context, index, address, local ? member->shm_size : member->ofi_size, &link);
+    size_t size;
+    const uint8_t *address = weft_member_address(member, index, &size);
+    int status = weft_context_link(context, index, address, size, &link);
     if (status != WEFT_OK)
         return status;
     struct weft_open_transport *transport = &context->transports[index];
     const struct weft_settings *settings = &context->settings;
+    const int64_t eagers[] = {[WEFT_SHM] = settings->eager_bytes_shm,
+                              [WEFT_OFI] = settings->eager_bytes_ofi,
+                              [WEFT_VERBS] = settings->eager_bytes_verbs};
+    const int64_t slices[] = {[WEFT_SHM] = settings->slice_bytes_shm,
+                              [WEFT_OFI] = settings->slice_bytes_ofi,
+                              [WEFT_VERBS] = settings->slice_bytes_verbs};
     uint32_t room = transport->caps.eager_bytes - (uint32_t)sizeof(struct weft_wire_header);
-    int64_t eager = local ? settings->eager_bytes_shm : settings->eager_bytes_ofi;
-    int64_t slice = local ? settings->slice_bytes_shm : settings->slice_bytes_ofi;
+    int64_t eager = eagers[index];
     *peer = (struct weft_exec_peer){
         .ops = &transport->ops,
         .instance = transport->instance,
         .link = link,
         .caps = transport->caps.flags,
         .eager_bytes = eager < room ? (eager < 64 ? 64 : (uint32_t)eager) : room,
-        .slice_bytes = (uint32_t)(slice / 64 * 64),
+        .slice_bytes = (uint32_t)(slices[index] / 64 * 64),
         .put_bytes = transport->caps.put_bytes,
-        .stage_only = local && !settings->direct,
+        .stage_only = index == WEFT_SHM && !settings->direct,
         .transport = index,
     };
     return WEFT_OK;
@@ -65,13 +69,12 @@ int weft_comm_sent_by(void *arg, uint32_t rank, const void *sender)
 {
     struct weft_comm *comm = arg;
     const struct weft_member *member = &comm->members[rank];
-    int local = member->host_group == comm->members[comm->rank].host_group;
-    enum weft_transport_index index = local ? WEFT_SHM : WEFT_OFI;
+    enum weft_transport_index index = member->transport;
     const struct weft_open_transport *transport = &comm->context->transports[index];
+    size_t size;
+    const uint8_t *address = weft_member_address(member, index, &size);
     return comm->context->polled == (int)index &&
-           transport->ops.sent_by(transport->instance, sender,
-                                  local ? member->addresses : member->addresses + member->shm_size,
-                                  local ? member->shm_size : member->ofi_size);
+           transport->ops.sent_by(transport->instance, sender, address, size);
 }
 
 int weft_comm_tagged(void *arg, const struct weft_wire_header *header, const void *payload)
@@ -124,6 +127,7 @@ static void free_comm(struct weft_comm *comm)
     weft_context_unlock(context);
     weft_bootstrap_close(comm->bootstrap);
     weft_judge_close(comm->judge);
+    weft_inbox_close(&comm->inbox);
     for (int r = 0; r < comm->ranks && comm->members; r++)
         free(comm->members[r].addresses);
     free(comm->members);
@@ -153,6 +157,8 @@ static int meet(struct weft_comm *comm, struct weft_bootstrap_options *resolved,
     resolved->heartbeat_ms = comm->context->settings.heartbeat_ms;
     resolved->failed = wake_waiters;
     resolved->failed_arg = comm;
+    resolved->told = weft_inbox_put;
+    resolved->told_arg = comm;
     comm->members = calloc((size_t)comm->ranks, sizeof *comm->members);
     if (!comm->members)
         return weft_fail(WEFT_NOMEM, "no memory for %d ranks", comm->ranks);
@@ -232,6 +238,7 @@ int weft_comm_open(struct weft_context *context, struct weft_bootstrap_options *
     if (!comm)
         return weft_fail(WEFT_NOMEM, "no memory for a communicator");
     atomic_fetch_add(&context->users, 1);
+    weft_inbox_open(&comm->inbox);
     comm->context = context;
     comm->rank = resolved->rank;
     comm->ranks = resolved->ranks;
@@ -323,13 +330,14 @@ void weft_comm_fail(struct weft_comm *comm, int status, const char *text)
     weft_progress_linger(comm->context); /* peers may want answers to what they take back */
 }
 
-void weft_comm_link_failed(struct weft_comm *comm, struct weft_link *link, int status)
+void weft_comm_link_failed(struct weft_comm *comm, struct weft_link *link, int status, const char *why)
 {
     for (int r = 0; r < comm->ranks; r++) {
         if (weft_exec_link(comm->exec, (uint32_t)r) != link || comm->lost_status)
             continue;
         comm->lost_rank = r;
         comm->lost_status = status;
+        snprintf(comm->lost_why, sizeof comm->lost_why, "%s", why ? why : "");
         comm->lost_ns = weft_clock_ns();
         return;
     }
@@ -346,6 +354,25 @@ void weft_comm_await_reason(const struct weft_comm *comm)
         usleep(1000);
 }
 
+/* The link that broke, of which no event has told perhaps, but an answer to a call. */
+static void find_lost(struct weft_comm *comm)
+{
+    for (int r = 0; r < comm->ranks && !comm->lost_status; r++) {
+        struct weft_link *link = weft_exec_link(comm->exec, (uint32_t)r);
+        const struct weft_transport_ops *ops = &comm->context->transports[comm->members[r].transport].ops;
+        const char *why = link ? ops->why(link) : NULL;
+        if (why)
+            weft_comm_link_failed(comm, link, WEFT_PEER_FAILED, why);
+    }
+}
+
+static void word_lost(const struct weft_comm *comm, char *text, size_t capacity)
+{
+    const struct weft_member *member = &comm->members[comm->lost_rank];
+    snprintf(text, capacity, "rank %d on host '%s' (pid %d): the link to it broke: %s", comm->lost_rank,
+             member->host, member->pid, *comm->lost_why ? comm->lost_why : weft_strerror(comm->lost_status));
+}
+
 int weft_comm_check(struct weft_comm *comm)
 {
     int status;
@@ -356,6 +383,10 @@ int weft_comm_check(struct weft_comm *comm)
         status = weft_bootstrap_failure(comm->bootstrap, text, sizeof text);
         if (status == WEFT_TIMEOUT && !comm->stall.late)
             status = WEFT_REVOKED; /* another rank's deadline has passed */
+        if (*comm->lost_why && weft_bootstrap_is_dead(comm->bootstrap, comm->lost_rank)) {
+            size_t used = strlen(text);
+            snprintf(text + used, sizeof text - used, "; the link to it: %s", comm->lost_why);
+        }
         weft_comm_fail(comm, status, text);
     } else if (weft_exec_failure(comm->exec, &status)) {
         if (status != WEFT_MISMATCH && status != WEFT_PROTOCOL)
@@ -363,11 +394,14 @@ int weft_comm_check(struct weft_comm *comm)
         if (weft_bootstrap_has_failed(comm->bootstrap))
             return weft_comm_check(comm);
         snprintf(text, sizeof text, "%s", weft_exec_failure(comm->exec, &status));
+        int is_link = status == WEFT_PEER_FAILED || status == WEFT_TRANSPORT;
+        if (is_link)
+            find_lost(comm);
+        if (is_link && *comm->lost_why)
+            word_lost(comm, text, sizeof text);
         weft_comm_fail(comm, status, text);
     } else if (comm->lost_status && weft_clock_ns() - comm->lost_ns > LINK_GRACE_NS) {
-        const struct weft_member *member = &comm->members[comm->lost_rank];
-        snprintf(text, sizeof text, "rank %d on host '%s' (pid %d): the link to it broke: %s",
-                 comm->lost_rank, member->host, member->pid, weft_strerror(comm->lost_status));
+        word_lost(comm, text, sizeof text);
         weft_comm_fail(comm, WEFT_PEER_FAILED, text);
     }
     return comm->failed;

@@ -11,6 +11,7 @@
 #include "comm/boot_pmix.h"
 #include "comm/bootstrap.h"
 #include "comm/context.h"
+#include "comm/inbox.h"
 #include "comm/p2p.h"
 #include "comm/plans.h"
 #include "comm/stall.h"
@@ -21,11 +22,32 @@ struct weft_fastpath;
 struct weft_member {
     char host[64];
     int32_t pid;
-    uint32_t host_group;             /* lowest rank that shares memory with this one */
-    struct weft_placement placement; /* as the launcher says */
-    uint16_t shm_size, ofi_size;
-    uint8_t *addresses; /* shm address, then ofi address */
+    uint32_t host_group;                  /* lowest rank that shares memory with this one */
+    struct weft_placement placement;      /* as the launcher says */
+    uint16_t sizes[WEFT_TRANSPORT_COUNT]; /* of its addresses, 0 none */
+    uint16_t transport;                   /* enum weft_transport_index: what reaches it from here */
+    uint8_t *addresses;                   /* one behind the other */
 };
+
+/* A member's address for a transport. */
+static inline const uint8_t *weft_member_address(const struct weft_member *member,
+                                                 enum weft_transport_index transport, size_t *size)
+{
+    const uint8_t *address = member->addresses;
+    for (int t = 0; t < (int)transport; t++)
+        address += member->sizes[t];
+    *size = member->sizes[transport];
+    return address;
+}
+
+/* How many bytes its addresses take. */
+static inline size_t weft_member_bytes(const struct weft_member *member)
+{
+    size_t bytes = 1;
+    for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++)
+        bytes += member->sizes[t];
+    return bytes;
+}
 
 /* What was chosen for a call: comm/collective_choose.c. */
 #define WEFT_CHOSEN 16
@@ -48,7 +70,8 @@ struct weft_comm {
     struct weft_member *members;      /* [ranks], NULL for one rank */
     int one_host;                     /* all ranks share memory */
     int no_shm;                       /* no two ranks share memory */
-    int shm_status;                   /* why this rank shares no memory: 0 when it does, or may not */
+    unsigned transports; /* bit per enum weft_transport_index: what reaches some other rank from here */
+    int shm_status;      /* why this rank shares no memory: 0 when it does, or may not */
     char shm_reason[160];
     int some_host_crowded;                  /* more ranks than processors somewhere */
     struct weft_plans plans;                /* [lock] */
@@ -69,6 +92,8 @@ struct weft_comm {
     char last_words[2048];      /* [lock] what this rank waited for when it failed; "" nothing */
     int lost_rank, lost_status; /* [lock] a link that broke, until the bootstrap says why */
     int64_t lost_ns;
+    char lost_why[256]; /* what its transport says, "" nothing */
+    struct weft_inbox inbox;
 };
 
 /* Makes a communicator where resolved says; name, rank, ranks, source and generation of it are set. */
@@ -80,8 +105,8 @@ void weft_comm_discard(struct weft_comm *comm);
 /* [lock] Ends everything in flight with status and revokes: the first reason stays. */
 void weft_comm_fail(struct weft_comm *comm, int status, const char *text);
 
-/* [lock] A link broke. */
-void weft_comm_link_failed(struct weft_comm *comm, struct weft_link *link, int status);
+/* [lock] A link broke; why is what its transport says, or NULL. */
+void weft_comm_link_failed(struct weft_comm *comm, struct weft_link *link, int status, const char *why);
 
 /* Takes over a failure that bootstrap or executor know about. Returns the status, 0 when there is none.
  * [lock] */

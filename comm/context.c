@@ -14,13 +14,14 @@
 #include "base/log.h"
 #include "comm/boot_pmix.h"
 #include "comm/comm.h"
+#include "comm/inbox.h"
 #include "comm/op.h"
 #include "comm/progress.h"
 #include "transport/registry.h"
 
 #define ROOM 1280 /* descriptors: a start among a thousand strangers does not wait for the kernel's table */
 
-static const char *const transport_names[WEFT_TRANSPORT_COUNT] = {"shm", "ofi"};
+static const char *const transport_names[WEFT_TRANSPORT_COUNT] = {"shm", "ofi", "verbs"};
 
 void weft_context_lock(struct weft_context *context)
 {
@@ -216,6 +217,10 @@ int weft_context_transport(struct weft_context *context, enum weft_transport_ind
         .unwatch = unwatch,
         .fail = weft_fail,
         .log = log_line,
+        .tell_arg = context,
+        .tell = weft_inbox_tell,
+        .devices = context->settings.devices,
+        .verbs = &context->settings.verbs,
     };
     struct weft_transport *instance;
     status = transport->ops.open(&params, &instance);

@@ -19,7 +19,7 @@
 #include <weft/transport.h>
 #include <weft/weft.h>
 
-enum weft_transport_index { WEFT_SHM, WEFT_OFI, WEFT_TRANSPORT_COUNT };
+enum weft_transport_index { WEFT_SHM, WEFT_OFI, WEFT_VERBS, WEFT_TRANSPORT_COUNT };
 
 #define WEFT_USER_OPS 16
 
@@ -104,6 +104,7 @@ struct weft_context {
     struct weft_comm **comms;           /* [lock] hash by id, open addressing */
     uint32_t comm_capacity, comm_count;
     atomic_int users;                             /* communicators being made or alive */
+    atomic_int letters;                           /* some have arrived: inbox.h */
     atomic_int oversubscribed;                    /* more ranks than processors on this host */
     int holds_pmix;                               /* comm/boot_pmix.h */
     struct weft_user_op *user_ops[WEFT_USER_OPS]; /* by op - WEFT_OP_USER; comm/op.c */

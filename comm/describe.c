@@ -6,7 +6,16 @@
 
 const char *weft_comm_transport_name(const struct weft_comm *comm)
 {
-    return comm->ranks == 1 ? "none" : comm->one_host ? "shm" : comm->no_shm ? "ofi" : "shm+ofi";
+    static const char *const names[2][4] = {
+        {"shm", "shm+ofi", "shm+verbs", "shm+verbs+ofi"},
+        {"none", "ofi", "verbs", "verbs+ofi"},
+    };
+    int network = 0; /* a rank brings an address only where it is needed */
+    if (comm->ranks == 1)
+        return "none";
+    for (int r = 0; r < comm->ranks && !comm->one_host; r++)
+        network |= (comm->members[r].sizes[WEFT_OFI] != 0) | (comm->members[r].sizes[WEFT_VERBS] != 0) << 1;
+    return names[comm->no_shm][network];
 }
 
 /* Allreduce has a fast way of its own, which is no part of weft_collective_fast_algorithm(). */

@@ -48,9 +48,10 @@ static void handle_event(void *arg, const struct weft_event *event)
             weft_exec_message(comm->exec, event->sender, event->data, event->data_size);
     } else if (event->kind == WEFT_EVENT_LINK_FAILED) {
         struct weft_shared_link *shared = event->link_context;
+        const char *why = context->transports[shared->transport].ops.why(shared->link);
         for (uint32_t i = 0; i < context->comm_capacity; i++) {
             if (context->comms[i])
-                weft_comm_link_failed(context->comms[i], shared->link, event->status);
+                weft_comm_link_failed(context->comms[i], shared->link, event->status, why);
         }
     } else {
         struct weft_comm *comm = weft_context_find(context, (uint32_t)(event->cookie >> 32));
@@ -66,14 +67,15 @@ static void fail_users(struct weft_context *context, enum weft_transport_index i
     snprintf(text, sizeof text, "%s", weft_error_detail());
     for (uint32_t i = 0; i < context->comm_capacity; i++) {
         struct weft_comm *comm = context->comms[i];
-        if (comm && !(index == WEFT_OFI ? comm->one_host : comm->no_shm))
+        if (comm && comm->transports & 1u << index)
             weft_comm_fail(comm, status, text);
     }
 }
 
 int weft_progress_once(struct weft_context *context)
 {
-    int happened = 0;
+    int happened =
+        atomic_load_explicit(&context->letters, memory_order_relaxed) ? weft_inbox_deliver(context) : 0;
     for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
         struct weft_open_transport *transport = &context->transports[t];
         if (!is_working(transport))
@@ -241,6 +243,8 @@ void weft_progress_tell(struct weft_context *context)
 
 static int is_busy(const struct weft_context *context)
 {
+    if (atomic_load(&context->letters))
+        return 1;
     for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
         const struct weft_open_transport *transport = &context->transports[t];
         if (is_working(transport) && transport->ops.busy(transport->instance))
@@ -321,8 +325,11 @@ int weft_progress_tick(void *arg)
         weft_stall_look_all(context);
         context->looked_ns = now_ns;
     }
-    if (atomic_load(&context->lingers) && !is_busy(context) && atomic_exchange(&context->lingers, 0))
+    if (atomic_load(&context->lingers) && !is_busy(context) && atomic_exchange(&context->lingers, 0)) {
         weft_progress_background(context, -1);
+        if (atomic_load(&context->letters)) /* one that came in between took this thread for awake */
+            weft_progress_linger(context);
+    }
     int dozed =
         context->tick_idle > TICKS_DOZE && !context->leader_sleeps && context->vain_wakes <= VAIN_WAKES;
     if (dozed)

@@ -24,7 +24,7 @@ static uint64_t count_bytes(const struct weft_comm *comm)
 {
     size_t bytes = sizeof *comm + strlen(comm->name) + 1;
     for (int r = 0; r < comm->ranks && comm->members; r++)
-        bytes += sizeof comm->members[r] + comm->members[r].shm_size + comm->members[r].ofi_size + 1u;
+        bytes += sizeof comm->members[r] + weft_member_bytes(&comm->members[r]);
     bytes += weft_plans_bytes(&comm->plans);
     if (comm->exec)
         bytes += weft_exec_bytes(comm->exec);

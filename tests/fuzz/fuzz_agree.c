@@ -74,10 +74,17 @@ static void agree(struct weft_comm *comm, const struct weft_blob *intros, const 
     if (group > (uint32_t)comm->rank)
         __builtin_trap();
     comm->one_host = comm->no_shm = 1;
+    for (int r = 0; r < RANKS; r++) {
+        if (is_valid(comm, votes, r) != WEFT_OK)
+            return;
+    }
+    struct vote mine = *(const struct vote *)votes[comm->rank].data;
+    if (verbs_in_question(comm, votes) && complete_network(comm, votes, &mine) != WEFT_OK)
+        return;
     if (count_votes(comm, intros, votes) != WEFT_OK)
         return;
     for (int r = 0; r < RANKS; r++) {
-        if (comm->members[r].host_group > (uint32_t)r || comm->members[r].ofi_size > WEFT_ADDRESS_MAX)
+        if (comm->members[r].host_group > (uint32_t)r || comm->members[r].sizes[WEFT_OFI] > WEFT_ADDRESS_MAX)
             __builtin_trap();
     }
 }
@@ -96,7 +103,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int r = 0; r < RANKS; r++) {
         struct introduction intro = {
             .magic = INTRO_MAGIC, .version = INTRO_VERSION, .shm_size = 40, .host = "a"};
-        struct vote vote = {.free_ids = UINT32_MAX, .ofi_size = 16};
+        struct vote vote = {.free_ids = UINT32_MAX, .network = {.ofi_size = 16, .verbs_size = 16}};
         memcpy(bytes[r], &intro, sizeof intro);
         memcpy(bytes[r] + sizeof intro, settings, sizeof settings);
         memcpy(bytes[RANKS + r], &vote, sizeof vote);
@@ -104,7 +111,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         sizes[RANKS + r] = sizeof vote;
     }
     lay_over(data, size, sizes, bytes);
-    context->transports[WEFT_SHM].ops.reachable = reachable;
+    context->transports[WEFT_SHM].ops.reachable = context->transports[WEFT_VERBS].ops.reachable = reachable;
+    context->transports[WEFT_VERBS].instance = (void *)context;
+    strcpy(context->settings.transports, "shm,verbs"); /* ofi would be opened */
     pthread_mutex_init(&context->lock, NULL);
     *comm = (struct weft_comm){.context = context, .rank = 1, .ranks = RANKS, .members = members};
     if (make_messages(messages, sizes, bytes))
