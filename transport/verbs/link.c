@@ -274,6 +274,18 @@ void verbs_links_reap(struct weft_transport *transport, int64_t now_ns)
     }
 }
 
+void verbs_link_cut(struct weft_link *link)
+{
+    struct weft_transport *transport = link->transport;
+    for (struct weft_link **next = &transport->dying; *next; next = &(*next)->next_dying) {
+        if (*next != link)
+            continue;
+        *next = link->next_dying;
+        lanes_close(link);
+        return;
+    }
+}
+
 void verbs_link_free(struct weft_link *link)
 {
     lanes_close(link);

@@ -341,7 +341,9 @@ void verbs_link_up(struct weft_link *link);
 void verbs_link_want(struct weft_link *link, uint8_t pending);
 void verbs_links_flush(struct weft_transport *transport);
 void verbs_links_tick(struct weft_transport *transport, int64_t now_ns);
-/* Destroys queue pairs of failed links. */
+/* Destroys the queue pairs of a link that has failed now, without waiting for what is flushed. */
+void verbs_link_cut(struct weft_link *link);
+/* The same for all that have waited long enough. */
 void verbs_links_reap(struct weft_transport *transport, int64_t now_ns);
 
 /* message.c */
