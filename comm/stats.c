@@ -4,6 +4,7 @@
 #include "base/fork.h"
 #include "comm/comm.h"
 #include "comm/fastpath.h"
+#include "comm/region_cache.h"
 
 /* [lock] Peers whose links are up. */
 static uint64_t count_connections(const struct weft_comm *comm)
@@ -70,6 +71,12 @@ int weft_comm_get_stats(const weft_comm *comm, weft_comm_stats *stats)
     now.p2p_sends = weft_p2p_get_stats(comm->p2p)->sends;
     now.p2p_receives = weft_p2p_get_stats(comm->p2p)->receives;
     now.registrations = comm->context->registrations;
+    if (comm->context->cache) {
+        struct weft_region_cache_stats kept;
+        weft_region_cache_get_stats(comm->context->cache, &kept);
+        now.cache_hits = kept.hits;
+        now.cache_misses = kept.misses;
+    }
     now.bytes_memory = count_bytes(comm);
     now.bytes_pool = count_pool(comm->context);
     weft_context_unlock(comm->context);
