@@ -50,7 +50,7 @@ blame() {
 }
 
 run_one() {
-    local test=$1 name log rc started seconds passed failed skipped asked script=0 word=ok
+    local test=$1 name log rc seconds user system passed failed skipped asked script=0 word=ok TIMEFORMAT='%R %U %S'
     name=${test#"$BUILD"/}
     name=${name//\//_}
     log=$logs/$name.log
@@ -59,18 +59,20 @@ run_one() {
         script=1
         asked=$(sed -n 's/^# timeout: \([0-9]*\).*/\1/p' "$test" | head -1)
     fi
-    started=$EPOCHREALTIME
     # timeout puts the program into a process group of its own and signals that group.
-    timeout -k 5 "$((${asked:-0} > limit ? asked : limit))" ${TEST_RUNNER:-} "$test" >"$log" 2>&1 </dev/null
+    {
+        time timeout -k 5 "$((${asked:-0} > limit ? asked : limit))" ${TEST_RUNNER:-} "$test" >"$log" 2>&1 </dev/null
+    } 2>"$log.time"
     rc=$?
+    read -r seconds user system < <(tail -n 1 "$log.time")
+    rm -f "$log.time"
     [[ $rc == 124 || $rc == 137 ]] && echo "ran into the time limit, or was killed (status $rc)" >>"$log"
-    seconds=$(awk -v a="$started" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')
     read -r passed failed skipped < <(count "$log" "$rc" "$script")
     [[ $failed != 0 ]] && word=FAIL
     [[ $word == ok && $passed == 0 ]] && word=skip
     {
-        printf '%-4s %5s s  %3d passed %3d failed %3d skipped  %s\n' "$word" "$seconds" "$passed" "$failed" \
-            "$skipped" "$test"
+        printf '%-4s %5.1f s %5.1f cpu  %3d passed %3d failed %3d skipped  %s\n' "$word" "$seconds" \
+            "$(awk "BEGIN { print $user + $system }")" "$passed" "$failed" "$skipped" "$test"
         grep -ah '^SKIP: ' "$log" | sort | uniq -c | sort -rn | sed 's/^ *1 SKIP/           SKIP/; s/^ *\([0-9]\+\) SKIP/     \1 x SKIP/'
         if [[ $word == FAIL ]]; then
             echo "---- exit status $rc; what failed in $log:"
