@@ -111,7 +111,8 @@ static void reap(int ranks, pid_t *pids, int *statuses)
             killed = 1;
             for (int rank = 0; rank < ranks; rank++) {
                 if (pids[rank] > 0) {
-                    fprintf(stderr, "rank %d has not returned after %d s: killed\n", rank, limit_in_force_s());
+                    fprintf(stderr, "rank %d has not returned after %d s: killed\n", rank,
+                            limit_in_force_s());
                     kill(pids[rank], SIGKILL);
                 }
             }
