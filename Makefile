@@ -64,8 +64,9 @@ LIB_OBJECTS := $(call objects,$(LIB_SOURCES))
 PERF_OBJECTS := $(call objects,$(wildcard perf/*.c))
 SUPPORT_OBJECTS := $(call objects,$(wildcard tests/support/*.c))
 MICRO := $(patsubst %.c,$(BUILD)/%,$(wildcard perf/micro/*.c))
-TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/plan/test_*.c tests/conform/test_*.c \
-	tests/integration/test_*.c tests/faults/test_*.c))
+# LEFT_OUT names test programs, without .c, that this build does without.
+TESTS := $(patsubst %.c,$(BUILD)/%,$(filter-out $(LEFT_OUT:=.c),$(wildcard tests/unit/test_*.c tests/plan/test_*.c \
+	tests/conform/test_*.c tests/integration/test_*.c tests/faults/test_*.c)))
 # Tests that need an RDMA device, and programs that scripts among them run; without libibverbs's headers only scripts.
 RDMA_PROGRAMS := $(if $(HAVE_VERBS),$(patsubst %.c,$(BUILD)/%,$(wildcard tests/rdma/*.c tests/conform/test_verbs.c \
 	tests/conform/test_ofi_verbs.c)))
@@ -79,7 +80,7 @@ PROGRAMS := $(if $(wildcard algos/weft-plan.c),$(BUILD)/weft-plan) $(if $(PERF_O
 
 .DEFAULT_GOAL := all
 .PHONY: all lib tests deps demo check check-programs check-long check-rdma check-rdma-programs check-layers check-style check-abi \
-	abi-baseline asan ubsan tsan fuzz fuzzers install uninstall clean perf-peers print-libs rdma-tests help
+	abi-baseline asan tsan fuzz fuzzers install uninstall clean perf-peers print-libs rdma-tests help
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -180,9 +181,9 @@ check-abi: $(BUILD)/libweft.so
 abi-baseline: $(BUILD)/libweft.so
 	$(Q)BUILD=$(BUILD) tests/checks/check_abi.sh --refresh
 
-# The same programs built with a sanitizer, each in its own folder. Options and the suppressions, which name only
-# other people's code, are in tests/scripts/sanitize.sh.
-asan ubsan tsan:
+# The same programs built with sanitizers (address and undefined; thread), each build in its own folder. Options and
+# the suppressions, which name only other people's code, are in tests/scripts/sanitize.sh.
+asan tsan:
 	$(Q)CC="$(CC)" MAKE="$(MAKE)" BUILD=$(BUILD) tests/scripts/sanitize.sh $@
 
 fuzz:
@@ -258,7 +259,7 @@ help:
 	@echo "deps          install what is missing (Debian, Ubuntu)"
 	@echo "demo          checked allreduce between 4 local processes, over shared memory and over TCP"
 	@echo "check         every test; check-layers, check-style, check-abi: one of its parts"
-	@echo "asan ubsan tsan   the tests under a sanitizer"
+	@echo "asan tsan     the tests under sanitizers: address and undefined, thread"
 	@echo "fuzz          each fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS))"
 	@echo "check-long    check with WEFT_LONG=1, then sanitizers and fuzz"
 	@echo "check-rdma    tests over RDMA, in a virtual machine or with RDMA_DEVICE=mlx5_0"
