@@ -100,6 +100,7 @@ struct weft_context {
     struct weft_memory *memory;         /* [lock] */
     struct weft_intervals memory_spans; /* [lock] the same, by address */
     struct weft_region_cache *cache;    /* [lock] of other memory's regions, made when first needed */
+    atomic_int cache_died;              /* some of its memory has gone: weft_memory_tidy() */
     uint64_t registrations;             /* [lock] regions that transports hold for us */
     struct weft_comm **comms;           /* [lock] hash by id, open addressing */
     uint32_t comm_capacity, comm_count;
@@ -142,6 +143,8 @@ int weft_memory_is_shared(struct weft_context *context, const void *memory, size
 /* [lock] Forgets what is registered with a transport, whose instance is of no use any more, and pooled buffers that
  * came from it. The user's memory stays where it is. */
 void weft_memory_set_aside(struct weft_context *context, enum weft_transport_index transport);
+/* [lock] Ends registrations of memory that the program has given back. */
+void weft_memory_tidy(struct weft_context *context);
 /* [lock] Frees pooled buffers; user memory still there is counted. */
 int weft_memory_close(struct weft_context *context);
 

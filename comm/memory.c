@@ -51,6 +51,20 @@ static void region_end(void *arg, uint32_t transport, struct weft_region *region
     context->transports[transport].ops.dereg(region);
 }
 
+/* On a thread that must not wait for anybody: the service thread does the rest. */
+static void cache_died(void *arg)
+{
+    struct weft_context *context = arg;
+    atomic_store(&context->cache_died, 1);
+    weft_service_wake(context->service);
+}
+
+void weft_memory_tidy(struct weft_context *context)
+{
+    if (atomic_exchange(&context->cache_died, 0) && context->cache)
+        weft_region_cache_reap(context->cache);
+}
+
 static int cache_get(struct weft_context *context, uint32_t transport, const void *memory, size_t size,
                      struct weft_region **region)
 {
@@ -61,6 +75,7 @@ static int cache_get(struct weft_context *context, uint32_t transport, const voi
         .arg = context,
         .reg = region_make,
         .dereg = region_end,
+        .died = cache_died,
     };
     if (!context->cache && weft_region_cache_open(&options, &context->cache) != WEFT_OK)
         return WEFT_UNSUPPORTED;

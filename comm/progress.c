@@ -21,6 +21,7 @@
 #define LOOK_NS       INT64_C(20000000) /* between looks at what waits on any communicator */
 #define TICKS_IDLE    16                /* of the service thread, before it sleeps between them */
 #define TICKS_DOZE    200               /* before it sleeps on the descriptors */
+#define TIDY_MS       5                 /* between its tries to get the lock for that */
 #define DOZE_MS       20                /* the looks at what waits go on */
 
 static inline void pause_briefly(void)
@@ -277,6 +278,7 @@ static void tidy(struct weft_context *context)
         return;
     if (!context->leader_sleeps && is_busy(context))
         weft_progress_once(context);
+    weft_memory_tidy(context);
     pthread_mutex_unlock(&context->lock);
 }
 
@@ -307,7 +309,7 @@ int weft_progress_tick(void *arg)
         tidy(context);
         atomic_store(&context->tick_sleeps, 1);
         if (atomic_load(&context->background) == 0)
-            return -1;
+            return atomic_load(&context->cache_died) ? TIDY_MS : -1; /* another thread had the lock */
         atomic_store(&context->tick_sleeps, 0);
     }
     int64_t now_ns = weft_clock_ns();

@@ -73,7 +73,7 @@ static void idle_remove(struct weft_region_cache *cache, struct entry *entry)
     *(entry->older ? &entry->older->newer : &cache->oldest) = entry->newer;
 }
 
-/* It is not found any more. Ended, if not in use, at the next reap(). */
+/* It is not found any more. Ended, if not in use, at the next reap. */
 static void kill_entry(struct weft_region_cache *cache, struct entry *entry)
 {
     weft_intervals_remove(&cache->tree, &entry->span);
@@ -116,6 +116,8 @@ static void on_gone(void *arg, uintptr_t begin, uintptr_t end, int watched)
     }
     if (watched)
         unwatch(cache, begin, end);
+    if (cache->dead && cache->options.died)
+        cache->options.died(cache->options.arg);
 }
 
 /* --- without it */
@@ -148,8 +150,7 @@ static void entry_end(struct weft_region_cache *cache, struct entry *entry)
     free(entry);
 }
 
-/* Ends the dead that nobody uses. */
-static void reap(struct weft_region_cache *cache)
+void weft_region_cache_reap(struct weft_region_cache *cache)
 {
     pthread_mutex_lock(&cache->lock);
     struct entry *dead = cache->dead;
@@ -199,7 +200,7 @@ static struct entry *entry_add(struct weft_region_cache *cache, uintptr_t begin,
             kill_entry(cache, entry);
     }
     pthread_mutex_unlock(&cache->lock);
-    reap(cache);
+    weft_region_cache_reap(cache);
     if (!fits) {
         free(entry);
         return NULL;
@@ -268,7 +269,7 @@ int weft_region_cache_get(struct weft_region_cache *cache, uint32_t transport, c
     /* The order matters: comm/monitor.h. While a change is on its way nothing that is known counts. */
     if (!weft_monitor_quiet(cache->monitor))
         return WEFT_UNSUPPORTED;
-    reap(cache);
+    weft_region_cache_reap(cache);
     struct entry *entry = entry_take(cache, begin, end);
     if (!entry)
         entry = entry_add(cache, from, to);
@@ -307,7 +308,7 @@ uint32_t weft_region_cache_trim(struct weft_region_cache *cache)
     for (const struct entry *entry = cache->dead; entry; entry = entry->older)
         ended++;
     pthread_mutex_unlock(&cache->lock);
-    reap(cache);
+    weft_region_cache_reap(cache);
     return ended;
 }
 

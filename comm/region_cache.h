@@ -6,7 +6,7 @@
  *
  * Entries are only made of memory that can be watched (comm/monitor.h), and that is private to the process. When part of it is unmapped,
  * moved or discarded the entry is dead at once: it is found no more, whatever comes to lie at its address, and its
- * regions end with the operations that use them, or at the next call here. Where the kernel does not let memory be
+ * regions end with the operations that use them, or at the next reap(). Where the kernel does not let memory be
  * watched, none is kept: get() answers WEFT_UNSUPPORTED and the caller registers it for the operation alone.
  *
  * Registering whole pages lets neighbours hit. It must not widen what peers can write, so only transports whose keys end
@@ -32,6 +32,9 @@ struct weft_region_cache_options {
     /* As a transport's, of which there are WEFT_CACHE_TRANSPORTS at most. Called without the cache's lock. */
     int (*reg)(void *arg, uint32_t transport, void *memory, size_t size, struct weft_region **region);
     void (*dereg)(void *arg, uint32_t transport, struct weft_region *region);
+    /* Something has died that nobody uses: reap() soon. Called on the monitor's thread with the cache's lock held, so
+     * it does nothing but note and wake. May be NULL. */
+    void (*died)(void *arg);
 };
 
 struct weft_region_cache_stats {
@@ -49,6 +52,8 @@ int weft_region_cache_get(struct weft_region_cache *cache, uint32_t transport, c
 /* Whether the region was the cache's: 1, or 0 and nothing is done. */
 int weft_region_cache_put(struct weft_region_cache *cache, uint32_t transport, struct weft_region *region);
 
+/* Ends what has died and no operation uses, which other calls do as well. Until then its pages are not free. */
+void weft_region_cache_reap(struct weft_region_cache *cache);
 /* Ends what no operation uses; returns how many entries that were. When memory for registrations has run out. */
 uint32_t weft_region_cache_trim(struct weft_region_cache *cache);
 /* Ends all regions of a transport, none of which is in use any more. */

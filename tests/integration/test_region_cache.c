@@ -102,6 +102,26 @@ static int pass_again(weft_comm *comm, int rank)
     return 0;
 }
 
+/* Memory that is given back while nobody calls weft is not held for longer than a moment. */
+static int give_back(weft_comm *comm, int rank)
+{
+    weft_comm_stats held, now;
+    size_t size = 80 * PAGE;
+    uint8_t *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED);
+    CHECK(pass(comm, rank, memory, size, 3) == 0);
+    CHECK_OK(weft_barrier(comm));
+    CHECK_OK(stats_of(comm, &held));
+    munmap(memory, size);
+    do {
+        usleep(1000);
+        CHECK_OK(stats_of(comm, &now)); /* for as long as it takes, or this rank's time is up */
+    } while (now.registrations == held.registrations);
+    CHECK(now.registrations == held.registrations - 1);
+    CHECK_OK(weft_barrier(comm));
+    return 0;
+}
+
 static int body(int rank, int ranks, void *arg)
 {
     (void)ranks;
@@ -125,6 +145,7 @@ static int body(int rank, int ranks, void *arg)
         CHECK(after.cache_misses == before.cache_misses);
         CHECK(after.registrations > 0);
         CHECK(watchers() > 0);
+        CHECK(give_back(job.comm, rank) == 0);
     } else {
         CHECK(after.cache_hits == 0 && after.cache_misses == 0);
         CHECK(watchers() == 0);

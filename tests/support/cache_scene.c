@@ -58,7 +58,8 @@ void cache_scene_begin(struct cache_scene *scene, uint64_t bytes_max)
     memset(scene, 0, sizeof *scene);
     test_leak_take(&scene->before);
     scene->room = 1000000;
-    struct weft_region_cache_options options = {bytes_max, scene, fake_reg, fake_dereg};
+    struct weft_region_cache_options options = {
+        .bytes_max = bytes_max, .arg = scene, .reg = fake_reg, .dereg = fake_dereg};
     assert_int_equal(weft_region_cache_open(&options, &scene->cache), WEFT_OK);
 }
 

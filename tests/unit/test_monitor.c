@@ -16,6 +16,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -274,12 +275,54 @@ static void test_why(void **state)
     run_forbidden(1, says_why, 0);
 }
 
+/* Descriptors that run out at each point. */
+static int few_descriptors(void)
+{
+    struct rlimit limit;
+    int lowest = dup(0), kept = 0;
+    if (lowest < 0 || close(lowest) || getrlimit(RLIMIT_NOFILE, &limit))
+        return 78;
+    for (int room = 0; room < 12 && !kept; room++) {
+        struct test_leak before;
+        struct cache_scene scene;
+        char *memory = cache_scene_map(SIZE);
+        cache_scene_begin(&scene, 1 << 20);
+        before = scene.before;
+        limit.rlim_cur = (rlim_t)(lowest + room);
+        if (setrlimit(RLIMIT_NOFILE, &limit))
+            return 78;
+        struct weft_region *region = cache_scene_get(&scene, memory, SIZE);
+        kept = region != NULL;
+        if (region)
+            cache_scene_put(&scene, region);
+        weft_region_cache_close(scene.cache);
+        munmap(memory, SIZE);
+        limit.rlim_cur = limit.rlim_max;
+        if (setrlimit(RLIMIT_NOFILE, &limit) || test_leak_check(&before) || (kept && room == 0))
+            return 2;
+    }
+    return kept ? 0 : 3;
+}
+
+static void test_descriptors(void **state)
+{
+    (void)state;
+    int status;
+    NEED_WATCHING();
+    pid_t child = fork();
+    if (child == 0)
+        _exit(few_descriptors());
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unread), cmocka_unit_test(test_untold),  cmocka_unit_test(test_end),
-        cmocka_unit_test(test_taken),  cmocka_unit_test(test_refused), cmocka_unit_test(test_device),
-        cmocka_unit_test(test_why),
+        cmocka_unit_test(test_unread), cmocka_unit_test(test_untold),      cmocka_unit_test(test_end),
+        cmocka_unit_test(test_taken),  cmocka_unit_test(test_refused),     cmocka_unit_test(test_device),
+        cmocka_unit_test(test_why),    cmocka_unit_test(test_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
