@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/resource.h>
 #include "base/error.h"
 #include "base/limits.h"
@@ -82,6 +83,7 @@ static void read_capabilities(struct weft_transport *transport)
     transport->put_bytes = largest < 1u << 30 ? largest : 1u << 30;
     transport->sends_limit = OFI_WINDOW;
     transport->wide_keys = info->domain_attr->mr_key_size >= 8;
+    transport->fragile = strcmp(info->fabric_attr->prov_name, "verbs;ofi_rxm") == 0;
     transport->wide_data = info->domain_attr->cq_data_size >= 8;
     weft_log(WEFT_LOG_INFO,
              "ofi: provider %s, domain %s: %s, puts by %s, %s keys, inject %zu, message %zu, prefix %zu",
@@ -131,9 +133,27 @@ static int open_endpoint(struct weft_transport *transport)
     return error ? failed_enabling(transport, error) : WEFT_OK;
 }
 
+/* With shared receive contexts ofi_rxm 1.17 over verbs reports a write with data as a message (of garbage), so that
+ * nobody learns of it. */
+static int check_receives(const struct weft_transport *transport)
+{
+    const char *shared = getenv("FI_OFI_RXM_USE_SRX");
+    if (!transport->fragile || !shared || !strchr("1oOtTyY", *shared) || strcasecmp(shared, "off") == 0 ||
+        !FI_VERSION_LT(transport->library->version(), FI_VERSION(1, 18)))
+        return WEFT_OK;
+    return weft_fail(
+        WEFT_UNSUPPORTED,
+        "ofi: FI_OFI_RXM_USE_SRX=%s: with it verbs;ofi_rxm of libfabric 1.17 loses notices of writes; "
+        "unset it",
+        shared);
+}
+
 int ofi_endpoint_open(struct weft_transport *transport)
 {
     read_capabilities(transport);
+    int status = check_receives(transport);
+    if (status)
+        return status;
     transport->scratch = aligned_alloc(64, (transport->prefix + transport->inject_bytes + 127) & ~(size_t)63);
     if (!transport->scratch)
         return weft_fail(WEFT_NOMEM, "ofi: no memory for an instance");
@@ -144,7 +164,7 @@ int ofi_endpoint_open(struct weft_transport *transport)
     error = fi_domain(transport->fabric, transport->info, &transport->domain, NULL);
     if (error)
         return failed(transport, "domain", error);
-    int status = open_queue(transport);
+    status = open_queue(transport);
     if (!status)
         status = open_endpoint(transport);
     if (!status)
@@ -153,13 +173,20 @@ int ofi_endpoint_open(struct weft_transport *transport)
 }
 
 /* Closing an endpoint of ofi_rxm while a write into this process is half done crashes inside libfabric (1.17,
- * over tcp). It progresses only when we drive it, so leaving it alone is as good; it is never freed then. */
+ * over tcp). Software progresses only when we drive it, so leaving it alone is as good; it is never freed then. A
+ * device goes on by itself, but not without registrations. */
 void ofi_endpoint_stop(struct weft_transport *transport)
 {
     transport->undead = strstr(transport->info->fabric_attr->prov_name, "ofi_rxm") != NULL;
     if (!transport->undead)
         fi_close(&transport->ep->fid);
     transport->ep = NULL;
+    for (struct weft_region *region = transport->regions; transport->undead && region;
+         region = region->next) {
+        if (region->mr)
+            fi_close(&region->mr->fid);
+        region->mr = NULL;
+    }
 }
 
 void ofi_endpoint_close(struct weft_transport *transport)

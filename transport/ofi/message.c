@@ -40,6 +40,15 @@ static int send_failed(struct weft_link *link, ssize_t error)
     return weft_fail(link->status, "%s", link->why);
 }
 
+/* When ofi_rxm finds, while it connects, that some peer has ended its connection, it closes that and then takes what
+ * this peer had sent before from the completion queue, posting each buffer again at what it has just closed: it
+ * crashes (seen with 1.17; open upstream as issue 11828). So the queue is emptied before. */
+static void prepare_connect(struct weft_link *link)
+{
+    if (link->transport->fragile && (link->state == OFI_LINK_CONNECTING || link->stuck_ns))
+        fi_cq_read(link->transport->cq, NULL, 0); /* nothing is taken: it only makes progress */
+}
+
 /* Up to inject_bytes: libfabric copies, and reports nothing. */
 static int frame_inject(struct weft_link *link, enum ofi_frame_type type, const void *header,
                         size_t header_size, const void *payload, size_t payload_size)
@@ -53,6 +62,7 @@ static int frame_inject(struct weft_link *link, enum ofi_frame_type type, const 
     if (payload_size)
         memcpy(start + header_size, payload, payload_size);
     size_t size = transport->prefix + sizeof(struct ofi_frame) + header_size + payload_size;
+    prepare_connect(link);
     ssize_t error = fi_inject(transport->ep, transport->scratch, size, link->to);
     return error ? send_failed(link, error) : WEFT_OK;
 }
@@ -62,6 +72,7 @@ static int buffer_post(struct weft_link *link, struct ofi_buffer *buffer, size_t
 {
     struct weft_transport *transport = link->transport;
     buffer->op.link = link;
+    prepare_connect(link);
     ssize_t error = fi_send(transport->ep, buffer->memory, transport->prefix + size, buffer->desc, link->to,
                             &buffer->op.context);
     if (!error) {

@@ -332,6 +332,7 @@ struct weft_transport {
     int local_mr;     /* every local buffer needs a descriptor */
     int wide_data;    /* completion data has 64 bits */
     int wide_keys;    /* keys have 64 bits */
+    int fragile;      /* must not connect with completions unread: message.c */
     size_t prefix, inject_bytes, frame_bytes;
     uint64_t put_bytes;
     uint32_t next_key;

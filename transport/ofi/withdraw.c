@@ -18,7 +18,7 @@
  *
  * Where the connection cannot be cut, landings in registered regions are saved by registering the region
  * anew, which makes every key given out for it worthless (keys of the provider's making: hardware, which
- * looks at every packet). The last resort is to close the endpoint: the instance with all its links is broken
+ * looks at every packet), without waiting longer. The last resort is to close the endpoint: the instance with all its links is broken
  * then.
  *
  * The sink stays until the peer's answer or the end of the connection.
@@ -219,6 +219,24 @@ static void save_the_rest(struct weft_transport *transport)
                   "was taken back");
 }
 
+/* Whether nothing but registering anew helps, which is not worth waiting for. */
+static int only_renewal_helps(const struct weft_transport *transport)
+{
+    if (!transport->use_rma || transport->own_keys)
+        return 0;
+    for (uint32_t i = 0; i < transport->landings_count; i++) {
+        const struct ofi_landing *landing = transport->landings[i];
+        if (landing->recalled && !is_safe(landing) &&
+            (landing->link->sever != OFI_SEVER_CANNOT || !landing->region))
+            return 0;
+    }
+    for (const struct ofi_put *put = transport->active_puts; put; put = put->next) {
+        if (put->recalled)
+            return 0;
+    }
+    return 1;
+}
+
 static void probe_all(struct weft_transport *transport)
 {
     for (uint32_t i = 0; i < transport->links_count; i++) {
@@ -239,7 +257,7 @@ void ofi_recall_wait(struct weft_transport *transport)
     ofi_links_flush(transport);
     for (int turns = 1; is_unsettled(transport, NULL); turns++) {
         int64_t now_ns = weft_clock_ns();
-        if (now_ns - start_ns > OFI_RECALL_SLOW_NS + OFI_SEVER_NS) {
+        if (now_ns - start_ns > OFI_RECALL_SLOW_NS + OFI_SEVER_NS || only_renewal_helps(transport)) {
             save_the_rest(transport);
             break;
         }
