@@ -67,7 +67,8 @@ void kill_score_print(struct kill_score *score, const char *what)
     if (score->rash)
         printf("%s: %u times a rank was called silent that nobody had stopped\n", what, score->rash);
     if (score->misnamed)
-        printf("%s: a known gap: %u named a rank that left\n", what, score->misnamed);
+        printf("%s: a known gap: in %u of %u cases a rank that left was named\n", what, score->misnamed,
+               score->cases);
     fflush(stdout);
 }
 
@@ -234,6 +235,7 @@ static void settle(struct job *job, struct kill_score *score)
         score->rash++;
         return;
     }
+    unsigned misnamed = 0;
     int slow = 0, bad = job->hung || (!job->world->quiet && !job->world->clock.fired_ns);
     for (int rank = 0; rank < c->ranks; rank++) {
         const struct kill_report *report = &job->world->reports[rank];
@@ -242,7 +244,7 @@ static void settle(struct job *job, struct kill_score *score)
         bad |= killed ? !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL : status != 0;
         if (rank == c->victim)
             continue;
-        score->misnamed += (unsigned)report->misnamed;
+        misnamed |= (unsigned)report->misnamed;
         score->left_below += (unsigned)report->left_below;
         score->clean += report->end == KILL_END_CLEAN;
         score->deadlines += report->end == KILL_END_DEADLINE;
@@ -253,6 +255,7 @@ static void settle(struct job *job, struct kill_score *score)
         slow |= report->latency_ns > SLOW_NS * kill_patience();
         add_sample(score, report->latency_ns);
     }
+    score->misnamed += misnamed;
     score->deaths += job->world->clock.fired_ns != 0;
     score->hangs += (unsigned)job->hung;
     score->wrong += (unsigned)(bad != 0);

@@ -6,7 +6,7 @@
 
 struct kill_score {
     unsigned cases, deaths, answers, revoked, deadlines, clean;
-    unsigned misnamed; /* a known gap */
+    unsigned misnamed; /* cases in which a rank that left was named: a known gap */
     unsigned left_below, slow;
     unsigned rash;  /* cases in which a rank was called silent that nobody had stopped */
     unsigned wrong; /* cases with a complaint, each printed with its line for WEFT_KILL_CASE */
