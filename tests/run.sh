@@ -6,7 +6,7 @@
 # program runs in its own process group under a time limit; what overruns is killed with its group and counts
 # as failed. A program that ends badly without naming a failed test, or that runs nothing, counts as one failure.
 #
-# TEST_JOBS     programs at a time (default: processors, at most 2)
+# TEST_JOBS     programs at a time (default: processors, at most 2), without those that mostly wait (tests/waiting)
 # TEST_TIMEOUT  seconds per program (default 120; a script may ask for more in a line "# timeout: N")
 # TEST_RUNNER   a command that runs the program
 # TEST_LOGS     folder for the output of each program (default $BUILD/test-logs)
@@ -86,14 +86,36 @@ run_one() {
     cat "$logs/$name.out"
 }
 
+# lane PROGRAMS-AT-A-TIME PROGRAM...
+lane() {
+    local at_a_time=$1 test
+    shift
+    for test in "$@"; do
+        while (($(jobs -rp | wc -l) >= at_a_time)); do wait -n; done
+        run_one "$test" &
+    done
+    wait
+}
+
+# What tests/waiting names needs hardly a processor: it runs beside the others, half as many at a time.
+busy=() waiting=()
 for test in "$@"; do
-    while (($(jobs -rp | wc -l) >= jobs)); do wait -n; done
-    run_one "$test" &
+    source=${test#"$BUILD"/}
+    if grep -qE "^$source( |\$)" "${0%/*}/waiting"; then waiting+=("$test"); else busy+=("$test"); fi
 done
+lane $(((jobs + 1) / 2)) "${waiting[@]}" &
+lane "$jobs" "${busy[@]}" &
 wait
+missing=0
+while read -r source _; do
+    [[ $source == \#* || -z $source || -f $source.c || -f $source ]] && continue
+    echo "FAIL tests/waiting names $source, which is not there"
+    missing=$((missing + 1))
+done <"${0%/*}/waiting"
 
 read -r passed failed skipped < <(cat "$logs"/*.count 2>/dev/null | awk '
     { p += $1; f += $2; s += $3 } END { print p + 0, f + 0, s + 0 }')
 [[ $# != "$(ls "$logs"/*.count 2>/dev/null | wc -l)" ]] && { echo "not every test left a count"; failed=$((failed + 1)); }
+failed=$((failed + missing))
 echo "$passed passed, $failed failed, $skipped skipped"
 [[ $failed == 0 && $passed != 0 ]]
