@@ -134,6 +134,8 @@ $(BUILD)/tests/conform/test_ofi_demanding: | $(if $(HAVE_LIBFABRIC),$(TEST_PROVI
 KILL_OBJECTS := $(call objects,$(wildcard tests/kill/*.c))
 $(BUILD)/tests/integration/test_kill: $(KILL_OBJECTS) tests/kill/wraps
 $(BUILD)/tests/integration/test_kill: LDFLAGS_ALL += -Wl,@tests/kill/wraps
+# Links over a transport that the test puts in place of verbs.
+$(BUILD)/tests/integration/test_links: LDFLAGS_ALL += -Wl,--wrap=weft_transport_find
 
 $(BUILD)/tests/rdma/%: LIBS += -libverbs
 $(BUILD)/tests/plan/test_weft_plan: LIBS += -ljansson

@@ -448,6 +448,7 @@ static int count_votes(struct weft_comm *comm, const struct weft_blob *intros, c
     int veto = vetoing_rank(comm, votes);
     if (veto >= 0) {
         const struct weft_network *network = &((const struct vote *)votes[veto].data)->network;
+        comm->vetoed = 1;
         int valid = network->status < WEFT_AGAIN && network->status >= WEFT_INTERNAL;
         return weft_fail(valid ? network->status : WEFT_INTERNAL, "rank %d on host '%s': %s", veto,
                          comm->members[veto].host, network->reason);

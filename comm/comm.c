@@ -174,7 +174,8 @@ static int meet(struct weft_comm *comm, struct weft_bootstrap_options *resolved,
     status = weft_agree(comm, deadline_ns);
     if (status == WEFT_OK && comm->context->settings.connect)
         status = connect_eagerly(comm, deadline_ns);
-    if (status != WEFT_OK && status != WEFT_SETTINGS && !weft_bootstrap_has_failed(comm->bootstrap)) {
+    int all_know = status == WEFT_SETTINGS || comm->vetoed; /* whoever tells them takes their reason away */
+    if (status != WEFT_OK && !all_know && !weft_bootstrap_has_failed(comm->bootstrap)) {
         char text[WEFT_DETAIL_MAX];
         snprintf(text, sizeof text, "%s", weft_error_detail());
         weft_bootstrap_revoke(comm->bootstrap, text);

@@ -73,6 +73,7 @@ struct weft_comm {
     unsigned transports; /* bit per enum weft_transport_index: what reaches some other rank from here */
     int shm_status;      /* why this rank shares no memory: 0 when it does, or may not */
     char shm_reason[160];
+    int vetoed;                             /* a rank's vote ended the start, and all have it */
     int some_host_crowded;                  /* more ranks than processors somewhere */
     struct weft_plans plans;                /* [lock] */
     struct weft_fastpath *fastpath;         /* NULL when not used */

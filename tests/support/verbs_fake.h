@@ -1,0 +1,31 @@
+/* A transport that takes the place of "verbs" in tests of how links are chosen and made: loop's, whose links come up by
+ * letters, with addresses that belong to a fabric. Ranks are threads of one process. A program that uses it is linked with
+ * --wrap=weft_transport_find and puts it in place there.
+ */
+#ifndef WEFT_TESTS_VERBS_FAKE_H
+#define WEFT_TESTS_VERBS_FAKE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <weft/transport.h>
+
+const struct weft_transport_ops *verbs_fake_ops(void);
+
+/* What the calling thread's next instance is. */
+struct verbs_fake {
+    int status;      /* of open(): WEFT_OK, or why there is none */
+    uint64_t fabric; /* instances of one reach each other */
+};
+void verbs_fake_set(const struct verbs_fake *fake);
+
+/* Forgets all instances; lossy: every third letter gets lost. Before the ranks start. */
+void verbs_fake_reset(int lossy);
+
+extern atomic_int verbs_fake_opened;  /* instances */
+extern atomic_int verbs_fake_letters; /* told */
+extern atomic_int verbs_fake_cut;     /* fabric whose links break, each with one event; 0 none */
+
+#define VERBS_FAKE_MISSING "verbs: no RDMA device in this test"
+#define VERBS_FAKE_WHY     "mlx5_0 port 1 (GID fe80::1): port down. Look at its cable"
+
+#endif
