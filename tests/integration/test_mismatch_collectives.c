@@ -201,10 +201,12 @@ static int says_sizes(const struct scenario *scenario, const char *text)
 }
 
 /* The words of a rank that has met the other's message, where rank 0 has heard of one of the two only: the other was
- * through with its part at once. */
-static int says_roots(const struct scenario *scenario, const char *text)
+ * through with its part at once, or this machine is slow. Of counts it knows the hash only. */
+static int says_met(const struct scenario *scenario, const char *text)
 {
     char one[64], other[64];
+    if (strcmp(scenario->field, "counts") == 0)
+        return strstr(text, "disagree on the counts of call #2") != NULL;
     if (strcmp(scenario->field, "root") != 0)
         return 0;
     snprintf(one, sizeof one, "the root of call #2: %d and %d", scenario->right.root, scenario->wrong.root);
@@ -222,7 +224,7 @@ static int says_values(const struct scenario *scenario, const char *text)
         return says_sizes(scenario, text);
     print_value(field, &scenario->right, right, sizeof right);
     print_value(field, &scenario->wrong, wrong, sizeof wrong);
-    return says(text, field, wrong, right) || says(text, field, right, wrong) || says_roots(scenario, text);
+    return says(text, field, wrong, right) || says(text, field, right, wrong) || says_met(scenario, text);
 }
 
 static int judge(const struct setup *setup, int rank, int ranks, int status, const char *text,
