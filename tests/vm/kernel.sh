@@ -27,7 +27,7 @@ modules=(virtio_pci virtio_console virtio_net 9pnet_virtio 9p overlay veth crc32
 # The parts of the module tree that these come from. Changing the list fetches the kernel again, changing modules
 # from within it does not.
 kept=(arch/x86/crypto crypto drivers/block drivers/char drivers/infiniband/core drivers/infiniband/sw
-    'drivers/net/*.ko*' drivers/virtio fs/9p fs/configfs fs/netfs fs/overlayfs lib net/9p net/core net/ipv4 net/ipv6 net/sched)
+    'drivers/net/*.ko*' drivers/virtio fs/9p fs/configfs fs/fscache fs/netfs fs/overlayfs lib net/9p net/core net/ipv4 net/ipv6 net/sched)
 
 check_tools() {
     local tool
@@ -70,10 +70,11 @@ download() { # FOLDER
 # A compressed kernel (bzImage) holds an ELF one, which QEMU starts directly; unpacking it under emulation would
 # cost most of a second at every boot. Offsets: Documentation/arch/x86/boot.rst.
 unpack_kernel() { # BZIMAGE ELF
-    number() { od -An -j"$1" -N"$2" -tu"$2" "$bz" | tr -d ' '; }
-    local bz=$1 start size
-    start=$((($(number $((0x1f1)) 1) + 1) * 512 + $(number $((0x248)) 4)))
-    size=$(number $((0x24c)) 4) # with four bytes at the end that are not the stream's
+    number() { od -An -j$(($1)) -N"$2" -tu"$2" "$bz" | tr -d ' '; }
+    local bz=$1 sectors start size
+    sectors=$(number 0x1f1 1) start=$(number 0x248 4) size=$(number 0x24c 4)
+    [[ $sectors && $start && $size ]] || return
+    start=$((start + (sectors + 1) * 512)) # size: with four bytes at the end that are not the stream's
     tail -c +$((start + 1)) "$bz" | head -c $((size - 4)) | case $(od -An -j"$start" -N4 -tx1 "$bz") in
     ' fd 37 7a 58') xz -dc ;;
     ' 28 b5 2f fd') zstd -dc ;;
@@ -91,7 +92,7 @@ unpack() { # FOLDER TARGET
     done
     [[ -d $2/all/lib/modules ]] || mv "$2/all/usr/lib/modules" "$2/all/lib/" || return
     release=$(ls "$2/all/lib/modules")
-    mv "$2/all/lib" "$2/" && unpack_kernel "$(find "$2/all" -name 'vmlinuz*' -type f)" "$2/kernel" || return
+    mv "$2/all/lib" "$2/" && unpack_kernel "$(find "$2" -name 'vmlinuz*' -type f | head -n 1)" "$2/kernel" || return
     depmod -b "$2" "$release" && rm -rf "$2/all" && echo "$release" >"$2/release"
 }
 
