@@ -12,9 +12,8 @@
 
 #define CHUNK_BUFFERS 16
 
-/* A limit of this process that explains the error, in words that say what to raise; "" when there is none.
- * Providers report a limit on locked memory in different ways. */
-static const char *limit_reached(int error, int registering, char *text, size_t size)
+/* Providers report a limit on locked memory in different ways. */
+const char *ofi_limit_reached(int error, int registering, char *text, size_t size)
 {
     struct rlimit limit;
     text[0] = '\0';
@@ -36,7 +35,7 @@ static int failed_with(const struct weft_transport *transport, const char *what,
     char limit[128];
     return weft_fail(WEFT_TRANSPORT, "ofi: %s of provider %s: %s%s", what,
                      transport->info->fabric_attr->prov_name, transport->library->strerror(-error),
-                     limit_reached(error, registering, limit, sizeof limit));
+                     ofi_limit_reached(error, registering, limit, sizeof limit));
 }
 
 static int failed(const struct weft_transport *transport, const char *what, int error)

@@ -35,8 +35,11 @@ static int send_failed(struct weft_link *link, ssize_t error)
         return ofi_link_stuck(link);
     if (ofi_hello_again(link))
         return WEFT_AGAIN;
-    ofi_link_fail(link, link->state == OFI_LINK_UP ? WEFT_PEER_FAILED : WEFT_TRANSPORT,
-                  "ofi: sending failed: %s", link->transport->library->strerror((int)-error));
+    /* Connections of ofi_rxm register memory of their own. */
+    char limit[96];
+    ofi_limit_reached((int)error, error == -FI_ENOMEM && link->transport->local_mr, limit, sizeof limit);
+    ofi_link_fail(link, link->state == OFI_LINK_UP && !*limit ? WEFT_PEER_FAILED : WEFT_TRANSPORT,
+                  "ofi: sending failed: %s%s", link->transport->library->strerror((int)-error), limit);
     return weft_fail(link->status, "%s", link->why);
 }
 

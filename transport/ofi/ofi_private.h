@@ -378,6 +378,8 @@ int ofi_info_choose(const struct ofi_library *library, const struct weft_transpo
 int ofi_info_is_verbs(const struct fi_info *info);
 
 /* endpoint.c */
+/* What to raise when a limit of the process explains the error, else "". */
+const char *ofi_limit_reached(int error, int registering, char *text, size_t size);
 int ofi_endpoint_open(struct weft_transport *transport);
 /* No byte moves any more: the endpoint is closed, or not driven any more where closing it would crash. */
 void ofi_endpoint_stop(struct weft_transport *transport);
