@@ -100,7 +100,6 @@ static void drain(struct weft_transport *transport)
 {
     int64_t deadline_ns = weft_clock_ns() + VERBS_CLOSE_NS;
     transport->closing = 1;
-    verbs_landings_withdraw(transport);
     for (uint32_t i = 0; i < transport->links_count; i++) {
         struct weft_link *link = transport->links[i];
         if (link->state == VERBS_LINK_CONNECTING)

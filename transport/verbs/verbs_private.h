@@ -81,8 +81,8 @@
 #define VERBS_RECEIVE        (1ull << 63) /* wr_id of a receive: the buffer's index with this bit */
 
 struct verbs_lane;
-struct verbs_put;     /* landing.h */
-struct verbs_landing; /* landing.h */
+struct verbs_put;  /* landing.h */
+struct verbs_part; /* landing.h */
 
 /* Something to tell the caller: every kind of event is part of the thing that it is about. */
 struct verbs_notice {
@@ -109,8 +109,8 @@ enum verbs_post_kind {
     VERBS_POST_NONE,  /* nobody waits for it */
     VERBS_POST_FRAME, /* owner: struct verbs_buffer, goes back to its pool */
     VERBS_POST_PUT,   /* struct verbs_put: verbs_put_retired() */
-    VERBS_POST_BIND,  /* struct verbs_landing: verbs_landing_bound() */
-    VERBS_POST_CLOSE, /* struct verbs_landing: verbs_landing_closed() */
+    VERBS_POST_BIND,  /* struct verbs_part: verbs_landing_bound() */
+    VERBS_POST_CLOSE, /* struct verbs_part: verbs_landing_closed() */
 };
 
 struct verbs_post {
@@ -383,14 +383,12 @@ void verbs_wakings_take(struct verbs_queues *queues, uint32_t most);
 /* landing.c, put.c, withdraw.c (landing.h has what only they share) */
 int verbs_landings_open(struct weft_transport *transport);
 void verbs_landings_free(struct weft_transport *transport);
-/* Withdraws all that peers may still write into; before the links are closed. */
-void verbs_landings_withdraw(struct weft_transport *transport);
 int verbs_puts_open(struct weft_transport *transport);
 void verbs_puts_free(struct weft_transport *transport);
 /* What was posted with these kinds has ended, status 0 or why not; in the order of each lane. */
 void verbs_put_retired(struct weft_transport *transport, struct verbs_put *put, int status);
-void verbs_landing_bound(struct weft_transport *transport, struct verbs_landing *landing, int status);
-void verbs_landing_closed(struct weft_transport *transport, struct verbs_landing *landing, int status);
+void verbs_landing_bound(struct weft_transport *transport, struct verbs_part *part, int status);
+void verbs_landing_closed(struct weft_transport *transport, struct verbs_part *part, int status);
 /* An immediate came over this queue pair; anything may stand in it. */
 void verbs_landing_arrived(struct verbs_queues *queues, uint32_t qp_number, uint32_t immediate);
 /* poll() tells this event now: returns its cookie, and the thing may be used again. */

@@ -1,0 +1,449 @@
+/* Landings: memory that is ready for one put (landing.h has how). Withdrawing them is in withdraw.c. */
+#include "transport/verbs/landing.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#define SETTLE_NS 500000000
+
+int verbs_landings_open(struct weft_transport *transport)
+{
+    transport->landings = calloc(1, sizeof *transport->landings);
+    return transport->landings ? WEFT_OK : weft_fail(WEFT_NOMEM, "verbs: no memory for landings");
+}
+
+void verbs_landings_free(struct weft_transport *transport)
+{
+    struct verbs_landings *landings = transport->landings;
+    if (!landings)
+        return;
+    for (uint32_t i = 0; i < landings->count; i++)
+        free(landings->slots[i]);
+    free(landings->slots);
+    free(landings);
+    transport->landings = NULL;
+}
+
+uint32_t verbs_landing_immediate(const struct verbs_landing *landing)
+{
+    return landing->slot | (uint32_t)landing->generation << 16;
+}
+
+struct verbs_landing *verbs_landing_find(struct weft_transport *transport, uint32_t immediate)
+{
+    const struct verbs_landings *landings = transport->landings;
+    uint32_t slot = immediate & (VERBS_SLOTS - 1);
+    struct verbs_landing *landing = slot < landings->count ? landings->slots[slot] : NULL;
+    if (!landing || landing->state == VERBS_LANDING_FREE ||
+        landing->generation != (immediate >> 16 & VERBS_GENERATION_MASK))
+        return NULL;
+    return landing;
+}
+
+uint32_t verbs_token_check(const struct verbs_token *token, uint32_t link_id, size_t size)
+{
+    struct verbs_token words = *token;
+    uint64_t hash = link_id ^ (uint64_t)size << 32 ^ (uint64_t)size >> 32;
+    words.check &= 0xff;
+    uint64_t values[sizeof words / sizeof(uint64_t)];
+    memcpy(values, &words, sizeof words);
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        hash = (hash ^ values[i]) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 29;
+    }
+    return words.check | (uint32_t)(hash >> 32 << 8);
+}
+
+int verbs_region_check(const struct weft_transport *transport, const struct weft_region *region,
+                       const void *memory, size_t size)
+{
+    if (size == 0 || size > transport->put_bytes)
+        return weft_fail(WEFT_INVALID, "verbs: put of %zu bytes, expected 1 to %llu", size,
+                         (unsigned long long)transport->put_bytes);
+    uintptr_t start = region ? (uintptr_t)region->memory : 0, wanted = (uintptr_t)memory;
+    if (!region || wanted < start || wanted - start > region->size || size > region->size - (wanted - start))
+        return weft_fail(WEFT_INVALID, "verbs: a put needs a region that covers the memory");
+    return WEFT_OK;
+}
+
+/* Slots are used again in the order they became free. */
+static struct verbs_landing *landing_take(struct verbs_landings *landings)
+{
+    struct verbs_landing *landing = landings->free;
+    if (landing) {
+        landings->free = landing->next;
+        return landing;
+    }
+    if (landings->count == landings->capacity) {
+        uint32_t capacity = landings->capacity ? landings->capacity * 2 : 64;
+        struct verbs_landing **slots =
+            capacity > VERBS_SLOTS ? NULL : realloc(landings->slots, capacity * sizeof(*slots));
+        if (!slots)
+            return NULL;
+        landings->slots = slots;
+        landings->capacity = capacity;
+    }
+    landing = calloc(1, sizeof *landing);
+    if (!landing)
+        return NULL;
+    landing->slot = (uint16_t)landings->count;
+    for (int i = 0; i < VERBS_LANES; i++)
+        landing->parts[i].landing = landing;
+    landings->slots[landings->count++] = landing;
+    return landing;
+}
+
+static void landing_give(struct verbs_landings *landings, struct verbs_landing *landing)
+{
+    landing->state = VERBS_LANDING_FREE;
+    landing->recalled = 0;
+    landing->region = NULL;
+    landing->generation = (landing->generation + 1) & VERBS_GENERATION_MASK;
+    landing->next = NULL;
+    if (landings->free)
+        landings->free_last->next = landing;
+    else
+        landings->free = landing;
+    landings->free_last = landing;
+}
+
+/* Receive buffers for the immediates. Beyond what a rail keeps, the sender's adapter waits until there is one
+ * (receiver-not-ready), which is slower and no error. */
+static void receives_reserve(struct verbs_landing *landing)
+{
+    struct verbs_landings *landings = landing->link->transport->landings;
+    for (uint32_t bits = landing->lanes; bits; bits &= bits - 1) {
+        int number = __builtin_ctz(bits);
+        struct verbs_queues *queues = landing->link->lanes[number]->queues;
+        uint32_t *count = &landings->reserved[queues->rail->number];
+        if (*count >= VERBS_LANDING_RECEIVES || verbs_receives_reserve(queues, 1) != WEFT_OK)
+            continue;
+        ++*count;
+        landing->reserved |= (uint8_t)(1u << number);
+    }
+}
+
+static void receives_release(struct verbs_landing *landing)
+{
+    struct verbs_landings *landings = landing->link->transport->landings;
+    for (uint32_t bits = landing->reserved; bits; bits &= bits - 1) {
+        struct verbs_queues *queues = landing->link->lanes[__builtin_ctz(bits)]->queues;
+        verbs_receives_release(queues, 1);
+        landings->reserved[queues->rail->number]--;
+    }
+    landing->reserved = 0;
+}
+
+void verbs_landing_release(struct verbs_landing *landing)
+{
+    int over =
+        landing->state == VERBS_LANDING_FILLED || (landing->state == VERBS_LANDING_WITHDRAWN &&
+                                                   !landing->cancel_due && verbs_landing_is_quiet(landing));
+    if (!over || landing->posts || landing->bound || landing->telling)
+        return;
+    receives_release(landing);
+    landing_give(landing->link->transport->landings, landing);
+}
+
+/* The lanes that a put of this size takes. */
+static uint8_t lanes_choose(struct weft_link *link, size_t size)
+{
+    uint32_t count = link->lanes_count;
+    if (count < 2)
+        return 1;
+    if (size < (uint64_t)link->transport->settings.stripe_bytes)
+        return (uint8_t)(1u << (link->land_turn++ % count));
+    size_t offset;
+    while (verbs_stripe(size, count, count - 1, &offset) == 0)
+        count--;
+    return (uint8_t)((1u << count) - 1);
+}
+
+/* Takes a window for each lane that has them. WEFT_AGAIN: some device has none left; they come back as landings end. */
+static int windows_take(struct verbs_landing *landing)
+{
+    const struct weft_link *link = landing->link;
+    for (uint32_t bits = landing->lanes; bits; bits &= bits - 1) {
+        int number = __builtin_ctz(bits);
+        const struct verbs_lane *lane = link->lanes[number];
+        struct verbs_rail *rail = lane->queues->rail;
+        if (!rail->limits.memory_windows)
+            continue;
+        struct verbs_part *part = &landing->parts[number];
+        part->window = verbs_lane_room(lane, VERBS_PUT_RESERVE) ? verbs_window_take(rail) : NULL;
+        if (!part->window)
+            return WEFT_AGAIN;
+    }
+    return WEFT_OK;
+}
+
+static void windows_give(struct verbs_landing *landing)
+{
+    for (uint32_t bits = landing->lanes & ~(uint32_t)landing->bound; bits; bits &= bits - 1) {
+        int number = __builtin_ctz(bits);
+        struct verbs_part *part = &landing->parts[number];
+        if (part->window)
+            verbs_window_give(landing->link->lanes[number]->queues->rail, part->window);
+        part->window = NULL;
+    }
+}
+
+/* Binds a window on the part of one lane. Messages wait for those that they could overtake. */
+static int window_bind(struct verbs_landing *landing, int number, uint8_t *memory, size_t size)
+{
+    struct weft_link *link = landing->link;
+    struct verbs_lane *lane = link->lanes[number];
+    struct verbs_part *part = &landing->parts[number];
+    struct ibv_send_wr entry;
+    memset(&entry, 0, sizeof entry);
+    verbs_window_bind(part->window, landing->region->mr[lane->queues->rail->number], memory, size, &entry);
+    int other = number != 0;
+    struct verbs_post post = {other ? VERBS_POST_BIND : VERBS_POST_NONE, part};
+    int status = verbs_lane_post(lane, &entry, 1, post, VERBS_PUT_RESERVE, other);
+    if (status)
+        return status;
+    verbs_window_bound(part->window, &entry);
+    landing->bound |= (uint8_t)(1u << number);
+    landing->posts = (uint16_t)(landing->posts + other);
+    link->unbound += (uint32_t)other;
+    return WEFT_OK;
+}
+
+/* Opens the memory to the peer and writes the keys. */
+static int parts_open(struct verbs_landing *landing, struct verbs_token *token)
+{
+    uint32_t count = (uint32_t)__builtin_popcount(landing->lanes), index = 0;
+    for (uint32_t bits = landing->lanes; bits; bits &= bits - 1, index++) {
+        int number = __builtin_ctz(bits);
+        size_t offset, size = verbs_stripe(landing->size, count, index, &offset);
+        struct verbs_window *window = landing->parts[number].window;
+        int status = window ? window_bind(landing, number, landing->memory + offset, size) : WEFT_OK;
+        if (status)
+            return status;
+        int rail = landing->link->lanes[number]->queues->rail->number;
+        token->keys[index] = window ? window->mw->rkey : landing->region->mr[rail]->rkey;
+    }
+    return WEFT_OK;
+}
+
+/* The end of a landing that could not be opened; some of its windows may be bound. */
+static void landing_undo(struct verbs_landing *landing)
+{
+    if (landing->state == VERBS_LANDING_FREE)
+        return; /* the link has failed, and everything on it */
+    windows_give(landing);
+    landing->state = VERBS_LANDING_WITHDRAWN;
+    landing->known = 0;
+    verbs_landing_close(landing, landing->lanes);
+    verbs_landing_release(landing);
+}
+
+int verbs_land(struct weft_link *link, struct weft_region *region, void *memory, size_t size, uint64_t cookie,
+               struct weft_token *result)
+{
+    struct weft_transport *transport = link->transport;
+    if (link->state != VERBS_LINK_UP)
+        return link->state == VERBS_LINK_CONNECTING ? WEFT_AGAIN : weft_fail(link->status, "%s", link->why);
+    int status = verbs_region_check(transport, region, memory, size);
+    if (status)
+        return status;
+    struct verbs_landing *landing = landing_take(transport->landings);
+    if (!landing)
+        return transport->landings->count == VERBS_SLOTS
+                   ? WEFT_AGAIN
+                   : weft_fail(WEFT_NOMEM, "verbs: no room for another landing beside %u",
+                               transport->landings->count);
+    landing->link = link;
+    landing->region = region;
+    landing->memory = memory;
+    landing->size = size;
+    landing->cookie = cookie;
+    landing->sent_at = link->sent;
+    landing->lanes = lanes_choose(link, size);
+    landing->arrived = landing->ended = landing->bound = landing->closing = landing->to_close = 0;
+    landing->known = landing->cancel_due = landing->telling = 0;
+    landing->state = VERBS_LANDING_OPEN;
+    struct verbs_token token;
+    memset(&token, 0, sizeof token);
+    status = windows_take(landing);
+    if (!status)
+        status = parts_open(landing, &token);
+    if (status) {
+        landing_undo(landing);
+        return status;
+    }
+    receives_reserve(landing);
+    token.immediate = verbs_landing_immediate(landing);
+    token.address = (uint64_t)(uintptr_t)memory;
+    token.check = landing->lanes;
+    token.check = verbs_token_check(&token, link->id, size);
+    memcpy(result, &token, sizeof token);
+    return WEFT_OK;
+}
+
+void verbs_landing_bound(struct weft_transport *transport, struct verbs_part *part, int status)
+{
+    (void)transport;
+    (void)status; /* a binding that failed has failed the link */
+    part->landing->link->unbound--;
+    part->landing->posts--;
+    verbs_landing_release(part->landing);
+}
+
+static int part_close(struct verbs_landing *landing, int number)
+{
+    struct ibv_send_wr entry;
+    memset(&entry, 0, sizeof entry);
+    verbs_window_invalidate(landing->parts[number].window, &entry);
+    struct verbs_post post = {VERBS_POST_CLOSE, &landing->parts[number]};
+    int status = verbs_lane_post(landing->link->lanes[number], &entry, 1, post, VERBS_SEND_CONTROL / 2, 1);
+    if (status)
+        return status;
+    landing->posts++;
+    landing->closing |= (uint8_t)(1u << number);
+    return WEFT_OK;
+}
+
+void verbs_landing_close(struct verbs_landing *landing, uint32_t lanes)
+{
+    struct verbs_landings *landings = landing->link->transport->landings;
+    for (uint32_t bits = lanes & landing->bound & ~(uint32_t)landing->closing; bits; bits &= bits - 1) {
+        int number = __builtin_ctz(bits), status = part_close(landing, number);
+        if (landing->link->state == VERBS_LINK_FAILED)
+            return;
+        if (status)
+            landing->to_close |= (uint8_t)(1u << number);
+        else
+            landing->to_close &= (uint8_t) ~(1u << number);
+    }
+    if (!landing->to_close || landing->listed)
+        return;
+    landing->listed = 1;
+    landing->next_close = landings->closes;
+    landings->closes = landing;
+}
+
+void verbs_landings_poll(struct weft_transport *transport)
+{
+    struct verbs_landing *landing = transport->landings->closes;
+    transport->landings->closes = NULL;
+    while (landing) {
+        struct verbs_landing *next = landing->next_close;
+        landing->listed = 0;
+        verbs_landing_close(landing, landing->to_close);
+        landing = next;
+    }
+}
+
+void verbs_landing_closed(struct weft_transport *transport, struct verbs_part *part, int status)
+{
+    struct verbs_landing *landing = part->landing;
+    uint8_t bit = (uint8_t)(1u << (part - landing->parts));
+    (void)transport;
+    landing->posts--;
+    landing->closing &= (uint8_t)~bit;
+    if (part->window && status == WEFT_OK) {
+        verbs_window_give(landing->link->lanes[part - landing->parts]->queues->rail, part->window);
+        part->window = NULL;
+        landing->bound &= (uint8_t)~bit;
+    }
+    verbs_landing_release(landing);
+}
+
+void verbs_landing_arrived(struct verbs_queues *queues, uint32_t qp_number, uint32_t immediate)
+{
+    struct weft_transport *transport = queues->transport;
+    struct verbs_landing *landing = verbs_landing_find(transport, immediate);
+    const struct verbs_lane *lane = landing ? verbs_link_lane(landing->link, queues, qp_number) : NULL;
+    uint8_t bit = lane ? (uint8_t)(1u << lane->number) : 0;
+    if (!(bit && landing->lanes & bit) || (immediate >> 28 & 7) != lane->number ||
+        (landing->arrived & bit && !(immediate & VERBS_IMMEDIATE_END))) {
+        transport->stale_immediates++;
+        weft_log(WEFT_LOG_DEBUG, "verbs: dropped an immediate for a landing that is no more");
+        return;
+    }
+    landing->link->heard = 1;
+    if (immediate & VERBS_IMMEDIATE_END)
+        landing->ended |= bit;
+    else
+        landing->arrived |= bit;
+    if (landing->state == VERBS_LANDING_OPEN && landing->ended) {
+        verbs_link_fail(landing->link, WEFT_PROTOCOL,
+                        "verbs: the peer ended a put that it was not asked to end");
+        return;
+    }
+    verbs_landing_close(landing, bit);
+    if (landing->state == VERBS_LANDING_OPEN && landing->arrived == landing->lanes) {
+        landing->state = VERBS_LANDING_FILLED;
+        landing->telling = 1;
+        verbs_notice_push(transport, &landing->notice, WEFT_EVENT_LANDED, WEFT_OK);
+    }
+    verbs_landing_release(landing);
+}
+
+uint64_t verbs_landing_told(struct weft_transport *transport, struct verbs_notice *notice)
+{
+    struct verbs_landing *landing =
+        (struct verbs_landing *)(void *)((char *)notice - offsetof(struct verbs_landing, notice));
+    (void)transport;
+    landing->telling = 0;
+    verbs_landing_release(landing);
+    return landing->cookie;
+}
+
+/* The queue pairs are in error: invalidating windows is no more possible, freeing them is. */
+static void landing_cut(struct verbs_landing *landing)
+{
+    for (uint32_t bits = landing->lanes; bits; bits &= bits - 1) {
+        int number = __builtin_ctz(bits);
+        if (landing->parts[number].window)
+            verbs_window_drop(landing->link->lanes[number]->queues->rail, landing->parts[number].window);
+        landing->parts[number].window = NULL;
+    }
+    landing->bound = landing->closing = landing->to_close = landing->cancel_due = 0;
+    receives_release(landing);
+    if (landing->state == VERBS_LANDING_OPEN)
+        landing->state = VERBS_LANDING_WITHDRAWN;
+    verbs_landing_release(landing);
+}
+
+void verbs_landings_link_failed(struct weft_link *link)
+{
+    struct verbs_landings *landings = link->transport->landings;
+    for (uint32_t i = 0; i < landings->count; i++) {
+        if (landings->slots[i]->state != VERBS_LANDING_FREE && landings->slots[i]->link == link)
+            landing_cut(landings->slots[i]);
+    }
+}
+
+/* A landing with a window on the region, or NULL. */
+static struct verbs_landing *landing_bound_on(const struct weft_region *region)
+{
+    const struct verbs_landings *landings = region->transport->landings;
+    for (uint32_t i = 0; i < landings->count; i++) {
+        struct verbs_landing *landing = landings->slots[i];
+        if (landing->state != VERBS_LANDING_FREE && landing->region == region && landing->bound)
+            return landing;
+    }
+    return NULL;
+}
+
+void verbs_region_settle(struct weft_region *region)
+{
+    struct weft_transport *transport = region->transport;
+    int64_t start_ns = weft_clock_ns();
+    struct verbs_landing *landing;
+    while ((landing = landing_bound_on(region))) {
+        if (weft_clock_ns() - start_ns > SETTLE_NS || landing->state == VERBS_LANDING_OPEN) {
+            verbs_link_fail(landing->link, WEFT_TRANSPORT,
+                            landing->state == VERBS_LANDING_OPEN
+                                ? "verbs: memory was deregistered while the peer could write into it"
+                                : "verbs: the adapter does not take back the peer's key for memory");
+            continue;
+        }
+        verbs_landings_poll(transport);
+        verbs_progress(transport);
+    }
+}

@@ -1,0 +1,277 @@
+/* The sending side of puts: see landing.h.
+ *
+ * A put takes what it needs of all its lanes' send queues at once or nothing at all. The last entry of each lane asks
+ * for a completion, which stands for the lane's others too: it says that the peer's adapter has acknowledged all of
+ * them, so that the source may be overwritten.
+ */
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/error.h"
+#include "transport/verbs/landing.h"
+
+int verbs_puts_open(struct weft_transport *transport)
+{
+    transport->puts = calloc(1, sizeof *transport->puts);
+    return transport->puts ? WEFT_OK : weft_fail(WEFT_NOMEM, "verbs: no memory for puts");
+}
+
+void verbs_puts_free(struct weft_transport *transport)
+{
+    if (!transport->puts)
+        return;
+    struct verbs_put *put;
+    while ((put = transport->puts->made)) {
+        transport->puts->made = put->next_made;
+        free(put);
+    }
+    free(transport->puts);
+    transport->puts = NULL;
+}
+
+static uint32_t write_bytes(const struct verbs_rail *rail)
+{
+    uint32_t bytes = rail->limits.message_bytes;
+    return bytes < VERBS_WRITE_BYTES ? bytes : VERBS_WRITE_BYTES;
+}
+
+uint64_t verbs_put_bytes(const struct weft_transport *transport)
+{
+    uint64_t least = VERBS_WRITE_BYTES;
+    for (int i = 0; i < transport->rails_count; i++) {
+        uint32_t bytes = write_bytes(&transport->rails[i]);
+        least = bytes < least ? bytes : least;
+    }
+    return least * VERBS_PUT_WRITES;
+}
+
+static struct verbs_put *put_take(struct verbs_puts *puts)
+{
+    struct verbs_put *put = puts->free;
+    if (put) {
+        puts->free = put->next;
+        return put;
+    }
+    put = calloc(1, sizeof *put);
+    if (put) {
+        put->next_made = puts->made;
+        puts->made = put;
+    }
+    return put;
+}
+
+static void put_give(struct verbs_puts *puts, struct verbs_put *put)
+{
+    put->next = puts->free;
+    puts->free = put;
+}
+
+static void active_add(struct verbs_puts *puts, struct verbs_put *put)
+{
+    put->previous = NULL;
+    put->next = puts->active;
+    if (put->next)
+        put->next->previous = put;
+    puts->active = put;
+}
+
+static void active_remove(struct verbs_puts *puts, struct verbs_put *put)
+{
+    if (put->previous)
+        put->previous->next = put->next;
+    else
+        puts->active = put->next;
+    if (put->next)
+        put->next->previous = put->previous;
+    put->next = put->previous = NULL;
+}
+
+static int token_check(const struct weft_link *link, const struct verbs_token *token, size_t size)
+{
+    uint32_t lanes = token->check & 0xff;
+    if (!lanes || lanes >> link->lanes_count || token->check != verbs_token_check(token, link->peer_id, size))
+        return weft_fail(WEFT_INVALID, "verbs: token is not from this link's peer, or not for %zu bytes",
+                         size);
+    if (verbs_is_refused(link, token->immediate))
+        return weft_fail(WEFT_CANCELLED, "verbs: the peer has withdrawn this landing");
+    return WEFT_OK;
+}
+
+/* Whether each lane has room for its part. */
+static int has_room(const struct weft_link *link, uint32_t lanes, size_t size)
+{
+    uint32_t count = (uint32_t)__builtin_popcount(lanes), index = 0;
+    for (uint32_t bits = lanes; bits; bits &= bits - 1, index++) {
+        const struct verbs_lane *lane = link->lanes[__builtin_ctz(bits)];
+        size_t offset, part = verbs_stripe(size, count, index, &offset);
+        size_t writes = (part + write_bytes(lane->queues->rail) - 1) / write_bytes(lane->queues->rail);
+        if (verbs_lane_room(lane, VERBS_PUT_RESERVE) < writes + 1)
+            return 0;
+    }
+    return 1;
+}
+
+static void immediate_fill(struct ibv_send_wr *entry, const struct verbs_lane *lane, uint32_t immediate)
+{
+    memset(entry, 0, sizeof *entry);
+    entry->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    entry->imm_data = htobe32(immediate | (uint32_t)lane->number << 28);
+}
+
+int verbs_immediate_send(struct verbs_lane *lane, uint32_t immediate)
+{
+    struct ibv_send_wr entry;
+    immediate_fill(&entry, lane, immediate);
+    return verbs_lane_post(lane, &entry, 1, (struct verbs_post){VERBS_POST_NONE, NULL},
+                           VERBS_SEND_CONTROL / 2, 0);
+}
+
+/* Where the bytes of one lane come from and go to. */
+struct span {
+    const uint8_t *memory;
+    size_t size;
+    uint64_t address;
+    uint32_t key, lkey;
+};
+
+/* What one lane carries: its writes, and the immediate. */
+static int part_write(struct verbs_put *put, struct verbs_lane *lane, const struct span *span,
+                      uint32_t immediate)
+{
+    struct ibv_send_wr entries[VERBS_PUT_WRITES + 1];
+    struct ibv_sge pieces[VERBS_PUT_WRITES];
+    uint32_t most = write_bytes(lane->queues->rail), count = 0;
+    for (size_t done = 0; done < span->size; count++) {
+        uint32_t bytes = span->size - done < most ? (uint32_t)(span->size - done) : most;
+        pieces[count] = (struct ibv_sge){(uint64_t)(uintptr_t)(span->memory + done), bytes, span->lkey};
+        struct ibv_send_wr *entry = &entries[count];
+        memset(entry, 0, sizeof *entry);
+        entry->next = entry + 1;
+        entry->opcode = IBV_WR_RDMA_WRITE;
+        entry->sg_list = &pieces[count];
+        entry->num_sge = 1;
+        entry->wr.rdma.remote_addr = span->address + done;
+        entry->wr.rdma.rkey = span->key;
+        done += bytes;
+    }
+    immediate_fill(&entries[count], lane, immediate);
+    put->left++; /* posting may fail the link, and end it */
+    int status = verbs_lane_post(lane, entries, count + 1, (struct verbs_post){VERBS_POST_PUT, put},
+                                 VERBS_PUT_RESERVE, 1);
+    if (status)
+        put->left--;
+    return status;
+}
+
+/* The whole put. What has been posted before a failure ends as the link does. */
+static int put_write(struct verbs_put *put, const struct verbs_token *token, const struct weft_region *region,
+                     const uint8_t *memory, size_t size)
+{
+    struct weft_link *link = put->link;
+    uint32_t lanes = token->check & 0xff, count = (uint32_t)__builtin_popcount(lanes), index = 0;
+    for (uint32_t bits = lanes; bits; bits &= bits - 1, index++) {
+        struct verbs_lane *lane = link->lanes[__builtin_ctz(bits)];
+        size_t offset, part = verbs_stripe(size, count, index, &offset);
+        struct span span = {.memory = memory + offset,
+                            .size = part,
+                            .address = token->address + offset,
+                            .key = token->keys[index],
+                            .lkey = region->mr[lane->queues->rail->number]->lkey};
+        int status = part_write(put, lane, &span, token->immediate);
+        if (!status)
+            continue;
+        if (status == WEFT_AGAIN && !put->left)
+            return status;
+        if (link->state != VERBS_LINK_FAILED)
+            verbs_link_fail(link, WEFT_TRANSPORT,
+                            "verbs: %s port %d takes no more of a put of which other lanes have their parts",
+                            lane->queues->rail->device, lane->queues->rail->port.number);
+        return weft_fail(link->status, "%s", link->why);
+    }
+    return WEFT_OK;
+}
+
+int verbs_put(struct weft_link *link, const struct weft_token *bytes, struct weft_region *region,
+              const void *memory, size_t size, uint64_t cookie)
+{
+    struct weft_transport *transport = link->transport;
+    if (link->state != VERBS_LINK_UP)
+        return link->state == VERBS_LINK_CONNECTING ? WEFT_AGAIN : weft_fail(link->status, "%s", link->why);
+    struct verbs_token token;
+    memcpy(&token, bytes, sizeof token);
+    int status = token_check(link, &token, size);
+    if (!status)
+        status = verbs_region_check(transport, region, memory, size);
+    if (status)
+        return status;
+    if (!has_room(link, token.check & 0xff, size))
+        return WEFT_AGAIN;
+    struct verbs_put *put = put_take(transport->puts);
+    if (!put)
+        return weft_fail(WEFT_NOMEM, "verbs: no memory for a put");
+    put->link = link;
+    put->cookie = cookie;
+    put->status = WEFT_OK;
+    put->left = 0;
+    put->recalled = put->refused = 0;
+    active_add(transport->puts, put);
+    status = put_write(put, &token, region, memory, size);
+    if (!status)
+        return WEFT_OK;
+    put->refused = 1; /* the caller hears it from here, and nothing more */
+    if (!put->left) {
+        active_remove(transport->puts, put);
+        put_give(transport->puts, put);
+    }
+    return status;
+}
+
+void verbs_put_retired(struct weft_transport *transport, struct verbs_put *put, int status)
+{
+    if (status && !put->status)
+        put->status = status;
+    if (--put->left)
+        return;
+    active_remove(transport->puts, put);
+    if (put->refused) {
+        put_give(transport->puts, put);
+        return;
+    }
+    verbs_notice_push(transport, &put->notice, WEFT_EVENT_PUT_DONE, put->status);
+    put->notice.withdrawn = put->recalled;
+}
+
+uint64_t verbs_put_told(struct weft_transport *transport, struct verbs_notice *notice)
+{
+    struct verbs_put *put = (struct verbs_put *)(void *)((char *)notice - offsetof(struct verbs_put, notice));
+    uint64_t cookie = put->cookie;
+    put_give(transport->puts, put);
+    return cookie;
+}
+
+void verbs_put_recall(struct weft_link *link, uint64_t cookie)
+{
+    struct weft_transport *transport = link->transport;
+    for (struct verbs_put *put = transport->puts->active; put; put = put->next) {
+        if (put->link == link && put->cookie == cookie && !put->recalled) {
+            put->recalled = 1;
+            transport->landings->recalling = 1;
+            return;
+        }
+    }
+    for (struct verbs_notice *notice = transport->notices; notice; notice = notice->next) {
+        struct verbs_put *put =
+            (struct verbs_put *)(void *)((char *)notice - offsetof(struct verbs_put, notice));
+        if (notice->kind == WEFT_EVENT_PUT_DONE && put->link == link && put->cookie == cookie)
+            notice->withdrawn = 1;
+    }
+}
+
+int verbs_put_is_recalled(const struct weft_link *link)
+{
+    for (const struct verbs_put *put = link->transport->puts->active; put; put = put->next) {
+        if (put->link == link && put->recalled)
+            return 1;
+    }
+    return 0;
+}
