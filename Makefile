@@ -113,6 +113,7 @@ $(BUILD)/weft-perf: $(PERF_OBJECTS) $(BUILD)/libweft.a
 
 $(BUILD)/perf/micro/executor: $(BUILD)/tests/support/exec_world.o
 $(BUILD)/perf/micro/transport: $(BUILD)/tests/support/watcher.o
+$(BUILD)/perf/micro/verbs: $(BUILD)/tests/support/letters.o
 $(BUILD)/perf/micro/start: $(BUILD)/tests/support/attack.o $(BUILD)/tests/support/ranks.o
 $(BUILD)/perf/micro/checks: $(BUILD)/tests/support/ranks.o
 
