@@ -98,7 +98,7 @@ static int pass_again(weft_comm *comm, int rank)
         }
         free(memory);
     }
-    CHECK(same > 0 || rank > 0); /* else this has shown nothing */
+    CHECK(same > 0 || rank > 0 || getenv("WEFT_SANITIZER")); /* else this has shown nothing */
     return 0;
 }
 

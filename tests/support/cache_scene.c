@@ -109,6 +109,21 @@ char *cache_scene_map(size_t size)
     return memory;
 }
 
+#define GAP (1024 * PAGE)
+
+char *cache_scene_map_apart(size_t size)
+{
+    char *memory = cache_scene_map(size + GAP + 3 * PAGE) + PAGE;
+    munmap(memory + size + PAGE, GAP);
+    return memory;
+}
+
+void cache_scene_unmap_apart(char *memory, size_t size)
+{
+    munmap(memory - PAGE, size + 2 * PAGE);
+    munmap(memory + size + PAGE + GAP, PAGE);
+}
+
 /* The kernel here may not let memory be watched. */
 int cache_scene_watching(void)
 {

@@ -45,6 +45,11 @@ int cache_scene_is_current(const struct weft_region *region);
 
 /* Private memory of whole pages. */
 char *cache_scene_map(size_t size);
+/* The same with mapped pages beside it and a wide gap above: when it is unmapped, the kernel does not give its address
+ * to whoever maps something next, the sanitizers for instance. */
+char *cache_scene_map_apart(size_t size);
+/* Unmaps the pages beside it, and what is left of it. */
+void cache_scene_unmap_apart(char *memory, size_t size);
 
 /* Whether the kernel here lets memory be watched. */
 int cache_scene_watching(void);

@@ -68,7 +68,7 @@ static void watch_end(struct watch *watch)
 
 static char *map_watched(const struct watch *watch)
 {
-    char *memory = cache_scene_map(SIZE);
+    char *memory = cache_scene_map_apart(SIZE);
     assert_int_equal(weft_monitor_add(watch->monitor, (uintptr_t)memory, (uintptr_t)memory + SIZE), 0);
     return memory;
 }
@@ -110,7 +110,7 @@ static void test_unread(void **state)
     pthread_mutex_lock(&watch.lock);
     assert_int_equal(watch.told, 1);
     pthread_mutex_unlock(&watch.lock);
-    munmap(memory, SIZE); /* which is not watched any more */
+    cache_scene_unmap_apart(memory, SIZE); /* which is not watched any more */
     assert_int_equal(watch.told, 1);
     watch_end(&watch);
 }
@@ -123,7 +123,9 @@ static void test_untold(void **state)
     NEED_WATCHING();
     watch_begin(&watch);
     char *memory = map_watched(&watch);
+    pthread_mutex_lock(&watch.lock);
     watch.slow = 1;
+    pthread_mutex_unlock(&watch.lock);
     munmap(memory, SIZE);
     assert_int_equal(weft_monitor_quiet(watch.monitor), 1);
     assert_int_equal(pthread_mutex_trylock(&watch.lock), EBUSY);
@@ -132,6 +134,7 @@ static void test_untold(void **state)
     pthread_mutex_lock(&watch.lock);
     assert_int_equal(watch.told, 1);
     pthread_mutex_unlock(&watch.lock);
+    cache_scene_unmap_apart(memory, SIZE);
     watch_end(&watch);
 }
 
@@ -152,8 +155,8 @@ static void test_end(void **state)
     pthread_mutex_unlock(&watch.lock);
     watch_end(&watch);
     pthread_join(thread, NULL);
-    munmap(memory, SIZE);
-    munmap(other, SIZE);
+    cache_scene_unmap_apart(memory, SIZE);
+    cache_scene_unmap_apart(other, SIZE);
     assert_int_equal(test_leak_check(&before), 0);
 }
 

@@ -70,7 +70,7 @@ static void test_gone(void **state)
     NEED_WATCHING();
     cache_scene_begin(&scene, 1 << 20);
     for (size_t way = 0; way < 2 * sizeof ways_to_go / sizeof *ways_to_go; way++) {
-        char *memory = cache_scene_map(8 * PAGE);
+        char *memory = cache_scene_map_apart(8 * PAGE);
         memset(memory, 1, 8 * PAGE);
         struct weft_region *region = cache_scene_get(&scene, memory, 8 * PAGE);
         assert_non_null(region);
@@ -94,7 +94,7 @@ static void test_gone(void **state)
             cache_scene_put(&scene, region);
         assert_int_equal(scene.live, 1);
         assert_int_equal(cache_scene_use(&scene, memory + PAGE, 1), 0);
-        munmap(memory, 8 * PAGE);
+        cache_scene_unmap_apart(memory, 8 * PAGE);
     }
     cache_scene_end(&scene);
 }
@@ -106,7 +106,7 @@ static void test_gone_between(void **state)
     struct cache_scene scene;
     NEED_WATCHING();
     cache_scene_begin(&scene, 1 << 20);
-    char *memory = cache_scene_map(16 * PAGE);
+    char *memory = cache_scene_map_apart(16 * PAGE);
     cache_scene_use(&scene, memory, 6 * PAGE);
     cache_scene_use(&scene, memory + 4 * PAGE, 4 * PAGE);
     cache_scene_use(&scene, memory + 10 * PAGE, PAGE);
@@ -117,7 +117,7 @@ static void test_gone_between(void **state)
     assert_int_equal(cache_scene_entries(&scene), 1);
     munmap(memory + 7 * PAGE, PAGE); /* nobody's any more */
     assert_int_equal(cache_scene_use(&scene, memory + 10 * PAGE, PAGE), 0);
-    munmap(memory, 16 * PAGE);
+    cache_scene_unmap_apart(memory, 16 * PAGE);
     assert_int_equal(cache_scene_entries(&scene), 0);
     cache_scene_end(&scene);
 }
@@ -277,12 +277,11 @@ static void test_threads(void **state)
     cache_scene_begin(&crowd.scene, 32 * 16 * PAGE);
     crowd.scene.pins = 1;
     pthread_mutex_init(&crowd.lock, NULL);
-    int threshold = mallopt(M_MMAP_THRESHOLD, 128 << 10); /* and it stays so: malloc() maps each block */
+    mallopt(M_MMAP_THRESHOLD, 128 << 10); /* and it stays so: malloc() maps each block */
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, stir, &crowd), 0);
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    assert_int_equal(threshold, 1);
     assert_int_equal(crowd.wrong, 0);
     assert_true(crowd.gotten > 0);
     pthread_mutex_destroy(&crowd.lock);
