@@ -97,6 +97,27 @@ int weft_context_open(const weft_context_options *options, weft_context **contex
 /* Closes a context. WEFT_BUSY while communicators or allocations of it exist. NULL is allowed. */
 int weft_context_close(weft_context *context);
 
+/* A port of an RDMA device that a context uses. */
+typedef struct weft_rail {
+    size_t size;
+    char device[64]; /* "mlx5_0" */
+    int port;
+    char link_layer[16]; /* "InfiniBand" or "Ethernet" */
+    char gid[40];        /* the port's address as text */
+    int gid_index;
+    int mtu_bytes;
+    int active;           /* 1: the port is up */
+    uint64_t bytes_per_s; /* from its speed and width */
+} weft_rail;
+#define WEFT_RAIL_INIT                                                                                       \
+    {                                                                                                        \
+        sizeof(weft_rail), "", 0, "", "", 0, 0, 0, 0                                                         \
+    }
+
+/* Lists the ports that the context's verbs transport uses, once a communicator has needed it: fills up to capacity
+ * entries, of which the first one's size counts for all, and sets *count to how many there are. */
+int weft_context_rails(weft_context *context, weft_rail *rails, int capacity, int *count);
+
 /* Operations of the caller's have values from here on, below WEFT_OP_USER + 16, valid for one context. */
 #define WEFT_OP_USER 16
 

@@ -158,6 +158,55 @@ static void test_ofi_serves_the_rest(void **state)
     assert_int_equal(verbs_fake_letters, 0);
 }
 
+/* Tools learn which ports are in use. */
+static int rails_body(int rank, int ranks, void *arg)
+{
+    const struct setup *setup = arg;
+    struct job job;
+    weft_rail rails[3] = {WEFT_RAIL_INIT, WEFT_RAIL_INIT, WEFT_RAIL_INIT};
+    int count = -1;
+    (void)ranks;
+    CHECK_OK(open_rank(&job, rank, setup));
+    CHECK_OK(weft_context_rails(job.context, NULL, 0, &count));
+    CHECK(count == 2);
+    CHECK_OK(weft_context_rails(job.context, rails, 1, &count));
+    CHECK(count == 2 && rails[0].port == 1 && rails[1].port == 0);
+    CHECK_OK(weft_context_rails(job.context, rails, 3, &count));
+    CHECK(count == 2 && rails[2].port == 0);
+    CHECK(strcmp(rails[0].device, "mlx5_0") == 0 && strcmp(rails[0].link_layer, "InfiniBand") == 0);
+    CHECK(rails[0].active == 1 && rails[0].bytes_per_s == 12500000000 && rails[0].mtu_bytes == 4096);
+    CHECK(strcmp(rails[1].device, "mlx5_1") == 0 && strcmp(rails[1].gid, "::ffff:10.0.0.1") == 0);
+    CHECK(rails[1].gid_index == 3 && rails[1].active == 0 && rails[1].size == sizeof rails[1]);
+    /* A program of a weft.h whose struct ends behind the port. */
+    struct {
+        size_t size;
+        char device[64];
+        int port, pad;
+    } old[2] = {{.size = sizeof old[0]}};
+    CHECK_OK(weft_context_rails(job.context, (weft_rail *)(void *)old, 2, &count));
+    CHECK(strcmp(old[1].device, "mlx5_1") == 0 && old[1].port == 2 && old[0].size == sizeof old[0]);
+    rails[0].size = 0;
+    CHECK(weft_context_rails(job.context, rails, 1, &count) == WEFT_INVALID);
+    CHECK(strstr(weft_error_detail(), "weft_rail.size is 0: use WEFT_RAIL_INIT"));
+    CHECK(weft_context_rails(job.context, NULL, 1, &count) == WEFT_INVALID);
+    CHECK(weft_context_rails(NULL, rails, 1, &count) == WEFT_INVALID);
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_rails_are_listed(void **state)
+{
+    (void)state;
+    struct setup setup = {.transports = "verbs"};
+    assert_int_equal(run(2, rails_body, &setup), 0);
+    weft_context *context;
+    int count = -1;
+    assert_int_equal(weft_context_open(NULL, &context), WEFT_OK);
+    assert_int_equal(weft_context_rails(context, NULL, 0, &count), WEFT_OK);
+    assert_int_equal(count, 0);
+    assert_int_equal(weft_context_close(context), WEFT_OK);
+}
+
 static int refused_body(int rank, int ranks, void *arg)
 {
     (void)ranks;
@@ -284,6 +333,7 @@ int main(void)
         cmocka_unit_test(test_letters_by_another_communicator),
         cmocka_unit_test(test_letters_reach_who_is_not_calling),
         cmocka_unit_test(test_a_broken_link_says_why),
+        cmocka_unit_test(test_rails_are_listed),
     };
     has_ofi = job_has_ofi("tcp;ofi_rxm");
     return cmocka_run_group_tests(tests, NULL, NULL);
