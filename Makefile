@@ -67,6 +67,7 @@ MICRO := $(patsubst %.c,$(BUILD)/%,$(wildcard perf/micro/*.c))
 # LEFT_OUT names test programs, without .c, that this build does without.
 TESTS := $(patsubst %.c,$(BUILD)/%,$(filter-out $(LEFT_OUT:=.c),$(wildcard tests/unit/test_*.c tests/plan/test_*.c \
 	tests/conform/test_*.c tests/integration/test_*.c tests/faults/test_*.c)))
+TESTS := $(filter-out $(if $(HAVE_VERBS),,$(BUILD)/tests/unit/test_verbs_%),$(TESTS))
 # Tests that need an RDMA device, and programs that scripts among them run; without libibverbs's headers only scripts.
 RDMA_PROGRAMS := $(if $(HAVE_VERBS),$(patsubst %.c,$(BUILD)/%,$(wildcard tests/rdma/*.c tests/conform/test_verbs.c \
 	tests/conform/test_ofi_verbs.c)))
@@ -75,7 +76,8 @@ RDMA_TESTS := $(foreach program,$(RDMA_PROGRAMS),$(if $(filter test_%,$(notdir $
 LONG := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/long/*.c))
 SCRIPTS := $(wildcard tests/integration/test_*.sh)
 CHECKS := $(wildcard tests/checks/check_*.sh)
-FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZERS := $(filter-out $(if $(HAVE_VERBS),,$(BUILD)/tests/fuzz/fuzz_verbs_%),$(patsubst %.c,$(BUILD)/%,$(wildcard \
+	tests/fuzz/fuzz_*.c)))
 PROGRAMS := $(if $(wildcard algos/weft-plan.c),$(BUILD)/weft-plan) $(if $(PERF_OBJECTS),$(BUILD)/weft-perf)
 
 .DEFAULT_GOAL := all

@@ -83,6 +83,8 @@ int verbs_gid_score(const struct verbs_gid *a, const struct verbs_gid *b)
 /* Of one port's entries: how useful it is to peers of which nothing is known. */
 static int rank_of(const struct verbs_gid *gid)
 {
+    if (gid->type == VERBS_GID_IB)
+        return 0;
     return 8 * (gid->type == VERBS_GID_ROCE2) + 4 * !gid->foreign + 2 * !is_link_local(gid) +
            (family_of(gid) == IPV4);
 }
