@@ -171,6 +171,7 @@ static void discard(void *arg, const struct weft_event *event)
 static void drain(struct weft_transport *transport)
 {
     int64_t deadline_ns = weft_clock_ns() + OFI_CLOSE_NS, answer_ns = 0;
+    int said = 0;
     transport->closing = 1;
     ofi_landings_withdraw(transport);
     flush_unacknowledged(transport);
@@ -192,14 +193,23 @@ static void drain(struct weft_transport *transport)
     }
     deadline_ns = weft_clock_ns() + OFI_ANSWER_NS;
     for (uint32_t i = 0; i < transport->links_count; i++) {
-        if (transport->links[i]->state == OFI_LINK_UP && !transport->links[i]->gone)
-            ofi_link_want(transport->links[i], OFI_PENDING_BYE);
+        if (transport->links[i]->state != OFI_LINK_UP || transport->links[i]->gone)
+            continue;
+        ofi_link_want(transport->links[i], OFI_PENDING_BYE);
+        said = 1;
     }
     while (!transport->broken && weft_clock_ns() < deadline_ns) {
         ofi_links_flush(transport);
         ofi_progress(transport, OFI_BATCH);
         if (!transport->links_pending && !transport->in_flight)
             break;
+    }
+    /* Whoever finds a connection closed must have read what came over it (message.c), the good-bye last; it sends
+     * nothing more then, so that the same is true here. */
+    deadline_ns = weft_clock_ns() + OFI_PARTING_NS;
+    while (said && transport->fragile && !transport->broken && weft_clock_ns() < deadline_ns) {
+        ofi_progress(transport, OFI_BATCH);
+        sched_yield();
     }
 }
 

@@ -84,6 +84,7 @@
 #define OFI_STUCK_BUSY_NS  5000000000 /* the same, while it has other work */
 #define OFI_CLOSE_NS       1000000000
 #define OFI_ANSWER_NS      100000000
+#define OFI_PARTING_NS     50000000   /* between saying good-bye and closing, where the provider needs it */
 #define OFI_ACK_NS         1000000    /* acknowledgements older than this are sent on their own */
 #define OFI_RECALL_NS      400000000  /* how long recall_wait() waits for peers that say nothing */
 #define OFI_RECALL_SLOW_NS 550000000  /* and for those that are heard, but slow */
