@@ -139,6 +139,11 @@ static void verbs_caps(const struct weft_transport *transport, struct weft_trans
         .eager_bytes = VERBS_FRAME_BYTES - sizeof(struct verbs_frame),
         .put_bytes = transport->put_bytes,
     };
+    int windowed = 1; /* on all rails: else peers get the keys of regions */
+    for (int i = 0; i < transport->rails_count; i++)
+        windowed &= transport->rails[i].limits.memory_windows > 0;
+    if (windowed)
+        own.flags |= WEFT_CAP_REG_KEEP;
     size_t size = caps->size && caps->size < sizeof own ? caps->size : sizeof own;
     memcpy(caps, &own, size);
     caps->size = size;
