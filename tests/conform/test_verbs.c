@@ -49,6 +49,11 @@ static const char *no_second(void)
     return reason || words_count > 1 ? reason : "WEFT_RDMA_DEVICE names one device only";
 }
 
+static const struct weft_verbs_settings many_lanes = {
+    .qps = 2, .rails = 4, .stripe_bytes = 5000, .gid_index = -1, .timeout = 18, .retry = 7, .windows = 1};
+static const struct weft_verbs_settings no_windows = {
+    .qps = 1, .rails = 1, .stripe_bytes = 1 << 18, .gid_index = -1, .timeout = 18, .retry = 7};
+
 static const struct conform_backend rows[] = {
     {.label = "verbs on one device",
      .transport = "verbs",
@@ -69,6 +74,20 @@ static const struct conform_backend rows[] = {
      .devices = all_devices,
      .absent = no_second,
      .peers = 4},
+    {.label = "verbs, puts cut over four queue pairs",
+     .transport = "verbs",
+     .offers = WEFT_CAP_PUT,
+     .devices = all_devices,
+     .verbs = &many_lanes,
+     .only_puts = 1,
+     .absent = no_second},
+    {.label = "verbs without memory windows",
+     .transport = "verbs",
+     .offers = WEFT_CAP_PUT,
+     .devices = first_device,
+     .verbs = &no_windows,
+     .only_puts = 1,
+     .absent = absent},
 };
 
 int main(int argc, char **argv)

@@ -13,7 +13,8 @@ struct conform_backend {
     const char *transport; /* name for weft_transport_find() */
     const char *provider;  /* params.provider */
     const char *local_address;
-    const char *(*devices)(void); /* params.devices of the next instance, or NULL */
+    const char *(*devices)(void);            /* params.devices of the next instance, or NULL */
+    const struct weft_verbs_settings *verbs; /* params.verbs */
     uint32_t offers; /* the WEFT_CAP_PUT and WEFT_CAP_READ it must have; tests of what it lacks do not run */
     int direct;      /* params.direct */
     int processes;   /* instances of different processes reach each other */
@@ -24,6 +25,7 @@ struct conform_backend {
     int reads_maps_only_alloc; /* map() works for memory of alloc() only */
     int takes_back;            /* unexpose() makes later reads fail */
     int lossy_letters;         /* some letters are lost, some come twice */
+    int only_puts;             /* the row differs from others in its puts only: runs no other tests */
     /* NULL, or the reason why this machine cannot run the row. May be NULL. */
     const char *(*absent)(void);
 };
