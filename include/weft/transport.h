@@ -8,7 +8,8 @@
  *             token it has handed over in a message: land() -> token -> put() -> PUT_DONE here, LANDED there.
  *   reads     long payload read by the receiver straight from the sender's memory, whose token was handed
  *             over in a message: expose() or lend_open() -> token -> map() or pull().
- * A transport offers puts or reads or both (caps.flags); the executor chooses. Who sends tokens and
+ * A transport offers puts or reads or both (caps.flags); the executor chooses. Links may be made by letters, short
+ * messages outside of links that the context carries (tell() in the params, told()). Who sends tokens and
  * acknowledgements is the executor's business, not the transport's.
  *
  * Operations that a transport lacks may be NULL in its table; weft_transport_complete()

@@ -12,7 +12,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* The longer of both: an introduction with settings, and a vote. */
+#define MESSAGE_MAX (sizeof(struct introduction) + sizeof(struct vote))
+
 static const char settings[] = "WEFT_ALGO=0\nWEFT_DIRECT=1\nWEFT_OFI_PROVIDER=\n";
+
+_Static_assert(sizeof settings <= sizeof(struct vote), "both fit into MESSAGE_MAX");
 
 static int reachable(struct weft_transport *transport, const void *address, size_t size)
 {
@@ -25,7 +30,7 @@ static int reachable(struct weft_transport *transport, const void *address, size
 
 /* In blocks of exactly their size, so that the address sanitizer sees a read beyond. */
 static int make_messages(struct weft_blob messages[MESSAGES], const size_t sizes[MESSAGES],
-                         uint8_t bytes[MESSAGES][sizeof(struct introduction) + sizeof settings])
+                         uint8_t bytes[MESSAGES][MESSAGE_MAX])
 {
     for (int m = 0; m < MESSAGES; m++) {
         void *copy = malloc(sizes[m] ? sizes[m] : 1);
@@ -41,7 +46,7 @@ static int make_messages(struct weft_blob messages[MESSAGES], const size_t sizes
 }
 
 static void lay_over(const uint8_t *data, size_t size, size_t sizes[MESSAGES],
-                     uint8_t bytes[MESSAGES][sizeof(struct introduction) + sizeof settings])
+                     uint8_t bytes[MESSAGES][MESSAGE_MAX])
 {
     while (size > 4) {
         int m = data[0] % MESSAGES;
@@ -91,7 +96,7 @@ static void agree(struct weft_comm *comm, const struct weft_blob *intros, const 
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static uint8_t bytes[MESSAGES][sizeof(struct introduction) + sizeof settings];
+    static uint8_t bytes[MESSAGES][MESSAGE_MAX];
     size_t sizes[MESSAGES];
     struct weft_blob messages[MESSAGES];
     struct weft_context *context = calloc(1, sizeof *context);
