@@ -69,7 +69,7 @@ static int take_ranks(struct perf_options *options, const char *value)
 
 static int take_transport(struct perf_options *options, const char *value)
 {
-    static const char *const words[] = {"auto", "shm", "ofi", NULL};
+    static const char *const words[] = {"auto", "shm", "ofi", "verbs", NULL};
     int index;
     if (word(value, words, &index) != 0)
         return -1;
@@ -80,6 +80,12 @@ static int take_transport(struct perf_options *options, const char *value)
 static int take_provider(struct perf_options *options, const char *value)
 {
     options->provider = value;
+    return *value ? 0 : -1;
+}
+
+static int take_device(struct perf_options *options, const char *value)
+{
+    options->device = value;
     return *value ? 0 : -1;
 }
 
@@ -300,9 +306,12 @@ static int take_help(struct perf_options *options, const char *value)
 const struct perf_flag perf_flags[] = {
     {0, 0, "ranks", "N", "a number of ranks from 1 to 4096",
      "launch N ranks on this host (without it: take part in a job by the environment)", take_ranks},
-    {0, 0, "transport", "T", "auto, shm or ofi", "how bytes move: auto, shm, ofi", take_transport},
+    {0, 0, "transport", "T", "auto, shm, ofi or verbs", "how bytes move: auto, shm, ofi, verbs",
+     take_transport},
     {0, 0, "provider", "P", "the name of a libfabric provider such as tcp", "libfabric provider for ofi",
      take_provider},
+    {0, 0, "device", "LIST", "RDMA devices such as mlx5_0:1,mlx5_1, or ^mlx5_2",
+     "RDMA devices for verbs, or, behind ^, those not to use", take_device},
     {PERF_TAKES_ALGORITHM, 0, "algo", "A",
      "auto, ring, tree, rd, rab, binomial, chain, sag, bruck, halving, direct, pairwise or dissemination",
      "the algorithm where it serves, by the setting WEFT_ALGO (auto)", take_algorithm},

@@ -48,6 +48,7 @@ struct perf_options {
     int ranks;               /* local ranks to launch; 0: take part in a job by the environment */
     const char *transport;   /* value for WEFT_TRANSPORT, NULL: leave the environment's */
     const char *provider;    /* value for WEFT_OFI_PROVIDER, NULL: likewise */
+    const char *device;      /* value for WEFT_VERBS_DEVICE, NULL: likewise */
     const char *algorithm;   /* value for WEFT_ALGO, NULL: likewise */
     size_t begin_bytes;      /* -b */
     size_t end_bytes;        /* -e */

@@ -22,6 +22,8 @@ static void export_settings(const struct perf_options *options)
         setenv("WEFT_TRANSPORT", options->transport, 1);
     if (options->provider)
         setenv("WEFT_OFI_PROVIDER", options->provider, 1);
+    if (options->device)
+        setenv("WEFT_VERBS_DEVICE", options->device, 1);
     if (options->algorithm)
         setenv("WEFT_ALGO", options->algorithm, 1);
 }

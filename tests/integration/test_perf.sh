@@ -97,6 +97,9 @@ expect 2 "-o 'sum,nand'" allreduce --ranks 2 -o sum,nand
 expect 2 "-n '0'" allreduce --ranks 2 -n 0
 expect 2 "--ranks '0'" allreduce --ranks 0
 expect 2 "--transport 'smoke'" allreduce --ranks 2 --transport smoke
+expect 2 "expected auto, shm, ofi or verbs" allreduce --ranks 2 --transport infiniband
+expect 2 "--device ''" allreduce --ranks 2 --device ''
+expect 2 "--device needs a value" p2p-lat --ranks 2 --device
 expect 2 "--algo 'best'" allreduce --ranks 2 --algo best
 expect 2 "--in-place '2'" allreduce --ranks 2 --in-place 2
 expect 2 "-r: allreduce has no use for it" allreduce --ranks 2 -r 1
