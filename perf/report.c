@@ -9,6 +9,7 @@
 
 struct perf_report {
     const struct perf_options *options;
+    const struct perf_rails *rails;
     struct perf_json *json; /* NULL: not asked for */
     struct perf_csv *csv;
     int failed;      /* a row could not be recorded */
@@ -29,6 +30,7 @@ struct perf_report *perf_report_open(const struct perf_session *session, const c
     if (!report)
         goto say;
     report->options = session->options;
+    report->rails = &session->rails;
     report->on_terminal = isatty(STDERR_FILENO);
     if (session->options->json_path && !(report->json = perf_json_open(session, command)))
         goto free_report;
@@ -56,8 +58,7 @@ void perf_report_progress(struct perf_report *report, size_t done, size_t total,
 
 void perf_report_columns(struct perf_report *report)
 {
-    (void)report;
-    perf_table_columns();
+    perf_table_columns(report->rails);
 }
 
 static void record(struct perf_report *report, const struct perf_row *row)
@@ -68,9 +69,12 @@ static void record(struct perf_report *report, const struct perf_row *row)
         perf_csv_row(report->csv, row);
 }
 
-void perf_report_rows(struct perf_report *report, const struct perf_row *out_of_place,
-                      const struct perf_row *in_place)
+void perf_report_rows(struct perf_report *report, struct perf_row *out_of_place, struct perf_row *in_place)
 {
+    if (out_of_place)
+        out_of_place->line_percent = perf_rails_percent(report->rails, out_of_place->busbw_gbs);
+    if (in_place)
+        in_place->line_percent = perf_rails_percent(report->rails, in_place->busbw_gbs);
     clear_progress(report);
     perf_table_rows(out_of_place, in_place);
     record(report, out_of_place);

@@ -20,6 +20,8 @@ struct perf_row {
     int in_place;
     double time_us, p99_us;
     double algbw_gbs, busbw_gbs;
+    double
+        line_percent; /* busbw_gbs of the line rate of rank 0's ports; negative: no ports. perf_report_rows() sets it */
     int checked;
     uint64_t wrong;     /* elements, over all ranks */
     uint64_t damaged;   /* guard bytes and elements of send buffers that changed, over all ranks */
@@ -51,8 +53,7 @@ void perf_report_columns(struct perf_report *report);
 void perf_report_progress(struct perf_report *report, size_t done, size_t total, const char *what);
 
 /* One line of the table; either may be NULL. */
-void perf_report_rows(struct perf_report *report, const struct perf_row *out_of_place,
-                      const struct perf_row *in_place);
+void perf_report_rows(struct perf_report *report, struct perf_row *out_of_place, struct perf_row *in_place);
 
 /* A remark between the rows. */
 void perf_report_remark(struct perf_report *report, const char *text);
@@ -68,7 +69,7 @@ int perf_report_close(struct perf_report *report, const struct perf_result *resu
 
 /* The forms, for report.c. */
 void perf_table_head(const struct perf_session *session, const char *command);
-void perf_table_columns(void);
+void perf_table_columns(const struct perf_rails *rails);
 void perf_table_rows(const struct perf_row *out_of_place, const struct perf_row *in_place);
 void perf_table_end(const struct perf_result *result);
 

@@ -74,6 +74,25 @@ static json_t *members(const struct perf_session *session)
     return list;
 }
 
+static json_t *rails(const struct perf_rails *rails)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < rails->count; i++) {
+        const weft_rail *rail = &rails->list[i];
+        json_t *object = json_object();
+        json_object_set_new(object, "device", text(rail->device));
+        json_object_set_new(object, "port", json_integer(rail->port));
+        json_object_set_new(object, "link_layer", text(rail->link_layer));
+        json_object_set_new(object, "gid", text(rail->gid));
+        json_object_set_new(object, "gid_index", json_integer(rail->gid_index));
+        json_object_set_new(object, "mtu_bytes", json_integer(rail->mtu_bytes));
+        json_object_set_new(object, "active", json_boolean(rail->active));
+        json_object_set_new(object, "gbs", json_real((double)rail->bytes_per_s / 1e9));
+        json_array_append_new(list, object);
+    }
+    return list;
+}
+
 static json_t *environment(const struct perf_session *session)
 {
     const struct perf_options *options = session->options;
@@ -89,6 +108,7 @@ static json_t *environment(const struct perf_session *session)
     json_object_set_new(object, "cores", json_integer(machine.cores));
     json_object_set_new(object, "ranks", json_integer(session->ranks));
     json_object_set_new(object, "members", members(session));
+    json_object_set_new(object, "rails", rails(&session->rails));
     json_object_set_new(object, "memory", text(options->memory == PERF_MEMORY_WEFT ? "weft" : "malloc"));
     json_object_set_new(object, "iterations", json_integer(options->iterations));
     json_object_set_new(object, "warmups", json_integer(options->warmups));
@@ -166,6 +186,8 @@ int perf_json_row(struct perf_json *json, const struct perf_row *row)
     json_object_set_new(object, "p99_us", json_real(row->p99_us));
     json_object_set_new(object, "algbw_gbs", json_real(row->algbw_gbs));
     json_object_set_new(object, "busbw_gbs", json_real(row->busbw_gbs));
+    json_object_set_new(object, "line_percent",
+                        row->line_percent < 0 ? json_null() : json_real(row->line_percent));
     json_object_set_new(object, "wrong", row->checked ? json_integer((json_int_t)row->wrong) : json_null());
     json_object_set_new(object, "damaged",
                         row->checked ? json_integer((json_int_t)row->damaged) : json_null());

@@ -1,5 +1,5 @@
 /* The table, column for column as nccl-tests prints it so that what reads theirs reads ours, with our own
- * columns behind: the 99th percentiles, the algorithm, the transport. */
+ * columns behind: the 99th percentiles, the algorithm, the transport, and, over RDMA, the share of the line rate. */
 #include "perf/report.h"
 
 #include <stdio.h>
@@ -44,6 +44,18 @@ static void print_hosts(const struct perf_session *session)
            session->members[0].node >= 0 ? ", as the launcher says" : "");
 }
 
+/* Rank 0's: on a cluster the others' are alike. */
+static void print_rails(const struct perf_rails *rails)
+{
+    for (int i = 0; i < rails->count; i++) {
+        const weft_rail *rail = &rails->list[i];
+        printf("#  Port %s:%d %s %s GID %d MTU %d%s\n", rail->device, rail->port, rail->link_layer, rail->gid,
+               rail->gid_index, rail->mtu_bytes, rail->active ? "" : ", down");
+    }
+    if (rails->line_gbs > 0)
+        printf("#  Line rate of rank 0's ports %.3f GB/s\n", rails->line_gbs);
+}
+
 void perf_table_head(const struct perf_session *session, const char *command)
 {
     const struct perf_options *options = session->options;
@@ -65,21 +77,23 @@ void perf_table_head(const struct perf_session *session, const char *command)
             printf(" processor %d", (int)member->cpu);
         printf("\n");
     }
+    print_rails(&session->rails);
     fflush(stdout);
 }
 
-void perf_table_columns(void)
+void perf_table_columns(const struct perf_rails *rails)
 {
     printf("#\n# %10s  %12s  %8s  %6s  %6s           %-24s           %-24s\n", "", "", "", "", "",
            "out-of-place", "in-place");
     printf("# %10s  %12s  %8s  %6s  %6s", "size", "count", "type", "redop", "root");
     for (int i = 0; i < 2; i++)
         printf("  %7s  %6s  %6s  %6s", "time", "algbw", "busbw", "#wrong");
-    printf("  %8s  %8s  %6s  %9s\n", "p99(out)", "p99(in)", "algo", "transport");
+    printf("  %8s  %8s  %6s  %9s%s\n", "p99(out)", "p99(in)", "algo", "transport",
+           rails->line_gbs > 0 ? "  line" : "");
     printf("# %10s  %12s  %8s  %6s  %6s", "(B)", "(elements)", "", "", "");
     for (int i = 0; i < 2; i++)
         printf("  %7s  %6s  %6s  %6s", "(us)", "(GB/s)", "(GB/s)", "");
-    printf("  %8s  %8s\n", "(us)", "(us)");
+    printf("  %8s  %8s%s\n", "(us)", "(us)", rails->line_gbs > 0 ? "                        (%)" : "");
     fflush(stdout);
 }
 
@@ -120,7 +134,14 @@ void perf_table_rows(const struct perf_row *out_of_place, const struct perf_row 
     print_measurement(in_place);
     print_p99(out_of_place);
     print_p99(in_place);
-    printf("  %6s  %9s\n", row->algorithm, row->transport);
+    printf("  %6s  %9s", row->algorithm, row->transport);
+    if (row->line_percent >= 0) {
+        double percent = row->line_percent;
+        if (in_place && in_place->line_percent > percent)
+            percent = in_place->line_percent;
+        printf("  %4.*f", percent < 10 ? 2 : 1, percent);
+    }
+    printf("\n");
     fflush(stdout);
 }
 

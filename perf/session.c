@@ -82,6 +82,11 @@ int perf_session_open(struct perf_session *session, const struct perf_options *o
         perf_session_complain(session, "creating the communicator", status);
         goto close_context;
     }
+    status = perf_rails_read(session->context, &session->rails);
+    if (status != 0) {
+        perf_session_complain(session, "asking for the RDMA ports in use", status);
+        goto destroy_comm;
+    }
     session->rank = weft_comm_rank(session->comm);
     session->ranks = weft_comm_size(session->comm);
     if (options->ranks && options->ranks != session->ranks) {

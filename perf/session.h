@@ -7,6 +7,7 @@
 
 #include "perf/channel.h"
 #include "perf/options.h"
+#include "perf/rails.h"
 #include "perf/watch.h"
 
 struct perf_member {
@@ -23,6 +24,7 @@ struct perf_session {
     struct perf_channel channel;
     struct perf_watch *watch;
     int rank, ranks;
+    struct perf_rails rails;     /* this rank's */
     struct perf_member *members; /* by rank */
 };
 

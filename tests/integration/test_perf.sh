@@ -45,11 +45,11 @@ json() {
     run allreduce --ranks 2 -b 16 -e 1K -f 4 -n 4 --memory weft --json "$file" --csv "$work/figures.csv"
     [[ $rc == 0 && -s $file ]] || { bad "no JSON (status $rc)"; return; }
     for key in size_bytes count type redop root algorithm transport in_place time_us p99_us algbw_gbs busbw_gbs \
-        wrong damaged calls_per_sample samples_us; do
+        line_percent wrong damaged calls_per_sample samples_us; do
         # 4 sizes, two placements; wrong, damaged and busbw_gbs occur in the summary as well.
         [[ $(grep -c "^   \"$key\": " "$file") == 8 ]] || missing+=" $key"
     done
-    for key in schema program command environment rows summary weft_version host cpu cores ranks members \
+    for key in schema program command environment rows summary weft_version host cpu cores ranks members rails \
         settings command_line stats; do
         grep -q "\"$key\": " "$file" || missing+=" $key"
     done
@@ -63,7 +63,7 @@ assert document["environment"]["memory"] == "weft" and len(document["environment
 assert [row["size_bytes"] for row in document["rows"]] == [16, 16, 64, 64, 256, 256, 1024, 1024]
 for row in document["rows"]:
     samples = sorted(row["samples_us"])
-    assert len(samples) == 4 and row["wrong"] == 0 and row["count"] * 4 == row["size_bytes"]
+    assert len(samples) == 4 and row["wrong"] == 0 and row["line_percent"] is None and row["count"] * 4 == row["size_bytes"]
     assert abs(row["time_us"] - (samples[1] + samples[2]) / 2) <= 1e-3 * row["time_us"]
     assert abs(row["p99_us"] - samples[3]) <= 1e-3 * samples[3]
     assert abs(row["busbw_gbs"] - row["size_bytes"] / row["time_us"] / 1e3) <= 1e-2 * row["busbw_gbs"]
