@@ -55,9 +55,9 @@ static void on_told(void *arg, int rank, const void *letter, size_t size)
     if (box->held)
         sem_wait(box->held);
     box->held = NULL;
-    __atomic_add_fetch(&box->arrived, 1, __ATOMIC_SEQ_CST);
     if (size < sizeof head) {
         __atomic_add_fetch(&box->wrong, size != 0, __ATOMIC_SEQ_CST);
+        __atomic_add_fetch(&box->arrived, 1, __ATOMIC_SEQ_CST);
         return;
     }
     memcpy(head, letter, sizeof head);
@@ -66,6 +66,7 @@ static void on_told(void *arg, int rank, const void *letter, size_t size)
     if (head[0] != number || size != letter_size(rank, head[1], number) ||
         memcmp(expected, letter, size) != 0)
         __atomic_add_fetch(&box->wrong, 1, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&box->arrived, 1, __ATOMIC_SEQ_CST); /* judged by now */
 }
 
 static struct post *post_open(int ranks)
@@ -114,7 +115,7 @@ static int everybody_body(int rank, int ranks, void *arg)
     pthread_barrier_wait(&post->all);
     CHECK_OK(weft_bootstrap_tell(party.b, ranks - 1 - rank, NULL, 0));
     CHECK(wait_arrived(&post->boxes[rank], LETTERS * ranks + 1));
-    CHECK(post->boxes[rank].wrong == 0);
+    CHECK(__atomic_load_n(&post->boxes[rank].wrong, __ATOMIC_SEQ_CST) == 0);
     CHECK(weft_bootstrap_tell(party.b, ranks, letter, 1) == WEFT_INVALID);
     CHECK(weft_bootstrap_tell(party.b, -1, letter, 1) == WEFT_INVALID);
     CHECK(weft_bootstrap_tell(party.b, 0, letter, sizeof letter) == WEFT_INVALID);
@@ -166,7 +167,7 @@ static int death_body(int rank, int ranks, void *arg)
     if (rank == 10)
         CHECK(wait_arrived(&post->boxes[rank], 1));
     pthread_barrier_wait(&post->all);
-    CHECK(post->boxes[rank].arrived == (rank == 10));
+    CHECK(__atomic_load_n(&post->boxes[rank].arrived, __ATOMIC_SEQ_CST) == (rank == 10));
     party_close(&party);
     return 0;
 }
@@ -251,7 +252,7 @@ static int lie_body(int rank, int ranks, void *arg)
         return 1;
     }
     pthread_barrier_wait(&lie->post->all);
-    CHECK(lie->post->boxes[rank].arrived == 0);
+    CHECK(__atomic_load_n(&lie->post->boxes[rank].arrived, __ATOMIC_SEQ_CST) == 0);
     party_close(&party);
     return 0;
 }
