@@ -67,7 +67,9 @@ MICRO := $(patsubst %.c,$(BUILD)/%,$(wildcard perf/micro/*.c))
 # LEFT_OUT names test programs, without .c, that this build does without.
 TESTS := $(patsubst %.c,$(BUILD)/%,$(filter-out $(LEFT_OUT:=.c),$(wildcard tests/unit/test_*.c tests/plan/test_*.c \
 	tests/conform/test_*.c tests/integration/test_*.c tests/faults/test_*.c)))
-TESTS := $(filter-out $(if $(HAVE_VERBS),,$(BUILD)/tests/unit/test_verbs_%),$(TESTS))
+# The verbs transport on a device in memory.
+RDMA_FAKE_TESTS := $(BUILD)/tests/conform/test_verbs_fake
+TESTS := $(filter-out $(if $(HAVE_VERBS),,$(BUILD)/tests/unit/test_verbs_% $(RDMA_FAKE_TESTS)),$(TESTS))
 # Tests that need an RDMA device, and programs that scripts among them run; without libibverbs's headers only scripts.
 RDMA_PROGRAMS := $(if $(HAVE_VERBS),$(patsubst %.c,$(BUILD)/%,$(wildcard tests/rdma/*.c tests/conform/test_verbs.c \
 	tests/conform/test_ofi_verbs.c)))
@@ -137,6 +139,10 @@ $(BUILD)/tests/conform/test_ofi_demanding: | $(if $(HAVE_LIBFABRIC),$(TEST_PROVI
 KILL_OBJECTS := $(call objects,$(wildcard tests/kill/*.c))
 $(BUILD)/tests/integration/test_kill: $(KILL_OBJECTS) tests/kill/wraps
 $(BUILD)/tests/integration/test_kill: LDFLAGS_ALL += -Wl,@tests/kill/wraps
+# The verbs transport on a device in memory, which stands in for device.c and load.c.
+RDMA_FAKE_OBJECTS := $(call objects,$(wildcard tests/fake/*.c))
+$(RDMA_FAKE_TESTS): $(RDMA_FAKE_OBJECTS)
+
 # Links over a transport that the test puts in place of verbs.
 $(BUILD)/tests/integration/test_links: LDFLAGS_ALL += -Wl,--wrap=weft_transport_find
 

@@ -1,0 +1,26 @@
+/* An RDMA device in memory: the verbs transport runs on it in any process, without rdma-core, kernel or hardware.
+ *
+ * Linked into a program, it stands in for transport/verbs/device.c and load.c: verbs_rails_open() opens fake ports (params.devices
+ * "2" opens two, otherwise one). Queue pairs, shared receive queues, completion queues with channels, registrations and type 2 memory
+ * windows follow the InfiniBand specification as far as weft uses them; every request is carried out at once. What the
+ * transport promises never to do ends the program: finding no receive at the peer, too many completions or requests,
+ * destroying what is in use.
+ *
+ * Threads: any.
+ */
+#ifndef WEFT_TESTS_RDMA_FAKE_H
+#define WEFT_TESTS_RDMA_FAKE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A frame arrives at the queue pair of that number, as if its peer had sent it. 0 when there is none, or it is in error. */
+int rdma_fake_deliver(uint32_t number, const void *bytes, size_t size);
+/* The same for an immediate. */
+int rdma_fake_immediate(uint32_t number, uint32_t immediate);
+/* The queue pair breaks: what it had to do ends with this status (enum ibv_wc_status). */
+void rdma_fake_break(uint32_t number, int status);
+/* Objects that exist: queue pairs, windows, registrations, channels. */
+int rdma_fake_count(void);
+
+#endif

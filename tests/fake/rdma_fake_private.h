@@ -1,0 +1,18 @@
+/* What the two files of the fake RDMA device share. */
+#ifndef WEFT_TESTS_RDMA_FAKE_PRIVATE_H
+#define WEFT_TESTS_RDMA_FAKE_PRIVATE_H
+
+#include "tests/fake/rdma_fake.h"
+#include "transport/verbs/load.h"
+
+#define RDMA_FAKE_PAIRS   4096
+#define RDMA_FAKE_ENTRIES 32767 /* of a completion queue, as rxe has them */
+
+extern const struct verbs_library rdma_fake_library;
+/* The operations that libibverbs's inline functions call. */
+void rdma_fake_fill(struct ibv_context_ops *ops);
+/* Zeroed memory of an object, which counts until it is dropped. */
+void *rdma_fake_make(size_t size);
+void rdma_fake_drop(void *memory);
+
+#endif
