@@ -161,16 +161,15 @@ static uint8_t lanes_choose(struct weft_link *link, size_t size)
     return (uint8_t)((1u << count) - 1);
 }
 
-/* Takes a window for each lane that has them. WEFT_AGAIN: some device has none left; they come back as landings end. */
+/* Takes a window for each lane, if the region is made for them. WEFT_AGAIN: some device has none left; they come back as landings end. */
 static int windows_take(struct verbs_landing *landing)
 {
     const struct weft_link *link = landing->link;
-    for (uint32_t bits = landing->lanes; bits; bits &= bits - 1) {
+    uint32_t bits = landing->region->is_windowed ? landing->lanes : 0;
+    for (; bits; bits &= bits - 1) {
         int number = __builtin_ctz(bits);
         const struct verbs_lane *lane = link->lanes[number];
         struct verbs_rail *rail = lane->queues->rail;
-        if (!rail->limits.memory_windows)
-            continue;
         struct verbs_part *part = &landing->parts[number];
         part->window = verbs_lane_room(lane, VERBS_PUT_RESERVE) ? verbs_window_take(rail) : NULL;
         if (!part->window)
