@@ -84,7 +84,7 @@ PROGRAMS := $(if $(wildcard algos/weft-plan.c),$(BUILD)/weft-plan) $(if $(PERF_O
 
 .DEFAULT_GOAL := all
 .PHONY: all lib tests deps demo check check-programs check-long check-rdma check-rdma-programs check-layers check-style check-abi \
-	abi-baseline asan tsan fuzz fuzzers install uninstall clean perf-peers print-libs rdma-tests help
+	abi-baseline asan tsan fuzz fuzzers install uninstall clean perf-peers perf-rdma print-libs rdma-tests help
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -222,6 +222,11 @@ perf-peers: deps
 	$(Q)$(MAKE) $(JOBS) --no-print-directory all
 	$(Q)BUILD=$(BUILD) CC="$(CC)" MAKE="$(MAKE)" perf/peers/run.sh
 
+perf-rdma: deps
+	$(Q)tests/scripts/deps.sh rdma
+	$(Q)$(MAKE) $(JOBS) --no-print-directory all
+	$(Q)BUILD=$(BUILD) RDMA_DEVICE=$(RDMA_DEVICE) perf/rdma/run.sh
+
 # --- installing
 
 # Libraries that a static link needs beside libweft.a.
@@ -275,6 +280,7 @@ help:
 	@echo "check-long    check with WEFT_LONG=1, then sanitizers and fuzz"
 	@echo "check-rdma    tests over RDMA, in a virtual machine or with RDMA_DEVICE=mlx5_0"
 	@echo "perf-peers    the sweeps beside Open MPI, MPICH and Gloo"
+	@echo "perf-rdma     messages and allreduce beside perftest, in a virtual machine or with RDMA_DEVICE=mlx5_0"
 	@echo "install, uninstall    with DESTDIR, PREFIX ($(PREFIX)), LIBDIR, INCLUDEDIR, MANDIR"
 	@echo "abi-baseline  accept the present ABI: rewrite tests/abi/"
 	@echo "clean         remove $(BUILD)/"

@@ -9,9 +9,7 @@ within milliseconds, a machine that slows down for a second slows all of them. S
 """
 
 import argparse
-import json
 import os
-import platform
 import random
 import select
 import shutil
@@ -22,6 +20,7 @@ import time
 
 import init
 import libraries
+import record
 import verdict
 
 OPERATIONS = ("allreduce", "alltoall", "allgather", "broadcast", "pingpong", "init")
@@ -35,20 +34,6 @@ SIZE_SECONDS = 6.0            # what one size of one table takes at most, about
 REPEATS_MIN = 5
 START_SECONDS = 30
 TURN_SECONDS = 120
-
-
-def parse_size(text):
-    units = {"K": 10, "M": 20, "G": 30}
-    text = text.strip().upper().rstrip("B")
-    shift = units.get(text[-1:], 0)
-    return int(text[:-1] if shift else text) << shift
-
-
-def name_size(size):
-    for unit, shift in (("M", 20), ("K", 10)):
-        if size >= 1 << shift and size % (1 << shift) == 0:
-            return f"{size >> shift} {unit}B"
-    return f"{size} B"
 
 
 def gather(listener, started, ranks):
@@ -214,7 +199,7 @@ def run_operation(table, operation, running, processors, options, say, progress)
                 "entries": list(library.entries_of(operation)), "command": library.command[0],
                 "environment": library.environment} for library in running if operation in library.operations]
     for index, size in enumerate(sizes):
-        progress(f"{operation}, {table['title']}: {name_size(size)} ({index + 1}/{len(sizes)})")
+        progress(f"{operation}, {table['title']}: {record.name_size(size)} ({index + 1}/{len(sizes)})")
         rows += run_size(running, operation, size, options.repeats, shuffle, say)
     return {"name": table["name"], "operation": operation, "title": table["title"], "ranks": table["ranks"],
             "processors": processors, "arena_bytes": table["arena"], "libraries": started,
@@ -253,18 +238,6 @@ def keep_logs(folder, target):
             shutil.copy(os.path.join(folder, name), target)
 
 
-def machine():
-    model = platform.machine()
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), model)
-    except OSError:
-        pass
-    return {"host": platform.node(), "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-            "cpu": model, "processors": os.cpu_count(), "load_average": os.getloadavg()[0],
-            "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-
-
 def parse_list(parser, name, text, known):
     """The words of a list, checked, in the order of what is known."""
     words = text.replace(",", " ").split()
@@ -276,7 +249,7 @@ def parse_list(parser, name, text, known):
 
 def parse_sizes(parser, text):
     try:
-        sizes = sorted({parse_size(size) // 4 * 4 for size in text.replace(",", " ").split()})
+        sizes = sorted({record.parse_size(size) // 4 * 4 for size in text.replace(",", " ").split()})
     except ValueError:
         sizes = []
     if not sizes or sizes[0] < 4:
@@ -317,14 +290,6 @@ def arguments():
     return options
 
 
-def write_json(path, document):
-    temporary = path + ".new"
-    with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(document, file, indent=1)
-        file.write("\n")
-    os.replace(temporary, path)
-
-
 def main():
     options = arguments()
     on_terminal = sys.stderr.isatty()
@@ -338,7 +303,7 @@ def main():
         progress("")
         print(text, flush=True)
 
-    document = {"schema": 2, "program": "perf-peers", "machine": machine(),
+    document = {"schema": 2, "program": "perf-peers", "machine": record.machine(),
                 "parameters": {"operations": options.operations, "sizes_bytes": options.sizes,
                                "repeats": options.repeats, "hot_bytes": HOT_BYTES, "turn_us": TURN_US,
                                "sample_us": SAMPLE_US, "statistic": options.statistic, "type": "float32", "redop": "sum",
@@ -346,13 +311,13 @@ def main():
                 "tables": [], "init": None}
     say(f"# {document['machine']['cpu']}, {document['machine']['processors']} processors, "
         f"load {document['machine']['load_average']:.2f}; float32, sums, out of place, pinned, in turns")
-    say(f"# up to {name_size(HOT_BYTES)} the same buffers every call (hot); above, rotated through at least "
-        f"{name_size(ARENA_BYTES)} of input and as much output per rank (cold)")
+    say(f"# up to {record.name_size(HOT_BYTES)} the same buffers every call (hot); above, rotated through at least "
+        f"{record.name_size(ARENA_BYTES)} of input and as much output per rank (cold)")
 
     def done(table):
         document["tables"].append(table)
         progress("")
-        verdict.print_table(table, name_size, options.statistic)
+        verdict.print_table(table, record.name_size, options.statistic)
 
     for name, operations in options.tables.items():
         run_table(name, operations, options, say, progress, done)
@@ -360,12 +325,12 @@ def main():
         document["init"] = init.run(options, say, progress)
         progress("")
         init.print_table(document["init"], options.statistic)
-    document["targets"] = verdict.judge(document["tables"], name_size, options.statistic)
+    document["targets"] = verdict.judge(document["tables"], record.name_size, options.statistic)
     if document["init"]:
         document["targets"] += init.judge(document["init"], options.statistic)
     verdict.print_targets(document["targets"], options.statistic)
     path = os.path.join(options.build, "peers", "peers.json")
-    write_json(path, document)
+    record.write_json(path, document)
     print(f"# written: {os.path.relpath(path)}")
     return 0 if any(table["rows"] for table in document["tables"]) or document["init"] else 1
 

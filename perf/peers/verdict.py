@@ -63,7 +63,7 @@ def print_table(table, name_size, statistic):
                   + f"{size / row[mine] / 1e3:>10.3f}")
 
 
-def _target(name, measured, limit, wanted_at_least, missing=None):
+def target(name, measured, limit, wanted_at_least, missing=None):
     if missing:
         return {"target": name, "result": "NOT MEASURED", "why": missing}
     passed = measured >= limit if wanted_at_least else measured <= limit
@@ -80,15 +80,15 @@ def _speed_target(title, row, mine, others, limit):
     """mine's bandwidth over the best of others', at least limit."""
     best = _best(row, others)
     if mine not in row or best is None:
-        return _target(title, 0, limit, True, f"{mine} or {' and '.join(others)} did not run this size")
-    return _target(title, best / row[mine], limit, True)
+        return target(title, 0, limit, True, f"{mine} or {' and '.join(others)} did not run this size")
+    return target(title, best / row[mine], limit, True)
 
 
 def _time_target(title, row, mine, other, limit):
     """mine's time over other's, at most limit."""
     if mine not in row or other not in row:
-        return _target(title, 0, limit, False, f"{mine} or {other} did not run this size")
-    return _target(title, row[mine] / row[other], limit, False)
+        return target(title, 0, limit, False, f"{mine} or {other} did not run this size")
+    return target(title, row[mine] / row[other], limit, False)
 
 
 def against_better(title, times, mine, others=("openmpi", "mpich")):
@@ -96,8 +96,8 @@ def against_better(title, times, mine, others=("openmpi", "mpich")):
     best = _best(times, others)
     title += ": time of weft / better MPI"
     if mine not in times or best is None:
-        return _target(title, 0, 1.0, False, f"{mine} or {' and '.join(others)} did not run")
-    return _target(title, times[mine] / best, 1.0, False)
+        return target(title, 0, 1.0, False, f"{mine} or {' and '.join(others)} did not run")
+    return target(title, times[mine] / best, 1.0, False)
 
 
 def _judge_operation(operation, times, name_size):
