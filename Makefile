@@ -125,6 +125,7 @@ $(BUILD)/perf/micro/%: $(BUILD)/perf/micro/%.o $(BUILD)/libweft.a
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) $(LIBS) -o $@
 
 $(BUILD)/tests/fuzz/fuzz_ofi_frame: $(BUILD)/tests/support/ofi_fake.o
+$(BUILD)/tests/fuzz/fuzz_verbs_link: $(call objects,$(wildcard tests/fake/*.c))
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/libweft.a
 	$(call say,LD,$@)$(CC) -fsanitize=fuzzer $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) $(LIBS) -o $@
 $(BUILD)/tests/fuzz/fuzz_perf_options: $(BUILD)/perf/options.o $(BUILD)/perf/flags.o

@@ -1,0 +1,190 @@
+/* Fuzz target: what a peer can say to the verbs transport, over its queue pair and by letter, on a device in memory.
+ *
+ * Two instances have a link; a third party's link is there too. The input is a list of what comes: frames on the peer's queue
+ * pair (their first bytes made right by the input's wish, so that they get further), immediates, letters. Whatever it is,
+ * the third party's link goes on, and a message from there arrives.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include "tests/fake/rdma_fake.h"
+#include "transport/registry.h"
+#include "transport/verbs/verbs_private.h"
+
+#define NODES 3
+
+struct node {
+    struct weft_transport *transport;
+    uint8_t address[WEFT_ADDRESS_MAX];
+    size_t size;
+    int received;
+};
+
+struct pending {
+    int from, to;
+    size_t size;
+    uint8_t bytes[WEFT_LETTER_MAX];
+};
+
+static struct weft_transport_ops ops;
+static struct node nodes[NODES];
+static struct pending letters[64];
+static int letters_count;
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static int tell(void *arg, const void *address, size_t address_size, const void *letter, size_t size)
+{
+    struct node *from = arg;
+    for (int i = 0; i < NODES; i++) {
+        if (nodes[i].size != address_size || memcmp(nodes[i].address, address, address_size) != 0)
+            continue;
+        if (letters_count == 64)
+            return WEFT_AGAIN;
+        struct pending *pending = &letters[letters_count++];
+        pending->from = (int)(from - nodes);
+        pending->to = i;
+        pending->size = size;
+        memcpy(pending->bytes, letter, size);
+        return WEFT_OK;
+    }
+    return WEFT_PEER_FAILED;
+}
+
+static void note(void *arg, const struct weft_event *event)
+{
+    struct node *node = arg;
+    if (event->kind == WEFT_EVENT_MESSAGE && event->data_size == 5 && memcmp(event->data, "third", 5) == 0)
+        node->received++;
+}
+
+static void turn(void)
+{
+    for (int i = 0; i < letters_count; i++) {
+        struct pending pending = letters[i];
+        ops.told(nodes[pending.to].transport, nodes[pending.from].address, nodes[pending.from].size,
+                 pending.bytes, pending.size);
+    }
+    letters_count = 0;
+    for (int i = 0; i < NODES; i++)
+        ops.poll(nodes[i].transport, 16, note, &nodes[i]);
+}
+
+static struct weft_link *join(int from, int to)
+{
+    struct weft_link *link;
+    uint32_t flags;
+    if (ops.connect(nodes[from].transport, nodes[to].address, nodes[to].size, NULL, &link))
+        abort();
+    for (int i = 0; i < 10 && ops.link_flags(link, &flags); i++)
+        turn();
+    if (ops.link_flags(link, &flags))
+        abort();
+    return link;
+}
+
+/* The queue pair of node 0 that the peer's packets come to, and the link; NULL when it is no more. */
+static struct weft_link *victim(void)
+{
+    struct weft_link *link = verbs_link_of(nodes[0].transport, nodes[1].transport->own.instance);
+    return link && link->lanes[0] ? link : NULL;
+}
+
+static void frame_come(const uint8_t *bytes, size_t size)
+{
+    const struct weft_link *link = victim();
+    uint8_t whole[64] = {0};
+    struct verbs_frame *frame = (struct verbs_frame *)(void *)whole;
+    if (!link || size < 2)
+        return;
+    memcpy(whole, bytes + 1, size - 1 < sizeof whole ? size - 1 : sizeof whole);
+    if (bytes[0] & 1)
+        frame->mark = VERBS_FRAME_MARK;
+    if (bytes[0] & 2)
+        frame->link = link->id;
+    if (bytes[0] & 4)
+        frame->sequence = link->expected;
+    if (bytes[0] & 8)
+        frame->consumed = link->sent;
+    rdma_fake_deliver(link->lanes[0]->qp->qp_num, whole, bytes[0] & 16 ? sizeof *frame + 5 : (size - 1) % 64);
+}
+
+static void letter_come(const uint8_t *bytes, size_t size)
+{
+    const struct weft_link *link = victim();
+    struct verbs_letter letter;
+    uint8_t written[WEFT_LETTER_MAX];
+    if (size && bytes[0] & 1) { /* one in good order, but for what the input says */
+        memset(&letter, 0, sizeof letter);
+        letter.type = bytes[0] & 2 ? VERBS_LETTER_END : VERBS_LETTER_HALF;
+        letter.generation = size > 1 ? bytes[1] : 1;
+        letter.heard = bytes[0] & 4 && link ? link->generation : size > 2 ? bytes[2] : 0;
+        letter.flags = bytes[0] >> 4;
+        letter.lanes_count = letter.type == VERBS_LETTER_HALF;
+        letter.window = 8;
+        letter.frame_bytes = 1024;
+        letter.lanes[0].number = size > 3 ? bytes[3] : 1;
+        size = verbs_letter_write(&letter, written);
+        bytes = written;
+    }
+    ops.told(nodes[0].transport, nodes[1].address, nodes[1].size, bytes, size);
+    struct verbs_letter again;
+    uint8_t copy[WEFT_LETTER_MAX];
+    if (verbs_letter_read(bytes, size, &letter) == WEFT_OK) {
+        size_t length = verbs_letter_write(&letter, copy);
+        if (length != size || verbs_letter_read(copy, length, &again) ||
+            memcmp(&letter, &again, sizeof letter))
+            abort();
+    }
+}
+
+static void come(const uint8_t *bytes, size_t size)
+{
+    uint32_t immediate = 0;
+    const struct weft_link *link = victim();
+    if (bytes[0] % 4 == 0)
+        letter_come(bytes + 1, size - 1);
+    else if (bytes[0] % 4 == 1 && link) {
+        memcpy(&immediate, bytes + 1, size - 1 < 4 ? size - 1 : 4);
+        rdma_fake_immediate(link->lanes[0]->qp->qp_num, immediate);
+    } else
+        frame_come(bytes + 1, size - 1);
+    turn();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (!ops.open && weft_transport_complete(weft_transport_find("verbs"), &ops))
+        abort();
+    memset(nodes, 0, sizeof nodes);
+    letters_count = 0;
+    for (int i = 0; i < NODES; i++) {
+        struct weft_transport_params params = {.size = sizeof params, .tell = tell, .tell_arg = &nodes[i]};
+        nodes[i].size = WEFT_ADDRESS_MAX;
+        if (ops.open(&params, &nodes[i].transport) ||
+            ops.address(nodes[i].transport, nodes[i].address, &nodes[i].size))
+            abort();
+    }
+    join(0, 1);
+    struct weft_link *third = join(2, 0);
+    for (int count = 0; size > 1 && count < 64; count++) {
+        size_t length = 1 + data[0] % 63;
+        if (length > size - 1)
+            length = size - 1;
+        come(data + 1, length);
+        data += 1 + length;
+        size -= 1 + length;
+    }
+    nodes[0].received = 0;
+    if (ops.send(third, "third", 5, NULL, 0))
+        abort();
+    for (int i = 0; i < 4; i++)
+        turn();
+    if (nodes[0].received != 1)
+        abort();
+    for (int i = 0; i < NODES; i++)
+        ops.close(nodes[i].transport);
+    if (rdma_fake_count())
+        abort();
+    return 0;
+}
