@@ -453,6 +453,35 @@ static void what_cannot_be_put_is_refused(void **state)
     stage_close(&stage);
 }
 
+/* With landings that are open, some of them announced, puts under way, and regions that nobody deregistered. */
+static void closing_with_everything_open(void **state)
+{
+    for (int first = 0; first < 2; first++) {
+        struct stage stage;
+        struct weft_token tokens[20];
+        stage_open(&stage, *state, 2, 1u << 20);
+        for (size_t i = 0; i < 20; i++)
+            must_land(&stage, stage.back, i * 50000, 50000, &tokens[i]);
+        tell(&stage, stage.back, 0);
+        for (size_t i = 0; i < 10; i++)
+            assert_int_equal(put(&stage, 0, &tokens[i], i * 50000, 50000), 0);
+        struct conform_node *node = &stage.nodes[first];
+        node->ops.close(node->transport);
+        node->transport = NULL;
+        uint8_t *before = malloc(stage.size);
+        assert_non_null(before);
+        if (first == 1) { /* the memory is its owner's again */
+            memcpy(before, stage.target, stage.size);
+            conform_settle(&stage.world);
+            assert_memory_equal(before, stage.target, stage.size);
+        }
+        conform_close(&stage.world);
+        free(before);
+        free(stage.source);
+        free(stage.target);
+    }
+}
+
 int main(void)
 {
     char address[64];
@@ -477,6 +506,9 @@ int main(void)
         cmocka_unit_test_prestate(writes_are_split, (void *)(uintptr_t)&striped),
         cmocka_unit_test(windows_that_run_out_come_back),
         cmocka_unit_test(what_cannot_be_put_is_refused),
+        cmocka_unit_test_prestate(closing_with_everything_open, (void *)(uintptr_t)&plain),
+        cmocka_unit_test_prestate(closing_with_everything_open, (void *)(uintptr_t)&striped),
+        cmocka_unit_test_prestate(closing_with_everything_open, (void *)(uintptr_t)&windowless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

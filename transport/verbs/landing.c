@@ -417,11 +417,11 @@ void verbs_landings_link_failed(struct weft_link *link)
     }
 }
 
-/* A landing with a window on the region, or NULL. */
+/* A landing with a window on the region, or NULL. While the instance closes there are none any more. */
 static struct verbs_landing *landing_bound_on(const struct weft_region *region)
 {
     const struct verbs_landings *landings = region->transport->landings;
-    for (uint32_t i = 0; i < landings->count; i++) {
+    for (uint32_t i = 0; landings && i < landings->count; i++) {
         struct verbs_landing *landing = landings->slots[i];
         if (landing->state != VERBS_LANDING_FREE && landing->region == region && landing->bound)
             return landing;
