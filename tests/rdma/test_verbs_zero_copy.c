@@ -1,0 +1,535 @@
+/* Above the eager limit no byte passes memory of weft's own over verbs, on either side. Two witnesses: the counters, and
+ * the memory itself. What a frame's header and a control message leave of every frame buffer is filled with a
+ * pattern, and so are the pooled buffers of the context; after the transfers all of it is as it was. That the witness
+ * sees what does pass is shown first, with a message of just the eager limit and with a reduction. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "comm/comm.h"
+#include "comm/exec_internal.h"
+#include "tests/support/job.h"
+#include "tests/support/ranks.h"
+#include "tests/support/rdma_device.h"
+#include "transport/verbs/verbs_private.h"
+
+#define EAGER    8192
+#define SLICE    65536
+#define CONTROL  256 /* a frame's header and a control message fit into it */
+#define PATTERN  0xa7
+#define ROOM     200000 /* memory that messages lie in; a mapping of malloc()'s */
+#define GUARD    64
+#define MESSAGES 1000
+
+/* --- the witness */
+
+struct watch {
+    struct job *job;
+    weft_comm_stats before;
+    uint64_t barrier_bytes; /* that one barrier sends inside messages */
+    uint32_t barriers;      /* since then */
+};
+
+struct touched {
+    uint32_t frames, pooled;
+};
+
+static struct weft_transport *instance_of(const struct job *job)
+{
+    return job->context->transports[WEFT_VERBS].instance;
+}
+
+static int stats_of(const struct job *job, weft_comm_stats *stats)
+{
+    *stats = (weft_comm_stats)WEFT_COMM_STATS_INIT;
+    return weft_comm_get_stats(job->comm, stats);
+}
+
+static int is_filled(const uint8_t *memory, size_t size, uint8_t value)
+{
+    return memory[0] == value && memcmp(memory, memory + 1, size - 1) == 0;
+}
+
+/* Fills what lies behind a control message, or says whether something else lies there now. A buffer that has been made
+ * meanwhile is new memory. */
+static uint32_t frame_look(const struct verbs_buffer *buffer, int fill)
+{
+    uint8_t *memory = buffer->memory + CONTROL;
+    size_t size = VERBS_FRAME_BYTES - CONTROL;
+    if (fill)
+        memset(memory, PATTERN, size);
+    return !is_filled(memory, size, PATTERN) && !is_filled(memory, size, 0);
+}
+
+/* Buffers of frames that have left, as far as nobody has heard so yet. */
+static uint32_t lane_each(const struct verbs_lane *lane, int fill, uint32_t *seen)
+{
+    uint32_t touched = 0;
+    for (uint32_t i = lane->retired; i != lane->posted; i++) {
+        const struct verbs_post *post = &lane->posts[i % lane->depth];
+        if (post->kind != VERBS_POST_FRAME)
+            continue;
+        ++*seen;
+        touched += frame_look(post->owner, fill);
+    }
+    return touched;
+}
+
+/* With the lock; every frame buffer that there is, whatever it is used for. */
+static int frames_each(const struct job *job, int fill, uint32_t *touched)
+{
+    struct weft_transport *transport = instance_of(job);
+    uint32_t seen = 0, expected = 0;
+    *touched = 0;
+    for (int rail = 0; rail < transport->rails_count; rail++) {
+        const struct verbs_queues *queues = &transport->queues[rail];
+        expected += queues->sends_count;
+        for (uint32_t i = 0; i < queues->receives_count; i++)
+            *touched += frame_look(queues->receives[i], fill);
+        for (const struct verbs_buffer *buffer = queues->sends_free; buffer; buffer = buffer->next, seen++)
+            *touched += frame_look(buffer, fill);
+    }
+    for (uint32_t i = 0; i < transport->lanes_capacity; i++) {
+        if (transport->lanes[i])
+            *touched += lane_each(transport->lanes[i], fill, &seen);
+    }
+    CHECK(seen == expected);
+    return 0;
+}
+
+static uint32_t pool_each(const struct job *job, int fill)
+{
+    uint32_t touched = 0;
+    for (struct weft_pool_buffer *buffer = job->context->buffers; buffer; buffer = buffer->next) {
+        if (fill)
+            memset(buffer->memory, PATTERN, buffer->size);
+        else
+            touched += !is_filled(buffer->memory, buffer->size, PATTERN);
+    }
+    return touched;
+}
+
+static int meet(struct watch *watch)
+{
+    watch->barriers++;
+    CHECK_OK(weft_barrier(watch->job->comm));
+    return 0;
+}
+
+/* Both ranks have ended what they did before, and do nothing until both watch. */
+static int watch_begin(struct watch *watch, struct job *job)
+{
+    weft_comm_stats first;
+    uint32_t touched;
+    watch->job = job;
+    CHECK_OK(weft_barrier(job->comm));
+    CHECK_OK(stats_of(job, &first));
+    CHECK_OK(weft_barrier(job->comm));
+    weft_context_lock(job->context);
+    int status = frames_each(job, 1, &touched);
+    pool_each(job, 1);
+    weft_context_unlock(job->context);
+    CHECK(status == 0);
+    CHECK_OK(stats_of(job, &watch->before));
+    watch->barrier_bytes = watch->before.bytes_eager - first.bytes_eager;
+    watch->barriers = 0;
+    return meet(watch);
+}
+
+static int watch_end(struct watch *watch, struct touched *touched, weft_comm_stats *moved)
+{
+    weft_comm_stats now;
+    CHECK(meet(watch) == 0);
+    CHECK_OK(stats_of(watch->job, &now));
+    weft_context_lock(watch->job->context);
+    int status = frames_each(watch->job, 0, &touched->frames);
+    touched->pooled = pool_each(watch->job, 0);
+    const struct weft_exec *exec = watch->job->comm->exec;
+    int scratched = exec->scratch_bytes[0] || exec->scratch_bytes[1];
+    weft_context_unlock(watch->job->context);
+    CHECK(status == 0 && !scratched);
+    *moved = now;
+    moved->bytes_eager -= watch->before.bytes_eager + watch->barriers * watch->barrier_bytes;
+    moved->bytes_direct -= watch->before.bytes_direct;
+    moved->bytes_staged -= watch->before.bytes_staged;
+    return 0;
+}
+
+/* Nothing has passed weft's memory, and so many bytes have come to this rank without. */
+static int watch_prove(struct watch *watch, uint64_t bytes)
+{
+    struct touched touched;
+    weft_comm_stats moved;
+    CHECK(watch_end(watch, &touched, &moved) == 0);
+    CHECK(moved.bytes_staged == 0);
+    CHECK(moved.bytes_eager == 0);
+    CHECK(moved.bytes_direct == bytes);
+    CHECK(touched.frames == 0);
+    CHECK(touched.pooled == 0);
+    return 0;
+}
+
+/* --- messages */
+
+/* No two bytes near each other, and no two messages, have the same. */
+static uint8_t byte_of(uint32_t message, size_t i)
+{
+    return (uint8_t)(message * 89 + i * 7 + (i >> 8) * 3 + 1);
+}
+
+static void fill(uint8_t *memory, size_t size, uint32_t message)
+{
+    for (size_t i = 0; i < size; i++)
+        memory[i] = byte_of(message, i);
+}
+
+static size_t count_wrong(const uint8_t *memory, size_t size, uint32_t message)
+{
+    size_t wrong = 0;
+    for (size_t i = 0; i < size; i++)
+        wrong += memory[i] != byte_of(message, i);
+    return wrong;
+}
+
+/* Receives a message into the middle of memory that must stay as it is around it. */
+static int receive(struct watch *watch, uint8_t *memory, size_t size, uint32_t message, int before)
+{
+    const struct job *job = watch->job;
+    weft_work *work = NULL;
+    memset(memory - GUARD, 0x3c, size + 2 * GUARD);
+    if (before)
+        CHECK_OK(weft_recv_start(job->comm, memory, size, WEFT_UINT8, 0, message, &work));
+    CHECK(meet(watch) == 0);
+    if (!before)
+        CHECK_OK(weft_recv_start(job->comm, memory, size, WEFT_UINT8, 0, message, &work));
+    CHECK_OK(weft_work_wait(work, -1));
+    weft_work_free(work);
+    CHECK(count_wrong(memory, size, message) == 0);
+    CHECK(is_filled(memory - GUARD, GUARD, 0x3c) && is_filled(memory + size, GUARD, 0x3c));
+    return 0;
+}
+
+static int send(struct watch *watch, const uint8_t *memory, size_t size, uint32_t message, int after)
+{
+    const struct job *job = watch->job;
+    weft_work *work = NULL;
+    if (!after)
+        CHECK_OK(weft_send_start(job->comm, memory, size, WEFT_UINT8, 1, message, &work));
+    CHECK(meet(watch) == 0);
+    if (after)
+        CHECK_OK(weft_send_start(job->comm, memory, size, WEFT_UINT8, 1, message, &work));
+    CHECK_OK(weft_work_wait(work, -1));
+    weft_work_free(work);
+    return 0;
+}
+
+/* One message from rank 0 to rank 1; the receive is there before the send, or the other way round. */
+static int pass(struct watch *watch, uint8_t *memory, size_t size, uint32_t message, int before)
+{
+    if (weft_comm_rank(watch->job->comm) == 1)
+        return receive(watch, memory, size, message, before);
+    fill(memory, size, message);
+    return send(watch, memory, size, message, before);
+}
+
+static int is_receiver(const struct job *job)
+{
+    return weft_comm_rank(job->comm) == 1;
+}
+
+/* --- memory */
+
+enum kind { ORDINARY, REGISTERED, ALLOCATED, KINDS };
+
+static int memory_get(const struct job *job, enum kind kind, uint8_t **memory)
+{
+    if (kind == ALLOCATED) {
+        void *block;
+        CHECK_OK(weft_mem_alloc(job->context, ROOM, &block));
+        *memory = block;
+        return 0;
+    }
+    *memory = malloc(ROOM);
+    CHECK(*memory);
+    if (kind == REGISTERED)
+        CHECK_OK(weft_mem_register(job->context, *memory, ROOM));
+    return 0;
+}
+
+static int memory_put(const struct job *job, enum kind kind, uint8_t *memory)
+{
+    if (kind == ALLOCATED) {
+        CHECK_OK(weft_mem_free(job->context, memory));
+        return 0;
+    }
+    if (kind == REGISTERED)
+        CHECK_OK(weft_mem_deregister(job->context, memory));
+    free(memory);
+    return 0;
+}
+
+/* --- the tests; each body opens what it needs */
+
+/* Each rank has a device of its own where there are two. */
+static void choose_device(int rank)
+{
+    char list[128], other[64];
+    snprintf(list, sizeof list, "%s", getenv("WEFT_RDMA_DEVICE"));
+    char *second = strchr(list, ',');
+    if (second)
+        *second++ = 0;
+    if (second && !test_rdma_address(1, other, sizeof other)) {
+        second[strcspn(second, ",")] = 0;
+        setenv("WEFT_VERBS_DEVICE", rank ? second : list, 1);
+    } else {
+        setenv("WEFT_VERBS_DEVICE", list, 1);
+    }
+    setenv("WEFT_SLICE_VERBS", "65536", 1);
+}
+
+/* Links are up, and there are pooled buffers: those that slices land in before they are added up. */
+static int open_job(struct job *job, int rank)
+{
+    size_t count = 3 * SLICE / sizeof(float);
+    float *sums = calloc(count, sizeof *sums);
+    CHECK(sums);
+    choose_device(rank);
+    CHECK_OK(job_open(job, "verbs", NULL));
+    CHECK_OK(weft_allreduce(job->comm, sums, sums, count, WEFT_FLOAT32, WEFT_SUM));
+    CHECK(job->context->buffers);
+    free(sums);
+    return 0;
+}
+
+static int witness_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    struct watch watch;
+    struct touched touched;
+    weft_comm_stats moved;
+    (void)ranks, (void)arg;
+    uint8_t *memory = malloc(ROOM);
+    CHECK(memory && open_job(&job, rank) == 0);
+    CHECK(watch_begin(&watch, &job) == 0);
+    CHECK(pass(&watch, memory + GUARD, EAGER, 1, 1) == 0);
+    CHECK(watch_end(&watch, &touched, &moved) == 0);
+    CHECK(touched.frames == 1 && touched.pooled == 0);
+    CHECK(moved.bytes_direct == 0);
+
+    CHECK(watch_begin(&watch, &job) == 0);
+    memset(memory, 0, ROOM);
+    CHECK_OK(weft_allreduce(job.comm, memory, memory, ROOM / 8, WEFT_FLOAT64, WEFT_SUM));
+    CHECK(watch_end(&watch, &touched, &moved) == 0);
+    CHECK(touched.frames == 0 && touched.pooled > 0);
+    CHECK(moved.bytes_direct > 0 && moved.bytes_staged == 0);
+    CHECK_OK(job_close(&job));
+    free(memory);
+    return 0;
+}
+
+static void the_witness_sees_what_passes(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(2, witness_body, NULL), 0);
+}
+
+/* Sizes at which something changes, and primes. */
+static const size_t sizes[] = {
+    EAGER + 1, 8209,  3 * 4096 - 1, 3 * 4096,      3 * 4096 + 1, 40009,
+    SLICE - 1, SLICE, SLICE + 1,    2 * SLICE - 1, 2 * SLICE,    2 * SLICE + 1,
+};
+#define SIZES (sizeof sizes / sizeof sizes[0])
+
+/* Where messages begin, by kind and number: all ends of words, lines and pages. */
+static const size_t starts[] = {GUARD, 4096, 65, 4095, 67, 4097, 71, 4099};
+
+static int kinds_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    struct watch watch;
+    uint8_t *memory[KINDS];
+    int pair_step = *(const int *)arg;
+    (void)ranks;
+    CHECK(open_job(&job, rank) == 0);
+    for (int kind = 0; kind < KINDS; kind++)
+        CHECK(memory_get(&job, (enum kind)kind, &memory[kind]) == 0);
+    uint32_t message = 0;
+    for (int pair = 0; pair < KINDS * KINDS; pair += pair_step) {
+        int kind = rank == 0 ? pair / KINDS : pair % KINDS;
+        uint64_t bytes = 0;
+        CHECK(watch_begin(&watch, &job) == 0);
+        for (size_t i = 0; i < 2 * SIZES; i++, message++) {
+            size_t size = sizes[i % SIZES], start = starts[(message * (rank ? 3 : 1) + (uint32_t)pair) % 8];
+            CHECK(pass(&watch, memory[kind] + start, size, message, i >= SIZES) == 0);
+            bytes += size;
+        }
+        CHECK(watch_prove(&watch, is_receiver(&job) ? bytes : 0) == 0);
+    }
+    for (int kind = 0; kind < KINDS; kind++)
+        CHECK(memory_put(&job, (enum kind)kind, memory[kind]) == 0);
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void any_memory_and_size(void **state)
+{
+    int all = 1;
+    (void)state;
+    assert_int_equal(test_ranks_fork(2, kinds_body, &all), 0);
+}
+
+/* Large messages are cut over several queue pairs. */
+static void cut_over_queue_pairs(void **state)
+{
+    int same_kinds = KINDS + 1;
+    (void)state;
+    setenv("WEFT_VERBS_QPS", "3", 1);
+    setenv("WEFT_VERBS_STRIPE", "16384", 1);
+    assert_int_equal(test_ranks_fork(2, kinds_body, &same_kinds), 0);
+    unsetenv("WEFT_VERBS_QPS");
+    unsetenv("WEFT_VERBS_STRIPE");
+}
+
+static size_t outstanding_size(int message)
+{
+    return EAGER + 1 + (size_t)message % 61;
+}
+
+static int outstanding_body(int rank, int ranks, void *arg)
+{
+    static weft_work *works[MESSAGES];
+    struct job job;
+    struct watch watch;
+    uint64_t bytes = 0;
+    size_t stride = EAGER + 64;
+    (void)ranks, (void)arg;
+    uint8_t *memory = malloc(MESSAGES * stride);
+    CHECK(memory && open_job(&job, rank) == 0);
+    CHECK(watch_begin(&watch, &job) == 0);
+    for (int m = 0; m < MESSAGES; m++) {
+        uint8_t *own = memory + (size_t)m * stride;
+        size_t size = outstanding_size(m);
+        int from = MESSAGES - 1 - m; /* in the other order */
+        bytes += size;
+        if (rank == 0) {
+            fill(own, size, (uint32_t)m);
+            CHECK_OK(weft_send_start(job.comm, own, size, WEFT_UINT8, 1, m, &works[m]));
+        } else {
+            own = memory + (size_t)from * stride;
+            CHECK_OK(weft_recv_start(job.comm, own, outstanding_size(from), WEFT_UINT8, 0, from, &works[m]));
+        }
+    }
+    for (int m = 0; m < MESSAGES; m++) {
+        CHECK_OK(weft_work_wait(works[m], -1));
+        weft_work_free(works[m]);
+    }
+    for (int m = 0; m < MESSAGES && rank == 1; m++)
+        CHECK(count_wrong(memory + (size_t)m * stride, outstanding_size(m), (uint32_t)m) == 0);
+    CHECK(watch_prove(&watch, is_receiver(&job) ? bytes : 0) == 0);
+    free(memory);
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void a_thousand_outstanding(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(2, outstanding_body, NULL), 0);
+}
+
+/* --- collectives */
+
+enum { COLLECTIVES = 4, BLOCK = 100003 };
+
+/* Collectives that add nothing up: every byte goes from the sender's memory into the receiver's. */
+static int copy_around(const struct job *job, int which, int in_place, uint8_t *send, uint8_t *recv)
+{
+    int rank = weft_comm_rank(job->comm);
+    uint8_t *own = in_place ? recv + (size_t)rank * BLOCK : send;
+    memset(recv, 0xcc, 2 * BLOCK);
+    fill(own, BLOCK, (uint32_t)rank);
+    if (which == 0) {
+        CHECK_OK(weft_allgather(job->comm, own, recv, BLOCK, WEFT_UINT8));
+        CHECK(count_wrong(recv, BLOCK, 0) == 0 && count_wrong(recv + BLOCK, BLOCK, 1) == 0);
+    } else {
+        uint8_t *to = in_place ? own : recv;
+        CHECK_OK(weft_broadcast(job->comm, own, to, BLOCK, WEFT_UINT8, 1));
+        CHECK(count_wrong(to, BLOCK, 1) == 0);
+    }
+    return 0;
+}
+
+static int add_up(const struct job *job, int which, int in_place, uint8_t *send, uint8_t *recv)
+{
+    int rank = weft_comm_rank(job->comm);
+    size_t count = BLOCK / 4 * 2;
+    uint8_t *from = in_place && which == 2 ? recv : send;
+    job_fill(from, WEFT_FLOAT32, rank, count);
+    if (which == 2) {
+        CHECK_OK(weft_allreduce(job->comm, from, recv, count, WEFT_FLOAT32, WEFT_SUM));
+        CHECK(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, 2, count) == 0);
+        return 0;
+    }
+    uint8_t *to = in_place ? send + (size_t)rank * (count / 2) * 4 : recv;
+    uint8_t *whole = malloc(count * 4);
+    CHECK(whole);
+    CHECK_OK(weft_reduce_scatter(job->comm, from, to, count / 2, WEFT_FLOAT32, WEFT_SUM));
+    CHECK_OK(weft_allgather(job->comm, to, whole, count / 2, WEFT_FLOAT32));
+    CHECK(job_wrong(whole, WEFT_FLOAT32, WEFT_SUM, 2, count) == 0);
+    free(whole);
+    return 0;
+}
+
+static int collectives_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    struct watch watch;
+    struct touched touched;
+    weft_comm_stats moved;
+    (void)ranks, (void)arg;
+    uint8_t *send = malloc(2 * BLOCK), *recv = malloc(2 * BLOCK);
+    CHECK(send && recv && open_job(&job, rank) == 0);
+    for (int which = 0; which < COLLECTIVES; which++) {
+        for (int in_place = 0; in_place < 2; in_place++) {
+            CHECK(watch_begin(&watch, &job) == 0);
+            CHECK((which < 2 ? copy_around : add_up)(&job, which, in_place, send, recv) == 0);
+            CHECK(watch_end(&watch, &touched, &moved) == 0);
+            CHECK(moved.bytes_staged == 0 && moved.bytes_eager == 0 && touched.frames == 0);
+            CHECK(moved.bytes_direct >= BLOCK - 3 || (which == 1 && rank == 1)); /* the root gets nothing */
+            CHECK(which > 1 || touched.pooled == 0);
+        }
+    }
+    free(send);
+    free(recv);
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void collectives_stage_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(2, collectives_body, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_witness_sees_what_passes), cmocka_unit_test(any_memory_and_size),
+        cmocka_unit_test(cut_over_queue_pairs),         cmocka_unit_test(a_thousand_outstanding),
+        cmocka_unit_test(collectives_stage_nothing),
+    };
+    char address[64];
+    const char *reason = test_rdma_address(0, address, sizeof address);
+    if (reason) {
+        printf("SKIP: %s\n", reason);
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
