@@ -34,11 +34,24 @@ static int region_make(void *arg, uint32_t transport, void *memory, size_t size,
     return status;
 }
 
+/* Memory that the program may only read can be sent from; that is found out here, as a message's memory does not say. Such a
+ * region is not for the cache, as the program may allow itself to write there at any time. */
+static int region_make_source(struct weft_context *context, uint32_t transport, void *memory, size_t size,
+                              struct weft_region **region)
+{
+    struct weft_open_transport *open = &context->transports[transport];
+    int status = open->ops.reg_source(open->instance, memory, size, region);
+    context->registrations += status == WEFT_OK;
+    return status == WEFT_UNSUPPORTED ? WEFT_INVALID : status;
+}
+
 /* What the cache keeps for later must not be what there is no room beside. */
 static int region_make_room(struct weft_context *context, uint32_t transport, void *memory, size_t size,
                             struct weft_region **region)
 {
     int status = region_make(context, transport, memory, size, region);
+    if (status == WEFT_INVALID)
+        return region_make_source(context, transport, memory, size, region);
     if (status != WEFT_OK && context->cache && weft_region_cache_trim(context->cache))
         status = region_make(context, transport, memory, size, region);
     return status;

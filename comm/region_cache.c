@@ -246,7 +246,7 @@ static int entry_register(struct weft_region_cache *cache, struct entry *entry, 
     struct weft_region *region;
     void *memory = (void *)entry->span.begin;
     int status = cache->options.reg(cache->options.arg, transport, memory, bytes_of(entry), &region);
-    if (status != WEFT_OK && weft_region_cache_trim(cache))
+    if (status != WEFT_OK && status != WEFT_INVALID && weft_region_cache_trim(cache))
         status = cache->options.reg(cache->options.arg, transport, memory, bytes_of(entry), &region);
     if (status != WEFT_OK)
         return status;

@@ -182,6 +182,13 @@ static int absent_rails(struct weft_transport *transport, struct weft_rail_info 
     return 0;
 }
 
+static int absent_reg_source(struct weft_transport *transport, void *memory, size_t size,
+                             struct weft_region **region)
+{
+    (void)transport, (void)memory, (void)size, (void)region;
+    return WEFT_UNSUPPORTED;
+}
+
 static int absent_link_flags(struct weft_link *link, uint32_t *flags)
 {
     (void)link;
@@ -217,6 +224,7 @@ static const struct weft_transport_ops absent = {
     .told = absent_told,
     .why = absent_why,
     .rails = absent_rails,
+    .reg_source = absent_reg_source,
 };
 
 /* Takes the default for every operation that the table lacks. */
@@ -249,6 +257,7 @@ static void fill(struct weft_transport_ops *ops)
     ops->told = ops->told ? ops->told : absent.told;
     ops->why = ops->why ? ops->why : absent.why;
     ops->rails = ops->rails ? ops->rails : absent.rails;
+    ops->reg_source = ops->reg_source ? ops->reg_source : absent.reg_source;
 }
 
 int weft_transport_complete(const struct weft_transport_ops *partial, struct weft_transport_ops *complete)

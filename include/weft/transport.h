@@ -268,6 +268,10 @@ struct weft_transport_ops {
     const char *(*why)(struct weft_link *link);
     /* The ports that it uses: fills up to capacity, as far as each entry's size goes, and returns how many there are. */
     int (*rails)(struct weft_transport *transport, struct weft_rail_info *rails, int capacity);
+    /* Registers memory that is only sent from: put() takes the region, land() refuses it with WEFT_INVALID. For memory that
+     * reg() answers WEFT_INVALID for, as the program itself may not write there. */
+    int (*reg_source)(struct weft_transport *transport, void *memory, size_t size,
+                      struct weft_region **region);
 };
 
 enum weft_link_flags {

@@ -13,168 +13,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "comm/comm.h"
-#include "comm/exec_internal.h"
+#include "tests/rdma/zero_copy_watch.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
 #include "tests/support/rdma_device.h"
-#include "transport/verbs/verbs_private.h"
 
 #define EAGER    8192
 #define SLICE    65536
-#define CONTROL  256 /* a frame's header and a control message fit into it */
-#define PATTERN  0xa7
 #define ROOM     200000 /* memory that messages lie in; a mapping of malloc()'s */
 #define GUARD    64
 #define MESSAGES 1000
-
-/* --- the witness */
-
-struct watch {
-    struct job *job;
-    weft_comm_stats before;
-    uint64_t barrier_bytes; /* that one barrier sends inside messages */
-    uint32_t barriers;      /* since then */
-};
-
-struct touched {
-    uint32_t frames, pooled;
-};
-
-static struct weft_transport *instance_of(const struct job *job)
-{
-    return job->context->transports[WEFT_VERBS].instance;
-}
-
-static int stats_of(const struct job *job, weft_comm_stats *stats)
-{
-    *stats = (weft_comm_stats)WEFT_COMM_STATS_INIT;
-    return weft_comm_get_stats(job->comm, stats);
-}
-
-static int is_filled(const uint8_t *memory, size_t size, uint8_t value)
-{
-    return memory[0] == value && memcmp(memory, memory + 1, size - 1) == 0;
-}
-
-/* Fills what lies behind a control message, or says whether something else lies there now. A buffer that has been made
- * meanwhile is new memory. */
-static uint32_t frame_look(const struct verbs_buffer *buffer, int fill)
-{
-    uint8_t *memory = buffer->memory + CONTROL;
-    size_t size = VERBS_FRAME_BYTES - CONTROL;
-    if (fill)
-        memset(memory, PATTERN, size);
-    return !is_filled(memory, size, PATTERN) && !is_filled(memory, size, 0);
-}
-
-/* Buffers of frames that have left, as far as nobody has heard so yet. */
-static uint32_t lane_each(const struct verbs_lane *lane, int fill, uint32_t *seen)
-{
-    uint32_t touched = 0;
-    for (uint32_t i = lane->retired; i != lane->posted; i++) {
-        const struct verbs_post *post = &lane->posts[i % lane->depth];
-        if (post->kind != VERBS_POST_FRAME)
-            continue;
-        ++*seen;
-        touched += frame_look(post->owner, fill);
-    }
-    return touched;
-}
-
-/* With the lock; every frame buffer that there is, whatever it is used for. */
-static int frames_each(const struct job *job, int fill, uint32_t *touched)
-{
-    struct weft_transport *transport = instance_of(job);
-    uint32_t seen = 0, expected = 0;
-    *touched = 0;
-    for (int rail = 0; rail < transport->rails_count; rail++) {
-        const struct verbs_queues *queues = &transport->queues[rail];
-        expected += queues->sends_count;
-        for (uint32_t i = 0; i < queues->receives_count; i++)
-            *touched += frame_look(queues->receives[i], fill);
-        for (const struct verbs_buffer *buffer = queues->sends_free; buffer; buffer = buffer->next, seen++)
-            *touched += frame_look(buffer, fill);
-    }
-    for (uint32_t i = 0; i < transport->lanes_capacity; i++) {
-        if (transport->lanes[i])
-            *touched += lane_each(transport->lanes[i], fill, &seen);
-    }
-    CHECK(seen == expected);
-    return 0;
-}
-
-static uint32_t pool_each(const struct job *job, int fill)
-{
-    uint32_t touched = 0;
-    for (struct weft_pool_buffer *buffer = job->context->buffers; buffer; buffer = buffer->next) {
-        if (fill)
-            memset(buffer->memory, PATTERN, buffer->size);
-        else
-            touched += !is_filled(buffer->memory, buffer->size, PATTERN);
-    }
-    return touched;
-}
-
-static int meet(struct watch *watch)
-{
-    watch->barriers++;
-    CHECK_OK(weft_barrier(watch->job->comm));
-    return 0;
-}
-
-/* Both ranks have ended what they did before, and do nothing until both watch. */
-static int watch_begin(struct watch *watch, struct job *job)
-{
-    weft_comm_stats first;
-    uint32_t touched;
-    watch->job = job;
-    CHECK_OK(weft_barrier(job->comm));
-    CHECK_OK(stats_of(job, &first));
-    CHECK_OK(weft_barrier(job->comm));
-    weft_context_lock(job->context);
-    int status = frames_each(job, 1, &touched);
-    pool_each(job, 1);
-    weft_context_unlock(job->context);
-    CHECK(status == 0);
-    CHECK_OK(stats_of(job, &watch->before));
-    watch->barrier_bytes = watch->before.bytes_eager - first.bytes_eager;
-    watch->barriers = 0;
-    return meet(watch);
-}
-
-static int watch_end(struct watch *watch, struct touched *touched, weft_comm_stats *moved)
-{
-    weft_comm_stats now;
-    CHECK(meet(watch) == 0);
-    CHECK_OK(stats_of(watch->job, &now));
-    weft_context_lock(watch->job->context);
-    int status = frames_each(watch->job, 0, &touched->frames);
-    touched->pooled = pool_each(watch->job, 0);
-    const struct weft_exec *exec = watch->job->comm->exec;
-    int scratched = exec->scratch_bytes[0] || exec->scratch_bytes[1];
-    weft_context_unlock(watch->job->context);
-    CHECK(status == 0 && !scratched);
-    *moved = now;
-    moved->bytes_eager -= watch->before.bytes_eager + watch->barriers * watch->barrier_bytes;
-    moved->bytes_direct -= watch->before.bytes_direct;
-    moved->bytes_staged -= watch->before.bytes_staged;
-    return 0;
-}
-
-/* Nothing has passed weft's memory, and so many bytes have come to this rank without. */
-static int watch_prove(struct watch *watch, uint64_t bytes)
-{
-    struct touched touched;
-    weft_comm_stats moved;
-    CHECK(watch_end(watch, &touched, &moved) == 0);
-    CHECK(moved.bytes_staged == 0);
-    CHECK(moved.bytes_eager == 0);
-    CHECK(moved.bytes_direct == bytes);
-    CHECK(touched.frames == 0);
-    CHECK(touched.pooled == 0);
-    return 0;
-}
 
 /* --- messages */
 
@@ -294,7 +142,8 @@ static void choose_device(int rank)
     setenv("WEFT_SLICE_VERBS", "65536", 1);
 }
 
-/* Links are up, and there are pooled buffers: those that slices land in before they are added up. */
+/* Links are up, and there are pooled buffers, those that slices land in before they are added up, and buffers that messages
+ * are sent from. */
 static int open_job(struct job *job, int rank)
 {
     size_t count = 3 * SLICE / sizeof(float);
@@ -303,7 +152,9 @@ static int open_job(struct job *job, int rank)
     choose_device(rank);
     CHECK_OK(job_open(job, "verbs", NULL));
     CHECK_OK(weft_allreduce(job->comm, sums, sums, count, WEFT_FLOAT32, WEFT_SUM));
-    CHECK(job->context->buffers);
+    CHECK_OK(weft_sendrecv(job->comm, sums, EAGER, 1 - rank, 0, sums + EAGER, EAGER, 1 - rank, 0, WEFT_UINT8,
+                           NULL));
+    CHECK(job->context->buffers && instance_of(job)->queues[0].sends_count);
     free(sums);
     return 0;
 }
@@ -444,6 +295,93 @@ static void a_thousand_outstanding(void **state)
     assert_int_equal(test_ranks_fork(2, outstanding_body, NULL), 0);
 }
 
+/* --- memory that cannot be written */
+
+/* ROOM bytes that hold a message. */
+static int read_only_get(const struct job *job, int kind, uint32_t message, uint8_t **memory)
+{
+    int file = memfd_create("weights", MFD_CLOEXEC), shared = kind == 1;
+    CHECK(file >= 0 && ftruncate(file, ROOM) == 0);
+    uint8_t *source = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    CHECK(source != MAP_FAILED);
+    fill(source, ROOM, message);
+    *memory = mmap(NULL, ROOM, PROT_READ, shared ? MAP_SHARED : MAP_PRIVATE, file, 0);
+    CHECK(*memory != MAP_FAILED);
+    munmap(source, ROOM);
+    close(file);
+    if (kind > 1) { /* pages of the process's own */
+        CHECK(mprotect(*memory, ROOM, PROT_READ | PROT_WRITE) == 0);
+        fill(*memory, ROOM, message);
+        CHECK(mprotect(*memory, ROOM, PROT_READ) == 0);
+    }
+    if (kind == 3)
+        CHECK_OK(weft_mem_register(job->context, *memory, ROOM));
+    return 0;
+}
+
+/* Sent from in several ways; then it can be written again, and is received into. */
+static int read_only_kind(struct job *job, int kind)
+{
+    struct watch watch;
+    uint8_t *memory;
+    uint32_t message = (uint32_t)kind;
+    uint64_t bytes = 0;
+    int receives = is_receiver(job);
+    if (receives)
+        CHECK(memory_get(job, ORDINARY, &memory) == 0);
+    else
+        CHECK(read_only_get(job, kind, message, &memory) == 0);
+    CHECK(watch_begin(&watch, job) == 0);
+    for (size_t i = 0; i < SIZES; i += 3) {
+        size_t size = sizes[i];
+        bytes += size;
+        if (receives)
+            CHECK(receive(&watch, memory + starts[i % 8], size, message, i % 2) == 0);
+        else
+            CHECK(send(&watch, memory, size, message, i % 2) == 0);
+    }
+    CHECK(watch_prove(&watch, receives ? bytes : 0) == 0);
+    if (receives) {
+        fill(memory, ROOM, 77);
+        CHECK_OK(weft_send(job->comm, memory, ROOM, WEFT_UINT8, 0, 5));
+        return memory_put(job, ORDINARY, memory);
+    }
+    if (kind == 3) /* what it was when it was registered holds until then */
+        CHECK_OK(weft_mem_deregister(job->context, memory));
+    CHECK(mprotect(memory, ROOM, PROT_READ | PROT_WRITE) == 0);
+    CHECK_OK(weft_recv(job->comm, memory, ROOM, WEFT_UINT8, 1, 5, NULL));
+    CHECK(count_wrong(memory, ROOM, 77) == 0);
+    munmap(memory, ROOM);
+    return 0;
+}
+
+static int read_only_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    uint8_t *memory;
+    (void)ranks, (void)arg;
+    CHECK(open_job(&job, rank) == 0);
+    for (int kind = 0; kind < 4; kind++)
+        CHECK(read_only_kind(&job, kind) == 0);
+    CHECK(read_only_get(&job, 2, 9, &memory) == 0);
+    if (rank == 0) {
+        CHECK(weft_send(job.comm, memory, ROOM, WEFT_UINT8, 1, 6) != WEFT_OK);
+    } else {
+        int status = weft_recv(job.comm, memory, ROOM, WEFT_UINT8, 0, 6, NULL);
+        CHECK(status == WEFT_INVALID && strstr(weft_error_detail(), "it was read-only"));
+        CHECK(count_wrong(memory, ROOM, 9) == 0);
+    }
+    job_close(&job);
+    munmap(memory, ROOM);
+    return 0;
+}
+
+static void read_only_memory_is_sent_from(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(2, read_only_body, NULL), 0);
+}
+
 /* --- collectives */
 
 enum { COLLECTIVES = 4, BLOCK = 100003 };
@@ -521,9 +459,9 @@ static void collectives_stage_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_witness_sees_what_passes), cmocka_unit_test(any_memory_and_size),
-        cmocka_unit_test(cut_over_queue_pairs),         cmocka_unit_test(a_thousand_outstanding),
-        cmocka_unit_test(collectives_stage_nothing),
+        cmocka_unit_test(the_witness_sees_what_passes),  cmocka_unit_test(any_memory_and_size),
+        cmocka_unit_test(cut_over_queue_pairs),          cmocka_unit_test(a_thousand_outstanding),
+        cmocka_unit_test(read_only_memory_is_sent_from), cmocka_unit_test(collectives_stage_nothing),
     };
     char address[64];
     const char *reason = test_rdma_address(0, address, sizeof address);

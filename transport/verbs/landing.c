@@ -246,6 +246,11 @@ int verbs_land(struct weft_link *link, struct weft_region *region, void *memory,
     if (link->state != VERBS_LINK_UP)
         return link->state == VERBS_LINK_CONNECTING ? WEFT_AGAIN : weft_fail(link->status, "%s", link->why);
     int status = verbs_region_check(transport, region, memory, size);
+    if (!status && region->is_source)
+        status = weft_fail(
+            WEFT_INVALID,
+            "verbs: cannot receive %zu bytes at %p: when the memory was registered it was read-only", size,
+            memory);
     if (status)
         return status;
     struct verbs_landing *landing = landing_take(transport->landings);

@@ -76,8 +76,10 @@ static struct ibv_mr *try(const struct verbs_rail *rail, const struct span *span
 static int add(const struct verbs_rail *rail, const struct span *span, struct weft_region *region)
 {
     struct ibv_mr **mr = &region->mr[region->rail_count];
-    unsigned access = IBV_ACCESS_LOCAL_WRITE;
-    access |= region->is_windowed ? IBV_ACCESS_MW_BIND : IBV_ACCESS_REMOTE_WRITE;
+    unsigned access = 0; /* which includes reading */
+    if (!region->is_source)
+        access |=
+            IBV_ACCESS_LOCAL_WRITE | (region->is_windowed ? IBV_ACCESS_MW_BIND : IBV_ACCESS_REMOTE_WRITE);
     if (rail->limits.relaxed)
         access |= IBV_ACCESS_RELAXED_ORDERING;
     if (span->size > rail->limits.region_bytes)
@@ -94,12 +96,15 @@ static int add(const struct verbs_rail *rail, const struct span *span, struct we
     return WEFT_OK;
 }
 
-static int make(const struct verbs_rail *rails, int count, const struct span *span, int is_windowed,
+enum use { USE_WINDOWS, USE_KEY, USE_SOURCE };
+
+static int make(const struct verbs_rail *rails, int count, const struct span *span, enum use use,
                 struct weft_region *region)
 {
     struct weft_region made = {
         .transport = region->transport, .memory = span->memory, .size = span->size, .verbs = rails[0].verbs};
-    made.is_windowed = is_windowed;
+    made.is_windowed = use == USE_WINDOWS;
+    made.is_source = use == USE_SOURCE;
     made.is_paged = span->fd < 0;
     for (int i = 0; i < count; i++) {
         made.is_windowed &= rails[i].limits.memory_windows > 0;
@@ -120,7 +125,14 @@ int verbs_region_make(const struct verbs_rail *rails, int count, void *memory, s
                       struct weft_region *region)
 {
     struct span span = {memory, size, -1, 0};
-    return make(rails, count, &span, 1, region);
+    return make(rails, count, &span, USE_WINDOWS, region);
+}
+
+int verbs_region_source(const struct verbs_rail *rails, int count, void *memory, size_t size,
+                        struct weft_region *region)
+{
+    struct span span = {memory, size, -1, 0};
+    return make(rails, count, &span, USE_SOURCE, region);
 }
 
 int verbs_region_dmabuf(const struct verbs_rail *rails, int count, int fd, uint64_t offset, void *memory,
@@ -134,7 +146,7 @@ int verbs_region_dmabuf(const struct verbs_rail *rails, int count, int fd, uint6
             return weft_fail(WEFT_UNSUPPORTED,
                              "verbs: this libibverbs cannot register dma-bufs (rdma-core 34 can)");
     }
-    return make(rails, count, &span, 0, region);
+    return make(rails, count, &span, USE_KEY, region);
 }
 
 void verbs_region_end(struct weft_region *region)

@@ -20,6 +20,7 @@ struct weft_region {
     const struct verbs_library *verbs;
     struct ibv_mr *mr[VERBS_RAILS]; /* mr[i]->lkey, mr[i]->rkey */
     int is_windowed;                /* on all rails: landings bind windows, and mr[i]->rkey opens nothing */
+    int is_source;                  /* memory that cannot be written: nothing lands there */
     int is_paged;                   /* on demand: nothing is pinned */
 };
 
@@ -27,6 +28,10 @@ struct weft_region {
  * registers, WEFT_UNSUPPORTED for memory that cannot be pinned. May block while pages are read in. */
 int verbs_region_make(const struct verbs_rail *rails, int count, void *memory, size_t size,
                       struct weft_region *region);
+
+/* The same for memory that the program may only read: for sending from. */
+int verbs_region_source(const struct verbs_rail *rails, int count, void *memory, size_t size,
+                        struct weft_region *region);
 
 /* The same for size bytes from offset of a dma-buf, which the process knows at address memory (device memory need not be
  * mapped there). WEFT_UNSUPPORTED where library, kernel or driver cannot: the caller copies through host memory then. */

@@ -159,12 +159,16 @@ static int verbs_address(struct weft_transport *transport, void *address, size_t
     return WEFT_OK;
 }
 
-static int verbs_reg(struct weft_transport *transport, void *memory, size_t size, struct weft_region **result)
+typedef int verbs_region_maker(const struct verbs_rail *rails, int count, void *memory, size_t size,
+                               struct weft_region *region);
+
+static int region_add(struct weft_transport *transport, verbs_region_maker *make, void *memory, size_t size,
+                      struct weft_region **result)
 {
     struct weft_region *region = calloc(1, sizeof *region);
     if (!region)
         return weft_fail(WEFT_NOMEM, "verbs: no memory for a region");
-    int status = verbs_region_make(transport->rails, transport->rails_count, memory, size, region);
+    int status = make(transport->rails, transport->rails_count, memory, size, region);
     if (status) {
         free(region);
         return status;
@@ -177,6 +181,17 @@ static int verbs_reg(struct weft_transport *transport, void *memory, size_t size
     transport->regions = region;
     *result = region;
     return WEFT_OK;
+}
+
+static int verbs_reg(struct weft_transport *transport, void *memory, size_t size, struct weft_region **result)
+{
+    return region_add(transport, verbs_region_make, memory, size, result);
+}
+
+static int verbs_reg_source(struct weft_transport *transport, void *memory, size_t size,
+                            struct weft_region **result)
+{
+    return region_add(transport, verbs_region_source, memory, size, result);
 }
 
 void verbs_dereg(struct weft_region *region)
@@ -226,4 +241,5 @@ const struct weft_transport_ops weft_verbs_ops = {
     .told = verbs_told,
     .why = verbs_link_why,
     .rails = verbs_rails,
+    .reg_source = verbs_reg_source,
 };
