@@ -79,11 +79,14 @@ static int notices_tell(struct weft_transport *transport, int budget, weft_event
     return told;
 }
 
-/* The queue pair is in error. What was posted after this entry is flushed, which says nothing new. */
+/* The queue pair is in error. What is flushed says nothing new, unless it is the first that is heard of an error: rxe
+ * reports so what it finds wrong on this side. The device's events may know better, and come first then. */
 static void lane_failed(struct verbs_lane *lane, const struct ibv_wc *completion)
 {
     struct weft_link *link = lane->link;
-    if (link->state == VERBS_LINK_FAILED || completion->status == IBV_WC_WR_FLUSH_ERR)
+    if (link->state != VERBS_LINK_FAILED && completion->status == IBV_WC_WR_FLUSH_ERR)
+        verbs_events_take(link->transport);
+    if (link->state == VERBS_LINK_FAILED)
         return;
     struct verbs_failure failure;
     char text[VERBS_WHY];
