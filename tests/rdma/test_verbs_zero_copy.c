@@ -125,6 +125,11 @@ static int memory_put(const struct job *job, enum kind kind, uint8_t *memory)
 
 /* --- the tests; each body opens what it needs */
 
+#define OFI "verbs;ofi_rxm"
+
+/* In the processes of the ranks: libfabric's provider instead of weft's transport. */
+static int over_ofi;
+
 /* Each rank has a device of its own where there are two. */
 static void choose_device(int rank)
 {
@@ -140,6 +145,8 @@ static void choose_device(int rank)
         setenv("WEFT_VERBS_DEVICE", list, 1);
     }
     setenv("WEFT_SLICE_VERBS", "65536", 1);
+    setenv("WEFT_SLICE_OFI", "65536", 1);
+    setenv("WEFT_EAGER_OFI", "8192", 1);
 }
 
 /* Links are up, and there are pooled buffers, those that slices land in before they are added up, and buffers that messages
@@ -150,11 +157,11 @@ static int open_job(struct job *job, int rank)
     float *sums = calloc(count, sizeof *sums);
     CHECK(sums);
     choose_device(rank);
-    CHECK_OK(job_open(job, "verbs", NULL));
+    CHECK_OK(job_open(job, over_ofi ? "ofi" : "verbs", over_ofi ? OFI : NULL));
     CHECK_OK(weft_allreduce(job->comm, sums, sums, count, WEFT_FLOAT32, WEFT_SUM));
     CHECK_OK(weft_sendrecv(job->comm, sums, EAGER, 1 - rank, 0, sums + EAGER, EAGER, 1 - rank, 0, WEFT_UINT8,
                            NULL));
-    CHECK(job->context->buffers && instance_of(job)->queues[0].sends_count);
+    CHECK(job->context->buffers && (over_ofi || instance_of(job)->queues[0].sends_count));
     free(sums);
     return 0;
 }
@@ -246,6 +253,22 @@ static void cut_over_queue_pairs(void **state)
     assert_int_equal(test_ranks_fork(2, kinds_body, &same_kinds), 0);
     unsetenv("WEFT_VERBS_QPS");
     unsetenv("WEFT_VERBS_STRIPE");
+}
+
+/* weft copies nothing either where libfabric's provider moves the bytes. */
+static void over_libfabric(void **state)
+{
+    int same_kinds = KINDS + 1;
+    (void)state;
+    setenv("FI_UNIVERSE_SIZE", "32", 0); /* docs/rdma.md */
+    if (!job_has_ofi(OFI)) {
+        print_message("libfabric's provider " OFI " cannot be opened here\n");
+        skip();
+    }
+    over_ofi = 1;
+    int failed = test_ranks_fork(2, kinds_body, &same_kinds);
+    over_ofi = 0;
+    assert_int_equal(failed, 0);
 }
 
 static size_t outstanding_size(int message)
@@ -459,9 +482,10 @@ static void collectives_stage_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_witness_sees_what_passes),  cmocka_unit_test(any_memory_and_size),
-        cmocka_unit_test(cut_over_queue_pairs),          cmocka_unit_test(a_thousand_outstanding),
-        cmocka_unit_test(read_only_memory_is_sent_from), cmocka_unit_test(collectives_stage_nothing),
+        cmocka_unit_test(the_witness_sees_what_passes), cmocka_unit_test(any_memory_and_size),
+        cmocka_unit_test(cut_over_queue_pairs),         cmocka_unit_test(over_libfabric),
+        cmocka_unit_test(a_thousand_outstanding),       cmocka_unit_test(read_only_memory_is_sent_from),
+        cmocka_unit_test(collectives_stage_nothing),
     };
     char address[64];
     const char *reason = test_rdma_address(0, address, sizeof address);
