@@ -150,7 +150,7 @@ static int survive(weft_comm *comm, struct room *room, const char *victim, const
     }
     int64_t took_ns = weft_clock_ns() - begun_ns;
     printf("after %lld ms: %s\n", (long long)(took_ns / 1000000), weft_error_detail());
-    snprintf(name, sizeof name, "rank %s on host vm%s", victim, victim);
+    snprintf(name, sizeof name, "rank %s on host 'vm%s'", victim, victim);
     CHECK(status == WEFT_PEER_FAILED && strstr(weft_error_detail(), name));
     CHECK(took_ns < NOTICE_NS);
     return 0;

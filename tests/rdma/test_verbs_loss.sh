@@ -1,7 +1,7 @@
 #!/bin/bash
 # Two ranks, one on rxe0 and one on rxe1, while the cable between them loses packets, delays them and changes their order:
 # 1,000 allreduces and 1,000 messages per rank, every element checked.
-# timeout: 240
+# timeout: 220
 set -u
 work=$(mktemp -d)
 . tests/support/tally.sh

@@ -1,0 +1,24 @@
+#!/bin/bash
+# Three machines with a rank each; the plug of the third is pulled in the middle of allreduces and messages. The others'
+# calls name rank and host long before the device reports anything, and go on without it.
+# hosts: 3
+# timeout: 120
+set -u
+if [[ ! ${WEFT_VM-} ]]; then
+    echo "SKIP: wants machines of its own (WEFT_VM is not set)"
+    exit 77
+fi
+rounds=${BUILD:-build}/tests/rdma/rounds
+if [[ ! -x $rounds ]]; then
+    echo "SKIP: tests/rdma/rounds is not built without libibverbs-dev"
+    exit 77
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+(umask 077 && echo "the secret of this test's three ranks" >"$work/secret")
+if [[ $WEFT_VM_HOST == 0 ]]; then
+    (until [[ -e $WEFT_VM_SHARE/going ]]; do sleep 0.1; done && : >"$WEFT_VM_SHARE/unplug.2") &
+fi
+# A busy host must not make the emulated ones look dead, so twice the default.
+RANK=$WEFT_VM_HOST WORLD_SIZE=3 MASTER_ADDR=10.7.0.1 WEFT_PORT=21000 WEFT_SECRET_FILE=$work/secret \
+    WEFT_HEARTBEAT_MS=4000 timeout 90 "$rounds" 10 2 "$WEFT_VM_SHARE/going"
