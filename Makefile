@@ -68,7 +68,7 @@ MICRO := $(patsubst %.c,$(BUILD)/%,$(wildcard perf/micro/*.c))
 TESTS := $(patsubst %.c,$(BUILD)/%,$(filter-out $(LEFT_OUT:=.c),$(wildcard tests/unit/test_*.c tests/plan/test_*.c \
 	tests/conform/test_*.c tests/integration/test_*.c tests/faults/test_*.c)))
 # The verbs transport on a device in memory.
-RDMA_FAKE_TESTS := $(BUILD)/tests/conform/test_verbs_fake $(BUILD)/tests/unit/test_verbs_link
+RDMA_FAKE_TESTS := $(patsubst %,$(BUILD)/tests/%,conform/test_verbs_fake unit/test_verbs_link unit/test_verbs_failover)
 TESTS := $(filter-out $(if $(HAVE_VERBS),,$(BUILD)/tests/unit/test_verbs_% $(RDMA_FAKE_TESTS)),$(TESTS))
 # Tests that need an RDMA device, and programs that scripts among them run; without libibverbs's headers only scripts.
 RDMA_PROGRAMS := $(if $(HAVE_VERBS),$(patsubst %.c,$(BUILD)/%,$(wildcard tests/rdma/*.c tests/conform/test_verbs.c \

@@ -11,6 +11,15 @@ static const char *two_ports(void)
     return "2";
 }
 
+static const struct weft_verbs_settings with_failover = {.qps = 1,
+                                                         .rails = 4,
+                                                         .stripe_bytes = 5000,
+                                                         .gid_index = -1,
+                                                         .timeout = 18,
+                                                         .retry = 6,
+                                                         .windows = 1,
+                                                         .failover = 1};
+
 static const struct conform_backend rows[] = {
     {.label = "verbs in memory", .transport = "verbs", .offers = WEFT_CAP_PUT, .peers = 8},
     {.label = "verbs in memory, two ports, letters lost",
@@ -18,6 +27,12 @@ static const struct conform_backend rows[] = {
      .offers = WEFT_CAP_PUT,
      .devices = two_ports,
      .lossy_letters = 1,
+     .peers = 8},
+    {.label = "verbs in memory, failover",
+     .transport = "verbs",
+     .offers = WEFT_CAP_PUT,
+     .devices = two_ports,
+     .verbs = &with_failover,
      .peers = 8},
 };
 

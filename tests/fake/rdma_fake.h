@@ -20,6 +20,11 @@ int rdma_fake_deliver(uint32_t number, const void *bytes, size_t size);
 int rdma_fake_immediate(uint32_t number, uint32_t immediate);
 /* The queue pair breaks: what it had to do ends with this status (enum ibv_wc_status). */
 void rdma_fake_break(uint32_t number, int status);
+/* The port of that number (from 0) of every instance goes down or up: its device reports it, and while it is down nothing
+ * gets through; a queue pair that tries breaks. silent: no device reports it, as when a switch fails. */
+void rdma_fake_port(int number, int is_up, int silent);
+/* Requests of queue pairs at that port that got through since the last time. */
+long rdma_fake_carried(int number);
 /* Objects that exist: queue pairs, windows, registrations, channels. */
 int rdma_fake_count(void);
 

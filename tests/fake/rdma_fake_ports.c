@@ -2,8 +2,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 #include "tests/fake/rdma_fake_private.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/window.h"
@@ -33,8 +31,7 @@ static void rail_open(struct verbs_rail *rail, int number, int has_windows)
     rail->state = IBV_PORT_ACTIVE;
     rail->physical_state = 5;
     snprintf(rail->device, sizeof rail->device, "fake%d", number);
-    rail->context = rdma_fake_make(sizeof *rail->context);
-    rail->context->async_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    rail->context = rdma_fake_context(number);
     rdma_fake_fill(&rail->context->ops);
     rail->domain = rdma_fake_make(sizeof *rail->domain);
     rail->domain->context = rail->context;
@@ -75,15 +72,16 @@ void verbs_rails_close(struct verbs_rail *rails, int count)
 {
     for (int i = 0; i < count; i++) {
         verbs_windows_end(&rails[i]);
-        close(rails[i].context->async_fd);
         rdma_fake_drop(rails[i].domain);
-        rdma_fake_drop(rails[i].context);
+        rdma_fake_context_end(rails[i].context);
     }
 }
 
 int verbs_rail_refresh(struct verbs_rail *rail)
 {
-    (void)rail;
+    int is_up = rdma_fake_is_up(rail->context);
+    rail->state = is_up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+    rail->physical_state = is_up ? 5 : 3;
     return WEFT_OK;
 }
 

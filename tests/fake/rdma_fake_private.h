@@ -11,6 +11,10 @@
 extern const struct verbs_library rdma_fake_library;
 /* The operations that libibverbs's inline functions call. */
 void rdma_fake_fill(struct ibv_context_ops *ops);
+/* A device context for port `number`. */
+struct ibv_context *rdma_fake_context(int number);
+void rdma_fake_context_end(struct ibv_context *context);
+int rdma_fake_is_up(const struct ibv_context *context);
 /* Zeroed memory of an object, which counts until it is dropped. */
 void *rdma_fake_make(size_t size);
 void rdma_fake_drop(void *memory);

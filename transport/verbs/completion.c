@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "transport/verbs/async.h"
+#include "transport/verbs/failover.h"
 #include "transport/verbs/verbs_private.h"
 
 #define CONTAINER(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
@@ -84,9 +85,10 @@ static int notices_tell(struct weft_transport *transport, int budget, weft_event
 static void lane_failed(struct verbs_lane *lane, const struct ibv_wc *completion)
 {
     struct weft_link *link = lane->link;
-    if (link->state != VERBS_LINK_FAILED && completion->status == IBV_WC_WR_FLUSH_ERR)
+
+    if (!lane->is_stopped && completion->status == IBV_WC_WR_FLUSH_ERR)
         verbs_events_take(link->transport);
-    if (link->state == VERBS_LINK_FAILED)
+    if (link->state == VERBS_LINK_FAILED || lane->is_stopped)
         return;
     struct verbs_failure failure;
     char text[VERBS_WHY];
@@ -94,7 +96,12 @@ static void lane_failed(struct verbs_lane *lane, const struct ibv_wc *completion
                        completion->vendor_err, &failure);
     failure.queue_pair = lane->qp->qp_num;
     failure.peer_queue_pair = lane->peer_number;
-    verbs_link_fail(link, verbs_why_status((int)completion->status), "verbs: %s", verbs_why(&failure, text));
+    if (verbs_failover_helps((int)completion->status))
+        verbs_lane_trouble(lane, verbs_why_status((int)completion->status), "verbs: %s",
+                           verbs_why(&failure, text));
+    else
+        verbs_link_fail(link, verbs_why_status((int)completion->status), "verbs: %s",
+                        verbs_why(&failure, text));
 }
 
 static void send_completed(struct weft_transport *transport, const struct ibv_wc *completion)
@@ -176,10 +183,20 @@ static int rail_drive(struct verbs_queues *queues, int budget, weft_event_handle
     return told;
 }
 
+void verbs_queues_drain(struct verbs_queues *queues)
+{
+    do {
+        rail_drive(queues, VERBS_BATCH, NULL, NULL);
+    } while ((queues->batch_next < queues->batch_count || verbs_batch_read(queues)) &&
+             !queues->transport->broken);
+}
+
 /* What completions lead to. */
 static void follow_up(struct weft_transport *transport)
 {
     verbs_landings_poll(transport);
+    if (transport->links_turning)
+        verbs_failover_drive(transport);
     if (transport->links_pending)
         verbs_links_flush(transport);
     if (transport->dying)
@@ -197,7 +214,7 @@ void verbs_break(struct weft_transport *transport, const char *why)
         verbs_link_fail(transport->links[i], WEFT_TRANSPORT, "%s", why);
 }
 
-/* A port that goes down is no failure yet: what is in flight waits for it as long as retries last. */
+/* Without another rail a port that goes down is no failure yet: what is in flight waits for it as long as retries last. */
 static void event_handle(struct weft_transport *transport, struct verbs_queues *queues,
                          const struct verbs_event *event)
 {
@@ -208,6 +225,8 @@ static void event_handle(struct weft_transport *transport, struct verbs_queues *
         verbs_link_fail(lane->link, WEFT_TRANSPORT, "verbs: %s", event->text);
     else if (event->kind == VERBS_EVENT_RAIL_FAILED)
         verbs_break(transport, event->text);
+    else if (event->kind == VERBS_EVENT_PORT_DOWN || event->kind == VERBS_EVENT_PORT_UP)
+        verbs_failover_port(transport, queues->rail, event->kind == VERBS_EVENT_PORT_UP);
 }
 
 void verbs_events_take(struct weft_transport *transport)
@@ -232,6 +251,7 @@ static void idle(struct weft_transport *transport)
         return;
     transport->events_ns = now_ns;
     verbs_events_take(transport);
+    verbs_failover_tick(transport, now_ns);
 }
 
 void verbs_progress(struct weft_transport *transport)

@@ -150,15 +150,18 @@ void verbs_landing_release(struct verbs_landing *landing)
 /* The lanes that a put of this size takes. */
 static uint8_t lanes_choose(struct weft_link *link, size_t size)
 {
-    uint32_t count = link->lanes_count;
+    uint32_t lanes = link->live, count = (uint32_t)__builtin_popcount(lanes);
     if (count < 2)
-        return 1;
-    if (size < (uint64_t)link->transport->settings.stripe_bytes)
-        return (uint8_t)(1u << (link->land_turn++ % count));
+        return (uint8_t)lanes;
+    if (size < (uint64_t)link->transport->settings.stripe_bytes) {
+        for (uint32_t turn = link->land_turn++ % count; turn; turn--)
+            lanes &= lanes - 1;
+        return (uint8_t)(lanes & -lanes);
+    }
     size_t offset;
-    while (verbs_stripe(size, count, count - 1, &offset) == 0)
-        count--;
-    return (uint8_t)((1u << count) - 1);
+    for (; verbs_stripe(size, count, count - 1, &offset) == 0; count--)
+        lanes &= ~(1u << (31 - __builtin_clz(lanes)));
+    return (uint8_t)lanes;
 }
 
 /* Takes a window for each lane, if the region is made for them. WEFT_AGAIN: some device has none left; they come back as landings end. */
@@ -198,7 +201,7 @@ static int window_bind(struct verbs_landing *landing, int number, uint8_t *memor
     struct ibv_send_wr entry;
     memset(&entry, 0, sizeof entry);
     verbs_window_bind(part->window, landing->region->mr[lane->queues->rail->number], memory, size, &entry);
-    int other = number != 0;
+    int other = number != link->first;
     struct verbs_post post = {other ? VERBS_POST_BIND : VERBS_POST_NONE, part};
     int status = verbs_lane_post(lane, &entry, 1, post, VERBS_PUT_RESERVE, other);
     if (status)
@@ -268,6 +271,7 @@ int verbs_land(struct weft_link *link, struct weft_region *region, void *memory,
     landing->lanes = lanes_choose(link, size);
     landing->arrived = landing->ended = landing->bound = landing->closing = landing->to_close = 0;
     landing->known = landing->cancel_due = landing->telling = 0;
+    landing->stale = landing->told = 0;
     landing->state = VERBS_LANDING_OPEN;
     struct verbs_token token;
     memset(&token, 0, sizeof token);
@@ -282,7 +286,7 @@ int verbs_land(struct weft_link *link, struct weft_region *region, void *memory,
     token.immediate = verbs_landing_immediate(landing);
     token.address = (uint64_t)(uintptr_t)memory;
     token.check = landing->lanes;
-    token.check = verbs_token_check(&token, link->id, size);
+    token.check = verbs_token_check(&token, verbs_token_link(link->id, link->round), size);
     memcpy(result, &token, sizeof token);
     return WEFT_OK;
 }
@@ -312,6 +316,8 @@ static int part_close(struct verbs_landing *landing, int number)
 
 void verbs_landing_close(struct verbs_landing *landing, uint32_t lanes)
 {
+    if (landing->link->state != VERBS_LINK_UP)
+        return; /* the windows end with the queue pairs */
     struct verbs_landings *landings = landing->link->transport->landings;
     for (uint32_t bits = lanes & landing->bound & ~(uint32_t)landing->closing; bits; bits &= bits - 1) {
         int number = __builtin_ctz(bits), status = part_close(landing, number);
@@ -398,7 +404,7 @@ uint64_t verbs_landing_told(struct weft_transport *transport, struct verbs_notic
 }
 
 /* The queue pairs are in error: invalidating windows is no more possible, freeing them is. */
-static void landing_cut(struct verbs_landing *landing)
+static void windows_drop(struct verbs_landing *landing)
 {
     for (uint32_t bits = landing->lanes; bits; bits &= bits - 1) {
         int number = __builtin_ctz(bits);
@@ -408,6 +414,11 @@ static void landing_cut(struct verbs_landing *landing)
     }
     landing->bound = landing->closing = landing->to_close = landing->cancel_due = 0;
     receives_release(landing);
+}
+
+static void landing_cut(struct verbs_landing *landing)
+{
+    windows_drop(landing);
     if (landing->state == VERBS_LANDING_OPEN)
         landing->state = VERBS_LANDING_WITHDRAWN;
     verbs_landing_release(landing);
@@ -422,13 +433,54 @@ void verbs_landings_link_failed(struct weft_link *link)
     }
 }
 
+void verbs_landings_turn(struct weft_link *link)
+{
+    struct verbs_landings *landings = link->transport->landings;
+    for (uint32_t i = 0; i < landings->count; i++) {
+        struct verbs_landing *landing = landings->slots[i];
+        if (landing->state == VERBS_LANDING_FREE || landing->link != link)
+            continue;
+        windows_drop(landing);
+        landing->lanes = landing->arrived = landing->ended = 0;
+        landing->stale = landing->state == VERBS_LANDING_OPEN;
+        verbs_landing_release(landing);
+    }
+}
+
+/* The link has new lanes, the landing gets its part of them. WEFT_AGAIN: no room yet. */
+int verbs_landing_renew(struct verbs_landing *landing, struct verbs_token *token)
+{
+    struct weft_link *link = landing->link;
+    landing->lanes = lanes_choose(link, landing->size);
+    int status = windows_take(landing);
+    if (status) {
+        windows_give(landing);
+        landing->lanes = 0;
+        return status;
+    }
+    memset(token, 0, sizeof *token);
+    status = parts_open(landing, token);
+    if (status) { /* some are bound: once more, with other lanes */
+        verbs_lane_trouble(link->lanes[link->first], status, "verbs: a memory window cannot be bound");
+        return WEFT_AGAIN;
+    }
+    receives_reserve(landing);
+    landing->stale = 0;
+    token->immediate = verbs_landing_immediate(landing);
+    token->address = (uint64_t)(uintptr_t)landing->memory;
+    token->check = landing->lanes;
+    token->check = verbs_token_check(token, verbs_token_link(link->id, link->round), landing->size);
+    return WEFT_OK;
+}
+
 /* A landing with a window on the region, or NULL. While the instance closes there are none any more. */
 static struct verbs_landing *landing_bound_on(const struct weft_region *region)
 {
     const struct verbs_landings *landings = region->transport->landings;
     for (uint32_t i = 0; landings && i < landings->count; i++) {
         struct verbs_landing *landing = landings->slots[i];
-        if (landing->state != VERBS_LANDING_FREE && landing->region == region && landing->bound)
+        if (landing->state != VERBS_LANDING_FREE && landing->region == region &&
+            (landing->bound || landing->stale))
             return landing;
     }
     return NULL;

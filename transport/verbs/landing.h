@@ -90,6 +90,8 @@ struct verbs_landing {
     uint8_t known;   /* withdrawn when the peer could know the token already */
     uint8_t cancel_due;
     uint8_t recalled; /* recall_wait() is concerned with it */
+    uint8_t stale;    /* open, but its lanes are gone: waits for others */
+    uint8_t told;     /* the peer has been told keys beside the caller's messages */
 };
 
 struct verbs_landings {
@@ -107,8 +109,15 @@ struct verbs_put {
     struct verbs_put *next, *previous; /* in flight, or free */
     struct verbs_put *next_made;
     struct weft_link *link;
+    const struct weft_region *region;
+    const uint8_t *memory;
+    size_t size;
     uint64_t cookie;
+    struct verbs_token token; /* as last told */
+    uint32_t expected;        /* link->expected when it began */
     int status;
+    uint8_t lost;     /* its lanes failed: waits for new keys, or for news that it had arrived */
+    uint8_t replay;   /* has new keys */
     uint8_t left;     /* lanes that have not ended */
     uint8_t recalled; /* nobody wants to hear of it any more */
     uint8_t refused;  /* put() has returned an error, what is left of it only ends */
@@ -127,7 +136,15 @@ static inline size_t verbs_stripe(size_t size, uint32_t count, uint32_t index, s
     return size - *offset < part ? size - *offset : part;
 }
 
+/* What tokens of a round are checked against, besides the landing. */
+static inline uint32_t verbs_token_link(uint32_t link_id, uint32_t round)
+{
+    return link_id ^ round * 0x9e3779b1u;
+}
+
 /* landing.c */
+/* New windows for a landing that has lost its lanes. WEFT_AGAIN: no room yet. */
+int verbs_landing_renew(struct verbs_landing *landing, struct verbs_token *token);
 uint32_t verbs_token_check(const struct verbs_token *token, uint32_t link_id, size_t size);
 /* The landing that an immediate or a token names, or NULL. */
 struct verbs_landing *verbs_landing_find(struct weft_transport *transport, uint32_t immediate);

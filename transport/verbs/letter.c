@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "transport/verbs/address.h"
 
-#define HEAD_BYTES 32
+#define HEAD_BYTES 48
 #define LANE_BYTES 12
 #define NUMBER_MAX 0xffffffu /* queue pairs and packets are numbered with 24 bits */
 #define FRAME_MIN  512       /* so that every message of the executor's own fits */
@@ -49,6 +49,10 @@ size_t verbs_letter_write(const struct verbs_letter *letter, uint8_t bytes[WEFT_
     put16(bytes + 22, letter->window);
     put32(bytes + 24, letter->frame_bytes);
     put32(bytes + 28, letter->features);
+    put32(bytes + 32, letter->round);
+    put32(bytes + 36, letter->expected);
+    put32(bytes + 40, letter->consumed);
+    put32(bytes + 44, 0);
     for (uint32_t i = 0; i < letter->lanes_count; i++) {
         uint8_t *lane = bytes + HEAD_BYTES + i * LANE_BYTES;
         put32(lane, letter->lanes[i].number);
@@ -68,7 +72,8 @@ static int half_check(const struct verbs_letter *letter)
                          letter->lanes_count, letter->window, letter->frame_bytes);
     for (uint32_t i = 0; i < letter->lanes_count; i++) {
         const struct verbs_letter_lane *lane = &letter->lanes[i];
-        if (!lane->number || lane->number > NUMBER_MAX || lane->psn > NUMBER_MAX ||
+        int is_absent = letter->round && !lane->number;
+        if ((!lane->number && !is_absent) || lane->number > NUMBER_MAX || lane->psn > NUMBER_MAX ||
             lane->mine >= VERBS_RAILS || lane->theirs >= VERBS_RAILS)
             return weft_fail(WEFT_PROTOCOL, "verbs: letter with queue pair %u, packet %u, rails %u and %u",
                              lane->number, lane->psn, lane->mine, lane->theirs);
@@ -94,6 +99,9 @@ int verbs_letter_read(const void *memory, size_t size, struct verbs_letter *resu
         .window = get16(bytes + 22),
         .frame_bytes = get32(bytes + 24),
         .features = get32(bytes + 28),
+        .round = get32(bytes + 32),
+        .expected = get32(bytes + 36),
+        .consumed = get32(bytes + 40),
     };
     if (letter.lanes_count > VERBS_LANES || size != HEAD_BYTES + (size_t)letter.lanes_count * LANE_BYTES ||
         !letter.generation || (letter.type != VERBS_LETTER_HALF && letter.type != VERBS_LETTER_END))

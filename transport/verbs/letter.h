@@ -24,8 +24,9 @@
  *
  * Wire format, little-endian: u32 magic "WVLT", u8 lowest and u8 highest version understood, u8 type (1 HALF, 2 END),
  * u8 number of lanes, u32 link id, u32 generation, u32 heard, u8 flags (1: asks), u8 0, u16 window (messages that the
- * receiver may send), u32 frame_bytes (the largest frame that the sender takes), u32 features. Then for each lane: u32
- * number of the queue pair, u32 first packet sequence number, u8 rail of the sender, u8 rail of the receiver, u16 0.
+ * receiver may send), u32 frame_bytes (the largest frame that the sender takes), u32 features (1: failover), u32 round,
+ * u32 expected (number of the next message to arrive), u32 consumed (of the next one to be consumed), u32 0: what these three
+ * are for is in failover.c. Then for each lane: u32 number of the queue pair (0 in rounds after the first: not in use), u32 first packet sequence number, u8 rail of the sender, u8 rail of the receiver, u16 0.
  * Which lanes there are follows from the addresses (address.h) and WEFT_VERBS_QPS; the letter says it once more so that
  * a disagreement is found. An END has no lanes.
  */
@@ -41,6 +42,7 @@
 
 enum verbs_letter_type { VERBS_LETTER_HALF = 1, VERBS_LETTER_END };
 enum verbs_letter_flags { VERBS_LETTER_ASKS = 1 };
+enum verbs_features { VERBS_FEATURE_FAILOVER = 1 };
 
 struct verbs_letter_lane {
     uint32_t number, psn;
@@ -54,6 +56,7 @@ struct verbs_letter {
     uint8_t lanes_count;
     uint16_t window;
     uint32_t frame_bytes, features;
+    uint32_t round, expected, consumed;
     struct verbs_letter_lane lanes[VERBS_LANES];
 };
 

@@ -13,6 +13,7 @@
 #include "base/crypto.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "transport/verbs/failover.h"
 #include "transport/verbs/verbs_private.h"
 
 #define LINKS_MAX 0x10000
@@ -72,8 +73,6 @@ static int table_grow(struct weft_transport *transport)
 /* Lets the queue pairs go, and the room that they had. */
 static void lanes_close(struct weft_link *link)
 {
-    struct weft_transport *transport = link->transport;
-    struct verbs_queues *messages = link->messages;
     for (uint32_t i = 0; i < link->lanes_count; i++) {
         if (link->lanes[i])
             verbs_lane_stop(link->lanes[i]);
@@ -83,36 +82,63 @@ static void lanes_close(struct weft_link *link)
         if (link->lanes[i])
             verbs_lane_close(link->lanes[i]);
     }
-    if (messages) {
-        verbs_receives_release(messages, link->window + VERBS_LINK_SPARE);
-        messages->sends_limit -= VERBS_LINK_SENDS;
-        transport->links_alive--;
+    link->live = 0;
+    verbs_link_release(link);
+}
+
+int verbs_link_pairs(const struct weft_link *link, struct verbs_pair pairs[VERBS_PAIRS])
+{
+    return verbs_pairs(&link->transport->own, &link->peer, pairs);
+}
+
+int verbs_link_reserve(struct weft_link *link, uint8_t rails)
+{
+    struct weft_transport *transport = link->transport;
+    int status = WEFT_OK;
+    for (int i = 0; i < transport->rails_count && !status; i++) {
+        if (!(rails >> i & 1))
+            continue;
+        status = verbs_receives_reserve(&transport->queues[i], link->window + VERBS_LINK_SPARE);
+        if (status)
+            break;
+        transport->queues[i].sends_limit += VERBS_LINK_SENDS;
+        transport->links_alive += !link->rails;
+        link->rails |= (uint8_t)(1u << i);
     }
-    link->messages = NULL;
+    return status;
+}
+
+void verbs_link_release(struct weft_link *link)
+{
+    struct weft_transport *transport = link->transport;
+    transport->links_alive -= link->rails != 0;
+    for (; link->rails; link->rails &= (uint8_t)(link->rails - 1)) {
+        struct verbs_queues *queues = &transport->queues[__builtin_ctz(link->rails)];
+        verbs_receives_release(queues, link->window + VERBS_LINK_SPARE);
+        queues->sends_limit -= VERBS_LINK_SENDS;
+    }
 }
 
 /* The queue pairs that the two addresses call for: one pair of rails after the other, and again for each further queue
- * pair per rail. Messages go over the first. */
+ * pair per rail. Messages go over the first; when that rail can fail, any rail may have to take them. */
 static int lanes_open(struct weft_link *link)
 {
     struct weft_transport *transport = link->transport;
     struct verbs_pair pairs[VERBS_PAIRS];
-    int count = verbs_pairs(&transport->own, &link->peer, pairs);
+    int count = verbs_link_pairs(link, pairs);
     if (count < 1)
         return weft_fail(WEFT_TRANSPORT, "verbs: no port of this rank can reach one of the peer's");
-    struct verbs_queues *messages = &transport->queues[pairs[0].mine];
-    int status = verbs_receives_reserve(messages, link->window + VERBS_LINK_SPARE);
-    if (status)
-        return status;
-    link->messages = messages;
-    messages->sends_limit += VERBS_LINK_SENDS;
-    transport->links_alive++;
+    uint8_t rails = 0;
+    for (int i = 0; i < (transport->settings.failover ? count : 1); i++)
+        rails |= (uint8_t)(1u << pairs[i].mine);
+    int status = verbs_link_reserve(link, rails);
     int lanes = count * (int)transport->settings.qps;
     link->lanes_count = (uint8_t)(lanes < VERBS_LANES ? lanes : VERBS_LANES);
     for (int i = 0; i < link->lanes_count && !status; i++)
         status = verbs_lane_open(link, (uint32_t)i, &pairs[i % count], i / count);
     if (status)
         lanes_close(link);
+    link->live = (uint8_t)((1u << link->lanes_count) - 1);
     return status;
 }
 
@@ -187,7 +213,7 @@ int verbs_link_flags(struct weft_link *link, uint32_t *flags)
 {
     if (link->state == VERBS_LINK_FAILED)
         return weft_fail(link->status, "%s", link->why);
-    if (link->state == VERBS_LINK_CONNECTING)
+    if (link->state == VERBS_LINK_CONNECTING && !link->round)
         return WEFT_AGAIN;
     *flags = 0;
     return WEFT_OK;
@@ -207,10 +233,12 @@ int verbs_sent_by(struct weft_transport *transport, const void *sender, const vo
 
 void verbs_link_up(struct weft_link *link)
 {
-    if (link->state != VERBS_LINK_CONNECTING || !link->ready)
+    if (link->state != VERBS_LINK_CONNECTING || !link->ready || verbs_failover_is_turning(link))
         return;
     link->state = VERBS_LINK_UP;
     link->transport->links_connecting--;
+    if (link->round)
+        verbs_failover_resume(link);
 }
 
 void verbs_link_fail(struct weft_link *link, int status, const char *format, ...)
@@ -235,6 +263,7 @@ void verbs_link_fail(struct weft_link *link, int status, const char *format, ...
             verbs_lane_stop(link->lanes[i]);
     }
     verbs_landings_link_failed(link);
+    verbs_failover_link_failed(link);
     link->dying_ns = weft_clock_ns();
     link->next_dying = transport->dying;
     transport->dying = link;
@@ -246,7 +275,7 @@ void verbs_link_fail(struct weft_link *link, int status, const char *format, ...
 
 int verbs_link_is_dead(const struct weft_link *link)
 {
-    return link->state == VERBS_LINK_FAILED && !link->messages;
+    return link->state == VERBS_LINK_FAILED && !link->rails;
 }
 
 /* Whether all that was posted has been flushed. */
@@ -290,6 +319,7 @@ void verbs_link_free(struct weft_link *link)
 {
     lanes_close(link);
     verbs_landings_link_freed(link);
+    verbs_failover_free(link);
     free(link);
 }
 
@@ -306,6 +336,10 @@ void verbs_link_want(struct weft_link *link, uint8_t pending)
 static int pending_send(struct weft_link *link, uint8_t pending)
 {
     switch (pending) {
+    case VERBS_PENDING_RESUME:
+        return verbs_resume_send(link);
+    case VERBS_PENDING_REPLAY:
+        return verbs_puts_replay(link);
     case VERBS_PENDING_CANCEL:
         return verbs_cancels_send(link);
     case VERBS_PENDING_ANSWER:
@@ -316,17 +350,21 @@ static int pending_send(struct weft_link *link, uint8_t pending)
             return WEFT_OK;
         return verbs_frame_send(link, VERBS_CREDIT, 0, 0, 0);
     default:
+        if (link->held)
+            return WEFT_AGAIN; /* it follows the last message */
         return verbs_frame_send(link, VERBS_BYE, link->sent, 0, 1);
     }
 }
 
 static void link_flush(struct weft_link *link)
 {
-    static const uint8_t order[] = {VERBS_PENDING_CREDIT, VERBS_PENDING_CANCEL, VERBS_PENDING_ANSWER,
-                                    VERBS_PENDING_BYE};
+    static const uint8_t order[] = {VERBS_PENDING_RESUME, VERBS_PENDING_REPLAY, VERBS_PENDING_CREDIT,
+                                    VERBS_PENDING_CANCEL, VERBS_PENDING_ANSWER, VERBS_PENDING_BYE};
     for (size_t i = 0; i < sizeof order / sizeof order[0] && link->state == VERBS_LINK_UP; i++) {
         if (!(link->pending & order[i]) || pending_send(link, order[i]) != WEFT_OK)
             continue;
+        if (link->state != VERBS_LINK_UP)
+            return; /* it has nothing pending any more */
         link->pending &= (uint8_t)~order[i];
         if (!link->pending)
             link->transport->links_pending--;
@@ -347,7 +385,9 @@ void verbs_links_tick(struct weft_transport *transport, int64_t now_ns)
         struct weft_link *link = transport->links[i];
         if (link->state != VERBS_LINK_CONNECTING)
             continue;
-        if (now_ns >= link->deadline_ns)
+        if (now_ns >= link->deadline_ns && link->round)
+            verbs_failover_late(link);
+        else if (now_ns >= link->deadline_ns)
             verbs_link_fail(
                 link, WEFT_TRANSPORT,
                 "verbs: no link to the peer within %d s: it %s; look whether it runs and makes progress",

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "transport/verbs/failover.h"
 #include "transport/verbs/letter.h"
 #include "transport/verbs/verbs_private.h"
 
@@ -28,9 +29,13 @@ static int half_tell(struct weft_link *link)
         .lanes_count = link->lanes_count,
         .window = (uint16_t)link->window,
         .frame_bytes = VERBS_FRAME_BYTES,
+        .features = link->transport->settings.failover ? VERBS_FEATURE_FAILOVER : 0,
     };
+    verbs_failover_letter(link, &letter);
     for (uint32_t i = 0; i < link->lanes_count; i++) {
         const struct verbs_lane *lane = link->lanes[i];
+        if (!lane)
+            continue; /* number 0 */
         letter.lanes[i].number = lane->qp->qp_num;
         letter.lanes[i].psn = lane->psn;
         letter.lanes[i].mine = lane->pair.mine;
@@ -41,6 +46,8 @@ static int half_tell(struct weft_link *link)
 
 void verbs_link_tell(struct weft_link *link)
 {
+    if (verbs_failover_is_turning(link))
+        return; /* there is nothing to tell yet */
     int64_t now_ns = weft_clock_ns();
     int status = half_tell(link);
     link->tell_due = status == WEFT_AGAIN;
@@ -62,8 +69,8 @@ void verbs_link_tell_end(struct weft_link *link)
     letter_send(link->transport, link->address, link->address_size, &letter);
 }
 
-/* Connects the lanes to those of the peer's half. */
-static int half_adopt(struct weft_link *link, const struct verbs_letter *letter)
+/* What the first half of the peer's says for good. */
+static int half_meet(struct weft_link *link, const struct verbs_letter *letter)
 {
     if (letter->lanes_count != link->lanes_count)
         return weft_fail(WEFT_PROTOCOL,
@@ -74,6 +81,12 @@ static int half_adopt(struct weft_link *link, const struct verbs_letter *letter)
     link->peer_window = letter->window;
     link->peer_features = letter->features;
     link->frame_bytes = letter->frame_bytes < VERBS_FRAME_BYTES ? letter->frame_bytes : VERBS_FRAME_BYTES;
+    return letter->features & VERBS_FEATURE_FAILOVER ? verbs_failover_make(link) : WEFT_OK;
+}
+
+/* Connects the lanes to those of the peer's half. */
+static int half_adopt(struct weft_link *link, const struct verbs_letter *letter)
+{
     for (uint32_t i = 0; i < link->lanes_count; i++) {
         struct verbs_lane *lane = link->lanes[i];
         if (letter->lanes[i].mine != lane->pair.theirs || letter->lanes[i].theirs != lane->pair.mine)
@@ -81,8 +94,10 @@ static int half_adopt(struct weft_link *link, const struct verbs_letter *letter)
                              letter->lanes[i].mine, letter->lanes[i].theirs, lane->pair.theirs,
                              lane->pair.mine);
         int status = verbs_lane_connect(lane, letter->lanes[i].number, letter->lanes[i].psn);
+        if (status && link->failover)
+            verbs_lane_trouble(lane, status, "%s", weft_error_detail());
         if (status)
-            return status;
+            return link->failover ? WEFT_OK : status;
     }
     link->ready = 1;
     return WEFT_OK;
@@ -140,12 +155,14 @@ static void half_told(struct weft_transport *transport, const struct verbs_addre
         transport->stale_letters++;
         return;
     }
-    if (!link->ready) {
-        int status = half_adopt(link, letter);
-        if (status) {
-            verbs_link_fail(link, status, "%s", weft_error_detail());
-            return;
-        }
+    int status = link->peer_generation ? WEFT_OK : half_meet(link, letter);
+    if (!status && verbs_failover_told(link, letter))
+        return;
+    if (!status && !link->ready)
+        status = link->round ? verbs_failover_adopt(link, letter) : half_adopt(link, letter);
+    if (status) {
+        verbs_link_fail(link, status, "%s", weft_error_detail());
+        return;
     }
     if (letter->heard)
         verbs_link_up(link);

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 #include "base/error.h"
+#include "transport/verbs/failover.h"
 #include "transport/verbs/verbs_private.h"
 
 /* What is to be sent, in three parts. */
@@ -20,7 +21,7 @@ struct outgoing {
 /* The lane that messages use: all of them the same, as only one queue pair keeps their order. */
 static struct verbs_lane *message_lane(const struct weft_link *link)
 {
-    return link->lanes[0];
+    return link->lanes[link->first];
 }
 
 static void frame_fill(const struct weft_link *link, struct verbs_frame *frame, enum verbs_frame_type type,
@@ -102,7 +103,7 @@ int verbs_send(struct weft_link *link, const void *header, size_t header_size, c
     if (size > link->frame_bytes || header_size > size || payload_size > size)
         return weft_fail(WEFT_INVALID, "verbs: message of %zu bytes, expected at most %zu",
                          header_size + payload_size, link->frame_bytes - sizeof(struct verbs_frame));
-    if (link->sent - link->acked >= link->peer_window || link->unbound)
+    if (link->sent - link->acked >= link->peer_window || (link->unbound | link->held))
         return WEFT_AGAIN;
     struct outgoing outgoing;
     frame_fill(link, &outgoing.frame, VERBS_DATA, link->sent, 0);
@@ -112,10 +113,27 @@ int verbs_send(struct weft_link *link, const void *header, size_t header_size, c
     outgoing.payload_size = payload_size;
     outgoing.reserve = VERBS_SEND_CONTROL;
     outgoing.signal = 0;
-    int status = outgoing_send(link, &outgoing);
+    int status =
+        link->failover ? verbs_message_keep(link, header, header_size, payload, payload_size) : WEFT_OK;
+    if (!status)
+        status = outgoing_send(link, &outgoing);
     if (!status)
         link->sent++;
     return status;
+}
+
+int verbs_message_replay(struct weft_link *link, uint32_t sequence, const void *bytes, size_t size)
+{
+    struct outgoing outgoing = {.payload = bytes, .payload_size = size, .reserve = VERBS_SEND_CONTROL};
+    frame_fill(link, &outgoing.frame, VERBS_DATA, sequence, 0);
+    return outgoing_send(link, &outgoing);
+}
+
+int verbs_frame_send_long(struct weft_link *link, enum verbs_frame_type type, const void *bytes, size_t size)
+{
+    struct outgoing outgoing = {.payload = bytes, .payload_size = size, .signal = 1};
+    frame_fill(link, &outgoing.frame, type, 0, 0);
+    return outgoing_send(link, &outgoing);
 }
 
 int verbs_frame_send(struct weft_link *link, enum verbs_frame_type type, uint32_t sequence, uint16_t lanes,
@@ -141,7 +159,8 @@ static struct weft_link *frame_link(struct verbs_queues *queues, const struct ve
     struct weft_link *link = NULL;
     if (size >= sizeof *frame && frame->mark == VERBS_FRAME_MARK)
         link = verbs_link_find(queues->transport, frame->link);
-    if (link && link->lanes[0] && link->lanes[0]->queues == queues && link->lanes[0]->qp->qp_num == qp_number)
+    const struct verbs_lane *first = link ? link->lanes[link->first] : NULL;
+    if (first && first->queues == queues && first->qp->qp_num == qp_number)
         return link->state == VERBS_LINK_FAILED ? NULL : link;
     struct verbs_lane *lane = verbs_lane_by_number(queues, qp_number);
     if (lane)
@@ -151,8 +170,10 @@ static struct weft_link *frame_link(struct verbs_queues *queues, const struct ve
 }
 
 /* A frame other than DATA. */
-static void control_arrived(struct weft_link *link, const struct verbs_frame *frame)
+static void control_arrived(struct weft_link *link, const struct verbs_frame *frame, uint32_t size)
 {
+    if (frame->type == VERBS_KEYS || frame->type == VERBS_KEYS_END)
+        verbs_keys_receive(link, frame, size);
     if (frame->type == VERBS_CANCEL)
         verbs_cancel_receive(link, frame->sequence, frame->lanes);
     if (frame->type != VERBS_BYE)
@@ -184,7 +205,7 @@ struct weft_link *verbs_frame_receive(struct verbs_queues *queues, const struct 
         link->acked = frame->consumed;
     }
     if (frame->type != VERBS_DATA) {
-        control_arrived(link, frame);
+        control_arrived(link, frame, buffer->size);
         return NULL;
     }
     if (frame->sequence != link->expected || link->expected - link->reported >= link->window) {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/error.h"
+#include "transport/verbs/failover.h"
 #include "transport/verbs/landing.h"
 
 int verbs_puts_open(struct weft_transport *transport)
@@ -86,12 +87,21 @@ static void active_remove(struct verbs_puts *puts, struct verbs_put *put)
     put->next = put->previous = NULL;
 }
 
-static int token_check(const struct weft_link *link, const struct verbs_token *token, size_t size)
+/* Whether the token is the peer's, and good; an old one is replaced. */
+static int token_check(const struct weft_link *link, struct verbs_token *token, size_t size)
 {
     uint32_t lanes = token->check & 0xff;
-    if (!lanes || lanes >> link->lanes_count || token->check != verbs_token_check(token, link->peer_id, size))
-        return weft_fail(WEFT_INVALID, "verbs: token is not from this link's peer, or not for %zu bytes",
-                         size);
+    if (token->check != verbs_token_check(token, verbs_token_link(link->peer_id, link->round), size)) {
+        int status = link->round
+                         ? verbs_token_renew(link, token, size)
+                         : weft_fail(WEFT_INVALID,
+                                     "verbs: token is not from this link's peer, or not for %zu bytes", size);
+        if (status)
+            return status;
+        lanes = token->check & 0xff;
+    }
+    if (!lanes || lanes & ~(uint32_t)link->live)
+        return weft_fail(WEFT_INVALID, "verbs: token with lanes %#x of %#x", lanes, link->live);
     if (verbs_is_refused(link, token->immediate))
         return weft_fail(WEFT_CANCELLED, "verbs: the peer has withdrawn this landing");
     return WEFT_OK;
@@ -164,24 +174,29 @@ static int part_write(struct verbs_put *put, struct verbs_lane *lane, const stru
 }
 
 /* The whole put. What has been posted before a failure ends as the link does. */
-static int put_write(struct verbs_put *put, const struct verbs_token *token, const struct weft_region *region,
-                     const uint8_t *memory, size_t size)
+static int put_write(struct verbs_put *put)
 {
     struct weft_link *link = put->link;
+    const struct verbs_token *token = &put->token;
     uint32_t lanes = token->check & 0xff, count = (uint32_t)__builtin_popcount(lanes), index = 0;
     for (uint32_t bits = lanes; bits; bits &= bits - 1, index++) {
         struct verbs_lane *lane = link->lanes[__builtin_ctz(bits)];
-        size_t offset, part = verbs_stripe(size, count, index, &offset);
-        struct span span = {.memory = memory + offset,
+        size_t offset, part = verbs_stripe(put->size, count, index, &offset);
+        struct span span = {.memory = put->memory + offset,
                             .size = part,
                             .address = token->address + offset,
                             .key = token->keys[index],
-                            .lkey = region->mr[lane->queues->rail->number]->lkey};
+                            .lkey = put->region->mr[lane->queues->rail->number]->lkey};
         int status = part_write(put, lane, &span, token->immediate);
         if (!status)
             continue;
         if (status == WEFT_AGAIN && !put->left)
             return status;
+        if (link->state ==
+            VERBS_LINK_CONNECTING) { /* the lane has failed: all is written again over others */
+            put->status = WEFT_TRANSPORT;
+            return WEFT_OK;
+        }
         if (link->state != VERBS_LINK_FAILED)
             verbs_link_fail(link, WEFT_TRANSPORT,
                             "verbs: %s port %d takes no more of a put of which other lanes have their parts",
@@ -210,12 +225,17 @@ int verbs_put(struct weft_link *link, const struct weft_token *bytes, struct wef
     if (!put)
         return weft_fail(WEFT_NOMEM, "verbs: no memory for a put");
     put->link = link;
+    put->region = region;
+    put->memory = memory;
+    put->size = size;
+    put->token = token;
+    put->expected = link->expected;
     put->cookie = cookie;
     put->status = WEFT_OK;
     put->left = 0;
-    put->recalled = put->refused = 0;
+    put->recalled = put->refused = put->lost = put->replay = 0;
     active_add(transport->puts, put);
-    status = put_write(put, &token, region, memory, size);
+    status = put_write(put);
     if (!status)
         return WEFT_OK;
     put->refused = 1; /* the caller hears it from here, and nothing more */
@@ -226,19 +246,112 @@ int verbs_put(struct weft_link *link, const struct weft_token *bytes, struct wef
     return status;
 }
 
-void verbs_put_retired(struct weft_transport *transport, struct verbs_put *put, int status)
+/* It is over, as the caller hears if it still wants to. */
+static void put_end(struct verbs_put *put, int status)
 {
-    if (status && !put->status)
-        put->status = status;
-    if (--put->left)
-        return;
+    struct weft_transport *transport = put->link->transport;
     active_remove(transport->puts, put);
+    put->lost = put->replay = 0;
     if (put->refused) {
         put_give(transport->puts, put);
         return;
     }
-    verbs_notice_push(transport, &put->notice, WEFT_EVENT_PUT_DONE, put->status);
+    verbs_notice_push(transport, &put->notice, WEFT_EVENT_PUT_DONE, status);
     put->notice.withdrawn = put->recalled;
+}
+
+void verbs_put_retired(struct weft_transport *transport, struct verbs_put *put, int status)
+{
+    (void)transport;
+    if (status && !put->status)
+        put->status = status;
+    if (--put->left)
+        return;
+    struct weft_link *link = put->link;
+    if (link->failover && put->status && link->state != VERBS_LINK_FAILED) {
+        put->lost = 1;
+        return;
+    }
+    if (link->failover && !put->status)
+        verbs_put_note(link, put);
+    put_end(put, put->status);
+}
+
+/* --- when the link's lanes are replaced (failover.c) */
+
+void verbs_put_renew(struct weft_link *link, const struct verbs_token *token)
+{
+    for (struct verbs_put *put = link->transport->puts->active; put; put = put->next) {
+        if (put->link != link || !put->lost || put->recalled || put->token.immediate != token->immediate)
+            continue;
+        put->token = *token;
+        put->replay = 1;
+        verbs_link_want(link, VERBS_PENDING_REPLAY);
+        return;
+    }
+}
+
+void verbs_puts_settle(struct weft_link *link)
+{
+    for (struct verbs_put *put = link->transport->puts->active, *next; put; put = next) {
+        next = put->next;
+        if (put->link == link && put->lost && !put->replay)
+            put_end(put, WEFT_OK);
+    }
+}
+
+int verbs_puts_replay(struct weft_link *link)
+{
+    for (struct verbs_put *put = link->transport->puts->active, *next; put; put = next) {
+        next = put->next;
+        if (put->link != link || !put->replay)
+            continue;
+        if (verbs_is_refused(link, put->token.immediate)) { /* meanwhile */
+            put_end(put, WEFT_OK);
+            continue;
+        }
+        if (!has_room(link, put->token.check & 0xff, put->size))
+            return WEFT_AGAIN;
+        put->lost = put->replay = 0;
+        put->status = WEFT_OK;
+        int status = put_write(put);
+        if (!status) {
+            link->failover->puts++;
+            continue;
+        }
+        if (put->left)
+            return status; /* the link has failed, and ends it */
+        put->lost = 1;
+        put->replay = link->state == VERBS_LINK_UP;
+        if (link->state == VERBS_LINK_FAILED)
+            put_end(put, link->status);
+        return status;
+    }
+    return WEFT_OK;
+}
+
+void verbs_puts_turn(struct weft_link *link)
+{
+    struct verbs_puts *puts = link->transport->puts;
+    for (struct verbs_put *put = puts->active, *next; put; put = next) {
+        next = put->next;
+        if (put->link != link)
+            continue;
+        put->replay = 0;
+        if (!put->recalled)
+            continue;
+        active_remove(puts, put);
+        put_give(puts, put);
+    }
+}
+
+void verbs_puts_link_failed(struct weft_link *link)
+{
+    for (struct verbs_put *put = link->transport->puts->active, *next; put; put = next) {
+        next = put->next;
+        if (put->link == link && put->lost)
+            put_end(put, link->status);
+    }
 }
 
 uint64_t verbs_put_told(struct weft_transport *transport, struct verbs_notice *notice)
@@ -256,6 +369,10 @@ void verbs_put_recall(struct weft_link *link, uint64_t cookie)
         if (put->link == link && put->cookie == cookie && !put->recalled) {
             put->recalled = 1;
             transport->landings->recalling = 1;
+            if (put->lost && !verbs_failover_is_turning(link)) { /* nothing of it moves */
+                active_remove(transport->puts, put);
+                put_give(transport->puts, put);
+            }
             return;
         }
     }

@@ -229,8 +229,10 @@ static int post_refused(struct verbs_lane *lane, int error)
     const struct verbs_rail *rail = lane->queues->rail;
     if (error == ENOMEM && lane->posted != lane->retired)
         return WEFT_AGAIN;
-    verbs_link_fail(link, WEFT_TRANSPORT, "verbs: %s port %d refuses a request: %s", rail->device,
-                    rail->port.number, strerror(error));
+    verbs_lane_trouble(lane, WEFT_TRANSPORT, "verbs: %s port %d refuses a request: %s", rail->device,
+                       rail->port.number, strerror(error));
+    if (link->state != VERBS_LINK_FAILED)
+        return WEFT_AGAIN;
     return weft_fail(link->status, "%s", link->why);
 }
 
@@ -260,8 +262,8 @@ int verbs_lane_post(struct verbs_lane *lane, struct ibv_send_wr *chain, uint32_t
         lane->signalled = position;
     /* The device has a part of it: no way back, and no way on. All end when the lane is closed. */
     if (error)
-        verbs_link_fail(lane->link, WEFT_TRANSPORT, "verbs: %s port %d took a part of a request: %s",
-                        lane->queues->rail->device, lane->queues->rail->port.number, strerror(error));
+        verbs_lane_trouble(lane, WEFT_TRANSPORT, "verbs: %s port %d took a part of a request: %s",
+                           lane->queues->rail->device, lane->queues->rail->port.number, strerror(error));
     return WEFT_OK;
 }
 

@@ -87,8 +87,10 @@ static int is_leaving(const struct weft_transport *transport)
 {
     for (uint32_t i = 0; i < transport->links_count; i++) {
         const struct weft_link *link = transport->links[i];
-        if (link->state == VERBS_LINK_UP &&
-            (link->pending || link->lanes[0]->posted != link->lanes[0]->retired))
+        if (link->state == VERBS_LINK_CONNECTING)
+            return 1; /* its rails change */
+        const struct verbs_lane *lane = link->lanes[link->first];
+        if (link->state == VERBS_LINK_UP && (link->pending || lane->posted != lane->retired))
             return 1;
     }
     return 0;
@@ -102,7 +104,7 @@ static void drain(struct weft_transport *transport)
     transport->closing = 1;
     for (uint32_t i = 0; i < transport->links_count; i++) {
         struct weft_link *link = transport->links[i];
-        if (link->state == VERBS_LINK_CONNECTING)
+        if (link->state == VERBS_LINK_CONNECTING && !link->round)
             verbs_link_fail(link, WEFT_CANCELLED, "verbs: the instance closes");
         else
             verbs_link_want(link, VERBS_PENDING_BYE);
@@ -113,6 +115,10 @@ static void drain(struct weft_transport *transport)
         verbs_poll(transport, VERBS_BATCH, discard, NULL);
         if (turns % 64 == 0)
             sched_yield();
+    }
+    for (uint32_t i = 0; i < transport->links_count; i++) {
+        if (transport->links[i]->state == VERBS_LINK_CONNECTING)
+            verbs_link_fail(transport->links[i], WEFT_CANCELLED, "verbs: the instance closes");
     }
 }
 

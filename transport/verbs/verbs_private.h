@@ -10,7 +10,8 @@
  * message.c  messages, frames, credits       completion.c completions, events
  * sleep.c    descriptors
  * landing.c  memory for puts                 put.c      the sending side of puts
- * withdraw.c taking memory back
+ * withdraw.c taking memory back              failover.c rails that go down and come back
+ * replay.c   what is sent and told again after that
  *
  * Instance, rails, links, lanes. An instance uses up to VERBS_RAILS ports ("rails"). A link leads to one other
  * instance over up to VERBS_LANES reliable-connected queue pairs ("lanes"); lane i of both ends are the two ends
@@ -25,6 +26,7 @@
  *   CREDIT   nothing else; the frame's counter is the point.
  *   CANCEL   the landing with the immediate `sequence` is withdrawn: put nothing into it any more, and answer on the
  *            `lanes` (withdraw.c).
+ *   KEYS     open landings after rails have changed, and their new keys; KEYS_END: there are no others (failover.c).
  *   BYE      the sender closes; it takes nothing more. `sequence` is the number of the message that would follow.
  *
  * Flow control. A receiver grants each peer a window of messages and posts that many buffers, besides some for
@@ -81,8 +83,9 @@
 #define VERBS_RECEIVE        (1ull << 63) /* wr_id of a receive: the buffer's index with this bit */
 
 struct verbs_lane;
-struct verbs_put;  /* landing.h */
-struct verbs_part; /* landing.h */
+struct verbs_failover; /* failover.h */
+struct verbs_put;      /* landing.h */
+struct verbs_part;     /* landing.h */
 
 /* Something to tell the caller: every kind of event is part of the thing that it is about. */
 struct verbs_notice {
@@ -92,7 +95,7 @@ struct verbs_notice {
     int withdrawn; /* nobody wants to hear it any more */
 };
 
-enum verbs_frame_type { VERBS_DATA = 1, VERBS_CREDIT, VERBS_BYE, VERBS_CANCEL };
+enum verbs_frame_type { VERBS_DATA = 1, VERBS_CREDIT, VERBS_BYE, VERBS_CANCEL, VERBS_KEYS, VERBS_KEYS_END };
 
 struct verbs_frame {
     uint8_t mark;
@@ -172,6 +175,7 @@ struct verbs_queues {
     uint32_t receives_posted; /* in the queue */
     uint32_t srq_entries;
     struct verbs_buffer *receives_free; /* to be posted */
+    uint32_t receives_lost;             /* that rounds of queue pairs may have swallowed (failover.c) */
     struct verbs_buffer *sends_free;
     uint32_t sends_count, sends_limit; /* there are; there may be */
 };
@@ -187,6 +191,8 @@ enum verbs_pending {
     VERBS_PENDING_BYE = 1 << 1,
     VERBS_PENDING_CANCEL = 1 << 2, /* verbs_cancels_send() has something to send */
     VERBS_PENDING_ANSWER = 1 << 3, /* verbs_answers_send() has */
+    VERBS_PENDING_RESUME = 1 << 4, /* verbs_resume_send() has */
+    VERBS_PENDING_REPLAY = 1 << 5, /* verbs_puts_replay() has */
 };
 
 struct weft_link {
@@ -200,12 +206,16 @@ struct weft_link {
     uint8_t gone;  /* the peer said BYE */
     uint8_t lanes_count;
     uint8_t tell_due; /* a letter to be told as soon as possible */
-    struct verbs_lane *lanes[VERBS_LANES];
-    struct verbs_queues
-        *messages;    /* where messages arrive, with room reserved; NULL when there are no lanes any more */
-    uint32_t id;      /* index | nonce << 16; the peer puts it into its frames */
-    uint32_t peer_id; /* what we put into ours */
-    uint32_t generation, peer_generation; /* of the two halves; 0: none came yet */
+    uint8_t live;     /* bits of the lanes in use: all, but for rails that are down (failover.c) */
+    uint8_t first;    /* of these: the lane of the messages */
+    uint8_t held;     /* no message may leave before what was lost has been sent again */
+    uint8_t rails;    /* bits of the rails that have room reserved; 0: there are no lanes any more */
+    struct verbs_lane *lanes[VERBS_LANES]; /* NULL: not in use */
+    uint32_t id;                           /* index | nonce << 16; the peer puts it into its frames */
+    uint32_t peer_id;                      /* what we put into ours */
+    uint32_t generation, peer_generation;  /* of the two halves; 0: none came yet */
+    uint32_t round;                        /* of queue pairs that the link has, from 0 */
+    struct verbs_failover *failover;       /* NULL: a lane that fails takes the link along */
     uint32_t window, peer_window;
     uint32_t peer_features;
     uint32_t frame_bytes;          /* largest frame that both take */
@@ -217,7 +227,7 @@ struct weft_link {
     struct weft_link *next_dying;
     int64_t dying_ns; /* when it failed */
     /* landing.h */
-    uint32_t unbound; /* on other lanes than 0: no message may leave before they have ended */
+    uint32_t unbound; /* on other lanes than the first: no message may leave before they have ended */
     uint32_t land_turn;
     uint8_t heard;                   /* since recall_wait() began */
     struct verbs_refusals *refusals; /* NULL: none */
@@ -243,6 +253,7 @@ struct weft_transport {
     struct weft_link **links;
     uint32_t links_count, links_capacity, links_pending, links_connecting;
     uint32_t links_made, links_alive;
+    uint32_t links_turning;    /* whose lanes are about to be replaced */
     struct weft_link *dying;   /* failed, with lanes that are not destroyed yet */
     struct verbs_lane **lanes; /* by index; NULL where free */
     uint16_t *lane_generations;
@@ -346,7 +357,27 @@ void verbs_link_cut(struct weft_link *link);
 /* The same for all that have waited long enough. */
 void verbs_links_reap(struct weft_transport *transport, int64_t now_ns);
 
+/* Whether the link can still have lanes of this number: the rails that its addresses call for. Returns how many. */
+int verbs_link_pairs(const struct weft_link *link, struct verbs_pair pairs[VERBS_PAIRS]);
+/* Room for a link's messages on the rails of these bits, and back. */
+int verbs_link_reserve(struct weft_link *link, uint8_t rails);
+void verbs_link_release(struct weft_link *link);
+
+/* failover.c */
+/* The lane is of no use any more: its traffic moves to the others, or the link fails with this reason. */
+void verbs_lane_trouble(struct verbs_lane *lane, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* A rail's port went down, or came back. */
+void verbs_failover_port(struct weft_transport *transport, const struct verbs_rail *rail, int is_up);
+/* Goes on with links whose lanes are being replaced; and with what waits for its time. */
+void verbs_failover_drive(struct weft_transport *transport);
+void verbs_failover_tick(struct weft_transport *transport, int64_t now_ns);
+
 /* message.c */
+/* A message that was lost, again. */
+int verbs_message_replay(struct weft_link *link, uint32_t sequence, const void *bytes, size_t size);
+/* A frame of the link itself that is longer than its header. */
+int verbs_frame_send_long(struct weft_link *link, enum verbs_frame_type type, const void *bytes, size_t size);
 int verbs_send(struct weft_link *link, const void *header, size_t header_size, const void *payload,
                size_t payload_size);
 /* A frame of the link itself. */
@@ -365,6 +396,8 @@ int verbs_poll(struct weft_transport *transport, int budget, weft_event_handler 
 void verbs_progress(struct weft_transport *transport);
 /* Reads completions into the empty batch; returns how many. */
 int verbs_batch_read(struct verbs_queues *queues);
+/* Handles all that has completed so far, telling nobody. */
+void verbs_queues_drain(struct verbs_queues *queues);
 /* Takes what the devices have to report. */
 void verbs_events_take(struct weft_transport *transport);
 /* The instance is of no use any more: every link fails. */
@@ -397,6 +430,12 @@ uint64_t verbs_landing_told(struct weft_transport *transport, struct verbs_notic
 /* The link's lanes are in error: its windows are dropped, its landings gone. Puts end by verbs_put_retired(). Before
  * the queue pairs are destroyed, or that blocks (withdraw.c); may be called again. */
 void verbs_landings_link_failed(struct weft_link *link);
+/* The link's lanes are about to be replaced: windows are dropped, what is open waits for new ones. */
+void verbs_landings_turn(struct weft_link *link);
+/* The link's lanes are gone: puts that nobody wants any more end. */
+void verbs_puts_turn(struct weft_link *link);
+/* The link has failed: so have puts that wait to be written again. */
+void verbs_puts_link_failed(struct weft_link *link);
 /* The link is freed. */
 void verbs_landings_link_freed(struct weft_link *link);
 /* What found no room in a send queue; by every poll(). */
@@ -408,6 +447,8 @@ uint64_t verbs_put_bytes(const struct weft_transport *transport);
 /* For VERBS_PENDING_CANCEL and _ANSWER: WEFT_AGAIN keeps them pending. */
 int verbs_cancels_send(struct weft_link *link);
 int verbs_answers_send(struct weft_link *link);
+/* What the peer had asked back over lanes that are gone needs no answer. */
+void verbs_answers_forget(struct weft_link *link);
 /* A CANCEL has arrived. */
 void verbs_cancel_receive(struct weft_link *link, uint32_t immediate, uint16_t lanes);
 /* Whether peers may be about to ask us something about puts: 1 or 0. */

@@ -69,7 +69,7 @@ static void landing_recall(struct verbs_landing *landing)
 {
     struct weft_link *link = landing->link;
     landing->state = VERBS_LANDING_WITHDRAWN;
-    landing->known = link->sent != landing->sent_at;
+    landing->known = link->sent != landing->sent_at || landing->told;
     landing->recalled = 1;
     if (!verbs_landing_is_quiet(landing)) {
         landing->cancel_due = 1;
@@ -223,7 +223,7 @@ static int answer_note(struct verbs_refusals *refusals, uint32_t immediate, uint
 void verbs_cancel_receive(struct weft_link *link, uint32_t immediate, uint16_t lanes)
 {
     link->heard = 1;
-    if (immediate >> 28 || !lanes || lanes >> link->lanes_count) {
+    if (immediate >> 28 || !lanes || lanes & ~(uint32_t)link->live) {
         verbs_link_fail(link, WEFT_PROTOCOL, "verbs: the peer withdrew a landing on lanes %#x of %u", lanes,
                         link->lanes_count);
         return;
@@ -254,6 +254,12 @@ int verbs_answers_send(struct weft_link *link)
         refusals->answers_count--;
     }
     return WEFT_OK;
+}
+
+void verbs_answers_forget(struct weft_link *link)
+{
+    if (link->refusals)
+        link->refusals->answers_count = 0;
 }
 
 int verbs_is_refused(const struct weft_link *link, uint32_t immediate)

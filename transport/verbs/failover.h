@@ -1,0 +1,105 @@
+/* Rails that go down and come back: what failover.c and replay.c share, and what they offer to the others. */
+#ifndef WEFT_TRANSPORT_VERBS_FAILOVER_H
+#define WEFT_TRANSPORT_VERBS_FAILOVER_H
+
+#include "transport/verbs/landing.h"
+
+#define VERBS_KEPT_MAX    256 /* messages kept per link: a peer that grants more is not believed */
+#define VERBS_KEY_ENTRIES 64  /* of a KEYS frame, at most */
+
+/* A message until the peer has consumed it. */
+struct verbs_kept {
+    uint8_t *bytes;
+    uint32_t size, capacity;
+};
+
+/* What is known of the peer's landing of a slot. */
+struct verbs_renewal {
+    struct verbs_token token; /* if told anew; its immediate says which landing */
+    uint32_t done;            /* immediate of the last put that ended well, with DONE */
+    uint32_t expected;        /* link->expected when that one began */
+};
+
+/* As KEYS carries it. */
+struct verbs_key_entry {
+    struct verbs_token token;
+    uint32_t sent_at; /* number of the next message when the landing was made */
+    uint32_t zero;
+};
+_Static_assert(sizeof(struct verbs_key_entry) == 56, "an entry has no holes");
+
+enum verbs_turn {
+    VERBS_TURN_NONE,    /* the round's lanes are in use, or wait for the peer's */
+    VERBS_TURN_STOPPED, /* they are in error, and wait to be destroyed */
+};
+
+struct verbs_failover {
+    enum verbs_turn turn;
+    uint8_t has_half;
+    uint8_t keys_known;  /* all that the peer has to tell of this round's */
+    uint8_t keys_told;   /* and we */
+    uint32_t next_round; /* that follows when the lanes are gone */
+    uint32_t replay;     /* next message to be sent again */
+    uint32_t expected;   /* what our letters of this round say */
+    uint32_t consumed;
+    int64_t stopped_ns;
+    int64_t restore_ns;             /* when to try lanes that are not in use; 0: nothing to wait for */
+    struct verbs_letter half;       /* the peer's, of the next round */
+    int64_t banned_ns[VERBS_LANES]; /* lanes that failed for no known reason: not before then */
+    int64_t ban_ns[VERBS_LANES];    /* how long the last one was */
+    uint32_t barren;                /* errors in a row without anything having moved */
+    uint32_t mark;                  /* what had moved */
+    struct verbs_kept *kept;        /* ring of VERBS_KEPT_MAX */
+    struct verbs_renewal *renewals;
+    uint32_t renewals_count;
+    uint32_t moved;                                    /* puts of ours that ended, whatever number */
+    struct verbs_key_entry entries[VERBS_KEY_ENTRIES]; /* to be told */
+    uint32_t entries_count;
+    uint64_t rounds, messages, puts; /* how often, and what was sent again */
+    char why[512];                   /* how it began */
+};
+
+/* failover.c */
+/* Both ends want it. */
+int verbs_failover_make(struct weft_link *link);
+void verbs_failover_free(struct weft_link *link);
+static inline int verbs_failover_is_turning(const struct weft_link *link)
+{
+    return link->failover && link->failover->turn == VERBS_TURN_STOPPED;
+}
+/* Whether another rail may do better (enum ibv_wc_status). */
+int verbs_failover_helps(int status);
+/* What this end says of the round. */
+void verbs_failover_letter(const struct weft_link *link, struct verbs_letter *letter);
+/* Looks at the round of the peer's half: 1 when there is nothing more to do with it now. */
+int verbs_failover_told(struct weft_link *link, const struct verbs_letter *letter);
+/* Connects the lanes that both ends have. */
+int verbs_failover_adopt(struct weft_link *link, const struct verbs_letter *letter);
+/* Both ends' lanes are connected. */
+void verbs_failover_resume(struct weft_link *link);
+/* The peer, or a rail, has not come back in time. */
+void verbs_failover_late(struct weft_link *link);
+void verbs_failover_link_failed(struct weft_link *link);
+
+/* replay.c */
+/* A copy of what is about to be sent with the number link->sent. */
+int verbs_message_keep(struct weft_link *link, const void *header, size_t header_size, const void *payload,
+                       size_t payload_size);
+/* For VERBS_PENDING_RESUME: keys, then messages. */
+int verbs_resume_send(struct weft_link *link);
+/* For VERBS_PENDING_REPLAY. */
+int verbs_puts_replay(struct weft_link *link);
+/* KEYS or KEYS_END has arrived. */
+void verbs_keys_receive(struct weft_link *link, const struct verbs_frame *frame, uint32_t size);
+/* A token that is not of this round: replaced by the newer one. WEFT_AGAIN: not known yet; WEFT_CANCELLED: there is none. */
+int verbs_token_renew(const struct weft_link *link, struct verbs_token *token, size_t size);
+/* A put has ended well. */
+int verbs_put_note(struct weft_link *link, const struct verbs_put *put);
+
+/* put.c */
+/* The landing has new keys: its put is written again. */
+void verbs_put_renew(struct weft_link *link, const struct verbs_token *token);
+/* Every landing that is still open has been named: puts to others had arrived. */
+void verbs_puts_settle(struct weft_link *link);
+
+#endif
