@@ -10,16 +10,6 @@
 
 #define KEYS 65536
 
-#define PORTS    8
-#define CONTEXTS 256
-
-struct fake_context {
-    struct ibv_context base;
-    int number;
-    uint32_t events; /* of the port that have not been taken */
-    int is_last_up;  /* they alternate */
-};
-
 struct fake_channel {
     struct ibv_comp_channel base;
     struct ibv_cq *cq;
@@ -69,9 +59,6 @@ struct fake_mw {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards everything below, and all objects */
 static struct fake_pair *pairs[RDMA_FAKE_PAIRS];
 static struct fake_key keys[KEYS];
-static struct fake_context *contexts[CONTEXTS];
-static int port_down[PORTS], port_silent[PORTS];
-static long carried[PORTS];
 static uint32_t next_pair = 1, next_key = 1;
 static int objects;
 
@@ -349,16 +336,11 @@ static int destroy_qp(struct ibv_qp *qp)
     return 0;
 }
 
-static int port_of(const struct fake_pair *pair)
-{
-    return ((struct fake_context *)(void *)pair->base.context)->number;
-}
-
 /* The peer's end, when packets get through to it. */
 static struct fake_pair *peer_of(const struct fake_pair *pair)
 {
     struct fake_pair *peer = pair_find(pair->peer);
-    if (peer && (port_down[port_of(pair)] || port_down[port_of(peer)]))
+    if (peer && (!rdma_fake_carries(pair->base.context) || !rdma_fake_carries(peer->base.context)))
         return NULL;
     int is_open = peer && peer->peer == pair->base.qp_num && !peer->is_error &&
                   (peer->base.state == IBV_QPS_RTR || peer->base.state == IBV_QPS_RTS);
@@ -455,7 +437,7 @@ static enum ibv_wc_status carry_out(struct fake_pair *pair, const struct ibv_sen
     if (!peer)
         return IBV_WC_RETRY_EXC_ERR;
     enum ibv_wc_status status = IBV_WC_SUCCESS;
-    carried[port_of(pair)]++;
+    rdma_fake_carry(pair->base.context);
     if (entry->opcode == IBV_WR_SEND)
         receive(peer, bytes, gather(pair, entry, bytes, sizeof bytes), 0, 0);
     else
@@ -540,35 +522,9 @@ static int dealloc_mw(struct ibv_mw *base)
 
 /* --- the table */
 
-static int get_async_event(struct ibv_context *base, struct ibv_async_event *event)
-{
-    struct fake_context *context = (struct fake_context *)(void *)base;
-    uint64_t count;
-    pthread_mutex_lock(&lock);
-    int is_any = context->events != 0;
-    if (is_any) {
-        context->events--;
-        /* The last one says how the port is now, the one before it the contrary. */
-        int is_up = context->is_last_up ^ (context->events & 1);
-        event->event_type = is_up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR;
-        event->element.port_num = context->number + 1;
-    }
-    if (is_any && read(base->async_fd, &count, sizeof count) != sizeof count)
-        must(0, "an event without a report");
-    pthread_mutex_unlock(&lock);
-    if (!is_any)
-        errno = EAGAIN;
-    return is_any ? 0 : -1;
-}
-
-static void ack_async_event(struct ibv_async_event *event)
-{
-    (void)event;
-}
-
 const struct verbs_library rdma_fake_library = {
-    .get_async_event = get_async_event,
-    .ack_async_event = ack_async_event,
+    .get_async_event = rdma_fake_next_event,
+    .ack_async_event = rdma_fake_event_end,
     .reg_mr = reg_mr,
     .dereg_mr = dereg_mr,
     .create_comp_channel = create_comp_channel,
@@ -630,69 +586,6 @@ void rdma_fake_break(uint32_t number, int status)
         complete(pair->cq, &completion);
     }
     pthread_mutex_unlock(&lock);
-}
-
-struct ibv_context *rdma_fake_context(int number)
-{
-    must(number < PORTS, "too many ports");
-    pthread_mutex_lock(&lock);
-    struct fake_context *context = make(sizeof *context);
-    context->number = number;
-    context->base.async_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
-    int place = 0;
-    while (place < CONTEXTS && contexts[place])
-        place++;
-    must(place < CONTEXTS, "too many instances");
-    contexts[place] = context;
-    pthread_mutex_unlock(&lock);
-    return &context->base;
-}
-
-void rdma_fake_context_end(struct ibv_context *base)
-{
-    pthread_mutex_lock(&lock);
-    for (int i = 0; i < CONTEXTS; i++) {
-        if (contexts[i] && &contexts[i]->base == base)
-            contexts[i] = NULL;
-    }
-    close(base->async_fd);
-    drop(base);
-    pthread_mutex_unlock(&lock);
-}
-
-int rdma_fake_is_up(const struct ibv_context *base)
-{
-    pthread_mutex_lock(&lock);
-    int number = ((const struct fake_context *)(const void *)base)->number;
-    int is_up = !port_down[number] || port_silent[number];
-    pthread_mutex_unlock(&lock);
-    return is_up;
-}
-
-void rdma_fake_port(int number, int is_up, int silent)
-{
-    uint64_t one = 1;
-    pthread_mutex_lock(&lock);
-    port_down[number] = !is_up;
-    port_silent[number] = silent;
-    for (int i = 0; i < CONTEXTS && !silent; i++) {
-        struct fake_context *context = contexts[i];
-        if (!context || context->number != number)
-            continue;
-        context->events++;
-        context->is_last_up = is_up;
-        must(write(context->base.async_fd, &one, sizeof one) == sizeof one, "an event cannot be reported");
-    }
-    pthread_mutex_unlock(&lock);
-}
-
-long rdma_fake_carried(int number)
-{
-    pthread_mutex_lock(&lock);
-    long count = carried[number];
-    carried[number] = 0;
-    pthread_mutex_unlock(&lock);
-    return count;
 }
 
 int rdma_fake_count(void)

@@ -11,10 +11,11 @@
 extern const struct verbs_library rdma_fake_library;
 /* The operations that libibverbs's inline functions call. */
 void rdma_fake_fill(struct ibv_context_ops *ops);
-/* A device context for port `number`. */
-struct ibv_context *rdma_fake_context(int number);
-void rdma_fake_context_end(struct ibv_context *context);
-int rdma_fake_is_up(const struct ibv_context *context);
+/* Whether packets get through the port of this context; one has. */
+int rdma_fake_carries(const struct ibv_context *context);
+void rdma_fake_carry(const struct ibv_context *context);
+int rdma_fake_next_event(struct ibv_context *context, struct ibv_async_event *event);
+void rdma_fake_event_end(struct ibv_async_event *event);
 /* Zeroed memory of an object, which counts until it is dropped. */
 void *rdma_fake_make(size_t size);
 void rdma_fake_drop(void *memory);
