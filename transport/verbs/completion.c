@@ -85,7 +85,6 @@ static int notices_tell(struct weft_transport *transport, int budget, weft_event
 static void lane_failed(struct verbs_lane *lane, const struct ibv_wc *completion)
 {
     struct weft_link *link = lane->link;
-
     if (!lane->is_stopped && completion->status == IBV_WC_WR_FLUSH_ERR)
         verbs_events_take(link->transport);
     if (link->state == VERBS_LINK_FAILED || lane->is_stopped)
