@@ -40,7 +40,7 @@ scene() {
     for rank in 0 1; do
         RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 WEFT_PORT=$port WEFT_SECRET_FILE=$work/secret \
             WEFT_VERBS_DEVICE=rxe$rank WEFT_VERBS_TIMEOUT=$timeout WEFT_VERBS_WINDOWS=0 \
-            timeout 70 "$rounds" 84 >"$work/out.$rank" 2>&1 &
+            timeout 110 "$rounds" 84 >"$work/out.$rank" 2>&1 &
         ranks+=($!)
     done
     for rank in 0 1; do wait "${ranks[rank]}" || status=1; done
