@@ -309,7 +309,7 @@ static int pending_send(struct weft_link *link, uint8_t pending)
     case OFI_PENDING_SOCKET:
         return ofi_frame_send(link, OFI_SOCKET, &port, sizeof port, 0);
     default:
-        return ofi_frame_send(link, OFI_BYE, NULL, 0, 1);
+        return ofi_bye_send(link);
     }
 }
 

@@ -43,13 +43,25 @@ static int send_failed(struct weft_link *link, ssize_t error)
     return weft_fail(link->status, "%s", link->why);
 }
 
-/* When ofi_rxm finds, while it connects, that some peer has ended its connection, it closes that and then takes what
+/* When ofi_rxm closes a connection, be it that the peer has ended it or that the endpoint closes, it then takes what
  * this peer had sent before from the completion queue, posting each buffer again at what it has just closed: it
- * crashes (seen with 1.17; open upstream as issue 11828). So the queue is emptied before. */
+ * crashes (seen with 1.17; open upstream as issue 11828). So nothing may be unread then.
+ *
+ * Connecting looks for ended connections at once: the queue is emptied before. Polling reads the queue first. At the
+ * end BYE goes both ways, as the last frame of either side: who closes has read the other's, and waits a moment after
+ * its own, so that it is read, too (ofi.c). */
+void ofi_queue_settle(struct weft_transport *transport)
+{
+    /* Nothing is taken: it only makes progress, by one completion unless FI_OFI_RXM_COMP_PER_PROGRESS says more, and
+     * whether there was one is not told. */
+    for (int i = 0; i < 4 * OFI_BATCH; i++)
+        fi_cq_read(transport->cq, NULL, 0);
+}
+
 static void prepare_connect(struct weft_link *link)
 {
     if (link->transport->fragile && (link->state == OFI_LINK_CONNECTING || link->stuck_ns))
-        fi_cq_read(link->transport->cq, NULL, 0); /* nothing is taken: it only makes progress */
+        ofi_queue_settle(link->transport);
 }
 
 /* Up to inject_bytes: libfabric copies, and reports nothing. */
@@ -116,6 +128,16 @@ int ofi_frame_send(struct weft_link *link, enum ofi_frame_type type, const void 
     if (!status)
         frame_sent(link);
     return status;
+}
+
+int ofi_bye_send(struct weft_link *link)
+{
+    int status = ofi_frame_send(link, OFI_BYE, NULL, 0, 1);
+    if (status)
+        return status;
+    link->parted = 1;
+    link->transport->parted_ns = weft_clock_ns();
+    return WEFT_OK;
 }
 
 int ofi_frame_send_raw(struct weft_link *link, const void *frame, size_t size)
@@ -257,6 +279,8 @@ static void control_arrived(struct weft_link *link, const struct ofi_frame *fram
     case OFI_BYE:
         link->gone = 1;
         link->last = frame->sequence;
+        if (link->transport->fragile && !link->parted && link->state == OFI_LINK_UP)
+            ofi_bye_send(link); /* now or never: the link ends here */
         break;
     default: /* what a later version adds is not for us */
         break;

@@ -162,6 +162,32 @@ static void discard(void *arg, const struct weft_event *event)
     (void)arg, (void)event;
 }
 
+static int all_parted(const struct weft_transport *transport)
+{
+    for (uint32_t i = 0; i < transport->links_count; i++) {
+        if (transport->links[i]->state == OFI_LINK_UP && !transport->links[i]->gone)
+            return 0;
+    }
+    return 1;
+}
+
+/* Where a connection must not end with messages unread (message.c): waits until no more can come from any peer, and
+ * each has had a moment to read our last. A peer that does not poll sends nothing either. */
+static void part(struct weft_transport *transport)
+{
+    int64_t deadline_ns = weft_clock_ns() + OFI_PARTED_NS;
+    while (!transport->broken && transport->parted_ns) {
+        int64_t now_ns = weft_clock_ns();
+        if (now_ns >= transport->parted_ns + OFI_PARTING_NS &&
+            (now_ns >= deadline_ns || all_parted(transport)))
+            break;
+        ofi_progress(transport, OFI_BATCH);
+        sched_yield();
+    }
+    if (!transport->broken)
+        ofi_queue_settle(transport);
+}
+
 /* Polls until everything that was sent is delivered, then says good-bye.
  *
  * A FLUSH to every peer that has something unacknowledged goes behind all of it, and is answered when the
@@ -171,7 +197,6 @@ static void discard(void *arg, const struct weft_event *event)
 static void drain(struct weft_transport *transport)
 {
     int64_t deadline_ns = weft_clock_ns() + OFI_CLOSE_NS, answer_ns = 0;
-    int said = 0;
     transport->closing = 1;
     ofi_landings_withdraw(transport);
     flush_unacknowledged(transport);
@@ -196,7 +221,6 @@ static void drain(struct weft_transport *transport)
         if (transport->links[i]->state != OFI_LINK_UP || transport->links[i]->gone)
             continue;
         ofi_link_want(transport->links[i], OFI_PENDING_BYE);
-        said = 1;
     }
     while (!transport->broken && weft_clock_ns() < deadline_ns) {
         ofi_links_flush(transport);
@@ -204,13 +228,8 @@ static void drain(struct weft_transport *transport)
         if (!transport->links_pending && !transport->in_flight)
             break;
     }
-    /* Whoever finds a connection closed must have read what came over it (message.c), the good-bye last; it sends
-     * nothing more then, so that the same is true here. */
-    deadline_ns = weft_clock_ns() + OFI_PARTING_NS;
-    while (said && transport->fragile && !transport->broken && weft_clock_ns() < deadline_ns) {
-        ofi_progress(transport, OFI_BATCH);
-        sched_yield();
-    }
+    if (transport->fragile)
+        part(transport);
 }
 
 static void ofi_close(struct weft_transport *transport)

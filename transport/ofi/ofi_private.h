@@ -21,7 +21,8 @@
  *   CANCEL   u32 immediate: this landing is withdrawn, do not put there any more.
  *   CANCELLED u32 immediate: the answer; every earlier put into it has been sent before this frame.
  *   SOCKET   u32 port: the local one of the connection that the sender has made to the receiver (sever.c).
- *   BYE      the sender closes; it takes nothing more.
+ *   BYE      the sender closes; it takes nothing more. Over connections of ofi_rxm to a device it is answered with BYE,
+ *            the last frame of that side (message.c).
  *
  * Strangers. A provider's endpoint takes messages from whoever reaches it. An instance's address therefore
  * carries a random key, and addresses travel over authenticated channels only. A HELLO is encrypted and
@@ -84,7 +85,8 @@
 #define OFI_STUCK_BUSY_NS  5000000000 /* the same, while it has other work */
 #define OFI_CLOSE_NS       1000000000
 #define OFI_ANSWER_NS      100000000
-#define OFI_PARTING_NS     50000000   /* between saying good-bye and closing, where the provider needs it */
+#define OFI_PARTING_NS     100000000  /* between saying good-bye and closing, where the provider needs it */
+#define OFI_PARTED_NS      300000000  /* how long peers have there to say theirs */
 #define OFI_ACK_NS         1000000    /* acknowledgements older than this are sent on their own */
 #define OFI_RECALL_NS      400000000  /* how long recall_wait() waits for peers that say nothing */
 #define OFI_RECALL_SLOW_NS 550000000  /* and for those that are heard, but slow */
@@ -270,6 +272,7 @@ struct weft_link {
     uint8_t state, pending;
     uint8_t hello_tries;          /* how often sending a HELLO has failed */
     uint8_t gone;                 /* the peer said BYE, its last message is the one before `last` */
+    uint8_t parted;               /* BYE has been sent */
     uint8_t lost;                 /* an operation that had begun failed, or BYE: the connection is no more */
     uint8_t closed;               /* nothing moves over its connection any more, in either direction */
     uint8_t sever;                /* enum ofi_sever */
@@ -333,9 +336,10 @@ struct weft_transport {
     int local_mr;     /* every local buffer needs a descriptor */
     int wide_data;    /* completion data has 64 bits */
     int wide_keys;    /* keys have 64 bits */
-    int fragile;      /* must not connect with completions unread: message.c */
+    int fragile;      /* must not connect or close with completions unread: message.c */
     size_t prefix, inject_bytes, frame_bytes;
     uint64_t put_bytes;
+    int64_t parted_ns; /* when the last BYE was sent */
     uint32_t next_key;
 
     struct ofi_address address;
@@ -440,6 +444,8 @@ int ofi_send(struct weft_link *link, const void *header, size_t header_size, con
 /* Sends a control frame; WEFT_AGAIN when there is no room. With wait its delivery is waited for. */
 int ofi_frame_send(struct weft_link *link, enum ofi_frame_type type, const void *body, size_t body_size,
                    int watched);
+/* At once, or not. */
+int ofi_bye_send(struct weft_link *link);
 /* Sends bytes that are a frame already. */
 int ofi_frame_send_raw(struct weft_link *link, const void *frame, size_t size);
 /* A frame has arrived in buffer. */
@@ -448,6 +454,8 @@ void ofi_frame_receive(struct weft_transport *transport, struct ofi_buffer *buff
 int ofi_link_stuck(struct weft_link *link);
 void ofi_link_started(struct weft_link *link);
 void ofi_link_ended(struct weft_link *link);
+/* Reads what the device has in store, up to a point, for connections that are about to close. */
+void ofi_queue_settle(struct weft_transport *transport);
 /* The caller has seen this message: its buffer goes back, its sender gets credit. */
 void ofi_message_consume(struct weft_link *link, struct ofi_buffer *buffer);
 void ofi_buffer_repost(struct weft_transport *transport, struct ofi_buffer *buffer);
