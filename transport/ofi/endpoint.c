@@ -190,6 +190,8 @@ void ofi_endpoint_stop(struct weft_transport *transport)
 
 void ofi_endpoint_close(struct weft_transport *transport)
 {
+    if (transport->ep && transport->fragile && transport->receives) /* it could be enabled */
+        ofi_queue_settle(transport);
     if (transport->ep)
         fi_close(&transport->ep->fid);
     while (transport->chunks) {

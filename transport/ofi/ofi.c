@@ -184,8 +184,6 @@ static void part(struct weft_transport *transport)
         ofi_progress(transport, OFI_BATCH);
         sched_yield();
     }
-    if (!transport->broken)
-        ofi_queue_settle(transport);
 }
 
 /* Polls until everything that was sent is delivered, then says good-bye.
