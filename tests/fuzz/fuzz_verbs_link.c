@@ -2,14 +2,15 @@
  *
  * Two instances have a link; a third party's link is there too. The input is a list of what comes: frames on the peer's queue
  * pair (their first bytes made right by the input's wish, so that they get further), immediates, letters. Whatever it is,
- * the third party's link goes on, and a message from there arrives.
+ * the third party's link goes on, and a message from there arrives. In every other input rails can fail, so that
+ * letters may begin new rounds of queue pairs, and frames tell keys.
  */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include "tests/fake/rdma_fake.h"
 #include "transport/registry.h"
-#include "transport/verbs/verbs_private.h"
+#include "transport/verbs/failover.h"
 
 #define NODES 3
 
@@ -26,6 +27,8 @@ struct pending {
     uint8_t bytes[WEFT_LETTER_MAX];
 };
 
+static struct weft_verbs_settings settings = {
+    .qps = 1, .rails = 4, .stripe_bytes = 1 << 18, .gid_index = -1, .timeout = 18, .retry = 6, .windows = 1};
 static struct weft_transport_ops ops;
 static struct node nodes[NODES];
 static struct pending letters[64];
@@ -87,13 +90,14 @@ static struct weft_link *join(int from, int to)
 static struct weft_link *victim(void)
 {
     struct weft_link *link = verbs_link_of(nodes[0].transport, nodes[1].transport->own.instance);
-    return link && link->lanes[0] ? link : NULL;
+    return link && link->lanes[link->first] ? link : NULL;
 }
 
 static void frame_come(const uint8_t *bytes, size_t size)
 {
     const struct weft_link *link = victim();
-    uint8_t whole[64] = {0};
+    uint8_t whole[sizeof(struct verbs_frame) + sizeof(struct verbs_key_entry)] = {0};
+    size_t length = bytes[0] & 16 ? sizeof(struct verbs_frame) + 5 : (size - 1) % sizeof whole;
     struct verbs_frame *frame = (struct verbs_frame *)(void *)whole;
     if (!link || size < 2)
         return;
@@ -106,7 +110,16 @@ static void frame_come(const uint8_t *bytes, size_t size)
         frame->sequence = link->expected;
     if (bytes[0] & 8)
         frame->consumed = link->sent;
-    rdma_fake_deliver(link->lanes[0]->qp->qp_num, whole, bytes[0] & 16 ? sizeof *frame + 5 : (size - 1) % 64);
+    if (bytes[0] & 32) { /* a key, in good order but for what the input says */
+        struct verbs_key_entry entry;
+        memcpy(&entry, frame + 1, sizeof entry);
+        frame->type = bytes[0] & 64 ? VERBS_KEYS : VERBS_KEYS_END;
+        entry.token.check = (entry.token.check & ~1u) | link->live;
+        entry.token.immediate &= 0xfffffff;
+        memcpy(frame + 1, &entry, sizeof entry);
+        length = bytes[0] & 64 ? sizeof whole : sizeof *frame;
+    }
+    rdma_fake_deliver(link->lanes[link->first]->qp->qp_num, whole, length);
 }
 
 static void letter_come(const uint8_t *bytes, size_t size)
@@ -124,6 +137,14 @@ static void letter_come(const uint8_t *bytes, size_t size)
         letter.window = 8;
         letter.frame_bytes = 1024;
         letter.lanes[0].number = size > 3 ? bytes[3] : 1;
+        letter.features = VERBS_FEATURE_FAILOVER;
+        if (size > 4 && bytes[4] & 1 && link) { /* of this link, in another round */
+            letter.generation = link->peer_generation;
+            letter.heard = link->generation;
+            letter.round = link->round + (bytes[4] >> 1 & 1);
+            letter.expected = link->sent;
+            letter.consumed = link->sent - (bytes[4] >> 2 & 3);
+        }
         size = verbs_letter_write(&letter, written);
         bytes = written;
     }
@@ -146,7 +167,7 @@ static void come(const uint8_t *bytes, size_t size)
         letter_come(bytes + 1, size - 1);
     else if (bytes[0] % 4 == 1 && link) {
         memcpy(&immediate, bytes + 1, size - 1 < 4 ? size - 1 : 4);
-        rdma_fake_immediate(link->lanes[0]->qp->qp_num, immediate);
+        rdma_fake_immediate(link->lanes[link->first]->qp->qp_num, immediate);
     } else
         frame_come(bytes + 1, size - 1);
     turn();
@@ -158,8 +179,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     memset(nodes, 0, sizeof nodes);
     letters_count = 0;
+    settings.failover = size % 2;
     for (int i = 0; i < NODES; i++) {
-        struct weft_transport_params params = {.size = sizeof params, .tell = tell, .tell_arg = &nodes[i]};
+        struct weft_transport_params params = {
+            .size = sizeof params, .tell = tell, .tell_arg = &nodes[i], .verbs = &settings};
         nodes[i].size = WEFT_ADDRESS_MAX;
         if (ops.open(&params, &nodes[i].transport) ||
             ops.address(nodes[i].transport, nodes[i].address, &nodes[i].size))

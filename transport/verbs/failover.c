@@ -422,6 +422,7 @@ int verbs_failover_adopt(struct weft_link *link, const struct verbs_letter *lett
 
 void verbs_failover_resume(struct weft_link *link)
 {
+    link->held = 1;
     verbs_link_want(link, VERBS_PENDING_RESUME);
     if (link->consumed - link->reported >= link->window / 2)
         verbs_link_want(link, VERBS_PENDING_CREDIT);

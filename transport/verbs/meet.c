@@ -53,7 +53,7 @@ void verbs_link_tell(struct weft_link *link)
     link->tell_due = status == WEFT_AGAIN;
     if (status == WEFT_OK) {
         link->tell_ns = now_ns + link->tell_wait_ns;
-        link->tell_wait_ns *= 2;
+        link->tell_wait_ns *= link->tell_wait_ns < VERBS_CONNECT_NS ? 2 : 1;
     } else if (status != WEFT_AGAIN && link->state == VERBS_LINK_CONNECTING) {
         verbs_link_fail(link, status == WEFT_PEER_FAILED ? status : WEFT_TRANSPORT,
                         "verbs: the peer cannot be told of a link: %s", weft_strerror(status));
@@ -166,7 +166,7 @@ static void half_told(struct weft_transport *transport, const struct verbs_addre
     }
     if (letter->heard)
         verbs_link_up(link);
-    if (letter->flags & VERBS_LETTER_ASKS)
+    if (letter->flags & VERBS_LETTER_ASKS && link->ready) /* else it has what there is to know */
         verbs_link_tell(link);
 }
 

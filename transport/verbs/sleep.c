@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include "base/clock.h"
 #include "base/error.h"
 #include "transport/verbs/async.h"
 #include "transport/verbs/verbs_private.h"
@@ -72,6 +73,8 @@ void verbs_disarm(struct weft_transport *transport)
     for (int i = 0; i < transport->rails_count; i++)
         verbs_wakings_take(&transport->queues[i], ACKNOWLEDGE);
     verbs_events_take(transport);
+    if (transport->settings.failover)
+        verbs_failover_tick(transport, weft_clock_ns());
 }
 
 int verbs_busy(struct weft_transport *transport)

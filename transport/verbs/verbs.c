@@ -104,7 +104,7 @@ static void drain(struct weft_transport *transport)
     transport->closing = 1;
     for (uint32_t i = 0; i < transport->links_count; i++) {
         struct weft_link *link = transport->links[i];
-        if (link->state == VERBS_LINK_CONNECTING && !link->round)
+        if (link->state == VERBS_LINK_CONNECTING && (!link->round || link->sent == link->acked))
             verbs_link_fail(link, WEFT_CANCELLED, "verbs: the instance closes");
         else
             verbs_link_want(link, VERBS_PENDING_BYE);
