@@ -97,10 +97,10 @@ static void frame_come(const uint8_t *bytes, size_t size)
 {
     const struct weft_link *link = victim();
     uint8_t whole[sizeof(struct verbs_frame) + sizeof(struct verbs_key_entry)] = {0};
-    size_t length = bytes[0] & 16 ? sizeof(struct verbs_frame) + 5 : (size - 1) % sizeof whole;
     struct verbs_frame *frame = (struct verbs_frame *)(void *)whole;
     if (!link || size < 2)
         return;
+    size_t length = bytes[0] & 16 ? sizeof(struct verbs_frame) + 5 : (size - 1) % sizeof whole;
     memcpy(whole, bytes + 1, size - 1 < sizeof whole ? size - 1 : sizeof whole);
     if (bytes[0] & 1)
         frame->mark = VERBS_FRAME_MARK;
