@@ -69,7 +69,7 @@
 #define BAN_MAX_NS INT64_C(64000000000)
 #define TELL_NS    INT64_C(20000000)
 #define BARREN_MAX 8
-#define LOST_MAX   64 /* receives of a rail that rounds may have swallowed */
+#define LOST_MAX   512 /* receives of a rail that rounds may have swallowed */
 
 int verbs_failover_make(struct weft_link *link)
 {
