@@ -27,7 +27,7 @@ crossed() {
 disturbed() { echo $(($(counter out_of_seq_request) + $(counter duplicate_request) + $(counter rcvd_seq_err))); }
 
 # scene NAME DISTURBED TIMEOUT NETEM...: a third of the calls. What is lost at the end of a message is sent again after
-# WEFT_VERBS_TIMEOUT, 14 is 67 ms. Without memory windows: Soft-RoCE binds again what lies behind a lost packet, which it
+# WEFT_VERBS_TIMEOUT, 14 is 67 ms. Without memory windows: Soft-RoCE probably binds again what lies behind a lost packet, which it
 # then refuses (docs/rdma.md).
 port=21000
 scene() {

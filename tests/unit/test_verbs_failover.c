@@ -282,7 +282,7 @@ static void all_rails_may_be_down_for_a_while(void **state)
     stage_close(&stage);
 }
 
-/* One end has lost one rail, the other end the other one: no pair is left. */
+/* Both rails are down at both ends and stay so: no pair is left. */
 static void rails_that_do_not_come_back_fail_the_link(void **state)
 {
     struct stage stage;
