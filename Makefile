@@ -62,14 +62,17 @@ EXTRA_pmix := $(shell pkg-config --cflags-only-I pmix 2>/dev/null)
 objects = $(patsubst %.c,$(BUILD)/%.o,$(1))
 LIB_OBJECTS := $(call objects,$(LIB_SOURCES))
 PERF_OBJECTS := $(call objects,$(wildcard perf/*.c))
-SUPPORT_OBJECTS := $(call objects,$(wildcard tests/support/*.c))
-MICRO := $(patsubst %.c,$(BUILD)/%,$(wildcard perf/micro/*.c))
+SUPPORT_OBJECTS := $(call objects,$(filter-out $(if $(HAVE_LIBFABRIC),,%/ofi_fake.c),$(wildcard tests/support/*.c)))
+MICRO := $(patsubst %.c,$(BUILD)/%,$(filter-out $(if $(HAVE_VERBS),,perf/micro/rails.c),$(wildcard perf/micro/*.c)))
 # LEFT_OUT names test programs, without .c, that this build does without.
 TESTS := $(patsubst %.c,$(BUILD)/%,$(filter-out $(LEFT_OUT:=.c),$(wildcard tests/unit/test_*.c tests/plan/test_*.c \
 	tests/conform/test_*.c tests/integration/test_*.c tests/faults/test_*.c)))
 # The verbs transport on a device in memory.
-RDMA_FAKE_TESTS := $(patsubst %,$(BUILD)/tests/%,conform/test_verbs_fake unit/test_verbs_link unit/test_verbs_failover)
-TESTS := $(filter-out $(if $(HAVE_VERBS),,$(BUILD)/tests/unit/test_verbs_% $(RDMA_FAKE_TESTS)),$(TESTS))
+RDMA_FAKE_TESTS := $(patsubst %,$(BUILD)/tests/%,conform/test_verbs_fake unit/test_verbs_link unit/test_verbs_failover \
+	unit/test_verbs_rails unit/test_verbs_room unit/test_verbs_soft unit/test_verbs_leave unit/test_verbs_errors \
+	integration/test_rails)
+TESTS := $(filter-out $(if $(HAVE_VERBS),,$(BUILD)/tests/unit/test_verbs_% $(RDMA_FAKE_TESTS)) \
+	$(if $(HAVE_LIBFABRIC),,$(BUILD)/tests/unit/test_ofi_%),$(TESTS))
 # Tests that need an RDMA device, and programs that scripts among them run; without libibverbs's headers only scripts.
 RDMA_PROGRAMS := $(if $(HAVE_VERBS),$(patsubst %.c,$(BUILD)/%,$(wildcard tests/rdma/*.c tests/conform/test_verbs.c \
 	tests/conform/test_ofi_verbs.c)))
@@ -78,8 +81,8 @@ RDMA_TESTS := $(foreach program,$(RDMA_PROGRAMS),$(if $(filter test_%,$(notdir $
 LONG := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/long/*.c))
 SCRIPTS := $(wildcard tests/integration/test_*.sh)
 CHECKS := $(wildcard tests/checks/check_*.sh)
-FUZZERS := $(filter-out $(if $(HAVE_VERBS),,$(BUILD)/tests/fuzz/fuzz_verbs_%),$(patsubst %.c,$(BUILD)/%,$(wildcard \
-	tests/fuzz/fuzz_*.c)))
+FUZZERS := $(filter-out $(if $(HAVE_VERBS),,$(BUILD)/tests/fuzz/fuzz_verbs_%) $(if $(HAVE_LIBFABRIC),,$(BUILD)/tests/fuzz/fuzz_ofi_%),\
+	$(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c)))
 PROGRAMS := $(if $(wildcard algos/weft-plan.c),$(BUILD)/weft-plan) $(if $(PERF_OBJECTS),$(BUILD)/weft-perf)
 
 .DEFAULT_GOAL := all
@@ -117,7 +120,8 @@ $(BUILD)/weft-perf: $(PERF_OBJECTS) $(BUILD)/libweft.a
 
 $(BUILD)/perf/micro/executor: $(BUILD)/tests/support/exec_world.o
 $(BUILD)/perf/micro/transport: $(BUILD)/tests/support/watcher.o
-$(BUILD)/perf/micro/verbs: $(BUILD)/tests/support/letters.o
+$(BUILD)/perf/micro/ofi $(BUILD)/perf/micro/verbs: $(BUILD)/tests/support/letters.o
+$(BUILD)/perf/micro/rails: $(BUILD)/tests/support/letters.o $(call objects,$(wildcard tests/fake/rdma_fake*.c))
 $(BUILD)/perf/micro/start: $(BUILD)/tests/support/attack.o $(BUILD)/tests/support/ranks.o
 $(BUILD)/perf/micro/checks: $(BUILD)/tests/support/ranks.o
 
@@ -125,7 +129,7 @@ $(BUILD)/perf/micro/%: $(BUILD)/perf/micro/%.o $(BUILD)/libweft.a
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) $(LIBS) -o $@
 
 $(BUILD)/tests/fuzz/fuzz_ofi_frame: $(BUILD)/tests/support/ofi_fake.o
-$(BUILD)/tests/fuzz/fuzz_verbs_link: $(call objects,$(wildcard tests/fake/*.c))
+$(BUILD)/tests/fuzz/fuzz_verbs_link: $(call objects,$(wildcard tests/fake/rdma_fake*.c))
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/libweft.a
 	$(call say,LD,$@)$(CC) -fsanitize=fuzzer $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) $(LIBS) -o $@
 $(BUILD)/tests/fuzz/fuzz_perf_options: $(BUILD)/perf/options.o $(BUILD)/perf/flags.o
@@ -242,7 +246,7 @@ libdir=$(LIBDIR)
 includedir=$(INCLUDEDIR)
 
 Name: weft
-Description: Collectives between ranks over shared memory and libfabric
+Description: Collectives between ranks over shared memory, RDMA and libfabric
 Version: $(VERSION)
 Cflags: -I$${includedir}
 Libs: -L$${libdir} -lweft
@@ -273,19 +277,24 @@ clean:
 
 help:
 	@echo "all           library and programs in $(BUILD)/"
+	@echo "lib tests     the static library alone; everything that check runs"
 	@echo "deps          install what is missing (Debian, Ubuntu)"
 	@echo "demo          checked allreduce between 4 local processes, over shared memory and over TCP"
 	@echo "check         every test; check-layers, check-style, check-abi: one of its parts"
+	@echo "check-programs    the test programs and scripts, without installing anything"
 	@echo "asan tsan     the tests under sanitizers: address and undefined, thread"
 	@echo "fuzz          each fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS))"
+	@echo "fuzzers       the fuzz targets alone, with clang"
 	@echo "check-long    check with WEFT_LONG=1, then sanitizers and fuzz"
 	@echo "check-rdma    tests over RDMA, in a virtual machine or with RDMA_DEVICE=mlx5_0"
+	@echo "rdma-tests, check-rdma-programs    its programs; the same run, without installing anything"
 	@echo "perf-peers    the sweeps beside Open MPI, MPICH and Gloo"
 	@echo "perf-rdma     messages and allreduce beside perftest, in a virtual machine or with RDMA_DEVICE=mlx5_0"
 	@echo "install, uninstall    with DESTDIR, PREFIX ($(PREFIX)), LIBDIR, INCLUDEDIR, MANDIR"
+	@echo "print-libs    what a program linked with libweft.a needs beside it"
 	@echo "abi-baseline  accept the present ABI: rewrite tests/abi/"
 	@echo "clean         remove $(BUILD)/"
 
--include $(patsubst %.o,%.d,$(LIB_OBJECTS) $(PERF_OBJECTS) $(SUPPORT_OBJECTS) $(KILL_OBJECTS) $(FAULT_OBJECTS) \
-	$(call objects,$(MAINS)) \
+-include $(patsubst %.o,%.d,$(LIB_OBJECTS) $(PERF_OBJECTS) $(SUPPORT_OBJECTS) $(RDMA_FAKE_OBJECTS) \
+	$(KILL_OBJECTS) $(FAULT_OBJECTS) $(call objects,$(MAINS) $(wildcard tests/provider/*.c)) \
 	$(patsubst %,%.o,$(TESTS) $(RDMA_PROGRAMS) $(LONG) $(MICRO) $(FUZZERS)))

@@ -9,7 +9,9 @@
 
 #include <weft/status.h>
 
-#define WEFT_DETAIL_MAX 512
+#define WEFT_DETAIL_MAX                                                                                      \
+    1024 /* a transport's text (560) behind who says it of whom; what both ends of a link
+                                say is cut at its end where it is longer */
 
 /* Records the detail and returns status. */
 int weft_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -119,6 +119,22 @@ struct weft_interval *weft_intervals_touch(const struct weft_intervals *tree, ui
     return find(tree->root, end - 1, begin + 1);
 }
 
+/* The tree's order among equal begins is that of the structs' addresses. */
+struct weft_interval *weft_intervals_at(const struct weft_intervals *tree, uintptr_t begin,
+                                        const struct weft_interval *after)
+{
+    struct weft_interval *first = NULL;
+    for (struct weft_interval *node = tree->root; node;) {
+        if (node->begin < begin || (node->begin == begin && (uintptr_t)node <= (uintptr_t)after)) {
+            node = node->right;
+        } else {
+            first = node->begin == begin ? node : first;
+            node = node->left;
+        }
+    }
+    return first;
+}
+
 int weft_intervals_gap(const struct weft_intervals *tree, uintptr_t begin, uintptr_t end,
                        uintptr_t *gap_begin, uintptr_t *gap_end)
 {

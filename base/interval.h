@@ -1,4 +1,5 @@
-/* Ranges of addresses that may overlap: which of them covers a span, which touches it, and what none covers.
+/* Ranges of addresses that may overlap: which of them covers a span, touches it or begins there, and
+ * what none covers.
  *
  * The links are inside the caller's own structs, so nothing is allocated or freed here and nothing fails. Threads: the
  * caller serialises.
@@ -29,6 +30,9 @@ void weft_intervals_remove(struct weft_intervals *tree, struct weft_interval *in
 struct weft_interval *weft_intervals_cover(const struct weft_intervals *tree, uintptr_t begin, uintptr_t end);
 /* One that has an address in [begin, end), NULL when there is none. */
 struct weft_interval *weft_intervals_touch(const struct weft_intervals *tree, uintptr_t begin, uintptr_t end);
+/* Those that begin exactly there, one by one: the one after `after` (NULL: the first), NULL when there is none left. */
+struct weft_interval *weft_intervals_at(const struct weft_intervals *tree, uintptr_t begin,
+                                        const struct weft_interval *after);
 /* The first part of [begin, end) that no interval has: 1, or 0 when all of it is covered. */
 int weft_intervals_gap(const struct weft_intervals *tree, uintptr_t begin, uintptr_t end,
                        uintptr_t *gap_begin, uintptr_t *gap_end);

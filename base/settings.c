@@ -146,6 +146,7 @@ int weft_settings_read(struct weft_settings *settings)
 {
     struct weft_settings read;
     memset(&read, 0, sizeof read);
+    read.verbs.size = sizeof read.verbs;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int status = read_row(&rows[i], &read);
         if (status != WEFT_OK)

@@ -34,12 +34,13 @@ static int check_arguments(const weft_comm *comm, const void *send, const void *
     size_t element_bytes = weft_dtype_size(dtype);
     if (!element_bytes)
         return weft_fail(WEFT_INVALID, "dtype is %d: expected 0 to %d", (int)dtype, WEFT_DTYPE_COUNT - 1);
-    if (count > SIZE_MAX / 2 / element_bytes)
+    size_t bytes;
+    if (__builtin_mul_overflow(count, element_bytes, &bytes) || bytes > SIZE_MAX / 2)
         return weft_fail(WEFT_INVALID, "count is %zu elements of %zu bytes: expected at most %zu bytes",
                          count, element_bytes, SIZE_MAX / 2);
     if (count && (!send || !recv))
         return weft_fail(WEFT_INVALID, "%s is NULL, count is %zu", send ? "recv" : "send", count);
-    uintptr_t from = (uintptr_t)send, to = (uintptr_t)recv, bytes = count * element_bytes;
+    uintptr_t from = (uintptr_t)send, to = (uintptr_t)recv;
     if (from != to && from < to + bytes && to < from + bytes)
         return weft_fail(WEFT_INVALID, "send and recv overlap without being equal");
     return weft_reduce_find(dtype, op) ? WEFT_OK : weft_op_check(comm->context, op, dtype);
@@ -156,14 +157,88 @@ static int run_alone(struct weft_comm *comm, const void *send, void *recv, size_
     return WEFT_OK;
 }
 
+/* --- the same call again
+ *
+ * Programs make one call many times. What depends on its count, type and operation only (algorithm, plan, kernel) is
+ * kept from the last one; buffers and the number of the call are new. Not where the algorithm depends on the other
+ * ranks' memory. */
+
+static int is_again(const struct weft_again *again, const void *send, const void *recv, size_t count,
+                    weft_dtype dtype, weft_op op)
+{
+    return again->plan && again->count == count && again->dtype == dtype && again->op == op &&
+           again->in_place == (send == recv);
+}
+
+/* [lock] */
+static int remember(struct weft_comm *comm, const struct weft_operands *operands,
+                    const struct weft_call *call)
+{
+    struct weft_again *again = &comm->again;
+    struct weft_part part;
+    weft_plans_put(again->plan);
+    again->plan = NULL;
+    int status = weft_collective_prepare(comm, operands, call, &again->request, &part);
+    if (status != WEFT_OK)
+        return status;
+    again->plan = part.plan;
+    again->count = operands->count;
+    again->dtype = operands->dtype;
+    again->op = operands->op;
+    again->in_place = operands->send == operands->recv;
+    return WEFT_OK;
+}
+
+/* [lock] */
+static int drive_again(struct weft_comm *comm, const void *send, void *recv)
+{
+    struct weft_exec_request *request = &comm->again.request;
+    struct weft_part part = {0};
+    int status = weft_exec_is_full(comm->exec) ? weft_works_await_room(comm) : WEFT_OK;
+    if (status != WEFT_OK)
+        return status;
+    request->input = send;
+    request->output = recv;
+    status = weft_exec_start(comm->exec, request, &part.op);
+    if (status == WEFT_OK) {
+        status = weft_work_drive(comm, part.op, 0, 1);
+        weft_part_end(&part);
+    }
+    return status;
+}
+
+static int run_again(struct weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
+                     weft_op op)
+{
+    weft_context_lock(comm->context);
+    int status = weft_comm_check(comm);
+    if (status == WEFT_OK && is_again(&comm->again, send, recv, count, dtype, op)) {
+        struct weft_exec_request *request = &comm->again.request;
+        request->call.sequence = weft_comm_next_call(comm);
+        request->digest = weft_call_digest(&request->call);
+    } else if (status == WEFT_OK) {
+        const struct weft_operands operands = operands_of(send, recv, count, dtype, op);
+        const struct weft_call call =
+            make_call(comm, send, recv, count, dtype, op, weft_collective_choose_cached(comm, &operands));
+        status = remember(comm, &operands, &call);
+    }
+    weft_comm_count_call(comm);
+    if (status == WEFT_OK)
+        status = drive_again(comm, send, recv);
+    weft_context_unlock(comm->context);
+    return status != WEFT_OK && comm->failed ? weft_comm_report(comm) : status;
+}
+
 static int run_plan(struct weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
                     weft_op op)
 {
+    if (!comm->fastpath)
+        return run_again(comm, send, recv, count, dtype, op);
     const struct weft_operands operands = operands_of(send, recv, count, dtype, op);
     enum weft_algorithm algorithm = weft_collective_choose_cached(comm, &operands);
     struct weft_call call = make_call(comm, send, recv, count, dtype, op, WEFT_ALGO_AUTO);
     weft_comm_count_call(comm);
-    if (comm->fastpath && agree_on_algorithm(comm, &call, send, &algorithm) != WEFT_OK)
+    if (agree_on_algorithm(comm, &call, send, &algorithm) != WEFT_OK)
         return weft_comm_report(comm);
     call.algorithm = (uint8_t)algorithm;
     weft_context_lock(comm->context);

@@ -9,7 +9,7 @@
 #include "comm/boot_frame.h"
 
 #define WEFT_BOOT_HOST_MAX    64
-#define WEFT_BOOT_TEXT_MAX    480
+#define WEFT_BOOT_TEXT_MAX    960
 #define WEFT_BOOT_RANGES_MAX  64
 #define WEFT_BOOT_STATUS_MOST 1000 /* statuses are -1 to minus this, of whatever version */
 #define WEFT_BOOT_METHOD      1    /* the handshake of comm/auth.h */

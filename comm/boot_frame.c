@@ -7,7 +7,7 @@
 /* A body's buffer starts with so much at most, and doubles as bytes come. */
 #define BODY_FIRST ((size_t)64 << 10)
 #define FLAG_MORE  1
-#define SMALL_MAX  ((size_t)1024)
+#define SMALL_MAX  ((size_t)2048)
 
 static const unsigned char magic[4] = {'W', 'E', 'F', 'T'};
 

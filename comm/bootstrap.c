@@ -122,7 +122,7 @@ static int build_overlay(struct weft_bootstrap *b, struct weft_boot_bytes *table
     weft_boot_mesh_close(b);
     if (status == WEFT_TIMEOUT) {
         char text[WEFT_DETAIL_MAX];
-        snprintf(text, sizeof text, "%.400s", weft_error_detail());
+        snprintf(text, sizeof text, "%.900s", weft_error_detail());
         status = weft_fail(WEFT_ABSENT, "after the check-in, %s", text);
     }
     return status;

@@ -141,17 +141,15 @@ static int is_empty(const struct weft_comm *comm, const struct weft_operands *op
     return counts != NULL;
 }
 
-int weft_collective_start_part(struct weft_comm *comm, const struct weft_operands *operands,
-                               const struct weft_call *call, struct weft_part *part)
+int weft_collective_prepare(struct weft_comm *comm, const struct weft_operands *operands,
+                            const struct weft_call *call, struct weft_exec_request *request,
+                            struct weft_part *part)
 {
     enum weft_algorithm algorithm = (enum weft_algorithm)call->algorithm;
     int in_place = operands->in_place && operands->collective != WEFT_ALLTOALL;
     int empty = operands->unequal && is_empty(comm, operands);
     *part = (struct weft_part){0};
-    int status = weft_exec_is_full(comm->exec) ? weft_works_await_room(comm) : WEFT_OK;
-    if (status != WEFT_OK)
-        return status;
-    struct weft_exec_request request = {
+    *request = (struct weft_exec_request){
         .input = operands->send,
         .output = operands->recv,
         .count = empty ? 0 : operands->count,
@@ -163,13 +161,13 @@ int weft_collective_start_part(struct weft_comm *comm, const struct weft_operand
         .call = *call,
     };
     if (weft_call_is_list(call)) /* several operations, which need not have the same */
-        request.call.algorithm = 0;
+        request->call.algorithm = 0;
     const void *scalar = NULL;
     /* A barrier moves a byte of nothing; that it depends on what has come is all that counts. */
     if (weft_collective_reduces(operands->collective) && operands->collective != WEFT_BARRIER)
-        weft_op_request(comm->context, operands->op, operands->dtype, comm->ranks, request.streaming,
-                        &request, &scalar);
-    status = prepare_input(comm, operands, scalar, &request, &in_place, &part->memory);
+        weft_op_request(comm->context, operands->op, operands->dtype, comm->ranks, request->streaming,
+                        request, &scalar);
+    int status = prepare_input(comm, operands, scalar, request, &in_place, &part->memory);
     const struct weft_plan_request wanted = {
         .collective = operands->collective,
         .algorithm = algorithm,
@@ -182,10 +180,24 @@ int weft_collective_start_part(struct weft_comm *comm, const struct weft_operand
     };
     if (status == WEFT_OK)
         status = weft_plans_get(&comm->plans, &wanted, &part->plan);
-    if (status == WEFT_OK) {
-        request.plan = part->plan->plan;
-        status = weft_exec_start(comm->exec, &request, &part->op);
-    }
+    if (status == WEFT_OK)
+        request->plan = part->plan->plan;
+    else
+        weft_part_end(part);
+    return status;
+}
+
+int weft_collective_start_part(struct weft_comm *comm, const struct weft_operands *operands,
+                               const struct weft_call *call, struct weft_part *part)
+{
+    struct weft_exec_request request;
+    int status = weft_exec_is_full(comm->exec) ? weft_works_await_room(comm) : WEFT_OK;
+    *part = (struct weft_part){0};
+    if (status == WEFT_OK)
+        status = weft_collective_prepare(comm, operands, call, &request, part);
+    if (status != WEFT_OK)
+        return status;
+    status = weft_exec_start(comm->exec, &request, &part->op);
     if (status != WEFT_OK)
         weft_part_end(part);
     return status;

@@ -72,6 +72,12 @@ int weft_collective_start(struct weft_comm *comm, struct weft_operands *operands
 /* The call of one rank alone. */
 int weft_collective_run_alone(struct weft_comm *comm, const struct weft_operands *operands);
 
+/* Finds out what the executor needs for one operation of a call; its plan and memory are the part's. The room for it
+ * has been found. [lock] */
+int weft_collective_prepare(struct weft_comm *comm, const struct weft_operands *operands,
+                            const struct weft_call *call, struct weft_exec_request *request,
+                            struct weft_part *part);
+
 /* Starts one operation of a call that is counted elsewhere: the plan's algorithm is call's. Where as many operations are in
  * flight as there may be, one must end first. [lock] */
 int weft_collective_start_part(struct weft_comm *comm, const struct weft_operands *operands,

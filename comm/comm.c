@@ -132,6 +132,7 @@ static void free_comm(struct weft_comm *comm)
         free(comm->members[r].addresses);
     free(comm->members);
     free(comm->name);
+    weft_plans_put(comm->again.plan);
     weft_plans_clear(&comm->plans);
     free(comm);
     atomic_fetch_sub(&context->users, 1);
@@ -387,6 +388,11 @@ int weft_comm_check(struct weft_comm *comm)
         if (*comm->lost_why && weft_bootstrap_is_dead(comm->bootstrap, comm->lost_rank)) {
             size_t used = strlen(text);
             snprintf(text + used, sizeof text - used, "; the link to it: %s", comm->lost_why);
+        } else if (*comm->lost_why &&
+                   status == WEFT_REVOKED) { /* both ends of a link have something to say */
+            size_t used = strlen(text);
+            snprintf(text + used, sizeof text - used, "; here the link to rank %d broke: %s", comm->lost_rank,
+                     comm->lost_why);
         }
         weft_comm_fail(comm, status, text);
     } else if (weft_exec_failure(comm->exec, &status)) {

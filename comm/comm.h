@@ -57,6 +57,17 @@ struct weft_chosen {
     uint32_t algorithm;
 };
 
+/* A blocking allreduce as it was the last time: what the next one needs that has the same count, type and operation,
+ * in place or not. comm/allreduce.c */
+struct weft_again {
+    struct weft_kept_plan *plan; /* NULL: there was none */
+    size_t count;
+    weft_dtype dtype;
+    weft_op op;
+    int in_place;
+    struct weft_exec_request request; /* but for the buffers and the number of the call */
+};
+
 struct weft_comm {
     struct weft_context *context;
     uint32_t id;
@@ -78,6 +89,7 @@ struct weft_comm {
     struct weft_plans plans;                /* [lock] */
     struct weft_fastpath *fastpath;         /* NULL when not used */
     struct weft_chosen chosen[WEFT_CHOSEN]; /* the last automatic choices */
+    struct weft_again again;                /* [lock] */
     atomic_int works;                       /* handles not freed yet */
     int dropped;                            /* [lock] works that run on without a handle */
     struct weft_work *dropped_ops;          /* [lock] those of them that are collectives */
@@ -93,7 +105,7 @@ struct weft_comm {
     char last_words[2048];      /* [lock] what this rank waited for when it failed; "" nothing */
     int lost_rank, lost_status; /* [lock] a link that broke, until the bootstrap says why */
     int64_t lost_ns;
-    char lost_why[256]; /* what its transport says, "" nothing */
+    char lost_why[704]; /* what its transport says, "" nothing */
     struct weft_inbox inbox;
 };
 

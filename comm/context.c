@@ -151,6 +151,7 @@ int weft_context_close(weft_context *context)
     weft_fork_fd_close(context->event_fd);
     weft_ops_close(context);
     free(context->comms);
+    free(context->all);
     free(context);
     return WEFT_OK;
 }
@@ -186,7 +187,6 @@ static int set_aside(struct weft_context *context, enum weft_transport_index ind
     *broken = (struct weft_broken_transport){transport->replaced, transport->instance};
     transport->replaced = broken;
     transport->instance = NULL;
-    transport->broken = 0;
     return WEFT_OK;
 }
 
@@ -194,7 +194,7 @@ int weft_context_transport(struct weft_context *context, enum weft_transport_ind
                            const char *local_address)
 {
     struct weft_open_transport *transport = &context->transports[index];
-    if (transport->instance && !transport->broken)
+    if (context->working & 1u << index)
         return WEFT_OK;
     int status = transport->instance ? set_aside(context, index) : WEFT_OK;
     if (status != WEFT_OK)
@@ -229,6 +229,7 @@ int weft_context_transport(struct weft_context *context, enum weft_transport_ind
     transport->caps.size = sizeof transport->caps;
     transport->ops.caps(instance, &transport->caps);
     transport->instance = instance;
+    context->working |= 1u << index;
     return WEFT_OK;
 }
 
@@ -297,8 +298,12 @@ static int route_grow(struct weft_context *context)
     struct weft_comm **old = context->comms;
     uint32_t capacity = old_capacity ? 2 * old_capacity : 8;
     struct weft_comm **comms = calloc(capacity, sizeof(struct weft_comm *));
-    if (!comms)
+    struct weft_comm **all = comms ? realloc(context->all, capacity * sizeof(struct weft_comm *)) : NULL;
+    if (!all) {
+        free(comms);
         return weft_fail(WEFT_NOMEM, "no memory for %u communicators", capacity);
+    }
+    context->all = all;
     context->comms = comms;
     context->comm_capacity = capacity;
     for (uint32_t i = 0; i < old_capacity; i++) {
@@ -320,7 +325,7 @@ int weft_context_route(struct weft_context *context, uint32_t id, struct weft_co
     if (context->comms[slot])
         return weft_fail(WEFT_BUSY, "communicator id %08x is taken", id);
     context->comms[slot] = comm;
-    context->comm_count++;
+    context->all[context->comm_count++] = comm;
     return WEFT_OK;
 }
 
@@ -329,8 +334,11 @@ void weft_context_unroute(struct weft_context *context, uint32_t id)
     uint32_t slot = route_slot(context, id), mask = context->comm_capacity - 1;
     if (!context->comms[slot])
         return;
+    uint32_t at = 0;
+    while (context->all[at] != context->comms[slot])
+        at++;
+    context->all[at] = context->all[--context->comm_count];
     context->comms[slot] = NULL;
-    context->comm_count--;
     /* Entries behind the gap move up, so that probing still finds them. */
     for (uint32_t i = (slot + 1) & mask; context->comms[i]; i = (i + 1) & mask) {
         struct weft_comm *comm = context->comms[i];

@@ -36,7 +36,6 @@ struct weft_broken_transport {
 struct weft_open_transport {
     struct weft_transport_ops ops;
     struct weft_transport *instance; /* NULL until opened */
-    int broken; /* the instance answers only errors: the next communicator gets a new one */
     struct weft_broken_transport *replaced;
     struct weft_transport_caps caps;
 };
@@ -57,20 +56,28 @@ struct weft_pool_buffer {
     size_t size;
     uint32_t transport;
     struct weft_transport *owner; /* the instance whose alloc() it came from, NULL: ordinary pages */
+    struct weft_memory *known;
     int used;
+};
+
+/* A transport's region of known memory, found by its address. */
+struct weft_known_region {
+    struct weft_interval at; /* the region's address; first, so that one is the other */
+    struct weft_memory *memory;
+    struct weft_region *region; /* NULL: none yet, and in no tree */
 };
 
 /* Memory of the user's: allocated by weft_mem_alloc() or registered by weft_mem_register(). */
 struct weft_memory {
     struct weft_interval span; /* first, so that one is the other */
-    struct weft_memory *next;
+    struct weft_memory *next, *previous;
     void *memory;
     size_t size;
     int allocated; /* by weft_mem_alloc() */
     struct weft_transport
         *owner; /* allocated: the shm instance whose alloc() it came from, NULL: ordinary pages */
     int users;  /* operations that hold a region of it */
-    struct weft_region *regions[WEFT_TRANSPORT_COUNT];
+    struct weft_known_region regions[WEFT_TRANSPORT_COUNT];
 };
 
 struct weft_context {
@@ -94,15 +101,20 @@ struct weft_context {
     atomic_int dozes;             /* the service thread sleeps on the descriptors; changes under the lock */
     int64_t looked_ns;            /* service thread only: when all communicators were looked at */
     struct weft_open_transport transports[WEFT_TRANSPORT_COUNT]; /* [lock] once open */
-    int polled;                         /* [lock] which of them tells an event right now */
-    struct weft_shared_link *links;     /* [lock] */
-    struct weft_pool_buffer *buffers;   /* [lock] */
-    struct weft_memory *memory;         /* [lock] */
-    struct weft_intervals memory_spans; /* [lock] the same, by address */
-    struct weft_region_cache *cache;    /* [lock] of other memory's regions, made when first needed */
-    atomic_int cache_died;              /* some of its memory has gone: weft_memory_tidy() */
-    uint64_t registrations;             /* [lock] regions that transports hold for us */
-    struct weft_comm **comms;           /* [lock] hash by id, open addressing */
+    unsigned
+        working; /* [lock] a bit each: open, and answers more than errors; else the next communicator gets
+                                            a new instance */
+    int polled;  /* [lock] which of them tells an event right now */
+    struct weft_shared_link *links;      /* [lock] */
+    struct weft_pool_buffer *buffers;    /* [lock] */
+    struct weft_memory *memory;          /* [lock] */
+    struct weft_intervals memory_spans;  /* [lock] the same, by address */
+    struct weft_intervals known_regions; /* [lock] their regions, each an interval of one byte */
+    struct weft_region_cache *cache;     /* [lock] of other memory's regions, made when first needed */
+    atomic_int cache_died;               /* some of its memory has gone: weft_memory_tidy() */
+    uint64_t registrations;              /* [lock] regions that transports hold for us */
+    struct weft_comm **comms;            /* [lock] hash by id, open addressing */
+    struct weft_comm **all;              /* [lock] all of them, comm_count, in no order */
     uint32_t comm_capacity, comm_count;
     atomic_int users;                             /* communicators being made or alive */
     atomic_int letters;                           /* some have arrived: inbox.h */

@@ -5,6 +5,8 @@
  * SLOTs are renamed instead: each RECV into a slot owns its data, and the REDUCE or COPY that empties the slot is
  * bound to that RECV, so reusing a slot number never waits.
  *
+ * Operations that a window gains nothing do without: exec_small.c.
+ *
  * Nothing is scanned to find work: an event (a message, a landing, progress of a flight that others wait for)
  * sets bits in `runnable`, and the run loop takes the oldest first. A full link sets `blocked` instead, which
  * is retried once per progress call.
@@ -108,6 +110,7 @@ int weft_op_region(struct weft_exec_op *op, const struct weft_exec_peer *peer, u
         const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
         const struct weft_extent *extent = &op->layout.extents[buffer];
         int status = hooks->region_get(hooks->arg, peer->transport, extent->memory, extent->bytes, slot);
+        op->has_regions = 1;
         if (status != WEFT_OK)
             return status;
     }
@@ -240,18 +243,21 @@ void weft_op_release(struct weft_exec_op *op)
     }
     op->active = op->runnable = op->blocked = 0;
     for (uint32_t i = 0; i < op->peer_count; i++) {
+        if (!op->peers[i]->early)
+            continue;
         weft_early_drop(op->exec, op->peers[i]->early);
         op->peers[i]->early = NULL;
         op->peers[i]->early_tail = &op->peers[i]->early;
     }
     const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
-    for (uint32_t t = 0; t < WEFT_TRANSPORTS_MAX; t++) {
+    for (uint32_t t = 0; t < WEFT_TRANSPORTS_MAX && op->has_regions; t++) {
         for (int b = 0; b < WEFT_BUFFERS; b++) {
             if (op->regions[t][b])
                 hooks->region_put(hooks->arg, t, op->regions[t][b]);
             op->regions[t][b] = NULL;
         }
     }
+    op->has_regions = 0;
 }
 
 static void op_end(struct weft_exec_op *op, int status)
@@ -274,7 +280,8 @@ void weft_op_fail(struct weft_exec_op *op, int status)
     weft_exec_fail(exec, status, weft_error_detail());
 }
 
-void weft_op_run(struct weft_exec_op *op)
+/* Runs the window as far as it goes. */
+static int window_run(struct weft_exec_op *op)
 {
     int status = WEFT_OK;
     op->work_bytes = 0;
@@ -293,6 +300,12 @@ void weft_op_run(struct weft_exec_op *op)
         if (status != WEFT_OK)
             break;
     }
+    return status;
+}
+
+void weft_op_run(struct weft_exec_op *op)
+{
+    int status = op->small ? weft_small_run(op) : window_run(op);
     int ends = status == WEFT_OK && op->exhausted && op->head == op->tail;
     if (ends)
         status = weft_early_left(op);
@@ -335,11 +348,26 @@ static int op_get(struct weft_exec *exec, struct weft_exec_op **got)
         reset_peer(op->peers[i]);
     op->head = op->tail = op->head_index = op->tail_index = 0;
     op->runnable = op->blocked = op->active = 0;
-    memset(op->window->buckets, 0, sizeof op->window->buckets);
-    memset(op->window->cell_users, 0, sizeof op->window->cell_users);
-    op->exhausted = 0;
+    op->exhausted = op->at_step = 0;
     *got = op;
     return WEFT_OK;
+}
+
+/* Finds out where everything lies, and whether the window is needed: a call without elements gets one first. */
+static int op_place(struct weft_exec_op *op)
+{
+    op->small = (uint8_t)weft_small_is(&op->request);
+    if (op->small) {
+        weft_small_place(op);
+        return WEFT_OK;
+    }
+    int status = weft_layout_open(&op->layout, &op->request);
+    op->small = (uint8_t)weft_small_is(&op->request);
+    if (!op->small) {
+        memset(op->window->buckets, 0, sizeof op->window->buckets);
+        memset(op->window->cell_users, 0, sizeof op->window->cell_users);
+    }
+    return status;
 }
 
 int weft_exec_is_full(const struct weft_exec *exec)
@@ -364,7 +392,7 @@ int weft_exec_start(struct weft_exec *exec, const struct weft_exec_request *requ
         return status;
     op->request = *request;
     op->in_place = request->plan->in_place != 0;
-    status = weft_layout_open(&op->layout, &op->request);
+    status = op_place(op);
     if (status != WEFT_OK) {
         free_op(op);
         return status;
@@ -421,7 +449,8 @@ int weft_exec_progress(struct weft_exec *exec)
         op->blocked = 0;
         weft_op_run(op);
     }
-    return moved + weft_transfers_progress(exec);
+    const struct weft_transfer_table *transfers = &exec->transfers;
+    return transfers->head || transfers->spare_count ? moved + weft_transfers_progress(exec) : moved;
 }
 
 int weft_exec_is_blocked(const struct weft_exec *exec)

@@ -65,8 +65,8 @@ static void compute_user(const struct weft_exec_request *request, uint8_t *targe
     }
 }
 
-static void compute(struct weft_exec_op *op, const struct weft_flight *flight, size_t size,
-                    const void *const *sources)
+void weft_compute(struct weft_exec_op *op, const struct weft_flight *flight, size_t size,
+                  const void *const *sources)
 {
     const struct weft_exec_request *request = &op->request;
     uint8_t *target = flight->target + flight->done;
@@ -97,7 +97,7 @@ int weft_compute_advance(struct weft_exec_op *op, struct weft_flight *flight)
     int status = gather_sources(op, flight, size, sources);
     if (status != WEFT_OK)
         return status;
-    compute(op, flight, size, sources);
+    weft_compute(op, flight, size, sources);
     op->work_bytes += size;
     flight->done += size;
     flight->visible = flight->done;

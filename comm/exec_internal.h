@@ -5,6 +5,7 @@
  *   exec_send.c     SEND: how bytes leave
  *   exec_recv.c     RECV: how bytes arrive
  *   exec_compute.c  REDUCE and COPY
+ *   exec_small.c    operations without a window
  *   exec_message.c  messages in, and those that come too early
  *   exec_early.c    memory for those
  *   exec_credit.c   how far a rank may be ahead of another
@@ -19,6 +20,7 @@
 #ifndef WEFT_COMM_EXEC_INTERNAL_H
 #define WEFT_COMM_EXEC_INTERNAL_H
 
+#include "base/error.h"
 #include "comm/exec.h"
 
 #define WEFT_LANDINGS     4  /* slices of one RECV that are landed at a time */
@@ -34,6 +36,9 @@
 #define WEFT_EARLY_MAX                                                                                       \
     (WEFT_OPS_MAX * (WEFT_EAGER_AHEAD * WEFT_EAGER_SLICES + WEFT_WINDOW_MAX * WEFT_LANDINGS))
 #define WEFT_TRANSPORTS_MAX 4
+#define WEFT_SMALL_BYTES    64 /* what a message of any transport holds */
+#define WEFT_SMALL_SLOTS    2
+#define WEFT_SMALL_FLIGHTS  (WEFT_SMALL_SLOTS + 1)
 #define WEFT_WORK_BYTES     (256 * 1024) /* computed before transports are polled again */
 
 enum weft_mode { WEFT_MODE_EAGER, WEFT_MODE_READ, WEFT_MODE_PUT };
@@ -164,6 +169,9 @@ struct weft_op_window {
     uint64_t cell_users[WEFT_CELLS_MAX]; /* which flights touch a cell */
     uint8_t slot_writer[WEFT_SLOTS_MAX];
     struct weft_flight flights[WEFT_WINDOW_MAX];
+    /* Of a small operation: */
+    _Alignas(16) uint8_t slots[WEFT_SMALL_SLOTS][WEFT_SMALL_BYTES];
+    _Alignas(16) uint8_t temp[WEFT_SMALL_BYTES];
 };
 
 struct weft_exec_op {
@@ -175,6 +183,9 @@ struct weft_exec_op {
     uint32_t peer_id;  /* transfers: the id at the other end */
     int status;        /* WEFT_AGAIN while running */
     uint8_t exhausted, in_place;
+    uint8_t small;       /* runs without the window: exec_small.c; */
+    uint8_t at_step;     /* its current flight holds a step that is not done */
+    uint8_t has_regions; /* some of `regions` */
     uint32_t head, tail; /* flight sequence numbers: [head, tail) is the window */
     uint32_t head_index, tail_index;
     uint64_t runnable; /* flights that may move */
@@ -254,7 +265,7 @@ struct weft_exec {
     uint8_t *scratch[WEFT_STEP_SOURCES_MAX]; /* pulled slices on their way into a reduction */
     size_t scratch_bytes[WEFT_STEP_SOURCES_MAX];
     int status;
-    char failure[256];
+    char failure[WEFT_DETAIL_MAX];
 };
 
 /* exec_hazard.c */
@@ -350,6 +361,19 @@ void weft_recv_recall(struct weft_exec_op *op, struct weft_flight *flight);
 void weft_recv_release(struct weft_exec_op *op, struct weft_flight *flight);
 
 int weft_compute_advance(struct weft_exec_op *op, struct weft_flight *flight);
+/* REDUCE or COPY of the next size bytes of the flight's range; sources: those bytes. */
+void weft_compute(struct weft_exec_op *op, const struct weft_flight *flight, size_t size,
+                  const void *const *sources);
+
+/* exec_small.c */
+/* Whether an operation is run there. */
+int weft_small_is(const struct weft_exec_request *request);
+/* Where its buffers lie: what weft_layout_open() would find. */
+void weft_small_place(struct weft_exec_op *op);
+/* Runs it as far as it goes. 0 or the status it fails with. */
+int weft_small_run(struct weft_exec_op *op);
+/* The message that the flight waits for has come. */
+int weft_small_take(struct weft_exec_op *op, struct weft_flight *flight, const void *payload);
 
 /* exec_recall.c */
 /* Asks back whatever peers could still read or write, without waiting. Returns the transports concerned, as

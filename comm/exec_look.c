@@ -67,10 +67,11 @@ static const struct weft_flight *next_waiting(const struct weft_exec_op *op, uin
 void weft_exec_describe(const struct weft_exec_op *op, char *text, size_t capacity)
 {
     static const char *const kinds[] = {"send to", "receive from"};
-    size_t used = (size_t)snprintf(text, capacity, "step %u of operation %u:", op->head, op->sequence);
     uint32_t at = op->head;
-    const struct weft_flight *flight;
-    for (int named = 0; named < 4 && used < capacity && (flight = next_waiting(op, &at)); named++)
+    const struct weft_flight *flight = next_waiting(op, &at);
+    size_t used = (size_t)snprintf(
+        text, capacity, "step %u of operation %u:", flight ? flight->sequence : op->head, op->sequence);
+    for (int named = 0; named < 4 && used < capacity && flight; named++, flight = next_waiting(op, &at))
         used += (size_t)snprintf(text + used, capacity - used, "%s %s rank %d (%zu of %zu bytes done)",
                                  named ? "," : "", kinds[flight->step.kind], flight->step.peer, flight->done,
                                  flight->length);

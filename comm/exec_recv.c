@@ -442,6 +442,8 @@ static int take_eager(struct weft_exec_op *op, struct weft_flight *flight,
             "in %u slices: do all ranks use the same count?",
             header->source, header->size, header->slice, header->message, op->sequence, flight->length,
             flight->slices);
+    if (op->small) /* whoever delivers runs the operation */
+        return weft_small_take(op, flight, payload);
     uint32_t sequence = flight->sequence;
     flight->ready++;
     if (flight->into_slot) {

@@ -7,7 +7,8 @@
  *          Memory that the peer cannot map is lent through a conduit where one is free. Where the peer can
  *          neither map nor pull nor be lent to, slices pass through a ring of WEFT_STAGES slices in memory that
  *          it can map (staged; counted as such).
- *   put    LANDING tokens from the receiver, a put for each once the slice is final, done with PUT_DONE.
+ *   put    LANDING tokens from the receiver, a put for each once the slice is final, done with PUT_DONE. Memory that
+ *          the transport cannot register is copied into a ring of WEFT_STAGES slices first (counted as staged).
  */
 #include <string.h>
 
@@ -164,20 +165,48 @@ static int advance_read(struct weft_exec_op *op, struct weft_flight *flight)
     return status;
 }
 
+/* Memory that cannot be registered, such as a file mapped read-only where a provider wants to write, is copied first. */
+static int put_staged(struct weft_exec_op *op, struct weft_flight *flight, const struct weft_exec_peer *peer)
+{
+    const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
+    size_t size = WEFT_STAGES * flight->slice_bytes;
+    weft_log_once(WEFT_LOG_WARN, "memory that is sent cannot be registered and is copied first: %s",
+                  weft_error_detail());
+    if (!flight->stage_buffer)
+        flight->stage_buffer = hooks->buffer_get(hooks->arg, peer->transport, size);
+    if (!flight->stage_buffer)
+        return weft_fail(WEFT_NOMEM, "no staging memory of %zu bytes for rank %u", size, flight->rank);
+    flight->staging = 1;
+    return hooks->region_get(hooks->arg, peer->transport, flight->stage_buffer, size, &flight->region);
+}
+
 static int put_slice(struct weft_exec_op *op, struct weft_flight *flight, const struct weft_exec_peer *peer,
                      uint32_t slice)
 {
     unsigned buffer = flight->step.sources[0].buffer;
     if (peer->caps & WEFT_CAP_REG_LOCAL && !flight->region) {
         int status = weft_op_region(op, peer, buffer, &flight->region);
+        if (status == WEFT_INVALID) {
+            status = put_staged(op, flight, peer);
+            if (status == WEFT_OK)
+                weft_error_clear(); /* nothing has failed */
+        }
         if (status != WEFT_OK)
             return status;
     }
     struct weft_landing *landing = &flight->landings[slice % WEFT_LANDINGS];
     size_t size = weft_slice_size(flight, slice);
-    return peer->ops->put(peer->link, &landing->token, flight->region,
-                          flight->sources[0] + (size_t)slice * flight->slice_bytes, size,
-                          weft_flight_cookie(op, flight, slice));
+    const uint8_t *memory = flight->sources[0] + (size_t)slice * flight->slice_bytes;
+    if (flight->staging) {
+        uint8_t *copy = flight->stage_buffer + slice % WEFT_STAGES * flight->slice_bytes;
+        weft_copy(copy, memory, size);
+        memory = copy;
+    }
+    int status = peer->ops->put(peer->link, &landing->token, flight->region, memory, size,
+                                weft_flight_cookie(op, flight, slice));
+    if (status == WEFT_OK && flight->staging)
+        op->exec->stats.bytes_staged += size;
+    return status;
 }
 
 static int advance_put(struct weft_exec_op *op, struct weft_flight *flight)
@@ -192,7 +221,8 @@ static int advance_put(struct weft_exec_op *op, struct weft_flight *flight)
             return status == WEFT_AGAIN ? WEFT_OK : status;
         flight->announced = 1;
     }
-    while (flight->landed < ready && flight->landed - flight->told < WEFT_PUTS) {
+    while (flight->landed < ready &&
+           flight->landed - flight->told < (flight->staging ? WEFT_STAGES : WEFT_PUTS)) {
         struct weft_landing *landing = &flight->landings[flight->landed % WEFT_LANDINGS];
         if (!landing->announced)
             break;

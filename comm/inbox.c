@@ -82,19 +82,30 @@ static struct weft_letter *take_all(struct weft_inbox *inbox)
     return first;
 }
 
+/* A letter does not say which transport it is for: those that the sender has an address for get it, and one that takes no
+ * letters ignores it, as each does what is not its own. Returns 1 when somebody got it. */
+static int deliver(struct weft_comm *comm, const struct weft_letter *letter)
+{
+    int delivered = 0;
+    for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
+        const struct weft_open_transport *transport = &comm->context->transports[t];
+        size_t size;
+        const void *address =
+            weft_member_address(&comm->members[letter->rank], (enum weft_transport_index)t, &size);
+        if (!size || !(comm->context->working & 1u << t))
+            continue;
+        transport->ops.told(transport->instance, address, size, letter->bytes, letter->size);
+        delivered = 1;
+    }
+    return delivered;
+}
+
 static int deliver_to(struct weft_comm *comm)
 {
-    struct weft_open_transport *verbs = &comm->context->transports[WEFT_VERBS];
     struct weft_letter *letters = take_all(&comm->inbox);
     int count = 0;
-    for (const struct weft_letter *letter = letters; letter; letter = letter->next) {
-        size_t size;
-        const void *address = weft_member_address(&comm->members[letter->rank], WEFT_VERBS, &size);
-        if (!size || !verbs->instance || verbs->broken)
-            continue;
-        verbs->ops.told(verbs->instance, address, size, letter->bytes, letter->size);
-        count++;
-    }
+    for (const struct weft_letter *letter = letters; letter; letter = letter->next)
+        count += deliver(comm, letter);
     free_letters(letters);
     return count;
 }
@@ -103,20 +114,20 @@ int weft_inbox_deliver(struct weft_context *context)
 {
     int count = 0;
     atomic_store(&context->letters, 0); /* first: what comes meanwhile is for the next time */
-    for (uint32_t i = 0; i < context->comm_capacity; i++) {
-        if (context->comms[i])
-            count += deliver_to(context->comms[i]);
-    }
+    for (uint32_t i = 0; i < context->comm_count; i++)
+        count += deliver_to(context->all[i]);
     return count;
 }
 
 static int rank_of(const struct weft_comm *comm, const void *address, size_t address_size)
 {
-    for (int r = 0; r < comm->ranks; r++) {
+    for (int i = 0; i < comm->ranks * WEFT_TRANSPORT_COUNT; i++) {
+        const struct weft_member *member = &comm->members[i / WEFT_TRANSPORT_COUNT];
         size_t size;
-        const void *theirs = weft_member_address(&comm->members[r], WEFT_VERBS, &size);
+        const void *theirs =
+            weft_member_address(member, (enum weft_transport_index)(i % WEFT_TRANSPORT_COUNT), &size);
         if (size == address_size && memcmp(theirs, address, size) == 0)
-            return r;
+            return i / WEFT_TRANSPORT_COUNT;
     }
     return -1;
 }
@@ -125,9 +136,9 @@ int weft_inbox_tell(void *arg, const void *address, size_t address_size, const v
 {
     struct weft_context *context = arg;
     int status = WEFT_PEER_FAILED, known = 0;
-    for (uint32_t i = 0; i < context->comm_capacity && status != WEFT_OK; i++) {
-        struct weft_comm *comm = context->comms[i];
-        int rank = comm && address_size ? rank_of(comm, address, address_size) : -1;
+    for (uint32_t i = 0; i < context->comm_count && status != WEFT_OK; i++) {
+        struct weft_comm *comm = context->all[i];
+        int rank = address_size ? rank_of(comm, address, address_size) : -1;
         if (rank < 0)
             continue;
         int result = weft_bootstrap_tell(comm->bootstrap, rank, letter, size);

@@ -1,5 +1,5 @@
 /* Letters between the instances of a transport: tell() and told() of include/weft/transport.h, carried by the overlays of
- * the context's communicators (weft_bootstrap_tell()). The verbs transport makes its connections by them.
+ * the context's communicators (weft_bootstrap_tell()).
  *
  * The overlay's thread may not wait for the context's lock, so what arrives is queued with the communicator, and handed
  * over by whoever drives the transports. What comes before the communicator is complete, so that the sender's address

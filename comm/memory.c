@@ -95,6 +95,29 @@ static int cache_get(struct weft_context *context, uint32_t transport, const voi
     return weft_region_cache_get(context->cache, transport, memory, size, region);
 }
 
+static int known_region_make(struct weft_context *context, uint32_t transport, struct weft_memory *known)
+{
+    struct weft_known_region *made = &known->regions[transport];
+    int status = region_make_room(context, transport, known->memory, known->size, &made->region);
+    if (status != WEFT_OK)
+        return status;
+    made->memory = known;
+    made->at.begin = (uintptr_t)made->region;
+    made->at.end = made->at.begin + 1;
+    weft_intervals_add(&context->known_regions, &made->at);
+    return WEFT_OK;
+}
+
+static void known_region_end(struct weft_context *context, uint32_t transport, struct weft_memory *known)
+{
+    struct weft_known_region *made = &known->regions[transport];
+    if (!made->region)
+        return;
+    weft_intervals_remove(&context->known_regions, &made->at);
+    region_end(context, transport, made->region);
+    made->region = NULL;
+}
+
 int weft_memory_region_get(void *arg, uint32_t transport, const void *memory, size_t size,
                            struct weft_region **region)
 {
@@ -104,14 +127,13 @@ int weft_memory_region_get(void *arg, uint32_t transport, const void *memory, si
         return WEFT_OK;
     if (!known)
         return region_make_room(context, transport, (void *)(uintptr_t)memory, size, region);
-    if (!known->regions[transport]) {
-        int status =
-            region_make_room(context, transport, known->memory, known->size, &known->regions[transport]);
+    if (!known->regions[transport].region) {
+        int status = known_region_make(context, transport, known);
         if (status != WEFT_OK)
             return status;
     }
     known->users++;
-    *region = known->regions[transport];
+    *region = known->regions[transport].region;
     return WEFT_OK;
 }
 
@@ -120,13 +142,13 @@ void weft_memory_region_put(void *arg, uint32_t transport, struct weft_region *r
     struct weft_context *context = arg;
     if (context->cache && weft_region_cache_put(context->cache, transport, region))
         return;
-    for (struct weft_memory *known = context->memory; known; known = known->next) {
-        if (known->regions[transport] == region) {
-            known->users--;
-            return;
-        }
-    }
-    region_end(context, transport, region);
+    uintptr_t at = (uintptr_t)region;
+    const struct weft_known_region *known =
+        (const struct weft_known_region *)weft_intervals_at(&context->known_regions, at, NULL);
+    if (known)
+        known->memory->users--;
+    else
+        region_end(context, transport, region);
 }
 
 int weft_memory_is_shared(struct weft_context *context, const void *memory, size_t size)
@@ -140,24 +162,27 @@ int weft_memory_is_shared(struct weft_context *context, const void *memory, size
 
 static void forget(struct weft_context *context, struct weft_memory *known)
 {
-    struct weft_memory **at = &context->memory;
-    while (*at != known)
-        at = &(*at)->next;
-    *at = known->next;
+    if (known->previous)
+        known->previous->next = known->next;
+    else
+        context->memory = known->next;
+    if (known->next)
+        known->next->previous = known->previous;
     weft_intervals_remove(&context->memory_spans, &known->span);
-    for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
-        if (known->regions[t])
-            region_end(context, (uint32_t)t, known->regions[t]);
-    }
+    for (uint32_t t = 0; t < WEFT_TRANSPORT_COUNT; t++)
+        known_region_end(context, t, known);
     free(known);
 }
 
-static int remember(struct weft_context *context, void *memory, size_t size, int allocated,
-                    struct weft_transport *owner)
+/* NULL: no memory, which has been said. */
+static struct weft_memory *remember(struct weft_context *context, void *memory, size_t size, int allocated,
+                                    struct weft_transport *owner)
 {
     struct weft_memory *known = calloc(1, sizeof *known);
-    if (!known)
-        return weft_fail(WEFT_NOMEM, "no memory to note %zu bytes", size);
+    if (!known) {
+        weft_fail(WEFT_NOMEM, "no memory to note %zu bytes", size);
+        return NULL;
+    }
     known->span.begin = (uintptr_t)memory;
     known->span.end = known->span.begin + size;
     known->memory = memory;
@@ -165,9 +190,23 @@ static int remember(struct weft_context *context, void *memory, size_t size, int
     known->allocated = allocated;
     known->owner = owner;
     known->next = context->memory;
+    if (known->next)
+        known->next->previous = known;
     context->memory = known;
     weft_intervals_add(&context->memory_spans, &known->span);
-    return WEFT_OK;
+    return known;
+}
+
+/* What begins there, and was allocated or not. */
+static struct weft_memory *find_at(const struct weft_context *context, const void *memory, int allocated)
+{
+    struct weft_interval *at = NULL;
+    while ((at = weft_intervals_at(&context->memory_spans, (uintptr_t)memory, at))) {
+        struct weft_memory *known = (struct weft_memory *)at;
+        if (known->allocated == allocated)
+            return known;
+    }
+    return NULL;
 }
 
 /* Ordinary pages, when peers cannot share memory anyway. */
@@ -220,11 +259,12 @@ int weft_mem_alloc(weft_context *context, size_t size, void **memory)
     struct weft_transport *owner;
     int status = allocate(context, WEFT_SHM, size, &block, &owner);
     if (status == WEFT_OK) {
-        status = remember(context, block, size, 1, owner);
-        if (status != WEFT_OK)
-            deallocate(context, WEFT_SHM, block, size, owner);
-        else
+        if (remember(context, block, size, 1, owner)) {
             *memory = block;
+        } else {
+            status = WEFT_NOMEM;
+            deallocate(context, WEFT_SHM, block, size, owner);
+        }
     }
     weft_context_unlock(context);
     return status;
@@ -241,9 +281,7 @@ int weft_mem_free(weft_context *context, void *memory)
         return WEFT_OK;
     weft_context_lock(context);
     int status = WEFT_OK;
-    struct weft_memory *known = context->memory;
-    while (known && (known->memory != memory || !known->allocated))
-        known = known->next;
+    struct weft_memory *known = find_at(context, memory, 1);
     if (known && known->users) {
         status = weft_fail(WEFT_BUSY, "%p is in use by an operation", memory);
     } else if (!known) {
@@ -269,12 +307,10 @@ int weft_mem_register(weft_context *context, void *memory, size_t size)
         return weft_fail(WEFT_INVALID, "%zu bytes at %p are more than there are", size, memory);
     weft_context_lock(context);
     int status = WEFT_OK;
-    for (struct weft_memory *known = context->memory; known; known = known->next) {
-        if (known->memory == memory)
-            status = weft_fail(WEFT_INVALID, "%p is registered already", memory);
-    }
-    if (status == WEFT_OK)
-        status = remember(context, memory, size, 0, NULL);
+    if (weft_intervals_at(&context->memory_spans, (uintptr_t)memory, NULL))
+        status = weft_fail(WEFT_INVALID, "%p is registered already", memory);
+    else if (!remember(context, memory, size, 0, NULL))
+        status = WEFT_NOMEM;
     weft_context_unlock(context);
     return status;
 }
@@ -288,9 +324,7 @@ int weft_mem_deregister(weft_context *context, void *memory)
         return weft_fail(WEFT_INVALID, "context is NULL");
     weft_context_lock(context);
     int status = WEFT_OK;
-    struct weft_memory *known = context->memory;
-    while (known && (known->memory != memory || known->allocated))
-        known = known->next;
+    struct weft_memory *known = find_at(context, memory, 0);
     if (known && known->users)
         status = weft_fail(WEFT_BUSY, "%p is in use by an operation", memory);
     else if (known)
@@ -316,8 +350,9 @@ void *weft_memory_buffer_get(void *arg, uint32_t transport, size_t size)
     struct weft_pool_buffer *buffer = calloc(1, sizeof *buffer);
     if (!buffer)
         return NULL;
-    if (allocate(context, transport, size, &buffer->memory, &buffer->owner) != WEFT_OK ||
-        remember(context, buffer->memory, size, 0, NULL) != WEFT_OK) {
+    if (allocate(context, transport, size, &buffer->memory, &buffer->owner) == WEFT_OK)
+        buffer->known = remember(context, buffer->memory, size, 0, NULL);
+    if (!buffer->known) {
         if (buffer->memory)
             deallocate(context, transport, buffer->memory, size, buffer->owner);
         free(buffer);
@@ -333,21 +368,15 @@ void *weft_memory_buffer_get(void *arg, uint32_t transport, size_t size)
 
 static void free_buffer(struct weft_context *context, struct weft_pool_buffer *buffer)
 {
-    struct weft_memory *known = context->memory;
-    while (known->memory != buffer->memory)
-        known = known->next;
-    forget(context, known);
+    forget(context, buffer->known);
     deallocate(context, buffer->transport, buffer->memory, buffer->size, buffer->owner);
     free(buffer);
 }
 
 void weft_memory_set_aside(struct weft_context *context, enum weft_transport_index transport)
 {
-    for (struct weft_memory *known = context->memory; known; known = known->next) {
-        if (known->regions[transport])
-            region_end(context, transport, known->regions[transport]);
-        known->regions[transport] = NULL;
-    }
+    for (struct weft_memory *known = context->memory; known; known = known->next)
+        known_region_end(context, transport, known);
     if (context->cache)
         weft_region_cache_forget(context->cache, transport);
     for (struct weft_pool_buffer **at = &context->buffers; *at;) {

@@ -11,19 +11,18 @@
 
 #include "base/error.h"
 #include "base/fork.h"
+#include "comm/mappings.h"
 #include "comm/service.h"
 
 /* What the installed headers may be too old to have. */
-#define USER_MODE_ONLY  1
-#define FEATURE_WP      (1u << 0)
-#define FEATURES_5_18   (1u << 11) /* UFFD_FEATURE_EXACT_ADDRESS, of which nothing is used but its age */
-#define EVENTS          (UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_EVENT_REMOVE | UFFD_FEATURE_EVENT_REMAP)
-#define NEEDED          (FEATURE_WP | FEATURES_5_18 | EVENTS)
-#define REGISTER_WP     (UINT64_C(1) << 1)
-#define DEVICE_NEW      _IO(0xAA, 0x00)     /* USERFAULTFD_IOC_NEW */
-#define PAGE_IS_OF_FILE (UINT64_C(1) << 61) /* Documentation/admin-guide/mm/pagemap.rst */
-#define MESSAGES        16
-#define PAGES_PER_READ  256
+#define USER_MODE_ONLY 1
+#define FEATURE_WP     (1u << 0)
+#define FEATURES_5_18  (1u << 11) /* UFFD_FEATURE_EXACT_ADDRESS, of which nothing is used but its age */
+#define EVENTS         (UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_EVENT_REMOVE | UFFD_FEATURE_EVENT_REMAP)
+#define NEEDED         (FEATURE_WP | FEATURES_5_18 | EVENTS)
+#define REGISTER_WP    (UINT64_C(1) << 1)
+#define DEVICE_NEW     _IO(0xAA, 0x00) /* USERFAULTFD_IOC_NEW */
+#define MESSAGES       16
 
 struct protect_arguments { /* struct uffdio_writeprotect */
     struct uffdio_range range;
@@ -32,12 +31,11 @@ struct protect_arguments { /* struct uffdio_writeprotect */
 #define PROTECT _IOWR(UFFDIO, 0x06, struct protect_arguments)
 
 struct weft_monitor {
-    int fd, pagemap_fd;
+    int fd, maps_fd;
     struct weft_service *service;
     pthread_mutex_t *lock;
     weft_monitor_gone *gone;
     void *arg;
-    uintptr_t page_bytes;
 };
 
 static void tell(const struct weft_monitor *monitor, const struct uffd_msg *message)
@@ -115,9 +113,9 @@ static int open_monitor(struct weft_monitor *monitor)
         status = weft_fail(WEFT_UNSUPPORTED, "userfaultfd: %s", weft_errno_text(errno));
         goto close_fd;
     }
-    monitor->pagemap_fd = weft_fork_fd_add(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
-    if (monitor->pagemap_fd < 0) {
-        status = weft_fail(WEFT_UNSUPPORTED, "/proc/self/pagemap: %s", weft_errno_text(errno));
+    monitor->maps_fd = weft_mappings_open();
+    if (monitor->maps_fd < 0) {
+        status = weft_fail(WEFT_UNSUPPORTED, "/proc/self/maps: %s", weft_errno_text(errno));
         goto close_fd;
     }
     return WEFT_OK;
@@ -136,7 +134,6 @@ int weft_monitor_start(pthread_mutex_t *lock, weft_monitor_gone *gone, void *arg
     monitor->lock = lock;
     monitor->gone = gone;
     monitor->arg = arg;
-    monitor->page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
     int status = open_monitor(monitor);
     if (status != WEFT_OK)
         goto free_monitor;
@@ -153,7 +150,7 @@ int weft_monitor_start(pthread_mutex_t *lock, weft_monitor_gone *gone, void *arg
 stop_service:
     weft_service_stop(monitor->service);
 close_descriptors:
-    weft_fork_fd_close(monitor->pagemap_fd);
+    weft_fork_fd_close(monitor->maps_fd);
     weft_fork_fd_close(monitor->fd);
 free_monitor:
     free(monitor);
@@ -169,7 +166,7 @@ void weft_monitor_stop(struct weft_monitor *monitor)
     weft_service_unwatch(monitor->service, monitor->fd);
     weft_fork_fd_close(monitor->fd);
     weft_service_stop(monitor->service);
-    weft_fork_fd_close(monitor->pagemap_fd);
+    weft_fork_fd_close(monitor->maps_fd);
     free(monitor);
 }
 
@@ -196,18 +193,5 @@ int weft_monitor_quiet(const struct weft_monitor *monitor)
 
 int weft_monitor_is_private(const struct weft_monitor *monitor, uintptr_t begin, uintptr_t end)
 {
-    uint64_t pages[PAGES_PER_READ];
-    uintptr_t page = begin / monitor->page_bytes, last = end / monitor->page_bytes;
-    while (page < last) {
-        size_t count = last - page < PAGES_PER_READ ? last - page : PAGES_PER_READ;
-        if (pread(monitor->pagemap_fd, pages, count * sizeof *pages, (off_t)(page * sizeof *pages)) !=
-            (ssize_t)(count * sizeof *pages))
-            return 0;
-        for (size_t i = 0; i < count; i++) {
-            if (pages[i] & PAGE_IS_OF_FILE)
-                return 0;
-        }
-        page += count;
-    }
-    return 1;
+    return weft_mappings_are_private(monitor->maps_fd, begin, end);
 }

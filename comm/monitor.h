@@ -50,8 +50,8 @@ void weft_monitor_remove(const struct weft_monitor *monitor, uintptr_t begin, ui
 /* Whether every change so far has been told, or is being told under the lock: ask, then take the lock, then look. */
 int weft_monitor_quiet(const struct weft_monitor *monitor);
 
-/* Whether none of the pages that are there belong to a file or to shared memory, which others can take out of it, by
- * ftruncate() or fallocate(), without an event. */
+/* Whether all of it is private, anonymous memory. Pages of mapped files and of shared memory can be taken out of it by
+ * ftruncate() or fallocate() of the file without an event, also those that a private mapping has of its own. */
 int weft_monitor_is_private(const struct weft_monitor *monitor, uintptr_t begin, uintptr_t end);
 
 #endif

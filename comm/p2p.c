@@ -481,18 +481,6 @@ int weft_p2p_withdraw(struct weft_p2p *p2p, struct weft_request *request, int st
     return WEFT_OK;
 }
 
-int weft_p2p_look(const struct weft_p2p *p2p, int32_t source, int64_t tag, int space, int32_t *found,
-                  int64_t *found_tag, uint64_t *bytes)
-{
-    const struct weft_arrived *arrived = weft_match_find(&p2p->match, space, source, tag);
-    if (!arrived)
-        return WEFT_AGAIN;
-    *found = arrived->source;
-    *found_tag = arrived->tag;
-    *bytes = ((const struct weft_p2p_arrived *)arrived)->bytes;
-    return WEFT_OK;
-}
-
 /* --- progress */
 
 static int tell_credit(struct weft_p2p *p2p, struct weft_p2p_peer *peer, int space)
@@ -535,7 +523,12 @@ static int serve(struct weft_p2p *p2p, struct weft_p2p_peer *peer, int *moved)
     return status == HELD ? WEFT_OK : status;
 }
 
-int weft_p2p_progress(struct weft_p2p *p2p)
+int weft_p2p_is_blocked(const struct weft_p2p *p2p)
+{
+    return p2p->pending || can_feed(p2p);
+}
+
+static int serve_pending(struct weft_p2p *p2p)
 {
     int moved = 0;
     if (can_feed(p2p))
@@ -555,16 +548,16 @@ int weft_p2p_progress(struct weft_p2p *p2p)
     return moved;
 }
 
+int weft_p2p_progress(struct weft_p2p *p2p)
+{
+    return weft_p2p_is_blocked(p2p) ? serve_pending(p2p) : 0;
+}
+
 int weft_p2p_take_news(struct weft_p2p *p2p)
 {
     int news = p2p->news;
     p2p->news = 0;
     return news;
-}
-
-int weft_p2p_is_blocked(const struct weft_p2p *p2p)
-{
-    return p2p->pending || can_feed(p2p);
 }
 
 void weft_p2p_fail(struct weft_p2p *p2p, int status)

@@ -35,7 +35,7 @@
 #define WEFT_P2P_CREDIT        (1u << 20)
 #define WEFT_P2P_COST          64         /* of a message beside its payload */
 #define WEFT_P2P_LETTER_CREDIT (1u << 16) /* for weft's own messages */
-#define WEFT_P2P_LETTER_MAX    512        /* bytes of one of these: less than what any transport takes */
+#define WEFT_P2P_LETTER_MAX    1024       /* bytes of one of these: less than what any transport takes */
 #define WEFT_P2P_TURNS         16         /* receiving transfers of one peer at a time */
 #define WEFT_P2P_ANNOUNCE_MAX  65536      /* of one peer that no receive has taken */
 
@@ -53,7 +53,8 @@ enum weft_request_state {
 
 /* A send or receive. The caller's; it stays where it is until it has ended. */
 struct weft_request {
-    /* Set by the caller; everything else 0. */
+    /* Set by the caller, who clears what follows, too, but for p2p, found, posted and the places in lists: these are
+     * set when it is posted. */
     void *memory; /* not written by a send */
     size_t bytes; /* of the message, or room for it */
     int32_t peer; /* WEFT_MATCH_ANY: any source */

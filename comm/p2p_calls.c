@@ -128,12 +128,13 @@ static inline int check(struct weft_comm *comm, const void *data, size_t count, 
     size_t element_bytes = weft_dtype_size(dtype);
     if (!element_bytes)
         return weft_fail(WEFT_INVALID, "dtype is %d: expected 0 to %d", (int)dtype, WEFT_DTYPE_COUNT - 1);
-    if (count > SIZE_MAX / 2 / element_bytes)
+    size_t size;
+    if (__builtin_mul_overflow(count, element_bytes, &size) || size > SIZE_MAX / 2)
         return weft_fail(WEFT_INVALID, "count is %zu elements of %zu bytes: expected at most %zu bytes",
                          count, element_bytes, SIZE_MAX / 2);
     if (count && !data)
         return weft_fail(WEFT_INVALID, "the buffer is NULL, count is %zu", count);
-    *bytes = count * element_bytes;
+    *bytes = size;
     return WEFT_OK;
 }
 
@@ -160,15 +161,23 @@ static inline int enter(struct weft_comm *comm, const void *data, size_t count, 
     return status == WEFT_OK ? check_peer(comm, peer, tag, receives) : status;
 }
 
+/* The links of lists, and what is posted, are set when the request gets there. */
 static void request_make(struct weft_request *request, const void *memory, size_t bytes, int peer,
                          int64_t tag, int sends)
 {
-    *request = (struct weft_request){.memory = (void *)(uintptr_t)memory,
-                                     .bytes = bytes,
-                                     .peer = peer,
-                                     .tag = tag,
-                                     .sends = (uint8_t)sends,
-                                     .space = WEFT_SPACE_USER};
+    request->memory = (void *)(uintptr_t)memory;
+    request->bytes = bytes;
+    request->peer = peer;
+    request->tag = tag;
+    request->sends = (uint8_t)sends;
+    request->space = WEFT_SPACE_USER;
+    request->ended = NULL;
+    request->status = request->state = request->own = 0;
+    request->found_tag = 0;
+    request->found_bytes = 0;
+    request->id = request->peer_id = 0;
+    request->local = NULL;
+    request->since_ns = 0;
 }
 
 /* [lock] Starts a request. To the rank itself that may be what another thread sleeps for. */

@@ -115,3 +115,15 @@ size_t weft_p2p_dump(struct weft_p2p *p2p, char *text, size_t capacity)
     }
     return used;
 }
+
+int weft_p2p_look(const struct weft_p2p *p2p, int32_t source, int64_t tag, int space, int32_t *found,
+                  int64_t *found_tag, uint64_t *bytes)
+{
+    const struct weft_arrived *arrived = weft_match_find(&p2p->match, space, source, tag);
+    if (!arrived)
+        return WEFT_AGAIN;
+    *found = arrived->source;
+    *found_tag = arrived->tag;
+    *bytes = ((const struct weft_p2p_arrived *)arrived)->bytes;
+    return WEFT_OK;
+}

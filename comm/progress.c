@@ -33,10 +33,10 @@ static inline void pause_briefly(void)
 #endif
 }
 
-static int is_working(const struct weft_open_transport *transport)
-{
-    return transport->instance && !transport->broken;
-}
+/* The transports that work, one after the other. */
+#define EACH_TRANSPORT(context, mask, t)                                                                     \
+    for (unsigned mask = (context)->working, t; mask && (t = (unsigned)__builtin_ctz(mask), 1);              \
+         mask &= mask - 1)
 
 static void handle_event(void *arg, const struct weft_event *event)
 {
@@ -50,10 +50,8 @@ static void handle_event(void *arg, const struct weft_event *event)
     } else if (event->kind == WEFT_EVENT_LINK_FAILED) {
         struct weft_shared_link *shared = event->link_context;
         const char *why = context->transports[shared->transport].ops.why(shared->link);
-        for (uint32_t i = 0; i < context->comm_capacity; i++) {
-            if (context->comms[i])
-                weft_comm_link_failed(context->comms[i], shared->link, event->status, why);
-        }
+        for (uint32_t i = 0; i < context->comm_count; i++)
+            weft_comm_link_failed(context->all[i], shared->link, event->status, why);
     } else {
         struct weft_comm *comm = weft_context_find(context, (uint32_t)(event->cookie >> 32));
         if (comm)
@@ -66,9 +64,9 @@ static void fail_users(struct weft_context *context, enum weft_transport_index i
 {
     char text[WEFT_DETAIL_MAX];
     snprintf(text, sizeof text, "%s", weft_error_detail());
-    for (uint32_t i = 0; i < context->comm_capacity; i++) {
-        struct weft_comm *comm = context->comms[i];
-        if (comm && comm->transports & 1u << index)
+    for (uint32_t i = 0; i < context->comm_count; i++) {
+        struct weft_comm *comm = context->all[i];
+        if (comm->transports & 1u << index)
             weft_comm_fail(comm, status, text);
     }
 }
@@ -77,31 +75,29 @@ int weft_progress_once(struct weft_context *context)
 {
     int happened =
         atomic_load_explicit(&context->letters, memory_order_relaxed) ? weft_inbox_deliver(context) : 0;
-    for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
+    EACH_TRANSPORT(context, mask, t)
+    {
         struct weft_open_transport *transport = &context->transports[t];
-        if (!is_working(transport))
-            continue;
-        context->polled = t;
+        context->polled = (int)t;
         int events = transport->ops.poll(transport->instance, POLL_BUDGET, handle_event, context);
         if (events >= 0) {
             happened += events;
         } else {
-            transport->broken = 1;
+            context->working &= ~(1u << t);
             fail_users(context, (enum weft_transport_index)t, events);
         }
     }
-    for (uint32_t i = 0; i < context->comm_capacity; i++) {
-        if (context->comms[i] && context->comms[i]->dropped_ops)
-            weft_works_reap(context->comms[i]);
-        if (context->comms[i])
-            happened +=
-                weft_exec_progress(context->comms[i]->exec) + weft_p2p_progress(context->comms[i]->p2p);
+    for (uint32_t i = 0; i < context->comm_count; i++) {
+        struct weft_comm *comm = context->all[i];
+        if (comm->dropped_ops)
+            weft_works_reap(comm);
+        happened += weft_exec_progress(comm->exec) + weft_p2p_progress(comm->p2p);
     }
-    context->events += (uint64_t)happened;
-    if (happened)
+    if (happened) {
+        context->events += (uint64_t)happened;
         context->vain_wakes = 0;
-    if (happened)
         weft_progress_tell(context);
+    }
     return happened;
 }
 
@@ -126,9 +122,9 @@ int weft_idle_pause(struct weft_context *context, struct weft_idle *idle)
 /* Whether something waits for room in a full ring or pipe: nobody tells when there is some, so it is looked at. */
 static int is_blocked(const struct weft_context *context)
 {
-    for (uint32_t i = 0; i < context->comm_capacity; i++) {
-        if (context->comms[i] &&
-            (weft_exec_is_blocked(context->comms[i]->exec) || weft_p2p_is_blocked(context->comms[i]->p2p)))
+    for (uint32_t i = 0; i < context->comm_count; i++) {
+        const struct weft_comm *comm = context->all[i];
+        if (weft_exec_is_blocked(comm->exec) || weft_p2p_is_blocked(comm->p2p))
             return 1;
     }
     return 0;
@@ -144,10 +140,9 @@ static int arm_all(struct weft_context *context, struct pollfd *polled, int *tim
     int vain = context->vain_wakes > VAIN_WAKES; /* some provider's descriptor is readable all the time */
     if (vain)
         *timeout_ms = POLLED_MS;
-    for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
-        struct weft_open_transport *transport = &context->transports[t];
-        if (!is_working(transport))
-            continue;
+    EACH_TRANSPORT(context, mask, t)
+    {
+        const struct weft_open_transport *transport = &context->transports[t];
         if (transport->ops.arm(transport->instance) != WEFT_OK)
             return -1;
         int fds[FDS_MAX];
@@ -162,10 +157,9 @@ static int arm_all(struct weft_context *context, struct pollfd *polled, int *tim
 
 static void disarm_all(struct weft_context *context)
 {
-    for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
-        struct weft_open_transport *transport = &context->transports[t];
-        if (is_working(transport))
-            transport->ops.disarm(transport->instance);
+    EACH_TRANSPORT(context, mask, t)
+    {
+        context->transports[t].ops.disarm(context->transports[t].instance);
     }
 }
 
@@ -246,9 +240,9 @@ static int is_busy(const struct weft_context *context)
 {
     if (atomic_load(&context->letters))
         return 1;
-    for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
-        const struct weft_open_transport *transport = &context->transports[t];
-        if (is_working(transport) && transport->ops.busy(transport->instance))
+    EACH_TRANSPORT(context, mask, t)
+    {
+        if (context->transports[t].ops.busy(context->transports[t].instance))
             return 1;
     }
     return 0;

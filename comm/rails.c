@@ -24,10 +24,14 @@ static weft_rail describe(const struct weft_rail_info *info, size_t size)
 /* [lock] Fills up to RAILS_MAX; returns how many. */
 static int find(struct weft_context *context, struct weft_rail_info infos[RAILS_MAX])
 {
-    const struct weft_open_transport *verbs = &context->transports[WEFT_VERBS];
+    int count = 0;
     for (int i = 0; i < RAILS_MAX; i++)
         infos[i] = (struct weft_rail_info){.size = sizeof infos[i]};
-    int count = verbs->instance && !verbs->broken ? verbs->ops.rails(verbs->instance, infos, RAILS_MAX) : 0;
+    for (int t = 0; t < WEFT_TRANSPORT_COUNT && count < RAILS_MAX; t++) {
+        const struct weft_open_transport *transport = &context->transports[t];
+        if (context->working & 1u << t)
+            count += transport->ops.rails(transport->instance, infos + count, RAILS_MAX - count);
+    }
     return count < RAILS_MAX ? count : RAILS_MAX;
 }
 

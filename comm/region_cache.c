@@ -35,16 +35,27 @@ struct entry {
 struct weft_region_cache {
     struct weft_region_cache_options options;
     uintptr_t page_bytes;
-    struct weft_monitor *monitor;
-    int refused; /* there will be no monitor */
+    struct weft_monitor *monitor; /* shared.monitor, once it is needed */
+    int refused;                  /* there will be none */
     struct slot *buckets[BUCKETS];
     uint64_t hits, misses;
-    pthread_mutex_t lock;
-    struct weft_intervals tree;    /* [lock] */
-    struct entry *newest, *oldest; /* [lock] of those that nobody uses */
-    struct entry *dead;            /* [lock] of those that nobody uses, to be ended; linked by older */
-    uint64_t bytes, count;         /* [lock] in the tree */
+    struct weft_region_cache *next; /* [lock] of shared.caches */
+    struct weft_intervals tree;     /* [lock] */
+    struct entry *newest, *oldest;  /* [lock] of those that nobody uses */
+    struct entry *dead;             /* [lock] of those that nobody uses, to be ended; linked by older */
+    uint64_t bytes, count;          /* [lock] in the tree */
 };
+
+/* All caches have one monitor, and one lock. With a userfaultfd for each they would harm each other on kernels where one may end
+ * what another one watches (6.12 does so, 6.18 does not): a cache lets go of an entry whose memory has just gone, and that another
+ * cache watches at the same address by now. So what is ended is what no cache has. It also lets several keep the same memory. */
+static struct {
+    pthread_mutex_t lock;
+    struct weft_region_cache *caches; /* [lock] that use the monitor */
+    pthread_mutex_t life;             /* taken before the other one, and never by the monitor's thread */
+    struct weft_monitor *monitor;     /* [life] */
+    uint32_t users;                   /* [life] */
+} shared = {.lock = PTHREAD_MUTEX_INITIALIZER, .life = PTHREAD_MUTEX_INITIALIZER};
 
 static uint64_t bytes_of(const struct entry *entry)
 {
@@ -87,37 +98,53 @@ static void kill_entry(struct weft_region_cache *cache, struct entry *entry)
     cache->dead = entry;
 }
 
-/* What entries still cover stays watched. */
-static void unwatch(struct weft_region_cache *cache, uintptr_t begin, uintptr_t end)
+/* What entries of this cache or of those behind it still cover stays watched. */
+static void unwatch_beside(const struct weft_region_cache *cache, uintptr_t begin, uintptr_t end)
 {
     uintptr_t gap_begin, gap_end;
+    if (!cache) {
+        weft_monitor_remove(shared.monitor, begin, end);
+        return;
+    }
     while (weft_intervals_gap(&cache->tree, begin, end, &gap_begin, &gap_end)) {
-        weft_monitor_remove(cache->monitor, gap_begin, gap_end);
+        unwatch_beside(cache->next, gap_begin, gap_end);
         begin = gap_end;
     }
+}
+
+static void unwatch(uintptr_t begin, uintptr_t end)
+{
+    if (begin < end)
+        unwatch_beside(shared.caches, begin, end);
 }
 
 static void retire(struct weft_region_cache *cache, struct entry *entry)
 {
     kill_entry(cache, entry);
-    unwatch(cache, entry->span.begin, entry->span.end);
+    unwatch(entry->span.begin, entry->span.end);
 }
 
-static void on_gone(void *arg, uintptr_t begin, uintptr_t end, int watched)
+static void gone_from(struct weft_region_cache *cache, uintptr_t begin, uintptr_t end)
 {
-    struct weft_region_cache *cache = arg;
     struct weft_interval *found;
     while ((found = weft_intervals_touch(&cache->tree, begin, end))) {
         kill_entry(cache, (struct entry *)found);
         /* Not the part that has gone: the program may have a userfaultfd of its own for what is there now, and older
          * kernels would take it away from that one. */
-        unwatch(cache, found->begin, begin);
-        unwatch(cache, end, found->end);
+        unwatch(found->begin, begin);
+        unwatch(end, found->end);
     }
-    if (watched)
-        unwatch(cache, begin, end);
     if (cache->dead && cache->options.died)
         cache->options.died(cache->options.arg);
+}
+
+static void on_gone(void *arg, uintptr_t begin, uintptr_t end, int watched)
+{
+    (void)arg;
+    for (struct weft_region_cache *cache = shared.caches; cache; cache = cache->next)
+        gone_from(cache, begin, end);
+    if (watched)
+        unwatch(begin, end);
 }
 
 /* --- without it */
@@ -152,10 +179,10 @@ static void entry_end(struct weft_region_cache *cache, struct entry *entry)
 
 void weft_region_cache_reap(struct weft_region_cache *cache)
 {
-    pthread_mutex_lock(&cache->lock);
+    pthread_mutex_lock(&shared.lock);
     struct entry *dead = cache->dead;
     cache->dead = NULL;
-    pthread_mutex_unlock(&cache->lock);
+    pthread_mutex_unlock(&shared.lock);
     while (dead) {
         struct entry *next = dead->older;
         entry_end(cache, dead);
@@ -167,13 +194,43 @@ static int start_monitor(struct weft_region_cache *cache)
 {
     if (cache->monitor || cache->refused)
         return cache->monitor != NULL;
-    if (weft_monitor_start(&cache->lock, on_gone, cache, &cache->monitor) != WEFT_OK) {
+    pthread_mutex_lock(&shared.life);
+    int status = shared.users ? WEFT_OK : weft_monitor_start(&shared.lock, on_gone, NULL, &shared.monitor);
+    if (status == WEFT_OK) {
+        shared.users++;
+        cache->monitor = shared.monitor;
+        pthread_mutex_lock(&shared.lock);
+        cache->next = shared.caches;
+        shared.caches = cache;
+        pthread_mutex_unlock(&shared.lock);
+    }
+    pthread_mutex_unlock(&shared.life);
+    if (status != WEFT_OK) {
         cache->refused = 1;
         weft_log_once(WEFT_LOG_INFO, "ordinary memory is registered for each operation anew: %s",
                       weft_error_detail());
         weft_error_clear();
     }
     return cache->monitor != NULL;
+}
+
+/* Nothing of the cache is watched any more. */
+static void stop_monitor(const struct weft_region_cache *cache)
+{
+    if (!cache->monitor)
+        return;
+    pthread_mutex_lock(&shared.life);
+    pthread_mutex_lock(&shared.lock);
+    struct weft_region_cache **at = &shared.caches;
+    while (*at != cache)
+        at = &(*at)->next;
+    *at = cache->next;
+    pthread_mutex_unlock(&shared.lock);
+    if (--shared.users == 0) {
+        weft_monitor_stop(shared.monitor);
+        shared.monitor = NULL;
+    }
+    pthread_mutex_unlock(&shared.life);
 }
 
 /* Puts an entry into the tree that nobody uses, and has its memory watched; others that nobody uses may have to go. Its
@@ -186,7 +243,7 @@ static struct entry *entry_add(struct weft_region_cache *cache, uintptr_t begin,
     entry->span.begin = begin;
     entry->span.end = end;
     entry->users = 1;
-    pthread_mutex_lock(&cache->lock);
+    pthread_mutex_lock(&shared.lock);
     while (cache->oldest &&
            (cache->bytes + bytes_of(entry) > cache->options.bytes_max || cache->count >= ENTRIES_MAX))
         retire(cache, cache->oldest);
@@ -199,7 +256,7 @@ static struct entry *entry_add(struct weft_region_cache *cache, uintptr_t begin,
         if (!fits)
             kill_entry(cache, entry);
     }
-    pthread_mutex_unlock(&cache->lock);
+    pthread_mutex_unlock(&shared.lock);
     weft_region_cache_reap(cache);
     if (!fits) {
         free(entry);
@@ -211,33 +268,33 @@ static struct entry *entry_add(struct weft_region_cache *cache, uintptr_t begin,
 /* An entry that covers the memory, in use once more, with or without a region. */
 static struct entry *entry_take(struct weft_region_cache *cache, uintptr_t begin, uintptr_t end)
 {
-    pthread_mutex_lock(&cache->lock);
+    pthread_mutex_lock(&shared.lock);
     struct entry *entry = (struct entry *)weft_intervals_cover(&cache->tree, begin, end);
     if (entry && !entry->users++)
         idle_remove(cache, entry);
-    pthread_mutex_unlock(&cache->lock);
+    pthread_mutex_unlock(&shared.lock);
     return entry;
 }
 
 static void entry_give(struct weft_region_cache *cache, struct entry *entry)
 {
-    pthread_mutex_lock(&cache->lock);
+    pthread_mutex_lock(&shared.lock);
     int over = --entry->users == 0;
     if (over && !entry->dead) {
         idle_add(cache, entry);
         over = 0;
     }
-    pthread_mutex_unlock(&cache->lock);
+    pthread_mutex_unlock(&shared.lock);
     if (over)
         entry_end(cache, entry);
 }
 
 static void entry_retire(struct weft_region_cache *cache, struct entry *entry)
 {
-    pthread_mutex_lock(&cache->lock);
+    pthread_mutex_lock(&shared.lock);
     if (!entry->dead)
         retire(cache, entry);
-    pthread_mutex_unlock(&cache->lock);
+    pthread_mutex_unlock(&shared.lock);
 }
 
 /* Registers the entry's memory; when there is no room for it, once more without what nobody uses. */
@@ -252,9 +309,6 @@ static int entry_register(struct weft_region_cache *cache, struct entry *entry, 
         return status;
     slot_set(cache, entry, transport, region);
     cache->misses++;
-    /* Asked now that registering has brought the pages in. */
-    if (!weft_monitor_is_private(cache->monitor, entry->span.begin, entry->span.end))
-        entry_retire(cache, entry);
     return WEFT_OK;
 }
 
@@ -271,7 +325,9 @@ int weft_region_cache_get(struct weft_region_cache *cache, uint32_t transport, c
         return WEFT_UNSUPPORTED;
     weft_region_cache_reap(cache);
     struct entry *entry = entry_take(cache, begin, end);
-    if (!entry)
+    /* What cannot be kept pushes nothing out, and is not watched either. It stays what it is meanwhile, as the operation that it
+     * is wanted for uses it. */
+    if (!entry && weft_monitor_is_private(cache->monitor, from, to))
         entry = entry_add(cache, from, to);
     if (!entry)
         return WEFT_UNSUPPORTED;
@@ -302,12 +358,12 @@ int weft_region_cache_put(struct weft_region_cache *cache, uint32_t transport, s
 uint32_t weft_region_cache_trim(struct weft_region_cache *cache)
 {
     uint32_t ended = 0;
-    pthread_mutex_lock(&cache->lock);
+    pthread_mutex_lock(&shared.lock);
     while (cache->oldest)
         retire(cache, cache->oldest);
     for (const struct entry *entry = cache->dead; entry; entry = entry->older)
         ended++;
-    pthread_mutex_unlock(&cache->lock);
+    pthread_mutex_unlock(&shared.lock);
     weft_region_cache_reap(cache);
     return ended;
 }
@@ -326,9 +382,9 @@ void weft_region_cache_forget(struct weft_region_cache *cache, uint32_t transpor
 
 void weft_region_cache_get_stats(struct weft_region_cache *cache, struct weft_region_cache_stats *stats)
 {
-    pthread_mutex_lock(&cache->lock);
+    pthread_mutex_lock(&shared.lock);
     *stats = (struct weft_region_cache_stats){cache->hits, cache->misses, cache->count, cache->bytes};
-    pthread_mutex_unlock(&cache->lock);
+    pthread_mutex_unlock(&shared.lock);
 }
 
 int weft_region_cache_open(const struct weft_region_cache_options *options, struct weft_region_cache **result)
@@ -338,7 +394,6 @@ int weft_region_cache_open(const struct weft_region_cache_options *options, stru
         return weft_fail(WEFT_NOMEM, "no memory for a cache of registrations");
     cache->options = *options;
     cache->page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
-    pthread_mutex_init(&cache->lock, NULL);
     *result = cache;
     return WEFT_OK;
 }
@@ -348,7 +403,6 @@ void weft_region_cache_close(struct weft_region_cache *cache)
     if (!cache)
         return;
     weft_region_cache_trim(cache);
-    weft_monitor_stop(cache->monitor);
-    pthread_mutex_destroy(&cache->lock);
+    stop_monitor(cache);
     free(cache);
 }

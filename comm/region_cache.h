@@ -12,8 +12,9 @@
  * Registering whole pages lets neighbours hit. It must not widen what peers can write, so only transports whose keys end
  * with the landing use the cache (WEFT_CAP_REG_KEEP in include/weft/transport.h).
  *
- * Threads: the caller serialises (the context's lock), but for the monitor's thread, which is kept apart by a lock of
- * the cache. It is held for no registration, no allocation, no log line: see comm/monitor.h.
+ * Threads: the caller serialises (the context's lock), but for the monitor's thread, which is kept apart by a lock that
+ * all caches of the process share, as they share the monitor. It is held for no registration, no allocation, no log line:
+ * see comm/monitor.h.
  */
 #ifndef WEFT_COMM_REGION_CACHE_H
 #define WEFT_COMM_REGION_CACHE_H

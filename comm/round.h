@@ -40,7 +40,7 @@ void weft_round_end(struct weft_round *round);
 struct weft_word {
     int32_t status; /* WEFT_OK, or why this rank cannot go on */
     uint32_t unused;
-    char text[304];   /* the reason */
+    char text[800];   /* the reason */
     char address[64]; /* "ip:port" where the rank listens for a group; "" where that is no matter */
 };
 

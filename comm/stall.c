@@ -91,10 +91,8 @@ int64_t weft_stall_look(struct weft_comm *comm, int64_t now_ns)
 void weft_stall_look_all(struct weft_context *context)
 {
     int64_t now_ns = weft_clock_ns();
-    for (uint32_t i = 0; i < context->comm_capacity; i++) {
-        if (context->comms[i])
-            weft_stall_look(context->comms[i], now_ns);
-    }
+    for (uint32_t i = 0; i < context->comm_count; i++)
+        weft_stall_look(context->all[i], now_ns);
 }
 
 int weft_stall_suspect(struct weft_comm *comm, const char *text, const struct weft_call *past)

@@ -327,7 +327,7 @@ static void lead(struct weft_subset *subset, struct weft_comm **made)
         int status = hear(subset, place, WEFT_SUBSET_DONE, &heard, subset->numbers[place],
                           subset->deadline_ns, &letter);
         if (status == WEFT_OK && letter.word.status != WEFT_OK)
-            status = weft_fail(letter.word.status, "rank %d on host '%s': %.200s", subset->ranks[place],
+            status = weft_fail(letter.word.status, "rank %d on host '%s': %s", subset->ranks[place],
                                subset->parent->members[subset->ranks[place]].host, letter.word.text);
         note(subset, status);
     }

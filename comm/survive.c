@@ -286,7 +286,7 @@ int weft_comm_shrink(weft_comm *comm, weft_comm **smaller)
     if (status != WEFT_AGAIN)
         return status;
     char reason[WEFT_DETAIL_MAX];
-    snprintf(reason, sizeof reason, "%.400s", weft_error_detail());
+    snprintf(reason, sizeof reason, "%.900s", weft_error_detail());
     return weft_fail(WEFT_TIMEOUT, "the survivors could not meet within %lld ms: %s",
                      (long long)comm->timeout_ms, reason);
 }

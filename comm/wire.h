@@ -38,7 +38,7 @@
 
 #include <weft/transport.h>
 
-#define WEFT_WIRE_VERSION 6
+#define WEFT_WIRE_VERSION 7
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "weft's executor wire format is little-endian and is read in place"

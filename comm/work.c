@@ -59,6 +59,8 @@ int weft_work_drive(struct weft_comm *comm, struct weft_exec_op *op, int64_t dea
         else if (!weft_idle_pause(context, &idle))
             continue;
         int64_t now_ns = weft_clock_ns();
+        if (!deadline_ns)
+            deadline_ns = weft_comm_deadline_ns(comm);
         if (now_ns >= look_ns)
             look_ns = look_ns ? weft_stall_look(comm, now_ns) : first_look(op, now_ns);
         if (now_ns >= deadline_ns) {

@@ -38,8 +38,9 @@ int weft_work_new(struct weft_comm *comm, struct weft_work **work);
 /* Frees the handle's memory only. */
 void weft_work_discard(struct weft_work *work);
 
-/* Waits for an executor operation, driving progress; on the deadline the communicator is revoked when revoke
- * is set, otherwise WEFT_TIMEOUT is returned and the operation goes on. [lock] */
+/* Waits for an executor operation, driving progress; on the deadline the communicator is revoked when revoke is set,
+ * otherwise WEFT_TIMEOUT is returned and the operation goes on. deadline_ns 0: the communicator's, from the first look at
+ * the clock on. [lock] */
 int weft_work_drive(struct weft_comm *comm, struct weft_exec_op *op, int64_t deadline_ns, int revoke);
 
 /* The same for a message. deadline_ns 0: the communicator's, from the first look at the clock on. At the deadline a

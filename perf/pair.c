@@ -14,6 +14,7 @@ int perf_pair_open(struct perf_pair *pair, struct perf_session *session, weft_dt
 {
     memset(pair, 0, sizeof *pair);
     pair->session = session;
+    pair->delay = getenv("WEFT_PERF_DELAY");
     pair->works = calloc(2 * window, sizeof(weft_work *));
     if (!pair->works ||
         perf_data_prepare(&pair->data, dtype, PERF_OP_NONE, session->rank, session->ranks) != 0) {
@@ -53,11 +54,10 @@ static int peer_of(const struct perf_pair *pair)
 /* Tests set WEFT_PERF_DELAY=rank:rank:microseconds to have a pair that is slow. */
 static void delay(const struct perf_pair *pair)
 {
-    const char *text = getenv("WEFT_PERF_DELAY");
     int first, second;
     unsigned delay_us;
-    if (text && pair->session->rank == pair->first &&
-        sscanf(text, "%d:%d:%u", &first, &second, &delay_us) == 3 && first == pair->first &&
+    if (pair->delay && pair->session->rank == pair->first &&
+        sscanf(pair->delay, "%d:%d:%u", &first, &second, &delay_us) == 3 && first == pair->first &&
         second == pair->second)
         usleep(delay_us);
 }

@@ -21,6 +21,7 @@ struct perf_pair {
     struct perf_buffer send, recv; /* window messages, one behind the other */
     size_t shift;                  /* in the pattern, of what the buffers hold */
     weft_work **works;             /* room for two windows */
+    const char *delay;             /* of a test, or NULL */
 };
 
 /* Makes buffers of capacity bytes and room for window messages. 0, or -1 after a message. End with perf_pair_close(),

@@ -20,8 +20,8 @@
  * on the context's service thread, and notify(), which may be called from any thread at any time. Callbacks
  * of poll() run inside poll() on the calling thread; they may call send, put, land, expose, map, pull and
  * release functions of the same transport but not poll or close.
- * Blocking: only open, close, reg, dereg, unland and recall_wait may block, for a bounded time. Everything
- * else returns at once.
+ * Blocking: only open, close, reg, reg_source, dereg, unland and recall_wait may block, for a bounded time.
+ * Everything else returns at once.
  * Errors: 0 or a negative enum weft_status.
  * Memory visibility: when poll() reports a MESSAGE or LANDED, the bytes are visible to the calling thread.
  */
@@ -87,8 +87,10 @@ typedef void weft_event_handler(void *arg, const struct weft_event *event);
 /* Called on the service thread when a watched descriptor is readable. */
 typedef void weft_watch_callback(void *arg, int fd);
 
-/* Numbers of the verbs transport; each is the setting of that name (base/settings.c has ranges and defaults). */
+/* Numbers of the verbs transport; each is the setting of that name (base/settings.c has the ranges). Begin with
+ * WEFT_VERBS_SETTINGS_INIT, the defaults. */
 struct weft_verbs_settings {
+    size_t size;             /* of this struct, as the caller knows it */
     int64_t qps;             /* WEFT_VERBS_QPS: queue pairs per rail and peer */
     int64_t rails;           /* WEFT_VERBS_RAILS: ports used at most */
     int64_t stripe_bytes;    /* WEFT_VERBS_STRIPE: puts of at least that are cut over all lanes */
@@ -103,6 +105,11 @@ struct weft_verbs_settings {
     int64_t windows;         /* WEFT_VERBS_WINDOWS: 1 memory windows where offered */
     int64_t failover;        /* WEFT_VERBS_FAILOVER: 1 a dead rail's traffic moves to the others */
 };
+#define WEFT_VERBS_SETTINGS_INIT                                                                             \
+    {                                                                                                        \
+        .size = sizeof(struct weft_verbs_settings), .qps = 1, .rails = 4, .stripe_bytes = 1 << 18,           \
+        .gid_index = -1, .timeout = 18, .retry = 7, .relaxed = 1, .windows = 1                               \
+    }
 
 /* A port that an instance uses. */
 struct weft_rail_info {
@@ -259,8 +266,9 @@ struct weft_transport_ops {
     int (*exposed)(struct weft_link *link, const struct weft_token *token);
 
     /* A letter (tell() in the params) from the instance that has the address `from`, for which the bootstrap vouches:
-     * a member of a communicator with this one. Its bytes are the peer's, who may write anything. Called like the other
-     * operations, outside of poll(). */
+     * a member of a communicator with this one. Its bytes are the peer's, who may write anything, or wrote for another
+     * transport: what makes no sense is ignored. Called like the other operations, outside of poll(). Connecting may take the
+     * kernel a second where the peer's network interface does not answer (RoCE's neighbour resolution). */
     void (*told)(struct weft_transport *transport, const void *from, size_t from_size, const void *letter,
                  size_t size);
     /* One line for people on why the link failed, or NULL: what failed where (device, port, GID, port's state) and what

@@ -1,4 +1,4 @@
-/* weft: collectives between ranks over shared memory and libfabric.
+/* weft: collectives and messages between ranks over shared memory, RDMA devices and libfabric.
  *
  * Threads: a context may be used from several threads. Collectives on one communicator must come from one thread
  * at a time, in the same order on every rank; different communicators are independent. Point-to-point calls
@@ -115,7 +115,7 @@ typedef struct weft_rail {
     }
 
 /* Lists the ports that the context's verbs transport uses, once a communicator has needed it: fills up to capacity
- * entries, of which the first one's size counts for all, and sets *count to how many there are. */
+ * entries, which lie rails[0].size bytes apart, and sets *count to how many there are. */
 int weft_context_rails(weft_context *context, weft_rail *rails, int capacity, int *count);
 
 /* Operations of the caller's have values from here on, below WEFT_OP_USER + 16, valid for one context. */

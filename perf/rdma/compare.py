@@ -12,7 +12,8 @@ in flight as weft-perf keeps messages; the writes all go to the same memory, wef
 
 In the virtual machine the device is threads of the kernel, on the processors that the programs poll on. A program that
 polls keeps such a thread waiting for a time slice of 4 ms, whatever else it does, so there the programs have the
-scheduling policy "idle": whatever is not of that policy goes before them at once, as a device would.
+scheduling policy "idle": whatever is not of that policy goes before them at once, as a device would. Where the
+threads run is the kernel's choice, which turns of all programs depend on: docs/rdma.md, "Beside perftest".
 """
 
 import argparse
@@ -104,7 +105,7 @@ class Rig:
     def perftest(self, arguments):
         """One turn of a perftest program: the words of its last line of figures."""
         port = free_port()
-        command = [*arguments, "-d", self.options.device, "-F", "-p", str(port), *self.port]
+        command = [*arguments, "-d", self.options.device.split(":")[0], "-F", "-p", str(port), *self.port]
         server_log, server = self.start("server", self.cpus[0], command)
         try:
             deadline = time.monotonic() + self.options.seconds
@@ -159,7 +160,10 @@ def write_bw(rig):
     options = rig.options
     words = rig.perftest(["ib_write_bw", "-s", str(BANDWIDTH_BYTES), "-n", str(max(5, options.windows * options.window)),
                           "-t", str(options.window), "--report_gbits"])
-    return BANDWIDTH_BYTES * 8 / float(words[3]) / 1e3
+    rate = float(words[3])
+    if not rate:
+        raise Failed("ib_write_bw reports 0.00 Gb/s")
+    return BANDWIDTH_BYTES * 8 / rate / 1e3
 
 
 def small(rig, arguments):

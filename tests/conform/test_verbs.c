@@ -38,9 +38,8 @@ static const char *all_devices(void)
 
 static const char *absent(void)
 {
-    char address[64];
     words_read(getenv("WEFT_RDMA_DEVICE"));
-    return test_rdma_address(0, address, sizeof address);
+    return test_rdma_absent(0);
 }
 
 static const char *no_second(void)
@@ -49,10 +48,16 @@ static const char *no_second(void)
     return reason || words_count > 1 ? reason : "WEFT_RDMA_DEVICE names one device only";
 }
 
-static const struct weft_verbs_settings many_lanes = {
-    .qps = 2, .rails = 4, .stripe_bytes = 5000, .gid_index = -1, .timeout = 18, .retry = 7, .windows = 1};
-static const struct weft_verbs_settings no_windows = {
-    .qps = 1, .rails = 1, .stripe_bytes = 1 << 18, .gid_index = -1, .timeout = 18, .retry = 7};
+static void many_lanes(struct weft_verbs_settings *settings)
+{
+    settings->qps = 2;
+    settings->stripe_bytes = 5000;
+}
+
+static void no_windows(struct weft_verbs_settings *settings)
+{
+    settings->windows = 0;
+}
 
 static const struct conform_backend rows[] = {
     {.label = "verbs on one device",
@@ -78,14 +83,14 @@ static const struct conform_backend rows[] = {
      .transport = "verbs",
      .offers = WEFT_CAP_PUT,
      .devices = all_devices,
-     .verbs = &many_lanes,
+     .verbs = many_lanes,
      .only_puts = 1,
      .absent = no_second},
     {.label = "verbs without memory windows",
      .transport = "verbs",
      .offers = WEFT_CAP_PUT,
      .devices = first_device,
-     .verbs = &no_windows,
+     .verbs = no_windows,
      .only_puts = 1,
      .absent = absent},
 };

@@ -11,14 +11,21 @@ static const char *two_ports(void)
     return "2";
 }
 
-static const struct weft_verbs_settings with_failover = {.qps = 1,
-                                                         .rails = 4,
-                                                         .stripe_bytes = 5000,
-                                                         .gid_index = -1,
-                                                         .timeout = 18,
-                                                         .retry = 6,
-                                                         .windows = 1,
-                                                         .failover = 1};
+static const char *two_soft_ports(void)
+{
+    return "2 soft";
+}
+
+static void striped(struct weft_verbs_settings *settings)
+{
+    settings->stripe_bytes = 5000;
+}
+
+static void with_failover(struct weft_verbs_settings *settings)
+{
+    striped(settings);
+    settings->failover = 1;
+}
 
 static const struct conform_backend rows[] = {
     {.label = "verbs in memory", .transport = "verbs", .offers = WEFT_CAP_PUT, .peers = 8},
@@ -28,11 +35,17 @@ static const struct conform_backend rows[] = {
      .devices = two_ports,
      .lossy_letters = 1,
      .peers = 8},
+    {.label = "verbs in memory, windows may be bound again",
+     .transport = "verbs",
+     .offers = WEFT_CAP_PUT,
+     .devices = two_soft_ports,
+     .verbs = striped,
+     .peers = 8},
     {.label = "verbs in memory, failover",
      .transport = "verbs",
      .offers = WEFT_CAP_PUT,
      .devices = two_ports,
-     .verbs = &with_failover,
+     .verbs = with_failover,
      .peers = 8},
 };
 

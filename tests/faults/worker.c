@@ -6,14 +6,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "comm/region_cache.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
+
+#define CACHED ((size_t)65536) /* bytes */
 
 /* A run of one rank while it goes on. */
 struct life {
@@ -94,6 +98,68 @@ static void put_memory(struct life *life)
     }
 }
 
+/* A transport's region, which knows what was at its address when it was made. */
+struct weft_region {
+    int generation;
+};
+
+static int generation; /* of the memory that the cache is used with */
+
+static int region_make(void *arg, uint32_t transport, void *memory, size_t size, struct weft_region **region)
+{
+    (void)arg, (void)transport, (void)memory, (void)size;
+    *region = malloc(sizeof **region);
+    if (!*region)
+        return WEFT_NOMEM;
+    (*region)->generation = generation;
+    return WEFT_OK;
+}
+
+static void region_end(void *arg, uint32_t transport, struct weft_region *region)
+{
+    (void)arg, (void)transport;
+    free(region);
+}
+
+/* A region of what was there before is as wrong as wrong bits. None at all is no error: then memory is not kept. */
+static void use_cache(struct life *life, struct weft_region_cache *cache, const void *memory)
+{
+    struct weft_region *region;
+    int status = weft_region_cache_get(cache, 1, memory, CACHED, &region);
+    if (status != WEFT_OK) {
+        note(life, "weft_region_cache_get", status == WEFT_UNSUPPORTED ? WEFT_OK : status);
+        return;
+    }
+    life->outcome->wrong += region->generation != generation;
+    weft_region_cache_put(cache, 1, region);
+}
+
+/* What is unmapped the kernel tells the cache's thread, and waits until it has listened. */
+static void keep_memory(struct life *life)
+{
+    const struct weft_region_cache_options options = {
+        .bytes_max = 4 * CACHED, .reg = region_make, .dereg = region_end};
+    struct weft_region_cache *cache;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    void *memory = mmap(NULL, CACHED, PROT_READ | PROT_WRITE, flags, -1, 0);
+    phase_begin(life, PHASE_CACHE);
+    int status = note(life, "weft_region_cache_open", weft_region_cache_open(&options, &cache));
+    if (status == WEFT_OK)
+        use_cache(life, cache, memory);
+    phase_end(life, PHASE_CACHE);
+    for (int i = 0; i < 2 && status == WEFT_OK; i++) { /* and what the fault left must not show later */
+        use_cache(life, cache, memory);
+        generation++;
+        memory = mmap(memory, CACHED, PROT_READ | PROT_WRITE, flags | MAP_FIXED, -1, 0);
+        use_cache(life, cache, memory);
+    }
+    phase_begin(life, PHASE_CACHE_END);
+    if (status == WEFT_OK)
+        weft_region_cache_close(cache);
+    phase_end(life, PHASE_CACHE_END);
+    munmap(memory, CACHED);
+}
+
 static int create_comm(struct life *life)
 {
     const struct fault_order *order = life->order;
@@ -157,6 +223,8 @@ static void live(struct life *life)
 {
     if (open_context(life) != WEFT_OK)
         return;
+    if (life->order->scene.phase == PHASE_CACHE || life->order->scene.phase == PHASE_CACHE_END)
+        keep_memory(life);
     if (get_memory(life) == WEFT_OK && !life->order->solo && create_comm(life) == WEFT_OK) {
         phase_begin(life, PHASE_REDUCE);
         int status = reduce(life);

@@ -13,7 +13,16 @@
 #include "tests/faults/inject.h"
 #include "tests/support/leak.h"
 
-enum fault_phase { PHASE_CONTEXT, PHASE_MEMORY, PHASE_CREATE, PHASE_REDUCE, PHASE_SHRINK, PHASE_END };
+enum fault_phase {
+    PHASE_CONTEXT,
+    PHASE_MEMORY,
+    PHASE_CACHE, /* the cache of registrations by itself, without ranks: it is opened and used; it is closed */
+    PHASE_CACHE_END,
+    PHASE_CREATE,
+    PHASE_REDUCE,
+    PHASE_SHRINK,
+    PHASE_END
+};
 
 enum fault_source { SOURCE_FILE, SOURCE_ADDRESS };
 

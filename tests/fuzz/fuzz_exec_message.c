@@ -7,40 +7,17 @@
 
 #include "comm/exec.h"
 
+#define COUNT           3000
+#define SMALL           16 /* elements of an operation that needs no window */
+#define ELSEWHERE_BYTES (COUNT * 4)
+#include "tests/fuzz/elsewhere.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define COUNT 3000
-
-static uint8_t elsewhere[COUNT * 4];
-static struct weft_transport_ops ops;
-static uint32_t offers;
 
 static int take(struct weft_link *link, const void *header, size_t header_size, const void *payload,
                 size_t payload_size)
 {
     (void)link, (void)header, (void)header_size, (void)payload, (void)payload_size;
-    return WEFT_OK;
-}
-
-static int link_flags(struct weft_link *link, uint32_t *flags)
-{
-    (void)link;
-    *flags = WEFT_LINK_PEER_MAPS | WEFT_LINK_PEER_PULLS;
-    return WEFT_OK;
-}
-
-static int lend_open(struct weft_link *link, const void *memory, size_t size, size_t slice_bytes,
-                     struct weft_token *token, uint32_t *conduit)
-{
-    (void)link, (void)memory, (void)size, (void)slice_bytes, (void)token, (void)conduit;
-    return WEFT_UNSUPPORTED;
-}
-
-static int expose(struct weft_link *link, struct weft_region *region, const void *memory, size_t size,
-                  struct weft_token *token)
-{
-    (void)link, (void)region, (void)memory, (void)size;
-    memset(token, 0, sizeof *token);
     return WEFT_OK;
 }
 
@@ -60,101 +37,10 @@ static int map(struct weft_link *link, const struct weft_token *token, size_t si
     return WEFT_OK;
 }
 
-static int pull(struct weft_link *link, const struct weft_token *token, uint64_t offset, void *destination,
-                size_t size)
-{
-    (void)link, (void)token;
-    if (offset > sizeof elsewhere || size > sizeof elsewhere - offset)
-        abort(); /* the executor asked for more than any message here has */
-    memcpy(destination, elsewhere + offset, size);
-    return WEFT_OK;
-}
-
-static int land(struct weft_link *link, struct weft_region *region, void *memory, size_t size,
-                uint64_t cookie, struct weft_token *token)
-{
-    (void)link, (void)region, (void)cookie;
-    memset(memory, 0, size); /* it must be there */
-    memset(token, 0, sizeof *token);
-    return WEFT_OK;
-}
-
-static void unland(struct weft_link *link, const struct weft_token *token)
-{
-    (void)link, (void)token;
-}
-
-static int put(struct weft_link *link, const struct weft_token *token, struct weft_region *region,
-               const void *memory, size_t size, uint64_t cookie)
-{
-    (void)link, (void)token, (void)region, (void)cookie;
-    memcpy(elsewhere, memory, size);
-    return WEFT_OK;
-}
-
-static void unexpose(struct weft_link *link, const struct weft_token *token, int taken)
-{
-    (void)link, (void)token, (void)taken;
-}
-
-static int exposed(struct weft_link *link, const struct weft_token *token)
-{
-    (void)link;
-    return token->bytes[1] & 1 ? WEFT_PEER_FAILED : WEFT_OK;
-}
-
-static int recall(struct weft_link *link, const struct weft_token *token, uint64_t cookie)
-{
-    (void)link, (void)token, (void)cookie;
-    return WEFT_OK;
-}
-
-static void recall_wait(struct weft_transport *transport)
-{
-    (void)transport;
-}
-
-static int connect_peer(void *arg, uint32_t rank, struct weft_exec_peer *peer)
-{
-    (void)arg, (void)rank;
-    *peer = (struct weft_exec_peer){.ops = &ops,
-                                    .link = (struct weft_link *)elsewhere,
-                                    .caps = offers,
-                                    .eager_bytes = 256,
-                                    .slice_bytes = 1024,
-                                    .put_bytes = 4096};
-    return WEFT_OK;
-}
-
 static int sent_by(void *arg, uint32_t rank, const void *sender)
 {
     (void)arg, (void)sender;
     return rank == 2;
-}
-
-static void *buffer_get(void *arg, uint32_t transport, size_t size)
-{
-    (void)arg, (void)transport;
-    return malloc(size);
-}
-
-static void buffer_put(void *arg, uint32_t transport, void *buffer, size_t size)
-{
-    (void)arg, (void)transport, (void)size;
-    free(buffer);
-}
-
-static int region_get(void *arg, uint32_t transport, const void *memory, size_t size,
-                      struct weft_region **region)
-{
-    (void)arg, (void)transport, (void)memory, (void)size;
-    *region = NULL;
-    return WEFT_OK;
-}
-
-static void region_put(void *arg, uint32_t transport, struct weft_region *region)
-{
-    (void)arg, (void)transport, (void)region;
 }
 
 static void feed(struct weft_exec *exec, const uint8_t *data, size_t size)
@@ -181,31 +67,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 2)
         return 0;
-    ops = (struct weft_transport_ops){.send = take,
-                                      .link_flags = link_flags,
-                                      .lend_open = lend_open,
-                                      .expose = expose,
-                                      .map = map,
-                                      .pull = pull,
-                                      .land = land,
-                                      .unland = unland,
-                                      .put = put,
-                                      .recall = recall,
-                                      .recall_wait = recall_wait,
-                                      .unexpose = unexpose,
-                                      .exposed = exposed};
-    static const uint32_t choices[] = {WEFT_CAP_READ, WEFT_CAP_PUT, 0};
-    offers = choices[data[0] % 3];
-    struct weft_exec_options options = {.id = 1,
-                                        .rank = 1,
-                                        .ranks = 3,
-                                        .window = 8,
-                                        .hooks = {.connect = connect_peer,
-                                                  .sent_by = sent_by,
-                                                  .buffer_get = buffer_get,
-                                                  .buffer_put = buffer_put,
-                                                  .region_get = region_get,
-                                                  .region_put = region_put}};
+    elsewhere_open(data[0], take, map);
+    struct weft_exec_options options = {
+        .id = 1, .rank = 1, .ranks = 3, .window = 8, .hooks = elsewhere_hooks};
+    options.hooks.sent_by = sent_by;
     struct weft_plan_request wanted = {
         WEFT_ALLREDUCE, WEFT_ALGO_RING + data[1] % 4, 3, 1, data[1] / 4 % 2, -1, 0, 0};
     struct weft_exec *exec;
@@ -217,7 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct weft_exec_request request = {.plan = plan,
                                         .input = wanted.in_place ? output : input,
                                         .output = output,
-                                        .count = COUNT,
+                                        .count = data[1] / 8 % 2 ? SMALL : COUNT,
                                         .element_bytes = 4,
                                         .reduce = weft_reduce_find(WEFT_INT32, WEFT_SUM),
                                         .digest = 7,

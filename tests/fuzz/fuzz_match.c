@@ -8,15 +8,14 @@
 
 #include "comm/p2p.h"
 
+#define RANK            1
+#define REQUESTS        32
+#define BYTES           5000
+#define ELSEWHERE_BYTES BYTES
+#include "tests/fuzz/elsewhere.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define RANK     1
-#define REQUESTS 32
-#define BYTES    5000
-
-static uint8_t elsewhere[BYTES];
-static struct weft_transport_ops ops;
-static uint32_t offers;
 static int full;
 
 struct world {
@@ -34,28 +33,6 @@ static int take(struct weft_link *link, const void *header, size_t header_size, 
     return full && full-- ? WEFT_AGAIN : WEFT_OK;
 }
 
-static int link_flags(struct weft_link *link, uint32_t *flags)
-{
-    (void)link;
-    *flags = WEFT_LINK_PEER_MAPS | WEFT_LINK_PEER_PULLS;
-    return WEFT_OK;
-}
-
-static int lend_open(struct weft_link *link, const void *memory, size_t size, size_t slice_bytes,
-                     struct weft_token *token, uint32_t *conduit)
-{
-    (void)link, (void)memory, (void)size, (void)slice_bytes, (void)token, (void)conduit;
-    return WEFT_UNSUPPORTED;
-}
-
-static int expose(struct weft_link *link, struct weft_region *region, const void *memory, size_t size,
-                  struct weft_token *token)
-{
-    (void)link, (void)region, (void)memory, (void)size;
-    memset(token, 0, sizeof *token);
-    return WEFT_OK;
-}
-
 static int map(struct weft_link *link, const struct weft_token *token, size_t size, const void **memory)
 {
     (void)link;
@@ -63,97 +40,6 @@ static int map(struct weft_link *link, const struct weft_token *token, size_t si
         abort(); /* more than any receive here has room for */
     *memory = elsewhere;
     return token->bytes[0] & 1 ? WEFT_UNSUPPORTED : WEFT_OK;
-}
-
-static int pull(struct weft_link *link, const struct weft_token *token, uint64_t offset, void *destination,
-                size_t size)
-{
-    (void)link, (void)token;
-    if (offset > sizeof elsewhere || size > sizeof elsewhere - offset)
-        abort();
-    memcpy(destination, elsewhere + offset, size);
-    return WEFT_OK;
-}
-
-static int land(struct weft_link *link, struct weft_region *region, void *memory, size_t size,
-                uint64_t cookie, struct weft_token *token)
-{
-    (void)link, (void)region, (void)cookie;
-    memset(memory, 0, size); /* it must be there */
-    memset(token, 0, sizeof *token);
-    return WEFT_OK;
-}
-
-static int put(struct weft_link *link, const struct weft_token *token, struct weft_region *region,
-               const void *memory, size_t size, uint64_t cookie)
-{
-    (void)link, (void)token, (void)region, (void)cookie;
-    memcpy(elsewhere, memory, size);
-    return WEFT_OK;
-}
-
-static void unland(struct weft_link *link, const struct weft_token *token)
-{
-    (void)link, (void)token;
-}
-
-static void unexpose(struct weft_link *link, const struct weft_token *token, int taken)
-{
-    (void)link, (void)token, (void)taken;
-}
-
-static int exposed(struct weft_link *link, const struct weft_token *token)
-{
-    (void)link;
-    return token->bytes[1] & 1 ? WEFT_PEER_FAILED : WEFT_OK;
-}
-
-static int recall(struct weft_link *link, const struct weft_token *token, uint64_t cookie)
-{
-    (void)link, (void)token, (void)cookie;
-    return WEFT_OK;
-}
-
-static void recall_wait(struct weft_transport *transport)
-{
-    (void)transport;
-}
-
-static int connect_peer(void *arg, uint32_t rank, struct weft_exec_peer *peer)
-{
-    (void)arg, (void)rank;
-    *peer = (struct weft_exec_peer){.ops = &ops,
-                                    .link = (struct weft_link *)elsewhere,
-                                    .caps = offers,
-                                    .eager_bytes = 256,
-                                    .slice_bytes = 1024,
-                                    .put_bytes = 4096};
-    return WEFT_OK;
-}
-
-static void *buffer_get(void *arg, uint32_t transport, size_t size)
-{
-    (void)arg, (void)transport;
-    return malloc(size);
-}
-
-static void buffer_put(void *arg, uint32_t transport, void *buffer, size_t size)
-{
-    (void)arg, (void)transport, (void)size;
-    free(buffer);
-}
-
-static int region_get(void *arg, uint32_t transport, const void *memory, size_t size,
-                      struct weft_region **region)
-{
-    (void)arg, (void)transport, (void)memory, (void)size;
-    *region = NULL;
-    return WEFT_OK;
-}
-
-static void region_put(void *arg, uint32_t transport, struct weft_region *region)
-{
-    (void)arg, (void)transport, (void)region;
 }
 
 static int tagged(void *arg, const struct weft_wire_header *header, const void *payload)
@@ -274,34 +160,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 1)
         return 0;
-    ops = (struct weft_transport_ops){.send = take,
-                                      .link_flags = link_flags,
-                                      .lend_open = lend_open,
-                                      .expose = expose,
-                                      .map = map,
-                                      .pull = pull,
-                                      .land = land,
-                                      .unland = unland,
-                                      .put = put,
-                                      .recall = recall,
-                                      .recall_wait = recall_wait,
-                                      .unexpose = unexpose,
-                                      .exposed = exposed};
-    static const uint32_t choices[] = {WEFT_CAP_READ, WEFT_CAP_PUT, 0};
-    offers = choices[data[0] % 3];
+    elsewhere_open(data[0], take, map);
     full = 0;
     struct world world = {0};
-    struct weft_exec_options options = {.id = 1,
-                                        .rank = RANK,
-                                        .ranks = 3,
-                                        .window = 8,
-                                        .hooks = {.comm = &world,
-                                                  .connect = connect_peer,
-                                                  .buffer_get = buffer_get,
-                                                  .buffer_put = buffer_put,
-                                                  .region_get = region_get,
-                                                  .region_put = region_put,
-                                                  .tagged = tagged}};
+    struct weft_exec_options options = {
+        .id = 1, .rank = RANK, .ranks = 3, .window = 8, .hooks = elsewhere_hooks};
+    options.hooks.comm = &world;
+    options.hooks.tagged = tagged;
     if (weft_exec_create(&options, &world.exec) != WEFT_OK)
         abort();
     struct weft_p2p_options messages = {.rank = RANK, .ranks = 3, .local_bytes = 256, .exec = world.exec};

@@ -180,6 +180,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     scene->fake = ofi_fake_open(2, data[0] & 1);
     scene->fake->transport->ordered = !(data[0] & 2);
+    if (data[0] & 4)
+        scene->fake->transport->address.features = OFI_FEATURE_WARY;
     give_hello(scene, NULL, 0);
     data++;
     size--;

@@ -27,8 +27,7 @@ struct pending {
     uint8_t bytes[WEFT_LETTER_MAX];
 };
 
-static struct weft_verbs_settings settings = {
-    .qps = 1, .rails = 4, .stripe_bytes = 1 << 18, .gid_index = -1, .timeout = 18, .retry = 6, .windows = 1};
+static struct weft_verbs_settings settings = WEFT_VERBS_SETTINGS_INIT;
 static struct weft_transport_ops ops;
 static struct node nodes[NODES];
 static struct pending letters[64];
@@ -89,7 +88,8 @@ static struct weft_link *join(int from, int to)
 /* The queue pair of node 0 that the peer's packets come to, and the link; NULL when it is no more. */
 static struct weft_link *victim(void)
 {
-    struct weft_link *link = verbs_link_of(nodes[0].transport, nodes[1].transport->own.instance);
+    struct weft_link *link =
+        verbs_link_of(nodes[0].transport, nodes[1].transport->address, nodes[1].transport->address_size);
     return link && link->lanes[link->first] ? link : NULL;
 }
 

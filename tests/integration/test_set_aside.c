@@ -42,7 +42,7 @@ static struct weft_transport *break_shm(weft_context *context)
     struct weft_open_transport *shm = &context->transports[WEFT_SHM];
     shm->ops.poll = poll_fails;
     weft_progress_once(context);
-    struct weft_transport *instance = shm->broken ? shm->instance : NULL;
+    struct weft_transport *instance = context->working & 1u << WEFT_SHM ? NULL : shm->instance;
     weft_context_unlock(context);
     return instance;
 }

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "tests/support/rdma_device.h"
+
 /* NULL when there is none of this name. */
 static struct ibv_context *device_open(const char *name)
 {
@@ -24,15 +26,15 @@ static struct ibv_context *device_open(const char *name)
     return opened;
 }
 
-static void device_check(const char *name)
+static void device_check(const char *name, int number)
 {
     struct ibv_context *context = device_open(name);
     if (!context)
         fail_msg("no RDMA device %s here", name);
     struct ibv_port_attr port;
-    assert_int_equal(ibv_query_port(context, 1, &port), 0);
+    assert_int_equal(ibv_query_port(context, (uint8_t)number, &port), 0);
     if (port.state != IBV_PORT_ACTIVE)
-        fail_msg("port 1 of %s is %s, not active", name, ibv_port_state_str(port.state));
+        fail_msg("port %d of %s is %s, not active", number, name, ibv_port_state_str(port.state));
     assert_true(port.gid_tbl_len > 0);
 
     struct ibv_pd *domain = ibv_alloc_pd(context);
@@ -51,11 +53,11 @@ static void test_devices_are_active(void **state)
     const char *names = getenv("WEFT_RDMA_DEVICE");
     if (!names || !*names)
         fail_msg("WEFT_RDMA_DEVICE names no device; run this by make check-rdma");
-    char copy[256];
-    assert_true(strlen(names) < sizeof(copy));
-    strcpy(copy, names);
-    for (char *rest = NULL, *name = strtok_r(copy, ",", &rest); name; name = strtok_r(NULL, ",", &rest))
-        device_check(name);
+    char name[64];
+    int count = 0;
+    for (int port; (port = test_rdma_device(count, name, sizeof name)); count++)
+        device_check(name, port);
+    assert_true(count > 0);
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* Ranks over libfabric's provider for RDMA devices: results, messages, a rank that dies, and what a program is told
+/* Ranks over libfabric's provider for RDMA devices: results, messages, a rank that dies or stands still, and what a program is told
  * that forks or lacks a setting. Every rank is a process forked before anything has loaded libfabric. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,37 +12,16 @@
 #include <unistd.h>
 
 #include "tests/support/job.h"
+#include "tests/support/lost_rank.h"
 #include "tests/support/ranks.h"
 #include "tests/support/rdma_device.h"
+#include "tests/support/read_only.h"
 #include "transport/registry.h"
 
 #define PROVIDER "verbs;ofi_rxm"
 #define LARGE    65536 /* elements: 256 KiB, put in slices */
 
 static const size_t counts[] = {1, 700, 9000, LARGE};
-
-static int reduce(weft_comm *comm, float *send, float *recv, size_t count)
-{
-    int rank = weft_comm_rank(comm), ranks = weft_comm_size(comm);
-    job_fill(send, WEFT_FLOAT32, rank, count);
-    memset(recv, 0xcc, count * sizeof *recv);
-    CHECK_OK(weft_allreduce(comm, send, recv, count, WEFT_FLOAT32, WEFT_SUM));
-    CHECK(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, ranks, count) == 0);
-    return 0;
-}
-
-/* Every rank's data to the next one, and its neighbour's back to the start of recv. */
-static int pass_on(weft_comm *comm, float *send, float *recv, size_t count)
-{
-    int rank = weft_comm_rank(comm), ranks = weft_comm_size(comm), left = (rank + ranks - 1) % ranks;
-    job_fill(send, WEFT_FLOAT32, rank, count);
-    memset(recv, 0xcc, count * sizeof *recv);
-    CHECK_OK(
-        weft_sendrecv(comm, send, count, (rank + 1) % ranks, 7, recv, count, left, 7, WEFT_FLOAT32, NULL));
-    job_fill(send, WEFT_FLOAT32, left, count);
-    CHECK(memcmp(send, recv, count * sizeof *recv) == 0);
-    return 0;
-}
 
 static int results_body(int rank, int ranks, void *arg)
 {
@@ -53,8 +32,8 @@ static int results_body(int rank, int ranks, void *arg)
     CHECK(send && recv);
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         for (int turn = 0; turn < 3; turn++) {
-            CHECK(reduce(job.comm, send, recv, counts[i]) == 0);
-            CHECK(pass_on(job.comm, send, recv, counts[i]) == 0);
+            CHECK(job_reduce(job.comm, send, recv, counts[i], WEFT_FLOAT32) == 0);
+            CHECK(job_pass_on(job.comm, send, recv, counts[i], WEFT_FLOAT32) == 0);
         }
     }
     CHECK_OK(job_close(&job));
@@ -70,47 +49,46 @@ static void results_are_right(void **state)
     assert_int_equal(test_ranks_fork(3, results_body, NULL), 0);
 }
 
-/* Rank 1 of three dies between calls, and the others call on until they are told. */
-static int death_body(int rank, int ranks, void *arg)
+/* Sent from; received into by one that is told so, which ends the communicator. */
+static int read_only_body(int rank, int ranks, void *arg)
 {
-    size_t count = *(const size_t *)arg;
     struct job job;
-    weft_comm *smaller;
+    (void)ranks, (void)arg;
     CHECK_OK(job_open(&job, "ofi", PROVIDER));
-    float *send = calloc(count, sizeof *send), *recv = calloc(count, sizeof *recv);
-    CHECK(send && recv && ranks == 3);
-    int status = WEFT_OK;
-    for (int i = 0; status == WEFT_OK && i < 1000000; i++) {
-        if (rank == 1 && i == 4)
-            raise(SIGKILL);
-        status = weft_allreduce(job.comm, send, recv, count, WEFT_FLOAT32, WEFT_SUM);
+    CHECK(read_only_is_sent_from(&job) == 0);
+    float *bytes = calloc(LARGE, sizeof *bytes);
+    float *memory = read_only_make(READ_ONLY_OWN, bytes, LARGE * sizeof *bytes);
+    CHECK(bytes && memory);
+    if (rank == 0) {
+        memset(bytes, 0xcc, LARGE * sizeof *bytes);
+        CHECK(weft_send(job.comm, bytes, LARGE, WEFT_FLOAT32, 1, 6) != WEFT_OK);
+    } else {
+        int status = weft_recv(job.comm, memory, LARGE, WEFT_FLOAT32, 0, 6, NULL);
+        CHECK(status == WEFT_INVALID && strstr(weft_error_detail(), "it is read-only"));
+        CHECK(memcmp(memory, bytes, LARGE * sizeof *bytes) == 0);
     }
-    if (status != WEFT_PEER_FAILED || !strstr(weft_error_detail(), "rank 1 on host")) {
-        fprintf(stderr, "rank %d: status %d, '%s', where rank 1 died\n", rank, status, weft_error_detail());
-        return 1;
-    }
-    CHECK_OK(weft_comm_shrink(job.comm, &smaller));
-    CHECK(weft_comm_size(smaller) == 2);
-    CHECK(reduce(smaller, send, recv, count) == 0);
-    CHECK(pass_on(smaller, send, recv, count) == 0);
-    CHECK_OK(weft_comm_destroy(smaller));
-    CHECK_OK(job_close(&job));
-    free(send);
-    free(recv);
+    job_close(&job);
+    free(bytes);
     return 0;
+}
+
+static void read_only_memory_is_sent_from(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(2, read_only_body, NULL), 0);
 }
 
 static void a_death_is_named_and_the_others_go_on(void **state)
 {
-    static const size_t sizes[] = {2, LARGE};
     (void)state;
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        int statuses[TEST_RANKS_MAX];
-        test_ranks_fork_status(3, death_body, (void *)(uintptr_t)&sizes[i], statuses);
-        assert_int_equal(statuses[0], 0);
-        assert_int_equal(statuses[2], 0);
-        assert_true(WIFSIGNALED(statuses[1]));
-    }
+    lost_rank_is_named("ofi", PROVIDER, SIGKILL, 2);
+    lost_rank_is_named("ofi", PROVIDER, SIGKILL, LARGE);
+}
+
+static void a_silent_rank_is_named_and_the_others_go_on(void **state)
+{
+    (void)state;
+    lost_rank_is_named("ofi", PROVIDER, SIGSTOP, LARGE);
 }
 
 static int open_once(void)
@@ -197,7 +175,9 @@ int main(void)
     static char address[64];
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_right),
+        cmocka_unit_test(read_only_memory_is_sent_from),
         cmocka_unit_test(a_death_is_named_and_the_others_go_on),
+        cmocka_unit_test(a_silent_rank_is_named_and_the_others_go_on),
         cmocka_unit_test(children_of_a_user_of_devices_are_told),
         cmocka_unit_test(too_few_completion_entries_name_the_variable),
         cmocka_unit_test(shared_receives_are_refused),

@@ -12,53 +12,18 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <weft/weft.h>
 
 #include "base/error.h"
 #include "base/fork.h"
+#include "tests/rdma/opened_rails.h"
+#include "tests/support/child.h"
 #include "tests/support/skip.h"
 #include "transport/verbs/region.h"
 #include "transport/verbs/window.h"
 
 #define REGION_BYTES 65536
-
-/* What the tests share: all rails of WEFT_RDMA_DEVICE. */
-static struct verbs_rail rails[VERBS_RAILS];
-static int rail_count;
-
-/* A peer that says nothing is given up within 100 ms. */
-static const struct weft_verbs_settings quick = {
-    .qps = 1, .rails = VERBS_RAILS, .gid_index = -1, .timeout = 10, .retry = 2, .relaxed = 1, .windows = 1};
-
-static struct weft_transport_params params_for(const char *devices)
-{
-    struct weft_transport_params params = {.size = sizeof params, .devices = devices, .verbs = &quick};
-    return params;
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    struct weft_transport_params params = params_for(getenv("WEFT_RDMA_DEVICE"));
-    int status = verbs_rails_open(&params, rails, &rail_count);
-    if (status)
-        print_error("%s\n", weft_error_detail());
-    return status;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    verbs_rails_close(rails, rail_count);
-    return 0;
-}
-
-static int is_rxe(void)
-{
-    return strncmp(rails[0].device, "rxe", 3) == 0;
-}
 
 /* --- opening */
 
@@ -106,7 +71,7 @@ static void expect_refusal(const char *devices, const struct weft_verbs_settings
 {
     struct verbs_rail none[VERBS_RAILS];
     int count = -1;
-    struct weft_transport_params params = params_for(devices);
+    struct weft_transport_params params = rails_params(devices);
     params.verbs = settings;
     assert_int_equal(verbs_rails_open(&params, none, &count), status);
     if (!strstr(weft_error_detail(), text))
@@ -144,7 +109,7 @@ static void test_settings_bound_what_is_opened(void **state)
     other.windows = 0;
     other.relaxed = 0;
     other.gid_index = rails[0].port.gids[rails[0].port.gid_count - 1].index;
-    struct weft_transport_params params = params_for("");
+    struct weft_transport_params params = rails_params("");
     params.verbs = &other;
     assert_int_equal(verbs_rails_open(&params, opened, &count), WEFT_OK);
     assert_int_equal(count, 1);
@@ -158,7 +123,7 @@ static void test_settings_bound_what_is_opened(void **state)
         return;
     char list[VERBS_NAME + 2];
     snprintf(list, sizeof list, "^%s", rails[0].device);
-    params = params_for(list);
+    params = rails_params(list);
     assert_int_equal(verbs_rails_open(&params, opened, &count), WEFT_OK);
     for (int i = 0; i < count; i++)
         assert_string_not_equal(opened[i].device, rails[0].device);
@@ -166,19 +131,6 @@ static void test_settings_bound_what_is_opened(void **state)
 }
 
 /* --- children */
-
-/* Runs a function in a child; its result is the child's status. */
-static int run_child(int (*child)(void))
-{
-    int status;
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0)
-        _exit(child());
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
-}
 
 /* How many descriptors of RDMA devices this process has. */
 static int count_descriptors(void)
@@ -207,7 +159,7 @@ static void test_children_do_not_keep_devices_open(void **state)
 {
     (void)state;
     assert_true(count_descriptors() >= 2 * rail_count);
-    assert_int_equal(run_child(count_child), 0);
+    assert_int_equal(test_child(count_child), 0);
 }
 
 /* Without the right to lock memory beyond the limit, which root has. */
@@ -219,7 +171,7 @@ static int limited_child(void)
     struct verbs_rail own[VERBS_RAILS];
     struct weft_region region = {0};
     int count;
-    struct weft_transport_params params = params_for(rails[0].device);
+    struct weft_transport_params params = rails_params(rails[0].device);
     if (verbs_rails_open(&params, own, &count) || setrlimit(RLIMIT_MEMLOCK, &limit) ||
         syscall(SYS_capget, &header, data))
         return 1;
@@ -239,7 +191,7 @@ static int limited_child(void)
 static void test_limit_of_locked_memory_is_named(void **state)
 {
     (void)state;
-    assert_int_equal(run_child(limited_child), 0);
+    assert_int_equal(test_child(limited_child), 0);
 }
 
 /* --- memory */
@@ -285,7 +237,7 @@ static void test_dmabufs_that_cannot_be(void **state)
     assert_int_equal(verbs_region_dmabuf(rails, rail_count, -1, 0, NULL, 4096, &region), WEFT_INVALID);
     int status = verbs_region_dmabuf(rails, rail_count, pipes[0], 0, NULL, 4096, &region);
     /* soft-RoCE cannot do any; a driver that can finds that a pipe is none. */
-    if (is_rxe()) {
+    if (rails_are_rxe()) {
         assert_int_equal(status, WEFT_UNSUPPORTED);
         assert_non_null(strstr(weft_error_detail(), "cannot register a dma-buf of this kind"));
     } else {
@@ -309,5 +261,5 @@ int main(void)
         cmocka_unit_test(test_regions_that_cannot_be),
         cmocka_unit_test(test_dmabufs_that_cannot_be),
     };
-    return cmocka_run_group_tests_name("verbs device", tests, setup, teardown);
+    return cmocka_run_group_tests_name("verbs device", tests, rails_setup, rails_teardown);
 }

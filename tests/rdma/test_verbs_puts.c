@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <weft/weft.h>
 
 #include "tests/support/conform.h"
@@ -26,18 +25,33 @@ static const char *device(void)
     return first_device;
 }
 
-static const struct weft_verbs_settings one_lane = {
-    .qps = 1, .rails = 1, .stripe_bytes = 1 << 18, .gid_index = -1, .timeout = 14, .retry = 6, .windows = 1};
-static const struct weft_verbs_settings two_lanes = {
-    .qps = 2, .rails = 1, .stripe_bytes = 8192, .gid_index = -1, .timeout = 14, .retry = 6, .windows = 1};
-static const struct weft_verbs_settings bare = {
-    .qps = 1, .rails = 1, .stripe_bytes = 1 << 18, .gid_index = -1, .timeout = 14, .retry = 6};
+/* A peer that says nothing is given up, and soon. */
+static void one_lane(struct weft_verbs_settings *settings)
+{
+    settings->rails = 1;
+    settings->timeout = 14;
+    settings->retry = 6;
+}
+
+static void two_lanes(struct weft_verbs_settings *settings)
+{
+    one_lane(settings);
+    settings->qps = 2;
+    settings->stripe_bytes = 8192;
+}
+
+static void bare(struct weft_verbs_settings *settings)
+{
+    one_lane(settings);
+    settings->windows = 0;
+}
+
 static const struct conform_backend plain = {
-    .label = "verbs", .transport = "verbs", .devices = device, .verbs = &one_lane};
+    .label = "verbs", .transport = "verbs", .devices = device, .verbs = one_lane};
 static const struct conform_backend striped = {
-    .label = "verbs, two lanes", .transport = "verbs", .devices = device, .verbs = &two_lanes};
+    .label = "verbs, two lanes", .transport = "verbs", .devices = device, .verbs = two_lanes};
 static const struct conform_backend windowless = {
-    .label = "verbs, no windows", .transport = "verbs", .devices = device, .verbs = &bare};
+    .label = "verbs, no windows", .transport = "verbs", .devices = device, .verbs = bare};
 
 /* Instances 0 and 2 put into memory of instance 1. */
 struct stage {
@@ -167,7 +181,7 @@ static void a_stale_key_costs_its_user_the_link(void **state)
     const char *why = stage.nodes[0].ops.why(stage.to);
     assert_non_null(why);
     assert_non_null(strstr(why, "remote access error"));
-    assert_non_null(strstr(why, device()));
+    assert_non_null(strstr(why, stage.nodes[0].transport->rails[0].device));
     assert_int_equal(stage.nodes[0].failed_status[0], WEFT_TRANSPORT);
     conform_until(&stage.world, &stage.nodes[1].failed_count, 1);
     assert_ptr_equal(stage.nodes[1].failed[0], &stage.back);
@@ -207,34 +221,45 @@ static void silence_costs_the_link_and_no_byte(void **state)
     stage_close(&stage);
 }
 
-/* By force in the middle of a write: what has arrived by then stays, nothing more comes. */
-static void cut_in_the_middle(void **state)
+/* Cuts a put of this size by force: what has arrived by then stays, nothing more comes. Whether the cut came before the end. */
+static int cut(const struct conform_backend *backend, size_t size)
 {
     struct stage stage;
     struct weft_token token;
-    size_t size = 16u << 20;
-    stage_open(&stage, *state, 3, size);
+    stage_open(&stage, backend, 3, size);
     must_land(&stage, stage.back, 0, size, &token);
     tell(&stage, stage.back, 0);
     assert_int_equal(put(&stage, 0, &token, 0, size), 0);
     volatile uint8_t *first = stage.target;
     while (first[4096 * 8] == PATTERN)
-        usleep(100);
+        continue;
     verbs_link_fail(stage.back, WEFT_PEER_FAILED, "cut by the test");
     verbs_link_cut(stage.back);
     uint8_t *before = malloc(size);
     assert_non_null(before);
     memcpy(before, stage.target, size);
+    int is_cut = memcmp(before, stage.source, size) != 0;
     for (int i = 0; i < 10; i++)
         conform_settle(&stage.world);
     assert_memory_equal(before, stage.target, size);
     assert_int_equal(stage.nodes[1].landed_count, 0);
     conform_until(&stage.world, &stage.nodes[0].put_done_count, 1);
-    assert_true(stage.nodes[0].put_status[0] < 0);
+    assert_true(!is_cut || stage.nodes[0].put_status[0] < 0);
     memset(stage.target, PATTERN, size);
     assert_others_go_on(&stage);
     free(before);
     stage_close(&stage);
+    return is_cut;
+}
+
+/* Larger puts where the device is faster: 256 MiB take 400 Gb/s 5 ms. */
+static void cut_in_the_middle(void **state)
+{
+    for (size_t size = 1u << 20; size <= 256u << 20; size *= 4) {
+        if (cut(*state, size))
+            return;
+    }
+    TEST_SKIP("%s writes 256 MiB before they can be cut", device());
 }
 
 /* --- what keys open */
@@ -484,8 +509,7 @@ static void closing_with_everything_open(void **state)
 
 int main(void)
 {
-    char address[64];
-    const char *reason = test_rdma_address(0, address, sizeof address);
+    const char *reason = test_rdma_absent(0);
     if (reason) {
         printf("SKIP: %s\n", reason);
         return 77;

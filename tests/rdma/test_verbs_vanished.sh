@@ -4,18 +4,7 @@
 # hosts: 3
 # timeout: 120
 set -u
-if [[ ! ${WEFT_VM-} ]]; then
-    echo "SKIP: wants machines of its own (WEFT_VM is not set)"
-    exit 77
-fi
-rounds=${BUILD:-build}/tests/rdma/rounds
-if [[ ! -x $rounds ]]; then
-    echo "SKIP: tests/rdma/rounds is not built without libibverbs-dev"
-    exit 77
-fi
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-(umask 077 && echo "the secret of this test's three ranks" >"$work/secret")
+. tests/support/rounds.sh
 if [[ $WEFT_VM_HOST == 0 ]]; then
     (until [[ -e $WEFT_VM_SHARE/going ]]; do sleep 0.1; done && : >"$WEFT_VM_SHARE/unplug.2") &
 fi

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <weft/weft.h>
 
+#include "tests/rdma/opened_rails.h"
 #include "tests/support/skip.h"
 #include "transport/verbs/async.h"
 #include "transport/verbs/region.h"
@@ -18,37 +19,6 @@
 
 #define PSN     77
 #define ENTRIES 16
-
-/* What the tests share: all rails of WEFT_RDMA_DEVICE. */
-static struct verbs_rail rails[VERBS_RAILS];
-static int rail_count;
-
-/* A peer that says nothing is given up within 100 ms. */
-static const struct weft_verbs_settings quick = {
-    .qps = 1, .rails = VERBS_RAILS, .gid_index = -1, .timeout = 10, .retry = 2, .relaxed = 1, .windows = 1};
-
-static int setup(void **state)
-{
-    (void)state;
-    struct weft_transport_params params = {
-        .size = sizeof params, .devices = getenv("WEFT_RDMA_DEVICE"), .verbs = &quick};
-    int status = verbs_rails_open(&params, rails, &rail_count);
-    if (status)
-        print_error("%s\n", weft_error_detail());
-    return status;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    verbs_rails_close(rails, rail_count);
-    return 0;
-}
-
-static int is_rxe(void)
-{
-    return strncmp(rails[0].device, "rxe", 3) == 0;
-}
 
 /* --- queue pairs, by hand */
 
@@ -151,6 +121,43 @@ static struct ibv_wc end_write(struct end *end, struct ibv_mr *mr, void *local, 
     return end_do(end, &entry);
 }
 
+/* --- what is said of errors */
+
+static const char *why_of(struct end *end, struct ibv_wc completion, char text[VERBS_WHY])
+{
+    struct verbs_failure failure;
+    verbs_failure_fill(end->rail, &quick, &end->path, (int)completion.status, completion.vendor_err,
+                       &failure);
+    failure.queue_pair = end->qp->qp_num;
+    failure.peer_queue_pair = 0xabcde;
+    return verbs_why(&failure, text);
+}
+
+static void expect_text(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("'%s' does not say '%s'", text, part);
+}
+
+/* All of it: the error, the peer's address, the own device, port and GID, the port's state, and the rest. */
+static void expect_whole(struct end *end, struct ibv_wc completion, const char *error, const char *next)
+{
+    char text[VERBS_WHY], part[VERBS_WHY];
+    struct verbs_failure failure;
+    why_of(end, completion, text);
+    assert_int_equal(strncmp(text, error, strlen(error)), 0);
+    verbs_failure_fill(end->rail, &quick, &end->path, 0, 0, &failure);
+    snprintf(part, sizeof part, ") with a peer at %s, from %s port %d", failure.peer_gid, end->rail->device,
+             end->rail->port.number);
+    if (failure.peer_gid[0]) /* InfiniBand without a GRH has a LID */
+        expect_text(text, part);
+    snprintf(part, sizeof part, " (GID %d %s, ", failure.gid_index, failure.gid);
+    if (failure.gid_index >= 0)
+        expect_text(text, part);
+    expect_text(text, "; port ACTIVE, LinkUp: ");
+    expect_text(text, next);
+}
+
 /* --- windows */
 
 /* Source, target and a window over the middle of the target. */
@@ -187,11 +194,9 @@ static void stage_bind(struct stage *stage)
     verbs_window_bound(stage->window, &entry);
 }
 
-static int stage_write(struct stage *stage, int offset, uint32_t size, uint32_t key)
+static struct ibv_wc stage_write(struct stage *stage, int offset, uint32_t size, uint32_t key)
 {
-    return (int)end_write(&stage->a, stage->source_region.mr[0], stage->source, size, stage->target + offset,
-                          key)
-        .status;
+    return end_write(&stage->a, stage->source_region.mr[0], stage->source, size, stage->target + offset, key);
 }
 
 /* How many bytes of the target were written, and that they are the ones in [offset, offset + size). */
@@ -219,7 +224,7 @@ static void test_window_opens_its_bytes(void **state)
     stage_open(&stage);
     stage_bind(&stage);
     uint32_t first = stage.window->mw->rkey;
-    assert_int_equal(stage_write(&stage, 101, 200, first), IBV_WC_SUCCESS);
+    assert_int_equal(stage_write(&stage, 101, 200, first).status, IBV_WC_SUCCESS);
     stage_expect(&stage, 101, 200);
     verbs_window_invalidate(stage.window, &entry);
     assert_int_equal(end_do(&stage.b, &entry).status, IBV_WC_SUCCESS);
@@ -227,7 +232,7 @@ static void test_window_opens_its_bytes(void **state)
     memset(stage.target, 0, sizeof stage.target);
     stage_bind(&stage);
     assert_int_not_equal(stage.window->mw->rkey, first);
-    assert_int_equal(stage_write(&stage, 105, 7, stage.window->mw->rkey), IBV_WC_SUCCESS);
+    assert_int_equal(stage_write(&stage, 105, 7, stage.window->mw->rkey).status, IBV_WC_SUCCESS);
     stage_expect(&stage, 105, 7);
     stage_close(&stage);
 }
@@ -240,6 +245,7 @@ static void misuse(enum misuse how)
     struct stage stage;
     struct end c, d;
     struct ibv_send_wr entry = {0};
+    struct ibv_wc completion;
     stage_open(&stage);
     stage_bind(&stage);
     uint32_t key = stage.window->mw->rkey;
@@ -249,13 +255,16 @@ static void misuse(enum misuse how)
     }
     pair_open(&c, &d);
     if (how == ANOTHER_QUEUE_PAIR)
-        assert_int_equal(
-            end_write(&c, stage.source_region.mr[0], stage.source, 8, stage.target + 101, key).status,
-            IBV_WC_REM_ACCESS_ERR);
+        completion = end_write(&c, stage.source_region.mr[0], stage.source, 8, stage.target + 101, key);
     else if (how == KEY_OF_THE_REGION)
-        assert_int_equal(stage_write(&stage, 101, 8, stage.target_region.mr[0]->rkey), IBV_WC_REM_ACCESS_ERR);
+        completion = stage_write(&stage, 101, 8, stage.target_region.mr[0]->rkey);
     else
-        assert_int_equal(stage_write(&stage, 101, how == PAST_THE_END ? 201 : 8, key), IBV_WC_REM_ACCESS_ERR);
+        completion = stage_write(&stage, 101, how == PAST_THE_END ? 201 : 8, key);
+    assert_int_equal(completion.status, IBV_WC_REM_ACCESS_ERR);
+    expect_whole(
+        how == ANOTHER_QUEUE_PAIR ? &c : &stage.a, completion, "remote access error (10",
+        ": the key was wrong or stale: the peer has withdrawn this memory or freed it; look for the first "
+        "error at the peer: it has cancelled, timed out or failed");
     stage_expect(&stage, 0, 0);
     end_close(&c);
     end_close(&d);
@@ -265,7 +274,7 @@ static void misuse(enum misuse how)
 static void test_window_ends_at_its_end(void **state)
 {
     (void)state;
-    if (is_rxe())
+    if (rails_are_rxe())
         TEST_SKIP("soft-RoCE holds writes against the region, not against the window");
     misuse(PAST_THE_END);
 }
@@ -319,23 +328,6 @@ static void test_windows_are_reused(void **state)
 
 /* --- errors */
 
-static const char *why_of(struct end *end, struct ibv_wc completion, char text[VERBS_WHY])
-{
-    struct verbs_failure failure;
-    verbs_failure_fill(end->rail, &quick, &end->path, (int)completion.status, completion.vendor_err,
-                       &failure);
-    failure.peer = "rank 1";
-    failure.queue_pair = end->qp->qp_num;
-    failure.peer_queue_pair = 0xabcde;
-    return verbs_why(&failure, text);
-}
-
-static void expect_text(const char *text, const char *part)
-{
-    if (!strstr(text, part))
-        fail_msg("'%s' does not say '%s'", text, part);
-}
-
 static void test_why_a_peer_is_silent(void **state)
 {
     (void)state;
@@ -348,7 +340,7 @@ static void test_why_a_peer_is_silent(void **state)
     assert_int_equal(completion.status, IBV_WC_RETRY_EXC_ERR);
     why_of(&end, completion, text);
     expect_text(text, "transport retry counter exceeded (12");
-    expect_text(text, "rank 1 at ");
+    expect_text(text, "a peer at ");
     snprintf(port, sizeof port, "from %s port %d", rails[0].device, rails[0].port.number);
     expect_text(text, port);
     expect_text(text, "port ACTIVE, LinkUp: no acknowledgement in 3 tries of 4 ms; does the peer live?");
@@ -361,12 +353,13 @@ static void test_why_a_peer_has_no_buffer(void **state)
     (void)state;
     struct end a, b;
     struct ibv_send_wr entry = {.opcode = IBV_WR_SEND};
-    char text[VERBS_WHY];
     pair_open(&a, &b);
     struct ibv_wc completion = end_do(&a, &entry);
     assert_int_equal(completion.status, IBV_WC_RNR_RETRY_EXC_ERR);
-    expect_text(why_of(&a, completion, text), "RNR retry counter exceeded (13");
-    expect_text(text, "had no receive buffer");
+    expect_whole(
+        &a, completion, "RNR retry counter exceeded (13",
+        ": the peer's adapter had no receive buffer for a long time; the peer's process is stopped or "
+        "starved: look whether it runs (SIGSTOP, a debugger, swapping, an oversubscribed host)");
     end_close(&a);
     end_close(&b);
 }
@@ -380,7 +373,7 @@ static void test_why_memory_is_not_registered(void **state)
     struct ibv_send_wr entry = {.opcode = IBV_WR_SEND, .sg_list = &segment, .num_sge = 1};
     pair_open(&a, &b);
     struct ibv_wc completion = end_do(&a, &entry);
-    if (!is_rxe()) { /* it flushes what fails on this side */
+    if (!rails_are_rxe()) { /* it flushes what fails on this side */
         assert_int_equal(completion.status, IBV_WC_LOC_PROT_ERR);
         expect_text(why_of(&a, completion, text), "local protection error (4");
     }
@@ -447,5 +440,5 @@ int main(void)
         cmocka_unit_test(test_why_memory_is_not_registered),
         cmocka_unit_test(test_port_goes_down_and_comes_back),
     };
-    return cmocka_run_group_tests_name("verbs windows", tests, setup, teardown);
+    return cmocka_run_group_tests_name("verbs windows", tests, rails_setup, rails_teardown);
 }

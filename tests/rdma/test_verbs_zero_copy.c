@@ -17,6 +17,8 @@
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
 #include "tests/support/rdma_device.h"
+#include "tests/support/skip.h"
+#include "tests/support/read_only.h"
 
 #define EAGER    8192
 #define SLICE    65536
@@ -133,12 +135,12 @@ static int over_ofi;
 /* Each rank has a device of its own where there are two. */
 static void choose_device(int rank)
 {
-    char list[128], other[64];
+    char list[128];
     snprintf(list, sizeof list, "%s", getenv("WEFT_RDMA_DEVICE"));
     char *second = strchr(list, ',');
     if (second)
         *second++ = 0;
-    if (second && !test_rdma_address(1, other, sizeof other)) {
+    if (second && !test_rdma_absent(1)) {
         second[strcspn(second, ",")] = 0;
         setenv("WEFT_VERBS_DEVICE", rank ? second : list, 1);
     } else {
@@ -259,7 +261,11 @@ static void cut_over_queue_pairs(void **state)
 static void over_libfabric(void **state)
 {
     int same_kinds = KINDS + 1;
+    char address[64];
     (void)state;
+    const char *reason = test_rdma_address(0, address, sizeof address);
+    if (reason)
+        TEST_SKIP("%s", reason);
     setenv("FI_UNIVERSE_SIZE", "32", 0); /* docs/rdma.md */
     if (!job_has_ofi(OFI)) {
         print_message("libfabric's provider " OFI " cannot be opened here\n");
@@ -276,9 +282,53 @@ static size_t outstanding_size(int message)
     return EAGER + 1 + (size_t)message % 61;
 }
 
-static int outstanding_body(int rank, int ranks, void *arg)
+/* Starts this rank's side of all of them; the receives in the other order. */
+static int outstanding_start(const struct job *job, uint8_t *memory, size_t stride, weft_work **works)
+{
+    for (int m = 0; m < MESSAGES; m++) {
+        int at = is_receiver(job) ? MESSAGES - 1 - m : m;
+        uint8_t *own = memory + (size_t)at * stride;
+        size_t size = outstanding_size(at);
+        if (is_receiver(job)) {
+            CHECK_OK(weft_recv_start(job->comm, own, size, WEFT_UINT8, 0, at, &works[at]));
+        } else {
+            fill(own, size, (uint32_t)at);
+            CHECK_OK(weft_send_start(job->comm, own, size, WEFT_UINT8, 1, at, &works[at]));
+        }
+    }
+    return 0;
+}
+
+/* All of one side are there, and none is done, before the first of the other is; the sends, or the receives. */
+static int outstanding_side(struct watch *watch, uint8_t *memory, size_t stride, int first_receives)
 {
     static weft_work *works[MESSAGES];
+    const struct job *job = watch->job;
+    int first = is_receiver(job) == first_receives;
+    memset(memory, 0, MESSAGES * stride);
+    if (first) {
+        CHECK(outstanding_start(job, memory, stride, works) == 0);
+        for (int m = 0; m < MESSAGES; m++) {
+            int done;
+            CHECK_OK(weft_work_test(works[m], &done));
+            CHECK(!done);
+        }
+    }
+    CHECK(meet(watch) == 0);
+    if (!first)
+        CHECK(outstanding_start(job, memory, stride, works) == 0);
+    for (int m = 0; m < MESSAGES; m++) {
+        CHECK_OK(weft_work_wait(works[m], -1));
+        weft_work_free(works[m]);
+    }
+    for (int m = 0; m < MESSAGES && is_receiver(job); m++)
+        CHECK(count_wrong(memory + (size_t)m * stride, outstanding_size(m), (uint32_t)m) == 0);
+    CHECK(meet(watch) == 0); /* what was sent is kept until then */
+    return 0;
+}
+
+static int outstanding_body(int rank, int ranks, void *arg)
+{
     struct job job;
     struct watch watch;
     uint64_t bytes = 0;
@@ -287,25 +337,10 @@ static int outstanding_body(int rank, int ranks, void *arg)
     uint8_t *memory = malloc(MESSAGES * stride);
     CHECK(memory && open_job(&job, rank) == 0);
     CHECK(watch_begin(&watch, &job) == 0);
-    for (int m = 0; m < MESSAGES; m++) {
-        uint8_t *own = memory + (size_t)m * stride;
-        size_t size = outstanding_size(m);
-        int from = MESSAGES - 1 - m; /* in the other order */
-        bytes += size;
-        if (rank == 0) {
-            fill(own, size, (uint32_t)m);
-            CHECK_OK(weft_send_start(job.comm, own, size, WEFT_UINT8, 1, m, &works[m]));
-        } else {
-            own = memory + (size_t)from * stride;
-            CHECK_OK(weft_recv_start(job.comm, own, outstanding_size(from), WEFT_UINT8, 0, from, &works[m]));
-        }
-    }
-    for (int m = 0; m < MESSAGES; m++) {
-        CHECK_OK(weft_work_wait(works[m], -1));
-        weft_work_free(works[m]);
-    }
-    for (int m = 0; m < MESSAGES && rank == 1; m++)
-        CHECK(count_wrong(memory + (size_t)m * stride, outstanding_size(m), (uint32_t)m) == 0);
+    for (int m = 0; m < MESSAGES; m++)
+        bytes += 2 * outstanding_size(m);
+    CHECK(outstanding_side(&watch, memory, stride, 0) == 0);
+    CHECK(outstanding_side(&watch, memory, stride, 1) == 0);
     CHECK(watch_prove(&watch, is_receiver(&job) ? bytes : 0) == 0);
     free(memory);
     CHECK_OK(job_close(&job));
@@ -323,21 +358,13 @@ static void a_thousand_outstanding(void **state)
 /* ROOM bytes that hold a message. */
 static int read_only_get(const struct job *job, int kind, uint32_t message, uint8_t **memory)
 {
-    int file = memfd_create("weights", MFD_CLOEXEC), shared = kind == 1;
-    CHECK(file >= 0 && ftruncate(file, ROOM) == 0);
-    uint8_t *source = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    CHECK(source != MAP_FAILED);
-    fill(source, ROOM, message);
-    *memory = mmap(NULL, ROOM, PROT_READ, shared ? MAP_SHARED : MAP_PRIVATE, file, 0);
-    CHECK(*memory != MAP_FAILED);
-    munmap(source, ROOM);
-    close(file);
-    if (kind > 1) { /* pages of the process's own */
-        CHECK(mprotect(*memory, ROOM, PROT_READ | PROT_WRITE) == 0);
-        fill(*memory, ROOM, message);
-        CHECK(mprotect(*memory, ROOM, PROT_READ) == 0);
-    }
-    if (kind == 3)
+    uint8_t *bytes = malloc(ROOM);
+    CHECK(bytes);
+    fill(bytes, ROOM, message);
+    *memory = read_only_make(kind < READ_ONLY_KINDS ? (enum read_only_kind)kind : READ_ONLY_OWN, bytes, ROOM);
+    free(bytes);
+    CHECK(*memory);
+    if (kind == READ_ONLY_KINDS)
         CHECK_OK(weft_mem_register(job->context, *memory, ROOM));
     return 0;
 }
@@ -369,7 +396,7 @@ static int read_only_kind(struct job *job, int kind)
         CHECK_OK(weft_send(job->comm, memory, ROOM, WEFT_UINT8, 0, 5));
         return memory_put(job, ORDINARY, memory);
     }
-    if (kind == 3) /* what it was when it was registered holds until then */
+    if (kind == READ_ONLY_KINDS) /* what it was when it was registered holds until then */
         CHECK_OK(weft_mem_deregister(job->context, memory));
     CHECK(mprotect(memory, ROOM, PROT_READ | PROT_WRITE) == 0);
     CHECK_OK(weft_recv(job->comm, memory, ROOM, WEFT_UINT8, 1, 5, NULL));
@@ -384,9 +411,9 @@ static int read_only_body(int rank, int ranks, void *arg)
     uint8_t *memory;
     (void)ranks, (void)arg;
     CHECK(open_job(&job, rank) == 0);
-    for (int kind = 0; kind < 4; kind++)
+    for (int kind = 0; kind <= READ_ONLY_KINDS; kind++)
         CHECK(read_only_kind(&job, kind) == 0);
-    CHECK(read_only_get(&job, 2, 9, &memory) == 0);
+    CHECK(read_only_get(&job, READ_ONLY_OWN, 9, &memory) == 0);
     if (rank == 0) {
         CHECK(weft_send(job.comm, memory, ROOM, WEFT_UINT8, 1, 6) != WEFT_OK);
     } else {
@@ -487,8 +514,7 @@ int main(void)
         cmocka_unit_test(a_thousand_outstanding),       cmocka_unit_test(read_only_memory_is_sent_from),
         cmocka_unit_test(collectives_stage_nothing),
     };
-    char address[64];
-    const char *reason = test_rdma_address(0, address, sizeof address);
+    const char *reason = test_rdma_absent(0);
     if (reason) {
         printf("SKIP: %s\n", reason);
         return 77;

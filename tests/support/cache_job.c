@@ -1,6 +1,8 @@
 #include "tests/support/cache_job.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,16 +63,24 @@ static int pass(weft_comm *comm, int rank, uint8_t *memory, size_t size, int tur
     return 0;
 }
 
+/* Whether free() has given the block back to the kernel: at its address there is nothing. */
+static int has_gone(uintptr_t block)
+{
+    unsigned char there;
+    return mincore((void *)((block + PAGE - 1) & ~(PAGE - 1)), PAGE, &there) != 0 && errno == ENOMEM;
+}
+
 /* Memory that is freed and allocated again between messages, mostly at one address, in several ways. */
 static int pass_again(weft_comm *comm, int rank)
 {
-    uint8_t *last = NULL;
+    uintptr_t last = 0; /* 0, too, when its pages have stayed */
     int same = 0;
+    /* And it stays so; without this, malloc() takes such blocks from the heap once one has been freed. */
+    mallopt(M_MMAP_THRESHOLD, 128 << 10);
     for (int turn = 0; turn < TURNS; turn++) {
         uint8_t *memory = malloc(SIZE);
         CHECK(memory);
-        same += memory == last;
-        last = memory;
+        same += (uintptr_t)memory == last;
         CHECK(pass(comm, rank, memory + turn % 3, SIZE - 3, turn) == 0);
         if (turn % 4 == 1) {
             uint8_t *page = (uint8_t *)(((uintptr_t)memory + PAGE - 1) & ~(PAGE - 1));
@@ -82,7 +92,10 @@ static int pass_again(weft_comm *comm, int rank)
             CHECK(memory);
             CHECK(pass(comm, rank, memory + SIZE / 2, SIZE, turn) == 0);
         }
+        last = (uintptr_t)memory;
         free(memory);
+        if (!has_gone(last))
+            last = 0;
     }
     CHECK(same > 0 || rank > 0 || getenv("WEFT_SANITIZER")); /* else this has shown nothing */
     return 0;

@@ -92,7 +92,11 @@ int conform_node_open(struct conform_node *node, const struct conform_backend *b
     params.direct = backend->direct;
     params.local_address = backend->local_address;
     params.devices = backend->devices ? backend->devices() : NULL;
-    params.verbs = backend->verbs;
+    if (backend->verbs) {
+        node->verbs = (struct weft_verbs_settings)WEFT_VERBS_SETTINGS_INIT;
+        backend->verbs(&node->verbs);
+        params.verbs = &node->verbs;
+    }
     const struct weft_transport_ops *found = weft_transport_find(backend->transport);
     if (!found)
         return WEFT_MISSING;

@@ -13,8 +13,8 @@ struct conform_backend {
     const char *transport; /* name for weft_transport_find() */
     const char *provider;  /* params.provider */
     const char *local_address;
-    const char *(*devices)(void);            /* params.devices of the next instance, or NULL */
-    const struct weft_verbs_settings *verbs; /* params.verbs */
+    const char *(*devices)(void);                        /* params.devices of the next instance, or NULL */
+    void (*verbs)(struct weft_verbs_settings *settings); /* makes params.verbs from the defaults, or NULL */
     uint32_t offers; /* the WEFT_CAP_PUT and WEFT_CAP_READ it must have; tests of what it lacks do not run */
     int direct;      /* params.direct */
     int processes;   /* instances of different processes reach each other */
@@ -47,6 +47,7 @@ struct conform_node {
     const struct conform_backend *backend;
     struct weft_transport_ops ops;
     struct weft_transport *transport;
+    struct weft_verbs_settings verbs;
     struct test_letters *letters;
     struct weft_transport_caps caps;
     uint8_t address[WEFT_ADDRESS_MAX];

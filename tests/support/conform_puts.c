@@ -6,8 +6,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "tests/support/conform.h"
+#include "tests/support/read_only.h"
 
 struct pair {
     struct conform_world world;
@@ -374,6 +376,43 @@ static void recalling_breaks_nothing(void **state)
     conform_close(&pair.world);
 }
 
+/* What the program may only read: reg() may refuse it, and then reg_source() does not; nothing lands there. */
+static void read_only_memory_is_put_from(void **state)
+{
+    enum { BYTES = 100000 };
+    struct pair pair;
+    struct weft_token token;
+    struct weft_region *region = NULL, *both = NULL;
+    uint8_t *bytes = malloc(BYTES), *target = malloc(BYTES);
+    pair_open(&pair, state);
+    assert_true(bytes && target);
+    conform_fill(bytes, BYTES, 5);
+    uint8_t *source = read_only_make(READ_ONLY_OWN, bytes, BYTES);
+    assert_non_null(source);
+    int status = pair.from->ops.reg(pair.from->transport, source, BYTES, &both);
+    assert_true(status == 0 || status == WEFT_INVALID || status == WEFT_UNSUPPORTED);
+    if (status == 0)
+        dereg(pair.from, both);
+    status = pair.from->ops.reg_source(pair.from->transport, source, BYTES, &region);
+    assert_true(status == 0 || status == WEFT_UNSUPPORTED);
+    if (status == 0) {
+        struct weft_region *landing = reg(pair.to, WEFT_CAP_REG_REMOTE, target, BYTES);
+        land(&pair, landing, target, BYTES, 7, &token);
+        tell(&pair);
+        assert_int_equal(put(&pair, &token, region, source, BYTES, 8), 0);
+        conform_until(&pair.world, &pair.to->landed_count, 1);
+        conform_until(&pair.world, &pair.from->put_done_count, 1);
+        assert_memory_equal(target, bytes, BYTES);
+        assert_int_equal(pair.from->ops.land(pair.out, region, source, BYTES, 9, &token), WEFT_INVALID);
+        dereg(pair.to, landing);
+        dereg(pair.from, region);
+    }
+    conform_close(&pair.world);
+    munmap(source, BYTES);
+    free(bytes);
+    free(target);
+}
+
 size_t conform_put_tests(const struct conform_backend *backend, struct CMUnitTest *tests, size_t capacity)
 {
     const struct CMUnitTest all[] = {
@@ -385,6 +424,7 @@ size_t conform_put_tests(const struct conform_backend *backend, struct CMUnitTes
         cmocka_unit_test(garbage_landings_are_refused),
         cmocka_unit_test(recalled_memory_stays_untouched),
         cmocka_unit_test(recalling_breaks_nothing),
+        cmocka_unit_test(read_only_memory_is_put_from),
     };
     return backend->offers & WEFT_CAP_PUT ? conform_append(tests, capacity, all, sizeof all / sizeof all[0])
                                           : 0;

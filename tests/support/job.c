@@ -117,3 +117,24 @@ size_t job_wrong(const void *memory, weft_dtype dtype, weft_op op, int ranks, si
     }
     return wrong;
 }
+
+int job_reduce(weft_comm *comm, void *send, void *recv, size_t count, weft_dtype dtype)
+{
+    job_fill(send, dtype, weft_comm_rank(comm), count);
+    memset(recv, 0xcc, count * weft_dtype_size(dtype));
+    CHECK_OK(weft_allreduce(comm, send, recv, count, dtype, WEFT_SUM));
+    CHECK(job_wrong(recv, dtype, WEFT_SUM, weft_comm_size(comm), count) == 0);
+    return 0;
+}
+
+int job_pass_on(weft_comm *comm, void *send, void *recv, size_t count, weft_dtype dtype)
+{
+    int rank = weft_comm_rank(comm), ranks = weft_comm_size(comm), left = (rank + ranks - 1) % ranks;
+    size_t size = count * weft_dtype_size(dtype);
+    job_fill(send, dtype, rank, count);
+    memset(recv, 0xcc, size);
+    CHECK_OK(weft_sendrecv(comm, send, count, (rank + 1) % ranks, 7, recv, count, left, 7, dtype, NULL));
+    job_fill(send, dtype, left, count);
+    CHECK(memcmp(send, recv, size) == 0);
+    return 0;
+}

@@ -31,4 +31,9 @@ void job_fill(void *memory, weft_dtype dtype, int rank, size_t count);
  * that job_exact() says yes to. */
 size_t job_wrong(const void *memory, weft_dtype dtype, weft_op op, int ranks, size_t count);
 
+/* In a body, on every rank: an allreduce, and a message of every rank to the next one, of such data in buffers for count
+ * elements. Whether what came is right: 0, or 1 and said on stderr. */
+int job_reduce(weft_comm *comm, void *send, void *recv, size_t count, weft_dtype dtype);
+int job_pass_on(weft_comm *comm, void *send, void *recv, size_t count, weft_dtype dtype);
+
 #endif

@@ -76,24 +76,63 @@ static int sibling_address(const struct port *port, char *address, size_t capaci
     return found;
 }
 
+/* NULL and the port, or the reason why it is not there. */
+static const char *port_absent(int index, struct port *port)
+{
+    static char why[160];
+    char path[128];
+    if (!getenv("WEFT_RDMA_DEVICE"))
+        return "WEFT_RDMA_DEVICE names no RDMA device";
+    if (!port_find(index, port)) {
+        snprintf(why, sizeof why, "WEFT_RDMA_DEVICE has no device number %d", index);
+        return why;
+    }
+    snprintf(path, sizeof path, DEVICES "/%s/ports/%d", port->device, port->number);
+    if (!access(path, F_OK))
+        return NULL;
+    snprintf(why, sizeof why, "there is no RDMA device %s with a port %d", port->device, port->number);
+    return why;
+}
+
+const char *test_rdma_absent(int index)
+{
+    struct port port;
+    return port_absent(index, &port);
+}
+
+int test_rdma_device(int index, char *name, size_t capacity)
+{
+    struct port port;
+    if (!port_find(index, &port))
+        return 0;
+    snprintf(name, capacity, "%s", port.device);
+    return port.number;
+}
+
 const char *test_rdma_address(int index, char *address, size_t capacity)
 {
     static char why[160];
     struct port port;
-    char path[128];
-    if (!getenv("WEFT_RDMA_DEVICE"))
-        return "WEFT_RDMA_DEVICE names no RDMA device";
-    if (!port_find(index, &port)) {
-        snprintf(why, sizeof why, "WEFT_RDMA_DEVICE has no device number %d", index);
-        return why;
-    }
-    snprintf(path, sizeof path, DEVICES "/%s", port.device);
-    if (access(path, F_OK)) {
-        snprintf(why, sizeof why, "there is no RDMA device %s", port.device);
-        return why;
-    }
-    if (gid_address(&port, address, capacity) || sibling_address(&port, address, capacity))
-        return NULL;
+    const char *reason = port_absent(index, &port);
+    if (reason || gid_address(&port, address, capacity) || sibling_address(&port, address, capacity))
+        return reason;
     snprintf(why, sizeof why, "RDMA device %s has no interface with an IPv4 address", port.device);
     return why;
+}
+
+int test_rdma_held(void)
+{
+    static const char *const kinds[] = {"ctx", "pd", "cq", "srq", "qp", "mr"};
+    char command[64], line[512], own[32];
+    int held = 0;
+    snprintf(own, sizeof own, " pid %d ", (int)getpid());
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        snprintf(command, sizeof command, "rdma resource show %s 2>/dev/null", kinds[i]);
+        FILE *lines = popen(command, "r");
+        while (lines && fgets(line, sizeof line, lines))
+            held += strstr(line, own) != NULL;
+        if (!lines || pclose(lines))
+            return -1;
+    }
+    return held;
 }

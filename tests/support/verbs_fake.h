@@ -26,6 +26,11 @@ extern atomic_int verbs_fake_letters; /* told */
 extern atomic_int verbs_fake_cut;     /* fabric whose links break, each with one event; 0 none */
 
 #define VERBS_FAKE_MISSING "verbs: no RDMA device in this test"
-#define VERBS_FAKE_WHY     "mlx5_0 port 1 (GID fe80::1): port down. Look at its cable"
+/* As long as a transport's texts get (transport/verbs/why.h, and what failover puts behind it): none of it gets lost. */
+#define VERBS_FAKE_HUNDRED                                                                                   \
+    "mlx5_0 port 1 (GID fe80::1): 100 characters of a text that says what failed, where, what that means"
+#define VERBS_FAKE_WHY                                                                                       \
+    VERBS_FAKE_HUNDRED "; " VERBS_FAKE_HUNDRED "; " VERBS_FAKE_HUNDRED "; " VERBS_FAKE_HUNDRED               \
+                       "; " VERBS_FAKE_HUNDRED "; " VERBS_FAKE_HUNDRED "; port down. Look at its cable"
 
 #endif

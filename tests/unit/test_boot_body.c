@@ -143,6 +143,16 @@ static void test_notices(void **state)
                      WEFT_PROTOCOL); /* no such rank */
     CHECK_STRICT(writer, weft_boot_notice_get(body, size, 4, &out));
 
+    memset(notice.host, 'h', WEFT_BOOT_HOST_MAX); /* the longest goes through: who sent it is not to blame */
+    memset(notice.text, 't', WEFT_BOOT_TEXT_MAX);
+    writer = (struct weft_boot_writer){0};
+    weft_boot_notice_put(&writer, &notice);
+    assert_in_range(writer.size, WEFT_BOOT_HOST_MAX + WEFT_BOOT_TEXT_MAX,
+                    weft_boot_body_max(WEFT_BOOT_REVOKED));
+    assert_int_equal(weft_boot_notice_get(writer.data, writer.size, 4, &out), WEFT_OK);
+    assert_memory_equal(out.text, notice.text, sizeof out.text);
+    free(writer.data);
+
     struct weft_boot_late late = {.round = 1, .missing = 4, .range_count = 2, .ranges = {{3, 3}, {5, 7}}},
                           late_out;
     writer = (struct weft_boot_writer){0};

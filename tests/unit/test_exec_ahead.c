@@ -137,12 +137,12 @@ static void fleet_check(const struct fleet *fleet)
     free(wanted);
 }
 
-static void run_late(const struct exec_world_options *options, enum weft_collective collective, uint32_t ops,
-                     size_t bytes)
+static void run_late(const struct exec_world_options *options, enum weft_collective collective,
+                     enum weft_algorithm algorithm, uint32_t ops, size_t bytes)
 {
     struct fleet fleet;
     uint32_t late = options->ranks / 2;
-    fleet_open(&fleet, options, collective, WEFT_ALGO_RING, ops, bytes);
+    fleet_open(&fleet, options, collective, algorithm, ops, bytes);
     for (uint32_t k = 0; k < ops; k++) {
         for (uint32_t r = 0; r < options->ranks; r++) {
             if (r != late)
@@ -162,7 +162,7 @@ static void test_late_rank(void **state)
 {
     (void)state;
     struct exec_world_options options = {.ranks = 300, .window = 32, .mode = "map", .eager_bytes = 256};
-    run_late(&options, WEFT_ALLGATHER, 62, 1);
+    run_late(&options, WEFT_ALLGATHER, WEFT_ALGO_RING, 62, 1);
 }
 
 /* The same with links that are full again and again, and with the smallest and the largest window. */
@@ -173,7 +173,21 @@ static void test_late_rank_full_links(void **state)
     for (int i = 0; i < 2; i++) {
         struct exec_world_options options = {
             .ranks = 300, .window = windows[i], .mode = "eager:storm=7", .seed = 5, .first_sequence = ~0u};
-        run_late(&options, WEFT_ALLREDUCE, 2, 300);
+        run_late(&options, WEFT_ALLREDUCE, WEFT_ALGO_RING, 2, 300);
+    }
+}
+
+/* Operations that need no window: the guest and the host of a recursive doubling, too, and more rounds than slots. */
+static void test_late_rank_small(void **state)
+{
+    (void)state;
+    static const uint32_t ranks[] = {2, 3, 5, 8, 21, 64};
+    static const char *const modes[] = {"map", "eager:storm=7", "put:storm=5"};
+    for (size_t i = 0; i < 3 * sizeof ranks / sizeof *ranks; i++) {
+        struct exec_world_options options = {
+            .ranks = ranks[i / 3], .window = 4, .mode = modes[i % 3], .seed = 3, .first_sequence = ~0u - 20};
+        run_late(&options, WEFT_ALLREDUCE, WEFT_ALGO_RD, 62, 1 + i);
+        run_late(&options, WEFT_ALLREDUCE, WEFT_ALGO_RD, 3, 64);
     }
 }
 
@@ -244,6 +258,41 @@ static void check_lie(uint32_t op, uint32_t message, uint32_t size, const char *
     fleet_close(&fleet);
 }
 
+/* To an operation without a window that waits for its peer's message: what that kind of message does not do there. */
+static void check_small_lie(enum weft_wire_kind kind, uint32_t slice, uint32_t size, const char *part)
+{
+    struct exec_world_options options = {.ranks = 2, .window = 8, .mode = "map"};
+    struct fleet fleet;
+    int status;
+    fleet_open(&fleet, &options, WEFT_ALLREDUCE, WEFT_ALGO_RD, 1, 8);
+    fleet_start(&fleet, 1, 0);
+    struct weft_exec *exec = exec_world_rank(fleet.world, 1);
+    char where[200];
+    weft_exec_describe(fleet.running[1], where, sizeof where);
+    assert_string_equal(where, "step 0 of operation 0: receive from rank 0 (0 of 8 bytes done)");
+    uint8_t block[sizeof(struct weft_wire_header) + 8] = {0};
+    struct weft_call call = {.sequence = 1,
+                             .count = 8,
+                             .root = -1,
+                             .collective = WEFT_ALLREDUCE,
+                             .dtype = WEFT_UINT8,
+                             .op = WEFT_SUM};
+    struct weft_wire_header header = {.comm = 1,
+                                      .slice = slice,
+                                      .digest = weft_call_digest(&call),
+                                      .count = weft_call_count(&call),
+                                      .size = size,
+                                      .kind = (uint8_t)kind,
+                                      .version = WEFT_WIRE_VERSION};
+    memcpy(block, &header, sizeof header);
+    weft_exec_message(exec, NULL, block, sizeof header + size);
+    const char *text = weft_exec_failure(exec, &status);
+    assert_true(status == WEFT_PROTOCOL || status == WEFT_MISMATCH);
+    if (!text || !strstr(text, part))
+        fail_msg("%s: expected %s", text, part);
+    fleet_close(&fleet);
+}
+
 /* Nobody has consumed what was not sent. */
 static void test_lies(void **state)
 {
@@ -254,6 +303,12 @@ static void test_lies(void **state)
     check_lie(0u - 1, 1, 0, "rank 0 has consumed 1 messages of operation 4294967295");
     check_lie(1000, 1, 0, "rank 0 speaks of operation 1000");
     check_lie(0, 1, 8, "rank 0 speaks of operation 0");
+    check_small_lie(WEFT_WIRE_LANDING, 0, 0,
+                    "rank 0 sent kind 5 for message 0 of operation 0, which is over");
+    check_small_lie(WEFT_WIRE_TAKEN, 1, 0, "rank 0 sent kind 4 for message 0 of operation 0, which is over");
+    check_small_lie(WEFT_WIRE_READY, 1, 0, "rank 0 announced 1 of 1 slices of message 0");
+    check_small_lie(WEFT_WIRE_EAGER, 1, 8, "rank 0 sent 8 bytes as slice 1 of message 0");
+    check_small_lie(WEFT_WIRE_EAGER, 0, 7, "rank 0 sent 7 bytes as slice 0 of message 0");
 }
 
 int main(void)
@@ -261,7 +316,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_late_rank),    cmocka_unit_test(test_late_rank_full_links),
         cmocka_unit_test(test_long_message), cmocka_unit_test(test_waits_asleep),
-        cmocka_unit_test(test_lies),
+        cmocka_unit_test(test_lies),         cmocka_unit_test(test_late_rank_small),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,6 +44,12 @@ static void compare(const struct weft_intervals *tree, uintptr_t begin, uintptr_
     assert_int_equal(touch != NULL, touched);
     assert_true(!cover || (is_inside(cover) && cover->begin <= begin && cover->end >= end));
     assert_true(!touch || (is_inside(touch) && touch->begin < end && touch->end > begin));
+    const struct weft_interval *at = NULL;
+    for (int i = 0; i < COUNT; i++) { /* which lie in the order of their addresses */
+        if (inside[i] && intervals[i].begin == begin)
+            assert_ptr_equal(at = weft_intervals_at(tree, begin, at), &intervals[i]);
+    }
+    assert_null(weft_intervals_at(tree, begin, at));
     uintptr_t gap_begin = begin, gap_end, from, to;
     while (gap_begin < end && taken[gap_begin])
         gap_begin++;
@@ -73,7 +79,7 @@ static void test_random(void **state)
             weft_intervals_add(&tree, &intervals[i]);
             inside[i] = 1;
         }
-        uintptr_t begin = draw(SPACE), end = begin + 1 + draw(40);
+        uintptr_t begin = draw(2) ? draw(SPACE) : draw(SPACE / 10) * 10, end = begin + 1 + draw(40);
         compare(&tree, begin, end);
     }
 }

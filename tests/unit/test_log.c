@@ -58,9 +58,11 @@ static int fill(int fd)
     memset(dots, '.', sizeof dots);
     if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
         return -1;
-    for (size_t size = sizeof dots; size > 0; size /= 2)
-        while (write(fd, dots, size) > 0)
-            ;
+    for (int quiet = 0; quiet < 5;
+         quiet++, usleep(10000)) /* a terminal passes bytes on, and has room again */
+        for (size_t size = sizeof dots; size > 0; size /= 2)
+            while (write(fd, dots, size) > 0)
+                quiet = 0;
     return errno == EAGAIN ? fcntl(fd, F_SETFL, flags) : -1;
 }
 

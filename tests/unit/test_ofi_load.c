@@ -16,6 +16,7 @@
 #include <unistd.h>
 #include <weft/weft.h>
 
+#include "tests/support/child.h"
 #include "tests/support/ofi_absent.h"
 #include "tests/support/skip.h"
 #include "transport/registry.h"
@@ -40,16 +41,10 @@ static int open_and_close(const char *provider)
 
 static int run_child(int (*child)(void))
 {
-    int status;
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0)
-        _exit(child());
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    if (WEXITSTATUS(status) == ABSENT)
+    int status = test_child(child);
+    if (status == ABSENT)
         TEST_SKIP("not possible on this machine");
-    return WEXITSTATUS(status);
+    return status;
 }
 
 static void handler(int signal)

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -269,6 +270,37 @@ static void refusals_far_apart_are_no_lost_peer(void **state)
     scene_close(&scene);
 }
 
+/* Only what has never been answered, and leads to the peer, is ended. */
+static void only_requests_without_an_answer_are_dropped(void **state)
+{
+    (void)state;
+    struct scene scene = scene_open();
+    struct tcp_info info;
+    socklen_t size = sizeof info;
+    char byte = 1;
+    int ours[4], theirs[4];
+    for (int i = 0; i < 3; i++)
+        connect_to(scene.peer_listens, &ours[i], &theirs[i]);
+    connect_to(scene.own_listens, &theirs[3], &ours[3]); /* as the peer does */
+    assert_int_equal(send(ours[0], &byte, 1, MSG_NOSIGNAL), 1);
+    assert_int_equal(send(theirs[1], &byte, 1, MSG_NOSIGNAL), 1);
+    assert_int_equal(recv(ours[1], &byte, 1, 0), 1);
+    ofi_requests_drop(scene.link);
+    static const int states[] = {TCP_CLOSE, TCP_ESTABLISHED, TCP_CLOSE, TCP_ESTABLISHED};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(getsockopt(ours[i], IPPROTO_TCP, TCP_INFO, &info, &size), 0);
+        assert_int_equal(info.tcpi_state, states[i]);
+    }
+    struct pollfd seen = {.fd = theirs[0], .events = POLLIN}; /* nobody answers a request that was dropped */
+    assert_int_equal(poll(&seen, 1, 0), 1);
+    assert_true(seen.revents & POLLERR);
+    for (int i = 0; i < 4; i++) {
+        close(ours[i]);
+        close(theirs[i]);
+    }
+    scene_close(&scene);
+}
+
 /* A rank that had nothing to recall leaves its call at once, but the others still ask it. */
 static void whoever_ends_early_answers_for_a_while(void **state)
 {
@@ -291,6 +323,7 @@ int main(void)
         cmocka_unit_test(a_replaced_connection_is_not_over),
         cmocka_unit_test(an_operation_that_cannot_start_ends_nothing),
         cmocka_unit_test(refusals_far_apart_are_no_lost_peer),
+        cmocka_unit_test(only_requests_without_an_answer_are_dropped),
         cmocka_unit_test(whoever_ends_early_answers_for_a_while),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -161,6 +161,57 @@ static void test_not_ours(void **state)
     cache_scene_end(&scene);
 }
 
+/* A private mapping of a file has pages of its own where it was written to, and loses them with the file's, without an event. */
+static void test_private_of_file(void **state)
+{
+    (void)state;
+    struct cache_scene scene;
+    NEED_WATCHING();
+    cache_scene_begin(&scene, 1 << 20);
+    scene.pins = 1;
+    int file = memfd_create("test", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(file, 4 * (off_t)PAGE), 0);
+    char *memory = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    for (int turn = 1; turn <= 3; turn++) {
+        memset(memory, turn, 4 * PAGE);
+        struct weft_region *region = cache_scene_get(&scene, memory, 4 * PAGE);
+        if (region) {
+            assert_true(cache_scene_is_current(region));
+            cache_scene_put(&scene, region);
+        }
+        assert_int_equal(scene.live, 0);
+        assert_int_equal(ftruncate(file, 0), 0);
+        assert_int_equal(ftruncate(file, 4 * (off_t)PAGE), 0);
+    }
+    munmap(memory, 4 * PAGE);
+    close(file);
+    cache_scene_end(&scene);
+}
+
+/* What is kept does not make room for what never is. */
+static void test_room_for_nothing(void **state)
+{
+    (void)state;
+    struct cache_scene scene;
+    NEED_WATCHING();
+    cache_scene_begin(&scene, 16 * PAGE);
+    char *kept = cache_scene_map(16 * PAGE);
+    char *shared = mmap(NULL, 16 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(shared, MAP_FAILED);
+    memset(shared, 1, 16 * PAGE);
+    for (size_t i = 0; i < 16; i += 2)
+        assert_int_equal(cache_scene_use(&scene, kept + i * PAGE, PAGE), 1);
+    assert_null(cache_scene_get(&scene, shared, 16 * PAGE));
+    assert_string_equal(weft_error_detail(), "");
+    assert_int_equal(cache_scene_entries(&scene), 8);
+    for (size_t i = 0; i < 16; i += 2)
+        assert_int_equal(cache_scene_use(&scene, kept + i * PAGE, PAGE), 0);
+    munmap(kept, 16 * PAGE);
+    munmap(shared, 16 * PAGE);
+    cache_scene_end(&scene);
+}
+
 static void test_off(void **state)
 {
     (void)state;
@@ -175,8 +226,10 @@ static void test_off(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cover), cmocka_unit_test(test_bounds),   cmocka_unit_test(test_number),
-        cmocka_unit_test(test_room),  cmocka_unit_test(test_not_ours), cmocka_unit_test(test_off),
+        cmocka_unit_test(test_cover),           cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_number),          cmocka_unit_test(test_room),
+        cmocka_unit_test(test_not_ours),        cmocka_unit_test(test_off),
+        cmocka_unit_test(test_private_of_file), cmocka_unit_test(test_room_for_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

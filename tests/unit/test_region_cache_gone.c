@@ -122,6 +122,82 @@ static void test_gone_between(void **state)
     cache_scene_end(&scene);
 }
 
+/* Guards take pages away, and no kernel tells so far: what docs/memory.md says to users. What it advises them helps. */
+static void test_guards(void **state)
+{
+    (void)state;
+    struct cache_scene scene;
+    enum { GUARD_INSTALL = 102, GUARD_REMOVE = 103 };
+    NEED_WATCHING();
+    char *memory = cache_scene_map(4 * PAGE);
+    if (madvise(memory, PAGE, GUARD_INSTALL)) {
+        munmap(memory, 4 * PAGE);
+        TEST_SKIP("the kernel has no guards (MADV_GUARD_INSTALL, Linux 6.13)");
+    }
+    assert_int_equal(madvise(memory, PAGE, GUARD_REMOVE), 0);
+    cache_scene_begin(&scene, 1 << 20);
+    scene.pins = 1;
+    for (int first_discard = 0; first_discard < 2; first_discard++) {
+        memset(memory, 1, 4 * PAGE);
+        assert_int_equal(cache_scene_use(&scene, memory, 4 * PAGE), 1);
+        if (first_discard)
+            assert_int_equal(madvise(memory, 4 * PAGE, MADV_DONTNEED), 0);
+        assert_int_equal(madvise(memory, 4 * PAGE, GUARD_INSTALL), 0);
+        assert_int_equal(madvise(memory, 4 * PAGE, GUARD_REMOVE), 0);
+        memset(memory, 2, 4 * PAGE);
+        struct weft_region *region = cache_scene_get(&scene, memory, 4 * PAGE);
+        assert_non_null(region);
+        assert_int_equal(cache_scene_is_current(region), first_discard);
+        cache_scene_put(&scene, region);
+        weft_region_cache_trim(scene.cache);
+    }
+    munmap(memory, 4 * PAGE);
+    cache_scene_end(&scene);
+}
+
+/* Two contexts keep the same memory; what one lets go of is still watched for the other, whoever ends first. */
+static void test_two(void **state)
+{
+    (void)state;
+    struct cache_scene first, second;
+    NEED_WATCHING();
+    char *memory = cache_scene_map_apart(16 * PAGE);
+    cache_scene_begin(&first, 1 << 20);
+    assert_int_equal(cache_scene_use(&first, memory, 8 * PAGE), 1);
+    cache_scene_begin(&second, 1 << 20);
+    assert_int_equal(cache_scene_use(&second, memory, 8 * PAGE), 1);
+    assert_int_equal(cache_scene_use(&second, memory + 9 * PAGE, PAGE), 1);
+    assert_int_equal(cache_scene_use(&first, memory, 8 * PAGE), 0);
+    weft_region_cache_trim(first.cache);
+    assert_int_equal(first.live, 0);
+    assert_int_equal(cache_scene_use(&second, memory, 8 * PAGE), 0);
+    munmap(memory + 2 * PAGE, PAGE);
+    assert_int_equal(cache_scene_entries(&second), 1);
+
+    /* Of what has gone in part, the rest may be the other's. */
+    assert_int_equal(cache_scene_use(&first, memory + 3 * PAGE, 4 * PAGE), 1);
+    assert_int_equal(cache_scene_use(&second, memory + 5 * PAGE, 3 * PAGE), 1);
+    munmap(memory + 3 * PAGE, PAGE);
+    assert_int_equal(cache_scene_entries(&first), 0);
+    assert_int_equal(cache_scene_entries(&second), 2);
+    munmap(memory + 6 * PAGE, PAGE);
+    assert_int_equal(cache_scene_entries(&second), 1);
+
+    assert_int_equal(cache_scene_use(&first, memory + 9 * PAGE, PAGE), 1);
+    cache_scene_end(&second);
+    assert_int_equal(cache_scene_use(&first, memory + 9 * PAGE, PAGE), 0);
+    cache_scene_begin(&second, 1 << 20);
+    assert_int_equal(cache_scene_use(&second, memory + 9 * PAGE, PAGE), 1);
+    weft_region_cache_close(first.cache);
+    assert_int_equal(first.live, 0);
+    munmap(memory + 9 * PAGE, PAGE);
+    assert_int_equal(cache_scene_entries(&second), 0);
+    cache_scene_unmap_apart(memory, 16 * PAGE);
+    weft_region_cache_close(second.cache);
+    assert_int_equal(second.live, 0);
+    assert_int_equal(test_leak_check(&first.before), 0);
+}
+
 /* What malloc() does: blocks of their own mappings, and the heap, which shrinks. */
 static void test_heap(void **state)
 {
@@ -292,6 +368,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gone), cmocka_unit_test(test_gone_between),
+        cmocka_unit_test(test_two),  cmocka_unit_test(test_guards),
         cmocka_unit_test(test_heap), cmocka_unit_test(test_fresh_pages),
         cmocka_unit_test(test_fork), cmocka_unit_test(test_threads),
     };

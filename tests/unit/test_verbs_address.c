@@ -178,7 +178,7 @@ static void test_path_on_ethernet(void **state)
     a.ports[0].gids[0].index = 3;
     assert_int_equal(verbs_pairs(&a, &b, pairs), 1);
     verbs_path(&a, &b, &pairs[0], 0, &path);
-    struct weft_verbs_settings settings = {.traffic_class = 106, .service_level = 3};
+    struct weft_verbs_settings settings = {.size = sizeof settings, .traffic_class = 106, .service_level = 3};
     struct ibv_qp_attr attributes;
     memset(&attributes, 0xff, sizeof attributes);
     verbs_path_fill(&path, &settings, 2, &attributes);
@@ -210,6 +210,35 @@ static void test_path_on_infiniband(void **state)
         assert_int_equal(path.is_global, 0);
         assert_int_equal(path.lid, 0x40 + number % 2); /* both ends have two LIDs at least */
         assert_int_equal(path.bits, number % 2);
+    }
+}
+
+/* Ports that share a LID with others are found by GID, whichever end asks for it; the LID is still the way there. */
+static void test_path_to_a_shared_lid(void **state)
+{
+    (void)state;
+    for (int asks = 1; asks <= 3; asks++) {
+        struct verbs_address a = instance(1), b = instance(2), told;
+        struct verbs_pair pairs[VERBS_PAIRS];
+        struct verbs_path path;
+        uint8_t bytes[WEFT_ADDRESS_MAX];
+        add_infiniband(&a, "fe80::1", 0x10, 100000);
+        add_infiniband(&b, "fe80::2", 0x40, 100000);
+        a.ports[0].lmc = b.ports[0].lmc = 1;
+        a.ports[0].needs_grh = asks & 1;
+        b.ports[0].needs_grh = asks >> 1;
+        assert_int_equal(verbs_address_decode(bytes, verbs_address_encode(&b, bytes), &told), WEFT_OK);
+        assert_int_equal(verbs_pairs(&a, &told, pairs), 1);
+        verbs_path(&a, &told, &pairs[0], 1, &path);
+        struct ibv_qp_attr attributes;
+        struct weft_verbs_settings settings = {.size = sizeof settings};
+        verbs_path_fill(&path, &settings, 1, &attributes);
+        assert_int_equal(attributes.ah_attr.is_global, 1);
+        assert_int_equal(attributes.ah_attr.dlid, 0x41);
+        assert_int_equal(attributes.ah_attr.src_path_bits, 1);
+        assert_memory_equal(attributes.ah_attr.grh.dgid.raw, b.ports[0].gids[0].raw, 16);
+        verbs_path(&told, &a, &(struct verbs_pair){pairs[0].theirs, pairs[0].mine, 0, 0}, 1, &path);
+        assert_int_equal(path.is_global, 1);
     }
 }
 
@@ -400,6 +429,7 @@ int main(void)
         cmocka_unit_test(test_same_address_at_both_ends_is_no_address),
         cmocka_unit_test(test_path_on_ethernet),
         cmocka_unit_test(test_path_on_infiniband),
+        cmocka_unit_test(test_path_to_a_shared_lid),
         cmocka_unit_test(test_path_between_infiniband_subnets),
         cmocka_unit_test(test_pairs_mirror_each_other),
         cmocka_unit_test(test_every_port_that_can_has_a_partner),

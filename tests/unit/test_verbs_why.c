@@ -18,7 +18,6 @@ static struct verbs_failure roce_failure(int status)
     struct verbs_failure failure = {
         .status = status,
         .vendor_error = 0x81,
-        .peer = "rank 3",
         .device = "mlx5_0",
         .port = 1,
         .gid_index = 3,
@@ -66,19 +65,18 @@ static void test_a_silent_peer(void **state)
     (void)state;
     struct verbs_failure failure = roce_failure(IBV_WC_RETRY_EXC_ERR);
     expect(&failure,
-           "transport retry counter exceeded (12, vendor error 0x81) with rank 3 at ::ffff:10.0.0.2, from "
+           "transport retry counter exceeded (12, vendor error 0x81) with a peer at ::ffff:10.0.0.2, from "
            "mlx5_0 port 1 (GID 3 ::ffff:10.0.0.1, RoCE v2), queue pair 17 to 18; port ACTIVE, LinkUp: no "
            "acknowledgement in 8 tries of 1073 ms; does the peer live? Then look at its port, MTU, GID, UDP "
            "port 4791 and PFC/ECN on the switches; WEFT_VERBS_TIMEOUT waits longer");
     failure = infiniband_failure(IBV_WC_RETRY_EXC_ERR);
     expect(&failure,
-           "transport retry counter exceeded (12, vendor error 0x81) with rank 3 at LID 44, from mlx5_0 port "
+           "transport retry counter exceeded (12, vendor error 0x81) with a peer at LID 44, from mlx5_0 port "
            "1, queue pair 17 to 18; port ACTIVE, LinkUp: no acknowledgement in 8 tries of 1073 ms; does the "
            "peer live? Then look at its port, cables (ibqueryerrors), partition key and subnet manager; "
            "WEFT_VERBS_TIMEOUT waits longer");
     failure.timeout = 0;
     failure.vendor_error = 0;
-    failure.peer = NULL;
     failure.peer_lid = 0;
     failure.queue_pair = 0;
     expect(
@@ -97,6 +95,11 @@ static void test_the_own_port_is_down(void **state)
     expect_end(&failure,
                "; port DOWN, Disabled: no acknowledgement in 8 tries of 1073 ms; this port is down: look at "
                "cable, switch port and 'ip link'");
+    snprintf(failure.interface, sizeof failure.interface,
+             "eth2"); /* which is down before the device says so */
+    expect_end(&failure,
+               "; port DOWN, interface eth2 is down: no acknowledgement in 8 tries of 1073 ms; this port is "
+               "down: look at cable, switch port and 'ip link'");
     failure = infiniband_failure(IBV_WC_WR_FLUSH_ERR);
     failure.state = IBV_PORT_INIT;
     expect_end(&failure, "; this port is down: look at cable, switch port and subnet manager (ibstat)");
@@ -161,11 +164,12 @@ static void test_long_names_fit(void **state)
             struct verbs_failure failure = roce_failure(status);
             failure.layer = layer;
             failure.vendor_error = UINT32_MAX;
-            failure.peer = "rank 1048575";
             failure.queue_pair = failure.peer_queue_pair = 0xffffff;
             failure.gid_index = 255;
             failure.timeout = 31;
-            snprintf(failure.device, sizeof failure.device, "rocep129s0f1v12");
+            memset(failure.device, 'd', sizeof failure.device - 1);
+            failure.state = IBV_PORT_ACTIVE_DEFER;
+            failure.physical_state = 4;
             snprintf(failure.gid, sizeof failure.gid, "2001:db8:1234:5678:9abc:def0:1234:5678");
             snprintf(failure.peer_gid, sizeof failure.peer_gid, "2001:db8:1234:5678:9abc:def0:1234:5678");
             text[VERBS_WHY] = 0x5a;
@@ -181,14 +185,29 @@ static void test_long_names_fit(void **state)
 static void test_texts_that_do_not_fit_end(void **state)
 {
     (void)state;
-    char text[VERBS_WHY + 1], peer[1000];
-    struct verbs_failure failure = roce_failure(IBV_WC_RETRY_EXC_ERR);
-    memset(peer, 'p', sizeof peer);
-    peer[sizeof peer - 1] = '\0';
-    failure.peer = peer;
+    char text[VERBS_WHY + 1], event[1000];
+    struct verbs_failure failure = roce_failure(IBV_WC_SUCCESS);
+    memset(event, 'e', sizeof event);
+    event[sizeof event - 1] = '\0';
     text[VERBS_WHY] = 0x5a;
-    assert_int_equal(strlen(verbs_why(&failure, text)), VERBS_WHY - 1);
+    assert_int_equal(strlen(verbs_why_event(event, &failure, text)), VERBS_WHY - 1);
     assert_int_equal(text[VERBS_WHY], 0x5a);
+}
+
+/* What the device reports of a queue pair says nothing of whose it is. */
+static void test_an_event_of_a_link(void **state)
+{
+    (void)state;
+    char text[VERBS_WHY];
+    struct verbs_event event;
+    const struct verbs_failure failure = roce_failure(0);
+    verbs_async_sort(IBV_EVENT_QP_ACCESS_ERR, "mlx5_0", 1, &event);
+    assert_string_equal(
+        verbs_why_event(event.text, &failure, text),
+        "mlx5_0 port 1: queue pair in error: the peer used a wrong or stale key, or memory that "
+        "it may not write; look for an error at the peer; this was the link with a peer at "
+        "::ffff:10.0.0.2, from mlx5_0 port 1 (GID 3 ::ffff:10.0.0.1, RoCE v2), queue pair 17 to "
+        "18; port ACTIVE, LinkUp");
 }
 
 static void test_who_is_to_blame(void **state)
@@ -216,16 +235,15 @@ static void test_events(void **state)
         {IBV_EVENT_QP_FATAL, VERBS_EVENT_QUEUE_FAILED, NULL},
         {IBV_EVENT_QP_ACCESS_ERR, VERBS_EVENT_QUEUE_FAILED,
          "mlx5_1 port 2: queue pair in error: the peer used a wrong or stale key, or memory that it may not "
-         "write; look "
-         "for an error at the peer"},
+         "write; look for an error at the peer"},
         {IBV_EVENT_CQ_ERR, VERBS_EVENT_RAIL_FAILED,
          "mlx5_1 port 2: completion queue in error: it has overrun; completions are lost and nothing works "
-         "here any "
-         "more"},
+         "here any more: open another context; an error in weft or the driver, look into dmesg"},
         {IBV_EVENT_DEVICE_FATAL, VERBS_EVENT_RAIL_FAILED,
          "mlx5_1 port 2: device in error: it was reset, unplugged or has failed; look into dmesg"},
         {IBV_EVENT_COMM_EST, VERBS_EVENT_OTHER, "mlx5_1 port 2: event 4"},
-        {IBV_EVENT_QP_LAST_WQE_REACHED, VERBS_EVENT_OTHER, NULL},
+        {IBV_EVENT_QP_LAST_WQE_REACHED, VERBS_EVENT_QUEUE_DRAINED,
+         "mlx5_1 port 2: queue pair is done with receives"},
         {1000, VERBS_EVENT_OTHER, "mlx5_1 port 2: event 1000"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -253,11 +271,11 @@ static void test_pinning(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_silent_peer),   cmocka_unit_test(test_the_own_port_is_down),
-        cmocka_unit_test(test_each_status),     cmocka_unit_test(test_statuses_of_the_future),
-        cmocka_unit_test(test_long_names_fit),  cmocka_unit_test(test_texts_that_do_not_fit_end),
-        cmocka_unit_test(test_who_is_to_blame), cmocka_unit_test(test_events),
-        cmocka_unit_test(test_pinning),
+        cmocka_unit_test(test_a_silent_peer),      cmocka_unit_test(test_the_own_port_is_down),
+        cmocka_unit_test(test_each_status),        cmocka_unit_test(test_statuses_of_the_future),
+        cmocka_unit_test(test_long_names_fit),     cmocka_unit_test(test_texts_that_do_not_fit_end),
+        cmocka_unit_test(test_who_is_to_blame),    cmocka_unit_test(test_events),
+        cmocka_unit_test(test_an_event_of_a_link), cmocka_unit_test(test_pinning),
     };
     return cmocka_run_group_tests_name("verbs why", tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@ for test in "$@"; do
 done
 
 if [[ ${RDMA_DEVICE:-} ]]; then
-    export WEFT_RDMA_DEVICE=$RDMA_DEVICE TEST_JOBS=1 TEST_LOGS=$BUILD/rdma-logs
+    export WEFT_RDMA_DEVICE=$RDMA_DEVICE TEST_JOBS=1 TEST_LOGS=$BUILD/rdma-logs/device
     unset WEFT_VM
     tests/run.sh "${shared[@]}" | tee "$BUILD/rdma.log"
     status=${PIPESTATUS[0]}
@@ -27,12 +27,12 @@ if [[ ${RDMA_DEVICE:-} ]]; then
 fi
 
 if ! answer=$(tests/vm/kernel.sh); then
-    [[ $answer == SKIP:* ]] || exit 1
+    [[ $answer == SKIP:* ]] || { echo "0 passed, 1 failed, 0 skipped"; exit 1; }
     echo "$answer"
     echo "0 passed, 0 failed, $# skipped"
     exit 0
 fi
 steps=()
-((${#shared[@]} == 0)) || steps+=("TEST_JOBS=1 TEST_LOGS=$BUILD/rdma-logs/shared tests/vm/run.sh --timeout ${RDMA_TIMEOUT:-400} -- tests/run.sh ${shared[*]}")
+((${#shared[@]} == 0)) || steps+=("TEST_JOBS=1 TEST_LOGS=$BUILD/rdma-logs/shared TEST_RUNNER=tests/vm/resources.sh tests/vm/run.sh --timeout ${RDMA_TIMEOUT:-400} -- tests/run.sh ${shared[*]}")
 ((${#own[@]} == 0)) || steps+=("TEST_JOBS=1 TEST_LOGS=$BUILD/rdma-logs/own TEST_RUNNER=tests/vm/hosts.sh tests/run.sh ${own[*]}")
 exec tests/scripts/sum.sh "${steps[@]}"

@@ -8,9 +8,28 @@ own=$vm/$VM_HOST
 # Static programs start several times faster than others under emulation.
 for tool in mount mkdir ln mkfifo sleep sync hostname cat; do eval "$tool() { '$busybox' $tool \"\$@\"; }"; done
 
+# Waits until these processes are gone, but not for ever: one that hangs in the kernel is named, and left to it.
+await() { # SECONDS PROCESS...
+    local tries=$(($1 * 10)) process state
+    shift
+    while kill -0 "$@" 2>/dev/null; do
+        ((tries-- > 0)) || break
+        sleep 0.1
+    done
+    ((tries < 0)) || return
+    {
+        echo "weft-vm: host $VM_HOST: the machine ends though $* still run"
+        for process in /proc/[0-9]*; do
+            state=$(<"$process/stat") && state=${state##*) }
+            [[ $state != D* ]] || echo "weft-vm: host $VM_HOST: $(<"$process/comm") hangs: $(head -n 3 "$process/stack" | tr '\n' ' ')"
+        done
+    } >>"$own/trouble" 2>/dev/null
+}
+
 # The host ends the machine when it has seen the status, all machines at a time.
 finish() { # STATUS
-    sync
+    sync &
+    await 20 $!
     echo "$1" >"$own/status.new"
     "$busybox" mv "$own/status.new" "$own/status"
     while :; do sleep 1000; done
@@ -113,7 +132,7 @@ run_command() {
         process=${process#/proc/}
         [[ " 1 ${copiers[*]} " == *" $process "* ]] || kill -KILL "$process"
     done 2>/dev/null
-    wait "${copiers[@]}"
+    await 20 "${copiers[@]}"
     finish "$status"
 }
 

@@ -8,4 +8,4 @@ hosts=$(asked hosts "$1") seconds=$(asked timeout "$1")
 limit=${TEST_TIMEOUT:-120}
 ((${seconds:-0} > limit)) && limit=$seconds
 # A little less than tests/run.sh gives it: the message of the inner limit names the hosts that are late.
-exec "$(dirname "$0")/run.sh" --hosts "$hosts" --timeout $((limit - 10)) "$1"
+exec "$(dirname "$0")/run.sh" --hosts "$hosts" --timeout $((limit - 10)) "$(dirname "$0")/resources.sh" "$1"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Fetches a Debian kernel with rdma_rxe, once, and packs an initramfs for it. Prints the path of the kernel, of the
-# initramfs and of busybox, a line each; where that cannot be had, "SKIP: reason" and exit status 77.
+# initramfs and of busybox, a line each. Where a tool is missing or the archive cannot be reached, "SKIP: reason" and exit
+# status 77; whatever else goes wrong is this script's fault, or its cache's, and exit status 1.
 #
 # WEFT_VM_CACHE   folder to keep them in (${XDG_CACHE_HOME:-~/.cache}/weft-vm); safe to keep, to share and to remove
 # WEFT_VM_SUITE   Debian suite of the kernel (trixie: 6.12). Cloud kernels would not do: no rdma_rxe, no 9p
@@ -19,11 +20,16 @@ skip() {
     echo "SKIP: no virtual machine for RDMA: $1"
     exit 77
 }
+fail() {
+    echo "weft-vm: $1" >&2
+    exit 1
+}
+last_words() { grep -a . "$cache/log" | tail -n 1; }
 
 # Loaded at boot in this order, each after what it depends on. rdma_rxe asks the crypto layer for "crc32" by name,
 # which no list of dependencies says: without crc32_generic `rdma link add` answers ENOENT.
 modules=(virtio_pci virtio_console virtio_net 9pnet_virtio 9p overlay veth crc32_generic ib_uverbs rdma_ucm rdma_rxe
-    sch_netem sch_prio cls_u32)
+    sch_netem sch_prio cls_u32 macvlan)
 # The parts of the module tree that these come from. Changing the list fetches the kernel again, changing modules
 # from within it does not.
 kept=(arch/x86/crypto crypto drivers/block drivers/char drivers/infiniband/core drivers/infiniband/sw
@@ -46,25 +52,25 @@ check_tools() {
 apt() { # FOLDER TOOL ARGUMENT...
     local folder=$1 tool=$2
     shift 2
-    "$tool" -q -o Dir::Etc::SourceList="$folder/sources" -o Dir::Etc::SourceParts=/dev/null \
+    LC_ALL=C "$tool" -q -o Dir::Etc::SourceList="$folder/sources" -o Dir::Etc::SourceParts=/dev/null \
         -o Dir::State::Lists="$folder/lists" -o Dir::Cache="$folder/cache" -o APT::Sandbox::User=root \
         -o Acquire::Languages=none -o Acquire::Retries=3 "$@"
 }
 
-# Leaves the packages of the kernel in FOLDER/debs; apt has compared them with the archive's signature.
+# Leaves the packages of the kernel in FOLDER/debs; apt has compared them with the archive's signature. apt-get update
+# succeeds without an archive, too, so what it has left is looked at.
 download() { # FOLDER
-    local mirror=${WEFT_VM_MIRROR:-} image parts
+    local folder=$1 mirror=${WEFT_VM_MIRROR:-} image parts
     [[ $mirror ]] || mirror=$(apt-get indextargets --format '$(SITE)' 2>/dev/null | grep -m 1 -E '/debian/?$')
-    mkdir -p "$1/lists/partial" "$1/cache/archives/partial" "$1/debs"
-    echo "deb [signed-by=$keyring] ${mirror:-http://deb.debian.org/debian} $suite main" >"$1/sources"
-    apt "$1" apt-get update || return
+    mkdir -p "$folder/lists/partial" "$folder/cache/archives/partial" "$folder/debs" || return
+    echo "deb [signed-by=$keyring] ${mirror:-http://deb.debian.org/debian} $suite main" >"$folder/sources"
+    apt "$folder" apt-get update && compgen -G "$folder/lists/*_Packages*" || return
     depends() { apt "$folder" apt-cache depends "$1" | awk '/Depends:/ { print $2 }' | grep -E "$2"; }
-    local folder=$1
     image=$(depends linux-image-amd64 '^linux-image-[0-9].*-amd64$' | head -n 1)
     [[ $image ]] || { echo "$suite has no linux-image-amd64"; return 1; }
     parts=$(depends "$image" '^linux-(binary|modules)-') # newer kernels come in several packages
     # shellcheck disable=SC2086
-    cd "$1/debs" && apt "$1" apt-get download "$image" $parts
+    (cd "$folder/debs" && apt "$folder" apt-get download "$image" $parts)
 }
 
 # A compressed kernel (bzImage) holds an ELF one, which QEMU starts directly; unpacking it under emulation would
@@ -78,18 +84,24 @@ unpack_kernel() { # BZIMAGE ELF
     tail -c +$((start + 1)) "$bz" | head -c $((size - 4)) | case $(od -An -j"$start" -N4 -tx1 "$bz") in
     ' fd 37 7a 58') xz -dc ;;
     ' 28 b5 2f fd') zstd -dc ;;
-    esac >"$2"
+    esac >"$2" || return
     [[ $(head -c 4 "$2" | tr -d '\177') == ELF ]] || cp "$bz" "$2"
 }
 
-unpack() { # FOLDER TARGET
-    local deb release part patterns=()
+# Not every package has every part, and all else that tar says is an error.
+unpack_package() { # PACKAGE FOLDER
+    local part patterns=() errors
     for part in "${kept[@]}"; do patterns+=("kernel/$part"); done
-    mkdir -p "$2/all/lib"
-    for deb in "$1"/debs/*.deb; do
-        dpkg-deb --fsys-tarfile "$deb" | tar -C "$2/all" -x --wildcards --no-anchored 'vmlinuz*' \
-            'lib/modules/*/modules.*' "${patterns[@]}" 2>/dev/null # not every package has every part
-    done
+    errors=$({ { dpkg-deb --fsys-tarfile "$1" || echo "dpkg-deb: status $?" >&2; } | LC_ALL=C tar -C "$2" -x --wildcards \
+        --no-anchored 'vmlinuz*' 'lib/modules/*/modules.*' "${patterns[@]}"; } 2>&1 |
+        grep -avE ': Not found in archive$|: Exiting with failure status')
+    [[ ! $errors ]] || { echo "$(basename "$1"): ${errors%%$'\n'*}"; return 1; }
+}
+
+unpack() { # FOLDER TARGET
+    local deb release
+    mkdir -p "$2/all/lib" || return
+    for deb in "$1"/debs/*.deb; do unpack_package "$deb" "$2/all" || return; done
     [[ -d $2/all/lib/modules ]] || mv "$2/all/usr/lib/modules" "$2/all/lib/" || return
     release=$(ls "$2/all/lib/modules")
     mv "$2/all/lib" "$2/" && unpack_kernel "$(find "$2" -name 'vmlinuz*' -type f | head -n 1)" "$2/kernel" || return
@@ -97,46 +109,51 @@ unpack() { # FOLDER TARGET
 }
 
 get_kernel() { # TARGET
-    local work status=0
-    work=$(mktemp -d "$cache/new.XXXXXX") || skip "cannot write in $cache"
+    local work
+    work=$(mktemp -d "$cache/new.XXXXXX") || fail "cannot write in $cache"
     echo "weft-vm: fetching the kernel of Debian $suite into $cache" >&2
-    # shellcheck disable=SC2310
-    { download "$work" && unpack "$work" "$work/kernel" && mv "$work/kernel" "$1"; } >"$cache/log" 2>&1 || status=1
-    rm -rf "$work"
-    [[ $status == 0 ]] || skip "cannot fetch the kernel of Debian $suite: $(grep -a . "$cache/log" | tail -n 1)"
+    if ! download "$work" >"$cache/log" 2>&1; then
+        grep -aq 'Failed to fetch' "$cache/log" || fail "no kernel of Debian $suite: $(last_words)"
+        skip "cannot fetch the kernel of Debian $suite: $(last_words)"
+    fi
+    { unpack "$work" "$work/kernel" && mv "$work/kernel" "$1"; } >"$cache/log" 2>&1 ||
+        fail "cannot unpack the kernel of Debian $suite: $(last_words)"
 }
 
 make_initramfs() { # KERNEL-FOLDER TARGET
     local work release module file name
-    work=$(mktemp -d "$cache/new.XXXXXX") || skip "cannot write in $cache"
+    work=$(mktemp -d "$cache/new.XXXXXX") || fail "cannot write in $cache"
     release=$(<"$1/release")
-    mkdir -p "$work/modules" "$work/bin"
-    cp "$(command -v busybox)" "$work/bin/busybox"
-    cp "$here/init.sh" "$work/init" && chmod 755 "$work/init"
+    mkdir -p "$work/modules" "$work/bin" && cp "$(command -v busybox)" "$work/bin/busybox" &&
+        cp "$here/init.sh" "$work/init" && chmod 755 "$work/init" || fail "cannot write in $work"
     for module in "${modules[@]}"; do
-        modprobe -d "$1" -S "$release" --show-depends "$module" || echo "$module is missing" >&2
-    done 2>"$cache/log" | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' | while read -r file; do
+        modprobe -d "$1" -S "$release" --show-depends "$module" 2>"$cache/log" ||
+            fail "the kernel in $1 has no module $module: $(last_words)"
+    done >"$work/needed"
+    while read -r file; do
         name=$(basename "$file")
+        [[ $file != *.zst ]] || command -v zstd >/dev/null || skip "no zstd here"
         case $file in
         *.xz) xz -dc "$file" ;;
         *.zst) zstd -dc "$file" ;;
         *) cat "$file" ;;
-        esac >"$work/modules/${name%%.*}"
+        esac >"$work/modules/${name%%.*}" || fail "cannot unpack $file"
         echo "${name%%.*}" >>"$work/modules/order"
-    done
+    done < <(awk '$1 == "insmod" && !seen[$2]++ { print $2 }' "$work/needed")
+    rm "$work/needed"
     # Without its signature a module loads faster.
-    if command -v strip >/dev/null; then find "$work/modules" -type f ! -name order -exec strip -g {} +; fi
-    if [[ -s $work/modules/rdma_rxe ]]; then
-        (cd "$work" && find . | busybox cpio -o -H newc 2>/dev/null) >"$work.cpio" && mv "$work.cpio" "$2"
+    if command -v strip >/dev/null; then
+        find "$work/modules" -type f ! -name order -exec strip -g {} + || fail "cannot strip the modules of $1"
     fi
-    rm -rf "$work"
-    [[ -s $2 ]] || skip "no initramfs with rdma_rxe for $1: $(tail -n 1 "$cache/log")"
+    (set -o pipefail; cd "$work" && find . | busybox cpio -o -H newc) >"$work.cpio" 2>"$cache/log" &&
+        mv "$work.cpio" "$2" || fail "cannot pack an initramfs for $1: $(last_words)"
 }
 
 check_tools
-mkdir -p "$cache" 2>/dev/null || skip "cannot make $cache"
-{ exec {lock}>"$cache/lock" && flock "$lock"; } || skip "cannot lock $cache/lock"
+mkdir -p "$cache" 2>/dev/null || fail "cannot make $cache (WEFT_VM_CACHE chooses another folder)"
+{ exec {lock}>"$cache/lock" && flock "$lock"; } || fail "cannot lock $cache/lock"
 rm -rf "$cache"/new.* # of runs that were killed
+trap 'rm -rf "$cache"/new.*' EXIT
 kernel=$cache/$suite-$(echo "${kept[@]}" | cksum | cut -d' ' -f1)
 [[ -s $kernel/release ]] || { rm -rf "$kernel"; get_kernel "$kernel"; }
 initramfs=$kernel/initramfs-$({ echo "${modules[@]}"; cat "$here/init.sh" "$(command -v busybox)"; } | cksum | cut -d' ' -f1)

@@ -9,7 +9,7 @@
 # --env NAME[=X]   pass this variable on, too
 # --without M      boot without this kernel module
 #
-# Exit status: the command's (with several machines the first that is not 0); 124 time limit; 125 a machine failed;
+# Exit status: the command's (with several machines the first that is not 0); 124 time limit; 125 a machine failed or could not be made;
 # 126 usage; 77 with "SKIP: reason" where no such machine can be had.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -38,7 +38,7 @@ done
 ((hosts >= 1 && hosts <= 16)) || usage "--hosts is 1 to 16"
 (($#)) || usage "no command"
 
-found=$("$here/kernel.sh") || { echo "$found"; exit 77; }
+found=$("$here/kernel.sh") || { [[ $found == SKIP:* ]] || exit 125; echo "$found"; exit 77; }
 if ((hosts > 1)) && ! qemu-system-x86_64 -M none -netdev help 2>&1 | grep -qx stream; then
     echo "SKIP: several virtual machines need QEMU 7.2 or later"
     exit 77
@@ -58,7 +58,22 @@ writable=
 one_stream=0
 [[ /dev/stdout -ef /dev/stderr ]] && one_stream=1 # what is one stream here keeps its order
 
-vm=$(mktemp -d "${TMPDIR:-/tmp}/weft-vm.XXXXXX") || exit 126
+# Our folder is locked as long as we live, or a machine of ours. One that is not was left by a run that was killed.
+folders=${TMPDIR:-/tmp}
+remove_left_behind() {
+    local old lock
+    for old in "$folders"/weft-vm.*; do
+        [[ -d $old && ! -L $old && -O $old ]] && exec {lock}<"$old" || continue
+        flock -n "$lock" && rm -rf "$old"
+        exec {lock}<&-
+    done 2>/dev/null
+}
+remove_left_behind
+while :; do
+    vm=$(mktemp -d "$folders/weft-vm.XXXXXX") || exit 126
+    # Somebody who removes what is not locked may have been faster.
+    { exec {held}<"$vm"; } 2>/dev/null && flock "$held" && [[ $vm -ef /proc/self/fd/$held ]] && break
+done
 qemu=() readers=() switch=()
 clean_up() {
     kill -KILL "${qemu[@]}" "${switch[@]}" "${readers[@]}" 2>/dev/null

@@ -1,7 +1,7 @@
 /* Compiled instead of the rest of this folder where libfabric's headers are missing. */
-#include "transport/ofi/ofi.h"
-
 #include "base/error.h"
+#include "transport/absent.h"
+#include "transport/ofi/ofi.h"
 
 static int absent_open(const struct weft_transport_params *params, struct weft_transport **transport)
 {
@@ -10,64 +10,4 @@ static int absent_open(const struct weft_transport_params *params, struct weft_t
                                    "(1.17 or later) and build again");
 }
 
-static void absent_close(struct weft_transport *transport)
-{
-    (void)transport;
-}
-
-static void absent_caps(const struct weft_transport *transport, struct weft_transport_caps *caps)
-{
-    (void)transport, (void)caps;
-}
-
-static int absent_address(struct weft_transport *transport, void *address, size_t *size)
-{
-    (void)transport, (void)address, (void)size;
-    return WEFT_MISSING;
-}
-
-static int absent_reachable(struct weft_transport *transport, const void *address, size_t size)
-{
-    (void)transport, (void)address, (void)size;
-    return 0;
-}
-
-static int absent_connect(struct weft_transport *transport, const void *address, size_t size,
-                          void *link_context, struct weft_link **link)
-{
-    (void)transport, (void)address, (void)size, (void)link_context, (void)link;
-    return WEFT_MISSING;
-}
-
-static void absent_disconnect(struct weft_link *link)
-{
-    (void)link;
-}
-
-static int absent_send(struct weft_link *link, const void *header, size_t header_size, const void *payload,
-                       size_t payload_size)
-{
-    (void)link, (void)header, (void)header_size, (void)payload, (void)payload_size;
-    return WEFT_MISSING;
-}
-
-static int absent_poll(struct weft_transport *transport, int budget, weft_event_handler *handler, void *arg)
-{
-    (void)transport, (void)budget, (void)handler, (void)arg;
-    return WEFT_MISSING;
-}
-
-const struct weft_transport_ops weft_ofi_ops = {
-    .size = sizeof weft_ofi_ops,
-    .abi = WEFT_TRANSPORT_ABI,
-    .name = "ofi",
-    .open = absent_open,
-    .close = absent_close,
-    .caps = absent_caps,
-    .address = absent_address,
-    .reachable = absent_reachable,
-    .connect = absent_connect,
-    .disconnect = absent_disconnect,
-    .send = absent_send,
-    .poll = absent_poll,
-};
+const struct weft_transport_ops weft_ofi_ops = {.name = "ofi", .open = absent_open, WEFT_ABSENT_OPS};

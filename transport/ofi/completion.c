@@ -163,8 +163,8 @@ static void complete_failed(struct weft_transport *transport, const struct fi_cq
         ofi_link_ended(op->link);
         control = CONTAINER(op, struct ofi_buffer, op)->control;
         ofi_send_return(transport, CONTAINER(op, struct ofi_buffer, op));
-        if (control && ofi_hello_again(op->link))
-            break;
+        if (control && (op->link->wary || ofi_hello_again(op->link)))
+            break; /* it is said again, if need be */
         op->link->lost = 1;
         ofi_link_fail(op->link, op->link->state == OFI_LINK_UP ? WEFT_PEER_FAILED : WEFT_TRANSPORT,
                       "ofi: the peer cannot be reached: %s (%s)", kind, reason);
@@ -222,14 +222,14 @@ int ofi_progress(struct weft_transport *transport, int limit)
  * not come up, peers that died without a word. */
 static void idle(struct weft_transport *transport)
 {
-    if (++transport->idle_polls % 64)
+    if (++transport->idle_polls % 64 && !transport->links_unanswered)
         return;
     int64_t now_ns = weft_clock_ns();
     if (!transport->silent_since_ns)
         transport->silent_since_ns = now_ns;
     else if (now_ns - transport->silent_since_ns > OFI_PROBE_NS)
         ofi_links_probe(transport, now_ns);
-    if (transport->links_connecting)
+    if (transport->links_connecting || transport->links_unanswered)
         ofi_links_check(transport, now_ns);
     if (!transport->owing)
         return;

@@ -222,6 +222,13 @@ int ofi_register(struct weft_transport *transport, const void *memory, size_t si
     if (transport->broken)
         return weft_fail(WEFT_TRANSPORT, "%s", transport->why);
     int error = fi_mr_reg(transport->domain, memory, size, access, 0, key, 0, &mr, NULL);
+    if (error ==
+        -FI_EFAULT) /* whatever the access that is asked for: libfabric's own cache registers for all */
+        return weft_fail(
+            WEFT_INVALID,
+            "ofi: provider %s cannot register %zu bytes at %p: there is no such memory, or it is "
+            "read-only",
+            transport->info->fabric_attr->prov_name, size, memory);
     if (error)
         return failed_with(transport, "registering memory", error, 1);
     if (transport->info->domain_attr->mr_mode & FI_MR_ENDPOINT) {

@@ -1,5 +1,6 @@
 /* Who may talk to us: making and checking HELLOs. See ofi_private.h, "Strangers". */
 #include <string.h>
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "transport/ofi/ofi_private.h"
@@ -34,12 +35,14 @@ static void hello_key(const struct ofi_address *receiver, const uint8_t *nonce, 
 
 int ofi_hello_send(struct weft_link *link)
 {
-    const struct weft_transport *transport = link->transport;
+    struct weft_transport *transport = link->transport;
     struct ofi_hello_frame out;
     struct weft_key key;
     memset(&out, 0, sizeof out);
     out.frame.mark = OFI_FRAME_MARK;
     out.frame.type = OFI_HELLO;
+    if (link->hellos)
+        link->generation = ++transport->links_made; /* one that is repeated is dropped */
     weft_crypto_random(out.nonce, sizeof out.nonce);
     out.hello = (struct ofi_hello){
         .magic = OFI_MAGIC,
@@ -56,7 +59,35 @@ int ofi_hello_send(struct weft_link *link)
     hello_key(&link->address, out.nonce, &key);
     weft_crypto_seal(&key, 0, &out.frame, sizeof out.frame, &out.hello, sizeof out.hello, out.tag);
     weft_crypto_wipe(&key, sizeof key);
-    return ofi_frame_send_raw(link, &out, sizeof out);
+    int status = ofi_frame_send_raw(link, &out, sizeof out);
+    if (status || !link->wary)
+        return status;
+    int64_t wait_ns = (int64_t)OFI_HELLO_AGAIN_NS << link->hellos;
+    if (wait_ns < OFI_HELLO_LAST_NS)
+        link->hellos++;
+    else
+        wait_ns = OFI_HELLO_LAST_NS;
+    link->hello_due_ns = weft_clock_ns() + wait_ns;
+    return WEFT_OK;
+}
+
+void ofi_hello_watch(struct weft_link *link)
+{
+    const struct ofi_address *own = &link->transport->address;
+    link->wary = (own->features & link->address.features & OFI_FEATURE_WARY) != 0;
+    link->transport->links_unanswered += link->wary;
+}
+
+void ofi_hello_unwatch(struct weft_link *link)
+{
+    if (link->wary && link->state != OFI_LINK_UP && link->state != OFI_LINK_FAILED)
+        link->transport->links_unanswered--;
+}
+
+int ofi_hello_due(struct weft_link *link, int64_t now_ns)
+{
+    return link->wary && (link->state == OFI_LINK_CONNECTING || link->state == OFI_LINK_MET) &&
+           !(link->pending & OFI_PENDING_HELLO) && !link->in_flight && now_ns >= link->hello_due_ns;
 }
 
 int ofi_hello_again(struct weft_link *link)
@@ -105,7 +136,12 @@ void ofi_hello_receive(struct weft_transport *transport, const void *frame, size
         link->peer_pass = hello->pass;
         link->peer_generation = hello->generation;
         link->peer_window = hello->window < OFI_WINDOW ? hello->window : OFI_WINDOW;
-        link->state = OFI_LINK_UP;
+        if (!link->wary)
+            link->state = OFI_LINK_UP;
+        else if (link->state == OFI_LINK_CONNECTING)
+            link->state = OFI_LINK_MET;
+        if (link->wary) /* for the sender to hear that it has come */
+            ofi_link_want(link, OFI_PENDING_CREDIT);
     }
     weft_crypto_wipe(&in, sizeof in);
 }

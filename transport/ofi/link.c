@@ -100,6 +100,23 @@ static int table_grow(struct weft_transport *transport)
     return WEFT_OK;
 }
 
+static void connecting_begin(struct weft_link *link, int64_t now_ns)
+{
+    if (link->connect_deadline_ns)
+        return;
+    link->connect_deadline_ns = now_ns + OFI_CONNECT_NS;
+    link->request_due_ns = now_ns + OFI_REQUEST_NS;
+    link->transport->links_connecting++;
+}
+
+static void connecting_end(struct weft_link *link)
+{
+    if (link->connect_deadline_ns) {
+        link->connect_deadline_ns = 0;
+        link->transport->links_connecting--;
+    }
+}
+
 static int link_new(struct weft_transport *transport, const struct ofi_address *address, size_t size,
                     struct weft_link **result)
 {
@@ -128,8 +145,8 @@ static int link_new(struct weft_transport *transport, const struct ofi_address *
     link->generation = ++transport->links_made;
     transport->links[transport->links_count++] = link;
     transport->sends_limit += OFI_WINDOW;
-    link->connect_deadline_ns = weft_clock_ns() + OFI_CONNECT_NS;
-    transport->links_connecting++;
+    connecting_begin(link, weft_clock_ns());
+    ofi_hello_watch(link);
     ofi_link_want(link, OFI_PENDING_HELLO);
     *result = link;
     return WEFT_OK;
@@ -162,7 +179,8 @@ int ofi_connect(struct weft_transport *transport, const void *bytes, size_t size
     if (link && link->state == OFI_LINK_UP && ofi_connection_ended(link, 0)) {
         /* Our half too, or what is written next disappears without an error. */
         ofi_sever_begin(link, "ofi: the peer has ended the connection");
-        link = NULL;
+        ofi_progress(transport, OFI_BATCH); /* the provider sees it before anything is written there */
+        link = find_instance(transport, address.instance); /* the peer's HELLO may have come by the way */
     }
     if (!link)
         status = link_new(transport, &address, size, &link);
@@ -193,25 +211,36 @@ int ofi_link_flags(struct weft_link *link, uint32_t *flags)
 {
     if (link->state == OFI_LINK_FAILED)
         return weft_fail(link->status, "%s", link->why);
-    if (link->state == OFI_LINK_CONNECTING)
+    if (link->state != OFI_LINK_UP)
         return WEFT_AGAIN;
     *flags = 0;
     return WEFT_OK;
 }
 
-static void connecting_end(struct weft_link *link)
+static void link_unwant(struct weft_link *link, uint8_t pending)
 {
-    if (link->connect_deadline_ns) {
-        link->connect_deadline_ns = 0;
-        link->transport->links_connecting--;
-    }
+    link->pending &= (uint8_t)~pending;
+    if (!link->pending)
+        link->transport->links_pending--;
+}
+
+void ofi_link_answered(struct weft_link *link)
+{
+    if (link->state != OFI_LINK_MET)
+        return;
+    ofi_hello_unwatch(link);
+    connecting_end(link); /* of a HELLO that was said once too often */
+    if (link->pending & OFI_PENDING_HELLO)
+        link_unwant(link, OFI_PENDING_HELLO);
+    link->state = OFI_LINK_UP;
 }
 
 void ofi_link_greeted(struct weft_link *link)
 {
+    uint16_t told = link->own_port;
     connecting_end(link);
     ofi_socket_note(link);
-    if (link->own_port)
+    if (link->own_port || told) /* 0: what the peer was told is no more */
         ofi_link_want(link, OFI_PENDING_SOCKET);
 }
 
@@ -229,6 +258,7 @@ void ofi_link_fail(struct weft_link *link, int status, const char *format, ...)
     if (link->pending)
         transport->links_pending--;
     link->pending = 0;
+    ofi_hello_unwatch(link);
     link->state = OFI_LINK_FAILED;
     link->status = status;
     transport->receives_wanted -= link->window;
@@ -262,7 +292,9 @@ struct weft_link *ofi_link_greet(struct weft_transport *transport, const struct 
     struct weft_link *link = find_instance(transport, address.instance);
     if (link && memcmp(&link->address, &address, sizeof address) != 0)
         return NULL;
-    if (link && link->state == OFI_LINK_UP) {
+    /* A link that is MET has carried nothing yet: it takes over what the newer HELLO says. */
+    int again = link && link->wary && hello->link == link->peer_id && hello->pass == link->peer_pass;
+    if (link && link->state == OFI_LINK_UP && !again) {
         ofi_link_fail(link, WEFT_PEER_FAILED, "ofi: the peer gave up this link and made a new one");
         link = NULL;
     }
@@ -283,7 +315,7 @@ void ofi_link_want(struct weft_link *link, uint8_t pending)
 static int flush_send(struct weft_link *link)
 {
     link->flushes++;
-    int status = ofi_frame_send(link, OFI_FLUSH, NULL, 0, 1);
+    int status = ofi_frame_send(link, OFI_FLUSH, &link->sent, sizeof link->sent, 1);
     if (status)
         link->flushes--;
     else
@@ -303,7 +335,7 @@ static int pending_send(struct weft_link *link, uint8_t pending)
     case OFI_PENDING_CANCELLED:
         return ofi_cancelled_send(link);
     case OFI_PENDING_CREDIT:
-        return ofi_frame_send(link, OFI_CREDIT, NULL, 0, 0);
+        return ofi_frame_send(link, OFI_CREDIT, &link->sent, sizeof link->sent, 0);
     case OFI_PENDING_FLUSH:
         return flush_send(link);
     case OFI_PENDING_SOCKET:
@@ -321,13 +353,10 @@ static void link_flush(struct weft_link *link)
     for (size_t i = 0; i < sizeof order && link->state != OFI_LINK_FAILED; i++) {
         if (!(link->pending & order[i]))
             continue;
-        if (order[i] != OFI_PENDING_HELLO && link->state != OFI_LINK_UP)
+        if (order[i] != OFI_PENDING_HELLO && link->state == OFI_LINK_CONNECTING)
             return;
-        if (pending_send(link, order[i]) != WEFT_OK)
-            continue;
-        link->pending &= (uint8_t)~order[i];
-        if (!link->pending)
-            link->transport->links_pending--;
+        if (pending_send(link, order[i]) == WEFT_OK)
+            link_unwant(link, order[i]);
     }
 }
 
@@ -341,8 +370,16 @@ void ofi_links_flush(struct weft_transport *transport)
 
 void ofi_links_check(struct weft_transport *transport, int64_t now_ns)
 {
-    for (uint32_t i = 0; transport->links_connecting && i < transport->links_count; i++) {
+    for (uint32_t i = 0; i < transport->links_count; i++) {
         struct weft_link *link = transport->links[i];
+        if (transport->links_unanswered && ofi_hello_due(link, now_ns)) {
+            connecting_begin(link, now_ns);
+            ofi_link_want(link, OFI_PENDING_HELLO);
+        }
+        if (link->wary && link->connect_deadline_ns && now_ns >= link->request_due_ns) {
+            link->request_due_ns += now_ns + OFI_CONNECT_NS - link->connect_deadline_ns;
+            ofi_requests_drop(link);
+        }
         if (link->connect_deadline_ns && now_ns >= link->connect_deadline_ns)
             ofi_link_fail(link, WEFT_TRANSPORT, "ofi: no connection to the peer within %d s",
                           (int)(OFI_CONNECT_NS / 1000000000));

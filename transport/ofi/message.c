@@ -156,7 +156,7 @@ int ofi_send(struct weft_link *link, const void *header, size_t header_size, con
 {
     struct weft_transport *transport = link->transport;
     if (link->state != OFI_LINK_UP)
-        return link->state == OFI_LINK_CONNECTING ? WEFT_AGAIN : weft_fail(link->status, "%s", link->why);
+        return link->state != OFI_LINK_FAILED ? WEFT_AGAIN : weft_fail(link->status, "%s", link->why);
     size_t size = sizeof(struct ofi_frame) + header_size + payload_size;
     if (size > transport->frame_bytes || size < header_size)
         return weft_fail(WEFT_INVALID, "ofi: message of %zu bytes, expected at most %zu",
@@ -247,6 +247,19 @@ static void end_check(struct weft_link *link)
     }
 }
 
+/* How many messages the peer has sent before a FLUSH or CREDIT: all of them are here, or lost. */
+static void sent_read(struct weft_link *link, uint32_t size, uint32_t sent)
+{
+    if (!link->wary || !link->transport->ordered || size < sizeof(struct ofi_frame) + sizeof sent ||
+        sent == link->expected)
+        return;
+    ofi_link_fail(link, WEFT_PEER_FAILED,
+                  "ofi: provider %s lost messages of the peer's: %u arrived of %u, then another connection "
+                  "took the place of theirs",
+                  link->transport->info->fabric_attr->prov_name, link->expected - OFI_FIRST_SEQUENCE,
+                  sent - OFI_FIRST_SEQUENCE);
+}
+
 /* A frame of an established link, other than DATA. */
 static void control_arrived(struct weft_link *link, const struct ofi_frame *frame, uint32_t size)
 {
@@ -255,6 +268,8 @@ static void control_arrived(struct weft_link *link, const struct ofi_frame *fram
         memcpy(&immediate, frame + 1, sizeof immediate);
     else if (frame->type == OFI_CANCEL || frame->type == OFI_CANCELLED || frame->type == OFI_SOCKET)
         return;
+    if (frame->type == OFI_FLUSH || frame->type == OFI_CREDIT)
+        sent_read(link, size, immediate);
     switch (frame->type) {
     case OFI_CREDIT:
         /* Whatever was put before the FLUSH has landed by now, or found no landing. */
@@ -317,6 +332,7 @@ void ofi_frame_receive(struct weft_transport *transport, struct ofi_buffer *buff
         goto drop;
     link->probed_ns = 0;
     link->heard = 1;
+    ofi_link_answered(link);
     counters_read(link, frame);
     if (link->state == OFI_LINK_FAILED)
         goto drop;

@@ -49,6 +49,8 @@ static int read_address(struct weft_transport *transport)
     address->format = info->addr_format;
     address->protocol = info->ep_attr->protocol;
     address->host = host_hash();
+    if (strcmp(info->fabric_attr->prov_name, "net") == 0 || strcmp(info->fabric_attr->prov_name, "tcp") == 0)
+        address->features |= OFI_FEATURE_WARY;
     size_t length = strlen(info->fabric_attr->prov_name);
     if (length >= sizeof address->provider)
         length = sizeof address->provider - 1;
@@ -216,7 +218,8 @@ static void drain(struct weft_transport *transport)
     }
     deadline_ns = weft_clock_ns() + OFI_ANSWER_NS;
     for (uint32_t i = 0; i < transport->links_count; i++) {
-        if (transport->links[i]->state != OFI_LINK_UP || transport->links[i]->gone)
+        int heard = transport->links[i]->state == OFI_LINK_UP || transport->links[i]->state == OFI_LINK_MET;
+        if (!heard || transport->links[i]->gone)
             continue;
         ofi_link_want(transport->links[i], OFI_PENDING_BYE);
     }

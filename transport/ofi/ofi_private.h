@@ -13,11 +13,12 @@
  *
  *   HELLO    first frame in each direction: struct ofi_hello_frame (see "Strangers"). It says which link id
  *            and pass to put into frames for the sender and how many messages it takes. A link is up once the
- *            peer's HELLO is here. An instance that gets a HELLO from one it does not know answers with its
+ *            peer's HELLO is here (but see "Connections that are replaced"). An instance that gets a HELLO from one it does not know answers with its
  *            own.
  *   DATA     one message of the caller, numbered per link.
- *   CREDIT   nothing else; the frame's counters are the point. Its number is that of the last FLUSH seen.
- *   FLUSH    asks for a CREDIT at once; numbered.
+ *   CREDIT   u32: how many messages were sent before it; the frame's counters are the point. Its number is that of the
+ *            last FLUSH seen.
+ *   FLUSH    asks for a CREDIT at once; numbered. u32: how many messages were sent before it.
  *   CANCEL   u32 immediate: this landing is withdrawn, do not put there any more.
  *   CANCELLED u32 immediate: the answer; every earlier put into it has been sent before this frame.
  *   SOCKET   u32 port: the local one of the connection that the sender has made to the receiver (sever.c).
@@ -33,6 +34,22 @@
  * has not proven itself. HELLOs are numbered per sender: one that is repeated, by whomever, is dropped. What
  * this leaves open: without encryption by the provider, whoever reads the wire learns passes and keys of
  * registered memory (docs/security.md).
+ *
+ * Connections that are replaced. The reliable datagrams of net (tcp from libfabric 1.18) are not quite that: when a
+ * connection ends while messages are in the socket they are lost, and the next message makes a new connection; neither
+ * end is told. When both ends connect at once it can happen that one of them takes a connection for good that the
+ * other has given up already: what is written there completes and is lost (prov/net/src/xnet_rdm_cm.c: a request that
+ * is looked at between the reply to an own one and the event that tells of it replaces the connection; and closing
+ * one connection drops the events of all others that wait, requests among them). This is most likely after a cut,
+ * as both ends connect anew then. So there
+ *   - a HELLO is said again until a frame comes back, by a new number, over whatever connection there is by then;
+ *     each that arrives is answered with a CREDIT. Until then the link is MET at most, and nothing of the caller's
+ *     travels;
+ *   - an own connection whose request nobody has looked at for long is given up, so that the next try makes another
+ *     (sever.c);
+ *   - FLUSH and CREDIT say how many messages were sent before them (u32). Fewer here means that some were lost on
+ *     the way: the link fails, so that nobody waits for them.
+ * Both ends say in their addresses that they do so.
  *
  * Flow control. A receiver posts as many buffers as it grants messages, over all links, so that no message
  * ever waits inside a provider for room. Only DATA counts. Every frame tells how many messages (`consumed`)
@@ -79,7 +96,9 @@
 #define OFI_SPARE_BUFFERS  16          /* receive buffers for frames that need no credit */
 #define OFI_FIRST_SEQUENCE 0xfffffff0u /* so that every run crosses the wrap */
 #define OFI_CONNECT_NS     10000000000 /* a HELLO that the provider has not delivered by then fails the link */
-#define OFI_PROBE_NS       200000000   /* after this much silence a waiting rank asks whether peers live */
+#define OFI_REQUEST_NS                                                                                       \
+    500000000 /* a connection nobody answers for so long is tried anew; then twice as long */
+#define OFI_PROBE_NS       200000000 /* after this much silence a waiting rank asks whether peers live */
 #define OFI_PROBE_AGAIN_NS 1000000000
 #define OFI_STUCK_NS       200000000  /* a provider that takes nothing, though idle, has lost the peer */
 #define OFI_STUCK_BUSY_NS  5000000000 /* the same, while it has other work */
@@ -94,6 +113,8 @@
 #define OFI_LOOK_NS        2000000    /* between looks at the process's sockets meanwhile */
 #define OFI_LINGER_NS      1000000000 /* so long after a recall peers may still ask */
 #define OFI_HELLO_TRIES    3
+#define OFI_HELLO_AGAIN_NS 50000000   /* a HELLO that nothing came back for is said again; each time later, */
+#define OFI_HELLO_LAST_NS  1000000000 /* up to this */
 #define OFI_NONCE_BYTES    16
 #define OFI_BATCH          16 /* completions read at once */
 
@@ -145,7 +166,7 @@ struct ofi_hello {
     uint32_t window;
     uint32_t frame_bytes;
     uint32_t link;       /* the sender's id of the link */
-    uint64_t generation; /* grows with every link that the sender makes, 1 or more */
+    uint64_t generation; /* grows with every HELLO that the sender says, 1 or more */
     uint64_t pass;       /* for frames to the sender */
     struct ofi_address address;
 };
@@ -195,7 +216,7 @@ struct ofi_buffer {
     void *desc;
     uint8_t *memory; /* the provider's prefix, then the frame */
     uint32_t size;   /* of the frame, without prefix */
-    uint8_t control; /* a HELLO: its failure says that the peer cannot be reached */
+    uint8_t control; /* a HELLO: its failure says that the peer cannot be reached, unless it is said again */
 };
 
 struct ofi_chunk {
@@ -248,7 +269,13 @@ struct ofi_landing {
     uint8_t known;       /* recalled when the peer could know the token already */
 };
 
-enum ofi_link_state { OFI_LINK_CONNECTING, OFI_LINK_UP, OFI_LINK_FAILED };
+/* MET: the peer's HELLO is here, but nothing says that it has ours (only where links are wary). */
+enum ofi_link_state { OFI_LINK_CONNECTING, OFI_LINK_MET, OFI_LINK_UP, OFI_LINK_FAILED };
+
+/* Features, in addresses. */
+enum ofi_feature {
+    OFI_FEATURE_WARY = 1 << 0, /* HELLOs are said until they are answered: "Connections that are replaced" */
+};
 
 /* Frames that a link still has to send. */
 enum ofi_pending {
@@ -277,6 +304,8 @@ struct weft_link {
     uint8_t closed;               /* nothing moves over its connection any more, in either direction */
     uint8_t sever;                /* enum ofi_sever */
     uint8_t heard;                /* a frame came since recall_wait() has begun */
+    uint8_t wary;                 /* the provider may replace its connection without a word */
+    uint8_t hellos;               /* how often a HELLO was said, up to what makes a difference */
     uint16_t own_port, peer_port; /* of the connections made from here and from there, 0 when not known */
     uint8_t by_socket;            /* a socket was seen that may be its connection */
     uint64_t cut[4];              /* inodes of the sockets that were shut down */
@@ -293,6 +322,8 @@ struct weft_link {
     uint64_t pass, peer_pass;
     uint64_t generation, peer_generation; /* of the HELLOs; 0: none came yet */
     int64_t connect_deadline_ns;
+    int64_t request_due_ns; /* when an own connection that was not answered is given up */
+    int64_t hello_due_ns;   /* when the HELLO is said again, if it is */
     uint32_t window, peer_window;
     uint32_t sent, acked;             /* messages: next number, and what the peer has consumed */
     uint32_t expected;                /* next number to arrive */
@@ -349,7 +380,7 @@ struct weft_transport {
     uint32_t random_used;
 
     struct weft_link **links;
-    uint32_t links_count, links_capacity, links_pending, links_connecting;
+    uint32_t links_count, links_capacity, links_pending, links_connecting, links_unanswered;
     struct weft_region *regions;
 
     struct ofi_chunk *chunks;
@@ -414,13 +445,15 @@ int ofi_reachable(struct weft_transport *transport, const void *address, size_t 
 struct weft_link *ofi_link_greet(struct weft_transport *transport, const struct ofi_hello *hello);
 void ofi_link_fail(struct weft_link *link, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* A frame of the peer's, who has our HELLO then. */
+void ofi_link_answered(struct weft_link *link);
 /* The provider has delivered our HELLO. */
 void ofi_link_greeted(struct weft_link *link);
 struct weft_link *ofi_link_find(struct weft_transport *transport, uint32_t id);
 /* Marks frames to be sent; ofi_links_flush() sends them as the provider has room. */
 void ofi_link_want(struct weft_link *link, uint8_t pending);
 void ofi_links_flush(struct weft_transport *transport);
-/* Connections that take too long. */
+/* Connections that take too long, and HELLOs that have to be said again. */
 void ofi_links_check(struct weft_transport *transport, int64_t now_ns);
 /* Asks peers that the caller may be waiting for: a dead one makes the frame fail. */
 void ofi_links_probe(struct weft_transport *transport, int64_t now_ns);
@@ -433,6 +466,11 @@ int ofi_hello_send(struct weft_link *link);
 /* Sending one has failed. A provider may have tried a connection that the peer had ended while it was idle: 1 when
  * it shall be tried again. */
 int ofi_hello_again(struct weft_link *link);
+/* A link that is made, and whether its HELLO, which may be lost, is now due again. */
+void ofi_hello_watch(struct weft_link *link);
+int ofi_hello_due(struct weft_link *link, int64_t now_ns);
+/* Its HELLO need not be said any more. */
+void ofi_hello_unwatch(struct weft_link *link);
 /* Something of a sender that has not proven itself is dropped. */
 void ofi_stranger(struct weft_transport *transport);
 /* A random number, without a system call most of the time. */
@@ -507,6 +545,8 @@ void ofi_socket_note(struct weft_link *link);
 /* Whether the peer is known to have ended the connection, of which providers may tell nothing while it is idle.
  * With surely, it must not be possible either that another one has taken its place. */
 int ofi_connection_ended(struct weft_link *link, int surely);
+/* Ends what this process has connected to the peer's address and never got an answer on. */
+void ofi_requests_drop(struct weft_link *link);
 /* Fails the link and begins to cut its connection. */
 void ofi_sever_begin(struct weft_link *link, const char *why);
 /* Whether the connection has ended. */

@@ -84,7 +84,7 @@ int ofi_put(struct weft_link *link, const struct weft_token *bytes, struct weft_
 {
     struct weft_transport *transport = link->transport;
     if (link->state != OFI_LINK_UP)
-        return link->state == OFI_LINK_CONNECTING ? WEFT_AGAIN : weft_fail(link->status, "%s", link->why);
+        return link->state != OFI_LINK_FAILED ? WEFT_AGAIN : weft_fail(link->status, "%s", link->why);
     struct ofi_token token;
     memcpy(&token, bytes, sizeof token);
     int status = token_check(link, &token, size);

@@ -23,6 +23,10 @@
  * could be the replacement: none to the peer's address, and none at this rank's address that comes from the
  * peer's host and is not known to be another link's. That a send could not be started says nothing, as it may
  * be for want of memory.
+ *
+ * Requests. net may never look at a request to connect (ofi_private.h), and the side that has made it waits for ever,
+ * refusing the other's meanwhile. Such a connection is known by that not a byte has come over it: it is disconnected,
+ * for the provider to make another. A peer that only looks late loses nothing but the request.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -91,6 +95,20 @@ static int state_of(int fd)
     return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 ? info.tcpi_state : TCP_CLOSE;
 }
 
+/* Whether nothing has ever come over a connection that stands. The kernel's struct tcp_info: a C library may know less of
+ * it, or more. */
+static int is_unanswered(int fd)
+{
+    enum { RECEIVED = 128 }; /* tcpi_bytes_received; tcpi_state is the first byte */
+    uint8_t info[RECEIVED + sizeof(uint64_t)];
+    uint64_t received;
+    socklen_t size = sizeof info;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, &size) != 0 || size != sizeof info)
+        return 0;
+    memcpy(&received, info + RECEIVED, sizeof received);
+    return info[0] == TCP_ESTABLISHED && !received;
+}
+
 /* Whether bytes wait to be read; also when that cannot be told. */
 static int has_unread(int fd)
 {
@@ -103,6 +121,7 @@ struct search {
     struct weft_link *link;
     union endpoint own, peer; /* addresses of the two instances */
     int cut;                  /* shut them down */
+    int requests;             /* only end what the peer has never answered */
     int made, found;          /* connections to the peer's address; sockets of the link */
     int standing;             /* of these, how many neither end has shut */
     int strange;              /* sockets with bytes to come that may be the link's, for all that is known */
@@ -166,10 +185,24 @@ static int inode_of(DIR *folder, const char *name, ino_t *inode)
     return 1;
 }
 
+/* Disconnecting, not shutting down: the peer, when it looks, finds an error, and nothing that it could accept. */
+static void request_drop(const struct search *search, int fd)
+{
+    union endpoint local, remote;
+    struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
+    if (ends_of(fd, &local, &remote) && same_host(&remote, &search->peer) &&
+        port_of(&remote) == port_of(&search->peer) && is_unanswered(fd))
+        connect(fd, &nowhere, sizeof nowhere);
+}
+
 static void look_at(struct search *search, int fd, ino_t inode)
 {
     struct weft_link *link = search->link;
     union endpoint local, remote;
+    if (search->requests) {
+        request_drop(search, fd);
+        return;
+    }
     int cut = was_cut(link, inode);
     if (!cut && (!ends_of(fd, &local, &remote) || !same_host(&remote, &search->peer) ||
                  !is_links(search, fd, &local, &remote)))
@@ -211,8 +244,13 @@ void ofi_socket_note(struct weft_link *link)
     if (!search_sockets(link, &search))
         return;
     link->by_socket = search.made || search.strange;
-    if (search.made == 1)
-        link->own_port = search.port_found;
+    link->own_port = search.made == 1 ? search.port_found : 0; /* an earlier one has been replaced */
+}
+
+void ofi_requests_drop(struct weft_link *link)
+{
+    struct search search = {.requests = 1};
+    search_sockets(link, &search);
 }
 
 int ofi_connection_ended(struct weft_link *link, int surely)
@@ -237,7 +275,7 @@ void ofi_sever_begin(struct weft_link *link, const char *why)
 int ofi_sever_done(struct weft_link *link)
 {
     struct search search = {.cut = 1};
-    if (!link->own_port && !link->peer_port)
+    if (!link->own_port && !link->peer_port && !link->cut_count)
         return 1;
     return search_sockets(link, &search) && !search.found;
 }

@@ -181,6 +181,7 @@ static void cut_silent(struct weft_transport *transport, int64_t waited_ns)
         if (link->sever != OFI_SEVER_SHUT && is_silent(link, waited_ns)) {
             transport->unanswered_withdrawals += link->sever == OFI_SEVER_NOT;
             ofi_sever_begin(link, "ofi: the peer did not answer that it puts no more");
+            ofi_progress(transport, OFI_BATCH); /* net forgets connections that end in the same moment */
         }
         if (link->sever == OFI_SEVER_SHUT && ofi_sever_done(link)) {
             link->closed = 1;

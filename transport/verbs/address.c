@@ -3,11 +3,12 @@
  * Both ends compute the same list. So that this holds whatever the rules are, they are applied to the two addresses
  * in an order that both know (by instance number), and the caller's view is made of the result.
  *
- * The rules: two ports can talk when they have the same link layer, keys of the same partition, of which at least one
- * is a full member's (IB specification 1.4, 10.9.3), and two of their GIDs go together (verbs_gid_score). Of those pairs the ones of the fastest speed class stay, and each port is given a partner, the
- * best remaining pair first. Equally good are most of them, and then ports of equal place go together: clusters that
- * give each port of a host a switch of its own (rail-optimised) connect equal places. Ports that are left over, where
- * one end has more, share the partner that has the fewest. */
+ * The rules: two ports can talk when they have the same link layer, keys of the same partition, of which at least one is a
+ * full member's (IB specification 1.4, 10.9.3), and two of their GIDs go together (verbs_gid_score). Of those pairs the
+ * ones of the fastest speed class stay, and each port is given a partner, the best remaining pair first. Equally good are
+ * most of them, and then ports of equal place go together: clusters that give each port of a host a switch of its own
+ * (rail-optimised) connect equal places. Ports that are left over, where one end has more, share the partner that has the
+ * fewest. */
 #include "transport/verbs/address.h"
 
 #include <stdlib.h>
@@ -20,6 +21,7 @@
 #define LID_MULTICAST 0xc000 /* first that is not one port's */
 #define FOREIGN       0x80
 #define FULL_MEMBER   0x8000
+#define NEEDS_GRH     1
 #define HOPS          255
 
 /* --- bytes */
@@ -59,7 +61,7 @@ static void put_port(uint8_t **at, const struct verbs_port *port, int gid_count)
     put(at, port->mtu, 1);
     put(at, port->partition, 2);
     put(at, (uint64_t)gid_count, 1);
-    put(at, 0, 1);
+    put(at, port->needs_grh ? NEEDS_GRH : 0, 1);
     for (int i = 0; i < gid_count; i++) {
         const struct verbs_gid *gid = &port->gids[i];
         memcpy(*at, gid->raw, sizeof gid->raw);
@@ -120,7 +122,7 @@ static int get_port(struct cursor *cursor, struct verbs_port *port)
     port->mtu = (uint8_t)get(cursor, 1);
     port->partition = (uint16_t)get(cursor, 2);
     port->gid_count = (uint8_t)get(cursor, 1);
-    cursor->at++;
+    port->needs_grh = get(cursor, 1) & NEEDS_GRH;
     int is_infiniband = port->layer == IBV_LINK_LAYER_INFINIBAND;
     if ((!is_infiniband && port->layer != IBV_LINK_LAYER_ETHERNET) || port->number == 0 ||
         port->mtu < IBV_MTU_256 || port->mtu > IBV_MTU_4096 || port->gid_count == 0 ||
@@ -308,8 +310,9 @@ void verbs_path(const struct verbs_address *mine, const struct verbs_address *th
         path->is_global = 1;
         return;
     }
-    path->is_global = memcmp(source->raw, target->raw, 8) != 0;
-    if (path->is_global) {
+    int is_far = memcmp(source->raw, target->raw, 8) != 0;
+    path->is_global = is_far || from->needs_grh || to->needs_grh;
+    if (is_far) {
         path->lid = (uint16_t)(target->raw[4] << 8 | target->raw[5]);
         return;
     }

@@ -5,11 +5,11 @@
  * are pure, and mirror each other (if one end pairs its port 0 with the peer's port 1, the peer pairs its port 1
  * with that port 0, and the pairs have the same order).
  *
- * Wire format, little-endian: u32 magic "WVRB", u8 lowest and u8 highest version of the letters understood, u8 number
- * of ports, u8 0, u64 instance. Then for each port: u64 device GUID, u32 speed in Mb/s, u16 LID, u8 LMC, u8 port
- * number, u8 link layer, u8 MTU (1 to 5: 256 to 4096 bytes), u16 partition key, u8 number of GIDs, u8 0; for each GID 16 bytes, then
- * u8 type | foreign << 7, u8 prefix bits, u8 index. As many GIDs are told as fit into WEFT_ADDRESS_MAX, at least one
- * per port.
+ * Wire format, little-endian: u32 magic "WVRB", u8 lowest and u8 highest version of the letters understood, u8 number of
+ * ports, u8 0, u64 instance. Then for each port: u64 device GUID, u32 speed in Mb/s, u16 LID, u8 LMC, u8 port number, u8
+ * link layer, u8 MTU (1 to 5: 256 to 4096 bytes), u16 partition key, u8 number of GIDs, u8 flags (1: packets to and from it
+ * carry a GRH); for each GID 16 bytes, then u8 type | foreign << 7, u8 prefix bits, u8 index. As many GIDs are told as fit
+ * into WEFT_ADDRESS_MAX, at least one per port.
  */
 #ifndef WEFT_TRANSPORT_VERBS_ADDRESS_H
 #define WEFT_TRANSPORT_VERBS_ADDRESS_H
@@ -35,6 +35,7 @@ struct verbs_port {
     uint8_t number;      /* from 1 */
     uint8_t layer;       /* IBV_LINK_LAYER_* */
     uint8_t mtu;         /* enum ibv_mtu, active */
+    uint8_t needs_grh;   /* 1: InfiniBand ports that share a LID are told apart by GID */
     uint8_t gid_count;
     struct verbs_gid gids[VERBS_PORT_GIDS];
 };
@@ -54,8 +55,8 @@ struct verbs_pair {
 
 /* How a queue pair of a pair reaches its peer. */
 struct verbs_path {
-    int mtu;         /* enum ibv_mtu, the smaller of both */
-    int is_global;   /* packets carry a GRH (always on Ethernet) */
+    int mtu;       /* enum ibv_mtu, the smaller of both */
+    int is_global; /* packets carry a GRH: always on Ethernet, between subnets, and where a port asks for it */
     int gid_index;   /* own */
     uint16_t lid;    /* InfiniBand: destination */
     uint8_t bits;    /* InfiniBand: source path bits */

@@ -34,13 +34,16 @@ static const struct row rows[] = {
      "queue pair in error: the peer sent an invalid request; do both run the same version of weft?"},
     {IBV_EVENT_QP_ACCESS_ERR, VERBS_EVENT_QUEUE_FAILED, OF_QUEUE_PAIR,
      "queue pair in error: the peer used a wrong or stale key, or memory that it may not write; look for an "
-     "error at "
-     "the peer"},
+     "error at the peer"},
+    {IBV_EVENT_QP_LAST_WQE_REACHED, VERBS_EVENT_QUEUE_DRAINED, OF_QUEUE_PAIR,
+     "queue pair is done with receives"},
     {IBV_EVENT_PATH_MIG_ERR, VERBS_EVENT_QUEUE_FAILED, OF_QUEUE_PAIR, "queue pair in error: no other path"},
     {IBV_EVENT_CQ_ERR, VERBS_EVENT_RAIL_FAILED, OF_RAIL,
-     "completion queue in error: it has overrun; completions are lost and nothing works here any more"},
+     "completion queue in error: it has overrun; completions are lost and nothing works here any more: open "
+     "another context; an error in weft or the driver, look into dmesg"},
     {IBV_EVENT_SRQ_ERR, VERBS_EVENT_RAIL_FAILED, OF_RAIL,
-     "shared receive queue in error: nothing is received here any more; look into dmesg"},
+     "shared receive queue in error: nothing is received here any more: open another context; look into "
+     "dmesg"},
     {IBV_EVENT_DEVICE_FATAL, VERBS_EVENT_RAIL_FAILED, OF_RAIL,
      "device in error: it was reset, unplugged or has failed; look into dmesg"},
 };
@@ -83,24 +86,29 @@ static int sort(struct verbs_rail *rail, const struct ibv_async_event *native, s
     verbs_async_sort(native->event_type, rail->device, rail->port.number, event);
     if (row && row->subject == OF_QUEUE_PAIR)
         event->queue_pair = native->element.qp;
-    weft_log(event->kind == VERBS_EVENT_OTHER || event->kind == VERBS_EVENT_QUEUE_FAILED ? WEFT_LOG_DEBUG
-                                                                                         : WEFT_LOG_WARN,
-             "verbs: %s", event->text);
+    int is_detail = event->kind == VERBS_EVENT_OTHER || event->kind == VERBS_EVENT_QUEUE_FAILED ||
+                    event->kind == VERBS_EVENT_QUEUE_DRAINED;
+    weft_log(is_detail ? WEFT_LOG_DEBUG : WEFT_LOG_WARN, "verbs: %s", event->text);
     return 1;
 }
 
 int verbs_async_next(struct verbs_rail *rail, struct verbs_event *event)
 {
     struct ibv_async_event native;
-    while (rail->verbs->get_async_event(rail->context, &native) == 0) {
+    for (int i = 0; i < VERBS_ASYNC_MOST; i++) {
+        if (rail->verbs->get_async_event(rail->context, &native)) {
+            /* A device that was reset or unplugged answers so for ever: once is enough. */
+            if (errno == EAGAIN || errno == EINTR || rail->is_lost)
+                return 0;
+            rail->is_lost = 1;
+            verbs_async_sort(IBV_EVENT_DEVICE_FATAL, rail->device, rail->port.number, event);
+            return 1;
+        }
         int is_ours = sort(rail, &native, event);
         /* At once: destroying a queue pair waits until its events are acknowledged. */
         rail->verbs->ack_async_event(&native);
         if (is_ours)
             return 1;
     }
-    if (errno == EAGAIN || errno == EINTR)
-        return 0;
-    verbs_async_sort(IBV_EVENT_DEVICE_FATAL, rail->device, rail->port.number, event);
-    return 1;
+    return 0;
 }

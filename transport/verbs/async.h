@@ -13,6 +13,7 @@ enum verbs_event_kind {
     VERBS_EVENT_PORT_UP,
     VERBS_EVENT_PORT_CHANGED, /* LID, GIDs, partition keys, subnet manager: what peers were told may be stale */
     VERBS_EVENT_QUEUE_FAILED, /* queue_pair */
+    VERBS_EVENT_QUEUE_DRAINED, /* queue_pair, in error: it takes no more receives, and has completed those it took */
     VERBS_EVENT_RAIL_FAILED, /* completion queue, shared receive queue or device: nothing works here any more */
     VERBS_EVENT_OTHER,       /* of no consequence; logged */
 };
@@ -26,7 +27,10 @@ struct verbs_event {
 /* The descriptor that becomes readable; non-blocking. */
 int verbs_async_fd(const struct verbs_rail *rail);
 
-/* Takes the next event: 1, or 0 when there is none now. The rail's state has been read anew for events of a port. */
+#define VERBS_ASYNC_MOST 64 /* events looked at in one go */
+
+/* Takes the next event: 1, or 0 when there is none now. The rail's state has been read anew for events of a port. That the
+ * device has no more reports to give, since it is gone, is an event too, once. */
 int verbs_async_next(struct verbs_rail *rail, struct verbs_event *event);
 
 /* Pure: sorts an event and words it. */

@@ -2,18 +2,22 @@
  *
  * Buffers are made in slabs, each one mapping and one registration, when links (or landings) need them, and stay until
  * the instance closes. Receive buffers are posted in chains: a single one may stay out of the queue for as long as
- * VERBS_POST_BATCH others are missing too, which the spare ones make up for.
+ * POST_BATCH others are missing too, which the spare ones make up for.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include "base/clock.h"
 #include "base/error.h"
 #include "transport/verbs/verbs_private.h"
 
-#define SLAB_BUFFERS 32
-#define SRQ_ENTRIES  8192 /* wanted; not every driver lets it grow later */
-#define CQ_ENTRIES   1024 /* to begin with */
+#define SLAB_BUFFERS  32
+#define SLAB_RETRY_NS INT64_C(100000000)
+#define SRQ_ENTRIES   32768 /* wanted, for about 1,840 peers; not every driver lets it grow later */
+#define CQ_ENTRIES    1024  /* to begin with */
+#define POST_BATCH    8     /* receive buffers that are posted at once */
+#define RECEIVES_LOST 4096  /* of a rail that are replaced at most */
 
 _Static_assert(VERBS_FRAME_BYTES % 64 == 0, "buffers are aligned to cache lines");
 
@@ -25,10 +29,13 @@ struct verbs_slab {
     struct verbs_buffer buffers[SLAB_BUFFERS];
 };
 
+/* After a failure others fail likewise for a while: each message and each landing may ask. */
 static struct verbs_slab *slab_make(struct verbs_queues *queues)
 {
     const struct verbs_rail *rail = queues->rail;
-    struct verbs_slab *slab = calloc(1, sizeof *slab);
+    int is_early = queues->slab_ns && weft_clock_ns() < queues->slab_ns;
+    errno = queues->slab_error;
+    struct verbs_slab *slab = is_early ? NULL : calloc(1, sizeof *slab);
     if (!slab)
         goto fail;
     slab->size = (size_t)SLAB_BUFFERS * VERBS_FRAME_BYTES;
@@ -45,13 +52,20 @@ static struct verbs_slab *slab_make(struct verbs_queues *queues)
     }
     slab->next = queues->slabs;
     queues->slabs = slab;
+    queues->slab_ns = 0;
     return slab;
 
 unmap:
+    queues->slab_error = errno;
     munmap(slab->memory, slab->size);
+    errno = queues->slab_error;
 free_slab:
+    queues->slab_error = errno;
     free(slab);
 fail:
+    if (!is_early)
+        queues->slab_ns = weft_clock_ns() + SLAB_RETRY_NS;
+    errno = queues->slab_error ? queues->slab_error : ENOMEM;
     weft_fail(
         WEFT_NOMEM,
         "verbs: no memory for %d message buffers that %s can reach (%s); look at the limit on locked memory "
@@ -93,8 +107,11 @@ int verbs_queues_open(struct weft_transport *transport, struct verbs_queues *que
         return status;
     rail->cq = rail->verbs->create_cq(rail->context, CQ_ENTRIES, queues, rail->channel, 0);
     if (!rail->cq)
-        return weft_fail(WEFT_TRANSPORT, "verbs: no completion queue of %d entries on %s: %s", CQ_ENTRIES,
-                         rail->device, strerror(errno));
+        return weft_fail(
+            WEFT_TRANSPORT,
+            "verbs: no completion queue of %d entries on %s port %d: %s; a queue there has at most %d, and "
+            "other processes may have taken what the device has in all",
+            CQ_ENTRIES, rail->device, rail->port.number, strerror(errno), limits->completion_entries);
     queues->cq_entries = (uint32_t)rail->cq->cqe;
     struct ibv_srq_init_attr attributes;
     memset(&attributes, 0, sizeof attributes);
@@ -104,13 +121,18 @@ int verbs_queues_open(struct weft_transport *transport, struct verbs_queues *que
     queues->srq_entries = attributes.attr.max_wr;
     rail->srq = rail->verbs->create_srq(rail->domain, &attributes);
     if (!rail->srq)
-        return weft_fail(WEFT_TRANSPORT, "verbs: no shared receive queue of %u entries on %s: %s",
-                         queues->srq_entries, rail->device, strerror(errno));
+        return weft_fail(
+            WEFT_TRANSPORT,
+            "verbs: no shared receive queue of %u entries on %s port %d: %s; the device has %d of at most "
+            "%d entries, for all processes together",
+            queues->srq_entries, rail->device, rail->port.number, strerror(errno), limits->shared_queues,
+            limits->shared_entries);
     return WEFT_OK;
 }
 
 void verbs_queues_close(struct verbs_queues *queues)
 {
+    verbs_graves_clear(queues, INT64_MAX);
     struct verbs_rail *rail = queues->rail;
     if (!rail)
         return;
@@ -177,16 +199,23 @@ static int receives_grow(struct verbs_queues *queues)
 int verbs_receives_reserve(struct verbs_queues *queues, uint32_t count)
 {
     if (!queues->receives_wanted)
-        count += VERBS_POST_BATCH;
+        count += POST_BATCH;
     uint32_t wanted = queues->receives_wanted + count;
     if (wanted > queues->srq_entries)
-        return weft_fail(WEFT_NOMEM, "verbs: the receive queue of %s holds %u entries, of which %u are taken",
-                         queues->rail->device, queues->srq_entries, queues->receives_wanted);
+        return weft_fail(
+            WEFT_NOMEM,
+            "verbs: the receive queue of %s holds %u entries, of which %u are taken, and needs %u more: use "
+            "fewer peers",
+            queues->rail->device, queues->srq_entries, queues->receives_wanted, count);
     int status = verbs_completions_reserve(queues, count);
-    while (!status && queues->receives_count < wanted)
-        status = receives_grow(queues);
     if (status)
         return status;
+    while (!status && queues->receives_count < wanted)
+        status = receives_grow(queues);
+    if (status) {
+        verbs_completions_release(queues, count);
+        return status;
+    }
     queues->receives_wanted = wanted;
     verbs_receives_post(queues);
     return WEFT_OK;
@@ -201,11 +230,11 @@ void verbs_receives_release(struct verbs_queues *queues, uint32_t count)
 void verbs_receives_post(struct verbs_queues *queues)
 {
     while (queues->receives_posted < queues->receives_wanted && queues->receives_free) {
-        struct ibv_recv_wr entries[VERBS_POST_BATCH], *bad = NULL;
-        struct ibv_sge parts[VERBS_POST_BATCH];
+        struct ibv_recv_wr entries[POST_BATCH], *bad = NULL;
+        struct ibv_sge parts[POST_BATCH];
         struct verbs_buffer *first = queues->receives_free, *buffer = first;
         uint32_t count = 0, missing = queues->receives_wanted - queues->receives_posted;
-        for (; buffer && count < VERBS_POST_BATCH && count < missing; buffer = buffer->next, count++) {
+        for (; buffer && count < POST_BATCH && count < missing; buffer = buffer->next, count++) {
             parts[count].addr = (uintptr_t)buffer->memory;
             parts[count].length = VERBS_FRAME_BYTES;
             parts[count].lkey = buffer->lkey;
@@ -213,6 +242,7 @@ void verbs_receives_post(struct verbs_queues *queues)
             entries[count].sg_list = &parts[count];
             entries[count].num_sge = 1;
             entries[count].next = &entries[count + 1];
+            buffer->turn = queues->transport->settings.failover ? ++queues->receives_turn : 0;
         }
         entries[count - 1].next = NULL;
         queues->receives_free = buffer;
@@ -225,15 +255,43 @@ void verbs_receives_post(struct verbs_queues *queues)
             buffer = buffer->next, count--;
         queues->receives_free = buffer;
         queues->receives_posted -= count;
+        for (; count; count--, buffer = buffer->next)
+            buffer->turn = 0;
         return;
     }
+}
+
+/* How many receives have not completed though younger ones have: those that queue pairs are working on, or have taken
+ * along when they ended. */
+static uint32_t receives_overtaken(const struct verbs_queues *queues)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < queues->receives_count; i++) {
+        uint32_t turn = queues->receives[i]->turn;
+        count += turn && (int32_t)(queues->receives_done - turn) > 0;
+    }
+    return count;
+}
+
+/* Some devices (rxe) swallow the receive that a queue pair was working on when it went into error. With failover it is known
+ * which: receives complete in about the order in which they were posted, so those that were overtaken may be lost, and
+ * one of each queue pair that has just ended. Without, each that ends counts. There are to be as many others. */
+void verbs_receives_replace(struct verbs_queues *queues, uint32_t ended)
+{
+    if (!ended)
+        return;
+    uint32_t known =
+        queues->transport->settings.failover ? receives_overtaken(queues) : queues->receives_lost;
+    while (queues->receives_lost < known + ended && queues->receives_lost < RECEIVES_LOST &&
+           verbs_receives_reserve(queues, 1) == WEFT_OK)
+        queues->receives_lost++;
 }
 
 void verbs_receive_return(struct verbs_queues *queues, struct verbs_buffer *buffer)
 {
     buffer->next = queues->receives_free;
     queues->receives_free = buffer;
-    if (queues->receives_posted + VERBS_POST_BATCH <= queues->receives_wanted)
+    if (queues->receives_posted + POST_BATCH <= queues->receives_wanted)
         verbs_receives_post(queues);
 }
 

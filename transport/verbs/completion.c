@@ -12,9 +12,10 @@
 #include "base/log.h"
 #include "transport/verbs/async.h"
 #include "transport/verbs/failover.h"
+#include "transport/verbs/landing.h"
 #include "transport/verbs/verbs_private.h"
 
-#define CONTAINER(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+#define EVENTS_NS 10000000 /* between looks at what the devices report */
 
 void verbs_notice_push(struct weft_transport *transport, struct verbs_notice *notice,
                        enum weft_event_kind kind, int status)
@@ -42,22 +43,21 @@ static void message_tell(struct verbs_queues *queues, struct weft_link *link, st
 }
 
 /* Returns 1 when the caller heard something. */
-static int notice_tell(struct weft_transport *transport, struct verbs_notice *notice,
-                       weft_event_handler *handler, void *arg)
+static int notice_tell(struct verbs_notice *notice, weft_event_handler *handler, void *arg)
 {
     struct weft_event event = {.kind = notice->kind, .status = notice->status};
     int withdrawn = notice->withdrawn;
     if (notice->kind == WEFT_EVENT_MESSAGE) {
-        struct verbs_buffer *buffer = CONTAINER(notice, struct verbs_buffer, notice);
+        struct verbs_buffer *buffer = VERBS_NOTICE_OF(notice, struct verbs_buffer);
         message_tell(buffer->queues, buffer->link, buffer, handler, arg);
         return 1;
     }
     if (notice->kind == WEFT_EVENT_PUT_DONE) {
-        event.cookie = verbs_put_told(transport, notice);
+        event.cookie = verbs_put_told(notice);
     } else if (notice->kind == WEFT_EVENT_LANDED) {
-        event.cookie = verbs_landing_told(transport, notice);
+        event.cookie = verbs_landing_told(notice);
     } else {
-        struct weft_link *link = CONTAINER(notice, struct weft_link, notice);
+        struct weft_link *link = VERBS_NOTICE_OF(notice, struct weft_link);
         withdrawn |= link->references == 0;
         event.link_context = link->context;
         weft_fail(link->status, "%s", link->why);
@@ -75,9 +75,18 @@ static int notices_tell(struct weft_transport *transport, int budget, weft_event
         transport->notices = notice->next;
         if (!transport->notices)
             transport->notices_last = &transport->notices;
-        told += notice_tell(transport, notice, handler, arg);
+        told += notice_tell(notice, handler, arg);
     }
     return told;
+}
+
+static void failure_fill(struct verbs_lane *lane, const struct ibv_wc *completion,
+                         struct verbs_failure *failure)
+{
+    verbs_failure_fill(lane->queues->rail, &lane->link->transport->settings, &lane->path,
+                       (int)completion->status, completion->vendor_err, failure);
+    failure->queue_pair = lane->qp->qp_num;
+    failure->peer_queue_pair = lane->peer_number;
 }
 
 /* The queue pair is in error. What is flushed says nothing new, unless it is the first that is heard of an error: rxe
@@ -91,10 +100,7 @@ static void lane_failed(struct verbs_lane *lane, const struct ibv_wc *completion
         return;
     struct verbs_failure failure;
     char text[VERBS_WHY];
-    verbs_failure_fill(lane->queues->rail, &link->transport->settings, &lane->path, (int)completion->status,
-                       completion->vendor_err, &failure);
-    failure.queue_pair = lane->qp->qp_num;
-    failure.peer_queue_pair = lane->peer_number;
+    failure_fill(lane, completion, &failure);
     if (verbs_failover_helps((int)completion->status))
         verbs_lane_trouble(lane, verbs_why_status((int)completion->status), "verbs: %s",
                            verbs_why(&failure, text));
@@ -128,6 +134,11 @@ static int receive_completed(struct verbs_queues *queues, const struct ibv_wc *c
         return 0;
     struct verbs_buffer *buffer = queues->receives[index];
     queues->receives_posted--;
+    if (buffer->turn) {
+        if ((int32_t)(buffer->turn - queues->receives_done) > 0)
+            queues->receives_done = buffer->turn;
+        buffer->turn = 0;
+    }
     struct weft_link *link = NULL;
     if (completion->status != IBV_WC_SUCCESS) {
         struct verbs_lane *lane = verbs_lane_by_number(queues, completion->qp_num);
@@ -184,20 +195,44 @@ static int rail_drive(struct verbs_queues *queues, int budget, weft_event_handle
 
 void verbs_queues_drain(struct verbs_queues *queues)
 {
+    queues->has_remains = 0;
     do {
         rail_drive(queues, VERBS_BATCH, NULL, NULL);
     } while ((queues->batch_next < queues->batch_count || verbs_batch_read(queues)) &&
              !queues->transport->broken);
 }
 
+void verbs_drain(struct weft_transport *transport)
+{
+    for (int i = 0; i < transport->rails_count && !transport->broken; i++)
+        verbs_queues_drain(&transport->queues[i]);
+}
+
+/* BYE comes after all messages, but each rail has a completion queue of its own: what came over others, and was
+ * acknowledged before, may not have been read yet. */
+static void links_leave(struct weft_transport *transport)
+{
+    verbs_drain(transport);
+    transport->links_leaving = 0;
+    for (uint32_t i = 0; i < transport->links_count; i++) {
+        if (transport->links[i]->gone)
+            verbs_link_fail(transport->links[i], WEFT_PEER_FAILED, "verbs: the peer has closed its end");
+    }
+}
+
 /* What completions lead to. */
 static void follow_up(struct weft_transport *transport)
 {
-    verbs_landings_poll(transport);
+    if (transport->links_leaving)
+        links_leave(transport);
+    if (transport->landings->due)
+        verbs_landings_poll(transport);
     if (transport->links_turning)
         verbs_failover_drive(transport);
     if (transport->links_pending)
         verbs_links_flush(transport);
+    if (transport->links_unused)
+        verbs_leave_drive(transport);
     if (transport->dying)
         verbs_links_reap(transport, weft_clock_ns());
 }
@@ -218,11 +253,18 @@ static void event_handle(struct weft_transport *transport, struct verbs_queues *
                          const struct verbs_event *event)
 {
     struct verbs_lane *lane = NULL;
-    if (event->kind == VERBS_EVENT_QUEUE_FAILED && event->queue_pair)
+    if (event->queue_pair)
         lane = verbs_lane_by_number(queues, event->queue_pair->qp_num);
-    if (lane)
-        verbs_link_fail(lane->link, WEFT_TRANSPORT, "verbs: %s", event->text);
-    else if (event->kind == VERBS_EVENT_RAIL_FAILED)
+    if (lane && event->kind == VERBS_EVENT_QUEUE_DRAINED) {
+        lane->is_drained = 1;
+    } else if (lane && event->kind == VERBS_EVENT_QUEUE_FAILED && lane->link->state != VERBS_LINK_FAILED) {
+        const struct ibv_wc none = {.status = IBV_WC_SUCCESS};
+        struct verbs_failure failure;
+        char text[VERBS_WHY];
+        failure_fill(lane, &none, &failure);
+        verbs_link_fail(lane->link, WEFT_TRANSPORT, "verbs: %s",
+                        verbs_why_event(event->text, &failure, text));
+    } else if (event->kind == VERBS_EVENT_RAIL_FAILED)
         verbs_break(transport, event->text);
     else if (event->kind == VERBS_EVENT_PORT_DOWN || event->kind == VERBS_EVENT_PORT_UP)
         verbs_failover_port(transport, queues->rail, event->kind == VERBS_EVENT_PORT_UP);
@@ -232,9 +274,17 @@ void verbs_events_take(struct weft_transport *transport)
 {
     struct verbs_event event;
     for (int i = 0; i < transport->rails_count; i++) {
-        while (verbs_async_next(&transport->rails[i], &event))
+        for (int k = 0; k < VERBS_ASYNC_MOST && verbs_async_next(&transport->rails[i], &event); k++)
             event_handle(transport, &transport->queues[i], &event);
     }
+}
+
+static int has_graves(const struct weft_transport *transport)
+{
+    int has = 0;
+    for (int i = 0; i < transport->rails_count; i++)
+        has |= transport->queues[i].graves != NULL;
+    return has;
 }
 
 /* What nothing that arrives reminds us of. */
@@ -242,13 +292,16 @@ static void idle(struct weft_transport *transport)
 {
     for (int i = 0; i < transport->rails_count; i++)
         verbs_receives_post(&transport->queues[i]);
-    if (!transport->links_connecting && !transport->dying && transport->turns % 4096)
+    if (!transport->links_connecting && !transport->dying && !has_graves(transport) &&
+        transport->turns % 4096)
         return;
     int64_t now_ns = weft_clock_ns();
     verbs_links_tick(transport, now_ns);
-    if (now_ns - transport->events_ns < VERBS_EVENTS_NS)
+    if (now_ns - transport->events_ns < EVENTS_NS)
         return;
     transport->events_ns = now_ns;
+    for (int i = 0; i < transport->rails_count; i++)
+        verbs_graves_clear(&transport->queues[i], now_ns);
     verbs_events_take(transport);
     verbs_failover_tick(transport, now_ns);
 }

@@ -21,22 +21,7 @@
 #define GIDS_MAX   256  /* entries of a port's table: the index has one byte (InfiniBand's address vector) */
 #define GIDS_READ  1024 /* entries of all ports: the kernel's call takes less than 64 KiB */
 #define RATE_BYTES 64
-
-const struct weft_verbs_settings verbs_default_settings = {
-    .qps = 1,
-    .rails = VERBS_RAILS,
-    .stripe_bytes = 1 << 18,
-    .gid_index = -1,
-    .timeout = 18,
-    .retry = 7,
-    .relaxed = 1,
-    .windows = 1,
-};
-
-const struct weft_verbs_settings *verbs_settings(const struct weft_transport_params *params)
-{
-    return params->verbs ? params->verbs : &verbs_default_settings;
-}
+#define SOFT_ROCE  0xffffff /* its vendor's number, which is nobody's */
 
 /* --- what the machine has */
 
@@ -112,7 +97,7 @@ static int read_limits(struct verbs_rail *rail, const struct weft_verbs_settings
         .shared_queues = basic->max_srq,
         .shared_entries = basic->max_srq_wr,
         .memory_windows = has_windows && settings->windows ? basic->max_mw : 0,
-        .reads = basic->max_qp_rd_atom,
+        .binds_again = basic->vendor_id == SOFT_ROCE,
         .region_bytes = basic->max_mr_size,
         .relaxed = settings->relaxed != 0,
         .paging = settings->odp && (attributes.odp_caps.general_caps & IBV_ODP_SUPPORT) &&
@@ -142,6 +127,8 @@ static int read_port(struct verbs_rail *rail, const struct weft_verbs_settings *
         port.link_layer == IBV_LINK_LAYER_ETHERNET ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;
     rail->port.lid = port.lid;
     rail->port.lmc = port.lmc;
+    rail->port.needs_grh =
+        (port.flags & IBV_QPF_GRH_REQUIRED) != 0; /* virtual functions, hosts that share an adapter */
     rail->port.mtu = (uint8_t)port.active_mtu;
     rail->port.speed_mbps = read_rate(rail->device, rail->port.number, rail->port.layer);
     __be16 key;
@@ -318,17 +305,19 @@ static int open_chosen(const struct weft_transport_params *params, const struct 
                        struct ibv_device **list, const struct verbs_candidate *candidates,
                        int candidate_count, struct verbs_rail *rails, int *count)
 {
-    const struct weft_verbs_settings *settings = verbs_settings(params);
+    struct weft_verbs_settings settings;
     const char *wanted = params->devices ? params->devices : "";
-    int is_named = *wanted && *wanted != '^', status = WEFT_OK, used = 0;
+    int is_named = *wanted && *wanted != '^', used = 0, status = verbs_settings(params, &settings);
+    if (status)
+        return status;
     int *chosen = calloc((size_t)candidate_count + 1, sizeof *chosen);
     if (!chosen)
         return weft_fail(WEFT_NOMEM, "verbs: no memory for %d ports", candidate_count);
     int chosen_count = verbs_choose(wanted, candidates, candidate_count, chosen, candidate_count);
-    for (int i = 0; i < chosen_count && used < VERBS_RAILS && used < settings->rails; i++) {
+    for (int i = 0; i < chosen_count && used < VERBS_RAILS && used < settings.rails; i++) {
         const struct verbs_candidate *candidate = &candidates[chosen[i]];
         struct ibv_device *device = find_device(list, candidate->device);
-        status = open_rail(verbs, device, candidate->port, settings, &rails[used]);
+        status = open_rail(verbs, device, candidate->port, &settings, &rails[used]);
         if (!status) {
             rails[used].number = used;
             used++;
@@ -415,40 +404,4 @@ int verbs_rail_refresh(struct verbs_rail *rail)
         return weft_fail(WEFT_TRANSPORT, "verbs: %s does not tell of its port %d: %s", rail->device,
                          rail->port.number, weft_errno_text(error));
     return WEFT_OK;
-}
-
-/* --- telling */
-
-void verbs_rails_address(const struct verbs_rail *rails, int count, uint64_t instance,
-                         struct verbs_address *address)
-{
-    memset(address, 0, sizeof *address);
-    address->instance = instance;
-    address->version_min = VERBS_VERSION_MIN;
-    address->version_max = VERBS_VERSION;
-    address->port_count = (uint8_t)count;
-    for (int i = 0; i < count; i++)
-        address->ports[i] = rails[i].port;
-}
-
-int verbs_rails_info(const struct verbs_rail *rails, int count, struct weft_rail_info *infos, int capacity)
-{
-    for (int i = 0; i < count && i < capacity; i++) {
-        const struct verbs_port *port = &rails[i].port;
-        struct weft_rail_info info = {
-            .size = infos[i].size,
-            .port = port->number,
-            .gid_index = port->gids[0].index,
-            .mtu_bytes = verbs_mtu_bytes(port->mtu),
-            .active = rails[i].state == IBV_PORT_ACTIVE,
-            .bytes_per_s = (uint64_t)port->speed_mbps * 125000,
-        };
-        char text[VERBS_GID_TEXT];
-        snprintf(info.device, sizeof info.device, "%s", rails[i].device);
-        snprintf(info.link_layer, sizeof info.link_layer, "%s",
-                 port->layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet" : "InfiniBand");
-        snprintf(info.gid, sizeof info.gid, "%.39s", verbs_gid_text(port->gids[0].raw, text));
-        memcpy(&infos[i], &info, infos[i].size < sizeof info ? infos[i].size : sizeof info);
-    }
-    return count;
 }

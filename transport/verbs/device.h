@@ -23,7 +23,7 @@ struct verbs_limits {
     int shared_queues;      /* SRQs, 0: none */
     int shared_entries;     /* entries of an SRQ */
     int memory_windows;     /* 0: no type 2 windows, or switched off by WEFT_VERBS_WINDOWS */
-    int reads;              /* RDMA reads in flight per queue pair, as target */
+    int binds_again;        /* with what it sends again: see "Binding" in queue.c */
     uint32_t message_bytes; /* largest message, and so the largest write */
     uint64_t region_bytes;  /* largest memory region */
     int relaxed;            /* relaxed ordering is asked for (a device that lacks it ignores that) */
@@ -43,6 +43,7 @@ struct verbs_rail {
     struct verbs_window *windows; /* free ones (window.c) */
     int window_count;             /* allocated */
     int window_limit; /* no more than these: limits.memory_windows, less when the device refused */
+    int is_lost;      /* the device reports nothing any more (async.c) */
 
     /* The rest is link's: queue.c and completion.c. */
     struct ibv_comp_channel *channel;
@@ -76,9 +77,9 @@ void verbs_rails_address(const struct verbs_rail *rails, int count, uint64_t ins
 /* For ops.rails(): fills as far as each entry's size goes; the state is the last one read. */
 int verbs_rails_info(const struct verbs_rail *rails, int count, struct weft_rail_info *infos, int capacity);
 
-/* The defaults, for params without settings. */
-extern const struct weft_verbs_settings verbs_default_settings;
-const struct weft_verbs_settings *verbs_settings(const struct weft_transport_params *params);
+/* What params ask for: the defaults without settings, and where those of an older caller end. WEFT_INVALID when their
+ * size is not set. */
+int verbs_settings(const struct weft_transport_params *params, struct weft_verbs_settings *settings);
 
 /* Pure: which candidates a list like "mlx5_0:1,mlx5_1" or "^mlx5_2" means (at most capacity, as indexes): in the order
  * of the list, or without one (and with "^") active ports, the fastest first, then by name with numbers as numbers.

@@ -7,8 +7,10 @@
  * error, a port that its device reports down), or may work again, ends the round for the whole link, in this order:
  *
  *   1. all its queue pairs of the round go to the error state, those of healthy rails too;
- *   2. what was posted comes back, and the completion queues are read until they are empty: what had arrived counts;
- *   3. the memory windows of its landings are freed, and then the queue pairs are destroyed;
+ *   2. what was posted comes back, the devices report that their queue pairs are done with what has arrived ("last
+ *      request reached"; those that do not get 20 ms), and the completion queues are read until they are empty: what had
+ *      arrived counts;
+ *   3. the memory windows of its landings are freed, and then the queue pairs are reset (and destroyed later, queue.c);
  *   4. it makes new queue pairs over the rails whose ports are active, and tells them by letter (letter.h) with the next
  *      round's number. The letter is the confirmation that 1 to 3 are done here. It says as well which message is the next
  *      to arrive (`expected`), and how many have been consumed.
@@ -35,11 +37,11 @@
  * takes no other number than the expected one. A put is written again as a whole only into a landing that is still open,
  * and a landing is filled once, when all parts of one round have arrived.
  *
- * Why no late write lands in reused memory. Memory is reused when its landing was filled, or taken back. Filled: every part's
- * immediate had come, behind all its bytes; the adapter does not carry out a packet that comes twice. Taken
- * back, or written anew: by then the old queue pairs at this end are destroyed, after which the adapter knows them no
- * more (in the error state alone one may still be copying a packet); the keys went before them. What is still in
- * the network finds no queue pair. The peer learns a new key only after that, and from nobody but this end. Without
+ * Why no late write lands in reused memory. Memory is reused when its landing was filled, or taken back. Filled: every
+ * part's immediate had come, behind all its bytes; the adapter does not carry out a packet that comes twice. Taken back, or
+ * written anew: by then the old queue pairs at this end are reset, after which the adapter takes nothing for them any more
+ * (in the error state alone one may still be copying a packet); the keys went before them. What is still in the network
+ * finds no queue pair that would take it. The peer learns a new key only after that, and from nobody but this end. Without
  * windows the key stays as it was, and the queue pairs alone keep old writes out.
  *
  * Both ends at once, and failures meanwhile. If both end the round they name the same next one, and meet. Each offers the
@@ -47,12 +49,12 @@
  * before the link is up, the round ends like any other. The link is given 10 s from the moment that it was last up.
  * When all rails are down, or the peer does not answer, it fails after that, and says how it began.
  *
- * Coming back. A port that is reported active again begins a round VERBS_RESTORE_NS later, so that one that flaps is
+ * Coming back. A port that is reported active again begins a round RESTORE_NS later, so that one that flaps is
  * taken once. A lane that failed while its port seemed all right (a switch, the other end's cable) is left
  * out for a second, twice as long each time it happens again.
  *
  * What another rail cannot help is an error as without failover: a peer that breaks rules, keys that are
- * refused. Nor is an error that comes back at once: after VERBS_BARREN_MAX in a row with nothing moved the link fails.
+ * refused. Nor is an error that comes back at once: after BARREN_MAX in a row with nothing moved the link fails.
  */
 #include "transport/verbs/failover.h"
 #include <stdarg.h>
@@ -66,10 +68,12 @@
 
 #define RESTORE_NS INT64_C(50000000)
 #define BAN_NS     INT64_C(1000000000)
-#define BAN_MAX_NS INT64_C(64000000000)
+#define BAN_MAX_NS INT64_C(1024000000000)
+#define BAN_FORGET 16 /* times its length after it began it is as if it had never been */
 #define TELL_NS    INT64_C(20000000)
+#define DRAIN_NS   INT64_C(20000000) /* for what had arrived to complete */
+#define ROUNDS_MAX 0x10000           /* that a peer may be ahead */
 #define BARREN_MAX 8
-#define LOST_MAX   512 /* receives of a rail that rounds may have swallowed */
 
 int verbs_failover_make(struct weft_link *link)
 {
@@ -123,11 +127,13 @@ int verbs_failover_helps(int status)
 
 /* --- ending a round */
 
-/* Steps 1: the link is not up, and its lanes stop. The next round is at least this one. */
+/* Step 1: the link is not up, and its lanes stop. The next round is at least this one. */
 static void round_end(struct weft_link *link, uint32_t round, const char *why)
 {
     struct verbs_failover *failover = link->failover;
     struct weft_transport *transport = link->transport;
+    if (verbs_leave_turns(link))
+        return;
     if (link->state == VERBS_LINK_UP) {
         link->state = VERBS_LINK_CONNECTING;
         transport->links_connecting++;
@@ -144,13 +150,9 @@ static void round_end(struct weft_link *link, uint32_t round, const char *why)
     if (failover->turn == VERBS_TURN_STOPPED)
         return;
     weft_log(WEFT_LOG_INFO, "verbs: round %u of queue pairs to a peer: %s", failover->next_round, why);
-    for (uint32_t i = 0; i < link->lanes_count; i++) {
-        if (link->lanes[i])
-            verbs_lane_stop(link->lanes[i]);
-    }
+    verbs_lanes_stop(link);
     failover->turn = VERBS_TURN_STOPPED;
     failover->stopped_ns = weft_clock_ns();
-    failover->rounds++;
     transport->links_turning++;
 }
 
@@ -162,6 +164,37 @@ static int is_barren(struct weft_link *link)
     failover->barren = mark == failover->mark ? failover->barren + 1 : 0;
     failover->mark = mark;
     return failover->barren >= BARREN_MAX;
+}
+
+/* Leaves out the lanes of a pair of ports: all of them, as they most likely share what is broken. Longer each time, unless
+ * they have worked for a good while. */
+static void ban(struct weft_link *link, const struct verbs_pair *pair)
+{
+    struct verbs_failover *failover = link->failover;
+    struct verbs_pair pairs[VERBS_PAIRS];
+    int count = verbs_link_pairs(link, pairs);
+    int64_t now_ns = weft_clock_ns();
+    for (uint32_t i = 0; i < link->lanes_count; i++) {
+        struct verbs_ban *ban = &failover->bans[i];
+        const struct verbs_pair *own = &pairs[i % (uint32_t)count];
+        if (own->mine != pair->mine || own->theirs != pair->theirs)
+            continue;
+        int is_new = !ban->length_ns || now_ns - ban->failed_ns > BAN_FORGET * ban->length_ns;
+        ban->length_ns = is_new ? BAN_NS : ban->length_ns < BAN_MAX_NS ? ban->length_ns * 2 : BAN_MAX_NS;
+        ban->failed_ns = now_ns;
+        ban->until_ns = now_ns + ban->length_ns;
+    }
+}
+
+/* Lanes of these bits are tried sooner: there are no others. */
+static void bans_shorten(struct weft_link *link, uint32_t lanes)
+{
+    struct verbs_failover *failover = link->failover;
+    for (; lanes; lanes &= lanes - 1) {
+        struct verbs_ban *ban = &failover->bans[__builtin_ctz(lanes)];
+        if (ban->until_ns > ban->failed_ns + BAN_NS)
+            ban->until_ns = ban->failed_ns + BAN_NS;
+    }
 }
 
 void verbs_lane_trouble(struct verbs_lane *lane, int status, const char *format, ...)
@@ -181,11 +214,8 @@ void verbs_lane_trouble(struct verbs_lane *lane, int status, const char *format,
         return;
     }
     verbs_rail_refresh(rail);
-    if (rail->state == IBV_PORT_ACTIVE) { /* else its return is reported */
-        int64_t *ban_ns = &failover->ban_ns[lane->number];
-        *ban_ns = !*ban_ns ? BAN_NS : *ban_ns < BAN_MAX_NS ? *ban_ns * 2 : BAN_MAX_NS;
-        failover->banned_ns[lane->number] = weft_clock_ns() + *ban_ns;
-    }
+    if (rail->state == IBV_PORT_ACTIVE) /* else its return is reported */
+        ban(link, &lane->pair);
     round_end(link, link->round + 1, why);
 }
 
@@ -203,7 +233,7 @@ void verbs_failover_port(struct weft_transport *transport, const struct verbs_ra
             is_used |= is_rails && link->lanes[k];
             is_missing |= is_rails && !link->lanes[k];
             if (is_rails && is_up)
-                failover->banned_ns[k] = failover->ban_ns[k] = 0;
+                failover->bans[k] = (struct verbs_ban){0};
         }
         char why[sizeof failover->why];
         snprintf(why, sizeof why, "%s port %d is %s", rail->device, rail->port.number, is_up ? "up" : "down");
@@ -211,6 +241,19 @@ void verbs_failover_port(struct weft_transport *transport, const struct verbs_ra
             round_end(link, link->round + 1, why);
         else if (is_missing && is_up)
             failover->restore_ns = weft_clock_ns() + RESTORE_NS;
+    }
+}
+
+void verbs_failover_look(struct weft_link *link)
+{
+    for (uint32_t i = 0; link->failover && i < link->lanes_count; i++) {
+        const struct verbs_lane *lane = link->lanes[i];
+        const struct verbs_rail *rail = lane ? lane->queues->rail : NULL;
+        if (!rail || rail->state == IBV_PORT_ACTIVE)
+            continue;
+        char why[sizeof link->failover->why];
+        snprintf(why, sizeof why, "%s port %d is down", rail->device, rail->port.number);
+        round_end(link, link->round + 1, why);
     }
 }
 
@@ -249,27 +292,62 @@ void verbs_failover_link_failed(struct weft_link *link)
 
 /* --- beginning the next one */
 
-static int is_usable(const struct weft_link *link, uint32_t number, const struct verbs_pair *pair,
-                     int64_t now_ns)
+static void restore_by(struct verbs_failover *failover, int64_t time_ns)
 {
-    return link->transport->rails[pair->mine].state == IBV_PORT_ACTIVE &&
-           link->failover->banned_ns[number] <= now_ns;
+    if (!failover->restore_ns || time_ns < failover->restore_ns)
+        failover->restore_ns = time_ns;
 }
 
-/* Step 3. Some devices (rxe) swallow the receive that a queue pair was working on when it went into error; so each
- * that ends leaves one more, up to a limit. */
+/* Bits of the lanes that may be tried now; the others have their time. */
+static uint32_t lanes_allowed(const struct weft_link *link, uint32_t lanes)
+{
+    int64_t now_ns = weft_clock_ns();
+    uint32_t allowed = 0;
+    link->failover->restore_ns = 0;
+    for (; lanes; lanes &= lanes - 1) {
+        int64_t until_ns = link->failover->bans[__builtin_ctz(lanes)].until_ns;
+        if (until_ns <= now_ns)
+            allowed |= lanes & -lanes;
+        else
+            restore_by(link->failover, until_ns);
+    }
+    return allowed;
+}
+
+/* Bits of the lanes that this end offers in the next round: those whose ports are active and that have not failed
+ * lately. */
+static uint32_t lanes_offered(struct weft_link *link, const struct verbs_pair *pairs, int count)
+{
+    struct weft_transport *transport = link->transport;
+    uint32_t active = 0;
+    for (int i = 0; i < transport->rails_count; i++)
+        verbs_rail_refresh(&transport->rails[i]);
+    for (uint32_t i = 0; i < link->lanes_count; i++) {
+        if (transport->rails[pairs[i % (uint32_t)count].mine].state == IBV_PORT_ACTIVE)
+            active |= 1u << i;
+    }
+    uint32_t allowed = lanes_allowed(link, active);
+    if (!allowed) {
+        bans_shorten(link, active);
+        allowed = lanes_allowed(link, active);
+    }
+    return allowed;
+}
+
+/* Step 3. */
 static void lanes_end(struct weft_link *link)
 {
+    struct weft_transport *transport = link->transport;
+    uint32_t ended[VERBS_RAILS] = {0};
     verbs_landings_turn(link);
     for (uint32_t i = 0; i < link->lanes_count; i++) {
-        struct verbs_lane *lane = link->lanes[i];
-        if (!lane)
+        if (!link->lanes[i])
             continue;
-        struct verbs_queues *queues = lane->queues;
-        verbs_lane_close(lane);
-        if (queues->receives_lost < LOST_MAX && verbs_receives_reserve(queues, 1) == WEFT_OK)
-            queues->receives_lost++;
+        ended[link->lanes[i]->queues->rail->number]++;
+        verbs_lane_close(link->lanes[i]);
     }
+    for (int i = 0; i < transport->rails_count; i++)
+        verbs_receives_replace(&transport->queues[i], ended[i]);
     verbs_link_release(link);
     verbs_answers_forget(link);
     verbs_puts_turn(link);
@@ -277,28 +355,28 @@ static void lanes_end(struct weft_link *link)
     link->ready = 0;
 }
 
-/* Step 4, but for the letter. */
+/* Step 4, but for the letter. A port on which nothing can be opened is as good as down. */
 static int lanes_begin(struct weft_link *link)
 {
-    struct verbs_failover *failover = link->failover;
     struct verbs_pair pairs[VERBS_PAIRS];
-    int count = verbs_link_pairs(link, pairs), status = WEFT_OK;
-    int64_t now_ns = weft_clock_ns(), banned_ns = 0;
+    int count = verbs_link_pairs(link, pairs);
     uint8_t rails = 0;
-    for (int i = 0; i < link->transport->rails_count; i++)
-        verbs_rail_refresh(&link->transport->rails[i]);
-    for (uint32_t i = 0; i < link->lanes_count && !status; i++) {
-        const struct verbs_pair *pair = &pairs[i % (uint32_t)count];
-        if (is_usable(link, i, pair, now_ns)) {
-            status = verbs_lane_open(link, i, pair, (int)i / count);
-            link->live |= (uint8_t)(1u << i);
-            rails |= (uint8_t)(1u << pair->mine);
-        } else if (failover->banned_ns[i] > now_ns && (!banned_ns || failover->banned_ns[i] < banned_ns)) {
-            banned_ns = failover->banned_ns[i];
+    for (uint32_t lanes = lanes_offered(link, pairs, count); lanes; lanes &= lanes - 1) {
+        int number = __builtin_ctz(lanes);
+        const struct verbs_pair *pair = &pairs[number % count];
+        int status = verbs_lane_open(link, (uint32_t)number, pair, number / count);
+        if (link->state != VERBS_LINK_CONNECTING)
+            return WEFT_OK; /* what was read on the way has ended the link, and its failover */
+        if (status) {
+            weft_log(WEFT_LOG_INFO, "%s", weft_error_detail());
+            ban(link, pair);
+            restore_by(link->failover, link->failover->bans[number].until_ns);
+            continue;
         }
+        link->live |= (uint8_t)(1u << number);
+        rails |= (uint8_t)(1u << pair->mine);
     }
-    failover->restore_ns = banned_ns;
-    return status ? status : verbs_link_reserve(link, rails);
+    return verbs_link_reserve(link, rails);
 }
 
 static void round_begin(struct weft_link *link)
@@ -313,10 +391,14 @@ static void round_begin(struct weft_link *link)
     failover->keys_known = failover->keys_told = 0;
     failover->entries_count = 0;
     int status = lanes_begin(link);
+    if (link->state != VERBS_LINK_CONNECTING)
+        return;
     if (status) {
         verbs_link_fail(link, status, "%s, and then %s", failover->why, weft_error_detail());
         return;
     }
+    if (verbs_failover_is_turning(link))
+        return; /* what was read on the way has ended this one, too */
     link->tell_wait_ns = TELL_NS;
     int has_half = failover->has_half && failover->half.round == link->round;
     failover->has_half = 0;
@@ -328,26 +410,37 @@ static void round_begin(struct weft_link *link)
         verbs_link_tell(link);
 }
 
-static int is_flushed(const struct weft_link *link)
+/* Whether what has arrived over the lanes that were connected has been completed, too. */
+static int is_drained(const struct weft_link *link)
 {
     for (uint32_t i = 0; i < link->lanes_count; i++) {
-        if (link->lanes[i] && link->lanes[i]->posted != link->lanes[i]->retired)
+        if (link->lanes[i] && link->lanes[i]->peer_number && !link->lanes[i]->is_drained)
             return 0;
     }
     return 1;
 }
 
+/* Step 2, but for reading the queues. Devices that say nothing of receives get a moment. */
+static int is_quiet(const struct weft_link *link)
+{
+    int64_t waited_ns = weft_clock_ns() - link->failover->stopped_ns;
+    if (waited_ns >= VERBS_FLUSH_NS)
+        return 1;
+    return verbs_lanes_are_flushed(link) && (waited_ns >= DRAIN_NS || is_drained(link));
+}
+
 void verbs_failover_drive(struct weft_transport *transport)
 {
-    int64_t now_ns = weft_clock_ns();
+    verbs_events_take(transport);
     for (uint32_t i = 0; transport->links_turning && i < transport->links_count; i++) {
         struct weft_link *link = transport->links[i];
-        if (!verbs_failover_is_turning(link) ||
-            (!is_flushed(link) && now_ns - link->failover->stopped_ns < VERBS_FLUSH_NS))
+        if (!verbs_failover_is_turning(link) || !is_quiet(link))
             continue;
         for (int k = 0; k < transport->rails_count; k++)
             verbs_queues_drain(&transport->queues[k]);
-        if (verbs_failover_is_turning(link)) /* what was read may have ended it */
+        /* What was read may have ended it; or been PART, after which the peer has no round for this end, which waits
+         * only for its caller to consume the messages. */
+        if (verbs_failover_is_turning(link) && !verbs_leave_turns(link))
             round_begin(link);
     }
 }
@@ -374,10 +467,28 @@ int verbs_failover_told(struct weft_link *link, const struct verbs_letter *lette
     }
     if (letter->round == link->round && failover->turn != VERBS_TURN_STOPPED)
         return 0;
+    if (letter->round - next > ROUNDS_MAX) {
+        verbs_link_fail(link, WEFT_PROTOCOL, "verbs: the peer is in round %u of queue pairs, this side in %u",
+                        letter->round, link->round);
+        return 1;
+    }
     failover->half = *letter;
     failover->has_half = 1;
     round_end(link, letter->round, "the peer has begun it");
     return 1;
+}
+
+/* There is no lane that both ends believe in: those that only the peer does are tried sooner. */
+static void bans_lift(struct weft_link *link, const struct verbs_letter *letter)
+{
+    uint32_t lanes = 0;
+    for (uint32_t i = 0; i < link->lanes_count; i++) {
+        if (letter->lanes[i].number && link->failover->bans[i].until_ns > weft_clock_ns())
+            lanes |= 1u << i;
+    }
+    bans_shorten(link, lanes);
+    for (; lanes; lanes &= lanes - 1)
+        restore_by(link->failover, link->failover->bans[__builtin_ctz(lanes)].until_ns);
 }
 
 /* Lanes that only one end has are of no use. */
@@ -392,18 +503,14 @@ static int lanes_join(struct weft_link *link, const struct verbs_letter *letter)
             link->live &= (uint8_t) ~(1u << i);
             continue;
         }
-        if (letter->lanes[i].mine != lane->pair.theirs || letter->lanes[i].theirs != lane->pair.mine)
-            return weft_fail(WEFT_PROTOCOL, "verbs: the peer pairs its port %u with %u, this side %u with %u",
-                             letter->lanes[i].mine, letter->lanes[i].theirs, lane->pair.theirs,
-                             lane->pair.mine);
-        int status = verbs_lane_connect(lane, letter->lanes[i].number, letter->lanes[i].psn);
-        if (!status)
-            continue;
-        verbs_lane_trouble(lane, status, "%s", weft_error_detail());
-        return WEFT_OK;
+        int status = verbs_lane_meet(lane, &letter->lanes[i]);
+        if (status)
+            return status == WEFT_AGAIN ? WEFT_OK : status;
     }
     link->ready = link->live != 0;
     link->first = link->live ? (uint8_t)__builtin_ctz(link->live) : 0;
+    if (!link->live)
+        bans_lift(link, letter);
     return WEFT_OK;
 }
 

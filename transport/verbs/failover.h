@@ -33,6 +33,12 @@ enum verbs_turn {
     VERBS_TURN_STOPPED, /* they are in error, and wait to be destroyed */
 };
 
+/* Of a lane that failed for no known reason: not to be used for a while. */
+struct verbs_ban {
+    int64_t failed_ns, until_ns; /* 0: none */
+    int64_t length_ns;           /* of the last one */
+};
+
 struct verbs_failover {
     enum verbs_turn turn;
     uint8_t has_half;
@@ -43,20 +49,19 @@ struct verbs_failover {
     uint32_t expected;   /* what our letters of this round say */
     uint32_t consumed;
     int64_t stopped_ns;
-    int64_t restore_ns;             /* when to try lanes that are not in use; 0: nothing to wait for */
-    struct verbs_letter half;       /* the peer's, of the next round */
-    int64_t banned_ns[VERBS_LANES]; /* lanes that failed for no known reason: not before then */
-    int64_t ban_ns[VERBS_LANES];    /* how long the last one was */
-    uint32_t barren;                /* errors in a row without anything having moved */
-    uint32_t mark;                  /* what had moved */
-    struct verbs_kept *kept;        /* ring of VERBS_KEPT_MAX */
+    int64_t restore_ns;       /* when to try lanes that are not in use; 0: nothing to wait for */
+    struct verbs_letter half; /* the peer's, of the next round */
+    struct verbs_ban bans[VERBS_LANES];
+    uint32_t barren;         /* errors in a row without anything having moved */
+    uint32_t mark;           /* what had moved */
+    struct verbs_kept *kept; /* ring of VERBS_KEPT_MAX */
     struct verbs_renewal *renewals;
     uint32_t renewals_count;
     uint32_t moved;                                    /* puts of ours that ended, whatever number */
     struct verbs_key_entry entries[VERBS_KEY_ENTRIES]; /* to be told */
     uint32_t entries_count;
-    uint64_t rounds, messages, puts; /* how often, and what was sent again */
-    char why[512];                   /* how it began */
+    uint64_t messages, puts; /* that were sent again */
+    char why[576];           /* how it began */
 };
 
 /* failover.c */
@@ -75,6 +80,8 @@ void verbs_failover_letter(const struct weft_link *link, struct verbs_letter *le
 int verbs_failover_told(struct weft_link *link, const struct verbs_letter *letter);
 /* Connects the lanes that both ends have. */
 int verbs_failover_adopt(struct weft_link *link, const struct verbs_letter *letter);
+/* The lanes are connected: a port of theirs may have gone down before there was anyone to tell. */
+void verbs_failover_look(struct weft_link *link);
 /* Both ends' lanes are connected. */
 void verbs_failover_resume(struct weft_link *link);
 /* The peer, or a rail, has not come back in time. */
@@ -94,7 +101,7 @@ void verbs_keys_receive(struct weft_link *link, const struct verbs_frame *frame,
 /* A token that is not of this round: replaced by the newer one. WEFT_AGAIN: not known yet; WEFT_CANCELLED: there is none. */
 int verbs_token_renew(const struct weft_link *link, struct verbs_token *token, size_t size);
 /* A put has ended well. */
-int verbs_put_note(struct weft_link *link, const struct verbs_put *put);
+void verbs_put_note(struct weft_link *link, const struct verbs_put *put);
 
 /* put.c */
 /* The landing has new keys: its put is written again. */

@@ -1,6 +1,5 @@
-/* Landings: memory that is ready for one put (landing.h has how). Withdrawing them is in withdraw.c. */
+/* Landings: memory that is ready for one put (landing.h has how). Their slots are in slot.c, withdrawing them in withdraw.c. */
 #include "transport/verbs/landing.h"
-#include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
 #include "base/error.h"
@@ -8,38 +7,14 @@
 
 #define SETTLE_NS 500000000
 
-int verbs_landings_open(struct weft_transport *transport)
+int verbs_landings_on(const struct weft_link *link)
 {
-    transport->landings = calloc(1, sizeof *transport->landings);
-    return transport->landings ? WEFT_OK : weft_fail(WEFT_NOMEM, "verbs: no memory for landings");
-}
-
-void verbs_landings_free(struct weft_transport *transport)
-{
-    struct verbs_landings *landings = transport->landings;
-    if (!landings)
-        return;
-    for (uint32_t i = 0; i < landings->count; i++)
-        free(landings->slots[i]);
-    free(landings->slots);
-    free(landings);
-    transport->landings = NULL;
-}
-
-uint32_t verbs_landing_immediate(const struct verbs_landing *landing)
-{
-    return landing->slot | (uint32_t)landing->generation << 16;
-}
-
-struct verbs_landing *verbs_landing_find(struct weft_transport *transport, uint32_t immediate)
-{
-    const struct verbs_landings *landings = transport->landings;
-    uint32_t slot = immediate & (VERBS_SLOTS - 1);
-    struct verbs_landing *landing = slot < landings->count ? landings->slots[slot] : NULL;
-    if (!landing || landing->state == VERBS_LANDING_FREE ||
-        landing->generation != (immediate >> 16 & VERBS_GENERATION_MASK))
-        return NULL;
-    return landing;
+    const struct verbs_landings *landings = link->transport->landings;
+    for (uint32_t i = 0; i < landings->count; i++) {
+        if (landings->slots[i]->state != VERBS_LANDING_FREE && landings->slots[i]->link == link)
+            return 1;
+    }
+    return 0;
 }
 
 uint32_t verbs_token_check(const struct verbs_token *token, uint32_t link_id, size_t size)
@@ -68,83 +43,17 @@ int verbs_region_check(const struct weft_transport *transport, const struct weft
     return WEFT_OK;
 }
 
-/* Slots are used again in the order they became free. */
-static struct verbs_landing *landing_take(struct verbs_landings *landings)
-{
-    struct verbs_landing *landing = landings->free;
-    if (landing) {
-        landings->free = landing->next;
-        return landing;
-    }
-    if (landings->count == landings->capacity) {
-        uint32_t capacity = landings->capacity ? landings->capacity * 2 : 64;
-        struct verbs_landing **slots =
-            capacity > VERBS_SLOTS ? NULL : realloc(landings->slots, capacity * sizeof(*slots));
-        if (!slots)
-            return NULL;
-        landings->slots = slots;
-        landings->capacity = capacity;
-    }
-    landing = calloc(1, sizeof *landing);
-    if (!landing)
-        return NULL;
-    landing->slot = (uint16_t)landings->count;
-    for (int i = 0; i < VERBS_LANES; i++)
-        landing->parts[i].landing = landing;
-    landings->slots[landings->count++] = landing;
-    return landing;
-}
-
-static void landing_give(struct verbs_landings *landings, struct verbs_landing *landing)
-{
-    landing->state = VERBS_LANDING_FREE;
-    landing->recalled = 0;
-    landing->region = NULL;
-    landing->generation = (landing->generation + 1) & VERBS_GENERATION_MASK;
-    landing->next = NULL;
-    if (landings->free)
-        landings->free_last->next = landing;
-    else
-        landings->free = landing;
-    landings->free_last = landing;
-}
-
-/* Receive buffers for the immediates. Beyond what a rail keeps, the sender's adapter waits until there is one
- * (receiver-not-ready), which is slower and no error. */
-static void receives_reserve(struct verbs_landing *landing)
-{
-    struct verbs_landings *landings = landing->link->transport->landings;
-    for (uint32_t bits = landing->lanes; bits; bits &= bits - 1) {
-        int number = __builtin_ctz(bits);
-        struct verbs_queues *queues = landing->link->lanes[number]->queues;
-        uint32_t *count = &landings->reserved[queues->rail->number];
-        if (*count >= VERBS_LANDING_RECEIVES || verbs_receives_reserve(queues, 1) != WEFT_OK)
-            continue;
-        ++*count;
-        landing->reserved |= (uint8_t)(1u << number);
-    }
-}
-
-static void receives_release(struct verbs_landing *landing)
-{
-    struct verbs_landings *landings = landing->link->transport->landings;
-    for (uint32_t bits = landing->reserved; bits; bits &= bits - 1) {
-        struct verbs_queues *queues = landing->link->lanes[__builtin_ctz(bits)]->queues;
-        verbs_receives_release(queues, 1);
-        landings->reserved[queues->rail->number]--;
-    }
-    landing->reserved = 0;
-}
-
 void verbs_landing_release(struct verbs_landing *landing)
 {
     int over =
         landing->state == VERBS_LANDING_FILLED || (landing->state == VERBS_LANDING_WITHDRAWN &&
                                                    !landing->cancel_due && verbs_landing_is_quiet(landing));
-    if (!over || landing->posts || landing->bound || landing->telling)
+    int awaits_answer =
+        landing->asked && landing->ended != landing->lanes && landing->link->state != VERBS_LINK_FAILED;
+    if (!over || landing->posts || landing->bound || landing->telling || awaits_answer)
         return;
-    receives_release(landing);
-    landing_give(landing->link->transport->landings, landing);
+    verbs_slot_receives_release(landing);
+    verbs_slot_give(landing->link->transport->landings, landing);
 }
 
 /* The lanes that a put of this size takes. */
@@ -164,7 +73,8 @@ static uint8_t lanes_choose(struct weft_link *link, size_t size)
     return (uint8_t)lanes;
 }
 
-/* Takes a window for each lane, if the region is made for them. WEFT_AGAIN: some device has none left; they come back as landings end. */
+/* Takes a window for each lane, if the region is made for them. WEFT_AGAIN: some device has none left; they come back as
+ * landings end. */
 static int windows_take(struct verbs_landing *landing)
 {
     const struct weft_link *link = landing->link;
@@ -174,33 +84,57 @@ static int windows_take(struct verbs_landing *landing)
         const struct verbs_lane *lane = link->lanes[number];
         struct verbs_rail *rail = lane->queues->rail;
         struct verbs_part *part = &landing->parts[number];
-        part->window = verbs_lane_room(lane, VERBS_PUT_RESERVE) ? verbs_window_take(rail) : NULL;
+        part->window = verbs_lane_free(lane, VERBS_PUT_RESERVE) ? verbs_window_take(rail) : NULL;
         if (!part->window)
             return WEFT_AGAIN;
     }
     return WEFT_OK;
 }
 
+/* A window that was not bound goes back. */
+static void window_give(struct verbs_landing *landing, int number)
+{
+    struct verbs_lane *lane = landing->link->lanes[number];
+    struct verbs_part *part = &landing->parts[number];
+    if (landing->to_bind & 1u << number) {
+        landing->to_bind &= (uint8_t) ~(1u << number);
+        lane->draining--;
+        landing->link->unbound--;
+    }
+    if (part->window)
+        verbs_window_give(lane->queues->rail, part->window);
+    part->window = NULL;
+}
+
 static void windows_give(struct verbs_landing *landing)
 {
-    for (uint32_t bits = landing->lanes & ~(uint32_t)landing->bound; bits; bits &= bits - 1) {
-        int number = __builtin_ctz(bits);
-        struct verbs_part *part = &landing->parts[number];
-        if (part->window)
-            verbs_window_give(landing->link->lanes[number]->queues->rail, part->window);
-        part->window = NULL;
-    }
+    for (uint32_t bits = landing->lanes & ~(uint32_t)landing->bound; bits; bits &= bits - 1)
+        window_give(landing, __builtin_ctz(bits));
+}
+
+static void landing_list(struct verbs_landing *landing)
+{
+    struct verbs_landings *landings = landing->link->transport->landings;
+    if (landing->listed)
+        return;
+    landing->listed = 1;
+    landing->next_due = landings->due;
+    landings->due = landing;
 }
 
 /* Binds a window on the part of one lane. Messages wait for those that they could overtake. */
-static int window_bind(struct verbs_landing *landing, int number, uint8_t *memory, size_t size)
+static int window_bind(struct verbs_landing *landing, int number)
 {
     struct weft_link *link = landing->link;
     struct verbs_lane *lane = link->lanes[number];
     struct verbs_part *part = &landing->parts[number];
+    uint32_t before = (uint32_t)__builtin_popcount(landing->lanes & ((1u << number) - 1));
+    size_t offset,
+        size = verbs_stripe(landing->size, (uint32_t)__builtin_popcount(landing->lanes), before, &offset);
     struct ibv_send_wr entry;
     memset(&entry, 0, sizeof entry);
-    verbs_window_bind(part->window, landing->region->mr[lane->queues->rail->number], memory, size, &entry);
+    verbs_window_bind(part->window, landing->region->mr[lane->queues->rail->number], landing->memory + offset,
+                      size, &entry);
     int other = number != link->first;
     struct verbs_post post = {other ? VERBS_POST_BIND : VERBS_POST_NONE, part};
     int status = verbs_lane_post(lane, &entry, 1, post, VERBS_PUT_RESERVE, other);
@@ -213,19 +147,49 @@ static int window_bind(struct verbs_landing *landing, int number, uint8_t *memor
     return WEFT_OK;
 }
 
+/* Later, when the device can do it. */
+static int window_defer(struct verbs_landing *landing, int number)
+{
+    landing->to_bind |= (uint8_t)(1u << number);
+    landing->link->lanes[number]->draining++;
+    landing->link->unbound++;
+    landing_list(landing);
+    return WEFT_OK;
+}
+
+/* Binds what was deferred, as far as that is possible now. */
+static void windows_bind(struct verbs_landing *landing)
+{
+    struct weft_link *link = landing->link;
+    for (uint32_t bits = landing->to_bind; bits && link->state == VERBS_LINK_UP; bits &= bits - 1) {
+        int number = __builtin_ctz(bits);
+        struct verbs_lane *lane = link->lanes[number];
+        if (!verbs_lane_binds(lane)) {
+            verbs_lane_drain(lane);
+        } else if (window_bind(landing, number) == WEFT_OK) {
+            landing->to_bind &= (uint8_t) ~(1u << number);
+            lane->draining--;
+            link->unbound--;
+        }
+    }
+    if (landing->to_bind)
+        landing_list(landing);
+}
+
 /* Opens the memory to the peer and writes the keys. */
 static int parts_open(struct verbs_landing *landing, struct verbs_token *token)
 {
-    uint32_t count = (uint32_t)__builtin_popcount(landing->lanes), index = 0;
+    uint32_t index = 0;
     for (uint32_t bits = landing->lanes; bits; bits &= bits - 1, index++) {
-        int number = __builtin_ctz(bits);
-        size_t offset, size = verbs_stripe(landing->size, count, index, &offset);
-        struct verbs_window *window = landing->parts[number].window;
-        int status = window ? window_bind(landing, number, landing->memory + offset, size) : WEFT_OK;
+        int number = __builtin_ctz(bits), status = WEFT_OK;
+        const struct verbs_lane *lane = landing->link->lanes[number];
+        const struct verbs_window *window = landing->parts[number].window;
+        token->keys[index] =
+            window ? verbs_window_next_key(window) : landing->region->mr[lane->queues->rail->number]->rkey;
+        if (window)
+            status = verbs_lane_binds(lane) ? window_bind(landing, number) : window_defer(landing, number);
         if (status)
             return status;
-        int rail = landing->link->lanes[number]->queues->rail->number;
-        token->keys[index] = window ? window->mw->rkey : landing->region->mr[rail]->rkey;
     }
     return WEFT_OK;
 }
@@ -246,8 +210,8 @@ int verbs_land(struct weft_link *link, struct weft_region *region, void *memory,
                struct weft_token *result)
 {
     struct weft_transport *transport = link->transport;
-    if (link->state != VERBS_LINK_UP)
-        return link->state == VERBS_LINK_CONNECTING ? WEFT_AGAIN : weft_fail(link->status, "%s", link->why);
+    if (link->state != VERBS_LINK_UP || link->leave)
+        return link->state == VERBS_LINK_FAILED ? weft_fail(link->status, "%s", link->why) : WEFT_AGAIN;
     int status = verbs_region_check(transport, region, memory, size);
     if (!status && region->is_source)
         status = weft_fail(
@@ -256,7 +220,7 @@ int verbs_land(struct weft_link *link, struct weft_region *region, void *memory,
             memory);
     if (status)
         return status;
-    struct verbs_landing *landing = landing_take(transport->landings);
+    struct verbs_landing *landing = verbs_slot_take(transport->landings);
     if (!landing)
         return transport->landings->count == VERBS_SLOTS
                    ? WEFT_AGAIN
@@ -269,20 +233,22 @@ int verbs_land(struct weft_link *link, struct weft_region *region, void *memory,
     landing->cookie = cookie;
     landing->sent_at = link->sent;
     landing->lanes = lanes_choose(link, size);
-    landing->arrived = landing->ended = landing->bound = landing->closing = landing->to_close = 0;
+    landing->arrived = landing->ended = landing->to_bind = landing->bound = 0;
+    landing->closing = landing->to_close = 0;
     landing->known = landing->cancel_due = landing->telling = 0;
     landing->stale = landing->told = 0;
     landing->state = VERBS_LANDING_OPEN;
     struct verbs_token token;
     memset(&token, 0, sizeof token);
-    status = windows_take(landing);
+    status = verbs_slot_receives_reserve(landing);
+    if (!status)
+        status = windows_take(landing);
     if (!status)
         status = parts_open(landing, &token);
     if (status) {
         landing_undo(landing);
         return status;
     }
-    receives_reserve(landing);
     token.immediate = verbs_landing_immediate(landing);
     token.address = (uint64_t)(uintptr_t)memory;
     token.check = landing->lanes;
@@ -291,10 +257,8 @@ int verbs_land(struct weft_link *link, struct weft_region *region, void *memory,
     return WEFT_OK;
 }
 
-void verbs_landing_bound(struct weft_transport *transport, struct verbs_part *part, int status)
+void verbs_landing_bound(struct verbs_part *part)
 {
-    (void)transport;
-    (void)status; /* a binding that failed has failed the link */
     part->landing->link->unbound--;
     part->landing->posts--;
     verbs_landing_release(part->landing);
@@ -318,7 +282,8 @@ void verbs_landing_close(struct verbs_landing *landing, uint32_t lanes)
 {
     if (landing->link->state != VERBS_LINK_UP)
         return; /* the windows end with the queue pairs */
-    struct verbs_landings *landings = landing->link->transport->landings;
+    for (uint32_t bits = lanes & landing->to_bind; bits; bits &= bits - 1)
+        window_give(landing, __builtin_ctz(bits));
     for (uint32_t bits = lanes & landing->bound & ~(uint32_t)landing->closing; bits; bits &= bits - 1) {
         int number = __builtin_ctz(bits), status = part_close(landing, number);
         if (landing->link->state == VERBS_LINK_FAILED)
@@ -328,30 +293,41 @@ void verbs_landing_close(struct verbs_landing *landing, uint32_t lanes)
         else
             landing->to_close &= (uint8_t) ~(1u << number);
     }
-    if (!landing->to_close || landing->listed)
-        return;
-    landing->listed = 1;
-    landing->next_close = landings->closes;
-    landings->closes = landing;
+    if (landing->to_close)
+        landing_list(landing);
 }
 
 void verbs_landings_poll(struct weft_transport *transport)
 {
-    struct verbs_landing *landing = transport->landings->closes;
-    transport->landings->closes = NULL;
+    struct verbs_landing *landing = transport->landings->due;
+    transport->landings->due = NULL;
     while (landing) {
-        struct verbs_landing *next = landing->next_close;
+        struct verbs_landing *next = landing->next_due;
         landing->listed = 0;
+        windows_bind(landing);
         verbs_landing_close(landing, landing->to_close);
         landing = next;
     }
 }
 
-void verbs_landing_closed(struct weft_transport *transport, struct verbs_part *part, int status)
+int verbs_landings_are_due(const struct verbs_landings *landings)
+{
+    for (const struct verbs_landing *landing = landings->due; landing; landing = landing->next_due) {
+        int is_awaited = !landing->to_close;
+        for (uint32_t bits = landing->to_bind; bits; bits &= bits - 1) {
+            const struct verbs_lane *lane = landing->link->lanes[__builtin_ctz(bits)];
+            is_awaited &= !verbs_lane_binds(lane) && verbs_lane_will_bind(lane);
+        }
+        if (!is_awaited)
+            return 1;
+    }
+    return 0;
+}
+
+void verbs_landing_closed(struct verbs_part *part, int status)
 {
     struct verbs_landing *landing = part->landing;
     uint8_t bit = (uint8_t)(1u << (part - landing->parts));
-    (void)transport;
     landing->posts--;
     landing->closing &= (uint8_t)~bit;
     if (part->window && status == WEFT_OK) {
@@ -393,11 +369,9 @@ void verbs_landing_arrived(struct verbs_queues *queues, uint32_t qp_number, uint
     verbs_landing_release(landing);
 }
 
-uint64_t verbs_landing_told(struct weft_transport *transport, struct verbs_notice *notice)
+uint64_t verbs_landing_told(struct verbs_notice *notice)
 {
-    struct verbs_landing *landing =
-        (struct verbs_landing *)(void *)((char *)notice - offsetof(struct verbs_landing, notice));
-    (void)transport;
+    struct verbs_landing *landing = VERBS_NOTICE_OF(notice, struct verbs_landing);
     landing->telling = 0;
     verbs_landing_release(landing);
     return landing->cookie;
@@ -412,8 +386,9 @@ static void windows_drop(struct verbs_landing *landing)
             verbs_window_drop(landing->link->lanes[number]->queues->rail, landing->parts[number].window);
         landing->parts[number].window = NULL;
     }
-    landing->bound = landing->closing = landing->to_close = landing->cancel_due = 0;
-    receives_release(landing);
+    landing->link->unbound -= (uint32_t)__builtin_popcount(landing->to_bind);
+    landing->to_bind = landing->bound = landing->closing = landing->to_close = landing->cancel_due = 0;
+    verbs_slot_receives_release(landing);
 }
 
 static void landing_cut(struct verbs_landing *landing)
@@ -464,7 +439,8 @@ int verbs_landing_renew(struct verbs_landing *landing, struct verbs_token *token
         verbs_lane_trouble(link->lanes[link->first], status, "verbs: a memory window cannot be bound");
         return WEFT_AGAIN;
     }
-    receives_reserve(landing);
+    (void)verbs_slot_receives_reserve(
+        landing); /* it is open already; without, its peer's adapter may have to wait */
     landing->stale = 0;
     token->immediate = verbs_landing_immediate(landing);
     token->address = (uint64_t)(uintptr_t)landing->memory;
@@ -480,7 +456,7 @@ static struct verbs_landing *landing_bound_on(const struct weft_region *region)
     for (uint32_t i = 0; landings && i < landings->count; i++) {
         struct verbs_landing *landing = landings->slots[i];
         if (landing->state != VERBS_LANDING_FREE && landing->region == region &&
-            (landing->bound || landing->stale))
+            (landing->to_bind || landing->bound || landing->stale))
             return landing;
     }
     return NULL;

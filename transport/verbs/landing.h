@@ -11,16 +11,17 @@
  * byte's change, is the arrival of its lane's part. The landing is filled when each lane's immediate has come; each
  * lane has a bit, and one that comes twice counts once.
  *
- * Keys. With memory windows the key of each lane is a window bound on exactly that lane's part and valid on that
- * queue pair only. It is bound by an entry of the lane's own send queue. On lane 0, which the messages take
- * too, the token therefore cannot overtake it; on other lanes send() waits until the device says that the binding is
- * done. A window is invalidated as soon as its lane's immediate has come. That goes on beside: LANDED does not
- * wait for it, but the landing's slot does, and so does deregistering the region. Without windows the key is the
- * region's, and as wide.
+ * Keys. With memory windows the key of each lane is a window bound on exactly that lane's part and valid on that queue pair
+ * only. It is bound by an entry of the lane's own send queue. On the lane of the messages the token therefore cannot
+ * overtake it; on other lanes send() waits until the device says that the binding is done. (On Soft-RoCE a binding waits
+ * until its lane's send queue has ended, and send() with it: see queue.c.) A window is invalidated as soon as its lane's
+ * immediate has come. That goes on beside: LANDED does not wait for it, but the landing's slot does, and so does
+ * deregistering the region. Without windows the key is the region's, and as wide.
  *
  * Immediate: slot (bits 0 to 15), generation of the slot (16 to 27), lane (28 to 30), and bit 31: "nothing (more) comes
  * over this lane", the answer to CANCEL. Slots are used again in the order they became free, so that a generation comes
- * again only after 4,096 times as many landings as there are slots free. An immediate that fits no open
+ * again only after 4,096 times as many landings as there are slots free, and one that a peer was asked not to put into
+ * never does (withdraw.c). An immediate that fits no open
  * landing of the link that it came over is dropped and counted.
  */
 #ifndef WEFT_TRANSPORT_VERBS_LANDING_H
@@ -30,15 +31,15 @@
 #include "transport/verbs/verbs_private.h"
 #include "transport/verbs/window.h"
 
-#define VERBS_SLOTS           0x10000
-#define VERBS_GENERATION_MASK 0xfff
-#define VERBS_IMMEDIATE_END   (1u << 31)
-#define VERBS_CUT_BYTES       4096
-#define VERBS_WRITE_BYTES     (UINT32_C(1) << 30) /* one write at most, whatever the device allows */
-#define VERBS_PUT_WRITES      16                  /* so many writes of a put on one lane */
-#define VERBS_PUT_RESERVE     (VERBS_SEND_CONTROL + VERBS_SEND_MESSAGES)
-#define VERBS_LANDING_RECEIVES                                                                               \
-    256 /* receive buffers that a rail keeps for immediates; more wait at the sender */
+#define VERBS_SLOTS            0x10000
+#define VERBS_GENERATION_MASK  0xfff
+#define VERBS_GENERATION_WORDS ((VERBS_GENERATION_MASK + 1) / 64)
+#define VERBS_IMMEDIATE_END    (1u << 31)
+#define VERBS_CUT_BYTES        4096
+#define VERBS_WRITE_BYTES      (UINT32_C(1) << 30) /* one write at most, whatever the device allows */
+#define VERBS_PUT_WRITES       16                  /* so many writes of a put on one lane */
+#define VERBS_PUT_RESERVE      (VERBS_SEND_CONTROL + VERBS_SEND_MESSAGES)
+#define VERBS_LANDING_SHARE    4 /* landings take at most 1/4 of a receive queue for immediates */
 
 /* Opaque to the peer's caller; little-endian. */
 struct verbs_token {
@@ -64,8 +65,8 @@ struct verbs_part {
 
 struct verbs_landing {
     struct verbs_notice notice;
-    struct verbs_landing *next;       /* free */
-    struct verbs_landing *next_close; /* in landings->closes */
+    struct verbs_landing *next;     /* free */
+    struct verbs_landing *next_due; /* in landings->due */
     struct weft_link *link;
     struct weft_region *region;
     struct verbs_part parts[VERBS_LANES];
@@ -74,21 +75,26 @@ struct verbs_landing {
     uint64_t cookie;
     uint32_t sent_at; /* link->sent when landed: no message since means that the peer cannot know the token */
     uint16_t slot, generation;
-    uint16_t posts; /* entries in send queues that name this landing */
+    uint64_t *refused; /* bits of the generations that some peer was asked not to put into; NULL: none */
+    uint16_t posts;    /* entries in send queues that name this landing */
     uint8_t state;
     uint8_t lanes; /* bits */
     /* Of these: */
     uint8_t arrived;  /* the part is here */
     uint8_t ended;    /* nothing more comes, the peer says */
-    uint8_t bound;    /* has a window that is bound */
+    uint8_t to_bind;  /* has a window that is yet to be bound */
+    uint8_t bound;    /* has one that is */
     uint8_t closing;  /* whose invalidation is in the send queue */
     uint8_t to_close; /* or has yet to be put there */
     uint8_t reserved; /* a receive buffer is kept for the immediate */
+    uint8_t bare;     /* there was none to keep */
 
     uint8_t telling; /* the notice is queued */
-    uint8_t listed;  /* in landings->closes */
+    uint8_t listed;  /* in landings->due */
     uint8_t known;   /* withdrawn when the peer could know the token already */
     uint8_t cancel_due;
+    uint8_t asked;    /* CANCEL was sent; the answers have receives as long as the landing has */
+    uint8_t is_last;  /* its slot is not used again */
     uint8_t recalled; /* recall_wait() is concerned with it */
     uint8_t stale;    /* open, but its lanes are gone: waits for others */
     uint8_t told;     /* the peer has been told keys beside the caller's messages */
@@ -98,8 +104,9 @@ struct verbs_landings {
     struct verbs_landing **slots;
     uint32_t count, capacity;
     struct verbs_landing *free, *free_last;
-    struct verbs_landing *closes;   /* windows to be invalidated when there is room */
+    struct verbs_landing *due;      /* windows to be bound or invalidated when that is possible */
     uint32_t reserved[VERBS_RAILS]; /* receive buffers */
+    uint32_t bare[VERBS_RAILS];     /* immediates without one */
     int recalling;                  /* something was recalled since the last recall_wait() */
     int64_t linger_ns;              /* until then peers may ask */
 };
@@ -116,7 +123,8 @@ struct verbs_put {
     struct verbs_token token; /* as last told */
     uint32_t expected;        /* link->expected when it began */
     int status;
-    uint8_t lost;     /* its lanes failed: waits for new keys, or for news that it had arrived */
+    uint8_t lost;     /* its lanes failed */
+    uint8_t waits;    /* in an earlier round: for new keys, or for news that it had arrived */
     uint8_t replay;   /* has new keys */
     uint8_t left;     /* lanes that have not ended */
     uint8_t recalled; /* nobody wants to hear of it any more */
@@ -136,21 +144,45 @@ static inline size_t verbs_stripe(size_t size, uint32_t count, uint32_t index, s
     return size - *offset < part ? size - *offset : part;
 }
 
+/* Bits by generation of a slot. */
+static inline int verbs_generation_is(const uint64_t *bits, uint32_t generation)
+{
+    return bits && bits[generation / 64] >> generation % 64 & 1;
+}
+
+static inline void verbs_generation_set(uint64_t *bits, uint32_t generation)
+{
+    bits[generation / 64] |= UINT64_C(1) << generation % 64;
+}
+
 /* What tokens of a round are checked against, besides the landing. */
 static inline uint32_t verbs_token_link(uint32_t link_id, uint32_t round)
 {
     return link_id ^ round * 0x9e3779b1u;
 }
 
+/* slot.c */
+/* NULL: no room, or all slots are in use. */
+struct verbs_landing *verbs_slot_take(struct verbs_landings *landings);
+void verbs_slot_give(struct verbs_landings *landings, struct verbs_landing *landing);
+/* The slot must not come to this generation again: the peer refuses it from now on. */
+void verbs_slot_refused(struct verbs_landing *landing);
+/* Receive buffers for the immediates of the landing's lanes. WEFT_AGAIN: not before others are over; _release() gives
+ * back what there is. */
+int verbs_slot_receives_reserve(struct verbs_landing *landing);
+void verbs_slot_receives_release(struct verbs_landing *landing);
+/* The landing that an immediate or a token names, or NULL. */
+struct verbs_landing *verbs_landing_find(struct weft_transport *transport, uint32_t immediate);
+uint32_t verbs_landing_immediate(const struct verbs_landing *landing);
+
 /* landing.c */
 /* New windows for a landing that has lost its lanes. WEFT_AGAIN: no room yet. */
 int verbs_landing_renew(struct verbs_landing *landing, struct verbs_token *token);
 uint32_t verbs_token_check(const struct verbs_token *token, uint32_t link_id, size_t size);
-/* The landing that an immediate or a token names, or NULL. */
-struct verbs_landing *verbs_landing_find(struct weft_transport *transport, uint32_t immediate);
-uint32_t verbs_landing_immediate(const struct verbs_landing *landing);
 /* Invalidates the windows of these lanes, now or as soon as there is room. */
 void verbs_landing_close(struct verbs_landing *landing, uint32_t lanes);
+/* Whether something in the list of what is due will not be announced by a completion. */
+int verbs_landings_are_due(const struct verbs_landings *landings);
 /* Frees it if nothing has to do with it any more. */
 void verbs_landing_release(struct verbs_landing *landing);
 /* WEFT_INVALID unless the region covers the memory. */

@@ -8,9 +8,11 @@
 #define HEAD_BYTES 48
 #define LANE_BYTES 12
 #define NUMBER_MAX 0xffffffu /* queue pairs and packets are numbered with 24 bits */
-#define FRAME_MIN  512       /* so that every message of the executor's own fits */
+#define FRAME_MIN  2048      /* so that every message of the executor's own fits */
 
-_Static_assert(HEAD_BYTES + VERBS_LANES * LANE_BYTES <= WEFT_LETTER_MAX, "a letter fits");
+_Static_assert(HEAD_BYTES + VERBS_LANES * LANE_BYTES <= WEFT_LETTER_MAX &&
+                   HEAD_BYTES + VERBS_LETTER_WHY <= WEFT_LETTER_MAX,
+               "a letter fits");
 
 static void put16(uint8_t *bytes, uint16_t value)
 {
@@ -61,7 +63,9 @@ size_t verbs_letter_write(const struct verbs_letter *letter, uint8_t bytes[WEFT_
         lane[9] = letter->lanes[i].theirs;
         put16(lane + 10, 0);
     }
-    return HEAD_BYTES + (size_t)letter->lanes_count * LANE_BYTES;
+    size_t text = letter->type == VERBS_LETTER_END ? strlen(letter->why) : 0;
+    memcpy(bytes + HEAD_BYTES, letter->why, text);
+    return HEAD_BYTES + (size_t)letter->lanes_count * LANE_BYTES + text;
 }
 
 static int half_check(const struct verbs_letter *letter)
@@ -79,6 +83,21 @@ static int half_check(const struct verbs_letter *letter)
                              lane->number, lane->psn, lane->mine, lane->theirs);
     }
     return WEFT_OK;
+}
+
+/* What may follow the head. */
+static int is_size(const struct verbs_letter *letter, size_t size)
+{
+    if (letter->type == VERBS_LETTER_END)
+        return !letter->lanes_count && size < HEAD_BYTES + sizeof letter->why;
+    return letter->type == VERBS_LETTER_HALF && letter->lanes_count <= VERBS_LANES &&
+           size == HEAD_BYTES + (size_t)letter->lanes_count * LANE_BYTES;
+}
+
+static void why_read(const uint8_t *bytes, size_t size, char *why)
+{
+    for (size_t i = 0; i < size; i++)
+        why[i] = (char)(bytes[i] < ' ' || bytes[i] >= 0x7f ? '?' : bytes[i]);
 }
 
 int verbs_letter_read(const void *memory, size_t size, struct verbs_letter *result)
@@ -103,8 +122,7 @@ int verbs_letter_read(const void *memory, size_t size, struct verbs_letter *resu
         .expected = get32(bytes + 36),
         .consumed = get32(bytes + 40),
     };
-    if (letter.lanes_count > VERBS_LANES || size != HEAD_BYTES + (size_t)letter.lanes_count * LANE_BYTES ||
-        !letter.generation || (letter.type != VERBS_LETTER_HALF && letter.type != VERBS_LETTER_END))
+    if (!is_size(&letter, size) || !letter.generation)
         return weft_fail(WEFT_PROTOCOL,
                          "verbs: malformed letter of type %d, %zu bytes, %u queue pairs, generation %u",
                          (int)letter.type, size, letter.lanes_count, letter.generation);
@@ -112,6 +130,8 @@ int verbs_letter_read(const void *memory, size_t size, struct verbs_letter *resu
         const uint8_t *lane = bytes + HEAD_BYTES + i * LANE_BYTES;
         letter.lanes[i] = (struct verbs_letter_lane){get32(lane), get32(lane + 4), lane[8], lane[9]};
     }
+    if (letter.type == VERBS_LETTER_END)
+        why_read(bytes + HEAD_BYTES, size - HEAD_BYTES, letter.why);
     int status = letter.type == VERBS_LETTER_HALF ? half_check(&letter) : WEFT_OK;
     if (!status)
         *result = letter;

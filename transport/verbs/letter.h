@@ -22,13 +22,15 @@
  * is answered with END, as is the failure of a link told at once: {own generation, heard: the peer's}. It ends the link of
  * exactly these two, so that the peer need not find out by waiting.
  *
- * Wire format, little-endian: u32 magic "WVLT", u8 lowest and u8 highest version understood, u8 type (1 HALF, 2 END),
- * u8 number of lanes, u32 link id, u32 generation, u32 heard, u8 flags (1: asks), u8 0, u16 window (messages that the
- * receiver may send), u32 frame_bytes (the largest frame that the sender takes), u32 features (1: failover), u32 round,
- * u32 expected (number of the next message to arrive), u32 consumed (of the next one to be consumed), u32 0: what these three
- * are for is in failover.c. Then for each lane: u32 number of the queue pair (0 in rounds after the first: not in use), u32 first packet sequence number, u8 rail of the sender, u8 rail of the receiver, u16 0.
- * Which lanes there are follows from the addresses (address.h) and WEFT_VERBS_QPS; the letter says it once more so that
- * a disagreement is found. An END has no lanes.
+ * Wire format, little-endian: u32 magic "WVLT", u8 lowest and u8 highest version understood, u8 type (1 HALF, 2 END), u8
+ * number of lanes, u32 link id, u32 generation, u32 heard, u8 flags (1: asks), u8 0, u16 window (messages that the receiver
+ * may send), u32 frame_bytes (the largest frame that the sender takes), u32 features (1: failover, 2: leave.c), u32 round,
+ * u32 expected (number of the next message to arrive), u32 consumed (of the next one to be consumed), u32 0: what these
+ * three are for is in failover.c. Then for each lane: u32 number of the queue pair (0 in rounds after the first: not in
+ * use), u32 first packet sequence number, u8 rail of the sender, u8 rail of the receiver, u16 0. Which lanes there are
+ * follows from the addresses (address.h) and WEFT_VERBS_QPS; the letter says it once more so that a disagreement is found.
+ * An END has no lanes; what follows its head is text, not terminated: why the sender gave the link up, in the words that it
+ * has for its own user. The end that sees a failure first tells the other, which would know nothing.
  */
 #ifndef WEFT_TRANSPORT_VERBS_LETTER_H
 #define WEFT_TRANSPORT_VERBS_LETTER_H
@@ -39,10 +41,11 @@
 
 #define VERBS_LANES        8
 #define VERBS_LETTER_MAGIC 0x544c5657u
+#define VERBS_LETTER_WHY   640
 
 enum verbs_letter_type { VERBS_LETTER_HALF = 1, VERBS_LETTER_END };
 enum verbs_letter_flags { VERBS_LETTER_ASKS = 1 };
-enum verbs_features { VERBS_FEATURE_FAILOVER = 1 };
+enum verbs_features { VERBS_FEATURE_FAILOVER = 1, VERBS_FEATURE_LEAVE = 2 };
 
 struct verbs_letter_lane {
     uint32_t number, psn;
@@ -58,6 +61,7 @@ struct verbs_letter {
     uint32_t frame_bytes, features;
     uint32_t round, expected, consumed;
     struct verbs_letter_lane lanes[VERBS_LANES];
+    char why[VERBS_LETTER_WHY]; /* END; printable, "" unknown */
 };
 
 /* Returns the size. */

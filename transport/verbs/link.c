@@ -1,14 +1,16 @@
 /* Links: their making and their failure. How both ends find each other is in meet.c.
  *
  * A link that has failed stays in the table until the instance closes, without queue pairs and buffers: its generation
- * tells old letters from new ones, and the caller may still hold it. Its queue pairs go to the error state at once, after
+ * tells old letters from new ones, and the caller may still hold it. One that nobody uses any more gives back what it has
+ * (leave.c), and its place is taken by the next link to that peer. Its queue pairs go to the error state at once, after
  * which nothing arrives over them. What had been posted is flushed, each entry with a completion of its own; when all have
- * come, or have not for a while, the queue pairs are destroyed and whatever is left has ended.
+ * come, or have not for a while, the queue pairs are reset and whatever is left has ended; they are destroyed later (queue.c).
  */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weft/weft.h>
 #include "base/clock.h"
 #include "base/crypto.h"
 #include "base/error.h"
@@ -17,6 +19,8 @@
 #include "transport/verbs/verbs_private.h"
 
 #define LINKS_MAX 0x10000
+#define TELL_NS   100000000 /* letters are repeated after that, and then half as often each time */
+#define DYING_NS  5000000   /* a queue pair in error keeps its number for so long */
 
 int verbs_reachable(struct weft_transport *transport, const void *bytes, size_t size)
 {
@@ -26,11 +30,16 @@ int verbs_reachable(struct weft_transport *transport, const void *bytes, size_t 
            verbs_pairs(&transport->own, &peer, pairs) > 0;
 }
 
-struct weft_link *verbs_link_of(struct weft_transport *transport, uint64_t instance)
+int verbs_link_leads(const struct weft_link *link, const void *address, size_t size)
+{
+    return link->address_size == size && memcmp(link->address, address, size) == 0;
+}
+
+struct weft_link *verbs_link_of(struct weft_transport *transport, const void *address, size_t size)
 {
     for (uint32_t i = 0; i < transport->links_count; i++) {
         struct weft_link *link = transport->links[i];
-        if (link->peer.instance == instance && link->state != VERBS_LINK_FAILED)
+        if (link->state <= VERBS_LINK_UP && verbs_link_leads(link, address, size))
             return link;
     }
     return NULL;
@@ -73,15 +82,22 @@ static int table_grow(struct weft_transport *transport)
 /* Lets the queue pairs go, and the room that they had. */
 static void lanes_close(struct weft_link *link)
 {
+    struct weft_transport *transport = link->transport;
+    uint32_t ended[VERBS_RAILS] = {0};
     for (uint32_t i = 0; i < link->lanes_count; i++) {
         if (link->lanes[i])
             verbs_lane_stop(link->lanes[i]);
     }
     verbs_landings_link_failed(link); /* drops windows: a queue pair with bound ones cannot be destroyed */
     for (uint32_t i = 0; i < link->lanes_count; i++) {
-        if (link->lanes[i])
-            verbs_lane_close(link->lanes[i]);
+        struct verbs_lane *lane = link->lanes[i];
+        if (!lane)
+            continue;
+        ended[lane->queues->rail->number] += lane->peer_number && !link->has_agreed;
+        verbs_lane_close(lane);
     }
+    for (int i = 0; i < transport->rails_count && !transport->closing; i++)
+        verbs_receives_replace(&transport->queues[i], ended[i]);
     link->live = 0;
     verbs_link_release(link);
 }
@@ -142,9 +158,62 @@ static int lanes_open(struct weft_link *link)
     return status;
 }
 
+/* Opens lanes, and begins to connect. */
+static int link_begin(struct weft_link *link)
+{
+    struct weft_transport *transport = link->transport;
+    link->window = transport->links_alive < VERBS_LINKS_LARGE ? VERBS_WINDOW : VERBS_WINDOW_SMALL;
+    link->sent = link->acked = link->expected = link->consumed = link->reported = VERBS_FIRST_SEQUENCE;
+    link->round = link->peer_generation = 0;
+    link->first = link->has_agreed = 0;
+    int status = lanes_open(link);
+    if (status)
+        return status;
+    uint16_t nonce;
+    weft_crypto_random(&nonce, sizeof nonce);
+    link->id = (link->id & 0xffff) | (uint32_t)nonce << 16;
+    link->generation = ++transport->links_made;
+    link->deadline_ns = weft_clock_ns() + VERBS_CONNECT_NS;
+    link->tell_wait_ns = TELL_NS;
+    link->tell_due = link->leave_due = 0;
+    link->state = VERBS_LINK_CONNECTING;
+    transport->links_connecting++;
+    return WEFT_OK;
+}
+
+/* The link to this address that was parked, if there is one. */
+static struct weft_link *link_parked(const struct weft_transport *transport, const void *address, size_t size)
+{
+    for (uint32_t i = 0; i < transport->links_count; i++) {
+        struct weft_link *link = transport->links[i];
+        if (link->state == VERBS_LINK_PARKED && verbs_link_leads(link, address, size))
+            return link;
+    }
+    return NULL;
+}
+
+void verbs_link_reopen(struct weft_link *link)
+{
+    verbs_link_cut(link);
+    int status = link_begin(link);
+    if (!status) {
+        verbs_link_tell(link);
+        return;
+    }
+    link->state = VERBS_LINK_CONNECTING;
+    link->transport->links_connecting++;
+    verbs_link_fail(link, status, "%s", weft_error_detail());
+}
+
 int verbs_link_make(struct weft_transport *transport, const struct verbs_address *peer, const void *address,
                     size_t size, struct weft_link **result)
 {
+    struct weft_link *parked = link_parked(transport, address, size);
+    if (parked) {
+        verbs_link_cut(parked);
+        *result = parked;
+        return link_begin(parked);
+    }
     int status = table_grow(transport);
     if (status)
         return status;
@@ -155,21 +224,13 @@ int verbs_link_make(struct weft_transport *transport, const struct verbs_address
     link->peer = *peer;
     memcpy(link->address, address, size);
     link->address_size = size;
-    link->window = transport->links_alive < VERBS_LINKS_LARGE ? VERBS_WINDOW : VERBS_WINDOW_SMALL;
-    link->sent = link->acked = link->expected = link->consumed = link->reported = VERBS_FIRST_SEQUENCE;
-    status = lanes_open(link);
+    link->id = transport->links_count;
+    status = link_begin(link);
     if (status) {
         free(link);
         return status;
     }
-    uint16_t nonce;
-    weft_crypto_random(&nonce, sizeof nonce);
-    link->id = transport->links_count | (uint32_t)nonce << 16;
-    link->generation = ++transport->links_made;
-    link->deadline_ns = weft_clock_ns() + VERBS_CONNECT_NS;
-    link->tell_wait_ns = VERBS_TELL_NS;
     transport->links[transport->links_count++] = link;
-    transport->links_connecting++;
     *result = link;
     return WEFT_OK;
 }
@@ -188,15 +249,18 @@ int verbs_connect(struct weft_transport *transport, const void *bytes, size_t si
     int status = verbs_address_decode(bytes, size, &peer);
     if (status)
         return status;
-    struct weft_link *link = verbs_link_of(transport, peer.instance);
+    struct weft_link *link = verbs_link_of(transport, bytes, size);
     if (!link) {
         status = verbs_link_make(transport, &peer, bytes, size, &link);
         if (status)
             return status;
         verbs_link_tell(link);
     }
-    if (link->references++ == 0)
+    if (link->references == 0) {
         link->context = link_context;
+        verbs_leave_used(link); /* may fail it */
+    }
+    link->references++;
     if (link->state == VERBS_LINK_FAILED && link->references == 1)
         verbs_notice_push(transport, &link->notice, WEFT_EVENT_LINK_FAILED, link->status);
     *result = link;
@@ -205,15 +269,18 @@ int verbs_connect(struct weft_transport *transport, const void *bytes, size_t si
 
 void verbs_disconnect(struct weft_link *link)
 {
-    if (link->references > 0 && --link->references == 0)
+    if (link->references > 0 && --link->references == 0) {
         link->context = NULL;
+        verbs_leave_unused(link);
+    }
 }
 
 int verbs_link_flags(struct weft_link *link, uint32_t *flags)
 {
     if (link->state == VERBS_LINK_FAILED)
         return weft_fail(link->status, "%s", link->why);
-    if (link->state == VERBS_LINK_CONNECTING && !link->round)
+    if (link->state == VERBS_LINK_PARKED || (link->state != VERBS_LINK_UP && !link->round) ||
+        link->leave >= VERBS_LEAVE_ASKED) /* the queue pairs may be about to go */
         return WEFT_AGAIN;
     *flags = 0;
     return WEFT_OK;
@@ -228,7 +295,7 @@ int verbs_sent_by(struct weft_transport *transport, const void *sender, const vo
 {
     const struct weft_link *link = sender;
     (void)transport;
-    return link && link->address_size == size && memcmp(link->address, bytes, size) == 0;
+    return link && verbs_link_leads(link, bytes, size);
 }
 
 void verbs_link_up(struct weft_link *link)
@@ -239,12 +306,43 @@ void verbs_link_up(struct weft_link *link)
     link->transport->links_connecting--;
     if (link->round)
         verbs_failover_resume(link);
+    verbs_leave_up(link);
+}
+
+void verbs_lanes_stop(struct weft_link *link)
+{
+    for (uint32_t i = 0; i < link->lanes_count; i++) {
+        if (!link->lanes[i])
+            continue;
+        verbs_lane_stop(link->lanes[i]);
+        verbs_lane_mark(link->lanes[i]); /* or nothing tells of requests without a completion */
+    }
+}
+
+int verbs_lanes_are_flushed(const struct weft_link *link)
+{
+    for (uint32_t i = 0; i < link->lanes_count; i++) {
+        if (link->lanes[i] && link->lanes[i]->posted != link->lanes[i]->retired)
+            return 0;
+    }
+    return 1;
+}
+
+void verbs_link_stop(struct weft_link *link)
+{
+    struct weft_transport *transport = link->transport;
+    verbs_lanes_stop(link);
+    verbs_landings_link_failed(link);
+    verbs_failover_link_failed(link);
+    link->dying_ns = weft_clock_ns();
+    link->next_dying = transport->dying;
+    transport->dying = link;
 }
 
 void verbs_link_fail(struct weft_link *link, int status, const char *format, ...)
 {
     struct weft_transport *transport = link->transport;
-    if (link->state == VERBS_LINK_FAILED)
+    if (link->state == VERBS_LINK_FAILED || link->state == VERBS_LINK_PARKED || verbs_leave_failed(link))
         return;
     va_list args;
     va_start(args, format);
@@ -258,15 +356,7 @@ void verbs_link_fail(struct weft_link *link, int status, const char *format, ...
     link->pending = 0;
     link->state = VERBS_LINK_FAILED;
     link->status = status;
-    for (uint32_t i = 0; i < link->lanes_count; i++) {
-        if (link->lanes[i])
-            verbs_lane_stop(link->lanes[i]);
-    }
-    verbs_landings_link_failed(link);
-    verbs_failover_link_failed(link);
-    link->dying_ns = weft_clock_ns();
-    link->next_dying = transport->dying;
-    transport->dying = link;
+    verbs_link_stop(link);
     if (link->peer_generation)
         verbs_link_tell_end(link);
     if (link->references > 0)
@@ -278,23 +368,24 @@ int verbs_link_is_dead(const struct weft_link *link)
     return link->state == VERBS_LINK_FAILED && !link->rails;
 }
 
-/* Whether all that was posted has been flushed. */
-static int is_flushed(const struct weft_link *link)
+static int is_due(const struct weft_link *link, int64_t now_ns)
 {
-    for (uint32_t i = 0; i < link->lanes_count; i++) {
-        if (link->lanes[i] && link->lanes[i]->posted != link->lanes[i]->retired)
-            return 0;
-    }
-    return 1;
+    return now_ns - link->dying_ns >= (verbs_lanes_are_flushed(link) ? DYING_NS : VERBS_FLUSH_NS);
 }
 
+/* Before queue pairs end, the completion queues are read: many devices remove a queue pair's completions with it, and the
+ * receives that these stand for would be neither in the queue nor with us. What is read may make other links fail. */
 void verbs_links_reap(struct weft_transport *transport, int64_t now_ns)
 {
-    struct weft_link **next = &transport->dying;
-    while (*next) {
+    int due = 0;
+    for (struct weft_link *link = transport->dying; link; link = link->next_dying)
+        due += is_due(link, now_ns);
+    if (!due)
+        return;
+    verbs_drain(transport);
+    for (struct weft_link **next = &transport->dying; *next;) {
         struct weft_link *link = *next;
-        int64_t wait_ns = is_flushed(link) ? VERBS_DYING_NS : VERBS_FLUSH_NS;
-        if (now_ns - link->dying_ns < wait_ns) {
+        if (!is_due(link, now_ns)) {
             next = &link->next_dying;
             continue;
         }
@@ -306,6 +397,7 @@ void verbs_links_reap(struct weft_transport *transport, int64_t now_ns)
 void verbs_link_cut(struct weft_link *link)
 {
     struct weft_transport *transport = link->transport;
+    verbs_drain(transport); /* as above */
     for (struct weft_link **next = &transport->dying; *next; next = &(*next)->next_dying) {
         if (*next != link)
             continue;

@@ -58,7 +58,6 @@ static const struct symbol symbols[] = {
     FUNCTION(destroy_srq, "IBVERBS_1.1"),
     FUNCTION(create_qp, "IBVERBS_1.1"),
     FUNCTION(modify_qp, "IBVERBS_1.1"),
-    FUNCTION(query_qp, "IBVERBS_1.1"),
     FUNCTION(destroy_qp, "IBVERBS_1.1"),
     FUNCTION(fork_init, "IBVERBS_1.1"),
     {"ibv_is_fork_initialized", "IBVERBS_1.13", offsetof(struct verbs_library, is_fork_initialized), 1},

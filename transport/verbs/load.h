@@ -50,8 +50,6 @@ struct verbs_library {
     int (*destroy_srq)(struct ibv_srq *srq);
     struct ibv_qp *(*create_qp)(struct ibv_pd *domain, struct ibv_qp_init_attr *attributes);
     int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attributes, int mask);
-    int (*query_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attributes, int mask,
-                    struct ibv_qp_init_attr *initial);
     int (*destroy_qp)(struct ibv_qp *qp);
     int (*fork_init)(void);
     int (*is_fork_initialized)(void); /* NULL before rdma-core 35; 0: needed and not done */

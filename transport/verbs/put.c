@@ -210,8 +210,8 @@ int verbs_put(struct weft_link *link, const struct weft_token *bytes, struct wef
               const void *memory, size_t size, uint64_t cookie)
 {
     struct weft_transport *transport = link->transport;
-    if (link->state != VERBS_LINK_UP)
-        return link->state == VERBS_LINK_CONNECTING ? WEFT_AGAIN : weft_fail(link->status, "%s", link->why);
+    if (link->state != VERBS_LINK_UP || link->leave)
+        return link->state == VERBS_LINK_FAILED ? weft_fail(link->status, "%s", link->why) : WEFT_AGAIN;
     struct verbs_token token;
     memcpy(&token, bytes, sizeof token);
     int status = token_check(link, &token, size);
@@ -233,7 +233,7 @@ int verbs_put(struct weft_link *link, const struct weft_token *bytes, struct wef
     put->cookie = cookie;
     put->status = WEFT_OK;
     put->left = 0;
-    put->recalled = put->refused = put->lost = put->replay = 0;
+    put->recalled = put->refused = put->lost = put->waits = put->replay = 0;
     active_add(transport->puts, put);
     status = put_write(put);
     if (!status)
@@ -251,7 +251,7 @@ static void put_end(struct verbs_put *put, int status)
 {
     struct weft_transport *transport = put->link->transport;
     active_remove(transport->puts, put);
-    put->lost = put->replay = 0;
+    put->lost = put->waits = put->replay = 0;
     if (put->refused) {
         put_give(transport->puts, put);
         return;
@@ -260,9 +260,8 @@ static void put_end(struct verbs_put *put, int status)
     put->notice.withdrawn = put->recalled;
 }
 
-void verbs_put_retired(struct weft_transport *transport, struct verbs_put *put, int status)
+void verbs_put_retired(struct verbs_put *put, int status)
 {
-    (void)transport;
     if (status && !put->status)
         put->status = status;
     if (--put->left)
@@ -282,7 +281,7 @@ void verbs_put_retired(struct weft_transport *transport, struct verbs_put *put, 
 void verbs_put_renew(struct weft_link *link, const struct verbs_token *token)
 {
     for (struct verbs_put *put = link->transport->puts->active; put; put = put->next) {
-        if (put->link != link || !put->lost || put->recalled || put->token.immediate != token->immediate)
+        if (put->link != link || !put->waits || put->recalled || put->token.immediate != token->immediate)
             continue;
         put->token = *token;
         put->replay = 1;
@@ -295,7 +294,7 @@ void verbs_puts_settle(struct weft_link *link)
 {
     for (struct verbs_put *put = link->transport->puts->active, *next; put; put = next) {
         next = put->next;
-        if (put->link == link && put->lost && !put->replay)
+        if (put->link == link && put->waits && !put->replay)
             put_end(put, WEFT_OK);
     }
 }
@@ -312,7 +311,7 @@ int verbs_puts_replay(struct weft_link *link)
         }
         if (!has_room(link, put->token.check & 0xff, put->size))
             return WEFT_AGAIN;
-        put->lost = put->replay = 0;
+        put->lost = put->waits = put->replay = 0;
         put->status = WEFT_OK;
         int status = put_write(put);
         if (!status) {
@@ -322,7 +321,7 @@ int verbs_puts_replay(struct weft_link *link)
         if (put->left)
             return status; /* the link has failed, and ends it */
         put->lost = 1;
-        put->replay = link->state == VERBS_LINK_UP;
+        put->waits = put->replay = link->state == VERBS_LINK_UP;
         if (link->state == VERBS_LINK_FAILED)
             put_end(put, link->status);
         return status;
@@ -337,6 +336,7 @@ void verbs_puts_turn(struct weft_link *link)
         next = put->next;
         if (put->link != link)
             continue;
+        put->waits = put->lost;
         put->replay = 0;
         if (!put->recalled)
             continue;
@@ -354,11 +354,11 @@ void verbs_puts_link_failed(struct weft_link *link)
     }
 }
 
-uint64_t verbs_put_told(struct weft_transport *transport, struct verbs_notice *notice)
+uint64_t verbs_put_told(struct verbs_notice *notice)
 {
-    struct verbs_put *put = (struct verbs_put *)(void *)((char *)notice - offsetof(struct verbs_put, notice));
+    struct verbs_put *put = VERBS_NOTICE_OF(notice, struct verbs_put);
     uint64_t cookie = put->cookie;
-    put_give(transport->puts, put);
+    put_give(put->link->transport->puts, put);
     return cookie;
 }
 
@@ -377,11 +377,18 @@ void verbs_put_recall(struct weft_link *link, uint64_t cookie)
         }
     }
     for (struct verbs_notice *notice = transport->notices; notice; notice = notice->next) {
-        struct verbs_put *put =
-            (struct verbs_put *)(void *)((char *)notice - offsetof(struct verbs_put, notice));
+        struct verbs_put *put = VERBS_NOTICE_OF(notice, struct verbs_put);
         if (notice->kind == WEFT_EVENT_PUT_DONE && put->link == link && put->cookie == cookie)
             notice->withdrawn = 1;
     }
+}
+
+int verbs_puts_on(const struct weft_link *link)
+{
+    const struct verbs_put *put = link->transport->puts->active;
+    while (put && put->link != link)
+        put = put->next;
+    return put != NULL;
 }
 
 int verbs_put_is_recalled(const struct weft_link *link)

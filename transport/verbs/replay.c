@@ -8,8 +8,10 @@
  *
  * Only then new messages go out. The peer keeps the tokens by slot. A token of an earlier round, which it may have had
  * before or find in a message that is sent again, no longer fits the link's round: put() takes the newer one instead, waits
- * as long as KEYS_END is not there, and finds the landing withdrawn when it was not among the keys. A put that was under
- * way is written again, as a whole, when its landing's new key comes; it has ended when KEYS_END comes and it had none.
+ * for it until KEYS_END, and finds the landing withdrawn when it was not among the keys. (It takes it before KEYS_END, as
+ * the peer may need the windows of landings that are filled to tell of others.) A put that was under
+ * way when the round began is written again, as a whole, when its landing's new key comes; it has ended when KEYS_END comes
+ * and it had none. One that began in this round and is lost before KEYS_END comes waits for the next round's keys.
  *
  * A put that had ended here, but is named by KEYS, was acknowledged by an adapter that did not deliver it. Slots and
  * generations come again, so an entry is told from an older landing of the same name by its message number: an older put
@@ -127,30 +129,29 @@ static struct verbs_renewal *renewal_of(struct verbs_failover *failover, uint32_
     return &failover->renewals[slot];
 }
 
-int verbs_put_note(struct weft_link *link, const struct verbs_put *put)
+void verbs_put_note(struct weft_link *link, const struct verbs_put *put)
 {
     struct verbs_renewal *renewal = renewal_of(link->failover, put->token.immediate);
     link->failover->moved++;
     if (!renewal)
-        return WEFT_NOMEM;
+        return; /* the put has ended all the same; an adapter that has lied about it is found by the deadline only */
     renewal->done = put->token.immediate | DONE;
     renewal->expected = put->expected;
-    return WEFT_OK;
 }
 
 int verbs_token_renew(const struct weft_link *link, struct verbs_token *token, size_t size)
 {
     const struct verbs_failover *failover = link->failover;
     uint32_t slot = token->immediate & (VERBS_SLOTS - 1);
-    if (!failover->keys_known)
-        return WEFT_AGAIN;
     const struct verbs_token *newer =
         slot < failover->renewals_count ? &failover->renewals[slot].token : NULL;
-    if (!newer || newer->immediate != token->immediate || !newer->check ||
-        newer->check != verbs_token_check(newer, verbs_token_link(link->peer_id, link->round), size))
-        return weft_fail(WEFT_CANCELLED, "verbs: the peer has withdrawn this landing");
-    *token = *newer;
-    return WEFT_OK;
+    if (newer && newer->immediate == token->immediate && newer->check &&
+        newer->check == verbs_token_check(newer, verbs_token_link(link->peer_id, link->round), size)) {
+        *token = *newer;
+        return WEFT_OK;
+    }
+    return failover->keys_known ? weft_fail(WEFT_CANCELLED, "verbs: the peer has withdrawn this landing")
+                                : WEFT_AGAIN;
 }
 
 static int key_take(struct weft_link *link, const struct verbs_key_entry *entry)
@@ -175,6 +176,8 @@ void verbs_keys_receive(struct weft_link *link, const struct verbs_frame *frame,
     const uint8_t *bytes = (const uint8_t *)(frame + 1);
     size_t length = size - sizeof *frame;
     int status = WEFT_OK;
+    if (verbs_failover_is_turning(link) && link->failover->keys_known)
+        return; /* once more: see message.c */
     if (!link->failover || !link->round || link->failover->keys_known ||
         length % sizeof(struct verbs_key_entry))
         status = weft_fail(WEFT_PROTOCOL, "verbs: the peer tells keys that it was not to tell");

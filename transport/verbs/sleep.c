@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "transport/verbs/async.h"
+#include "transport/verbs/landing.h"
 #include "transport/verbs/verbs_private.h"
 
 #define ACKNOWLEDGE 64
@@ -51,8 +52,8 @@ int verbs_arm(struct weft_transport *transport)
 {
     if (transport->links_pending)
         verbs_links_flush(transport);
-    if (transport->broken || transport->notices || transport->links_pending || transport->links_connecting ||
-        transport->dying)
+    if (transport->broken || transport->notices || transport->links_pending || transport->links_leaving ||
+        transport->links_unused || transport->links_connecting || transport->dying)
         return WEFT_AGAIN;
     for (int i = 0; i < transport->rails_count; i++) {
         struct verbs_queues *queues = &transport->queues[i];
@@ -79,6 +80,9 @@ void verbs_disarm(struct weft_transport *transport)
 
 int verbs_busy(struct weft_transport *transport)
 {
-    return transport->links_pending || transport->links_connecting || transport->dying ||
-           verbs_withdraw_busy(transport);
+    const struct verbs_landings *landings = transport->landings;
+    if (transport->links_pending || transport->links_connecting || transport->dying ||
+        transport->links_unused)
+        return 1;
+    return (landings->due || landings->linger_ns) && verbs_withdraw_busy(transport);
 }

@@ -11,9 +11,26 @@
 #include "transport/verbs/region.h"
 #include "transport/verbs/verbs_private.h"
 
+#define CLOSE_NS 1000000000
+
+static void verbs_dereg(struct weft_region *region)
+{
+    verbs_region_settle(region);
+    if (region->previous)
+        region->previous->next = region->next;
+    else
+        region->transport->regions = region->next;
+    if (region->next)
+        region->next->previous = region->previous;
+    verbs_region_end(region);
+    free(region);
+}
+
 static void instance_free(struct weft_transport *transport)
 {
-    for (uint32_t i = 0; i < transport->links_count; i++)
+    uint32_t count = transport->links_count;
+    transport->links_count = 0; /* a device that breaks now finds none that is freed (verbs_break()) */
+    for (uint32_t i = 0; i < count; i++)
         verbs_link_free(transport->links[i]);
     free(transport->links);
     verbs_puts_free(transport);
@@ -62,12 +79,13 @@ static int verbs_open(const struct weft_transport_params *params, struct weft_tr
     if (!transport)
         return weft_fail(WEFT_NOMEM, "verbs: no memory for an instance");
     transport->notices_last = &transport->notices;
-    transport->settings = *verbs_settings(params);
     if (params->size >= offsetof(struct weft_transport_params, tell) + sizeof params->tell) {
         transport->tell_arg = params->tell_arg;
         transport->tell = params->tell;
     }
-    status = open_rails(params, transport);
+    status = verbs_settings(params, &transport->settings);
+    if (!status)
+        status = open_rails(params, transport);
     if (status) {
         instance_free(transport);
         return status;
@@ -100,13 +118,13 @@ static int is_leaving(const struct weft_transport *transport)
  * queue holds it, whether it polls or not. */
 static void drain(struct weft_transport *transport)
 {
-    int64_t deadline_ns = weft_clock_ns() + VERBS_CLOSE_NS;
+    int64_t deadline_ns = weft_clock_ns() + CLOSE_NS;
     transport->closing = 1;
     for (uint32_t i = 0; i < transport->links_count; i++) {
         struct weft_link *link = transport->links[i];
         if (link->state == VERBS_LINK_CONNECTING && (!link->round || link->sent == link->acked))
             verbs_link_fail(link, WEFT_CANCELLED, "verbs: the instance closes");
-        else
+        else if (link->leave < VERBS_LEAVE_PARTING)
             verbs_link_want(link, VERBS_PENDING_BYE);
     }
     verbs_links_flush(transport);
@@ -198,19 +216,6 @@ static int verbs_reg_source(struct weft_transport *transport, void *memory, size
                             struct weft_region **result)
 {
     return region_add(transport, verbs_region_source, memory, size, result);
-}
-
-void verbs_dereg(struct weft_region *region)
-{
-    verbs_region_settle(region);
-    if (region->previous)
-        region->previous->next = region->next;
-    else
-        region->transport->regions = region->next;
-    if (region->next)
-        region->next->previous = region->previous;
-    verbs_region_end(region);
-    free(region);
 }
 
 static int verbs_rails(struct weft_transport *transport, struct weft_rail_info *infos, int capacity)

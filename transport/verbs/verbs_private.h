@@ -1,6 +1,7 @@
 /* What the files of the verbs transport share.
  *
- * load.c     libibverbs itself               device.c   devices, ports, limits; which are used
+ * load.c     libibverbs itself               device.c   devices, ports, limits
+ * choose.c   which ports are used            rails.c    what is asked for and told of them
  * gid.c      which GID of a port             address.c  an instance's address; which ports talk to which
  * region.c   registered memory               window.c   memory windows
  * why.c      error texts for people          async.c    what devices report by themselves
@@ -9,18 +10,20 @@
  * link.c     links and their failure         meet.c     how two instances meet
  * message.c  messages, frames, credits       completion.c completions, events
  * sleep.c    descriptors
- * landing.c  memory for puts                 put.c      the sending side of puts
+ * landing.c  memory for puts                 slot.c     what names them
+ * put.c      the sending side of puts
  * withdraw.c taking memory back              failover.c rails that go down and come back
  * replay.c   what is sent and told again after that
+ * leave.c    links that nobody uses any more
  *
  * Instance, rails, links, lanes. An instance uses up to VERBS_RAILS ports ("rails"). A link leads to one other
  * instance over up to VERBS_LANES reliable-connected queue pairs ("lanes"); lane i of both ends are the two ends
  * of one connection. Which rails the lanes use follows from the two addresses alone (address.c), so both ends come
- * to the same list. How queue pair numbers are exchanged is in letter.c.
+ * to the same list. How queue pair numbers are exchanged is in letter.h.
  *
- * Frames. Messages travel as SENDs on lane 0: struct verbs_frame, little-endian, then what its type says. A queue
- * pair keeps the order, and delivers to nobody but the peer that it is connected to; so a frame is known to be the
- * peer's by the number of the queue pair that it arrived on, and the link id in it is only where to look first.
+ * Frames. Messages travel as SENDs on one lane, the first in use: struct verbs_frame, little-endian, then what its type
+ * says. A queue pair keeps the order, and delivers to nobody but the peer that it is connected to; so a frame is known to
+ * be the peer's by the number of the queue pair that it arrived on, and the link id in it is only where to look first.
  *
  *   DATA     one message of the caller, numbered per link.
  *   CREDIT   nothing else; the frame's counter is the point.
@@ -28,10 +31,13 @@
  *            `lanes` (withdraw.c).
  *   KEYS     open landings after rails have changed, and their new keys; KEYS_END: there are no others (failover.c).
  *   BYE      the sender closes; it takes nothing more. `sequence` is the number of the message that would follow.
+ *            Other lanes may have brought puts that are not read yet, so the link ends when all rails have been.
+ *   RELEASE, PART, KEEP, KEPT  how both ends agree that the link's queue pairs are needed no more (leave.c).
  *
  * Flow control. A receiver grants each peer a window of messages and posts that many buffers, besides some for
  * frames that need no credit and one for each immediate that can come, into the shared receive queue of the
- * rail. So a sender never finds the receiver without a buffer. Every frame tells how many messages of this link the
+ * rail; a landing waits until it has its, and few CANCELs are under way at a time. So a sender never finds the receiver
+ * without a buffer (but see slot.c, and KEYS after a failover). Every frame tells how many messages of this link the
  * sender has consumed; where nothing flows back, a CREDIT does after half a window. As that leaves the peer more
  * than half a window at any time, no timer and no flush is needed.
  *
@@ -59,28 +65,27 @@
 #error "frames are written as they lie in memory: little-endian"
 #endif
 
-#define VERBS_FRAME_MARK     0xb7
-#define VERBS_FRAME_BYTES    (8192 + 128) /* frame header and message */
-#define VERBS_WINDOW         32           /* messages granted to a peer */
-#define VERBS_WINDOW_SMALL   8            /* the same, beyond VERBS_LINKS_LARGE links */
-#define VERBS_LINKS_LARGE    64
-#define VERBS_LINK_SPARE     4           /* receive buffers per link for frames that need no credit */
+#define VERBS_FRAME_MARK   0xb7
+#define VERBS_FRAME_BYTES  (8192 + 128) /* frame header and message */
+#define VERBS_WINDOW       32           /* messages granted to a peer */
+#define VERBS_WINDOW_SMALL 8            /* the same, beyond VERBS_LINKS_LARGE links */
+#define VERBS_LINKS_LARGE  64
+#define VERBS_CANCELS      2 /* CANCELs that wait for their answer, per link */
+/* Receives per link beside the window: 2 CREDIT, BYE, 2 to leave (leave.c), CANCEL, and for each an answer, as a lane whose
+ * put crosses CANCEL has two immediates for one receive. With several lanes on the rail there may be more of these: the
+ * adapters try again then until receives come back, which needs nothing but that this end looks. */
+#define VERBS_LINK_SPARE     (5 + 2 * VERBS_CANCELS)
 #define VERBS_FIRST_SEQUENCE 0xfffffff0u /* so that every run crosses the wrap */
 #define VERBS_SEND_DEPTH     128         /* send queue entries of a lane; a power of two */
 #define VERBS_SEND_CONTROL   8           /* of them for frames of the link itself */
 #define VERBS_SEND_MESSAGES  32          /* and before them for messages */
 #define VERBS_SILENT_FRAMES  4           /* buffers that may wait for a completion that nobody asked for */
-#define VERBS_LINK_SENDS     16          /* send buffers per link */
-#define VERBS_INLINE_BYTES   256         /* wanted; the device may give less */
-#define VERBS_BATCH          16          /* completions read at once */
-#define VERBS_CONNECT_NS     10000000000
-#define VERBS_TELL_NS        100000000 /* letters are repeated after that, and then half as often each time */
-#define VERBS_CLOSE_NS       1000000000
-#define VERBS_DYING_NS       5000000      /* a queue pair in error keeps its number for so long */
-#define VERBS_FLUSH_NS       200000000    /* and so long, if what was posted does not come back */
-#define VERBS_EVENTS_NS      10000000     /* between looks at what the devices report */
-#define VERBS_POST_BATCH     8            /* receive buffers that are posted at once */
-#define VERBS_RECEIVE        (1ull << 63) /* wr_id of a receive: the buffer's index with this bit */
+#define VERBS_LINK_SENDS                                                                                     \
+    (VERBS_WINDOW + VERBS_SILENT_FRAMES) /* send buffers per link, made as they are needed */
+#define VERBS_BATCH      16              /* completions read at once */
+#define VERBS_CONNECT_NS 10000000000
+#define VERBS_FLUSH_NS   200000000    /* what was posted before an error comes back within that */
+#define VERBS_RECEIVE    (1ull << 63) /* wr_id of a receive: the buffer's index with this bit */
 
 struct verbs_lane;
 struct verbs_failover; /* failover.h */
@@ -94,8 +99,21 @@ struct verbs_notice {
     int status;
     int withdrawn; /* nobody wants to hear it any more */
 };
+/* The thing. */
+#define VERBS_NOTICE_OF(pointer, type) ((type *)(void *)((char *)(pointer)-offsetof(type, notice)))
 
-enum verbs_frame_type { VERBS_DATA = 1, VERBS_CREDIT, VERBS_BYE, VERBS_CANCEL, VERBS_KEYS, VERBS_KEYS_END };
+enum verbs_frame_type {
+    VERBS_DATA = 1,
+    VERBS_CREDIT,
+    VERBS_BYE,
+    VERBS_CANCEL,
+    VERBS_KEYS,
+    VERBS_KEYS_END,
+    VERBS_RELEASE,
+    VERBS_PART,
+    VERBS_KEEP,
+    VERBS_KEPT
+};
 
 struct verbs_frame {
     uint8_t mark;
@@ -131,6 +149,8 @@ struct verbs_lane {
     uint32_t posted, retired; /* counts; posts[i % depth] for retired <= i < posted */
     uint32_t signalled;       /* count after the last entry that asks for a completion */
     uint32_t silent_frames;   /* buffers in entries after that */
+    uint32_t resendable;      /* count after the last entry that the device may send again */
+    uint32_t draining;        /* windows that wait until there is none: nothing else is sent */
     uint32_t psn;
     uint32_t inline_bytes;
     uint32_t peer_number; /* of the queue pair at the other end */
@@ -139,6 +159,8 @@ struct verbs_lane {
     uint16_t index, generation; /* in transport->lanes */
     uint8_t number;             /* in link->lanes; the stripe bit of its puts */
     uint8_t is_stopped;         /* in error */
+    uint8_t is_torn;            /* the device took a part of a request only */
+    uint8_t is_drained;         /* and done with what had arrived, its device says */
 };
 
 /* --- rails and their memory (buffer.c) --- */
@@ -154,6 +176,7 @@ struct verbs_buffer {
     uint32_t lkey;
     uint32_t size;
     uint32_t index; /* in queues->receives */
+    uint32_t turn;  /* when it was posted, with failover on; 0: it has completed */
 };
 
 struct verbs_slab; /* many buffers registered at once */
@@ -165,25 +188,41 @@ struct verbs_queues {
     uint32_t cq_entries, cq_reserved; /* what the queue holds; what lanes and receives may need at most */
     uint32_t wakings;                 /* reports of the channel that are not acknowledged yet */
     int is_armed;                     /* the channel will report the next completion */
+    int has_remains; /* queue pairs were destroyed since the queue was last read to its end */
     struct ibv_wc batch[VERBS_BATCH]; /* completions read and not yet handled: [batch_next, batch_count) */
     int batch_next, batch_count;
 
+    struct verbs_grave *graves; /* queue pairs that are reset, to be destroyed; the oldest first */
     struct verbs_slab *slabs;
+    int64_t slab_ns; /* before then there is no memory for another, as there was none (errno slab_error) */
+    int slab_error;
     struct verbs_buffer **receives; /* all receive buffers, by index */
     uint32_t receives_count;
     uint32_t receives_wanted; /* so many are to be posted; at most srq_entries */
     uint32_t receives_posted; /* in the queue */
     uint32_t srq_entries;
     struct verbs_buffer *receives_free; /* to be posted */
-    uint32_t receives_lost;             /* that rounds of queue pairs may have swallowed (failover.c) */
+    uint32_t receives_lost;             /* replaced, as queue pairs that ended may have swallowed so many */
+    uint32_t receives_turn,
+        receives_done; /* of the last that was posted, and of the newest that has completed */
     struct verbs_buffer *sends_free;
     uint32_t sends_count, sends_limit; /* there are; there may be */
 };
 
 /* --- links (link.c) --- */
 
-/* CONNECTING: the peer's half is not known, or not known to be ready. */
-enum verbs_link_state { VERBS_LINK_CONNECTING, VERBS_LINK_UP, VERBS_LINK_FAILED };
+/* CONNECTING: the peer's half is not known, or not known to be ready. PARKED: neither end uses it, connect() makes it anew in
+ * the same place (leave.c). */
+enum verbs_link_state { VERBS_LINK_CONNECTING, VERBS_LINK_UP, VERBS_LINK_FAILED, VERBS_LINK_PARKED };
+
+/* How far a link is on its way to be given up (leave.c). */
+enum verbs_leave {
+    VERBS_LEAVE_NONE,
+    VERBS_LEAVE_RELEASED, /* RELEASE sent */
+    VERBS_LEAVE_ASKED,    /* and then KEEP: no answer yet */
+    VERBS_LEAVE_PARTING,  /* PART sent */
+    VERBS_LEAVE_PARTED,   /* PART received */
+};
 
 /* Frames that a link still has to send. */
 enum verbs_pending {
@@ -203,13 +242,21 @@ struct weft_link {
     int status;     /* why it failed */
     uint8_t state, pending;
     uint8_t ready; /* the lanes are connected to the peer's */
-    uint8_t gone;  /* the peer said BYE */
+    uint8_t gone;  /* the peer said BYE: fails once everything that has arrived is read */
     uint8_t lanes_count;
-    uint8_t tell_due; /* a letter to be told as soon as possible */
-    uint8_t live;     /* bits of the lanes in use: all, but for rails that are down (failover.c) */
-    uint8_t first;    /* of these: the lane of the messages */
-    uint8_t held;     /* no message may leave before what was lost has been sent again */
-    uint8_t rails;    /* bits of the rails that have room reserved; 0: there are no lanes any more */
+    uint8_t tell_due;  /* a letter to be told as soon as possible */
+    uint8_t live;      /* bits of the lanes in use: all, but for rails that are down (failover.c) */
+    uint8_t first;     /* of these: the lane of the messages */
+    uint8_t held;      /* no message may leave before what was lost has been sent again */
+    uint8_t rails;     /* bits of the rails that have room reserved; 0: there are no lanes any more */
+    uint8_t leave;     /* enum verbs_leave */
+    uint8_t leave_due; /* verbs_leave_drive() has something to do */
+    uint8_t keep_due, answer_due;          /* KEEP, KEPT */
+    uint8_t peer_left;                     /* its RELEASE stands */
+    uint8_t is_fenced;                     /* the peer's keys open nothing */
+    uint8_t has_agreed;                    /* with the peer that its queue pairs go */
+    int64_t part_ns;                       /* when PART need not have arrived any more */
+    uint32_t past_generation;              /* of the peer's last half, before the link was made anew */
     struct verbs_lane *lanes[VERBS_LANES]; /* NULL: not in use */
     uint32_t id;                           /* index | nonce << 16; the peer puts it into its frames */
     uint32_t peer_id;                      /* what we put into ours */
@@ -227,18 +274,19 @@ struct weft_link {
     struct weft_link *next_dying;
     int64_t dying_ns; /* when it failed */
     /* landing.h */
-    uint32_t unbound; /* on other lanes than the first: no message may leave before they have ended */
+    uint32_t unbound; /* windows that messages could overtake: none may leave before they are bound */
     uint32_t land_turn;
-    uint8_t heard;                   /* since recall_wait() began */
+    uint32_t sends;   /* buffers in its send queues; not more than it has brought to the rail */
+    uint32_t cancels; /* sent and not answered */
+    uint8_t heard;    /* since recall_wait() began */
     struct verbs_refusals *refusals; /* NULL: none */
     struct verbs_address peer;       /* as decoded from: */
     uint8_t address[WEFT_ADDRESS_MAX];
     size_t address_size;
-    char why[512];
+    char why[704];
 };
 
 struct weft_transport {
-    const struct verbs_library *verbs;
     struct weft_verbs_settings settings;
     void *tell_arg;
     int (*tell)(void *tell_arg, const void *address, size_t address_size, const void *letter, size_t size);
@@ -254,6 +302,8 @@ struct weft_transport {
     uint32_t links_count, links_capacity, links_pending, links_connecting;
     uint32_t links_made, links_alive;
     uint32_t links_turning;    /* whose lanes are about to be replaced */
+    uint32_t links_leaving;    /* whose peers said BYE since the last look */
+    int links_unused;          /* some may have something to do for leave.c */
     struct weft_link *dying;   /* failed, with lanes that are not destroyed yet */
     struct verbs_lane **lanes; /* by index; NULL where free */
     uint16_t *lane_generations;
@@ -267,27 +317,37 @@ struct weft_transport {
     uint32_t turns;    /* of poll() and progress */
     int64_t events_ns; /* when the devices' reports were last looked at */
     int closing, broken;
-    char why[512];
+    char why[704];
     uint64_t stale_frames, stale_completions, stale_letters, stale_immediates;
 };
-
-/* verbs.c */
-void verbs_dereg(struct weft_region *region);
 
 /* queue.c */
 /* Makes a queue pair in INIT for lane `number` of the link. */
 int verbs_lane_open(struct weft_link *link, uint32_t number, const struct verbs_pair *pair, int nth);
 /* To ready-to-receive and ready-to-send, towards the peer's queue pair of this number and first packet. */
 int verbs_lane_connect(struct verbs_lane *lane, uint32_t number, uint32_t psn);
+/* Peers may write over it, or not, as link->is_fenced says. */
+void verbs_lane_fence(struct verbs_lane *lane);
 /* Nothing arrives or is read any more once what was posted has been flushed. */
 void verbs_lane_stop(struct verbs_lane *lane);
-/* Destroys the queue pair, ends whatever was posted with an error, and frees the lane. */
+/* Posts a last request on a lane that was stopped: when it comes back all before it have, also those that asked for no
+ * completion. */
+void verbs_lane_mark(struct verbs_lane *lane);
+/* Ends the queue pair (nothing moves over it any more, in or out), and whatever was posted with an error, and frees the
+ * lane. */
 void verbs_lane_close(struct verbs_lane *lane);
+/* Destroys the queue pairs of lanes that were closed, those which are due before this time. */
+void verbs_graves_clear(struct verbs_queues *queues, int64_t until_ns);
 /* How many entries may be posted, when `reserve` of them are kept for others. */
-static inline uint32_t verbs_lane_room(const struct verbs_lane *lane, uint32_t reserve)
+static inline uint32_t verbs_lane_free(const struct verbs_lane *lane, uint32_t reserve)
 {
     uint32_t used = lane->posted - lane->retired + reserve;
     return used < lane->depth ? lane->depth - used : 0;
+}
+/* The same for entries that send something. */
+static inline uint32_t verbs_lane_room(const struct verbs_lane *lane, uint32_t reserve)
+{
+    return lane->draining ? 0 : verbs_lane_free(lane, reserve);
 }
 /* Posts a chain of `count` requests, linked by `next`; fills wr_id, and asks for a completion of the last where that is due or
  * `signal` is set. post is the last one's, nobody waits for the others: its owner hears of the end exactly once if this
@@ -295,6 +355,11 @@ static inline uint32_t verbs_lane_room(const struct verbs_lane *lane, uint32_t r
  * failed the link. */
 int verbs_lane_post(struct verbs_lane *lane, struct ibv_send_wr *chain, uint32_t count,
                     struct verbs_post post, uint32_t reserve, int signal);
+/* Whether a window may be bound now; and whether a completion will say when ("Binding" in queue.c). */
+int verbs_lane_binds(const struct verbs_lane *lane);
+int verbs_lane_will_bind(const struct verbs_lane *lane);
+/* Sees to it that one will; needs to be called again where the queue is full. May fail the link. */
+void verbs_lane_drain(struct verbs_lane *lane);
 struct verbs_lane *verbs_lane_find(struct weft_transport *transport, uint64_t wr_id);
 /* By the queue pair's number; slow. */
 struct verbs_lane *verbs_lane_by_number(const struct verbs_queues *queues, uint32_t number);
@@ -313,6 +378,8 @@ int verbs_receives_reserve(struct verbs_queues *queues, uint32_t count);
 void verbs_receives_release(struct verbs_queues *queues, uint32_t count);
 void verbs_receives_post(struct verbs_queues *queues);
 void verbs_receive_return(struct verbs_queues *queues, struct verbs_buffer *buffer);
+/* So many queue pairs that were connected have ended: others for the receives that they may have taken along. */
+void verbs_receives_replace(struct verbs_queues *queues, uint32_t ended);
 /* A buffer to send from, or NULL when there is none for now. */
 struct verbs_buffer *verbs_send_take(struct verbs_queues *queues);
 void verbs_send_return(struct verbs_queues *queues, struct verbs_buffer *buffer);
@@ -324,15 +391,28 @@ void verbs_told(struct weft_transport *transport, const void *from, size_t from_
 void verbs_link_tell(struct weft_link *link);
 /* Tells the peer that its half has no counterpart any more. */
 void verbs_link_tell_end(struct weft_link *link);
+/* Connects the lane to the peer's. WEFT_PROTOCOL: that one is between other ports. WEFT_AGAIN: it cannot be connected, which
+ * the link has been told (verbs_lane_trouble()). */
+int verbs_lane_meet(struct verbs_lane *lane, const struct verbs_letter_lane *theirs);
 
 /* link.c */
 int verbs_reachable(struct weft_transport *transport, const void *address, size_t size);
-/* The link to an instance, NULL when there is none that has not failed. */
-struct weft_link *verbs_link_of(struct weft_transport *transport, uint64_t instance);
+/* Whether the link's peer has this address. Its instance number alone could also be what another member has published. */
+int verbs_link_leads(const struct weft_link *link, const void *address, size_t size);
+/* The link to an address, NULL when there is none that has not failed. */
+struct weft_link *verbs_link_of(struct weft_transport *transport, const void *address, size_t size);
 /* Makes a link that is not connected yet. */
 int verbs_link_make(struct weft_transport *transport, const struct verbs_address *peer, const void *address,
                     size_t size, struct weft_link **link);
 void verbs_link_free(struct weft_link *link);
+/* A link that was parked, for a caller who holds it. */
+void verbs_link_reopen(struct weft_link *link);
+/* Its lanes go to the error state, and are destroyed soon. */
+void verbs_link_stop(struct weft_link *link);
+/* The first half of that: what was posted comes back. */
+void verbs_lanes_stop(struct weft_link *link);
+/* Whether all of it has. */
+int verbs_lanes_are_flushed(const struct weft_link *link);
 int verbs_connect(struct weft_transport *transport, const void *address, size_t size, void *link_context,
                   struct weft_link **link);
 void verbs_disconnect(struct weft_link *link);
@@ -373,6 +453,20 @@ void verbs_failover_port(struct weft_transport *transport, const struct verbs_ra
 void verbs_failover_drive(struct weft_transport *transport);
 void verbs_failover_tick(struct weft_transport *transport, int64_t now_ns);
 
+/* leave.c */
+/* The last reference has gone; the first has come. */
+void verbs_leave_unused(struct weft_link *link);
+void verbs_leave_used(struct weft_link *link);
+/* RELEASE, PART, KEEP or KEPT has arrived. */
+void verbs_leave_receive(struct weft_link *link, enum verbs_frame_type type);
+/* The link fails: 1 when that is no loss, and nobody has to hear of it. */
+int verbs_leave_failed(struct weft_link *link);
+/* The link's lanes are to be replaced (failover.c): 1 when they need not be. */
+int verbs_leave_turns(struct weft_link *link);
+/* The link is up, or again. */
+void verbs_leave_up(struct weft_link *link);
+void verbs_leave_drive(struct weft_transport *transport);
+
 /* message.c */
 /* A message that was lost, again. */
 int verbs_message_replay(struct weft_link *link, uint32_t sequence, const void *bytes, size_t size);
@@ -396,8 +490,9 @@ int verbs_poll(struct weft_transport *transport, int budget, weft_event_handler 
 void verbs_progress(struct weft_transport *transport);
 /* Reads completions into the empty batch; returns how many. */
 int verbs_batch_read(struct verbs_queues *queues);
-/* Handles all that has completed so far, telling nobody. */
+/* Handles all that has completed so far, on one rail or all, telling nobody. */
 void verbs_queues_drain(struct verbs_queues *queues);
+void verbs_drain(struct weft_transport *transport);
 /* Takes what the devices have to report. */
 void verbs_events_take(struct weft_transport *transport);
 /* The instance is of no use any more: every link fails. */
@@ -419,14 +514,14 @@ void verbs_landings_free(struct weft_transport *transport);
 int verbs_puts_open(struct weft_transport *transport);
 void verbs_puts_free(struct weft_transport *transport);
 /* What was posted with these kinds has ended, status 0 or why not; in the order of each lane. */
-void verbs_put_retired(struct weft_transport *transport, struct verbs_put *put, int status);
-void verbs_landing_bound(struct weft_transport *transport, struct verbs_part *part, int status);
-void verbs_landing_closed(struct weft_transport *transport, struct verbs_part *part, int status);
+void verbs_put_retired(struct verbs_put *put, int status);
+void verbs_landing_bound(struct verbs_part *part);
+void verbs_landing_closed(struct verbs_part *part, int status);
 /* An immediate came over this queue pair; anything may stand in it. */
 void verbs_landing_arrived(struct verbs_queues *queues, uint32_t qp_number, uint32_t immediate);
 /* poll() tells this event now: returns its cookie, and the thing may be used again. */
-uint64_t verbs_put_told(struct weft_transport *transport, struct verbs_notice *event);
-uint64_t verbs_landing_told(struct weft_transport *transport, struct verbs_notice *event);
+uint64_t verbs_put_told(struct verbs_notice *notice);
+uint64_t verbs_landing_told(struct verbs_notice *notice);
 /* The link's lanes are in error: its windows are dropped, its landings gone. Puts end by verbs_put_retired(). Before
  * the queue pairs are destroyed, or that blocks (withdraw.c); may be called again. */
 void verbs_landings_link_failed(struct weft_link *link);
@@ -442,6 +537,9 @@ void verbs_landings_link_freed(struct weft_link *link);
 void verbs_landings_poll(struct weft_transport *transport);
 /* The caller wants to deregister: waits, for a bounded time, until no window is bound on it any more. */
 void verbs_region_settle(struct weft_region *region);
+/* Whether the link has landings; puts. */
+int verbs_landings_on(const struct weft_link *link);
+int verbs_puts_on(const struct weft_link *link);
 /* For caps. */
 uint64_t verbs_put_bytes(const struct weft_transport *transport);
 /* For VERBS_PENDING_CANCEL and _ANSWER: WEFT_AGAIN keeps them pending. */

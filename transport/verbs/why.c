@@ -4,6 +4,9 @@
  * port still works and on the kind of network. */
 #include "transport/verbs/why.h"
 
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -77,13 +80,13 @@ const char *verbs_status_text(int status)
     return meanings[status].name;
 }
 
-const char *verbs_port_state_text(int state)
+static const char *port_state_text(int state)
 {
     static const char *const names[] = {"not readable", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER"};
     return state >= 0 && state <= IBV_PORT_ACTIVE_DEFER ? names[state] : "?";
 }
 
-const char *verbs_physical_state_text(int state)
+static const char *physical_state_text(int state)
 {
     static const char *const names[] = {
         "not readable",      "Sleep",   "Polling", "Disabled", "PortConfigurationTraining", "LinkUp",
@@ -116,24 +119,38 @@ __attribute__((format(printf, 2, 3))) static void add(struct line *line, const c
 
 static void add_peer(struct line *line, const struct verbs_failure *failure)
 {
-    add(line, " with %s", failure->peer ? failure->peer : "a peer");
+    add(line, " with a peer");
     if (failure->gid_index < 0 && failure->peer_lid)
         add(line, " at LID %u", failure->peer_lid);
     else if (failure->peer_gid[0])
         add(line, " at %s", failure->peer_gid);
 }
 
-static void add_port(struct line *line, const struct verbs_failure *failure)
+static void add_name(struct line *line, const struct verbs_failure *failure)
 {
-    add(line, ", from %s port %d", failure->device, failure->port);
+    add(line, "%s port %d", failure->device, failure->port);
     if (failure->gid_index >= 0)
         add(line, " (GID %d %s, %s)", failure->gid_index, failure->gid,
             verbs_gid_type_text(failure->gid_type));
+}
+
+static void add_state(struct line *line, const struct verbs_failure *failure)
+{
+    add(line, "%s", port_state_text(failure->state));
+    if (failure->interface[0])
+        add(line, ", interface %s is down", failure->interface);
+    else if (failure->state)
+        add(line, ", %s", physical_state_text(failure->physical_state));
+}
+
+static void add_port(struct line *line, const struct verbs_failure *failure)
+{
+    add(line, ", from ");
+    add_name(line, failure);
     if (failure->queue_pair)
         add(line, ", queue pair %u to %u", failure->queue_pair, failure->peer_queue_pair);
-    add(line, "; port %s", verbs_port_state_text(failure->state));
-    if (failure->state)
-        add(line, ", %s", verbs_physical_state_text(failure->physical_state));
+    add(line, "; port ");
+    add_state(line, failure);
 }
 
 static int is_port_down(const struct verbs_failure *failure)
@@ -151,12 +168,16 @@ static void add_silence(struct line *line, const struct verbs_failure *failure)
         add(line, "no acknowledgement");
 }
 
+static const char *port_step(const struct verbs_failure *failure)
+{
+    return failure->layer == IBV_LINK_LAYER_ETHERNET
+               ? "look at cable, switch port and 'ip link'"
+               : "look at cable, switch port and subnet manager (ibstat)";
+}
+
 static const char *next_step(const struct verbs_failure *failure)
 {
     int is_ethernet = failure->layer == IBV_LINK_LAYER_ETHERNET;
-    if (is_port_down(failure) && failure->state)
-        return is_ethernet ? "this port is down: look at cable, switch port and 'ip link'"
-                           : "this port is down: look at cable, switch port and subnet manager (ibstat)";
     const struct meaning *meaning = &meanings[failure->status];
     if (meaning->next)
         return meaning->next;
@@ -186,8 +207,55 @@ const char *verbs_why(const struct verbs_failure *failure, char text[VERBS_WHY])
         add(&line, "%s", meanings[failure->status].means);
     else
         add_silence(&line, failure);
-    add(&line, "; %s", next_step(failure));
+    if (is_port_down(failure) && failure->state)
+        add(&line, "; this port is down: %s", port_step(failure));
+    else
+        add(&line, "; %s", next_step(failure));
     return text;
+}
+
+const char *verbs_why_port(const struct verbs_failure *failure, char text[VERBS_WHY])
+{
+    struct line line = {text, 0};
+    if (!is_port_down(failure))
+        return NULL;
+    text[0] = '\0';
+    add_name(&line, failure);
+    add(&line, " is ");
+    add_state(&line, failure);
+    add(&line, ": %s", port_step(failure));
+    return text;
+}
+
+const char *verbs_why_event(const char *event, const struct verbs_failure *failure, char text[VERBS_WHY])
+{
+    struct line line = {text, 0};
+    text[0] = '\0';
+    add(&line, "%s; this was the link", event);
+    add_peer(&line, failure);
+    add_port(&line, failure);
+    return text;
+}
+
+/* The interface that has this address, if it is down. A device's port state lags behind that of its interface, and a
+ * queue pair may find out first (Soft-RoCE: up to 100 ms). */
+static void find_interface(const uint8_t raw[16], char name[VERBS_INTERFACE])
+{
+    struct ifaddrs *interfaces = NULL;
+    if (getifaddrs(&interfaces))
+        return;
+    for (const struct ifaddrs *at = interfaces; at && !name[0]; at = at->ifa_next) {
+        struct in6_addr address = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
+        int family = at->ifa_addr ? at->ifa_addr->sa_family : AF_UNSPEC;
+        if (family == AF_INET)
+            memcpy(&address.s6_addr[12], &((struct sockaddr_in *)at->ifa_addr)->sin_addr, 4);
+        else if (family == AF_INET6)
+            address = ((struct sockaddr_in6 *)at->ifa_addr)->sin6_addr;
+        int is_up = (at->ifa_flags & (IFF_UP | IFF_RUNNING)) == (IFF_UP | IFF_RUNNING);
+        if ((family == AF_INET || family == AF_INET6) && !is_up && memcmp(&address, raw, sizeof address) == 0)
+            snprintf(name, VERBS_INTERFACE, "%.15s", at->ifa_name);
+    }
+    freeifaddrs(interfaces);
 }
 
 void verbs_failure_fill(struct verbs_rail *rail, const struct weft_verbs_settings *settings,
@@ -217,5 +285,9 @@ void verbs_failure_fill(struct verbs_rail *rail, const struct weft_verbs_setting
         failure->gid_type = port->gids[i].type;
         verbs_gid_text(port->gids[i].raw, failure->gid);
         verbs_gid_text(path->gid, failure->peer_gid);
+        if (failure->state == IBV_PORT_ACTIVE && port->layer == IBV_LINK_LAYER_ETHERNET)
+            find_interface(port->gids[i].raw, failure->interface);
     }
+    if (failure->interface[0])
+        failure->state = IBV_PORT_DOWN; /* as the device will say in a moment */
 }

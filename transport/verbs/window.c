@@ -71,6 +71,11 @@ void verbs_windows_end(struct verbs_rail *rail)
     }
 }
 
+uint32_t verbs_window_next_key(const struct verbs_window *window)
+{
+    return ibv_inc_rkey(window->mw->rkey);
+}
+
 void verbs_window_bind(struct verbs_window *window, struct ibv_mr *mr, void *memory, size_t size,
                        struct ibv_send_wr *entry)
 {
@@ -78,7 +83,7 @@ void verbs_window_bind(struct verbs_window *window, struct ibv_mr *mr, void *mem
     entry->sg_list = NULL;
     entry->num_sge = 0;
     entry->bind_mw.mw = window->mw;
-    entry->bind_mw.rkey = ibv_inc_rkey(window->mw->rkey);
+    entry->bind_mw.rkey = verbs_window_next_key(window);
     entry->bind_mw.bind_info = (struct ibv_mw_bind_info){
         .mr = mr, .addr = (uintptr_t)memory, .length = size, .mw_access_flags = IBV_ACCESS_REMOTE_WRITE};
 }

@@ -39,6 +39,8 @@ void verbs_windows_end(struct verbs_rail *rail);
 void verbs_window_bind(struct verbs_window *window, struct ibv_mr *mr, void *memory, size_t size,
                        struct ibv_send_wr *entry);
 void verbs_window_bound(struct verbs_window *window, const struct ibv_send_wr *entry);
+/* The key that the next binding gives it. */
+uint32_t verbs_window_next_key(const struct verbs_window *window);
 void verbs_window_invalidate(const struct verbs_window *window, struct ibv_send_wr *entry);
 
 #endif

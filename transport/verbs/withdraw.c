@@ -6,18 +6,23 @@
  * landing back. The peer notes that the landing is refused, so that put() finds it withdrawn, and then answers by a write
  * of no bytes with the landing's immediate and its highest bit set, on each of the landing's lanes. It is posted after
  * whatever the peer has put there before, and entries of one connection complete in their order at the target: when the
- * answer's completion is read here, everything before it on that lane is in place, and nothing comes after it. A frame on lane
- * 0 could not say that of other lanes, nor of what an adapter still has to write. A lane whose part has arrived
- * needs no answer: there is one put into each landing. When every lane has one or the other, the windows are
- * invalidated, too, and their completions awaited, so that a peer that breaks the rules cannot reach the memory
- * either: it loses the link if it tries.
+ * answer's completion is read here, everything before it on that lane is in place, and nothing comes after it. A frame, on
+ * the messages' lane, could not say that of others, nor of what an adapter still has to write. A lane whose part has
+ * arrived needs no answer: there is one put into each landing. When every lane has one or the other, the windows are
+ * invalidated, too, and their completions awaited, so that a peer that breaks the rules cannot reach the memory either: it
+ * loses the link if it tries.
  *
- * By force, for a peer that has not answered within VERBS_RECALL_NS (it was stopped, its machine is gone, or the network is
- * broken), or whose link has failed. The link fails, and with it everything under way on it: its queue pairs go
- * to the error state, in which they drop what arrives, its windows are freed, and its queue pairs are destroyed. When
- * destroying a queue pair has returned, the adapter knows it no more, and is done with what it was working on for it; in
- * the error state alone, rxe may still be copying the packet that it has begun with. Only the link to this peer
- * fails. No answer of the peer, and no packet from it, is needed for that.
+ * How long a caller keeps a token that was withdrawn is not known here. So a refusal is for good: the peer notes
+ * each slot and generation that it was asked not to put into, a bit each, and the slot skips these generations when they
+ * would come again (a slot whose generations are used up is not used any more).
+ *
+ * By force, for a peer that has not answered within RECALL_NS (it was stopped, its machine is gone, or the network is
+ * broken), or whose link has failed. The link fails, and with it everything under way on it: its queue pairs go to the
+ * error state, in which they drop what arrives, its windows are freed, and its queue pairs are reset. When resetting a
+ * queue pair has returned, the adapter takes nothing for it any more, and is done with what it was working on for it
+ * (destroying one begins with that; the rest may take seconds, queue.c); in the error state alone, rxe may still be copying
+ * the packet that it has begun with. Only the link to this peer fails. No answer of the peer, and no packet from it, is
+ * needed for that.
  *
  * The order matters: windows before queue pairs. A bound window holds its queue pair in rxe, and destroying
  * that would block for a minute.
@@ -27,7 +32,7 @@
  * remote access errors): one cancelled receive whose put is on its way would cost the link, and every communicator on it.
  *
  * A put that is recalled is not stopped: it ends when the peer's adapter has acknowledged it, which needs no help of the
- * peer's processor; and if that does not happen in time, by force as above. The queue pair is destroyed then, so nothing
+ * peer's processor; and if that does not happen in time, by force as above. The queue pair is reset then, so nothing
  * reads the source; what the peer has of the put lacks at least one immediate, so its landing is never filled.
  *
  * Without windows (WEFT_VERBS_WINDOWS=0, or a device that has none) all of this holds for peers that keep to the rules. What
@@ -48,7 +53,7 @@ _Static_assert(RECALL_SLOW_NS < WEFT_RECALL_MS * INT64_C(1000000), "what transpo
 
 /* What a link's peer has asked back. */
 struct verbs_refusals {
-    uint32_t *slots; /* immediate of the newest landing withdrawn there, with REFUSED; 0: none */
+    uint64_t **slots; /* bits of the generations withdrawn there; NULL: none */
     uint32_t slots_count;
     struct verbs_answer {
         uint32_t immediate;
@@ -56,8 +61,6 @@ struct verbs_refusals {
     } * answers;
     uint32_t answers_count, answers_capacity;
 };
-
-#define REFUSED VERBS_IMMEDIATE_END
 
 int verbs_landing_is_quiet(const struct verbs_landing *landing)
 {
@@ -165,8 +168,10 @@ void verbs_recall_wait(struct weft_transport *transport)
 
 int verbs_withdraw_busy(const struct weft_transport *transport)
 {
-    return transport->landings->closes ||
-           (transport->landings->linger_ns && weft_clock_ns() < transport->landings->linger_ns);
+    struct verbs_landings *landings = transport->landings;
+    if (landings->linger_ns && weft_clock_ns() >= landings->linger_ns)
+        landings->linger_ns = 0; /* looked at often: no more reading of clocks */
+    return verbs_landings_are_due(landings) || landings->linger_ns;
 }
 
 int verbs_cancels_send(struct weft_link *link)
@@ -176,12 +181,17 @@ int verbs_cancels_send(struct weft_link *link)
         struct verbs_landing *landing = landings->slots[i];
         if (landing->state != VERBS_LANDING_WITHDRAWN || landing->link != link || !landing->cancel_due)
             continue;
-        int status =
-            verbs_landing_is_quiet(landing)
-                ? WEFT_OK
-                : verbs_frame_send(link, VERBS_CANCEL, verbs_landing_immediate(landing), landing->lanes, 0);
-        if (status)
-            return status;
+        if (!verbs_landing_is_quiet(landing)) {
+            int status = link->cancels < VERBS_CANCELS
+                             ? verbs_frame_send(link, VERBS_CANCEL, verbs_landing_immediate(landing),
+                                                landing->lanes, 0)
+                             : WEFT_AGAIN;
+            if (status)
+                return status;
+            verbs_slot_refused(landing);
+            landing->asked = 1;
+            link->cancels++;
+        }
         landing->cancel_due = 0;
         verbs_landing_release(landing);
     }
@@ -193,14 +203,18 @@ static int refuse(struct verbs_refusals *refusals, uint32_t immediate)
     uint32_t slot = immediate & (VERBS_SLOTS - 1);
     if (slot >= refusals->slots_count) {
         uint32_t count = (slot | 63) + 1;
-        uint32_t *slots = realloc(refusals->slots, count * sizeof *slots);
+        uint64_t **slots = realloc(refusals->slots, count * sizeof(*slots));
         if (!slots)
             return WEFT_NOMEM;
-        memset(slots + refusals->slots_count, 0, (count - refusals->slots_count) * sizeof *slots);
+        memset(slots + refusals->slots_count, 0, (count - refusals->slots_count) * sizeof(*slots));
         refusals->slots = slots;
         refusals->slots_count = count;
     }
-    refusals->slots[slot] = immediate | REFUSED;
+    if (!refusals->slots[slot])
+        refusals->slots[slot] = calloc(VERBS_GENERATION_WORDS, sizeof **refusals->slots);
+    if (!refusals->slots[slot])
+        return WEFT_NOMEM;
+    verbs_generation_set(refusals->slots[slot], immediate >> 16 & VERBS_GENERATION_MASK);
     return WEFT_OK;
 }
 
@@ -266,13 +280,16 @@ int verbs_is_refused(const struct weft_link *link, uint32_t immediate)
 {
     const struct verbs_refusals *refusals = link->refusals;
     uint32_t slot = immediate & (VERBS_SLOTS - 1);
-    return refusals && slot < refusals->slots_count && refusals->slots[slot] == (immediate | REFUSED);
+    return refusals && slot < refusals->slots_count &&
+           verbs_generation_is(refusals->slots[slot], immediate >> 16 & VERBS_GENERATION_MASK);
 }
 
 void verbs_landings_link_freed(struct weft_link *link)
 {
     if (!link->refusals)
         return;
+    for (uint32_t i = 0; i < link->refusals->slots_count; i++)
+        free(link->refusals->slots[i]);
     free(link->refusals->slots);
     free(link->refusals->answers);
     free(link->refusals);
