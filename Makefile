@@ -15,11 +15,11 @@ MODE_FLAGS ?=
 FUZZ_SECONDS ?= 60
 
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wundef -Wvla -Werror
-PACKAGE_FLAGS := $(shell pkg-config --cflags hwloc jansson libfabric libsodium 2>/dev/null)
+PACKAGE_FLAGS := $(shell pkg-config --cflags expat hwloc jansson libfabric libsodium yaml-0.1 2>/dev/null)
 CPPFLAGS_ALL := -D_GNU_SOURCE -I. -Iinclude -MMD -MP $(PACKAGE_FLAGS) $(CPPFLAGS)
 CFLAGS_ALL := -std=c11 $(O) -fPIC -fvisibility=hidden -ffp-contract=off $(WARN) $(MODE_FLAGS) $(CFLAGS)
 LDFLAGS_ALL := $(MODE_FLAGS) $(LDFLAGS)
-PRIVATE_LIBS := -lsodium -ldl -lpthread -lm
+PRIVATE_LIBS := -lsodium -lexpat -lyaml -ldl -lpthread -lm
 LIBS := -Wl,--as-needed $(PRIVATE_LIBS)
 Q := $(if $(V),,@)
 say = $(if $(V),,@echo "  $(1)	$(2)";)
@@ -36,8 +36,8 @@ SONAME := libweft.so.$(firstword $(subst ., ,$(VERSION)))
 
 # Programs that live beside library sources.
 MAINS := algos/weft-plan.c topo/weft-topo.c
-LIB_SOURCES := $(filter-out $(MAINS),$(wildcard base/*.c algos/*.c transport/*.c transport/*/*.c devmem/*.c topo/*.c \
-	comm/*.c))
+LIB_SOURCES := $(filter-out $(MAINS),$(wildcard base/*.c algos/*.c transport/*.c transport/*/*.c devmem/*.c topo/*.c topo/files/*.c \
+	topo/live/*.c comm/*.c))
 # What is missing is not worth a line before these; they build in a make of their own.
 UNASKED := $(filter deps demo check check-long check-rdma clean help,$(MAKECMDGOALS))
 # Without libfabric's headers the ofi transport is one file, which says so when it is opened.
@@ -62,11 +62,13 @@ EXTRA_pmix := $(shell pkg-config --cflags-only-I pmix 2>/dev/null)
 objects = $(patsubst %.c,$(BUILD)/%.o,$(1))
 LIB_OBJECTS := $(call objects,$(LIB_SOURCES))
 PERF_OBJECTS := $(call objects,$(wildcard perf/*.c))
+# What only the tool needs: its outputs.
+TOPO_OBJECTS := $(call objects,$(wildcard topo/weft-topo.c topo/tool/*.c))
 SUPPORT_OBJECTS := $(call objects,$(filter-out $(if $(HAVE_LIBFABRIC),,%/ofi_fake.c),$(wildcard tests/support/*.c)))
 MICRO := $(patsubst %.c,$(BUILD)/%,$(filter-out $(if $(HAVE_VERBS),,perf/micro/rails.c),$(wildcard perf/micro/*.c)))
 # LEFT_OUT names test programs, without .c, that this build does without.
 TESTS := $(patsubst %.c,$(BUILD)/%,$(filter-out $(LEFT_OUT:=.c),$(wildcard tests/unit/test_*.c tests/plan/test_*.c \
-	tests/conform/test_*.c tests/integration/test_*.c tests/faults/test_*.c)))
+	tests/conform/test_*.c tests/integration/test_*.c tests/faults/test_*.c tests/topo/test_*.c)))
 # The verbs transport on a device in memory.
 RDMA_FAKE_TESTS := $(patsubst %,$(BUILD)/tests/%,conform/test_verbs_fake unit/test_verbs_link unit/test_verbs_failover \
 	unit/test_verbs_rails unit/test_verbs_room unit/test_verbs_soft unit/test_verbs_leave unit/test_verbs_errors \
@@ -79,11 +81,12 @@ RDMA_PROGRAMS := $(if $(HAVE_VERBS),$(patsubst %.c,$(BUILD)/%,$(wildcard tests/r
 RDMA_TESTS := $(foreach program,$(RDMA_PROGRAMS),$(if $(filter test_%,$(notdir $(program))),$(program))) \
 	$(wildcard tests/rdma/test_*.sh)
 LONG := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/long/*.c))
-SCRIPTS := $(wildcard tests/integration/test_*.sh)
+SCRIPTS := $(wildcard tests/integration/test_*.sh tests/topo/test_*.sh)
 CHECKS := $(wildcard tests/checks/check_*.sh)
 FUZZERS := $(filter-out $(if $(HAVE_VERBS),,$(BUILD)/tests/fuzz/fuzz_verbs_%) $(if $(HAVE_LIBFABRIC),,$(BUILD)/tests/fuzz/fuzz_ofi_%),\
 	$(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c)))
-PROGRAMS := $(if $(wildcard algos/weft-plan.c),$(BUILD)/weft-plan) $(if $(PERF_OBJECTS),$(BUILD)/weft-perf)
+PROGRAMS := $(if $(wildcard algos/weft-plan.c),$(BUILD)/weft-plan) $(if $(PERF_OBJECTS),$(BUILD)/weft-perf) \
+	$(if $(wildcard topo/weft-topo.c),$(BUILD)/weft-topo)
 
 .DEFAULT_GOAL := all
 .PHONY: all lib tests deps demo check check-programs check-long check-rdma check-rdma-programs check-layers check-style check-abi \
@@ -116,6 +119,9 @@ $(BUILD)/weft-plan: $(BUILD)/algos/weft-plan.o $(BUILD)/libweft.a
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $^ $(LIBS) -o $@
 
 $(BUILD)/weft-perf: $(PERF_OBJECTS) $(BUILD)/libweft.a
+	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $^ $(LIBS) -ljansson -o $@
+
+$(BUILD)/weft-topo: $(TOPO_OBJECTS) $(BUILD)/libweft.a
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $^ $(LIBS) -ljansson -o $@
 
 $(BUILD)/perf/micro/executor: $(BUILD)/tests/support/exec_world.o
@@ -295,6 +301,6 @@ help:
 	@echo "abi-baseline  accept the present ABI: rewrite tests/abi/"
 	@echo "clean         remove $(BUILD)/"
 
--include $(patsubst %.o,%.d,$(LIB_OBJECTS) $(PERF_OBJECTS) $(SUPPORT_OBJECTS) $(RDMA_FAKE_OBJECTS) \
+-include $(patsubst %.o,%.d,$(LIB_OBJECTS) $(PERF_OBJECTS) $(TOPO_OBJECTS) $(SUPPORT_OBJECTS) $(RDMA_FAKE_OBJECTS) \
 	$(KILL_OBJECTS) $(FAULT_OBJECTS) $(call objects,$(MAINS) $(wildcard tests/provider/*.c)) \
 	$(patsubst %,%.o,$(TESTS) $(RDMA_PROGRAMS) $(LONG) $(MICRO) $(FUZZERS)))

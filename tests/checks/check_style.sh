@@ -12,7 +12,7 @@ result() { # NAME OUTPUT
 
 readarray -t sources < <(find include base topo devmem transport algos comm bindings perf tests -name '*.[ch]' 2>/dev/null | sort)
 readarray -t texts < <(find Makefile libweft.map README.md .ci .clang-format docs tests perf -type f 2>/dev/null | grep -Ev '^tests/fuzz/corpus/|\.(png|abi)$' | sort)
-readarray -t library < <(find base topo devmem transport algos comm -name '*.[ch]' ! -name 'weft-*.c' 2>/dev/null | sort)
+readarray -t library < <(find base topo devmem transport algos comm -name '*.[ch]' ! -name 'weft-*.c' ! -path 'topo/tool/*' 2>/dev/null | sort)
 
 # Layout: the rules are those of .clang-format, read by the version that bookworm has; others differ in details.
 version=$(clang-format --version 2>/dev/null | sed -n 's/.*version \([0-9]*\).*/\1/p')

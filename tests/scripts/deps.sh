@@ -2,7 +2,8 @@
 # Installs what building and testing weft needs, on Debian and Ubuntu. Looks first: when nothing is missing it
 # says nothing and takes a few milliseconds.
 #
-# Needed: compiler, make, pkg-config, libfabric, hwloc, libsodium, jansson (weft-perf), cmocka (tests).
+# Needed: compiler, make, pkg-config, libfabric, hwloc, libsodium, expat and libyaml (topology
+# files), jansson (weft-perf, weft-topo), cmocka (tests).
 # Wanted: tools that single checks use. Where one cannot be installed the check that needs it says so and skips.
 # "deps.sh rdma" looks for what the tests over RDMA want beside: a virtual machine, and perftest to compare with.
 set -u
@@ -30,6 +31,8 @@ need libc6-dev test -e /usr/include/stdio.h
 need make command -v make
 need pkg-config command -v pkg-config
 need libfabric-dev pkg-config --exists libfabric
+need libexpat1-dev pkg-config --exists expat
+need libyaml-dev pkg-config --exists yaml-0.1
 need libhwloc-dev pkg-config --exists hwloc
 need libjansson-dev pkg-config --exists jansson
 need libsodium-dev pkg-config --exists libsodium
@@ -49,6 +52,7 @@ want "$(fuzzer_runtime >/dev/null 2>&1 || runtime_package)" fuzzer_runtime
 want clang-format command -v clang-format
 want abigail-tools command -v abidiff
 want mandoc command -v mandoc
+want librsvg2-bin command -v rsvg-convert
 want iproute2 command -v ip
 want gcc-aarch64-linux-gnu command -v aarch64-linux-gnu-gcc
 want libc6-dev-arm64-cross test -e /usr/aarch64-linux-gnu/include/stdio.h

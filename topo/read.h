@@ -1,0 +1,64 @@
+/* Where graphs come from: this machine, files, a short text.
+ *
+ * A reader gets the whole text in memory, its name for messages, and a graph of its own to fill; it neither opens
+ * files nor reads the environment. What it cannot read ends in WEFT_INVALID with "NAME:LINE: what was found and what
+ * was expected" (line from 1; NAME: alone where no line applies); the graph is then dropped. Input is hostile: every
+ * length, number, depth and reference is checked, recursion is bounded (WEFT_READ_DEPTH_MAX), and time and memory
+ * stay proportional to the size of the text, or are refused. Each reader has a fuzz target, tests/fuzz/fuzz_topo_*.
+ *
+ * Kinds are told apart by content, never by the file's name:
+ *   hwloc XML      root element <topology>            topo/files/hwloc_xml.c
+ *   NCCL XML       root element <system>              topo/files/nccl.c      (RCCL's xgmi included; also written)
+ *   ibnetdiscover  lines Switch/Ca N "S-..."          topo/files/ibnetdiscover.c
+ *   topograph      YAML with switches: or blocks:     topo/files/topograph.c
+ *   Slurm          SLURM_TOPOLOGY_ADDR values, "node ADDR [PATTERN]" a line, or topology.conf lines
+ *                  (SwitchName=...)                   topo/files/slurm.c
+ *   synthetic      name:key=value,...                 topo/files/synthetic.c
+ */
+#ifndef WEFT_TOPO_READ_H
+#define WEFT_TOPO_READ_H
+
+#include "topo/graph.h"
+
+#define WEFT_READ_DEPTH_MAX 256
+#define WEFT_READ_SIZE_MAX  (256u << 20) /* larger files are refused */
+
+struct weft_text {
+    const char *name; /* for messages */
+    const char *data; /* not necessarily ended by 0 */
+    size_t size;
+};
+
+/* One per kind of file. The graph is new; the reader does not finish it. */
+typedef int weft_reader(const struct weft_text *text, struct weft_graph *graph);
+weft_reader weft_read_hwloc_xml, weft_read_nccl, weft_read_ibnetdiscover, weft_read_topograph,
+    weft_read_slurm, weft_read_synthetic;
+
+/* WEFT_INVALID with "NAME:LINE: message"; line 0 leaves the line out. */
+int weft_read_fail(const struct weft_text *text, size_t line, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Detects the kind and reads; the graph is finished. "NAME: not a topology ..." names the kinds that are read. */
+int weft_topo_read_text(const struct weft_text *text, struct weft_graph **graph);
+
+/* A file's path, "-" for standard input, or a synthetic text ("fat-tree:..."): a name with ':' of which no file exists. */
+int weft_topo_read(const char *path, struct weft_graph **graph);
+
+/* This machine: hwloc (I/O objects included), ports from sysfs, links of GPUs from NVML and Level Zero Sysman when they
+ * can be loaded. HWLOC_XMLFILE and HWLOC_FSROOT are honoured: with either, only what hwloc says (and, under FSROOT, the
+ * sysfs below it) is used, and no driver is asked. Libraries are loaded when needed and let go; nothing is printed.
+ * What is missing is missing: a machine without hwloc becomes a host with what sysfs says. */
+int weft_topo_discover(struct weft_graph **graph);
+
+/* Lays machines under a fabric: hosts that both graphs have (by name; NICs by GUID where names differ) become one, their
+ * ports joined to the fabric's switches; what only one has stays as it is. The result is new and finished; *joined says
+ * how many ports were found in the fabric, *added how many hosts of the fabric no machine describes. A machine graph with
+ * one host may stand for all hosts of the fabric (`everywhere`): it is copied under each. */
+int weft_fabric_lay(const struct weft_graph *machines, const struct weft_graph *fabric, int everywhere,
+                    struct weft_graph **graph, uint32_t *joined, uint32_t *added);
+
+/* NCCL's XML of the graph's host (a graph with several: the one named, NULL: WEFT_INVALID). Reading what it wrote gives an
+ * equal graph as far as the format can say. *xml is malloc'ed. */
+int weft_nccl_write(const struct weft_graph *graph, uint32_t host, char **xml, size_t *size);
+
+#endif
