@@ -24,7 +24,7 @@
  * weft_graph_finish() once, which checks the rules above and makes the adjacency. Only then weft_graph_edges_of() and
  * everything outside this header. Indices stay what they were. weft_graph_thaw() reopens a finished graph for more.
  *
- * Errors: WEFT_NO_MEMORY, WEFT_INVALID with what is wrong. Ownership: the graph copies every string and owns all.
+ * Errors: WEFT_NOMEM, WEFT_INVALID with what is wrong. Ownership: the graph copies every string and owns all.
  * Threads: a graph being built belongs to one; a finished one may be read by any number.
  */
 #ifndef WEFT_TOPO_GRAPH_H
