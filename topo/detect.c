@@ -1,0 +1,214 @@
+/* Telling files apart by what is in them.
+ *
+ * XML shows itself by '<' and then by its root element, behind declaration, comments and document type. All others are
+ * made of lines, and the first line that only one of them can have decides; comments (#) and lines that say nothing are
+ * passed over:
+ *
+ *   ibnetdiscover  "vendid=0x2c9", "devid=", "sysimgguid=", "switchguid=", "caguid=", "rtguid=", or
+ *                  "Switch", "Ca", "Rt" with a number behind
+ *   topograph      "switches:", "blocks:", "capacity_blocks:" and the like at the line's begin
+ *   Slurm          "SwitchName=", "BlockName=", "SLURM_TOPOLOGY_ADDR", or "n1 s0.s1.n1 [switch.switch.node]": two or
+ *                  three words of which the second ends in the first
+ *   synthetic      "fat-tree:", "machine:", or a word, ':' and "key="
+ */
+#include "topo/readers.h"
+
+#include <string.h>
+
+struct span {
+    const char *data;
+    size_t size;
+};
+
+static int is_space(char letter)
+{
+    return letter == ' ' || letter == '\t' || letter == '\r' || letter == '\n';
+}
+
+static int is_letter(char letter)
+{
+    return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
+}
+
+static int is_digit(char letter)
+{
+    return letter >= '0' && letter <= '9';
+}
+
+static int starts(struct span text, const char *with)
+{
+    size_t length = strlen(with);
+    return text.size >= length && memcmp(text.data, with, length) == 0;
+}
+
+static int starts_any_case(struct span text, const char *with)
+{
+    size_t length = strlen(with);
+    if (text.size < length)
+        return 0;
+    for (size_t i = 0; i < length; i++) {
+        char letter = text.data[i];
+        if ((is_letter(letter) ? letter | 0x20 : letter) != with[i])
+            return 0;
+    }
+    return 1;
+}
+
+static struct span skip(struct span text, size_t size)
+{
+    return (struct span){text.data + size, text.size - size};
+}
+
+static struct span skip_space(struct span text)
+{
+    size_t at = 0;
+    while (at < text.size && is_space(text.data[at]))
+        at++;
+    return skip(text, at);
+}
+
+/* Behind the next `end`; empty where there is none. */
+static struct span skip_past(struct span text, const char *end)
+{
+    const char *found = memmem(text.data, text.size, end, strlen(end));
+    return found ? skip(text, (size_t)(found - text.data) + strlen(end)) : skip(text, text.size);
+}
+
+/* Behind <!DOCTYPE ... [ ... ]>: brackets may hold declarations with '>' of their own. */
+static struct span skip_doctype(struct span text)
+{
+    size_t at = 0;
+    int inside = 0;
+    for (; at < text.size; at++) {
+        char letter = text.data[at];
+        inside = letter == '[' ? 1 : letter == ']' ? 0 : inside;
+        if (letter == '>' && !inside)
+            return skip(text, at + 1);
+    }
+    return skip(text, at);
+}
+
+static int is_element(struct span text, const char *name)
+{
+    size_t length = strlen(name);
+    if (!starts(text, name) || text.size == length)
+        return 0;
+    char next = text.data[length];
+    return is_space(next) || next == '>' || next == '/';
+}
+
+static enum weft_topo_format detect_xml(struct span text)
+{
+    while (starts(text, "<")) {
+        if (starts(text, "<?"))
+            text = skip_past(text, "?>");
+        else if (starts(text, "<!--"))
+            text = skip_past(skip(text, 4), "-->");
+        else if (starts(text, "<!"))
+            text = skip_doctype(text);
+        else
+            break;
+        text = skip_space(text);
+    }
+    if (!starts(text, "<"))
+        return WEFT_FORMAT_COUNT;
+    text = skip(text, 1);
+    return is_element(text, "topology") ? WEFT_FORMAT_HWLOC
+           : is_element(text, "system") ? WEFT_FORMAT_NCCL
+                                        : WEFT_FORMAT_COUNT;
+}
+
+/* The next word of the line, which moves behind it. */
+static struct span take_word(struct span *line)
+{
+    *line = skip_space(*line);
+    size_t at = 0;
+    while (at < line->size && !is_space(line->data[at]))
+        at++;
+    struct span word = {line->data, at};
+    *line = skip(*line, at);
+    return word;
+}
+
+static int is_ibnetdiscover(struct span line)
+{
+    static const char *const words[] = {
+        "vendid=", "devid=", "sysimgguid=", "switchguid=", "caguid=", "rtguid="};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (starts(line, words[i]))
+            return 1;
+    }
+    struct span word = take_word(&line);
+    int node = (word.size == 6 && starts(word, "Switch")) ||
+               (word.size == 2 && (starts(word, "Ca") || starts(word, "Rt")));
+    word = take_word(&line);
+    return node && word.size && is_digit(*word.data);
+}
+
+static int is_topograph(struct span line)
+{
+    static const char *const words[] = {"switches:", "blocks:", "capacity_blocks:", "capacityBlocks:"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        size_t length = strlen(words[i]);
+        if (starts(line, words[i]) && (line.size == length || is_space(line.data[length])))
+            return 1;
+    }
+    return 0;
+}
+
+static int is_slurm(struct span line)
+{
+    struct span rest = skip_space(line);
+    if (starts_any_case(rest, "switchname=") || starts_any_case(rest, "blockname=") ||
+        starts_any_case(rest, "slurm_topology_addr"))
+        return 1;
+    struct span node = take_word(&line), address = take_word(&line);
+    take_word(&line);
+    if (!node.size || node.size > address.size || skip_space(line).size)
+        return 0;
+    size_t before = address.size - node.size;
+    return memcmp(address.data + before, node.data, node.size) == 0 &&
+           (before == 0 || address.data[before - 1] == '.');
+}
+
+static int is_synthetic(struct span line)
+{
+    line = skip_space(line);
+    if (starts(line, "fat-tree:") || starts(line, "machine:"))
+        return 1;
+    size_t at = 0;
+    while (at < line.size && (is_letter(line.data[at]) || line.data[at] == '-'))
+        at++;
+    if (at == 0 || at == line.size || line.data[at] != ':')
+        return 0;
+    size_t key = ++at;
+    while (at < line.size && (is_letter(line.data[at]) || line.data[at] == '-'))
+        at++;
+    return at > key && at < line.size && line.data[at] == '=';
+}
+
+enum weft_topo_format weft_topo_detect(const struct weft_text *text)
+{
+    struct span rest = {text->data, text->size};
+    if (starts(rest, "\xef\xbb\xbf")) /* a byte order mark */
+        rest = skip(rest, 3);
+    if (starts(skip_space(rest), "<"))
+        return detect_xml(skip_space(rest));
+    while (rest.size) {
+        const char *end = memchr(rest.data, '\n', rest.size);
+        struct span line = {rest.data, end ? (size_t)(end - rest.data) : rest.size};
+        rest = skip(rest, line.size + (end != NULL));
+        struct span first = skip_space(line);
+        if (!first.size || *first.data == '#')
+            continue;
+        if (is_ibnetdiscover(line))
+            return WEFT_FORMAT_IBNETDISCOVER;
+        if (is_topograph(line))
+            return WEFT_FORMAT_TOPOGRAPH;
+        if (is_synthetic(line))
+            return WEFT_FORMAT_SYNTHETIC;
+        if (is_slurm(line))
+            return WEFT_FORMAT_SLURM;
+    }
+    return WEFT_FORMAT_COUNT;
+}

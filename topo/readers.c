@@ -1,0 +1,10 @@
+#include "topo/readers.h"
+
+const struct weft_topo_reader weft_topo_readers[WEFT_FORMAT_COUNT] = {
+    [WEFT_FORMAT_HWLOC] = {"hwloc XML", NULL},
+    [WEFT_FORMAT_NCCL] = {"NCCL XML", NULL},
+    [WEFT_FORMAT_IBNETDISCOVER] = {"ibnetdiscover", NULL},
+    [WEFT_FORMAT_TOPOGRAPH] = {"topograph YAML", NULL},
+    [WEFT_FORMAT_SLURM] = {"Slurm", NULL},
+    [WEFT_FORMAT_SYNTHETIC] = {"synthetic", NULL},
+};

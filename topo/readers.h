@@ -1,0 +1,29 @@
+/* The kinds of files there are: how they are told apart, and who reads each.
+ *
+ * Threads: any; nothing is allocated.
+ */
+#ifndef WEFT_TOPO_READERS_H
+#define WEFT_TOPO_READERS_H
+
+#include "topo/read.h"
+
+enum weft_topo_format {
+    WEFT_FORMAT_HWLOC,
+    WEFT_FORMAT_NCCL,
+    WEFT_FORMAT_IBNETDISCOVER,
+    WEFT_FORMAT_TOPOGRAPH,
+    WEFT_FORMAT_SLURM,
+    WEFT_FORMAT_SYNTHETIC,
+    WEFT_FORMAT_COUNT /* of none of these kinds */
+};
+
+struct weft_topo_reader {
+    const char *name; /* becomes graph->format */
+    weft_reader *read;
+};
+extern const struct weft_topo_reader weft_topo_readers[WEFT_FORMAT_COUNT];
+
+/* What the text looks like. Reads no further than it must. */
+enum weft_topo_format weft_topo_detect(const struct weft_text *text);
+
+#endif
