@@ -57,7 +57,14 @@ enum weft_bridge {
     WEFT_BRIDGE_UNKNOWN, /* the source does not say */
     WEFT_BRIDGE_HOST,    /* of the processor: the root complex */
     WEFT_BRIDGE_PORT,    /* a root port */
-    WEFT_BRIDGE_SWITCH,  /* a port of a PCI switch, up or down */
+    WEFT_BRIDGE_SWITCH,  /* a port of a PCI switch, up or down; or all of it, see enum weft_bridge_flags */
+};
+
+/* On bridges. */
+enum weft_bridge_flags {
+    WEFT_BRIDGE_WHOLE =
+        1 << 0, /* one node for the switch with all its ports, as NCCL's XML has it: below it hang
+                                   devices and further switches, not the switch's own ports */
 };
 
 enum weft_port_state { WEFT_PORT_UNKNOWN, WEFT_PORT_DOWN, WEFT_PORT_INIT, WEFT_PORT_ARMED, WEFT_PORT_ACTIVE };
@@ -78,7 +85,7 @@ struct weft_node {
     uint8_t kind;    /* enum weft_node_kind */
     uint8_t bridge;  /* BRIDGE: enum weft_bridge */
     uint8_t state;   /* PORT: enum weft_port_state */
-    uint8_t flags;   /* HOST: enum weft_host_flags */
+    uint8_t flags;   /* HOST: enum weft_host_flags; BRIDGE: enum weft_bridge_flags */
     uint32_t parent; /* WEFT_NODE_NONE for a root */
     uint32_t
         host; /* the HOST it lies in (itself for a host), WEFT_NODE_NONE for switches; kept by the graph */
