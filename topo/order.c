@@ -1,0 +1,107 @@
+/* From places to a layout, step by step:
+ *
+ *   1. ranks are gathered by host                              order_gather.c
+ *   2. groups are the runs of equal keys along ring 0          order_groups.c
+ */
+#include "topo/order_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+static void order_free(struct weft_order *order)
+{
+    for (unsigned l = 0; l < order->level_count; l++) {
+        free(order->levels[l].keys);
+    }
+    free(order->groups);
+    free(order->rings);
+    free(order->host_order);
+    free(order->nic);
+    free(order->hosts);
+    free(order->host_of);
+    free(order->members);
+}
+
+/* One ring, host after host, or the ranks as they are numbered. */
+static int ring_plain(struct weft_order *order)
+{
+    order->ring_count = 1;
+    order->rings = malloc(order->ranks * sizeof *order->rings);
+    if (!order->rings) {
+        return weft_fail(WEFT_NOMEM, "no memory for a ring of %u ranks", order->ranks);
+    }
+    for (uint32_t at = 0; at < order->ranks; at++) {
+        order->rings[at] = order->flags & WEFT_ORDER_BY_RANK ? at : order->members[at];
+    }
+    return WEFT_OK;
+}
+
+/* The layout is one piece: the struct, then its arrays. */
+static int layout_make(const struct weft_order *order, struct weft_layout **layout)
+{
+    size_t ranks = order->ranks, rings = order->ring_count;
+    size_t numbers = (4 + rings) * ranks;
+    struct weft_layout *made =
+        malloc(sizeof *made + order->group_count * sizeof *made->groups + numbers * sizeof(uint32_t));
+    uint32_t *host_numbers = malloc(order->host_count * sizeof *host_numbers);
+    if (!made || !host_numbers) {
+        free(made);
+        free(host_numbers);
+        return weft_fail(WEFT_NOMEM, "no memory for a layout of %u ranks", order->ranks);
+    }
+    *made = (struct weft_layout){.ranks = order->ranks,
+                                 .ring_count = order->ring_count,
+                                 .group_count = order->group_count,
+                                 .host_count = order->host_count,
+                                 .refined = order->refined};
+    made->groups = (struct weft_group_span *)(made + 1);
+    made->order = (uint32_t *)(made->groups + order->group_count);
+    made->position = made->order + ranks;
+    made->nic = made->position + ranks;
+    made->host_of = made->nic + ranks;
+    made->rings = made->host_of + ranks;
+    memcpy(made->groups, order->groups, order->group_count * sizeof *made->groups);
+    memcpy(made->rings, order->rings, rings * ranks * sizeof *made->rings);
+    memset(host_numbers, 0xff, order->host_count * sizeof *host_numbers);
+    uint32_t hosts = 0;
+    for (uint32_t at = 0; at < order->ranks; at++) {
+        uint32_t rank = order->rings[at];
+        uint32_t *number = &host_numbers[order->host_of[rank]];
+        *number = *number == UINT32_MAX ? hosts++ : *number;
+        made->order[at] = rank;
+        made->position[rank] = at;
+        made->host_of[rank] = *number;
+        made->nic[rank] = order->nic ? order->nic[rank] : WEFT_NODE_NONE;
+    }
+    free(host_numbers);
+    *layout = made;
+    return WEFT_OK;
+}
+
+int weft_order_ranks(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks,
+                     unsigned flags, struct weft_layout **layout)
+{
+    struct weft_order order = {.graph = graph, .places = places, .ranks = ranks, .flags = flags};
+    int status = weft_order_gather(&order);
+    if (!status) {
+        status = weft_order_levels_of_hosts(&order);
+    }
+    if (!status) {
+        status = ring_plain(&order);
+    }
+    if (!status) {
+        status = weft_order_group(&order);
+    }
+    if (!status) {
+        status = layout_make(&order, layout);
+    }
+    order_free(&order);
+    return status;
+}
+
+void weft_layout_free(struct weft_layout *layout)
+{
+    free(layout);
+}

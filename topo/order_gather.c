@@ -1,0 +1,256 @@
+/* Ranks by host, and within a host by the tree of its devices.
+ *
+ * Everything is sorted by what the facts say of themselves (names, PCI addresses, numbers of NUMA nodes): where a node
+ * stands in the graph, and in which order ranks arrived, depends on who told what first and must not matter. The number of
+ * a rank decides only between ranks of which nothing else differs. */
+#include "topo/order_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "topo/natural.h"
+
+/* Bridges that say they are no PCI switch do not make a group of their own: what they hold, their NUMA node holds. */
+static int is_pci_switch(const struct weft_node *node)
+{
+    return node->kind == WEFT_NODE_BRIDGE &&
+           (node->bridge == WEFT_BRIDGE_SWITCH || node->bridge == WEFT_BRIDGE_UNKNOWN);
+}
+
+static int hex_digit(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+/* "c:0.0" before "0000:10:00.0": its parts are hexadecimal numbers of any length. */
+static int pci_compare(const char *a, const char *b)
+{
+    while (*a && *b) {
+        size_t digits[2];
+        const char *parts[2] = {a, b};
+        for (int i = 0; i < 2; i++) {
+            while (*parts[i] == '0' && hex_digit(parts[i][1])) {
+                parts[i]++;
+            }
+            for (digits[i] = 0; hex_digit(parts[i][digits[i]]);) {
+                digits[i]++;
+            }
+        }
+        if (digits[0] != digits[1]) {
+            return digits[0] < digits[1] ? -1 : 1;
+        }
+        int different = strncasecmp(parts[0], parts[1], digits[0]);
+        if (different) {
+            return different;
+        }
+        a = parts[0] + digits[0];
+        b = parts[1] + digits[1];
+        if (*a != *b) {
+            return (unsigned char)*a < (unsigned char)*b ? -1 : 1;
+        }
+        if (*a) {
+            a++;
+            b++;
+        }
+    }
+    return (*a != 0) - (*b != 0);
+}
+
+static int siblings_compare(const struct weft_node *a, const struct weft_node *b)
+{
+    if (a->kind != b->kind) {
+        return a->kind < b->kind ? -1 : 1;
+    }
+    if (a->pci && b->pci) {
+        int different = pci_compare(a->pci, b->pci);
+        if (different) {
+            return different;
+        }
+    }
+    if (a->index != b->index) {
+        return a->index < b->index ? -1 : 1;
+    }
+    int different = weft_natural_compare(a->name, b->name);
+    if (different) {
+        return different;
+    }
+    return (a->guid > b->guid) - (a->guid < b->guid);
+}
+
+static unsigned depth_of(const struct weft_graph *graph, uint32_t node)
+{
+    unsigned depth = 0;
+    while (graph->nodes[node].parent != WEFT_NODE_NONE) {
+        node = graph->nodes[node].parent;
+        depth++;
+    }
+    return depth;
+}
+
+int weft_order_nodes(const struct weft_graph *graph, uint32_t a, uint32_t b)
+{
+    const struct weft_node *nodes = graph->nodes;
+    unsigned depth_a = depth_of(graph, a), depth_b = depth_of(graph, b);
+    int deeper = (depth_a > depth_b) - (depth_a < depth_b);
+    for (; depth_a > depth_b; depth_a--) {
+        a = nodes[a].parent;
+    }
+    for (; depth_b > depth_a; depth_b--) {
+        b = nodes[b].parent;
+    }
+    if (a == b) {
+        return deeper;
+    }
+    while (nodes[a].parent != nodes[b].parent) {
+        a = nodes[a].parent;
+        b = nodes[b].parent;
+    }
+    return siblings_compare(&nodes[a], &nodes[b]);
+}
+
+static const char *host_name(const struct weft_order *order, uint32_t rank)
+{
+    const struct weft_place *place = &order->places[rank];
+    return place->host == WEFT_NODE_NONE ? place->host_name : order->graph->nodes[place->host].name;
+}
+
+static int hosts_compare(const struct weft_order *order, uint32_t a, uint32_t b)
+{
+    const struct weft_place *first = &order->places[a], *second = &order->places[b];
+    if (first->host != WEFT_NODE_NONE && first->host == second->host) {
+        return 0;
+    }
+    int different = weft_natural_compare(host_name(order, a), host_name(order, b));
+    if (different) {
+        return different;
+    }
+    if (first->host == WEFT_NODE_NONE || second->host == WEFT_NODE_NONE) {
+        return (first->host == WEFT_NODE_NONE) - (second->host == WEFT_NODE_NONE);
+    }
+    return siblings_compare(&order->graph->nodes[first->host], &order->graph->nodes[second->host]);
+}
+
+static int ranks_compare(const void *left, const void *right, void *context)
+{
+    const struct weft_order *order = context;
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    int different = hosts_compare(order, a, b);
+    if (different) {
+        return different;
+    }
+    uint32_t near_a = order->places[a].near, near_b = order->places[b].near;
+    if (order->places[a].host != WEFT_NODE_NONE && near_a != near_b) {
+        if (near_a == WEFT_NODE_NONE || near_b == WEFT_NODE_NONE) {
+            return near_a == WEFT_NODE_NONE ? 1 : -1;
+        }
+        different = weft_order_nodes(order->graph, near_a, near_b);
+        if (different) {
+            return different;
+        }
+    }
+    return a < b ? -1 : a > b;
+}
+
+static int place_check(const struct weft_order *order, uint32_t rank)
+{
+    const struct weft_place *place = &order->places[rank];
+    const struct weft_graph *graph = order->graph;
+    if (place->host == WEFT_NODE_NONE) {
+        if (!place->host_name || !*place->host_name) {
+            return weft_fail(WEFT_INVALID, "place of rank %u: neither a host of the graph nor a host's name",
+                             rank);
+        }
+        return WEFT_OK;
+    }
+    if (!graph || place->host >= graph->node_count || graph->nodes[place->host].kind != WEFT_NODE_HOST) {
+        return weft_fail(WEFT_INVALID, "place of rank %u: node %u is no host of the graph", rank,
+                         place->host);
+    }
+    if (place->near != WEFT_NODE_NONE &&
+        (place->near >= graph->node_count || graph->nodes[place->near].host != place->host)) {
+        return weft_fail(WEFT_INVALID, "place of rank %u: node %u does not lie in host %s", rank, place->near,
+                         graph->nodes[place->host].name);
+    }
+    return WEFT_OK;
+}
+
+int weft_order_gather(struct weft_order *order)
+{
+    if (order->ranks == 0 || order->ranks > WEFT_NODES_MAX) {
+        return weft_fail(WEFT_INVALID, "an order of %u ranks: from 1 to %u can be ordered", order->ranks,
+                         WEFT_NODES_MAX);
+    }
+    if (order->graph && !order->graph->finished) {
+        return weft_fail(WEFT_INVALID,
+                         "ranks are ordered along a finished graph: weft_graph_finish() comes first");
+    }
+    for (uint32_t rank = 0; rank < order->ranks; rank++) {
+        int status = place_check(order, rank);
+        if (status) {
+            return status;
+        }
+    }
+    order->members = malloc(order->ranks * sizeof *order->members);
+    order->host_of = malloc(order->ranks * sizeof *order->host_of);
+    order->hosts = malloc(order->ranks * sizeof *order->hosts);
+    if (!order->members || !order->host_of || !order->hosts) {
+        return weft_fail(WEFT_NOMEM, "no memory to gather %u ranks by host", order->ranks);
+    }
+    for (uint32_t rank = 0; rank < order->ranks; rank++) {
+        order->members[rank] = rank;
+    }
+    qsort_r(order->members, order->ranks, sizeof *order->members, ranks_compare, order);
+    order->host_count = 0;
+    for (uint32_t i = 0; i < order->ranks; i++) {
+        uint32_t rank = order->members[i];
+        if (i == 0 || hosts_compare(order, order->members[i - 1], rank)) {
+            order->hosts[order->host_count++] =
+                (struct weft_order_host){host_name(order, rank), order->places[rank].host, i, 0};
+        }
+        order->hosts[order->host_count - 1].count++;
+        order->host_of[rank] = order->host_count - 1;
+    }
+    return WEFT_OK;
+}
+
+int weft_order_level_add(struct weft_order *order, enum weft_level level, uint32_t **keys)
+{
+    *keys = malloc(order->ranks * sizeof **keys);
+    if (!*keys) {
+        return weft_fail(WEFT_NOMEM, "no memory for a level of %u ranks", order->ranks);
+    }
+    memset(*keys, 0xff, order->ranks * sizeof **keys); /* WEFT_NODE_NONE */
+    order->levels[order->level_count++] = (struct weft_order_level){level, *keys};
+    return WEFT_OK;
+}
+
+int weft_order_levels_of_hosts(struct weft_order *order)
+{
+    uint32_t *hosts, *numa = NULL, *bridges = NULL;
+    int status = weft_order_level_add(order, WEFT_LEVEL_HOST, &hosts);
+    if (!status && order->graph) {
+        status = weft_order_level_add(order, WEFT_LEVEL_NUMA, &numa);
+    }
+    if (!status && order->graph) {
+        status = weft_order_level_add(order, WEFT_LEVEL_BRIDGE, &bridges);
+    }
+    if (status) {
+        return status;
+    }
+    for (uint32_t rank = 0; rank < order->ranks; rank++) {
+        hosts[rank] = order->host_of[rank];
+        if (!order->graph || order->places[rank].host == WEFT_NODE_NONE) {
+            continue;
+        }
+        for (uint32_t node = order->places[rank].near; node != WEFT_NODE_NONE;
+             node = order->graph->nodes[node].parent) {
+            if (order->graph->nodes[node].kind == WEFT_NODE_NUMA) {
+                numa[rank] = node; /* the outermost: what it holds includes the inner ones */
+            } else if (is_pci_switch(&order->graph->nodes[node])) {
+                bridges[rank] = node;
+            }
+        }
+    }
+    return WEFT_OK;
+}

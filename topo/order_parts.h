@@ -1,0 +1,64 @@
+/* What the files of weft_order_ranks() share: ranks gathered by host, and the levels at which they are grouped. */
+#ifndef WEFT_TOPO_ORDER_PARTS_H
+#define WEFT_TOPO_ORDER_PARTS_H
+
+#include "topo/order.h"
+
+#define WEFT_ORDER_TIERS_MAX  8 /* of switches; deeper fabrics are told apart at their lowest tiers only */
+#define WEFT_ORDER_LEVELS_MAX (WEFT_ORDER_TIERS_MAX + 3)
+
+struct weft_order_host {
+    const char *name;
+    uint32_t node;  /* in the graph, or WEFT_NODE_NONE */
+    uint32_t first; /* into members */
+    uint32_t count;
+};
+
+/* One level below the job: ranks with equal keys are of one group, if they are next to each other. */
+struct weft_order_level {
+    enum weft_level level;
+    uint32_t *
+        keys; /* [ranks]: number of the host, or node in the graph; WEFT_NODE_NONE: in no group of this level */
+};
+
+struct weft_order {
+    const struct weft_graph *graph;
+    const struct weft_place *places;
+    uint32_t ranks;
+    unsigned flags;
+
+    uint32_t host_count;
+    struct weft_order_host *hosts; /* in the order of their names, hosts of the graph and others alike */
+    uint32_t *members;             /* [ranks]: the ranks of each host, near ones next to each other */
+    uint32_t *host_of;             /* [ranks]: index of the rank's host */
+
+    uint32_t *nic;        /* [ranks] */
+    uint32_t *host_order; /* [host_count]: hosts as the rings pass them */
+    uint32_t ring_count;
+    uint32_t *rings; /* [ring_count][ranks] */
+    uint32_t refined;
+
+    unsigned level_count; /* from the top down */
+    struct weft_order_level levels[WEFT_ORDER_LEVELS_MAX];
+
+    uint32_t group_count;
+    struct weft_group_span *groups;
+};
+
+/* Which of two nodes of one host comes first: as its tree is walked, children by PCI address, number and name, never by
+ * their index in the graph. */
+int weft_order_nodes(const struct weft_graph *graph, uint32_t a, uint32_t b);
+
+/* Fills hosts, members and host_of; checks the places. */
+int weft_order_gather(struct weft_order *order);
+
+/* The level's keys, all WEFT_NODE_NONE; owned by order. */
+int weft_order_level_add(struct weft_order *order, enum weft_level level, uint32_t **keys);
+
+/* Host, NUMA node and PCI switch. */
+int weft_order_levels_of_hosts(struct weft_order *order);
+
+/* Fills groups from the levels along ring 0. */
+int weft_order_group(struct weft_order *order);
+
+#endif
