@@ -144,7 +144,7 @@ static int take_format(struct parser *parser, const struct choice *choice, char 
 {
     for (size_t i = 1; i < COUNT(formats); i++) {
         if (strcmp(values[0], formats[i]) == 0) {
-            parser->options->format = (enum weft_topo_format)i;
+            parser->options->format = (enum weft_topo_output)i;
             return 0;
         }
     }
@@ -258,11 +258,11 @@ static int validate(struct parser *parser)
                                           [WEFT_TOPO_NIC_MAP] = "json",
                                           [WEFT_TOPO_ORDER] = "text or json"};
     struct weft_topo_options *options = parser->options;
-    enum weft_topo_format format = options->format;
-    if (format == WEFT_TOPO_FORMAT_NONE)
-        options->format = options->view == WEFT_TOPO_NIC_MAP ? WEFT_TOPO_FORMAT_JSON : WEFT_TOPO_FORMAT_TEXT;
-    else if (options->view != WEFT_TOPO_GRAPH && format != WEFT_TOPO_FORMAT_JSON &&
-             (format != WEFT_TOPO_FORMAT_TEXT || options->view == WEFT_TOPO_NIC_MAP)) {
+    enum weft_topo_output format = options->format;
+    if (format == WEFT_TOPO_AS_NONE)
+        options->format = options->view == WEFT_TOPO_NIC_MAP ? WEFT_TOPO_AS_JSON : WEFT_TOPO_AS_TEXT;
+    else if (options->view != WEFT_TOPO_GRAPH && format != WEFT_TOPO_AS_JSON &&
+             (format != WEFT_TOPO_AS_TEXT || options->view == WEFT_TOPO_NIC_MAP)) {
         fprintf(parser->errors, "weft-topo: %s with --format '%s': expected %s\n", parser->view,
                 formats[format], written[options->view]);
         return -1;

@@ -17,18 +17,18 @@ enum weft_topo_view {
     WEFT_TOPO_ORDER
 };
 
-enum weft_topo_format {
-    WEFT_TOPO_FORMAT_NONE, /* none given: what the view writes by itself */
-    WEFT_TOPO_FORMAT_TEXT,
-    WEFT_TOPO_FORMAT_JSON,
-    WEFT_TOPO_FORMAT_XML,
-    WEFT_TOPO_FORMAT_DOT,
-    WEFT_TOPO_FORMAT_SVG
+enum weft_topo_output {
+    WEFT_TOPO_AS_NONE, /* none given: what the view writes by itself */
+    WEFT_TOPO_AS_TEXT,
+    WEFT_TOPO_AS_JSON,
+    WEFT_TOPO_AS_XML,
+    WEFT_TOPO_AS_DOT,
+    WEFT_TOPO_AS_SVG
 };
 
 struct weft_topo_options {
     enum weft_topo_view view;
-    enum weft_topo_format format; /* never NONE once parsed */
+    enum weft_topo_output format; /* never NONE once parsed */
     int all, help, version;
     const char *explain[2];
     const char *machines[WEFT_TOPO_MACHINES_MAX];

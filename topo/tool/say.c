@@ -3,48 +3,16 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "topo/text.h"
+
 /* --- cleaning -------------------------------------------------------------------------------------------- */
 
-/* Length of the UTF-8 character at text (RFC 3629: shortest form, no surrogates, up to U+10FFFF), 0 when there is none;
- * *code is its number. The text ends with 0, which is no continuation byte. */
-static size_t character(const unsigned char *text, uint32_t *code)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t length = text[0] < 0x80             ? 1
-                    : (text[0] & 0xe0) == 0xc0 ? 2
-                    : (text[0] & 0xf0) == 0xe0 ? 3
-                    : (text[0] & 0xf8) == 0xf0 ? 4
-                                               : 0;
-    if (length <= 1) {
-        *code = text[0];
-        return length;
-    }
-    *code = text[0] & (0xffu >> (length + 1));
-    for (size_t i = 1; i < length; i++) {
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-        *code = *code << 6 | (text[i] & 0x3f);
-    }
-    if (*code < least[length] || *code > 0x10ffff || (*code >= 0xd800 && *code <= 0xdfff))
-        return 0;
-    return length;
-}
-
-/* Characters that steer a terminal or turn the direction of writing, and XML's forbidden ones. */
-static int is_unsafe(uint32_t code)
-{
-    return code < 0x20 || (code >= 0x7f && code <= 0x9f) || code == 0x061c || code == 0x200e ||
-           code == 0x200f || (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) ||
-           code == 0xfeff || (code & 0xfffe) == 0xfffe;
-}
-
-/* The character at *text, cleaned, into out; moves *text behind it. Returns the bytes written. */
+/* The character at *text, or '?' for its first byte, into out; moves *text behind it. Returns the bytes written. */
 static size_t clean_one(const char **text, char out[4])
 {
-    uint32_t code;
-    size_t length = character((const unsigned char *)*text, &code);
-    if (length == 0 || is_unsafe(code)) {
-        *text += length ? length : 1;
+    size_t length = weft_text_character_bytes(*text);
+    if (length == 0) {
+        *text += 1;
         out[0] = '?';
         return 1;
     }
