@@ -1,0 +1,79 @@
+/* Each allocation of the readers of topologies fails in turn: WEFT_NOMEM, the result untouched, nothing left behind. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "tests/faults/inject.h"
+#include "topo/read.h"
+#include <weft/weft.h>
+
+/* Something of everything that the kind can say, in few lines. */
+static const struct {
+    const char *name, *text;
+} texts[] = {
+    {"hwloc.xml",
+     "<topology version=\"2.0\"><object type=\"Machine\" gp_index=\"1\"><info name=\"HostName\" value=\"h\"/>"
+     "<object type=\"Package\" os_index=\"0\" nodeset=\"0x1\"><info name=\"CPUModel\" value=\"m\"/>"
+     "<object type=\"NUMANode\" os_index=\"0\" nodeset=\"0x1\"/><object type=\"PU\" os_index=\"0\"/>"
+     "<object type=\"Bridge\" bridge_type=\"0-1\" bridge_pci=\"0000:[00-02]\">"
+     "<object type=\"PCIDev\" gp_index=\"2\" pci_busid=\"01:00.0\" pci_type=\"0302 [10de:20b0] [0000:0000] "
+     "a1\"/>"
+     "<object type=\"PCIDev\" gp_index=\"3\" pci_busid=\"02:00.0\" pci_type=\"0302 [10de:20b0] [0000:0000] "
+     "a1\"/>"
+     "<object type=\"PCIDev\" gp_index=\"4\" pci_busid=\"03:00.0\" pci_type=\"0200 [15b3:1017] [0000:0000] "
+     "00\">"
+     "<object type=\"OSDev\" name=\"eth0\" osdev_type=\"2\"/><object type=\"OSDev\" name=\"mlx5_0\" "
+     "osdev_type=\"3\">"
+     "<info name=\"Port1State\" value=\"4\"/><info name=\"Port1LID\" "
+     "value=\"0x1\"/></object></object></object></object>"
+     "</object><distances2hetero nbobjs=\"2\" name=\"NVLinkBandwidth\"><indexes>PCIDev:2 PCIDev:3</indexes>"
+     "<u64values>0 9 9 0</u64values></distances2hetero></topology>"},
+};
+
+static void test_memory(void **state)
+{
+    (void)state;
+    static const int calls[] = {FAULT_MALLOC, FAULT_CALLOC, FAULT_REALLOC};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct weft_text text = {texts[i].name, texts[i].text, strlen(texts[i].text)};
+        uint32_t failures = 0;
+        for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
+            for (uint32_t k = 1;; k++) {
+                struct fault_aim aim = {.call = calls[c], .way = 0, .k = k};
+                struct fault_report report;
+                struct weft_graph *graph = NULL;
+                size_t before = fault_blocks_live();
+                fault_arm(&aim);
+                int status = weft_topo_read_text(&text, &graph);
+                fault_disarm(&report);
+                if (!report.reached) {
+                    assert_int_equal(status, WEFT_OK);
+                    weft_graph_free(graph);
+                    assert_int_equal(fault_blocks_live(), before);
+                    break;
+                }
+                failures++;
+                if (status != WEFT_NOMEM)
+                    print_message("%s: %s number %u: %d %s\n", texts[i].name, fault_call_name(calls[c]), k,
+                                  status, weft_error_detail());
+                assert_int_equal(status, WEFT_NOMEM);
+                assert_null(graph);
+                assert_int_equal(fault_blocks_live(), before);
+            }
+        }
+        print_message("%s: %u allocations failed\n", texts[i].name, failures);
+        assert_true(failures >= 5);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory)};
+    fault_start();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

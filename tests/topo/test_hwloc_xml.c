@@ -1,0 +1,462 @@
+/* hwloc's XML: what becomes of each kind of object, and the sample files. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "tests/support/hwloc_text.h"
+#include "tests/support/topo_files.h"
+#include "topo/files/hwloc.h"
+#include "topo/read.h"
+#include "topo/virtual.h"
+#include <weft/weft.h>
+
+static int read_text(const char *document, struct weft_graph **graph)
+{
+    struct weft_text text = {"m.xml", document, strlen(document)};
+    return weft_topo_read_text(&text, graph);
+}
+
+static struct weft_graph *must_read(const char *document)
+{
+    struct weft_graph *graph;
+    int status = read_text(document, &graph);
+    if (status)
+        print_message("%s\n", weft_error_detail());
+    assert_int_equal(status, WEFT_OK);
+    assert_string_equal(graph->format, "hwloc XML");
+    return graph;
+}
+
+static const struct weft_node *named(const struct weft_graph *graph, const char *name)
+{
+    const struct weft_node *found = NULL;
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        if (strcmp(graph->nodes[i].name, name) == 0) {
+            assert_null(found);
+            found = &graph->nodes[i];
+        }
+    }
+    if (!found)
+        print_message("no node \"%s\"\n", name);
+    assert_non_null(found);
+    return found;
+}
+
+static const char *parent_name(const struct weft_graph *graph, const char *name)
+{
+    return graph->nodes[named(graph, name)->parent].name;
+}
+
+static const char *attribute(const struct weft_graph *graph, const char *name, const char *key)
+{
+    const char *value = weft_graph_attribute(graph, (uint32_t)(named(graph, name) - graph->nodes), key);
+    return value ? value : "(none)";
+}
+
+static uint64_t uplink(const struct weft_graph *graph, const char *name)
+{
+    return graph->edges[named(graph, name)->parent_edge].bytes_per_s;
+}
+
+static uint32_t count(const struct weft_graph *graph, enum weft_node_kind kind)
+{
+    return weft_graph_count_below(graph, WEFT_NODE_NONE, kind);
+}
+
+/* The edge of the kind between two nodes; exactly one. */
+static const struct weft_edge *edge(const struct weft_graph *graph, enum weft_edge_kind kind, const char *a,
+                                    const char *b)
+{
+    uint32_t x = (uint32_t)(named(graph, a) - graph->nodes), y = (uint32_t)(named(graph, b) - graph->nodes);
+    const struct weft_edge *found = NULL;
+    for (uint32_t i = 0; i < graph->edge_count; i++) {
+        const struct weft_edge *at = &graph->edges[i];
+        if (at->kind == kind && ((at->a == x && at->b == y) || (at->a == y && at->b == x))) {
+            assert_null(found);
+            found = at;
+        }
+    }
+    assert_non_null(found);
+    return found;
+}
+
+static uint32_t edges_of(const struct weft_graph *graph, enum weft_edge_kind kind)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < graph->edge_count; i++)
+        found += graph->edges[i].kind == kind && !(graph->edges[i].flags & WEFT_EDGE_PARENT);
+    return found;
+}
+
+/* Two packages; behind the first a PCI switch with a GPU and an adapter, behind the second an Ethernet adapter, a
+ * screen, an accelerator and a disk. */
+static const char machine[] =
+    "<?xml version=\"1.0\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n" HEAD MACHINE INFO(
+        "HostName", "node7") INFO("Architecture", "x86_64")
+    /**/ PACKAGE(0, 1) INFO("CPUModel", "Model 7") NUMA(0, 1) CORE(0, 0) CORE(1, 2)
+    /**/ HOST_BRIDGE("0000:[00-05]") BRIDGE("0000:00:01.0", "15.753846") BRIDGE("0000:01:00.0", "31.507692")
+    /**/ BRIDGE("0000:02:00.0", "31.5") PCI("0000:03:00.0", "0302 [10de:20b0] [10de:1463]", "31.507692", "30")
+    /**/ OSDEV("nvml0", "1", " subtype=\"NVML\"") INFO("NVIDIAUUID", "GPU-1") END END END
+        /**/ BRIDGE("0000:02:01.0", "31.5") PCI("0000:04:00.0", "0207 [15b3:101b]", "31.507692", "31")
+    /**/ OSDEV("ib0", "2", "") INFO("Address", "80:00") INFO("Port", "2") END
+        /**/ OSDEV("mlx5_0", "3", "") INFO("NodeGUID", "b8ce:f603:00aa:0010")
+            INFO("SysImageGUID", "b8ce:f603:00aa:0010")
+    /**/ INFO("Port1State", "1") INFO("Port1LID", "0xffff") INFO("Port2State", "4") INFO("Port2LID", "0x2a")
+    /**/ INFO("Port2GID0", "fe80:0000:0000:0000:b8ce:f603:00aa:0012") INFO("Port3State", "5")
+        END END END END END END END
+            /**/ PACKAGE(1, 2) NUMA(1, 2) CORE(2, 4)
+    /**/ HOST_BRIDGE("10000:[80-82]") PCI("10000:80:00.0", "0200 [8086:1521]", "0.000000", "32")
+    /**/ OSDEV("eth0", "2", "") INFO("Address", "a4:93") END END
+        /**/ PCI("10000:80:00.1", "0200 [8086:1521]", "0.000000", "33")
+            INFO("PCIDevice", "Some Virtual Function") END
+                /**/ PCI("10000:80:01.0", "0300 [1a03:2000]", "0.0", "34") OSDEV("card0", "1", "") END END
+                    /**/ PCI("10000:80:02.0", "1200 [1002:74a1]", "63", "35") END
+                        /**/ PCI("10000:80:03.0", "0106 [8086:1d02]", "0.0", "36")
+                            OSDEV("sda", "0", " subtype=\"Disk\"") END END
+                                /**/ END END END "</topology>\n";
+
+static void test_places(void **state)
+{
+    (void)state;
+    struct weft_graph *graph = must_read(machine);
+    assert_int_equal(count(graph, WEFT_NODE_HOST), 1);
+    assert_int_equal(count(graph, WEFT_NODE_NUMA), 2);
+    assert_int_equal(count(graph, WEFT_NODE_CORE), 3);
+    assert_int_equal(count(graph, WEFT_NODE_GPU), 2);
+    assert_int_equal(count(graph, WEFT_NODE_NIC), 3);
+    assert_int_equal(count(graph, WEFT_NODE_PORT), 4);
+    assert_int_equal(count(graph, WEFT_NODE_BRIDGE), 6);
+    assert_int_equal(count(graph, WEFT_NODE_DEVICE), 2);
+    assert_int_equal(named(graph, "node7")->flags, 0);
+    assert_string_equal(attribute(graph, "node7", "Architecture"), "x86_64");
+    assert_string_equal(attribute(graph, "numa0", "CPUModel"), "Model 7");
+    assert_string_equal(attribute(graph, "numa1", "package"), "1");
+    assert_int_equal(named(graph, "core2")->index, 2);
+    assert_string_equal(parent_name(graph, "core2"), "numa0");
+    assert_string_equal(parent_name(graph, "core4"), "numa1");
+    assert_string_equal(parent_name(graph, "pci0000:00"), "numa0");
+    assert_string_equal(parent_name(graph, "pci10000:80"), "numa1");
+    assert_string_equal(parent_name(graph, "gpu0"), "0000:02:00.0");
+    assert_string_equal(parent_name(graph, "mlx5_0"), "0000:02:01.0");
+    assert_string_equal(parent_name(graph, "mlx5_0:2"), "mlx5_0");
+    weft_graph_free(graph);
+}
+
+static void test_bridges(void **state)
+{
+    (void)state;
+    struct weft_graph *graph = must_read(machine);
+    assert_int_equal(named(graph, "pci0000:00")->bridge, WEFT_BRIDGE_HOST);
+    assert_int_equal(named(graph, "0000:00:01.0")->bridge, WEFT_BRIDGE_PORT);
+    assert_int_equal(named(graph, "0000:01:00.0")->bridge, WEFT_BRIDGE_SWITCH);
+    assert_int_equal(named(graph, "0000:02:00.0")->bridge, WEFT_BRIDGE_SWITCH);
+    /* Only the switch's upper port and the functions have a link of their own upwards. */
+    assert_int_equal(uplink(graph, "0000:00:01.0"), 0);
+    assert_int_equal(uplink(graph, "0000:01:00.0"), 31507692000);
+    assert_int_equal(uplink(graph, "0000:02:00.0"), 0);
+    assert_int_equal(uplink(graph, "gpu0"), 31507692000);
+    assert_int_equal(uplink(graph, "gpu1"), 63000000000);
+    assert_int_equal(uplink(graph, "eth0"), 0);
+    assert_int_equal(graph->edges[named(graph, "gpu0")->parent_edge].kind, WEFT_EDGE_PCI);
+    assert_int_equal(graph->edges[named(graph, "pci0000:00")->parent_edge].kind, WEFT_EDGE_LOCAL);
+    weft_graph_free(graph);
+}
+
+static void test_devices(void **state)
+{
+    (void)state;
+    struct weft_graph *graph = must_read(machine);
+    assert_string_equal(named(graph, "gpu0")->pci, "0000:03:00.0");
+    assert_int_equal(named(graph, "gpu0")->index, 0);
+    assert_string_equal(attribute(graph, "gpu0", "NVML"), "nvml0");
+    assert_string_equal(attribute(graph, "gpu0", "NVIDIAUUID"), "GPU-1");
+    assert_string_equal(attribute(graph, "gpu0", "vendor"), "0x10de");
+    assert_string_equal(attribute(graph, "gpu0", "subsystem_device"), "0x1463");
+    assert_string_equal(named(graph, "gpu1")->pci, "10000:80:02.0");
+    /* A screen is no GPU, a disk has its name. */
+    assert_int_equal(named(graph, "10000:80:01.0")->kind, WEFT_NODE_DEVICE);
+    assert_string_equal(attribute(graph, "10000:80:01.0", "class"), "0x0300");
+    assert_string_equal(attribute(graph, "10000:80:03.0", "Disk"), "sda");
+
+    const struct weft_node *nic = named(graph, "mlx5_0");
+    assert_true(nic->guid == 0xb8cef60300aa0010);
+    assert_string_equal(attribute(graph, "mlx5_0", "SysImageGUID"), "b8ce:f603:00aa:0010");
+    assert_int_equal(named(graph, "mlx5_0:1")->state, WEFT_PORT_DOWN);
+    assert_int_equal(named(graph, "mlx5_0:2")->state, WEFT_PORT_ACTIVE);
+    assert_int_equal(named(graph, "mlx5_0:3")->state, WEFT_PORT_UNKNOWN);
+    assert_int_equal(named(graph, "mlx5_0:2")->index, 2);
+    assert_true(named(graph, "mlx5_0:2")->guid == 0xb8cef60300aa0012);
+    assert_string_equal(attribute(graph, "mlx5_0:2", "LID"), "0x2a");
+    assert_string_equal(attribute(graph, "mlx5_0:2", "net"), "ib0");
+    assert_string_equal(attribute(graph, "mlx5_0:1", "net"), "(none)");
+    assert_string_equal(attribute(graph, "eth0:1", "net"), "eth0");
+    assert_string_equal(attribute(graph, "eth0:1", "address"), "a4:93");
+    /* A function that no driver has: kept, without a port. */
+    assert_string_equal(attribute(graph, "10000:80:00.1", "driver_device"), "none");
+    assert_string_equal(attribute(graph, "10000:80:00.1", "function_of"), "10000:80:00.0");
+    assert_string_equal(attribute(graph, "10000:80:00.1", "virtual_function"), "yes");
+    assert_int_equal(named(graph, "10000:80:00.1")->child_first, WEFT_NODE_NONE);
+    assert_string_equal(attribute(graph, "eth0", "driver_device"), "(none)");
+    weft_graph_free(graph);
+}
+
+static void test_sockets(void **state)
+{
+    (void)state;
+    struct weft_graph *graph = must_read(machine);
+    const struct weft_edge *between = edge(graph, WEFT_EDGE_SOCKET, "numa0", "numa1");
+    assert_int_equal(between->flags, WEFT_EDGE_LINKS_UNKNOWN);
+    assert_int_equal(between->bytes_per_s, 0);
+    weft_graph_free(graph);
+    /* Two NUMA nodes of one package: nobody knows what is between them. */
+    graph = must_read(HEAD MACHINE PACKAGE(0, 3) NUMA(0, 1) NUMA(1, 2) END END "</topology>");
+    assert_int_equal(edges_of(graph, WEFT_EDGE_SOCKET), 0);
+    weft_graph_free(graph);
+}
+
+/* GPUs are numbered as one driver numbers all of them, and in the order of the file otherwise. */
+static void test_gpu_numbers(void **state)
+{
+    (void)state;
+#define GPU(pci, name) PCI(pci, "0302 [10de:20b0]", "0.0", "0") OSDEV(name, "5", " subtype=\"CUDA\"") END END
+#define GPUS(a, b, c)                                                                                        \
+    HEAD MACHINE NUMA(0, 1) GPU("01:00.0", a) GPU("02:00.0", b) GPU("03:00.0", c) END "</topology>"
+    static const struct {
+        const char *text;
+        int order[3];
+    } cases[] = {
+        {GPUS("cuda2", "cuda0", "cuda1"), {2, 0, 1}},   {GPUS("nvml1", "nvml2", "nvml0"), {1, 2, 0}},
+        {GPUS("cuda2", "cuda0", "cuda0"), {0, 1, 2}},   {GPUS("cuda3", "cuda0", "cuda1"), {0, 1, 2}},
+        {GPUS("cuda2", "opencl0", "cuda1"), {0, 1, 2}}, {GPUS("rsmi2", "rsmi1", "rsmi0"), {2, 1, 0}},
+        {GPUS("cuda2", "cuda0", "cuda1x"), {0, 1, 2}},
+    };
+    static const char *const addresses[] = {"0000:01:00.0", "0000:02:00.0", "0000:03:00.0"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct weft_graph *graph = must_read(cases[i].text);
+        for (int j = 0; j < 3; j++) {
+            char name[16];
+            snprintf(name, sizeof name, "gpu%d", cases[i].order[j]);
+            assert_string_equal(named(graph, name)->pci, addresses[j]);
+            assert_int_equal(named(graph, name)->index, cases[i].order[j]);
+        }
+        weft_graph_free(graph);
+    }
+}
+
+/* Bridges stand where the nodeset around them says. */
+static void test_nodesets(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *set;
+        int ok;
+        int32_t numa;
+    } sets[] = {
+        {"0x00000001", 1, 0},
+        {"0x00000000", 1, WEFT_HWLOC_NUMA_UNTOLD},
+        {"0x0", 1, WEFT_HWLOC_NUMA_UNTOLD},
+        {"0x00000003", 1, WEFT_HWLOC_NUMA_SEVERAL},
+        {"0x80000000", 1, 31},
+        {"0x00000001,0x00000000", 1, 32},
+        {"0x00000010,,0x0", 1, 68},
+        {"0x00000001,,0x00000001", 1, WEFT_HWLOC_NUMA_SEVERAL},
+        {"0xf...f", 1, WEFT_HWLOC_NUMA_SEVERAL},
+        {"0xf...f,0x00000000", 1, WEFT_HWLOC_NUMA_SEVERAL},
+        {"0x1,0xf...f", 0, 0},
+        {"", 0, 0},
+        {"1", 0, 0},
+        {"0x", 0, 0},
+        {"0x00000001 ", 0, 0},
+        {"0x100000000", 0, 0},
+        {"0x00000001;0x1", 0, 0},
+    };
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        int32_t numa = 77;
+        assert_int_equal(weft_hwloc_nodeset(sets[i].set, &numa), sets[i].ok);
+        assert_int_equal(numa, sets[i].ok ? sets[i].numa : 77);
+    }
+    struct weft_graph *graph =
+        must_read(HEAD MACHINE NUMA(0, 1) NUMA(1, 2) HOST_BRIDGE("0000:[00-01]") END END "</topology>");
+    assert_string_equal(parent_name(graph, "pci0000:00"), "host");
+    weft_graph_free(graph);
+    /* A GPU's memory beside the package's own does not move its bridges away. */
+    graph = must_read(HEAD MACHINE PACKAGE(0, 3) NUMA(
+        0, 1) "<object type=\"NUMANode\" os_index=\"1\" subtype=\"GPUMemory\"/>" HOST_BRIDGE("0000:[00-01]")
+                          END END END "</topology>");
+    assert_string_equal(parent_name(graph, "pci0000:00"), "numa0");
+    weft_graph_free(graph);
+}
+
+/* What is not on PCI, several adapters of one function, processors without cores. */
+static void test_odd_machines(void **state)
+{
+    (void)state;
+    struct weft_graph *graph = must_read(
+        HEAD MACHINE INFO("DMISysVendor", "QEMU") INFO("DMIProductName", "Standard PC")
+            NUMA(0, 1) "<object type=\"PU\" os_index=\"3\"/>" OSDEV("rxe0", "3", "") INFO("Port1State", "4")
+                END OSDEV("veth0", "2", "") END PCI("0000:01:00.0", "0200 [15b3:1017]", "0.0", "0")
+                    OSDEV("mlx5_1", "3", "") INFO("Port1State", "4") END OSDEV("mlx5_2", "3", "")
+                        INFO("Port1State", "2") END END END "</topology>");
+    assert_int_equal(named(graph, "host")->flags, WEFT_HOST_VIRTUAL);
+    assert_int_equal(named(graph, "core3")->index, 3);
+    assert_string_equal(parent_name(graph, "rxe0"), "host");
+    assert_int_equal(named(graph, "rxe0:1")->state, WEFT_PORT_ACTIVE);
+    assert_null(named(graph, "rxe0")->pci);
+    assert_string_equal(parent_name(graph, "veth0"), "host");
+    assert_string_equal(named(graph, "mlx5_1")->pci, "0000:01:00.0");
+    assert_string_equal(named(graph, "mlx5_2")->pci, "0000:01:00.0");
+    assert_int_equal(named(graph, "mlx5_2:1")->state, WEFT_PORT_INIT);
+    /* Off InfiniBand a GID does not tell the port's GUID, and nothing is made up. */
+    assert_true(named(graph, "mlx5_1:1")->guid == 0);
+    weft_graph_free(graph);
+}
+
+static void test_virtual_products(void **state)
+{
+    (void)state;
+    assert_int_equal(weft_product_is_virtual(NULL, NULL), 0);
+    assert_int_equal(weft_product_is_virtual("Supermicro", "X9DRG-HF"), 0);
+    assert_int_equal(weft_product_is_virtual("Microsoft Corporation", "Surface"), 0);
+    assert_int_equal(weft_product_is_virtual("Microsoft Corporation", "Virtual Machine"), 1);
+    assert_int_equal(weft_product_is_virtual("QEMU", NULL), 1);
+    assert_int_equal(weft_product_is_virtual("Amazon EC2", "p4d.24xlarge"), 1);
+    assert_int_equal(weft_product_is_virtual("Amazon EC2", "m5.metal"), 0);
+    assert_int_equal(weft_product_is_virtual("Amazon EC2", NULL), 0);
+}
+
+static void test_links(void **state)
+{
+    (void)state;
+    struct weft_graph *graph = must_read(
+        FOUR_GPUS MATRIX("3", "NVLinkBandwidth", "PCIDev:31 PCIDev:32 Package:11 ",
+                         "1000000 50000 0 </u64values>\n<u64values>40000 1000000\n25000 0 0 1000000")
+            MATRIX("2", "SomethingElse", "PCIDev:99 Core:1", "1 2 3 4") "</topology>");
+    assert_int_equal(edges_of(graph, WEFT_EDGE_GPU_LINK), 2);
+    const struct weft_edge *link = edge(graph, WEFT_EDGE_GPU_LINK, "gpu0", "gpu1");
+    assert_int_equal(link->flags, WEFT_EDGE_NVLINK | WEFT_EDGE_LINKS_UNKNOWN);
+    assert_int_equal(link->links, 1);
+    assert_true(link->bytes_per_s == 40000000000); /* the weaker direction */
+    link = edge(graph, WEFT_EDGE_GPU_LINK, "gpu1", "numa1");
+    assert_true(link->bytes_per_s == 25000000000);
+    weft_graph_free(graph);
+
+    /* All over an NVSwitch: each pair has what the weaker of the two has. */
+    graph = must_read(
+        FOUR_GPUS MATRIX("4", "NVLinkBandwidth", "PCIDev:31 PCIDev:32 PCIDev:33 PCIDev:34",
+                         "0 0 0 300000 0 0 0 300000 0 0 0 150000 300000 300000 150000 0") "</topology>");
+    assert_int_equal(edges_of(graph, WEFT_EDGE_GPU_LINK), 3);
+    link = edge(graph, WEFT_EDGE_GPU_LINK, "gpu0", "gpu1");
+    assert_int_equal(link->flags, WEFT_EDGE_NVLINK | WEFT_EDGE_NVSWITCH | WEFT_EDGE_LINKS_UNKNOWN);
+    assert_true(link->bytes_per_s == 300000000000);
+    assert_true(edge(graph, WEFT_EDGE_GPU_LINK, "gpu0", "gpu2")->bytes_per_s == 150000000000);
+    weft_graph_free(graph);
+
+    graph = must_read(FOUR_GPUS
+                      "<distances2 type=\"PCIDev\" nbobjs=\"2\" name=\"XGMIBandwidth\" indexing=\"gp\">"
+                      "<indexes>31 33</indexes><u64values>0 100000 100000 0</u64values></distances2>"
+                      "<distances2 type=\"NUMANode\" nbobjs=\"2\" name=\"NUMALatency\" indexing=\"os\">"
+                      "<indexes>0 1</indexes><u64values>10 20 20 10</u64values></distances2></topology>");
+    assert_int_equal(edges_of(graph, WEFT_EDGE_GPU_LINK), 1);
+    assert_int_equal(edge(graph, WEFT_EDGE_GPU_LINK, "gpu0", "gpu2")->flags,
+                     WEFT_EDGE_XGMI | WEFT_EDGE_LINKS_UNKNOWN);
+    weft_graph_free(graph);
+}
+
+/* --- samples: counted by hand in the files */
+
+static struct weft_graph *sample(const char *name)
+{
+    char *bytes;
+    size_t size;
+    if (topo_file(name, &bytes, &size))
+        return NULL;
+    struct weft_text text = {name, bytes, size};
+    struct weft_graph *graph;
+    int status = weft_topo_read_text(&text, &graph);
+    free(bytes);
+    assert_int_equal(status, WEFT_OK);
+    return graph;
+}
+
+static void check_counts(const struct weft_graph *graph, const uint32_t *expected)
+{
+    static const enum weft_node_kind kinds[] = {WEFT_NODE_NUMA,  WEFT_NODE_CORE, WEFT_NODE_BRIDGE,
+                                                WEFT_NODE_GPU,   WEFT_NODE_NIC,  WEFT_NODE_PORT,
+                                                WEFT_NODE_DEVICE};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        assert_int_equal(count(graph, kinds[i]), expected[i]);
+}
+
+static void test_sample_power8(void **state)
+{
+    (void)state;
+    struct weft_graph *graph = sample("hwloc-xml/power8gpudistances.xml");
+    if (!graph)
+        skip();
+    check_counts(graph, (const uint32_t[]){2, 8, 8, 4, 0, 0, 0});
+    assert_int_equal(named(graph, "drac-12.grenoble.grid5000.fr")->kind, WEFT_NODE_HOST);
+    assert_string_equal(named(graph, "gpu2")->pci, "000a:01:00.0");
+    assert_true(uplink(graph, "gpu2") == 15753846000);
+    static const char *const joined[][2] = {{"gpu0", "gpu1"},  {"gpu2", "gpu3"},  {"gpu0", "numa0"},
+                                            {"gpu1", "numa0"}, {"gpu2", "numa1"}, {"gpu3", "numa1"}};
+    assert_int_equal(edges_of(graph, WEFT_EDGE_GPU_LINK), 6);
+    for (size_t i = 0; i < 6; i++)
+        assert_true(edge(graph, WEFT_EDGE_GPU_LINK, joined[i][0], joined[i][1])->bytes_per_s == 40000000000);
+    weft_graph_free(graph);
+}
+
+static void test_sample_many_functions(void **state)
+{
+    (void)state;
+    struct weft_graph *graph = sample("hwloc-xml/16intel64-manyVFs.xml");
+    if (!graph)
+        skip();
+    check_counts(graph, (const uint32_t[]){2, 16, 15, 0, 18, 6, 0});
+    uint32_t bare = 0;
+    for (uint32_t i = 0; i < graph->node_count; i++)
+        bare +=
+            graph->nodes[i].kind == WEFT_NODE_NIC && weft_graph_attribute(graph, i, "driver_device") != NULL;
+    assert_int_equal(bare, 12);
+    assert_string_equal(parent_name(graph, "usnic_2"), "0000:87:00.0");
+    assert_string_equal(attribute(graph, "usnic_2:1", "net"), "eth6");
+    assert_int_equal(named(graph, "usnic_2:1")->state, WEFT_PORT_ACTIVE);
+    weft_graph_free(graph);
+}
+
+static void test_sample_whole_io(void **state)
+{
+    (void)state;
+    struct weft_graph *graph = sample("hwloc-xml/32em64t-2n8c2t-pci-wholeio.xml");
+    if (!graph)
+        skip();
+    check_counts(graph, (const uint32_t[]){2, 16, 8, 4, 3, 3, 4});
+    assert_int_equal(named(graph, "conan")->flags, 0);
+    assert_string_equal(named(graph, "gpu3")->pci, "0000:84:00.1");
+    assert_true(named(graph, "mlx5_0:1")->guid == 0x248a0703001e39fe);
+    assert_string_equal(parent_name(graph, "mlx5_0"), "0000:80:03.0");
+    weft_graph_free(graph);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_bridges),
+        cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_sockets),
+        cmocka_unit_test(test_gpu_numbers),
+        cmocka_unit_test(test_nodesets),
+        cmocka_unit_test(test_odd_machines),
+        cmocka_unit_test(test_virtual_products),
+        cmocka_unit_test(test_links),
+        cmocka_unit_test(test_sample_power8),
+        cmocka_unit_test(test_sample_many_functions),
+        cmocka_unit_test(test_sample_whole_io),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
