@@ -38,7 +38,7 @@ static const char *direct_why(const struct pair *pair)
         return "they share a link of their own";
     case WEFT_PATH_PIX:
     case WEFT_PATH_PXB:
-        return "they meet at a PCI switch, so that the bytes pass neither processor nor its memory";
+        return "they meet below the host bridge: the bytes pass neither the processor nor its memory";
     case WEFT_PATH_PHB:
         return virtual
                    ? "they meet at a bridge of a virtual machine, which says nothing about the real one"
@@ -57,16 +57,19 @@ static const char *direct_why(const struct pair *pair)
 /* A node as a stop on the way: "GPU gpu0, 0000:0f:00.0". */
 static void stop_put(const struct pair *pair, uint32_t index, FILE *file)
 {
-    static const char *const bridges[] = {"bridge", "host bridge", "root port", "PCI switch"};
+    static const char *const bridges[] = {"bridge", "host bridge", "root port", "PCI switch port"};
     static const char *const kinds[] = {
         [WEFT_NODE_HOST] = "host",     [WEFT_NODE_NUMA] = "NUMA node", [WEFT_NODE_CORE] = "core",
         [WEFT_NODE_GPU] = "GPU",       [WEFT_NODE_NIC] = "NIC",        [WEFT_NODE_PORT] = "NIC",
         [WEFT_NODE_DEVICE] = "device", [WEFT_NODE_SWITCH] = "switch",  [WEFT_NODE_RANK] = "rank"};
     const struct weft_node *node = &pair->graph->nodes[index];
     char name[WEFT_TOPO_NAME_SIZE];
-    fprintf(file, "  %s ",
-            node->kind == WEFT_NODE_BRIDGE ? bridges[node->bridge & 3]
-                                           : kinds[node->kind < WEFT_NODE_KIND_COUNT ? node->kind : 0]);
+    if (node->kind == WEFT_NODE_BRIDGE && node->flags & WEFT_BRIDGE_WHOLE)
+        fprintf(file, "  PCI switch ");
+    else
+        fprintf(file, "  %s ",
+                node->kind == WEFT_NODE_BRIDGE ? bridges[node->bridge & 3]
+                                               : kinds[node->kind < WEFT_NODE_KIND_COUNT ? node->kind : 0]);
     fputs(weft_topo_name(pair->graph, index, name), file);
     if (node->pci && strcmp(node->pci, node->name) != 0) {
         fprintf(file, ", ");

@@ -48,8 +48,10 @@ static json_t *node_json(const struct weft_graph *graph, uint32_t index)
                   weft_json_guid(node->guid), "attributes", attributes(graph, node));
     if (!object)
         return NULL;
-    if (node->kind == WEFT_NODE_BRIDGE)
+    if (node->kind == WEFT_NODE_BRIDGE) {
         json_object_set_new(object, "bridge", json_string(bridge_name(node)));
+        json_object_set_new(object, "whole", json_boolean(node->flags & WEFT_BRIDGE_WHOLE));
+    }
     if (node->kind == WEFT_NODE_PORT) {
         json_object_set_new(object, "state",
                             json_string(weft_port_state_name((enum weft_port_state)node->state)));

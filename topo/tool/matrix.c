@@ -7,7 +7,7 @@
 #include "topo/tool/json_say.h"
 #include "topo/tool/tool.h"
 
-enum { HOSTS_MAX = 16, DEVICES_MAX = 512 };
+enum { HOSTS_MAX = 16, DEVICES_MAX = 512, HEAD_COLUMNS = 8, WORD_COLUMNS = 4 };
 
 struct devices {
     uint32_t *nodes;
@@ -54,36 +54,64 @@ static size_t put_padded(FILE *file, const char *text, size_t width)
     return columns;
 }
 
+/* The head of a column: the name, or its number where the name is long; the row has both then. */
+static char *head(const struct weft_graph *graph, const struct devices *devices, uint32_t at,
+                  char text[WEFT_NAME_SIZE_MAX])
+{
+    if (weft_topo_columns(label(graph, devices->nodes[at], text)) > HEAD_COLUMNS)
+        snprintf(text, WEFT_NAME_SIZE_MAX, "[%" PRIu32 "]", at);
+    return text;
+}
+
+static char *row_name(const struct weft_graph *graph, const struct devices *devices, uint32_t at,
+                      char text[WEFT_TOPO_NAME_SIZE])
+{
+    char name[WEFT_NAME_SIZE_MAX], number[WEFT_NAME_SIZE_MAX];
+    label(graph, devices->nodes[at], name);
+    head(graph, devices, at, number);
+    snprintf(text, WEFT_TOPO_NAME_SIZE, strcmp(name, number) ? "%s %s" : "%s", name, number);
+    return text;
+}
+
+static void row_put(const struct weft_graph *graph, const struct devices *devices, uint32_t row,
+                    unsigned *seen, FILE *file)
+{
+    char text[WEFT_NAME_SIZE_MAX];
+    for (uint32_t column = 0; column < devices->count; column++) {
+        size_t width = weft_topo_columns(head(graph, devices, column, text));
+        int last = column + 1 == devices->count;
+        const char *word = "X";
+        if (row != column) {
+            enum weft_path_class path_class =
+                weft_path_classify(graph, devices->nodes[row], devices->nodes[column]);
+            word = weft_path_class_name(path_class);
+            *seen |= 1u << path_class;
+        }
+        fprintf(file, "  ");
+        put_padded(file, word, last ? 0 : width > WORD_COLUMNS ? width : WORD_COLUMNS);
+    }
+    fprintf(file, "\n");
+}
+
 /* Returns the classes that occur, as bits. */
 static unsigned table_put(const struct weft_graph *graph, const struct devices *devices, FILE *file)
 {
-    char text[WEFT_NAME_SIZE_MAX];
+    char text[WEFT_TOPO_NAME_SIZE];
     size_t first = 0;
     unsigned seen = 0;
     for (uint32_t i = 0; i < devices->count; i++) {
-        size_t columns = weft_topo_columns(label(graph, devices->nodes[i], text));
+        size_t columns = weft_topo_columns(row_name(graph, devices, i, text));
         first = columns > first ? columns : first;
     }
     fprintf(file, "%*s", (int)first, "");
-    for (uint32_t i = 0; i < devices->count; i++)
-        fprintf(file, "  %s", label(graph, devices->nodes[i], text));
+    for (uint32_t i = 0; i < devices->count; i++) {
+        fprintf(file, "  ");
+        put_padded(file, head(graph, devices, i, text), i + 1 == devices->count ? 0 : WORD_COLUMNS);
+    }
     fprintf(file, "\n");
     for (uint32_t row = 0; row < devices->count; row++) {
-        put_padded(file, label(graph, devices->nodes[row], text), first);
-        for (uint32_t column = 0; column < devices->count; column++) {
-            size_t width = weft_topo_columns(label(graph, devices->nodes[column], text));
-            int last = column + 1 == devices->count;
-            const char *word = "X";
-            if (row != column) {
-                enum weft_path_class path_class =
-                    weft_path_classify(graph, devices->nodes[row], devices->nodes[column]);
-                word = weft_path_class_name(path_class);
-                seen |= 1u << path_class;
-            }
-            fprintf(file, "  ");
-            put_padded(file, word, last ? 0 : width > 4 ? width : 4);
-        }
-        fprintf(file, "\n");
+        put_padded(file, row_name(graph, devices, row, text), first);
+        row_put(graph, devices, row, &seen, file);
     }
     return seen;
 }

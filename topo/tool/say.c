@@ -7,8 +7,7 @@
 
 /* --- cleaning -------------------------------------------------------------------------------------------- */
 
-/* The character at *text, or '?' for its first byte, into out; moves *text behind it. Returns the bytes written. */
-static size_t clean_one(const char **text, char out[4])
+size_t weft_topo_clean_one(const char **text, char out[4])
 {
     size_t length = weft_text_character_bytes(*text);
     if (length == 0) {
@@ -26,7 +25,7 @@ char *weft_topo_clean(const char *text, char *clean, size_t size)
     size_t used = 0;
     while (*text) {
         char one[4];
-        size_t length = clean_one(&text, one);
+        size_t length = weft_topo_clean_one(&text, one);
         if (used + length + 1 > size)
             break;
         memcpy(clean + used, one, length);
@@ -40,7 +39,7 @@ void weft_topo_put(FILE *file, const char *text)
 {
     while (*text) {
         char one[4];
-        size_t length = clean_one(&text, one);
+        size_t length = weft_topo_clean_one(&text, one);
         fwrite(one, 1, length, file);
     }
 }

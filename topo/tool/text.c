@@ -53,8 +53,23 @@ static const char *bridge_name(const struct weft_node *node)
     static const char *const names[] = {[WEFT_BRIDGE_UNKNOWN] = "bridge",
                                         [WEFT_BRIDGE_HOST] = "host bridge",
                                         [WEFT_BRIDGE_PORT] = "root port",
-                                        [WEFT_BRIDGE_SWITCH] = "PCI switch"};
+                                        [WEFT_BRIDGE_SWITCH] = "PCI switch port"};
+    if (node->bridge == WEFT_BRIDGE_SWITCH && node->flags & WEFT_BRIDGE_WHOLE)
+        return "PCI switch";
     return node->bridge <= WEFT_BRIDGE_SWITCH ? names[node->bridge] : names[WEFT_BRIDGE_UNKNOWN];
+}
+
+/* What the device is, where the source says so in the words of hwloc. */
+static void model_put(const struct tree *tree, uint32_t index)
+{
+    static const char *const told_as[] = {"GPUModel", "PCIDevice"};
+    const char *model = NULL;
+    for (size_t i = 0; !model && i < sizeof told_as / sizeof *told_as; i++)
+        model = weft_graph_attribute(tree->graph, index, told_as[i]);
+    if (!model)
+        return;
+    fprintf(tree->file, ", ");
+    weft_topo_put(tree->file, model);
 }
 
 /* What the way up carries, where a way over PCI leads up. */
@@ -123,6 +138,8 @@ static void node_put(const struct tree *tree, uint32_t index)
     case WEFT_NODE_GPU:
     case WEFT_NODE_NIC:
         name_put(tree, node, node->kind == WEFT_NODE_GPU ? "GPU" : "NIC");
+        if (!tree->all) /* else it stands among the attributes */
+            model_put(tree, index);
         uplink_put(tree, node);
         break;
     default:

@@ -21,6 +21,9 @@
  * writing, and bytes that are no UTF-8 become '?'. Returns clean. */
 char *weft_topo_clean(const char *text, char *clean, size_t size);
 
+/* The character at *text, so cleaned, into out; moves *text behind it. Returns the bytes written. */
+size_t weft_topo_clean_one(const char **text, char out[4]);
+
 /* Writes text so cleaned. */
 void weft_topo_put(FILE *file, const char *text);
 
