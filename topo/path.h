@@ -1,8 +1,10 @@
 /* How two nodes of a finished graph are joined, and what that means for those who use NCCL's words.
  *
  * Classes, from near to far (the words of nvidia-smi topo -m and NCCL):
- *   LOC   the same node, or one within the other
- *   NVL   a link between GPUs (NVLink, xGMI, Xe Link), directly or through an NVSwitch
+ *   LOC   the same node, or one within the other; but a NUMA node and a device below it are PHB, as bytes to memory
+ *         pass the host bridge. Cores count as their NUMA node, ports as their NIC, ranks as what they are placed at
+ *   NVL   a link between GPUs (NVLink, xGMI, Xe Link), directly or through an NVSwitch; also one between a GPU and its
+ *         NUMA node or a NIC (C2C)
  *   PIX   at most one PCI switch between them: their nearest common bridge is the switch they both hang on
  *   PXB   several PCI switches, no host bridge
  *   PHB   a host bridge (or a root complex of the same NUMA node, where the source tells no host bridges)
@@ -58,7 +60,8 @@ struct weft_path {
 
 int weft_path_find(const struct weft_graph *graph, uint32_t a, uint32_t b, struct weft_path *path);
 
-/* The class alone, without a route: a few steps up the tree. */
+/* The class alone, without a route: a few steps up the tree. NET where both have a cable that carries; whether the cables
+ * meet is weft_path_find()'s to say. */
 enum weft_path_class weft_path_classify(const struct weft_graph *graph, uint32_t a, uint32_t b);
 
 const char *weft_path_class_name(enum weft_path_class path_class); /* "PIX" */
