@@ -15,6 +15,7 @@
 #include "topo/text.h"
 
 #define READ_ROOM_FIRST ((size_t)64 << 10)
+#define NAME_SHOWN_MAX  300
 
 int weft_read_fail(const struct weft_text *text, size_t line, const char *format, ...)
 {
@@ -24,8 +25,19 @@ int weft_read_fail(const struct weft_text *text, size_t line, const char *format
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
     weft_text_clean(message);
-    return line ? weft_fail(WEFT_INVALID, "%.300s:%zu: %s", text->name, line, message)
-                : weft_fail(WEFT_INVALID, "%.300s: %s", text->name, message);
+    return line ? weft_fail(WEFT_INVALID, "%.*s:%zu: %s", NAME_SHOWN_MAX, text->name, line, message)
+                : weft_fail(WEFT_INVALID, "%.*s: %s", NAME_SHOWN_MAX, text->name, message);
+}
+
+/* What the graph itself refuses names no file. */
+static int name_file(const struct weft_text *text, int status)
+{
+    char reason[WEFT_DETAIL_MAX];
+    size_t length = strnlen(text->name, NAME_SHOWN_MAX);
+    snprintf(reason, sizeof reason, "%s", weft_error_detail());
+    if (status != WEFT_INVALID || (strncmp(reason, text->name, length) == 0 && reason[length] == ':'))
+        return status;
+    return weft_read_fail(text, 0, "%s", reason);
 }
 
 int weft_topo_read_text(const struct weft_text *text, struct weft_graph **graph)
@@ -45,16 +57,12 @@ int weft_topo_read_text(const struct weft_text *text, struct weft_graph **graph)
     if (status)
         return status;
     status = reader->read(text, made);
-    if (status)
+    if (!status)
+        status = weft_graph_finish(made);
+    if (status) {
+        status = name_file(text, status);
         goto free_graph;
-    status = weft_graph_finish(made);
-    if (status == WEFT_INVALID) { /* the graph's rules name no file */
-        char reason[WEFT_DETAIL_MAX];
-        snprintf(reason, sizeof reason, "%s", weft_error_detail());
-        status = weft_read_fail(text, 0, "%s", reason);
     }
-    if (status)
-        goto free_graph;
     *graph = made;
     return 0;
 free_graph:

@@ -6,5 +6,5 @@ const struct weft_topo_reader weft_topo_readers[WEFT_FORMAT_COUNT] = {
     [WEFT_FORMAT_IBNETDISCOVER] = {"ibnetdiscover", NULL},
     [WEFT_FORMAT_TOPOGRAPH] = {"topograph YAML", NULL},
     [WEFT_FORMAT_SLURM] = {"Slurm", NULL},
-    [WEFT_FORMAT_SYNTHETIC] = {"synthetic", NULL},
+    [WEFT_FORMAT_SYNTHETIC] = {"synthetic", weft_read_synthetic},
 };
