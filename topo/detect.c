@@ -7,8 +7,9 @@
  *   ibnetdiscover  "vendid=0x2c9", "devid=", "sysimgguid=", "switchguid=", "caguid=", "rtguid=", or
  *                  "Switch", "Ca", "Rt" with a number behind
  *   topograph      "switches:", "blocks:", "capacity_blocks:" and the like at the line's begin
- *   Slurm          "SwitchName=", "BlockName=", "SLURM_TOPOLOGY_ADDR", or "n1 s0.s1.n1 [switch.switch.node]": two or
- *                  three words of which the second ends in the first
+ *   Slurm          "SwitchName=", "BlockName=", "SLURM_TOPOLOGY_ADDR", or an address: "n1 s0.s1.n1", of which the
+ *                  second word ends in the first; "s0.s1.n1 switch.switch.node"; "n1 s0.s1.n1 switch.switch.node"; or
+ *                  one word with dots between names
  *   synthetic      "fat-tree:", "machine:", or a word, ':' and "key="
  */
 #include "topo/readers.h"
@@ -141,8 +142,11 @@ static int is_ibnetdiscover(struct span line)
     struct span word = take_word(&line);
     int node = (word.size == 6 && starts(word, "Switch")) ||
                (word.size == 2 && (starts(word, "Ca") || starts(word, "Rt")));
+    int report = word.size == 2 && (starts(word, "SW") || starts(word, "CA") || starts(word, "RT"));
     word = take_word(&line);
-    return node && word.size && is_digit(*word.data);
+    int number = word.size && is_digit(*word.data);
+    /* Its other reports (-p, -l) as well: the reader says what they are. */
+    return number ? node || report : node && starts(word, ":");
 }
 
 static int is_topograph(struct span line)
@@ -156,15 +160,43 @@ static int is_topograph(struct span line)
     return 0;
 }
 
+/* "switch.switch.node" */
+static int is_slurm_pattern(struct span word)
+{
+    static const char *const parts[] = {"switch.", "block."};
+    for (;;) {
+        size_t which = starts(word, parts[0]) ? 0 : 1;
+        if (!starts(word, parts[which]))
+            break;
+        word = skip(word, strlen(parts[which]));
+    }
+    return word.size == 4 && starts(word, "node");
+}
+
+/* Names of any kind, brackets and commas between them, and at least one dot that is not the last letter. */
+static int is_dotted(struct span word)
+{
+    for (size_t i = 0; i < word.size; i++) {
+        char letter = word.data[i];
+        if (!is_letter(letter) && !is_digit(letter) && !memchr("-_.[],", letter, 6))
+            return 0;
+    }
+    const char *dot = memchr(word.data, '.', word.size);
+    return dot && dot + 1 < word.data + word.size;
+}
+
 static int is_slurm(struct span line)
 {
     struct span rest = skip_space(line);
     if (starts_any_case(rest, "switchname=") || starts_any_case(rest, "blockname=") ||
         starts_any_case(rest, "slurm_topology_addr"))
         return 1;
-    struct span node = take_word(&line), address = take_word(&line);
-    take_word(&line);
-    if (!node.size || node.size > address.size || skip_space(line).size)
+    struct span node = take_word(&line), address = take_word(&line), pattern = take_word(&line);
+    if (!node.size || skip_space(line).size)
+        return 0;
+    if (!pattern.size && (address.size ? is_slurm_pattern(address) : is_dotted(node)))
+        return 1;
+    if (node.size > address.size)
         return 0;
     size_t before = address.size - node.size;
     return memcmp(address.data + before, node.data, node.size) == 0 &&

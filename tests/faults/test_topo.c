@@ -33,6 +33,21 @@ static const struct {
      "value=\"0x1\"/></object></object></object></object>"
      "</object><distances2hetero nbobjs=\"2\" name=\"NVLinkBandwidth\"><indexes>PCIDev:2 PCIDev:3</indexes>"
      "<u64values>0 9 9 0</u64values></distances2hetero></topology>"},
+    {"ibnetdiscover.out",
+     "vendid=0x2c9\nsysimgguid=0x1\nswitchguid=0x1(1)\n"
+     "Switch\t8 \"S-0000000000000001\" # \"MF0;leaf:M/U1\" enhanced port 0 lid 7 lmc 0\n"
+     "[1] \"H-0000000000000011\"[1](11) # \"n1 mlx5_0\" lid 1 4xNDR\n"
+     "[2] \"H-0000000000000012\"[1](12) # \"\" lid 2 4xNDR\n"
+     "[3] \"H-0000000000000013\"[1](13) # \"n2 mlx5_0\" lid 3 4xNDR\n"
+     "[4] \"S-0000000000000001\"[5] # \"\" lid 3 4xNDR\n[5] \"S-0000000000000001\"[4] # \"\" lid 3 4xNDR\n"
+     "[6] \"R-0000000000000021\"[1](13) # \"gate\" lid 3 4xNDR\n"
+     "Ca\t1 \"H-0000000000000011\" # \"n1 mlx5_0\"\n[1](11) \"S-0000000000000001\"[1] # lid 1 lmc 0 \"\" lid "
+     "7 "
+     "4xNDR\n"
+     "Ca\t1 \"H-0000000000000012\" # \"\"\n[1](12) \"S-0000000000000001\"[2] # lid 2 lmc 0 \"\" lid 7 "
+     "4xNDR\n"},
+    {"slurm", "s0.s[1-2].n1\ns0.s3.n2 switch.block.node\n"},
+    {"topology.conf", "SwitchName=s0 Nodes=n[0-70] LinkSpeed=1\nSwitchName=s1 Switches=s0\n"},
 };
 
 static void test_memory(void **state)

@@ -1,0 +1,88 @@
+#include "tests/support/topo_asks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <weft/weft.h>
+
+#include "base/error.h"
+
+struct weft_graph *topo_read(const char *text)
+{
+    struct weft_text given = {"file", text, strlen(text)};
+    struct weft_graph *graph = NULL;
+    weft_error_clear();
+    if (weft_topo_read_text(&given, &graph) != 0)
+        fail_msg("%s", weft_error_detail());
+    return graph;
+}
+
+void topo_refuses(weft_reader *reader, const char *text, size_t size, const char *detail)
+{
+    struct weft_text given = {"file", text, size};
+    struct weft_graph *graph;
+    weft_error_clear();
+    assert_int_equal(weft_graph_new("file", "test", &graph), 0);
+    int status = reader(&given, graph);
+    if (!status)
+        status = weft_graph_finish(graph);
+    weft_graph_free(graph);
+    assert_string_equal(weft_error_detail(), detail);
+    assert_int_equal(status, WEFT_INVALID);
+}
+
+uint32_t topo_count(const struct weft_graph *graph, enum weft_node_kind kind)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < graph->node_count; i++)
+        count += graph->nodes[i].kind == kind;
+    return count;
+}
+
+uint32_t topo_count_edges(const struct weft_graph *graph, enum weft_edge_kind kind)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < graph->edge_count; i++)
+        count += graph->edges[i].kind == kind;
+    return count;
+}
+
+uint32_t topo_node(const struct weft_graph *graph, const char *name)
+{
+    uint32_t node = WEFT_NODE_NONE;
+    if (weft_graph_find(graph, name, &node) != 0)
+        fail_msg("%s", weft_error_detail());
+    return node;
+}
+
+uint32_t topo_child(const struct weft_graph *graph, uint32_t parent, const char *name)
+{
+    uint32_t found = WEFT_NODE_NONE;
+    for (uint32_t n = weft_graph_first(graph, parent); n != WEFT_NODE_NONE;
+         n = graph->nodes[n].sibling_next) {
+        if (strcmp(graph->nodes[n].name, name) == 0)
+            found = n;
+    }
+    if (found == WEFT_NODE_NONE)
+        fail_msg("%s has no child \"%s\"", graph->nodes[parent].name, name);
+    return found;
+}
+
+uint32_t topo_joins(const struct weft_graph *graph, uint32_t a, uint32_t b, struct weft_edge *edge)
+{
+    uint32_t found = 0, count;
+    const uint32_t *edges = weft_graph_edges_of(graph, a, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (weft_edge_other(&graph->edges[edges[i]], a) != b)
+            continue;
+        found++;
+        if (edge)
+            *edge = graph->edges[edges[i]];
+    }
+    return found;
+}

@@ -1,0 +1,27 @@
+/* Asking a graph in tests of its readers. What is not there fails the test. */
+#ifndef WEFT_TESTS_TOPO_ASKS_H
+#define WEFT_TESTS_TOPO_ASKS_H
+
+#include "topo/graph.h"
+#include "topo/read.h"
+
+/* What weft_topo_read_text() makes of a text called "file", which must be readable. The caller frees it. */
+struct weft_graph *topo_read(const char *text);
+
+/* The reader itself, without telling the kind of text, and then finishing: must fail with this detail. */
+void topo_refuses(weft_reader *reader, const char *text, size_t size, const char *detail);
+
+/* How many nodes of the kind the whole graph has; how many edges of the kind. */
+uint32_t topo_count(const struct weft_graph *graph, enum weft_node_kind kind);
+uint32_t topo_count_edges(const struct weft_graph *graph, enum weft_edge_kind kind);
+
+/* The only node so called, or HOST/NAME. */
+uint32_t topo_node(const struct weft_graph *graph, const char *name);
+
+/* The child so called. */
+uint32_t topo_child(const struct weft_graph *graph, uint32_t parent, const char *name);
+
+/* How many edges join the two; *edge is the last of them. */
+uint32_t topo_joins(const struct weft_graph *graph, uint32_t a, uint32_t b, struct weft_edge *edge);
+
+#endif

@@ -1,0 +1,30 @@
+/* Which number stands behind a name: for readers that meet the same name in several places.
+ *
+ * Finding and adding cost time proportional to the name's length, whatever names a file was made of: see names.c.
+ * Names hold no zero byte, or are all equally long. Ownership: the map keeps pointers to the names, not copies; they must
+ * last as long as it. Threads: one.
+ */
+#ifndef WEFT_TOPO_FILES_NAMES_H
+#define WEFT_TOPO_FILES_NAMES_H
+
+#include "topo/files/lines.h"
+
+struct weft_names {
+    struct weft_name_leaf *leaves;
+    struct weft_name_fork *forks;
+    uint32_t count, room; /* of leaves; there is one fork less */
+};
+
+/* 1 and *value when the name is there. */
+int weft_names_find(const struct weft_names *names, struct weft_span name, uint32_t *value);
+
+/* The name's value: the one it had, else `value`. WEFT_NOMEM changes nothing. */
+int weft_names_put(struct weft_names *names, struct weft_span name, uint32_t value, uint32_t *has);
+
+/* Replaces the value of a name that is there. */
+void weft_names_change(struct weft_names *names, struct weft_span name, uint32_t value);
+
+/* A map of all zero bytes is empty and needs no freeing. */
+void weft_names_free(struct weft_names *names);
+
+#endif
