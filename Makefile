@@ -139,6 +139,7 @@ $(BUILD)/tests/fuzz/fuzz_verbs_link: $(call objects,$(wildcard tests/fake/rdma_f
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/libweft.a
 	$(call say,LD,$@)$(CC) -fsanitize=fuzzer $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) $(LIBS) -o $@
 $(BUILD)/tests/fuzz/fuzz_perf_options: $(BUILD)/perf/options.o $(BUILD)/perf/flags.o
+$(BUILD)/tests/fuzz/fuzz_topo_options: $(BUILD)/topo/tool/options.o $(BUILD)/topo/tool/say.o
 
 # A libfabric provider that demands everything; libfabric finds it by FI_PROVIDER_PATH.
 TEST_PROVIDER := $(BUILD)/tests/provider/libwefttest-fi.so
@@ -158,7 +159,7 @@ $(RDMA_FAKE_TESTS): $(RDMA_FAKE_OBJECTS)
 $(BUILD)/tests/integration/test_links: LDFLAGS_ALL += -Wl,--wrap=weft_transport_find
 
 $(BUILD)/tests/rdma/%: LIBS += -libverbs
-$(BUILD)/tests/plan/test_weft_plan: LIBS += -ljansson
+$(BUILD)/tests/plan/test_weft_plan $(BUILD)/tests/topo/test_weft_topo_json: LIBS += -ljansson
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT_OBJECTS) $(BUILD)/libweft.a
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(LIBS) -o $@
 

@@ -6,30 +6,42 @@
 #include "topo/tool/copy.h"
 #include "topo/tool/tool.h"
 
+/* Puts what `path` describes beside what `all` has; the kind of file is told as long as it is the same for all. */
+static int machine_add(const char *path, struct weft_graph *all)
+{
+    struct weft_graph *one;
+    int status = weft_topo_read(path, &one);
+    if (status != WEFT_OK)
+        return status;
+    const char *format = all->node_count == 0 ? one->format : all->format;
+    if (strcmp(format, one->format) != 0)
+        format = "several kinds";
+    all->format = weft_graph_string(all, format);
+    status = all->format ? weft_topo_copy(one, WEFT_NODE_NONE, all)
+                         : weft_fail(WEFT_NOMEM, "no memory for the graph of several machines");
+    weft_graph_free(one);
+    return status;
+}
+
 /* Several machines in one graph. */
 static int merge(const char *const *machines, uint32_t count, struct weft_graph **graph)
 {
-    struct weft_graph *all, *one;
-    int status = weft_graph_new("several inputs", "several", &all);
-    for (uint32_t i = 0; status == WEFT_OK && i < count; i++) {
-        status = weft_topo_read(machines[i], &one);
-        if (status != WEFT_OK)
-            goto free_all;
-        status = weft_topo_copy(one, WEFT_NODE_NONE, all);
-        weft_graph_free(one);
-        if (status != WEFT_OK)
-            goto free_all;
-    }
+    struct weft_graph *all;
+    char source[32];
+    snprintf(source, sizeof source, "%" PRIu32 " inputs", count);
+    int status = weft_graph_new(source, "", &all);
     if (status != WEFT_OK)
         return status;
-    status = weft_graph_finish(all);
-    if (status != WEFT_OK)
-        goto free_all;
+    for (uint32_t i = 0; status == WEFT_OK && i < count; i++)
+        status = machine_add(machines[i], all);
+    if (status == WEFT_OK)
+        status = weft_graph_finish(all);
+    if (status != WEFT_OK) {
+        weft_graph_free(all);
+        return status;
+    }
     *graph = all;
     return WEFT_OK;
-free_all:
-    weft_graph_free(all);
-    return status;
 }
 
 static int machines_read(const struct weft_topo_inputs *inputs, struct weft_graph **graph)

@@ -118,7 +118,7 @@ static unsigned table_put(const struct weft_graph *graph, const struct devices *
 
 static void legend_put(unsigned seen, FILE *file)
 {
-    fprintf(file, "\n  X     itself\n");
+    fprintf(file, "  X     itself\n");
     for (int i = 0; i < WEFT_PATH_CLASS_COUNT; i++) {
         if (seen & 1u << i)
             fprintf(file, "  %-4s  %s\n", weft_path_class_name((enum weft_path_class)i),
@@ -171,7 +171,7 @@ static int host_put(const struct weft_graph *graph, uint32_t host, int several, 
             *seen |= table_put(graph, &devices, file);
         else
             fprintf(file, "no GPUs, NICs or NUMA nodes are known\n");
-        if (several)
+        if (several || devices.count) /* the next host, or the legend */
             fprintf(file, "\n");
     }
     free(devices.nodes);

@@ -1,5 +1,6 @@
 /* The order as JSON: docs/weft-topo-json.md. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "topo/tool/json_say.h"
@@ -73,21 +74,31 @@ static json_t *name_or_null(const struct weft_graph *graph, uint32_t node)
     return node == WEFT_NODE_NONE ? json_null() : json_string(weft_topo_name(graph, node, name));
 }
 
+static json_t *why_json(const struct weft_order_view *view, uint32_t rank)
+{
+    char reason[WEFT_ORDER_REASON_SIZE];
+    json_t *list = json_array();
+    weft_order_explain(view->graph, view->places, view->layout, rank, reason, sizeof reason);
+    for (char *line = reason, *end; line && *line; line = end) {
+        end = strchr(line, '\n');
+        if (end)
+            *end++ = '\0';
+        json_array_append_new(list, weft_json_text(line));
+    }
+    return list;
+}
+
 static json_t *ranks_json(const struct weft_order_view *view)
 {
     json_t *list = json_array();
     for (uint32_t rank = 0; rank < view->ranks; rank++) {
         const struct weft_place *place = &view->places[rank];
-        char reason[WEFT_ORDER_REASON_SIZE];
-        weft_order_explain(view->graph, view->places, view->layout, rank, reason, sizeof reason);
-        for (char *at = reason; *at; at++)
-            *at = *at == '\n' ? ';' : *at;
         json_array_append_new(list, json_pack("{s:I, s:I, s:o, s:o, s:o, s:o}", "rank", (json_int_t)rank,
                                               "position", (json_int_t)view->layout->position[rank], "host",
                                               name_or_null(view->graph, place->host), "near",
                                               name_or_null(view->graph, place->near), "nic",
                                               name_or_null(view->graph, view->layout->nic[rank]), "why",
-                                              weft_json_text(reason)));
+                                              why_json(view, rank)));
     }
     return list;
 }

@@ -168,16 +168,16 @@ static void links_put(const struct weft_order_view *view, int all, FILE *file)
 
 /* --- reasons ---------------------------------------------------------------------------------------------- */
 
+/* The library's lines, each of which names the rank. */
 static void reason_put(const struct weft_order_view *view, uint32_t rank, FILE *file)
 {
     char reason[WEFT_ORDER_REASON_SIZE];
     weft_order_explain(view->graph, view->places, view->layout, rank, reason, sizeof reason);
-    fprintf(file, "  rank %" PRIu32 ", position %" PRIu32 "\n", rank, view->layout->position[rank]);
     for (char *line = reason, *end; line && *line; line = end) {
         end = strchr(line, '\n');
         if (end)
             *end++ = '\0';
-        fprintf(file, "    ");
+        fprintf(file, "  ");
         weft_topo_put(file, line);
         fprintf(file, "\n");
     }

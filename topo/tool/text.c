@@ -2,7 +2,7 @@
  *
  * One line per thing, indented below what it lies in: host, NUMA node, bridges, GPUs, NICs and their ports. What nobody asks for
  * at first (cores, functions that are neither GPU nor NIC, bridges that lead to nothing else) is counted, unless all. Hosts
- * of a fabric are mostly alike: from five on they are counted by what is in them, unless all.
+ * of a fabric are mostly alike: from five on, or with nothing known inside, they are counted by what is in them, unless all.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -141,12 +141,15 @@ static void node_put(const struct tree *tree, uint32_t index)
         if (!tree->all) /* else it stands among the attributes */
             model_put(tree, index);
         uplink_put(tree, node);
+        if (node->guid)
+            fprintf(tree->file, ", GUID %016" PRIx64, node->guid);
         break;
     default:
         name_put(tree, node, weft_node_kind_name((enum weft_node_kind)node->kind));
         uplink_put(tree, node);
     }
-    if (node->rail >= 0)
+    if (node->rail >= 0 &&
+        (node->parent == WEFT_NODE_NONE || tree->graph->nodes[node->parent].rail != node->rail))
         fprintf(tree->file, ", rail %" PRId32, node->rail);
     if (tree->all)
         attributes_put(tree, node);
@@ -339,10 +342,12 @@ static void title_put(const struct tree *tree, const uint32_t counts[WEFT_NODE_K
     fprintf(tree->file, "\n");
 }
 
-static int hosts_put(const struct tree *tree, uint32_t hosts)
+static int hosts_put(const struct tree *tree, const uint32_t counts[WEFT_NODE_KIND_COUNT])
 {
+    uint32_t hosts = counts[WEFT_NODE_HOST];
+    int nothing_inside = hosts + counts[WEFT_NODE_SWITCH] == tree->graph->node_count;
     int status = WEFT_OK;
-    if (hosts > HOSTS_SHOWN && !tree->all) {
+    if (!tree->all && (hosts > HOSTS_SHOWN || (hosts && nothing_inside))) {
         fprintf(tree->file, "\n");
         return hosts_summarise(tree, hosts);
     }
@@ -370,7 +375,7 @@ int weft_topo_text(const struct weft_graph *graph, int all, FILE *file)
     title_put(&tree, counts);
     int status = weft_topo_fabric_text(graph, all, file);
     if (status == WEFT_OK)
-        status = hosts_put(&tree, counts[WEFT_NODE_HOST]);
+        status = hosts_put(&tree, counts);
     free(tree.wanted);
     return status;
 }
