@@ -1,4 +1,5 @@
-/* Each allocation of the readers of topologies fails in turn: WEFT_NOMEM, the result untouched, nothing left behind. */
+/* Each allocation of the readers of topologies fails in turn: WEFT_NOMEM, the result untouched, nothing left behind. Then
+ * each call of discovery. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+
+#include <fcntl.h>
 
 #include "tests/faults/inject.h"
 #include "topo/read.h"
@@ -86,9 +89,56 @@ static void test_memory(void **state)
     }
 }
 
+static int descriptors(void)
+{
+    int open_now = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        open_now += fcntl(fd, F_GETFD) >= 0;
+    return open_now;
+}
+
+/* Discovery does without what fails, but for memory: a file, a folder, a library, one of its functions. */
+static void test_discovery(void **state)
+{
+    (void)state;
+    static const int calls[] = {FAULT_MALLOC,     FAULT_CALLOC,  FAULT_REALLOC,    FAULT_OPEN,
+                                FAULT_READ,       FAULT_OPENDIR, FAULT_DLOPEN,     FAULT_DLSYM,
+                                FAULT_READLINKAT, FAULT_STAT,    FAULT_GETHOSTNAME};
+    struct weft_graph *graph;
+    assert_int_equal(weft_topo_discover(&graph), WEFT_OK); /* what stays for good is there from now on */
+    weft_graph_free(graph);
+    uint32_t failures = 0;
+    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
+        int is_memory = calls[c] == FAULT_MALLOC || calls[c] == FAULT_CALLOC || calls[c] == FAULT_REALLOC;
+        for (uint32_t k = 1;; k++) {
+            struct fault_aim aim = {.call = calls[c], .way = 0, .k = k};
+            struct fault_report report;
+            size_t before = fault_blocks_live();
+            int open_before = descriptors();
+            graph = NULL;
+            fault_arm(&aim);
+            int status = weft_topo_discover(&graph);
+            fault_disarm(&report);
+            if (status != (is_memory && report.reached ? WEFT_NOMEM : WEFT_OK))
+                print_message("%s number %u: %d %s\n", fault_call_name(calls[c]), k, status,
+                              weft_error_detail());
+            assert_int_equal(status, is_memory && report.reached ? WEFT_NOMEM : WEFT_OK);
+            assert_int_equal(graph != NULL, status == WEFT_OK);
+            weft_graph_free(graph);
+            assert_int_equal(fault_blocks_live(), before);
+            assert_int_equal(descriptors(), open_before);
+            if (!report.reached)
+                break;
+            failures++;
+        }
+    }
+    print_message("discovery: %u calls failed\n", failures);
+    assert_true(failures > 50);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory), cmocka_unit_test(test_discovery)};
     fault_start();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,38 @@
+/* Loading the libraries that discovery asks, and finding nodes for what they tell. */
+#include <dlfcn.h>
+#include <string.h>
+#include "base/error.h"
+#include "topo/live/live.h"
+
+int weft_live_load(const char *library, const struct weft_live_function *functions, size_t count, void *table,
+                   void **handle)
+{
+    void *opened = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    if (!opened)
+        return weft_fail(WEFT_MISSING, "%s cannot be loaded", library);
+    for (size_t i = 0; i < count; i++) {
+        void *address = dlsym(opened, functions[i].name);
+        if (!address && !functions[i].is_optional) {
+            dlclose(opened);
+            return weft_fail(WEFT_MISSING, "%s lacks %s", library, functions[i].name);
+        }
+        memcpy((char *)table + functions[i].offset, &address, sizeof address);
+    }
+    *handle = opened;
+    return WEFT_OK;
+}
+
+uint32_t weft_live_find(const struct weft_graph *graph, enum weft_node_kind kind, const char *pci)
+{
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        const struct weft_node *node = &graph->nodes[i];
+        if (node->kind == kind && node->pci && strcmp(node->pci, pci) == 0)
+            return i;
+    }
+    return WEFT_NODE_NONE;
+}
+
+int weft_live_attribute(struct weft_graph *graph, uint32_t node, const char *name, const char *value)
+{
+    return *value ? weft_graph_set_attribute(graph, node, name, value) : WEFT_OK;
+}
