@@ -50,10 +50,12 @@ int weft_topo_read(const char *path, struct weft_graph **graph);
  * What is missing is missing: a machine without hwloc becomes a host with what sysfs says. */
 int weft_topo_discover(struct weft_graph **graph);
 
-/* Lays machines under a fabric: hosts that both graphs have (by name; NICs by GUID where names differ) become one, their
- * ports joined to the fabric's switches; what only one has stays as it is. The result is new and finished; *joined says
- * how many ports were found in the fabric, *added how many hosts of the fabric no machine describes. A machine graph with
- * one host may stand for all hosts of the fabric (`everywhere`): it is copied under each. */
+/* Lays machines under a fabric: hosts that both graphs have (by name, with or without domain; by a GUID where names
+ * differ) become one, the machine's, and its ports (by GUID, by their NIC's GUID or name) are joined to the fabric's
+ * switches; ports that only the fabric knows are added, and what only one graph has stays as it is. The result is new and
+ * finished; *joined says how many ports were found in the fabric (hosts, where it tells no ports), *added how many hosts of
+ * the fabric no machine describes. A machine graph with one host may stand for all hosts of the fabric (`everywhere`): it
+ * is copied under each, with ports whose names differ taken in order. */
 int weft_fabric_lay(const struct weft_graph *machines, const struct weft_graph *fabric, int everywhere,
                     struct weft_graph **graph, uint32_t *joined, uint32_t *added);
 

@@ -1,0 +1,381 @@
+/* Machines under a fabric.
+ *
+ * The result gets the switches of both graphs, then every host: the machine's where there is one (what the fabric tells of
+ * the inside of that host is left out), the fabric's where not. Nodes of the fabric that a machine has too, ports above
+ * all, become the machine's, so that the fabric's cables, which are copied last, end there. Ports that only the fabric
+ * knows are added to the machine's host.
+ */
+#include "topo/read.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "topo/lay.h"
+
+#define COMPARED_MAX (UINT64_C(1) << 28)
+#define ADDED_MARK   "@fabric" /* behind a name that the machine's host uses for something else */
+
+struct lay {
+    const struct weft_graph *machines, *fabric;
+    struct weft_graph *out;
+    int everywhere;
+    uint32_t *new_machine, *new_fabric; /* nodes of the result, by nodes of each */
+    uint32_t *machine_of;               /* by hosts of the fabric */
+    uint32_t joined, added;
+    uint64_t compared; /* names so far */
+};
+
+/* --- copies */
+
+static int copy_attributes(struct weft_graph *out, uint32_t made, const struct weft_graph *from,
+                           uint32_t node)
+{
+    int status = 0;
+    for (uint32_t i = from->nodes[node].attributes_first; i != WEFT_NODE_NONE && !status;
+         i = from->attributes[i].next)
+        status = weft_graph_set_attribute(out, made, from->attributes[i].name, from->attributes[i].value);
+    return status;
+}
+
+/* name NULL: its own. */
+static int copy_node(struct weft_graph *out, const struct weft_graph *from, uint32_t node, uint32_t parent,
+                     const char *name, uint32_t *made)
+{
+    const struct weft_node *own = &from->nodes[node];
+    const struct weft_edge *up = own->parent_edge == WEFT_NODE_NONE ? NULL : &from->edges[own->parent_edge];
+    struct weft_node_told told = {
+        .kind = (enum weft_node_kind)own->kind,
+        .parent = parent,
+        .name = name ? name : own->name,
+        .pci = own->pci,
+        .index = own->index,
+        .rail = own->rail,
+        .bridge = (enum weft_bridge)own->bridge,
+        .state = (enum weft_port_state)own->state,
+        .flags = own->flags,
+        .guid = own->guid,
+        .bytes_per_s = own->bytes_per_s,
+        .parent_pci = up && up->kind == WEFT_EDGE_PCI,
+        .parent_bytes_per_s = up ? up->bytes_per_s : 0,
+        .parent_latency_ns = up ? up->latency_ns : 0,
+    };
+    int status = weft_graph_add_node(out, &told, made);
+    if (status)
+        return status;
+    if (up) { /* what a reader may have set beyond what it told */
+        struct weft_edge *edge = &out->edges[out->nodes[*made].parent_edge];
+        edge->kind = up->kind;
+        edge->flags = up->flags;
+        edge->links = up->links;
+    }
+    return copy_attributes(out, *made, from, node);
+}
+
+static uint32_t next_in(const struct weft_graph *graph, uint32_t top, uint32_t node)
+{
+    if (graph->nodes[node].child_first != WEFT_NODE_NONE)
+        return graph->nodes[node].child_first;
+    while (node != top && graph->nodes[node].sibling_next == WEFT_NODE_NONE)
+        node = graph->nodes[node].parent;
+    return node == top ? WEFT_NODE_NONE : graph->nodes[node].sibling_next;
+}
+
+/* A root with all below it; new_of gets the copies. */
+static int copy_tree(struct weft_graph *out, const struct weft_graph *from, uint32_t root, const char *name,
+                     uint32_t *new_of)
+{
+    int status = copy_node(out, from, root, WEFT_NODE_NONE, name, &new_of[root]);
+    for (uint32_t node = next_in(from, root, root); node != WEFT_NODE_NONE && !status;
+         node = next_in(from, root, node))
+        status = copy_node(out, from, node, new_of[from->nodes[node].parent], NULL, &new_of[node]);
+    return status;
+}
+
+/* Edges beside those of the tree, where both ends are there; but no cable between two nodes that are `told` already, NULL:
+ * none is. */
+static int copy_edges(struct weft_graph *out, const struct weft_graph *from, const uint32_t *new_of,
+                      const uint8_t *told)
+{
+    int status = 0;
+    for (uint32_t i = 0; i < from->edge_count && !status; i++) {
+        struct weft_edge edge = from->edges[i];
+        if (edge.flags & WEFT_EDGE_PARENT)
+            continue;
+        edge.a = new_of[edge.a];
+        edge.b = new_of[edge.b];
+        if (edge.a == WEFT_NODE_NONE || edge.b == WEFT_NODE_NONE || edge.a == edge.b)
+            continue;
+        if (edge.kind == WEFT_EDGE_FABRIC && told && told[edge.a] && told[edge.b])
+            continue;
+        status = weft_graph_add_edge(out, &edge, NULL);
+    }
+    return status;
+}
+
+/* Cables between what both graphs have are the fabric's to tell. */
+static int copy_machine_edges(struct lay *lay)
+{
+    uint8_t *told = calloc((size_t)lay->out->node_count + 1, 1);
+    if (!told)
+        return weft_fail(WEFT_NOMEM, "no memory to lay %u nodes", lay->out->node_count);
+    for (uint32_t i = 0; i < lay->fabric->node_count; i++) {
+        if (lay->new_fabric[i] != WEFT_NODE_NONE)
+            told[lay->new_fabric[i]] = 1;
+    }
+    int status = copy_edges(lay->out, lay->machines, lay->new_machine, told);
+    free(told);
+    return status;
+}
+
+static int compare_names(const void *a, const void *b, void *context)
+{
+    const struct weft_graph *graph = context;
+    return strcmp(graph->nodes[*(const uint32_t *)a].name, graph->nodes[*(const uint32_t *)b].name);
+}
+
+/* Switches of both; those of the machines that the fabric has too, by name, are the fabric's. */
+static int copy_switches(struct lay *lay)
+{
+    const struct weft_graph *fabric = lay->fabric, *machines = lay->machines;
+    uint32_t count = 0, *sorted = malloc((fabric->node_count + 1) * sizeof *sorted);
+    if (!sorted)
+        return weft_fail(WEFT_NOMEM, "no memory for %u switches", fabric->node_count);
+    int status = 0;
+    for (uint32_t i = fabric->first_root; i != WEFT_NODE_NONE && !status; i = fabric->nodes[i].sibling_next) {
+        if (fabric->nodes[i].kind != WEFT_NODE_SWITCH)
+            continue;
+        status = copy_tree(lay->out, fabric, i, NULL, lay->new_fabric);
+        sorted[count++] = lay->new_fabric[i];
+    }
+    if (count)
+        qsort_r(sorted, count, sizeof *sorted, compare_names, lay->out);
+    for (uint32_t i = machines->first_root; i != WEFT_NODE_NONE && !status;
+         i = machines->nodes[i].sibling_next) {
+        if (machines->nodes[i].kind != WEFT_NODE_SWITCH)
+            continue;
+        uint32_t low = 0, high = count;
+        while (low < high) {
+            uint32_t middle = low + (high - low) / 2;
+            if (strcmp(lay->out->nodes[sorted[middle]].name, machines->nodes[i].name) < 0)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        if (low < count && strcmp(lay->out->nodes[sorted[low]].name, machines->nodes[i].name) == 0)
+            lay->new_machine[i] = sorted[low];
+        else
+            status = copy_tree(lay->out, machines, i, NULL, lay->new_machine);
+    }
+    free(sorted);
+    return status;
+}
+
+/* --- one host */
+
+/* What the machine does not say of its port and the fabric does. */
+static void complete_port(struct weft_node *port, const struct weft_node *told)
+{
+    if (!port->guid && port->kind == told->kind)
+        port->guid = told->guid;
+    if (port->rail < 0)
+        port->rail = told->rail;
+    if (port->kind != WEFT_NODE_PORT)
+        return;
+    if (!port->bytes_per_s)
+        port->bytes_per_s = told->bytes_per_s;
+    if (port->state == WEFT_PORT_UNKNOWN)
+        port->state = told->state;
+}
+
+/* 1 when parent has a child of the name. */
+static int is_child(struct lay *lay, uint32_t parent, const char *name)
+{
+    const struct weft_node *nodes = lay->out->nodes;
+    for (uint32_t i = weft_graph_first(lay->out, parent); i != WEFT_NODE_NONE; i = nodes[i].sibling_next) {
+        if (++lay->compared > COMPARED_MAX)
+            return weft_fail(WEFT_INVALID, "too many devices in %.100s to lay under %.100s",
+                             lay->machines->source, lay->fabric->source);
+        if (strcmp(nodes[i].name, name) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+static int add_to(struct lay *lay, uint32_t node, uint32_t parent)
+{
+    char name[WEFT_NAME_SIZE_MAX];
+    const char *own = lay->fabric->nodes[node].name;
+    int is_there = is_child(lay, parent, own);
+    if (is_there < 0)
+        return is_there;
+    if (is_there) {
+        snprintf(name, sizeof name, "%.*s" ADDED_MARK, (int)(sizeof name - sizeof ADDED_MARK), own);
+        own = name;
+    }
+    return copy_node(lay->out, lay->fabric, node, parent, own, &lay->new_fabric[node]);
+}
+
+/* A port that the machine does not have, with its NIC where that is new as well. */
+static int add_port(struct lay *lay, uint32_t port, uint32_t host)
+{
+    const struct weft_graph *fabric = lay->fabric;
+    uint32_t nic = weft_graph_above(fabric, port, WEFT_NODE_NIC);
+    if (nic != WEFT_NODE_NONE && lay->new_fabric[nic] == WEFT_NODE_NONE) {
+        int status = add_to(lay, nic, host);
+        if (status || nic == port)
+            return status;
+    }
+    return add_to(lay, port, nic == WEFT_NODE_NONE ? host : lay->new_fabric[nic]);
+}
+
+static int has_cable(const struct weft_graph *graph, uint32_t node)
+{
+    uint32_t count;
+    const uint32_t *edges = weft_graph_edges_of(graph, node, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (graph->edges[edges[i]].kind == WEFT_EDGE_FABRIC)
+            return 1;
+    }
+    return 0;
+}
+
+static int lay_ports(struct lay *lay, const struct weft_lay_ports *theirs, const struct weft_lay_ports *ours,
+                     const uint32_t *twin, uint32_t host)
+{
+    const struct weft_graph *fabric = lay->fabric;
+    for (uint32_t i = 0; i < theirs->count; i++) {
+        if (twin[i] == WEFT_NODE_NONE)
+            continue;
+        uint32_t port = theirs->ports[i], made = lay->new_machine[ours->ports[twin[i]]];
+        uint32_t nic = weft_graph_above(fabric, port, WEFT_NODE_NIC);
+        uint32_t own_nic = weft_graph_above(lay->out, made, WEFT_NODE_NIC);
+        if (nic != WEFT_NODE_NONE && lay->new_fabric[nic] == WEFT_NODE_NONE)
+            lay->new_fabric[nic] = own_nic == WEFT_NODE_NONE ? WEFT_NODE_NONE : own_nic;
+        lay->new_fabric[port] = made;
+        complete_port(&lay->out->nodes[made], &fabric->nodes[port]);
+        lay->joined++;
+    }
+    for (uint32_t i = 0; i < theirs->count; i++) {
+        if (twin[i] != WEFT_NODE_NONE)
+            continue;
+        int status = add_port(lay, theirs->ports[i], host);
+        if (status)
+            return status;
+    }
+    return 0;
+}
+
+static int lay_host(struct lay *lay, uint32_t host, uint32_t machine)
+{
+    const char *name = lay->everywhere ? lay->fabric->nodes[host].name : NULL;
+    struct weft_lay_ports theirs = {0}, ours = {0};
+    uint32_t *twin = NULL;
+    int status = copy_tree(lay->out, lay->machines, machine, name, lay->new_machine);
+    if (!status)
+        status = weft_lay_list_ports(lay->fabric, host, &theirs);
+    if (!status)
+        status = weft_lay_list_ports(lay->machines, machine, &ours);
+    if (!status) {
+        twin = malloc((theirs.count + 1) * sizeof *twin);
+        status = twin ? weft_lay_match_ports(&theirs, &ours, lay->everywhere, twin)
+                      : weft_fail(WEFT_NOMEM, "no memory for %u ports", theirs.count);
+    }
+    if (!status) {
+        lay->new_fabric[host] = lay->new_machine[machine];
+        lay->joined += (uint32_t)has_cable(lay->fabric, host); /* a fabric that tells no ports */
+        status = lay_ports(lay, &theirs, &ours, twin, lay->new_machine[machine]);
+    }
+    if (!status && lay->everywhere)
+        status = copy_edges(lay->out, lay->machines, lay->new_machine, NULL);
+    free(twin);
+    weft_lay_free_ports(&ours);
+    weft_lay_free_ports(&theirs);
+    return status;
+}
+
+/* --- all of it */
+
+static int check_arguments(const struct weft_graph *machines, const struct weft_graph *fabric, int everywhere,
+                           uint32_t *only)
+{
+    if (!machines->finished || !fabric->finished)
+        return weft_fail(WEFT_INVALID, "a graph that is not finished cannot be laid");
+    uint32_t hosts = weft_graph_count_below(machines, WEFT_NODE_NONE, WEFT_NODE_HOST);
+    *only = weft_graph_next_below(machines, WEFT_NODE_NONE, WEFT_NODE_HOST, WEFT_NODE_NONE);
+    if (!everywhere)
+        return 0;
+    if (hosts != 1)
+        return weft_fail(WEFT_INVALID, "%.100s: %u hosts, expected one that stands for all hosts of %.100s",
+                         machines->source, hosts, fabric->source);
+    uint64_t nodes =
+        (uint64_t)weft_graph_count_below(fabric, WEFT_NODE_NONE, WEFT_NODE_HOST) * machines->node_count;
+    if (nodes > WEFT_NODES_MAX)
+        return weft_fail(WEFT_INVALID, "%.100s under every host of %.100s: %llu nodes, expected at most %u",
+                         machines->source, fabric->source, (unsigned long long)nodes, WEFT_NODES_MAX);
+    return 0;
+}
+
+static int lay_all(struct lay *lay, uint32_t only)
+{
+    const struct weft_graph *machines = lay->machines, *fabric = lay->fabric;
+    int status = copy_switches(lay);
+    for (uint32_t i = fabric->first_root; i != WEFT_NODE_NONE && !status; i = fabric->nodes[i].sibling_next) {
+        if (fabric->nodes[i].kind != WEFT_NODE_HOST)
+            continue;
+        uint32_t machine = lay->everywhere ? only : lay->machine_of[i];
+        if (machine != WEFT_NODE_NONE) {
+            status = lay_host(lay, i, machine);
+        } else {
+            status = copy_tree(lay->out, fabric, i, NULL, lay->new_fabric);
+            lay->added++;
+        }
+    }
+    for (uint32_t i = machines->first_root; i != WEFT_NODE_NONE && !lay->everywhere && !status;
+         i = machines->nodes[i].sibling_next) {
+        if (lay->new_machine[i] == WEFT_NODE_NONE)
+            status = copy_tree(lay->out, machines, i, NULL, lay->new_machine);
+    }
+    if (!status && !lay->everywhere)
+        status = copy_machine_edges(lay);
+    if (!status)
+        status = copy_edges(lay->out, fabric, lay->new_fabric, NULL);
+    return status ? status : weft_graph_finish(lay->out);
+}
+
+int weft_fabric_lay(const struct weft_graph *machines, const struct weft_graph *fabric, int everywhere,
+                    struct weft_graph **graph, uint32_t *joined, uint32_t *added)
+{
+    char source[600];
+    uint32_t only = WEFT_NODE_NONE;
+    int status = check_arguments(machines, fabric, everywhere, &only);
+    if (status)
+        return status;
+    struct lay lay = {.machines = machines, .fabric = fabric, .everywhere = everywhere};
+    size_t rooms = (size_t)machines->node_count + 2 * (size_t)fabric->node_count;
+    lay.new_machine = malloc((rooms + 1) * sizeof *lay.new_machine);
+    if (!lay.new_machine)
+        return weft_fail(WEFT_NOMEM, "no memory to lay %u nodes", machines->node_count);
+    memset(lay.new_machine, 0xff, rooms * sizeof *lay.new_machine);
+    lay.new_fabric = lay.new_machine + machines->node_count;
+    lay.machine_of = lay.new_fabric + fabric->node_count;
+    snprintf(source, sizeof source, "%.250s under %.250s", machines->source, fabric->source);
+    status = weft_graph_new(source, "machines under a fabric", &lay.out);
+    if (status)
+        goto free_rooms;
+    if (!everywhere)
+        status = weft_lay_hosts(machines, fabric, lay.machine_of);
+    if (!status)
+        status = lay_all(&lay, only);
+    if (status) {
+        weft_graph_free(lay.out);
+        goto free_rooms;
+    }
+    *graph = lay.out;
+    *joined = lay.joined;
+    *added = lay.added;
+free_rooms:
+    free(lay.new_machine);
+    return status;
+}
