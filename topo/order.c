@@ -1,7 +1,12 @@
 /* From places to a layout, step by step:
  *
- *   1. ranks are gathered by host                              order_gather.c
- *   2. groups are the runs of equal keys along ring 0          order_groups.c
+ *   1. ranks are gathered by host, near ones next to each other    order_gather.c
+ *   2. each gets its NIC                                           nics.c
+ *   3. the fabric is divided into tiers, found from its cables     routes.c, tiers.c
+ *   4. hosts are ordered depth first through the tiers             order_fabric.c
+ *   5. rings are laid along the hosts, one per rail                lanes.c, order_rings.c
+ *   6. groups of hosts are moved where that lowers the load        order_refine.c, routes_spread.c, bound.c
+ *   7. groups are the runs of equal keys along ring 0              order_groups.c
  */
 #include "topo/order_parts.h"
 
@@ -9,20 +14,7 @@
 #include <string.h>
 
 #include "base/error.h"
-
-static void order_free(struct weft_order *order)
-{
-    for (unsigned l = 0; l < order->level_count; l++) {
-        free(order->levels[l].keys);
-    }
-    free(order->groups);
-    free(order->rings);
-    free(order->host_order);
-    free(order->nic);
-    free(order->hosts);
-    free(order->host_of);
-    free(order->members);
-}
+#include "topo/nics.h"
 
 /* One ring, host after host, or the ranks as they are numbered. */
 static int ring_plain(struct weft_order *order)
@@ -80,24 +72,45 @@ static int layout_make(const struct weft_order *order, struct weft_layout **layo
     return WEFT_OK;
 }
 
+/* What the graph adds to the hosts: NICs and tiers. */
+static int fabric_find(struct weft_order *order)
+{
+    int status = weft_nics_choose(order);
+    if (!status)
+        status = weft_order_ends(order);
+    if (!status)
+        status = weft_order_levels_of_fabric(order);
+    return status;
+}
+
+static int rings_find(struct weft_order *order)
+{
+    if (!order->graph || order->flags & WEFT_ORDER_BY_RANK)
+        return ring_plain(order);
+    int status = weft_order_hosts(order);
+    if (!status)
+        status = weft_order_rings(order);
+    if (!status && !(order->flags & WEFT_ORDER_NO_REFINE))
+        status = weft_order_refine(order);
+    return status;
+}
+
 int weft_order_ranks(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks,
                      unsigned flags, struct weft_layout **layout)
 {
     struct weft_order order = {.graph = graph, .places = places, .ranks = ranks, .flags = flags};
     int status = weft_order_gather(&order);
-    if (!status) {
+    if (!status && graph)
+        status = fabric_find(&order);
+    if (!status)
         status = weft_order_levels_of_hosts(&order);
-    }
-    if (!status) {
-        status = ring_plain(&order);
-    }
-    if (!status) {
+    if (!status)
+        status = rings_find(&order);
+    if (!status)
         status = weft_order_group(&order);
-    }
-    if (!status) {
+    if (!status)
         status = layout_make(&order, layout);
-    }
-    order_free(&order);
+    weft_order_free(&order);
     return status;
 }
 

@@ -82,7 +82,8 @@ struct weft_load {
     uint64_t crossings_host; /* pairs on different hosts */
     uint64_t crossings_leaf; /* pairs whose ports hang on different switches */
     uint64_t crossings_numa; /* pairs of one host on different NUMA nodes */
-    double *streams;         /* [2 * edge_count]: edge e from a to b at 2e, back at 2e + 1; malloc'ed */
+    double *
+        streams; /* [2 * edge_count]: edge e from a to b at 2e, back at 2e + 1, all its links together; malloc'ed */
 };
 struct weft_pair {
     uint32_t from, to; /* ranks */
@@ -93,6 +94,9 @@ int weft_load_pairs(const struct weft_graph *graph, const struct weft_place *pla
 /* The ring that passes the ranks in this order and returns to the first. */
 int weft_load_ring(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks,
                    const uint32_t *nic, const uint32_t *ring, struct weft_load *load);
+/* All rings of a layout at once. */
+int weft_load_rings(const struct weft_graph *graph, const struct weft_place *places,
+                    const struct weft_layout *layout, struct weft_load *load);
 void weft_load_free(struct weft_load *load);
 
 /* The least highest load and inter-leaf crossings that any ring over the ranks can have, with the argument in one sentence
@@ -105,6 +109,9 @@ struct weft_bound {
 };
 int weft_load_bound(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks,
                     const uint32_t *nic, struct weft_bound *bound);
+/* The same for several rings together, each over all ranks: what weft_load_rings() can have at least. */
+int weft_load_bound_rings(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks,
+                          const uint32_t *nic, uint32_t rings, struct weft_bound *bound);
 
 /* NICs alone, as weft_order_ranks() picks them. nic: [ranks]. */
 int weft_order_nics(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks,

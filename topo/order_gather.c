@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "topo/natural.h"
+#include "topo/routes.h"
 
 /* Bridges that say they are no PCI switch do not make a group of their own: what they hold, their NUMA node holds. */
 static int is_pci_switch(const struct weft_node *node)
@@ -253,4 +254,21 @@ int weft_order_levels_of_hosts(struct weft_order *order)
         }
     }
     return WEFT_OK;
+}
+
+void weft_order_free(struct weft_order *order)
+{
+    for (unsigned l = 0; l < order->level_count; l++) {
+        free(order->levels[l].keys);
+    }
+    free(order->groups);
+    free(order->rings);
+    free(order->host_order);
+    free(order->tiers);
+    weft_routes_free(order->routes);
+    free(order->ends);
+    free(order->nic);
+    free(order->hosts);
+    free(order->host_of);
+    free(order->members);
 }

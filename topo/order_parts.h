@@ -32,7 +32,12 @@ struct weft_order {
     uint32_t *members;             /* [ranks]: the ranks of each host, near ones next to each other */
     uint32_t *host_of;             /* [ranks]: index of the rank's host */
 
-    uint32_t *nic;        /* [ranks] */
+    uint32_t *nic; /* [ranks] */
+    uint32_t *
+        ends; /* [ranks]: what the rank sends through, see topo/routes.h, cables known or not; or WEFT_NODE_NONE */
+    struct weft_routes *routes;
+    unsigned tier_count;
+    uint32_t *tiers;      /* [tier_count][host_count]: see topo/tiers.h; WEFT_NODE_NONE: not on the fabric */
     uint32_t *host_order; /* [host_count]: hosts as the rings pass them */
     uint32_t ring_count;
     uint32_t *rings; /* [ring_count][ranks] */
@@ -55,8 +60,29 @@ int weft_order_gather(struct weft_order *order);
 /* The level's keys, all WEFT_NODE_NONE; owned by order. */
 int weft_order_level_add(struct weft_order *order, enum weft_level level, uint32_t **keys);
 
+/* Fills routes and ends; needs nic. */
+int weft_order_ends(struct weft_order *order);
+
+/* Tiers of switches, from the top down; fills tiers and adds their levels. */
+int weft_order_levels_of_fabric(struct weft_order *order);
+
+/* Fills host_order: depth first through the tiers. */
+int weft_order_hosts(struct weft_order *order);
+
+/* Fills ring_count and rings from host_order; again after it has changed. */
+int weft_order_rings(struct weft_order *order);
+
+/* The least that so many rings over all ranks can have; needs ends. */
+int weft_order_bound(const struct weft_order *order, uint32_t rings, struct weft_bound *bound);
+
+/* Moves groups of hosts in host_order where that lowers the highest link load of all rings. */
+int weft_order_refine(struct weft_order *order);
+
 /* Host, NUMA node and PCI switch. */
 int weft_order_levels_of_hosts(struct weft_order *order);
+
+/* What order owns. */
+void weft_order_free(struct weft_order *order);
 
 /* Fills groups from the levels along ring 0. */
 int weft_order_group(struct weft_order *order);

@@ -1,0 +1,32 @@
+/* Lanes: the distinct ends through which a host's ranks send, and which rail each is on. Private to topo/. */
+#ifndef WEFT_TOPO_LANES_H
+#define WEFT_TOPO_LANES_H
+
+#include "topo/order_parts.h"
+#include "topo/routes.h"
+
+#define WEFT_RAILS_MAX 32 /* rails beyond share a number with one of these; so many rings at most */
+
+struct weft_lane {
+    uint32_t end;
+    uint32_t rail;
+    uint32_t leaf;  /* its first switch, WEFT_NODE_NONE: none */
+    uint32_t ranks; /* of the host that send through it */
+    uint32_t part_low,
+        part_high; /* the first and the last of the host's parts (see order_rings.c) that has such a rank */
+};
+
+struct weft_lanes {
+    uint32_t *first;        /* [host_count + 1]: into list */
+    struct weft_lane *list; /* of each host, by rail */
+    uint32_t rail_count;    /* at least 1 */
+    uint32_t *lane_of;      /* [ranks]: index into list, WEFT_NODE_NONE: no NIC, no cable */
+};
+
+int weft_lanes_find(const struct weft_order *order, struct weft_lanes *lanes);
+void weft_lanes_free(struct weft_lanes *lanes);
+
+/* How many rings use the lanes best. */
+uint32_t weft_lanes_rings(const struct weft_order *order, const struct weft_lanes *lanes);
+
+#endif

@@ -1,0 +1,13 @@
+/* The choice of NICs, for weft_order_ranks(). Private to topo/. */
+#ifndef WEFT_TOPO_NICS_H
+#define WEFT_TOPO_NICS_H
+
+#include "topo/order_parts.h"
+
+/* Fills order->nic; after weft_order_gather(). */
+int weft_nics_choose(struct weft_order *order);
+
+/* How many of the host's NICs serve the place equally well; 0: none, or no memory to tell. */
+uint32_t weft_nics_equal(const struct weft_graph *graph, const struct weft_place *place);
+
+#endif
