@@ -147,6 +147,14 @@ $(TEST_PROVIDER): $(call objects,$(wildcard tests/provider/*.c))
 	$(call say,LD,$@)$(CC) -shared $(LDFLAGS_ALL) $^ -lfabric $(LIBS) -o $@
 $(BUILD)/tests/conform/test_ofi_demanding: | $(if $(HAVE_LIBFABRIC),$(TEST_PROVIDER))
 
+# Stand-ins for drivers' libraries, with the real ones' names inside.
+TEST_DRIVERS := $(BUILD)/tests/drivers/libnvidia-ml.so.1 $(BUILD)/tests/drivers/libze_loader.so.1
+$(BUILD)/tests/drivers/libnvidia-ml.so.1: $(BUILD)/tests/drivers/nvml.o
+$(BUILD)/tests/drivers/libze_loader.so.1: $(BUILD)/tests/drivers/sysman.o
+$(TEST_DRIVERS):
+	$(call say,LD,$@)$(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,$(@F) $^ -o $@
+$(BUILD)/tests/topo/test_drivers: | $(TEST_DRIVERS)
+
 # Ranks that die at chosen points: the linker puts tests/kill/ in front of what tests/kill/wraps names.
 KILL_OBJECTS := $(call objects,$(wildcard tests/kill/*.c))
 $(BUILD)/tests/integration/test_kill: $(KILL_OBJECTS) tests/kill/wraps
@@ -303,5 +311,5 @@ help:
 	@echo "clean         remove $(BUILD)/"
 
 -include $(patsubst %.o,%.d,$(LIB_OBJECTS) $(PERF_OBJECTS) $(TOPO_OBJECTS) $(SUPPORT_OBJECTS) $(RDMA_FAKE_OBJECTS) \
-	$(KILL_OBJECTS) $(FAULT_OBJECTS) $(call objects,$(MAINS) $(wildcard tests/provider/*.c)) \
+	$(KILL_OBJECTS) $(FAULT_OBJECTS) $(call objects,$(MAINS) $(wildcard tests/provider/*.c tests/drivers/*.c)) \
 	$(patsubst %,%.o,$(TESTS) $(RDMA_PROGRAMS) $(LONG) $(MICRO) $(FUZZERS)))
