@@ -59,8 +59,9 @@ int weft_topo_discover(struct weft_graph **graph);
 int weft_fabric_lay(const struct weft_graph *machines, const struct weft_graph *fabric, int everywhere,
                     struct weft_graph **graph, uint32_t *joined, uint32_t *added);
 
-/* NCCL's XML of the graph's host (a graph with several: the one named, NULL: WEFT_INVALID). Reading what it wrote gives an
- * equal graph as far as the format can say. *xml is malloc'ed. */
+/* NCCL's XML of one host, or of all that the graph has (WEFT_NODE_NONE), told apart by host_hash as NCCL does for NVLink
+ * between hosts. Reading what it wrote gives an equal graph as far as the format can say; what was read from NCCL's XML
+ * is written with all its attributes. WEFT_INVALID: no host. *xml is malloc'ed, with a 0 behind *size bytes. */
 int weft_nccl_write(const struct weft_graph *graph, uint32_t host, char **xml, size_t *size);
 
 #endif

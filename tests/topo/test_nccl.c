@@ -134,15 +134,15 @@ static void test_machine(void **state)
     assert_int_equal(edge.flags, WEFT_EDGE_NVLINK);
     assert_int_equal(edge.links, 4);
     assert_true(edge.bytes_per_s == 25000000000u);
-    const struct weft_node *nic = node_of(g, "mlx5_2"), *port = node_of(g, "port1");
+    const struct weft_node *nic = node_of(g, "mlx5_2"), *port = node_of(g, "mlx5_2:1");
     assert_int_equal(nic->kind, WEFT_NODE_NIC);
     assert_true(nic->guid == 0x1c34da030060ce68u);
     assert_true(edge_of(g, "mlx5_2", "0000:05:00.0").bytes_per_s == 0); /* no speed told */
     assert_int_equal(port->index, 1);
     assert_int_equal(port->parent, find(g, "mlx5_2"));
     assert_true(port->bytes_per_s == 25000000000u);
-    assert_int_equal(edge_of(g, "port1", "mlx5_2").latency_ns, 600);
-    assert_true(node_of(g, "port2")->bytes_per_s == 0);
+    assert_int_equal(edge_of(g, "mlx5_2:1", "mlx5_2").latency_ns, 600);
+    assert_true(node_of(g, "mlx5_2:2")->bytes_per_s == 0);
     assert_int_equal(node_of(g, "0000:08:00.0")->kind, WEFT_NODE_DEVICE);
     const struct weft_node *virtual_nic = node_of(g, "eth0");
     assert_int_equal(virtual_nic->parent, numa);
@@ -373,9 +373,9 @@ static void test_oddities(void **state)
     assert_int_equal(node_of(g, "0000:c5:00.0#2")->kind, WEFT_NODE_BRIDGE);
     assert_int_equal(node_of(g, "0000:c5:00.0#3")->kind, WEFT_NODE_BRIDGE);
     assert_int_equal(node_of(g, "a+b")->kind, WEFT_NODE_NIC);
-    assert_string_equal(weft_graph_attribute(g, find(g, "port1"), "net.gin"), "1");
+    assert_string_equal(weft_graph_attribute(g, find(g, "a+b:1"), "net.gin"), "1");
     assert_int_equal(node_of(g, "b")->kind, WEFT_NODE_PORT);
-    assert_int_equal(node_of(g, "port1#2")->index, 1);
+    assert_int_equal(node_of(g, "a+b:1#2")->index, 1);
     weft_graph_free(g);
 }
 

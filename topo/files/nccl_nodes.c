@@ -259,7 +259,11 @@ static int add_port(struct weft_nccl_file *file, uint32_t element)
     char base[NAME_SIZE], name[NAME_SIZE];
     double microseconds = 0;
     int64_t speed = integer_of(file, element, "speed", 0), number = integer_of(file, element, "port", -1);
-    snprintf(base, sizeof base, "%s%.400s", !told || told == port ? "port" : "", told ? told : "");
+    if (told && told != port)
+        snprintf(base, sizeof base, "%.400s", told);
+    else /* as other sources call ports */
+        snprintf(base, sizeof base, "%.300s:%.80s", file->graph->nodes[file->marks[nic].node].name,
+                 told ? told : "port");
     name_set(name, base, file->marks[element].number);
     struct weft_node_told node = WEFT_NODE_TOLD(WEFT_NODE_PORT, file->marks[nic].node, name);
     node.index = number > 0 ? (int32_t)number : -1;

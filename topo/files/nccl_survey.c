@@ -169,7 +169,9 @@ static void find_hosts(struct weft_nccl_file *file, struct weft_nccl_key *keys)
         struct weft_xml_element view = weft_xml_tree_element(&file->tree, i);
         uint64_t hash = 0;
         weft_xml_unsigned(&view, "host_hash", UINT64_MAX, 0, &hash); /* was checked */
-        keys[count++] = (struct weft_nccl_key){.number = hash, .element = i};
+        /* Not told is not the same as 0: a host's cpus either all tell it or none does. */
+        const char *told = weft_xml_attribute(&view, "host_hash") ? "told" : NULL;
+        keys[count++] = (struct weft_nccl_key){.number = hash, .text = told, .element = i};
     }
     sort_keys(keys, count);
     for (uint32_t i = 0; i < count; i++)
