@@ -83,7 +83,9 @@
     X(FAULT_UNLINK, "unlink", ENOENT)                                                                        \
     X(FAULT_USLEEP, "usleep", EINTR)                                                                         \
     X(FAULT_VMSPLICE, "vmsplice", ENOMEM, FAULT_STORM)                                                       \
-    X(FAULT_WRITE, "write", ENOSPC, FAULT_SHORT, FAULT_STORM, EINTR)
+    X(FAULT_WRITE, "write", ENOSPC, FAULT_SHORT, FAULT_STORM, EINTR)                                         \
+    X(FAULT_YAML_PARSER_INITIALIZE, "yaml_parser_initialize", ENOMEM)                                        \
+    X(FAULT_YAML_PARSER_PARSE, "yaml_parser_parse", ENOMEM)
 
 enum fault_call {
 #define X(value, ...) value,

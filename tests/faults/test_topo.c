@@ -50,13 +50,16 @@ static const struct {
      "Ca\t1 \"H-0000000000000012\" # \"\"\n[1](12) \"S-0000000000000001\"[2] # lid 2 lmc 0 \"\" lid 7 "
      "4xNDR\n"},
     {"slurm", "s0.s[1-2].n1\ns0.s3.n2 switch.block.node\n"},
+    {"topograph.yaml", "switches:\n  s0: {switches: [s1], labels: {a: b}, blocks: [cb]}\n"
+                       "blocks:\n- {name: cb, nodes: ['n[0-70]'], type: x}\nnodes: {n0: {c: d}}\n"},
     {"topology.conf", "SwitchName=s0 Nodes=n[0-70] LinkSpeed=1\nSwitchName=s1 Switches=s0\n"},
 };
 
 static void test_memory(void **state)
 {
     (void)state;
-    static const int calls[] = {FAULT_MALLOC, FAULT_CALLOC, FAULT_REALLOC};
+    static const int calls[] = {FAULT_MALLOC, FAULT_CALLOC, FAULT_REALLOC, FAULT_YAML_PARSER_INITIALIZE,
+                                FAULT_YAML_PARSER_PARSE};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct weft_text text = {texts[i].name, texts[i].text, strlen(texts[i].text)};
         uint32_t failures = 0;

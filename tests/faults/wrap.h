@@ -15,6 +15,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include <yaml.h>
 
 /* wrap_memory.c */
 void *fault_malloc(size_t size);
@@ -28,6 +29,8 @@ int fault_munmap(void *address, size_t size);
 int fault_madvise(void *address, size_t size, int advice);
 int fault_memfd_create(const char *name, unsigned flags);
 int fault_ftruncate(int fd, off_t size);
+int fault_yaml_parser_initialize(yaml_parser_t *parser);
+int fault_yaml_parser_parse(yaml_parser_t *parser, yaml_event_t *event);
 
 /* wrap_files.c */
 int fault_open(const char *path, int flags, ...);

@@ -87,3 +87,17 @@ int fault_ftruncate(int fd, off_t size)
 {
     return fault_hit(FAULT_FTRUNCATE) ? -1 : ftruncate(fd, size);
 }
+
+/* libyaml allocates by itself, and says when it cannot. */
+int fault_yaml_parser_initialize(yaml_parser_t *parser)
+{
+    return fault_hit(FAULT_YAML_PARSER_INITIALIZE) ? 0 : yaml_parser_initialize(parser);
+}
+
+int fault_yaml_parser_parse(yaml_parser_t *parser, yaml_event_t *event)
+{
+    if (!fault_hit(FAULT_YAML_PARSER_PARSE))
+        return yaml_parser_parse(parser, event);
+    parser->error = YAML_MEMORY_ERROR;
+    return 0;
+}
