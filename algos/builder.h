@@ -14,6 +14,11 @@ struct weft_builder {
     uint32_t capacity; /* records that plan has room for */
     uint32_t loop;     /* index of the open LOOP record, WEFT_BUILDER_NO_LOOP when none is open */
     int status;
+    /* Rounds: */
+    uint32_t round;        /* first record of the round that is being written */
+    uint32_t folded;       /* first record of the body that stands for the rounds before it */
+    uint32_t folded_body;  /* its records; 0: none yet */
+    uint32_t folded_count; /* rounds that it stands for */
 };
 
 #define WEFT_BUILDER_NO_LOOP UINT32_MAX
@@ -78,6 +83,12 @@ void weft_builder_move(struct weft_builder *builder, struct weft_range range, st
 /* Everything appended between these two is the body of a LOOP. */
 void weft_builder_loop(struct weft_builder *builder, uint32_t iterations);
 void weft_builder_loop_end(struct weft_builder *builder);
+
+/* A list of rounds, written out one by one, that become loops where they can: a round that is the one before, but for
+ * chunks, slots and cells that move by a constant (modulo their number), adds an iteration to it. rounds() begins the list,
+ * round_end() follows each of its rounds. Slots and cells must have been counted by then. */
+void weft_builder_rounds(struct weft_builder *builder);
+void weft_builder_round_end(struct weft_builder *builder);
 
 /* Hands the plan over (weft_plan_free() frees it), or frees it and returns the error. */
 int weft_builder_finish(struct weft_builder *builder, struct weft_plan **plan);

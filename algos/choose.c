@@ -65,6 +65,7 @@ enum weft_algorithm weft_algorithm_choose(const struct weft_choice *choice)
     if (choice->algorithm > WEFT_ALGO_AUTO && choice->algorithm < WEFT_ALGO_COUNT &&
         allowed & BIT(choice->algorithm))
         return (enum weft_algorithm)choice->algorithm;
+    allowed &= ~(BIT(WEFT_ALGO_HIER) | BIT(WEFT_ALGO_LEADER));
     if (choice->collective == WEFT_ALLREDUCE && allowed & within_thresholds(choice))
         allowed &= within_thresholds(choice);
     return cheapest(choice, allowed);

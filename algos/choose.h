@@ -23,7 +23,7 @@ struct weft_choice {
     int keep_order; /* the operation does not commute: plans that keep the order of ranks, not strict ones */
 };
 
-/* A fixed algorithm that cannot do what is asked (unequal, strict, keep_order) is passed over like one that does not
+/* Never one for several ranks on several hosts (hier, leader) where it is not fixed. A fixed algorithm that cannot do what is asked (unequal, strict, keep_order) is passed over like one that does not
  * serve the collective. */
 enum weft_algorithm weft_algorithm_choose(const struct weft_choice *choice);
 

@@ -7,25 +7,31 @@ enum flags { ROOT = 1, REDUCES = 2, BLOCKS = 4 };
 
 #define BIT(algorithm) (1u << WEFT_ALGO_##algorithm)
 
-/* By enum weft_collective. The last three are subsets of `serves`. */
+/* By enum weft_collective. The last four are subsets of `serves`. */
 static const struct {
     const char *name;
     unsigned flags;
     unsigned serves;
-    unsigned unequal, strict, ordered;
+    unsigned unequal, strict, ordered, follows;
 } collectives[WEFT_COLLECTIVE_COUNT] = {
-    [WEFT_ALLREDUCE] = {"allreduce", REDUCES, BIT(RING) | BIT(TREE) | BIT(RD) | BIT(RAB), 0,
-                        BIT(RD) | BIT(RAB), BIT(RD)},
-    [WEFT_BROADCAST] = {"broadcast", ROOT, BIT(BINOMIAL) | BIT(CHAIN) | BIT(SAG), 0, 0, 0},
+    [WEFT_ALLREDUCE] = {"allreduce", REDUCES,
+                        BIT(RING) | BIT(TREE) | BIT(RD) | BIT(RAB) | BIT(HIER) | BIT(LEADER), 0,
+                        BIT(RD) | BIT(RAB), BIT(RD),
+                        BIT(RING) | BIT(TREE) | BIT(RAB) | BIT(HIER) | BIT(LEADER)},
+    [WEFT_BROADCAST] = {"broadcast", ROOT, BIT(BINOMIAL) | BIT(CHAIN) | BIT(SAG) | BIT(HIER) | BIT(LEADER), 0,
+                        0, 0, BIT(BINOMIAL) | BIT(CHAIN) | BIT(SAG) | BIT(HIER) | BIT(LEADER)},
     [WEFT_REDUCE] = {"reduce", ROOT | REDUCES, BIT(BINOMIAL) | BIT(CHAIN) | BIT(RAB), 0,
-                     BIT(BINOMIAL) | BIT(RAB), BIT(BINOMIAL)},
-    [WEFT_ALLGATHER] = {"allgather", BLOCKS, BIT(RING) | BIT(BRUCK), BIT(RING) | BIT(BRUCK), 0, 0},
-    [WEFT_GATHER] = {"gather", ROOT | BLOCKS, BIT(BINOMIAL) | BIT(DIRECT), BIT(DIRECT), 0, 0},
-    [WEFT_SCATTER] = {"scatter", ROOT | BLOCKS, BIT(BINOMIAL) | BIT(DIRECT), BIT(DIRECT), 0, 0},
-    [WEFT_REDUCE_SCATTER] = {"reduce_scatter", REDUCES | BLOCKS, BIT(RING) | BIT(HALVING) | BIT(DIRECT),
-                             BIT(RING) | BIT(HALVING) | BIT(DIRECT), BIT(HALVING), BIT(DIRECT)},
-    [WEFT_ALLTOALL] = {"alltoall", BLOCKS, BIT(PAIRWISE) | BIT(BRUCK), BIT(PAIRWISE), 0, 0},
-    [WEFT_BARRIER] = {"barrier", 0, BIT(DISSEMINATION), 0, 0, 0},
+                     BIT(BINOMIAL) | BIT(RAB), BIT(BINOMIAL), BIT(CHAIN) | BIT(RAB)},
+    [WEFT_ALLGATHER] = {"allgather", BLOCKS, BIT(RING) | BIT(BRUCK) | BIT(HIER),
+                        BIT(RING) | BIT(BRUCK) | BIT(HIER), 0, 0, BIT(RING) | BIT(HIER)},
+    [WEFT_GATHER] = {"gather", ROOT | BLOCKS, BIT(BINOMIAL) | BIT(DIRECT), BIT(DIRECT), 0, 0, 0},
+    [WEFT_SCATTER] = {"scatter", ROOT | BLOCKS, BIT(BINOMIAL) | BIT(DIRECT), BIT(DIRECT), 0, 0, 0},
+    [WEFT_REDUCE_SCATTER] = {"reduce_scatter", REDUCES | BLOCKS,
+                             BIT(RING) | BIT(HALVING) | BIT(DIRECT) | BIT(HIER),
+                             BIT(RING) | BIT(HALVING) | BIT(DIRECT) | BIT(HIER), BIT(HALVING), BIT(DIRECT),
+                             BIT(RING) | BIT(HIER)},
+    [WEFT_ALLTOALL] = {"alltoall", BLOCKS, BIT(PAIRWISE) | BIT(BRUCK), BIT(PAIRWISE), 0, 0, 0},
+    [WEFT_BARRIER] = {"barrier", 0, BIT(DISSEMINATION), 0, 0, 0, 0},
 };
 
 static int known(enum weft_collective collective)
@@ -85,6 +91,11 @@ int weft_algorithm_serves_strict(enum weft_collective collective, enum weft_algo
 int weft_algorithm_keeps_order(enum weft_collective collective, enum weft_algorithm algorithm)
 {
     return known(collective) && has(collectives[collective].ordered, algorithm);
+}
+
+int weft_algorithm_follows_order(enum weft_collective collective, enum weft_algorithm algorithm)
+{
+    return known(collective) && has(collectives[collective].follows, algorithm);
 }
 
 enum weft_needs weft_algorithm_needs(enum weft_collective collective, enum weft_algorithm algorithm)

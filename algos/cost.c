@@ -31,6 +31,8 @@
  * barrier
  *     dissemination   D a
  *
+ * On one host hier is the ring, or the chain, and leader a tree up and down: D (2 a + m (x + y)); its broadcast is binomial.
+ *
  * Copies of a rank's own block into its place are left out: they happen while it waits for the first message.
  *
  * Within a host a REDUCE reads the peer's memory itself: x is the reduction's cost alone, and y the copy's; a
@@ -121,11 +123,14 @@ static double allreduce_ns(const struct terms *t, enum weft_algorithm algorithm)
     double guests = t->folded ? 2 * t->a + t->m * (t->x + t->y) : 0;
     switch (algorithm) {
     case WEFT_ALGO_RING:
+    case WEFT_ALGO_HIER:
         return 2 * (t->n - 1) * t->a + (t->n - 1) / t->n * t->m * (t->x + t->y);
     case WEFT_ALGO_RD:
         return t->d * (t->a + t->m * t->x) + guests;
     case WEFT_ALGO_RAB:
         return 2 * t->d * t->a + (t->w - 1) / t->w * t->m * (t->x + t->y) + guests;
+    case WEFT_ALGO_LEADER:
+        return t->up * (2 * t->a + t->m * (t->x + t->y));
     default:
         return tree_ns(t->ranks, t->bytes, t->d, t->link);
     }
@@ -135,8 +140,10 @@ static double broadcast_ns(const struct terms *t, enum weft_algorithm algorithm)
 {
     switch (algorithm) {
     case WEFT_ALGO_BINOMIAL:
+    case WEFT_ALGO_LEADER:
         return t->d * t->a + (t->link->receiver_copies ? t->d : t->up) * t->m * t->y;
     case WEFT_ALGO_CHAIN:
+    case WEFT_ALGO_HIER:
         return chain_ns(t, 1, t->y);
     default:
         return (t->n - 1) * (t->a + 2 * t->q * t->y);
@@ -178,6 +185,7 @@ static double move_ns(const struct terms *t, enum weft_collective collective, en
     double bytes_ns = (t->n - 1) * t->q * t->y;
     switch (algorithm) {
     case WEFT_ALGO_RING:
+    case WEFT_ALGO_HIER:
         return (t->n - 1) * t->a + bytes_ns;
     case WEFT_ALGO_BINOMIAL:
         return t->d * t->a + bytes_ns;

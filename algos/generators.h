@@ -1,7 +1,8 @@
 /* The generators behind weft_plan_make(), one file each. Internal to algos/.
  *
  * Each appends one rank's steps to a builder it starts. ranks is at least 2 (one rank needs no algorithm),
- * and the request has been checked. Pure.
+ * the request has been checked, and its hosts are there. Where the algorithm follows their order, rank, root and peers
+ * are positions (algos/hosts.h), and only chunks that belong to ranks are named by them. Pure.
  */
 #ifndef WEFT_ALGOS_GENERATORS_H
 #define WEFT_ALGOS_GENERATORS_H
@@ -32,6 +33,12 @@ void weft_reduce_scatter_direct_generate(struct weft_builder *builder,
 void weft_alltoall_pairwise_generate(struct weft_builder *builder, const struct weft_plan_request *request);
 void weft_alltoall_bruck_generate(struct weft_builder *builder, const struct weft_plan_request *request);
 void weft_barrier_generate(struct weft_builder *builder, const struct weft_plan_request *request);
+void weft_allreduce_hier_generate(struct weft_builder *builder, const struct weft_plan_request *request);
+void weft_allreduce_leader_generate(struct weft_builder *builder, const struct weft_plan_request *request);
+void weft_broadcast_hier_generate(struct weft_builder *builder, const struct weft_plan_request *request);
+void weft_broadcast_leader_generate(struct weft_builder *builder, const struct weft_plan_request *request);
+void weft_allgather_hier_generate(struct weft_builder *builder, const struct weft_plan_request *request);
+void weft_reduce_scatter_hier_generate(struct weft_builder *builder, const struct weft_plan_request *request);
 
 /* How ranks are folded onto the largest power of two that is not above their number: of the first
  * 2 * (ranks - width) ranks each even one is a guest of the odd one after it; the others are alone. Hosts and

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "algos/generators.h"
+#include "algos/hosts.h"
 #include "base/error.h"
 
 _Static_assert(sizeof(struct weft_ref) == 8, "plan records have a fixed layout");
@@ -11,8 +12,8 @@ _Static_assert(sizeof(struct weft_step) == 64, "plan records have a fixed layout
 
 /* By enum weft_algorithm. */
 static const char *const names[WEFT_ALGO_COUNT] = {
-    "auto", "ring",  "tree",    "rd",     "rab",      "binomial",      "chain",
-    "sag",  "bruck", "halving", "direct", "pairwise", "dissemination",
+    "auto",  "ring",    "tree",   "rd",       "rab",           "binomial", "chain",  "sag",
+    "bruck", "halving", "direct", "pairwise", "dissemination", "hier",     "leader",
 };
 
 typedef void generator(struct weft_builder *builder, const struct weft_plan_request *request);
@@ -22,22 +23,28 @@ static generator *const generators[WEFT_COLLECTIVE_COUNT][WEFT_ALGO_COUNT] = {
     [WEFT_ALLREDUCE] = {[WEFT_ALGO_RING] = weft_ring_generate,
                         [WEFT_ALGO_TREE] = weft_tree_generate,
                         [WEFT_ALGO_RD] = weft_rd_generate,
-                        [WEFT_ALGO_RAB] = weft_rab_generate},
+                        [WEFT_ALGO_RAB] = weft_rab_generate,
+                        [WEFT_ALGO_HIER] = weft_allreduce_hier_generate,
+                        [WEFT_ALGO_LEADER] = weft_allreduce_leader_generate},
     [WEFT_BROADCAST] = {[WEFT_ALGO_BINOMIAL] = weft_broadcast_binomial_generate,
                         [WEFT_ALGO_CHAIN] = weft_broadcast_chain_generate,
-                        [WEFT_ALGO_SAG] = weft_broadcast_sag_generate},
+                        [WEFT_ALGO_SAG] = weft_broadcast_sag_generate,
+                        [WEFT_ALGO_HIER] = weft_broadcast_hier_generate,
+                        [WEFT_ALGO_LEADER] = weft_broadcast_leader_generate},
     [WEFT_REDUCE] = {[WEFT_ALGO_BINOMIAL] = weft_reduce_binomial_generate,
                      [WEFT_ALGO_CHAIN] = weft_reduce_chain_generate,
                      [WEFT_ALGO_RAB] = weft_reduce_rab_generate},
-    [WEFT_ALLGATHER] =
-        {[WEFT_ALGO_RING] = weft_allgather_ring_generate, [WEFT_ALGO_BRUCK] = weft_allgather_bruck_generate},
+    [WEFT_ALLGATHER] = {[WEFT_ALGO_RING] = weft_allgather_ring_generate,
+                        [WEFT_ALGO_BRUCK] = weft_allgather_bruck_generate,
+                        [WEFT_ALGO_HIER] = weft_allgather_hier_generate},
     [WEFT_GATHER] = {[WEFT_ALGO_BINOMIAL] = weft_gather_binomial_generate,
                      [WEFT_ALGO_DIRECT] = weft_gather_direct_generate},
     [WEFT_SCATTER] = {[WEFT_ALGO_BINOMIAL] = weft_scatter_binomial_generate,
                       [WEFT_ALGO_DIRECT] = weft_scatter_direct_generate},
     [WEFT_REDUCE_SCATTER] = {[WEFT_ALGO_RING] = weft_reduce_scatter_ring_generate,
                              [WEFT_ALGO_HALVING] = weft_reduce_scatter_halving_generate,
-                             [WEFT_ALGO_DIRECT] = weft_reduce_scatter_direct_generate},
+                             [WEFT_ALGO_DIRECT] = weft_reduce_scatter_direct_generate,
+                             [WEFT_ALGO_HIER] = weft_reduce_scatter_hier_generate},
     [WEFT_ALLTOALL] = {[WEFT_ALGO_PAIRWISE] = weft_alltoall_pairwise_generate,
                        [WEFT_ALGO_BRUCK] = weft_alltoall_bruck_generate},
     [WEFT_BARRIER] = {[WEFT_ALGO_DISSEMINATION] = weft_barrier_generate},
@@ -92,22 +99,76 @@ static int check_form(const struct weft_plan_request *request)
         !weft_algorithm_serves_strict(request->collective, request->algorithm))
         return weft_fail(WEFT_INVALID, "plan request: %s by %s cannot keep strict mode's order", collective,
                          algorithm);
+    if (request->hosts && request->hosts->ranks != request->ranks)
+        return weft_fail(WEFT_INVALID, "plan request: hosts have %u ranks, expected %u",
+                         request->hosts->ranks, request->ranks);
     return WEFT_OK;
 }
 
-int weft_plan_make(const struct weft_plan_request *request, struct weft_plan **plan)
+/* Whether this plan is made in the order of the hosts, and not in that of ranks. */
+static int follows(const struct weft_plan_request *request)
 {
-    int status = check_fields(request);
-    if (status == WEFT_OK)
-        status = check_form(request);
-    if (status != WEFT_OK)
-        return status;
+    int fixed = request->strict && weft_collective_reduces(request->collective);
+    return request->hosts && !fixed && weft_algorithm_follows_order(request->collective, request->algorithm);
+}
+
+/* From positions to ranks. Chunks stay: where they belong to ranks the generator has named them so. Peers that move in a
+ * loop would not do so along an order. */
+static int name_ranks(struct weft_plan *plan, const struct weft_plan_request *request)
+{
+    plan->rank = request->rank;
+    plan->root = request->root;
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        struct weft_step *step = &plan->steps[i];
+        if (step->kind != WEFT_STEP_SEND && step->kind != WEFT_STEP_RECV)
+            continue;
+        if (step->peer_stride != 0)
+            return weft_fail(WEFT_INTERNAL, "plan generator moves along ranks that have an order");
+        step->peer = (int32_t)weft_hosts_rank(request->hosts, (uint32_t)step->peer);
+    }
+    return WEFT_OK;
+}
+
+/* The generator's part: all ranks are named by their positions. */
+static int make(const struct weft_plan_request *request, struct weft_plan **plan)
+{
     struct weft_builder builder;
     if (request->ranks == 1)
         single_generate(&builder, request);
     else
         generators[request->collective][request->algorithm](&builder, request);
     return weft_builder_finish(&builder, plan);
+}
+
+int weft_plan_make(const struct weft_plan_request *request, struct weft_plan **made)
+{
+    int status = check_fields(request);
+    if (status == WEFT_OK)
+        status = check_form(request);
+    if (status != WEFT_OK)
+        return status;
+    const uint32_t whole[2] = {0, request->ranks};
+    const struct weft_hosts one = {.ranks = request->ranks, .count = 1, .first = whole};
+    struct weft_plan_request placed = *request;
+    struct weft_plan *plan;
+    if (follows(request)) {
+        placed.rank = weft_hosts_position(request->hosts, request->rank);
+        if (request->root >= 0)
+            placed.root = (int)weft_hosts_position(request->hosts, (uint32_t)request->root);
+    } else {
+        placed.hosts = &one;
+    }
+    status = make(&placed, &plan);
+    if (status != WEFT_OK)
+        return status;
+    if (follows(request))
+        status = name_ranks(plan, request);
+    if (status != WEFT_OK) {
+        weft_plan_free(plan);
+        return status;
+    }
+    *made = plan;
+    return WEFT_OK;
 }
 
 void weft_plan_free(struct weft_plan *plan)

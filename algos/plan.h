@@ -87,6 +87,8 @@ enum weft_algorithm {
     WEFT_ALGO_DIRECT,   /* everybody with whom it concerns */
     WEFT_ALGO_PAIRWISE, /* in rounds of disjoint pairs */
     WEFT_ALGO_DISSEMINATION,
+    WEFT_ALGO_HIER,   /* within hosts and between them, every rank for its share */
+    WEFT_ALGO_LEADER, /* within hosts and between them, one rank of each host for all */
     WEFT_ALGO_COUNT
 };
 
@@ -154,6 +156,8 @@ struct weft_plan {
     struct weft_step steps[];
 };
 
+struct weft_hosts; /* algos/hosts.h */
+
 /* What a plan is made for. */
 struct weft_plan_request {
     enum weft_collective collective;
@@ -164,6 +168,9 @@ struct weft_plan_request {
     int root;     /* collectives that have one: 0 to ranks - 1; others: -1 */
     int unequal;  /* blocks: each rank's has a size of its own, and there may be gaps */
     int strict;   /* reductions: the association that strict mode fixes; others: ignored */
+    /* Where ranks stand, the same for all of them; NULL: all on one host, in the order of ranks. Only looked at while the
+     * plan is made. */
+    const struct weft_hosts *hosts;
 };
 
 /* Whether the collective has a root, reduces, is made of blocks (see above). */
@@ -183,6 +190,10 @@ int weft_algorithm_serves(enum weft_collective collective, enum weft_algorithm a
 int weft_algorithm_serves_unequal(enum weft_collective collective, enum weft_algorithm algorithm);
 int weft_algorithm_serves_strict(enum weft_collective collective, enum weft_algorithm algorithm);
 int weft_algorithm_keeps_order(enum weft_collective collective, enum weft_algorithm algorithm);
+
+/* Whether its plans follow the order of the request's hosts. Others name ranks as they are numbered, as do all plans for
+ * strict mode, which fixes an order of its own. */
+int weft_algorithm_follows_order(enum weft_collective collective, enum weft_algorithm algorithm);
 
 /* What a rank must know of an unequal call: only the counts of blocks in its own INPUT and OUTPUT, or all. */
 enum weft_needs { WEFT_NEEDS_OWN_COUNTS, WEFT_NEEDS_ALL_COUNTS };

@@ -26,7 +26,7 @@
  * Source: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in
  * MPICH", International Journal of High Performance Computing Applications 19 (2005), section 4.5.
  */
-#include "algos/generators.h"
+#include "algos/rd.h"
 
 /* Where the result of a round lies. */
 static struct weft_ref result_of(uint32_t round, uint32_t rounds)
@@ -34,31 +34,41 @@ static struct weft_ref result_of(uint32_t round, uint32_t rounds)
     return weft_in((rounds - round) % 2 == 0 ? WEFT_BUFFER_OUTPUT : WEFT_BUFFER_TEMP);
 }
 
-void weft_rd_generate(struct weft_builder *builder, const struct weft_plan_request *request)
+struct weft_ref weft_rd_start(const struct weft_rd *rd)
 {
-    struct weft_fold fold = weft_fold_of(request->ranks);
-    struct weft_range all = weft_range(0, 1, 0);
-    struct weft_ref input = weft_in(WEFT_BUFFER_INPUT), output = weft_in(WEFT_BUFFER_OUTPUT);
-    uint32_t rank = request->rank, place = weft_fold_place(&fold, rank);
+    struct weft_fold fold = weft_fold_of(rd->ranks);
+    return weft_fold_is_guest(&fold, rd->rank) ? weft_in(WEFT_BUFFER_OUTPUT) : result_of(0, fold.rounds);
+}
 
-    weft_builder_start(builder, request, 1, 2);
+static uint32_t name_of(const struct weft_rd *rd, uint32_t rank)
+{
+    return rd->names ? rd->names[rank] : rank;
+}
+
+void weft_rd_exchange(struct weft_builder *builder, const struct weft_rd *rd)
+{
+    struct weft_fold fold = weft_fold_of(rd->ranks);
+    struct weft_range all = weft_range(0, 1, 0);
+    struct weft_ref output = weft_in(WEFT_BUFFER_OUTPUT), mine = rd->mine;
+    uint32_t rank = rd->rank, place = weft_fold_place(&fold, rank);
+
     if (weft_fold_is_guest(&fold, rank)) {
-        weft_builder_send(builder, rank + 1, all, input);
-        weft_builder_recv(builder, rank + 1, all, output);
+        weft_builder_send(builder, name_of(rd, rank + 1), all, mine);
+        weft_builder_recv(builder, name_of(rd, rank + 1), all, output);
         return;
     }
-    struct weft_ref mine = input;
     if (weft_fold_is_host(&fold, rank)) {
+        struct weft_ref own = mine;
         mine = result_of(0, fold.rounds);
-        weft_builder_recv(builder, rank - 1, all, weft_slot(0, 0));
-        weft_builder_reduce(builder, all, mine, weft_slot(0, 0), input, 0);
-    } else if (request->in_place && fold.rounds % 2 == 1) {
+        weft_builder_recv(builder, name_of(rd, rank - 1), all, weft_slot(0, 0));
+        weft_builder_reduce(builder, all, mine, weft_slot(0, 0), own, 0);
+    } else if (mine.buffer == WEFT_BUFFER_INPUT && rd->in_place && fold.rounds % 2 == 1) {
         mine = weft_in(WEFT_BUFFER_TEMP);
-        weft_builder_copy(builder, all, mine, input, 0);
+        weft_builder_copy(builder, all, mine, rd->mine, 0);
     }
     for (uint32_t round = 1; round <= fold.rounds; round++) {
-        uint32_t bit = request->strict ? fold.width >> round : 1u << (round - 1);
-        uint32_t partner = weft_fold_rank(&fold, place ^ bit);
+        uint32_t bit = rd->strict ? fold.width >> round : 1u << (round - 1);
+        uint32_t partner = name_of(rd, weft_fold_rank(&fold, place ^ bit));
         struct weft_ref theirs = weft_slot(round % 2, 0), sum = result_of(round, fold.rounds);
         int above = (place & bit) != 0;
         weft_builder_recv(builder, partner, all, theirs);
@@ -68,5 +78,16 @@ void weft_rd_generate(struct weft_builder *builder, const struct weft_plan_reque
         mine = sum;
     }
     if (weft_fold_is_host(&fold, rank))
-        weft_builder_send(builder, rank - 1, all, output);
+        weft_builder_send(builder, name_of(rd, rank - 1), all, output);
+}
+
+void weft_rd_generate(struct weft_builder *builder, const struct weft_plan_request *request)
+{
+    struct weft_rd rd = {.ranks = request->ranks,
+                         .rank = request->rank,
+                         .mine = weft_in(WEFT_BUFFER_INPUT),
+                         .strict = request->strict,
+                         .in_place = request->in_place};
+    weft_builder_start(builder, request, 1, 2);
+    weft_rd_exchange(builder, &rd);
 }

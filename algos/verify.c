@@ -78,6 +78,36 @@ static int plans_rotated(const struct weft_plan *const *plans, uint32_t ranks)
     return 1;
 }
 
+/* Whether some plan moves chunks to places of others. */
+static int plans_move(const struct weft_plan *const *plans, uint32_t ranks)
+{
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        for (uint32_t i = 0; i < plans[rank]->step_count; i++) {
+            const struct weft_step *step = &plans[rank]->steps[i];
+            if (step->kind == WEFT_STEP_COPY &&
+                (step->from != step->chunk || step->from_stride != step->chunk_stride))
+                return 1;
+        }
+    }
+    return plans[0]->collective == WEFT_ALLTOALL;
+}
+
+/* The options' chunks, for these plans. */
+static int check_chunks(const struct weft_plan *const *plans, uint32_t ranks,
+                        const struct weft_verify_options *options)
+{
+    uint32_t chunks = plans[0]->chunks;
+    if (options->chunk_count == 0)
+        return WEFT_OK;
+    if (options->chunk_first >= chunks || options->chunk_count > chunks - options->chunk_first)
+        return weft_fail(WEFT_INVALID, "chunks to follow are %u from %u on, expected some of %u",
+                         options->chunk_count, options->chunk_first, chunks);
+    if (options->method == WEFT_VERIFY_ROTATION || plans_move(plans, ranks))
+        return weft_fail(WEFT_UNSUPPORTED, "a few chunks cannot be followed %s",
+                         options->method == WEFT_VERIFY_ROTATION ? "by rotation" : "where plans move them");
+    return WEFT_OK;
+}
+
 static int run(const struct weft_plan *const *plans, uint32_t ranks, int rotation,
                const struct weft_verify_options *options, struct weft_verify_report *report)
 {
@@ -119,12 +149,14 @@ int weft_plans_verify(const struct weft_plan *const *plans, uint32_t ranks,
     int status = read_options(given, &options);
     if (status == WEFT_OK)
         status = check_plans(plans, ranks, &steps, report);
+    if (status == WEFT_OK)
+        status = check_chunks(plans, ranks, &options);
     if (status != WEFT_OK)
         return status;
     report->window = options.window;
     int wanted = options.method == WEFT_VERIFY_ROTATION ||
                  (options.method == WEFT_VERIFY_AUTO && ranks >= WEFT_VERIFY_EXACT_RANKS);
-    int rotation = wanted && !options.expect && plans_rotated(plans, ranks);
+    int rotation = wanted && !options.expect && !options.chunk_count && plans_rotated(plans, ranks);
     if (options.method == WEFT_VERIFY_ROTATION && !rotation)
         return weft_fail(WEFT_UNSUPPORTED, "the plans are not symmetric under rotation");
     if ((rotation ? steps / ranks : steps) > options.steps_max)

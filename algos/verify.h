@@ -92,7 +92,11 @@ struct weft_verify_options {
     unsigned expect;        /* WEFT_VERIFY_EXPECT_*: refuse plans without (FULL only) */
     uint64_t seed;          /* of random numbers and schedules */
     uint64_t memory_max;    /* bytes for values, 0 for 4 GiB; more is WEFT_NOMEM */
-    uint64_t steps_max;     /* steps to run, all ranks together, 0 for 2^32; more is WEFT_INVALID */
+    /* FULL: follow the values of chunks [chunk_first, chunk_first + chunk_count) only; 0 chunks: of all. What a chunk holds
+     * depends on no other, so that many small runs prove what one does that would need too much memory. Everything but
+     * values is checked for all chunks every time. WEFT_UNSUPPORTED for plans that move chunks. */
+    uint32_t chunk_first, chunk_count;
+    uint64_t steps_max; /* steps to run, all ranks together, 0 for 2^32; more is WEFT_INVALID */
 };
 
 struct weft_verify_report {

@@ -147,7 +147,9 @@ const char *weft_values_final(const struct weft_values *values, unsigned expecte
     if (sums && !strict_trace(values, &strict))
         return "ends with no memory left to check the order of its sums";
     uint32_t end = weft_collective_blocks(values->collective) ? values->ranks : values->chunks;
-    for (uint32_t chunk = 0; chunk < end; chunk++) {
+    if (end > values->followed_end)
+        end = values->followed_end;
+    for (uint32_t chunk = values->followed_first; chunk < end; chunk++) {
         uint64_t total = 0;
         for (uint32_t i = 0; sums && i < values->ranks; i++)
             total += weft_value_number(values, i, chunk);

@@ -72,8 +72,7 @@ int weft_machine_open(struct weft_machine *machine, const struct weft_plan *cons
                                      .random = options->seed,
                                      .expect = options->expect,
                                      .report = report};
-    int status =
-        weft_values_open(&machine->values, plans, ranks, rotation, options->seed, options->memory_max);
+    int status = weft_values_open(&machine->values, plans, ranks, rotation, options);
     if (status != WEFT_OK)
         return status;
     size_t size = 0;

@@ -104,17 +104,21 @@ static void areas_measure(struct weft_values *values, uint32_t lane)
 }
 
 int weft_values_open(struct weft_values *values, const struct weft_plan *const *plans, uint32_t ranks,
-                     int rotation, uint64_t seed, uint64_t memory_max)
+                     int rotation, const struct weft_verify_options *options)
 {
-    *values = (struct weft_values){.plans = plans,
-                                   .collective = (enum weft_collective)plans[0]->collective,
-                                   .ranks = ranks,
-                                   .chunks = plans[0]->chunks,
-                                   .lanes = rotation ? 1 : ranks,
-                                   .rotation = rotation,
-                                   .overlaps = plans[0]->collective == WEFT_BARRIER,
-                                   .seed = scramble(seed + 0x9e3779b97f4a7c15u),
-                                   .memory_max = memory_max};
+    uint32_t chunks = plans[0]->chunks, first = options->chunk_first;
+    *values =
+        (struct weft_values){.plans = plans,
+                             .collective = (enum weft_collective)plans[0]->collective,
+                             .ranks = ranks,
+                             .chunks = plans[0]->chunks,
+                             .lanes = rotation ? 1 : ranks,
+                             .rotation = rotation,
+                             .overlaps = plans[0]->collective == WEFT_BARRIER,
+                             .followed_first = options->chunk_count ? first : 0,
+                             .followed_end = options->chunk_count ? first + options->chunk_count : chunks,
+                             .seed = scramble(options->seed + 0x9e3779b97f4a7c15u),
+                             .memory_max = options->memory_max};
     /* Where contributions may overlap only sets can tell. */
     if (!rotation && (ranks < WEFT_VERIFY_EXACT_RANKS || values->overlaps))
         values->words = (ranks + 63) / 64;
@@ -130,7 +134,7 @@ int weft_values_open(struct weft_values *values, const struct weft_plan *const *
         return WEFT_OK;
     weft_values_close(values);
     return weft_fail(WEFT_NOMEM, "verifying %u ranks with %u chunks needs more than %" PRIu64 " bytes", ranks,
-                     values->chunks, memory_max);
+                     values->chunks, values->memory_max);
 }
 
 static uint32_t page_count(const struct weft_area *area)
@@ -328,6 +332,8 @@ const char *weft_values_apply(struct weft_values *values, uint32_t lane, const s
                               const struct weft_place *sources, int source_count, int *unsupported)
 {
     for (uint32_t i = 0; i < step->span; i++) {
+        if (step->chunk + i < values->followed_first || step->chunk + i >= values->followed_end)
+            continue;
         const char *wrong =
             apply_one(values, lane, step, step->chunk + i, sources, source_count, unsupported);
         if (wrong)

@@ -39,8 +39,9 @@ struct weft_values {
     uint32_t chunks;
     uint32_t lanes; /* ranks whose values are kept: all, or rank 0 only */
     int rotation;
-    int overlaps;   /* contributions may be there more than once (barrier) */
-    uint32_t words; /* of one exact set, 0 when sets are not kept */
+    int overlaps;                          /* contributions may be there more than once (barrier) */
+    uint32_t words;                        /* of one exact set, 0 when sets are not kept */
+    uint32_t followed_first, followed_end; /* chunks whose values are kept */
     uint64_t seed;
     uint64_t memory, memory_max;
     int exhausted;           /* more than memory_max would be needed */
@@ -60,9 +61,10 @@ struct weft_place {
     uint32_t rotate;
 };
 
-/* All plans have been checked. WEFT_NOMEM when more than memory_max bytes would be needed. */
+/* All plans have been checked, and so have the options. WEFT_NOMEM when more than memory_max bytes would be needed. */
+struct weft_verify_options;
 int weft_values_open(struct weft_values *values, const struct weft_plan *const *plans, uint32_t ranks,
-                     int rotation, uint64_t seed, uint64_t memory_max);
+                     int rotation, const struct weft_verify_options *options);
 /* Puts the values back to the start: INPUT defined, everything else not. */
 void weft_values_reset(struct weft_values *values);
 void weft_values_close(struct weft_values *values);

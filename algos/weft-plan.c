@@ -9,6 +9,7 @@
 #include "algos/choose.h"
 #include "algos/cost.h"
 #include "algos/dump.h"
+#include "algos/hosts.h"
 #include "algos/verify.h"
 #include "base/clock.h"
 
@@ -19,8 +20,10 @@ struct arguments {
     int collective;
     int algorithm; /* -1 when not given */
     uint64_t ranks, rank, root, window, bytes, interleavings, seed;
-    const char *method, *link;
-    int rank_given, root_given, in_place, unequal, strict, json, steps, oversubscribed;
+    const char *method, *link, *hosts_text;
+    uint64_t order;
+    struct weft_hosts *hosts; /* NULL without --hosts and --order */
+    int rank_given, order_given, root_given, in_place, unequal, strict, json, steps, oversubscribed;
 };
 
 static const char help[] =
@@ -34,7 +37,9 @@ static const char help[] =
     "verify  proves that the plans of all ranks compute the collective, without deadlock\n"
     "cost    prints the time by the cost model, for one size or a range of sizes\n"
     "\n"
-    "FORM: [--root R] (default 0) [--in-place] [--unequal] [--strict].\n"
+    "FORM: [--root R] (default 0) [--in-place] [--unequal] [--strict] [--hosts SIZES] [--order SEED].\n"
+    "SIZES: ranks of each host: 8,8,4 or 16x8 (16 hosts of 8) or 15x8,4; --ranks is then their sum.\n"
+    "--order joins the ranks in a random order, and not as they are numbered.\n"
     "verify and cost take all ranks together; --rank is accepted, and only checked.\n"
     "M: auto, full, rotation. W: plan steps in flight, 1 to 64, default 32.\n"
     "B: bytes per rank, of all blocks together; suffixes K, M, G are powers of 1024.\n"
@@ -92,6 +97,8 @@ static const struct option options[] = {
     {"--unequal", "dvc", FLAG, AT(unequal), 0, 0},
     {"--strict", "dvc", FLAG, AT(strict), 0, 0},
     {"--in-place", "dvc", FLAG, AT(in_place), 0, 0},
+    {"--hosts", "dvc", TEXT, AT(hosts_text), 0, 0},
+    {"--order", "dvc", NUMBER, AT(order), 0, UINT64_MAX},
     {"--json", "dvc", FLAG, AT(json), 0, 0},
     {"--steps", "d", FLAG, AT(steps), 0, 0},
     {"--window", "v", NUMBER, AT(window), 1, WEFT_VERIFY_WINDOW_MAX},
@@ -169,6 +176,7 @@ static int read_options(int count, char **words, struct arguments *arguments)
             return failed;
         arguments->rank_given |= strcmp(option->name, "--rank") == 0;
         arguments->root_given |= strcmp(option->name, "--root") == 0;
+        arguments->order_given |= strcmp(option->name, "--order") == 0;
     }
     return 0;
 }
@@ -180,6 +188,87 @@ static int check_rank(const char *name, uint64_t rank, uint64_t ranks)
     fprintf(stderr, "weft-plan: %s is '%" PRIu64 "', expected a whole number from 0 to %" PRIu64 "\n", name,
             rank, ranks - 1);
     return EXIT_USAGE;
+}
+
+/* "8,8,4", "16x8", "15x8,4": how many ranks each host has. Into sizes, where that is not NULL; how many hosts there are,
+ * 0 where it is no such text or they have too many ranks. */
+static uint32_t read_sizes(const char *text, uint32_t *sizes)
+{
+    uint64_t hosts = 0, ranks = 0;
+    for (;;) {
+        uint64_t numbers[2] = {1, 1};
+        int count = 0;
+        do {
+            char *end;
+            if (*text < '0' || *text > '9' || count == 2)
+                return 0;
+            numbers[count++] = strtoull(text, &end, 10);
+            text = end;
+        } while (*text == 'x' && *text++);
+        uint64_t size = numbers[count - 1], times = count == 2 ? numbers[0] : 1;
+        if (times < 1 || times > INT32_MAX || size < 1 || size > INT32_MAX ||
+            times * size > INT32_MAX - ranks)
+            return 0;
+        for (uint64_t i = 0; sizes && i < times; i++)
+            sizes[hosts + i] = (uint32_t)size;
+        hosts += times;
+        ranks += times * size;
+        if (*text == '\0')
+            return (uint32_t)hosts;
+        if (*text++ != ',')
+            return 0;
+    }
+}
+
+/* A random permutation (R. Durstenfeld, "Algorithm 235: random permutation", CACM 7 (1964)). */
+static void shuffle(uint32_t *order, uint32_t ranks, uint64_t seed)
+{
+    for (uint32_t i = 0; i < ranks; i++)
+        order[i] = i;
+    for (uint32_t i = ranks; i > 1; i--) {
+        uint64_t x = seed += 0x9e3779b97f4a7c15u;
+        x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+        x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+        uint32_t other = (uint32_t)((x ^ (x >> 31)) % i), kept = order[i - 1];
+        order[i - 1] = order[other];
+        order[other] = kept;
+    }
+}
+
+/* What --hosts and --order say, with --ranks as the sum of the hosts'. */
+static int read_hosts(struct arguments *arguments)
+{
+    uint32_t one = (uint32_t)arguments->ranks, count = 1, *sizes = &one, *order = NULL;
+    uint64_t ranks = 0;
+    int status = WEFT_NOMEM;
+    if (arguments->hosts_text) {
+        count = read_sizes(arguments->hosts_text, NULL);
+        if (count == 0)
+            return usage("--hosts is not like 8,8,4 or 16x8:", arguments->hosts_text);
+        sizes = calloc(count, sizeof *sizes);
+        if (sizes)
+            read_sizes(arguments->hosts_text, sizes);
+    }
+    for (uint32_t i = 0; sizes && i < count; i++)
+        ranks += sizes[i];
+    if (sizes && arguments->ranks && ranks != arguments->ranks) {
+        free(sizes);
+        return usage("--ranks is not the sum of --hosts", arguments->hosts_text);
+    }
+    arguments->ranks = ranks;
+    if (sizes && arguments->order_given && ranks > 0)
+        order = calloc(ranks, sizeof *order);
+    if (order)
+        shuffle(order, (uint32_t)ranks, arguments->order);
+    if (sizes && ranks > 0 && (order || !arguments->order_given))
+        status = weft_hosts_make(sizes, count, order, &arguments->hosts);
+    free(order);
+    if (arguments->hosts_text)
+        free(sizes);
+    if (status == WEFT_OK || ranks == 0)
+        return 0;
+    fprintf(stderr, "weft-plan: no memory for %" PRIu64 " ranks\n", ranks);
+    return EXIT_WRONG;
 }
 
 static int read_arguments(int argc, char **argv, struct arguments *arguments)
@@ -198,6 +287,10 @@ static int read_arguments(int argc, char **argv, struct arguments *arguments)
     if (arguments->collective < 0)
         return usage("expected a collective, got", argc < 3 ? "" : argv[2]);
     int failed = read_options(argc - 3, argv + 3, arguments);
+    if (failed)
+        return failed;
+    if (arguments->hosts_text || arguments->order_given)
+        failed = read_hosts(arguments);
     if (failed)
         return failed;
     if (arguments->ranks == 0)
@@ -228,7 +321,8 @@ static struct weft_plan_request request_of(const struct arguments *arguments, in
                                       arguments->in_place,
                                       weft_collective_has_root(collective) ? (int)arguments->root : -1,
                                       arguments->unequal,
-                                      arguments->strict};
+                                      arguments->strict,
+                                      arguments->hosts};
 }
 
 static int dump(const struct arguments *arguments)
@@ -441,6 +535,7 @@ int main(int argc, char **argv)
         failed = arguments.command[0] == 'd'   ? dump(&arguments)
                  : arguments.command[0] == 'v' ? verify(&arguments)
                                                : cost(&arguments);
+    weft_hosts_free(arguments.hosts);
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fprintf(stderr, "weft-plan: cannot write the output\n");
         return EXIT_WRONG;

@@ -24,8 +24,8 @@ struct row {
 static const char transport_words[] = "shm,ofi,verbs";
 
 static const struct row rows[] = {
-    {"WEFT_ALGO", AT(algorithm), WORD, 0, 12, 0,
-     "auto,ring,tree,rd,rab,binomial,chain,sag,bruck,halving,direct,pairwise,dissemination", 1},
+    {"WEFT_ALGO", AT(algorithm), WORD, 0, 14, 0,
+     "auto,ring,tree,rd,rab,binomial,chain,sag,bruck,halving,direct,pairwise,dissemination,hier,leader", 1},
     {"WEFT_CACHE_BYTES", AT(cache_bytes), NUMBER, 0, INT64_MAX, 1 << 30, NULL, 0},
     {"WEFT_CONNECT", AT(connect), WORD, 0, 1, 0, "lazy,eager", 1},
     {"WEFT_DIRECT", AT(direct), NUMBER, 0, 1, 1, NULL, 1},

@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 
+_Static_assert(WEFT_ALGO_COUNT <= 16, "a key has four bits for the algorithm");
+
 static uint64_t key_of(const struct weft_plan_request *request)
 {
     return (uint64_t)(uint32_t)(request->root + 1) << 16 | (uint64_t)request->collective << 8 |

@@ -91,9 +91,9 @@ static int take_device(struct perf_options *options, const char *value)
 
 static int take_algorithm(struct perf_options *options, const char *value)
 {
-    static const char *const words[] = {"auto",     "ring",     "tree",          "rd",    "rab",
-                                        "binomial", "chain",    "sag",           "bruck", "halving",
-                                        "direct",   "pairwise", "dissemination", NULL};
+    static const char *const words[] = {"auto",          "ring", "tree",   "rd",      "rab",    "binomial",
+                                        "chain",         "sag",  "bruck",  "halving", "direct", "pairwise",
+                                        "dissemination", "hier", "leader", NULL};
     int index;
     if (word(value, words, &index) != 0)
         return -1;
@@ -313,7 +313,8 @@ const struct perf_flag perf_flags[] = {
     {0, 0, "device", "LIST", "RDMA devices such as mlx5_0:1,mlx5_1, or ^mlx5_2",
      "RDMA devices for verbs, or, behind ^, those not to use", take_device},
     {PERF_TAKES_ALGORITHM, 0, "algo", "A",
-     "auto, ring, tree, rd, rab, binomial, chain, sag, bruck, halving, direct, pairwise or dissemination",
+     "auto, ring, tree, rd, rab, binomial, chain, sag, bruck, halving, direct, pairwise, dissemination, hier "
+     "or leader",
      "the algorithm where it serves, by the setting WEFT_ALGO (auto)", take_algorithm},
     {PERF_TAKES_SIZES, 'b', "minbytes", "SIZE", "a size in bytes such as 8, 4K or 64M", "smallest size (8)",
      take_begin},

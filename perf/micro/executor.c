@@ -21,7 +21,7 @@ static size_t count_steps(enum weft_algorithm algorithm, uint32_t ranks)
 {
     size_t steps = 0;
     for (uint32_t r = 0; r < ranks; r++) {
-        struct weft_plan_request wanted = {WEFT_ALLREDUCE, algorithm, ranks, r, 0, -1, 0, 0};
+        struct weft_plan_request wanted = {WEFT_ALLREDUCE, algorithm, ranks, r, 0, -1, 0, 0, NULL};
         struct weft_plan *plan;
         if (weft_plan_make(&wanted, &plan) != WEFT_OK)
             return 0;

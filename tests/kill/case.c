@@ -129,8 +129,12 @@ struct kill_deck *kill_deck_new(uint64_t seed, int transport, int signal)
         for (uint32_t ranks = 2; ranks <= KILL_RANKS_MAX; ranks++) {
             for (uint32_t rank = 0; rank < ranks; rank++) {
                 for (int in_place = 0; in_place < 2; in_place++) {
-                    struct weft_plan_request request = {
-                        WEFT_ALLREDUCE, (enum weft_algorithm)algorithm, ranks, rank, in_place, -1, 0, 0};
+                    struct weft_plan_request request = {.collective = WEFT_ALLREDUCE,
+                                                        .algorithm = (enum weft_algorithm)algorithm,
+                                                        .ranks = ranks,
+                                                        .rank = rank,
+                                                        .in_place = in_place,
+                                                        .root = -1};
                     add_steps(deck, &request);
                 }
             }

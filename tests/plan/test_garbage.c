@@ -29,7 +29,7 @@ static void make(struct weft_plan **plans, int algorithm, uint32_t ranks, int in
 {
     for (uint32_t rank = 0; rank < ranks; rank++) {
         struct weft_plan_request request = {
-            WEFT_ALLREDUCE, (enum weft_algorithm)algorithm, ranks, rank, in_place, -1, 0, 0};
+            WEFT_ALLREDUCE, (enum weft_algorithm)algorithm, ranks, rank, in_place, -1, 0, 0, NULL};
         assert_int_equal(weft_plan_make(&request, &plans[rank]), WEFT_OK);
     }
 }
@@ -319,8 +319,8 @@ static void test_orders_are_expected(void **state)
                  {WEFT_ALGO_RD, 1, WEFT_VERIFY_EXPECT_STRICT},
                  {WEFT_ALGO_RAB, 0, WEFT_VERIFY_EXPECT_STRICT}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct weft_plan_request request = {WEFT_ALLREDUCE, cases[i].algorithm, 7, 0, 0, -1, 0,
-                                            cases[i].strict};
+        struct weft_plan_request request = {
+            WEFT_ALLREDUCE, cases[i].algorithm, 7, 0, 0, -1, 0, cases[i].strict, NULL};
         struct weft_plan **plans;
         struct weft_verify_report report;
         assert_int_equal(weft_plans_make(&request, &plans), WEFT_OK);

@@ -11,6 +11,7 @@
 
 #include "algos/verify.h"
 #include "tests/support/plan_cases.h"
+#include "tests/support/plan_hosts.h"
 #include "tests/support/plan_interpreter.h"
 
 #define CONST(plans) ((const struct weft_plan *const *)(plans))
@@ -59,6 +60,25 @@ static void test_small_counts(void **state)
     }
 }
 
+/* Ranks on hosts of any sizes, in any order. */
+static void test_hosts(void **state)
+{
+    (void)state;
+    static const uint32_t windows[] = {2, 3, 4, 7, 32, 64};
+    for (uint32_t ranks = 2; ranks <= 20; ranks++) {
+        struct weft_hosts *hosts = plan_hosts_random(ranks, ranks * 3);
+        struct plan_cases cases = plan_cases_on(hosts, 2);
+        for (uint64_t number = 0; plan_cases_next(&cases); number++) {
+            struct interpreter_options options = {.window = windows[number % 6],
+                                                  .count = number % 5 == 4 ? 3 : count_of(&cases.request),
+                                                  .seed = number + ranks,
+                                                  .eager = number % 3 == 1};
+            expect_right(&cases.request, options);
+        }
+        weft_hosts_free(hosts);
+    }
+}
+
 /* Fewer elements than chunks: some steps have nothing to do, differently on each rank. */
 static void test_few_elements(void **state)
 {
@@ -79,7 +99,7 @@ static void test_few_elements(void **state)
 static void test_interpreter_finds_faults(void **state)
 {
     (void)state;
-    struct weft_plan_request request = {WEFT_ALLREDUCE, WEFT_ALGO_RD, 4, 0, 0, -1, 0, 0};
+    struct weft_plan_request request = {WEFT_ALLREDUCE, WEFT_ALGO_RD, 4, 0, 0, -1, 0, 0, NULL};
     struct interpreter_options options = {.window = 8, .count = 64, .seed = 3};
     struct weft_plan **plans;
     const char *why;
@@ -115,6 +135,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_small_counts),
         cmocka_unit_test(test_few_elements),
+        cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_interpreter_finds_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

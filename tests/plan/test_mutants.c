@@ -2,7 +2,7 @@
  * and the verifier has to notice.
  *
  * A mutant is one change to one record (a step, or a LOOP), in one rank's plan or in all ranks' alike, of any
- * plan at 2 to 17 ranks (tests/support/plan_cases.h); for rings also with their loops unrolled, so that single steps change. Whether
+ * plan at 2 to 17 ranks (tests/support/plan_cases.h); on one host or several; for rings also with their loops unrolled, so that single steps change. Whether
  * it is equivalent is not for the verifier to say: the interpreter (tests/support/plan_interpreter.h) runs it
  * on real data, in the same window, with SENDs that complete late (and early), over many random schedules
  * and element counts. Right results with identical bits and nothing stuck in all runs: equivalent. Otherwise
@@ -24,6 +24,7 @@
 #include "algos/dump.h"
 #include "algos/verify.h"
 #include "tests/support/plan_cases.h"
+#include "tests/support/plan_hosts.h"
 #include "tests/support/plan_interpreter.h"
 
 #define CONST(plans)     ((const struct weft_plan *const *)(plans))
@@ -462,6 +463,20 @@ static void mutate_all(struct score *score, const struct weft_plan_request *requ
     subject_close(&subject);
 }
 
+/* Hierarchical plans, and the first ring along an order. */
+static void mutate_on_hosts(struct score *score, uint32_t ranks)
+{
+    struct weft_hosts *hosts = plan_hosts_random(ranks, ranks + 4);
+    struct plan_cases cases = plan_cases_on(hosts, 1);
+    while (plan_cases_next(&cases)) {
+        enum weft_algorithm algorithm = cases.request.algorithm;
+        if (algorithm == WEFT_ALGO_HIER || algorithm == WEFT_ALGO_LEADER ||
+            (algorithm == WEFT_ALGO_RING && ranks < 9))
+            mutate_all(score, &cases.request, 0);
+    }
+    weft_hosts_free(hosts);
+}
+
 static void test_mutants(void **state)
 {
     (void)state;
@@ -481,6 +496,7 @@ static void test_mutants(void **state)
             if (loops && ranks <= 9)
                 mutate_all(&score, &cases.request, 1);
         }
+        mutate_on_hosts(&score, ranks);
     }
     print_message(
         "mutants: %u tried (1 in %u, WEFT_SEED=%llu), %u equivalent (%u of them refused all the same), "

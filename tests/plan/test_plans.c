@@ -26,7 +26,7 @@ static struct weft_plan **make_request(struct weft_plan_request request)
 static struct weft_plan **make(int algorithm, uint32_t ranks, int in_place)
 {
     return make_request((struct weft_plan_request){WEFT_ALLREDUCE, (enum weft_algorithm)algorithm, ranks, 0,
-                                                   in_place, -1, 0, 0});
+                                                   in_place, -1, 0, 0, NULL});
 }
 
 static void expect_proven(struct weft_plan **plans, uint32_t ranks, const struct weft_verify_options *options)
@@ -193,11 +193,11 @@ static void test_rotation_agrees(void **state)
 {
     (void)state;
     static const struct weft_plan_request requests[] = {
-        {WEFT_ALLREDUCE, WEFT_ALGO_RING, 0, 0, 0, -1, 0, 0},
-        {WEFT_ALLGATHER, WEFT_ALGO_RING, 0, 0, 0, -1, 0, 0},
-        {WEFT_REDUCE_SCATTER, WEFT_ALGO_RING, 0, 0, 0, -1, 0, 0},
-        {WEFT_ALLTOALL, WEFT_ALGO_PAIRWISE, 0, 0, 0, -1, 0, 0},
-        {WEFT_BARRIER, WEFT_ALGO_DISSEMINATION, 0, 0, 0, -1, 0, 0},
+        {WEFT_ALLREDUCE, WEFT_ALGO_RING, 0, 0, 0, -1, 0, 0, NULL},
+        {WEFT_ALLGATHER, WEFT_ALGO_RING, 0, 0, 0, -1, 0, 0, NULL},
+        {WEFT_REDUCE_SCATTER, WEFT_ALGO_RING, 0, 0, 0, -1, 0, 0, NULL},
+        {WEFT_ALLTOALL, WEFT_ALGO_PAIRWISE, 0, 0, 0, -1, 0, 0, NULL},
+        {WEFT_BARRIER, WEFT_ALGO_DISSEMINATION, 0, 0, 0, -1, 0, 0, NULL},
     };
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
         int refused = 0;
@@ -222,6 +222,7 @@ static void test_large(void **state)
         int many_chunks =
             request.algorithm == WEFT_ALGO_RAB || request.algorithm == WEFT_ALGO_SAG ||
             request.algorithm == WEFT_ALGO_BRUCK || request.algorithm == WEFT_ALGO_HALVING ||
+            request.algorithm == WEFT_ALGO_HIER ||
             (request.algorithm == WEFT_ALGO_DIRECT && request.collective == WEFT_REDUCE_SCATTER);
         if (many_chunks)
             request.ranks = more ? 1500 : ranks_max(520, 130);
@@ -276,7 +277,8 @@ static void test_ring_is_short(void **state)
 {
     (void)state;
     for (uint32_t ranks = 2; ranks < 2000000000; ranks = ranks * 3 + 1) {
-        struct weft_plan_request request = {WEFT_ALLREDUCE, WEFT_ALGO_RING, ranks, ranks / 2, 0, -1, 0, 0};
+        struct weft_plan_request request = {
+            WEFT_ALLREDUCE, WEFT_ALGO_RING, ranks, ranks / 2, 0, -1, 0, 0, NULL};
         struct weft_plan *plan;
         assert_int_equal(weft_plan_make(&request, &plan), WEFT_OK);
         assert_in_range(plan->step_count, 1, 12);
@@ -419,23 +421,23 @@ static void test_bad_requests(void **state)
         struct weft_plan_request request;
         const char *field;
     } cases[] = {
-        {{(enum weft_collective)9, WEFT_ALGO_RING, 4, 0, 0, -1, 0, 0}, "collective"},
-        {{WEFT_ALLREDUCE, WEFT_ALGO_AUTO, 4, 0, 0, -1, 0, 0}, "algorithm"},
-        {{WEFT_ALLREDUCE, WEFT_ALGO_COUNT, 4, 0, 0, -1, 0, 0}, "algorithm"},
-        {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 0, 0, 0, -1, 0, 0}, "ranks"},
-        {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 0x80000000u, 0, 0, -1, 0, 0}, "ranks"},
-        {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 4, 4, 0, -1, 0, 0}, "rank is 4"},
-        {{WEFT_ALLREDUCE, WEFT_ALGO_BRUCK, 4, 0, 0, -1, 0, 0}, "no allreduce by bruck"},
-        {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 4, 0, 0, 0, 0, 0}, "root is 0, expected -1"},
-        {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 4, 0, 0, -1, 1, 0}, "cannot do unequal blocks"},
-        {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 4, 0, 0, -1, 0, 1},
+        {{(enum weft_collective)9, WEFT_ALGO_RING, 4, 0, 0, -1, 0, 0, NULL}, "collective"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_AUTO, 4, 0, 0, -1, 0, 0, NULL}, "algorithm"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_COUNT, 4, 0, 0, -1, 0, 0, NULL}, "algorithm"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 0, 0, 0, -1, 0, 0, NULL}, "ranks"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 0x80000000u, 0, 0, -1, 0, 0, NULL}, "ranks"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 4, 4, 0, -1, 0, 0, NULL}, "rank is 4"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_BRUCK, 4, 0, 0, -1, 0, 0, NULL}, "no allreduce by bruck"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 4, 0, 0, 0, 0, 0, NULL}, "root is 0, expected -1"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 4, 0, 0, -1, 1, 0, NULL}, "cannot do unequal blocks"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_RING, 4, 0, 0, -1, 0, 1, NULL},
          "allreduce by ring cannot keep strict mode's order"},
-        {{WEFT_ALLREDUCE, WEFT_ALGO_TREE, 1, 0, 0, -1, 0, 1}, "strict"},
-        {{WEFT_BROADCAST, WEFT_ALGO_CHAIN, 4, 0, 0, -1, 0, 0}, "root is -1, expected 0 to 3"},
-        {{WEFT_BROADCAST, WEFT_ALGO_CHAIN, 4, 0, 0, 4, 0, 0}, "root is 4, expected 0 to 3"},
-        {{WEFT_GATHER, WEFT_ALGO_BINOMIAL, 4, 0, 0, 0, 1, 0}, "cannot do unequal blocks"},
-        {{WEFT_ALLTOALL, WEFT_ALGO_BRUCK, 4, 0, 0, -1, 1, 0}, "cannot do unequal blocks"},
-        {{WEFT_ALLTOALL, WEFT_ALGO_PAIRWISE, 4, 0, 1, -1, 0, 0}, "in place"},
+        {{WEFT_ALLREDUCE, WEFT_ALGO_TREE, 1, 0, 0, -1, 0, 1, NULL}, "strict"},
+        {{WEFT_BROADCAST, WEFT_ALGO_CHAIN, 4, 0, 0, -1, 0, 0, NULL}, "root is -1, expected 0 to 3"},
+        {{WEFT_BROADCAST, WEFT_ALGO_CHAIN, 4, 0, 0, 4, 0, 0, NULL}, "root is 4, expected 0 to 3"},
+        {{WEFT_GATHER, WEFT_ALGO_BINOMIAL, 4, 0, 0, 0, 1, 0, NULL}, "cannot do unequal blocks"},
+        {{WEFT_ALLTOALL, WEFT_ALGO_BRUCK, 4, 0, 0, -1, 1, 0, NULL}, "cannot do unequal blocks"},
+        {{WEFT_ALLTOALL, WEFT_ALGO_PAIRWISE, 4, 0, 1, -1, 0, 0, NULL}, "in place"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct weft_plan *plan = (struct weft_plan *)(uintptr_t)1;
@@ -449,7 +451,7 @@ static void test_bad_requests(void **state)
 static void test_forms(void **state)
 {
     (void)state;
-    struct weft_plan_request request = {WEFT_BROADCAST, WEFT_ALGO_SAG, 5, 2, 0, 1, 0, 1};
+    struct weft_plan_request request = {WEFT_BROADCAST, WEFT_ALGO_SAG, 5, 2, 0, 1, 0, 1, NULL};
     struct weft_plan *plan;
     assert_int_equal(weft_plan_make(&request, &plan), WEFT_OK);
     weft_plan_free(plan);
@@ -467,7 +469,7 @@ static void test_forms(void **state)
                                  weft_algorithm_serves_strict(collective, algorithm) ||
                                  weft_algorithm_keeps_order(collective, algorithm)));
         }
-        assert_in_range(serves, collective == WEFT_BARRIER ? 1 : 2, 4);
+        assert_in_range(serves, collective == WEFT_BARRIER ? 1 : 2, 6);
         assert_int_equal(unequal > 0, weft_collective_blocks(collective));
         assert_int_equal(strict > 0, weft_collective_reduces(collective));
         assert_int_equal(ordered > 0, weft_collective_reduces(collective));
@@ -482,9 +484,9 @@ static void test_forms(void **state)
 static void test_names(void **state)
 {
     (void)state;
-    static const char *const names[] = {"auto",     "ring",     "tree",         "rd",    "rab",
-                                        "binomial", "chain",    "sag",          "bruck", "halving",
-                                        "direct",   "pairwise", "dissemination"};
+    static const char *const names[] = {"auto",     "ring",     "tree",          "rd",    "rab",
+                                        "binomial", "chain",    "sag",           "bruck", "halving",
+                                        "direct",   "pairwise", "dissemination", "hier",  "leader"};
     assert_int_equal(sizeof names / sizeof *names, WEFT_ALGO_COUNT);
     for (int i = 0; i < WEFT_ALGO_COUNT; i++) {
         assert_string_equal(weft_algorithm_name((enum weft_algorithm)i), names[i]);

@@ -69,6 +69,9 @@ static void test_verify(void **state)
            "root 0, in place, unequal: correct");
     expect("verify gather --algo binomial --ranks 5 --unequal", 1, "cannot do unequal blocks");
     expect("verify alltoall --algo pairwise --ranks 4 --in-place", 1, "no alltoall in place");
+    expect("verify allreduce --algo hier --hosts 3x4,2 --order 7", 0, "allreduce hier, 14 ranks: correct");
+    expect("verify broadcast --algo leader --hosts 5,1,3 --ranks 9 --root 6", 0, "9 ranks, root 6: correct");
+    expect("verify allgather --algo ring --ranks 9 --order 3 --unequal", 0, "9 ranks, unequal: correct");
     expect("verify barrier --algo dissemination --ranks 100000", 0, "rotation method");
 }
 
@@ -80,6 +83,8 @@ static void test_dump(void **state)
     expect("dump allreduce --algo rd --ranks 2 --in-place --rank 0", 0, "COPY chunk 0: TEMP <- INPUT");
     expect("dump allreduce --algo tree --ranks 3", 0, "rank 2 of 3");
     expect("dump allreduce --algo ring --ranks 4 --rank 0 --steps", 0, "14  SEND chunk 3 to 1: OUTPUT");
+    expect("dump allreduce --algo hier --hosts 2,2 --rank 2 --steps", 0, "9  SEND chunks 0-1 to 3: OUTPUT");
+    expect("dump broadcast --algo hier --hosts 2,2 --rank 2", 0, "0  RECV chunk 0 from 0: OUTPUT");
     expect("dump reduce --algo chain --ranks 3 --root 2 --rank 0", 0,
            "reduce chain, rank 0 of 3, root 2: 64 chunks, 4 slots, 4 cells, 4 records");
     expect("dump gather --algo binomial --ranks 6 --root 2 --rank 0", 0, "TEMP 0-1, 3 records");
@@ -112,7 +117,7 @@ static void test_json(void **state)
     json_decref(verdict);
     json_t *cost = parse("cost allreduce --ranks 6 --bytes 1M --json", 0);
     json_t *rows = json_object_get(cost, "rows");
-    assert_int_equal(json_array_size(rows), 4);
+    assert_int_equal(json_array_size(rows), 6);
     assert_int_equal(json_integer_value(json_object_get(json_array_get(rows, 0), "size_bytes")), 1 << 20);
     json_decref(cost);
     plan = parse("dump scatter --algo direct --ranks 5 --rank 2 --root 4 --unequal --json", 0);
@@ -143,10 +148,17 @@ static void test_bad_arguments(void **state)
         {"prove allreduce", "'prove'"},
         {"dump", "expected a collective"},
         {"dump broadcasts --algo ring --ranks 2", "'broadcasts'"},
-        {"dump broadcast --algo ring --ranks 2", "expected one of binomial, chain, sag"},
+        {"dump broadcast --algo ring --ranks 2", "expected one of binomial, chain, sag, hier, leader"},
         {"dump allgather --algo ring --ranks 2 --root 0", "'--root'"},
         {"verify reduce --algo chain --ranks 4 --root 4", "--root is '4'"},
         {"dump allreduce --algo ring", "'--ranks'"},
+        {"dump allreduce --algo ring --order 4", "'--ranks'"},
+        {"dump allreduce --algo ring --hosts 4x", "'4x'"},
+        {"dump allreduce --algo ring --hosts 4,,4", "'4,,4'"},
+        {"dump allreduce --algo ring --hosts 0", "'0'"},
+        {"dump allreduce --algo ring --hosts 2x3x4", "'2x3x4'"},
+        {"dump allreduce --algo ring --hosts 99999x99999", "'99999x99999'"},
+        {"dump allreduce --algo ring --hosts 4,4 --ranks 9", "--ranks is not the sum of --hosts '4,4'"},
         {"dump allreduce --ranks 2", "'--algo'"},
         {"dump allreduce --algo auto --ranks 2", "--algo is 'auto'"},
         {"dump allreduce --algo ring --ranks 2 --rank 2", "--rank is '2'"},

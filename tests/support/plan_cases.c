@@ -1,8 +1,17 @@
 #include "tests/support/plan_cases.h"
 
+#include "algos/hosts.h"
+
 struct plan_cases plan_cases_start(uint32_t ranks, uint32_t roots)
 {
     return (struct plan_cases){.request = {.ranks = ranks}, .roots = roots < ranks ? roots : ranks};
+}
+
+struct plan_cases plan_cases_on(const struct weft_hosts *hosts, uint32_t roots)
+{
+    struct plan_cases cases = plan_cases_start(hosts->ranks, roots);
+    cases.request.hosts = hosts;
+    return cases;
 }
 
 /* The next digit of a mixed-radix number. */
@@ -20,6 +29,7 @@ static int makes_sense(const struct weft_plan_request *request, uint32_t root)
     return weft_algorithm_serves(collective, algorithm) &&
            (!request->unequal || weft_algorithm_serves_unequal(collective, algorithm)) &&
            (!request->strict || weft_algorithm_serves_strict(collective, algorithm)) &&
+           (!request->hosts || weft_algorithm_follows_order(collective, algorithm)) &&
            (!request->in_place || collective != WEFT_ALLTOALL) &&
            (root == 0 || weft_collective_has_root(collective));
 }

@@ -18,6 +18,8 @@ struct plan_cases {
 
 /* roots: how many of them, spread over the ranks. */
 struct plan_cases plan_cases_start(uint32_t ranks, uint32_t roots);
+/* The same for ranks that stand on hosts: only what follows their order, and so can differ. */
+struct plan_cases plan_cases_on(const struct weft_hosts *hosts, uint32_t roots);
 int plan_cases_next(struct plan_cases *cases);
 
 #endif

@@ -193,7 +193,7 @@ static void test_mismatch(void **state)
         struct weft_plan *plans[2];
         struct weft_exec_op *ops[2];
         for (uint32_t r = 0; r < 2; r++) {
-            struct weft_plan_request wanted = {WEFT_ALLREDUCE, WEFT_ALGO_RING, 2, r, 0, -1, 0, 0};
+            struct weft_plan_request wanted = {WEFT_ALLREDUCE, WEFT_ALGO_RING, 2, r, 0, -1, 0, 0, NULL};
             assert_int_equal(weft_plan_make(&wanted, &plans[r]), 0);
             struct weft_exec_request request = {.plan = plans[r],
                                                 .input = data.inputs[r],
@@ -241,7 +241,8 @@ static void test_garbage(void **state)
         struct data data = {0};
         data_make(&data, 3, 3000, 0);
         struct weft_plan *plan;
-        struct weft_plan_request wanted = {WEFT_ALLREDUCE, WEFT_ALGO_RING + round % 4, 3, 0, 0, -1, 0, 0};
+        struct weft_plan_request wanted = {
+            WEFT_ALLREDUCE, WEFT_ALGO_RING + round % 4, 3, 0, 0, -1, 0, 0, NULL};
         assert_int_equal(weft_plan_make(&wanted, &plan), 0);
         struct weft_exec_request request = {.plan = plan,
                                             .input = data.inputs[0],
