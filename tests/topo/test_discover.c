@@ -332,7 +332,7 @@ static void test_without_hwloc(void **state)
     sys_tree_make(root);
     make_machine(root);
     struct weft_graph *graph = new_graph();
-    assert_int_equal(weft_live_machine(root, graph), WEFT_OK);
+    assert_int_equal(weft_live_machine(root, 0, graph), WEFT_OK);
     assert_int_equal(weft_live_ports(root, graph), WEFT_OK);
     assert_int_equal(weft_live_pci(root, graph), WEFT_OK);
     assert_int_equal(weft_graph_finish(graph), WEFT_OK);
@@ -366,7 +366,7 @@ static void test_pci_links(void **state)
     sys_tree_make(root);
     make_machine(root);
     struct weft_graph *graph = new_graph();
-    assert_int_equal(weft_live_machine(root, graph), WEFT_OK);
+    assert_int_equal(weft_live_machine(root, 0, graph), WEFT_OK);
     assert_int_equal(weft_live_pci(root, graph), WEFT_OK);
     /* The switch could have 32 GT/s and its root port 16; the GPU has 8 of 16 lanes. */
     assert_true(uplink(graph, "0000:01:00.0") == weft_pci_bytes_per_s(16, 16));
@@ -411,7 +411,7 @@ static void test_kind_of_host(void **state)
         sys_tree_make(root);
         sys_tree_file(root, cases[i].path, cases[i].text);
         struct weft_graph *graph = new_graph();
-        assert_int_equal(weft_live_machine(root, graph), WEFT_OK);
+        assert_int_equal(weft_live_machine(root, weft_live_host_flags(root), graph), WEFT_OK);
         assert_int_equal(weft_live_host(root, graph), WEFT_OK);
         assert_int_equal(named(graph, "host")->flags, cases[i].flags);
         weft_graph_free(graph);

@@ -180,7 +180,7 @@ static void test_devices(void **state)
     assert_string_equal(named(graph, "gpu1")->pci, "10000:80:02.0");
     /* A screen is no GPU, a disk has its name. */
     assert_int_equal(named(graph, "10000:80:01.0")->kind, WEFT_NODE_DEVICE);
-    assert_string_equal(attribute(graph, "10000:80:01.0", "class"), "0x0300");
+    assert_string_equal(attribute(graph, "10000:80:01.0", "class"), "0x030000");
     assert_string_equal(attribute(graph, "10000:80:03.0", "Disk"), "sda");
 
     const struct weft_node *nic = named(graph, "mlx5_0");
@@ -212,6 +212,11 @@ static void test_sockets(void **state)
     const struct weft_edge *between = edge(graph, WEFT_EDGE_SOCKET, "numa0", "numa1");
     assert_int_equal(between->flags, WEFT_EDGE_LINKS_UNKNOWN);
     assert_int_equal(between->bytes_per_s, 0);
+    weft_graph_free(graph);
+    /* A virtual machine's packages are made up. */
+    graph = must_read(HEAD MACHINE INFO("DMIProductName", "KVM") PACKAGE(0, 1) NUMA(0, 1) END PACKAGE(1, 2)
+                          NUMA(1, 2) END END "</topology>");
+    assert_int_equal(edges_of(graph, WEFT_EDGE_SOCKET), 0);
     weft_graph_free(graph);
     /* Two NUMA nodes of one package: nobody knows what is between them. */
     graph = must_read(HEAD MACHINE PACKAGE(0, 3) NUMA(0, 1) NUMA(1, 2) END END "</topology>");

@@ -1,4 +1,5 @@
-/* hwloc's XML of one machine, between its text and our graph. Private to the reader of hwloc's XML.
+/* hwloc's XML of one machine, between its text and our graph. Private to the reader of hwloc's XML, but for
+ * weft_hwloc_read().
  *
  * Reading takes two steps, because what a PCI function is (a GPU, an adapter) is told by the devices below it, which
  * come after it in the text: first every object is kept as it came, in the order of the text (hwloc_objects.c), then
@@ -106,6 +107,9 @@ struct weft_hwloc_file {
     uint32_t numa_count;
     uint32_t gpu_count;
 };
+
+/* weft_read_hwloc_xml() for a machine of which is known from elsewhere what kind of host it is: enum weft_host_flags. */
+int weft_hwloc_read(const struct weft_text *text, unsigned host_flags, struct weft_graph *graph);
 
 /* First step: fills objects, infos and matrices. weft_hwloc_forget() frees them, also after a failure. */
 int weft_hwloc_parse(struct weft_hwloc_file *file);

@@ -156,7 +156,8 @@ static int set_pci_attributes(struct weft_hwloc_file *file, const struct weft_hw
     char value[16];
     int status = WEFT_OK;
     if (object->pci_class) {
-        snprintf(value, sizeof value, "0x%04x", object->pci_class);
+        /* As sysfs and NCCL write it; the interface, which hwloc leaves out, is 00 for what matters here. */
+        snprintf(value, sizeof value, "0x%04x00", object->pci_class);
         status = weft_graph_set_attribute(file->graph, object->node, "class", value);
         for (int i = 0; i < 4 && !status; i++) {
             snprintf(value, sizeof value, "0x%04x", object->pci_ids[i]);

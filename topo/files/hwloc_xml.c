@@ -32,15 +32,16 @@ int weft_hwloc_set_infos(struct weft_hwloc_file *file, const struct weft_hwloc_o
 
 /* --- host */
 
-static int add_host(struct weft_hwloc_file *file)
+static int add_host(struct weft_hwloc_file *file, unsigned flags)
 {
     struct weft_hwloc_object *machine = &file->objects[0];
     const char *name = weft_hwloc_info(file, machine, "HostName");
     struct weft_node_told told =
         WEFT_NODE_TOLD(WEFT_NODE_HOST, WEFT_NODE_NONE, name && *name ? name : "host");
+    told.flags = flags;
     if (weft_product_is_virtual(weft_hwloc_info(file, machine, "DMISysVendor"),
                                 weft_hwloc_info(file, machine, "DMIProductName")))
-        told.flags = WEFT_HOST_VIRTUAL;
+        told.flags |= WEFT_HOST_VIRTUAL;
     int status = weft_graph_add_node(file->graph, &told, &machine->node);
     return status ? status : weft_hwloc_set_infos(file, machine, machine->node);
 }
@@ -114,7 +115,8 @@ static int add_numas(struct weft_hwloc_file *file)
 }
 
 /* Two packages with a NUMA node each: what joins them is the link between the processors, whatever its speed. With more
- * of either, who is cabled to whom is not told (distances between NUMA nodes say nothing of cables). */
+ * of either, who is cabled to whom is not told (distances between NUMA nodes say nothing of cables), and packages of a virtual
+ * machine are whatever its maker liked. */
 static int join_packages(struct weft_hwloc_file *file)
 {
     const struct weft_hwloc_object *nodes[2] = {NULL, NULL}, *packages[2];
@@ -124,7 +126,8 @@ static int join_packages(struct weft_hwloc_file *file)
         if (file->objects[i].type == WEFT_HWLOC_NUMA && at < 2)
             nodes[at++] = &file->objects[i];
     }
-    if (package_count != 2 || file->numa_count != 2)
+    if (package_count != 2 || file->numa_count != 2 ||
+        (file->graph->nodes[file->objects[0].node].flags & WEFT_HOST_VIRTUAL))
         return WEFT_OK;
     for (int i = 0; i < 2; i++)
         packages[i] = object_around(file, nodes[i], WEFT_HWLOC_PACKAGE);
@@ -203,12 +206,12 @@ static int add_cores(struct weft_hwloc_file *file)
     return WEFT_OK;
 }
 
-int weft_read_hwloc_xml(const struct weft_text *text, struct weft_graph *graph)
+int weft_hwloc_read(const struct weft_text *text, unsigned host_flags, struct weft_graph *graph)
 {
     struct weft_hwloc_file file = {.text = text, .graph = graph};
     int status = weft_hwloc_parse(&file);
     if (!status)
-        status = add_host(&file);
+        status = add_host(&file, host_flags);
     if (!status)
         status = add_numas(&file);
     if (!status)
@@ -221,4 +224,9 @@ int weft_read_hwloc_xml(const struct weft_text *text, struct weft_graph *graph)
         status = weft_hwloc_links(&file);
     weft_hwloc_forget(&file);
     return status;
+}
+
+int weft_read_hwloc_xml(const struct weft_text *text, struct weft_graph *graph)
+{
+    return weft_hwloc_read(text, 0, graph);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/error.h"
 #include "base/secure.h"
+#include "topo/files/hwloc.h"
 #include "topo/live/live.h"
 #include "topo/read.h"
 #include "topo/readers.h"
@@ -29,7 +30,7 @@ static int read_file(const char *path, struct weft_graph **graph)
 }
 
 /* Into a new graph: hwloc's view, or what sysfs says where hwloc is missing or not understood. */
-static int read_machine(const char *root, struct weft_graph **graph)
+static int read_machine(const char *root, unsigned flags, struct weft_graph **graph)
 {
     char *xml = NULL;
     size_t size = 0;
@@ -39,7 +40,7 @@ static int read_machine(const char *root, struct weft_graph **graph)
         struct weft_text text = {"hwloc's XML of this machine", xml, size};
         status = weft_graph_new(SOURCE, "hwloc", &made);
         if (status == WEFT_OK) {
-            status = weft_read_hwloc_xml(&text, made);
+            status = weft_hwloc_read(&text, flags, made);
             if (status)
                 weft_graph_free(made);
         }
@@ -49,7 +50,7 @@ static int read_machine(const char *root, struct weft_graph **graph)
         status = weft_graph_new(SOURCE, "sysfs", &made);
         if (status)
             return status;
-        status = weft_live_machine(root, made);
+        status = weft_live_machine(root, flags, made);
         if (status)
             weft_graph_free(made);
     }
@@ -65,7 +66,8 @@ int weft_topo_discover(struct weft_graph **graph)
     if (file)
         return read_file(file, graph);
     struct weft_graph *made;
-    int status = read_machine(root ? root : "", &made);
+    unsigned flags = synthetic ? 0 : weft_live_host_flags(root ? root : "");
+    int status = read_machine(root ? root : "", flags, &made);
     if (status)
         return status;
     if (!synthetic)

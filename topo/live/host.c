@@ -79,14 +79,15 @@ static int name_host(const char *root, struct weft_graph *graph, uint32_t host)
     return status;
 }
 
+unsigned weft_live_host_flags(const char *root)
+{
+    return (is_virtual(root) ? WEFT_HOST_VIRTUAL : 0u) | (is_container(root) ? WEFT_HOST_CONTAINER : 0u);
+}
+
 int weft_live_host(const char *root, struct weft_graph *graph)
 {
     uint32_t host = weft_graph_first(graph, WEFT_NODE_NONE);
     if (host == WEFT_NODE_NONE || graph->nodes[host].kind != WEFT_NODE_HOST)
         return WEFT_OK;
-    if (is_virtual(root))
-        graph->nodes[host].flags |= WEFT_HOST_VIRTUAL;
-    if (is_container(root))
-        graph->nodes[host].flags |= WEFT_HOST_CONTAINER;
     return name_host(root, graph, host);
 }

@@ -12,7 +12,7 @@
 int weft_live_hwloc(char **xml, size_t *size);
 
 /* Without hwloc: the host with its NUMA nodes, cores and PCI devices, from sysfs below root. */
-int weft_live_machine(const char *root, struct weft_graph *graph);
+int weft_live_machine(const char *root, unsigned host_flags, struct weft_graph *graph);
 
 /* Adapters and their ports (state, rate, GIDs), from sysfs below root. */
 int weft_live_ports(const char *root, struct weft_graph *graph);
@@ -20,8 +20,10 @@ int weft_live_ports(const char *root, struct weft_graph *graph);
 /* Links on PCI at the speed and width that they can have, and virtual functions. */
 int weft_live_pci(const char *root, struct weft_graph *graph);
 
-/* Whether the machine is virtual, and whether this is a container: the host's flags; and its name where that is not
- * known. */
+/* Whether the machine is virtual, and whether this is a container: enum weft_host_flags. */
+unsigned weft_live_host_flags(const char *root);
+
+/* The host's name, where hwloc's is not that of the machine below root. */
 int weft_live_host(const char *root, struct weft_graph *graph);
 
 /* Links between GPUs, from drivers' libraries, where they can be loaded. */

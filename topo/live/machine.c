@@ -183,9 +183,10 @@ static int add_function(const char *root, struct weft_graph *graph, const char *
     return status;
 }
 
-int weft_live_machine(const char *root, struct weft_graph *graph)
+int weft_live_machine(const char *root, unsigned host_flags, struct weft_graph *graph)
 {
     struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_HOST, WEFT_NODE_NONE, "host");
+    told.flags = host_flags;
     uint32_t host, count;
     char **names;
     int gpus = 0, status = weft_graph_add_node(graph, &told, &host);
