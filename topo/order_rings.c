@@ -9,13 +9,15 @@
  * With unequal hosts, missing lanes and an odd number of hosts that takes a search. A ring on shift k is on rail r + k (modulo the
  * number of rails), and rings on the same shift are on different rails whatever it is. So first one shift is sought for all rings
  * to come to each host by, and one to leave by. That is a shortest path over (host, shift), and the costs are, from dear to cheap:
- * entering and leaving at the same rank; a step to where no cable leads; changing the switch within a group of tier 0; using a lane
- * in a direction that another ring uses; in ring 0, which is the order, entering and leaving within one part (NUMA node, PCI
- * switch) of a host with several, which tears the part in two so that it is no group; changing the rail between groups; and a
- * shift other than 0. (With two parts and an odd number of hosts without a change of rail, one part has to be torn.)
+ * entering and leaving at the same rank; a step to where no cable leads; more rings on a lane, in a direction, than some host's busiest
+ * lane must have anyway; changing the switch within a group of tier 0; using a lane in a direction that another ring uses; in ring
+ * 0, which is the order, entering and leaving within one part (NUMA node, PCI switch) of a host with several, which tears the part
+ * in two so that it is no group; changing the rail between groups; and a shift other than 0. (With two parts and an odd number of
+ * hosts without a change of rail, one part has to be torn.)
  * Dynamic programming finds the cheapest in O(hosts * rails^2 * rings) for each shift to start from. Where hosts
  * have lanes that others lack, that may leave lanes idle and others used twice: then the same search is done for one ring
- * after another, each seeing what those before use, and the cheaper of the two results is taken. */
+ * after another, each seeing what those before use; then both once more with the lanes of each host counted instead of named by
+ * their rails; and the cheapest result is taken. */
 #include "topo/lanes.h"
 
 #include <stdlib.h>
@@ -25,6 +27,7 @@
 
 #define COST_SAME_RANK INT64_C(1000000000000)
 #define COST_NO_WAY    INT64_C(10000000000)
+#define COST_OVER      INT64_C(1000000000)
 #define COST_CROSSING  INT64_C(100000000)
 #define COST_USED      INT64_C(100000)
 #define COST_TORN      INT64_C(10000)
@@ -44,6 +47,7 @@ struct search {
     const struct weft_order *order;
     struct weft_lanes lanes;
     uint32_t rails;
+    uint32_t limit; /* rings on the busiest lane of some host, whatever is done */
     uint32_t
         *lane_at; /* [host_count][rails]: lane that stands for the rail, WEFT_NODE_NONE: the host has none */
     uint8_t *
@@ -53,16 +57,17 @@ struct search {
     int64_t *left;
     uint8_t *entered_by; /* [host_count + 1][rails]: shift that the host before was left by */
     uint8_t *left_from;  /* [host_count][rails]: shift that the host was entered by */
-    uint8_t *shifts;     /* [2 results][rings][host_count][2]: shifts in and out */
+    uint32_t *taken;     /* [rings][host_count][2]: lanes entered and left by, of the result being made */
+    uint32_t *best;      /* the same of the best so far */
     uint32_t *part;      /* [ranks]: which part of its host a rank is in */
     uint32_t *parts;     /* [host_count]: how many parts the host has */
     uint32_t *reach;     /* by switch: equal where cables lead from one to the other */
 };
 
-static uint32_t lane_of_rail(const struct weft_lanes *lanes, uint32_t host, uint32_t rail)
+static uint32_t lane_of_rail(const struct weft_lanes *lanes, uint32_t host, uint32_t rail, int counted)
 {
     uint32_t first = lanes->first[host], count = lanes->first[host + 1] - first;
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count && !counted; i++)
         if (lanes->list[first + i].rail == rail)
             return first + i;
     return count ? first + rail % count : WEFT_NODE_NONE;
@@ -73,10 +78,10 @@ static uint32_t lane_at(const struct search *s, uint32_t host, uint32_t ring, ui
     return s->lane_at[(size_t)host * s->rails + (ring + shift) % s->rails];
 }
 
-/* The shifts of a result's ring at a place: in, then out. */
-static uint8_t *shifts_at(const struct search *s, int result, uint32_t ring, uint32_t at)
+/* The lanes that a ring takes at a place: in, then out. */
+static uint32_t *taken_at(const struct search *s, uint32_t *taken, uint32_t ring, uint32_t at)
 {
-    return s->shifts + 2 * (((size_t)result * s->order->ring_count + ring) * s->order->host_count + at);
+    return taken + 2 * ((size_t)ring * s->order->host_count + at);
 }
 
 static enum joint joint_of(struct search *s, uint32_t from, uint32_t left, uint32_t to, uint32_t entered)
@@ -120,13 +125,19 @@ static void reach_fill(struct search *s)
     }
 }
 
-static void joints_fill(struct search *s)
+/* counted: rails stand for a host's lanes in turn, whatever rails those are on. */
+static void joints_fill(struct search *s, int counted)
 {
-    uint32_t hosts = s->order->host_count;
+    uint32_t hosts = s->order->host_count, most = 1;
     uint8_t *joint = s->joints;
+    for (uint32_t host = 0; host < hosts; host++) {
+        uint32_t count = s->lanes.first[host + 1] - s->lanes.first[host];
+        most = count > most ? count : most;
+    }
+    s->rails = counted && most < s->lanes.rail_count ? most : s->lanes.rail_count;
     for (uint32_t host = 0; host < hosts; host++)
         for (uint32_t rail = 0; rail < s->rails; rail++)
-            s->lane_at[(size_t)host * s->rails + rail] = lane_of_rail(&s->lanes, host, rail);
+            s->lane_at[(size_t)host * s->rails + rail] = lane_of_rail(&s->lanes, host, rail, counted);
     for (uint32_t at = 0; at < hosts; at++)
         for (uint32_t left = 0; left < s->rails; left++)
             for (uint32_t entered = 0; entered < s->rails; entered++)
@@ -185,8 +196,10 @@ static int64_t lanes_cost(const struct search *s, struct bundle bundle, uint32_t
     int64_t cost = shift;
     if (lane_at(s, host, 0, 0) == WEFT_NODE_NONE)
         return cost;
-    for (uint32_t ring = bundle.first; ring < bundle.end; ring++)
-        cost += COST_USED * used[lane_at(s, host, ring, shift)]++;
+    for (uint32_t ring = bundle.first; ring < bundle.end; ring++) {
+        uint32_t before = used[lane_at(s, host, ring, shift)]++;
+        cost += COST_USED * before + (before >= s->limit ? COST_OVER : 0);
+    }
     for (uint32_t ring = bundle.first; ring < bundle.end; ring++)
         used[lane_at(s, host, ring, shift)]--;
     return cost;
@@ -236,7 +249,7 @@ static void joint_pass(struct search *s, struct bundle bundle, uint32_t at)
 }
 
 /* The cheapest way around from the shift; kept in the result where it is below *best. */
-static void around_from(struct search *s, struct bundle bundle, uint32_t start, int result, int64_t *best)
+static void around_from(struct search *s, struct bundle bundle, uint32_t start, int64_t *best)
 {
     uint32_t hosts = s->order->host_count;
     for (uint32_t shift = 0; shift < s->rails; shift++)
@@ -252,36 +265,38 @@ static void around_from(struct search *s, struct bundle bundle, uint32_t start, 
     for (uint32_t at = hosts; at-- > 0;) {
         uint32_t left = s->entered_by[(at + 1) * (size_t)s->rails + entered];
         entered = s->left_from[at * (size_t)s->rails + left];
+        uint32_t host = s->order->host_order[at];
         for (uint32_t ring = bundle.first; ring < bundle.end; ring++) {
-            shifts_at(s, result, ring, at)[0] = (uint8_t)entered;
-            shifts_at(s, result, ring, at)[1] = (uint8_t)left;
+            taken_at(s, s->taken, ring, at)[0] = lane_at(s, host, ring, entered);
+            taken_at(s, s->taken, ring, at)[1] = lane_at(s, host, ring, left);
         }
     }
 }
 
 /* Searches for the bundle, notes what it uses, and returns what it costs. */
-static int64_t bundle_search(struct search *s, struct bundle bundle, int result, int64_t enough)
+static int64_t bundle_search(struct search *s, struct bundle bundle, int64_t enough)
 {
     uint64_t work = (uint64_t)s->order->host_count * s->rails * s->rails * s->rails * s->order->ring_count;
     int64_t best = COST_NEVER;
     for (uint32_t start = 0; start < s->rails && best >= enough; start++) {
-        around_from(s, bundle, start, result, &best);
+        around_from(s, bundle, start, &best);
         if (work > STARTS_WORK)
             break;
     }
     for (uint32_t at = 0; at < s->order->host_count; at++) {
-        uint32_t host = s->order->host_order[at];
-        for (uint32_t ring = bundle.first;
-             ring < bundle.end && s->lane_at[(size_t)host * s->rails] != WEFT_NODE_NONE; ring++) {
-            s->in[lane_at(s, host, ring, shifts_at(s, result, ring, at)[0])]++;
-            s->out[lane_at(s, host, ring, shifts_at(s, result, ring, at)[1])]++;
+        for (uint32_t ring = bundle.first; ring < bundle.end; ring++) {
+            const uint32_t *taken = taken_at(s, s->taken, ring, at);
+            if (taken[0] == WEFT_NODE_NONE)
+                continue;
+            s->in[taken[0]]++;
+            s->out[taken[1]]++;
         }
     }
     return best;
 }
 
-/* What using lanes costs at least: rings spread evenly over each host's, in both directions. */
-static int64_t used_least(const struct search *s)
+/* What using lanes costs at least, and the limit: rings spread evenly over each host's, in both directions. */
+static int64_t used_least(struct search *s)
 {
     int64_t sum = 0;
     uint32_t rings = s->order->ring_count;
@@ -290,23 +305,37 @@ static int64_t used_least(const struct search *s)
         if (count == 0)
             continue;
         int64_t each = rings / count, more = rings % count;
+        uint32_t on_one = (rings + count - 1) / count;
+        s->limit = on_one > s->limit ? on_one : s->limit;
         sum += 2 * COST_USED * (more * (each * (each + 1) / 2) + (count - more) * (each * (each - 1) / 2));
     }
     return sum;
 }
 
-/* Returns which result is the better. */
-static int rings_search(struct search *s)
+/* One kind of search after another until one is as good as can be; s->best has the lanes of the best. */
+static void rings_search(struct search *s)
 {
-    uint32_t rings = s->order->ring_count;
-    int64_t enough = used_least(s) + COST_USED;
-    int64_t together = bundle_search(s, (struct bundle){0, rings}, 0, enough), apart = 0;
-    if (together < enough || rings == 1)
-        return 0;
-    memset(s->in, 0, 2 * (size_t)s->lanes.first[s->order->host_count] * sizeof *s->in);
-    for (uint32_t ring = 0; ring < rings; ring++)
-        apart += bundle_search(s, (struct bundle){ring, ring + 1}, 1, 0);
-    return apart < together;
+    uint32_t rings = s->order->ring_count, lanes = s->lanes.first[s->order->host_count];
+    int64_t enough = used_least(s) + COST_USED, best = COST_NEVER;
+    for (int kind = 0; kind < 4 && best >= enough; kind++) {
+        int apart = kind & 1, counted = kind >> 1;
+        int64_t cost = 0;
+        if (rings == 1 && kind)
+            break;
+        if (!apart)
+            joints_fill(s, counted);
+        memset(s->in, 0, 2 * (size_t)lanes * sizeof *s->in); /* out is behind it */
+        for (uint32_t ring = 0; apart && ring < rings; ring++)
+            cost += bundle_search(s, (struct bundle){ring, ring + 1}, 0);
+        if (!apart)
+            cost = bundle_search(s, (struct bundle){0, rings}, enough);
+        if (cost >= best)
+            continue;
+        uint32_t *kept = s->best;
+        s->best = s->taken;
+        s->taken = kept;
+        best = cost;
+    }
 }
 
 /* Which ranks of a host the ring enters and leaves at, given its lanes: in different parts where that can be. */
@@ -356,14 +385,13 @@ static uint32_t *members_write(const struct weft_order *order, unsigned l, const
     return ring;
 }
 
-static void ring_write(const struct search *s, int result, uint32_t ring)
+static void ring_write(const struct search *s, uint32_t ring)
 {
     const struct weft_order *order = s->order;
     uint32_t *start = order->rings + (size_t)ring * order->ranks;
     for (uint32_t at = 0; at < order->host_count; at++) {
         uint32_t host = order->host_order[at], enter = WEFT_NODE_NONE, leave = WEFT_NODE_NONE;
-        const uint8_t *shifts = shifts_at(s, result, ring, at);
-        uint32_t in = lane_at(s, host, ring, shifts[0]), out = lane_at(s, host, ring, shifts[1]);
+        uint32_t in = taken_at(s, s->best, ring, at)[0], out = taken_at(s, s->best, ring, at)[1];
         if (in != WEFT_NODE_NONE)
             ranks_choose(s, host, in, out, &enter, &leave);
         uint32_t *end = members_write(order, 0, order->members + order->hosts[host].first,
@@ -386,13 +414,14 @@ static int search_allocate(struct search *s)
     s->joints = malloc(hosts * rails * rails);
     s->entered_by = malloc((hosts + 1) * rails);
     s->left_from = malloc(hosts * rails);
-    s->shifts = malloc(4 * s->order->ring_count * hosts);
+    s->taken = malloc(2 * s->order->ring_count * hosts * sizeof *s->taken);
+    s->best = malloc(2 * s->order->ring_count * hosts * sizeof *s->best);
     s->entered = malloc(2 * rails * sizeof *s->entered);
     s->in = calloc(2 * lanes + 1, sizeof *s->in);
     s->part = malloc((ranks + hosts) * sizeof *s->part);
     s->reach = malloc((s->order->routes->switch_count + (size_t)1) * sizeof *s->reach);
-    if (!s->lane_at || !s->joints || !s->entered_by || !s->left_from || !s->shifts || !s->entered || !s->in ||
-        !s->part || !s->reach)
+    if (!s->lane_at || !s->joints || !s->entered_by || !s->left_from || !s->taken || !s->best ||
+        !s->entered || !s->in || !s->part || !s->reach)
         return weft_fail(WEFT_NOMEM, "no memory for rings over %u hosts", s->order->host_count);
     s->left = s->entered + rails;
     s->out = s->in + lanes;
@@ -406,7 +435,8 @@ static void search_free(struct search *s)
     free(s->part);
     free(s->in);
     free(s->entered);
-    free(s->shifts);
+    free(s->best);
+    free(s->taken);
     free(s->left_from);
     free(s->entered_by);
     free(s->joints);
@@ -432,11 +462,10 @@ int weft_order_rings(struct weft_order *order)
         status = search_allocate(&s);
     if (!status) {
         reach_fill(&s);
-        joints_fill(&s);
         parts_fill(&s);
-        int result = rings_search(&s);
+        rings_search(&s);
         for (uint32_t ring = 0; ring < order->ring_count; ring++)
-            ring_write(&s, result, ring);
+            ring_write(&s, ring);
     }
     search_free(&s);
     return status;

@@ -1,0 +1,128 @@
+/* Orders along a real NDR fabric of 31 leaves and 9 spines, rails on leaves of their own, with cables missing, a leaf
+ * missing, hosts with one port, and one with two cables swapped: rings with shuffled ranks are within 5 % of the least. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <weft/weft.h>
+
+#include "tests/support/topo_files.h"
+#include "tests/support/topo_layout.h"
+#include "tests/support/topo_made.h"
+#include "topo/read.h"
+
+static struct weft_graph *ndr_read(void)
+{
+    char *text;
+    size_t size;
+    struct weft_graph *graph;
+    if (topo_file("fabric/ibnetdiscover-ndr.out", &text, &size))
+        skip();
+    assert_int_equal(weft_topo_read_text(&(struct weft_text){"ndr", text, size}, &graph), WEFT_OK);
+    free(text);
+    return graph;
+}
+
+/* Leaves out hosts with fewer NICs. */
+static uint32_t places_filter(const struct weft_graph *graph, struct weft_place *places, uint32_t count,
+                              uint32_t nics)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (weft_graph_count_below(graph, places[i].host, WEFT_NODE_NIC) >= nics)
+            places[kept++] = places[i];
+    return kept;
+}
+
+/* extra: crossings above the least. Where each of 3 ranks has a NIC of its own, the host with swapped cables has one on another
+ * leaf than its neighbours: a ring changes the leaf there, or two rings would share a port. */
+static void ndr_expect(uint32_t ranks_per_host, uint32_t nics, uint32_t rings, uint64_t extra)
+{
+    struct weft_graph *graph = ndr_read();
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        struct weft_place *places;
+        struct weft_layout *layout;
+        struct weft_load all, one, random;
+        struct weft_bound bound, bound_one;
+        uint32_t ranks = layout_places(graph, ranks_per_host, seed, &places);
+        ranks = places_filter(graph, places, ranks, nics);
+        assert_int_equal(weft_order_ranks(graph, places, ranks, 0, &layout), WEFT_OK);
+        layout_check(graph, places, layout, 0);
+        assert_int_equal(weft_load_rings(graph, places, layout, &all), WEFT_OK);
+        assert_int_equal(weft_load_ring(graph, places, ranks, layout->nic, layout->order, &one), WEFT_OK);
+        uint32_t *by_rank = malloc(ranks * sizeof *by_rank);
+        for (uint32_t r = 0; r < ranks; r++)
+            by_rank[r] = r;
+        assert_int_equal(weft_load_ring(graph, places, ranks, layout->nic, by_rank, &random), WEFT_OK);
+        assert_int_equal(weft_load_bound_rings(graph, places, ranks, layout->nic, layout->ring_count, &bound),
+                         WEFT_OK);
+        assert_int_equal(weft_load_bound(graph, places, ranks, layout->nic, &bound_one), WEFT_OK);
+        print_message("%u ranks on %u hosts, %u rings, %u groups, %u refined: all rings: load %.4g (bound "
+                      "%.4g), crossings "
+                      "%llu (%llu); one: load %.4g (%.4g), crossings %llu (%llu); as shuffled: load %.4g, "
+                      "crossings %llu\n",
+                      ranks, layout->host_count, layout->ring_count, layout->group_count, layout->refined,
+                      all.highest, bound.highest, (unsigned long long)all.crossings_leaf,
+                      (unsigned long long)bound.crossings_leaf, one.highest, bound_one.highest,
+                      (unsigned long long)one.crossings_leaf, (unsigned long long)bound_one.crossings_leaf,
+                      random.highest, (unsigned long long)random.crossings_leaf);
+        assert_true(all.highest <= 1.05 * bound.highest);
+        assert_int_equal(layout->ring_count, rings);
+        assert_int_equal(all.crossings_leaf, bound.crossings_leaf + extra);
+        assert_true(random.highest > all.highest && random.crossings_leaf > 5 * all.crossings_leaf);
+        assert_true(one.highest <= 1.05 * bound_one.highest);
+        assert_int_equal(one.crossings_leaf, bound_one.crossings_leaf);
+        free(by_rank);
+        weft_load_free(&all);
+        weft_load_free(&one);
+        weft_load_free(&random);
+        weft_layout_free(layout);
+        free(places);
+    }
+    weft_graph_free(graph);
+}
+
+static void one_rank_a_host(void **state)
+{
+    (void)state;
+    ndr_expect(1, 1, 1, 0);
+}
+
+static void eight_ranks_a_host(void **state)
+{
+    (void)state;
+    ndr_expect(8, 1, 4, 0);
+}
+
+static void ranks_on_hosts_with_all_rails(void **state)
+{
+    (void)state;
+    ndr_expect(4, 4, 4, 0);
+    ndr_expect(8, 4, 4, 0);
+}
+
+static void ranks_on_hosts_with_most_rails(void **state)
+{
+    (void)state;
+    ndr_expect(3, 3, 3, 1);
+    ndr_expect(4, 3, 3, 0);
+    ndr_expect(8, 3, 3, 0);
+    ndr_expect(8, 2, 4, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_rank_a_host),
+        cmocka_unit_test(eight_ranks_a_host),
+        cmocka_unit_test(ranks_on_hosts_with_all_rails),
+        cmocka_unit_test(ranks_on_hosts_with_most_rails),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
