@@ -1,12 +1,13 @@
 /* The NIC of each GPU, as JSON: docs/weft-topo-json.md.
  *
  * The choice is the library's (weft_order_nics(), one rank per GPU). The reason is worked out beside it, from the classes of all
- * NICs of the host, so that it can be held against the choice.
+ * NICs of the host, so that one can be held against the other.
  */
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "topo/nics.h"
 #include "topo/tool/json_say.h"
 #include "topo/tool/places.h"
 #include "topo/tool/tool.h"
@@ -30,51 +31,70 @@ static int is_down(const struct weft_graph *graph, uint32_t nic)
     return ports > 0 && down == ports;
 }
 
-static void why_write(const struct weft_graph *graph, uint32_t gpu, uint32_t nic, char *text, size_t size)
+/* NICs of the host that are not down: how many there are, and how many of the class or nearer; and those nearer but down. */
+struct nearness {
+    uint32_t all, near, nearer_down;
+};
+
+static struct nearness nearness_find(const struct weft_graph *graph, uint32_t gpu,
+                                     enum weft_path_class path_class)
 {
-    uint32_t nearer_down = 0, equal = 0, all = 0, host = graph->nodes[gpu].host;
-    if (nic == WEFT_NODE_NONE) {
-        all = weft_graph_count_below(graph, host, WEFT_NODE_NIC);
-        snprintf(text, size, all ? "no NIC of the host is in use" : "the host has no NIC");
-        return;
-    }
-    enum weft_path_class path_class = weft_path_classify(graph, gpu, nic);
+    struct nearness found = {0, 0, 0};
+    uint32_t host = graph->nodes[gpu].host;
     for (uint32_t at = weft_graph_next_below(graph, host, WEFT_NODE_NIC, WEFT_NODE_NONE);
          at != WEFT_NODE_NONE; at = weft_graph_next_below(graph, host, WEFT_NODE_NIC, at)) {
         enum weft_path_class other = weft_path_classify(graph, gpu, at);
         int down = is_down(graph, at);
-        all += !down;
-        equal += !down && other == path_class;
-        nearer_down += down && other < path_class;
+        found.all += !down;
+        found.near += !down && other <= path_class;
+        found.nearer_down += down && other < path_class;
     }
-    int used;
-    if (all == 1)
-        used = snprintf(text, size, "the only NIC in use");
-    else if (equal == 1)
-        used = snprintf(text, size, "the nearest of %" PRIu32 " NICs", all);
-    else
-        used = snprintf(text, size, "one of %" PRIu32 " equally near NICs of %" PRIu32 ", shared out evenly",
-                        equal, all);
-    if (nearer_down && used >= 0 && (size_t)used < size)
-        snprintf(text + used, size - (size_t)used, "; %" PRIu32 " nearer %s down", nearer_down,
-                 nearer_down == 1 ? "is" : "are");
+    return found;
 }
 
-static json_t *gpu_json(const struct weft_graph *graph, uint32_t gpu, uint32_t chosen)
+static void why_write(const struct weft_graph *graph, const struct weft_place *place, uint32_t nic,
+                      char *text, size_t size)
+{
+    if (nic == WEFT_NODE_NONE) {
+        uint32_t all = weft_graph_count_below(graph, place->host, WEFT_NODE_NIC);
+        snprintf(text, size, all ? "no NIC of the host is up" : "the host has no NIC");
+        return;
+    }
+    struct nearness found = nearness_find(graph, place->near, weft_path_classify(graph, place->near, nic));
+    uint32_t equal = weft_nics_equal(graph, place);
+    int used;
+    if (found.all == 1)
+        used = snprintf(text, size, "the only NIC");
+    else if (equal > 1)
+        used = snprintf(text, size,
+                        "one of %" PRIu32 " that serve it equally, of %" PRIu32 " NICs: shared out evenly",
+                        equal, found.all);
+    else if (found.near > 1)
+        used =
+            snprintf(text, size, "the best, by rate or cable, of the %" PRIu32 " nearest of %" PRIu32 " NICs",
+                     found.near, found.all);
+    else
+        used = snprintf(text, size, "the nearest of %" PRIu32 " NICs", found.all);
+    if (found.nearer_down && used >= 0 && (size_t)used < size)
+        snprintf(text + used, size - (size_t)used, "; %" PRIu32 " nearer %s down", found.nearer_down,
+                 found.nearer_down == 1 ? "is" : "are");
+}
+
+static json_t *gpu_json(const struct weft_graph *graph, const struct weft_place *place, uint32_t chosen)
 {
     static const char *const answers[] = {[WEFT_DIRECT_NO] = "no",
                                           [WEFT_DIRECT_UNKNOWN] = "unknown",
                                           [WEFT_DIRECT_POSSIBLE] = "possible",
                                           [WEFT_DIRECT_SENSIBLE] = "sensible"};
-    const struct weft_node *node = &graph->nodes[gpu];
+    const struct weft_node *node = &graph->nodes[place->near];
     uint32_t nic = nic_of(graph, chosen);
     char why[160];
     struct weft_path path;
     json_t *object =
         json_pack("{s:o, s:o, s:o}", "gpu", weft_json_text(node->name), "gpu_index",
                   weft_json_or_null(node->index, node->index >= 0), "gpu_pci", weft_json_text(node->pci));
-    why_write(graph, gpu, nic, why, sizeof why);
-    if (nic != WEFT_NODE_NONE && weft_path_find(graph, gpu, nic, &path) == WEFT_OK) {
+    why_write(graph, place, nic, why, sizeof why);
+    if (nic != WEFT_NODE_NONE && weft_path_find(graph, place->near, nic, &path) == WEFT_OK) {
         const struct weft_node *of = &graph->nodes[chosen];
         json_object_set_new(object, "nic", weft_json_text(graph->nodes[nic].name));
         json_object_set_new(object, "nic_pci", weft_json_text(graph->nodes[nic].pci));
@@ -104,7 +124,7 @@ static json_t *hosts_json(const struct weft_graph *graph, const struct weft_plac
                                   json_pack("{s:o, s:o}", "host",
                                             weft_json_text(graph->nodes[places[i].host].name), "gpus", list));
         }
-        json_array_append_new(list, gpu_json(graph, places[i].near, nics[i]));
+        json_array_append_new(list, gpu_json(graph, &places[i], nics[i]));
     }
     return hosts;
 }

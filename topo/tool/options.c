@@ -35,7 +35,7 @@ static const char help[] =
     "  --nic-map            the NIC chosen for each GPU, and why, as JSON\n"
     "  --order              the order of the ranks, their groups, the load on the links, and the reasons\n"
     "\n"
-    "  --format FORMAT      text (default), json, xml (NCCL's, of one machine), dot, svg\n"
+    "  --format FORMAT      text (default), json, xml (NCCL's), dot (Graphviz), svg\n"
     "  --all                leave nothing out: every host, switch, rank\n"
     "  --ranks-per-node N   1 to 65536; default: as many as a host has GPUs, or 1\n"
     "  --shuffle SEED       places ranks at random\n"

@@ -1,0 +1,38 @@
+#!/bin/bash
+# The NIC of every GPU of the sample machines, and what is in each sample, held against tests/topo/expected/. Each of those was
+# checked once by hand against the file it is of: which NICs hang on the GPU's own switch, which below its host bridge, which
+# elsewhere; how often each kind stands in the file (of ibnetdiscover's 582 adapters 40 are the switches' own).
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+BUILD=${BUILD:-build}
+topo=$(realpath "$BUILD/weft-topo")
+[[ -x $topo ]] || { echo "SKIP: $BUILD/weft-topo is not built"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+source tests/support/tally.sh
+samples=${WEFT_SHARED_DATA:-../shared/data}/topologies
+expected=$PWD/tests/topo/expected
+for file in "$expected"/*.json; do
+    name=$(basename "$file" .json)
+    found=("$samples"/*/"$name".xml)
+    if [[ ! -f ${found[0]} ]]; then
+        skip "$name: no such file in $samples"
+        continue
+    fi
+    # The name of the file is part of the output.
+    (cd "$(dirname "${found[0]}")" && "$topo" --input "$name.xml" --nic-map) >"$work/out" 2>"$work/err"
+    if [[ $? == 0 ]] && diff -u "$file" "$work/out" >"$work/err"; then ok "NIC map of $name"; else bad "NIC map of $name"; fi
+done
+# How many there are of each kind, in every sample.
+while read -r name counts; do
+    [[ $name == \#* ]] && continue
+    if [[ ! -f $samples/$name ]]; then
+        skip "$name: no such file in $samples"
+        continue
+    fi
+    "$topo" --input "$samples/$name" --format json >"$work/json" 2>"$work/err"
+    grep -o '"counts": {.*}' "$work/json" | tr -d '" ' | sed 's/.*{//; s/}//' >"$work/out"
+    if [[ $(cat "$work/out") == "$counts" ]]; then ok "counts of $name"; else bad "counts of $name: expected $counts"; fi
+done <"$expected/counts"
+echo "$passed passed, $failed failed, $skipped skipped"
+[[ $failed == 0 ]]
