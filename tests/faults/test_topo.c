@@ -49,6 +49,15 @@ static const struct {
      "4xNDR\n"
      "Ca\t1 \"H-0000000000000012\" # \"\"\n[1](12) \"S-0000000000000001\"[2] # lid 2 lmc 0 \"\" lid 7 "
      "4xNDR\n"},
+    {"nccl.xml",
+     "<!-- c -- --><system version=\"1\" x=\"1\"><cpu numaid=\"0\" host_hash=\"1\">"
+     "<pci busid=\"5:0.0\" class=\"0x060400\" link_speed=\"8 GT/s\" link_width=\"8\">"
+     "<pci busid=\"c:0.0\"><gpu dev=\"0\" sm=\"80\"><nvlink target=\"d:0.0\" count=\"4\"/>"
+     "<nvlink target=\"1:0.0\" count=\"4\" tclass=\"0x068000\"/><c2c bw=\"1\" count=\"1\"/></gpu></pci>"
+     "<pci busid=\"d:0.0\"><gpu dev=\"1\" sm=\"80\"><nvlink target=\"c:0.0\" count=\"4\"/>"
+     "<nvlink target=\"1:0.0\" count=\"4\" tclass=\"0x068000\"/></gpu></pci><pcilink target=\"6:0.0\"/></pci>"
+     "<pci busid=\"6:0.0\" class=\"0x060400\"/><nic><net name=\"a\" port=\"1\" "
+     "speed=\"10\"/></nic></cpu></system>"},
     {"slurm", "s0.s[1-2].n1\ns0.s3.n2 switch.block.node\n"},
     {"topograph.yaml", "switches:\n  s0: {switches: [s1], labels: {a: b}, blocks: [cb]}\n"
                        "blocks:\n- {name: cb, nodes: ['n[0-70]'], type: x}\nnodes: {n0: {c: d}}\n"},
@@ -90,6 +99,46 @@ static void test_memory(void **state)
         print_message("%s: %u allocations failed\n", texts[i].name, failures);
         assert_true(failures >= 5);
     }
+}
+
+/* Writing what can be written: the same, and no text is given. */
+static void test_writing(void **state)
+{
+    (void)state;
+    static const int calls[] = {FAULT_MALLOC, FAULT_CALLOC, FAULT_REALLOC};
+    struct weft_graph *graph;
+    struct weft_text text = {"nccl.xml", NULL, 0};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (strcmp(texts[i].name, text.name) == 0)
+            text.data = texts[i].text;
+    }
+    text.size = strlen(text.data);
+    assert_int_equal(weft_topo_read_text(&text, &graph), WEFT_OK);
+    uint32_t failures = 0;
+    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
+        for (uint32_t k = 1;; k++) {
+            struct fault_aim aim = {.call = calls[c], .way = 0, .k = k};
+            struct fault_report report;
+            char *xml = NULL;
+            size_t size = 0, before = fault_blocks_live();
+            fault_arm(&aim);
+            int status = weft_nccl_write(graph, WEFT_NODE_NONE, &xml, &size);
+            fault_disarm(&report);
+            assert_int_equal(status, report.reached ? WEFT_NOMEM : WEFT_OK);
+            if (!report.reached) {
+                assert_int_equal(strlen(xml), size);
+                fault_block_remove(xml);
+                free(xml);
+                assert_int_equal(fault_blocks_live(), before);
+                break;
+            }
+            failures++;
+            assert_null(xml);
+            assert_int_equal(fault_blocks_live(), before);
+        }
+    }
+    assert_true(failures >= 4);
+    weft_graph_free(graph);
 }
 
 static int descriptors(void)
@@ -141,7 +190,8 @@ static void test_discovery(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory), cmocka_unit_test(test_discovery)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory), cmocka_unit_test(test_writing),
+                                       cmocka_unit_test(test_discovery)};
     fault_start();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

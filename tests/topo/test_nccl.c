@@ -231,15 +231,22 @@ static void test_nvswitch(void **state)
             "<nvlink target=\"0000:c4:00.0\" count=\"2\" tclass=\"0x068000\"/>"
             "<nvlink target=\"0000:c5:00.0\" count=\"10\" tclass=\"0x068000\"/>")
             GPU("0d", "1", "<nvlink target=\"fffffff:ffff:ff\" count=\"12\" tclass=\"0x068000\"/>")
-                GPU("0e", "2", "<nvlink target=\"0004:00:00.0\" count=\"3\" tclass=\"0x068001\"/>") //
+                GPU("0e", "2", "<nvlink target=\"0004:00:00.0\" count=\"3\" tclass=\"0x068001\"/>")
+                    GPU("0f", "3", "<nvlink target=\"0000:c4:00.0\" count=\"7\" tclass=\"0x068000\"/>")
+                        GPU("10", "4", "<nvlink target=\"0000:c4:00.0\" tclass=\"0x068000\"/>") //
         "</cpu></system>");
-    assert_int_equal(count(g, WEFT_NODE_DEVICE), 1);
-    assert_int_equal(node_of(g, "nvswitch")->parent, find(g, "host0"));
-    struct weft_edge edge = edge_of(g, "gpu0", "nvswitch");
+    assert_int_equal(count(g, WEFT_NODE_DEVICE), 0);
+    struct weft_edge edge = edge_of(g, "gpu0", "gpu1");
     assert_int_equal(edge.kind, WEFT_EDGE_GPU_LINK);
     assert_int_equal(edge.flags, WEFT_EDGE_NVLINK | WEFT_EDGE_NVSWITCH);
     assert_int_equal(edge.links, 12);
-    assert_int_equal(edge_of(g, "gpu1", "nvswitch").links, 12);
+    assert_true(edge.bytes_per_s == 25000000000u);
+    assert_int_equal(edge_of(g, "gpu0", "gpu3").links, 7);
+    assert_int_equal(edge_of(g, "gpu1", "gpu3").links, 7);
+    uint32_t untold = find(g, "gpu4");
+    assert_int_equal(edges_between(g, find(g, "gpu3"), untold, &edge), 1);
+    assert_int_equal(edge.flags, WEFT_EDGE_NVLINK | WEFT_EDGE_NVSWITCH | WEFT_EDGE_LINKS_UNKNOWN);
+    assert_int_equal(edge.links, 1);
     /* To the processor: beside the way over PCI. */
     uint32_t gpu = find(g, "gpu2"), degree, links = 0;
     const uint32_t *edges = weft_graph_edges_of(g, gpu, &degree);
@@ -496,6 +503,12 @@ static void test_bounds(void **state)
         at += sprintf(at, "<nvlink target=\"0001:%02x:00.0\"/>", i);
     sprintf(at, "</gpu></pci>");
     fails_in_cpu(inner, "t.xml:3: <nvlink> is one of more than 128 links and unknown elements in one <gpu>");
+    at = inner;
+    for (int i = 0; i < 65; i++)
+        at += sprintf(
+            at, "<pci busid=\"0001:%02x:00.0\"><gpu>\n<nvlink target=\"\" tclass=\"0x068000\"/></gpu></pci>",
+            i);
+    fails_in_cpu(inner, "t.xml:67: more than 64 GPUs on NVSwitches in one host");
     at = inner + sprintf(inner, "<future x=\"");
     memset(at, 'x', 4096);
     strcpy(at + 4096, "\"/>");

@@ -1,8 +1,8 @@
 /* Links of NCCL's XML become edges.
  *
  * Both ends of a link between GPUs tell it, each with its count, so that a pair of GPUs has one edge: with as many links
- * as the end that tells more has. What goes to NVSwitches, of which a machine has several and all GPUs reach all, goes
- * to one node "nvswitch" of the host, as one edge per GPU with all its links: the graph stays linear in the file. A
+ * as the end that tells more has. GPUs with links to NVSwitches reach each other with all of them: each pair gets an
+ * edge with as many as the GPU that has less. That is quadratic, so there is a bound far above what machines have. A
  * target that the file does not have is left alone, as NCCL writes only the GPUs that take part; its link is kept as
  * an attribute (nccl_nodes.c).
  */
@@ -12,8 +12,10 @@
 #include "base/error.h"
 #include "topo/files/nccl.h"
 
+#define SWITCHED_MAX 64 /* GPUs on NVSwitches in one host */
+
 struct link {
-    uint32_t low, high;   /* nodes; low < high */
+    uint32_t low, high;   /* nodes; low < high; NVSwitches are the host */
     uint8_t from_high;    /* which of them tells it */
     uint8_t kind, flags;  /* of the edge */
     uint32_t count;       /* 0: not told */
@@ -43,21 +45,6 @@ static void link_add(struct links *links, uint32_t element, uint32_t from, uint3
     told.element = element;
     told.count = (uint32_t)integer_of(&view, "count", 0);
     links->all[links->count++] = told;
-}
-
-static int nvswitch_of(struct links *links, uint32_t element, uint32_t host, uint32_t *node)
-{
-    struct weft_nccl_file *file = links->file;
-    /* A host's first cpu has no device of its own: that field holds the host's nvswitch. */
-    uint32_t *known = &file->marks[file->marks[element].host].device;
-    if (*known == WEFT_XML_NONE) {
-        struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_DEVICE, host, "nvswitch");
-        int status = weft_graph_add_node(file->graph, &told, known);
-        if (status)
-            return weft_nccl_failed(file, element, status);
-    }
-    *node = *known;
-    return WEFT_OK;
 }
 
 /* The node of a GPU at the address: 1; 0 where the file has nothing there; -1 where it has something else. */
@@ -116,9 +103,7 @@ static int link_gpu(struct links *links, uint32_t element)
     if (class == 0x068001) {                                   /* the processor */
         to = weft_graph_above(file->graph, from, WEFT_NODE_NUMA);
     } else if (class == 0x068000) {
-        int status = nvswitch_of(links, element, file->graph->nodes[from].host, &to);
-        if (status)
-            return status;
+        to = file->graph->nodes[from].host;
         told.flags |= WEFT_EDGE_NVSWITCH;
     } else {
         return link_to_gpu(links, element, from, told);
@@ -175,8 +160,8 @@ static int same_link(const struct link *a, const struct link *b)
     return a->low == b->low && a->high == b->high && a->kind == b->kind && a->flags == b->flags;
 }
 
-/* One edge of what both ends tell: sums by end, the larger of the two; the rate both can do. */
-static int edge_add(struct weft_nccl_file *file, const struct link *from, const struct link *end)
+/* What both ends tell as one edge: sums by end, the larger of the two; the rate both can do. */
+static struct weft_edge edge_of(const struct link *from, const struct link *end)
 {
     uint64_t count[2] = {0, 0}, bytes_per_s = from->bytes_per_s;
     int untold = 0;
@@ -185,19 +170,64 @@ static int edge_add(struct weft_nccl_file *file, const struct link *from, const 
         untold |= at->count == 0 && at->kind == WEFT_EDGE_GPU_LINK;
         bytes_per_s = at->bytes_per_s < bytes_per_s ? at->bytes_per_s : bytes_per_s;
     }
-    struct weft_edge edge = {.a = from->low,
-                             .b = from->high,
-                             .kind = from->kind,
-                             .flags = from->flags,
-                             .links = (uint32_t)(count[0] > count[1] ? count[0] : count[1]),
-                             .bytes_per_s = bytes_per_s,
-                             .port_a = -1,
-                             .port_b = -1};
-    if (untold) {
-        edge.flags |= WEFT_EDGE_LINKS_UNKNOWN;
-        edge.links = 1;
+    return (struct weft_edge){.a = from->low,
+                              .b = from->high,
+                              .kind = from->kind,
+                              .flags = from->flags | (untold ? WEFT_EDGE_LINKS_UNKNOWN : 0),
+                              .links = untold ? 1 : (uint32_t)(count[0] > count[1] ? count[0] : count[1]),
+                              .bytes_per_s = bytes_per_s,
+                              .port_a = -1,
+                              .port_b = -1};
+}
+
+/* Two GPUs of a host that reach its NVSwitches. */
+static int pair_add(struct weft_nccl_file *file, const struct link *a, const struct link *b)
+{
+    struct link both[2] = {*a, *b};
+    struct weft_edge edge = edge_of(both, both + 2);
+    edge.a = a->high;
+    edge.b = b->high;
+    edge.links = a->count && b->count ? (a->count < b->count ? a->count : b->count) : 1;
+    return weft_nccl_failed(file, a->element, weft_graph_add_edge(file->graph, &edge, NULL));
+}
+
+/* All GPUs of one host that do, each once. */
+static int pairs_add(struct weft_nccl_file *file, const struct link *from, const struct link *end)
+{
+    int status = WEFT_OK;
+    if (end - from > SWITCHED_MAX)
+        return weft_read_fail(file->text, file->tree.nodes[from[SWITCHED_MAX].element].line,
+                              "more than %d GPUs on NVSwitches in one host", SWITCHED_MAX);
+    for (const struct link *a = from; a < end; a++) {
+        for (const struct link *b = a + 1; b < end && status == WEFT_OK; b++)
+            status = pair_add(file, a, b);
     }
-    return weft_nccl_failed(file, from->element, weft_graph_add_edge(file->graph, &edge, NULL));
+    return status;
+}
+
+/* Edges of sorted links. Those to NVSwitches gather at the front, each GPU's as one. */
+static int edges_add(struct links *links)
+{
+    uint32_t switched = 0;
+    int status = WEFT_OK;
+    for (uint32_t i = 0, end; i < links->count && status == WEFT_OK; i = end) {
+        for (end = i + 1; end < links->count && same_link(&links->all[i], &links->all[end]);)
+            end++;
+        struct weft_edge edge = edge_of(&links->all[i], &links->all[end]);
+        if (edge.flags & WEFT_EDGE_NVSWITCH) {
+            links->all[switched] = links->all[i];
+            links->all[switched++].count = edge.flags & WEFT_EDGE_LINKS_UNKNOWN ? 0 : edge.links;
+        } else {
+            status = weft_nccl_failed(links->file, links->all[i].element,
+                                      weft_graph_add_edge(links->file->graph, &edge, NULL));
+        }
+    }
+    for (uint32_t i = 0, end; i < switched && status == WEFT_OK; i = end) {
+        for (end = i + 1; end < switched && links->all[end].low == links->all[i].low;)
+            end++;
+        status = pairs_add(links->file, &links->all[i], &links->all[end]);
+    }
+    return status;
 }
 
 static int links_gather(struct links *links)
@@ -234,12 +264,9 @@ int weft_nccl_links(struct weft_nccl_file *file)
     if (!links.all)
         return weft_fail(WEFT_NOMEM, "%.300s: no memory for %u links", file->text->name, room);
     int status = links_gather(&links);
-    if (links.count)
+    if (status == WEFT_OK && links.count) {
         qsort(links.all, links.count, sizeof *links.all, compare_links);
-    for (uint32_t i = 0, end; i < links.count && status == WEFT_OK; i = end) {
-        for (end = i + 1; end < links.count && same_link(&links.all[i], &links.all[end]);)
-            end++;
-        status = edge_add(file, &links.all[i], &links.all[end]);
+        status = edges_add(&links);
     }
     free(links.all);
     return status;
