@@ -144,9 +144,11 @@ static int comes_twice(struct finder *f, uint32_t at, const struct parts *parts,
     if (!copy)
         return weft_fail(WEFT_NOMEM, "no memory for the hosts of a fabric");
     int status = weft_names_put(&f->descriptions, span_of(copy), at, &first);
+    if (status)
+        return status;
     int one_card = nodes[at].system_guid && nodes[at].system_guid == nodes[first].system_guid;
-    *twice = !status && first != at && !(one_card && !parts->device.size);
-    return status;
+    *twice = first != at && !(one_card && !parts->device.size);
+    return 0;
 }
 
 /* Places what can be placed by description. */
