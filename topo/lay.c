@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "topo/copy.h"
 #include "topo/lay.h"
 
 #define COMPARED_MAX (UINT64_C(1) << 28)
@@ -27,92 +28,7 @@ struct lay {
     uint64_t compared; /* names so far */
 };
 
-/* --- copies */
-
-static int copy_attributes(struct weft_graph *out, uint32_t made, const struct weft_graph *from,
-                           uint32_t node)
-{
-    int status = 0;
-    for (uint32_t i = from->nodes[node].attributes_first; i != WEFT_NODE_NONE && !status;
-         i = from->attributes[i].next)
-        status = weft_graph_set_attribute(out, made, from->attributes[i].name, from->attributes[i].value);
-    return status;
-}
-
-/* name NULL: its own. */
-static int copy_node(struct weft_graph *out, const struct weft_graph *from, uint32_t node, uint32_t parent,
-                     const char *name, uint32_t *made)
-{
-    const struct weft_node *own = &from->nodes[node];
-    const struct weft_edge *up = own->parent_edge == WEFT_NODE_NONE ? NULL : &from->edges[own->parent_edge];
-    struct weft_node_told told = {
-        .kind = (enum weft_node_kind)own->kind,
-        .parent = parent,
-        .name = name ? name : own->name,
-        .pci = own->pci,
-        .index = own->index,
-        .rail = own->rail,
-        .bridge = (enum weft_bridge)own->bridge,
-        .state = (enum weft_port_state)own->state,
-        .flags = own->flags,
-        .guid = own->guid,
-        .bytes_per_s = own->bytes_per_s,
-        .parent_pci = up && up->kind == WEFT_EDGE_PCI,
-        .parent_bytes_per_s = up ? up->bytes_per_s : 0,
-        .parent_latency_ns = up ? up->latency_ns : 0,
-    };
-    int status = weft_graph_add_node(out, &told, made);
-    if (status)
-        return status;
-    if (up) { /* what a reader may have set beyond what it told */
-        struct weft_edge *edge = &out->edges[out->nodes[*made].parent_edge];
-        edge->kind = up->kind;
-        edge->flags = up->flags;
-        edge->links = up->links;
-    }
-    return copy_attributes(out, *made, from, node);
-}
-
-static uint32_t next_in(const struct weft_graph *graph, uint32_t top, uint32_t node)
-{
-    if (graph->nodes[node].child_first != WEFT_NODE_NONE)
-        return graph->nodes[node].child_first;
-    while (node != top && graph->nodes[node].sibling_next == WEFT_NODE_NONE)
-        node = graph->nodes[node].parent;
-    return node == top ? WEFT_NODE_NONE : graph->nodes[node].sibling_next;
-}
-
-/* A root with all below it; new_of gets the copies. */
-static int copy_tree(struct weft_graph *out, const struct weft_graph *from, uint32_t root, const char *name,
-                     uint32_t *new_of)
-{
-    int status = copy_node(out, from, root, WEFT_NODE_NONE, name, &new_of[root]);
-    for (uint32_t node = next_in(from, root, root); node != WEFT_NODE_NONE && !status;
-         node = next_in(from, root, node))
-        status = copy_node(out, from, node, new_of[from->nodes[node].parent], NULL, &new_of[node]);
-    return status;
-}
-
-/* Edges beside those of the tree, where both ends are there; but no cable between two nodes that are `told` already, NULL:
- * none is. */
-static int copy_edges(struct weft_graph *out, const struct weft_graph *from, const uint32_t *new_of,
-                      const uint8_t *told)
-{
-    int status = 0;
-    for (uint32_t i = 0; i < from->edge_count && !status; i++) {
-        struct weft_edge edge = from->edges[i];
-        if (edge.flags & WEFT_EDGE_PARENT)
-            continue;
-        edge.a = new_of[edge.a];
-        edge.b = new_of[edge.b];
-        if (edge.a == WEFT_NODE_NONE || edge.b == WEFT_NODE_NONE || edge.a == edge.b)
-            continue;
-        if (edge.kind == WEFT_EDGE_FABRIC && told && told[edge.a] && told[edge.b])
-            continue;
-        status = weft_graph_add_edge(out, &edge, NULL);
-    }
-    return status;
-}
+/* --- cables */
 
 /* Cables between what both graphs have are the fabric's to tell. */
 static int copy_machine_edges(struct lay *lay)
@@ -124,7 +40,7 @@ static int copy_machine_edges(struct lay *lay)
         if (lay->new_fabric[i] != WEFT_NODE_NONE)
             told[lay->new_fabric[i]] = 1;
     }
-    int status = copy_edges(lay->out, lay->machines, lay->new_machine, told);
+    int status = weft_copy_edges(lay->machines, lay->new_machine, told, lay->out);
     free(told);
     return status;
 }
@@ -146,7 +62,7 @@ static int copy_switches(struct lay *lay)
     for (uint32_t i = fabric->first_root; i != WEFT_NODE_NONE && !status; i = fabric->nodes[i].sibling_next) {
         if (fabric->nodes[i].kind != WEFT_NODE_SWITCH)
             continue;
-        status = copy_tree(lay->out, fabric, i, NULL, lay->new_fabric);
+        status = weft_copy_tree(fabric, i, NULL, lay->out, lay->new_fabric);
         sorted[count++] = lay->new_fabric[i];
     }
     if (count)
@@ -166,7 +82,7 @@ static int copy_switches(struct lay *lay)
         if (low < count && strcmp(lay->out->nodes[sorted[low]].name, machines->nodes[i].name) == 0)
             lay->new_machine[i] = sorted[low];
         else
-            status = copy_tree(lay->out, machines, i, NULL, lay->new_machine);
+            status = weft_copy_tree(machines, i, NULL, lay->out, lay->new_machine);
     }
     free(sorted);
     return status;
@@ -214,7 +130,7 @@ static int add_to(struct lay *lay, uint32_t node, uint32_t parent)
         snprintf(name, sizeof name, "%.*s" ADDED_MARK, (int)(sizeof name - sizeof ADDED_MARK), own);
         own = name;
     }
-    return copy_node(lay->out, lay->fabric, node, parent, own, &lay->new_fabric[node]);
+    return weft_copy_node(lay->fabric, node, parent, own, lay->out, &lay->new_fabric[node]);
 }
 
 /* A port that the machine does not have, with its NIC where that is new as well. */
@@ -272,7 +188,7 @@ static int lay_host(struct lay *lay, uint32_t host, uint32_t machine)
     const char *name = lay->everywhere ? lay->fabric->nodes[host].name : NULL;
     struct weft_lay_ports theirs = {0}, ours = {0};
     uint32_t *twin = NULL;
-    int status = copy_tree(lay->out, lay->machines, machine, name, lay->new_machine);
+    int status = weft_copy_tree(lay->machines, machine, name, lay->out, lay->new_machine);
     if (!status)
         status = weft_lay_list_ports(lay->fabric, host, &theirs);
     if (!status)
@@ -288,7 +204,7 @@ static int lay_host(struct lay *lay, uint32_t host, uint32_t machine)
         status = lay_ports(lay, &theirs, &ours, twin, lay->new_machine[machine]);
     }
     if (!status && lay->everywhere)
-        status = copy_edges(lay->out, lay->machines, lay->new_machine, NULL);
+        status = weft_copy_edges(lay->machines, lay->new_machine, NULL, lay->out);
     free(twin);
     weft_lay_free_ports(&ours);
     weft_lay_free_ports(&theirs);
@@ -328,19 +244,19 @@ static int lay_all(struct lay *lay, uint32_t only)
         if (machine != WEFT_NODE_NONE) {
             status = lay_host(lay, i, machine);
         } else {
-            status = copy_tree(lay->out, fabric, i, NULL, lay->new_fabric);
+            status = weft_copy_tree(fabric, i, NULL, lay->out, lay->new_fabric);
             lay->added++;
         }
     }
     for (uint32_t i = machines->first_root; i != WEFT_NODE_NONE && !lay->everywhere && !status;
          i = machines->nodes[i].sibling_next) {
         if (lay->new_machine[i] == WEFT_NODE_NONE)
-            status = copy_tree(lay->out, machines, i, NULL, lay->new_machine);
+            status = weft_copy_tree(machines, i, NULL, lay->out, lay->new_machine);
     }
     if (!status && !lay->everywhere)
         status = copy_machine_edges(lay);
     if (!status)
-        status = copy_edges(lay->out, fabric, lay->new_fabric, NULL);
+        status = weft_copy_edges(fabric, lay->new_fabric, NULL, lay->out);
     return status ? status : weft_graph_finish(lay->out);
 }
 

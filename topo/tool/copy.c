@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "topo/copy.h"
 
 /* --- names of roots -------------------------------------------------------------------------------------- */
 
@@ -76,76 +77,23 @@ static int name_choose(const struct names *names, const char *name, char free_na
     return weft_fail(WEFT_INVALID, "host '%.200s' is described twice, and has no shorter name", name);
 }
 
-/* --- nodes and edges ------------------------------------------------------------------------------------- */
+/* --- the copy -------------------------------------------------------------------------------------------- */
 
-static int node_copy(const struct weft_graph *from, uint32_t index, const char *name, uint32_t parent,
-                     struct weft_graph *to, uint32_t *copy)
-{
-    const struct weft_node *node = &from->nodes[index];
-    struct weft_node_told told = {.kind = (enum weft_node_kind)node->kind,
-                                  .parent = parent,
-                                  .name = name,
-                                  .pci = node->pci,
-                                  .index = node->index,
-                                  .rail = node->rail,
-                                  .bridge = (enum weft_bridge)node->bridge,
-                                  .state = (enum weft_port_state)node->state,
-                                  .flags = node->flags,
-                                  .guid = node->guid,
-                                  .bytes_per_s = node->bytes_per_s};
-    if (parent != WEFT_NODE_NONE && node->parent_edge != WEFT_NODE_NONE) {
-        const struct weft_edge *edge = &from->edges[node->parent_edge];
-        told.parent_pci = edge->kind == WEFT_EDGE_PCI;
-        told.parent_bytes_per_s = edge->bytes_per_s;
-        told.parent_latency_ns = edge->latency_ns;
-    }
-    int status = weft_graph_add_node(to, &told, copy);
-    for (uint32_t at = node->attributes_first; status == WEFT_OK && at != WEFT_NODE_NONE;
-         at = from->attributes[at].next)
-        status = weft_graph_set_attribute(to, *copy, from->attributes[at].name, from->attributes[at].value);
-    return status;
-}
-
-/* Parents have smaller numbers than their children, and siblings stand in the order of their numbers. */
-static int nodes_copy(const struct weft_graph *from, uint32_t host, const struct names *names,
+/* Every root, or the host alone. */
+static int roots_copy(const struct weft_graph *from, uint32_t host, const struct names *names,
                       struct weft_graph *to, uint32_t *copies)
 {
     char name[WEFT_NAME_SIZE_MAX];
-    for (uint32_t i = 0; i < from->node_count; i++) {
-        const struct weft_node *node = &from->nodes[i];
-        uint32_t parent = node->parent == WEFT_NODE_NONE ? WEFT_NODE_NONE : copies[node->parent];
-        copies[i] = WEFT_NODE_NONE;
-        if (host != WEFT_NODE_NONE && node->host != host)
+    int status = WEFT_OK;
+    for (uint32_t root = weft_graph_first(from, WEFT_NODE_NONE); status == WEFT_OK && root != WEFT_NODE_NONE;
+         root = from->nodes[root].sibling_next) {
+        if (host != WEFT_NODE_NONE && root != host)
             continue;
-        const char *called = node->name;
-        int status = WEFT_OK;
-        if (node->parent == WEFT_NODE_NONE) {
-            status = name_choose(names, node->name, name);
-            called = name;
-        }
+        status = name_choose(names, from->nodes[root].name, name);
         if (status == WEFT_OK)
-            status = node_copy(from, i, called, parent, to, &copies[i]);
-        if (status != WEFT_OK)
-            return status;
+            status = weft_copy_tree(from, root, name, to, copies);
     }
-    return WEFT_OK;
-}
-
-static int edges_copy(const struct weft_graph *from, struct weft_graph *to, const uint32_t *copies)
-{
-    for (uint32_t i = 0; i < from->edge_count; i++) {
-        struct weft_edge edge = from->edges[i];
-        uint32_t made;
-        if (edge.flags & WEFT_EDGE_PARENT || copies[edge.a] == WEFT_NODE_NONE ||
-            copies[edge.b] == WEFT_NODE_NONE)
-            continue;
-        edge.a = copies[edge.a];
-        edge.b = copies[edge.b];
-        int status = weft_graph_add_edge(to, &edge, &made);
-        if (status != WEFT_OK)
-            return status;
-    }
-    return WEFT_OK;
+    return status;
 }
 
 int weft_topo_copy(const struct weft_graph *from, uint32_t host, struct weft_graph *to)
@@ -157,10 +105,12 @@ int weft_topo_copy(const struct weft_graph *from, uint32_t host, struct weft_gra
     uint32_t *copies = malloc(((size_t)from->node_count + 1) * sizeof *copies);
     if (!copies)
         status = weft_fail(WEFT_NOMEM, "no memory to copy %" PRIu32 " nodes", from->node_count);
+    for (uint32_t i = 0; copies && i < from->node_count; i++)
+        copies[i] = WEFT_NODE_NONE;
     if (status == WEFT_OK)
-        status = nodes_copy(from, host, &names, to, copies);
+        status = roots_copy(from, host, &names, to, copies);
     if (status == WEFT_OK)
-        status = edges_copy(from, to, copies);
+        status = weft_copy_edges(from, copies, NULL, to);
     free(copies);
     free(names.sorted);
     return status;

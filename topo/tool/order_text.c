@@ -87,6 +87,10 @@ static void rings_put(const struct weft_order_view *view, int all, FILE *file)
     const struct weft_layout *layout = view->layout;
     fprintf(file, "\norder (ring 0)\n");
     ranks_put(layout->order, layout->ranks, all, file);
+    if (layout->ring_count > 1 && !all && layout->ranks > SHOWN_MAX) {
+        more_put(layout->ring_count - 1, "rings, one for each further rail", file);
+        return;
+    }
     for (uint32_t ring = 1; ring < layout->ring_count; ring++) {
         fprintf(file, "ring %" PRIu32 "\n", ring);
         ranks_put(layout->rings + (size_t)ring * layout->ranks, layout->ranks, all, file);
