@@ -71,6 +71,10 @@ static void test_cut_files(void **state)
         else
             assert_memory_equal(weft_error_detail(), "file:", 5);
     }
+    refuses(HEAD LEAF_HEAD LEAF_HOSTS "[4]\t\"H-0000000000000b10\"[1](b11) \t\t# \"n2 HCA-1\" lid 23 2xNDR\n",
+            "file:14: port 4 of \"S-0000000000000100\" leads to port 1 of \"H-0000000000000b10\", but line "
+            "13 says that "
+            "of another one");
     /* Only switches: hosts are as their switches tell. */
     struct weft_graph *graph = topo_read(HEAD LEAF_HEAD LEAF_HOSTS LEAF_UP SPINE);
     assert_int_equal(topo_count(graph, WEFT_NODE_HOST), 2);

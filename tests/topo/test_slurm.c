@@ -222,6 +222,8 @@ static void test_bad_addresses(void **state)
     refuses("s0.n1\nn1.n2\n", "file:2: \"n1\" is a switch here and a node in line 1");
     refuses("s0.s1.n1\nn1.s1 switch.node\n", "file:2: \"s1\" is a node here and a switch in line 1");
     refuses("s[0-64].n1\n", "file:1: an address has more than 64 switches side by side");
+    refuses("s0.n[1-2]\n",
+            "file:1: the name \"n[1-2]\" has a blank, bracket, comma or control character in it");
     refuses("s[0-.n1\n", "file:1: \"s[0-\" has a bracket that is not closed");
     refuses("# nothing\n\n", "file: tells of no switch and no node");
     topo_refuses(weft_read_slurm, "s0.n\0001\n", 8, "file:1: a zero byte, expected text");

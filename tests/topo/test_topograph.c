@@ -228,7 +228,8 @@ static void test_bad_yaml(void **state)
     refuses("switches:\n  s0:\n  s1:\n  s0:\n", "file:4: the key \"s0\" is in line 2 already");
     refuses("switches:\n  [a]: b\n", "file:2: a key that is a list or mapping, expected text");
     refuses("switches:\n  \"a\\0b\":\n", "file:2: a zero byte, expected text");
-    refuses("switches:\n  \"a b\":\n", "file:2: the name \"a b\" has a blank or control character in it");
+    refuses("switches:\n  \"a b\":\n",
+            "file:2: the name \"a b\" has a blank, bracket, comma or control character in it");
     char deep[4096] = "switches:\n  s0: ";
     memset(deep + strlen(deep), '[', 300);
     refuses(deep, "file:2: nested more than 256 deep");

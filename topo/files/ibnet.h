@@ -56,7 +56,8 @@ struct weft_ibnet_host {
 struct weft_ibnet {
     const struct weft_text *text;
     struct weft_graph *graph;
-    struct weft_names keys; /* of nodes */
+    struct weft_names keys;   /* of nodes */
+    struct weft_names untold; /* ports of nodes without a section: to the lines that tell of them */
     struct weft_ibnet_node *nodes;
     struct weft_ibnet_port *ports;
     struct weft_ibnet_host *hosts;

@@ -6,8 +6,10 @@
  * switches of a long file), as nothing but that one cable hangs on it. A switch without a section is an error: which of its
  * cables are missing cannot be known. A node without any cable cannot have been found over one: the output was cut, or it
  * is that of a machine whose own port is down. */
+#include <stdio.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "topo/files/ibnet.h"
 
 #define PORT_SHOWN(net, port) (port)->number, WEFT_SPAN_SHOWN((net)->nodes[(port)->node].key)
@@ -73,12 +75,30 @@ struct weft_ibnet_port *weft_ibnet_other_end(const struct weft_ibnet *net, const
     return found ? &net->ports[first] : NULL;
 }
 
-static int check_cable(const struct weft_ibnet *net, struct weft_ibnet_port *port)
+/* An adapter that has no section has one cable at each of its ports all the same. */
+static int check_untold(struct weft_ibnet *net, const struct weft_ibnet_port *port)
+{
+    char text[32];
+    uint32_t first;
+    snprintf(text, sizeof text, "%.18s[%u]", port->peer_key.data, port->peer_number);
+    const char *copy = weft_graph_string(net->graph, text);
+    if (!copy)
+        return weft_fail(WEFT_NOMEM, "no memory for the ports of a fabric");
+    int status = weft_names_put(&net->untold, (struct weft_span){copy, strlen(copy)}, port->line, &first);
+    if (status || first == port->line)
+        return status;
+    return weft_read_fail(
+        net->text, port->line,
+        "port %u of \"%.*s\" leads to port %u of \"%.*s\", but line %u says that of another one",
+        PORT_SHOWN(net, port), port->peer_number, WEFT_SPAN_SHOWN(port->peer_key), first);
+}
+
+static int check_cable(struct weft_ibnet *net, struct weft_ibnet_port *port)
 {
     const struct weft_ibnet_node *peer = &net->nodes[port->peer];
     struct weft_ibnet_port *other = weft_ibnet_other_end(net, port);
     if (!other && peer->told_by_peer)
-        return 0;
+        return check_untold(net, port);
     if (!other)
         return weft_read_fail(
             net->text, port->line,

@@ -391,6 +391,7 @@ int weft_read_ibnetdiscover(const struct weft_text *text, struct weft_graph *gra
     if (!status)
         status = weft_ibnet_make_graph(&net);
     weft_names_free(&net.keys);
+    weft_names_free(&net.untold);
     free(net.nodes);
     free(net.ports);
     free(net.hosts);

@@ -52,9 +52,9 @@ static int name_copy(struct weft_named *named, struct weft_span name, size_t lin
                               WEFT_SPAN_SHOWN(name), name.size, WEFT_NAME_SIZE_MAX - 1);
     for (size_t i = 0; i < name.size; i++) {
         unsigned char letter = (unsigned char)name.data[i];
-        if (letter <= ' ' || letter == 0x7f)
+        if (letter <= ' ' || letter == 0x7f || letter == '[' || letter == ']' || letter == ',')
             return weft_read_fail(named->text, line,
-                                  "the name \"%.*s\" has a blank or control character in it",
+                                  "the name \"%.*s\" has a blank, bracket, comma or control character in it",
                                   WEFT_SPAN_SHOWN(name));
     }
     memcpy(text, name.data, name.size);
