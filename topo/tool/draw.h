@@ -106,8 +106,8 @@ struct draw_box {
     uint32_t node; /* WEFT_NODE_NONE for a place: the devices that hang on a box beside other boxes */
     enum draw_role role;
     const char *name;
-    const char *key;   /* what it is sorted by after least_gpu */
-    int32_t least_gpu; /* the least number of a GPU in it */
+    const char *address; /* on PCI, of a bridge and of a device with no other name */
+    int32_t least_gpu;   /* the least number of a GPU in it */
     struct draw_box *parent, **children;
     uint32_t child_count, child_capacity;
     unsigned depth, cores, ranks, devices, left_out;
@@ -174,10 +174,11 @@ void draw_links_plan(struct draw_sheet *sheet, struct draw_machine *machine, str
 void draw_links_paint(struct draw_sheet *sheet, const struct draw_machine *machine,
                       const struct draw_links *links, int x, int y);
 
-/* --- fabric.c: switches by tiers. Returns the height that it took. */
+/* --- fabric.c, tiers.c: switches by tiers. Painting returns the height that it took. */
 struct draw_fabric;
 struct draw_fabric *draw_fabric_new(struct draw_sheet *sheet, const struct weft_graph *graph);
-int draw_fabric_paint(struct draw_sheet *sheet, const struct draw_fabric *fabric, int x, int y);
+int draw_fabric_paint(struct draw_sheet *sheet, const struct draw_fabric *fabric, int x, int y,
+                      int least); /* least: the width of what else is drawn */
 
 /* --- alike.c: hosts that differ in nothing but their name */
 struct draw_kind {

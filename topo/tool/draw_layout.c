@@ -44,8 +44,7 @@ static void make_places(struct draw_sheet *sheet, struct draw_box *box)
     struct draw_box *place = draw_alloc(sheet, sizeof *place);
     if (!place)
         return;
-    *place = (struct draw_box){
-        .node = WEFT_NODE_NONE, .role = DRAW_IS_PLACE, .parent = box, .name = "", .key = ""};
+    *place = (struct draw_box){.node = WEFT_NODE_NONE, .role = DRAW_IS_PLACE, .parent = box, .name = ""};
     place->children = box->children + containers;
     place->child_count = box->child_count - containers;
     for (uint32_t i = 0; i < place->child_count; i++)
@@ -100,7 +99,7 @@ static void lay_leaves(const struct draw_machine *machine, struct draw_box *box,
     box->gpu_columns = gpus < GPUS_MAX ? gpus : GPUS_MAX;
     box->gpu_columns = box->gpu_columns < fit ? box->gpu_columns : fit;
     int wish = gpus == 0  ? (nics > 16 ? 8 : 4)
-               : gpus < 3 ? larger(box->gpu_columns, nics > 4 ? 2 : 1)
+               : gpus < 3 ? larger(box->gpu_columns, nics > 1 ? 2 : 1)
                           : box->gpu_columns;
     box->nic_columns = nics < wish ? nics : wish;
     box->nic_columns = box->nic_columns < fit ? box->nic_columns : fit;

@@ -41,10 +41,9 @@ static int is_in(const struct draw_box *box, const struct draw_box *around)
 static int is_clear(const struct draw_machine *machine, const struct draw_box *in, const struct draw_box *box,
                     int up)
 {
-    int x = draw_middle_of(box);
     for (uint32_t i = 0; i < machine->box_count; i++) {
         const struct draw_box *other = machine->boxes[i];
-        if (x < other->x - 2 || x > other->x + other->w + 2)
+        if (box->x >= other->x + other->w || other->x >= box->x + box->w)
             continue;
         if ((up ? other->y + other->h <= box->y : other->y >= box->y + box->h) && is_in(other, in))
             return 0;

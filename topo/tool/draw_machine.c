@@ -48,7 +48,7 @@ static struct draw_box *box_new(struct draw_sheet *sheet, struct draw_box *paren
     box->role = role;
     box->parent = parent;
     box->least_gpu = INT32_MAX;
-    box->name = box->key = "";
+    box->name = "";
     if (!parent)
         return box;
     box->depth = parent->depth + 1;
@@ -217,15 +217,17 @@ static void fill_container(struct draw_sheet *sheet, const struct weft_graph *gr
         add_line(box, DRAW_SMALL, draw_format(sheet, "+ %u not drawn", box->left_out));
 }
 
+/* Boxes, then GPUs, then NICs; by the numbers of GPUs, by name, those without a name of their own by address. */
 static int by_key(const void *a, const void *b)
 {
     const struct draw_box *p = *(struct draw_box *const *)a, *q = *(struct draw_box *const *)b;
-    const int32_t first = p->least_gpu, second = q->least_gpu;
     if (p->role != q->role)
         return p->role < q->role ? -1 : 1;
-    if (first != second)
-        return first < second ? -1 : 1;
-    int order = weft_natural_compare(p->key, q->key);
+    if (p->least_gpu != q->least_gpu)
+        return p->least_gpu < q->least_gpu ? -1 : 1;
+    if (!p->address != !q->address)
+        return p->address ? 1 : -1;
+    int order = p->address ? strcmp(p->address, q->address) : 0;
     return order ? order : weft_natural_compare(p->name, q->name);
 }
 
@@ -253,7 +255,7 @@ static void finish(struct draw_sheet *sheet, struct draw_machine *machine, struc
 static void set_key(struct draw_box *box, const struct weft_node *node)
 {
     box->name = node->name;
-    box->key = node->pci ? node->pci : node->name;
+    box->address = node->pci && (!draw_is_leaf(box) || strcmp(node->pci, node->name) == 0) ? node->pci : NULL;
     if (box->role == DRAW_IS_NUMA || box->role == DRAW_IS_GPU)
         box->least_gpu = node->index >= 0 ? node->index : INT32_MAX;
 }

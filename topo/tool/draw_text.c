@@ -136,7 +136,7 @@ static uint32_t run_of(const char *const *names, uint32_t count)
         if (more_stem != stem || memcmp(names[run], names[0], stem) != 0 ||
             strtol(names[run] + stem, NULL, 10) != number + (long)run)
             break;
-        if (more_digits != digits && (names[run][stem] == '0' || names[0][stem] == '0'))
+        if (more_digits != digits && (names[run][stem] == '0' || (digits > 1 && names[0][stem] == '0')))
             break;
     }
     return run;

@@ -9,7 +9,7 @@
 
 enum {
     LINE = 13,
-    GAP = 22,        /* between groups */
+    GAP = 24,        /* between groups */
     TIER_GAP = 62,   /* between tiers */
     HOSTS_GAP = 18,  /* between leaves and their hosts */
     LINES_MAX = 210, /* width of a group's text */
@@ -19,6 +19,12 @@ enum {
 static int larger(int a, int b)
 {
     return a > b ? a : b;
+}
+
+/* Widths are multiples of 4, so that what stands in the middle of the same width stands there exactly. */
+static int even(int width)
+{
+    return (width + 3) / 4 * 4;
 }
 
 static const char *bundle_text(struct draw_sheet *sheet, const struct draw_bundle *bundle)
@@ -166,9 +172,10 @@ static void describe(struct draw_sheet *sheet, const struct draw_fabric *fabric,
     if (dead)
         add_line(sheet, group, DRAW_BAD,
                  draw_format(sheet, "%llu ends of cables down", (unsigned long long)dead));
-    group->w = larger(group->w, 80);
+    group->w = even(larger(group->w, 80));
     group->h = group->line_count * LINE + 10;
     describe_hosts(sheet, fabric, group);
+    group->host_w = even(group->host_w);
     group->host_h = group->host_line_count * LINE + 10;
 }
 
@@ -284,7 +291,7 @@ static int place_tier(const struct draw_fabric *fabric, uint32_t tier, int x, in
     return tallest;
 }
 
-int draw_fabric_paint(struct draw_sheet *sheet, const struct draw_fabric *fabric, int x, int y)
+int draw_fabric_paint(struct draw_sheet *sheet, const struct draw_fabric *fabric, int x, int y, int least)
 {
     int left = 0, width = 0, taken, hosts_h = 0, top = y;
     for (uint32_t g = 0; g < fabric->group_count; g++) {
@@ -300,6 +307,7 @@ int draw_fabric_paint(struct draw_sheet *sheet, const struct draw_fabric *fabric
         draw_format(sheet, "%u host%s", fabric->host_count, fabric->host_count == 1 ? "" : "s");
     const char *on = fabric->to_hosts.links ? bundle_text(sheet, &fabric->to_hosts) : "";
     left = larger(left, larger(draw_text_width(DRAW_HEAD, hosts), draw_text_width(DRAW_NOTE, on))) + LEFT_GAP;
+    width = even(larger(width, least - left));
     if (sheet->failed)
         return 0;
     for (uint32_t tier = fabric->tier_count; tier-- > 0;) {

@@ -67,30 +67,44 @@ static const char *kind_title(struct draw_sheet *sheet, const struct weft_graph 
     return kind->count == 1 ? list : draw_format(sheet, "%u \xc3\x97 %s", kind->count, list);
 }
 
-static int paint_machines(struct draw_sheet *sheet, const struct weft_graph *graph, int y)
+/* The machines to draw, laid out: one of each kind of host. */
+struct machines {
+    struct draw_machine *drawn[MACHINES_MAX];
+    uint32_t count, kinds;
+    unsigned long long left_out; /* hosts of further kinds */
+    int w;                       /* of the widest */
+};
+
+static void lay_machines(struct draw_sheet *sheet, const struct weft_graph *graph, struct machines *machines)
 {
-    uint32_t count, left_out = 0;
-    struct draw_kind *kinds = draw_kinds(sheet, graph, &count);
+    struct draw_kind *kinds = draw_kinds(sheet, graph, &machines->kinds);
     struct draw_box **scratch = draw_alloc(sheet, ((size_t)graph->node_count + 1) * sizeof *scratch);
-    if (sheet->failed)
-        return y;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; !sheet->failed && i < machines->kinds; i++) {
         if (i >= MACHINES_MAX) {
-            left_out += kinds[i].count;
+            machines->left_out += kinds[i].count;
             continue;
         }
         uint32_t host = kinds[i].hosts[0];
         struct draw_machine *machine = draw_machine_new(sheet, graph, host, kinds[i].count > 1, scratch);
         if (!machine)
-            return y;
+            return;
         draw_machine_lay(sheet, machine, kind_title(sheet, graph, &kinds[i]), host_note(&graph->nodes[host]));
-        draw_machine_paint(sheet, machine, MARGIN, y);
-        y += machine->top->h + 18;
+        machines->w = machine->top->w > machines->w ? machine->top->w : machines->w;
+        machines->drawn[machines->count++] = machine;
     }
-    if (left_out) {
+}
+
+static int paint_machines(struct draw_sheet *sheet, const struct machines *machines, int y)
+{
+    for (uint32_t i = 0; i < machines->count; i++) {
+        draw_machine_paint(sheet, machines->drawn[i], MARGIN, y);
+        y += machines->drawn[i]->top->h + 18;
+    }
+    if (machines->left_out) {
+        uint32_t kinds = machines->kinds - MACHINES_MAX;
         draw_text(sheet, DRAW_NOTE, DRAW_LEFT, MARGIN, y + 8,
-                  draw_format(sheet, "and %u host%s of %u other kind%s", left_out, left_out == 1 ? "" : "s",
-                              count - MACHINES_MAX, count == MACHINES_MAX + 1 ? "" : "s"));
+                  draw_format(sheet, "and %llu host%s of %u other kind%s", machines->left_out,
+                              machines->left_out == 1 ? "" : "s", kinds, kinds == 1 ? "" : "s"));
         y += 24;
     }
     return y;
@@ -136,8 +150,8 @@ static void paint_legend(struct draw_sheet *sheet, int y)
         {DRAW_BRIDGE, "PCI bridge or switch: what is in it shares its link up"},
         {DRAW_BAR_GPU, "links between GPUs, a colour for each group"},
         {DRAW_BAR_SOCKET, "links between NUMA nodes"},
-        {DRAW_SWITCH, "switches that are alike"},
-        {DRAW_HOSTS, "hosts on each of them"},
+        {DRAW_SWITCH, "switch, or switches that are alike"},
+        {DRAW_HOSTS, "the hosts on it"},
         {DRAW_LINE_FABRIC, "cables, thicker where there are more"},
     };
     unsigned used = sheet->styles_used;
@@ -159,18 +173,21 @@ static void paint_legend(struct draw_sheet *sheet, int y)
 int weft_topo_svg(const struct weft_graph *graph, FILE *file)
 {
     struct draw_sheet sheet = {0};
+    struct machines machines = {0};
     int y = paint_title(&sheet, graph);
+    lay_machines(&sheet, graph, &machines);
     if (count_kind(graph, WEFT_NODE_SWITCH) && !sheet.failed) {
         struct draw_fabric *fabric = draw_fabric_new(&sheet, graph);
         if (fabric)
-            y += draw_fabric_paint(&sheet, fabric, MARGIN, y) + 24;
+            y += draw_fabric_paint(&sheet, fabric, MARGIN, y, machines.w) + 24;
     }
-    if (!sheet.failed)
-        y = paint_machines(&sheet, graph, y);
-    paint_legend(&sheet, y);
-    if (!sheet.failed)
-        draw_sheet_write(&sheet, graph->source ? graph->source : "", file);
+    if (!sheet.failed) {
+        y = paint_machines(&sheet, &machines, y);
+        paint_legend(&sheet, y);
+    }
     int failed = sheet.failed;
+    if (!failed)
+        draw_sheet_write(&sheet, graph->source ? graph->source : "", file);
     draw_sheet_free(&sheet);
     return failed ? weft_fail(WEFT_NOMEM, "the picture of %u nodes", graph->node_count) : 0;
 }

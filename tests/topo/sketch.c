@@ -1,0 +1,251 @@
+#include "tests/topo/sketch.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define GB UINT64_C(1000000000)
+
+static struct weft_graph *begin(const char *source)
+{
+    struct weft_graph *graph = NULL;
+    assert_int_equal(weft_graph_new(source, "sketch", &graph), 0);
+    return graph;
+}
+
+static uint32_t add(struct weft_graph *graph, struct weft_node_told told)
+{
+    uint32_t node = WEFT_NODE_NONE;
+    assert_int_equal(weft_graph_add_node(graph, &told, &node), 0);
+    return node;
+}
+
+static void join(struct weft_graph *graph, struct weft_edge edge)
+{
+    uint32_t number;
+    assert_int_equal(weft_graph_add_edge(graph, &edge, &number), 0);
+}
+
+static struct weft_graph *end(struct weft_graph *graph)
+{
+    assert_int_equal(weft_graph_finish(graph), 0);
+    return graph;
+}
+
+static struct weft_node_told numa(uint32_t host, const char *name, int index)
+{
+    struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_NUMA, host, name);
+    told.index = index;
+    return told;
+}
+
+static struct weft_node_told device(enum weft_node_kind kind, uint32_t parent, const char *name, int index)
+{
+    struct weft_node_told told = WEFT_NODE_TOLD(kind, parent, name);
+    told.index = index;
+    told.parent_pci = 1;
+    told.parent_bytes_per_s = 32 * GB;
+    return told;
+}
+
+static uint32_t find(const struct weft_graph *graph, const char *name)
+{
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        if (strcmp(graph->nodes[n].name, name) == 0)
+            return n;
+    }
+    fail_msg("no %s", name);
+    return 0;
+}
+
+struct weft_graph *sketch_machine(int gpus, const struct sketch_link *links, size_t count)
+{
+    struct weft_graph *graph = begin("sketch of a machine");
+    uint32_t host = add(graph, WEFT_NODE_TOLD(WEFT_NODE_HOST, WEFT_NODE_NONE, "machine"));
+    uint32_t nodes[2] = {add(graph, numa(host, "numa0", 0)), add(graph, numa(host, "numa1", 1))};
+    for (int i = 0; i < gpus; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "gpu%d", i);
+        add(graph, device(WEFT_NODE_GPU, nodes[2 * i / gpus], name, i));
+    }
+    for (size_t i = 0; i < count; i++)
+        join(graph, (struct weft_edge){.a = find(graph, links[i].a),
+                                       .b = find(graph, links[i].b),
+                                       .kind = WEFT_EDGE_GPU_LINK,
+                                       .flags = WEFT_EDGE_NVLINK,
+                                       .links = links[i].links,
+                                       .bytes_per_s = 25 * GB,
+                                       .port_a = -1,
+                                       .port_b = -1});
+    return end(graph);
+}
+
+static void add_port(struct weft_graph *graph, uint32_t nic, const char *name, int index,
+                     enum weft_port_state state, uint64_t bytes_per_s)
+{
+    struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_PORT, nic, name);
+    told.index = index;
+    told.state = state;
+    told.bytes_per_s = bytes_per_s;
+    add(graph, told);
+}
+
+struct weft_graph *sketch_ports(void)
+{
+    struct weft_graph *graph = begin("sketch of ports");
+    struct weft_node_told host = WEFT_NODE_TOLD(WEFT_NODE_HOST, WEFT_NODE_NONE, "machine");
+    host.flags = WEFT_HOST_VIRTUAL;
+    uint32_t top = add(graph, host), node = add(graph, numa(top, "numa0", 0));
+    uint32_t gpu = add(graph, device(WEFT_NODE_GPU, node, "gpu0", 0));
+    uint32_t two = add(graph, device(WEFT_NODE_NIC, node, "mlx5_0", 0));
+    uint32_t dead = add(graph, device(WEFT_NODE_NIC, node, "mlx5_1", 1));
+    uint32_t dark = add(graph, device(WEFT_NODE_NIC, node, "mlx5_2", 2));
+    add(graph, device(WEFT_NODE_DEVICE, node, "disk", -1));
+    add_port(graph, two, "mlx5_0:2", 2, WEFT_PORT_DOWN, 25 * GB);
+    add_port(graph, two, "mlx5_0:1", 1, WEFT_PORT_ACTIVE, 25 * GB);
+    add_port(graph, dead, "mlx5_1:1", 1, WEFT_PORT_DOWN, 0);
+    add_port(graph, dark, "mlx5_2:1", 1, WEFT_PORT_UNKNOWN, 0);
+    struct weft_node_told rank = WEFT_NODE_TOLD(WEFT_NODE_RANK, gpu, "rank5");
+    rank.index = 5;
+    add(graph, rank);
+    join(graph, (struct weft_edge){.a = gpu,
+                                   .b = node,
+                                   .kind = WEFT_EDGE_GPU_LINK,
+                                   .flags = WEFT_EDGE_C2C,
+                                   .links = 1,
+                                   .bytes_per_s = 450 * GB,
+                                   .port_a = -1,
+                                   .port_b = -1});
+    return end(graph);
+}
+
+struct weft_graph *sketch_names(const char *const *names, size_t count)
+{
+    struct weft_graph *graph = begin(names[0]);
+    uint32_t host = add(graph, WEFT_NODE_TOLD(WEFT_NODE_HOST, WEFT_NODE_NONE, names[count - 3]));
+    struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_BRIDGE, host, "bridge");
+    told.bridge = WEFT_BRIDGE_SWITCH;
+    uint32_t bridge = add(graph, told);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t gpus = host;
+        add(graph, device(WEFT_NODE_GPU, gpus, names[i], -1));
+        uint32_t nic = add(graph, device(WEFT_NODE_NIC, bridge, names[i], -1));
+        add_port(graph, nic, names[i], 1, WEFT_PORT_ACTIVE, 25 * GB);
+    }
+    for (size_t i = 1; i < count; i++)
+        join(graph, (struct weft_edge){.a = graph->nodes[bridge].sibling_next,
+                                       .b = bridge + 3 * (uint32_t)i + 1,
+                                       .kind = WEFT_EDGE_GPU_LINK,
+                                       .links = 1,
+                                       .port_a = -1,
+                                       .port_b = -1});
+    return end(graph);
+}
+
+/* Nodes are named by their own number in the sketch, as their indices in the graph differ from seed to seed. */
+struct planned {
+    enum weft_node_kind kind;
+    int parent; /* -1: a root */
+    const char *name;
+    int index;
+};
+
+static const struct planned plan[] = {
+    {WEFT_NODE_SWITCH, -1, "leaf1", -1},  {WEFT_NODE_SWITCH, -1, "leaf2", -1},
+    {WEFT_NODE_HOST, -1, "a", -1},        {WEFT_NODE_HOST, -1, "b", -1},
+    {WEFT_NODE_NUMA, 2, "numa0", 0},      {WEFT_NODE_NUMA, 2, "numa1", 1},
+    {WEFT_NODE_NUMA, 3, "numa0", 0},      {WEFT_NODE_BRIDGE, 4, "0000:01", -1},
+    {WEFT_NODE_BRIDGE, 4, "0000:0a", -1}, {WEFT_NODE_BRIDGE, 5, "0000:10", -1},
+    {WEFT_NODE_GPU, 7, "gpu0", 0},        {WEFT_NODE_GPU, 7, "gpu1", 1},
+    {WEFT_NODE_GPU, 8, "gpu2", 2},        {WEFT_NODE_GPU, 9, "gpu3", 3},
+    {WEFT_NODE_NIC, 7, "mlx5_0", -1},     {WEFT_NODE_NIC, 8, "mlx5_10", -1},
+    {WEFT_NODE_NIC, 9, "mlx5_2", -1},     {WEFT_NODE_NIC, 6, "mlx5_0", -1},
+    {WEFT_NODE_PORT, 14, "mlx5_0:1", 1},  {WEFT_NODE_PORT, 14, "mlx5_0:2", 2},
+    {WEFT_NODE_PORT, 15, "mlx5_10:1", 1}, {WEFT_NODE_PORT, 17, "mlx5_0:1", 1},
+    {WEFT_NODE_CORE, 4, "core0", 0},      {WEFT_NODE_CORE, 4, "core1", 1},
+    {WEFT_NODE_RANK, 10, "rank0", 0},     {WEFT_NODE_DEVICE, 5, "disk", -1},
+    {WEFT_NODE_GPU, 6, "gpu0", 0},        {WEFT_NODE_GPU, 6, "gpu1", 1},
+};
+enum { PLANNED = sizeof plan / sizeof *plan };
+
+static const struct {
+    int a, b;
+    enum weft_edge_kind kind;
+    unsigned links;
+} plan_edges[] = {
+    {10, 11, WEFT_EDGE_GPU_LINK, 2}, {11, 12, WEFT_EDGE_GPU_LINK, 1}, {12, 13, WEFT_EDGE_GPU_LINK, 2},
+    {10, 13, WEFT_EDGE_GPU_LINK, 1}, {4, 5, WEFT_EDGE_SOCKET, 1},     {18, 0, WEFT_EDGE_FABRIC, 1},
+    {19, 1, WEFT_EDGE_FABRIC, 1},    {20, 0, WEFT_EDGE_FABRIC, 1},    {21, 1, WEFT_EDGE_FABRIC, 1},
+    {0, 1, WEFT_EDGE_FABRIC, 4},     {26, 27, WEFT_EDGE_GPU_LINK, 4}, {26, 6, WEFT_EDGE_GPU_LINK, 1},
+};
+enum { PLANNED_EDGES = sizeof plan_edges / sizeof *plan_edges };
+
+static void shuffle(int *order, int count, uint64_t *state)
+{
+    for (int i = 0; i < count; i++)
+        order[i] = i;
+    for (int i = count - 1; i > 0; i--) {
+        *state = *state * 6364136223846793005u + 1442695040888963407u;
+        int k = (int)((*state >> 33) % (uint64_t)(i + 1)), other = order[k];
+        order[k] = order[i];
+        order[i] = other;
+    }
+}
+
+struct weft_graph *sketch_shuffled(unsigned seed)
+{
+    struct weft_graph *graph = begin("sketch in some order");
+    uint64_t state = seed;
+    int order[PLANNED + PLANNED_EDGES], left = PLANNED;
+    uint32_t made[PLANNED];
+    shuffle(order, PLANNED, &state);
+    for (int i = 0; i < PLANNED; i++)
+        made[i] = WEFT_NODE_NONE;
+    while (left > 0) {
+        for (int i = 0; i < PLANNED; i++) {
+            const struct planned *node = &plan[order[i]];
+            if (made[order[i]] != WEFT_NODE_NONE ||
+                (node->parent >= 0 && made[node->parent] == WEFT_NODE_NONE))
+                continue;
+            struct weft_node_told told = device(
+                node->kind, node->parent < 0 ? WEFT_NODE_NONE : made[node->parent], node->name, node->index);
+            told.parent_pci = node->kind == WEFT_NODE_GPU || node->kind == WEFT_NODE_NIC;
+            told.parent_bytes_per_s = told.parent_pci ? 32 * GB : 0;
+            made[order[i]] = add(graph, told);
+            left--;
+        }
+    }
+    shuffle(order, PLANNED_EDGES, &state);
+    for (int i = 0; i < PLANNED_EDGES; i++) {
+        int swapped = (int)(state >> (20 + i) & 1), e = order[i];
+        join(graph, (struct weft_edge){.a = made[swapped ? plan_edges[e].b : plan_edges[e].a],
+                                       .b = made[swapped ? plan_edges[e].a : plan_edges[e].b],
+                                       .kind = plan_edges[e].kind,
+                                       .links = plan_edges[e].links,
+                                       .bytes_per_s = 25 * GB,
+                                       .port_a = -1,
+                                       .port_b = -1});
+    }
+    return end(graph);
+}
+
+struct weft_graph *sketch_kinds(void)
+{
+    static const int gpus[] = {4, 1, 2, 3, 3, 3, 5, 6};
+    struct weft_graph *graph = begin("sketch of kinds");
+    for (int i = 0; i < 8; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "node%d", i + 5);
+        uint32_t host = add(graph, WEFT_NODE_TOLD(WEFT_NODE_HOST, WEFT_NODE_NONE, name));
+        uint32_t node = add(graph, numa(host, "numa0", 0));
+        for (int g = 0; g < gpus[i]; g++) {
+            snprintf(name, sizeof name, "gpu%d", g);
+            add(graph, device(WEFT_NODE_GPU, node, name, g));
+        }
+    }
+    return end(graph);
+}
