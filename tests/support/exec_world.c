@@ -242,7 +242,7 @@ static int cached_plan(struct exec_world *world, uint32_t rank, enum weft_algori
     int status = WEFT_OK;
     if (!*plan) {
         struct weft_plan_request wanted = {
-            WEFT_ALLREDUCE, algorithm, world->options.ranks, rank, in_place, -1, 0, 0, NULL};
+            WEFT_ALLREDUCE, algorithm, world->options.ranks, rank, in_place, -1, 0, 0, world->options.hosts};
         status = weft_plan_make(&wanted, plan);
     }
     *found = *plan;

@@ -17,6 +17,7 @@ struct exec_world_options {
     int stage_only;
     int short_tokens; /* what ranks expose to each other is a byte shorter than the message says */
     uint32_t seed;    /* order in which ranks are driven; 0 round-robin */
+    const struct weft_hosts *hosts; /* exec_world_allreduce()'s plans: struct weft_plan_request */
 };
 
 struct exec_world;

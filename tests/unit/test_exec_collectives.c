@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "tests/support/collective_case.h"
 #include "tests/support/exec_world.h"
+#include "tests/support/plan_hosts.h"
 
 #define RANKS_MAX 64
 
@@ -32,6 +33,7 @@ static struct weft_exec_blocks blocks_of(const struct case_buffer *buffer)
 struct scene {
     struct case_shape shape;
     enum weft_algorithm algorithm;
+    const struct weft_hosts *hosts; /* NULL: one */
     struct case_rank ranks[RANKS_MAX];
     struct weft_plan *plans[RANKS_MAX];
     struct weft_exec_request requests[RANKS_MAX];
@@ -55,7 +57,8 @@ static int scene_open(struct scene *scene)
                                            .rank = r,
                                            .in_place = rank->in_place,
                                            .root = shape->root,
-                                           .unequal = shape->unequal != 0};
+                                           .unequal = shape->unequal != 0,
+                                           .hosts = scene->hosts};
         int status = weft_plan_make(&wanted, &scene->plans[r]);
         if (status != WEFT_OK)
             return status;
@@ -134,14 +137,18 @@ static void check_algorithm(struct exec_world *world, struct scene *scene, uint3
     }
 }
 
-static void check_everything(struct exec_world *world, uint32_t ranks, const char *mode, uint32_t *random)
+/* hosts: NULL, or only what follows their order. */
+static void check_everything(struct exec_world *world, uint32_t ranks, const struct weft_hosts *hosts,
+                             const char *mode, uint32_t *random)
 {
     static struct scene scene;
     for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
         for (int a = WEFT_ALGO_RING; a < WEFT_ALGO_COUNT; a++) {
             scene = (struct scene){.shape.collective = (enum weft_collective)c,
-                                   .algorithm = (enum weft_algorithm)a};
-            if (weft_algorithm_serves(scene.shape.collective, scene.algorithm))
+                                   .algorithm = (enum weft_algorithm)a,
+                                   .hosts = hosts};
+            if (weft_algorithm_serves(scene.shape.collective, scene.algorithm) &&
+                (!hosts || weft_algorithm_follows_order(scene.shape.collective, scene.algorithm)))
                 check_algorithm(world, &scene, ranks, mode, random);
         }
     }
@@ -164,7 +171,7 @@ static void test_every_way(void **state)
                                                  .seed = (uint32_t)(m % 2 ? 17 + n : 0)};
             struct exec_world *world;
             assert_int_equal(exec_world_open(&options, &world), 0);
-            check_everything(world, rank_counts[n], modes[m], &random);
+            check_everything(world, rank_counts[n], NULL, modes[m], &random);
             exec_world_close(world);
         }
     }
@@ -183,8 +190,32 @@ static void test_many_ranks(void **state)
                                              .seed = ranks};
         struct exec_world *world;
         assert_int_equal(exec_world_open(&options, &world), 0);
-        check_everything(world, ranks, "map", &random);
+        check_everything(world, ranks, NULL, "map", &random);
         exec_world_close(world);
+    }
+}
+
+/* Ranks on hosts of any sizes, in any order. */
+static void test_hosts(void **state)
+{
+    (void)state;
+    static const uint32_t rank_counts[] = {2, 3, 5, 8, 12, 17};
+    uint32_t random = 5;
+    for (size_t m = 0; m < sizeof modes / sizeof *modes; m += 3) {
+        for (size_t n = 0; n < sizeof rank_counts / sizeof *rank_counts; n++) {
+            struct weft_hosts *hosts = plan_hosts_random(rank_counts[n], m * 16 + n);
+            struct exec_world_options options = {.ranks = rank_counts[n],
+                                                 .window = n % 2 ? 32 : 4,
+                                                 .mode = modes[m],
+                                                 .eager_bytes = m % 2 ? 64 : 1024,
+                                                 .slice_bytes = 1024,
+                                                 .seed = (uint32_t)(m % 2 ? 3 + n : 0)};
+            struct exec_world *world;
+            assert_int_equal(exec_world_open(&options, &world), 0);
+            check_everything(world, rank_counts[n], hosts, modes[m], &random);
+            exec_world_close(world);
+            weft_hosts_free(hosts);
+        }
     }
 }
 
@@ -193,6 +224,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_way),
         cmocka_unit_test(test_many_ranks),
+        cmocka_unit_test(test_hosts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
