@@ -62,8 +62,15 @@ static const struct weft_live_function functions[] = {
 
 /* --- the environment that hwloc sees */
 
-static pthread_mutex_t quiet_lock =
-    PTHREAD_MUTEX_INITIALIZER; /* held while hwloc's environment is in place */
+/* Held while hwloc's environment is in place; guards kept. */
+static pthread_mutex_t quiet_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Arrays stay: the last is used again while it is large enough, the others only wait. */
+static struct kept {
+    struct kept *older;
+    size_t room;
+    char *strings[];
+} * kept;
 
 struct quiet {
     char **before, **instead;
@@ -81,8 +88,6 @@ static int is_quiet(void)
 static int quiet_begin(struct quiet *quiet)
 {
     static char choice[] = QUIET "=2";
-    static char **kept; /* the array of the last call, for the next if it is large enough */
-    static size_t kept_room;
     pthread_mutex_lock(&quiet_lock);
     *quiet = (struct quiet){.before = environ};
     if (is_quiet())
@@ -90,21 +95,23 @@ static int quiet_begin(struct quiet *quiet)
     size_t count = 0;
     while (environ && environ[count])
         count++;
-    if (kept_room < count + 2) {
-        char **made = malloc((count + 2) * sizeof *made);
+    if (!kept || kept->room < count + 2) {
+        size_t room = 2 * count + 16;
+        struct kept *made = malloc(sizeof *made + room * sizeof *made->strings);
         if (!made) {
             pthread_mutex_unlock(&quiet_lock);
             return weft_fail(WEFT_NOMEM, "no memory to ask hwloc");
         }
+        made->older = kept;
+        made->room = room;
         kept = made;
-        kept_room = count + 2;
     }
     for (size_t i = 0; i < count; i++)
-        kept[i] = environ[i];
-    kept[count] = choice;
-    kept[count + 1] = NULL;
-    quiet->instead = kept;
-    environ = kept;
+        kept->strings[i] = environ[i];
+    kept->strings[count] = choice;
+    kept->strings[count + 1] = NULL;
+    quiet->instead = kept->strings;
+    environ = kept->strings;
     return WEFT_OK;
 }
 
