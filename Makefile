@@ -153,7 +153,7 @@ $(BUILD)/tests/drivers/libnvidia-ml.so.1: $(BUILD)/tests/drivers/nvml.o
 $(BUILD)/tests/drivers/libze_loader.so.1: $(BUILD)/tests/drivers/sysman.o
 $(TEST_DRIVERS):
 	$(call say,LD,$@)$(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,$(@F) $^ -o $@
-$(BUILD)/tests/topo/test_drivers: | $(TEST_DRIVERS)
+$(BUILD)/tests/topo/test_drivers $(BUILD)/tests/faults/test_drivers: | $(TEST_DRIVERS)
 
 # Ranks that die at chosen points: the linker puts tests/kill/ in front of what tests/kill/wraps names.
 KILL_OBJECTS := $(call objects,$(wildcard tests/kill/*.c))
