@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -178,6 +179,22 @@ static void test_inputs(void **state)
     expect("--input $T", 1, "weft-topo: cannot read ");
     expect("--input - </dev/null", 1, "weft-topo: standard input: not a topology");
     expect("--input /dev/null", 1, "/dev/null: not a topology that is known: expected ");
+}
+
+/* Without --input: whatever machine this is, it is one host; HWLOC_XMLFILE puts another in its place. */
+static void test_this_machine(void **state)
+{
+    (void)state;
+    char path[128];
+    expect("", 0, "this machine (");
+    assert_non_null(strstr(topo_tool_output, "): 1 host"));
+    expect("--matrix --format json", 0, "\"view\": \"matrix\"");
+    snprintf(path, sizeof path, "%s/hwloc.xml", getenv("T"));
+    assert_int_equal(setenv("HWLOC_XMLFILE", path, 1), 0);
+    topo_tool_run("");
+    assert_int_equal(unsetenv("HWLOC_XMLFILE"), 0);
+    if (!strstr(topo_tool_output, "1 host, 2 NUMA nodes, 1 GPU, 1 NIC, 1 port\n\nhost box\n"))
+        fail_msg("HWLOC_XMLFILE gives %.2000s", topo_tool_output);
 }
 
 static void test_several_inputs(void **state)
@@ -429,13 +446,13 @@ static void test_output_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_arguments), cmocka_unit_test(test_help),
-        cmocka_unit_test(test_inputs),        cmocka_unit_test(test_several_inputs),
-        cmocka_unit_test(test_one_host),      cmocka_unit_test(test_text),
-        cmocka_unit_test(test_matrix),        cmocka_unit_test(test_explain),
-        cmocka_unit_test(test_fabric),        cmocka_unit_test(test_formats),
-        cmocka_unit_test(test_order),         cmocka_unit_test(test_hostile_names),
-        cmocka_unit_test(test_output_errors),
+        cmocka_unit_test(test_bad_arguments),  cmocka_unit_test(test_help),
+        cmocka_unit_test(test_inputs),         cmocka_unit_test(test_this_machine),
+        cmocka_unit_test(test_several_inputs), cmocka_unit_test(test_one_host),
+        cmocka_unit_test(test_text),           cmocka_unit_test(test_matrix),
+        cmocka_unit_test(test_explain),        cmocka_unit_test(test_fabric),
+        cmocka_unit_test(test_formats),        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_hostile_names),  cmocka_unit_test(test_output_errors),
     };
     return cmocka_run_group_tests(tests, files_make, topo_tool_leave);
 }

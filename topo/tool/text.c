@@ -17,7 +17,7 @@ struct tree {
     const struct weft_graph *graph;
     FILE *file;
     int all;
-    uint8_t *wanted; /* per node: a GPU, NIC or rank, or above one */
+    uint8_t *wanted; /* per node: a GPU, NIC, port or rank, or above one */
 };
 
 /* "1 switch", "8 switches". */
@@ -167,8 +167,7 @@ static void indent(const struct tree *tree, unsigned depth)
 static int is_shown(const struct tree *tree, uint32_t index)
 {
     enum weft_node_kind kind = (enum weft_node_kind)tree->graph->nodes[index].kind;
-    return tree->all || tree->wanted[index] || kind == WEFT_NODE_HOST || kind == WEFT_NODE_NUMA ||
-           kind == WEFT_NODE_PORT;
+    return tree->all || tree->wanted[index] || kind == WEFT_NODE_HOST || kind == WEFT_NODE_NUMA;
 }
 
 /* The functions below the node's children that have no line. */
@@ -215,13 +214,14 @@ static void host_tree_put(const struct tree *tree, uint32_t host)
     }
 }
 
-/* Marks what leads to a GPU, a NIC or a rank: parents have smaller numbers than their children. */
+/* Marks what leads to a GPU, a NIC, a port or a rank: parents have smaller numbers than their children. */
 static void wanted_mark(struct tree *tree)
 {
     const struct weft_graph *graph = tree->graph;
     for (uint32_t i = graph->node_count; i-- > 0;) {
         const struct weft_node *node = &graph->nodes[i];
-        if (node->kind == WEFT_NODE_GPU || node->kind == WEFT_NODE_NIC || node->kind == WEFT_NODE_RANK)
+        if (node->kind == WEFT_NODE_GPU || node->kind == WEFT_NODE_NIC || node->kind == WEFT_NODE_PORT ||
+            node->kind == WEFT_NODE_RANK)
             tree->wanted[i] = 1;
         if (tree->wanted[i] && node->parent != WEFT_NODE_NONE)
             tree->wanted[node->parent] = 1;
