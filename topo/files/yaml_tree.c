@@ -19,7 +19,7 @@ struct open_node {
 struct builder {
     struct weft_yaml *yaml;
     unsigned depth;
-    struct open_node open[WEFT_READ_DEPTH_MAX];
+    struct open_node open[WEFT_YAML_DEPTH_MAX];
 };
 
 static int no_memory(void)
@@ -127,8 +127,8 @@ static int add_scalar(struct builder *b, const yaml_event_t *event, size_t line)
 static int open_collection(struct builder *b, enum weft_yaml_kind kind, size_t line)
 {
     uint32_t made;
-    if (b->depth == WEFT_READ_DEPTH_MAX)
-        return weft_read_fail(b->yaml->source, line, "nested more than %d deep", WEFT_READ_DEPTH_MAX);
+    if (b->depth == WEFT_YAML_DEPTH_MAX)
+        return weft_read_fail(b->yaml->source, line, "nested more than %d deep", WEFT_YAML_DEPTH_MAX);
     int status = add_node(b, kind, line, &made);
     if (!status)
         b->open[b->depth++] = (struct open_node){.node = made};

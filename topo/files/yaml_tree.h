@@ -1,9 +1,10 @@
 /* YAML as a tree in memory, with bounds: for readers of files that are written in it.
  *
  * One document of mappings, sequences and scalars. What makes small texts large or slow is refused with line and reason:
- * aliases, merge keys, directives, more than WEFT_YAML_NODES_MAX nodes, nesting deeper than WEFT_READ_DEPTH_MAX, texts
- * larger than WEFT_YAML_SIZE_MAX. Keys of mappings are scalars, each once. Scalars are text, whatever they look like; none
- * holds a zero byte. Ownership: the tree owns everything. Threads: one.
+ * aliases, directives, more than WEFT_YAML_NODES_MAX nodes, texts larger than WEFT_YAML_SIZE_MAX, and nesting deeper than
+ * WEFT_YAML_DEPTH_MAX, as libyaml looks for each value at all that is open around it. Keys of mappings are scalars, each
+ * once. Scalars are text, whatever they look like; none holds a zero byte. Ownership: the tree owns everything. Threads:
+ * one.
  */
 #ifndef WEFT_TOPO_FILES_YAML_TREE_H
 #define WEFT_TOPO_FILES_YAML_TREE_H
@@ -12,6 +13,7 @@
 
 #define WEFT_YAML_SIZE_MAX  (32u << 20)
 #define WEFT_YAML_NODES_MAX (4u << 20)
+#define WEFT_YAML_DEPTH_MAX 16
 #define WEFT_YAML_NONE      UINT32_MAX
 
 enum weft_yaml_kind { WEFT_YAML_SCALAR, WEFT_YAML_SEQUENCE, WEFT_YAML_MAPPING };
