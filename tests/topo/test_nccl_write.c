@@ -140,7 +140,7 @@ static void test_round_trips(void **state)
         "<gpu dev=\"0\" sm=\"70\" gcn=\"gfx942\" arch=\"38911\" rank=\"0\" gdr=\"1\" mlopart=\"0\">"
         "<nvlink target=\"2:0.0\" count=\"1\" tclass=\"0x030200\"/><xgmi target=\"2:0.0\" count=\"2\"/>"
         "<c2c bw=\"1000\" count=\"3\"/><nvlink target=\"fffffff:ffff:ff\" count=\"5\" tclass=\"0x068000\"/>"
-        "<nvlink target=\"9:0.0\" count=\"1\"/><odd o=\"1\"/></gpu></pci>"
+        "<nvlink target=\"9:0.0\" count=\"1\"/><odd o=\"1\" :o=\"2\" été.1=\"3\"/></gpu></pci>"
         "<pci busid=\"2:0.0\"><gpu dev=\"1\"/></pci><pci busid=\"3:0.0\"><nic>"
         "<net name=\"a\" dev=\"0\" speed=\"100000\" port=\"1\" guid=\"0x1\" maxconn=\"1\" gdr=\"1\" "
         "coll=\"1\" "

@@ -105,8 +105,9 @@ static const char *name_end(const char *text)
 {
     const unsigned char *at = (const unsigned char *)text;
     for (;; at++) {
-        int letter = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') || *at == '_' || *at >= 0x80;
-        int later = (*at >= '0' && *at <= '9') || *at == '-' || *at == '.' || *at == ':';
+        int letter = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') || *at == '_' || *at == ':' ||
+                     *at >= 0x80;
+        int later = (*at >= '0' && *at <= '9') || *at == '-' || *at == '.';
         if (!letter && !(later && (const char *)at != text))
             return (const char *)at;
     }
