@@ -12,6 +12,8 @@
 #include <fcntl.h>
 
 #include "tests/faults/inject.h"
+#include "tests/support/topo_made.h"
+#include "topo/order.h"
 #include "topo/read.h"
 #include <weft/weft.h>
 
@@ -188,10 +190,88 @@ static void test_discovery(void **state)
     assert_true(failures > 50);
 }
 
+/* The layout, NICs, loads and the least load of 24 ranks on a fabric with something of everything. */
+static int order_all(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks)
+{
+    struct weft_layout *layout = NULL;
+    struct weft_load load;
+    struct weft_bound bound;
+    uint32_t nic[24];
+    int status = weft_order_nics(graph, places, ranks, nic);
+    if (!status)
+        status = weft_order_ranks(graph, places, ranks, 0, &layout);
+    assert_int_equal(layout != NULL, status == WEFT_OK);
+    if (!status)
+        status = weft_load_bound(graph, places, ranks, nic, &bound);
+    if (!status)
+        status = weft_load_rings(graph, places, layout, &load);
+    if (!status)
+        weft_load_free(&load);
+    weft_layout_free(layout);
+    return status;
+}
+
+/* refined: whether the refinement keeps moves. */
+static void order_faults(const struct weft_graph *graph, uint32_t ranks_per_host, int refined)
+{
+    static const int calls[] = {FAULT_MALLOC, FAULT_CALLOC, FAULT_REALLOC};
+    struct weft_place places[24];
+    uint32_t host = WEFT_NODE_NONE, failures = 0;
+    for (uint32_t r = 0; r < 24; r++) {
+        if (r % ranks_per_host == 0)
+            host = weft_graph_next_below(graph, WEFT_NODE_NONE, WEFT_NODE_HOST, host);
+        places[23 - r] = (struct weft_place){.host = host, .near = WEFT_NODE_NONE};
+    }
+    struct weft_layout *layout;
+    assert_int_equal(weft_order_ranks(graph, places, 24, 0, &layout), WEFT_OK);
+    assert_int_equal(layout->refined > 0, refined);
+    weft_layout_free(layout);
+    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
+        struct fault_report report = {.reached = 1};
+        for (uint32_t k = 1; report.reached; k++) {
+            struct fault_aim aim = {.call = calls[c], .way = 0, .k = k};
+            size_t before = fault_blocks_live();
+            fault_arm(&aim);
+            int status = order_all(graph, places, 24);
+            fault_disarm(&report);
+            assert_int_equal(status, report.reached ? WEFT_NOMEM : WEFT_OK);
+            assert_int_equal(fault_blocks_live(), before);
+            failures += report.reached != 0;
+        }
+    }
+    print_message("order: %u allocations failed\n", failures);
+    assert_true(failures > 100);
+}
+
+static void test_order(void **state)
+{
+    (void)state;
+    struct weft_graph *graph;
+    assert_int_equal(
+        weft_topo_read("fat-tree:leaves=6,nodes-per-leaf=2,gpus=4,rails=2,rail-optimised=1", &graph),
+        WEFT_OK);
+    order_faults(graph, 4, 0);
+    weft_graph_free(graph);
+    /* Six switches cabled in a ring that their names do not tell, so that the order is refined. */
+    struct made made = {0};
+    static const uint32_t around[6] = {0, 2, 4, 1, 5, 3};
+    uint32_t switches[6];
+    for (uint32_t s = 0; s < 6; s++) {
+        switches[s] = made_item(&made, WEFT_NODE_SWITCH, MADE_NONE, "s%u", s);
+        uint32_t host = made_item(&made, WEFT_NODE_HOST, MADE_NONE, "h%u", s);
+        made_cable(&made, made_nic(&made, host, "n", -1), switches[s], 1);
+    }
+    for (uint32_t s = 0; s < 6; s++)
+        made_cable(&made, switches[around[s]], switches[around[(s + 1) % 6]], 1);
+    made_build(&made, 0);
+    order_faults(made.graph, 4, 1);
+    made_free(&made);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory), cmocka_unit_test(test_writing),
-                                       cmocka_unit_test(test_discovery)};
+                                       cmocka_unit_test(test_discovery), cmocka_unit_test(test_order)};
     fault_start();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

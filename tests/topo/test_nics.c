@@ -1,0 +1,278 @@
+/* The NIC of each rank on machines made by hand: nearest, then fastest, then least used; never one that is down. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <weft/weft.h>
+
+#include "tests/support/topo_made.h"
+
+#define SEEDS 6
+
+/* A host of two NUMA nodes, each with two PCI switches; on each switch one GPU and one NIC. */
+struct machine {
+    struct made made;
+    uint32_t host, numas[2], switches[4], gpus[4], ports[4];
+};
+
+static void machine_add(struct machine *m, const char *name)
+{
+    m->host = made_item(&m->made, WEFT_NODE_HOST, MADE_NONE, "%s", name);
+    for (uint32_t i = 0; i < 2; i++) {
+        m->numas[i] = made_item(&m->made, WEFT_NODE_NUMA, m->host, "numa%u", i);
+        m->made.items[m->numas[i]].told.index = (int)i;
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        char nic[16];
+        uint32_t root = made_item(&m->made, WEFT_NODE_BRIDGE, m->numas[i / 2], "root%u", i);
+        m->made.items[root].told.bridge = WEFT_BRIDGE_HOST;
+        m->switches[i] = made_item(&m->made, WEFT_NODE_BRIDGE, root, "switch%u", i);
+        m->made.items[m->switches[i]].told.bridge = WEFT_BRIDGE_SWITCH;
+        m->made.items[m->switches[i]].told.parent_pci = 1;
+        m->gpus[i] = made_item(&m->made, WEFT_NODE_GPU, m->switches[i], "gpu%u", i);
+        m->made.items[m->gpus[i]].told.index = (int)i;
+        m->made.items[m->gpus[i]].told.parent_pci = 1;
+        snprintf(m->made.items[m->gpus[i]].pci, 32, "0000:%02x:00.0", 0x10 * i + 1);
+        snprintf(nic, sizeof nic, "mlx5_%u", 3 - i); /* its names run the other way */
+        m->ports[i] = made_nic(&m->made, m->switches[i], nic, -1);
+        snprintf(m->made.items[m->ports[i] - 1].pci, 32, "0000:%02x:00.0", 0x10 * i + 2);
+    }
+}
+
+/* Expects the port items, by rank. */
+static void nics_expect(const struct machine *m, const struct weft_place *places, uint32_t ranks,
+                        const uint32_t *expected)
+{
+    uint32_t nic[16];
+    struct weft_layout *layout;
+    assert_int_equal(weft_order_nics(m->made.graph, places, ranks, nic), WEFT_OK);
+    assert_int_equal(weft_order_ranks(m->made.graph, places, ranks, 0, &layout), WEFT_OK);
+    for (uint32_t r = 0; r < ranks; r++) {
+        uint32_t node = expected[r] == MADE_NONE ? WEFT_NODE_NONE : m->made.nodes[expected[r]];
+        assert_int_equal(nic[r], node);
+        assert_int_equal(layout->nic[r], node);
+    }
+    weft_layout_free(layout);
+}
+
+static void the_nearest_for_each_gpu(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        struct machine m = {0};
+        machine_add(&m, "h");
+        made_build(&m.made, seed);
+        struct weft_place places[4];
+        uint32_t expected[4], gpu_of[4] = {2, 0, 3, 1};
+        for (int r = 0; r < 4; r++) {
+            places[r] = made_place(&m.made, m.host, m.gpus[gpu_of[r]]);
+            expected[r] = m.ports[gpu_of[r]];
+        }
+        nics_expect(&m, places, 4, expected);
+        made_free(&m.made);
+    }
+}
+
+static void ports_that_are_down_are_passed_over(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        struct machine m = {0};
+        machine_add(&m, "h");
+        m.made.items[m.ports[0]].told.state = WEFT_PORT_DOWN;
+        m.made.items[m.ports[3]].told.state = WEFT_PORT_INIT;
+        made_build(&m.made, seed);
+        struct weft_place places[4];
+        for (int r = 0; r < 4; r++)
+            places[r] = made_place(&m.made, m.host, m.gpus[r]);
+        /* The other of the same NUMA node takes over. */
+        nics_expect(&m, places, 4, (uint32_t[]){m.ports[1], m.ports[1], m.ports[2], m.ports[2]});
+        made_free(&m.made);
+    }
+}
+
+static void ports_on_their_way_are_better_than_none(void **state)
+{
+    (void)state;
+    struct machine m = {0};
+    machine_add(&m, "h");
+    for (int i = 0; i < 4; i++)
+        m.made.items[m.ports[i]].told.state = i == 2 ? WEFT_PORT_INIT : WEFT_PORT_DOWN;
+    made_build(&m.made, 0);
+    struct weft_place place = made_place(&m.made, m.host, m.gpus[0]);
+    nics_expect(&m, &place, 1, &m.ports[2]);
+    m.made.items[m.ports[2]].told.state = WEFT_PORT_DOWN;
+    made_build(&m.made, 0);
+    nics_expect(&m, &place, 1, (uint32_t[]){MADE_NONE});
+    made_free(&m.made);
+}
+
+static void bandwidth_decides_between_equally_near_ones(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        struct machine m = {0};
+        machine_add(&m, "h");
+        uint32_t slow = made_nic(&m.made, m.switches[1], "eth0", -1),
+                 fast = made_nic(&m.made, m.switches[1], "eth1", -1);
+        m.made.items[slow].told.bytes_per_s = 125000000;
+        m.made.items[fast].told.bytes_per_s = 100000000000u;
+        made_build(&m.made, seed);
+        struct weft_place places[2] = {made_place(&m.made, m.host, m.gpus[1]),
+                                       made_place(&m.made, m.host, m.gpus[1])};
+        nics_expect(&m, places, 2, (uint32_t[]){fast, fast});
+        made_free(&m.made);
+    }
+}
+
+static void equal_ones_are_used_alike(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        struct machine m = {0};
+        machine_add(&m, "h");
+        made_build(&m.made, seed);
+        struct weft_place places[10];
+        uint32_t nic[10], used[4] = {0};
+        for (int r = 0; r < 10; r++)
+            places[r] = made_place(&m.made, m.host, r < 2 ? m.gpus[0] : MADE_NONE);
+        assert_int_equal(weft_order_nics(m.made.graph, places, 10, nic), WEFT_OK);
+        for (int r = 0; r < 10; r++)
+            for (int i = 0; i < 4; i++)
+                used[i] += nic[r] == m.made.nodes[m.ports[i]];
+        /* Two near GPU 0 have its NIC; the eight that are anywhere make that 3, 3, 2, 2. */
+        assert_int_equal(nic[0], m.made.nodes[m.ports[0]]);
+        assert_int_equal(nic[1], m.made.nodes[m.ports[0]]);
+        assert_int_equal(used[0] + used[1] + used[2] + used[3], 10);
+        for (int i = 0; i < 4; i++)
+            assert_true(used[i] == 2 || used[i] == 3);
+        made_free(&m.made);
+    }
+}
+
+static void ranks_near_a_numa_node_share_its_nics(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        struct machine m = {0};
+        machine_add(&m, "h");
+        made_build(&m.made, seed);
+        struct weft_place places[4];
+        for (int r = 0; r < 4; r++)
+            places[r] = made_place(&m.made, m.host, m.numas[1]);
+        /* NICs in the order of the host's tree, not of their names. */
+        nics_expect(&m, places, 4, (uint32_t[]){m.ports[2], m.ports[3], m.ports[2], m.ports[3]});
+        made_free(&m.made);
+    }
+}
+
+/* One rank anywhere on NUMA node 0 chooses first and could take either NIC; the next, near GPU 0, has but the one that the first
+ * took. */
+static void an_early_rank_gives_way_to_a_late_one(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        struct machine m = {0};
+        machine_add(&m, "h");
+        made_build(&m.made, seed);
+        struct weft_place places[2] = {made_place(&m.made, m.host, m.numas[0]),
+                                       made_place(&m.made, m.host, m.gpus[0])};
+        nics_expect(&m, places, 2, (uint32_t[]){m.ports[1], m.ports[0]});
+        made_free(&m.made);
+    }
+}
+
+/* Ranks that may be anywhere fill up what the others left. */
+static void ranks_anywhere_come_last(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        struct machine m = {0};
+        machine_add(&m, "h");
+        made_build(&m.made, seed);
+        struct weft_place places[5] = {
+            made_place(&m.made, m.host, MADE_NONE), made_place(&m.made, m.host, MADE_NONE),
+            made_place(&m.made, m.host, m.gpus[0]), made_place(&m.made, m.host, m.gpus[0]),
+            made_place(&m.made, m.host, m.gpus[1])};
+        nics_expect(&m, places, 5, (uint32_t[]){m.ports[2], m.ports[3], m.ports[0], m.ports[0], m.ports[1]});
+        made_free(&m.made);
+    }
+}
+
+static void nics_without_ports_and_hosts_without_nics(void **state)
+{
+    (void)state;
+    struct made made = {0};
+    uint32_t host = made_item(&made, WEFT_NODE_HOST, MADE_NONE, "h"),
+             bare = made_item(&made, WEFT_NODE_HOST, MADE_NONE, "bare");
+    uint32_t nic = made_item(&made, WEFT_NODE_NIC, host, "nic");
+    made_build(&made, 0);
+    struct weft_place places[3] = {
+        made_place(&made, host, MADE_NONE),
+        made_place(&made, bare, MADE_NONE),
+        {.host_name = "elsewhere", .host = WEFT_NODE_NONE, .near = WEFT_NODE_NONE}};
+    uint32_t found[3];
+    assert_int_equal(weft_order_nics(made.graph, places, 3, found), WEFT_OK);
+    assert_int_equal(found[0], made.nodes[nic]);
+    assert_int_equal(found[1], WEFT_NODE_NONE);
+    assert_int_equal(found[2], WEFT_NODE_NONE);
+    made_free(&made);
+}
+
+static void the_reason_is_told(void **state)
+{
+    (void)state;
+    struct machine m = {0};
+    char text[512];
+    struct weft_layout *layout;
+    machine_add(&m, "h");
+    made_build(&m.made, 0);
+    struct weft_place places[3] = {
+        made_place(&m.made, m.host, m.gpus[2]),
+        made_place(&m.made, m.host, MADE_NONE),
+        {.host_name = "elsewhere", .host = WEFT_NODE_NONE, .near = WEFT_NODE_NONE}};
+    assert_int_equal(weft_order_ranks(m.made.graph, places, 3, 0, &layout), WEFT_OK);
+    weft_order_explain(m.made.graph, places, layout, 0, text, sizeof text);
+    assert_string_equal(
+        text,
+        "rank 0: NIC mlx5_1 port 1, PIX from gpu2, 50 GB/s; one of 1 that serve it equally, used by 1 rank\n"
+        "rank 0: position 1, after rank 2; with 2 ranks of host h\n");
+    weft_order_explain(m.made.graph, places, layout, 1, text, sizeof text);
+    assert_non_null(strstr(text, "as nothing tells where in its host it runs"));
+    weft_order_explain(m.made.graph, places, layout, 2, text, sizeof text);
+    assert_non_null(strstr(text, "no NIC, as its host is not in the graph"));
+    assert_non_null(strstr(text, "with 1 rank of host elsewhere"));
+    for (size_t size = 1; size < 80; size++) { /* cut, and never beyond */
+        memset(text, 'x', sizeof text);
+        weft_order_explain(m.made.graph, places, layout, 0, text, size);
+        assert_int_equal(strlen(text), size - 1);
+        assert_int_equal(text[size], 'x');
+    }
+    weft_order_explain(m.made.graph, places, layout, 3, text, sizeof text);
+    assert_string_equal(text, "rank 3: there are 3");
+    weft_layout_free(layout);
+    made_free(&m.made);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_nearest_for_each_gpu),
+        cmocka_unit_test(ports_that_are_down_are_passed_over),
+        cmocka_unit_test(ports_on_their_way_are_better_than_none),
+        cmocka_unit_test(bandwidth_decides_between_equally_near_ones),
+        cmocka_unit_test(equal_ones_are_used_alike),
+        cmocka_unit_test(ranks_near_a_numa_node_share_its_nics),
+        cmocka_unit_test(an_early_rank_gives_way_to_a_late_one),
+        cmocka_unit_test(ranks_anywhere_come_last),
+        cmocka_unit_test(nics_without_ports_and_hosts_without_nics),
+        cmocka_unit_test(the_reason_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
