@@ -5,8 +5,9 @@
  * end of its cable. Ports that name each other are a link; links between the same two GPUs are counted into one edge. A
  * speed is bits per second of a lane, and how many lanes.
  *
- * zesInit() is what newer loaders (1.5 and later) have for Sysman alone; the older way is an environment variable that a
- * library must not set. The declarations are our own, of what is used.
+ * zesInit() opens Sysman alone. Loaders that lack it (1.8 of Debian 12 does) are not asked: the older way is to start
+ * the whole compute runtime, with an environment variable set that a library must not set. The declarations are our own,
+ * of what is used.
  */
 #include <dlfcn.h>
 #include <stdio.h>
