@@ -275,6 +275,9 @@ int weft_graph_rename(struct weft_graph *graph, uint32_t node, const char *name)
         status = check_name(name);
     if (status)
         return status;
+    if (node >= graph->node_count)
+        return weft_fail(WEFT_INVALID, "node %u gets the name \"%s\", of %u nodes", node, name,
+                         graph->node_count);
     const char *copy = clean_string(graph, name);
     if (!copy)
         return no_memory();

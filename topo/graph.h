@@ -186,7 +186,7 @@ const char *weft_graph_attribute(const struct weft_graph *graph, uint32_t node,
 /* Copies text into the graph's strings. NULL without memory. */
 const char *weft_graph_string(struct weft_graph *graph, const char *text);
 
-/* Sets another name or parent (with its edge) than the one told: for laying machines under a fabric. */
+/* Another name than the one told. */
 int weft_graph_rename(struct weft_graph *graph, uint32_t node, const char *name);
 
 int weft_graph_finish(struct weft_graph *graph);
@@ -214,7 +214,7 @@ uint32_t weft_graph_next_below(const struct weft_graph *graph, uint32_t top, enu
                                uint32_t after);
 uint32_t weft_graph_count_below(const struct weft_graph *graph, uint32_t top, enum weft_node_kind kind);
 
-/* "gpu", "numa", "switch", ...; "pci", "nvlink", ... */
+/* "gpu", "numa", "switch", ...; "pci", "gpu-link", ... */
 const char *weft_node_kind_name(enum weft_node_kind kind);
 const char *weft_edge_kind_name(enum weft_edge_kind kind);
 const char *weft_port_state_name(enum weft_port_state state);

@@ -159,6 +159,7 @@ static void test_siblings(void **state)
     assert_detail("the name \"gpu0\" is there twice in \"b0\"");
     assert_int_equal(graph->finished, 0);
     assert_int_equal(weft_graph_rename(graph, twin, ""), WEFT_INVALID);
+    assert_int_equal(weft_graph_rename(graph, twin + 1, "x"), WEFT_INVALID);
     assert_int_equal(weft_graph_rename(graph, twin, "gpu0a"), 0);
     assert_int_equal(weft_graph_finish(graph), 0);
     weft_graph_thaw(graph);
