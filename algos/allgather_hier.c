@@ -9,7 +9,8 @@
  * Cost, with L ranks per host, H hosts, a, b of the network (b for a whole host's bytes), a', b' within the host, m bytes
  * in all blocks together:
  *     (H-1) a + (H-1)/H m b  +  (L-1) H a' + (L-1)/L m b'
- * where a ring over all ranks has (L H - 1) a: for large data on several hosts.
+ * where a ring along the hosts has one rank of each host at a time that sends to another: for large data on several
+ * hosts. (Messages of one round within a host do not wait for each other, so H a' is more than it takes.)
  *
  * Source: as algos/allreduce_hier.c.
  */

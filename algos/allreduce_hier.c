@@ -17,7 +17,8 @@
  *
  * Cost, with L ranks per host, a, b of the network (b for a whole host's bytes) and a', b', g' within the host:
  *     2 (L-1) (a' + m/L b') + (L-1)/L m g'  +  2 (H-1) a + 2 (H-1)/H m b + (H-1)/H m/L g'
- * where a ring over all ranks has 2 (L H - 1) a: for large data on many hosts with several ranks each.
+ * where a ring along the hosts has 2 (H a + (L H - H) a') of latency, and one rank of each host at a time that sends to
+ * another: for large data, and the more so the more network devices a host has.
  *
  * Source: E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn, "Collective communication: theory, practice, and
  * experience", Concurrency and Computation 19 (2007), section 8, on meshes of two dimensions; unequal ones by sharing out.

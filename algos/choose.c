@@ -1,6 +1,7 @@
 #include "algos/choose.h"
 
 #include "algos/cost.h"
+#include "algos/hosts.h"
 
 #define BIT(algorithm) (1u << (algorithm))
 
@@ -24,17 +25,31 @@ static unsigned able(const struct weft_choice *choice)
     return set;
 }
 
+/* Whether there are several hosts, and several ranks on one of them. */
+static int layered(const struct weft_choice *choice)
+{
+    return choice->hosts && choice->hosts->count > 1 && choice->hosts->count < choice->ranks;
+}
+
+static double price(const struct weft_choice *choice, enum weft_algorithm algorithm)
+{
+    struct weft_link_cost link = weft_link_cost_of(choice->one_host, choice->oversubscribed);
+    if (!layered(choice))
+        return weft_cost_estimate_ns(choice->collective, algorithm, choice->ranks, choice->bytes, &link);
+    struct weft_hosts_cost cost = {weft_link_cost_of(1, choice->oversubscribed),
+                                   weft_link_cost_of(0, choice->oversubscribed), choice->ports};
+    return weft_cost_hosts_ns(choice->collective, algorithm, choice->hosts, choice->bytes, &cost);
+}
+
 /* The cheapest of a set of algorithms; the lowest number wins a tie. */
 static enum weft_algorithm cheapest(const struct weft_choice *choice, unsigned allowed)
 {
-    struct weft_link_cost link = weft_link_cost_of(choice->one_host, choice->oversubscribed);
     enum weft_algorithm best = WEFT_ALGO_AUTO;
     double best_ns = -1;
     for (int i = WEFT_ALGO_AUTO + 1; i < WEFT_ALGO_COUNT; i++) {
         if (!(allowed & BIT(i)))
             continue;
-        double ns = weft_cost_estimate_ns(choice->collective, (enum weft_algorithm)i, choice->ranks,
-                                          choice->bytes, &link);
+        double ns = price(choice, (enum weft_algorithm)i);
         if (best_ns < 0 || ns < best_ns) {
             best = (enum weft_algorithm)i;
             best_ns = ns;
@@ -43,19 +58,22 @@ static enum weft_algorithm cheapest(const struct weft_choice *choice, unsigned a
     return best;
 }
 
-/* Thresholds that are set cut an allreduce's sizes into rd | rab | ring or tree; one that is not set leaves its border
+/* Thresholds that are set cut an allreduce's sizes into rd | rab | ring, tree or hier; one that is not set leaves its border
  * to the cost model. */
 static unsigned within_thresholds(const struct weft_choice *choice)
 {
-    unsigned allowed = BIT(WEFT_ALGO_RING) | BIT(WEFT_ALGO_TREE) | BIT(WEFT_ALGO_RD) | BIT(WEFT_ALGO_RAB);
+    const unsigned large = BIT(WEFT_ALGO_RING) | BIT(WEFT_ALGO_TREE) | BIT(WEFT_ALGO_HIER);
+    unsigned allowed = large | BIT(WEFT_ALGO_RD) | BIT(WEFT_ALGO_RAB);
+    if (choice->rd_bytes <= 0 && choice->rab_bytes <= 0)
+        allowed |= BIT(WEFT_ALGO_LEADER);
     if (choice->rd_bytes > 0) {
         if (choice->bytes <= (uint64_t)choice->rd_bytes)
             return BIT(WEFT_ALGO_RD);
         allowed &= ~BIT(WEFT_ALGO_RD);
     }
     if (choice->rab_bytes > 0)
-        allowed &= choice->bytes <= (uint64_t)choice->rab_bytes ? BIT(WEFT_ALGO_RD) | BIT(WEFT_ALGO_RAB)
-                                                                : BIT(WEFT_ALGO_RING) | BIT(WEFT_ALGO_TREE);
+        allowed &=
+            choice->bytes <= (uint64_t)choice->rab_bytes ? BIT(WEFT_ALGO_RD) | BIT(WEFT_ALGO_RAB) : large;
     return allowed;
 }
 
@@ -65,7 +83,8 @@ enum weft_algorithm weft_algorithm_choose(const struct weft_choice *choice)
     if (choice->algorithm > WEFT_ALGO_AUTO && choice->algorithm < WEFT_ALGO_COUNT &&
         allowed & BIT(choice->algorithm))
         return (enum weft_algorithm)choice->algorithm;
-    allowed &= ~(BIT(WEFT_ALGO_HIER) | BIT(WEFT_ALGO_LEADER));
+    if (!layered(choice))
+        allowed &= ~(BIT(WEFT_ALGO_HIER) | BIT(WEFT_ALGO_LEADER));
     if (choice->collective == WEFT_ALLREDUCE && allowed & within_thresholds(choice))
         allowed &= within_thresholds(choice);
     return cheapest(choice, allowed);

@@ -20,10 +20,14 @@ struct weft_choice {
     int oversubscribed; /* more ranks than processors on some host */
     int unequal;        /* struct weft_plan_request's */
     int strict;         /* likewise; ignored where nothing is reduced or the order of ranks must be kept */
+    /* Where ranks stand, and how many ports each host has (0: 1). NULL: not known, as one_host says. */
+    const struct weft_hosts *hosts;
+    uint32_t ports;
     int keep_order; /* the operation does not commute: plans that keep the order of ranks, not strict ones */
 };
 
-/* Never one for several ranks on several hosts (hier, leader) where it is not fixed. A fixed algorithm that cannot do what is asked (unequal, strict, keep_order) is passed over like one that does not
+/* One for several ranks on several hosts (hier, leader) only where the hosts are given and are such, or where it is fixed.
+ * A fixed algorithm that cannot do what is asked (unequal, strict, keep_order) is passed over like one that does not
  * serve the collective. */
 enum weft_algorithm weft_algorithm_choose(const struct weft_choice *choice);
 

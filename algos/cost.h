@@ -39,10 +39,25 @@ struct weft_link_cost weft_link_cost_of(int one_host, int oversubscribed);
 double weft_cost_estimate_ns(enum weft_collective collective, enum weft_algorithm algorithm, uint32_t ranks,
                              uint64_t bytes, const struct weft_link_cost *link);
 
+/* What messages cost within hosts and between them, and how many ports a host's ranks have together: the remote link is
+ * one port's. */
+struct weft_hosts_cost {
+    struct weft_link_cost local, remote;
+    uint32_t ports; /* 0: 1 */
+};
+
+/* The same for ranks on hosts that are joined in the hosts' order (algos/cost_hosts.c has the forms). */
+double weft_cost_hosts_ns(enum weft_collective collective, enum weft_algorithm algorithm,
+                          const struct weft_hosts *hosts, uint64_t bytes, const struct weft_hosts_cost *cost);
+
 /* Evaluates the plans of all ranks, unsliced and without a window: when the last rank is done. The plans must
  * be ones that weft_plans_verify() accepts; WEFT_INVALID when they cannot be run, WEFT_NOMEM when there are
  * too many chunks to keep track of. */
 int weft_plans_cost(const struct weft_plan *const *plans, uint32_t ranks, uint64_t bytes,
                     const struct weft_link_cost *link, double *time_ns);
+
+/* The same for plans made for the hosts, each rank having a port of its own. */
+int weft_plans_cost_hosts(const struct weft_plan *const *plans, const struct weft_hosts *hosts,
+                          uint64_t bytes, const struct weft_hosts_cost *cost, double *time_ns);
 
 #endif

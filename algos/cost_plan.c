@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "algos/hazard.h"
+#include "algos/hosts.h"
 #include "algos/verify.h"
 #include "base/error.h"
 
@@ -30,7 +31,7 @@ struct lane {
     int step_count;
     int ended; /* the cursor is at its end */
     double out_free, in_free, processor_free, last;
-    double received;  /* messages */
+    double dealt_ns;  /* with messages received */
     double *ready[3]; /* by enum weft_buffer: NULL, OUTPUT, TEMP */
     double *slots;
     double cells[WEFT_CELLS_MAX];
@@ -40,10 +41,19 @@ struct lane {
 
 struct evaluation {
     const struct weft_plan *const *plans;
-    const struct weft_link_cost *link;
+    const struct weft_link_cost *link, *remote; /* within a host, and between hosts */
+    const struct weft_hosts *hosts;             /* NULL: all on one */
     uint64_t bytes;
     struct lane *lanes;
 };
+
+static const struct weft_link_cost *link_between(const struct evaluation *run, uint32_t a, uint32_t b)
+{
+    if (!run->hosts || weft_hosts_at(run->hosts, weft_hosts_position(run->hosts, a)) ==
+                           weft_hosts_at(run->hosts, weft_hosts_position(run->hosts, b)))
+        return run->link;
+    return run->remote;
+}
 
 static double later(double a, double b)
 {
@@ -96,10 +106,11 @@ static int evaluate_send(const struct evaluation *run, struct lane *lane, const 
         lane->messages = grown;
         lane->message_capacity = capacity;
     }
+    const struct weft_link_cost *link = link_between(run, lane->cursor.plan->rank, (uint32_t)step->peer);
     double start = later(ready_at(lane, step, &step->sources[0]), lane->out_free);
-    lane->out_free = start + run->link->message_ns;
-    if (!run->link->receiver_copies)
-        lane->out_free += bytes_of(run, step) * run->link->byte_ns;
+    lane->out_free = start + link->message_ns;
+    if (!link->receiver_copies)
+        lane->out_free += bytes_of(run, step) * link->byte_ns;
     lane->messages[lane->message_count++] = (struct message){(uint32_t)step->peer, 0, start};
     return WEFT_OK;
 }
@@ -119,13 +130,14 @@ static struct message *message_find(struct lane *sender, uint32_t rank)
 static void evaluate_recv(const struct evaluation *run, struct lane *lane, const struct weft_step *step,
                           struct message *message)
 {
-    double time = message->start + run->link->latency_ns;
-    double duration = bytes_of(run, step) * run->link->byte_ns;
+    const struct weft_link_cost *link = link_between(run, lane->cursor.plan->rank, (uint32_t)step->peer);
+    double time = message->start + link->latency_ns;
+    double duration = bytes_of(run, step) * link->byte_ns;
     message->taken = 1;
     /* However messages come, a rank has to deal with one after the other. */
-    time = later(time, run->link->latency_ns + lane->received * run->link->message_ns);
-    lane->received++;
-    if (!run->link->receiver_copies)
+    time = later(time, link->latency_ns + lane->dealt_ns);
+    lane->dealt_ns += link->message_ns;
+    if (!link->receiver_copies)
         time = lane->in_free = later(time, lane->in_free) + duration;
     else if (step->destination.buffer != WEFT_BUFFER_SLOT)
         time = lane->processor_free = later(time, lane->processor_free) + duration;
@@ -256,15 +268,17 @@ static int lane_start(struct lane *lane, const struct weft_plan *plan)
     return WEFT_OK;
 }
 
-int weft_plans_cost(const struct weft_plan *const *plans, uint32_t ranks, uint64_t bytes,
-                    const struct weft_link_cost *link, double *time_ns)
+/* given: everything but the lanes. */
+static int evaluate_plans(const struct evaluation *given, uint32_t ranks, double *time_ns)
 {
+    const struct weft_plan *const *plans = given->plans;
     if (ranks < 1 || plans[0]->chunks > CHUNKS_MAX / ranks)
         return weft_fail(WEFT_NOMEM, "evaluating plans: %u ranks have too many chunks", ranks);
     struct lane *lanes = calloc(ranks, sizeof *lanes);
     if (!lanes)
         return weft_fail(WEFT_NOMEM, "evaluating plans: no memory for %u ranks", ranks);
-    struct evaluation run = {plans, link, bytes, lanes};
+    struct evaluation run = *given;
+    run.lanes = lanes;
     int status = WEFT_OK;
     for (uint32_t rank = 0; status == WEFT_OK && rank < ranks; rank++) {
         uint64_t steps;
@@ -278,4 +292,19 @@ int weft_plans_cost(const struct weft_plan *const *plans, uint32_t ranks, uint64
         status = evaluate(&run, ranks, time_ns);
     lanes_free(lanes, ranks);
     return status;
+}
+
+int weft_plans_cost(const struct weft_plan *const *plans, uint32_t ranks, uint64_t bytes,
+                    const struct weft_link_cost *link, double *time_ns)
+{
+    struct evaluation given = {.plans = plans, .link = link, .bytes = bytes};
+    return evaluate_plans(&given, ranks, time_ns);
+}
+
+int weft_plans_cost_hosts(const struct weft_plan *const *plans, const struct weft_hosts *hosts,
+                          uint64_t bytes, const struct weft_hosts_cost *cost, double *time_ns)
+{
+    struct evaluation given = {
+        .plans = plans, .link = &cost->local, .remote = &cost->remote, .hosts = hosts, .bytes = bytes};
+    return evaluate_plans(&given, hosts->ranks, time_ns);
 }

@@ -444,6 +444,18 @@ static int verify(const struct arguments *arguments)
     return status == WEFT_OK ? 0 : EXIT_WRONG;
 }
 
+/* Between hosts there are two links: messages within one go by shared memory. */
+static struct weft_hosts_cost cost_on_hosts(const struct arguments *arguments)
+{
+    return (struct weft_hosts_cost){weft_link_cost_of(1, arguments->oversubscribed),
+                                    weft_link_cost_of(0, arguments->oversubscribed), 1};
+}
+
+static int on_hosts(const struct arguments *arguments)
+{
+    return arguments->hosts && arguments->hosts->count > 1;
+}
+
 /* The plan evaluated step by step, in nanoseconds; negative where that is too large to do. */
 static double evaluate(const struct arguments *arguments, int algorithm, uint64_t bytes,
                        const struct weft_link_cost *link)
@@ -453,11 +465,25 @@ static double evaluate(const struct arguments *arguments, int algorithm, uint64_
     double time_ns = -1;
     if (arguments->ranks > 1024 || weft_plans_make(&request, &plans) != WEFT_OK)
         return -1;
-    if (weft_plans_cost((const struct weft_plan *const *)plans, request.ranks, bytes, link, &time_ns) !=
-        WEFT_OK)
+    struct weft_hosts_cost cost = cost_on_hosts(arguments);
+    const struct weft_plan *const *made = (const struct weft_plan *const *)plans;
+    int status = on_hosts(arguments) ? weft_plans_cost_hosts(made, arguments->hosts, bytes, &cost, &time_ns)
+                                     : weft_plans_cost(made, request.ranks, bytes, link, &time_ns);
+    if (status != WEFT_OK)
         time_ns = -1;
     weft_plans_free(plans, request.ranks);
     return time_ns;
+}
+
+static double estimate(const struct arguments *arguments, int algorithm, uint64_t bytes,
+                       const struct weft_link_cost *link)
+{
+    enum weft_collective collective = (enum weft_collective)arguments->collective;
+    struct weft_hosts_cost cost = cost_on_hosts(arguments);
+    if (on_hosts(arguments))
+        return weft_cost_hosts_ns(collective, (enum weft_algorithm)algorithm, arguments->hosts, bytes, &cost);
+    return weft_cost_estimate_ns(collective, (enum weft_algorithm)algorithm, (uint32_t)arguments->ranks,
+                                 bytes, link);
 }
 
 static void print_cost(const struct arguments *arguments, uint64_t bytes, const struct weft_link_cost *link,
@@ -469,16 +495,16 @@ static void print_cost(const struct arguments *arguments, uint64_t bytes, const 
                                  .strict = arguments->strict,
                                  .ranks = (uint32_t)arguments->ranks,
                                  .bytes = bytes,
-                                 .one_host = link->receiver_copies,
-                                 .oversubscribed = arguments->oversubscribed};
+                                 .one_host = link->receiver_copies && !on_hosts(arguments),
+                                 .oversubscribed = arguments->oversubscribed,
+                                 .hosts = arguments->hosts};
     int chosen = weft_algorithm_choose(&choice);
     for (int i = WEFT_ALGO_AUTO + 1; i < WEFT_ALGO_COUNT; i++) {
         if (!weft_algorithm_serves(collective, (enum weft_algorithm)i) ||
             (arguments->algorithm > 0 && arguments->algorithm != i))
             continue;
         const char *name = weft_algorithm_name((enum weft_algorithm)i);
-        double us =
-            weft_cost_estimate_ns(collective, (enum weft_algorithm)i, choice.ranks, bytes, link) / 1000;
+        double us = estimate(arguments, i, bytes, link) / 1000;
         double evaluated_ns = evaluate(arguments, i, bytes, link);
         if (arguments->json) {
             printf("%s\n  {\"size_bytes\": %" PRIu64 ", \"algorithm\": \"%s\", \"estimate_us\": %.3f, ",

@@ -11,6 +11,7 @@
 #include "algos/cost.h"
 #include "algos/verify.h"
 #include "tests/support/plan_cases.h"
+#include "tests/support/plan_hosts.h"
 
 static double evaluate(const struct weft_plan_request *request, uint64_t bytes,
                        const struct weft_link_cost *link)
@@ -96,6 +97,80 @@ static void test_closed_forms(void **state)
                     expect_close(request, &link, bytes);
             }
         }
+    }
+}
+
+/* The forms for several hosts, each rank having a port of its own: that is what the evaluation does. */
+static void test_hosts(void **state)
+{
+    (void)state;
+    static const uint32_t forms[][2] = {{2, 2}, {2, 8}, {4, 4}, {7, 3}, {16, 8}, {24, 2}};
+    static const struct {
+        enum weft_collective collective;
+        enum weft_algorithm algorithm;
+        double bound;
+    } cases[] = {
+        {WEFT_ALLREDUCE, WEFT_ALGO_HIER, 1.35},   {WEFT_ALLREDUCE, WEFT_ALGO_LEADER, 1.6},
+        {WEFT_ALLREDUCE, WEFT_ALGO_RING, 2},      {WEFT_BROADCAST, WEFT_ALGO_HIER, 1.35},
+        {WEFT_BROADCAST, WEFT_ALGO_LEADER, 1.6},  {WEFT_ALLGATHER, WEFT_ALGO_HIER, 2},
+        {WEFT_REDUCE_SCATTER, WEFT_ALGO_HIER, 2},
+    };
+    for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
+        struct weft_hosts *hosts = plan_hosts_even(forms[f][0], forms[f][1], forms[f][1], f % 2);
+        struct weft_hosts_cost cost = {weft_link_cost_of(1, 0), weft_link_cost_of(0, 0), forms[f][1]};
+        for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+            /* The evaluation does not slice, and so has no pipelines. */
+            uint64_t last = cases[c].collective == WEFT_BROADCAST ? cost.local.slice_bytes : 1 << 20;
+            for (uint64_t bytes = 32; bytes <= last; bytes *= 4) {
+                int copies = !weft_collective_reduces(cases[c].collective);
+                struct weft_plan_request request = {
+                    cases[c].collective, cases[c].algorithm, hosts->ranks, 0, copies, -1, 0, 0, hosts};
+                if (weft_collective_has_root(request.collective))
+                    request.root = (int)weft_hosts_rank(hosts, 0);
+                struct weft_plan **plans;
+                double plan = 0,
+                       form = weft_cost_hosts_ns(request.collective, request.algorithm, hosts, bytes, &cost);
+                assert_int_equal(weft_plans_make(&request, &plans), WEFT_OK);
+                assert_int_equal(
+                    weft_plans_cost_hosts((const struct weft_plan *const *)plans, hosts, bytes, &cost, &plan),
+                    WEFT_OK);
+                weft_plans_free(plans, hosts->ranks);
+                if (form / plan > cases[c].bound || plan / form > cases[c].bound)
+                    fail_msg("%s by %s, %s, %llu bytes: closed form %.0f ns, plan %.0f ns",
+                             weft_collective_name(request.collective), weft_algorithm_name(request.algorithm),
+                             plan_hosts_name(hosts), (unsigned long long)bytes, form, plan);
+            }
+        }
+        weft_hosts_free(hosts);
+    }
+}
+
+/* Hierarchical plans are chosen where there are several hosts with several ranks, and only there. */
+static void test_choice_by_hosts(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t count, size;
+        int layered;
+    } forms[] = {{16, 8, 1}, {2, 64, 1}, {16, 1, 0}, {1, 16, 0}};
+    for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
+        struct weft_hosts *hosts = plan_hosts_even(forms[f].count, forms[f].size, forms[f].size, 0);
+        unsigned chosen = 0;
+        for (uint64_t bytes = 8; bytes <= (uint64_t)1 << 30; bytes *= 4) {
+            struct weft_choice choice = {
+                .ranks = hosts->ranks, .bytes = bytes, .one_host = forms[f].count == 1, .hosts = hosts};
+            chosen |= 1u << weft_algorithm_choose(&choice);
+            choice.strict = 1;
+            assert_true(weft_algorithm_serves_strict(WEFT_ALLREDUCE, weft_algorithm_choose(&choice)));
+            choice.strict = 0;
+            choice.rd_bytes = 1 << 20;
+            assert_int_equal(weft_algorithm_choose(&choice) == WEFT_ALGO_RD, bytes <= 1 << 20);
+            choice.algorithm = WEFT_ALGO_LEADER; /* where it is fixed, everywhere */
+            assert_int_equal(weft_algorithm_choose(&choice), WEFT_ALGO_LEADER);
+        }
+        assert_int_equal(chosen >> WEFT_ALGO_HIER & 1, forms[f].layered);
+        assert_int_equal(chosen >> WEFT_ALGO_LEADER & 1, forms[f].layered);
+        weft_hosts_free(hosts);
     }
 }
 
@@ -264,7 +339,8 @@ int main(void)
         cmocka_unit_test(test_closed_forms),       cmocka_unit_test(test_known_times),
         cmocka_unit_test(test_stuck_plans_end),    cmocka_unit_test(test_fixed_and_thresholds),
         cmocka_unit_test(test_choice_makes_sense), cmocka_unit_test(test_choice_is_able),
-        cmocka_unit_test(test_choice_by_size),
+        cmocka_unit_test(test_choice_by_size),     cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_choice_by_hosts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -137,6 +137,8 @@ static void test_cost(void **state)
     expect("cost allreduce --algo rab --ranks 8 --bytes 4K --link network --oversubscribed", 0, "4096  rab");
     assert_null(strstr(output, "ring"));
     expect("cost reduce_scatter --ranks 8 --bytes 1M --strict", 0, "halving");
+    expect("cost allreduce --hosts 16x8 --bytes 64M --json", 0, "\"algorithm\": \"hier\"");
+    expect("cost allreduce --hosts 16x8 --bytes 8 --algo leader", 0, "chosen");
     expect("cost barrier --ranks 8 --bytes 1", 0, "dissemination");
 }
 
