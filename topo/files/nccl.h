@@ -94,6 +94,7 @@ struct weft_nccl_file {
     struct weft_nccl_mark *marks;
     struct weft_nccl_key *addresses; /* of pci elements, sorted by host (group) and address (number) */
     uint32_t address_count;
+    uint32_t host_count; /* so far */
 };
 
 /* What the elements are, what lies where, addresses and names that appear twice. */

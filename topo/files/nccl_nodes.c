@@ -125,10 +125,7 @@ static void name_set(char name[NAME_SIZE], const char *base, uint32_t number)
 static int add_host(struct weft_nccl_file *file, uint32_t *host)
 {
     char name[NAME_SIZE];
-    uint32_t count = 0;
-    for (uint32_t n = weft_graph_first(file->graph, WEFT_NODE_NONE); n != WEFT_NODE_NONE;
-         n = file->graph->nodes[n].sibling_next)
-        count++;
+    uint32_t count = file->host_count++;
     const char *told = weft_nccl_value(file, 0, "name");
     if (told && *told)
         name_set(name, told, count);
