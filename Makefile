@@ -90,7 +90,7 @@ PROGRAMS := $(if $(wildcard algos/weft-plan.c),$(BUILD)/weft-plan) $(if $(PERF_O
 
 .DEFAULT_GOAL := all
 .PHONY: all lib tests deps demo check check-programs check-long check-rdma check-rdma-programs check-layers check-style check-abi \
-	abi-baseline asan tsan fuzz fuzzers install uninstall clean perf-peers perf-rdma print-libs rdma-tests help
+	abi-baseline asan tsan fuzz fuzzers install uninstall clean perf-peers perf-rdma print-libs pictures rdma-tests help
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -246,6 +246,10 @@ perf-peers: deps
 	$(Q)$(MAKE) $(JOBS) --no-print-directory all
 	$(Q)BUILD=$(BUILD) CC="$(CC)" MAKE="$(MAKE)" perf/peers/run.sh
 
+# Those of the documents, from texts.
+pictures: $(BUILD)/weft-topo
+	$(Q)BUILD=$(BUILD) tests/scripts/pictures.sh
+
 perf-rdma: deps
 	$(Q)tests/scripts/deps.sh rdma
 	$(Q)$(MAKE) $(JOBS) --no-print-directory all
@@ -309,6 +313,7 @@ help:
 	@echo "rdma-tests, check-rdma-programs    its programs; the same run, without installing anything"
 	@echo "perf-peers    the sweeps beside Open MPI, MPICH and Gloo"
 	@echo "perf-rdma     messages and allreduce beside perftest, in a virtual machine or with RDMA_DEVICE=mlx5_0"
+	@echo "pictures      those of docs/topology.md, by weft-topo"
 	@echo "install, uninstall    with DESTDIR, PREFIX ($(PREFIX)), LIBDIR, INCLUDEDIR, MANDIR"
 	@echo "print-libs    what a program linked with libweft.a needs beside it"
 	@echo "abi-baseline  accept the present ABI: rewrite tests/abi/"

@@ -233,6 +233,75 @@ struct weft_graph *sketch_shuffled(unsigned seed)
     return end(graph);
 }
 
+static uint32_t draw_lot(uint64_t *state, uint32_t below)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((*state >> 33) % below);
+}
+
+static const char *random_name(uint64_t *state, const char *stem, int number, char name[64])
+{
+    static const char tail[] = "-with.a-name_that/goes on and on, and on and on";
+    snprintf(name, 64, "%s%d%.*s", stem, number, draw_lot(state, 4) ? 0 : (int)draw_lot(state, sizeof tail),
+             tail);
+    return name;
+}
+
+struct weft_graph *sketch_random(unsigned seed)
+{
+    enum { PLACES_MAX = 24, GPUS_MAX = 20 };
+    struct weft_graph *graph = begin("sketch of anything");
+    uint64_t state = seed * 2654435761u + 1;
+    char name[64];
+    uint32_t places[PLACES_MAX], gpus[GPUS_MAX], count = 0, gpu_count = 0;
+    places[count++] =
+        add(graph, WEFT_NODE_TOLD(WEFT_NODE_HOST, WEFT_NODE_NONE, random_name(&state, "host", 0, name)));
+    uint32_t numas = draw_lot(&state, 6), bridges = draw_lot(&state, 16), devices = draw_lot(&state, 40);
+    for (uint32_t i = 0; i < numas; i++) {
+        snprintf(name, sizeof name, "numa%u", i);
+        places[count++] = add(graph, numa(places[0], name, (int)i));
+        if (i > 0 && draw_lot(&state, 3))
+            join(graph, (struct weft_edge){.a = places[count - 1],
+                                           .b = places[1 + draw_lot(&state, i)],
+                                           .kind = WEFT_EDGE_SOCKET,
+                                           .port_a = -1,
+                                           .port_b = -1});
+    }
+    for (uint32_t i = 0; i < bridges && count < PLACES_MAX; i++) {
+        uint32_t parent = places[draw_lot(&state, count)];
+        struct weft_node_told told =
+            device(WEFT_NODE_BRIDGE, parent, random_name(&state, "bridge", (int)i, name), -1);
+        told.bridge = (enum weft_bridge)draw_lot(&state, 4);
+        places[count++] = add(graph, told);
+    }
+    for (uint32_t i = 0; i < devices; i++) {
+        int is_gpu = draw_lot(&state, 2) && gpu_count < GPUS_MAX;
+        uint32_t place = places[draw_lot(&state, count)];
+        uint32_t node =
+            add(graph, device(is_gpu ? WEFT_NODE_GPU : WEFT_NODE_NIC, place,
+                              random_name(&state, is_gpu ? "gpu" : "mlx5_", (int)i, name), (int)i));
+        if (is_gpu)
+            gpus[gpu_count++] = node;
+        else if (draw_lot(&state, 2))
+            add_port(graph, node, "port", 1, (enum weft_port_state)draw_lot(&state, 5),
+                     draw_lot(&state, 2) * 50 * GB);
+    }
+    uint32_t links = gpu_count > 1 ? draw_lot(&state, 3) * draw_lot(&state, 24) : 0;
+    for (uint32_t i = 0; i < links; i++) {
+        uint32_t a = gpus[draw_lot(&state, gpu_count)], b = gpus[draw_lot(&state, gpu_count)];
+        if (a != b)
+            join(graph, (struct weft_edge){.a = a,
+                                           .b = b,
+                                           .kind = WEFT_EDGE_GPU_LINK,
+                                           .flags = WEFT_EDGE_NVLINK,
+                                           .links = 1 + draw_lot(&state, 3) / 2,
+                                           .bytes_per_s = 25 * GB,
+                                           .port_a = -1,
+                                           .port_b = -1});
+    }
+    return end(graph);
+}
+
 struct weft_graph *sketch_kinds(void)
 {
     static const int gpus[] = {4, 1, 2, 3, 3, 3, 5, 6};

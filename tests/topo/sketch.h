@@ -22,6 +22,9 @@ struct weft_graph *sketch_names(const char *const *names, size_t count);
 /* Two machines and two switches, told in another order for every seed. */
 struct weft_graph *sketch_shuffled(unsigned seed);
 
+/* A machine of some shape: NUMA nodes, bridges within bridges, devices and links anywhere, names of any length. */
+struct weft_graph *sketch_random(unsigned seed);
+
 /* Eight hosts of six kinds, three of them alike: node8 to node10. */
 struct weft_graph *sketch_kinds(void);
 

@@ -145,7 +145,7 @@ static void test_matrix(void **state)
 {
     (void)state;
     struct sketch_link links[60];
-    char names[16][8];
+    char names[16][16];
     size_t count = 0;
     for (int i = 0; i < 16; i++)
         snprintf(names[i], sizeof names[i], "gpu%d", i);
@@ -245,6 +245,24 @@ static void test_shuffled(void **state)
     free(first_dot);
 }
 
+/* Machines that nobody would build: still nothing meets. */
+static void test_random(void **state)
+{
+    (void)state;
+    for (unsigned seed = 0; seed < 300; seed++) {
+        struct weft_graph *graph = sketch_random(seed);
+        struct picture picture;
+        char *svg = picture_draw(graph);
+        picture_read(svg, &picture);
+        const char *wrong = picture_judge(&picture);
+        if (wrong)
+            fail_msg("seed %u: %s", seed, wrong);
+        picture_free(&picture);
+        free(svg);
+        weft_graph_free(graph);
+    }
+}
+
 static void test_kinds(void **state)
 {
     (void)state;
@@ -340,10 +358,10 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_machine), cmocka_unit_test(test_sizes),         cmocka_unit_test(test_fabric),
-        cmocka_unit_test(test_cube),    cmocka_unit_test(test_matrix),        cmocka_unit_test(test_ports),
-        cmocka_unit_test(test_kinds),   cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_shuffled),
-        cmocka_unit_test(test_samples), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_machine),  cmocka_unit_test(test_sizes),   cmocka_unit_test(test_fabric),
+        cmocka_unit_test(test_cube),     cmocka_unit_test(test_matrix),  cmocka_unit_test(test_ports),
+        cmocka_unit_test(test_kinds),    cmocka_unit_test(test_random),  cmocka_unit_test(test_hostile_names),
+        cmocka_unit_test(test_shuffled), cmocka_unit_test(test_samples), cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,6 +18,7 @@ void draw_bundle_add(struct draw_bundle *bundle, const struct weft_edge *edge, u
         bundle->dead += edge->links;
         return;
     }
+    bundle->uncounted |= (edge->flags & WEFT_EDGE_LINKS_UNKNOWN) != 0;
     bundle->mixed |= bundle->links > 0 && bundle->bytes_per_s != bytes_per_s;
     bundle->bytes_per_s = bytes_per_s;
     bundle->links += edge->links;

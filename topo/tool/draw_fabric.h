@@ -15,6 +15,7 @@ struct draw_bundle {
     uint64_t links, dead; /* that carry, that are down */
     uint64_t bytes_per_s; /* of one; 0: not known */
     int mixed;            /* of several rates */
+    int uncounted;        /* links is how many edges there are: the source tells no number of cables */
 };
 
 struct draw_switch {

@@ -27,12 +27,21 @@ static int even(int width)
     return (width + 3) / 4 * 4;
 }
 
+/* "16 x 400 Gb/s"; as much of it as is known. */
+static const char *cables_text(struct draw_sheet *sheet, const struct draw_bundle *bundle, const char *number)
+{
+    if (bundle->uncounted)
+        return bundle->mixed || !bundle->bytes_per_s
+                   ? ""
+                   : draw_format(sheet, "%s a cable", draw_bits(sheet, bundle->bytes_per_s));
+    return bundle->mixed
+               ? draw_format(sheet, "%s cables of several rates", number)
+               : draw_format(sheet, "%s \xc3\x97 %s", number, draw_bits(sheet, bundle->bytes_per_s));
+}
+
 static const char *bundle_text(struct draw_sheet *sheet, const struct draw_bundle *bundle)
 {
-    unsigned long long links = bundle->links;
-    if (bundle->mixed)
-        return draw_format(sheet, "%llu cables of several rates", links);
-    return draw_format(sheet, "%llu \xc3\x97 %s", links, draw_bits(sheet, bundle->bytes_per_s));
+    return cables_text(sheet, bundle, draw_format(sheet, "%llu", (unsigned long long)bundle->links));
 }
 
 /* "15-17" from the least and most. */
@@ -97,16 +106,13 @@ static const char *cables_line(struct draw_sheet *sheet, const struct draw_fabri
         const struct draw_bundle *bundle = (const struct draw_bundle *)(const void *)at;
         if (bundle->links)
             all.mixed |= bundle->mixed || (all.links && all.bytes_per_s != bundle->bytes_per_s);
+        all.uncounted |= bundle->uncounted;
         all.links = bundle->links > all.links ? bundle->links : all.links;
         least.links = bundle->links < least.links ? bundle->links : least.links;
         all.bytes_per_s = bundle->links ? bundle->bytes_per_s : all.bytes_per_s;
     }
-    if (all.links == 0)
-        return "";
-    return all.mixed ? draw_format(sheet, "%s %s cables of several rates", word,
-                                   span(sheet, least.links, all.links))
-                     : draw_format(sheet, "%s %s \xc3\x97 %s", word, span(sheet, least.links, all.links),
-                                   draw_bits(sheet, all.bytes_per_s));
+    const char *text = all.links ? cables_text(sheet, &all, span(sheet, least.links, all.links)) : "";
+    return *text ? draw_format(sheet, "%s %s", word, text) : "";
 }
 
 /* More down than up: the ratio. Only where every rate is known. */
@@ -250,9 +256,8 @@ static int tier_text(struct draw_sheet *sheet, const struct draw_fabric *fabric,
     const char *name = tier_name(sheet, fabric, tier);
     const char *count =
         draw_format(sheet, "%llu switch%s", (unsigned long long)switches, switches == 1 ? "" : "es");
-    const char *up = fabric->tier_up[tier].links
-                         ? draw_format(sheet, "\xe2\x86\x91 %s", bundle_text(sheet, &fabric->tier_up[tier]))
-                         : "";
+    const char *up = fabric->tier_up[tier].links ? bundle_text(sheet, &fabric->tier_up[tier]) : "";
+    up = *up ? draw_format(sheet, "\xe2\x86\x91 %s", up) : "";
     if (y >= 0) {
         draw_text(sheet, DRAW_HEAD, DRAW_LEFT, x, y + 13, name);
         draw_text(sheet, DRAW_NOTE, DRAW_LEFT, x, y + 27, count);

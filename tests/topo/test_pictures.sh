@@ -1,0 +1,22 @@
+#!/bin/bash
+# The pictures of the documents are what weft-topo draws today; `make pictures` draws them again.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+[[ -x ${BUILD:-build}/weft-topo ]] || { echo "SKIP: ${BUILD:-build}/weft-topo is not built"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+source tests/support/tally.sh
+if tests/scripts/pictures.sh "$work/pictures" >"$work/out" 2>"$work/err"; then ok "drawing"; else bad "drawing"; fi
+for picture in "$work"/pictures/*.svg; do
+    name=docs/pictures/$(basename "$picture")
+    if diff "$name" "$picture" >"$work/out" 2>"$work/err"; then ok "$name is up to date"; else bad "$name: make pictures"; fi
+    if ! command -v rsvg-convert >/dev/null; then
+        skip "$name: no rsvg-convert to render it"
+    elif rsvg-convert "$picture" -o "$work/picture.png" 2>"$work/err" && [[ -s $work/picture.png ]]; then
+        ok "$name is rendered"
+    else
+        bad "$name is not rendered"
+    fi
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[[ $failed == 0 ]]
