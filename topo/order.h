@@ -6,8 +6,10 @@
  *   - the groups: a tree over positions of the order: the whole job, then a level per kind of boundary that some ranks
  *     share and others do not (switch tiers from the top down, host, NUMA node, PCI switch). Levels that divide nothing,
  *     or divide every group into single ranks only, are left out, but hosts, which are always there. Groups may be unequal;
- *   - rings: one per rail where hosts have several. Ring r passes the same groups in the same order, but enters and leaves
- *     each host at other ranks, those whose NIC is on rail r, so that the rails carry alike;
+ *   - rings: one per rail where hosts have several (fewer where some host has fewer NICs and more rings would share one, see
+ *     weft_lanes_rings()). All pass the same groups and hosts in the same order, but go between hosts on different rails, each from
+ *     one NIC to another on the same rail, so that the rails carry alike. A ring changes its rail inside hosts: it comes in at one
+ *     rank and leaves at another, and where each rank has a NIC of its own those are on different rails;
  *   - each rank's NIC: the nearest by path class, then by bandwidth, then the one that fewest ranks of the host use; ranks
  *     with a GPU count from the GPU. Ports that are down are passed over.
  *
@@ -19,10 +21,15 @@
  * has several uplinks, or the fabric is no tree, a refinement moves whole groups and is kept only where it lowers the highest
  * link load.
  *
+ * On tiers, lanes and rings: the heads of topo/tiers.h, topo/lanes.c and topo/order_rings.c. A NUMA node or PCI switch that ring 0 has
+ * to divide (an odd number of hosts with two NUMA nodes, on rails of their own) is left out of the groups of its host.
+ *
  * Missing facts: a rank whose host is not in the graph is a host of its own by its name (equal names: one host); hosts
  * without a switch come after those with, by name.
  *
- * Cost: O(n log n) time in ranks and O(n + graph) memory. Pure: no I/O, no clock. Threads: any.
+ * Cost: O(n log n) in ranks for the order, O(hosts * rails^2 * rings) for the rings, and for load and refinement a walk over a part of
+ * the fabric for each leaf that is gone to; 16,384 ranks take well under a second. Memory O(ranks * rings + graph).
+ * Pure: no I/O, no clock. Threads: any.
  * Ownership: weft_order_ranks() allocates the layout as one piece, weft_layout_free() frees it.
  */
 #ifndef WEFT_TOPO_ORDER_H

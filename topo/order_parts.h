@@ -17,8 +17,7 @@ struct weft_order_host {
 /* One level below the job: ranks with equal keys are of one group, if they are next to each other. */
 struct weft_order_level {
     enum weft_level level;
-    uint32_t *
-        keys; /* [ranks]: number of the host, or node in the graph; WEFT_NODE_NONE: in no group of this level */
+    uint32_t *keys; /* [ranks]: number of the host, or node in the graph; WEFT_NODE_NONE: in no group */
 };
 
 struct weft_order {
@@ -33,8 +32,8 @@ struct weft_order {
     uint32_t *host_of;             /* [ranks]: index of the rank's host */
 
     uint32_t *nic; /* [ranks] */
-    uint32_t *
-        ends; /* [ranks]: what the rank sends through, see topo/routes.h, cables known or not; or WEFT_NODE_NONE */
+    uint32_t
+        *ends; /* [ranks]: what the rank sends through (topo/routes.h), cabled or not; or WEFT_NODE_NONE */
     struct weft_routes *routes;
     unsigned tier_count;
     uint32_t *tiers;      /* [tier_count][host_count]: see topo/tiers.h; WEFT_NODE_NONE: not on the fabric */

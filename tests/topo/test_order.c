@@ -375,6 +375,53 @@ static void rings_without_a_fabric(void **state)
     made_free(&made);
 }
 
+/* Rails that no cable joins: between hosts a ring stays on its rail, as there is no way to another. */
+static void rails_that_never_meet(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 5; seed++) {
+        struct made made = {0};
+        uint32_t leaves[2][2], hosts[4];
+        for (uint32_t rail = 0; rail < 2; rail++) {
+            uint32_t spine = made_item(&made, WEFT_NODE_SWITCH, MADE_NONE, "spine%u", rail);
+            for (uint32_t pod = 0; pod < 2; pod++) {
+                leaves[pod][rail] = made_item(&made, WEFT_NODE_SWITCH, MADE_NONE, "leaf%u-%u", pod, rail);
+                made_cable(&made, leaves[pod][rail], spine, 2);
+            }
+        }
+        for (uint32_t h = 0; h < 4; h++) {
+            hosts[h] = made_item(&made, WEFT_NODE_HOST, MADE_NONE, "h%u", h);
+            for (uint32_t rail = 0; rail < 2; rail++)
+                made_cable(&made, made_nic(&made, hosts[h], rail ? "b" : "a", -1), leaves[h % 2][rail], 1);
+        }
+        made_build(&made, seed);
+        struct weft_place places[8];
+        for (uint32_t r = 0; r < 8; r++)
+            places[r] = made_place(&made, hosts[(r + seed) % 4], MADE_NONE);
+        struct weft_layout *layout;
+        struct weft_load load;
+        struct weft_bound bound;
+        double delivered = 0;
+        assert_int_equal(weft_order_ranks(made.graph, places, 8, 0, &layout), WEFT_OK);
+        layout_check(made.graph, places, layout, 0);
+        assert_int_equal(layout->ring_count, 2);
+        assert_int_equal(layout_groups(layout, WEFT_LEVEL_SWITCH), 2);
+        assert_int_equal(weft_load_rings(made.graph, places, layout, &load), WEFT_OK);
+        assert_int_equal(weft_load_bound_rings(made.graph, places, 8, layout->nic, 2, &bound), WEFT_OK);
+        for (uint32_t e = 0; e < made.graph->edge_count; e++)
+            if (made.graph->nodes[made.graph->edges[e].a].kind == WEFT_NODE_PORT ||
+                made.graph->nodes[made.graph->edges[e].b].kind == WEFT_NODE_PORT)
+                delivered += load.streams[2 * e] + load.streams[2 * e + 1];
+        assert_true(delivered == 16); /* each of 4 hosts' flows in 2 rings, out and in: all had a way */
+        assert_true(load.highest == 1 && bound.highest == 1);
+        assert_int_equal(load.crossings_leaf, 4);
+        assert_int_equal(bound.crossings_leaf, 4);
+        weft_load_free(&load);
+        weft_layout_free(layout);
+        made_free(&made);
+    }
+}
+
 /* A fabric in two parts, and places at random on all of it: nothing is lost. */
 static void fabrics_in_parts(void **state)
 {
@@ -433,6 +480,7 @@ int main(void)
         cmocka_unit_test(by_rank_along_a_graph),
         cmocka_unit_test(rings_on_rails_of_their_own),
         cmocka_unit_test(rings_without_a_fabric),
+        cmocka_unit_test(rails_that_never_meet),
         cmocka_unit_test(fabrics_in_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
