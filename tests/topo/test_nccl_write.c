@@ -214,6 +214,33 @@ static void test_other_samples(void **state)
         skip();
 }
 
+/* hwloc's sets of processors, in the words of NCCL's masks. */
+static void test_affinity(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"0x000000ff", " affinity=\"000000ff\""},
+        {"0x1,,0xff00", " affinity=\"00000001,00000000,0000ff00\""},
+        {"0xf...f,0x1", ""},
+        {"0x123456789", ""},
+        {"words", ""},
+        {"", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char document[512], expected[512];
+        snprintf(
+            document, sizeof document,
+            "<topology version=\"2.0\"><object type=\"Machine\" gp_index=\"1\"><object type=\"NUMANode\" "
+            "os_index=\"0\" nodeset=\"0x1\" cpuset=\"%s\" gp_index=\"2\"/></object></topology>",
+            cases[i][0]);
+        snprintf(expected, sizeof expected, "<system version=\"1\">\n  <cpu numaid=\"0\"%s/>\n</system>\n",
+                 cases[i][1]);
+        struct weft_graph *g = read_good(document);
+        writes(g, expected);
+        weft_graph_free(g);
+    }
+}
+
 /* --- graphs made here */
 
 static struct weft_graph *graph_new(void)
@@ -521,13 +548,10 @@ static void test_speeds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trips),
-        cmocka_unit_test(test_samples),
-        cmocka_unit_test(test_other_samples),
-        cmocka_unit_test(test_system_view),
-        cmocka_unit_test(test_made_up),
-        cmocka_unit_test(test_hosts),
-        cmocka_unit_test(test_foreign_attributes),
+        cmocka_unit_test(test_round_trips),   cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_other_samples), cmocka_unit_test(test_affinity),
+        cmocka_unit_test(test_system_view),   cmocka_unit_test(test_made_up),
+        cmocka_unit_test(test_hosts),         cmocka_unit_test(test_foreign_attributes),
         cmocka_unit_test(test_speeds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -67,6 +67,7 @@ struct weft_hwloc_object {
     const char *name;     /* DEVICE; BRIDGE of the processor */
     const char *subtype;  /* or NULL */
     const char *pci;      /* canonical address, or NULL */
+    const char *cpuset;   /* NUMA: its processors as the file spells them, or NULL */
     uint32_t fabric_device; /* PCI: first OPENFABRICS below it */
     uint32_t network_device;
     uint32_t info_first, info_last, info_count;

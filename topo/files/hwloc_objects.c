@@ -271,6 +271,8 @@ static int read_by_type(struct weft_hwloc_file *file, const struct weft_xml_elem
         return object->pci ? WEFT_OK : weft_xml_fail(element, "a PCIDev without pci_busid");
     case WEFT_HWLOC_NUMA:
     case WEFT_HWLOC_PU:
+        if (object->os_index >= 0 && object->type == WEFT_HWLOC_NUMA)
+            return keep_attribute(file, element, "cpuset", &object->cpuset);
         return object->os_index >= 0 ? WEFT_OK
                                      : weft_xml_fail(element, "a %s without os_index",
                                                      object->type == WEFT_HWLOC_PU ? "PU" : "NUMANode");

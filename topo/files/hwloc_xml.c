@@ -59,6 +59,30 @@ static int by_os_index(const void *a, const void *b)
  * package of many infos. */
 static const char *const processor_infos[] = {"CPUVendor", "CPUModel", "CPUFamilyNumber", "CPUModelNumber"};
 
+/* The processors of a NUMA node as Linux and NCCL spell them, "00000000,000000ff" for hwloc's "0x000000ff" and ",0xff":
+ * every word with its eight digits. What is endless ("0xf...f") or longer than any machine needs is left out. */
+static int set_affinity(struct weft_hwloc_file *file, const struct weft_hwloc_object *object)
+{
+    char words[4096];
+    size_t used = 0;
+    const char *at = object->cpuset;
+    if (!at || !*at)
+        return WEFT_OK;
+    for (;; at++) {
+        unsigned word = 0;
+        int digits = 0;
+        if (at[0] == '0' && at[1] == 'x') {
+            for (at += 2; *at && strchr("0123456789abcdef", *at) && digits < 8; at++, digits++)
+                word = word << 4 | (unsigned)(*at <= '9' ? *at - '0' : *at - 'a' + 10);
+        }
+        if ((*at && *at != ',') || used + 10 > sizeof words)
+            return WEFT_OK;
+        used += (size_t)snprintf(words + used, sizeof words - used, "%s%08x", used ? "," : "", word);
+        if (!*at)
+            return weft_graph_set_attribute(file->graph, object->node, "affinity", words);
+    }
+}
+
 static int add_numa(struct weft_hwloc_file *file, struct weft_hwloc_object *object)
 {
     char name[32];
@@ -71,6 +95,8 @@ static int add_numa(struct weft_hwloc_file *file, struct weft_hwloc_object *obje
         snprintf(name, sizeof name, "%lld", (long long)package->os_index);
         status = weft_graph_set_attribute(file->graph, object->node, "package", name);
     }
+    if (!status)
+        status = set_affinity(file, object);
     if (!status && object->subtype)
         status = weft_graph_set_attribute(file->graph, object->node, "subtype", object->subtype);
     for (size_t i = 0; i < sizeof processor_infos / sizeof *processor_infos && package && !status; i++) {
