@@ -1,0 +1,205 @@
+/* Plans priced over a fabric whose links they share: by hand where that can be done. */
+#include "algos/contend.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weft/weft.h>
+
+#include "algos/hosts.h"
+#include "base/error.h"
+
+#define GB 1000000000u
+
+/* Leaves of so many hosts each under one spine; every cable carries 1 GB/s. One leaf: no spine. */
+struct fabric {
+    struct weft_graph *graph;
+    struct weft_place places[64];
+    uint32_t nic[64];
+    uint32_t hosts;
+};
+
+static uint32_t add(struct weft_graph *graph, enum weft_node_kind kind, uint32_t parent, const char *name)
+{
+    uint32_t node;
+    struct weft_node_told told = WEFT_NODE_TOLD(kind, parent, name);
+    assert_int_equal(weft_graph_add_node(graph, &told, &node), WEFT_OK);
+    return node;
+}
+
+static void cable(struct weft_graph *graph, uint32_t a, uint32_t b)
+{
+    uint32_t edge;
+    struct weft_edge told = {
+        .a = a, .b = b, .kind = WEFT_EDGE_FABRIC, .bytes_per_s = GB, .port_a = -1, .port_b = -1};
+    assert_int_equal(weft_graph_add_edge(graph, &told, &edge), WEFT_OK);
+}
+
+static void make_fabric(struct fabric *fabric, uint32_t leaves, uint32_t hosts_per_leaf)
+{
+    *fabric = (struct fabric){.hosts = leaves * hosts_per_leaf};
+    assert_int_equal(weft_graph_new("test", "test", &fabric->graph), WEFT_OK);
+    uint32_t spine = leaves > 1 ? add(fabric->graph, WEFT_NODE_SWITCH, WEFT_NODE_NONE, "spine") : 0;
+    for (uint32_t l = 0; l < leaves; l++) {
+        char name[16];
+        snprintf(name, sizeof name, "leaf%u", l);
+        uint32_t leaf = add(fabric->graph, WEFT_NODE_SWITCH, WEFT_NODE_NONE, name);
+        if (leaves > 1)
+            cable(fabric->graph, leaf, spine);
+        for (uint32_t h = 0; h < hosts_per_leaf; h++) {
+            uint32_t number = l * hosts_per_leaf + h;
+            snprintf(name, sizeof name, "host%02u", number);
+            uint32_t host = add(fabric->graph, WEFT_NODE_HOST, WEFT_NODE_NONE, name);
+            uint32_t nic = add(fabric->graph, WEFT_NODE_NIC, host, "nic0");
+            fabric->nic[number] = add(fabric->graph, WEFT_NODE_PORT, nic, "port1");
+            cable(fabric->graph, fabric->nic[number], leaf);
+            fabric->places[number] = (struct weft_place){.host = host, .near = WEFT_NODE_NONE};
+        }
+    }
+    assert_int_equal(weft_graph_finish(fabric->graph), WEFT_OK);
+}
+
+/* order: the rank at each position, NULL as numbered. */
+static void price(const struct fabric *fabric, enum weft_algorithm algorithm, const uint32_t *order,
+                  uint64_t bytes, struct weft_contention *contention)
+{
+    struct weft_hosts *hosts;
+    struct weft_plan *plans[64];
+    uint32_t sizes[64];
+    for (uint32_t h = 0; h < fabric->hosts; h++)
+        sizes[h] = 1;
+    assert_int_equal(weft_hosts_make(sizes, fabric->hosts, order, &hosts), WEFT_OK);
+    for (uint32_t r = 0; r < fabric->hosts; r++) {
+        struct weft_plan_request request = {.collective = WEFT_ALLREDUCE,
+                                            .algorithm = algorithm,
+                                            .ranks = fabric->hosts,
+                                            .rank = r,
+                                            .root = -1,
+                                            .hosts = hosts};
+        assert_int_equal(weft_plan_make(&request, &plans[r]), WEFT_OK);
+    }
+    struct weft_contention_request request = {.plans = (const struct weft_plan *const *)plans,
+                                              .ranks = fabric->hosts,
+                                              .bytes = bytes,
+                                              .graph = fabric->graph,
+                                              .places = fabric->places,
+                                              .nic = fabric->nic,
+                                              .latency_ns = 1000};
+    int status = weft_plans_contend(&request, contention);
+    if (status != WEFT_OK)
+        fail_msg("%s", weft_error_detail());
+    for (uint32_t r = 0; r < fabric->hosts; r++)
+        weft_plan_free(plans[r]);
+    weft_hosts_free(hosts);
+}
+
+static void assert_near(double a, double b)
+{
+    assert_true(fabs(a - b) <= 1e-9 * fabs(b));
+}
+
+/* 2 (n - 1) rounds of a chunk each, nothing shared. */
+static void test_ring_on_one_switch(void **state)
+{
+    (void)state;
+    struct fabric fabric;
+    struct weft_contention contention;
+    make_fabric(&fabric, 1, 4);
+    price(&fabric, WEFT_ALGO_RING, NULL, 4000000, &contention);
+    assert_int_equal(contention.rounds, 6);
+    assert_near(contention.time_ns, 6 * (1000 + 1e6));
+    assert_near(contention.fabric_ns, 6e6);
+    weft_graph_free(fabric.graph);
+}
+
+/* A ring that changes the leaf at every step has all its streams on the two uplinks. */
+static void test_order_decides(void **state)
+{
+    (void)state;
+    struct fabric fabric;
+    struct weft_contention in_order, to_and_fro;
+    static const uint32_t crossing[] = {0, 4, 1, 5, 2, 6, 3, 7};
+    make_fabric(&fabric, 2, 4);
+    price(&fabric, WEFT_ALGO_RING, NULL, 8000000, &in_order);
+    price(&fabric, WEFT_ALGO_RING, crossing, 8000000, &to_and_fro);
+    assert_int_equal(in_order.rounds, 14);
+    assert_near(in_order.time_ns, 14 * (1000 + 1e6));
+    assert_int_equal(to_and_fro.rounds, 14);
+    assert_near(to_and_fro.time_ns, 14 * (1000 + 4e6));
+    const struct weft_edge *narrowest = &fabric.graph->edges[to_and_fro.narrowest];
+    assert_int_equal(fabric.graph->nodes[narrowest->a].kind, WEFT_NODE_SWITCH);
+    assert_int_equal(fabric.graph->nodes[narrowest->b].kind, WEFT_NODE_SWITCH);
+    weft_graph_free(fabric.graph);
+}
+
+/* The rounds of a loop are multiplied, which must not change what comes out: recursive doubling has no loop, a ring of many
+ * ranks has little else. */
+static void test_repeated_rounds(void **state)
+{
+    (void)state;
+    struct fabric fabric;
+    struct weft_contention contention;
+    make_fabric(&fabric, 8, 8);
+    price(&fabric, WEFT_ALGO_RING, NULL, 64000000, &contention);
+    assert_int_equal(contention.rounds, 126);
+    assert_true(contention.rounds_priced <= 4);
+    assert_near(contention.time_ns, 126 * (1000 + 1e6));
+    /* Three rounds within leaves, then three in which every leaf sends all it has through its one uplink. */
+    price(&fabric, WEFT_ALGO_RD, NULL, 1000000, &contention);
+    assert_int_equal(contention.rounds, 6);
+    assert_near(contention.time_ns, 6 * 1000 + 3 * 1e6 + 3 * 8e6);
+    weft_graph_free(fabric.graph);
+}
+
+/* Messages within a host take the processor of who receives them, not the fabric. */
+static void test_within_hosts(void **state)
+{
+    (void)state;
+    struct fabric fabric;
+    struct weft_plan *plans[4];
+    make_fabric(&fabric, 1, 1);
+    for (uint32_t r = 1; r < 4; r++) {
+        fabric.places[r] = fabric.places[0];
+        fabric.nic[r] = fabric.nic[0];
+    }
+    for (uint32_t r = 0; r < 4; r++) {
+        struct weft_plan_request request = {
+            .collective = WEFT_ALLREDUCE, .algorithm = WEFT_ALGO_RING, .ranks = 4, .rank = r, .root = -1};
+        assert_int_equal(weft_plan_make(&request, &plans[r]), WEFT_OK);
+    }
+    struct weft_contention_request request = {.plans = (const struct weft_plan *const *)plans,
+                                              .ranks = 4,
+                                              .bytes = 4000,
+                                              .graph = fabric.graph,
+                                              .places = fabric.places,
+                                              .nic = fabric.nic,
+                                              .latency_ns = 1000,
+                                              .local_latency_ns = 100,
+                                              .local_byte_ns = 0.5};
+    struct weft_contention contention;
+    assert_int_equal(weft_plans_contend(&request, &contention), WEFT_OK);
+    assert_near(contention.time_ns, 6 * (100 + 500));
+    assert_int_equal(contention.narrowest, WEFT_NODE_NONE);
+    request.plans = (const struct weft_plan *const[]){plans[0], plans[0], plans[0], plans[0]};
+    assert_int_equal(weft_plans_contend(&request, &contention), WEFT_INVALID);
+    assert_non_null(strstr(weft_error_detail(), "waits for ever"));
+    for (uint32_t r = 0; r < 4; r++)
+        weft_plan_free(plans[r]);
+    weft_graph_free(fabric.graph);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ring_on_one_switch),
+        cmocka_unit_test(test_order_decides),
+        cmocka_unit_test(test_repeated_rounds),
+        cmocka_unit_test(test_within_hosts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
