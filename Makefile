@@ -90,7 +90,8 @@ PROGRAMS := $(if $(wildcard algos/weft-plan.c),$(BUILD)/weft-plan) $(if $(PERF_O
 
 .DEFAULT_GOAL := all
 .PHONY: all lib tests deps demo check check-programs check-long check-rdma check-rdma-programs check-layers check-style check-abi \
-	abi-baseline asan tsan fuzz fuzzers install uninstall clean perf-peers perf-rdma print-libs pictures rdma-tests help
+	abi-baseline asan tsan fuzz fuzzers install uninstall clean perf-peers perf-rdma topo-report pictures print-libs \
+	rdma-tests help
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -255,6 +256,13 @@ perf-rdma: deps
 	$(Q)$(MAKE) $(JOBS) --no-print-directory all
 	$(Q)BUILD=$(BUILD) RDMA_DEVICE=$(RDMA_DEVICE) perf/rdma/run.sh
 
+# What the order of ranks is worth: written to docs/. TOPOLOGIES: a folder of real ones.
+TOPOLOGIES ?= $(wildcard ../shared/data/topologies)
+topo-report: deps
+	$(Q)$(MAKE) $(JOBS) --no-print-directory all
+	$(Q)$(BUILD)/perf/micro/topo_report $(TOPOLOGIES) >$(BUILD)/topology-report.md
+	$(Q)mv $(BUILD)/topology-report.md docs/ && echo "written: docs/topology-report.md"
+
 # --- installing
 
 # Libraries that a static link needs beside libweft.a.
@@ -314,6 +322,7 @@ help:
 	@echo "perf-peers    the sweeps beside Open MPI, MPICH and Gloo"
 	@echo "perf-rdma     messages and allreduce beside perftest, in a virtual machine or with RDMA_DEVICE=mlx5_0"
 	@echo "pictures      those of docs/topology.md, by weft-topo"
+	@echo "topo-report   what the order of ranks is worth, in figures: docs/topology-report.md"
 	@echo "install, uninstall    with DESTDIR, PREFIX ($(PREFIX)), LIBDIR, INCLUDEDIR, MANDIR"
 	@echo "print-libs    what a program linked with libweft.a needs beside it"
 	@echo "abi-baseline  accept the present ABI: rewrite tests/abi/"
