@@ -18,6 +18,7 @@ struct weft_settings {
     int64_t cache_bytes;  /* WEFT_CACHE_BYTES: registrations of ordinary memory kept for later, 0 none */
     int64_t connect; /* WEFT_CONNECT: 0 peers are connected on first use, 1 when a communicator is made */
     int64_t window;  /* WEFT_WINDOW: plan steps in flight */
+    int64_t order;   /* WEFT_ORDER: 0 rings and trees follow machine and fabric, 1 the ranks' numbers */
     int64_t slice_bytes_shm;   /* WEFT_SLICE_SHM: bytes per slice between ranks of one host */
     int64_t slice_bytes_ofi;   /* WEFT_SLICE_OFI: bytes per slice between hosts */
     int64_t eager_bytes_shm;   /* WEFT_EAGER_SHM: largest message sent inside the ring */
@@ -35,6 +36,7 @@ struct weft_settings {
         [256]; /* WEFT_VERBS_DEVICE: RDMA devices to use ("mlx5_0:1,mlx5_1") or, behind ^, not to use; "" chooses */
     char transports[64]; /* WEFT_TRANSPORT: subset of "shm,ofi,verbs", in this order */
     char provider[64];   /* WEFT_OFI_PROVIDER: libfabric provider to use, "" first that fits */
+    char topo_file[512]; /* WEFT_TOPO_FILE: the fabric, in a form of topo/read.h; "" none */
 };
 
 /* Reads the environment. */

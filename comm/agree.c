@@ -11,23 +11,27 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "comm/agree_network.h"
+#include "comm/arrange.h"
 #include "comm/progress.h"
 
 #define INTRO_MAGIC     0x54464557u /* "WEFT" */
-#define INTRO_VERSION   3
+#define INTRO_VERSION   4
 #define ID_CANDIDATES   8
 #define PROCESSOR_WORDS 16
 #define PROOF_MS        3000 /* to shake hands with a neighbour; then the network serves */
 #define SETTINGS_MAX    2048
 
-/* Round 1, followed by the settings text. */
+/* Round 1, followed by the settings text and, behind its end, the place's. */
 struct introduction {
     uint32_t magic, version;
     uint32_t candidates[ID_CANDIDATES];
     uint64_t processors[PROCESSOR_WORDS]; /* that this rank may run on; the first 1,024 */
     struct weft_placement placement;
     int32_t pid;
-    uint16_t shm_size, reserved;
+    int32_t numa;
+    uint64_t fabric;
+    uint16_t shm_size, place_size; /* place_size: of the text that ends the message, weft_place_tell()'s */
+    uint32_t reserved;
     char host[64];
     uint8_t shm_address[WEFT_ADDRESS_MAX];
 };
@@ -57,6 +61,7 @@ static int introduce(struct weft_comm *comm, char *message, size_t *size)
     if (getrandom(intro->candidates, sizeof intro->candidates, 0) != sizeof intro->candidates)
         return weft_fail_errno("getrandom");
     cpu_set_t set;
+    CPU_ZERO(&set);
     if (sched_getaffinity(0, sizeof set, &set) == 0)
         memcpy(intro->processors, &set, sizeof intro->processors);
     intro->pid = (int32_t)getpid();
@@ -81,16 +86,33 @@ static int introduce(struct weft_comm *comm, char *message, size_t *size)
     if (text >= SETTINGS_MAX)
         return weft_fail(WEFT_INTERNAL, "the agreed settings need %zu bytes: expected at most %d", text,
                          SETTINGS_MAX);
-    *size = sizeof *intro + text + 1;
+    struct weft_told_place place;
+    size_t end = sizeof *intro + text + 1;
+    intro->place_size = (uint16_t)weft_place_tell(comm->context, &set, &place, message + end);
+    intro->numa = place.numa;
+    intro->fabric = place.fabric;
+    *size = end + intro->place_size;
     return WEFT_OK;
+}
+
+/* The place behind the settings; 0 when it is none. */
+static int read_place(const struct weft_blob *blob, struct weft_told_place *place)
+{
+    const struct introduction *intro = blob->data;
+    if (blob->size < sizeof *intro + 1 + intro->place_size)
+        return 0;
+    const char *text = (const char *)blob->data + blob->size - intro->place_size;
+    *place = (struct weft_told_place){.numa = intro->numa, .fabric = intro->fabric};
+    return text[-1] == '\0' && weft_place_read_text(text, intro->place_size, place);
 }
 
 static int check_introduction(uint32_t rank, const struct weft_blob *blob)
 {
     const struct introduction *intro = blob->data;
+    struct weft_told_place place;
     if (blob->size > sizeof *intro && intro->magic == INTRO_MAGIC && intro->version == INTRO_VERSION &&
-        intro->shm_size <= sizeof intro->shm_address && ((const char *)blob->data)[blob->size - 1] == '\0' &&
-        memchr(intro->host, 0, sizeof intro->host))
+        intro->shm_size <= sizeof intro->shm_address && memchr(intro->host, 0, sizeof intro->host) &&
+        read_place(blob, &place))
         return WEFT_OK;
     return weft_fail(WEFT_PROTOCOL, "rank %u introduced itself in a form this weft does not understand",
                      rank);
@@ -473,6 +495,18 @@ static int count_votes(struct weft_comm *comm, const struct weft_blob *intros, c
     return weft_network_choose(comm);
 }
 
+static int arrange(struct weft_comm *comm, const struct weft_blob *intros)
+{
+    struct weft_told_place *told = malloc((size_t)comm->ranks * sizeof *told);
+    if (!told)
+        return weft_fail(WEFT_NOMEM, "no memory for the places of %d ranks", comm->ranks);
+    for (int r = 0; r < comm->ranks; r++)
+        read_place(&intros[r], &told[r]);
+    int status = weft_comm_arrange(comm, told);
+    free(told);
+    return status;
+}
+
 /* Creates the executor and makes it reachable for messages. */
 static int make_executor(struct weft_comm *comm)
 {
@@ -513,7 +547,7 @@ static int make_executor(struct weft_comm *comm)
 
 int weft_agree(struct weft_comm *comm, int64_t deadline_ns)
 {
-    _Alignas(8) char message[sizeof(struct introduction) + SETTINGS_MAX];
+    _Alignas(8) char message[sizeof(struct introduction) + SETTINGS_MAX + WEFT_PLACE_TEXT_MAX];
     size_t size = 0;
     struct weft_blob *intros = NULL, *votes = NULL;
     int status = introduce(comm, message, &size);
@@ -534,6 +568,8 @@ int weft_agree(struct weft_comm *comm, int64_t deadline_ns)
     comm->one_host = comm->no_shm = 1;
     status = count_votes(comm, intros, votes);
     free(votes);
+    if (status == WEFT_OK)
+        status = arrange(comm, intros);
     if (status == WEFT_OK)
         status = make_executor(comm);
     if (status == WEFT_OK)

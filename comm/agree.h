@@ -1,7 +1,7 @@
 /* What ranks tell each other when a communicator is made, and what they conclude from it.
  *
  * Rounds over the bootstrap (allgathers), the same on every rank:
- *   1  introduction: version, host name and pid, processors, shm address, candidate ids (rank 0's count), and
+ *   1  introduction: version, host name and pid, processors, place (arrange.h), shm address, candidate ids (rank 0's count), and
  *      the settings that must be agreed;
  *   2  vote: which candidate ids are free here; whether this rank has proven to share memory with the lowest
  *      rank of its host group; its network address when it needs one. Held once more with everybody's network address

@@ -177,6 +177,7 @@ int weft_collective_prepare(struct weft_comm *comm, const struct weft_operands *
         .root = operands->root,
         .unequal = operands->unequal && !empty,
         .strict = weft_collective_is_strict(comm, operands),
+        .hosts = comm->hosts,
     };
     if (status == WEFT_OK)
         status = weft_plans_get(&comm->plans, &wanted, &part->plan);

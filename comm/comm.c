@@ -10,6 +10,7 @@
 #include "base/fork.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "algos/hosts.h"
 #include "comm/agree.h"
 #include "comm/boot_pmix.h"
 #include "comm/dump.h"
@@ -131,6 +132,7 @@ static void free_comm(struct weft_comm *comm)
     for (int r = 0; r < comm->ranks && comm->members; r++)
         free(comm->members[r].addresses);
     free(comm->members);
+    weft_hosts_free(comm->hosts);
     free(comm->name);
     weft_plans_put(comm->again.plan);
     weft_plans_clear(&comm->plans);

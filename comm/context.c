@@ -12,11 +12,13 @@
 #include "base/fork.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "comm/arrange.h"
 #include "comm/boot_pmix.h"
 #include "comm/comm.h"
 #include "comm/inbox.h"
 #include "comm/op.h"
 #include "comm/progress.h"
+#include "topo/graph.h"
 #include "transport/registry.h"
 
 #define ROOM 1280 /* descriptors: a start among a thousand strangers does not wait for the kernel's table */
@@ -83,6 +85,8 @@ int weft_context_open(const weft_context_options *options, weft_context **opened
     int status = weft_settings_read(&context->settings);
     if (status == WEFT_OK)
         status = apply_options(&context->settings, options);
+    if (status == WEFT_OK)
+        status = weft_context_read_fabric(context);
     if (status != WEFT_OK)
         goto free_context;
     if (getrandom(&context->instance, sizeof context->instance, 0) != sizeof context->instance) {
@@ -109,6 +113,7 @@ destroy_lock:
     pthread_mutex_destroy(&context->lock);
     weft_fork_fd_close(context->event_fd);
 free_context:
+    weft_graph_free(context->fabric);
     free(context);
     return status;
 }
@@ -152,6 +157,7 @@ int weft_context_close(weft_context *context)
     weft_ops_close(context);
     free(context->comms);
     free(context->all);
+    weft_graph_free(context->fabric);
     free(context);
     return WEFT_OK;
 }

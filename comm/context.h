@@ -25,6 +25,7 @@ enum weft_transport_index { WEFT_SHM, WEFT_OFI, WEFT_VERBS, WEFT_TRANSPORT_COUNT
 
 struct weft_region_cache;
 struct weft_user_op;
+struct weft_graph;
 
 /* An instance that is of no use any more, but has links that failed communicators still hold, and perhaps memory.
  * Who frees that memory must name this instance, not the one that has taken its place. */
@@ -119,6 +120,8 @@ struct weft_context {
     atomic_int users;                             /* communicators being made or alive */
     atomic_int letters;                           /* some have arrived: inbox.h */
     atomic_int oversubscribed;                    /* more ranks than processors on this host */
+    struct weft_graph *fabric;                    /* WEFT_TOPO_FILE, NULL without; comm/arrange.h */
+    uint64_t fabric_digest;                       /* 0 without */
     int holds_pmix;                               /* comm/boot_pmix.h */
     struct weft_user_op *user_ops[WEFT_USER_OPS]; /* by op - WEFT_OP_USER; comm/op.c */
 };

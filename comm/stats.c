@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/fork.h"
+#include "comm/arrange.h"
 #include "comm/comm.h"
 #include "comm/fastpath.h"
 #include "comm/region_cache.h"
@@ -26,7 +27,7 @@ static uint64_t count_bytes(const struct weft_comm *comm)
     size_t bytes = sizeof *comm + strlen(comm->name) + 1;
     for (int r = 0; r < comm->ranks && comm->members; r++)
         bytes += sizeof comm->members[r] + weft_member_bytes(&comm->members[r]);
-    bytes += weft_plans_bytes(&comm->plans);
+    bytes += weft_plans_bytes(&comm->plans) + weft_comm_hosts_bytes(comm);
     if (comm->exec)
         bytes += weft_exec_bytes(comm->exec);
     bytes += weft_p2p_bytes(comm->p2p);

@@ -1,0 +1,56 @@
+/* Where the ranks of a communicator stand, and what follows from it: the order that rings and trees take, and the hosts of
+ * hierarchical plans.
+ *
+ * Every rank tells three things when a communicator is made (agree.h, round 1): the NUMA node that it is bound to, what
+ * Slurm says of its place in the fabric, and a digest of the fabric in WEFT_TOPO_FILE. With host names and
+ * who shares memory with whom, which are known anyhow, all ranks have the same facts, make the same graph of
+ * them and so find the same layout (topo/order.h). No rank looks at another's hardware, and none loads hwloc for it.
+ *
+ * Which ranks are on one host: those that have proven to share memory. Where no two do (WEFT_TRANSPORT=ofi, or
+ * one rank on each host), those whose hosts have the same name and, where one launcher says so, the same number.
+ *
+ * The fabric, the first there is:
+ *   - WEFT_TOPO_FILE, which all ranks must read alike, with hosts by their names, whole or up to the first dot;
+ *   - SLURM_TOPOLOGY_ADDR and SLURM_TOPOLOGY_ADDR_PATTERN of a rank of each host (slurm.conf's TopologyParam: they are set
+ *     with topology/tree and topology/block);
+ *   - none: hosts by name alone.
+ */
+#ifndef WEFT_COMM_ARRANGE_H
+#define WEFT_COMM_ARRANGE_H
+
+#include <sched.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct weft_comm;
+struct weft_context;
+
+#define WEFT_PLACE_TEXT_MAX 512 /* Slurm's two values with their ends; longer ones are not told */
+
+struct weft_told_place {
+    int32_t numa; /* -1: several, or not known */
+    uint32_t reserved;
+    uint64_t fabric;     /* digest of WEFT_TOPO_FILE's graph, 0 without */
+    const char *address; /* "": Slurm has not said */
+    const char *pattern;
+};
+
+/* What the calling thread's rank tells: fields into place (but for the strings), the two strings one behind the
+ * other into text. Returns the bytes of text. */
+size_t weft_place_tell(const struct weft_context *context, const cpu_set_t *processors,
+                       struct weft_told_place *place, char text[WEFT_PLACE_TEXT_MAX]);
+
+/* Takes the two strings apart. 0 when they are not two that end where size does. */
+int weft_place_read_text(const char *text, size_t size, struct weft_told_place *place);
+
+/* Makes comm->hosts of what all ranks have told ([ranks]); NULL where ranks stand as they are numbered, on one host or
+ * each on its own. WEFT_SETTINGS when their WEFT_TOPO_FILEs differ. */
+int weft_comm_arrange(struct weft_comm *comm, const struct weft_told_place *told);
+
+/* Bytes that comm->hosts takes. */
+size_t weft_comm_hosts_bytes(const struct weft_comm *comm);
+
+/* Reads WEFT_TOPO_FILE, where it is set, into context->fabric. */
+int weft_context_read_fabric(struct weft_context *context);
+
+#endif

@@ -1,0 +1,95 @@
+/* What a rank tells of its place: comm/arrange.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "comm/arrange.h"
+#include "comm/context.h"
+#include "topo/live/numa.h"
+#include "topo/read.h"
+
+/* FNV-1a, 64 bits (Fowler, Noll, Vo): tells files apart that differ by mistake, not by intent. */
+static uint64_t fold(uint64_t digest, const void *data, size_t size)
+{
+    const uint8_t *bytes = data;
+    for (size_t i = 0; i < size; i++)
+        digest = (digest ^ bytes[i]) * 0x100000001b3u;
+    return digest;
+}
+
+static uint64_t digest_of(const struct weft_graph *graph)
+{
+    uint64_t digest = 0xcbf29ce484222325u;
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const struct weft_node *node = &graph->nodes[n];
+        const uint64_t told[] = {node->kind,           node->parent, (uint64_t)node->index,
+                                 (uint64_t)node->rail, node->guid,   node->bytes_per_s};
+        digest = fold(fold(digest, told, sizeof told), node->name, strlen(node->name) + 1);
+    }
+    for (uint32_t e = 0; e < graph->edge_count; e++) {
+        const struct weft_edge *edge = &graph->edges[e];
+        const uint64_t told[] = {edge->a, edge->b, edge->kind, edge->flags, edge->links, edge->bytes_per_s};
+        digest = fold(digest, told, sizeof told);
+    }
+    return digest ? digest : 1;
+}
+
+int weft_context_read_fabric(struct weft_context *context)
+{
+    const char *path = context->settings.topo_file;
+    if (!*path)
+        return WEFT_OK;
+    int status = weft_topo_read(path, &context->fabric);
+    if (status != WEFT_OK) {
+        char reason[WEFT_DETAIL_MAX];
+        snprintf(reason, sizeof reason, "%s", weft_error_detail());
+        return weft_fail(status, "WEFT_TOPO_FILE: %.900s", reason);
+    }
+    context->fabric_digest = digest_of(context->fabric);
+    return WEFT_OK;
+}
+
+/* A value that can be a word of a line: printable, without spaces. */
+static const char *word_of(const char *name)
+{
+    const char *value = getenv(name);
+    for (const char *c = value; c && *c; c++) {
+        if (*c <= ' ' || *c == 0x7f)
+            return "";
+    }
+    return value ? value : "";
+}
+
+size_t weft_place_tell(const struct weft_context *context, const cpu_set_t *processors,
+                       struct weft_told_place *place, char text[WEFT_PLACE_TEXT_MAX])
+{
+    *place =
+        (struct weft_told_place){.numa = weft_numa_of(processors, "/sys"), .fabric = context->fabric_digest};
+    const char *address = word_of("SLURM_TOPOLOGY_ADDR");
+    const char *pattern = word_of("SLURM_TOPOLOGY_ADDR_PATTERN");
+    size_t address_size = strlen(address) + 1, pattern_size = strlen(pattern) + 1;
+    if (address_size + pattern_size > WEFT_PLACE_TEXT_MAX) {
+        address = pattern = "";
+        address_size = pattern_size = 1;
+    }
+    memcpy(text, address, address_size);
+    memcpy(text + address_size, pattern, pattern_size);
+    return address_size + pattern_size;
+}
+
+int weft_place_read_text(const char *text, size_t size, struct weft_told_place *place)
+{
+    if (size > WEFT_PLACE_TEXT_MAX || size < 2 || text[size - 1] != '\0')
+        return 0;
+    size_t address = strlen(text) + 1;
+    if (address >= size || address + strlen(text + address) + 1 != size)
+        return 0;
+    for (size_t i = 0; i + 1 < size; i++) {
+        if (i + 1 != address && ((unsigned char)text[i] <= ' ' || text[i] == 0x7f))
+            return 0;
+    }
+    place->address = text;
+    place->pattern = text + address;
+    return 1;
+}

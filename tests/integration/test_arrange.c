@@ -1,0 +1,245 @@
+/* The order that a communicator finds for its ranks, from host names, Slurm's addresses and a file; and that collectives
+ * over it are right. Each rank has a host name of its own choice (a UTS namespace), and none shares memory. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <weft/weft.h>
+
+#include "algos/hosts.h"
+#include "comm/comm.h"
+#include "tests/support/ranks.h"
+#include "tests/support/skip.h"
+
+#define RANKS 6
+#define COUNT 1000
+
+struct scene {
+    const char *hosts[RANKS];
+    const char *addresses[RANKS]; /* NULL: Slurm says nothing */
+    const char *files[RANKS];     /* WEFT_TOPO_FILE, NULL without */
+    const char *order;            /* WEFT_ORDER */
+    int plain;                    /* no hosts in plans */
+    uint32_t expected[RANKS];     /* the rank at each position */
+    uint32_t sizes[RANKS];        /* of the hosts, 0 behind the last */
+    const char *error;            /* what creating the communicator ends in */
+};
+
+static void set_up(const struct scene *scene, int rank)
+{
+    setenv("WEFT_TRANSPORT", "ofi", 1);
+    unsetenv("SLURM_TOPOLOGY_ADDR");
+    unsetenv("SLURM_TOPOLOGY_ADDR_PATTERN");
+    unsetenv("WEFT_TOPO_FILE");
+    unsetenv("WEFT_ORDER");
+    if (scene->addresses[rank]) {
+        setenv("SLURM_TOPOLOGY_ADDR", scene->addresses[rank], 1);
+        setenv("SLURM_TOPOLOGY_ADDR_PATTERN", "switch.switch.node", 1);
+    }
+    if (scene->files[rank])
+        setenv("WEFT_TOPO_FILE", scene->files[rank], 1);
+    if (scene->order)
+        setenv("WEFT_ORDER", scene->order, 1);
+}
+
+static int check_layout(const struct scene *scene, const struct weft_hosts *hosts)
+{
+    CHECK((hosts == NULL) == scene->plain);
+    if (!hosts)
+        return 0;
+    uint32_t count = 0;
+    for (uint32_t p = 0; p < RANKS; p++)
+        CHECK(weft_hosts_rank(hosts, p) == scene->expected[p]);
+    while (count < RANKS && scene->sizes[count])
+        count++;
+    CHECK(hosts->count == count);
+    for (uint32_t h = 0; h < count; h++)
+        CHECK(weft_hosts_size(hosts, h) == scene->sizes[h]);
+    return 0;
+}
+
+/* Sums and blocks whose every element tells where it came from. */
+static int check_collectives(weft_comm *comm, int rank)
+{
+    static int64_t in[COUNT], out[COUNT], all[RANKS * COUNT], part[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        in[i] = (int64_t)i * (rank + 1);
+    CHECK_OK(weft_allreduce(comm, in, out, COUNT, WEFT_INT64, WEFT_SUM));
+    for (int i = 0; i < COUNT; i++)
+        CHECK(out[i] == (int64_t)i * RANKS * (RANKS + 1) / 2);
+    CHECK_OK(weft_allgather(comm, in, all, COUNT, WEFT_INT64));
+    for (int i = 0; i < RANKS * COUNT; i++)
+        CHECK(all[i] == (int64_t)(i % COUNT) * (i / COUNT + 1));
+    CHECK_OK(weft_reduce_scatter(comm, all, part, COUNT, WEFT_INT64, WEFT_SUM));
+    for (int i = 0; i < COUNT; i++)
+        CHECK(part[i] == (int64_t)i * (rank + 1) * RANKS);
+    for (int root = 0; root < RANKS; root++) {
+        for (int i = 0; i < COUNT; i++)
+            out[i] = rank == root ? i + root : -1;
+        CHECK_OK(weft_broadcast(comm, out, out, COUNT, WEFT_INT64, root));
+        for (int i = 0; i < COUNT; i++)
+            CHECK(out[i] == i + root);
+    }
+    return 0;
+}
+
+static int body(int rank, int ranks, void *arg)
+{
+    const struct scene *scene = arg;
+    weft_context *context;
+    weft_comm *comm = NULL;
+    weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
+    (void)ranks;
+    CHECK(unshare(CLONE_NEWUTS) == 0 && sethostname(scene->hosts[rank], strlen(scene->hosts[rank])) == 0);
+    set_up(scene, rank);
+    test_ranks_options(&options);
+    CHECK_OK(weft_context_open(NULL, &context));
+    int status = weft_comm_create(context, &options, &comm);
+    if (scene->error) {
+        CHECK(status == WEFT_SETTINGS);
+        if (!strstr(weft_error_detail(), scene->error)) {
+            fprintf(stderr, "'%s': expected '%s'\n", weft_error_detail(), scene->error);
+            return 1;
+        }
+    } else {
+        CHECK_OK(status);
+        CHECK(check_layout(scene, comm->hosts) == 0);
+        CHECK(check_collectives(comm, rank) == 0);
+        CHECK_OK(weft_comm_destroy(comm));
+    }
+    CHECK_OK(weft_context_close(context));
+    return 0;
+}
+
+static void play(struct scene scene)
+{
+    int end;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        _exit(unshare(CLONE_NEWUTS) == 0 ? 0 : errno);
+    assert_int_equal(waitpid(child, &end, 0), child);
+    if (WEXITSTATUS(end))
+        TEST_SKIP("no UTS namespaces here: %s", strerror(WEXITSTATUS(end)));
+    assert_int_equal(test_ranks_fork(RANKS, body, &scene), 0);
+}
+
+#define CYCLIC                                                                                               \
+    {                                                                                                        \
+        "c", "a", "b", "c", "a", "b"                                                                         \
+    }
+#define ALL(path)                                                                                            \
+    {                                                                                                        \
+        path, path, path, path, path, path                                                                   \
+    }
+
+static void test_by_host_names(void **state)
+{
+    (void)state;
+    play((struct scene){.hosts = CYCLIC, .expected = {1, 4, 2, 5, 0, 3}, .sizes = {2, 2, 2}});
+    play((struct scene){.hosts = {"n10", "n9", "n9", "n10", "n9", "n100"},
+                        .expected = {1, 2, 4, 0, 3, 5},
+                        .sizes = {3, 2, 1}});
+}
+
+static void test_plain(void **state)
+{
+    (void)state;
+    play((struct scene){.hosts = {"a", "a", "a", "a", "a", "a"}, .plain = 1});
+    play((struct scene){.hosts = {"a", "b", "c", "d", "e", "f"}, .plain = 1});
+}
+
+/* One rank a host, hosts on two switches by turns. */
+static void test_by_slurm(void **state)
+{
+    (void)state;
+    play((struct scene){.hosts = {"a", "b", "c", "d", "e", "f"},
+                        .addresses = {"s0.s1.a", "s0.s2.b", "s0.s1.c", "s0.s2.d", "s0.s1.e", "s0.s2.f"},
+                        .expected = {0, 2, 4, 1, 3, 5},
+                        .sizes = {1, 1, 1, 1, 1, 1}});
+}
+
+static void write_file(char path[64], const char *text)
+{
+    strcpy(path, "/tmp/weft-arrange-XXXXXX");
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    assert_int_equal(close(fd), 0);
+}
+
+static const char fabric[] = "SwitchName=s1 Nodes=b,d,f\n"
+                             "SwitchName=s2 Nodes=a,c,e\n"
+                             "SwitchName=s0 Switches=s[1-2]\n";
+
+/* The file counts before Slurm's addresses; hosts are found by their short names. */
+static void test_by_file(void **state)
+{
+    (void)state;
+    char path[64];
+    write_file(path, fabric);
+    play((struct scene){.hosts = {"a.x.y", "b.x.y", "c.x.y", "d.x.y", "e.x.y", "f.x.y"},
+                        .addresses = ALL("s9.s9.n"),
+                        .files = ALL(path),
+                        .expected = {1, 3, 5, 0, 2, 4},
+                        .sizes = {1, 1, 1, 1, 1, 1}});
+    play((struct scene){
+        .hosts = {"a", "b", "c", "d", "e", "f"}, .files = ALL(path), .order = "rank", .plain = 1});
+    unlink(path);
+}
+
+static void test_files_differ(void **state)
+{
+    (void)state;
+    char path[64], other[64];
+    write_file(path, fabric);
+    write_file(other, "SwitchName=s1 Nodes=a,b,c,d,e,f\n");
+    play((struct scene){
+        .hosts = {"a", "b", "c", "d", "e", "f"},
+        .files = {path, path, path, other, path, path},
+        .error = "rank 3 on host 'd' reads another fabric from WEFT_TOPO_FILE than rank 0 on host 'a'"});
+    play((struct scene){.hosts = {"a", "b", "c", "d", "e", "f"},
+                        .files = {path, path, NULL, path, path, path},
+                        .error = "rank 2 on host 'c' runs without WEFT_TOPO_FILE, rank 0 with it"});
+    play((struct scene){.hosts = {"a", "b", "c", "d", "e", "f"},
+                        .files = {NULL, NULL, path, NULL, NULL, NULL},
+                        .error = "rank 0 on host 'a' runs without WEFT_TOPO_FILE, rank 2 with it"});
+    unlink(path);
+    unlink(other);
+}
+
+static void test_file_is_broken(void **state)
+{
+    (void)state;
+    weft_context *context = NULL;
+    char path[64], expected[128];
+    write_file(path, "SwitchName=s1 Nodes=a\nSwitchName=s2 Nodes=b[\n");
+    setenv("WEFT_TOPO_FILE", path, 1);
+    assert_int_equal(weft_context_open(NULL, &context), WEFT_INVALID);
+    snprintf(expected, sizeof expected, "WEFT_TOPO_FILE: %s:2: ", path);
+    assert_memory_equal(weft_error_detail(), expected, strlen(expected));
+    unlink(path);
+    assert_int_equal(weft_context_open(NULL, &context), WEFT_SYSTEM);
+    assert_non_null(strstr(weft_error_detail(), "WEFT_TOPO_FILE: "));
+    assert_non_null(strstr(weft_error_detail(), path));
+    assert_null(context);
+    unsetenv("WEFT_TOPO_FILE");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_by_host_names), cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_by_slurm),      cmocka_unit_test(test_by_file),
+        cmocka_unit_test(test_files_differ),  cmocka_unit_test(test_file_is_broken),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
