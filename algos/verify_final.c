@@ -136,16 +136,17 @@ static const char *check_orders(const struct weft_values *values, uint32_t lane,
     return NULL;
 }
 
-const char *weft_values_final(const struct weft_values *values, unsigned expected, unsigned *found,
-                              uint32_t *rank)
+const char *weft_values_final(struct weft_values *values, unsigned expected, unsigned *found, uint32_t *rank)
 {
     uint64_t strict = 0;
     const char *wrong = NULL;
     int sums = weft_collective_reduces(values->collective) && !values->rotation;
     *found = sums ? WEFT_VERIFY_EXPECT_STRICT | WEFT_VERIFY_EXPECT_RANK_ORDER : 0;
     *rank = 0;
-    if (sums && !strict_trace(values, &strict))
+    if (sums && !strict_trace(values, &strict)) {
+        values->exhausted = 1;
         return "ends with no memory left to check the order of its sums";
+    }
     uint32_t end = weft_collective_blocks(values->collective) ? values->ranks : values->chunks;
     if (end > values->followed_end)
         end = values->followed_end;

@@ -543,6 +543,9 @@ int weft_machine_run(struct weft_machine *machine, int shuffle)
         return status;
     uint32_t rank = 0;
     const char *wrong = weft_values_final(&machine->values, machine->expect, &machine->report->orders, &rank);
+    if (machine->values.exhausted)
+        return weft_fail(WEFT_NOMEM, "verifying %u ranks: no memory to check the order of sums",
+                         machine->ranks);
     if (wrong) {
         machine->report->rank = rank;
         machine->report->step = machine->lanes[machine->rotation ? 0 : rank].tail;

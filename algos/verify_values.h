@@ -85,9 +85,8 @@ struct weft_value weft_value_output(const struct weft_values *values, uint32_t l
                                     const uint64_t **set);
 
 /* Checks the final OUTPUTs against what the collective promises (verify_final.c). expected: WEFT_VERIFY_EXPECT_*, and
- * *found those of them that hold. NULL, or what is wrong; *rank says where. */
-const char *weft_values_final(const struct weft_values *values, unsigned expected, unsigned *found,
-                              uint32_t *rank);
+ * *found those of them that hold. NULL, or what is wrong; *rank says where. Without memory it is values->exhausted. */
+const char *weft_values_final(struct weft_values *values, unsigned expected, unsigned *found, uint32_t *rank);
 
 /* A thread-local text. */
 const char *weft_values_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
