@@ -414,6 +414,21 @@ static void test_wrong_places(void **state)
           "t.xml:1: not well-formed XML: unclosed token");
 }
 
+/* Asked by itself, without telling kinds apart first. */
+static void test_wrong_root(void **state)
+{
+    (void)state;
+    struct weft_text text = {"t.xml", "\n<graphs version=\"1\"/>", 22};
+    struct weft_graph *graph;
+    assert_int_equal(weft_graph_new(text.name, "NCCL XML", &graph), WEFT_OK);
+    assert_int_equal(weft_read_nccl(&text, graph), WEFT_INVALID);
+    assert_string_equal(weft_error_detail(), "t.xml:2: the root is <graphs>, expected <system>");
+    text.size = 0;
+    assert_int_equal(weft_read_nccl(&text, graph), WEFT_INVALID);
+    assert_string_equal(weft_error_detail(), "t.xml:1: not well-formed XML: no element found");
+    weft_graph_free(graph);
+}
+
 static void test_missing(void **state)
 {
     (void)state;
@@ -570,9 +585,10 @@ int main(void)
         cmocka_unit_test(test_nvswitch),        cmocka_unit_test(test_links),
         cmocka_unit_test(test_rates),           cmocka_unit_test(test_pcilink),
         cmocka_unit_test(test_hosts),           cmocka_unit_test(test_oddities),
-        cmocka_unit_test(test_wrong_places),    cmocka_unit_test(test_missing),
-        cmocka_unit_test(test_twice),           cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_bounds),          cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_wrong_places),    cmocka_unit_test(test_wrong_root),
+        cmocka_unit_test(test_missing),         cmocka_unit_test(test_twice),
+        cmocka_unit_test(test_numbers),         cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_samples),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
