@@ -422,6 +422,41 @@ static void rails_that_never_meet(void **state)
     }
 }
 
+/* A host whose two cables are swapped takes its rails from the leaves: no ring changes the leaf there. */
+static void swapped_cables_are_noticed(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 5; seed++) {
+        struct made made = {0};
+        uint32_t leaves[2], hosts[6], spine = made_item(&made, WEFT_NODE_SWITCH, MADE_NONE, "spine");
+        struct weft_place places[12];
+        for (uint32_t rail = 0; rail < 2; rail++) {
+            leaves[rail] = made_item(&made, WEFT_NODE_SWITCH, MADE_NONE, "leaf%u", rail);
+            made_cable(&made, leaves[rail], spine, 2);
+        }
+        for (uint32_t h = 0; h < 6; h++) {
+            hosts[h] = made_item(&made, WEFT_NODE_HOST, MADE_NONE, "h%u", h);
+            for (uint32_t rail = 0; rail < 2; rail++)
+                made_cable(&made, made_nic(&made, hosts[h], rail ? "b" : "a", (int)rail),
+                           leaves[rail ^ (h == 3)], 1);
+        }
+        made_build(&made, seed);
+        for (uint32_t r = 0; r < 12; r++)
+            places[r] = made_place(&made, hosts[r % 6], MADE_NONE);
+        struct weft_layout *layout;
+        struct weft_load load;
+        assert_int_equal(weft_order_ranks(made.graph, places, 12, 0, &layout), WEFT_OK);
+        layout_check(made.graph, places, layout, 0);
+        assert_int_equal(layout->ring_count, 2);
+        assert_int_equal(weft_load_rings(made.graph, places, layout, &load), WEFT_OK);
+        assert_int_equal(load.crossings_leaf, 0);
+        assert_true(load.highest == 1);
+        weft_load_free(&load);
+        weft_layout_free(layout);
+        made_free(&made);
+    }
+}
+
 /* A fabric in two parts, and places at random on all of it: nothing is lost. */
 static void fabrics_in_parts(void **state)
 {
@@ -481,6 +516,7 @@ int main(void)
         cmocka_unit_test(rings_on_rails_of_their_own),
         cmocka_unit_test(rings_without_a_fabric),
         cmocka_unit_test(rails_that_never_meet),
+        cmocka_unit_test(swapped_cables_are_noticed),
         cmocka_unit_test(fabrics_in_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
