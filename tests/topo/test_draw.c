@@ -140,6 +140,24 @@ static void test_cube(void **state)
     weft_graph_free(graph);
 }
 
+/* Pairs side by side, whose bars are wider than the pairs. */
+static void test_pairs(void **state)
+{
+    (void)state;
+    static const struct sketch_link links[] = {
+        {"gpu0", "gpu1", 12}, {"gpu2", "gpu3", 12}, {"gpu4", "gpu5", 12}, {"gpu6", "gpu7", 12}};
+    struct picture picture;
+    struct weft_graph *graph = sketch_machine(8, links, sizeof links / sizeof *links);
+    check(graph, &picture);
+    assert_texts(&picture,
+                 "NVLink \xc3\x97"
+                 "12, 25 GB/s each",
+                 4);
+    assert_int_equal(picture.lines, 8);
+    picture_free(&picture);
+    weft_graph_free(graph);
+}
+
 /* More links than tracks are good for: a matrix, in which each link has two cells. */
 static void test_matrix(void **state)
 {
@@ -358,10 +376,11 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_machine),  cmocka_unit_test(test_sizes),   cmocka_unit_test(test_fabric),
-        cmocka_unit_test(test_cube),     cmocka_unit_test(test_matrix),  cmocka_unit_test(test_ports),
-        cmocka_unit_test(test_kinds),    cmocka_unit_test(test_random),  cmocka_unit_test(test_hostile_names),
-        cmocka_unit_test(test_shuffled), cmocka_unit_test(test_samples), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_machine),       cmocka_unit_test(test_sizes),    cmocka_unit_test(test_fabric),
+        cmocka_unit_test(test_cube),          cmocka_unit_test(test_pairs),    cmocka_unit_test(test_matrix),
+        cmocka_unit_test(test_ports),         cmocka_unit_test(test_kinds),    cmocka_unit_test(test_random),
+        cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_shuffled), cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

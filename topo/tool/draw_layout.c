@@ -20,7 +20,6 @@ enum {
     TITLE_TEXT = 700,
     ROOM = 1640,  /* width that a machine may take before it is broken into rows */
     GPUS_MAX = 8, /* in a row of one box */
-    CHILDREN = 130
 };
 
 static int larger(int a, int b)
