@@ -283,13 +283,13 @@ static void finish(struct weft_machine *machine, struct weft_lane *lane, unsigne
 }
 
 /* Where the SEND at the sender's position reads, as seen by the receiver, which has it as chunk. */
-static struct weft_place place_of(struct weft_machine *machine, uint32_t sender, unsigned position,
-                                  uint32_t chunk)
+static struct weft_spot place_of(struct weft_machine *machine, uint32_t sender, unsigned position,
+                                 uint32_t chunk)
 {
     struct weft_lane *from = lane_of(machine, sender);
     const struct weft_step *send = &from->steps[position];
     uint32_t chunks = machine->values.chunks;
-    return (struct weft_place){
+    return (struct weft_spot){
         .lane = from->rank,
         .buffer = send->sources[0].buffer,
         .cell = send->sources[0].slot,
@@ -299,7 +299,7 @@ static struct weft_place place_of(struct weft_machine *machine, uint32_t sender,
 }
 
 static int apply(struct weft_machine *machine, struct weft_lane *lane, unsigned position,
-                 const struct weft_place *sources, int source_count)
+                 const struct weft_spot *sources, int source_count)
 {
     const char *wrong =
         weft_values_apply(&machine->values, machine->rotation ? 0 : lane->rank, &lane->steps[position],
@@ -314,10 +314,10 @@ static int apply(struct weft_machine *machine, struct weft_lane *lane, unsigned 
 static int execute(struct weft_machine *machine, struct weft_lane *lane, unsigned position)
 {
     const struct weft_step *step = &lane->steps[position];
-    struct weft_place sources[WEFT_STEP_SOURCES_MAX];
+    struct weft_spot sources[WEFT_STEP_SOURCES_MAX];
     uint32_t chunks = machine->values.chunks;
     for (int i = 0; i < step->source_count; i++) {
-        sources[i] = (struct weft_place){
+        sources[i] = (struct weft_spot){
             .lane = lane->rank, .buffer = step->sources[i].buffer, .cell = step->sources[i].slot};
         if (weft_step_moves(step))
             sources[i].shift = (uint32_t)(((uint64_t)step->from + chunks - step->chunk) % chunks);
@@ -383,7 +383,7 @@ static int meet(struct weft_machine *machine, struct weft_lane *lane, unsigned p
         finish(machine, lane, position);
         return WEFT_OK;
     }
-    struct weft_place source = place_of(machine, sender, send, step->chunk);
+    struct weft_spot source = place_of(machine, sender, send, step->chunk);
     int status = apply(machine, lane, position, &source, 1);
     finish(machine, from, send);
     finish(machine, lane, position);

@@ -191,7 +191,7 @@ static int in_window(const struct weft_plan *plan, enum weft_buffer buffer, uint
 
 /* Reads what the place holds for the step's chunk, the exact set into set[] when sets are kept. INPUT that is OUTPUT
  * as well is what was written there last. */
-static struct weft_value read_value(const struct weft_values *values, const struct weft_place *place,
+static struct weft_value read_value(const struct weft_values *values, const struct weft_spot *place,
                                     uint32_t chunk, uint64_t *set)
 {
     struct weft_value value = {0};
@@ -297,7 +297,7 @@ static const char *buffer_name(unsigned buffer)
 
 /* One chunk of a step. */
 static const char *apply_one(struct weft_values *values, uint32_t lane, const struct weft_step *step,
-                             uint32_t chunk, const struct weft_place *sources, int source_count,
+                             uint32_t chunk, const struct weft_spot *sources, int source_count,
                              int *unsupported)
 {
     uint64_t *set = values->sets, *other_set = values->sets + values->words;
@@ -329,7 +329,7 @@ static const char *apply_one(struct weft_values *values, uint32_t lane, const st
 }
 
 const char *weft_values_apply(struct weft_values *values, uint32_t lane, const struct weft_step *step,
-                              const struct weft_place *sources, int source_count, int *unsupported)
+                              const struct weft_spot *sources, int source_count, int *unsupported)
 {
     for (uint32_t i = 0; i < step->span; i++) {
         if (step->chunk + i < values->followed_first || step->chunk + i >= values->followed_end)
@@ -345,7 +345,7 @@ const char *weft_values_apply(struct weft_values *values, uint32_t lane, const s
 struct weft_value weft_value_output(const struct weft_values *values, uint32_t lane, uint32_t chunk,
                                     const uint64_t **set)
 {
-    struct weft_place place = {.lane = lane, .buffer = WEFT_BUFFER_OUTPUT};
+    struct weft_spot place = {.lane = lane, .buffer = WEFT_BUFFER_OUTPUT};
     *set = values->words ? values->sets : NULL;
     return read_value(values, &place, chunk, values->sets);
 }

@@ -53,7 +53,7 @@ enum weft_area_kind { WEFT_AREA_OUTPUT, WEFT_AREA_TEMP, WEFT_AREA_CELL, WEFT_ARE
 
 /* Where a step reads: a buffer of a lane, `shift` chunks on from the step's own (modulo chunks), or a cell. For what
  * comes from another rank in the rotation method rank 0's own buffer stands for it, to be rotated by `rotate`. */
-struct weft_place {
+struct weft_spot {
     uint32_t lane;
     unsigned buffer;
     uint32_t cell;
@@ -72,7 +72,7 @@ void weft_values_close(struct weft_values *values);
 /* Performs step for lane with the given sources: their combination in order is written to its destination.
  * NULL, or what is wrong (a thread-local text). *unsupported: the rotation method cannot say. */
 const char *weft_values_apply(struct weft_values *values, uint32_t lane, const struct weft_step *step,
-                              const struct weft_place *sources, int source_count, int *unsupported);
+                              const struct weft_spot *sources, int source_count, int *unsupported);
 
 /* What rank's INPUT holds at chunk at the start. */
 struct weft_value weft_value_leaf(const struct weft_values *values, uint32_t rank, uint32_t chunk);
