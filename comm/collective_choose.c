@@ -46,6 +46,7 @@ static enum weft_algorithm choose(const struct weft_comm *comm, const struct wef
         .unequal = operands->unequal,
         .strict = weft_collective_is_strict(comm, operands),
         .keep_order = has_order(comm, operands),
+        .hosts = comm->hosts,
     };
     return weft_algorithm_choose(&choice);
 }

@@ -27,6 +27,7 @@ struct scene {
     const char *addresses[RANKS]; /* NULL: Slurm says nothing */
     const char *files[RANKS];     /* WEFT_TOPO_FILE, NULL without */
     const char *order;            /* WEFT_ORDER */
+    const char *algorithm;        /* WEFT_ALGO */
     int plain;                    /* no hosts in plans */
     uint32_t expected[RANKS];     /* the rank at each position */
     uint32_t sizes[RANKS];        /* of the hosts, 0 behind the last */
@@ -40,6 +41,9 @@ static void set_up(const struct scene *scene, int rank)
     unsetenv("SLURM_TOPOLOGY_ADDR_PATTERN");
     unsetenv("WEFT_TOPO_FILE");
     unsetenv("WEFT_ORDER");
+    unsetenv("WEFT_ALGO");
+    if (scene->algorithm)
+        setenv("WEFT_ALGO", scene->algorithm, 1);
     if (scene->addresses[rank]) {
         setenv("SLURM_TOPOLOGY_ADDR", scene->addresses[rank], 1);
         setenv("SLURM_TOPOLOGY_ADDR_PATTERN", "switch.switch.node", 1);
@@ -150,6 +154,18 @@ static void test_by_host_names(void **state)
                         .sizes = {3, 2, 1}});
 }
 
+/* Plans for several ranks on several hosts, of unequal sizes; without being asked for, too. */
+static void test_hierarchical(void **state)
+{
+    (void)state;
+    static const char *const algorithms[] = {"hier", "leader", NULL};
+    for (int i = 0; i < 3; i++)
+        play((struct scene){.hosts = {"b", "a", "b", "c", "b", "a"},
+                            .algorithm = algorithms[i],
+                            .expected = {1, 5, 0, 2, 4, 3},
+                            .sizes = {2, 3, 1}});
+}
+
 static void test_plain(void **state)
 {
     (void)state;
@@ -237,9 +253,10 @@ static void test_file_is_broken(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_host_names), cmocka_unit_test(test_plain),
-        cmocka_unit_test(test_by_slurm),      cmocka_unit_test(test_by_file),
-        cmocka_unit_test(test_files_differ),  cmocka_unit_test(test_file_is_broken),
+        cmocka_unit_test(test_by_host_names),  cmocka_unit_test(test_hierarchical),
+        cmocka_unit_test(test_plain),          cmocka_unit_test(test_by_slurm),
+        cmocka_unit_test(test_by_file),        cmocka_unit_test(test_files_differ),
+        cmocka_unit_test(test_file_is_broken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
