@@ -63,7 +63,11 @@ static int siblings_compare(const struct weft_node *a, const struct weft_node *b
     if (a->kind != b->kind) {
         return a->kind < b->kind ? -1 : 1;
     }
-    if (a->pci && b->pci) {
+    /* Those without an address come last: compared by name with those that have one, three could go in a circle. */
+    if (!a->pci != !b->pci) {
+        return a->pci ? -1 : 1;
+    }
+    if (a->pci) {
         int different = pci_compare(a->pci, b->pci);
         if (different) {
             return different;

@@ -205,6 +205,28 @@ static void ranks_anywhere_come_last(void **state)
     }
 }
 
+/* By address and by name the three would go in a circle: the order in which a source tells them must not decide. */
+static void only_some_have_an_address(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 4 * SEEDS; seed++) {
+        struct machine m = {0};
+        m.host = made_item(&m.made, WEFT_NODE_HOST, MADE_NONE, "h");
+        m.numas[0] = made_item(&m.made, WEFT_NODE_NUMA, m.host, "numa0");
+        uint32_t first = made_nic(&m.made, m.numas[0], "mlx5_3", -1);
+        uint32_t second = made_nic(&m.made, m.numas[0], "mlx5_1", -1);
+        uint32_t without = made_nic(&m.made, m.numas[0], "mlx5_2", -1);
+        snprintf(m.made.items[first - 1].pci, 32, "0000:01:00.0");
+        snprintf(m.made.items[second - 1].pci, 32, "0000:02:00.0");
+        made_build(&m.made, seed);
+        struct weft_place places[3];
+        for (int r = 0; r < 3; r++)
+            places[r] = made_place(&m.made, m.host, m.numas[0]);
+        nics_expect(&m, places, 3, (uint32_t[]){first, second, without});
+        made_free(&m.made);
+    }
+}
+
 static void nics_without_ports_and_hosts_without_nics(void **state)
 {
     (void)state;
@@ -271,6 +293,7 @@ int main(void)
         cmocka_unit_test(ranks_near_a_numa_node_share_its_nics),
         cmocka_unit_test(an_early_rank_gives_way_to_a_late_one),
         cmocka_unit_test(ranks_anywhere_come_last),
+        cmocka_unit_test(only_some_have_an_address),
         cmocka_unit_test(nics_without_ports_and_hosts_without_nics),
         cmocka_unit_test(the_reason_is_told),
     };
