@@ -86,7 +86,8 @@ static int find_hosts(struct arranging *a)
     for (uint32_t r = 0; r < ranks; r++) {
         const struct weft_member *member = &comm->members[r];
         uint32_t part = !comm->no_shm ? member->host_group : nodes ? (uint32_t)member->placement.node : 0;
-        a->residents[r] = (struct resident){member->host, part, r};
+        const char *name = comm->no_shm ? member->host : comm->members[part].host;
+        a->residents[r] = (struct resident){*name ? name : "(none)", part, r};
     }
     qsort(a->residents, ranks, sizeof *a->residents, compare_residents);
     for (uint32_t i = 0; i < ranks; i++) {
@@ -102,51 +103,26 @@ static int find_hosts(struct arranging *a)
     return WEFT_OK;
 }
 
-static int compare_names(const void *a, const void *b)
+/* How much of the host's name the address ends in: all, or what comes before the first dot; 0: it is another node's, as
+ * where the variable was carried along from there. */
+static int node_size(const struct host *host, const char *address)
 {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* The names of a graph's hosts, sorted. */
-static int list_names(const struct weft_graph *graph, const char ***names, uint32_t *count)
-{
-    uint32_t found = 0;
-    const char **list = malloc((graph->node_count + 1u) * sizeof *list);
-    if (!list)
-        return weft_fail(WEFT_NOMEM, "no memory for the hosts of a fabric of %u nodes", graph->node_count);
-    for (uint32_t n = weft_graph_first(graph, WEFT_NODE_NONE); n != WEFT_NODE_NONE;
-         n = graph->nodes[n].sibling_next) {
-        if (graph->nodes[n].kind == WEFT_NODE_HOST)
-            list[found++] = graph->nodes[n].name;
+    size_t size = strlen(address), whole = strlen(host->name), brief = strcspn(host->name, ".");
+    const size_t tries[] = {whole, brief};
+    for (int i = 0; i < 2; i++) {
+        size_t own = tries[i];
+        if (own && own <= size && memcmp(address + size - own, host->name, own) == 0 &&
+            (own == size || address[size - own - 1] == '.'))
+            return (int)own;
     }
-    qsort(list, found, sizeof *list, compare_names);
-    *names = list;
-    *count = found;
-    return WEFT_OK;
+    return 0;
 }
 
-static int has_name(const char *const *names, uint32_t count, const char *name)
+/* A fabric that does not fit stops nobody: all ranks find that alike. */
+static int go_without(const char *fabric)
 {
-    return bsearch(&name, names, count, sizeof *names, compare_names) != NULL;
-}
-
-/* Gives hosts the fabric's spelling: a name up to its first dot where the fabric has that and not the whole. */
-static int spell_like_fabric(struct arranging *a, const struct weft_graph *fabric)
-{
-    const char **names = NULL;
-    uint32_t count = 0;
-    int status = list_names(fabric, &names, &count);
-    if (status != WEFT_OK)
-        return status;
-    for (uint32_t h = 0; h < a->host_count; h++) {
-        char *dot = strchr(a->hosts[h].name, '.');
-        if (!dot || has_name(names, count, a->hosts[h].name))
-            continue;
-        *dot = '\0';
-        if (!has_name(names, count, a->hosts[h].name))
-            *dot = '.';
-    }
-    free(names);
+    weft_log_once(WEFT_LOG_WARN, "ranks are ordered without %s: %s", fabric, weft_error_detail());
+    weft_error_clear();
     return WEFT_OK;
 }
 
@@ -161,18 +137,15 @@ static int fabric_of_slurm(struct arranging *a, struct weft_graph **fabric)
         return weft_fail(WEFT_NOMEM, "no memory for the addresses of %u hosts", a->host_count);
     for (uint32_t h = 0; h < a->host_count; h++) {
         const struct weft_told_place *told = &a->told[a->residents[a->hosts[h].first].rank];
-        if (*told->address && !strpbrk(a->hosts[h].name, " \t"))
-            used += (size_t)snprintf(lines + used, capacity - used, "%s %s%s%s\n", a->hosts[h].name,
+        int name = node_size(&a->hosts[h], told->address);
+        if (name)
+            used += (size_t)snprintf(lines + used, capacity - used, "%.*s %s%s%s\n", name, a->hosts[h].name,
                                      told->address, *told->pattern ? " " : "", told->pattern);
     }
     struct weft_text text = {"SLURM_TOPOLOGY_ADDR", lines, used};
     int status = used ? weft_topo_read_text(&text, fabric) : WEFT_OK;
     free(lines);
-    if (status != WEFT_INVALID)
-        return status;
-    weft_log_once(WEFT_LOG_WARN, "ranks are ordered without Slurm's topology: %s", weft_error_detail());
-    weft_error_clear();
-    return WEFT_OK;
+    return status == WEFT_INVALID ? go_without("Slurm's topology") : status;
 }
 
 static int find_fabric(struct arranging *a, const struct weft_graph **fabric)
@@ -238,14 +211,17 @@ static int make_graph(struct arranging *a)
     const struct weft_graph *fabric;
     uint32_t joined, added;
     int status = find_fabric(a, &fabric);
-    if (status == WEFT_OK && fabric)
-        status = spell_like_fabric(a, fabric);
     if (status == WEFT_OK)
         status = make_machines(a);
     if (status != WEFT_OK)
         return status;
-    if (fabric)
-        return weft_fabric_lay(a->machines, fabric, 0, &a->graph, &joined, &added);
+    if (fabric) {
+        status = weft_fabric_lay(a->machines, fabric, 0, &a->graph, &joined, &added);
+        if (status != WEFT_INVALID)
+            return status;
+        go_without(a->source);
+        a->source = "host names";
+    }
     a->graph = a->machines;
     a->machines = NULL;
     return WEFT_OK;

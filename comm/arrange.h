@@ -6,14 +6,17 @@
  * who shares memory with whom, which are known anyhow, all ranks have the same facts, make the same graph of
  * them and so find the same layout (topo/order.h). No rank looks at another's hardware, and none loads hwloc for it.
  *
- * Which ranks are on one host: those that have proven to share memory. Where no two do (WEFT_TRANSPORT=ofi, or
- * one rank on each host), those whose hosts have the same name and, where one launcher says so, the same number.
+ * Which ranks are on one host: those that have proven to share memory, by the name of the lowest of them (containers may
+ * have names of their own). Where no two do (WEFT_TRANSPORT=ofi, or one rank on each host), those whose hosts have the
+ * same name and, where one launcher says so, the same number.
  *
  * The fabric, the first there is:
- *   - WEFT_TOPO_FILE, which all ranks must read alike, with hosts by their names, whole or up to the first dot;
+ *   - WEFT_TOPO_FILE, which all ranks must read alike, with hosts by their names, whole or up to the first dot where that
+ *     is not ambiguous (weft_fabric_lay());
  *   - SLURM_TOPOLOGY_ADDR and SLURM_TOPOLOGY_ADDR_PATTERN of a rank of each host (slurm.conf's TopologyParam: they are set
- *     with topology/tree and topology/block);
- *   - none: hosts by name alone.
+ *     with topology/tree and topology/block), where the address ends in the host's name, whole or up to its first dot;
+ *   - none: hosts by name alone. So too, with a warning, where a fabric has the name of a host for a switch, or Slurm's
+ *     values contradict each other.
  */
 #ifndef WEFT_COMM_ARRANGE_H
 #define WEFT_COMM_ARRANGE_H

@@ -18,18 +18,30 @@ static uint64_t fold(uint64_t digest, const void *data, size_t size)
     return digest;
 }
 
+/* All that a layout may rest on: two ranks that read different files would otherwise make plans that do not fit. */
 static uint64_t digest_of(const struct weft_graph *graph)
 {
     uint64_t digest = 0xcbf29ce484222325u;
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const struct weft_node *node = &graph->nodes[n];
-        const uint64_t told[] = {node->kind,           node->parent, (uint64_t)node->index,
+        const char *pci = node->pci ? node->pci : "";
+        const uint64_t told[] = {node->kind,           node->bridge, node->state,
+                                 node->flags,          node->parent, (uint64_t)node->index,
                                  (uint64_t)node->rail, node->guid,   node->bytes_per_s};
         digest = fold(fold(digest, told, sizeof told), node->name, strlen(node->name) + 1);
+        digest = fold(digest, pci, strlen(pci) + 1);
     }
     for (uint32_t e = 0; e < graph->edge_count; e++) {
         const struct weft_edge *edge = &graph->edges[e];
-        const uint64_t told[] = {edge->a, edge->b, edge->kind, edge->flags, edge->links, edge->bytes_per_s};
+        const uint64_t told[] = {edge->a,
+                                 edge->b,
+                                 edge->kind,
+                                 edge->flags,
+                                 edge->links,
+                                 edge->bytes_per_s,
+                                 edge->latency_ns,
+                                 (uint64_t)edge->port_a,
+                                 (uint64_t)edge->port_b};
         digest = fold(digest, told, sizeof told);
     }
     return digest ? digest : 1;

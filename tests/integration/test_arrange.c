@@ -1,5 +1,6 @@
 /* The order that a communicator finds for its ranks, from host names, Slurm's addresses and a file; and that collectives
- * over it are right. Each rank has a host name of its own choice (a UTS namespace), and none shares memory. */
+ * over it are right. Each rank has a host name of its own choice (a UTS namespace); none shares memory unless
+ * its test says so. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,6 +29,7 @@ struct scene {
     const char *files[RANKS];     /* WEFT_TOPO_FILE, NULL without */
     const char *order;            /* WEFT_ORDER */
     const char *algorithm;        /* WEFT_ALGO */
+    const char *transport;        /* WEFT_TRANSPORT; NULL: ofi, with which no two share memory */
     int plain;                    /* no hosts in plans */
     uint32_t expected[RANKS];     /* the rank at each position */
     uint32_t sizes[RANKS];        /* of the hosts, 0 behind the last */
@@ -36,7 +38,7 @@ struct scene {
 
 static void set_up(const struct scene *scene, int rank)
 {
-    setenv("WEFT_TRANSPORT", "ofi", 1);
+    setenv("WEFT_TRANSPORT", scene->transport ? scene->transport : "ofi", 1);
     unsetenv("SLURM_TOPOLOGY_ADDR");
     unsetenv("SLURM_TOPOLOGY_ADDR_PATTERN");
     unsetenv("WEFT_TOPO_FILE");
@@ -250,13 +252,80 @@ static void test_file_is_broken(void **state)
     unsetenv("WEFT_TOPO_FILE");
 }
 
+/* Hosts that call themselves by their whole names, and Slurm by the short ones; a variable that was carried along from
+ * another host says nothing of this one. */
+static void test_names_of_slurm(void **state)
+{
+    (void)state;
+    play((struct scene){.hosts = {"a.x", "b.x", "c.x", "d.x", "e.x", "f.x"},
+                        .addresses = {"s0.s1.a", "s0.s2.b", "s0.s1.c", "s0.s2.d", "s0.s1.e", "s0.s2.f"},
+                        .expected = {0, 2, 4, 1, 3, 5},
+                        .sizes = {1, 1, 1, 1, 1, 1}});
+    play((struct scene){.hosts = {"a", "b", "c", "d", "e", "f"},
+                        .addresses = {"s0.s1.c", "s0.s2.b", "s0.s1.c", "s0.s2.d", "s0.s1.c", "s0.s2.f"},
+                        .expected = {2, 1, 3, 5, 0, 4},
+                        .sizes = {1, 1, 1, 1, 1, 1}});
+}
+
+/* A fabric whose names do not fit the hosts' does not keep ranks from working. */
+static void test_names_clash(void **state)
+{
+    (void)state;
+    char path[64];
+    play((struct scene){.hosts = {"a", "b", "c", "d", "e", "s1"},
+                        .addresses = {"s0.s1.a", "s0.s2.b", "s0.s1.c", "s0.s2.d", "s0.s1.e", NULL},
+                        .plain = 1});
+    write_file(path, fabric);
+    play((struct scene){.hosts = {"a", "b", "c", "d", "e", "s1"}, .files = ALL(path), .plain = 1});
+    play((struct scene){.hosts = {"a.x", "a.y", "c.x", "d.x", "e.x", "f.x"},
+                        .files = ALL(path),
+                        .expected = {3, 5, 2, 4, 0, 1},
+                        .sizes = {1, 1, 1, 1, 1, 1}});
+    unlink(path);
+}
+
+static void test_hosts_without_name(void **state)
+{
+    (void)state;
+    play((struct scene){.hosts = {"", "", "", "", "", ""}, .plain = 1});
+}
+
+/* Containers of one host that have names of their own. */
+static void test_shared_memory_decides(void **state)
+{
+    (void)state;
+    play((struct scene){.hosts = {"b", "a", "b", "c", "a", "b"}, .transport = "shm", .plain = 1});
+}
+
+/* Files that differ in nothing but which port is down. */
+static void test_ports_differ(void **state)
+{
+    (void)state;
+    static const char text[] = "<topology version=\"2.0\"><object type=\"Machine\" os_index=\"0\">"
+                               "<object type=\"OSDev\" name=\"mlx5_0\" osdev_type=\"3\">"
+                               "<info name=\"Port1State\" value=\"%d\"/></object></object></topology>";
+    char up[64], down[64], content[sizeof text];
+    snprintf(content, sizeof content, text, 4);
+    write_file(up, content);
+    snprintf(content, sizeof content, text, 1);
+    write_file(down, content);
+    play((struct scene){
+        .hosts = {"a", "b", "c", "d", "e", "f"},
+        .files = {up, up, up, up, down, up},
+        .error = "rank 4 on host 'e' reads another fabric from WEFT_TOPO_FILE than rank 0 on host 'a'"});
+    unlink(up);
+    unlink(down);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_host_names),  cmocka_unit_test(test_hierarchical),
-        cmocka_unit_test(test_plain),          cmocka_unit_test(test_by_slurm),
-        cmocka_unit_test(test_by_file),        cmocka_unit_test(test_files_differ),
-        cmocka_unit_test(test_file_is_broken),
+        cmocka_unit_test(test_by_host_names),      cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_by_slurm),           cmocka_unit_test(test_by_file),
+        cmocka_unit_test(test_files_differ),       cmocka_unit_test(test_file_is_broken),
+        cmocka_unit_test(test_names_of_slurm),     cmocka_unit_test(test_names_clash),
+        cmocka_unit_test(test_hosts_without_name), cmocka_unit_test(test_shared_memory_decides),
+        cmocka_unit_test(test_ports_differ),       cmocka_unit_test(test_hierarchical),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
