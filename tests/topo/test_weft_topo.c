@@ -289,6 +289,17 @@ static void test_matrix(void **state)
            "there are 64 hosts: choose one with --host NAME\n");
 }
 
+/* Not every source numbers them. */
+static void test_port_without_number(void **state)
+{
+    (void)state;
+    topo_tool_file("unnumbered.xml",
+                   "<system version=\"1\"><cpu numaid=\"0\">"
+                   "<nic><net name=\"mlx5_0\" dev=\"0\" speed=\"100000\"/></nic></cpu></system>");
+    expect("--input $T/unnumbered.xml --explain mlx5_0 mlx5_0:port", 0, "mlx5_0 - mlx5_0:port: LOC, ");
+    expect("--input $T/unnumbered.xml --format dot", 0, "mlx5_0\\nport: 100 Gb/s");
+}
+
 static void test_explain(void **state)
 {
     (void)state;
@@ -450,9 +461,10 @@ int main(void)
         cmocka_unit_test(test_inputs),         cmocka_unit_test(test_this_machine),
         cmocka_unit_test(test_several_inputs), cmocka_unit_test(test_one_host),
         cmocka_unit_test(test_text),           cmocka_unit_test(test_matrix),
-        cmocka_unit_test(test_explain),        cmocka_unit_test(test_fabric),
-        cmocka_unit_test(test_formats),        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_hostile_names),  cmocka_unit_test(test_output_errors),
+        cmocka_unit_test(test_explain),        cmocka_unit_test(test_port_without_number),
+        cmocka_unit_test(test_fabric),         cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_order),          cmocka_unit_test(test_hostile_names),
+        cmocka_unit_test(test_output_errors),
     };
     return cmocka_run_group_tests(tests, files_make, topo_tool_leave);
 }

@@ -220,9 +220,13 @@ static void put_node(const struct dot *dot, uint32_t n)
         char rate[WEFT_TOPO_AMOUNT_SIZE];
         if (port->parent != n)
             break;
-        if (port->kind == WEFT_NODE_PORT)
-            fprintf(dot->out, "\\nport %" PRId32 ": %s", port->index,
-                    port->state == WEFT_PORT_DOWN ? "down" : weft_topo_bits(port->bytes_per_s, rate));
+        if (port->kind != WEFT_NODE_PORT)
+            continue;
+        fputs("\\nport", dot->out);
+        if (port->index >= 0)
+            fprintf(dot->out, " %" PRId32, port->index);
+        fprintf(dot->out, ": %s",
+                port->state == WEFT_PORT_DOWN ? "down" : weft_topo_bits(port->bytes_per_s, rate));
     }
     const char *look = looks[node->kind] ? looks[node->kind] : "shape=box";
     fprintf(dot->out, "\", %s];\n", look);

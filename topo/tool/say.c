@@ -119,7 +119,7 @@ char *weft_topo_name(const struct weft_graph *graph, uint32_t node, char text[WE
     size_t used = 0;
     if (*above)
         used = (size_t)snprintf(text, WEFT_TOPO_NAME_SIZE, "%s/", above);
-    if (at->kind == WEFT_NODE_PORT && at->parent != WEFT_NODE_NONE)
+    if (at->kind == WEFT_NODE_PORT && at->parent != WEFT_NODE_NONE && at->index >= 0)
         snprintf(text + used, WEFT_TOPO_NAME_SIZE - used, "%s port %d",
                  weft_topo_clean(graph->nodes[at->parent].name, own, sizeof own / 2), at->index);
     else
