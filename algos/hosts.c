@@ -87,12 +87,22 @@ static uint32_t measure(const struct weft_layout *layout, uint32_t *sizes)
     return count;
 }
 
+/* An order that is the ranks' numbers is none: plans are shorter without. */
+static const uint32_t *order_of(const struct weft_layout *layout)
+{
+    for (uint32_t p = 0; p < layout->ranks; p++) {
+        if (layout->order[p] != p)
+            return layout->order;
+    }
+    return NULL;
+}
+
 int weft_hosts_of_layout(const struct weft_layout *layout, struct weft_hosts **hosts)
 {
     uint32_t *sizes = malloc(((size_t)layout->host_count + 1) * sizeof *sizes);
     if (!sizes)
         return weft_fail(WEFT_NOMEM, "hosts: no memory for %u hosts", layout->host_count);
-    int status = weft_hosts_make(sizes, measure(layout, sizes), layout->order, hosts);
+    int status = weft_hosts_make(sizes, measure(layout, sizes), order_of(layout), hosts);
     free(sizes);
     return status;
 }
