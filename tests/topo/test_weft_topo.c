@@ -329,6 +329,24 @@ static void test_explain(void **state)
     expect("--input $T/nccl.xml --explain \"$(printf '\\033]0;x')\" gpu0", 1, "there is no \"?]0;x\" in ");
 }
 
+/* A way that is too long to be told is no missing NIC. */
+static void test_long_way(void **state)
+{
+    (void)state;
+    char text[32768];
+    int used = snprintf(text, sizeof text, "<system version=\"1\"><cpu numaid=\"0\">");
+    for (unsigned i = 1; i <= 80; i++)
+        used += snprintf(text + used, sizeof text - (size_t)used,
+                         "<pci busid=\"0000:%02x:00.0\" class=\"%s\">", i, i < 80 ? "0x060400" : "0x030200");
+    for (unsigned i = 1; i <= 80; i++)
+        used += snprintf(text + used, sizeof text - (size_t)used, "</pci>");
+    snprintf(text + used, sizeof text - (size_t)used,
+             "<nic><net name=\"mlx5_0\" dev=\"0\" speed=\"100000\" port=\"1\"/></nic></cpu></system>");
+    topo_tool_file("deep.xml", text);
+    expect("--input $T/deep.xml --explain gpu0 mlx5_0", 1, "a path of more than 64 edges");
+    expect("--input $T/deep.xml --nic-map", 1, "a path of more than 64 edges");
+}
+
 static void test_fabric(void **state)
 {
     (void)state;
@@ -462,9 +480,9 @@ int main(void)
         cmocka_unit_test(test_several_inputs), cmocka_unit_test(test_one_host),
         cmocka_unit_test(test_text),           cmocka_unit_test(test_matrix),
         cmocka_unit_test(test_explain),        cmocka_unit_test(test_port_without_number),
-        cmocka_unit_test(test_fabric),         cmocka_unit_test(test_formats),
-        cmocka_unit_test(test_order),          cmocka_unit_test(test_hostile_names),
-        cmocka_unit_test(test_output_errors),
+        cmocka_unit_test(test_long_way),       cmocka_unit_test(test_fabric),
+        cmocka_unit_test(test_formats),        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_hostile_names),  cmocka_unit_test(test_output_errors),
     };
     return cmocka_run_group_tests(tests, files_make, topo_tool_leave);
 }

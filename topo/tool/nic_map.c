@@ -80,7 +80,8 @@ static void why_write(const struct weft_graph *graph, const struct weft_place *p
                  found.nearer_down == 1 ? "is" : "are");
 }
 
-static json_t *gpu_json(const struct weft_graph *graph, const struct weft_place *place, uint32_t chosen)
+static int gpu_json(const struct weft_graph *graph, const struct weft_place *place, uint32_t chosen,
+                    json_t **made)
 {
     static const char *const answers[] = {[WEFT_DIRECT_NO] = "no",
                                           [WEFT_DIRECT_UNKNOWN] = "unknown",
@@ -90,11 +91,14 @@ static json_t *gpu_json(const struct weft_graph *graph, const struct weft_place 
     uint32_t nic = nic_of(graph, chosen);
     char why[160];
     struct weft_path path;
+    int status = nic == WEFT_NODE_NONE ? WEFT_OK : weft_path_find(graph, place->near, nic, &path);
+    if (status != WEFT_OK)
+        return status;
     json_t *object =
         json_pack("{s:o, s:o, s:o}", "gpu", weft_json_text(node->name), "gpu_index",
                   weft_json_or_null(node->index, node->index >= 0), "gpu_pci", weft_json_text(node->pci));
     why_write(graph, place, nic, why, sizeof why);
-    if (nic != WEFT_NODE_NONE && weft_path_find(graph, place->near, nic, &path) == WEFT_OK) {
+    if (nic != WEFT_NODE_NONE) {
         const struct weft_node *of = &graph->nodes[chosen];
         json_object_set_new(object, "nic", weft_json_text(graph->nodes[nic].name));
         json_object_set_new(object, "nic_pci", weft_json_text(graph->nodes[nic].pci));
@@ -109,14 +113,15 @@ static json_t *gpu_json(const struct weft_graph *graph, const struct weft_place 
             json_object_set_new(object, absent[i], json_null());
     }
     json_object_set_new(object, "why", json_string(why));
-    return object;
+    *made = object;
+    return WEFT_OK;
 }
 
 /* One object per host with GPUs. */
-static json_t *hosts_json(const struct weft_graph *graph, const struct weft_place *places,
-                          const uint32_t *nics, uint32_t gpus)
+static int hosts_json(const struct weft_graph *graph, const struct weft_place *places, const uint32_t *nics,
+                      uint32_t gpus, json_t **made)
 {
-    json_t *hosts = json_array(), *list = NULL;
+    json_t *hosts = json_array(), *list = NULL, *gpu;
     for (uint32_t i = 0; i < gpus; i++) {
         if (i == 0 || places[i].host != places[i - 1].host) {
             list = json_array();
@@ -124,9 +129,15 @@ static json_t *hosts_json(const struct weft_graph *graph, const struct weft_plac
                                   json_pack("{s:o, s:o}", "host",
                                             weft_json_text(graph->nodes[places[i].host].name), "gpus", list));
         }
-        json_array_append_new(list, gpu_json(graph, &places[i], nics[i]));
+        int status = gpu_json(graph, &places[i], nics[i], &gpu);
+        if (status != WEFT_OK) {
+            json_decref(hosts);
+            return status;
+        }
+        json_array_append_new(list, gpu);
     }
-    return hosts;
+    *made = hosts;
+    return WEFT_OK;
 }
 
 /* One place per GPU, host by host. *places and *nics are malloc'ed, one piece of memory each. */
@@ -158,9 +169,12 @@ int weft_topo_nic_map(const struct weft_graph *graph, FILE *file)
         return status;
     if (gpus)
         status = weft_order_nics(graph, places, gpus, nics);
+    json_t *hosts;
+    if (status == WEFT_OK)
+        status = hosts_json(graph, places, nics, gpus, &hosts);
     if (status == WEFT_OK) {
         json_t *root = weft_json_head(graph, "nic-map");
-        json_object_set_new(root, "hosts", hosts_json(graph, places, nics, gpus));
+        json_object_set_new(root, "hosts", hosts);
         status = weft_json_put(root, file);
     }
     free(nics);
