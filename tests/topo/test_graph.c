@@ -300,7 +300,7 @@ static void test_find(void **state)
     assert_int_equal(weft_graph_find(graph, "gpu0", &node), WEFT_INVALID);
     assert_detail("\"gpu0\" is the name of 2: gpu h1/gpu0 at 0000:0c:00.0, gpu h2/gpu0 at 0000:0c:00.0");
     assert_int_equal(weft_graph_find(graph, "0:c:0.0", &node), WEFT_INVALID);
-    char name[8];
+    char name[16];
     for (int i = 0; i < 8; i++) {
         snprintf(name, sizeof name, "x%d", i);
         add(graph, WEFT_NODE_GPU, add(graph, WEFT_NODE_HOST, WEFT_NODE_NONE, name, NULL), "same", NULL);

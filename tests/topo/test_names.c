@@ -96,8 +96,11 @@ static void test_names_at_random(void **state)
     static uint32_t has[ALL];
     uint32_t count = 1, state_of = 12345;
     for (uint32_t from = 0; count < ALL; from++) {
-        for (int letter = 0; letter < LETTERS; letter++)
-            snprintf(texts[count++], LENGTH + 1, "%.*s%c", LENGTH - 1, texts[from], "a\x80z"[letter]);
+        size_t length = strlen(texts[from]);
+        for (int letter = 0; letter < LETTERS; letter++) {
+            memcpy(texts[count], texts[from], length);
+            texts[count++][length] = "a\x80z"[letter];
+        }
     }
     struct weft_names names = {0};
     for (uint32_t i = 0; i < 60000; i++) {

@@ -23,7 +23,7 @@ static struct weft_graph *read_good(const char *document)
 
 static const char *class_of(const struct weft_graph *graph, const char *a, const char *b)
 {
-    uint32_t x, y;
+    uint32_t x = 0, y = 0;
     if (weft_graph_find(graph, a, &x) || weft_graph_find(graph, b, &y))
         fail_msg("%s", weft_error_detail());
     enum weft_path_class one = weft_path_classify(graph, x, y);

@@ -272,7 +272,7 @@ static void test_sockets(void **state)
 {
     (void)state;
     uint32_t host = add(WEFT_NODE_HOST, WEFT_NODE_NONE, "h"), numas[5];
-    char name[8];
+    char name[16];
     for (int i = 0; i < 5; i++) {
         snprintf(name, sizeof name, "numa%d", i);
         numas[i] = add(WEFT_NODE_NUMA, host, name);
