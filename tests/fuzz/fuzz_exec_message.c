@@ -71,8 +71,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct weft_exec_options options = {
         .id = 1, .rank = 1, .ranks = 3, .window = 8, .hooks = elsewhere_hooks};
     options.hooks.sent_by = sent_by;
-    struct weft_plan_request wanted = {
-        WEFT_ALLREDUCE, WEFT_ALGO_RING + data[1] % 4, 3, 1, data[1] / 4 % 2, -1, 0, 0};
+    struct weft_plan_request wanted = {.collective = WEFT_ALLREDUCE,
+                                       .algorithm = WEFT_ALGO_RING + data[1] % 4,
+                                       .ranks = 3,
+                                       .rank = 1,
+                                       .in_place = data[1] / 4 % 2,
+                                       .root = -1};
     struct weft_exec *exec;
     struct weft_exec_op *op;
     struct weft_plan *plan;

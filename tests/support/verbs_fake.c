@@ -22,7 +22,7 @@ struct instance {
     struct weft_link *links[LINKS_MAX]; /* and their contexts */
     void *contexts[LINKS_MAX];
     int link_count;
-    int cut; /* its links are broken, and it has been told */
+    atomic_int cut; /* its links are broken, and it has been told */
 };
 
 atomic_int verbs_fake_opened, verbs_fake_letters, verbs_fake_cut;

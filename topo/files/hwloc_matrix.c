@@ -32,7 +32,14 @@ int weft_hwloc_matrix_begin(struct weft_hwloc_file *file, const struct weft_xml_
     return status;
 }
 
-static int add_reference(struct weft_hwloc_matrix *matrix, const char *word, uint64_t number)
+/* The word lies in the middle of a text. */
+static int begins_with(const char *word, size_t length, const char *start)
+{
+    size_t wanted = strlen(start);
+    return length >= wanted && memcmp(word, start, wanted) == 0;
+}
+
+static int add_reference(struct weft_hwloc_matrix *matrix, const char *word, size_t length, uint64_t number)
 {
     int status = weft_hwloc_room((void **)&matrix->references, matrix->reference_count,
                                  &matrix->reference_room, sizeof *matrix->references);
@@ -40,7 +47,7 @@ static int add_reference(struct weft_hwloc_matrix *matrix, const char *word, uin
         return status;
     /* In <distances2hetero> processors and NUMA nodes go by the system's number, everything else by gp_index. */
     int by_os_index =
-        matrix->by_os_index || strncmp(word, "NUMANode:", 9) == 0 || strncmp(word, "PU:", 3) == 0;
+        matrix->by_os_index || begins_with(word, length, "NUMANode:") || begins_with(word, length, "PU:");
     matrix->references[matrix->reference_count++] = (struct weft_hwloc_reference){
         .object = WEFT_HWLOC_NONE, .by_os_index = by_os_index, .number = number};
     return WEFT_OK;
@@ -75,7 +82,7 @@ static int take_word(struct weft_hwloc_matrix *matrix, const struct weft_xml_ele
     if (count == most)
         return weft_xml_fail(element, "more than %llu numbers in <%s>, as nbobjs is %llu",
                              (unsigned long long)most, element->name, (unsigned long long)matrix->size);
-    return is_index ? add_reference(matrix, word, number) : add_value(matrix, number);
+    return is_index ? add_reference(matrix, word, length, number) : add_value(matrix, number);
 }
 
 static int is_blank(char letter)
