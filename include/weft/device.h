@@ -1,0 +1,221 @@
+/* Where bytes live and who computes on them: the contract between weft and a kind of device, and the plug-in ABI for
+ * kinds outside this library.
+ *
+ * A backend serves one kind ("cuda", "sim", a plug-in's own): it tells which pointers are its memory, hands that memory to
+ * NICs and to other processes, and does copies and reductions on the device, in queues of weft's own that never hold up the
+ * program's. What is sent when to whom is not its business.
+ *
+ * Terms
+ *   ordinal   number of a device within its kind, from 0, as the driver counts in this process.
+ *   span      what one allocation (or, of memory that was mapped piece by piece, one mapping) covers: from base on, length
+ *             bytes. A buffer of the program's may lie across several spans.
+ *   identity  of a span: a number that no other allocation of this process has had or will have, also at the same address. What is
+ *             cached about memory (registrations, handles) is valid as long as identify() still gives the same identity.
+ *   queue     weft's own sequence of work on one device; work in one queue runs in order, queues run beside each other and
+ *             beside the program's streams. A queue never waits for the program but by follow().
+ *   stream    the program's own sequence of work, whatever its runtime calls it (cudaStream_t, ...), passed as a pointer.
+ *   event     a place in a queue; it has happened when all work before it is done.
+ *   gate      a place in a stream at which it waits until the gate is opened.
+ *
+ * Stream order. A call of the program's on a stream is served without waiting: follow(queue, stream) makes weft's queue
+ * wait for what the stream holds by then, hold(stream) puts a gate into it, and the call returns. When weft's work
+ * is done, or has failed, the gate is opened, at once or behind the work that a queue still holds. Every gate is opened, whatever
+ * happens: a stream that waits for ever hangs the program.
+ *
+ * Operations that a backend lacks may be NULL in its table; weft_device_complete() (devmem/registry.c) fills them with a
+ * default that answers WEFT_UNSUPPORTED, so that every operation is callable. New operations come at the table's end.
+ *
+ * Threads: all operations may be called from any thread at any time, and by several at once, but a queue, event or gate is used
+ * by one thread at a time. A backend leaves the calling thread as it was (its current device or context).
+ * Blocking: open, close, queue_open, queue_close, unimport, pin, unpin, allocate and release may wait, for a bounded time where
+ * the device still answers. Nothing else waits for the device: no host synchronisation hides in an operation.
+ * Errors: 0 or a negative enum weft_status; the text goes to params.fail first. Work that fails later on the device is told by
+ * test() of every event behind it.
+ * Memory visibility: when test() says that an event has happened, what the work before it wrote is visible to the host, to
+ * the device's other queues and to NICs.
+ *
+ * Plug-ins. A shared object that is built from include/weft/ alone exports
+ *     const struct weft_device_ops *weft_device_plugin(void);
+ * and is named by WEFT_DEVICE_PLUGIN, a list of absolute paths separated by colons. It is loaded only when it is a regular file
+ * that belongs to root or the effective user and that nobody else may write, and likewise every folder on its path (sticky
+ * folders as /tmp excepted).
+ */
+#ifndef WEFT_DEVICE_H
+#define WEFT_DEVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <weft/status.h>
+#include <weft/weft.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WEFT_DEVICE_ABI              1
+#define WEFT_DEVICE_HANDLE_MAX       192 /* bytes of an exported handle */
+#define WEFT_DEVICE_SOURCES_MAX      8   /* inputs of a reduction */
+#define WEFT_DEVICE_DESTINATIONS_MAX 2   /* places that its result goes to */
+
+struct weft_device;       /* one opened kind; defined by the backend */
+struct weft_device_queue; /* defined by the backend */
+struct weft_device_event; /* defined by the backend */
+struct weft_device_gate;  /* defined by the backend */
+
+/* Frozen. */
+enum weft_memory_kind {
+    WEFT_MEMORY_HOST = 0,    /* ordinary memory, unknown to any device */
+    WEFT_MEMORY_PINNED = 1,  /* host memory that a device reads and writes by itself */
+    WEFT_MEMORY_MANAGED = 2, /* moves between host and device by itself */
+    WEFT_MEMORY_DEVICE = 3,  /* the device's own */
+};
+
+enum weft_span_flags {
+    WEFT_SPAN_HOST_ACCESS = 1 << 0, /* the host may load and store there */
+    WEFT_SPAN_IPC = 1 << 1,         /* export_ipc() may work: another process can map it */
+    WEFT_SPAN_DMABUF = 1 << 2,      /* export_dmabuf() may work */
+    WEFT_SPAN_PEER_MEMORY = 1 << 3, /* a NIC's driver may register the pointer itself (peer-memory modules) */
+    WEFT_SPAN_ORDERED = 1 << 4,     /* came from a pool whose allocation and release follow streams */
+};
+
+/* What identify() says of the memory at a pointer. */
+struct weft_device_span {
+    size_t size;     /* of this struct, as the caller knows it */
+    uint32_t kind;   /* enum weft_memory_kind */
+    uint32_t flags;  /* enum weft_span_flags */
+    int32_t ordinal; /* the device; -1: none in particular */
+    uint32_t reserved;
+    uint64_t base;
+    uint64_t length;
+    uint64_t identity; /* 0: not known; then nothing about it may be cached */
+};
+
+/* What describe() says of a device. */
+struct weft_device_info {
+    size_t size; /* of this struct, as the caller knows it */
+    char name[96];
+    char pci[16];     /* "0000:3b:00.0", "" unknown */
+    char runtime[64]; /* driver and runtime with their versions, for people */
+    uint8_t uuid[16]; /* all 0: unknown; equal in all processes that see the device */
+    uint64_t memory_bytes;
+    int32_t numa;   /* -1 unknown */
+    uint32_t flags; /* enum weft_device_flags */
+};
+
+enum weft_device_flags {
+    WEFT_DEVICE_REDUCES = 1 << 0, /* reduce() works for at least one type and operation */
+    WEFT_DEVICE_IPC = 1 << 1,
+    WEFT_DEVICE_DMABUF = 1 << 2,
+    WEFT_DEVICE_GATES = 1 << 3, /* hold() works */
+};
+
+/* Memory of another process, as export_ipc() describes it. Opaque to everybody but the kind that made it. */
+struct weft_device_handle {
+    uint32_t bytes_used;
+    uint8_t bytes[WEFT_DEVICE_HANDLE_MAX];
+};
+
+/* What weft gives a backend when it opens it; strings and functions live until close(). */
+struct weft_device_params {
+    size_t size;
+    /* Every backend says why it fails through this: one line for weft_error_detail(). Returns status. */
+    int (*fail)(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+    void (*log)(int level, const char *format, ...)
+        __attribute__((format(printf, 2, 3))); /* enum as WEFT_LOG: 0 error */
+    const char *options; /* the kind's own settings, "" none: WEFT_DEVICE_OPTIONS's part for it */
+};
+
+/* A reduction: destinations[*][i] = sources[0][i] op sources[1][i] op ... for i in [0, count), left to right, in the
+ * arithmetic of docs/types.md, bit for bit what weft computes on host memory. A destination may be one of the sources, or not overlap
+ * any. Sources and destinations may be memory that was imported, of a peer device that is reachable, or pinned. */
+struct weft_device_reduction {
+    size_t size; /* of this struct, as the caller knows it */
+    weft_dtype dtype;
+    weft_op op;
+    uint32_t source_count;      /* 1 to WEFT_DEVICE_SOURCES_MAX; 1: a copy that applies finish */
+    uint32_t destination_count; /* 1 to WEFT_DEVICE_DESTINATIONS_MAX */
+    const void *const *sources;
+    void *const *destinations;
+    uint64_t count;  /* elements */
+    uint32_t finish; /* 0, or the number of ranks that avg divides by in this, its last, step */
+    uint32_t reserved;
+    const void *
+        scalar; /* NULL, or one element in host memory by which sources[0] is multiplied first (rounded once) */
+};
+
+struct weft_device_ops {
+    size_t size; /* of this table, as the backend knows it */
+    uint32_t abi;
+    const char *name; /* of the kind: lower case, unique */
+
+    /* WEFT_MISSING when driver, library or device is absent, too old or forbidden, saying which and what was wanted.
+     * Opening allocates nothing on a device and makes no device current. */
+    int (*open)(const struct weft_device_params *params, struct weft_device **device);
+    /* Everything made with it must have been given back. */
+    void (*close)(struct weft_device *device);
+    /* Devices of the kind in this process. */
+    int (*count)(struct weft_device *device);
+    int (*describe)(struct weft_device *device, int ordinal, struct weft_device_info *info);
+
+    /* Whose memory is at the pointer: fills span as far as its size goes. WEFT_MISSING, without a text, when it is not this
+     * kind's (ordinary host memory, another kind's, or freed). Called for every buffer of every call: fast. */
+    int (*identify)(struct weft_device *device, const void *pointer, struct weft_device_span *span);
+
+    /* The memory as a dma-buf, for ibv_reg_dmabuf_mr() and FI_MR_DMABUF: a descriptor (close-on-exec, the caller closes
+     * it) and where in it the memory begins. It stays valid, and keeps the memory, until closed. */
+    int (*export_dmabuf)(struct weft_device *device, const void *memory, size_t size, int *fd,
+                         uint64_t *offset);
+    /* The span around memory so that another process can map it; *offset is where in it memory lies. The allocation must
+     * outlive the imports. */
+    int (*export_ipc)(struct weft_device *device, const void *memory, struct weft_device_handle *handle,
+                      uint64_t *offset);
+    /* Maps it: *base is where the span begins here, for work on that ordinal. Handles come from peers, who may have written anything
+     * into them: WEFT_PROTOCOL. A handle that this same process exported gives WEFT_UNSUPPORTED: use the pointer. */
+    int (*import_ipc)(struct weft_device *device, int ordinal, const struct weft_device_handle *handle,
+                      void **base);
+    int (*unimport)(struct weft_device *device, void *base);
+
+    int (*queue_open)(struct weft_device *device, int ordinal, struct weft_device_queue **queue);
+    /* Waits until its work has ended. */
+    void (*queue_close)(struct weft_device_queue *queue);
+    /* Between any two of: this device's memory, memory that was imported, pinned or managed memory, other devices of the kind.
+     * Ordinary host memory has to be pinned before. */
+    int (*copy)(struct weft_device_queue *queue, void *destination, const void *source, size_t size);
+    /* WEFT_UNSUPPORTED for a type and operation that the device does not know. The struct may go when it returns. */
+    int (*reduce)(struct weft_device_queue *queue, const struct weft_device_reduction *reduction);
+    /* Makes work that follows in the queue wait for what the stream holds now. */
+    int (*follow)(struct weft_device_queue *queue, void *stream);
+
+    /* Makes an event behind what the queue holds. */
+    int (*mark)(struct weft_device_queue *queue, struct weft_device_event **event);
+    /* 1: has happened; 0: not yet; negative: work before it has failed. */
+    int (*test)(struct weft_device_event *event);
+    /* Work that follows in the queue waits for the event, which may be another queue's or ordinal's. */
+    int (*await)(struct weft_device_queue *queue, struct weft_device_event *event);
+    void (*event_free)(struct weft_device_event *event);
+
+    /* Puts a closed gate behind what the stream holds. The device's memory that ordinal names is where the stream runs. */
+    int (*hold)(struct weft_device *device, int ordinal, void *stream, struct weft_device_gate **gate);
+    /* Opens it, once: when the queue has done what it holds, or with queue NULL now. */
+    int (*open_gate)(struct weft_device_gate *gate, struct weft_device_queue *queue);
+    /* An open gate; it need not have been passed yet. */
+    void (*gate_free)(struct weft_device_gate *gate);
+
+    /* Lets devices of this kind read and write host memory by themselves; page by page, counted. */
+    int (*pin)(struct weft_device *device, void *memory, size_t size);
+    int (*unpin)(struct weft_device *device, void *memory, size_t size);
+    /* Memory for tests, tools and staging: kind DEVICE on that ordinal, or PINNED (ordinal -1: for all). */
+    int (*allocate)(struct weft_device *device, int ordinal, enum weft_memory_kind kind, size_t size,
+                    void **memory);
+    int (*release)(struct weft_device *device, void *memory);
+};
+
+/* What a plug-in exports under this name. */
+typedef const struct weft_device_ops *weft_device_plugin_function(void);
+#define WEFT_DEVICE_PLUGIN_SYMBOL "weft_device_plugin"
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
