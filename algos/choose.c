@@ -37,7 +37,7 @@ static double price(const struct weft_choice *choice, enum weft_algorithm algori
     if (!layered(choice))
         return weft_cost_estimate_ns(choice->collective, algorithm, choice->ranks, choice->bytes, &link);
     struct weft_hosts_cost cost = {weft_link_cost_of(1, choice->oversubscribed),
-                                   weft_link_cost_of(0, choice->oversubscribed), choice->ports};
+                                   weft_link_cost_of(0, choice->oversubscribed), choice->hosts->ports};
     return weft_cost_hosts_ns(choice->collective, algorithm, choice->hosts, choice->bytes, &cost);
 }
 

@@ -20,9 +20,7 @@ struct weft_choice {
     int oversubscribed; /* more ranks than processors on some host */
     int unequal;        /* struct weft_plan_request's */
     int strict;         /* likewise; ignored where nothing is reduced or the order of ranks must be kept */
-    /* Where ranks stand, and how many ports each host has (0: 1). NULL: not known, as one_host says. */
-    const struct weft_hosts *hosts;
-    uint32_t ports;
+    const struct weft_hosts *hosts; /* where ranks stand. NULL: not known, as one_host says */
     int keep_order; /* the operation does not commute: plans that keep the order of ranks, not strict ones */
 };
 

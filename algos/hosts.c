@@ -6,16 +6,40 @@
 #include "base/error.h"
 #include "topo/order.h"
 
-/* The hosts and the arrays behind them, for the caller to fill. order: whether there is one. */
-static struct weft_hosts *allocate(uint32_t ranks, uint32_t count, int order)
+/* What hosts are made of. */
+struct told {
+    const uint32_t *sizes;
+    uint32_t count;
+    const uint32_t *rings; /* [ring_count][ranks], ranks; NULL: one ring, as numbered */
+    uint32_t ring_count;
+    uint32_t ports;
+};
+
+static size_t numbers_of(uint32_t ranks, uint32_t count, int order, uint32_t rings)
 {
-    size_t numbers = (size_t)count + 1 + (order ? 2 * (size_t)ranks : 0);
-    struct weft_hosts *hosts = malloc(sizeof *hosts + numbers * sizeof(uint32_t));
+    return (size_t)count + 1 + (order ? 2 * (size_t)ranks : 0) + (rings > 1 ? 2 * (size_t)rings * ranks : 0);
+}
+
+/* The hosts and the arrays behind them, for the caller to fill. order: whether there is one. */
+static struct weft_hosts *allocate(uint32_t ranks, const struct told *told, int order)
+{
+    uint32_t rings = told->ring_count > 1 ? told->ring_count : 0;
+    struct weft_hosts *hosts =
+        malloc(sizeof *hosts + numbers_of(ranks, told->count, order, rings) * sizeof(uint32_t));
     if (!hosts)
         return NULL;
-    uint32_t *first = (uint32_t *)(hosts + 1);
-    uint32_t *named = order ? first + count + 1 : NULL;
-    *hosts = (struct weft_hosts){ranks, count, first, named, named ? named + ranks : NULL};
+    uint32_t *next = (uint32_t *)(hosts + 1);
+    *hosts = (struct weft_hosts){ranks, told->count, told->ring_count, told->ports, next, 0, 0, 0, 0};
+    next += told->count + 1;
+    if (order) {
+        hosts->order = next;
+        hosts->position = next + ranks;
+        next += 2 * (size_t)ranks;
+    }
+    if (rings) {
+        hosts->rings = next;
+        hosts->places = next + (size_t)rings * ranks;
+    }
     return hosts;
 }
 
@@ -25,48 +49,108 @@ static uint32_t *writable(const uint32_t *array)
     return (uint32_t *)(uintptr_t)array;
 }
 
-/* Copies the order and finds the positions; WEFT_INVALID where it is no permutation. */
-static int fill_order(struct weft_hosts *hosts, const uint32_t *order)
+/* Copies a ring and finds its inverse; WEFT_INVALID where it is no permutation. */
+static int fill(uint32_t ring, const uint32_t *given, uint32_t ranks, const uint32_t *to,
+                const uint32_t *inverse)
 {
-    uint32_t *named = writable(hosts->order), *position = writable(hosts->position);
-    memset(position, 0xff, hosts->ranks * sizeof *position);
-    for (uint32_t i = 0; i < hosts->ranks; i++) {
-        uint32_t rank = order[i];
-        if (rank >= hosts->ranks || position[rank] != UINT32_MAX)
+    uint32_t *named = writable(to), *position = writable(inverse);
+    memset(position, 0xff, ranks * sizeof *position);
+    for (uint32_t i = 0; i < ranks; i++) {
+        uint32_t rank = given[i];
+        if (rank >= ranks || position[rank] != UINT32_MAX)
             return weft_fail(WEFT_INVALID,
-                             "hosts: the order has rank %u at position %u, expected each of 0 to %u once",
-                             rank, i, hosts->ranks - 1);
+                             "hosts: ring %u (0 is the order) has rank %u at position %u, expected each of 0 "
+                             "to %u once",
+                             ring, rank, i, ranks - 1);
         named[i] = rank;
         position[rank] = i;
     }
     return WEFT_OK;
 }
 
-int weft_hosts_make(const uint32_t *sizes, uint32_t count, const uint32_t *order, struct weft_hosts **made)
+/* Rings by rank, and then by the rank's position. */
+static int fill_rings(struct weft_hosts *hosts, const struct told *told)
+{
+    uint32_t ranks = hosts->ranks;
+    for (uint32_t r = 0; hosts->rings && r < told->ring_count; r++) {
+        size_t first = (size_t)r * ranks;
+        const uint32_t *ring = hosts->rings + first, *place = hosts->places + first;
+        int status = fill(r, told->rings + first, ranks, ring, place);
+        if (status != WEFT_OK)
+            return status;
+        for (uint32_t i = 0; i < ranks; i++)
+            writable(ring)[i] = weft_hosts_position(hosts, ring[i]);
+        for (uint32_t i = 0; i < ranks; i++)
+            writable(place)[ring[i]] = i;
+    }
+    return WEFT_OK;
+}
+
+/* An order that is the ranks' numbers is none: plans are shorter without. */
+static int is_plain(const uint32_t *order, uint32_t ranks)
+{
+    for (uint32_t p = 0; order && p < ranks; p++) {
+        if (order[p] != p)
+            return 0;
+    }
+    return 1;
+}
+
+static int count_ranks(const struct told *told, uint32_t *count)
 {
     uint64_t ranks = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        if (sizes[i] < 1)
+    for (uint32_t i = 0; i < told->count; i++) {
+        if (told->sizes[i] < 1)
             return weft_fail(WEFT_INVALID, "hosts: host %u has 0 ranks, expected at least 1", i);
-        ranks += sizes[i];
+        ranks += told->sizes[i];
     }
     if (ranks < 1 || ranks > INT32_MAX)
-        return weft_fail(WEFT_INVALID, "hosts: %u hosts have %llu ranks, expected 1 to %d", count,
+        return weft_fail(WEFT_INVALID, "hosts: %u hosts have %llu ranks, expected 1 to %d", told->count,
                          (unsigned long long)ranks, INT32_MAX);
-    struct weft_hosts *hosts = allocate((uint32_t)ranks, count, order != NULL);
+    if (told->ring_count < 1 || told->ring_count > WEFT_HOSTS_RINGS_MAX ||
+        ranks * told->ring_count > INT32_MAX)
+        return weft_fail(
+            WEFT_INVALID,
+            "hosts: %u rings over %llu ranks, expected 1 to %d, and at most %d ranks in all of them",
+            told->ring_count, (unsigned long long)ranks, WEFT_HOSTS_RINGS_MAX, INT32_MAX);
+    *count = (uint32_t)ranks;
+    return WEFT_OK;
+}
+
+static int make(const struct told *told, struct weft_hosts **made)
+{
+    uint32_t ranks = 0;
+    int status = count_ranks(told, &ranks);
+    if (status != WEFT_OK)
+        return status;
+    struct weft_hosts *hosts = allocate(ranks, told, !is_plain(told->rings, ranks));
     if (!hosts)
-        return weft_fail(WEFT_NOMEM, "hosts: no memory for %u ranks", (uint32_t)ranks);
+        return weft_fail(WEFT_NOMEM, "hosts: no memory for %u ranks", ranks);
     uint32_t *first = writable(hosts->first);
     first[0] = 0;
-    for (uint32_t i = 0; i < count; i++)
-        first[i + 1] = first[i] + sizes[i];
-    int status = order ? fill_order(hosts, order) : WEFT_OK;
+    for (uint32_t i = 0; i < told->count; i++)
+        first[i + 1] = first[i] + told->sizes[i];
+    if (hosts->order)
+        status = fill(0, told->rings, ranks, hosts->order, hosts->position);
+    if (status == WEFT_OK)
+        status = fill_rings(hosts, told);
     if (status != WEFT_OK) {
         free(hosts);
         return status;
     }
     *made = hosts;
     return WEFT_OK;
+}
+
+int weft_hosts_make(const uint32_t *sizes, uint32_t count, const uint32_t *order, struct weft_hosts **hosts)
+{
+    return make(&(struct told){.sizes = sizes, .count = count, .rings = order, .ring_count = 1}, hosts);
+}
+
+int weft_hosts_make_rings(const uint32_t *sizes, uint32_t count, const uint32_t *rings, uint32_t ring_count,
+                          uint32_t ports, struct weft_hosts **hosts)
+{
+    return make(&(struct told){sizes, count, rings, ring_count, ports}, hosts);
 }
 
 /* Ranks of each host by position, or all as one host where a host's are not side by side. Returns how many hosts. */
@@ -87,24 +171,52 @@ static uint32_t measure(const struct weft_layout *layout, uint32_t *sizes)
     return count;
 }
 
-/* An order that is the ranks' numbers is none: plans are shorter without. */
-static const uint32_t *order_of(const struct weft_layout *layout)
+static int compare_numbers(const void *a, const void *b)
 {
-    for (uint32_t p = 0; p < layout->ranks; p++) {
-        if (layout->order[p] != p)
-            return layout->order;
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* How many different NICs ranks of a host have, the fewest of all hosts; 0 where one has none that is known. scratch: [ranks]. */
+static uint32_t count_ports(const struct weft_layout *layout, const uint32_t *sizes, uint32_t count,
+                            uint32_t *scratch)
+{
+    uint32_t fewest = UINT32_MAX;
+    for (uint32_t h = 0, first = 0; h < count; first += sizes[h++]) {
+        uint32_t ports = 0;
+        for (uint32_t i = 0; i < sizes[h]; i++)
+            scratch[i] = layout->nic ? layout->nic[layout->order[first + i]] : WEFT_NODE_NONE;
+        qsort(scratch, sizes[h], sizeof *scratch, compare_numbers);
+        for (uint32_t i = 0; i < sizes[h]; i++)
+            ports += scratch[i] != WEFT_NODE_NONE && (i == 0 || scratch[i] != scratch[i - 1]);
+        fewest = ports < fewest ? ports : fewest;
     }
-    return NULL;
+    return fewest;
 }
 
 int weft_hosts_of_layout(const struct weft_layout *layout, struct weft_hosts **hosts)
 {
-    uint32_t *sizes = malloc(((size_t)layout->host_count + 1) * sizeof *sizes);
+    uint32_t *sizes = malloc(((size_t)layout->host_count + layout->ranks + 1) * sizeof *sizes);
     if (!sizes)
         return weft_fail(WEFT_NOMEM, "hosts: no memory for %u hosts", layout->host_count);
-    int status = weft_hosts_make(sizes, measure(layout, sizes), order_of(layout), hosts);
+    struct told told = {
+        .sizes = sizes, .count = measure(layout, sizes), .rings = layout->order, .ring_count = 1};
+    if (told.count > 1) {
+        told.ports = count_ports(layout, sizes, told.count, sizes + layout->host_count);
+        if (layout->ring_count > 1) {
+            told.rings = layout->rings;
+            told.ring_count = layout->ring_count;
+        }
+    }
+    int status = make(&told, hosts);
     free(sizes);
     return status;
+}
+
+size_t weft_hosts_bytes(const struct weft_hosts *hosts)
+{
+    return sizeof *hosts + sizeof(uint32_t) * numbers_of(hosts->ranks, hosts->count, hosts->order != NULL,
+                                                         weft_hosts_rings(hosts));
 }
 
 void weft_hosts_free(struct weft_hosts *hosts)

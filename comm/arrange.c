@@ -285,16 +285,6 @@ static int check_files(const struct weft_comm *comm, const struct weft_told_plac
     return WEFT_OK;
 }
 
-/* Ranks stand as they are numbered, and hosts make no difference: plans need no hosts. */
-static int is_plain(const struct weft_layout *layout, const struct weft_hosts *hosts)
-{
-    for (uint32_t p = 0; p < layout->ranks; p++) {
-        if (layout->order[p] != p)
-            return 0;
-    }
-    return hosts->count == 1 || hosts->count == hosts->ranks;
-}
-
 static void say(const struct arranging *a)
 {
     const struct weft_comm *comm = a->comm;
@@ -323,7 +313,7 @@ static int order(struct arranging *a)
     if (status != WEFT_OK)
         return status;
     say(a);
-    if (is_plain(a->layout, hosts)) {
+    if (hosts->count == 1 && !hosts->order) { /* as plans take it without being told */
         weft_hosts_free(hosts);
         hosts = NULL;
     }
@@ -355,9 +345,5 @@ int weft_comm_arrange(struct weft_comm *comm, const struct weft_told_place *told
 
 size_t weft_comm_hosts_bytes(const struct weft_comm *comm)
 {
-    const struct weft_hosts *hosts = comm->hosts;
-    if (!hosts)
-        return 0;
-    size_t numbers = hosts->count + 1u + (hosts->order ? 2u * hosts->ranks : 0u);
-    return sizeof *hosts + numbers * sizeof(uint32_t);
+    return comm->hosts ? weft_hosts_bytes(comm->hosts) : 0;
 }

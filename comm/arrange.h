@@ -46,8 +46,8 @@ size_t weft_place_tell(const struct weft_context *context, const cpu_set_t *proc
 /* Takes the two strings apart. 0 when they are not two that end where size does. */
 int weft_place_read_text(const char *text, size_t size, struct weft_told_place *place);
 
-/* Makes comm->hosts of what all ranks have told ([ranks]); NULL where ranks stand as they are numbered, on one host or
- * each on its own. WEFT_SETTINGS when their WEFT_TOPO_FILEs differ. */
+/* Makes comm->hosts of what all ranks have told ([ranks]); NULL where ranks stand as they are numbered, on one host.
+ * WEFT_SETTINGS when their WEFT_TOPO_FILEs differ. */
 int weft_comm_arrange(struct weft_comm *comm, const struct weft_told_place *told);
 
 /* Bytes that comm->hosts takes. */

@@ -82,9 +82,9 @@ struct weft_comm {
     struct weft_member *members;      /* [ranks], NULL for one rank */
     int one_host;                     /* all ranks share memory */
     int no_shm;                       /* no two ranks share memory */
-    struct weft_hosts *hosts; /* arrange.h; NULL: as ranks are numbered, and hosts make no difference */
-    unsigned transports;      /* bit per enum weft_transport_index: what reaches some other rank from here */
-    int shm_status;           /* why this rank shares no memory: 0 when it does, or may not */
+    struct weft_hosts *hosts;         /* arrange.h; NULL: as ranks are numbered, on one host */
+    unsigned transports; /* bit per enum weft_transport_index: what reaches some other rank from here */
+    int shm_status;      /* why this rank shares no memory: 0 when it does, or may not */
     char shm_reason[160];
     int vetoed;                             /* a rank's vote ended the start, and all have it */
     int some_host_crowded;                  /* more ranks than processors somewhere */

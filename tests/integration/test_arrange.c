@@ -30,11 +30,14 @@ struct scene {
     const char *order;            /* WEFT_ORDER */
     const char *algorithm;        /* WEFT_ALGO */
     const char *transport;        /* WEFT_TRANSPORT; NULL: ofi, with which no two share memory */
-    int plain;                    /* no hosts in plans */
+    int plain;                    /* no hosts in plans: all ranks on one, as numbered */
     uint32_t expected[RANKS];     /* the rank at each position */
     uint32_t sizes[RANKS];        /* of the hosts, 0 behind the last */
     const char *error;            /* what creating the communicator ends in */
 };
+
+/* One rank on each host. */
+#define AS_NUMBERED .expected = {0, 1, 2, 3, 4, 5}, .sizes = {1, 1, 1, 1, 1, 1}
 
 static void set_up(const struct scene *scene, int rank)
 {
@@ -172,7 +175,7 @@ static void test_plain(void **state)
 {
     (void)state;
     play((struct scene){.hosts = {"a", "a", "a", "a", "a", "a"}, .plain = 1});
-    play((struct scene){.hosts = {"a", "b", "c", "d", "e", "f"}, .plain = 1});
+    play((struct scene){.hosts = {"a", "b", "c", "d", "e", "f"}, AS_NUMBERED});
 }
 
 /* One rank a host, hosts on two switches by turns. */
@@ -210,7 +213,7 @@ static void test_by_file(void **state)
                         .expected = {1, 3, 5, 0, 2, 4},
                         .sizes = {1, 1, 1, 1, 1, 1}});
     play((struct scene){
-        .hosts = {"a", "b", "c", "d", "e", "f"}, .files = ALL(path), .order = "rank", .plain = 1});
+        .hosts = {"a", "b", "c", "d", "e", "f"}, .files = ALL(path), .order = "rank", AS_NUMBERED});
     unlink(path);
 }
 
@@ -274,9 +277,9 @@ static void test_names_clash(void **state)
     char path[64];
     play((struct scene){.hosts = {"a", "b", "c", "d", "e", "s1"},
                         .addresses = {"s0.s1.a", "s0.s2.b", "s0.s1.c", "s0.s2.d", "s0.s1.e", NULL},
-                        .plain = 1});
+                        AS_NUMBERED});
     write_file(path, fabric);
-    play((struct scene){.hosts = {"a", "b", "c", "d", "e", "s1"}, .files = ALL(path), .plain = 1});
+    play((struct scene){.hosts = {"a", "b", "c", "d", "e", "s1"}, .files = ALL(path), AS_NUMBERED});
     play((struct scene){.hosts = {"a.x", "a.y", "c.x", "d.x", "e.x", "f.x"},
                         .files = ALL(path),
                         .expected = {3, 5, 2, 4, 0, 1},

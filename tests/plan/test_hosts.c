@@ -336,6 +336,13 @@ static void test_bad_hosts(void **state)
     assert_int_equal(weft_hosts_make(three, 2, twice, &hosts), WEFT_INVALID);
     assert_non_null(strstr(weft_error_detail(), "rank 1 at position 2"));
     assert_int_equal(weft_hosts_make(three, 2, high, &hosts), WEFT_INVALID);
+    const uint32_t rings[] = {0, 1, 2, 2, 0, 2};
+    assert_int_equal(weft_hosts_make_rings(three, 2, rings, 2, 0, &hosts), WEFT_INVALID);
+    assert_non_null(strstr(weft_error_detail(), "ring 1 (0 is the order) has rank 2 at position 2"));
+    assert_int_equal(weft_hosts_make_rings(three, 2, rings, 0, 0, &hosts), WEFT_INVALID);
+    assert_int_equal(weft_hosts_make_rings(three, 2, rings, WEFT_HOSTS_RINGS_MAX + 1, 0, &hosts),
+                     WEFT_INVALID);
+    assert_non_null(strstr(weft_error_detail(), "33 rings over 3 ranks"));
     assert_null(hosts);
     assert_int_equal(weft_hosts_make(three, 2, NULL, &hosts), WEFT_OK);
     struct weft_plan_request request = {WEFT_ALLREDUCE, WEFT_ALGO_HIER, 4, 0, 0, -1, 0, 0, hosts};
@@ -362,6 +369,8 @@ static void test_layouts(void **state)
         assert_int_equal(weft_hosts_position(hosts, order[i]), i);
         assert_int_equal(weft_hosts_at(hosts, i), host_of[order[i]]);
     }
+    assert_int_equal(weft_hosts_rings(hosts), 1);
+    assert_int_equal(hosts->ports, 0);
     weft_hosts_free(hosts);
     uint32_t cyclic[] = {0, 1, 0, 1, 2};
     uint32_t by_rank[] = {0, 1, 2, 3, 4};
@@ -372,6 +381,52 @@ static void test_layouts(void **state)
     assert_int_equal(hosts->ranks, 5);
     assert_null(hosts->order);
     assert_int_equal(weft_hosts_rank(hosts, 3), 3);
+    weft_hosts_free(hosts);
+}
+
+/* A layout's rings, by position and back, and how many NICs a host's ranks use. */
+static void test_layouts_with_rings(void **state)
+{
+    (void)state;
+    uint32_t rings[] = {4, 1, 0, 3, 2, 5, 1, 4, 0, 2, 5, 3}, host_of[] = {1, 0, 2, 2, 0, 2};
+    uint32_t nic[] = {7, 8, 9, 6, 7, 9};
+    struct weft_layout layout = {.ranks = 6,
+                                 .ring_count = 2,
+                                 .host_count = 3,
+                                 .order = rings,
+                                 .rings = rings,
+                                 .host_of = host_of,
+                                 .nic = nic};
+    struct weft_hosts *hosts;
+    assert_int_equal(weft_hosts_of_layout(&layout, &hosts), WEFT_OK);
+    assert_int_equal(weft_hosts_rings(hosts), 2);
+    assert_int_equal(hosts->ports, 1); /* the host of rank 0 alone */
+    for (uint32_t r = 0; r < 2; r++) {
+        for (uint32_t i = 0; i < 6; i++) {
+            uint32_t position = weft_hosts_ring_at(hosts, r, i);
+            assert_int_equal(weft_hosts_rank(hosts, position), rings[6 * r + i]);
+            assert_int_equal(weft_hosts_ring_place(hosts, r, position), i);
+            assert_int_equal(weft_hosts_at(hosts, position), weft_hosts_at(hosts, i));
+        }
+    }
+    size_t bytes = weft_hosts_bytes(hosts);
+    weft_hosts_free(hosts);
+    host_of[0] = 0; /* ranks 4, 1, 0 on one host with NICs 7 and 8; 3, 2, 5 on the other with 6 and 9 */
+    host_of[2] = host_of[3] = host_of[5] = 1;
+    layout.host_count = 2;
+    assert_int_equal(weft_hosts_of_layout(&layout, &hosts), WEFT_OK);
+    assert_int_equal(hosts->ports, 2);
+    assert_int_equal(weft_hosts_bytes(hosts), bytes - sizeof(uint32_t));
+    weft_hosts_free(hosts);
+    nic[2] = nic[3] = nic[5] = WEFT_NODE_NONE;
+    assert_int_equal(weft_hosts_of_layout(&layout, &hosts), WEFT_OK);
+    assert_int_equal(hosts->ports, 0);
+    weft_hosts_free(hosts);
+    memset(host_of, 0, sizeof host_of); /* one host: nothing goes between hosts */
+    layout.host_count = 1;
+    assert_int_equal(weft_hosts_of_layout(&layout, &hosts), WEFT_OK);
+    assert_int_equal(weft_hosts_rings(hosts), 1);
+    assert_int_equal(weft_hosts_ring_at(hosts, 0, 3), 3);
     weft_hosts_free(hosts);
 }
 
@@ -420,12 +475,19 @@ static void test_followed_chunks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_count),   cmocka_unit_test(test_every_partition),
-        cmocka_unit_test(test_interleavings), cmocka_unit_test(test_mixed_in_place),
-        cmocka_unit_test(test_large),         cmocka_unit_test(test_thrift),
-        cmocka_unit_test(test_short),         cmocka_unit_test(test_order_is_followed),
-        cmocka_unit_test(test_neighbours),    cmocka_unit_test(test_bad_hosts),
-        cmocka_unit_test(test_layouts),       cmocka_unit_test(test_followed_chunks),
+        cmocka_unit_test(test_every_count),
+        cmocka_unit_test(test_every_partition),
+        cmocka_unit_test(test_interleavings),
+        cmocka_unit_test(test_mixed_in_place),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_thrift),
+        cmocka_unit_test(test_short),
+        cmocka_unit_test(test_order_is_followed),
+        cmocka_unit_test(test_neighbours),
+        cmocka_unit_test(test_bad_hosts),
+        cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_followed_chunks),
+        cmocka_unit_test(test_layouts_with_rings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
