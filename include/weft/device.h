@@ -30,7 +30,7 @@
  * Blocking: open, close, queue_open, queue_close, unimport, pin, unpin, allocate and release may wait, for a bounded time where
  * the device still answers. Nothing else waits for the device: no host synchronisation hides in an operation.
  * Errors: 0 or a negative enum weft_status; the text goes to params.fail first. Work that fails later on the device is told by
- * test() of every event behind it.
+ * test() of every event behind it. What a queue was to do still reaches its end then: gates are opened, events happen.
  * Memory visibility: when test() says that an event has happened, what the work before it wrote is visible to the host, to
  * the device's other queues and to NICs.
  *
@@ -85,8 +85,8 @@ struct weft_device_span {
     uint32_t flags;  /* enum weft_span_flags */
     int32_t ordinal; /* the device; -1: none in particular */
     uint32_t reserved;
-    uint64_t base;
-    uint64_t length;
+    uint64_t base;     /* of ordinary host memory, which has no allocations that are known: 0, */
+    uint64_t length;   /* and all there is */
     uint64_t identity; /* 0: not known; then nothing about it may be cached */
 };
 
@@ -115,19 +115,28 @@ struct weft_device_handle {
     uint8_t bytes[WEFT_DEVICE_HANDLE_MAX];
 };
 
+/* As WEFT_LOG has them. Frozen. */
+enum weft_device_log {
+    WEFT_DEVICE_LOG_ERROR = 1,
+    WEFT_DEVICE_LOG_WARN = 2,
+    WEFT_DEVICE_LOG_INFO = 3,
+    WEFT_DEVICE_LOG_DEBUG = 4,
+};
+
 /* What weft gives a backend when it opens it; strings and functions live until close(). */
 struct weft_device_params {
     size_t size;
     /* Every backend says why it fails through this: one line for weft_error_detail(). Returns status. */
     int (*fail)(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
     void (*log)(int level, const char *format, ...)
-        __attribute__((format(printf, 2, 3))); /* enum as WEFT_LOG: 0 error */
+        __attribute__((format(printf, 2, 3))); /* level: enum weft_device_log */
     const char *options; /* the kind's own settings, "" none: WEFT_DEVICE_OPTIONS's part for it */
 };
 
 /* A reduction: destinations[*][i] = sources[0][i] op sources[1][i] op ... for i in [0, count), left to right, in the
  * arithmetic of docs/types.md, bit for bit what weft computes on host memory. A destination may be one of the sources, or not overlap
- * any. Sources and destinations may be memory that was imported, of a peer device that is reachable, or pinned. */
+ * any. Sources and destinations may be memory that was imported, of a peer device that is reachable, or pinned. Pointers are aligned as
+ * C aligns the element's type, complex numbers as their parts. */
 struct weft_device_reduction {
     size_t size; /* of this struct, as the caller knows it */
     weft_dtype dtype;
@@ -190,7 +199,8 @@ struct weft_device_ops {
     int (*mark)(struct weft_device_queue *queue, struct weft_device_event **event);
     /* 1: has happened; 0: not yet; negative: work before it has failed. */
     int (*test)(struct weft_device_event *event);
-    /* Work that follows in the queue waits for the event, which may be another queue's or ordinal's. */
+    /* Work that follows in the queue waits for the event, which may be another queue's or ordinal's. Where what the event
+     * stands for has failed, so has this queue. */
     int (*await)(struct weft_device_queue *queue, struct weft_device_event *event);
     void (*event_free)(struct weft_device_event *event);
 
@@ -204,7 +214,8 @@ struct weft_device_ops {
     /* Lets devices of this kind read and write host memory by themselves; page by page, counted. */
     int (*pin)(struct weft_device *device, void *memory, size_t size);
     int (*unpin)(struct weft_device *device, void *memory, size_t size);
-    /* Memory for tests, tools and staging: kind DEVICE on that ordinal, or PINNED (ordinal -1: for all). */
+    /* Memory for tests, tools and staging: kind DEVICE on that ordinal, PINNED (ordinal -1: for all), or MANAGED where the
+     * kind has it. */
     int (*allocate)(struct weft_device *device, int ordinal, enum weft_memory_kind kind, size_t size,
                     void **memory);
     int (*release)(struct weft_device *device, void *memory);
