@@ -2,7 +2,8 @@
  *
  * For every place that ranks of a host run near, the host's usable ports are sorted into those that serve it best and the rest:
  * first by path class, then by bandwidth, then by whether a cable is known of. Among the best, which are equal, each rank takes
- * the one that fewest take so far, the first by name among those. Ranks come in the order of the host's tree, so that neighbours
+ * the one that fewest take so far; among those one of the NIC that fewest take, so that the ports of one adapter, which share its
+ * way to memory, are not the first to be taken; and then the first in the order of the host's tree. Ranks come in the order of the host's tree, so that neighbours
  * get neighbours. Where the sets of several places overlap, later ranks may find their only port taken by an earlier one
  * that had others: so afterwards ranks move from a port to an equal one with at least two fewer ranks, until none can. */
 #include "topo/nics.h"
@@ -61,20 +62,22 @@ static int usable(const struct weft_node *node)
     return node->state == WEFT_PORT_DOWN ? 0 : 1;
 }
 
-/* Fills the list with the host's ports of this usability and NICs without ports; returns how many. NULL only counts. */
-static uint32_t host_ports(const struct weft_graph *graph, uint32_t host, int level, struct candidate *list)
+/* Fills the list with the host's ports of this usability and NICs without ports, as far as allowed (by node; NULL: all);
+ * returns how many. A list of NULL only counts. */
+static uint32_t host_ports(const struct weft_graph *graph, uint32_t host, const uint8_t *allowed, int level,
+                           struct candidate *list)
 {
     uint32_t count = 0;
     for (uint32_t nic = weft_graph_next_below(graph, host, WEFT_NODE_NIC, WEFT_NODE_NONE);
          nic != WEFT_NODE_NONE; nic = weft_graph_next_below(graph, host, WEFT_NODE_NIC, nic)) {
         uint32_t port = weft_graph_next_below(graph, nic, WEFT_NODE_PORT, WEFT_NODE_NONE);
-        if (port == WEFT_NODE_NONE && level == 2) {
+        if (port == WEFT_NODE_NONE && level == 2 && (!allowed || allowed[nic])) {
             if (list)
                 list[count] = candidate_of(graph, nic);
             count++;
         }
         for (; port != WEFT_NODE_NONE; port = weft_graph_next_below(graph, nic, WEFT_NODE_PORT, port)) {
-            if (usable(&graph->nodes[port]) != level)
+            if (usable(&graph->nodes[port]) != level || (allowed && !allowed[port]))
                 continue;
             if (list)
                 list[count] = candidate_of(graph, port);
@@ -84,13 +87,14 @@ static uint32_t host_ports(const struct weft_graph *graph, uint32_t host, int le
     return count;
 }
 
-static int candidates_find(const struct weft_graph *graph, uint32_t host, struct candidates *found)
+static int candidates_find(const struct weft_graph *graph, uint32_t host, const uint8_t *allowed,
+                           struct candidates *found)
 {
     int level = 2;
-    *found = (struct candidates){.count = host_ports(graph, host, 2, NULL)};
+    *found = (struct candidates){.count = host_ports(graph, host, allowed, 2, NULL)};
     if (found->count == 0) {
         level = 1;
-        found->count = host_ports(graph, host, 1, NULL);
+        found->count = host_ports(graph, host, allowed, 1, NULL);
     }
     if (found->count == 0)
         return WEFT_OK;
@@ -102,7 +106,7 @@ static int candidates_find(const struct weft_graph *graph, uint32_t host, struct
         *found = (struct candidates){0};
         return weft_fail(WEFT_NOMEM, "no memory for the NICs of host %s", graph->nodes[host].name);
     }
-    host_ports(graph, host, level, found->list);
+    host_ports(graph, host, allowed, level, found->list);
     qsort_r(found->list, found->count, sizeof *found->list, candidates_compare, (void *)(uintptr_t)graph);
     return WEFT_OK;
 }
@@ -139,12 +143,25 @@ static void best_find(const struct weft_graph *graph, uint32_t near, struct cand
     }
 }
 
+/* Through all ports of the candidate's NIC. */
+static uint32_t nic_used(const struct candidates *all, uint32_t candidate)
+{
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < all->count; i++)
+        used += all->list[i].nic == all->list[candidate].nic ? all->list[i].used : 0;
+    return used;
+}
+
 static uint32_t least_used(const struct candidates *all)
 {
-    uint32_t least = all->best[0];
-    for (uint32_t i = 1; i < all->best_count; i++)
-        if (all->list[all->best[i]].used < all->list[least].used)
-            least = all->best[i];
+    uint32_t least = all->best[0], least_nic = nic_used(all, least);
+    for (uint32_t i = 1; i < all->best_count; i++) {
+        uint32_t used = all->list[all->best[i]].used, nic = nic_used(all, all->best[i]);
+        if (used > all->list[least].used || (used == all->list[least].used && nic >= least_nic))
+            continue;
+        least = all->best[i];
+        least_nic = nic;
+    }
     return least;
 }
 
@@ -185,7 +202,7 @@ int weft_nics_choose(struct weft_order *order)
         const uint32_t *members = order->members + host->first;
         struct candidates all = {0};
         if (host->node != WEFT_NODE_NONE)
-            status = candidates_find(order->graph, host->node, &all);
+            status = candidates_find(order->graph, host->node, order->allowed, &all);
         if (!status && all.count)
             host_choose(order, members, host->count, &all, chosen);
         for (uint32_t i = 0; i < host->count; i++)
@@ -200,7 +217,7 @@ int weft_nics_choose(struct weft_order *order)
 uint32_t weft_nics_equal(const struct weft_graph *graph, const struct weft_place *place)
 {
     struct candidates all;
-    if (place->host == WEFT_NODE_NONE || candidates_find(graph, place->host, &all) || !all.count)
+    if (place->host == WEFT_NODE_NONE || candidates_find(graph, place->host, NULL, &all) || !all.count)
         return 0;
     best_find(graph, place->near, &all);
     uint32_t count = all.best_count;
@@ -209,10 +226,10 @@ uint32_t weft_nics_equal(const struct weft_graph *graph, const struct weft_place
     return count;
 }
 
-int weft_order_nics(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks,
-                    uint32_t *nic)
+int weft_nics_of(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks,
+                 const uint8_t *allowed, uint32_t *nic)
 {
-    struct weft_order order = {.graph = graph, .places = places, .ranks = ranks};
+    struct weft_order order = {.graph = graph, .places = places, .ranks = ranks, .allowed = allowed};
     int status = weft_order_gather(&order);
     if (!status)
         status = weft_nics_choose(&order);
@@ -220,4 +237,10 @@ int weft_order_nics(const struct weft_graph *graph, const struct weft_place *pla
         nic[rank] = order.nic[rank];
     weft_order_free(&order);
     return status;
+}
+
+int weft_order_nics(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks,
+                    uint32_t *nic)
+{
+    return weft_nics_of(graph, places, ranks, NULL, nic);
 }

@@ -25,6 +25,7 @@ struct weft_order {
     const struct weft_place *places;
     uint32_t ranks;
     unsigned flags;
+    const uint8_t *allowed; /* ports and NICs by node, NULL: all */
 
     uint32_t host_count;
     struct weft_order_host *hosts; /* in the order of their names, hosts of the graph and others alike */

@@ -15,6 +15,7 @@
 #include "tests/support/topo_made.h"
 #include "topo/order.h"
 #include "topo/read.h"
+#include "topo/share.h"
 #include <weft/weft.h>
 
 /* Something of everything that the kind can say, in few lines. */
@@ -243,6 +244,40 @@ static void order_faults(const struct weft_graph *graph, uint32_t ranks_per_host
     assert_true(failures > 100);
 }
 
+/* Four ports of two networks among three ranks. */
+static void test_share(void **state)
+{
+    static const int calls[] = {FAULT_MALLOC, FAULT_CALLOC};
+    (void)state;
+    struct made made = {0};
+    struct weft_place places[3];
+    struct weft_share shares[3];
+    uint32_t host = made_item(&made, WEFT_NODE_HOST, MADE_NONE, "h"), networks[64] = {0};
+    for (uint32_t p = 0; p < 4; p++)
+        made_nic(&made, host, p == 0 ? "a" : p == 1 ? "b" : p == 2 ? "c" : "d", -1);
+    made_build(&made, 0);
+    assert_true(made.graph->node_count <= 64);
+    networks[made.nodes[4]] = 1;
+    for (uint32_t r = 0; r < 3; r++)
+        places[r] = made_place(&made, host, MADE_NONE);
+    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
+        struct fault_report report = {.reached = 1};
+        for (uint32_t k = 1; report.reached; k++) {
+            struct fault_aim aim = {.call = calls[c], .way = 0, .k = k};
+            size_t before = fault_blocks_live();
+            fault_arm(&aim);
+            int status = weft_share_ports(made.graph, places, 3, 4, networks, shares);
+            fault_disarm(&report);
+            assert_int_equal(status, report.reached ? WEFT_NOMEM : WEFT_OK);
+            assert_int_equal(fault_blocks_live(), before);
+            assert_true(!report.reached || k < 100);
+        }
+    }
+    for (uint32_t r = 0; r < 3; r++)
+        assert_int_equal(shares[r].count, 2);
+    made_free(&made);
+}
+
 static void test_order(void **state)
 {
     (void)state;
@@ -271,7 +306,8 @@ static void test_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory), cmocka_unit_test(test_writing),
-                                       cmocka_unit_test(test_discovery), cmocka_unit_test(test_order)};
+                                       cmocka_unit_test(test_discovery), cmocka_unit_test(test_order),
+                                       cmocka_unit_test(test_share)};
     fault_start();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,8 +14,17 @@ int weft_live_hwloc(char **xml, size_t *size);
 /* Without hwloc: the host with its NUMA nodes, cores and PCI devices, from sysfs below root. */
 int weft_live_machine(const char *root, unsigned host_flags, struct weft_graph *graph);
 
-/* Adapters and their ports (state, rate, GIDs), from sysfs below root. */
+/* The host and its NUMA nodes alone. */
+int weft_live_host_numas(const char *root, struct weft_graph *graph);
+
+/* RDMA devices and their ports (state, rate, GIDs), from sysfs below root. */
+int weft_live_rdma(const char *root, struct weft_graph *graph);
+
+/* The same, and network devices that have no RDMA. */
 int weft_live_ports(const char *root, struct weft_graph *graph);
+
+/* Which ports reach each other: equal numbers by node, for a graph with what weft_live_rdma() has added. */
+int weft_live_networks(const char *root, const struct weft_graph *graph, uint32_t *networks);
 
 /* Links on PCI at the speed and width that they can have, and virtual functions. */
 int weft_live_pci(const char *root, struct weft_graph *graph);

@@ -49,7 +49,7 @@ static int add_cores(const char *root, struct weft_graph *graph, const char *fol
     return status;
 }
 
-static int add_numas(const char *root, struct weft_graph *graph, uint32_t host)
+static int add_numas(const char *root, struct weft_graph *graph, uint32_t host, int with_cores)
 {
     char **names, folder[WEFT_SYSFS_PATH_MAX], name[32];
     uint32_t count, numa, found = 0;
@@ -65,12 +65,12 @@ static int add_numas(const char *root, struct weft_graph *graph, uint32_t host)
         told.index = (int32_t)number;
         status = weft_graph_add_node(graph, &told, &numa);
         snprintf(folder, sizeof folder, NODES "/node%ld", number);
-        if (!status)
+        if (!status && with_cores)
             status = add_cores(root, graph, folder, numa);
         found++;
     }
     free(names);
-    if (!status && !found)
+    if (!status && !found && with_cores)
         status = add_cores(root, graph, "/sys/devices/system/cpu", host);
     return status;
 }
@@ -183,15 +183,25 @@ static int add_function(const char *root, struct weft_graph *graph, const char *
     return status;
 }
 
-int weft_live_machine(const char *root, unsigned host_flags, struct weft_graph *graph)
+static int add_host(const char *root, unsigned flags, int with_cores, struct weft_graph *graph)
 {
     struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_HOST, WEFT_NODE_NONE, "host");
-    told.flags = host_flags;
-    uint32_t host, count;
+    told.flags = flags;
+    uint32_t host;
+    int status = weft_graph_add_node(graph, &told, &host);
+    return status ? status : add_numas(root, graph, host, with_cores);
+}
+
+int weft_live_host_numas(const char *root, struct weft_graph *graph)
+{
+    return add_host(root, 0, 0, graph);
+}
+
+int weft_live_machine(const char *root, unsigned host_flags, struct weft_graph *graph)
+{
+    uint32_t count;
     char **names;
-    int gpus = 0, status = weft_graph_add_node(graph, &told, &host);
-    if (!status)
-        status = add_numas(root, graph, host);
+    int gpus = 0, status = add_host(root, host_flags, 1, graph);
     if (!status)
         status = weft_sysfs_list(root, DEVICES, &names, &count);
     if (status)

@@ -322,8 +322,13 @@ static int for_each(const char *root, struct weft_graph *graph, const char *fold
     return status;
 }
 
+int weft_live_rdma(const char *root, struct weft_graph *graph)
+{
+    return for_each(root, graph, FABRIC, read_fabric_device);
+}
+
 int weft_live_ports(const char *root, struct weft_graph *graph)
 {
-    int status = for_each(root, graph, FABRIC, read_fabric_device);
+    int status = weft_live_rdma(root, graph);
     return status ? status : for_each(root, graph, NETWORK, read_network_device);
 }

@@ -1,0 +1,108 @@
+/* Which RDMA ports of this machine reach each other, as far as that can be told without sending anything.
+ *
+ * InfiniBand: ports of one subnet have the subnet's prefix in their GIDs and the same subnet manager. Separate subnets should have
+ * prefixes of their own, and often all have the default one; then the managers' LIDs may still differ.
+ *
+ * RoCE: ports with addresses in one IP subnet. GIDs hold the addresses; the subnet of an IPv4 one is the connected route that
+ * covers it (/proc/net/route), that of an IPv6 one its first 64 bits. Subnets that a router joins count as networks of their own,
+ * because nothing here tells whether there is one. So does a port of which none of this is known.
+ */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/error.h"
+#include "topo/live/live.h"
+#include "topo/live/sysfs.h"
+
+#define ROUTES_BYTES 16384
+#define GIDS_MAX     16
+#define KEY_MAX      80
+#define MAPPED       "0000:0000:0000:0000:0000:ffff:" /* begins an IPv4 address among GIDs */
+#define PREFIX_CHARS 19                               /* "fe80:0000:0000:0000" */
+
+/* The connected route with the longest mask that covers the address (in network order); 0: none. */
+static int find_subnet(const char *routes, uint32_t address, uint32_t *subnet, uint32_t *mask)
+{
+    int found = 0;
+    for (const char *line = strchr(routes, '\n'); line; line = strchr(line, '\n')) {
+        unsigned destination, gateway, flags, its_mask;
+        if (sscanf(++line, "%*15s %8x %8x %4x %*s %*s %*s %8x", &destination, &gateway, &flags, &its_mask) !=
+                4 ||
+            gateway || !its_mask || (address & its_mask) != destination ||
+            (found && ntohl(its_mask) <= ntohl(*mask)))
+            continue;
+        *subnet = destination;
+        *mask = its_mask;
+        found = 1;
+    }
+    return found;
+}
+
+static int key_of_roce(const struct weft_graph *graph, uint32_t port, const char *routes, char key[KEY_MAX])
+{
+    for (int i = 0; i < GIDS_MAX; i++) {
+        char name[16];
+        unsigned high, low;
+        uint32_t subnet, mask;
+        snprintf(name, sizeof name, "GID%d", i);
+        const char *gid = weft_graph_attribute(graph, port, name);
+        if (!gid || strncmp(gid, MAPPED, strlen(MAPPED)) != 0 ||
+            sscanf(gid + strlen(MAPPED), "%4x:%4x", &high, &low) != 2 ||
+            !find_subnet(routes, htonl(high << 16 | low), &subnet, &mask))
+            continue;
+        snprintf(key, KEY_MAX, "4 %08x/%08x", subnet, mask);
+        return 1;
+    }
+    for (int i = 0; i < GIDS_MAX; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "GID%d", i);
+        const char *gid = weft_graph_attribute(graph, port, name);
+        if (!gid || strncmp(gid, "fe8", 3) == 0 || strncmp(gid, MAPPED, strlen(MAPPED)) == 0)
+            continue;
+        snprintf(key, KEY_MAX, "6 %.*s", PREFIX_CHARS, gid);
+        return 1;
+    }
+    return 0;
+}
+
+static int key_of(const char *root, const struct weft_graph *graph, uint32_t port, const char *routes,
+                  char key[KEY_MAX])
+{
+    const struct weft_node *node = &graph->nodes[port];
+    const char *layer = weft_graph_attribute(graph, port, "link_layer");
+    const char *gid = weft_graph_attribute(graph, port, "GID0");
+    char manager[WEFT_SYSFS_LINE_MAX];
+    if (!layer || strcmp(layer, "InfiniBand") != 0)
+        return key_of_roce(graph, port, routes, key);
+    if (!gid)
+        return 0;
+    if (weft_sysfs_line(root, manager, "/sys/class/infiniband/%s/ports/%d/sm_lid",
+                        graph->nodes[node->parent].name, (int)node->index) < 0)
+        *manager = '\0';
+    snprintf(key, KEY_MAX, "i %.*s %.16s", PREFIX_CHARS, gid, manager);
+    return 1;
+}
+
+int weft_live_networks(const char *root, const struct weft_graph *graph, uint32_t *networks)
+{
+    char(*keys)[KEY_MAX] = calloc(graph->node_count ? graph->node_count : 1, sizeof *keys);
+    char *routes = malloc(ROUTES_BYTES);
+    int status = WEFT_OK;
+    if (!keys || !routes)
+        status = weft_fail(WEFT_NOMEM, "no memory for the networks of %u ports", graph->node_count);
+    else if (weft_sysfs_bytes(root, routes, ROUTES_BYTES, "/proc/net/route") < 0)
+        *routes = '\0';
+    for (uint32_t n = 0; n < graph->node_count && status == WEFT_OK; n++) {
+        networks[n] = n;
+        if (graph->nodes[n].kind != WEFT_NODE_PORT || !key_of(root, graph, n, routes, keys[n]))
+            continue;
+        for (uint32_t before = 0; before < n && networks[n] == n; before++) {
+            if (strcmp(keys[before], keys[n]) == 0)
+                networks[n] = before;
+        }
+    }
+    free(routes);
+    free(keys);
+    return status;
+}
