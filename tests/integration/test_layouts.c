@@ -1,0 +1,322 @@
+/* Communicators over several hosts, shared memory within and TCP between: every collective with every algorithm, hosts of
+ * equal and unequal sizes, ranks in any order; and what is derived from such a communicator, which orders its own ranks by
+ * the same facts. Hosts are namespaces (tests/support/machines.h).
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "algos/plan.h"
+#include "comm/collective.h"
+#include "tests/support/collective_sweep.h"
+#include "tests/support/job.h"
+#include "tests/support/layouts.h"
+#include "tests/support/machines.h"
+#include "tests/support/ranks.h"
+#include "tests/support/skip.h"
+
+struct scene {
+    struct test_layout layout;
+    unsigned algorithms; /* bit per enum weft_algorithm: one communicator each */
+    int layered;         /* several ranks on one of several hosts */
+};
+
+#define BIT(algorithm) (1u << (algorithm))
+#define EVERY          (BIT(WEFT_ALGO_COUNT) - 1)
+/* What is different when hosts are. */
+#define LAYERED (BIT(WEFT_ALGO_AUTO) | BIT(WEFT_ALGO_HIER) | BIT(WEFT_ALGO_LEADER))
+
+static void hosts_open(const char *placement)
+{
+    static const char *const names[] = {"a", "b", "c", "d", "e", "f"};
+    int count = 0;
+    for (const char *host = placement; *host; host++)
+        count = *host - 'a' >= count ? *host - 'a' + 1 : count;
+    const char *impossible = test_machines_open(names, count);
+    if (impossible)
+        TEST_SKIP("%s", impossible);
+}
+
+/* In the rank's process: the communicator that the layout is of. */
+static int open_on_host(struct job *job, const struct test_layout *layout, int rank, int meeting)
+{
+    const char *placement = layout->hosts;
+    if (layout->by_rank)
+        setenv("WEFT_ORDER", "rank", 1);
+    test_machines_seat(rank, (int)strlen(placement), placement[0] - 'a', meeting);
+    return job_open(job, NULL, NULL);
+}
+
+/* The collectives that a forced algorithm serves: that it is taken for them, and no other takes part otherwise. */
+static int served(const weft_comm *comm, enum weft_algorithm forced, unsigned *collectives)
+{
+    *collectives = 0;
+    for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
+        enum weft_collective collective = (enum weft_collective)c;
+        struct weft_operands operands = {.collective = collective,
+                                         .root = weft_collective_has_root(collective) ? 0 : -1,
+                                         .count = 1000,
+                                         .dtype = WEFT_INT32,
+                                         .op = WEFT_SUM,
+                                         .element_bytes = 4};
+        enum weft_algorithm chosen = weft_collective_choose(comm, &operands);
+        CHECK(weft_algorithm_serves(collective, chosen));
+        CHECK(chosen == forced || !weft_algorithm_serves(collective, forced));
+        if (chosen == forced || forced == WEFT_ALGO_AUTO)
+            *collectives |= 1u << c;
+    }
+    return 0;
+}
+
+/* Nobody has to ask for plans for several ranks on several hosts, at any size from a word to 64 MiB. */
+static int takes_layers(const weft_comm *comm)
+{
+    int taken = 0;
+    for (size_t count = 1; count <= (size_t)16 << 20; count *= 2) {
+        struct weft_operands operands = {.collective = WEFT_ALLREDUCE,
+                                         .root = -1,
+                                         .count = count,
+                                         .dtype = WEFT_INT32,
+                                         .op = WEFT_SUM,
+                                         .element_bytes = 4};
+        enum weft_algorithm chosen = weft_collective_choose(comm, &operands);
+        taken |= chosen == WEFT_ALGO_HIER || chosen == WEFT_ALGO_LEADER;
+    }
+    return taken;
+}
+
+static int sweep_body(int rank, int ranks, void *arg)
+{
+    (void)ranks;
+    const struct scene *scene = arg;
+    static const size_t all[] = {1, 301, 40001}, few[] = {7};
+    const char *placement = scene->layout.hosts;
+    int sanitized = getenv("WEFT_SANITIZER") != NULL;
+    CHECK(test_machines_enter(placement[rank] - 'a') == 0);
+    for (int a = 0; a < WEFT_ALGO_COUNT; a++) {
+        struct job job;
+        unsigned collectives;
+        if (!(scene->algorithms & BIT(a)))
+            continue;
+        setenv("WEFT_ALGO", weft_algorithm_name((enum weft_algorithm)a), 1);
+        CHECK_OK(open_on_host(&job, &scene->layout, rank, 1 + a));
+        CHECK(test_layout_check(job.comm, &scene->layout) == 0);
+        CHECK(served(job.comm, (enum weft_algorithm)a, &collectives) == 0 && collectives);
+        if (a == WEFT_ALGO_AUTO)
+            CHECK(takes_layers(job.comm) == scene->layered);
+        CHECK(collective_sweep(job.comm, collectives, (uint32_t)a + 1, sanitized ? few : all,
+                               sanitized ? 1 : 3) == 0);
+        CHECK_OK(job_close(&job));
+    }
+    return 0;
+}
+
+static void sweep(struct scene scene)
+{
+    hosts_open(scene.layout.hosts);
+    int failed = test_ranks_fork((int)strlen(scene.layout.hosts), sweep_body, &scene);
+    test_machines_close();
+    assert_int_equal(failed, 0);
+}
+
+static void test_unequal_hosts(void **state)
+{
+    (void)state;
+    sweep((struct scene){{"bacaba", NULL, 0}, EVERY, 1});
+}
+
+static void test_equal_hosts(void **state)
+{
+    (void)state;
+    sweep((struct scene){{"aabb", NULL, 0}, LAYERED, 1});
+}
+
+static void test_one_rank_on_a_host(void **state)
+{
+    (void)state;
+    sweep((struct scene){{"aaab", NULL, 0}, LAYERED, 1});
+}
+
+static void test_one_host(void **state)
+{
+    (void)state;
+    sweep((struct scene){{"aaaa", NULL, 0}, LAYERED, 0});
+}
+
+/* Hosts that have no part in it: ranks stand as they are numbered, back and forth between them. */
+static void test_by_rank(void **state)
+{
+    (void)state;
+    sweep((struct scene){{"abaab", NULL, 1}, EVERY, 0});
+    sweep((struct scene){{"baa", NULL, 1}, LAYERED, 1}); /* host by host all the same */
+}
+
+/* --- what is derived */
+
+struct lineage {
+    struct test_layout job; /* of the first communicator */
+    int dies;               /* this rank of it, at last */
+    const char *fabric;     /* WEFT_TOPO_FILE; NULL: none */
+};
+
+/* One member is wrong: all are told who by its rank in this communicator, and where that is. Ends the communicator. */
+static int name_the_wrong(weft_comm *comm, const char *hosts)
+{
+    int32_t send[8] = {0}, recv[8];
+    int rank = weft_comm_rank(comm), wrong = weft_comm_size(comm) - 1;
+    char expected[64];
+    snprintf(expected, sizeof expected, "rank %d on host '%c'", wrong, hosts[wrong]);
+    CHECK(weft_allreduce(comm, send, recv, rank == wrong ? 7 : 5, WEFT_INT32, WEFT_SUM) == WEFT_MISMATCH);
+    if (strstr(weft_error_detail(), expected))
+        return 0;
+    fprintf(stderr, "'%s': expected '%s'\n", weft_error_detail(), expected);
+    return 1;
+}
+
+/* members: ranks of the job, by the derived communicator's ranks; the last is -1. */
+static int check_derived(weft_comm *comm, const struct lineage *lineage, const int *members)
+{
+    static const size_t counts[] = {301};
+    char hosts[TEST_LAYOUT_RANKS + 1] = "";
+    for (int r = 0; members[r] >= 0; r++)
+        hosts[r] = lineage->job.hosts[members[r]];
+    struct test_layout expected = lineage->job;
+    expected.hosts = hosts;
+    CHECK(test_layout_check(comm, &expected) == 0);
+    CHECK(collective_sweep(comm, COLLECTIVES_ALL, 5, counts, 1) == 0);
+    CHECK(name_the_wrong(comm, hosts) == 0);
+    CHECK_OK(weft_comm_destroy(comm));
+    return 0;
+}
+
+/* The even ranks backwards, the odd ones, and copies of both, which outlive them. */
+static int derive_halves(weft_comm *comm, const struct lineage *lineage)
+{
+    int rank = weft_comm_rank(comm), ranks = weft_comm_size(comm), count = 0;
+    int members[TEST_LAYOUT_RANKS + 1];
+    for (int r = ranks - 1; r >= 0; r--) {
+        if (r % 2 == rank % 2)
+            members[count++] = r;
+    }
+    members[count] = -1;
+    weft_comm *half, *copy;
+    CHECK_OK(weft_comm_split(comm, rank % 2, -rank, &half));
+    CHECK_OK(weft_comm_dup(half, &copy));
+    CHECK(check_derived(half, lineage, members) == 0);
+    CHECK(check_derived(copy, lineage, members) == 0);
+    return 0;
+}
+
+static int derive_subset(weft_comm *comm, const struct lineage *lineage)
+{
+    static const int members[] = {5, 0, 6, 3, -1};
+    weft_comm *some;
+    int takes_part = 0;
+    for (int i = 0; members[i] >= 0; i++)
+        takes_part |= members[i] == weft_comm_rank(comm);
+    if (!takes_part)
+        return 0;
+    CHECK_OK(weft_comm_subset(comm, members, 4, 1, &some));
+    return check_derived(some, lineage, members);
+}
+
+/* After a death, which all hear of by the dead one's name. */
+static int derive_survivors(weft_comm *comm, const struct lineage *lineage)
+{
+    int ranks = weft_comm_size(comm), members[TEST_LAYOUT_RANKS + 1], count = 0, status;
+    int32_t send = 1, recv;
+    char expected[64];
+    weft_comm *smaller;
+    status = weft_barrier(comm); /* others may still be making theirs */
+    if (weft_comm_rank(comm) == lineage->dies)
+        kill(getpid(), SIGKILL);
+    while (status == WEFT_OK)
+        status = weft_allreduce(comm, &send, &recv, 1, WEFT_INT32, WEFT_SUM);
+    snprintf(expected, sizeof expected, "rank %d on host '%c'", lineage->dies,
+             lineage->job.hosts[lineage->dies]);
+    CHECK(status == WEFT_PEER_FAILED && strstr(weft_error_detail(), expected));
+    CHECK_OK(weft_comm_shrink(comm, &smaller));
+    for (int r = 0; r < ranks; r++) {
+        if (r != lineage->dies)
+            members[count++] = r;
+    }
+    members[count] = -1;
+    return check_derived(smaller, lineage, members);
+}
+
+static int lineage_body(int rank, int ranks, void *arg)
+{
+    (void)ranks;
+    const struct lineage *lineage = arg;
+    struct job job;
+    CHECK(test_machines_enter(lineage->job.hosts[rank] - 'a') == 0);
+    if (lineage->fabric)
+        setenv("WEFT_TOPO_FILE", lineage->fabric, 1);
+    CHECK_OK(open_on_host(&job, &lineage->job, rank, 1));
+    CHECK(test_layout_check(job.comm, &lineage->job) == 0);
+    CHECK(derive_halves(job.comm, lineage) == 0);
+    CHECK(derive_subset(job.comm, lineage) == 0);
+    CHECK(derive_survivors(job.comm, lineage) == 0);
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void derive(struct lineage lineage)
+{
+    int statuses[TEST_RANKS_MAX] = {0}, ranks = (int)strlen(lineage.job.hosts);
+    hosts_open(lineage.job.hosts);
+    test_ranks_fork_status(ranks, lineage_body, &lineage, statuses);
+    test_machines_close();
+    for (int r = 0; r < ranks; r++)
+        assert_int_equal(statuses[r], r == lineage.dies ? SIGKILL : 0);
+}
+
+static void test_derived(void **state)
+{
+    (void)state;
+    derive((struct lineage){{"bacabac", NULL, 0}, 4, NULL});
+    derive((struct lineage){{"bacabac", NULL, 0}, 0, NULL});
+}
+
+static void test_derived_by_rank(void **state)
+{
+    (void)state;
+    derive((struct lineage){{"bacabac", NULL, 1}, 4, NULL});
+}
+
+/* Hosts "a" and "c" are on one switch. */
+static void test_derived_by_fabric(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/weft-layouts-XXXXXX";
+    static const char fabric[] =
+        "SwitchName=s1 Nodes=a,c\nSwitchName=s2 Nodes=b\nSwitchName=s0 Switches=s[1-2]\n";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, fabric, strlen(fabric)), (ssize_t)strlen(fabric));
+    assert_int_equal(close(fd), 0);
+    derive((struct lineage){{"bacabac", "acb", 0}, 4, path});
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_unequal_hosts),
+        cmocka_unit_test(test_equal_hosts),
+        cmocka_unit_test(test_one_rank_on_a_host),
+        cmocka_unit_test(test_one_host),
+        cmocka_unit_test(test_by_rank),
+        cmocka_unit_test(test_derived),
+        cmocka_unit_test(test_derived_by_rank),
+        cmocka_unit_test(test_derived_by_fabric),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

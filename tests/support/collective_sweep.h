@@ -1,0 +1,21 @@
+/* Calls of every collective between real ranks, against the reference of collective_case.h. In a body of test_ranks_*():
+ * what is wrong is said on stderr. */
+#ifndef WEFT_TESTS_COLLECTIVE_SWEEP_H
+#define WEFT_TESTS_COLLECTIVE_SWEEP_H
+
+#include <weft/weft.h>
+
+#include "tests/support/collective_case.h"
+
+/* One call with int32 and sums, blocking or started. 0, or 1. */
+int collective_check(weft_comm *comm, const struct case_shape *shape, int started);
+
+#define COLLECTIVES_ALL ((1u << WEFT_COLLECTIVE_COUNT) - 1)
+
+/* Collectives (bit per enum weft_collective) with each of these counts: out of place and in place, blocking and started, with equal blocks, with
+ * unequal ones and with gaps between them; roots by the seed, which must be the same on all ranks. 0, or 1 at the first
+ * that is wrong. */
+int collective_sweep(weft_comm *comm, unsigned collectives, uint32_t seed, const size_t *counts,
+                     size_t count);
+
+#endif

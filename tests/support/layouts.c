@@ -1,0 +1,83 @@
+#include "tests/support/layouts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "algos/hosts.h"
+#include "comm/comm.h"
+#include "tests/support/ranks.h"
+
+/* The pieces of an order in which hosts follow each other, or nothing where that is not so. */
+struct pieces {
+    uint32_t order[TEST_LAYOUT_RANKS], sizes[TEST_LAYOUT_RANKS], count;
+};
+
+static struct pieces in_sequence(const char *hosts, const char *sequence)
+{
+    struct pieces pieces = {.count = 0};
+    uint32_t at = 0;
+    for (const char *host = sequence; *host; host++) {
+        uint32_t first = at;
+        for (uint32_t rank = 0; hosts[rank]; rank++) {
+            if (hosts[rank] == *host)
+                pieces.order[at++] = rank;
+        }
+        if (at > first)
+            pieces.sizes[pieces.count++] = at - first;
+    }
+    return pieces;
+}
+
+static struct pieces as_numbered(const char *hosts)
+{
+    struct pieces pieces = {.count = 0};
+    for (uint32_t rank = 0; hosts[rank]; rank++) {
+        pieces.order[rank] = rank;
+        if (rank && hosts[rank] == hosts[rank - 1]) {
+            pieces.sizes[pieces.count - 1]++;
+        } else if (memchr(hosts, hosts[rank], rank)) { /* back to a host that was left */
+            pieces.count = 0;
+            break;
+        } else {
+            pieces.sizes[pieces.count++] = 1;
+        }
+    }
+    return pieces;
+}
+
+static int is_plain(const struct pieces *pieces, uint32_t ranks)
+{
+    for (uint32_t p = 0; p < ranks && pieces->count; p++) {
+        if (pieces->order[p] != p)
+            return 0;
+    }
+    return pieces->count <= 1 || pieces->count == ranks;
+}
+
+int test_layout_check(const weft_comm *comm, const struct test_layout *layout)
+{
+    const struct weft_hosts *hosts = comm->hosts;
+    uint32_t ranks = (uint32_t)strlen(layout->hosts);
+    CHECK(weft_comm_size(comm) == (int)ranks && ranks <= TEST_LAYOUT_RANKS);
+    struct pieces pieces =
+        layout->by_rank
+            ? as_numbered(layout->hosts)
+            : in_sequence(layout->hosts, layout->sequence ? layout->sequence : "abcdefghijklmnop");
+    for (uint32_t r = 0; r < ranks; r++) {
+        const char name[2] = {layout->hosts[r]};
+        weft_rank_info info = WEFT_RANK_INFO_INIT;
+        CHECK_OK(weft_comm_get_rank_info(comm, (int)r, &info));
+        CHECK(strcmp(info.host, name) == 0);
+    }
+    CHECK((hosts == NULL) == is_plain(&pieces, ranks));
+    if (!hosts)
+        return 0;
+    CHECK(hosts->ranks == ranks && hosts->count == pieces.count);
+    for (uint32_t h = 0; h < pieces.count; h++)
+        CHECK(weft_hosts_size(hosts, h) == pieces.sizes[h]);
+    for (uint32_t p = 0; p < ranks; p++) {
+        CHECK(weft_hosts_rank(hosts, p) == pieces.order[p]);
+        CHECK(weft_hosts_position(hosts, pieces.order[p]) == p);
+    }
+    return 0;
+}
