@@ -4,14 +4,11 @@
 
 #include "topo/order_parts.h"
 
-/* Fills order->nic; after weft_order_gather(). */
+/* Fills order->nic and order->nic_reasons; after weft_order_gather(). */
 int weft_nics_choose(struct weft_order *order);
 
 /* weft_order_nics() among the ports, and NICs without ports, that are allowed: by node, NULL: all. */
 int weft_nics_of(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks,
                  const uint8_t *allowed, uint32_t *nic);
-
-/* How many of the host's NICs serve the place equally well; 0: none, or no memory to tell. */
-uint32_t weft_nics_equal(const struct weft_graph *graph, const struct weft_place *place);
 
 #endif

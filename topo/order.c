@@ -35,8 +35,8 @@ static int layout_make(const struct weft_order *order, struct weft_layout **layo
 {
     size_t ranks = order->ranks, rings = order->ring_count;
     size_t numbers = (4 + rings) * ranks;
-    struct weft_layout *made =
-        malloc(sizeof *made + order->group_count * sizeof *made->groups + numbers * sizeof(uint32_t));
+    struct weft_layout *made = malloc(sizeof *made + order->group_count * sizeof *made->groups +
+                                      ranks * sizeof *made->nic_reasons + numbers * sizeof(uint32_t));
     uint32_t *host_numbers = malloc(order->host_count * sizeof *host_numbers);
     if (!made || !host_numbers) {
         free(made);
@@ -49,7 +49,8 @@ static int layout_make(const struct weft_order *order, struct weft_layout **layo
                                  .host_count = order->host_count,
                                  .refined = order->refined};
     made->groups = (struct weft_group_span *)(made + 1);
-    made->order = (uint32_t *)(made->groups + order->group_count);
+    made->nic_reasons = (struct weft_nic_reason *)(made->groups + order->group_count);
+    made->order = (uint32_t *)(made->nic_reasons + ranks);
     made->position = made->order + ranks;
     made->nic = made->position + ranks;
     made->host_of = made->nic + ranks;
@@ -66,6 +67,7 @@ static int layout_make(const struct weft_order *order, struct weft_layout **layo
         made->position[rank] = at;
         made->host_of[rank] = *number;
         made->nic[rank] = order->nic ? order->nic[rank] : WEFT_NODE_NONE;
+        made->nic_reasons[rank] = order->nic_reasons ? order->nic_reasons[rank] : (struct weft_nic_reason){0};
     }
     free(host_numbers);
     *layout = made;

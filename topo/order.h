@@ -55,6 +55,15 @@ struct weft_group_span {
     uint32_t node;   /* in the graph, WEFT_NODE_NONE for the job and for hosts it lacks */
 };
 
+/* Why a rank has its NIC. All 0 where it has none. */
+struct weft_nic_reason {
+    uint32_t equal;       /* ports that serve it equally well, its own included */
+    uint32_t sharing;     /* ranks that have this port, itself included */
+    uint32_t near;        /* NICs that are not down and as near, or nearer */
+    uint32_t nearer_down; /* NICs that would be nearer and are down */
+    uint32_t up;          /* NICs of the host that are not down */
+};
+
 struct weft_layout {
     uint32_t ranks;
     uint32_t ring_count;  /* at least 1 */
@@ -64,7 +73,8 @@ struct weft_layout {
     uint32_t *position; /* [ranks]: of each rank */
     uint32_t *rings;    /* [ring_count][ranks]: ring r's ranks in turn */
     uint32_t *nic;      /* [ranks]: PORT (or NIC without ports) in the graph, WEFT_NODE_NONE: none */
-    uint32_t *host_of;  /* [ranks]: number of the rank's host, 0 to host_count - 1, by position */
+    struct weft_nic_reason *nic_reasons; /* [ranks] */
+    uint32_t *host_of; /* [ranks]: number of the rank's host, 0 to host_count - 1, by position */
     struct weft_group_span *groups;
     uint32_t refined; /* how many moves the refinement kept */
 };
@@ -123,6 +133,9 @@ int weft_load_bound_rings(const struct weft_graph *graph, const struct weft_plac
 /* NICs alone, as weft_order_ranks() picks them. nic: [ranks]. */
 int weft_order_nics(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks,
                     uint32_t *nic);
+/* With the reasons, [ranks] too. */
+int weft_order_nics_told(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks,
+                         uint32_t *nic, struct weft_nic_reason *reasons);
 
 /* One line why rank has its NIC, and one why it stands where it does; cut at size. */
 void weft_order_explain(const struct weft_graph *graph, const struct weft_place *places,

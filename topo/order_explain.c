@@ -1,5 +1,5 @@
 /* Why a rank has its NIC and why it stands where it does, in words. */
-#include "topo/nics.h"
+#include "topo/order.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,7 +24,8 @@ static void say_nic(const struct weft_graph *graph, const struct weft_place *pla
                     const struct weft_layout *layout, uint32_t rank, char *text, size_t size, size_t *used)
 {
     const struct weft_place *place = &places[rank];
-    uint32_t port = layout->nic[rank], sharing = 0;
+    const struct weft_nic_reason *reason = &layout->nic_reasons[rank];
+    uint32_t port = layout->nic[rank];
     if (port == WEFT_NODE_NONE) {
         say(text, size, used, "rank %u: no NIC, as %s", rank,
             !graph || place->host == WEFT_NODE_NONE ? "its host is not in the graph"
@@ -33,8 +34,6 @@ static void say_nic(const struct weft_graph *graph, const struct weft_place *pla
     }
     const struct weft_node *node = &graph->nodes[port];
     uint32_t nic = node->kind == WEFT_NODE_PORT ? node->parent : port;
-    for (uint32_t other = 0; other < layout->ranks; other++)
-        sharing += layout->nic[other] == port;
     say(text, size, used, "rank %u: NIC %s", rank, graph->nodes[nic].name);
     if (node->kind == WEFT_NODE_PORT)
         say(text, size, used, " port %s", node->name);
@@ -46,8 +45,8 @@ static void say_nic(const struct weft_graph *graph, const struct weft_place *pla
             graph->nodes[place->near].name);
     if (node->bytes_per_s)
         say(text, size, used, ", %.3g GB/s", (double)node->bytes_per_s / 1e9);
-    say(text, size, used, "; one of %u that serve it equally, used by %u rank%s",
-        weft_nics_equal(graph, place), sharing, sharing == 1 ? "" : "s");
+    say(text, size, used, "; one of %u that serve it equally, used by %u rank%s", reason->equal,
+        reason->sharing, reason->sharing == 1 ? "" : "s");
 }
 
 static const char *group_name(const struct weft_graph *graph, const struct weft_group_span *group,

@@ -272,6 +272,7 @@ void weft_order_free(struct weft_order *order)
     weft_routes_free(order->routes);
     free(order->ends);
     free(order->nic);
+    free(order->nic_reasons);
     free(order->hosts);
     free(order->host_of);
     free(order->members);

@@ -32,7 +32,8 @@ struct weft_order {
     uint32_t *members;             /* [ranks]: the ranks of each host, near ones next to each other */
     uint32_t *host_of;             /* [ranks]: index of the rank's host */
 
-    uint32_t *nic; /* [ranks] */
+    uint32_t *nic;                       /* [ranks] */
+    struct weft_nic_reason *nic_reasons; /* [ranks] */
     uint32_t
         *ends; /* [ranks]: what the rank sends through (topo/routes.h), cabled or not; or WEFT_NODE_NONE */
     struct weft_routes *routes;

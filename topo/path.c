@@ -52,7 +52,7 @@ static struct meeting meet(const struct weft_graph *graph, uint32_t a, uint32_t 
     return met;
 }
 
-static uint32_t standing_for(const struct weft_graph *graph, uint32_t node)
+uint32_t weft_path_stand_in(const struct weft_graph *graph, uint32_t node)
 {
     const struct weft_node *nodes = graph->nodes;
     if (nodes[node].kind == WEFT_NODE_RANK)
@@ -145,8 +145,8 @@ static uint32_t own_link(const struct weft_graph *graph, uint32_t a, uint32_t b)
 
 enum weft_path_class weft_path_classify(const struct weft_graph *graph, uint32_t a, uint32_t b)
 {
-    a = standing_for(graph, a);
-    b = standing_for(graph, b);
+    a = weft_path_stand_in(graph, a);
+    b = weft_path_stand_in(graph, b);
     const struct weft_node *nodes = graph->nodes;
     if (a == b)
         return WEFT_PATH_LOC;
@@ -167,6 +167,54 @@ enum weft_path_class weft_path_classify(const struct weft_graph *graph, uint32_t
     if (top->kind == WEFT_NODE_HOST || top->kind == WEFT_NODE_NUMA)
         return classify_numa(graph, &met);
     return is_host_bridge(top) ? WEFT_PATH_PHB : classify_switch(graph, &met);
+}
+
+/* --- classes of many */
+
+int weft_path_device(const struct weft_graph *graph, uint32_t node, char device[32])
+{
+    const char *pci = graph->nodes[node].pci;
+    if (!pci || weft_pci_parse(pci, device) != 0)
+        return 0;
+    *strrchr(device, '.') = '\0';
+    return 1;
+}
+
+int weft_path_is_host_bridge(const struct weft_graph *graph, uint32_t node)
+{
+    return is_host_bridge(&graph->nodes[node]);
+}
+
+/* At the node itself, where a NUMA node and a host without any differ in nothing. */
+static enum weft_path_class least_at(const struct weft_graph *graph, uint32_t node, uint32_t child)
+{
+    const struct weft_node *top = &graph->nodes[node];
+    if (top->kind == WEFT_NODE_BRIDGE)
+        return is_host_bridge(top) ? WEFT_PATH_PHB : WEFT_PATH_PIX;
+    if (top->kind == WEFT_NODE_HOST && has_numa(graph, node))
+        return WEFT_PATH_SYS;
+    if (top->kind == WEFT_NODE_HOST || top->kind == WEFT_NODE_NUMA)
+        return is_host_bridge(&graph->nodes[child]) ? WEFT_PATH_NODE : WEFT_PATH_PHB;
+    return WEFT_PATH_LOC;
+}
+
+enum weft_path_class weft_path_least(const struct weft_graph *graph, uint32_t node, uint32_t child)
+{
+    enum weft_path_class least = WEFT_PATH_DIS;
+    for (; node != WEFT_NODE_NONE; child = node, node = graph->nodes[node].parent) {
+        enum weft_path_class here = least_at(graph, node, child);
+        least = here < least ? here : least;
+    }
+    return least;
+}
+
+int weft_path_alike(const struct weft_graph *graph, uint32_t node, uint32_t from)
+{
+    const struct weft_node *top = &graph->nodes[node];
+    if (top->kind == WEFT_NODE_HOST || top->kind == WEFT_NODE_NUMA || is_host_bridge(top))
+        return 1;
+    return top->kind == WEFT_NODE_BRIDGE && graph->nodes[from].parent == node &&
+           (top->flags & WEFT_BRIDGE_WHOLE || is_switch_port(top));
 }
 
 /* --- routes */
@@ -252,7 +300,7 @@ static int route_host(const struct weft_graph *graph, uint32_t a, uint32_t b, st
 /* Ranks and ports have no links themselves: the route goes to what they stand for and on from there. */
 static int route(const struct weft_graph *graph, uint32_t a, uint32_t b, struct weft_path *path)
 {
-    uint32_t from = standing_for(graph, a), to = standing_for(graph, b);
+    uint32_t from = weft_path_stand_in(graph, a), to = weft_path_stand_in(graph, b);
     if (from == to || own_link(graph, from, to) == WEFT_NODE_NONE)
         return route_host(graph, a, b, path);
     int status = climb(graph, a, from, path);
@@ -322,8 +370,8 @@ static void measure(const struct weft_graph *graph, struct weft_path *path)
 static enum weft_direct judge(const struct weft_graph *graph, uint32_t a, uint32_t b,
                               enum weft_path_class path_class)
 {
-    const struct weft_node *one = &graph->nodes[standing_for(graph, a)];
-    const struct weft_node *other = &graph->nodes[standing_for(graph, b)];
+    const struct weft_node *one = &graph->nodes[weft_path_stand_in(graph, a)];
+    const struct weft_node *other = &graph->nodes[weft_path_stand_in(graph, b)];
     int gpus = (one->kind == WEFT_NODE_GPU) + (other->kind == WEFT_NODE_GPU);
     int nics = 0;
     for (int side = 0; side < 2; side++) {
