@@ -156,6 +156,12 @@ $(TEST_DRIVERS):
 	$(call say,LD,$@)$(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,$(@F) $^ -o $@
 $(BUILD)/tests/topo/test_drivers $(BUILD)/tests/faults/test_drivers: | $(TEST_DRIVERS)
 
+# Kinds of devices that test the loading of plug-ins, good ones and bad ones; built as others build theirs.
+TEST_PLUGINS := $(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/plugins/*.c))
+$(BUILD)/tests/plugins/%.so: tests/plugins/%.c tests/plugins/kind.h include/weft/device.h
+	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -Iinclude $(CFLAGS_ALL) -fvisibility=default -shared $(LDFLAGS_ALL) $< -o $@
+$(BUILD)/tests/unit/test_devices: | $(TEST_PLUGINS)
+
 # Ranks that die at chosen points: the linker puts tests/kill/ in front of what tests/kill/wraps names.
 KILL_OBJECTS := $(call objects,$(wildcard tests/kill/*.c))
 $(BUILD)/tests/integration/test_kill: $(KILL_OBJECTS) tests/kill/wraps

@@ -37,6 +37,10 @@ struct weft_settings {
     char transports[64]; /* WEFT_TRANSPORT: subset of "shm,ofi,verbs", in this order */
     char provider[64];   /* WEFT_OFI_PROVIDER: libfabric provider to use, "" first that fits */
     char topo_file[512]; /* WEFT_TOPO_FILE: the fabric, in a form of topo/read.h; "" none */
+    char device_kinds
+        [256]; /* WEFT_DEVICE, WEFT_DEVICE_OPTIONS, WEFT_DEVICE_PLUGIN: kinds of devices to use, */
+    char device_options[512];  /* their own settings, and shared objects with more kinds: */
+    char device_plugins[1024]; /* devmem/devices.h */
 };
 
 /* Reads the environment. */

@@ -12,12 +12,14 @@
 #include "base/fork.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/secure.h"
 #include "comm/arrange.h"
 #include "comm/boot_pmix.h"
 #include "comm/comm.h"
 #include "comm/inbox.h"
 #include "comm/op.h"
 #include "comm/progress.h"
+#include "devmem/devices.h"
 #include "topo/graph.h"
 #include "transport/registry.h"
 
@@ -72,6 +74,13 @@ static int apply_options(struct weft_settings *settings, const weft_context_opti
     return WEFT_OK;
 }
 
+static int make_devices(struct weft_context *context)
+{
+    const struct weft_settings *settings = &context->settings;
+    const char *plugins = weft_secure_getenv("WEFT_DEVICE_PLUGIN") ? settings->device_plugins : "";
+    return weft_devices_create(settings->device_kinds, plugins, settings->device_options, &context->devices);
+}
+
 int weft_context_open(const weft_context_options *options, weft_context **opened)
 {
     weft_error_clear();
@@ -87,6 +96,8 @@ int weft_context_open(const weft_context_options *options, weft_context **opened
         status = apply_options(&context->settings, options);
     if (status == WEFT_OK)
         status = weft_context_read_fabric(context);
+    if (status == WEFT_OK)
+        status = make_devices(context);
     if (status != WEFT_OK)
         goto free_context;
     if (getrandom(&context->instance, sizeof context->instance, 0) != sizeof context->instance) {
@@ -113,6 +124,7 @@ destroy_lock:
     pthread_mutex_destroy(&context->lock);
     weft_fork_fd_close(context->event_fd);
 free_context:
+    weft_devices_destroy(context->devices);
     weft_graph_free(context->fabric);
     free(context);
     return status;
@@ -157,6 +169,7 @@ int weft_context_close(weft_context *context)
     weft_ops_close(context);
     free(context->comms);
     free(context->all);
+    weft_devices_destroy(context->devices);
     weft_graph_free(context->fabric);
     free(context);
     return WEFT_OK;

@@ -25,6 +25,7 @@ enum weft_transport_index { WEFT_SHM, WEFT_OFI, WEFT_VERBS, WEFT_TRANSPORT_COUNT
 
 struct weft_region_cache;
 struct weft_user_op;
+struct weft_devices;
 struct weft_graph;
 
 /* An instance that is of no use any more, but has links that failed communicators still hold, and perhaps memory.
@@ -122,6 +123,7 @@ struct weft_context {
     atomic_int oversubscribed;                    /* more ranks than processors on this host */
     struct weft_graph *fabric;                    /* WEFT_TOPO_FILE, NULL without; comm/arrange.h */
     uint64_t fabric_digest;                       /* 0 without */
+    struct weft_devices *devices;                 /* kinds of devices; opened when first asked */
     int holds_pmix;                               /* comm/boot_pmix.h */
     struct weft_user_op *user_ops[WEFT_USER_OPS]; /* by op - WEFT_OP_USER; comm/op.c */
 };

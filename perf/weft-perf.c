@@ -4,6 +4,7 @@
 
 #include "perf/channel.h"
 #include "perf/command.h"
+#include "perf/devices.h"
 #include "perf/file.h"
 #include "perf/launch.h"
 #include "perf/operations.h"
@@ -69,7 +70,8 @@ static void print_help(FILE *out)
         fprintf(out, "  %-15s %s\n", choice.name, choice.help);
     fprintf(out, "\nflags (weft-perf COMMAND --help lists those of one command):\n");
     perf_options_help(&everything, out);
-    fprintf(out, "      --version            print the version\n"
+    fprintf(out, "      --devices            list kinds of devices, and why one is missing\n"
+                 "      --version            print the version\n"
                  "\nexample: weft-perf allreduce --ranks 4 -b 8 -e 64M\n"
                  "exit status: 0 success, 1 wrong results, 2 bad arguments, 3 a rank failed\n");
 }
@@ -131,6 +133,12 @@ int main(int argc, char **argv)
         print_help(stdout);
         return PERF_EXIT_OK;
     }
+    if (strcmp(first, "--devices") == 0 && argc > 2) {
+        fprintf(stderr, "weft-perf: unexpected argument '%s': expected nothing behind --devices\n", argv[2]);
+        return PERF_EXIT_USAGE;
+    }
+    if (strcmp(first, "--devices") == 0)
+        return perf_devices();
     struct choice choice;
     if (find(first, &choice) != 0 || perf_options_parse(&options, &choice.accepts, argc, argv) != 0)
         return PERF_EXIT_USAGE;

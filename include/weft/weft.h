@@ -118,6 +118,31 @@ typedef struct weft_rail {
  * entries, which lie rails[0].size bytes apart, and sets *count to how many there are. */
 int weft_context_rails(weft_context *context, weft_rail *rails, int capacity, int *count);
 
+/* A device that a context knows, or a kind of which it has none. */
+typedef struct weft_device_entry {
+    size_t size;
+    char kind[32];    /* "host", "cuda", a plug-in's; "": a plug-in that was not loaded */
+    int ordinal;      /* number of the device within its kind, -1: the kind has none, for the reason below */
+    int status;       /* 0, or why the kind cannot be used */
+    char reason[640]; /* in words, "" with status 0 */
+    char source[512]; /* "built in", or the path of the plug-in */
+    char name[96];
+    char pci[16];     /* "0000:3b:00.0", "" unknown */
+    char runtime[64]; /* driver and runtime with their versions */
+    uint64_t memory_bytes;
+    int numa;       /* -1 unknown */
+    uint32_t flags; /* enum weft_device_flags of <weft/device.h> */
+} weft_device_entry;
+#define WEFT_DEVICE_ENTRY_INIT                                                                               \
+    {                                                                                                        \
+        sizeof(weft_device_entry), "", -1, 0, "", "", "", "", "", 0, -1, 0                                   \
+    }
+
+/* Lists all devices of all kinds, host memory first, and the kinds that cannot be used with the reason: fills up to
+ * capacity entries, which lie entries[0].size bytes apart, and sets *count to how many there are. Opens the kinds: loads
+ * drivers and plug-ins. */
+int weft_context_devices(weft_context *context, weft_device_entry *entries, int capacity, int *count);
+
 /* Operations of the caller's have values from here on, below WEFT_OP_USER + 16, valid for one context. */
 #define WEFT_OP_USER 16
 

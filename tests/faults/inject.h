@@ -49,6 +49,7 @@
     X(FAULT_MEMFD_CREATE, "memfd_create", EMFILE, ENOMEM, EPERM)                                             \
     X(FAULT_MMAP, "mmap", ENOMEM, EPERM)                                                                     \
     X(FAULT_OPEN, "open", EMFILE, EACCES, ENOENT, EINTR)                                                     \
+    X(FAULT_OPENAT, "openat", EMFILE, EACCES, ENOENT)                                                        \
     X(FAULT_OPENDIR, "opendir", EMFILE, ENOENT)                                                              \
     X(FAULT_PIPE2, "pipe2", EMFILE, ENFILE)                                                                  \
     X(FAULT_POLL, "poll", ENOMEM, EINTR)                                                                     \

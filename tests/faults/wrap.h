@@ -34,6 +34,7 @@ int fault_yaml_parser_parse(yaml_parser_t *parser, yaml_event_t *event);
 
 /* wrap_files.c */
 int fault_open(const char *path, int flags, ...);
+int fault_openat(int folder, const char *path, int flags, ...);
 int fault_close(int fd);
 ssize_t fault_read(int fd, void *buffer, size_t size);
 ssize_t fault_pread(int fd, void *buffer, size_t size, off_t offset);

@@ -23,6 +23,12 @@ int fault_open(const char *path, int flags, ...)
     return value ? -1 : fault_fd_add(open(path, flags, mode));
 }
 
+/* Nobody makes files with it. */
+int fault_openat(int folder, const char *path, int flags, ...)
+{
+    return fault_hit(FAULT_OPENAT) ? -1 : fault_fd_add(openat(folder, path, flags));
+}
+
 /* The descriptor is gone whatever close() answers. */
 int fault_close(int fd)
 {

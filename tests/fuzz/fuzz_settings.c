@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/settings.h"
+#include "devmem/devices.h"
 
 #define LINES_MAX 32
 #define AGREED    2048
@@ -35,6 +36,15 @@ static void compare(const struct weft_settings *settings, const char *theirs)
         __builtin_trap();
 }
 
+/* The texts are read; nothing is loaded. */
+static void make_devices(const struct weft_settings *settings)
+{
+    struct weft_devices *devices;
+    if (weft_devices_create(settings->device_kinds, settings->device_plugins, settings->device_options,
+                            &devices) == 0)
+        weft_devices_destroy(devices);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char *names[LINES_MAX];
@@ -58,8 +68,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         line = end;
     }
     struct weft_settings settings;
-    if (weft_settings_read(&settings) == 0)
+    if (weft_settings_read(&settings) == 0) {
         compare(&settings, theirs);
+        make_devices(&settings);
+    }
     while (count > 0)
         unsetenv(names[--count]);
     free(text);

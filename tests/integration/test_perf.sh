@@ -113,6 +113,14 @@ expect 3 "RANK is not set" allreduce
 
 run --help
 [[ $rc == 0 ]] && grep -q -- '--transport' "$work/out" && ok "--help" || bad "--help (status $rc)"
+run --devices
+[[ $rc == 0 ]] && grep -q '^host 0: host memory' "$work/out" && ok "--devices" || bad "--devices (status $rc)"
+WEFT_DEVICE=none run --devices
+[[ $rc == 0 ]] && grep -q "^none: none: WEFT_DEVICE is 'none': no kind 'none' is built in" "$work/out" &&
+    ok "--devices without a kind" || bad "--devices without a kind (status $rc)"
+run --devices all
+[[ $rc == 2 ]] && grep -q "'all': expected nothing behind --devices" "$work/err" && ok "--devices all" ||
+    bad "--devices all (status $rc)"
 run --version
 [[ $rc == 0 ]] && grep -q '^weft-perf [0-9]' "$work/out" && ok "--version" || bad "--version (status $rc)"
 

@@ -1,0 +1,7 @@
+/* A shared object that is no kind of device. */
+int weft_other_plugin(void);
+
+int weft_other_plugin(void)
+{
+    return 0;
+}
