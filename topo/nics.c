@@ -1,7 +1,7 @@
 /* Which NIC each rank sends through.
  *
  * For every place that ranks of a host run near, the host's usable ports are sorted into those that serve it best and the rest
- * (topo/nics_near.c): first by path class, then by bandwidth, then by whether a cable is known of. Among the best, which are
+ * (topo/nics_near.c): first by how sure it is that they are up, and RDMA devices before plain Ethernet; then by path class, then by bandwidth, then by whether a cable is known of. Among the best, which are
  * equal, each rank takes the one that fewest take so far; among those one of the NIC that fewest take, so that the ports of one
  * adapter, which share its way to memory, are not the first to be taken; and then the first in the order of the host's tree.
  * Ranks come in the order of the host's tree, so that neighbours get neighbours. Where the sets of several places overlap, later
@@ -60,8 +60,11 @@ static void take(struct weft_near *near, uint32_t end, uint32_t ranks)
 
 static struct weft_nic_reason reason_of(const struct weft_near *near, const struct weft_near_set *set)
 {
-    return (struct weft_nic_reason){
-        .equal = set->count, .near = set->near, .nearer_down = set->nearer_down, .up = near->nics_up};
+    return (struct weft_nic_reason){.equal = set->count,
+                                    .near = set->near,
+                                    .nearer_down = set->nearer_down,
+                                    .fit = near->nics_fit,
+                                    .others = near->nics_up - near->nics_fit};
 }
 
 /* chosen: [count], index of each member's end. */

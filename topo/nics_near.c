@@ -74,12 +74,40 @@ static struct weft_near_end end_of(const struct weft_graph *graph, uint32_t node
     return made;
 }
 
-/* 2: carries, as far as anyone knows; 1: on its way there; 0: down. */
-static int usable(const struct weft_node *node)
+/* A network device of the system's without anything that RDMA devices have. Sources that tell nothing of the kind (NCCL's files,
+ * synthetic texts) tell of no others than those to be used. */
+static int is_plain_ethernet(const struct weft_graph *graph, uint32_t port)
 {
-    if (node->kind != WEFT_NODE_PORT || node->state == WEFT_PORT_ACTIVE || node->state == WEFT_PORT_UNKNOWN)
-        return 2;
-    return node->state == WEFT_PORT_DOWN ? 0 : 1;
+    uint32_t nic = graph->nodes[port].parent;
+    return weft_graph_attribute(graph, port, "net") && !graph->nodes[port].guid && !graph->nodes[nic].guid &&
+           !weft_graph_attribute(graph, port, "GID0") && !weft_graph_attribute(graph, port, "link_layer") &&
+           !weft_graph_attribute(graph, nic, "NodeGUID");
+}
+
+/* How sure it is that GPUs' data can go through the end. The best level that any end of the host has is the one that is chosen
+ * from: a near port of which nobody knows whether it is up must not beat one that is, nor plain Ethernet RDMA. */
+enum level {
+    LEVEL_DOWN,
+    LEVEL_COMING, /* up, but not yet ready; or a function that no driver holds */
+    LEVEL_PLAIN,  /* Ethernet without RDMA, not known to be down */
+    LEVEL_UNTOLD, /* nobody says whether it carries */
+    LEVEL_ACTIVE,
+};
+
+static enum level level_of(const struct weft_graph *graph, uint32_t end)
+{
+    const struct weft_node *node = &graph->nodes[end];
+    if (node->kind != WEFT_NODE_PORT) {
+        const char *driver = weft_graph_attribute(graph, end, "driver_device");
+        return driver && strcmp(driver, "none") == 0 ? LEVEL_COMING : LEVEL_UNTOLD;
+    }
+    if (node->state == WEFT_PORT_DOWN)
+        return LEVEL_DOWN;
+    if (node->state != WEFT_PORT_ACTIVE && node->state != WEFT_PORT_UNKNOWN)
+        return LEVEL_COMING;
+    if (is_plain_ethernet(graph, end))
+        return LEVEL_PLAIN;
+    return node->state == WEFT_PORT_ACTIVE ? LEVEL_ACTIVE : LEVEL_UNTOLD;
 }
 
 /* The NIC's ports one after another, or the NIC itself where it has none. */
@@ -102,8 +130,8 @@ static int no_memory(const struct weft_near *near)
     return weft_fail(WEFT_NOMEM, "no memory for the NICs of host %s", near->graph->nodes[near->host].name);
 }
 
-/* The NICs; raises the level to how usable the best of their ends is. */
-static int list_nics(struct weft_near *near, const uint8_t *allowed, int *level)
+/* The NICs; raises the level to that of the best of their ends. */
+static int list_nics(struct weft_near *near, const uint8_t *allowed, enum level *level)
 {
     const struct weft_graph *graph = near->graph;
     struct weft_near_own *own = near->own;
@@ -118,16 +146,15 @@ static int list_nics(struct weft_near *near, const uint8_t *allowed, int *level)
     qsort_r(own->nics, count, sizeof *own->nics, compare_nodes, (void *)(uintptr_t)graph);
     for (uint32_t i = 0; i < count; i++) {
         struct nic *nic = &own->nics[i];
-        int best = 0;
+        nic->down = 1;
         for (uint32_t end = next_end(graph, nic->node, WEFT_NODE_NONE); end != WEFT_NODE_NONE;
              end = next_end(graph, nic->node, end)) {
-            int here = usable(&graph->nodes[end]);
-            best = here > best ? here : best;
+            enum level here = level_of(graph, end);
+            nic->down &= here == LEVEL_DOWN;
             if (here > *level && (!allowed || allowed[end]))
                 *level = here;
         }
-        nic->down = best == 0;
-        near->nics_up += best != 0;
+        near->nics_up += !nic->down;
         if (weft_path_device(graph, nic->node, nic->device))
             own->by_device[own->by_device_count++] = i;
     }
@@ -135,23 +162,24 @@ static int list_nics(struct weft_near *near, const uint8_t *allowed, int *level)
 }
 
 /* Of the level, NIC by NIC. list NULL only counts. */
-static uint32_t fill_ends(struct weft_near *near, const uint8_t *allowed, int level,
+static uint32_t fill_ends(struct weft_near *near, const uint8_t *allowed, enum level level,
                           struct weft_near_end *list)
 {
     const struct weft_graph *graph = near->graph;
     uint32_t count = 0;
-    for (uint32_t i = 0; i < near->own->nic_count && level > 0; i++) {
+    for (uint32_t i = 0; i < near->own->nic_count && level != LEVEL_DOWN; i++) {
         struct nic *nic = &near->own->nics[i];
         nic->first = count;
         for (uint32_t end = next_end(graph, nic->node, WEFT_NODE_NONE); end != WEFT_NODE_NONE;
              end = next_end(graph, nic->node, end)) {
-            if (usable(&graph->nodes[end]) != level || (allowed && !allowed[end]))
+            if (level_of(graph, end) != level || (allowed && !allowed[end]))
                 continue;
             if (list)
                 list[count] = end_of(graph, end, i);
             count++;
         }
         nic->count = count - nic->first;
+        near->nics_fit += list && nic->count;
         if (list)
             qsort_r(list + nic->first, nic->count, sizeof *list, compare_nodes, (void *)(uintptr_t)graph);
     }
@@ -237,7 +265,8 @@ int weft_near_open(const struct weft_graph *graph, uint32_t host, const uint8_t 
     near->own = calloc(1, sizeof *near->own);
     if (!near->own)
         return no_memory(near);
-    int level = 0, status = list_nics(near, allowed, &level);
+    enum level level = LEVEL_DOWN;
+    int status = list_nics(near, allowed, &level);
     if (!status) {
         near->end_count = fill_ends(near, allowed, level, NULL);
         near->ends = malloc((near->end_count + 1) * sizeof *near->ends);
@@ -305,16 +334,17 @@ static void hold_against(const struct weft_near *near, const struct nic *nic, en
 /* Makes the set of the NICs that the top holds. */
 static void gather(struct weft_near *near, uint32_t from, const struct top *top, struct weft_near_set *set)
 {
-    uint32_t up[WEFT_PATH_CLASS_COUNT] = {0}, down[WEFT_PATH_CLASS_COUNT] = {0};
+    uint32_t fit[WEFT_PATH_CLASS_COUNT] = {0}, down[WEFT_PATH_CLASS_COUNT] = {0};
     *set = (struct weft_near_set){.best = near->own->scratch_best, .path_class = WEFT_PATH_DIS};
     for (uint32_t i = top->first; i < top->first + top->count; i++) {
         const struct nic *nic = &near->own->nics[near->own->below[i].nic];
         enum weft_path_class path_class = weft_path_classify(near->graph, from, nic->node);
-        (nic->down ? down : up)[path_class]++;
+        fit[path_class] += nic->count > 0;
+        down[path_class] += (uint32_t)nic->down;
         hold_against(near, nic, path_class, set);
     }
     for (int c = 0; c <= (int)set->path_class; c++) {
-        set->near += up[c];
+        set->near += fit[c];
         set->nearer_down += c < (int)set->path_class ? down[c] : 0;
     }
 }

@@ -25,7 +25,7 @@ struct weft_near_set {
     uint32_t *best; /* indices of ends, ascending */
     uint32_t count;
     enum weft_path_class path_class;
-    uint32_t near;        /* NICs with a port that is not down, of that class or nearer */
+    uint32_t near;        /* NICs with an end, of that class or nearer */
     uint32_t nearer_down; /* NICs all of whose ports are down, of a nearer class */
     /* The caller's; 0 in a set that was just made. */
     uint32_t cursor, losses;
@@ -40,6 +40,7 @@ struct weft_near {
     uint32_t end_count;
     uint32_t *nic_used;        /* the caller's, by NIC */
     uint32_t nics_up;          /* NICs with a port that is not down */
+    uint32_t nics_fit;         /* those with an end */
     struct weft_near_own *own; /* topo/nics_near.c's */
 };
 

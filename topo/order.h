@@ -59,9 +59,11 @@ struct weft_group_span {
 struct weft_nic_reason {
     uint32_t equal;       /* ports that serve it equally well, its own included */
     uint32_t sharing;     /* ranks that have this port, itself included */
-    uint32_t near;        /* NICs that are not down and as near, or nearer */
+    uint32_t near;        /* NICs of those chosen from that are as near or nearer, its own included */
     uint32_t nearer_down; /* NICs that would be nearer and are down */
-    uint32_t up;          /* NICs of the host that are not down */
+    uint32_t fit;         /* NICs of the host that were chosen from */
+    uint32_t
+        others; /* NICs passed over though not down: plain Ethernet beside RDMA, or less sure to be up than the chosen */
 };
 
 struct weft_layout {

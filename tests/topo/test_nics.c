@@ -113,6 +113,68 @@ static void ports_on_their_way_are_better_than_none(void **state)
     made_free(&m.made);
 }
 
+static void attribute_set(const struct machine *m, uint32_t item, const char *name)
+{
+    weft_graph_thaw(m->made.graph);
+    assert_int_equal(weft_graph_set_attribute(m->made.graph, m->made.nodes[item], name, "x"), WEFT_OK);
+    assert_int_equal(weft_graph_finish(m->made.graph), WEFT_OK);
+}
+
+/* Expects all four GPUs to have the same port, where every GPU's own one is in this state and port 0 is plain Ethernet: a
+ * network device without a sign of RDMA, or with the one that is named. */
+static void surest_expect(const int states[4], const char *sign, uint32_t port)
+{
+    struct machine m = {0};
+    struct weft_place places[4];
+    uint32_t expected[4];
+    machine_add(&m, "h");
+    for (int i = 0; i < 4; i++)
+        m.made.items[m.ports[i]].told.state = (enum weft_port_state)states[i];
+    made_build(&m.made, 0);
+    attribute_set(&m, m.ports[0], "net");
+    if (sign)
+        attribute_set(&m, m.ports[0], sign);
+    for (int i = 0; i < 4; i++) {
+        places[i] = made_place(&m.made, m.host, m.gpus[i]);
+        expected[i] = m.ports[port];
+    }
+    nics_expect(&m, places, 4, expected);
+    made_free(&m.made);
+}
+
+static void what_is_known_to_carry_rdma_comes_first(void **state)
+{
+    (void)state;
+    enum { DOWN = WEFT_PORT_DOWN, INIT = WEFT_PORT_INIT, UP = WEFT_PORT_ACTIVE, UNKNOWN = WEFT_PORT_UNKNOWN };
+    surest_expect((const int[]){UP, UNKNOWN, UP, INIT}, NULL, 2);
+    surest_expect((const int[]){UP, UNKNOWN, DOWN, INIT}, NULL, 1);
+    surest_expect((const int[]){UP, INIT, DOWN, INIT}, NULL, 0);
+    surest_expect((const int[]){UNKNOWN, INIT, DOWN, INIT}, NULL, 0);
+    surest_expect((const int[]){DOWN, INIT, DOWN, DOWN}, NULL, 1);
+    /* RDMA over Ethernet. */
+    surest_expect((const int[]){UP, UNKNOWN, DOWN, INIT}, "GID0", 0);
+    surest_expect((const int[]){UP, UNKNOWN, DOWN, INIT}, "link_layer", 0);
+}
+
+/* A function that no driver holds does not carry yet. */
+static void nics_without_a_driver_come_late(void **state)
+{
+    (void)state;
+    struct machine m = {0};
+    machine_add(&m, "h");
+    uint32_t bare = made_item(&m.made, WEFT_NODE_NIC, m.switches[0], "0000:11:00.7");
+    for (int i = 0; i < 4; i++)
+        m.made.items[m.ports[i]].told.state = i == 3 ? WEFT_PORT_ACTIVE : WEFT_PORT_DOWN;
+    made_build(&m.made, 0);
+    struct weft_place place = made_place(&m.made, m.host, m.gpus[0]);
+    weft_graph_thaw(m.made.graph);
+    assert_int_equal(weft_graph_set_attribute(m.made.graph, m.made.nodes[bare], "driver_device", "none"),
+                     WEFT_OK);
+    assert_int_equal(weft_graph_finish(m.made.graph), WEFT_OK);
+    nics_expect(&m, &place, 1, &m.ports[3]);
+    made_free(&m.made);
+}
+
 static void bandwidth_decides_between_equally_near_ones(void **state)
 {
     (void)state;
@@ -288,6 +350,8 @@ int main(void)
         cmocka_unit_test(the_nearest_for_each_gpu),
         cmocka_unit_test(ports_that_are_down_are_passed_over),
         cmocka_unit_test(ports_on_their_way_are_better_than_none),
+        cmocka_unit_test(what_is_known_to_carry_rdma_comes_first),
+        cmocka_unit_test(nics_without_a_driver_come_late),
         cmocka_unit_test(bandwidth_decides_between_equally_near_ones),
         cmocka_unit_test(equal_ones_are_used_alike),
         cmocka_unit_test(ranks_near_a_numa_node_share_its_nics),

@@ -80,6 +80,16 @@ static int is_down(const struct weft_graph *graph, uint32_t nic)
     return ports > 0 && ports == down;
 }
 
+static int has_end(const struct weft_near *near, uint32_t nic)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < near->end_count; i++) {
+        uint32_t node = near->ends[i].node;
+        found += node == nic || near->graph->nodes[node].parent == nic;
+    }
+    return found > 0;
+}
+
 /* What the place should find, one NIC after another. Returns how many ends are best. */
 static uint32_t every_nic(const struct weft_near *near, uint32_t place, struct weft_near_set *told)
 {
@@ -102,7 +112,7 @@ static uint32_t every_nic(const struct weft_near *near, uint32_t place, struct w
          nic != WEFT_NODE_NONE; nic = weft_graph_next_below(graph, near->host, WEFT_NODE_NIC, nic)) {
         enum weft_path_class here =
             place == WEFT_NODE_NONE ? WEFT_PATH_LOC : weft_path_classify(graph, place, nic);
-        told->near += !is_down(graph, nic) && here <= told->path_class;
+        told->near += has_end(near, nic) && here <= told->path_class;
         told->nearer_down += is_down(graph, nic) && here < told->path_class;
     }
     return count;

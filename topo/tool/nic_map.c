@@ -22,21 +22,25 @@ static void why_write(const struct weft_graph *graph, const struct weft_place *p
         return;
     }
     int used;
-    if (reason->up == 1)
-        used = snprintf(text, size, "the only NIC");
+    if (reason->fit == 1)
+        used = snprintf(text, size, reason->others ? "the only NIC to choose from" : "the only NIC");
     else if (reason->equal > 1)
         used = snprintf(text, size,
                         "one of %" PRIu32 " that serve it equally, of %" PRIu32 " NICs: shared out evenly",
-                        reason->equal, reason->up);
+                        reason->equal, reason->fit);
     else if (reason->near > 1)
         used =
             snprintf(text, size, "the best, by rate or cable, of the %" PRIu32 " nearest of %" PRIu32 " NICs",
-                     reason->near, reason->up);
+                     reason->near, reason->fit);
     else
-        used = snprintf(text, size, "the nearest of %" PRIu32 " NICs", reason->up);
+        used = snprintf(text, size, "the nearest of %" PRIu32 " NICs", reason->fit);
     if (reason->nearer_down && used >= 0 && (size_t)used < size)
-        snprintf(text + used, size - (size_t)used, "; %" PRIu32 " nearer %s down", reason->nearer_down,
-                 reason->nearer_down == 1 ? "is" : "are");
+        used += snprintf(text + used, size - (size_t)used, "; %" PRIu32 " nearer %s down",
+                         reason->nearer_down, reason->nearer_down == 1 ? "is" : "are");
+    if (reason->others && used >= 0 && (size_t)used < size)
+        snprintf(text + used, size - (size_t)used,
+                 "; passed over: %" PRIu32 " that %s plain Ethernet or less sure to be up", reason->others,
+                 reason->others == 1 ? "is" : "are");
 }
 
 static int gpu_json(const struct weft_graph *graph, const struct weft_place *place, uint32_t chosen,
@@ -48,7 +52,7 @@ static int gpu_json(const struct weft_graph *graph, const struct weft_place *pla
                                           [WEFT_DIRECT_SENSIBLE] = "sensible"};
     const struct weft_node *node = &graph->nodes[place->near];
     uint32_t nic = nic_of(graph, chosen);
-    char why[160];
+    char why[256];
     struct weft_path path;
     int status = nic == WEFT_NODE_NONE ? WEFT_OK : weft_path_find(graph, place->near, nic, &path);
     if (status != WEFT_OK)
