@@ -36,7 +36,7 @@ SONAME := libweft.so.$(firstword $(subst ., ,$(VERSION)))
 
 # Programs that live beside library sources.
 MAINS := algos/weft-plan.c topo/weft-topo.c
-LIB_SOURCES := $(filter-out $(MAINS),$(wildcard base/*.c algos/*.c transport/*.c transport/*/*.c devmem/*.c topo/*.c topo/files/*.c \
+LIB_SOURCES := $(filter-out $(MAINS),$(wildcard base/*.c algos/*.c transport/*.c transport/*/*.c devmem/*.c devmem/cuda/*.c topo/*.c topo/files/*.c \
 	topo/live/*.c comm/*.c))
 # What is missing is not worth a line before these; they build in a make of their own.
 UNASKED := $(filter deps demo check check-long check-rdma clean help,$(MAKECMDGOALS))
@@ -59,6 +59,11 @@ HAVE_PMIX := $(shell pkg-config --exists pmix 2>/dev/null && echo 1)
 $(if $(HAVE_PMIX)$(UNASKED),,$(info weft: PMIx not found (make deps installs it), building without it))
 LIB_SOURCES := $(filter-out $(if $(HAVE_PMIX),comm/pmix_absent.c,comm/pmix.c),$(LIB_SOURCES))
 EXTRA_pmix := $(shell pkg-config --cflags-only-I pmix 2>/dev/null)
+# Without nvcc the library has no kernels for CUDA devices.
+include devmem/cuda/kernels.mk
+$(if $(HAVE_NVCC)$(UNASKED),,$(info weft: $(if $(strip $(NVCC)),nvcc 11.8 or later not found,NVCC is empty), building without CUDA \
+	kernels))
+LIB_SOURCES := $(filter-out devmem/cuda/kernel_image$(if $(HAVE_NVCC),_absent).c,$(LIB_SOURCES))
 objects = $(patsubst %.c,$(BUILD)/%.o,$(1))
 LIB_OBJECTS := $(call objects,$(LIB_SOURCES))
 PERF_OBJECTS := $(call objects,$(wildcard perf/*.c))
