@@ -14,33 +14,10 @@
 #include "algos/verify.h"
 #include "tests/support/plan_cases.h"
 #include "tests/support/plan_hosts.h"
+#include "tests/support/plan_proof.h"
 #include "topo/order.h"
 
 #define CONST(plans) ((const struct weft_plan *const *)(plans))
-
-static struct weft_plan **make_request(struct weft_plan_request request)
-{
-    struct weft_plan **plans;
-    if (weft_plans_make(&request, &plans) != WEFT_OK)
-        fail_msg("%s", weft_error_detail());
-    return plans;
-}
-
-static void expect_proven(const struct weft_plan_request *request, struct weft_plan **plans,
-                          const struct weft_verify_options *options)
-{
-    struct weft_verify_report report;
-    if (weft_plans_verify(CONST(plans), request->ranks, options, &report) != WEFT_OK)
-        fail_msg("%s by %s, root %d%s%s, window %u, %s: %s", weft_collective_name(request->collective),
-                 weft_algorithm_name(request->algorithm), request->root,
-                 request->in_place ? ", in place" : "", request->unequal ? ", unequal" : "", options->window,
-                 plan_hosts_name(request->hosts), weft_error_detail());
-}
-
-static uint32_t ranks_max(uint32_t ordinary, uint32_t sanitized)
-{
-    return getenv("WEFT_SANITIZER") ? sanitized : ordinary;
-}
 
 /* Everything there is on these hosts, in the narrowest window and one more. */
 static void expect_all(const struct weft_hosts *hosts, uint32_t roots, uint32_t window,
@@ -49,7 +26,7 @@ static void expect_all(const struct weft_hosts *hosts, uint32_t roots, uint32_t 
     struct plan_cases cases = plan_cases_on(hosts, roots);
     while (plan_cases_next(&cases)) {
         const uint32_t windows[] = {2, window};
-        struct weft_plan **plans = make_request(cases.request);
+        struct weft_plan **plans = plan_proof_make(cases.request);
         for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
             struct weft_verify_options options = {.window = windows[i],
                                                   .interleavings = interleavings,
@@ -57,7 +34,7 @@ static void expect_all(const struct weft_hosts *hosts, uint32_t roots, uint32_t 
                                                       cases.request.strict ? WEFT_VERIFY_EXPECT_STRICT : 0,
                                                   .seed = window};
             if (i == 0 || windows[i] != windows[i - 1])
-                expect_proven(&cases.request, plans, &options);
+                plan_proof_expect(&cases.request, plans, &options);
         }
         weft_plans_free(plans, hosts->ranks);
     }
@@ -67,7 +44,7 @@ static void test_every_count(void **state)
 {
     (void)state;
     uint64_t seeds = getenv("WEFT_LONG") ? 40 : 2;
-    for (uint32_t ranks = 1, last = ranks_max(64, 16); ranks <= last; ranks++) {
+    for (uint32_t ranks = 1, last = plan_proof_ranks(64, 16); ranks <= last; ranks++) {
         for (uint64_t seed = 0; seed < (ranks <= 24 || seeds > 2 ? seeds : 1); seed++) {
             struct weft_hosts *hosts = plan_hosts_random(ranks, seed + ranks);
             expect_all(hosts,
@@ -98,7 +75,7 @@ static void test_every_partition(void **state)
 static void test_interleavings(void **state)
 {
     (void)state;
-    for (uint32_t ranks = 2; ranks <= ranks_max(19, 11); ranks++) {
+    for (uint32_t ranks = 2; ranks <= plan_proof_ranks(19, 11); ranks++) {
         struct weft_hosts *hosts = plan_hosts_random(ranks, 100 + ranks);
         expect_all(hosts, 1, 2 + ranks * 5 % 31, 4);
         weft_hosts_free(hosts);
@@ -117,7 +94,7 @@ static void test_mixed_in_place(void **state)
                 continue;
             struct weft_plan_request request = cases.request;
             request.in_place = 1;
-            struct weft_plan **plans = make_request(cases.request), **others = make_request(request);
+            struct weft_plan **plans = plan_proof_make(cases.request), **others = plan_proof_make(request);
             for (uint32_t rank = 0; rank < ranks; rank++) {
                 struct weft_plan *kept = plans[rank];
                 if ((rank * 2654435761u >> 7) % 2 == 0)
@@ -126,8 +103,8 @@ static void test_mixed_in_place(void **state)
                 others[rank] = kept;
             }
             for (uint32_t window = 2; window <= 64; window *= 4) {
-                expect_proven(&request, plans, &(struct weft_verify_options){.window = window});
-                expect_proven(&request, others, &(struct weft_verify_options){.window = window});
+                plan_proof_expect(&request, plans, &(struct weft_verify_options){.window = window});
+                plan_proof_expect(&request, others, &(struct weft_verify_options){.window = window});
             }
             weft_plans_free(plans, ranks);
             weft_plans_free(others, ranks);
@@ -136,53 +113,30 @@ static void test_mixed_in_place(void **state)
     }
 }
 
-/* 10,240 ranks, equal hosts and not. Of data in many chunks the values of a few are followed; WEFT_LONG: of all. */
-static void expect_large(const struct weft_hosts *hosts, enum weft_collective collective,
-                         enum weft_algorithm algorithm, int root)
-{
-    int more = getenv("WEFT_LONG") != NULL;
-    struct weft_plan_request request = {.collective = collective,
-                                        .algorithm = algorithm,
-                                        .ranks = hosts->ranks,
-                                        .root = root,
-                                        .hosts = hosts};
-    struct weft_plan **plans = make_request(request);
-    uint32_t chunks = plans[0]->chunks, piece = more ? 2048 : 64;
-    uint32_t stride = more ? piece : chunks;
-    if (chunks <= piece)
-        expect_proven(&request, plans, &(struct weft_verify_options){.window = 32});
-    for (uint32_t first = more ? 0 : chunks / 2; first < chunks && chunks > piece; first += stride) {
-        struct weft_verify_options options = {.window = 32, .chunk_first = first, .chunk_count = piece};
-        if (piece > chunks - first)
-            options.chunk_count = chunks - first;
-        expect_proven(&request, plans, &options);
-    }
-    weft_plans_free(plans, hosts->ranks);
-}
-
+/* 10,240 ranks, equal hosts and not. */
 static void test_large(void **state)
 {
     (void)state;
-    uint32_t count = ranks_max(160, 12);
+    uint32_t count = plan_proof_ranks(160, 12);
     int more = getenv("WEFT_LONG") != NULL;
     for (uint32_t form = 0; form < 3; form++) {
         /* 160 hosts of 64; the last smaller; and all of them in a random order. */
         struct weft_hosts *hosts = plan_hosts_even(count, 64, form ? 17 : 64, form == 2);
         uint32_t ranks = hosts->ranks;
-        expect_large(hosts, WEFT_ALLREDUCE, WEFT_ALGO_HIER, -1);
-        expect_large(hosts, WEFT_ALLREDUCE, WEFT_ALGO_LEADER, -1);
-        expect_large(hosts, WEFT_ALLREDUCE, WEFT_ALGO_TREE, -1);
+        plan_proof_expect_large(hosts, WEFT_ALLREDUCE, WEFT_ALGO_HIER, -1);
+        plan_proof_expect_large(hosts, WEFT_ALLREDUCE, WEFT_ALGO_LEADER, -1);
+        plan_proof_expect_large(hosts, WEFT_ALLREDUCE, WEFT_ALGO_TREE, -1);
         const int roots[] = {0, (int)ranks / 3, (int)ranks - 1};
         for (int i = 0; i < 3; i++) {
-            expect_large(hosts, WEFT_BROADCAST, WEFT_ALGO_HIER, roots[i]);
-            expect_large(hosts, WEFT_BROADCAST, WEFT_ALGO_LEADER, roots[i]);
+            plan_proof_expect_large(hosts, WEFT_BROADCAST, WEFT_ALGO_HIER, roots[i]);
+            plan_proof_expect_large(hosts, WEFT_BROADCAST, WEFT_ALGO_LEADER, roots[i]);
         }
         weft_hosts_free(hosts);
         /* Here every rank has a message for every block: 10^8 of them at 10,240 ranks, for patient runs. */
         hosts = more && form < 2 ? plan_hosts_even(160, 64, form ? 17 : 64, 0)
-                                 : plan_hosts_even(ranks_max(26, 8), 20, form ? 7 : 20, form == 2);
-        expect_large(hosts, WEFT_ALLGATHER, WEFT_ALGO_HIER, -1);
-        expect_large(hosts, WEFT_REDUCE_SCATTER, WEFT_ALGO_HIER, -1);
+                                 : plan_hosts_even(plan_proof_ranks(26, 8), 20, form ? 7 : 20, form == 2);
+        plan_proof_expect_large(hosts, WEFT_ALLGATHER, WEFT_ALGO_HIER, -1);
+        plan_proof_expect_large(hosts, WEFT_REDUCE_SCATTER, WEFT_ALGO_HIER, -1);
         weft_hosts_free(hosts);
     }
 }
@@ -223,7 +177,7 @@ static void test_thrift(void **state)
             enum weft_algorithm algorithm = cases.request.algorithm;
             if (algorithm != WEFT_ALGO_HIER && algorithm != WEFT_ALGO_LEADER)
                 continue;
-            struct weft_plan **plans = make_request(cases.request);
+            struct weft_plan **plans = plan_proof_make(cases.request);
             uint64_t messages, chunks = crossings(hosts, plans, &messages);
             if (collective == WEFT_BROADCAST)
                 assert_int_equal(messages, n - 1);
@@ -283,9 +237,9 @@ static void test_order_is_followed(void **state)
             struct weft_plan_request request = cases.request;
             int follows = weft_algorithm_follows_order(request.collective, request.algorithm) &&
                           !(request.strict && weft_collective_reduces(request.collective));
-            struct weft_plan **plain = make_request(request);
+            struct weft_plan **plain = plan_proof_make(request);
             request.hosts = hosts;
-            struct weft_plan **plans = make_request(request);
+            struct weft_plan **plans = plan_proof_make(request);
             uint32_t differ = 0;
             for (uint32_t rank = 0; rank < 7; rank++) {
                 assert_int_equal(plans[rank]->root, request.root);
@@ -384,59 +338,13 @@ static void test_layouts(void **state)
     weft_hosts_free(hosts);
 }
 
-/* A layout's rings, by position and back, and how many NICs a host's ranks use. */
-static void test_layouts_with_rings(void **state)
-{
-    (void)state;
-    uint32_t rings[] = {4, 1, 0, 3, 2, 5, 1, 4, 0, 2, 5, 3}, host_of[] = {1, 0, 2, 2, 0, 2};
-    uint32_t nic[] = {7, 8, 9, 6, 7, 9};
-    struct weft_layout layout = {.ranks = 6,
-                                 .ring_count = 2,
-                                 .host_count = 3,
-                                 .order = rings,
-                                 .rings = rings,
-                                 .host_of = host_of,
-                                 .nic = nic};
-    struct weft_hosts *hosts;
-    assert_int_equal(weft_hosts_of_layout(&layout, &hosts), WEFT_OK);
-    assert_int_equal(weft_hosts_rings(hosts), 2);
-    assert_int_equal(hosts->ports, 1); /* the host of rank 0 alone */
-    for (uint32_t r = 0; r < 2; r++) {
-        for (uint32_t i = 0; i < 6; i++) {
-            uint32_t position = weft_hosts_ring_at(hosts, r, i);
-            assert_int_equal(weft_hosts_rank(hosts, position), rings[6 * r + i]);
-            assert_int_equal(weft_hosts_ring_place(hosts, r, position), i);
-            assert_int_equal(weft_hosts_at(hosts, position), weft_hosts_at(hosts, i));
-        }
-    }
-    size_t bytes = weft_hosts_bytes(hosts);
-    weft_hosts_free(hosts);
-    host_of[0] = 0; /* ranks 4, 1, 0 on one host with NICs 7 and 8; 3, 2, 5 on the other with 6 and 9 */
-    host_of[2] = host_of[3] = host_of[5] = 1;
-    layout.host_count = 2;
-    assert_int_equal(weft_hosts_of_layout(&layout, &hosts), WEFT_OK);
-    assert_int_equal(hosts->ports, 2);
-    assert_int_equal(weft_hosts_bytes(hosts), bytes - sizeof(uint32_t));
-    weft_hosts_free(hosts);
-    nic[2] = nic[3] = nic[5] = WEFT_NODE_NONE;
-    assert_int_equal(weft_hosts_of_layout(&layout, &hosts), WEFT_OK);
-    assert_int_equal(hosts->ports, 0);
-    weft_hosts_free(hosts);
-    memset(host_of, 0, sizeof host_of); /* one host: nothing goes between hosts */
-    layout.host_count = 1;
-    assert_int_equal(weft_hosts_of_layout(&layout, &hosts), WEFT_OK);
-    assert_int_equal(weft_hosts_rings(hosts), 1);
-    assert_int_equal(weft_hosts_ring_at(hosts, 0, 3), 3);
-    weft_hosts_free(hosts);
-}
-
 /* Chunks that are followed, or not. */
 static void test_followed_chunks(void **state)
 {
     (void)state;
     struct weft_hosts *hosts = plan_hosts_composition(6, 4, NULL);
     struct weft_plan_request request = {WEFT_ALLREDUCE, WEFT_ALGO_HIER, 6, 0, 0, -1, 0, 0, hosts};
-    struct weft_plan **plans = make_request(request);
+    struct weft_plan **plans = plan_proof_make(request);
     struct weft_verify_report report;
     struct weft_step *last = &plans[3]->steps[plans[3]->step_count - 1], *sum = NULL;
     assert_int_equal(last->kind, WEFT_STEP_SEND);
@@ -465,8 +373,8 @@ static void test_followed_chunks(void **state)
     assert_int_equal(weft_plans_verify(CONST(plans), 6, &one, &report), WEFT_UNSUPPORTED);
     weft_plans_free(plans, 6);
     weft_hosts_free(hosts);
-    plans =
-        make_request((struct weft_plan_request){WEFT_ALLTOALL, WEFT_ALGO_PAIRWISE, 4, 0, 0, -1, 0, 0, NULL});
+    plans = plan_proof_make(
+        (struct weft_plan_request){WEFT_ALLTOALL, WEFT_ALGO_PAIRWISE, 4, 0, 0, -1, 0, 0, NULL});
     one.method = WEFT_VERIFY_AUTO;
     assert_int_equal(weft_plans_verify(CONST(plans), 4, &one, &report), WEFT_UNSUPPORTED);
     weft_plans_free(plans, 4);
@@ -475,19 +383,12 @@ static void test_followed_chunks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_count),
-        cmocka_unit_test(test_every_partition),
-        cmocka_unit_test(test_interleavings),
-        cmocka_unit_test(test_mixed_in_place),
-        cmocka_unit_test(test_large),
-        cmocka_unit_test(test_thrift),
-        cmocka_unit_test(test_short),
-        cmocka_unit_test(test_order_is_followed),
-        cmocka_unit_test(test_neighbours),
-        cmocka_unit_test(test_bad_hosts),
-        cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_followed_chunks),
-        cmocka_unit_test(test_layouts_with_rings),
+        cmocka_unit_test(test_every_count),   cmocka_unit_test(test_every_partition),
+        cmocka_unit_test(test_interleavings), cmocka_unit_test(test_mixed_in_place),
+        cmocka_unit_test(test_large),         cmocka_unit_test(test_thrift),
+        cmocka_unit_test(test_short),         cmocka_unit_test(test_order_is_followed),
+        cmocka_unit_test(test_neighbours),    cmocka_unit_test(test_bad_hosts),
+        cmocka_unit_test(test_layouts),       cmocka_unit_test(test_followed_chunks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -463,6 +463,20 @@ static void mutate_all(struct score *score, const struct weft_plan_request *requ
     subject_close(&subject);
 }
 
+/* What goes along several rings. */
+static void mutate_on_rings(struct score *score, uint32_t ranks)
+{
+    struct weft_hosts *hosts = plan_hosts_rings(ranks, 2 + ranks % 2, ranks);
+    struct plan_cases cases = plan_cases_on(hosts, 1);
+    while (plan_cases_next(&cases)) {
+        enum weft_algorithm algorithm = cases.request.algorithm;
+        if (!weft_collective_blocks(cases.request.collective) &&
+            (algorithm == WEFT_ALGO_RING || (algorithm == WEFT_ALGO_CHAIN && ranks < 5)))
+            mutate_all(score, &cases.request, 0);
+    }
+    weft_hosts_free(hosts);
+}
+
 /* Hierarchical plans, and the first ring along an order. */
 static void mutate_on_hosts(struct score *score, uint32_t ranks)
 {
@@ -497,6 +511,8 @@ static void test_mutants(void **state)
                 mutate_all(&score, &cases.request, 1);
         }
         mutate_on_hosts(&score, ranks);
+        if (ranks < 7)
+            mutate_on_rings(&score, ranks);
     }
     print_message(
         "mutants: %u tried (1 in %u, WEFT_SEED=%llu), %u equivalent (%u of them refused all the same), "

@@ -2,6 +2,10 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "topo/order.h"
+#include "topo/read.h"
 
 static uint64_t draw(uint64_t *state)
 {
@@ -30,6 +34,20 @@ static uint32_t *order_random(uint32_t ranks, uint64_t *state)
     return order;
 }
 
+/* Ring 0 is the order, the others are at random. */
+static uint32_t *rings_random(uint32_t ranks, uint32_t rings, const uint32_t *order, uint64_t *state)
+{
+    uint32_t *all = must(calloc((size_t)rings * ranks, sizeof *all));
+    for (uint32_t i = 0; i < ranks; i++)
+        all[i] = order ? order[i] : i;
+    for (uint32_t r = 1; r < rings; r++) {
+        uint32_t *ring = order_random(ranks, state);
+        memcpy(all + (size_t)r * ranks, ring, ranks * sizeof *ring);
+        free(ring);
+    }
+    return all;
+}
+
 static struct weft_hosts *make(const uint32_t *sizes, uint32_t count, const uint32_t *order)
 {
     struct weft_hosts *hosts = NULL;
@@ -37,7 +55,8 @@ static struct weft_hosts *make(const uint32_t *sizes, uint32_t count, const uint
     return must(hosts);
 }
 
-struct weft_hosts *plan_hosts_random(uint32_t ranks, uint64_t seed)
+/* Hosts of any sizes. rings: 0 for any number, mostly one. */
+static struct weft_hosts *any_hosts(uint32_t ranks, uint32_t rings, uint64_t seed)
 {
     uint64_t state = seed * 977 + ranks;
     uint32_t *sizes = must(calloc(ranks, sizeof *sizes)), count = 0, left = ranks;
@@ -48,10 +67,71 @@ struct weft_hosts *plan_hosts_random(uint32_t ranks, uint64_t seed)
         sizes[count] = size < left ? size : left;
         left -= sizes[count++];
     }
-    struct weft_hosts *hosts = make(sizes, count, order);
+    if (rings == 0)
+        rings = draw(&state) % 3 ? 1 : 2 + (uint32_t)(draw(&state) % 7);
+    uint32_t *all = rings_random(ranks, rings, order, &state);
+    struct weft_hosts *hosts = NULL;
+    weft_hosts_make_rings(sizes, count, all, rings, 0, &hosts);
+    free(all);
     free(sizes);
     free(order);
-    return hosts;
+    return must(hosts);
+}
+
+struct weft_hosts *plan_hosts_random(uint32_t ranks, uint64_t seed)
+{
+    return any_hosts(ranks, 0, seed);
+}
+
+struct weft_hosts *plan_hosts_rings(uint32_t ranks, uint32_t rings, uint64_t seed)
+{
+    return any_hosts(ranks, rings, seed);
+}
+
+/* As many ranks on the fabric's hosts, each near a GPU of its own, in the order of the graph. uneven: any number up to all
+ * of a host's GPUs. */
+static struct weft_place *place_ranks(const struct weft_graph *graph, uint32_t ranks, int uneven,
+                                      uint64_t *state)
+{
+    struct weft_place *places = must(calloc(ranks, sizeof *places));
+    uint32_t host = WEFT_NODE_NONE;
+    for (uint32_t placed = 0; placed < ranks;) {
+        host = weft_graph_next_below(graph, WEFT_NODE_NONE, WEFT_NODE_HOST, host);
+        uint32_t gpus = weft_graph_count_below(graph, host, WEFT_NODE_GPU), gpu = WEFT_NODE_NONE;
+        uint32_t size = uneven ? 1 + (uint32_t)(draw(state) % gpus) : gpus;
+        for (uint32_t i = 0; i < size && placed < ranks; i++) {
+            gpu = weft_graph_next_below(graph, host, WEFT_NODE_GPU, gpu);
+            places[placed++] = (struct weft_place){.host = host, .near = gpu};
+        }
+    }
+    return places;
+}
+
+struct weft_hosts *plan_hosts_railed(uint32_t ranks, uint32_t rails, uint64_t seed)
+{
+    uint64_t state = seed;
+    char text[128];
+    int uneven = seed % 2, own_leaves = seed / 2 % 2;
+    uint32_t most = uneven ? ranks : (ranks + rails - 1) / rails;
+    snprintf(text, sizeof text, "fat-tree:leaves=%u,nodes-per-leaf=4,gpus=%u,rails=%u,rail-optimised=%d",
+             (most + 3) / 4 * (own_leaves ? rails : 1), rails, rails, own_leaves);
+    struct weft_graph *graph = NULL;
+    struct weft_layout *layout = NULL;
+    struct weft_hosts *hosts = NULL;
+    weft_topo_read(text, &graph);
+    struct weft_place *places = place_ranks(must(graph), ranks, uneven, &state);
+    for (uint32_t i = ranks; seed / 4 % 2 && i > 1; i--) {
+        uint32_t other = (uint32_t)(draw(&state) % i);
+        struct weft_place kept = places[i - 1];
+        places[i - 1] = places[other];
+        places[other] = kept;
+    }
+    weft_order_ranks(graph, places, ranks, 0, &layout);
+    weft_hosts_of_layout(must(layout), &hosts);
+    weft_layout_free(layout);
+    weft_graph_free(graph);
+    free(places);
+    return must(hosts);
 }
 
 struct weft_hosts *plan_hosts_composition(uint32_t ranks, uint64_t number, const uint32_t *order)
@@ -86,5 +166,7 @@ const char *plan_hosts_name(const struct weft_hosts *hosts)
         at += (size_t)snprintf(text + at, sizeof text - at, "%s%u", i ? "," : "", weft_hosts_size(hosts, i));
     for (uint32_t i = 0; hosts->order && i < hosts->ranks && at < sizeof text - 64; i++)
         at += (size_t)snprintf(text + at, sizeof text - at, "%s%u", i ? " " : ", order ", hosts->order[i]);
+    if (weft_hosts_rings(hosts) > 1)
+        snprintf(text + at, sizeof text - at, ", %u rings", weft_hosts_rings(hosts));
     return text;
 }

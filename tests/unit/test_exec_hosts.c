@@ -122,10 +122,13 @@ static void test_every_type(void **state)
         assert_non_null(scene.inputs[r]);
         assert_non_null(scene.outputs[r]);
     }
-    for (uint32_t round = 0; round < 8; round++) {
-        struct weft_hosts *hosts = plan_hosts_random(RANKS_MAX - round % 5, 40 + round);
+    for (uint32_t round = 0; round < 16; round++) {
+        uint32_t ranks = RANKS_MAX - round % 5;
+        struct weft_hosts *hosts = round < 8    ? plan_hosts_random(ranks, 40 + round)
+                                   : round < 12 ? plan_hosts_rings(ranks, round - 6, round)
+                                                : plan_hosts_railed(RANKS_MAX, 4, round);
         struct exec_world_options options = {.ranks = hosts->ranks,
-                                             .window = round % 2 ? 4 : 32,
+                                             .window = (round + round / 4) % 2 ? 4 : 32,
                                              .mode = modes[round % 4],
                                              .eager_bytes = 128,
                                              .slice_bytes = 1024,
