@@ -1,9 +1,9 @@
 /* Hosts along the fabric: which tier's groups each belongs to, and the order that walks them depth first.
  *
- * A host belongs where most of its ranks' cables lead. Within a group the order is by name, but for hosts that hang on one of the
- * switches of a rail-optimised group only, among others that hang on all: the ring should pass all hosts on the first switch,
- * then one that is on the first and the second, then those on the second, and so on, as it changes switches without using
- * the fabric only inside a host. */
+ * A host belongs where most of its ranks' cables lead. Within a group the order is by name, but for hosts whose ranks hang on one
+ * of the switches of a rail-optimised group only: the ring should pass all hosts on the first switch, then one that is on the
+ * first and the second, then those on the second, and so on, as it changes switches without using the fabric only inside a
+ * host. Where there is none on both it changes over once all the same, not with every host. */
 #include "topo/tiers.h"
 
 #include <stdlib.h>
@@ -185,7 +185,7 @@ static void group_order(const struct weft_order *order, uint32_t *hosts, uint32_
     for (uint32_t i = 0; i < singles; i++)
         if (i == 0 || leaves[i] != leaves[i - 1])
             leaves[distinct++] = leaves[i];
-    if (singles == 0 || singles == count || distinct > SWITCHES_WALKED_MAX)
+    if (singles == 0 || (singles == count && distinct == 1) || distinct > SWITCHES_WALKED_MAX)
         return;
     memcpy(left, hosts, count * sizeof *left);
     group_walk(order, left, alone, count, leaves, distinct, hosts);

@@ -457,6 +457,42 @@ static void swapped_cables_are_noticed(void **state)
     }
 }
 
+/* One host on both leaves: those that are on one stay together. */
+static void a_host_that_joins_two_leaves(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 5; seed++) {
+        struct made made = {0};
+        uint32_t leaves[2], hosts[7], spine = made_item(&made, WEFT_NODE_SWITCH, MADE_NONE, "spine");
+        static const uint32_t number[7] = {0, 4, 1, 3, 2, 5, 6}; /* of the host that each rank is on */
+        static const uint32_t expected[7] = {0, 2, 3, 4, 6, 1, 5};
+        struct weft_place places[7];
+        for (int i = 0; i < 2; i++) {
+            leaves[i] = made_item(&made, WEFT_NODE_SWITCH, MADE_NONE, "leaf%d", i);
+            made_cable(&made, leaves[i], spine, 1);
+        }
+        for (uint32_t h = 0; h < 7; h++) {
+            hosts[h] = made_item(&made, WEFT_NODE_HOST, MADE_NONE, "h%u", h);
+            made_cable(&made, hosts[h], leaves[h % 2], 1);
+        }
+        made_cable(&made, hosts[3], leaves[0], 1);
+        made_build(&made, seed);
+        for (uint32_t r = 0; r < 7; r++)
+            places[r] = made_place(&made, hosts[number[r]], MADE_NONE);
+        struct weft_layout *layout;
+        struct weft_load load;
+        assert_int_equal(weft_order_ranks(made.graph, places, 7, 0, &layout), WEFT_OK);
+        layout_check(made.graph, places, layout, 0);
+        for (uint32_t at = 0; at < 7; at++)
+            assert_int_equal(number[layout->order[at]], expected[at]);
+        assert_int_equal(weft_load_ring(made.graph, places, 7, layout->nic, layout->rings, &load), WEFT_OK);
+        assert_int_equal(load.crossings_leaf, 2);
+        weft_load_free(&load);
+        weft_layout_free(layout);
+        made_free(&made);
+    }
+}
+
 /* A fabric in two parts, and places at random on all of it: nothing is lost. */
 static void fabrics_in_parts(void **state)
 {
@@ -517,6 +553,7 @@ int main(void)
         cmocka_unit_test(rings_without_a_fabric),
         cmocka_unit_test(rails_that_never_meet),
         cmocka_unit_test(swapped_cables_are_noticed),
+        cmocka_unit_test(a_host_that_joins_two_leaves),
         cmocka_unit_test(fabrics_in_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
