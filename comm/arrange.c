@@ -267,22 +267,41 @@ static int place_ranks(struct arranging *a)
     return WEFT_OK;
 }
 
+/* The first rank whose file more than half of the ranks read (Boyer and Moore's vote, then counted), else rank 0. */
+static int right_file(const struct weft_told_place *told, int ranks)
+{
+    int candidate = 0, lead = 0, votes = 0, lowest = -1;
+    for (int r = 0; r < ranks; r++) {
+        if (lead == 0)
+            candidate = r;
+        lead += told[r].fabric == told[candidate].fabric ? 1 : -1;
+    }
+    for (int r = 0; r < ranks; r++) {
+        int same = told[r].fabric == told[candidate].fabric;
+        lowest = same && lowest < 0 ? r : lowest;
+        votes += same;
+    }
+    return 2 * votes > ranks ? lowest : 0;
+}
+
+/* Names the first rank that differs from the majority. All ranks see the same, so they all say the same. */
 static int check_files(const struct weft_comm *comm, const struct weft_told_place *told)
 {
-    for (int r = 1; r < comm->ranks; r++) {
-        if (told[r].fabric == told[0].fabric)
-            continue;
-        int lacks = told[r].fabric ? 0 : r;
-        if (!told[r].fabric || !told[0].fabric)
-            return weft_fail(WEFT_SETTINGS,
-                             "rank %d on host '%s' runs without WEFT_TOPO_FILE, rank %d with it", lacks,
-                             comm->members[lacks].host, lacks ? 0 : r);
-        return weft_fail(
-            WEFT_SETTINGS,
-            "rank %d on host '%s' reads another fabric from WEFT_TOPO_FILE than rank 0 on host '%s'", r,
-            comm->members[r].host, comm->members[0].host);
-    }
-    return WEFT_OK;
+    int right = right_file(told, comm->ranks), wrong = 0;
+    while (wrong < comm->ranks && told[wrong].fabric == told[right].fabric)
+        wrong++;
+    if (wrong == comm->ranks)
+        return WEFT_OK;
+    const char *host = comm->members[wrong].host, *right_host = comm->members[right].host;
+    if (!told[wrong].fabric || !told[right].fabric)
+        return weft_fail(WEFT_SETTINGS,
+                         "rank %d on host '%s' runs %s WEFT_TOPO_FILE, rank %d on host '%s' %s it", wrong,
+                         host, told[wrong].fabric ? "with" : "without", right, right_host,
+                         told[right].fabric ? "with" : "without");
+    return weft_fail(
+        WEFT_SETTINGS,
+        "rank %d on host '%s' reads another fabric from WEFT_TOPO_FILE than rank %d on host '%s'", wrong,
+        host, right, right_host);
 }
 
 static void say(const struct arranging *a)

@@ -29,6 +29,7 @@ struct scene {
     const char *files[RANKS];     /* WEFT_TOPO_FILE, NULL without */
     const char *order;            /* WEFT_ORDER */
     const char *algorithm;        /* WEFT_ALGO */
+    const char *settings[RANKS];  /* "NAME=value", one of a rank's own */
     const char *transport;        /* WEFT_TRANSPORT; NULL: ofi, with which no two share memory */
     int plain;                    /* no hosts in plans: all ranks on one, as numbered */
     uint32_t expected[RANKS];     /* the rank at each position */
@@ -57,6 +58,8 @@ static void set_up(const struct scene *scene, int rank)
         setenv("WEFT_TOPO_FILE", scene->files[rank], 1);
     if (scene->order)
         setenv("WEFT_ORDER", scene->order, 1);
+    if (scene->settings[rank])
+        putenv((char *)(uintptr_t)scene->settings[rank]);
 }
 
 static int check_layout(const struct scene *scene, const struct weft_hosts *hosts)
@@ -229,12 +232,114 @@ static void test_files_differ(void **state)
         .error = "rank 3 on host 'd' reads another fabric from WEFT_TOPO_FILE than rank 0 on host 'a'"});
     play((struct scene){.hosts = {"a", "b", "c", "d", "e", "f"},
                         .files = {path, path, NULL, path, path, path},
-                        .error = "rank 2 on host 'c' runs without WEFT_TOPO_FILE, rank 0 with it"});
+                        .error =
+                            "rank 2 on host 'c' runs without WEFT_TOPO_FILE, rank 0 on host 'a' with it"});
     play((struct scene){.hosts = {"a", "b", "c", "d", "e", "f"},
                         .files = {NULL, NULL, path, NULL, NULL, NULL},
-                        .error = "rank 0 on host 'a' runs without WEFT_TOPO_FILE, rank 2 with it"});
+                        .error =
+                            "rank 2 on host 'c' runs with WEFT_TOPO_FILE, rank 0 on host 'a' without it"});
     unlink(path);
     unlink(other);
+}
+
+/* Whoever is alone with what he reads is named, also where that is rank 0. */
+static void test_rank_0_differs(void **state)
+{
+    (void)state;
+    char path[64], other[64];
+    write_file(path, fabric);
+    write_file(other, "SwitchName=s1 Nodes=a,b,c,d,e,f\n");
+    play((struct scene){
+        .hosts = {"a", "b", "c", "d", "e", "f"},
+        .files = {other, path, path, path, path, path},
+        .error = "rank 0 on host 'a' reads another fabric from WEFT_TOPO_FILE than rank 1 on host 'b'"});
+    unlink(path);
+    unlink(other);
+}
+
+static void test_settings_differ(void **state)
+{
+    (void)state;
+    play((struct scene){.hosts = CYCLIC,
+                        .settings = {[4] = "WEFT_ORDER=rank"},
+                        .error = "rank 4 on host 'a' runs with WEFT_ORDER='rank', rank 0 with 'topology'"});
+    play((struct scene){.hosts = CYCLIC,
+                        .algorithm = "hier",
+                        .settings = {[0] = "WEFT_ALGO=ring"},
+                        .error = "rank 0 on host 'c' runs with WEFT_ALGO='ring', rank 1 with 'hier'"});
+}
+
+/* One rank cannot read its file, and does not come: the others hear so when their time is over. */
+static int absent_body(int rank, int ranks, void *arg)
+{
+    const int absent = *(const int *)arg;
+    weft_context *context = NULL;
+    weft_comm *comm = NULL;
+    weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
+    char expected[32];
+    (void)ranks;
+    test_ranks_options(&options);
+    options.timeout_ms = 1500;
+    setenv("WEFT_TRANSPORT", "shm", 1);
+    if (rank == absent) {
+        setenv("WEFT_TOPO_FILE", "/nonexistent/fabric", 1);
+        CHECK(weft_context_open(NULL, &context) == WEFT_SYSTEM && !context);
+        CHECK(strstr(weft_error_detail(), "WEFT_TOPO_FILE: ") &&
+              strstr(weft_error_detail(), "/nonexistent/fabric"));
+        if (options.listen_fd >= 0)
+            close(options.listen_fd);
+        return 0;
+    }
+    CHECK_OK(weft_context_open(NULL, &context));
+    int status = weft_comm_create(context, &options, &comm);
+    snprintf(expected, sizeof expected, "rank %d", absent);
+    if ((status != WEFT_ABSENT && status != WEFT_TIMEOUT) || !strstr(weft_error_detail(), expected) || comm) {
+        fprintf(stderr, "rank %d: status %d, '%s': expected %s\n", rank, status, weft_error_detail(),
+                expected);
+        return 1;
+    }
+    CHECK_OK(weft_context_close(context));
+    return 0;
+}
+
+static void test_file_on_one_rank(void **state)
+{
+    (void)state;
+    for (int absent = 0; absent < 3; absent += 2)
+        assert_int_equal(test_ranks_fork(3, absent_body, &absent), 0);
+}
+
+/* Hosts that the file does not have come behind those that it has, by name. */
+static void test_file_lacks_hosts(void **state)
+{
+    (void)state;
+    char path[64];
+    write_file(path, "SwitchName=s1 Nodes=f,d\nSwitchName=s2 Nodes=a\nSwitchName=s0 Switches=s[1-2]\n");
+    play((struct scene){.hosts = {"a", "b", "c", "d", "e", "f"},
+                        .files = ALL(path),
+                        .expected = {3, 5, 0, 1, 2, 4},
+                        .sizes = {1, 1, 1, 1, 1, 1}});
+    play((struct scene){.hosts = {"e", "f", "a", "e", "f", "a"},
+                        .files = ALL(path),
+                        .algorithm = "hier",
+                        .expected = {1, 4, 2, 5, 0, 3},
+                        .sizes = {2, 2, 2}});
+    unlink(path);
+}
+
+/* A host that is named under two switches has a cable to each; one that is named twice under one is there once. The others
+ * stay with their switches. */
+static void test_file_has_hosts_twice(void **state)
+{
+    (void)state;
+    char path[64];
+    write_file(path,
+               "SwitchName=s1 Nodes=c,b,f,b\nSwitchName=s2 Nodes=c,a,d,e\nSwitchName=s0 Switches=s[1-2]\n");
+    play((struct scene){.hosts = {"a", "b", "c", "d", "e", "f"},
+                        .files = ALL(path),
+                        .expected = {1, 2, 5, 0, 3, 4},
+                        .sizes = {1, 1, 1, 1, 1, 1}});
+    unlink(path);
 }
 
 static void test_file_is_broken(void **state)
@@ -323,12 +428,23 @@ static void test_ports_differ(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_host_names),      cmocka_unit_test(test_plain),
-        cmocka_unit_test(test_by_slurm),           cmocka_unit_test(test_by_file),
-        cmocka_unit_test(test_files_differ),       cmocka_unit_test(test_file_is_broken),
-        cmocka_unit_test(test_names_of_slurm),     cmocka_unit_test(test_names_clash),
-        cmocka_unit_test(test_hosts_without_name), cmocka_unit_test(test_shared_memory_decides),
-        cmocka_unit_test(test_ports_differ),       cmocka_unit_test(test_hierarchical),
+        cmocka_unit_test(test_by_host_names),
+        cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_by_slurm),
+        cmocka_unit_test(test_by_file),
+        cmocka_unit_test(test_files_differ),
+        cmocka_unit_test(test_rank_0_differs),
+        cmocka_unit_test(test_settings_differ),
+        cmocka_unit_test(test_file_on_one_rank),
+        cmocka_unit_test(test_file_lacks_hosts),
+        cmocka_unit_test(test_file_has_hosts_twice),
+        cmocka_unit_test(test_file_is_broken),
+        cmocka_unit_test(test_names_of_slurm),
+        cmocka_unit_test(test_names_clash),
+        cmocka_unit_test(test_hosts_without_name),
+        cmocka_unit_test(test_shared_memory_decides),
+        cmocka_unit_test(test_ports_differ),
+        cmocka_unit_test(test_hierarchical),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
