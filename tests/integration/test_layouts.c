@@ -2,6 +2,8 @@
  * equal and unequal sizes, ranks in any order; and what is derived from such a communicator, which orders its own ranks by
  * the same facts. Hosts are namespaces (tests/support/machines.h).
  */
+#include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -10,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -21,6 +24,7 @@
 #include "tests/support/machines.h"
 #include "tests/support/ranks.h"
 #include "tests/support/skip.h"
+#include "tests/support/sys_tree.h"
 
 struct scene {
     struct test_layout layout;
@@ -44,12 +48,72 @@ static void hosts_open(const char *placement)
         TEST_SKIP("%s", impossible);
 }
 
+/* Trees that say of the processors of this process that they are those of NUMA node 0, 1, 2. */
+#define NODES 3
+static char nodes[NODES][SYS_TREE_ROOT_MAX];
+
+/* Processors as the kernel lists them: "0,1,5". */
+static void list_processors(char *text, size_t capacity)
+{
+    cpu_set_t set;
+    size_t used = 0;
+    assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
+    for (int p = 0; p < CPU_SETSIZE && used + 8 < capacity; p++) {
+        if (CPU_ISSET(p, &set))
+            used += (size_t)snprintf(text + used, capacity - used, "%s%d", used ? "," : "", p);
+    }
+}
+
+static int make_nodes(void **state)
+{
+    (void)state;
+    char processors[2048] = "", path[32];
+    list_processors(processors, sizeof processors);
+    for (int n = 0; n < NODES; n++) {
+        sys_tree_make(nodes[n]);
+        sys_tree_file(nodes[n], "/online", "0-2");
+        for (int i = 0; i < NODES; i++) {
+            snprintf(path, sizeof path, "/node%d/cpulist", i);
+            sys_tree_file(nodes[n], path, i == n ? processors : "");
+        }
+    }
+    return 0;
+}
+
+static int remove_nodes(void **state)
+{
+    (void)state;
+    for (int n = 0; n < NODES; n++)
+        sys_tree_remove(nodes[n]);
+    return 0;
+}
+
+static const char place[] = "/sys/devices/system/node";
+
+static void need_nodes(void)
+{
+    if (access(place, F_OK))
+        TEST_SKIP("no %s to put others over", place);
+}
+
+/* In the rank's process: lets it see only what one of the trees says, or a system without NUMA nodes. 0 or an errno. */
+static int run_on(char node)
+{
+    if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
+        return errno;
+    int failed = node == '-' ? mount("none", place, "tmpfs", 0, NULL)
+                             : mount(nodes[node - '0'], place, NULL, MS_BIND, NULL);
+    return failed ? errno : 0;
+}
+
 /* In the rank's process: the communicator that the layout is of. */
 static int open_on_host(struct job *job, const struct test_layout *layout, int rank, int meeting)
 {
     const char *placement = layout->hosts;
     if (layout->by_rank)
         setenv("WEFT_ORDER", "rank", 1);
+    if (layout->numa && run_on(layout->numa[rank]))
+        return WEFT_SYSTEM;
     test_machines_seat(rank, (int)strlen(placement), placement[0] - 'a', meeting);
     return job_open(job, NULL, NULL);
 }
@@ -129,33 +193,42 @@ static void sweep(struct scene scene)
 static void test_unequal_hosts(void **state)
 {
     (void)state;
-    sweep((struct scene){{"bacaba", NULL, 0}, EVERY, 1});
+    sweep((struct scene){{"bacaba", NULL, 0, NULL}, EVERY, 1});
 }
 
 static void test_equal_hosts(void **state)
 {
     (void)state;
-    sweep((struct scene){{"aabb", NULL, 0}, LAYERED, 1});
+    sweep((struct scene){{"aabb", NULL, 0, NULL}, LAYERED, 1});
 }
 
 static void test_one_rank_on_a_host(void **state)
 {
     (void)state;
-    sweep((struct scene){{"aaab", NULL, 0}, LAYERED, 1});
+    sweep((struct scene){{"aaab", NULL, 0, NULL}, LAYERED, 1});
 }
 
 static void test_one_host(void **state)
 {
     (void)state;
-    sweep((struct scene){{"aaaa", NULL, 0}, LAYERED, 0});
+    sweep((struct scene){{"aaaa", NULL, 0, NULL}, LAYERED, 0});
+}
+
+/* Ranks of one host, and of several, that run on its NUMA nodes by turns. */
+static void test_numa_nodes(void **state)
+{
+    (void)state;
+    need_nodes();
+    sweep((struct scene){{"aaaaa", NULL, 0, "1-020"}, BIT(WEFT_ALGO_AUTO), 0});
+    sweep((struct scene){{"babaa", NULL, 0, "10010"}, BIT(WEFT_ALGO_AUTO), 1});
 }
 
 /* Hosts that have no part in it: ranks stand as they are numbered, back and forth between them. */
 static void test_by_rank(void **state)
 {
     (void)state;
-    sweep((struct scene){{"abaab", NULL, 1}, EVERY, 0});
-    sweep((struct scene){{"baa", NULL, 1}, LAYERED, 1}); /* host by host all the same */
+    sweep((struct scene){{"abaab", NULL, 1, NULL}, EVERY, 0});
+    sweep((struct scene){{"baa", NULL, 1, NULL}, BIT(WEFT_ALGO_AUTO), 1}); /* host by host all the same */
 }
 
 /* --- what is derived */
@@ -184,11 +257,14 @@ static int name_the_wrong(weft_comm *comm, const char *hosts)
 static int check_derived(weft_comm *comm, const struct lineage *lineage, const int *members)
 {
     static const size_t counts[] = {301};
-    char hosts[TEST_LAYOUT_RANKS + 1] = "";
-    for (int r = 0; members[r] >= 0; r++)
-        hosts[r] = lineage->job.hosts[members[r]];
+    char hosts[TEST_LAYOUT_RANKS + 1] = "", numa[TEST_LAYOUT_RANKS + 1] = "";
     struct test_layout expected = lineage->job;
     expected.hosts = hosts;
+    expected.numa = lineage->job.numa ? numa : NULL;
+    for (int r = 0; members[r] >= 0; r++) {
+        hosts[r] = lineage->job.hosts[members[r]];
+        numa[r] = lineage->job.numa ? lineage->job.numa[members[r]] : '-';
+    }
     CHECK(test_layout_check(comm, &expected) == 0);
     CHECK(collective_sweep(comm, COLLECTIVES_ALL, 5, counts, 1) == 0);
     CHECK(name_the_wrong(comm, hosts) == 0);
@@ -281,14 +357,21 @@ static void derive(struct lineage lineage)
 static void test_derived(void **state)
 {
     (void)state;
-    derive((struct lineage){{"bacabac", NULL, 0}, 4, NULL});
-    derive((struct lineage){{"bacabac", NULL, 0}, 0, NULL});
+    derive((struct lineage){{"bacabac", NULL, 0, NULL}, 4, NULL});
+    derive((struct lineage){{"bacabac", NULL, 0, NULL}, 0, NULL});
 }
 
 static void test_derived_by_rank(void **state)
 {
     (void)state;
-    derive((struct lineage){{"bacabac", NULL, 1}, 4, NULL});
+    derive((struct lineage){{"bacabac", NULL, 1, NULL}, 4, NULL});
+}
+
+static void test_derived_by_numa_node(void **state)
+{
+    (void)state;
+    need_nodes();
+    derive((struct lineage){{"bacabac", NULL, 0, "0211-10"}, 4, NULL});
 }
 
 /* Hosts "a" and "c" are on one switch. */
@@ -302,7 +385,7 @@ static void test_derived_by_fabric(void **state)
     assert_true(fd >= 0);
     assert_int_equal(write(fd, fabric, strlen(fabric)), (ssize_t)strlen(fabric));
     assert_int_equal(close(fd), 0);
-    derive((struct lineage){{"bacabac", "acb", 0}, 4, path});
+    derive((struct lineage){{"bacabac", "acb", 0, NULL}, 4, path});
     unlink(path);
 }
 
@@ -314,9 +397,11 @@ int main(void)
         cmocka_unit_test(test_one_rank_on_a_host),
         cmocka_unit_test(test_one_host),
         cmocka_unit_test(test_by_rank),
+        cmocka_unit_test(test_numa_nodes),
+        cmocka_unit_test(test_derived_by_numa_node),
         cmocka_unit_test(test_derived),
         cmocka_unit_test(test_derived_by_rank),
         cmocka_unit_test(test_derived_by_fabric),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_nodes, remove_nodes);
 }

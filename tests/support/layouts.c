@@ -12,15 +12,19 @@ struct pieces {
     uint32_t order[TEST_LAYOUT_RANKS], sizes[TEST_LAYOUT_RANKS], count;
 };
 
-static struct pieces in_sequence(const char *hosts, const char *sequence)
+/* NUMA nodes of a host by number, ranks of which it is not known behind. */
+static struct pieces in_sequence(const struct test_layout *layout)
 {
+    const char *hosts = layout->hosts;
     struct pieces pieces = {.count = 0};
     uint32_t at = 0;
-    for (const char *host = sequence; *host; host++) {
+    for (const char *host = layout->sequence ? layout->sequence : "abcdefghijklmnop"; *host; host++) {
         uint32_t first = at;
-        for (uint32_t rank = 0; hosts[rank]; rank++) {
-            if (hosts[rank] == *host)
-                pieces.order[at++] = rank;
+        for (const char *node = "0123456789-"; *node; node++) {
+            for (uint32_t rank = 0; hosts[rank]; rank++) {
+                if (hosts[rank] == *host && *node == (layout->numa ? layout->numa[rank] : '-'))
+                    pieces.order[at++] = rank;
+            }
         }
         if (at > first)
             pieces.sizes[pieces.count++] = at - first;
@@ -51,7 +55,7 @@ static int is_plain(const struct pieces *pieces, uint32_t ranks)
         if (pieces->order[p] != p)
             return 0;
     }
-    return pieces->count <= 1 || pieces->count == ranks;
+    return pieces->count <= 1;
 }
 
 int test_layout_check(const weft_comm *comm, const struct test_layout *layout)
@@ -59,10 +63,7 @@ int test_layout_check(const weft_comm *comm, const struct test_layout *layout)
     const struct weft_hosts *hosts = comm->hosts;
     uint32_t ranks = (uint32_t)strlen(layout->hosts);
     CHECK(weft_comm_size(comm) == (int)ranks && ranks <= TEST_LAYOUT_RANKS);
-    struct pieces pieces =
-        layout->by_rank
-            ? as_numbered(layout->hosts)
-            : in_sequence(layout->hosts, layout->sequence ? layout->sequence : "abcdefghijklmnop");
+    struct pieces pieces = layout->by_rank ? as_numbered(layout->hosts) : in_sequence(layout);
     for (uint32_t r = 0; r < ranks; r++) {
         const char name[2] = {layout->hosts[r]};
         weft_rank_info info = WEFT_RANK_INFO_INIT;

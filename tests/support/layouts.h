@@ -11,6 +11,7 @@ struct test_layout {
     const char *hosts;    /* [ranks]: where each rank of the communicator is */
     const char *sequence; /* the hosts as the fabric orders them; NULL: by name */
     int by_rank;          /* WEFT_ORDER=rank */
+    const char *numa; /* [ranks]: digits of NUMA nodes, '-' where a rank runs on several; NULL: not known */
 };
 
 /* Compares with what the communicator has, and who is where. 0, or 1 and said on stderr. */
