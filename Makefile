@@ -176,7 +176,7 @@ RDMA_FAKE_OBJECTS := $(call objects,$(wildcard tests/fake/*.c))
 $(RDMA_FAKE_TESTS): $(RDMA_FAKE_OBJECTS)
 
 # Links over a transport that the test puts in place of verbs.
-$(BUILD)/tests/integration/test_links: LDFLAGS_ALL += -Wl,--wrap=weft_transport_find
+$(BUILD)/tests/integration/test_links $(BUILD)/tests/integration/test_ports: LDFLAGS_ALL += -Wl,--wrap=weft_transport_find
 
 $(BUILD)/tests/rdma/%: LIBS += -libverbs
 $(BUILD)/tests/plan/test_weft_plan $(BUILD)/tests/topo/test_weft_topo_json: LIBS += -ljansson

@@ -180,6 +180,7 @@ static int copy_member(struct weft_comm *comm, int rank, const struct introducti
     struct weft_member *member = &comm->members[rank];
     snprintf(member->host, sizeof member->host, "%s", intro->host);
     member->pid = intro->pid;
+    member->numa = intro->numa;
     member->placement = intro->placement;
     member->sizes[WEFT_SHM] = intro->shm_size;
     member->addresses = malloc(intro->shm_size + 1u);

@@ -58,11 +58,24 @@ static void open_ofi(struct weft_comm *comm, struct weft_network *network)
     note_status(network, open_one(comm, WEFT_OFI, network->ofi_address, &network->ofi_size));
 }
 
+/* With the ports that are this rank's among those of its host, or where they cannot be had with what verbs chooses. */
+static int open_verbs(struct weft_comm *comm, struct weft_network *network)
+{
+    struct weft_context *context = comm->context;
+    if (!(context->working & 1u << WEFT_VERBS))
+        weft_ports_choose(comm);
+    int status = open_one(comm, WEFT_VERBS, network->verbs_address, &network->verbs_size);
+    if (status == WEFT_OK || !*context->ports.chosen)
+        return status;
+    weft_ports_give_up(context);
+    return open_one(comm, WEFT_VERBS, network->verbs_address, &network->verbs_size);
+}
+
 void weft_network_open(struct weft_comm *comm, struct weft_network *network)
 {
     int ofi = weft_network_allowed(comm, "ofi");
     if (weft_network_allowed(comm, "verbs")) {
-        int status = open_one(comm, WEFT_VERBS, network->verbs_address, &network->verbs_size);
+        int status = open_verbs(comm, network);
         if (status == WEFT_OK || !ofi) {
             note_status(network, status);
             return;

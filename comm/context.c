@@ -170,6 +170,7 @@ int weft_context_close(weft_context *context)
     free(context->comms);
     free(context->all);
     weft_devices_destroy(context->devices);
+    weft_ports_close(&context->ports);
     weft_graph_free(context->fabric);
     free(context);
     return WEFT_OK;
@@ -238,7 +239,7 @@ int weft_context_transport(struct weft_context *context, enum weft_transport_ind
         .log = log_line,
         .tell_arg = context,
         .tell = weft_inbox_tell,
-        .devices = context->settings.devices,
+        .devices = *context->ports.chosen ? context->ports.chosen : context->settings.devices,
         .verbs = &context->settings.verbs,
     };
     struct weft_transport *instance;

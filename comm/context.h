@@ -15,6 +15,7 @@
 #include "base/interval.h"
 #include "base/settings.h"
 #include "comm/exec.h"
+#include "comm/ports.h"
 #include "comm/service.h"
 #include <weft/transport.h>
 #include <weft/weft.h>
@@ -124,6 +125,7 @@ struct weft_context {
     struct weft_graph *fabric;                    /* WEFT_TOPO_FILE, NULL without; comm/arrange.h */
     uint64_t fabric_digest;                       /* 0 without */
     struct weft_devices *devices;                 /* kinds of devices; opened when first asked */
+    struct weft_ports ports;                      /* [lock] of RDMA devices */
     int holds_pmix;                               /* comm/boot_pmix.h */
     struct weft_user_op *user_ops[WEFT_USER_OPS]; /* by op - WEFT_OP_USER; comm/op.c */
 };

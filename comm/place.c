@@ -4,9 +4,11 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/secure.h"
 #include "comm/arrange.h"
 #include "comm/context.h"
 #include "topo/live/numa.h"
+#include "topo/live/sysfs.h"
 #include "topo/read.h"
 
 /* FNV-1a, 64 bits (Fowler, Noll, Vo): tells files apart that differ by mistake, not by intent. */
@@ -76,8 +78,12 @@ static const char *word_of(const char *name)
 size_t weft_place_tell(const struct weft_context *context, const cpu_set_t *processors,
                        struct weft_told_place *place, char text[WEFT_PLACE_TEXT_MAX])
 {
+    const char *root = weft_secure_getenv("HWLOC_FSROOT");
+    char sysfs[WEFT_SYSFS_PATH_MAX];
+    int length = snprintf(sysfs, sizeof sysfs, "%s/sys", root ? root : "");
     *place =
-        (struct weft_told_place){.numa = weft_numa_of(processors, "/sys"), .fabric = context->fabric_digest};
+        (struct weft_told_place){.numa = length < (int)sizeof sysfs ? weft_numa_of(processors, sysfs) : -1,
+                                 .fabric = context->fabric_digest};
     const char *address = word_of("SLURM_TOPOLOGY_ADDR");
     const char *pattern = word_of("SLURM_TOPOLOGY_ADDR_PATTERN");
     size_t address_size = strlen(address) + 1, pattern_size = strlen(pattern) + 1;

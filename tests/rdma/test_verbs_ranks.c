@@ -158,6 +158,37 @@ static void copies_come_and_go(void **state)
     assert_int_equal(test_ranks_fork(2, copies_body, (void *)(uintptr_t) "0"), 0);
 }
 
+/* Nobody names devices: the ranks of a host share them out. */
+static int share_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    weft_rail rails[3] = {WEFT_RAIL_INIT, WEFT_RAIL_INIT, WEFT_RAIL_INIT};
+    char device[64];
+    int count, port = test_rdma_device(rank, device, sizeof device);
+    (void)ranks, (void)arg;
+    unsetenv("WEFT_VERBS_DEVICE");
+    CHECK_OK(job_open(&job, "verbs", NULL));
+    CHECK(use(job.comm, 9000) == 0);
+    CHECK_OK(weft_context_rails(job.context, rails, 3, &count));
+    if (count != 1 || strcmp(rails[0].device, device) != 0 || rails[0].port != port) {
+        fprintf(stderr, "rank %d has %d rails, the first of %s\n", rank, count, rails[0].device);
+        return 1;
+    }
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void each_rank_has_a_device_of_its_own(void **state)
+{
+    (void)state;
+    if (!getenv("WEFT_VM") || test_rdma_absent(1)) {
+        print_message("only where it is known that there are two devices on one network: in a machine of "
+                      "tests/vm\n");
+        skip();
+    }
+    assert_int_equal(test_ranks_fork(2, share_body, NULL), 0);
+}
+
 static void a_death_is_named_and_the_others_go_on(void **state)
 {
     (void)state;
@@ -180,6 +211,7 @@ int main(void)
         cmocka_unit_test(relatives_share_links),
         cmocka_unit_test(closing_leaves_nothing),
         cmocka_unit_test(copies_come_and_go),
+        cmocka_unit_test(each_rank_has_a_device_of_its_own),
         cmocka_unit_test(a_death_is_named_and_the_others_go_on),
         cmocka_unit_test(a_silent_rank_is_named_and_the_others_go_on),
     };

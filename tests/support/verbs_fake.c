@@ -1,6 +1,7 @@
 #include "tests/support/verbs_fake.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <weft/transport.h>
@@ -25,6 +26,7 @@ struct instance {
     atomic_int cut; /* its links are broken, and it has been told */
 };
 
+_Thread_local char verbs_fake_devices[320];
 atomic_int verbs_fake_opened, verbs_fake_letters, verbs_fake_cut;
 
 static _Thread_local struct verbs_fake next;
@@ -95,8 +97,11 @@ static struct instance *new_instance(const struct weft_transport_params *params)
 
 static int fake_open(const struct weft_transport_params *params, struct weft_transport **opened)
 {
+    snprintf(verbs_fake_devices, sizeof verbs_fake_devices, "%s", params->devices ? params->devices : "");
     if (next.status != WEFT_OK)
         return params->fail(next.status, VERBS_FAKE_MISSING);
+    if (next.missing && strstr(verbs_fake_devices, next.missing))
+        return params->fail(WEFT_MISSING, "verbs: cannot open %s", next.missing);
     struct weft_transport *transport;
     struct instance *own = new_instance(params);
     struct weft_transport_params inner = *params;

@@ -15,11 +15,16 @@ const struct weft_transport_ops *verbs_fake_ops(void);
 struct verbs_fake {
     int status;      /* of open(): WEFT_OK, or why there is none */
     uint64_t fabric; /* instances of one reach each other */
+    const char *
+        missing; /* open() has no device of this name: WEFT_MISSING where it is asked for; NULL: it has all */
 };
 void verbs_fake_set(const struct verbs_fake *fake);
 
 /* Forgets all instances; lossy: every third letter gets lost. Before the ranks start. */
 void verbs_fake_reset(int lossy);
+
+/* The devices that the calling thread's last open() was asked for. */
+extern _Thread_local char verbs_fake_devices[320];
 
 extern atomic_int verbs_fake_opened;  /* instances */
 extern atomic_int verbs_fake_letters; /* told */

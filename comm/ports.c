@@ -1,0 +1,191 @@
+#include "comm/ports.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/secure.h"
+#include "comm/comm.h"
+#include "topo/live/live.h"
+#include "topo/live/sysfs.h"
+#include "topo/path.h"
+#include "topo/share.h"
+
+#define DEVICES "/sys/class/infiniband"
+
+static const char *root_of_files(void)
+{
+    const char *root = weft_secure_getenv("HWLOC_FSROOT");
+    return root ? root : "";
+}
+
+/* --- the machine */
+
+/* Devices that do not speak InfiniBand's protocol (iWARP, EFA, usNIC) have other node types than "1: CA"; verbs leaves them out. */
+static void leave_out_others(const char *root, struct weft_graph *machine)
+{
+    char type[WEFT_SYSFS_LINE_MAX];
+    for (uint32_t n = 0; n < machine->node_count; n++) {
+        struct weft_node *node = &machine->nodes[n];
+        if (node->kind == WEFT_NODE_PORT &&
+            weft_sysfs_line(root, type, DEVICES "/%s/node_type", machine->nodes[node->parent].name) > 0 &&
+            strncmp(type, "1:", 2) != 0)
+            node->state = WEFT_PORT_DOWN;
+    }
+}
+
+static int read_machine(const char *root, struct weft_graph **machine)
+{
+    struct weft_graph *made;
+    int status = weft_graph_new("this machine", "sysfs", &made);
+    if (status != WEFT_OK)
+        return status;
+    status = weft_live_host_numas(root, made);
+    if (status == WEFT_OK)
+        status = weft_live_rdma(root, made);
+    if (status == WEFT_OK)
+        status = weft_graph_finish(made);
+    if (status != WEFT_OK) {
+        weft_graph_free(made);
+        return status;
+    }
+    leave_out_others(root, made);
+    *machine = made;
+    return WEFT_OK;
+}
+
+/* --- the ranks of this host */
+
+/* As shared memory tells, which knows containers apart, and else as launcher or names do. */
+static int is_here(const struct weft_comm *comm, int rank)
+{
+    const struct weft_member *mine = &comm->members[comm->rank], *theirs = &comm->members[rank];
+    const struct weft_open_transport *shm = &comm->context->transports[WEFT_SHM];
+    if (rank == comm->rank)
+        return 1;
+    if (shm->instance && mine->sizes[WEFT_SHM] && theirs->sizes[WEFT_SHM])
+        return shm->ops.reachable(shm->instance, theirs->addresses, theirs->sizes[WEFT_SHM]);
+    const struct weft_placement *a = &mine->placement, *b = &theirs->placement;
+    if (a->job && a->job == b->job && a->node >= 0 && b->node >= 0)
+        return a->node == b->node;
+    return strcmp(mine->host, theirs->host) == 0;
+}
+
+static uint32_t numa_node(const struct weft_graph *machine, int32_t number)
+{
+    for (uint32_t n = 0; n < machine->node_count && number >= 0; n++) {
+        if (machine->nodes[n].kind == WEFT_NODE_NUMA && machine->nodes[n].index == number)
+            return n;
+    }
+    return WEFT_NODE_NONE;
+}
+
+/* places: room for all ranks; filled by this host's, in the order of their numbers. Which of them is this rank. */
+static uint32_t place_residents(const struct weft_comm *comm, const struct weft_graph *machine,
+                                struct weft_place *places, uint32_t *count)
+{
+    uint32_t own = 0, found = 0;
+    for (int r = 0; r < comm->ranks; r++) {
+        if (!is_here(comm, r))
+            continue;
+        own = r == comm->rank ? found : own;
+        places[found++] = (struct weft_place){.host = weft_graph_first(machine, WEFT_NODE_NONE),
+                                              .near = numa_node(machine, comm->members[r].numa)};
+    }
+    *count = found;
+    return own;
+}
+
+/* --- the choice */
+
+/* "mlx5_1:1,mlx5_3:1"; 0 when it does not fit. */
+static int list_ports(const struct weft_graph *machine, const struct weft_share *share,
+                      char text[WEFT_PORTS_TEXT])
+{
+    size_t used = 0;
+    for (uint32_t i = 0; i < share->count; i++) {
+        const struct weft_node *port = &machine->nodes[share->ports[i]];
+        used += (size_t)snprintf(text + used, WEFT_PORTS_TEXT - used, "%s%s:%d", i ? "," : "",
+                                 machine->nodes[port->parent].name, (int)port->index);
+        if (used >= WEFT_PORTS_TEXT)
+            return 0;
+    }
+    return 1;
+}
+
+static void say(const struct weft_comm *comm, const struct weft_place *place, const struct weft_share *shares,
+                uint32_t own, uint32_t residents)
+{
+    const struct weft_ports *ports = &comm->context->ports;
+    const struct weft_graph *machine = ports->machine;
+    uint32_t port = shares[own].own, sharing = 0;
+    char why[WEFT_NAME_SIZE_MAX + 64] = "the first of them, as nothing tells which is near";
+    if (port == WEFT_NODE_NONE || !weft_log_enabled(WEFT_LOG_INFO))
+        return;
+    if (place->near != WEFT_NODE_NONE)
+        snprintf(why, sizeof why, "the nearest to %s (%s)", machine->nodes[place->near].name,
+                 weft_path_class_name(weft_path_classify(machine, place->near, machine->nodes[port].parent)));
+    for (uint32_t r = 0; r < residents; r++)
+        sharing += shares[r].own == port;
+    weft_log(WEFT_LOG_INFO,
+             "verbs: rank %d uses %s, its share among %u ranks of this host; %s is %s, and so for %u of them",
+             comm->rank, ports->chosen, residents, machine->nodes[port].name, why, sharing);
+}
+
+static int share_out(struct weft_comm *comm, const char *root)
+{
+    struct weft_ports *ports = &comm->context->ports;
+    uint32_t residents, most = (uint32_t)comm->context->settings.verbs.rails;
+    struct weft_place *places = malloc((size_t)comm->ranks * sizeof *places);
+    struct weft_share *shares = malloc((size_t)comm->ranks * sizeof *shares);
+    uint32_t *networks = malloc(ports->machine->node_count * sizeof *networks);
+    int status = WEFT_OK;
+    if (!places || !shares || !networks)
+        status = weft_fail(WEFT_NOMEM, "no memory to share ports among %d ranks", comm->ranks);
+    if (status == WEFT_OK)
+        status = weft_live_networks(root, ports->machine, networks);
+    if (status == WEFT_OK) {
+        uint32_t own = place_residents(comm, ports->machine, places, &residents);
+        status = weft_share_ports(ports->machine, places, residents, most, networks, shares);
+        if (status == WEFT_OK && list_ports(ports->machine, &shares[own], ports->chosen))
+            say(comm, &places[own], shares, own, residents);
+        else
+            *ports->chosen = '\0';
+    }
+    free(networks);
+    free(shares);
+    free(places);
+    return status;
+}
+
+void weft_ports_choose(struct weft_comm *comm)
+{
+    struct weft_context *context = comm->context;
+    const char *root = root_of_files();
+    weft_ports_close(&context->ports);
+    if (*context->settings.devices || !weft_sysfs_exists(root, DEVICES))
+        return;
+    int status = read_machine(root, &context->ports.machine);
+    if (status == WEFT_OK)
+        status = share_out(comm, root);
+    if (status != WEFT_OK) {
+        weft_log(WEFT_LOG_WARN, "verbs: ports are not shared with this host's other ranks: %s",
+                 weft_error_detail());
+        weft_error_clear();
+    }
+}
+
+void weft_ports_give_up(struct weft_context *context)
+{
+    weft_log(WEFT_LOG_INFO, "verbs: this rank takes what it can open, not %s: %s", context->ports.chosen,
+             weft_error_detail());
+    *context->ports.chosen = '\0';
+}
+
+void weft_ports_close(struct weft_ports *ports)
+{
+    weft_graph_free(ports->machine);
+    *ports = (struct weft_ports){0};
+}
