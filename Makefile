@@ -38,8 +38,8 @@ SONAME := libweft.so.$(firstword $(subst ., ,$(VERSION)))
 MAINS := algos/weft-plan.c topo/weft-topo.c
 LIB_SOURCES := $(filter-out $(MAINS),$(wildcard base/*.c algos/*.c transport/*.c transport/*/*.c devmem/*.c devmem/cuda/*.c topo/*.c topo/files/*.c \
 	topo/live/*.c comm/*.c))
-# What is missing is not worth a line before these; they build in a make of their own.
-UNASKED := $(filter deps demo check check-long check-rdma clean help,$(MAKECMDGOALS))
+# What is missing is not worth a line before these: they build in a make of their own, or print something to be read by a program.
+UNASKED := $(filter deps demo check check-long check-rdma clean help print-libs,$(MAKECMDGOALS))
 # Without libfabric's headers the ofi transport is one file, which says so when it is opened.
 HAVE_LIBFABRIC := $(shell pkg-config --atleast-version=1.17 libfabric 2>/dev/null && echo 1)
 $(if $(HAVE_LIBFABRIC)$(UNASKED),,$(info weft: libfabric 1.17 or later not found (make deps installs it), building \

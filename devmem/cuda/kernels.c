@@ -81,6 +81,8 @@ const char *weft_kernel_name(int kernel)
 /* The family of a reduction, or why there is none. */
 static int family_of(const struct weft_device_reduction *reduction)
 {
+    if (reduction->size < sizeof *reduction)
+        return WEFT_INVALID;
     if ((unsigned)reduction->dtype >= WEFT_DTYPE_COUNT || (unsigned)reduction->op >= WEFT_OP_COUNT ||
         !families[reduction->dtype][reduction->op])
         return WEFT_UNSUPPORTED;

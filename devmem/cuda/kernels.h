@@ -50,9 +50,10 @@ struct weft_kernel_copy {
 };
 
 /* One launch for as many of the reductions, from the first on, as fit in: of the same family of kernels, and no more than
- * WEFT_KERNEL_PIECES that are not empty. Returns how many (at least 1), or WEFT_UNSUPPORTED when the first one's type and
+ * WEFT_KERNEL_PIECES that are not empty. Returns how many (at least 1), or of the first one: WEFT_UNSUPPORTED when its type and
  * operation do not exist (as weft_reduce_find() has it), when it has a scalar and is neither sum nor avg, or when the device's compute
- * capability is below 8.0, and WEFT_INVALID for counts of sources or destinations out of range. The launch is undefined then. */
+ * capability is below 8.0; WEFT_INVALID for a struct of an older size, or a number of sources or destinations out of range. The
+ * launch is undefined then. */
 int weft_kernel_reduce(struct weft_kernel_launch *launch, const struct weft_kernel_device *device,
                        const struct weft_device_reduction *reductions, size_t count);
 

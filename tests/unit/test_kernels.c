@@ -74,6 +74,9 @@ static void what_is_refused(void **state)
     assert_int_equal(weft_kernel_copy(&launch, &turing, &copy, 1), WEFT_UNSUPPORTED);
     assert_int_equal(weft_kernel_reduce(&launch, &hopper, reduction, 0), WEFT_INVALID);
     assert_int_equal(weft_kernel_copy(&launch, &hopper, &copy, 0), WEFT_INVALID);
+    reduction->size--;
+    assert_int_equal(weft_kernel_reduce(&launch, &hopper, reduction, 1), WEFT_INVALID);
+    reduction->size++;
     reduction->source_count = 0;
     assert_int_equal(weft_kernel_reduce(&launch, &hopper, reduction, 1), WEFT_INVALID);
     reduction->source_count = 9;

@@ -141,18 +141,22 @@ static void nothing_is_contracted(void **state)
     assert_true(divisions > 10);
 }
 
-/* Of one kernel, from its disassembly: 128-bit loads and stores, and fused operations. */
+/* Of one kernel, from its disassembly: 128-bit loads before the first 128-bit store, such stores, and fused operations. */
 struct counts {
     int loads, stores, fused;
 };
+
+/* Loads that a thread of a kernel for a fixed number of sources has in flight; at least one elsewhere. */
+#define IN_FLIGHT(name, sources, vectors) [WEFT_KERNEL_##name##_##sources] = (sources) * (vectors),
+static const int in_flight[WEFT_KERNEL_COUNT] = {WEFT_KERNEL_FIXED(IN_FLIGHT)};
 
 static void code_check(const char *name, const struct counts *counts)
 {
     int kernel = kernel_named(name);
     if (kernel < 0)
         return;
-    if (!counts->loads || !counts->stores)
-        fail_msg("%s: %d loads and %d stores of 128 bits", name, counts->loads, counts->stores);
+    if (!counts->loads || !counts->stores || counts->loads < in_flight[kernel])
+        fail_msg("%s: %d loads before %d stores of 128 bits", name, counts->loads, counts->stores);
     /* Division is made of fused operations, so that sums for any number of sources have some. */
     if (counts->fused && !(strstr(name, "_sum") && kernel <= WEFT_KERNEL_copy))
         fail_msg("%s: %d fused operations", name, counts->fused);
@@ -179,7 +183,7 @@ static void loops_take_128_bits(void **state)
             sscanf(function + strlen("Function : "), "%4000s", name);
             kernels++;
         }
-        counts.loads += strstr(line, "LDG.E") && strstr(line, ".128 ");
+        counts.loads += !counts.stores && strstr(line, "LDG.E") && strstr(line, ".128 ");
         counts.stores += strstr(line, "STG.E") && strstr(line, ".128 ");
         counts.fused += strstr(line, " FFMA") || strstr(line, " DFMA");
     }

@@ -274,6 +274,10 @@ static void check_all_pairs(struct job job)
             job.finish = job.op == WEFT_AVG ? 3 : 0;
             if (job.finish)
                 job_check(&job, 0);
+            job.scaled = job.op == WEFT_SUM && job.dtype != WEFT_BOOL;
+            for (int scalars = 0; job.scaled && scalars < 3; scalars++)
+                job_check(&job, 0);
+            job.scaled = 0;
         }
     }
 }
