@@ -14,7 +14,8 @@
  * what no tree can: NUMA nodes (SOCKET), GPUs (GPU_LINK), ports with switches and switches with each other (FABRIC).
  * Bandwidth is per direction, in bytes per second, of one link; `links` parallel ones make an edge. A bandwidth or
  * latency that nobody told is 0, which means unknown and is shown as such: nothing here is guessed. `links` is at
- * least 1; an edge that is known to exist without its number of links has WEFT_EDGE_LINKS_UNKNOWN set and links 1.
+ * least 1; an edge that is known to exist without its number of links has WEFT_EDGE_LINKS_UNKNOWN set and links 1,
+ * and its bandwidth, if told, is that of all its links together.
  *
  * Names of nodes are unique among siblings and are what people call the thing ("gpu0", "mlx5_3", "0000:0c:00.0").
  * What a source says beyond the fields is kept as attributes (name and value, in the order they came), so that a
@@ -127,7 +128,7 @@ struct weft_edge {
     uint8_t flags; /* enum weft_edge_flags */
     uint16_t reserved;
     uint32_t links;
-    uint64_t bytes_per_s; /* of one link, per direction; 0 unknown */
+    uint64_t bytes_per_s; /* of one link (all, where their number is unknown), per direction; 0 unknown */
     uint32_t latency_ns;  /* 0 unknown */
     int32_t port_a,
         port_b; /* FABRIC: the ports' numbers on a and b where links is 1 and they are told; else -1 */

@@ -32,9 +32,7 @@ static uint64_t add_rates(uint64_t a, uint64_t b)
 static uint64_t edge_rate(const struct weft_graph *graph, const struct weft_edge *edge)
 {
     uint64_t rate = edge->bytes_per_s;
-    if (edge->flags & WEFT_EDGE_LINKS_UNKNOWN)
-        return UNKNOWN;
-    if (!rate && edge->kind == WEFT_EDGE_FABRIC) {
+    if (!rate && edge->kind == WEFT_EDGE_FABRIC && !(edge->flags & WEFT_EDGE_LINKS_UNKNOWN)) {
         uint64_t a = graph->nodes[edge->a].bytes_per_s, b = graph->nodes[edge->b].bytes_per_s;
         rate = !a || (b && b < a) ? b : a;
     }

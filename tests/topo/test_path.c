@@ -1,5 +1,6 @@
 /* Classes and routes on small graphs made by hand. */
 #include "topo/path.h"
+#include "topo/path_search.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -267,6 +268,34 @@ static void test_gpu_links(void **state)
     assert_int_equal(path.latency_ns, 200);
 }
 
+/* Where nobody tells how many links there are, the rate is that of all; a cable's ports tell the rate of one. */
+static void test_links_uncounted(void **state)
+{
+    (void)state;
+    uint32_t host = add(WEFT_NODE_HOST, WEFT_NODE_NONE, "h"), nodes[2], ports[2];
+    uint32_t leaf = add(WEFT_NODE_SWITCH, WEFT_NODE_NONE, "leaf");
+    for (int i = 0; i < 2; i++) {
+        nodes[i] = add(WEFT_NODE_GPU, host, i ? "gpu1" : "gpu0");
+        ports[i] = add(WEFT_NODE_PORT, add(WEFT_NODE_NIC, host, i ? "nic1" : "nic0"), "1");
+        graph->nodes[ports[i]].bytes_per_s = 50 * GB;
+    }
+    uint32_t other = add(WEFT_NODE_GPU, host, "gpu2");
+    uint32_t link = join(nodes[0], nodes[1], WEFT_EDGE_GPU_LINK, 40 * GB, WEFT_EDGE_LINKS_UNKNOWN);
+    join(nodes[0], other, WEFT_EDGE_GPU_LINK, 0, WEFT_EDGE_LINKS_UNKNOWN);
+    join(ports[0], leaf, WEFT_EDGE_FABRIC, 0, 0);
+    join(ports[1], leaf, WEFT_EDGE_FABRIC, 0, WEFT_EDGE_LINKS_UNKNOWN);
+    assert_int_equal(weft_graph_finish(graph), 0);
+    struct weft_path path = find(nodes[0], nodes[1]);
+    assert_int_equal(path.bytes_per_s, 40 * GB);
+    assert_int_equal(path.narrowest, link);
+    assert_int_equal(path.bandwidth_partly, 0);
+    path = find(nodes[0], other);
+    assert_int_equal(path.bytes_per_s, 0);
+    assert_int_equal(path.bandwidth_partly, 1);
+    assert_int_equal(weft_path_rate(graph, ports[0], leaf, WEFT_EDGE_FABRIC), 50 * GB);
+    assert_int_equal(weft_path_rate(graph, ports[1], leaf, WEFT_EDGE_FABRIC), 0);
+}
+
 /* NUMA nodes in a ring, one joined with nobody. */
 static void test_sockets(void **state)
 {
@@ -512,10 +541,10 @@ static void test_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_whole_switches),  TEST(test_switch_ports), TEST(test_unknown_bridges),
-        TEST(test_gpu_links),       TEST(test_sockets),      TEST(test_fabric),
-        TEST(test_order_of_adding), TEST(test_through_host), TEST(test_direct),
-        TEST(test_bounds),          TEST(test_words),
+        TEST(test_whole_switches), TEST(test_switch_ports),    TEST(test_unknown_bridges),
+        TEST(test_gpu_links),      TEST(test_sockets),         TEST(test_links_uncounted),
+        TEST(test_fabric),         TEST(test_order_of_adding), TEST(test_through_host),
+        TEST(test_direct),         TEST(test_bounds),          TEST(test_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -160,7 +160,8 @@ static int same_link(const struct link *a, const struct link *b)
     return a->low == b->low && a->high == b->high && a->kind == b->kind && a->flags == b->flags;
 }
 
-/* What both ends tell as one edge: sums by end, the larger of the two; the rate both can do. */
+/* What both ends tell as one edge: sums by end, the larger of the two; the rate of a link that both can do, which says nothing
+ * of an edge without the number of its links. */
 static struct weft_edge edge_of(const struct link *from, const struct link *end)
 {
     uint64_t count[2] = {0, 0}, bytes_per_s = from->bytes_per_s;
@@ -175,7 +176,7 @@ static struct weft_edge edge_of(const struct link *from, const struct link *end)
                               .kind = from->kind,
                               .flags = from->flags | (untold ? WEFT_EDGE_LINKS_UNKNOWN : 0),
                               .links = untold ? 1 : (uint32_t)(count[0] > count[1] ? count[0] : count[1]),
-                              .bytes_per_s = bytes_per_s,
+                              .bytes_per_s = untold ? 0 : bytes_per_s,
                               .port_a = -1,
                               .port_b = -1};
 }
