@@ -220,6 +220,9 @@ const char *weft_node_kind_name(enum weft_node_kind kind);
 const char *weft_edge_kind_name(enum weft_edge_kind kind);
 const char *weft_port_state_name(enum weft_port_state state);
 
+/* Whether the source says that no driver made a device of the NIC: nothing can be sent through it. */
+int weft_graph_is_driverless(const struct weft_graph *graph, uint32_t nic);
+
 /* Finds a node by what people call it: its name, host/name, or its PCI address; WEFT_INVALID says that there is none
  * such, or that several are, and names them. */
 int weft_graph_find(const struct weft_graph *graph, const char *name, uint32_t *node);

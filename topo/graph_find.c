@@ -57,6 +57,12 @@ uint32_t weft_graph_count_below(const struct weft_graph *graph, uint32_t top, en
     return count;
 }
 
+int weft_graph_is_driverless(const struct weft_graph *graph, uint32_t nic)
+{
+    const char *driver = weft_graph_attribute(graph, nic, "driver_device");
+    return driver && strcmp(driver, "none") == 0;
+}
+
 const char *weft_node_kind_name(enum weft_node_kind kind)
 {
     static const char *const names[WEFT_NODE_KIND_COUNT] = {

@@ -97,10 +97,8 @@ enum level {
 static enum level level_of(const struct weft_graph *graph, uint32_t end)
 {
     const struct weft_node *node = &graph->nodes[end];
-    if (node->kind != WEFT_NODE_PORT) {
-        const char *driver = weft_graph_attribute(graph, end, "driver_device");
-        return driver && strcmp(driver, "none") == 0 ? LEVEL_COMING : LEVEL_UNTOLD;
-    }
+    if (node->kind != WEFT_NODE_PORT)
+        return weft_graph_is_driverless(graph, end) ? LEVEL_COMING : LEVEL_UNTOLD;
     if (node->state == WEFT_PORT_DOWN)
         return LEVEL_DOWN;
     if (node->state != WEFT_PORT_ACTIVE && node->state != WEFT_PORT_UNKNOWN)

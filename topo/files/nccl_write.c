@@ -272,8 +272,8 @@ static void begin_nic(struct weft_nccl_out *out, uint32_t node)
     int has_place = nic->pci || graph->nodes[nic->parent].kind == WEFT_NODE_BRIDGE;
     if (has_place && !lies_in_pci(graph, node))
         begin_pci(out, node);
-    if (!told && !has_port && was_told(graph, node, "pci"))
-        return;
+    if (!told && !has_port && (was_told(graph, node, "pci") || weft_graph_is_driverless(graph, node)))
+        return; /* nothing for NCCL to open: its files have the pci alone */
     weft_nccl_begin(out, "nic");
     if (told)
         put_kept(out, node, WEFT_NCCL_NIC);
