@@ -154,12 +154,20 @@ $(TEST_PROVIDER): $(call objects,$(wildcard tests/provider/*.c))
 $(BUILD)/tests/conform/test_ofi_demanding: | $(if $(HAVE_LIBFABRIC),$(TEST_PROVIDER))
 
 # Stand-ins for drivers' libraries, with the real ones' names inside.
-TEST_DRIVERS := $(BUILD)/tests/drivers/libnvidia-ml.so.1 $(BUILD)/tests/drivers/libze_loader.so.1
+TEST_DRIVERS := $(addprefix $(BUILD)/tests/drivers/,libnvidia-ml.so.1 libze_loader.so.1 libcuda.so.1)
 $(BUILD)/tests/drivers/libnvidia-ml.so.1: $(BUILD)/tests/drivers/nvml.o
 $(BUILD)/tests/drivers/libze_loader.so.1: $(BUILD)/tests/drivers/sysman.o
+$(BUILD)/tests/drivers/libcuda.so.1: $(call objects,$(wildcard tests/drivers/cuda_fake_*.c))
 $(TEST_DRIVERS):
 	$(call say,LD,$@)$(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,$(@F) $^ -o $@
-$(BUILD)/tests/topo/test_drivers $(BUILD)/tests/faults/test_drivers: | $(TEST_DRIVERS)
+CUDA_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_cuda_*.c))
+$(BUILD)/tests/topo/test_drivers $(BUILD)/tests/faults/test_drivers $(CUDA_TESTS): | $(TEST_DRIVERS)
+# Libraries and kernels are what the test says: none of this machine's.
+$(BUILD)/tests/unit/test_cuda_load: LDFLAGS_ALL += -Wl,--wrap=dlopen,--wrap=dlsym
+$(BUILD)/tests/unit/test_cuda_reduce: LDFLAGS_ALL += -Wl,--wrap=weft_kernel_image
+# cuda.h, where there is one, to compare with.
+CUDA_INCLUDE := $(firstword $(wildcard /usr/local/cuda*/include))
+EXTRA_test_cuda_abi := $(if $(CUDA_INCLUDE),-isystem $(CUDA_INCLUDE))
 
 # Kinds of devices that test the loading of plug-ins, good ones and bad ones; built as others build theirs.
 TEST_PLUGINS := $(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/plugins/*.c))

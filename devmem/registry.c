@@ -3,9 +3,11 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "devmem/cuda/cuda.h"
 #include "devmem/host.h"
 
 static const struct weft_device_ops *const built_in[] = {
+    &weft_cuda_ops,
     &weft_host_device_ops,
 };
 

@@ -158,7 +158,9 @@ struct weft_device_ops {
     const char *name; /* of the kind: lower case, unique */
 
     /* WEFT_MISSING when driver, library or device is absent, too old or forbidden, saying which and what was wanted.
-     * Opening allocates nothing on a device and makes no device current. */
+     * Opening allocates nothing on a device and makes no device current. A backend may put off looking for its driver until
+     * an operation needs it, which then says WEFT_MISSING, so that programs that do not use it do not pay for it: count()
+     * tells whether it works. identify() does not load a driver. */
     int (*open)(const struct weft_device_params *params, struct weft_device **device);
     /* Everything made with it must have been given back. */
     void (*close)(struct weft_device *device);

@@ -1,0 +1,234 @@
+/* Queues, copies and events.
+ *
+ * A queue is a stream of the highest priority that does not synchronise with the legacy default stream. Priority is more
+ * than speed: streams of different priority do not share a channel to the device, so that a stream of the program's that stops at a
+ * gate cannot hold up the work that opens it.
+ */
+#include <stdlib.h>
+#include "devmem/cuda/cuda.h"
+#include "devmem/cuda/launch.h"
+
+int weft_cuda_queue_open(struct weft_device *device, int ordinal, struct weft_device_queue **opened)
+{
+    const struct weft_cuda_driver *driver = &device->driver;
+    struct weft_cuda_turn turn;
+    int least = 0, greatest = 0;
+    int status = weft_cuda_enter(device, ordinal, &turn);
+    if (status)
+        return status;
+    struct weft_device_queue *queue = calloc(1, sizeof *queue);
+    if (!queue) {
+        status = device->params.fail(WEFT_NOMEM, "no memory for a queue");
+        goto leave;
+    }
+    queue->device = device;
+    queue->ordinal = ordinal;
+    int result = driver->get_priorities(&least, &greatest);
+    if (!result)
+        result = driver->stream_create(&queue->stream, CUDA_STREAM_NON_BLOCKING, greatest);
+    if (result) {
+        status = weft_cuda_fail(device, result, "making a stream on device %d", ordinal);
+        goto free_queue;
+    }
+    result = driver->event_create(&queue->follows, CUDA_EVENT_DISABLE_TIMING);
+    if (result) {
+        status = weft_cuda_fail(device, result, "making an event on device %d", ordinal);
+        goto destroy_stream;
+    }
+    /* What may wait for the whole device is done here, while no gate can be closed for this queue. What of it fails is
+     * told by the operation that needs it. */
+    if (device->ordinals[ordinal].has_gates)
+        weft_cuda_gates_prepare(device);
+    weft_cuda_launcher_open(device, ordinal);
+    weft_cuda_leave(&turn);
+    weft_cuda_reach_peers(device, ordinal);
+    *opened = queue;
+    return WEFT_OK;
+
+destroy_stream:
+    driver->stream_destroy(queue->stream);
+free_queue:
+    free(queue);
+leave:
+    weft_cuda_leave(&turn);
+    return status;
+}
+
+void weft_cuda_queue_close(struct weft_device_queue *queue)
+{
+    struct weft_cuda_turn turn;
+    if (weft_cuda_enter(queue->device, queue->ordinal, &turn) == WEFT_OK) {
+        const struct weft_cuda_driver *driver = &queue->device->driver;
+        if (weft_cuda_is_fatal(driver->stream_synchronize(queue->stream)))
+            weft_cuda_gates_rescue(queue->ordinal);
+        driver->event_destroy(queue->follows);
+        driver->stream_destroy(queue->stream);
+        weft_cuda_leave(&turn);
+    }
+    free(queue);
+}
+
+/* Bytes from pointer to the end of its span, at most size; 0 where that is none of the driver's. */
+static size_t left_in_span(struct weft_device *device, const void *pointer, size_t size)
+{
+    struct weft_cuda_memory memory;
+    if (weft_cuda_look(device, pointer, &memory))
+        return 0;
+    uint64_t left = memory.span.base + memory.span.length - (uint64_t)pointer;
+    return left < size ? (size_t)left : size;
+}
+
+/* The driver refuses a copy that runs over the border between two registrations of host memory. */
+static int copy_by_spans(struct weft_device_queue *queue, void *destination, const void *source, size_t size)
+{
+    int result = CUDA_SUCCESS;
+    while (size && !result) {
+        size_t piece = left_in_span(queue->device, source, left_in_span(queue->device, destination, size));
+        result = piece ? queue->device->driver.copy((cuda_pointer)destination, (cuda_pointer)source, piece,
+                                                    queue->stream)
+                       : CUDA_INVALID_VALUE;
+        destination = (char *)destination + piece;
+        source = (const char *)source + piece;
+        size -= piece;
+    }
+    return result;
+}
+
+int weft_cuda_copy(struct weft_device_queue *queue, void *destination, const void *source, size_t size)
+{
+    struct weft_cuda_turn turn;
+    if (!size)
+        return WEFT_OK;
+    int status = weft_cuda_enter(queue->device, queue->ordinal, &turn);
+    if (status)
+        return status;
+    int result =
+        queue->device->driver.copy((cuda_pointer)destination, (cuda_pointer)source, size, queue->stream);
+    if (result == CUDA_INVALID_VALUE)
+        result = copy_by_spans(queue, destination, source, size);
+    weft_cuda_leave(&turn);
+    return result ? weft_cuda_fail(queue->device, result, "copying %zu bytes from %p to %p on device %d",
+                                   size, source, destination, queue->ordinal)
+                  : WEFT_OK;
+}
+
+/* The event may be recorded again while earlier waits for it are pending: a wait is for what was recorded when it was made. */
+int weft_cuda_follow(struct weft_device_queue *queue, void *stream)
+{
+    struct weft_device *device = queue->device;
+    const struct weft_cuda_driver *driver = &device->driver;
+    struct weft_cuda_turn turn;
+    cuda_context context;
+    cuda_event event = queue->follows;
+    int result = CUDA_SUCCESS;
+    int status = weft_cuda_enter_stream(device, queue->ordinal, stream, &context, &turn);
+    if (status)
+        return status;
+    int is_foreign = context != device->ordinals[queue->ordinal].context;
+    if (is_foreign)
+        result = driver->event_create(&event, CUDA_EVENT_DISABLE_TIMING);
+    if (!result) {
+        result = driver->event_record(event, stream);
+        if (!result)
+            result = driver->stream_wait_event(queue->stream, event, 0);
+        if (is_foreign)
+            driver->event_destroy(event); /* when it has happened */
+    }
+    weft_cuda_leave(&turn);
+    return result ? weft_cuda_fail(device, result, "following stream %p on device %d", stream, queue->ordinal)
+                  : WEFT_OK;
+}
+
+static struct weft_device_event *event_get(struct weft_device *device, int ordinal)
+{
+    pthread_mutex_lock(&device->lock);
+    struct weft_device_event *event = device->ordinals[ordinal].events;
+    if (event)
+        device->ordinals[ordinal].events = event->next;
+    pthread_mutex_unlock(&device->lock);
+    if (event)
+        return event;
+    event = calloc(1, sizeof *event);
+    if (!event) {
+        device->params.fail(WEFT_NOMEM, "no memory for an event");
+        return NULL;
+    }
+    event->device = device;
+    event->ordinal = ordinal;
+    int result = device->driver.event_create(&event->event, CUDA_EVENT_DISABLE_TIMING);
+    if (!result)
+        return event;
+    weft_cuda_fail(device, result, "making an event on device %d", ordinal);
+    free(event);
+    return NULL;
+}
+
+int weft_cuda_mark(struct weft_device_queue *queue, struct weft_device_event **marked)
+{
+    struct weft_device *device = queue->device;
+    struct weft_cuda_turn turn;
+    int status = weft_cuda_enter(device, queue->ordinal, &turn);
+    if (status)
+        return status;
+    struct weft_device_event *event = event_get(device, queue->ordinal);
+    int result = event ? device->driver.event_record(event->event, queue->stream) : CUDA_SUCCESS;
+    weft_cuda_leave(&turn);
+    if (event && !result) {
+        *marked = event;
+        return WEFT_OK;
+    }
+    if (!event)
+        return WEFT_NOMEM; /* the text has been given */
+    weft_cuda_event_free(event);
+    return weft_cuda_fail(device, result, "marking a place in a queue of device %d", queue->ordinal);
+}
+
+int weft_cuda_test(struct weft_device_event *event)
+{
+    struct weft_cuda_turn turn;
+    int status = weft_cuda_enter(event->device, event->ordinal, &turn);
+    if (status)
+        return status;
+    int result = event->device->driver.event_query(event->event);
+    weft_cuda_leave(&turn);
+    if (result == CUDA_SUCCESS)
+        return 1;
+    if (result == CUDA_NOT_READY)
+        return 0;
+    if (weft_cuda_is_fatal(result))
+        weft_cuda_gates_rescue(event->ordinal);
+    return weft_cuda_fail(event->device, result, "work on device %d has failed", event->ordinal);
+}
+
+int weft_cuda_await(struct weft_device_queue *queue, struct weft_device_event *event)
+{
+    struct weft_cuda_turn turn;
+    int status = weft_cuda_enter(queue->device, queue->ordinal, &turn);
+    if (status)
+        return status;
+    int result = queue->device->driver.stream_wait_event(queue->stream, event->event, 0);
+    weft_cuda_leave(&turn);
+    return result ? weft_cuda_fail(queue->device, result, "waiting for an event of device %d on device %d",
+                                   event->ordinal, queue->ordinal)
+                  : WEFT_OK;
+}
+
+void weft_cuda_event_free(struct weft_device_event *event)
+{
+    struct weft_device *device = event->device;
+    pthread_mutex_lock(&device->lock);
+    event->next = device->ordinals[event->ordinal].events;
+    device->ordinals[event->ordinal].events = event;
+    pthread_mutex_unlock(&device->lock);
+}
+
+void weft_cuda_events_destroy(struct weft_device *device, int ordinal, int is_there)
+{
+    struct weft_device_event *event;
+    while ((event = device->ordinals[ordinal].events)) {
+        device->ordinals[ordinal].events = event->next;
+        if (is_there)
+            device->driver.event_destroy(event->event);
+        free(event);
+    }
+}

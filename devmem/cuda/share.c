@@ -1,0 +1,142 @@
+/* Making device memory known to NICs and to other processes. */
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+#include "devmem/cuda/handle.h"
+
+/* Others will read and write the memory behind the driver's back. From then on calls of the program's that are called synchronous
+ * (cudaMemcpy between devices) have to be. Not of VMM and pools, where the driver refuses; nothing follows from that. */
+static void synchronise_memory(struct weft_device *device, const struct weft_device_span *span)
+{
+    unsigned yes = 1;
+    device->driver.pointer_set(&yes, CUDA_POINTER_SYNC_MEMOPS, span->base);
+}
+
+/* The driver wants whole pages, which may be of several mappings. */
+int weft_cuda_export_dmabuf(struct weft_device *device, const void *memory, size_t size, int *fd,
+                            uint64_t *offset)
+{
+    struct weft_cuda_turn turn;
+    struct weft_cuda_memory known;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), begin = (uint64_t)memory & ~(page - 1);
+    uint64_t end = ((uint64_t)memory + size + page - 1) & ~(page - 1);
+    int status = weft_cuda_look_device(device, memory, &known), made = -1;
+    if (status)
+        return status;
+    if (!size || end <= begin)
+        return device->params.fail(WEFT_INVALID, "%zu bytes at %p cannot be exported", size, memory);
+    int ordinal = known.span.ordinal;
+    if (!device->ordinals[ordinal].has_dmabuf)
+        return device->params.fail(
+            WEFT_UNSUPPORTED,
+            "device %d with a driver for CUDA %d.%d exports no dma-buf (needed: 11.7, and the "
+            "open kernel modules)",
+            ordinal, device->driver.version / 1000, device->driver.version % 1000 / 10);
+    status = weft_cuda_enter(device, ordinal, &turn);
+    if (status)
+        return status;
+    int result = device->driver.get_range_handle(&made, begin, end - begin, CUDA_RANGE_DMABUF, 0);
+    if (!result)
+        synchronise_memory(device, &known.span);
+    weft_cuda_leave(&turn);
+    if (result)
+        return weft_cuda_fail(device, result, "exporting %zu bytes at %p of device %d as a dma-buf", size,
+                              memory, ordinal);
+    fcntl(made, F_SETFD, FD_CLOEXEC);
+    *fd = made;
+    *offset = (uint64_t)memory - begin;
+    return WEFT_OK;
+}
+
+void weft_cuda_uuid(struct weft_device *device, int ordinal, uint8_t uuid[16])
+{
+    const struct weft_cuda_driver *driver = &device->driver;
+    int place = device->ordinals[ordinal].device;
+    /* The second version tells a MIG instance's own, the first that of the GPU it is a part of. */
+    if (driver->device_get_uuid_v2 ? driver->device_get_uuid_v2(uuid, place)
+                                   : driver->device_get_uuid(uuid, place))
+        memset(uuid, 0, 16);
+}
+
+/* A descriptor (*fd) or a fabric handle of the memory or its pool. A result of the driver's. */
+static int export_shareable(const struct weft_cuda_driver *driver, const struct weft_cuda_memory *memory,
+                            struct weft_cuda_handle *handle, int *fd)
+{
+    void *place = handle->type == CUDA_HANDLE_POSIX_FD ? (void *)fd : (void *)&handle->handle;
+    if (memory->pool)
+        return driver->pool_export(place, memory->pool, handle->type, 0);
+    cuda_allocation allocation;
+    int result = driver->retain_allocation(&allocation, (void *)memory->span.base);
+    if (result)
+        return result;
+    result = driver->export_allocation(place, allocation, handle->type, 0);
+    driver->release_allocation(allocation);
+    return result;
+}
+
+/* VMM and pools; the device's context is current. */
+static int export_by_type(struct weft_device *device, const struct weft_cuda_memory *memory,
+                          struct weft_cuda_handle *handle)
+{
+    int fd = -1, result = CUDA_SUCCESS;
+    handle->method = memory->pool ? WEFT_CUDA_POOL : WEFT_CUDA_VMM;
+    handle->type = memory->handle_types & CUDA_HANDLE_POSIX_FD ? CUDA_HANDLE_POSIX_FD : CUDA_HANDLE_FABRIC;
+    if (memory->pool)
+        result = device->driver.pool_export_pointer(&handle->pointer, memory->span.base);
+    if (!result && handle->type == CUDA_HANDLE_POSIX_FD &&
+        weft_cuda_board_find(device, &memory->span, handle))
+        return WEFT_OK;
+    if (!result)
+        result = export_shareable(&device->driver, memory, handle, &fd);
+    if (result)
+        return weft_cuda_fail(device, result, "exporting %p of device %d to other processes",
+                              (void *)memory->span.base, memory->span.ordinal);
+    return handle->type == CUDA_HANDLE_POSIX_FD ? weft_cuda_board_put(device, &memory->span, fd, handle)
+                                                : WEFT_OK;
+}
+
+static int export_legacy(struct weft_device *device, const struct weft_cuda_memory *memory,
+                         struct weft_cuda_handle *handle)
+{
+    handle->method = WEFT_CUDA_LEGACY;
+    int result = device->driver.ipc_get(&handle->handle, memory->span.base);
+    if (!result)
+        synchronise_memory(device, &memory->span);
+    return result ? weft_cuda_fail(device, result, "exporting %p of device %d to other processes",
+                                   (void *)memory->span.base, memory->span.ordinal)
+                  : WEFT_OK;
+}
+
+int weft_cuda_export_ipc(struct weft_device *device, const void *memory, struct weft_device_handle *exported,
+                         uint64_t *offset)
+{
+    struct weft_cuda_turn turn;
+    struct weft_cuda_memory known;
+    struct weft_cuda_handle handle = {.magic = WEFT_CUDA_HANDLE_MAGIC, .version = WEFT_CUDA_HANDLE_VERSION};
+    int status = weft_cuda_look_device(device, memory, &known);
+    if (status)
+        return status;
+    if (!(known.span.flags & WEFT_SPAN_IPC))
+        return device->params.fail(WEFT_UNSUPPORTED,
+                                   "%p of device %d cannot be shared with other processes: it was %s", memory,
+                                   known.span.ordinal,
+                                   known.pool || known.handle_types == 0
+                                       ? "allocated without a handle type that allows it"
+                                       : "mapped piece by piece, which this driver does not tell apart");
+    status = weft_cuda_board_sign(device, &handle);
+    if (!status)
+        status = weft_cuda_enter(device, known.span.ordinal, &turn);
+    if (status)
+        return status;
+    handle.length = known.span.length;
+    weft_cuda_uuid(device, known.span.ordinal, handle.uuid);
+    status = known.is_legacy_ipc ? export_legacy(device, &known, &handle)
+                                 : export_by_type(device, &known, &handle);
+    weft_cuda_leave(&turn);
+    if (status)
+        return status;
+    memcpy(exported->bytes, &handle, sizeof handle);
+    exported->bytes_used = sizeof handle;
+    *offset = (uint64_t)memory - known.span.base;
+    return WEFT_OK;
+}

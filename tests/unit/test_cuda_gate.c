@@ -1,0 +1,288 @@
+/* Gates: where the program's streams wait for weft, and that none stays closed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "tests/support/cuda_scene.h"
+
+static const struct weft_device_ops *ops = &weft_cuda_ops;
+static struct cuda_fake *fake;
+static struct weft_device *device;
+static CUcontext context;
+static CUstream stream;
+static int passed;
+
+static int setup(void **state)
+{
+    (void)state;
+    fake = scene_load();
+    if (!fake)
+        return 1;
+    fake->reset();
+    passed = 0;
+    device = scene_open();
+    return device && CU(cuInit)(0) == 0 && CU(cuDevicePrimaryCtxRetain)(&context, 101) == 0 &&
+                   CU(cuCtxPushCurrent_v2)(context) == 0 && CU(cuStreamCreate)(&stream, 0) == 0
+               ? 0
+               : 1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    CUcontext now;
+    fake->break_device(0, 0);
+    fake->break_device(1, 0);
+    if (device)
+        ops->close(device);
+    device = NULL;
+    CU(cuStreamDestroy_v2)(stream);
+    int bad = CU(cuCtxPopCurrent_v2)(&now) != 0 || now != context || fake->capture_mode() != 0;
+    CU(cuDevicePrimaryCtxRelease_v2)(101);
+    return bad || fake->left() > 1;
+}
+
+static void pass(void *argument)
+{
+    (void)argument;
+    __atomic_add_fetch(&passed, 1, __ATOMIC_SEQ_CST);
+}
+
+static int passes(void)
+{
+    return __atomic_load_n(&passed, __ATOMIC_SEQ_CST);
+}
+
+static struct weft_device_gate *hold(void *where)
+{
+    struct weft_device_gate *gate;
+    assert_int_equal(ops->hold(device, 1, where, &gate), WEFT_OK);
+    assert_int_equal(CU(cuLaunchHostFunc)(where, pass, NULL), 0);
+    return gate;
+}
+
+static void await_pass(int count)
+{
+    while (passes() < count)
+        usleep(100);
+    assert_int_equal(passes(), count);
+}
+
+static void test_from_host(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct weft_device_gate *gate = hold(i == 2 ? NULL : (void *)stream);
+        usleep(3000);
+        assert_int_equal(passes(), i);
+        assert_int_equal(ops->open_gate(gate, NULL), WEFT_OK);
+        await_pass(i + 1);
+        ops->gate_free(gate);
+    }
+}
+
+/* Opened by a queue of another device, behind a copy that the stream then sees. */
+static void test_from_queue(void **state)
+{
+    (void)state;
+    struct weft_device_queue *queue;
+    void *from, *to;
+    assert_int_equal(ops->queue_open(device, 0, &queue), WEFT_OK);
+    assert_int_equal(ops->allocate(device, -1, WEFT_MEMORY_PINNED, 4096, &from), WEFT_OK);
+    assert_int_equal(ops->allocate(device, 1, WEFT_MEMORY_DEVICE, 4096, &to), WEFT_OK);
+    memset(from, 0x77, 4096);
+    struct weft_device_gate *gate = hold(stream);
+    assert_int_equal(ops->copy(queue, to, from, 4096), WEFT_OK);
+    assert_int_equal(ops->open_gate(gate, queue), WEFT_OK);
+    ops->gate_free(gate); /* at once: the stream may have yet to come by */
+    await_pass(1);
+    assert_memory_equal(fake->look(to), from, 4096);
+    ops->queue_close(queue);
+    ops->release(device, from);
+    ops->release(device, to);
+}
+
+/* Many at a time in one stream, freed before they are passed, opened in any order: none lets through early. */
+static void test_many(void **state)
+{
+    (void)state;
+    struct weft_device_gate *gates[200];
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 200; i++)
+            gates[i] = hold(stream);
+        for (int i = 199; i > 0; i--) {
+            assert_int_equal(ops->open_gate(gates[i], NULL), WEFT_OK);
+            ops->gate_free(gates[i]);
+        }
+        usleep(2000);
+        assert_int_equal(passes(), round * 200);
+        assert_int_equal(ops->open_gate(gates[0], NULL), WEFT_OK);
+        ops->gate_free(gates[0]);
+        await_pass((round + 1) * 200);
+    }
+}
+
+/* All words are used over and over. */
+static void test_room(void **state)
+{
+    (void)state;
+    static struct weft_device_gate *gates[4097];
+    int count = 0, status;
+    while (count < 4097 && (status = ops->hold(device, 1, stream, &gates[count])) == WEFT_OK)
+        count++;
+    assert_int_equal(count, 4096);
+    assert_int_equal(status, WEFT_AGAIN);
+    assert_non_null(strstr(scene_text(), "4096 gates are closed"));
+    ops->open_gate(gates[7], NULL);
+    ops->gate_free(gates[7]);
+    assert_int_equal(ops->hold(device, 1, stream, &gates[7]), WEFT_OK);
+    for (int i = 0; i < 4096; i++) {
+        ops->open_gate(gates[i], NULL);
+        ops->gate_free(gates[i]);
+    }
+    scene_drain(stream);
+}
+
+/* The queue's device dies before it opens the gate: whoever learns of that does. */
+static void test_dead_queue(void **state)
+{
+    (void)state;
+    struct weft_device_queue *queue;
+    struct weft_device_event *event;
+    struct weft_device_gate *first, *second;
+    assert_int_equal(ops->queue_open(device, 0, &queue), WEFT_OK);
+    first = hold(NULL);
+    /* The queue waits for a stream that stands at a gate itself, so its own opening cannot come before. */
+    assert_int_equal(ops->follow(queue, stream), WEFT_OK);
+    second = hold(stream);
+    CUcontext other, popped;
+    CUstream stuck;
+    assert_int_equal(CU(cuDevicePrimaryCtxRetain)(&other, 100), 0);
+    CU(cuCtxPushCurrent_v2)(other);
+    assert_int_equal(CU(cuStreamCreate)(&stuck, 0), 0);
+    CU(cuCtxPopCurrent_v2)(&popped);
+    struct weft_device_gate *third;
+    assert_int_equal(ops->hold(device, 0, stuck, &third), WEFT_OK);
+    assert_int_equal(ops->follow(queue, stuck), WEFT_OK);
+    assert_int_equal(ops->open_gate(first, queue), WEFT_OK);
+    assert_int_equal(ops->mark(queue, &event), WEFT_OK);
+    assert_int_equal(passes(), 0);
+    fake->break_device(0, 719);
+    assert_int_equal(scene_wait(event), WEFT_SYSTEM);
+    await_pass(1);
+    /* From then on a queue of that device is not relied on. */
+    assert_int_equal(ops->open_gate(second, queue), WEFT_OK);
+    await_pass(2);
+    assert_int_equal(ops->open_gate(third, NULL), WEFT_OK);
+    ops->gate_free(first);
+    ops->gate_free(second);
+    ops->gate_free(third);
+    ops->event_free(event);
+    ops->queue_close(queue);
+    CU(cuStreamDestroy_v2)(stuck);
+    CU(cuDevicePrimaryCtxRelease_v2)(100);
+}
+
+/* A failure that is not the device's opens nothing early. */
+static void test_harmless_failure(void **state)
+{
+    (void)state;
+    struct weft_device_queue *queue;
+    struct weft_device_event *event;
+    struct weft_device_gate *blocker, *gate;
+    CUstream behind;
+    assert_int_equal(ops->queue_open(device, 1, &queue), WEFT_OK);
+    assert_int_equal(CU(cuStreamCreate)(&behind, 0), 0);
+    assert_int_equal(ops->hold(device, 1, stream, &blocker), WEFT_OK);
+    assert_int_equal(ops->follow(queue, stream), WEFT_OK);
+    gate = hold(behind);
+    assert_int_equal(ops->open_gate(gate, queue), WEFT_OK);
+    assert_int_equal(ops->mark(queue, &event), WEFT_OK);
+    fake->let_fail("cuEventQuery", 400, 0);
+    assert_int_equal(ops->test(event), WEFT_SYSTEM);
+    usleep(3000);
+    assert_int_equal(passes(), 0);
+    assert_int_equal(ops->open_gate(blocker, NULL), WEFT_OK);
+    await_pass(1);
+    assert_int_equal(scene_wait(event), 1);
+    ops->gate_free(blocker);
+    ops->gate_free(gate);
+    ops->event_free(event);
+    ops->queue_close(queue);
+    CU(cuStreamDestroy_v2)(behind);
+}
+
+static void test_errors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *call;
+        int result, status;
+    } rows[] = {
+        {"cuStreamWaitValue32_v2", 801, WEFT_UNSUPPORTED},
+        {"cuMemHostGetDevicePointer_v2", 1, WEFT_INVALID}, /* and registered already */
+        {"cuStreamIsCapturing", 906, WEFT_UNSUPPORTED},
+        {"cuCtxPushCurrent_v2", 700, WEFT_SYSTEM},
+    };
+    struct weft_device_gate *gate = hold(stream);
+    ops->gate_free(gate); /* never opened: it is now */
+    await_pass(1);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        fake->let_fail(rows[i].call, rows[i].result, 0);
+        int status = ops->hold(device, 1, stream, &gate);
+        if (i == 1)
+            assert_int_not_equal(status, WEFT_OK);
+        else
+            assert_int_equal(status, rows[i].status);
+    }
+    assert_int_equal(ops->hold(device, 5, stream, &gate), WEFT_INVALID);
+    fake->capturing = stream;
+    assert_int_equal(ops->hold(device, 1, stream, &gate), WEFT_UNSUPPORTED);
+    fake->capturing = NULL;
+    /* The failures left no word behind that stays closed. */
+    gate = hold(stream);
+    ops->open_gate(gate, NULL);
+    await_pass(2);
+    ops->gate_free(gate);
+}
+
+/* A stream passes gates of a weft_device that is closed, and words outlive the contexts they were registered in. */
+static void test_outlives_device(void **state)
+{
+    (void)state;
+    struct weft_device_gate *first = hold(stream), *second = hold(stream);
+    ops->open_gate(second, NULL);
+    ops->gate_free(second);
+    ops->open_gate(first, NULL);
+    ops->gate_free(first);
+    ops->close(device);
+    device = NULL;
+    await_pass(2);
+    CU(cuStreamDestroy_v2)(stream);
+    CUcontext popped;
+    CU(cuCtxPopCurrent_v2)(&popped);
+    CU(cuDevicePrimaryCtxRelease_v2)(101);
+    assert_int_equal(fake->left(), 0);
+    assert_int_equal(CU(cuDevicePrimaryCtxRetain)(&context, 101), 0);
+    CU(cuCtxPushCurrent_v2)(context);
+    assert_int_equal(CU(cuStreamCreate)(&stream, 0), 0);
+    device = scene_open();
+    first = hold(stream);
+    assert_int_equal(ops->open_gate(first, NULL), WEFT_OK);
+    await_pass(3);
+    ops->gate_free(first);
+}
+
+int main(void)
+{
+#define SCENE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        SCENE(test_from_host),  SCENE(test_from_queue),       SCENE(test_many),   SCENE(test_room),
+        SCENE(test_dead_queue), SCENE(test_harmless_failure), SCENE(test_errors), SCENE(test_outlives_device),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

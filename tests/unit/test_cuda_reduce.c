@@ -1,0 +1,275 @@
+/* Loading the kernels and launching them. What kernels compute is tested elsewhere; here they are counted and looked at. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "devmem/cuda/kernels.h"
+#include "tests/support/cuda_scene.h"
+
+#define COUNT 1000
+
+static const struct weft_device_ops *ops = &weft_cuda_ops;
+static struct cuda_fake *fake;
+static struct weft_device *device;
+static int has_image;
+
+/* The stand-in loads anything. */
+const void *__wrap_weft_kernel_image(size_t *size);
+const void *__wrap_weft_kernel_image(size_t *size)
+{
+    *size = has_image ? 5 : 0;
+    return has_image ? "image" : NULL;
+}
+
+static struct {
+    char kernel[64];
+    unsigned grid, block;
+    struct weft_kernel_batch batch;
+    int runs;
+} ran;
+
+/* Sums float32, which is what the test launches, in the stand-in's thread. */
+static void run(const char *kernel, unsigned grid, unsigned block, const struct weft_kernel_batch *batch)
+{
+    strncpy(ran.kernel, kernel, sizeof ran.kernel - 1);
+    ran.grid = grid;
+    ran.block = block;
+    ran.batch = *batch;
+    ran.runs++;
+    for (uint32_t i = 0; i < batch->piece_count; i++) {
+        const struct weft_kernel_piece *piece = &batch->pieces[i];
+        for (uint64_t j = 0; j < piece->count; j++) {
+            float sum = ((const float *)piece->sources[0])[j];
+            for (uint32_t s = 1; s < piece->source_count; s++)
+                sum += ((const float *)piece->sources[s])[j];
+            for (int d = 0; d < 2; d++) {
+                if (piece->destinations[d])
+                    ((float *)piece->destinations[d])[j] = sum;
+            }
+        }
+    }
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    fake = scene_load();
+    if (!fake)
+        return 1;
+    fake->reset();
+    fake->run = run;
+    has_image = 1;
+    memset(&ran, 0, sizeof ran);
+    device = scene_open();
+    return !device;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    ops->close(device);
+    return fake->left() != 0;
+}
+
+static struct weft_device_queue *open_queue(int ordinal)
+{
+    struct weft_device_queue *queue;
+    assert_int_equal(ops->queue_open(device, ordinal, &queue), WEFT_OK);
+    return queue;
+}
+
+static void *get(int ordinal, float value)
+{
+    void *memory;
+    assert_int_equal(ops->allocate(device, ordinal, WEFT_MEMORY_DEVICE, COUNT * sizeof(float), &memory),
+                     WEFT_OK);
+    float *bytes = fake->look(memory);
+    for (int i = 0; i < COUNT; i++)
+        bytes[i] = value + (float)i;
+    return memory;
+}
+
+static struct weft_device_reduction sum_of(const void *const *sources, uint32_t source_count,
+                                           void *const *destinations, uint32_t destination_count)
+{
+    return (struct weft_device_reduction){.size = sizeof(struct weft_device_reduction),
+                                          .dtype = WEFT_FLOAT32,
+                                          .op = WEFT_SUM,
+                                          .source_count = source_count,
+                                          .destination_count = destination_count,
+                                          .sources = sources,
+                                          .destinations = destinations,
+                                          .count = COUNT};
+}
+
+static void finish(struct weft_device_queue *queue)
+{
+    struct weft_device_event *event;
+    assert_int_equal(ops->mark(queue, &event), WEFT_OK);
+    assert_int_equal(scene_wait(event), 1);
+    ops->event_free(event);
+}
+
+static void test_sum(void **state)
+{
+    (void)state;
+    void *a = get(0, 1), *b = get(0, 2), *c = get(0, 0), *d = get(1, 0), *pinned;
+    assert_int_equal(ops->allocate(device, -1, WEFT_MEMORY_PINNED, COUNT * sizeof(float), &pinned), WEFT_OK);
+    struct weft_device_queue *queue = open_queue(0);
+    const void *sources[] = {a, b};
+    void *destinations[] = {c, pinned};
+    struct weft_device_reduction reduction = sum_of(sources, 2, destinations, 2);
+    assert_int_equal(ops->reduce(queue, &reduction), WEFT_OK);
+    destinations[0] = d; /* device 1's, which device 0 reaches */
+    assert_int_equal(ops->reduce(queue, &reduction), WEFT_OK);
+    finish(queue);
+    assert_int_equal(ran.runs, 2);
+    assert_true(strncmp(ran.kernel, "weft_cuda_float32_sum", 21) == 0);
+    assert_int_equal(ran.block, WEFT_KERNEL_THREADS);
+    for (int i = 0; i < COUNT; i++) {
+        float wanted = 3 + 2 * (float)i;
+        assert_true(((float *)fake->look(c))[i] == wanted && ((float *)fake->look(d))[i] == wanted &&
+                    ((float *)pinned)[i] == wanted);
+    }
+    assert_int_equal(fake->calls("cuModuleGetFunction"), 1); /* looked up once */
+    reduction.count = 0;
+    assert_int_equal(ops->reduce(queue, &reduction), WEFT_OK);
+    assert_int_equal(fake->calls("cuLaunchKernel"), 2);
+    ops->queue_close(queue);
+    queue = open_queue(0);
+    assert_int_equal(fake->calls("cuModuleLoadDataEx"), 1); /* loaded once */
+    ops->queue_close(queue);
+    ops->release(device, a);
+    ops->release(device, b);
+    ops->release(device, c);
+    ops->release(device, d);
+    ops->release(device, pinned);
+}
+
+static void assert_text(const char *part)
+{
+    const char *text = scene_text();
+    if (!strstr(text, part))
+        fail_msg("'%s' is not in '%s'", part, text);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    float host[COUNT] = {0};
+    void *a = get(0, 1);
+    struct weft_device_queue *queue = open_queue(0);
+    const void *sources[] = {a, a};
+    void *destinations[] = {a};
+    struct weft_device_reduction reduction = sum_of(sources, 2, destinations, 1);
+    reduction.op = WEFT_AND;
+    assert_int_equal(ops->reduce(queue, &reduction), WEFT_UNSUPPORTED);
+    assert_text("device 0 (sm_90) does not reduce float32 by and from 2 sources into 1");
+    reduction.op = WEFT_SUM;
+    sources[1] = host;
+    assert_int_equal(ops->reduce(queue, &reduction), WEFT_INVALID);
+    assert_text("it has to be pinned first");
+    sources[1] = a;
+    fake->let_fail("cuModuleGetFunction", 500, 0);
+    assert_int_equal(ops->reduce(queue, &reduction), WEFT_SYSTEM);
+    assert_text("looking for kernel weft_cuda_float32_sum");
+    fake->let_fail("cuLaunchKernel", 701, 0);
+    assert_int_equal(ops->reduce(queue, &reduction), WEFT_SYSTEM);
+    assert_text("launching weft_cuda_float32_sum");
+    fake->let_fail("cuCtxPushCurrent_v2", 999, 0);
+    assert_int_equal(ops->reduce(queue, &reduction), WEFT_SYSTEM);
+    ops->queue_close(queue);
+    ops->release(device, a);
+}
+
+/* Devices that do not reach each other: refused, before a kernel dies of it and takes the context along. */
+static void test_unreachable(void **state)
+{
+    (void)state;
+    fake->has_peers = 0;
+    void *a = get(0, 1), *b = get(1, 1);
+    struct weft_device_queue *queue = open_queue(0);
+    const void *sources[] = {a, b};
+    void *destinations[] = {a};
+    struct weft_device_reduction reduction = sum_of(sources, 2, destinations, 1);
+    assert_int_equal(ops->reduce(queue, &reduction), WEFT_UNSUPPORTED);
+    assert_text("device 0 cannot reach the memory of device 1");
+    assert_int_equal(fake->calls("cuLaunchKernel"), 0);
+    ops->queue_close(queue);
+    /* The driver may say no where it said that it could. */
+    fake->has_peers = 1;
+    fake->let_fail("cuCtxEnablePeerAccess", 711, 0);
+    queue = open_queue(0);
+    assert_int_equal(ops->reduce(queue, &reduction), WEFT_UNSUPPORTED);
+    ops->queue_close(queue);
+    queue = open_queue(0);
+    assert_int_equal(ops->reduce(queue, &reduction), WEFT_OK);
+    finish(queue);
+    ops->queue_close(queue);
+    ops->release(device, a);
+    ops->release(device, b);
+}
+
+/* A device with nothing on it gets no context for the sake of being reached. */
+static void test_makes_no_context(void **state)
+{
+    (void)state;
+    struct weft_device_queue *queue = open_queue(0);
+    assert_int_equal(fake->calls("cuDevicePrimaryCtxRetain"), 1);
+    assert_int_equal(fake->calls("cuCtxEnablePeerAccess"), 0);
+    ops->queue_close(queue);
+}
+
+/* What keeps the kernels from being loaded is no reason for a queue to fail, and is told by every reduction. */
+static void test_not_loaded(void **state)
+{
+    (void)state;
+    static const struct {
+        int result, status;
+        const char *text;
+    } rows[] = {
+        {222, WEFT_UNSUPPORTED,
+         "loading the kernels on device 0 (sm_90) with a driver for CUDA 13.0: an unknown error, 222: ptxas "
+         "fatal: too new"},
+        {209, WEFT_UNSUPPORTED, "CUDA_ERROR_NO_BINARY_FOR_GPU, 209"},
+        {2, WEFT_NOMEM, "CUDA_ERROR_OUT_OF_MEMORY"},
+        {0, WEFT_UNSUPPORTED, "was built without nvcc"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct weft_device_info info = {.size = sizeof info};
+        struct weft_device *fresh = scene_open();
+        struct weft_device_queue *queue;
+        void *memory;
+        has_image = rows[i].result != 0;
+        if (has_image)
+            fake->let_fail("cuModuleLoadDataEx", rows[i].result, 0);
+        assert_int_equal(ops->describe(fresh, 0, &info), WEFT_OK);
+        assert_int_equal((info.flags & WEFT_DEVICE_REDUCES) != 0, has_image);
+        assert_int_equal(ops->queue_open(fresh, 0, &queue), WEFT_OK);
+        assert_int_equal(ops->allocate(fresh, 0, WEFT_MEMORY_DEVICE, 4000, &memory), WEFT_OK);
+        const void *sources[] = {memory};
+        void *destinations[] = {memory};
+        struct weft_device_reduction reduction = sum_of(sources, 1, destinations, 1);
+        for (int again = 0; again < 2; again++) {
+            assert_int_equal(ops->reduce(queue, &reduction), rows[i].status);
+            assert_text(rows[i].text);
+        }
+        ops->release(fresh, memory);
+        ops->queue_close(queue);
+        ops->close(fresh);
+    }
+}
+
+int main(void)
+{
+#define SCENE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        SCENE(test_sum),         SCENE(test_refused),          SCENE(test_not_loaded),
+        SCENE(test_unreachable), SCENE(test_makes_no_context),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

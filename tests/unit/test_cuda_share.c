@@ -1,0 +1,600 @@
+/* Device memory for NICs and other processes: dma-bufs, handles of every method, and handles that peers have spoiled.
+ *
+ * The exporter is a child of the importer, which may therefore fetch its descriptors wherever tracing is not forbidden
+ * altogether; it is forked before either has called the driver. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "devmem/cuda/handle.h"
+#include "tests/support/cuda_scene.h"
+#include "tests/support/skip.h"
+
+#define MIB ((size_t)1 << 20)
+
+static const struct weft_device_ops *ops = &weft_cuda_ops;
+static struct cuda_fake *fake;
+static struct weft_device *device;
+
+/* --- the exporter */
+
+enum { LEGACY, MAPPED, MAPPED_FABRIC, POOL, POOL_FABRIC, KINDS };
+
+struct told {
+    int status;
+    uint64_t offset;
+    struct weft_device_handle handle;
+};
+
+struct program {
+    CUcontext context;
+    CUdeviceptr memory, range;
+    CUhandle block;
+    CUmemoryPool pool;
+};
+
+static const CUmemAllocationProp PROPS[] = {
+    {.type = 1, .requestedHandleTypes = 1, .location = {1, 1}},
+    {.type = 1, .requestedHandleTypes = 8, .location = {1, 1}},
+    {.type = 1, .requestedHandleTypes = 0, .location = {1, 1}},
+};
+
+static int program_make(struct program *program, int kind)
+{
+    CUmemPoolProps props = {.allocType = 1, .handleTypes = kind == POOL ? 1 : 8, .location = {1, 1}};
+    memset(program, 0, sizeof *program);
+    int bad = CU(cuInit)(0) || CU(cuDevicePrimaryCtxRetain)(&program->context, 101) ||
+              CU(cuCtxPushCurrent_v2)(program->context);
+    if (kind == LEGACY)
+        bad |= CU(cuMemAlloc_v2)(&program->memory, MIB);
+    else if (kind == POOL || kind == POOL_FABRIC)
+        bad |= CU(cuMemPoolCreate)(&program->pool, &props) ||
+               CU(cuMemAllocFromPoolAsync)(&program->memory, MIB, program->pool, NULL);
+    else
+        bad |= CU(cuMemAddressReserve)(&program->range, 2 * MIB, 0, 0, 0) ||
+               CU(cuMemCreate)(&program->block, MIB, &PROPS[kind == MAPPED_FABRIC], 0) ||
+               CU(cuMemMap)(program->memory = program->range + MIB, MIB, 0, program->block, 0);
+    return bad;
+}
+
+static void program_end(struct program *program)
+{
+    CUcontext popped;
+    if (program->pool) {
+        CU(cuMemFreeAsync)(program->memory, NULL);
+        CU(cuMemPoolDestroy)(program->pool);
+    } else if (program->range) {
+        CU(cuMemUnmap)(program->memory, MIB);
+        CU(cuMemRelease)(program->block);
+        CU(cuMemAddressFree)(program->range, 2 * MIB);
+    } else
+        CU(cuMemFree_v2)(program->memory);
+    CU(cuCtxPopCurrent_v2)(&popped);
+    CU(cuDevicePrimaryCtxRelease_v2)(101);
+}
+
+/* Exports, tells, and waits for a letter: 'r' takes the memory away, puts other memory there, exports that and tells. */
+__attribute__((noreturn)) static void exporter(int kind, int in, int out)
+{
+    struct program program;
+    char letter = 'r';
+    device = scene_open();
+    if (!device || program_make(&program, kind))
+        _exit(10);
+    for (char fill = 'a'; letter == 'r'; fill++) {
+        struct told told = {.status = 0};
+        memset(fake->look((void *)(uintptr_t)program.memory), fill, MIB);
+        told.status =
+            ops->export_ipc(device, (char *)(uintptr_t)program.memory + 100, &told.handle, &told.offset);
+        struct told again = told;
+        if (told.status ||
+            ops->export_ipc(device, (char *)(uintptr_t)program.memory + 100, &again.handle, &again.offset) ||
+            memcmp(&told.handle, &again.handle, sizeof told.handle) != 0)
+            fprintf(stderr, "export: %s\n", scene_text());
+        if (write(out, &told, sizeof told) != sizeof told || read(in, &letter, 1) != 1)
+            _exit(11);
+        if (letter != 'r')
+            break;
+        program_end(&program);
+        if (program_make(&program, kind))
+            _exit(12);
+    }
+    void *base;
+    struct told own = {.status = 0};
+    if (ops->export_ipc(device, (void *)(uintptr_t)program.memory, &own.handle, &own.offset) ||
+        ops->import_ipc(device, 0, &own.handle, &base) != WEFT_UNSUPPORTED)
+        _exit(13);
+    program_end(&program);
+    ops->close(device);
+    _exit(fake->left() == 0 ? 0 : 14);
+}
+
+struct peer {
+    pid_t pid;
+    int in, out;
+    struct told told;
+};
+
+static struct peer peer_start(int kind)
+{
+    struct peer peer;
+    int there[2], back[2];
+    assert_int_equal(pipe2(there, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(back, O_CLOEXEC), 0);
+    peer.pid = fork();
+    assert_true(peer.pid >= 0);
+    if (peer.pid == 0)
+        exporter(kind, there[0], back[1]);
+    close(there[0]);
+    close(back[1]);
+    peer.in = back[0];
+    peer.out = there[1];
+    assert_int_equal(read(peer.in, &peer.told, sizeof peer.told), sizeof peer.told);
+    assert_int_equal(peer.told.status, WEFT_OK);
+    return peer;
+}
+
+static void peer_replace(struct peer *peer)
+{
+    assert_int_equal(write(peer->out, "r", 1), 1);
+    assert_int_equal(read(peer->in, &peer->told, sizeof peer->told), sizeof peer->told);
+    assert_int_equal(peer->told.status, WEFT_OK);
+}
+
+static void peer_end(struct peer *peer)
+{
+    int status;
+    assert_int_equal(write(peer->out, "e", 1), 1);
+    assert_int_equal(waitpid(peer->pid, &status, 0), peer->pid);
+    assert_int_equal(status, 0);
+    close(peer->in);
+    close(peer->out);
+}
+
+/* --- the importer, in each test a process of its own that has not touched the driver before */
+
+static int setup(void **state)
+{
+    (void)state;
+    fake = scene_load();
+    if (fake)
+        fake->reset();
+    return !fake;
+}
+
+static void in_child(void (*test)(void))
+{
+    int status;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        test();
+        _exit(fake->left() == 0 ? 0 : 9);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        TEST_SKIP("descriptors of other processes may not be fetched here");
+    assert_int_equal(status, 0);
+}
+
+#define NEED(condition)                                                                                      \
+    do {                                                                                                     \
+        if (!(condition)) {                                                                                  \
+            printf("%s:%d: %s; %s\n", __FILE__, __LINE__, #condition, scene_text());                         \
+            fflush(stdout);                                                                                  \
+            _exit(1);                                                                                        \
+        }                                                                                                    \
+    } while (0)
+
+static int holds(const void *memory, char value)
+{
+    const char *bytes = fake->look(memory);
+    return bytes && bytes[0] == value && bytes[MIB - 1] == value;
+}
+
+static void import_kind(int kind)
+{
+    void *base, *again, *elsewhere, *next;
+    struct weft_device *second = NULL;
+    struct peer peer = peer_start(kind);
+    device = scene_open();
+    second = scene_open();
+    int status = ops->import_ipc(device, 1, &peer.told.handle, &base);
+    if (status == WEFT_ACCESS) {
+        kill(peer.pid, SIGKILL);
+        _exit(77);
+    }
+    NEED(status == WEFT_OK && peer.told.offset == 100 && holds(base, 'a'));
+    /* Once per context, counted over all users in the process. */
+    NEED(ops->import_ipc(second, 1, &peer.told.handle, &again) == WEFT_OK && again == base);
+    NEED(ops->import_ipc(device, 0, &peer.told.handle, &elsewhere) == WEFT_OK && elsewhere != base);
+    NEED(holds(elsewhere, 'a'));
+    struct weft_device_handle old = peer.told.handle;
+    NEED(ops->unimport(device, elsewhere) == WEFT_OK);
+    NEED(ops->unimport(device, base) == WEFT_OK);
+    NEED(holds(base, 'a'));
+    NEED(ops->unimport(device, base) == WEFT_OK);
+    NEED(ops->unimport(device, base) == WEFT_INVALID);
+    /* Other memory at the same address is another handle. */
+    peer_replace(&peer);
+    NEED(memcmp(&old, &peer.told.handle, sizeof old) != 0);
+    NEED(ops->import_ipc(device, 1, &peer.told.handle, &next) == WEFT_OK && holds(next, 'b'));
+    if (kind == MAPPED || kind == POOL) /* its descriptor was taken down */
+        NEED(ops->import_ipc(device, 1, &old, &base) == WEFT_PROTOCOL && strstr(scene_text(), "no longer"));
+    NEED(ops->unimport(second, next) == WEFT_OK);
+    ops->close(device);
+    ops->close(second);
+    peer_end(&peer);
+}
+
+static void import_legacy(void)
+{
+    import_kind(LEGACY);
+}
+static void import_mapped(void)
+{
+    import_kind(MAPPED);
+}
+static void import_mapped_fabric(void)
+{
+    import_kind(MAPPED_FABRIC);
+}
+static void import_pool(void)
+{
+    import_kind(POOL);
+}
+static void import_pool_fabric(void)
+{
+    import_kind(POOL_FABRIC);
+}
+
+static void test_legacy(void **state)
+{
+    (void)state;
+    in_child(import_legacy);
+}
+static void test_mapped(void **state)
+{
+    (void)state;
+    in_child(import_mapped);
+}
+static void test_mapped_fabric(void **state)
+{
+    (void)state;
+    in_child(import_mapped_fabric);
+}
+static void test_pool(void **state)
+{
+    (void)state;
+    in_child(import_pool);
+}
+static void test_pool_fabric(void **state)
+{
+    (void)state;
+    in_child(import_pool_fabric);
+}
+
+/* --- hostile handles */
+
+/* Every byte of a good handle spoiled in turn, and random ones: an error each time, never anything else. Bytes that nobody reads
+ * (the length that a legacy handle repeats, the uuid) may be spoiled. */
+static void spoil(int kind)
+{
+    void *base;
+    struct peer peer = peer_start(kind);
+    device = scene_open();
+    int status = ops->import_ipc(device, 1, &peer.told.handle, &base);
+    if (status == WEFT_ACCESS) {
+        kill(peer.pid, SIGKILL);
+        _exit(77);
+    }
+    NEED(status == WEFT_OK && ops->unimport(device, base) == WEFT_OK);
+    int refused = 0;
+    srand(7);
+    for (int i = 0; i < (int)sizeof(struct weft_cuda_handle) + 200; i++) {
+        struct weft_device_handle bad = peer.told.handle;
+        if (i < (int)sizeof(struct weft_cuda_handle))
+            bad.bytes[i] ^= 0x41;
+        else
+            bad.bytes[rand() % (int)sizeof bad.bytes] = (uint8_t)rand();
+        status = ops->import_ipc(device, 1, &bad, &base);
+        if (status == WEFT_OK)
+            NEED(ops->unimport(device, base) == WEFT_OK);
+        else
+            refused++;
+        NEED(status == WEFT_OK || status == WEFT_PROTOCOL || status == WEFT_UNSUPPORTED ||
+             status == WEFT_ACCESS || status == WEFT_NOMEM);
+    }
+    NEED(refused > 40);
+    peer_end(&peer);
+    ops->close(device);
+}
+
+static void spoil_legacy(void)
+{
+    spoil(LEGACY);
+}
+static void spoil_mapped(void)
+{
+    spoil(MAPPED);
+}
+static void spoil_pool(void)
+{
+    spoil(POOL);
+}
+
+static void test_spoiled_legacy(void **state)
+{
+    (void)state;
+    in_child(spoil_legacy);
+}
+static void test_spoiled_mapped(void **state)
+{
+    (void)state;
+    in_child(spoil_mapped);
+}
+static void test_spoiled_pool(void **state)
+{
+    (void)state;
+    in_child(spoil_pool);
+}
+
+static void refuse(struct weft_device_handle handle, void (*spoil_it)(struct weft_cuda_handle *), int wanted,
+                   const char *part)
+{
+    void *base;
+    struct weft_cuda_handle inside;
+    memcpy(&inside, handle.bytes, sizeof inside);
+    spoil_it(&inside);
+    memcpy(handle.bytes, &inside, sizeof inside);
+    NEED(ops->import_ipc(device, 1, &handle, &base) == wanted);
+    const char *text = scene_text();
+    if (!strstr(text, part)) {
+        printf("'%s' is not in '%s'\n", part, text);
+        fflush(stdout);
+        _exit(1);
+    }
+}
+
+#define SPOIL(name, what)                                                                                    \
+    static void name(struct weft_cuda_handle *handle)                                                        \
+    {                                                                                                        \
+        what;                                                                                                \
+    }
+SPOIL(wrong_magic, handle->magic++)
+SPOIL(wrong_version, handle->version++)
+SPOIL(wrong_method, handle->method = 9)
+SPOIL(wrong_type, handle->type = 2)
+SPOIL(wrong_length, handle->length = 0)
+SPOIL(long_length, handle->length = UINT64_C(1) << 46)
+SPOIL(wrong_slot, handle->slot = WEFT_CUDA_BOARD_SLOTS)
+SPOIL(other_slot, handle->slot++)
+SPOIL(wrong_serial, handle->serial++)
+SPOIL(wrong_space, handle->pid_space++)
+SPOIL(wrong_pid, handle->pid = 0x3fffffff)
+SPOIL(no_pid, handle->pid = -1)
+SPOIL(wrong_board, handle->board = 1000000)
+SPOIL(other_board, handle->board = 2)
+SPOIL(wrong_token, handle->token++)
+
+static void refuse_all(void)
+{
+    void *base;
+    struct peer peer = peer_start(MAPPED);
+    struct weft_device_handle handle = peer.told.handle;
+    device = scene_open();
+    int status = ops->import_ipc(device, 1, &handle, &base);
+    if (status == WEFT_ACCESS) {
+        kill(peer.pid, SIGKILL);
+        _exit(77);
+    }
+    NEED(status == WEFT_OK && ops->unimport(device, base) == WEFT_OK);
+    handle.bytes_used--;
+    NEED(ops->import_ipc(device, 1, &handle, &base) == WEFT_PROTOCOL && strstr(scene_text(), "191 bytes"));
+    handle.bytes_used++;
+    refuse(handle, wrong_magic, WEFT_PROTOCOL, "not of this kind");
+    refuse(handle, wrong_version, WEFT_PROTOCOL, "another version");
+    refuse(handle, wrong_method, WEFT_PROTOCOL, "method is unknown");
+    refuse(handle, wrong_type, WEFT_PROTOCOL, "type is unknown");
+    refuse(handle, wrong_length, WEFT_PROTOCOL, "length is impossible");
+    refuse(handle, long_length, WEFT_NOMEM, "CUDA_ERROR_OUT_OF_MEMORY");
+    refuse(handle, wrong_slot, WEFT_PROTOCOL, "names no descriptor");
+    refuse(handle, no_pid, WEFT_PROTOCOL, "names no descriptor");
+    refuse(handle, other_slot, WEFT_PROTOCOL, "no longer, one of process");
+    refuse(handle, wrong_serial, WEFT_PROTOCOL, "no longer, one of process");
+    refuse(handle, wrong_token, WEFT_PROTOCOL, "no longer, one of process");
+    refuse(handle, wrong_space, WEFT_UNSUPPORTED, "another PID namespace");
+    refuse(handle, wrong_pid, WEFT_PROTOCOL, "does not have");
+    refuse(handle, wrong_board, WEFT_PROTOCOL, "does not have");
+    refuse(handle, other_board, WEFT_PROTOCOL, "no longer, one of process");
+    NEED(ops->import_ipc(device, 7, &handle, &base) == WEFT_INVALID);
+    fake->has_peers = 0;
+    NEED(ops->import_ipc(device, 0, &handle, &base) == WEFT_UNSUPPORTED &&
+         strstr(scene_text(), "cannot reach"));
+    fake->has_peers = 1;
+    static const char *const calls[] = {"cuMemImportFromShareableHandle", "cuMemAddressReserve", "cuMemMap",
+                                        "cuMemSetAccess", "cuCtxPushCurrent_v2"};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        fake->let_fail(calls[i], 999, 0);
+        NEED(ops->import_ipc(device, 1, &handle, &base) == WEFT_SYSTEM);
+    }
+    NEED(ops->import_ipc(device, 1, &handle, &base) == WEFT_OK);
+    fake->let_fail("cuMemUnmap", 999, 0);
+    fake->let_fail("cuMemAddressFree", 1, 0);
+    NEED(ops->unimport(device, base) == WEFT_SYSTEM);
+    peer_end(&peer);
+    ops->close(device);
+    _exit(0); /* what cuMemUnmap did not take back is there */
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    in_child(refuse_all);
+}
+
+static void refuse_pool(void)
+{
+    void *base;
+    struct peer peer = peer_start(POOL);
+    device = scene_open();
+    int status = ops->import_ipc(device, 1, &peer.told.handle, &base);
+    if (status == WEFT_ACCESS) {
+        kill(peer.pid, SIGKILL);
+        _exit(77);
+    }
+    NEED(status == WEFT_OK && ops->unimport(device, base) == WEFT_OK);
+    fake->let_fail("cuMemPoolImportFromShareableHandle", 304, 0);
+    NEED(ops->import_ipc(device, 1, &peer.told.handle, &base) == WEFT_PROTOCOL);
+    fake->let_fail("cuMemPoolSetAccess", 217, 0);
+    NEED(ops->import_ipc(device, 1, &peer.told.handle, &base) == WEFT_UNSUPPORTED);
+    fake->let_fail("cuMemPoolImportPointer", 2, 0);
+    NEED(ops->import_ipc(device, 1, &peer.told.handle, &base) == WEFT_NOMEM);
+    peer_end(&peer);
+    ops->close(device);
+}
+
+static void test_pool_errors(void **state)
+{
+    (void)state;
+    in_child(refuse_pool);
+}
+
+/* --- exporting, what fails of it, and dma-bufs: all in one process */
+
+static void export_errors(void)
+{
+    struct weft_device_handle handle;
+    struct program program;
+    uint64_t offset;
+    int local = 0;
+    void *pinned;
+    CUdeviceptr managed;
+    static const struct {
+        int kind;
+        const char *call;
+    } rows[] = {
+        {LEGACY, "cuIpcGetMemHandle"},
+        {MAPPED, "cuMemRetainAllocationHandle"},
+        {MAPPED, "cuMemExportToShareableHandle"},
+        {POOL, "cuMemPoolExportToShareableHandle"},
+        {POOL, "cuMemPoolExportPointer"},
+        {LEGACY, "cuCtxPushCurrent_v2"},
+    };
+    device = scene_open();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        NEED(program_make(&program, rows[i].kind) == 0);
+        NEED(ops->count(device) == 2);
+        fake->let_fail(rows[i].call, 999, 0);
+        NEED(ops->export_ipc(device, (void *)(uintptr_t)program.memory, &handle, &offset) == WEFT_SYSTEM);
+        program_end(&program);
+    }
+    NEED(program_make(&program, LEGACY) == 0);
+    NEED(ops->export_ipc(device, &local, &handle, &offset) == WEFT_INVALID);
+    NEED(CU(cuMemHostAlloc)(&pinned, 100, 0) == 0 && CU(cuMemAllocManaged)(&managed, 100, 1) == 0);
+    NEED(ops->export_ipc(device, pinned, &handle, &offset) == WEFT_UNSUPPORTED &&
+         strstr(scene_text(), "pinned"));
+    NEED(ops->export_ipc(device, (void *)(uintptr_t)managed, &handle, &offset) == WEFT_UNSUPPORTED &&
+         strstr(scene_text(), "managed"));
+    CU(cuMemFreeHost)(pinned);
+    CU(cuMemFree_v2)(managed);
+    NEED(fake->is_synchronous((void *)(uintptr_t)program.memory) == 0);
+    NEED(ops->export_ipc(device, (void *)(uintptr_t)program.memory, &handle, &offset) == WEFT_OK);
+    NEED(fake->is_synchronous((void *)(uintptr_t)program.memory) == 1);
+    program_end(&program);
+    CUdeviceptr range;
+    CUhandle block;
+    NEED(program_make(&program, LEGACY) == 0);
+    NEED(CU(cuMemAddressReserve)(&range, MIB, 0, 0, 0) == 0 &&
+         CU(cuMemCreate)(&block, MIB, &PROPS[2], 0) == 0 && CU(cuMemMap)(range, MIB, 0, block, 0) == 0);
+    NEED(ops->export_ipc(device, (void *)(uintptr_t)range, &handle, &offset) == WEFT_UNSUPPORTED &&
+         strstr(scene_text(), "without a handle type"));
+    CU(cuMemUnmap)(range, MIB);
+    CU(cuMemRelease)(block);
+    CU(cuMemAddressFree)(range, MIB);
+    program_end(&program);
+    NEED(program_make(&program, MAPPED) == 0);
+    fake->knows_mappings = 0;
+    struct weft_device *old = scene_open();
+    NEED(ops->export_ipc(old, (void *)(uintptr_t)program.memory, &handle, &offset) == WEFT_UNSUPPORTED &&
+         strstr(scene_text(), "does not tell apart"));
+    ops->close(old);
+    program_end(&program);
+    ops->close(device);
+}
+
+static void test_export_errors(void **state)
+{
+    (void)state;
+    in_child(export_errors);
+}
+
+static void dmabuf(void)
+{
+    struct program program, second;
+    uint64_t offset;
+    int fd = -1;
+    device = scene_open();
+    NEED(program_make(&program, LEGACY) == 0);
+    memset(fake->look((void *)(uintptr_t)program.memory), 'm', MIB);
+    NEED(ops->export_dmabuf(device, (char *)(uintptr_t)program.memory + 5000, 300000, &fd, &offset) ==
+         WEFT_OK);
+    NEED(offset == 5000 - 4096 && fcntl(fd, F_GETFD) == FD_CLOEXEC);
+    NEED(lseek(fd, 0, SEEK_END) == 303104);
+    NEED(fake->is_synchronous((void *)(uintptr_t)program.memory) == 1);
+    close(fd);
+    NEED(ops->export_dmabuf(device, (void *)(uintptr_t)program.memory, 0, &fd, &offset) == WEFT_INVALID);
+    NEED(ops->export_dmabuf(device, &fd, 4, &fd, &offset) == WEFT_INVALID);
+    fake->let_fail("cuMemGetHandleForAddressRange", 801, 0);
+    NEED(ops->export_dmabuf(device, (void *)(uintptr_t)program.memory, 4, &fd, &offset) == WEFT_UNSUPPORTED);
+    fake->let_fail("cuCtxPushCurrent_v2", 999, 0);
+    NEED(ops->export_dmabuf(device, (void *)(uintptr_t)program.memory, 4, &fd, &offset) == WEFT_SYSTEM);
+    /* Over two mappings side by side, as PyTorch's expandable segments have them. */
+    NEED(program_make(&second, MAPPED) == 0);
+    CUhandle block;
+    NEED(CU(cuMemCreate)(&block, MIB, &PROPS[0], 0) == 0 &&
+         CU(cuMemMap)(second.range, MIB, 0, block, 0) == 0);
+    NEED(ops->export_dmabuf(device, (char *)(uintptr_t)second.range + 10, 2 * MIB - 20, &fd, &offset) ==
+         WEFT_OK);
+    NEED(offset == 10 && lseek(fd, 0, SEEK_END) == (off_t)(2 * MIB));
+    close(fd);
+    CU(cuMemUnmap)(second.range, MIB);
+    CU(cuMemRelease)(block);
+    program_end(&second);
+    fake->has_dmabuf = 0;
+    struct weft_device *old = scene_open();
+    NEED(ops->export_dmabuf(old, (void *)(uintptr_t)program.memory, 4, &fd, &offset) == WEFT_UNSUPPORTED &&
+         strstr(scene_text(), "exports no dma-buf"));
+    ops->close(old);
+    program_end(&program);
+    ops->close(device);
+}
+
+static void test_dmabuf(void **state)
+{
+    (void)state;
+    in_child(dmabuf);
+}
+
+int main(void)
+{
+#define SCENE(test) cmocka_unit_test_setup(test, setup)
+    const struct CMUnitTest tests[] = {
+        SCENE(test_legacy),         SCENE(test_mapped),        SCENE(test_mapped_fabric),
+        SCENE(test_pool),           SCENE(test_pool_fabric),   SCENE(test_spoiled_legacy),
+        SCENE(test_spoiled_mapped), SCENE(test_spoiled_pool),  SCENE(test_refused),
+        SCENE(test_pool_errors),    SCENE(test_export_errors), SCENE(test_dmabuf),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
