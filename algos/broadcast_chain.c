@@ -4,7 +4,8 @@
  * executor cuts a long one into slices and passes each on as soon as it has come, so that all links work at once.
  *
  * Where the hosts have k rings (algos/hosts.h), one per rail, the data is divided into k chunks, each of which goes along its
- * own ring from the root on (algos/rings.h), so that as many network devices of each host work.
+ * own ring from the root on (algos/rings.h), so that as many network devices of each host work. A chain passes the root's host
+ * first and whole.
  *
  * Cost, with a per message, b per byte of a device, m bytes, s bytes in a slice (m/k where it is less):
  *     (n-1) (a + s b)  +  (m/k - s) b
@@ -24,7 +25,7 @@ void weft_broadcast_chain_generate(struct weft_builder *builder, const struct we
 
     weft_builder_start(builder, request, rings, 0);
     for (uint32_t r = 0; r < rings; r++) {
-        struct weft_ring_seat seat = weft_ring_seat_of(request, r);
+        struct weft_ring_seat seat = weft_chain_seat_of(request, r);
         if (seat.place)
             weft_builder_recv(builder, seat.left, weft_range(r, 1, 0), output);
         if (seat.place + 1 < request->ranks)

@@ -78,8 +78,15 @@ static int fill_rings(struct weft_hosts *hosts, const struct told *told)
         int status = fill(r, told->rings + first, ranks, ring, place);
         if (status != WEFT_OK)
             return status;
-        for (uint32_t i = 0; i < ranks; i++)
-            writable(ring)[i] = weft_hosts_position(hosts, ring[i]);
+        for (uint32_t i = 0, host = 0; i < ranks; i++) {
+            uint32_t rank = ring[i], position = weft_hosts_position(hosts, rank);
+            host += i == hosts->first[host + 1];
+            if (position < hosts->first[host] || position >= hosts->first[host + 1])
+                return weft_fail(WEFT_INVALID,
+                                 "hosts: ring %u has rank %u at position %u, expected one of host %u there",
+                                 r, rank, i, host);
+            writable(ring)[i] = position;
+        }
         for (uint32_t i = 0; i < ranks; i++)
             writable(place)[ring[i]] = i;
     }

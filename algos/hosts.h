@@ -6,8 +6,8 @@
  * sizes, of one rank, all ranks on one host, each on its own.
  *
  * Ring 0 is the order. The others are told in positions too: at place i of ring r stands who has position rings[r * ranks
- * + i] in the order. Those of a layout pass the hosts one by one as the order does, but in each of them the ranks in a turn of
- * their own; plans are right for any permutation.
+ * + i] in the order. All pass the hosts one by one as the order does, but in each of them the ranks in a turn of their own, and
+ * so enter and leave it at ranks of their own. Whoever is at place i of any ring is on the host of position i.
  *
  * Ownership: weft_hosts_make(), weft_hosts_make_rings() and weft_hosts_of_layout() copy what they are given into one piece of
  * memory, which weft_hosts_free() frees. Immutable from then on. Threads: any.
@@ -39,7 +39,8 @@ struct weft_hosts {
  * ports is not known. */
 int weft_hosts_make(const uint32_t *sizes, uint32_t count, const uint32_t *order, struct weft_hosts **hosts);
 
-/* The same with several rings: [ring_count][ranks], the rank at each place, ring 0 being the order; 1 to WEFT_HOSTS_RINGS_MAX. */
+/* The same with several rings: [ring_count][ranks], the rank at each place, ring 0 being the order; 1 to WEFT_HOSTS_RINGS_MAX.
+ * WEFT_INVALID too where a ring does not pass the hosts as the order does. */
 int weft_hosts_make_rings(const uint32_t *sizes, uint32_t count, const uint32_t *rings, uint32_t ring_count,
                           uint32_t ports, struct weft_hosts **hosts);
 

@@ -293,6 +293,9 @@ static void test_bad_hosts(void **state)
     const uint32_t rings[] = {0, 1, 2, 2, 0, 2};
     assert_int_equal(weft_hosts_make_rings(three, 2, rings, 2, 0, &hosts), WEFT_INVALID);
     assert_non_null(strstr(weft_error_detail(), "ring 1 (0 is the order) has rank 2 at position 2"));
+    const uint32_t back[] = {0, 1, 2, 2, 1, 0};
+    assert_int_equal(weft_hosts_make_rings(three, 2, back, 2, 0, &hosts), WEFT_INVALID);
+    assert_non_null(strstr(weft_error_detail(), "ring 1 has rank 2 at position 0, expected one of host 0"));
     assert_int_equal(weft_hosts_make_rings(three, 2, rings, 0, 0, &hosts), WEFT_INVALID);
     assert_int_equal(weft_hosts_make_rings(three, 2, rings, WEFT_HOSTS_RINGS_MAX + 1, 0, &hosts),
                      WEFT_INVALID);

@@ -1,4 +1,4 @@
-/* Plans over several rings, one per rail: for every rank count, rings of real layouts and rings at random. */
+/* Plans over several rings, one per rail: for every rank count, rings of real layouts and such as pass hosts at random. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,7 @@ static void expect_rings(const struct weft_hosts *hosts, uint32_t window)
     }
 }
 
-/* Rings of real layouts, of hosts that are alike and not, and rings that know nothing of hosts. */
+/* Rings of real layouts, of hosts that are alike and not, and rings that pass each host at random. */
 static void test_rings(void **state)
 {
     (void)state;

@@ -106,7 +106,7 @@ static void test_json(void **state)
     (void)state;
     json_t *plan = parse("dump allreduce --algo ring --ranks 5 --rank 2 --json", 0);
     assert_int_equal(json_integer_value(json_object_get(plan, "chunks")), 5);
-    assert_int_equal(json_array_size(json_object_get(plan, "steps")), 10);
+    assert_int_equal(json_array_size(json_object_get(plan, "steps")), 13);
     json_decref(plan);
     json_t *verdict = parse("verify allreduce --algo tree --ranks 6 --json", 0);
     assert_true(json_is_true(json_object_get(verdict, "proven")));

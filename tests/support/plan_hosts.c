@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "topo/order.h"
 #include "topo/read.h"
@@ -34,16 +33,22 @@ static uint32_t *order_random(uint32_t ranks, uint64_t *state)
     return order;
 }
 
-/* Ring 0 is the order, the others are at random. */
-static uint32_t *rings_random(uint32_t ranks, uint32_t rings, const uint32_t *order, uint64_t *state)
+/* Ring 0 is the order, the others pass the ranks of each host at random. */
+static uint32_t *rings_random(const uint32_t *sizes, uint32_t ranks, uint32_t rings, const uint32_t *order,
+                              uint64_t *state)
 {
     uint32_t *all = must(calloc((size_t)rings * ranks, sizeof *all));
-    for (uint32_t i = 0; i < ranks; i++)
-        all[i] = order ? order[i] : i;
-    for (uint32_t r = 1; r < rings; r++) {
-        uint32_t *ring = order_random(ranks, state);
-        memcpy(all + (size_t)r * ranks, ring, ranks * sizeof *ring);
-        free(ring);
+    for (uint32_t r = 0; r < rings; r++) {
+        uint32_t *ring = all + (size_t)r * ranks;
+        for (uint32_t i = 0; i < ranks; i++)
+            ring[i] = order ? order[i] : i;
+        for (uint32_t first = 0, host = 0; r > 0 && first < ranks; first += sizes[host++]) {
+            for (uint32_t i = sizes[host]; i > 1; i--) {
+                uint32_t other = first + (uint32_t)(draw(state) % i), kept = ring[first + i - 1];
+                ring[first + i - 1] = ring[other];
+                ring[other] = kept;
+            }
+        }
     }
     return all;
 }
@@ -69,7 +74,7 @@ static struct weft_hosts *any_hosts(uint32_t ranks, uint32_t rings, uint64_t see
     }
     if (rings == 0)
         rings = draw(&state) % 3 ? 1 : 2 + (uint32_t)(draw(&state) % 7);
-    uint32_t *all = rings_random(ranks, rings, order, &state);
+    uint32_t *all = rings_random(sizes, ranks, rings, order, &state);
     struct weft_hosts *hosts = NULL;
     weft_hosts_make_rings(sizes, count, all, rings, 0, &hosts);
     free(all);

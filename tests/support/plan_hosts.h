@@ -5,7 +5,7 @@
 #include "algos/hosts.h"
 
 /* A partition of the ranks into hosts of any sizes, few or many; half of them with an order of their own, a third with several
- * rings, which pass the ranks at random. The same for the same seed. */
+ * rings, which pass the ranks of each host at random. The same for the same seed. */
 struct weft_hosts *plan_hosts_random(uint32_t ranks, uint64_t seed);
 
 /* The same with as many rings. */
