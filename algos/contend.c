@@ -7,11 +7,12 @@
 #include "algos/verify.h"
 #include "base/error.h"
 
-#define AHEAD_MAX 8 /* how far a rank looks past steps that wait; the executor looks further */
+/* How far a rank looks past steps that wait: as far as the executor does. (A round of k rings has 2 k of those.) */
+#define AHEAD_MAX WEFT_VERIFY_WINDOW
 
-/* Messages from one peer that have come and were not taken, and those sent in this round. */
+/* Messages from one peer that have come and were not taken, now and when the round began, and those sent in this round. */
 struct mail {
-    uint32_t from, ready, coming;
+    uint32_t from, ready, ready_before, coming;
 };
 
 /* A step that could not be done yet, and where it stands in the plan. */
@@ -152,6 +153,8 @@ static int walk(struct play *play, uint32_t rank, int *moved)
     walker->waiting_before = walker->waiting_count;
     for (uint32_t i = 0; i < walker->waiting_count; i++)
         walker->records_before[i] = walker->waiting[i].record;
+    for (uint32_t i = 0; i < walker->mail_count; i++)
+        walker->mail[i].ready_before = walker->mail[i].ready;
     for (uint32_t i = 0; i < AHEAD_MAX;) {
         int done;
         if (i == walker->waiting_count && !fetch(walker, i))
@@ -297,7 +300,7 @@ static int same_as_before(const struct play *play)
 }
 
 /* Whether the rank stands where it stood when the round began, but for one iteration of a loop that sends to the same
- * peers in each. */
+ * peers in each, and has as many messages that were not taken. */
 static int stands_alike(const struct walker *walker)
 {
     const struct weft_cursor *cursor = &walker->cursor, *before = &walker->cursor_before;
@@ -308,6 +311,10 @@ static int stands_alike(const struct walker *walker)
     for (uint32_t i = 0; i < walker->waiting_count; i++) {
         uint32_t record = walker->waiting[i].record;
         if (record != walker->records_before[i] || record < cursor->loop_start || record >= cursor->loop_end)
+            return 0;
+    }
+    for (uint32_t i = 0; i < walker->mail_count; i++) {
+        if (walker->mail[i].ready != walker->mail[i].ready_before)
             return 0;
     }
     for (uint32_t i = cursor->loop_start; i < cursor->loop_end; i++) {
@@ -410,8 +417,38 @@ static int run(struct play *play)
     return WEFT_OK;
 }
 
+/* Whether they are plans of as many ranks, which agree on what a chunk is. */
+static int check_plans(const struct weft_contention_request *request)
+{
+    if (request->ranks < 1)
+        return weft_fail(WEFT_INVALID, "pricing plans over a fabric: no plans");
+    for (uint32_t r = 0; r < request->ranks; r++) {
+        const struct weft_plan *plan = request->plans[r], *first = request->plans[0];
+        uint64_t steps;
+        int status = weft_plan_check(plan, &steps);
+        if (status != WEFT_OK)
+            return status;
+        if (plan->ranks != request->ranks || plan->rank != r)
+            return weft_fail(
+                WEFT_INVALID,
+                "pricing plans over a fabric: plan %u is for rank %u of %u: expected rank %u of %u", r,
+                plan->rank, plan->ranks, r, request->ranks);
+        if (plan->chunks != first->chunks || plan->collective != first->collective)
+            return weft_fail(
+                WEFT_INVALID,
+                "pricing plans over a fabric: rank %u's plan is of a %s in %u chunks, rank 0's of a "
+                "%s in %u",
+                r, weft_collective_name((enum weft_collective)plan->collective), plan->chunks,
+                weft_collective_name((enum weft_collective)first->collective), first->chunks);
+    }
+    return WEFT_OK;
+}
+
 int weft_plans_contend(const struct weft_contention_request *request, struct weft_contention *contention)
 {
+    int status = check_plans(request);
+    if (status != WEFT_OK)
+        return status;
     const struct weft_plan *first = request->plans[0];
     struct weft_contention result = {.narrowest = WEFT_NODE_NONE};
     int blocks = weft_collective_blocks((enum weft_collective)first->collective);
@@ -422,19 +459,10 @@ int weft_plans_contend(const struct weft_contention_request *request, struct wef
                         .edge_bytes = calloc(2u * request->graph->edge_count + 1u, sizeof *play.edge_bytes),
                         .edge_ns = calloc(request->graph->edge_count + 1u, sizeof *play.edge_ns),
                         .unit_bytes = (double)request->bytes / (blocks ? first->ranks : first->chunks)};
-    int status = WEFT_OK;
     if (!play.walkers || !play.local_bytes || !play.edge_bytes || !play.edge_ns)
         status = no_memory(request->ranks);
-    for (uint32_t r = 0; r < request->ranks && status == WEFT_OK; r++) {
-        uint64_t steps;
-        status = weft_plan_check(request->plans[r], &steps);
-        if (status == WEFT_OK && request->plans[r]->ranks != request->ranks)
-            status = weft_fail(WEFT_INVALID,
-                               "pricing plans over a fabric: rank %u's plan is for %u ranks: expected %u", r,
-                               request->plans[r]->ranks, request->ranks);
-        if (status == WEFT_OK)
-            weft_cursor_start(&play.walkers[r].cursor, request->plans[r]);
-    }
+    for (uint32_t r = 0; r < request->ranks && status == WEFT_OK; r++)
+        weft_cursor_start(&play.walkers[r].cursor, request->plans[r]);
     if (status == WEFT_OK)
         status = run(&play);
     for (uint32_t r = 0; r < request->ranks && play.walkers; r++)
