@@ -113,11 +113,18 @@ static void test_hosts(void **state)
         {WEFT_ALLREDUCE, WEFT_ALGO_HIER, 1.35},   {WEFT_ALLREDUCE, WEFT_ALGO_LEADER, 1.6},
         {WEFT_ALLREDUCE, WEFT_ALGO_RING, 2},      {WEFT_BROADCAST, WEFT_ALGO_HIER, 1.35},
         {WEFT_BROADCAST, WEFT_ALGO_LEADER, 1.6},  {WEFT_ALLGATHER, WEFT_ALGO_HIER, 2},
-        {WEFT_REDUCE_SCATTER, WEFT_ALGO_HIER, 2},
+        {WEFT_REDUCE_SCATTER, WEFT_ALGO_HIER, 2}, {WEFT_BROADCAST, WEFT_ALGO_CHAIN, 2},
+        {WEFT_REDUCE, WEFT_ALGO_CHAIN, 2},
     };
-    for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
-        struct weft_hosts *hosts = plan_hosts_even(forms[f][0], forms[f][1], forms[f][1], f % 2);
-        struct weft_hosts_cost cost = {weft_link_cost_of(1, 0), weft_link_cost_of(0, 0), forms[f][1]};
+    const size_t count = sizeof forms / sizeof *forms;
+    for (size_t i = 0; i < 2 * count; i++) {
+        /* One ring, and a ring for each rank of a host, each on a rail. */
+        size_t f = i % count;
+        uint32_t size = forms[f][1];
+        struct weft_hosts *hosts = i < count ? plan_hosts_even(forms[f][0], size, size, f % 2)
+                                             : plan_hosts_railed(forms[f][0] * size, size, 4 * (f % 2));
+        struct weft_hosts_cost cost = {weft_link_cost_of(1, 0), weft_link_cost_of(0, 0), size};
+        assert_int_equal(weft_hosts_rings(hosts), i < count ? 1 : size);
         for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
             /* The evaluation does not slice, and so has no pipelines. */
             uint64_t last = cases[c].collective == WEFT_BROADCAST ? cost.local.slice_bytes : 1 << 20;
@@ -172,6 +179,37 @@ static void test_choice_by_hosts(void **state)
         assert_int_equal(chosen >> WEFT_ALGO_LEADER & 1, forms[f].layered);
         weft_hosts_free(hosts);
     }
+}
+
+/* Where hosts have rails, large data goes along all rings; what the hosts' ranks share is what their ports carry. */
+static void test_choice_by_rails(void **state)
+{
+    (void)state;
+    uint32_t sizes[16];
+    struct weft_hosts *railed = plan_hosts_railed(128, 8, 4), *hosts = NULL, *unknown = NULL;
+    for (uint32_t i = 0; i < 16; i++)
+        sizes[i] = 8;
+    assert_int_equal(weft_hosts_make_rings(sizes, 16, railed->order, 1, 8, &hosts), WEFT_OK);
+    assert_int_equal(weft_hosts_make_rings(sizes, 16, railed->order, 1, 0, &unknown), WEFT_OK);
+    struct weft_choice choice = {.ranks = 128, .bytes = (uint64_t)1 << 30, .hosts = railed};
+    assert_int_equal(railed->ports, 8);
+    assert_int_equal(weft_algorithm_choose(&choice), WEFT_ALGO_RING);
+    choice.bytes = 1 << 20;
+    assert_int_equal(weft_algorithm_choose(&choice), WEFT_ALGO_HIER);
+    choice.bytes = (uint64_t)1 << 30;
+    choice.hosts = hosts;
+    assert_int_equal(weft_algorithm_choose(&choice), WEFT_ALGO_HIER);
+    choice.hosts = unknown; /* one port, as far as is known: nothing is to be had by sharing */
+    assert_int_equal(weft_algorithm_choose(&choice), WEFT_ALGO_RING);
+    /* One ring leaves seven ports idle, hier none. */
+    struct weft_hosts_cost cost = {weft_link_cost_of(1, 0), weft_link_cost_of(0, 0), 8};
+    double ring = weft_cost_hosts_ns(WEFT_ALLREDUCE, WEFT_ALGO_RING, hosts, choice.bytes, &cost);
+    double rings = weft_cost_hosts_ns(WEFT_ALLREDUCE, WEFT_ALGO_RING, railed, choice.bytes, &cost);
+    double hier = weft_cost_hosts_ns(WEFT_ALLREDUCE, WEFT_ALGO_HIER, hosts, choice.bytes, &cost);
+    assert_true(rings < hier && hier < ring);
+    weft_hosts_free(railed);
+    weft_hosts_free(hosts);
+    weft_hosts_free(unknown);
 }
 
 /* By hand: two ranks exchange m bytes; ring of three between hosts. */
@@ -340,7 +378,7 @@ int main(void)
         cmocka_unit_test(test_stuck_plans_end),    cmocka_unit_test(test_fixed_and_thresholds),
         cmocka_unit_test(test_choice_makes_sense), cmocka_unit_test(test_choice_is_able),
         cmocka_unit_test(test_choice_by_size),     cmocka_unit_test(test_hosts),
-        cmocka_unit_test(test_choice_by_hosts),
+        cmocka_unit_test(test_choice_by_hosts),    cmocka_unit_test(test_choice_by_rails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
