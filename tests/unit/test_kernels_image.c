@@ -162,6 +162,31 @@ static void code_check(const char *name, const struct counts *counts)
         fail_msg("%s: %d fused operations", name, counts->fused);
 }
 
+static void skip_without_tools(void)
+{
+    if (system("command -v cuobjdump >/dev/null && command -v nvdisasm >/dev/null") != 0) {
+        printf("SKIP: no cuobjdump or no nvdisasm here to look at the kernels' code\n");
+        skip();
+    }
+}
+
+/* Code for two architectures, and PTX for others. */
+static void image_holds_three(void **state)
+{
+    (void)state;
+    static const char *const wanted[] = {"ELF file .*sm_80", "ELF file .*sm_90", "PTX file .*sm_80"};
+    size_t size;
+    char command[LINE];
+    image_or_skip(&size);
+    skip_without_tools();
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        snprintf(command, sizeof command, "test $(cuobjdump -lelf -lptx %s/reduce.fatbin | grep -c '%s') = 1",
+                 KERNEL_FOLDER, wanted[i]);
+        if (system(command) != 0)
+            fail_msg("not there once: %s", wanted[i]);
+    }
+}
+
 static void loops_take_128_bits(void **state)
 {
     (void)state;
@@ -170,10 +195,7 @@ static void loops_take_128_bits(void **state)
     struct counts counts = {0};
     int kernels = 0;
     image_or_skip(&size);
-    if (system("command -v cuobjdump >/dev/null && command -v nvdisasm >/dev/null") != 0) {
-        printf("SKIP: no cuobjdump or no nvdisasm here to look at the kernels' code\n");
-        skip();
-    }
+    skip_without_tools();
     FILE *code = command_open("for cubin in " KERNEL_FOLDER "/nvcc/*.cubin; do cuobjdump -sass $cubin; done");
     while (fgets(line, sizeof line, code)) {
         char *function = strstr(line, "Function : ");
@@ -197,7 +219,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(image_is_the_compilers), cmocka_unit_test(all_kernels_are_in_every_image),
         cmocka_unit_test(nothing_spills),         cmocka_unit_test(nothing_is_contracted),
-        cmocka_unit_test(loops_take_128_bits),
+        cmocka_unit_test(image_holds_three),      cmocka_unit_test(loops_take_128_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,8 +40,9 @@ struct job {
     weft_dtype dtype;
     weft_op op;
     uint32_t source_count;
-    int alias;  /* the source that the first destination is, or SEPARATE */
-    int second; /* bytes by which a second destination is askew, or SEPARATE for none */
+    int alias;        /* the source that the first destination is, or SEPARATE */
+    int second;       /* bytes by which a second destination is askew, or SEPARATE for none */
+    int second_alias; /* the source that this one is, or SEPARATE */
     size_t count;
     uint32_t finish;
     int scaled;
@@ -97,17 +98,19 @@ static void job_check(const struct job *job, int fresh)
     unsigned char scalar[16];
     size_t element = weft_dtype_size(job->dtype), size = job->count * element;
     struct weft_kernel_launch launch;
+    destinations[0] = outputs[0] + GUARD + job->skew_to;
+    destinations[1] = outputs[1] + GUARD + job->skew_to + (job->second > 0 ? (size_t)job->second : 0);
     for (uint32_t s = 0; s < job->source_count; s++) {
         unsigned char *from = inputs[s] + GUARD + (job->skew_from + s * (job->skew_from % 5)) % 32;
         if (job->alias == (int)s)
-            from = outputs[0] + GUARD + job->skew_to;
+            from = destinations[0];
+        else if (job->second != SEPARATE && job->second_alias == (int)s)
+            from = destinations[1];
         sources[s] = from;
         for (size_t i = 0; fresh && i < job->count; i++)
             reference_set(job->dtype, from, i, reference_element(job->dtype, &random));
     }
     reference_set(job->dtype, scalar, 0, reference_element(job->dtype, &random));
-    destinations[0] = outputs[0] + GUARD + job->skew_to;
-    destinations[1] = outputs[1] + GUARD + job->skew_to + (job->second > 0 ? (size_t)job->second : 0);
     job_expect(job, sources, scalar);
     struct weft_device_reduction reduction = {sizeof reduction,
                                               job->dtype,
@@ -142,7 +145,8 @@ static void each_pair(void (*check)(struct job job))
                                    .op = op,
                                    .source_count = 2,
                                    .alias = SEPARATE,
-                                   .second = SEPARATE});
+                                   .second = SEPARATE,
+                                   .second_alias = SEPARATE});
 }
 
 /* Numbers of sources with all the rest that a reduction can have. */
@@ -157,6 +161,7 @@ static void check_forms(struct job job)
             job.finish = job.op == WEFT_AVG ? finishes[(i + job.source_count) % 8] : 0;
             job.alias = (int)(i % (job.source_count + 1)) - 1;
             job.second = i % 3 == 1 ? (int)(i % 2 * 16) : SEPARATE;
+            job.second_alias = (int)(i / 3 % (job.source_count + 1)) - 1;
             job.scaled = sums && job.dtype != WEFT_BOOL && i % 4 == 3;
             job.skew_to = i / 8 % 2 * 16 + (i % 8 ? 0 : weft_dtype_size(job.dtype) % 16);
             job.skew_from = i % 5 == 0 ? job.skew_to : 0;
@@ -184,6 +189,7 @@ static void check_alignments(struct job job)
         job.source_count = 2 + i % 2;
         job.count = counts[i % 5] + i % 4;
         job.second = i % 7 == 0 ? (int)(i % 16) : SEPARATE;
+        job.second_alias = (int)(i % 3) - 1;
         job.backwards = i % 2;
         job_check(&job, 1);
     }
@@ -202,7 +208,8 @@ static void every_count(void **state)
     static const weft_dtype types[] = {WEFT_INT8, WEFT_BFLOAT16, WEFT_FLOAT32, WEFT_COMPLEX64,
                                        WEFT_COMPLEX128};
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
-        struct job job = {types[t], WEFT_SUM, 2, SEPARATE, SEPARATE, 0, 0, 0, 0, 0, 0};
+        struct job job = {.dtype = types[t], .op = WEFT_SUM, .source_count = 2};
+        job.second = job.second_alias = SEPARATE;
         for (job.count = 0; job.count <= 400; job.count += 1 + job.count / 100) {
             job.skew_to = job.count % 3 == 1 ? weft_dtype_size(types[t]) % 16 : 0;
             job.skew_from = job.count % 3 == 2 ? 4 : job.skew_to;
@@ -231,7 +238,7 @@ static void large_counts(void **state)
     };
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         struct job job = {.dtype = jobs[i].dtype, .op = jobs[i].op, .source_count = jobs[i].source_count};
-        job.alias = job.second = SEPARATE;
+        job.second = job.second_alias = SEPARATE;
         job.count = jobs[i].count;
         for (int round = 0; round < 3; round++) {
             job.skew_to = round == 1 ? weft_dtype_size(job.dtype) % 16 : 0;
