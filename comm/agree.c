@@ -15,7 +15,7 @@
 #include "comm/progress.h"
 
 #define INTRO_MAGIC     0x54464557u /* "WEFT" */
-#define INTRO_VERSION   4
+#define INTRO_VERSION   5
 #define ID_CANDIDATES   8
 #define PROCESSOR_WORDS 16
 #define PROOF_MS        3000 /* to shake hands with a neighbour; then the network serves */
@@ -496,13 +496,17 @@ static int count_votes(struct weft_comm *comm, const struct weft_blob *intros, c
     return weft_network_choose(comm);
 }
 
-static int arrange(struct weft_comm *comm, const struct weft_blob *intros)
+static int arrange(struct weft_comm *comm, const struct weft_blob *intros, const struct weft_blob *votes)
 {
     struct weft_told_place *told = malloc((size_t)comm->ranks * sizeof *told);
     if (!told)
         return weft_fail(WEFT_NOMEM, "no memory for the places of %d ranks", comm->ranks);
-    for (int r = 0; r < comm->ranks; r++)
+    for (int r = 0; r < comm->ranks; r++) {
+        const struct weft_network *network = &((const struct vote *)votes[r].data)->network;
         read_place(&intros[r], &told[r]);
+        told[r].ports = network->ports;
+        told[r].port_count = network->port_count;
+    }
     int status = weft_comm_arrange(comm, told);
     free(told);
     return status;
@@ -568,9 +572,9 @@ int weft_agree(struct weft_comm *comm, int64_t deadline_ns)
         goto free_intros;
     comm->one_host = comm->no_shm = 1;
     status = count_votes(comm, intros, votes);
-    free(votes);
     if (status == WEFT_OK)
-        status = arrange(comm, intros);
+        status = arrange(comm, intros, votes);
+    free(votes);
     if (status == WEFT_OK)
         status = make_executor(comm);
     if (status == WEFT_OK)

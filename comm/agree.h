@@ -4,7 +4,7 @@
  *   1  introduction: version, host name and pid, processors, place (arrange.h), shm address, candidate ids (rank 0's count), and
  *      the settings that must be agreed;
  *   2  vote: which candidate ids are free here; whether this rank has proven to share memory with the lowest
- *      rank of its host group; its network address when it needs one. Held once more with everybody's network address
+ *      rank of its host group; its network address when it needs one, and which ports it is of (ports.h). Held once more with everybody's network address
  *      when some rank could not prove its host, and once more with ofi addresses where verbs does not reach
  *      everybody (agree_network.h);
  *   3  fast-path tokens where all ranks share one host, otherwise empty: it also is the barrier after which

@@ -17,6 +17,7 @@ int weft_network_is_valid(const struct weft_network *network)
 {
     return network->ofi_size <= sizeof network->ofi_address &&
            network->verbs_size <= sizeof network->verbs_address &&
+           weft_ports_are_valid(network->ports, network->port_count) &&
            memchr(network->reason, 0, sizeof network->reason);
 }
 
@@ -76,6 +77,8 @@ void weft_network_open(struct weft_comm *comm, struct weft_network *network)
     int ofi = weft_network_allowed(comm, "ofi");
     if (weft_network_allowed(comm, "verbs")) {
         int status = open_verbs(comm, network);
+        if (status == WEFT_OK)
+            network->port_count = weft_ports_tell(comm->context, network->ports);
         if (status == WEFT_OK || !ofi) {
             note_status(network, status);
             return;

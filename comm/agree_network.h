@@ -11,12 +11,15 @@
 #define WEFT_COMM_AGREE_NETWORK_H
 
 #include "comm/comm.h"
+#include "comm/ports.h"
 
 /* A rank's part of the vote. */
 struct weft_network {
     int32_t status; /* of what this rank tried: others fail with it */
     uint16_t ofi_size, verbs_size;
     uint8_t ofi_address[WEFT_ADDRESS_MAX], verbs_address[WEFT_ADDRESS_MAX];
+    struct weft_told_port ports[WEFT_TOLD_PORTS]; /* that verbs uses, the rank's own first */
+    uint32_t port_count, reserved;
     char reason[200]; /* of the status */
 };
 

@@ -8,6 +8,7 @@
 #include "algos/hosts.h"
 #include "base/log.h"
 #include "comm/comm.h"
+#include "comm/ports.h"
 #include "topo/order.h"
 #include "topo/read.h"
 
@@ -188,7 +189,7 @@ static int add_numa_nodes(struct arranging *a, const struct host *host, uint32_t
     return status;
 }
 
-/* A graph of the hosts alone. */
+/* A graph of the hosts and what ranks have told of them. */
 static int make_machines(struct arranging *a)
 {
     int status = weft_graph_new("ranks", "what ranks tell", &a->machines);
@@ -201,6 +202,10 @@ static int make_machines(struct arranging *a)
         status = weft_graph_add_node(a->machines, &told, &node);
         if (status == WEFT_OK)
             status = add_numa_nodes(a, &a->hosts[h], node, numbers);
+        for (uint32_t i = 0; i < a->hosts[h].count; i++)
+            numbers[i] = (int32_t)a->residents[a->hosts[h].first + i].rank;
+        if (status == WEFT_OK)
+            status = weft_ports_add(a->machines, node, a->told, numbers, a->hosts[h].count);
     }
     free(numbers);
     return status == WEFT_OK ? weft_graph_finish(a->machines) : status;
@@ -261,7 +266,8 @@ static int place_ranks(struct arranging *a)
                     node->index == a->told[rank].numa)
                     near = n;
             }
-            a->places[rank] = (struct weft_place){host->name, host->node, near};
+            a->places[rank] = (struct weft_place){.host_name = host->name, .host = host->node, .near = near};
+            weft_ports_place(a->graph, &a->told[rank], &a->places[rank]);
         }
     }
     return WEFT_OK;

@@ -2,13 +2,17 @@
  * hierarchical plans.
  *
  * Every rank tells three things when a communicator is made (agree.h, round 1): the NUMA node that it is bound to, what
- * Slurm says of its place in the fabric, and a digest of the fabric in WEFT_TOPO_FILE. With host names and
+ * Slurm says of its place in the fabric, and a digest of the fabric in WEFT_TOPO_FILE; and with its vote (round 2) the ports of
+ * RDMA devices that it uses, by name, GUID and rail (ports.h). With host names and
  * who shares memory with whom, which are known anyhow, all ranks have the same facts, make the same graph of
  * them and so find the same layout (topo/order.h). No rank looks at another's hardware, and none loads hwloc for it.
  *
  * Which ranks are on one host: those that have proven to share memory, by the name of the lowest of them (containers may
  * have names of their own). Where no two do (WEFT_TRANSPORT=ofi, or one rank on each host), those whose hosts have the
  * same name and, where one launcher says so, the same number.
+ *
+ * NICs: those that ranks have told, each rank's first being its own. With them hosts have rails, and the layout a ring for each;
+ * and where the fabric's file tells GUIDs, cables end at the ports where they do.
  *
  * The fabric, the first there is:
  *   - WEFT_TOPO_FILE, which all ranks must read alike, with hosts by their names, whole or up to the first dot where that
@@ -27,6 +31,7 @@
 
 struct weft_comm;
 struct weft_context;
+struct weft_told_port;
 
 #define WEFT_PLACE_TEXT_MAX 512 /* Slurm's two values with their ends; longer ones are not told */
 
@@ -36,6 +41,8 @@ struct weft_told_place {
     uint64_t fabric;     /* digest of WEFT_TOPO_FILE's graph, 0 without */
     const char *address; /* "": Slurm has not said */
     const char *pattern;
+    const struct weft_told_port *ports; /* that verbs uses (ports.h), the rank's own first */
+    uint32_t port_count;                /* 0: none, or not told */
 };
 
 /* What the calling thread's rank tells: fields into place (but for the strings), the two strings one behind the

@@ -149,10 +149,12 @@ static int share_out(struct weft_comm *comm, const char *root)
     if (status == WEFT_OK) {
         uint32_t own = place_residents(comm, ports->machine, places, &residents);
         status = weft_share_ports(ports->machine, places, residents, most, networks, shares);
-        if (status == WEFT_OK && list_ports(ports->machine, &shares[own], ports->chosen))
+        if (status == WEFT_OK && list_ports(ports->machine, &shares[own], ports->chosen)) {
+            ports->own = shares[own].own;
             say(comm, &places[own], shares, own, residents);
-        else
+        } else {
             *ports->chosen = '\0';
+        }
     }
     free(networks);
     free(shares);
@@ -165,10 +167,10 @@ void weft_ports_choose(struct weft_comm *comm)
     struct weft_context *context = comm->context;
     const char *root = root_of_files();
     weft_ports_close(&context->ports);
-    if (*context->settings.devices || !weft_sysfs_exists(root, DEVICES))
+    if (!weft_sysfs_exists(root, DEVICES))
         return;
     int status = read_machine(root, &context->ports.machine);
-    if (status == WEFT_OK)
+    if (status == WEFT_OK && !*context->settings.devices)
         status = share_out(comm, root);
     if (status != WEFT_OK) {
         weft_log(WEFT_LOG_WARN, "verbs: ports are not shared with this host's other ranks: %s",
@@ -182,10 +184,84 @@ void weft_ports_give_up(struct weft_context *context)
     weft_log(WEFT_LOG_INFO, "verbs: this rank takes what it can open, not %s: %s", context->ports.chosen,
              weft_error_detail());
     *context->ports.chosen = '\0';
+    context->ports.own = WEFT_NODE_NONE;
+}
+
+/* --- what is told */
+
+static uint32_t find_port(const struct weft_graph *machine, const char *device, int number)
+{
+    for (uint32_t n = 0; machine && n < machine->node_count; n++) {
+        const struct weft_node *node = &machine->nodes[n];
+        if (node->kind == WEFT_NODE_PORT && node->index == number &&
+            strcmp(machine->nodes[node->parent].name, device) == 0)
+            return n;
+    }
+    return WEFT_NODE_NONE;
+}
+
+static struct weft_told_port tell_port(const struct weft_graph *machine, uint32_t node,
+                                       const struct weft_rail_info *info, const uint32_t *rails,
+                                       uint32_t rail_count)
+{
+    struct weft_told_port told = {.speed_mbps = (uint32_t)(info->bytes_per_s / 125000),
+                                  .numa = -1,
+                                  .rail = WEFT_RAIL_NONE,
+                                  .number = (uint8_t)info->port};
+    snprintf(told.device, sizeof told.device, "%.*s", WEFT_DEVICE_NAME - 1, info->device);
+    if (node == WEFT_NODE_NONE)
+        return told;
+    const struct weft_node *port = &machine->nodes[node];
+    uint32_t numa = weft_graph_above(machine, node, WEFT_NODE_NUMA);
+    told.guid = port->guid;
+    told.device_guid = machine->nodes[port->parent].guid;
+    told.numa = numa == WEFT_NODE_NONE ? -1 : machine->nodes[numa].index;
+    for (uint32_t r = 0; r < rail_count && r < WEFT_RAIL_NONE; r++)
+        told.rail = rails[r] == node ? (uint16_t)r : told.rail;
+    return told;
+}
+
+uint32_t weft_ports_tell(const struct weft_context *context, struct weft_told_port told[WEFT_TOLD_PORTS])
+{
+    const struct weft_open_transport *verbs = &context->transports[WEFT_VERBS];
+    const struct weft_ports *ports = &context->ports;
+    struct weft_rail_info infos[WEFT_TOLD_PORTS];
+    uint32_t *rails = NULL, rail_count = 0;
+    for (int i = 0; i < WEFT_TOLD_PORTS; i++)
+        infos[i] = (struct weft_rail_info){.size = sizeof infos[i]};
+    int count = verbs->ops.rails(verbs->instance, infos, WEFT_TOLD_PORTS);
+    count = count < WEFT_TOLD_PORTS ? count : WEFT_TOLD_PORTS;
+    if (ports->machine && weft_share_rails(ports->machine, weft_graph_first(ports->machine, WEFT_NODE_NONE),
+                                           &rails, &rail_count) != WEFT_OK)
+        weft_error_clear(); /* then nobody learns of rails */
+    for (int i = 0; i < count; i++) {
+        uint32_t node = find_port(ports->machine, infos[i].device, infos[i].port);
+        told[i] = tell_port(ports->machine, node, &infos[i], rails, rail_count);
+        if (i && node != WEFT_NODE_NONE && node == ports->own) {
+            struct weft_told_port first = told[0];
+            told[0] = told[i];
+            told[i] = first;
+        }
+    }
+    free(rails);
+    return (uint32_t)count;
+}
+
+int weft_ports_are_valid(const struct weft_told_port *told, uint32_t count)
+{
+    for (uint32_t i = 0; i < count && i < WEFT_TOLD_PORTS; i++) {
+        if (!told[i].number || !*told[i].device || !memchr(told[i].device, 0, sizeof told[i].device))
+            return 0;
+        for (const char *c = told[i].device; *c; c++) {
+            if (*c <= ' ' || *c == 0x7f)
+                return 0;
+        }
+    }
+    return count <= WEFT_TOLD_PORTS;
 }
 
 void weft_ports_close(struct weft_ports *ports)
 {
     weft_graph_free(ports->machine);
-    *ports = (struct weft_ports){0};
+    *ports = (struct weft_ports){.own = WEFT_NODE_NONE};
 }

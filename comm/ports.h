@@ -7,15 +7,38 @@
  *
  * A context opens verbs once, for the first communicator that needs a network. So those of its ranks count who are in that one.
  *
+ * What a rank has opened it tells the others with its vote (agree_network.h), so that the layout has the ports on which bytes
+ * really go (arrange.h): devices by name and GUID, and which rail of its host each port is on.
+ *
  * Read is sysfs below HWLOC_FSROOT or of this machine: NUMA nodes, RDMA devices, their ports, connected routes; a few
  * milliseconds on a host with eight adapters, and one look where there are none. Neither hwloc nor libibverbs is loaded for it.
  */
 #ifndef WEFT_COMM_PORTS_H
 #define WEFT_COMM_PORTS_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 struct weft_comm;
 struct weft_context;
 struct weft_graph;
+struct weft_place;
+struct weft_told_place;
+
+#define WEFT_TOLD_PORTS  4  /* as many as verbs opens */
+#define WEFT_DEVICE_NAME 29 /* longer names are cut */
+
+/* A port that a rank uses, as it goes over the wire (in the byte order of the hosts, which is the same for all of a job). */
+struct weft_told_port {
+    uint64_t guid, device_guid; /* 0: not known */
+    uint32_t speed_mbps;
+    int32_t numa;  /* of the device, -1: not known */
+    uint16_t rail; /* topo/share.h; WEFT_RAIL_NONE: not among the host's */
+    uint8_t number;
+    char device[WEFT_DEVICE_NAME];
+};
+
+#define WEFT_RAIL_NONE UINT16_MAX
 
 #define WEFT_PORTS_TEXT 320 /* four ports with names as long as the kernel allows */
 
@@ -24,6 +47,7 @@ struct weft_ports {
     struct weft_graph
         *machine; /* NUMA nodes, RDMA devices, ports; NULL until read, and where there is nothing */
     char chosen[WEFT_PORTS_TEXT]; /* "mlx5_1:1,mlx5_3:1"; "": verbs chooses, or WEFT_VERBS_DEVICE says */
+    uint32_t own;                 /* of those the nearest: node of the machine; WEFT_NODE_NONE: the first */
 };
 
 /* [lock] Before verbs is opened: fills context->ports. What fails leaves the choice to verbs, and is logged. */
@@ -33,6 +57,21 @@ void weft_ports_choose(struct weft_comm *comm);
  * that they may not use. */
 void weft_ports_give_up(struct weft_context *context);
 
+/* [lock] What verbs has opened: how many, the rank's own port first. */
+uint32_t weft_ports_tell(const struct weft_context *context, struct weft_told_port told[WEFT_TOLD_PORTS]);
+
+/* Whether another rank's can be used: names that end and can be a node's, numbers in bounds. */
+int weft_ports_are_valid(const struct weft_told_port *told, uint32_t count);
+
 void weft_ports_close(struct weft_ports *ports);
+
+/* Adds the NICs and ports that these ranks of a host use below the host, where it has the NUMA nodes of ranks already. What two ranks
+ * tell of one port counts as the first of them says. comm/ports_graph.c */
+int weft_ports_add(struct weft_graph *machines, uint32_t host, const struct weft_told_place *told,
+                   const int32_t *ranks, uint32_t count);
+
+/* Gives the place its rank's own port, if the graph has that. */
+void weft_ports_place(const struct weft_graph *graph, const struct weft_told_place *told,
+                      struct weft_place *place);
 
 #endif

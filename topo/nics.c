@@ -6,7 +6,7 @@
  * adapter, which share its way to memory, are not the first to be taken; and then the first in the order of the host's tree.
  * Ranks come in the order of the host's tree, so that neighbours get neighbours. Where the sets of several places overlap, later
  * ranks may find their only port taken by an earlier one that had others: so afterwards ranks move from a port to an equal one
- * with at least two fewer ranks, until none can. */
+ * with at least two fewer ranks, until none can. Ranks whose places give their NIC have that, and do not count for the others. */
 #include "topo/nics.h"
 
 #include <stdlib.h>
@@ -100,28 +100,64 @@ static int host_choose(struct weft_order *order, const uint32_t *members, uint32
     return WEFT_OK;
 }
 
+/* Ranks of the host whose places give no NIC choose one. choosers, chosen: room for all ranks. */
+static int host_nics(struct weft_order *order, const struct weft_order_host *host, uint32_t *choosers,
+                     uint32_t *chosen)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < host->count; i++) {
+        uint32_t rank = order->members[host->first + i];
+        const struct weft_place *place = &order->places[rank];
+        int is_given = host->node != WEFT_NODE_NONE && place->has_nic;
+        order->nic[rank] = is_given ? place->nic : WEFT_NODE_NONE;
+        if (!is_given)
+            choosers[count++] = rank;
+    }
+    struct weft_near near;
+    int status = count ? weft_near_open(order->graph, host->node, order->allowed, &near) : WEFT_OK;
+    if (status || !count)
+        return status;
+    if (near.end_count)
+        status = host_choose(order, choosers, count, &near, chosen);
+    for (uint32_t i = 0; !status && near.end_count && i < count; i++)
+        order->nic[choosers[i]] = near.ends[chosen[i]].node;
+    weft_near_close(&near);
+    return status;
+}
+
+/* How many ranks have each NIC, into the reasons. */
+static int count_sharing(struct weft_order *order)
+{
+    uint32_t nodes = order->graph ? order->graph->node_count : 0;
+    uint32_t *sharing = calloc(nodes + (size_t)1, sizeof *sharing);
+    if (!sharing)
+        return weft_fail(WEFT_NOMEM, "no memory for the NICs of %u ranks", order->ranks);
+    for (uint32_t rank = 0; rank < order->ranks; rank++) {
+        if (order->nic[rank] != WEFT_NODE_NONE)
+            sharing[order->nic[rank]]++;
+    }
+    for (uint32_t rank = 0; rank < order->ranks; rank++) {
+        if (order->nic[rank] != WEFT_NODE_NONE)
+            order->nic_reasons[rank].sharing = sharing[order->nic[rank]];
+    }
+    free(sharing);
+    return WEFT_OK;
+}
+
 int weft_nics_choose(struct weft_order *order)
 {
+    uint32_t *choosers = malloc(order->ranks * sizeof *choosers);
     uint32_t *chosen = malloc(order->ranks * sizeof *chosen);
     order->nic = malloc(order->ranks * sizeof *order->nic);
     order->nic_reasons = calloc(order->ranks, sizeof *order->nic_reasons);
-    int status = chosen && order->nic && order->nic_reasons
+    int status = choosers && chosen && order->nic && order->nic_reasons
                      ? WEFT_OK
                      : weft_fail(WEFT_NOMEM, "no memory for the NICs of %u ranks", order->ranks);
-    for (uint32_t h = 0; !status && h < order->host_count; h++) {
-        const struct weft_order_host *host = &order->hosts[h];
-        const uint32_t *members = order->members + host->first;
-        struct weft_near near;
-        status = weft_near_open(order->graph, host->node, order->allowed, &near);
-        if (!status && near.end_count)
-            status = host_choose(order, members, host->count, &near, chosen);
-        for (uint32_t i = 0; !status && i < host->count; i++) {
-            const struct weft_near_end *end = near.end_count ? &near.ends[chosen[i]] : NULL;
-            order->nic[members[i]] = end ? end->node : WEFT_NODE_NONE;
-            order->nic_reasons[members[i]].sharing = end ? end->used : 0;
-        }
-        weft_near_close(&near);
-    }
+    for (uint32_t h = 0; !status && h < order->host_count; h++)
+        status = host_nics(order, &order->hosts[h], choosers, chosen);
+    if (!status)
+        status = count_sharing(order);
+    free(choosers);
     free(chosen);
     return status;
 }

@@ -10,7 +10,7 @@
  *     weft_lanes_rings()). All pass the same groups and hosts in the same order, but go between hosts on different rails, each from
  *     one NIC to another on the same rail, so that the rails carry alike. A ring changes its rail inside hosts: it comes in at one
  *     rank and leaves at another, and where each rank has a NIC of its own those are on different rails;
- *   - each rank's NIC: the nearest by path class, then by bandwidth, then the one that fewest ranks of the host use; ranks
+ *   - each rank's NIC: the one that its place gives, or the nearest by path class, then by bandwidth, then the one that fewest ranks of the host use; ranks
  *     with a GPU count from the GPU. Ports that are down are passed over.
  *
  * The order of groups within a group, and of ranks within a group, is found by walking the tree depth first; children are
@@ -42,6 +42,8 @@ struct weft_place {
     const char *host_name; /* needed when host is WEFT_NODE_NONE; else ignored */
     uint32_t host;         /* in the graph, or WEFT_NODE_NONE */
     uint32_t near;         /* its GPU, or its NUMA node or core, within the host; WEFT_NODE_NONE: not known */
+    uint32_t nic; /* where has_nic is set: the PORT, or NIC without ports, that it uses, within the host */
+    int has_nic;  /* 0: one is chosen */
 };
 
 enum weft_level { WEFT_LEVEL_JOB, WEFT_LEVEL_SWITCH, WEFT_LEVEL_HOST, WEFT_LEVEL_NUMA, WEFT_LEVEL_BRIDGE };
@@ -55,7 +57,7 @@ struct weft_group_span {
     uint32_t node;   /* in the graph, WEFT_NODE_NONE for the job and for hosts it lacks */
 };
 
-/* Why a rank has its NIC. All 0 where it has none. */
+/* Why a rank has its NIC. All 0 where it has none; where its place gives it, all but sharing. */
 struct weft_nic_reason {
     uint32_t equal;       /* ports that serve it equally well, its own included */
     uint32_t sharing;     /* ranks that have this port, itself included */

@@ -45,8 +45,11 @@ static void say_nic(const struct weft_graph *graph, const struct weft_place *pla
             graph->nodes[place->near].name);
     if (node->bytes_per_s)
         say(text, size, used, ", %.3g GB/s", (double)node->bytes_per_s / 1e9);
-    say(text, size, used, "; one of %u that serve it equally, used by %u rank%s", reason->equal,
-        reason->sharing, reason->sharing == 1 ? "" : "s");
+    if (place->has_nic)
+        say(text, size, used, "; its own choice");
+    else
+        say(text, size, used, "; one of %u that serve it equally", reason->equal);
+    say(text, size, used, ", used by %u rank%s", reason->sharing, reason->sharing == 1 ? "" : "s");
 }
 
 static const char *group_name(const struct weft_graph *graph, const struct weft_group_span *group,

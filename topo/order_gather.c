@@ -177,6 +177,12 @@ static int place_check(const struct weft_order *order, uint32_t rank)
         return weft_fail(WEFT_INVALID, "place of rank %u: node %u does not lie in host %s", rank, place->near,
                          graph->nodes[place->host].name);
     }
+    if (place->has_nic && (place->nic >= graph->node_count || graph->nodes[place->nic].host != place->host ||
+                           (graph->nodes[place->nic].kind != WEFT_NODE_PORT &&
+                            graph->nodes[place->nic].kind != WEFT_NODE_NIC))) {
+        return weft_fail(WEFT_INVALID, "place of rank %u: node %u is no port of host %s", rank, place->nic,
+                         graph->nodes[place->host].name);
+    }
     return WEFT_OK;
 }
 

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include "algos/hosts.h"
 #include "comm/agree.c"
 
 #define RANKS    3
@@ -92,6 +93,8 @@ static void agree(struct weft_comm *comm, const struct weft_blob *intros, const 
         if (comm->members[r].host_group > (uint32_t)r || comm->members[r].sizes[WEFT_OFI] > WEFT_ADDRESS_MAX)
             __builtin_trap();
     }
+    if (arrange(comm, intros, votes) == WEFT_OK)
+        weft_hosts_free(comm->hosts);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -107,12 +110,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(bytes, 0, sizeof bytes);
     for (int r = 0; r < RANKS; r++) {
         struct introduction intro = {
-            .magic = INTRO_MAGIC, .version = INTRO_VERSION, .shm_size = 40, .host = "a"};
-        struct vote vote = {.free_ids = UINT32_MAX, .network = {.ofi_size = 16, .verbs_size = 16}};
+            .magic = INTRO_MAGIC, .version = INTRO_VERSION, .shm_size = 40, .place_size = 2, .host = "a"};
+        struct vote vote = {.free_ids = UINT32_MAX,
+                            .proven = r == 2 ? 2 : 0, /* two hosts */
+                            .network = {.ofi_size = 16,
+                                        .verbs_size = 16,
+                                        .verbs_address = {1}, /* reachable */
+                                        .ports = {{.number = 1, .device = "mlx5_0"}},
+                                        .port_count = 1}};
         memcpy(bytes[r], &intro, sizeof intro);
         memcpy(bytes[r] + sizeof intro, settings, sizeof settings);
         memcpy(bytes[RANKS + r], &vote, sizeof vote);
-        sizes[r] = sizeof intro + sizeof settings;
+        sizes[r] = sizeof intro + sizeof settings + 2; /* and a place without words */
         sizes[RANKS + r] = sizeof vote;
     }
     lay_over(data, size, sizes, bytes);

@@ -6,11 +6,15 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <weft/weft.h>
 
+#include "algos/hosts.h"
 #include "comm/comm.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
@@ -35,6 +39,8 @@ struct scene {
     const char *numas;               /* a rank's NUMA node each: "0", "1", or "-" for both */
     const char *transports;          /* NULL: verbs */
     const char *missing;             /* what no rank can open */
+    const char *hosts;               /* a rank's host each, as a letter; NULL: all are on one */
+    uint32_t rings, ports;           /* of the layout, where hosts are told */
     const char *expected[RANKS_MAX]; /* what each has asked for last */
 };
 
@@ -56,11 +62,17 @@ static int body(int rank, int ranks, void *arg)
     float in[100], out[100];
     verbs_fake_set(&(struct verbs_fake){.missing = scene->missing});
     bind_to(scene->numas[rank]);
+    if (scene->hosts)
+        CHECK(unshare(CLONE_NEWUTS) == 0 && sethostname(&scene->hosts[rank], 1) == 0);
     CHECK_OK(job_open(&job, scene->transports ? scene->transports : "verbs", NULL));
     if (strcmp(verbs_fake_devices, scene->expected[rank]) != 0) {
         fprintf(stderr, "rank %d has asked for '%s', expected '%s'\n", rank, verbs_fake_devices,
                 scene->expected[rank]);
         return 1;
+    }
+    if (scene->hosts) {
+        const struct weft_hosts *hosts = job.comm->hosts;
+        CHECK(hosts && weft_hosts_rings(hosts) == scene->rings && hosts->ports == scene->ports);
     }
     job_fill(in, WEFT_FLOAT32, rank, 100);
     CHECK_OK(weft_allreduce(job.comm, in, out, 100, WEFT_FLOAT32, WEFT_SUM));
@@ -165,6 +177,41 @@ static void settings_go_first(void **state)
     remove_machine();
 }
 
+/* Ranks of each host share among themselves, tell the others, and have a ring for each rail. */
+static void several_hosts(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        _exit(unshare(CLONE_NEWUTS) == 0 ? 0 : errno);
+    int end;
+    assert_int_equal(waitpid(child, &end, 0), child);
+    if (WEXITSTATUS(end))
+        TEST_SKIP("no UTS namespaces here: %s", strerror(WEXITSTATUS(end)));
+    make_machine(4);
+    play((struct scene){.numas = "00110011",
+                        .hosts = "aaaabbbb",
+                        .rings = 4,
+                        .ports = 4,
+                        .expected = {"mlx5_0:1", "mlx5_1:1", "mlx5_2:1", "mlx5_3:1", "mlx5_0:1", "mlx5_1:1",
+                                     "mlx5_2:1", "mlx5_3:1"}});
+    play((struct scene){
+        .numas = "0101",
+        .hosts = "abba",
+        .rings = 2,
+        .ports = 2,
+        .expected = {"mlx5_0:1,mlx5_1:1", "mlx5_2:1,mlx5_3:1", "mlx5_0:1,mlx5_1:1", "mlx5_2:1,mlx5_3:1"}});
+    setenv("WEFT_VERBS_DEVICE", "mlx5_1:1", 1); /* all ranks say so */
+    play((struct scene){.numas = "0011",
+                        .hosts = "abab",
+                        .rings = 1,
+                        .ports = 1,
+                        .expected = {"mlx5_1:1", "mlx5_1:1", "mlx5_1:1", "mlx5_1:1"}});
+    unsetenv("WEFT_VERBS_DEVICE");
+    remove_machine();
+}
+
 /* As in containers, which see devices that they may not open: verbs takes what it can. */
 static void a_share_that_cannot_be_opened(void **state)
 {
@@ -209,6 +256,7 @@ int main(void)
         cmocka_unit_test(settings_go_first),
         cmocka_unit_test(nothing_to_share),
         cmocka_unit_test(a_share_that_cannot_be_opened),
+        cmocka_unit_test(several_hosts),
     };
     if (!find_processors()) {
         printf("SKIP: one processor: no two NUMA nodes to be bound to\n");

@@ -23,7 +23,8 @@ struct instance {
     struct weft_link *links[LINKS_MAX]; /* and their contexts */
     void *contexts[LINKS_MAX];
     int link_count;
-    atomic_int cut; /* its links are broken, and it has been told */
+    char devices[320]; /* that it was asked for */
+    atomic_int cut;    /* its links are broken, and it has been told */
 };
 
 _Thread_local char verbs_fake_devices[320];
@@ -116,6 +117,7 @@ static int fake_open(const struct weft_transport_params *params, struct weft_tra
     status = weft_loop_ops.address(transport, address.loop, &size);
     pthread_mutex_lock(&lock);
     own->address = address;
+    memcpy(own->devices, verbs_fake_devices, sizeof own->devices);
     own->transport = transport;
     pthread_mutex_unlock(&lock);
     atomic_fetch_add(&verbs_fake_opened, 1);
@@ -197,9 +199,26 @@ static const char *fake_why(struct weft_link *link)
     return why;
 }
 
+/* A list as "mlx5_1:1,mlx5_3:1". */
+static int asked_rails(const char *list, struct weft_rail_info *rails, int capacity)
+{
+    int count = 0, length;
+    struct weft_rail_info info = {.size = sizeof info, .active = 1, .bytes_per_s = 50000000000};
+    for (; sscanf(list, "%63[^:]:%d%n", info.device, &info.port, &length) == 2; list += length + 1) {
+        if (count < capacity)
+            memcpy(&rails[count], &info, rails[count].size < sizeof info ? rails[count].size : sizeof info);
+        count++;
+        if (!list[length])
+            break;
+    }
+    return count;
+}
+
 static int fake_rails(struct weft_transport *transport, struct weft_rail_info *rails, int capacity)
 {
-    (void)transport;
+    const char *asked = instance_of(transport)->devices;
+    if (*asked)
+        return asked_rails(asked, rails, capacity);
     static const struct weft_rail_info known[] = {
         {sizeof *known, "mlx5_0", 1, "InfiniBand", "fe80::1", 0, 4096, 1, 12500000000},
         {sizeof *known, "mlx5_1", 2, "Ethernet", "::ffff:10.0.0.1", 3, 1024, 0, 3125000000},

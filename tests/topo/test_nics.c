@@ -289,6 +289,39 @@ static void only_some_have_an_address(void **state)
     }
 }
 
+/* A given NIC is kept, near or far, up or down; the others choose as if nobody had it. */
+static void places_may_give_nics(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        struct machine m = {0};
+        char text[512];
+        struct weft_layout *layout;
+        machine_add(&m, "h");
+        m.made.items[m.ports[3]].told.state = WEFT_PORT_DOWN;
+        made_build(&m.made, seed);
+        struct weft_place places[4];
+        for (int r = 0; r < 4; r++)
+            places[r] = made_place(&m.made, m.host, m.gpus[r]);
+        places[0].nic = m.made.nodes[m.ports[2]];
+        places[3].nic = m.made.nodes[m.ports[3]];
+        places[0].has_nic = places[3].has_nic = 1;
+        nics_expect(&m, places, 4, (uint32_t[]){m.ports[2], m.ports[1], m.ports[2], m.ports[3]});
+        assert_int_equal(weft_order_ranks(m.made.graph, places, 4, 0, &layout), WEFT_OK);
+        weft_order_explain(m.made.graph, places, layout, 0, text, sizeof text);
+        assert_non_null(
+            strstr(text, "NIC mlx5_1 port 1, SYS from gpu0, 50 GB/s; its own choice, used by 2 ranks\n"));
+        weft_layout_free(layout);
+        const uint32_t wrong[] = {m.made.nodes[m.gpus[0]], m.made.graph->node_count, WEFT_NODE_NONE};
+        for (int i = 0; i < 3; i++) {
+            places[0].nic = wrong[i];
+            assert_int_equal(weft_order_ranks(m.made.graph, places, 4, 0, &layout), WEFT_INVALID);
+            assert_non_null(strstr(weft_error_detail(), "is no port of host h"));
+        }
+        made_free(&m.made);
+    }
+}
+
 static void nics_without_ports_and_hosts_without_nics(void **state)
 {
     (void)state;
@@ -358,6 +391,7 @@ int main(void)
         cmocka_unit_test(an_early_rank_gives_way_to_a_late_one),
         cmocka_unit_test(ranks_anywhere_come_last),
         cmocka_unit_test(only_some_have_an_address),
+        cmocka_unit_test(places_may_give_nics),
         cmocka_unit_test(nics_without_ports_and_hosts_without_nics),
         cmocka_unit_test(the_reason_is_told),
     };
