@@ -144,6 +144,7 @@ $(BUILD)/tests/fuzz/fuzz_ofi_frame: $(BUILD)/tests/support/ofi_fake.o
 $(BUILD)/tests/fuzz/fuzz_verbs_link: $(call objects,$(wildcard tests/fake/rdma_fake*.c))
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/libweft.a
 	$(call say,LD,$@)$(CC) -fsanitize=fuzzer $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) $(LIBS) -o $@
+$(BUILD)/tests/fuzz/fuzz_cuda_handle: $(BUILD)/tests/support/cuda_scene.o
 $(BUILD)/tests/fuzz/fuzz_perf_options: $(BUILD)/perf/options.o $(BUILD)/perf/flags.o
 $(BUILD)/tests/fuzz/fuzz_topo_options: $(BUILD)/topo/tool/options.o $(BUILD)/topo/tool/say.o
 
@@ -161,6 +162,7 @@ $(BUILD)/tests/drivers/libcuda.so.1: $(call objects,$(wildcard tests/drivers/cud
 $(TEST_DRIVERS):
 	$(call say,LD,$@)$(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,$(@F) $^ -o $@
 CUDA_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_cuda_*.c))
+CUDA_TESTS += $(patsubst %,$(BUILD)/tests/%,faults/test_cuda fuzz/fuzz_cuda_handle)
 $(BUILD)/tests/topo/test_drivers $(BUILD)/tests/faults/test_drivers $(CUDA_TESTS): | $(TEST_DRIVERS)
 # Libraries and kernels are what the test says: none of this machine's.
 $(BUILD)/tests/unit/test_cuda_load: LDFLAGS_ALL += -Wl,--wrap=dlopen,--wrap=dlsym

@@ -1,0 +1,262 @@
+/* Each call that the kind "cuda" makes outwards (memory, descriptors, files) fails in turn, on the stand-in for the driver: the
+ * operation says so, or does without, and nothing is left behind. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "tests/faults/inject.h"
+#include "tests/support/cuda_scene.h"
+
+#define MIB  ((size_t)1 << 20)
+#define PAGE ((size_t)4096)
+
+static const struct weft_device_ops *ops = &weft_cuda_ops;
+static struct cuda_fake *fake;
+static char pages[8 * PAGE] __attribute__((aligned(4096)));
+static int failed; /* operations of a run that said so */
+
+static int told(int status)
+{
+    if (status < 0) {
+        failed++;
+        if (!*scene_text())
+            _exit(50); /* without a reason */
+    }
+    return status;
+}
+
+/* --- the program */
+
+struct program {
+    CUcontext context;
+    CUdeviceptr memory, range;
+    CUhandle blocks[2];
+};
+
+static void program_make(struct program *program)
+{
+    const CUmemAllocationProp prop = {.type = 1, .requestedHandleTypes = 1, .location = {1, 1}};
+    int bad = CU(cuInit)(0) || CU(cuDevicePrimaryCtxRetain)(&program->context, 101) ||
+              CU(cuCtxPushCurrent_v2)(program->context) || CU(cuMemAlloc_v2)(&program->memory, MIB) ||
+              CU(cuMemAddressReserve)(&program->range, 2 * MIB, 0, 0, 0);
+    for (size_t i = 0; i < 2; i++)
+        bad |= CU(cuMemCreate)(&program->blocks[i], MIB, &prop, 0) ||
+               CU(cuMemMap)(program->range + i * MIB, MIB, 0, program->blocks[i], 0);
+    if (bad)
+        _exit(51);
+}
+
+static void program_end(struct program *program)
+{
+    CUcontext popped;
+    for (size_t i = 0; i < 2; i++) {
+        CU(cuMemUnmap)(program->range + i * MIB, MIB);
+        CU(cuMemRelease)(program->blocks[i]);
+    }
+    CU(cuMemAddressFree)(program->range, 2 * MIB);
+    CU(cuMemFree_v2)(program->memory);
+    CU(cuCtxPopCurrent_v2)(&popped);
+    CU(cuDevicePrimaryCtxRelease_v2)(101);
+}
+
+/* --- what is done with weft */
+
+static void use_queue(struct weft_device *device)
+{
+    struct weft_device_queue *queue;
+    struct weft_device_event *event;
+    struct weft_device_gate *gate;
+    void *memory = NULL, *pinned = NULL;
+    if (told(ops->queue_open(device, 1, &queue)))
+        return;
+    int has = told(ops->allocate(device, 1, WEFT_MEMORY_DEVICE, PAGE, &memory)) == WEFT_OK;
+    int has_pinned = told(ops->allocate(device, -1, WEFT_MEMORY_PINNED, PAGE, &pinned)) == WEFT_OK;
+    if (has && has_pinned) {
+        const void *sources[] = {memory};
+        struct weft_device_reduction copy = {.size = sizeof copy,
+                                             .dtype = WEFT_INT8,
+                                             .source_count = 1,
+                                             .destination_count = 1,
+                                             .sources = sources,
+                                             .destinations = &memory,
+                                             .count = PAGE};
+        told(ops->copy(queue, memory, pinned, PAGE));
+        int status = ops->reduce(queue, &copy);
+        if (status != WEFT_UNSUPPORTED) /* built without kernels */
+            told(status);
+    }
+    if (told(ops->mark(queue, &event)) == WEFT_OK) {
+        if (scene_wait(event) != 1)
+            _exit(52);
+        ops->event_free(event);
+    }
+    told(ops->follow(queue, NULL));
+    if (told(ops->hold(device, 1, NULL, &gate)) == WEFT_OK) {
+        told(ops->open_gate(gate, queue));
+        ops->gate_free(gate);
+    }
+    scene_drain(NULL);
+    if (has)
+        told(ops->release(device, memory));
+    if (has_pinned)
+        told(ops->release(device, pinned));
+    ops->queue_close(queue);
+}
+
+static void use_pins(struct weft_device *device)
+{
+    int first = told(ops->pin(device, pages + 2 * PAGE, PAGE)) == WEFT_OK;
+    int second = told(ops->pin(device, pages, sizeof pages)) == WEFT_OK;
+    if (first)
+        told(ops->unpin(device, pages + 2 * PAGE, PAGE));
+    if (second)
+        told(ops->unpin(device, pages, sizeof pages));
+}
+
+static void use_handles(struct weft_device *device, const struct program *program,
+                        const struct weft_device_handle *peers)
+{
+    struct weft_device_handle handle;
+    struct weft_device_info info = {.size = sizeof info};
+    uint64_t offset;
+    void *base;
+    int fd;
+    told(ops->describe(device, 1, &info));
+    told(ops->export_ipc(device, (void *)(uintptr_t)program->memory, &handle, &offset));
+    for (size_t i = 0; i < 2; i++)
+        told(ops->export_ipc(device, (void *)(uintptr_t)(program->range + i * MIB), &handle, &offset));
+    if (told(ops->export_dmabuf(device, (void *)(uintptr_t)program->memory, PAGE, &fd, &offset)) == WEFT_OK)
+        close(fd);
+    if (told(ops->import_ipc(device, 1, peers, &base)) == WEFT_OK)
+        told(ops->unimport(device, base));
+}
+
+/* In a process of its own. What stays: the board with its descriptors, and what base/fork.h remembers of them. */
+static void run(const struct fault_aim *aim, const struct weft_device_handle *peers, int out)
+{
+    struct program program;
+    struct fault_report report = {.counted = 0};
+    program_make(&program);
+    if (aim)
+        fault_arm(aim);
+    struct weft_device *device = scene_open();
+    if (device) {
+        use_handles(device, &program, peers);
+        use_queue(device);
+        use_pins(device);
+        ops->close(device);
+    } else
+        failed++;
+    if (aim)
+        fault_disarm(&report);
+    program_end(&program);
+    int results[] = {(int)report.reached, failed, fake->left(), (int)fault_blocks_live(), fault_fds_open()};
+    if (write(out, results, sizeof results) != sizeof results)
+        _exit(53);
+}
+
+enum { REACHED, FAILED, LEFT, BLOCKS, FDS, RESULTS };
+
+static void run_apart(const struct fault_aim *aim, const struct weft_device_handle *peers,
+                      int results[RESULTS])
+{
+    int ends[2], status;
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        run(aim, peers, ends[1]);
+        _exit(0);
+    }
+    close(ends[1]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (status != 0 && aim)
+        print_message("%s %d, call %u\n", fault_call_name(aim->call), fault_value(aim->call, aim->way),
+                      aim->k);
+    assert_int_equal(status, 0);
+    assert_int_equal(read(ends[0], results, RESULTS * sizeof *results), RESULTS * sizeof *results);
+    close(ends[0]);
+}
+
+/* A process with memory to import; it lives until its pipe is closed. */
+static pid_t exporter_start(struct weft_device_handle *handle, int *until)
+{
+    int back[2], there[2];
+    char none;
+    assert_int_equal(pipe(back), 0);
+    assert_int_equal(pipe(there), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct program program;
+        uint64_t offset;
+        close(there[1]);
+        program_make(&program);
+        struct weft_device *device = scene_open();
+        if (!device || ops->export_ipc(device, (void *)(uintptr_t)program.memory, handle, &offset) ||
+            write(back[1], handle, sizeof *handle) != sizeof *handle || read(there[0], &none, 1) != 0)
+            _exit(1);
+        _exit(0);
+    }
+    close(back[1]);
+    close(there[0]);
+    assert_int_equal(read(back[0], handle, sizeof *handle), sizeof *handle);
+    close(back[0]);
+    *until = there[1];
+    return child;
+}
+
+static void test_each_call(void **state)
+{
+    (void)state;
+    static const int calls[] = {FAULT_MALLOC,   FAULT_CALLOC,       FAULT_REALLOC,   FAULT_DLOPEN,
+                                FAULT_DLSYM,    FAULT_MEMFD_CREATE, FAULT_FTRUNCATE, FAULT_FCNTL,
+                                FAULT_MMAP,     FAULT_STAT,         FAULT_OPEN,      FAULT_READ,
+                                FAULT_GETRANDOM};
+    struct weft_device_handle peers;
+    int clean[RESULTS], results[RESULTS], until, status;
+    uint32_t reached = 0;
+    pid_t exporter = exporter_start(&peers, &until);
+    run_apart(NULL, &peers, clean);
+    assert_int_equal(clean[FAILED], 0);
+    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
+        for (uint32_t k = 1; k < 200; k++) {
+            struct fault_aim aim = {.call = calls[c], .way = 0, .k = k};
+            run_apart(&aim, &peers, results);
+            int is_memory = calls[c] == FAULT_MALLOC || calls[c] == FAULT_CALLOC;
+            if (results[LEFT] > clean[LEFT] || results[BLOCKS] > clean[BLOCKS] || results[FDS] > clean[FDS] ||
+                (results[REACHED] && is_memory && !results[FAILED]))
+                fail_msg("%s, call %u: %d said so; left are %d of the driver's (%d), %d blocks (%d), %d "
+                         "descriptors (%d)",
+                         fault_call_name(calls[c]), k, results[FAILED], results[LEFT], clean[LEFT],
+                         results[BLOCKS], clean[BLOCKS], results[FDS], clean[FDS]);
+            if (!results[REACHED])
+                break;
+            reached++;
+        }
+    }
+    assert_true(reached > 80); /* 66 of them symbols */
+    close(until);
+    assert_int_equal(waitpid(exporter, &status, 0), exporter);
+    assert_int_equal(status, 0);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    fake = scene_load();
+    return !fake;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_each_call)};
+    fault_start();
+    return cmocka_run_group_tests(tests, setup, NULL);
+}
