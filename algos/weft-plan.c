@@ -21,8 +21,8 @@ struct arguments {
     int algorithm; /* -1 when not given */
     uint64_t ranks, rank, root, window, bytes, interleavings, seed;
     const char *method, *link, *hosts_text;
-    uint64_t order;
-    struct weft_hosts *hosts; /* NULL without --hosts and --order */
+    uint64_t order, rings;    /* rings: 0 when not given */
+    struct weft_hosts *hosts; /* NULL without --hosts, --order and --rings */
     int rank_given, order_given, root_given, in_place, unequal, strict, json, steps, oversubscribed;
 };
 
@@ -37,9 +37,11 @@ static const char help[] =
     "verify  proves that the plans of all ranks compute the collective, without deadlock\n"
     "cost    prints the time by the cost model, for one size or a range of sizes\n"
     "\n"
-    "FORM: [--root R] (default 0) [--in-place] [--unequal] [--strict] [--hosts SIZES] [--order SEED].\n"
+    "FORM: [--root R] (default 0) [--in-place] [--unequal] [--strict] [--hosts SIZES] [--order SEED]\n"
+    "      [--rings K].\n"
     "SIZES: ranks of each host: 8,8,4 or 16x8 (16 hosts of 8) or 15x8,4; --ranks is then their sum.\n"
     "--order joins the ranks in a random order, and not as they are numbered.\n"
+    "--rings gives the hosts K rings and ports, one per rail, each entering a host at another rank.\n"
     "verify and cost take all ranks together; --rank is accepted, and only checked.\n"
     "M: auto, full, rotation. W: plan steps in flight, 1 to 64, default 32.\n"
     "B: bytes per rank, of all blocks together; suffixes K, M, G are powers of 1024.\n"
@@ -99,6 +101,7 @@ static const struct option options[] = {
     {"--in-place", "dvc", FLAG, AT(in_place), 0, 0},
     {"--hosts", "dvc", TEXT, AT(hosts_text), 0, 0},
     {"--order", "dvc", NUMBER, AT(order), 0, UINT64_MAX},
+    {"--rings", "dvc", NUMBER, AT(rings), 1, WEFT_HOSTS_RINGS_MAX},
     {"--json", "dvc", FLAG, AT(json), 0, 0},
     {"--steps", "d", FLAG, AT(steps), 0, 0},
     {"--window", "v", NUMBER, AT(window), 1, WEFT_VERIFY_WINDOW_MAX},
@@ -235,10 +238,30 @@ static void shuffle(uint32_t *order, uint32_t ranks, uint64_t seed)
     }
 }
 
-/* What --hosts and --order say, with --ranks as the sum of the hosts'. */
+/* Ring 0 is the order; ring r begins each host with its rank number r. NULL without memory. */
+static uint32_t *make_rings(const struct arguments *arguments, const uint32_t *sizes, uint32_t ranks,
+                            uint32_t rings)
+{
+    uint32_t *order = calloc((size_t)rings * ranks, sizeof *order);
+    for (uint32_t i = 0; order && i < ranks; i++)
+        order[i] = i;
+    if (order && arguments->order_given)
+        shuffle(order, ranks, arguments->order);
+    for (uint32_t r = 1; order && r < rings; r++) {
+        uint32_t *ring = order + (size_t)r * ranks;
+        for (uint32_t first = 0, host = 0; first < ranks; first += sizes[host++]) {
+            for (uint32_t i = 0; i < sizes[host]; i++)
+                ring[first + i] = order[first + (i + r) % sizes[host]];
+        }
+    }
+    return order;
+}
+
+/* What --hosts, --order and --rings say, with --ranks as the sum of the hosts'. */
 static int read_hosts(struct arguments *arguments)
 {
-    uint32_t one = (uint32_t)arguments->ranks, count = 1, *sizes = &one, *order = NULL;
+    uint32_t one = (uint32_t)arguments->ranks, count = 1, *sizes = &one, *rings = NULL;
+    uint32_t ring_count = arguments->rings ? (uint32_t)arguments->rings : 1;
     uint64_t ranks = 0;
     int status = WEFT_NOMEM;
     if (arguments->hosts_text) {
@@ -256,18 +279,18 @@ static int read_hosts(struct arguments *arguments)
         return usage("--ranks is not the sum of --hosts", arguments->hosts_text);
     }
     arguments->ranks = ranks;
-    if (sizes && arguments->order_given && ranks > 0)
-        order = calloc(ranks, sizeof *order);
-    if (order)
-        shuffle(order, (uint32_t)ranks, arguments->order);
-    if (sizes && ranks > 0 && (order || !arguments->order_given))
-        status = weft_hosts_make(sizes, count, order, &arguments->hosts);
-    free(order);
+    if (sizes && ranks > 0)
+        rings = make_rings(arguments, sizes, (uint32_t)ranks, ring_count);
+    if (rings)
+        status = weft_hosts_make_rings(sizes, count, rings, ring_count, (uint32_t)arguments->rings,
+                                       &arguments->hosts);
+    free(rings);
     if (arguments->hosts_text)
         free(sizes);
     if (status == WEFT_OK || ranks == 0)
         return 0;
-    fprintf(stderr, "weft-plan: no memory for %" PRIu64 " ranks\n", ranks);
+    fprintf(stderr, "weft-plan: %s\n",
+            status == WEFT_INVALID ? weft_error_detail() : "no memory for so many ranks");
     return EXIT_WRONG;
 }
 
@@ -289,7 +312,7 @@ static int read_arguments(int argc, char **argv, struct arguments *arguments)
     int failed = read_options(argc - 3, argv + 3, arguments);
     if (failed)
         return failed;
-    if (arguments->hosts_text || arguments->order_given)
+    if (arguments->hosts_text || arguments->order_given || arguments->rings)
         failed = read_hosts(arguments);
     if (failed)
         return failed;
@@ -448,7 +471,8 @@ static int verify(const struct arguments *arguments)
 static struct weft_hosts_cost cost_on_hosts(const struct arguments *arguments)
 {
     return (struct weft_hosts_cost){weft_link_cost_of(1, arguments->oversubscribed),
-                                    weft_link_cost_of(0, arguments->oversubscribed), 1};
+                                    weft_link_cost_of(0, arguments->oversubscribed),
+                                    arguments->hosts ? arguments->hosts->ports : 0};
 }
 
 static int on_hosts(const struct arguments *arguments)

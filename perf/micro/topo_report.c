@@ -225,6 +225,15 @@ static double allreduce_ms(const struct job *job, const struct weft_hosts *hosts
     return contention.time_ns / 1e6;
 }
 
+/* The same hosts, but ring 0 alone. */
+static struct weft_hosts one_ring(const struct weft_hosts *hosts)
+{
+    struct weft_hosts one = *hosts;
+    one.rings = one.places = NULL;
+    one.ring_count = 1;
+    return one;
+}
+
 /* One row. leaves: of 32 nodes, each with as many GPUs and ranks as rails. hier: whether the hierarchical plan is priced too, whose rounds all differ somewhere. */
 static void report_allreduce(uint32_t leaves, uint32_t rails, uint64_t bytes, int hier)
 {
@@ -242,13 +251,43 @@ static void report_allreduce(uint32_t leaves, uint32_t rails, uint64_t bytes, in
     must(weft_order_ranks(graph, job.places, job.ranks, 0, &layout));
     must(weft_hosts_of_layout(layout, &hosts));
     double ordered_s = cpu_s();
-    double ordered = allreduce_ms(&job, hosts, WEFT_ALGO_RING, bytes);
+    struct weft_hosts one = one_ring(hosts);
+    double ordered = allreduce_ms(&job, &one, WEFT_ALGO_RING, bytes);
     double end = cpu_s();
     if (hier)
         snprintf(cell, sizeof cell, "%.1f ms", allreduce_ms(&job, hosts, WEFT_ALGO_HIER, bytes));
     printf("| %u | %u | %" PRIu64 " MiB | %.1f ms | %.1f ms | %.1f | %s | %.2f s | %.2f s |\n", leaves * 32,
            job.ranks, bytes >> 20, shuffled, ordered, shuffled / ordered, cell, ordered_s - start,
            end - ordered_s);
+    weft_hosts_free(hosts);
+    weft_layout_free(layout);
+    job_free(&job);
+    weft_graph_free(graph);
+}
+
+/* One row: 8 GPUs, NICs and ranks on each node, one ring against one per rail. own_leaves: each rail has leaves of its own. */
+static void report_rails(uint32_t nodes, int own_leaves, uint64_t bytes, int hier)
+{
+    struct weft_graph *graph;
+    struct job job;
+    struct weft_layout *layout;
+    struct weft_hosts *hosts;
+    char text[128], cell[32] = "";
+    snprintf(text, sizeof text,
+             "fat-tree:leaves=%u,nodes-per-leaf=32,gpus=8,rails=8,rail-optimised=%d,oversubscription=4",
+             nodes / 32 * (own_leaves ? 8 : 1), own_leaves);
+    must(weft_topo_read(text, &graph));
+    job_make(&job, graph, 8, 8, 1);
+    must(weft_order_ranks(graph, job.places, job.ranks, 0, &layout));
+    must(weft_hosts_of_layout(layout, &hosts));
+    struct weft_hosts one = one_ring(hosts);
+    double ring = allreduce_ms(&job, &one, WEFT_ALGO_RING, bytes), start = cpu_s();
+    double rings = allreduce_ms(&job, hosts, WEFT_ALGO_RING, bytes), end = cpu_s();
+    if (hier)
+        snprintf(cell, sizeof cell, "%.1f ms", allreduce_ms(&job, hosts, WEFT_ALGO_HIER, bytes));
+    printf("| %u | %u | %s | %" PRIu64 " MiB | %.1f ms | %.1f ms (%u rings) | %.1f | %s | %.2f s |\n", nodes,
+           job.ranks, own_leaves ? "own" : "shared", bytes >> 20, ring, rings, weft_hosts_rings(hosts),
+           ring / rings, cell, end - start);
     weft_hosts_free(hosts);
     weft_layout_free(layout);
     job_free(&job);
@@ -350,6 +389,21 @@ int main(int argc, char **argv)
     report_allreduce(64, 1, (uint64_t)1 << 30, 1);
     report_allreduce(64, 8, (uint64_t)1 << 30, 0);
     report_allreduce(8, 8, (uint64_t)1 << 30, 1);
+    printf(
+        "\n## One ring and one per rail\n\n"
+        "Nodes of 8 GPUs, 8 NICs and 8 ranks on the same fat tree, ranks in weft's order: the allreduce by a "
+        "ring over ring 0 alone,\n"
+        "and over all rings of the layout, each with its share of the data. Leaves: one for all NICs of a "
+        "node, or one for each\n"
+        "rail (`rail-optimised=1`). The last column is seconds of one core for all rings.\n\n"
+        "| nodes | ranks | leaves of rails | data | one ring | one per rail | ratio | hierarchical | to "
+        "price "
+        "|\n"
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+    report_rails(256, 0, (uint64_t)1 << 30, 1);
+    report_rails(256, 1, (uint64_t)1 << 30, 1);
+    report_rails(256, 1, (uint64_t)1 << 26, 1);
+    report_rails(2048, 1, (uint64_t)1 << 30, 0);
     if (*folder)
         report_samples(folder);
     return fflush(stdout) || ferror(stdout);

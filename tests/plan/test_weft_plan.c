@@ -87,6 +87,8 @@ static void test_dump(void **state)
     expect("dump broadcast --algo hier --hosts 2,2 --rank 2", 0, "0  RECV chunk 0 from 0: OUTPUT");
     expect("dump reduce --algo chain --ranks 3 --root 2 --rank 0", 0,
            "reduce chain, rank 0 of 3, root 2: 64 chunks, 4 slots, 4 cells, 4 records");
+    expect("dump allreduce --algo ring --hosts 2,2 --rings 2 --rank 0 --steps", 0,
+           "9  RECV chunk 7 from 1: SLOT 3");
     expect("dump gather --algo binomial --ranks 6 --root 2 --rank 0", 0, "TEMP 0-1, 3 records");
     expect("dump alltoall --algo bruck --ranks 4 --rank 1", 0, "COPY chunk 0: OUTPUT <- INPUT chunk 2");
 }
@@ -139,6 +141,7 @@ static void test_cost(void **state)
     expect("cost reduce_scatter --ranks 8 --bytes 1M --strict", 0, "halving");
     expect("cost allreduce --hosts 16x8 --bytes 64M --json", 0, "\"algorithm\": \"hier\"");
     expect("cost allreduce --hosts 16x8 --bytes 8 --algo leader", 0, "chosen");
+    expect("cost allreduce --hosts 16x8 --rings 8 --bytes 1G --algo ring", 0, "chosen");
     expect("cost barrier --ranks 8 --bytes 1", 0, "dissemination");
 }
 
@@ -161,6 +164,8 @@ static void test_bad_arguments(void **state)
         {"dump allreduce --algo ring --hosts 2x3x4", "'2x3x4'"},
         {"dump allreduce --algo ring --hosts 99999x99999", "'99999x99999'"},
         {"dump allreduce --algo ring --hosts 4,4 --ranks 9", "--ranks is not the sum of --hosts '4,4'"},
+        {"dump allreduce --algo ring --rings 2", "'--ranks'"},
+        {"dump allreduce --algo ring --hosts 4,4 --rings 33", "--rings is '33'"},
         {"dump allreduce --ranks 2", "'--algo'"},
         {"dump allreduce --algo auto --ranks 2", "--algo is 'auto'"},
         {"dump allreduce --algo ring --ranks 2 --rank 2", "--rank is '2'"},
