@@ -15,7 +15,7 @@
 #include "comm/progress.h"
 
 #define INTRO_MAGIC     0x54464557u /* "WEFT" */
-#define INTRO_VERSION   5
+#define INTRO_VERSION   6
 #define ID_CANDIDATES   8
 #define PROCESSOR_WORDS 16
 #define PROOF_MS        3000 /* to shake hands with a neighbour; then the network serves */
@@ -31,7 +31,7 @@ struct introduction {
     int32_t numa;
     uint64_t fabric;
     uint16_t shm_size, place_size; /* place_size: of the text that ends the message, weft_place_tell()'s */
-    uint32_t reserved;
+    uint32_t machine;
     char host[64];
     uint8_t shm_address[WEFT_ADDRESS_MAX];
 };
@@ -90,6 +90,7 @@ static int introduce(struct weft_comm *comm, char *message, size_t *size)
     size_t end = sizeof *intro + text + 1;
     intro->place_size = (uint16_t)weft_place_tell(comm->context, &set, &place, message + end);
     intro->numa = place.numa;
+    intro->machine = place.machine;
     intro->fabric = place.fabric;
     *size = end + intro->place_size;
     return WEFT_OK;
@@ -102,7 +103,8 @@ static int read_place(const struct weft_blob *blob, struct weft_told_place *plac
     if (blob->size < sizeof *intro + 1 + intro->place_size)
         return 0;
     const char *text = (const char *)blob->data + blob->size - intro->place_size;
-    *place = (struct weft_told_place){.numa = intro->numa, .fabric = intro->fabric};
+    *place =
+        (struct weft_told_place){.numa = intro->numa, .machine = intro->machine, .fabric = intro->fabric};
     return text[-1] == '\0' && weft_place_read_text(text, intro->place_size, place);
 }
 

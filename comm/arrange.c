@@ -13,17 +13,22 @@
 #include "topo/read.h"
 
 #define HOST_NAME_MAX_BYTES 128
+#define DOMAIN_INDEX        (1u << 24) /* first number of what is no NUMA node: no device is at one of these */
 
 /* A rank by what tells its host from others. */
 struct resident {
     const char *host;
-    uint32_t part; /* tells hosts of one name apart */
+    uint32_t machine; /* by its kernel; 0 where not all tell */
+    int32_t number;   /* of its host by the launcher, -1 where that does not number all */
+    uint32_t lowest;  /* rank of those with these three */
+    uint32_t domain;  /* lowest rank that shares memory with it; 0 where no two do */
     uint32_t rank;
 };
 
 struct host {
     char name[HOST_NAME_MAX_BYTES];
     uint32_t first, count; /* of the residents */
+    uint32_t domains;      /* in which ranks share memory */
     uint32_t node;         /* in the graph */
 };
 
@@ -41,15 +46,36 @@ struct arranging {
     const char *source; /* what the order rests on */
 };
 
+static int compare_machines(const struct resident *a, const struct resident *b)
+{
+    int names = strcmp(a->host, b->host);
+    if (names)
+        return names;
+    if (a->machine != b->machine)
+        return a->machine < b->machine ? -1 : 1;
+    return (a->number > b->number) - (a->number < b->number);
+}
+
+/* By machine, then by rank: so the lowest is found. */
+static int compare_by_machine(const void *a, const void *b)
+{
+    const struct resident *x = a, *y = b;
+    int machines = compare_machines(x, y);
+    return machines ? machines : (x->rank > y->rank) - (x->rank < y->rank);
+}
+
 static int compare_residents(const void *a, const void *b)
 {
     const struct resident *x = a, *y = b;
     int names = strcmp(x->host, y->host);
     if (names)
         return names;
-    if (x->part != y->part)
-        return x->part < y->part ? -1 : 1;
-    return (x->rank > y->rank) - (x->rank < y->rank);
+    const uint32_t left[] = {x->lowest, x->domain, x->rank}, right[] = {y->lowest, y->domain, y->rank};
+    for (int i = 0; i < 3; i++) {
+        if (left[i] != right[i])
+            return left[i] < right[i] ? -1 : 1;
+    }
+    return 0;
 }
 
 /* Whether one launcher has started all ranks and numbers their hosts. */
@@ -75,32 +101,70 @@ static void name_host(struct host *host, const struct resident *resident, const 
         snprintf(host->name, sizeof host->name, "%s#%u", resident->host, *same);
 }
 
-static int find_hosts(struct arranging *a)
+static int all_tell_machines(const struct arranging *a)
+{
+    for (int r = 0; r < a->comm->ranks; r++) {
+        if (!a->told[r].machine)
+            return 0;
+    }
+    return 1;
+}
+
+/* Ranks that share memory go by the lowest of them, whose name and machine are theirs. */
+static void sort_residents(struct arranging *a, int machines)
 {
     const struct weft_comm *comm = a->comm;
-    uint32_t ranks = (uint32_t)comm->ranks, same = 0;
-    int nodes = has_nodes(comm);
+    uint32_t ranks = (uint32_t)comm->ranks;
+    int numbers = has_nodes(comm);
+    for (uint32_t r = 0; r < ranks; r++) {
+        uint32_t lead = comm->no_shm ? r : comm->members[r].host_group;
+        const struct weft_member *member = &comm->members[lead];
+        a->residents[r] = (struct resident){.host = *member->host ? member->host : "(none)",
+                                            .machine = machines ? a->told[lead].machine : 0,
+                                            .number = numbers ? member->placement.node : -1,
+                                            .domain = comm->no_shm ? 0 : lead,
+                                            .rank = r};
+    }
+    qsort(a->residents, ranks, sizeof *a->residents, compare_by_machine);
+    for (uint32_t i = 0; i < ranks; i++) {
+        struct resident *resident = &a->residents[i];
+        int same = i && compare_machines(resident - 1, resident) == 0;
+        resident->lowest = same ? resident[-1].lowest : resident->rank;
+    }
+    qsort(a->residents, ranks, sizeof *a->residents, compare_residents);
+}
+
+/* split: ranks of a machine that do not share memory are hosts of their own. */
+static void gather_hosts(struct arranging *a, int split)
+{
+    uint32_t same = 0;
+    a->host_count = 0;
+    for (uint32_t i = 0; i < (uint32_t)a->comm->ranks; i++) {
+        const struct resident *resident = &a->residents[i], *before = i ? resident - 1 : NULL;
+        int domain = !before || before->domain != resident->domain;
+        if (before && compare_machines(before, resident) == 0 && !(split && domain)) {
+            a->hosts[a->host_count - 1].count++;
+            a->hosts[a->host_count - 1].domains += (uint32_t)domain;
+            continue;
+        }
+        struct host *host = &a->hosts[a->host_count++];
+        *host = (struct host){.first = i, .count = 1, .domains = 1, .node = WEFT_NODE_NONE};
+        name_host(host, resident, before, &same);
+    }
+}
+
+static int find_hosts(struct arranging *a)
+{
+    uint32_t ranks = (uint32_t)a->comm->ranks;
     a->residents = malloc(ranks * sizeof *a->residents);
     a->hosts = malloc(ranks * sizeof *a->hosts);
     if (!a->residents || !a->hosts)
         return weft_fail(WEFT_NOMEM, "no memory to arrange %u ranks", ranks);
-    for (uint32_t r = 0; r < ranks; r++) {
-        const struct weft_member *member = &comm->members[r];
-        uint32_t part = !comm->no_shm ? member->host_group : nodes ? (uint32_t)member->placement.node : 0;
-        const char *name = comm->no_shm ? member->host : comm->members[part].host;
-        a->residents[r] = (struct resident){*name ? name : "(none)", part, r};
-    }
-    qsort(a->residents, ranks, sizeof *a->residents, compare_residents);
-    for (uint32_t i = 0; i < ranks; i++) {
-        const struct resident *resident = &a->residents[i], *before = i ? resident - 1 : NULL;
-        if (before && strcmp(before->host, resident->host) == 0 && before->part == resident->part) {
-            a->hosts[a->host_count - 1].count++;
-            continue;
-        }
-        struct host *host = &a->hosts[a->host_count++];
-        *host = (struct host){.first = i, .count = 1, .node = WEFT_NODE_NONE};
-        name_host(host, resident, before, &same);
-    }
+    int machines = all_tell_machines(a);
+    sort_residents(a, machines);
+    gather_hosts(a, !machines);
+    if (a->host_count == 1)
+        gather_hosts(a, 1);
     return WEFT_OK;
 }
 
@@ -165,27 +229,71 @@ static int find_fabric(struct arranging *a, const struct weft_graph **fabric)
 
 static int compare_numbers(const void *a, const void *b)
 {
-    const int32_t *x = a, *y = b;
+    const uint64_t *x = a, *y = b;
     return (*x > *y) - (*x < *y);
 }
 
-/* The NUMA nodes that ranks of the host are bound to. numbers: room for as many as it has ranks. */
-static int add_numa_nodes(struct arranging *a, const struct host *host, uint32_t node, int32_t *numbers)
+/* Ranks with the same are nearest to each other within their host: the NUMA node, and where not all share memory first of
+ * all who does. The graph gets a NUMA node for each. */
+struct corner {
+    uint32_t domain; /* 0 where all share memory */
+    int32_t numa;    /* -1: not known */
+};
+
+static struct corner corner_of(const struct arranging *a, const struct host *host, uint32_t resident)
+{
+    const struct resident *told = &a->residents[host->first + resident];
+    return (struct corner){host->domains > 1 ? told->domain : 0, a->told[told->rank].numa};
+}
+
+/* Sorts what is not known behind what is. */
+static uint64_t number_of(struct corner corner)
+{
+    return (uint64_t)corner.domain << 32 | (corner.numa < 0 ? UINT32_MAX : (uint32_t)corner.numa);
+}
+
+/* Whether there is anything to tell: the name of its node, which begins as no device's may (comm/ports_graph.c). */
+static int name_corner(const struct host *host, struct corner corner, char name[48])
+{
+    if (host->domains > 1 && corner.numa < 0)
+        snprintf(name, 48, "numa-domain%u", corner.domain);
+    else if (host->domains > 1)
+        snprintf(name, 48, "numa%d-domain%u", corner.numa, corner.domain);
+    else
+        snprintf(name, 48, "numa%d", corner.numa);
+    return host->domains > 1 || corner.numa >= 0;
+}
+
+/* numbers: room for as many as the host has ranks. */
+static int add_corners(struct arranging *a, const struct host *host, uint32_t node, uint64_t *numbers)
 {
     int status = WEFT_OK;
     for (uint32_t i = 0; i < host->count; i++)
-        numbers[i] = a->told[a->residents[host->first + i].rank].numa;
+        numbers[i] = number_of(corner_of(a, host, i));
     qsort(numbers, host->count, sizeof *numbers, compare_numbers);
     for (uint32_t i = 0; i < host->count && status == WEFT_OK; i++) {
-        if (numbers[i] < 0 || (i && numbers[i] == numbers[i - 1]))
-            continue;
-        char name[24];
+        char name[48];
         uint32_t made;
-        snprintf(name, sizeof name, "numa%d", numbers[i]);
+        struct corner corner = {(uint32_t)(numbers[i] >> 32), (int32_t)(uint32_t)numbers[i]};
+        if ((i && numbers[i] == numbers[i - 1]) || !name_corner(host, corner, name))
+            continue;
         struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_NUMA, node, name);
-        told.index = numbers[i];
+        told.index = host->domains > 1 ? (int32_t)(DOMAIN_INDEX + i) : corner.numa;
         status = weft_graph_add_node(a->machines, &told, &made);
     }
+    return status;
+}
+
+/* The NICs that the host's ranks use. */
+static int add_ports(struct arranging *a, const struct host *host, uint32_t node)
+{
+    int32_t *ranks = malloc(host->count * sizeof *ranks);
+    if (!ranks)
+        return weft_fail(WEFT_NOMEM, "no memory to arrange %u ranks", host->count);
+    for (uint32_t i = 0; i < host->count; i++)
+        ranks[i] = (int32_t)a->residents[host->first + i].rank;
+    int status = weft_ports_add(a->machines, node, a->told, ranks, host->count);
+    free(ranks);
     return status;
 }
 
@@ -193,7 +301,7 @@ static int add_numa_nodes(struct arranging *a, const struct host *host, uint32_t
 static int make_machines(struct arranging *a)
 {
     int status = weft_graph_new("ranks", "what ranks tell", &a->machines);
-    int32_t *numbers = malloc((size_t)a->comm->ranks * sizeof *numbers);
+    uint64_t *numbers = malloc((size_t)a->comm->ranks * sizeof *numbers);
     if (status == WEFT_OK && !numbers)
         status = weft_fail(WEFT_NOMEM, "no memory to arrange %d ranks", a->comm->ranks);
     for (uint32_t h = 0; h < a->host_count && status == WEFT_OK; h++) {
@@ -201,11 +309,9 @@ static int make_machines(struct arranging *a)
         uint32_t node;
         status = weft_graph_add_node(a->machines, &told, &node);
         if (status == WEFT_OK)
-            status = add_numa_nodes(a, &a->hosts[h], node, numbers);
-        for (uint32_t i = 0; i < a->hosts[h].count; i++)
-            numbers[i] = (int32_t)a->residents[a->hosts[h].first + i].rank;
+            status = add_corners(a, &a->hosts[h], node, numbers);
         if (status == WEFT_OK)
-            status = weft_ports_add(a->machines, node, a->told, numbers, a->hosts[h].count);
+            status = add_ports(a, &a->hosts[h], node);
     }
     free(numbers);
     return status == WEFT_OK ? weft_graph_finish(a->machines) : status;
@@ -238,11 +344,21 @@ static int compare_hosts(const void *a, const void *b)
     return strcmp(((const struct host *)a)->name, ((const struct host *)b)->name);
 }
 
-static int place_ranks(struct arranging *a)
+/* The node of a resident's corner in the graph, or WEFT_NODE_NONE. */
+static uint32_t find_corner(const struct arranging *a, const struct host *host, uint32_t resident)
 {
-    a->places = malloc((size_t)a->comm->ranks * sizeof *a->places);
-    if (!a->places)
-        return weft_fail(WEFT_NOMEM, "no memory to arrange %d ranks", a->comm->ranks);
+    char name[48];
+    if (host->node == WEFT_NODE_NONE || !name_corner(host, corner_of(a, host, resident), name))
+        return WEFT_NODE_NONE;
+    uint32_t n = weft_graph_first(a->graph, host->node);
+    while (n != WEFT_NODE_NONE &&
+           !(a->graph->nodes[n].kind == WEFT_NODE_NUMA && strcmp(a->graph->nodes[n].name, name) == 0))
+        n = a->graph->nodes[n].sibling_next;
+    return n;
+}
+
+static void find_nodes(struct arranging *a)
+{
     qsort(a->hosts, a->host_count, sizeof *a->hosts, compare_hosts);
     for (uint32_t n = weft_graph_first(a->graph, WEFT_NODE_NONE); n != WEFT_NODE_NONE;
          n = a->graph->nodes[n].sibling_next) {
@@ -254,19 +370,20 @@ static int place_ranks(struct arranging *a)
         if (host)
             host->node = n;
     }
+}
+
+static int place_ranks(struct arranging *a)
+{
+    a->places = malloc((size_t)a->comm->ranks * sizeof *a->places);
+    if (!a->places)
+        return weft_fail(WEFT_NOMEM, "no memory to arrange %d ranks", a->comm->ranks);
+    find_nodes(a);
     for (uint32_t h = 0; h < a->host_count; h++) {
         const struct host *host = &a->hosts[h];
         for (uint32_t i = 0; i < host->count; i++) {
-            uint32_t rank = a->residents[host->first + i].rank, near = WEFT_NODE_NONE;
-            for (uint32_t n = host->node == WEFT_NODE_NONE ? WEFT_NODE_NONE
-                                                           : weft_graph_first(a->graph, host->node);
-                 n != WEFT_NODE_NONE && near == WEFT_NODE_NONE; n = a->graph->nodes[n].sibling_next) {
-                const struct weft_node *node = &a->graph->nodes[n];
-                if (node->kind == WEFT_NODE_NUMA && a->told[rank].numa >= 0 &&
-                    node->index == a->told[rank].numa)
-                    near = n;
-            }
-            a->places[rank] = (struct weft_place){.host_name = host->name, .host = host->node, .near = near};
+            uint32_t rank = a->residents[host->first + i].rank;
+            a->places[rank] = (struct weft_place){
+                .host_name = host->name, .host = host->node, .near = find_corner(a, host, i)};
             weft_ports_place(a->graph, &a->told[rank], &a->places[rank]);
         }
     }

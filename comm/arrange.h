@@ -1,15 +1,19 @@
 /* Where the ranks of a communicator stand, and what follows from it: the order that rings and trees take, and the hosts of
  * hierarchical plans.
  *
- * Every rank tells three things when a communicator is made (agree.h, round 1): the NUMA node that it is bound to, what
- * Slurm says of its place in the fabric, and a digest of the fabric in WEFT_TOPO_FILE; and with its vote (round 2) the ports of
- * RDMA devices that it uses, by name, GUID and rail (ports.h). With host names and
+ * Every rank tells four things when a communicator is made (agree.h, round 1): the kernel that runs it, the NUMA node that it
+ * is bound to, what Slurm says of its place in the fabric, and a digest of the fabric in WEFT_TOPO_FILE; and with its vote
+ * (round 2) the ports of RDMA devices that it uses, by name, GUID and rail (ports.h). With host names and
  * who shares memory with whom, which are known anyhow, all ranks have the same facts, make the same graph of
  * them and so find the same layout (topo/order.h). No rank looks at another's hardware, and none loads hwloc for it.
  *
- * Which ranks are on one host: those that have proven to share memory, by the name of the lowest of them (containers may
- * have names of their own). Where no two do (WEFT_TRANSPORT=ofi, or one rank on each host), those whose hosts have the
- * same name and, where one launcher says so, the same number.
+ * Which ranks are on one host: those whose hosts have the same name, run the same kernel (by its boot id, so that machines which
+ * are all called "localhost" are told apart) and, where one launcher says so, have the same number. Ranks that have
+ * proven to share memory count as the lowest of them says (containers may have names of their own). Ranks of one host
+ * that do not share memory (other users', in a network namespace of their own, or without descriptors) are still on
+ * one host: what goes between them stays in the machine, and the fabric sees them at one place. Within it those stand
+ * together that do. Only where there is one host in all they are hosts of their own, since there is nothing dearer to save;
+ * so they are where a kernel does not tell its boot id.
  *
  * NICs: those that ranks have told, each rank's first being its own. With them hosts have rails, and the layout a ring for each;
  * and where the fabric's file tells GUIDs, cables end at the ports where they do.
@@ -36,8 +40,8 @@ struct weft_told_port;
 #define WEFT_PLACE_TEXT_MAX 512 /* Slurm's two values with their ends; longer ones are not told */
 
 struct weft_told_place {
-    int32_t numa; /* -1: several, or not known */
-    uint32_t reserved;
+    int32_t numa;        /* -1: several, or not known */
+    uint32_t machine;    /* digest of its kernel's boot id, 0: not known */
     uint64_t fabric;     /* digest of WEFT_TOPO_FILE's graph, 0 without */
     const char *address; /* "": Slurm has not said */
     const char *pattern;

@@ -11,6 +11,8 @@
 #include "topo/live/sysfs.h"
 #include "topo/read.h"
 
+#define DIGEST_START 0xcbf29ce484222325u
+
 /* FNV-1a, 64 bits (Fowler, Noll, Vo): tells files apart that differ by mistake, not by intent. */
 static uint64_t fold(uint64_t digest, const void *data, size_t size)
 {
@@ -23,7 +25,7 @@ static uint64_t fold(uint64_t digest, const void *data, size_t size)
 /* All that a layout may rest on: two ranks that read different files would otherwise make plans that do not fit. */
 static uint64_t digest_of(const struct weft_graph *graph)
 {
-    uint64_t digest = 0xcbf29ce484222325u;
+    uint64_t digest = DIGEST_START;
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const struct weft_node *node = &graph->nodes[n];
         const char *pci = node->pci ? node->pci : "";
@@ -75,6 +77,18 @@ static const char *word_of(const char *name)
     return value ? value : "";
 }
 
+/* Ranks are few enough that 32 bits do: it tells only hosts of one name apart. */
+static uint32_t machine_of(const char *root)
+{
+    char line[WEFT_SYSFS_LINE_MAX];
+    int length = weft_sysfs_line(root, line, "/proc/sys/kernel/random/boot_id");
+    if (length <= 0)
+        return 0;
+    uint64_t digest = fold(DIGEST_START, line, (size_t)length);
+    uint32_t folded = (uint32_t)(digest ^ digest >> 32);
+    return folded ? folded : 1;
+}
+
 size_t weft_place_tell(const struct weft_context *context, const cpu_set_t *processors,
                        struct weft_told_place *place, char text[WEFT_PLACE_TEXT_MAX])
 {
@@ -83,6 +97,7 @@ size_t weft_place_tell(const struct weft_context *context, const cpu_set_t *proc
     int length = snprintf(sysfs, sizeof sysfs, "%s/sys", root ? root : "");
     *place =
         (struct weft_told_place){.numa = length < (int)sizeof sysfs ? weft_numa_of(processors, sysfs) : -1,
+                                 .machine = machine_of(root ? root : ""),
                                  .fabric = context->fabric_digest};
     const char *address = word_of("SLURM_TOPOLOGY_ADDR");
     const char *pattern = word_of("SLURM_TOPOLOGY_ADDR_PATTERN");

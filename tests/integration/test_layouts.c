@@ -37,13 +37,25 @@ struct scene {
 /* What is different when hosts are. */
 #define LAYERED (BIT(WEFT_ALGO_AUTO) | BIT(WEFT_ALGO_HIER) | BIT(WEFT_ALGO_LEADER))
 
-static void hosts_open(const char *placement)
+/* The host of the test's own that a rank runs on: ranks on different ones do not share memory. */
+static int machine_of(const struct test_layout *layout, int rank)
 {
-    static const char *const names[] = {"a", "b", "c", "d", "e", "f"};
+    return (layout->domains ? layout->domains : layout->hosts)[rank] - 'a';
+}
+
+static void hosts_open(const struct test_layout *layout)
+{
+    static char names[TEST_MACHINES_MAX][2];
+    const char *list[TEST_MACHINES_MAX];
     int count = 0;
-    for (const char *host = placement; *host; host++)
-        count = *host - 'a' >= count ? *host - 'a' + 1 : count;
-    const char *impossible = test_machines_open(names, count);
+    for (int rank = 0; layout->hosts[rank]; rank++) {
+        int machine = machine_of(layout, rank);
+        names[machine][0] = layout->hosts[rank];
+        count = machine >= count ? machine + 1 : count;
+    }
+    for (int m = 0; m < count; m++)
+        list[m] = names[m];
+    const char *impossible = test_machines_open(list, count);
     if (impossible)
         TEST_SKIP("%s", impossible);
 }
@@ -51,6 +63,8 @@ static void hosts_open(const char *placement)
 /* Trees that say of the processors of this process that they are those of NUMA node 0, 1, 2. */
 #define NODES 3
 static char nodes[NODES][SYS_TREE_ROOT_MAX];
+/* Files /a, /b, ... with a boot id each. */
+static char boots[SYS_TREE_ROOT_MAX];
 
 /* Processors as the kernel lists them: "0,1,5". */
 static void list_processors(char *text, size_t capacity)
@@ -64,7 +78,7 @@ static void list_processors(char *text, size_t capacity)
     }
 }
 
-static int make_nodes(void **state)
+static int make_trees(void **state)
 {
     (void)state;
     char processors[2048] = "", path[32];
@@ -77,14 +91,21 @@ static int make_nodes(void **state)
             sys_tree_file(nodes[n], path, i == n ? processors : "");
         }
     }
+    sys_tree_make(boots);
+    for (int m = 0; m < TEST_MACHINES_MAX; m++) {
+        snprintf(path, sizeof path, "/%c", 'a' + m);
+        snprintf(processors, sizeof processors, "%d0000000-0000-4000-8000-000000000000", m + 1);
+        sys_tree_file(boots, path, processors);
+    }
     return 0;
 }
 
-static int remove_nodes(void **state)
+static int remove_trees(void **state)
 {
     (void)state;
     for (int n = 0; n < NODES; n++)
         sys_tree_remove(nodes[n]);
+    sys_tree_remove(boots);
     return 0;
 }
 
@@ -106,15 +127,26 @@ static int run_on(char node)
     return failed ? errno : 0;
 }
 
+/* In the rank's process: as if the kernel of a machine of its own ran it. 0 or an errno. */
+static int boot_as(int machine)
+{
+    char file[SYS_TREE_ROOT_MAX + 8];
+    snprintf(file, sizeof file, "%s/%c", boots, 'a' + machine);
+    if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+        mount(file, "/proc/sys/kernel/random/boot_id", NULL, MS_BIND, NULL))
+        return errno;
+    return 0;
+}
+
 /* In the rank's process: the communicator that the layout is of. */
 static int open_on_host(struct job *job, const struct test_layout *layout, int rank, int meeting)
 {
-    const char *placement = layout->hosts;
     if (layout->by_rank)
         setenv("WEFT_ORDER", "rank", 1);
-    if (layout->numa && run_on(layout->numa[rank]))
+    if ((layout->numa && run_on(layout->numa[rank])) ||
+        (layout->same_name && boot_as(machine_of(layout, rank))))
         return WEFT_SYSTEM;
-    test_machines_seat(rank, (int)strlen(placement), placement[0] - 'a', meeting);
+    test_machines_seat(rank, (int)strlen(layout->hosts), machine_of(layout, 0), meeting);
     return job_open(job, NULL, NULL);
 }
 
@@ -161,9 +193,8 @@ static int sweep_body(int rank, int ranks, void *arg)
     (void)ranks;
     const struct scene *scene = arg;
     static const size_t all[] = {1, 301, 40001}, few[] = {7};
-    const char *placement = scene->layout.hosts;
     int sanitized = getenv("WEFT_SANITIZER") != NULL;
-    CHECK(test_machines_enter(placement[rank] - 'a') == 0);
+    CHECK(test_machines_enter(machine_of(&scene->layout, rank)) == 0);
     for (int a = 0; a < WEFT_ALGO_COUNT; a++) {
         struct job job;
         unsigned collectives;
@@ -184,7 +215,7 @@ static int sweep_body(int rank, int ranks, void *arg)
 
 static void sweep(struct scene scene)
 {
-    hosts_open(scene.layout.hosts);
+    hosts_open(&scene.layout);
     int failed = test_ranks_fork((int)strlen(scene.layout.hosts), sweep_body, &scene);
     test_machines_close();
     assert_int_equal(failed, 0);
@@ -193,25 +224,25 @@ static void sweep(struct scene scene)
 static void test_unequal_hosts(void **state)
 {
     (void)state;
-    sweep((struct scene){{"bacaba", NULL, 0, NULL}, EVERY, 1});
+    sweep((struct scene){{.hosts = "bacaba"}, EVERY, 1});
 }
 
 static void test_equal_hosts(void **state)
 {
     (void)state;
-    sweep((struct scene){{"aabb", NULL, 0, NULL}, LAYERED, 1});
+    sweep((struct scene){{.hosts = "aabb"}, LAYERED, 1});
 }
 
 static void test_one_rank_on_a_host(void **state)
 {
     (void)state;
-    sweep((struct scene){{"aaab", NULL, 0, NULL}, LAYERED, 1});
+    sweep((struct scene){{.hosts = "aaab"}, LAYERED, 1});
 }
 
 static void test_one_host(void **state)
 {
     (void)state;
-    sweep((struct scene){{"aaaa", NULL, 0, NULL}, LAYERED, 0});
+    sweep((struct scene){{.hosts = "aaaa"}, LAYERED, 0});
 }
 
 /* Ranks of one host, and of several, that run on its NUMA nodes by turns. */
@@ -219,16 +250,28 @@ static void test_numa_nodes(void **state)
 {
     (void)state;
     need_nodes();
-    sweep((struct scene){{"aaaaa", NULL, 0, "1-020"}, BIT(WEFT_ALGO_AUTO), 0});
-    sweep((struct scene){{"babaa", NULL, 0, "10010"}, BIT(WEFT_ALGO_AUTO), 1});
+    sweep((struct scene){{.hosts = "aaaaa", .numa = "1-020"}, BIT(WEFT_ALGO_AUTO), 0});
+    sweep((struct scene){{.hosts = "babaa", .numa = "10010"}, BIT(WEFT_ALGO_AUTO), 1});
+}
+
+/* Ranks of a machine that do not all share memory: on one host, those that do side by side; where the job has no other,
+ * hosts of their own. And two machines of one name. */
+static void test_domains(void **state)
+{
+    (void)state;
+    const unsigned some = BIT(WEFT_ALGO_AUTO) | BIT(WEFT_ALGO_HIER);
+    sweep((struct scene){{.hosts = "aabaaab", .domains = "abcbaac", .numa = "1011010"}, some, 1});
+    sweep((struct scene){{.hosts = "aaaaa", .domains = "baaab"}, some, 1});
+    sweep((struct scene){{.hosts = "aabaa", .domains = "bacab", .same_name = 1}, some, 1});
 }
 
 /* Hosts that have no part in it: ranks stand as they are numbered, back and forth between them. */
 static void test_by_rank(void **state)
 {
     (void)state;
-    sweep((struct scene){{"abaab", NULL, 1, NULL}, EVERY, 0});
-    sweep((struct scene){{"baa", NULL, 1, NULL}, BIT(WEFT_ALGO_AUTO), 1}); /* host by host all the same */
+    sweep((struct scene){{.hosts = "abaab", .by_rank = 1}, EVERY, 0});
+    sweep((struct scene){
+        {.hosts = "baa", .by_rank = 1}, BIT(WEFT_ALGO_AUTO), 1}); /* host by host all the same */
 }
 
 /* --- what is derived */
@@ -257,13 +300,16 @@ static int name_the_wrong(weft_comm *comm, const char *hosts)
 static int check_derived(weft_comm *comm, const struct lineage *lineage, const int *members)
 {
     static const size_t counts[] = {301};
-    char hosts[TEST_LAYOUT_RANKS + 1] = "", numa[TEST_LAYOUT_RANKS + 1] = "";
+    char hosts[TEST_LAYOUT_RANKS + 1] = "", numa[TEST_LAYOUT_RANKS + 1] = "",
+                                   domains[TEST_LAYOUT_RANKS + 1] = "";
     struct test_layout expected = lineage->job;
     expected.hosts = hosts;
     expected.numa = lineage->job.numa ? numa : NULL;
+    expected.domains = lineage->job.domains ? domains : NULL;
     for (int r = 0; members[r] >= 0; r++) {
         hosts[r] = lineage->job.hosts[members[r]];
         numa[r] = lineage->job.numa ? lineage->job.numa[members[r]] : '-';
+        domains[r] = (char)('a' + machine_of(&lineage->job, members[r]));
     }
     CHECK(test_layout_check(comm, &expected) == 0);
     CHECK(collective_sweep(comm, COLLECTIVES_ALL, 5, counts, 1) == 0);
@@ -332,7 +378,7 @@ static int lineage_body(int rank, int ranks, void *arg)
     (void)ranks;
     const struct lineage *lineage = arg;
     struct job job;
-    CHECK(test_machines_enter(lineage->job.hosts[rank] - 'a') == 0);
+    CHECK(test_machines_enter(machine_of(&lineage->job, rank)) == 0);
     if (lineage->fabric)
         setenv("WEFT_TOPO_FILE", lineage->fabric, 1);
     CHECK_OK(open_on_host(&job, &lineage->job, rank, 1));
@@ -347,7 +393,7 @@ static int lineage_body(int rank, int ranks, void *arg)
 static void derive(struct lineage lineage)
 {
     int statuses[TEST_RANKS_MAX] = {0}, ranks = (int)strlen(lineage.job.hosts);
-    hosts_open(lineage.job.hosts);
+    hosts_open(&lineage.job);
     test_ranks_fork_status(ranks, lineage_body, &lineage, statuses);
     test_machines_close();
     for (int r = 0; r < ranks; r++)
@@ -357,36 +403,51 @@ static void derive(struct lineage lineage)
 static void test_derived(void **state)
 {
     (void)state;
-    derive((struct lineage){{"bacabac", NULL, 0, NULL}, 4, NULL});
-    derive((struct lineage){{"bacabac", NULL, 0, NULL}, 0, NULL});
+    derive((struct lineage){{.hosts = "bacabac"}, 4, NULL});
+    derive((struct lineage){{.hosts = "bacabac"}, 0, NULL});
 }
 
 static void test_derived_by_rank(void **state)
 {
     (void)state;
-    derive((struct lineage){{"bacabac", NULL, 1, NULL}, 4, NULL});
+    derive((struct lineage){{.hosts = "bacabac", .by_rank = 1}, 4, NULL});
 }
 
 static void test_derived_by_numa_node(void **state)
 {
     (void)state;
     need_nodes();
-    derive((struct lineage){{"bacabac", NULL, 0, "0211-10"}, 4, NULL});
+    derive((struct lineage){{.hosts = "bacabac", .numa = "0211-10"}, 4, NULL});
+}
+
+static const char fabric[] =
+    "SwitchName=s1 Nodes=a,c\nSwitchName=s2 Nodes=b\nSwitchName=s0 Switches=s[1-2]\n";
+
+static void derive_on_fabric(struct lineage lineage)
+{
+    char path[] = "/tmp/weft-layouts-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, fabric, strlen(fabric)), (ssize_t)strlen(fabric));
+    assert_int_equal(close(fd), 0);
+    lineage.fabric = path;
+    derive(lineage);
+    unlink(path);
 }
 
 /* Hosts "a" and "c" are on one switch. */
 static void test_derived_by_fabric(void **state)
 {
     (void)state;
-    char path[] = "/tmp/weft-layouts-XXXXXX";
-    static const char fabric[] =
-        "SwitchName=s1 Nodes=a,c\nSwitchName=s2 Nodes=b\nSwitchName=s0 Switches=s[1-2]\n";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, fabric, strlen(fabric)), (ssize_t)strlen(fabric));
-    assert_int_equal(close(fd), 0);
-    derive((struct lineage){{"bacabac", "acb", 0, NULL}, 4, path});
-    unlink(path);
+    derive_on_fabric((struct lineage){{.hosts = "bacabac", .sequence = "acb"}, 4, NULL});
+}
+
+/* Ranks of "a" that share no memory with the others there are on its switch all the same. */
+static void test_derived_in_domains(void **state)
+{
+    (void)state;
+    derive_on_fabric(
+        (struct lineage){{.hosts = "bacabac", .sequence = "acb", .domains = "badcbcd"}, 4, NULL});
 }
 
 int main(void)
@@ -398,10 +459,12 @@ int main(void)
         cmocka_unit_test(test_one_host),
         cmocka_unit_test(test_by_rank),
         cmocka_unit_test(test_numa_nodes),
+        cmocka_unit_test(test_domains),
+        cmocka_unit_test(test_derived_in_domains),
         cmocka_unit_test(test_derived_by_numa_node),
         cmocka_unit_test(test_derived),
         cmocka_unit_test(test_derived_by_rank),
         cmocka_unit_test(test_derived_by_fabric),
     };
-    return cmocka_run_group_tests(tests, make_nodes, remove_nodes);
+    return cmocka_run_group_tests(tests, make_trees, remove_trees);
 }

@@ -9,26 +9,51 @@
 
 /* The pieces of an order in which hosts follow each other, or nothing where that is not so. */
 struct pieces {
-    uint32_t order[TEST_LAYOUT_RANKS], sizes[TEST_LAYOUT_RANKS], count;
+    uint32_t order[TEST_LAYOUT_RANKS], sizes[TEST_LAYOUT_RANKS], count, at; /* at: ranks in them */
 };
 
-/* NUMA nodes of a host by number, ranks of which it is not known behind. */
-static struct pieces in_sequence(const struct test_layout *layout)
+static void piece_begin(struct pieces *pieces)
+{
+    pieces->sizes[pieces->count++] = 0;
+}
+
+/* NUMA nodes by number, ranks of which it is not known behind. */
+static void add_domain(struct pieces *pieces, const struct test_layout *layout, char host, char domain)
+{
+    for (const char *node = "0123456789-"; *node; node++) {
+        for (uint32_t rank = 0; layout->hosts[rank]; rank++) {
+            if (layout->hosts[rank] != host || (layout->domains && layout->domains[rank] != domain) ||
+                *node != (layout->numa ? layout->numa[rank] : '-'))
+                continue;
+            pieces->order[pieces->at++] = rank;
+            pieces->sizes[pieces->count - 1]++;
+        }
+    }
+}
+
+/* Domains of a host by their lowest ranks: one piece, or one each. */
+static void add_host(struct pieces *pieces, const struct test_layout *layout, char host, int split)
 {
     const char *hosts = layout->hosts;
-    struct pieces pieces = {.count = 0};
-    uint32_t at = 0;
-    for (const char *host = layout->sequence ? layout->sequence : "abcdefghijklmnop"; *host; host++) {
-        uint32_t first = at;
-        for (const char *node = "0123456789-"; *node; node++) {
-            for (uint32_t rank = 0; hosts[rank]; rank++) {
-                if (hosts[rank] == *host && *node == (layout->numa ? layout->numa[rank] : '-'))
-                    pieces.order[at++] = rank;
-            }
-        }
-        if (at > first)
-            pieces.sizes[pieces.count++] = at - first;
+    uint32_t first = pieces->at;
+    for (uint32_t rank = 0; hosts[rank]; rank++) {
+        int seen = 0;
+        for (uint32_t p = first; p < pieces->at; p++)
+            seen |= pieces->order[p] == rank;
+        if (hosts[rank] != host || seen)
+            continue;
+        if (split || pieces->at == first)
+            piece_begin(pieces);
+        add_domain(pieces, layout, host, layout->domains ? layout->domains[rank] : 0);
     }
+}
+
+static struct pieces in_sequence(const struct test_layout *layout)
+{
+    struct pieces pieces = {.count = 0};
+    int one_host = strspn(layout->hosts, (char[]){layout->hosts[0], 0}) == strlen(layout->hosts);
+    for (const char *host = layout->sequence ? layout->sequence : "abcdefghijklmnop"; *host; host++)
+        add_host(&pieces, layout, *host, layout->same_name || one_host);
     return pieces;
 }
 

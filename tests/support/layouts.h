@@ -12,6 +12,8 @@ struct test_layout {
     const char *sequence; /* the hosts as the fabric orders them; NULL: by name */
     int by_rank;          /* WEFT_ORDER=rank */
     const char *numa; /* [ranks]: digits of NUMA nodes, '-' where a rank runs on several; NULL: not known */
+    const char *domains; /* [ranks]: letters of who shares memory; NULL: all ranks of a host */
+    int same_name;       /* domains of one host's name are on machines of their own */
 };
 
 /* Compares with what the communicator has, and who is where. 0, or 1 and said on stderr. */
