@@ -105,7 +105,7 @@ all: $(BUILD)/libweft.a $(BUILD)/libweft.so $(PROGRAMS) $(MICRO)
 
 lib: $(BUILD)/libweft.a
 
-tests: all $(TESTS)
+tests: all $(TESTS) $(BUILD)/tests/gpu/cuda_record
 	@:
 
 $(BUILD)/%.o: %.c Makefile
@@ -164,6 +164,10 @@ $(TEST_DRIVERS):
 CUDA_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_cuda_*.c))
 CUDA_TESTS += $(patsubst %,$(BUILD)/tests/%,faults/test_cuda fuzz/fuzz_cuda_handle)
 $(BUILD)/tests/topo/test_drivers $(BUILD)/tests/faults/test_drivers $(CUDA_TESTS): | $(TEST_DRIVERS)
+# What a real driver answers, for tests/integration/test_cuda_record.sh. Goes to other machines alone.
+CUDA_RECORD := $(BUILD)/tests/gpu/cuda_record
+$(CUDA_RECORD): $(CUDA_RECORD).o | $(TEST_DRIVERS)
+	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $^ -ldl -o $@
 # Libraries and kernels are what the test says: none of this machine's.
 $(BUILD)/tests/unit/test_cuda_load: LDFLAGS_ALL += -Wl,--wrap=dlopen,--wrap=dlsym
 $(BUILD)/tests/unit/test_cuda_reduce: LDFLAGS_ALL += -Wl,--wrap=weft_kernel_image

@@ -23,7 +23,6 @@ struct cuda_fake {
     int has_dmabuf, has_flush, has_peers, has_concurrent_managed, uses_host_pointers;
     int has_memory_operations; /* of the first version */
     int major;                 /* compute capability */
-    int opens_twice;           /* a legacy handle may be opened again in the same context */
     void *capturing;           /* stream that is being captured */
     /* Runs a kernel: pieces' addresses are such that the host may touch them. NULL: launches are only counted. */
     void (*run)(const char *kernel, unsigned grid, unsigned block, const struct weft_kernel_batch *batch);

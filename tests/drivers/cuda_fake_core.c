@@ -81,7 +81,7 @@ static void fake_reset(void)
     cuda_fake.devices = 2;
     cuda_fake.init_result = SUCCESS;
     cuda_fake.knows_mappings = cuda_fake.has_dmabuf = cuda_fake.has_flush = cuda_fake.has_peers = 1;
-    cuda_fake.has_concurrent_managed = cuda_fake.uses_host_pointers = cuda_fake.opens_twice = 1;
+    cuda_fake.has_concurrent_managed = cuda_fake.uses_host_pointers = 1;
     cuda_fake.has_memory_operations = cuda_fake.needs_context = 0;
     cuda_fake.major = 9;
     cuda_fake.capturing = NULL;

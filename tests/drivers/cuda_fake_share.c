@@ -61,6 +61,7 @@ int cuIpcGetMemHandle(CUblob *handle, CUdeviceptr memory)
     return is_right ? SUCCESS : INVALID_VALUE;
 }
 
+/* A handle that is open in the context already is refused, as older drivers do; today's reference says that it is counted. */
 int cuIpcOpenMemHandle_v2(CUdeviceptr *memory, CUblob handle, unsigned flags)
 {
     CALL();
@@ -163,23 +164,27 @@ int cuMemGetHandleForAddressRange(void *handle, CUdeviceptr memory, size_t size,
         return INVALID_VALUE;
     if (!cuda_fake.has_dmabuf)
         return NOT_SUPPORTED;
-    for (CUdeviceptr at = memory; at < memory + size; at += SIM_PAGE) {
-        pthread_mutex_lock(&sim.lock);
-        const struct sim_memory *found = sim_find(at);
-        int is_right = found && (found->kind == SIM_DEVICE || found->kind == SIM_MAPPED);
-        pthread_mutex_unlock(&sim.lock);
-        if (!is_right)
-            return INVALID_VALUE;
-    }
-    /* A copy, as several mappings have several files. */
-    int fd = memfd_create("cuda-fake-dmabuf", 0);
+    /* A copy, as several mappings have several files. Pages are whole, also where an allocation ends in the middle. */
+    int fd = memfd_create("cuda-fake-dmabuf", 0), result = SUCCESS;
     if (fd < 0 || ftruncate(fd, (off_t)size) != 0)
         return OUT_OF_MEMORY;
-    void *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    unsigned char *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (bytes == MAP_FAILED)
         return OUT_OF_MEMORY;
-    sim_copy((uintptr_t)bytes, memory, size);
+    pthread_mutex_lock(&sim.lock);
+    for (CUdeviceptr at = memory; at < memory + size && !result; at += SIM_PAGE) {
+        const struct sim_memory *found = sim_find(at);
+        if (found && (found->kind == SIM_DEVICE || found->kind == SIM_MAPPED))
+            memcpy(bytes + (at - memory), found->alias + (at - found->base), SIM_PAGE);
+        else
+            result = INVALID_VALUE;
+    }
+    pthread_mutex_unlock(&sim.lock);
     munmap(bytes, size);
+    if (result) {
+        close(fd);
+        return result;
+    }
     memcpy(handle, &fd, sizeof fd);
     return SUCCESS;
 }
