@@ -50,8 +50,9 @@ struct weft_told_place {
 };
 
 /* What the calling thread's rank tells: fields into place (but for the strings), the two strings one behind the
- * other into text. Returns the bytes of text. */
-size_t weft_place_tell(const struct weft_context *context, const cpu_set_t *processors,
+ * other into text. Returns the bytes of text. The context keeps the NUMA node for each set of processors, so sysfs is read once. Takes
+ * the context's lock. */
+size_t weft_place_tell(struct weft_context *context, const cpu_set_t *processors,
                        struct weft_told_place *place, char text[WEFT_PLACE_TEXT_MAX]);
 
 /* Takes the two strings apart. 0 when they are not two that end where size does. */

@@ -8,6 +8,7 @@
 #define WEFT_COMM_CONTEXT_H
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -83,6 +84,14 @@ struct weft_memory {
     struct weft_known_region regions[WEFT_TRANSPORT_COUNT];
 };
 
+/* The NUMA node of threads that may run on these processors: comm/place.c. */
+struct weft_known_numa {
+    cpu_set_t processors;
+    int32_t numa;
+};
+
+#define WEFT_KNOWN_NUMAS 4
+
 struct weft_context {
     struct weft_settings settings;
     uint64_t instance;
@@ -119,15 +128,17 @@ struct weft_context {
     struct weft_comm **comms;            /* [lock] hash by id, open addressing */
     struct weft_comm **all;              /* [lock] all of them, comm_count, in no order */
     uint32_t comm_capacity, comm_count;
-    atomic_int users;                             /* communicators being made or alive */
-    atomic_int letters;                           /* some have arrived: inbox.h */
-    atomic_int oversubscribed;                    /* more ranks than processors on this host */
-    struct weft_graph *fabric;                    /* WEFT_TOPO_FILE, NULL without; comm/arrange.h */
-    uint64_t fabric_digest;                       /* 0 without */
-    struct weft_devices *devices;                 /* kinds of devices; opened when first asked */
-    struct weft_ports ports;                      /* [lock] of RDMA devices */
-    int holds_pmix;                               /* comm/boot_pmix.h */
-    struct weft_user_op *user_ops[WEFT_USER_OPS]; /* by op - WEFT_OP_USER; comm/op.c */
+    atomic_int users;                               /* communicators being made or alive */
+    atomic_int letters;                             /* some have arrived: inbox.h */
+    atomic_int oversubscribed;                      /* more ranks than processors on this host */
+    struct weft_graph *fabric;                      /* WEFT_TOPO_FILE, NULL without; comm/arrange.h */
+    uint64_t fabric_digest;                         /* 0 without */
+    struct weft_known_numa numas[WEFT_KNOWN_NUMAS]; /* [lock] a ring: the last ones asked for */
+    uint32_t numa_count;                            /* [lock] all that were asked for */
+    struct weft_devices *devices;                   /* kinds of devices; opened when first asked */
+    struct weft_ports ports;                        /* [lock] of RDMA devices */
+    int holds_pmix;                                 /* comm/boot_pmix.h */
+    struct weft_user_op *user_ops[WEFT_USER_OPS];   /* by op - WEFT_OP_USER; comm/op.c */
 };
 
 /* The thread that carries bootstraps' overlays, started by the first that asks. It is not the one that drives transports, so that heartbeats do

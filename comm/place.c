@@ -89,16 +89,43 @@ static uint32_t machine_of(const char *root)
     return folded ? folded : 1;
 }
 
-size_t weft_place_tell(const struct weft_context *context, const cpu_set_t *processors,
-                       struct weft_told_place *place, char text[WEFT_PLACE_TEXT_MAX])
+/* What the context knows of these processors. 0: nothing yet. */
+static int recall(struct weft_context *context, const cpu_set_t *processors, int32_t *numa)
+{
+    int found = 0;
+    weft_context_lock(context);
+    for (uint32_t i = 0; i < WEFT_KNOWN_NUMAS && i < context->numa_count && !found; i++) {
+        found = CPU_EQUAL(&context->numas[i].processors, processors);
+        *numa = context->numas[i].numa;
+    }
+    weft_context_unlock(context);
+    return found;
+}
+
+/* From sysfs, once for each set of processors (but for programs that move about more than WEFT_KNOWN_NUMAS): a file for each NUMA
+ * node is too much for every communicator. */
+static int32_t numa_of(struct weft_context *context, const cpu_set_t *processors)
 {
     const char *root = weft_secure_getenv("HWLOC_FSROOT");
     char sysfs[WEFT_SYSFS_PATH_MAX];
+    int32_t numa;
+    if (recall(context, processors, &numa))
+        return numa;
     int length = snprintf(sysfs, sizeof sysfs, "%s/sys", root ? root : "");
-    *place =
-        (struct weft_told_place){.numa = length < (int)sizeof sysfs ? weft_numa_of(processors, sysfs) : -1,
-                                 .machine = machine_of(root ? root : ""),
-                                 .fabric = context->fabric_digest};
+    numa = length < (int)sizeof sysfs ? weft_numa_of(processors, sysfs) : -1;
+    weft_context_lock(context);
+    context->numas[context->numa_count++ % WEFT_KNOWN_NUMAS] = (struct weft_known_numa){*processors, numa};
+    weft_context_unlock(context);
+    return numa;
+}
+
+size_t weft_place_tell(struct weft_context *context, const cpu_set_t *processors,
+                       struct weft_told_place *place, char text[WEFT_PLACE_TEXT_MAX])
+{
+    const char *root = weft_secure_getenv("HWLOC_FSROOT");
+    *place = (struct weft_told_place){.numa = numa_of(context, processors),
+                                      .machine = machine_of(root ? root : ""),
+                                      .fabric = context->fabric_digest};
     const char *address = word_of("SLURM_TOPOLOGY_ADDR");
     const char *pattern = word_of("SLURM_TOPOLOGY_ADDR_PATTERN");
     size_t address_size = strlen(address) + 1, pattern_size = strlen(pattern) + 1;
