@@ -155,12 +155,14 @@ $(TEST_PROVIDER): $(call objects,$(wildcard tests/provider/*.c))
 $(BUILD)/tests/conform/test_ofi_demanding: | $(if $(HAVE_LIBFABRIC),$(TEST_PROVIDER))
 
 # Stand-ins for drivers' libraries, with the real ones' names inside.
-TEST_DRIVERS := $(addprefix $(BUILD)/tests/drivers/,libnvidia-ml.so.1 libze_loader.so.1 libcuda.so.1)
+TEST_DRIVERS := $(addprefix $(BUILD)/tests/drivers/,libnvidia-ml.so.1 libze_loader.so.1 old/libze_loader.so.1 \
+	libcuda.so.1)
 $(BUILD)/tests/drivers/libnvidia-ml.so.1: $(BUILD)/tests/drivers/nvml.o
 $(BUILD)/tests/drivers/libze_loader.so.1: $(BUILD)/tests/drivers/sysman.o
+$(BUILD)/tests/drivers/old/libze_loader.so.1: $(BUILD)/tests/drivers/sysman_old.o
 $(BUILD)/tests/drivers/libcuda.so.1: $(call objects,$(wildcard tests/drivers/cuda_fake_*.c))
 $(TEST_DRIVERS):
-	$(call say,LD,$@)$(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,$(@F) $^ -o $@
+	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,$(@F) $^ -o $@
 CUDA_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_cuda_*.c))
 CUDA_TESTS += $(patsubst %,$(BUILD)/tests/%,faults/test_cuda fuzz/fuzz_cuda_handle)
 $(BUILD)/tests/topo/test_drivers $(BUILD)/tests/faults/test_drivers $(CUDA_TESTS): | $(TEST_DRIVERS)

@@ -51,15 +51,25 @@ typedef struct {
 
 enum { ZE_SUCCESS, ZE_BAD_STRUCTURE = 0x78000004 };
 
-API int zesInit(uint32_t flags);
-API int zesDriverGet(uint32_t *count, void **drivers);
-API int zesDeviceGet(void *driver, uint32_t *count, void **devices);
+/* A loader from before zesInit() has the compute runtime's calls in place of its; the rest is Sysman's in both. */
+#ifdef SYSMAN_FAKE_OLD
+#define init        zeInit
+#define get_drivers zeDriverGet
+#define get_devices zeDeviceGet
+#else
+#define init        zesInit
+#define get_drivers zesDriverGet
+#define get_devices zesDeviceGet
+#endif
+API int init(uint32_t flags);
+API int get_drivers(uint32_t *count, void **drivers);
+API int get_devices(void *driver, uint32_t *count, void **devices);
 API int zesDevicePciGetProperties(void *device, pci_properties *properties);
 API int zesDeviceEnumFabricPorts(void *device, uint32_t *count, void **ports);
 API int zesFabricPortGetProperties(void *port, port_properties *properties);
 API int zesFabricPortGetState(void *port, port_state *state);
 
-int zesInit(uint32_t flags)
+int init(uint32_t flags)
 {
     sysman_fake.init_count++;
     return flags ? ZE_BAD_STRUCTURE : sysman_fake.init_result;
@@ -79,12 +89,12 @@ static int fill(uint32_t *count, void **handles, char *first, size_t size, uint3
     return ZE_SUCCESS;
 }
 
-int zesDriverGet(uint32_t *count, void **drivers)
+int get_drivers(uint32_t *count, void **drivers)
 {
     return fill(count, drivers, (char *)&sysman_fake, sizeof sysman_fake, 1);
 }
 
-int zesDeviceGet(void *driver, uint32_t *count, void **devices)
+int get_devices(void *driver, uint32_t *count, void **devices)
 {
     (void)driver;
     return fill(count, devices, (char *)sysman_fake.gpus, sizeof *sysman_fake.gpus, sysman_fake.gpu_count);

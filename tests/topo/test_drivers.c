@@ -19,14 +19,17 @@
 static struct nvml_fake *nvml;
 static struct sysman_fake *sysman;
 
+static char self[1024];
+
 /* The stand-in lies in ../drivers from this program. */
 static void *load(const char *library, const char *symbol)
 {
-    char self[1024], path[2048];
+    char folder[1024], path[2048];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     assert_true(length > 0);
     self[length] = '\0';
-    snprintf(path, sizeof path, "%s/../drivers/%s", dirname(self), library);
+    memcpy(folder, self, sizeof folder);
+    snprintf(path, sizeof path, "%s/../drivers/%s", dirname(folder), library);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!handle)
         print_message("%s\n", dlerror());
@@ -332,14 +335,58 @@ static void test_sysman_refuses(void **state)
     weft_graph_free(graph);
 }
 
-int main(void)
+/* --- a loader without zesInit(): in a process of its own, as a library of one name is loaded once */
+
+static int load_old(void **state)
 {
+    (void)state;
+    sysman = load("old/libze_loader.so.1", "sysman_fake");
+    return 0;
+}
+
+/* Only where the user has asked for it is the compute runtime started. */
+static void test_older_way(void **state)
+{
+    (void)state;
+    static const char *const values[] = {NULL, "0", "1"};
+    for (int i = 0; i < 3; i++) {
+        sysman_reset();
+        sysman_port(0, 1, 1, 1, 1);
+        sysman_port(1, 1, 1, 0, 1);
+        unsetenv("ZES_ENABLE_SYSMAN");
+        if (values[i])
+            assert_int_equal(setenv("ZES_ENABLE_SYSMAN", values[i], 1), 0);
+        struct weft_graph *graph = machine();
+        assert_int_equal(weft_live_sysman(graph), WEFT_OK);
+        assert_int_equal(sysman->init_count, i == 2);
+        assert_int_equal(weft_graph_finish(graph), WEFT_OK);
+        assert_int_equal(links(graph), i == 2);
+        if (i == 2)
+            check_link(graph, GPU1, GPU2, WEFT_EDGE_XE, 1, 26562500000);
+        weft_graph_free(graph);
+    }
+}
+
+static void test_loader_without_zesinit(void **state)
+{
+    (void)state;
+    char command[sizeof self + 16];
+    snprintf(command, sizeof command, "'%s' old", self);
+    assert_int_equal(system(command), 0);
+}
+
+/* The word old: the tests of the older loader. */
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest older[] = {cmocka_unit_test(test_older_way)};
+    if (argc > 1 && strcmp(argv[1], "old") == 0)
+        return cmocka_run_group_tests(older, load_old, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nvlink_direct),  cmocka_unit_test(test_nvlink_switches),
         cmocka_unit_test(test_nvlink_speed),   cmocka_unit_test(test_c2c),
         cmocka_unit_test(test_nvml_numbers),   cmocka_unit_test(test_nvml_refuses),
         cmocka_unit_test(test_xe_links),       cmocka_unit_test(test_xe_speed),
-        cmocka_unit_test(test_sysman_refuses),
+        cmocka_unit_test(test_sysman_refuses), cmocka_unit_test(test_loader_without_zesinit),
     };
     return cmocka_run_group_tests(tests, load_all, NULL);
 }

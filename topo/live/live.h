@@ -55,4 +55,9 @@ struct weft_live_function {
 int weft_live_load(const char *library, const struct weft_live_function *functions, size_t count, void *table,
                    void **handle);
 
+/* Loads a drivers' library, asks, and lets it go again; signal dispositions stay what they are. WEFT_OK where it cannot be
+ * loaded. */
+int weft_live_ask(const char *library, const struct weft_live_function *functions, size_t count, void *table,
+                  int (*ask)(void *asking), void *asking);
+
 #endif

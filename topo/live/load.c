@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <string.h>
 #include "base/error.h"
+#include "base/signals.h"
 #include "topo/live/live.h"
 
 int weft_live_load(const char *library, const struct weft_live_function *functions, size_t count, void *table,
@@ -20,6 +21,23 @@ int weft_live_load(const char *library, const struct weft_live_function *functio
     }
     *handle = opened;
     return WEFT_OK;
+}
+
+int weft_live_ask(const char *library, const struct weft_live_function *functions, size_t count, void *table,
+                  int (*ask)(void *asking), void *asking)
+{
+    struct weft_signals signals;
+    void *handle;
+    weft_signals_save(&signals);
+    int status = weft_live_load(library, functions, count, table, &handle);
+    if (status == WEFT_OK) {
+        status = ask(asking);
+        dlclose(handle);
+    } else if (status == WEFT_MISSING) {
+        status = WEFT_OK;
+    }
+    weft_signals_restore(&signals);
+    return status;
 }
 
 uint32_t weft_live_find(const struct weft_graph *graph, enum weft_node_kind kind, const char *pci)

@@ -11,12 +11,10 @@
  * The declarations are our own, of what is used: the structures' layouts are part of NVML's ABI. Functions without a
  * version suffix are those whose first version is still the present one.
  */
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/error.h"
-#include "base/signals.h"
 #include "topo/live/live.h"
 
 #define LIBRARY     "libnvidia-ml.so.1"
@@ -300,8 +298,9 @@ static int ask_devices(struct asking *asking)
     return status;
 }
 
-static int ask(struct asking *asking)
+static int ask(void *context)
 {
+    struct asking *asking = context;
     unsigned count = 0;
     if (asking->nvml.init() != SUCCESS)
         return WEFT_OK;
@@ -322,16 +321,6 @@ static int ask(struct asking *asking)
 int weft_live_nvml(struct weft_graph *graph)
 {
     struct asking asking = {.graph = graph};
-    struct weft_signals signals;
-    void *handle;
-    weft_signals_save(&signals);
-    int status =
-        weft_live_load(LIBRARY, functions, sizeof functions / sizeof *functions, &asking.nvml, &handle);
-    if (status == WEFT_OK) {
-        status = ask(&asking);
-        dlclose(handle);
-    } else if (status == WEFT_MISSING)
-        status = WEFT_OK;
-    weft_signals_restore(&signals);
-    return status;
+    return weft_live_ask(LIBRARY, functions, sizeof functions / sizeof *functions, &asking.nvml, ask,
+                         &asking);
 }

@@ -5,16 +5,16 @@
  * end of its cable. Ports that name each other are a link; links between the same two GPUs are counted into one edge. A
  * speed is bits per second of a lane, and how many lanes.
  *
- * zesInit() opens Sysman alone. Loaders that lack it (1.8 of Debian 12 does) are not asked: the older way is to start
- * the whole compute runtime, with an environment variable set that a library must not set. The declarations are our own,
- * of what is used.
+ * zesInit() opens Sysman alone. Loaders that lack it (1.8 of Debian 12 does) have an older way: zeInit() starts the whole compute
+ * runtime, and the handles of its drivers and devices are Sysman's too, where ZES_ENABLE_SYSMAN=1 was set before. A library must
+ * not set that, nor start a runtime that nobody asked for; so that way is taken where the user has set it, and otherwise such
+ * loaders are not asked. The declarations are our own, of what is used.
  */
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/error.h"
-#include "base/signals.h"
+#include "base/secure.h"
 #include "topo/live/live.h"
 
 #define LIBRARY   "libze_loader.so.1"
@@ -68,24 +68,30 @@ struct library {
     int (*init)(uint32_t flags);
     int (*get_drivers)(uint32_t *count, void **drivers);
     int (*get_devices)(void *driver, uint32_t *count, void **devices);
+    int (*init_all)(uint32_t flags); /* the same of the compute runtime: the older way */
+    int (*get_drivers_of_all)(uint32_t *count, void **drivers);
+    int (*get_devices_of_all)(void *driver, uint32_t *count, void **devices);
     int (*get_pci)(void *device, struct pci_properties *properties);
     int (*get_ports)(void *device, uint32_t *count, void **ports);
     int (*get_port)(void *port, struct port_properties *properties);
     int (*get_port_state)(void *port, struct port_state *state);
 };
 
-#define FUNCTION(name, field)                                                                                \
+#define FUNCTION(name, field, optional)                                                                      \
     {                                                                                                        \
-        "zes" name, offsetof(struct library, field), 0                                                       \
+        name, offsetof(struct library, field), optional                                                      \
     }
 static const struct weft_live_function functions[] = {
-    FUNCTION("Init", init),
-    FUNCTION("DriverGet", get_drivers),
-    FUNCTION("DeviceGet", get_devices),
-    FUNCTION("DevicePciGetProperties", get_pci),
-    FUNCTION("DeviceEnumFabricPorts", get_ports),
-    FUNCTION("FabricPortGetProperties", get_port),
-    FUNCTION("FabricPortGetState", get_port_state),
+    FUNCTION("zesInit", init, 1),
+    FUNCTION("zesDriverGet", get_drivers, 1),
+    FUNCTION("zesDeviceGet", get_devices, 1),
+    FUNCTION("zeInit", init_all, 1),
+    FUNCTION("zeDriverGet", get_drivers_of_all, 1),
+    FUNCTION("zeDeviceGet", get_devices_of_all, 1),
+    FUNCTION("zesDevicePciGetProperties", get_pci, 0),
+    FUNCTION("zesDeviceEnumFabricPorts", get_ports, 0),
+    FUNCTION("zesFabricPortGetProperties", get_port, 0),
+    FUNCTION("zesFabricPortGetState", get_port_state, 0),
 };
 
 struct port {
@@ -252,11 +258,26 @@ static int add_links(struct asking *asking)
     return status;
 }
 
-static int ask(struct asking *asking)
+/* The way that the loader has and the user allows; 0: none. */
+static int choose_way(struct library *sysman)
 {
+    if (sysman->init && sysman->get_drivers && sysman->get_devices)
+        return 1;
+    const char *enabled = weft_secure_getenv("ZES_ENABLE_SYSMAN");
+    if (!enabled || strcmp(enabled, "1") != 0)
+        return 0;
+    sysman->init = sysman->init_all;
+    sysman->get_drivers = sysman->get_drivers_of_all;
+    sysman->get_devices = sysman->get_devices_of_all;
+    return sysman->init && sysman->get_drivers && sysman->get_devices;
+}
+
+static int ask(void *context)
+{
+    struct asking *asking = context;
     void **drivers;
     uint32_t count;
-    if (asking->sysman.init(0) != SUCCESS)
+    if (!choose_way(&asking->sysman) || asking->sysman.init(0) != SUCCESS)
         return WEFT_OK;
     int status = list(&asking->sysman, NULL, NULL, &drivers, &count);
     for (uint32_t i = 0; i < count && !status; i++)
@@ -271,16 +292,6 @@ static int ask(struct asking *asking)
 int weft_live_sysman(struct weft_graph *graph)
 {
     struct asking asking = {.graph = graph};
-    struct weft_signals signals;
-    void *handle;
-    weft_signals_save(&signals);
-    int status =
-        weft_live_load(LIBRARY, functions, sizeof functions / sizeof *functions, &asking.sysman, &handle);
-    if (status == WEFT_OK) {
-        status = ask(&asking);
-        dlclose(handle);
-    } else if (status == WEFT_MISSING)
-        status = WEFT_OK;
-    weft_signals_restore(&signals);
-    return status;
+    return weft_live_ask(LIBRARY, functions, sizeof functions / sizeof *functions, &asking.sysman, ask,
+                         &asking);
 }

@@ -1,0 +1,3 @@
+/* The stand-in of tests/drivers/sysman.c as a loader without zesInit(), as Debian 12 has it. */
+#define SYSMAN_FAKE_OLD
+#include "tests/drivers/sysman.c"
