@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "comm/boot_net.h"
 
 int weft_boot_address_is_loopback(const struct weft_boot_address *address)
@@ -174,13 +175,6 @@ void weft_boot_interfaces(struct weft_boot_addresses *addresses)
     }
 }
 
-static uint64_t hash_more(uint64_t hash, const void *bytes, size_t size)
-{
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ ((const unsigned char *)bytes)[i]) * UINT64_C(0x100000001b3);
-    return hash;
-}
-
 uint64_t weft_boot_host_identity(void)
 {
     char boot_id[64];
@@ -192,8 +186,8 @@ uint64_t weft_boot_host_identity(void)
     close(fd);
     if (size <= 0 || stat("/proc/self/ns/net", &space) != 0)
         return 0;
-    uint64_t hash = hash_more(UINT64_C(0xcbf29ce484222325), boot_id, (size_t)size);
-    hash = hash_more(hash, &space.st_ino, sizeof space.st_ino);
+    uint64_t hash = weft_hash_bytes(WEFT_HASH_START, boot_id, (size_t)size);
+    hash = weft_hash_bytes(hash, &space.st_ino, sizeof space.st_ino);
     return hash ? hash : 1;
 }
 
@@ -201,6 +195,6 @@ uint64_t weft_boot_random(void)
 {
     uint64_t value = 0;
     if (getrandom(&value, sizeof value, GRND_NONBLOCK) != sizeof value || value == 0)
-        value = hash_more((uint64_t)weft_clock_ns(), &(int){getpid()}, sizeof(int)) | 1;
+        value = weft_hash_bytes((uint64_t)weft_clock_ns(), &(int){getpid()}, sizeof(int)) | 1;
     return value;
 }

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/secure.h"
 #include "comm/boot_net.h"
 
@@ -169,21 +170,13 @@ static int get(void *arg, const char *name, void *value, size_t capacity, size_t
     return status == WEFT_AGAIN ? WEFT_TIMEOUT : status;
 }
 
-static uint64_t hash(const char *text)
-{
-    uint64_t value = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
-    for (; *text; text++)
-        value = (value ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
-    return value;
-}
-
 void weft_pmix_placement(struct weft_placement *placement)
 {
     const struct weft_pmix_facts *facts = weft_pmix_get_facts();
     *placement = (struct weft_placement){.node = -1, .local_rank = -1, .local_ranks = -1};
     if (!facts)
         return;
-    placement->job = hash(facts->nspace) | 1;
+    placement->job = weft_hash_text(WEFT_HASH_START, facts->nspace) | 1;
     placement->node = facts->node;
     placement->local_rank = facts->local_rank;
     placement->local_ranks = facts->local_ranks;
@@ -191,7 +184,7 @@ void weft_pmix_placement(struct weft_placement *placement)
 
 int weft_pmix_source_begin(struct weft_pmix_source *source, const char *name)
 {
-    source->name_hash = hash(name);
+    source->name_hash = weft_hash_text(WEFT_HASH_START, name);
     pthread_mutex_lock(&lock);
     struct count *count = find_count(source->name_hash);
     if (!count && (count = calloc(1, sizeof *count))) {

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/hash.h"
 #include "comm/boot.h"
 
 #define SWEPT    32  /* strangers at a time */
@@ -43,10 +44,7 @@ const char *weft_boot_late_text(const struct weft_boot_late *late, char *text, s
 
 uint64_t weft_boot_name_hash(const char *name)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (; name && *name; name++)
-        hash = (hash ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
-    return hash;
+    return weft_hash_text(WEFT_HASH_START, name ? name : "");
 }
 
 /* One at most is kept for sweeping: rank 0 and the others each listen once. */

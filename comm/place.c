@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/secure.h"
 #include "comm/arrange.h"
 #include "comm/context.h"
@@ -11,29 +12,19 @@
 #include "topo/live/sysfs.h"
 #include "topo/read.h"
 
-#define DIGEST_START 0xcbf29ce484222325u
-
-/* FNV-1a, 64 bits (Fowler, Noll, Vo): tells files apart that differ by mistake, not by intent. */
-static uint64_t fold(uint64_t digest, const void *data, size_t size)
-{
-    const uint8_t *bytes = data;
-    for (size_t i = 0; i < size; i++)
-        digest = (digest ^ bytes[i]) * 0x100000001b3u;
-    return digest;
-}
-
 /* All that a layout may rest on: two ranks that read different files would otherwise make plans that do not fit. */
 static uint64_t digest_of(const struct weft_graph *graph)
 {
-    uint64_t digest = DIGEST_START;
+    uint64_t digest = WEFT_HASH_START; /* tells files apart that differ by mistake, not by intent */
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const struct weft_node *node = &graph->nodes[n];
         const char *pci = node->pci ? node->pci : "";
         const uint64_t told[] = {node->kind,           node->bridge, node->state,
                                  node->flags,          node->parent, (uint64_t)node->index,
                                  (uint64_t)node->rail, node->guid,   node->bytes_per_s};
-        digest = fold(fold(digest, told, sizeof told), node->name, strlen(node->name) + 1);
-        digest = fold(digest, pci, strlen(pci) + 1);
+        digest =
+            weft_hash_bytes(weft_hash_bytes(digest, told, sizeof told), node->name, strlen(node->name) + 1);
+        digest = weft_hash_bytes(digest, pci, strlen(pci) + 1);
     }
     for (uint32_t e = 0; e < graph->edge_count; e++) {
         const struct weft_edge *edge = &graph->edges[e];
@@ -46,7 +37,7 @@ static uint64_t digest_of(const struct weft_graph *graph)
                                  edge->latency_ns,
                                  (uint64_t)edge->port_a,
                                  (uint64_t)edge->port_b};
-        digest = fold(digest, told, sizeof told);
+        digest = weft_hash_bytes(digest, told, sizeof told);
     }
     return digest ? digest : 1;
 }
@@ -84,7 +75,7 @@ static uint32_t machine_of(const char *root)
     int length = weft_sysfs_line(root, line, "/proc/sys/kernel/random/boot_id");
     if (length <= 0)
         return 0;
-    uint64_t digest = fold(DIGEST_START, line, (size_t)length);
+    uint64_t digest = weft_hash_bytes(WEFT_HASH_START, line, (size_t)length);
     uint32_t folded = (uint32_t)(digest ^ digest >> 32);
     return folded ? folded : 1;
 }

@@ -42,21 +42,12 @@ int weft_copy_node(const struct weft_graph *from, uint32_t node, uint32_t parent
     return copy_attributes(from, node, to, *made);
 }
 
-static uint32_t next_in(const struct weft_graph *graph, uint32_t top, uint32_t node)
-{
-    if (graph->nodes[node].child_first != WEFT_NODE_NONE)
-        return graph->nodes[node].child_first;
-    while (node != top && graph->nodes[node].sibling_next == WEFT_NODE_NONE)
-        node = graph->nodes[node].parent;
-    return node == top ? WEFT_NODE_NONE : graph->nodes[node].sibling_next;
-}
-
 int weft_copy_tree(const struct weft_graph *from, uint32_t root, const char *name, struct weft_graph *to,
                    uint32_t *new_of)
 {
     int status = weft_copy_node(from, root, WEFT_NODE_NONE, name, to, &new_of[root]);
-    for (uint32_t node = next_in(from, root, root); node != WEFT_NODE_NONE && !status;
-         node = next_in(from, root, node))
+    for (uint32_t node = weft_graph_next(from, root, root); node != WEFT_NODE_NONE && !status;
+         node = weft_graph_next(from, root, node))
         status = weft_copy_node(from, node, new_of[from->nodes[node].parent], NULL, to, &new_of[node]);
     return status;
 }

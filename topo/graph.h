@@ -206,6 +206,13 @@ static inline uint32_t weft_edge_other(const struct weft_edge *edge, uint32_t no
  * parent WEFT_NODE_NONE: the roots. */
 uint32_t weft_graph_first(const struct weft_graph *graph, uint32_t parent);
 
+/* The node after `node` in depth-first order below top, of any kind; WEFT_NODE_NONE: it was the last. top WEFT_NODE_NONE: in
+ * the whole graph. */
+uint32_t weft_graph_next(const struct weft_graph *graph, uint32_t top, uint32_t node);
+
+/* Edges up to its root. */
+uint32_t weft_graph_depth(const struct weft_graph *graph, uint32_t node);
+
 /* The nearest of the kind at node or above it, or WEFT_NODE_NONE. */
 uint32_t weft_graph_above(const struct weft_graph *graph, uint32_t node, enum weft_node_kind kind);
 

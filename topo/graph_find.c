@@ -26,25 +26,33 @@ uint32_t weft_graph_above(const struct weft_graph *graph, uint32_t node, enum we
     return node;
 }
 
-/* The next in depth-first order below top, of any kind. */
-static uint32_t step(const struct weft_graph *graph, uint32_t top, uint32_t node)
+uint32_t weft_graph_next(const struct weft_graph *graph, uint32_t top, uint32_t node)
 {
     if (graph->nodes[node].child_first != WEFT_NODE_NONE)
         return graph->nodes[node].child_first;
-    while (node != top && node != WEFT_NODE_NONE) {
-        if (graph->nodes[node].sibling_next != WEFT_NODE_NONE)
-            return graph->nodes[node].sibling_next;
+    while (node != top && graph->nodes[node].sibling_next == WEFT_NODE_NONE) {
         node = graph->nodes[node].parent;
+        if (node == WEFT_NODE_NONE)
+            return node;
     }
-    return WEFT_NODE_NONE;
+    return node == top ? WEFT_NODE_NONE : graph->nodes[node].sibling_next;
+}
+
+uint32_t weft_graph_depth(const struct weft_graph *graph, uint32_t node)
+{
+    uint32_t depth = 0;
+    for (; graph->nodes[node].parent != WEFT_NODE_NONE; node = graph->nodes[node].parent)
+        depth++;
+    return depth;
 }
 
 uint32_t weft_graph_next_below(const struct weft_graph *graph, uint32_t top, enum weft_node_kind kind,
                                uint32_t after)
 {
-    uint32_t node = after == WEFT_NODE_NONE ? weft_graph_first(graph, top) : step(graph, top, after);
+    uint32_t node =
+        after == WEFT_NODE_NONE ? weft_graph_first(graph, top) : weft_graph_next(graph, top, after);
     while (node != WEFT_NODE_NONE && graph->nodes[node].kind != kind)
-        node = step(graph, top, node);
+        node = weft_graph_next(graph, top, node);
     return node;
 }
 

@@ -83,20 +83,10 @@ static int siblings_compare(const struct weft_node *a, const struct weft_node *b
     return (a->guid > b->guid) - (a->guid < b->guid);
 }
 
-static unsigned depth_of(const struct weft_graph *graph, uint32_t node)
-{
-    unsigned depth = 0;
-    while (graph->nodes[node].parent != WEFT_NODE_NONE) {
-        node = graph->nodes[node].parent;
-        depth++;
-    }
-    return depth;
-}
-
 int weft_order_nodes(const struct weft_graph *graph, uint32_t a, uint32_t b)
 {
     const struct weft_node *nodes = graph->nodes;
-    unsigned depth_a = depth_of(graph, a), depth_b = depth_of(graph, b);
+    uint32_t depth_a = weft_graph_depth(graph, a), depth_b = weft_graph_depth(graph, b);
     int deeper = (depth_a > depth_b) - (depth_a < depth_b);
     for (; depth_a > depth_b; depth_a--) {
         a = nodes[a].parent;

@@ -22,14 +22,6 @@
 
 /* --- classes */
 
-static uint32_t depth_of(const struct weft_graph *graph, uint32_t node)
-{
-    uint32_t depth = 0;
-    for (; graph->nodes[node].parent != WEFT_NODE_NONE; node = graph->nodes[node].parent)
-        depth++;
-    return depth;
-}
-
 /* Where two nodes of one host meet, and how they come there. */
 struct meeting {
     uint32_t node;         /* their nearest common ancestor, or one of the two */
@@ -39,7 +31,7 @@ struct meeting {
 
 static struct meeting meet(const struct weft_graph *graph, uint32_t a, uint32_t b)
 {
-    uint32_t ends[2] = {a, b}, depths[2] = {depth_of(graph, a), depth_of(graph, b)};
+    uint32_t ends[2] = {a, b}, depths[2] = {weft_graph_depth(graph, a), weft_graph_depth(graph, b)};
     struct meeting met = {.below = {WEFT_NODE_NONE, WEFT_NODE_NONE}};
     while (ends[0] != ends[1]) {
         int side = depths[0] >= depths[1] ? 0 : 1;
@@ -239,7 +231,7 @@ static int climb(const struct weft_graph *graph, uint32_t node, uint32_t top, st
         uint32_t next = graph->nodes[node].parent, edge = graph->nodes[node].parent_edge;
         uint32_t numa = weft_graph_above(graph, node, WEFT_NODE_NUMA);
         if (graph->nodes[node].kind == WEFT_NODE_GPU && numa != WEFT_NODE_NONE &&
-            depth_of(graph, numa) >= depth_of(graph, top)) {
+            weft_graph_depth(graph, numa) >= weft_graph_depth(graph, top)) {
             uint32_t link = own_link(graph, node, numa);
             next = link == WEFT_NODE_NONE ? next : numa;
             edge = link == WEFT_NODE_NONE ? edge : link;

@@ -26,22 +26,10 @@ static int is_end(const struct weft_graph *graph, uint32_t node)
  * `after`, WEFT_NODE_NONE for the first. */
 static uint32_t next_end(const struct weft_graph *graph, uint32_t top, uint32_t after)
 {
-    uint32_t node = after;
-    for (;;) {
-        if (node == WEFT_NODE_NONE) {
-            node = top;
-        } else if (graph->nodes[node].child_first != WEFT_NODE_NONE) {
-            node = graph->nodes[node].child_first;
-        } else {
-            while (node != top && graph->nodes[node].sibling_next == WEFT_NODE_NONE)
-                node = graph->nodes[node].parent;
-            if (node == top)
-                return WEFT_NODE_NONE;
-            node = graph->nodes[node].sibling_next;
-        }
-        if (is_end(graph, node))
-            return node;
-    }
+    uint32_t node = after == WEFT_NODE_NONE ? top : weft_graph_next(graph, top, after);
+    while (node != WEFT_NODE_NONE && !is_end(graph, node))
+        node = weft_graph_next(graph, top, node);
+    return node;
 }
 
 static uint32_t top_of(const struct weft_graph *graph, uint32_t node)

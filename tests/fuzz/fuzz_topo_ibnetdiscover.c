@@ -1,30 +1,9 @@
-/* Fuzz target: output of ibnetdiscover. What is read obeys the graph's rules: edges join hosts and switches, and
- * every node is found from the roots.
- */
-#include <stddef.h>
-#include <stdint.h>
-#include "topo/read.h"
+/* Fuzz target: output of ibnetdiscover. */
+#include "tests/fuzz/switches.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct weft_text text = {"fuzz", (const char *)data, size};
-    struct weft_graph *graph;
-    if (weft_graph_new(text.name, "ibnetdiscover", &graph))
-        return 0;
-    if (weft_read_ibnetdiscover(&text, graph) == 0 && weft_graph_finish(graph) == 0) {
-        uint32_t below = 0;
-        for (int kind = 0; kind < WEFT_NODE_KIND_COUNT; kind++)
-            below += weft_graph_count_below(graph, WEFT_NODE_NONE, (enum weft_node_kind)kind);
-        if (below != graph->node_count || !below)
-            __builtin_trap();
-        for (uint32_t i = 0; i < graph->edge_count; i++) {
-            const struct weft_edge *edge = &graph->edges[i];
-            if (edge->kind != WEFT_EDGE_FABRIC && edge->kind != WEFT_EDGE_LOCAL)
-                __builtin_trap();
-        }
-    }
-    weft_graph_free(graph);
-    return 0;
+    return fuzz_switches(data, size, "ibnetdiscover", weft_read_ibnetdiscover);
 }

@@ -86,3 +86,34 @@ uint32_t topo_joins(const struct weft_graph *graph, uint32_t a, uint32_t b, stru
     }
     return found;
 }
+
+const struct weft_node *topo_named(const struct weft_graph *graph, const char *name)
+{
+    const struct weft_node *found = NULL;
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        if (strcmp(graph->nodes[i].name, name) == 0) {
+            assert_null(found);
+            found = &graph->nodes[i];
+        }
+    }
+    if (!found)
+        print_message("no node \"%s\"\n", name);
+    assert_non_null(found);
+    return found;
+}
+
+const char *topo_parent_name(const struct weft_graph *graph, const char *name)
+{
+    return graph->nodes[topo_named(graph, name)->parent].name;
+}
+
+const char *topo_attribute(const struct weft_graph *graph, const char *name, const char *key)
+{
+    const char *value = weft_graph_attribute(graph, (uint32_t)(topo_named(graph, name) - graph->nodes), key);
+    return value ? value : "(none)";
+}
+
+uint64_t topo_uplink(const struct weft_graph *graph, const char *name)
+{
+    return graph->edges[topo_named(graph, name)->parent_edge].bytes_per_s;
+}

@@ -18,6 +18,13 @@ uint32_t topo_count_edges(const struct weft_graph *graph, enum weft_edge_kind ki
 /* The only node so called, or HOST/NAME. */
 uint32_t topo_node(const struct weft_graph *graph, const char *name);
 
+const struct weft_node *topo_named(const struct weft_graph *graph, const char *name);
+
+/* Of the only node so called: what it lies in, an attribute or "(none)", the bandwidth of the edge to its parent. */
+const char *topo_parent_name(const struct weft_graph *graph, const char *name);
+const char *topo_attribute(const struct weft_graph *graph, const char *name, const char *key);
+uint64_t topo_uplink(const struct weft_graph *graph, const char *name);
+
 /* The child so called. */
 uint32_t topo_child(const struct weft_graph *graph, uint32_t parent, const char *name);
 

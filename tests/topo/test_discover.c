@@ -18,48 +18,10 @@
 #include <unistd.h>
 
 #include "tests/support/sys_tree.h"
+#include "tests/support/topo_asks.h"
 #include "topo/live/live.h"
 #include "topo/read.h"
 #include <weft/weft.h>
-
-static uint32_t count(const struct weft_graph *graph, enum weft_node_kind kind)
-{
-    uint32_t found = 0;
-    for (uint32_t i = 0; i < graph->node_count; i++)
-        found += graph->nodes[i].kind == kind;
-    return found;
-}
-
-static const struct weft_node *named(const struct weft_graph *graph, const char *name)
-{
-    const struct weft_node *found = NULL;
-    for (uint32_t i = 0; i < graph->node_count; i++) {
-        if (strcmp(graph->nodes[i].name, name) == 0) {
-            assert_null(found);
-            found = &graph->nodes[i];
-        }
-    }
-    if (!found)
-        print_message("no node \"%s\"\n", name);
-    assert_non_null(found);
-    return found;
-}
-
-static const char *parent_name(const struct weft_graph *graph, const char *name)
-{
-    return graph->nodes[named(graph, name)->parent].name;
-}
-
-static const char *attribute(const struct weft_graph *graph, const char *name, const char *key)
-{
-    const char *value = weft_graph_attribute(graph, (uint32_t)(named(graph, name) - graph->nodes), key);
-    return value ? value : "(none)";
-}
-
-static uint64_t uplink(const struct weft_graph *graph, const char *name)
-{
-    return graph->edges[named(graph, name)->parent_edge].bytes_per_s;
-}
 
 /* --- this machine */
 
@@ -107,18 +69,18 @@ static void test_this_machine(void **state)
     char name[256];
     assert_int_equal(weft_topo_discover(&graph), WEFT_OK);
     assert_string_equal(graph->source, "this machine");
-    assert_int_equal(count(graph, WEFT_NODE_HOST), 1);
+    assert_int_equal(topo_count(graph, WEFT_NODE_HOST), 1);
     assert_int_equal(gethostname(name, sizeof name), 0);
     assert_string_equal(graph->nodes[weft_graph_first(graph, WEFT_NODE_NONE)].name, name);
     uint32_t numas = entries("/sys/devices/system/node", "node");
     if (numas)
-        assert_int_equal(count(graph, WEFT_NODE_NUMA), numas);
+        assert_int_equal(topo_count(graph, WEFT_NODE_NUMA), numas);
     uint32_t cores = cores_of_system();
     if (cores)
-        assert_int_equal(count(graph, WEFT_NODE_CORE), cores);
+        assert_int_equal(topo_count(graph, WEFT_NODE_CORE), cores);
     print_message("%s: %u NUMA nodes, %u cores, %u GPUs, %u adapters, by %s\n", name,
-                  count(graph, WEFT_NODE_NUMA), count(graph, WEFT_NODE_CORE), count(graph, WEFT_NODE_GPU),
-                  count(graph, WEFT_NODE_NIC), graph->format);
+                  topo_count(graph, WEFT_NODE_NUMA), topo_count(graph, WEFT_NODE_CORE),
+                  topo_count(graph, WEFT_NODE_GPU), topo_count(graph, WEFT_NODE_NIC), graph->format);
     weft_graph_free(graph);
 }
 
@@ -217,30 +179,30 @@ static void test_rdma_devices(void **state)
     assert_int_equal(weft_topo_discover(&graph), WEFT_OK);
     unsetenv("HWLOC_FSROOT");
     assert_string_equal(graph->nodes[weft_graph_first(graph, WEFT_NODE_NONE)].name, "other");
-    assert_string_equal(attribute(graph, "other", "HostName"), "other");
-    assert_int_equal(count(graph, WEFT_NODE_NIC), 2);
-    assert_int_equal(count(graph, WEFT_NODE_PORT), 3);
-    assert_int_equal(count(graph, WEFT_NODE_GPU), 0);
-    assert_true(named(graph, "mlx5_0")->guid == 0xb8cef60300aa0010);
-    assert_string_equal(named(graph, "mlx5_0")->pci, "0000:0c:00.0");
-    assert_string_equal(attribute(graph, "mlx5_0", "SysImageGUID"), "b8ce:f603:00aa:0010");
+    assert_string_equal(topo_attribute(graph, "other", "HostName"), "other");
+    assert_int_equal(topo_count(graph, WEFT_NODE_NIC), 2);
+    assert_int_equal(topo_count(graph, WEFT_NODE_PORT), 3);
+    assert_int_equal(topo_count(graph, WEFT_NODE_GPU), 0);
+    assert_true(topo_named(graph, "mlx5_0")->guid == 0xb8cef60300aa0010);
+    assert_string_equal(topo_named(graph, "mlx5_0")->pci, "0000:0c:00.0");
+    assert_string_equal(topo_attribute(graph, "mlx5_0", "SysImageGUID"), "b8ce:f603:00aa:0010");
     /* A port that is down has no rate, whatever its driver would try. */
-    assert_int_equal(named(graph, "mlx5_0:1")->state, WEFT_PORT_DOWN);
-    assert_int_equal(named(graph, "mlx5_0:1")->bytes_per_s, 0);
-    const struct weft_node *port = named(graph, "mlx5_0:2");
+    assert_int_equal(topo_named(graph, "mlx5_0:1")->state, WEFT_PORT_DOWN);
+    assert_int_equal(topo_named(graph, "mlx5_0:1")->bytes_per_s, 0);
+    const struct weft_node *port = topo_named(graph, "mlx5_0:2");
     assert_int_equal(port->state, WEFT_PORT_ACTIVE);
     assert_true(port->bytes_per_s == weft_ib_bytes_per_s("4xEDR"));
     assert_true(port->bytes_per_s == 12500000000);
     assert_true(port->guid == 0xb8cef60300aa0012);
-    assert_string_equal(attribute(graph, "mlx5_0:2", "LID"), "0x2a");
-    assert_string_equal(attribute(graph, "mlx5_0:2", "GID0"), "fe80:0000:0000:0000:b8ce:f603:00aa:0012");
-    assert_string_equal(attribute(graph, "mlx5_0:2", "GID1"), "(none)");
+    assert_string_equal(topo_attribute(graph, "mlx5_0:2", "LID"), "0x2a");
+    assert_string_equal(topo_attribute(graph, "mlx5_0:2", "GID0"), "fe80:0000:0000:0000:b8ce:f603:00aa:0012");
+    assert_string_equal(topo_attribute(graph, "mlx5_0:2", "GID1"), "(none)");
     /* On Ethernet 40 Gb/s are 40 Gb/s, although InfiniBand's QDR would leave 32. */
-    port = named(graph, "rocep1s0:1");
+    port = topo_named(graph, "rocep1s0:1");
     assert_true(port->bytes_per_s == 5000000000);
     assert_true(port->guid == 0);
-    assert_string_equal(attribute(graph, "rocep1s0:1", "GID3Type"), "RoCE v2");
-    assert_string_equal(attribute(graph, "rocep1s0:1", "net"), "enp1s0");
+    assert_string_equal(topo_attribute(graph, "rocep1s0:1", "GID3Type"), "RoCE v2");
+    assert_string_equal(topo_attribute(graph, "rocep1s0:1", "net"), "enp1s0");
     weft_graph_free(graph);
     sys_tree_remove(root);
 }
@@ -336,25 +298,25 @@ static void test_without_hwloc(void **state)
     assert_int_equal(weft_live_ports(root, graph), WEFT_OK);
     assert_int_equal(weft_live_pci(root, graph), WEFT_OK);
     assert_int_equal(weft_graph_finish(graph), WEFT_OK);
-    assert_int_equal(count(graph, WEFT_NODE_NUMA), 2);
-    assert_int_equal(count(graph, WEFT_NODE_CORE), 2);
-    assert_string_equal(parent_name(graph, "core0"), "numa0");
-    assert_string_equal(parent_name(graph, "core1"), "numa10");
-    assert_int_equal(count(graph, WEFT_NODE_BRIDGE), 5);
-    assert_int_equal(count(graph, WEFT_NODE_GPU), 1);
-    assert_int_equal(count(graph, WEFT_NODE_NIC), 3);
-    assert_int_equal(count(graph, WEFT_NODE_PORT), 2);
-    assert_string_equal(parent_name(graph, "gpu0"), "0000:02:00.0");
-    assert_string_equal(parent_name(graph, "mlx5_0"), "0000:02:00.0");
-    assert_string_equal(parent_name(graph, "0000:01:00.0"), "0000:00:01.0");
-    assert_string_equal(parent_name(graph, "pci0000:00"), "numa0");
-    assert_string_equal(parent_name(graph, "pci0000:80"), "numa10");
-    assert_int_equal(named(graph, "0000:00:01.0")->bridge, WEFT_BRIDGE_PORT);
-    assert_int_equal(named(graph, "0000:02:00.0")->bridge, WEFT_BRIDGE_SWITCH);
-    assert_int_equal(named(graph, "mlx5_0:1")->state, WEFT_PORT_INIT);
-    assert_int_equal(named(graph, "eth0:1")->state, WEFT_PORT_ACTIVE);
-    assert_true(named(graph, "eth0:1")->bytes_per_s == 3125000000);
-    assert_string_equal(attribute(graph, "gpu0", "vendor"), "0x10de");
+    assert_int_equal(topo_count(graph, WEFT_NODE_NUMA), 2);
+    assert_int_equal(topo_count(graph, WEFT_NODE_CORE), 2);
+    assert_string_equal(topo_parent_name(graph, "core0"), "numa0");
+    assert_string_equal(topo_parent_name(graph, "core1"), "numa10");
+    assert_int_equal(topo_count(graph, WEFT_NODE_BRIDGE), 5);
+    assert_int_equal(topo_count(graph, WEFT_NODE_GPU), 1);
+    assert_int_equal(topo_count(graph, WEFT_NODE_NIC), 3);
+    assert_int_equal(topo_count(graph, WEFT_NODE_PORT), 2);
+    assert_string_equal(topo_parent_name(graph, "gpu0"), "0000:02:00.0");
+    assert_string_equal(topo_parent_name(graph, "mlx5_0"), "0000:02:00.0");
+    assert_string_equal(topo_parent_name(graph, "0000:01:00.0"), "0000:00:01.0");
+    assert_string_equal(topo_parent_name(graph, "pci0000:00"), "numa0");
+    assert_string_equal(topo_parent_name(graph, "pci0000:80"), "numa10");
+    assert_int_equal(topo_named(graph, "0000:00:01.0")->bridge, WEFT_BRIDGE_PORT);
+    assert_int_equal(topo_named(graph, "0000:02:00.0")->bridge, WEFT_BRIDGE_SWITCH);
+    assert_int_equal(topo_named(graph, "mlx5_0:1")->state, WEFT_PORT_INIT);
+    assert_int_equal(topo_named(graph, "eth0:1")->state, WEFT_PORT_ACTIVE);
+    assert_true(topo_named(graph, "eth0:1")->bytes_per_s == 3125000000);
+    assert_string_equal(topo_attribute(graph, "gpu0", "vendor"), "0x10de");
     weft_graph_free(graph);
     sys_tree_remove(root);
 }
@@ -369,19 +331,19 @@ static void test_pci_links(void **state)
     assert_int_equal(weft_live_machine(root, 0, graph), WEFT_OK);
     assert_int_equal(weft_live_pci(root, graph), WEFT_OK);
     /* The switch could have 32 GT/s and its root port 16; the GPU has 8 of 16 lanes. */
-    assert_true(uplink(graph, "0000:01:00.0") == weft_pci_bytes_per_s(16, 16));
-    assert_true(uplink(graph, "0000:02:00.0") == 0);
-    assert_true(uplink(graph, "0000:00:01.0") == 0);
-    assert_true(uplink(graph, "gpu0") == weft_pci_bytes_per_s(16, 8));
-    assert_string_equal(attribute(graph, "gpu0", "link_width"), "8");
-    assert_string_equal(attribute(graph, "0000:01:00.0", "link_speed"), "16.0 GT/s PCIe");
-    assert_string_equal(attribute(graph, "gpu0", "class"), "0x030200");
+    assert_true(topo_uplink(graph, "0000:01:00.0") == weft_pci_bytes_per_s(16, 16));
+    assert_true(topo_uplink(graph, "0000:02:00.0") == 0);
+    assert_true(topo_uplink(graph, "0000:00:01.0") == 0);
+    assert_true(topo_uplink(graph, "gpu0") == weft_pci_bytes_per_s(16, 8));
+    assert_string_equal(topo_attribute(graph, "gpu0", "link_width"), "8");
+    assert_string_equal(topo_attribute(graph, "0000:01:00.0", "link_speed"), "16.0 GT/s PCIe");
+    assert_string_equal(topo_attribute(graph, "gpu0", "class"), "0x030200");
     /* What is not told stays unknown. */
-    assert_true(uplink(graph, "0000:03:00.1") == 0);
-    assert_true(uplink(graph, "0000:80:00.0") == 0);
-    assert_string_equal(attribute(graph, "0000:03:00.2", "virtual_function"), "yes");
-    assert_string_equal(attribute(graph, "0000:03:00.2", "function_of"), "0000:03:00.1");
-    assert_string_equal(attribute(graph, "0000:03:00.1", "virtual_function"), "(none)");
+    assert_true(topo_uplink(graph, "0000:03:00.1") == 0);
+    assert_true(topo_uplink(graph, "0000:80:00.0") == 0);
+    assert_string_equal(topo_attribute(graph, "0000:03:00.2", "virtual_function"), "yes");
+    assert_string_equal(topo_attribute(graph, "0000:03:00.2", "function_of"), "0000:03:00.1");
+    assert_string_equal(topo_attribute(graph, "0000:03:00.1", "virtual_function"), "(none)");
     weft_graph_free(graph);
     sys_tree_remove(root);
 }
@@ -413,7 +375,7 @@ static void test_kind_of_host(void **state)
         struct weft_graph *graph = new_graph();
         assert_int_equal(weft_live_machine(root, weft_live_host_flags(root), graph), WEFT_OK);
         assert_int_equal(weft_live_host(root, graph), WEFT_OK);
-        assert_int_equal(named(graph, "host")->flags, cases[i].flags);
+        assert_int_equal(topo_named(graph, "host")->flags, cases[i].flags);
         weft_graph_free(graph);
         sys_tree_remove(root);
     }

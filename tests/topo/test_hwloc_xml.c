@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "tests/support/hwloc_text.h"
+#include "tests/support/topo_asks.h"
 #include "tests/support/topo_files.h"
 #include "topo/files/hwloc.h"
 #include "topo/read.h"
@@ -32,47 +33,12 @@ static struct weft_graph *must_read(const char *document)
     return graph;
 }
 
-static const struct weft_node *named(const struct weft_graph *graph, const char *name)
-{
-    const struct weft_node *found = NULL;
-    for (uint32_t i = 0; i < graph->node_count; i++) {
-        if (strcmp(graph->nodes[i].name, name) == 0) {
-            assert_null(found);
-            found = &graph->nodes[i];
-        }
-    }
-    if (!found)
-        print_message("no node \"%s\"\n", name);
-    assert_non_null(found);
-    return found;
-}
-
-static const char *parent_name(const struct weft_graph *graph, const char *name)
-{
-    return graph->nodes[named(graph, name)->parent].name;
-}
-
-static const char *attribute(const struct weft_graph *graph, const char *name, const char *key)
-{
-    const char *value = weft_graph_attribute(graph, (uint32_t)(named(graph, name) - graph->nodes), key);
-    return value ? value : "(none)";
-}
-
-static uint64_t uplink(const struct weft_graph *graph, const char *name)
-{
-    return graph->edges[named(graph, name)->parent_edge].bytes_per_s;
-}
-
-static uint32_t count(const struct weft_graph *graph, enum weft_node_kind kind)
-{
-    return weft_graph_count_below(graph, WEFT_NODE_NONE, kind);
-}
-
 /* The edge of the kind between two nodes; exactly one. */
 static const struct weft_edge *edge(const struct weft_graph *graph, enum weft_edge_kind kind, const char *a,
                                     const char *b)
 {
-    uint32_t x = (uint32_t)(named(graph, a) - graph->nodes), y = (uint32_t)(named(graph, b) - graph->nodes);
+    uint32_t x = (uint32_t)(topo_named(graph, a) - graph->nodes),
+             y = (uint32_t)(topo_named(graph, b) - graph->nodes);
     const struct weft_edge *found = NULL;
     for (uint32_t i = 0; i < graph->edge_count; i++) {
         const struct weft_edge *at = &graph->edges[i];
@@ -124,26 +90,26 @@ static void test_places(void **state)
 {
     (void)state;
     struct weft_graph *graph = must_read(machine);
-    assert_int_equal(count(graph, WEFT_NODE_HOST), 1);
-    assert_int_equal(count(graph, WEFT_NODE_NUMA), 2);
-    assert_int_equal(count(graph, WEFT_NODE_CORE), 3);
-    assert_int_equal(count(graph, WEFT_NODE_GPU), 2);
-    assert_int_equal(count(graph, WEFT_NODE_NIC), 3);
-    assert_int_equal(count(graph, WEFT_NODE_PORT), 4);
-    assert_int_equal(count(graph, WEFT_NODE_BRIDGE), 6);
-    assert_int_equal(count(graph, WEFT_NODE_DEVICE), 2);
-    assert_int_equal(named(graph, "node7")->flags, 0);
-    assert_string_equal(attribute(graph, "node7", "Architecture"), "x86_64");
-    assert_string_equal(attribute(graph, "numa0", "CPUModel"), "Model 7");
-    assert_string_equal(attribute(graph, "numa1", "package"), "1");
-    assert_int_equal(named(graph, "core2")->index, 2);
-    assert_string_equal(parent_name(graph, "core2"), "numa0");
-    assert_string_equal(parent_name(graph, "core4"), "numa1");
-    assert_string_equal(parent_name(graph, "pci0000:00"), "numa0");
-    assert_string_equal(parent_name(graph, "pci10000:80"), "numa1");
-    assert_string_equal(parent_name(graph, "gpu0"), "0000:02:00.0");
-    assert_string_equal(parent_name(graph, "mlx5_0"), "0000:02:01.0");
-    assert_string_equal(parent_name(graph, "mlx5_0:2"), "mlx5_0");
+    assert_int_equal(topo_count(graph, WEFT_NODE_HOST), 1);
+    assert_int_equal(topo_count(graph, WEFT_NODE_NUMA), 2);
+    assert_int_equal(topo_count(graph, WEFT_NODE_CORE), 3);
+    assert_int_equal(topo_count(graph, WEFT_NODE_GPU), 2);
+    assert_int_equal(topo_count(graph, WEFT_NODE_NIC), 3);
+    assert_int_equal(topo_count(graph, WEFT_NODE_PORT), 4);
+    assert_int_equal(topo_count(graph, WEFT_NODE_BRIDGE), 6);
+    assert_int_equal(topo_count(graph, WEFT_NODE_DEVICE), 2);
+    assert_int_equal(topo_named(graph, "node7")->flags, 0);
+    assert_string_equal(topo_attribute(graph, "node7", "Architecture"), "x86_64");
+    assert_string_equal(topo_attribute(graph, "numa0", "CPUModel"), "Model 7");
+    assert_string_equal(topo_attribute(graph, "numa1", "package"), "1");
+    assert_int_equal(topo_named(graph, "core2")->index, 2);
+    assert_string_equal(topo_parent_name(graph, "core2"), "numa0");
+    assert_string_equal(topo_parent_name(graph, "core4"), "numa1");
+    assert_string_equal(topo_parent_name(graph, "pci0000:00"), "numa0");
+    assert_string_equal(topo_parent_name(graph, "pci10000:80"), "numa1");
+    assert_string_equal(topo_parent_name(graph, "gpu0"), "0000:02:00.0");
+    assert_string_equal(topo_parent_name(graph, "mlx5_0"), "0000:02:01.0");
+    assert_string_equal(topo_parent_name(graph, "mlx5_0:2"), "mlx5_0");
     weft_graph_free(graph);
 }
 
@@ -151,19 +117,19 @@ static void test_bridges(void **state)
 {
     (void)state;
     struct weft_graph *graph = must_read(machine);
-    assert_int_equal(named(graph, "pci0000:00")->bridge, WEFT_BRIDGE_HOST);
-    assert_int_equal(named(graph, "0000:00:01.0")->bridge, WEFT_BRIDGE_PORT);
-    assert_int_equal(named(graph, "0000:01:00.0")->bridge, WEFT_BRIDGE_SWITCH);
-    assert_int_equal(named(graph, "0000:02:00.0")->bridge, WEFT_BRIDGE_SWITCH);
+    assert_int_equal(topo_named(graph, "pci0000:00")->bridge, WEFT_BRIDGE_HOST);
+    assert_int_equal(topo_named(graph, "0000:00:01.0")->bridge, WEFT_BRIDGE_PORT);
+    assert_int_equal(topo_named(graph, "0000:01:00.0")->bridge, WEFT_BRIDGE_SWITCH);
+    assert_int_equal(topo_named(graph, "0000:02:00.0")->bridge, WEFT_BRIDGE_SWITCH);
     /* Only the switch's upper port and the functions have a link of their own upwards. */
-    assert_int_equal(uplink(graph, "0000:00:01.0"), 0);
-    assert_int_equal(uplink(graph, "0000:01:00.0"), 31507692000);
-    assert_int_equal(uplink(graph, "0000:02:00.0"), 0);
-    assert_int_equal(uplink(graph, "gpu0"), 31507692000);
-    assert_int_equal(uplink(graph, "gpu1"), 63000000000);
-    assert_int_equal(uplink(graph, "eth0"), 0);
-    assert_int_equal(graph->edges[named(graph, "gpu0")->parent_edge].kind, WEFT_EDGE_PCI);
-    assert_int_equal(graph->edges[named(graph, "pci0000:00")->parent_edge].kind, WEFT_EDGE_LOCAL);
+    assert_int_equal(topo_uplink(graph, "0000:00:01.0"), 0);
+    assert_int_equal(topo_uplink(graph, "0000:01:00.0"), 31507692000);
+    assert_int_equal(topo_uplink(graph, "0000:02:00.0"), 0);
+    assert_int_equal(topo_uplink(graph, "gpu0"), 31507692000);
+    assert_int_equal(topo_uplink(graph, "gpu1"), 63000000000);
+    assert_int_equal(topo_uplink(graph, "eth0"), 0);
+    assert_int_equal(graph->edges[topo_named(graph, "gpu0")->parent_edge].kind, WEFT_EDGE_PCI);
+    assert_int_equal(graph->edges[topo_named(graph, "pci0000:00")->parent_edge].kind, WEFT_EDGE_LOCAL);
     weft_graph_free(graph);
 }
 
@@ -171,37 +137,37 @@ static void test_devices(void **state)
 {
     (void)state;
     struct weft_graph *graph = must_read(machine);
-    assert_string_equal(named(graph, "gpu0")->pci, "0000:03:00.0");
-    assert_int_equal(named(graph, "gpu0")->index, 0);
-    assert_string_equal(attribute(graph, "gpu0", "NVML"), "nvml0");
-    assert_string_equal(attribute(graph, "gpu0", "NVIDIAUUID"), "GPU-1");
-    assert_string_equal(attribute(graph, "gpu0", "vendor"), "0x10de");
-    assert_string_equal(attribute(graph, "gpu0", "subsystem_device"), "0x1463");
-    assert_string_equal(named(graph, "gpu1")->pci, "10000:80:02.0");
+    assert_string_equal(topo_named(graph, "gpu0")->pci, "0000:03:00.0");
+    assert_int_equal(topo_named(graph, "gpu0")->index, 0);
+    assert_string_equal(topo_attribute(graph, "gpu0", "NVML"), "nvml0");
+    assert_string_equal(topo_attribute(graph, "gpu0", "NVIDIAUUID"), "GPU-1");
+    assert_string_equal(topo_attribute(graph, "gpu0", "vendor"), "0x10de");
+    assert_string_equal(topo_attribute(graph, "gpu0", "subsystem_device"), "0x1463");
+    assert_string_equal(topo_named(graph, "gpu1")->pci, "10000:80:02.0");
     /* A screen is no GPU, a disk has its name. */
-    assert_int_equal(named(graph, "10000:80:01.0")->kind, WEFT_NODE_DEVICE);
-    assert_string_equal(attribute(graph, "10000:80:01.0", "class"), "0x030000");
-    assert_string_equal(attribute(graph, "10000:80:03.0", "Disk"), "sda");
+    assert_int_equal(topo_named(graph, "10000:80:01.0")->kind, WEFT_NODE_DEVICE);
+    assert_string_equal(topo_attribute(graph, "10000:80:01.0", "class"), "0x030000");
+    assert_string_equal(topo_attribute(graph, "10000:80:03.0", "Disk"), "sda");
 
-    const struct weft_node *nic = named(graph, "mlx5_0");
+    const struct weft_node *nic = topo_named(graph, "mlx5_0");
     assert_true(nic->guid == 0xb8cef60300aa0010);
-    assert_string_equal(attribute(graph, "mlx5_0", "SysImageGUID"), "b8ce:f603:00aa:0010");
-    assert_int_equal(named(graph, "mlx5_0:1")->state, WEFT_PORT_DOWN);
-    assert_int_equal(named(graph, "mlx5_0:2")->state, WEFT_PORT_ACTIVE);
-    assert_int_equal(named(graph, "mlx5_0:3")->state, WEFT_PORT_UNKNOWN);
-    assert_int_equal(named(graph, "mlx5_0:2")->index, 2);
-    assert_true(named(graph, "mlx5_0:2")->guid == 0xb8cef60300aa0012);
-    assert_string_equal(attribute(graph, "mlx5_0:2", "LID"), "0x2a");
-    assert_string_equal(attribute(graph, "mlx5_0:2", "net"), "ib0");
-    assert_string_equal(attribute(graph, "mlx5_0:1", "net"), "(none)");
-    assert_string_equal(attribute(graph, "eth0:1", "net"), "eth0");
-    assert_string_equal(attribute(graph, "eth0:1", "address"), "a4:93");
+    assert_string_equal(topo_attribute(graph, "mlx5_0", "SysImageGUID"), "b8ce:f603:00aa:0010");
+    assert_int_equal(topo_named(graph, "mlx5_0:1")->state, WEFT_PORT_DOWN);
+    assert_int_equal(topo_named(graph, "mlx5_0:2")->state, WEFT_PORT_ACTIVE);
+    assert_int_equal(topo_named(graph, "mlx5_0:3")->state, WEFT_PORT_UNKNOWN);
+    assert_int_equal(topo_named(graph, "mlx5_0:2")->index, 2);
+    assert_true(topo_named(graph, "mlx5_0:2")->guid == 0xb8cef60300aa0012);
+    assert_string_equal(topo_attribute(graph, "mlx5_0:2", "LID"), "0x2a");
+    assert_string_equal(topo_attribute(graph, "mlx5_0:2", "net"), "ib0");
+    assert_string_equal(topo_attribute(graph, "mlx5_0:1", "net"), "(none)");
+    assert_string_equal(topo_attribute(graph, "eth0:1", "net"), "eth0");
+    assert_string_equal(topo_attribute(graph, "eth0:1", "address"), "a4:93");
     /* A function that no driver has: kept, without a port. */
-    assert_string_equal(attribute(graph, "10000:80:00.1", "driver_device"), "none");
-    assert_string_equal(attribute(graph, "10000:80:00.1", "function_of"), "10000:80:00.0");
-    assert_string_equal(attribute(graph, "10000:80:00.1", "virtual_function"), "yes");
-    assert_int_equal(named(graph, "10000:80:00.1")->child_first, WEFT_NODE_NONE);
-    assert_string_equal(attribute(graph, "eth0", "driver_device"), "(none)");
+    assert_string_equal(topo_attribute(graph, "10000:80:00.1", "driver_device"), "none");
+    assert_string_equal(topo_attribute(graph, "10000:80:00.1", "function_of"), "10000:80:00.0");
+    assert_string_equal(topo_attribute(graph, "10000:80:00.1", "virtual_function"), "yes");
+    assert_int_equal(topo_named(graph, "10000:80:00.1")->child_first, WEFT_NODE_NONE);
+    assert_string_equal(topo_attribute(graph, "eth0", "driver_device"), "(none)");
     weft_graph_free(graph);
 }
 
@@ -246,8 +212,8 @@ static void test_gpu_numbers(void **state)
         for (int j = 0; j < 3; j++) {
             char name[16];
             snprintf(name, sizeof name, "gpu%d", cases[i].order[j]);
-            assert_string_equal(named(graph, name)->pci, addresses[j]);
-            assert_int_equal(named(graph, name)->index, cases[i].order[j]);
+            assert_string_equal(topo_named(graph, name)->pci, addresses[j]);
+            assert_int_equal(topo_named(graph, name)->index, cases[i].order[j]);
         }
         weft_graph_free(graph);
     }
@@ -287,13 +253,13 @@ static void test_nodesets(void **state)
     }
     struct weft_graph *graph =
         must_read(HEAD MACHINE NUMA(0, 1) NUMA(1, 2) HOST_BRIDGE("0000:[00-01]") END END "</topology>");
-    assert_string_equal(parent_name(graph, "pci0000:00"), "host");
+    assert_string_equal(topo_parent_name(graph, "pci0000:00"), "host");
     weft_graph_free(graph);
     /* A GPU's memory beside the package's own does not move its bridges away. */
     graph = must_read(HEAD MACHINE PACKAGE(0, 3) NUMA(
         0, 1) "<object type=\"NUMANode\" os_index=\"1\" subtype=\"GPUMemory\"/>" HOST_BRIDGE("0000:[00-01]")
                           END END END "</topology>");
-    assert_string_equal(parent_name(graph, "pci0000:00"), "numa0");
+    assert_string_equal(topo_parent_name(graph, "pci0000:00"), "numa0");
     weft_graph_free(graph);
 }
 
@@ -307,17 +273,17 @@ static void test_odd_machines(void **state)
                 END OSDEV("veth0", "2", "") END PCI("0000:01:00.0", "0200 [15b3:1017]", "0.0", "0")
                     OSDEV("mlx5_1", "3", "") INFO("Port1State", "4") END OSDEV("mlx5_2", "3", "")
                         INFO("Port1State", "2") END END END "</topology>");
-    assert_int_equal(named(graph, "host")->flags, WEFT_HOST_VIRTUAL);
-    assert_int_equal(named(graph, "core3")->index, 3);
-    assert_string_equal(parent_name(graph, "rxe0"), "host");
-    assert_int_equal(named(graph, "rxe0:1")->state, WEFT_PORT_ACTIVE);
-    assert_null(named(graph, "rxe0")->pci);
-    assert_string_equal(parent_name(graph, "veth0"), "host");
-    assert_string_equal(named(graph, "mlx5_1")->pci, "0000:01:00.0");
-    assert_string_equal(named(graph, "mlx5_2")->pci, "0000:01:00.0");
-    assert_int_equal(named(graph, "mlx5_2:1")->state, WEFT_PORT_INIT);
+    assert_int_equal(topo_named(graph, "host")->flags, WEFT_HOST_VIRTUAL);
+    assert_int_equal(topo_named(graph, "core3")->index, 3);
+    assert_string_equal(topo_parent_name(graph, "rxe0"), "host");
+    assert_int_equal(topo_named(graph, "rxe0:1")->state, WEFT_PORT_ACTIVE);
+    assert_null(topo_named(graph, "rxe0")->pci);
+    assert_string_equal(topo_parent_name(graph, "veth0"), "host");
+    assert_string_equal(topo_named(graph, "mlx5_1")->pci, "0000:01:00.0");
+    assert_string_equal(topo_named(graph, "mlx5_2")->pci, "0000:01:00.0");
+    assert_int_equal(topo_named(graph, "mlx5_2:1")->state, WEFT_PORT_INIT);
     /* Off InfiniBand a GID does not tell the port's GUID, and nothing is made up. */
-    assert_true(named(graph, "mlx5_1:1")->guid == 0);
+    assert_true(topo_named(graph, "mlx5_1:1")->guid == 0);
     weft_graph_free(graph);
 }
 
@@ -394,7 +360,7 @@ static void check_counts(const struct weft_graph *graph, const uint32_t *expecte
                                                 WEFT_NODE_GPU,   WEFT_NODE_NIC,  WEFT_NODE_PORT,
                                                 WEFT_NODE_DEVICE};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        assert_int_equal(count(graph, kinds[i]), expected[i]);
+        assert_int_equal(topo_count(graph, kinds[i]), expected[i]);
 }
 
 static void test_sample_power8(void **state)
@@ -404,9 +370,9 @@ static void test_sample_power8(void **state)
     if (!graph)
         skip();
     check_counts(graph, (const uint32_t[]){2, 8, 8, 4, 0, 0, 0});
-    assert_int_equal(named(graph, "drac-12.grenoble.grid5000.fr")->kind, WEFT_NODE_HOST);
-    assert_string_equal(named(graph, "gpu2")->pci, "000a:01:00.0");
-    assert_true(uplink(graph, "gpu2") == 15753846000);
+    assert_int_equal(topo_named(graph, "drac-12.grenoble.grid5000.fr")->kind, WEFT_NODE_HOST);
+    assert_string_equal(topo_named(graph, "gpu2")->pci, "000a:01:00.0");
+    assert_true(topo_uplink(graph, "gpu2") == 15753846000);
     static const char *const joined[][2] = {{"gpu0", "gpu1"},  {"gpu2", "gpu3"},  {"gpu0", "numa0"},
                                             {"gpu1", "numa0"}, {"gpu2", "numa1"}, {"gpu3", "numa1"}};
     assert_int_equal(edges_of(graph, WEFT_EDGE_GPU_LINK), 6);
@@ -427,9 +393,9 @@ static void test_sample_many_functions(void **state)
         bare +=
             graph->nodes[i].kind == WEFT_NODE_NIC && weft_graph_attribute(graph, i, "driver_device") != NULL;
     assert_int_equal(bare, 12);
-    assert_string_equal(parent_name(graph, "usnic_2"), "0000:87:00.0");
-    assert_string_equal(attribute(graph, "usnic_2:1", "net"), "eth6");
-    assert_int_equal(named(graph, "usnic_2:1")->state, WEFT_PORT_ACTIVE);
+    assert_string_equal(topo_parent_name(graph, "usnic_2"), "0000:87:00.0");
+    assert_string_equal(topo_attribute(graph, "usnic_2:1", "net"), "eth6");
+    assert_int_equal(topo_named(graph, "usnic_2:1")->state, WEFT_PORT_ACTIVE);
     weft_graph_free(graph);
 }
 
@@ -440,10 +406,10 @@ static void test_sample_whole_io(void **state)
     if (!graph)
         skip();
     check_counts(graph, (const uint32_t[]){2, 16, 8, 4, 3, 3, 4});
-    assert_int_equal(named(graph, "conan")->flags, 0);
-    assert_string_equal(named(graph, "gpu3")->pci, "0000:84:00.1");
-    assert_true(named(graph, "mlx5_0:1")->guid == 0x248a0703001e39fe);
-    assert_string_equal(parent_name(graph, "mlx5_0"), "0000:80:03.0");
+    assert_int_equal(topo_named(graph, "conan")->flags, 0);
+    assert_string_equal(topo_named(graph, "gpu3")->pci, "0000:84:00.1");
+    assert_true(topo_named(graph, "mlx5_0:1")->guid == 0x248a0703001e39fe);
+    assert_string_equal(topo_parent_name(graph, "mlx5_0"), "0000:80:03.0");
     weft_graph_free(graph);
 }
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "topo/files/nccl_write.h"
 
 /* NVML's address of what it cannot see; of NVSwitches the class matters alone. */
@@ -31,13 +32,10 @@ static void put_if_number(struct weft_nccl_out *out, uint32_t node, const char *
 
 /* --- cpu */
 
-/* Any number that is another one for another host: FNV-1a of its name (Fowler, Noll, Vo). */
+/* Any number that is another one for another host. */
 void weft_nccl_put_host(struct weft_nccl_out *out, uint32_t node)
 {
-    uint64_t hash = 0xcbf29ce484222325u;
-    const struct weft_node *host = node_at(out, node_at(out, node)->host);
-    for (const char *at = host->name; *at; at++)
-        hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
+    uint64_t hash = weft_hash_text(WEFT_HASH_START, node_at(out, node_at(out, node)->host)->name);
     char text[32];
     snprintf(text, sizeof text, "0x%llx", (unsigned long long)hash);
     weft_nccl_put(out, "host_hash", text);

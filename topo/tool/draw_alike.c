@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "topo/natural.h"
 
 /* The finisher of splitmix64. */
@@ -22,9 +23,7 @@ static uint64_t mix(uint64_t a, uint64_t b)
 
 static uint64_t mix_text(uint64_t digest, const char *text)
 {
-    for (; text && *text; text++)
-        digest = (digest ^ (unsigned char)*text) * 0x100000001b3u;
-    return mix(digest, 1);
+    return mix(text ? weft_hash_text(digest, text) : digest, 1);
 }
 
 static uint64_t digest_node(const struct weft_graph *graph, uint32_t n, uint64_t above)

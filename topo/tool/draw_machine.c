@@ -66,17 +66,6 @@ static struct draw_box *box_new(struct draw_sheet *sheet, struct draw_box *paren
     return box;
 }
 
-/* The node after n in depth-first order below top. */
-static uint32_t next_node(const struct weft_graph *graph, uint32_t top, uint32_t n)
-{
-    uint32_t below = weft_graph_first(graph, n);
-    if (below != WEFT_NODE_NONE)
-        return below;
-    while (n != top && graph->nodes[n].sibling_next == WEFT_NODE_NONE)
-        n = graph->nodes[n].parent;
-    return n == top ? WEFT_NODE_NONE : graph->nodes[n].sibling_next;
-}
-
 static const struct weft_edge *parent_edge(const struct weft_graph *graph, uint32_t node)
 {
     uint32_t edge = graph->nodes[node].parent_edge;
@@ -324,7 +313,7 @@ static int list(struct walk *walk)
 {
     const struct weft_graph *graph = walk->machine->graph;
     uint32_t host = walk->machine->host, count = 0;
-    for (uint32_t n = host; n != WEFT_NODE_NONE; n = next_node(graph, host, n))
+    for (uint32_t n = host; n != WEFT_NODE_NONE; n = weft_graph_next(graph, host, n))
         count++;
     walk->order = draw_alloc(walk->sheet, count * sizeof *walk->order);
     walk->below = draw_alloc(walk->sheet, count * sizeof *walk->below);
@@ -332,7 +321,7 @@ static int list(struct walk *walk)
     uint32_t *position = draw_alloc(walk->sheet, graph->node_count * sizeof *position);
     if (walk->sheet->failed)
         return -1;
-    for (uint32_t n = host; n != WEFT_NODE_NONE; n = next_node(graph, host, n)) {
+    for (uint32_t n = host; n != WEFT_NODE_NONE; n = weft_graph_next(graph, host, n)) {
         position[n] = walk->count;
         walk->order[walk->count++] = n;
     }

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "topo/read.h"
-#include "topo/tool/copy.h"
+#include "topo/tool/collect.h"
 #include "topo/tool/tool.h"
 
 /* Puts what `path` describes beside what `all` has; the kind of file is told as long as it is the same for all. */
@@ -17,7 +17,7 @@ static int machine_add(const char *path, struct weft_graph *all)
     if (strcmp(format, one->format) != 0)
         format = "several kinds";
     all->format = weft_graph_string(all, format);
-    status = all->format ? weft_topo_copy(one, WEFT_NODE_NONE, all)
+    status = all->format ? weft_topo_collect(one, WEFT_NODE_NONE, all)
                          : weft_fail(WEFT_NOMEM, "no memory for the graph of several machines");
     weft_graph_free(one);
     return status;
@@ -113,7 +113,7 @@ static int host_only(const char *name, struct weft_graph **graph)
     int status = weft_graph_new((*graph)->source, (*graph)->format, &one);
     if (status != WEFT_OK)
         return status;
-    status = weft_topo_copy(*graph, host, one);
+    status = weft_topo_collect(*graph, host, one);
     if (status == WEFT_OK)
         status = weft_graph_finish(one);
     if (status != WEFT_OK) {

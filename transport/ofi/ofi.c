@@ -10,6 +10,7 @@
 #include <weft/weft.h>
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "transport/ofi/ofi_private.h"
@@ -26,12 +27,10 @@ static uint64_t host_hash(void)
     }
     struct stat namespace;
     memset(&namespace, 0, sizeof namespace);
-    uint64_t hash = 14695981039346656037ull; /* FNV-1a */
+    uint64_t hash = WEFT_HASH_START;
     if (stat("/proc/self/ns/net", &namespace) == 0)
         hash ^= namespace.st_ino;
-    for (size_t i = 0; i < sizeof text; i++)
-        hash = (hash ^ text[i]) * 1099511628211ull;
-    return hash;
+    return weft_hash_bytes(hash, text, sizeof text);
 }
 
 static int read_address(struct weft_transport *transport)

@@ -1,4 +1,4 @@
-#include "topo/tool/copy.h"
+#include "topo/tool/collect.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -96,7 +96,7 @@ static int roots_copy(const struct weft_graph *from, uint32_t host, const struct
     return status;
 }
 
-int weft_topo_copy(const struct weft_graph *from, uint32_t host, struct weft_graph *to)
+int weft_topo_collect(const struct weft_graph *from, uint32_t host, struct weft_graph *to)
 {
     struct names names;
     int status = names_make(&names, from, to);
