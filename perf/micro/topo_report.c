@@ -1,6 +1,7 @@
 /* What ordering ranks along a fabric is worth, in figures: docs/topology-report.md. `make topo-report` writes it.
  *
- *     topo_report [FOLDER]    FOLDER: of real topologies; without, what needs them is left out, and said so
+ *     topo_report [--quick] [FOLDER]    FOLDER: of real topologies; without, what needs them is left out, and said so.
+ *                                       --quick: on small fabrics, for tests/topo/test_topo_report.sh
  *
  * Nothing is measured but the time that ordering and pricing take; the rest follows from the graphs.
  */
@@ -346,38 +347,44 @@ static void report_samples(const char *folder)
         "fabric/ibnetdiscover-ndr.out",
         "fabric/topograph-medium.yaml",
     };
-    printf("\n## Machines and fabrics\n\nThe NIC of each GPU is the nearest by path, then the one that "
-           "fewest GPUs use.\n\n"
+    printf("\n## Machines and fabrics\n\nOf the ports that are surest to be up, the NIC of each GPU is the "
+           "nearest by path, then the one that fewest GPUs use.\n\n"
            "| file | hosts | NUMA nodes | GPUs | NICs | NIC of each GPU |\n| --- | --- | --- | --- | --- | "
            "--- |\n");
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         report_machine(folder, files[i]);
 }
 
-int main(int argc, char **argv)
+static void section_loads(const char *folder, int quick)
 {
-    const char *folder = argc > 1 ? argv[1] : "";
-    printf("# What the order of ranks is worth\n\n"
-           "Written by `make topo-report` (perf/micro/topo_report.c). Loads are in streams: a ring puts one "
-           "on each link that it\n"
-           "passes once, and a flow divides evenly over all shortest routes. docs/topology.md says how the "
-           "order is found.\n");
-    if (*folder) {
-        struct weft_graph *graph;
-        char path[1024];
-        snprintf(path, sizeof path, "%s/fabric/ibnetdiscover-ndr.out", folder);
-        must(weft_topo_read(path, &graph));
-        printf("\n## A real NDR fabric, ranks placed at random\n\n`ibnetdiscover-ndr.out`: 40 switches, 582 "
-               "channel adapters.\n");
-        report_loads(graph, 1, 1);
-        report_loads(graph, 4, 4);
-        report_loads(graph, 4, 8);
+    struct weft_graph *graph;
+    char path[1024];
+    if (quick) {
+        static const char tree[] = "fat-tree:leaves=8,nodes-per-leaf=4,gpus=2,rails=2,oversubscription=2";
+        must(weft_topo_read(tree, &graph));
+        printf("\n## A small fat tree, ranks placed at random\n\n`%s`.\n", tree);
+        report_loads(graph, 2, 2);
         weft_graph_free(graph);
-    } else {
-        printf("\nThe folder of real topologies was not there: what needs it is left out.\n");
     }
-    printf("\n## Allreduce on 2,048 nodes, fat tree with 4:1 oversubscription\n\n"
-           "`fat-tree:leaves=64,nodes-per-leaf=32,gpus=N,rails=N,oversubscription=4`, one rank per GPU, "
+    if (!*folder) {
+        printf("\nThe folder of real topologies was not there: what needs it is left out.\n");
+        return;
+    }
+    snprintf(path, sizeof path, "%s/fabric/ibnetdiscover-ndr.out", folder);
+    must(weft_topo_read(path, &graph));
+    printf("\n## A real NDR fabric, ranks placed at random\n\n`ibnetdiscover-ndr.out`: 40 switches, 582 "
+           "channel adapters.\n");
+    report_loads(graph, 1, 1);
+    report_loads(graph, 4, 4);
+    if (!quick)
+        report_loads(graph, 4, 8);
+    weft_graph_free(graph);
+}
+
+static void section_allreduce(int quick)
+{
+    printf("\n## Allreduce on %s nodes, fat tree with 4:1 oversubscription\n\n"
+           "`fat-tree:leaves=%s,nodes-per-leaf=32,gpus=N,rails=N,oversubscription=4`, one rank per GPU, "
            "priced with links shared\n"
            "(algos/contend.h). Ranks are numbered at random. The last columns are seconds of one core. The "
            "hierarchical plan is\n"
@@ -385,10 +392,19 @@ int main(int argc, char **argv)
            "| nodes | ranks | data | ring, ranks as numbered | ring, weft's order | ratio | hierarchical | "
            "to order "
            "| to price the ordered ring |\n"
-           "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+           "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+           quick ? "64" : "2,048", quick ? "2" : "64");
+    if (quick) {
+        report_allreduce(2, 2, (uint64_t)1 << 30, 1);
+        return;
+    }
     report_allreduce(64, 1, (uint64_t)1 << 30, 1);
     report_allreduce(64, 8, (uint64_t)1 << 30, 0);
     report_allreduce(8, 8, (uint64_t)1 << 30, 1);
+}
+
+static void section_rails(int quick)
+{
     printf(
         "\n## One ring and one per rail\n\n"
         "Nodes of 8 GPUs, 8 NICs and 8 ranks on the same fat tree, ranks in weft's order: the allreduce by a "
@@ -400,10 +416,28 @@ int main(int argc, char **argv)
         "price "
         "|\n"
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+    if (quick) {
+        report_rails(64, 1, (uint64_t)1 << 30, 0);
+        return;
+    }
     report_rails(256, 0, (uint64_t)1 << 30, 1);
     report_rails(256, 1, (uint64_t)1 << 30, 1);
     report_rails(256, 1, (uint64_t)1 << 26, 1);
     report_rails(2048, 1, (uint64_t)1 << 30, 0);
+}
+
+int main(int argc, char **argv)
+{
+    int quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
+    const char *folder = argc > 1 + quick ? argv[1 + quick] : "";
+    printf("# What the order of ranks is worth\n\n"
+           "Written by `make topo-report` (perf/micro/topo_report.c). Loads are in streams: a ring puts one "
+           "on each link that it\n"
+           "passes once, and a flow divides evenly over all shortest routes. docs/topology.md says how the "
+           "order is found.\n");
+    section_loads(folder, quick);
+    section_allreduce(quick);
+    section_rails(quick);
     if (*folder)
         report_samples(folder);
     return fflush(stdout) || ferror(stdout);
