@@ -183,6 +183,7 @@ static int copy_member(struct weft_comm *comm, int rank, const struct introducti
     snprintf(member->host, sizeof member->host, "%s", intro->host);
     member->pid = intro->pid;
     member->numa = intro->numa;
+    member->machine = intro->machine;
     member->placement = intro->placement;
     member->sizes[WEFT_SHM] = intro->shm_size;
     member->addresses = malloc(intro->shm_size + 1u);

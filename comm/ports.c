@@ -58,15 +58,23 @@ static int read_machine(const char *root, struct weft_graph **machine)
 
 /* --- the ranks of this host */
 
-/* As shared memory tells, which knows containers apart, and else as launcher or names do. */
+/* Who shares memory with this rank; who is of the same name and machine, as hosts are found for the layout (arrange.h); and where
+ * machines are not told, as launcher or names say of ranks without shared memory. */
 static int is_here(const struct weft_comm *comm, int rank)
 {
     const struct weft_member *mine = &comm->members[comm->rank], *theirs = &comm->members[rank];
     const struct weft_open_transport *shm = &comm->context->transports[WEFT_SHM];
+    int shares = 0; /* -1: no, though both could */
     if (rank == comm->rank)
         return 1;
     if (shm->instance && mine->sizes[WEFT_SHM] && theirs->sizes[WEFT_SHM])
-        return shm->ops.reachable(shm->instance, theirs->addresses, theirs->sizes[WEFT_SHM]);
+        shares = shm->ops.reachable(shm->instance, theirs->addresses, theirs->sizes[WEFT_SHM]) ? 1 : -1;
+    if (shares > 0)
+        return 1;
+    if (mine->machine && theirs->machine)
+        return mine->machine == theirs->machine && strcmp(mine->host, theirs->host) == 0;
+    if (shares < 0)
+        return 0;
     const struct weft_placement *a = &mine->placement, *b = &theirs->placement;
     if (a->job && a->job == b->job && a->node >= 0 && b->node >= 0)
         return a->node == b->node;
