@@ -181,7 +181,14 @@ EXTRA_test_cuda_abi := $(if $(CUDA_INCLUDE),-isystem $(CUDA_INCLUDE))
 TEST_PLUGINS := $(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/plugins/*.c))
 $(BUILD)/tests/plugins/%.so: tests/plugins/%.c tests/plugins/kind.h include/weft/device.h
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -Iinclude $(CFLAGS_ALL) -fvisibility=default -shared $(LDFLAGS_ALL) $< -o $@
-$(BUILD)/tests/unit/test_devices: | $(TEST_PLUGINS)
+$(BUILD)/tests/unit/test_devices $(BUILD)/tests/faults/test_devices: | $(TEST_PLUGINS)
+
+# The simulated device, built as a vendor would build a plug-in: from include/weft/ alone.
+DEVICE_SIM := $(BUILD)/examples/device-sim/device-sim.so
+$(DEVICE_SIM): $(wildcard examples/device-sim/*.[ch]) include/weft/device.h include/weft/weft.h
+	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -D_GNU_SOURCE -Iinclude $(CFLAGS_ALL) -shared $(LDFLAGS_ALL) \
+		$(if $(MODE_FLAGS),,-Wl,-z,defs) $(filter %.c,$^) -lpthread -lm -o $@
+$(BUILD)/tests/conform/test_devices: | $(DEVICE_SIM)
 
 # Ranks that die at chosen points: the linker puts tests/kill/ in front of what tests/kill/wraps names.
 KILL_OBJECTS := $(call objects,$(wildcard tests/kill/*.c))

@@ -10,7 +10,7 @@ result() { # NAME OUTPUT
     fi
 }
 
-readarray -t sources < <(find include base topo devmem transport algos comm bindings perf tests -name '*.[ch]' 2>/dev/null | sort)
+readarray -t sources < <(find include base topo devmem transport algos comm bindings perf tests examples -name '*.[ch]' 2>/dev/null | sort)
 readarray -t texts < <(find Makefile libweft.map README.md .ci .clang-format docs tests perf -type f 2>/dev/null | grep -Ev '^tests/fuzz/corpus/|\.(png|abi)$' | sort)
 readarray -t library < <(find base topo devmem transport algos comm -name '*.[ch]' ! -name 'weft-*.c' ! -path 'topo/tool/*' 2>/dev/null | sort)
 

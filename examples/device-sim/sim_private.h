@@ -1,0 +1,157 @@
+/* Inside the simulated device.
+ *
+ * memory.c  spans: what is allocated, imported or pinned, and how device threads get at it
+ * lane.c    lanes: sequences of work, each with a thread; queues and streams are made of them
+ * share.c   handles for other processes, and dma-bufs
+ * reduce.c  the arithmetic, one element at a time
+ * kind.c    the table for weft, options, and refusals
+ * stream.c  the table for programs
+ *
+ * Memory and lanes belong to the process, as those of hardware do, so that several contexts of weft see the same. One
+ * lock guards everything but the work itself; `changed` tells of any change. Simple, and fast enough for tests.
+ */
+#ifndef WEFT_SIM_PRIVATE_H
+#define WEFT_SIM_PRIVATE_H
+
+#include <pthread.h>
+#include <sys/types.h>
+#include <weft/device.h>
+
+#include "sim.h"
+
+/* Memory that devices may touch. The program has it at base; for device threads it is at view. */
+struct sim_span {
+    struct sim_span *next;
+    uintptr_t base;
+    size_t length, mapped_bytes;
+    char *view;
+    int kind, ordinal;
+    int fd; /* DEVICE: the memfd, -1 */
+    uint64_t identity;
+    uint64_t token[2]; /* DEVICE: names the memfd */
+    int is_imported, is_pinned;
+    int users; /* works that run on it */
+};
+
+struct sim_machine {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct sim_span *spans;
+    struct sim_hole *holes;
+    uint64_t identities;
+    int instances;
+    struct sim_counts counts;
+};
+extern struct sim_machine sim;
+
+/* One opened kind. */
+struct weft_device {
+    struct weft_device_params params;
+    pid_t process;
+    uint64_t seed, random; /* [lock] random: the state for refusals */
+    unsigned delay_us, fail, refuse, devices, dmabuf, ipc;
+    unsigned lanes; /* [lock] made so far: each draws its own numbers */
+};
+
+#define SIM_POINTERS_MAX (WEFT_DEVICE_SOURCES_MAX + WEFT_DEVICE_DESTINATIONS_MAX)
+
+enum sim_work_kind {
+    SIM_COPY,   /* pointers[0] <- pointers[1], size bytes */
+    SIM_FILL,   /* pointers[0] <- byte */
+    SIM_REDUCE, /* destinations, then sources */
+    SIM_MARK,
+    SIM_AWAIT,
+    SIM_GATE, /* waits for it */
+    SIM_OPEN, /* opens it */
+    SIM_FLAG, /* waits for it */
+};
+
+struct sim_work {
+    struct sim_work *next;
+    enum sim_work_kind kind;
+    void *pointers[SIM_POINTERS_MAX];
+    int pointer_count;
+    size_t size; /* bytes at each pointer */
+    int byte;
+    struct weft_device_reduction reduction;
+    char scalar[16];
+    struct weft_device_event *event;
+    struct weft_device_gate *gate;
+    const int *flag;
+};
+
+/* Fields but the thread's own: [lock]. */
+struct sim_lane {
+    struct weft_device *device; /* NULL: a stream's */
+    pthread_t thread;
+    struct sim_work *first, **end;
+    int is_closing;
+    int status; /* of the first work that failed; sticks */
+    char why[200];
+    uint64_t random; /* the thread's */
+};
+
+struct weft_device_event {
+    struct weft_device *device;
+    int users; /* [lock] like the rest */
+    int state; /* 0 not yet, 1, or what has failed */
+    char why[200];
+};
+
+struct weft_device_gate {
+    struct weft_device *device;
+    int users, is_open;
+};
+
+struct weft_device_queue {
+    struct weft_device *device;
+    struct sim_lane lane;
+};
+
+/* Takes the lock. WEFT_INVALID, without it, in a forked child: the device's threads are not there. device NULL: a
+ * program's call. */
+int sim_enter(const struct weft_device *device);
+void sim_leave(void);
+
+uint64_t sim_random(uint64_t *state);
+/* [lock] Whether this registration is to be refused. */
+int sim_refuses(struct weft_device *device);
+
+/* [lock] memory.c */
+struct sim_span *sim_span_find(const void *pointer, size_t size);
+/* Maps a memfd: for the program out of reach, for device threads readable. fd is the span's when it succeeds. */
+int sim_span_map(int fd, size_t length, struct sim_span **made);
+/* Waits until no work runs on it; frees it and keeps its address for the next of that size. */
+void sim_span_free(struct sim_span *span);
+void sim_holes_free(void);
+
+/* lane.c */
+int sim_lane_open(struct sim_lane *lane, struct weft_device *device, uint64_t seed);
+void sim_lane_close(struct sim_lane *lane);
+/* Copies the work; a failure is without text. Takes the lock. */
+int sim_lane_add(struct sim_lane *lane, const struct sim_work *work);
+/* [lock] */
+int sim_lane_append(struct sim_lane *lane, const struct sim_work *work);
+void sim_event_drop(struct weft_device_event *event);
+void sim_gate_drop(struct weft_device_gate *gate);
+
+/* [lock] stream.c: the stream's lane, NULL when there is no such stream. */
+struct sim_lane *sim_stream_lane(void *stream);
+
+/* reduce.c */
+size_t sim_element_bytes(weft_dtype dtype);
+int sim_reduce_knows(weft_dtype dtype, weft_op op, int is_scaled);
+void sim_reduce(const struct weft_device_reduction *reduction);
+
+/* kind.c's operations that are in share.c */
+int sim_export_dmabuf(struct weft_device *device, const void *memory, size_t size, int *fd, uint64_t *offset);
+int sim_export_ipc(struct weft_device *device, const void *memory, struct weft_device_handle *handle,
+                   uint64_t *offset);
+int sim_import_ipc(struct weft_device *device, int ordinal, const struct weft_device_handle *handle,
+                   void **base);
+int sim_unimport(struct weft_device *device, void *base);
+/* A sealed memfd called by token and length. -1 with errno. */
+int sim_memfd(const uint64_t token[2], size_t length);
+size_t sim_pages(size_t size);
+
+#endif

@@ -1,0 +1,130 @@
+/* A program's streams: they are followed and held, and nobody waits in a call. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <string.h>
+#include <unistd.h>
+#include <weft/weft.h>
+
+#include "tests/support/device_suite.h"
+
+#define BYTES 5000
+
+static void expect_bytes(struct device_world *world, const char *memory, int byte)
+{
+    char found[BYTES], expected[BYTES];
+    device_get(world, found, memory, BYTES);
+    memset(expected, byte, BYTES);
+    assert_memory_equal(found, expected, BYTES);
+}
+
+/* The stream holds a long kernel and then a write; weft reads what was written, and the stream's next write waits for that.
+ * All calls return while the kernel still runs: there is one thread here, which sets the flag only afterwards. */
+static void calls_are_served_in_the_streams_order(void **state)
+{
+    struct device_world world;
+    struct weft_device_gate *gate;
+    struct weft_device_event *event;
+    int flag = 0;
+    void *stream;
+    device_open(&world, device_row(state));
+    struct weft_device_queue *queue = device_queue(&world, 0);
+    char *input = device_allocate(&world, 0, WEFT_MEMORY_DEVICE, BYTES);
+    char *output = device_allocate(&world, 0, WEFT_MEMORY_DEVICE, BYTES);
+    DEVICE_OK(world.streams.open(0, &stream));
+    DEVICE_OK(world.streams.fill(stream, input, 1, BYTES));
+    DEVICE_OK(world.streams.wait(stream, &flag));
+    DEVICE_OK(world.streams.fill(stream, input, 2, BYTES)); /* enqueued before: is seen */
+    DEVICE_OK(world.ops->follow(queue, stream));
+    DEVICE_OK(world.ops->hold(world.device, 0, stream, &gate));
+    DEVICE_OK(world.ops->copy(queue, output, input, BYTES));
+    DEVICE_OK(world.ops->mark(queue, &event));
+    DEVICE_OK(world.ops->open_gate(gate, queue));
+    DEVICE_OK(world.streams.fill(stream, input, 3, BYTES)); /* follows: waits */
+    usleep(2000);
+    assert_int_equal(world.ops->test(event), 0);
+    assert_int_equal(world.streams.is_idle(stream), 0);
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    assert_int_equal(device_wait(&world, event), 1);
+    DEVICE_OK(world.streams.sync(stream));
+    expect_bytes(&world, output, 2);
+    expect_bytes(&world, input, 3);
+    world.ops->event_free(event);
+    world.ops->gate_free(gate);
+    world.ops->queue_close(queue);
+    DEVICE_OK(world.streams.close(stream));
+    DEVICE_OK(world.ops->release(world.device, input));
+    DEVICE_OK(world.ops->release(world.device, output));
+    device_close(&world);
+}
+
+/* As when an operation has failed before any work was queued. */
+static void a_gate_can_be_opened_at_once(void **state)
+{
+    struct device_world world;
+    struct weft_device_gate *gate;
+    void *stream;
+    device_open(&world, device_row(state));
+    char *memory = device_allocate(&world, 0, WEFT_MEMORY_DEVICE, BYTES);
+    struct weft_device_queue *queue = device_queue(&world, world.count - 1);
+    DEVICE_OK(world.streams.open(world.count - 1, &stream));
+    DEVICE_OK(world.streams.fill(stream, memory, 1, BYTES));
+    DEVICE_OK(world.ops->follow(queue, stream));
+    assert_int_equal(device_finish(&world, queue), 1);
+    world.ops->queue_close(queue);
+    DEVICE_OK(world.ops->hold(world.device, world.count - 1, stream, &gate));
+    DEVICE_OK(world.streams.fill(stream, memory, 2, BYTES));
+    usleep(2000);
+    assert_int_equal(world.streams.is_idle(stream), 0);
+    expect_bytes(&world, memory, 1);
+    DEVICE_OK(world.ops->open_gate(gate, NULL));
+    world.ops->gate_free(gate); /* it need not have been passed */
+    DEVICE_OK(world.streams.sync(stream));
+    expect_bytes(&world, memory, 2);
+    DEVICE_OK(world.streams.close(stream));
+    DEVICE_OK(world.ops->release(world.device, memory));
+    device_close(&world);
+}
+
+/* Neither queues beside it nor other streams wait for a stream that runs long. */
+static void a_long_kernel_holds_up_nobody_else(void **state)
+{
+    struct device_world world;
+    struct weft_device_event *late;
+    int flag = 0;
+    void *busy, *other;
+    device_open(&world, device_row(state));
+    struct weft_device_queue *following = device_queue(&world, 0), *beside = device_queue(&world, 0);
+    char *memory = device_allocate(&world, 0, WEFT_MEMORY_DEVICE, BYTES);
+    DEVICE_OK(world.streams.open(0, &busy));
+    DEVICE_OK(world.streams.open(0, &other));
+    DEVICE_OK(world.streams.wait(busy, &flag));
+    DEVICE_OK(world.ops->follow(following, busy));
+    DEVICE_OK(world.ops->mark(following, &late));
+    DEVICE_OK(world.streams.fill(other, memory, 5, BYTES));
+    DEVICE_OK(world.ops->follow(beside, other));
+    assert_int_equal(device_finish(&world, beside), 1);
+    expect_bytes(&world, memory, 5);
+    assert_int_equal(world.ops->test(late), 0);
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    assert_int_equal(device_wait(&world, late), 1);
+    world.ops->event_free(late);
+    world.ops->queue_close(following);
+    world.ops->queue_close(beside);
+    DEVICE_OK(world.streams.close(busy));
+    DEVICE_OK(world.streams.close(other));
+    DEVICE_OK(world.ops->release(world.device, memory));
+    device_close(&world);
+}
+
+size_t device_stream_tests(const struct device_row *row, struct CMUnitTest *tests)
+{
+    size_t used = 0;
+    if (!row->streams)
+        return 0;
+    tests[used++] = (struct CMUnitTest)cmocka_unit_test(calls_are_served_in_the_streams_order);
+    tests[used++] = (struct CMUnitTest)cmocka_unit_test(a_gate_can_be_opened_at_once);
+    tests[used++] = (struct CMUnitTest)cmocka_unit_test(a_long_kernel_holds_up_nobody_else);
+    return used;
+}
