@@ -196,6 +196,8 @@ static void several_hosts(void **state)
                         .ports = 4,
                         .expected = {"mlx5_0:1", "mlx5_1:1", "mlx5_2:1", "mlx5_3:1", "mlx5_0:1", "mlx5_1:1",
                                      "mlx5_2:1", "mlx5_3:1"}});
+    /* As containers of one machine: names tell which ranks see the same devices. */
+    sys_tree_file(root, "/proc/sys/kernel/random/boot_id", "6f1c3b1e-7c55-4f0e-9a53-0d2f4b8c6a01");
     play((struct scene){
         .numas = "0101",
         .hosts = "abba",
