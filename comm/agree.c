@@ -125,21 +125,27 @@ static const char *settings_of(const struct weft_blob *blob)
     return (const char *)((const struct introduction *)blob->data + 1);
 }
 
-/* The rank whose settings more than half of the ranks have (Boyer and Moore's vote, then counted), else 0. */
-static int right_settings(const struct weft_comm *comm, const struct weft_blob *blobs)
+/* Boyer and Moore's majority vote, then counted. */
+int weft_agree_majority(int ranks, int (*alike)(const void *arg, int a, int b), const void *arg)
 {
     int candidate = 0, lead = 0, votes = 0, lowest = -1;
-    for (int r = 0; r < comm->ranks; r++) {
+    for (int r = 0; r < ranks; r++) {
         if (lead == 0)
             candidate = r;
-        lead += strcmp(settings_of(&blobs[r]), settings_of(&blobs[candidate])) == 0 ? 1 : -1;
+        lead += alike(arg, r, candidate) ? 1 : -1;
     }
-    for (int r = 0; r < comm->ranks; r++) {
-        int same = strcmp(settings_of(&blobs[r]), settings_of(&blobs[candidate])) == 0;
+    for (int r = 0; r < ranks; r++) {
+        int same = alike(arg, r, candidate);
         lowest = same && lowest < 0 ? r : lowest;
         votes += same;
     }
-    return 2 * votes > comm->ranks ? lowest : 0;
+    return 2 * votes > ranks ? lowest : 0;
+}
+
+static int same_settings(const void *arg, int a, int b)
+{
+    const struct weft_blob *blobs = arg;
+    return strcmp(settings_of(&blobs[a]), settings_of(&blobs[b])) == 0;
 }
 
 /* The value of a setting in a text of "NAME=value" lines, fit to be printed. */
@@ -164,7 +170,7 @@ static int check_settings(const struct weft_comm *comm, const struct weft_blob *
         if (status != WEFT_OK)
             return status;
     }
-    int right = right_settings(comm, blobs);
+    int right = weft_agree_majority(comm->ranks, same_settings, blobs);
     for (int r = 0; r < comm->ranks; r++) {
         char name[64], theirs[48], expected[48];
         if (!weft_settings_differ(settings_of(&blobs[right]), settings_of(&blobs[r]), name, sizeof name))

@@ -22,6 +22,10 @@ int weft_agree(struct weft_comm *comm, int64_t deadline_ns);
 /* Round 3. A rank that cannot map a token still takes part; then nobody uses the path. */
 int weft_agree_fastpath(struct weft_comm *comm, int64_t deadline_ns);
 
+/* The first of the ranks that are like more than half of all, or 0 where there are none such. Where ranks differ, it is the others
+ * that are named. */
+int weft_agree_majority(int ranks, int (*alike)(const void *arg, int a, int b), const void *arg);
+
 /* Waits for a link to a rank to come up, in vain where some rank has died meanwhile: it may be the one at the other end.
  * [lock] */
 int weft_agree_link(struct weft_comm *comm, int rank, const struct weft_transport_ops *ops,

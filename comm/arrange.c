@@ -7,6 +7,7 @@
 
 #include "algos/hosts.h"
 #include "base/log.h"
+#include "comm/agree.h"
 #include "comm/comm.h"
 #include "comm/ports.h"
 #include "topo/order.h"
@@ -390,27 +391,16 @@ static int place_ranks(struct arranging *a)
     return WEFT_OK;
 }
 
-/* The first rank whose file more than half of the ranks read (Boyer and Moore's vote, then counted), else rank 0. */
-static int right_file(const struct weft_told_place *told, int ranks)
+static int same_file(const void *arg, int a, int b)
 {
-    int candidate = 0, lead = 0, votes = 0, lowest = -1;
-    for (int r = 0; r < ranks; r++) {
-        if (lead == 0)
-            candidate = r;
-        lead += told[r].fabric == told[candidate].fabric ? 1 : -1;
-    }
-    for (int r = 0; r < ranks; r++) {
-        int same = told[r].fabric == told[candidate].fabric;
-        lowest = same && lowest < 0 ? r : lowest;
-        votes += same;
-    }
-    return 2 * votes > ranks ? lowest : 0;
+    const struct weft_told_place *told = arg;
+    return told[a].fabric == told[b].fabric;
 }
 
 /* Names the first rank that differs from the majority. All ranks see the same, so they all say the same. */
 static int check_files(const struct weft_comm *comm, const struct weft_told_place *told)
 {
-    int right = right_file(told, comm->ranks), wrong = 0;
+    int right = weft_agree_majority(comm->ranks, same_file, told), wrong = 0;
     while (wrong < comm->ranks && told[wrong].fabric == told[right].fabric)
         wrong++;
     if (wrong == comm->ranks)
