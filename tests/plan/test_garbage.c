@@ -142,15 +142,15 @@ static void break_rd(struct weft_plan *plan, enum change change)
     }
 }
 
-/* Ring of 4 ranks: RECV SEND LOOP(3) REDUCE LOOP(2). */
+/* Ring of 4 ranks: RECV SEND REDUCE LOOP(3) RECV SEND REDUCE LOOP(2). */
 static void break_ring(struct weft_plan *plan, enum change change)
 {
     if (change == OTHER_RANGE)
         plan->steps[1].chunk = 0;
     else if (change == NESTED)
-        plan->steps[3] = plan->steps[2];
+        plan->steps[4] = plan->steps[3];
     else
-        plan->steps[7].body = 9;
+        plan->steps[10].body = 9;
 }
 
 static void test_errors_are_named(void **state)
@@ -178,8 +178,8 @@ static void test_errors_are_named(void **state)
         {TWICE, "rank 1 step 2", "the contribution of rank 1 twice"},
         {OTHER_RANGE, "rank 2 step 0", "meets rank 1 step 1"},
         {OTHER_ORDER, "rank 1 ends", "another order"},
-        {NESTED, "rank 1's plan: record 2", "another LOOP"},
-        {LONG_BODY, "rank 1's plan: record 7", "does not lie within the plan"},
+        {NESTED, "rank 1's plan: record 3", "another LOOP"},
+        {LONG_BODY, "rank 1's plan: record 10", "does not lie within the plan"},
         {NO_CHUNKS, "rank 1's plan", "no chunks"},
         {OTHER_RANK, "plan 1 of 4", "rank 2's"},
         {KIND, "rank 1's plan: record 3", "unknown kind"},
