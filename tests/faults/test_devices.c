@@ -41,7 +41,7 @@ static void every_call_fails_in_turn(void **state)
                                 FAULT_FSTAT,  FAULT_READLINKAT, FAULT_DLOPEN, FAULT_DLSYM};
     struct test_plugin plugin;
     struct test_leak before;
-    uint32_t failures = 0;
+    uint32_t failures = 0, unusable = 0;
     (void)state;
     assert_int_equal(test_plugin_put("tests/plugins/least.so", &plugin), 0);
     assert_int_equal(use(plugin.path), 1);
@@ -54,7 +54,8 @@ static void every_call_fails_in_turn(void **state)
             fault_arm(&aim);
             int is_usable = use(plugin.path);
             fault_disarm(&report);
-            assert_int_equal(is_usable, !report.reached);
+            assert_true(is_usable || report.reached);
+            unusable += !is_usable;
             assert_int_equal(fault_blocks_live(), blocks);
             if (!report.reached)
                 break;
@@ -63,6 +64,7 @@ static void every_call_fails_in_turn(void **state)
     }
     assert_int_equal(test_leak_check(&before), 0);
     assert_in_range(failures, 15, 60);
+    assert_in_range(unusable, 12, failures); /* what fails may be another kind's */
     test_plugin_remove(&plugin);
 }
 
