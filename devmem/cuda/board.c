@@ -24,9 +24,10 @@
 
 static struct {
     pthread_mutex_t lock;
+    int users; /* open devices; with the last of them it goes */
     pid_t pid; /* whose it is: a forked child makes its own */
     int fd;
-    uint64_t pid_space;
+    uint32_t pid_space;
     struct weft_cuda_board *shared; /* NULL: not made */
     struct {
         uint64_t base, identity; /* identity 0: the slot is free */
@@ -59,7 +60,7 @@ static int make(struct weft_device *device)
     memset(board.slots, 0, sizeof board.slots);
     board.fd = fd;
     board.pid = getpid();
-    board.pid_space = space.st_ino;
+    board.pid_space = (uint32_t)space.st_ino;
     board.shared = shared;
     board.shared->magic = WEFT_CUDA_BOARD_MAGIC;
     board.shared->token = token;
@@ -114,7 +115,7 @@ int weft_cuda_board_find(struct weft_device *device, const struct weft_device_sp
         if (!board.slots[i].identity)
             continue;
         if (board.slots[i].identity == span->identity && board.slots[i].base == span->base) {
-            handle->slot = i;
+            handle->slot = (uint16_t)i;
             handle->serial = board.slots[i].serial;
             found = 1;
         } else if (weft_cuda_look(device, (const void *)board.slots[i].base, &memory) ||
@@ -149,10 +150,32 @@ int weft_cuda_board_put(struct weft_device *device, const struct weft_device_spa
     board.slots[slot].serial = serial;
     board.slots[slot].fd = fd;
     post(slot, (uint64_t)serial << 32 | (uint32_t)(fd + 1));
-    handle->slot = slot;
+    handle->slot = (uint16_t)slot;
     handle->serial = serial;
     pthread_mutex_unlock(&board.lock);
     return WEFT_OK;
+}
+
+void weft_cuda_board_open(void)
+{
+    pthread_mutex_lock(&board.lock);
+    board.users++;
+    pthread_mutex_unlock(&board.lock);
+}
+
+void weft_cuda_board_close(void)
+{
+    pthread_mutex_lock(&board.lock);
+    if (--board.users == 0 && board.shared && board.pid == getpid()) {
+        for (uint32_t i = 0; i < WEFT_CUDA_BOARD_SLOTS; i++) {
+            if (board.slots[i].identity)
+                take_down(i);
+        }
+        munmap(board.shared, sizeof *board.shared);
+        weft_fork_fd_close(board.fd);
+        board.shared = NULL;
+    }
+    pthread_mutex_unlock(&board.lock);
 }
 
 /* --- fetching */
@@ -200,7 +223,7 @@ static int read_slot(int fd, const struct weft_cuda_handle *handle)
 int weft_cuda_board_fetch(struct weft_device *device, const struct weft_cuda_handle *handle, int *fd)
 {
     struct stat space;
-    if (stat("/proc/self/ns/pid", &space) != 0 || space.st_ino != handle->pid_space)
+    if (stat("/proc/self/ns/pid", &space) != 0 || (uint32_t)space.st_ino != handle->pid_space)
         return device->params.fail(
             WEFT_UNSUPPORTED, "device memory of process %d, which is in another PID namespace", handle->pid);
     int process = (int)syscall(SYS_pidfd_open, handle->pid, 0);

@@ -130,7 +130,7 @@ static int initialise(struct weft_device *device)
 
 int weft_cuda_ready(struct weft_device *device)
 {
-    if (weft_fork_is_child())
+    if (device->pid != getpid() || weft_fork_is_child())
         return device->params.fail(WEFT_INVALID,
                                    "CUDA cannot be used in a child forked from a process that used it");
     if (atomic_load_explicit(&device->level, memory_order_acquire) == WEFT_CUDA_READY)
@@ -162,6 +162,7 @@ static int cuda_open(const struct weft_device_params *params, struct weft_device
     memcpy(&device->params, params, params->size < sizeof *params ? params->size : sizeof *params);
     device->pid = getpid();
     pthread_mutex_init(&device->lock, NULL);
+    weft_cuda_board_open();
     *opened = device;
     return WEFT_OK;
 }
@@ -187,6 +188,7 @@ static void cuda_close(struct weft_device *device)
         if (device->ordinals[i].context)
             device->driver.primary_release(device->ordinals[i].device);
     }
+    weft_cuda_board_close();
     pthread_mutex_destroy(&device->lock);
     free(device);
 }

@@ -131,11 +131,13 @@ struct weft_cuda_memory {
     int is_legacy_ipc;
 };
 
-/* Memory that a handle may be made of; WEFT_INVALID with a text otherwise. */
+/* Memory that a handle may be made of; WEFT_UNSUPPORTED with a text otherwise. */
 int weft_cuda_look_device(struct weft_device *device, const void *pointer, struct weft_cuda_memory *memory);
 /* identify() and what exports need to know besides. WEFT_MISSING has no text. */
 int weft_cuda_look(struct weft_device *device, const void *pointer, struct weft_cuda_memory *memory);
 int weft_cuda_identify(struct weft_device *device, const void *pointer, struct weft_device_span *span);
+/* Whether all size bytes are memory that the driver knows, be it in several spans. */
+int weft_cuda_is_known(struct weft_device *device, const void *pointer, size_t size);
 
 /* --- the other operations: share.c, import.c, queue.c, gate.c, pin.c, memory.c, launch.c */
 

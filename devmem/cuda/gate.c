@@ -24,7 +24,9 @@
  * of this process may keep that rank's from running.
  */
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #include "devmem/cuda/cuda.h"
 
 #define WORDS 4096 /* gates closed at a time in a process */
@@ -39,6 +41,7 @@ struct weft_device_gate {
 static struct {
     pthread_mutex_t lock;
     uint32_t *words; /* NULL: not there */
+    pid_t pid;       /* whose: a forked child makes its own */
     cuda_pointer pointer;
     uint32_t next;
     uint32_t issued[WORDS];
@@ -60,11 +63,16 @@ static int has_landed(uint32_t index)
 static int prepare(const struct weft_cuda_driver *driver)
 {
     size_t bytes = WORDS * sizeof *gates.words;
-    if (!gates.words) {
+    if (!gates.words || gates.pid != getpid()) {
         void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED)
             return CUDA_OUT_OF_MEMORY;
+        if (gates.words)
+            munmap(gates.words, bytes); /* the parent's */
         gates.words = memory;
+        gates.pid = getpid();
+        memset(gates.issued, 0, sizeof gates.issued);
+        memset(gates.state, 0, sizeof gates.state);
     }
     if (driver->host_get_pointer(&gates.pointer, gates.words, 0) == CUDA_SUCCESS)
         return CUDA_SUCCESS;

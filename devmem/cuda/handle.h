@@ -1,6 +1,6 @@
 /* What travels in a struct weft_device_handle of kind "cuda", and how descriptors get from process to process.
  *
- * A handle is 192 bytes, little-endian as all machines are that CUDA runs on. It describes one span, by one of three methods:
+ * A handle is 128 bytes, of pools 192, little-endian as all machines are that CUDA runs on. It describes one span, by one of three methods:
  *   LEGACY  cudaMalloc: the driver's own 64 bytes, in `handle`.
  *   VMM     physical memory mapped piece by piece: one mapping is one handle.
  *   POOL    an allocation from a pool: the pool, and in `pointer` which of its allocations.
@@ -16,7 +16,7 @@
  * PID namespace, whose inode is in the handle.
  *
  * A descriptor keeps its memory from being freed. It is closed when its slot's identity is no longer that of the address,
- * which is looked at with every export, and when the process ends.
+ * which is looked at with every export, and with the board, when the last device of the process is closed.
  */
 #ifndef WEFT_DEVMEM_CUDA_HANDLE_H
 #define WEFT_DEVMEM_CUDA_HANDLE_H
@@ -33,23 +33,30 @@ enum weft_cuda_method { WEFT_CUDA_LEGACY = 1, WEFT_CUDA_VMM, WEFT_CUDA_POOL };
 
 struct weft_cuda_handle {
     uint32_t magic;
-    uint16_t version;
+    uint8_t version;
     uint8_t method; /* enum weft_cuda_method */
     uint8_t type;   /* CUDA_HANDLE_*; 0 for LEGACY */
-    uint64_t token; /* of the exporting process */
-    uint64_t length;
-    uint64_t pid_space;
+    uint8_t reserved;
+    uint64_t token;                  /* of the exporting process */
+    uint64_t base, length, identity; /* of the span, there */
+    uint32_t pid_space;
     int32_t pid, board;
-    uint32_t slot, serial;
-    uint8_t uuid[16]; /* of the device */
+    uint32_t serial;
+    uint16_t slot;
+    uint16_t device; /* a hash of the device's uuid */
+    uint32_t check;  /* a hash of all other bytes: against accidents, not against malice */
     struct cuda_ipc_handle handle, pointer;
 };
-_Static_assert(sizeof(struct weft_cuda_handle) == WEFT_DEVICE_HANDLE_MAX, "all bytes of a handle are used");
+_Static_assert(sizeof(struct weft_cuda_handle) == WEFT_DEVICE_HANDLE_MAX, "it fits");
 
 struct weft_cuda_board {
     uint64_t magic, token;
     uint64_t slots[WEFT_CUDA_BOARD_SLOTS];
 };
+
+/* The board lasts until every device that was opened has been closed. */
+void weft_cuda_board_open(void);
+void weft_cuda_board_close(void);
 
 /* Process, board and token of this process, which get made at the first call. */
 int weft_cuda_board_sign(struct weft_device *device, struct weft_cuda_handle *handle);
@@ -66,7 +73,17 @@ int weft_cuda_board_put(struct weft_device *device, const struct weft_device_spa
 /* Fetches the descriptor of a handle from its process; the caller closes it. */
 int weft_cuda_board_fetch(struct weft_device *device, const struct weft_cuda_handle *handle, int *fd);
 
-/* The uuid by which other processes know a device; all 0 when it is not told. */
+/* Bytes that travel: `pointer` does for pools only. */
+static inline uint32_t weft_cuda_handle_size(const struct weft_cuda_handle *handle)
+{
+    return handle->method == WEFT_CUDA_POOL ? sizeof *handle : offsetof(struct weft_cuda_handle, pointer);
+}
+
+/* What check has to be. */
+uint32_t weft_cuda_handle_check(const struct weft_cuda_handle *handle);
+
+/* The uuid by which other processes know a device, and its hash; all 0 when it is not told. */
+uint16_t weft_cuda_uuid_hash(struct weft_device *device, int ordinal);
 void weft_cuda_uuid(struct weft_device *device, int ordinal, uint8_t uuid[16]);
 
 #endif

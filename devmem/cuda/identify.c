@@ -200,13 +200,27 @@ int weft_cuda_identify(struct weft_device *device, const void *pointer, struct w
     return status;
 }
 
+int weft_cuda_is_known(struct weft_device *device, const void *pointer, size_t size)
+{
+    uint64_t at = (uint64_t)pointer, end = at + size;
+    struct weft_cuda_memory memory;
+    if (end < at)
+        return 0;
+    while (at < end) {
+        if (weft_cuda_look(device, (const void *)at, &memory) || memory.span.base + memory.span.length <= at)
+            return 0;
+        at = memory.span.base + memory.span.length;
+    }
+    return 1;
+}
+
 int weft_cuda_look_device(struct weft_device *device, const void *pointer, struct weft_cuda_memory *memory)
 {
     int status = weft_cuda_ready(device);
     if (status)
         return status;
     if (weft_cuda_look(device, pointer, memory))
-        return device->params.fail(WEFT_INVALID, "%p is not memory of a CUDA device", pointer);
+        return device->params.fail(WEFT_UNSUPPORTED, "%p is not memory of a CUDA device", pointer);
     return memory->span.kind == WEFT_MEMORY_DEVICE
                ? WEFT_OK
                : device->params.fail(WEFT_UNSUPPORTED, "%p is %s memory, which is not exported", pointer,

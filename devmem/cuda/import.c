@@ -29,15 +29,18 @@ static int parse(struct weft_device *device, const struct weft_device_handle *to
                  struct weft_cuda_handle *handle)
 {
     const char *wrong = NULL;
-    if (told->bytes_used != sizeof *handle)
-        return device->params.fail(WEFT_PROTOCOL, "a handle of CUDA memory has %u bytes, expected are %zu",
-                                   told->bytes_used, sizeof *handle);
-    memcpy(handle, told->bytes, sizeof *handle);
+    memset(handle, 0, sizeof *handle);
+    memcpy(handle, told->bytes, told->bytes_used < sizeof *handle ? told->bytes_used : sizeof *handle);
+    if (told->bytes_used != weft_cuda_handle_size(handle))
+        return device->params.fail(WEFT_PROTOCOL, "a handle of CUDA memory has %u bytes, expected are %u",
+                                   told->bytes_used, weft_cuda_handle_size(handle));
     int is_legacy = handle->method == WEFT_CUDA_LEGACY;
     if (handle->magic != WEFT_CUDA_HANDLE_MAGIC)
         wrong = "it is not of this kind";
     else if (handle->version != WEFT_CUDA_HANDLE_VERSION)
         wrong = "it is of another version";
+    else if (handle->check != weft_cuda_handle_check(handle))
+        wrong = "its bytes have changed";
     else if (handle->method < WEFT_CUDA_LEGACY || handle->method > WEFT_CUDA_POOL)
         wrong = "its method is unknown";
     else if (is_legacy ? handle->type != 0
@@ -55,11 +58,9 @@ static int parse(struct weft_device *device, const struct weft_device_handle *to
 /* The device that has the memory may be one of this process's, by another number. */
 static int check_peer(struct weft_device *device, int ordinal, const struct weft_cuda_handle *handle)
 {
-    uint8_t uuid[16];
     for (int i = 0; i < device->count; i++) {
         int can = 1;
-        weft_cuda_uuid(device, i, uuid);
-        if (i == ordinal || memcmp(uuid, handle->uuid, sizeof uuid) != 0)
+        if (i == ordinal || weft_cuda_uuid_hash(device, i) != handle->device)
             continue;
         device->driver.device_can_access_peer(&can, device->ordinals[ordinal].device,
                                               device->ordinals[i].device);
@@ -192,6 +193,16 @@ static int import_get(struct weft_device *device, int ordinal, const struct weft
     return WEFT_OK;
 }
 
+static int refuse_own(struct weft_device *device, const struct weft_cuda_handle *handle)
+{
+    struct weft_cuda_memory memory;
+    if (weft_cuda_look(device, (const void *)handle->base, &memory) ||
+        memory.span.identity != handle->identity)
+        return device->params.fail(WEFT_PROTOCOL,
+                                   "a handle of device memory of this same process, which is freed");
+    return device->params.fail(WEFT_UNSUPPORTED, "device memory of this same process is used by its pointer");
+}
+
 int weft_cuda_import_ipc(struct weft_device *device, int ordinal, const struct weft_device_handle *told,
                          void **base)
 {
@@ -201,9 +212,11 @@ int weft_cuda_import_ipc(struct weft_device *device, int ordinal, const struct w
     int status = parse(device, told, &handle);
     if (status)
         return status;
-    if (weft_cuda_board_is_mine(&handle))
-        return device->params.fail(WEFT_UNSUPPORTED,
-                                   "device memory of this same process is used by its pointer");
+    status = weft_cuda_check(device, ordinal);
+    if (!status && weft_cuda_board_is_mine(&handle))
+        status = refuse_own(device, &handle);
+    if (status)
+        return status;
     status = weft_cuda_enter(device, ordinal, &turn);
     if (status)
         return status;

@@ -4,7 +4,7 @@
  * which then may have a stream at a closed gate. A failure is kept, with its text, and told by reduce().
  *
  * A kernel that touches what its device cannot reach ends in an error that kills the whole context, the program's included. So
- * where there are several devices, the driver is asked whose memory each pointer is.
+ * the driver is asked whose memory each pointer is.
  */
 #include "devmem/cuda/launch.h"
 #include <stdio.h>
@@ -147,6 +147,11 @@ int weft_cuda_reduce(struct weft_device_queue *queue, const struct weft_device_r
     struct weft_device *device = queue->device;
     struct weft_cuda_launcher *launcher = device->ordinals[queue->ordinal].launcher;
     struct weft_kernel_launch prepared;
+    if (!reduction->source_count || reduction->source_count > WEFT_DEVICE_SOURCES_MAX ||
+        !reduction->destination_count || reduction->destination_count > WEFT_DEVICE_DESTINATIONS_MAX)
+        return device->params.fail(WEFT_INVALID, "a reduction from %u sources (1 to %d) into %u (1 to %d)",
+                                   reduction->source_count, WEFT_DEVICE_SOURCES_MAX,
+                                   reduction->destination_count, WEFT_DEVICE_DESTINATIONS_MAX);
     if (!launcher)
         return device->params.fail(WEFT_NOMEM, "no memory to load the kernels");
     if (!launcher->module)
@@ -160,6 +165,6 @@ int weft_cuda_reduce(struct weft_device_queue *queue, const struct weft_device_r
             reduction->scalar ? ", scaled" : "");
     if (prepared.grid == 0)
         return WEFT_OK;
-    status = device->count > 1 ? check_reaches(queue, reduction) : WEFT_OK;
+    status = check_reaches(queue, reduction);
     return status ? status : launch(queue, launcher, &prepared);
 }

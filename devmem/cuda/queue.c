@@ -68,12 +68,12 @@ void weft_cuda_queue_close(struct weft_device_queue *queue)
     free(queue);
 }
 
-/* Bytes from pointer to the end of its span, at most size; 0 where that is none of the driver's. */
+/* Bytes from pointer, which the driver knows, to the end of its span; at most size. */
 static size_t left_in_span(struct weft_device *device, const void *pointer, size_t size)
 {
     struct weft_cuda_memory memory;
     if (weft_cuda_look(device, pointer, &memory))
-        return 0;
+        return size;
     uint64_t left = memory.span.base + memory.span.length - (uint64_t)pointer;
     return left < size ? (size_t)left : size;
 }
@@ -84,9 +84,8 @@ static int copy_by_spans(struct weft_device_queue *queue, void *destination, con
     int result = CUDA_SUCCESS;
     while (size && !result) {
         size_t piece = left_in_span(queue->device, source, left_in_span(queue->device, destination, size));
-        result = piece ? queue->device->driver.copy((cuda_pointer)destination, (cuda_pointer)source, piece,
-                                                    queue->stream)
-                       : CUDA_INVALID_VALUE;
+        result =
+            queue->device->driver.copy((cuda_pointer)destination, (cuda_pointer)source, piece, queue->stream);
         destination = (char *)destination + piece;
         source = (const char *)source + piece;
         size -= piece;
@@ -94,11 +93,22 @@ static int copy_by_spans(struct weft_device_queue *queue, void *destination, con
     return result;
 }
 
+/* A copy of ordinary host memory would wait for the device, behind the caller's back; so whose memory it is is asked first. */
 int weft_cuda_copy(struct weft_device_queue *queue, void *destination, const void *source, size_t size)
 {
     struct weft_cuda_turn turn;
     if (!size)
         return WEFT_OK;
+    if (!weft_cuda_is_known(queue->device, source, size) ||
+        !weft_cuda_is_known(queue->device, destination, size)) {
+        int unready = weft_cuda_ready(queue->device);
+        return unready ? unready
+                       : queue->device->params.fail(WEFT_INVALID,
+                                                    "copying %zu bytes from %p to %p: not all of it is "
+                                                    "memory that CUDA knows; ordinary host "
+                                                    "memory has to be pinned first",
+                                                    size, source, destination);
+    }
     int status = weft_cuda_enter(queue->device, queue->ordinal, &turn);
     if (status)
         return status;

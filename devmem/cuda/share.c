@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/hash.h"
 #include "devmem/cuda/handle.h"
 
 /* Others will read and write the memory behind the driver's back. From then on calls of the program's that are called synchronous
@@ -23,7 +24,7 @@ int weft_cuda_export_dmabuf(struct weft_device *device, const void *memory, size
     int status = weft_cuda_look_device(device, memory, &known), made = -1;
     if (status)
         return status;
-    if (!size || end <= begin)
+    if (!size || end <= begin || !weft_cuda_is_known(device, memory, size))
         return device->params.fail(WEFT_INVALID, "%zu bytes at %p cannot be exported", size, memory);
     int ordinal = known.span.ordinal;
     if (!device->ordinals[ordinal].has_dmabuf)
@@ -56,6 +57,22 @@ void weft_cuda_uuid(struct weft_device *device, int ordinal, uint8_t uuid[16])
     if (driver->device_get_uuid_v2 ? driver->device_get_uuid_v2(uuid, place)
                                    : driver->device_get_uuid(uuid, place))
         memset(uuid, 0, 16);
+}
+
+uint32_t weft_cuda_handle_check(const struct weft_cuda_handle *handle)
+{
+    struct weft_cuda_handle copy = *handle;
+    copy.check = 0;
+    uint64_t hash = weft_hash_bytes(WEFT_HASH_START, &copy, sizeof copy);
+    return (uint32_t)(hash ^ hash >> 32);
+}
+
+uint16_t weft_cuda_uuid_hash(struct weft_device *device, int ordinal)
+{
+    uint8_t uuid[16];
+    weft_cuda_uuid(device, ordinal, uuid);
+    uint64_t hash = weft_hash_bytes(WEFT_HASH_START, uuid, sizeof uuid);
+    return (uint16_t)(hash ^ hash >> 32);
 }
 
 /* A descriptor (*fd) or a fabric handle of the memory or its pool. A result of the driver's. */
@@ -128,15 +145,18 @@ int weft_cuda_export_ipc(struct weft_device *device, const void *memory, struct 
         status = weft_cuda_enter(device, known.span.ordinal, &turn);
     if (status)
         return status;
+    handle.base = known.span.base;
     handle.length = known.span.length;
-    weft_cuda_uuid(device, known.span.ordinal, handle.uuid);
+    handle.identity = known.span.identity;
+    handle.device = weft_cuda_uuid_hash(device, known.span.ordinal);
     status = known.is_legacy_ipc ? export_legacy(device, &known, &handle)
                                  : export_by_type(device, &known, &handle);
     weft_cuda_leave(&turn);
     if (status)
         return status;
+    handle.check = weft_cuda_handle_check(&handle);
     memcpy(exported->bytes, &handle, sizeof handle);
-    exported->bytes_used = sizeof handle;
+    exported->bytes_used = weft_cuda_handle_size(&handle);
     *offset = (uint64_t)memory - known.span.base;
     return WEFT_OK;
 }

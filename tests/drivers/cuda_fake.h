@@ -27,6 +27,7 @@ struct cuda_fake {
     /* Runs a kernel: pieces' addresses are such that the host may touch them. NULL: launches are only counted. */
     void (*run)(const char *kernel, unsigned grid, unsigned block, const struct weft_kernel_batch *batch);
 
+    /* Also forgets that the driver was started, so that a process forked afterwards may start it. */
     void (*reset)(void);
     /* The call of this name fails with result, once, after so many that do not. */
     void (*let_fail)(const char *call, int result, int after);
@@ -38,6 +39,8 @@ struct cuda_fake {
     void *(*look)(const void *memory);
     /* What has not been given back: primary contexts, streams, events, modules, memory, registrations, imports. */
     int (*left)(void);
+    int (*memories)(void); /* of these, device and pinned memory and what was imported */
+    int (*is_idle)(void *stream);
     int (*stream_flags)(void *stream, int *priority);
     int (*capture_mode)(void);                 /* of the calling thread */
     int (*is_synchronous)(const void *memory); /* SYNC_MEMOPS was set */

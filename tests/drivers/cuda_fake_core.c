@@ -76,7 +76,7 @@ static void fake_reset(void)
         calls[i].count = calls[i].fail_result = 0;
     pthread_mutex_unlock(&calls_lock);
     memset(sim.results, 0, sizeof sim.results);
-    sim.is_down = 0;
+    sim.is_down = sim.pid = 0;
     cuda_fake.version = 13000;
     cuda_fake.devices = 2;
     cuda_fake.init_result = SUCCESS;
@@ -116,6 +116,16 @@ static int fake_left(void)
     return left;
 }
 
+static int fake_memories(void)
+{
+    int count = 0;
+    pthread_mutex_lock(&sim.lock);
+    for (struct sim_memory *memory = sim.memory; memory; memory = memory->next)
+        count += memory->kind != SIM_REGISTERED;
+    pthread_mutex_unlock(&sim.lock);
+    return count;
+}
+
 static void *fake_look(const void *memory)
 {
     size_t room;
@@ -139,8 +149,6 @@ static int fake_is_synchronous(const void *memory)
     return is_synchronous;
 }
 
-extern int sim_stream_flags(void *stream, int *priority);
-
 struct cuda_fake cuda_fake __attribute__((visibility("default"))) = {
     .version = 13000,
     .devices = 2,
@@ -151,6 +159,8 @@ struct cuda_fake cuda_fake __attribute__((visibility("default"))) = {
     .shut_down = fake_shut_down,
     .look = fake_look,
     .left = fake_left,
+    .memories = fake_memories,
+    .is_idle = sim_stream_is_idle,
     .stream_flags = sim_stream_flags,
     .capture_mode = fake_capture_mode,
     .is_synchronous = fake_is_synchronous,

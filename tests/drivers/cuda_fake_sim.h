@@ -121,5 +121,7 @@ void sim_copy(uintptr_t destination, uintptr_t source, size_t size);
 /* Ends what streams of a context's do; not with the lock. */
 void sim_streams_end(CUcontext context);
 void sim_wake(void);
+int sim_stream_is_idle(void *stream);
+int sim_stream_flags(void *stream, int *priority);
 
 #endif

@@ -231,7 +231,15 @@ static void count(int *counter, int change)
     pthread_mutex_unlock(&sim.lock);
 }
 
-extern int sim_stream_flags(void *stream, int *priority);
+int sim_stream_is_idle(void *stream)
+{
+    const struct sim_stream *found = stream;
+    pthread_mutex_lock(&lock);
+    int is_idle = !found->first && !found->is_busy;
+    pthread_mutex_unlock(&lock);
+    return is_idle;
+}
+
 int sim_stream_flags(void *stream, int *priority)
 {
     *priority = ((CUstream)stream)->priority;

@@ -11,6 +11,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "devmem/cuda/handle.h"
 #include "tests/support/cuda_scene.h"
 
 #define PAGES 65536
@@ -71,7 +72,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
-/* The first byte: ordinal and method; the second: whether to change the number of bytes; then pairs of where and what. */
+/* The first byte: ordinal and method; the second: whether to change the number of bytes, and to
+ * make the hash over them right; then pairs of where and what. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     void *base = NULL;
@@ -82,6 +84,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         handle.bytes_used = data[1];
     for (size_t i = 2; i + 1 < size; i += 2)
         handle.bytes[data[i] % sizeof handle.bytes] ^= data[i + 1];
+    if (data[1] & 2) {
+        struct weft_cuda_handle inside;
+        memcpy(&inside, handle.bytes, sizeof inside);
+        inside.check = weft_cuda_handle_check(&inside);
+        memcpy(handle.bytes, &inside, sizeof inside);
+    }
     int status = weft_cuda_ops.import_ipc(device, data[0] % 4 - 1, &handle, &base);
     if (status == WEFT_OK) {
         if (!fake->look(base) || weft_cuda_ops.unimport(device, base) != WEFT_OK)

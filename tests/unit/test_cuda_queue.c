@@ -91,10 +91,12 @@ static void test_copies(void **state)
     fake->let_fail("cuMemcpyAsync", 700, 0);
     assert_int_equal(ops->copy(queue, here, pinned, SIZE), WEFT_SYSTEM);
     assert_text("copying 65536 bytes");
-    /* What the driver does not take at once, nor piece by piece: memory that nobody has pinned. */
+    /* Memory that nobody has pinned, or that is not there. */
     char local[16] = "";
-    fake->let_fail("cuMemcpyAsync", 1, 0);
     assert_int_equal(ops->copy(queue, here, local, sizeof local), WEFT_INVALID);
+    assert_text("has to be pinned first");
+    assert_int_equal(ops->copy(queue, NULL, here, 1), WEFT_INVALID);
+    assert_int_equal(ops->copy(queue, here, pinned, SIZE_MAX), WEFT_INVALID);
     ops->queue_close(queue);
     assert_int_equal(ops->release(device, pinned), WEFT_OK);
     assert_int_equal(ops->release(device, back), WEFT_OK);
@@ -310,6 +312,7 @@ static void test_errors(void **state)
     fake->let_fail("cuEventQuery", 900, 0);
     assert_int_equal(ops->test(event), WEFT_UNSUPPORTED);
     /* A context that cannot be entered stops every operation, and is left by none. */
+    char *pinned = get(-1, WEFT_MEMORY_PINNED);
     int status[5], wanted[5] = {WEFT_SYSTEM, WEFT_SYSTEM, WEFT_SYSTEM, WEFT_SYSTEM, WEFT_SYSTEM};
     for (int i = 0; i < 5; i++) {
         struct weft_device_event *other;
@@ -318,9 +321,10 @@ static void test_errors(void **state)
                     : i == 1 ? ops->mark(queue, &other)
                     : i == 2 ? ops->await(queue, event)
                     : i == 3 ? ops->follow(queue, stream)
-                             : ops->copy(queue, &status, wanted, 1);
+                             : ops->copy(queue, pinned, pinned + 8, 1);
     }
     assert_memory_equal(status, wanted, sizeof wanted);
+    ops->release(device, pinned);
     ops->event_free(event);
     CU(cuStreamDestroy_v2)(stream);
     fake->let_fail("cuStreamSynchronize", 700, 0);

@@ -170,6 +170,10 @@ static void test_refused(void **state)
     assert_int_equal(ops->reduce(queue, &reduction), WEFT_UNSUPPORTED);
     assert_text("device 0 (sm_90) does not reduce float32 by and from 2 sources into 1");
     reduction.op = WEFT_SUM;
+    reduction.source_count = 9;
+    assert_int_equal(ops->reduce(queue, &reduction), WEFT_INVALID);
+    assert_text("from 9 sources (1 to 8) into 1");
+    reduction.source_count = 2;
     sources[1] = host;
     assert_int_equal(ops->reduce(queue, &reduction), WEFT_INVALID);
     assert_text("it has to be pinned first");
