@@ -1,12 +1,13 @@
 /* Which NIC each rank sends through.
  *
- * For every place that ranks of a host run near, the host's usable ports are sorted into those that serve it best and the rest
- * (topo/nics_near.c): first by how sure it is that they are up, and RDMA devices before plain Ethernet; then by path class, then by bandwidth, then by whether a cable is known of. Among the best, which are
- * equal, each rank takes the one that fewest take so far; among those one of the NIC that fewest take, so that the ports of one
- * adapter, which share its way to memory, are not the first to be taken; and then the first in the order of the host's tree.
- * Ranks come in the order of the host's tree, so that neighbours get neighbours. Where the sets of several places overlap, later
- * ranks may find their only port taken by an earlier one that had others: so afterwards ranks move from a port to an equal one
- * with at least two fewer ranks, until none can. Ranks whose places give their NIC have that, and do not count for the others. */
+ * For every place that ranks of a host run near, the host's usable ports are sorted into those that serve it best and the
+ * rest (topo/nics_near.c): first by how sure it is that they are up, and RDMA devices before plain Ethernet; then by path
+ * class, then by bandwidth, then by whether a cable is known of. Among the best, which are equal, each rank takes the one
+ * that fewest take so far; among those one of the NIC that fewest take, so that the ports of one adapter, which share its
+ * way to memory, are not the first to be taken; and then the first in the order of the host's tree. Ranks come in the order
+ * of the host's tree, so that neighbours get neighbours. Where the sets of several places overlap, later ranks may find
+ * their only port taken by an earlier one that had others: so afterwards ranks move from a port to an equal one with at
+ * least two fewer ranks, until none can. Ranks whose places give their NIC have that, and do not count for the others. */
 #include "topo/nics.h"
 
 #include <stdlib.h>
