@@ -17,7 +17,8 @@ struct told {
 
 static size_t numbers_of(uint32_t ranks, uint32_t count, int order, uint32_t rings)
 {
-    return (size_t)count + 1 + (order ? 2 * (size_t)ranks : 0) + (rings > 1 ? 2 * (size_t)rings * ranks : 0);
+    return (size_t)count + 1 + (order ? 2 * (size_t)ranks : 0) +
+           (rings > 1 ? 2 * ((size_t)rings + 1) * ranks : 0);
 }
 
 /* The hosts and the arrays behind them, for the caller to fill. order: whether there is one. */
@@ -29,7 +30,7 @@ static struct weft_hosts *allocate(uint32_t ranks, const struct told *told, int 
     if (!hosts)
         return NULL;
     uint32_t *next = (uint32_t *)(hosts + 1);
-    *hosts = (struct weft_hosts){ranks, told->count, told->ring_count, told->ports, next, 0, 0, 0, 0};
+    *hosts = (struct weft_hosts){ranks, told->count, told->ring_count, told->ports, next, 0, 0, 0, 0, 0, 0};
     next += told->count + 1;
     if (order) {
         hosts->order = next;
@@ -39,6 +40,8 @@ static struct weft_hosts *allocate(uint32_t ranks, const struct told *told, int 
     if (rings) {
         hosts->rings = next;
         hosts->places = next + (size_t)rings * ranks;
+        hosts->by_rail = next + 2 * (size_t)rings * ranks;
+        hosts->railed = hosts->by_rail + ranks;
     }
     return hosts;
 }
@@ -93,6 +96,37 @@ static int fill_rings(struct weft_hosts *hosts, const struct told *told)
     return WEFT_OK;
 }
 
+/* The number, in its host by rail, of the rank where a ring comes to host h: that of where it left the host before. */
+static uint32_t number_by_rail(const struct weft_hosts *hosts, uint32_t ring, uint32_t h)
+{
+    uint32_t left = weft_hosts_rank(hosts, weft_hosts_ring_at(hosts, ring, hosts->first[h] - 1));
+    return hosts->railed[left] - hosts->first[h - 1];
+}
+
+/* Orders the ranks of host h by rail; by_rail is UINT32_MAX there, and railed of its ranks. */
+static void order_by_rail(struct weft_hosts *hosts, uint32_t h)
+{
+    uint32_t first = hosts->first[h], size = weft_hosts_size(hosts, h), next = 0;
+    uint32_t *by_rail = writable(hosts->by_rail), *railed = writable(hosts->railed);
+    for (uint32_t r = 0; h > 0 && r < hosts->ring_count; r++) {
+        uint32_t rank = weft_hosts_rank(hosts, weft_hosts_ring_at(hosts, r, first));
+        uint32_t number = number_by_rail(hosts, r, h);
+        if (number >= size || railed[rank] != UINT32_MAX || by_rail[first + number] != UINT32_MAX)
+            continue;
+        by_rail[first + number] = rank;
+        railed[rank] = first + number;
+    }
+    for (uint32_t i = first; i < first + size; i++) {
+        uint32_t rank = weft_hosts_rank(hosts, i);
+        if (railed[rank] != UINT32_MAX)
+            continue;
+        while (by_rail[first + next] != UINT32_MAX)
+            next++;
+        by_rail[first + next] = rank;
+        railed[rank] = first + next;
+    }
+}
+
 /* An order that is the ranks' numbers is none: plans are shorter without. */
 static int is_plain(const uint32_t *order, uint32_t ranks)
 {
@@ -141,6 +175,11 @@ static int make(const struct told *told, struct weft_hosts **made)
         status = fill(0, told->rings, ranks, hosts->order, hosts->position);
     if (status == WEFT_OK)
         status = fill_rings(hosts, told);
+    if (status == WEFT_OK && hosts->rings) {
+        memset(writable(hosts->by_rail), 0xff, 2 * (size_t)ranks * sizeof(uint32_t));
+        for (uint32_t h = 0; h < hosts->count; h++)
+            order_by_rail(hosts, h);
+    }
     if (status != WEFT_OK) {
         free(hosts);
         return status;

@@ -9,6 +9,12 @@
  * + i] in the order. All pass the hosts one by one as the order does, but in each of them the ranks in a turn of their own, and
  * so enter and leave it at ranks of their own. Whoever is at place i of any ring is on the host of position i.
  *
+ * Hierarchical plans join the ranks of different hosts that have the same number in theirs. With several rings those
+ * should be on the same rail, which the order is not made for: its neighbours change the rail inside each host. What joins
+ * ranks of one rail are the rings: from the rank where a ring leaves a host to that where it enters the next. So there is
+ * a second order, by_rail: of the first host as in the order, and of each other so that a rank has the number of who sends
+ * to it; ranks that no ring enters take the numbers that are left, in the order's turn.
+ *
  * Ownership: weft_hosts_make(), weft_hosts_make_rings() and weft_hosts_of_layout() copy what they are given into one piece of
  * memory, which weft_hosts_free() frees. Immutable from then on. Threads: any.
  */
@@ -32,6 +38,8 @@ struct weft_hosts {
     const uint32_t *position; /* [ranks]: of each rank; NULL like order */
     const uint32_t *rings;    /* [ring_count][ranks]: the position at each place; NULL: there is one ring */
     const uint32_t *places;   /* [ring_count][ranks]: the place of each position; NULL like rings */
+    const uint32_t *by_rail;  /* [ranks]: as order, for hierarchical plans; NULL like rings */
+    const uint32_t *railed;   /* [ranks]: of each rank, its position in that; NULL like rings */
 };
 
 /* sizes: ranks of each of count hosts, in the order of positions. order: the rank at each position, or NULL for 0, 1, 2,

@@ -114,7 +114,8 @@ static int follows(const struct weft_plan_request *request)
 
 /* From positions to ranks. Chunks stay: where they belong to ranks the generator has named them so. Peers that move in a
  * loop would not do so along an order. */
-static int name_ranks(struct weft_plan *plan, const struct weft_plan_request *request)
+static int name_ranks(struct weft_plan *plan, const struct weft_plan_request *request,
+                      const struct weft_hosts *hosts)
 {
     plan->rank = request->rank;
     plan->root = request->root;
@@ -124,7 +125,7 @@ static int name_ranks(struct weft_plan *plan, const struct weft_plan_request *re
             continue;
         if (step->peer_stride != 0)
             return weft_fail(WEFT_INTERNAL, "plan generator moves along ranks that have an order");
-        step->peer = (int32_t)weft_hosts_rank(request->hosts, (uint32_t)step->peer);
+        step->peer = (int32_t)weft_hosts_rank(hosts, (uint32_t)step->peer);
     }
     return WEFT_OK;
 }
@@ -140,6 +141,18 @@ static int make(const struct weft_plan_request *request, struct weft_plan **plan
     return weft_builder_finish(&builder, plan);
 }
 
+/* The hosts as the algorithm wants them. */
+static struct weft_hosts view_of(const struct weft_plan_request *request)
+{
+    struct weft_hosts view = *request->hosts;
+    if (request->algorithm == WEFT_ALGO_HIER && view.by_rail) {
+        view.order = view.by_rail;
+        view.position = view.railed;
+        view.rings = view.places = NULL;
+    }
+    return view;
+}
+
 int weft_plan_make(const struct weft_plan_request *request, struct weft_plan **made)
 {
     int status = check_fields(request);
@@ -148,21 +161,21 @@ int weft_plan_make(const struct weft_plan_request *request, struct weft_plan **m
     if (status != WEFT_OK)
         return status;
     const uint32_t whole[2] = {0, request->ranks};
-    const struct weft_hosts one = {.ranks = request->ranks, .count = 1, .first = whole};
+    struct weft_hosts hosts = {.ranks = request->ranks, .count = 1, .first = whole};
     struct weft_plan_request placed = *request;
     struct weft_plan *plan;
+    placed.hosts = &hosts;
     if (follows(request)) {
-        placed.rank = weft_hosts_position(request->hosts, request->rank);
+        hosts = view_of(request);
+        placed.rank = weft_hosts_position(&hosts, request->rank);
         if (request->root >= 0)
-            placed.root = (int)weft_hosts_position(request->hosts, (uint32_t)request->root);
-    } else {
-        placed.hosts = &one;
+            placed.root = (int)weft_hosts_position(&hosts, (uint32_t)request->root);
     }
     status = make(&placed, &plan);
     if (status != WEFT_OK)
         return status;
     if (follows(request))
-        status = name_ranks(plan, request);
+        status = name_ranks(plan, request, &hosts);
     if (status != WEFT_OK) {
         weft_plan_free(plan);
         return status;

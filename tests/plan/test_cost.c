@@ -118,11 +118,12 @@ static void test_hosts(void **state)
     };
     const size_t count = sizeof forms / sizeof *forms;
     for (size_t i = 0; i < 2 * count; i++) {
-        /* One ring, and a ring for each rank of a host, each on a rail. */
+        /* One ring, and a ring for each rank of a host, each on a rail. (How ranks are numbered changes in which turn
+         * they are evaluated, and so at times what ports are taken for busy with.) */
         size_t f = i % count;
         uint32_t size = forms[f][1];
         struct weft_hosts *hosts = i < count ? plan_hosts_even(forms[f][0], size, size, f % 2)
-                                             : plan_hosts_railed(forms[f][0] * size, size, 4 * (f % 2));
+                                             : plan_hosts_railed(forms[f][0] * size, size, 0);
         struct weft_hosts_cost cost = {weft_link_cost_of(1, 0), weft_link_cost_of(0, 0), size};
         assert_int_equal(weft_hosts_rings(hosts), i < count ? 1 : size);
         for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {

@@ -185,12 +185,38 @@ static void test_layouts_with_rings(void **state)
     weft_hosts_free(hosts);
 }
 
+/* Ranks of one number in their hosts are on one rail, where hosts are alike: rings go on from each to the next. */
+static void test_numbers_by_rail(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        struct weft_hosts *hosts = plan_hosts_railed(48, 6, seed);
+        int alike = seed % 2 == 0;
+        for (uint32_t h = 0; h < hosts->count && weft_hosts_rings(hosts) > 1; h++) {
+            for (uint32_t i = hosts->first[h]; i < hosts->first[h + 1]; i++) {
+                uint32_t rank = hosts->by_rail[i];
+                assert_int_equal(hosts->railed[rank], i);
+                assert_int_equal(weft_hosts_at(hosts, weft_hosts_position(hosts, rank)), h);
+            }
+            for (uint32_t r = 0; h > 0 && alike && r < 6; r++) {
+                uint32_t place = hosts->first[h];
+                uint32_t left = weft_hosts_rank(hosts, weft_hosts_ring_at(hosts, r, place - 1));
+                uint32_t entered = weft_hosts_rank(hosts, weft_hosts_ring_at(hosts, r, place));
+                assert_int_equal(hosts->railed[left] + 6, hosts->railed[entered]);
+            }
+        }
+        assert_true(!alike || weft_hosts_rings(hosts) == 6);
+        weft_hosts_free(hosts);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rings),
         cmocka_unit_test(test_large_rings),
         cmocka_unit_test(test_layouts_with_rings),
+        cmocka_unit_test(test_numbers_by_rail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
