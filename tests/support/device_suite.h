@@ -32,7 +32,8 @@ struct device_row {
     int reuses;  /* an address that was freed comes again soon */
     int shares;  /* between processes */
     int dmabufs;
-    int fails; /* all its work fails: runs the tests of that only */
+    int scales_sums; /* takes a scalar with sum and avg only, which is where the public calls have one */
+    int fails;       /* all its work fails: runs the tests of that only */
     /* Where the kind has streams. */
     void (*streams)(const struct weft_device_kind *kind, struct device_streams *streams);
     /* NULL, or the reason why this machine cannot run the row. May be NULL. */

@@ -147,7 +147,9 @@ static void reductions_give_the_bits_of_the_reference(void **state)
                     trial.destinations = d;
                     trial.count = counts[(s + d + (uint32_t)o) % 6];
                     trial.finish = trial.op == WEFT_AVG && (s + d) % 2 ? s + 1 : 0;
-                    trial.scaled = trial.dtype != WEFT_BOOL && (s + d) % 3 == 0;
+                    int is_scalable =
+                        !bench.world.row->scales_sums || trial.op == WEFT_SUM || trial.op == WEFT_AVG;
+                    trial.scaled = is_scalable && trial.dtype != WEFT_BOOL && (s + d) % 3 == 0;
                     try_once(&bench, &trial);
                 }
             }
