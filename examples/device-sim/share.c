@@ -1,6 +1,6 @@
 /* Device memory for other processes.
  *
- * A handle says where the memfd can be opened, /proc/PID/fd/N, and its name, in which there are 128 random bits and the length. It comes from a
+ * A handle says where the memfd can be opened, /proc/PID/fd/N, and its name, in which there are 128 random bits, the length and the process (whose threads' numbers lead there, too). It comes from a
  * peer who may have written anything into it. So what the link leads to is opened without effect first (O_PATH), and
  * must be a memfd of that name, of that size, sealed against being made smaller. The kernel lets a process open it that
  * could also debug the owner: one of the same user. */
@@ -26,16 +26,16 @@ struct handle {
 
 _Static_assert(sizeof(struct handle) <= WEFT_DEVICE_HANDLE_MAX, "a handle has room");
 
-static void print_name(const uint64_t token[2], uint64_t length, char *name, size_t capacity)
+static void print_name(const uint64_t token[2], uint64_t length, pid_t process, char *name, size_t capacity)
 {
-    snprintf(name, capacity, "weft-sim-%016llx%016llx-%llx", (unsigned long long)token[0],
-             (unsigned long long)token[1], (unsigned long long)length);
+    snprintf(name, capacity, "weft-sim-%016llx%016llx-%llx-%d", (unsigned long long)token[0],
+             (unsigned long long)token[1], (unsigned long long)length, (int)process);
 }
 
 int sim_memfd(const uint64_t token[2], size_t length)
 {
     char name[80];
-    print_name(token, length, name, sizeof name);
+    print_name(token, length, getpid(), name, sizeof name);
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd >= 0 && (ftruncate(fd, (off_t)sim_pages(length)) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0)) {
         close(fd);
@@ -108,7 +108,7 @@ static int is_told(int fd, const struct handle *told)
     char link[64], name[80], expected[120], target[120];
     struct stat about;
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    print_name(told->token, told->length, name, sizeof name);
+    print_name(told->token, told->length, told->process, name, sizeof name);
     int expected_length = snprintf(expected, sizeof expected, "/memfd:%s (deleted)", name);
     ssize_t length = readlink(link, target, sizeof target);
     return length == expected_length && memcmp(target, expected, (size_t)length) == 0 &&
