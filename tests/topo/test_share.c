@@ -292,6 +292,40 @@ static void infiniband_subnets(void **state)
     sys_tree_remove(root);
 }
 
+/* Subnets that have all in common by which they are told apart: a LID that two ports have proves that there are several, and then
+ * nobody knows which port is of which. */
+static void infiniband_subnets_alike(void **state)
+{
+    static const char *const names[] = {"a", "b", "c", "d"};
+    (void)state;
+    char root[SYS_TREE_ROOT_MAX];
+    sys_tree_make(root);
+    for (int i = 0; i < 4; i++) {
+        char gid[48], path[128];
+        snprintf(gid, sizeof gid, "%s:0000:0000:%s:0002:c903:0000:000%d", i == 3 ? "fec0" : "fe80",
+                 i == 3 ? "0001" : "0000", i + 1);
+        add_port(root, names[i], "InfiniBand", gid, NULL);
+        snprintf(path, sizeof path, IB "%s/ports/1/sm_lid", names[i]);
+        sys_tree_file(root, path, "0x1");
+    }
+    sys_tree_file(root, IB "a/ports/1/lid", "0x3");
+    sys_tree_file(root, IB "b/ports/1/lid", "0x4");
+    sys_tree_file(root, IB "c/ports/1/lid", "0x5");
+    sys_tree_file(root, IB "d/ports/1/lid", "0x3"); /* of another prefix */
+    expect_networks(root, "aaad");
+    sys_tree_file(root, IB "c/ports/1/lid", "0x3");
+    expect_networks(root, "abcd");
+    sys_tree_file(root, IB "c/ports/1/state", "2: INIT"); /* what it says of a LID is old */
+    expect_networks(root, "aaad");
+    sys_tree_file(root, IB "c/ports/1/state", "4: ACTIVE");
+    sys_tree_file(root, IB "c/ports/1/gids/0", "fe80:0000:0000:0000:0002:c903:0000:0001"); /* the same port */
+    expect_networks(root, "aaad");
+    sys_tree_file(root, IB "a/ports/1/lid", "0x0"); /* not assigned */
+    sys_tree_file(root, IB "b/ports/1/lid", "0x0");
+    expect_networks(root, "aaad");
+    sys_tree_remove(root);
+}
+
 static void roce_subnets(void **state)
 {
     (void)state;
@@ -332,11 +366,17 @@ static void roce_subnets(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_many_ranks_as_ports),     cmocka_unit_test(more_ports_than_ranks),
-        cmocka_unit_test(all_ranks_on_one_numa_node), cmocka_unit_test(fewer_ports_than_ranks),
-        cmocka_unit_test(adapters_with_two_ports),    cmocka_unit_test(unequal_speeds),
-        cmocka_unit_test(ports_that_do_not_carry),    cmocka_unit_test(networks_that_do_not_meet),
-        cmocka_unit_test(infiniband_subnets),         cmocka_unit_test(roce_subnets),
+        cmocka_unit_test(as_many_ranks_as_ports),
+        cmocka_unit_test(more_ports_than_ranks),
+        cmocka_unit_test(all_ranks_on_one_numa_node),
+        cmocka_unit_test(fewer_ports_than_ranks),
+        cmocka_unit_test(adapters_with_two_ports),
+        cmocka_unit_test(unequal_speeds),
+        cmocka_unit_test(ports_that_do_not_carry),
+        cmocka_unit_test(networks_that_do_not_meet),
+        cmocka_unit_test(infiniband_subnets),
+        cmocka_unit_test(infiniband_subnets_alike),
+        cmocka_unit_test(roce_subnets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

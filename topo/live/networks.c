@@ -1,7 +1,10 @@
 /* Which RDMA ports of this machine reach each other, as far as that can be told without sending anything.
  *
  * InfiniBand: ports of one subnet have the subnet's prefix in their GIDs and the same subnet manager. Separate subnets should have
- * prefixes of their own, and often all have the default one; then the managers' LIDs may still differ.
+ * prefixes of their own, and often all have the default one; then the managers' LIDs may still differ. Where these are the same as
+ * well, LIDs may give it away: within a subnet each is one port's. Two ports with one LID are of two subnets, and as nothing tells
+ * which the others are of, each port of that prefix and manager counts as a network of its own. (So do virtual functions, which
+ * share a LID. They gain nothing from being shared out.)
  *
  * RoCE: ports with addresses in one IP subnet. GIDs hold the addresses; the subnet of an IPv4 one is the connected route that
  * covers it (/proc/net/route), that of an IPv6 one its first 64 bits. Subnets that a router joins count as networks of their own,
@@ -18,6 +21,7 @@
 #define ROUTES_BYTES 16384
 #define GIDS_MAX     16
 #define KEY_MAX      80
+#define INFINIBAND   'i'                              /* begins the keys of its ports */
 #define MAPPED       "0000:0000:0000:0000:0000:ffff:" /* begins an IPv4 address among GIDs */
 #define PREFIX_CHARS 19                               /* "fe80:0000:0000:0000" */
 
@@ -80,8 +84,42 @@ static int key_of(const char *root, const struct weft_graph *graph, uint32_t por
     if (weft_sysfs_line(root, manager, "/sys/class/infiniband/%s/ports/%d/sm_lid",
                         graph->nodes[node->parent].name, (int)node->index) < 0)
         *manager = '\0';
-    snprintf(key, KEY_MAX, "i %.*s %.16s", PREFIX_CHARS, gid, manager);
+    snprintf(key, KEY_MAX, "%c %.*s %.16s", INFINIBAND, PREFIX_CHARS, gid, manager);
     return 1;
+}
+
+/* The LID of an active InfiniBand port; 0: none. */
+static unsigned long lid_of(const struct weft_graph *graph, uint32_t port, const char *key)
+{
+    const char *lid = weft_graph_attribute(graph, port, "LID");
+    int has_one = key[0] == INFINIBAND && lid && graph->nodes[port].state == WEFT_PORT_ACTIVE;
+    return has_one ? strtoul(lid, NULL, 0) : 0;
+}
+
+/* Whether two ports of this network have one LID. */
+static int is_several(const struct weft_graph *graph, const uint32_t *networks, char (*keys)[KEY_MAX],
+                      uint32_t network)
+{
+    for (uint32_t a = network; a < graph->node_count; a++) {
+        unsigned long lid = networks[a] == network ? lid_of(graph, a, keys[a]) : 0;
+        for (uint32_t b = a + 1; lid && b < graph->node_count; b++) {
+            if (networks[b] == network && lid_of(graph, b, keys[b]) == lid &&
+                graph->nodes[a].guid != graph->nodes[b].guid)
+                return 1;
+        }
+    }
+    return 0;
+}
+
+static void part_subnets(const struct weft_graph *graph, uint32_t *networks, char (*keys)[KEY_MAX])
+{
+    for (uint32_t first = 0; first < graph->node_count; first++) {
+        if (networks[first] != first || keys[first][0] != INFINIBAND ||
+            !is_several(graph, networks, keys, first))
+            continue;
+        for (uint32_t n = first; n < graph->node_count; n++)
+            networks[n] = networks[n] == first ? n : networks[n];
+    }
 }
 
 int weft_live_networks(const char *root, const struct weft_graph *graph, uint32_t *networks)
@@ -102,6 +140,8 @@ int weft_live_networks(const char *root, const struct weft_graph *graph, uint32_
                 networks[n] = before;
         }
     }
+    if (status == WEFT_OK)
+        part_subnets(graph, networks, keys);
     free(routes);
     free(keys);
     return status;
