@@ -6,6 +6,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "comm/arrange.h"
 
 int weft_network_allowed(const struct weft_comm *comm, const char *transport)
 {
@@ -77,8 +78,10 @@ void weft_network_open(struct weft_comm *comm, struct weft_network *network)
     int ofi = weft_network_allowed(comm, "ofi");
     if (weft_network_allowed(comm, "verbs")) {
         int status = open_verbs(comm, network);
-        if (status == WEFT_OK)
+        if (status == WEFT_OK) {
             network->port_count = weft_ports_tell(comm->context, network->ports);
+            network->is_part = comm->context->ports.is_part != 0;
+        }
         if (status == WEFT_OK || !ofi) {
             note_status(network, status);
             return;
@@ -100,9 +103,35 @@ static int verbs_reaches(const struct weft_comm *comm, const void *address, size
     return size && verbs->instance && verbs->ops.reachable(verbs->instance, address, size);
 }
 
+/* What ranks have may not reach each other, though it seems to. */
+static int check_subnets(const struct weft_comm *comm, const struct weft_network_claim *all)
+{
+    char reason[WEFT_APART_TEXT];
+    int are_parts = 0;
+    struct weft_told_place *told = calloc((size_t)comm->ranks, sizeof *told);
+    if (!told)
+        return weft_fail(WEFT_NOMEM, "no memory for the ports of %d ranks", comm->ranks);
+    for (int r = 0; r < comm->ranks; r++) {
+        told[r].ports = all[r].network->ports;
+        told[r].port_count = all[r].network->port_count;
+        are_parts |= all[r].network->is_part != 0;
+    }
+    int status = are_parts ? weft_ports_are_apart(comm, told, reason) : 0;
+    if (status > 0)
+        status =
+            weft_fail(WEFT_TRANSPORT,
+                      "InfiniBand subnets look like one, and WEFT_VERBS_DEVICE has to name ports of each "
+                      "for every rank: %s",
+                      reason);
+    free(told);
+    return status;
+}
+
 void weft_network_complete(struct weft_comm *comm, const struct weft_network_claim *all,
                            struct weft_network *network)
 {
+    if (network->status == WEFT_OK)
+        note_status(network, check_subnets(comm, all));
     for (int r = 0; r < comm->ranks && network->status == WEFT_OK && !network->ofi_size; r++) {
         const struct weft_network *theirs = all[r].network;
         if (all[r].group == all[comm->rank].group ||

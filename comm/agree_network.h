@@ -6,6 +6,11 @@
  * other is a symmetric function of both, so after that vote each rank finds for itself the peers that need
  * ofi, and each of those peers finds this rank: both open it and bring their addresses to one more vote. That vote is held
  * when anybody has a verbs address, which all know; without RDMA devices there is none.
+ *
+ * If ranks of a host have parts of its ports, and the ports that all have told prove to be of separate InfiniBand subnets with
+ * one prefix, nobody knows which reach each other, and links would fail on their first use: all ranks fail instead, with the reason.
+ * Where every rank has its host's first ports, these pair by their place (transport/verbs/address.h), which is right where
+ * subnets go by rails, and there is nothing to fail for.
  */
 #ifndef WEFT_COMM_AGREE_NETWORK_H
 #define WEFT_COMM_AGREE_NETWORK_H
@@ -19,7 +24,8 @@ struct weft_network {
     uint16_t ofi_size, verbs_size;
     uint8_t ofi_address[WEFT_ADDRESS_MAX], verbs_address[WEFT_ADDRESS_MAX];
     struct weft_told_port ports[WEFT_TOLD_PORTS]; /* that verbs uses, the rank's own first */
-    uint32_t port_count, reserved;
+    uint32_t port_count;
+    uint32_t is_part; /* the ports are this rank's part of its host's: ports.h */
     char reason[200]; /* of the status */
 };
 

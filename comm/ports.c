@@ -123,6 +123,15 @@ static int list_ports(const struct weft_graph *machine, const struct weft_share 
     return 1;
 }
 
+/* Whether it leaves out any of the host's first `most` rails. */
+static int is_part(const struct weft_share *share, const uint32_t *rails, uint32_t count, uint32_t most)
+{
+    uint32_t whole = count < most ? count : most, same = 0;
+    while (same < share->count && same < whole && share->ports[same] == rails[same])
+        same++;
+    return same < whole;
+}
+
 static void say(const struct weft_comm *comm, const struct weft_place *place, const struct weft_share *shares,
                 uint32_t own, uint32_t residents)
 {
@@ -145,7 +154,7 @@ static void say(const struct weft_comm *comm, const struct weft_place *place, co
 static int share_out(struct weft_comm *comm, const char *root)
 {
     struct weft_ports *ports = &comm->context->ports;
-    uint32_t residents, most = (uint32_t)comm->context->settings.verbs.rails;
+    uint32_t residents, *rails = NULL, rail_count = 0, most = (uint32_t)comm->context->settings.verbs.rails;
     struct weft_place *places = malloc((size_t)comm->ranks * sizeof *places);
     struct weft_share *shares = malloc((size_t)comm->ranks * sizeof *shares);
     uint32_t *networks = malloc(ports->machine->node_count * sizeof *networks);
@@ -154,16 +163,21 @@ static int share_out(struct weft_comm *comm, const char *root)
         status = weft_fail(WEFT_NOMEM, "no memory to share ports among %d ranks", comm->ranks);
     if (status == WEFT_OK)
         status = weft_live_networks(root, ports->machine, networks);
+    if (status == WEFT_OK)
+        status = weft_share_rails(ports->machine, weft_graph_first(ports->machine, WEFT_NODE_NONE), &rails,
+                                  &rail_count);
     if (status == WEFT_OK) {
         uint32_t own = place_residents(comm, ports->machine, places, &residents);
         status = weft_share_ports(ports->machine, places, residents, most, networks, shares);
         if (status == WEFT_OK && list_ports(ports->machine, &shares[own], ports->chosen)) {
             ports->own = shares[own].own;
+            ports->is_part = is_part(&shares[own], rails, rail_count, most);
             say(comm, &places[own], shares, own, residents);
         } else {
             *ports->chosen = '\0';
         }
     }
+    free(rails);
     free(networks);
     free(shares);
     free(places);
@@ -193,6 +207,7 @@ void weft_ports_give_up(struct weft_context *context)
              weft_error_detail());
     *context->ports.chosen = '\0';
     context->ports.own = WEFT_NODE_NONE;
+    context->ports.is_part = 0;
 }
 
 /* --- what is told */
@@ -206,6 +221,20 @@ static uint32_t find_port(const struct weft_graph *machine, const char *device, 
             return n;
     }
     return WEFT_NODE_NONE;
+}
+
+/* "0x3", and the first four groups of the GID: "fe80:0000:0000:0000". */
+static void tell_subnet(const struct weft_graph *machine, uint32_t port, struct weft_told_port *told)
+{
+    unsigned part[4];
+    const char *layer = weft_graph_attribute(machine, port, "link_layer");
+    const char *lid = weft_graph_attribute(machine, port, "LID");
+    const char *gid = weft_graph_attribute(machine, port, "GID0");
+    if (!layer || strcmp(layer, "InfiniBand") != 0 || !lid || !gid ||
+        sscanf(gid, "%4x:%4x:%4x:%4x", &part[0], &part[1], &part[2], &part[3]) != 4)
+        return;
+    told->subnet = (uint64_t)part[0] << 48 | (uint64_t)part[1] << 32 | (uint64_t)part[2] << 16 | part[3];
+    told->lid = (uint16_t)strtoul(lid, NULL, 0);
 }
 
 static struct weft_told_port tell_port(const struct weft_graph *machine, uint32_t node,
@@ -224,6 +253,7 @@ static struct weft_told_port tell_port(const struct weft_graph *machine, uint32_
     told.guid = port->guid;
     told.device_guid = machine->nodes[port->parent].guid;
     told.numa = numa == WEFT_NODE_NONE ? -1 : machine->nodes[numa].index;
+    tell_subnet(machine, node, &told);
     for (uint32_t r = 0; r < rail_count && r < WEFT_RAIL_NONE; r++)
         told.rail = rails[r] == node ? (uint16_t)r : told.rail;
     return told;

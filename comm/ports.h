@@ -26,14 +26,16 @@ struct weft_place;
 struct weft_told_place;
 
 #define WEFT_TOLD_PORTS  4  /* as many as verbs opens */
-#define WEFT_DEVICE_NAME 29 /* longer names are cut */
+#define WEFT_DEVICE_NAME 35 /* longer names are cut */
 
 /* A port that a rank uses, as it goes over the wire (in the byte order of the hosts, which is the same for all of a job). */
 struct weft_told_port {
     uint64_t guid, device_guid; /* 0: not known */
+    uint64_t subnet;            /* InfiniBand: its prefix */
     uint32_t speed_mbps;
     int32_t numa;  /* of the device, -1: not known */
     uint16_t rail; /* topo/share.h; WEFT_RAIL_NONE: not among the host's */
+    uint16_t lid;  /* InfiniBand; 0: not known */
     uint8_t number;
     char device[WEFT_DEVICE_NAME];
 };
@@ -42,12 +44,15 @@ struct weft_told_port {
 
 #define WEFT_PORTS_TEXT 320 /* four ports with names as long as the kernel allows */
 
+#define WEFT_APART_TEXT 160
+
 /* What a context knows of its machine's ports. */
 struct weft_ports {
     struct weft_graph
         *machine; /* NUMA nodes, RDMA devices, ports; NULL until read, and where there is nothing */
     char chosen[WEFT_PORTS_TEXT]; /* "mlx5_1:1,mlx5_3:1"; "": verbs chooses, or WEFT_VERBS_DEVICE says */
     uint32_t own;                 /* of those the nearest: node of the machine; WEFT_NODE_NONE: the first */
+    int is_part;                  /* chosen are others than the host's first ports, which verbs would take */
 };
 
 /* [lock] Before verbs is opened: fills context->ports. What fails leaves the choice to verbs, and is logged. */
@@ -64,6 +69,13 @@ uint32_t weft_ports_tell(const struct weft_context *context, struct weft_told_po
 int weft_ports_are_valid(const struct weft_told_port *told, uint32_t count);
 
 void weft_ports_close(struct weft_ports *ports);
+
+/* Whether what ranks tell proves that InfiniBand ports of one prefix are of several subnets: within one a LID is one port's, and
+ * here two hosts' ports have the same. Ports of one host are passed over, as its ranks have looked at those (topo/live/networks.c),
+ * and so are ports of one rail, as cables go by rails: these are functions of one adapter that several machines have. reason: says
+ * which ports. The same on all ranks. Negative: WEFT_NOMEM. comm/ports_subnets.c */
+int weft_ports_are_apart(const struct weft_comm *comm, const struct weft_told_place *told,
+                         char reason[WEFT_APART_TEXT]);
 
 /* Adds the NICs and ports that these ranks of a host use below the host, where it has the NUMA nodes of ranks already. What two ranks
  * tell of one port counts as the first of them says. comm/ports_graph.c */
