@@ -239,9 +239,11 @@ static void networks_that_do_not_meet(void **state)
 static void add_port(const char *root, const char *device, const char *layer, const char *gid,
                      const char *second)
 {
-    static const char *const names[] = {"state", "rate", "link_layer", "gids/0", "gids/1"};
-    const char *values[] = {"4: ACTIVE", "100 Gb/sec (4X EDR)", layer, gid, second};
-    for (int i = 0; i < 5; i++) {
+    static const char *const names[] = {
+        "state", "rate", "link_layer", "gids/0", "gids/1", "gid_attrs/ndevs/0", "gid_attrs/ndevs/1"};
+    const char *net = strcmp(layer, "Ethernet") == 0 ? device : NULL; /* interfaces are called like devices */
+    const char *values[] = {"4: ACTIVE", "100 Gb/sec (4X EDR)", layer, gid, second, net, second ? net : NULL};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[256];
         snprintf(path, sizeof path, IB "%s/ports/1/%s", device, names[i]);
         if (values[i])
@@ -326,6 +328,20 @@ static void infiniband_subnets_alike(void **state)
     sys_tree_remove(root);
 }
 
+#define ROUTES  "/proc/net/route"
+#define HEADING "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
+/* Connected: 10.7.0.0/16, and 10.0.0.0/8 with flags. */
+#define NEAR(interface)        interface "\t0000070A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0\n"
+#define WIDE(interface, flags) interface "\t0000000A\t00000000\t" flags "\t0\t0\t0\t000000FF\t0\t0\t0\n"
+
+/* The kernel prints addresses as its own processor's numbers. */
+static int is_little(void)
+{
+    uint32_t one;
+    memcpy(&one, "\1\0\0", 4);
+    return one == 1;
+}
+
 static void roce_subnets(void **state)
 {
     (void)state;
@@ -339,28 +355,68 @@ static void roce_subnets(void **state)
     add_port(root, "f", "Ethernet", LOCAL, NULL); /* neighbours only, and nothing says who is one */
     add_port(root, "g", "Ethernet", LOCAL, NULL);
     expect_networks(root, "abcddfg"); /* no routes: nobody knows how long the prefixes are */
-    uint32_t one;
-    memcpy(&one, "\1\0\0", 4);
-    if (one != 1) /* the kernel prints addresses as its own processor's numbers */
+    if (!is_little())
         skip();
-    sys_tree_file(root, "/proc/net/route",
-                  "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
-                  "eth0\t00000000\t0100070A\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"
-                  "r0\t0000070A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0\n"
-                  "broken line\n"
-                  "r2\t0000080A\t0100070A\t0003\t0\t0\t0\t0000FFFF\t0\t0\t0\n"
-                  "r2\t0000080A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0");
+    sys_tree_file(root, ROUTES,
+                  HEADING "eth0\t00000000\t0100070A\t0003\t0\t0\t0\t00000000\t0\t0\t0\n" NEAR("a") NEAR("b")
+                      NEAR("c") "broken line\n"
+                                "c\t0000080A\t0100070A\t0003\t0\t0\t0\t0000FFFF\t0\t0\t0\n"
+                                "c\t0000080A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0");
     expect_networks(root, "aacddfg");
-    sys_tree_file(root, "/proc/net/route",
-                  "Iface\n"
-                  "r0\t0000000A\t00000000\t0001\t0\t0\t0\t000000FF\t0\t0\t0\n");
+    sys_tree_file(root, ROUTES, HEADING WIDE("a", "0001") WIDE("b", "0001") WIDE("c", "0001"));
     expect_networks(root, "aaaddfg");
-    sys_tree_file(root, "/proc/net/route",
-                  "Iface\n" /* the longest mask counts, wherever it stands */
-                  "r0\t0000000A\t00000000\t0001\t0\t0\t0\t000000FF\t0\t0\t0\n"
-                  "r0\t0200070A\t00000000\t0001\t0\t0\t0\tFFFFFFFF\t0\t0\t0\n");
+    sys_tree_file(root, ROUTES, /* the longest mask counts, wherever it stands */
+                  HEADING WIDE("a", "0001") WIDE("b", "0001")
+                      WIDE("c", "0001") "b\t0200070A\t00000000\t0001\t0\t0\t0\tFFFFFFFF\t0\t0\t0\n");
     expect_networks(root, "abaddfg");
+    sys_tree_file(root, ROUTES,
+                  HEADING WIDE("a", "0001") WIDE("b", "0000") WIDE("eth0", "0001") WIDE("cc", "0001"));
+    expect_networks(root, "abcddfg"); /* one that is not up, and others' */
     sys_tree_remove(root);
+}
+
+/* A port has a GID for each VLAN: the route must be that of its interface. */
+static void interfaces_of_gids(void **state)
+{
+    (void)state;
+    char root[SYS_TREE_ROOT_MAX];
+    sys_tree_make(root);
+    add_port(root, "a", "Ethernet", LOCAL, "0000:0000:0000:0000:0000:ffff:0a07:0001");
+    add_port(root, "b", "Ethernet", LOCAL, "0000:0000:0000:0000:0000:ffff:0a07:0002");
+    sys_tree_file(root, IB "a/ports/1/gid_attrs/ndevs/1", "a.5");
+    sys_tree_file(root, IB "b/ports/1/gid_attrs/ndevs/1", "b.5");
+    sys_tree_file(root, ROUTES, HEADING NEAR("a") NEAR("b"));
+    expect_networks(root, "ab");
+    if (is_little())
+        sys_tree_file(root, ROUTES, HEADING NEAR("a.5") NEAR("b.5"));
+    expect_networks(root, is_little() ? "aa" : "ab");
+    sys_tree_remove(root);
+}
+
+/* However many routes there are before those that count, and however long a line is. */
+static void many_routes(void **state)
+{
+    (void)state;
+    char root[SYS_TREE_ROOT_MAX];
+    if (!is_little())
+        skip();
+    size_t size = 1 << 17, used;
+    char *routes = malloc(size);
+    assert_non_null(routes);
+    sys_tree_make(root);
+    add_port(root, "a", "Ethernet", LOCAL, "0000:0000:0000:0000:0000:ffff:0a07:0001");
+    add_port(root, "b", "Ethernet", LOCAL, "0000:0000:0000:0000:0000:ffff:0a07:0002");
+    used = (size_t)snprintf(routes, size, "%s%s", HEADING, NEAR("a"));
+    memset(routes + used, 'x', 70000);
+    used += 70000;
+    routes[used++] = '\n';
+    while (used < size - 256)
+        used += (size_t)snprintf(routes + used, size - used, "%s", WIDE("eth0", "0001"));
+    snprintf(routes + used, size - used, "%s", NEAR("b"));
+    sys_tree_file(root, ROUTES, routes);
+    expect_networks(root, "aa");
+    sys_tree_remove(root);
+    free(routes);
 }
 
 int main(void)
@@ -377,6 +433,8 @@ int main(void)
         cmocka_unit_test(infiniband_subnets),
         cmocka_unit_test(infiniband_subnets_alike),
         cmocka_unit_test(roce_subnets),
+        cmocka_unit_test(interfaces_of_gids),
+        cmocka_unit_test(many_routes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
