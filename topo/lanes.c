@@ -13,7 +13,7 @@
 static int lanes_by_name(const void *left, const void *right, void *context)
 {
     const struct weft_lane *a = left, *b = right;
-    return a->end == b->end ? 0 : weft_order_nodes(context, a->end, b->end);
+    return a->nic == b->nic ? 0 : weft_order_nodes(context, a->nic, b->nic);
 }
 
 static int lanes_by_rail(const void *left, const void *right, void *context)
@@ -32,9 +32,9 @@ static int lanes_by_leaf(const void *left, const void *right)
     return a->rail < b->rail ? -1 : a->rail > b->rail;
 }
 
-static int32_t rail_told(const struct weft_graph *graph, uint32_t end)
+static int32_t rail_told(const struct weft_graph *graph, uint32_t nic)
 {
-    const struct weft_node *node = &graph->nodes[end];
+    const struct weft_node *node = &graph->nodes[nic];
     if (node->rail < 0 && node->kind == WEFT_NODE_PORT)
         node = &graph->nodes[node->parent];
     return node->rail;
@@ -51,30 +51,40 @@ static int rails_differ(const struct weft_lane *lanes, uint32_t count)
     return 1;
 }
 
-/* The distinct ends of a host, by name, with the rails it tells. */
+/* What tells the rank's lane from others; WEFT_NODE_NONE: it has none. */
+static uint32_t lane_nic(const struct weft_order *order, uint32_t rank)
+{
+    return order->nic[rank] == WEFT_NODE_NONE ? order->ends[rank] : order->nic[rank];
+}
+
+/* The distinct NICs of a host, by name, with the rails it tells. */
 static uint32_t host_lanes(const struct weft_order *order, const struct weft_order_host *host,
                            struct weft_lane *lanes)
 {
     uint32_t count = 0, distinct = 0;
     for (uint32_t i = 0; i < host->count; i++) {
-        uint32_t end = order->ends[order->members[host->first + i]], at = 0, other;
+        uint32_t rank = order->members[host->first + i], end = order->ends[rank], at = 0, other;
         struct weft_hop hop;
-        if (end == WEFT_NODE_NONE)
+        if (lane_nic(order, rank) == WEFT_NODE_NONE)
             continue;
-        lanes[count] = (struct weft_lane){end, 0, WEFT_NODE_NONE, 1, WEFT_NODE_NONE, 0};
+        lanes[count] = (struct weft_lane){.nic = lane_nic(order, rank),
+                                          .end = end,
+                                          .leaf = WEFT_NODE_NONE,
+                                          .ranks = 1,
+                                          .part_low = WEFT_NODE_NONE};
         while (weft_routes_cable(order->routes, end, &at, &hop, &other))
             lanes[count].leaf = hop.to < lanes[count].leaf ? hop.to : lanes[count].leaf;
         count++;
     }
     qsort_r(lanes, count, sizeof *lanes, lanes_by_name, (void *)(uintptr_t)order->graph);
     for (uint32_t i = 0; i < count; i++) {
-        if (i && lanes[i].end == lanes[distinct - 1].end)
+        if (i && lanes[i].nic == lanes[distinct - 1].nic)
             lanes[distinct - 1].ranks++;
         else
             lanes[distinct++] = lanes[i];
     }
     for (uint32_t i = 0; i < distinct; i++) {
-        int32_t rail = rail_told(order->graph, lanes[i].end);
+        int32_t rail = rail_told(order->graph, lanes[i].nic);
         lanes[i].rail = rail < 0 ? WEFT_RAILS_MAX : (uint32_t)rail;
     }
     if (!rails_differ(lanes, distinct))
@@ -115,11 +125,11 @@ static void host_corrects(const struct weft_graph *graph, struct weft_lane *lane
     qsort_r(lanes, count, sizeof *lanes, lanes_by_rail, (void *)(uintptr_t)graph);
 }
 
-static int ends_compare(const void *left, const void *right)
+static int nics_compare(const void *left, const void *right)
 {
     const struct weft_lane *a = *(const struct weft_lane *const *)left,
                            *b = *(const struct weft_lane *const *)right;
-    return a->end < b->end ? -1 : a->end > b->end;
+    return a->nic < b->nic ? -1 : a->nic > b->nic;
 }
 
 /* Which lane each rank is on. */
@@ -131,12 +141,12 @@ static int ranks_assign(const struct weft_order *order, struct weft_lanes *lanes
         return weft_fail(WEFT_NOMEM, "no memory for the lanes of %u ranks", order->ranks);
     for (uint32_t i = 0; i < count; i++)
         sorted[i] = &lanes->list[i];
-    qsort(sorted, count, sizeof *sorted, ends_compare);
+    qsort(sorted, count, sizeof *sorted, nics_compare);
     for (uint32_t rank = 0; rank < order->ranks; rank++) {
-        const struct weft_lane wanted = {.end = order->ends[rank]}, *key = &wanted;
+        const struct weft_lane wanted = {.nic = lane_nic(order, rank)}, *key = &wanted;
         lanes->lane_of[rank] = WEFT_NODE_NONE;
-        if (wanted.end != WEFT_NODE_NONE) {
-            const struct weft_lane **found = bsearch(&key, sorted, count, sizeof *sorted, ends_compare);
+        if (wanted.nic != WEFT_NODE_NONE) {
+            const struct weft_lane **found = bsearch(&key, sorted, count, sizeof *sorted, nics_compare);
             lanes->lane_of[rank] = (uint32_t)(*found - lanes->list);
         }
     }

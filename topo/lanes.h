@@ -1,4 +1,6 @@
-/* Lanes: the distinct ends through which a host's ranks send, and which rail each is on. Private to topo/. */
+/* Lanes: the distinct NICs through which a host's ranks send, which rail each is on, and the end of the fabric that it hangs on.
+ * Where the fabric tells no more of a host than its switch (Slurm, topograph), its lanes all hang on one end, the host. Ranks of
+ * which no NIC is known share the lane of their end. Private to topo/. */
 #ifndef WEFT_TOPO_LANES_H
 #define WEFT_TOPO_LANES_H
 
@@ -8,9 +10,11 @@
 #define WEFT_RAILS_MAX 32 /* rails beyond share a number with one of these; so many rings at most */
 
 struct weft_lane {
-    uint32_t end;
+    uint32_t
+        nic; /* what tells it from the host's others: PORT, NIC without ports; or end, where no NIC is known */
+    uint32_t end; /* of topo/routes.h, cabled or not */
     uint32_t rail;
-    uint32_t leaf;  /* its first switch, WEFT_NODE_NONE: none */
+    uint32_t leaf;  /* the end's first switch, WEFT_NODE_NONE: none */
     uint32_t ranks; /* of the host that send through it */
     uint32_t part_low,
         part_high; /* the first and the last of the host's parts (see order_rings.c) that has such a rank */

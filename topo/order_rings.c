@@ -12,8 +12,9 @@
  * entering and leaving at the same rank; a step to where no cable leads; more rings on a lane, in a direction, than some host's busiest
  * lane must have anyway; changing the switch within a group of tier 0; using a lane in a direction that another ring uses; in ring
  * 0, which is the order, entering and leaving within one part (NUMA node, PCI switch) of a host with several, which tears the part
- * in two so that it is no group; changing the rail between groups; and a shift other than 0. (With two parts and an odd number of
- * hosts without a change of rail, one part has to be torn.)
+ * in two so that it is no group; changing the rail between groups, or on one switch where the fabric tells that hosts hang on it and
+ * not which NIC; and a shift other than 0. (With two parts and an odd number of hosts without a change of rail, one part has to be
+ * torn.)
  * Dynamic programming finds the cheapest in O(hosts * rails^2 * rings) for each shift to start from. Where hosts
  * have lanes that others lack, that may leave lanes idle and others used twice: then the same search is done for one ring
  * after another, each seeing what those before use; then both once more with the lanes of each host counted instead of named by
@@ -90,10 +91,11 @@ static enum joint joint_of(struct search *s, uint32_t from, uint32_t left, uint3
     if (a == WEFT_NODE_NONE || b == WEFT_NODE_NONE)
         return JOINT_NEAR;
     const struct weft_lane *out = &s->lanes.list[a], *in = &s->lanes.list[b];
-    if (out->leaf != WEFT_NODE_NONE && out->leaf == in->leaf)
-        return JOINT_NEAR;
-    if (weft_routes_adjacent(s->order->routes, out->end, in->end))
-        return JOINT_NEAR;
+    if ((out->leaf != WEFT_NODE_NONE && out->leaf == in->leaf) ||
+        weft_routes_adjacent(s->order->routes, out->end, in->end)) {
+        int cables_known = out->end == out->nic && in->end == in->nic;
+        return cables_known || out->rail == in->rail ? JOINT_NEAR : JOINT_RAIL;
+    }
     if (out->leaf != WEFT_NODE_NONE && in->leaf != WEFT_NODE_NONE &&
         s->reach[out->leaf] != s->reach[in->leaf])
         return JOINT_NO_WAY;

@@ -152,6 +152,41 @@ static void as_many_ports_as_are_used(void **state)
     close_scene(&scene);
 }
 
+/* Slurm's addresses and topology.conf tell the switch of a host and nothing of its NICs: there are as many rings as rails all the
+ * same, and hosts of one leaf are next to each other. */
+static void rails_behind_a_cable_of_the_host(void **state)
+{
+    static const char conf[] =
+        "SwitchName=s1 Nodes=a,c\nSwitchName=s2 Nodes=b,d\nSwitchName=s0 Switches=s[1-2]\n";
+    static const char *const addresses[] = {"s0.s1.a", "s0.s2.b", "s0.s1.c", "s0.s2.d"};
+    (void)state;
+    for (int by_file = 0; by_file < 2; by_file++) {
+        struct scene scene;
+        open_scene(&scene, "abcdabcd", by_file ? conf : NULL);
+        for (int r = 0; r < 8; r++) {
+            tell(&scene, r, r / 4, 0);
+            scene.told[r].address = by_file ? "" : addresses[r % 4];
+            scene.told[r].pattern = by_file ? "" : "switch.switch.node";
+        }
+        const struct weft_hosts *hosts = arrange(&scene);
+        assert_int_equal(hosts->count, 4);
+        assert_int_equal(hosts->ports, 2);
+        assert_int_equal(weft_hosts_rings(hosts), 2);
+        for (uint32_t h = 0; h < 4; h++) /* a c b d */
+            assert_int_equal(weft_hosts_rank(hosts, hosts->first[h]) % 4, h / 2 + h % 2 * 2);
+        for (uint32_t i = 1; i < 8; i += 2) { /* from host to host each ring is on another rail */
+            uint32_t from[2], to[2];
+            for (uint32_t ring = 0; ring < 2; ring++) {
+                from[ring] = weft_hosts_rank(hosts, weft_hosts_ring_at(hosts, ring, i));
+                to[ring] = weft_hosts_rank(hosts, weft_hosts_ring_at(hosts, ring, (i + 1) % 8));
+                assert_int_equal(rail_of(&scene, from[ring]), rail_of(&scene, to[ring]));
+            }
+            assert_int_not_equal(rail_of(&scene, from[0]), rail_of(&scene, from[1]));
+        }
+        close_scene(&scene);
+    }
+}
+
 /* Two leaves below a spine; the fabric knows adapters by GUID, and calls their hosts otherwise than these call themselves. */
 #define SWITCH(n, lines)                                                                                     \
     "vendid=0x2c9\nsysimgguid=0x" n "\nswitchguid=0x" n "(" n ")\nSwitch\t8 \"S-00000000000000" n            \
@@ -235,8 +270,11 @@ static void what_is_no_port(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_ring_for_each_rail), cmocka_unit_test(as_many_ports_as_are_used),
-        cmocka_unit_test(cables_by_guid),       cmocka_unit_test(strange_ports),
+        cmocka_unit_test(a_ring_for_each_rail),
+        cmocka_unit_test(as_many_ports_as_are_used),
+        cmocka_unit_test(rails_behind_a_cable_of_the_host),
+        cmocka_unit_test(cables_by_guid),
+        cmocka_unit_test(strange_ports),
         cmocka_unit_test(what_is_no_port),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
