@@ -438,7 +438,7 @@ static int order(struct arranging *a)
 {
     struct weft_comm *comm = a->comm;
     struct weft_hosts *hosts = NULL;
-    unsigned flags = comm->context->settings.order ? WEFT_ORDER_BY_RANK : 0;
+    unsigned flags = WEFT_ORDER_GIVEN_NICS | (comm->context->settings.order ? WEFT_ORDER_BY_RANK : 0);
     int status = weft_order_ranks(a->graph, a->places, (uint32_t)comm->ranks, flags, &a->layout);
     if (status == WEFT_OK)
         status = weft_hosts_of_layout(a->layout, &hosts);

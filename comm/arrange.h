@@ -16,7 +16,8 @@
  * so they are where a kernel does not tell its boot id.
  *
  * NICs: those that ranks have told, each rank's first being its own. With them hosts have rails, and the layout a ring for each;
- * and where the fabric's file tells GUIDs, cables end at the ports where they do.
+ * and where the fabric's file tells GUIDs, cables end at the ports where they do. A rank that has told none (it does not use verbs)
+ * has no NIC, though its host may have some: it counts for no rail. For the order it hangs where a NIC near it does.
  *
  * The fabric, the first there is:
  *   - WEFT_TOPO_FILE, which all ranks must read alike, with hosts by their names, whole or up to the first dot where that

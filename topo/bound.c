@@ -136,7 +136,7 @@ static uint32_t unseen_count(const struct weft_order *order)
 {
     uint32_t unseen = 0;
     for (uint32_t rank = 0; rank < order->ranks; rank++)
-        unseen += weft_routes_end(order->routes, &order->places[rank], order->nic[rank]) == WEFT_NODE_NONE;
+        unseen += weft_routes_end(order->routes, &order->places[rank], order->ends[rank]) == WEFT_NODE_NONE;
     return unseen;
 }
 

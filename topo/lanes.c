@@ -54,7 +54,9 @@ static int rails_differ(const struct weft_lane *lanes, uint32_t count)
 /* What tells the rank's lane from others; WEFT_NODE_NONE: it has none. */
 static uint32_t lane_nic(const struct weft_order *order, uint32_t rank)
 {
-    return order->nic[rank] == WEFT_NODE_NONE ? order->ends[rank] : order->nic[rank];
+    if (order->nic[rank] != WEFT_NODE_NONE || order->flags & WEFT_ORDER_GIVEN_NICS)
+        return order->nic[rank];
+    return order->ends[rank];
 }
 
 /* The distinct NICs of a host, by name, with the rails it tells. */

@@ -163,6 +163,18 @@ int weft_nics_choose(struct weft_order *order)
     return status;
 }
 
+int weft_nics_keep_given(struct weft_order *order)
+{
+    for (uint32_t rank = 0; rank < order->ranks; rank++) {
+        const struct weft_place *place = &order->places[rank];
+        if (place->host != WEFT_NODE_NONE && place->has_nic)
+            continue;
+        order->nic[rank] = WEFT_NODE_NONE;
+        order->nic_reasons[rank] = (struct weft_nic_reason){.fit = order->nic_reasons[rank].fit};
+    }
+    return count_sharing(order);
+}
+
 static int nics_find(struct weft_order *order, uint32_t *nic, struct weft_nic_reason *reasons)
 {
     int status = weft_order_gather(order);

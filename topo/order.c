@@ -80,6 +80,8 @@ static int fabric_find(struct weft_order *order)
     int status = weft_nics_choose(order);
     if (!status)
         status = weft_order_ends(order);
+    if (!status && order->flags & WEFT_ORDER_GIVEN_NICS)
+        status = weft_nics_keep_given(order);
     if (!status)
         status = weft_order_levels_of_fabric(order);
     return status;

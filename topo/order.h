@@ -57,7 +57,8 @@ struct weft_group_span {
     uint32_t node;   /* in the graph, WEFT_NODE_NONE for the job and for hosts it lacks */
 };
 
-/* Why a rank has its NIC. All 0 where it has none; where its place gives it, all but sharing. */
+/* Why a rank has its NIC. All 0 where it has none, but for fit where WEFT_ORDER_GIVEN_NICS takes one back; where its place gives it,
+ * all but sharing. */
 struct weft_nic_reason {
     uint32_t equal;       /* ports that serve it equally well, its own included */
     uint32_t sharing;     /* ranks that have this port, itself included */
@@ -87,6 +88,8 @@ enum weft_order_flags {
     WEFT_ORDER_BY_RANK =
         1 << 0, /* rank order as it is (WEFT_ORDER=rank); groups only where they are contiguous in it */
     WEFT_ORDER_NO_REFINE = 1 << 1,
+    /* ranks whose places give no NIC have none: the one that would be chosen says only where they hang on the fabric */
+    WEFT_ORDER_GIVEN_NICS = 1 << 2,
 };
 
 /* graph may be NULL: places then tell hosts by name alone. */

@@ -29,6 +29,7 @@ static void say_nic(const struct weft_graph *graph, const struct weft_place *pla
     if (port == WEFT_NODE_NONE) {
         say(text, size, used, "rank %u: no NIC, as %s", rank,
             !graph || place->host == WEFT_NODE_NONE ? "its host is not in the graph"
+            : reason->fit                           ? "it tells none that it uses"
                                                     : "its host has none that is up");
         return;
     }

@@ -34,8 +34,9 @@ struct weft_order {
 
     uint32_t *nic;                       /* [ranks] */
     struct weft_nic_reason *nic_reasons; /* [ranks] */
-    uint32_t
-        *ends; /* [ranks]: what the rank sends through (topo/routes.h), cabled or not; or WEFT_NODE_NONE */
+    /* [ranks]: what the rank sends through (topo/routes.h), cabled or not; or WEFT_NODE_NONE. Where WEFT_ORDER_GIVEN_NICS leaves it
+     * without a NIC: what it would send through. */
+    uint32_t *ends;
     struct weft_routes *routes;
     unsigned tier_count;
     uint32_t *tiers;      /* [tier_count][host_count]: see topo/tiers.h; WEFT_NODE_NONE: not on the fabric */

@@ -105,10 +105,42 @@ static void lanes_are_nics(void **state)
     }
 }
 
+/* WEFT_ORDER_GIVEN_NICS: who is given none has none, takes part in no rail, and hangs where its host does. */
+static void given_nics_only(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        for (uint32_t without = 0; without <= RANKS; without += HOSTS) { /* so many ranks */
+            struct cluster c;
+            struct weft_layout *layout;
+            cluster_make(&c, seed % 2, seed);
+            for (uint32_t rank = without; rank < RANKS; rank++)
+                give_nic(&c, rank);
+            assert_int_equal(weft_order_ranks(c.made.graph, c.places, RANKS, WEFT_ORDER_GIVEN_NICS, &layout),
+                             0);
+            layout_check(c.made.graph, c.places, layout, 0);
+            uint32_t rails = RAILS - without / HOSTS;
+            assert_int_equal(layout->ring_count, rails ? rails : 1);
+            expect_by_leaf(layout);
+            for (uint32_t rank = 0; rank < RANKS; rank++) {
+                char text[400];
+                assert_int_equal(layout->nic[rank], rank < without ? WEFT_NODE_NONE : c.places[rank].nic);
+                assert_int_equal(layout->nic_reasons[rank].sharing, rank >= without);
+                weft_order_explain(c.made.graph, c.places, layout, rank, text, sizeof text);
+                assert_int_equal(strstr(text, "no NIC, as it tells none that it uses") != NULL,
+                                 rank < without);
+            }
+            weft_layout_free(layout);
+            made_free(&c.made);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lanes_are_nics),
+        cmocka_unit_test(given_nics_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -219,6 +219,65 @@ static void cables_by_guid(void **state)
     }
 }
 
+/* ibnetdiscover's view of hosts a to d, by turns on one of two leaves, each with two adapters. */
+static char *two_rails(void)
+{
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    assert_non_null(out);
+    for (int leaf = 0; leaf < 2; leaf++) {
+        fprintf(out,
+                "vendid=0x2c9\nsysimgguid=0x%d\nswitchguid=0x%d(%d)\nSwitch\t8 \"S-000000000000000%d\" # "
+                "\"s%d\" enhanced port 0 lid 7 lmc 0\n[8] \"S-000000000000000%d\"[8] # \"s\" lid 3 4xNDR\n",
+                leaf + 1, leaf + 1, leaf + 1, leaf + 1, leaf + 1, 2 - leaf);
+        for (int i = 0; i < 4; i++)
+            fprintf(out, "[%d] \"H-00000000000000%d%d\"[1](%d%d) # \"%c mlx5_%d\" lid 1 4xNDR\n", i + 1,
+                    leaf + 1, i, leaf + 1, i, 'a' + i / 2 * 2 + leaf, i % 2);
+    }
+    for (int leaf = 0; leaf < 2; leaf++) {
+        for (int i = 0; i < 4; i++)
+            fprintf(
+                out,
+                "Ca\t1 \"H-00000000000000%d%d\" # \"%c mlx5_%d\"\n[1](%d%d) \"S-000000000000000%d\"[%d] # "
+                "lid 1 lmc 0 \"\" lid 7 4xNDR\n",
+                leaf + 1, i, 'a' + i / 2 * 2 + leaf, i % 2, leaf + 1, i, leaf + 1, i + 1);
+    }
+    assert_int_equal(fclose(out), 0);
+    return text;
+}
+
+/* Ranks that tell no port (they use libfabric, say) count for no rail, whatever NICs the file tells of their hosts; the order is by
+ * leaf all the same. And one rank that tells none beside others that do is not given theirs. */
+static void no_port_told_is_none(void **state)
+{
+    static const struct {
+        const char *told; /* of each rank: its rail, or '-' */
+        uint32_t rings, ports;
+    } plays[] = {
+        {"--------", 1, 0}, {"00001111", 2, 2}, {"-0001111", 2, 1}, {"----1111", 1, 1}, {"-000-111", 2, 0},
+    };
+    (void)state;
+    char *fabric = two_rails();
+    for (int with_file = 0; with_file < 2; with_file++) {
+        for (size_t i = 0; i < sizeof plays / sizeof *plays; i++) {
+            struct scene scene;
+            open_scene(&scene, "abcdabcd", with_file ? fabric : NULL);
+            for (int r = 0; r < 8; r++)
+                if (plays[i].told[r] != '-')
+                    tell(&scene, r, plays[i].told[r] - '0', 0);
+            const struct weft_hosts *hosts = arrange(&scene);
+            assert_int_equal(hosts->ports, plays[i].ports);
+            assert_int_equal(weft_hosts_rings(hosts), plays[i].rings);
+            for (uint32_t h = 0; h < 4; h++) /* a c b d, or a b c d */
+                assert_int_equal(weft_hosts_rank(hosts, hosts->first[h]) % 4,
+                                 with_file ? h / 2 + h % 2 * 2 : h);
+            close_scene(&scene);
+        }
+    }
+    free(fabric);
+}
+
 /* Ranks contradict each other, and call devices what nodes are called. */
 static void strange_ports(void **state)
 {
@@ -274,6 +333,7 @@ int main(void)
         cmocka_unit_test(as_many_ports_as_are_used),
         cmocka_unit_test(rails_behind_a_cable_of_the_host),
         cmocka_unit_test(cables_by_guid),
+        cmocka_unit_test(no_port_told_is_none),
         cmocka_unit_test(strange_ports),
         cmocka_unit_test(what_is_no_port),
     };
