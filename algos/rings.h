@@ -5,10 +5,12 @@
  * one in a ring moves by k in the plan, and numbers that run over the end of a ring's share come back to its beginning,
  * since the plan's chunks are k times as many.
  *
- * Side by side. A loop's body holds the steps of all rings, ring by ring, so that the window of the executor has messages of
- * every ring in it. A ring's RECV and SEND of one round, and the REDUCE between them and the next, stand next to each
- * other: a round of one ring is a tick (algos/seat.h), and all ranks take ticks in the same order, round by round and in
- * each ring by ring. So rings cannot deadlock each other, in whatever turn each of them passes the ranks.
+ * Side by side. A loop's body holds the steps of all rings, ring by ring, three for each ring at most. So the window of the executor
+ * has messages of as many rings in it as a third of its steps: of ten with the 32 that WEFT_WINDOW is by default, of one with 4.
+ * Rings beyond wait for those before them in the body; results do not depend on it. A ring's RECV and SEND of one round, and the
+ * REDUCE between them and the next, stand next to each other: a round of one ring is a tick (algos/seat.h), and all ranks take
+ * ticks in the same order, round by round and in each ring by ring. So rings cannot deadlock each other, in whatever turn each
+ * of them passes the ranks.
  */
 #ifndef WEFT_ALGOS_RINGS_H
 #define WEFT_ALGOS_RINGS_H
