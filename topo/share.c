@@ -95,10 +95,7 @@ static enum weft_path_class class_of(const struct sharing *s, uint32_t rank, uin
 
 static void give(struct sharing *s, uint32_t rank, uint32_t port)
 {
-    struct weft_share *share = &s->shares[rank];
-    if (share->own == WEFT_NODE_NONE || class_of(s, rank, port) < class_of(s, rank, share->own))
-        share->own = port;
-    share->ports[share->count++] = port;
+    s->shares[rank].ports[s->shares[rank].count++] = port;
     for (uint32_t i = 0; i < s->rail_count; i++)
         s->users[i] += s->rails[i] == port;
 }
@@ -113,6 +110,25 @@ static int give_nearest(struct sharing *s, uint32_t first)
     for (uint32_t rank = 0; rank < s->ranks && status == WEFT_OK; rank++)
         give(s, rank, s->nearest[rank]);
     return status;
+}
+
+/* Before spare ports are given: of the rank's nearest ports, one on each network, and of these the one that fewest ranks before it
+ * have as their own. */
+static void choose_own(const struct sharing *s, uint32_t rank)
+{
+    struct weft_share *share = &s->shares[rank];
+    uint32_t fewest = 0;
+    for (uint32_t i = 0; i < share->count; i++) {
+        uint32_t port = share->ports[i], owners = 0;
+        for (uint32_t before = 0; before < rank; before++)
+            owners += s->shares[before].own == port;
+        enum weft_path_class path = class_of(s, rank, port),
+                             nearest = i ? class_of(s, rank, share->own) : WEFT_PATH_DIS;
+        if (i && (path > nearest || (path == nearest && owners >= fewest)))
+            continue;
+        share->own = port;
+        fewest = owners;
+    }
 }
 
 /* How many ports of the adapter the rank has. */
@@ -172,6 +188,8 @@ static int share_out(struct sharing *s)
         if (first_of_network(s, i) == i)
             status = give_nearest(s, i);
     }
+    for (uint32_t rank = 0; rank < s->ranks && status == WEFT_OK; rank++)
+        choose_own(s, rank);
     while (status == WEFT_OK && give_spare(s))
         ;
     for (uint32_t rank = 0; rank < s->ranks && status == WEFT_OK; rank++)

@@ -13,13 +13,17 @@
  * So with as many ports as ranks or more no port is without a rank unless all ranks are full, and no rank has two more
  * than another.
  *
+ * A rank's own port, which its rings go by, is the nearest of those that rule 1 gives it. On several networks there may be
+ * several as near as each other: then the one that fewest ranks of a lower number own, of those the first by rail. So four
+ * ranks on four networks own four ports.
+ *
  * Where there are more networks than `most`, ranks that choose for themselves might share none: then nobody gets any, and the
  * caller takes the same ports for all.
  *
  * A share lists its ports by rail, not by distance: two ranks with the same rails then have the same list, and pair rail by
  * rail (transport/verbs/address.h).
  *
- * Cost: O(networks * ranks * ports + ports^2 * ranks). Pure; threads: any. Nothing depends on the order of the graph, so all ranks
+ * Cost: O(networks * ranks * (ports + ranks) + ports^2 * ranks). Pure; threads: any. Nothing depends on the order of the graph, so all ranks
  * of a host find the same shares.
  */
 #ifndef WEFT_TOPO_SHARE_H

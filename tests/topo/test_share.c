@@ -224,11 +224,21 @@ static void networks_that_do_not_meet(void **state)
     machine_make(&m, 8);
     for (uint32_t i = 0; i < 8; i++)
         m.network_of[i] = i % 2;
-    expect(&m, "00001111", 4, 1, "0,1|2,3|0,1|2,3|4,5|6,7|4,5|6,7");
+    /* Two ranks have the same two ports, and each owns one of them: otherwise every other port would be nobody's own, and
+     * as many rings fewer would be laid. */
+    expect(&m, "00001111", 4, 1, "0,1|2,3|0,1*|2,3*|4,5|6,7|4,5*|6,7*");
     expect(&m, "01", 4, 1, "0,1,2,3|4,5,6,7");
     for (uint32_t i = 0; i < 8; i++)
         m.network_of[i] = i;
     expect(&m, "00001111", 4, 1, "|||||||");
+    made_free(&m.made);
+    machine_make(&m, 4);
+    for (uint32_t i = 0; i < 4; i++)
+        m.network_of[i] = i;
+    expect(&m, "----", 4, 1, "0,1,2,3|0,1*,2,3|0,1,2*,3|0,1,2,3*");
+    expect(&m, "0011", 4, 1, "0,1,2,3|0,1*,2,3|0,1,2*,3|0,1,2,3*");
+    expect(&m, "10101", 4, 1,
+           "0,1,2*,3|0,1,2,3|0,1,2,3*|0,1*,2,3|0,1,2*,3"); /* what is near before what is free */
     made_free(&m.made);
 }
 
