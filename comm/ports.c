@@ -259,6 +259,16 @@ static struct weft_told_port tell_port(const struct weft_graph *machine, uint32_
     return told;
 }
 
+/* Whether a port is among these by its name, which may have been cut. */
+static int is_told(const struct weft_told_port *told, uint32_t count, const struct weft_told_port *port)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (told[i].number == port->number && strcmp(told[i].device, port->device) == 0)
+            return 1;
+    }
+    return 0;
+}
+
 uint32_t weft_ports_tell(const struct weft_context *context, struct weft_told_port told[WEFT_TOLD_PORTS])
 {
     const struct weft_open_transport *verbs = &context->transports[WEFT_VERBS];
@@ -268,21 +278,25 @@ uint32_t weft_ports_tell(const struct weft_context *context, struct weft_told_po
     for (int i = 0; i < WEFT_TOLD_PORTS; i++)
         infos[i] = (struct weft_rail_info){.size = sizeof infos[i]};
     int count = verbs->ops.rails(verbs->instance, infos, WEFT_TOLD_PORTS);
-    count = count < WEFT_TOLD_PORTS ? count : WEFT_TOLD_PORTS;
+    count = count < 0 ? 0 : count < WEFT_TOLD_PORTS ? count : WEFT_TOLD_PORTS;
     if (ports->machine && weft_share_rails(ports->machine, weft_graph_first(ports->machine, WEFT_NODE_NONE),
                                            &rails, &rail_count) != WEFT_OK)
         weft_error_clear(); /* then nobody learns of rails */
+    uint32_t used = 0;
     for (int i = 0; i < count; i++) {
         uint32_t node = find_port(ports->machine, infos[i].device, infos[i].port);
-        told[i] = tell_port(ports->machine, node, &infos[i], rails, rail_count);
-        if (i && node != WEFT_NODE_NONE && node == ports->own) {
+        told[used] = tell_port(ports->machine, node, &infos[i], rails, rail_count);
+        if (is_told(told, used, &told[used]))
+            continue;
+        if (used && node != WEFT_NODE_NONE && node == ports->own) {
             struct weft_told_port first = told[0];
-            told[0] = told[i];
-            told[i] = first;
+            told[0] = told[used];
+            told[used] = first;
         }
+        used++;
     }
     free(rails);
-    return (uint32_t)count;
+    return used;
 }
 
 int weft_ports_are_valid(const struct weft_told_port *told, uint32_t count)
@@ -291,9 +305,11 @@ int weft_ports_are_valid(const struct weft_told_port *told, uint32_t count)
         if (!told[i].number || !*told[i].device || !memchr(told[i].device, 0, sizeof told[i].device))
             return 0;
         for (const char *c = told[i].device; *c; c++) {
-            if (*c <= ' ' || *c == 0x7f)
+            if ((unsigned char)*c <= ' ' || *c == 0x7f)
                 return 0;
         }
+        if (is_told(told, i, &told[i]))
+            return 0;
     }
     return count <= WEFT_TOLD_PORTS;
 }

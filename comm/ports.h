@@ -62,10 +62,10 @@ void weft_ports_choose(struct weft_comm *comm);
  * that they may not use. */
 void weft_ports_give_up(struct weft_context *context);
 
-/* [lock] What verbs has opened: how many, the rank's own port first. */
+/* [lock] What verbs has opened: how many, the rank's own port first. Of ports whose names are the same when cut, the first. */
 uint32_t weft_ports_tell(const struct weft_context *context, struct weft_told_port told[WEFT_TOLD_PORTS]);
 
-/* Whether another rank's can be used: names that end and can be a node's, numbers in bounds. */
+/* Whether another rank's can be used: names that end and can be a node's, numbers in bounds, no port twice. */
 int weft_ports_are_valid(const struct weft_told_port *told, uint32_t count);
 
 void weft_ports_close(struct weft_ports *ports);

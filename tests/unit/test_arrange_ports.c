@@ -307,7 +307,7 @@ static void what_is_no_port(void **state)
     memset(ports, 0, sizeof ports);
     for (int i = 0; i < WEFT_TOLD_PORTS; i++) {
         strcpy(ports[i].device, "mlx5_0");
-        ports[i].number = 1;
+        ports[i].number = (uint8_t)(i + 1);
     }
     assert_true(weft_ports_are_valid(ports, 0));
     assert_true(weft_ports_are_valid(ports, WEFT_TOLD_PORTS));
@@ -323,6 +323,14 @@ static void what_is_no_port(void **state)
     ports[1].device[WEFT_DEVICE_NAME - 1] = '\0';
     assert_true(weft_ports_are_valid(ports, 3));
     ports[1].device[5] = '\n';
+    assert_false(weft_ports_are_valid(ports, 3));
+    strcpy(ports[1].device, "m\xc3\xbcnze"); /* beyond ASCII, as sysfs may call it */
+    assert_true(weft_ports_are_valid(ports, 3));
+    strcpy(ports[1].device, "mlx5_0");
+    assert_true(weft_ports_are_valid(ports, 3));
+    ports[1].number = 1; /* as the first */
+    assert_true(weft_ports_are_valid(ports, 1));
+    assert_false(weft_ports_are_valid(ports, 2));
     assert_false(weft_ports_are_valid(ports, 3));
 }
 

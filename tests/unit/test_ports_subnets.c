@@ -138,12 +138,13 @@ static void what_proves_nothing(void **state)
 /* --- what is told */
 
 static int opened; /* ports */
+static const char *device = "mlx5_";
 
 static int rails(struct weft_transport *transport, struct weft_rail_info *infos, int capacity)
 {
     (void)transport;
     for (int i = 0; i < opened && i < capacity; i++) {
-        snprintf(infos[i].device, sizeof infos[i].device, "mlx5_%d", i);
+        snprintf(infos[i].device, sizeof infos[i].device, "%s%d", device, i);
         infos[i].port = 1;
         infos[i].bytes_per_s = 50000000000;
     }
@@ -195,6 +196,11 @@ static void what_a_rank_tells(void **state)
     weft_ports_choose(&scene->comm); /* one network now: a port each */
     assert_string_equal(scene->context.ports.chosen, "mlx5_0:1");
     assert_int_equal(scene->context.ports.is_part, 1);
+    device = "a_device_with_a_name_longer_than_is_told_";
+    assert_int_equal(weft_ports_tell(&scene->context, told), 1);
+    assert_true(weft_ports_are_valid(told, 1));
+    opened = -1; /* it does not say */
+    assert_int_equal(weft_ports_tell(&scene->context, told), 0);
     weft_ports_give_up(&scene->context);
     assert_int_equal(scene->context.ports.is_part, 0);
     weft_ports_close(&scene->context.ports);
