@@ -313,7 +313,7 @@ static void infiniband_subnets_alike(void **state)
     char root[SYS_TREE_ROOT_MAX];
     sys_tree_make(root);
     for (int i = 0; i < 4; i++) {
-        char gid[48], path[128];
+        char gid[64], path[128];
         snprintf(gid, sizeof gid, "%s:0000:0000:%s:0002:c903:0000:000%d", i == 3 ? "fec0" : "fe80",
                  i == 3 ? "0001" : "0000", i + 1);
         add_port(root, names[i], "InfiniBand", gid, NULL);
