@@ -176,6 +176,12 @@ static int share_out(struct weft_comm *comm, const char *root)
         } else {
             *ports->chosen = '\0';
         }
+        if (status == WEFT_OK && rail_count && !shares[own].count)
+            weft_log(
+                WEFT_LOG_INFO,
+                "verbs: ports of this host are on more than %u networks (WEFT_VERBS_RAILS), so they are not "
+                "shared out: each rank takes the same ports, the first by name",
+                most);
     }
     free(rails);
     free(networks);
@@ -187,12 +193,13 @@ static int share_out(struct weft_comm *comm, const char *root)
 void weft_ports_choose(struct weft_comm *comm)
 {
     struct weft_context *context = comm->context;
-    const char *root = root_of_files();
+    const char *root = root_of_files(), *devices = context->settings.devices;
     weft_ports_close(&context->ports);
     if (!weft_sysfs_exists(root, DEVICES))
         return;
     int status = read_machine(root, &context->ports.machine);
-    if (status == WEFT_OK && !*context->settings.devices)
+    if (status == WEFT_OK &&
+        (!*devices || (*devices == '^' && weft_ports_leave_out(context->ports.machine, devices + 1))))
         status = share_out(comm, root);
     if (status != WEFT_OK) {
         weft_log(WEFT_LOG_WARN, "verbs: ports are not shared with this host's other ranks: %s",

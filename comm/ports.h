@@ -1,9 +1,11 @@
 /* Which ports of RDMA devices a rank uses.
  *
- * Where WEFT_VERBS_DEVICE names none, the ranks of a host share its ports (topo/share.h): each takes the nearest to the NUMA node
- * that it is bound to, and together they take all. Every rank finds that for itself when it opens verbs: by then it knows from
- * the introductions (agree.h) who is on its host and bound where, and all read the same sysfs. Should two differ, two ranks
- * have the same port and another idles; nothing else rests on it.
+ * Where WEFT_VERBS_DEVICE names none, the ranks of a host share its ports, but for those that the setting leaves out behind ^: each
+ * takes the nearest to the NUMA node that it is bound to, and where there are no fewer ports than ranks these take what is left, too
+ * (topo/share.h). Every rank finds that for itself when it opens verbs: by then it knows from the introductions (agree.h)
+ * who is on its host and bound where, and ranks of a host read the same sysfs. Should two read different files, as containers may,
+ * or have different settings, two ranks may have the same port and another idles, or one lacks a network that the other is on; then
+ * they use another transport, or the communicator is not made (agree_network.h).
  *
  * A context opens verbs once, for the first communicator that needs a network. So those of its ranks count who are in that one.
  *
@@ -57,6 +59,10 @@ struct weft_ports {
 
 /* [lock] Before verbs is opened: fills context->ports. What fails leaves the choice to verbs, and is logged. */
 void weft_ports_choose(struct weft_comm *comm);
+
+/* Ports of the machine that the list names count as down from now on: "mlx5_0,mlx5_1:2", from WEFT_VERBS_DEVICE behind ^. 0: it is
+ * no such list, and nothing has changed. comm/ports_filter.c */
+int weft_ports_leave_out(struct weft_graph *machine, const char *list);
 
 /* [lock] Gives the choice up, since it cannot be opened (weft_error_detail() says why): containers are shown devices of their host
  * that they may not use. */

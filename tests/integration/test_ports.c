@@ -169,8 +169,24 @@ static void settings_go_first(void **state)
     setenv("WEFT_VERBS_RAILS", "1", 1);
     play((struct scene){.numas = "01", .expected = {"mlx5_0:1", "mlx5_2:1"}});
     unsetenv("WEFT_VERBS_RAILS");
-    setenv("WEFT_VERBS_DEVICE", "^mlx5_3", 1);
-    play((struct scene){.numas = "01", .expected = {"^mlx5_3", "^mlx5_3"}});
+    static const struct {
+        const char *setting, *first, *second; /* what the ranks ask for */
+    } lists[] = {
+        {"^mlx5_3", "mlx5_0:1,mlx5_1:1", "mlx5_2:1"},
+        {"^mlx5_0,mlx5_3:1", "mlx5_1:1", "mlx5_2:1"},
+        {"^mlx5_0:2,mlx5,mlx5_30", "mlx5_0:1,mlx5_1:1", "mlx5_2:1,mlx5_3:1"}, /* there are none such */
+        {"^mlx5_0,mlx5_1,mlx5_2,mlx5_3", "^mlx5_0,mlx5_1,mlx5_2,mlx5_3", "^mlx5_0,mlx5_1,mlx5_2,mlx5_3"},
+        {"^", "^", "^"}, /* verbs says what is wrong with these */
+        {"^mlx5_3,", "^mlx5_3,", "^mlx5_3,"},
+        {"^mlx5_3:", "^mlx5_3:", "^mlx5_3:"},
+        {"^mlx5_3:x", "^mlx5_3:x", "^mlx5_3:x"},
+        {"^mlx5_3:01", "^mlx5_3:01", "^mlx5_3:01"},
+        {"^,:1", "^,:1", "^,:1"},
+    };
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        setenv("WEFT_VERBS_DEVICE", lists[i].setting, 1);
+        play((struct scene){.numas = "01", .expected = {lists[i].first, lists[i].second}});
+    }
     setenv("WEFT_VERBS_DEVICE", "mlx5_7:1", 1);
     play((struct scene){.numas = "01", .expected = {"mlx5_7:1", "mlx5_7:1"}});
     unsetenv("WEFT_VERBS_DEVICE");
@@ -220,6 +236,9 @@ static void a_share_that_cannot_be_opened(void **state)
     (void)state;
     make_machine(4);
     play((struct scene){.numas = "01", .missing = "mlx5_3", .expected = {"mlx5_0:1,mlx5_1:1", ""}});
+    setenv("WEFT_VERBS_DEVICE", "^mlx5_1", 1);
+    play((struct scene){.numas = "01", .missing = "mlx5_3", .expected = {"mlx5_0:1", "^mlx5_1"}});
+    unsetenv("WEFT_VERBS_DEVICE");
     remove_machine();
 }
 
