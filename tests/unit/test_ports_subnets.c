@@ -171,6 +171,23 @@ static void make_files(char root[SYS_TREE_ROOT_MAX])
         }
     }
     setenv("HWLOC_FSROOT", root, 1);
+    char log[SYS_TREE_ROOT_MAX + 8];
+    snprintf(log, sizeof log, "%s/log", root);
+    setenv("WEFT_LOG", "info", 1);
+    setenv("WEFT_LOG_FILE", log, 1);
+}
+
+/* What the log says, in a file below root. */
+static void expect_log(const char *root, const char *expected)
+{
+    char path[SYS_TREE_ROOT_MAX + 8], text[4096];
+    snprintf(path, sizeof path, "%s/log", root);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    size_t size = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[size] = '\0';
+    assert_non_null(strstr(text, expected));
 }
 
 static void what_a_rank_tells(void **state)
@@ -181,6 +198,10 @@ static void what_a_rank_tells(void **state)
     struct scene *scene = make_scene(one);
     make_files(root);
     scene->context.transports[WEFT_VERBS].ops.rails = rails;
+    scene->context.settings.verbs.rails = 1; /* a port is InfiniBand's, the other Ethernet's */
+    weft_ports_choose(&scene->comm);
+    assert_string_equal(scene->context.ports.chosen, "");
+    expect_log(root, "ports of this host are on more than 1 networks (WEFT_VERBS_RAILS)");
     scene->context.settings.verbs.rails = 4;
     weft_ports_choose(&scene->comm); /* a port of either network for both ranks */
     assert_string_equal(scene->context.ports.chosen, "mlx5_0:1,mlx5_1:1");
@@ -212,10 +233,10 @@ static void what_a_rank_tells(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_rank_tells), /* says where the log goes before there is any */
         cmocka_unit_test(ports_of_two_rails_with_one_lid),
         cmocka_unit_test(ranks_with_all_ports),
         cmocka_unit_test(what_proves_nothing),
-        cmocka_unit_test(what_a_rank_tells),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
