@@ -109,15 +109,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         goto free_all;
     memset(bytes, 0, sizeof bytes);
     for (int r = 0; r < RANKS; r++) {
-        struct introduction intro = {
-            .magic = INTRO_MAGIC, .version = INTRO_VERSION, .shm_size = 40, .place_size = 2, .host = "a"};
+        struct introduction intro = {.magic = INTRO_MAGIC,
+                                     .version = INTRO_VERSION,
+                                     .shm_size = 40,
+                                     .place_size = 2,
+                                     .host = {r == 2 ? 'b' : 'a'}};
         struct vote vote = {.free_ids = UINT32_MAX,
                             .proven = r == 2 ? 2 : 0, /* two hosts */
                             .network = {.ofi_size = 16,
                                         .verbs_size = 16,
                                         .verbs_address = {1}, /* reachable */
-                                        .ports = {{.number = 1, .device = "mlx5_0"}},
-                                        .port_count = 1}};
+                                        .ports = {{.guid = (unsigned)r + 1,
+                                                   .subnet = 7,
+                                                   .rail = (uint16_t)(r / 2),
+                                                   .lid = (uint16_t)(r + 2), /* 2 and 4 differ by a bit */
+                                                   .number = 1,
+                                                   .device = "mlx5_0"}},
+                                        .port_count = 1,
+                                        .is_part = 1}};
         memcpy(bytes[r], &intro, sizeof intro);
         memcpy(bytes[r] + sizeof intro, settings, sizeof settings);
         memcpy(bytes[RANKS + r], &vote, sizeof vote);

@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/settings.h"
+#include "comm/ports.h"
 #include "devmem/devices.h"
+#include "topo/graph.h"
 
 #define LINES_MAX 32
 #define AGREED    2048
@@ -45,6 +47,29 @@ static void make_devices(const struct weft_settings *settings)
         weft_devices_destroy(devices);
 }
 
+/* What the list leaves of a machine with one port. */
+static void leave_out(const char *list)
+{
+    struct weft_graph *machine;
+    uint32_t node = 0;
+    if (weft_graph_new("machine", "fuzz", &machine) != 0)
+        return;
+    static const struct {
+        enum weft_node_kind kind;
+        const char *name;
+    } nodes[] = {{WEFT_NODE_HOST, "h"}, {WEFT_NODE_NIC, "mlx5_0"}, {WEFT_NODE_PORT, "mlx5_0:1"}};
+    int status = 0;
+    for (int i = 0; i < 3 && status == 0; i++) {
+        struct weft_node_told told = WEFT_NODE_TOLD(nodes[i].kind, i ? node : WEFT_NODE_NONE, nodes[i].name);
+        told.index = i == 2;
+        told.state = i == 2 ? WEFT_PORT_ACTIVE : 0;
+        status = weft_graph_add_node(machine, &told, &node);
+    }
+    if (status == 0 && !weft_ports_leave_out(machine, list) && machine->nodes[node].state != WEFT_PORT_ACTIVE)
+        __builtin_trap(); /* no list, and it has changed something */
+    weft_graph_free(machine);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char *names[LINES_MAX];
@@ -71,6 +96,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (weft_settings_read(&settings) == 0) {
         compare(&settings, theirs);
         make_devices(&settings);
+        if (*settings.devices == '^')
+            leave_out(settings.devices + 1);
     }
     while (count > 0)
         unsetenv(names[--count]);
