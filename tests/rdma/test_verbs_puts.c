@@ -338,6 +338,7 @@ static void parts_count_once(void **state)
     immediate(&stage, 1, fields.immediate + (1u << 16)); /* another generation */
     immediate(&stage, 1, fields.immediate + 1);          /* another slot */
     immediate(&stage, 0, fields.immediate | 1u << 28);   /* another lane's number */
+    conform_until(&stage.world, &stage.nodes[1].transport->stale_immediates, 4);
     conform_settle(&stage.world);
     assert_int_equal(stage.nodes[1].landed_count, 0);
     assert_int_equal(stage.nodes[1].transport->stale_immediates, 4);
