@@ -25,6 +25,11 @@ static uint64_t digest_of(const struct weft_graph *graph)
         digest =
             weft_hash_bytes(weft_hash_bytes(digest, told, sizeof told), node->name, strlen(node->name) + 1);
         digest = weft_hash_bytes(digest, pci, strlen(pci) + 1);
+        for (uint32_t a = node->attributes_first; a != WEFT_NODE_NONE; a = graph->attributes[a].next) {
+            const struct weft_attribute *attribute = &graph->attributes[a]; /* NICs are chosen by some */
+            digest = weft_hash_bytes(digest, attribute->name, strlen(attribute->name) + 1);
+            digest = weft_hash_bytes(digest, attribute->value, strlen(attribute->value) + 1);
+        }
     }
     for (uint32_t e = 0; e < graph->edge_count; e++) {
         const struct weft_edge *edge = &graph->edges[e];

@@ -1,4 +1,5 @@
-/* What a rank tells of its place: the NUMA node is read from sysfs once for each set of processors. */
+/* What a rank tells of its place: the NUMA node is read from sysfs once for each set of processors, and files that lead to
+ * other layouts have other digests. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,6 +65,38 @@ static void sysfs_is_read_once(void **state)
     assert_int_equal(weft_context_close(context), WEFT_OK);
 }
 
+/* Of a WEFT_TOPO_FILE whose one NIC says that of itself. */
+static uint64_t digest_with(const char *said)
+{
+    char text[512], path[SYS_TREE_ROOT_MAX + 32];
+    struct weft_context *context;
+    snprintf(
+        text, sizeof text,
+        "<system version=\"1\"><cpu numaid=\"0\" affinity=\"ff\" arch=\"x86_64\" vendor=\"AuthenticAMD\" "
+        "familyid=\"143\" modelid=\"49\"><pci busid=\"0000:3b:00.0\" class=\"0x020700\" "
+        "link_speed=\"16.0 GT/s PCIe\" link_width=\"16\"><nic><net name=\"mlx5_0\" dev=\"0\" "
+        "speed=\"200000\" port=\"1\" guid=\"0x1\" %s/></nic></pci></cpu></system>",
+        said);
+    sys_tree_file(root, "/topology.xml", text);
+    snprintf(path, sizeof path, "%s/topology.xml", root);
+    assert_int_equal(setenv("WEFT_TOPO_FILE", path, 1), 0);
+    if (weft_context_open(NULL, &context) != WEFT_OK)
+        fail_msg("%s", weft_error_detail());
+    uint64_t digest = context->fabric_digest;
+    assert_int_equal(weft_context_close(context), WEFT_OK);
+    unsetenv("WEFT_TOPO_FILE");
+    return digest;
+}
+
+static void attributes_count(void **state)
+{
+    (void)state;
+    uint64_t one = digest_with("gdr=\"1\"");
+    assert_true(one != 0 && one == digest_with("gdr=\"1\""));
+    assert_true(one != digest_with("gdr=\"0\""));
+    assert_true(one != digest_with("gdr=\"1\" maxconn=\"7\""));
+}
+
 static int tree_make(void **state)
 {
     (void)state;
@@ -80,6 +113,7 @@ static int tree_remove(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sysfs_is_read_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sysfs_is_read_once),
+                                       cmocka_unit_test(attributes_count)};
     return cmocka_run_group_tests(tests, tree_make, tree_remove);
 }
