@@ -143,3 +143,14 @@ void weft_log(enum weft_log_level level, const char *format, ...)
         __atomic_add_fetch(&dropped, lost + 1, __ATOMIC_RELAXED);
     errno = saved;
 }
+
+void weft_log_line(int level, const char *format, ...)
+{
+    char text[LINE_MAX_BYTES];
+    int known = level < WEFT_LOG_ERROR ? WEFT_LOG_ERROR : level > WEFT_LOG_DEBUG ? WEFT_LOG_DEBUG : level;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    weft_log((enum weft_log_level)known, "%s", text);
+}

@@ -16,6 +16,10 @@ int weft_log_enabled(enum weft_log_level level);
 
 void weft_log(enum weft_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The same for tables of functions that are given to transports and kinds of devices, which know the level as a number:
+ * one that is none counts as the nearest that is, error to debug. */
+void weft_log_line(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* Says something once per process for the given flag. */
 #define weft_log_once(level, ...)                                                                            \
     do {                                                                                                     \

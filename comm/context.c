@@ -1,6 +1,5 @@
 #include "comm/context.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -186,16 +185,6 @@ static void unwatch(void *arg, int fd)
     weft_service_unwatch(arg, fd);
 }
 
-static void log_line(int level, const char *format, ...)
-{
-    char text[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    weft_log((enum weft_log_level)level, "%s", text);
-}
-
 /* The communicators of a broken instance have all failed, so nothing of it is in use; their links stay valid. */
 static int set_aside(struct weft_context *context, enum weft_transport_index index)
 {
@@ -236,7 +225,7 @@ int weft_context_transport(struct weft_context *context, enum weft_transport_ind
         .watch = watch,
         .unwatch = unwatch,
         .fail = weft_fail,
-        .log = log_line,
+        .log = weft_log_line,
         .tell_arg = context,
         .tell = weft_inbox_tell,
         .devices = *context->ports.chosen ? context->ports.chosen : context->settings.devices,

@@ -1,7 +1,6 @@
 #include "devmem/devices.h"
 
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,26 +24,6 @@ struct weft_devices {
     struct weft_device_kind *kinds[KINDS_MAX];     /* the first is host, which is open from the beginning */
     const struct weft_device_kind *ask[KINDS_MAX]; /* the others that are open */
 };
-
-static int fail(int status, const char *format, ...)
-{
-    char text[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    return weft_fail(status, "%s", text);
-}
-
-static void log_line(int level, const char *format, ...)
-{
-    char text[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    weft_log((enum weft_log_level)level, "%s", text);
-}
 
 /* --- what the settings say */
 
@@ -154,7 +133,7 @@ static const struct weft_device_kind *find(const struct weft_devices *devices, c
 static void open_kind(struct weft_devices *devices, struct weft_device_kind *kind,
                       const struct weft_device_ops *ops)
 {
-    struct weft_device_params params = {.size = sizeof params, .fail = fail, .log = log_line};
+    struct weft_device_params params = {.size = sizeof params, .fail = weft_fail, .log = weft_log_line};
     int status = weft_device_complete(ops, &kind->ops);
     if (status != WEFT_OK) {
         give_up(devices, kind, status);

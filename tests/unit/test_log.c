@@ -97,6 +97,10 @@ static int log_while_full(int from)
     weft_log(WEFT_LOG_WARN, "heard %d", 2);
     drain(from, text, sizeof text);
     CHECK(!strstr(text, "dropped") && strstr(text, "] heard 2\n"));
+    weft_log_line(-7, "below %d", 3); /* as a plug-in may say it */
+    weft_log_line(1000, "above");
+    drain(from, text, sizeof text);
+    CHECK(strstr(text, " error [") && strstr(text, "] below 3\n") && !strstr(text, "above"));
     return 0;
 }
 
