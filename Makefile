@@ -66,7 +66,7 @@ $(if $(HAVE_NVCC)$(UNASKED),,$(info weft: $(if $(strip $(NVCC)),nvcc 11.8 or lat
 LIB_SOURCES := $(filter-out devmem/cuda/kernel_image$(if $(HAVE_NVCC),_absent).c,$(LIB_SOURCES))
 objects = $(patsubst %.c,$(BUILD)/%.o,$(1))
 LIB_OBJECTS := $(call objects,$(LIB_SOURCES))
-PERF_OBJECTS := $(call objects,$(wildcard perf/*.c))
+PERF_OBJECTS := $(call objects,$(wildcard perf/*.c perf/device/*.c))
 # What only the tool needs: its outputs.
 TOPO_OBJECTS := $(call objects,$(wildcard topo/weft-topo.c topo/tool/*.c))
 SUPPORT_OBJECTS := $(call objects,$(filter-out $(if $(HAVE_LIBFABRIC),,%/ofi_fake.c),$(wildcard tests/support/*.c)))

@@ -7,12 +7,13 @@
 /* As a float an odd tiny number that no pattern of data.c contains. */
 enum { POISON = 0xa5, PAGE = 4096, GUARD = 256 };
 
-int perf_buffer_make(struct perf_buffer *buffer, weft_context *context, enum perf_memory memory,
+int perf_buffer_make(struct perf_buffer *buffer, weft_context *context, const struct perf_place *place,
                      size_t capacity)
 {
     size_t size = (capacity + PAGE - 1) / PAGE * PAGE + 2 * PAGE;
     void *block = NULL;
-    if (memory == PERF_MEMORY_WEFT) {
+    int is_weft = strcmp(place->kind, "weft") == 0;
+    if (is_weft) {
         int status = weft_mem_alloc(context, size, &block);
         if (status != 0) {
             fprintf(stderr, "weft-perf: weft_mem_alloc of %zu bytes: %s: %s\n", size, weft_strerror(status),
@@ -27,7 +28,7 @@ int perf_buffer_make(struct perf_buffer *buffer, weft_context *context, enum per
         }
     }
     memset(block, POISON, size);
-    *buffer = (struct perf_buffer){.context = memory == PERF_MEMORY_WEFT ? context : NULL,
+    *buffer = (struct perf_buffer){.context = is_weft ? context : NULL,
                                    .block = block,
                                    .bytes = (unsigned char *)block + PAGE,
                                    .capacity = capacity};

@@ -16,7 +16,7 @@ struct perf_buffer {
 };
 
 /* 0, or -1 after a message. End with perf_buffer_release(). */
-int perf_buffer_make(struct perf_buffer *buffer, weft_context *context, enum perf_memory memory,
+int perf_buffer_make(struct perf_buffer *buffer, weft_context *context, const struct perf_place *place,
                      size_t capacity);
 void perf_buffer_release(struct perf_buffer *buffer);
 

@@ -8,6 +8,11 @@
 
 #include <weft/weft.h>
 
+enum { ORDINAL_MAX = 1023 };
+
+/* Of the names of kinds of devices. */
+static const char kind_letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-_";
+
 /* A whole number from low to high. */
 static int number(const char *value, long long low, long long high, long long *result)
 {
@@ -213,14 +218,26 @@ static int take_root(struct perf_options *options, const char *value)
     return integer(value, 0, PERF_RANKS_MAX - 1, &options->root);
 }
 
+/* "malloc" and "weft", or a kind of devices with the device behind a colon, as the command takes them. */
 static int take_memory(struct perf_options *options, const char *value)
 {
-    static const char *const words[] = {"malloc", "weft", NULL};
-    int index;
-    if (word(value, words, &index) != 0)
+    struct perf_place place = {.ordinal = 0};
+    size_t length = strcspn(value, ":");
+    if (length == 0 || length >= sizeof place.kind || strspn(value, kind_letters) < length)
         return -1;
-    options->memory = index == 0 ? PERF_MEMORY_MALLOC : PERF_MEMORY_WEFT;
+    snprintf(place.kind, sizeof place.kind, "%.*s", (int)length, value);
+    int is_kind = strcmp(place.kind, "malloc") != 0 && strcmp(place.kind, "weft") != 0;
+    if (!(options->accepts & (is_kind ? PERF_TAKES_DEVICE : PERF_TAKES_MEMORY)))
+        return -1;
+    if (value[length] && (!is_kind || integer(value + length + 1, 0, ORDINAL_MAX, &place.ordinal) != 0))
+        return -1;
+    options->place = place;
     return 0;
+}
+
+static int take_inputs(struct perf_options *options, const char *value)
+{
+    return integer(value, 1, PERF_INPUTS_MAX, &options->inputs);
 }
 
 static int take_placement(struct perf_options *options, const char *value)
@@ -339,8 +356,13 @@ const struct perf_flag perf_flags[] = {
      "calls before the timed ones (5)", take_warmups},
     {PERF_TAKES_CHECK, 'c', "check", "N", "a whole number from 0 to 1000000",
      "checked calls per row, compared bit for bit; 0: no check (1)", take_checks},
-    {PERF_TAKES_MEMORY, 0, "memory", "M", "malloc or weft",
-     "where buffers live: malloc, or weft for weft_mem_alloc (malloc)", take_memory},
+    {PERF_TAKES_MEMORY | PERF_TAKES_DEVICE, 0, "memory", "M",
+     "malloc or weft, and for reduce_local a kind of devices such as host, cuda or cuda:1",
+     "where buffers live: malloc, or weft for weft_mem_alloc (malloc); reduce_local: host, cuda:1, ... "
+     "(host)",
+     take_memory},
+    {PERF_TAKES_INPUTS, 0, "inputs", "N", "a whole number from 1 to 8", "inputs of a reduction (2)",
+     take_inputs},
     {PERF_TAKES_PLACEMENT, 0, "in-place", "W", "0, 1 or both",
      "0: out of place only, 1: in place only, both (both)", take_placement},
     {PERF_TAKES_WINDOW, 0, "window", "W", "a whole number from 1 to 4096", "sends in flight (64)",

@@ -103,7 +103,7 @@ int perf_options_parse(struct perf_options *options, const struct perf_accepts *
     struct perf_options parsed = {.begin_bytes = 8,
                                   .end_bytes = (size_t)64 << 20,
                                   .factor = 2,
-                                  .dtypes = 1u << WEFT_FLOAT32,
+                                  .dtypes = accepts->dtypes ? accepts->dtypes : 1u << WEFT_FLOAT32,
                                   .ops = 1u << WEFT_SUM,
                                   .iterations = accepts->iterations ? accepts->iterations : 20,
                                   .warmups = 5,
@@ -111,6 +111,7 @@ int perf_options_parse(struct perf_options *options, const struct perf_accepts *
                                   .placements = PERF_OUT_OF_PLACE | PERF_IN_PLACE,
                                   .accepts = accepts->flags,
                                   .window = 64,
+                                  .inputs = 2,
                                   .size_bytes = accepts->size_bytes,
                                   .delay_ms = 40,
                                   .pin = -1,
@@ -118,6 +119,8 @@ int perf_options_parse(struct perf_options *options, const struct perf_accepts *
                                   .stay_rank = -1,
                                   .argc = argc,
                                   .argv = argv};
+    snprintf(parsed.place.kind, sizeof parsed.place.kind, "%s",
+             accepts->flags & PERF_TAKES_DEVICE ? "host" : "malloc");
     describe(letters, longs);
     opterr = 0;
     optind = 0; /* anew, even behind a command line that was left in the middle of a word */

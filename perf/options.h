@@ -8,8 +8,14 @@
 #define PERF_RANKS_MAX      4096
 #define PERF_ITERATIONS_MAX 1000000
 #define PERF_WINDOW_MAX     4096
+#define PERF_INPUTS_MAX     8
 
-enum perf_memory { PERF_MEMORY_MALLOC, PERF_MEMORY_WEFT };
+/* Where a rank's buffers live: "malloc", "weft" (weft_mem_alloc), or a kind of devices and which of them. */
+struct perf_place {
+    char kind[32];
+    int ordinal;
+};
+
 enum { PERF_OUT_OF_PLACE = 1, PERF_IN_PLACE = 2 };
 
 /* Exit statuses of weft-perf, as its man page lists them. */
@@ -33,7 +39,9 @@ enum {
     PERF_TAKES_DELAY = 1 << 13,
     PERF_TAKES_CSV = 1 << 14,
     PERF_TAKES_BOTH_WAYS = 1 << 15,
-    PERF_TAKES_ALL = (1 << 16) - 1
+    PERF_TAKES_DEVICE = 1 << 16, /* --memory names a kind of devices */
+    PERF_TAKES_INPUTS = 1 << 17,
+    PERF_TAKES_ALL = (1 << 18) - 1
 };
 
 /* What a command accepts and starts from. */
@@ -42,6 +50,8 @@ struct perf_accepts {
     int iterations; /* 0: 20 */
     size_t size_bytes;
     int least_ranks;
+    int ranks;       /* that are launched where nothing says how many; 0: none */
+    unsigned dtypes; /* bit i: weft_dtype i; 0: float32 */
 };
 
 struct perf_options {
@@ -61,12 +71,13 @@ struct perf_options {
     int warmups;             /* -w */
     int checks;              /* -c */
     int root;                /* -r; -1: every root in turn */
-    enum perf_memory memory; /* where the buffers live */
+    struct perf_place place; /* where the buffers live */
     int placements;          /* PERF_OUT_OF_PLACE | PERF_IN_PLACE */
     int pin;                 /* 1, 0, or -1: pin when there are enough processors */
     int window;              /* sends in flight */
     int bidirectional;       /* both ranks of a pair send */
     int pairs;               /* every pair in turn */
+    int inputs;              /* of a reduction */
     size_t size_bytes;       /* of the messages of commands that know only one size */
     int delay_ms;            /* overlap: between late receives */
     const char *json_path;   /* NULL: none */

@@ -345,7 +345,7 @@ int perf_overlap(struct perf_session *session, struct perf_report *report, struc
     if (failed)
         fprintf(stderr, "weft-perf: out of memory\n");
     else
-        failed = perf_buffer_make(&overlap.buffer, session->context, session->options->memory,
+        failed = perf_buffer_make(&overlap.buffer, session->context, &overlap.session->options->place,
                                   session->options->size_bytes);
     if (!failed) {
         failed = make_comms(&overlap) != 0 || run_loaded(&overlap) != 0;

@@ -21,10 +21,10 @@ int perf_pair_open(struct perf_pair *pair, struct perf_session *session, weft_dt
         fprintf(stderr, "weft-perf: out of memory\n");
         return -1;
     }
-    enum perf_memory memory = session->options->memory;
-    if (perf_buffer_make(&pair->send, session->context, memory, capacity) != 0)
+    const struct perf_place *place = &session->options->place;
+    if (perf_buffer_make(&pair->send, session->context, place, capacity) != 0)
         return -1;
-    return perf_buffer_make(&pair->recv, session->context, memory, capacity);
+    return perf_buffer_make(&pair->recv, session->context, place, capacity);
 }
 
 void perf_pair_close(struct perf_pair *pair)

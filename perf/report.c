@@ -103,6 +103,8 @@ void perf_report_record(struct perf_report *report, const struct perf_field *fie
 {
     if (report->json && perf_json_record(report->json, fields, count) != 0)
         report->failed = 1;
+    if (report->csv)
+        perf_csv_record(report->csv, fields, count);
 }
 
 int perf_report_close(struct perf_report *report, const struct perf_result *result)

@@ -313,9 +313,9 @@ int perf_sweep(const struct perf_operation *operation, struct perf_session *sess
         fprintf(stderr, "weft-perf: out of memory\n");
         goto free_samples;
     }
-    if (perf_buffer_make(&sweep.send, session->context, options->memory, options->end_bytes) != 0)
+    if (perf_buffer_make(&sweep.send, session->context, &options->place, options->end_bytes) != 0)
         goto free_samples;
-    if (perf_buffer_make(&sweep.recv, session->context, options->memory, options->end_bytes) != 0)
+    if (perf_buffer_make(&sweep.recv, session->context, &options->place, options->end_bytes) != 0)
         goto release_send;
     failed = run_pairs(&sweep);
     perf_buffer_release(&sweep.recv);

@@ -1,5 +1,6 @@
 /* weft-perf: measures weft and checks its results. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "perf/channel.h"
@@ -17,23 +18,37 @@ static const struct perf_command commands[] = {
     {"p2p-lat",
      "latency of a message: half a round trip between ranks 0 and 1, or all pairs",
      perf_p2p_latency,
-     {SAMPLES | PERF_TAKES_SIZES | PERF_TAKES_TYPE | PERF_TAKES_CSV | PERF_TAKES_PAIRS, 0, 0, 2}},
+     {.flags = SAMPLES | PERF_TAKES_SIZES | PERF_TAKES_TYPE | PERF_TAKES_CSV | PERF_TAKES_PAIRS,
+      .least_ranks = 2}},
     {"p2p-bw",
      "bandwidth of a window of messages between ranks 0 and 1, or all pairs",
      perf_p2p_bandwidth,
-     {SAMPLES | PERF_TAKES_SIZES | PERF_TAKES_TYPE | PERF_TAKES_CSV | PERF_TAKES_PAIRS | PERF_TAKES_WINDOW |
-          PERF_TAKES_BOTH_WAYS,
-      0, 0, 2}},
+     {.flags = SAMPLES | PERF_TAKES_SIZES | PERF_TAKES_TYPE | PERF_TAKES_CSV | PERF_TAKES_PAIRS |
+               PERF_TAKES_WINDOW | PERF_TAKES_BOTH_WAYS,
+      .least_ranks = 2}},
     {"matrix",
      "every pair's latency and bandwidth; slow links are named",
      perf_matrix,
-     {SAMPLES | PERF_TAKES_SIZE | PERF_TAKES_WINDOW, 0, 1 << 20, 2}},
+     {.flags = SAMPLES | PERF_TAKES_SIZE | PERF_TAKES_WINDOW, .size_bytes = 1 << 20, .least_ranks = 2}},
     {"overlap",
      "whether messages wait for allreduces or for other messages; exit status 1 when they do",
      perf_overlap,
-     {PERF_TAKES_COUNTS | PERF_TAKES_CHECK | PERF_TAKES_MEMORY | PERF_TAKES_SIZE | PERF_TAKES_DELAY, 11,
-      64 << 20, 2}},
-    {"init", "how long each phase of a start and an end takes", perf_init, {PERF_TAKES_COUNTS, 11, 0, 1}},
+     {.flags = PERF_TAKES_COUNTS | PERF_TAKES_CHECK | PERF_TAKES_MEMORY | PERF_TAKES_SIZE | PERF_TAKES_DELAY,
+      .iterations = 11,
+      .size_bytes = 64 << 20,
+      .least_ranks = 2}},
+    {"init",
+     "how long each phase of a start and an end takes",
+     perf_init,
+     {.flags = PERF_TAKES_COUNTS, .iterations = 11, .least_ranks = 1}},
+    {"reduce_local",
+     "reductions by one device, beside its copies; no rank sends anything",
+     perf_reduce_local,
+     {.flags = PERF_TAKES_COUNTS | PERF_TAKES_WARMUPS | PERF_TAKES_CHECK | PERF_TAKES_SIZES |
+               PERF_TAKES_TYPE | PERF_TAKES_OP | PERF_TAKES_CSV | PERF_TAKES_DEVICE | PERF_TAKES_INPUTS,
+      .least_ranks = 1,
+      .ranks = 1,
+      .dtypes = 1u << WEFT_FLOAT32 | 1u << WEFT_FLOAT16 | 1u << WEFT_BFLOAT16}},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
@@ -63,7 +78,7 @@ static int choose(int index, struct choice *choice)
 
 static void print_help(FILE *out)
 {
-    static const struct perf_accepts everything = {PERF_TAKES_ALL, 0, 0, 1};
+    static const struct perf_accepts everything = {.flags = PERF_TAKES_ALL};
     struct choice choice;
     fprintf(out, "usage: weft-perf COMMAND [flags]\n\ncommands:\n");
     for (int i = 0; choose(i, &choice); i++)
@@ -146,7 +161,10 @@ int main(int argc, char **argv)
         print_command_help(&choice, stdout);
         return PERF_EXIT_OK;
     }
-    if (perf_channel_inherited() || perf_launched() || options.ranks == 0)
+    int is_rank = perf_channel_inherited() || perf_launched();
+    if (options.ranks == 0 && !is_rank && !getenv("RANK"))
+        options.ranks = choice.accepts.ranks;
+    if (is_rank || options.ranks == 0)
         return run_rank(&choice, &options);
     if ((options.json_path && perf_file_probe(options.json_path) != 0) ||
         (options.csv_path && perf_file_probe(options.csv_path) != 0))

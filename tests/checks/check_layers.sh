@@ -19,7 +19,8 @@ check_tree() {
             allowed["comm"] = "base topo devmem transport algos comm"
             allowed["bindings"] = "bindings"
             allowed["perf"] = "perf"
-            # The micro-benchmarks look inside on purpose.
+            # The micro-benchmarks look inside on purpose, and so does what measures devices, since who opens their kinds is not public.
+            allowed["perf/device"] = "comm devmem perf"
             allowed["perf/micro"] = "base topo devmem transport algos comm perf tests"
         }
         function violation(why) {
@@ -31,7 +32,7 @@ check_tree() {
             header = quoted[2]
             depth = split(FILENAME, from, "/")
             parts = split(header, to, "/")
-            layer = FILENAME ~ /^perf\/micro\// ? "perf/micro" : from[1]
+            layer = FILENAME ~ /^perf\/(micro|device)\// ? from[1] "/" from[2] : from[1]
             if (parts < 2 || header ~ /\.\./)
                 violation("name the header by its path from the root")
             else if (to[1] == "weft" || to[1] == "include")
@@ -87,6 +88,8 @@ expect 0 transport/registry.c 'include "transport/verbs/verbs.h"'
 expect 0 comm/x.c 'include "algos/plan.h"'
 expect 0 transport/shm/x.c 'include "transport/shm/shm.h"'
 expect 0 perf/micro/x.c 'include "comm/exec.h"'
+expect 0 perf/device/x.c 'include "devmem/devices.h"'
+expect 1 perf/device/x.c 'include "transport/registry.h"'
 expect 0 perf/x.c 'include <weft/weft.h>'
 echo "$passed passed, $failed failed, 0 skipped"
 [[ $failed == 0 ]]

@@ -35,7 +35,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         line = end;
     }
     words[count] = NULL;
-    static const struct perf_accepts everything = {PERF_TAKES_ALL, 0, 1, 1};
+    static const struct perf_accepts everything = {
+        .flags = PERF_TAKES_ALL, .size_bytes = 1, .least_ranks = 1};
     struct perf_options options;
     if (perf_options_parse(&options, &everything, count, words) == 0 && !options.help) {
         size_t at = options.begin_bytes;

@@ -1,0 +1,129 @@
+#include "perf/device/memory.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "comm/context.h"
+#include "devmem/devices.h"
+
+enum { STAGING_BYTES = 4 << 20 };
+
+int perf_device_complain(const struct perf_device *device, const char *what, int status)
+{
+    const char *detail = weft_error_detail();
+    fprintf(stderr, "weft-perf: %s on device %s:%d: %s%s%s\n", what, device->kind->name, device->ordinal,
+            weft_strerror(status), *detail ? ": " : "", detail);
+    return -1;
+}
+
+/* Why there is no such kind: those that cannot be used have a reason, plug-ins that did not load may have been meant. */
+static int complain_absent(struct weft_devices *devices, const char *name)
+{
+    fprintf(stderr, "weft-perf: --memory '%s': ", name);
+    for (int i = 0; i < weft_devices_count(devices); i++) {
+        const struct weft_device_kind *kind = weft_devices_kind(devices, i);
+        if (strcmp(kind->name, name) == 0) {
+            fprintf(stderr, "the kind cannot be used: %s\n", kind->reason);
+            return -1;
+        }
+    }
+    fprintf(stderr, "there is no such kind of devices; weft-perf --devices lists them\n");
+    return -1;
+}
+
+int perf_device_open(struct perf_device *device, weft_context *context, const struct perf_place *place)
+{
+    struct perf_device opened = {.ordinal = place->ordinal};
+    void *staging;
+    opened.kind = weft_devices_find(context->devices, place->kind);
+    if (!opened.kind)
+        return complain_absent(context->devices, place->kind);
+    const struct weft_device_ops *ops = &opened.kind->ops;
+    int count = ops->count(opened.kind->device);
+    if (count < 0)
+        return perf_device_complain(&opened, "counting devices", count);
+    if (place->ordinal >= count) {
+        fprintf(stderr, "weft-perf: --memory '%s:%d': the kind has %d devices here, counted from 0\n",
+                place->kind, place->ordinal, count);
+        return -1;
+    }
+    int status = ops->queue_open(opened.kind->device, opened.ordinal, &opened.queue);
+    if (status != 0)
+        return perf_device_complain(&opened, "opening a queue", status);
+    status = ops->allocate(opened.kind->device, -1, WEFT_MEMORY_PINNED, STAGING_BYTES, &staging);
+    if (status != 0) {
+        perf_device_complain(&opened, "allocating pinned memory", status);
+        ops->queue_close(opened.queue);
+        return -1;
+    }
+    opened.staging = staging;
+    *device = opened;
+    return 0;
+}
+
+void perf_device_close(struct perf_device *device)
+{
+    const struct weft_device_ops *ops = &device->kind->ops;
+    ops->queue_close(device->queue);
+    ops->release(device->kind->device, device->staging);
+}
+
+int perf_device_allocate(struct perf_device *device, size_t size, void **memory)
+{
+    int status =
+        device->kind->ops.allocate(device->kind->device, device->ordinal, WEFT_MEMORY_DEVICE, size, memory);
+    if (status == 0)
+        return 0;
+    char what[64];
+    snprintf(what, sizeof what, "allocating %zu bytes", size);
+    return perf_device_complain(device, what, status);
+}
+
+void perf_device_release(struct perf_device *device, void *memory)
+{
+    device->kind->ops.release(device->kind->device, memory);
+}
+
+int perf_device_finish(struct perf_device *device)
+{
+    const struct weft_device_ops *ops = &device->kind->ops;
+    struct weft_device_event *event;
+    int state = ops->mark(device->queue, &event);
+    if (state != 0)
+        return state;
+    while ((state = ops->test(event)) == 0)
+        sched_yield();
+    ops->event_free(event);
+    return state < 0 ? state : 0;
+}
+
+static int copy(struct perf_device *device, void *to, const void *from, size_t size)
+{
+    int status = device->kind->ops.copy(device->queue, to, from, size);
+    if (status == 0)
+        status = perf_device_finish(device);
+    return status == 0 ? 0 : perf_device_complain(device, "a copy", status);
+}
+
+int perf_device_put(struct perf_device *device, void *to, const void *from, size_t size)
+{
+    for (size_t at = 0, piece; at < size; at += piece) {
+        piece = size - at < STAGING_BYTES ? size - at : STAGING_BYTES;
+        memcpy(device->staging, (const unsigned char *)from + at, piece);
+        if (copy(device, (unsigned char *)to + at, device->staging, piece) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+int perf_device_get(struct perf_device *device, void *to, const void *from, size_t size)
+{
+    for (size_t at = 0, piece; at < size; at += piece) {
+        piece = size - at < STAGING_BYTES ? size - at : STAGING_BYTES;
+        if (copy(device, device->staging, (const unsigned char *)from + at, piece) != 0)
+            return -1;
+        memcpy((unsigned char *)to + at, device->staging, piece);
+    }
+    return 0;
+}
