@@ -164,7 +164,8 @@ $(BUILD)/tests/drivers/libcuda.so.1: $(call objects,$(wildcard tests/drivers/cud
 $(TEST_DRIVERS):
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,$(@F) $^ -o $@
 CUDA_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_cuda_*.c))
-CUDA_TESTS += $(patsubst %,$(BUILD)/tests/%,faults/test_cuda fuzz/fuzz_cuda_handle conform/test_devices_cuda)
+CUDA_TESTS += $(patsubst %,$(BUILD)/tests/%,faults/test_cuda fuzz/fuzz_cuda_handle conform/test_devices_cuda \
+	unit/test_device_share)
 $(BUILD)/tests/topo/test_drivers $(BUILD)/tests/faults/test_drivers $(CUDA_TESTS): | $(TEST_DRIVERS)
 # What a real driver answers, for tests/integration/test_cuda_record.sh. Goes to other machines alone.
 CUDA_RECORD := $(BUILD)/tests/gpu/cuda_record
@@ -188,7 +189,7 @@ DEVICE_SIM := $(BUILD)/examples/device-sim/device-sim.so
 $(DEVICE_SIM): $(wildcard examples/device-sim/*.[ch]) include/weft/device.h include/weft/weft.h
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -D_GNU_SOURCE -Iinclude $(CFLAGS_ALL) -shared $(LDFLAGS_ALL) \
 		$(if $(MODE_FLAGS),,-Wl,-z,defs) $(filter %.c,$^) -lpthread -lm -o $@
-$(BUILD)/tests/conform/test_devices: | $(DEVICE_SIM)
+$(BUILD)/tests/conform/test_devices $(BUILD)/tests/unit/test_device_share: | $(DEVICE_SIM)
 
 # Ranks that die at chosen points: the linker puts tests/kill/ in front of what tests/kill/wraps names.
 KILL_OBJECTS := $(call objects,$(wildcard tests/kill/*.c))

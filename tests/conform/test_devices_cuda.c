@@ -133,29 +133,21 @@ static void streams(const struct weft_device_kind *kind, struct device_streams *
 
 /* --- rows */
 
-/* What a process keeps of the kind once it has used it, the words for gates, is made before leaks are looked for; then the stand-in forgets that it was started, because the suite forks. */
 static const char *warm_up(void)
 {
-    struct weft_device_queue *queue;
-    fake = scene_load();
-    if (!fake)
-        return "the stand-in for the driver is not built";
-    fake->reset();
-    struct weft_device *device = scene_open();
-    if (!device || weft_cuda_ops.queue_open(device, 0, &queue))
-        return "the stand-in for the driver does not work";
-    weft_cuda_ops.queue_close(queue);
-    weft_cuda_ops.close(device);
-    fake->reset();
-    fake->run = run;
-    return fake->left() ? "something was left" : NULL;
+    const char *reason = scene_warm_up(&fake);
+    if (fake)
+        fake->run = run;
+    return reason;
 }
 
 static const char *warm_up_one(void)
 {
     const char *reason = warm_up();
-    fake->devices = 1;
-    fake->has_dmabuf = 0;
+    if (fake) {
+        fake->devices = 1;
+        fake->has_dmabuf = 0;
+    }
     return reason;
 }
 

@@ -12,6 +12,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "base/error.h"
+#include "devmem/share_wire.h"
 #include "tests/faults/inject.h"
 #include "tests/support/cuda_scene.h"
 
@@ -27,9 +29,10 @@ static int told(int status)
 {
     if (status < 0) {
         failed++;
-        if (!*scene_text())
+        if (!*scene_text() && !*weft_error_detail())
             _exit(50); /* without a reason */
     }
+    weft_error_set_detail("");
     return status;
 }
 
@@ -139,6 +142,28 @@ static void use_handles(struct weft_device *device, const struct program *progra
         told(ops->unimport(device, base));
 }
 
+/* The same memory for ranks of this machine. */
+static void use_shares(struct weft_device *device, const struct program *program,
+                       const struct weft_device_handle *peers)
+{
+    const struct weft_device_kind kind = {.name = "cuda", .ops = *ops, .device = device};
+    const struct weft_share_told theirs = {
+        .kind = "cuda", .instance = 1, .identity = 1, .address = MIB, .length = PAGE, .handle = *peers};
+    struct weft_shares *shares;
+    struct weft_share share;
+    struct weft_share_import *import;
+    void *pointer;
+    if (told(weft_shares_open(NULL, &shares)))
+        return;
+    for (size_t i = 0; i < 2; i++)
+        told(weft_share_describe(shares, &kind, (void *)(uintptr_t)(program->range + i * MIB), PAGE, 1,
+                                 &share));
+    told(weft_share_write(&theirs, &share));
+    if (told(weft_share_reach(shares, &kind, 1, 1, &share, PAGE, &pointer, &import)) == WEFT_OK)
+        weft_share_release(shares, import);
+    weft_shares_close(shares);
+}
+
 /* In a process of its own. What stays: the board with its descriptors, and what base/fork.h remembers of them. */
 static void run(const struct fault_aim *aim, const struct weft_device_handle *peers, int out)
 {
@@ -150,6 +175,7 @@ static void run(const struct fault_aim *aim, const struct weft_device_handle *pe
     struct weft_device *device = scene_open();
     if (device) {
         use_handles(device, &program, peers);
+        use_shares(device, &program, peers);
         use_queue(device);
         use_pins(device);
         ops->close(device);

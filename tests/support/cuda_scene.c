@@ -67,6 +67,23 @@ struct weft_device *scene_open(void)
     return weft_cuda_ops.open(&params, &device) == WEFT_OK ? device : NULL;
 }
 
+const char *scene_warm_up(struct cuda_fake **loaded)
+{
+    struct weft_device_queue *queue;
+    struct cuda_fake *fake = scene_load();
+    if (!fake)
+        return "the stand-in for the driver is not built";
+    fake->reset();
+    struct weft_device *device = scene_open();
+    if (!device || weft_cuda_ops.queue_open(device, 0, &queue))
+        return "the stand-in for the driver does not work";
+    weft_cuda_ops.queue_close(queue);
+    weft_cuda_ops.close(device);
+    fake->reset();
+    *loaded = fake;
+    return fake->left() ? "something was left" : NULL;
+}
+
 const char *scene_text(void)
 {
     static __thread char told[1024];

@@ -16,6 +16,10 @@ const char *scene_library(void);
 /* Loads it; NULL when it is not there, and why is printed. */
 struct cuda_fake *scene_load(void);
 void *scene_symbol(const char *name);
+/* Loads it for the suite of the contract (tests/support/device_suite.h), which forks and looks for leaks: what a process keeps of
+ * the kind once it has used it, the words for gates, is made; then the stand-in forgets that it was started. NULL, or why
+ * that does not work. */
+const char *scene_warm_up(struct cuda_fake **fake);
 
 /* Opens the kind; NULL when that fails. */
 struct weft_device *scene_open(void);
