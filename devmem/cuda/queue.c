@@ -3,10 +3,18 @@
  * A queue is a stream of the highest priority that does not synchronise with the legacy default stream. Priority is more
  * than speed: streams of different priority do not share a channel to the device, so that a stream of the program's that stops at a
  * gate cannot hold up the work that opens it.
+ *
+ * Closing. What a queue waits for may never end, so behind every wait an event is recorded: when it has happened, what is left is
+ * weft's own work, which ends. When it does not happen in time, the stream is destroyed as it is: the driver returns at once
+ * and keeps it until its work is done (cuStreamDestroy in the driver API's reference). Work cannot be taken out of a stream.
  */
 #include <stdlib.h>
+#include <unistd.h>
+#include "base/clock.h"
 #include "devmem/cuda/cuda.h"
 #include "devmem/cuda/launch.h"
+
+#define CLOSE_POLL_US 50
 
 int weft_cuda_queue_open(struct weft_device *device, int ordinal, struct weft_device_queue **opened)
 {
@@ -31,6 +39,11 @@ int weft_cuda_queue_open(struct weft_device *device, int ordinal, struct weft_de
         goto free_queue;
     }
     result = driver->event_create(&queue->follows, CUDA_EVENT_DISABLE_TIMING);
+    if (!result) {
+        result = driver->event_create(&queue->waited, CUDA_EVENT_DISABLE_TIMING);
+        if (result)
+            driver->event_destroy(queue->follows);
+    }
     if (result) {
         status = weft_cuda_fail(device, result, "making an event on device %d", ordinal);
         goto destroy_stream;
@@ -54,14 +67,29 @@ leave:
     return status;
 }
 
+/* Waits for the queue's last wait, for as long as closing may take. CUDA_NOT_READY when that is not enough. */
+static int wait_for_waits(const struct weft_device_queue *queue)
+{
+    int64_t deadline_ns = weft_clock_ns() + WEFT_DEVICE_CLOSE_MS * INT64_C(1000000);
+    int result;
+    while ((result = queue->device->driver.event_query(queue->waited)) == CUDA_NOT_READY &&
+           weft_clock_ns() < deadline_ns)
+        usleep(CLOSE_POLL_US);
+    return result;
+}
+
 void weft_cuda_queue_close(struct weft_device_queue *queue)
 {
     struct weft_cuda_turn turn;
     if (weft_cuda_enter(queue->device, queue->ordinal, &turn) == WEFT_OK) {
         const struct weft_cuda_driver *driver = &queue->device->driver;
-        if (weft_cuda_is_fatal(driver->stream_synchronize(queue->stream)))
+        int result = wait_for_waits(queue);
+        if (result == CUDA_SUCCESS)
+            result = driver->stream_synchronize(queue->stream);
+        if (weft_cuda_is_fatal(result))
             weft_cuda_gates_rescue(queue->ordinal);
         driver->event_destroy(queue->follows);
+        driver->event_destroy(queue->waited);
         driver->stream_destroy(queue->stream);
         weft_cuda_leave(&turn);
     }
@@ -122,6 +150,14 @@ int weft_cuda_copy(struct weft_device_queue *queue, void *destination, const voi
                   : WEFT_OK;
 }
 
+/* A result of the driver's. */
+static int wait_in_queue(struct weft_device_queue *queue, cuda_event event)
+{
+    const struct weft_cuda_driver *driver = &queue->device->driver;
+    int result = driver->stream_wait_event(queue->stream, event, 0);
+    return result ? result : driver->event_record(queue->waited, queue->stream);
+}
+
 /* The event may be recorded again while earlier waits for it are pending: a wait is for what was recorded when it was made. */
 int weft_cuda_follow(struct weft_device_queue *queue, void *stream)
 {
@@ -140,7 +176,7 @@ int weft_cuda_follow(struct weft_device_queue *queue, void *stream)
     if (!result) {
         result = driver->event_record(event, stream);
         if (!result)
-            result = driver->stream_wait_event(queue->stream, event, 0);
+            result = wait_in_queue(queue, event);
         if (is_foreign)
             driver->event_destroy(event); /* when it has happened */
     }
@@ -216,7 +252,7 @@ int weft_cuda_await(struct weft_device_queue *queue, struct weft_device_event *e
     int status = weft_cuda_enter(queue->device, queue->ordinal, &turn);
     if (status)
         return status;
-    int result = queue->device->driver.stream_wait_event(queue->stream, event->event, 0);
+    int result = wait_in_queue(queue, event->event);
     weft_cuda_leave(&turn);
     return result ? weft_cuda_fail(queue->device, result, "waiting for an event of device %d on device %d",
                                    event->ordinal, queue->ordinal)

@@ -1,7 +1,9 @@
 /* Lanes: sequences of work, each done by a thread of its own, in order. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "sim_private.h"
@@ -82,6 +84,17 @@ static void work_on_memory(struct sim_lane *lane, const struct sim_work *work)
         fail(lane, WEFT_TRANSPORT, "sim: work fails, as the options say");
 }
 
+/* [lock] */
+static void await(struct sim_lane *lane, const struct weft_device_event *event)
+{
+    while (event->state == 0 && !lane->is_abandoned)
+        pthread_cond_wait(&sim.changed, &sim.lock);
+    if (event->state < 0)
+        fail(lane, event->state, event->why);
+    else if (event->state == 0)
+        fail(lane, WEFT_CANCELLED, "sim: the queue was closed before what it waited for had happened");
+}
+
 /* [lock] Failed lanes skip the work, but still open gates and tell events. */
 static void run(struct sim_lane *lane, struct sim_work *work)
 {
@@ -93,10 +106,7 @@ static void run(struct sim_lane *lane, struct sim_work *work)
         sim_event_drop(event);
         break;
     case SIM_AWAIT:
-        while (event->state == 0)
-            pthread_cond_wait(&sim.changed, &sim.lock);
-        if (event->state < 0)
-            fail(lane, event->state, event->why);
+        await(lane, event);
         sim_event_drop(event);
         break;
     case SIM_GATE:
@@ -138,6 +148,8 @@ static void *serve(void *arg)
         free(work);
         pthread_cond_broadcast(&sim.changed);
     }
+    lane->is_ended = 1;
+    pthread_cond_broadcast(&sim.changed);
     pthread_mutex_unlock(&sim.lock);
     return NULL;
 }
@@ -149,11 +161,28 @@ int sim_lane_open(struct sim_lane *lane, struct weft_device *device, uint64_t se
     return pthread_create(&lane->thread, NULL, serve, lane) == 0 ? WEFT_OK : WEFT_SYSTEM;
 }
 
+/* [lock] What runs on memory is short and is waited for in any case; so is an event that has happened by the deadline. */
+static void end_or_abandon(struct sim_lane *lane)
+{
+    struct timespec deadline;
+    clock_gettime(CLOCK_MONOTONIC, &deadline);
+    deadline.tv_nsec += WEFT_DEVICE_CLOSE_MS % 1000 * 1000000L;
+    deadline.tv_sec += WEFT_DEVICE_CLOSE_MS / 1000 + deadline.tv_nsec / 1000000000;
+    deadline.tv_nsec %= 1000000000;
+    int late = 0;
+    while (!lane->is_ended && !late)
+        late = pthread_cond_clockwait(&sim.changed, &sim.lock, CLOCK_MONOTONIC, &deadline) == ETIMEDOUT;
+    lane->is_abandoned = 1;
+    pthread_cond_broadcast(&sim.changed);
+}
+
 void sim_lane_close(struct sim_lane *lane)
 {
     pthread_mutex_lock(&sim.lock);
     lane->is_closing = 1;
     pthread_cond_broadcast(&sim.changed);
+    if (lane->device)
+        end_or_abandon(lane);
     pthread_mutex_unlock(&sim.lock);
     pthread_join(lane->thread, NULL);
 }

@@ -85,8 +85,9 @@ struct sim_lane {
     struct weft_device *device; /* NULL: a stream's */
     pthread_t thread;
     struct sim_work *first, **end;
-    int is_closing;
-    int status; /* of the first work that failed; sticks */
+    int is_closing, is_ended;
+    int is_abandoned; /* waits for no event any more */
+    int status;       /* of the first work that failed; sticks */
     char why[200];
     uint64_t random; /* the thread's */
 };
@@ -127,6 +128,7 @@ void sim_holes_free(void);
 
 /* lane.c */
 int sim_lane_open(struct sim_lane *lane, struct weft_device *device, uint64_t seed);
+/* Waits for what it holds; a queue's lane abandons what waits for an event that does not happen. */
 void sim_lane_close(struct sim_lane *lane);
 /* Copies the work; a failure is without text. Takes the lock. */
 int sim_lane_add(struct sim_lane *lane, const struct sim_work *work);

@@ -56,6 +56,7 @@ extern "C" {
 #define WEFT_DEVICE_HANDLE_MAX       192 /* bytes of an exported handle */
 #define WEFT_DEVICE_SOURCES_MAX      8   /* inputs of a reduction */
 #define WEFT_DEVICE_DESTINATIONS_MAX 2   /* places that its result goes to */
+#define WEFT_DEVICE_CLOSE_MS         500 /* that queue_close() waits for what a queue follows or awaits */
 
 struct weft_device;       /* one opened kind; defined by the backend */
 struct weft_device_queue; /* defined by the backend */
@@ -187,7 +188,10 @@ struct weft_device_ops {
     int (*unimport)(struct weft_device *device, void *base);
 
     int (*queue_open)(struct weft_device *device, int ordinal, struct weft_device_queue **queue);
-    /* Waits until its work has ended. */
+    /* Waits until its work has ended, but at most WEFT_DEVICE_CLOSE_MS for what the queue itself waits for: a stream of the
+     * program's may never end. What is queued behind such a wait is then left: it is done when the wait ends, if it ever does, or it
+     * is dropped. Events there happen, or tell a failure, and gates there are opened, then or at once. Whoever queues work
+     * behind a wait keeps its memory until an event behind it has been told. */
     void (*queue_close)(struct weft_device_queue *queue);
     /* Between any two of: this device's memory, memory that was imported, pinned or managed memory, other devices of the kind.
      * Ordinary host memory has to be pinned before. */

@@ -31,8 +31,9 @@ struct work {
 struct sim_stream {
     CUcontext context;
     unsigned flags;
-    int priority, is_ending, is_busy;
-    pthread_t thread;
+    int priority, is_busy;
+    int is_destroyed; /* ends when its work is done, */
+    int is_ending;    /* and what it waits for does not matter */
     struct work *first, **last;
     struct sim_stream *next;
 };
@@ -138,7 +139,7 @@ static void *stream_main(void *argument)
     for (;;) {
         struct work *work = stream->first;
         if (!work) {
-            if (stream->is_ending)
+            if (stream->is_destroyed)
                 break;
             pthread_cond_wait(&changed, &lock);
             continue;
@@ -154,7 +155,13 @@ static void *stream_main(void *argument)
         stream->is_busy = 0;
         pthread_cond_broadcast(&changed);
     }
+    struct sim_stream **link = &streams;
+    while (*link != stream)
+        link = &(*link)->next;
+    *link = stream->next;
+    pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
+    free(stream);
     return NULL;
 }
 
@@ -162,6 +169,7 @@ static void *stream_main(void *argument)
 
 static CUstream stream_new(CUcontext context, unsigned flags, int priority)
 {
+    pthread_t thread;
     struct sim_stream *stream = calloc(1, sizeof *stream);
     stream->context = context;
     stream->flags = flags;
@@ -171,30 +179,40 @@ static CUstream stream_new(CUcontext context, unsigned flags, int priority)
     stream->next = streams;
     streams = stream;
     pthread_mutex_unlock(&lock);
-    if (pthread_create(&stream->thread, NULL, stream_main, stream) != 0)
+    if (pthread_create(&thread, NULL, stream_main, stream) != 0 || pthread_detach(thread) != 0)
         abort();
     return stream;
 }
 
-static void stream_free(struct sim_stream *stream)
+/* Nobody names it any more; its thread ends when its work is done. */
+static void stream_destroy(struct sim_stream *stream)
 {
     pthread_mutex_lock(&lock);
-    stream->is_ending = 1;
-    struct sim_stream **link = &streams;
-    while (*link != stream)
-        link = &(*link)->next;
-    *link = stream->next;
+    stream->is_destroyed = 1;
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
-    pthread_join(stream->thread, NULL);
-    free(stream);
+}
+
+static int has_destroyed(CUcontext context)
+{
+    const struct sim_stream *stream = streams;
+    while (stream && !(stream->is_destroyed && stream->context == context))
+        stream = stream->next;
+    return stream != NULL;
 }
 
 void sim_streams_end(CUcontext context)
 {
-    if (context->legacy)
-        stream_free(context->legacy);
+    pthread_mutex_lock(&lock);
+    for (struct sim_stream *stream = streams; stream; stream = stream->next) {
+        stream->is_destroyed |= stream == context->legacy;
+        stream->is_ending |= stream->is_destroyed && stream->context == context;
+    }
     context->legacy = NULL;
+    pthread_cond_broadcast(&changed);
+    while (has_destroyed(context))
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
 }
 
 /* NULL and 1 are the legacy stream of the current context, 2 the thread's own: here, the legacy one too. Handles that
@@ -205,7 +223,7 @@ static CUstream stream_at(CUstream stream)
     CUstream found = NULL;
     if ((uintptr_t)stream > 2) {
         pthread_mutex_lock(&lock);
-        for (found = streams; found && found != stream; found = found->next)
+        for (found = streams; found && (found != stream || found->is_destroyed); found = found->next)
             ;
         pthread_mutex_unlock(&lock);
         return found;
@@ -264,7 +282,7 @@ int cuStreamCreate(CUstream *stream, unsigned flags)
 int cuStreamDestroy_v2(CUstream stream)
 {
     CALL();
-    stream_free(stream);
+    stream_destroy(stream);
     count(&sim.streams, -1);
     return SUCCESS;
 }

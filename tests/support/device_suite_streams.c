@@ -118,6 +118,78 @@ static void a_long_kernel_holds_up_nobody_else(void **state)
     device_close(&world);
 }
 
+/* Streams that never end do not keep queues open: neither one that follows such a stream, nor one that waits for that. A gate
+ * that was left to the queue is opened when the stream goes on. */
+static void closing_does_not_wait_for_streams(void **state)
+{
+    struct device_world world;
+    struct weft_device_event *behind, *later;
+    struct weft_device_gate *gate;
+    int flag = 0;
+    void *stuck;
+    device_open(&world, device_row(state));
+    struct weft_device_queue *following = device_queue(&world, 0), *waiting = device_queue(&world, 0);
+    char *memory = device_allocate(&world, 0, WEFT_MEMORY_DEVICE, BYTES);
+    DEVICE_OK(world.streams.open(0, &stuck));
+    DEVICE_OK(world.streams.wait(stuck, &flag));
+    DEVICE_OK(world.ops->follow(following, stuck));
+    DEVICE_OK(world.ops->mark(following, &behind));
+    DEVICE_OK(world.ops->hold(world.device, 0, stuck, &gate));
+    DEVICE_OK(world.ops->open_gate(gate, following));
+    DEVICE_OK(world.ops->await(waiting, behind));
+    DEVICE_OK(world.ops->mark(waiting, &later));
+    DEVICE_OK(world.streams.fill(stuck, memory, 1, BYTES));
+    world.ops->queue_close(waiting);
+    world.ops->queue_close(following);
+    assert_int_equal(world.streams.is_idle(stuck), 0);
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    DEVICE_OK(world.streams.sync(stuck));
+    expect_bytes(&world, memory, 1);
+    assert_int_not_equal(device_wait(&world, behind), 0); /* happened, or dropped */
+    assert_int_not_equal(device_wait(&world, later), 0);
+    world.ops->event_free(behind);
+    world.ops->event_free(later);
+    world.ops->gate_free(gate);
+    DEVICE_OK(world.streams.close(stuck));
+    DEVICE_OK(world.ops->release(world.device, memory));
+    device_close(&world);
+}
+
+/* Work that is queued before is done, and what is queued behind is done behind the stream, or not at all. */
+static void closing_keeps_the_order(void **state)
+{
+    struct device_world world;
+    struct weft_device_event *event;
+    int flag = 0;
+    void *stuck;
+    device_open(&world, device_row(state));
+    struct weft_device_queue *queue = device_queue(&world, 0);
+    char *before = device_allocate(&world, 0, WEFT_MEMORY_DEVICE, BYTES);
+    char *behind = device_allocate(&world, 0, WEFT_MEMORY_DEVICE, BYTES);
+    char *result = device_allocate(&world, 0, WEFT_MEMORY_DEVICE, BYTES);
+    DEVICE_OK(world.streams.open(0, &stuck));
+    DEVICE_OK(world.streams.fill(stuck, before, 1, BYTES));
+    DEVICE_OK(world.streams.fill(stuck, behind, 2, BYTES));
+    DEVICE_OK(world.streams.sync(stuck));
+    DEVICE_OK(world.streams.wait(stuck, &flag));
+    DEVICE_OK(world.ops->copy(queue, result, before, BYTES));
+    DEVICE_OK(world.ops->follow(queue, stuck));
+    DEVICE_OK(world.ops->copy(queue, result, behind, BYTES));
+    DEVICE_OK(world.ops->mark(queue, &event));
+    world.ops->queue_close(queue);
+    usleep(2000);
+    expect_bytes(&world, result, 1);
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    DEVICE_OK(world.streams.sync(stuck));
+    expect_bytes(&world, result, device_wait(&world, event) == 1 ? 2 : 1);
+    world.ops->event_free(event);
+    DEVICE_OK(world.streams.close(stuck));
+    DEVICE_OK(world.ops->release(world.device, before));
+    DEVICE_OK(world.ops->release(world.device, behind));
+    DEVICE_OK(world.ops->release(world.device, result));
+    device_close(&world);
+}
+
 size_t device_stream_tests(const struct device_row *row, struct CMUnitTest *tests)
 {
     size_t used = 0;
@@ -126,5 +198,7 @@ size_t device_stream_tests(const struct device_row *row, struct CMUnitTest *test
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(calls_are_served_in_the_streams_order);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(a_gate_can_be_opened_at_once);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(a_long_kernel_holds_up_nobody_else);
+    tests[used++] = (struct CMUnitTest)cmocka_unit_test(closing_does_not_wait_for_streams);
+    tests[used++] = (struct CMUnitTest)cmocka_unit_test(closing_keeps_the_order);
     return used;
 }
