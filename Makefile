@@ -77,7 +77,7 @@ TESTS := $(patsubst %.c,$(BUILD)/%,$(filter-out $(LEFT_OUT:=.c),$(wildcard tests
 # The verbs transport on a device in memory.
 RDMA_FAKE_TESTS := $(patsubst %,$(BUILD)/tests/%,conform/test_verbs_fake unit/test_verbs_link unit/test_verbs_failover \
 	unit/test_verbs_rails unit/test_verbs_room unit/test_verbs_soft unit/test_verbs_leave unit/test_verbs_errors \
-	integration/test_rails)
+	unit/test_device_regions integration/test_rails)
 TESTS := $(filter-out $(if $(HAVE_VERBS),,$(BUILD)/tests/unit/test_verbs_% $(RDMA_FAKE_TESTS)) \
 	$(if $(HAVE_LIBFABRIC),,$(BUILD)/tests/unit/test_ofi_%),$(TESTS))
 # Tests that need an RDMA device, and programs that scripts among them run; without libibverbs's headers only scripts.
@@ -165,7 +165,7 @@ $(TEST_DRIVERS):
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,$(@F) $^ -o $@
 CUDA_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_cuda_*.c))
 CUDA_TESTS += $(patsubst %,$(BUILD)/tests/%,faults/test_cuda fuzz/fuzz_cuda_handle conform/test_devices_cuda \
-	unit/test_device_share)
+	unit/test_device_share unit/test_device_regions)
 $(BUILD)/tests/topo/test_drivers $(BUILD)/tests/faults/test_drivers $(CUDA_TESTS): | $(TEST_DRIVERS)
 # What a real driver answers, for tests/integration/test_cuda_record.sh. Goes to other machines alone.
 CUDA_RECORD := $(BUILD)/tests/gpu/cuda_record
@@ -189,7 +189,8 @@ DEVICE_SIM := $(BUILD)/examples/device-sim/device-sim.so
 $(DEVICE_SIM): $(wildcard examples/device-sim/*.[ch]) include/weft/device.h include/weft/weft.h
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -D_GNU_SOURCE -Iinclude $(CFLAGS_ALL) -shared $(LDFLAGS_ALL) \
 		$(if $(MODE_FLAGS),,-Wl,-z,defs) $(filter %.c,$^) -lpthread -lm -o $@
-$(BUILD)/tests/conform/test_devices $(BUILD)/tests/unit/test_device_share: | $(DEVICE_SIM)
+$(BUILD)/tests/conform/test_devices $(BUILD)/tests/unit/test_device_share \
+	$(BUILD)/tests/unit/test_device_regions: | $(DEVICE_SIM)
 
 # Ranks that die at chosen points: the linker puts tests/kill/ in front of what tests/kill/wraps names.
 KILL_OBJECTS := $(call objects,$(wildcard tests/kill/*.c))

@@ -28,6 +28,7 @@ enum weft_transport_index { WEFT_SHM, WEFT_OFI, WEFT_VERBS, WEFT_TRANSPORT_COUNT
 struct weft_region_cache;
 struct weft_user_op;
 struct weft_devices;
+struct weft_device_regions;
 struct weft_graph;
 
 /* An instance that is of no use any more, but has links that failed communicators still hold, and perhaps memory.
@@ -69,6 +70,7 @@ struct weft_known_region {
     struct weft_interval at; /* the region's address; first, so that one is the other */
     struct weft_memory *memory;
     struct weft_region *region; /* NULL: none yet, and in no tree */
+    int refused;                /* there can be none: a device's memory that the transport does not take */
 };
 
 /* Memory of the user's: allocated by weft_mem_alloc() or registered by weft_mem_register(). */
@@ -117,16 +119,17 @@ struct weft_context {
         working; /* [lock] a bit each: open, and answers more than errors; else the next communicator gets
                                             a new instance */
     int polled;  /* [lock] which of them tells an event right now */
-    struct weft_shared_link *links;      /* [lock] */
-    struct weft_pool_buffer *buffers;    /* [lock] */
-    struct weft_memory *memory;          /* [lock] */
-    struct weft_intervals memory_spans;  /* [lock] the same, by address */
-    struct weft_intervals known_regions; /* [lock] their regions, each an interval of one byte */
-    struct weft_region_cache *cache;     /* [lock] of other memory's regions, made when first needed */
-    atomic_int cache_died;               /* some of its memory has gone: weft_memory_tidy() */
-    uint64_t registrations;              /* [lock] regions that transports hold for us */
-    struct weft_comm **comms;            /* [lock] hash by id, open addressing */
-    struct weft_comm **all;              /* [lock] all of them, comm_count, in no order */
+    struct weft_shared_link *links;             /* [lock] */
+    struct weft_pool_buffer *buffers;           /* [lock] */
+    struct weft_memory *memory;                 /* [lock] */
+    struct weft_intervals memory_spans;         /* [lock] the same, by address */
+    struct weft_intervals known_regions;        /* [lock] their regions, each an interval of one byte */
+    struct weft_region_cache *cache;            /* [lock] of other memory's regions, made when first needed */
+    struct weft_device_regions *device_regions; /* [lock] of devices' memory, made when first needed */
+    atomic_int cache_died;                      /* some of its memory has gone: weft_memory_tidy() */
+    uint64_t registrations;                     /* [lock] regions that transports hold for us */
+    struct weft_comm **comms;                   /* [lock] hash by id, open addressing */
+    struct weft_comm **all;                     /* [lock] all of them, comm_count, in no order */
     uint32_t comm_capacity, comm_count;
     atomic_int users;                               /* communicators being made or alive */
     atomic_int letters;                             /* some have arrived: inbox.h */
@@ -165,6 +168,8 @@ struct weft_comm *weft_context_find(const struct weft_context *context, uint32_t
 /* The executor's hooks for memory; arg is the context. comm/memory.c */
 void *weft_memory_buffer_get(void *arg, uint32_t transport, size_t size);
 void weft_memory_buffer_put(void *arg, uint32_t transport, void *buffer, size_t size);
+/* A region of the memory, the host's or a device's. WEFT_UNSUPPORTED: it cannot be registered, as the text says, and has to be
+ * copied. */
 int weft_memory_region_get(void *arg, uint32_t transport, const void *memory, size_t size,
                            struct weft_region **region);
 void weft_memory_region_put(void *arg, uint32_t transport, struct weft_region *region);

@@ -9,13 +9,15 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "comm/context.h"
+#include "comm/device_regions.h"
 #include "comm/region_cache.h"
 
 /* Pooled buffers that nobody uses and that exceed this are given back. */
 #define POOL_BYTES_MAX (64u << 20)
 
-_Static_assert(WEFT_TRANSPORT_COUNT <= WEFT_CACHE_TRANSPORTS,
-               "the cache has room for every transport's regions");
+_Static_assert(WEFT_TRANSPORT_COUNT <= WEFT_CACHE_TRANSPORTS &&
+                   WEFT_TRANSPORT_COUNT <= WEFT_DEVICE_REGIONS_TRANSPORTS,
+               "the caches have room for every transport's regions");
 
 static struct weft_memory *find_covering(struct weft_context *context, const void *memory, size_t size)
 {
@@ -95,10 +97,56 @@ static int cache_get(struct weft_context *context, uint32_t transport, const voi
     return weft_region_cache_get(context->cache, transport, memory, size, region);
 }
 
+static int device_region_make(void *arg, uint32_t transport, const struct weft_device_memory *memory,
+                              struct weft_region **region)
+{
+    struct weft_context *context = arg;
+    struct weft_open_transport *open = &context->transports[transport];
+    int status = open->ops.reg_device(open->instance, memory, region);
+    context->registrations += status == WEFT_OK;
+    return status;
+}
+
+typedef int device_region_getter(struct weft_device_regions *regions, uint32_t transport, uint32_t caps,
+                                 const struct weft_device_buffer *buffer, struct weft_region **region);
+
+static int device_region_get(struct weft_context *context, uint32_t transport,
+                             const struct weft_device_buffer *buffer, device_region_getter *get,
+                             struct weft_region **region)
+{
+    const struct weft_open_transport *open = &context->transports[transport];
+    struct weft_device_regions_options options = {
+        .bytes_max = (uint64_t)context->settings.cache_bytes,
+        .devices = context->devices,
+        .arg = context,
+        .reg = device_region_make,
+        .dereg = region_end,
+    };
+    int status = WEFT_OK;
+    if (!context->device_regions)
+        status = weft_device_regions_open(&options, &context->device_regions);
+    if (status == WEFT_OK)
+        status = get(context->device_regions, transport, open->caps.flags, buffer, region);
+    if (status != WEFT_OK)
+        weft_log_once(open->caps.flags & (WEFT_CAP_DMABUF | WEFT_CAP_DEVICE_POINTER) ? WEFT_LOG_WARN
+                                                                                     : WEFT_LOG_INFO,
+                      "%s copies through host memory: %s", open->ops.name, weft_error_detail());
+    return status == WEFT_OK ? WEFT_OK : WEFT_UNSUPPORTED;
+}
+
 static int known_region_make(struct weft_context *context, uint32_t transport, struct weft_memory *known)
 {
     struct weft_known_region *made = &known->regions[transport];
-    int status = region_make_room(context, transport, known->memory, known->size, &made->region);
+    struct weft_device_buffer buffer;
+    if (made->refused)
+        return weft_fail(WEFT_UNSUPPORTED, "memory at %p cannot be registered, as was found before",
+                         known->memory);
+    int status = weft_device_buffer_look(context->devices, known->memory, known->size, &buffer);
+    if (status == 1)
+        status = device_region_get(context, transport, &buffer, weft_device_regions_make, &made->region);
+    else if (status == 0)
+        status = region_make_room(context, transport, known->memory, known->size, &made->region);
+    made->refused = status == WEFT_UNSUPPORTED;
     if (status != WEFT_OK)
         return status;
     made->memory = known;
@@ -111,6 +159,7 @@ static int known_region_make(struct weft_context *context, uint32_t transport, s
 static void known_region_end(struct weft_context *context, uint32_t transport, struct weft_memory *known)
 {
     struct weft_known_region *made = &known->regions[transport];
+    made->refused = 0;
     if (!made->region)
         return;
     weft_intervals_remove(&context->known_regions, &made->at);
@@ -118,15 +167,25 @@ static void known_region_end(struct weft_context *context, uint32_t transport, s
     made->region = NULL;
 }
 
+static int region_get_unknown(struct weft_context *context, uint32_t transport, const void *memory,
+                              size_t size, struct weft_region **region)
+{
+    struct weft_device_buffer buffer;
+    int status = weft_device_buffer_look(context->devices, memory, size, &buffer);
+    if (status == 1)
+        return device_region_get(context, transport, &buffer, weft_device_regions_get, region);
+    if (status < 0 || cache_get(context, transport, memory, size, region) == WEFT_OK)
+        return status;
+    return region_make_room(context, transport, (void *)(uintptr_t)memory, size, region);
+}
+
 int weft_memory_region_get(void *arg, uint32_t transport, const void *memory, size_t size,
                            struct weft_region **region)
 {
     struct weft_context *context = arg;
     struct weft_memory *known = find_covering(context, memory, size);
-    if (!known && cache_get(context, transport, memory, size, region) == WEFT_OK)
-        return WEFT_OK;
     if (!known)
-        return region_make_room(context, transport, (void *)(uintptr_t)memory, size, region);
+        return region_get_unknown(context, transport, memory, size, region);
     if (!known->regions[transport].region) {
         int status = known_region_make(context, transport, known);
         if (status != WEFT_OK)
@@ -140,7 +199,8 @@ int weft_memory_region_get(void *arg, uint32_t transport, const void *memory, si
 void weft_memory_region_put(void *arg, uint32_t transport, struct weft_region *region)
 {
     struct weft_context *context = arg;
-    if (context->cache && weft_region_cache_put(context->cache, transport, region))
+    if ((context->cache && weft_region_cache_put(context->cache, transport, region)) ||
+        (context->device_regions && weft_device_regions_put(context->device_regions, region)))
         return;
     uintptr_t at = (uintptr_t)region;
     const struct weft_known_region *known =
@@ -379,6 +439,8 @@ void weft_memory_set_aside(struct weft_context *context, enum weft_transport_ind
         known_region_end(context, transport, known);
     if (context->cache)
         weft_region_cache_forget(context->cache, transport);
+    if (context->device_regions)
+        weft_device_regions_forget(context->device_regions, transport);
     for (struct weft_pool_buffer **at = &context->buffers; *at;) {
         struct weft_pool_buffer *buffer = *at;
         if (buffer->transport == transport && buffer->owner && !buffer->used) {
@@ -419,6 +481,8 @@ int weft_memory_close(struct weft_context *context)
         return weft_fail(WEFT_BUSY, "%d blocks of weft_mem_alloc() have not been freed", held);
     weft_region_cache_close(context->cache);
     context->cache = NULL;
+    weft_device_regions_close(context->device_regions);
+    context->device_regions = NULL;
     while (context->buffers) {
         struct weft_pool_buffer *next = context->buffers->next;
         free_buffer(context, context->buffers);

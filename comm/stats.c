@@ -4,6 +4,7 @@
 #include "base/fork.h"
 #include "comm/arrange.h"
 #include "comm/comm.h"
+#include "comm/device_regions.h"
 #include "comm/fastpath.h"
 #include "comm/region_cache.h"
 
@@ -77,6 +78,12 @@ int weft_comm_get_stats(const weft_comm *comm, weft_comm_stats *stats)
         weft_region_cache_get_stats(comm->context->cache, &kept);
         now.cache_hits = kept.hits;
         now.cache_misses = kept.misses;
+    }
+    if (comm->context->device_regions) {
+        struct weft_device_regions_stats kept;
+        weft_device_regions_get_stats(comm->context->device_regions, &kept);
+        now.cache_hits += kept.hits;
+        now.cache_misses += kept.misses;
     }
     now.bytes_memory = count_bytes(comm);
     now.bytes_pool = count_pool(comm->context);

@@ -189,6 +189,13 @@ static int absent_reg_source(struct weft_transport *transport, void *memory, siz
     return WEFT_UNSUPPORTED;
 }
 
+static int absent_reg_device(struct weft_transport *transport, const struct weft_device_memory *memory,
+                             struct weft_region **region)
+{
+    (void)transport, (void)memory, (void)region;
+    return weft_fail(WEFT_UNSUPPORTED, "the transport registers no memory of devices");
+}
+
 static int absent_link_flags(struct weft_link *link, uint32_t *flags)
 {
     (void)link;
@@ -225,6 +232,7 @@ static const struct weft_transport_ops absent = {
     .why = absent_why,
     .rails = absent_rails,
     .reg_source = absent_reg_source,
+    .reg_device = absent_reg_device,
 };
 
 /* Takes the default for every operation that the table lacks. */
@@ -258,6 +266,7 @@ static void fill(struct weft_transport_ops *ops)
     ops->why = ops->why ? ops->why : absent.why;
     ops->rails = ops->rails ? ops->rails : absent.rails;
     ops->reg_source = ops->reg_source ? ops->reg_source : absent.reg_source;
+    ops->reg_device = ops->reg_device ? ops->reg_device : absent.reg_device;
 }
 
 int weft_transport_complete(const struct weft_transport_ops *partial, struct weft_transport_ops *complete)

@@ -20,7 +20,7 @@
  * on the context's service thread, and notify(), which may be called from any thread at any time. Callbacks
  * of poll() run inside poll() on the calling thread; they may call send, put, land, expose, map, pull and
  * release functions of the same transport but not poll or close.
- * Blocking: only open, close, reg, reg_source, dereg, unland and recall_wait may block, for a bounded time.
+ * Blocking: only open, close, reg, reg_source, reg_device, dereg, unland and recall_wait may block, for a bounded time.
  * Everything else returns at once.
  * Errors: 0 or a negative enum weft_status.
  * Memory visibility: when poll() reports a MESSAGE or LANDED, the bytes are visible to the calling thread.
@@ -56,6 +56,8 @@ enum weft_transport_flags {
     /* A region may outlive the operations that use it, and be wider than what they land or put: what a peer was
      * told about a landing is of no use to it afterwards or beside it. */
     WEFT_CAP_REG_KEEP = 1 << 6,
+    WEFT_CAP_DMABUF = 1 << 7,         /* reg_device() takes dma-bufs */
+    WEFT_CAP_DEVICE_POINTER = 1 << 8, /* reg_device() takes pointers, of some kinds of devices */
 };
 
 struct weft_transport_caps {
@@ -83,6 +85,19 @@ struct weft_event {
 };
 
 typedef void weft_event_handler(void *arg, const struct weft_event *event);
+
+/* Memory of a device, for reg_device(). */
+struct weft_device_memory {
+    size_t size;  /* of this struct, as the caller knows it */
+    void *memory; /* where it begins in this process, which need not be able to touch it */
+    uint64_t bytes;
+    const char *kind; /* of device, as its table (include/weft/device.h) calls itself */
+    int32_t ordinal;  /* the device */
+    int32_t fd;       /* a dma-buf that has it, which stays the caller's; -1: by pointer */
+    uint64_t offset;  /* of memory in the dma-buf */
+    uint32_t flags;   /* enum weft_span_flags: what else is known of the memory */
+    uint32_t reserved;
+};
 
 /* Called on the service thread when a watched descriptor is readable. */
 typedef void weft_watch_callback(void *arg, int fd);
@@ -279,6 +294,12 @@ struct weft_transport_ops {
     /* Registers memory that is only sent from: put() takes the region, land() refuses it with WEFT_INVALID. For memory that
      * reg() answers WEFT_INVALID for, as the program itself may not write there. */
     int (*reg_source)(struct weft_transport *transport, void *memory, size_t size,
+                      struct weft_region **region);
+    /* Registers memory of a device, for land() and put(), which then always need its region, also without WEFT_CAP_REG_LOCAL and
+     * WEFT_CAP_REG_REMOTE. Negative: not in this way; the caller tries another, and last copies through host memory. Peers
+     * that were told of a landing in it may be able to write to all of the region while it lasts. Neither send() nor
+     * expose() take such memory. */
+    int (*reg_device)(struct weft_transport *transport, const struct weft_device_memory *memory,
                       struct weft_region **region);
 };
 

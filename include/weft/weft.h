@@ -464,7 +464,8 @@ typedef struct weft_comm_stats {
     uint64_t bytes_pool;    /* of the context's buffers for staging, landing and cache lines, in use or not */
     uint64_t p2p_sends;     /* messages between two ranks, as the program counts them */
     uint64_t p2p_receives;
-    uint64_t cache_hits; /* regions of ordinary memory that the context had kept from an earlier operation */
+    uint64_t
+        cache_hits; /* regions of ordinary and of devices' memory that the context had kept from an earlier operation */
     uint64_t cache_misses; /* and those that it has had to make, and kept */
 } weft_comm_stats;
 #define WEFT_COMM_STATS_INIT                                                                                 \

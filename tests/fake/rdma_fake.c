@@ -353,7 +353,9 @@ static size_t gather(const struct fake_pair *pair, const struct ibv_send_wr *ent
                 (key && part->addr >= key->start && part->addr + part->length <= key->start + key->size),
             "an entry sends memory that is not registered");
         if (part->length)
-            memcpy(bytes + size, (const void *)(uintptr_t)part->addr, part->length);
+            memcpy(bytes + size,
+                   is_inline ? (const void *)(uintptr_t)part->addr : key->bytes + (part->addr - key->start),
+                   part->length);
         size += part->length;
         rdma_fake_must(!is_inline || size <= pair->inline_bytes, "an entry has too much inline data");
     }
@@ -374,7 +376,7 @@ static enum ibv_wc_status write_out(const struct fake_pair *pair, struct fake_pa
         return IBV_WC_REM_ACCESS_ERR;
     }
     if (size)
-        memcpy((void *)(uintptr_t)start, bytes, size);
+        memcpy(key->bytes + (start - key->start), bytes, size);
     return IBV_WC_SUCCESS;
 }
 
@@ -393,6 +395,7 @@ static enum ibv_wc_status window_bind(struct fake_pair *pair, const struct ibv_s
     rdma_fake_must(rdma_fake_key(entry->bind_mw.rkey) == window->key, "a window gets a key of another");
     window->key->access = info->mw_access_flags;
     window->key->start = info->addr;
+    window->key->bytes = region->bytes + (info->addr - region->start);
     window->key->size = info->length;
     window->key->pair = pair;
     pair->windows++;
@@ -459,6 +462,7 @@ const struct verbs_library rdma_fake_library = {
     .get_async_event = rdma_fake_next_event,
     .ack_async_event = rdma_fake_event_end,
     .reg_mr = rdma_fake_reg_mr,
+    .reg_dmabuf_mr = rdma_fake_reg_dmabuf_mr,
     .dereg_mr = rdma_fake_dereg_mr,
     .create_comp_channel = create_comp_channel,
     .destroy_comp_channel = destroy_comp_channel,

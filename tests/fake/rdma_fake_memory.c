@@ -1,7 +1,10 @@
 /* Memory of the fake RDMA device: registrations and windows, and the keys of both. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include "tests/fake/rdma_fake_private.h"
 
 #define KEYS 65536
@@ -37,8 +40,8 @@ struct fake_key *rdma_fake_key(uint32_t number)
     return index < KEYS && keys[index].key == number && number ? &keys[index] : NULL;
 }
 
-struct ibv_mr *rdma_fake_reg_mr(struct ibv_pd *domain, void *memory, size_t size, uint64_t iova,
-                                unsigned access)
+static struct fake_mr *mr_make(struct ibv_pd *domain, uint8_t *bytes, size_t size, uint64_t iova,
+                               unsigned access)
 {
     pthread_mutex_lock(&rdma_fake_lock);
     struct fake_mr *mr = rdma_fake_make(sizeof *mr);
@@ -46,12 +49,41 @@ struct ibv_mr *rdma_fake_reg_mr(struct ibv_pd *domain, void *memory, size_t size
     mr->key->access = access;
     mr->key->start = iova;
     mr->key->size = size;
+    mr->key->bytes = bytes;
     mr->base.lkey = mr->base.rkey = mr->key->key;
     pthread_mutex_unlock(&rdma_fake_lock);
     mr->base.context = domain->context;
     mr->base.pd = domain;
-    mr->base.addr = memory;
     mr->base.length = size;
+    return mr;
+}
+
+struct ibv_mr *rdma_fake_reg_mr(struct ibv_pd *domain, void *memory, size_t size, uint64_t iova,
+                                unsigned access)
+{
+    struct fake_mr *mr = mr_make(domain, memory, size, iova, access);
+    mr->base.addr = memory;
+    return &mr->base;
+}
+
+/* What Linux allows; whatever can be mapped is a dma-buf. */
+struct ibv_mr *rdma_fake_reg_dmabuf_mr(struct ibv_pd *domain, uint64_t offset, size_t size, uint64_t iova,
+                                       int fd, int access)
+{
+    const int allowed = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
+                        IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_RELAXED_ORDERING;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    size_t mapped_bytes = offset + size;
+    if (access & ~allowed || (offset ^ iova) % page) {
+        errno = EINVAL;
+        return NULL;
+    }
+    uint8_t *mapped = mmap(NULL, mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (mapped == MAP_FAILED)
+        return NULL;
+    struct fake_mr *mr = mr_make(domain, mapped + offset, size, iova, (unsigned)access);
+    mr->mapped = mapped;
+    mr->mapped_bytes = mapped_bytes;
     return &mr->base;
 }
 
@@ -64,6 +96,8 @@ int rdma_fake_dereg_mr(struct ibv_mr *base)
                            keys[i].start >= mr->key->start + mr->key->size,
                        "memory is deregistered that a window is bound on");
     mr->key->key = 0;
+    if (mr->mapped)
+        munmap(mr->mapped, mr->mapped_bytes);
     rdma_fake_drop(mr);
     pthread_mutex_unlock(&rdma_fake_lock);
     return 0;

@@ -27,12 +27,15 @@ struct fake_key {
     uint32_t key;
     unsigned access;
     uint64_t start, size;
+    uint8_t *bytes;         /* what start stands for: itself, or where the device sees a dma-buf */
     struct fake_pair *pair; /* of a window */
 };
 
 struct fake_mr {
     struct ibv_mr base;
     struct fake_key *key;
+    uint8_t *mapped; /* a dma-buf, NULL: memory */
+    size_t mapped_bytes;
 };
 
 struct fake_mw {
@@ -48,6 +51,8 @@ void rdma_fake_must(int condition, const char *what);
 struct fake_key *rdma_fake_key(uint32_t number);
 struct ibv_mr *rdma_fake_reg_mr(struct ibv_pd *domain, void *memory, size_t size, uint64_t iova,
                                 unsigned access);
+struct ibv_mr *rdma_fake_reg_dmabuf_mr(struct ibv_pd *domain, uint64_t offset, size_t size, uint64_t iova,
+                                       int fd, int access);
 int rdma_fake_dereg_mr(struct ibv_mr *base);
 struct ibv_mw *rdma_fake_alloc_mw(struct ibv_pd *domain, enum ibv_mw_type type);
 int rdma_fake_dealloc_mw(struct ibv_mw *base);

@@ -234,8 +234,8 @@ static void test_dmabufs_that_cannot_be(void **state)
     struct weft_region region = {.size = 5};
     int pipes[2];
     assert_int_equal(pipe(pipes), 0);
-    assert_int_equal(verbs_region_dmabuf(rails, rail_count, -1, 0, NULL, 4096, &region), WEFT_INVALID);
-    int status = verbs_region_dmabuf(rails, rail_count, pipes[0], 0, NULL, 4096, &region);
+    struct weft_device_memory memory = {.size = sizeof memory, .bytes = 4096, .kind = "sim", .fd = pipes[0]};
+    int status = verbs_region_device(rails, rail_count, &memory, &region);
     /* soft-RoCE cannot do any; a driver that can finds that a pipe is none. */
     if (rails_are_rxe()) {
         assert_int_equal(status, WEFT_UNSUPPORTED);

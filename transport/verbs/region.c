@@ -4,15 +4,17 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <weft/device.h>
 #include "base/error.h"
 #include "base/log.h"
 
-/* Where the bytes are: in the process's memory, or in a dma-buf. */
+/* Where the bytes are: at an address of the process's, or in a dma-buf. */
 struct span {
     void *memory;
     size_t size;
-    int fd; /* -1: memory */
+    int fd; /* -1: address */
     uint64_t offset;
+    int is_device; /* memory of a device: nothing that can be paged */
 };
 
 const char *verbs_pin_text(const char *device, size_t size, uint64_t limit, char *text, size_t capacity)
@@ -105,7 +107,7 @@ static int make(const struct verbs_rail *rails, int count, const struct span *sp
         .transport = region->transport, .memory = span->memory, .size = span->size, .verbs = rails[0].verbs};
     made.is_windowed = use == USE_WINDOWS;
     made.is_source = use == USE_SOURCE;
-    made.is_paged = span->fd < 0;
+    made.is_paged = !span->is_device;
     for (int i = 0; i < count; i++) {
         made.is_windowed &= rails[i].limits.memory_windows > 0;
         made.is_paged &= rails[i].limits.paging;
@@ -124,29 +126,31 @@ static int make(const struct verbs_rail *rails, int count, const struct span *sp
 int verbs_region_make(const struct verbs_rail *rails, int count, void *memory, size_t size,
                       struct weft_region *region)
 {
-    struct span span = {memory, size, -1, 0};
+    struct span span = {memory, size, -1, 0, 0};
     return make(rails, count, &span, USE_WINDOWS, region);
 }
 
 int verbs_region_source(const struct verbs_rail *rails, int count, void *memory, size_t size,
                         struct weft_region *region)
 {
-    struct span span = {memory, size, -1, 0};
+    struct span span = {memory, size, -1, 0, 0};
     return make(rails, count, &span, USE_SOURCE, region);
 }
 
-int verbs_region_dmabuf(const struct verbs_rail *rails, int count, int fd, uint64_t offset, void *memory,
-                        size_t size, struct weft_region *region)
+int verbs_region_device(const struct verbs_rail *rails, int count, const struct weft_device_memory *memory,
+                        struct weft_region *region)
 {
-    struct span span = {memory, size, fd, offset};
-    if (fd < 0)
-        return weft_fail(WEFT_INVALID, "verbs: descriptor %d is no dma-buf", fd);
-    for (int i = 0; i < count; i++) {
+    struct span span = {memory->memory, memory->bytes, memory->fd, memory->offset, 1};
+    if (memory->fd < 0 && !(memory->flags & WEFT_SPAN_PEER_MEMORY))
+        return weft_fail(WEFT_UNSUPPORTED,
+                         "verbs: no driver of RDMA devices is known to take pointers of kind %s",
+                         memory->kind);
+    for (int i = 0; i < count && memory->fd >= 0; i++) {
         if (!rails[i].verbs->reg_dmabuf_mr)
             return weft_fail(WEFT_UNSUPPORTED,
                              "verbs: this libibverbs cannot register dma-bufs (rdma-core 34 can)");
     }
-    return make(rails, count, &span, USE_KEY, region);
+    return make(rails, count, &span, memory->fd < 0 ? USE_WINDOWS : USE_KEY, region);
 }
 
 void verbs_region_end(struct weft_region *region)

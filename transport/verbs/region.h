@@ -9,6 +9,8 @@
 #ifndef WEFT_TRANSPORT_VERBS_REGION_H
 #define WEFT_TRANSPORT_VERBS_REGION_H
 
+#include <weft/transport.h>
+
 #include "transport/verbs/device.h"
 
 struct weft_region {
@@ -33,10 +35,10 @@ int verbs_region_make(const struct verbs_rail *rails, int count, void *memory, s
 int verbs_region_source(const struct verbs_rail *rails, int count, void *memory, size_t size,
                         struct weft_region *region);
 
-/* The same for size bytes from offset of a dma-buf, which the process knows at address memory (device memory need not be
- * mapped there). WEFT_UNSUPPORTED where library, kernel or driver cannot: the caller copies through host memory then. */
-int verbs_region_dmabuf(const struct verbs_rail *rails, int count, int fd, uint64_t offset, void *memory,
-                        size_t size, struct weft_region *region);
+/* The same for memory of a device, which need not be mapped in the process: from a dma-buf, or by its pointer where peer-memory
+ * modules know it (nvidia-peermem). WEFT_UNSUPPORTED where library, kernel or driver cannot. */
+int verbs_region_device(const struct verbs_rail *rails, int count, const struct weft_device_memory *memory,
+                        struct weft_region *region);
 
 /* Everything bound to it must have been invalidated. */
 void verbs_region_end(struct weft_region *region);

@@ -159,7 +159,7 @@ static void verbs_caps(const struct weft_transport *transport, struct weft_trans
 {
     struct weft_transport_caps own = {
         .size = sizeof own,
-        .flags = WEFT_CAP_PUT | WEFT_CAP_REG_LOCAL | WEFT_CAP_REG_REMOTE,
+        .flags = WEFT_CAP_PUT | WEFT_CAP_REG_LOCAL | WEFT_CAP_REG_REMOTE | WEFT_CAP_DEVICE_POINTER,
         .eager_bytes = VERBS_FRAME_BYTES - sizeof(struct verbs_frame),
         .put_bytes = transport->put_bytes,
     };
@@ -168,6 +168,8 @@ static void verbs_caps(const struct weft_transport *transport, struct weft_trans
         windowed &= transport->rails[i].limits.memory_windows > 0;
     if (windowed)
         own.flags |= WEFT_CAP_REG_KEEP;
+    if (transport->rails[0].verbs->reg_dmabuf_mr)
+        own.flags |= WEFT_CAP_DMABUF;
     size_t size = caps->size && caps->size < sizeof own ? caps->size : sizeof own;
     memcpy(caps, &own, size);
     caps->size = size;
@@ -183,16 +185,12 @@ static int verbs_address(struct weft_transport *transport, void *address, size_t
     return WEFT_OK;
 }
 
-typedef int verbs_region_maker(const struct verbs_rail *rails, int count, void *memory, size_t size,
-                               struct weft_region *region);
-
-static int region_add(struct weft_transport *transport, verbs_region_maker *make, void *memory, size_t size,
+/* Lists a region, or frees it if it could not be made. */
+static int region_add(struct weft_transport *transport, struct weft_region *region, int status,
                       struct weft_region **result)
 {
-    struct weft_region *region = calloc(1, sizeof *region);
     if (!region)
         return weft_fail(WEFT_NOMEM, "verbs: no memory for a region");
-    int status = make(transport->rails, transport->rails_count, memory, size, region);
     if (status) {
         free(region);
         return status;
@@ -209,13 +207,28 @@ static int region_add(struct weft_transport *transport, verbs_region_maker *make
 
 static int verbs_reg(struct weft_transport *transport, void *memory, size_t size, struct weft_region **result)
 {
-    return region_add(transport, verbs_region_make, memory, size, result);
+    struct weft_region *made = calloc(1, sizeof *made);
+    int status =
+        made ? verbs_region_make(transport->rails, transport->rails_count, memory, size, made) : WEFT_NOMEM;
+    return region_add(transport, made, status, result);
 }
 
 static int verbs_reg_source(struct weft_transport *transport, void *memory, size_t size,
                             struct weft_region **result)
 {
-    return region_add(transport, verbs_region_source, memory, size, result);
+    struct weft_region *made = calloc(1, sizeof *made);
+    int status =
+        made ? verbs_region_source(transport->rails, transport->rails_count, memory, size, made) : WEFT_NOMEM;
+    return region_add(transport, made, status, result);
+}
+
+static int verbs_reg_device(struct weft_transport *transport, const struct weft_device_memory *memory,
+                            struct weft_region **result)
+{
+    struct weft_region *made = calloc(1, sizeof *made);
+    int status =
+        made ? verbs_region_device(transport->rails, transport->rails_count, memory, made) : WEFT_NOMEM;
+    return region_add(transport, made, status, result);
 }
 
 static int verbs_rails(struct weft_transport *transport, struct weft_rail_info *infos, int capacity)
@@ -253,4 +266,5 @@ const struct weft_transport_ops weft_verbs_ops = {
     .why = verbs_link_why,
     .rails = verbs_rails,
     .reg_source = verbs_reg_source,
+    .reg_device = verbs_reg_device,
 };
