@@ -17,7 +17,6 @@
 #include "tests/faults/inject.h"
 #include "tests/support/cuda_scene.h"
 
-#define MIB  ((size_t)1 << 20)
 #define PAGE ((size_t)4096)
 
 static const struct weft_device_ops *ops = &weft_cuda_ops;
@@ -40,34 +39,24 @@ static int told(int status)
 
 struct program {
     CUcontext context;
-    CUdeviceptr memory, range;
-    CUhandle blocks[2];
+    struct scene_memory legacy, mapped[2];
 };
 
 static void program_make(struct program *program)
 {
-    const CUmemAllocationProp prop = {.type = 1, .requestedHandleTypes = 1, .location = {1, 1}};
-    int bad = CU(cuInit)(0) || CU(cuDevicePrimaryCtxRetain)(&program->context, 101) ||
-              CU(cuCtxPushCurrent_v2)(program->context) || CU(cuMemAlloc_v2)(&program->memory, MIB) ||
-              CU(cuMemAddressReserve)(&program->range, 2 * MIB, 0, 0, 0);
+    int bad = scene_enter(1, &program->context) || scene_memory_make(&program->legacy, SCENE_LEGACY, 1);
     for (size_t i = 0; i < 2; i++)
-        bad |= CU(cuMemCreate)(&program->blocks[i], MIB, &prop, 0) ||
-               CU(cuMemMap)(program->range + i * MIB, MIB, 0, program->blocks[i], 0);
+        bad |= scene_memory_make(&program->mapped[i], SCENE_MAPPED, 1);
     if (bad)
         _exit(51);
 }
 
 static void program_end(struct program *program)
 {
-    CUcontext popped;
-    for (size_t i = 0; i < 2; i++) {
-        CU(cuMemUnmap)(program->range + i * MIB, MIB);
-        CU(cuMemRelease)(program->blocks[i]);
-    }
-    CU(cuMemAddressFree)(program->range, 2 * MIB);
-    CU(cuMemFree_v2)(program->memory);
-    CU(cuCtxPopCurrent_v2)(&popped);
-    CU(cuDevicePrimaryCtxRelease_v2)(101);
+    for (size_t i = 0; i < 2; i++)
+        scene_memory_free(&program->mapped[i]);
+    scene_memory_free(&program->legacy);
+    scene_leave(1, program->context);
 }
 
 /* --- what is done with weft */
@@ -133,10 +122,11 @@ static void use_handles(struct weft_device *device, const struct program *progra
     void *base;
     int fd;
     told(ops->describe(device, 1, &info));
-    told(ops->export_ipc(device, (void *)(uintptr_t)program->memory, &handle, &offset));
+    told(ops->export_ipc(device, (void *)(uintptr_t)program->legacy.memory, &handle, &offset));
     for (size_t i = 0; i < 2; i++)
-        told(ops->export_ipc(device, (void *)(uintptr_t)(program->range + i * MIB), &handle, &offset));
-    if (told(ops->export_dmabuf(device, (void *)(uintptr_t)program->memory, PAGE, &fd, &offset)) == WEFT_OK)
+        told(ops->export_ipc(device, (void *)(uintptr_t)program->mapped[i].memory, &handle, &offset));
+    if (told(ops->export_dmabuf(device, (void *)(uintptr_t)program->legacy.memory, PAGE, &fd, &offset)) ==
+        WEFT_OK)
         close(fd);
     if (told(ops->import_ipc(device, 1, peers, &base)) == WEFT_OK)
         told(ops->unimport(device, base));
@@ -147,8 +137,12 @@ static void use_shares(struct weft_device *device, const struct program *program
                        const struct weft_device_handle *peers)
 {
     const struct weft_device_kind kind = {.name = "cuda", .ops = *ops, .device = device};
-    const struct weft_share_told theirs = {
-        .kind = "cuda", .instance = 1, .identity = 1, .address = MIB, .length = PAGE, .handle = *peers};
+    const struct weft_share_told theirs = {.kind = "cuda",
+                                           .instance = 1,
+                                           .identity = 1,
+                                           .address = SCENE_BYTES,
+                                           .length = PAGE,
+                                           .handle = *peers};
     struct weft_shares *shares;
     struct weft_share share;
     struct weft_share_import *import;
@@ -156,7 +150,7 @@ static void use_shares(struct weft_device *device, const struct program *program
     if (told(weft_shares_open(NULL, &shares)))
         return;
     for (size_t i = 0; i < 2; i++)
-        told(weft_share_describe(shares, &kind, (void *)(uintptr_t)(program->range + i * MIB), PAGE, 1,
+        told(weft_share_describe(shares, &kind, (void *)(uintptr_t)program->mapped[i].memory, PAGE, 1,
                                  &share));
     told(weft_share_write(&theirs, &share));
     if (told(weft_share_reach(shares, &kind, 1, 1, &share, PAGE, &pointer, &import)) == WEFT_OK)
@@ -225,7 +219,7 @@ static pid_t exporter_start(struct weft_device_handle *handle, int *until)
         close(there[1]);
         program_make(&program);
         struct weft_device *device = scene_open();
-        if (!device || ops->export_ipc(device, (void *)(uintptr_t)program.memory, handle, &offset) ||
+        if (!device || ops->export_ipc(device, (void *)(uintptr_t)program.legacy.memory, handle, &offset) ||
             write(back[1], handle, sizeof *handle) != sizeof *handle || read(there[0], &none, 1) != 0)
             _exit(1);
         _exit(0);

@@ -14,9 +14,7 @@
 #include "devmem/cuda/handle.h"
 #include "tests/support/cuda_scene.h"
 
-#define PAGES 65536
-
-enum { LEGACY, MAPPED, POOL, METHODS };
+#define METHODS 3
 
 static struct weft_device_handle handles[METHODS];
 static struct weft_device *device;
@@ -27,23 +25,17 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 
 __attribute__((noreturn)) static void export_all(int out)
 {
+    static const enum scene_way ways[METHODS] = {SCENE_LEGACY, SCENE_MAPPED, SCENE_POOL};
     CUcontext context;
-    CUdeviceptr memory[METHODS];
-    CUhandle block;
-    CUmemoryPool pool;
+    struct scene_memory memory;
     uint64_t offset;
-    const CUmemAllocationProp prop = {.type = 1, .requestedHandleTypes = 1, .location = {1, 0}};
-    const CUmemPoolProps props = {.allocType = 1, .handleTypes = 1, .location = {1, 0}};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     device = scene_open();
-    if (CU(cuInit)(0) || CU(cuDevicePrimaryCtxRetain)(&context, 100) || CU(cuCtxPushCurrent_v2)(context) ||
-        CU(cuMemAlloc_v2)(&memory[LEGACY], PAGES) ||
-        CU(cuMemAddressReserve)(&memory[MAPPED], PAGES, 0, 0, 0) ||
-        CU(cuMemCreate)(&block, PAGES, &prop, 0) || CU(cuMemMap)(memory[MAPPED], PAGES, 0, block, 0) ||
-        CU(cuMemPoolCreate)(&pool, &props) || CU(cuMemAllocFromPoolAsync)(&memory[POOL], PAGES, pool, NULL))
+    if (scene_enter(0, &context))
         _exit(1);
     for (int i = 0; i < METHODS; i++) {
-        if (weft_cuda_ops.export_ipc(device, (void *)(uintptr_t)memory[i], &handles[i], &offset))
+        if (scene_memory_make(&memory, ways[i], 0) ||
+            weft_cuda_ops.export_ipc(device, (void *)(uintptr_t)memory.memory, &handles[i], &offset))
             _exit(1);
     }
     if (write(out, handles, sizeof handles) != sizeof handles)

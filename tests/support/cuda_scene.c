@@ -26,7 +26,9 @@ struct cuda_fake *scene_load(void)
 {
     library = dlopen(scene_library(), RTLD_NOW | RTLD_LOCAL);
     struct cuda_fake *fake = library ? dlsym(library, "cuda_fake") : NULL;
-    if (!fake)
+    if (fake)
+        fake->reset();
+    else
         fprintf(stderr, "%s\n", dlerror());
     return fake;
 }
@@ -67,13 +69,47 @@ struct weft_device *scene_open(void)
     return weft_cuda_ops.open(&params, &device) == WEFT_OK ? device : NULL;
 }
 
+int scene_enter(int ordinal, CUcontext *context)
+{
+    int result = CU(cuInit)(0);
+    if (!result)
+        result = CU(cuDevicePrimaryCtxRetain)(context, 100 + ordinal);
+    return result ? result : CU(cuCtxPushCurrent_v2)(*context);
+}
+
+int scene_leave(int ordinal, CUcontext context)
+{
+    CUcontext popped;
+    int is_other = CU(cuCtxPopCurrent_v2)(&popped) != 0 || popped != context;
+    CU(cuDevicePrimaryCtxRelease_v2)(100 + ordinal);
+    return is_other;
+}
+
+int scene_begin(struct cuda_fake **fake, struct weft_device **device, CUcontext *context)
+{
+    *fake = scene_load();
+    *device = *fake ? scene_open() : NULL;
+    return !*device || (context && scene_enter(1, context) != 0);
+}
+
+int scene_end(struct cuda_fake *fake, struct weft_device *device, CUcontext context)
+{
+    CUcontext now = NULL;
+    fake->break_device(0, 0);
+    fake->break_device(1, 0);
+    if (device)
+        weft_cuda_ops.close(device);
+    int is_bad = context && scene_leave(1, context);
+    is_bad |= CU(cuCtxGetCurrent)(&now) == 0 && now;
+    return is_bad || fake->capture_mode() != 0 || fake->left() != 0;
+}
+
 const char *scene_warm_up(struct cuda_fake **loaded)
 {
     struct weft_device_queue *queue;
     struct cuda_fake *fake = scene_load();
     if (!fake)
         return "the stand-in for the driver is not built";
-    fake->reset();
     struct weft_device *device = scene_open();
     if (!device || weft_cuda_ops.queue_open(device, 0, &queue))
         return "the stand-in for the driver does not work";
@@ -95,6 +131,43 @@ const char *scene_text(void)
 int scene_logged(void)
 {
     return __atomic_exchange_n(&logged, 0, __ATOMIC_RELAXED);
+}
+
+int scene_block_make(CUhandle *block, enum scene_way way, int ordinal)
+{
+    const int types = way == SCENE_MAPPED ? 1 : way == SCENE_MAPPED_FABRIC ? 8 : 0;
+    const CUmemAllocationProp prop = {.type = 1, .requestedHandleTypes = types, .location = {1, ordinal}};
+    return CU(cuMemCreate)(block, SCENE_BYTES, &prop, 0);
+}
+
+int scene_memory_make(struct scene_memory *made, enum scene_way way, int ordinal)
+{
+    const CUmemPoolProps props = {
+        .allocType = 1, .handleTypes = way == SCENE_POOL ? 1 : 8, .location = {1, ordinal}};
+    memset(made, 0, sizeof *made);
+    if (way == SCENE_LEGACY)
+        return CU(cuMemAlloc_v2)(&made->memory, SCENE_BYTES);
+    if (way == SCENE_POOL || way == SCENE_POOL_FABRIC)
+        return CU(cuMemPoolCreate)(&made->pool, &props) ||
+               CU(cuMemAllocFromPoolAsync)(&made->memory, SCENE_BYTES, made->pool, NULL);
+    if (CU(cuMemAddressReserve)(&made->range, 2 * SCENE_BYTES, 0, 0, 0) ||
+        scene_block_make(&made->block, way, ordinal))
+        return 1;
+    made->memory = made->range + SCENE_BYTES;
+    return CU(cuMemMap)(made->memory, SCENE_BYTES, 0, made->block, 0);
+}
+
+void scene_memory_free(struct scene_memory *memory)
+{
+    if (memory->pool) {
+        CU(cuMemFreeAsync)(memory->memory, NULL);
+        CU(cuMemPoolDestroy)(memory->pool);
+    } else if (memory->range) {
+        CU(cuMemUnmap)(memory->memory, SCENE_BYTES);
+        CU(cuMemRelease)(memory->block);
+        CU(cuMemAddressFree)(memory->range, 2 * SCENE_BYTES);
+    } else
+        CU(cuMemFree_v2)(memory->memory);
 }
 
 void scene_drain(CUstream stream)

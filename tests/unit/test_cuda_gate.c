@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "tests/support/cuda_checks.h"
 #include "tests/support/cuda_scene.h"
 
 static const struct weft_device_ops *ops = &weft_cuda_ops;
@@ -19,31 +20,15 @@ static int passed;
 static int setup(void **state)
 {
     (void)state;
-    fake = scene_load();
-    if (!fake)
-        return 1;
-    fake->reset();
     passed = 0;
-    device = scene_open();
-    return device && CU(cuInit)(0) == 0 && CU(cuDevicePrimaryCtxRetain)(&context, 101) == 0 &&
-                   CU(cuCtxPushCurrent_v2)(context) == 0 && CU(cuStreamCreate)(&stream, 0) == 0
-               ? 0
-               : 1;
+    return scene_begin(&fake, &device, &context) || CU(cuStreamCreate)(&stream, 0) != 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    CUcontext now;
-    fake->break_device(0, 0);
-    fake->break_device(1, 0);
-    if (device)
-        ops->close(device);
-    device = NULL;
     CU(cuStreamDestroy_v2)(stream);
-    int bad = CU(cuCtxPopCurrent_v2)(&now) != 0 || now != context || fake->capture_mode() != 0;
-    CU(cuDevicePrimaryCtxRelease_v2)(101);
-    return bad || fake->left() > 1;
+    return scene_end(fake, device, context);
 }
 
 static void pass(void *argument)
@@ -89,11 +74,9 @@ static void test_from_host(void **state)
 static void test_from_queue(void **state)
 {
     (void)state;
-    struct weft_device_queue *queue;
-    void *from, *to;
-    assert_int_equal(ops->queue_open(device, 0, &queue), WEFT_OK);
-    assert_int_equal(ops->allocate(device, -1, WEFT_MEMORY_PINNED, 4096, &from), WEFT_OK);
-    assert_int_equal(ops->allocate(device, 1, WEFT_MEMORY_DEVICE, 4096, &to), WEFT_OK);
+    struct weft_device_queue *queue = cuda_check_queue(device, 0);
+    void *from = cuda_check_memory(device, -1, WEFT_MEMORY_PINNED, 4096);
+    void *to = cuda_check_memory(device, 1, WEFT_MEMORY_DEVICE, 4096);
     memset(from, 0x77, 4096);
     struct weft_device_gate *gate = hold(stream);
     assert_int_equal(ops->copy(queue, to, from, 4096), WEFT_OK);
@@ -136,7 +119,7 @@ static void test_room(void **state)
         count++;
     assert_int_equal(count, 4096);
     assert_int_equal(status, WEFT_AGAIN);
-    assert_non_null(strstr(scene_text(), "4096 gates are closed"));
+    cuda_check_said("4096 gates are closed");
     ops->open_gate(gates[7], NULL);
     ops->gate_free(gates[7]);
     assert_int_equal(ops->hold(device, 1, stream, &gates[7]), WEFT_OK);
@@ -151,18 +134,15 @@ static void test_room(void **state)
 static void test_dead_queue(void **state)
 {
     (void)state;
-    struct weft_device_queue *queue;
+    struct weft_device_queue *queue = cuda_check_queue(device, 0);
     struct weft_device_event *event;
-    struct weft_device_gate *first, *second;
-    assert_int_equal(ops->queue_open(device, 0, &queue), WEFT_OK);
-    first = hold(NULL);
+    struct weft_device_gate *first = hold(NULL), *second;
     /* The queue waits for a stream that stands at a gate itself, so its own opening cannot come before. */
     assert_int_equal(ops->follow(queue, stream), WEFT_OK);
     second = hold(stream);
     CUcontext other, popped;
     CUstream stuck;
-    assert_int_equal(CU(cuDevicePrimaryCtxRetain)(&other, 100), 0);
-    CU(cuCtxPushCurrent_v2)(other);
+    assert_int_equal(scene_enter(0, &other), 0);
     assert_int_equal(CU(cuStreamCreate)(&stuck, 0), 0);
     CU(cuCtxPopCurrent_v2)(&popped);
     struct weft_device_gate *third;
@@ -263,12 +243,9 @@ static void test_outlives_device(void **state)
     device = NULL;
     await_pass(2);
     CU(cuStreamDestroy_v2)(stream);
-    CUcontext popped;
-    CU(cuCtxPopCurrent_v2)(&popped);
-    CU(cuDevicePrimaryCtxRelease_v2)(101);
+    assert_int_equal(scene_leave(1, context), 0);
     assert_int_equal(fake->left(), 0);
-    assert_int_equal(CU(cuDevicePrimaryCtxRetain)(&context, 101), 0);
-    CU(cuCtxPushCurrent_v2)(context);
+    assert_int_equal(scene_enter(1, &context), 0);
     assert_int_equal(CU(cuStreamCreate)(&stream, 0), 0);
     device = scene_open();
     first = hold(stream);

@@ -20,27 +20,15 @@ static CUcontext context;
 static int setup(void **state)
 {
     (void)state;
-    fake = scene_load();
-    if (!fake)
-        return 1;
-    fake->reset();
-    device = scene_open();
-    return device && CU(cuInit)(0) == 0 && CU(cuDevicePrimaryCtxRetain)(&context, 101) == 0 &&
-                   CU(cuCtxPushCurrent_v2)(context) == 0
-               ? 0
-               : 1;
+    return scene_begin(&fake, &device, &context);
 }
 
 /* Nothing stays behind, and the program's context is still current. */
 static int teardown(void **state)
 {
     (void)state;
-    CUcontext now;
-    ops->close(device);
     fake->needs_context = 0;
-    int bad = CU(cuCtxPopCurrent_v2)(&now) != 0 || now != context || CU(cuCtxPopCurrent_v2)(&now) == 0;
-    CU(cuDevicePrimaryCtxRelease_v2)(101);
-    return bad || fake->left() != 0;
+    return scene_end(fake, device, context);
 }
 
 static struct weft_device_span look(uint64_t pointer)
@@ -278,8 +266,7 @@ static void test_peer_and_imports(void **state)
     (void)state;
     CUdeviceptr memory;
     CUcontext other, popped;
-    assert_int_equal(CU(cuDevicePrimaryCtxRetain)(&other, 100), 0);
-    assert_int_equal(CU(cuCtxPushCurrent_v2)(other), 0);
+    assert_int_equal(scene_enter(0, &other), 0);
     assert_int_equal(CU(cuMemAlloc_v2)(&memory, 100), 0);
     assert_int_equal(CU(cuCtxPopCurrent_v2)(&popped), 0);
     fake->has_dmabuf = 0;

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <dlfcn.h>
 
+#include "tests/support/cuda_checks.h"
 #include "tests/support/cuda_scene.h"
 
 static const struct weft_device_ops *ops = &weft_cuda_ops;
@@ -39,23 +40,18 @@ static int setup(void **state)
 {
     (void)state;
     fake = scene_load();
-    if (!fake)
-        return 1;
-    fake->reset();
     is_installed = 1;
     is_in_process = 0;
     hidden = NULL;
     scene_text();
     scene_logged();
-    return 0;
+    return !fake;
 }
 
 static void assert_missing(struct weft_device *device, const char *part)
 {
     assert_int_equal(ops->count(device), WEFT_MISSING);
-    const char *text = scene_text();
-    if (!strstr(text, part))
-        fail_msg("'%s' is not in '%s'", part, text);
+    cuda_check_said(part);
 }
 
 static int identify(struct weft_device *device, const void *pointer)
@@ -96,15 +92,12 @@ static void test_loaded_later(void **state)
         other = __real_dlopen("libutil.so.1", RTLD_NOW);
     CUdeviceptr pointer;
     CUcontext context;
-    assert_int_equal(CU(cuInit)(0), 0);
-    assert_int_equal(CU(cuDevicePrimaryCtxRetain)(&context, 100), 0);
-    assert_int_equal(CU(cuCtxPushCurrent_v2)(context), 0);
+    assert_int_equal(scene_enter(0, &context), 0);
     assert_int_equal(CU(cuMemAlloc_v2)(&pointer, 4096), 0);
     if (other)
         assert_int_equal(identify(device, (void *)(uintptr_t)pointer), WEFT_OK);
     CU(cuMemFree_v2)(pointer);
-    CU(cuCtxPopCurrent_v2)(&context);
-    CU(cuDevicePrimaryCtxRelease_v2)(100);
+    assert_int_equal(scene_leave(0, context), 0);
     if (other)
         dlclose(other);
     ops->close(device);
@@ -124,7 +117,7 @@ static void test_too_old(void **state)
 
     device = scene_open(); /* said once, not for each pointer */
     assert_int_equal(identify(device, memory), WEFT_MISSING);
-    assert_non_null(strstr(scene_text(), "needed is 11.4"));
+    cuda_check_said("needed is 11.4");
     void *other = __real_dlopen("libresolv.so.2", RTLD_NOW);
     assert_int_equal(identify(device, memory), WEFT_MISSING);
     if (other)
@@ -176,7 +169,7 @@ static void test_first_memory_operations(void **state)
             scene_drain(NULL);
             ops->gate_free(gate);
         } else
-            assert_non_null(strstr(scene_text(), "no memory operations in streams"));
+            cuda_check_said("no memory operations in streams");
         ops->close(device);
     }
 }
@@ -200,11 +193,11 @@ static void test_does_not_start(void **state)
     fake->devices = 2;
     fake->let_fail("cuDeviceGet", 999, 1);
     assert_int_equal(ops->count(device), WEFT_SYSTEM);
-    assert_non_null(strstr(scene_text(), "device 1"));
+    cuda_check_said("device 1");
     fake->devices = 70;
     assert_int_equal(ops->count(device), 64);
     assert_int_equal(ops->describe(device, 64, &(struct weft_device_info){.size = 8}), WEFT_INVALID);
-    assert_non_null(strstr(scene_text(), "no CUDA device 64"));
+    cuda_check_said("no CUDA device 64");
     fake->devices = 2;
     ops->close(device);
 }

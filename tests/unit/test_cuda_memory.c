@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/fork.h"
+#include "tests/support/cuda_checks.h"
 #include "tests/support/cuda_scene.h"
 
 #define PAGE ((size_t)4096)
@@ -22,25 +23,18 @@ static char *host; /* 16 pages */
 static int setup(void **state)
 {
     (void)state;
-    fake = scene_load();
-    if (!fake)
-        return 1;
-    fake->reset();
-    device = scene_open();
-    other = scene_open();
+    int bad = scene_begin(&fake, &device, NULL);
+    other = bad ? NULL : scene_open();
     host = aligned_alloc(PAGE, 16 * PAGE);
-    return device && other && host ? 0 : 1;
+    return other && host ? 0 : 1;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    CUcontext now;
-    ops->close(device);
     ops->close(other);
     free(host);
-    int bad = CU(cuInit)(0) != 0 || CU(cuCtxGetCurrent)(&now) != 0 || now || fake->capture_mode();
-    return bad || fake->left() != 0;
+    return scene_end(fake, device, NULL) || CU(cuInit)(0) != 0;
 }
 
 static int is_pinned(const void *memory)
@@ -78,7 +72,7 @@ static void test_pin(void **state)
     unpin(device, 0, 1);
     assert_pages("................");
     assert_int_equal(ops->unpin(device, host, PAGE), WEFT_INVALID);
-    assert_non_null(strstr(scene_text(), "have not been pinned"));
+    cuda_check_said("have not been pinned");
     assert_int_equal(ops->pin(device, host, 0), WEFT_INVALID);
     assert_int_equal(ops->pin(device, (void *)UINTPTR_MAX, 100), WEFT_INVALID);
 }
@@ -108,8 +102,7 @@ static void test_pin_around_programs(void **state)
     (void)state;
     CUcontext context, popped;
     assert_int_equal(ops->count(device), 2);
-    assert_int_equal(CU(cuDevicePrimaryCtxRetain)(&context, 100), 0);
-    CU(cuCtxPushCurrent_v2)(context);
+    assert_int_equal(scene_enter(0, &context), 0);
     assert_int_equal(CU(cuMemHostRegister_v2)(host + 4 * PAGE, 2 * PAGE, 1), 0);
     assert_int_equal(CU(cuMemHostRegister_v2)(host + 8 * PAGE, PAGE, 1), 0);
     CU(cuCtxPopCurrent_v2)(&popped);
@@ -130,7 +123,7 @@ static void test_pin_errors(void **state)
     pin(device, 4, 1);
     fake->let_fail("cuMemHostRegister_v2", 2, 1); /* the second of two gaps */
     assert_int_equal(ops->pin(device, host, 8 * PAGE), WEFT_NOMEM);
-    assert_non_null(strstr(scene_text(), "pinning 32768 bytes"));
+    cuda_check_said("pinning 32768 bytes");
     assert_pages("....#...........");
     fake->let_fail("cuMemHostUnregister", 999, 0);
     assert_int_equal(ops->unpin(device, host + 4 * PAGE, PAGE), WEFT_SYSTEM);
@@ -170,15 +163,13 @@ static void test_allocate(void **state)
     assert_int_equal(ops->allocate(device, 0, WEFT_MEMORY_DEVICE, 0, &memory), WEFT_INVALID);
     assert_int_equal(ops->allocate(device, 0, WEFT_MEMORY_MANAGED, 1, &memory), WEFT_UNSUPPORTED);
     assert_int_equal(ops->allocate(device, 0, WEFT_MEMORY_DEVICE, (size_t)1 << 50, &memory), WEFT_NOMEM);
-    assert_non_null(strstr(scene_text(), "1125899906842624 bytes of device memory on device 0"));
+    cuda_check_said("1125899906842624 bytes of device memory on device 0");
     /* What the failures left behind. */
-    CUcontext context, popped;
-    CU(cuDevicePrimaryCtxRetain)(&context, 101);
-    CU(cuCtxPushCurrent_v2)(context);
+    CUcontext context;
+    assert_int_equal(scene_enter(1, &context), 0);
     CU(cuMemFree_v2)(span.base == (uintptr_t)pinned ? (uintptr_t)memory : 0);
     CU(cuMemFreeHost)(pinned);
-    CU(cuCtxPopCurrent_v2)(&popped);
-    CU(cuDevicePrimaryCtxRelease_v2)(101);
+    assert_int_equal(scene_leave(1, context), 0);
 }
 
 /* At the process's end the driver may be gone before weft is: nothing waits, crashes, or stays closed. */
@@ -198,7 +189,7 @@ static void shut_down(void)
     assert_int_equal(scene_wait(event), 1);
     fake->shut_down(1);
     assert_int_equal(ops->test(event), WEFT_MISSING);
-    assert_non_null(strstr(scene_text(), "driver shutting down"));
+    cuda_check_said("driver shutting down");
     assert_int_equal(ops->mark(queue, &later), WEFT_MISSING);
     assert_int_equal(ops->identify(dying, memory, &span), WEFT_MISSING);
     assert_int_equal(ops->open_gate(gate, queue), WEFT_OK);

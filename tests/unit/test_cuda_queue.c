@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "tests/support/cuda_checks.h"
 #include "tests/support/cuda_scene.h"
 
 #define SIZE ((size_t)1 << 16)
@@ -21,63 +22,24 @@ static CUcontext context; /* the program's, on device 1 */
 static int setup(void **state)
 {
     (void)state;
-    fake = scene_load();
-    if (!fake)
-        return 1;
-    fake->reset();
-    device = scene_open();
-    return device && CU(cuInit)(0) == 0 && CU(cuDevicePrimaryCtxRetain)(&context, 101) == 0 &&
-                   CU(cuCtxPushCurrent_v2)(context) == 0
-               ? 0
-               : 1;
+    return scene_begin(&fake, &device, &context);
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    CUcontext now;
-    fake->break_device(0, 0);
-    fake->break_device(1, 0);
-    ops->close(device);
-    int bad = CU(cuCtxPopCurrent_v2)(&now) != 0 || now != context || CU(cuCtxPopCurrent_v2)(&now) == 0 ||
-              fake->capture_mode() != 0;
-    CU(cuDevicePrimaryCtxRelease_v2)(101);
-    return bad || fake->left() > 1; /* the words of gates stay registered as long as there is a context */
-}
-
-static struct weft_device_queue *open_queue(int ordinal)
-{
-    struct weft_device_queue *queue;
-    assert_int_equal(ops->queue_open(device, ordinal, &queue), WEFT_OK);
-    return queue;
+    return scene_end(fake, device, context);
 }
 
 static void *get(int ordinal, enum weft_memory_kind kind)
 {
-    void *memory;
-    assert_int_equal(ops->allocate(device, ordinal, kind, SIZE, &memory), WEFT_OK);
-    return memory;
-}
-
-static void run(struct weft_device_queue *queue)
-{
-    struct weft_device_event *event;
-    assert_int_equal(ops->mark(queue, &event), WEFT_OK);
-    assert_int_equal(scene_wait(event), 1);
-    ops->event_free(event);
-}
-
-static void assert_text(const char *part)
-{
-    const char *text = scene_text();
-    if (!strstr(text, part))
-        fail_msg("'%s' is not in '%s'", part, text);
+    return cuda_check_memory(device, ordinal, kind, SIZE);
 }
 
 static void test_copies(void **state)
 {
     (void)state;
-    struct weft_device_queue *queue = open_queue(0);
+    struct weft_device_queue *queue = cuda_check_queue(device, 0);
     char *pinned = get(-1, WEFT_MEMORY_PINNED), *back = get(1, WEFT_MEMORY_PINNED);
     void *here = get(0, WEFT_MEMORY_DEVICE), *there = get(1, WEFT_MEMORY_DEVICE);
     for (size_t i = 0; i < SIZE; i++)
@@ -86,15 +48,15 @@ static void test_copies(void **state)
     assert_int_equal(ops->copy(queue, (char *)there + 8, here, SIZE - 8), WEFT_OK);
     assert_int_equal(ops->copy(queue, back, (char *)there + 8, SIZE - 8), WEFT_OK);
     assert_int_equal(ops->copy(queue, back, pinned, 0), WEFT_OK);
-    run(queue);
+    cuda_check_finish(queue);
     assert_memory_equal(back, pinned, SIZE - 8);
     fake->let_fail("cuMemcpyAsync", 700, 0);
     assert_int_equal(ops->copy(queue, here, pinned, SIZE), WEFT_SYSTEM);
-    assert_text("copying 65536 bytes");
+    cuda_check_said("copying 65536 bytes");
     /* Memory that nobody has pinned, or that is not there. */
     char local[16] = "";
     assert_int_equal(ops->copy(queue, here, local, sizeof local), WEFT_INVALID);
-    assert_text("has to be pinned first");
+    cuda_check_said("has to be pinned first");
     assert_int_equal(ops->copy(queue, NULL, here, 1), WEFT_INVALID);
     assert_int_equal(ops->copy(queue, here, pinned, SIZE_MAX), WEFT_INVALID);
     ops->queue_close(queue);
@@ -108,14 +70,14 @@ static void test_copies(void **state)
 static void test_copy_over_pins(void **state)
 {
     (void)state;
-    struct weft_device_queue *queue = open_queue(0);
+    struct weft_device_queue *queue = cuda_check_queue(device, 0);
     char *host = aligned_alloc(4096, SIZE);
     void *memory = get(0, WEFT_MEMORY_DEVICE);
     memset(host, 0x5a, SIZE);
     assert_int_equal(ops->pin(device, host, 8192), WEFT_OK);
     assert_int_equal(ops->pin(device, host + 8192, SIZE - 8192), WEFT_OK);
     assert_int_equal(ops->copy(queue, memory, host, SIZE), WEFT_OK);
-    run(queue);
+    cuda_check_finish(queue);
     assert_int_equal(fake->calls("cuMemcpyAsync"), 3);
     assert_memory_equal(fake->look(memory), host, SIZE);
     assert_int_equal(ops->unpin(device, host, 8192), WEFT_OK);
@@ -171,7 +133,7 @@ static void test_follow(void **state)
     (void)state;
     CUstream mine, foreign;
     CUcontext other, popped;
-    struct weft_device_queue *queue = open_queue(1);
+    struct weft_device_queue *queue = cuda_check_queue(device, 1);
     assert_int_equal(CU(cuStreamCreate)(&mine, 0), 0);
     int events = fake->calls("cuEventCreate");
     follow(queue, mine);
@@ -192,10 +154,10 @@ static void test_follow(void **state)
     CU(cuCtxDestroy_v2)(other);
     fake->capturing = mine;
     assert_int_equal(ops->follow(queue, mine), WEFT_UNSUPPORTED);
-    assert_text("is being captured into a graph");
+    cuda_check_said("is being captured into a graph");
     fake->capturing = NULL;
     assert_int_equal(ops->follow(queue, (void *)0x1234), WEFT_SYSTEM); /* no stream at all */
-    assert_text("CUDA_ERROR_INVALID_HANDLE");
+    cuda_check_said("CUDA_ERROR_INVALID_HANDLE");
     CU(cuStreamDestroy_v2)(mine);
     ops->queue_close(queue);
 }
@@ -205,7 +167,7 @@ static void test_streams(void **state)
 {
     (void)state;
     int priority = 0;
-    struct weft_device_queue *queue = open_queue(1);
+    struct weft_device_queue *queue = cuda_check_queue(device, 1);
     struct {
         struct weft_device *device;
         int ordinal;
@@ -221,16 +183,15 @@ static void test_await(void **state)
 {
     (void)state;
     struct latch latch = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
-    struct weft_device_queue *first = open_queue(0), *second = open_queue(1);
+    struct weft_device_queue *first = cuda_check_queue(device, 0), *second = cuda_check_queue(device, 1);
     struct weft_device_event *event, *later;
     CUcontext other, popped;
-    assert_int_equal(CU(cuDevicePrimaryCtxRetain)(&other, 100), 0);
-    CU(cuCtxPushCurrent_v2)(other);
+    assert_int_equal(scene_enter(0, &other), 0);
     assert_int_equal(CU(cuLaunchHostFunc)(NULL, latch_wait, &latch), 0);
     CU(cuCtxPopCurrent_v2)(&popped);
     assert_int_equal(ops->follow(first, NULL), WEFT_OK);
     assert_int_equal(ops->mark(first, &event), WEFT_OK);
-    run(second);
+    cuda_check_finish(second);
     assert_int_equal(ops->await(second, event), WEFT_OK);
     assert_int_equal(ops->mark(second, &later), WEFT_OK);
     usleep(5000);
@@ -249,12 +210,12 @@ static void test_await(void **state)
 static void test_broken(void **state)
 {
     (void)state;
-    struct weft_device_queue *queue = open_queue(1);
+    struct weft_device_queue *queue = cuda_check_queue(device, 1);
     struct weft_device_event *event;
     assert_int_equal(ops->mark(queue, &event), WEFT_OK);
     fake->break_device(1, 700);
     assert_int_equal(scene_wait(event), WEFT_SYSTEM);
-    assert_text("work on device 1 has failed: CUDA_ERROR_ILLEGAL_ADDRESS, 700");
+    cuda_check_said("work on device 1 has failed: CUDA_ERROR_ILLEGAL_ADDRESS, 700");
     assert_int_equal(ops->mark(queue, &event), WEFT_SYSTEM);
     assert_int_equal(ops->test(event), WEFT_SYSTEM);
     ops->event_free(event);
@@ -293,12 +254,12 @@ static void test_errors(void **state)
     }
     assert_int_equal(ops->queue_open(device, 2, &queue), WEFT_INVALID);
     assert_int_equal(ops->queue_open(device, -1, &queue), WEFT_INVALID);
-    queue = open_queue(1);
+    queue = cuda_check_queue(device, 1);
     assert_int_equal(CU(cuStreamCreate)(&stream, 0), 0);
     for (size_t i = 0; i < sizeof working / sizeof *working; i++) {
         fake->let_fail(working[i].call, working[i].result, 0);
         assert_int_equal(ops->follow(queue, stream), working[i].status);
-        assert_text("stream");
+        cuda_check_said("stream");
     }
     fake->let_fail("cuEventCreate", 2, 0);
     assert_int_equal(ops->mark(queue, &event), WEFT_NOMEM);
@@ -336,14 +297,14 @@ static void *worker(void *argument)
 {
     CUcontext now = context;
     int ordinal = (int)(intptr_t)argument % 2;
-    struct weft_device_queue *queue = open_queue(ordinal);
+    struct weft_device_queue *queue = cuda_check_queue(device, ordinal);
     void *memory = get(ordinal, WEFT_MEMORY_DEVICE), *pinned = get(-1, WEFT_MEMORY_PINNED);
     for (int i = 0; i < 20; i++) {
         struct weft_device_span span = {.size = sizeof span};
         assert_int_equal(ops->copy(queue, memory, pinned, SIZE), WEFT_OK);
         assert_int_equal(ops->identify(device, memory, &span), WEFT_OK);
         assert_int_equal(span.ordinal, ordinal);
-        run(queue);
+        cuda_check_finish(queue);
     }
     ops->release(device, memory);
     ops->release(device, pinned);

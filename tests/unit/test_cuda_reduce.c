@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "devmem/cuda/kernels.h"
+#include "tests/support/cuda_checks.h"
 #include "tests/support/cuda_scene.h"
 
 #define COUNT 1000
@@ -57,36 +58,23 @@ static void run(const char *kernel, unsigned grid, unsigned block, const struct 
 static int setup(void **state)
 {
     (void)state;
-    fake = scene_load();
-    if (!fake)
-        return 1;
-    fake->reset();
-    fake->run = run;
+    int bad = scene_begin(&fake, &device, NULL);
+    if (!bad)
+        fake->run = run;
     has_image = 1;
     memset(&ran, 0, sizeof ran);
-    device = scene_open();
-    return !device;
+    return bad;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    ops->close(device);
-    return fake->left() != 0;
-}
-
-static struct weft_device_queue *open_queue(int ordinal)
-{
-    struct weft_device_queue *queue;
-    assert_int_equal(ops->queue_open(device, ordinal, &queue), WEFT_OK);
-    return queue;
+    return scene_end(fake, device, NULL);
 }
 
 static void *get(int ordinal, float value)
 {
-    void *memory;
-    assert_int_equal(ops->allocate(device, ordinal, WEFT_MEMORY_DEVICE, COUNT * sizeof(float), &memory),
-                     WEFT_OK);
+    void *memory = cuda_check_memory(device, ordinal, WEFT_MEMORY_DEVICE, COUNT * sizeof(float));
     float *bytes = fake->look(memory);
     for (int i = 0; i < COUNT; i++)
         bytes[i] = value + (float)i;
@@ -106,27 +94,19 @@ static struct weft_device_reduction sum_of(const void *const *sources, uint32_t 
                                           .count = COUNT};
 }
 
-static void finish(struct weft_device_queue *queue)
-{
-    struct weft_device_event *event;
-    assert_int_equal(ops->mark(queue, &event), WEFT_OK);
-    assert_int_equal(scene_wait(event), 1);
-    ops->event_free(event);
-}
-
 static void test_sum(void **state)
 {
     (void)state;
     void *a = get(0, 1), *b = get(0, 2), *c = get(0, 0), *d = get(1, 0), *pinned;
     assert_int_equal(ops->allocate(device, -1, WEFT_MEMORY_PINNED, COUNT * sizeof(float), &pinned), WEFT_OK);
-    struct weft_device_queue *queue = open_queue(0);
+    struct weft_device_queue *queue = cuda_check_queue(device, 0);
     const void *sources[] = {a, b};
     void *destinations[] = {c, pinned};
     struct weft_device_reduction reduction = sum_of(sources, 2, destinations, 2);
     assert_int_equal(ops->reduce(queue, &reduction), WEFT_OK);
     destinations[0] = d; /* device 1's, which device 0 reaches */
     assert_int_equal(ops->reduce(queue, &reduction), WEFT_OK);
-    finish(queue);
+    cuda_check_finish(queue);
     assert_int_equal(ran.runs, 2);
     assert_true(strncmp(ran.kernel, "weft_cuda_float32_sum", 21) == 0);
     assert_int_equal(ran.block, WEFT_KERNEL_THREADS);
@@ -140,7 +120,7 @@ static void test_sum(void **state)
     assert_int_equal(ops->reduce(queue, &reduction), WEFT_OK);
     assert_int_equal(fake->calls("cuLaunchKernel"), 2);
     ops->queue_close(queue);
-    queue = open_queue(0);
+    queue = cuda_check_queue(device, 0);
     assert_int_equal(fake->calls("cuModuleLoadDataEx"), 1); /* loaded once */
     ops->queue_close(queue);
     ops->release(device, a);
@@ -150,40 +130,33 @@ static void test_sum(void **state)
     ops->release(device, pinned);
 }
 
-static void assert_text(const char *part)
-{
-    const char *text = scene_text();
-    if (!strstr(text, part))
-        fail_msg("'%s' is not in '%s'", part, text);
-}
-
 static void test_refused(void **state)
 {
     (void)state;
     float host[COUNT] = {0};
     void *a = get(0, 1);
-    struct weft_device_queue *queue = open_queue(0);
+    struct weft_device_queue *queue = cuda_check_queue(device, 0);
     const void *sources[] = {a, a};
     void *destinations[] = {a};
     struct weft_device_reduction reduction = sum_of(sources, 2, destinations, 1);
     reduction.op = WEFT_AND;
     assert_int_equal(ops->reduce(queue, &reduction), WEFT_UNSUPPORTED);
-    assert_text("device 0 (sm_90) does not reduce float32 by and from 2 sources into 1");
+    cuda_check_said("device 0 (sm_90) does not reduce float32 by and from 2 sources into 1");
     reduction.op = WEFT_SUM;
     reduction.source_count = 9;
     assert_int_equal(ops->reduce(queue, &reduction), WEFT_INVALID);
-    assert_text("from 9 sources (1 to 8) into 1");
+    cuda_check_said("from 9 sources (1 to 8) into 1");
     reduction.source_count = 2;
     sources[1] = host;
     assert_int_equal(ops->reduce(queue, &reduction), WEFT_INVALID);
-    assert_text("it has to be pinned first");
+    cuda_check_said("it has to be pinned first");
     sources[1] = a;
     fake->let_fail("cuModuleGetFunction", 500, 0);
     assert_int_equal(ops->reduce(queue, &reduction), WEFT_SYSTEM);
-    assert_text("looking for kernel weft_cuda_float32_sum");
+    cuda_check_said("looking for kernel weft_cuda_float32_sum");
     fake->let_fail("cuLaunchKernel", 701, 0);
     assert_int_equal(ops->reduce(queue, &reduction), WEFT_SYSTEM);
-    assert_text("launching weft_cuda_float32_sum");
+    cuda_check_said("launching weft_cuda_float32_sum");
     fake->let_fail("cuCtxPushCurrent_v2", 999, 0);
     assert_int_equal(ops->reduce(queue, &reduction), WEFT_SYSTEM);
     ops->queue_close(queue);
@@ -196,23 +169,23 @@ static void test_unreachable(void **state)
     (void)state;
     fake->has_peers = 0;
     void *a = get(0, 1), *b = get(1, 1);
-    struct weft_device_queue *queue = open_queue(0);
+    struct weft_device_queue *queue = cuda_check_queue(device, 0);
     const void *sources[] = {a, b};
     void *destinations[] = {a};
     struct weft_device_reduction reduction = sum_of(sources, 2, destinations, 1);
     assert_int_equal(ops->reduce(queue, &reduction), WEFT_UNSUPPORTED);
-    assert_text("device 0 cannot reach the memory of device 1");
+    cuda_check_said("device 0 cannot reach the memory of device 1");
     assert_int_equal(fake->calls("cuLaunchKernel"), 0);
     ops->queue_close(queue);
     /* The driver may say no where it said that it could. */
     fake->has_peers = 1;
     fake->let_fail("cuCtxEnablePeerAccess", 711, 0);
-    queue = open_queue(0);
+    queue = cuda_check_queue(device, 0);
     assert_int_equal(ops->reduce(queue, &reduction), WEFT_UNSUPPORTED);
     ops->queue_close(queue);
-    queue = open_queue(0);
+    queue = cuda_check_queue(device, 0);
     assert_int_equal(ops->reduce(queue, &reduction), WEFT_OK);
-    finish(queue);
+    cuda_check_finish(queue);
     ops->queue_close(queue);
     ops->release(device, a);
     ops->release(device, b);
@@ -222,7 +195,7 @@ static void test_unreachable(void **state)
 static void test_makes_no_context(void **state)
 {
     (void)state;
-    struct weft_device_queue *queue = open_queue(0);
+    struct weft_device_queue *queue = cuda_check_queue(device, 0);
     assert_int_equal(fake->calls("cuDevicePrimaryCtxRetain"), 1);
     assert_int_equal(fake->calls("cuCtxEnablePeerAccess"), 0);
     ops->queue_close(queue);
@@ -260,7 +233,7 @@ static void test_not_loaded(void **state)
         struct weft_device_reduction reduction = sum_of(sources, 1, destinations, 1);
         for (int again = 0; again < 2; again++) {
             assert_int_equal(ops->reduce(queue, &reduction), rows[i].status);
-            assert_text(rows[i].text);
+            cuda_check_said(rows[i].text);
         }
         ops->release(fresh, memory);
         ops->queue_close(queue);

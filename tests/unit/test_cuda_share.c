@@ -21,15 +21,11 @@
 #include "tests/support/cuda_scene.h"
 #include "tests/support/skip.h"
 
-#define MIB ((size_t)1 << 20)
-
 static const struct weft_device_ops *ops = &weft_cuda_ops;
 static struct cuda_fake *fake;
 static struct weft_device *device;
 
 /* --- the exporter */
-
-enum { LEGACY, MAPPED, MAPPED_FABRIC, POOL, POOL_FABRIC, KINDS };
 
 struct told {
     int status;
@@ -39,67 +35,37 @@ struct told {
 
 struct program {
     CUcontext context;
-    CUdeviceptr memory, range;
-    CUhandle block;
-    CUmemoryPool pool;
+    struct scene_memory at;
 };
 
-static const CUmemAllocationProp PROPS[] = {
-    {.type = 1, .requestedHandleTypes = 1, .location = {1, 1}},
-    {.type = 1, .requestedHandleTypes = 8, .location = {1, 1}},
-    {.type = 1, .requestedHandleTypes = 0, .location = {1, 1}},
-};
-
-static int program_make(struct program *program, int kind)
+static int program_make(struct program *program, enum scene_way way)
 {
-    CUmemPoolProps props = {.allocType = 1, .handleTypes = kind == POOL ? 1 : 8, .location = {1, 1}};
-    memset(program, 0, sizeof *program);
-    int bad = CU(cuInit)(0) || CU(cuDevicePrimaryCtxRetain)(&program->context, 101) ||
-              CU(cuCtxPushCurrent_v2)(program->context);
-    if (kind == LEGACY)
-        bad |= CU(cuMemAlloc_v2)(&program->memory, MIB);
-    else if (kind == POOL || kind == POOL_FABRIC)
-        bad |= CU(cuMemPoolCreate)(&program->pool, &props) ||
-               CU(cuMemAllocFromPoolAsync)(&program->memory, MIB, program->pool, NULL);
-    else
-        bad |= CU(cuMemAddressReserve)(&program->range, 2 * MIB, 0, 0, 0) ||
-               CU(cuMemCreate)(&program->block, MIB, &PROPS[kind == MAPPED_FABRIC], 0) ||
-               CU(cuMemMap)(program->memory = program->range + MIB, MIB, 0, program->block, 0);
-    return bad;
+    return scene_enter(1, &program->context) || scene_memory_make(&program->at, way, 1);
 }
 
 static void program_end(struct program *program)
 {
-    CUcontext popped;
-    if (program->pool) {
-        CU(cuMemFreeAsync)(program->memory, NULL);
-        CU(cuMemPoolDestroy)(program->pool);
-    } else if (program->range) {
-        CU(cuMemUnmap)(program->memory, MIB);
-        CU(cuMemRelease)(program->block);
-        CU(cuMemAddressFree)(program->range, 2 * MIB);
-    } else
-        CU(cuMemFree_v2)(program->memory);
-    CU(cuCtxPopCurrent_v2)(&popped);
-    CU(cuDevicePrimaryCtxRelease_v2)(101);
+    scene_memory_free(&program->at);
+    scene_leave(1, program->context);
 }
 
 /* Exports, tells, and waits for a letter: 'r' takes the memory away, puts other memory there, exports that and tells. */
-__attribute__((noreturn)) static void exporter(int kind, int in, int out)
+__attribute__((noreturn)) static void exporter(enum scene_way way, int in, int out)
 {
     struct program program;
     char letter = 'r';
     device = scene_open();
-    if (!device || program_make(&program, kind))
+    if (!device || program_make(&program, way))
         _exit(10);
     for (char fill = 'a'; letter == 'r'; fill++) {
         struct told told = {.status = 0};
-        memset(fake->look((void *)(uintptr_t)program.memory), fill, MIB);
+        memset(fake->look((void *)(uintptr_t)program.at.memory), fill, SCENE_BYTES);
         told.status =
-            ops->export_ipc(device, (char *)(uintptr_t)program.memory + 100, &told.handle, &told.offset);
+            ops->export_ipc(device, (char *)(uintptr_t)program.at.memory + 100, &told.handle, &told.offset);
         struct told again = told;
         if (told.status ||
-            ops->export_ipc(device, (char *)(uintptr_t)program.memory + 100, &again.handle, &again.offset) ||
+            ops->export_ipc(device, (char *)(uintptr_t)program.at.memory + 100, &again.handle,
+                            &again.offset) ||
             memcmp(&told.handle, &again.handle, sizeof told.handle) != 0)
             fprintf(stderr, "export: %s\n", scene_text());
         if (write(out, &told, sizeof told) != sizeof told || read(in, &letter, 1) != 1)
@@ -107,12 +73,12 @@ __attribute__((noreturn)) static void exporter(int kind, int in, int out)
         if (letter != 'r')
             break;
         program_end(&program);
-        if (program_make(&program, kind))
+        if (program_make(&program, way))
             _exit(12);
     }
     void *base;
     struct told own = {.status = 0};
-    if (ops->export_ipc(device, (void *)(uintptr_t)program.memory, &own.handle, &own.offset) ||
+    if (ops->export_ipc(device, (void *)(uintptr_t)program.at.memory, &own.handle, &own.offset) ||
         ops->import_ipc(device, 0, &own.handle, &base) != WEFT_UNSUPPORTED)
         _exit(13);
     program_end(&program);
@@ -128,7 +94,7 @@ struct peer {
     struct told told;
 };
 
-static struct peer peer_start(int kind)
+static struct peer peer_start(enum scene_way way)
 {
     struct peer peer;
     int there[2], back[2];
@@ -137,7 +103,7 @@ static struct peer peer_start(int kind)
     peer.pid = fork();
     assert_true(peer.pid >= 0);
     if (peer.pid == 0)
-        exporter(kind, there[0], back[1]);
+        exporter(way, there[0], back[1]);
     close(there[0]);
     close(back[1]);
     peer.in = back[0];
@@ -170,8 +136,6 @@ static int setup(void **state)
 {
     (void)state;
     fake = scene_load();
-    if (fake)
-        fake->reset();
     return !fake;
 }
 
@@ -202,22 +166,31 @@ static void in_child(void (*test)(void))
 static int holds(const void *memory, char value)
 {
     const char *bytes = fake->look(memory);
-    return bytes && bytes[0] == value && bytes[MIB - 1] == value;
+    return bytes && bytes[0] == value && bytes[SCENE_BYTES - 1] == value;
 }
 
-static void import_kind(int kind)
+/* What the peer has told, in this process; where descriptors may not be fetched, the test ends. */
+static void *import_first(const struct peer *peer)
+{
+    void *base;
+    int status = ops->import_ipc(device, 1, &peer->told.handle, &base);
+    if (status == WEFT_ACCESS) {
+        kill(peer->pid, SIGKILL);
+        _exit(77);
+    }
+    NEED(status == WEFT_OK);
+    return base;
+}
+
+static void import_kind(enum scene_way way)
 {
     void *base, *again, *elsewhere, *next;
     struct weft_device *second = NULL;
-    struct peer peer = peer_start(kind);
+    struct peer peer = peer_start(way);
     device = scene_open();
     second = scene_open();
-    int status = ops->import_ipc(device, 1, &peer.told.handle, &base);
-    if (status == WEFT_ACCESS) {
-        kill(peer.pid, SIGKILL);
-        _exit(77);
-    }
-    NEED(status == WEFT_OK && peer.told.offset == 100 && holds(base, 'a'));
+    base = import_first(&peer);
+    NEED(peer.told.offset == 100 && holds(base, 'a'));
     /* Once per context, counted over all users in the process. */
     NEED(ops->import_ipc(second, 1, &peer.told.handle, &again) == WEFT_OK && again == base);
     NEED(ops->import_ipc(device, 0, &peer.told.handle, &elsewhere) == WEFT_OK && elsewhere != base);
@@ -232,7 +205,7 @@ static void import_kind(int kind)
     peer_replace(&peer);
     NEED(memcmp(&old, &peer.told.handle, sizeof old) != 0);
     NEED(ops->import_ipc(device, 1, &peer.told.handle, &next) == WEFT_OK && holds(next, 'b'));
-    if (kind == MAPPED || kind == POOL) /* its descriptor was taken down */
+    if (way == SCENE_MAPPED || way == SCENE_POOL) /* its descriptor was taken down */
         NEED(ops->import_ipc(device, 1, &old, &base) == WEFT_PROTOCOL && strstr(scene_text(), "no longer"));
     NEED(ops->unimport(second, next) == WEFT_OK);
     ops->close(device);
@@ -240,37 +213,32 @@ static void import_kind(int kind)
     peer_end(&peer);
 }
 
-#define APART(name, kind)                                                                                    \
+#define APART(name, what)                                                                                    \
     static void apart_##name(void)                                                                           \
     {                                                                                                        \
-        kind;                                                                                                \
+        what;                                                                                                \
     }                                                                                                        \
     static void test_##name(void **state)                                                                    \
     {                                                                                                        \
         (void)state;                                                                                         \
         in_child(apart_##name);                                                                              \
     }
-APART(legacy, import_kind(LEGACY))
-APART(mapped, import_kind(MAPPED))
-APART(mapped_fabric, import_kind(MAPPED_FABRIC))
-APART(pool, import_kind(POOL))
-APART(pool_fabric, import_kind(POOL_FABRIC))
+APART(legacy, import_kind(SCENE_LEGACY))
+APART(mapped, import_kind(SCENE_MAPPED))
+APART(mapped_fabric, import_kind(SCENE_MAPPED_FABRIC))
+APART(pool, import_kind(SCENE_POOL))
+APART(pool_fabric, import_kind(SCENE_POOL_FABRIC))
 
 /* --- hostile handles */
 
 /* Every byte of a good handle spoiled in turn, and random ones: an error each time, never anything else. Bytes that nobody reads
  * (the length that a legacy handle repeats, the uuid) may be spoiled. */
-static void spoil(int kind)
+static void spoil(enum scene_way way)
 {
     void *base;
-    struct peer peer = peer_start(kind);
+    struct peer peer = peer_start(way);
     device = scene_open();
-    int status = ops->import_ipc(device, 1, &peer.told.handle, &base);
-    if (status == WEFT_ACCESS) {
-        kill(peer.pid, SIGKILL);
-        _exit(77);
-    }
-    NEED(status == WEFT_OK && ops->unimport(device, base) == WEFT_OK);
+    NEED(ops->unimport(device, import_first(&peer)) == WEFT_OK);
     int refused = 0;
     srand(7);
     for (int i = 0; i < (int)sizeof(struct weft_cuda_handle) + 200; i++) {
@@ -283,7 +251,7 @@ static void spoil(int kind)
         memcpy(&inside, bad.bytes, sizeof inside);
         inside.check = weft_cuda_handle_check(&inside);
         memcpy(bad.bytes, &inside, sizeof inside);
-        status = ops->import_ipc(device, 1, &bad, &base);
+        int status = ops->import_ipc(device, 1, &bad, &base);
         if (status == WEFT_OK)
             NEED(ops->unimport(device, base) == WEFT_OK);
         else
@@ -296,9 +264,9 @@ static void spoil(int kind)
     ops->close(device);
 }
 
-APART(spoiled_legacy, spoil(LEGACY))
-APART(spoiled_mapped, spoil(MAPPED))
-APART(spoiled_pool, spoil(POOL))
+APART(spoiled_legacy, spoil(SCENE_LEGACY))
+APART(spoiled_mapped, spoil(SCENE_MAPPED))
+APART(spoiled_pool, spoil(SCENE_POOL))
 
 static void refuse(struct weft_device_handle handle, void (*spoil_it)(struct weft_cuda_handle *), int wanted,
                    const char *part)
@@ -342,15 +310,10 @@ SPOIL(wrong_token, handle->token++)
 static void refuse_all(void)
 {
     void *base;
-    struct peer peer = peer_start(MAPPED);
+    struct peer peer = peer_start(SCENE_MAPPED);
     struct weft_device_handle handle = peer.told.handle;
     device = scene_open();
-    int status = ops->import_ipc(device, 1, &handle, &base);
-    if (status == WEFT_ACCESS) {
-        kill(peer.pid, SIGKILL);
-        _exit(77);
-    }
-    NEED(status == WEFT_OK && ops->unimport(device, base) == WEFT_OK);
+    NEED(ops->unimport(device, import_first(&peer)) == WEFT_OK);
     handle.bytes_used--;
     NEED(ops->import_ipc(device, 1, &handle, &base) == WEFT_PROTOCOL && strstr(scene_text(), "127 bytes"));
     handle.bytes_used++;
@@ -398,14 +361,9 @@ APART(refused, refuse_all())
 static void refuse_pool(void)
 {
     void *base;
-    struct peer peer = peer_start(POOL);
+    struct peer peer = peer_start(SCENE_POOL);
     device = scene_open();
-    int status = ops->import_ipc(device, 1, &peer.told.handle, &base);
-    if (status == WEFT_ACCESS) {
-        kill(peer.pid, SIGKILL);
-        _exit(77);
-    }
-    NEED(status == WEFT_OK && ops->unimport(device, base) == WEFT_OK);
+    NEED(ops->unimport(device, import_first(&peer)) == WEFT_OK);
     fake->let_fail("cuMemPoolImportFromShareableHandle", 304, 0);
     NEED(ops->import_ipc(device, 1, &peer.told.handle, &base) == WEFT_PROTOCOL);
     fake->let_fail("cuMemPoolSetAccess", 217, 0);
@@ -429,25 +387,25 @@ static void export_errors(void)
     void *pinned;
     CUdeviceptr managed;
     static const struct {
-        int kind;
+        enum scene_way way;
         const char *call;
     } rows[] = {
-        {LEGACY, "cuIpcGetMemHandle"},
-        {MAPPED, "cuMemRetainAllocationHandle"},
-        {MAPPED, "cuMemExportToShareableHandle"},
-        {POOL, "cuMemPoolExportToShareableHandle"},
-        {POOL, "cuMemPoolExportPointer"},
-        {LEGACY, "cuCtxPushCurrent_v2"},
+        {SCENE_LEGACY, "cuIpcGetMemHandle"},
+        {SCENE_MAPPED, "cuMemRetainAllocationHandle"},
+        {SCENE_MAPPED, "cuMemExportToShareableHandle"},
+        {SCENE_POOL, "cuMemPoolExportToShareableHandle"},
+        {SCENE_POOL, "cuMemPoolExportPointer"},
+        {SCENE_LEGACY, "cuCtxPushCurrent_v2"},
     };
     device = scene_open();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        NEED(program_make(&program, rows[i].kind) == 0);
+        NEED(program_make(&program, rows[i].way) == 0);
         NEED(ops->count(device) == 2);
         fake->let_fail(rows[i].call, 999, 0);
-        NEED(ops->export_ipc(device, (void *)(uintptr_t)program.memory, &handle, &offset) == WEFT_SYSTEM);
+        NEED(ops->export_ipc(device, (void *)(uintptr_t)program.at.memory, &handle, &offset) == WEFT_SYSTEM);
         program_end(&program);
     }
-    NEED(program_make(&program, LEGACY) == 0);
+    NEED(program_make(&program, SCENE_LEGACY) == 0);
     NEED(ops->export_ipc(device, &local, &handle, &offset) == WEFT_UNSUPPORTED);
     NEED(CU(cuMemHostAlloc)(&pinned, 100, 0) == 0 && CU(cuMemAllocManaged)(&managed, 100, 1) == 0);
     NEED(ops->export_ipc(device, pinned, &handle, &offset) == WEFT_UNSUPPORTED &&
@@ -456,25 +414,26 @@ static void export_errors(void)
          strstr(scene_text(), "managed"));
     CU(cuMemFreeHost)(pinned);
     CU(cuMemFree_v2)(managed);
-    NEED(fake->is_synchronous((void *)(uintptr_t)program.memory) == 0);
-    NEED(ops->export_ipc(device, (void *)(uintptr_t)program.memory, &handle, &offset) == WEFT_OK);
-    NEED(fake->is_synchronous((void *)(uintptr_t)program.memory) == 1);
+    NEED(fake->is_synchronous((void *)(uintptr_t)program.at.memory) == 0);
+    NEED(ops->export_ipc(device, (void *)(uintptr_t)program.at.memory, &handle, &offset) == WEFT_OK);
+    NEED(fake->is_synchronous((void *)(uintptr_t)program.at.memory) == 1);
     program_end(&program);
     CUdeviceptr range;
     CUhandle block;
-    NEED(program_make(&program, LEGACY) == 0);
-    NEED(CU(cuMemAddressReserve)(&range, MIB, 0, 0, 0) == 0 &&
-         CU(cuMemCreate)(&block, MIB, &PROPS[2], 0) == 0 && CU(cuMemMap)(range, MIB, 0, block, 0) == 0);
+    NEED(program_make(&program, SCENE_LEGACY) == 0);
+    NEED(CU(cuMemAddressReserve)(&range, SCENE_BYTES, 0, 0, 0) == 0 &&
+         scene_block_make(&block, SCENE_MAPPED_ALONE, 1) == 0 &&
+         CU(cuMemMap)(range, SCENE_BYTES, 0, block, 0) == 0);
     NEED(ops->export_ipc(device, (void *)(uintptr_t)range, &handle, &offset) == WEFT_UNSUPPORTED &&
          strstr(scene_text(), "without a handle type"));
-    CU(cuMemUnmap)(range, MIB);
+    CU(cuMemUnmap)(range, SCENE_BYTES);
     CU(cuMemRelease)(block);
-    CU(cuMemAddressFree)(range, MIB);
+    CU(cuMemAddressFree)(range, SCENE_BYTES);
     program_end(&program);
-    NEED(program_make(&program, MAPPED) == 0);
+    NEED(program_make(&program, SCENE_MAPPED) == 0);
     fake->knows_mappings = 0;
     struct weft_device *old = scene_open();
-    NEED(ops->export_ipc(old, (void *)(uintptr_t)program.memory, &handle, &offset) == WEFT_UNSUPPORTED &&
+    NEED(ops->export_ipc(old, (void *)(uintptr_t)program.at.memory, &handle, &offset) == WEFT_UNSUPPORTED &&
          strstr(scene_text(), "does not tell apart"));
     ops->close(old);
     program_end(&program);
@@ -489,37 +448,38 @@ static void dmabuf(void)
     uint64_t offset;
     int fd = -1;
     device = scene_open();
-    NEED(program_make(&program, LEGACY) == 0);
-    memset(fake->look((void *)(uintptr_t)program.memory), 'm', MIB);
-    NEED(ops->export_dmabuf(device, (char *)(uintptr_t)program.memory + 5000, 300000, &fd, &offset) ==
+    NEED(program_make(&program, SCENE_LEGACY) == 0);
+    memset(fake->look((void *)(uintptr_t)program.at.memory), 'm', SCENE_BYTES);
+    NEED(ops->export_dmabuf(device, (char *)(uintptr_t)program.at.memory + 5000, 300000, &fd, &offset) ==
          WEFT_OK);
     NEED(offset == 5000 - 4096 && fcntl(fd, F_GETFD) == FD_CLOEXEC);
     NEED(lseek(fd, 0, SEEK_END) == 303104);
-    NEED(fake->is_synchronous((void *)(uintptr_t)program.memory) == 1);
+    NEED(fake->is_synchronous((void *)(uintptr_t)program.at.memory) == 1);
     close(fd);
-    NEED(ops->export_dmabuf(device, (void *)(uintptr_t)program.memory, 0, &fd, &offset) == WEFT_INVALID);
-    NEED(ops->export_dmabuf(device, (char *)(uintptr_t)program.memory + 1, MIB, &fd, &offset) ==
+    NEED(ops->export_dmabuf(device, (void *)(uintptr_t)program.at.memory, 0, &fd, &offset) == WEFT_INVALID);
+    NEED(ops->export_dmabuf(device, (char *)(uintptr_t)program.at.memory + 1, SCENE_BYTES, &fd, &offset) ==
          WEFT_INVALID);
     NEED(ops->export_dmabuf(device, &fd, 4, &fd, &offset) == WEFT_UNSUPPORTED);
     fake->let_fail("cuMemGetHandleForAddressRange", 801, 0);
-    NEED(ops->export_dmabuf(device, (void *)(uintptr_t)program.memory, 4, &fd, &offset) == WEFT_UNSUPPORTED);
+    NEED(ops->export_dmabuf(device, (void *)(uintptr_t)program.at.memory, 4, &fd, &offset) ==
+         WEFT_UNSUPPORTED);
     fake->let_fail("cuCtxPushCurrent_v2", 999, 0);
-    NEED(ops->export_dmabuf(device, (void *)(uintptr_t)program.memory, 4, &fd, &offset) == WEFT_SYSTEM);
+    NEED(ops->export_dmabuf(device, (void *)(uintptr_t)program.at.memory, 4, &fd, &offset) == WEFT_SYSTEM);
     /* Over two mappings side by side, as PyTorch's expandable segments have them. */
-    NEED(program_make(&second, MAPPED) == 0);
+    NEED(program_make(&second, SCENE_MAPPED) == 0);
     CUhandle block;
-    NEED(CU(cuMemCreate)(&block, MIB, &PROPS[0], 0) == 0 &&
-         CU(cuMemMap)(second.range, MIB, 0, block, 0) == 0);
-    NEED(ops->export_dmabuf(device, (char *)(uintptr_t)second.range + 10, 2 * MIB - 20, &fd, &offset) ==
-         WEFT_OK);
-    NEED(offset == 10 && lseek(fd, 0, SEEK_END) == (off_t)(2 * MIB));
+    NEED(scene_block_make(&block, SCENE_MAPPED, 1) == 0 &&
+         CU(cuMemMap)(second.at.range, SCENE_BYTES, 0, block, 0) == 0);
+    NEED(ops->export_dmabuf(device, (char *)(uintptr_t)second.at.range + 10, 2 * SCENE_BYTES - 20, &fd,
+                            &offset) == WEFT_OK);
+    NEED(offset == 10 && lseek(fd, 0, SEEK_END) == (off_t)(2 * SCENE_BYTES));
     close(fd);
-    CU(cuMemUnmap)(second.range, MIB);
+    CU(cuMemUnmap)(second.at.range, SCENE_BYTES);
     CU(cuMemRelease)(block);
     program_end(&second);
     fake->has_dmabuf = 0;
     struct weft_device *old = scene_open();
-    NEED(ops->export_dmabuf(old, (void *)(uintptr_t)program.memory, 4, &fd, &offset) == WEFT_UNSUPPORTED &&
+    NEED(ops->export_dmabuf(old, (void *)(uintptr_t)program.at.memory, 4, &fd, &offset) == WEFT_UNSUPPORTED &&
          strstr(scene_text(), "exports no dma-buf"));
     ops->close(old);
     program_end(&program);
