@@ -7,7 +7,9 @@
  * Needs device 0, a few MiB of it, and nothing else of weft's. Exit status 1 where not even a context can be had.
  */
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -278,9 +280,12 @@ static void record_streams(void)
     CU(cuEventRecord)(event, stream);
     say("event behind it: %d", CU(cuEventQuery)(event));
     /* While a stream waits, none of these may. */
-    CUstream second;
+    CUstream second, third;
     CUdeviceptr memory;
     say("stream meanwhile: %d", CU(cuStreamCreateWithPriority)(&second, 1, 0));
+    CU(cuStreamCreateWithPriority)(&third, 1, 0);
+    say("stream that waits for it: %d", CU(cuStreamWaitEvent)(third, event, 0));
+    say("destroying that: %d", CU(cuStreamDestroy_v2)(third));
     say("allocation meanwhile: %d", CU(cuMemAlloc_v2)(&memory, MIB));
     say("copy meanwhile: %d", CU(cuMemcpyAsync)(memory, (uintptr_t)words + 64, 64, second));
     say("write a word: %d", CU(cuStreamWriteValue32_v2)(second, (uintptr_t)words, 1, 0));
@@ -306,6 +311,50 @@ static int open_device(CUcontext *context, int *device)
            CU(cuCtxPushCurrent_v2)(*context);
 }
 
+/* A word that a stream waits for. It is written after a second, so that a call that waits for the stream comes back. */
+static uint32_t *awaited;
+
+static void write_late(int number)
+{
+    (void)number;
+    __atomic_store_n(awaited, 1, __ATOMIC_RELEASE);
+}
+
+static void await_word(CUstream stream, uint32_t *word)
+{
+    awaited = word;
+    CU(cuStreamWaitValue32_v2)(stream, (uintptr_t)word, 1, 0);
+    alarm(1);
+}
+
+/* Whether it took that long. */
+static int was_late(CUstream stream)
+{
+    alarm(0);
+    int is_late = __atomic_exchange_n(awaited, 1, __ATOMIC_ACQ_REL) == 1;
+    CU(cuStreamSynchronize)(stream);
+    return is_late;
+}
+
+static void record_import_meanwhile(CUblob handle)
+{
+    CUstream stream;
+    CUdeviceptr memory = 0;
+    void *words;
+    CU(cuStreamCreateWithPriority)(&stream, 1, 0);
+    CU(cuMemHostAlloc)(&words, 4096, 3);
+    memset(words, 0, 4096);
+    signal(SIGALRM, write_late);
+    await_word(stream, words);
+    int result = CU(cuIpcOpenMemHandle_v2)(&memory, handle, 1);
+    say("cuIpcOpenMemHandle while a stream waits: %d, waits as well: %d", result, was_late(stream));
+    await_word(stream, (uint32_t *)words + 1);
+    result = CU(cuIpcCloseMemHandle)(memory);
+    say("cuIpcCloseMemHandle while a stream waits: %d, waits as well: %d", result, was_late(stream));
+    CU(cuStreamDestroy_v2)(stream);
+    CU(cuMemFreeHost)(words);
+}
+
 static void importer(int in)
 {
     CUcontext context;
@@ -324,6 +373,7 @@ static void importer(int in)
     say("cuIpcOpenMemHandle of nonsense: %d", CU(cuIpcOpenMemHandle_v2)(&again, bad, 1));
     say("cuIpcCloseMemHandle: %d", CU(cuIpcCloseMemHandle)(memory));
     say("cuIpcCloseMemHandle again: %d", CU(cuIpcCloseMemHandle)(memory));
+    record_import_meanwhile(handle);
 }
 
 int main(int argc, char **argv)

@@ -252,6 +252,8 @@ static void test_errors(void **state)
         fake->let_fail(opening[i].call, opening[i].result, 0);
         assert_int_equal(ops->queue_open(device, 0, &queue), opening[i].status);
     }
+    fake->let_fail("cuEventCreate", 800, 1); /* the second */
+    assert_int_equal(ops->queue_open(device, 0, &queue), WEFT_ACCESS);
     assert_int_equal(ops->queue_open(device, 2, &queue), WEFT_INVALID);
     assert_int_equal(ops->queue_open(device, -1, &queue), WEFT_INVALID);
     queue = cuda_check_queue(device, 1);
@@ -261,6 +263,8 @@ static void test_errors(void **state)
         assert_int_equal(ops->follow(queue, stream), working[i].status);
         cuda_check_said("stream");
     }
+    fake->let_fail("cuEventRecord", 999, 1); /* behind the wait */
+    assert_int_equal(ops->follow(queue, stream), WEFT_SYSTEM);
     fake->let_fail("cuEventCreate", 2, 0);
     assert_int_equal(ops->mark(queue, &event), WEFT_NOMEM);
     fake->let_fail("cuEventRecord", 999, 0);
