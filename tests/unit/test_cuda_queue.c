@@ -222,49 +222,54 @@ static void test_broken(void **state)
     ops->queue_close(queue);
 }
 
+struct answer {
+    const char *call;
+    int result, after, status;
+};
+
 /* What a call of the driver's may answer, one after the other. */
+static void test_errors_of_opening(void **state)
+{
+    (void)state;
+    static const struct answer answers[] = {
+        {"cuDevicePrimaryCtxRetain", 2, 0, WEFT_NOMEM},
+        {"cuThreadExchangeStreamCaptureMode", 1, 0, WEFT_INVALID},
+        {"cuCtxPushCurrent_v2", 201, 0, WEFT_SYSTEM},
+        {"cuCtxPushCurrent_v2", 700, 0, WEFT_SYSTEM},
+        {"cuCtxGetStreamPriorityRange", 801, 0, WEFT_UNSUPPORTED},
+        {"cuStreamCreateWithPriority", 46, 0, WEFT_MISSING},
+        {"cuEventCreate", 800, 0, WEFT_ACCESS},
+        {"cuEventCreate", 800, 1, WEFT_ACCESS},
+    };
+    struct weft_device_queue *queue;
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
+        fake->let_fail(answers[i].call, answers[i].result, answers[i].after);
+        assert_int_equal(ops->queue_open(device, 0, &queue), answers[i].status);
+    }
+    assert_int_equal(ops->queue_open(device, 2, &queue), WEFT_INVALID);
+    assert_int_equal(ops->queue_open(device, -1, &queue), WEFT_INVALID);
+}
+
 static void test_errors(void **state)
 {
     (void)state;
-    static const struct {
-        const char *call;
-        int result, status;
-    } opening[] =
-        {
-            {"cuDevicePrimaryCtxRetain", 2, WEFT_NOMEM},
-            {"cuThreadExchangeStreamCaptureMode", 1, WEFT_INVALID},
-            {"cuCtxPushCurrent_v2", 201, WEFT_SYSTEM},
-            {"cuCtxPushCurrent_v2", 700, WEFT_SYSTEM},
-            {"cuCtxGetStreamPriorityRange", 801, WEFT_UNSUPPORTED},
-            {"cuStreamCreateWithPriority", 46, WEFT_MISSING},
-            {"cuEventCreate", 800, WEFT_ACCESS},
-        },
-      working[] = {
-          {"cuStreamIsCapturing", 906, WEFT_UNSUPPORTED},
-          {"cuStreamGetCtx", 400, WEFT_SYSTEM},
-          {"cuEventRecord", 999, WEFT_SYSTEM},
-          {"cuStreamWaitEvent", 214, WEFT_SYSTEM},
-      };
+    static const struct answer working[] = {
+        {"cuStreamIsCapturing", 906, 0, WEFT_UNSUPPORTED},
+        {"cuStreamGetCtx", 400, 0, WEFT_SYSTEM},
+        {"cuEventRecord", 999, 0, WEFT_SYSTEM},
+        {"cuStreamWaitEvent", 214, 0, WEFT_SYSTEM},
+        {"cuEventRecord", 999, 1, WEFT_SYSTEM}, /* behind the wait */
+    };
     struct weft_device_queue *queue;
     struct weft_device_event *event;
     CUstream stream;
-    for (size_t i = 0; i < sizeof opening / sizeof *opening; i++) {
-        fake->let_fail(opening[i].call, opening[i].result, 0);
-        assert_int_equal(ops->queue_open(device, 0, &queue), opening[i].status);
-    }
-    fake->let_fail("cuEventCreate", 800, 1); /* the second */
-    assert_int_equal(ops->queue_open(device, 0, &queue), WEFT_ACCESS);
-    assert_int_equal(ops->queue_open(device, 2, &queue), WEFT_INVALID);
-    assert_int_equal(ops->queue_open(device, -1, &queue), WEFT_INVALID);
     queue = cuda_check_queue(device, 1);
     assert_int_equal(CU(cuStreamCreate)(&stream, 0), 0);
     for (size_t i = 0; i < sizeof working / sizeof *working; i++) {
-        fake->let_fail(working[i].call, working[i].result, 0);
+        fake->let_fail(working[i].call, working[i].result, working[i].after);
         assert_int_equal(ops->follow(queue, stream), working[i].status);
         cuda_check_said("stream");
     }
-    fake->let_fail("cuEventRecord", 999, 1); /* behind the wait */
-    assert_int_equal(ops->follow(queue, stream), WEFT_SYSTEM);
     fake->let_fail("cuEventCreate", 2, 0);
     assert_int_equal(ops->mark(queue, &event), WEFT_NOMEM);
     fake->let_fail("cuEventRecord", 999, 0);
@@ -333,8 +338,15 @@ int main(void)
 {
 #define SCENE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
-        SCENE(test_copies), SCENE(test_copy_over_pins), SCENE(test_follow), SCENE(test_streams),
-        SCENE(test_await),  SCENE(test_broken),         SCENE(test_errors), SCENE(test_threads),
+        SCENE(test_copies),
+        SCENE(test_copy_over_pins),
+        SCENE(test_follow),
+        SCENE(test_streams),
+        SCENE(test_await),
+        SCENE(test_broken),
+        SCENE(test_errors_of_opening),
+        SCENE(test_errors),
+        SCENE(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
