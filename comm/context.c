@@ -230,6 +230,7 @@ int weft_context_transport(struct weft_context *context, enum weft_transport_ind
         .tell = weft_inbox_tell,
         .devices = *context->ports.chosen ? context->ports.chosen : context->settings.devices,
         .verbs = &context->settings.verbs,
+        .device_memory = index == WEFT_OFI && weft_devices_in_use(context->devices),
     };
     struct weft_transport *instance;
     status = transport->ops.open(&params, &instance);

@@ -315,6 +315,15 @@ const struct weft_device_kind *weft_devices_find(struct weft_devices *devices, c
     return kind && kind->status == WEFT_OK ? kind : NULL;
 }
 
+int weft_devices_in_use(struct weft_devices *devices)
+{
+    int in_use = 0;
+    open_all(devices);
+    for (int i = 0; i < devices->asked && !in_use; i++)
+        in_use = devices->ask[i]->ops.in_use(devices->ask[i]->device) != 0;
+    return in_use;
+}
+
 const struct weft_device_kind *weft_devices_identify(struct weft_devices *devices, const void *pointer,
                                                      struct weft_device_span *span)
 {

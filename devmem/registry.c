@@ -123,6 +123,12 @@ static int absent_release(struct weft_device *device, void *memory)
     return absent("have no memory that weft could allocate");
 }
 
+static int absent_in_use(struct weft_device *device)
+{
+    (void)device;
+    return 1;
+}
+
 /* Takes the default for every operation that the table lacks. */
 static void fill(struct weft_device_ops *ops)
 {
@@ -141,6 +147,7 @@ static void fill(struct weft_device_ops *ops)
     ops->unpin = ops->unpin ? ops->unpin : absent_pin;
     ops->allocate = ops->allocate ? ops->allocate : absent_allocate;
     ops->release = ops->release ? ops->release : absent_release;
+    ops->in_use = ops->in_use ? ops->in_use : absent_in_use;
 }
 
 int weft_device_complete(const struct weft_device_ops *partial, struct weft_device_ops *complete)

@@ -258,6 +258,12 @@ static int cuda_describe(struct weft_device *device, int ordinal, struct weft_de
     return WEFT_OK;
 }
 
+/* The driver is loaded, by whomever. */
+static int cuda_in_use(struct weft_device *device)
+{
+    return weft_cuda_find(device) != WEFT_CUDA_NOTHING;
+}
+
 const struct weft_device_ops weft_cuda_ops = {
     .size = sizeof weft_cuda_ops,
     .abi = WEFT_DEVICE_ABI,
@@ -287,4 +293,5 @@ const struct weft_device_ops weft_cuda_ops = {
     .unpin = weft_cuda_unpin,
     .allocate = weft_cuda_allocate,
     .release = weft_cuda_release,
+    .in_use = cuda_in_use,
 };

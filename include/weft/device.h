@@ -225,6 +225,9 @@ struct weft_device_ops {
     int (*allocate)(struct weft_device *device, int ordinal, enum weft_memory_kind kind, size_t size,
                     void **memory);
     int (*release)(struct weft_device *device, void *memory);
+
+    /* Whether the program may have memory of this kind by now: 1 or 0, by looking only; nothing is loaded or started. NULL: 1. */
+    int (*in_use)(struct weft_device *device);
 };
 
 /* What a plug-in exports under this name. */

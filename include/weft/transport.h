@@ -163,6 +163,7 @@ struct weft_transport_params {
     int (*tell)(void *tell_arg, const void *address, size_t address_size, const void *letter, size_t size);
     const char *devices;                     /* verbs: WEFT_VERBS_DEVICE, NULL or "" to choose */
     const struct weft_verbs_settings *verbs; /* NULL: the defaults */
+    int device_memory; /* 1: reg_device() may be called; an instance that was opened without may refuse */
 };
 
 struct weft_transport_ops {

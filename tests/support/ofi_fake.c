@@ -60,21 +60,24 @@ static ssize_t fake_recv(struct fid_ep *ep, void *bytes, size_t size, void *desc
 static ssize_t fake_trecv(struct fid_ep *ep, void *bytes, size_t size, void *desc, fi_addr_t from,
                           uint64_t tag, uint64_t ignore, void *context)
 {
-    (void)ep, (void)bytes, (void)size, (void)desc, (void)from, (void)tag, (void)ignore, (void)context;
+    (void)bytes, (void)size, (void)from, (void)tag, (void)ignore, (void)context;
+    fake_of(&ep->fid)->desc = desc;
     return 0;
 }
 
 static ssize_t fake_tsend(struct fid_ep *ep, const void *bytes, size_t size, void *desc, fi_addr_t to,
                           uint64_t tag, void *context)
 {
-    (void)bytes, (void)size, (void)desc, (void)to, (void)tag;
+    (void)bytes, (void)size, (void)to, (void)tag;
+    fake_of(&ep->fid)->desc = desc;
     return complete_later(fake_of(&ep->fid), context);
 }
 
 static ssize_t fake_writedata(struct fid_ep *ep, const void *bytes, size_t size, void *desc, uint64_t data,
                               fi_addr_t to, uint64_t address, uint64_t key, void *context)
 {
-    (void)bytes, (void)size, (void)desc, (void)data, (void)to, (void)address, (void)key;
+    (void)bytes, (void)size, (void)data, (void)to, (void)address, (void)key;
+    fake_of(&ep->fid)->desc = desc;
     return complete_later(fake_of(&ep->fid), context);
 }
 
@@ -142,9 +145,20 @@ static int fake_reg(struct fid *fid, const void *memory, size_t size, uint64_t a
         return -FI_ENOMEM;
     mr->fid = (struct fid){FI_CLASS_MR, fid->context, &mr_ops};
     mr->key = key;
+    mr->mem_desc = mr;
     fake_of(fid)->registrations++;
     *result = mr;
     return 0;
+}
+
+static int fake_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags,
+                        struct fid_mr **result)
+{
+    struct ofi_fake *fake = fake_of(fid);
+    fake->flags = flags;
+    fake->attr = *attr;
+    memcpy(fake->place, attr->mr_iov, flags ? sizeof fake->place : sizeof *attr->mr_iov);
+    return fake_reg(fid, NULL, 0, attr->access, 0, attr->requested_key, 0, result, NULL);
 }
 
 static struct fi_ops_msg msg_ops = {
@@ -154,12 +168,18 @@ static struct fi_ops_rma rma_ops = {.size = sizeof rma_ops, .writedata = fake_wr
 static struct fi_ops_ep ep_ops = {.size = sizeof ep_ops, .cancel = fake_cancel};
 static struct fi_ops_cq cq_ops = {.size = sizeof cq_ops, .read = fake_cq_read};
 static struct fi_ops_av av_ops = {.size = sizeof av_ops, .insert = fake_av_insert, .remove = fake_av_remove};
-static struct fi_ops_mr domain_mr_ops = {.size = sizeof domain_mr_ops, .reg = fake_reg};
+static struct fi_ops_mr plain_mr_ops = {.size = offsetof(struct fi_ops_mr, regattr), .reg = fake_reg};
+static struct fi_ops_mr full_mr_ops = {.size = sizeof full_mr_ops, .reg = fake_reg, .regattr = fake_regattr};
 
 static const char *fake_strerror(int error)
 {
     (void)error;
     return "an error";
+}
+
+static uint32_t fake_version(void)
+{
+    return FI_VERSION(1, 17);
 }
 
 static void fake_freeinfo(struct fi_info *info)
@@ -174,7 +194,7 @@ static void objects_make(struct ofi_fake *fake)
         (struct fid_ep){.fid = fid, .ops = &ep_ops, .msg = &msg_ops, .rma = &rma_ops, .tagged = &tagged_ops};
     fake->cq = (struct fid_cq){.fid = fid, .ops = &cq_ops};
     fake->av = (struct fid_av){.fid = fid, .ops = &av_ops};
-    fake->domain = (struct fid_domain){.fid = fid, .mr = &domain_mr_ops};
+    fake->domain = (struct fid_domain){.fid = fid, .mr = &plain_mr_ops};
     fake->fabric = (struct fid_fabric){.fid = fid};
     fake->tx.msg_order = FI_ORDER_SAS | FI_ORDER_SAW;
     fake->fabric_attr.prov_name = (char *)(uintptr_t) "fake";
@@ -183,7 +203,8 @@ static void objects_make(struct ofi_fake *fake)
                                   .ep_attr = &fake->ep_attr,
                                   .domain_attr = &fake->domain_attr,
                                   .fabric_attr = &fake->fabric_attr};
-    fake->library = (struct ofi_library){.freeinfo = fake_freeinfo, .strerror = fake_strerror};
+    fake->library =
+        (struct ofi_library){.freeinfo = fake_freeinfo, .strerror = fake_strerror, .version = fake_version};
 }
 
 struct ofi_fake *ofi_fake_open(uint32_t number, int tagged)
@@ -224,6 +245,12 @@ struct ofi_fake *ofi_fake_open(uint32_t number, int tagged)
     memset(&address->key, (int)number, sizeof address->key);
     transport->address_size = OFI_ADDRESS_FIXED + sizeof name;
     return fake;
+}
+
+void ofi_fake_take_devices(struct ofi_fake *fake)
+{
+    fake->transport->takes_devices = 1;
+    fake->domain.mr = &full_mr_ops;
 }
 
 void ofi_fake_close(struct ofi_fake *fake)

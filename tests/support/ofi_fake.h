@@ -26,6 +26,10 @@ struct ofi_fake {
     void *done[FAKE_POSTED]; /* contexts of sends that complete */
     uint32_t done_count;
     uint32_t peers, registrations;
+    const void *desc; /* of the caller's memory in the last put or tagged receive */
+    uint64_t flags;   /* of the last registration by attributes, which were: */
+    struct fi_mr_attr attr;
+    uint8_t place[32];      /* and what they point to, a dma-buf for instance */
     int registration_error; /* of libfabric's, positive: what registering answers */
     ssize_t
         start_error; /* negative, as libfabric has it: what starting an operation answers, 0 to start it */
@@ -45,6 +49,8 @@ struct ofi_fake {
 
 /* tagged: puts by tagged message instead of remote write. Aborts when memory is short. */
 struct ofi_fake *ofi_fake_open(uint32_t number, int tagged);
+/* It was opened for memory of devices. */
+void ofi_fake_take_devices(struct ofi_fake *fake);
 void ofi_fake_close(struct ofi_fake *fake);
 /* Completions and events, told to handler (may be NULL). */
 void ofi_fake_turn(struct ofi_fake *fake, weft_event_handler *handler, void *arg);

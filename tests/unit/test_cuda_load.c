@@ -70,6 +70,7 @@ static void test_not_there(void **state)
     int once = asked;
     assert_int_equal(identify(device, memory), WEFT_MISSING);
     assert_int_equal(asked, once); /* nothing was loaded since */
+    assert_int_equal(ops->in_use(device), 0);
     assert_string_equal(scene_text(), "");
     assert_int_equal(is_in_process, 0);
     assert_int_equal(fake->calls("cuInit"), 0);
@@ -78,6 +79,7 @@ static void test_not_there(void **state)
     is_installed = 1;
     assert_int_equal(ops->count(device), 2);
     assert_int_equal(fake->calls("cuInit"), 1);
+    assert_int_equal(ops->in_use(device), 1);
     ops->close(device);
 }
 

@@ -93,6 +93,7 @@ static void absent_operations_can_be_called(void **state)
                        "devices of this kind have no memory that weft could allocate");
     expect_unsupported(ops.release(NULL, NULL),
                        "devices of this kind have no memory that weft could allocate");
+    assert_int_equal(ops.in_use(NULL), 1);
     ops.event_free(NULL);
     ops.gate_free(NULL);
 }

@@ -52,6 +52,7 @@ static void every_pointer_is_the_hosts(void **state)
         assert_int_equal(span.identity, 0);
         assert_true(span.length == UINT64_MAX);
     }
+    assert_int_equal(weft_devices_in_use(devices), 0);
     weft_devices_destroy(devices);
     weft_devices_destroy(NULL);
 }
@@ -113,6 +114,7 @@ static void a_plugin_is_used_like_a_built_in_kind(void **state)
     test_leak_take(&before);
     struct weft_devices *devices = make("least", plugin.path, "rude:x;;least:fast,seed=3;");
     const struct weft_device_kind *kind = weft_devices_find(devices, "least");
+    assert_int_equal(weft_devices_in_use(devices), 1);
     assert_non_null(kind);
     assert_ptr_equal(kind, last(devices));
     assert_string_equal(kind->source, plugin.path);

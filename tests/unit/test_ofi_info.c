@@ -22,6 +22,8 @@ struct offer {
 };
 
 static const struct offer *offers;
+/* Memory of devices: 0 is not offered; 1 is; 2 but costs messages their order; 3 and less can be injected then. */
+static int devices;
 
 /* An entry with all its parts, as one piece of memory. */
 struct entry {
@@ -94,7 +96,14 @@ static int offer_all(uint32_t version, const char *node, const char *service, ui
     for (const struct offer *offer = offers; offer->provider; offer++) {
         if (wanted && strncmp(offer->provider, wanted, strlen(wanted)) != 0)
             continue;
+        int with_devices = (hints->caps & FI_HMEM) != 0;
+        if (with_devices && !devices)
+            continue;
         struct fi_info *info = entry_new(NULL);
+        info->domain_attr->mr_mode = FI_MR_LOCAL | (with_devices ? FI_MR_HMEM : 0);
+        assert_true(!(info->domain_attr->mr_mode & ~hints->domain_attr->mr_mode));
+        info->tx_attr->msg_order = with_devices && devices == 2 ? 0 : FI_ORDER_SAS;
+        info->tx_attr->inject_size = with_devices && devices == 3 ? 0 : 64;
         info->caps = hints->caps;
         info->ep_attr->type = FI_EP_RDM;
         info->ep_attr->max_msg_size = 1 << 30;
@@ -196,9 +205,45 @@ static void a_forked_child_does_not_get_rdma(void **state)
     assert_string_equal(choice("tcp;ofi_rxm", "10.7.0.1", 0, getppid()), "r0");
 }
 
+/* Whether the entry of this domain is taken with memory of devices. */
+static int gets_devices(const char *domain)
+{
+    const struct ofi_library library = {.getinfo = offer_all,
+                                        .freeinfo = entries_free,
+                                        .dupinfo = entry_new,
+                                        .version = version,
+                                        .loader = getpid()};
+    const struct weft_transport_params params = {.size = sizeof params, .local_address = "192.0.2.1"};
+    struct fi_info *info;
+    assert_int_equal(ofi_info_choose(&library, &params, 0, &info), WEFT_OK);
+    assert_int_equal(info->caps & FI_HMEM, 0);
+    ofi_info_add_devices(&library, &info);
+    assert_string_equal(info->domain_attr->name, domain);
+    int takes = (info->caps & FI_HMEM) != 0;
+    entries_free(info);
+    return takes;
+}
+
+/* The choice is the same with and without; nothing is given for it. */
+static void memory_of_devices_comes_beside(void **state)
+{
+    static const struct offer efa[] = {{"efa", "rdmap1", "192.0.2.7"}, {"efa", "rdmap0", "192.0.2.1"}, {0}};
+    (void)state;
+    offers = roce;
+    assert_int_equal(gets_devices("eth0"), 0);
+    offers = efa;
+    devices = 1;
+    assert_int_equal(gets_devices("rdmap0"), 1);
+    devices = 2;
+    assert_int_equal(gets_devices("rdmap0"), 0);
+    devices = 3;
+    assert_int_equal(gets_devices("rdmap0"), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_of_devices_comes_beside),
         cmocka_unit_test(nobody_gets_a_device_of_another_interface_unasked),
         cmocka_unit_test(the_interface_in_use_comes_first),
         cmocka_unit_test(whoever_names_verbs_gets_a_device_of_its_own_interface),

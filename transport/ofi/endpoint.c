@@ -84,6 +84,7 @@ static void read_capabilities(struct weft_transport *transport)
     transport->wide_keys = info->domain_attr->mr_key_size >= 8;
     transport->fragile = strcmp(info->fabric_attr->prov_name, "verbs;ofi_rxm") == 0;
     transport->wide_data = info->domain_attr->cq_data_size >= 8;
+    transport->takes_devices = (info->caps & FI_HMEM) != 0;
     weft_log(WEFT_LOG_INFO,
              "ofi: provider %s, domain %s: %s, puts by %s, %s keys, inject %zu, message %zu, prefix %zu",
              info->fabric_attr->prov_name, info->domain_attr->name ? info->domain_attr->name : "?",
@@ -215,6 +216,19 @@ void ofi_endpoint_close(struct weft_transport *transport)
     free(transport->scratch);
 }
 
+int ofi_register_end(struct weft_transport *transport, struct fid_mr *mr)
+{
+    if (!(transport->info->domain_attr->mr_mode & FI_MR_ENDPOINT))
+        return WEFT_OK;
+    int error = fi_mr_bind(mr, &transport->ep->fid, 0);
+    if (!error)
+        error = fi_mr_enable(mr);
+    if (!error)
+        return WEFT_OK;
+    fi_close(&mr->fid);
+    return failed_with(transport, "enabling registered memory", error, 1);
+}
+
 int ofi_register(struct weft_transport *transport, const void *memory, size_t size, uint64_t access,
                  uint64_t key, struct fid_mr **result)
 {
@@ -231,17 +245,10 @@ int ofi_register(struct weft_transport *transport, const void *memory, size_t si
             transport->info->fabric_attr->prov_name, size, memory);
     if (error)
         return failed_with(transport, "registering memory", error, 1);
-    if (transport->info->domain_attr->mr_mode & FI_MR_ENDPOINT) {
-        error = fi_mr_bind(mr, &transport->ep->fid, 0);
-        if (!error)
-            error = fi_mr_enable(mr);
-        if (error) {
-            fi_close(&mr->fid);
-            return failed_with(transport, "enabling registered memory", error, 1);
-        }
-    }
-    *result = mr;
-    return WEFT_OK;
+    int status = ofi_register_end(transport, mr);
+    if (!status)
+        *result = mr;
+    return status;
 }
 
 uint64_t ofi_next_key(struct weft_transport *transport)
@@ -253,6 +260,14 @@ uint64_t ofi_next_key(struct weft_transport *transport)
 uint64_t ofi_region_access(const struct weft_transport *transport)
 {
     return transport->use_rma ? FI_WRITE | FI_REMOTE_WRITE : FI_SEND | FI_RECV;
+}
+
+void ofi_region_add(struct weft_transport *transport, struct weft_region *region)
+{
+    region->next = transport->regions;
+    if (region->next)
+        region->next->previous = region;
+    transport->regions = region;
 }
 
 int ofi_reg(struct weft_transport *transport, void *memory, size_t size, struct weft_region **result)
@@ -274,10 +289,7 @@ int ofi_reg(struct weft_transport *transport, void *memory, size_t size, struct 
         free(region);
         return status;
     }
-    region->next = transport->regions;
-    if (region->next)
-        region->next->previous = region;
-    transport->regions = region;
+    ofi_region_add(transport, region);
     *result = region;
     return WEFT_OK;
 }

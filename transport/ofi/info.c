@@ -13,6 +13,10 @@
  * it cannot be opened). FI_VERBS_IFACE or FI_VERBS_DEVICE_NAME narrow down what libfabric offers. Nobody gets
  * verbs unasked on an interface that the ranks do not talk over: nothing says that it leads to the peers.
  *
+ * Memory of devices (FI_HMEM) is no reason to choose. If the program has some by now, the entry that was chosen is looked for
+ * once more among those that can do that too. It must be the same in all that weft looks at, but for how much may be injected,
+ * as programs and messages without such memory shall have what they had.
+ *
  * One exception to the order: libfabric 1.17 lists tcp;ofi_rxm before net, the tcp provider's successor with
  * reliable datagrams of its own, which later versions merged into tcp and list first. It has fewer layers
  * (6.1 against 8.4 us for an exchange of 8 bytes over loopback), so net, where offered, stands in for
@@ -114,6 +118,7 @@ static enum suit suits(const struct ofi_wish *wish, const struct fi_info *info, 
 
 static struct fi_info *hints_make(const struct ofi_library *library, uint64_t caps, const char *provider)
 {
+    int devices = caps & FI_HMEM ? FI_MR_HMEM : 0;
     struct fi_info *hints = library->dupinfo(NULL);
     if (!hints)
         return NULL;
@@ -125,7 +130,7 @@ static struct fi_info *hints_make(const struct ofi_library *library, uint64_t ca
     hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
     hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
     hints->domain_attr->mr_mode =
-        FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+        FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT | devices;
     if (provider) {
         hints->fabric_attr->prov_name = strdup(provider);
         if (!hints->fabric_attr->prov_name) {
@@ -214,4 +219,50 @@ int ofi_info_choose(const struct ofi_library *library, const struct weft_transpo
         return nothing_fits(&wish, provider);
     *result = info;
     return WEFT_OK;
+}
+
+static int is_same_text(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+/* Whether two entries differ in nothing but memory of devices. */
+static int is_same_beside_devices(const struct fi_info *a, const struct fi_info *b)
+{
+    const struct fi_domain_attr *domain = a->domain_attr, *other = b->domain_attr;
+    return is_same_text(a->fabric_attr->prov_name, b->fabric_attr->prov_name) &&
+           is_same_text(a->fabric_attr->name, b->fabric_attr->name) &&
+           is_same_text(domain->name, other->name) && a->addr_format == b->addr_format &&
+           a->src_addrlen == b->src_addrlen &&
+           (!a->src_addrlen || memcmp(a->src_addr, b->src_addr, a->src_addrlen) == 0) &&
+           !(a->caps & ~b->caps) && a->mode == b->mode && a->tx_attr->mode == b->tx_attr->mode &&
+           a->rx_attr->mode == b->rx_attr->mode && a->ep_attr->protocol == b->ep_attr->protocol &&
+           a->ep_attr->max_msg_size == b->ep_attr->max_msg_size &&
+           a->ep_attr->msg_prefix_size == b->ep_attr->msg_prefix_size &&
+           a->tx_attr->msg_order == b->tx_attr->msg_order && a->rx_attr->msg_order == b->rx_attr->msg_order &&
+           a->rx_attr->comp_order == b->rx_attr->comp_order &&
+           domain->mr_mode == (other->mr_mode & ~FI_MR_HMEM) && domain->mr_key_size == other->mr_key_size &&
+           domain->cq_data_size == other->cq_data_size;
+}
+
+void ofi_info_add_devices(const struct ofi_library *library, struct fi_info **info)
+{
+    const char *provider = (*info)->fabric_attr->prov_name;
+    struct fi_info *hints = hints_make(library, (*info)->caps | FI_HMEM, provider), *list = NULL;
+    if (!hints)
+        return;
+    int error = library->getinfo(OFI_API, NULL, NULL, 0, hints, &list);
+    library->freeinfo(hints);
+    const struct fi_info *found = error ? NULL : list;
+    while (found && !((found->caps & FI_HMEM) && is_same_beside_devices(*info, found)))
+        found = found->next;
+    weft_log(WEFT_LOG_INFO, "ofi: provider %s %s memory of devices", provider,
+             found ? "takes" : "does not take");
+    struct fi_info *copy = found ? library->dupinfo(found) : NULL;
+    if (copy) {
+        library->freeinfo(*info);
+        *info = copy;
+    }
+    if (!error)
+        library->freeinfo(list);
 }

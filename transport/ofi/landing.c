@@ -90,14 +90,17 @@ ssize_t ofi_landing_receive(struct weft_transport *transport, struct ofi_landing
 {
     void *memory = landing->sink ? landing->sink : landing->memory;
     struct fid_mr *mr = landing->mr ? landing->mr : landing->region ? landing->region->mr : NULL;
+    int is_device = landing->region && landing->region->is_device;
+    if (is_device && landing->sink) /* which is the host's */
+        mr = NULL;
     void *desc = mr ? fi_mr_desc(mr) : NULL;
     uint64_t tag = OFI_TAG(landing->nonce, ofi_landing_immediate(landing));
     ssize_t error;
     if (landing->prefix) {
         struct iovec iov[2] = {{landing->prefix->memory, transport->prefix}, {memory, landing->size}};
         void *descs[2] = {landing->prefix->desc, desc};
-        error = fi_trecvv(transport->ep, iov, transport->local_mr ? descs : NULL, 2, FI_ADDR_UNSPEC, tag, 0,
-                          &landing->op.context);
+        error = fi_trecvv(transport->ep, iov, transport->local_mr || is_device ? descs : NULL, 2,
+                          FI_ADDR_UNSPEC, tag, 0, &landing->op.context);
     } else {
         error = fi_trecv(transport->ep, memory, landing->size, desc, FI_ADDR_UNSPEC, tag, 0,
                          &landing->op.context);
@@ -138,7 +141,7 @@ static int landing_open(struct weft_transport *transport, struct ofi_landing *la
     }
     landing->state = OFI_LANDING_OPEN;
     token->address = transport->address_keys ? (uint64_t)(uintptr_t)landing->memory : 0;
-    if (!transport->own_keys) {
+    if (region) {
         token->key = fi_mr_key(region->mr);
         if (!transport->address_keys)
             token->address = (uint64_t)((uint8_t *)landing->memory - (uint8_t *)region->memory);
@@ -179,6 +182,7 @@ int ofi_land(struct weft_link *link, struct weft_region *region, void *memory, s
     if (link->state == OFI_LINK_FAILED)
         return weft_fail(link->status, "%s", link->why);
     int needs_region = transport->use_rma ? !transport->own_keys : transport->local_mr;
+    needs_region |= region && region->is_device;
     int status = ofi_region_check(transport, needs_region, region, memory, size);
     if (status)
         return status;

@@ -87,6 +87,10 @@ static int open_with_library(const struct weft_transport_params *params, int no_
     int status = ofi_library_get(&transport->library);
     if (!status)
         status = ofi_info_choose(transport->library, params, no_verbs, &transport->info);
+    int asks = params->size >= offsetof(struct weft_transport_params, device_memory) + sizeof(int) &&
+               params->device_memory;
+    if (!status && asks)
+        ofi_info_add_devices(transport->library, &transport->info);
     if (!status)
         status = ofi_endpoint_open(transport);
     if (!status)
@@ -268,6 +272,8 @@ static void ofi_caps(const struct weft_transport *transport, struct weft_transpo
     };
     if (transport->local_mr)
         own.flags |= WEFT_CAP_REG_LOCAL;
+    if (transport->takes_devices)
+        own.flags |= WEFT_CAP_DEVICE_POINTER | (ofi_has_dmabufs(transport) ? WEFT_CAP_DMABUF : 0);
     if (!transport->use_rma) /* a region has no remote key */
         own.flags |= WEFT_CAP_REG_KEEP;
     if (transport->use_rma ? !transport->own_keys : transport->local_mr)
@@ -312,4 +318,5 @@ const struct weft_transport_ops weft_ofi_ops = {
     .recall = ofi_recall,
     .recall_wait = ofi_recall_wait,
     .sent_by = ofi_sent_by,
+    .reg_device = ofi_reg_device,
 };

@@ -6,7 +6,7 @@
  * landing.c     memory for puts             withdraw.c    taking it back
  * hello.c       who may talk to us
  * put.c         the sending side of puts    completion.c  completions, events, sleeping
- * sever.c       cutting a link's connection
+ * sever.c       cutting a link's connection  device.c      memory of devices
  *
  * Frames. Everything that travels as a libfabric message is one frame: struct ofi_frame, little-endian, then
  * what its type says.
@@ -346,6 +346,7 @@ struct weft_region {
     struct fid_mr *mr;
     void *memory;
     size_t size;
+    int is_device; /* memory of a device */
 };
 
 struct weft_transport {
@@ -359,15 +360,16 @@ struct weft_transport {
     int wait_fd; /* -1: the provider has none */
 
     /* What the provider reports. */
-    int ordered;      /* sends arrive in order */
-    int use_rma;      /* puts are RMA writes, otherwise tagged messages */
-    int data_buffers; /* remote completion data consumes a receive buffer */
-    int address_keys; /* RMA addresses are virtual, otherwise offsets */
-    int own_keys;     /* we choose keys: land() registers on its own */
-    int local_mr;     /* every local buffer needs a descriptor */
-    int wide_data;    /* completion data has 64 bits */
-    int wide_keys;    /* keys have 64 bits */
-    int fragile;      /* must not connect or close with completions unread: message.c */
+    int ordered;       /* sends arrive in order */
+    int use_rma;       /* puts are RMA writes, otherwise tagged messages */
+    int data_buffers;  /* remote completion data consumes a receive buffer */
+    int address_keys;  /* RMA addresses are virtual, otherwise offsets */
+    int own_keys;      /* we choose keys: land() registers on its own */
+    int local_mr;      /* every local buffer needs a descriptor */
+    int wide_data;     /* completion data has 64 bits */
+    int wide_keys;     /* keys have 64 bits */
+    int takes_devices; /* the domain was asked for memory of devices, and takes it */
+    int fragile;       /* must not connect or close with completions unread: message.c */
     size_t prefix, inject_bytes, frame_bytes;
     uint64_t put_bytes;
     int64_t parted_ns; /* when the last BYE was sent */
@@ -412,6 +414,8 @@ struct weft_transport {
 int ofi_info_choose(const struct ofi_library *library, const struct weft_transport_params *params,
                     int no_verbs, struct fi_info **info);
 int ofi_info_is_verbs(const struct fi_info *info);
+/* The same entry with memory of devices as well: takes *info's place if it is offered, and differs in nothing else that matters. */
+void ofi_info_add_devices(const struct ofi_library *library, struct fi_info **info);
 
 /* endpoint.c */
 /* What to raise when a limit of the process explains the error, else "". */
@@ -427,6 +431,16 @@ uint64_t ofi_region_access(const struct weft_transport *transport);
 uint64_t ofi_next_key(struct weft_transport *transport);
 int ofi_reg(struct weft_transport *transport, void *memory, size_t size, struct weft_region **region);
 void ofi_dereg(struct weft_region *region);
+/* Binds and enables what was registered, where the provider wants that; closes it if that fails. */
+int ofi_register_end(struct weft_transport *transport, struct fid_mr *mr);
+/* Lists a new region. */
+void ofi_region_add(struct weft_transport *transport, struct weft_region *region);
+
+/* device.c */
+int ofi_reg_device(struct weft_transport *transport, const struct weft_device_memory *memory,
+                   struct weft_region **region);
+/* Whether the running libfabric knows dma-bufs. */
+int ofi_has_dmabufs(const struct weft_transport *transport);
 /* Posts receive buffers until wanted many are posted, or the provider takes no more for now. */
 int ofi_receives_post(struct weft_transport *transport);
 int ofi_receives_grow(struct weft_transport *transport, uint32_t more);

@@ -61,7 +61,7 @@ static ssize_t tagged_start(struct ofi_put *put, const struct ofi_token *token, 
         return fi_tsend(transport->ep, memory, size, desc, put->op.link->to, tag, &put->op.context);
     struct iovec iov[2] = {{put->prefix->memory, transport->prefix}, {(void *)(uintptr_t)memory, size}};
     void *descs[2] = {put->prefix->desc, desc};
-    return fi_tsendv(transport->ep, iov, transport->local_mr ? descs : NULL, 2, put->op.link->to, tag,
+    return fi_tsendv(transport->ep, iov, transport->local_mr || desc ? descs : NULL, 2, put->op.link->to, tag,
                      &put->op.context);
 }
 
@@ -87,9 +87,10 @@ int ofi_put(struct weft_link *link, const struct weft_token *bytes, struct weft_
         return link->state != OFI_LINK_FAILED ? WEFT_AGAIN : weft_fail(link->status, "%s", link->why);
     struct ofi_token token;
     memcpy(&token, bytes, sizeof token);
+    int needs_region = transport->local_mr || (region && region->is_device);
     int status = token_check(link, &token, size);
     if (!status)
-        status = ofi_region_check(transport, transport->local_mr, region, memory, size);
+        status = ofi_region_check(transport, needs_region, region, memory, size);
     if (status)
         return status;
     struct ofi_put *put = put_take(transport);
@@ -102,7 +103,7 @@ int ofi_put(struct weft_link *link, const struct weft_token *bytes, struct weft_
     status = ofi_prefix_take(transport, &put->prefix);
     if (status)
         goto release_put;
-    void *desc = transport->local_mr ? fi_mr_desc(region->mr) : NULL;
+    void *desc = needs_region ? fi_mr_desc(region->mr) : NULL;
     ssize_t error = transport->use_rma ? write_start(put, &token, desc, memory, size)
                                        : tagged_start(put, &token, desc, memory, size);
     if (error == -FI_EAGAIN) {

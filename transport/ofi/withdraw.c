@@ -18,7 +18,7 @@
  *
  * Where the connection cannot be cut, landings in registered regions are saved by registering the region
  * anew, which makes every key given out for it worthless (keys of the provider's making: hardware, which
- * looks at every packet), without waiting longer. The last resort is to close the endpoint: the instance with all its links is broken
+ * looks at every packet), without waiting longer; not those in memory of devices. The last resort is to close the endpoint: the instance with all its links is broken
  * then.
  *
  * The sink stays until the peer's answer or the end of the connection.
@@ -190,6 +190,12 @@ static void cut_silent(struct weft_transport *transport, int64_t waited_ns)
     }
 }
 
+/* Of a device's memory the dma-buf is closed by now. */
+static int is_renewable(const struct ofi_landing *landing)
+{
+    return landing->region && !landing->region->is_device;
+}
+
 /* Registers the region of a landing anew. */
 static int region_renew(struct weft_transport *transport, struct weft_region *region)
 {
@@ -208,7 +214,7 @@ static void save_the_rest(struct weft_transport *transport)
         struct ofi_landing *landing = transport->landings[i];
         if (!landing->recalled || is_safe(landing))
             continue;
-        int renewable = transport->use_rma && !transport->own_keys && landing->region;
+        int renewable = transport->use_rma && !transport->own_keys && is_renewable(landing);
         if (!renewable || (landing->region->mr && region_renew(transport, landing->region)))
             left = 1;
         else
@@ -228,7 +234,7 @@ static int only_renewal_helps(const struct weft_transport *transport)
     for (uint32_t i = 0; i < transport->landings_count; i++) {
         const struct ofi_landing *landing = transport->landings[i];
         if (landing->recalled && !is_safe(landing) &&
-            (landing->link->sever != OFI_SEVER_CANNOT || !landing->region))
+            (landing->link->sever != OFI_SEVER_CANNOT || !is_renewable(landing)))
             return 0;
     }
     for (const struct ofi_put *put = transport->active_puts; put; put = put->next) {
