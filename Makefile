@@ -39,7 +39,7 @@ MAINS := algos/weft-plan.c topo/weft-topo.c
 LIB_SOURCES := $(filter-out $(MAINS),$(wildcard base/*.c algos/*.c transport/*.c transport/*/*.c devmem/*.c devmem/cuda/*.c topo/*.c topo/files/*.c \
 	topo/live/*.c comm/*.c))
 # What is missing is not worth a line before these: they build in a make of their own, or print something to be read by a program.
-UNASKED := $(filter deps demo check check-long check-rdma clean help print-libs,$(MAKECMDGOALS))
+UNASKED := $(filter deps demo check check-long check-rdma check-gpu perf-gpu gpu-kit clean help print-libs,$(MAKECMDGOALS))
 # Without libfabric's headers the ofi transport is one file, which says so when it is opened.
 HAVE_LIBFABRIC := $(shell pkg-config --atleast-version=1.17 libfabric 2>/dev/null && echo 1)
 $(if $(HAVE_LIBFABRIC)$(UNASKED),,$(info weft: libfabric 1.17 or later not found (make deps installs it), building \
@@ -85,6 +85,8 @@ RDMA_PROGRAMS := $(if $(HAVE_VERBS),$(patsubst %.c,$(BUILD)/%,$(wildcard tests/r
 	tests/conform/test_ofi_verbs.c)))
 RDMA_TESTS := $(foreach program,$(RDMA_PROGRAMS),$(if $(filter test_%,$(notdir $(program))),$(program))) \
 	$(wildcard tests/rdma/test_*.sh)
+# What runs on a machine with an NVIDIA GPU: tests/gpu/run.sh.
+GPU_PROGRAMS := $(patsubst %,$(BUILD)/tests/gpu/%,cuda_record test_devices_gpu gate_probe)
 LONG := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/long/*.c))
 SCRIPTS := $(wildcard tests/integration/test_*.sh tests/topo/test_*.sh)
 CHECKS := $(wildcard tests/checks/check_*.sh)
@@ -96,7 +98,7 @@ PROGRAMS := $(if $(wildcard algos/weft-plan.c),$(BUILD)/weft-plan) $(if $(PERF_O
 .DEFAULT_GOAL := all
 .PHONY: all lib tests deps demo check check-programs check-long check-rdma check-rdma-programs check-layers check-style check-abi \
 	abi-baseline asan tsan fuzz fuzzers install uninstall clean perf-peers perf-rdma topo-report pictures print-libs \
-	rdma-tests help
+	rdma-tests check-gpu perf-gpu gpu-kit gpu-programs help
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -105,7 +107,7 @@ all: $(BUILD)/libweft.a $(BUILD)/libweft.so $(PROGRAMS) $(MICRO)
 
 lib: $(BUILD)/libweft.a
 
-tests: all $(TESTS) $(BUILD)/tests/gpu/cuda_record
+tests: all $(TESTS) $(GPU_PROGRAMS)
 	@:
 
 $(BUILD)/%.o: %.c Makefile
@@ -171,6 +173,7 @@ $(BUILD)/tests/topo/test_drivers $(BUILD)/tests/faults/test_drivers $(CUDA_TESTS
 CUDA_RECORD := $(BUILD)/tests/gpu/cuda_record
 $(CUDA_RECORD): $(CUDA_RECORD).o | $(TEST_DRIVERS)
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $^ -ldl -o $@
+$(BUILD)/tests/gpu/test_devices_gpu $(BUILD)/tests/gpu/gate_probe: $(BUILD)/tests/gpu/streams.o
 # Libraries and kernels are what the test says: none of this machine's.
 $(BUILD)/tests/unit/test_cuda_load: LDFLAGS_ALL += -Wl,--wrap=dlopen,--wrap=dlsym
 $(BUILD)/tests/unit/test_cuda_reduce $(BUILD)/tests/conform/test_devices_cuda: LDFLAGS_ALL += -Wl,--wrap=weft_kernel_image
@@ -283,6 +286,19 @@ perf-peers: deps
 	$(Q)$(MAKE) $(JOBS) --no-print-directory all
 	$(Q)BUILD=$(BUILD) CC="$(CC)" MAKE="$(MAKE)" perf/peers/run.sh
 
+# On a machine with an NVIDIA GPU; elsewhere they say why nothing ran. A kit takes the programs, with the libraries that they need,
+# to such a machine.
+check-gpu perf-gpu: deps
+	$(Q)$(MAKE) $(JOBS) --no-print-directory gpu-programs
+	$(Q)BUILD=$(BUILD) tests/gpu/run.sh $(@:-gpu=)
+
+gpu-kit: deps
+	$(Q)$(MAKE) $(JOBS) --no-print-directory gpu-programs
+	$(Q)BUILD=$(BUILD) tests/gpu/kit.sh
+
+gpu-programs: $(BUILD)/weft-perf $(GPU_PROGRAMS)
+	@:
+
 # Those of the documents, from texts.
 pictures: $(BUILD)/weft-topo
 	$(Q)BUILD=$(BUILD) tests/scripts/pictures.sh
@@ -355,6 +371,7 @@ help:
 	@echo "check-long    check with WEFT_LONG=1, then sanitizers and fuzz"
 	@echo "check-rdma    tests over RDMA, in a virtual machine or with RDMA_DEVICE=mlx5_0"
 	@echo "rdma-tests, check-rdma-programs    its programs; the same run, without installing anything"
+	@echo "check-gpu, perf-gpu    what needs an NVIDIA GPU; gpu-kit: packs it into $(BUILD)/gpu-kit for another machine"
 	@echo "perf-peers    the sweeps beside Open MPI, MPICH and Gloo"
 	@echo "perf-rdma     messages and allreduce beside perftest, in a virtual machine or with RDMA_DEVICE=mlx5_0"
 	@echo "pictures      those of docs/topology.md, by weft-topo"

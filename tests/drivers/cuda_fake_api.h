@@ -115,6 +115,7 @@ API int cuStreamCreate(CUstream *stream, unsigned flags);
 API int cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority);
 API int cuStreamDestroy_v2(CUstream stream);
 API int cuStreamSynchronize(CUstream stream);
+API int cuStreamQuery(CUstream stream);
 API int cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
 API int cuStreamGetCtx(CUstream stream, CUcontext *context);
 API int cuStreamIsCapturing(CUstream stream, int *status);
@@ -128,6 +129,7 @@ API int cuEventDestroy_v2(CUevent event);
 API int cuEventRecord(CUevent event, CUstream stream);
 API int cuEventQuery(CUevent event);
 API int cuMemcpyAsync(CUdeviceptr destination, CUdeviceptr source, size_t size, CUstream stream);
+API int cuMemsetD8Async(CUdeviceptr destination, unsigned char byte, size_t size, CUstream stream);
 API int cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, const int *options,
                            void **values);
 API int cuModuleUnload(CUmodule module);

@@ -151,6 +151,15 @@ void sim_copy(uintptr_t destination, uintptr_t source, size_t size)
     }
 }
 
+void sim_fill(uintptr_t destination, int byte, size_t size)
+{
+    for (size_t room, piece; size > 0; destination += piece, size -= piece) {
+        unsigned char *to = sim_touch(destination, &room);
+        piece = size < room ? size : room;
+        memset(to, byte, piece);
+    }
+}
+
 /* --- allocations */
 
 static int device_now(void)

@@ -118,6 +118,7 @@ void sim_release(struct sim_memory *memory);
 /* Where the host may touch the byte at a pointer, and how many follow it there. Not device memory: the pointer itself. */
 unsigned char *sim_touch(uintptr_t pointer, size_t *room);
 void sim_copy(uintptr_t destination, uintptr_t source, size_t size);
+void sim_fill(uintptr_t destination, int byte, size_t size);
 /* Ends what streams of a context's do; not with the lock. */
 void sim_streams_end(CUcontext context);
 void sim_wake(void);

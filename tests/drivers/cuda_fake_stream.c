@@ -5,7 +5,7 @@
 #include "devmem/cuda/parameters.h"
 #include "tests/drivers/cuda_fake_sim.h"
 
-enum what { COPY, RECORD, WAIT_EVENT, WAIT_VALUE, WRITE_VALUE, CALL_HOST, LAUNCH };
+enum what { COPY, RECORD, WAIT_EVENT, WAIT_VALUE, WRITE_VALUE, CALL_HOST, FILL, LAUNCH };
 
 struct sim_event {
     CUcontext context;
@@ -125,6 +125,8 @@ static void work_do(struct sim_stream *stream, struct work *work)
         __atomic_store_n((uint32_t *)work->destination, work->value, __ATOMIC_RELEASE);
     else if (work->what == CALL_HOST)
         work->function(work->argument);
+    else if (work->what == FILL)
+        sim_fill(work->destination, (int)work->value, work->size);
     else if (work->what == LAUNCH)
         launch(work);
     pthread_mutex_lock(&lock);
@@ -300,6 +302,16 @@ int cuStreamSynchronize(CUstream stream)
     return broken(found->context);
 }
 
+int cuStreamQuery(CUstream stream)
+{
+    CALL();
+    CUstream found = stream_at(stream);
+    if (!found)
+        return INVALID_HANDLE;
+    int result = broken(found->context);
+    return result ? result : sim_stream_is_idle(found) ? SUCCESS : NOT_READY;
+}
+
 int cuStreamGetCtx(CUstream stream, CUcontext *context)
 {
     CALL();
@@ -450,6 +462,15 @@ static int is_copyable(CUdeviceptr pointer, size_t size)
     int is_right = !found || found->kind == SIM_MAPPED || pointer + size <= found->base + found->size;
     pthread_mutex_unlock(&sim.lock);
     return is_right;
+}
+
+int cuMemsetD8Async(CUdeviceptr destination, unsigned char byte, size_t size, CUstream stream)
+{
+    CALL();
+    if (!is_copyable(destination, size))
+        return INVALID_VALUE;
+    return submit(stream,
+                  &(struct work){.what = FILL, .destination = destination, .value = byte, .size = size});
 }
 
 int cuMemcpyAsync(CUdeviceptr destination, CUdeviceptr source, size_t size, CUstream stream)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Traces of real CUDA drivers (tests/gpu/traces/), made by tests/gpu/cuda_record.c, beside what the stand-in for the
+# Traces of real CUDA drivers (those given, or tests/gpu/traces/), made by tests/gpu/cuda_record.c, beside what the stand-in for the
 # driver answers: they may differ in nothing but lines that a trace's .differs file names, each with its reason behind two spaces.
 set -u
 build=${BUILD:-build}
@@ -14,7 +14,8 @@ else
     failed=1
 fi
 shopt -s nullglob
-traces=(tests/gpu/traces/*.txt)
+traces=("$@")
+(($# > 0)) || traces=(tests/gpu/traces/*.txt)
 for trace in "${traces[@]}"; do
     differences=$(diff <(grep -v '^#' "$trace") <(grep -v '^#' "$ours") | grep '^[<>]' |
         grep -vxFf <(sed 's/  .*//' "${trace%.txt}.differs" 2>/dev/null))

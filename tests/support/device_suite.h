@@ -33,7 +33,9 @@ struct device_row {
     int shares;  /* between processes */
     int dmabufs;
     int scales_sums; /* takes a scalar with sum and avg only, which is where the public calls have one */
-    int fails;       /* all its work fails: runs the tests of that only */
+    int keeps; /* the driver keeps descriptors, threads and mappings once it was used: leaks cannot be told */
+    int no_reductions;
+    int fails; /* all its work fails: runs the tests of that only */
     /* Where the kind has streams. */
     void (*streams)(const struct weft_device_kind *kind, struct device_streams *streams);
     /* NULL, or the reason why this machine cannot run the row. May be NULL. */
@@ -57,6 +59,9 @@ struct device_world {
     struct weft_device *device;
     struct device_streams streams;
     int count; /* of devices */
+    /* What device_put() and device_get() use once device_prepare() was called. */
+    struct weft_device_queue *mover;
+    char *staging;
 };
 
 const struct device_row *device_row(void **state);
@@ -70,6 +75,9 @@ struct weft_device_queue *device_queue(struct device_world *world, int ordinal);
 int device_finish(struct device_world *world, struct weft_device_queue *queue);
 /* Waits until the event has happened or its work has failed. Fails the test after 20 s. */
 int device_wait(struct device_world *world, struct weft_device_event *event);
+/* Makes what device_put() and device_get() of so many bytes need, so that they neither allocate nor open anything, which may
+ * wait for streams that wait themselves. */
+void device_prepare(struct device_world *world, size_t size);
 /* Between ordinary memory and any: through pinned memory. */
 void device_put(struct device_world *world, void *to, const void *from, size_t size);
 void device_get(struct device_world *world, void *to, const void *from, size_t size);

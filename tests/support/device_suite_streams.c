@@ -29,6 +29,7 @@ static void calls_are_served_in_the_streams_order(void **state)
     int flag = 0;
     void *stream;
     device_open(&world, device_row(state));
+    device_prepare(&world, BYTES);
     struct weft_device_queue *queue = device_queue(&world, 0);
     char *input = device_allocate(&world, 0, WEFT_MEMORY_DEVICE, BYTES);
     char *output = device_allocate(&world, 0, WEFT_MEMORY_DEVICE, BYTES);
@@ -66,6 +67,7 @@ static void a_gate_can_be_opened_at_once(void **state)
     struct weft_device_gate *gate;
     void *stream;
     device_open(&world, device_row(state));
+    device_prepare(&world, BYTES);
     char *memory = device_allocate(&world, 0, WEFT_MEMORY_DEVICE, BYTES);
     struct weft_device_queue *queue = device_queue(&world, world.count - 1);
     DEVICE_OK(world.streams.open(world.count - 1, &stream));
@@ -95,6 +97,7 @@ static void a_long_kernel_holds_up_nobody_else(void **state)
     int flag = 0;
     void *busy, *other;
     device_open(&world, device_row(state));
+    device_prepare(&world, BYTES);
     struct weft_device_queue *following = device_queue(&world, 0), *beside = device_queue(&world, 0);
     char *memory = device_allocate(&world, 0, WEFT_MEMORY_DEVICE, BYTES);
     DEVICE_OK(world.streams.open(0, &busy));
@@ -128,6 +131,7 @@ static void closing_does_not_wait_for_streams(void **state)
     int flag = 0;
     void *stuck;
     device_open(&world, device_row(state));
+    device_prepare(&world, BYTES);
     struct weft_device_queue *following = device_queue(&world, 0), *waiting = device_queue(&world, 0);
     char *memory = device_allocate(&world, 0, WEFT_MEMORY_DEVICE, BYTES);
     DEVICE_OK(world.streams.open(0, &stuck));
@@ -163,6 +167,7 @@ static void closing_keeps_the_order(void **state)
     int flag = 0;
     void *stuck;
     device_open(&world, device_row(state));
+    device_prepare(&world, BYTES);
     struct weft_device_queue *queue = device_queue(&world, 0);
     char *before = device_allocate(&world, 0, WEFT_MEMORY_DEVICE, BYTES);
     char *behind = device_allocate(&world, 0, WEFT_MEMORY_DEVICE, BYTES);
