@@ -19,6 +19,7 @@ int perf_p2p_bandwidth(struct perf_session *session, struct perf_report *report,
 int perf_matrix(struct perf_session *session, struct perf_report *report, struct perf_result *result);
 int perf_overlap(struct perf_session *session, struct perf_report *report, struct perf_result *result);
 int perf_reduce_local(struct perf_session *session, struct perf_report *report, struct perf_result *result);
+int perf_register(struct perf_session *session, struct perf_report *report, struct perf_result *result);
 int perf_init(struct perf_session *session, struct perf_report *report, struct perf_result *result);
 
 #endif

@@ -357,9 +357,9 @@ const struct perf_flag perf_flags[] = {
     {PERF_TAKES_CHECK, 'c', "check", "N", "a whole number from 0 to 1000000",
      "checked calls per row, compared bit for bit; 0: no check (1)", take_checks},
     {PERF_TAKES_MEMORY | PERF_TAKES_DEVICE, 0, "memory", "M",
-     "malloc or weft, and for reduce_local a kind of devices such as host, cuda or cuda:1",
-     "where buffers live: malloc, or weft for weft_mem_alloc (malloc); reduce_local: host, cuda:1, ... "
-     "(host)",
+     "malloc or weft, and for reduce_local and register a kind of devices such as host, cuda or cuda:1",
+     "where buffers live: malloc, or weft for weft_mem_alloc (malloc); reduce_local and register: host, "
+     "cuda:1, ... (host)",
      take_memory},
     {PERF_TAKES_INPUTS, 0, "inputs", "N", "a whole number from 1 to 8", "inputs of a reduction (2)",
      take_inputs},

@@ -49,6 +49,13 @@ static const struct perf_command commands[] = {
       .least_ranks = 1,
       .ranks = 1,
       .dtypes = 1u << WEFT_FLOAT32 | 1u << WEFT_FLOAT16 | 1u << WEFT_BFLOAT16}},
+    {"register",
+     "what registering memory with a transport costs, and a registration that was kept; no rank sends "
+     "anything",
+     perf_register,
+     {.flags = PERF_TAKES_COUNTS | PERF_TAKES_WARMUPS | PERF_TAKES_SIZES | PERF_TAKES_CSV | PERF_TAKES_DEVICE,
+      .least_ranks = 1,
+      .ranks = 1}},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 

@@ -26,22 +26,7 @@ static struct cuda_fake *cuda;
 
 static const char *cuda_absent(void)
 {
-    if (!cuda)
-        return "the stand-in for the driver is not built";
-    cuda->reset();
-    return NULL;
-}
-
-/* What a process keeps of the kind once it has used it is made before leaks are looked for. */
-static void cuda_warm_up(void)
-{
-    struct weft_device_queue *queue;
-    cuda = scene_load();
-    struct weft_device *device = cuda ? scene_open() : NULL;
-    if (device && weft_cuda_ops.queue_open(device, 0, &queue) == WEFT_OK)
-        weft_cuda_ops.queue_close(queue);
-    if (device)
-        weft_cuda_ops.close(device);
+    return scene_warm_up(&cuda);
 }
 
 /* The stand-in's dma-bufs are copies of what the memory holds when they are made. */
@@ -380,6 +365,15 @@ static void other_memory(const struct device_row *row)
     end(&scene);
 }
 
+static void need_cuda(void)
+{
+    const char *reason = cuda_absent();
+    if (!reason)
+        return;
+    print_message("SKIP: %s\n", reason);
+    skip();
+}
+
 #define EACH(name)                                                                                           \
     static void name##_sim(void **state)                                                                     \
     {                                                                                                        \
@@ -389,10 +383,7 @@ static void other_memory(const struct device_row *row)
     static void name##_cuda(void **state)                                                                    \
     {                                                                                                        \
         (void)state;                                                                                         \
-        if (cuda_absent()) {                                                                                 \
-            print_message("SKIP: %s\n", cuda_absent());                                                      \
-            skip();                                                                                          \
-        }                                                                                                    \
+        need_cuda();                                                                                         \
         name(CUDA);                                                                                          \
     }
 
@@ -406,13 +397,12 @@ EACH(other_memory)
 
 /* --- memory that was mapped piece by piece */
 
-#define MIB ((size_t)1 << 20)
+#define MIB SCENE_BYTES
 
 static CUhandle piece_map(CUdeviceptr at)
 {
-    const CUmemAllocationProp props = {.type = 1, .requestedHandleTypes = 1, .location = {1, 0}};
     CUhandle piece;
-    assert_int_equal(CU(cuMemCreate)(&piece, MIB, &props, 0), 0);
+    assert_int_equal(scene_block_make(&piece, SCENE_MAPPED, 0), 0);
     assert_int_equal(CU(cuMemMap)(at, MIB, 0, piece, 0), 0);
     return piece;
 }
@@ -430,12 +420,9 @@ static void memory_in_pieces(void **state)
     struct weft_device_buffer buffer;
     CUcontext context;
     (void)state;
-    if (cuda_absent()) {
-        print_message("SKIP: %s\n", cuda_absent());
-        skip();
-    }
+    need_cuda();
     begin(&scene, CUDA, 1 << 30);
-    assert_int_equal(CU(cuDevicePrimaryCtxRetain)(&context, 100), 0);
+    assert_int_equal(scene_enter(0, &context), 0);
     assert_int_equal(CU(cuMemAddressReserve)(&range, 3 * MIB, 0, 0, 0), 0);
     CUhandle first = piece_map(range), second = piece_map(range + MIB);
     char *memory = (char *)(uintptr_t)range;
@@ -455,7 +442,7 @@ static void memory_in_pieces(void **state)
     piece_unmap(range, first);
     piece_unmap(range + MIB, second);
     CU(cuMemAddressFree)(range, 3 * MIB);
-    CU(cuDevicePrimaryCtxRelease_v2)(100);
+    assert_int_equal(scene_leave(0, context), 0);
     end(&scene);
 }
 
@@ -586,6 +573,5 @@ int main(void)
         NODES(contexts_keep_them),
     };
     setenv("WEFT_LOG", "error", 0);
-    cuda_warm_up();
     return cmocka_run_group_tests_name("registrations of devices' memory", tests, NULL, NULL);
 }
