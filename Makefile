@@ -202,6 +202,7 @@ $(BUILD)/tests/integration/test_kill: LDFLAGS_ALL += -Wl,@tests/kill/wraps
 # The verbs transport on a device in memory, which stands in for device.c and load.c.
 RDMA_FAKE_OBJECTS := $(call objects,$(wildcard tests/fake/*.c))
 $(RDMA_FAKE_TESTS): $(RDMA_FAKE_OBJECTS)
+$(BUILD)/tests/unit/test_device_regions: private LDFLAGS_ALL += -Wl,--wrap=calloc
 
 # Links over a transport that the test puts in place of verbs.
 $(BUILD)/tests/integration/test_links $(BUILD)/tests/integration/test_ports: LDFLAGS_ALL += -Wl,--wrap=weft_transport_find

@@ -18,6 +18,8 @@
 #include "tests/fake/verbs_nodes.h"
 #include "tests/support/cuda_scene.h"
 #include "tests/support/device_suite.h"
+#include "transport/verbs/region.h"
+#include "transport/verbs/verbs_private.h"
 
 #define BYTES 100000
 #define CAPS  (WEFT_CAP_DMABUF | WEFT_CAP_DEVICE_POINTER)
@@ -41,12 +43,23 @@ static const struct device_row rows[] = {
 #define SIM  (&rows[0])
 #define CUDA (&rows[1])
 
+/* The calloc() after so many others fails; 0: none does. */
+static _Thread_local int calloc_fails;
+
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return calloc_fails && --calloc_fails == 0 ? NULL : __real_calloc(count, size);
+}
+
 /* A row, its registrations with instance 0 of the NIC, and what was asked of that. */
 struct scene {
     struct device_world world;
     struct weft_device_regions *regions;
     int by_dmabuf, by_pointer; /* tries */
     int refuse_dmabuf, refuse_pointer;
+    int fail_behind; /* what calloc_fails is once it has been registered */
     int live;
     int last_fd;
 };
@@ -64,6 +77,7 @@ static int scene_register(void *arg, uint32_t transport, const struct weft_devic
     struct weft_device_memory known = *memory;
     known.flags |= WEFT_SPAN_PEER_MEMORY;
     int status = verbs_nodes_ops.reg_device(verbs_nodes[0].transport, &known, region);
+    calloc_fails = scene->fail_behind;
     scene->live += status == WEFT_OK;
     return status;
 }
@@ -346,6 +360,30 @@ static void room_runs_out(const struct device_row *row)
     end(&scene);
 }
 
+/* Without memory for an entry the region serves its operation alone. */
+static void no_memory(const struct device_row *row)
+{
+    struct scene scene;
+    struct weft_region *region;
+    begin(&scene, row, 1 << 30);
+    struct weft_device_regions_options options = {.bytes_max = 1};
+    struct weft_device_regions *none = NULL;
+    calloc_fails = 1;
+    assert_int_equal(weft_device_regions_open(&options, &none), WEFT_NOMEM);
+    assert_null(none);
+    char *memory = take(&scene, 1000);
+    scene.fail_behind = 1;
+    DEVICE_OK(get_with(&scene, CAPS, memory, 100, &region));
+    assert_int_equal(calloc_fails, 0);
+    assert_int_equal(weft_device_regions_put(scene.regions, region), 0);
+    scene_deregister(&scene, 0, region);
+    expect_kept(&scene, 0, 0);
+    scene.fail_behind = 0;
+    assert_int_equal(use(&scene, memory, 100), 1);
+    drop(&scene, memory);
+    end(&scene);
+}
+
 static void other_memory(const struct device_row *row)
 {
     struct scene scene;
@@ -393,6 +431,7 @@ EACH(memory_that_is_gone)
 EACH(what_is_kept)
 EACH(ways_in_their_order)
 EACH(room_runs_out)
+EACH(no_memory)
 EACH(other_memory)
 
 /* --- memory that was mapped piece by piece */
@@ -462,7 +501,13 @@ static void what_verbs_takes(void **state)
     assert_int_equal(verbs_nodes_ops.reg_device(transport, &memory, &region), WEFT_UNSUPPORTED);
     assert_non_null(strstr(weft_error_detail(), "take pointers of kind cuda"));
     memory.flags = WEFT_SPAN_PEER_MEMORY;
+    /* Windows suit it, paging on demand does not: that would be found out at the first write. */
+    transport->rails[0].limits.paging = 1;
     assert_int_equal(verbs_nodes_ops.reg_device(transport, &memory, &region), WEFT_OK);
+    assert_true(region->is_windowed && !region->is_paged);
+    verbs_nodes_ops.dereg(region);
+    assert_int_equal(verbs_nodes_ops.reg(transport, target, BYTES, &region), WEFT_OK);
+    assert_true(region->is_windowed && region->is_paged);
     verbs_nodes_ops.dereg(region);
     assert_int_equal(pipe(pipes), 0);
     memory.fd = pipes[0];
@@ -567,6 +612,7 @@ int main(void)
         BOTH(what_is_kept),
         BOTH(ways_in_their_order),
         BOTH(room_runs_out),
+        BOTH(no_memory),
         BOTH(other_memory),
         NODES(memory_in_pieces),
         NODES(what_verbs_takes),
