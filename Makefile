@@ -193,7 +193,7 @@ $(DEVICE_SIM): $(wildcard examples/device-sim/*.[ch]) include/weft/device.h incl
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -D_GNU_SOURCE -Iinclude $(CFLAGS_ALL) -shared $(LDFLAGS_ALL) \
 		$(if $(MODE_FLAGS),,-Wl,-z,defs) $(filter %.c,$^) -lpthread -lm -o $@
 $(BUILD)/tests/conform/test_devices $(BUILD)/tests/unit/test_device_share \
-	$(BUILD)/tests/unit/test_device_regions: | $(DEVICE_SIM)
+	$(BUILD)/tests/unit/test_device_regions $(BUILD)/tests/unit/test_exec_device: | $(DEVICE_SIM)
 
 # Ranks that die at chosen points: the linker puts tests/kill/ in front of what tests/kill/wraps names.
 KILL_OBJECTS := $(call objects,$(wildcard tests/kill/*.c))

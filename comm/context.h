@@ -29,6 +29,8 @@ struct weft_region_cache;
 struct weft_user_op;
 struct weft_devices;
 struct weft_device_regions;
+struct weft_device_kind;
+struct weft_lanes;
 struct weft_graph;
 
 /* An instance that is of no use any more, but has links that failed communicators still hold, and perhaps memory.
@@ -62,6 +64,7 @@ struct weft_pool_buffer {
     uint32_t transport;
     struct weft_transport *owner; /* the instance whose alloc() it came from, NULL: ordinary pages */
     struct weft_memory *known;
+    const struct weft_device_kind *kind; /* whose devices reach it, NULL: none */
     int used;
 };
 
@@ -139,6 +142,7 @@ struct weft_context {
     struct weft_known_numa numas[WEFT_KNOWN_NUMAS]; /* [lock] a ring: the last ones asked for */
     uint32_t numa_count;                            /* [lock] all that were asked for */
     struct weft_devices *devices;                   /* kinds of devices; opened when first asked */
+    struct weft_lanes *lanes;                       /* [lock] made when first needed */
     struct weft_ports ports;                        /* [lock] of RDMA devices */
     int holds_pmix;                                 /* comm/boot_pmix.h */
     struct weft_user_op *user_ops[WEFT_USER_OPS];   /* by op - WEFT_OP_USER; comm/op.c */
@@ -166,7 +170,7 @@ void weft_context_unroute(struct weft_context *context, uint32_t id);
 struct weft_comm *weft_context_find(const struct weft_context *context, uint32_t id);
 
 /* The executor's hooks for memory; arg is the context. comm/memory.c */
-void *weft_memory_buffer_get(void *arg, uint32_t transport, size_t size);
+void *weft_memory_buffer_get(void *arg, uint32_t transport, size_t size, const struct weft_device_kind *kind);
 void weft_memory_buffer_put(void *arg, uint32_t transport, void *buffer, size_t size);
 /* A region of the memory, the host's or a device's. WEFT_UNSUPPORTED: it cannot be registered, as the text says, and has to be
  * copied. */

@@ -118,9 +118,10 @@ int weft_op_region(struct weft_exec_op *op, const struct weft_exec_peer *peer, u
     return WEFT_OK;
 }
 
+/* On a device a dependent may have ended before the flight that it depended on: what that has queued was enough. */
 void weft_flight_wake(struct weft_exec_op *op, struct weft_flight *flight)
 {
-    op->runnable |= flight->dependents;
+    op->runnable |= flight->dependents & op->active;
 }
 
 void weft_flight_finish(struct weft_exec_op *op, struct weft_flight *flight)
@@ -128,8 +129,8 @@ void weft_flight_finish(struct weft_exec_op *op, struct weft_flight *flight)
     uint64_t bit = 1ULL << flight->index;
     for (uint64_t mask = flight->dependents; mask; mask &= mask - 1)
         op->flights[__builtin_ctzll(mask)].waits &= ~bit;
-    op->runnable |= flight->dependents;
     op->active &= ~bit;
+    op->runnable |= flight->dependents & op->active;
     op->runnable &= ~bit;
     op->blocked &= ~bit;
     if (op->window && op->window->touches[flight->index])
@@ -228,12 +229,14 @@ static int advance(struct weft_exec_op *op, struct weft_flight *flight)
     case WEFT_STEP_RECV:
         return weft_recv_advance(op, flight);
     default:
-        return weft_compute_advance(op, flight);
+        return op->device ? weft_device_compute(op, flight) : weft_compute_advance(op, flight);
     }
 }
 
 void weft_op_release(struct weft_exec_op *op)
 {
+    if (op->request.lane)
+        weft_device_end(op);
     for (uint64_t mask = op->active; mask; mask &= mask - 1) {
         struct weft_flight *flight = &op->flights[__builtin_ctzll(mask)];
         if (flight->step.kind == WEFT_STEP_SEND)
@@ -280,8 +283,7 @@ void weft_op_fail(struct weft_exec_op *op, int status)
     weft_exec_fail(exec, status, weft_error_detail());
 }
 
-/* Runs the window as far as it goes. */
-static int window_run(struct weft_exec_op *op)
+int weft_window_run(struct weft_exec_op *op)
 {
     int status = WEFT_OK;
     op->work_bytes = 0;
@@ -305,8 +307,8 @@ static int window_run(struct weft_exec_op *op)
 
 void weft_op_run(struct weft_exec_op *op)
 {
-    int status = op->small ? weft_small_run(op) : window_run(op);
-    int ends = status == WEFT_OK && op->exhausted && op->head == op->tail;
+    int status = op->phase ? weft_device_run(op) : op->small ? weft_small_run(op) : weft_window_run(op);
+    int ends = status == WEFT_OK && op->exhausted && op->head == op->tail && !op->phase;
     if (ends)
         status = weft_early_left(op);
     if (status != WEFT_OK)
@@ -349,6 +351,7 @@ static int op_get(struct weft_exec *exec, struct weft_exec_op **got)
     op->head = op->tail = op->head_index = op->tail_index = 0;
     op->runnable = op->blocked = op->active = 0;
     op->exhausted = op->at_step = 0;
+    op->device = op->phase = 0;
     *got = op;
     return WEFT_OK;
 }
@@ -356,18 +359,18 @@ static int op_get(struct weft_exec *exec, struct weft_exec_op **got)
 /* Finds out where everything lies, and whether the window is needed: a call without elements gets one first. */
 static int op_place(struct weft_exec_op *op)
 {
-    op->small = (uint8_t)weft_small_is(&op->request);
+    op->small = !op->request.lane && weft_small_is(&op->request);
     if (op->small) {
         weft_small_place(op);
         return WEFT_OK;
     }
     int status = weft_layout_open(&op->layout, &op->request);
-    op->small = (uint8_t)weft_small_is(&op->request);
+    op->small = !op->request.lane && weft_small_is(&op->request);
     if (!op->small) {
         memset(op->window->buckets, 0, sizeof op->window->buckets);
         memset(op->window->cell_users, 0, sizeof op->window->cell_users);
     }
-    return status;
+    return status == WEFT_OK && op->request.lane ? weft_device_begin(op) : status;
 }
 
 int weft_exec_is_full(const struct weft_exec *exec)
@@ -442,8 +445,13 @@ int weft_exec_progress(struct weft_exec *exec)
         weft_credit_pay(exec);
     for (uint64_t mask = exec->running; mask; mask &= mask - 1) {
         struct weft_exec_op *op = exec->ops[__builtin_ctzll(mask)];
-        if (!op || !(op->blocked | op->runnable))
+        if (!op || !(op->blocked | op->runnable | op->phase))
             continue;
+        if (op->phase) {
+            moved += weft_device_look(op);
+            if (op->status != WEFT_AGAIN)
+                continue;
+        }
         moved += op->runnable != 0;
         op->runnable |= op->blocked;
         op->blocked = 0;
@@ -458,7 +466,8 @@ int weft_exec_is_blocked(const struct weft_exec *exec)
     if (exec->debts_blocked | exec->tells_blocked)
         return 1;
     for (uint64_t mask = exec->running; mask; mask &= mask - 1) {
-        if (exec->ops[__builtin_ctzll(mask)]->blocked)
+        const struct weft_exec_op *op = exec->ops[__builtin_ctzll(mask)];
+        if (op->blocked | op->phase) /* a device tells nobody, either */
             return 1;
     }
     return weft_transfers_blocked(exec);

@@ -23,6 +23,7 @@
 #include "algos/plan.h"
 #include "comm/call.h"
 #include "comm/wire.h"
+#include "devmem/lane.h"
 #include "devmem/reduce.h"
 #include <weft/transport.h>
 
@@ -58,8 +59,9 @@ struct weft_exec_hooks {
     int (*connect)(void *comm, uint32_t rank, struct weft_exec_peer *peer);
     /* Whether sender, from the event being delivered, is the instance that rank is reached by: 1 or 0. */
     int (*sent_by)(void *comm, uint32_t rank, const void *sender);
-    /* Memory that peers on transport can read (or that puts land in): staging. NULL when none can be had. */
-    void *(*buffer_get)(void *arg, uint32_t transport, size_t size);
+    /* Memory that peers on transport can read (or that puts land in): staging. NULL when none can be had. kind, if not
+     * NULL: its devices read and write the memory, too. */
+    void *(*buffer_get)(void *arg, uint32_t transport, size_t size, const struct weft_device_kind *kind);
     void (*buffer_put)(void *arg, uint32_t transport, void *buffer, size_t size);
     /* Region covering [memory, memory + size) for puts; registers for the time of the operation when the user
      * has not. */
@@ -115,10 +117,20 @@ struct weft_exec_request {
         weft_dtype dtype;
     } user;
     int streaming; /* copies into the output go past the caches; so does reduce, if the caller chose it so */
+    /* Memory of devices, and work in the order of a stream: exec_device.c. The lane is the operation's alone, and stays until the
+     * operation has been freed. What it follows is waited for first; its gate, if it has one, is opened when the results are
+     * there. NULL: host memory. */
+    struct weft_lane *lane;
+    int on_host; /* computes on the host, with the shadows in place of device memory: enum weft_shadows */
+    weft_dtype dtype; /* what reduce is, for the device */
+    weft_op op;
     uint32_t finish;       /* avg: number of ranks, otherwise 0 */
     uint32_t digest;       /* of call; what peers' messages must carry as well */
     struct weft_call call; /* for messages (its count), reports and dumps */
 };
+
+/* What of an operation that computes on the host is copied there and back. */
+enum weft_shadows { WEFT_SHADOW_NONE = 1, WEFT_SHADOW_INPUT = 2, WEFT_SHADOW_OUTPUT = 4 };
 
 /* Sends a message that belongs to no operation; fills in the header's comm. WEFT_AGAIN when the link is full. */
 int weft_exec_post(struct weft_exec *exec, const struct weft_exec_peer *peer, struct weft_wire_header *header,
@@ -144,6 +156,8 @@ struct weft_exec_transfer {
     size_t bytes;       /* not 0, the same at both ends */
     uint32_t peer, peer_id;
     int streaming; /* as in weft_exec_request */
+    struct weft_lane *lane;
+    int on_host;
     weft_exec_ended *ended;
     void *arg;
 };

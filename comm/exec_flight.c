@@ -63,13 +63,14 @@ int weft_flight_open(struct weft_exec_op *op, struct weft_flight *flight, uint32
 {
     flight->rank = rank;
     flight->told = flight->ready = flight->staged = flight->taken = flight->landed = flight->puts_done = 0;
+    flight->copied = 0;
     flight->staging = flight->lending = flight->lent_here = flight->have_token = flight->announced = 0;
     flight->mapped = flight->payload = NULL;
     flight->held = NULL;
     flight->stage_buffer = NULL;
     flight->region = NULL;
     int status = choose_mode(op, flight);
-    if (status == WEFT_OK && flight->mode == WEFT_MODE_PUT)
+    if (status == WEFT_OK && (flight->mode == WEFT_MODE_PUT || op->device))
         memset(flight->landings, 0, sizeof flight->landings);
     return status;
 }

@@ -12,6 +12,8 @@
  *   exec_flight.c   one message: how it travels
  *   exec_transfer.c messages outside of plans
  *   exec_recall.c   taking memory back when an operation ends early
+ *   exec_device.c   memory of devices: beginning, end, shadows, computing
+ *   exec_device_message.c   and SEND and RECV there
  *
  * Every flight works through its range in order; `visible` is how far the steps that depend on it may follow. Where
  * its range lies in memory has been found when it was admitted; `start` is its position in the logical data
@@ -91,7 +93,8 @@ struct weft_flight {
     uint32_t told;      /* slices announced or, for puts, finished (SEND); acknowledged (RECV) */
     uint32_t puts_done; /* SEND: finished puts from `told` on, as bits */
     uint32_t ready;     /* RECV: slices the sender has announced */
-    uint32_t staged;    /* SEND: slices copied to staging */
+    uint32_t staged;    /* SEND: slices copied to staging; RECV of a device: slices that are in staging */
+    uint32_t copied;    /* SEND of a device: slices whose copies have happened */
     uint32_t taken;     /* eager SEND: slices that the peer is known to have consumed */
     uint8_t staging;    /* SEND, RECV: the offer is a ring of staged slices */
     uint8_t lending;    /* SEND: through a conduit of the link */
@@ -183,6 +186,8 @@ struct weft_exec_op {
     uint32_t peer_id;  /* transfers: the id at the other end */
     int status;        /* WEFT_AGAIN while running */
     uint8_t exhausted, in_place;
+    uint8_t device;      /* runs on memory of a device: exec_device.c */
+    uint8_t phase;       /* enum weft_phase */
     uint8_t small;       /* runs without the window: exec_small.c; */
     uint8_t at_step;     /* its current flight holds a step that is not done */
     uint8_t has_regions; /* some of `regions` */
@@ -196,10 +201,22 @@ struct weft_exec_op {
     struct weft_op_peer **peers;   /* in order of first use; kept when the operation struct is used again */
     struct weft_op_peer **by_rank; /* [ranks], NULL where not used yet */
     struct weft_region *regions[WEFT_TRANSPORTS_MAX][WEFT_BUFFERS]; /* held until the end */
+    struct weft_extent shadows[2]; /* of the extents of INPUT and OUTPUT; in place one */
+    struct weft_extent shadowed[2];
     struct weft_exec_look look;
     size_t work_bytes;             /* computed since the last return to the progress loop */
     struct weft_op_window *window; /* NULL: a transfer, which has one flight and no plan */
     struct weft_flight *flights;
+};
+
+/* Where an operation with a lane stands. */
+enum weft_phase {
+    WEFT_PHASE_DONE,    /* the lane has nothing to do any more, or there is none */
+    WEFT_PHASE_FOLLOWS, /* waits for what the stream held */
+    WEFT_PHASE_LOADS,   /* copies into the shadows */
+    WEFT_PHASE_RUNS,
+    WEFT_PHASE_ENDS,    /* waits for the last of the lane's work */
+    WEFT_PHASE_STOPPED, /* has ended early; the lane may still be working */
 };
 
 /* A message outside of plans: an operation of one flight. */
@@ -278,6 +295,9 @@ size_t weft_flight_limit(const struct weft_exec_op *op, const struct weft_flight
 /* exec_layout.c */
 /* Finds out where everything of a request lies; a call without elements gets one that is nobody's. */
 int weft_layout_open(struct weft_layout *layout, struct weft_exec_request *request);
+/* The bytes of one of the caller's buffers that the plan may touch, for equal blocks and even collectives. */
+struct weft_extent weft_layout_window(const struct weft_layout *layout, const struct weft_plan *plan,
+                                      enum weft_buffer buffer);
 /* The range of a flight's step. */
 void weft_layout_place(const struct weft_layout *layout, struct weft_flight *flight);
 /* The operation is over: what is too large to keep goes. */
@@ -334,6 +354,40 @@ static inline size_t weft_slices_bytes(const struct weft_flight *flight, uint32_
     return slices >= flight->slices ? flight->length : (size_t)slices * flight->slice_bytes;
 }
 
+/* exec_device.c */
+/* The operation or transfer begins: op->request.lane is set. */
+int weft_device_begin(struct weft_exec_op *op);
+/* Runs it as far as it goes. 0 or the status it fails with. */
+int weft_device_run(struct weft_exec_op *op);
+/* Deals with what the lane has done. Returns how much that was; the operation may have failed. */
+int weft_device_look(struct weft_exec_op *op);
+/* The operation ends, early or not. */
+void weft_device_end(struct weft_exec_op *op);
+int weft_device_compute(struct weft_exec_op *op, struct weft_flight *flight);
+/* Staging memory of an operation, which its device reads and writes if it has one. NULL when none can be had. */
+uint8_t *weft_stage_get(struct weft_exec_op *op, uint32_t transport, size_t size);
+void weft_stage_put(struct weft_exec_op *op, uint32_t transport, void *memory, size_t size);
+
+/* exec_device_message.c */
+/* SEND: queues copies into staging as far as it goes; `copied` slices of it may be sent. */
+int weft_device_stage(struct weft_exec_op *op, struct weft_flight *flight);
+/* RECV: what has arrived goes into staging, and from there to its target. */
+int weft_device_recv(struct weft_exec_op *op, struct weft_flight *flight);
+/* What a note in the lane is about. */
+enum weft_lane_what {
+    WEFT_LANE_BEGUN,    /* the stream has come to where the call was made, or the shadows are filled */
+    WEFT_LANE_COPIED,   /* SEND: amount slices are in staging */
+    WEFT_LANE_CONSUMED, /* RECV: amount bytes have been used */
+};
+int weft_device_note(struct weft_exec_op *op, const struct weft_flight *flight, enum weft_lane_what what,
+                     uint64_t amount);
+/* WEFT_LANE_CONSUMED is due. */
+int weft_device_consumed(struct weft_exec_op *op, struct weft_flight *flight, size_t position);
+
+/* exec.c */
+/* Runs the window as far as it goes. */
+int weft_window_run(struct weft_exec_op *op);
+
 /* exec_send.c, exec_recv.c, exec_compute.c: move a flight as far as it goes. 0 or the status it fails with.
  */
 int weft_send_advance(struct weft_exec_op *op, struct weft_flight *flight);
@@ -354,6 +408,15 @@ void weft_recv_landed(struct weft_exec_op *op, struct weft_flight *flight, uint3
 /* Where size bytes from position on of a RECV into a SLOT lie; they are within one slice. */
 int weft_recv_source(struct weft_exec_op *op, struct weft_flight *flight, size_t position, size_t size,
                      int scratch, const uint8_t **source);
+/* The eager payload that holds position; and those before position are not needed any more. */
+const uint8_t *weft_recv_payload(const struct weft_flight *flight, size_t position);
+void weft_recv_drop(struct weft_exec_op *op, struct weft_flight *flight, size_t position);
+/* Acknowledges what has been taken, and finishes when nothing is left. */
+int weft_recv_settle(struct weft_exec_op *op, struct weft_flight *flight);
+/* READ: reads a slice from the peer's memory. */
+int weft_recv_fetch(struct weft_exec_op *op, struct weft_flight *flight, uint32_t slice, uint8_t *target);
+/* PUT: prepares memory for what comes next. */
+int weft_recv_land(struct weft_exec_op *op, struct weft_flight *flight);
 /* The consumer has used everything before position. */
 int weft_recv_consumed(struct weft_exec_op *op, struct weft_flight *flight, size_t position);
 /* Asks back the memory that is landed; the transport's recall_wait() ends that. */

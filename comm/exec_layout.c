@@ -83,6 +83,15 @@ void weft_layout_place(const struct weft_layout *layout, struct weft_flight *fli
         flight->sources[i] = address_of(layout, &step->sources[i], from, position);
 }
 
+struct weft_extent weft_layout_window(const struct weft_layout *layout, const struct weft_plan *plan,
+                                      enum weft_buffer buffer)
+{
+    uint32_t first, count;
+    weft_plan_window(plan, buffer, &first, &count);
+    size_t begin = position_of(layout, first), end = position_of(layout, first + count);
+    return (struct weft_extent){(uint8_t *)(layout->origins[buffer] + begin), end - begin};
+}
+
 /* The bytes of the caller's buffer that the plan may touch. */
 static void find_extent(struct weft_layout *layout, const struct weft_plan *plan, enum weft_buffer buffer,
                         const void *memory)
@@ -97,7 +106,7 @@ static void find_extent(struct weft_layout *layout, const struct weft_plan *plan
         return;
     if (!layout->unequal) {
         layout->origins[buffer] -= position_of(layout, first);
-        extent->bytes = position_of(layout, first + count) - position_of(layout, first);
+        *extent = weft_layout_window(layout, plan, buffer);
         return;
     }
     if (!side->starts) {
@@ -195,16 +204,12 @@ static size_t temp_edge(const struct weft_layout *layout, uint32_t chunk)
     return layout->unequal ? place_of(layout, chunk) : position_of(layout, chunk);
 }
 
-/* weft's own memory: TEMP, then the cells. */
-static int own_memory(struct weft_layout *layout, const struct weft_plan *plan)
+/* The host's is kept with the layout, a device's with the lane. */
+static int find_memory(struct weft_layout *layout, const struct weft_exec_request *request, size_t bytes,
+                       uint8_t **memory)
 {
-    if (plan->cells == 0 && plan->temp_chunks == 0)
-        return WEFT_OK;
-    size_t first = temp_edge(layout, plan->temp_first), temp = temp_edge(layout, plan->temp_chunks) - first;
-    if (plan->temp_chunks && layout->unequal && !layout->places)
-        temp = layout->own; /* of its own block alone */
-    temp = (temp + 63) / 64 * 64;
-    size_t bytes = temp + plan->cells * layout->cell_bytes;
+    if (request->lane && !request->on_host)
+        return weft_lane_memory(request->lane, bytes, (void **)memory);
     if (layout->own_bytes < bytes) {
         free(layout->memory);
         layout->own_bytes = 0;
@@ -213,9 +218,28 @@ static int own_memory(struct weft_layout *layout, const struct weft_plan *plan)
             return weft_fail(WEFT_NOMEM, "no memory for %zu bytes of intermediate results", bytes);
         layout->own_bytes = bytes;
     }
-    layout->origins[WEFT_BUFFER_TEMP] = (uintptr_t)layout->memory - first;
-    layout->cells = layout->memory + temp;
-    layout->extents[WEFT_BUFFER_TEMP] = (struct weft_extent){layout->memory, bytes};
+    *memory = layout->memory;
+    return WEFT_OK;
+}
+
+/* weft's own memory: TEMP, then the cells. */
+static int own_memory(struct weft_layout *layout, const struct weft_exec_request *request)
+{
+    const struct weft_plan *plan = request->plan;
+    if (plan->cells == 0 && plan->temp_chunks == 0)
+        return WEFT_OK;
+    size_t first = temp_edge(layout, plan->temp_first), temp = temp_edge(layout, plan->temp_chunks) - first;
+    if (plan->temp_chunks && layout->unequal && !layout->places)
+        temp = layout->own; /* of its own block alone */
+    temp = (temp + 63) / 64 * 64;
+    size_t bytes = temp + plan->cells * layout->cell_bytes;
+    uint8_t *memory;
+    int status = find_memory(layout, request, bytes, &memory);
+    if (status != WEFT_OK)
+        return status;
+    layout->origins[WEFT_BUFFER_TEMP] = (uintptr_t)memory - first;
+    layout->cells = memory + temp;
+    layout->extents[WEFT_BUFFER_TEMP] = (struct weft_extent){memory, bytes};
     layout->extents[WEFT_BUFFER_CELL] = layout->extents[WEFT_BUFFER_TEMP];
     return WEFT_OK;
 }
@@ -238,6 +262,7 @@ static int no_elements(struct weft_layout *layout, struct weft_exec_request *req
         layout->nothing_bytes = bytes[0] + bytes[1];
     }
     request->count = 1;
+    request->on_host = WEFT_SHADOW_NONE;
     request->user.reduce = NULL; /* the caller's function sees no elements that are not the caller's */
     request->reduce = NULL;
     request->input = layout->nothing + firsts[0] * request->element_bytes;
@@ -271,7 +296,7 @@ int weft_layout_open(struct weft_layout *layout, struct weft_exec_request *reque
     find_extent(layout, plan, WEFT_BUFFER_OUTPUT, request->output);
     if (plan->in_place)
         join_extents(layout);
-    return own_memory(layout, plan);
+    return own_memory(layout, request);
 }
 
 void weft_layout_end(struct weft_layout *layout)

@@ -4,6 +4,9 @@
  * slice only when no earlier step still reads or writes its target. Into a SLOT nothing is moved here: what
  * has arrived, been offered or landed is `visible` to the REDUCE or COPY bound to this flight, which fetches
  * it with weft_recv_source() and gives it back with weft_recv_consumed().
+ *
+ * For memory of a device everything comes into staging first, `staged` slices so far, from where the device takes it
+ * (exec_device_message.c). Then the sender's memory is free when its bytes are there.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,11 +23,17 @@ static const struct weft_exec_peer *peer_of(const struct weft_exec_op *op, const
     return &op->exec->peers[flight->rank];
 }
 
+/* Slices that the sender's memory is not needed for any more. */
+static uint32_t slices_taken(const struct weft_exec_op *op, const struct weft_flight *flight)
+{
+    return op->device ? flight->staged : weft_slices_within(flight, flight->done);
+}
+
 /* The sender may not reuse its memory before it hears TAKEN. For plain offers a quarter of the message is
  * often enough; a staging ring and a conduit want to hear of every slice. */
 static int acknowledge(struct weft_exec_op *op, struct weft_flight *flight)
 {
-    uint32_t consumed = weft_slices_within(flight, flight->done);
+    uint32_t consumed = slices_taken(op, flight);
     uint32_t step = flight->staging || flight->lent_here || flight->slices < 8 ? 1 : flight->slices / 4;
     if (consumed == flight->told || (consumed < flight->slices && consumed - flight->told < step))
         return WEFT_OK;
@@ -40,7 +49,7 @@ static int acknowledge(struct weft_exec_op *op, struct weft_flight *flight)
  * and listens no more. */
 static int acknowledge_eager(struct weft_exec_op *op, struct weft_flight *flight)
 {
-    uint32_t consumed = weft_slices_within(flight, flight->done);
+    uint32_t consumed = slices_taken(op, flight);
     if (consumed - flight->told < WEFT_EAGER_SLICES / 2 || flight->slices - flight->told <= WEFT_EAGER_SLICES)
         return WEFT_OK;
     int status = weft_flight_send(op, flight, WEFT_WIRE_TAKEN, 0, consumed, NULL, 0);
@@ -52,7 +61,7 @@ static int acknowledge_eager(struct weft_exec_op *op, struct weft_flight *flight
 }
 
 /* After consuming: acknowledges, and finishes when nothing is owed any more. */
-static int settle(struct weft_exec_op *op, struct weft_flight *flight)
+int weft_recv_settle(struct weft_exec_op *op, struct weft_flight *flight)
 {
     int status = WEFT_OK;
     if (flight->mode == WEFT_MODE_READ)
@@ -80,8 +89,7 @@ static uint64_t token_offset(const struct weft_flight *flight, size_t position)
            position % flight->slice_bytes;
 }
 
-/* The eager payload that holds position. */
-static const uint8_t *eager_source(const struct weft_flight *flight, size_t position)
+const uint8_t *weft_recv_payload(const struct weft_flight *flight, size_t position)
 {
     if (flight->held)
         return (const uint8_t *)flight->held->data + sizeof(struct weft_wire_header) +
@@ -89,7 +97,7 @@ static const uint8_t *eager_source(const struct weft_flight *flight, size_t posi
     return flight->payload + position % flight->slice_bytes;
 }
 
-static void drop_held(struct weft_exec_op *op, struct weft_flight *flight, size_t position)
+void weft_recv_drop(struct weft_exec_op *op, struct weft_flight *flight, size_t position)
 {
     while (flight->held) {
         const struct weft_wire_header *header = (const void *)flight->held->data;
@@ -145,7 +153,7 @@ int weft_recv_source(struct weft_exec_op *op, struct weft_flight *flight, size_t
                      int scratch, const uint8_t **source)
 {
     if (flight->mode == WEFT_MODE_EAGER) {
-        *source = eager_source(flight, position);
+        *source = weft_recv_payload(flight, position);
         return WEFT_OK;
     }
     if (flight->mode == WEFT_MODE_PUT) {
@@ -175,14 +183,14 @@ int weft_recv_consumed(struct weft_exec_op *op, struct weft_flight *flight, size
         return status;
     flight->done = position;
     if (flight->mode == WEFT_MODE_EAGER) {
-        drop_held(op, flight, position);
+        weft_recv_drop(op, flight, position);
     } else if (flight->mode == WEFT_MODE_PUT) {
         for (uint32_t s = flight->told; s < weft_slices_within(flight, position); s++)
             flight->landings[s % WEFT_LANDINGS].landed = 0;
         flight->told = weft_slices_within(flight, position);
         weft_flight_again(op, flight);
     }
-    return settle(op, flight);
+    return weft_recv_settle(op, flight);
 }
 
 static int advance_eager(struct weft_exec_op *op, struct weft_flight *flight)
@@ -192,12 +200,29 @@ static int advance_eager(struct weft_exec_op *op, struct weft_flight *flight)
         size_t end = weft_slices_bytes(flight, (uint32_t)(flight->done / flight->slice_bytes) + 1);
         if (end > limit)
             break;
-        memcpy(flight->target + flight->done, eager_source(flight, flight->done), end - flight->done);
+        memcpy(flight->target + flight->done, weft_recv_payload(flight, flight->done), end - flight->done);
         flight->done = flight->visible = end;
-        drop_held(op, flight, end);
+        weft_recv_drop(op, flight, end);
         weft_flight_wake(op, flight);
     }
-    return settle(op, flight);
+    return weft_recv_settle(op, flight);
+}
+
+int weft_recv_fetch(struct weft_exec_op *op, struct weft_flight *flight, uint32_t slice, uint8_t *target)
+{
+    size_t position = (size_t)slice * flight->slice_bytes, size = weft_slice_size(flight, slice);
+    const struct weft_exec_peer *peer = peer_of(op, flight);
+    if (!flight->mapped)
+        return peer->ops->pull(peer->link, &flight->token, token_offset(flight, position), target, size);
+    int status = remap(op, flight);
+    if (status != WEFT_OK)
+        return status;
+    const uint8_t *source = flight->mapped + token_offset(flight, position);
+    if (op->request.streaming)
+        weft_copy_streaming(target, source, size);
+    else
+        weft_copy(target, source, size);
+    return still_exposed(op, flight);
 }
 
 static int advance_read(struct weft_exec_op *op, struct weft_flight *flight)
@@ -206,35 +231,19 @@ static int advance_read(struct weft_exec_op *op, struct weft_flight *flight)
     if (flight->done < offered) {
         size_t end = weft_slices_bytes(flight, (uint32_t)(flight->done / flight->slice_bytes) + 1);
         if (end > limit)
-            return settle(op, flight);
+            return weft_recv_settle(op, flight);
         size_t size = end - flight->done;
-        uint8_t *target = flight->target + flight->done;
-        if (flight->mapped) {
-            int status = remap(op, flight);
-            if (status != WEFT_OK)
-                return status;
-            const uint8_t *source = flight->mapped + token_offset(flight, flight->done);
-            if (op->request.streaming)
-                weft_copy_streaming(target, source, size);
-            else
-                weft_copy(target, source, size);
-            status = still_exposed(op, flight);
-            if (status != WEFT_OK)
-                return status;
-        } else {
-            const struct weft_exec_peer *peer = peer_of(op, flight);
-            int status =
-                peer->ops->pull(peer->link, &flight->token, token_offset(flight, flight->done), target, size);
-            if (status != WEFT_OK)
-                return status;
-        }
+        int status = weft_recv_fetch(op, flight, weft_slices_within(flight, flight->done),
+                                     flight->target + flight->done);
+        if (status != WEFT_OK)
+            return status;
         op->exec->stats.bytes_direct += flight->staging ? 0 : size;
         op->work_bytes += size;
         flight->done = flight->visible = end;
         weft_flight_wake(op, flight);
         weft_flight_again(op, flight);
     }
-    return settle(op, flight);
+    return weft_recv_settle(op, flight);
 }
 
 /* Lands one slice: in place, or in a buffer of its own when it only feeds a reduction. */
@@ -245,9 +254,9 @@ static int land_slice(struct weft_exec_op *op, struct weft_flight *flight, uint3
     struct weft_landing *landing = &flight->landings[slice % WEFT_LANDINGS];
     uint8_t *memory;
     struct weft_region *region = NULL;
-    if (flight->into_slot) {
+    if (flight->into_slot || op->device) {
         if (!landing->buffer)
-            landing->buffer = hooks->buffer_get(hooks->arg, peer->transport, flight->slice_bytes);
+            landing->buffer = weft_stage_get(op, peer->transport, flight->slice_bytes);
         if (!landing->buffer)
             return weft_fail(WEFT_NOMEM, "no landing memory of %zu bytes", flight->slice_bytes);
         memory = landing->buffer;
@@ -273,11 +282,12 @@ static int land_slice(struct weft_exec_op *op, struct weft_flight *flight, uint3
     return status;
 }
 
-static int advance_put(struct weft_exec_op *op, struct weft_flight *flight)
+int weft_recv_land(struct weft_exec_op *op, struct weft_flight *flight)
 {
+    int buffered = flight->into_slot || op->device; /* and nothing is waited for then */
     uint32_t finished = weft_slices_within(flight, flight->done);
-    uint32_t allowed = weft_slices_within(flight, weft_flight_limit(op, flight));
-    if (flight->into_slot && flight->sequence - op->head > LANDING_DISTANCE)
+    uint32_t allowed = buffered ? flight->slices : weft_slices_within(flight, weft_flight_limit(op, flight));
+    if (buffered && flight->sequence - op->head > LANDING_DISTANCE)
         allowed = 0;
     int status = WEFT_OK;
     if (op->layout.sized && !flight->announced) /* it may be a short one that will come as a message */
@@ -285,7 +295,7 @@ static int advance_put(struct weft_exec_op *op, struct weft_flight *flight)
     while (flight->landed < flight->slices && flight->landed - finished < WEFT_LANDINGS) {
         struct weft_landing *landing = &flight->landings[flight->landed % WEFT_LANDINGS];
         if (flight->landed >= allowed) {
-            if (flight->into_slot)
+            if (buffered)
                 weft_flight_block(op, flight);
             return WEFT_OK;
         }
@@ -309,10 +319,12 @@ static int advance_put(struct weft_exec_op *op, struct weft_flight *flight)
 
 int weft_recv_advance(struct weft_exec_op *op, struct weft_flight *flight)
 {
+    if (__builtin_expect(op->device, 0))
+        return weft_device_recv(op, flight);
     if (flight->mode == WEFT_MODE_PUT)
-        return advance_put(op, flight);
+        return weft_recv_land(op, flight);
     if (flight->into_slot)
-        return settle(op, flight);
+        return weft_recv_settle(op, flight);
     return flight->mode == WEFT_MODE_EAGER ? advance_eager(op, flight) : advance_read(op, flight);
 }
 
@@ -322,10 +334,15 @@ void weft_recv_landed(struct weft_exec_op *op, struct weft_flight *flight, uint3
     landing->landed = 1;
     landing->open = 0;
     op->exec->stats.bytes_direct += weft_slice_size(flight, slice);
-    uint32_t prefix = weft_slices_within(flight, flight->visible);
+    uint32_t prefix = op->device ? flight->staged : weft_slices_within(flight, flight->visible);
     while (prefix < flight->landed && flight->landings[prefix % WEFT_LANDINGS].landed &&
            prefix - weft_slices_within(flight, flight->done) < WEFT_LANDINGS)
         prefix++;
+    if (op->device) {
+        flight->staged = prefix;
+        weft_flight_again(op, flight);
+        return;
+    }
     flight->visible = weft_slices_bytes(flight, prefix);
     weft_flight_wake(op, flight);
     if (flight->into_slot)
@@ -355,14 +372,13 @@ void weft_recv_release(struct weft_exec_op *op, struct weft_flight *flight)
 {
     weft_early_free_list(op->exec, flight->held);
     flight->held = NULL;
-    if (flight->mode != WEFT_MODE_PUT)
+    if (flight->mode != WEFT_MODE_PUT && !op->device)
         return;
-    const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
     const struct weft_exec_peer *peer = peer_of(op, flight);
     for (int i = 0; i < WEFT_LANDINGS; i++) {
         struct weft_landing *landing = &flight->landings[i];
         if (landing->buffer)
-            hooks->buffer_put(hooks->arg, peer->transport, landing->buffer, flight->slice_bytes);
+            weft_stage_put(op, peer->transport, landing->buffer, flight->slice_bytes);
         memset(landing, 0, sizeof *landing);
     }
 }
@@ -410,7 +426,7 @@ static int take_ready(struct weft_exec_op *op, struct weft_flight *flight,
                          header->source, header->message);
     }
     flight->ready = header->slice;
-    if (flight->into_slot) {
+    if (flight->into_slot && !op->device) {
         flight->visible = weft_slices_bytes(flight, flight->ready);
         weft_flight_wake(op, flight);
     } else {
@@ -446,7 +462,7 @@ static int take_eager(struct weft_exec_op *op, struct weft_flight *flight,
         return weft_small_take(op, flight, payload);
     uint32_t sequence = flight->sequence;
     flight->ready++;
-    if (flight->into_slot) {
+    if (flight->into_slot && !op->device) {
         flight->visible = weft_slices_bytes(flight, flight->ready);
         weft_flight_wake(op, flight);
     } else {
@@ -457,15 +473,13 @@ static int take_eager(struct weft_exec_op *op, struct weft_flight *flight,
         *kept = 1;
         return WEFT_OK;
     }
-    size_t end = flight->visible;
     if (!flight->held) {
         flight->payload = payload;
         weft_op_run(op);
         if (op->status != WEFT_AGAIN || flight->sequence != sequence || !(op->active >> flight->index & 1))
             return WEFT_OK;
         flight->payload = NULL;
-        end = weft_slices_bytes(flight, header->slice + 1);
-        if (flight->done >= end)
+        if (slices_taken(op, flight) > header->slice)
             return WEFT_OK;
     }
     struct weft_early *copy = weft_early_copy(op->exec, header, payload);

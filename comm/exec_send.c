@@ -9,6 +9,9 @@
  *          it can map (staged; counted as such).
  *   put    LANDING tokens from the receiver, a put for each once the slice is final, done with PUT_DONE. Memory that
  *          the transport cannot register is copied into a ring of WEFT_STAGES slices first (counted as staged).
+ *
+ * Memory of a device is copied into such a ring by the device, whatever the mode, and leaves from there
+ * (exec_device_message.c).
  */
 #include <string.h>
 
@@ -18,20 +21,28 @@
 
 static void set_done(struct weft_exec_op *op, struct weft_flight *flight, size_t done)
 {
-    flight->done = flight->visible = done;
+    flight->done = done;
+    if (flight->visible < done) /* a device's copies are ahead */
+        flight->visible = done;
     if (done == flight->length)
         weft_flight_finish(op, flight);
     else
         weft_flight_wake(op, flight);
 }
 
-static int advance_eager(struct weft_exec_op *op, struct weft_flight *flight)
+/* Where a slice leaves from. */
+static const uint8_t *slice_memory(const struct weft_flight *flight, uint32_t slice)
 {
-    uint32_t ready = weft_slices_within(flight, weft_flight_limit(op, flight));
-    const uint8_t *memory = flight->sources[0];
+    if (flight->stage_buffer)
+        return flight->stage_buffer + slice % WEFT_STAGES * flight->slice_bytes;
+    return flight->sources[0] + (size_t)slice * flight->slice_bytes;
+}
+
+static int advance_eager(struct weft_exec_op *op, struct weft_flight *flight, uint32_t ready)
+{
     while (flight->told < ready && weft_eager_may(flight)) {
         size_t size = weft_slice_size(flight, flight->told);
-        const uint8_t *payload = memory + (size_t)flight->told * flight->slice_bytes;
+        const uint8_t *payload = slice_memory(flight, flight->told);
         int status = weft_flight_send(op, flight, WEFT_WIRE_EAGER, 0, flight->told, payload, (uint32_t)size);
         if (status == WEFT_AGAIN) {
             weft_flight_block(op, flight);
@@ -47,6 +58,21 @@ static int advance_eager(struct weft_exec_op *op, struct weft_flight *flight)
     return WEFT_OK;
 }
 
+/* Offers the memory itself. */
+static int offer_memory(struct weft_flight *flight, const struct weft_exec_peer *peer)
+{
+    int status = peer->ops->lend_open(peer->link, flight->sources[0], flight->length, flight->slice_bytes,
+                                      &flight->token, &flight->conduit);
+    if (status == WEFT_OK) {
+        flight->have_token = flight->lending = 1;
+        flight->lent = 0;
+        return WEFT_OK;
+    }
+    status = peer->ops->expose(peer->link, NULL, flight->sources[0], flight->length, &flight->token);
+    flight->have_token = status == WEFT_OK;
+    return status;
+}
+
 /* Decides between reading in place and staging, and makes the token. WEFT_AGAIN while the link comes up. */
 static int make_offer(struct weft_exec_op *op, struct weft_flight *flight, const struct weft_exec_peer *peer)
 {
@@ -54,33 +80,18 @@ static int make_offer(struct weft_exec_op *op, struct weft_flight *flight, const
     int status = peer->ops->link_flags(peer->link, &flags);
     if (status != WEFT_OK)
         return status;
-    status = peer->stage_only ? WEFT_UNSUPPORTED
-                              : peer->ops->lend_open(peer->link, flight->sources[0], flight->length,
-                                                     flight->slice_bytes, &flight->token, &flight->conduit);
-    if (status == WEFT_OK) {
-        flight->have_token = flight->lending = 1;
-        flight->lent = 0;
-        return WEFT_OK;
-    }
-    status = peer->stage_only
-                 ? WEFT_UNSUPPORTED
-                 : peer->ops->expose(peer->link, NULL, flight->sources[0], flight->length, &flight->token);
-    if (status == WEFT_OK) {
-        flight->have_token = 1;
-        return WEFT_OK;
-    }
+    status = peer->stage_only || op->device ? WEFT_UNSUPPORTED : offer_memory(flight, peer);
     if (status != WEFT_UNSUPPORTED)
         return status;
-    if (!(flags & WEFT_LINK_PEER_MAPS))
+    if (!(flags & (op->device ? WEFT_LINK_PEER_MAPS | WEFT_LINK_PEER_PULLS : WEFT_LINK_PEER_MAPS)))
         return weft_fail(WEFT_TRANSPORT, "rank %u can read neither this rank's memory nor its staging memory",
                          flight->rank);
-    const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
     size_t size = WEFT_STAGES * flight->slice_bytes;
     if (!flight->stage_buffer) /* else this is tried again: the peer's socket was full */
-        flight->stage_buffer = hooks->buffer_get(hooks->arg, peer->transport, size);
+        flight->stage_buffer = weft_stage_get(op, peer->transport, size);
     if (!flight->stage_buffer)
         return weft_fail(WEFT_NOMEM, "no staging memory of %zu bytes for rank %u", size, flight->rank);
-    if (!peer->stage_only)
+    if (!peer->stage_only && !op->device)
         weft_log_once(WEFT_LOG_WARN,
                       "rank %u cannot read this process's memory: large messages to it are staged",
                       flight->rank);
@@ -131,9 +142,8 @@ static int lend_slices(struct weft_exec_op *op, struct weft_flight *flight, cons
     return WEFT_OK;
 }
 
-static int advance_read(struct weft_exec_op *op, struct weft_flight *flight)
+static int advance_read(struct weft_exec_op *op, struct weft_flight *flight, uint32_t ready)
 {
-    uint32_t ready = weft_slices_within(flight, weft_flight_limit(op, flight));
     if (ready == flight->told)
         return WEFT_OK;
     const struct weft_exec_peer *peer = &op->exec->peers[flight->rank];
@@ -145,7 +155,7 @@ static int advance_read(struct weft_exec_op *op, struct weft_flight *flight)
             return status == WEFT_AGAIN ? WEFT_OK : status;
     }
     int status = WEFT_OK;
-    if (flight->staging)
+    if (flight->staging && !op->device)
         ready = stage_slices(op, flight, ready);
     else if (flight->lending)
         status = lend_slices(op, flight, peer, &ready);
@@ -170,10 +180,11 @@ static int put_staged(struct weft_exec_op *op, struct weft_flight *flight, const
 {
     const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
     size_t size = WEFT_STAGES * flight->slice_bytes;
-    weft_log_once(WEFT_LOG_WARN, "memory that is sent cannot be registered and is copied first: %s",
-                  weft_error_detail());
+    if (!op->device)
+        weft_log_once(WEFT_LOG_WARN, "memory that is sent cannot be registered and is copied first: %s",
+                      weft_error_detail());
     if (!flight->stage_buffer)
-        flight->stage_buffer = hooks->buffer_get(hooks->arg, peer->transport, size);
+        flight->stage_buffer = weft_stage_get(op, peer->transport, size);
     if (!flight->stage_buffer)
         return weft_fail(WEFT_NOMEM, "no staging memory of %zu bytes for rank %u", size, flight->rank);
     flight->staging = 1;
@@ -185,7 +196,8 @@ static int put_slice(struct weft_exec_op *op, struct weft_flight *flight, const 
 {
     unsigned buffer = flight->step.sources[0].buffer;
     if (peer->caps & WEFT_CAP_REG_LOCAL && !flight->region) {
-        int status = weft_op_region(op, peer, buffer, &flight->region);
+        int status =
+            op->device ? put_staged(op, flight, peer) : weft_op_region(op, peer, buffer, &flight->region);
         if (status == WEFT_INVALID) {
             status = put_staged(op, flight, peer);
             if (status == WEFT_OK)
@@ -196,22 +208,19 @@ static int put_slice(struct weft_exec_op *op, struct weft_flight *flight, const 
     }
     struct weft_landing *landing = &flight->landings[slice % WEFT_LANDINGS];
     size_t size = weft_slice_size(flight, slice);
-    const uint8_t *memory = flight->sources[0] + (size_t)slice * flight->slice_bytes;
-    if (flight->staging) {
-        uint8_t *copy = flight->stage_buffer + slice % WEFT_STAGES * flight->slice_bytes;
-        weft_copy(copy, memory, size);
-        memory = copy;
-    }
+    const uint8_t *memory = slice_memory(flight, slice);
+    if (flight->staging && !op->device)
+        weft_copy(flight->stage_buffer + slice % WEFT_STAGES * flight->slice_bytes,
+                  flight->sources[0] + (size_t)slice * flight->slice_bytes, size);
     int status = peer->ops->put(peer->link, &landing->token, flight->region, memory, size,
                                 weft_flight_cookie(op, flight, slice));
-    if (status == WEFT_OK && flight->staging)
+    if (status == WEFT_OK && flight->staging && !op->device)
         op->exec->stats.bytes_staged += size;
     return status;
 }
 
-static int advance_put(struct weft_exec_op *op, struct weft_flight *flight)
+static int advance_put(struct weft_exec_op *op, struct weft_flight *flight, uint32_t ready)
 {
-    uint32_t ready = weft_slices_within(flight, weft_flight_limit(op, flight));
     const struct weft_exec_peer *peer = &op->exec->peers[flight->rank];
     if (op->layout.sized && !flight->announced) {
         int status = weft_flight_send(op, flight, WEFT_WIRE_READY, 0, 0, NULL, 0);
@@ -222,7 +231,7 @@ static int advance_put(struct weft_exec_op *op, struct weft_flight *flight)
         flight->announced = 1;
     }
     while (flight->landed < ready &&
-           flight->landed - flight->told < (flight->staging ? WEFT_STAGES : WEFT_PUTS)) {
+           flight->landed - flight->told < (flight->stage_buffer ? WEFT_STAGES : WEFT_PUTS)) {
         struct weft_landing *landing = &flight->landings[flight->landed % WEFT_LANDINGS];
         if (!landing->announced)
             break;
@@ -244,13 +253,22 @@ int weft_send_advance(struct weft_exec_op *op, struct weft_flight *flight)
     int status = weft_credit_check(op, flight);
     if (__builtin_expect(status != WEFT_OK, 0))
         return status == WEFT_AGAIN ? WEFT_OK : status;
+    uint32_t ready;
+    if (__builtin_expect(op->device, 0)) {
+        status = weft_device_stage(op, flight);
+        if (status != WEFT_OK)
+            return status;
+        ready = flight->copied;
+    } else {
+        ready = weft_slices_within(flight, weft_flight_limit(op, flight));
+    }
     switch (flight->mode) {
     case WEFT_MODE_EAGER:
-        return advance_eager(op, flight);
+        return advance_eager(op, flight, ready);
     case WEFT_MODE_READ:
-        return advance_read(op, flight);
+        return advance_read(op, flight, ready);
     default:
-        return advance_put(op, flight);
+        return advance_put(op, flight, ready);
     }
 }
 
@@ -307,7 +325,6 @@ void weft_send_release(struct weft_exec_op *op, struct weft_flight *flight)
     flight->lending = flight->have_token = 0;
     if (!flight->stage_buffer)
         return;
-    const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
-    hooks->buffer_put(hooks->arg, peer->transport, flight->stage_buffer, WEFT_STAGES * flight->slice_bytes);
+    weft_stage_put(op, peer->transport, flight->stage_buffer, WEFT_STAGES * flight->slice_bytes);
     flight->stage_buffer = NULL;
 }

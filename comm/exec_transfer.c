@@ -90,7 +90,7 @@ void weft_transfer_queue(struct weft_exec_op *op)
 {
     struct weft_transfer *transfer = transfer_of(op);
     struct weft_transfer_table *table = &op->exec->transfers;
-    if (transfer->queued || !(op->runnable | op->blocked))
+    if (transfer->queued || !(op->runnable | op->blocked | op->phase))
         return;
     transfer->queued = 1;
     transfer->next = NULL;
@@ -169,6 +169,9 @@ void weft_exec_transfer_start(struct weft_exec *exec, uint32_t id, const struct 
     op->tail = 1;
     op->active = op->runnable = 1;
     op->request.streaming = wanted->streaming;
+    op->request.lane = wanted->lane;
+    op->request.on_host = wanted->on_host;
+    op->device = wanted->lane && !wanted->on_host;
     flight->step.kind = wanted->source ? WEFT_STEP_SEND : WEFT_STEP_RECV;
     flight->step.peer = (int32_t)wanted->peer;
     flight->step.span = 1;
@@ -186,6 +189,8 @@ void weft_exec_transfer_start(struct weft_exec *exec, uint32_t id, const struct 
     slot->transfer = transfer;
     exec->transfers.running++;
     int status = weft_flight_open(op, flight, wanted->peer);
+    if (status == WEFT_OK && wanted->lane)
+        status = weft_device_begin(op);
     if (status != WEFT_OK)
         weft_op_fail(op, status);
     else
@@ -208,6 +213,11 @@ int weft_transfers_progress(struct weft_exec *exec)
         transfer = table->head;
         struct weft_exec_op *op = &transfer->op;
         dequeue(transfer);
+        if (op->phase) {
+            moved += weft_device_look(op);
+            if (op->status != WEFT_AGAIN)
+                continue;
+        }
         moved += op->runnable != 0;
         op->runnable |= op->blocked;
         op->blocked = 0;
@@ -219,7 +229,7 @@ int weft_transfers_progress(struct weft_exec *exec)
 int weft_transfers_blocked(const struct weft_exec *exec)
 {
     for (const struct weft_transfer *transfer = exec->transfers.head; transfer; transfer = transfer->next) {
-        if (transfer->op.blocked)
+        if (transfer->op.blocked | transfer->op.phase)
             return 1;
     }
     return 0;

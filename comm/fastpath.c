@@ -77,7 +77,7 @@ int weft_fastpath_open(struct weft_comm *comm, size_t bytes_max, struct weft_tok
     fastpath->partial = aligned_alloc(64, partial_bytes(fastpath));
     if (!fastpath->partial)
         goto free_fastpath;
-    void *own = weft_memory_buffer_get(comm->context, WEFT_SHM, 2 * fastpath->slot_bytes);
+    void *own = weft_memory_buffer_get(comm->context, WEFT_SHM, 2 * fastpath->slot_bytes, NULL);
     if (!own)
         goto free_partial;
     fastpath->own = own;

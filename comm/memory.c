@@ -11,6 +11,7 @@
 #include "comm/context.h"
 #include "comm/device_regions.h"
 #include "comm/region_cache.h"
+#include "devmem/lane.h"
 
 /* Pooled buffers that nobody uses and that exceed this are given back. */
 #define POOL_BYTES_MAX (64u << 20)
@@ -396,17 +397,37 @@ int weft_mem_deregister(weft_context *context, void *memory)
     return status;
 }
 
-void *weft_memory_buffer_get(void *arg, uint32_t transport, size_t size)
+/* A buffer of the pool that nobody uses and that is fit; best one that devices of the kind, or none, have been let in already. */
+static struct weft_pool_buffer *find_buffer(struct weft_context *context, uint32_t transport, size_t size,
+                                            const struct weft_device_kind *kind)
 {
-    struct weft_context *context = arg;
     const struct weft_transport *instance = context->transports[transport].instance;
+    struct weft_pool_buffer *found = NULL;
     for (struct weft_pool_buffer *buffer = context->buffers; buffer; buffer = buffer->next) {
-        if (!buffer->used && buffer->transport == transport && buffer->size == size &&
-            (!buffer->owner || buffer->owner == instance)) {
-            buffer->used = 1;
-            return buffer->memory;
-        }
+        if (buffer->used || buffer->transport != transport || buffer->size != size ||
+            (buffer->owner && buffer->owner != instance))
+            continue;
+        if (buffer->kind == kind)
+            return buffer;
+        if (!kind || !buffer->kind)
+            found = buffer;
     }
+    return found;
+}
+
+/* Lets devices of the kind in. */
+static int pin_buffer(struct weft_pool_buffer *buffer, const struct weft_device_kind *kind)
+{
+    if (!kind || buffer->kind == kind)
+        return WEFT_OK;
+    int status = kind->ops.pin(kind->device, buffer->memory, buffer->size);
+    if (status == WEFT_OK)
+        buffer->kind = kind;
+    return status;
+}
+
+static struct weft_pool_buffer *make_buffer(struct weft_context *context, uint32_t transport, size_t size)
+{
     struct weft_pool_buffer *buffer = calloc(1, sizeof *buffer);
     if (!buffer)
         return NULL;
@@ -420,14 +441,29 @@ void *weft_memory_buffer_get(void *arg, uint32_t transport, size_t size)
     }
     buffer->size = size;
     buffer->transport = transport;
-    buffer->used = 1;
     buffer->next = context->buffers;
     context->buffers = buffer;
+    return buffer;
+}
+
+void *weft_memory_buffer_get(void *arg, uint32_t transport, size_t size, const struct weft_device_kind *kind)
+{
+    struct weft_context *context = arg;
+    struct weft_pool_buffer *buffer = find_buffer(context, transport, size, kind);
+    if (!buffer)
+        buffer = make_buffer(context, transport, size);
+    if (!buffer || pin_buffer(buffer, kind) != WEFT_OK)
+        return NULL;
+    buffer->used = 1;
     return buffer->memory;
 }
 
 static void free_buffer(struct weft_context *context, struct weft_pool_buffer *buffer)
 {
+    if (buffer->kind &&
+        buffer->kind->ops.unpin(buffer->kind->device, buffer->memory, buffer->size) != WEFT_OK)
+        weft_log(WEFT_LOG_WARN, "staging memory of %zu bytes stays pinned: %s", buffer->size,
+                 weft_error_detail());
     forget(context, buffer->known);
     deallocate(context, buffer->transport, buffer->memory, buffer->size, buffer->owner);
     free(buffer);
@@ -479,6 +515,8 @@ int weft_memory_close(struct weft_context *context)
         held += known->allocated != 0;
     if (held)
         return weft_fail(WEFT_BUSY, "%d blocks of weft_mem_alloc() have not been freed", held);
+    weft_lanes_destroy(context->lanes); /* which may hold some of the buffers */
+    context->lanes = NULL;
     weft_region_cache_close(context->cache);
     context->cache = NULL;
     weft_device_regions_close(context->device_regions);

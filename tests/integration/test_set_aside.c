@@ -118,8 +118,8 @@ static int pooled_buffers_go_with_their_instance(int rank, int ranks, void *arg)
     CHECK_OK(weft_context_open(NULL, &context));
     weft_context_lock(context);
     int opened = weft_context_transport(context, WEFT_SHM, NULL);
-    void *idle = weft_memory_buffer_get(context, WEFT_SHM, BYTES);
-    void *used = weft_memory_buffer_get(context, WEFT_SHM, BYTES);
+    void *idle = weft_memory_buffer_get(context, WEFT_SHM, BYTES, NULL);
+    void *used = weft_memory_buffer_get(context, WEFT_SHM, BYTES, NULL);
     weft_memory_buffer_put(context, WEFT_SHM, idle, BYTES);
     weft_context_unlock(context);
     CHECK_OK(opened);
@@ -130,7 +130,7 @@ static int pooled_buffers_go_with_their_instance(int rank, int ranks, void *arg)
     opened = weft_context_transport(context, WEFT_SHM, NULL);
     int left = segments_of(broken);
     weft_memory_buffer_put(context, WEFT_SHM, used, BYTES);
-    void *fresh = weft_memory_buffer_get(context, WEFT_SHM, BYTES);
+    void *fresh = weft_memory_buffer_get(context, WEFT_SHM, BYTES, NULL);
     weft_memory_buffer_put(context, WEFT_SHM, fresh, BYTES);
     weft_context_unlock(context);
     CHECK_OK(opened);

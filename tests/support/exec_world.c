@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "transport/registry.h"
@@ -19,6 +20,7 @@ struct world_rank {
         void *memory;
         size_t size;
         int used;
+        const struct weft_device_kind *kind; /* that it is pinned for, or NULL */
     } buffers[BUFFERS_MAX];
 };
 
@@ -65,12 +67,12 @@ static int sent_by(void *arg, uint32_t rank, const void *sender)
     return self->world->ops.sent_by(self->transport, sender, other->address, other->address_size);
 }
 
-static void *buffer_get(void *arg, uint32_t transport, size_t size)
+static void *buffer_get(void *arg, uint32_t transport, size_t size, const struct weft_device_kind *kind)
 {
     (void)transport;
     struct world_rank *self = arg;
     for (int i = 0; i < BUFFERS_MAX; i++) {
-        if (!self->buffers[i].used && self->buffers[i].size == size) {
+        if (!self->buffers[i].used && self->buffers[i].size == size && self->buffers[i].kind == kind) {
             self->buffers[i].used = 1;
             return self->buffers[i].memory;
         }
@@ -82,6 +84,9 @@ static void *buffer_get(void *arg, uint32_t transport, size_t size)
             return NULL;
         self->buffers[i].size = size;
         self->buffers[i].used = 1;
+        self->buffers[i].kind = kind;
+        if (kind && kind->ops.pin(kind->device, self->buffers[i].memory, size) != WEFT_OK)
+            return NULL;
         return self->buffers[i].memory;
     }
     return NULL;
@@ -193,6 +198,9 @@ void exec_world_close(struct exec_world *world)
         struct world_rank *self = &world->ranks[r];
         weft_exec_destroy(self->exec);
         for (int i = 0; i < BUFFERS_MAX; i++) {
+            const struct weft_device_kind *kind = self->buffers[i].kind;
+            if (kind)
+                kind->ops.unpin(kind->device, self->buffers[i].memory, self->buffers[i].size);
             if (self->buffers[i].memory)
                 world->ops.free(self->transport, self->buffers[i].memory);
         }
@@ -249,6 +257,15 @@ static int cached_plan(struct exec_world *world, uint32_t rank, enum weft_algori
     return status;
 }
 
+static int has_lanes(const struct exec_world *world)
+{
+    for (uint32_t r = 0; r < world->options.ranks; r++) {
+        if (weft_exec_is_blocked(world->ranks[r].exec))
+            return 1;
+    }
+    return 0;
+}
+
 /* Until all have ended or nothing moves any more. */
 static int drive(struct exec_world *world)
 {
@@ -264,6 +281,8 @@ static int drive(struct exec_world *world)
         if (done == ranks)
             return WEFT_OK;
         idle = exec_world_turn(world) ? 0 : idle + 1;
+        if (idle > 100 && has_lanes(world)) /* a device takes its time */
+            usleep(20);
     }
     return weft_fail(WEFT_TIMEOUT, "nothing moves any more");
 }

@@ -53,9 +53,9 @@ static int connect_peer(void *arg, uint32_t rank, struct weft_exec_peer *peer)
     return WEFT_OK;
 }
 
-static void *buffer_get(void *arg, uint32_t transport, size_t size)
+static void *buffer_get(void *arg, uint32_t transport, size_t size, const struct weft_device_kind *kind)
 {
-    (void)arg, (void)transport;
+    (void)arg, (void)transport, (void)kind;
     return malloc(size);
 }
 

@@ -1,0 +1,352 @@
+/* Operations on memory of devices.
+ *
+ * All that an operation does to the memory of its buffers, of TEMP and of the cells goes through its lane, one piece of work
+ * behind the other. So steps that depend on each other need not wait for each other: what was queued is as good as done for
+ * everything that is queued behind it, and `visible` says how far a flight has been queued. Only what the network does waits:
+ *
+ *   SEND    the device copies slices into staging; a slice leaves when its copy has happened
+ *   RECV    what comes lands in staging; the device copies it to its target, or a REDUCE reads it there; staging is free
+ *           again when that has happened
+ *   REDUCE, COPY   one reduction or copy per slice of what they wait for; ended when queued
+ *
+ * What has happened the lane's notes say, which every round of progress asks for. The operation is over when its plan and the
+ * lane's work are.
+ *
+ * A call in the order of a stream begins when the stream has come to where the call was made: nothing is queued before, so that
+ * an operation that ends early can wait for its work to end (weft_device_end()), which then is bounded. At the end the lane
+ * opens the stream's gate behind the last work.
+ *
+ * Where the host must compute (a reduction that is a function of the program's) or one of the buffers is a device's and the other
+ * one is the host's, the operation runs on host memory, with shadows in place of the device's buffers. They are filled first
+ * and copied back at the end.
+ */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/exec_internal.h"
+
+#define STOP_MS WEFT_RECALL_MS /* how long work that has been queued may take to end */
+
+uint8_t *weft_stage_get(struct weft_exec_op *op, uint32_t transport, size_t size)
+{
+    const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
+    return hooks->buffer_get(hooks->arg, transport, size,
+                             op->request.lane ? weft_lane_kind(op->request.lane) : NULL);
+}
+
+void weft_stage_put(struct weft_exec_op *op, uint32_t transport, void *memory, size_t size)
+{
+    const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
+    if (op->phase == WEFT_PHASE_STOPPED)
+        weft_lane_keep(op->request.lane, hooks->buffer_put, hooks->arg, transport, memory, size);
+    else
+        hooks->buffer_put(hooks->arg, transport, memory, size);
+}
+
+/* --- shadows */
+
+static void move_origin(struct weft_layout *layout, int buffer, uint8_t *memory)
+{
+    layout->origins[buffer] += (uintptr_t)memory - (uintptr_t)layout->extents[buffer].memory;
+    layout->extents[buffer].memory = memory;
+}
+
+/* In place both names stand for one memory, and one shadow. */
+static int shadow(struct weft_exec_op *op, int buffer)
+{
+    struct weft_layout *layout = &op->layout;
+    struct weft_extent *extent = &layout->extents[buffer];
+    if (!extent->bytes)
+        return WEFT_OK;
+    uint8_t *memory = weft_stage_get(op, 0, extent->bytes);
+    if (!memory)
+        return weft_fail(WEFT_NOMEM, "no memory for a copy of %zu bytes of a device's memory", extent->bytes);
+    op->shadowed[buffer] = *extent;
+    op->shadows[buffer] = (struct weft_extent){memory, extent->bytes};
+    if (op->in_place) {
+        op->shadowed[1 - buffer] = *extent;
+        move_origin(layout, 1 - buffer, memory);
+    }
+    move_origin(layout, buffer, memory);
+    return WEFT_OK;
+}
+
+static void drop_shadows(struct weft_exec_op *op)
+{
+    for (int b = WEFT_BUFFER_INPUT; b <= WEFT_BUFFER_OUTPUT; b++) {
+        if (op->shadows[b].memory)
+            weft_stage_put(op, 0, op->shadows[b].memory, op->shadows[b].bytes);
+        op->shadows[b] = op->shadowed[b] = (struct weft_extent){0};
+    }
+}
+
+static int make_shadows(struct weft_exec_op *op)
+{
+    int wanted = op->request.on_host, status = WEFT_OK;
+    op->shadows[0] = op->shadows[1] = op->shadowed[0] = op->shadowed[1] = (struct weft_extent){0};
+    if (wanted & (WEFT_SHADOW_OUTPUT | (op->in_place ? WEFT_SHADOW_INPUT : 0)))
+        status = shadow(op, WEFT_BUFFER_OUTPUT);
+    if (status == WEFT_OK && wanted & WEFT_SHADOW_INPUT && !op->in_place)
+        status = shadow(op, WEFT_BUFFER_INPUT);
+    if (status != WEFT_OK)
+        drop_shadows(op);
+    return status;
+}
+
+/* What the plan reads of the program's: INPUT, and in place both. */
+static int fill_shadows(struct weft_exec_op *op)
+{
+    int buffer = op->in_place ? WEFT_BUFFER_OUTPUT : WEFT_BUFFER_INPUT;
+    const struct weft_extent *shadow = &op->shadows[buffer];
+    if (!shadow->bytes)
+        return WEFT_OK;
+    op->exec->stats.bytes_staged += shadow->bytes;
+    return weft_lane_copy(op->request.lane, shadow->memory, op->shadowed[buffer].memory, shadow->bytes);
+}
+
+static int copy_back(struct weft_exec_op *op, size_t offset, size_t bytes)
+{
+    if (!bytes)
+        return WEFT_OK;
+    op->exec->stats.bytes_staged += bytes;
+    return weft_lane_copy(op->request.lane, op->shadowed[WEFT_BUFFER_OUTPUT].memory + offset,
+                          op->shadows[WEFT_BUFFER_OUTPUT].memory + offset, bytes);
+}
+
+/* The program may use the gaps between blocks meanwhile: they are not written. */
+static int empty_shadows(struct weft_exec_op *op)
+{
+    const struct weft_extent *shadow = &op->shadows[WEFT_BUFFER_OUTPUT];
+    const struct weft_side *side = &op->layout.output;
+    uint32_t first, count;
+    int status = WEFT_OK;
+    weft_plan_window(op->request.plan, WEFT_BUFFER_OUTPUT, &first, &count);
+    if (!shadow->bytes || !count)
+        return WEFT_OK;
+    size_t origin = op->layout.origins[WEFT_BUFFER_OUTPUT] - (uintptr_t)shadow->memory;
+    if (op->layout.unequal) {
+        for (uint32_t c = first; side->starts && c < first + count && status == WEFT_OK; c++)
+            status = copy_back(op, origin + side->starts[c], side->lengths[c]);
+        return side->starts ? status : copy_back(op, origin, op->layout.own);
+    }
+    struct weft_extent written = weft_layout_window(&op->layout, op->request.plan, WEFT_BUFFER_OUTPUT);
+    return copy_back(op, (size_t)(written.memory - shadow->memory), written.bytes);
+}
+
+/* --- phases */
+
+/* Notes that the lane has come to here; a lane without work is there already. */
+static int await_lane(struct weft_exec_op *op, enum weft_phase phase)
+{
+    const struct weft_lane_note note = {.what = WEFT_LANE_BEGUN};
+    int status = weft_lane_note(op->request.lane, &note);
+    op->phase = (uint8_t)phase;
+    return status == WEFT_OK ? weft_lane_flush(op->request.lane) : status;
+}
+
+/* What the stream held is done. */
+static int load(struct weft_exec_op *op)
+{
+    int status = op->request.on_host ? fill_shadows(op) : WEFT_OK;
+    if (status == WEFT_OK && !weft_lane_is_idle(op->request.lane))
+        return await_lane(op, WEFT_PHASE_LOADS);
+    op->phase = WEFT_PHASE_RUNS;
+    return status;
+}
+
+int weft_device_begin(struct weft_exec_op *op)
+{
+    op->device = !op->request.on_host;
+    int status = make_shadows(op);
+    if (status == WEFT_OK && !weft_lane_is_idle(op->request.lane))
+        status = await_lane(op, WEFT_PHASE_FOLLOWS);
+    else if (status == WEFT_OK)
+        status = load(op);
+    if (status != WEFT_OK) {
+        op->phase = WEFT_PHASE_RUNS;
+        weft_device_end(op);
+    }
+    return status;
+}
+
+/* The plan is done. */
+static int finish(struct weft_exec_op *op)
+{
+    int status = op->request.on_host ? empty_shadows(op) : WEFT_OK;
+    if (status == WEFT_OK)
+        status = weft_lane_open_gate(op->request.lane);
+    op->phase = WEFT_PHASE_ENDS;
+    return status == WEFT_OK ? weft_lane_flush(op->request.lane) : status;
+}
+
+int weft_device_run(struct weft_exec_op *op)
+{
+    int status = WEFT_OK;
+    if (op->phase == WEFT_PHASE_RUNS) {
+        status = weft_window_run(op);
+        if (status == WEFT_OK && op->exhausted && op->head == op->tail)
+            status = finish(op);
+        else if (status == WEFT_OK)
+            status = weft_lane_flush(op->request.lane);
+    }
+    if (status == WEFT_OK && op->phase == WEFT_PHASE_ENDS && weft_lane_is_idle(op->request.lane)) {
+        drop_shadows(op);
+        op->phase = WEFT_PHASE_DONE;
+    }
+    return status;
+}
+
+/* Which flight a note is of, if it is still there. */
+static struct weft_flight *flight_of(struct weft_exec_op *op, const struct weft_lane_note *note)
+{
+    struct weft_flight *flight = &op->flights[note->what >> 8];
+    return op->active >> flight->index & 1 && flight->sequence == note->who ? flight : NULL;
+}
+
+int weft_device_note(struct weft_exec_op *op, const struct weft_flight *flight, enum weft_lane_what what,
+                     uint64_t amount)
+{
+    const struct weft_lane_note note = {
+        .what = (uint32_t)flight->index << 8 | what, .who = flight->sequence, .amount = amount};
+    return weft_lane_note(op->request.lane, &note);
+}
+
+static int deal_with(struct weft_exec_op *op, const struct weft_lane_note *note)
+{
+    struct weft_flight *flight;
+    switch (note->what & 0xff) {
+    case WEFT_LANE_BEGUN:
+        if (op->phase == WEFT_PHASE_FOLLOWS)
+            return load(op);
+        op->phase = WEFT_PHASE_RUNS;
+        return WEFT_OK;
+    case WEFT_LANE_COPIED:
+        flight = flight_of(op, note);
+        if (flight) {
+            flight->copied = (uint32_t)note->amount;
+            weft_flight_again(op, flight);
+        }
+        return WEFT_OK;
+    default:
+        flight = flight_of(op, note);
+        return flight ? weft_device_consumed(op, flight, (size_t)note->amount) : WEFT_OK;
+    }
+}
+
+int weft_device_look(struct weft_exec_op *op)
+{
+    struct weft_lane_note note;
+    int dealt = 0, status = WEFT_OK, due;
+    uint8_t phase = op->phase;
+    while ((due = weft_lane_poll(op->request.lane, &note)) > 0) {
+        dealt++;
+        status = deal_with(op, &note);
+        if (status != WEFT_OK)
+            break;
+    }
+    if (status == WEFT_OK && due < 0)
+        status = due;
+    if (status != WEFT_OK)
+        weft_op_fail(op, status);
+    else if (op->phase == WEFT_PHASE_ENDS && weft_lane_is_idle(op->request.lane))
+        dealt++;
+    return dealt + (op->phase != phase);
+}
+
+void weft_device_end(struct weft_exec_op *op)
+{
+    if (op->phase == WEFT_PHASE_DONE)
+        return;
+    /* What it follows may take for ever, and harms nobody. */
+    int64_t wait_ms = op->phase == WEFT_PHASE_FOLLOWS ? 0 : STOP_MS;
+    op->phase = WEFT_PHASE_STOPPED;
+    if (weft_lane_drain(op->request.lane, wait_ms) == WEFT_TIMEOUT && wait_ms)
+        weft_log(WEFT_LOG_ERROR,
+                 "%s device %d has not ended the work of an operation that failed %d ms ago: its buffers may "
+                 "be written later",
+                 weft_lane_kind(op->request.lane)->name, weft_lane_ordinal(op->request.lane), STOP_MS);
+    drop_shadows(op);
+}
+
+/* --- REDUCE and COPY */
+
+/* Lowers *size to what lies contiguously in all that is read from staging, and finds it there. */
+static void find_sources(struct weft_exec_op *op, const struct weft_flight *flight, size_t *size,
+                         const void **sources)
+{
+    for (int i = 0; i < flight->step.source_count; i++) {
+        if (flight->bound[i] == WEFT_NONE) {
+            sources[i] = flight->sources[i] + flight->visible;
+            continue;
+        }
+        const struct weft_flight *from = &op->flights[flight->bound[i]];
+        uint32_t slice = (uint32_t)(flight->visible / from->slice_bytes);
+        size_t into = flight->visible % from->slice_bytes, left = from->slice_bytes - into;
+        sources[i] = (const uint8_t *)from->landings[slice % WEFT_LANDINGS].buffer + into;
+        *size = left < *size ? left : *size;
+    }
+}
+
+static int queue_piece(struct weft_exec_op *op, const struct weft_flight *flight, size_t size,
+                       const void *const *sources)
+{
+    const struct weft_exec_request *request = &op->request;
+    uint8_t *target = flight->target + flight->visible;
+    uint32_t finish = flight->step.flags & WEFT_STEP_FINISH ? request->finish : 0;
+    if (!request->reduce || (flight->step.kind != WEFT_STEP_REDUCE && !finish))
+        return target == sources[0] ? WEFT_OK : weft_lane_copy(request->lane, target, sources[0], size);
+    void *const targets[] = {target};
+    const struct weft_device_reduction reduction = {
+        .size = sizeof reduction,
+        .dtype = request->dtype,
+        .op = request->op,
+        .source_count = flight->step.source_count,
+        .destination_count = 1,
+        .sources = sources,
+        .destinations = targets,
+        .count = size / request->element_bytes,
+        .finish = finish,
+    };
+    return weft_lane_reduce(request->lane, &reduction);
+}
+
+/* Staging is free when the piece has been computed. */
+static int note_sources(struct weft_exec_op *op, const struct weft_flight *flight)
+{
+    int status = WEFT_OK;
+    for (int i = 0; i < flight->step.source_count && status == WEFT_OK; i++) {
+        if (flight->bound[i] != WEFT_NONE)
+            status =
+                weft_device_note(op, &op->flights[flight->bound[i]], WEFT_LANE_CONSUMED, flight->visible);
+    }
+    return status;
+}
+
+int weft_device_compute(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    size_t limit = weft_flight_limit(op, flight);
+    for (int i = 0; i < flight->step.source_count; i++) {
+        if (flight->bound[i] != WEFT_NONE && op->flights[flight->bound[i]].visible < limit)
+            limit = op->flights[flight->bound[i]].visible;
+    }
+    if (limit <= flight->visible)
+        return WEFT_OK;
+    while (flight->visible < limit) {
+        const void *sources[WEFT_STEP_SOURCES_MAX];
+        size_t size = limit - flight->visible;
+        find_sources(op, flight, &size, sources);
+        int status = queue_piece(op, flight, size, sources);
+        if (status != WEFT_OK)
+            return status;
+        flight->done = flight->visible += size;
+        status = note_sources(op, flight);
+        if (status != WEFT_OK)
+            return status;
+    }
+    if (flight->done == flight->length)
+        weft_flight_finish(op, flight);
+    else
+        weft_flight_wake(op, flight);
+    return WEFT_OK;
+}

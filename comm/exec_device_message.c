@@ -1,0 +1,120 @@
+/* SEND and RECV on memory of a device: between it and staging. What the network does with staging is as for host memory
+ * (exec_send.c, exec_recv.c). */
+#include <string.h>
+
+#include "base/error.h"
+#include "comm/exec_internal.h"
+
+/* Staging of messages inside messages has one size, whatever theirs is, so that the next one can use it. */
+static size_t stage_bytes(const struct weft_exec_op *op, const struct weft_flight *flight)
+{
+    const struct weft_exec_peer *peer = &op->exec->peers[flight->rank];
+    size_t eager_bytes = ((size_t)peer->eager_bytes + 63) / 64 * 64;
+    return flight->mode == WEFT_MODE_EAGER && eager_bytes > flight->slice_bytes ? eager_bytes
+                                                                                : flight->slice_bytes;
+}
+
+static int stage_memory(struct weft_exec_op *op, const struct weft_flight *flight, size_t size,
+                        uint8_t **memory)
+{
+    if (!*memory)
+        *memory = weft_stage_get(op, op->exec->peers[flight->rank].transport, size);
+    if (!*memory)
+        return weft_fail(WEFT_NOMEM, "no staging memory of %zu bytes for rank %u", size, flight->rank);
+    return WEFT_OK;
+}
+
+/* A message without bytes has one empty slice, which needs no copy. */
+int weft_device_stage(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    uint32_t ready = weft_slices_within(flight, weft_flight_limit(op, flight)), staged = flight->staged;
+    uint32_t left = flight->mode == WEFT_MODE_READ ? weft_slices_within(flight, flight->done) : flight->told;
+    if (!flight->length) {
+        flight->staged = flight->copied = flight->slices;
+        return WEFT_OK;
+    }
+    int status = staged < ready
+                     ? stage_memory(op, flight, WEFT_STAGES * stage_bytes(op, flight), &flight->stage_buffer)
+                     : WEFT_OK;
+    while (status == WEFT_OK && flight->staged < ready && flight->staged - left < WEFT_STAGES) {
+        size_t size = weft_slice_size(flight, flight->staged);
+        status = weft_lane_copy(op->request.lane,
+                                flight->stage_buffer + flight->staged % WEFT_STAGES * flight->slice_bytes,
+                                flight->sources[0] + (size_t)flight->staged * flight->slice_bytes, size);
+        op->exec->stats.bytes_staged += size;
+        flight->staged++;
+    }
+    if (status != WEFT_OK || flight->staged == staged)
+        return status;
+    flight->visible = weft_slices_bytes(flight, flight->staged);
+    weft_flight_wake(op, flight);
+    return weft_device_note(op, flight, WEFT_LANE_COPIED, flight->staged);
+}
+
+/* Brings what the peer has sent or offered into staging, as far as there is room. */
+static int take(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    uint32_t used = weft_slices_within(flight, flight->done);
+    while (flight->staged < flight->ready && flight->staged - used < WEFT_LANDINGS) {
+        uint32_t slice = flight->staged;
+        size_t size = weft_slice_size(flight, slice);
+        uint8_t **memory = (uint8_t **)&flight->landings[slice % WEFT_LANDINGS].buffer;
+        int status = size ? stage_memory(op, flight, stage_bytes(op, flight), memory) : WEFT_OK;
+        if (status == WEFT_OK && flight->mode == WEFT_MODE_READ)
+            status = weft_recv_fetch(op, flight, slice, *memory);
+        else if (status == WEFT_OK && size)
+            memcpy(*memory, weft_recv_payload(flight, (size_t)slice * flight->slice_bytes), size);
+        if (status != WEFT_OK)
+            return status;
+        op->exec->stats.bytes_staged += size;
+        op->work_bytes += size;
+        flight->staged++;
+        if (flight->mode == WEFT_MODE_EAGER)
+            weft_recv_drop(op, flight, weft_slices_bytes(flight, flight->staged));
+    }
+    return WEFT_OK;
+}
+
+/* Queues copies from staging to where the message belongs. */
+static int place(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    uint32_t allowed = weft_slices_within(flight, weft_flight_limit(op, flight));
+    uint32_t slice = weft_slices_within(flight, flight->visible), first = slice;
+    allowed = flight->staged < allowed ? flight->staged : allowed;
+    for (; slice < allowed && flight->length; slice++) {
+        int status =
+            weft_lane_copy(op->request.lane, flight->target + (size_t)slice * flight->slice_bytes,
+                           flight->landings[slice % WEFT_LANDINGS].buffer, weft_slice_size(flight, slice));
+        if (status != WEFT_OK)
+            return status;
+    }
+    if (slice <= first || !flight->length)
+        return WEFT_OK;
+    flight->visible = weft_slices_bytes(flight, slice);
+    weft_flight_wake(op, flight);
+    return weft_device_note(op, flight, WEFT_LANE_CONSUMED, flight->visible);
+}
+
+int weft_device_recv(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    int status = flight->mode == WEFT_MODE_PUT ? weft_recv_land(op, flight) : take(op, flight);
+    if (status == WEFT_OK && !flight->into_slot) {
+        status = place(op, flight);
+    } else if (status == WEFT_OK && flight->visible < weft_slices_bytes(flight, flight->staged)) {
+        flight->visible = weft_slices_bytes(flight, flight->staged);
+        weft_flight_wake(op, flight);
+    }
+    return status == WEFT_OK ? weft_recv_settle(op, flight) : status;
+}
+
+int weft_device_consumed(struct weft_exec_op *op, struct weft_flight *flight, size_t position)
+{
+    flight->done = position;
+    if (flight->mode == WEFT_MODE_PUT) {
+        for (uint32_t s = flight->told; s < weft_slices_within(flight, position); s++)
+            flight->landings[s % WEFT_LANDINGS].landed = 0;
+        flight->told = weft_slices_within(flight, position);
+    }
+    weft_flight_again(op, flight);
+    return weft_recv_settle(op, flight);
+}

@@ -1,0 +1,429 @@
+#include "devmem/lane.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#define IDLE_MAX    16                 /* lanes kept for the next operation */
+#define MEMORY_MAX  ((size_t)64 << 20) /* and so much device memory with each */
+#define DESTROY_MS  1000
+#define NOTES_BEGIN 32
+
+/* A mark of the queue's and the notes before it. */
+struct mark {
+    struct weft_device_event *event;
+    uint32_t end; /* number of the first note that is not its */
+};
+
+/* Memory to give back when the work is done. */
+struct kept {
+    struct kept *next;
+    weft_lane_release *release;
+    void *arg;
+    uint32_t index;
+    void *memory;
+    size_t size;
+};
+
+struct weft_lane {
+    struct weft_lanes *lanes;
+    struct weft_lane *next; /* idle or set aside */
+    const struct weft_device_kind *kind;
+    int ordinal, status;
+    struct weft_device_queue *queue;
+    struct weft_device_gate *gate; /* closed; NULL: none */
+    int has_work;                  /* queued since the last mark */
+    /* Rings: numbers count up, their places are number % capacity. */
+    struct weft_lane_note *notes;
+    uint32_t notes_capacity, first_note, due_note, next_note; /* [first, due) is due */
+    struct mark *marks;
+    uint32_t marks_capacity, first_mark, next_mark;
+    uint32_t noted; /* notes that have a mark behind them */
+    void *memory;
+    size_t memory_bytes;
+    struct kept *kept;
+};
+
+struct weft_lanes {
+    struct weft_lane *idle, *aside;
+    uint32_t idle_count;
+};
+
+int weft_lanes_create(struct weft_lanes **lanes)
+{
+    *lanes = calloc(1, sizeof **lanes);
+    return *lanes ? WEFT_OK : weft_fail(WEFT_NOMEM, "no memory for lanes");
+}
+
+static void release_kept(struct weft_lane *lane)
+{
+    while (lane->kept) {
+        struct kept *kept = lane->kept;
+        lane->kept = kept->next;
+        kept->release(kept->arg, kept->index, kept->memory, kept->size);
+        free(kept);
+    }
+}
+
+static void release_memory(struct weft_lane *lane)
+{
+    if (lane->memory && lane->kind->ops.release(lane->kind->device, lane->memory) != WEFT_OK)
+        weft_log(WEFT_LOG_WARN, "%zu bytes of %s device %d cannot be released: %s", lane->memory_bytes,
+                 lane->kind->name, lane->ordinal, weft_error_detail());
+    lane->memory = NULL;
+    lane->memory_bytes = 0;
+}
+
+/* Of a lane that has failed nobody knows what is done; when its queue is closed, all is. */
+static void close_lane(struct weft_lane *lane)
+{
+    for (uint32_t m = lane->first_mark; m != lane->next_mark; m++)
+        lane->kind->ops.event_free(lane->marks[m % lane->marks_capacity].event);
+    lane->kind->ops.queue_close(lane->queue);
+    release_kept(lane);
+    release_memory(lane);
+    free(lane->notes);
+    free(lane->marks);
+    free(lane);
+}
+
+/* The driver says what has happened; marks that have are let go. */
+static int look(struct weft_lane *lane)
+{
+    while (lane->status == WEFT_OK && lane->first_mark != lane->next_mark) {
+        struct mark *mark = &lane->marks[lane->first_mark % lane->marks_capacity];
+        int happened = lane->kind->ops.test(mark->event);
+        if (happened == 0)
+            break;
+        if (happened < 0)
+            lane->status = happened;
+        lane->due_note = mark->end;
+        lane->kind->ops.event_free(mark->event);
+        lane->first_mark++;
+    }
+    return lane->status;
+}
+
+static int has_ended(const struct weft_lane *lane)
+{
+    return lane->first_mark == lane->next_mark && (!lane->has_work || lane->status != WEFT_OK);
+}
+
+int weft_lane_is_idle(const struct weft_lane *lane)
+{
+    return lane->first_mark == lane->next_mark && !lane->has_work && lane->first_note == lane->next_note;
+}
+
+/* A queue that has failed may still hold marks: all of them fail soon. */
+static int look_to_the_end(struct weft_lane *lane)
+{
+    look(lane);
+    while (lane->status != WEFT_OK && lane->first_mark != lane->next_mark) {
+        struct mark *mark = &lane->marks[lane->first_mark % lane->marks_capacity];
+        if (lane->kind->ops.test(mark->event) == 0)
+            break;
+        lane->kind->ops.event_free(mark->event);
+        lane->first_mark++;
+    }
+    return has_ended(lane);
+}
+
+static void make_idle(struct weft_lane *lane)
+{
+    struct weft_lanes *lanes = lane->lanes;
+    lane->first_note = lane->due_note = lane->next_note = lane->noted = 0;
+    if (lane->status != WEFT_OK || lanes->idle_count >= IDLE_MAX) {
+        close_lane(lane);
+        return;
+    }
+    release_kept(lane);
+    if (lane->memory_bytes > MEMORY_MAX)
+        release_memory(lane);
+    lane->next = lanes->idle;
+    lanes->idle = lane;
+    lanes->idle_count++;
+}
+
+/* What was set aside and has ended meanwhile. */
+static void reap(struct weft_lanes *lanes)
+{
+    char detail[WEFT_DETAIL_MAX];
+    if (!lanes->aside)
+        return;
+    memcpy(detail, weft_error_detail(), strlen(weft_error_detail()) + 1);
+    for (struct weft_lane **at = &lanes->aside, *lane; (lane = *at);) {
+        if (!look_to_the_end(lane)) {
+            at = &lane->next;
+            continue;
+        }
+        *at = lane->next;
+        make_idle(lane);
+    }
+    weft_error_set_detail(detail);
+}
+
+void weft_lanes_destroy(struct weft_lanes *lanes)
+{
+    if (!lanes)
+        return;
+    int64_t until_ns = weft_clock_ns() + (int64_t)DESTROY_MS * 1000000;
+    for (reap(lanes); lanes->aside && weft_clock_ns() < until_ns; reap(lanes))
+        sched_yield();
+    while (lanes->idle) {
+        struct weft_lane *lane = lanes->idle;
+        lanes->idle = lane->next;
+        close_lane(lane);
+    }
+    while (lanes->aside) {
+        struct weft_lane *lane = lanes->aside;
+        lanes->aside = lane->next;
+        weft_log(WEFT_LOG_WARN, "work on %s device %d has not ended: its queue is left to the driver",
+                 lane->kind->name, lane->ordinal);
+        while (lane->kept) { /* what the work uses is not given back */
+            struct kept *kept = lane->kept;
+            lane->kept = kept->next;
+            free(kept);
+        }
+        lane->memory = NULL;
+        close_lane(lane);
+    }
+    free(lanes);
+}
+
+static int grow_notes(struct weft_lane *lane)
+{
+    uint32_t capacity = lane->notes_capacity ? 2 * lane->notes_capacity : NOTES_BEGIN;
+    struct weft_lane_note *notes = malloc(capacity * sizeof *notes);
+    if (!notes)
+        return weft_fail(WEFT_NOMEM, "no memory for %u notes", capacity);
+    for (uint32_t n = lane->first_note; n != lane->next_note; n++)
+        notes[n % capacity] = lane->notes[n % lane->notes_capacity];
+    free(lane->notes);
+    lane->notes = notes;
+    lane->notes_capacity = capacity;
+    return WEFT_OK;
+}
+
+static int grow_marks(struct weft_lane *lane)
+{
+    uint32_t capacity = lane->marks_capacity ? 2 * lane->marks_capacity : NOTES_BEGIN;
+    struct mark *marks = malloc(capacity * sizeof *marks);
+    if (!marks)
+        return weft_fail(WEFT_NOMEM, "no memory for %u marks", capacity);
+    for (uint32_t m = lane->first_mark; m != lane->next_mark; m++)
+        marks[m % capacity] = lane->marks[m % lane->marks_capacity];
+    free(lane->marks);
+    lane->marks = marks;
+    lane->marks_capacity = capacity;
+    return WEFT_OK;
+}
+
+static int open_lane(struct weft_lanes *lanes, const struct weft_device_kind *kind, int ordinal,
+                     struct weft_lane **opened)
+{
+    struct weft_lane *lane = calloc(1, sizeof *lane);
+    if (!lane)
+        return weft_fail(WEFT_NOMEM, "no memory for a lane");
+    lane->lanes = lanes;
+    lane->kind = kind;
+    lane->ordinal = ordinal;
+    int status = grow_notes(lane);
+    if (status == WEFT_OK)
+        status = grow_marks(lane);
+    if (status == WEFT_OK)
+        status = kind->ops.queue_open(kind->device, ordinal, &lane->queue);
+    if (status == WEFT_OK) {
+        *opened = lane;
+        return WEFT_OK;
+    }
+    free(lane->notes);
+    free(lane->marks);
+    free(lane);
+    return status;
+}
+
+int weft_lane_get(struct weft_lanes *lanes, const struct weft_device_kind *kind, int ordinal,
+                  struct weft_lane **got)
+{
+    reap(lanes);
+    for (struct weft_lane **at = &lanes->idle, *lane; (lane = *at); at = &lane->next) {
+        if (lane->kind != kind || lane->ordinal != ordinal)
+            continue;
+        *at = lane->next;
+        lanes->idle_count--;
+        *got = lane;
+        return WEFT_OK;
+    }
+    return open_lane(lanes, kind, ordinal, got);
+}
+
+void weft_lane_put(struct weft_lane *lane)
+{
+    if (!lane)
+        return;
+    char detail[WEFT_DETAIL_MAX];
+    memcpy(detail, weft_error_detail(), strlen(weft_error_detail()) + 1);
+    if (lane->gate && weft_lane_open_gate(lane) != WEFT_OK)
+        weft_log(WEFT_LOG_ERROR, "a stream on %s device %d stays closed: %s", lane->kind->name, lane->ordinal,
+                 weft_error_detail());
+    if (lane->has_work && lane->status == WEFT_OK && weft_lane_flush(lane) != WEFT_OK)
+        lane->status = WEFT_TRANSPORT;
+    if (look_to_the_end(lane)) {
+        make_idle(lane);
+    } else {
+        lane->next = lane->lanes->aside;
+        lane->lanes->aside = lane;
+    }
+    weft_error_set_detail(detail);
+}
+
+const struct weft_device_kind *weft_lane_kind(const struct weft_lane *lane)
+{
+    return lane->kind;
+}
+
+int weft_lane_ordinal(const struct weft_lane *lane)
+{
+    return lane->ordinal;
+}
+
+/* Notes what queueing has come to. A lane that could not queue something has failed: what follows would lack it. */
+static int queued(struct weft_lane *lane, int status)
+{
+    if (status == WEFT_OK)
+        lane->has_work = 1;
+    else
+        lane->status = status;
+    return status;
+}
+
+int weft_lane_follow(struct weft_lane *lane, void *stream)
+{
+    return lane->status ? lane->status : queued(lane, lane->kind->ops.follow(lane->queue, stream));
+}
+
+int weft_lane_copy(struct weft_lane *lane, void *destination, const void *source, size_t size)
+{
+    return lane->status ? lane->status
+                        : queued(lane, lane->kind->ops.copy(lane->queue, destination, source, size));
+}
+
+int weft_lane_reduce(struct weft_lane *lane, const struct weft_device_reduction *reduction)
+{
+    return lane->status ? lane->status : queued(lane, lane->kind->ops.reduce(lane->queue, reduction));
+}
+
+int weft_lane_hold(struct weft_lane *lane, void *stream)
+{
+    return lane->kind->ops.hold(lane->kind->device, lane->ordinal, stream, &lane->gate);
+}
+
+int weft_lane_open_gate(struct weft_lane *lane)
+{
+    struct weft_device_gate *gate = lane->gate;
+    if (!gate)
+        return WEFT_OK;
+    lane->gate = NULL;
+    int is_behind = lane->status == WEFT_OK && !has_ended(lane);
+    int status = lane->kind->ops.open_gate(gate, is_behind ? lane->queue : NULL);
+    if (status != WEFT_OK &&
+        is_behind) /* a stream that waits for ever is worse than wrong data, which is reported */
+        status = lane->kind->ops.open_gate(gate, NULL);
+    else if (status == WEFT_OK && is_behind)
+        lane->has_work = 1;
+    lane->kind->ops.gate_free(gate);
+    return status;
+}
+
+int weft_lane_note(struct weft_lane *lane, const struct weft_lane_note *note)
+{
+    if (lane->next_note - lane->first_note == lane->notes_capacity) {
+        int status = grow_notes(lane);
+        if (status != WEFT_OK)
+            return status;
+    }
+    lane->notes[lane->next_note++ % lane->notes_capacity] = *note;
+    return WEFT_OK;
+}
+
+int weft_lane_flush(struct weft_lane *lane)
+{
+    if (lane->status || (!lane->has_work && lane->noted == lane->next_note))
+        return lane->status;
+    if (lane->next_mark - lane->first_mark == lane->marks_capacity) {
+        int status = grow_marks(lane);
+        if (status != WEFT_OK)
+            return status;
+    }
+    struct mark *mark = &lane->marks[lane->next_mark % lane->marks_capacity];
+    int status = lane->kind->ops.mark(lane->queue, &mark->event);
+    if (status != WEFT_OK) {
+        lane->status = status;
+        return status;
+    }
+    mark->end = lane->noted = lane->next_note;
+    lane->next_mark++;
+    lane->has_work = 0;
+    return WEFT_OK;
+}
+
+int weft_lane_poll(struct weft_lane *lane, struct weft_lane_note *note)
+{
+    if (lane->first_note == lane->due_note) {
+        int status = look(lane);
+        if (status != WEFT_OK)
+            return status;
+        if (lane->first_note == lane->due_note)
+            return 0;
+    }
+    *note = lane->notes[lane->first_note++ % lane->notes_capacity];
+    return 1;
+}
+
+int weft_lane_drain(struct weft_lane *lane, int64_t timeout_ms)
+{
+    int64_t until_ns = weft_clock_ns() + timeout_ms * 1000000;
+    if (lane->has_work && lane->status == WEFT_OK)
+        weft_lane_flush(lane);
+    while (!look_to_the_end(lane)) {
+        if (weft_clock_ns() >= until_ns)
+            return WEFT_TIMEOUT;
+        sched_yield();
+    }
+    lane->first_note = lane->due_note = lane->noted = lane->next_note;
+    return lane->status;
+}
+
+int weft_lane_memory(struct weft_lane *lane, size_t size, void **memory)
+{
+    if (lane->memory_bytes < size) {
+        release_memory(lane);
+        int status = lane->kind->ops.allocate(lane->kind->device, lane->ordinal, WEFT_MEMORY_DEVICE, size,
+                                              &lane->memory);
+        if (status != WEFT_OK) {
+            lane->memory = NULL;
+            return status;
+        }
+        lane->memory_bytes = size;
+    }
+    *memory = lane->memory;
+    return WEFT_OK;
+}
+
+void weft_lane_keep(struct weft_lane *lane, weft_lane_release *release, void *arg, uint32_t index,
+                    void *memory, size_t size)
+{
+    int is_free = lane->status == WEFT_OK && has_ended(lane);
+    struct kept *kept = is_free ? NULL : malloc(sizeof *kept);
+    if (!kept) {
+        if (is_free)
+            release(arg, index, memory, size);
+        return; /* without memory for the note it is never given back */
+    }
+    *kept = (struct kept){lane->kept, release, arg, index, memory, size};
+    lane->kept = kept;
+}

@@ -1,0 +1,77 @@
+/* Lanes: one operation's work on a device, and how the host keeps up with it.
+ *
+ * A lane is a queue of one device with a list of notes. Whoever queues work writes down behind it what is to be done when the
+ * device has got that far, and asks from time to time what has become due. Work of a lane runs in order, so what is queued
+ * later may use what was queued before; only what others than the device read or write (the network, the host) waits
+ * for notes. An operation has a lane of its own from its beginning to its end, so that none waits behind another's.
+ *
+ * Nothing that may take for ever is queued into a lane but follow(). The caller queues nothing behind it before it is
+ * due, so that an operation which ends early leaves no work behind that could touch the program's memory later.
+ *
+ * Lanes are opened when they are needed and kept for the next operation. One that still has work when it is given back is set aside
+ * until that is done, with the memory that the work uses.
+ *
+ * Threads: the caller serialises everything on one pool, its lanes included (the context's lock). Getting a lane, its memory
+ * and destroying the pool may wait for the device for a bounded time; nothing else does.
+ */
+#ifndef WEFT_DEVMEM_LANE_H
+#define WEFT_DEVMEM_LANE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "devmem/devices.h"
+
+struct weft_lanes;
+struct weft_lane;
+
+/* What becomes due; of no meaning to the lane. */
+struct weft_lane_note {
+    uint32_t what, who;
+    uint64_t amount;
+};
+
+int weft_lanes_create(struct weft_lanes **lanes);
+/* All lanes have been given back. Waits up to a second for those that still have work; what is not done then is left to the
+ * driver, which is logged. NULL is allowed. */
+void weft_lanes_destroy(struct weft_lanes *lanes);
+
+int weft_lane_get(struct weft_lanes *lanes, const struct weft_device_kind *kind, int ordinal,
+                  struct weft_lane **lane);
+/* Opens its gate if that is still closed. NULL is allowed. */
+void weft_lane_put(struct weft_lane *lane);
+
+const struct weft_device_kind *weft_lane_kind(const struct weft_lane *lane);
+int weft_lane_ordinal(const struct weft_lane *lane);
+
+/* As the kind's operations of these names. A lane that has failed answers what it has failed with. */
+int weft_lane_follow(struct weft_lane *lane, void *stream);
+int weft_lane_copy(struct weft_lane *lane, void *destination, const void *source, size_t size);
+int weft_lane_reduce(struct weft_lane *lane, const struct weft_device_reduction *reduction);
+/* Puts a closed gate into the stream; once per operation. It is opened by open(), behind what the lane holds by then, or with
+ * the lane's end. */
+int weft_lane_hold(struct weft_lane *lane, void *stream);
+int weft_lane_open_gate(struct weft_lane *lane);
+
+/* Becomes due when everything queued so far is done, after the next flush(). */
+int weft_lane_note(struct weft_lane *lane, const struct weft_lane_note *note);
+/* One mark for all notes, and all work, since the last. Nothing where there is none. */
+int weft_lane_flush(struct weft_lane *lane);
+/* 1: *note is due, and is forgotten here; 0: none is; negative: work has failed, and so has the lane. */
+int weft_lane_poll(struct weft_lane *lane, struct weft_lane_note *note);
+/* Whether all work is done and no note is left. Asks nobody: what poll() has found so far. */
+int weft_lane_is_idle(const struct weft_lane *lane);
+/* Forgets all notes and waits until all work is done: WEFT_OK, WEFT_TIMEOUT without a text, or what it has failed with. */
+int weft_lane_drain(struct weft_lane *lane, int64_t timeout_ms);
+
+/* Device memory of the lane's, at least size bytes, aligned to 64: the same memory at every call until the lane is
+ * given back. Growing it forgets what was in it; nothing that uses the smaller one may be queued. */
+int weft_lane_memory(struct weft_lane *lane, size_t size, void **memory);
+
+/* Memory that the lane's work may use: release(arg, index, memory, size) is called when all of it is done, at once where it is.
+ * Where it never is done it is never called. */
+typedef void weft_lane_release(void *arg, uint32_t index, void *memory, size_t size);
+void weft_lane_keep(struct weft_lane *lane, weft_lane_release *release, void *arg, uint32_t index,
+                    void *memory, size_t size);
+
+#endif
