@@ -218,21 +218,37 @@ static int take_root(struct perf_options *options, const char *value)
     return integer(value, 0, PERF_RANKS_MAX - 1, &options->root);
 }
 
-/* "malloc" and "weft", or a kind of devices with the device behind a colon, as the command takes them. */
-static int take_memory(struct perf_options *options, const char *value)
+/* "malloc", "weft", or a kind of devices with the device behind a colon, as the command takes them. */
+static int read_place(const struct perf_options *options, const char *text, struct perf_place *place)
 {
-    struct perf_place place = {.ordinal = 0};
-    size_t length = strcspn(value, ":");
-    if (length == 0 || length >= sizeof place.kind || strspn(value, kind_letters) < length)
+    size_t length = strcspn(text, ":");
+    if (length == 0 || length >= sizeof place->kind || strspn(text, kind_letters) < length)
         return -1;
-    snprintf(place.kind, sizeof place.kind, "%.*s", (int)length, value);
-    int is_kind = strcmp(place.kind, "malloc") != 0 && strcmp(place.kind, "weft") != 0;
+    snprintf(place->kind, sizeof place->kind, "%.*s", (int)length, text);
+    place->ordinal = 0;
+    int is_kind = strcmp(place->kind, "malloc") != 0 && strcmp(place->kind, "weft") != 0;
     if (!(options->accepts & (is_kind ? PERF_TAKES_DEVICE : PERF_TAKES_MEMORY)))
         return -1;
-    if (value[length] && (!is_kind || integer(value + length + 1, 0, ORDINAL_MAX, &place.ordinal) != 0))
-        return -1;
-    options->place = place;
-    return 0;
+    return text[length] && (!is_kind || integer(text + length + 1, 0, ORDINAL_MAX, &place->ordinal) != 0) ? -1
+                                                                                                          : 0;
+}
+
+static int take_memory(struct perf_options *options, const char *value)
+{
+    char one[64];
+    options->memory = value;
+    for (options->place_count = 0; options->place_count < PERF_PLACES_MAX;) {
+        size_t length = strcspn(value, ",");
+        if (length >= sizeof one)
+            return -1;
+        snprintf(one, sizeof one, "%.*s", (int)length, value);
+        if (read_place(options, one, &options->places[options->place_count++]) != 0)
+            return -1;
+        if (!value[length])
+            return 0;
+        value += length + 1;
+    }
+    return -1;
 }
 
 static int take_inputs(struct perf_options *options, const char *value)
@@ -357,9 +373,10 @@ const struct perf_flag perf_flags[] = {
     {PERF_TAKES_CHECK, 'c', "check", "N", "a whole number from 0 to 1000000",
      "checked calls per row, compared bit for bit; 0: no check (1)", take_checks},
     {PERF_TAKES_MEMORY | PERF_TAKES_DEVICE, 0, "memory", "M",
-     "malloc or weft, and for reduce_local and register a kind of devices such as host, cuda or cuda:1",
-     "where buffers live: malloc, or weft for weft_mem_alloc (malloc); reduce_local and register: host, "
-     "cuda:1, ... (host)",
+     "malloc, weft or a kind of devices such as cuda or cuda:1 (reduce_local and register: only a kind), or "
+     "several with commas between them for one rank after the other",
+     "where buffers live: malloc, weft (weft_mem_alloc) or a kind of devices (cuda:1); several with commas: "
+     "of each rank in turn (malloc; host for reduce_local and register)",
      take_memory},
     {PERF_TAKES_INPUTS, 0, "inputs", "N", "a whole number from 1 to 8", "inputs of a reduction (2)",
      take_inputs},

@@ -119,8 +119,9 @@ int perf_options_parse(struct perf_options *options, const struct perf_accepts *
                                   .stay_rank = -1,
                                   .argc = argc,
                                   .argv = argv};
-    snprintf(parsed.place.kind, sizeof parsed.place.kind, "%s",
-             accepts->flags & PERF_TAKES_DEVICE ? "host" : "malloc");
+    parsed.memory = accepts->flags & PERF_TAKES_MEMORY ? "malloc" : "host";
+    snprintf(parsed.places[0].kind, sizeof parsed.places[0].kind, "%s", parsed.memory);
+    parsed.place_count = 1;
     describe(letters, longs);
     opterr = 0;
     optind = 0; /* anew, even behind a command line that was left in the middle of a word */
@@ -164,6 +165,11 @@ void perf_options_help(const struct perf_accepts *accepts, FILE *out)
             snprintf(left, sizeof left, "    --%s %s", perf_flags[i].name, argument);
         fprintf(out, "  %-24s %s\n", left, perf_flags[i].help);
     }
+}
+
+const struct perf_place *perf_options_place(const struct perf_options *options, int rank)
+{
+    return &options->places[rank % options->place_count];
 }
 
 size_t perf_options_next_size(const struct perf_options *options, size_t size_bytes)

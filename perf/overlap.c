@@ -131,9 +131,11 @@ static int run_once(struct overlap *overlap, int run, size_t turn)
     double together = 0;
     overlap->shift = (overlap->shift + 4099) % PERF_PATTERN;
     if (session->rank == 0)
-        perf_data_fill(&overlap->data, overlap->shift, overlap->buffer.bytes, count);
+        perf_data_fill(&overlap->data, overlap->shift, overlap->buffer.host, count);
     else if (receives)
         perf_buffer_poison(&overlap->buffer, count);
+    if (perf_buffer_put(&overlap->buffer, count) != 0)
+        return -1;
     if (perf_take_slowest(&session->channel, &together, 1) != 0)
         return -1;
     perf_watch_call(session->watch);
@@ -146,9 +148,11 @@ static int run_once(struct overlap *overlap, int run, size_t turn)
         return perf_session_complain(session, "messages beside allreduces", status);
     }
     if (receives && session->options->checks) {
-        perf_corrupt(session->rank, overlap->buffer.bytes, count, 1);
+        if (perf_buffer_get(&overlap->buffer, count) != 0)
+            return -1;
+        perf_corrupt(session->rank, overlap->buffer.host, count, 1);
         overlap->result->wrong +=
-            perf_data_check(&overlap->data, 0, overlap->shift, overlap->buffer.bytes, count);
+            perf_data_check(&overlap->data, 0, overlap->shift, overlap->buffer.host, count);
         overlap->result->damaged += perf_buffer_damage(&overlap->buffer, count);
     }
     return perf_take_slowest(&session->channel, &together, 1) != 0 ? -1 : 0;
@@ -345,7 +349,8 @@ int perf_overlap(struct perf_session *session, struct perf_report *report, struc
     if (failed)
         fprintf(stderr, "weft-perf: out of memory\n");
     else
-        failed = perf_buffer_make(&overlap.buffer, session->context, &overlap.session->options->place,
+        failed = perf_buffer_make(&overlap.buffer, session->context,
+                                  perf_options_place(session->options, session->rank),
                                   session->options->size_bytes);
     if (!failed) {
         failed = make_comms(&overlap) != 0 || run_loaded(&overlap) != 0;

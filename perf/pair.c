@@ -21,7 +21,7 @@ int perf_pair_open(struct perf_pair *pair, struct perf_session *session, weft_dt
         fprintf(stderr, "weft-perf: out of memory\n");
         return -1;
     }
-    const struct perf_place *place = &session->options->place;
+    const struct perf_place *place = perf_options_place(session->options, session->rank);
     if (perf_buffer_make(&pair->send, session->context, place, capacity) != 0)
         return -1;
     return perf_buffer_make(&pair->recv, session->context, place, capacity);
@@ -127,27 +127,43 @@ static size_t arriving(const struct perf_pair *pair, perf_call *call)
     return pair->bidirectional || pair->session->rank == pair->second ? pair->count * pair->window : 0;
 }
 
-static void arm(struct perf_pair *pair, perf_call *call)
+static size_t sent_bytes(const struct perf_pair *pair, perf_call *call)
 {
-    size_t element = pair->data.element_bytes, window = call == perf_pair_ping ? 1 : pair->window;
+    return pair->count * (call == perf_pair_ping ? 1 : pair->window) * pair->data.element_bytes;
+}
+
+/* 0, or -1 after a message. */
+static int arm(struct perf_pair *pair, perf_call *call)
+{
+    size_t size = sent_bytes(pair, call);
     pair->shift = (pair->shift + 4099) % PERF_PATTERN;
     if (!is_member(pair))
-        return;
-    perf_buffer_poison(&pair->recv, pair->count * window * element);
-    perf_buffer_guard(&pair->send, pair->count * window * element);
-    perf_data_fill(&pair->data, pair->shift, pair->send.bytes, pair->count * window);
+        return 0;
+    perf_buffer_poison(&pair->recv, size);
+    perf_buffer_guard(&pair->send, size);
+    perf_data_fill(&pair->data, pair->shift, pair->send.host, size / pair->data.element_bytes);
+    return perf_buffer_put(&pair->recv, size) != 0 || perf_buffer_put(&pair->send, size) != 0 ? -1 : 0;
+}
+
+/* Brings what a call left to where the host sees it. 0, or -1 after a message. */
+static int fetch(struct perf_pair *pair, perf_call *call)
+{
+    size_t size = sent_bytes(pair, call);
+    if (!is_member(pair))
+        return 0;
+    return perf_buffer_get(&pair->recv, size) != 0 || perf_buffer_get(&pair->send, size) != 0 ? -1 : 0;
 }
 
 static void inspect(const struct perf_pair *pair, perf_call *call, uint64_t *wrong, uint64_t *damaged)
 {
     size_t element = pair->data.element_bytes, got = arriving(pair, call);
-    size_t sent = pair->count * (call == perf_pair_ping ? 1 : pair->window);
+    size_t sent = sent_bytes(pair, call) / element;
     if (!is_member(pair))
         return;
-    *wrong += perf_data_check(&pair->data, peer_of(pair), pair->shift, pair->recv.bytes, got);
+    *wrong += perf_data_check(&pair->data, peer_of(pair), pair->shift, pair->recv.host, got);
     *damaged += perf_buffer_damage(&pair->recv, got * element);
     *damaged += perf_buffer_damage(&pair->send, sent * element);
-    *damaged += perf_data_check(&pair->data, pair->data.rank, pair->shift, pair->send.bytes, sent);
+    *damaged += perf_data_check(&pair->data, pair->data.rank, pair->shift, pair->send.host, sent);
 }
 
 static int complain(const struct perf_pair *pair, int status)
@@ -166,19 +182,21 @@ int perf_pair_measure(struct perf_pair *pair, perf_call *call, struct perf_timin
     const struct perf_options *options = pair->session->options;
     uint64_t found[2] = {0, 0};
     for (int i = 0; i < options->checks; i++) {
-        arm(pair, call);
-        int status = call(pair);
-        if (status != 0)
-            return complain(pair, status);
+        int status = arm(pair, call) == 0 ? call(pair) : 1;
+        if (status != 0 || fetch(pair, call) != 0)
+            return status < 0 ? complain(pair, status) : -1;
         if (i == 0)
-            perf_corrupt(pair->session->rank, pair->recv.bytes, arriving(pair, call),
+            perf_corrupt(pair->session->rank, pair->recv.host, arriving(pair, call),
                          pair->data.element_bytes);
         inspect(pair, call, &found[0], &found[1]);
     }
-    arm(pair, call);
+    if (arm(pair, call) != 0)
+        return -1;
     int status = perf_measure(&pair->session->channel, call, pair, options->warmups, timing);
     if (status != 0)
         return status < 0 ? complain(pair, status) : -1;
+    if (options->checks && fetch(pair, call) != 0)
+        return -1;
     if (options->checks)
         inspect(pair, call, &found[0], &found[1]);
     if (perf_session_add_up(pair->session, &found[0], &found[1]) != 0)

@@ -109,7 +109,7 @@ static json_t *environment(const struct perf_session *session)
     json_object_set_new(object, "ranks", json_integer(session->ranks));
     json_object_set_new(object, "members", members(session));
     json_object_set_new(object, "rails", rails(&session->rails));
-    json_object_set_new(object, "memory", text(options->place.kind));
+    json_object_set_new(object, "memory", text(options->memory));
     json_object_set_new(object, "iterations", json_integer(options->iterations));
     json_object_set_new(object, "warmups", json_integer(options->warmups));
     json_object_set_new(object, "checks", json_integer(options->checks));

@@ -65,7 +65,7 @@ void perf_table_head(const struct perf_session *session, const char *command)
         printf("# minBytes %zu maxBytes %zu step: ", options->begin_bytes, options->end_bytes);
         print_step(options);
         printf(" warmup iters: %d iters: %d validation: %d memory: %s\n", options->warmups,
-               options->iterations, options->checks, options->place.kind);
+               options->iterations, options->checks, options->memory);
     }
     printf("#\n");
     print_hosts(session);

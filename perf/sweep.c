@@ -66,19 +66,52 @@ static int complain(const struct call *call, int status)
     return -1;
 }
 
-/* Makes the buffers ready for one call with new data. In place the result's buffer holds what is sent, and only what is
- * not is poisoned. */
-static void arm(struct sweep *sweep, const struct call *call)
+/* Bytes of the result's buffer that a call uses: in place it holds what is sent as well. */
+static size_t span_of(const struct sweep *sweep, const struct call *call)
 {
-    size_t element = sweep->data.element_bytes;
-    size_t span = call->shape.recv_at + call->shape.recv;
+    size_t got = call->shape.recv_at + call->shape.recv, sent = call->shape.send_at + call->shape.send;
+    return (call->in_place && got < sent ? sent : got) * sweep->data.element_bytes;
+}
+
+/* Where the host finds what is sent, and what is received. */
+static unsigned char *sent(const struct sweep *sweep, const struct call *call)
+{
+    const struct perf_buffer *buffer = call->in_place ? &sweep->recv : &sweep->send;
+    return buffer->host + (call->send - buffer->bytes);
+}
+
+static unsigned char *received(const struct sweep *sweep, const struct call *call)
+{
+    return sweep->recv.host + (call->recv - sweep->recv.bytes);
+}
+
+/* Hands over to the calls what the host has put into the buffers; fetch() brings it back. 0, or -1 after a message. */
+static int hand_over(struct sweep *sweep, const struct call *call)
+{
+    size_t size = call->shape.send * sweep->data.element_bytes;
+    if (!call->in_place && perf_buffer_put(&sweep->send, size) != 0)
+        return -1;
+    return perf_buffer_put(&sweep->recv, span_of(sweep, call));
+}
+
+static int fetch(struct sweep *sweep, const struct call *call)
+{
+    size_t size = call->shape.send * sweep->data.element_bytes;
+    if (!call->in_place && perf_buffer_get(&sweep->send, size) != 0)
+        return -1;
+    return perf_buffer_get(&sweep->recv, span_of(sweep, call));
+}
+
+/* Makes the buffers ready for one call with new data. In place only what is not sent is poisoned. 0, or -1 after a
+ * message. */
+static int arm(struct sweep *sweep, const struct call *call)
+{
     sweep->shift = (sweep->shift + 4099) % PERF_PATTERN;
-    if (call->in_place && span < call->shape.send_at + call->shape.send)
-        span = call->shape.send_at + call->shape.send;
-    perf_buffer_poison(&sweep->recv, span * element);
+    perf_buffer_poison(&sweep->recv, span_of(sweep, call));
     if (!call->in_place)
-        perf_buffer_guard(&sweep->send, call->shape.send * element);
-    perf_data_fill(&sweep->data, sweep->shift, call->send, call->shape.send);
+        perf_buffer_guard(&sweep->send, call->shape.send * sweep->data.element_bytes);
+    perf_data_fill(&sweep->data, sweep->shift, sent(sweep, call), call->shape.send);
+    return hand_over(sweep, call);
 }
 
 /* Adds what is wrong with this rank's buffers to the row. */
@@ -91,29 +124,30 @@ static void inspect(struct sweep *sweep, const struct call *call, struct perf_ro
         struct perf_stretch stretch;
         perf_shape_stretch(shape, sweep->operation, i, &stretch);
         row->wrong += perf_data_check(data, stretch.source, sweep->shift + stretch.position,
-                                      call->recv + stretch.at * element, stretch.count);
+                                      received(sweep, call) + stretch.at * element, stretch.count);
     }
-    if (call->in_place) {
-        size_t sent = shape->send_at + shape->send, got = shape->recv_at + shape->recv;
-        row->damaged += perf_buffer_damage(&sweep->recv, (sent > got ? sent : got) * element);
+    row->damaged += perf_buffer_damage(&sweep->recv, span_of(sweep, call));
+    if (call->in_place)
         return;
-    }
-    row->damaged += perf_buffer_damage(&sweep->recv, shape->recv * element);
     row->damaged += perf_buffer_damage(&sweep->send, shape->send * element);
-    row->damaged += perf_data_check(data, data->rank, sweep->shift, call->send, shape->send);
+    row->damaged += perf_data_check(data, data->rank, sweep->shift, sent(sweep, call), shape->send);
 }
 
 static int check(struct sweep *sweep, struct call *call, struct perf_row *row)
 {
     for (int i = 0; i < sweep->session->options->checks; i++) {
-        arm(sweep, call);
+        if (arm(sweep, call) != 0)
+            return -1;
         int status = sweep->operation->content == PERF_FROM_NOBODY
                          ? perf_barrier_check(sweep->session, run_call, call, i, &row->wrong)
                          : run_call(call);
         if (status != 0)
             return status < 0 ? complain(call, status) : -1;
+        if (fetch(sweep, call) != 0)
+            return -1;
         if (i == 0)
-            perf_corrupt(sweep->session->rank, call->recv, call->shape.recv, sweep->data.element_bytes);
+            perf_corrupt(sweep->session->rank, received(sweep, call), call->shape.recv,
+                         sweep->data.element_bytes);
         inspect(sweep, call, row);
     }
     return 0;
@@ -124,16 +158,23 @@ static int measure(struct sweep *sweep, struct call *call, struct perf_row *row)
     const struct perf_options *options = sweep->session->options;
     struct perf_timing timing = {row->samples_us, row->sample_count, 1};
     struct perf_summary summary;
-    arm(sweep, call);
-    if (row->in_place && sweep->data.op != PERF_OP_NONE)
-        perf_data_fill_fixed(&sweep->data, call->send, call->shape.send);
+    if (arm(sweep, call) != 0)
+        return -1;
+    if (row->in_place && sweep->data.op != PERF_OP_NONE) {
+        perf_data_fill_fixed(&sweep->data, sent(sweep, call), call->shape.send);
+        if (hand_over(sweep, call) != 0)
+            return -1;
+    }
     int status = perf_measure(&sweep->session->channel, run_call, call, options->warmups, &timing);
     if (status < 0)
         return complain(call, status);
     if (status > 0 || perf_summarise(row->samples_us, row->sample_count, &summary) != 0)
         return -1;
-    if (options->checks && !row->in_place)
+    if (options->checks && !row->in_place) {
+        if (fetch(sweep, call) != 0)
+            return -1;
         inspect(sweep, call, row);
+    }
     row->calls_per_sample = timing.calls_per_sample;
     row->time_us = summary.median_us;
     row->p99_us = summary.p99_us;
@@ -313,9 +354,10 @@ int perf_sweep(const struct perf_operation *operation, struct perf_session *sess
         fprintf(stderr, "weft-perf: out of memory\n");
         goto free_samples;
     }
-    if (perf_buffer_make(&sweep.send, session->context, &options->place, options->end_bytes) != 0)
+    const struct perf_place *place = perf_options_place(options, session->rank);
+    if (perf_buffer_make(&sweep.send, session->context, place, options->end_bytes) != 0)
         goto free_samples;
-    if (perf_buffer_make(&sweep.recv, session->context, &options->place, options->end_bytes) != 0)
+    if (perf_buffer_make(&sweep.recv, session->context, place, options->end_bytes) != 0)
         goto release_send;
     failed = run_pairs(&sweep);
     perf_buffer_release(&sweep.recv);

@@ -12,7 +12,10 @@
 #include "perf/options.h"
 #include "perf/sweep.h"
 
-enum { SAMPLES = PERF_TAKES_COUNTS | PERF_TAKES_WARMUPS | PERF_TAKES_CHECK | PERF_TAKES_MEMORY };
+enum {
+    SAMPLES =
+        PERF_TAKES_COUNTS | PERF_TAKES_WARMUPS | PERF_TAKES_CHECK | PERF_TAKES_MEMORY | PERF_TAKES_DEVICE
+};
 
 static const struct perf_command commands[] = {
     {"p2p-lat",
@@ -33,7 +36,8 @@ static const struct perf_command commands[] = {
     {"overlap",
      "whether messages wait for allreduces or for other messages; exit status 1 when they do",
      perf_overlap,
-     {.flags = PERF_TAKES_COUNTS | PERF_TAKES_CHECK | PERF_TAKES_MEMORY | PERF_TAKES_SIZE | PERF_TAKES_DELAY,
+     {.flags = PERF_TAKES_COUNTS | PERF_TAKES_CHECK | PERF_TAKES_MEMORY | PERF_TAKES_DEVICE |
+               PERF_TAKES_SIZE | PERF_TAKES_DELAY,
       .iterations = 11,
       .size_bytes = 64 << 20,
       .least_ranks = 2}},

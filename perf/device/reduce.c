@@ -479,7 +479,8 @@ static void release(struct bench *bench)
 int perf_reduce_local(struct perf_session *session, struct perf_report *report, struct perf_result *result)
 {
     struct bench bench = {.session = session, .report = report, .result = result};
-    if (perf_device_open(&bench.device, session->context, &session->options->place) != 0)
+    if (perf_device_open(&bench.device, session->context,
+                         perf_options_place(session->options, session->rank)) != 0)
         return -1;
     describe(&bench);
     int failed = allocate(&bench);

@@ -268,7 +268,8 @@ int perf_register(struct perf_session *session, struct perf_report *report, stru
         made &= (bench.samples_us[phase] = malloc(samples_bytes)) != NULL;
     if (!made)
         fprintf(stderr, "weft-perf: out of memory\n");
-    else if (perf_device_open(&bench.device, session->context, &session->options->place) == 0) {
+    else if (perf_device_open(&bench.device, session->context,
+                              perf_options_place(session->options, session->rank)) == 0) {
         failed = open_transport(&bench);
         if (!failed)
             failed = registers(&bench) ? run_rows(&bench) : -1;

@@ -86,7 +86,7 @@ expect 2 "--inputs: allreduce has no use for it" allreduce --ranks 2 --inputs 2
 expect 2 "--memory 'malloc'" reduce_local --memory malloc
 expect 2 "--memory 'sim:-1'" reduce_local --memory sim:-1
 expect 2 "--memory ':1'" reduce_local --memory :1
-expect 2 "--memory 'sim'" allreduce --ranks 2 --memory sim
+expect 2 "--memory 'sim:x'" allreduce --ranks 2 --memory sim:x
 expect 3 "--memory 'none': there is no such kind of devices" reduce_local --memory none
 WEFT_DEVICE=^cuda expect 3 "the kind cannot be used: left out: WEFT_DEVICE is '^cuda'" reduce_local --memory cuda
 expect 3 "and of float8_e4m3 on device host:0: not supported here" reduce_local -d float8_e4m3 -o and

@@ -1,0 +1,65 @@
+#!/bin/bash
+# Where weft-perf's buffers live: one kind of memory for all ranks, or one for each in turn. Kinds of devices are filled and
+# looked at through copies, so what is wrong there must be found as well.
+# timeout: 240
+. tests/support/perf_runs.sh
+
+plugin=$work/device-sim.so
+[[ -f $BUILD/examples/device-sim/device-sim.so ]] && install -m 700 "$BUILD/examples/device-sim/device-sim.so" "$plugin"
+export WEFT_DEVICE_PLUGIN=$plugin
+
+# right MEMORY COMMAND ROWS ARGUMENTS: so many rows, and nothing wrong.
+right() {
+    local memory=$1 command=$2 count=$3
+    shift 3
+    run "$command" --memory "$memory" -n 2 "$@"
+    if [[ $rc == 0 && $(rows | wc -l) == "$count" ]] && grep -q '^# Out of bounds values : 0 OK$' "$work/out"; then
+        ok "$command, $memory"
+    else
+        bad "$command, $memory (status $rc)"
+    fi
+}
+for memory in host host,weft,malloc; do
+    for command in allreduce broadcast reduce_scatterv alltoallv sendrecv; do
+        right "$memory" $command 3 --ranks 3 -b 600 -e 6M -f 100
+    done
+    right "$memory" p2p-lat 3 --ranks 3 --pairs -b 4K -e 4K
+    right "$memory" p2p-bw 1 --ranks 2 --bidirectional --window 3 -b 64K -e 64K
+    right "$memory" matrix 6 --ranks 3 --size 4K --window 2
+done
+right malloc,weft allreduce 1 --ranks 2 -b 4K -e 4K --json "$work/memory.json"
+grep -q 'memory: malloc,weft$' "$work/out" && grep -q '"memory": "malloc,weft"' "$work/memory.json" &&
+    ok "the memory is told" || bad "the memory is not told"
+right host,host:0 reduce_local 1 --ranks 2 -b 4K -e 4K -d float32
+
+# found MEMORY COUNT ARGUMENTS: so many damaged elements are counted.
+found() {
+    local memory=$1 count=$2
+    shift 2
+    WEFT_PERF_CORRUPT=1:10 run "$@" --memory "$memory" -n 1
+    if [[ $rc == 1 ]] && grep -q "^# Out of bounds values : $count FAILED\$" "$work/out"; then
+        ok "damage is found by $1, $memory"
+    else
+        bad "damage by $1, $memory (status $rc)"
+    fi
+}
+for memory in host malloc,host; do
+    found $memory 2 allreduce --ranks 2 -b 4K -e 4K
+    found $memory 1 p2p-lat --ranks 2 -b 4K -e 4K
+    found $memory 9 overlap --ranks 2 --size 4K --delay 0
+done
+
+if [[ -f $plugin ]]; then
+    expect 3 "--memory 'sim': weft's calls take only memory that the host may touch so far" allreduce --ranks 2 --memory sim
+else
+    skip "the simulated device is not built"
+fi
+expect 2 "--memory 'host,'" allreduce --ranks 2 --memory host,
+expect 2 "--memory 'malloc:1'" allreduce --ranks 2 --memory malloc:1
+expect 2 "--memory 'host,weft'" reduce_local --memory host,weft
+expect 2 "--memory: barrier has no use for it" barrier --ranks 2 --memory host
+expect 2 "--memory 'Host'" allreduce --ranks 2 --memory Host
+expect 3 "--memory 'none': there is no such kind of devices" allreduce --ranks 2 --memory malloc,none
+
+echo "$passed passed, $failed failed, $skipped skipped"
+[[ $failed == 0 ]]
