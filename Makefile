@@ -77,7 +77,7 @@ TESTS := $(patsubst %.c,$(BUILD)/%,$(filter-out $(LEFT_OUT:=.c),$(wildcard tests
 # The verbs transport on a device in memory.
 RDMA_FAKE_TESTS := $(patsubst %,$(BUILD)/tests/%,conform/test_verbs_fake unit/test_verbs_link unit/test_verbs_failover \
 	unit/test_verbs_rails unit/test_verbs_room unit/test_verbs_soft unit/test_verbs_leave unit/test_verbs_errors \
-	unit/test_device_regions integration/test_rails)
+	unit/test_device_regions unit/test_device_nic integration/test_rails)
 TESTS := $(filter-out $(if $(HAVE_VERBS),,$(BUILD)/tests/unit/test_verbs_% $(RDMA_FAKE_TESTS)) \
 	$(if $(HAVE_LIBFABRIC),,$(BUILD)/tests/unit/test_ofi_%),$(TESTS))
 # Tests that need an RDMA device, and programs that scripts among them run; without libibverbs's headers only scripts.
@@ -193,7 +193,8 @@ $(DEVICE_SIM): $(wildcard examples/device-sim/*.[ch]) include/weft/device.h incl
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -D_GNU_SOURCE -Iinclude $(CFLAGS_ALL) -shared $(LDFLAGS_ALL) \
 		$(if $(MODE_FLAGS),,-Wl,-z,defs) $(filter %.c,$^) -lpthread -lm -o $@
 $(BUILD)/tests/conform/test_devices $(BUILD)/tests/unit/test_device_share \
-	$(BUILD)/tests/unit/test_device_regions $(BUILD)/tests/unit/test_exec_device: | $(DEVICE_SIM)
+	$(BUILD)/tests/unit/test_device_regions $(BUILD)/tests/unit/test_device_nic \
+	$(BUILD)/tests/unit/test_exec_device: | $(DEVICE_SIM)
 
 # Ranks that die at chosen points: the linker puts tests/kill/ in front of what tests/kill/wraps names.
 KILL_OBJECTS := $(call objects,$(wildcard tests/kill/*.c))
