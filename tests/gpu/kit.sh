@@ -1,5 +1,5 @@
 #!/bin/bash
-# Packs what tests/gpu/run.sh needs into $BUILD/gpu-kit, for a machine that has a GPU but no compiler and not every library:
+# Packs what tests/gpu/run.sh needs into $BUILD/gpu-kit, or the folder given, for a machine that has a GPU but no compiler and not every library:
 # copy the folder there, and in it call tests/gpu/run.sh check, or perf.
 #
 # Libraries are those that the programs are linked with and those that weft opens by name, with what these need; not
@@ -7,9 +7,9 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 build=${BUILD:-build}
-kit=$build/gpu-kit
+kit=${1:-$build/gpu-kit}
 limit_mib=64
-scripts=(tests/gpu/run.sh tests/run.sh tests/waiting tests/support/tally.sh tests/integration/test_cuda_record.sh)
+scripts=(tests/gpu/run.sh tests/run.sh tests/support/tally.sh tests/integration/test_cuda_record.sh)
 programs=(weft-perf tests/gpu/cuda_record tests/gpu/test_devices_gpu tests/gpu/gate_probe tests/drivers/libcuda.so.1)
 opened=(libfabric.so.1 libhwloc.so.15 libibverbs.so.1)
 
@@ -18,6 +18,7 @@ mkdir -p "$kit/lib"
 for file in "${scripts[@]}" tests/gpu/traces/*; do
     [[ -f $file ]] && install -D "$file" "$kit/$file"
 done
+: >"$kit/tests/waiting" # names programs that the kit has not
 for program in "${programs[@]}"; do
     install -D "$build/$program" "$kit/build/$program" || exit 1
     strip -g "$kit/build/$program"
