@@ -18,7 +18,7 @@
 #include "base/error.h"
 #include "tests/gpu/streams.h"
 
-enum { STREAMS_MAX = 128, BYTES = 1 << 20, ROUNDS = 20 };
+enum { STREAMS_MAX = 128, BYTES = 1 << 20, PLACE_BYTES = BYTES / STREAMS_MAX, ROUNDS = 20 };
 #define LIMIT_NS 3000000000
 
 struct probe {
@@ -53,8 +53,8 @@ static int hold(struct probe *probe, int count)
         if (status)
             return complain("putting a gate into a stream", status);
         probe->held++;
-        int result = CU(cuMemcpyAsync)((uintptr_t)probe->memory, (uintptr_t)probe->memory + BYTES / 2,
-                                       BYTES / 2, stream);
+        uintptr_t place = (uintptr_t)probe->memory + (size_t)i * PLACE_BYTES; /* of this stream alone */
+        int result = CU(cuMemcpyAsync)(place, place + PLACE_BYTES / 2, PLACE_BYTES / 2, stream);
         if (result)
             return complain("a copy behind a gate", result);
     }
