@@ -1,0 +1,28 @@
+/* Whose memory a call is about, and where it is worked on.
+ *
+ * Memory that the program has of a device is worked on by that device, through a lane (devmem/lane.h). Pinned host memory is host
+ * memory to weft, but a device works on it as well, so it goes with the other buffer's. Where a call has one buffer on a device
+ * and the other one in ordinary host memory, the host works, on copies of what the device has.
+ */
+#ifndef WEFT_COMM_DEVICE_MEMORY_H
+#define WEFT_COMM_DEVICE_MEMORY_H
+
+#include "comm/context.h"
+#include "comm/exec.h"
+#include "devmem/lane.h"
+
+struct weft_where {
+    const struct weft_device_kind *kind; /* NULL: all is host memory, and nothing else is set */
+    int ordinal;
+    int on_host; /* as in weft_exec_request */
+};
+
+/* Asks for the two buffers of a call; NULL: there is none. host_works: only the host can compute it. WEFT_UNSUPPORTED, naming
+ * both, for memory of two kinds of devices. Needs no lock. */
+int weft_where_look(struct weft_context *context, const void *input, const void *output, int host_works,
+                    struct weft_where *where);
+
+/* A lane for it; weft_lane_put() when the operation has been freed. [lock] */
+int weft_where_lane(struct weft_context *context, const struct weft_where *where, struct weft_lane **lane);
+
+#endif
