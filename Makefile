@@ -192,9 +192,13 @@ DEVICE_SIM := $(BUILD)/examples/device-sim/device-sim.so
 $(DEVICE_SIM): $(wildcard examples/device-sim/*.[ch]) include/weft/device.h include/weft/weft.h
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -D_GNU_SOURCE -Iinclude $(CFLAGS_ALL) -shared $(LDFLAGS_ALL) \
 		$(if $(MODE_FLAGS),,-Wl,-z,defs) $(filter %.c,$^) -lpthread -lm -o $@
-$(BUILD)/tests/conform/test_devices $(BUILD)/tests/unit/test_device_share \
-	$(BUILD)/tests/unit/test_device_regions $(BUILD)/tests/unit/test_device_nic \
-	$(BUILD)/tests/unit/test_exec_device: | $(DEVICE_SIM)
+SIM_TESTS := conform/test_devices \
+	unit/test_device_share \
+	unit/test_device_regions \
+	unit/test_device_nic \
+	unit/test_exec_device \
+	integration/test_device_calls
+$(addprefix $(BUILD)/tests/,$(SIM_TESTS)): | $(DEVICE_SIM)
 
 # Ranks that die at chosen points: the linker puts tests/kill/ in front of what tests/kill/wraps names.
 KILL_OBJECTS := $(call objects,$(wildcard tests/kill/*.c))

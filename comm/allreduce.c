@@ -6,6 +6,7 @@
 
 #include "base/fork.h"
 #include "comm/collective.h"
+#include "comm/device_call.h"
 #include "comm/fastpath.h"
 #include "comm/group_calls.h"
 #include "comm/op.h"
@@ -266,6 +267,44 @@ static int start_in_group(struct weft_comm *comm, const void *send, void *recv, 
     return status;
 }
 
+/* The cache lines' path on copies of a device's memory. */
+static int run_staged(struct weft_comm *comm, const struct weft_operands *operands,
+                      const struct weft_where *where, int checked)
+{
+    struct weft_staged staged;
+    int status = weft_staged_begin(comm, operands, where, &staged);
+    if (status != WEFT_OK)
+        return weft_staged_fail(comm, status);
+    status = run_fastpath(comm, staged.operands.send, staged.operands.recv, operands->count, operands->dtype,
+                          operands->op, checked);
+    int ended = weft_staged_end(comm, operands, &staged, status);
+    return status != WEFT_OK || ended == WEFT_OK ? status : weft_staged_fail(comm, ended);
+}
+
+/* Devices are in use: whether the call is about their memory, and if so what it returns. Both ends of the choice are the
+ * same for all ranks: only what this rank does for it differs. */
+static int takes_device(struct weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
+                        weft_op op, int checked, int *status)
+{
+    struct weft_operands operands = operands_of(send, recv, count, dtype, op);
+    struct weft_where where;
+    *status = weft_operands_where(comm, &operands, &where);
+    if (*status == WEFT_OK && !where.kind)
+        return 0;
+    if (*status != WEFT_OK)
+        return 1;
+    if (comm->ranks == 1 || weft_group_is_open() || !comm->fastpath) {
+        *status = weft_collective_run(comm, &operands);
+        return 1;
+    }
+    *status = weft_comm_begin(comm);
+    if (*status == WEFT_OK)
+        *status = takes_fastpath(comm, count * operands.element_bytes)
+                      ? run_staged(comm, &operands, &where, checked)
+                      : run_plan(comm, send, recv, count, dtype, op);
+    return 1;
+}
+
 /* checked is a constant: 0 leaves out the comparison of calls on the cache-line path. */
 static inline int allreduce(struct weft_comm *comm, const void *send, void *recv, size_t count,
                             weft_dtype dtype, weft_op op, int checked)
@@ -279,6 +318,9 @@ static inline int allreduce(struct weft_comm *comm, const void *send, void *recv
     }
     int status = check_arguments(comm, send, recv, count, dtype, op);
     if (status != WEFT_OK)
+        return status;
+    if (__builtin_expect(weft_devices_in_use(comm->context->devices), 0) &&
+        takes_device(comm, send, recv, count, dtype, op, checked, &status))
         return status;
     if (comm->ranks == 1)
         return run_alone(comm, send, recv, count, dtype, op);

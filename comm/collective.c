@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/fork.h"
+#include "comm/device_call.h"
 #include "comm/group_calls.h"
 #include "comm/op.h"
 #include "comm/progress.h"
@@ -148,7 +149,6 @@ int weft_collective_prepare(struct weft_comm *comm, const struct weft_operands *
     enum weft_algorithm algorithm = (enum weft_algorithm)call->algorithm;
     int in_place = operands->in_place && operands->collective != WEFT_ALLTOALL;
     int empty = operands->unequal && is_empty(comm, operands);
-    *part = (struct weft_part){0};
     *request = (struct weft_exec_request){
         .input = operands->send,
         .output = operands->recv,
@@ -167,7 +167,8 @@ int weft_collective_prepare(struct weft_comm *comm, const struct weft_operands *
     if (weft_collective_reduces(operands->collective) && operands->collective != WEFT_BARRIER)
         weft_op_request(comm->context, operands->op, operands->dtype, comm->ranks, request->streaming,
                         request, &scalar);
-    int status = prepare_input(comm, operands, scalar, request, &in_place, &part->memory);
+    int status = part->lane ? weft_part_prepare_input(part, operands, scalar, request, &in_place)
+                            : prepare_input(comm, operands, scalar, request, &in_place, &part->memory);
     const struct weft_plan_request wanted = {
         .collective = operands->collective,
         .algorithm = algorithm,
@@ -191,11 +192,21 @@ int weft_collective_prepare(struct weft_comm *comm, const struct weft_operands *
 int weft_collective_start_part(struct weft_comm *comm, const struct weft_operands *operands,
                                const struct weft_call *call, struct weft_part *part)
 {
-    struct weft_exec_request request;
     int status = weft_exec_is_full(comm->exec) ? weft_works_await_room(comm) : WEFT_OK;
     *part = (struct weft_part){0};
     if (status == WEFT_OK)
-        status = weft_collective_prepare(comm, operands, call, &request, part);
+        status = weft_part_place(comm, operands, part);
+    if (status == WEFT_OK)
+        return weft_collective_start_placed(comm, operands, call, part);
+    weft_part_end(part);
+    return status;
+}
+
+int weft_collective_start_placed(struct weft_comm *comm, const struct weft_operands *operands,
+                                 const struct weft_call *call, struct weft_part *part)
+{
+    struct weft_exec_request request;
+    int status = weft_collective_prepare(comm, operands, call, &request, part);
     if (status != WEFT_OK)
         return status;
     status = weft_exec_start(comm->exec, &request, &part->op);
@@ -215,6 +226,10 @@ int weft_collective_run_alone(struct weft_comm *comm, const struct weft_operands
     comm->operations++;
     if (count == 0)
         return WEFT_OK;
+    struct weft_where where;
+    int status = weft_operands_where(comm, operands, &where);
+    if (status != WEFT_OK || where.kind)
+        return status == WEFT_OK ? weft_device_run_alone(comm, operands, &where) : status;
     from += weft_operands_offset(operands, &operands->send_blocks, 0) * operands->element_bytes;
     to += weft_operands_offset(operands, &operands->recv_blocks, 0) * operands->element_bytes;
     if (weft_collective_reduces(operands->collective))
@@ -301,6 +316,22 @@ int weft_collective_start(struct weft_comm *comm, struct weft_operands *operands
     return WEFT_OK;
 }
 
+/* The cache lines' path on copies of a device's memory. */
+static int run_staged(struct weft_comm *comm, const struct weft_operands *operands,
+                      const struct weft_where *where, const struct weft_call *call)
+{
+    struct weft_staged staged;
+    int status = weft_staged_begin(comm, operands, where, &staged);
+    if (status != WEFT_OK)
+        return weft_staged_fail(comm, status);
+    status = weft_collective_run_fast(comm, &staged.operands, call);
+    int ended = weft_staged_end(comm, operands, &staged, status);
+    if (status != WEFT_OK)
+        return weft_comm_report(comm);
+    comm->fast_operations++;
+    return ended == WEFT_OK ? WEFT_OK : weft_staged_fail(comm, ended);
+}
+
 static int start_in_group(struct weft_comm *comm, struct weft_operands *operands)
 {
     struct weft_work *work;
@@ -328,7 +359,13 @@ int weft_collective_run(struct weft_comm *comm, struct weft_operands *operands)
         call.algorithm = (uint8_t)weft_collective_choose_cached(comm, operands);
         return run_plan(comm, operands, &call);
     }
+    struct weft_where where;
+    status = weft_operands_where(comm, operands, &where);
+    if (status != WEFT_OK)
+        return status;
     weft_comm_count_call(comm);
+    if (where.kind)
+        return run_staged(comm, operands, &where, &call);
     if (weft_collective_run_fast(comm, operands, &call) != WEFT_OK)
         return weft_comm_report(comm);
     comm->fast_operations++;

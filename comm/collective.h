@@ -72,8 +72,8 @@ int weft_collective_start(struct weft_comm *comm, struct weft_operands *operands
 /* The call of one rank alone. */
 int weft_collective_run_alone(struct weft_comm *comm, const struct weft_operands *operands);
 
-/* Finds out what the executor needs for one operation of a call; its plan and memory are the part's. The room for it
- * has been found. [lock] */
+/* Finds out what the executor needs for one operation of a call; its plan and memory are the part's, which has nothing but
+ * its lane so far. The room for it has been found. [lock] */
 int weft_collective_prepare(struct weft_comm *comm, const struct weft_operands *operands,
                             const struct weft_call *call, struct weft_exec_request *request,
                             struct weft_part *part);
@@ -82,6 +82,10 @@ int weft_collective_prepare(struct weft_comm *comm, const struct weft_operands *
  * flight as there may be, one must end first. [lock] */
 int weft_collective_start_part(struct weft_comm *comm, const struct weft_operands *operands,
                                const struct weft_call *call, struct weft_part *part);
+
+/* The same of a part whose lane has been taken, and whose room has been found. What fails ends the part. [lock] */
+int weft_collective_start_placed(struct weft_comm *comm, const struct weft_operands *operands,
+                                 const struct weft_call *call, struct weft_part *part);
 
 /* collective_fast.c: between the ranks of one host, for what fits into the cache lines' slots. */
 

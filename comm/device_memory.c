@@ -31,17 +31,18 @@ int weft_where_look(struct weft_context *context, const void *input, const void 
     if (!is_device(&spans[first]))
         return WEFT_OK;
     if (is_device(&spans[1 - first]) && kinds[0] != kinds[1])
-        return weft_fail(WEFT_UNSUPPORTED,
-                         "the input is memory of a device of kind '%s', the output of kind '%s': expected one kind",
-                         kinds[0]->name, kinds[1]->name);
+        return weft_fail(
+            WEFT_UNSUPPORTED,
+            "the input is memory of a device of kind '%s', the output of kind '%s': expected one kind",
+            kinds[0]->name, kinds[1]->name);
     where->kind = kinds[first];
     where->ordinal = spans[is_device(&spans[1]) ? 1 : 0].ordinal;
     where->on_host = 0;
     int other_reaches = !buffers[1 - first] || is_device(&spans[1 - first]) ||
                         (spans[1 - first].kind == WEFT_MEMORY_PINNED && kinds[1 - first] == where->kind);
     if (host_works || !other_reaches)
-        where->on_host = (is_device(&spans[0]) ? WEFT_SHADOW_INPUT : 0) |
-                         (is_device(&spans[1]) ? WEFT_SHADOW_OUTPUT : 0);
+        where->on_host =
+            (is_device(&spans[0]) ? WEFT_SHADOW_INPUT : 0) | (is_device(&spans[1]) ? WEFT_SHADOW_OUTPUT : 0);
     return WEFT_OK;
 }
 

@@ -121,12 +121,31 @@ struct weft_exec_request {
      * operation has been freed. What it follows is waited for first; its gate, if it has one, is opened when the results are
      * there. NULL: host memory. */
     struct weft_lane *lane;
+    const struct weft_exec_moves *moves; /* with a lane; NULL: none. Stay as long as the lane. */
     int on_host; /* computes on the host, with the shadows in place of device memory: enum weft_shadows */
     weft_dtype dtype; /* what reduce is, for the device */
     weft_op op;
     uint32_t finish;       /* avg: number of ranks, otherwise 0 */
     uint32_t digest;       /* of call; what peers' messages must carry as well */
     struct weft_call call; /* for messages (its count), reports and dumps */
+};
+
+/* What the lane does before an operation begins, when the stream has come to it, and when its results are there. */
+struct weft_exec_move {
+    void *to;
+    const void *from;
+    size_t bytes;
+    int by_host; /* both are host memory */
+};
+
+struct weft_exec_moves {
+    const struct weft_exec_move *loads, *stores;
+    size_t load_count, store_count;
+    /* And multiplies count elements by the scalar, behind the loads; count 0: does not. */
+    void *scaled;
+    const void *unscaled;
+    size_t scaled_count;
+    _Alignas(16) uint8_t scalar[16];
 };
 
 /* What of an operation that computes on the host is copied there and back. */

@@ -145,14 +145,59 @@ static int await_lane(struct weft_exec_op *op, enum weft_phase phase)
     return status == WEFT_OK ? weft_lane_flush(op->request.lane) : status;
 }
 
-/* What the stream held is done. */
+static int move(struct weft_exec_op *op, const struct weft_exec_move *moves, size_t count)
+{
+    int status = WEFT_OK;
+    for (size_t m = 0; m < count && status == WEFT_OK; m++) {
+        if (moves[m].by_host)
+            weft_copy(moves[m].to, moves[m].from, moves[m].bytes);
+        else if (moves[m].bytes)
+            status = weft_lane_copy(op->request.lane, moves[m].to, moves[m].from, moves[m].bytes);
+    }
+    return status;
+}
+
+static int scale(struct weft_exec_op *op, const struct weft_exec_moves *moves)
+{
+    void *const targets[] = {moves->scaled};
+    const void *const sources[] = {moves->unscaled};
+    const struct weft_device_reduction reduction = {.size = sizeof reduction,
+                                                    .dtype = op->request.dtype,
+                                                    .op = op->request.op,
+                                                    .source_count = 1,
+                                                    .destination_count = 1,
+                                                    .sources = sources,
+                                                    .destinations = targets,
+                                                    .count = moves->scaled_count,
+                                                    .scalar = moves->scalar};
+    return weft_lane_reduce(op->request.lane, &reduction);
+}
+
+/* What has been loaded is there. */
+static int loaded(struct weft_exec_op *op)
+{
+    const struct weft_exec_moves *moves = op->request.moves;
+    op->phase = WEFT_PHASE_RUNS;
+    if (!moves || !moves->scaled_count || op->device)
+        return WEFT_OK;
+    const struct weft_extent *shadow = &op->shadows[op->in_place ? WEFT_BUFFER_OUTPUT : WEFT_BUFFER_INPUT];
+    void *scaled = shadow->bytes ? shadow->memory : moves->scaled;
+    const void *unscaled = shadow->bytes ? shadow->memory : moves->unscaled;
+    return weft_scale(op->request.dtype, scaled, unscaled, moves->scaled_count, moves->scalar);
+}
+
+/* What the stream held is done. On the device the plan's work follows at once. */
 static int load(struct weft_exec_op *op)
 {
+    const struct weft_exec_moves *moves = op->request.moves;
     int status = op->request.on_host ? fill_shadows(op) : WEFT_OK;
-    if (status == WEFT_OK && !weft_lane_is_idle(op->request.lane))
+    if (status == WEFT_OK && moves)
+        status = move(op, moves->loads, moves->load_count);
+    if (status == WEFT_OK && moves && moves->scaled_count && op->device)
+        status = scale(op, moves);
+    if (status == WEFT_OK && !op->device && !weft_lane_is_idle(op->request.lane))
         return await_lane(op, WEFT_PHASE_LOADS);
-    op->phase = WEFT_PHASE_RUNS;
-    return status;
+    return status == WEFT_OK ? loaded(op) : status;
 }
 
 int weft_device_begin(struct weft_exec_op *op)
@@ -173,7 +218,10 @@ int weft_device_begin(struct weft_exec_op *op)
 /* The plan is done. */
 static int finish(struct weft_exec_op *op)
 {
+    const struct weft_exec_moves *moves = op->request.moves;
     int status = op->request.on_host ? empty_shadows(op) : WEFT_OK;
+    if (status == WEFT_OK && moves)
+        status = move(op, moves->stores, moves->store_count);
     if (status == WEFT_OK)
         status = weft_lane_open_gate(op->request.lane);
     op->phase = WEFT_PHASE_ENDS;
@@ -219,8 +267,7 @@ static int deal_with(struct weft_exec_op *op, const struct weft_lane_note *note)
     case WEFT_LANE_BEGUN:
         if (op->phase == WEFT_PHASE_FOLLOWS)
             return load(op);
-        op->phase = WEFT_PHASE_RUNS;
-        return WEFT_OK;
+        return loaded(op);
     case WEFT_LANE_COPIED:
         flight = flight_of(op, note);
         if (flight) {

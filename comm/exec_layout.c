@@ -209,7 +209,7 @@ static int find_memory(struct weft_layout *layout, const struct weft_exec_reques
                        uint8_t **memory)
 {
     if (request->lane && !request->on_host)
-        return weft_lane_memory(request->lane, bytes, (void **)memory);
+        return weft_lane_memory(request->lane, WEFT_LANE_PLAN, bytes, (void **)memory);
     if (layout->own_bytes < bytes) {
         free(layout->memory);
         layout->own_bytes = 0;

@@ -45,6 +45,17 @@ int weft_op_commutes(const struct weft_context *context, weft_op op)
     return !user || user->commutes;
 }
 
+int weft_op_is_function(const struct weft_context *context, weft_op op)
+{
+    const struct weft_user_op *user = find(context, op);
+    return user && user->reduce;
+}
+
+weft_op weft_op_kernel(const struct weft_context *context, weft_op op)
+{
+    return find(context, op) ? WEFT_SUM : op;
+}
+
 void weft_op_request(const struct weft_context *context, weft_op op, weft_dtype dtype, int ranks,
                      int streaming, struct weft_exec_request *request, const void **scalar)
 {
@@ -57,6 +68,8 @@ void weft_op_request(const struct weft_context *context, weft_op op, weft_dtype 
     }
     *scalar = user ? user->scalar : NULL;
     op = user ? WEFT_SUM : op;
+    request->op = op;
+    request->dtype = dtype;
     request->reduce = streaming ? weft_reduce_find_streaming(dtype, op) : weft_reduce_find(dtype, op);
     request->finish = op == WEFT_AVG ? (uint32_t)ranks : 0;
 }

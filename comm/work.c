@@ -88,6 +88,11 @@ void weft_part_end(struct weft_part *part)
         weft_exec_op_free(part->op);
     weft_plans_put(part->plan);
     free(part->memory);
+    if (part->staging) /* not before the lane's work on it is done */
+        weft_lane_keep(part->lane, weft_memory_buffer_put, part->context, WEFT_SHM, part->staging,
+                       part->staging_bytes);
+    weft_lane_put(part->lane);
+    free(part->moves);
     *part = (struct weft_part){0};
 }
 

@@ -10,6 +10,13 @@ struct weft_part {
     struct weft_exec_op *op; /* NULL: ended */
     struct weft_kept_plan *plan;
     void *memory; /* weft's own: a copy of the input, say; NULL */
+    /* Memory of a device; NULL: the host's. */
+    struct weft_lane *lane;
+    int on_host;                   /* as in weft_exec_request */
+    struct weft_exec_moves *moves; /* with malloc(), what they name in one piece; NULL */
+    struct weft_context *context;  /* whose staging memory it has, */
+    void *staging;
+    size_t staging_bytes;
 };
 
 /* Ends a part that is over, or withdraws it. [lock] */

@@ -43,8 +43,10 @@ struct weft_lane {
     struct mark *marks;
     uint32_t marks_capacity, first_mark, next_mark;
     uint32_t noted; /* notes that have a mark behind them */
-    void *memory;
-    size_t memory_bytes;
+    struct {
+        void *memory;
+        size_t bytes;
+    } memory[WEFT_LANE_USES];
     struct kept *kept;
 };
 
@@ -69,13 +71,18 @@ static void release_kept(struct weft_lane *lane)
     }
 }
 
-static void release_memory(struct weft_lane *lane)
+/* What has more than bytes_max. */
+static void release_memory(struct weft_lane *lane, size_t bytes_max)
 {
-    if (lane->memory && lane->kind->ops.release(lane->kind->device, lane->memory) != WEFT_OK)
-        weft_log(WEFT_LOG_WARN, "%zu bytes of %s device %d cannot be released: %s", lane->memory_bytes,
-                 lane->kind->name, lane->ordinal, weft_error_detail());
-    lane->memory = NULL;
-    lane->memory_bytes = 0;
+    for (int use = 0; use < WEFT_LANE_USES; use++) {
+        if (lane->memory[use].bytes <= bytes_max)
+            continue;
+        if (lane->kind->ops.release(lane->kind->device, lane->memory[use].memory) != WEFT_OK)
+            weft_log(WEFT_LOG_WARN, "%zu bytes of %s device %d cannot be released: %s",
+                     lane->memory[use].bytes, lane->kind->name, lane->ordinal, weft_error_detail());
+        lane->memory[use].memory = NULL;
+        lane->memory[use].bytes = 0;
+    }
 }
 
 /* Of a lane that has failed nobody knows what is done; when its queue is closed, all is. */
@@ -85,7 +92,7 @@ static void close_lane(struct weft_lane *lane)
         lane->kind->ops.event_free(lane->marks[m % lane->marks_capacity].event);
     lane->kind->ops.queue_close(lane->queue);
     release_kept(lane);
-    release_memory(lane);
+    release_memory(lane, 0);
     free(lane->notes);
     free(lane->marks);
     free(lane);
@@ -141,8 +148,7 @@ static void make_idle(struct weft_lane *lane)
         return;
     }
     release_kept(lane);
-    if (lane->memory_bytes > MEMORY_MAX)
-        release_memory(lane);
+    release_memory(lane, MEMORY_MAX);
     lane->next = lanes->idle;
     lanes->idle = lane;
     lanes->idle_count++;
@@ -188,7 +194,7 @@ void weft_lanes_destroy(struct weft_lanes *lanes)
             lane->kept = kept->next;
             free(kept);
         }
-        lane->memory = NULL;
+        memset(lane->memory, 0, sizeof lane->memory);
         close_lane(lane);
     }
     free(lanes);
@@ -398,20 +404,41 @@ int weft_lane_drain(struct weft_lane *lane, int64_t timeout_ms)
     return lane->status;
 }
 
-int weft_lane_memory(struct weft_lane *lane, size_t size, void **memory)
+int weft_lane_memory(struct weft_lane *lane, enum weft_lane_use use, size_t size, void **memory)
 {
-    if (lane->memory_bytes < size) {
-        release_memory(lane);
-        int status = lane->kind->ops.allocate(lane->kind->device, lane->ordinal, WEFT_MEMORY_DEVICE, size,
-                                              &lane->memory);
-        if (status != WEFT_OK) {
-            lane->memory = NULL;
+    const struct weft_device_kind *kind = lane->kind;
+    if (lane->memory[use].bytes < size) {
+        if (lane->memory[use].bytes && kind->ops.release(kind->device, lane->memory[use].memory) != WEFT_OK)
+            weft_log(WEFT_LOG_WARN, "%zu bytes of %s device %d cannot be released: %s",
+                     lane->memory[use].bytes, kind->name, lane->ordinal, weft_error_detail());
+        lane->memory[use].bytes = 0;
+        int status = kind->ops.allocate(kind->device, lane->ordinal, WEFT_MEMORY_DEVICE, size,
+                                        &lane->memory[use].memory);
+        if (status != WEFT_OK)
             return status;
-        }
-        lane->memory_bytes = size;
+        lane->memory[use].bytes = size;
     }
-    *memory = lane->memory;
+    *memory = lane->memory[use].memory;
     return WEFT_OK;
+}
+
+int weft_lane_reduces(struct weft_lane *lane, weft_dtype dtype, weft_op op)
+{
+    char detail[WEFT_DETAIL_MAX];
+    _Alignas(16) uint8_t nothing[16] = {0};
+    const void *const sources[2] = {nothing, nothing};
+    void *const destinations[1] = {nothing};
+    const struct weft_device_reduction reduction = {.size = sizeof reduction,
+                                                    .dtype = dtype,
+                                                    .op = op,
+                                                    .source_count = 2,
+                                                    .destination_count = 1,
+                                                    .sources = sources,
+                                                    .destinations = destinations};
+    memcpy(detail, weft_error_detail(), strlen(weft_error_detail()) + 1);
+    int status = lane->kind->ops.reduce(lane->queue, &reduction);
+    weft_error_set_detail(detail);
+    return status != WEFT_UNSUPPORTED && status != WEFT_MISSING;
 }
 
 void weft_lane_keep(struct weft_lane *lane, weft_lane_release *release, void *arg, uint32_t index,

@@ -64,9 +64,13 @@ int weft_lane_is_idle(const struct weft_lane *lane);
 /* Forgets all notes and waits until all work is done: WEFT_OK, WEFT_TIMEOUT without a text, or what it has failed with. */
 int weft_lane_drain(struct weft_lane *lane, int64_t timeout_ms);
 
-/* Device memory of the lane's, at least size bytes, aligned to 64: the same memory at every call until the lane is
+/* Device memory of the lane's, at least size bytes, aligned to 64: for each use the same memory at every call until the lane is
  * given back. Growing it forgets what was in it; nothing that uses the smaller one may be queued. */
-int weft_lane_memory(struct weft_lane *lane, size_t size, void **memory);
+enum weft_lane_use { WEFT_LANE_PLAN, WEFT_LANE_INPUT, WEFT_LANE_USES };
+int weft_lane_memory(struct weft_lane *lane, enum weft_lane_use use, size_t size, void **memory);
+
+/* Whether the device has this reduction: 1 or 0. */
+int weft_lane_reduces(struct weft_lane *lane, weft_dtype dtype, weft_op op);
 
 /* Memory that the lane's work may use: release(arg, index, memory, size) is called when all of it is done, at once where it is.
  * Where it never is done it is never called. */

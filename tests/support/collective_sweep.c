@@ -73,16 +73,34 @@ static int run_unequal(weft_comm *comm, const struct case_shape *shape, const st
     }
 }
 
+static collective_place *place_by;
+
+void collective_place_by(collective_place *place)
+{
+    place_by = place;
+}
+
 int collective_check(weft_comm *comm, const struct case_shape *shape, int started)
 {
     uint32_t rank = (uint32_t)weft_comm_rank(comm);
     struct case_rank made;
+    struct case_device device = {.where = CASE_BOTH};
     weft_work *work = NULL;
     char name[200];
     case_make(shape, rank, &made);
-    int status = (shape->unequal ? run_unequal : run_equal)(comm, shape, &made, started ? &work : NULL);
+    struct case_rank passed = made;
+    if (place_by)
+        place_by(rank, shape->seed, &device);
+    if (device.kind) {
+        case_device_put(&device, &made);
+        passed.input.memory = device.input;
+        passed.output.memory = device.output;
+    }
+    int status = (shape->unequal ? run_unequal : run_equal)(comm, shape, &passed, started ? &work : NULL);
     if (status == WEFT_OK && work)
         status = weft_work_wait(work, -1);
+    if (device.kind)
+        case_device_get(&device, &made);
     if (status != WEFT_OK)
         fprintf(stderr, "rank %u: %s: %s (%s)\n", rank, case_name(shape, name, sizeof name),
                 weft_strerror(status), weft_error_detail());

@@ -5,7 +5,12 @@
 
 #include <weft/weft.h>
 
-#include "tests/support/collective_case.h"
+#include "tests/support/case_device.h"
+
+/* Where the buffers of the calls that follow are: sets kind, ordinal and where of device; kind NULL: host memory. NULL: host
+ * memory always. For all ranks of the process. */
+typedef void collective_place(uint32_t rank, uint32_t seed, struct case_device *device);
+void collective_place_by(collective_place *place);
 
 /* One call with int32 and sums, blocking or started. 0, or 1. */
 int collective_check(weft_comm *comm, const struct case_shape *shape, int started);

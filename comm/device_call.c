@@ -1,0 +1,286 @@
+#include "comm/device_call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/op.h"
+
+/* Any byte of a buffer that there is; NULL: there is none. */
+static const void *any_byte(const struct weft_operands *operands, const void *memory,
+                            const struct weft_exec_blocks *blocks, size_t count)
+{
+    size_t end = 0;
+    for (size_t b = 0; b < count; b++) {
+        size_t offset = weft_operands_next(operands, blocks, (uint32_t)b, &end);
+        if (weft_operands_count(operands, blocks, (uint32_t)b))
+            return (const uint8_t *)memory + offset * operands->element_bytes;
+    }
+    return NULL;
+}
+
+static int where(const struct weft_comm *comm, const struct weft_operands *operands, int host_works,
+                 struct weft_where *found)
+{
+    const void *send =
+        any_byte(operands, operands->send, &operands->send_blocks, operands->send_blocks_count);
+    const void *recv =
+        any_byte(operands, operands->recv, &operands->recv_blocks, operands->recv_blocks_count);
+    found->kind = NULL;
+    if (operands->collective == WEFT_BARRIER)
+        return WEFT_OK;
+    return weft_where_look(comm->context, send, recv, host_works, found);
+}
+
+static int reduces(const struct weft_operands *operands)
+{
+    return weft_collective_reduces(operands->collective) && operands->collective != WEFT_BARRIER;
+}
+
+int weft_operands_where(const struct weft_comm *comm, const struct weft_operands *operands,
+                        struct weft_where *found)
+{
+    return where(comm, operands, reduces(operands) && weft_op_is_function(comm->context, operands->op),
+                 found);
+}
+
+int weft_part_place(struct weft_comm *comm, const struct weft_operands *operands, struct weft_part *part)
+{
+    struct weft_where found;
+    int status = weft_operands_where(comm, operands, &found);
+    if (status != WEFT_OK || !found.kind)
+        return status;
+    status = weft_where_lane(comm->context, &found, &part->lane);
+    if (status == WEFT_OK && !found.on_host && reduces(operands) &&
+        !weft_lane_reduces(part->lane, operands->dtype, weft_op_kernel(comm->context, operands->op)))
+        status = where(comm, operands, 1, &found);
+    part->on_host = found.on_host;
+    part->context = comm->context;
+    return status;
+}
+
+static struct weft_exec_moves *moves_of(struct weft_part *part, size_t loads)
+{
+    struct weft_exec_moves *moves = calloc(1, sizeof *moves + loads * sizeof(struct weft_exec_move));
+    if (!moves)
+        weft_fail(WEFT_NOMEM, "no memory for what a device has to do");
+    else if (loads)
+        moves->loads = (struct weft_exec_move *)(moves + 1);
+    part->moves = moves;
+    return moves;
+}
+
+/* The input lies in the shadow where the host works on a device's memory; otherwise the product has memory of its own. */
+static int scale_input(struct weft_part *part, const struct weft_operands *operands, const void *scalar,
+                       struct weft_exec_request *request, int *in_place)
+{
+    struct weft_exec_moves *moves = moves_of(part, 0);
+    size_t count = 0;
+    int status = moves ? WEFT_OK : WEFT_NOMEM;
+    for (uint32_t b = 0; b < operands->send_blocks_count; b++)
+        count += weft_operands_count(operands, &operands->send_blocks, b);
+    if (!moves || !count)
+        return status;
+    moves->scaled_count = count;
+    moves->unscaled = operands->send;
+    memcpy(moves->scalar, scalar, operands->element_bytes);
+    if (part->on_host & WEFT_SHADOW_INPUT)
+        return WEFT_OK;
+    if (part->on_host) {
+        moves->scaled = part->memory = malloc(count * operands->element_bytes);
+        if (!moves->scaled)
+            status = weft_fail(WEFT_NOMEM, "no memory for %zu scaled elements", count);
+    } else {
+        status =
+            weft_lane_memory(part->lane, WEFT_LANE_INPUT, count * operands->element_bytes, &moves->scaled);
+    }
+    request->input = moves->scaled;
+    *in_place = 0;
+    return status;
+}
+
+/* With the same distances between its blocks. */
+static int copy_input(struct weft_part *part, const struct weft_operands *operands,
+                      struct weft_exec_request *request)
+{
+    size_t low = SIZE_MAX, high = 0, end = 0;
+    for (uint32_t b = 0; b < operands->send_blocks_count; b++) {
+        size_t offset = weft_operands_next(operands, &operands->send_blocks, b, &end);
+        size_t count = weft_operands_count(operands, &operands->send_blocks, b);
+        low = count && offset < low ? offset : low;
+        high = count && offset + count > high ? offset + count : high;
+    }
+    if (high <= low)
+        return WEFT_OK;
+    struct weft_exec_moves *moves = moves_of(part, 1);
+    if (!moves)
+        return WEFT_NOMEM;
+    struct weft_exec_move *load = (struct weft_exec_move *)(moves + 1);
+    load->from = (const uint8_t *)operands->send + low * operands->element_bytes;
+    load->bytes = (high - low) * operands->element_bytes;
+    moves->load_count = 1;
+    int status = weft_lane_memory(part->lane, WEFT_LANE_INPUT, load->bytes, &load->to);
+    if (status == WEFT_OK)
+        request->input = (const void *)((uintptr_t)load->to - low * operands->element_bytes);
+    return status;
+}
+
+int weft_part_prepare_input(struct weft_part *part, const struct weft_operands *operands, const void *scalar,
+                            struct weft_exec_request *request, int *in_place)
+{
+    request->lane = part->lane;
+    request->on_host = part->on_host;
+    request->streaming = 0;
+    int status = WEFT_OK;
+    if (scalar)
+        status = scale_input(part, operands, scalar, request, in_place);
+    else if (operands->in_place && !*in_place)
+        status = copy_input(part, operands, request);
+    request->moves = part->moves;
+    return status;
+}
+
+/* --- without the executor */
+
+/* Copies of both buffers, the input first. */
+static int staged_open(struct weft_comm *comm, const struct weft_operands *operands,
+                       const struct weft_where *found, struct weft_staged *staged)
+{
+    size_t block = operands->count * operands->element_bytes;
+    size_t sent = (operands->send_blocks_count * block + 63) / 64 * 64;
+    *staged =
+        (struct weft_staged){.operands = *operands, .bytes = sent + operands->recv_blocks_count * block};
+    int status = weft_where_lane(comm->context, found, &staged->lane);
+    if (status != WEFT_OK)
+        return status;
+    staged->memory = weft_memory_buffer_get(comm->context, WEFT_SHM, staged->bytes, found->kind);
+    if (!staged->memory)
+        return weft_fail(WEFT_NOMEM, "no staging memory of %zu bytes", staged->bytes);
+    staged->operands.send = staged->memory;
+    staged->operands.recv = (uint8_t *)staged->memory + sent;
+    return WEFT_OK;
+}
+
+static void staged_close(struct weft_comm *comm, struct weft_staged *staged)
+{
+    if (staged->memory)
+        weft_lane_keep(staged->lane, weft_memory_buffer_put, comm->context, WEFT_SHM, staged->memory,
+                       staged->bytes);
+    weft_lane_put(staged->lane);
+}
+
+/* Whether the host can be asked for it, or the lane must. */
+static int is_shadowed(struct weft_comm *comm, const void *memory)
+{
+    struct weft_where found;
+    return weft_where_look(comm->context, memory, NULL, 0, &found) == WEFT_OK && found.kind;
+}
+
+static int staged_move(struct weft_comm *comm, const struct weft_staged *staged, void *to, const void *from,
+                       size_t bytes, int is_device)
+{
+    if (!bytes)
+        return WEFT_OK;
+    if (!is_device) {
+        weft_copy(to, from, bytes);
+        return WEFT_OK;
+    }
+    int status = weft_lane_copy(staged->lane, to, from, bytes);
+    if (status == WEFT_OK)
+        status = weft_lane_drain(staged->lane, comm->timeout_ms);
+    return status == WEFT_TIMEOUT
+               ? weft_fail(WEFT_TIMEOUT, "%s device %d has not copied %zu bytes within %lld ms",
+                           weft_lane_kind(staged->lane)->name, weft_lane_ordinal(staged->lane), bytes,
+                           (long long)comm->timeout_ms)
+               : status;
+}
+
+int weft_staged_begin(struct weft_comm *comm, const struct weft_operands *operands,
+                      const struct weft_where *found, struct weft_staged *staged)
+{
+    size_t bytes = operands->send_blocks_count * operands->count * operands->element_bytes;
+    weft_context_lock(comm->context);
+    int status = staged_open(comm, operands, found, staged);
+    if (status == WEFT_OK)
+        status = staged_move(comm, staged, (void *)(uintptr_t)staged->operands.send, operands->send, bytes,
+                             bytes && is_shadowed(comm, operands->send));
+    if (status != WEFT_OK)
+        staged_close(comm, staged);
+    weft_context_unlock(comm->context);
+    return status;
+}
+
+int weft_staged_end(struct weft_comm *comm, const struct weft_operands *operands, struct weft_staged *staged,
+                    int status)
+{
+    size_t bytes = operands->recv_blocks_count * operands->count * operands->element_bytes;
+    weft_context_lock(comm->context);
+    if (status == WEFT_OK)
+        status = staged_move(comm, staged, operands->recv, staged->operands.recv, bytes,
+                             bytes && is_shadowed(comm, operands->recv));
+    staged_close(comm, staged);
+    weft_context_unlock(comm->context);
+    return status;
+}
+
+int weft_staged_fail(struct weft_comm *comm, int status)
+{
+    char text[WEFT_DETAIL_MAX];
+    memcpy(text, weft_error_detail(), strlen(weft_error_detail()) + 1);
+    weft_context_lock(comm->context);
+    weft_comm_fail(comm, status, text);
+    weft_context_unlock(comm->context);
+    return weft_comm_report(comm);
+}
+
+/* Where the host must work: through copies. */
+static int alone_on_host(struct weft_comm *comm, const struct weft_operands *operands,
+                         const struct weft_where *found)
+{
+    struct weft_operands plain = *operands; /* one block, where it begins */
+    struct weft_staged staged;
+    size_t count = weft_operands_count(operands, &operands->send_blocks, 0);
+    plain.count = count;
+    plain.send = (const uint8_t *)operands->send +
+                 weft_operands_offset(operands, &operands->send_blocks, 0) * operands->element_bytes;
+    plain.recv = (uint8_t *)operands->recv +
+                 weft_operands_offset(operands, &operands->recv_blocks, 0) * operands->element_bytes;
+    plain.send_blocks = plain.recv_blocks = (struct weft_exec_blocks){NULL, NULL};
+    int status = weft_staged_begin(comm, &plain, found, &staged);
+    if (status != WEFT_OK)
+        return status;
+    if (weft_collective_reduces(operands->collective))
+        status = weft_op_alone(comm->context, operands->op, operands->dtype, staged.operands.recv,
+                               staged.operands.send, count);
+    else
+        weft_copy(staged.operands.recv, staged.operands.send, count * operands->element_bytes);
+    return weft_staged_end(comm, &plain, &staged, status);
+}
+
+int weft_device_run_alone(struct weft_comm *comm, const struct weft_operands *operands,
+                          const struct weft_where *found)
+{
+    struct weft_part part = {0};
+    size_t count = weft_operands_count(operands, &operands->send_blocks, 0);
+    const uint8_t *from = (const uint8_t *)operands->send +
+                          weft_operands_offset(operands, &operands->send_blocks, 0) * operands->element_bytes;
+    uint8_t *to = (uint8_t *)operands->recv +
+                  weft_operands_offset(operands, &operands->recv_blocks, 0) * operands->element_bytes;
+    size_t bytes = count * operands->element_bytes;
+    int overlaps = to != from && to < from + bytes && from < to + bytes; /* an alltoallv in place */
+    if (found->on_host || reduces(operands) || overlaps)
+        return alone_on_host(comm, operands, found);
+    if (to == from)
+        return WEFT_OK;
+    weft_context_lock(comm->context);
+    int status = weft_where_lane(comm->context, found, &part.lane);
+    if (status == WEFT_OK)
+        status = weft_lane_copy(part.lane, to, from, bytes);
+    if (status == WEFT_OK)
+        status = weft_lane_drain(part.lane, comm->timeout_ms);
+    weft_part_end(&part);
+    weft_context_unlock(comm->context);
+    return status == WEFT_TIMEOUT
+               ? weft_fail(WEFT_TIMEOUT, "%s device %d has not copied %zu bytes within %lld ms",
+                           found->kind->name, found->ordinal, bytes, (long long)comm->timeout_ms)
+               : status;
+}

@@ -1,0 +1,41 @@
+/* Calls on memory of devices, above the executor: where an operation's input comes from, and what goes without the executor. */
+#ifndef WEFT_COMM_DEVICE_CALL_H
+#define WEFT_COMM_DEVICE_CALL_H
+
+#include "comm/collective.h"
+#include "comm/device_memory.h"
+
+/* Whose memory the operands are. Needs no lock. */
+int weft_operands_where(const struct weft_comm *comm, const struct weft_operands *operands,
+                        struct weft_where *where);
+
+/* Takes a lane for the part where the operands are memory of a device; otherwise the part stays as it is. [lock] */
+int weft_part_place(struct weft_comm *comm, const struct weft_operands *operands, struct weft_part *part);
+
+/* What the lane does to the input before the operation begins: multiplies it by the scalar, if that is not NULL, or copies it,
+ * where it is in place and the plan cannot be. Sets the request's input. [lock] */
+int weft_part_prepare_input(struct weft_part *part, const struct weft_operands *operands, const void *scalar,
+                            struct weft_exec_request *request, int *in_place);
+
+/* The call of one rank alone, on a device; waits. */
+int weft_device_run_alone(struct weft_comm *comm, const struct weft_operands *operands,
+                          const struct weft_where *where);
+
+/* A call that the cache lines serve, which only the host can do: copies of the buffers on the host. Blocks of one size. */
+struct weft_staged {
+    struct weft_operands operands; /* of the copies */
+    struct weft_lane *lane;
+    void *memory;
+    size_t bytes;
+};
+
+/* Copies the input and waits. */
+int weft_staged_begin(struct weft_comm *comm, const struct weft_operands *operands,
+                      const struct weft_where *where, struct weft_staged *staged);
+/* Copies the output back, if status is WEFT_OK, and waits. Returns status, or what has failed. */
+int weft_staged_end(struct weft_comm *comm, const struct weft_operands *operands, struct weft_staged *staged,
+                    int status);
+/* A copy has failed, with the text that weft_error_detail() has: the others would wait. Returns what the call returns. */
+int weft_staged_fail(struct weft_comm *comm, int status);
+
+#endif
