@@ -36,12 +36,6 @@ static int make_there(struct perf_buffer *buffer, weft_context *context, const s
         return -1;
     if (perf_device_allocate(&buffer->device, size, &block) != 0)
         goto close_device;
-    if (!perf_device_is_touchable(&buffer->device, block)) {
-        fprintf(stderr,
-                "weft-perf: --memory '%s': weft's calls take only memory that the host may touch so far\n",
-                place->kind);
-        goto release_block;
-    }
     buffer->mirror = aligned_alloc(PAGE, size);
     if (!buffer->mirror) {
         complain_memory(size);
@@ -90,6 +84,14 @@ void perf_buffer_release(struct perf_buffer *buffer)
     }
     free(buffer->mirror);
     *buffer = (struct perf_buffer){.capacity = 0};
+}
+
+int perf_buffer_check_messages(const struct perf_buffer *buffer)
+{
+    if (!buffer->is_device || perf_device_is_touchable(&buffer->device, buffer->bytes))
+        return 0;
+    fprintf(stderr, "weft-perf: --memory: weft's messages take only memory that the host may touch so far\n");
+    return -1;
 }
 
 int perf_buffer_put(struct perf_buffer *buffer, size_t size)

@@ -24,7 +24,9 @@ int perf_pair_open(struct perf_pair *pair, struct perf_session *session, weft_dt
     const struct perf_place *place = perf_options_place(session->options, session->rank);
     if (perf_buffer_make(&pair->send, session->context, place, capacity) != 0)
         return -1;
-    return perf_buffer_make(&pair->recv, session->context, place, capacity);
+    if (perf_buffer_make(&pair->recv, session->context, place, capacity) != 0)
+        return -1;
+    return perf_buffer_check_messages(&pair->recv);
 }
 
 void perf_pair_close(struct perf_pair *pair)

@@ -50,7 +50,16 @@ for memory in host malloc,host; do
 done
 
 if [[ -f $plugin ]]; then
-    expect 3 "--memory 'sim': weft's calls take only memory that the host may touch so far" allreduce --ranks 2 --memory sim
+    for memory in sim sim,host malloc,sim:1; do
+        for command in allreduce broadcast reduce_scatterv alltoallv; do
+            right $memory $command 2 --ranks 3 -b 600 -e 60K -f 100
+        done
+        found $memory 2 allreduce --ranks 2 -b 4K -e 4K
+    done
+    right sim,sim:1 allreduce 1 --ranks 2 -b 3M -e 3M -d bfloat16
+    for command in p2p-lat "overlap --size 4K" sendrecv; do
+        expect 3 "weft's messages take only memory that the host may touch so far" $command --ranks 2 --memory sim
+    done
 else
     skip "the simulated device is not built"
 fi
