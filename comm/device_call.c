@@ -49,17 +49,31 @@ int weft_part_place(struct weft_comm *comm, const struct weft_operands *operands
     int status = weft_operands_where(comm, operands, &found);
     if (status != WEFT_OK || !found.kind)
         return status;
-    status = weft_where_lane(comm->context, &found, &part->lane);
-    if (status == WEFT_OK && !found.on_host && reduces(operands) &&
-        !weft_lane_reduces(part->lane, operands->dtype, weft_op_kernel(comm->context, operands->op)))
+    status = weft_part_take_lane(comm, operands, &found, part);
+    if (status == WEFT_OK && part->on_host != found.on_host) {
         status = where(comm, operands, 1, &found);
-    part->on_host = found.on_host;
-    part->context = comm->context;
+        part->on_host = found.on_host;
+    }
     return status;
 }
 
+int weft_part_take_lane(struct weft_comm *comm, const struct weft_operands *operands,
+                        const struct weft_where *found, struct weft_part *part)
+{
+    int status = weft_where_lane(comm->context, found, &part->lane);
+    part->context = comm->context;
+    part->on_host = found->on_host;
+    if (status == WEFT_OK && !found->on_host && reduces(operands) &&
+        !weft_lane_reduces(part->lane, operands->dtype, weft_op_kernel(comm->context, operands->op)))
+        part->on_host = WEFT_SHADOW_NONE;
+    return status;
+}
+
+/* A list has some already. */
 static struct weft_exec_moves *moves_of(struct weft_part *part, size_t loads)
 {
+    if (part->moves)
+        return part->moves;
     struct weft_exec_moves *moves = calloc(1, sizeof *moves + loads * sizeof(struct weft_exec_move));
     if (!moves)
         weft_fail(WEFT_NOMEM, "no memory for what a device has to do");
@@ -168,13 +182,6 @@ static void staged_close(struct weft_comm *comm, struct weft_staged *staged)
     weft_lane_put(staged->lane);
 }
 
-/* Whether the host can be asked for it, or the lane must. */
-static int is_shadowed(struct weft_comm *comm, const void *memory)
-{
-    struct weft_where found;
-    return weft_where_look(comm->context, memory, NULL, 0, &found) == WEFT_OK && found.kind;
-}
-
 static int staged_move(struct weft_comm *comm, const struct weft_staged *staged, void *to, const void *from,
                        size_t bytes, int is_device)
 {
@@ -202,7 +209,7 @@ int weft_staged_begin(struct weft_comm *comm, const struct weft_operands *operan
     int status = staged_open(comm, operands, found, staged);
     if (status == WEFT_OK)
         status = staged_move(comm, staged, (void *)(uintptr_t)staged->operands.send, operands->send, bytes,
-                             bytes && is_shadowed(comm, operands->send));
+                             bytes && weft_where_is_device(comm->context, operands->send));
     if (status != WEFT_OK)
         staged_close(comm, staged);
     weft_context_unlock(comm->context);
@@ -216,7 +223,7 @@ int weft_staged_end(struct weft_comm *comm, const struct weft_operands *operands
     weft_context_lock(comm->context);
     if (status == WEFT_OK)
         status = staged_move(comm, staged, operands->recv, staged->operands.recv, bytes,
-                             bytes && is_shadowed(comm, operands->recv));
+                             bytes && weft_where_is_device(comm->context, operands->recv));
     staged_close(comm, staged);
     weft_context_unlock(comm->context);
     return status;

@@ -12,6 +12,10 @@ int weft_operands_where(const struct weft_comm *comm, const struct weft_operands
 /* Takes a lane for the part where the operands are memory of a device; otherwise the part stays as it is. [lock] */
 int weft_part_place(struct weft_comm *comm, const struct weft_operands *operands, struct weft_part *part);
 
+/* The same where it is known. on_host becomes WEFT_SHADOW_NONE where the device lacks the reduction. [lock] */
+int weft_part_take_lane(struct weft_comm *comm, const struct weft_operands *operands,
+                        const struct weft_where *where, struct weft_part *part);
+
 /* What the lane does to the input before the operation begins: multiplies it by the scalar, if that is not NULL, or copies it,
  * where it is in place and the plan cannot be. Sets the request's input. [lock] */
 int weft_part_prepare_input(struct weft_part *part, const struct weft_operands *operands, const void *scalar,

@@ -46,6 +46,12 @@ int weft_where_look(struct weft_context *context, const void *input, const void 
     return WEFT_OK;
 }
 
+int weft_where_is_device(struct weft_context *context, const void *memory)
+{
+    struct weft_where where;
+    return weft_where_look(context, memory, NULL, 0, &where) == WEFT_OK && where.kind;
+}
+
 int weft_where_lane(struct weft_context *context, const struct weft_where *where, struct weft_lane **lane)
 {
     int status = context->lanes ? WEFT_OK : weft_lanes_create(&context->lanes);

@@ -22,6 +22,9 @@ struct weft_where {
 int weft_where_look(struct weft_context *context, const void *input, const void *output, int host_works,
                     struct weft_where *where);
 
+/* Whether it is memory that only a device can be asked to work on. Needs no lock. */
+int weft_where_is_device(struct weft_context *context, const void *memory);
+
 /* A lane for it; weft_lane_put() when the operation has been freed. [lock] */
 int weft_where_lane(struct weft_context *context, const struct weft_where *where, struct weft_lane **lane);
 

@@ -5,6 +5,9 @@
  * has one number, and what its messages carry for a count is a hash of all counts, so that lists that differ anywhere
  * are noticed like a count that differs.
  *
+ * Tensors of a device are packed by its lane, in memory of the device; where the host must reduce or some of the tensors are the
+ * host's, in host memory.
+ *
  * In the packed buffer a block is one rank's elements of all packed tensors, in the order of the list: an allreduce has
  * one block, the others one for each rank on the side that has all.
  */
@@ -14,6 +17,7 @@
 
 #include "base/fork.h"
 #include "comm/collective.h"
+#include "comm/device_call.h"
 #include "comm/group_calls.h"
 #include "comm/progress.h"
 
@@ -23,6 +27,7 @@ struct list {
     struct weft_operands *operands; /* [tensors], checked */
     size_t tensors, packed;         /* packed: how many of them are */
     size_t elements;                /* of a packed block */
+    struct weft_where where;        /* of the packed ones */
     struct weft_call call;
 };
 
@@ -109,6 +114,103 @@ static int make_packed(struct weft_comm *comm, const struct list *list, struct w
     return WEFT_OK;
 }
 
+/* --- on a device */
+
+/* Where the packed tensors are: all on one kind of device, or the host packs them. */
+static int find_where(const struct weft_comm *comm, struct list *list)
+{
+    int some_host = 0;
+    list->where.kind = NULL;
+    if (!weft_devices_in_use(comm->context->devices))
+        return WEFT_OK;
+    for (size_t t = 0; t < list->tensors; t++) {
+        struct weft_where where;
+        if (!is_packed(&list->operands[t]))
+            continue;
+        int status = weft_operands_where(comm, &list->operands[t], &where);
+        if (status != WEFT_OK)
+            return status;
+        if (where.kind && list->where.kind && where.kind != list->where.kind)
+            return weft_fail(WEFT_UNSUPPORTED,
+                             "tensor %zu is memory of a device of kind '%s', earlier ones of kind '%s': "
+                             "expected one kind",
+                             t, where.kind->name, list->where.kind->name);
+        some_host |= !where.kind || where.on_host;
+        if (where.kind)
+            list->where = where;
+    }
+    list->where.on_host = some_host ? WEFT_SHADOW_NONE : 0;
+    return WEFT_OK;
+}
+
+/* What packs and unpacks, as pack() and unpack() do. */
+static struct weft_exec_moves *make_moves(const struct weft_comm *comm, const struct list *list,
+                                          uint32_t sent, uint32_t received, uint8_t *memory)
+{
+    size_t count = list->packed * (sent + (size_t)received);
+    struct weft_exec_moves *moves = calloc(1, sizeof *moves + count * sizeof(struct weft_exec_move));
+    if (!moves)
+        return NULL;
+    struct weft_exec_move *move = (struct weft_exec_move *)(moves + 1);
+    moves->loads = move;
+    moves->load_count = list->packed * sent;
+    moves->stores = move + moves->load_count;
+    moves->store_count = list->packed * received;
+    for (uint32_t b = 0; b < sent + received; b++) {
+        for (size_t t = 0; t < list->tensors; t++) {
+            const struct weft_operands *operands = &list->operands[t];
+            size_t bytes = operands->count * operands->element_bytes;
+            if (!is_packed(operands))
+                continue;
+            int loads = b < sent;
+            uint8_t *tensor = loads ? (uint8_t *)(uintptr_t)operands->send + b * bytes
+                                    : (uint8_t *)operands->recv + (b - sent) * bytes;
+            *move++ = (struct weft_exec_move){loads ? memory : tensor, loads ? tensor : memory, bytes,
+                                              !weft_where_is_device(comm->context, tensor)};
+            memory += bytes;
+        }
+    }
+    return moves;
+}
+
+/* The packed operation. [lock] */
+static int start_on_device(struct weft_comm *comm, const struct list *list, struct weft_work *work)
+{
+    struct weft_operands packed = list->operands[0];
+    struct weft_part *part = &work->parts[work->part_count];
+    uint32_t sent = blocks_of(comm, packed.collective, 0), received = blocks_of(comm, packed.collective, 1);
+    size_t block = list->elements * packed.element_bytes, bytes = block * (sent + (size_t)received);
+    struct weft_call call = list->call;
+    void *memory = NULL;
+    int status = weft_exec_is_full(comm->exec) ? weft_works_await_room(comm) : WEFT_OK;
+    if (status == WEFT_OK)
+        status = weft_part_take_lane(comm, &packed, &list->where, part);
+    if (status == WEFT_OK && part->on_host) {
+        memory = part->staging = weft_memory_buffer_get(comm->context, WEFT_SHM, bytes, list->where.kind);
+        part->staging_bytes = bytes;
+        status = memory ? WEFT_OK : weft_fail(WEFT_NOMEM, "no staging memory of %zu bytes", bytes);
+    } else if (status == WEFT_OK) {
+        status = weft_lane_memory(part->lane, WEFT_LANE_LIST, bytes, &memory);
+    }
+    if (status == WEFT_OK) {
+        part->moves = make_moves(comm, list, sent, received, memory);
+        status =
+            part->moves ? WEFT_OK : weft_fail(WEFT_NOMEM, "no memory for %zu packed tensors", list->packed);
+    }
+    if (status != WEFT_OK) {
+        weft_part_end(part);
+        return status;
+    }
+    packed.send = memory;
+    packed.recv = (uint8_t *)memory + block * sent;
+    packed.count = list->elements;
+    packed.in_place = 0;
+    call.algorithm = (uint8_t)weft_collective_choose_cached(comm, &packed);
+    status = weft_collective_start_placed(comm, &packed, &call, part);
+    work->part_count += status == WEFT_OK;
+    return status;
+}
+
 /* Starts one more part. [lock] */
 static int start_part(struct weft_comm *comm, const struct list *list, const struct weft_operands *operands,
                       struct weft_work *work)
@@ -126,7 +228,7 @@ static int start_parts(struct weft_comm *comm, const struct list *list, const st
 {
     int status = WEFT_OK;
     if (list->packed)
-        status = start_part(comm, list, packed, work);
+        status = list->where.kind ? start_on_device(comm, list, work) : start_part(comm, list, packed, work);
     for (size_t t = 0; t < list->tensors && status == WEFT_OK; t++) {
         if (list->operands[t].count && !is_packed(&list->operands[t]))
             status = start_part(comm, list, &list->operands[t], work);
@@ -163,7 +265,8 @@ static int start(struct weft_comm *comm, const struct list *list, struct weft_wo
             return weft_fail(WEFT_NOMEM, "no memory for a list of %zu tensors", list->tensors);
         }
         struct weft_operands packed;
-        if (list->packed) /* before the lock is taken: it copies, and changes nothing of the caller's */
+        if (list->packed &&
+            !list->where.kind) /* before the lock is taken: it copies, and changes nothing of the caller's */
             status = make_packed(comm, list, work, &packed);
         if (status != WEFT_OK) {
             weft_work_discard(work);
@@ -248,6 +351,8 @@ static int run(weft_comm *comm, enum weft_other_calls which, enum weft_collectiv
     if (!list.operands)
         return weft_fail(WEFT_NOMEM, "no memory for a list of %zu tensors", tensors);
     status = check_tensors(comm, &list, sends, recvs, counts, &form);
+    if (status == WEFT_OK)
+        status = find_where(comm, &list);
     if (status == WEFT_OK)
         status = weft_comm_begin(comm);
     int grouped = waits && weft_group_is_open();

@@ -66,7 +66,7 @@ int weft_lane_drain(struct weft_lane *lane, int64_t timeout_ms);
 
 /* Device memory of the lane's, at least size bytes, aligned to 64: for each use the same memory at every call until the lane is
  * given back. Growing it forgets what was in it; nothing that uses the smaller one may be queued. */
-enum weft_lane_use { WEFT_LANE_PLAN, WEFT_LANE_INPUT, WEFT_LANE_USES };
+enum weft_lane_use { WEFT_LANE_PLAN, WEFT_LANE_INPUT, WEFT_LANE_LIST, WEFT_LANE_USES };
 int weft_lane_memory(struct weft_lane *lane, enum weft_lane_use use, size_t size, void **memory);
 
 /* Whether the device has this reduction: 1 or 0. */

@@ -78,15 +78,46 @@ static void take_larger(void *arg, const void *left, const void *right, void *re
         c[i] = a[i] > b[i] ? a[i] : b[i];
 }
 
-static int check_operations(weft_context *context, weft_comm *comm, const struct job *job)
+/* Small tensors are packed, large ones are not; the last one may be host memory. */
+static int check_list(weft_comm *comm, weft_op op, int factor, int last_on_host)
+{
+    enum { TENSORS = 4 };
+    static const size_t counts[TENSORS] = {5, 20000, 300, 7};
+    int rank = weft_comm_rank(comm), ranks = weft_comm_size(comm);
+    int32_t *memory[TENSORS];
+    void *tensors[TENSORS];
+    for (int t = 0; t < TENSORS; t++) {
+        memory[t] = malloc(counts[t] * sizeof(int32_t));
+        for (size_t i = 0; i < counts[t]; i++)
+            memory[t][i] = (int32_t)i * (rank + 1) + t;
+        tensors[t] = memory[t];
+        if (last_on_host && t == TENSORS - 1)
+            break;
+        CHECK_OK(
+            sim->ops.allocate(sim->device, 1, WEFT_MEMORY_DEVICE, counts[t] * sizeof(int32_t), &tensors[t]));
+        case_device_move(sim, 1, tensors[t], memory[t], counts[t] * sizeof(int32_t));
+    }
+    CHECK_OK(
+        weft_allreduce_list(comm, TENSORS, (const void *const *)tensors, tensors, counts, WEFT_INT32, op));
+    for (int t = 0; t < TENSORS; t++) {
+        if (tensors[t] != memory[t]) {
+            case_device_move(sim, 1, memory[t], tensors[t], counts[t] * sizeof(int32_t));
+            CHECK_OK(sim->ops.release(sim->device, tensors[t]));
+        }
+        for (size_t i = 0; i < counts[t]; i++)
+            CHECK(memory[t][i] == ((int32_t)i * ranks * (ranks + 1) / 2 + t * ranks) * factor);
+        free(memory[t]);
+    }
+    return 0;
+}
+
+static int check_operations(weft_context *context, weft_comm *comm)
 {
     enum { COUNT = 3000 };
     int rank = weft_comm_rank(comm), ranks = weft_comm_size(comm);
     int32_t memory[COUNT], three = 3;
     void *copy;
     weft_op larger, scaled;
-    struct case_device where = {.where = CASE_BOTH};
-    job->place((uint32_t)rank, 1, &where);
     CHECK_OK(weft_op_create(context, take_larger, NULL, 1, &larger));
     CHECK_OK(weft_op_create_premul(context, WEFT_INT32, &three, &scaled));
     for (int i = 0; i < COUNT; i++)
@@ -102,6 +133,10 @@ static int check_operations(weft_context *context, weft_comm *comm, const struct
     for (int i = 0; i < COUNT; i++)
         CHECK(memory[i] == i * ranks * 3 * ranks * (i < 7 ? ranks : 1));
     CHECK_OK(sim->ops.release(sim->device, copy));
+    CHECK(check_list(comm, WEFT_SUM, 1, 0) == 0);
+    CHECK(check_list(comm, WEFT_SUM, 1, rank % 2) == 0);
+    CHECK(check_list(comm, scaled, 3, 0) == 0);
+    CHECK(check_list(comm, scaled, 3, 1 - rank % 2) == 0);
     CHECK_OK(weft_op_free(context, larger));
     CHECK_OK(weft_op_free(context, scaled));
     return 0;
@@ -121,7 +156,7 @@ static int body(int rank, int ranks, void *arg)
     CHECK_OK(weft_context_open(NULL, &context));
     CHECK_OK(weft_comm_create(context, &options, &comm));
     CHECK(collective_sweep(comm, COLLECTIVES_ALL, 11, counts, sizeof counts / sizeof *counts) == 0);
-    CHECK(check_operations(context, comm, job) == 0);
+    CHECK(check_operations(context, comm) == 0);
     CHECK_OK(weft_comm_destroy(comm));
     CHECK_OK(weft_context_close(context));
     return job->in_process ? 0 : close_sim();
