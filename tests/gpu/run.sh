@@ -12,8 +12,8 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 export BUILD=${BUILD:-build}
-check_steps=(conformance kernels record gates memcheck racecheck)
-perf_steps=(bandwidth figures gates)
+check_steps=(conformance kernels record gates collectives memcheck racecheck)
+perf_steps=(bandwidth figures allreduce gates)
 least_share=85 # percent of the copies' bandwidth, from 64 MiB up
 results=${GPU_RESULTS:-$BUILD/gpu-results}
 perf=$BUILD/weft-perf
@@ -159,6 +159,35 @@ step_gates() {
     esac
 }
 
+# ranks NAME SECONDS ARGUMENTS: a sweep of weft-perf's, whose results it checks bit for bit.
+ranks() {
+    local name=$1 limit=$2
+    shift 2
+    attempt "$limit" "$perf" "$@"
+    if [[ $rc == 0 ]] && grep -q '^# Out of bounds values : 0 OK$' "$work/out"; then
+        ok "$name"
+    elif [[ $rc == 3 ]] && grep -q 'a library or device is missing' "$work/err"; then
+        skip "$name: $(grep -m 1 -o 'a library or device is missing.*' "$work/err")"
+    else
+        bad "$name (status $rc)"
+    fi
+}
+
+# Ranks as processes that share the device, through shared memory and through libfabric's tcp; one rank's buffers on the host.
+step_collectives() {
+    needs_kernels collectives || return
+    local number way command
+    for number in 1 2 4; do
+        for way in "--transport shm" "--transport ofi --provider tcp"; do
+            for command in allreduce broadcast reduce allgatherv reduce_scatter alltoallv gather scatterv; do
+                ranks "$command, $number ranks, $way" 120 $command --ranks $number --memory cuda $way -b 50 -e 4M -f 33 -n 1 -w 0
+            done
+        done
+    done
+    ranks "allreduce of all types and operations" 300 allreduce --ranks 4 --memory cuda -d all -o all -b 50 -e 60K -f 33 -n 1 -w 0
+    ranks "allreduce of device and host memory" 120 allreduce --ranks 3 --memory cuda,host,malloc -b 50 -e 4M -f 33 -n 1 -w 0
+}
+
 # sanitize TOOL NAME ARGUMENTS: a rank of weft-perf reduce_local by itself, since its launcher uses no CUDA. Errors that calls return
 # are what weft asks for; memory is what counts.
 sanitize() {
@@ -223,6 +252,17 @@ step_figures() {
     cp "$work/out" "$results/types.txt"
     reductions "eight inputs" 580 -b 64M -e 64M -c 0 -n 11 --inputs 8 --csv "$results/inputs.csv"
     cp "$work/out" "$results/inputs.txt"
+}
+
+# Two ranks that share the device: 256 MiB, and small ones beside the host's.
+step_allreduce() {
+    needs_kernels allreduce || return
+    ranks "allreduce of 256 MiB" 300 allreduce --ranks 2 --memory cuda -b 256M -e 256M -n 11 --csv "$results/allreduce.csv"
+    sed 's/^/    /' "$work/out"
+    ranks "allreduce of 8 B" 120 allreduce --ranks 2 --memory cuda -b 8 -e 64K -f 8 --csv "$results/allreduce-small.csv"
+    sed 's/^/    /' "$work/out"
+    ranks "allreduce of 8 B on the host" 120 allreduce --ranks 2 --memory malloc -b 8 -e 64K -f 8 --csv "$results/allreduce-host.csv"
+    sed 's/^/    /' "$work/out"
 }
 
 borrow_libraries
