@@ -176,7 +176,7 @@ static int remember(struct weft_comm *comm, const struct weft_operands *operands
                     const struct weft_call *call)
 {
     struct weft_again *again = &comm->again;
-    struct weft_part part;
+    struct weft_part part = {0};
     weft_plans_put(again->plan);
     again->plan = NULL;
     int status = weft_collective_prepare(comm, operands, call, &again->request, &part);
