@@ -37,6 +37,7 @@ struct weft_lane {
     struct weft_device_queue *queue;
     struct weft_device_gate *gate; /* closed; NULL: none */
     int has_work;                  /* queued since the last mark */
+    int is_blind; /* no mark can be made: only closing the queue tells when its work has ended */
     /* Rings: numbers count up, their places are number % capacity. */
     struct weft_lane_note *notes;
     uint32_t notes_capacity, first_note, due_note, next_note; /* [first, due) is due */
@@ -48,6 +49,7 @@ struct weft_lane {
         size_t bytes;
     } memory[WEFT_LANE_USES];
     struct kept *kept;
+    char why[WEFT_DETAIL_MAX]; /* of status */
 };
 
 struct weft_lanes {
@@ -98,7 +100,22 @@ static void close_lane(struct weft_lane *lane)
     free(lane);
 }
 
-/* The driver says what has happened; marks that have are let go. */
+/* Remembers why; the text is weft_error_detail(). What failed first is why the rest does. */
+static int fail(struct weft_lane *lane, int status)
+{
+    if (lane->status == WEFT_OK) {
+        lane->status = status;
+        memcpy(lane->why, weft_error_detail(), strlen(weft_error_detail()) + 1);
+    }
+    return status;
+}
+
+static int failed(const struct weft_lane *lane)
+{
+    return weft_fail(lane->status, "%s", lane->why);
+}
+
+/* The driver says what has happened; marks that have are let go. What was noted before work that has failed is not due. */
 static int look(struct weft_lane *lane)
 {
     while (lane->status == WEFT_OK && lane->first_mark != lane->next_mark) {
@@ -107,8 +124,9 @@ static int look(struct weft_lane *lane)
         if (happened == 0)
             break;
         if (happened < 0)
-            lane->status = happened;
-        lane->due_note = mark->end;
+            fail(lane, happened);
+        else
+            lane->due_note = mark->end;
         lane->kind->ops.event_free(mark->event);
         lane->first_mark++;
     }
@@ -117,7 +135,7 @@ static int look(struct weft_lane *lane)
 
 static int has_ended(const struct weft_lane *lane)
 {
-    return lane->first_mark == lane->next_mark && (!lane->has_work || lane->status != WEFT_OK);
+    return lane->first_mark == lane->next_mark && (!lane->has_work || lane->is_blind);
 }
 
 int weft_lane_is_idle(const struct weft_lane *lane)
@@ -228,6 +246,34 @@ static int grow_marks(struct weft_lane *lane)
     return WEFT_OK;
 }
 
+/* A mark behind all that is queued, also when the lane has failed. */
+static int put_mark(struct weft_lane *lane)
+{
+    if (lane->next_mark - lane->first_mark == lane->marks_capacity) {
+        int status = grow_marks(lane);
+        if (status != WEFT_OK)
+            return status;
+    }
+    struct mark *mark = &lane->marks[lane->next_mark % lane->marks_capacity];
+    int status = lane->kind->ops.mark(lane->queue, &mark->event);
+    if (status != WEFT_OK)
+        return status;
+    mark->end = lane->noted = lane->next_note;
+    lane->next_mark++;
+    lane->has_work = 0;
+    return WEFT_OK;
+}
+
+/* The last mark of the lane. What was queued before something could not be queued still runs. */
+static void mark_the_end(struct weft_lane *lane)
+{
+    int status = lane->has_work && !lane->is_blind ? put_mark(lane) : WEFT_OK;
+    if (status == WEFT_OK)
+        return;
+    fail(lane, status);
+    lane->is_blind = 1;
+}
+
 static int open_lane(struct weft_lanes *lanes, const struct weft_device_kind *kind, int ordinal,
                      struct weft_lane **opened)
 {
@@ -273,11 +319,8 @@ void weft_lane_put(struct weft_lane *lane)
         return;
     char detail[WEFT_DETAIL_MAX];
     memcpy(detail, weft_error_detail(), strlen(weft_error_detail()) + 1);
-    if (lane->gate && weft_lane_open_gate(lane) != WEFT_OK)
-        weft_log(WEFT_LOG_ERROR, "a stream on %s device %d stays closed: %s", lane->kind->name, lane->ordinal,
-                 weft_error_detail());
-    if (lane->has_work && lane->status == WEFT_OK && weft_lane_flush(lane) != WEFT_OK)
-        lane->status = WEFT_TRANSPORT;
+    weft_lane_open_gate(lane);
+    mark_the_end(lane);
     if (look_to_the_end(lane)) {
         make_idle(lane);
     } else {
@@ -300,27 +343,26 @@ int weft_lane_ordinal(const struct weft_lane *lane)
 /* Notes what queueing has come to. A lane that could not queue something has failed: what follows would lack it. */
 static int queued(struct weft_lane *lane, int status)
 {
-    if (status == WEFT_OK)
-        lane->has_work = 1;
-    else
-        lane->status = status;
-    return status;
+    if (status != WEFT_OK)
+        return fail(lane, status);
+    lane->has_work = 1;
+    return WEFT_OK;
 }
 
 int weft_lane_follow(struct weft_lane *lane, void *stream)
 {
-    return lane->status ? lane->status : queued(lane, lane->kind->ops.follow(lane->queue, stream));
+    return lane->status ? failed(lane) : queued(lane, lane->kind->ops.follow(lane->queue, stream));
 }
 
 int weft_lane_copy(struct weft_lane *lane, void *destination, const void *source, size_t size)
 {
-    return lane->status ? lane->status
+    return lane->status ? failed(lane)
                         : queued(lane, lane->kind->ops.copy(lane->queue, destination, source, size));
 }
 
 int weft_lane_reduce(struct weft_lane *lane, const struct weft_device_reduction *reduction)
 {
-    return lane->status ? lane->status : queued(lane, lane->kind->ops.reduce(lane->queue, reduction));
+    return lane->status ? failed(lane) : queued(lane, lane->kind->ops.reduce(lane->queue, reduction));
 }
 
 int weft_lane_hold(struct weft_lane *lane, void *stream)
@@ -328,6 +370,7 @@ int weft_lane_hold(struct weft_lane *lane, void *stream)
     return lane->kind->ops.hold(lane->kind->device, lane->ordinal, stream, &lane->gate);
 }
 
+/* A stream that waits for ever is worse than one that goes on too early, which the lane's failure tells. */
 int weft_lane_open_gate(struct weft_lane *lane)
 {
     struct weft_device_gate *gate = lane->gate;
@@ -335,12 +378,14 @@ int weft_lane_open_gate(struct weft_lane *lane)
         return WEFT_OK;
     lane->gate = NULL;
     int is_behind = lane->status == WEFT_OK && !has_ended(lane);
-    int status = lane->kind->ops.open_gate(gate, is_behind ? lane->queue : NULL);
-    if (status != WEFT_OK &&
-        is_behind) /* a stream that waits for ever is worse than wrong data, which is reported */
-        status = lane->kind->ops.open_gate(gate, NULL);
-    else if (status == WEFT_OK && is_behind)
-        lane->has_work = 1;
+    int status = is_behind ? queued(lane, lane->kind->ops.open_gate(gate, lane->queue)) : WEFT_OK;
+    if (!is_behind || status != WEFT_OK) {
+        int opened = lane->kind->ops.open_gate(gate, NULL);
+        if (opened != WEFT_OK)
+            weft_log(WEFT_LOG_ERROR, "a stream on %s device %d stays closed: %s", lane->kind->name,
+                     lane->ordinal, weft_error_detail());
+        status = status == WEFT_OK ? opened : failed(lane);
+    }
     lane->kind->ops.gate_free(gate);
     return status;
 }
@@ -358,34 +403,20 @@ int weft_lane_note(struct weft_lane *lane, const struct weft_lane_note *note)
 
 int weft_lane_flush(struct weft_lane *lane)
 {
-    if (lane->status || (!lane->has_work && lane->noted == lane->next_note))
-        return lane->status;
-    if (lane->next_mark - lane->first_mark == lane->marks_capacity) {
-        int status = grow_marks(lane);
-        if (status != WEFT_OK)
-            return status;
-    }
-    struct mark *mark = &lane->marks[lane->next_mark % lane->marks_capacity];
-    int status = lane->kind->ops.mark(lane->queue, &mark->event);
-    if (status != WEFT_OK) {
-        lane->status = status;
-        return status;
-    }
-    mark->end = lane->noted = lane->next_note;
-    lane->next_mark++;
-    lane->has_work = 0;
-    return WEFT_OK;
+    if (lane->status)
+        return failed(lane);
+    if (!lane->has_work && lane->noted == lane->next_note)
+        return WEFT_OK;
+    int status = put_mark(lane);
+    return status == WEFT_OK ? WEFT_OK : fail(lane, status);
 }
 
 int weft_lane_poll(struct weft_lane *lane, struct weft_lane_note *note)
 {
-    if (lane->first_note == lane->due_note) {
-        int status = look(lane);
-        if (status != WEFT_OK)
-            return status;
-        if (lane->first_note == lane->due_note)
-            return 0;
-    }
+    if (lane->status || (lane->first_note == lane->due_note && look(lane) != WEFT_OK))
+        return failed(lane);
+    if (lane->first_note == lane->due_note)
+        return 0;
     *note = lane->notes[lane->first_note++ % lane->notes_capacity];
     return 1;
 }
@@ -393,15 +424,14 @@ int weft_lane_poll(struct weft_lane *lane, struct weft_lane_note *note)
 int weft_lane_drain(struct weft_lane *lane, int64_t timeout_ms)
 {
     int64_t until_ns = weft_clock_ns() + timeout_ms * 1000000;
-    if (lane->has_work && lane->status == WEFT_OK)
-        weft_lane_flush(lane);
+    mark_the_end(lane);
     while (!look_to_the_end(lane)) {
         if (weft_clock_ns() >= until_ns)
             return WEFT_TIMEOUT;
         sched_yield();
     }
     lane->first_note = lane->due_note = lane->noted = lane->next_note;
-    return lane->status;
+    return lane->status ? failed(lane) : WEFT_OK;
 }
 
 int weft_lane_memory(struct weft_lane *lane, enum weft_lane_use use, size_t size, void **memory)

@@ -57,7 +57,7 @@ int weft_lane_open_gate(struct weft_lane *lane);
 int weft_lane_note(struct weft_lane *lane, const struct weft_lane_note *note);
 /* One mark for all notes, and all work, since the last. Nothing where there is none. */
 int weft_lane_flush(struct weft_lane *lane);
-/* 1: *note is due, and is forgotten here; 0: none is; negative: work has failed, and so has the lane. */
+/* 1: *note is due, and is forgotten here; 0: none is; negative: work has failed, and so has the lane; so it answers from then on. */
 int weft_lane_poll(struct weft_lane *lane, struct weft_lane_note *note);
 /* Whether all work is done and no note is left. Asks nobody: what poll() has found so far. */
 int weft_lane_is_idle(const struct weft_lane *lane);

@@ -1,0 +1,528 @@
+/* Lanes of work on a device: in which order work becomes due, what is given back when, and what a failure leaves behind. On the
+ * kinds "host", where work is done at once, and "sim", in its own time and with failures. */
+#include "devmem/lane.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <dlfcn.h>
+#include <unistd.h>
+#include <weft/weft.h>
+
+#include "base/error.h"
+#include "examples/device-sim/sim.h"
+#include "tests/support/plugins.h"
+
+#define MANY   1000
+#define SIZE   4096
+#define END_MS 60000 /* much more than anything here takes */
+
+static struct {
+    struct test_plugin plugin;
+    struct weft_devices *devices;
+    struct weft_lanes *lanes;
+    const struct weft_device_kind *kind;
+    const struct sim_api *sim; /* NULL: the kind "host" */
+} scene;
+
+static void scene_open(const char *kind, const char *options)
+{
+    assert_int_equal(test_plugin_put("examples/device-sim/device-sim.so", &scene.plugin), 0);
+    assert_int_equal(weft_devices_create("host,sim", scene.plugin.path, options, &scene.devices), 0);
+    scene.kind = weft_devices_find(scene.devices, kind);
+    assert_non_null(scene.kind);
+    scene.sim = scene.kind->plugin.handle ? dlsym(scene.kind->plugin.handle, SIM_API_SYMBOL) : NULL;
+    assert_true(!strcmp(kind, "host") || scene.sim);
+    assert_int_equal(weft_lanes_create(&scene.lanes), 0);
+}
+
+static struct sim_counts counts(void)
+{
+    struct sim_counts now;
+    scene.sim->counts(&now);
+    return now;
+}
+
+/* Nothing of the simulated device's is left. */
+static void scene_close(void)
+{
+    weft_lanes_destroy(scene.lanes);
+    if (scene.sim) {
+        struct sim_counts left = counts(), none = {0};
+        assert_memory_equal(&left, &none, sizeof none);
+    }
+    weft_devices_destroy(scene.devices);
+    test_plugin_remove(&scene.plugin);
+}
+
+static void *memory_get(enum weft_memory_kind kind)
+{
+    void *memory;
+    int ordinal = kind == WEFT_MEMORY_DEVICE ? 0 : -1;
+    assert_int_equal(scene.kind->ops.allocate(scene.kind->device, ordinal, kind, SIZE, &memory), 0);
+    return memory;
+}
+
+static void memory_put(void *memory)
+{
+    assert_int_equal(scene.kind->ops.release(scene.kind->device, memory), 0);
+}
+
+static struct weft_lane *lane_get(void)
+{
+    struct weft_lane *lane;
+    assert_int_equal(weft_lane_get(scene.lanes, scene.kind, 0, &lane), 0);
+    return lane;
+}
+
+/* What poll() says once it says something. */
+static int poll_until(struct weft_lane *lane, struct weft_lane_note *note)
+{
+    int due;
+    while ((due = weft_lane_poll(lane, note)) == 0)
+        usleep(20);
+    return due;
+}
+
+static void note(struct weft_lane *lane, uint32_t what)
+{
+    const struct weft_lane_note made = {.what = what, .who = ~what, .amount = (uint64_t)what << 32};
+    assert_int_equal(weft_lane_note(lane, &made), 0);
+}
+
+static void expect_note(struct weft_lane *lane, uint32_t what)
+{
+    struct weft_lane_note due;
+    assert_int_equal(poll_until(lane, &due), 1);
+    assert_int_equal(due.what, what);
+    assert_int_equal(due.who, ~what);
+    assert_true(due.amount == (uint64_t)what << 32);
+}
+
+/* A kernel in a stream of the program's that ends when it is told to. */
+struct held {
+    void *stream;
+    int flag;
+};
+
+static void hold(struct held *held)
+{
+    held->flag = 0;
+    assert_int_equal(scene.sim->stream_open(0, &held->stream), 0);
+    assert_int_equal(scene.sim->stream_wait(held->stream, &held->flag), 0);
+}
+
+static void let_go(struct held *held)
+{
+    __atomic_store_n(&held->flag, 1, __ATOMIC_RELEASE);
+}
+
+static void held_end(struct held *held)
+{
+    let_go(held);
+    assert_int_equal(scene.sim->stream_close(held->stream), 0);
+}
+
+static void check_order(const char *kind)
+{
+    scene_open(kind, "sim:seed=1,delay=5");
+    struct weft_lane *lane = lane_get();
+    struct weft_lane_note due;
+    assert_ptr_equal(weft_lane_kind(lane), scene.kind);
+    assert_int_equal(weft_lane_ordinal(lane), 0);
+    assert_true(weft_lane_is_idle(lane));
+    assert_int_equal(weft_lane_flush(lane), 0); /* of nothing */
+    assert_true(weft_lane_is_idle(lane));
+    assert_int_equal(weft_lane_poll(lane, &due), 0);
+    uint8_t *pinned = memory_get(WEFT_MEMORY_PINNED);
+    void *far = memory_get(WEFT_MEMORY_DEVICE);
+    uint32_t next = 0, made = 0;
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < 7 * round; i++) { /* some have no work, and some no mark of their own */
+            if (i % 3 == 0)
+                assert_int_equal(weft_lane_copy(lane, far, pinned, 64), 0);
+            note(lane, made++);
+            if (i % 5 == 0)
+                assert_int_equal(weft_lane_flush(lane), 0);
+        }
+        assert_int_equal(weft_lane_flush(lane), 0);
+        for (uint32_t until = made - made % 4; next < until; next++)
+            expect_note(lane, next);
+    }
+    for (; next < made; next++)
+        expect_note(lane, next);
+    assert_true(weft_lane_is_idle(lane));
+    /* what has happened is to be seen */
+    memset(pinned, 5, SIZE);
+    assert_int_equal(weft_lane_copy(lane, far, pinned, SIZE), 0);
+    assert_false(weft_lane_is_idle(lane));
+    assert_int_equal(weft_lane_drain(lane, END_MS), 0);
+    memset(pinned, 6, SIZE);
+    assert_int_equal(weft_lane_copy(lane, pinned, far, SIZE / 2), 0);
+    note(lane, 1);
+    assert_int_equal(weft_lane_poll(lane, &due), 0); /* not before it is flushed */
+    assert_int_equal(weft_lane_flush(lane), 0);
+    expect_note(lane, 1);
+    assert_int_equal(pinned[SIZE / 2 - 1], 5);
+    assert_int_equal(pinned[SIZE / 2], 6);
+    weft_lane_put(lane);
+    memory_put(far);
+    memory_put(pinned);
+    scene_close();
+}
+
+static void test_order(void **state)
+{
+    (void)state;
+    check_order("host");
+    check_order("sim");
+}
+
+/* One mark serves all notes before it; the host asks for one event. */
+static void test_one_mark(void **state)
+{
+    (void)state;
+    scene_open("sim", "sim:seed=1");
+    struct weft_lane *lane = lane_get();
+    struct held held;
+    hold(&held);
+    assert_int_equal(weft_lane_follow(lane, held.stream), 0);
+    struct weft_lane_note due;
+    int before = counts().events;
+    for (uint32_t n = 0; n < MANY; n++)
+        note(lane, n);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(weft_lane_flush(lane), 0);
+    assert_int_equal(counts().events, before + 1);
+    assert_int_equal(weft_lane_poll(lane, &due), 0);
+    assert_false(weft_lane_is_idle(lane));
+    let_go(&held);
+    for (uint32_t n = 0; n < MANY; n++)
+        expect_note(lane, n);
+    assert_true(weft_lane_is_idle(lane));
+    assert_int_equal(counts().events, 0);
+    for (uint32_t n = 0; n < MANY; n++) { /* and as many marks as there are notes */
+        assert_int_equal(weft_lane_copy(lane, NULL, NULL, 0), 0);
+        note(lane, n);
+        assert_int_equal(weft_lane_flush(lane), 0);
+    }
+    for (uint32_t n = 0; n < MANY; n++)
+        expect_note(lane, n);
+    weft_lane_put(lane);
+    held_end(&held);
+    scene_close();
+}
+
+static void test_drain(void **state)
+{
+    (void)state;
+    scene_open("sim", "sim:seed=1");
+    struct weft_lane *lane = lane_get();
+    struct held held;
+    struct weft_lane_note due;
+    hold(&held);
+    assert_int_equal(weft_lane_follow(lane, held.stream), 0);
+    note(lane, 1);
+    weft_error_set_detail("untouched");
+    assert_int_equal(weft_lane_drain(lane, 0), WEFT_TIMEOUT);
+    assert_int_equal(weft_lane_drain(lane, 5), WEFT_TIMEOUT);
+    assert_string_equal(weft_error_detail(), "untouched");
+    let_go(&held);
+    assert_int_equal(weft_lane_drain(lane, END_MS), 0);
+    assert_true(weft_lane_is_idle(lane));
+    assert_int_equal(weft_lane_poll(lane, &due), 0); /* the note is forgotten */
+    weft_lane_put(lane);
+    held_end(&held);
+    scene_close();
+}
+
+/* The gate of a lane that is given back is opened: at once where there is no work, otherwise behind it. */
+static void test_gates(void **state)
+{
+    (void)state;
+    scene_open("sim", "sim:seed=1");
+    struct held held;
+    void *stream;
+    hold(&held);
+    assert_int_equal(scene.sim->stream_open(0, &stream), 0);
+    for (int has_work = 0; has_work < 2; has_work++) {
+        struct weft_lane *lane = lane_get();
+        assert_int_equal(weft_lane_hold(lane, stream), 0);
+        assert_int_equal(scene.sim->stream_is_idle(stream), 0);
+        if (has_work)
+            assert_int_equal(weft_lane_follow(lane, held.stream), 0);
+        weft_lane_put(lane);
+        if (has_work) {
+            usleep(2000);
+            assert_int_equal(scene.sim->stream_is_idle(stream), 0);
+            let_go(&held);
+        }
+        assert_int_equal(scene.sim->stream_sync(stream), 0);
+    }
+    struct weft_lane *lane = lane_get(); /* opened once */
+    assert_int_equal(weft_lane_open_gate(lane), 0);
+    assert_int_equal(weft_lane_hold(lane, stream), 0);
+    assert_int_equal(weft_lane_open_gate(lane), 0);
+    assert_int_equal(weft_lane_open_gate(lane), 0);
+    assert_int_equal(scene.sim->stream_sync(stream), 0);
+    assert_int_equal(weft_lane_hold(lane, &held), WEFT_INVALID); /* no stream: the lane goes on */
+    assert_int_equal(weft_lane_drain(lane, END_MS), 0);
+    weft_lane_put(lane);
+    assert_int_equal(scene.sim->stream_close(stream), 0);
+    held_end(&held);
+    scene_close();
+}
+
+static int released;
+static void *released_memory;
+
+static void release(void *arg, uint32_t index, void *memory, size_t size)
+{
+    assert_ptr_equal(arg, &scene);
+    assert_int_equal(index, 3);
+    assert_int_equal(size, SIZE);
+    released++;
+    released_memory = memory;
+}
+
+static void keep(struct weft_lane *lane, void *memory)
+{
+    weft_lane_keep(lane, release, &scene, 3, memory, SIZE);
+}
+
+/* Everybody asks for the pool; that is when it looks at what was set aside. */
+static void reap(void)
+{
+    weft_lane_put(lane_get());
+}
+
+static void test_kept_memory(void **state)
+{
+    (void)state;
+    scene_open("sim", "sim:seed=1");
+    struct held held;
+    int here = 0;
+    released = 0;
+    struct weft_lane *lane = lane_get();
+    keep(lane, &here);
+    assert_int_equal(released, 1); /* at once */
+    assert_ptr_equal(released_memory, &here);
+    hold(&held);
+    assert_int_equal(weft_lane_follow(lane, held.stream), 0);
+    keep(lane, &here);
+    keep(lane, &here);
+    weft_lane_put(lane);
+    reap();
+    assert_int_equal(released, 1);
+    assert_int_equal(counts().queues, 2); /* the first is set aside */
+    let_go(&held);
+    while (counts().events)
+        reap();
+    assert_int_equal(released, 3);
+    reap();
+    assert_int_equal(released, 3);
+    assert_int_equal(counts().queues, 2);
+    held_end(&held);
+    scene_close();
+    assert_int_equal(released, 3);
+}
+
+/* What a pool that is destroyed finds undone stays with its owner. */
+static void test_never_done(void **state)
+{
+    (void)state;
+    scene_open("sim", "sim:seed=1");
+    struct held held;
+    hold(&held);
+    released = 0;
+    struct weft_lane *lane = lane_get();
+    assert_int_equal(weft_lane_follow(lane, held.stream), 0);
+    keep(lane, &held);
+    weft_lane_put(lane);
+    weft_lanes_destroy(scene.lanes);
+    scene.lanes = NULL;
+    assert_int_equal(released, 0);
+    held_end(&held);
+    scene_close();
+    assert_int_equal(released, 0);
+}
+
+/* Every second work fails, and so does its lane: with the device's text, as often as it is asked; the gate is opened all the same,
+ * what was kept is given back, and the next lane is a new one. */
+static void test_failing_work(void **state)
+{
+    (void)state;
+    scene_open("sim", "sim:seed=9,fail=2");
+    uint8_t *pinned = memory_get(WEFT_MEMORY_PINNED);
+    void *far = memory_get(WEFT_MEMORY_DEVICE), *stream;
+    assert_int_equal(scene.sim->stream_open(0, &stream), 0);
+    int failures = 0;
+    for (int i = 0; i < 20; i++) {
+        struct weft_lane *lane = lane_get();
+        struct weft_lane_note due;
+        int status = 1;
+        released = 0;
+        assert_int_equal(weft_lane_hold(lane, stream), 0);
+        for (uint32_t n = 0; n < 3 && status > 0; n++) {
+            assert_int_equal(weft_lane_copy(lane, far, pinned, SIZE), 0);
+            note(lane, n);
+            assert_int_equal(weft_lane_flush(lane), 0);
+            status = poll_until(lane, &due);
+            assert_true(status < 0 || due.what == n);
+        }
+        keep(lane, pinned);
+        assert_int_equal(released, status > 0);
+        failures += status < 0;
+        for (int again = 0; status < 0 && again < 6; again++) {
+            weft_error_clear();
+            int answer = again == 0   ? weft_lane_poll(lane, &due)
+                         : again == 1 ? weft_lane_copy(lane, far, pinned, SIZE)
+                         : again == 2 ? weft_lane_flush(lane)
+                         : again == 3 ? weft_lane_follow(lane, stream)
+                         : again == 4 ? weft_lane_drain(lane, END_MS)
+                                      : weft_lane_poll(lane, &due);
+            assert_int_equal(answer, WEFT_TRANSPORT);
+            assert_string_equal(weft_error_detail(), "sim: work fails, as the options say");
+        }
+        assert_int_equal(released, status > 0);
+        weft_lane_put(lane);
+        assert_int_equal(released, 1);
+        assert_int_equal(scene.sim->stream_sync(stream), 0);
+        assert_int_equal(counts().queues, status > 0);
+    }
+    assert_true(failures > 5);
+    assert_int_equal(scene.sim->stream_close(stream), 0);
+    memory_put(far);
+    memory_put(pinned);
+    scene_close();
+}
+
+/* What cannot be queued is the lane's failure. What was queued before it runs, and drain() waits for it. */
+static void test_failing_to_queue(void **state)
+{
+    (void)state;
+    for (int is_noted = 0; is_noted < 2; is_noted++) {
+        scene_open("sim", "sim:seed=4,delay=20000");
+        uint8_t *pinned = memory_get(WEFT_MEMORY_PINNED);
+        void *far = memory_get(WEFT_MEMORY_DEVICE), *stream;
+        int unknown = 0;
+        char text[WEFT_DETAIL_MAX];
+        assert_int_equal(scene.sim->stream_open(0, &stream), 0);
+        struct weft_lane *lane = lane_get();
+        released = 0;
+        memset(pinned, 1, SIZE);
+        assert_int_equal(weft_lane_hold(lane, stream), 0);
+        assert_int_equal(weft_lane_copy(lane, far, pinned, SIZE), 0);
+        for (int i = 0; i < 5; i++)
+            assert_int_equal(weft_lane_copy(lane, pinned + i * 64, far, 64), 0);
+        if (is_noted) {
+            note(lane, 1);
+            assert_int_equal(weft_lane_flush(lane), 0);
+        }
+        assert_int_equal(weft_lane_copy(lane, pinned + 512, far, 64), 0);
+        assert_int_equal(weft_lane_copy(lane, far, &unknown, 4), WEFT_INVALID);
+        snprintf(text, sizeof text, "%s", weft_error_detail());
+        assert_non_null(strstr(text, "is no memory that devices can reach"));
+        keep(lane, pinned);
+        assert_int_equal(weft_lane_drain(lane, END_MS), WEFT_INVALID);
+        assert_string_equal(weft_error_detail(), text);
+        memset(pinned, 2, SIZE); /* nothing writes there any more */
+        assert_int_equal(released, 0);
+        weft_lane_put(lane);
+        assert_int_equal(released, 1);
+        assert_int_equal(scene.sim->stream_sync(stream), 0);
+        for (int i = 0; i < SIZE; i++)
+            assert_int_equal(pinned[i], 2);
+        assert_int_equal(scene.sim->stream_close(stream), 0);
+        memory_put(far);
+        memory_put(pinned);
+        scene_close();
+    }
+}
+
+/* The same memory until the lane is given back, more when more is asked for, and none that is too large is kept. */
+static void test_memory(void **state)
+{
+    (void)state;
+    scene_open("sim", "sim:seed=1");
+    struct weft_lane *lane = lane_get();
+    void *first, *again, *more;
+    assert_int_equal(weft_lane_memory(lane, WEFT_LANE_PLAN, 1000, &first), 0);
+    assert_int_equal(weft_lane_memory(lane, WEFT_LANE_PLAN, 10, &again), 0);
+    assert_ptr_equal(first, again);
+    assert_int_equal((uintptr_t)first % 64, 0);
+    assert_int_equal(weft_lane_memory(lane, WEFT_LANE_PLAN, 100000, &more), 0);
+    assert_int_equal(counts().spans, 1);
+    assert_int_equal(weft_lane_copy(lane, (char *)more + 50000, more, 50000), 0);
+    assert_int_equal(weft_lane_drain(lane, END_MS), 0);
+    weft_lane_put(lane);
+    assert_int_equal(counts().spans, 1); /* for the next */
+    lane = lane_get();
+    assert_int_equal(weft_lane_memory(lane, WEFT_LANE_PLAN, 100000, &again), 0);
+    assert_ptr_equal(more, again);
+    assert_int_equal(weft_lane_memory(lane, WEFT_LANE_PLAN, ((size_t)64 << 20) + 1, &again), 0);
+    assert_int_equal(counts().spans, 1);
+    weft_lane_put(lane);
+    assert_int_equal(counts().spans, 0);
+    scene_close();
+}
+
+static void test_refused_memory(void **state)
+{
+    (void)state;
+    scene_open("sim", "sim:seed=1,refuse=1");
+    struct weft_lane *lane = lane_get();
+    void *memory = &scene;
+    assert_int_equal(weft_lane_memory(lane, WEFT_LANE_PLAN, 1000, &memory), WEFT_NOMEM);
+    assert_string_equal(weft_error_detail(), "sim: an allocation is refused, as the options say");
+    assert_ptr_equal(memory, &scene);
+    weft_lane_put(lane);
+    scene_close();
+}
+
+/* Lanes are kept for the next operation on the same device, some of them. */
+static void test_pool(void **state)
+{
+    (void)state;
+    scene_open("sim", "sim:seed=1");
+    enum { LANES = 40 };
+    struct weft_lane *lanes[LANES], *other;
+    for (int i = 0; i < LANES; i++)
+        lanes[i] = lane_get();
+    assert_int_equal(counts().queues, LANES);
+    for (int i = 0; i < LANES; i++)
+        weft_lane_put(lanes[i]);
+    int kept = counts().queues;
+    assert_true(kept > 0 && kept < LANES);
+    for (int i = 0; i < kept; i++)
+        lanes[i] = lane_get();
+    assert_int_equal(counts().queues, kept);
+    assert_int_equal(weft_lane_get(scene.lanes, scene.kind, 1, &other), 0);
+    assert_int_equal(weft_lane_ordinal(other), 1);
+    assert_int_equal(counts().queues, kept + 1);
+    weft_lane_put(other);
+    for (int i = 0; i < kept; i++)
+        weft_lane_put(lanes[i]);
+    assert_int_equal(weft_lane_get(scene.lanes, scene.kind, 7, &other), WEFT_INVALID);
+    weft_lane_put(NULL);
+    weft_lanes_destroy(NULL);
+    scene_close();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order),        cmocka_unit_test(test_one_mark),
+        cmocka_unit_test(test_drain),        cmocka_unit_test(test_gates),
+        cmocka_unit_test(test_kept_memory),  cmocka_unit_test(test_never_done),
+        cmocka_unit_test(test_failing_work), cmocka_unit_test(test_failing_to_queue),
+        cmocka_unit_test(test_memory),       cmocka_unit_test(test_refused_memory),
+        cmocka_unit_test(test_pool),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
