@@ -197,6 +197,7 @@ SIM_TESTS := conform/test_devices \
 	unit/test_device_regions \
 	unit/test_device_nic \
 	unit/test_exec_device \
+	unit/test_exec_device_fails \
 	unit/test_lane \
 	integration/test_device_calls
 $(addprefix $(BUILD)/tests/,$(SIM_TESTS)): | $(DEVICE_SIM)

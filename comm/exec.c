@@ -485,6 +485,7 @@ void weft_exec_fail(struct weft_exec *exec, int status, const char *text)
     }
     weft_transfers_recall(exec);
     weft_recalls_await(exec, ~0u); /* where nothing is recalled too: peers are about to ask */
+    weft_device_stop(exec);
     for (int i = 0; i < WEFT_OPS_MAX; i++) {
         if (exec->ops[i])
             op_end(exec->ops[i], exec->status);

@@ -47,6 +47,8 @@ struct weft_exec_peer {
     uint32_t transport;     /* index for region lookups */
 };
 
+/* Bytes that a device copies into staging, or that it takes from there, count as staged at that end: also those that come in
+ * messages or are put, and those of shadows. */
 struct weft_exec_stats {
     uint64_t operations, bytes_eager, bytes_direct, bytes_staged, messages;
 };

@@ -20,8 +20,10 @@
  * one is the host's, the operation runs on host memory, with shadows in place of the device's buffers. They are filled first
  * and copied back at the end.
  */
+#include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/exec_internal.h"
@@ -31,8 +33,17 @@
 uint8_t *weft_stage_get(struct weft_exec_op *op, uint32_t transport, size_t size)
 {
     const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
+    weft_error_clear(); /* what stands there then is why there is none */
     return hooks->buffer_get(hooks->arg, transport, size,
                              op->request.lane ? weft_lane_kind(op->request.lane) : NULL);
+}
+
+int weft_stage_missing(const char *what, size_t size, uint32_t rank)
+{
+    char why[WEFT_DETAIL_MAX];
+    snprintf(why, sizeof why, "%s", weft_error_detail());
+    return weft_fail(WEFT_NOMEM, "no %s memory of %zu bytes for rank %u%s%s", what, size, rank,
+                     why[0] ? ": " : "", why);
 }
 
 void weft_stage_put(struct weft_exec_op *op, uint32_t transport, void *memory, size_t size)
@@ -61,7 +72,7 @@ static int shadow(struct weft_exec_op *op, int buffer)
         return WEFT_OK;
     uint8_t *memory = weft_stage_get(op, 0, extent->bytes);
     if (!memory)
-        return weft_fail(WEFT_NOMEM, "no memory for a copy of %zu bytes of a device's memory", extent->bytes);
+        return weft_stage_missing("host", extent->bytes, op->exec->options.rank);
     op->shadowed[buffer] = *extent;
     op->shadows[buffer] = (struct weft_extent){memory, extent->bytes};
     if (op->in_place) {
@@ -190,6 +201,7 @@ static int loaded(struct weft_exec_op *op)
 static int load(struct weft_exec_op *op)
 {
     const struct weft_exec_moves *moves = op->request.moves;
+    op->phase = WEFT_PHASE_LOADS;
     int status = op->request.on_host ? fill_shadows(op) : WEFT_OK;
     if (status == WEFT_OK && moves)
         status = move(op, moves->loads, moves->load_count);
@@ -203,15 +215,14 @@ static int load(struct weft_exec_op *op)
 int weft_device_begin(struct weft_exec_op *op)
 {
     op->device = !op->request.on_host;
+    op->phase = WEFT_PHASE_FOLLOWS;
     int status = make_shadows(op);
     if (status == WEFT_OK && !weft_lane_is_idle(op->request.lane))
         status = await_lane(op, WEFT_PHASE_FOLLOWS);
     else if (status == WEFT_OK)
         status = load(op);
-    if (status != WEFT_OK) {
-        op->phase = WEFT_PHASE_RUNS;
+    if (status != WEFT_OK)
         weft_device_end(op);
-    }
     return status;
 }
 
@@ -301,19 +312,38 @@ int weft_device_look(struct weft_exec_op *op)
     return dealt + (op->phase != phase);
 }
 
+void weft_device_stop(struct weft_exec *exec)
+{
+    exec->stop_ns = weft_clock_ns() + STOP_MS * INT64_C(1000000);
+}
+
+/* All that ends with the executor shares one wait, so that the operations on a device that hangs do not add up. */
+static int64_t wait_ms(const struct weft_exec_op *op)
+{
+    if (op->phase == WEFT_PHASE_FOLLOWS) /* what it follows may take for ever, and harms nobody */
+        return 0;
+    if (!op->exec->stop_ns)
+        return STOP_MS;
+    int64_t left_ms = (op->exec->stop_ns - weft_clock_ns()) / 1000000;
+    return left_ms > 0 ? left_ms : 0;
+}
+
 void weft_device_end(struct weft_exec_op *op)
 {
-    if (op->phase == WEFT_PHASE_DONE)
+    if (op->phase == WEFT_PHASE_DONE || op->phase == WEFT_PHASE_STOPPED)
         return;
-    /* What it follows may take for ever, and harms nobody. */
-    int64_t wait_ms = op->phase == WEFT_PHASE_FOLLOWS ? 0 : STOP_MS;
+    char why[WEFT_DETAIL_MAX]; /* the operation ends, and not how its lane does */
+    snprintf(why, sizeof why, "%s", weft_error_detail());
+    int is_bounded = op->phase != WEFT_PHASE_FOLLOWS;
+    int status = weft_lane_drain(op->request.lane, wait_ms(op));
     op->phase = WEFT_PHASE_STOPPED;
-    if (weft_lane_drain(op->request.lane, wait_ms) == WEFT_TIMEOUT && wait_ms)
+    if (status == WEFT_TIMEOUT && is_bounded)
         weft_log(WEFT_LOG_ERROR,
                  "%s device %d has not ended the work of an operation that failed %d ms ago: its buffers may "
                  "be written later",
                  weft_lane_kind(op->request.lane)->name, weft_lane_ordinal(op->request.lane), STOP_MS);
     drop_shadows(op);
+    weft_error_set_detail(why);
 }
 
 /* --- REDUCE and COPY */

@@ -20,7 +20,7 @@ static int stage_memory(struct weft_exec_op *op, const struct weft_flight *fligh
     if (!*memory)
         *memory = weft_stage_get(op, op->exec->peers[flight->rank].transport, size);
     if (!*memory)
-        return weft_fail(WEFT_NOMEM, "no staging memory of %zu bytes for rank %u", size, flight->rank);
+        return weft_stage_missing("staging", size, flight->rank);
     return WEFT_OK;
 }
 

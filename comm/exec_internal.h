@@ -12,6 +12,7 @@
  *   exec_flight.c   one message: how it travels
  *   exec_transfer.c messages outside of plans
  *   exec_recall.c   taking memory back when an operation ends early
+ *   exec_look.c     how operations stand, for reports
  *   exec_device.c   memory of devices: beginning, end, shadows, computing
  *   exec_device_message.c   and SEND and RECV there
  *
@@ -281,6 +282,7 @@ struct weft_exec {
     struct weft_exec_stats stats;
     uint8_t *scratch[WEFT_STEP_SOURCES_MAX]; /* pulled slices on their way into a reduction */
     size_t scratch_bytes[WEFT_STEP_SOURCES_MAX];
+    int64_t stop_ns; /* when it failed: until when work of devices that is still queued is waited for */
     int status;
     char failure[WEFT_DETAIL_MAX];
 };
@@ -363,10 +365,14 @@ int weft_device_run(struct weft_exec_op *op);
 int weft_device_look(struct weft_exec_op *op);
 /* The operation ends, early or not. */
 void weft_device_end(struct weft_exec_op *op);
+/* All operations of the executor end now. */
+void weft_device_stop(struct weft_exec *exec);
 int weft_device_compute(struct weft_exec_op *op, struct weft_flight *flight);
 /* Staging memory of an operation, which its device reads and writes if it has one. NULL when none can be had. */
 uint8_t *weft_stage_get(struct weft_exec_op *op, uint32_t transport, size_t size);
 void weft_stage_put(struct weft_exec_op *op, uint32_t transport, void *memory, size_t size);
+/* Fails with WEFT_NOMEM: weft_stage_get() has given no memory to be used for messages of rank, and says why. */
+int weft_stage_missing(const char *what, size_t size, uint32_t rank);
 
 /* exec_device_message.c */
 /* SEND: queues copies into staging as far as it goes; `copied` slices of it may be sent. */

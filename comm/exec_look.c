@@ -4,7 +4,8 @@
 #include "algos/dump.h"
 #include "comm/exec_internal.h"
 
-#define LINES_MAX 8 /* of one operation: a window may hold 64 steps */
+#define LINES_MAX 8   /* of one operation: a window may hold 64 steps */
+#define WAITS_MAX 128 /* bytes of what names a device */
 
 int weft_exec_running(const struct weft_exec *exec, struct weft_exec_op **ops)
 {
@@ -49,8 +50,8 @@ size_t weft_exec_bytes(const struct weft_exec *exec)
            (transfers->spare_count + transfers->running) * sizeof *transfers->spare;
 }
 
-/* The active flights that wait for a peer, and not only for an earlier step, in program order from *at on. NULL at
- * the end. */
+/* The active flights that wait for a peer or a device, and not only for an earlier step, in program order from *at on.
+ * NULL at the end. */
 static const struct weft_flight *next_waiting(const struct weft_exec_op *op, uint32_t *at)
 {
     while (*at != op->tail) {
@@ -64,31 +65,84 @@ static const struct weft_flight *next_waiting(const struct weft_exec_op *op, uin
     return NULL;
 }
 
+/* Whether a flight has got from its peer, and given to it, what there is, and only the device is late. */
+static int is_with_device(const struct weft_exec_op *op, const struct weft_flight *flight)
+{
+    if (!op->device || weft_lane_is_idle(op->request.lane))
+        return 0;
+    if (flight->step.kind == WEFT_STEP_SEND) {
+        uint32_t left = flight->mode == WEFT_MODE_PUT ? flight->landed : flight->told;
+        return flight->copied < flight->staged && left == flight->copied;
+    }
+    return flight->done < flight->visible && flight->staged == flight->slices;
+}
+
+static void print_device(const struct weft_exec_op *op, const char *before, const char *behind, char *text,
+                         size_t capacity)
+{
+    snprintf(text, capacity, "%s%s device %d%s", before, weft_lane_kind(op->request.lane)->name,
+             weft_lane_ordinal(op->request.lane), behind);
+}
+
+/* What all of an operation waits for, outside of its steps. 0: its steps say. */
+static int print_phase(const struct weft_exec_op *op, char *text, size_t capacity)
+{
+    switch (op->phase) {
+    case WEFT_PHASE_FOLLOWS:
+        print_device(op, "waits for the stream that the call was made on, of ", "", text, capacity);
+        return 1;
+    case WEFT_PHASE_LOADS:
+        print_device(op, "waits for ", ", which copies what the host is to work on", text, capacity);
+        return 1;
+    case WEFT_PHASE_ENDS:
+        print_device(op, "waits for ", ", which has the last of the work", text, capacity);
+        return 1;
+    default:
+        return 0;
+    }
+}
+
 void weft_exec_describe(const struct weft_exec_op *op, char *text, size_t capacity)
 {
     static const char *const kinds[] = {"send to", "receive from"};
+    char whole[WAITS_MAX];
+    if (print_phase(op, whole, sizeof whole)) {
+        snprintf(text, capacity, "step %u of operation %u: %s", op->head, op->sequence, whole);
+        return;
+    }
     uint32_t at = op->head;
     const struct weft_flight *flight = next_waiting(op, &at);
     size_t used = (size_t)snprintf(
         text, capacity, "step %u of operation %u:", flight ? flight->sequence : op->head, op->sequence);
-    for (int named = 0; named < 4 && used < capacity && flight; named++, flight = next_waiting(op, &at))
-        used += (size_t)snprintf(text + used, capacity - used, "%s %s rank %d (%zu of %zu bytes done)",
+    for (int named = 0; named < 4 && used < capacity && flight; named++, flight = next_waiting(op, &at)) {
+        char device[WAITS_MAX] = "";
+        if (is_with_device(op, flight))
+            print_device(op, ", waits for ", "", device, sizeof device);
+        used += (size_t)snprintf(text + used, capacity - used, "%s %s rank %d (%zu of %zu bytes done%s)",
                                  named ? "," : "", kinds[flight->step.kind], flight->step.peer, flight->done,
-                                 flight->length);
+                                 flight->length, device);
+    }
 }
 
 size_t weft_exec_dump(const struct weft_exec_op *op, char *text, size_t capacity)
 {
+    char whole[WAITS_MAX];
+    if (print_phase(op, whole, sizeof whole))
+        return (size_t)snprintf(text, capacity, "  %s\n", whole);
     size_t used = 0;
     uint32_t at = op->head, lines = 0;
     for (const struct weft_flight *flight; (flight = next_waiting(op, &at)); lines++) {
-        char step[160];
+        char step[160], whom[WAITS_MAX];
         if (lines >= LINES_MAX)
             continue;
         weft_step_print(&flight->step, step, sizeof step);
+        if (is_with_device(op, flight))
+            print_device(op, "", "", whom, sizeof whom);
+        else
+            snprintf(whom, sizeof whom, "rank %d", flight->step.peer);
         used += (size_t)snprintf(used < capacity ? text + used : NULL, used < capacity ? capacity - used : 0,
-                                 "  step %u, %s: %zu of %zu bytes, waits for rank %d\n", flight->sequence,
-                                 step, flight->done, flight->length, flight->step.peer);
+                                 "  step %u, %s: %zu of %zu bytes, waits for %s\n", flight->sequence, step,
+                                 flight->done, flight->length, whom);
     }
     if (lines > LINES_MAX)
         used += (size_t)snprintf(used < capacity ? text + used : NULL, used < capacity ? capacity - used : 0,

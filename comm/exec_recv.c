@@ -258,7 +258,7 @@ static int land_slice(struct weft_exec_op *op, struct weft_flight *flight, uint3
         if (!landing->buffer)
             landing->buffer = weft_stage_get(op, peer->transport, flight->slice_bytes);
         if (!landing->buffer)
-            return weft_fail(WEFT_NOMEM, "no landing memory of %zu bytes", flight->slice_bytes);
+            return weft_stage_missing("landing", flight->slice_bytes, flight->rank);
         memory = landing->buffer;
         if (peer->caps & WEFT_CAP_REG_REMOTE) {
             int status = hooks->region_get(hooks->arg, peer->transport, memory, flight->slice_bytes, &region);
@@ -333,7 +333,8 @@ void weft_recv_landed(struct weft_exec_op *op, struct weft_flight *flight, uint3
     struct weft_landing *landing = &flight->landings[slice % WEFT_LANDINGS];
     landing->landed = 1;
     landing->open = 0;
-    op->exec->stats.bytes_direct += weft_slice_size(flight, slice);
+    *(op->device ? &op->exec->stats.bytes_staged : &op->exec->stats.bytes_direct) +=
+        weft_slice_size(flight, slice);
     uint32_t prefix = op->device ? flight->staged : weft_slices_within(flight, flight->visible);
     while (prefix < flight->landed && flight->landings[prefix % WEFT_LANDINGS].landed &&
            prefix - weft_slices_within(flight, flight->done) < WEFT_LANDINGS)

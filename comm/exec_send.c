@@ -90,7 +90,7 @@ static int make_offer(struct weft_exec_op *op, struct weft_flight *flight, const
     if (!flight->stage_buffer) /* else this is tried again: the peer's socket was full */
         flight->stage_buffer = weft_stage_get(op, peer->transport, size);
     if (!flight->stage_buffer)
-        return weft_fail(WEFT_NOMEM, "no staging memory of %zu bytes for rank %u", size, flight->rank);
+        return weft_stage_missing("staging", size, flight->rank);
     if (!peer->stage_only && !op->device)
         weft_log_once(WEFT_LOG_WARN,
                       "rank %u cannot read this process's memory: large messages to it are staged",
@@ -186,7 +186,7 @@ static int put_staged(struct weft_exec_op *op, struct weft_flight *flight, const
     if (!flight->stage_buffer)
         flight->stage_buffer = weft_stage_get(op, peer->transport, size);
     if (!flight->stage_buffer)
-        return weft_fail(WEFT_NOMEM, "no staging memory of %zu bytes for rank %u", size, flight->rank);
+        return weft_stage_missing("staging", size, flight->rank);
     flight->staging = 1;
     return hooks->region_get(hooks->arg, peer->transport, flight->stage_buffer, size, &flight->region);
 }

@@ -71,23 +71,27 @@ static void *buffer_get(void *arg, uint32_t transport, size_t size, const struct
 {
     (void)transport;
     struct world_rank *self = arg;
-    for (int i = 0; i < BUFFERS_MAX; i++) {
+    for (int i = 0; i < BUFFERS_MAX && !self->world->options.no_staging; i++) {
         if (!self->buffers[i].used && self->buffers[i].size == size && self->buffers[i].kind == kind) {
             self->buffers[i].used = 1;
             return self->buffers[i].memory;
         }
     }
-    for (int i = 0; i < BUFFERS_MAX; i++) {
+    for (int i = 0; i < BUFFERS_MAX && !self->world->options.no_staging; i++) {
+        void *memory;
         if (self->buffers[i].memory)
             continue;
-        if (self->world->ops.alloc(self->transport, size, &self->buffers[i].memory) != WEFT_OK)
+        if (self->world->ops.alloc(self->transport, size, &memory) != WEFT_OK)
             return NULL;
+        if (kind && kind->ops.pin(kind->device, memory, size) != WEFT_OK) {
+            self->world->ops.free(self->transport, memory);
+            return NULL;
+        }
+        self->buffers[i].memory = memory;
         self->buffers[i].size = size;
         self->buffers[i].used = 1;
         self->buffers[i].kind = kind;
-        if (kind && kind->ops.pin(kind->device, self->buffers[i].memory, size) != WEFT_OK)
-            return NULL;
-        return self->buffers[i].memory;
+        return memory;
     }
     return NULL;
 }
@@ -358,4 +362,14 @@ size_t exec_world_painted_away(struct exec_world *world, uint8_t value)
         }
     }
     return differ;
+}
+
+int exec_world_staged(const struct exec_world *world)
+{
+    int used = 0;
+    for (uint32_t r = 0; r < world->options.ranks; r++) {
+        for (int i = 0; i < BUFFERS_MAX; i++)
+            used += world->ranks[r].buffers[i].memory && world->ranks[r].buffers[i].used;
+    }
+    return used;
 }

@@ -15,6 +15,7 @@ struct exec_world_options {
     uint32_t slice_bytes;
     uint32_t first_sequence;
     int stage_only;
+    int no_staging;   /* there is no staging memory */
     int short_tokens; /* what ranks expose to each other is a byte shorter than the message says */
     uint32_t seed;    /* order in which ranks are driven; 0 round-robin */
     const struct weft_hosts *hosts; /* exec_world_allreduce()'s plans: struct weft_plan_request */
@@ -43,5 +44,7 @@ int exec_world_allreduce(struct exec_world *world, enum weft_algorithm algorithm
  * bytes that differ from it later. */
 void exec_world_paint_staging(struct exec_world *world, uint8_t value);
 size_t exec_world_painted_away(struct exec_world *world, uint8_t value);
+/* Staging buffers that are in use. */
+int exec_world_staged(const struct exec_world *world);
 
 #endif
