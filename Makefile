@@ -77,7 +77,7 @@ TESTS := $(patsubst %.c,$(BUILD)/%,$(filter-out $(LEFT_OUT:=.c),$(wildcard tests
 # The verbs transport on a device in memory.
 RDMA_FAKE_TESTS := $(patsubst %,$(BUILD)/tests/%,conform/test_verbs_fake unit/test_verbs_link unit/test_verbs_failover \
 	unit/test_verbs_rails unit/test_verbs_room unit/test_verbs_soft unit/test_verbs_leave unit/test_verbs_errors \
-	unit/test_device_regions unit/test_device_nic integration/test_rails)
+	unit/test_device_regions unit/test_device_nic unit/test_exec_nic integration/test_rails)
 TESTS := $(filter-out $(if $(HAVE_VERBS),,$(BUILD)/tests/unit/test_verbs_% $(RDMA_FAKE_TESTS)) \
 	$(if $(HAVE_LIBFABRIC),,$(BUILD)/tests/unit/test_ofi_%),$(TESTS))
 # Tests that need an RDMA device, and programs that scripts among them run; without libibverbs's headers only scripts.
@@ -199,6 +199,7 @@ SIM_TESTS := conform/test_devices \
 	unit/test_exec_device \
 	unit/test_exec_device_fails \
 	unit/test_lane \
+	unit/test_exec_nic \
 	integration/test_device_calls
 $(addprefix $(BUILD)/tests/,$(SIM_TESTS)): | $(DEVICE_SIM)
 

@@ -261,6 +261,7 @@ void weft_op_release(struct weft_exec_op *op)
         }
     }
     op->has_regions = 0;
+    memset(op->refused, 0, sizeof op->refused);
 }
 
 static void op_end(struct weft_exec_op *op, int status)

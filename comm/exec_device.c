@@ -7,6 +7,7 @@
  *   SEND    the device copies slices into staging; a slice leaves when its copy has happened
  *   RECV    what comes lands in staging; the device copies it to its target, or a REDUCE reads it there; staging is free
  *           again when that has happened
+ *           (puts do without staging where the transport registers the memory: exec_device_message.c)
  *   REDUCE, COPY   one reduction or copy per slice of what they wait for; ended when queued
  *
  * What has happened the lane's notes say, which every round of progress asks for. The operation is over when its plan and the

@@ -1,8 +1,15 @@
 /* SEND and RECV on memory of a device: between it and staging. What the network does with staging is as for host memory
- * (exec_send.c, exec_recv.c). */
+ * (exec_send.c, exec_recv.c).
+ *
+ * A transport that can register the memory puts from there and lands there (`direct`). It does so behind the device's back: a
+ * slice leaves, or may come, when what had been queued by the time the flights before it allowed it is done, which a note says.
+ * The other way round nothing needs a note: what is queued later is queued after `visible` has moved, which here means
+ * that the put is over, or has landed.
+ */
 #include <string.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "comm/exec_internal.h"
 
 /* Staging of messages inside messages has one size, whatever theirs is, so that the next one can use it. */
@@ -24,9 +31,51 @@ static int stage_memory(struct weft_exec_op *op, const struct weft_flight *fligh
     return WEFT_OK;
 }
 
+int weft_device_reach(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    const struct weft_exec_peer *peer = &op->exec->peers[flight->rank];
+    int is_send = flight->step.kind == WEFT_STEP_SEND;
+    unsigned buffer = is_send ? flight->step.sources[0].buffer : flight->step.destination.buffer;
+    uint8_t *refused = &op->refused[peer->transport];
+    if (buffer == WEFT_BUFFER_SLOT || *refused >> buffer & 1)
+        return WEFT_OK;
+    int status = is_send ? WEFT_OK : weft_lane_flush_writes(op->request.lane); /* whether it can */
+    if (status == WEFT_OK && peer->caps & WEFT_CAP_DEVICE_MEMORY)
+        status = weft_op_region(op, peer, buffer, &flight->region);
+    else if (status == WEFT_OK)
+        status = weft_fail(WEFT_UNSUPPORTED, "the transport to rank %u registers no memory of devices",
+                           flight->rank);
+    if (status == WEFT_OK) {
+        flight->direct = 1;
+    } else if (status == WEFT_UNSUPPORTED || status == WEFT_INVALID) {
+        weft_log_once(WEFT_LOG_INFO, "messages of a device's memory pass through the host's: %s",
+                      weft_error_detail());
+        weft_error_clear(); /* nothing has failed */
+        *refused |= (uint8_t)(1u << buffer);
+        status = WEFT_OK;
+    }
+    return status;
+}
+
+/* Finds out when the device has done with the slices that the flights before this one leave to it: `copied`. They may have
+ * ended, and what they have queued not. */
+static int await_device(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    uint32_t ready = weft_slices_within(flight, weft_flight_limit(op, flight));
+    if (ready <= flight->staged)
+        return WEFT_OK;
+    flight->staged = ready;
+    if (!weft_lane_is_idle(op->request.lane))
+        return weft_device_note(op, flight, WEFT_LANE_COPIED, ready);
+    flight->copied = ready;
+    return WEFT_OK;
+}
+
 /* A message without bytes has one empty slice, which needs no copy. */
 int weft_device_stage(struct weft_exec_op *op, struct weft_flight *flight)
 {
+    if (flight->direct)
+        return await_device(op, flight);
     uint32_t ready = weft_slices_within(flight, weft_flight_limit(op, flight)), staged = flight->staged;
     uint32_t left = flight->mode == WEFT_MODE_READ ? weft_slices_within(flight, flight->done) : flight->told;
     if (!flight->length) {
@@ -97,6 +146,10 @@ static int place(struct weft_exec_op *op, struct weft_flight *flight)
 
 int weft_device_recv(struct weft_exec_op *op, struct weft_flight *flight)
 {
+    if (flight->direct) {
+        int ready = await_device(op, flight);
+        return ready == WEFT_OK ? weft_recv_land(op, flight) : ready;
+    }
     int status = flight->mode == WEFT_MODE_PUT ? weft_recv_land(op, flight) : take(op, flight);
     if (status == WEFT_OK && !flight->into_slot) {
         status = place(op, flight);

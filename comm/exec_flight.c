@@ -64,6 +64,7 @@ int weft_flight_open(struct weft_exec_op *op, struct weft_flight *flight, uint32
     flight->rank = rank;
     flight->told = flight->ready = flight->staged = flight->taken = flight->landed = flight->puts_done = 0;
     flight->copied = 0;
+    flight->direct = 0;
     flight->staging = flight->lending = flight->lent_here = flight->have_token = flight->announced = 0;
     flight->mapped = flight->payload = NULL;
     flight->held = NULL;
@@ -72,6 +73,8 @@ int weft_flight_open(struct weft_exec_op *op, struct weft_flight *flight, uint32
     int status = choose_mode(op, flight);
     if (status == WEFT_OK && (flight->mode == WEFT_MODE_PUT || op->device))
         memset(flight->landings, 0, sizeof flight->landings);
+    if (status == WEFT_OK && flight->mode == WEFT_MODE_PUT && op->device)
+        status = weft_device_reach(op, flight);
     return status;
 }
 

@@ -95,8 +95,9 @@ struct weft_flight {
     uint32_t puts_done; /* SEND: finished puts from `told` on, as bits */
     uint32_t ready;     /* RECV: slices the sender has announced */
     uint32_t staged;    /* SEND: slices copied to staging; RECV of a device: slices that are in staging */
-    uint32_t copied;    /* SEND of a device: slices whose copies have happened */
+    uint32_t copied;    /* of a device: slices whose copies have happened; direct: that it has done with */
     uint32_t taken;     /* eager SEND: slices that the peer is known to have consumed */
+    uint8_t direct;     /* PUT of a device: its memory is registered, and not staged */
     uint8_t staging;    /* SEND, RECV: the offer is a ring of staged slices */
     uint8_t lending;    /* SEND: through a conduit of the link */
     uint8_t lent_here;  /* RECV: the offer comes through a conduit */
@@ -202,7 +203,8 @@ struct weft_exec_op {
     struct weft_op_peer **peers;   /* in order of first use; kept when the operation struct is used again */
     struct weft_op_peer **by_rank; /* [ranks], NULL where not used yet */
     struct weft_region *regions[WEFT_TRANSPORTS_MAX][WEFT_BUFFERS]; /* held until the end */
-    struct weft_extent shadows[2]; /* of the extents of INPUT and OUTPUT; in place one */
+    uint8_t refused[WEFT_TRANSPORTS_MAX]; /* a device's buffers that cannot be registered, as bits */
+    struct weft_extent shadows[2];        /* of the extents of INPUT and OUTPUT; in place one */
     struct weft_extent shadowed[2];
     struct weft_exec_look look;
     size_t work_bytes;             /* computed since the last return to the progress loop */
@@ -375,14 +377,18 @@ void weft_stage_put(struct weft_exec_op *op, uint32_t transport, void *memory, s
 int weft_stage_missing(const char *what, size_t size, uint32_t rank);
 
 /* exec_device_message.c */
-/* SEND: queues copies into staging as far as it goes; `copied` slices of it may be sent. */
+/* SEND: queues copies into staging, if any, as far as it goes; `copied` slices of it may be sent. */
 int weft_device_stage(struct weft_exec_op *op, struct weft_flight *flight);
 /* RECV: what has arrived goes into staging, and from there to its target. */
 int weft_device_recv(struct weft_exec_op *op, struct weft_flight *flight);
+/* Only a transport with one of these is asked: others may copy by the processor, which need not reach the memory. */
+#define WEFT_CAP_DEVICE_MEMORY (WEFT_CAP_DMABUF | WEFT_CAP_DEVICE_POINTER)
+/* PUT: finds out, when the flight is set up, whether the transport reads or writes the memory by itself: direct, region. */
+int weft_device_reach(struct weft_exec_op *op, struct weft_flight *flight);
 /* What a note in the lane is about. */
 enum weft_lane_what {
     WEFT_LANE_BEGUN,    /* the stream has come to where the call was made, or the shadows are filled */
-    WEFT_LANE_COPIED,   /* SEND: amount slices are in staging */
+    WEFT_LANE_COPIED,   /* SEND: amount slices are in staging; direct: the device has done with them */
     WEFT_LANE_CONSUMED, /* RECV: amount bytes have been used */
 };
 int weft_device_note(struct weft_exec_op *op, const struct weft_flight *flight, enum weft_lane_what what,
@@ -410,7 +416,7 @@ int weft_recv_advance(struct weft_exec_op *op, struct weft_flight *flight);
 int weft_recv_message(struct weft_exec_op *op, struct weft_flight *flight,
                       const struct weft_wire_header *header, const void *payload, struct weft_early *early,
                       int *kept);
-void weft_recv_landed(struct weft_exec_op *op, struct weft_flight *flight, uint32_t slice);
+int weft_recv_landed(struct weft_exec_op *op, struct weft_flight *flight, uint32_t slice);
 /* Where size bytes from position on of a RECV into a SLOT lie; they are within one slice. */
 int weft_recv_source(struct weft_exec_op *op, struct weft_flight *flight, size_t position, size_t size,
                      int scratch, const uint8_t **source);
@@ -421,6 +427,11 @@ void weft_recv_drop(struct weft_exec_op *op, struct weft_flight *flight, size_t 
 int weft_recv_settle(struct weft_exec_op *op, struct weft_flight *flight);
 /* READ: reads a slice from the peer's memory. */
 int weft_recv_fetch(struct weft_exec_op *op, struct weft_flight *flight, uint32_t slice, uint8_t *target);
+/* PUT: whether what comes lands in a buffer of its own, and not where it belongs. */
+static inline int weft_recv_lands_aside(const struct weft_exec_op *op, const struct weft_flight *flight)
+{
+    return flight->into_slot || (op->device && !flight->direct);
+}
 /* PUT: prepares memory for what comes next. */
 int weft_recv_land(struct weft_exec_op *op, struct weft_flight *flight);
 /* The consumer has used everything before position. */

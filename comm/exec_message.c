@@ -445,8 +445,11 @@ void weft_exec_io_done(struct weft_exec *exec, uint64_t cookie, int status)
         if (flight->step.kind == WEFT_STEP_SEND)
             weft_send_put_done(op, flight, slice);
         else
-            weft_recv_landed(op, flight, slice);
-        weft_op_run(op);
+            status = weft_recv_landed(op, flight, slice);
+        if (status == WEFT_OK)
+            weft_op_run(op);
+        else
+            weft_op_fail(op, status);
         return;
     }
 }

@@ -6,7 +6,8 @@
  * it with weft_recv_source() and gives it back with weft_recv_consumed().
  *
  * For memory of a device everything comes into staging first, `staged` slices so far, from where the device takes it
- * (exec_device_message.c). Then the sender's memory is free when its bytes are there.
+ * (exec_device_message.c). Then the sender's memory is free when its bytes are there. Only puts land in place where the
+ * transport can register the memory, slices that `copied` says the device has done with.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -254,7 +255,7 @@ static int land_slice(struct weft_exec_op *op, struct weft_flight *flight, uint3
     struct weft_landing *landing = &flight->landings[slice % WEFT_LANDINGS];
     uint8_t *memory;
     struct weft_region *region = NULL;
-    if (flight->into_slot || op->device) {
+    if (weft_recv_lands_aside(op, flight)) {
         if (!landing->buffer)
             landing->buffer = weft_stage_get(op, peer->transport, flight->slice_bytes);
         if (!landing->buffer)
@@ -267,7 +268,8 @@ static int land_slice(struct weft_exec_op *op, struct weft_flight *flight, uint3
         }
     } else {
         memory = flight->target + (size_t)slice * flight->slice_bytes;
-        if (peer->caps & WEFT_CAP_REG_REMOTE) {
+        region = flight->region; /* a device's */
+        if (!region && peer->caps & WEFT_CAP_REG_REMOTE) {
             int status = weft_op_region(op, peer, flight->step.destination.buffer, &region);
             if (status != WEFT_OK)
                 return status;
@@ -284,9 +286,11 @@ static int land_slice(struct weft_exec_op *op, struct weft_flight *flight, uint3
 
 int weft_recv_land(struct weft_exec_op *op, struct weft_flight *flight)
 {
-    int buffered = flight->into_slot || op->device; /* and nothing is waited for then */
+    int buffered = weft_recv_lands_aside(op, flight); /* and nothing is waited for then */
     uint32_t finished = weft_slices_within(flight, flight->done);
-    uint32_t allowed = buffered ? flight->slices : weft_slices_within(flight, weft_flight_limit(op, flight));
+    uint32_t allowed = buffered         ? flight->slices
+                       : flight->direct ? flight->copied
+                                        : weft_slices_within(flight, weft_flight_limit(op, flight));
     if (buffered && flight->sequence - op->head > LANDING_DISTANCE)
         allowed = 0;
     int status = WEFT_OK;
@@ -328,32 +332,41 @@ int weft_recv_advance(struct weft_exec_op *op, struct weft_flight *flight)
     return flight->mode == WEFT_MODE_EAGER ? advance_eager(op, flight) : advance_read(op, flight);
 }
 
-void weft_recv_landed(struct weft_exec_op *op, struct weft_flight *flight, uint32_t slice)
+int weft_recv_landed(struct weft_exec_op *op, struct weft_flight *flight, uint32_t slice)
 {
     struct weft_landing *landing = &flight->landings[slice % WEFT_LANDINGS];
+    int is_staged = op->device && !flight->direct;
     landing->landed = 1;
     landing->open = 0;
-    *(op->device ? &op->exec->stats.bytes_staged : &op->exec->stats.bytes_direct) +=
+    /* What a reduction reads there would not come to the device otherwise: that is no staging where the transport can do without. */
+    int is_read_there = flight->into_slot && peer_of(op, flight)->caps & WEFT_CAP_DEVICE_MEMORY;
+    *(is_staged && !is_read_there ? &op->exec->stats.bytes_staged : &op->exec->stats.bytes_direct) +=
         weft_slice_size(flight, slice);
-    uint32_t prefix = op->device ? flight->staged : weft_slices_within(flight, flight->visible);
+    uint32_t prefix = is_staged ? flight->staged : weft_slices_within(flight, flight->visible);
     while (prefix < flight->landed && flight->landings[prefix % WEFT_LANDINGS].landed &&
            prefix - weft_slices_within(flight, flight->done) < WEFT_LANDINGS)
         prefix++;
-    if (op->device) {
+    if (is_staged) {
         flight->staged = prefix;
         weft_flight_again(op, flight);
-        return;
+        return WEFT_OK;
+    }
+    if (flight->direct) {
+        int status = weft_lane_flush_writes(op->request.lane);
+        if (status != WEFT_OK)
+            return status;
     }
     flight->visible = weft_slices_bytes(flight, prefix);
     weft_flight_wake(op, flight);
     if (flight->into_slot)
-        return;
+        return WEFT_OK;
     for (uint32_t s = weft_slices_within(flight, flight->done); s < prefix; s++)
         flight->landings[s % WEFT_LANDINGS].landed = 0;
     flight->done = flight->visible;
     weft_flight_again(op, flight);
     if (flight->done == flight->length)
         weft_flight_finish(op, flight);
+    return WEFT_OK;
 }
 
 void weft_recv_recall(struct weft_exec_op *op, struct weft_flight *flight)

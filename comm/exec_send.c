@@ -10,8 +10,8 @@
  *   put    LANDING tokens from the receiver, a put for each once the slice is final, done with PUT_DONE. Memory that
  *          the transport cannot register is copied into a ring of WEFT_STAGES slices first (counted as staged).
  *
- * Memory of a device is copied into such a ring by the device, whatever the mode, and leaves from there
- * (exec_device_message.c).
+ * Memory of a device is copied into such a ring by the device, whatever the mode, and leaves from there, but for puts from
+ * memory that the transport can register (exec_device_message.c).
  */
 #include <string.h>
 

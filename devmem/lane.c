@@ -335,6 +335,11 @@ const struct weft_device_kind *weft_lane_kind(const struct weft_lane *lane)
     return lane->kind;
 }
 
+int weft_lane_flush_writes(struct weft_lane *lane)
+{
+    return lane->kind->ops.flush_writes(lane->kind->device, lane->ordinal);
+}
+
 int weft_lane_ordinal(const struct weft_lane *lane)
 {
     return lane->ordinal;

@@ -52,6 +52,9 @@ int weft_lane_reduce(struct weft_lane *lane, const struct weft_device_reduction 
  * the lane's end. */
 int weft_lane_hold(struct weft_lane *lane, void *stream);
 int weft_lane_open_gate(struct weft_lane *lane);
+/* What others than the device have written into its memory, and the host knows to be there, is seen by what is queued from now
+ * on. As the kind's operation; no matter of the lane's work. */
+int weft_lane_flush_writes(struct weft_lane *lane);
 
 /* Becomes due when everything queued so far is done, after the next flush(). */
 int weft_lane_note(struct weft_lane *lane, const struct weft_lane_note *note);

@@ -129,6 +129,12 @@ static int absent_in_use(struct weft_device *device)
     return 1;
 }
 
+static int needless_flush_writes(struct weft_device *device, int ordinal)
+{
+    (void)device, (void)ordinal;
+    return WEFT_OK;
+}
+
 /* Takes the default for every operation that the table lacks. */
 static void fill(struct weft_device_ops *ops)
 {
@@ -148,6 +154,7 @@ static void fill(struct weft_device_ops *ops)
     ops->allocate = ops->allocate ? ops->allocate : absent_allocate;
     ops->release = ops->release ? ops->release : absent_release;
     ops->in_use = ops->in_use ? ops->in_use : absent_in_use;
+    ops->flush_writes = ops->flush_writes ? ops->flush_writes : needless_flush_writes;
 }
 
 int weft_device_complete(const struct weft_device_ops *partial, struct weft_device_ops *complete)

@@ -85,6 +85,10 @@ static int ask_ordinals(struct weft_device *device)
         int place = ordinal->device;
         ordinal->has_dmabuf = driver->get_range_handle && attribute_of(device, place, CUDA_DEVICE_DMABUF);
         ordinal->can_flush = attribute_of(device, place, CUDA_DEVICE_FLUSHES_REMOTE_WRITES);
+        ordinal->orders_writes =
+            attribute_of(device, place, CUDA_DEVICE_WRITES_ORDERING) >= CUDA_ORDERED_FOR_OWNER;
+        ordinal->can_flush_writes =
+            attribute_of(device, place, CUDA_DEVICE_FLUSH_OPTIONS) & CUDA_FLUSH_BY_HOST;
         ordinal->has_concurrent_managed = attribute_of(device, place, CUDA_DEVICE_CONCURRENT_MANAGED);
         ordinal->has_gates = driver->wait_value && driver->write_value
                                  ? 1
@@ -294,4 +298,5 @@ const struct weft_device_ops weft_cuda_ops = {
     .allocate = weft_cuda_allocate,
     .release = weft_cuda_release,
     .in_use = cuda_in_use,
+    .flush_writes = weft_cuda_flush_writes,
 };

@@ -46,6 +46,7 @@ struct weft_cuda_ordinal {
     cuda_context context; /* NULL: not retained */
     uint64_t peers;       /* bit per ordinal whose memory its kernels reach; atomic */
     int has_dmabuf, has_gates, can_flush, has_concurrent_managed;
+    int orders_writes, can_flush_writes; /* of NICs: its own work sees them; it can be made to */
     struct weft_cuda_launcher *launcher;
     struct weft_device_event *events; /* unused ones */
 };
@@ -142,6 +143,7 @@ int weft_cuda_is_known(struct weft_device *device, const void *pointer, size_t s
 
 /* --- the other operations: share.c, import.c, queue.c, gate.c, pin.c, memory.c, launch.c */
 
+int weft_cuda_flush_writes(struct weft_device *device, int ordinal);
 int weft_cuda_export_dmabuf(struct weft_device *device, const void *memory, size_t size, int *fd,
                             uint64_t *offset);
 int weft_cuda_export_ipc(struct weft_device *device, const void *memory, struct weft_device_handle *handle,

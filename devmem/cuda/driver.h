@@ -71,6 +71,8 @@ enum cuda_device_attribute {
     CUDA_DEVICE_USES_HOST_POINTER = 91,
     CUDA_DEVICE_STREAM_MEMORY_OPERATIONS_V1 = 92,
     CUDA_DEVICE_FLUSHES_REMOTE_WRITES = 98,
+    CUDA_DEVICE_FLUSH_OPTIONS = 117, /* of writes by GPUDirect RDMA: */
+    CUDA_DEVICE_WRITES_ORDERING = 118,
     CUDA_DEVICE_DMABUF = 124,
 };
 
@@ -96,6 +98,10 @@ enum cuda_pointer_attribute {
 enum {
     CUDA_MEMORY_HOST = 1,
     CUDA_MEMORY_DEVICE = 2,
+
+    CUDA_FLUSH_BY_HOST = 1,
+    CUDA_FLUSH_THIS_CONTEXT = 0, /* a target, and a scope: */
+    CUDA_ORDERED_FOR_OWNER = 100,
 
     CUDA_STREAM_NON_BLOCKING = 1,
     CUDA_CAPTURE_NONE = 0,
@@ -197,6 +203,7 @@ struct cuda_access {
     X(ipc_close, "cuIpcCloseMemHandle", 1, (cuda_pointer memory))                                            \
     X(get_range_handle, "cuMemGetHandleForAddressRange", 0,                                                  \
       (void *handle, cuda_pointer memory, size_t size, int type, unsigned long long flags))                  \
+    X(flush_writes, "cuFlushGPUDirectRDMAWrites", 1, (int target, int scope))                                \
     X(retain_allocation, "cuMemRetainAllocationHandle", 1, (cuda_allocation * allocation, void *memory))     \
     X(release_allocation, "cuMemRelease", 1, (cuda_allocation allocation))                                   \
     X(export_allocation, "cuMemExportToShareableHandle", 1,                                                  \

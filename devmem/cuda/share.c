@@ -49,6 +49,28 @@ int weft_cuda_export_dmabuf(struct weft_device *device, const void *memory, size
     return WEFT_OK;
 }
 
+/* What the device does not order by itself the driver flushes. Every GPU that kernels are built for does, on the machines that
+ * NVIDIA supports. */
+int weft_cuda_flush_writes(struct weft_device *device, int ordinal)
+{
+    struct weft_cuda_turn turn;
+    int status = weft_cuda_check(device, ordinal);
+    if (status || device->ordinals[ordinal].orders_writes)
+        return status;
+    if (!device->ordinals[ordinal].can_flush_writes)
+        return device->params.fail(
+            WEFT_UNSUPPORTED,
+            "device %d neither orders what NICs write nor can flush it, so that NICs must not write there",
+            ordinal);
+    status = weft_cuda_enter(device, ordinal, &turn);
+    if (status)
+        return status;
+    int result = device->driver.flush_writes(CUDA_FLUSH_THIS_CONTEXT, CUDA_ORDERED_FOR_OWNER);
+    weft_cuda_leave(&turn);
+    return result ? weft_cuda_fail(device, result, "flushing what NICs wrote into device %d", ordinal)
+                  : WEFT_OK;
+}
+
 void weft_cuda_uuid(struct weft_device *device, int ordinal, uint8_t uuid[16])
 {
     const struct weft_cuda_driver *driver = &device->driver;

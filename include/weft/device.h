@@ -27,8 +27,8 @@
  *
  * Threads: all operations may be called from any thread at any time, and by several at once, but a queue, event or gate is used
  * by one thread at a time. A backend leaves the calling thread as it was (its current device or context).
- * Blocking: open, close, queue_open, queue_close, unimport, pin, unpin, allocate and release may wait, for a bounded time where
- * the device still answers. Nothing else waits for the device: no host synchronisation hides in an operation.
+ * Blocking: open, close, queue_open, queue_close, unimport, pin, unpin, allocate, release and flush_writes may wait, for a bounded
+ * time where the device still answers. Nothing else waits for the device: no host synchronisation hides in an operation.
  * Errors: 0 or a negative enum weft_status; the text goes to params.fail first. Work that fails later on the device is told by
  * test() of every event behind it. What a queue was to do still reaches its end then: gates are opened, events happen.
  * Memory visibility: when test() says that an event has happened, what the work before it wrote is visible to the host, to
@@ -228,6 +228,10 @@ struct weft_device_ops {
 
     /* Whether the program may have memory of this kind by now: 1 or 0, by looking only; nothing is loaded or started. NULL: 1. */
     int (*in_use)(struct weft_device *device);
+
+    /* Makes what NICs have written into the device's memory, and told the host of, visible to work that is queued from now on; may
+     * wait for the device's bus. WEFT_UNSUPPORTED: cannot be had, so that NICs must not write there. NULL: is so by itself. */
+    int (*flush_writes)(struct weft_device *device, int ordinal);
 };
 
 /* What a plug-in exports under this name. */

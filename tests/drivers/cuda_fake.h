@@ -21,9 +21,10 @@ struct cuda_fake {
     int knows_mappings; /* pointer attributes 18 to 20 */
     int needs_context;  /* questions about pointers do */
     int has_dmabuf, has_flush, has_peers, has_concurrent_managed, uses_host_pointers;
-    int has_memory_operations; /* of the first version */
-    int major;                 /* compute capability */
-    void *capturing;           /* stream that is being captured */
+    int flush_options, writes_ordering; /* of GPUDirect RDMA */
+    int has_memory_operations;          /* of the first version */
+    int major;                          /* compute capability */
+    void *capturing;                    /* stream that is being captured */
     /* Runs a kernel: pieces' addresses are such that the host may touch them. NULL: launches are only counted. */
     void (*run)(const char *kernel, unsigned grid, unsigned block, const struct weft_kernel_batch *batch);
 

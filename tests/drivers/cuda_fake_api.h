@@ -102,6 +102,7 @@ API int cuIpcOpenMemHandle_v2(CUdeviceptr *memory, CUblob handle, unsigned flags
 API int cuIpcCloseMemHandle(CUdeviceptr memory);
 API int cuMemGetHandleForAddressRange(void *handle, CUdeviceptr memory, size_t size, int type,
                                       unsigned long long flags);
+API int cuFlushGPUDirectRDMAWrites(int target, int scope);
 API int cuMemExportToShareableHandle(void *shareable, CUhandle handle, int type, unsigned long long flags);
 API int cuMemImportFromShareableHandle(CUhandle *handle, void *shareable, int type);
 API int cuMemPoolExportToShareableHandle(void *shareable, CUmemoryPool pool, int type,

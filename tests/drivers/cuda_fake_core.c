@@ -81,6 +81,8 @@ static void fake_reset(void)
     cuda_fake.devices = 2;
     cuda_fake.init_result = SUCCESS;
     cuda_fake.knows_mappings = cuda_fake.has_dmabuf = cuda_fake.has_flush = cuda_fake.has_peers = 1;
+    cuda_fake.flush_options = 3;
+    cuda_fake.writes_ordering = 100;
     cuda_fake.has_concurrent_managed = cuda_fake.uses_host_pointers = 1;
     cuda_fake.has_memory_operations = cuda_fake.needs_context = 0;
     cuda_fake.major = 9;
@@ -324,6 +326,12 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
         return SUCCESS;
     case 98: /* CAN_FLUSH_REMOTE_WRITES */
         *value = cuda_fake.has_flush;
+        return SUCCESS;
+    case 117: /* GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS */
+        *value = cuda_fake.flush_options;
+        return SUCCESS;
+    case 118: /* GPU_DIRECT_RDMA_WRITES_ORDERING */
+        *value = cuda_fake.writes_ordering;
         return SUCCESS;
     case 124: /* DMA_BUF_SUPPORTED */
         *value = cuda_fake.has_dmabuf;

@@ -189,6 +189,16 @@ int cuMemGetHandleForAddressRange(void *handle, CUdeviceptr memory, size_t size,
     return SUCCESS;
 }
 
+int cuFlushGPUDirectRDMAWrites(int target, int scope)
+{
+    CALL();
+    if (target != 0 || (scope != 100 && scope != 200))
+        return INVALID_VALUE;
+    if (!sim_current())
+        return INVALID_CONTEXT;
+    return cuda_fake.flush_options & 1 ? SUCCESS : NOT_SUPPORTED;
+}
+
 /* --- pools */
 
 static struct sim_pool *pool_new(int fd, int device, int handle_types, int is_import)

@@ -2,12 +2,14 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "transport/registry.h"
 
 #define BUFFERS_MAX 256
+#define LETTERS_MAX 64
 
 struct world_rank {
     struct exec_world *world;
@@ -21,10 +23,29 @@ struct world_rank {
         size_t size;
         int used;
         const struct weft_device_kind *kind; /* that it is pinned for, or NULL */
+        int is_ordinary;                     /* the transport allocates none */
+        struct weft_region *region;          /* of a transport that registers by itself */
     } buffers[BUFFERS_MAX];
 };
 
+/* On its way between ranks of a transport that makes its links by letters. */
+struct letter {
+    uint32_t from, to;
+    size_t size;
+    uint8_t bytes[WEFT_LETTER_MAX];
+};
+
+/* Memory and where the host sees it. */
+struct weft_region {
+    const uint8_t *memory;
+    uint8_t *seen;
+    void *mapped; /* NULL: nothing */
+    size_t mapped_bytes;
+};
+
 struct exec_world {
+    uint32_t regions, letter_count;
+    struct letter letters[LETTERS_MAX];
     struct exec_world_options options;
     struct weft_transport_ops ops;
     uint32_t random;
@@ -51,7 +72,7 @@ static int connect_rank(void *arg, uint32_t rank, struct weft_exec_peer *peer)
         .ops = &world->ops,
         .instance = self->transport,
         .link = link,
-        .caps = caps.flags,
+        .caps = caps.flags | (world->options.registers && !world->options.transport ? WEFT_CAP_DMABUF : 0),
         .eager_bytes = eager,
         .slice_bytes = world->options.slice_bytes ? world->options.slice_bytes : 65536,
         .put_bytes = caps.put_bytes,
@@ -81,12 +102,18 @@ static void *buffer_get(void *arg, uint32_t transport, size_t size, const struct
         void *memory;
         if (self->buffers[i].memory)
             continue;
-        if (self->world->ops.alloc(self->transport, size, &memory) != WEFT_OK)
+        int is_ordinary = self->world->options.transport != NULL;
+        memory = is_ordinary ? aligned_alloc(4096, (size + 4095) / 4096 * 4096) : NULL;
+        if (is_ordinary ? !memory : self->world->ops.alloc(self->transport, size, &memory) != WEFT_OK)
             return NULL;
         if (kind && kind->ops.pin(kind->device, memory, size) != WEFT_OK) {
-            self->world->ops.free(self->transport, memory);
+            if (is_ordinary)
+                free(memory);
+            else
+                self->world->ops.free(self->transport, memory);
             return NULL;
         }
+        self->buffers[i].is_ordinary = is_ordinary;
         self->buffers[i].memory = memory;
         self->buffers[i].size = size;
         self->buffers[i].used = 1;
@@ -107,22 +134,137 @@ static void buffer_put(void *arg, uint32_t transport, void *buffer, size_t size)
     }
 }
 
-static int region_get(void *arg, uint32_t transport, const void *memory, size_t size,
-                      struct weft_region **region)
+static int map_dmabuf(const struct weft_device_kind *kind, const void *memory, size_t size,
+                      struct weft_region *region)
 {
-    (void)arg;
+    uint64_t offset;
+    int fd, status = kind->ops.export_dmabuf(kind->device, memory, size, &fd, &offset);
+    if (status != WEFT_OK)
+        return status;
+    region->mapped_bytes = offset + size;
+    region->mapped = mmap(NULL, region->mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    region->seen = (uint8_t *)region->mapped + offset;
+    return region->mapped == MAP_FAILED ? weft_fail(WEFT_SYSTEM, "a dma-buf cannot be mapped") : WEFT_OK;
+}
+
+static int register_dmabuf(struct world_rank *self, const void *memory, size_t size,
+                           struct weft_region **region)
+{
+    const struct weft_device_kind *kind = self->world->options.registers;
+    struct weft_device_memory what = {.size = sizeof what,
+                                      .memory = (void *)(uintptr_t)memory,
+                                      .bytes = size,
+                                      .kind = kind->name,
+                                      .flags = WEFT_SPAN_DMABUF};
+    int status = kind->ops.export_dmabuf(kind->device, memory, size, &what.fd, &what.offset);
+    if (status != WEFT_OK)
+        return status;
+    status = self->world->ops.reg_device(self->transport, &what, region);
+    close(what.fd);
+    return status;
+}
+
+/* The rank's staging buffer that has the memory, or NULL. */
+static struct weft_region **buffer_region(struct world_rank *self, const void *memory, void **buffer,
+                                          size_t *size)
+{
+    for (int i = 0; i < BUFFERS_MAX && self->buffers[i].memory; i++) {
+        if ((uintptr_t)memory - (uintptr_t)self->buffers[i].memory >= self->buffers[i].size)
+            continue;
+        *buffer = self->buffers[i].memory;
+        *size = self->buffers[i].size;
+        return &self->buffers[i].region;
+    }
+    return NULL;
+}
+
+static int region_of_transport(struct world_rank *self, const void *memory, size_t size, int is_device,
+                               struct weft_region **made)
+{
+    void *buffer = (void *)(uintptr_t)memory;
+    struct weft_region **kept = buffer_region(self, memory, &buffer, &size);
+    int status = WEFT_OK;
+    if (is_device)
+        status = register_dmabuf(self, memory, size, made);
+    else if (!kept)
+        status = self->world->ops.reg(self->transport, buffer, size, made);
+    else if (!*kept)
+        status = self->world->ops.reg(self->transport, buffer, size, kept);
+    self->world->regions += !kept && status == WEFT_OK;
+    if (kept)
+        *made = *kept;
+    return status;
+}
+
+static int region_get(void *arg, uint32_t transport, const void *memory, size_t size,
+                      struct weft_region **made)
+{
+    struct world_rank *self = arg;
+    struct exec_world *world = self->world;
+    const struct weft_device_kind *kind = world->options.registers;
+    struct weft_device_span span = {.size = sizeof span};
     (void)transport;
-    (void)memory;
-    (void)size;
-    *region = NULL;
+    if (!kind) {
+        *made = NULL;
+        return WEFT_OK;
+    }
+    int is_device =
+        kind->ops.identify(kind->device, memory, &span) == WEFT_OK && span.kind == WEFT_MEMORY_DEVICE;
+    if (is_device && world->options.refuses >> (self - world->ranks) & 1)
+        return weft_fail(WEFT_UNSUPPORTED, "the test refuses this rank");
+    if (world->options.transport)
+        return region_of_transport(self, memory, size, is_device, made);
+    struct weft_region *region = calloc(1, sizeof *region);
+    if (!region)
+        return weft_fail(WEFT_NOMEM, "no memory for a region");
+    region->memory = memory;
+    region->seen = (uint8_t *)(uintptr_t)memory;
+    int status = is_device ? map_dmabuf(kind, memory, size, region) : WEFT_OK;
+    if (status != WEFT_OK) {
+        free(region);
+        return status;
+    }
+    world->regions++;
+    *made = region;
     return WEFT_OK;
 }
 
 static void region_put(void *arg, uint32_t transport, struct weft_region *region)
 {
-    (void)arg;
+    struct world_rank *self = arg;
     (void)transport;
-    (void)region;
+    if (!region)
+        return;
+    for (int i = 0; i < BUFFERS_MAX; i++) {
+        if (self->buffers[i].region == region)
+            return;
+    }
+    self->world->regions--;
+    if (self->world->options.transport) {
+        self->world->ops.dereg(region);
+        return;
+    }
+    if (region->mapped)
+        munmap(region->mapped, region->mapped_bytes);
+    free(region);
+}
+
+static uint8_t *seen(const struct weft_region *region, const void *memory)
+{
+    return region ? region->seen + ((const uint8_t *)memory - region->memory) : (uint8_t *)(uintptr_t)memory;
+}
+
+static int land_seen(struct weft_link *link, struct weft_region *region, void *memory, size_t size,
+                     uint64_t cookie, struct weft_token *token)
+{
+    return weft_transport_find("loop")->land(link, NULL, seen(region, memory), size, cookie, token);
+}
+
+static int put_seen(struct weft_link *link, const struct weft_token *token, struct weft_region *region,
+                    const void *memory, size_t size, uint64_t cookie)
+{
+    return weft_transport_find("loop")->put(link, token, NULL, seen(region, memory), size, cookie);
 }
 
 static void handle_event(void *arg, const struct weft_event *event)
@@ -132,6 +274,36 @@ static void handle_event(void *arg, const struct weft_event *event)
         weft_exec_message(self->exec, event->sender, event->data, event->data_size);
     else if (event->kind == WEFT_EVENT_PUT_DONE || event->kind == WEFT_EVENT_LANDED)
         weft_exec_io_done(self->exec, event->cookie, event->status);
+}
+
+static int tell(void *arg, const void *address, size_t address_size, const void *bytes, size_t size)
+{
+    struct world_rank *self = arg;
+    struct exec_world *world = self->world;
+    for (uint32_t r = 0; r < world->options.ranks; r++) {
+        if (world->ranks[r].address_size != address_size ||
+            memcmp(world->ranks[r].address, address, address_size) != 0)
+            continue;
+        if (world->letter_count == LETTERS_MAX)
+            return WEFT_AGAIN;
+        struct letter *letter = &world->letters[world->letter_count++];
+        *letter = (struct letter){.from = (uint32_t)(self - world->ranks), .to = r, .size = size};
+        memcpy(letter->bytes, bytes, size);
+        return WEFT_OK;
+    }
+    return WEFT_PEER_FAILED;
+}
+
+/* More may be written meanwhile. */
+static void hand_over(struct exec_world *world)
+{
+    while (world->letter_count) {
+        struct letter letter = world->letters[0];
+        const struct world_rank *from = &world->ranks[letter.from];
+        memmove(world->letters, world->letters + 1, --world->letter_count * sizeof *world->letters);
+        world->ops.told(world->ranks[letter.to].transport, from->address, from->address_size, letter.bytes,
+                        letter.size);
+    }
 }
 
 /* A peer that is wrong, or lies, about its memory. */
@@ -145,8 +317,11 @@ static int open_rank(struct exec_world *world, uint32_t rank)
 {
     struct world_rank *self = &world->ranks[rank];
     self->world = world;
-    struct weft_transport_params params = {
-        .size = sizeof params, .provider = world->options.mode, .fail = weft_fail};
+    struct weft_transport_params params = {.size = sizeof params,
+                                           .provider = world->options.mode,
+                                           .fail = weft_fail,
+                                           .tell = world->options.transport ? tell : NULL,
+                                           .tell_arg = self};
     int status = world->ops.open(&params, &self->transport);
     if (status != WEFT_OK)
         return status;
@@ -181,9 +356,14 @@ int exec_world_open(const struct exec_world_options *options, struct exec_world 
     world->random = options->seed;
     world->running = calloc(options->ranks, sizeof *world->running);
     world->requests = calloc(options->ranks, sizeof *world->requests);
-    int status = weft_transport_complete(weft_transport_find("loop"), &world->ops);
+    int status = weft_transport_complete(
+        weft_transport_find(options->transport ? options->transport : "loop"), &world->ops);
     if (options->short_tokens)
         world->ops.expose = expose_short;
+    if (options->registers && !options->transport) {
+        world->ops.land = land_seen;
+        world->ops.put = put_seen;
+    }
     for (uint32_t r = 0; status == WEFT_OK && r < options->ranks; r++)
         status = open_rank(world, r);
     if (status != WEFT_OK) {
@@ -205,7 +385,11 @@ void exec_world_close(struct exec_world *world)
             const struct weft_device_kind *kind = self->buffers[i].kind;
             if (kind)
                 kind->ops.unpin(kind->device, self->buffers[i].memory, self->buffers[i].size);
-            if (self->buffers[i].memory)
+            if (self->buffers[i].region)
+                world->ops.dereg(self->buffers[i].region);
+            if (self->buffers[i].is_ordinary)
+                free(self->buffers[i].memory);
+            else if (self->buffers[i].memory)
                 world->ops.free(self->transport, self->buffers[i].memory);
         }
         for (int a = 0; a < WEFT_ALGO_COUNT; a++) {
@@ -227,6 +411,23 @@ struct weft_exec *exec_world_rank(struct exec_world *world, uint32_t rank)
     return world->ranks[rank].exec;
 }
 
+struct weft_exec_stats exec_world_sum(const struct exec_world *world)
+{
+    struct weft_exec_stats sum = {0};
+    for (uint32_t r = 0; r < world->options.ranks; r++) {
+        const struct weft_exec_stats *of = weft_exec_get_stats(world->ranks[r].exec);
+        sum.bytes_direct += of->bytes_direct;
+        sum.bytes_staged += of->bytes_staged;
+        sum.bytes_eager += of->bytes_eager;
+    }
+    return sum;
+}
+
+uint32_t exec_world_regions(const struct exec_world *world)
+{
+    return world->regions;
+}
+
 static uint32_t next_rank(struct exec_world *world, uint32_t turn)
 {
     if (!world->random)
@@ -237,7 +438,8 @@ static uint32_t next_rank(struct exec_world *world, uint32_t turn)
 
 int exec_world_turn(struct exec_world *world)
 {
-    int happened = 0;
+    int happened = world->letter_count != 0;
+    hand_over(world);
     for (uint32_t i = 0; i < world->options.ranks; i++) {
         struct world_rank *self = &world->ranks[next_rank(world, i)];
         int events = world->ops.poll(self->transport, 64, handle_event, self);

@@ -18,6 +18,11 @@ struct exec_world_options {
     int no_staging;   /* there is no staging memory */
     int short_tokens; /* what ranks expose to each other is a byte shorter than the message says */
     uint32_t seed;    /* order in which ranks are driven; 0 round-robin */
+    /* The transport registers memory of this kind (NULL: of none) as a dma-buf, and puts from there and lands there: by the processor,
+     * which sees the memory elsewhere. Other memory is registered as the host's. */
+    const struct weft_device_kind *registers;
+    const char *transport;          /* NULL: "loop"; another one registers by itself */
+    uint64_t refuses;               /* ranks that are refused it, as bits */
     const struct weft_hosts *hosts; /* exec_world_allreduce()'s plans: struct weft_plan_request */
 };
 
@@ -26,6 +31,12 @@ struct exec_world;
 int exec_world_open(const struct exec_world_options *options, struct exec_world **world);
 void exec_world_close(struct exec_world *world);
 struct weft_exec *exec_world_rank(struct exec_world *world, uint32_t rank);
+
+/* Of all ranks together: bytes. */
+struct weft_exec_stats exec_world_sum(const struct exec_world *world);
+
+/* Regions of buffers that have not been given back. */
+uint32_t exec_world_regions(const struct exec_world *world);
 
 /* Polls and progresses every rank once. Returns how much happened. */
 int exec_world_turn(struct exec_world *world);

@@ -172,6 +172,7 @@ SIZES(wait_value, cuStreamWaitValue32, (NULL, 0, 0, 0));
 SIZES(write_value, cuStreamWriteValue32, (NULL, 0, 0, 0));
 SIZES(host_register, cuMemHostRegister, (NULL, 0, 0));
 SIZES(get_range_handle, cuMemGetHandleForAddressRange, (NULL, 0, 0, 0, 0));
+SIZES(flush_writes, cuFlushGPUDirectRDMAWrites, (0, 0));
 SIZES(export_allocation, cuMemExportToShareableHandle, (NULL, 0, 0, 0));
 SIZES(import_allocation, cuMemImportFromShareableHandle, (NULL, NULL, 0));
 SIZES(reserve, cuMemAddressReserve, (NULL, 0, 0, 0, 0));

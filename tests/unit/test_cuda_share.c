@@ -488,6 +488,29 @@ static void dmabuf(void)
 
 APART(dmabuf, dmabuf())
 
+/* What NICs have written is flushed where the device does not order it. */
+static void flush_writes(void)
+{
+    device = scene_open();
+    NEED(ops->flush_writes(device, 0) == WEFT_OK && ops->flush_writes(device, 2) == WEFT_INVALID);
+    NEED(fake->calls("cuFlushGPUDirectRDMAWrites") == 0);
+    ops->close(device);
+    fake->writes_ordering = 0;
+    device = scene_open();
+    NEED(ops->flush_writes(device, 1) == WEFT_OK && fake->calls("cuFlushGPUDirectRDMAWrites") == 1);
+    fake->let_fail("cuFlushGPUDirectRDMAWrites", 719, 0);
+    NEED(ops->flush_writes(device, 1) < 0 && strstr(scene_text(), "flushing what NICs wrote into device 1"));
+    fake->let_fail("cuCtxPushCurrent_v2", 999, 0);
+    NEED(ops->flush_writes(device, 1) == WEFT_SYSTEM);
+    ops->close(device);
+    fake->flush_options = 2;
+    device = scene_open();
+    NEED(ops->flush_writes(device, 0) == WEFT_UNSUPPORTED && strstr(scene_text(), "neither orders"));
+    ops->close(device);
+}
+
+APART(flush_writes, flush_writes())
+
 int main(void)
 {
 #define SCENE(test) cmocka_unit_test_setup(test, setup)
@@ -496,6 +519,7 @@ int main(void)
         SCENE(test_pool),           SCENE(test_pool_fabric),   SCENE(test_spoiled_legacy),
         SCENE(test_spoiled_mapped), SCENE(test_spoiled_pool),  SCENE(test_refused),
         SCENE(test_pool_errors),    SCENE(test_export_errors), SCENE(test_dmabuf),
+        SCENE(test_flush_writes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

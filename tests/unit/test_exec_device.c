@@ -8,72 +8,23 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include <dlfcn.h>
 #include <weft/weft.h>
 
-#include "base/error.h"
-#include "examples/device-sim/sim.h"
+#include "tests/support/exec_scene.h"
 #include "tests/support/exec_sweep.h"
-#include "tests/support/leak.h"
-#include "tests/support/plugins.h"
 
 static const char *const modes[] = {"map", "pull:storm=11", "put:storm=5", "eager:storm=7", "put"};
-
-static struct {
-    struct test_plugin plugin;
-    struct weft_devices *devices;
-    struct weft_lanes *lanes;
-    const struct weft_device_kind *sim, *host;
-} scene;
-
-static void scene_open(const char *options)
-{
-    assert_int_equal(test_plugin_put("examples/device-sim/device-sim.so", &scene.plugin), 0);
-    assert_int_equal(weft_devices_create("host,sim", scene.plugin.path, options, &scene.devices), 0);
-    scene.sim = weft_devices_find(scene.devices, "sim");
-    scene.host = weft_devices_find(scene.devices, "host");
-    assert_non_null(scene.sim);
-    assert_int_equal(weft_lanes_create(&scene.lanes), 0);
-}
-
-static const struct sim_api *sim(void)
-{
-    const struct sim_api *api = dlsym(scene.sim->plugin.handle, SIM_API_SYMBOL);
-    assert_non_null(api);
-    return api;
-}
-
-/* Nothing of the device's is left. */
-static void scene_close(void)
-{
-    struct sim_counts counts;
-    weft_lanes_destroy(scene.lanes);
-    sim()->counts(&counts);
-    assert_int_equal(counts.spans, 0);
-    assert_int_equal(counts.queues, 0);
-    assert_int_equal(counts.events, 0);
-    assert_int_equal(counts.gates, 0);
-    weft_devices_destroy(scene.devices);
-    test_plugin_remove(&scene.plugin);
-}
 
 static void on_host_kind(uint32_t rank, uint32_t *random, struct case_device *device, int *on_host)
 {
     (void)rank, (void)random, (void)on_host;
-    device->kind = scene.host;
-}
-
-static void on_sim(uint32_t rank, uint32_t *random, struct case_device *device, int *on_host)
-{
-    (void)random, (void)on_host;
-    device->kind = scene.sim;
-    device->ordinal = (int)rank % 2;
+    device->kind = exec_scene.host;
 }
 
 static void anywhere(uint32_t rank, uint32_t *random, struct case_device *device, int *on_host)
 {
     *random = *random * 1664525u + 1013904223u;
-    on_sim(rank, random, device, on_host);
+    exec_scene_on_sim(rank, random, device, on_host);
     switch (*random >> 8 & 7) {
     case 0:
         device->kind = NULL;
@@ -116,7 +67,7 @@ static void sweep(sweep_place *place, uint32_t seed)
             struct exec_sweep all = {.ranks = rank_counts[n],
                                      .mode = modes[m],
                                      .place = place,
-                                     .lanes = scene.lanes,
+                                     .lanes = exec_scene.lanes,
                                      .counts = counts,
                                      .count_count = sizeof counts / sizeof *counts};
             assert_int_equal(exec_world_open(&options, &all.world), 0);
@@ -129,33 +80,92 @@ static void sweep(sweep_place *place, uint32_t seed)
 static void test_host_kind(void **state)
 {
     (void)state;
-    scene_open("sim:seed=1");
+    exec_scene_open("sim:seed=1");
     sweep(on_host_kind, 3);
-    scene_close();
+    exec_scene_close();
 }
 
 static void test_sim(void **state)
 {
     (void)state;
-    scene_open("sim:seed=1");
-    sweep(on_sim, 5);
-    scene_close();
+    exec_scene_open("sim:seed=1");
+    sweep(exec_scene_on_sim, 5);
+    exec_scene_close();
 }
 
 static void test_slow_and_mixed(void **state)
 {
     (void)state;
-    scene_open("sim:seed=2,delay=20");
+    exec_scene_open("sim:seed=2,delay=20");
     sweep(anywhere, 7);
-    scene_close();
+    exec_scene_close();
+}
+
+/* The transport puts from the device's memory, and into it. What travels in messages is staged at both ends, and nothing
+ * else is; with ranks that are refused, more is. */
+static void sweep_registered(const char *options, sweep_place *place, uint64_t refuses, uint32_t seed)
+{
+    static const uint32_t rank_counts[] = {2, 3, 5, 8};
+    static const size_t counts[] = {333, 5000};
+    uint32_t random = seed;
+    exec_scene_open(options);
+    for (size_t n = 0; n < sizeof rank_counts / sizeof *rank_counts; n++) {
+        if (getenv("WEFT_SANITIZER") && n % 2)
+            continue;
+        struct exec_world_options world = {.ranks = rank_counts[n],
+                                           .window = n % 2 ? 32 : 4,
+                                           .mode = n % 2 ? "put:storm=3" : "put",
+                                           .eager_bytes = 64,
+                                           .slice_bytes = 1024,
+                                           .seed = (uint32_t)(n % 2 ? 17 + n : 0),
+                                           .registers = exec_scene.sim,
+                                           .refuses = refuses};
+        struct exec_sweep all = {.ranks = rank_counts[n],
+                                 .mode = world.mode,
+                                 .place = place,
+                                 .lanes = exec_scene.lanes,
+                                 .counts = counts,
+                                 .count_count = sizeof counts / sizeof *counts};
+        assert_int_equal(exec_world_open(&world, &all.world), 0);
+        exec_sweep(&all, &random);
+        struct weft_exec_stats sum = exec_world_sum(all.world);
+        assert_true(sum.bytes_direct > 0);
+        if (place == exec_scene_on_sim && !refuses)
+            assert_int_equal(sum.bytes_staged, 2 * sum.bytes_eager);
+        else if (place == exec_scene_on_sim)
+            assert_true(sum.bytes_staged > 2 * sum.bytes_eager);
+        assert_int_equal(exec_world_regions(all.world), 0);
+        exec_world_close(all.world);
+    }
+    exec_scene_close();
+}
+
+static void test_registered(void **state)
+{
+    (void)state;
+    sweep_registered("sim:seed=1,dmabuf=1", exec_scene_on_sim, 0, 11);
+}
+
+static void test_registered_slow(void **state)
+{
+    (void)state;
+    sweep_registered("sim:seed=2,dmabuf=1,delay=20", exec_scene_on_sim, 0, 13);
+}
+
+/* Some ranks are refused it, or some of their buffers. */
+static void test_registered_here_and_there(void **state)
+{
+    (void)state;
+    sweep_registered("sim:seed=3,dmabuf=1", exec_scene_on_sim, 0xaa, 17);
+    sweep_registered("sim:seed=4,dmabuf=1,delay=5", anywhere, 0, 19);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_host_kind),
-        cmocka_unit_test(test_sim),
-        cmocka_unit_test(test_slow_and_mixed),
+        cmocka_unit_test(test_host_kind),       cmocka_unit_test(test_sim),
+        cmocka_unit_test(test_slow_and_mixed),  cmocka_unit_test(test_registered),
+        cmocka_unit_test(test_registered_slow), cmocka_unit_test(test_registered_here_and_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

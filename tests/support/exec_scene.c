@@ -1,0 +1,53 @@
+#include "tests/support/exec_scene.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <dlfcn.h>
+
+#include "examples/device-sim/sim.h"
+#include "tests/support/plugins.h"
+
+struct exec_scene exec_scene;
+
+static struct test_plugin plugin;
+
+void exec_scene_open(const char *options)
+{
+    assert_int_equal(test_plugin_put("examples/device-sim/device-sim.so", &plugin), 0);
+    assert_int_equal(weft_devices_create("host,sim", plugin.path, options, &exec_scene.devices), 0);
+    exec_scene.sim = weft_devices_find(exec_scene.devices, "sim");
+    exec_scene.host = weft_devices_find(exec_scene.devices, "host");
+    assert_non_null(exec_scene.sim);
+    assert_int_equal(weft_lanes_create(&exec_scene.lanes), 0);
+}
+
+static const struct sim_api *sim(void)
+{
+    const struct sim_api *api = dlsym(exec_scene.sim->plugin.handle, SIM_API_SYMBOL);
+    assert_non_null(api);
+    return api;
+}
+
+/* Nothing of the device's is left. */
+void exec_scene_close(void)
+{
+    struct sim_counts counts;
+    weft_lanes_destroy(exec_scene.lanes);
+    sim()->counts(&counts);
+    assert_int_equal(counts.spans, 0);
+    assert_int_equal(counts.queues, 0);
+    assert_int_equal(counts.events, 0);
+    assert_int_equal(counts.gates, 0);
+    weft_devices_destroy(exec_scene.devices);
+    test_plugin_remove(&plugin);
+}
+
+void exec_scene_on_sim(uint32_t rank, uint32_t *random, struct case_device *device, int *on_host)
+{
+    (void)random, (void)on_host;
+    device->kind = exec_scene.sim;
+    device->ordinal = (int)rank % 2;
+}
