@@ -200,7 +200,9 @@ SIM_TESTS := conform/test_devices \
 	unit/test_exec_device_fails \
 	unit/test_lane \
 	unit/test_exec_nic \
-	integration/test_device_calls
+	unit/test_p2p_copy \
+	integration/test_device_calls \
+	integration/test_p2p_device
 $(addprefix $(BUILD)/tests/,$(SIM_TESTS)): | $(DEVICE_SIM)
 
 # Ranks that die at chosen points: the linker puts tests/kill/ in front of what tests/kill/wraps names.

@@ -89,7 +89,10 @@ int weft_comm_make_p2p(struct weft_comm *comm)
     const struct weft_p2p_options options = {.rank = (uint32_t)comm->rank,
                                              .ranks = (uint32_t)comm->ranks,
                                              .local_bytes = (size_t)comm->context->settings.eager_bytes_shm,
-                                             .exec = comm->exec};
+                                             .exec = comm->exec,
+                                             .context = comm->context,
+                                             .fail = weft_comm_fail,
+                                             .comm = comm};
     return weft_p2p_open(&options, &comm->p2p);
 }
 

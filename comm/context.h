@@ -31,6 +31,7 @@ struct weft_devices;
 struct weft_device_regions;
 struct weft_device_kind;
 struct weft_lanes;
+struct weft_request;
 struct weft_graph;
 
 /* An instance that is of no use any more, but has links that failed communicators still hold, and perhaps memory.
@@ -143,9 +144,10 @@ struct weft_context {
     uint32_t numa_count;                            /* [lock] all that were asked for */
     struct weft_devices *devices;                   /* kinds of devices; opened when first asked */
     struct weft_lanes *lanes;                       /* [lock] made when first needed */
-    struct weft_ports ports;                        /* [lock] of RDMA devices */
-    int holds_pmix;                                 /* comm/boot_pmix.h */
-    struct weft_user_op *user_ops[WEFT_USER_OPS];   /* by op - WEFT_OP_USER; comm/op.c */
+    struct weft_request *copies;                  /* [lock] receives that devices copy to: comm/p2p_copy.c */
+    struct weft_ports ports;                      /* [lock] of RDMA devices */
+    int holds_pmix;                               /* comm/boot_pmix.h */
+    struct weft_user_op *user_ops[WEFT_USER_OPS]; /* by op - WEFT_OP_USER; comm/op.c */
 };
 
 /* The thread that carries bootstraps' overlays, started by the first that asks. It is not the one that drives transports, so that heartbeats do

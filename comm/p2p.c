@@ -216,7 +216,7 @@ static int send_out(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct wef
     int status = weft_exec_connect(p2p->options.exec, peer->rank, &link);
     if (status != WEFT_OK)
         return status;
-    if (!request->id && fits(peer, link, request->space, request->bytes)) {
+    if (!request->id && !request->where.kind && fits(peer, link, request->space, request->bytes)) {
         status = post_tagged(p2p, peer, link, request->tag, request->space, request->memory, request->bytes);
         if (status == WEFT_OK)
             weft_request_end(p2p, request, WEFT_OK);
@@ -246,6 +246,22 @@ static int keep(struct weft_p2p *p2p, struct weft_p2p_arrived *arrived)
     return status;
 }
 
+/* A receive and a send of this rank have met. */
+static void meet(struct weft_p2p *p2p, struct weft_request *receive, struct weft_request *send)
+{
+    int is_long = send->bytes > p2p->options.local_bytes, fits_in = send->bytes <= receive->bytes;
+    receive->found = send->peer;
+    receive->found_tag = send->tag;
+    receive->found_bytes = send->bytes;
+    p2p->news = 1;
+    if (send->bytes && fits_in && (send->where.kind || (receive->where.kind && is_long))) {
+        weft_p2p_copy_local(p2p, receive, send);
+        return;
+    }
+    weft_request_deliver(p2p, receive, send->memory);
+    weft_request_end(p2p, send, WEFT_OK);
+}
+
 /* To the rank itself. */
 static int send_local(struct weft_p2p *p2p, struct weft_request *request)
 {
@@ -253,17 +269,11 @@ static int send_local(struct weft_p2p *p2p, struct weft_request *request)
     struct weft_posted *posted = weft_match_claim(&p2p->match, request->space, self, request->tag);
     begin(p2p, request, WEFT_REQUEST_LOCAL);
     if (posted) {
-        struct weft_request *receive = weft_request_of(posted);
-        receive->found = self;
-        receive->found_tag = request->tag;
-        receive->found_bytes = request->bytes;
-        weft_request_deliver(p2p, receive, request->memory);
-        weft_request_end(p2p, request, WEFT_OK);
-        p2p->news = 1;
+        meet(p2p, weft_request_of(posted), request);
         return WEFT_OK;
     }
     struct weft_p2p_peer *peer = weft_p2p_peer_find(p2p, p2p->options.rank);
-    int copied = request->bytes <= p2p->options.local_bytes && peer &&
+    int copied = request->bytes <= p2p->options.local_bytes && peer && !request->where.kind &&
                  request->bytes + WEFT_P2P_COST <= peer->credit[request->space];
     struct weft_p2p_arrived *arrived = malloc(sizeof *arrived + (copied ? request->bytes : 0));
     int status = peer && arrived ? WEFT_OK : weft_fail(WEFT_NOMEM, "no memory for a message to this rank");
@@ -344,10 +354,13 @@ static void transfer_ended(void *arg, int status)
         if (peer->turns.head)
             weft_p2p_pend(p2p, peer);
     }
+    weft_lane_put(request->lane);
+    request->lane = NULL;
     weft_request_end(p2p, request, status);
 }
 
-static void start_transfer(struct weft_p2p *p2p, struct weft_request *request, uint32_t rank)
+/* Where this fails the request goes on until the communicator ends it. */
+static int start_transfer(struct weft_p2p *p2p, struct weft_request *request, uint32_t rank)
 {
     uint64_t bytes = request->sends ? request->bytes : request->found_bytes;
     struct weft_exec_transfer wanted = {.source = request->sends ? request->memory : NULL,
@@ -356,21 +369,28 @@ static void start_transfer(struct weft_p2p *p2p, struct weft_request *request, u
                                         .peer = rank,
                                         .peer_id = request->peer_id,
                                         .streaming = bytes >= STREAMING_BYTES,
+                                        .on_host = request->where.on_host,
                                         .ended = transfer_ended,
                                         .arg = request};
     request->state = WEFT_REQUEST_MOVING;
+    if (request->where.kind) {
+        int status = weft_where_lane(p2p->options.context, &request->where, &request->lane);
+        if (status != WEFT_OK)
+            return status;
+        wanted.lane = request->lane;
+    }
     weft_exec_transfer_start(p2p->options.exec, request->id, &wanted);
+    return WEFT_OK;
 }
 
-void weft_request_go(struct weft_p2p *p2p, struct weft_request *request, uint32_t peer_id)
+int weft_request_go(struct weft_p2p *p2p, struct weft_request *request, uint32_t peer_id)
 {
     request->peer_id = peer_id;
-    if (peer_id) {
-        start_transfer(p2p, request, (uint32_t)request->peer);
-        return;
-    }
+    if (peer_id)
+        return start_transfer(p2p, request, (uint32_t)request->peer);
     weft_exec_transfer_release(p2p->options.exec, request->id);
     weft_request_end(p2p, request, WEFT_OK);
+    return WEFT_OK;
 }
 
 /* The oldest matched receive of a peer. WEFT_AGAIN: the link is full. HELD: until another one has ended. */
@@ -393,10 +413,9 @@ static int begin_turn(struct weft_p2p *p2p, struct weft_p2p_peer *peer)
     dequeue(&peer->turns);
     if (moves) {
         peer->moving++;
-        start_transfer(p2p, request, peer->rank);
-    } else {
-        weft_request_deliver(p2p, request, NULL);
+        return start_transfer(p2p, request, peer->rank);
     }
+    weft_request_deliver(p2p, request, NULL);
     return WEFT_OK;
 }
 
@@ -413,8 +432,12 @@ void weft_request_turn(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct 
 
 void weft_request_deliver(struct weft_p2p *p2p, struct weft_request *request, const void *payload)
 {
-    int fits_in = request->found_bytes <= request->bytes;
-    if (fits_in && payload && request->found_bytes)
+    int fits_in = request->found_bytes <= request->bytes, moves = fits_in && payload && request->found_bytes;
+    if (moves && request->where.kind) {
+        weft_p2p_copy_payload(p2p, request, payload);
+        return;
+    }
+    if (moves)
         memcpy(request->memory, payload, request->found_bytes);
     request->own = !fits_in;
     weft_request_end(p2p, request, fits_in ? WEFT_OK : WEFT_MISMATCH);
@@ -432,9 +455,7 @@ static void take(struct weft_p2p *p2p, struct weft_request *request, struct weft
         peer->announced--;
         weft_request_turn(p2p, peer, request, arrived->id);
     } else if (arrived->sender) {
-        weft_request_deliver(p2p, request, arrived->sender->memory);
-        weft_request_end(p2p, arrived->sender, WEFT_OK);
-        p2p->news = 1;
+        meet(p2p, request, arrived->sender);
     } else {
         uint32_t cost = (uint32_t)arrived->bytes + WEFT_P2P_COST;
         peer->held[request->space] -= peer->rank == p2p->options.rank ? 0 : cost;
@@ -565,6 +586,7 @@ void weft_p2p_fail(struct weft_p2p *p2p, int status)
     if (!p2p->status)
         p2p->status = status;
     p2p->starved = NULL;
+    weft_p2p_copies_stop(p2p);
     for (uint32_t r = 0; r < p2p->options.ranks && p2p->peers; r++) {
         if (p2p->peers[r])
             p2p->peers[r]->sends = p2p->peers[r]->turns = (struct weft_p2p_queue){0};

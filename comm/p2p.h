@@ -12,6 +12,11 @@
  *             receiver has room for, which is the receiver's failure alone.
  *   local     to the rank itself: copied, at once or when the receive comes.
  *
+ * Memory of a device is not touched here. A message from there is announced, whatever its length, so that it is a
+ * transfer, which goes through a lane (comm/exec_device.c); so does one that is announced and goes there. What comes
+ * inside a message, and local messages, a device copies, and the requests end when it has: comm/p2p_copy.c. Messages are matched
+ * in the same order as others, but may be there later than ones behind them.
+ *
  * Weft's own messages (comm/letter.h) are TAGGED in a space and with a credit of their own, so that no program's messages
  * hold them up. They are short, go out at once or not at all, and stay with the receiver until it looks for them.
  *
@@ -29,6 +34,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "comm/device_memory.h"
 #include "comm/exec.h"
 #include "comm/match.h"
 
@@ -51,14 +57,32 @@ enum weft_request_state {
     WEFT_REQUEST_ENDED
 };
 
+/* An end of a copy that is a device's memory; all NULL where it is the host's. */
+struct weft_copy_end {
+    struct weft_lane *lane;
+    uint8_t *staging; /* pinned; NULL: none is needed */
+    size_t staging_bytes;
+};
+
+/* What a device does of a receive: comm/p2p_copy.c */
+struct weft_p2p_copy {
+    struct weft_request *next;   /* of the context's list */
+    struct weft_request *sender; /* to the rank itself: ends with it. NULL: the payload is in staging */
+    struct weft_copy_end from, to;
+    struct weft_copy_end *at; /* where work is under way */
+    size_t position, piece;   /* bytes that are there; and that are under way behind them */
+    int status;               /* of beginning it */
+};
+
 /* A send or receive. The caller's; it stays where it is until it has ended. */
 struct weft_request {
-    /* Set by the caller, who clears what follows, too, but for p2p, found, posted and the places in lists: these are
-     * set when it is posted. */
+    /* Set by the caller, who clears what follows, too, but for p2p, found, posted, copy and the places in lists: these
+     * are set when it is posted or needs them. */
     void *memory; /* not written by a send */
     size_t bytes; /* of the message, or room for it */
     int32_t peer; /* WEFT_MATCH_ANY: any source */
     int64_t tag;
+    struct weft_where where; /* of memory, if bytes is not 0 */
     uint8_t sends, space;
     void (*ended)(struct weft_request *request); /* may be NULL. It must not start or end anything. */
 
@@ -70,6 +94,8 @@ struct weft_request {
     int64_t found_tag;
     uint64_t found_bytes;
     uint32_t id, peer_id;
+    struct weft_lane *lane; /* of its transfer */
+    struct weft_p2p_copy copy;
     struct weft_posted posted;
     struct weft_arrived *local;           /* send to the rank itself */
     struct weft_request *next, *previous; /* all that have not ended, oldest first */
@@ -79,8 +105,12 @@ struct weft_request {
 
 struct weft_p2p_options {
     uint32_t rank, ranks;
-    size_t local_bytes;     /* messages to the rank itself that are copied while no receive waits */
-    struct weft_exec *exec; /* NULL for one rank */
+    size_t local_bytes;           /* messages to the rank itself that are copied while no receive waits */
+    struct weft_exec *exec;       /* NULL for one rank */
+    struct weft_context *context; /* for requests on memory of devices; NULL: there are none */
+    /* For one rank, where no executor can fail: ends all with status. [lock] */
+    void (*fail)(struct weft_comm *comm, int status, const char *text);
+    struct weft_comm *comm; /* argument of fail */
 };
 
 int weft_p2p_open(const struct weft_p2p_options *options, struct weft_p2p **p2p);
@@ -112,6 +142,8 @@ void weft_p2p_letter_drop(struct weft_p2p *p2p, struct weft_arrived *letter);
 int weft_p2p_message(struct weft_p2p *p2p, const struct weft_wire_header *header, const void *payload);
 /* Sends what has waited and begins what may begin. Returns how much moved. */
 int weft_p2p_progress(struct weft_p2p *p2p);
+/* The same for what devices copy, of all communicators; while context->copies is not NULL. [lock] */
+int weft_p2p_copies_progress(struct weft_context *context);
 /* Whether a call, outside of progress, has done what another thread may sleep for: ended its request, kept a message that
  * it looks for. Says so once. */
 int weft_p2p_take_news(struct weft_p2p *p2p);

@@ -161,14 +161,22 @@ static inline int enter(struct weft_comm *comm, const void *data, size_t count, 
     return status == WEFT_OK ? check_peer(comm, peer, tag, receives) : status;
 }
 
-/* The links of lists, and what is posted, are set when the request gets there. */
-static void request_make(struct weft_request *request, const void *memory, size_t bytes, int peer,
-                         int64_t tag, int sends)
+/* Whose memory a message is in or goes to. */
+static inline int look_where(struct weft_comm *comm, const void *memory, size_t bytes,
+                             struct weft_where *where)
+{
+    return weft_where_look(comm->context, bytes ? memory : NULL, NULL, 0, where);
+}
+
+/* The links of lists, and what is posted or copied, are set when the request gets there. */
+static void request_make(struct weft_request *request, const void *memory, size_t bytes,
+                         const struct weft_where *where, int peer, int64_t tag, int sends)
 {
     request->memory = (void *)(uintptr_t)memory;
     request->bytes = bytes;
     request->peer = peer;
     request->tag = tag;
+    request->where = *where;
     request->sends = (uint8_t)sends;
     request->space = WEFT_SPACE_USER;
     request->ended = NULL;
@@ -176,6 +184,7 @@ static void request_make(struct weft_request *request, const void *memory, size_
     request->found_tag = 0;
     request->found_bytes = 0;
     request->id = request->peer_id = 0;
+    request->lane = NULL;
     request->local = NULL;
     request->since_ns = 0;
 }
@@ -210,17 +219,21 @@ static void work_ended(struct weft_request *request)
 static int start(struct weft_comm *comm, const void *memory, size_t bytes, int peer, int64_t tag, int sends,
                  struct weft_work **started)
 {
+    struct weft_where where;
     if (is_broken(comm))
         return report_broken(comm);
+    int status = look_where(comm, memory, bytes, &where);
+    if (status != WEFT_OK)
+        return status;
     struct weft_work *work = calloc(1, sizeof *work);
     if (!work)
         return weft_fail(WEFT_NOMEM, "no memory for a work handle");
     work->comm = comm;
     work->is_message = 1;
     work->deadline_ns = weft_comm_deadline_ns(comm);
-    request_make(&work->request, memory, bytes, peer, tag, sends);
+    request_make(&work->request, memory, bytes, &where, peer, tag, sends);
     weft_context_lock(comm->context);
-    int status = begin(comm, &work->request);
+    status = begin(comm, &work->request);
     if (status == WEFT_OK) {
         if (work->request.status == WEFT_AGAIN) {
             work->request.ended = work_ended;
@@ -277,10 +290,10 @@ int weft_recv_start(weft_comm *comm, void *data, size_t count, weft_dtype dtype,
 /* --- blocking calls */
 
 /* [lock] */
-static int send_slowly(struct weft_comm *comm, const void *data, size_t bytes, int peer, int64_t tag,
-                       struct weft_request *request)
+static int send_slowly(struct weft_comm *comm, const void *data, size_t bytes, const struct weft_where *where,
+                       int peer, int64_t tag, struct weft_request *request)
 {
-    request_make(request, data, bytes, peer, tag, 1);
+    request_make(request, data, bytes, where, peer, tag, 1);
     int status = begin(comm, request);
     if (status == WEFT_OK)
         return weft_request_drive(comm, request, 0, 1);
@@ -293,13 +306,17 @@ static inline int send_now(struct weft_comm *comm, const void *data, size_t byte
     if (is_broken(comm))
         return report_broken(comm);
     struct weft_request request;
+    struct weft_where where;
+    int status = look_where(comm, data, bytes, &where);
+    if (status != WEFT_OK)
+        return status;
     request.own = 0;
     weft_context_lock(comm->context);
-    int status = weft_p2p_send_now(comm->p2p, peer, tag, WEFT_SPACE_USER, data, bytes);
+    status = where.kind ? WEFT_AGAIN : weft_p2p_send_now(comm->p2p, peer, tag, WEFT_SPACE_USER, data, bytes);
     if (status == WEFT_OK)
         weft_progress_flush(comm->context);
     else
-        status = send_slowly(comm, data, bytes, peer, tag, &request);
+        status = send_slowly(comm, data, bytes, &where, peer, tag, &request);
     weft_context_unlock(comm->context);
     return finish(comm, &request, status);
 }
@@ -320,9 +337,13 @@ static inline int recv_now(struct weft_comm *comm, void *data, size_t bytes, int
 {
     if (is_broken(comm))
         return report_broken(comm);
-    request_make(request, data, bytes, source, tag, 0);
+    struct weft_where where;
+    int status = look_where(comm, data, bytes, &where);
+    if (status != WEFT_OK)
+        return status;
+    request_make(request, data, bytes, &where, source, tag, 0);
     weft_context_lock(comm->context);
-    int status = begin(comm, request);
+    status = begin(comm, request);
     if (status == WEFT_OK)
         status = weft_request_drive(comm, request, 0, 1);
     else
@@ -386,8 +407,14 @@ int weft_sendrecv(weft_comm *comm, const void *send, size_t send_count, int dest
     if (is_broken(comm))
         return report_broken(comm);
     struct weft_request receive, request, *culprit = &receive;
-    request_make(&receive, recv, room, source, recv_tag, 0);
-    request_make(&request, send, sent, dest, send_tag, 1);
+    struct weft_where from, to;
+    status = look_where(comm, send, sent, &from);
+    if (status == WEFT_OK)
+        status = look_where(comm, recv, room, &to);
+    if (status != WEFT_OK)
+        return status;
+    request_make(&receive, recv, room, &to, source, recv_tag, 0);
+    request_make(&request, send, sent, &from, dest, send_tag, 1);
     weft_context_lock(comm->context);
     status = begin(comm, &receive);
     if (status == WEFT_OK) {

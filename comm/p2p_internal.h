@@ -3,10 +3,12 @@
  *   p2p_message.c  what peers say
  *   p2p_look.c     texts
  *   p2p_letter.c   weft's own messages
+ *   p2p_copy.c     what devices copy on this rank
  */
 #ifndef WEFT_COMM_P2P_INTERNAL_H
 #define WEFT_COMM_P2P_INTERNAL_H
 
+#include "base/error.h"
 #include "comm/p2p.h"
 
 /* A message that no receive has taken. */
@@ -48,6 +50,7 @@ struct weft_p2p {
     int status;
     int news; /* of what another thread may wait for, which no progress has counted */
     struct weft_p2p_stats stats;
+    char trouble[WEFT_DETAIL_MAX]; /* why a copy could not begin */
 };
 
 /* p2p.c */
@@ -62,9 +65,17 @@ void weft_request_deliver(struct weft_p2p *p2p, struct weft_request *request, co
 void weft_request_turn(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct weft_request *request,
                        uint32_t peer_id);
 /* MATCHED has come for a send. */
-void weft_request_go(struct weft_p2p *p2p, struct weft_request *request, uint32_t peer_id);
+int weft_request_go(struct weft_p2p *p2p, struct weft_request *request, uint32_t peer_id);
 /* A message inside a message has been received. */
 void weft_p2p_owe(struct weft_p2p *p2p, struct weft_p2p_peer *peer, int space, uint32_t cost);
+
+/* p2p_copy.c */
+/* A receive on memory of a device has met a message of found_bytes, which is copied before it returns. */
+void weft_p2p_copy_payload(struct weft_p2p *p2p, struct weft_request *receive, const void *payload);
+/* The same for a send of this rank; one of both is on memory of a device. */
+void weft_p2p_copy_local(struct weft_p2p *p2p, struct weft_request *receive, struct weft_request *send);
+/* Takes back what devices still copy; the requests are the caller's to end. Waits for a bounded time. */
+void weft_p2p_copies_stop(struct weft_p2p *p2p);
 
 /* The credit of a space that nothing has been sent of. */
 static inline uint32_t weft_p2p_budget(int space)

@@ -102,8 +102,7 @@ static int take_matched(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
     peer->waiting--;
     if (peer->sends.head)
         weft_p2p_pend(p2p, peer);
-    weft_request_go(p2p, request, header->message);
-    return WEFT_OK;
+    return weft_request_go(p2p, request, header->message);
 }
 
 static int take_credit(struct weft_p2p *p2p, struct weft_p2p_peer *peer,

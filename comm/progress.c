@@ -93,6 +93,8 @@ int weft_progress_once(struct weft_context *context)
             weft_works_reap(comm);
         happened += weft_exec_progress(comm->exec) + weft_p2p_progress(comm->p2p);
     }
+    if (context->copies)
+        happened += weft_p2p_copies_progress(context);
     if (happened) {
         context->events += (uint64_t)happened;
         context->vain_wakes = 0;
@@ -119,9 +121,11 @@ int weft_idle_pause(struct weft_context *context, struct weft_idle *idle)
     return idle->sleeps;
 }
 
-/* Whether something waits for room in a full ring or pipe: nobody tells when there is some, so it is looked at. */
+/* Whether something waits for room in a full ring or pipe, or for a device: nobody tells, so it is looked at. */
 static int is_blocked(const struct weft_context *context)
 {
+    if (context->copies)
+        return 1;
     for (uint32_t i = 0; i < context->comm_count; i++) {
         const struct weft_comm *comm = context->all[i];
         if (weft_exec_is_blocked(comm->exec) || weft_p2p_is_blocked(comm->p2p))

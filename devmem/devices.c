@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -23,6 +24,8 @@ struct weft_devices {
     int count, asked;
     struct weft_device_kind *kinds[KINDS_MAX];     /* the first is host, which is open from the beginning */
     const struct weft_device_kind *ask[KINDS_MAX]; /* the others that are open */
+    atomic_int in_use;                             /* once some kind has been */
+    atomic_llong not_used_ns;                      /* by the coarse clock, when none was */
 };
 
 /* --- what the settings say */
@@ -315,13 +318,28 @@ const struct weft_device_kind *weft_devices_find(struct weft_devices *devices, c
     return kind && kind->status == WEFT_OK ? kind : NULL;
 }
 
+/* A kind may have to take the loader's lock to say no, and every call asks. So it is asked once in a tick of the coarse clock, a
+ * few milliseconds: less than what a driver takes from being loaded to its first memory. */
 int weft_devices_in_use(struct weft_devices *devices)
 {
-    int in_use = 0;
+    struct timespec now;
+    if (atomic_load_explicit(&devices->in_use, memory_order_relaxed))
+        return 1;
     open_all(devices);
-    for (int i = 0; i < devices->asked && !in_use; i++)
-        in_use = devices->ask[i]->ops.in_use(devices->ask[i]->device) != 0;
-    return in_use;
+    if (!devices->asked)
+        return 0;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    long long now_ns = (long long)now.tv_sec * 1000000000 + now.tv_nsec;
+    if (atomic_load_explicit(&devices->not_used_ns, memory_order_relaxed) == now_ns)
+        return 0;
+    for (int i = 0; i < devices->asked; i++) {
+        if (devices->ask[i]->ops.in_use(devices->ask[i]->device)) {
+            atomic_store_explicit(&devices->in_use, 1, memory_order_relaxed);
+            return 1;
+        }
+    }
+    atomic_store_explicit(&devices->not_used_ns, now_ns, memory_order_relaxed);
+    return 0;
 }
 
 const struct weft_device_kind *weft_devices_identify(struct weft_devices *devices, const void *pointer,

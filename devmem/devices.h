@@ -42,7 +42,8 @@ const struct weft_device_kind *weft_devices_kind(struct weft_devices *devices, i
 /* The kind that is open under this name; NULL when there is none. */
 const struct weft_device_kind *weft_devices_find(struct weft_devices *devices, const char *name);
 
-/* Whether the program may have memory of some device by now: 1 or 0. No driver is loaded for that. */
+/* Whether the program may have memory of some device by now: 1 or 0. No driver is loaded for that. It costs a few nanoseconds; one that
+ * was loaded in the last milliseconds may not be seen yet. */
 int weft_devices_in_use(struct weft_devices *devices);
 
 /* Whose memory is at a pointer: never NULL. Sets span->size and fills the rest. */

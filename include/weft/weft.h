@@ -399,8 +399,8 @@ typedef struct weft_message {
 
 /* Sends count elements to rank peer, which may be this one; count may be 0. Returns when data may be used again, which
  * for messages up to WEFT_EAGER_SHM or WEFT_EAGER_OFI bytes is mostly at once, and otherwise after the receiver has
- * asked for it: a rank that sends itself more than that needs a receive that was started before. A deadline that
- * passes revokes the communicator, as with collectives. */
+ * asked for it: a rank that sends itself more than that needs a receive that was started before. So does memory of a device,
+ * whatever the length. A deadline that passes revokes the communicator, as with collectives. */
 int weft_send(weft_comm *comm, const void *data, size_t count, weft_dtype dtype, int peer, int64_t tag);
 
 /* Receives one message of at most count elements. source and tag may be WEFT_ANY_SOURCE and WEFT_ANY_TAG; *info, which
