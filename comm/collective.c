@@ -196,10 +196,13 @@ int weft_collective_start_part(struct weft_comm *comm, const struct weft_operand
     *part = (struct weft_part){0};
     if (status == WEFT_OK)
         status = weft_part_place(comm, operands, part);
-    if (status == WEFT_OK)
+    if (status == WEFT_OK && !part->lane)
         return weft_collective_start_placed(comm, operands, call, part);
-    weft_part_end(part);
-    return status;
+    if (status == WEFT_OK)
+        status = weft_collective_start_placed(comm, operands, call, part);
+    else
+        weft_part_end(part);
+    return status == WEFT_OK ? WEFT_OK : weft_part_fail(comm, status);
 }
 
 int weft_collective_start_placed(struct weft_comm *comm, const struct weft_operands *operands,

@@ -1,8 +1,11 @@
 #include "comm/device_call.h"
 
+#include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "comm/op.h"
 
 /* Any byte of a buffer that there is; NULL: there is none. */
@@ -182,23 +185,37 @@ static void staged_close(struct weft_comm *comm, struct weft_staged *staged)
     weft_lane_put(staged->lane);
 }
 
+/* Waits for the lane, without keeping others from the lock. [lock] */
+static int await_lane(struct weft_comm *comm, struct weft_lane *lane)
+{
+    struct weft_lane_note note = {0};
+    int64_t deadline_ns = weft_comm_deadline_ns(comm);
+    int status = weft_lane_note(lane, &note);
+    if (status == WEFT_OK)
+        status = weft_lane_flush(lane);
+    while (status == WEFT_OK && (status = weft_lane_poll(lane, &note)) == 0) {
+        if (comm->failed)
+            return weft_comm_report(comm);
+        if (weft_clock_ns() >= deadline_ns)
+            return weft_fail(WEFT_TIMEOUT, "%s device %d has not copied what it was to copy within %lld ms",
+                             weft_lane_kind(lane)->name, weft_lane_ordinal(lane),
+                             (long long)comm->timeout_ms);
+        weft_context_unlock(comm->context);
+        sched_yield();
+        weft_context_lock(comm->context);
+    }
+    return status > 0 ? WEFT_OK : status;
+}
+
 static int staged_move(struct weft_comm *comm, const struct weft_staged *staged, void *to, const void *from,
                        size_t bytes, int is_device)
 {
-    if (!bytes)
-        return WEFT_OK;
-    if (!is_device) {
+    if (bytes && !is_device)
         weft_copy(to, from, bytes);
+    if (!bytes || !is_device)
         return WEFT_OK;
-    }
     int status = weft_lane_copy(staged->lane, to, from, bytes);
-    if (status == WEFT_OK)
-        status = weft_lane_drain(staged->lane, comm->timeout_ms);
-    return status == WEFT_TIMEOUT
-               ? weft_fail(WEFT_TIMEOUT, "%s device %d has not copied %zu bytes within %lld ms",
-                           weft_lane_kind(staged->lane)->name, weft_lane_ordinal(staged->lane), bytes,
-                           (long long)comm->timeout_ms)
-               : status;
+    return status == WEFT_OK ? await_lane(comm, staged->lane) : status;
 }
 
 int weft_staged_begin(struct weft_comm *comm, const struct weft_operands *operands,
@@ -229,12 +246,18 @@ int weft_staged_end(struct weft_comm *comm, const struct weft_operands *operands
     return status;
 }
 
-int weft_staged_fail(struct weft_comm *comm, int status)
+int weft_part_fail(struct weft_comm *comm, int status)
 {
     char text[WEFT_DETAIL_MAX];
-    memcpy(text, weft_error_detail(), strlen(weft_error_detail()) + 1);
-    weft_context_lock(comm->context);
+    snprintf(text, sizeof text, "%s", weft_error_detail());
     weft_comm_fail(comm, status, text);
+    return status;
+}
+
+int weft_staged_fail(struct weft_comm *comm, int status)
+{
+    weft_context_lock(comm->context);
+    weft_part_fail(comm, status);
     weft_context_unlock(comm->context);
     return weft_comm_report(comm);
 }
@@ -274,7 +297,8 @@ int weft_device_run_alone(struct weft_comm *comm, const struct weft_operands *op
                   weft_operands_offset(operands, &operands->recv_blocks, 0) * operands->element_bytes;
     size_t bytes = count * operands->element_bytes;
     int overlaps = to != from && to < from + bytes && from < to + bytes; /* an alltoallv in place */
-    if (found->on_host || reduces(operands) || overlaps)
+    int scales = reduces(operands) && !weft_op_is_builtin(operands->op);
+    if (found->on_host || scales || overlaps)
         return alone_on_host(comm, operands, found);
     if (to == from)
         return WEFT_OK;
@@ -283,11 +307,8 @@ int weft_device_run_alone(struct weft_comm *comm, const struct weft_operands *op
     if (status == WEFT_OK)
         status = weft_lane_copy(part.lane, to, from, bytes);
     if (status == WEFT_OK)
-        status = weft_lane_drain(part.lane, comm->timeout_ms);
+        status = await_lane(comm, part.lane);
     weft_part_end(&part);
     weft_context_unlock(comm->context);
-    return status == WEFT_TIMEOUT
-               ? weft_fail(WEFT_TIMEOUT, "%s device %d has not copied %zu bytes within %lld ms",
-                           found->kind->name, found->ordinal, bytes, (long long)comm->timeout_ms)
-               : status;
+    return status;
 }

@@ -16,6 +16,10 @@ int weft_part_place(struct weft_comm *comm, const struct weft_operands *operands
 int weft_part_take_lane(struct weft_comm *comm, const struct weft_operands *operands,
                         const struct weft_where *where, struct weft_part *part);
 
+/* An operation with a lane could not be started, with the text that weft_error_detail() has: the other ranks would wait for it, so
+ * the communicator fails. Returns status. [lock] */
+int weft_part_fail(struct weft_comm *comm, int status);
+
 /* What the lane does to the input before the operation begins: multiplies it by the scalar, if that is not NULL, or copies it,
  * where it is in place and the plan cannot be. Sets the request's input. [lock] */
 int weft_part_prepare_input(struct weft_part *part, const struct weft_operands *operands, const void *scalar,

@@ -37,6 +37,8 @@ int weft_where_look(struct weft_context *context, const void *input, const void 
             kinds[0]->name, kinds[1]->name);
     where->kind = kinds[first];
     where->ordinal = spans[is_device(&spans[1]) ? 1 : 0].ordinal;
+    if (where->ordinal < 0) /* managed memory may be of no device in particular */
+        where->ordinal = is_device(&spans[0]) && spans[0].ordinal >= 0 ? spans[0].ordinal : 0;
     where->on_host = 0;
     int other_reaches = !buffers[1 - first] || is_device(&spans[1 - first]) ||
                         (spans[1 - first].kind == WEFT_MEMORY_PINNED && kinds[1 - first] == where->kind);

@@ -262,9 +262,13 @@ int weft_send_advance(struct weft_exec_op *op, struct weft_flight *flight)
     } else {
         ready = weft_slices_within(flight, weft_flight_limit(op, flight));
     }
+    uint32_t told = flight->told;
     switch (flight->mode) {
     case WEFT_MODE_EAGER:
-        return advance_eager(op, flight, ready);
+        status = advance_eager(op, flight, ready);
+        if (__builtin_expect(op->device, 0) && flight->told != told && op->active >> flight->index & 1)
+            weft_flight_again(op, flight); /* there is room in staging */
+        return status;
     case WEFT_MODE_READ:
         return advance_read(op, flight, ready);
     default:

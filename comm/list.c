@@ -145,7 +145,7 @@ static int find_where(const struct weft_comm *comm, struct list *list)
 
 /* What packs and unpacks, as pack() and unpack() do. */
 static struct weft_exec_moves *make_moves(const struct weft_comm *comm, const struct list *list,
-                                          uint32_t sent, uint32_t received, uint8_t *memory)
+                                          uint32_t sent, uint32_t received, uint8_t *memory, int on_host)
 {
     size_t count = list->packed * (sent + (size_t)received);
     struct weft_exec_moves *moves = calloc(1, sizeof *moves + count * sizeof(struct weft_exec_move));
@@ -166,7 +166,7 @@ static struct weft_exec_moves *make_moves(const struct weft_comm *comm, const st
             uint8_t *tensor = loads ? (uint8_t *)(uintptr_t)operands->send + b * bytes
                                     : (uint8_t *)operands->recv + (b - sent) * bytes;
             *move++ = (struct weft_exec_move){loads ? memory : tensor, loads ? tensor : memory, bytes,
-                                              !weft_where_is_device(comm->context, tensor)};
+                                              on_host && !weft_where_is_device(comm->context, tensor)};
             memory += bytes;
         }
     }
@@ -193,13 +193,13 @@ static int start_on_device(struct weft_comm *comm, const struct list *list, stru
         status = weft_lane_memory(part->lane, WEFT_LANE_LIST, bytes, &memory);
     }
     if (status == WEFT_OK) {
-        part->moves = make_moves(comm, list, sent, received, memory);
+        part->moves = make_moves(comm, list, sent, received, memory, part->on_host);
         status =
             part->moves ? WEFT_OK : weft_fail(WEFT_NOMEM, "no memory for %zu packed tensors", list->packed);
     }
     if (status != WEFT_OK) {
         weft_part_end(part);
-        return status;
+        return weft_part_fail(comm, status);
     }
     packed.send = memory;
     packed.recv = (uint8_t *)memory + block * sent;
@@ -208,7 +208,7 @@ static int start_on_device(struct weft_comm *comm, const struct list *list, stru
     call.algorithm = (uint8_t)weft_collective_choose_cached(comm, &packed);
     status = weft_collective_start_placed(comm, &packed, &call, part);
     work->part_count += status == WEFT_OK;
-    return status;
+    return status == WEFT_OK ? WEFT_OK : weft_part_fail(comm, status);
 }
 
 /* Starts one more part. [lock] */

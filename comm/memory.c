@@ -15,6 +15,7 @@
 
 /* Pooled buffers that nobody uses and that exceed this are given back. */
 #define POOL_BYTES_MAX (64u << 20)
+#define ROUNDED_MAX    ((size_t)1 << 20)
 
 _Static_assert(WEFT_TRANSPORT_COUNT <= WEFT_CACHE_TRANSPORTS &&
                    WEFT_TRANSPORT_COUNT <= WEFT_DEVICE_REGIONS_TRANSPORTS,
@@ -407,9 +408,9 @@ static struct weft_pool_buffer *find_buffer(struct weft_context *context, uint32
         if (buffer->used || buffer->transport != transport || buffer->size != size ||
             (buffer->owner && buffer->owner != instance))
             continue;
-        if (buffer->kind == kind)
+        if (!kind || buffer->kind == kind)
             return buffer;
-        if (!kind || !buffer->kind)
+        if (!buffer->kind)
             found = buffer;
     }
     return found;
@@ -446,9 +447,22 @@ static struct weft_pool_buffer *make_buffer(struct weft_context *context, uint32
     return buffer;
 }
 
+/* Letting a device in is dear, so buffers for devices have few sizes, and serve again. */
+static size_t round_size(size_t size)
+{
+    size_t rounded = 4096;
+    if (size > ROUNDED_MAX)
+        return (size + ROUNDED_MAX - 1) / ROUNDED_MAX * ROUNDED_MAX;
+    while (rounded < size)
+        rounded *= 2;
+    return rounded;
+}
+
 void *weft_memory_buffer_get(void *arg, uint32_t transport, size_t size, const struct weft_device_kind *kind)
 {
     struct weft_context *context = arg;
+    if (kind)
+        size = round_size(size);
     struct weft_pool_buffer *buffer = find_buffer(context, transport, size, kind);
     if (!buffer)
         buffer = make_buffer(context, transport, size);
@@ -523,7 +537,12 @@ int weft_memory_close(struct weft_context *context)
     context->device_regions = NULL;
     while (context->buffers) {
         struct weft_pool_buffer *next = context->buffers->next;
-        free_buffer(context, context->buffers);
+        if (context->buffers->used && context->buffers->kind) { /* a device that hangs may write there */
+            forget(context, context->buffers->known);
+            free(context->buffers);
+        } else {
+            free_buffer(context, context->buffers);
+        }
         context->buffers = next;
     }
     while (context->memory)

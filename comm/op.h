@@ -12,11 +12,11 @@ int weft_op_check(const struct weft_context *context, weft_op op, weft_dtype dty
 void weft_op_request(const struct weft_context *context, weft_op op, weft_dtype dtype, int ranks,
                      int streaming, struct weft_exec_request *request, const void **scalar);
 
-/* Whether contributions may be put together in any order of ranks. */
 /* Whether it is a function of the program's, which only the host can call. */
 int weft_op_is_function(const struct weft_context *context, weft_op op);
 /* What kernels compute for one that is not: of a premultiplied sum a sum. */
 weft_op weft_op_kernel(const struct weft_context *context, weft_op op);
+/* Whether contributions may be put together in any order of ranks. */
 int weft_op_commutes(const struct weft_context *context, weft_op op);
 static inline int weft_op_is_builtin(weft_op op)
 {

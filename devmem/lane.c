@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "base/log.h"
 
-#define IDLE_MAX    16                 /* lanes kept for the next operation */
-#define MEMORY_MAX  ((size_t)64 << 20) /* and so much device memory with each */
+#define IDLE_MAX    16                  /* lanes kept for the next operation */
+#define MEMORY_MAX  ((size_t)256 << 20) /* device memory that they keep together */
 #define DESTROY_MS  1000
 #define NOTES_BEGIN 32
 
@@ -55,6 +55,7 @@ struct weft_lane {
 struct weft_lanes {
     struct weft_lane *idle, *aside;
     uint32_t idle_count;
+    size_t idle_bytes; /* memory of the idle ones */
 };
 
 int weft_lanes_create(struct weft_lanes **lanes)
@@ -73,18 +74,28 @@ static void release_kept(struct weft_lane *lane)
     }
 }
 
-/* What has more than bytes_max. */
-static void release_memory(struct weft_lane *lane, size_t bytes_max)
+static size_t memory_of(const struct weft_lane *lane)
 {
-    for (int use = 0; use < WEFT_LANE_USES; use++) {
-        if (lane->memory[use].bytes <= bytes_max)
-            continue;
-        if (lane->kind->ops.release(lane->kind->device, lane->memory[use].memory) != WEFT_OK)
-            weft_log(WEFT_LOG_WARN, "%zu bytes of %s device %d cannot be released: %s",
-                     lane->memory[use].bytes, lane->kind->name, lane->ordinal, weft_error_detail());
-        lane->memory[use].memory = NULL;
-        lane->memory[use].bytes = 0;
-    }
+    size_t bytes = 0;
+    for (int use = 0; use < WEFT_LANE_USES; use++)
+        bytes += lane->memory[use].bytes;
+    return bytes;
+}
+
+static void release_use(struct weft_lane *lane, int use)
+{
+    if (!lane->memory[use].bytes)
+        return;
+    if (lane->kind->ops.release(lane->kind->device, lane->memory[use].memory) != WEFT_OK)
+        weft_log(WEFT_LOG_WARN, "%zu bytes of %s device %d cannot be released: %s", lane->memory[use].bytes,
+                 lane->kind->name, lane->ordinal, weft_error_detail());
+    lane->memory[use].bytes = 0;
+}
+
+static void release_memory(struct weft_lane *lane)
+{
+    for (int use = 0; use < WEFT_LANE_USES; use++)
+        release_use(lane, use);
 }
 
 /* Of a lane that has failed nobody knows what is done; when its queue is closed, all is. */
@@ -94,7 +105,7 @@ static void close_lane(struct weft_lane *lane)
         lane->kind->ops.event_free(lane->marks[m % lane->marks_capacity].event);
     lane->kind->ops.queue_close(lane->queue);
     release_kept(lane);
-    release_memory(lane, 0);
+    release_memory(lane);
     free(lane->notes);
     free(lane->marks);
     free(lane);
@@ -166,7 +177,9 @@ static void make_idle(struct weft_lane *lane)
         return;
     }
     release_kept(lane);
-    release_memory(lane, MEMORY_MAX);
+    if (lanes->idle_bytes + memory_of(lane) > MEMORY_MAX)
+        release_memory(lane);
+    lanes->idle_bytes += memory_of(lane);
     lane->next = lanes->idle;
     lanes->idle = lane;
     lanes->idle_count++;
@@ -307,6 +320,7 @@ int weft_lane_get(struct weft_lanes *lanes, const struct weft_device_kind *kind,
             continue;
         *at = lane->next;
         lanes->idle_count--;
+        lanes->idle_bytes -= memory_of(lane);
         *got = lane;
         return WEFT_OK;
     }
@@ -428,7 +442,7 @@ int weft_lane_poll(struct weft_lane *lane, struct weft_lane_note *note)
 
 int weft_lane_drain(struct weft_lane *lane, int64_t timeout_ms)
 {
-    int64_t until_ns = weft_clock_ns() + timeout_ms * 1000000;
+    int64_t until_ns = weft_deadline_ns(timeout_ms);
     mark_the_end(lane);
     while (!look_to_the_end(lane)) {
         if (weft_clock_ns() >= until_ns)
@@ -443,10 +457,7 @@ int weft_lane_memory(struct weft_lane *lane, enum weft_lane_use use, size_t size
 {
     const struct weft_device_kind *kind = lane->kind;
     if (lane->memory[use].bytes < size) {
-        if (lane->memory[use].bytes && kind->ops.release(kind->device, lane->memory[use].memory) != WEFT_OK)
-            weft_log(WEFT_LOG_WARN, "%zu bytes of %s device %d cannot be released: %s",
-                     lane->memory[use].bytes, kind->name, lane->ordinal, weft_error_detail());
-        lane->memory[use].bytes = 0;
+        release_use(lane, (int)use);
         int status = kind->ops.allocate(kind->device, lane->ordinal, WEFT_MEMORY_DEVICE, size,
                                         &lane->memory[use].memory);
         if (status != WEFT_OK)

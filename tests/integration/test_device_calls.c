@@ -111,6 +111,34 @@ static int check_list(weft_comm *comm, weft_op op, int factor, int last_on_host)
     return 0;
 }
 
+/* A device works on pinned memory as on its own. */
+static int check_pinned(weft_comm *comm)
+{
+    enum { COUNT = 500 };
+    const size_t counts[2] = {COUNT - 100, 100};
+    int ranks = weft_comm_size(comm);
+    int32_t memory[COUNT], *pinned;
+    void *copy, *result;
+    for (int i = 0; i < COUNT; i++)
+        memory[i] = i;
+    CHECK_OK(sim->ops.allocate(sim->device, 0, WEFT_MEMORY_DEVICE, sizeof memory, &copy));
+    CHECK_OK(sim->ops.allocate(sim->device, -1, WEFT_MEMORY_PINNED, sizeof memory, &result));
+    case_device_move(sim, 0, copy, memory, sizeof memory);
+    pinned = result;
+    const void *sends[2] = {copy, (int32_t *)copy + counts[0]};
+    void *recvs[2] = {pinned, pinned + counts[0]};
+    CHECK_OK(weft_allreduce_list(comm, 2, sends, recvs, counts, WEFT_INT32, WEFT_SUM));
+    for (int i = 0; i < COUNT; i++)
+        CHECK(pinned[i] == i * ranks);
+    memset(pinned, 0, sizeof memory);
+    CHECK_OK(weft_allreduce(comm, copy, pinned, COUNT, WEFT_INT32, WEFT_SUM));
+    for (int i = 0; i < COUNT; i++)
+        CHECK(pinned[i] == i * ranks);
+    CHECK_OK(sim->ops.release(sim->device, copy));
+    CHECK_OK(sim->ops.release(sim->device, pinned));
+    return 0;
+}
+
 static int check_operations(weft_context *context, weft_comm *comm)
 {
     enum { COUNT = 3000 };
@@ -133,6 +161,7 @@ static int check_operations(weft_context *context, weft_comm *comm)
     for (int i = 0; i < COUNT; i++)
         CHECK(memory[i] == i * ranks * 3 * ranks * (i < 7 ? ranks : 1));
     CHECK_OK(sim->ops.release(sim->device, copy));
+    CHECK(check_pinned(comm) == 0);
     CHECK(check_list(comm, WEFT_SUM, 1, 0) == 0);
     CHECK(check_list(comm, WEFT_SUM, 1, rank % 2) == 0);
     CHECK(check_list(comm, scaled, 3, 0) == 0);
@@ -190,7 +219,9 @@ static void processes_on_shm(void **state)
 {
     (void)state;
     run(2, on_sim, "sim:seed=1");
+    setenv("WEFT_TIMEOUT_MS", "-1", 1); /* for as long as it takes */
     run(4, anywhere, "sim:seed=2");
+    unsetenv("WEFT_TIMEOUT_MS");
 }
 
 static void processes_on_tcp(void **state)

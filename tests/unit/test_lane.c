@@ -465,7 +465,7 @@ static void test_memory(void **state)
     lane = lane_get();
     assert_int_equal(weft_lane_memory(lane, WEFT_LANE_PLAN, 100000, &again), 0);
     assert_ptr_equal(more, again);
-    assert_int_equal(weft_lane_memory(lane, WEFT_LANE_PLAN, ((size_t)64 << 20) + 1, &again), 0);
+    assert_int_equal(weft_lane_memory(lane, WEFT_LANE_PLAN, ((size_t)256 << 20) + 1, &again), 0);
     assert_int_equal(counts().spans, 1);
     weft_lane_put(lane);
     assert_int_equal(counts().spans, 0);
