@@ -87,7 +87,7 @@ static void dequeue(struct weft_p2p_queue *queue)
         queue->tail = NULL;
 }
 
-static void begin(struct weft_p2p *p2p, struct weft_request *request, enum weft_request_state state)
+void weft_request_begin(struct weft_p2p *p2p, struct weft_request *request, enum weft_request_state state)
 {
     request->p2p = p2p;
     request->status = WEFT_AGAIN;
@@ -99,7 +99,7 @@ static void begin(struct weft_p2p *p2p, struct weft_request *request, enum weft_
     p2p->tail = request;
 }
 
-static void leave(struct weft_p2p *p2p, struct weft_request *request)
+void weft_request_leave(struct weft_p2p *p2p, struct weft_request *request)
 {
     *(request->previous ? &request->previous->next : &p2p->head) = request->next;
     *(request->next ? &request->next->previous : &p2p->tail) = request->previous;
@@ -107,7 +107,7 @@ static void leave(struct weft_p2p *p2p, struct weft_request *request)
 
 void weft_request_end(struct weft_p2p *p2p, struct weft_request *request, int status)
 {
-    leave(p2p, request);
+    weft_request_leave(p2p, request);
     p2p->send_ids -= request->sends && request->id;
     request->state = WEFT_REQUEST_ENDED;
     request->status = status;
@@ -238,84 +238,17 @@ static int send_out(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct wef
     return status;
 }
 
-static int keep(struct weft_p2p *p2p, struct weft_p2p_arrived *arrived)
-{
-    int status = weft_match_keep(&p2p->match, &arrived->match);
-    if (status != WEFT_OK)
-        free(arrived);
-    return status;
-}
-
-/* A receive and a send of this rank have met. */
-static void meet(struct weft_p2p *p2p, struct weft_request *receive, struct weft_request *send)
-{
-    int is_long = send->bytes > p2p->options.local_bytes, fits_in = send->bytes <= receive->bytes;
-    receive->found = send->peer;
-    receive->found_tag = send->tag;
-    receive->found_bytes = send->bytes;
-    p2p->news = 1;
-    if (send->bytes && fits_in && (send->where.kind || (receive->where.kind && is_long))) {
-        weft_p2p_copy_local(p2p, receive, send);
-        return;
-    }
-    weft_request_deliver(p2p, receive, send->memory);
-    weft_request_end(p2p, send, WEFT_OK);
-}
-
-/* To the rank itself. */
-static int send_local(struct weft_p2p *p2p, struct weft_request *request)
-{
-    int32_t self = (int32_t)p2p->options.rank;
-    struct weft_posted *posted = weft_match_claim(&p2p->match, request->space, self, request->tag);
-    begin(p2p, request, WEFT_REQUEST_LOCAL);
-    if (posted) {
-        meet(p2p, weft_request_of(posted), request);
-        return WEFT_OK;
-    }
-    struct weft_p2p_peer *peer = weft_p2p_peer_find(p2p, p2p->options.rank);
-    int copied = request->bytes <= p2p->options.local_bytes && peer && !request->where.kind &&
-                 request->bytes + WEFT_P2P_COST <= peer->credit[request->space];
-    struct weft_p2p_arrived *arrived = malloc(sizeof *arrived + (copied ? request->bytes : 0));
-    int status = peer && arrived ? WEFT_OK : weft_fail(WEFT_NOMEM, "no memory for a message to this rank");
-    if (status == WEFT_OK) {
-        arrived->match.space = request->space;
-        arrived->match.source = self;
-        arrived->match.tag = request->tag;
-        arrived->bytes = request->bytes;
-        arrived->id = 0;
-        arrived->sender = copied ? NULL : request;
-        if (copied && request->bytes)
-            memcpy(arrived->payload, request->memory, request->bytes);
-        status = keep(p2p, arrived);
-    } else {
-        free(arrived);
-    }
-    if (status != WEFT_OK) {
-        leave(p2p, request);
-        return status;
-    }
-    p2p->news = 1;
-    if (copied) {
-        peer->credit[request->space] -= (uint32_t)request->bytes + WEFT_P2P_COST;
-        p2p->stats.bytes_kept += request->bytes;
-        weft_request_end(p2p, request, WEFT_OK);
-    } else {
-        request->local = &arrived->match;
-    }
-    return WEFT_OK;
-}
-
 int weft_p2p_send(struct weft_p2p *p2p, struct weft_request *request)
 {
     int status = revoked(p2p);
     if (status != WEFT_OK)
         return status;
     if ((uint32_t)request->peer == p2p->options.rank)
-        return send_local(p2p, request);
+        return weft_p2p_send_local(p2p, request);
     struct weft_p2p_peer *peer = weft_p2p_peer_find(p2p, (uint32_t)request->peer);
     if (!peer)
         return weft_fail(WEFT_NOMEM, "no memory for the state of rank %d", request->peer);
-    begin(p2p, request, WEFT_REQUEST_QUEUED);
+    weft_request_begin(p2p, request, WEFT_REQUEST_QUEUED);
     status = peer->sends.head ? HELD : send_out(p2p, peer, request);
     if (status == WEFT_AGAIN || status == HELD) {
         enqueue(&peer->sends, request);
@@ -324,7 +257,7 @@ int weft_p2p_send(struct weft_p2p *p2p, struct weft_request *request)
         return WEFT_OK;
     }
     if (status != WEFT_OK) {
-        leave(p2p, request);
+        weft_request_leave(p2p, request);
         p2p->send_ids -= request->id != 0;
         weft_exec_transfer_release(p2p->options.exec, request->id);
     }
@@ -455,7 +388,7 @@ static void take(struct weft_p2p *p2p, struct weft_request *request, struct weft
         peer->announced--;
         weft_request_turn(p2p, peer, request, arrived->id);
     } else if (arrived->sender) {
-        meet(p2p, request, arrived->sender);
+        weft_p2p_meet(p2p, request, arrived->sender);
     } else {
         uint32_t cost = (uint32_t)arrived->bytes + WEFT_P2P_COST;
         peer->held[request->space] -= peer->rank == p2p->options.rank ? 0 : cost;
@@ -472,7 +405,7 @@ int weft_p2p_receive(struct weft_p2p *p2p, struct weft_request *request)
         return status;
     struct weft_arrived *arrived = weft_match_find(&p2p->match, request->space, request->peer, request->tag);
     if (arrived) {
-        begin(p2p, request, WEFT_REQUEST_POSTED);
+        weft_request_begin(p2p, request, WEFT_REQUEST_POSTED);
         take(p2p, request, (struct weft_p2p_arrived *)arrived);
         if (p2p->pending && weft_p2p_progress(p2p))
             p2p->news = 1;
@@ -483,7 +416,7 @@ int weft_p2p_receive(struct weft_p2p *p2p, struct weft_request *request)
     request->posted.tag = request->tag;
     status = weft_match_post(&p2p->match, &request->posted);
     if (status == WEFT_OK)
-        begin(p2p, request, WEFT_REQUEST_POSTED);
+        weft_request_begin(p2p, request, WEFT_REQUEST_POSTED);
     return status;
 }
 

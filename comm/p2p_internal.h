@@ -1,5 +1,6 @@
 /* The state of point-to-point messages, shared by its files:
  *   p2p.c          starting, queues, turns, ends
+ *   p2p_local.c    messages to the rank itself
  *   p2p_message.c  what peers say
  *   p2p_look.c     texts
  *   p2p_letter.c   weft's own messages
@@ -58,6 +59,9 @@ struct weft_p2p {
 struct weft_p2p_peer *weft_p2p_peer_find(struct weft_p2p *p2p, uint32_t rank);
 /* weft_p2p_progress() shall look at the peer. */
 void weft_p2p_pend(struct weft_p2p *p2p, struct weft_p2p_peer *peer);
+/* The request is one of those that have not ended; and is no longer, before it has begun. */
+void weft_request_begin(struct weft_p2p *p2p, struct weft_request *request, enum weft_request_state state);
+void weft_request_leave(struct weft_p2p *p2p, struct weft_request *request);
 void weft_request_end(struct weft_p2p *p2p, struct weft_request *request, int status);
 /* A receive and its message have met; the message's payload, when it is here. */
 void weft_request_deliver(struct weft_p2p *p2p, struct weft_request *request, const void *payload);
@@ -76,6 +80,11 @@ void weft_p2p_copy_payload(struct weft_p2p *p2p, struct weft_request *receive, c
 void weft_p2p_copy_local(struct weft_p2p *p2p, struct weft_request *receive, struct weft_request *send);
 /* Takes back what devices still copy; the requests are the caller's to end. Waits for a bounded time. */
 void weft_p2p_copies_stop(struct weft_p2p *p2p);
+
+/* p2p_local.c */
+int weft_p2p_send_local(struct weft_p2p *p2p, struct weft_request *request);
+/* A receive and a send of this rank have met. */
+void weft_p2p_meet(struct weft_p2p *p2p, struct weft_request *receive, struct weft_request *send);
 
 /* The credit of a space that nothing has been sent of. */
 static inline uint32_t weft_p2p_budget(int space)
