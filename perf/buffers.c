@@ -86,14 +86,6 @@ void perf_buffer_release(struct perf_buffer *buffer)
     *buffer = (struct perf_buffer){.capacity = 0};
 }
 
-int perf_buffer_check_messages(const struct perf_buffer *buffer)
-{
-    if (!buffer->is_device || perf_device_is_touchable(&buffer->device, buffer->bytes))
-        return 0;
-    fprintf(stderr, "weft-perf: --memory: weft's messages take only memory that the host may touch so far\n");
-    return -1;
-}
-
 int perf_buffer_put(struct perf_buffer *buffer, size_t size)
 {
     return !buffer->mirror ? 0

@@ -29,10 +29,6 @@ int perf_buffer_make(struct perf_buffer *buffer, weft_context *context, const st
                      size_t capacity);
 void perf_buffer_release(struct perf_buffer *buffer);
 
-/* Whether messages may take the buffer: 0, or -1 after a message. Collectives take any memory, messages so far only what the host
- * may touch. */
-int perf_buffer_check_messages(const struct perf_buffer *buffer);
-
 /* Brings the first size bytes and the guards around them from the host to where the calls see them, and back. 0, or -1 after a
  * message. */
 int perf_buffer_put(struct perf_buffer *buffer, size_t size);

@@ -353,8 +353,7 @@ int perf_overlap(struct perf_session *session, struct perf_report *report, struc
                                   perf_options_place(session->options, session->rank),
                                   session->options->size_bytes);
     if (!failed) {
-        failed = perf_buffer_check_messages(&overlap.buffer) != 0 || make_comms(&overlap) != 0 ||
-                 run_loaded(&overlap) != 0;
+        failed = make_comms(&overlap) != 0 || run_loaded(&overlap) != 0;
         failed |= destroy_comms(&overlap) != 0;
         perf_buffer_release(&overlap.buffer);
     }

@@ -26,7 +26,7 @@ int perf_pair_open(struct perf_pair *pair, struct perf_session *session, weft_dt
         return -1;
     if (perf_buffer_make(&pair->recv, session->context, place, capacity) != 0)
         return -1;
-    return perf_buffer_check_messages(&pair->recv);
+    return 0;
 }
 
 void perf_pair_close(struct perf_pair *pair)

@@ -359,7 +359,7 @@ int perf_sweep(const struct perf_operation *operation, struct perf_session *sess
         goto free_samples;
     if (perf_buffer_make(&sweep.recv, session->context, place, options->end_bytes) != 0)
         goto release_send;
-    failed = !operation->collective && perf_buffer_check_messages(&sweep.recv) != 0 ? -1 : run_pairs(&sweep);
+    failed = run_pairs(&sweep);
     perf_buffer_release(&sweep.recv);
 release_send:
     perf_buffer_release(&sweep.send);

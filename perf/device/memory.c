@@ -85,13 +85,6 @@ void perf_device_release(struct perf_device *device, void *memory)
     device->kind->ops.release(device->kind->device, memory);
 }
 
-int perf_device_is_touchable(const struct perf_device *device, const void *memory)
-{
-    struct weft_device_span span = {.size = sizeof span};
-    return device->kind->ops.identify(device->kind->device, memory, &span) == 0 &&
-           (span.flags & WEFT_SPAN_HOST_ACCESS) != 0;
-}
-
 int perf_device_finish(struct perf_device *device)
 {
     const struct weft_device_ops *ops = &device->kind->ops;

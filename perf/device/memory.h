@@ -33,9 +33,6 @@ void perf_device_close(struct perf_device *device);
 int perf_device_allocate(struct perf_device *device, size_t size, void **memory);
 void perf_device_release(struct perf_device *device, void *memory);
 
-/* Whether the host may load and store in memory that was allocated here. */
-int perf_device_is_touchable(const struct perf_device *device, const void *memory);
-
 /* Copies size bytes from ordinary memory to the device's, and back; they have been copied at the return. 0, or -1 after a
  * message. */
 int perf_device_put(struct perf_device *device, void *to, const void *from, size_t size);
