@@ -8,42 +8,13 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <pthread.h>
 #include <unistd.h>
 
-#include "devmem/cuda/kernels.h"
+#include "tests/support/cuda_kernels.h"
 #include "tests/support/cuda_scene.h"
-#include "tests/support/cuda_shim.h"
 #include "tests/support/device_suite.h"
 
-#include "devmem/cuda/reduce.cu"
-
-#define ANY_ROW(name, ...)    [WEFT_KERNEL_##name] = weft_cuda_##name,
-#define FIXED_ROW(name, n, f) [WEFT_KERNEL_##name##_##n] = weft_cuda_##name##_##n,
-static shim_kernel *const kernels[WEFT_KERNEL_COUNT] = {WEFT_KERNEL_FAMILIES(ANY_ROW, ANY_ROW)
-                                                            WEFT_KERNEL_FIXED(FIXED_ROW)};
-
 static struct cuda_fake *fake;
-
-/* The stand-in loads anything. */
-const void *__wrap_weft_kernel_image(size_t *size);
-const void *__wrap_weft_kernel_image(size_t *size)
-{
-    *size = 5;
-    return "image";
-}
-
-/* In a stream's thread; the shim's threads and blocks are common to all. */
-static void run(const char *kernel, unsigned grid, unsigned block, const struct weft_kernel_batch *batch)
-{
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&lock);
-    for (int i = 0; i < WEFT_KERNEL_COUNT; i++) {
-        if (strcmp(weft_kernel_name(i), kernel) == 0)
-            shim_launch(kernels[i], grid, block, batch, 0);
-    }
-    pthread_mutex_unlock(&lock);
-}
 
 /* --- the program's streams */
 
@@ -137,7 +108,7 @@ static const char *warm_up(void)
 {
     const char *reason = scene_warm_up(&fake);
     if (fake)
-        fake->run = run;
+        cuda_kernels_run(fake);
     return reason;
 }
 
@@ -170,6 +141,5 @@ static const struct device_row rows[] = {
 int main(void)
 {
     setenv("WEFT_LOG", "error", 0);
-    shim_allow((void *)1, SIZE_MAX - 1, 1);
     return device_suite_run(rows, sizeof rows / sizeof *rows);
 }

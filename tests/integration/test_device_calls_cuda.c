@@ -1,0 +1,88 @@
+/* Collectives on memory of the kind "cuda", between real ranks, with the stand-in for the driver (tests/drivers/cuda_fake.h),
+ * whose device memory the host cannot touch either, and weft's kernels compiled as C. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "tests/support/cuda_kernels.h"
+#include "tests/support/cuda_scene.h"
+#include "tests/support/device_calls.h"
+#include "tests/support/ranks.h"
+
+static const struct weft_device_kind *cuda;
+
+static void on_cuda(uint32_t rank, uint32_t seed, struct case_device *device)
+{
+    (void)seed;
+    device->kind = cuda;
+    device->ordinal = (int)rank % 2;
+}
+
+static void anywhere(uint32_t rank, uint32_t seed, struct case_device *device)
+{
+    on_cuda(rank, seed, device);
+    device_calls_scatter(rank, seed, device);
+}
+
+struct job {
+    collective_place *place;
+};
+
+static int body(int rank, int ranks, void *arg)
+{
+    (void)rank;
+    const struct job *job = arg;
+    struct weft_devices *devices;
+    struct cuda_fake *fake = NULL;
+    CHECK(scene_warm_up(&fake) == NULL);
+    cuda_kernels_run(fake);
+    CHECK_OK(weft_devices_create("", "", "", &devices));
+    cuda = weft_devices_find(devices, "cuda");
+    CHECK(cuda);
+    CHECK(device_calls_check(cuda, job->place) == 0);
+    CHECK(fake->memories() == 0);
+    CHECK(ranks == 1 || fake->calls("cuLaunchKernel") > 0);
+    weft_devices_destroy(devices);
+    return 0;
+}
+
+static void run(int ranks, collective_place *place)
+{
+    struct job job = {place};
+    assert_int_equal(test_ranks_fork(ranks, body, &job), 0);
+}
+
+static void processes_on_shm(void **state)
+{
+    (void)state;
+    run(2, on_cuda);
+    run(3, anywhere);
+}
+
+static void processes_on_tcp(void **state)
+{
+    (void)state;
+    setenv("WEFT_TRANSPORTS", "ofi", 1);
+    run(2, on_cuda);
+    unsetenv("WEFT_TRANSPORTS");
+}
+
+static void one_rank(void **state)
+{
+    (void)state;
+    run(1, on_cuda);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(processes_on_shm),
+        cmocka_unit_test(processes_on_tcp),
+        cmocka_unit_test(one_rank),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,14 @@
+/* Collectives on memory of a kind of device, between real ranks: what any kind must do. In a body of test_ranks_*(). */
+#ifndef WEFT_TESTS_DEVICE_CALLS_H
+#define WEFT_TESTS_DEVICE_CALLS_H
+
+#include "tests/support/collective_sweep.h"
+
+/* Every collective with buffers where place says, operations that only the host can do, premultiplied sums, lists, and pinned
+ * memory; kind has two devices. 0, or 1 after a line on stderr. */
+int device_calls_check(const struct weft_device_kind *kind, collective_place *place);
+
+/* Of places: some ranks' calls, and some of their buffers, are the host's; device is set to all on a device. */
+void device_calls_scatter(uint32_t rank, uint32_t seed, struct case_device *device);
+
+#endif
