@@ -408,7 +408,7 @@ static void test_failing_device(void **state)
         int status;
         for (uint32_t r = 0; r < RANKS; r++)
             assert_int_equal(start_in_stream(r), 0);
-        while (are_running() && !(text = first_failure(&status)))
+        while (!(text = first_failure(&status)) && are_running())
             turn(1);
         if (text && (status != WEFT_TRANSPORT || strcmp(text, FAILS)))
             fail_msg("seed %d: status %d, %s", seed, status, text);
