@@ -137,7 +137,7 @@ static void *serve(void *arg)
     pthread_mutex_lock(&sim.lock);
     for (;;) {
         while (!lane->first && !lane->is_closing)
-            pthread_cond_wait(&sim.changed, &sim.lock);
+            pthread_cond_wait(&lane->has_work, &sim.lock);
         struct sim_work *work = lane->first;
         if (!work)
             break;
@@ -156,7 +156,7 @@ static void *serve(void *arg)
 
 int sim_lane_open(struct sim_lane *lane, struct weft_device *device, uint64_t seed)
 {
-    *lane = (struct sim_lane){.device = device, .random = seed};
+    *lane = (struct sim_lane){.device = device, .random = seed, .has_work = PTHREAD_COND_INITIALIZER};
     lane->end = &lane->first;
     return pthread_create(&lane->thread, NULL, serve, lane) == 0 ? WEFT_OK : WEFT_SYSTEM;
 }
@@ -180,11 +180,12 @@ void sim_lane_close(struct sim_lane *lane)
 {
     pthread_mutex_lock(&sim.lock);
     lane->is_closing = 1;
-    pthread_cond_broadcast(&sim.changed);
+    pthread_cond_signal(&lane->has_work);
     if (lane->device)
         end_or_abandon(lane);
     pthread_mutex_unlock(&sim.lock);
     pthread_join(lane->thread, NULL);
+    pthread_cond_destroy(&lane->has_work);
 }
 
 int sim_lane_append(struct sim_lane *lane, const struct sim_work *work)
@@ -200,7 +201,7 @@ int sim_lane_append(struct sim_lane *lane, const struct sim_work *work)
         own->event->users++;
     if (own->gate)
         own->gate->users++;
-    pthread_cond_broadcast(&sim.changed);
+    pthread_cond_signal(&lane->has_work);
     return WEFT_OK;
 }
 

@@ -84,6 +84,7 @@ struct sim_work {
 struct sim_lane {
     struct weft_device *device; /* NULL: a stream's */
     pthread_t thread;
+    pthread_cond_t has_work; /* or is_closing; what others wait for is sim.changed */
     struct sim_work *first, **end;
     int is_closing, is_ended;
     int is_abandoned; /* waits for no event any more */
