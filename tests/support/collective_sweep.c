@@ -73,7 +73,7 @@ static int run_unequal(weft_comm *comm, const struct case_shape *shape, const st
     }
 }
 
-static collective_place *place_by;
+static _Thread_local collective_place *place_by;
 
 void collective_place_by(collective_place *place)
 {

@@ -8,7 +8,7 @@
 #include "tests/support/case_device.h"
 
 /* Where the buffers of the calls that follow are: sets kind, ordinal and where of device; kind NULL: host memory. NULL: host
- * memory always. For all ranks of the process. */
+ * memory always. For the calling thread. */
 typedef void collective_place(uint32_t rank, uint32_t seed, struct case_device *device);
 void collective_place_by(collective_place *place);
 
