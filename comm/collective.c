@@ -53,35 +53,17 @@ static int should_stream(const struct weft_comm *comm, enum weft_algorithm algor
            bytes >= (one_pass ? one_pass_bytes : shared_bytes);
 }
 
-/* Elements of all blocks of a side together, gaps not counted. */
-static size_t sum_of(const struct weft_operands *operands, const struct weft_exec_blocks *blocks,
-                     size_t count)
-{
-    size_t sum = 0;
-    for (uint32_t b = 0; b < count; b++)
-        sum += weft_operands_count(operands, blocks, b);
-    return sum;
-}
-
 /* Makes *send a copy of the input with the same distances between its blocks. */
 static int copy_input(const struct weft_operands *operands, const void **send, void **memory)
 {
     const struct weft_exec_blocks *blocks = &operands->send_blocks;
-    size_t eb = operands->element_bytes, low = SIZE_MAX, high = 0, end = 0;
-    for (uint32_t b = 0; b < operands->send_blocks_count; b++) {
-        size_t offset = weft_operands_next(operands, blocks, b, &end),
-               count = weft_operands_count(operands, blocks, b);
-        if (count == 0)
-            continue;
-        low = offset < low ? offset : low;
-        high = offset + count > high ? offset + count : high;
-    }
-    if (high == 0)
+    size_t eb = operands->element_bytes, low, end = 0;
+    size_t count_all = weft_operands_input_extent(operands, &low);
+    if (count_all == 0)
         return WEFT_OK;
-    uint8_t *copy = malloc((high - low) * eb);
+    uint8_t *copy = malloc(count_all * eb);
     if (!copy)
-        return weft_fail(WEFT_NOMEM, "no memory for a copy of %zu bytes of input", (high - low) * eb);
-    end = 0;
+        return weft_fail(WEFT_NOMEM, "no memory for a copy of %zu bytes of input", count_all * eb);
     for (uint32_t b = 0; b < operands->send_blocks_count; b++) {
         size_t offset = weft_operands_next(operands, blocks, b, &end),
                count = weft_operands_count(operands, blocks, b);
@@ -97,7 +79,7 @@ static int copy_input(const struct weft_operands *operands, const void **send, v
 static int scale_input(const struct weft_operands *operands, const void *scalar,
                        struct weft_exec_request *request, int *in_place, void **memory)
 {
-    size_t count = sum_of(operands, &operands->send_blocks, operands->send_blocks_count);
+    size_t count = weft_operands_sum(operands, &operands->send_blocks, operands->send_blocks_count);
     void *scaled = operands->recv;
     if (operands->collective == WEFT_REDUCE_SCATTER || operands->recv_blocks_count == 0) {
         scaled = *memory = malloc(count * operands->element_bytes + 1);

@@ -44,6 +44,12 @@ size_t weft_operands_offset(const struct weft_operands *operands, const struct w
 size_t weft_operands_count(const struct weft_operands *operands, const struct weft_exec_blocks *blocks,
                            uint32_t block);
 
+/* Elements of all blocks of a side together, gaps not counted. */
+size_t weft_operands_sum(const struct weft_operands *operands, const struct weft_exec_blocks *blocks,
+                         size_t count);
+/* Elements from the first to the last that is sent, gaps included, and where they begin in the buffer. 0: there is none. */
+size_t weft_operands_input_extent(const struct weft_operands *operands, size_t *first);
+
 /* The counts that every rank passes, NULL where a rank knows only its own. */
 const size_t *weft_operands_common_counts(const struct weft_operands *operands);
 

@@ -53,6 +53,28 @@ size_t weft_operands_next(const struct weft_operands *operands, const struct wef
     return offset;
 }
 
+size_t weft_operands_sum(const struct weft_operands *operands, const struct weft_exec_blocks *blocks,
+                         size_t count)
+{
+    size_t sum = 0;
+    for (size_t b = 0; b < count; b++)
+        sum += weft_operands_count(operands, blocks, (uint32_t)b);
+    return sum;
+}
+
+size_t weft_operands_input_extent(const struct weft_operands *operands, size_t *first)
+{
+    size_t low = SIZE_MAX, high = 0, end = 0;
+    for (uint32_t b = 0; b < operands->send_blocks_count; b++) {
+        size_t offset = weft_operands_next(operands, &operands->send_blocks, b, &end);
+        size_t count = weft_operands_count(operands, &operands->send_blocks, b);
+        low = count && offset < low ? offset : low;
+        high = count && offset + count > high ? offset + count : high;
+    }
+    *first = low;
+    return high > low ? high - low : 0;
+}
+
 static int check_op(const struct weft_comm *comm, const struct weft_operands *operands)
 {
     if (!weft_collective_reduces(operands->collective) || operands->collective == WEFT_BARRIER)

@@ -91,10 +91,8 @@ static int scale_input(struct weft_part *part, const struct weft_operands *opera
                        struct weft_exec_request *request, int *in_place)
 {
     struct weft_exec_moves *moves = moves_of(part, 0);
-    size_t count = 0;
+    size_t count = weft_operands_sum(operands, &operands->send_blocks, operands->send_blocks_count);
     int status = moves ? WEFT_OK : WEFT_NOMEM;
-    for (uint32_t b = 0; b < operands->send_blocks_count; b++)
-        count += weft_operands_count(operands, &operands->send_blocks, b);
     if (!moves || !count)
         return status;
     moves->scaled_count = count;
@@ -119,25 +117,19 @@ static int scale_input(struct weft_part *part, const struct weft_operands *opera
 static int copy_input(struct weft_part *part, const struct weft_operands *operands,
                       struct weft_exec_request *request)
 {
-    size_t low = SIZE_MAX, high = 0, end = 0;
-    for (uint32_t b = 0; b < operands->send_blocks_count; b++) {
-        size_t offset = weft_operands_next(operands, &operands->send_blocks, b, &end);
-        size_t count = weft_operands_count(operands, &operands->send_blocks, b);
-        low = count && offset < low ? offset : low;
-        high = count && offset + count > high ? offset + count : high;
-    }
-    if (high <= low)
+    size_t first, count = weft_operands_input_extent(operands, &first);
+    if (!count)
         return WEFT_OK;
     struct weft_exec_moves *moves = moves_of(part, 1);
     if (!moves)
         return WEFT_NOMEM;
     struct weft_exec_move *load = (struct weft_exec_move *)(moves + 1);
-    load->from = (const uint8_t *)operands->send + low * operands->element_bytes;
-    load->bytes = (high - low) * operands->element_bytes;
+    load->from = (const uint8_t *)operands->send + first * operands->element_bytes;
+    load->bytes = count * operands->element_bytes;
     moves->load_count = 1;
     int status = weft_lane_memory(part->lane, WEFT_LANE_INPUT, load->bytes, &load->to);
     if (status == WEFT_OK)
-        request->input = (const void *)((uintptr_t)load->to - low * operands->element_bytes);
+        request->input = (const void *)((uintptr_t)load->to - first * operands->element_bytes);
     return status;
 }
 

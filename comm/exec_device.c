@@ -340,9 +340,8 @@ void weft_device_end(struct weft_exec_op *op)
     op->phase = WEFT_PHASE_STOPPED;
     if (status == WEFT_TIMEOUT && is_bounded)
         weft_log(WEFT_LOG_ERROR,
-                 "%s device %d has not ended the work of an operation that failed %d ms ago: its buffers may "
-                 "be written later",
-                 weft_lane_kind(op->request.lane)->name, weft_lane_ordinal(op->request.lane), STOP_MS);
+                 "%s device %d still works on an operation that has failed: its buffers may be written later",
+                 weft_lane_kind(op->request.lane)->name, weft_lane_ordinal(op->request.lane));
     drop_shadows(op);
     weft_error_set_detail(why);
 }

@@ -20,21 +20,16 @@
 #include "comm/p2p_internal.h"
 
 #define PIECE_BYTES ((size_t)1 << 20)
-#define STAGE_MIN   ((size_t)1 << 12)
 #define STOP_MS     2000 /* how long work that has been queued may take to end */
 
-/* Of few sizes, so that the next message can use it. */
 static int stage(struct weft_context *context, struct weft_copy_end *end, const struct weft_where *where,
                  size_t bytes)
 {
-    size_t size = STAGE_MIN;
-    while (size < bytes)
-        size *= 2;
-    end->staging = weft_memory_buffer_get(context, WEFT_SHM, size, where->kind);
+    end->staging = weft_memory_buffer_get(context, WEFT_SHM, bytes, where->kind);
     if (!end->staging)
-        return weft_fail(WEFT_NOMEM, "no staging memory of %zu bytes for %s device %d", size,
+        return weft_fail(WEFT_NOMEM, "no staging memory of %zu bytes for %s device %d", bytes,
                          where->kind->name, where->ordinal);
-    end->staging_bytes = size;
+    end->staging_bytes = bytes;
     return WEFT_OK;
 }
 
@@ -144,11 +139,9 @@ static void release_end(struct weft_context *context, struct weft_copy_end *end)
     if (!end->lane)
         return;
     if (!weft_lane_is_idle(end->lane) && weft_lane_drain(end->lane, STOP_MS) == WEFT_TIMEOUT)
-        weft_log(
-            WEFT_LOG_ERROR,
-            "%s device %d has not ended the copy of a message that was given up %d ms ago: its memory may "
-            "be written later",
-            weft_lane_kind(end->lane)->name, weft_lane_ordinal(end->lane), STOP_MS);
+        weft_log(WEFT_LOG_ERROR,
+                 "%s device %d still works on a message that was given up: its memory may be written later",
+                 weft_lane_kind(end->lane)->name, weft_lane_ordinal(end->lane));
     if (end->staging)
         weft_lane_keep(end->lane, weft_memory_buffer_put, context, WEFT_SHM, end->staging,
                        end->staging_bytes);

@@ -231,32 +231,36 @@ void weft_lanes_destroy(struct weft_lanes *lanes)
     free(lanes);
 }
 
+/* Doubles a ring whose entries [first, next) stay. NULL: no memory, which has been said. */
+static void *grow(void *ring, uint32_t *capacity, uint32_t first, uint32_t next, size_t entry_bytes)
+{
+    uint32_t old = *capacity, grown = old ? 2 * old : NOTES_BEGIN;
+    char *made = malloc(grown * entry_bytes);
+    if (!made) {
+        weft_fail(WEFT_NOMEM, "no memory for %u notes of a device's work", grown);
+        return NULL;
+    }
+    for (uint32_t n = first; n != next; n++)
+        memcpy(made + n % grown * entry_bytes, (const char *)ring + n % old * entry_bytes, entry_bytes);
+    free(ring);
+    *capacity = grown;
+    return made;
+}
+
 static int grow_notes(struct weft_lane *lane)
 {
-    uint32_t capacity = lane->notes_capacity ? 2 * lane->notes_capacity : NOTES_BEGIN;
-    struct weft_lane_note *notes = malloc(capacity * sizeof *notes);
-    if (!notes)
-        return weft_fail(WEFT_NOMEM, "no memory for %u notes", capacity);
-    for (uint32_t n = lane->first_note; n != lane->next_note; n++)
-        notes[n % capacity] = lane->notes[n % lane->notes_capacity];
-    free(lane->notes);
-    lane->notes = notes;
-    lane->notes_capacity = capacity;
-    return WEFT_OK;
+    void *ring =
+        grow(lane->notes, &lane->notes_capacity, lane->first_note, lane->next_note, sizeof *lane->notes);
+    lane->notes = ring ? ring : lane->notes;
+    return ring ? WEFT_OK : WEFT_NOMEM;
 }
 
 static int grow_marks(struct weft_lane *lane)
 {
-    uint32_t capacity = lane->marks_capacity ? 2 * lane->marks_capacity : NOTES_BEGIN;
-    struct mark *marks = malloc(capacity * sizeof *marks);
-    if (!marks)
-        return weft_fail(WEFT_NOMEM, "no memory for %u marks", capacity);
-    for (uint32_t m = lane->first_mark; m != lane->next_mark; m++)
-        marks[m % capacity] = lane->marks[m % lane->marks_capacity];
-    free(lane->marks);
-    lane->marks = marks;
-    lane->marks_capacity = capacity;
-    return WEFT_OK;
+    void *ring =
+        grow(lane->marks, &lane->marks_capacity, lane->first_mark, lane->next_mark, sizeof *lane->marks);
+    lane->marks = ring ? ring : lane->marks;
+    return ring ? WEFT_OK : WEFT_NOMEM;
 }
 
 /* A mark behind all that is queued, also when the lane has failed. */

@@ -220,7 +220,7 @@ static void test_no_staging(void **state)
     pair_make(&pair, HOST, 0, 100, 1);
     assert_int_equal(weft_sendrecv(comm, pair.source, 100, 0, 4, pair.target, 100, 0, 4, WEFT_UINT8, NULL),
                      WEFT_NOMEM);
-    assert_non_null(strstr(weft_error_detail(), "no staging memory of 4096 bytes for sim device 0"));
+    assert_non_null(strstr(weft_error_detail(), "no staging memory of 100 bytes for sim device 0"));
     assert_int_equal(pair_wrong(&pair, 0), 0);
     pair_free(&pair);
     close_all();
