@@ -20,19 +20,6 @@ static struct test_plugin plugin;
 static struct weft_devices *devices;
 static const struct weft_device_kind *sim;
 
-static void on_sim(uint32_t rank, uint32_t seed, struct case_device *device)
-{
-    (void)seed;
-    device->kind = sim;
-    device->ordinal = (int)rank % 2;
-}
-
-static void anywhere(uint32_t rank, uint32_t seed, struct case_device *device)
-{
-    on_sim(rank, seed, device);
-    device_calls_scatter(rank, seed, device);
-}
-
 struct job {
     collective_place *place;
     const char *options;
@@ -98,9 +85,9 @@ static void run(int ranks, collective_place *place, const char *options)
 static void processes_on_shm(void **state)
 {
     (void)state;
-    run(2, on_sim, "sim:seed=1");
+    run(2, device_calls_together, "sim:seed=1");
     setenv("WEFT_TIMEOUT_MS", "-1", 1); /* for as long as it takes */
-    run(4, anywhere, "sim:seed=2");
+    run(4, device_calls_scatter, "sim:seed=2");
     unsetenv("WEFT_TIMEOUT_MS");
 }
 
@@ -108,15 +95,15 @@ static void processes_on_tcp(void **state)
 {
     (void)state;
     setenv("WEFT_TRANSPORTS", "ofi", 1);
-    run(2, on_sim, "sim:seed=3");
-    run(3, anywhere, "sim:seed=4,delay=10");
+    run(2, device_calls_together, "sim:seed=3");
+    run(3, device_calls_scatter, "sim:seed=4,delay=10");
     unsetenv("WEFT_TRANSPORTS");
 }
 
 static void threads_share_devices(void **state)
 {
     (void)state;
-    struct job job = {.place = anywhere, .options = "sim:seed=5", .in_process = 1};
+    struct job job = {.place = device_calls_scatter, .options = "sim:seed=5", .in_process = 1};
     setenv("WEFT_DEVICE_OPTIONS", job.options, 1);
     assert_int_equal(open_sim(&job), 0);
     assert_int_equal(test_ranks_threads(4, body, &job), 0);
@@ -126,7 +113,7 @@ static void threads_share_devices(void **state)
 static void one_rank(void **state)
 {
     (void)state;
-    run(1, on_sim, "sim:seed=6");
+    run(1, device_calls_together, "sim:seed=6");
 }
 
 int main(void)

@@ -13,21 +13,6 @@
 #include "tests/support/device_calls.h"
 #include "tests/support/ranks.h"
 
-static const struct weft_device_kind *cuda;
-
-static void on_cuda(uint32_t rank, uint32_t seed, struct case_device *device)
-{
-    (void)seed;
-    device->kind = cuda;
-    device->ordinal = (int)rank % 2;
-}
-
-static void anywhere(uint32_t rank, uint32_t seed, struct case_device *device)
-{
-    on_cuda(rank, seed, device);
-    device_calls_scatter(rank, seed, device);
-}
-
 struct job {
     collective_place *place;
 };
@@ -41,7 +26,7 @@ static int body(int rank, int ranks, void *arg)
     CHECK(scene_warm_up(&fake) == NULL);
     cuda_kernels_run(fake);
     CHECK_OK(weft_devices_create("", "", "", &devices));
-    cuda = weft_devices_find(devices, "cuda");
+    const struct weft_device_kind *cuda = weft_devices_find(devices, "cuda");
     CHECK(cuda);
     CHECK(device_calls_check(cuda, job->place) == 0);
     CHECK(fake->memories() == 0);
@@ -59,22 +44,22 @@ static void run(int ranks, collective_place *place)
 static void processes_on_shm(void **state)
 {
     (void)state;
-    run(2, on_cuda);
-    run(3, anywhere);
+    run(2, device_calls_together);
+    run(3, device_calls_scatter);
 }
 
 static void processes_on_tcp(void **state)
 {
     (void)state;
     setenv("WEFT_TRANSPORTS", "ofi", 1);
-    run(2, on_cuda);
+    run(2, device_calls_together);
     unsetenv("WEFT_TRANSPORTS");
 }
 
 static void one_rank(void **state)
 {
     (void)state;
-    run(1, on_cuda);
+    run(1, device_calls_together);
 }
 
 int main(void)

@@ -110,8 +110,18 @@ static int check_operations(const struct weft_device_kind *kind, weft_context *c
     return 0;
 }
 
+static _Thread_local const struct weft_device_kind *checked;
+
+void device_calls_together(uint32_t rank, uint32_t seed, struct case_device *device)
+{
+    (void)seed;
+    device->kind = checked;
+    device->ordinal = (int)rank % 2;
+}
+
 void device_calls_scatter(uint32_t rank, uint32_t seed, struct case_device *device)
 {
+    device_calls_together(rank, seed, device);
     uint32_t draw = (seed + rank * 77777u) * 2654435761u >> 29;
     if (draw < 2)
         device->kind = NULL;
@@ -125,6 +135,7 @@ int device_calls_check(const struct weft_device_kind *kind, collective_place *pl
     weft_context *context;
     weft_comm *comm;
     weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
+    checked = kind;
     collective_place_by(place);
     test_ranks_options(&options);
     CHECK_OK(weft_context_open(NULL, &context));

@@ -8,7 +8,9 @@
  * memory; kind has two devices. 0, or 1 after a line on stderr. */
 int device_calls_check(const struct weft_device_kind *kind, collective_place *place);
 
-/* Of places: some ranks' calls, and some of their buffers, are the host's; device is set to all on a device. */
+/* Places, on the kind of the check that runs in the calling thread: all is on a device; some ranks' calls, and some of their
+ * buffers, are the host's. */
+void device_calls_together(uint32_t rank, uint32_t seed, struct case_device *device);
 void device_calls_scatter(uint32_t rank, uint32_t seed, struct case_device *device);
 
 #endif
