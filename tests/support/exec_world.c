@@ -63,7 +63,7 @@ static int connect_rank(void *arg, uint32_t rank, struct weft_exec_peer *peer)
                                     world->ranks[rank].address_size, NULL, &link);
     if (status != WEFT_OK)
         return status;
-    struct weft_transport_caps caps;
+    struct weft_transport_caps caps = {.size = sizeof caps};
     world->ops.caps(self->transport, &caps);
     uint32_t eager = caps.eager_bytes - (uint32_t)sizeof(struct weft_wire_header);
     if (world->options.eager_bytes && world->options.eager_bytes < eager)
