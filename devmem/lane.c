@@ -388,6 +388,11 @@ int weft_lane_reduce(struct weft_lane *lane, const struct weft_device_reduction 
     return lane->status ? failed(lane) : queued(lane, lane->kind->ops.reduce(lane->queue, reduction));
 }
 
+int weft_lane_run(struct weft_lane *lane, const struct weft_device_program *program)
+{
+    return lane->status ? failed(lane) : queued(lane, lane->kind->ops.run(lane->queue, program));
+}
+
 int weft_lane_hold(struct weft_lane *lane, void *stream)
 {
     return lane->kind->ops.hold(lane->kind->device, lane->ordinal, stream, &lane->gate);

@@ -48,6 +48,8 @@ int weft_lane_ordinal(const struct weft_lane *lane);
 int weft_lane_follow(struct weft_lane *lane, void *stream);
 int weft_lane_copy(struct weft_lane *lane, void *destination, const void *source, size_t size);
 int weft_lane_reduce(struct weft_lane *lane, const struct weft_device_reduction *reduction);
+/* Also this is bounded: the caller sets the program's stop when it does not get on. */
+int weft_lane_run(struct weft_lane *lane, const struct weft_device_program *program);
 /* Puts a closed gate into the stream; once per operation. It is opened by open(), behind what the lane holds by then, or with
  * the lane's end. */
 int weft_lane_hold(struct weft_lane *lane, void *stream);

@@ -135,6 +135,12 @@ static int needless_flush_writes(struct weft_device *device, int ordinal)
     return WEFT_OK;
 }
 
+static int absent_run(struct weft_device_queue *queue, const struct weft_device_program *program)
+{
+    (void)queue, (void)program;
+    return absent("run no programs");
+}
+
 /* Takes the default for every operation that the table lacks. */
 static void fill(struct weft_device_ops *ops)
 {
@@ -155,6 +161,7 @@ static void fill(struct weft_device_ops *ops)
     ops->release = ops->release ? ops->release : absent_release;
     ops->in_use = ops->in_use ? ops->in_use : absent_in_use;
     ops->flush_writes = ops->flush_writes ? ops->flush_writes : needless_flush_writes;
+    ops->run = ops->run ? ops->run : absent_run;
 }
 
 int weft_device_complete(const struct weft_device_ops *partial, struct weft_device_ops *complete)

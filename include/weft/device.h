@@ -53,10 +53,11 @@ extern "C" {
 #endif
 
 #define WEFT_DEVICE_ABI              1
-#define WEFT_DEVICE_HANDLE_MAX       192 /* bytes of an exported handle */
-#define WEFT_DEVICE_SOURCES_MAX      8   /* inputs of a reduction */
-#define WEFT_DEVICE_DESTINATIONS_MAX 2   /* places that its result goes to */
-#define WEFT_DEVICE_CLOSE_MS         500 /* that queue_close() waits for what a queue follows or awaits */
+#define WEFT_DEVICE_HANDLE_MAX       192  /* bytes of an exported handle */
+#define WEFT_DEVICE_SOURCES_MAX      8    /* inputs of a reduction */
+#define WEFT_DEVICE_DESTINATIONS_MAX 2    /* places that its result goes to */
+#define WEFT_DEVICE_STEPS_MAX        4096 /* of a program */
+#define WEFT_DEVICE_CLOSE_MS         500  /* that queue_close() waits for what a queue follows or awaits */
 
 struct weft_device;       /* one opened kind; defined by the backend */
 struct weft_device_queue; /* defined by the backend */
@@ -107,7 +108,11 @@ enum weft_device_flags {
     WEFT_DEVICE_REDUCES = 1 << 0, /* reduce() works for at least one type and operation */
     WEFT_DEVICE_IPC = 1 << 1,
     WEFT_DEVICE_DMABUF = 1 << 2,
-    WEFT_DEVICE_GATES = 1 << 3, /* hold() works */
+    WEFT_DEVICE_GATES = 1 << 3,    /* hold() works */
+    WEFT_DEVICE_PROGRAMS = 1 << 4, /* run() works */
+    /* Programs in several queues of this process on one device always get on beside each other, also when each waits for the
+     * others. */
+    WEFT_DEVICE_PROGRAMS_BESIDE = 1 << 5,
 };
 
 /* Memory of another process, as export_ipc() describes it. Opaque to everybody but the kind that made it. */
@@ -151,6 +156,40 @@ struct weft_device_reduction {
     uint32_t reserved;
     const void *
         scalar; /* NULL, or one element in host memory by which sources[0] is multiplied first (rounded once) */
+};
+
+/* A program: work of many steps that the device runs in one go, without the host in between. Its steps are run in their order;
+ * each sees what those before it have written. Devices tell each other how far they are by words: 64 bits, aligned so, in the memory of
+ * this device, of a peer that is reachable, imported or pinned; whoever writes one only ever makes it larger. Words start at 0 when
+ * whoever shares them out has written that. */
+enum weft_device_step_kind {
+    WEFT_DEVICE_STEP_REDUCE = 0, /* as reduce() does; with one source and no finish: a copy */
+    WEFT_DEVICE_STEP_SIGNAL =
+        1, /* *word = value, seen by others behind everything that the steps before have written */
+    WEFT_DEVICE_STEP_AWAIT =
+        2, /* until *word >= value; steps behind it see what was written before that value */
+};
+
+struct weft_device_step {
+    uint32_t kind;                                    /* enum weft_device_step_kind */
+    uint32_t source_count, destination_count, finish; /* of a REDUCE, as in struct weft_device_reduction */
+    uint64_t count;                                   /* elements */
+    const void *sources[WEFT_DEVICE_SOURCES_MAX];
+    void *destinations[WEFT_DEVICE_DESTINATIONS_MAX];
+    uint64_t *word; /* of a SIGNAL or AWAIT */
+    uint64_t value;
+};
+
+struct weft_device_program {
+    size_t size; /* of this struct, as the caller knows it */
+    weft_dtype dtype;
+    weft_op op;
+    uint32_t step_count; /* 1 to WEFT_DEVICE_STEPS_MAX */
+    uint32_t reserved;
+    const struct weft_device_step *steps; /* in host memory; may go when run() returns */
+    /* In pinned memory. When it is no longer 0 the program ends within a short time, wherever it is; what it had still to do
+     * is not done, and that is no failure of the queue. */
+    const uint64_t *stop;
 };
 
 struct weft_device_ops {
@@ -232,6 +271,10 @@ struct weft_device_ops {
     /* Makes what NICs have written into the device's memory, and told the host of, visible to work that is queued from now on; may
      * wait for the device's bus. WEFT_UNSUPPORTED: cannot be had, so that NICs must not write there. NULL: is so by itself. */
     int (*flush_writes)(struct weft_device *device, int ordinal);
+
+    /* Queues a program. While it waits for words it may hold a part of the device, but other queues get on. Whoever queues one sees to
+     * it that the peers it waits for run theirs, or sets stop. WEFT_UNSUPPORTED for a type and operation as reduce(). */
+    int (*run)(struct weft_device_queue *queue, const struct weft_device_program *program);
 };
 
 /* What a plug-in exports under this name. */

@@ -83,6 +83,7 @@ static void absent_operations_can_be_called(void **state)
                        "devices of this kind map no memory of other processes");
     expect_unsupported(ops.unimport(NULL, NULL), "devices of this kind map no memory of other processes");
     expect_unsupported(ops.reduce(NULL, NULL), "devices of this kind do not reduce");
+    expect_unsupported(ops.run(NULL, NULL), "devices of this kind run no programs");
     expect_unsupported(ops.follow(NULL, NULL), "devices of this kind have no streams");
     expect_unsupported(ops.await(NULL, NULL), "devices of this kind have no queues that wait for each other");
     expect_unsupported(ops.hold(NULL, 0, NULL, NULL), "devices of this kind cannot hold a stream");
