@@ -1,0 +1,260 @@
+#include "comm/exec_program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Where a message lies in the mailbox, and what must be awaited before it may be read. */
+struct letter {
+    const uint8_t *at; /* NULL: none; the cell is memory of its own */
+    uint32_t from, ordinal;
+};
+
+/* A RECV into memory that has not been copied there yet. */
+struct pending {
+    struct letter letter;
+    uint8_t *target;
+    size_t length;
+};
+
+struct progress { /* with one rank */
+    size_t out_at, in_at;
+    uint32_t sent, received, awaited;
+};
+
+struct writer {
+    const struct weft_layout *layout;
+    const struct weft_plan *plan;
+    const struct weft_program_unit *unit;
+    const struct weft_program_channel *channels;
+    struct weft_device_step *steps;
+    uint32_t count;
+    uint32_t computed; /* the last REDUCE, one more than its index; 0: others than SIGNALs came behind it */
+    struct progress *progress; /* [ranks] */
+    struct pending *pending;
+    uint32_t pending_count;
+    struct letter *slots; /* [slots] */
+    struct letter cells[WEFT_CELLS_MAX];
+};
+
+static size_t room_of(size_t length)
+{
+    return (length + 63) / 64 * 64;
+}
+
+/* The next step that moves something, with its range placed. */
+static int next_step(struct weft_cursor *cursor, const struct weft_layout *layout, struct weft_flight *flight)
+{
+    while (weft_cursor_next(cursor, &flight->step)) {
+        weft_layout_place(layout, flight);
+        if (flight->length)
+            return 1;
+    }
+    return 0;
+}
+
+void weft_program_measure(const struct weft_layout *layout, const struct weft_plan *plan,
+                          struct weft_program_channel *channels, uint32_t *steps_max)
+{
+    struct weft_cursor cursor;
+    struct weft_flight flight;
+    uint32_t steps = 0;
+    for (uint32_t r = 0; r < plan->ranks; r++)
+        channels[r] = (struct weft_program_channel){0};
+    weft_cursor_start(&cursor, plan);
+    while (next_step(&cursor, layout, &flight)) {
+        struct weft_program_channel *channel = &channels[flight.step.peer];
+        steps += flight.step.kind <= WEFT_STEP_RECV ? 2 : 1;
+        if (flight.step.kind == WEFT_STEP_SEND) {
+            channel->out_bytes += room_of(flight.length);
+            channel->sends++;
+        } else if (flight.step.kind == WEFT_STEP_RECV) {
+            channel->in_bytes += room_of(flight.length);
+            channel->receives++;
+        }
+    }
+    *steps_max = steps;
+}
+
+/* --- steps */
+
+static void emit_word(struct writer *writer, enum weft_device_step_kind kind, uint64_t *word, uint64_t value)
+{
+    writer->steps[writer->count++] =
+        (struct weft_device_step){.kind = (uint32_t)kind, .word = word, .value = value};
+}
+
+static void emit_compute(struct writer *writer, void *target, const void *const *sources,
+                         uint32_t source_count, size_t length, uint32_t finish)
+{
+    struct weft_device_step *step = &writer->steps[writer->count++];
+    *step = (struct weft_device_step){.kind = WEFT_DEVICE_STEP_REDUCE,
+                                      .source_count = source_count,
+                                      .destination_count = 1,
+                                      .finish = finish,
+                                      .count = length / writer->unit->bytes};
+    for (uint32_t i = 0; i < source_count; i++)
+        step->sources[i] = sources[i];
+    step->destinations[0] = target;
+    writer->computed = writer->count;
+}
+
+static void await_letter(struct writer *writer, const struct letter *letter)
+{
+    const struct weft_program_channel *channel = &writer->channels[letter->from];
+    struct progress *progress = &writer->progress[letter->from];
+    if (progress->awaited > letter->ordinal)
+        return;
+    progress->awaited = letter->ordinal + 1;
+    emit_word(writer, WEFT_DEVICE_STEP_AWAIT, channel->in_word, channel->received + progress->awaited);
+    writer->computed = 0;
+}
+
+static void copy_pending(struct writer *writer, const struct pending *pending)
+{
+    const void *source = pending->letter.at;
+    await_letter(writer, &pending->letter);
+    emit_compute(writer, pending->target, &source, 1, pending->length, 0);
+}
+
+/* A step is about to touch [memory, memory + length). */
+static void touch(struct writer *writer, const uint8_t *memory, size_t length)
+{
+    uintptr_t begin = (uintptr_t)memory;
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < writer->pending_count; i++) {
+        const struct pending pending = writer->pending[i];
+        uintptr_t target = (uintptr_t)pending.target;
+        if (target < begin + length && begin < target + pending.length)
+            copy_pending(writer, &pending);
+        else
+            writer->pending[left++] = pending;
+    }
+    writer->pending_count = left;
+}
+
+/* Where a step finds its source. */
+static const void *find_source(struct writer *writer, const struct weft_flight *flight, int i)
+{
+    const struct weft_ref *ref = &flight->step.sources[i];
+    const struct letter *letter = ref->buffer == WEFT_BUFFER_SLOT   ? &writer->slots[ref->slot]
+                                  : ref->buffer == WEFT_BUFFER_CELL ? &writer->cells[ref->slot]
+                                                                    : NULL;
+    if (letter && letter->at) {
+        await_letter(writer, letter);
+        return letter->at;
+    }
+    touch(writer, flight->sources[i], flight->length);
+    return flight->sources[i];
+}
+
+/* Whether what is sent is what the step before has at hand. */
+static int is_at_hand(const struct writer *writer, const void *source, size_t length)
+{
+    if (!writer->computed)
+        return 0;
+    const struct weft_device_step *last = &writer->steps[writer->computed - 1];
+    if (last->destination_count == WEFT_DEVICE_DESTINATIONS_MAX ||
+        last->count != length / writer->unit->bytes)
+        return 0;
+    return last->destinations[0] == source ||
+           (last->source_count == 1 && !last->finish && last->sources[0] == source);
+}
+
+static void write_send(struct writer *writer, const struct weft_flight *flight)
+{
+    const struct weft_program_channel *channel = &writer->channels[flight->step.peer];
+    struct progress *progress = &writer->progress[flight->step.peer];
+    const void *source = find_source(writer, flight, 0);
+    uint8_t *target = channel->outbox + progress->out_at;
+    if (is_at_hand(writer, source, flight->length)) {
+        struct weft_device_step *last = &writer->steps[writer->computed - 1];
+        last->destinations[last->destination_count++] = target;
+    } else {
+        emit_compute(writer, target, &source, 1, flight->length, 0);
+    }
+    progress->out_at += room_of(flight->length);
+    progress->sent++;
+    emit_word(writer, WEFT_DEVICE_STEP_SIGNAL, channel->out_word, channel->sent + progress->sent);
+}
+
+static void write_recv(struct writer *writer, const struct weft_flight *flight)
+{
+    const struct weft_ref *ref = &flight->step.destination;
+    struct progress *progress = &writer->progress[flight->step.peer];
+    const struct letter letter = {.at = writer->channels[flight->step.peer].inbox + progress->in_at,
+                                  .from = (uint32_t)flight->step.peer,
+                                  .ordinal = progress->received++};
+    progress->in_at += room_of(flight->length);
+    if (ref->buffer == WEFT_BUFFER_SLOT) {
+        writer->slots[ref->slot] = letter;
+    } else if (ref->buffer == WEFT_BUFFER_CELL) {
+        writer->cells[ref->slot] = letter;
+    } else {
+        touch(writer, flight->target, flight->length);
+        writer->pending[writer->pending_count++] =
+            (struct pending){.letter = letter, .target = flight->target, .length = flight->length};
+    }
+}
+
+static void write_compute(struct writer *writer, const struct weft_flight *flight)
+{
+    const void *sources[WEFT_STEP_SOURCES_MAX];
+    uint32_t finish = flight->step.flags & WEFT_STEP_FINISH ? writer->unit->finish : 0;
+    for (int i = 0; i < flight->step.source_count; i++)
+        sources[i] = find_source(writer, flight, i);
+    if (flight->step.destination.buffer == WEFT_BUFFER_CELL)
+        writer->cells[flight->step.destination.slot].at = NULL;
+    else
+        touch(writer, flight->target, flight->length);
+    if (flight->step.kind == WEFT_STEP_COPY && !finish && sources[0] == flight->target)
+        return;
+    emit_compute(writer, flight->target, sources, flight->step.source_count, flight->length, finish);
+}
+
+static void write_steps(struct writer *writer)
+{
+    struct weft_cursor cursor;
+    struct weft_flight flight;
+    weft_cursor_start(&cursor, writer->plan);
+    while (next_step(&cursor, writer->layout, &flight)) {
+        if (flight.step.kind == WEFT_STEP_SEND)
+            write_send(writer, &flight);
+        else if (flight.step.kind == WEFT_STEP_RECV)
+            write_recv(writer, &flight);
+        else
+            write_compute(writer, &flight);
+    }
+    for (uint32_t i = 0; i < writer->pending_count; i++)
+        copy_pending(writer, &writer->pending[i]);
+    for (uint32_t r = 0; r < writer->plan->ranks;
+         r++) { /* also what nobody reads: then the mailbox is quiet */
+        const uint32_t received = writer->progress[r].received;
+        if (received)
+            await_letter(writer, &(struct letter){.from = r, .ordinal = received - 1});
+    }
+}
+
+int weft_program_write(const struct weft_layout *layout, const struct weft_plan *plan,
+                       const struct weft_program_unit *unit, const struct weft_program_channel *channels,
+                       struct weft_device_step *steps, uint32_t *step_count)
+{
+    struct writer writer = {
+        .layout = layout, .plan = plan, .unit = unit, .channels = channels, .steps = steps};
+    size_t receives = 0;
+    for (uint32_t r = 0; r < plan->ranks; r++)
+        receives += channels[r].receives;
+    writer.progress = calloc(plan->ranks, sizeof *writer.progress);
+    writer.pending = calloc(receives + 1, sizeof *writer.pending);
+    writer.slots = calloc(plan->slots + 1u, sizeof *writer.slots);
+    int status = WEFT_OK;
+    if (writer.progress && writer.pending && writer.slots)
+        write_steps(&writer);
+    else
+        status = weft_fail(WEFT_NOMEM, "no memory to write a program of a device");
+    free(writer.progress);
+    free(writer.pending);
+    free(writer.slots);
+    if (status == WEFT_OK)
+        *step_count = writer.count;
+    return status;
+}
