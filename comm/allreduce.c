@@ -267,18 +267,10 @@ static int start_in_group(struct weft_comm *comm, const void *send, void *recv, 
     return status;
 }
 
-/* The cache lines' path on copies of a device's memory. */
-static int run_staged(struct weft_comm *comm, const struct weft_operands *operands,
-                      const struct weft_where *where, int checked)
+static int run_copies(struct weft_comm *comm, const struct weft_operands *copies, const void *checked)
 {
-    struct weft_staged staged;
-    int status = weft_staged_begin(comm, operands, where, &staged);
-    if (status != WEFT_OK)
-        return weft_staged_fail(comm, status);
-    status = run_fastpath(comm, staged.operands.send, staged.operands.recv, operands->count, operands->dtype,
-                          operands->op, checked);
-    int ended = weft_staged_end(comm, operands, &staged, status);
-    return status != WEFT_OK || ended == WEFT_OK ? status : weft_staged_fail(comm, ended);
+    return run_fastpath(comm, copies->send, copies->recv, copies->count, copies->dtype, copies->op,
+                        *(const int *)checked);
 }
 
 /* Devices are in use: whether the call is about their memory, and if so what it returns. Both ends of the choice are the
@@ -300,7 +292,7 @@ static int takes_device(struct weft_comm *comm, const void *send, void *recv, si
     *status = weft_comm_begin(comm);
     if (*status == WEFT_OK)
         *status = takes_fastpath(comm, count * operands.element_bytes)
-                      ? run_staged(comm, &operands, &where, checked)
+                      ? weft_staged_run(comm, &operands, &where, run_copies, &checked)
                       : run_plan(comm, send, recv, count, dtype, op);
     return 1;
 }

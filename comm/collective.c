@@ -301,20 +301,12 @@ int weft_collective_start(struct weft_comm *comm, struct weft_operands *operands
     return WEFT_OK;
 }
 
-/* The cache lines' path on copies of a device's memory. */
-static int run_staged(struct weft_comm *comm, const struct weft_operands *operands,
-                      const struct weft_where *where, const struct weft_call *call)
+static int run_fast(struct weft_comm *comm, const struct weft_operands *operands, const void *call)
 {
-    struct weft_staged staged;
-    int status = weft_staged_begin(comm, operands, where, &staged);
-    if (status != WEFT_OK)
-        return weft_staged_fail(comm, status);
-    status = weft_collective_run_fast(comm, &staged.operands, call);
-    int ended = weft_staged_end(comm, operands, &staged, status);
-    if (status != WEFT_OK)
+    if (weft_collective_run_fast(comm, operands, call) != WEFT_OK)
         return weft_comm_report(comm);
     comm->fast_operations++;
-    return ended == WEFT_OK ? WEFT_OK : weft_staged_fail(comm, ended);
+    return WEFT_OK;
 }
 
 static int start_in_group(struct weft_comm *comm, struct weft_operands *operands)
@@ -349,10 +341,6 @@ int weft_collective_run(struct weft_comm *comm, struct weft_operands *operands)
     if (status != WEFT_OK)
         return status;
     weft_comm_count_call(comm);
-    if (where.kind)
-        return run_staged(comm, operands, &where, &call);
-    if (weft_collective_run_fast(comm, operands, &call) != WEFT_OK)
-        return weft_comm_report(comm);
-    comm->fast_operations++;
-    return WEFT_OK;
+    return where.kind ? weft_staged_run(comm, operands, &where, run_fast, &call)
+                      : run_fast(comm, operands, &call);
 }

@@ -150,14 +150,21 @@ int weft_part_prepare_input(struct weft_part *part, const struct weft_operands *
 
 /* --- without the executor */
 
+/* Copies of the buffers on the host, in blocks of one size. */
+struct staged {
+    struct weft_operands operands; /* of the copies */
+    struct weft_lane *lane;
+    void *memory;
+    size_t bytes;
+};
+
 /* Copies of both buffers, the input first. */
 static int staged_open(struct weft_comm *comm, const struct weft_operands *operands,
-                       const struct weft_where *found, struct weft_staged *staged)
+                       const struct weft_where *found, struct staged *staged)
 {
     size_t block = operands->count * operands->element_bytes;
     size_t sent = (operands->send_blocks_count * block + 63) / 64 * 64;
-    *staged =
-        (struct weft_staged){.operands = *operands, .bytes = sent + operands->recv_blocks_count * block};
+    *staged = (struct staged){.operands = *operands, .bytes = sent + operands->recv_blocks_count * block};
     int status = weft_where_lane(comm->context, found, &staged->lane);
     if (status != WEFT_OK)
         return status;
@@ -169,7 +176,7 @@ static int staged_open(struct weft_comm *comm, const struct weft_operands *opera
     return WEFT_OK;
 }
 
-static void staged_close(struct weft_comm *comm, struct weft_staged *staged)
+static void staged_close(struct weft_comm *comm, struct staged *staged)
 {
     if (staged->memory)
         weft_lane_keep(staged->lane, weft_memory_buffer_put, comm->context, WEFT_SHM, staged->memory,
@@ -199,7 +206,7 @@ static int await_lane(struct weft_comm *comm, struct weft_lane *lane)
     return status > 0 ? WEFT_OK : status;
 }
 
-static int staged_move(struct weft_comm *comm, const struct weft_staged *staged, void *to, const void *from,
+static int staged_move(struct weft_comm *comm, const struct staged *staged, void *to, const void *from,
                        size_t bytes, int is_device)
 {
     if (bytes && !is_device)
@@ -210,8 +217,9 @@ static int staged_move(struct weft_comm *comm, const struct weft_staged *staged,
     return status == WEFT_OK ? await_lane(comm, staged->lane) : status;
 }
 
-int weft_staged_begin(struct weft_comm *comm, const struct weft_operands *operands,
-                      const struct weft_where *found, struct weft_staged *staged)
+/* Copies the input and waits. */
+static int staged_begin(struct weft_comm *comm, const struct weft_operands *operands,
+                        const struct weft_where *found, struct staged *staged)
 {
     size_t bytes = operands->send_blocks_count * operands->count * operands->element_bytes;
     weft_context_lock(comm->context);
@@ -225,8 +233,9 @@ int weft_staged_begin(struct weft_comm *comm, const struct weft_operands *operan
     return status;
 }
 
-int weft_staged_end(struct weft_comm *comm, const struct weft_operands *operands, struct weft_staged *staged,
-                    int status)
+/* Copies the output back, if status is WEFT_OK, and waits. Returns status, or what has failed. */
+static int staged_end(struct weft_comm *comm, const struct weft_operands *operands, struct staged *staged,
+                      int status)
 {
     size_t bytes = operands->recv_blocks_count * operands->count * operands->element_bytes;
     weft_context_lock(comm->context);
@@ -246,7 +255,7 @@ int weft_part_fail(struct weft_comm *comm, int status)
     return status;
 }
 
-int weft_staged_fail(struct weft_comm *comm, int status)
+static int staged_fail(struct weft_comm *comm, int status)
 {
     weft_context_lock(comm->context);
     weft_part_fail(comm, status);
@@ -254,12 +263,24 @@ int weft_staged_fail(struct weft_comm *comm, int status)
     return weft_comm_report(comm);
 }
 
+int weft_staged_run(struct weft_comm *comm, const struct weft_operands *operands,
+                    const struct weft_where *where, weft_staged_call *run, const void *arg)
+{
+    struct staged staged;
+    int status = staged_begin(comm, operands, where, &staged);
+    if (status != WEFT_OK)
+        return staged_fail(comm, status);
+    status = run(comm, &staged.operands, arg);
+    int ended = staged_end(comm, operands, &staged, status);
+    return status != WEFT_OK || ended == WEFT_OK ? status : staged_fail(comm, ended);
+}
+
 /* Where the host must work: through copies. */
 static int alone_on_host(struct weft_comm *comm, const struct weft_operands *operands,
                          const struct weft_where *found)
 {
     struct weft_operands plain = *operands; /* one block, where it begins */
-    struct weft_staged staged;
+    struct staged staged;
     size_t count = weft_operands_count(operands, &operands->send_blocks, 0);
     plain.count = count;
     plain.send = (const uint8_t *)operands->send +
@@ -267,7 +288,7 @@ static int alone_on_host(struct weft_comm *comm, const struct weft_operands *ope
     plain.recv = (uint8_t *)operands->recv +
                  weft_operands_offset(operands, &operands->recv_blocks, 0) * operands->element_bytes;
     plain.send_blocks = plain.recv_blocks = (struct weft_exec_blocks){NULL, NULL};
-    int status = weft_staged_begin(comm, &plain, found, &staged);
+    int status = staged_begin(comm, &plain, found, &staged);
     if (status != WEFT_OK)
         return status;
     if (weft_collective_reduces(operands->collective))
@@ -275,7 +296,7 @@ static int alone_on_host(struct weft_comm *comm, const struct weft_operands *ope
                                staged.operands.send, count);
     else
         weft_copy(staged.operands.recv, staged.operands.send, count * operands->element_bytes);
-    return weft_staged_end(comm, &plain, &staged, status);
+    return staged_end(comm, &plain, &staged, status);
 }
 
 int weft_device_run_alone(struct weft_comm *comm, const struct weft_operands *operands,

@@ -29,21 +29,10 @@ int weft_part_prepare_input(struct weft_part *part, const struct weft_operands *
 int weft_device_run_alone(struct weft_comm *comm, const struct weft_operands *operands,
                           const struct weft_where *where);
 
-/* A call that the cache lines serve, which only the host can do: copies of the buffers on the host. Blocks of one size. */
-struct weft_staged {
-    struct weft_operands operands; /* of the copies */
-    struct weft_lane *lane;
-    void *memory;
-    size_t bytes;
-};
-
-/* Copies the input and waits. */
-int weft_staged_begin(struct weft_comm *comm, const struct weft_operands *operands,
-                      const struct weft_where *where, struct weft_staged *staged);
-/* Copies the output back, if status is WEFT_OK, and waits. Returns status, or what has failed. */
-int weft_staged_end(struct weft_comm *comm, const struct weft_operands *operands, struct weft_staged *staged,
-                    int status);
-/* A copy has failed, with the text that weft_error_detail() has: the others would wait. Returns what the call returns. */
-int weft_staged_fail(struct weft_comm *comm, int status);
+/* A call that the cache lines serve, which only the host can do: run(comm, copies, arg) makes it on copies of the buffers, in blocks of
+ * one size, and returns what the call returns. A copy that fails ends the communicator: the others would wait. Waits. */
+typedef int weft_staged_call(struct weft_comm *comm, const struct weft_operands *copies, const void *arg);
+int weft_staged_run(struct weft_comm *comm, const struct weft_operands *operands,
+                    const struct weft_where *where, weft_staged_call *run, const void *arg);
 
 #endif
