@@ -36,7 +36,7 @@ int weft_device_reach(struct weft_exec_op *op, struct weft_flight *flight)
     const struct weft_exec_peer *peer = &op->exec->peers[flight->rank];
     int is_send = flight->step.kind == WEFT_STEP_SEND;
     unsigned buffer = is_send ? flight->step.sources[0].buffer : flight->step.destination.buffer;
-    uint8_t *refused = &op->refused[peer->transport];
+    uint8_t *refused = &op->refused[peer->transport][!is_send];
     if (buffer == WEFT_BUFFER_SLOT || *refused >> buffer & 1)
         return WEFT_OK;
     int status = is_send ? WEFT_OK : weft_lane_flush_writes(op->request.lane); /* whether it can */

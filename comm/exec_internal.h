@@ -203,8 +203,9 @@ struct weft_exec_op {
     struct weft_op_peer **peers;   /* in order of first use; kept when the operation struct is used again */
     struct weft_op_peer **by_rank; /* [ranks], NULL where not used yet */
     struct weft_region *regions[WEFT_TRANSPORTS_MAX][WEFT_BUFFERS]; /* held until the end */
-    uint8_t refused[WEFT_TRANSPORTS_MAX]; /* a device's buffers that cannot be registered, as bits */
-    struct weft_extent shadows[2];        /* of the extents of INPUT and OUTPUT; in place one */
+    /* Of a device's buffers, as bits: those that SENDs, [1] RECVs, do not reach. */
+    uint8_t refused[WEFT_TRANSPORTS_MAX][2];
+    struct weft_extent shadows[2]; /* of the extents of INPUT and OUTPUT; in place one */
     struct weft_extent shadowed[2];
     struct weft_exec_look look;
     size_t work_bytes;             /* computed since the last return to the progress loop */

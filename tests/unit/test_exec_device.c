@@ -10,6 +10,7 @@
 #include <cmocka.h>
 #include <weft/weft.h>
 
+#include "base/error.h"
 #include "tests/support/exec_scene.h"
 #include "tests/support/exec_sweep.h"
 
@@ -101,41 +102,49 @@ static void test_slow_and_mixed(void **state)
     exec_scene_close();
 }
 
+/* Everything in a world of its own; what its ranks have moved. */
+static struct weft_exec_stats sweep_world(const struct exec_world_options *world, sweep_place *place,
+                                          uint32_t *random)
+{
+    static const size_t counts[] = {333, 5000};
+    struct exec_sweep all = {.ranks = world->ranks,
+                             .mode = world->mode,
+                             .place = place,
+                             .lanes = exec_scene.lanes,
+                             .counts = counts,
+                             .count_count = sizeof counts / sizeof *counts};
+    assert_int_equal(exec_world_open(world, &all.world), 0);
+    exec_sweep(&all, random);
+    struct weft_exec_stats sum = exec_world_sum(all.world);
+    assert_int_equal(exec_world_regions(all.world), 0);
+    exec_world_close(all.world);
+    return sum;
+}
+
 /* The transport puts from the device's memory, and into it. What travels in messages is staged at both ends, and nothing
  * else is; with ranks that are refused, more is. */
 static void sweep_registered(const char *options, sweep_place *place, uint64_t refuses, uint32_t seed)
 {
     static const uint32_t rank_counts[] = {2, 3, 5, 8};
-    static const size_t counts[] = {333, 5000};
     uint32_t random = seed;
     exec_scene_open(options);
     for (size_t n = 0; n < sizeof rank_counts / sizeof *rank_counts; n++) {
         if (n % 2 != (getenv("WEFT_SANITIZER") ? 0 : n / 2))
             continue;
-        struct exec_world_options world = {.ranks = rank_counts[n],
-                                           .window = n % 2 ? 32 : 4,
-                                           .mode = n % 2 ? "put:storm=3" : "put",
-                                           .eager_bytes = 64,
-                                           .slice_bytes = 1024,
-                                           .seed = (uint32_t)(n % 2 ? 17 + n : 0),
-                                           .registers = exec_scene.sim,
-                                           .refuses = refuses};
-        struct exec_sweep all = {.ranks = rank_counts[n],
-                                 .mode = world.mode,
-                                 .place = place,
-                                 .lanes = exec_scene.lanes,
-                                 .counts = counts,
-                                 .count_count = sizeof counts / sizeof *counts};
-        assert_int_equal(exec_world_open(&world, &all.world), 0);
-        exec_sweep(&all, &random);
-        struct weft_exec_stats sum = exec_world_sum(all.world);
+        const struct exec_world_options world = {.ranks = rank_counts[n],
+                                                 .window = n % 2 ? 32 : 4,
+                                                 .mode = n % 2 ? "put:storm=3" : "put",
+                                                 .eager_bytes = 64,
+                                                 .slice_bytes = 1024,
+                                                 .seed = (uint32_t)(n % 2 ? 17 + n : 0),
+                                                 .registers = exec_scene.sim,
+                                                 .refuses = refuses};
+        const struct weft_exec_stats sum = sweep_world(&world, place, &random);
         assert_true(sum.bytes_direct > 0);
         if (place == exec_scene_on_sim && !refuses)
             assert_int_equal(sum.bytes_staged, 2 * sum.bytes_eager);
         else if (place == exec_scene_on_sim)
             assert_true(sum.bytes_staged > 2 * sum.bytes_eager);
-        assert_int_equal(exec_world_regions(all.world), 0);
-        exec_world_close(all.world);
     }
     exec_scene_close();
 }
@@ -160,12 +169,53 @@ static void test_registered_here_and_there(void **state)
     sweep_registered("sim:seed=4,dmabuf=1,delay=5", anywhere, 0, 19);
 }
 
+/* The device does not see what NICs write there: receives are staged, and sends leave from its memory all the same. */
+static struct weft_device_kind unseeing;
+
+static int refuse_to_flush(struct weft_device *device, int ordinal)
+{
+    (void)device, (void)ordinal;
+    return weft_fail(WEFT_UNSUPPORTED, "the test's device does not see what NICs write");
+}
+
+static void on_unseeing(uint32_t rank, uint32_t *random, struct case_device *device, int *on_host)
+{
+    exec_scene_on_sim(rank, random, device, on_host);
+    device->kind = &unseeing;
+}
+
+static void test_writes_that_are_not_seen(void **state)
+{
+    (void)state;
+    exec_scene_open("sim:seed=1,dmabuf=1");
+    unseeing = *exec_scene.sim;
+    unseeing.ops.flush_writes = refuse_to_flush;
+    struct exec_world_options world = {.ranks = 3,
+                                       .window = 32,
+                                       .mode = "put",
+                                       .eager_bytes = 64,
+                                       .slice_bytes = 1024,
+                                       .registers = exec_scene.sim};
+    uint32_t random = 23, again = random;
+    const struct weft_exec_stats seen = sweep_world(&world, exec_scene_on_sim, &random);
+    const struct weft_exec_stats unseen = sweep_world(&world, on_unseeing, &again);
+    assert_int_equal(unseen.bytes_eager, seen.bytes_eager);
+    assert_true(unseen.bytes_staged > 2 * unseen.bytes_eager);
+    /* What is put counts once, where it arrives, and again where it was staged to be sent. */
+    assert_int_equal(unseen.bytes_staged + unseen.bytes_direct, seen.bytes_staged + seen.bytes_direct);
+    exec_scene_close();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_host_kind),       cmocka_unit_test(test_sim),
-        cmocka_unit_test(test_slow_and_mixed),  cmocka_unit_test(test_registered),
-        cmocka_unit_test(test_registered_slow), cmocka_unit_test(test_registered_here_and_there),
+        cmocka_unit_test(test_host_kind),
+        cmocka_unit_test(test_sim),
+        cmocka_unit_test(test_slow_and_mixed),
+        cmocka_unit_test(test_registered),
+        cmocka_unit_test(test_registered_slow),
+        cmocka_unit_test(test_registered_here_and_there),
+        cmocka_unit_test(test_writes_that_are_not_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
