@@ -287,6 +287,10 @@ static void mark_the_end(struct weft_lane *lane)
     int status = lane->has_work && !lane->is_blind ? put_mark(lane) : WEFT_OK;
     if (status == WEFT_OK)
         return;
+    weft_log(WEFT_LOG_ERROR,
+             "%s device %d may still work on an operation that has ended, and write its buffers later: "
+             "nothing tells when it is done: %s",
+             lane->kind->name, lane->ordinal, weft_error_detail());
     fail(lane, status);
     lane->is_blind = 1;
 }

@@ -445,6 +445,53 @@ static void test_failing_to_queue(void **state)
     }
 }
 
+static char log_path[] = "/tmp/weft-test-lane-XXXXXX";
+
+static void expect_log(const char *expected)
+{
+    char text[8192];
+    FILE *file = fopen(log_path, "r");
+    assert_non_null(file);
+    size_t size = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[size] = '\0';
+    assert_non_null(strstr(text, expected));
+}
+
+static int refuse_to_mark(struct weft_device_queue *queue, struct weft_device_event **event)
+{
+    (void)queue, (void)event;
+    return weft_fail(WEFT_SYSTEM, "the test refuses marks");
+}
+
+/* A lane that still has work when it is given back, and cannot tell when that is done, says so. What the work uses is kept until its
+ * queue is closed. */
+static void test_unmarked(void **state)
+{
+    (void)state;
+    scene_open("sim", "sim:seed=4,delay=2000");
+    uint8_t *pinned = memory_get(WEFT_MEMORY_PINNED);
+    void *far = memory_get(WEFT_MEMORY_DEVICE);
+    struct weft_device_kind unmarked = *scene.kind;
+    const struct weft_device_kind *kind = scene.kind;
+    unmarked.ops.mark = refuse_to_mark;
+    scene.kind = &unmarked;
+    released = 0;
+    struct weft_lane *lane = lane_get();
+    assert_int_equal(weft_lane_copy(lane, far, pinned, SIZE), 0);
+    keep(lane, pinned);
+    assert_int_equal(released, 0);
+    weft_lane_put(lane);
+    assert_int_equal(released, 1);
+    assert_int_equal(counts().queues, 0);
+    expect_log("sim device 0 may still work on an operation that has ended");
+    expect_log("the test refuses marks");
+    scene.kind = kind;
+    memory_put(far);
+    memory_put(pinned);
+    scene_close();
+}
+
 /* The same memory until the lane is given back, more when more is asked for, and none that is too large is kept. */
 static void test_memory(void **state)
 {
@@ -522,7 +569,12 @@ int main(void)
         cmocka_unit_test(test_kept_memory),  cmocka_unit_test(test_never_done),
         cmocka_unit_test(test_failing_work), cmocka_unit_test(test_failing_to_queue),
         cmocka_unit_test(test_memory),       cmocka_unit_test(test_refused_memory),
-        cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_pool),         cmocka_unit_test(test_unmarked),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int log = mkstemp(log_path);
+    if (log < 0 || close(log) || setenv("WEFT_LOG_FILE", log_path, 1))
+        return 1;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    unlink(log_path);
+    return failed;
 }
