@@ -1,9 +1,10 @@
 #!/bin/bash
 # What only a machine with an NVIDIA GPU can show: tests/gpu/run.sh check|perf [STEP...]
+#                          what its figures are worth: tests/gpu/run.sh judge
 #
 # A step is a function step_NAME below, and a word in the list of check or of perf; steps named behind these run alone. Each counts
 # what it finds (ok, bad, skip of tests/support/tally.sh) and may leave files in $results. What cannot run here says why and
-# counts as skipped; the last line is the count.
+# counts as skipped; the last line is the count. Judge needs no GPU: it goes by the figures that perf has left in $results.
 #
 # BUILD         the programs (build). They may come from another machine: tests/gpu/kit.sh packs them with the libraries they
 #               need, in lib/ beside tests/, of which those are used that this machine lacks. Nothing is installed.
@@ -14,7 +15,11 @@ cd "$(dirname "$0")/../.." || exit 1
 export BUILD=${BUILD:-build}
 check_steps=(conformance kernels record gates collectives memcheck racecheck)
 perf_steps=(bandwidth figures allreduce gates)
-least_share=85 # percent of the copies' bandwidth, from 64 MiB up
+judge_steps=(judge_sums judge_allreduce)
+least_share=85     # percent of the copies' bandwidth, from 64 MiB up
+most_times=1.3     # the time that an allreduce's least traffic takes at that bandwidth
+sums=$((64 << 20)) # bytes from which sums are judged
+reduced=$((256 << 20))
 results=${GPU_RESULTS:-$BUILD/gpu-results}
 perf=$BUILD/weft-perf
 mkdir -p "$results"
@@ -25,11 +30,13 @@ source tests/support/tally.sh
 case ${1:-} in
 check) steps=("${check_steps[@]}") ;;
 perf) steps=("${perf_steps[@]}") ;;
+judge) steps=("${judge_steps[@]}") ;;
 *)
-    echo "usage: $0 check|perf [STEP...]" >&2
+    echo "usage: $0 check|perf|judge [STEP...]" >&2
     exit 2
     ;;
 esac
+mode=$1
 shift
 (($# == 0)) || steps=("$@")
 
@@ -225,22 +232,13 @@ step_racecheck() { sanitize_all racecheck; }
 
 # --- steps of perf
 
-# float16, float32 and bfloat16 sums, judged.
+# float16, float32 and bfloat16 sums.
 step_bandwidth() {
     needs_kernels bandwidth || return
-    local csv=$results/bandwidth.csv line
-    reductions "sums, checked" 580 -b 64M -e 1G -f 4 -n 21 --csv "$csv" --json "$results/bandwidth.json"
+    rm -f "$results/bandwidth.csv"
+    reductions "sums, checked" 580 -b $sums -e 1G -f 4 -n 21 --csv "$results/bandwidth.csv" --json "$results/bandwidth.json"
     sed 's/^/    /' "$work/out"
-    [[ $rc == 0 ]] || return
-    while read -r line; do
-        if [[ $line == ok* ]]; then ok "${line#ok }"; else bad "${line#bad }"; fi
-    done < <(awk -F, -v least=$least_share '
-        NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
-        {
-            share = $at["share_percent"]
-            printf "%s %s %s of %d MiB: %.0f GB/s, %.1f %% of the copies (at least %d)\n", share >= least ? "ok" : "bad",
-                $at["type"], $at["redop"], $at["size_bytes"] / 1048576, $at["reduce_gbs"], share, least
-        }' "$csv")
+    step_judge_sums
 }
 
 # Everything else, for the record.
@@ -257,16 +255,83 @@ step_figures() {
 # Two ranks that share the device: 256 MiB, and small ones beside the host's.
 step_allreduce() {
     needs_kernels allreduce || return
-    ranks "allreduce of 256 MiB" 300 allreduce --ranks 2 --memory cuda -b 256M -e 256M -n 11 --csv "$results/allreduce.csv"
+    local large=(-b "$reduced" -e "$reduced" -n 11) small=(-b 8 -e 64K -f 8)
+    rm -f "$results"/allreduce*.csv
+    reductions "copies of 256 MiB" 300 -d float32 "${large[@]}" --csv "$results/allreduce-copies.csv"
+    ranks "allreduce of 256 MiB" 300 allreduce --ranks 2 --memory cuda "${large[@]}" --csv "$results/allreduce.csv"
     sed 's/^/    /' "$work/out"
-    ranks "allreduce of 8 B" 120 allreduce --ranks 2 --memory cuda -b 8 -e 64K -f 8 --csv "$results/allreduce-small.csv"
+    ranks "allreduce of 8 B" 120 allreduce --ranks 2 --memory cuda "${small[@]}" --csv "$results/allreduce-small.csv"
     sed 's/^/    /' "$work/out"
-    ranks "allreduce of 8 B on the host" 120 allreduce --ranks 2 --memory malloc -b 8 -e 64K -f 8 --csv "$results/allreduce-host.csv"
+    ranks "allreduce of 8 B on the host" 120 allreduce --ranks 2 --memory malloc "${small[@]}" --csv "$results/allreduce-host.csv"
     sed 's/^/    /' "$work/out"
+    step_judge_allreduce
 }
 
-borrow_libraries
-look || { bad "weft-perf --devices"; steps=(); }
+# --- what figures are worth
+
+# figures FILE: $results/FILE.csv for awk, which finds a column's number in at[NAME] from its second line on.
+figures() {
+    [[ -f $results/$1.csv ]] && cat "$results/$1.csv"
+}
+columns='NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }'
+
+# verdicts STEP: counts lines "ok TEXT" and "bad TEXT", of which there are some.
+verdicts() {
+    local word text before=$((passed + failed))
+    : >"$work/out"
+    : >"$work/err"
+    while read -r word text; do
+        if [[ $word == ok ]]; then ok "$text"; else bad "$text"; fi
+    done
+    ((passed + failed > before)) || bad "$1 came to no verdict"
+}
+
+# Each type's sums at each size, beside copies of the same size.
+step_judge_sums() {
+    verdicts sums < <(figures bandwidth | awk -F, -v least=$least_share -v from="$sums" "$columns"'
+        $at["redop"] == "sum" && $at["size_bytes"] >= from {
+            share = $at["share_percent"]
+            seen[$at["type"]] = 1
+            printf "%s %s %s of %d MiB: %.0f GB/s, %.1f %% of the copies (at least %d)\n",
+                (share ~ /^[0-9]/ && share + 0 >= least ? "ok" : "bad"),
+                $at["type"], $at["redop"], $at["size_bytes"] / 1048576, $at["reduce_gbs"], share, least
+        }
+        END {
+            split("float32 float16 bfloat16", types, " ")
+            for (t = 1; t in types; t++)
+                if (!(types[t] in seen)) printf "bad %s sum: there is no figure\n", types[t]
+        }')
+}
+
+# Each element is read by one of the two ranks from both inputs, and written to both outputs: four times the size passes, which
+# copies of that size do at copy_gbs, bytes read and written.
+step_judge_allreduce() {
+    local bandwidth device host
+    bandwidth=$(figures allreduce-copies | awk -F, -v size="$reduced" "$columns"'$at["size_bytes"] == size { print $at["copy_gbs"] }')
+    verdicts allreduce < <(figures allreduce | awk -F, -v most=$most_times -v size="$reduced" -v gbs="${bandwidth:-0}" "$columns"'
+        $at["size_bytes"] == size && gbs > 0 {
+            times = $at["time_us"] / (4 * size / gbs / 1000)
+            seen[$at["in_place"]] = 1
+            printf "%s allreduce of %d MiB %s: %.0f us, %.2f times what its traffic takes at %.0f GB/s (at most %s)\n",
+                (times > 0 && times <= most ? "ok" : "bad"), size / 1048576, ($at["in_place"] ? "in place" : "out of place"),
+                $at["time_us"], times, gbs, most
+        }
+        END { if (!(0 in seen) || !(1 in seen)) print "bad allreduce of 256 MiB: there are no figures, in place or not" }')
+    small() { figures "$1" | awk -F, "$columns"'$at["size_bytes"] == 8 && !$at["in_place"] { print $at["time_us"] }'; }
+    device=$(small allreduce-small) host=$(small allreduce-host)
+    verdicts 'small allreduce' < <(awk -v device="${device:-0}" -v host="${host:-0}" 'BEGIN {
+        if (device > 0 && host > 0)
+            printf "ok allreduce of 8 B: %.2f us on the device, %.2f us on the host, %.1f times as long\n", device, host, device / host
+        else
+            print "bad allreduce of 8 B: there are no figures of the device and the host"
+    }')
+}
+
+no_gpu=''
+if [[ $mode != judge ]]; then
+    borrow_libraries
+    look || { bad "weft-perf --devices"; steps=(); }
+fi
 for step in "${steps[@]}"; do
     if ! declare -F "step_$step" >/dev/null; then
         bad "there is no step '$step'"

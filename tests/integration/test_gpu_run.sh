@@ -28,6 +28,47 @@ run tidy
 [[ $rc == 2 ]] && ok "check or perf" || bad "neither check nor perf (status $rc)"
 unset WEFT_DEVICE
 
+# What figures are worth, by figures made up: copies move 2000 GB/s, so 256 MiB take 536.9 us at least.
+sums() { # SHARE of bfloat16
+    mkdir -p "$GPU_RESULTS"
+    {
+        echo "size_bytes,count,type,redop,reduce_gbs,share_percent"
+        echo "33554432,1,float32,sum,1000,50" # not judged
+        echo "67108864,1,float32,sum,1700,85"
+        echo "268435456,1,float16,sum,1900,95.2"
+        echo "268435456,1,bfloat16,sum,1699,$1"
+    } >"$GPU_RESULTS/bandwidth.csv"
+}
+allreduces() { # TIME in place
+    local head=size_bytes,type,in_place,time_us
+    printf 'size_bytes,copy_gbs\n268435456,2000\n' >"$GPU_RESULTS/allreduce-copies.csv"
+    printf '%s\n268435456,float32,0,697.9\n268435456,float32,1,%s\n' $head "$1" >"$GPU_RESULTS/allreduce.csv"
+    printf '%s\n8,float32,0,12.5\n8,float32,1,99\n64,float32,0,99\n' $head >"$GPU_RESULTS/allreduce-small.csv"
+    printf '%s\n8,float32,0,0.5\n' $head >"$GPU_RESULTS/allreduce-host.csv"
+}
+says() { grep -qxF "$1" "$work/out" || bad "it does not say '$1'"; }
+sums 85.1
+allreduces 600
+run judge
+tells 0 "6 passed, 0 failed, 0 skipped" "figures that are good enough"
+says "ok: float32 sum of 64 MiB: 1700 GB/s, 85.0 % of the copies (at least 85)"
+says "ok: allreduce of 256 MiB out of place: 698 us, 1.30 times what its traffic takes at 2000 GB/s (at most 1.3)"
+says "ok: allreduce of 8 B: 12.50 us on the device, 0.50 us on the host, 25.0 times as long"
+sums 84.9
+allreduces 698.1
+run judge
+tells 1 "4 passed, 2 failed, 0 skipped" "figures that are not"
+says "FAILED: bfloat16 sum of 256 MiB: 1699 GB/s, 84.9 % of the copies (at least 85)"
+says "FAILED: allreduce of 256 MiB in place: 698 us, 1.30 times what its traffic takes at 2000 GB/s (at most 1.3)"
+sums ""
+sed -i '$d' "$GPU_RESULTS/allreduce.csv"
+rm "$GPU_RESULTS/allreduce-host.csv"
+run judge
+tells 1 "3 passed, 3 failed, 0 skipped" "figures that are missing"
+rm -r "$GPU_RESULTS"
+run judge
+tells 1 "0 passed, 5 failed, 0 skipped" "no figures at all"
+
 if [[ ! -f $BUILD/tests/drivers/libcuda.so.1 ]]; then
     skip "the stand-in for the driver is not built"
     echo "$passed passed, $failed failed, $skipped skipped"
