@@ -189,13 +189,25 @@ static int scale(struct weft_exec_op *op, const struct weft_exec_moves *moves)
 static int loaded(struct weft_exec_op *op)
 {
     const struct weft_exec_moves *moves = op->request.moves;
-    op->phase = WEFT_PHASE_RUNS;
-    if (!moves || !moves->scaled_count || op->device)
-        return WEFT_OK;
+    op->phase = moves && moves->scaled_count && !op->device ? WEFT_PHASE_SCALES : WEFT_PHASE_RUNS;
+    op->scaled = 0;
+    return WEFT_OK;
+}
+
+/* The next piece: others get a turn in between. */
+static int scale_on_host(struct weft_exec_op *op)
+{
+    const struct weft_exec_moves *moves = op->request.moves;
     const struct weft_extent *shadow = &op->shadows[op->in_place ? WEFT_BUFFER_OUTPUT : WEFT_BUFFER_INPUT];
-    void *scaled = shadow->bytes ? shadow->memory : moves->scaled;
-    const void *unscaled = shadow->bytes ? shadow->memory : moves->unscaled;
-    return weft_scale(op->request.dtype, scaled, unscaled, moves->scaled_count, moves->scalar);
+    size_t offset = op->scaled * op->request.element_bytes;
+    size_t count = WEFT_WORK_BYTES / op->request.element_bytes, left = moves->scaled_count - op->scaled;
+    uint8_t *scaled = shadow->bytes ? shadow->memory : moves->scaled;
+    const uint8_t *unscaled = shadow->bytes ? shadow->memory : moves->unscaled;
+    count = count < left ? count : left;
+    op->scaled += count;
+    if (count == left)
+        op->phase = WEFT_PHASE_RUNS;
+    return weft_scale(op->request.dtype, scaled + offset, unscaled + offset, count, moves->scalar);
 }
 
 /* What the stream held is done. On the device the plan's work follows at once. */
@@ -242,8 +254,8 @@ static int finish(struct weft_exec_op *op)
 
 int weft_device_run(struct weft_exec_op *op)
 {
-    int status = WEFT_OK;
-    if (op->phase == WEFT_PHASE_RUNS) {
+    int status = op->phase == WEFT_PHASE_SCALES ? scale_on_host(op) : WEFT_OK;
+    if (status == WEFT_OK && op->phase == WEFT_PHASE_RUNS) {
         status = weft_window_run(op);
         if (status == WEFT_OK && op->exhausted && op->head == op->tail)
             status = finish(op);
@@ -308,7 +320,8 @@ int weft_device_look(struct weft_exec_op *op)
         status = due;
     if (status != WEFT_OK)
         weft_op_fail(op, status);
-    else if (op->phase == WEFT_PHASE_ENDS && weft_lane_is_idle(op->request.lane))
+    else if (op->phase == WEFT_PHASE_SCALES ||
+             (op->phase == WEFT_PHASE_ENDS && weft_lane_is_idle(op->request.lane)))
         dealt++;
     return dealt + (op->phase != phase);
 }

@@ -193,6 +193,7 @@ struct weft_exec_op {
     uint8_t small;       /* runs without the window: exec_small.c; */
     uint8_t at_step;     /* its current flight holds a step that is not done */
     uint8_t has_regions; /* some of `regions` */
+    size_t scaled;       /* elements that the host has multiplied */
     uint32_t head, tail; /* flight sequence numbers: [head, tail) is the window */
     uint32_t head_index, tail_index;
     uint64_t runnable; /* flights that may move */
@@ -218,6 +219,7 @@ enum weft_phase {
     WEFT_PHASE_DONE,    /* the lane has nothing to do any more, or there is none */
     WEFT_PHASE_FOLLOWS, /* waits for what the stream held */
     WEFT_PHASE_LOADS,   /* copies into the shadows */
+    WEFT_PHASE_SCALES,  /* the host multiplies the input, a piece at a time */
     WEFT_PHASE_RUNS,
     WEFT_PHASE_ENDS,    /* waits for the last of the lane's work */
     WEFT_PHASE_STOPPED, /* has ended early; the lane may still be working */

@@ -206,6 +206,67 @@ static void test_writes_that_are_not_seen(void **state)
     exec_scene_close();
 }
 
+/* The host multiplies a long input piece by piece, with turns of others in between. */
+static void test_scaled_on_the_host(void **state)
+{
+    enum { RANKS = 2, COUNT = 300000 };
+    (void)state;
+    const struct exec_world_options options = {
+        .ranks = RANKS, .window = 32, .mode = "map", .eager_bytes = 64, .slice_bytes = 4096};
+    const struct weft_call call = {
+        .sequence = 1, .count = COUNT, .root = -1, .collective = WEFT_ALLREDUCE, .dtype = WEFT_INT32};
+    struct exec_world *world;
+    struct weft_plan *plans[RANKS];
+    struct weft_exec_moves moves[RANKS];
+    struct weft_exec_request requests[RANKS];
+    struct weft_exec_op *ops[RANKS];
+    int32_t *memory[RANKS][3], three = 3;
+    exec_scene_open("sim:seed=1");
+    assert_int_equal(exec_world_open(&options, &world), 0);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        const struct weft_plan_request wanted = {
+            .collective = WEFT_ALLREDUCE, .algorithm = WEFT_ALGO_RING, .ranks = RANKS, .rank = r, .root = -1};
+        assert_int_equal(weft_plan_make(&wanted, &plans[r]), 0);
+        for (int b = 0; b < 3; b++)
+            memory[r][b] = calloc(COUNT, sizeof(int32_t));
+        for (int i = 0; i < COUNT; i++)
+            memory[r][0][i] = i + 1 + (int)r;
+        moves[r] =
+            (struct weft_exec_moves){.scaled = memory[r][1], .unscaled = memory[r][0], .scaled_count = COUNT};
+        memcpy(moves[r].scalar, &three, sizeof three);
+        requests[r] = (struct weft_exec_request){.plan = plans[r],
+                                                 .input = memory[r][1],
+                                                 .output = memory[r][2],
+                                                 .count = COUNT,
+                                                 .element_bytes = sizeof(int32_t),
+                                                 .reduce = weft_reduce_find(WEFT_INT32, WEFT_SUM),
+                                                 .moves = &moves[r],
+                                                 .on_host = WEFT_SHADOW_NONE,
+                                                 .dtype = WEFT_INT32,
+                                                 .op = WEFT_SUM,
+                                                 .digest = weft_call_digest(&call),
+                                                 .call = call};
+        assert_int_equal(weft_lane_get(exec_scene.lanes, exec_scene.sim, 0, &requests[r].lane), 0);
+        assert_int_equal(weft_exec_start(exec_world_rank(world, r), &requests[r], &ops[r]), 0);
+        assert_int_equal(memory[r][1][0], 3 * memory[r][0][0]);
+        assert_int_equal(memory[r][1][COUNT - 1], 0);
+    }
+    for (int turns = 0; turns < 1000 && weft_exec_op_status(ops[0]) + weft_exec_op_status(ops[1]); turns++)
+        exec_world_turn(world);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        assert_int_equal(weft_exec_op_status(ops[r]), WEFT_OK);
+        for (int i = 0; i < COUNT; i++)
+            assert_int_equal(memory[r][2][i], 3 * (2 * i + 3));
+        weft_exec_op_free(ops[r]);
+        weft_lane_put(requests[r].lane);
+        weft_plan_free(plans[r]);
+        for (int b = 0; b < 3; b++)
+            free(memory[r][b]);
+    }
+    exec_world_close(world);
+    exec_scene_close();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -216,6 +277,7 @@ int main(void)
         cmocka_unit_test(test_registered_slow),
         cmocka_unit_test(test_registered_here_and_there),
         cmocka_unit_test(test_writes_that_are_not_seen),
+        cmocka_unit_test(test_scaled_on_the_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
