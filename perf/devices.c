@@ -13,10 +13,8 @@ static const struct {
     uint32_t flag;
     const char *name;
 } abilities[] = {
-    {WEFT_DEVICE_REDUCES, "reductions"},
-    {WEFT_DEVICE_GATES, "streams"},
-    {WEFT_DEVICE_IPC, "IPC"},
-    {WEFT_DEVICE_DMABUF, "dma-buf"},
+    {WEFT_DEVICE_REDUCES, "reductions"}, {WEFT_DEVICE_GATES, "streams"},     {WEFT_DEVICE_IPC, "IPC"},
+    {WEFT_DEVICE_DMABUF, "dma-buf"},     {WEFT_DEVICE_PROGRAMS, "programs"},
 };
 
 static void print_abilities(uint32_t flags)

@@ -136,7 +136,8 @@ static int sim_describe(struct weft_device *device, int ordinal, struct weft_dev
                                      .uuid = "weft-sim",
                                      .memory_bytes = (uint64_t)1 << 30,
                                      .numa = -1,
-                                     .flags = WEFT_DEVICE_REDUCES | WEFT_DEVICE_GATES};
+                                     .flags = WEFT_DEVICE_REDUCES | WEFT_DEVICE_GATES | WEFT_DEVICE_PROGRAMS |
+                                              WEFT_DEVICE_PROGRAMS_BESIDE};
     int status = check_ordinal(device, ordinal);
     if (status != WEFT_OK)
         return status;
@@ -508,6 +509,7 @@ static const struct weft_device_ops sim_ops = {
     .unpin = sim_unpin,
     .allocate = sim_allocate,
     .release = sim_release,
+    .run = sim_run,
 };
 
 const struct weft_device_ops *weft_device_plugin(void);

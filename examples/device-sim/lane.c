@@ -26,7 +26,7 @@ void sim_gate_drop(struct weft_device_gate *gate)
     free(gate);
 }
 
-static void fail(struct sim_lane *lane, int status, const char *why)
+void sim_lane_fail(struct sim_lane *lane, int status, const char *why)
 {
     if (lane->status == WEFT_OK) {
         lane->status = status;
@@ -51,26 +51,41 @@ static void compute(const struct sim_work *work, char *const views[])
     }
 }
 
-/* Device memory that has been freed while work on it was queued is an error of the program's, as on hardware. */
+int sim_lane_hold(struct sim_lane *lane, void *const *pointers, int count, size_t size,
+                  struct sim_span **spans, char **views)
+{
+    char why[160];
+    for (int i = 0; i < count; i++) {
+        spans[i] = sim_span_find(pointers[i], size);
+        if (!spans[i]) {
+            snprintf(why, sizeof why,
+                     "sim: memory at %p, %zu bytes, was freed before the work on it was done", pointers[i],
+                     size);
+            sim_lane_fail(lane, WEFT_TRANSPORT, why);
+            return 0;
+        }
+        views[i] = spans[i]->view + ((uintptr_t)pointers[i] - spans[i]->base);
+    }
+    for (int i = 0; i < count; i++)
+        spans[i]->users++;
+    return 1;
+}
+
+void sim_lane_release(struct sim_span *const *spans, int count)
+{
+    for (int i = 0; i < count; i++)
+        spans[i]->users--;
+    pthread_cond_broadcast(&sim.changed);
+}
+
 static void work_on_memory(struct sim_lane *lane, const struct sim_work *work)
 {
     struct sim_span *spans[SIM_POINTERS_MAX];
-    char *views[SIM_POINTERS_MAX], why[160];
-    for (int i = 0; i < work->pointer_count; i++) {
-        spans[i] = sim_span_find(work->pointers[i], work->size);
-        if (!spans[i]) {
-            snprintf(why, sizeof why,
-                     "sim: memory at %p, %zu bytes, was freed before the work on it was done",
-                     work->pointers[i], work->size);
-            fail(lane, WEFT_TRANSPORT, why);
-            return;
-        }
-        views[i] = spans[i]->view + ((uintptr_t)work->pointers[i] - spans[i]->base);
-    }
+    char *views[SIM_POINTERS_MAX];
+    if (!sim_lane_hold(lane, work->pointers, work->pointer_count, work->size, spans, views))
+        return;
     unsigned delay_us = lane->device ? lane->device->delay_us : 0;
     unsigned one_in = lane->device ? lane->device->fail : 0;
-    for (int i = 0; i < work->pointer_count; i++)
-        spans[i]->users++;
     pthread_mutex_unlock(&sim.lock);
     if (delay_us)
         usleep((useconds_t)(sim_random(&lane->random) % (delay_us + 1)));
@@ -78,10 +93,9 @@ static void work_on_memory(struct sim_lane *lane, const struct sim_work *work)
     if (!is_chosen)
         compute(work, views);
     pthread_mutex_lock(&sim.lock);
-    for (int i = 0; i < work->pointer_count; i++)
-        spans[i]->users--;
+    sim_lane_release(spans, work->pointer_count);
     if (is_chosen)
-        fail(lane, WEFT_TRANSPORT, "sim: work fails, as the options say");
+        sim_lane_fail(lane, WEFT_TRANSPORT, "sim: work fails, as the options say");
 }
 
 /* [lock] */
@@ -90,9 +104,10 @@ static void await(struct sim_lane *lane, const struct weft_device_event *event)
     while (event->state == 0 && !lane->is_abandoned)
         pthread_cond_wait(&sim.changed, &sim.lock);
     if (event->state < 0)
-        fail(lane, event->state, event->why);
+        sim_lane_fail(lane, event->state, event->why);
     else if (event->state == 0)
-        fail(lane, WEFT_CANCELLED, "sim: the queue was closed before what it waited for had happened");
+        sim_lane_fail(lane, WEFT_CANCELLED,
+                      "sim: the queue was closed before what it waited for had happened");
 }
 
 /* [lock] Failed lanes skip the work, but still open gates and tell events. */
@@ -123,6 +138,11 @@ static void run(struct sim_lane *lane, struct sim_work *work)
         while (!__atomic_load_n(work->flag, __ATOMIC_ACQUIRE))
             usleep(FLAG_POLL_US);
         pthread_mutex_lock(&sim.lock);
+        break;
+    case SIM_RUN:
+        if (lane->status == WEFT_OK)
+            sim_program_run(lane, work->program);
+        free(work->program);
         break;
     default:
         if (lane->status == WEFT_OK)

@@ -4,6 +4,7 @@
  * lane.c    lanes: sequences of work, each with a thread; queues and streams are made of them
  * share.c   handles for other processes, and dma-bufs
  * reduce.c  the arithmetic, one element at a time
+ * program.c programs: how they are checked, and what a lane's thread does with them
  * kind.c    the table for weft, options, and refusals
  * stream.c  the table for programs
  *
@@ -59,6 +60,7 @@ enum sim_work_kind {
     SIM_COPY,   /* pointers[0] <- pointers[1], size bytes */
     SIM_FILL,   /* pointers[0] <- byte */
     SIM_REDUCE, /* destinations, then sources */
+    SIM_RUN,    /* program */
     SIM_MARK,
     SIM_AWAIT,
     SIM_GATE, /* waits for it */
@@ -78,6 +80,7 @@ struct sim_work {
     struct weft_device_event *event;
     struct weft_device_gate *gate;
     const int *flag;
+    struct weft_device_program *program; /* the work's own, with its steps */
 };
 
 /* Fields but the thread's own: [lock]. */
@@ -87,7 +90,7 @@ struct sim_lane {
     pthread_cond_t has_work; /* or is_closing; what others wait for is sim.changed */
     struct sim_work *first, **end;
     int is_closing, is_ended;
-    int is_abandoned; /* waits for no event any more */
+    int is_abandoned; /* waits for no event or word any more */
     int status;       /* of the first work that failed; sticks */
     char why[200];
     uint64_t random; /* the thread's */
@@ -129,12 +132,20 @@ void sim_holes_free(void);
 
 /* lane.c */
 int sim_lane_open(struct sim_lane *lane, struct weft_device *device, uint64_t seed);
-/* Waits for what it holds; a queue's lane abandons what waits for an event that does not happen. */
+/* Waits for what it holds; a queue's lane abandons what waits for an event or a word that does not come. */
 void sim_lane_close(struct sim_lane *lane);
 /* Copies the work; a failure is without text. Takes the lock. */
 int sim_lane_add(struct sim_lane *lane, const struct sim_work *work);
 /* [lock] */
 int sim_lane_append(struct sim_lane *lane, const struct sim_work *work);
+/* [lock] The lane's first failure is what it tells from now on. */
+void sim_lane_fail(struct sim_lane *lane, int status, const char *why);
+/* [lock] Where the thread finds size bytes at each pointer, which do not go until they are released. 0, or the lane has failed: device
+ * memory that has been freed while work on it was queued is an error of the program's, as on hardware. */
+int sim_lane_hold(struct sim_lane *lane, void *const *pointers, int count, size_t size,
+                  struct sim_span **spans, char **views);
+/* [lock] */
+void sim_lane_release(struct sim_span *const *spans, int count);
 void sim_event_drop(struct weft_device_event *event);
 void sim_gate_drop(struct weft_device_gate *gate);
 
@@ -145,6 +156,11 @@ struct sim_lane *sim_stream_lane(void *stream);
 size_t sim_element_bytes(weft_dtype dtype);
 int sim_reduce_knows(weft_dtype dtype, weft_op op, int is_scaled);
 void sim_reduce(const struct weft_device_reduction *reduction);
+
+/* program.c */
+int sim_run(struct weft_device_queue *queue, const struct weft_device_program *program);
+/* [lock] In the lane's thread, which gives the lock up while it works and waits. */
+void sim_program_run(struct sim_lane *lane, const struct weft_device_program *program);
 
 /* kind.c's operations that are in share.c */
 int sim_export_dmabuf(struct weft_device *device, const void *memory, size_t size, int *fd, uint64_t *offset);

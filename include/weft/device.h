@@ -163,7 +163,7 @@ struct weft_device_reduction {
  * this device, of a peer that is reachable, imported or pinned; whoever writes one only ever makes it larger. Words start at 0 when
  * whoever shares them out has written that. */
 enum weft_device_step_kind {
-    WEFT_DEVICE_STEP_REDUCE = 0, /* as reduce() does; with one source and no finish: a copy */
+    WEFT_DEVICE_STEP_REDUCE = 0, /* as reduce() does; with one source and no finish: a copy, byte for byte */
     WEFT_DEVICE_STEP_SIGNAL =
         1, /* *word = value, seen by others behind everything that the steps before have written */
     WEFT_DEVICE_STEP_AWAIT =
@@ -228,7 +228,7 @@ struct weft_device_ops {
 
     int (*queue_open)(struct weft_device *device, int ordinal, struct weft_device_queue **queue);
     /* Waits until its work has ended, but at most WEFT_DEVICE_CLOSE_MS for what the queue itself waits for: a stream of the
-     * program's may never end. What is queued behind such a wait is then left: it is done when the wait ends, if it ever does, or it
+     * program's, and what a program in the queue awaits, may never come. What is queued behind such a wait is then left: it is done when the wait ends, if it ever does, or it
      * is dropped. Events there happen, or tell a failure, and gates there are opened, then or at once. Whoever queues work
      * behind a wait keeps its memory until an event behind it has been told. */
     void (*queue_close)(struct weft_device_queue *queue);
@@ -273,7 +273,8 @@ struct weft_device_ops {
     int (*flush_writes)(struct weft_device *device, int ordinal);
 
     /* Queues a program. While it waits for words it may hold a part of the device, but other queues get on. Whoever queues one sees to
-     * it that the peers it waits for run theirs, or sets stop. WEFT_UNSUPPORTED for a type and operation as reduce(). */
+     * it that the peers it waits for run theirs, or sets stop. WEFT_UNSUPPORTED for a type and operation as reduce(). Nothing is queued of
+     * a program that is refused; the text tells the step by its number, from 0. */
     int (*run)(struct weft_device_queue *queue, const struct weft_device_program *program);
 };
 

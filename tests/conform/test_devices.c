@@ -42,7 +42,7 @@ static void sim_is_empty(const struct weft_device_kind *kind)
 
 #define SIM                                                                                                  \
     .kind = "sim", .plugin = PLUGIN, .streams = sim_streams, .check_empty = sim_is_empty, .owns = 1,         \
-    .faults = 1, .managed = 1, .reuses = 1
+    .faults = 1, .managed = 1, .reuses = 1, .programs = 1, .programs_beside = 1
 
 static const struct device_row rows[] = {
     {.label = "host", .kind = "host"},

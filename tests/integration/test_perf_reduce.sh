@@ -37,6 +37,9 @@ all "two ranks" 1 -b 64K -e 64K -d float32 --ranks 2
 if [[ -f $plugin ]]; then
     all "all types and operations of sim" 107 -b 336 -e 336 -d all -o all --memory sim:1 --inputs 3
     grep -q '^# Device sim:1 simulated device 1' "$work/out" && ok "sim:1 is named" || bad "sim:1 is not named"
+    run --devices
+    [[ $rc == 0 ]] && grep -q '^    supports  reductions, streams, IPC, programs$' "$work/out" && ok "sim is listed" ||
+        bad "sim is not listed (status $rc)"
     all "three mebibytes of sim" 1 -b 3M -e 3M -d uint8 -o max --memory sim
     WEFT_DEVICE_OPTIONS=sim:seed=5,delay=200 all "sim is slow" 1 -b 4K -e 4K -d float32 --memory sim
     expect 3 "--memory 'sim:2': the kind has 2 devices here" reduce_local -e 1K --memory sim:2

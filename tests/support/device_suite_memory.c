@@ -30,6 +30,8 @@ static void devices_are_described(void **state)
         assert_true(info.memory_bytes > 0);
         assert_int_equal((info.flags & WEFT_DEVICE_IPC) != 0, world.row->shares);
         assert_int_equal((info.flags & WEFT_DEVICE_DMABUF) != 0, world.row->dmabufs);
+        assert_int_equal((info.flags & WEFT_DEVICE_PROGRAMS) != 0, world.row->programs);
+        assert_int_equal((info.flags & WEFT_DEVICE_PROGRAMS_BESIDE) != 0, world.row->programs_beside);
 
         /* A caller of another age: what is behind its struct stays. */
         struct weft_device_info old;

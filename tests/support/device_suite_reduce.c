@@ -1,5 +1,5 @@
 /* Reductions: every type and operation, all numbers of sources, one and two destinations, odd counts and offsets, in place,
- * scaled, finished: bit for bit what the reference says. */
+ * scaled, finished: bit for bit what the reference says. Also as steps of programs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,6 +22,7 @@ struct bench {
     struct device_world world;
     struct weft_device_queue *queue;
     unsigned char *staging, *memory;
+    uint64_t *stop;
     uint64_t random;
 };
 
@@ -36,6 +37,8 @@ static void bench_open(struct bench *bench, const struct device_row *row)
     bench->queue = device_queue(&bench->world, 0);
     bench->staging = device_allocate(&bench->world, -1, WEFT_MEMORY_PINNED, room_of(SOURCES + DESTINATIONS));
     bench->memory = device_allocate(&bench->world, 0, WEFT_MEMORY_DEVICE, room_of(SOURCES + DESTINATIONS));
+    bench->stop = device_allocate(&bench->world, -1, WEFT_MEMORY_PINNED, sizeof *bench->stop);
+    *bench->stop = 0;
     bench->random = 7;
 }
 
@@ -45,6 +48,7 @@ static void bench_close(struct bench *bench)
     ops->queue_close(bench->queue);
     DEVICE_OK(ops->release(bench->world.device, bench->staging));
     DEVICE_OK(ops->release(bench->world.device, bench->memory));
+    DEVICE_OK(ops->release(bench->world.device, bench->stop));
     device_close(&bench->world);
 }
 
@@ -55,6 +59,7 @@ struct trial {
     size_t count;
     int in_place; /* the first destination is this source; -1: it is not */
     int scaled;
+    int programmed; /* by run() */
 };
 
 static reference_bits expect(const struct bench *bench, const struct trial *trial, const size_t *offsets,
@@ -63,10 +68,27 @@ static reference_bits expect(const struct bench *bench, const struct trial *tria
     reference_bits elements[SOURCES];
     for (uint32_t s = 0; s < trial->sources; s++)
         elements[s] = reference_get(trial->dtype, bench->staging + room_of((int)s) + offsets[s], i);
+    if (trial->programmed && trial->sources == 1 && !trial->finish)
+        return elements[0]; /* a copy: also of what is no number */
     if (trial->scaled)
         elements[0] =
             reference_reduce(trial->dtype, WEFT_PROD, (reference_bits[]){elements[0], scalar}, 2, 0);
     return reference_reduce(trial->dtype, trial->op, elements, (int)trial->sources, trial->finish);
+}
+
+/* The same by a program of one step. */
+static int run(struct bench *bench, const struct weft_device_reduction *reduction)
+{
+    struct weft_device_step step = {.kind = WEFT_DEVICE_STEP_REDUCE,
+                                    .source_count = reduction->source_count,
+                                    .destination_count = reduction->destination_count,
+                                    .finish = reduction->finish,
+                                    .count = reduction->count};
+    memcpy(step.sources, reduction->sources, sizeof step.sources);
+    memcpy(step.destinations, reduction->destinations, sizeof step.destinations);
+    const struct weft_device_program program = {sizeof program, reduction->dtype, reduction->op, 1, 0,
+                                                &step,          bench->stop};
+    return bench->world.ops->run(bench->queue, &program);
 }
 
 static void try_once(struct bench *bench, const struct trial *trial)
@@ -107,7 +129,7 @@ static void try_once(struct bench *bench, const struct trial *trial)
                                               .finish = trial->finish,
                                               .scalar = trial->scaled ? scalar : NULL};
     DEVICE_OK(ops->copy(bench->queue, bench->memory, bench->staging, room_of(SOURCES + DESTINATIONS)));
-    DEVICE_OK(ops->reduce(bench->queue, &reduction));
+    DEVICE_OK(trial->programmed ? run(bench, &reduction) : ops->reduce(bench->queue, &reduction));
     memset(&reduction, 0xff, sizeof reduction); /* it may go */
     memset(scalar, 0xff, sizeof scalar);
     memset(sources, 0xff, sizeof sources);
@@ -133,14 +155,15 @@ static void try_once(struct bench *bench, const struct trial *trial)
                  trial->scaled);
 }
 
-static void reductions_give_the_bits_of_the_reference(void **state)
+static void every_type_and_operation(const struct device_row *row, int programmed)
 {
     static const size_t counts[] = {1, 2, 7, 16, 33, COUNT_MAX};
     struct bench bench;
-    bench_open(&bench, device_row(state));
+    bench_open(&bench, row);
     for (int t = 0; t < WEFT_DTYPE_COUNT; t++) {
         for (int o = 0; o < WEFT_OP_COUNT; o++) {
-            struct trial trial = {.dtype = (weft_dtype)t, .op = (weft_op)o, .in_place = -1};
+            struct trial trial = {
+                .dtype = (weft_dtype)t, .op = (weft_op)o, .in_place = -1, .programmed = programmed};
             for (uint32_t s = 1; reference_pair(trial.dtype, trial.op) && s <= SOURCES; s++) {
                 for (uint32_t d = 1; d <= DESTINATIONS; d++) {
                     trial.sources = s;
@@ -149,7 +172,35 @@ static void reductions_give_the_bits_of_the_reference(void **state)
                     trial.finish = trial.op == WEFT_AVG && (s + d) % 2 ? s + 1 : 0;
                     int is_scalable =
                         !bench.world.row->scales_sums || trial.op == WEFT_SUM || trial.op == WEFT_AVG;
-                    trial.scaled = is_scalable && trial.dtype != WEFT_BOOL && (s + d) % 3 == 0;
+                    trial.scaled = is_scalable && trial.dtype != WEFT_BOOL && (s + d) % 3 == 0 && !programmed;
+                    try_once(&bench, &trial);
+                }
+            }
+        }
+    }
+    bench_close(&bench);
+}
+
+static void reductions_give_the_bits_of_the_reference(void **state)
+{
+    every_type_and_operation(device_row(state), 0);
+}
+
+static void programs_give_the_bits_of_the_reference(void **state)
+{
+    every_type_and_operation(device_row(state), 1);
+}
+
+static void every_type_in_place(const struct device_row *row, int programmed)
+{
+    struct bench bench;
+    bench_open(&bench, row);
+    for (int t = 0; t < WEFT_DTYPE_COUNT; t++) {
+        for (uint32_t s = 1; s <= 3; s++) {
+            for (int in_place = 0; in_place < (int)s; in_place++) {
+                for (int scaled = 0; scaled < 1 + (t != WEFT_BOOL && !programmed); scaled++) {
+                    struct trial trial = {(weft_dtype)t, WEFT_SUM, s,      1 + s % 2, 0,
+                                          COUNT_MAX,     in_place, scaled, programmed};
                     try_once(&bench, &trial);
                 }
             }
@@ -160,20 +211,12 @@ static void reductions_give_the_bits_of_the_reference(void **state)
 
 static void reductions_in_place(void **state)
 {
-    struct bench bench;
-    bench_open(&bench, device_row(state));
-    for (int t = 0; t < WEFT_DTYPE_COUNT; t++) {
-        for (uint32_t s = 1; s <= 3; s++) {
-            for (int in_place = 0; in_place < (int)s; in_place++) {
-                for (int scaled = 0; scaled < 1 + (t != WEFT_BOOL); scaled++) {
-                    struct trial trial = {(weft_dtype)t, WEFT_SUM, s,     1 + s % 2, 0,
-                                          COUNT_MAX,     in_place, scaled};
-                    try_once(&bench, &trial);
-                }
-            }
-        }
-    }
-    bench_close(&bench);
+    every_type_in_place(device_row(state), 0);
+}
+
+static void programs_in_place(void **state)
+{
+    every_type_in_place(device_row(state), 1);
 }
 
 static void reductions_that_do_not_exist_are_refused(void **state)
@@ -209,9 +252,12 @@ static void reductions_that_do_not_exist_are_refused(void **state)
 size_t device_reduce_tests(const struct device_row *row, struct CMUnitTest *tests)
 {
     size_t used = 0;
-    (void)row;
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(reductions_give_the_bits_of_the_reference);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(reductions_in_place);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(reductions_that_do_not_exist_are_refused);
+    if (row->programs) {
+        tests[used++] = (struct CMUnitTest)cmocka_unit_test(programs_give_the_bits_of_the_reference);
+        tests[used++] = (struct CMUnitTest)cmocka_unit_test(programs_in_place);
+    }
     return used;
 }

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,8 +14,9 @@
 
 #include "tests/support/device_suite.h"
 
-#define BYTES  10000
-#define OFFSET 1234
+#define BYTES    10000
+#define OFFSET   1234
+#define PROGRAMS 16384 /* where what programs share begins */
 
 struct letter {
     struct weft_device_handle handle;
@@ -46,7 +48,7 @@ static int import_lies(struct device_world *world, const struct weft_device_hand
     return taken;
 }
 
-/* What the other process does: reads, finds 1, writes 2. */
+/* What the other process does: reads, finds 1, writes 2. Then both run programs. */
 static int take_part(const struct device_row *row, int from)
 {
     struct device_world world;
@@ -70,6 +72,8 @@ static int take_part(const struct device_row *row, int from)
         return 5;
     memset(expected, 2, BYTES);
     device_put(&world, (char *)base + letter.offset, expected, BYTES);
+    if (row->programs)
+        device_program_share(&world, world.count - 1, (char *)base + letter.offset - OFFSET + PROGRAMS, 1);
     if (world.ops->unimport(world.device, base) != WEFT_OK)
         return 6;
     device_close(&world);
@@ -82,7 +86,8 @@ static void memory_is_shared_between_processes(void **state)
     struct device_world world;
     struct letter letter;
     int ends[2], status;
-    char bytes[BYTES], found[BYTES];
+    char bytes[BYTES], found[BYTES], *nothing = calloc(1, device_program_shared_bytes);
+    assert_non_null(nothing);
     assert_int_equal(pipe(ends), 0);
     fflush(NULL);
     pid_t pid = fork();
@@ -93,12 +98,16 @@ static void memory_is_shared_between_processes(void **state)
     }
     close(ends[0]);
     device_open(&world, device_row(state));
-    char *memory = device_allocate(&world, 0, WEFT_MEMORY_DEVICE, OFFSET + BYTES);
+    char *memory = device_allocate(&world, 0, WEFT_MEMORY_DEVICE, PROGRAMS + device_program_shared_bytes);
     memset(bytes, 1, BYTES);
     device_put(&world, memory + OFFSET, bytes, BYTES);
+    device_put(&world, memory + PROGRAMS, nothing, device_program_shared_bytes);
+    free(nothing);
     memset(&letter, 0, sizeof letter);
     DEVICE_OK(world.ops->export_ipc(world.device, memory + OFFSET, &letter.handle, &letter.offset));
     assert_int_equal(write(ends[1], &letter, sizeof letter), sizeof letter);
+    if (world.row->programs)
+        device_program_share(&world, 0, memory + PROGRAMS, 0);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
