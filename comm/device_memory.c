@@ -54,8 +54,38 @@ int weft_where_is_device(struct weft_context *context, const void *memory)
     return weft_where_look(context, memory, NULL, 0, &where) == WEFT_OK && where.kind;
 }
 
+static int make_lanes(struct weft_context *context)
+{
+    return context->lanes ? WEFT_OK : weft_lanes_create(&context->lanes);
+}
+
+int weft_where_next_lane(struct weft_context *context, const struct weft_where *where,
+                         struct weft_lane **lane)
+{
+    int status = make_lanes(context);
+    return status == WEFT_OK ? weft_lane_get(context->lanes, where->kind, where->ordinal, lane) : status;
+}
+
 int weft_where_lane(struct weft_context *context, const struct weft_where *where, struct weft_lane **lane)
 {
-    int status = context->lanes ? WEFT_OK : weft_lanes_create(&context->lanes);
-    return status == WEFT_OK ? weft_lane_get(context->lanes, where->kind, where->ordinal, lane) : status;
+    int status = make_lanes(context);
+    if (status != WEFT_OK || weft_lanes_know(context->lanes, where->kind, where->ordinal))
+        return status == WEFT_OK ? weft_where_next_lane(context, where, lane) : status;
+    weft_context_unlock(context);
+    status = weft_lane_open(where->kind, where->ordinal, lane);
+    weft_context_lock(context);
+    if (status == WEFT_OK)
+        weft_lanes_join(context->lanes, *lane);
+    return status;
+}
+
+void weft_where_prepare(struct weft_context *context, const struct weft_where *where)
+{
+    struct weft_lane *lane = NULL;
+    weft_context_lock(context);
+    if ((!context->lanes || !weft_lanes_know(context->lanes, where->kind, where->ordinal)) &&
+        weft_where_lane(context, where, &lane) != WEFT_OK)
+        weft_error_clear();
+    weft_lane_put(lane);
+    weft_context_unlock(context);
 }

@@ -25,7 +25,14 @@ int weft_where_look(struct weft_context *context, const void *input, const void 
 /* Whether it is memory that only a device can be asked to work on. Needs no lock. */
 int weft_where_is_device(struct weft_context *context, const void *memory);
 
-/* A lane for it; weft_lane_put() when the operation has been freed. [lock] */
+/* A lane for it; weft_lane_put() when the operation has been freed. The lock is let go of while the first lane of a device is
+ * opened. [lock] */
 int weft_where_lane(struct weft_context *context, const struct weft_where *where, struct weft_lane **lane);
+
+/* The same where the lock must be kept: weft_where_prepare() has opened the first one. [lock] */
+int weft_where_next_lane(struct weft_context *context, const struct weft_where *where,
+                         struct weft_lane **lane);
+/* Takes the lock. What fails here fails again with the lane that is needed. */
+void weft_where_prepare(struct weft_context *context, const struct weft_where *where);
 
 #endif

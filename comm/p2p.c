@@ -307,7 +307,7 @@ static int start_transfer(struct weft_p2p *p2p, struct weft_request *request, ui
                                         .arg = request};
     request->state = WEFT_REQUEST_MOVING;
     if (request->where.kind) {
-        int status = weft_where_lane(p2p->options.context, &request->where, &request->lane);
+        int status = weft_where_next_lane(p2p->options.context, &request->where, &request->lane);
         if (status != WEFT_OK)
             return status;
         wanted.lane = request->lane;

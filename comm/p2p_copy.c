@@ -37,7 +37,7 @@ static int stage(struct weft_context *context, struct weft_copy_end *end, const 
 static int equip(struct weft_context *context, struct weft_copy_end *end, const struct weft_where *where,
                  size_t bytes)
 {
-    int status = weft_where_lane(context, where, &end->lane);
+    int status = weft_where_next_lane(context, where, &end->lane);
     return status == WEFT_OK && bytes ? stage(context, end, where, bytes) : status;
 }
 

@@ -52,8 +52,16 @@ struct weft_lane {
     char why[WEFT_DETAIL_MAX]; /* of status */
 };
 
+/* A device that lanes have been opened on. */
+struct known {
+    struct known *next;
+    const struct weft_device_kind *kind;
+    int ordinal;
+};
+
 struct weft_lanes {
     struct weft_lane *idle, *aside;
+    struct known *known;
     uint32_t idle_count;
     size_t idle_bytes; /* memory of the idle ones */
 };
@@ -228,6 +236,11 @@ void weft_lanes_destroy(struct weft_lanes *lanes)
         memset(lane->memory, 0, sizeof lane->memory);
         close_lane(lane);
     }
+    while (lanes->known) {
+        struct known *known = lanes->known;
+        lanes->known = known->next;
+        free(known);
+    }
     free(lanes);
 }
 
@@ -295,13 +308,20 @@ static void mark_the_end(struct weft_lane *lane)
     lane->is_blind = 1;
 }
 
-static int open_lane(struct weft_lanes *lanes, const struct weft_device_kind *kind, int ordinal,
-                     struct weft_lane **opened)
+int weft_lanes_know(const struct weft_lanes *lanes, const struct weft_device_kind *kind, int ordinal)
+{
+    for (const struct known *known = lanes->known; known; known = known->next) {
+        if (known->kind == kind && known->ordinal == ordinal)
+            return 1;
+    }
+    return 0;
+}
+
+int weft_lane_open(const struct weft_device_kind *kind, int ordinal, struct weft_lane **opened)
 {
     struct weft_lane *lane = calloc(1, sizeof *lane);
     if (!lane)
         return weft_fail(WEFT_NOMEM, "no memory for a lane");
-    lane->lanes = lanes;
     lane->kind = kind;
     lane->ordinal = ordinal;
     int status = grow_notes(lane);
@@ -319,6 +339,17 @@ static int open_lane(struct weft_lanes *lanes, const struct weft_device_kind *ki
     return status;
 }
 
+/* What is not remembered for want of memory is only found out again. */
+void weft_lanes_join(struct weft_lanes *lanes, struct weft_lane *lane)
+{
+    struct known *known = weft_lanes_know(lanes, lane->kind, lane->ordinal) ? NULL : malloc(sizeof *known);
+    lane->lanes = lanes;
+    if (known) {
+        *known = (struct known){lanes->known, lane->kind, lane->ordinal};
+        lanes->known = known;
+    }
+}
+
 int weft_lane_get(struct weft_lanes *lanes, const struct weft_device_kind *kind, int ordinal,
                   struct weft_lane **got)
 {
@@ -332,7 +363,10 @@ int weft_lane_get(struct weft_lanes *lanes, const struct weft_device_kind *kind,
         *got = lane;
         return WEFT_OK;
     }
-    return open_lane(lanes, kind, ordinal, got);
+    int status = weft_lane_open(kind, ordinal, got);
+    if (status == WEFT_OK)
+        weft_lanes_join(lanes, *got);
+    return status;
 }
 
 void weft_lane_put(struct weft_lane *lane)

@@ -11,8 +11,8 @@
  * Lanes are opened when they are needed and kept for the next operation. One that still has work when it is given back is set aside
  * until that is done, with the memory that the work uses.
  *
- * Threads: the caller serialises everything on one pool, its lanes included (the context's lock). Getting a lane, its memory
- * and destroying the pool may wait for the device for a bounded time; nothing else does.
+ * Threads: the caller serialises everything on one pool, its lanes included (the context's lock), but opening one for it. Opening and getting
+ * a lane, getting its memory and destroying the pool may wait for the device for a bounded time; nothing else does.
  */
 #ifndef WEFT_DEVMEM_LANE_H
 #define WEFT_DEVMEM_LANE_H
@@ -35,6 +35,13 @@ int weft_lanes_create(struct weft_lanes **lanes);
 /* All lanes have been given back. Waits up to a second for those that still have work; what is not done then is left to the
  * driver, which is logged. NULL is allowed. */
 void weft_lanes_destroy(struct weft_lanes *lanes);
+
+/* Whether the pool has had a lane of this device: 1 or 0. The first one of a process takes long: the device loads what it computes with. */
+int weft_lanes_know(const struct weft_lanes *lanes, const struct weft_device_kind *kind, int ordinal);
+/* A lane of no pool yet. Any thread. */
+int weft_lane_open(const struct weft_device_kind *kind, int ordinal, struct weft_lane **lane);
+/* Makes it one of the pool's that has been got. */
+void weft_lanes_join(struct weft_lanes *lanes, struct weft_lane *lane);
 
 int weft_lane_get(struct weft_lanes *lanes, const struct weft_device_kind *kind, int ordinal,
                   struct weft_lane **lane);

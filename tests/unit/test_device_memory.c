@@ -1,0 +1,110 @@
+/* Lanes for memory of devices: the first one of a device, which loads what the device computes with, is opened without the context's
+ * lock. */
+#include "comm/device_memory.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+#include <weft/weft.h>
+
+#include "base/error.h"
+#include "tests/support/plugins.h"
+
+static struct test_plugin plugin;
+static struct weft_context *context;
+static const struct weft_device_kind *sim;
+static struct weft_device_kind kind; /* sim's, watched */
+static int opened, opened_locked, opening_fails;
+
+static int watch_queue_open(struct weft_device *device, int ordinal, struct weft_device_queue **queue)
+{
+    opened++;
+    if (pthread_mutex_trylock(&context->lock) == 0)
+        pthread_mutex_unlock(&context->lock);
+    else
+        opened_locked++;
+    return opening_fails ? weft_fail(WEFT_NOMEM, "the test's device has no queues")
+                         : sim->ops.queue_open(device, ordinal, queue);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    if (test_plugin_put("examples/device-sim/device-sim.so", &plugin) != 0)
+        return -1;
+    setenv("WEFT_DEVICE_PLUGIN", plugin.path, 1);
+    if (weft_context_open(NULL, &context) != WEFT_OK || !(sim = weft_devices_find(context->devices, "sim")))
+        return -1;
+    kind = *sim;
+    kind.ops.queue_open = watch_queue_open;
+    opened = opened_locked = opening_fails = 0;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    int status = weft_context_close(context);
+    test_plugin_remove(&plugin);
+    return status;
+}
+
+static void first_lanes(void **state)
+{
+    (void)state;
+    struct weft_lane *lanes[3];
+    weft_context_lock(context);
+    for (int i = 0; i < 3; i++) {
+        const struct weft_where where = {.kind = &kind, .ordinal = i / 2};
+        assert_int_equal(weft_where_lane(context, &where, &lanes[i]), WEFT_OK);
+        assert_int_equal(weft_lane_ordinal(lanes[i]), i / 2);
+    }
+    for (int i = 0; i < 3; i++)
+        weft_lane_put(lanes[i]);
+    weft_context_unlock(context);
+    assert_int_equal(opened, 3);
+    assert_int_equal(opened_locked, 1); /* the second one of device 0 */
+}
+
+static void prepared(void **state)
+{
+    (void)state;
+    const struct weft_where where = {.kind = &kind, .ordinal = 1};
+    struct weft_lane *lane;
+    for (int i = 0; i < 2; i++)
+        weft_where_prepare(context, &where);
+    weft_context_lock(context);
+    assert_int_equal(weft_where_next_lane(context, &where, &lane), WEFT_OK);
+    weft_lane_put(lane);
+    weft_context_unlock(context);
+    assert_int_equal(opened, 1);
+    assert_int_equal(opened_locked, 0);
+}
+
+/* The operation that needs the lane says it. */
+static void not_prepared(void **state)
+{
+    (void)state;
+    const struct weft_where where = {.kind = &kind, .ordinal = 0};
+    struct weft_lane *lane;
+    opening_fails = 1;
+    weft_where_prepare(context, &where);
+    assert_string_equal(weft_error_detail(), "");
+    weft_context_lock(context);
+    assert_int_equal(weft_where_next_lane(context, &where, &lane), WEFT_NOMEM);
+    weft_context_unlock(context);
+    assert_string_equal(weft_error_detail(), "the test's device has no queues");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(first_lanes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(prepared, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(not_prepared, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
