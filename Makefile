@@ -396,5 +396,5 @@ help:
 	@echo "clean         remove $(BUILD)/"
 
 -include $(patsubst %.o,%.d,$(LIB_OBJECTS) $(PERF_OBJECTS) $(TOPO_OBJECTS) $(SUPPORT_OBJECTS) $(RDMA_FAKE_OBJECTS) \
-	$(KILL_OBJECTS) $(FAULT_OBJECTS) $(call objects,$(MAINS) $(wildcard tests/provider/*.c tests/drivers/*.c)) \
+	$(KILL_OBJECTS) $(FAULT_OBJECTS) $(call objects,$(MAINS) $(wildcard tests/provider/*.c tests/drivers/*.c tests/gpu/*.c)) \
 	$(patsubst %,%.o,$(TESTS) $(RDMA_PROGRAMS) $(LONG) $(MICRO) $(FUZZERS)))

@@ -89,8 +89,7 @@ rc=$?
 
 # The same packed for another machine, which has none of the libraries that travel: it takes them from the kit.
 if [[ -n ${WEFT_SANITIZER-} ]]; then
-    skipped=$((skipped + 1))
-    echo "SKIP: programs with a sanitizer are larger than a kit may be"
+    skip "programs with a sanitizer are larger than a kit may be"
 elif tests/gpu/kit.sh "$work/kit" >"$work/out" 2>"$work/err"; then
     ok "the kit is packed"
     mkdir "$work/bin" # an ldconfig that knows nothing
