@@ -31,18 +31,6 @@ struct list {
     struct weft_call call;
 };
 
-/* What the end of a list needs, behind each other in one piece of memory that the work frees. */
-struct unpacking {
-    size_t count; /* tensors */
-    uint32_t blocks;
-    size_t element_bytes, elements;
-    const uint8_t *memory; /* the packed result */
-    struct {
-        uint8_t *recv;
-        size_t count;
-    } tensors[];
-};
-
 static int is_packed(const struct weft_operands *operands)
 {
     return operands->count && operands->count * operands->element_bytes <= PACKED_BYTES;
@@ -53,63 +41,88 @@ static uint32_t blocks_of(const struct weft_comm *comm, enum weft_collective col
     return (uint32_t)(collective == (receiving ? WEFT_ALLGATHER : WEFT_REDUCE_SCATTER) ? comm->ranks : 1);
 }
 
-static void unpack(struct weft_work *work)
+/* Of the packed buffers together. */
+static size_t bytes_of(const struct weft_comm *comm, const struct list *list)
 {
-    const struct unpacking *unpacking = work->arg;
-    const uint8_t *from = unpacking->memory;
-    for (uint32_t b = 0; b < unpacking->blocks; b++) {
-        for (size_t t = 0; t < unpacking->count; t++) {
-            size_t bytes = unpacking->tensors[t].count * unpacking->element_bytes;
-            memcpy(unpacking->tensors[t].recv + b * bytes, from, bytes);
-            from += bytes;
-        }
-    }
+    const struct weft_operands *first = &list->operands[0];
+    size_t blocks = blocks_of(comm, first->collective, 0) + (size_t)blocks_of(comm, first->collective, 1);
+    return list->elements * first->element_bytes * blocks;
 }
 
-static void pack(const struct list *list, uint32_t blocks, uint8_t *to)
+/* What packs and unpacks: copies of the tensors into the packed buffers, and back. The buffers are memory, or NULL: host memory behind
+ * the moves. */
+static struct weft_exec_moves *make_moves(const struct weft_comm *comm, const struct list *list,
+                                          uint8_t *memory, int on_host)
 {
-    for (uint32_t b = 0; b < blocks; b++) {
+    enum weft_collective collective = list->operands[0].collective;
+    uint32_t sent = blocks_of(comm, collective, 0), received = blocks_of(comm, collective, 1);
+    size_t count = list->packed * (sent + (size_t)received);
+    size_t head = (sizeof(struct weft_exec_moves) + count * sizeof(struct weft_exec_move) + 63) / 64 * 64;
+    struct weft_exec_moves *moves = malloc(head + (memory ? 0 : bytes_of(comm, list)));
+    if (!moves) {
+        weft_fail(WEFT_NOMEM, "no memory for %zu packed tensors", list->packed);
+        return NULL;
+    }
+    struct weft_exec_move *move = (struct weft_exec_move *)(moves + 1);
+    *moves = (struct weft_exec_moves){.loads = move,
+                                      .load_count = list->packed * sent,
+                                      .stores = move + list->packed * sent,
+                                      .store_count = list->packed * received};
+    int is_host = !memory;
+    memory = memory ? memory : (uint8_t *)moves + head;
+    for (uint32_t b = 0; b < sent + received; b++) {
         for (size_t t = 0; t < list->tensors; t++) {
             const struct weft_operands *operands = &list->operands[t];
             size_t bytes = operands->count * operands->element_bytes;
             if (!is_packed(operands))
                 continue;
-            memcpy(to, (const uint8_t *)operands->send + b * bytes, bytes);
-            to += bytes;
+            int loads = b < sent;
+            uint8_t *tensor = loads ? (uint8_t *)(uintptr_t)operands->send + b * bytes
+                                    : (uint8_t *)operands->recv + (b - sent) * bytes;
+            *move++ =
+                (struct weft_exec_move){loads ? memory : tensor, loads ? tensor : memory, bytes,
+                                        is_host || (on_host && !weft_where_is_device(comm->context, tensor))};
+            memory += bytes;
         }
     }
+    return moves;
 }
 
-/* Makes the packed operation: buffers and what takes them apart. */
+static void move_all(const struct weft_exec_move *moves, size_t count)
+{
+    for (size_t m = 0; m < count; m++)
+        memcpy(moves[m].to, moves[m].from, moves[m].bytes);
+}
+
+static void unpack(struct weft_work *work)
+{
+    const struct weft_exec_moves *moves = work->arg;
+    move_all(moves->stores, moves->store_count);
+}
+
+/* The packed operation, on buffers at memory. */
+static struct weft_operands operands_of(const struct weft_comm *comm, const struct list *list,
+                                        uint8_t *memory)
+{
+    struct weft_operands packed = list->operands[0];
+    size_t block = list->elements * packed.element_bytes;
+    packed.send = memory;
+    packed.recv = memory + block * blocks_of(comm, packed.collective, 0);
+    packed.count = list->elements;
+    packed.in_place = 0;
+    return packed;
+}
+
+/* Packs tensors of the host. */
 static int make_packed(struct weft_comm *comm, const struct list *list, struct weft_work *work,
                        struct weft_operands *packed)
 {
-    enum weft_collective collective = list->operands[0].collective;
-    uint32_t sent = blocks_of(comm, collective, 0), received = blocks_of(comm, collective, 1);
-    size_t block = list->elements * list->operands[0].element_bytes;
-    size_t head = sizeof(struct unpacking) + list->packed * sizeof(((struct unpacking *)0)->tensors[0]);
-    head = (head + 63) / 64 * 64;
-    struct unpacking *unpacking = malloc(head + block * sent + block * received);
-    if (!unpacking)
-        return weft_fail(WEFT_NOMEM, "no memory for %zu packed tensors", list->packed);
-    uint8_t *input = (uint8_t *)unpacking + head;
-    *unpacking = (struct unpacking){.blocks = received,
-                                    .element_bytes = list->operands[0].element_bytes,
-                                    .elements = list->elements,
-                                    .memory = input + block * sent};
-    for (size_t t = 0; t < list->tensors; t++) {
-        if (!is_packed(&list->operands[t]))
-            continue;
-        unpacking->tensors[unpacking->count].recv = list->operands[t].recv;
-        unpacking->tensors[unpacking->count++].count = list->operands[t].count;
-    }
-    pack(list, sent, input);
-    *packed = list->operands[0];
-    packed->send = input;
-    packed->recv = input + block * sent;
-    packed->count = list->elements;
-    packed->in_place = 0;
-    work->arg = unpacking;
+    struct weft_exec_moves *moves = make_moves(comm, list, NULL, 0);
+    if (!moves)
+        return WEFT_NOMEM;
+    move_all(moves->loads, moves->load_count);
+    *packed = operands_of(comm, list, moves->loads[0].to);
+    work->arg = moves;
     work->finish = unpack;
     return WEFT_OK;
 }
@@ -143,48 +156,16 @@ static int find_where(const struct weft_comm *comm, struct list *list)
     return WEFT_OK;
 }
 
-/* What packs and unpacks, as pack() and unpack() do. */
-static struct weft_exec_moves *make_moves(const struct weft_comm *comm, const struct list *list,
-                                          uint32_t sent, uint32_t received, uint8_t *memory, int on_host)
-{
-    size_t count = list->packed * (sent + (size_t)received);
-    struct weft_exec_moves *moves = calloc(1, sizeof *moves + count * sizeof(struct weft_exec_move));
-    if (!moves)
-        return NULL;
-    struct weft_exec_move *move = (struct weft_exec_move *)(moves + 1);
-    moves->loads = move;
-    moves->load_count = list->packed * sent;
-    moves->stores = move + moves->load_count;
-    moves->store_count = list->packed * received;
-    for (uint32_t b = 0; b < sent + received; b++) {
-        for (size_t t = 0; t < list->tensors; t++) {
-            const struct weft_operands *operands = &list->operands[t];
-            size_t bytes = operands->count * operands->element_bytes;
-            if (!is_packed(operands))
-                continue;
-            int loads = b < sent;
-            uint8_t *tensor = loads ? (uint8_t *)(uintptr_t)operands->send + b * bytes
-                                    : (uint8_t *)operands->recv + (b - sent) * bytes;
-            *move++ = (struct weft_exec_move){loads ? memory : tensor, loads ? tensor : memory, bytes,
-                                              on_host && !weft_where_is_device(comm->context, tensor)};
-            memory += bytes;
-        }
-    }
-    return moves;
-}
-
 /* The packed operation. [lock] */
 static int start_on_device(struct weft_comm *comm, const struct list *list, struct weft_work *work)
 {
-    struct weft_operands packed = list->operands[0];
     struct weft_part *part = &work->parts[work->part_count];
-    uint32_t sent = blocks_of(comm, packed.collective, 0), received = blocks_of(comm, packed.collective, 1);
-    size_t block = list->elements * packed.element_bytes, bytes = block * (sent + (size_t)received);
+    size_t bytes = bytes_of(comm, list);
     struct weft_call call = list->call;
     void *memory = NULL;
     int status = weft_exec_is_full(comm->exec) ? weft_works_await_room(comm) : WEFT_OK;
     if (status == WEFT_OK)
-        status = weft_part_take_lane(comm, &packed, &list->where, part);
+        status = weft_part_take_lane(comm, &list->operands[0], &list->where, part);
     if (status == WEFT_OK && part->on_host) {
         memory = part->staging = weft_memory_buffer_get(comm->context, WEFT_SHM, bytes, list->where.kind);
         part->staging_bytes = bytes;
@@ -193,18 +174,14 @@ static int start_on_device(struct weft_comm *comm, const struct list *list, stru
         status = weft_lane_memory(part->lane, WEFT_LANE_LIST, bytes, &memory);
     }
     if (status == WEFT_OK) {
-        part->moves = make_moves(comm, list, sent, received, memory, part->on_host);
-        status =
-            part->moves ? WEFT_OK : weft_fail(WEFT_NOMEM, "no memory for %zu packed tensors", list->packed);
+        part->moves = make_moves(comm, list, memory, part->on_host);
+        status = part->moves ? WEFT_OK : WEFT_NOMEM;
     }
     if (status != WEFT_OK) {
         weft_part_end(part);
         return weft_part_fail(comm, status);
     }
-    packed.send = memory;
-    packed.recv = (uint8_t *)memory + block * sent;
-    packed.count = list->elements;
-    packed.in_place = 0;
+    const struct weft_operands packed = operands_of(comm, list, memory);
     call.algorithm = (uint8_t)weft_collective_choose_cached(comm, &packed);
     status = weft_collective_start_placed(comm, &packed, &call, part);
     work->part_count += status == WEFT_OK;
