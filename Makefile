@@ -132,7 +132,7 @@ $(BUILD)/weft-perf: $(PERF_OBJECTS) $(BUILD)/libweft.a
 $(BUILD)/weft-topo: $(TOPO_OBJECTS) $(BUILD)/libweft.a
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $^ $(LIBS) -ljansson -o $@
 
-$(BUILD)/perf/micro/executor: $(BUILD)/tests/support/exec_world.o
+$(BUILD)/perf/micro/executor: $(BUILD)/tests/support/exec_world.o $(BUILD)/tests/support/exec_liar.o
 $(BUILD)/perf/micro/transport: $(BUILD)/tests/support/watcher.o
 $(BUILD)/perf/micro/ofi $(BUILD)/perf/micro/verbs: $(BUILD)/tests/support/letters.o
 $(BUILD)/perf/micro/rails: $(BUILD)/tests/support/letters.o $(call objects,$(wildcard tests/fake/rdma_fake*.c))
@@ -199,6 +199,7 @@ SIM_TESTS := conform/test_devices \
 	unit/test_device_nic \
 	unit/test_exec_device \
 	unit/test_exec_device_fails \
+	unit/test_exec_direct \
 	unit/test_lane \
 	unit/test_exec_nic \
 	unit/test_p2p_copy \

@@ -12,10 +12,11 @@
 #include "base/log.h"
 #include "comm/agree_network.h"
 #include "comm/arrange.h"
+#include "comm/device_memory.h"
 #include "comm/progress.h"
 
 #define INTRO_MAGIC     0x54464557u /* "WEFT" */
-#define INTRO_VERSION   6
+#define INTRO_VERSION   7
 #define ID_CANDIDATES   8
 #define PROCESSOR_WORDS 16
 #define PROOF_MS        3000 /* to shake hands with a neighbour; then the network serves */
@@ -30,6 +31,7 @@ struct introduction {
     int32_t pid;
     int32_t numa;
     uint64_t fabric;
+    uint64_t process;              /* devmem/share.h; 0: its memory of devices is not shared */
     uint16_t shm_size, place_size; /* place_size: of the text that ends the message, weft_place_tell()'s */
     uint32_t machine;
     char host[64];
@@ -65,6 +67,8 @@ static int introduce(struct weft_comm *comm, char *message, size_t *size)
     if (sched_getaffinity(0, sizeof set, &set) == 0)
         memcpy(intro->processors, &set, sizeof intro->processors);
     intro->pid = (int32_t)getpid();
+    if (weft_share_process(&intro->process) != WEFT_OK)
+        weft_error_clear();
     gethostname(intro->host, sizeof intro->host - 1);
     weft_pmix_placement(&intro->placement);
     if (weft_network_allowed(comm, "shm")) {
@@ -190,6 +194,7 @@ static int copy_member(struct weft_comm *comm, int rank, const struct introducti
     member->pid = intro->pid;
     member->numa = intro->numa;
     member->machine = intro->machine;
+    member->process = intro->process;
     member->placement = intro->placement;
     member->sizes[WEFT_SHM] = intro->shm_size;
     member->addresses = malloc(intro->shm_size + 1u);
@@ -539,7 +544,8 @@ static int make_executor(struct weft_comm *comm)
                   .buffer_get = weft_memory_buffer_get,
                   .buffer_put = weft_memory_buffer_put,
                   .region_get = weft_memory_region_get,
-                  .region_put = weft_memory_region_put},
+                  .region_put = weft_memory_region_put,
+                  .shares = weft_where_shares},
     };
     weft_context_lock(context);
     int status = weft_exec_create(&options, &comm->exec);

@@ -1,8 +1,8 @@
 /* What ranks tell each other when a communicator is made, and what they conclude from it.
  *
  * Rounds over the bootstrap (allgathers), the same on every rank:
- *   1  introduction: version, host name and pid, processors, place (arrange.h), shm address, candidate ids (rank 0's count), and
- *      the settings that must be agreed;
+ *   1  introduction: version, host name, pid and process (devmem/share.h), processors, place (arrange.h), shm address, candidate ids
+ *      (rank 0's count), and the settings that must be agreed;
  *   2  vote: which candidate ids are free here; whether this rank has proven to share memory with the lowest
  *      rank of its host group; its network address when it needs one, and which ports it is of (ports.h). Held once more with everybody's network address
  *      when some rank could not prove its host, and once more with ofi addresses where verbs does not reach

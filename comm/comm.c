@@ -13,6 +13,7 @@
 #include "algos/hosts.h"
 #include "comm/agree.h"
 #include "comm/boot_pmix.h"
+#include "comm/device_memory.h"
 #include "comm/dump.h"
 #include "comm/fastpath.h"
 #include "comm/judge.h"
@@ -57,6 +58,7 @@ int weft_comm_link_peer(void *arg, uint32_t rank, struct weft_exec_peer *peer)
         .put_bytes = transport->caps.put_bytes,
         .stage_only = index == WEFT_SHM && !settings->direct,
         .transport = index,
+        .process = index == WEFT_SHM ? member->process : 0,
     };
     return WEFT_OK;
 }
@@ -128,6 +130,7 @@ static void free_comm(struct weft_comm *comm)
             weft_context_unlink(context, link);
     }
     weft_exec_destroy(comm->exec);
+    weft_where_forget(comm);
     weft_context_unlock(context);
     weft_bootstrap_close(comm->bootstrap);
     weft_judge_close(comm->judge);

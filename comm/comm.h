@@ -24,6 +24,7 @@ struct weft_member {
     char host[64];
     int32_t pid;
     int32_t numa;                         /* NUMA node that it is bound to, -1: several, or not known */
+    uint64_t process;                     /* devmem/share.h, 0: none */
     uint32_t machine;                     /* as its kernel tells, 0: not known; arrange.h */
     uint32_t host_group;                  /* lowest rank that shares memory with this one */
     struct weft_placement placement;      /* as the launcher says */

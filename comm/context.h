@@ -32,6 +32,7 @@ struct weft_device_regions;
 struct weft_device_kind;
 struct weft_lanes;
 struct weft_request;
+struct weft_shares;
 struct weft_graph;
 
 /* An instance that is of no use any more, but has links that failed communicators still hold, and perhaps memory.
@@ -144,6 +145,7 @@ struct weft_context {
     uint32_t numa_count;                            /* [lock] all that were asked for */
     struct weft_devices *devices;                   /* kinds of devices; opened when first asked */
     struct weft_lanes *lanes;                       /* [lock] made when first needed */
+    struct weft_shares *shares;                     /* [lock] likewise */
     struct weft_request *copies;                  /* [lock] receives that devices copy to: comm/p2p_copy.c */
     struct weft_ports ports;                      /* [lock] of RDMA devices */
     int holds_pmix;                               /* comm/boot_pmix.h */

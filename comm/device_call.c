@@ -21,6 +21,11 @@ static const void *any_byte(const struct weft_operands *operands, const void *me
     return NULL;
 }
 
+static int reduces(const struct weft_operands *operands)
+{
+    return weft_collective_reduces(operands->collective) && operands->collective != WEFT_BARRIER;
+}
+
 static int where(const struct weft_comm *comm, const struct weft_operands *operands, int host_works,
                  struct weft_where *found)
 {
@@ -28,15 +33,13 @@ static int where(const struct weft_comm *comm, const struct weft_operands *opera
         any_byte(operands, operands->send, &operands->send_blocks, operands->send_blocks_count);
     const void *recv =
         any_byte(operands, operands->recv, &operands->recv_blocks, operands->recv_blocks_count);
+    enum weft_where_work work = host_works          ? WEFT_WHERE_HOST
+                                : reduces(operands) ? WEFT_WHERE_REDUCES
+                                                    : WEFT_WHERE_COPIES;
     found->kind = NULL;
     if (operands->collective == WEFT_BARRIER)
         return WEFT_OK;
-    return weft_where_look(comm->context, send, recv, host_works, found);
-}
-
-static int reduces(const struct weft_operands *operands)
-{
-    return weft_collective_reduces(operands->collective) && operands->collective != WEFT_BARRIER;
+    return weft_where_look(comm->context, send, recv, work, found);
 }
 
 int weft_operands_where(const struct weft_comm *comm, const struct weft_operands *operands,

@@ -1,6 +1,9 @@
 #include "comm/device_memory.h"
 
 #include "base/error.h"
+#include "base/log.h"
+#include "comm/comm.h"
+#include "devmem/share.h"
 
 /* What counts: memory that only a device can be asked to work on. */
 static int is_device(const struct weft_device_span *span)
@@ -8,8 +11,15 @@ static int is_device(const struct weft_device_span *span)
     return span->kind == WEFT_MEMORY_DEVICE || span->kind == WEFT_MEMORY_MANAGED;
 }
 
-int weft_where_look(struct weft_context *context, const void *input, const void *output, int host_works,
-                    struct weft_where *where)
+/* Whether the device that works reaches a buffer, which may be another one's of its kind. */
+static int reaches(const struct weft_where *where, const void *buffer, const struct weft_device_span *span)
+{
+    return span->kind != WEFT_MEMORY_DEVICE || span->ordinal == where->ordinal ||
+           weft_lanes_reach(where->kind, where->ordinal, buffer);
+}
+
+int weft_where_look(struct weft_context *context, const void *input, const void *output,
+                    enum weft_where_work work, struct weft_where *where)
 {
     struct weft_device_span spans[2] = {{.kind = WEFT_MEMORY_HOST}, {.kind = WEFT_MEMORY_HOST}};
     const struct weft_device_kind *kinds[2] = {NULL, NULL};
@@ -42,7 +52,9 @@ int weft_where_look(struct weft_context *context, const void *input, const void 
     where->on_host = 0;
     int other_reaches = !buffers[1 - first] || is_device(&spans[1 - first]) ||
                         (spans[1 - first].kind == WEFT_MEMORY_PINNED && kinds[1 - first] == where->kind);
-    if (host_works || !other_reaches)
+    if (work == WEFT_WHERE_REDUCES && other_reaches)
+        other_reaches = reaches(where, input, &spans[0]) && reaches(where, output, &spans[1]);
+    if (work == WEFT_WHERE_HOST || !other_reaches)
         where->on_host =
             (is_device(&spans[0]) ? WEFT_SHADOW_INPUT : 0) | (is_device(&spans[1]) ? WEFT_SHADOW_OUTPUT : 0);
     return WEFT_OK;
@@ -51,7 +63,7 @@ int weft_where_look(struct weft_context *context, const void *input, const void 
 int weft_where_is_device(struct weft_context *context, const void *memory)
 {
     struct weft_where where;
-    return weft_where_look(context, memory, NULL, 0, &where) == WEFT_OK && where.kind;
+    return weft_where_look(context, memory, NULL, WEFT_WHERE_COPIES, &where) == WEFT_OK && where.kind;
 }
 
 static int make_lanes(struct weft_context *context)
@@ -88,4 +100,47 @@ void weft_where_prepare(struct weft_context *context, const struct weft_where *w
         weft_error_clear();
     weft_lane_put(lane);
     weft_context_unlock(context);
+}
+
+struct weft_shares *weft_where_shares(void *arg)
+{
+    struct weft_context *context = arg;
+    if (!context->shares && weft_shares_open(NULL, &context->shares) != WEFT_OK) {
+        weft_log_once(WEFT_LOG_WARN, "memory of devices is not shared: %s", weft_error_detail());
+        weft_error_clear();
+    }
+    return context->shares;
+}
+
+static int is_peer_process(const struct weft_comm *comm, uint64_t process)
+{
+    for (int r = 0; r < comm->ranks; r++) {
+        if (comm->members[r].process == process)
+            return 1;
+    }
+    return 0;
+}
+
+void weft_where_forget(const struct weft_comm *comm)
+{
+    const struct weft_context *context = comm->context;
+    for (int r = 0; r < comm->ranks && comm->members && context->shares; r++) {
+        uint64_t process = comm->members[r].process;
+        int is_needed = 0;
+        for (uint32_t i = 0; i < context->comm_count && !is_needed; i++)
+            is_needed = context->all[i] != comm && is_peer_process(context->all[i], process);
+        if (!is_needed)
+            weft_share_forget(context->shares, process);
+    }
+}
+
+static void trim(void *shares)
+{
+    weft_shares_trim(shares);
+}
+
+void weft_where_tidy(struct weft_context *context)
+{
+    if (context->shares)
+        weft_lanes_without_gates(trim, context->shares);
 }

@@ -2,7 +2,8 @@
  *
  * Memory that the program has of a device is worked on by that device, through a lane (devmem/lane.h). Pinned host memory is host
  * memory to weft, but a device works on it as well, so it goes with the other buffer's. Where a call has one buffer on a device
- * and the other one in ordinary host memory, the host works, on copies of what the device has.
+ * and the other one in ordinary host memory, the host works, on copies of what the device has. It does so too where a call reduces
+ * and its buffers are on two devices that do not reach each other's memory.
  */
 #ifndef WEFT_COMM_DEVICE_MEMORY_H
 #define WEFT_COMM_DEVICE_MEMORY_H
@@ -17,13 +18,27 @@ struct weft_where {
     int on_host; /* as in weft_exec_request */
 };
 
-/* Asks for the two buffers of a call; NULL: there is none. host_works: only the host can compute it. WEFT_UNSUPPORTED, naming
- * both, for memory of two kinds of devices. Needs no lock. */
-int weft_where_look(struct weft_context *context, const void *input, const void *output, int host_works,
-                    struct weft_where *where);
+/* What a call does with its buffers. */
+enum weft_where_work {
+    WEFT_WHERE_COPIES,
+    WEFT_WHERE_REDUCES,
+    WEFT_WHERE_HOST, /* what only the host can compute */
+};
+
+/* Asks for the two buffers of a call; NULL: there is none. WEFT_UNSUPPORTED, naming both, for memory of two kinds of devices.
+ * Needs no lock. */
+int weft_where_look(struct weft_context *context, const void *input, const void *output,
+                    enum weft_where_work work, struct weft_where *where);
 
 /* Whether it is memory that only a device can be asked to work on. Needs no lock. */
 int weft_where_is_device(struct weft_context *context, const void *memory);
+
+/* The executor's hook: the context's set, NULL where it cannot be had. [lock] */
+struct weft_shares *weft_where_shares(void *context);
+/* A communicator that is no longer among the context's ends: what is mapped of processes that no other one has is of no use. [lock] */
+void weft_where_forget(const struct weft_comm *comm);
+/* Undoes mappings of peers' memory that are not used any more, if nobody stands at a gate. [lock] */
+void weft_where_tidy(struct weft_context *context);
 
 /* A lane for it; weft_lane_put() when the operation has been freed. The lock is let go of while the first lane of a device is
  * opened. [lock] */

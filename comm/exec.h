@@ -25,6 +25,7 @@
 #include "comm/wire.h"
 #include "devmem/lane.h"
 #include "devmem/reduce.h"
+#include "devmem/share.h"
 #include <weft/transport.h>
 
 /* A RECV into a SLOT stays in the window until the REDUCE behind it has emptied the slot; so the window must
@@ -45,6 +46,8 @@ struct weft_exec_peer {
     uint64_t put_bytes;     /* the transport's limit for one put */
     int stage_only;         /* setting WEFT_DIRECT=0 */
     uint32_t transport;     /* index for region lookups */
+    uint64_t process;       /* its process (devmem/share.h) where that is on this machine, otherwise 0 */
+    uint32_t refusals_left; /* the executor's: messages to it until device memory is offered again */
 };
 
 /* Bytes that a device copies into staging, or that it takes from there, count as staged at that end: also those that come in
@@ -70,6 +73,8 @@ struct weft_exec_hooks {
     int (*region_get)(void *arg, uint32_t transport, const void *memory, size_t size,
                       struct weft_region **region);
     void (*region_put)(void *arg, uint32_t transport, struct weft_region *region);
+    /* May be NULL. The set by which device memory is shared with ranks of this machine; NULL: there is none. It stays. */
+    struct weft_shares *(*shares)(void *arg);
     /* May be NULL. A message of a peer belongs to another call than the one that it meets here; text says in what
      * they differ; past is the call here when it is over. WEFT_OK: the message is dropped and the operation waits for a verdict; otherwise it fails. */
     int (*differs)(void *comm, const char *text, const struct weft_call *past);

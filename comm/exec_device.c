@@ -7,7 +7,8 @@
  *   SEND    the device copies slices into staging; a slice leaves when its copy has happened
  *   RECV    what comes lands in staging; the device copies it to its target, or a REDUCE reads it there; staging is free
  *           again when that has happened
- *           (puts do without staging where the transport registers the memory: exec_device_message.c)
+ *           (no staging: puts where the transport registers the memory, exec_device_message.c; devices of one machine,
+ *           exec_device_direct.c)
  *   REDUCE, COPY   one reduction or copy per slice of what they wait for; ended when queued
  *
  * What has happened the lane's notes say, which every round of progress asks for. The operation is over when its plan and the
@@ -299,6 +300,13 @@ static int deal_with(struct weft_exec_op *op, const struct weft_lane_note *note)
             weft_flight_again(op, flight);
         }
         return WEFT_OK;
+    case WEFT_LANE_FINAL: /* it may have been refused meanwhile, and be staged */
+        flight = flight_of(op, note);
+        if (flight && flight->shared) {
+            flight->copied = (uint32_t)note->amount;
+            weft_flight_again(op, flight);
+        }
+        return WEFT_OK;
     default:
         flight = flight_of(op, note);
         return flight ? weft_device_consumed(op, flight, (size_t)note->amount) : WEFT_OK;
@@ -361,16 +369,25 @@ void weft_device_end(struct weft_exec_op *op)
 
 /* --- REDUCE and COPY */
 
-/* Lowers *size to what lies contiguously in all that is read from staging, and finds it there. */
+/* Lowers *size to what lies contiguously in all that is read from staging, and finds it there; *is_direct: some lies in
+ * peers' memory, of which a piece is queued at a time. */
 static void find_sources(struct weft_exec_op *op, const struct weft_flight *flight, size_t *size,
-                         const void **sources)
+                         const void **sources, int *is_direct)
 {
+    *is_direct = 0;
     for (int i = 0; i < flight->step.source_count; i++) {
         if (flight->bound[i] == WEFT_NONE) {
             sources[i] = flight->sources[i] + flight->visible;
             continue;
         }
         const struct weft_flight *from = &op->flights[flight->bound[i]];
+        if (from->shared) {
+            size_t piece = weft_direct_piece(from);
+            sources[i] = from->reach + flight->visible;
+            *size = piece < *size ? piece : *size;
+            *is_direct = 1;
+            continue;
+        }
         uint32_t slice = (uint32_t)(flight->visible / from->slice_bytes);
         size_t into = flight->visible % from->slice_bytes, left = from->slice_bytes - into;
         sources[i] = (const uint8_t *)from->landings[slice % WEFT_LANDINGS].buffer + into;
@@ -402,35 +419,61 @@ static int queue_piece(struct weft_exec_op *op, const struct weft_flight *flight
 }
 
 /* Staging is free when the piece has been computed. */
-static int note_sources(struct weft_exec_op *op, const struct weft_flight *flight)
+static int note_sources(struct weft_exec_op *op, const struct weft_flight *flight, size_t size)
 {
     int status = WEFT_OK;
     for (int i = 0; i < flight->step.source_count && status == WEFT_OK; i++) {
-        if (flight->bound[i] != WEFT_NONE)
-            status =
-                weft_device_note(op, &op->flights[flight->bound[i]], WEFT_LANE_CONSUMED, flight->visible);
+        if (flight->bound[i] == WEFT_NONE)
+            continue;
+        const struct weft_flight *from = &op->flights[flight->bound[i]];
+        op->exec->stats.bytes_direct += from->shared ? size : 0;
+        status = weft_device_note(op, from, WEFT_LANE_CONSUMED, flight->visible);
     }
     return status;
 }
 
-int weft_device_compute(struct weft_exec_op *op, struct weft_flight *flight)
+/* How far everything is that the flight waits for. */
+static size_t compute_limit(const struct weft_exec_op *op, const struct weft_flight *flight)
 {
     size_t limit = weft_flight_limit(op, flight);
     for (int i = 0; i < flight->step.source_count; i++) {
-        if (flight->bound[i] != WEFT_NONE && op->flights[flight->bound[i]].visible < limit)
-            limit = op->flights[flight->bound[i]].visible;
+        if (flight->bound[i] == WEFT_NONE)
+            continue;
+        const struct weft_flight *from = &op->flights[flight->bound[i]];
+        size_t theirs = from->shared ? weft_direct_limit(from) : from->visible;
+        limit = theirs < limit ? theirs : limit;
     }
+    return limit;
+}
+
+/* The first piece has been refused: perhaps for the peers' memory that it reads. 0: it reads none. */
+static int decline_sources(struct weft_exec_op *op, const struct weft_flight *flight)
+{
+    int declined = 0;
+    for (int i = 0; i < flight->step.source_count && !flight->visible; i++) {
+        if (flight->bound[i] != WEFT_NONE)
+            declined |= weft_direct_decline(op, &op->flights[flight->bound[i]]);
+    }
+    return declined;
+}
+
+int weft_device_compute(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    size_t limit = compute_limit(op, flight);
+    int is_direct = 0;
     if (limit <= flight->visible)
         return WEFT_OK;
-    while (flight->visible < limit) {
+    while (flight->visible < limit && !is_direct) {
         const void *sources[WEFT_STEP_SOURCES_MAX];
         size_t size = limit - flight->visible;
-        find_sources(op, flight, &size, sources);
+        find_sources(op, flight, &size, sources, &is_direct);
         int status = queue_piece(op, flight, size, sources);
+        if (status == WEFT_UNSUPPORTED && is_direct && decline_sources(op, flight))
+            return WEFT_OK;
         if (status != WEFT_OK)
             return status;
         flight->done = flight->visible += size;
-        status = note_sources(op, flight);
+        status = note_sources(op, flight, size);
         if (status != WEFT_OK)
             return status;
     }
@@ -438,5 +481,7 @@ int weft_device_compute(struct weft_exec_op *op, struct weft_flight *flight)
         weft_flight_finish(op, flight);
     else
         weft_flight_wake(op, flight);
+    if (flight->visible < limit) /* when others have had their turn, behind the lane's next mark */
+        weft_flight_block(op, flight);
     return WEFT_OK;
 }

@@ -162,8 +162,13 @@ int weft_device_recv(struct weft_exec_op *op, struct weft_flight *flight)
 
 int weft_device_consumed(struct weft_exec_op *op, struct weft_flight *flight, size_t position)
 {
+    int status = flight->shared ? weft_direct_check(op, flight) : WEFT_OK;
+    if (status != WEFT_OK)
+        return status;
     flight->done = position;
-    if (flight->mode == WEFT_MODE_PUT) {
+    if (flight->shared) {
+        weft_flight_wake(op, flight);
+    } else if (flight->mode == WEFT_MODE_PUT) {
         for (uint32_t s = flight->told; s < weft_slices_within(flight, position); s++)
             flight->landings[s % WEFT_LANDINGS].landed = 0;
         flight->told = weft_slices_within(flight, position);

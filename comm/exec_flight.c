@@ -70,7 +70,13 @@ int weft_flight_open(struct weft_exec_op *op, struct weft_flight *flight, uint32
     flight->held = NULL;
     flight->stage_buffer = NULL;
     flight->region = NULL;
+    flight->shared = flight->refuses = 0;
+    flight->guard = NULL;
+    flight->reach = NULL;
+    flight->import = NULL;
     int status = choose_mode(op, flight);
+    if (status == WEFT_OK && op->device && flight->step.kind == WEFT_STEP_SEND)
+        flight->shared = (uint8_t)weft_direct_may(op, flight);
     if (status == WEFT_OK && (flight->mode == WEFT_MODE_PUT || op->device))
         memset(flight->landings, 0, sizeof flight->landings);
     if (status == WEFT_OK && flight->mode == WEFT_MODE_PUT && op->device)

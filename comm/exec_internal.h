@@ -14,7 +14,8 @@
  *   exec_recall.c   taking memory back when an operation ends early
  *   exec_look.c     how operations stand, for reports
  *   exec_device.c   memory of devices: beginning, end, shadows, computing
- *   exec_device_message.c   and SEND and RECV there
+ *   exec_device_message.c   and SEND and RECV there, through staging
+ *   exec_device_direct.c    and without, on one machine
  *
  * Every flight works through its range in order; `visible` is how far the steps that depend on it may follow. Where
  * its range lies in memory has been found when it was admitted; `start` is its position in the logical data
@@ -43,6 +44,9 @@
 #define WEFT_SMALL_SLOTS    2
 #define WEFT_SMALL_FLIGHTS  (WEFT_SMALL_SLOTS + 1)
 #define WEFT_WORK_BYTES     (256 * 1024) /* computed before transports are polled again */
+
+/* An offer of device memory that cannot be used. */
+enum weft_refusal { WEFT_REFUSAL_NONE, WEFT_REFUSAL_OWED, WEFT_REFUSAL_TOLD };
 
 enum weft_mode { WEFT_MODE_EAGER, WEFT_MODE_READ, WEFT_MODE_PUT };
 
@@ -95,16 +99,21 @@ struct weft_flight {
     uint32_t puts_done; /* SEND: finished puts from `told` on, as bits */
     uint32_t ready;     /* RECV: slices the sender has announced */
     uint32_t staged;    /* SEND: slices copied to staging; RECV of a device: slices that are in staging */
-    uint32_t copied;    /* of a device: slices whose copies have happened; direct: that it has done with */
+    uint32_t copied;    /* of a device: slices that it has copied; direct, shared: that it has done with */
     uint32_t taken;     /* eager SEND: slices that the peer is known to have consumed */
     uint8_t direct;     /* PUT of a device: its memory is registered, and not staged */
+    uint8_t shared;     /* READ of a device: the receiver works on the sender's memory */
     uint8_t staging;    /* SEND, RECV: the offer is a ring of staged slices */
     uint8_t lending;    /* SEND: through a conduit of the link */
     uint8_t lent_here;  /* RECV: the offer comes through a conduit */
     uint8_t announced;  /* PUT of an operation with sized messages: the length has been told */
-    uint32_t conduit;
-    size_t lent; /* SEND: bytes passed into the conduit */
+    uint8_t refuses;    /* RECV: enum weft_refusal */
     uint8_t have_token;
+    uint32_t conduit;
+    uint8_t *guard;       /* SEND: the memory behind the token, when it is shared */
+    const uint8_t *reach; /* RECV: the sender's memory, when it is shared */
+    struct weft_share_import *import;
+    size_t lent; /* SEND: bytes passed into the conduit */
     struct weft_token token;
     const uint8_t *mapped;   /* RECV: the peer's memory, when it can be loaded */
     const uint8_t *payload;  /* RECV: payload of the message being delivered right now */
@@ -392,12 +401,43 @@ int weft_device_reach(struct weft_exec_op *op, struct weft_flight *flight);
 enum weft_lane_what {
     WEFT_LANE_BEGUN,    /* the stream has come to where the call was made, or the shadows are filled */
     WEFT_LANE_COPIED,   /* SEND: amount slices are in staging; direct: the device has done with them */
+    WEFT_LANE_FINAL,    /* SEND, shared: amount slices are there */
     WEFT_LANE_CONSUMED, /* RECV: amount bytes have been used */
 };
 int weft_device_note(struct weft_exec_op *op, const struct weft_flight *flight, enum weft_lane_what what,
                      uint64_t amount);
 /* WEFT_LANE_CONSUMED is due. */
 int weft_device_consumed(struct weft_exec_op *op, struct weft_flight *flight, size_t position);
+
+/* exec_device_direct.c */
+/* Whether a SEND offers its memory itself. */
+int weft_direct_may(struct weft_exec_op *op, const struct weft_flight *flight);
+/* SEND: `copied` slices of it may be read. */
+int weft_direct_look(struct weft_exec_op *op, struct weft_flight *flight);
+/* SEND: offers, and tells that the first slices may be read. */
+int weft_direct_tell(struct weft_exec_op *op, struct weft_flight *flight, uint32_t ready);
+/* SEND: REFUSE has come. */
+int weft_direct_refused(struct weft_exec_op *op, struct weft_flight *flight);
+/* RECV: takes the offer, or refuses it. */
+int weft_direct_take(struct weft_exec_op *op, struct weft_flight *flight,
+                     const struct weft_wire_device_offer *offer);
+/* RECV: says that it refuses. */
+int weft_direct_refuse(struct weft_exec_op *op, struct weft_flight *flight);
+int weft_direct_recv(struct weft_exec_op *op, struct weft_flight *flight);
+/* RECV: the kind has refused the first work on the sender's memory, of which none is queued. It will be refused, and come staged. 0: it
+ * is too late for that, or the message is not read so. */
+int weft_direct_decline(struct weft_exec_op *op, struct weft_flight *flight);
+/* RECV: the device has worked on what was read: whether it was still the message. */
+int weft_direct_check(const struct weft_exec_op *op, const struct weft_flight *flight);
+/* How many bytes of a RECV its readers may work on: far enough to keep the device busy, and little enough to end soon. */
+size_t weft_direct_limit(const struct weft_flight *flight);
+/* How much is queued before others get a turn, who may queue what follows from it. */
+static inline size_t weft_direct_piece(const struct weft_flight *flight)
+{
+    return WEFT_LANDINGS * flight->slice_bytes;
+}
+/* The message's end, at either side. */
+void weft_direct_release(struct weft_exec_op *op, struct weft_flight *flight);
 
 /* exec.c */
 /* Runs the window as far as it goes. */

@@ -74,7 +74,8 @@ static int is_with_device(const struct weft_exec_op *op, const struct weft_fligh
         uint32_t left = flight->mode == WEFT_MODE_PUT ? flight->landed : flight->told;
         return flight->copied < flight->staged && left == flight->copied;
     }
-    return flight->done < flight->visible && flight->staged == flight->slices;
+    uint32_t there = flight->shared ? flight->ready : flight->staged;
+    return flight->done < flight->visible && there == flight->slices;
 }
 
 static void print_device(const struct weft_exec_op *op, const char *before, const char *behind, char *text,

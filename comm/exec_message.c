@@ -50,7 +50,8 @@ struct weft_op_peer *weft_op_peer_find(struct weft_exec_op *op, uint32_t rank, i
 
 int weft_wire_is_answer(const struct weft_wire_header *header)
 {
-    return header->kind == WEFT_WIRE_TAKEN || header->kind == WEFT_WIRE_LANDING;
+    return header->kind == WEFT_WIRE_TAKEN || header->kind == WEFT_WIRE_LANDING ||
+           header->kind == WEFT_WIRE_REFUSE;
 }
 
 int weft_answer_deliver(struct weft_exec_op *op, struct weft_flight *flight,
@@ -64,6 +65,8 @@ int weft_answer_deliver(struct weft_exec_op *op, struct weft_flight *flight,
         memcpy(&token, payload, sizeof token);
         return weft_send_landing(op, flight, header->slice, &token);
     }
+    if (header->kind == WEFT_WIRE_REFUSE)
+        return weft_direct_refused(op, flight);
     if (flight->mode == WEFT_MODE_EAGER && flight->peer && header->slice <= flight->told &&
         header->slice > flight->taken) {
         flight->taken = header->slice;
@@ -305,6 +308,12 @@ int weft_early_adopt(struct weft_exec_op *op)
     return status;
 }
 
+/* Whether it is for a SEND or RECV. */
+static int is_of_step(const struct weft_wire_header *header)
+{
+    return header->kind <= WEFT_WIRE_LANDING || header->kind == WEFT_WIRE_REFUSE;
+}
+
 /* Whether the bytes can be a message of this executor at all. */
 static int check_header(const struct weft_exec *exec, const struct weft_wire_header *header, size_t size)
 {
@@ -312,8 +321,8 @@ static int check_header(const struct weft_exec *exec, const struct weft_wire_hea
         return weft_fail(WEFT_PROTOCOL, "a message has version %u: expected %d", header->version,
                          WEFT_WIRE_VERSION);
     if (header->source >= exec->options.ranks || header->size != size - sizeof *header ||
-        header->kind < WEFT_WIRE_EAGER || header->kind > WEFT_WIRE_CONSUMED ||
-        (header->kind > WEFT_WIRE_LANDING && header->flags & WEFT_WIRE_TRANSFER))
+        header->kind < WEFT_WIRE_EAGER || header->kind > WEFT_WIRE_REFUSE ||
+        (!is_of_step(header) && header->flags & WEFT_WIRE_TRANSFER))
         return weft_fail(WEFT_PROTOCOL, "a message of kind %u, %zu bytes from rank %u of %u is malformed",
                          header->kind, size, header->source, exec->options.ranks);
     return WEFT_OK;
@@ -382,7 +391,7 @@ void weft_exec_message(struct weft_exec *exec, const void *sender, const void *d
     int status = check_header(exec, header, size), kept = 0;
     if (status == WEFT_OK)
         status = check_sender(exec, header, sender);
-    if (status == WEFT_OK && (header->flags & WEFT_WIRE_TRANSFER || header->kind > WEFT_WIRE_LANDING)) {
+    if (status == WEFT_OK && (header->flags & WEFT_WIRE_TRANSFER || !is_of_step(header))) {
         status = pass_other(exec, header, payload);
         if (status != WEFT_OK)
             weft_exec_fail(exec, status, weft_error_detail());

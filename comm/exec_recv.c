@@ -7,7 +7,8 @@
  *
  * For memory of a device everything comes into staging first, `staged` slices so far, from where the device takes it
  * (exec_device_message.c). Then the sender's memory is free when its bytes are there. Only puts land in place where the
- * transport can register the memory, slices that `copied` says the device has done with.
+ * transport can register the memory, slices that `copied` says the device has done with; and what a device of the same machine
+ * offers is read where it is (exec_device_direct.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,7 @@ static const struct weft_exec_peer *peer_of(const struct weft_exec_op *op, const
 /* Slices that the sender's memory is not needed for any more. */
 static uint32_t slices_taken(const struct weft_exec_op *op, const struct weft_flight *flight)
 {
-    return op->device ? flight->staged : weft_slices_within(flight, flight->done);
+    return op->device && !flight->shared ? flight->staged : weft_slices_within(flight, flight->done);
 }
 
 /* The sender may not reuse its memory before it hears TAKEN. For plain offers a quarter of the message is
@@ -323,8 +324,10 @@ int weft_recv_land(struct weft_exec_op *op, struct weft_flight *flight)
 
 int weft_recv_advance(struct weft_exec_op *op, struct weft_flight *flight)
 {
+    if (__builtin_expect(flight->refuses == WEFT_REFUSAL_OWED, 0))
+        return weft_direct_refuse(op, flight);
     if (__builtin_expect(op->device, 0))
-        return weft_device_recv(op, flight);
+        return flight->shared ? weft_direct_recv(op, flight) : weft_device_recv(op, flight);
     if (flight->mode == WEFT_MODE_PUT)
         return weft_recv_land(op, flight);
     if (flight->into_slot)
@@ -386,6 +389,8 @@ void weft_recv_release(struct weft_exec_op *op, struct weft_flight *flight)
 {
     weft_early_free_list(op->exec, flight->held);
     flight->held = NULL;
+    if (flight->shared)
+        weft_direct_release(op, flight);
     if (flight->mode != WEFT_MODE_PUT && !op->device)
         return;
     const struct weft_exec_peer *peer = peer_of(op, flight);
@@ -400,18 +405,25 @@ void weft_recv_release(struct weft_exec_op *op, struct weft_flight *flight)
 static int check_offer(struct weft_exec_op *op, struct weft_flight *flight,
                        const struct weft_wire_header *header, const void *payload)
 {
-    struct weft_wire_offer offer;
-    if (flight->have_token || header->size != sizeof offer)
-        return weft_fail(WEFT_PROTOCOL, "rank %u offered message %u twice or with %u bytes: expected %zu",
-                         header->source, header->message, header->size, sizeof offer);
-    memcpy(&offer, payload, sizeof offer);
-    if (offer.length != flight->length)
+    struct weft_wire_device_offer both;
+    const struct weft_wire_offer *told = &both.offer;
+    int of_device = (header->flags & WEFT_WIRE_DEVICE) != 0;
+    size_t size = of_device ? sizeof both : sizeof both.offer;
+    if (flight->have_token || header->size != size || (of_device && flight->refuses) ||
+        (of_device && header->flags & (WEFT_WIRE_STAGED | WEFT_WIRE_LENT)))
+        return weft_fail(WEFT_PROTOCOL,
+                         "rank %u offered message %u twice, or with %u bytes and flags %x: expected %zu",
+                         header->source, header->message, header->size, header->flags, size);
+    memcpy(&both, payload, size);
+    if (told->length != flight->length)
         return weft_fail(
             WEFT_MISMATCH,
             "rank %u offered %llu bytes as message %u in operation %u, this rank expected %zu: do all "
             "ranks use the same count?",
-            header->source, (unsigned long long)offer.length, header->message, op->sequence, flight->length);
-    flight->token = offer.token;
+            header->source, (unsigned long long)told->length, header->message, op->sequence, flight->length);
+    if (of_device)
+        return weft_direct_take(op, flight, &both);
+    flight->token = told->token;
     flight->have_token = 1;
     flight->staging = (header->flags & WEFT_WIRE_STAGED) != 0;
     flight->lent_here = (header->flags & WEFT_WIRE_LENT) != 0;
@@ -435,9 +447,13 @@ static int take_ready(struct weft_exec_op *op, struct weft_flight *flight,
         int status = check_offer(op, flight, header, payload);
         if (status != WEFT_OK)
             return status;
-    } else if (!flight->have_token) {
+    } else if (!flight->have_token && !flight->refuses) {
         return weft_fail(WEFT_PROTOCOL, "rank %u announced slices of message %u before offering it",
                          header->source, header->message);
+    }
+    if (!flight->have_token) { /* it waits for another offer */
+        weft_flight_again(op, flight);
+        return WEFT_OK;
     }
     flight->ready = header->slice;
     if (flight->into_slot && !op->device) {

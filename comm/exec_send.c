@@ -10,8 +10,9 @@
  *   put    LANDING tokens from the receiver, a put for each once the slice is final, done with PUT_DONE. Memory that
  *          the transport cannot register is copied into a ring of WEFT_STAGES slices first (counted as staged).
  *
- * Memory of a device is copied into such a ring by the device, whatever the mode, and leaves from there, but for puts from
- * memory that the transport can register (exec_device_message.c).
+ * Memory of a device is offered to devices of the same machine (exec_device_direct.c). Otherwise it is copied into such a ring
+ * by the device, whatever the mode, and leaves from there, but for puts from memory that the transport can register
+ * (exec_device_message.c).
  */
 #include <string.h>
 
@@ -146,6 +147,8 @@ static int advance_read(struct weft_exec_op *op, struct weft_flight *flight, uin
 {
     if (ready == flight->told)
         return WEFT_OK;
+    if (flight->shared)
+        return weft_direct_tell(op, flight, ready);
     const struct weft_exec_peer *peer = &op->exec->peers[flight->rank];
     if (!flight->have_token) {
         int status = make_offer(op, flight, peer);
@@ -255,7 +258,7 @@ int weft_send_advance(struct weft_exec_op *op, struct weft_flight *flight)
         return status == WEFT_AGAIN ? WEFT_OK : status;
     uint32_t ready;
     if (__builtin_expect(op->device, 0)) {
-        status = weft_device_stage(op, flight);
+        status = flight->shared ? weft_direct_look(op, flight) : weft_device_stage(op, flight);
         if (status != WEFT_OK)
             return status;
         ready = flight->copied;
@@ -327,6 +330,8 @@ void weft_send_release(struct weft_exec_op *op, struct weft_flight *flight)
     else if (flight->have_token)
         peer->ops->unexpose(peer->link, &flight->token, flight->done == flight->length);
     flight->lending = flight->have_token = 0;
+    if (flight->guard)
+        weft_direct_release(op, flight);
     if (!flight->stage_buffer)
         return;
     weft_stage_put(op, peer->transport, flight->stage_buffer, WEFT_STAGES * flight->slice_bytes);

@@ -531,6 +531,8 @@ int weft_memory_close(struct weft_context *context)
         return weft_fail(WEFT_BUSY, "%d blocks of weft_mem_alloc() have not been freed", held);
     weft_lanes_destroy(context->lanes); /* which may hold some of the buffers */
     context->lanes = NULL;
+    weft_shares_close(context->shares); /* which the lanes may have held some of */
+    context->shares = NULL;
     weft_region_cache_close(context->cache);
     context->cache = NULL;
     weft_device_regions_close(context->device_regions);

@@ -165,7 +165,7 @@ static inline int enter(struct weft_comm *comm, const void *data, size_t count, 
 static inline int look_where(struct weft_comm *comm, const void *memory, size_t bytes,
                              struct weft_where *where)
 {
-    int status = weft_where_look(comm->context, bytes ? memory : NULL, NULL, 0, where);
+    int status = weft_where_look(comm->context, bytes ? memory : NULL, NULL, WEFT_WHERE_COPIES, where);
     if (status == WEFT_OK && where->kind)
         weft_where_prepare(comm->context, where);
     return status;

@@ -109,7 +109,7 @@ static uint32_t place_residents(const struct weft_comm *comm, const struct weft_
 /* --- the choice */
 
 /* "mlx5_1:1,mlx5_3:1"; 0 when it does not fit. */
-static int list_ports(const struct weft_graph *machine, const struct weft_share *share,
+static int list_ports(const struct weft_graph *machine, const struct weft_port_share *share,
                       char text[WEFT_PORTS_TEXT])
 {
     size_t used = 0;
@@ -124,7 +124,7 @@ static int list_ports(const struct weft_graph *machine, const struct weft_share 
 }
 
 /* Whether it leaves out any of the host's first `most` rails. */
-static int is_part(const struct weft_share *share, const uint32_t *rails, uint32_t count, uint32_t most)
+static int is_part(const struct weft_port_share *share, const uint32_t *rails, uint32_t count, uint32_t most)
 {
     uint32_t whole = count < most ? count : most, same = 0;
     while (same < share->count && same < whole && share->ports[same] == rails[same])
@@ -132,8 +132,8 @@ static int is_part(const struct weft_share *share, const uint32_t *rails, uint32
     return same < whole;
 }
 
-static void say(const struct weft_comm *comm, const struct weft_place *place, const struct weft_share *shares,
-                uint32_t own, uint32_t residents)
+static void say(const struct weft_comm *comm, const struct weft_place *place,
+                const struct weft_port_share *shares, uint32_t own, uint32_t residents)
 {
     const struct weft_ports *ports = &comm->context->ports;
     const struct weft_graph *machine = ports->machine;
@@ -156,7 +156,7 @@ static int share_out(struct weft_comm *comm, const char *root)
     struct weft_ports *ports = &comm->context->ports;
     uint32_t residents, *rails = NULL, rail_count = 0, most = (uint32_t)comm->context->settings.verbs.rails;
     struct weft_place *places = malloc((size_t)comm->ranks * sizeof *places);
-    struct weft_share *shares = malloc((size_t)comm->ranks * sizeof *shares);
+    struct weft_port_share *shares = malloc((size_t)comm->ranks * sizeof *shares);
     uint32_t *networks = malloc(ports->machine->node_count * sizeof *networks);
     int status = WEFT_OK;
     if (!places || !shares || !networks)

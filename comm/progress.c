@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "comm/device_memory.h"
 #include "comm/work.h"
 
 #define POLL_BUDGET 64
@@ -277,6 +278,7 @@ static void tidy(struct weft_context *context)
     if (!context->leader_sleeps && is_busy(context))
         weft_progress_once(context);
     weft_memory_tidy(context);
+    weft_where_tidy(context);
     pthread_mutex_unlock(&context->lock);
 }
 

@@ -6,7 +6,8 @@
  *   EAGER    payload: slice `slice` of the message, `size` bytes, to be copied or reduced by the receiver.
  *   OFFER    struct weft_wire_offer: the whole message lies at the sender, slices [0, slice) can be read.
  *            With the flag STAGED the token is a ring of WEFT_STAGES slices, and every slice is TAKEN on its
- *            own; with LENT it comes through a conduit that holds little: likewise.
+ *            own; with LENT it comes through a conduit that holds little: likewise. With DEVICE: struct
+ *            weft_wire_device_offer, the message lies in a device's memory (exec_device_direct.c).
  *   READY    nothing: slices [0, slice) are ready now.
  *   TAKEN    nothing: the receiver has consumed slices [0, slice) of its own RECV; goes back to the sender. Of EAGER
  *            messages only the long ones are answered so.
@@ -14,6 +15,8 @@
  *   ASK      nothing: the sender is at operation `op`; how far is the receiver?
  *   CREDIT   nothing: the sender has begun operation `op`. (exec_credit.c)
  *   CONSUMED nothing: the sender has consumed `message` EAGER messages of the receiver in operation `op`. (exec_credit.c)
+ *   REFUSE   nothing: the receiver cannot use the OFFER with the flag DEVICE. It gets another one, without, for the same message.
+ *            READY messages of the first that arrive before the second mean nothing.
  *
  * Point-to-point messages (comm/p2p.h) have kinds of their own, with which count is the tag:
  *
@@ -36,9 +39,10 @@
 
 #include <stdint.h>
 
+#include "devmem/share.h"
 #include <weft/transport.h>
 
-#define WEFT_WIRE_VERSION 7
+#define WEFT_WIRE_VERSION 8
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "weft's executor wire format is little-endian and is read in place"
@@ -56,14 +60,16 @@ enum weft_wire_kind {
     WEFT_WIRE_ANNOUNCE,
     WEFT_WIRE_MATCHED,
     WEFT_WIRE_ROOM,
-    WEFT_WIRE_CONSUMED
+    WEFT_WIRE_CONSUMED,
+    WEFT_WIRE_REFUSE
 };
 
 enum weft_wire_flags {
     WEFT_WIRE_STAGED = 1,
     WEFT_WIRE_LENT = 2,
     WEFT_WIRE_TRANSFER = 4,
-    WEFT_WIRE_INTERNAL = 8
+    WEFT_WIRE_INTERNAL = 8,
+    WEFT_WIRE_DEVICE = 16
 };
 
 struct weft_wire_header {
@@ -89,5 +95,14 @@ struct weft_wire_offer {
     struct weft_token token;
     uint64_t length;
 };
+
+/* Of an OFFER with the flag DEVICE. The token is of weft's own host memory, WEFT_WIRE_GUARD_BYTES of no meaning: it is taken back
+ * when the sender gives up, as one for the message itself would be. */
+struct weft_wire_device_offer {
+    struct weft_wire_offer offer;
+    struct weft_share share;
+};
+
+#define WEFT_WIRE_GUARD_BYTES 64
 
 #endif

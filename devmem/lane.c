@@ -1,5 +1,6 @@
 #include "devmem/lane.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +59,10 @@ struct known {
     const struct weft_device_kind *kind;
     int ordinal;
 };
+
+/* Of the whole process: a driver that waits for a device waits for all streams there. */
+static pthread_mutex_t gates_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t gates_closed;
 
 struct weft_lanes {
     struct weft_lane *idle, *aside;
@@ -410,6 +415,12 @@ static int queued(struct weft_lane *lane, int status)
     return WEFT_OK;
 }
 
+/* What is refused is not queued, and nothing that follows would lack it: the caller does without, or fails by itself. */
+static int queued_or_refused(struct weft_lane *lane, int status)
+{
+    return status == WEFT_UNSUPPORTED ? status : queued(lane, status);
+}
+
 int weft_lane_follow(struct weft_lane *lane, void *stream)
 {
     return lane->status ? failed(lane) : queued(lane, lane->kind->ops.follow(lane->queue, stream));
@@ -417,13 +428,15 @@ int weft_lane_follow(struct weft_lane *lane, void *stream)
 
 int weft_lane_copy(struct weft_lane *lane, void *destination, const void *source, size_t size)
 {
-    return lane->status ? failed(lane)
-                        : queued(lane, lane->kind->ops.copy(lane->queue, destination, source, size));
+    return lane->status
+               ? failed(lane)
+               : queued_or_refused(lane, lane->kind->ops.copy(lane->queue, destination, source, size));
 }
 
 int weft_lane_reduce(struct weft_lane *lane, const struct weft_device_reduction *reduction)
 {
-    return lane->status ? failed(lane) : queued(lane, lane->kind->ops.reduce(lane->queue, reduction));
+    return lane->status ? failed(lane)
+                        : queued_or_refused(lane, lane->kind->ops.reduce(lane->queue, reduction));
 }
 
 int weft_lane_run(struct weft_lane *lane, const struct weft_device_program *program)
@@ -433,7 +446,42 @@ int weft_lane_run(struct weft_lane *lane, const struct weft_device_program *prog
 
 int weft_lane_hold(struct weft_lane *lane, void *stream)
 {
-    return lane->kind->ops.hold(lane->kind->device, lane->ordinal, stream, &lane->gate);
+    pthread_mutex_lock(&gates_lock);
+    int status = lane->kind->ops.hold(lane->kind->device, lane->ordinal, stream, &lane->gate);
+    gates_closed += status == WEFT_OK;
+    pthread_mutex_unlock(&gates_lock);
+    return status;
+}
+
+void weft_lanes_without_gates(void (*act)(void *arg), void *arg)
+{
+    pthread_mutex_lock(&gates_lock);
+    if (!gates_closed)
+        act(arg);
+    pthread_mutex_unlock(&gates_lock);
+}
+
+struct reach {
+    const struct weft_device_kind *kind;
+    int ordinal;
+    const void *memory;
+    int is_reached;
+};
+
+static void make_reach(void *arg)
+{
+    struct reach *reach = arg;
+    const struct weft_device_ops *ops = &reach->kind->ops;
+    reach->is_reached = ops->reaches(reach->kind->device, reach->ordinal, reach->memory, 1);
+}
+
+int weft_lanes_reach(const struct weft_device_kind *kind, int ordinal, const void *memory)
+{
+    struct reach reach = {kind, ordinal, memory, 0};
+    if (kind->ops.reaches(kind->device, ordinal, memory, 0))
+        return 1;
+    weft_lanes_without_gates(make_reach, &reach);
+    return reach.is_reached;
 }
 
 /* A stream that waits for ever is worse than one that goes on too early, which the lane's failure tells. */
@@ -453,6 +501,9 @@ int weft_lane_open_gate(struct weft_lane *lane)
         status = status == WEFT_OK ? opened : failed(lane);
     }
     lane->kind->ops.gate_free(gate);
+    pthread_mutex_lock(&gates_lock);
+    gates_closed--;
+    pthread_mutex_unlock(&gates_lock);
     return status;
 }
 

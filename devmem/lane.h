@@ -51,7 +51,8 @@ void weft_lane_put(struct weft_lane *lane);
 const struct weft_device_kind *weft_lane_kind(const struct weft_lane *lane);
 int weft_lane_ordinal(const struct weft_lane *lane);
 
-/* As the kind's operations of these names. A lane that has failed answers what it has failed with. */
+/* As the kind's operations of these names. A lane that has failed answers what it has failed with. Copies and reductions that the kind
+ * refuses (WEFT_UNSUPPORTED) leave the lane as it was. */
 int weft_lane_follow(struct weft_lane *lane, void *stream);
 int weft_lane_copy(struct weft_lane *lane, void *destination, const void *source, size_t size);
 int weft_lane_reduce(struct weft_lane *lane, const struct weft_device_reduction *reduction);
@@ -61,6 +62,11 @@ int weft_lane_run(struct weft_lane *lane, const struct weft_device_program *prog
  * the lane's end. */
 int weft_lane_hold(struct weft_lane *lane, void *stream);
 int weft_lane_open_gate(struct weft_lane *lane);
+/* Calls act(arg) if no lane of this process has a closed gate; none gets one meanwhile. Any thread; act() uses no lane. */
+void weft_lanes_without_gates(void (*act)(void *arg), void *arg);
+/* Whether reductions in lanes of that ordinal can use the memory, which is the kind's; what the driver needs for it is done first, if
+ * no lane of this process has a closed gate. Any thread. */
+int weft_lanes_reach(const struct weft_device_kind *kind, int ordinal, const void *memory);
 /* What others than the device have written into its memory, and the host knows to be there, is seen by what is queued from now
  * on. As the kind's operation; no matter of the lane's work. */
 int weft_lane_flush_writes(struct weft_lane *lane);

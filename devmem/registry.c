@@ -141,6 +141,12 @@ static int absent_run(struct weft_device_queue *queue, const struct weft_device_
     return absent("run no programs");
 }
 
+static int always_reaches(struct weft_device *device, int ordinal, const void *pointer, int may_wait)
+{
+    (void)device, (void)ordinal, (void)pointer, (void)may_wait;
+    return 1;
+}
+
 /* Takes the default for every operation that the table lacks. */
 static void fill(struct weft_device_ops *ops)
 {
@@ -162,6 +168,7 @@ static void fill(struct weft_device_ops *ops)
     ops->in_use = ops->in_use ? ops->in_use : absent_in_use;
     ops->flush_writes = ops->flush_writes ? ops->flush_writes : needless_flush_writes;
     ops->run = ops->run ? ops->run : absent_run;
+    ops->reaches = ops->reaches ? ops->reaches : always_reaches;
 }
 
 int weft_device_complete(const struct weft_device_ops *partial, struct weft_device_ops *complete)

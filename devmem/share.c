@@ -2,6 +2,7 @@
 #include "devmem/share.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,13 +10,17 @@
 #include "base/crypto.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "devmem/lane.h"
 #include "devmem/share_private.h"
 
 static const struct weft_share_limits usual = {.exports_max = 256, .imports_kept = 64, .imports_max = 1024};
 
 /* Ranks that are threads have sets of their own, and one instance. */
-static uint64_t process_instance(void)
+int weft_share_process(uint64_t *found)
 {
+    int status = weft_crypto_init();
+    if (status != WEFT_OK)
+        return status;
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static uint64_t instance;
     static pid_t process;
@@ -24,20 +29,21 @@ static uint64_t process_instance(void)
         weft_crypto_random(&instance, sizeof instance);
         process = getpid();
     }
-    uint64_t found = instance;
+    *found = instance;
     pthread_mutex_unlock(&lock);
-    return found;
+    return WEFT_OK;
 }
 
 int weft_shares_open(const struct weft_share_limits *limits, struct weft_shares **shares)
 {
-    int status = weft_crypto_init();
+    uint64_t instance;
+    int status = weft_share_process(&instance);
     if (status != WEFT_OK)
         return status;
     struct weft_shares *opened = calloc(1, sizeof *opened);
     if (!opened)
         return weft_fail(WEFT_NOMEM, "no memory to share device memory");
-    opened->instance = process_instance();
+    opened->instance = instance;
     opened->limits = limits ? *limits : usual;
     *shares = opened;
     return WEFT_OK;
@@ -145,8 +151,10 @@ static int map(struct weft_shares *shares, const struct weft_share_import *wante
         return weft_fail(WEFT_NOMEM, "no memory to remember mapped device memory");
     int status = wanted->kind->ops.import_ipc(wanted->kind->device, wanted->ordinal, &wanted->handle, &base);
     if (status != WEFT_OK) {
+        char why[WEFT_DETAIL_MAX];
+        snprintf(why, sizeof why, "%s", weft_error_detail());
         free(import);
-        return status;
+        return weft_fail(WEFT_UNSUPPORTED, "%s", why);
     }
     *import = *wanted;
     import->base = base;
@@ -190,8 +198,8 @@ static int reach_other(struct weft_shares *shares, const struct weft_device_kind
 
 /* --- the same process */
 
-static int reach_own(const struct weft_device_kind *kind, const struct weft_share_told *told, void **pointer,
-                     struct weft_share_import **used)
+static int reach_own(const struct weft_device_kind *kind, int ordinal, const struct weft_share_told *told,
+                     void **pointer, struct weft_share_import **used)
 {
     struct weft_device_span span = {.size = sizeof span};
     void *memory = (void *)(uintptr_t)told->address;
@@ -201,6 +209,9 @@ static int reach_own(const struct weft_device_kind *kind, const struct weft_shar
                          "a description tells %llu bytes at %p of this process: memory of the kind '%s' that "
                          "is freed, or never was there",
                          (unsigned long long)told->length, memory, kind->name);
+    if (!weft_lanes_reach(kind, ordinal, memory))
+        return weft_fail(WEFT_UNSUPPORTED, "%s device %d does not reach the memory of device %d", kind->name,
+                         ordinal, span.ordinal);
     *pointer = memory;
     *used = NULL;
     return WEFT_OK;
@@ -225,7 +236,7 @@ int weft_share_reach(struct weft_shares *shares, const struct weft_device_kind *
         return weft_fail(WEFT_UNSUPPORTED,
                          "memory of the kind '%s' is out of reach of devices of the kind '%s'", told.kind,
                          kind->name);
-    return peer == shares->instance ? reach_own(kind, &told, pointer, import)
+    return peer == shares->instance ? reach_own(kind, ordinal, &told, pointer, import)
                                     : reach_other(shares, kind, ordinal, &told, pointer, import);
 }
 

@@ -17,8 +17,8 @@
  * operation of this process has one. Until then up to imports_max spans are mapped; more are refused (WEFT_UNSUPPORTED).
  *
  * Threads: the caller serialises all calls on one set (the context's lock). Sets are independent of each other.
- * Errors: 0 or a negative enum weft_status with a text. What a kind's export_ipc() and import_ipc() answer is passed on: whatever it
- * is, the memory can be staged instead.
+ * Errors: 0 or a negative enum weft_status with a text. What a kind's export_ipc() answers is passed on; what its import_ipc() says
+ * against a handle is WEFT_UNSUPPORTED with its text. Whatever it is, the memory can be staged instead.
  */
 #ifndef WEFT_DEVMEM_SHARE_H
 #define WEFT_DEVMEM_SHARE_H
@@ -55,7 +55,9 @@ int weft_shares_open(const struct weft_share_limits *limits, struct weft_shares 
 /* Undoes all mappings, of which none is in use; before the kinds are closed. NULL is allowed. */
 void weft_shares_close(struct weft_shares *shares);
 
-/* The instance of this process, never 0; a forked child has another. */
+/* The instance of this process, never 0; a forked child has another. WEFT_SYSTEM without randomness. */
+int weft_share_process(uint64_t *instance);
+/* The same, of the process that opened the set. */
 uint64_t weft_share_instance(const struct weft_shares *shares);
 
 /* Describes [memory, memory + size), which is memory of that kind, of one span and not empty. is_for_others: ranks of other
@@ -67,9 +69,8 @@ int weft_share_describe(struct weft_shares *shares, const struct weft_device_kin
 /* A pointer to the first of size bytes that the description tells, for queues of the kind on that ordinal; valid until
  * release(import), and as long as the owner has the memory. peer: the instance of the process that the description came
  * from, which may have written anything into it: WEFT_PROTOCOL when it makes no sense, belongs to another process, or tells memory that
- * is not (or no longer) there, or fewer bytes. WEFT_UNSUPPORTED: memory of another kind, or that the device does not reach.
- * *import is NULL for memory of this same process. That may be another device's than ordinal: what the queue cannot work on
- * is refused by its operations. */
+ * is not (or no longer) there, or fewer bytes. WEFT_UNSUPPORTED: memory of another kind, or that the device does not reach or map.
+ * *import is NULL for memory of this same process, which may be another device's than ordinal. */
 int weft_share_reach(struct weft_shares *shares, const struct weft_device_kind *kind, int ordinal,
                      uint64_t peer, const struct weft_share *share, size_t size, void **pointer,
                      struct weft_share_import **import);

@@ -19,7 +19,7 @@ struct sharing {
     uint32_t *users;   /* [rail_count]: ranks that have it */
     uint8_t *allowed;  /* by node: of the network that is shared out now */
     uint32_t *nearest; /* [ranks]: PORT node on that network */
-    struct weft_share *shares;
+    struct weft_port_share *shares;
 };
 
 static int compare_rails(const void *left, const void *right, void *context)
@@ -116,7 +116,7 @@ static int give_nearest(struct sharing *s, uint32_t first)
  * have as their own. */
 static void choose_own(const struct sharing *s, uint32_t rank)
 {
-    struct weft_share *share = &s->shares[rank];
+    struct weft_port_share *share = &s->shares[rank];
     uint32_t fewest = 0;
     for (uint32_t i = 0; i < share->count; i++) {
         uint32_t port = share->ports[i], owners = 0;
@@ -168,7 +168,7 @@ static int give_spare(struct sharing *s)
     return to != WEFT_NODE_NONE;
 }
 
-static void sort_by_rail(const struct sharing *s, struct weft_share *share)
+static void sort_by_rail(const struct sharing *s, struct weft_port_share *share)
 {
     uint32_t sorted = 0;
     for (uint32_t i = 0; i < s->rail_count; i++) {
@@ -206,7 +206,7 @@ static uint32_t count_networks(const struct sharing *s)
 }
 
 int weft_share_ports(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks,
-                     uint32_t most, const uint32_t *networks, struct weft_share *shares)
+                     uint32_t most, const uint32_t *networks, struct weft_port_share *shares)
 {
     struct sharing s = {.graph = graph,
                         .places = places,
@@ -215,7 +215,7 @@ int weft_share_ports(const struct weft_graph *graph, const struct weft_place *pl
                         .networks = networks,
                         .shares = shares};
     for (uint32_t rank = 0; rank < ranks; rank++)
-        shares[rank] = (struct weft_share){.own = WEFT_NODE_NONE};
+        shares[rank] = (struct weft_port_share){.own = WEFT_NODE_NONE};
     int status = ranks ? weft_share_rails(graph, places[0].host, &s.rails, &s.rail_count) : WEFT_OK;
     if (status != WEFT_OK || !s.rail_count || count_networks(&s) > s.most)
         goto free_rails;

@@ -33,7 +33,7 @@
 
 #define WEFT_SHARE_MOST 16
 
-struct weft_share {
+struct weft_port_share {
     uint32_t own;   /* PORT: the nearest; WEFT_NODE_NONE: none */
     uint32_t count; /* 0: none */
     uint32_t ports[WEFT_SHARE_MOST];
@@ -45,6 +45,6 @@ int weft_share_rails(const struct weft_graph *graph, uint32_t host, uint32_t **r
 /* places: ranks of one host of the graph. most: 1 to WEFT_SHARE_MOST. networks: by node, equal numbers for ports that reach each
  * other; NULL: all do. shares: [ranks]. */
 int weft_share_ports(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks,
-                     uint32_t most, const uint32_t *networks, struct weft_share *shares);
+                     uint32_t most, const uint32_t *networks, struct weft_port_share *shares);
 
 #endif

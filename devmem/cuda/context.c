@@ -112,3 +112,27 @@ void weft_cuda_reach_peers(struct weft_device *device, int ordinal)
             reach(device, ordinal, peer);
     }
 }
+
+/* Access between contexts is for what the driver allocates as a whole: of pools and of mapped memory, each says itself which devices
+ * reach it. */
+int weft_cuda_is_reached(struct weft_device *device, int ordinal, const void *pointer,
+                         const struct weft_cuda_memory *memory)
+{
+    int place = memory->span.ordinal;
+    if (memory->span.kind != WEFT_MEMORY_DEVICE || place == ordinal)
+        return 1;
+    uint64_t peers = __atomic_load_n(&device->ordinals[ordinal].peers, __ATOMIC_ACQUIRE);
+    return (memory->is_legacy_ipc && peers >> place & 1) || weft_cuda_is_imported(ordinal, pointer);
+}
+
+int weft_cuda_reaches(struct weft_device *device, int ordinal, const void *pointer, int may_wait)
+{
+    struct weft_cuda_memory memory;
+    if (weft_cuda_check(device, ordinal) || weft_cuda_look(device, pointer, &memory))
+        return 0;
+    int is_reached = weft_cuda_is_reached(device, ordinal, pointer, &memory);
+    if (is_reached || !may_wait || !memory.is_legacy_ipc)
+        return is_reached;
+    reach(device, ordinal, memory.span.ordinal);
+    return weft_cuda_is_reached(device, ordinal, pointer, &memory);
+}

@@ -299,4 +299,5 @@ const struct weft_device_ops weft_cuda_ops = {
     .release = weft_cuda_release,
     .in_use = cuda_in_use,
     .flush_writes = weft_cuda_flush_writes,
+    .reaches = weft_cuda_reaches,
 };

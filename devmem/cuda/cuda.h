@@ -44,7 +44,7 @@ struct weft_device_event {
 struct weft_cuda_ordinal {
     int device;           /* CUdevice */
     cuda_context context; /* NULL: not retained */
-    uint64_t peers;       /* bit per ordinal whose memory its kernels reach; atomic */
+    uint64_t peers;       /* bit per ordinal whose memory its kernels reach, weft_cuda_is_reached(); atomic */
     int has_dmabuf, has_gates, can_flush, has_concurrent_managed;
     int orders_writes, can_flush_writes; /* of NICs: its own work sees them; it can be made to */
     struct weft_cuda_launcher *launcher;
@@ -113,6 +113,11 @@ void weft_cuda_leave(struct weft_cuda_turn *turn);
 int weft_cuda_some_ordinal(struct weft_device *device);
 /* Lets kernels on ordinal reach the memory of those other devices that have a context and can be reached. May wait. */
 void weft_cuda_reach_peers(struct weft_device *device, int ordinal);
+struct weft_cuda_memory;
+/* Whether kernels on the ordinal can use what lies at the pointer. */
+int weft_cuda_is_reached(struct weft_device *device, int ordinal, const void *pointer,
+                         const struct weft_cuda_memory *memory);
+int weft_cuda_reaches(struct weft_device *device, int ordinal, const void *pointer, int may_wait);
 
 /* --- error.c */
 
@@ -151,6 +156,8 @@ int weft_cuda_export_ipc(struct weft_device *device, const void *memory, struct 
 int weft_cuda_import_ipc(struct weft_device *device, int ordinal, const struct weft_device_handle *handle,
                          void **base);
 int weft_cuda_unimport(struct weft_device *device, void *base);
+/* Whether the pointer is in memory that was imported for that ordinal, whose kernels then reach it. */
+int weft_cuda_is_imported(int ordinal, const void *pointer);
 
 int weft_cuda_queue_open(struct weft_device *device, int ordinal, struct weft_device_queue **queue);
 void weft_cuda_queue_close(struct weft_device_queue *queue);

@@ -193,6 +193,17 @@ static int import_get(struct weft_device *device, int ordinal, const struct weft
     return WEFT_OK;
 }
 
+int weft_cuda_is_imported(int ordinal, const void *pointer)
+{
+    pthread_mutex_lock(&imports.lock);
+    const struct import *import = imports.list;
+    while (import && (import->ordinal != ordinal || (cuda_pointer)pointer < import->base ||
+                      (cuda_pointer)pointer - import->base >= import->handle.length))
+        import = import->next;
+    pthread_mutex_unlock(&imports.lock);
+    return import != NULL;
+}
+
 static int refuse_own(struct weft_device *device, const struct weft_cuda_handle *handle)
 {
     struct weft_cuda_memory memory;

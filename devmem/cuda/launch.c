@@ -104,12 +104,10 @@ static int check_reach(struct weft_device_queue *queue, const void *pointer)
         return device->params.fail(WEFT_INVALID,
                                    "%p is memory that CUDA device %d cannot use: it has to be pinned first",
                                    pointer, queue->ordinal);
-    uint64_t peers = __atomic_load_n(&device->ordinals[queue->ordinal].peers, __ATOMIC_ACQUIRE);
-    int ordinal = memory.span.ordinal;
-    if (memory.span.kind != WEFT_MEMORY_DEVICE || ordinal == queue->ordinal || (peers >> ordinal & 1))
+    if (weft_cuda_is_reached(device, queue->ordinal, pointer, &memory))
         return WEFT_OK;
     return device->params.fail(WEFT_UNSUPPORTED, "CUDA device %d cannot reach the memory of device %d at %p",
-                               queue->ordinal, ordinal, pointer);
+                               queue->ordinal, memory.span.ordinal, pointer);
 }
 
 static int check_reaches(struct weft_device_queue *queue, const struct weft_device_reduction *reduction)

@@ -2,7 +2,7 @@
  *
  * Options, separated by commas: seed=N (0: any; it is logged), devices=N (2), delay=N (microseconds that each work may take
  * longer), fail=N (one work in N fails), refuse=N (one registration in N is refused: allocate, pin, handles, dma-bufs),
- * ipc=0|1 (1), dmabuf=0|1 (0). What is drawn depends on the seed and the order of calls alone. */
+ * ipc=0|1 (1), dmabuf=0|1 (0), peers=0|1 (1: devices reach each other's memory). What is drawn depends on the seed and the order of calls alone. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,6 +57,7 @@ static int read_options(struct weft_device *device)
         {"refuse=", &device->refuse, 1u << 30},
         {"ipc=", &device->ipc, 1},
         {"dmabuf=", &device->dmabuf, 1},
+        {"peers=", &device->peers, 1},
     };
     while (*text) {
         const char *equals = strchr(text, '=');
@@ -76,7 +77,7 @@ static int read_options(struct weft_device *device)
         if (!is_read)
             return device->params.fail(WEFT_INVALID,
                                        "sim: option '%.40s': expected seed, devices (up to %d), delay, fail, "
-                                       "refuse, ipc or dmabuf=NUMBER",
+                                       "refuse, ipc, dmabuf or peers=NUMBER",
                                        text, DEVICES_MAX);
         text = *end ? end + 1 : end;
     }
@@ -88,7 +89,8 @@ static int sim_open(const struct weft_device_params *params, struct weft_device 
     struct weft_device *opened = calloc(1, sizeof *opened);
     if (!opened)
         return params->fail(WEFT_NOMEM, "sim: no memory for a device");
-    *opened = (struct weft_device){.params = *params, .process = getpid(), .devices = 2, .ipc = 1};
+    *opened =
+        (struct weft_device){.params = *params, .process = getpid(), .devices = 2, .ipc = 1, .peers = 1};
     int status = read_options(opened);
     if (status != WEFT_OK) {
         free(opened);
@@ -188,6 +190,7 @@ static int sim_queue_open(struct weft_device *device, int ordinal, struct weft_d
     if (!opened)
         return device->params.fail(WEFT_NOMEM, "sim: no memory for a queue");
     opened->device = device;
+    opened->ordinal = ordinal;
     status = sim_lane_open(&opened->lane, device, seed);
     if (status != WEFT_OK) {
         free(opened);
@@ -231,6 +234,33 @@ static int sim_copy(struct weft_device_queue *queue, void *destination, const vo
     return size > 0 ? add(queue, &work) : WEFT_OK;
 }
 
+int sim_is_reached(const struct weft_device *device, int ordinal, const void *pointer)
+{
+    const struct sim_span *span = sim_span_find(pointer, 1);
+    return device->peers || !span || span->kind != WEFT_MEMORY_DEVICE || span->ordinal == ordinal;
+}
+
+static int sim_reaches(struct weft_device *device, int ordinal, const void *pointer, int may_wait)
+{
+    (void)may_wait;
+    if (sim_enter(device) != WEFT_OK)
+        return 0;
+    int is_reached = sim_is_reached(device, ordinal, pointer);
+    sim_leave();
+    return is_reached;
+}
+
+static int check_reaches(struct weft_device_queue *queue, const struct sim_work *work)
+{
+    for (int i = 0; i < work->pointer_count; i++) {
+        if (!sim_reaches(queue->device, queue->ordinal, work->pointers[i], 0))
+            return queue->device->params.fail(WEFT_UNSUPPORTED,
+                                              "sim: device %d does not reach the memory at %p",
+                                              queue->ordinal, work->pointers[i]);
+    }
+    return WEFT_OK;
+}
+
 static int sim_queue_reduce(struct weft_device_queue *queue, const struct weft_device_reduction *reduction)
 {
     struct sim_work work = {.kind = SIM_REDUCE, .reduction = *reduction};
@@ -251,7 +281,10 @@ static int sim_queue_reduce(struct weft_device_queue *queue, const struct weft_d
         work.pointers[destinations + i] = (void *)(uintptr_t)reduction->sources[i];
     if (reduction->scalar)
         memcpy(work.scalar, reduction->scalar, bytes);
-    return reduction->count > 0 ? add(queue, &work) : WEFT_OK;
+    if (!reduction->count)
+        return WEFT_OK;
+    int status = check_reaches(queue, &work);
+    return status == WEFT_OK ? add(queue, &work) : status;
 }
 
 /* [lock] An event behind what a lane holds; the caller has one of its users. */
@@ -510,6 +543,7 @@ static const struct weft_device_ops sim_ops = {
     .allocate = sim_allocate,
     .release = sim_release,
     .run = sim_run,
+    .reaches = sim_reaches,
 };
 
 const struct weft_device_ops *weft_device_plugin(void);

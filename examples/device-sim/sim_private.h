@@ -50,7 +50,7 @@ struct weft_device {
     struct weft_device_params params;
     pid_t process;
     uint64_t seed, random; /* [lock] random: the state for refusals */
-    unsigned delay_us, fail, refuse, devices, dmabuf, ipc;
+    unsigned delay_us, fail, refuse, devices, dmabuf, ipc, peers;
     unsigned lanes; /* [lock] made so far: each draws its own numbers */
 };
 
@@ -110,6 +110,7 @@ struct weft_device_gate {
 
 struct weft_device_queue {
     struct weft_device *device;
+    int ordinal;
     struct sim_lane lane;
 };
 
@@ -121,6 +122,9 @@ void sim_leave(void);
 uint64_t sim_random(uint64_t *state);
 /* [lock] Whether this registration is to be refused. */
 int sim_refuses(struct weft_device *device);
+
+/* [lock] Whether kernels of the ordinal reach it, as the options say. Imported memory is of the device that it was imported for. */
+int sim_is_reached(const struct weft_device *device, int ordinal, const void *pointer);
 
 /* [lock] memory.c */
 struct sim_span *sim_span_find(const void *pointer, size_t size);

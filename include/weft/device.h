@@ -27,8 +27,8 @@
  *
  * Threads: all operations may be called from any thread at any time, and by several at once, but a queue, event or gate is used
  * by one thread at a time. A backend leaves the calling thread as it was (its current device or context).
- * Blocking: open, close, queue_open, queue_close, unimport, pin, unpin, allocate, release and flush_writes may wait, for a bounded
- * time where the device still answers. Nothing else waits for the device: no host synchronisation hides in an operation.
+ * Blocking: open, close, queue_open, queue_close, unimport, pin, unpin, allocate, release, flush_writes and reaches (where it is
+ * allowed to) may wait, for a bounded time where the device still answers. Nothing else waits for the device: no host synchronisation hides in an operation.
  * Errors: 0 or a negative enum weft_status; the text goes to params.fail first. Work that fails later on the device is told by
  * test() of every event behind it. What a queue was to do still reaches its end then: gates are opened, events happen.
  * Memory visibility: when test() says that an event has happened, what the work before it wrote is visible to the host, to
@@ -141,7 +141,7 @@ struct weft_device_params {
 
 /* A reduction: destinations[*][i] = sources[0][i] op sources[1][i] op ... for i in [0, count), left to right, in the
  * arithmetic of docs/types.md, bit for bit what weft computes on host memory. A destination may be one of the sources, or not overlap
- * any. Sources and destinations may be memory that was imported, of a peer device that is reachable, or pinned. Pointers are aligned as
+ * any. Sources and destinations may be memory that was imported, of a peer device that is reachable (reaches()), or pinned. Pointers are aligned as
  * C aligns the element's type, complex numbers as their parts. */
 struct weft_device_reduction {
     size_t size; /* of this struct, as the caller knows it */
@@ -235,7 +235,8 @@ struct weft_device_ops {
     /* Between any two of: this device's memory, memory that was imported, pinned or managed memory, other devices of the kind.
      * Ordinary host memory has to be pinned before. */
     int (*copy)(struct weft_device_queue *queue, void *destination, const void *source, size_t size);
-    /* WEFT_UNSUPPORTED for a type and operation that the device does not know. The struct may go when it returns. */
+    /* WEFT_UNSUPPORTED for a type and operation that the device does not know, and for memory that it does not reach; nothing has
+     * been queued then, and the queue is as it was. The struct may go when it returns. */
     int (*reduce)(struct weft_device_queue *queue, const struct weft_device_reduction *reduction);
     /* Makes work that follows in the queue wait for what the stream holds now. */
     int (*follow)(struct weft_device_queue *queue, void *stream);
@@ -276,6 +277,11 @@ struct weft_device_ops {
      * it that the peers it waits for run theirs, or sets stop. WEFT_UNSUPPORTED for a type and operation as reduce(). Nothing is queued of
      * a program that is refused; the text tells the step by its number, from 0. */
     int (*run)(struct weft_device_queue *queue, const struct weft_device_program *program);
+
+    /* Whether reductions and programs of queues on that ordinal can use the memory at pointer, which is this kind's: 1 or 0.
+     * may_wait 0: by looking only; otherwise what the driver needs for it is done first. NULL: 1. Copies go between all devices of
+     * a kind. */
+    int (*reaches)(struct weft_device *device, int ordinal, const void *pointer, int may_wait);
 };
 
 /* What a plug-in exports under this name. */

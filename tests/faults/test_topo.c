@@ -251,7 +251,7 @@ static void test_share(void **state)
     (void)state;
     struct made made = {0};
     struct weft_place places[3];
-    struct weft_share shares[3];
+    struct weft_port_share shares[3];
     uint32_t host = made_item(&made, WEFT_NODE_HOST, MADE_NONE, "h"), networks[64] = {0};
     for (uint32_t p = 0; p < 4; p++)
         made_nic(&made, host, p == 0 ? "a" : p == 1 ? "b" : p == 2 ? "c" : "d", -1);

@@ -47,9 +47,15 @@ static void feed(struct weft_exec *exec, const uint8_t *data, size_t size)
 {
     while (size > 1) {
         size_t length = data[0] < size - 1 ? data[0] : size - 1;
-        uint64_t message[40] = {0};
+        size_t used = 1 + length;
+        uint64_t message[64] = {0};
         memcpy(message, data + 1, length);
         struct weft_wire_header *header = (struct weft_wire_header *)message;
+        if (header->kind == WEFT_WIRE_OFFER &&
+            data[0] % 4) /* as long as it must be, which a byte cannot say */
+            length =
+                sizeof *header + (header->flags & WEFT_WIRE_DEVICE ? sizeof(struct weft_wire_device_offer)
+                                                                   : sizeof(struct weft_wire_offer));
         header->version = WEFT_WIRE_VERSION;
         header->count = data[0] % 16 ? 0 : header->count;
         header->digest = data[0] % 16 ? 7 : header->digest;
@@ -58,8 +64,8 @@ static void feed(struct weft_exec *exec, const uint8_t *data, size_t size)
         weft_exec_message(exec, data[0] % 8 ? NULL : data, message, length);
         weft_exec_io_done(exec, header->op, data[0] % 32 ? WEFT_OK : WEFT_TRANSPORT);
         weft_exec_progress(exec);
-        data += 1 + length;
-        size -= 1 + length;
+        data += used;
+        size -= used;
     }
 }
 

@@ -23,7 +23,8 @@ static const struct weft_device_kind *sim;
 struct job {
     collective_place *place;
     const char *options;
-    int in_process; /* the kind has been opened for all ranks */
+    int in_process;                        /* the kind has been opened for all ranks */
+    enum { ANY, DIRECT, NOT_DIRECT } ways; /* whether ranks reach each other's memory */
 };
 
 static int open_sim(const struct job *job)
@@ -52,9 +53,13 @@ static int body(int rank, int ranks, void *arg)
 {
     (void)rank, (void)ranks;
     const struct job *job = arg;
+    weft_comm_stats stats = {.size = sizeof stats};
     if (!job->in_process && open_sim(job))
         return 1;
-    CHECK(device_calls_check(sim, job->place) == 0);
+    CHECK(device_calls_check(sim, job->place, &stats) == 0);
+    CHECK(job->ways != DIRECT ||
+          stats.bytes_direct > 4 * stats.bytes_staged); /* what is staged are short messages */
+    CHECK(job->ways != NOT_DIRECT || stats.bytes_direct == 0);
     return job->in_process ? 0 : close_sim();
 }
 
@@ -70,7 +75,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    unsetenv("WEFT_TRANSPORTS");
+    unsetenv("WEFT_TRANSPORT");
     test_plugin_remove(&plugin);
     return 0;
 }
@@ -85,7 +90,9 @@ static void run(int ranks, collective_place *place, const char *options)
 static void processes_on_shm(void **state)
 {
     (void)state;
-    run(2, device_calls_together, "sim:seed=1");
+    struct job direct = {.place = device_calls_together, .options = "sim:seed=1", .ways = DIRECT};
+    setenv("WEFT_DEVICE_OPTIONS", direct.options, 1);
+    assert_int_equal(test_ranks_fork(2, body, &direct), 0);
     setenv("WEFT_TIMEOUT_MS", "-1", 1); /* for as long as it takes */
     run(4, device_calls_scatter, "sim:seed=2");
     unsetenv("WEFT_TIMEOUT_MS");
@@ -94,10 +101,10 @@ static void processes_on_shm(void **state)
 static void processes_on_tcp(void **state)
 {
     (void)state;
-    setenv("WEFT_TRANSPORTS", "ofi", 1);
+    setenv("WEFT_TRANSPORT", "ofi", 1);
     run(2, device_calls_together, "sim:seed=3");
     run(3, device_calls_scatter, "sim:seed=4,delay=10");
-    unsetenv("WEFT_TRANSPORTS");
+    unsetenv("WEFT_TRANSPORT");
 }
 
 static void threads_share_devices(void **state)
@@ -107,6 +114,18 @@ static void threads_share_devices(void **state)
     setenv("WEFT_DEVICE_OPTIONS", job.options, 1);
     assert_int_equal(open_sim(&job), 0);
     assert_int_equal(test_ranks_threads(4, body, &job), 0);
+    assert_int_equal(close_sim(), 0);
+}
+
+/* Devices that do not reach each other's memory, of one process. */
+static void threads_out_of_reach(void **state)
+{
+    (void)state;
+    struct job job = {
+        .place = device_calls_together, .options = "sim:seed=7,peers=0", .in_process = 1, .ways = NOT_DIRECT};
+    setenv("WEFT_DEVICE_OPTIONS", job.options, 1);
+    assert_int_equal(open_sim(&job), 0);
+    assert_int_equal(test_ranks_threads(2, body, &job), 0);
     assert_int_equal(close_sim(), 0);
 }
 
@@ -122,6 +141,7 @@ int main(void)
         cmocka_unit_test(processes_on_shm),
         cmocka_unit_test(processes_on_tcp),
         cmocka_unit_test(threads_share_devices),
+        cmocka_unit_test(threads_out_of_reach),
         cmocka_unit_test(one_rank),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

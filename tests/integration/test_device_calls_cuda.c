@@ -15,6 +15,7 @@
 
 struct job {
     collective_place *place;
+    enum { ANY, DIRECT, NOT_DIRECT } ways; /* whether devices reach each other's memory */
 };
 
 static int body(int rank, int ranks, void *arg)
@@ -25,47 +26,58 @@ static int body(int rank, int ranks, void *arg)
     struct cuda_fake *fake = NULL;
     CHECK(scene_warm_up(&fake) == NULL);
     cuda_kernels_run(fake);
+    fake->has_peers = job->ways != NOT_DIRECT;
     CHECK_OK(weft_devices_create("", "", "", &devices));
     const struct weft_device_kind *cuda = weft_devices_find(devices, "cuda");
     CHECK(cuda);
-    CHECK(device_calls_check(cuda, job->place) == 0);
+    weft_comm_stats stats = {.size = sizeof stats};
+    CHECK(device_calls_check(cuda, job->place, &stats) == 0);
+    CHECK(job->ways != DIRECT ||
+          stats.bytes_direct > 4 * stats.bytes_staged); /* what is staged are short messages */
+    CHECK(job->ways != NOT_DIRECT || stats.bytes_direct == 0);
     CHECK(fake->memories() == 0);
     CHECK(ranks == 1 || fake->calls("cuLaunchKernel") > 0);
     weft_devices_destroy(devices);
     return 0;
 }
 
-static void run(int ranks, collective_place *place)
+static void run(int ranks, struct job job)
 {
-    struct job job = {place};
     assert_int_equal(test_ranks_fork(ranks, body, &job), 0);
 }
 
 static void processes_on_shm(void **state)
 {
     (void)state;
-    run(2, device_calls_together);
-    run(3, device_calls_scatter);
+    run(2, (struct job){device_calls_together, DIRECT});
+    run(3, (struct job){device_calls_scatter, ANY});
+}
+
+static void processes_out_of_reach(void **state)
+{
+    (void)state;
+    run(2, (struct job){device_calls_together, NOT_DIRECT});
 }
 
 static void processes_on_tcp(void **state)
 {
     (void)state;
-    setenv("WEFT_TRANSPORTS", "ofi", 1);
-    run(2, device_calls_together);
-    unsetenv("WEFT_TRANSPORTS");
+    setenv("WEFT_TRANSPORT", "ofi", 1);
+    run(2, (struct job){device_calls_together, NOT_DIRECT});
+    unsetenv("WEFT_TRANSPORT");
 }
 
 static void one_rank(void **state)
 {
     (void)state;
-    run(1, device_calls_together);
+    run(1, (struct job){device_calls_together, ANY});
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(processes_on_shm),
+        cmocka_unit_test(processes_out_of_reach),
         cmocka_unit_test(processes_on_tcp),
         cmocka_unit_test(one_rank),
     };

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/device_memory.h"
 #include "tests/support/ranks.h"
 
 /* A reduction of the program's: what the host alone can compute. */
@@ -110,6 +111,45 @@ static int check_operations(const struct weft_device_kind *kind, weft_context *c
     return 0;
 }
 
+/* A call may read one device and write another, whether they reach each other or not. */
+static int check_two_devices(const struct weft_device_kind *kind, weft_comm *comm)
+{
+    enum { COUNT = 3000 };
+    int ranks = weft_comm_size(comm);
+    int32_t memory[COUNT], found[COUNT];
+    void *input, *output;
+    for (int i = 0; i < COUNT; i++)
+        memory[i] = i;
+    CHECK_OK(kind->ops.allocate(kind->device, 0, WEFT_MEMORY_DEVICE, sizeof memory, &input));
+    CHECK_OK(kind->ops.allocate(kind->device, 1, WEFT_MEMORY_DEVICE, sizeof memory, &output));
+    case_device_move(kind, 0, input, memory, sizeof memory);
+    CHECK_OK(weft_allreduce(comm, input, output, COUNT, WEFT_INT32, WEFT_SUM));
+    case_device_move(kind, 1, found, output, sizeof found);
+    for (int i = 0; i < COUNT; i++)
+        CHECK(found[i] == i * ranks);
+    CHECK_OK(weft_allreduce(comm, output, input, COUNT, WEFT_INT32, WEFT_MAX));
+    case_device_move(kind, 0, found, input, sizeof found);
+    for (int i = 0; i < COUNT; i++)
+        CHECK(found[i] == i * ranks);
+    CHECK_OK(weft_alltoall(comm, input, output, COUNT / (size_t)ranks, WEFT_INT32));
+    CHECK_OK(kind->ops.release(kind->device, input));
+    CHECK_OK(kind->ops.release(kind->device, output));
+    return 0;
+}
+
+/* With the last communicator go the mappings of its ranks' memory. */
+static int check_forgotten(weft_context *context)
+{
+    struct weft_share_stats stats = {0};
+    weft_context_lock(context);
+    weft_where_tidy(context);
+    if (context->shares)
+        weft_shares_get_stats(context->shares, &stats);
+    weft_context_unlock(context);
+    CHECK(stats.imports == 0);
+    return 0;
+}
+
 static _Thread_local const struct weft_device_kind *checked;
 
 void device_calls_together(uint32_t rank, uint32_t seed, struct case_device *device)
@@ -129,7 +169,7 @@ void device_calls_scatter(uint32_t rank, uint32_t seed, struct case_device *devi
         device->where = draw == 2 ? CASE_INPUT : draw == 3 ? CASE_OUTPUT : CASE_BOTH;
 }
 
-int device_calls_check(const struct weft_device_kind *kind, collective_place *place)
+int device_calls_check(const struct weft_device_kind *kind, collective_place *place, weft_comm_stats *stats)
 {
     static const size_t counts[] = {1, 40, 3000, 70000};
     weft_context *context;
@@ -141,8 +181,11 @@ int device_calls_check(const struct weft_device_kind *kind, collective_place *pl
     CHECK_OK(weft_context_open(NULL, &context));
     CHECK_OK(weft_comm_create(context, &options, &comm));
     CHECK(collective_sweep(comm, COLLECTIVES_ALL, 11, counts, sizeof counts / sizeof *counts) == 0);
+    CHECK_OK(weft_comm_get_stats(comm, stats));
     CHECK(check_operations(kind, context, comm) == 0);
+    CHECK(check_two_devices(kind, comm) == 0);
     CHECK_OK(weft_comm_destroy(comm));
+    CHECK(check_forgotten(context) == 0);
     CHECK_OK(weft_context_close(context));
     return 0;
 }

@@ -4,9 +4,9 @@
 
 #include "tests/support/collective_sweep.h"
 
-/* Every collective with buffers where place says, operations that only the host can do, premultiplied sums, lists, and pinned
- * memory; kind has two devices. 0, or 1 after a line on stderr. */
-int device_calls_check(const struct weft_device_kind *kind, collective_place *place);
+/* Every collective with buffers where place says, operations that only the host can do, premultiplied sums, lists, pinned
+ * memory, and calls on two devices at once, of which kind has two. stats: of the collectives. 0, or 1 after a line on stderr. */
+int device_calls_check(const struct weft_device_kind *kind, collective_place *place, weft_comm_stats *stats);
 
 /* Places, on the kind of the check that runs in the calling thread: all is on a device; some ranks' calls, and some of their
  * buffers, are the host's. */

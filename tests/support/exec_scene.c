@@ -51,3 +51,31 @@ void exec_scene_on_sim(uint32_t rank, uint32_t *random, struct case_device *devi
     device->kind = exec_scene.sim;
     device->ordinal = (int)rank % 2;
 }
+
+void exec_scene_anywhere(uint32_t rank, uint32_t *random, struct case_device *device, int *on_host)
+{
+    *random = *random * 1664525u + 1013904223u;
+    exec_scene_on_sim(rank, random, device, on_host);
+    switch (*random >> 8 & 7) {
+    case 0:
+        device->kind = NULL;
+        break;
+    case 1: /* host memory, after a stream and before it */
+        device->where = 0;
+        *on_host = WEFT_SHADOW_NONE;
+        break;
+    case 2:
+        *on_host = WEFT_SHADOW_INPUT | WEFT_SHADOW_OUTPUT;
+        break;
+    case 3:
+        device->where = CASE_INPUT;
+        *on_host = WEFT_SHADOW_INPUT;
+        break;
+    case 4:
+        device->where = CASE_OUTPUT;
+        *on_host = WEFT_SHADOW_OUTPUT;
+        break;
+    default:
+        break;
+    }
+}

@@ -18,5 +18,7 @@ void exec_scene_close(void);
 
 /* Both buffers of every rank, on two devices. */
 sweep_place exec_scene_on_sim;
+/* Some of them are the host's, or the host computes. */
+sweep_place exec_scene_anywhere;
 
 #endif

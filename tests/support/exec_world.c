@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "tests/support/exec_liar.h"
 #include "transport/registry.h"
 
 #define BUFFERS_MAX 256
@@ -17,6 +18,7 @@ struct world_rank {
     uint8_t address[WEFT_ADDRESS_MAX];
     size_t address_size;
     struct weft_exec *exec;
+    struct weft_shares *shares; /* NULL: none */
     struct weft_plan *plans[WEFT_ALGO_COUNT][2];
     struct {
         void *memory;
@@ -68,6 +70,9 @@ static int connect_rank(void *arg, uint32_t rank, struct weft_exec_peer *peer)
     uint32_t eager = caps.eager_bytes - (uint32_t)sizeof(struct weft_wire_header);
     if (world->options.eager_bytes && world->options.eager_bytes < eager)
         eager = world->options.eager_bytes;
+    uint64_t process = 0;
+    if (world->options.sharing != EXEC_APART)
+        status = weft_share_process(&process);
     *peer = (struct weft_exec_peer){
         .ops = &world->ops,
         .instance = self->transport,
@@ -77,8 +82,9 @@ static int connect_rank(void *arg, uint32_t rank, struct weft_exec_peer *peer)
         .slice_bytes = world->options.slice_bytes ? world->options.slice_bytes : 65536,
         .put_bytes = caps.put_bytes,
         .stage_only = world->options.stage_only,
+        .process = process,
     };
-    return WEFT_OK;
+    return status;
 }
 
 static int sent_by(void *arg, uint32_t rank, const void *sender)
@@ -267,6 +273,12 @@ static int put_seen(struct weft_link *link, const struct weft_token *token, stru
     return weft_transport_find("loop")->put(link, token, NULL, seen(region, memory), size, cookie);
 }
 
+static struct weft_shares *shares_of(void *arg)
+{
+    struct world_rank *self = arg;
+    return self->shares;
+}
+
 static void handle_event(void *arg, const struct weft_event *event)
 {
     struct world_rank *self = arg;
@@ -306,13 +318,6 @@ static void hand_over(struct exec_world *world)
     }
 }
 
-/* A peer that is wrong, or lies, about its memory. */
-static int expose_short(struct weft_link *link, struct weft_region *region, const void *memory, size_t size,
-                        struct weft_token *token)
-{
-    return weft_transport_find("loop")->expose(link, region, memory, size - 1, token);
-}
-
 static int open_rank(struct exec_world *world, uint32_t rank)
 {
     struct world_rank *self = &world->ranks[rank];
@@ -342,9 +347,12 @@ static int open_rank(struct exec_world *world, uint32_t rank)
                   .buffer_get = buffer_get,
                   .buffer_put = buffer_put,
                   .region_get = region_get,
-                  .region_put = region_put},
+                  .region_put = region_put,
+                  .shares = shares_of},
     };
-    return weft_exec_create(&options, &self->exec);
+    if (world->options.sharing == EXEC_TOGETHER || (world->options.sharing == EXEC_ONE_WAY && rank % 2 == 0))
+        status = weft_shares_open(NULL, &self->shares);
+    return status != WEFT_OK ? status : weft_exec_create(&options, &self->exec);
 }
 
 int exec_world_open(const struct exec_world_options *options, struct exec_world **opened)
@@ -358,12 +366,11 @@ int exec_world_open(const struct exec_world_options *options, struct exec_world 
     world->requests = calloc(options->ranks, sizeof *world->requests);
     int status = weft_transport_complete(
         weft_transport_find(options->transport ? options->transport : "loop"), &world->ops);
-    if (options->short_tokens)
-        world->ops.expose = expose_short;
     if (options->registers && !options->transport) {
         world->ops.land = land_seen;
         world->ops.put = put_seen;
     }
+    exec_liar_spoil(options, &world->ops);
     for (uint32_t r = 0; status == WEFT_OK && r < options->ranks; r++)
         status = open_rank(world, r);
     if (status != WEFT_OK) {
@@ -381,6 +388,7 @@ void exec_world_close(struct exec_world *world)
     for (uint32_t r = 0; r < world->options.ranks; r++) {
         struct world_rank *self = &world->ranks[r];
         weft_exec_destroy(self->exec);
+        weft_shares_close(self->shares);
         for (int i = 0; i < BUFFERS_MAX; i++) {
             const struct weft_device_kind *kind = self->buffers[i].kind;
             if (kind)

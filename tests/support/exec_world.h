@@ -8,6 +8,16 @@
 
 #include "comm/exec.h"
 
+/* Whether ranks reach each other's device memory. */
+enum exec_sharing {
+    EXEC_APART,    /* they are not told to be on one machine */
+    EXEC_TOGETHER, /* threads of one process */
+    EXEC_ONE_WAY,  /* the same, but ranks with an odd number have no set */
+};
+
+/* What a rank that lies makes of a message. *size: of the payload, which may grow by 64 bytes. */
+typedef void exec_world_mangle(struct weft_wire_header *header, uint8_t *payload, size_t *size);
+
 struct exec_world_options {
     uint32_t ranks, window;
     const char *mode; /* the loop transport's provider string: "map", "pull", "put", "eager", ":storm=N" */
@@ -15,7 +25,10 @@ struct exec_world_options {
     uint32_t slice_bytes;
     uint32_t first_sequence;
     int stage_only;
-    int no_staging;   /* there is no staging memory */
+    int no_staging; /* there is no staging memory */
+    enum exec_sharing sharing;
+    exec_world_mangle *mangle; /* of every message before it is sent; NULL: none. The transport is loop. */
+    int checks;       /* 0, or how many times mapped memory is found to be exposed before it is not */
     int short_tokens; /* what ranks expose to each other is a byte shorter than the message says */
     uint32_t seed;    /* order in which ranks are driven; 0 round-robin */
     /* The transport registers memory of this kind (NULL: of none) as a dma-buf, and puts from there and lands there: by the processor,

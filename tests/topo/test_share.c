@@ -67,7 +67,7 @@ static void machine_make(struct machine *m, uint32_t nics)
 static void share(const struct machine *m, const char *numas, uint32_t most, int by_network, char text[512])
 {
     struct weft_place places[RANKS_MAX];
-    struct weft_share shares[RANKS_MAX];
+    struct weft_port_share shares[RANKS_MAX];
     uint32_t networks[128] = {0}, ranks = (uint32_t)strlen(numas);
     size_t used = 0;
     for (uint32_t r = 0; r < ranks; r++)

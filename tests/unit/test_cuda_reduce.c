@@ -191,6 +191,62 @@ static void test_unreachable(void **state)
     ops->release(device, b);
 }
 
+/* The memory of a device that is used only after a queue was opened is reached when that is asked for, and not before. */
+static void test_reached_later(void **state)
+{
+    (void)state;
+    struct weft_device_queue *queue = cuda_check_queue(device, 0);
+    void *a = get(0, 1), *b = get(1, 1), *pinned;
+    const void *sources[] = {a, b};
+    void *destinations[] = {a};
+    struct weft_device_reduction reduction = sum_of(sources, 2, destinations, 1);
+    assert_int_equal(ops->allocate(device, -1, WEFT_MEMORY_PINNED, 100, &pinned), WEFT_OK);
+    assert_int_equal(ops->reaches(device, 0, a, 0), 1);
+    assert_int_equal(ops->reaches(device, 0, pinned, 0), 1);
+    assert_int_equal(ops->reaches(device, 0, b, 0), 0);
+    assert_int_equal(ops->reduce(queue, &reduction), WEFT_UNSUPPORTED);
+    fake->has_peers = 0;
+    assert_int_equal(ops->reaches(device, 0, b, 1), 0);
+    fake->has_peers = 1;
+    assert_int_equal(ops->reaches(device, 0, b, 1), 1);
+    assert_int_equal(ops->reaches(device, 0, b, 0), 1);
+    assert_int_equal(ops->reaches(device, 1, a, 0), 0); /* one way */
+    assert_int_equal(ops->reaches(device, 2, a, 1), 0);
+    assert_int_equal(ops->reduce(queue, &reduction), WEFT_OK);
+    cuda_check_finish(queue);
+    ops->queue_close(queue);
+    ops->release(device, a);
+    ops->release(device, b);
+    ops->release(device, pinned);
+}
+
+/* Access between contexts is no access to pools and mapped memory. */
+static void test_other_access(void **state)
+{
+    (void)state;
+    static const enum scene_way ways[] = {SCENE_MAPPED, SCENE_POOL};
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+        struct scene_memory theirs;
+        CUcontext context;
+        assert_int_equal(scene_enter(1, &context), 0);
+        assert_int_equal(scene_memory_make(&theirs, ways[w], 1), 0);
+        void *a = get(0, 1), *b = get(1, 1);
+        struct weft_device_queue *queue = cuda_check_queue(device, 0);
+        const void *sources[] = {a, (void *)theirs.memory};
+        void *destinations[] = {a};
+        struct weft_device_reduction reduction = sum_of(sources, 2, destinations, 1);
+        assert_int_equal(ops->reaches(device, 0, b, 1), 1);
+        assert_int_equal(ops->reaches(device, 0, sources[1], 1), 0);
+        assert_int_equal(ops->reaches(device, 1, sources[1], 0), 1);
+        assert_int_equal(ops->reduce(queue, &reduction), WEFT_UNSUPPORTED);
+        ops->queue_close(queue);
+        ops->release(device, a);
+        ops->release(device, b);
+        scene_memory_free(&theirs);
+        assert_int_equal(scene_leave(1, context), 0);
+    }
+}
+
 /* A device with nothing on it gets no context for the sake of being reached. */
 static void test_makes_no_context(void **state)
 {
@@ -245,8 +301,9 @@ int main(void)
 {
 #define SCENE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
-        SCENE(test_sum),         SCENE(test_refused),          SCENE(test_not_loaded),
-        SCENE(test_unreachable), SCENE(test_makes_no_context),
+        SCENE(test_sum),          SCENE(test_refused),          SCENE(test_not_loaded),
+        SCENE(test_unreachable),  SCENE(test_makes_no_context), SCENE(test_reached_later),
+        SCENE(test_other_access),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,6 +96,7 @@ static void absent_operations_can_be_called(void **state)
                        "devices of this kind have no memory that weft could allocate");
     assert_int_equal(ops.in_use(NULL), 1);
     assert_int_equal(ops.flush_writes(NULL, 0), WEFT_OK);
+    assert_int_equal(ops.reaches(NULL, 0, NULL, 0), 1);
     ops.event_free(NULL);
     ops.gate_free(NULL);
 }

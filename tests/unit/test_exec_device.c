@@ -22,34 +22,6 @@ static void on_host_kind(uint32_t rank, uint32_t *random, struct case_device *de
     device->kind = exec_scene.host;
 }
 
-static void anywhere(uint32_t rank, uint32_t *random, struct case_device *device, int *on_host)
-{
-    *random = *random * 1664525u + 1013904223u;
-    exec_scene_on_sim(rank, random, device, on_host);
-    switch (*random >> 8 & 7) {
-    case 0:
-        device->kind = NULL;
-        break;
-    case 1: /* host memory, after a stream and before it */
-        device->where = 0;
-        *on_host = WEFT_SHADOW_NONE;
-        break;
-    case 2:
-        *on_host = WEFT_SHADOW_INPUT | WEFT_SHADOW_OUTPUT;
-        break;
-    case 3:
-        device->where = CASE_INPUT;
-        *on_host = WEFT_SHADOW_INPUT;
-        break;
-    case 4:
-        device->where = CASE_OUTPUT;
-        *on_host = WEFT_SHADOW_OUTPUT;
-        break;
-    default:
-        break;
-    }
-}
-
 static void sweep(sweep_place *place, uint32_t seed)
 {
     static const uint32_t rank_counts[] = {2, 3, 5, 8};
@@ -98,7 +70,7 @@ static void test_slow_and_mixed(void **state)
 {
     (void)state;
     exec_scene_open("sim:seed=2,delay=20");
-    sweep(anywhere, 7);
+    sweep(exec_scene_anywhere, 7);
     exec_scene_close();
 }
 
@@ -166,7 +138,7 @@ static void test_registered_here_and_there(void **state)
 {
     (void)state;
     sweep_registered("sim:seed=3,dmabuf=1", exec_scene_on_sim, 0xaa, 17);
-    sweep_registered("sim:seed=4,dmabuf=1,delay=5", anywhere, 0, 19);
+    sweep_registered("sim:seed=4,dmabuf=1,delay=5", exec_scene_anywhere, 0, 19);
 }
 
 /* The device does not see what NICs write there: receives are staged, and sends leave from its memory all the same. */

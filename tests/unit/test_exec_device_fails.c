@@ -25,7 +25,9 @@
 #define PAINT   0x5a
 #define FAILS   "sim: work fails, as the options say"
 
-static const char *const modes[] = {"map", "pull", "put", "eager"};
+/* "shared": ranks read each other's device memory. */
+static const char *const modes[] = {"map", "pull", "put", "eager", "shared"};
+#define MODES (sizeof modes / sizeof *modes)
 
 struct rank {
     struct weft_plan *plan;
@@ -88,9 +90,11 @@ static void rank_open(uint32_t r, int on_host)
 
 static void scene_open(const char *options, const char *mode, int on_host, int no_staging)
 {
+    int is_shared = strcmp(mode, "shared") == 0;
     const struct exec_world_options world = {.ranks = RANKS,
                                              .window = 16,
-                                             .mode = mode,
+                                             .mode = is_shared ? "map" : mode,
+                                             .sharing = is_shared ? EXEC_TOGETHER : EXEC_APART,
                                              .eager_bytes = 512,
                                              .slice_bytes = 1024,
                                              .no_staging = no_staging};
@@ -221,7 +225,7 @@ static void expect_waits(uint32_t r, const char *described, const char *dumped)
 static void test_follows(void **state)
 {
     (void)state;
-    for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
+    for (size_t m = 0; m < MODES; m++) {
         for (int on_host = 0; on_host < 2; on_host++) {
             scene_open("sim:seed=1,delay=20", modes[m], on_host ? SHADOWS : 0, 0);
             struct rank *late = &scene.ranks[0];
@@ -259,7 +263,7 @@ static void test_follows(void **state)
 static void test_gates(void **state)
 {
     (void)state;
-    for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
+    for (size_t m = 0; m < MODES; m++) {
         for (int on_host = 0; on_host < 2; on_host++) {
             scene_open("sim:seed=3,delay=1000", modes[m], on_host ? SHADOWS : 0, 0);
             for (uint32_t r = 0; r < RANKS; r++)
@@ -268,9 +272,10 @@ static void test_gates(void **state)
                 turn(1);
             check_seen(modes[m]);
             const struct weft_exec_stats *stats = weft_exec_get_stats(exec_world_rank(scene.world, 0));
-            assert_true(on_host || stats->bytes_direct == 0);
-            /* in and out of the host; or each of 4 messages of a third, sent and received */
-            assert_int_equal(stats->bytes_staged, on_host ? 2 * BYTES : 8 * BYTES / 3);
+            /* in and out of the host; or each of 4 messages of a third, sent and received; or what is received, read by the device */
+            int is_shared = strcmp(modes[m], "shared") == 0 && !on_host;
+            assert_true(on_host || stats->bytes_direct == (is_shared ? 4 * BYTES / 3 : 0));
+            assert_int_equal(stats->bytes_staged, on_host ? 2 * BYTES : is_shared ? 0 : 8 * BYTES / 3);
             scene_close();
         }
     }
@@ -349,7 +354,7 @@ static void test_ended_early(void **state)
 {
     (void)state;
     for (int point = FOLLOWS; point < POINTS; point++) {
-        for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
+        for (size_t m = 0; m < MODES; m++) {
             if (point != LOADS && point != ENDS)
                 end_at((enum point)point, modes[m], 0, m % 2);
             if (point != RUNS)
@@ -358,12 +363,14 @@ static void test_ended_early(void **state)
     }
 }
 
-/* A device that does not come to its end keeps the staging that it may still write. */
+/* A device that does not come to its end keeps the staging that it may still write, or the mappings that it may read. */
 static void test_hangs(void **state)
 {
     (void)state;
-    for (int alone = 0; alone < 2; alone++) {
-        scene_open("sim:seed=1", alone ? "map" : "put", 0, 0);
+    static const char *const ways[] = {"put", "map", "shared", "shared"};
+    for (int way = 0; way < 4; way++) {
+        int alone = way % 2, is_staged = way < 2;
+        scene_open("sim:seed=1", ways[way], 0, 0);
         struct rank *stuck = &scene.ranks[0];
         void *stream;
         int flag = 0;
@@ -385,10 +392,10 @@ static void test_hangs(void **state)
         } else {
             weft_exec_fail(exec_world_rank(scene.world, 0), WEFT_TIMEOUT, "enough");
         }
-        assert_true(exec_world_staged(scene.world) > 0);
+        assert_int_equal(exec_world_staged(scene.world) > 0, is_staged);
         weft_lane_put(stuck->lane);
         stuck->lane = NULL;
-        assert_true(exec_world_staged(scene.world) > 0);
+        assert_int_equal(exec_world_staged(scene.world) > 0, is_staged);
         __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
         assert_int_equal(scene.sim->stream_close(stream), 0);
         scene_close();
@@ -403,7 +410,7 @@ static void test_failing_device(void **state)
     for (int seed = 1; seed <= 24; seed++) {
         char options[64];
         snprintf(options, sizeof options, "sim:seed=%d,fail=60", seed);
-        scene_open(options, modes[seed % 4], seed % 3 ? 0 : SHADOWS, 0);
+        scene_open(options, modes[(size_t)seed % MODES], seed % 3 ? 0 : SHADOWS, 0);
         const char *text = NULL;
         int status;
         for (uint32_t r = 0; r < RANKS; r++)
@@ -443,7 +450,7 @@ static void check_refused(int seed, int on_host, int *failures, int *successes)
     char options[64];
     int has_failed = 0, status;
     snprintf(options, sizeof options, "sim:seed=%d,refuse=%d", seed, on_host ? 10 : 60);
-    scene_open(options, modes[seed % 4], on_host, 0);
+    scene_open(options, modes[(size_t)seed % MODES], on_host, 0);
     for (uint32_t r = 0; r < RANKS; r++) {
         status = start_in_stream(r);
         if (status != WEFT_OK)
@@ -480,7 +487,7 @@ static void test_refused(void **state)
 static void test_no_staging(void **state)
 {
     (void)state;
-    for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
+    for (size_t m = 0; m < MODES; m++) {
         int status = 0;
         scene_open("sim:seed=1", modes[m], 0, 1);
         for (uint32_t r = 0; r < RANKS; r++) {
