@@ -200,12 +200,14 @@ SIM_TESTS := conform/test_devices \
 	unit/test_exec_device \
 	unit/test_exec_device_fails \
 	unit/test_exec_direct \
+	unit/test_exec_programs \
 	unit/test_lane \
 	unit/test_exec_nic \
 	unit/test_p2p_copy \
 	unit/test_device_memory \
 	integration/test_device_calls \
 	integration/test_device_errors \
+	integration/test_device_programs \
 	integration/test_p2p_device
 $(addprefix $(BUILD)/tests/,$(SIM_TESTS)): | $(DEVICE_SIM)
 

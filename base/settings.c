@@ -31,6 +31,8 @@ static const struct row rows[] = {
     {"WEFT_DEVICE", AT(device_kinds), LIST, 0, SIZE(device_kinds), 0, NULL, 0},
     {"WEFT_DEVICE_OPTIONS", AT(device_options), LIST, 0, SIZE(device_options), 0, NULL, 0},
     {"WEFT_DEVICE_PLUGIN", AT(device_plugins), LIST, 0, SIZE(device_plugins), 0, NULL, 0},
+    {"WEFT_DEVICE_PROGRAM", AT(device_program), WORD, 0, 2, 0, "auto,always,never", 1},
+    {"WEFT_DEVICE_PROGRAM_BYTES", AT(device_program_bytes), NUMBER, 0, 1 << 30, 1 << 20, NULL, 1},
     {"WEFT_DIRECT", AT(direct), NUMBER, 0, 1, 1, NULL, 1},
     {"WEFT_EAGER_OFI", AT(eager_bytes_ofi), NUMBER, 0, 65536, 16384, NULL, 1},
     {"WEFT_EAGER_SHM", AT(eager_bytes_shm), NUMBER, 0, 65536, 4096, NULL, 1},

@@ -19,18 +19,20 @@ struct weft_settings {
     int64_t connect; /* WEFT_CONNECT: 0 peers are connected on first use, 1 when a communicator is made */
     int64_t window;  /* WEFT_WINDOW: plan steps in flight */
     int64_t order;   /* WEFT_ORDER: 0 rings and trees follow machine and fabric, 1 the ranks' numbers */
-    int64_t slice_bytes_shm;   /* WEFT_SLICE_SHM: bytes per slice between ranks of one host */
-    int64_t slice_bytes_ofi;   /* WEFT_SLICE_OFI: bytes per slice between hosts */
-    int64_t eager_bytes_shm;   /* WEFT_EAGER_SHM: largest message sent inside the ring */
-    int64_t eager_bytes_ofi;   /* WEFT_EAGER_OFI: largest message sent without rendezvous */
-    int64_t slice_bytes_verbs; /* WEFT_SLICE_VERBS: the same where the verbs transport serves them */
-    int64_t eager_bytes_verbs; /* WEFT_EAGER_VERBS */
-    int64_t fast_path_bytes;   /* WEFT_FAST_PATH: largest allreduce on the shared cache-line path, 0 off */
-    int64_t rd_bytes;          /* WEFT_RD_BYTES: auto uses recursive doubling up to here */
-    int64_t rab_bytes;         /* WEFT_RAB_BYTES: auto uses Rabenseifner up to here, ring or tree above */
-    int64_t direct;            /* WEFT_DIRECT: 1 single-copy between ranks of one host, 0 staged */
-    int64_t strict;            /* WEFT_STRICT: 1: one association for every algorithm and size */
-    int64_t spin_us;           /* WEFT_SPIN_US: polling before a waiting call sleeps (not agreed) */
+    int64_t slice_bytes_shm;      /* WEFT_SLICE_SHM: bytes per slice between ranks of one host */
+    int64_t slice_bytes_ofi;      /* WEFT_SLICE_OFI: bytes per slice between hosts */
+    int64_t eager_bytes_shm;      /* WEFT_EAGER_SHM: largest message sent inside the ring */
+    int64_t eager_bytes_ofi;      /* WEFT_EAGER_OFI: largest message sent without rendezvous */
+    int64_t slice_bytes_verbs;    /* WEFT_SLICE_VERBS: the same where the verbs transport serves them */
+    int64_t eager_bytes_verbs;    /* WEFT_EAGER_VERBS */
+    int64_t fast_path_bytes;      /* WEFT_FAST_PATH: largest allreduce on the shared cache-line path, 0 off */
+    int64_t rd_bytes;             /* WEFT_RD_BYTES: auto uses recursive doubling up to here */
+    int64_t rab_bytes;            /* WEFT_RAB_BYTES: auto uses Rabenseifner up to here, ring or tree above */
+    int64_t device_program;       /* WEFT_DEVICE_PROGRAM: enum weft_program_mode (comm/exec.h) */
+    int64_t device_program_bytes; /* WEFT_DEVICE_PROGRAM_BYTES: the largest call that can be one, 0 none */
+    int64_t direct;               /* WEFT_DIRECT: 1 single-copy between ranks of one host, 0 staged */
+    int64_t strict;               /* WEFT_STRICT: 1: one association for every algorithm and size */
+    int64_t spin_us;              /* WEFT_SPIN_US: polling before a waiting call sleeps (not agreed) */
     struct weft_verbs_settings verbs; /* WEFT_VERBS_*: include/weft/transport.h */
     char devices
         [256]; /* WEFT_VERBS_DEVICE: RDMA devices to use ("mlx5_0:1,mlx5_1") or, behind ^, not to use; "" chooses */

@@ -88,8 +88,7 @@ static int introduce(struct weft_comm *comm, char *message, size_t *size)
     }
     size_t text = weft_settings_agreed(&comm->context->settings, message + sizeof *intro, SETTINGS_MAX);
     if (text >= SETTINGS_MAX)
-        return weft_fail(WEFT_INTERNAL, "the agreed settings need %zu bytes: expected at most %d", text,
-                         SETTINGS_MAX);
+        return weft_fail(WEFT_INTERNAL, "the agreed settings need %zu bytes of %d", text, SETTINGS_MAX);
     struct weft_told_place place;
     size_t end = sizeof *intro + text + 1;
     intro->place_size = (uint16_t)weft_place_tell(comm->context, &set, &place, message + end);
@@ -535,6 +534,7 @@ static int make_executor(struct weft_comm *comm)
         .rank = (uint32_t)comm->rank,
         .ranks = (uint32_t)comm->ranks,
         .window = (uint32_t)context->settings.window,
+        .programs = weft_comm_programs(comm),
         .hooks = {.arg = context,
                   .comm = comm,
                   .connect = weft_comm_link_peer,

@@ -26,6 +26,13 @@ int64_t weft_comm_deadline_ns(const struct weft_comm *comm)
     return weft_deadline_ns(comm->timeout_ms);
 }
 
+struct weft_exec_programs weft_comm_programs(const struct weft_comm *comm)
+{
+    const struct weft_settings *settings = &comm->context->settings;
+    return (struct weft_exec_programs){.mode = (enum weft_program_mode)settings->device_program,
+                                       .bytes = comm->one_host ? (size_t)settings->device_program_bytes : 0};
+}
+
 int weft_comm_link_peer(void *arg, uint32_t rank, struct weft_exec_peer *peer)
 {
     struct weft_comm *comm = arg;

@@ -169,6 +169,8 @@ int weft_comm_differs(void *arg, const char *text, const struct weft_call *past)
 int weft_comm_tagged(void *arg, const struct weft_wire_header *header, const void *payload);
 /* [lock] Makes what point-to-point messages need, after the executor. */
 int weft_comm_make_p2p(struct weft_comm *comm);
+/* What its executor may make programs of. */
+struct weft_exec_programs weft_comm_programs(const struct weft_comm *comm);
 /* [lock] The executor's sent_by hook, inside an event. */
 int weft_comm_sent_by(void *arg, uint32_t rank, const void *sender);
 

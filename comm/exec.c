@@ -11,7 +11,7 @@
  * sets bits in `runnable`, and the run loop takes the oldest first. A full link sets `blocked` instead, which
  * is retried once per progress call.
  */
-#include "comm/exec_internal.h"
+#include "comm/exec_votes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +62,7 @@ static void free_op(struct weft_exec_op *op)
     free(op->peers);
     free(op->by_rank);
     free(op->window);
+    free(op->ballot);
     weft_layout_close(&op->layout);
     free(op);
 }
@@ -71,6 +72,7 @@ void weft_exec_destroy(struct weft_exec *exec)
     if (!exec)
         return;
     weft_exec_fail(exec, WEFT_CANCELLED, "the communicator was destroyed");
+    weft_programs_free(exec);
     weft_early_drop(exec, exec->early);
     weft_transfers_free(exec);
     free_op(exec->spare_ops);
@@ -352,7 +354,7 @@ static int op_get(struct weft_exec *exec, struct weft_exec_op **got)
     op->head = op->tail = op->head_index = op->tail_index = 0;
     op->runnable = op->blocked = op->active = 0;
     op->exhausted = op->at_step = 0;
-    op->device = op->phase = 0;
+    op->device = op->phase = op->vote = 0;
     *got = op;
     return WEFT_OK;
 }

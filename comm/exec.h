@@ -54,6 +54,7 @@ struct weft_exec_peer {
  * messages or are put, and those of shadows. */
 struct weft_exec_stats {
     uint64_t operations, bytes_eager, bytes_direct, bytes_staged, messages;
+    uint64_t programs; /* operations that a device ran by itself */
 };
 
 /* What the executor needs from its surroundings. */
@@ -82,8 +83,17 @@ struct weft_exec_hooks {
     int (*tagged)(void *comm, const struct weft_wire_header *header, const void *payload);
 };
 
+/* When operations on memory of devices become programs (exec_votes.h); the same at all ranks. */
+enum weft_program_mode { WEFT_PROGRAM_AUTO, WEFT_PROGRAM_ALWAYS, WEFT_PROGRAM_NEVER };
+#define WEFT_PROGRAM_RANKS_MAX 16
+struct weft_exec_programs {
+    enum weft_program_mode mode;
+    size_t bytes; /* of the largest operation; 0: none */
+};
+
 struct weft_exec_options {
     uint32_t id, rank, ranks;
+    struct weft_exec_programs programs;
     uint32_t window;
     uint32_t first_sequence; /* 0; tests start near the wrap */
     struct weft_exec_hooks hooks;

@@ -33,7 +33,7 @@
  * and cannot send, because the link is full, is paid by progress.
  */
 #include "base/error.h"
-#include "comm/exec_internal.h"
+#include "comm/exec_votes.h"
 
 #define ASK_AHEAD    WEFT_CREDIT_ASK
 #define ANSWER_AHEAD (ASK_AHEAD / 2)
@@ -60,15 +60,20 @@ static int tell(struct weft_exec *exec, uint32_t rank, enum weft_wire_kind kind,
     return status;
 }
 
+int weft_credit_inquire(struct weft_exec *exec, uint32_t rank, uint32_t op)
+{
+    struct weft_credit *credit = &exec->credits[rank];
+    int status = credit->asked ? WEFT_OK : tell(exec, rank, WEFT_WIRE_ASK, op, 0);
+    credit->asked |= status == WEFT_OK;
+    return status;
+}
+
 int weft_credit_ask(struct weft_exec_op *op, struct weft_flight *flight)
 {
     struct weft_credit *credit = &op->exec->credits[flight->rank];
-    if (!credit->asked) {
-        int status = tell(op->exec, flight->rank, WEFT_WIRE_ASK, op->sequence, 0);
-        if (status != WEFT_OK && status != WEFT_AGAIN)
-            return status;
-        credit->asked = status == WEFT_OK;
-    }
+    int status = weft_credit_inquire(op->exec, flight->rank, op->sequence);
+    if (status != WEFT_OK && status != WEFT_AGAIN)
+        return status;
     if ((int32_t)(op->sequence - credit->seen) <= WEFT_OPS_MAX)
         return WEFT_OK;
     if (credit->asked) {
@@ -143,6 +148,8 @@ void weft_credit_pay(struct weft_exec *exec)
         credit->owed = 0;
         exec->debts--;
     }
+    if (status == WEFT_OK && exec->programs)
+        status = weft_votes_pay(exec);
     if (status != WEFT_OK)
         weft_exec_fail(exec, status, weft_error_detail());
 }

@@ -18,6 +18,9 @@
  * an operation that ends early can wait for its work to end (weft_device_end()), which then is bounded. At the end the lane
  * opens the stream's gate behind the last work.
  *
+ * Small operations between devices of one machine can be one program of each device instead, where all ranks vote for it before their
+ * plans begin: exec_votes.h.
+ *
  * Where the host must compute (a reduction that is a function of the program's) or one of the buffers is a device's and the other
  * one is the host's, the operation runs on host memory, with shadows in place of the device's buffers. They are filled first
  * and copied back at the end.
@@ -28,7 +31,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "comm/exec_internal.h"
+#include "comm/exec_votes.h"
 
 #define STOP_MS WEFT_RECALL_MS /* how long work that has been queued may take to end */
 
@@ -190,7 +193,9 @@ static int scale(struct weft_exec_op *op, const struct weft_exec_moves *moves)
 static int loaded(struct weft_exec_op *op)
 {
     const struct weft_exec_moves *moves = op->request.moves;
-    op->phase = moves && moves->scaled_count && !op->device ? WEFT_PHASE_SCALES : WEFT_PHASE_RUNS;
+    op->phase = moves && moves->scaled_count && !op->device ? WEFT_PHASE_SCALES
+                : op->vote == WEFT_VOTE_OPEN                ? WEFT_PHASE_VOTES
+                                                            : WEFT_PHASE_RUNS;
     op->scaled = 0;
     return WEFT_OK;
 }
@@ -230,6 +235,8 @@ int weft_device_begin(struct weft_exec_op *op)
 {
     op->device = !op->request.on_host;
     op->phase = WEFT_PHASE_FOLLOWS;
+    if (op->device && op->window)
+        weft_vote_open(op);
     int status = make_shadows(op);
     if (status == WEFT_OK && !weft_lane_is_idle(op->request.lane))
         status = await_lane(op, WEFT_PHASE_FOLLOWS);
@@ -240,8 +247,7 @@ int weft_device_begin(struct weft_exec_op *op)
     return status;
 }
 
-/* The plan is done. */
-static int finish(struct weft_exec_op *op)
+int weft_device_finish(struct weft_exec_op *op)
 {
     const struct weft_exec_moves *moves = op->request.moves;
     int status = op->request.on_host ? empty_shadows(op) : WEFT_OK;
@@ -255,17 +261,21 @@ static int finish(struct weft_exec_op *op)
 
 int weft_device_run(struct weft_exec_op *op)
 {
-    int status = op->phase == WEFT_PHASE_SCALES ? scale_on_host(op) : WEFT_OK;
+    int status = op->phase == WEFT_PHASE_SCALES  ? scale_on_host(op)
+                 : op->phase == WEFT_PHASE_VOTES ? weft_vote_run(op)
+                                                 : WEFT_OK;
     if (status == WEFT_OK && op->phase == WEFT_PHASE_RUNS) {
         status = weft_window_run(op);
         if (status == WEFT_OK && op->exhausted && op->head == op->tail)
-            status = finish(op);
+            status = weft_device_finish(op);
         else if (status == WEFT_OK)
             status = weft_lane_flush(op->request.lane);
     }
     if (status == WEFT_OK && op->phase == WEFT_PHASE_ENDS && weft_lane_is_idle(op->request.lane)) {
         drop_shadows(op);
         op->phase = WEFT_PHASE_DONE;
+        if (op->exec->programs)
+            weft_vote_ended(op);
     }
     return status;
 }
@@ -357,12 +367,16 @@ void weft_device_end(struct weft_exec_op *op)
     char why[WEFT_DETAIL_MAX]; /* the operation ends, and not how its lane does */
     snprintf(why, sizeof why, "%s", weft_error_detail());
     int is_bounded = op->phase != WEFT_PHASE_FOLLOWS;
+    if (op->exec->programs)
+        weft_vote_stop(op);
     int status = weft_lane_drain(op->request.lane, wait_ms(op));
     op->phase = WEFT_PHASE_STOPPED;
     if (status == WEFT_TIMEOUT && is_bounded)
         weft_log(WEFT_LOG_ERROR,
                  "%s device %d still works on an operation that has failed: its buffers may be written later",
                  weft_lane_kind(op->request.lane)->name, weft_lane_ordinal(op->request.lane));
+    if (status == WEFT_TIMEOUT && op->vote == WEFT_VOTE_PROGRAM)
+        weft_mailbox_leave(op);
     drop_shadows(op);
     weft_error_set_detail(why);
 }

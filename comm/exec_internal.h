@@ -16,6 +16,7 @@
  *   exec_device.c   memory of devices: beginning, end, shadows, computing
  *   exec_device_message.c   and SEND and RECV there, through staging
  *   exec_device_direct.c    and without, on one machine
+ *   exec_program.c, exec_votes.c, exec_mailbox.c, exec_choice.c   operations as programs of devices: exec_votes.h
  *
  * Every flight works through its range in order; `visible` is how far the steps that depend on it may follow. Where
  * its range lies in memory has been found when it was admitted; `start` is its position in the logical data
@@ -198,7 +199,7 @@ struct weft_exec_op {
     int status;        /* WEFT_AGAIN while running */
     uint8_t exhausted, in_place;
     uint8_t device;      /* runs on memory of a device: exec_device.c */
-    uint8_t phase;       /* enum weft_phase */
+    uint8_t phase, vote; /* enum weft_phase; enum weft_vote (exec_votes.h) */
     uint8_t small;       /* runs without the window: exec_small.c; */
     uint8_t at_step;     /* its current flight holds a step that is not done */
     uint8_t has_regions; /* some of `regions` */
@@ -217,6 +218,7 @@ struct weft_exec_op {
     uint8_t refused[WEFT_TRANSPORTS_MAX][2];
     struct weft_extent shadows[2]; /* of the extents of INPUT and OUTPUT; in place one */
     struct weft_extent shadowed[2];
+    struct weft_ballot *ballot; /* of an operation on a device; kept when the struct is used again */
     struct weft_exec_look look;
     size_t work_bytes;             /* computed since the last return to the progress loop */
     struct weft_op_window *window; /* NULL: a transfer, which has one flight and no plan */
@@ -229,6 +231,7 @@ enum weft_phase {
     WEFT_PHASE_FOLLOWS, /* waits for what the stream held */
     WEFT_PHASE_LOADS,   /* copies into the shadows */
     WEFT_PHASE_SCALES,  /* the host multiplies the input, a piece at a time */
+    WEFT_PHASE_VOTES,   /* waits for the other ranks' votes: exec_votes.c */
     WEFT_PHASE_RUNS,
     WEFT_PHASE_ENDS,    /* waits for the last of the lane's work */
     WEFT_PHASE_STOPPED, /* has ended early; the lane may still be working */
@@ -293,6 +296,7 @@ struct weft_exec {
     struct weft_early_pool early_pools[WEFT_EARLY_CLASSES];
     struct weft_exec_op *spare_ops; /* one finished operation kept for the next */
     struct weft_transfer_table transfers;
+    struct weft_programs *programs; /* NULL: not needed so far */
     struct weft_exec_stats stats;
     uint8_t *scratch[WEFT_STEP_SOURCES_MAX]; /* pulled slices on their way into a reduction */
     size_t scratch_bytes[WEFT_STEP_SOURCES_MAX];
@@ -325,6 +329,8 @@ void weft_flight_wake(struct weft_exec_op *op, struct weft_flight *flight);
 void weft_flight_finish(struct weft_exec_op *op, struct weft_flight *flight);
 void weft_op_fail(struct weft_exec_op *op, int status);
 void weft_op_run(struct weft_exec_op *op);
+/* Runs the window as far as it goes. */
+int weft_window_run(struct weft_exec_op *op);
 int weft_op_region(struct weft_exec_op *op, const struct weft_exec_peer *peer, unsigned buffer,
                    struct weft_region **region);
 /* Lets go of flights, early messages and regions when an operation ends. */
@@ -438,10 +444,6 @@ static inline size_t weft_direct_piece(const struct weft_flight *flight)
 }
 /* The message's end, at either side. */
 void weft_direct_release(struct weft_exec_op *op, struct weft_flight *flight);
-
-/* exec.c */
-/* Runs the window as far as it goes. */
-int weft_window_run(struct weft_exec_op *op);
 
 /* exec_send.c, exec_recv.c, exec_compute.c: move a flight as far as it goes. 0 or the status it fails with.
  */

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "algos/dump.h"
-#include "comm/exec_internal.h"
+#include "comm/exec_votes.h"
 
 #define LINES_MAX 8   /* of one operation: a window may hold 64 steps */
 #define WAITS_MAX 128 /* bytes of what names a device */
@@ -32,8 +32,9 @@ static size_t op_bytes(const struct weft_exec_op *op)
 {
     const struct weft_layout *layout = &op->layout;
     return sizeof *op + sizeof *op->window + op->exec->options.ranks * sizeof *op->by_rank +
-           op->peer_capacity * sizeof *op->peers + op->peer_count * sizeof **op->peers +
-           layout->table_entries * sizeof *layout->table + layout->own_bytes + layout->nothing_bytes;
+           (op->ballot ? sizeof *op->ballot : 0) + op->peer_capacity * sizeof *op->peers +
+           op->peer_count * sizeof **op->peers + layout->table_entries * sizeof *layout->table +
+           layout->own_bytes + layout->nothing_bytes;
 }
 
 size_t weft_exec_bytes(const struct weft_exec *exec)
@@ -46,6 +47,8 @@ size_t weft_exec_bytes(const struct weft_exec *exec)
     bytes += exec->spare_ops ? op_bytes(exec->spare_ops) : 0;
     for (int i = 0; i < WEFT_STEP_SOURCES_MAX; i++)
         bytes += exec->scratch[i] ? exec->scratch_bytes[i] : 0;
+    if (exec->programs)
+        bytes += sizeof *exec->programs + exec->programs->mailbox.bytes;
     return bytes + transfers->capacity * sizeof *transfers->slots +
            (transfers->spare_count + transfers->running) * sizeof *transfers->spare;
 }
@@ -85,6 +88,22 @@ static void print_device(const struct weft_exec_op *op, const char *before, cons
              weft_lane_ordinal(op->request.lane), behind);
 }
 
+/* Whose votes are missing. */
+static void print_votes(const struct weft_exec_op *op, char *text, size_t capacity)
+{
+    uint32_t missing = weft_programs_others(op->exec) & ~op->ballot->yes;
+    if (!missing) {
+        snprintf(text, capacity, "waits for room in links to other ranks");
+        return;
+    }
+    size_t used = (size_t)snprintf(text, capacity, "waits for rank%s ", missing & (missing - 1) ? "s" : "");
+    for (uint32_t left = missing; left && used < capacity; left &= left - 1)
+        used += (size_t)snprintf(text + used, capacity - used, "%s%d", left == missing ? "" : ", ",
+                                 __builtin_ctz(left));
+    if (used < capacity)
+        snprintf(text + used, capacity - used, " to begin it");
+}
+
 /* What all of an operation waits for, outside of its steps. 0: its steps say. */
 static int print_phase(const struct weft_exec_op *op, char *text, size_t capacity)
 {
@@ -95,8 +114,14 @@ static int print_phase(const struct weft_exec_op *op, char *text, size_t capacit
     case WEFT_PHASE_LOADS:
         print_device(op, "waits for ", ", which copies what the host is to work on", text, capacity);
         return 1;
+    case WEFT_PHASE_VOTES:
+        print_votes(op, text, capacity);
+        return 1;
     case WEFT_PHASE_ENDS:
-        print_device(op, "waits for ", ", which has the last of the work", text, capacity);
+        print_device(op, "waits for ",
+                     op->vote == WEFT_VOTE_PROGRAM ? ", whose program works with those of all other ranks"
+                                                   : ", which has the last of the work",
+                     text, capacity);
         return 1;
     default:
         return 0;

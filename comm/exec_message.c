@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "comm/exec_internal.h"
+#include "comm/exec_votes.h"
 
 static uint32_t source_of(const struct weft_early *early)
 {
@@ -284,6 +284,13 @@ int weft_early_left(struct weft_exec_op *op)
     return WEFT_OK;
 }
 
+static int vote_for(struct weft_exec_op *op, const struct weft_wire_header *header, const void *payload)
+{
+    if (header->size && !belongs(op, header)) /* an answer says nothing but no */
+        return refuse_for(op, header);
+    return weft_vote_take(op, header, payload);
+}
+
 int weft_early_adopt(struct weft_exec_op *op)
 {
     struct weft_exec *exec = op->exec;
@@ -298,7 +305,8 @@ int weft_early_adopt(struct weft_exec_op *op)
         }
         detach(exec, at);
         int kept = 0;
-        status = op_message(op, header, header + 1, early, &kept);
+        status = header->kind == WEFT_WIRE_VOTE ? vote_for(op, header, header + 1)
+                                                : op_message(op, header, header + 1, early, &kept);
         if (!kept)
             weft_early_free(exec, early);
     }
@@ -321,7 +329,7 @@ static int check_header(const struct weft_exec *exec, const struct weft_wire_hea
         return weft_fail(WEFT_PROTOCOL, "a message has version %u: expected %d", header->version,
                          WEFT_WIRE_VERSION);
     if (header->source >= exec->options.ranks || header->size != size - sizeof *header ||
-        header->kind < WEFT_WIRE_EAGER || header->kind > WEFT_WIRE_REFUSE ||
+        header->kind < WEFT_WIRE_EAGER || header->kind > WEFT_WIRE_MAILBOX ||
         (!is_of_step(header) && header->flags & WEFT_WIRE_TRANSFER))
         return weft_fail(WEFT_PROTOCOL, "a message of kind %u, %zu bytes from rank %u of %u is malformed",
                          header->kind, size, header->source, exec->options.ranks);
@@ -361,11 +369,41 @@ static int too_late(struct weft_exec *exec, const struct weft_wire_header *heade
                      header->kind, header->op);
 }
 
+/* Of an operation that may not have begun here, or be over. */
+static int pass_vote(struct weft_exec *exec, const struct weft_wire_header *header, const void *payload)
+{
+    int32_t ahead = (int32_t)(header->op - exec->next_sequence);
+    struct weft_exec_op *op = exec->ops[header->op % WEFT_OPS_MAX];
+    const struct weft_past_op *past = &exec->past[header->op % WEFT_OPS_MAX];
+    int status = weft_vote_check(exec, header, ahead);
+    if (status != WEFT_OK)
+        return status;
+    weft_credit_seen(exec, header->source, header->op);
+    if (ahead >= 0)
+        return keep(exec, header, payload, NULL, &exec->early, &exec->early_tail);
+    if (op && op->sequence == header->op) {
+        status = vote_for(op, header, payload);
+        if (status == WEFT_OK && op->status == WEFT_AGAIN)
+            weft_op_run(op);
+        return status;
+    }
+    if (!header->size)
+        return WEFT_OK;
+    if (past->sequence == header->op &&
+        (past->digest != header->digest || weft_call_count(&past->call) != header->count))
+        return too_late(exec, header);
+    return weft_vote_refuse(exec, header->source, header->op);
+}
+
 /* What is not for an operation's steps. */
 static int pass_other(struct weft_exec *exec, const struct weft_wire_header *header, const void *payload)
 {
     if (header->flags & WEFT_WIRE_TRANSFER)
         return weft_transfer_message(exec, header, payload);
+    if (header->kind == WEFT_WIRE_VOTE)
+        return pass_vote(exec, header, payload);
+    if (header->kind == WEFT_WIRE_MAILBOX)
+        return weft_mailbox_take(exec, header, payload);
     if (header->kind < WEFT_WIRE_TAGGED || header->kind == WEFT_WIRE_CONSUMED)
         return weft_credit_message(exec, header);
     const struct weft_exec_hooks *hooks = &exec->options.hooks;

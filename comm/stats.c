@@ -68,6 +68,7 @@ int weft_comm_get_stats(const weft_comm *comm, weft_comm_stats *stats)
         now.bytes_direct = moved->bytes_direct;
         now.bytes_staged = moved->bytes_staged;
         now.messages = moved->messages;
+        now.programs = moved->programs;
         now.connections = count_connections(comm);
     }
     now.p2p_sends = weft_p2p_get_stats(comm->p2p)->sends;

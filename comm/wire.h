@@ -17,6 +17,9 @@
  *   CONSUMED nothing: the sender has consumed `message` EAGER messages of the receiver in operation `op`. (exec_credit.c)
  *   REFUSE   nothing: the receiver cannot use the OFFER with the flag DEVICE. It gets another one, without, for the same message.
  *            READY messages of the first that arrive before the second mean nothing.
+ *   VOTE     struct weft_wire_vote: the sender would run operation `op` as a program of its device, with all others; nothing: it
+ *            will not, an answer to the receiver's vote. (exec_votes.h)
+ *   MAILBOX  struct weft_wire_mailbox: where programs of the receiver reach the sender; once, of no operation.
  *
  * Point-to-point messages (comm/p2p.h) have kinds of their own, with which count is the tag:
  *
@@ -42,7 +45,7 @@
 #include "devmem/share.h"
 #include <weft/transport.h>
 
-#define WEFT_WIRE_VERSION 8
+#define WEFT_WIRE_VERSION 9
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "weft's executor wire format is little-endian and is read in place"
@@ -61,7 +64,9 @@ enum weft_wire_kind {
     WEFT_WIRE_MATCHED,
     WEFT_WIRE_ROOM,
     WEFT_WIRE_CONSUMED,
-    WEFT_WIRE_REFUSE
+    WEFT_WIRE_REFUSE,
+    WEFT_WIRE_VOTE,
+    WEFT_WIRE_MAILBOX
 };
 
 enum weft_wire_flags {
@@ -104,5 +109,19 @@ struct weft_wire_device_offer {
 };
 
 #define WEFT_WIRE_GUARD_BYTES 64
+
+struct weft_wire_mailbox {
+    struct weft_share share;
+    uint64_t bytes;  /* of the mailbox */
+    int32_t ordinal; /* of the device, in its process */
+    uint32_t reserved;
+};
+
+/* Where in the sender's mailbox messages of the receiver's go, and how long the sender knows calls of this size to take, in ns:
+ * as plans and as programs, 0 not known. */
+struct weft_wire_vote {
+    uint64_t offset, bytes;
+    uint32_t cost_ns[2];
+};
 
 #endif

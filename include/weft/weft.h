@@ -467,10 +467,11 @@ typedef struct weft_comm_stats {
     uint64_t
         cache_hits; /* regions of ordinary and of devices' memory that the context had kept from an earlier operation */
     uint64_t cache_misses; /* and those that it has had to make, and kept */
+    uint64_t programs;     /* collectives that devices ran as one program each */
 } weft_comm_stats;
 #define WEFT_COMM_STATS_INIT                                                                                 \
     {                                                                                                        \
-        sizeof(weft_comm_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                    \
+        sizeof(weft_comm_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                 \
     }
 int weft_comm_get_stats(const weft_comm *comm, weft_comm_stats *stats);
 

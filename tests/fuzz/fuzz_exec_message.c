@@ -43,6 +43,29 @@ static int sent_by(void *arg, uint32_t rank, const void *sender)
     return rank == 2;
 }
 
+/* What a message of its kind has. */
+static size_t length_of(const struct weft_wire_header *header, size_t length)
+{
+    switch (header->kind) {
+    case WEFT_WIRE_OFFER:
+        return sizeof *header + (header->flags & WEFT_WIRE_DEVICE ? sizeof(struct weft_wire_device_offer)
+                                                                  : sizeof(struct weft_wire_offer));
+    case WEFT_WIRE_VOTE:
+        return length > sizeof *header ? sizeof *header + sizeof(struct weft_wire_vote) : length;
+    case WEFT_WIRE_MAILBOX:
+        return sizeof *header + sizeof(struct weft_wire_mailbox);
+    default:
+        return length;
+    }
+}
+
+/* There are programs of devices, but none for an operation on the host. */
+static struct weft_shares *no_shares(void *arg)
+{
+    (void)arg;
+    return NULL;
+}
+
 static void feed(struct weft_exec *exec, const uint8_t *data, size_t size)
 {
     while (size > 1) {
@@ -51,11 +74,8 @@ static void feed(struct weft_exec *exec, const uint8_t *data, size_t size)
         uint64_t message[64] = {0};
         memcpy(message, data + 1, length);
         struct weft_wire_header *header = (struct weft_wire_header *)message;
-        if (header->kind == WEFT_WIRE_OFFER &&
-            data[0] % 4) /* as long as it must be, which a byte cannot say */
-            length =
-                sizeof *header + (header->flags & WEFT_WIRE_DEVICE ? sizeof(struct weft_wire_device_offer)
-                                                                   : sizeof(struct weft_wire_offer));
+        if (data[0] % 4) /* as long as it must be, which a byte cannot say */
+            length = length_of(header, length);
         header->version = WEFT_WIRE_VERSION;
         header->count = data[0] % 16 ? 0 : header->count;
         header->digest = data[0] % 16 ? 7 : header->digest;
@@ -75,8 +95,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     elsewhere_open(data[0], take, map);
     struct weft_exec_options options = {
-        .id = 1, .rank = 1, .ranks = 3, .window = 8, .hooks = elsewhere_hooks};
+        .id = 1, .rank = 1, .ranks = 3, .window = 8, .programs.bytes = 65536, .hooks = elsewhere_hooks};
     options.hooks.sent_by = sent_by;
+    options.hooks.shares = no_shares;
     struct weft_plan_request wanted = {.collective = WEFT_ALLREDUCE,
                                        .algorithm = WEFT_ALGO_RING + data[1] % 4,
                                        .ranks = 3,

@@ -24,7 +24,7 @@ void exec_scene_open(const char *options)
     assert_int_equal(weft_lanes_create(&exec_scene.lanes), 0);
 }
 
-static const struct sim_api *sim(void)
+const struct sim_api *exec_scene_sim(void)
 {
     const struct sim_api *api = dlsym(exec_scene.sim->plugin.handle, SIM_API_SYMBOL);
     assert_non_null(api);
@@ -36,7 +36,7 @@ void exec_scene_close(void)
 {
     struct sim_counts counts;
     weft_lanes_destroy(exec_scene.lanes);
-    sim()->counts(&counts);
+    exec_scene_sim()->counts(&counts);
     assert_int_equal(counts.spans, 0);
     assert_int_equal(counts.queues, 0);
     assert_int_equal(counts.events, 0);

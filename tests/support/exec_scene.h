@@ -4,6 +4,8 @@
 
 #include "tests/support/exec_sweep.h"
 
+struct sim_api;
+
 struct exec_scene {
     struct weft_devices *devices;
     struct weft_lanes *lanes;
@@ -15,6 +17,8 @@ extern struct exec_scene exec_scene;
 void exec_scene_open(const char *options);
 /* Nothing of the device's is left. */
 void exec_scene_close(void);
+/* What the device offers to programs: examples/device-sim/sim.h. */
+const struct sim_api *exec_scene_sim(void);
 
 /* Both buffers of every rank, on two devices. */
 sweep_place exec_scene_on_sim;

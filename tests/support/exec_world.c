@@ -340,6 +340,7 @@ static int open_rank(struct exec_world *world, uint32_t rank)
         .ranks = world->options.ranks,
         .window = world->options.window,
         .first_sequence = world->options.first_sequence,
+        .programs = world->options.programs,
         .hooks = {.arg = self,
                   .comm = self,
                   .connect = connect_rank,

@@ -27,6 +27,7 @@ struct exec_world_options {
     int stage_only;
     int no_staging; /* there is no staging memory */
     enum exec_sharing sharing;
+    struct weft_exec_programs programs;
     exec_world_mangle *mangle; /* of every message before it is sent; NULL: none. The transport is loop. */
     int checks;       /* 0, or how many times mapped memory is found to be exposed before it is not */
     int short_tokens; /* what ranks expose to each other is a byte shorter than the message says */

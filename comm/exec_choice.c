@@ -1,0 +1,105 @@
+/* Which way pays: as a program of the device, or the ordinary one.
+ *
+ * For each collective and power of two of its size every rank measures how long operations take from the decision to their
+ * end, in either way, and tells it with its vote. A way costs what it costs the slowest rank. How often a size has been decided is the
+ * same at all ranks, and so are the figures that a decision is made with: those of the votes. So is the choice.
+ *
+ *   the first TRIES decisions are for a program, the next for the plan; then the better way is taken;
+ *   when it has been taken often enough the other one is tried again. While plans are better there is a vote
+ *   only every PAUSE operations, as it costs time itself.
+ *
+ * A figure is the best that was measured; one that is worse counts for an eighth, so that it follows when things change.
+ */
+#include "base/log.h"
+#include "comm/exec_votes.h"
+
+#define TRIES         3
+#define LOOK_PROGRAMS 64 /* decisions for a program until a plan is tried again */
+#define LOOK_PLANS    4
+#define PAUSE         64
+
+static size_t bytes_of(const struct weft_exec_op *op)
+{
+    const struct weft_plan *plan = op->request.plan;
+    int blocks = weft_collective_blocks((enum weft_collective)plan->collective);
+    return op->request.count * op->request.element_bytes * (blocks ? plan->ranks : 1);
+}
+
+static uint32_t log_of(size_t bytes)
+{
+    uint32_t log = bytes ? 63 - (uint32_t)__builtin_clzll(bytes) : 0;
+    return log < WEFT_PROGRAM_CLASSES ? log : WEFT_PROGRAM_CLASSES - 1;
+}
+
+struct weft_program_class *weft_program_class_of(const struct weft_exec_op *op)
+{
+    return &op->exec->programs->classes[op->request.plan->collective][log_of(bytes_of(op))];
+}
+
+int weft_program_class_votes(const struct weft_exec_op *op)
+{
+    const struct weft_program_class *class = weft_program_class_of(op);
+    return !class->pauses || (int32_t)(op->sequence - class->resume) >= 0;
+}
+
+/* Of all ranks; 0: one does not know. */
+static uint32_t worst(const struct weft_exec_op *op, enum weft_program_way way)
+{
+    uint32_t most = 0;
+    for (uint32_t r = 0; r < op->exec->options.ranks; r++) {
+        uint32_t cost_ns = op->ballot->votes[r].cost_ns[way];
+        if (!cost_ns)
+            return 0;
+        most = cost_ns > most ? cost_ns : most;
+    }
+    return most;
+}
+
+static void say(const struct weft_exec_op *op, const struct weft_program_class *class, uint32_t plan_ns,
+                uint32_t program_ns)
+{
+    const char *name = weft_collective_name((enum weft_collective)op->request.plan->collective);
+    weft_log(WEFT_LOG_INFO,
+             "%s of %zu to %zu bytes on %s devices: %s (a program takes %.1f us, a plan %.1f us)", name,
+             (size_t)1 << log_of(bytes_of(op)), ((size_t)2 << log_of(bytes_of(op))) - 1,
+             weft_lane_kind(op->request.lane)->name,
+             class->way == WEFT_WAY_PROGRAM ? "as a program of the device" : "by its plan",
+             (double)program_ns / 1000, (double)plan_ns / 1000);
+}
+
+/* The better way, when both are known. */
+static void settle(const struct weft_exec_op *op, struct weft_program_class *class)
+{
+    uint32_t plan_ns = worst(op, WEFT_WAY_PLAN), program_ns = worst(op, WEFT_WAY_PROGRAM);
+    if (!plan_ns || !program_ns)
+        return;
+    uint8_t way = program_ns <= plan_ns ? WEFT_WAY_PROGRAM : WEFT_WAY_PLAN;
+    int is_new = !class->is_settled || way != class->way;
+    class->way = way;
+    class->is_settled = 1;
+    if (is_new && op->exec->options.rank == 0)
+        say(op, class, plan_ns, program_ns);
+}
+
+enum weft_program_way weft_program_choose(struct weft_exec_op *op)
+{
+    struct weft_program_class *class = weft_program_class_of(op);
+    if (op->exec->options.programs.mode == WEFT_PROGRAM_ALWAYS)
+        return WEFT_WAY_PROGRAM;
+    if (class->decided < 2 * TRIES)
+        return class->decided++ < TRIES ? WEFT_WAY_PROGRAM : WEFT_WAY_PLAN;
+    settle(op, class);
+    class->pauses = class->way == WEFT_WAY_PLAN;
+    class->resume = op->sequence + PAUSE;
+    if (++class->since_look < (class->pauses ? LOOK_PLANS : LOOK_PROGRAMS))
+        return (enum weft_program_way) class->way;
+    class->since_look = 0;
+    return class->pauses ? WEFT_WAY_PROGRAM : WEFT_WAY_PLAN;
+}
+
+void weft_program_learn(struct weft_exec_op *op, int64_t ns)
+{
+    uint32_t *known = &weft_program_class_of(op)->cost_ns[op->ballot->way];
+    uint32_t now = ns < 1 ? 1 : ns > INT32_MAX ? INT32_MAX : (uint32_t)ns;
+    *known = !*known || now < *known ? now : *known + (now - *known) / 8;
+}

@@ -1,0 +1,300 @@
+/* Mailboxes: device memory of each rank that the others' programs write into (exec_votes.h). */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/exec_votes.h"
+#include "devmem/claim.h"
+
+/* What a rank receives in one operation: of the algorithms for sizes near the largest at most about twice the operation's. */
+#define ROOM_FACTOR 2
+#define ROOM_EXTRA  ((size_t)64 << 10) /* messages are rounded up */
+
+size_t weft_mailbox_begin(const struct weft_exec *exec)
+{
+    return (size_t)exec->options.ranks * 64;
+}
+
+size_t weft_mailbox_room(const struct weft_exec *exec)
+{
+    return (ROOM_FACTOR * exec->options.programs.bytes + ROOM_EXTRA + 63) / 64 * 64;
+}
+
+static size_t pinned_bytes(const struct weft_exec *exec)
+{
+    return 64 + weft_mailbox_begin(exec);
+}
+
+static struct weft_shares *shares_of(const struct weft_exec *exec)
+{
+    return exec->options.hooks.shares(exec->options.hooks.arg);
+}
+
+/* There are no programs in this communicator; the text is weft_error_detail(). */
+static int despair(struct weft_exec *exec)
+{
+    exec->programs->is_hopeless = 1;
+    weft_log(WEFT_LOG_INFO, "no operations as programs of devices: %s", weft_error_detail());
+    weft_error_clear(); /* nothing has failed */
+    return 0;
+}
+
+/* --- this rank's */
+
+/* Connects all others. *is_for_others: one is of another process. */
+static int look_around(struct weft_exec *exec, struct weft_shares *shares, int *is_for_others)
+{
+    *is_for_others = 0;
+    for (uint32_t others = weft_programs_others(exec); others; others &= others - 1) {
+        uint32_t rank = (uint32_t)__builtin_ctz(others);
+        struct weft_exec_peer *peer;
+        int status = weft_exec_connect(exec, rank, &peer);
+        if (status != WEFT_OK)
+            return status;
+        if (!peer->process || peer->stage_only)
+            return weft_fail(WEFT_UNSUPPORTED, "rank %u shares no memory with rank %u", rank,
+                             exec->options.rank);
+        *is_for_others |= peer->process != weft_share_instance(shares);
+    }
+    return WEFT_OK;
+}
+
+static int device_flags(const struct weft_device_kind *kind, int ordinal, uint32_t *flags)
+{
+    struct weft_device_info info = {.size = sizeof info};
+    int status = kind->ops.describe(kind->device, ordinal, &info);
+    *flags = info.flags;
+    return status;
+}
+
+static int check_device(struct weft_lane *lane, uint32_t *flags)
+{
+    const struct weft_device_kind *kind = weft_lane_kind(lane);
+    int status = device_flags(kind, weft_lane_ordinal(lane), flags);
+    if (status == WEFT_OK &&
+        (!(*flags & WEFT_DEVICE_PROGRAMS) || !weft_lane_reduces(lane, WEFT_UINT8, WEFT_SUM)))
+        status = weft_fail(WEFT_UNSUPPORTED, "%s device %d runs none", kind->name, weft_lane_ordinal(lane));
+    return status;
+}
+
+static void give_back(struct weft_exec *exec)
+{
+    const struct weft_exec_hooks *hooks = &exec->options.hooks;
+    struct weft_mailbox *mailbox = &exec->programs->mailbox;
+    if (mailbox->memory && mailbox->kind->ops.release(mailbox->kind->device, mailbox->memory) != WEFT_OK)
+        weft_log(WEFT_LOG_WARN, "a mailbox of %zu bytes cannot be released: %s", mailbox->bytes,
+                 weft_error_detail());
+    if (mailbox->pinned)
+        hooks->buffer_put(hooks->arg, 0, mailbox->pinned, pinned_bytes(exec));
+    *mailbox = (struct weft_mailbox){0};
+}
+
+static int get_memory(struct weft_exec_op *op)
+{
+    struct weft_exec *exec = op->exec;
+    struct weft_mailbox *mailbox = &exec->programs->mailbox;
+    struct weft_lane *lane = op->request.lane;
+    *mailbox = (struct weft_mailbox){.kind = weft_lane_kind(lane),
+                                     .ordinal = weft_lane_ordinal(lane),
+                                     .maker = op->sequence,
+                                     .bytes = weft_mailbox_begin(exec) + weft_mailbox_room(exec)};
+    mailbox->pinned = (uint64_t *)(void *)weft_stage_get(op, 0, pinned_bytes(exec));
+    if (!mailbox->pinned)
+        return weft_stage_missing("pinned", pinned_bytes(exec), exec->options.rank);
+    memset(mailbox->pinned, 0, pinned_bytes(exec));
+    return mailbox->kind->ops.allocate(mailbox->kind->device, mailbox->ordinal, WEFT_MEMORY_DEVICE,
+                                       mailbox->bytes, (void **)&mailbox->memory);
+}
+
+static int make(struct weft_exec_op *op)
+{
+    struct weft_exec *exec = op->exec;
+    struct weft_mailbox *mailbox = &exec->programs->mailbox;
+    struct weft_shares *shares = shares_of(exec);
+    int is_for_others;
+    uint32_t flags;
+    if (!shares)
+        return weft_fail(WEFT_UNSUPPORTED, "memory of devices is not shared");
+    int status = look_around(exec, shares, &is_for_others);
+    if (status == WEFT_OK)
+        status = check_device(op->request.lane, &flags);
+    if (status != WEFT_OK)
+        return status;
+    status = get_memory(op);
+    if (status == WEFT_OK)
+        status = weft_share_describe(shares, mailbox->kind, mailbox->memory, mailbox->bytes, is_for_others,
+                                     &mailbox->told.share);
+    if (status == WEFT_OK)
+        status =
+            weft_lane_copy(op->request.lane, mailbox->memory, mailbox->pinned + 8, weft_mailbox_begin(exec));
+    if (status != WEFT_OK) {
+        give_back(exec);
+        return status;
+    }
+    mailbox->is_alone = !(flags & WEFT_DEVICE_PROGRAMS_BESIDE);
+    mailbox->told.bytes = mailbox->bytes;
+    mailbox->told.ordinal = mailbox->ordinal;
+    return WEFT_OK;
+}
+
+int weft_mailbox_tell(struct weft_exec *exec)
+{
+    struct weft_programs *programs = exec->programs;
+    uint32_t left = programs->mailbox.kind ? weft_programs_others(exec) & ~programs->told : 0;
+    for (; left; left &= left - 1) {
+        uint32_t rank = (uint32_t)__builtin_ctz(left);
+        struct weft_exec_peer *peer;
+        struct weft_wire_header header = {.source = exec->options.rank,
+                                          .size = sizeof programs->mailbox.told,
+                                          .kind = WEFT_WIRE_MAILBOX,
+                                          .version = WEFT_WIRE_VERSION};
+        int status = weft_exec_connect(exec, rank, &peer);
+        if (status == WEFT_OK)
+            status = weft_exec_post(exec, peer, &header, &programs->mailbox.told);
+        if (status == WEFT_OK)
+            programs->told |= 1u << rank;
+        else if (status == WEFT_AGAIN)
+            exec->tells_blocked = 1;
+        else
+            return status;
+    }
+    return WEFT_OK;
+}
+
+/* --- the others' */
+
+int weft_mailbox_take(struct weft_exec *exec, const struct weft_wire_header *header, const void *payload)
+{
+    struct weft_programs *programs = weft_programs_get(exec);
+    struct weft_program_peer *peer = programs ? &programs->peers[header->source] : NULL;
+    if (!peer || peer->is_known || header->source == exec->options.rank ||
+        header->size != sizeof peer->mailbox)
+        return weft_fail(WEFT_PROTOCOL,
+                         "rank %u tells of a mailbox, in %u bytes: expected it once, in %zu, and where they "
+                         "are in use",
+                         header->source, header->size, sizeof peer->mailbox);
+    memcpy(&peer->mailbox, payload, sizeof peer->mailbox);
+    if (peer->mailbox.bytes < weft_mailbox_begin(exec))
+        return weft_fail(WEFT_PROTOCOL, "rank %u tells of a mailbox of %llu bytes: expected at least %zu",
+                         header->source, (unsigned long long)peer->mailbox.bytes, weft_mailbox_begin(exec));
+    peer->is_known = 1;
+    return WEFT_OK;
+}
+
+/* Programs of one process on one device must get on beside each other. */
+static int check_beside(const struct weft_exec *exec, uint32_t rank)
+{
+    const struct weft_mailbox *mailbox = &exec->programs->mailbox;
+    if (exec->peers[rank].process != weft_share_instance(shares_of(exec)) ||
+        exec->programs->peers[rank].mailbox.ordinal != mailbox->ordinal || !mailbox->is_alone)
+        return WEFT_OK;
+    return weft_fail(WEFT_UNSUPPORTED, "ranks %u and %u share %s device %d in one process", rank,
+                     exec->options.rank, mailbox->kind->name, mailbox->ordinal);
+}
+
+static int map(struct weft_exec *exec, uint32_t rank)
+{
+    struct weft_program_peer *peer = &exec->programs->peers[rank];
+    const struct weft_mailbox *mailbox = &exec->programs->mailbox;
+    int status = check_beside(exec, rank);
+    if (status == WEFT_OK)
+        status = weft_share_reach(shares_of(exec), mailbox->kind, mailbox->ordinal, exec->peers[rank].process,
+                                  &peer->mailbox.share, peer->mailbox.bytes, (void **)&peer->memory,
+                                  &peer->import);
+    peer->is_mapped = status == WEFT_OK;
+    return status;
+}
+
+int weft_mailbox_claim(struct weft_exec *exec)
+{
+    struct weft_mailbox *mailbox = &exec->programs->mailbox;
+    if (mailbox->is_alone && !weft_claim_take(mailbox->kind->name, mailbox->ordinal))
+        return 0;
+    mailbox->is_claimed = mailbox->is_alone;
+    return 1;
+}
+
+void weft_mailbox_unclaim(struct weft_exec *exec)
+{
+    struct weft_mailbox *mailbox = &exec->programs->mailbox;
+    if (mailbox->is_claimed)
+        weft_claim_give(mailbox->kind->name, mailbox->ordinal);
+    mailbox->is_claimed = 0;
+}
+
+int weft_mailbox_ready(struct weft_exec_op *op)
+{
+    struct weft_exec *exec = op->exec;
+    struct weft_programs *programs = exec->programs;
+    const struct weft_mailbox *mailbox = &programs->mailbox;
+    if (!mailbox->kind) {
+        if (make(op) != WEFT_OK)
+            return despair(exec);
+        return weft_mailbox_tell(exec);
+    }
+    if (!mailbox->is_zeroed || mailbox->kind != weft_lane_kind(op->request.lane) ||
+        mailbox->ordinal != weft_lane_ordinal(op->request.lane))
+        return 0;
+    for (uint32_t others = weft_programs_others(exec); others; others &= others - 1) {
+        uint32_t rank = (uint32_t)__builtin_ctz(others);
+        if (!programs->peers[rank].is_known)
+            return 0;
+        int status = programs->peers[rank].is_mapped ? WEFT_OK : map(exec, rank);
+        if (status != WEFT_OK)
+            return status == WEFT_PROTOCOL ? status : despair(exec);
+    }
+    return 1;
+}
+
+/* --- the end */
+
+static void release_import(void *shares, uint32_t index, void *import, size_t size)
+{
+    (void)index, (void)size;
+    weft_share_release(shares, import);
+}
+
+static void release_memory(void *kind, uint32_t index, void *memory, size_t size)
+{
+    const struct weft_device_kind *of = kind;
+    (void)index;
+    if (of->ops.release(of->device, memory) != WEFT_OK)
+        weft_log(WEFT_LOG_WARN, "a mailbox of %zu bytes cannot be released: %s", size, weft_error_detail());
+}
+
+void weft_mailbox_leave(struct weft_exec_op *op)
+{
+    struct weft_exec *exec = op->exec;
+    const struct weft_exec_hooks *hooks = &exec->options.hooks;
+    struct weft_mailbox *mailbox = &exec->programs->mailbox;
+    struct weft_lane *lane = op->request.lane;
+    if (!mailbox->kind ||
+        (op->vote != WEFT_VOTE_PROGRAM && (mailbox->is_zeroed || mailbox->maker != op->sequence)))
+        return;
+    for (uint32_t r = 0; r < exec->options.ranks; r++) {
+        struct weft_program_peer *peer = &exec->programs->peers[r];
+        if (peer->import)
+            weft_lane_keep(lane, release_import, shares_of(exec), 0, peer->import, 0);
+        peer->import = NULL;
+    }
+    weft_lane_keep(lane, release_memory, (void *)(uintptr_t)mailbox->kind, 0, mailbox->memory,
+                   mailbox->bytes);
+    weft_lane_keep(lane, hooks->buffer_put, hooks->arg, 0, mailbox->pinned, pinned_bytes(exec));
+    *mailbox = (struct weft_mailbox){0};
+}
+
+void weft_mailbox_close(struct weft_exec *exec)
+{
+    struct weft_programs *programs = exec->programs;
+    while (weft_clock_ns() < programs->loud_until_ns)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    for (uint32_t r = 0; r < exec->options.ranks; r++) {
+        if (programs->peers[r].import)
+            weft_share_release(shares_of(exec), programs->peers[r].import);
+        programs->peers[r].import = NULL;
+    }
+    give_back(exec);
+}
