@@ -39,6 +39,14 @@ static int identify(struct weft_device *device, const void *pointer, struct weft
     return WEFT_MISSING;
 }
 
+/* The first span never, the second when it has been asked for. */
+static int reaches(struct weft_device *device, int ordinal, const void *pointer, int may_wait)
+{
+    uintptr_t at = (uintptr_t)pointer - (uintptr_t)own;
+    (void)device, (void)ordinal;
+    return at >= 2 * SPAN_BYTES || (at >= SPAN_BYTES && may_wait);
+}
+
 static int describe_device(struct weft_device *device, int ordinal, struct weft_device_info *info)
 {
     (void)device, (void)ordinal, (void)info;
@@ -81,7 +89,8 @@ static const struct weft_device_kind kind = {.name = "fuzz",
                                                      .describe = describe_device,
                                                      .export_ipc = export_ipc,
                                                      .import_ipc = import_ipc,
-                                                     .unimport = unimport}};
+                                                     .unimport = unimport,
+                                                     .reaches = reaches}};
 
 static void check_reading(const struct weft_share *share)
 {
