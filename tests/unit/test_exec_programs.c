@@ -12,6 +12,7 @@
 #include <weft/weft.h>
 
 #include "base/error.h"
+#include "comm/exec_votes.h"
 #include "devmem/claim.h"
 #include "examples/device-sim/sim.h"
 #include "tests/support/exec_scene.h"
@@ -107,7 +108,9 @@ static struct {
     uint32_t ops;
     void *stream; /* of the call that waits for it; NULL: none */
     int flag;
-} few;
+    enum weft_program_mode mode;
+    size_t count; /* of all operations; 0: various */
+} few = {.mode = WEFT_PROGRAM_ALWAYS};
 
 static int32_t *pinned(size_t count)
 {
@@ -121,7 +124,7 @@ static int32_t *pinned(size_t count)
 static void work_open(uint32_t number, uint32_t rank, int on_host)
 {
     struct work *work = &few.works[number][rank];
-    size_t count = (size_t)100 << number % 5;
+    size_t count = few.count ? few.count : (size_t)100 << number % 5;
     const struct weft_call call = {.sequence = number + 1,
                                    .count = count,
                                    .root = -1,
@@ -162,7 +165,7 @@ static void few_open_on(const char *device, uint32_t ops, uint32_t hosts, exec_w
                                                .slice_bytes = 1024,
                                                .sharing = EXEC_TOGETHER,
                                                .mangle = mangle,
-                                               .programs = {WEFT_PROGRAM_ALWAYS, PROGRAM_BYTES}};
+                                               .programs = {few.mode, PROGRAM_BYTES}};
     exec_scene_open(device);
     few.ops = ops;
     few.stream = NULL;
@@ -392,6 +395,49 @@ static void test_alone(void **state)
     few_close();
 }
 
+/* --- the choice */
+
+static struct weft_program_class *class_of(uint32_t rank)
+{
+    return weft_program_class_of(few.works[0][rank].op);
+}
+
+/* All ranks come to the same; what one rank has measured counts for all. */
+static void expect_choice(uint32_t slow, enum weft_program_way slow_way)
+{
+    uint32_t done = 1;
+    few.mode = WEFT_PROGRAM_AUTO;
+    few.count = 700;
+    few_open(OPS, 0, NULL);
+    one_by_one(0, 1);
+    for (; class_of(0)->decided < 6 && done < 12; done++)
+        one_by_one(done, done + 1);
+    uint64_t before = programs_of(few.world, RANKS);
+    assert_int_equal(before, 3); /* tried */
+    for (uint32_t r = 0; r < RANKS; r++) {
+        assert_int_equal(class_of(r)->decided, 6);
+        assert_true(class_of(r)->cost_ns[WEFT_WAY_PLAN] > 0 && class_of(r)->cost_ns[WEFT_WAY_PROGRAM] > 0);
+        class_of(r)->cost_ns[slow_way] = r == slow ? 2000000000 : 1;
+    }
+    one_by_one(done, OPS);
+    expect_sums(OPS);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        assert_int_equal(class_of(r)->is_settled, 1);
+        assert_int_equal(class_of(r)->way, 1 - slow_way);
+    }
+    assert_int_equal(programs_of(few.world, RANKS), slow_way == WEFT_WAY_PLAN ? before + OPS - done : before);
+    few_close();
+    few.mode = WEFT_PROGRAM_ALWAYS;
+    few.count = 0;
+}
+
+static void test_choice(void **state)
+{
+    (void)state;
+    expect_choice(1, WEFT_WAY_PROGRAM);
+    expect_choice(2, WEFT_WAY_PLAN);
+}
+
 /* --- failures */
 
 static struct {
@@ -543,12 +589,12 @@ static void test_lies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_by_one),  cmocka_unit_test(test_many),
-        cmocka_unit_test(test_late_stream), cmocka_unit_test(test_peer_ends),
-        cmocka_unit_test(test_freed_early), cmocka_unit_test(test_alone),
-        cmocka_unit_test(test_lies),        cmocka_unit_test(test_always),
-        cmocka_unit_test(test_always_slow), cmocka_unit_test(test_always_mixed),
-        cmocka_unit_test(test_auto),
+        cmocka_unit_test(test_one_by_one),   cmocka_unit_test(test_many),
+        cmocka_unit_test(test_late_stream),  cmocka_unit_test(test_peer_ends),
+        cmocka_unit_test(test_freed_early),  cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_choice),       cmocka_unit_test(test_lies),
+        cmocka_unit_test(test_always),       cmocka_unit_test(test_always_slow),
+        cmocka_unit_test(test_always_mixed), cmocka_unit_test(test_auto),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
