@@ -257,7 +257,8 @@ static int cuda_describe(struct weft_device *device, int ordinal, struct weft_de
     describe_place(device, known->device, &info);
     info.flags = WEFT_DEVICE_IPC | (known->has_dmabuf ? WEFT_DEVICE_DMABUF : 0) |
                  (known->has_gates && device->uses_host_pointers ? WEFT_DEVICE_GATES : 0) |
-                 (weft_cuda_has_kernels() ? WEFT_DEVICE_REDUCES : 0);
+                 (weft_cuda_has_kernels() ? WEFT_DEVICE_REDUCES : 0) |
+                 (weft_cuda_has_programs(device, ordinal) ? WEFT_DEVICE_PROGRAMS : 0);
     weft_cuda_fill(out, &info, sizeof info);
     return WEFT_OK;
 }
@@ -300,4 +301,5 @@ const struct weft_device_ops weft_cuda_ops = {
     .in_use = cuda_in_use,
     .flush_writes = weft_cuda_flush_writes,
     .reaches = weft_cuda_reaches,
+    .run = weft_cuda_run,
 };

@@ -80,7 +80,8 @@ struct weft_device_queue {
     int ordinal;
     cuda_stream stream;
     cuda_event follows; /* recorded in a stream of the program's, waited for in this queue */
-    cuda_event waited;  /* recorded behind the last wait of this queue */
+    cuda_event waited;  /* recorded behind the last wait of this queue, or program */
+    int meeting;        /* where blocks of its programs meet; -1: they have one block */
 };
 
 extern const struct weft_device_ops weft_cuda_ops;

@@ -7,12 +7,12 @@
  *
  * lane: bits of an element. edge: bits of an element outside of whole vectors: bit operations and copies take 32 bits at a time where
  * they can, whatever the elements are. avg is sum, with finish in its last step. Sums and products of integers are the same for signed
- * and unsigned ones, but their averages are not.
+ * and unsigned ones, but their averages are not. WEFT_KERNEL_REDUCTIONS are all but copies.
  */
 #ifndef WEFT_DEVMEM_CUDA_FAMILIES_H
 #define WEFT_DEVMEM_CUDA_FAMILIES_H
 
-#define WEFT_KERNEL_FAMILIES(SUM, OTHER)                                                                     \
+#define WEFT_KERNEL_REDUCTIONS(SUM, OTHER)                                                                   \
     SUM(int8_sum, 8, uint32_t, bits32_same, int_add, int8_narrow, int8_divide, int_times)                    \
     SUM(uint8_sum, 8, uint32_t, bits32_same, int_add, int8_narrow, uint8_divide, int_times)                  \
     SUM(int16_sum, 16, uint32_t, bits32_same, int_add, int16_narrow, int16_divide, int_times)                \
@@ -77,8 +77,10 @@
     OTHER(bool_xor, 8, 8, uint32_t, bool_widen, int_xor, bits32_same)                                        \
     OTHER(bits_or, 32, 8, uint32_t, bits32_same, int_or, bits32_same)                                        \
     OTHER(bits_and, 32, 8, uint32_t, bits32_same, int_and, bits32_same)                                      \
-    OTHER(bits_xor, 32, 8, uint32_t, bits32_same, int_xor, bits32_same)                                      \
-    OTHER(copy, 32, 8, uint32_t, bits32_same, int_or, bits32_same)
+    OTHER(bits_xor, 32, 8, uint32_t, bits32_same, int_xor, bits32_same)
+
+#define WEFT_KERNEL_FAMILIES(SUM, OTHER)                                                                     \
+    WEFT_KERNEL_REDUCTIONS(SUM, OTHER) OTHER(copy, 32, 8, uint32_t, bits32_same, int_or, bits32_same)
 
 /* Those with kernels of their own for a number of sources, and vectors that each thread has in flight there. */
 #define WEFT_KERNEL_FIXED(FIXED)                                                                             \

@@ -10,17 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "devmem/cuda/kernels.h"
 
 #define JIT_LOG_BYTES 512
-
-struct weft_cuda_launcher {
-    cuda_module module; /* NULL: not loaded, for the reason below */
-    int status;
-    char text[2 * WEFT_CUDA_TEXT];
-    struct weft_kernel_device geometry;
-    cuda_function functions[WEFT_KERNEL_COUNT]; /* NULL: not looked up; atomic */
-};
 
 int weft_cuda_has_kernels(void)
 {
@@ -96,65 +87,80 @@ static int function_of(struct weft_device *device, struct weft_cuda_launcher *la
     return WEFT_OK;
 }
 
-static int check_reach(struct weft_device_queue *queue, const void *pointer)
+int weft_cuda_check_reach(struct weft_device_queue *queue, const void *pointer, const char *prefix,
+                          struct weft_device_span *span)
 {
     struct weft_device *device = queue->device;
     struct weft_cuda_memory memory;
     if (weft_cuda_look(device, pointer, &memory))
         return device->params.fail(WEFT_INVALID,
-                                   "%p is memory that CUDA device %d cannot use: it has to be pinned first",
-                                   pointer, queue->ordinal);
+                                   "%s%p is memory that CUDA device %d cannot use: it has to be pinned first",
+                                   prefix, pointer, queue->ordinal);
+    *span = memory.span;
     if (weft_cuda_is_reached(device, queue->ordinal, pointer, &memory))
         return WEFT_OK;
-    return device->params.fail(WEFT_UNSUPPORTED, "CUDA device %d cannot reach the memory of device %d at %p",
+    return device->params.fail(WEFT_UNSUPPORTED,
+                               "%sCUDA device %d cannot reach the memory of device %d at %p", prefix,
                                queue->ordinal, memory.span.ordinal, pointer);
 }
 
 static int check_reaches(struct weft_device_queue *queue, const struct weft_device_reduction *reduction)
 {
+    struct weft_device_span span;
     int status = WEFT_OK;
     for (uint32_t i = 0; i < reduction->source_count && !status; i++)
-        status = check_reach(queue, reduction->sources[i]);
+        status = weft_cuda_check_reach(queue, reduction->sources[i], "", &span);
     for (uint32_t i = 0; i < reduction->destination_count && !status; i++)
-        status = check_reach(queue, reduction->destinations[i]);
+        status = weft_cuda_check_reach(queue, reduction->destinations[i], "", &span);
     return status;
 }
 
-static int launch(struct weft_device_queue *queue, struct weft_cuda_launcher *launcher,
-                  struct weft_kernel_launch *prepared)
+struct weft_cuda_launcher *weft_cuda_launcher(struct weft_device_queue *queue, int *status)
+{
+    struct weft_device *device = queue->device;
+    struct weft_cuda_launcher *launcher = device->ordinals[queue->ordinal].launcher;
+    *status = WEFT_OK;
+    if (launcher && launcher->module)
+        return launcher;
+    *status = launcher ? device->params.fail(launcher->status, "%s", launcher->text)
+                       : device->params.fail(WEFT_NOMEM, "no memory to load the kernels");
+    return NULL;
+}
+
+int weft_cuda_launch(struct weft_device_queue *queue, struct weft_cuda_launcher *launcher, int kernel,
+                     uint32_t grid, uint32_t block, void *parameter)
 {
     const struct weft_cuda_driver *driver = &queue->device->driver;
     struct weft_cuda_turn turn;
     cuda_function function;
-    void *arguments[] = {&prepared->batch};
+    void *arguments[] = {parameter};
     int status = weft_cuda_enter(queue->device, queue->ordinal, &turn);
     if (status)
         return status;
-    status = function_of(queue->device, launcher, prepared->kernel, &function);
-    int result = status ? CUDA_SUCCESS
-                        : driver->launch(function, prepared->grid, 1, 1, prepared->block, 1, 1, 0,
-                                         queue->stream, arguments, NULL);
+    status = function_of(queue->device, launcher, kernel, &function);
+    int result = status
+                     ? CUDA_SUCCESS
+                     : driver->launch(function, grid, 1, 1, block, 1, 1, 0, queue->stream, arguments, NULL);
     weft_cuda_leave(&turn);
     return result ? weft_cuda_fail(queue->device, result, "launching %s on device %d",
-                                   weft_kernel_name(prepared->kernel), queue->ordinal)
+                                   weft_kernel_name(kernel), queue->ordinal)
                   : status;
 }
 
 int weft_cuda_reduce(struct weft_device_queue *queue, const struct weft_device_reduction *reduction)
 {
     struct weft_device *device = queue->device;
-    struct weft_cuda_launcher *launcher = device->ordinals[queue->ordinal].launcher;
     struct weft_kernel_launch prepared;
+    int status;
     if (!reduction->source_count || reduction->source_count > WEFT_DEVICE_SOURCES_MAX ||
         !reduction->destination_count || reduction->destination_count > WEFT_DEVICE_DESTINATIONS_MAX)
         return device->params.fail(WEFT_INVALID, "a reduction from %u sources (1 to %d) into %u (1 to %d)",
                                    reduction->source_count, WEFT_DEVICE_SOURCES_MAX,
                                    reduction->destination_count, WEFT_DEVICE_DESTINATIONS_MAX);
+    struct weft_cuda_launcher *launcher = weft_cuda_launcher(queue, &status);
     if (!launcher)
-        return device->params.fail(WEFT_NOMEM, "no memory to load the kernels");
-    if (!launcher->module)
-        return device->params.fail(launcher->status, "%s", launcher->text);
-    int status = weft_kernel_reduce(&prepared, &launcher->geometry, reduction, 1);
+        return status;
+    status = weft_kernel_reduce(&prepared, &launcher->geometry, reduction, 1);
     if (status < 0)
         return device->params.fail(
             status, "device %d (sm_%d%d) does not reduce %s by %s from %u sources into %u%s", queue->ordinal,
@@ -164,5 +170,7 @@ int weft_cuda_reduce(struct weft_device_queue *queue, const struct weft_device_r
     if (prepared.grid == 0)
         return WEFT_OK;
     status = check_reaches(queue, reduction);
-    return status ? status : launch(queue, launcher, &prepared);
+    return status ? status
+                  : weft_cuda_launch(queue, launcher, prepared.kernel, prepared.grid, prepared.block,
+                                     &prepared.batch);
 }

@@ -4,7 +4,7 @@
  * than speed: streams of different priority do not share a channel to the device, so that a stream of the program's that stops at a
  * gate cannot hold up the work that opens it.
  *
- * Closing. What a queue waits for may never end, so behind every wait an event is recorded: when it has happened, what is left is
+ * Closing. What a queue waits for may never end, so behind every wait, and every program, an event is recorded: when it has happened, what is left is
  * weft's own work, which ends. When it does not happen in time, the stream is destroyed as it is: the driver returns at once
  * and keeps it until its work is done (cuStreamDestroy in the driver API's reference). Work cannot be taken out of a stream.
  */
@@ -53,6 +53,7 @@ int weft_cuda_queue_open(struct weft_device *device, int ordinal, struct weft_de
     if (device->ordinals[ordinal].has_gates)
         weft_cuda_gates_prepare(device);
     weft_cuda_launcher_open(device, ordinal);
+    queue->meeting = weft_cuda_meeting_take(device, ordinal);
     weft_cuda_leave(&turn);
     weft_cuda_reach_peers(device, ordinal);
     *opened = queue;
@@ -88,6 +89,8 @@ void weft_cuda_queue_close(struct weft_device_queue *queue)
             result = driver->stream_synchronize(queue->stream);
         if (weft_cuda_is_fatal(result))
             weft_cuda_gates_rescue(queue->ordinal);
+        if (result == CUDA_SUCCESS) /* else a program may go on meeting there */
+            weft_cuda_meeting_give(queue->device, queue->ordinal, queue->meeting);
         driver->event_destroy(queue->follows);
         driver->event_destroy(queue->waited);
         driver->stream_destroy(queue->stream);

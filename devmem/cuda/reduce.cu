@@ -3,7 +3,8 @@
  *
  * A block finds its piece by its number. Whole vectors are dealt out to the piece's threads so that the threads of a warp
  * take neighbouring ones; then head and tail are, element by element. No thread reads what another one writes: a destination that is a
- * source too is read, vector for vector, by the thread that will write it, and before. There is no shared memory and no barrier.
+ * source too is read, vector for vector, by the thread that will write it, and before. There is no shared memory and no barrier,
+ * but in the kernels at the end, which work through programs (devmem/cuda/program.h).
  *
  * Loads of aligned vectors say that the line will not be read again; those for sources that lie askew keep it, because the
  * neighbouring thread reads half of it. Results are stored as usual: a NIC, or the next step, reads them soon.
@@ -13,6 +14,7 @@
 #include "devmem/cuda/arithmetic.h"
 #include "devmem/cuda/families.h"
 #include "devmem/cuda/parameters.h"
+#include "devmem/cuda/program.h"
 
 #ifdef __cplusplus
 #define KERNEL extern "C" __global__ void __launch_bounds__(WEFT_KERNEL_THREADS, WEFT_KERNEL_RESIDENT)
@@ -355,10 +357,8 @@ WEFT_ELEMENTWISE struct place place_find(const struct weft_kernel_batch *batch)
     }
 
 #define ANY_SOURCES(name, lane_bits)                                                                         \
-    KERNEL weft_cuda_##name(const __grid_constant__ struct weft_kernel_batch batch)                               \
+    WEFT_ELEMENTWISE void name##_piece(const struct weft_kernel_piece *piece, struct place place)            \
     {                                                                                                        \
-        const struct place place = place_find(&batch);                                                       \
-        const struct weft_kernel_piece *piece = &batch.pieces[place.piece];                                  \
         for (uint64_t at = place.thread; at < piece->vectors; at += place.threads) {                         \
             struct name##_vector sums;                                                                       \
             struct vector vector = source_vector(piece, 0, at), coming = vector;                             \
@@ -380,6 +380,11 @@ WEFT_ELEMENTWISE struct place place_find(const struct weft_kernel_batch *batch)
             vector_store(piece, at, name##_end(&sums));                                                      \
         }                                                                                                    \
         name##_edges(piece, place, 1);                                                                       \
+    }                                                                                                        \
+    KERNEL weft_cuda_##name(const __grid_constant__ struct weft_kernel_batch batch)                          \
+    {                                                                                                        \
+        const struct place place = place_find(&batch);                                                       \
+        name##_piece(&batch.pieces[place.piece], place);                                                     \
     }
 
 #define SUM(name, lane_bits, accumulator, widen, combine, narrow, divide, times)                             \
@@ -432,3 +437,67 @@ WEFT_KERNEL_FAMILIES(SUM, OTHER)
         name##_edges(piece, place, 0);                                                                       \
     }
 WEFT_KERNEL_FIXED(FIXED)
+
+/* --- programs. One kernel for each family but copies, which every program may have. As C, a block's threads are gone through
+ * one after the other between two barriers. */
+
+#ifdef __CUDACC__
+#define PROGRAM_KERNEL extern "C" __global__ void __launch_bounds__(WEFT_KERNEL_PROGRAM_THREADS, 1)
+#define SHARED         __shared__
+#define FIRST_THREAD   if (threadIdx.x == 0)
+#define EACH_THREAD
+#define TOGETHER() __syncthreads()
+#else
+#define PROGRAM_KERNEL __global__ void
+#define SHARED
+#define FIRST_THREAD
+#define EACH_THREAD for (threadIdx.x = 0; threadIdx.x < WEFT_KERNEL_PROGRAM_THREADS; threadIdx.x++)
+#define TOGETHER()
+#endif
+
+WEFT_ELEMENTWISE struct place place_in_program(void)
+{
+    struct place place;
+    place.piece = 0;
+    place.block = blockIdx.x;
+    place.blocks = gridDim.x;
+    place.thread = (uint64_t)blockIdx.x * WEFT_KERNEL_PROGRAM_THREADS + threadIdx.x;
+    place.threads = (uint64_t)gridDim.x * WEFT_KERNEL_PROGRAM_THREADS;
+    return place;
+}
+
+/* One source, byte for byte. */
+WEFT_ELEMENTWISE void program_copy(const struct weft_kernel_piece *piece, struct place place)
+{
+    const uint64_t head = piece->head_bytes, skipped = piece->vectors * VECTOR_BYTES;
+    for (uint64_t at = place.thread; at < piece->vectors; at += place.threads)
+        vector_store(piece, at, source_vector(piece, 0, at));
+    for (uint64_t i = place.thread; i < piece->count - skipped; i += place.threads) {
+        uint64_t offset = i < head ? i : i + skipped;
+        byte copied = LOAD(piece->sources[0] + offset);
+        STORE(piece->destinations[0] + offset, copied);
+        if (piece->destinations[1])
+            STORE(piece->destinations[1] + offset, copied);
+    }
+}
+
+#define PROGRAM(name, ...)                                                                                   \
+    PROGRAM_KERNEL weft_cuda_##name##_program(const __grid_constant__ struct weft_kernel_program program)    \
+    {                                                                                                        \
+        SHARED struct walk walk;                                                                             \
+        FIRST_THREAD walk_begin(&walk, &program, blockIdx.x, gridDim.x);                                     \
+        TOGETHER();                                                                                          \
+        while (walk.kind != WEFT_KERNEL_STEP_END) {                                                          \
+            EACH_THREAD                                                                                      \
+            {                                                                                                \
+                if (walk.kind == WEFT_KERNEL_STEP_COPY)                                                      \
+                    program_copy(&walk.piece, place_in_program());                                           \
+                else                                                                                         \
+                    name##_piece(&walk.piece, place_in_program());                                           \
+            }                                                                                                \
+            TOGETHER();                                                                                      \
+            FIRST_THREAD walk_on(&walk, &program, blockIdx.x, gridDim.x);                                    \
+            TOGETHER();                                                                                      \
+        }                                                                                                    \
+    }
+WEFT_KERNEL_REDUCTIONS(PROGRAM, PROGRAM)

@@ -94,9 +94,9 @@ static int check_reach(const struct weft_device_queue *queue, const struct weft_
                 return refuse(queue, i, "uses %zu bytes at %p: no memory that devices can reach", size,
                               pointers[p]);
             if (!sim_is_reached(queue->device, queue->ordinal, pointers[p]))
-                return queue->device->params.fail(WEFT_UNSUPPORTED,
-                                                  "sim: device %d does not reach the memory at %p",
-                                                  queue->ordinal, pointers[p]);
+                return queue->device->params.fail(
+                    WEFT_UNSUPPORTED, "sim: step %u of a program: device %d does not reach the memory at %p",
+                    i, queue->ordinal, pointers[p]);
         }
     }
     return WEFT_OK;

@@ -47,7 +47,11 @@ static void sim_is_empty(const struct weft_device_kind *kind)
 static const struct device_row rows[] = {
     {.label = "host", .kind = "host"},
     {.label = "sim", SIM, .options = "seed=1", .shares = 1},
-    {.label = "sim slow", SIM, .options = "seed=2,delay=50,devices=3,dmabuf=1", .shares = 1, .dmabufs = 1},
+    {.label = "sim slow",
+     SIM,
+     .options = "seed=2,delay=50,devices=3,dmabuf=1,peers=0",
+     .shares = 1,
+     .dmabufs = 1},
     {.label = "sim alone", SIM, .options = "seed=3,devices=1,ipc=0"},
     {.label = "sim failing", SIM, .options = "seed=4,fail=1", .fails = 1},
 };
@@ -136,8 +140,8 @@ static void options_are_checked(void **state)
         char options[64], text[200];
         snprintf(options, sizeof options, "sim:seed=1,%s", bad[i]);
         snprintf(text, sizeof text,
-                 "sim: option '%s': expected seed, devices (up to 16), delay, fail, refuse, ipc or "
-                 "dmabuf=NUMBER",
+                 "sim: option '%s': expected seed, devices (up to 16), delay, fail, refuse, ipc, "
+                 "dmabuf or peers=NUMBER",
                  bad[i]);
         DEVICE_OK(weft_devices_create("sim", plugin.path, options, &devices));
         assert_null(weft_devices_find(devices, "sim"));

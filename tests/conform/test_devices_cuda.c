@@ -131,7 +131,7 @@ static void check_empty(const struct weft_device_kind *kind)
 
 #define CUDA                                                                                                 \
     .kind = "cuda", .owns = 1, .faults = 1, .reuses = 1, .shares = 1, .scales_sums = 1, .streams = streams,  \
-    .check_empty = check_empty
+    .programs = 1, .check_empty = check_empty
 
 static const struct device_row rows[] = {
     {.label = "cuda", CUDA, .dmabufs = 1, .absent = warm_up},

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 struct weft_kernel_batch;
+struct weft_kernel_program;
 
 struct cuda_fake {
     /* What the driver is like. cuda_fake.reset() sets: version 13.0, two devices that reach each other, everything supported. */
@@ -27,6 +28,8 @@ struct cuda_fake {
     void *capturing;                    /* stream that is being captured */
     /* Runs a kernel: pieces' addresses are such that the host may touch them. NULL: launches are only counted. */
     void (*run)(const char *kernel, unsigned grid, unsigned block, const struct weft_kernel_batch *batch);
+    /* Likewise one that works through a program, whose name ends so. */
+    void (*run_program)(const char *kernel, unsigned grid, const struct weft_kernel_program *program);
 
     /* Also forgets that the driver was started, so that a process forked afterwards may start it. */
     void (*reset)(void);

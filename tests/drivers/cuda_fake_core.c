@@ -88,6 +88,7 @@ static void fake_reset(void)
     cuda_fake.major = 9;
     cuda_fake.capturing = NULL;
     cuda_fake.run = NULL;
+    cuda_fake.run_program = NULL;
 }
 
 static void fake_break(int device, int result)
@@ -307,7 +308,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
         return INVALID_DEVICE;
     switch (attribute) {
     case 16: /* MULTIPROCESSOR_COUNT */
-        *value = 4;
+        *value = 12;
         return SUCCESS;
     case 75: /* COMPUTE_CAPABILITY_MAJOR */
         *value = cuda_fake.major;

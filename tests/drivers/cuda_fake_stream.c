@@ -5,7 +5,7 @@
 #include "devmem/cuda/parameters.h"
 #include "tests/drivers/cuda_fake_sim.h"
 
-enum what { COPY, RECORD, WAIT_EVENT, WAIT_VALUE, WRITE_VALUE, CALL_HOST, FILL, LAUNCH };
+enum what { COPY, RECORD, WAIT_EVENT, WAIT_VALUE, WRITE_VALUE, CALL_HOST, FILL, LAUNCH, LAUNCH_PROGRAM };
 
 struct sim_event {
     CUcontext context;
@@ -24,7 +24,8 @@ struct work {
     void *argument;
     const char *kernel;
     unsigned grid, block;
-    struct weft_kernel_batch batch;
+    struct weft_kernel_batch batch;     /* LAUNCH, */
+    struct weft_kernel_program program; /* LAUNCH_PROGRAM: the parameter */
     struct work *next;
 };
 
@@ -107,6 +108,31 @@ static void launch(struct work *work)
         cuda_fake.run(work->kernel, work->grid, work->block, &work->batch);
 }
 
+static void word_touch(uint64_t *word)
+{
+    size_t room;
+    *word = (uint64_t)(uintptr_t)sim_touch((uintptr_t)*word, &room);
+}
+
+static void launch_program(struct work *work)
+{
+    struct weft_kernel_program *program = &work->program;
+    uint32_t length;
+    size_t room;
+    for (uint32_t at = 0; at < program->word_count; at += length) {
+        uint64_t *words = program->words + at;
+        length = WEFT_KERNEL_STEP_LENGTH(words[0]);
+        if (WEFT_KERNEL_STEP_KIND(words[0]) >= WEFT_KERNEL_STEP_SIGNAL)
+            word_touch(&words[1]);
+        else
+            for (uint32_t i = WEFT_KERNEL_STEP_WORDS; i < length; i++)
+                word_touch(&words[i]);
+    }
+    program->stop = (const uint64_t *)(const void *)sim_touch((uintptr_t)program->stop, &room);
+    if (cuda_fake.run_program)
+        cuda_fake.run_program(work->kernel, work->grid, program);
+}
+
 static void work_do(struct sim_stream *stream, struct work *work)
 {
     if (work->what == WAIT_VALUE) {
@@ -129,6 +155,8 @@ static void work_do(struct sim_stream *stream, struct work *work)
         sim_fill(work->destination, (int)work->value, work->size);
     else if (work->what == LAUNCH)
         launch(work);
+    else if (work->what == LAUNCH_PROGRAM)
+        launch_program(work);
     pthread_mutex_lock(&lock);
     if (work->what == RECORD && work->event->done < work->number)
         work->event->done = work->number;
@@ -533,7 +561,16 @@ int cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsign
     if (!grid_x || grid_y != 1 || grid_z != 1 || !block_x || block_y != 1 || block_z != 1 || shared_bytes ||
         extra)
         return INVALID_VALUE;
-    struct work work = {.what = LAUNCH, .kernel = function->name, .grid = grid_x, .block = block_x};
-    memcpy(&work.batch, arguments[0], sizeof work.batch);
+    static const char suffix[] = "_program";
+    size_t length = strlen(function->name), behind = sizeof suffix - 1;
+    int is_program = length > behind && strcmp(function->name + length - behind, suffix) == 0;
+    struct work work = {.what = is_program ? LAUNCH_PROGRAM : LAUNCH,
+                        .kernel = function->name,
+                        .grid = grid_x,
+                        .block = block_x};
+    if (is_program)
+        memcpy(&work.program, arguments[0], sizeof work.program);
+    else
+        memcpy(&work.batch, arguments[0], sizeof work.batch);
     return submit(stream, &work);
 }

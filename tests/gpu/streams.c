@@ -54,6 +54,7 @@ static void ask(struct gpu_machine *machine)
     machine->has_dmabuf = (info.flags & WEFT_DEVICE_DMABUF) != 0;
     machine->has_kernels = (info.flags & WEFT_DEVICE_REDUCES) != 0;
     machine->has_gates = (info.flags & WEFT_DEVICE_GATES) != 0;
+    machine->has_programs = (info.flags & WEFT_DEVICE_PROGRAMS) != 0;
 }
 
 void gpu_machine_ask(struct gpu_machine *machine)

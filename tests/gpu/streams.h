@@ -16,7 +16,7 @@ void *gpu_symbol(const char *name);
 /* What the machine has, found out by a process of its own, so that this one may still fork before it starts the driver. */
 struct gpu_machine {
     int devices; /* 0: none that weft can use; reason says why */
-    int has_dmabuf, has_kernels, has_gates;
+    int has_dmabuf, has_kernels, has_gates, has_programs;
     char reason[600];
 };
 void gpu_machine_ask(struct gpu_machine *machine);

@@ -30,6 +30,7 @@ int main(int argc, char **argv)
                                    .scales_sums = 1,
                                    .keeps = 1,
                                    .no_reductions = no_reductions || !machine.has_kernels,
+                                   .programs = machine.has_programs,
                                    .streams = machine.has_gates ? gpu_streams : NULL,
                                    .absent = absent};
     if (machine.devices && !machine.has_gates)

@@ -3,7 +3,6 @@
 #ifndef WEFT_TESTS_CUDA_KERNELS_H
 #define WEFT_TESTS_CUDA_KERNELS_H
 
-#include <pthread.h>
 #include <string.h>
 
 #include "devmem/cuda/kernels.h"
@@ -14,8 +13,11 @@
 
 #define ANY_ROW(name, ...)    [WEFT_KERNEL_##name] = weft_cuda_##name,
 #define FIXED_ROW(name, n, f) [WEFT_KERNEL_##name##_##n] = weft_cuda_##name##_##n,
-static shim_kernel *const kernels[WEFT_KERNEL_COUNT] = {WEFT_KERNEL_FAMILIES(ANY_ROW, ANY_ROW)
-                                                            WEFT_KERNEL_FIXED(FIXED_ROW)};
+static shim_kernel *const kernels[WEFT_KERNEL_PROGRAMS] = {WEFT_KERNEL_FAMILIES(ANY_ROW, ANY_ROW)
+                                                               WEFT_KERNEL_FIXED(FIXED_ROW)};
+
+#define PROGRAM_ROW(name, ...) [WEFT_KERNEL_##name] = weft_cuda_##name##_program,
+static shim_program *const program_kernels[] = {WEFT_KERNEL_REDUCTIONS(PROGRAM_ROW, PROGRAM_ROW)};
 
 const void *__wrap_weft_kernel_image(size_t *size);
 const void *__wrap_weft_kernel_image(size_t *size)
@@ -24,17 +26,24 @@ const void *__wrap_weft_kernel_image(size_t *size)
     return "image";
 }
 
-/* In a stream's thread; the shim's threads and blocks are common to all. */
+static int kernel_number(const char *name)
+{
+    int number = 0;
+    while (strcmp(weft_kernel_name(number), name) != 0)
+        number++;
+    return number;
+}
+
+/* Both in a stream's thread. */
 static void launch_kernel(const char *kernel, unsigned grid, unsigned block,
                           const struct weft_kernel_batch *batch)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&lock);
-    for (int i = 0; i < WEFT_KERNEL_COUNT; i++) {
-        if (strcmp(weft_kernel_name(i), kernel) == 0)
-            shim_launch(kernels[i], grid, block, batch, 0);
-    }
-    pthread_mutex_unlock(&lock);
+    shim_launch(kernels[kernel_number(kernel)], grid, block, batch, 0);
+}
+
+static void launch_program(const char *kernel, unsigned grid, const struct weft_kernel_program *program)
+{
+    shim_launch_program(program_kernels[kernel_number(kernel) - WEFT_KERNEL_PROGRAMS], grid, program);
 }
 
 /* Launches run from now on, in streams' threads. */
@@ -42,6 +51,7 @@ static inline void cuda_kernels_run(struct cuda_fake *fake)
 {
     shim_allow((void *)1, SIZE_MAX - 1, 1);
     fake->run = launch_kernel;
+    fake->run_program = launch_program;
 }
 
 #endif

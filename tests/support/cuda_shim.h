@@ -1,9 +1,10 @@
 /* What nvcc provides, for devmem/cuda/reduce.cu compiled as C: its kernels become functions that do what one thread does, and
- * shim_launch() calls them for each thread in turn. Loads and stores insist on the alignment that a device insists on, and on memory
+ * shim_launch() calls them for each thread in turn; those for programs do what one block does. Loads and stores insist on the alignment that a device insists on, and on memory
  * that the test has named by shim_allow(), to the byte. */
 #ifndef WEFT_TESTS_CUDA_SHIM_H
 #define WEFT_TESTS_CUDA_SHIM_H
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,7 +17,8 @@ typedef struct {
     uint32_t x, y, z, w;
 } __attribute__((aligned(16))) uint4;
 
-static struct {
+/* Of the host's thread, as blocks of a program run in one each. */
+static _Thread_local struct {
     uint32_t x, y, z;
 } threadIdx, blockIdx, gridDim;
 
@@ -96,6 +98,41 @@ static inline void shim_launch(shim_kernel *kernel, uint32_t grid, uint32_t bloc
         threadIdx.x = (uint32_t)(thread % block);
         kernel(*batch);
     }
+}
+
+typedef void shim_program(const struct weft_kernel_program program);
+
+struct shim_block {
+    pthread_t thread;
+    shim_program *kernel;
+    const struct weft_kernel_program *program;
+    uint32_t number, blocks;
+};
+
+static inline void *shim_block_run(void *argument)
+{
+    const struct shim_block *block = argument;
+    gridDim.x = block->blocks;
+    blockIdx.x = block->number;
+    block->kernel(*block->program);
+    return NULL;
+}
+
+/* All blocks at the same time, as they wait for each other; a kernel goes through the threads of its block by itself. */
+static inline void shim_launch_program(shim_program *kernel, uint32_t grid,
+                                       const struct weft_kernel_program *program)
+{
+    struct shim_block blocks[WEFT_KERNEL_PROGRAM_BLOCKS];
+    if (grid > WEFT_KERNEL_PROGRAM_BLOCKS)
+        abort();
+    for (uint32_t i = 0; i < grid; i++) {
+        blocks[i] = (struct shim_block){.kernel = kernel, .program = program, .number = i, .blocks = grid};
+        if (i > 0 && pthread_create(&blocks[i].thread, NULL, shim_block_run, &blocks[i]) != 0)
+            abort();
+    }
+    shim_block_run(&blocks[0]);
+    for (uint32_t i = 1; i < grid; i++)
+        pthread_join(blocks[i].thread, NULL);
 }
 
 #endif

@@ -387,6 +387,13 @@ static void bad_steps_are_refused(void **state)
         struct weft_device_step steps[] = {bad};
         DEVICE_OK(run(world, desk.queue, steps, 1, desk.words));
     }
+    int32_t *far = numbers_make(world, world->count - 1, FEW, 1);
+    if (!world->ops->reaches(world->device, 0, far, 1)) {
+        bad = good;
+        bad.sources[0] = far;
+        refuse(&desk, bad, WEFT_UNSUPPORTED, "reach");
+    }
+    DEVICE_OK(world->ops->release(world->device, far));
     assert_int_equal(device_finish(world, desk.queue), 1);
     assert_int_equal(desk.words[1], 0); /* no step of them was done */
     DEVICE_OK(world->ops->release(world->device, memory));
@@ -475,7 +482,7 @@ static void programs_follow_streams(void **state)
 size_t device_program_tests(const struct device_row *row, struct CMUnitTest *tests)
 {
     size_t used = 0;
-    if (!row->programs)
+    if (!row->programs || row->no_reductions)
         return 0;
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(two_queues_talk);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(steps_see_what_those_before_wrote);

@@ -72,7 +72,7 @@ static int take_part(const struct device_row *row, int from)
         return 5;
     memset(expected, 2, BYTES);
     device_put(&world, (char *)base + letter.offset, expected, BYTES);
-    if (row->programs)
+    if (row->programs && !row->no_reductions)
         device_program_share(&world, world.count - 1, (char *)base + letter.offset - OFFSET + PROGRAMS, 1);
     if (world.ops->unimport(world.device, base) != WEFT_OK)
         return 6;
@@ -106,7 +106,7 @@ static void memory_is_shared_between_processes(void **state)
     memset(&letter, 0, sizeof letter);
     DEVICE_OK(world.ops->export_ipc(world.device, memory + OFFSET, &letter.handle, &letter.offset));
     assert_int_equal(write(ends[1], &letter, sizeof letter), sizeof letter);
-    if (world.row->programs)
+    if (world.row->programs && !world.row->no_reductions)
         device_program_share(&world, 0, memory + PROGRAMS, 0);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));

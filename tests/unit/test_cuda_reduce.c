@@ -55,14 +55,33 @@ static void run(const char *kernel, unsigned grid, unsigned block, const struct 
     }
 }
 
+static struct {
+    char kernel[64];
+    unsigned grid;
+    uint32_t meeting, words;
+    int runs;
+} programs;
+
+static void run_program(const char *kernel, unsigned grid, const struct weft_kernel_program *program)
+{
+    strncpy(programs.kernel, kernel, sizeof programs.kernel - 1);
+    programs.grid = grid;
+    programs.meeting = program->meeting;
+    programs.words = program->word_count;
+    programs.runs++;
+}
+
 static int setup(void **state)
 {
     (void)state;
     int bad = scene_begin(&fake, &device, NULL);
     if (!bad)
         fake->run = run;
+    if (!bad)
+        fake->run_program = run_program;
     has_image = 1;
     memset(&ran, 0, sizeof ran);
+    memset(&programs, 0, sizeof programs);
     return bad;
 }
 
@@ -297,13 +316,112 @@ static void test_not_loaded(void **state)
     }
 }
 
+/* A copy from a to b, to be changed. */
+static struct weft_device_program program_of(struct weft_device_step *step, void *a, void *b,
+                                             const uint64_t *stop)
+{
+    *step = (struct weft_device_step){
+        .source_count = 1, .destination_count = 1, .count = COUNT, .sources = {a}, .destinations = {b}};
+    return (struct weft_device_program){
+        sizeof(struct weft_device_program), WEFT_FLOAT32, WEFT_SUM, 1, 0, step, stop};
+}
+
+static void test_program(void **state)
+{
+    (void)state;
+    struct weft_device_info info = {.size = sizeof info};
+    struct weft_device_step step;
+    void *a = get(0, 1), *b = get(1, 1), *stop;
+    float host[COUNT] = {0};
+    assert_int_equal(ops->describe(device, 0, &info), WEFT_OK);
+    assert_int_equal(info.flags & (WEFT_DEVICE_PROGRAMS | WEFT_DEVICE_PROGRAMS_BESIDE), WEFT_DEVICE_PROGRAMS);
+    assert_int_equal(ops->allocate(device, -1, WEFT_MEMORY_PINNED, 8, &stop), WEFT_OK);
+    struct weft_device_queue *queue = cuda_check_queue(device, 0);
+    struct weft_device_program program = program_of(&step, a, b, stop);
+    assert_int_equal(ops->run(queue, &program), WEFT_OK);
+    cuda_check_finish(queue);
+    assert_int_equal(programs.runs, 1);
+    assert_int_equal(programs.words, 6);
+    assert_string_equal(programs.kernel, "weft_cuda_float32_sum_program");
+    step.count = 0;
+    assert_int_equal(ops->run(queue, &program), WEFT_OK);
+    assert_int_equal(fake->calls("cuLaunchKernel"), 1);
+
+    step.count = COUNT + 1; /* beyond its end */
+    assert_int_equal(ops->run(queue, &program), WEFT_INVALID);
+    cuda_check_said("step 0 of a program: ");
+    step.count = COUNT;
+    step.sources[0] = host;
+    assert_int_equal(ops->run(queue, &program), WEFT_INVALID);
+    cuda_check_said("is memory that CUDA device 0 cannot use: it has to be pinned first");
+    step.sources[0] = a;
+    program.op = WEFT_AND;
+    assert_int_equal(ops->run(queue, &program), WEFT_UNSUPPORTED);
+    cuda_check_said("device 0 (sm_90) does not reduce float32 by and in programs");
+    program.op = WEFT_SUM;
+    program.stop = a;
+    assert_int_equal(ops->run(queue, &program), WEFT_INVALID);
+    cuda_check_said("no pinned memory");
+    program.stop = stop;
+    fake->let_fail("cuLaunchKernel", 701, 0);
+    assert_int_equal(ops->run(queue, &program), WEFT_SYSTEM);
+    cuda_check_said("launching weft_cuda_float32_sum_program");
+    fake->let_fail("cuEventRecord", 999, 0);
+    assert_int_equal(ops->run(queue, &program), WEFT_SYSTEM);
+    cuda_check_said("marking the end of a program on device 0");
+    ops->queue_close(queue);
+
+    /* A device that does not reach the other one. */
+    fake->has_peers = 0;
+    struct weft_device *fresh = scene_open();
+    assert_int_equal(ops->queue_open(fresh, 0, &queue), WEFT_OK);
+    assert_int_equal(ops->run(queue, &program), WEFT_UNSUPPORTED);
+    cuda_check_said("step 0 of a program: CUDA device 0 cannot reach the memory of device 1");
+    ops->queue_close(queue);
+    ops->close(fresh);
+    ops->release(device, a);
+    ops->release(device, b);
+    ops->release(device, stop);
+}
+
+/* Each queue's blocks meet at a place of their own; queues for which there is none have one block. */
+static void test_meetings(void **state)
+{
+    (void)state;
+    struct weft_device_queue *queues[WEFT_KERNEL_MEETINGS + 1];
+    struct weft_device_step step;
+    uint64_t seen = 0;
+    void *a = cuda_check_memory(device, 0, WEFT_MEMORY_DEVICE, 1 << 20), *stop;
+    assert_int_equal(ops->allocate(device, -1, WEFT_MEMORY_PINNED, 8, &stop), WEFT_OK);
+    struct weft_device_program program = program_of(&step, a, (char *)a + (1 << 19), stop);
+    step.count = 1 << 17;
+    for (int q = 0; q <= WEFT_KERNEL_MEETINGS; q++) {
+        queues[q] = cuda_check_queue(device, 0);
+        assert_int_equal(ops->run(queues[q], &program), WEFT_OK);
+        cuda_check_finish(queues[q]);
+        assert_int_equal(programs.grid > 1, q < WEFT_KERNEL_MEETINGS);
+        if (q < WEFT_KERNEL_MEETINGS)
+            seen |= (uint64_t)1 << programs.meeting;
+    }
+    assert_true(seen == UINT64_MAX);
+    ops->queue_close(queues[7]);
+    queues[7] = cuda_check_queue(device, 0);
+    assert_int_equal(ops->run(queues[7], &program), WEFT_OK);
+    cuda_check_finish(queues[7]);
+    assert_int_equal(programs.meeting, 7);
+    for (int q = 0; q <= WEFT_KERNEL_MEETINGS; q++)
+        ops->queue_close(queues[q]);
+    ops->release(device, a);
+    ops->release(device, stop);
+}
+
 int main(void)
 {
 #define SCENE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
         SCENE(test_sum),          SCENE(test_refused),          SCENE(test_not_loaded),
         SCENE(test_unreachable),  SCENE(test_makes_no_context), SCENE(test_reached_later),
-        SCENE(test_other_access),
+        SCENE(test_other_access), SCENE(test_program),          SCENE(test_meetings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

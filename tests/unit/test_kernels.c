@@ -203,12 +203,120 @@ static void copies_of_all_sizes(void **state)
     assert_int_equal(launch.kernel, WEFT_KERNEL_copy);
 }
 
+/* As many steps as there is room for, in launches one behind the other. */
+static void programs_are_cut_into_launches(void **state)
+{
+    (void)state;
+    static struct weft_device_step steps[WEFT_DEVICE_STEPS_MAX];
+    struct weft_kernel_program_launch launch;
+    struct weft_device_program program = {sizeof program, WEFT_FLOAT32, WEFT_SUM, WEFT_DEVICE_STEPS_MAX, 0,
+                                          steps,          NULL};
+    for (int s = 0; s < WEFT_DEVICE_STEPS_MAX; s++)
+        steps[s] = (struct weft_device_step){.source_count = 2,
+                                             .destination_count = 1,
+                                             .count = 8 + (uint64_t)s,
+                                             .sources = {ADDRESS(0x1000), ADDRESS(0x2000)},
+                                             .destinations = {ADDRESS(0x3000)}};
+    uint32_t done = 0, launches = 0;
+    for (; done < WEFT_DEVICE_STEPS_MAX; launches++) {
+        int taken = weft_kernel_program(&launch, &hopper, &program, done);
+        assert_in_range(taken, 1, 71);
+        assert_string_equal(weft_kernel_name(launch.kernel), "weft_cuda_float32_sum_program");
+        assert_int_equal(launch.program.word_count, 7 * taken);
+        assert_int_equal(launch.program.words[2], 8 + done);
+        done += (uint32_t)taken;
+    }
+    assert_int_equal(done, WEFT_DEVICE_STEPS_MAX);
+    assert_int_equal(launches, 58);
+    struct weft_kernel_device old = hopper;
+    old.major = 7;
+    assert_int_equal(weft_kernel_program(&launch, &old, &program, 0), WEFT_UNSUPPORTED);
+    program.op = WEFT_XOR;
+    assert_int_equal(weft_kernel_program(&launch, &hopper, &program, 0), WEFT_UNSUPPORTED);
+}
+
+static void steps_are_encoded(void **state)
+{
+    (void)state;
+    struct weft_kernel_program_launch launch;
+    struct weft_device_step steps[] = {
+        {.kind = WEFT_DEVICE_STEP_AWAIT, .word = ADDRESS(0x88), .value = 5},
+        {.source_count = 1, .destination_count = 1}, /* nothing */
+        {.source_count = 1,
+         .destination_count = 2,
+         .count = 100,
+         .sources = {ADDRESS(0x1008)},
+         .destinations = {ADDRESS(0x2008), ADDRESS(0x3008)}},
+        {.source_count = 1,
+         .destination_count = 1,
+         .finish = 3,
+         .count = 100,
+         .sources = {ADDRESS(0x1000)},
+         .destinations = {ADDRESS(0x2000)}},
+        {.kind = WEFT_DEVICE_STEP_SIGNAL, .word = ADDRESS(0x90), .value = 6},
+    };
+    const struct weft_device_program program = {sizeof program, WEFT_FLOAT32, WEFT_AVG, 5, 0, steps, NULL};
+    const uint64_t expected[] = {4,
+                                 0x88,
+                                 5, /* AWAIT */
+                                 2 | 1 << 8 | 2 << 16 | 8 << 24,
+                                 0,
+                                 400,
+                                 24,
+                                 0x2008,
+                                 0x3008,
+                                 0x1008,
+                                 1 | 1 << 8 | 1 << 16,
+                                 3,
+                                 100,
+                                 25,
+                                 0x2000,
+                                 0x1000, /* an average's end */
+                                 3,
+                                 0x90,
+                                 6};
+    assert_int_equal(weft_kernel_program(&launch, &hopper, &program, 0), 5);
+    assert_int_equal(launch.program.word_count, sizeof expected / sizeof *expected);
+    assert_memory_equal(launch.program.words, expected, sizeof expected);
+}
+
+/* Blocks of a program wait for each other: never more than are sure to be there at a time. */
+static void programs_have_few_blocks(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t bytes;
+        int multiprocessors;
+        uint32_t grid;
+    } rows[] = {{16, 132, 1},     {16384, 132, 1}, {16400, 132, 2}, {65536, 132, 4}, {1 << 30, 132, 8},
+                {1 << 30, 16, 4}, {1 << 30, 8, 2}, {1 << 30, 4, 1}, {1 << 30, 0, 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct weft_kernel_device device = {rows[i].multiprocessors, 9, 0};
+        struct weft_kernel_program_launch launch;
+        struct weft_device_step step = {.source_count = 1,
+                                        .destination_count = 1,
+                                        .count = rows[i].bytes,
+                                        .sources = {ADDRESS(0x100000000)},
+                                        .destinations = {ADDRESS(0x200000000)}};
+        const struct weft_device_program program = {sizeof program, WEFT_INT8, WEFT_MAX, 1, 0, &step, NULL};
+        assert_int_equal(weft_kernel_program(&launch, &device, &program, 0), 1);
+        assert_int_equal(launch.grid, rows[i].grid);
+        assert_int_equal(launch.block, WEFT_KERNEL_PROGRAM_THREADS);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_are_all_different), cmocka_unit_test(pairs_are_those_of_the_host),
-        cmocka_unit_test(what_is_refused),         cmocka_unit_test(kernels_for_fixed_numbers_of_sources),
-        cmocka_unit_test(grids_follow_counts),     cmocka_unit_test(batches_share_the_device),
+        cmocka_unit_test(programs_are_cut_into_launches),
+        cmocka_unit_test(steps_are_encoded),
+        cmocka_unit_test(programs_have_few_blocks),
+        cmocka_unit_test(names_are_all_different),
+        cmocka_unit_test(pairs_are_those_of_the_host),
+        cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(kernels_for_fixed_numbers_of_sources),
+        cmocka_unit_test(grids_follow_counts),
+        cmocka_unit_test(batches_share_the_device),
         cmocka_unit_test(copies_of_all_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

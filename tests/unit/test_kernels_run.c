@@ -23,8 +23,11 @@
 
 #define ANY_ROW(name, ...)    [WEFT_KERNEL_##name] = weft_cuda_##name,
 #define FIXED_ROW(name, n, f) [WEFT_KERNEL_##name##_##n] = weft_cuda_##name##_##n,
-static shim_kernel *const kernels[WEFT_KERNEL_COUNT] = {WEFT_KERNEL_FAMILIES(ANY_ROW, ANY_ROW)
-                                                            WEFT_KERNEL_FIXED(FIXED_ROW)};
+static shim_kernel *const kernels[WEFT_KERNEL_PROGRAMS] = {WEFT_KERNEL_FAMILIES(ANY_ROW, ANY_ROW)
+                                                               WEFT_KERNEL_FIXED(FIXED_ROW)};
+
+#define PROGRAM_ROW(name, ...) [WEFT_KERNEL_##name] = weft_cuda_##name##_program,
+static shim_program *const programs[] = {WEFT_KERNEL_REDUCTIONS(PROGRAM_ROW, PROGRAM_ROW)};
 
 static int kernel_ran[WEFT_KERNEL_COUNT];
 
@@ -89,6 +92,36 @@ static void result_check(const struct job *job, const unsigned char *to, size_t 
             fail_msg("%s wrote outside of %zu elements", weft_kernel_name(kernel), job->count);
 }
 
+/* The same by the one step of a program, in several blocks. A copy is no reduction, and what is computed in place is done once. */
+static void program_check(const struct job *job, const struct weft_device_reduction *reduction)
+{
+    static const struct weft_kernel_device large = {.multiprocessors = 12, .major = 9};
+    static const uint64_t stop;
+    struct weft_kernel_program_launch launch;
+    struct weft_device_step step = {.source_count = reduction->source_count,
+                                    .destination_count = reduction->destination_count,
+                                    .finish = reduction->finish,
+                                    .count = reduction->count};
+    size_t size = job->count * weft_dtype_size(job->dtype);
+    if (job->scaled || job->alias != SEPARATE || job->second_alias != SEPARATE ||
+        (job->source_count == 1 && !job->finish))
+        return;
+    memcpy(step.sources, reduction->sources, step.source_count * sizeof *step.sources);
+    memcpy(step.destinations, reduction->destinations, step.destination_count * sizeof *step.destinations);
+    const struct weft_device_program program = {sizeof program, job->dtype, job->op, 1, 0, &step, NULL};
+    assert_int_equal(weft_kernel_program(&launch, &large, &program, 0), 1);
+    kernel_ran[launch.kernel] = 1;
+    launch.program.meeting = 5;
+    launch.program.stop = &stop;
+    for (uint32_t d = 0; d < step.destination_count; d++) {
+        memset(step.destinations[d], 0, size);
+        guard_set(step.destinations[d], size);
+    }
+    shim_launch_program(programs[launch.kernel - WEFT_KERNEL_PROGRAMS], launch.grid, &launch.program);
+    for (uint32_t d = 0; d < step.destination_count; d++)
+        result_check(job, step.destinations[d], size, launch.kernel);
+}
+
 /* Runs a job on what lies in the inputs, or where fresh is set on new elements. */
 static void job_check(const struct job *job, int fresh)
 {
@@ -134,6 +167,7 @@ static void job_check(const struct job *job, int fresh)
     launch_run(&launch, job->backwards);
     for (uint32_t d = 0; d < reduction.destination_count; d++)
         result_check(job, destinations[d], size, launch.kernel);
+    program_check(job, &reduction);
 }
 
 static void each_pair(void (*check)(struct job job))
