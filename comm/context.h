@@ -132,6 +132,7 @@ struct weft_context {
     struct weft_region_cache *cache;            /* [lock] of other memory's regions, made when first needed */
     struct weft_device_regions *device_regions; /* [lock] of devices' memory, made when first needed */
     atomic_int cache_died;                      /* some of its memory has gone: weft_memory_tidy() */
+    atomic_int has_surplus;                     /* lanes have memory to give back: comm/device_memory.h */
     uint64_t registrations;                     /* [lock] regions that transports hold for us */
     struct weft_comm **comms;                   /* [lock] hash by id, open addressing */
     struct weft_comm **all;                     /* [lock] all of them, comm_count, in no order */

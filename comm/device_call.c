@@ -305,7 +305,7 @@ static int alone_on_host(struct weft_comm *comm, const struct weft_operands *ope
 int weft_device_run_alone(struct weft_comm *comm, const struct weft_operands *operands,
                           const struct weft_where *found)
 {
-    struct weft_part part = {0};
+    struct weft_part part = {.context = comm->context};
     size_t count = weft_operands_count(operands, &operands->send_blocks, 0);
     const uint8_t *from = (const uint8_t *)operands->send +
                           weft_operands_offset(operands, &operands->send_blocks, 0) * operands->element_bytes;

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/comm.h"
+#include "devmem/lane_surplus.h"
 #include "devmem/share.h"
 
 /* What counts: memory that only a device can be asked to work on. */
@@ -143,4 +144,16 @@ void weft_where_tidy(struct weft_context *context)
 {
     if (context->shares)
         weft_lanes_without_gates(trim, context->shares);
+    struct weft_lane_surplus *surplus = context->lanes ? *weft_lanes_surplus(context->lanes) : NULL;
+    if (surplus) {
+        *weft_lanes_surplus(context->lanes) = NULL;
+        weft_context_unlock(context);
+        weft_lane_surplus_release(&surplus);
+        weft_context_lock(context);
+        if (context->lanes)
+            weft_lane_surplus_join(weft_lanes_surplus(context->lanes), surplus);
+        else /* the context is being closed */
+            weft_lane_surplus_end(&surplus);
+    }
+    atomic_store(&context->has_surplus, context->lanes && *weft_lanes_surplus(context->lanes));
 }

@@ -37,7 +37,8 @@ int weft_where_is_device(struct weft_context *context, const void *memory);
 struct weft_shares *weft_where_shares(void *context);
 /* A communicator that is no longer among the context's ends: what is mapped of processes that no other one has is of no use. [lock] */
 void weft_where_forget(const struct weft_comm *comm);
-/* Undoes mappings of peers' memory that are not used any more, if nobody stands at a gate. [lock] */
+/* Undoes mappings of peers' memory that are not used any more, and gives back memory of lanes that is too much, if nobody stands at a
+ * gate. Lets go of the lock meanwhile. [lock] */
 void weft_where_tidy(struct weft_context *context);
 
 /* A lane for it; weft_lane_put() when the operation has been freed. The lock is let go of while the first lane of a device is

@@ -309,7 +309,9 @@ int weft_progress_tick(void *arg)
         tidy(context);
         atomic_store(&context->tick_sleeps, 1);
         if (atomic_load(&context->background) == 0)
-            return atomic_load(&context->cache_died) ? TIDY_MS : -1; /* another thread had the lock */
+            return atomic_load(&context->cache_died) || atomic_load(&context->has_surplus)
+                       ? TIDY_MS /* another thread had the lock, or a stream stands at a gate */
+                       : -1;
         atomic_store(&context->tick_sleeps, 0);
     }
     int64_t now_ns = weft_clock_ns();

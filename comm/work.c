@@ -8,6 +8,7 @@
 #include "base/fork.h"
 #include "comm/message.h"
 #include "comm/progress.h"
+#include "comm/service.h"
 
 static int still_running(void *arg)
 {
@@ -92,6 +93,9 @@ void weft_part_end(struct weft_part *part)
         weft_lane_keep(part->lane, weft_memory_buffer_put, part->context, WEFT_SHM, part->staging,
                        part->staging_bytes);
     weft_lane_put(part->lane);
+    if (part->lane && *weft_lanes_surplus(part->context->lanes) &&
+        !atomic_exchange(&part->context->has_surplus, 1))
+        weft_service_wake(part->context->service);
     free(part->moves);
     *part = (struct weft_part){0};
 }

@@ -8,8 +8,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "devmem/lane_surplus.h"
 
-#define IDLE_MAX    16                  /* lanes kept for the next operation */
+#define IDLE_MAX    16                  /* lanes kept for the next operation; devices that are remembered */
 #define MEMORY_MAX  ((size_t)256 << 20) /* device memory that they keep together */
 #define DESTROY_MS  1000
 #define NOTES_BEGIN 32
@@ -53,21 +54,16 @@ struct weft_lane {
     char why[WEFT_DETAIL_MAX]; /* of status */
 };
 
-/* A device that lanes have been opened on. */
-struct known {
-    struct known *next;
-    const struct weft_device_kind *kind;
-    int ordinal;
-};
-
 /* Of the whole process: a driver that waits for a device waits for all streams there. */
 static pthread_mutex_t gates_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t gates_closed;
 
 struct weft_lanes {
     struct weft_lane *idle, *aside;
-    struct known *known;
-    uint32_t idle_count;
+    const struct weft_device_kind *known_kinds[IDLE_MAX]; /* devices that lanes have been opened on */
+    int known_ordinals[IDLE_MAX];
+    struct weft_lane_surplus *surplus;
+    uint32_t idle_count, known_count;
     size_t idle_bytes; /* memory of the idle ones */
 };
 
@@ -97,11 +93,9 @@ static size_t memory_of(const struct weft_lane *lane)
 
 static void release_use(struct weft_lane *lane, int use)
 {
-    if (!lane->memory[use].bytes)
-        return;
-    if (lane->kind->ops.release(lane->kind->device, lane->memory[use].memory) != WEFT_OK)
-        weft_log(WEFT_LOG_WARN, "%zu bytes of %s device %d cannot be released: %s", lane->memory[use].bytes,
-                 lane->kind->name, lane->ordinal, weft_error_detail());
+    if (lane->memory[use].bytes)
+        weft_lane_surplus_add(&lane->lanes->surplus, lane->kind, lane->ordinal, lane->memory[use].memory,
+                              lane->memory[use].bytes);
     lane->memory[use].bytes = 0;
 }
 
@@ -241,11 +235,7 @@ void weft_lanes_destroy(struct weft_lanes *lanes)
         memset(lane->memory, 0, sizeof lane->memory);
         close_lane(lane);
     }
-    while (lanes->known) {
-        struct known *known = lanes->known;
-        lanes->known = known->next;
-        free(known);
-    }
+    weft_lane_surplus_end(&lanes->surplus);
     free(lanes);
 }
 
@@ -305,9 +295,7 @@ static void mark_the_end(struct weft_lane *lane)
     int status = lane->has_work && !lane->is_blind ? put_mark(lane) : WEFT_OK;
     if (status == WEFT_OK)
         return;
-    weft_log(WEFT_LOG_ERROR,
-             "%s device %d may still work on an operation that has ended, and write its buffers later: "
-             "nothing tells when it is done: %s",
+    weft_log(WEFT_LOG_ERROR, "%s device %d may still work on an operation that has ended, untold: %s",
              lane->kind->name, lane->ordinal, weft_error_detail());
     fail(lane, status);
     lane->is_blind = 1;
@@ -315,11 +303,10 @@ static void mark_the_end(struct weft_lane *lane)
 
 int weft_lanes_know(const struct weft_lanes *lanes, const struct weft_device_kind *kind, int ordinal)
 {
-    for (const struct known *known = lanes->known; known; known = known->next) {
-        if (known->kind == kind && known->ordinal == ordinal)
-            return 1;
-    }
-    return 0;
+    uint32_t k = lanes->known_count;
+    while (k && (lanes->known_kinds[k - 1] != kind || lanes->known_ordinals[k - 1] != ordinal))
+        k--;
+    return k > 0;
 }
 
 int weft_lane_open(const struct weft_device_kind *kind, int ordinal, struct weft_lane **opened)
@@ -329,9 +316,7 @@ int weft_lane_open(const struct weft_device_kind *kind, int ordinal, struct weft
         return weft_fail(WEFT_NOMEM, "no memory for a lane");
     lane->kind = kind;
     lane->ordinal = ordinal;
-    int status = grow_notes(lane);
-    if (status == WEFT_OK)
-        status = grow_marks(lane);
+    int status = grow_notes(lane) == WEFT_OK ? grow_marks(lane) : WEFT_NOMEM;
     if (status == WEFT_OK)
         status = kind->ops.queue_open(kind->device, ordinal, &lane->queue);
     if (status == WEFT_OK) {
@@ -344,15 +329,13 @@ int weft_lane_open(const struct weft_device_kind *kind, int ordinal, struct weft
     return status;
 }
 
-/* What is not remembered for want of memory is only found out again. */
 void weft_lanes_join(struct weft_lanes *lanes, struct weft_lane *lane)
 {
-    struct known *known = weft_lanes_know(lanes, lane->kind, lane->ordinal) ? NULL : malloc(sizeof *known);
     lane->lanes = lanes;
-    if (known) {
-        *known = (struct known){lanes->known, lane->kind, lane->ordinal};
-        lanes->known = known;
-    }
+    if (lanes->known_count == IDLE_MAX || weft_lanes_know(lanes, lane->kind, lane->ordinal))
+        return;
+    lanes->known_kinds[lanes->known_count] = lane->kind;
+    lanes->known_ordinals[lanes->known_count++] = lane->ordinal;
 }
 
 int weft_lane_get(struct weft_lanes *lanes, const struct weft_device_kind *kind, int ordinal,
@@ -551,16 +534,33 @@ int weft_lane_drain(struct weft_lane *lane, int64_t timeout_ms)
     return lane->status ? failed(lane) : WEFT_OK;
 }
 
-int weft_lane_memory(struct weft_lane *lane, enum weft_lane_use use, size_t size, void **memory)
+struct weft_lane_surplus **weft_lanes_surplus(struct weft_lanes *lanes)
+{
+    return &lanes->surplus;
+}
+
+static int allocate(struct weft_lane *lane, int use, size_t size)
 {
     const struct weft_device_kind *kind = lane->kind;
+    void **made = &lane->memory[use].memory;
+    int status = kind->ops.allocate(kind->device, lane->ordinal, WEFT_MEMORY_DEVICE, size, made);
+    lane->memory[use].bytes = status == WEFT_OK ? size : 0;
+    return status;
+}
+
+int weft_lane_memory(struct weft_lane *lane, enum weft_lane_use use, size_t size, void **memory)
+{
     if (lane->memory[use].bytes < size) {
         release_use(lane, (int)use);
-        int status = kind->ops.allocate(kind->device, lane->ordinal, WEFT_MEMORY_DEVICE, size,
-                                        &lane->memory[use].memory);
+        lane->memory[use].bytes = weft_lane_surplus_find(&lane->lanes->surplus, lane->kind, lane->ordinal,
+                                                         size, &lane->memory[use].memory);
+        int status = lane->memory[use].bytes ? WEFT_OK : allocate(lane, (int)use, size);
+        if (status == WEFT_NOMEM && lane->lanes->surplus) {
+            weft_lane_surplus_release(&lane->lanes->surplus);
+            status = allocate(lane, (int)use, size);
+        }
         if (status != WEFT_OK)
             return status;
-        lane->memory[use].bytes = size;
     }
     *memory = lane->memory[use].memory;
     return WEFT_OK;

@@ -87,6 +87,9 @@ int weft_lane_drain(struct weft_lane *lane, int64_t timeout_ms);
 enum weft_lane_use { WEFT_LANE_PLAN, WEFT_LANE_INPUT, WEFT_LANE_LIST, WEFT_LANE_USES };
 int weft_lane_memory(struct weft_lane *lane, enum weft_lane_use use, size_t size, void **memory);
 
+/* Memory that is more than the pool keeps: devmem/lane_surplus.h. */
+struct weft_lane_surplus **weft_lanes_surplus(struct weft_lanes *lanes);
+
 /* Whether the device has this reduction: 1 or 0. */
 int weft_lane_reduces(struct weft_lane *lane, weft_dtype dtype, weft_op op);
 

@@ -1,5 +1,5 @@
 /* Lanes for memory of devices: the first one of a device, which loads what the device computes with, is opened without the context's
- * lock. */
+ * lock, and memory that is too much goes back without it. */
 #include "comm/device_memory.h"
 
 #include <setjmp.h>
@@ -8,9 +8,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include <dlfcn.h>
 #include <weft/weft.h>
 
 #include "base/error.h"
+#include "examples/device-sim/sim.h"
 #include "tests/support/plugins.h"
 
 static struct test_plugin plugin;
@@ -99,12 +101,49 @@ static void not_prepared(void **state)
     assert_string_equal(weft_error_detail(), "the test's device has no queues");
 }
 
+static int spans(const struct sim_api *api)
+{
+    struct sim_counts counts;
+    api->counts(&counts);
+    return counts.spans;
+}
+
+/* What a lane has outgrown goes back when no stream stands at a gate, since that may wait for streams. */
+static void given_back(void **state)
+{
+    (void)state;
+    const struct weft_where where = {.kind = &kind, .ordinal = 0};
+    const struct sim_api *api = dlsym(sim->plugin.handle, SIM_API_SYMBOL);
+    struct weft_lane *lane, *other;
+    void *memory, *stream;
+    assert_non_null(api);
+    assert_int_equal(api->stream_open(0, &stream), 0);
+    weft_context_lock(context);
+    assert_int_equal(weft_where_lane(context, &where, &lane), WEFT_OK);
+    assert_int_equal(weft_where_lane(context, &where, &other), WEFT_OK);
+    assert_int_equal(weft_lane_memory(lane, WEFT_LANE_PLAN, 1000, &memory), 0);
+    assert_int_equal(weft_lane_memory(lane, WEFT_LANE_PLAN, 5000, &memory), 0);
+    assert_int_equal(weft_lane_hold(other, stream), 0);
+    weft_where_tidy(context);
+    assert_int_equal(spans(api), 2);
+    assert_int_equal(atomic_load(&context->has_surplus), 1);
+    weft_lane_put(other);
+    weft_where_tidy(context);
+    assert_int_equal(spans(api), 1);
+    assert_int_equal(atomic_load(&context->has_surplus), 0);
+    weft_lane_put(lane);
+    weft_context_unlock(context);
+    assert_int_equal(api->stream_sync(stream), 0);
+    assert_int_equal(api->stream_close(stream), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(first_lanes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(prepared, set_up, tear_down),
         cmocka_unit_test_setup_teardown(not_prepared, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(given_back, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,31 @@
+/* Device memory that a pool of lanes has more than it keeps, or that a lane has outgrown.
+ *
+ * Giving it back may wait for all work of a device, and where a stream stands at a gate for ever: so that is done apart from the
+ * operations, by whoever may wait. Meanwhile the next lane that needs about as much takes it.
+ *
+ * Threads: the caller serialises everything on one list. A list that was taken off (its head copied, and NULL left there) is the
+ * taker's.
+ */
+#ifndef WEFT_DEVMEM_LANE_SURPLUS_H
+#define WEFT_DEVMEM_LANE_SURPLUS_H
+
+#include <stddef.h>
+
+#include "devmem/devices.h"
+
+struct weft_lane_surplus;
+
+/* Owns the memory from now on. */
+void weft_lane_surplus_add(struct weft_lane_surplus **list, const struct weft_device_kind *kind, int ordinal,
+                           void *memory, size_t bytes);
+/* Memory of at least size bytes, and not much more: how many; 0: there is none. It is the caller's. */
+size_t weft_lane_surplus_find(struct weft_lane_surplus **list, const struct weft_device_kind *kind,
+                              int ordinal, size_t size, void **memory);
+/* Puts one list in front of another. */
+void weft_lane_surplus_join(struct weft_lane_surplus **list, struct weft_lane_surplus *more);
+/* Gives all of it back, unless a lane of this process has a closed gate. Waits. */
+void weft_lane_surplus_release(struct weft_lane_surplus **list);
+/* Gives all of it back, whatever that waits for. */
+void weft_lane_surplus_end(struct weft_lane_surplus **list);
+
+#endif
