@@ -167,7 +167,8 @@ $(TEST_DRIVERS):
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,$(@F) $^ -o $@
 CUDA_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_cuda_*.c))
 CUDA_TESTS += $(patsubst %,$(BUILD)/tests/%,faults/test_cuda fuzz/fuzz_cuda_handle conform/test_devices_cuda \
-	unit/test_device_share unit/test_device_regions integration/test_device_calls_cuda)
+	unit/test_device_share unit/test_device_regions integration/test_device_calls_cuda \
+	integration/test_streams_cuda)
 $(BUILD)/tests/topo/test_drivers $(BUILD)/tests/faults/test_drivers $(CUDA_TESTS): | $(TEST_DRIVERS)
 # What a real driver answers, for tests/integration/test_cuda_record.sh. Goes to other machines alone.
 CUDA_RECORD := $(BUILD)/tests/gpu/cuda_record
@@ -176,7 +177,8 @@ $(CUDA_RECORD): $(CUDA_RECORD).o | $(TEST_DRIVERS)
 $(BUILD)/tests/gpu/test_devices_gpu $(BUILD)/tests/gpu/gate_probe: $(BUILD)/tests/gpu/streams.o
 # Libraries and kernels are what the test says: none of this machine's.
 $(BUILD)/tests/unit/test_cuda_load: LDFLAGS_ALL += -Wl,--wrap=dlopen,--wrap=dlsym
-$(BUILD)/tests/unit/test_cuda_reduce $(BUILD)/tests/conform/test_devices_cuda $(BUILD)/tests/integration/test_device_calls_cuda: \
+$(BUILD)/tests/unit/test_cuda_reduce $(BUILD)/tests/conform/test_devices_cuda $(BUILD)/tests/integration/test_device_calls_cuda \
+$(BUILD)/tests/integration/test_streams_cuda: \
 	private LDFLAGS_ALL += -Wl,--wrap=weft_kernel_image
 # cuda.h, where there is one, to compare with.
 CUDA_INCLUDE := $(firstword $(wildcard /usr/local/cuda*/include))
@@ -208,7 +210,8 @@ SIM_TESTS := conform/test_devices \
 	integration/test_device_calls \
 	integration/test_device_errors \
 	integration/test_device_programs \
-	integration/test_p2p_device
+	integration/test_p2p_device \
+	integration/test_streams
 $(addprefix $(BUILD)/tests/,$(SIM_TESTS)): | $(DEVICE_SIM)
 
 # Ranks that die at chosen points: the linker puts tests/kill/ in front of what tests/kill/wraps names.

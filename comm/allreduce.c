@@ -10,6 +10,7 @@
 #include "comm/fastpath.h"
 #include "comm/group_calls.h"
 #include "comm/op.h"
+#include "comm/queue.h"
 
 static struct weft_operands operands_of(const void *send, void *recv, size_t count, weft_dtype dtype,
                                         weft_op op)
@@ -257,14 +258,13 @@ static int run_plan(struct weft_comm *comm, const void *send, void *recv, size_t
     return status != WEFT_OK && comm->failed ? weft_comm_report(comm) : status;
 }
 
-static int start_in_group(struct weft_comm *comm, const void *send, void *recv, size_t count,
-                          weft_dtype dtype, weft_op op)
+/* In a group. */
+static int only_start(struct weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
+                      weft_op op)
 {
     struct weft_work *work;
     int status = weft_allreduce_start(comm, send, recv, count, dtype, op, &work);
-    if (status == WEFT_OK)
-        weft_group_defer(work);
-    return status;
+    return status == WEFT_OK ? weft_call_leave(comm, work) : status;
 }
 
 static int run_copies(struct weft_comm *comm, const struct weft_operands *copies, const void *checked)
@@ -273,19 +273,27 @@ static int run_copies(struct weft_comm *comm, const struct weft_operands *copies
                         *(const int *)checked);
 }
 
-/* Devices are in use: whether the call is about their memory, and if so what it returns. Both ends of the choice are the
+/* Devices are in use: whether the call is about their memory or in the order of a stream, and if so what it returns. Calls that
+ * progress has yet to start have been waited for then, where this one does not only start. Both ends of the choice are the
  * same for all ranks: only what this rank does for it differs. */
 static int takes_device(struct weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
                         weft_op op, int checked, int *status)
 {
     struct weft_operands operands = operands_of(send, recv, count, dtype, op);
     struct weft_where where;
-    *status = weft_operands_where(comm, &operands, &where);
+    int starts = weft_call_starts(comm);
+    if (weft_stream_of(comm)) {
+        *status = weft_collective_run(comm, &operands);
+        return 1;
+    }
+    *status = starts ? WEFT_OK : weft_queue_await(comm);
+    if (*status == WEFT_OK)
+        *status = weft_operands_where(comm, &operands, &where);
     if (*status == WEFT_OK && !where.kind)
         return 0;
     if (*status != WEFT_OK)
         return 1;
-    if (comm->ranks == 1 || weft_group_is_open() || !comm->fastpath) {
+    if (comm->ranks == 1 || starts || !comm->fastpath) {
         *status = weft_collective_run(comm, &operands);
         return 1;
     }
@@ -322,8 +330,8 @@ static inline int allreduce(struct weft_comm *comm, const void *send, void *recv
         weft_context_unlock(comm->context);
         return weft_comm_report(comm);
     }
-    if (weft_group_is_open())
-        return start_in_group(comm, send, recv, count, dtype, op);
+    if (weft_call_starts(comm))
+        return only_start(comm, send, recv, count, dtype, op);
     if (takes_fastpath(comm, count * weft_dtype_size(dtype)))
         return run_fastpath(comm, send, recv, count, dtype, op, checked);
     return run_plan(comm, send, recv, count, dtype, op);

@@ -8,6 +8,7 @@
 #include "comm/group_calls.h"
 #include "comm/op.h"
 #include "comm/progress.h"
+#include "comm/queue.h"
 
 /* FNV-1a over the numbers, word by word. */
 uint64_t weft_counts_hash(const size_t *counts, size_t many)
@@ -93,7 +94,7 @@ static int scale_input(const struct weft_operands *operands, const void *scalar,
     return weft_scale(operands->dtype, scaled, operands->send, count, scalar);
 }
 
-/* The copies of an input that a call needs, without the lock: they may be long. The room that was found for the operation
+/* The copies of an input that a call needs, without the lock where the call's thread makes them: they may be long. The room that was found for the operation
  * stays: collectives of one communicator come from one thread at a time. [lock] */
 static int prepare_input(struct weft_comm *comm, const struct weft_operands *operands, const void *scalar,
                          struct weft_exec_request *request, int *in_place, void **memory)
@@ -102,14 +103,17 @@ static int prepare_input(struct weft_comm *comm, const struct weft_operands *ope
     int status = WEFT_OK;
     if (!scalar && (!operands->in_place || *in_place))
         return WEFT_OK;
+    int keeps_lock = comm->queue.starts;
     if (scalar)
         memcpy(factor, scalar, operands->element_bytes);
-    weft_context_unlock(comm->context);
+    if (!keeps_lock)
+        weft_context_unlock(comm->context);
     if (scalar)
         status = scale_input(operands, factor, request, in_place, memory);
     else
         status = copy_input(operands, &request->input, memory);
-    weft_context_lock(comm->context);
+    if (!keeps_lock)
+        weft_context_lock(comm->context);
     return status;
 }
 
@@ -257,9 +261,11 @@ static int run_plan(struct weft_comm *comm, const struct weft_operands *operands
 /* [lock] */
 static int start(struct weft_comm *comm, const struct weft_operands *operands, struct weft_work *work)
 {
-    int status = weft_comm_check(comm);
+    int status = weft_comm_check_any(comm);
     if (status != WEFT_OK)
         return status;
+    if (comm->ranks == 1 || weft_queue_takes(comm)) /* the queue may have emptied since that was asked */
+        return weft_collective_queue(comm, operands, weft_stream_of(comm), work);
     struct weft_call call = weft_operands_call(comm, operands);
     call.started = 1;
     call.algorithm = (uint8_t)weft_collective_choose_cached(comm, operands);
@@ -282,21 +288,23 @@ int weft_collective_start(struct weft_comm *comm, struct weft_operands *operands
     status = weft_work_new(comm, &work);
     if (status != WEFT_OK)
         return status;
-    if (comm->ranks == 1) {
+    if (comm->ranks == 1 && !weft_queue_takes(comm)) {
         status = weft_collective_run_alone(comm, operands);
         work->status = status;
+        comm->works += status == WEFT_OK;
     } else {
         weft_context_lock(comm->context);
         status = start(comm, operands, work);
+        int is_queued = work->queued != NULL; /* which has been counted, and may end at any time */
+        comm->works += status == WEFT_OK;
         weft_context_unlock(comm->context);
-        if (status == WEFT_OK)
+        if (status == WEFT_OK && !is_queued)
             weft_progress_background(comm->context, 1);
     }
     if (status != WEFT_OK) {
         weft_work_discard(work);
-        return comm->failed && comm->ranks > 1 ? weft_comm_report(comm) : status;
+        return comm->failed ? weft_comm_report(comm) : status;
     }
-    comm->works++;
     *started = work;
     return WEFT_OK;
 }
@@ -309,13 +317,12 @@ static int run_fast(struct weft_comm *comm, const struct weft_operands *operands
     return WEFT_OK;
 }
 
-static int start_in_group(struct weft_comm *comm, struct weft_operands *operands)
+/* In a group or scope. */
+static int only_start(struct weft_comm *comm, struct weft_operands *operands)
 {
     struct weft_work *work;
     int status = weft_collective_start(comm, operands, &work);
-    if (status == WEFT_OK)
-        weft_group_defer(work);
-    return status;
+    return status == WEFT_OK ? weft_call_leave(comm, work) : status;
 }
 
 int weft_collective_run(struct weft_comm *comm, struct weft_operands *operands)
@@ -323,13 +330,18 @@ int weft_collective_run(struct weft_comm *comm, struct weft_operands *operands)
     int status = enter(comm, operands);
     if (status != WEFT_OK)
         return status;
-    if (comm->ranks == 1)
-        return weft_collective_run_alone(comm, operands);
-    status = weft_comm_begin(comm);
+    if (weft_calls_may_start() && weft_stream_of(comm))
+        return only_start(comm, operands);
+    status = comm->ranks == 1 ? weft_queue_await(comm) : weft_comm_begin(comm);
     if (status != WEFT_OK)
         return status;
-    if (weft_group_is_open())
-        return start_in_group(comm, operands);
+    if (comm->ranks == 1)
+        return weft_collective_run_alone(comm, operands);
+    if (weft_call_starts(comm))
+        return only_start(comm, operands);
+    status = weft_queue_await(comm);
+    if (status != WEFT_OK)
+        return status;
     struct weft_call call = weft_operands_call(comm, operands);
     call.algorithm = (uint8_t)weft_collective_fast_algorithm(comm, operands);
     if (!call.algorithm) {

@@ -13,6 +13,8 @@
 #include "comm/exec.h"
 #include "comm/work.h"
 
+struct weft_stream;
+
 /* What a rank passes. Counts and offsets are the caller's: read during the call only. */
 struct weft_operands {
     enum weft_collective collective;
@@ -74,6 +76,16 @@ int weft_collective_is_strict(const struct weft_comm *comm, const struct weft_op
 /* Blocks until done or the deadline, like the public calls, and starts, likewise. */
 int weft_collective_run(struct weft_comm *comm, struct weft_operands *operands);
 int weft_collective_start(struct weft_comm *comm, struct weft_operands *operands, struct weft_work **work);
+
+/* Queues it with a work (comm/queue.h); stream: the scope's, or NULL. Where this fails the work is the caller's still. comm/collective_queue.c
+ * [lock] */
+int weft_collective_queue(struct weft_comm *comm, const struct weft_operands *operands,
+                          struct weft_stream *stream, struct weft_work *work);
+
+/* The same for a call of one rank alone that is several, one after the other. [lock] */
+int weft_collective_queue_alone(struct weft_comm *comm, const struct weft_call *call,
+                                const struct weft_operands *operands, size_t calls,
+                                struct weft_stream *stream, struct weft_work *work);
 
 /* The call of one rank alone. */
 int weft_collective_run_alone(struct weft_comm *comm, const struct weft_operands *operands);

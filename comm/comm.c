@@ -18,6 +18,7 @@
 #include "comm/fastpath.h"
 #include "comm/judge.h"
 #include "comm/progress.h"
+#include "comm/queue.h"
 #include "comm/work.h"
 #include "comm/round.h"
 
@@ -130,6 +131,7 @@ static void free_comm(struct weft_comm *comm)
     weft_fastpath_close(comm->fastpath);
     if (comm->exec)
         weft_exec_fail(comm->exec, WEFT_CANCELLED, "the communicator was destroyed");
+    weft_queue_fail(comm);
     weft_p2p_close(comm->p2p);
     for (int r = 0; r < comm->ranks && comm->exec; r++) {
         struct weft_link *link = weft_exec_link(comm->exec, (uint32_t)r);

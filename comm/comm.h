@@ -72,6 +72,16 @@ struct weft_again {
     struct weft_exec_request request; /* but for the buffers and the number of the call */
 };
 
+/* Calls that progress starts: comm/queue.h. [lock] but for waiting */
+struct weft_queue {
+    struct weft_queued *head, *tail; /* not started yet, in the order of the calls */
+    struct weft_queued *running;
+    atomic_int waiting;     /* how many have not been started */
+    int starts;             /* one is being started: the lock is not given away meanwhile */
+    int is_listed;          /* in the context's list, */
+    struct weft_comm *next; /* of communicators that have some */
+};
+
 struct weft_comm {
     struct weft_context *context;
     uint32_t id;
@@ -95,9 +105,10 @@ struct weft_comm {
     struct weft_fastpath *fastpath;         /* NULL when not used */
     struct weft_chosen chosen[WEFT_CHOSEN]; /* the last automatic choices */
     struct weft_again again;                /* [lock] */
-    atomic_int works;                       /* handles not freed yet */
-    int dropped;                            /* [lock] works that run on without a handle */
-    struct weft_work *dropped_ops;          /* [lock] those of them that are collectives */
+    struct weft_queue queue;
+    atomic_int works;              /* handles not freed yet */
+    int dropped;                   /* [lock] works that run on without a handle */
+    struct weft_work *dropped_ops; /* [lock] those of them that are collectives */
     uint64_t operations, fast_operations;
     _Atomic uint64_t calls;      /* made so far; only the thread that makes calls writes */
     struct weft_stall stall;     /* [lock] */

@@ -18,6 +18,7 @@
 #include "comm/inbox.h"
 #include "comm/op.h"
 #include "comm/progress.h"
+#include "comm/stream.h"
 #include "devmem/devices.h"
 #include "topo/graph.h"
 #include "transport/registry.h"
@@ -151,7 +152,12 @@ int weft_context_close(weft_context *context)
     int users = atomic_load(&context->users);
     if (users)
         return weft_fail(WEFT_BUSY, "%d communicators of the context still exist", users);
+    int scopes = atomic_load(&context->scopes);
+    if (scopes)
+        return weft_fail(WEFT_BUSY, "%d scopes of weft_stream_begin() on the context have not been ended",
+                         scopes);
     weft_context_lock(context);
+    weft_streams_close(context);
     int status = weft_memory_close(context);
     weft_context_unlock(context);
     if (status != WEFT_OK)

@@ -34,6 +34,7 @@ struct weft_lanes;
 struct weft_request;
 struct weft_shares;
 struct weft_graph;
+struct weft_stream;
 
 /* An instance that is of no use any more, but has links that failed communicators still hold, and perhaps memory.
  * Who frees that memory must name this instance, not the one that has taken its place. */
@@ -147,9 +148,14 @@ struct weft_context {
     struct weft_devices *devices;                   /* kinds of devices; opened when first asked */
     struct weft_lanes *lanes;                       /* [lock] made when first needed */
     struct weft_shares *shares;                     /* [lock] likewise */
-    struct weft_request *copies;                  /* [lock] receives that devices copy to: comm/p2p_copy.c */
-    struct weft_ports ports;                      /* [lock] of RDMA devices */
-    int holds_pmix;                               /* comm/boot_pmix.h */
+    struct weft_stream *streams;                    /* [lock] of the program's: comm/stream.h */
+    int holds;                                      /* [lock] of theirs, which have not ended */
+    atomic_int scopes;                              /* that threads have begun */
+    struct weft_comm *queues;    /* [lock] those with calls that progress carries on: comm/queue.h */
+    struct weft_request *held;   /* [lock] messages in the order of streams: comm/p2p_held.c */
+    struct weft_request *copies; /* [lock] receives that devices copy to: comm/p2p_copy.c */
+    struct weft_ports ports;     /* [lock] of RDMA devices */
+    int holds_pmix;              /* comm/boot_pmix.h */
     struct weft_user_op *user_ops[WEFT_USER_OPS]; /* by op - WEFT_OP_USER; comm/op.c */
 };
 

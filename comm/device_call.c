@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "comm/op.h"
 
 /* Any byte of a buffer that there is; NULL: there is none. */
@@ -153,21 +154,14 @@ int weft_part_prepare_input(struct weft_part *part, const struct weft_operands *
 
 /* --- without the executor */
 
-/* Copies of the buffers on the host, in blocks of one size. */
-struct staged {
-    struct weft_operands operands; /* of the copies */
-    struct weft_lane *lane;
-    void *memory;
-    size_t bytes;
-};
-
 /* Copies of both buffers, the input first. */
 static int staged_open(struct weft_comm *comm, const struct weft_operands *operands,
-                       const struct weft_where *found, struct staged *staged)
+                       const struct weft_where *found, struct weft_staged *staged)
 {
     size_t block = operands->count * operands->element_bytes;
     size_t sent = (operands->send_blocks_count * block + 63) / 64 * 64;
-    *staged = (struct staged){.operands = *operands, .bytes = sent + operands->recv_blocks_count * block};
+    *staged =
+        (struct weft_staged){.operands = *operands, .bytes = sent + operands->recv_blocks_count * block};
     int status = weft_where_lane(comm->context, found, &staged->lane);
     if (status != WEFT_OK)
         return status;
@@ -179,7 +173,7 @@ static int staged_open(struct weft_comm *comm, const struct weft_operands *opera
     return WEFT_OK;
 }
 
-static void staged_close(struct weft_comm *comm, struct staged *staged)
+static void staged_close(struct weft_comm *comm, struct weft_staged *staged)
 {
     if (staged->memory)
         weft_lane_keep(staged->lane, weft_memory_buffer_put, comm->context, WEFT_SHM, staged->memory,
@@ -187,15 +181,23 @@ static void staged_close(struct weft_comm *comm, struct staged *staged)
     weft_lane_put(staged->lane);
 }
 
-/* Waits for the lane, without keeping others from the lock. [lock] */
-static int await_lane(struct weft_comm *comm, struct weft_lane *lane)
+/* Notes that the lane has come to here. */
+static int mark(struct weft_lane *lane)
 {
-    struct weft_lane_note note = {0};
-    int64_t deadline_ns = weft_comm_deadline_ns(comm);
+    static const struct weft_lane_note note = {0};
     int status = weft_lane_note(lane, &note);
     if (status == WEFT_OK)
         status = weft_lane_flush(lane);
-    while (status == WEFT_OK && (status = weft_lane_poll(lane, &note)) == 0) {
+    return status == WEFT_OK ? WEFT_AGAIN : status;
+}
+
+/* Waits for the lane's next mark, without keeping others from the lock. [lock] */
+static int await_mark(struct weft_comm *comm, struct weft_lane *lane)
+{
+    struct weft_lane_note note;
+    int64_t deadline_ns = weft_comm_deadline_ns(comm);
+    int status;
+    while ((status = weft_lane_poll(lane, &note)) == 0) {
         if (comm->failed)
             return weft_comm_report(comm);
         if (weft_clock_ns() >= deadline_ns)
@@ -209,7 +211,7 @@ static int await_lane(struct weft_comm *comm, struct weft_lane *lane)
     return status > 0 ? WEFT_OK : status;
 }
 
-static int staged_move(struct weft_comm *comm, const struct staged *staged, void *to, const void *from,
+static int staged_move(struct weft_comm *comm, const struct weft_staged *staged, void *to, const void *from,
                        size_t bytes, int is_device)
 {
     if (bytes && !is_device)
@@ -217,12 +219,14 @@ static int staged_move(struct weft_comm *comm, const struct staged *staged, void
     if (!bytes || !is_device)
         return WEFT_OK;
     int status = weft_lane_copy(staged->lane, to, from, bytes);
-    return status == WEFT_OK ? await_lane(comm, staged->lane) : status;
+    if (status == WEFT_OK)
+        status = mark(staged->lane);
+    return status == WEFT_AGAIN ? await_mark(comm, staged->lane) : status;
 }
 
 /* Copies the input and waits. */
 static int staged_begin(struct weft_comm *comm, const struct weft_operands *operands,
-                        const struct weft_where *found, struct staged *staged)
+                        const struct weft_where *found, struct weft_staged *staged)
 {
     size_t bytes = operands->send_blocks_count * operands->count * operands->element_bytes;
     weft_context_lock(comm->context);
@@ -237,8 +241,8 @@ static int staged_begin(struct weft_comm *comm, const struct weft_operands *oper
 }
 
 /* Copies the output back, if status is WEFT_OK, and waits. Returns status, or what has failed. */
-static int staged_end(struct weft_comm *comm, const struct weft_operands *operands, struct staged *staged,
-                      int status)
+static int staged_end(struct weft_comm *comm, const struct weft_operands *operands,
+                      struct weft_staged *staged, int status)
 {
     size_t bytes = operands->recv_blocks_count * operands->count * operands->element_bytes;
     weft_context_lock(comm->context);
@@ -269,7 +273,7 @@ static int staged_fail(struct weft_comm *comm, int status)
 int weft_staged_run(struct weft_comm *comm, const struct weft_operands *operands,
                     const struct weft_where *where, weft_staged_call *run, const void *arg)
 {
-    struct staged staged;
+    struct weft_staged staged;
     int status = staged_begin(comm, operands, where, &staged);
     if (status != WEFT_OK)
         return staged_fail(comm, status);
@@ -278,53 +282,104 @@ int weft_staged_run(struct weft_comm *comm, const struct weft_operands *operands
     return status != WEFT_OK || ended == WEFT_OK ? status : staged_fail(comm, ended);
 }
 
-/* Where the host must work: through copies. */
-static int alone_on_host(struct weft_comm *comm, const struct weft_operands *operands,
-                         const struct weft_where *found)
+/* --- one rank alone */
+
+/* WEFT_AGAIN until the mark behind it has happened; the host's copy is there at once. */
+static int alone_move(const struct weft_alone *alone, void *to, const void *from, size_t bytes, int is_device)
 {
-    struct weft_operands plain = *operands; /* one block, where it begins */
-    struct staged staged;
-    size_t count = weft_operands_count(operands, &operands->send_blocks, 0);
-    plain.count = count;
-    plain.send = (const uint8_t *)operands->send +
-                 weft_operands_offset(operands, &operands->send_blocks, 0) * operands->element_bytes;
-    plain.recv = (uint8_t *)operands->recv +
-                 weft_operands_offset(operands, &operands->recv_blocks, 0) * operands->element_bytes;
-    plain.send_blocks = plain.recv_blocks = (struct weft_exec_blocks){NULL, NULL};
-    int status = staged_begin(comm, &plain, found, &staged);
-    if (status != WEFT_OK)
-        return status;
-    if (weft_collective_reduces(operands->collective))
-        status = weft_op_alone(comm->context, operands->op, operands->dtype, staged.operands.recv,
-                               staged.operands.send, count);
+    int status = WEFT_OK;
+    if (bytes && is_device)
+        status = weft_lane_copy(alone->staged.lane, to, from, bytes);
+    else if (bytes)
+        weft_copy(to, from, bytes);
+    return status == WEFT_OK && bytes && is_device ? mark(alone->staged.lane) : status;
+}
+
+/* What the host computes, on copies; then they go back. */
+static int alone_compute(struct weft_comm *comm, struct weft_alone *alone)
+{
+    const struct weft_operands *plain = &alone->plain;
+    void *to = alone->staged.operands.recv;
+    const void *from = alone->staged.operands.send;
+    int status = WEFT_OK;
+    alone->computed = 1;
+    if (weft_collective_reduces(plain->collective))
+        status = weft_op_alone(comm->context, plain->op, plain->dtype, to, from, plain->count);
     else
-        weft_copy(staged.operands.recv, staged.operands.send, count * operands->element_bytes);
-    return staged_end(comm, &plain, &staged, status);
+        weft_copy(to, from, plain->count * plain->element_bytes);
+    return status == WEFT_OK ? alone_move(alone, plain->recv, to, plain->count * plain->element_bytes,
+                                          weft_where_is_device(comm->context, plain->recv))
+                             : status;
+}
+
+int weft_alone_go_on(struct weft_comm *comm, struct weft_alone *alone)
+{
+    return alone->on_host && !alone->computed ? alone_compute(comm, alone) : WEFT_OK;
+}
+
+int weft_alone_begin(struct weft_comm *comm, const struct weft_operands *operands,
+                     const struct weft_where *found, struct weft_alone *alone)
+{
+    struct weft_operands *plain = &alone->plain; /* one block, where it begins */
+    size_t count = weft_operands_count(operands, &operands->send_blocks, 0);
+    size_t bytes = count * operands->element_bytes;
+    *alone = (struct weft_alone){.plain = *operands};
+    plain->count = count;
+    plain->send = (const uint8_t *)operands->send +
+                  weft_operands_offset(operands, &operands->send_blocks, 0) * operands->element_bytes;
+    plain->recv = (uint8_t *)operands->recv +
+                  weft_operands_offset(operands, &operands->recv_blocks, 0) * operands->element_bytes;
+    plain->send_blocks = plain->recv_blocks = (struct weft_exec_blocks){NULL, NULL};
+    const uint8_t *from = plain->send, *to = plain->recv;
+    int overlaps = to != from && to < from + bytes && from < to + bytes; /* an alltoallv in place */
+    int scales = reduces(operands) && !weft_op_is_builtin(operands->op);
+    if (to == from && !scales && !found->on_host)
+        return WEFT_OK;
+    alone->on_host = found->on_host || scales || overlaps;
+    if (!alone->on_host) {
+        int status = weft_where_lane(comm->context, found, &alone->staged.lane);
+        return status == WEFT_OK ? alone_move(alone, plain->recv, plain->send, bytes, 1) : status;
+    }
+    int status = staged_open(comm, plain, found, &alone->staged);
+    if (status == WEFT_OK)
+        status = alone_move(alone, (void *)(uintptr_t)alone->staged.operands.send, plain->send, bytes,
+                            weft_where_is_device(comm->context, plain->send));
+    return status == WEFT_OK ? alone_compute(comm, alone) : status;
+}
+
+void weft_alone_end(struct weft_comm *comm, struct weft_alone *alone)
+{
+    if (alone->staged.lane)
+        staged_close(comm, &alone->staged);
+    alone->staged.lane = NULL;
+    alone->staged.memory = NULL;
+}
+
+void weft_alone_stop(struct weft_comm *comm, struct weft_alone *alone)
+{
+    struct weft_lane *lane = alone->staged.lane;
+    char why[WEFT_DETAIL_MAX];
+    snprintf(why, sizeof why, "%s", weft_error_detail());
+    if (lane && !weft_lane_is_idle(lane) && weft_lane_drain(lane, WEFT_RECALL_MS) == WEFT_TIMEOUT)
+        weft_log(WEFT_LOG_ERROR,
+                 "%s device %d still works on a call that has failed: its buffers may be written later",
+                 weft_lane_kind(lane)->name, weft_lane_ordinal(lane));
+    weft_alone_end(comm, alone);
+    weft_error_set_detail(why);
 }
 
 int weft_device_run_alone(struct weft_comm *comm, const struct weft_operands *operands,
                           const struct weft_where *found)
 {
-    struct weft_part part = {.context = comm->context};
-    size_t count = weft_operands_count(operands, &operands->send_blocks, 0);
-    const uint8_t *from = (const uint8_t *)operands->send +
-                          weft_operands_offset(operands, &operands->send_blocks, 0) * operands->element_bytes;
-    uint8_t *to = (uint8_t *)operands->recv +
-                  weft_operands_offset(operands, &operands->recv_blocks, 0) * operands->element_bytes;
-    size_t bytes = count * operands->element_bytes;
-    int overlaps = to != from && to < from + bytes && from < to + bytes; /* an alltoallv in place */
-    int scales = reduces(operands) && !weft_op_is_builtin(operands->op);
-    if (found->on_host || scales || overlaps)
-        return alone_on_host(comm, operands, found);
-    if (to == from)
-        return WEFT_OK;
+    struct weft_alone alone;
     weft_context_lock(comm->context);
-    int status = weft_where_lane(comm->context, found, &part.lane);
-    if (status == WEFT_OK)
-        status = weft_lane_copy(part.lane, to, from, bytes);
-    if (status == WEFT_OK)
-        status = await_lane(comm, part.lane);
-    weft_part_end(&part);
+    int status = weft_alone_begin(comm, operands, found, &alone);
+    while (status == WEFT_AGAIN) {
+        status = await_mark(comm, alone.staged.lane);
+        if (status == WEFT_OK)
+            status = weft_alone_go_on(comm, &alone);
+    }
+    weft_alone_end(comm, &alone);
     weft_context_unlock(comm->context);
     return status;
 }

@@ -25,7 +25,31 @@ int weft_part_fail(struct weft_comm *comm, int status);
 int weft_part_prepare_input(struct weft_part *part, const struct weft_operands *operands, const void *scalar,
                             struct weft_exec_request *request, int *in_place);
 
-/* The call of one rank alone, on a device; waits. */
+/* Copies of a call's buffers on the host, in blocks of one size. */
+struct weft_staged {
+    struct weft_operands operands; /* of the copies */
+    struct weft_lane *lane;
+    void *memory;
+    size_t bytes;
+};
+
+/* The call of one rank alone, on a device: copies there, or through the host where that computes. */
+struct weft_alone {
+    struct weft_operands plain; /* one block on each side */
+    struct weft_staged staged;  /* its lane, NULL: there is nothing to do; copies, where the host works */
+    int on_host, computed;
+};
+
+/* Begins it. WEFT_OK: it is over; WEFT_AGAIN: goes on when the mark in the lane has happened, which its one note tells. [lock] */
+int weft_alone_begin(struct weft_comm *comm, const struct weft_operands *operands,
+                     const struct weft_where *where, struct weft_alone *alone);
+/* The mark has happened. As weft_alone_begin(). [lock] */
+int weft_alone_go_on(struct weft_comm *comm, struct weft_alone *alone);
+/* After both; the lane may still be working. [lock] */
+void weft_alone_end(struct weft_comm *comm, struct weft_alone *alone);
+/* The same before it is over: waits for the lane, for a bounded time. [lock] */
+void weft_alone_stop(struct weft_comm *comm, struct weft_alone *alone);
+/* All of it; waits. */
 int weft_device_run_alone(struct weft_comm *comm, const struct weft_operands *operands,
                           const struct weft_where *where);
 

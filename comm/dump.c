@@ -10,6 +10,7 @@
 #include "base/fork.h"
 #include "comm/comm.h"
 #include "comm/fastpath.h"
+#include "comm/queue.h"
 
 /* Text that is cut where its room ends. */
 struct page {
@@ -66,6 +67,17 @@ static int add_messages(struct page *page, const struct weft_comm *comm)
     return 1;
 }
 
+/* Calls that have been made and have not begun. Returns whether there are any. */
+static int add_queue(struct page *page, const struct weft_comm *comm)
+{
+    char text[2000];
+    size_t length = weft_queue_dump(comm, text, sizeof text);
+    if (length)
+        add(page, "rank %d of %d on host '%s', pid %d, for 0 ms in calls that have not begun\n%s", comm->rank,
+            comm->ranks, comm->members[comm->rank].host, comm->members[comm->rank].pid, text);
+    return length != 0;
+}
+
 /* Every call that this rank is in. Returns how many. */
 static int add_calls(struct page *page, const struct weft_comm *comm)
 {
@@ -76,7 +88,7 @@ static int add_calls(struct page *page, const struct weft_comm *comm)
         add_call(page, comm, weft_exec_op_call(ops[i]), weft_exec_op_look(ops[i])->since_ns);
         page->used += weft_exec_dump(ops[i], room(page) ? page->text + page->used : NULL, room(page));
     }
-    int messages = add_messages(page, comm);
+    int messages = add_messages(page, comm) + add_queue(page, comm);
     if (!waiting)
         return count + messages;
     add_call(page, comm, &waiting->call, waiting->since_ns);

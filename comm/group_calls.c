@@ -30,6 +30,8 @@ static _Thread_local int leaving_noticed; /* leave() is called at the end of thi
 static void leave(void *arg)
 {
     (void)arg;
+    weft_stream_leave();
+    weft_group_place_holds();
     weft_group_depth = leaving_noticed = 0;
     while (started) {
         struct weft_work *work = started;
@@ -44,7 +46,7 @@ __attribute__((destructor)) static void forget_key(void)
         pthread_key_delete(leaving);
 }
 
-static int notice_leaving(void)
+int weft_group_notice_leaving(void)
 {
     if (leaving_noticed)
         return WEFT_OK;
@@ -55,7 +57,7 @@ static int notice_leaving(void)
     if (!error)
         error = pthread_setspecific(leaving, &leaving);
     if (error)
-        return weft_fail(WEFT_SYSTEM, "cannot begin a group: no room for a thread's own data: %s",
+        return weft_fail(WEFT_SYSTEM, "cannot begin a group or scope: no room for a thread's own data: %s",
                          weft_errno_text(error));
     leaving_noticed = 1;
     return WEFT_OK;
@@ -66,16 +68,25 @@ int weft_group_start(void)
     weft_error_clear();
     if (weft_fork_is_child())
         return weft_fork_refuse();
-    int status = notice_leaving();
+    int status = weft_group_notice_leaving();
     weft_group_depth += status == WEFT_OK;
     return status;
+}
+
+int weft_call_leave(struct weft_comm *comm, struct weft_work *work)
+{
+    if (weft_stream_of(comm))
+        return weft_work_free(work);
+    weft_group_defer(work);
+    return WEFT_OK;
 }
 
 /* Everything runs already, so that waiting for one after the other lets all go on. */
 static int finish(void)
 {
-    int first = WEFT_OK;
-    char text[WEFT_DETAIL_MAX] = "";
+    int first = weft_group_place_holds();
+    char text[WEFT_DETAIL_MAX];
+    snprintf(text, sizeof text, "%s", weft_error_detail());
     while (started) {
         struct weft_work *work = started;
         started = work->next;
@@ -96,7 +107,8 @@ int weft_group_end(void)
     weft_error_clear();
     if (weft_fork_is_child())
         return weft_fork_refuse();
-    if (weft_group_depth == 0)
+    if (!weft_group_is_open())
         return weft_fail(WEFT_INVALID, "weft_group_end() without weft_group_start()");
-    return --weft_group_depth ? WEFT_OK : finish();
+    weft_group_depth--;
+    return weft_group_is_open() ? WEFT_OK : finish();
 }

@@ -20,6 +20,7 @@
 #include "comm/device_call.h"
 #include "comm/group_calls.h"
 #include "comm/progress.h"
+#include "comm/queue.h"
 
 #define PACKED_BYTES ((size_t)64 << 10) /* of one rank's part of a tensor */
 
@@ -27,6 +28,7 @@ struct list {
     struct weft_operands *operands; /* [tensors], checked */
     size_t tensors, packed;         /* packed: how many of them are */
     size_t elements;                /* of a packed block */
+    size_t next;                    /* part to start: 0 the packed one, then each tensor's */
     struct weft_where where;        /* of the packed ones */
     struct weft_call call;
 };
@@ -156,6 +158,13 @@ static int find_where(const struct weft_comm *comm, struct list *list)
     return WEFT_OK;
 }
 
+/* What the thread that makes calls remembers is not for progress. */
+static enum weft_algorithm choose(struct weft_comm *comm, const struct weft_operands *operands)
+{
+    return comm->queue.starts ? weft_collective_choose(comm, operands)
+                              : weft_collective_choose_cached(comm, operands);
+}
+
 /* The packed operation. [lock] */
 static int start_on_device(struct weft_comm *comm, const struct list *list, struct weft_work *work)
 {
@@ -182,7 +191,7 @@ static int start_on_device(struct weft_comm *comm, const struct list *list, stru
         return weft_part_fail(comm, status);
     }
     const struct weft_operands packed = operands_of(comm, list, memory);
-    call.algorithm = (uint8_t)weft_collective_choose_cached(comm, &packed);
+    call.algorithm = (uint8_t)choose(comm, &packed);
     status = weft_collective_start_placed(comm, &packed, &call, part);
     work->part_count += status == WEFT_OK;
     return status == WEFT_OK ? WEFT_OK : weft_part_fail(comm, status);
@@ -193,28 +202,92 @@ static int start_part(struct weft_comm *comm, const struct list *list, const str
                       struct weft_work *work)
 {
     struct weft_call call = list->call;
-    call.algorithm = (uint8_t)weft_collective_choose_cached(comm, operands);
+    call.algorithm = (uint8_t)choose(comm, operands);
     int status = weft_collective_start_part(comm, operands, &call, &work->parts[work->part_count]);
     work->part_count += status == WEFT_OK;
     return status;
 }
 
-/* The empty tensors move nothing; a list of nothing else is a call without elements. [lock] */
-static int start_parts(struct weft_comm *comm, const struct list *list, const struct weft_operands *packed,
+/* The empty tensors move nothing; a list of nothing else is a call without elements. */
+static int is_due(const struct list *list, const struct weft_work *work)
+{
+    if (list->next == 0)
+        return list->packed > 0;
+    const struct weft_operands *operands = &list->operands[list->next - 1];
+    return list->next <= list->tensors ? operands->count && !is_packed(operands) : work->part_count == 0;
+}
+
+/* Starts all parts, in their order. WEFT_AGAIN: there is no room for the next one, where progress starts them. [lock] */
+static int start_parts(struct weft_comm *comm, struct list *list, const struct weft_operands *packed,
                        struct weft_work *work)
 {
     int status = WEFT_OK;
-    if (list->packed)
-        status = list->where.kind ? start_on_device(comm, list, work) : start_part(comm, list, packed, work);
-    for (size_t t = 0; t < list->tensors && status == WEFT_OK; t++) {
-        if (list->operands[t].count && !is_packed(&list->operands[t]))
-            status = start_part(comm, list, &list->operands[t], work);
+    for (; list->next <= list->tensors + 1 && status == WEFT_OK; list->next++) {
+        if (!is_due(list, work))
+            continue;
+        if (comm->queue.starts && weft_exec_is_full(comm->exec))
+            return WEFT_AGAIN;
+        if (list->next > 0)
+            status = start_part(comm, list, &list->operands[list->next - 1], work);
+        else
+            status =
+                list->where.kind ? start_on_device(comm, list, work) : start_part(comm, list, packed, work);
     }
-    if (status == WEFT_OK && work->part_count == 0) /* of no elements */
-        status = start_part(comm, list, &list->operands[list->tensors], work);
     if (status != WEFT_OK && work->part_count) /* the others are waiting for what does not come */
         weft_comm_fail(comm, status, weft_error_detail());
     return status;
+}
+
+/* --- in the order of a stream, or behind such a call */
+
+struct queued_list {
+    struct weft_queued queued;
+    struct list list;
+    struct weft_operands packed;
+};
+
+/* Tensors that the host packs are packed when the stream is there. */
+static int start_queued(struct weft_queued *queued)
+{
+    struct queued_list *kept = (struct queued_list *)queued;
+    struct weft_work *work = queued->work;
+    struct list *list = &kept->list;
+    if (weft_exec_is_full(work->comm->exec))
+        return WEFT_AGAIN;
+    int status = weft_comm_check(work->comm);
+    if (status == WEFT_OK && list->packed && !list->where.kind && !work->arg)
+        status = make_packed(work->comm, list, work, &kept->packed);
+    return status == WEFT_OK ? start_parts(work->comm, list, &kept->packed, work) : status;
+}
+
+static void release_queued(struct weft_queued *queued)
+{
+    struct queued_list *kept = (struct queued_list *)queued;
+    free(kept->list.operands);
+    free(kept);
+}
+
+static const struct weft_queued_ops queued_ops = {start_queued, NULL, release_queued};
+
+/* The operands are the queue's where this has worked. [lock] */
+static int queue_list(struct weft_comm *comm, struct list *list, struct weft_work *work)
+{
+    struct queued_list *kept = calloc(1, sizeof *kept);
+    if (!kept)
+        return weft_fail(WEFT_NOMEM, "no memory for a call in the order of a stream");
+    kept->queued.ops = &queued_ops;
+    kept->queued.call = list->call;
+    kept->list = *list;
+    int status = weft_comm_check(comm);
+    if (status == WEFT_OK)
+        status = weft_queue_add(comm, &kept->queued, weft_stream_of(comm), work);
+    if (status != WEFT_OK) {
+        free(kept);
+        return status;
+    }
+    weft_comm_count_call(comm);
+    list->operands = NULL;
+    return WEFT_OK;
 }
 
 static int run_alone(struct weft_comm *comm, const struct list *list)
@@ -225,42 +298,64 @@ static int run_alone(struct weft_comm *comm, const struct list *list)
     return status;
 }
 
+/* [lock] */
+static int start_now(struct weft_comm *comm, struct list *list, const struct weft_operands *packed,
+                     struct weft_work *work)
+{
+    int status = weft_comm_check(comm);
+    if (status == WEFT_OK)
+        status = start_parts(comm, list, packed, work);
+    if (status == WEFT_OK)
+        weft_comm_count_call(comm);
+    for (size_t i = 0; i < work->part_count && status != WEFT_OK; i++)
+        weft_part_end(&work->parts[i]);
+    if (status == WEFT_OK)
+        weft_progress_background(comm->context, 1);
+    return status;
+}
+
+static int start_on_several(struct weft_comm *comm, struct list *list, struct weft_work *work)
+{
+    struct weft_operands packed;
+    int is_queued = weft_queue_takes(comm), status = WEFT_OK;
+    work->parts = calloc(list->tensors + 1, sizeof *work->parts);
+    if (!work->parts) {
+        work->parts = &work->only;
+        return weft_fail(WEFT_NOMEM, "no memory for a list of %zu tensors", list->tensors);
+    }
+    if (list->packed && !list->where.kind &&
+        !is_queued) /* before the lock is taken: it copies, and changes nothing of the caller's */
+        status = make_packed(comm, list, work, &packed);
+    if (status != WEFT_OK)
+        return status;
+    weft_context_lock(comm->context);
+    status = is_queued ? queue_list(comm, list, work) : start_now(comm, list, &packed, work);
+    weft_context_unlock(comm->context);
+    return status;
+}
+
+static int start_alone(struct weft_comm *comm, struct list *list, struct weft_work *work)
+{
+    if (!weft_queue_takes(comm)) {
+        int status = run_alone(comm, list);
+        work->status = status;
+        return status;
+    }
+    weft_context_lock(comm->context);
+    int status = weft_collective_queue_alone(comm, &list->call, list->operands, list->tensors,
+                                             weft_stream_of(comm), work);
+    weft_context_unlock(comm->context);
+    return status;
+}
+
 /* Makes the work of a list; it has been started, or is over. */
-static int start(struct weft_comm *comm, const struct list *list, struct weft_work **started)
+static int start(struct weft_comm *comm, struct list *list, struct weft_work **started)
 {
     struct weft_work *work;
     int status = weft_work_new(comm, &work);
     if (status != WEFT_OK)
         return status;
-    if (comm->ranks == 1) {
-        status = run_alone(comm, list);
-        work->status = status;
-    } else {
-        work->parts = calloc(list->tensors + 1, sizeof *work->parts);
-        if (!work->parts) {
-            free(work);
-            return weft_fail(WEFT_NOMEM, "no memory for a list of %zu tensors", list->tensors);
-        }
-        struct weft_operands packed;
-        if (list->packed &&
-            !list->where.kind) /* before the lock is taken: it copies, and changes nothing of the caller's */
-            status = make_packed(comm, list, work, &packed);
-        if (status != WEFT_OK) {
-            weft_work_discard(work);
-            return status;
-        }
-        weft_context_lock(comm->context);
-        status = weft_comm_check(comm);
-        if (status == WEFT_OK)
-            status = start_parts(comm, list, &packed, work);
-        if (status == WEFT_OK)
-            weft_comm_count_call(comm);
-        for (size_t i = 0; i < work->part_count && status != WEFT_OK; i++)
-            weft_part_end(&work->parts[i]);
-        weft_context_unlock(comm->context);
-        if (status == WEFT_OK)
-            weft_progress_background(comm->context, 1);
-    }
+    status = comm->ranks == 1 ? start_alone(comm, list, work) : start_on_several(comm, list, work);
     if (status != WEFT_OK) {
         weft_work_discard(work);
         return comm->failed ? weft_comm_report(comm) : status;
@@ -332,12 +427,14 @@ static int run(weft_comm *comm, enum weft_other_calls which, enum weft_collectiv
         status = find_where(comm, &list);
     if (status == WEFT_OK)
         status = weft_comm_begin(comm);
-    int grouped = waits && weft_group_is_open();
+    int starts = waits && weft_call_starts(comm);
+    if (status == WEFT_OK && waits && !starts)
+        status = weft_queue_await(comm);
     if (status == WEFT_OK) {
         list.call = weft_operands_call(comm, &list.operands[tensors]);
         list.call.collective = (uint8_t)which;
         list.call.count = weft_counts_hash(counts, tensors);
-        list.call.started = !waits || grouped;
+        list.call.started = !waits || starts;
         status = start(comm, &list, &mine);
     }
     free(list.operands);
@@ -347,10 +444,8 @@ static int run(weft_comm *comm, enum weft_other_calls which, enum weft_collectiv
         *work = mine;
         return WEFT_OK;
     }
-    if (grouped) {
-        weft_group_defer(mine);
-        return WEFT_OK;
-    }
+    if (starts)
+        return weft_call_leave(comm, mine);
     status = weft_work_wait(mine, -1);
     comm->works--;
     weft_work_discard(mine);

@@ -113,6 +113,8 @@ void weft_request_end(struct weft_p2p *p2p, struct weft_request *request, int st
     request->status = status;
     if (status == WEFT_OK)
         *(request->sends ? &p2p->stats.sends : &p2p->stats.receives) += 1;
+    if (request->hold)
+        weft_request_unfollow(p2p, request);
     if (request->ended)
         request->ended(request);
 }
@@ -212,6 +214,8 @@ static void feed(struct weft_p2p *p2p)
 /* The request leaves this rank, as a message or announced. WEFT_AGAIN: the link is full. HELD. */
 static int send_out(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct weft_request *request)
 {
+    if (weft_request_is_held(request))
+        return HELD;
     struct weft_exec_peer *link;
     int status = weft_exec_connect(p2p->options.exec, peer->rank, &link);
     if (status != WEFT_OK)
@@ -355,8 +359,12 @@ static int begin_turn(struct weft_p2p *p2p, struct weft_p2p_peer *peer)
 void weft_request_turn(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct weft_request *request,
                        uint32_t peer_id)
 {
-    request->state = WEFT_REQUEST_TURN;
     request->peer_id = peer_id;
+    if (weft_request_is_held(request)) {
+        weft_request_keep(request, NULL);
+        return;
+    }
+    request->state = WEFT_REQUEST_TURN;
     enqueue(&peer->turns, request);
     weft_p2p_pend(p2p, peer);
 }
@@ -365,6 +373,10 @@ void weft_request_turn(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct 
 
 void weft_request_deliver(struct weft_p2p *p2p, struct weft_request *request, const void *payload)
 {
+    if (weft_request_is_held(request)) {
+        weft_request_keep(request, payload);
+        return;
+    }
     int fits_in = request->found_bytes <= request->bytes, moves = fits_in && payload && request->found_bytes;
     if (moves && request->where.kind) {
         weft_p2p_copy_payload(p2p, request, payload);

@@ -46,12 +46,14 @@
 #define WEFT_P2P_ANNOUNCE_MAX  65536      /* of one peer that no receive has taken */
 
 struct weft_p2p;
+struct weft_hold;
 
 enum weft_request_state {
     WEFT_REQUEST_QUEUED,    /* send: the link has not taken it yet */
     WEFT_REQUEST_ANNOUNCED, /* send: waits for MATCHED */
     WEFT_REQUEST_LOCAL,     /* send to the rank itself: waits for a receive */
     WEFT_REQUEST_POSTED,    /* receive: waits for a message */
+    WEFT_REQUEST_HELD,      /* has met what it is for; waits for the stream: comm/p2p_held.c */
     WEFT_REQUEST_TURN,      /* receive: matched, MATCHED has not gone out yet */
     WEFT_REQUEST_MOVING,
     WEFT_REQUEST_ENDED
@@ -76,8 +78,8 @@ struct weft_p2p_copy {
 
 /* A send or receive. The caller's; it stays where it is until it has ended. */
 struct weft_request {
-    /* Set by the caller, who clears what follows, too, but for p2p, found, posted, copy and the places in lists: these
-     * are set when it is posted or needs them. */
+    /* Set by the caller, who clears what follows, too, but for p2p, found, posted, copy, the places in lists, and what follows hold where
+     * that is NULL: these are set when it is posted or needs them. */
     void *memory; /* not written by a send */
     size_t bytes; /* of the message, or room for it */
     int32_t peer; /* WEFT_MATCH_ANY: any source */
@@ -101,6 +103,14 @@ struct weft_request {
     struct weft_request *next, *previous; /* all that have not ended, oldest first */
     struct weft_request *after;           /* in a queue of the peer */
     int64_t since_ns;                     /* for reports; 0: not looked at yet */
+    struct weft_hold *hold; /* in the order of a stream; NULL: of none, and what follows is not set */
+    struct weft_request *held_next, *held_previous;
+    struct weft_request *mate; /* to the rank itself: the other end, which it has met */
+    void *payload;             /* kept until the stream is there */
+    int keeping;               /* what that has come to */
+    int64_t deadline_ns;       /* once the stream is there */
+    uint8_t is_reached, is_listed;
+    uint8_t is_untold; /* no handle can tell how it ends */
 };
 
 struct weft_p2p_options {
@@ -124,6 +134,11 @@ int weft_p2p_send_now(struct weft_p2p *p2p, int32_t peer, int64_t tag, int space
 /* Starts a request of the program's space, which may end at once. Where this fails it has not begun. */
 int weft_p2p_send(struct weft_p2p *p2p, struct weft_request *request);
 int weft_p2p_receive(struct weft_p2p *p2p, struct weft_request *request);
+/* A request that has begun waits for its stream. */
+void weft_request_follow(struct weft_p2p *p2p, struct weft_request *request);
+/* Its deadline has passed: it is withdrawn where that is possible and a handle can tell it, otherwise the communicator fails.
+ * comm/p2p_calls.c */
+void weft_request_expire(struct weft_comm *comm, struct weft_request *request);
 /* Ends a request that nobody else knows of (POSTED, LOCAL) with status. WEFT_BUSY: it is another's as well. */
 int weft_p2p_withdraw(struct weft_p2p *p2p, struct weft_request *request, int status);
 /* The message that a receive would take now, without its payload: *source, *tag_found, *bytes. WEFT_AGAIN: none. */
@@ -142,6 +157,8 @@ void weft_p2p_letter_drop(struct weft_p2p *p2p, struct weft_arrived *letter);
 int weft_p2p_message(struct weft_p2p *p2p, const struct weft_wire_header *header, const void *payload);
 /* Sends what has waited and begins what may begin. Returns how much moved. */
 int weft_p2p_progress(struct weft_p2p *p2p);
+/* The same for those in the order of streams, of all communicators; while context->held is not NULL. [lock] */
+int weft_p2p_held_progress(struct weft_context *context);
 /* The same for what devices copy, of all communicators; while context->copies is not NULL. [lock] */
 int weft_p2p_copies_progress(struct weft_context *context);
 /* Whether a call, outside of progress, has done what another thread may sleep for: ended its request, kept a message that

@@ -104,6 +104,19 @@ int weft_request_drive(struct weft_comm *comm, struct weft_request *request, int
     return request->status;
 }
 
+void weft_request_expire(struct weft_comm *comm, struct weft_request *request)
+{
+    char what[200], text[WEFT_DETAIL_MAX];
+    if (!request->is_untold) {
+        be_late(comm, request, 1);
+        return;
+    }
+    weft_request_print(request, what, sizeof what);
+    gave_up(comm, what);
+    snprintf(text, sizeof text, "%s", weft_error_detail());
+    weft_comm_fail(comm, WEFT_TIMEOUT, text);
+}
+
 /* --- arguments */
 
 static int is_broken(const struct weft_comm *comm)
@@ -190,6 +203,17 @@ static void request_make(struct weft_request *request, const void *memory, size_
     request->lane = NULL;
     request->local = NULL;
     request->since_ns = 0;
+    request->hold = NULL;
+}
+
+/* In the order of a scope's stream. [lock] */
+static int request_follow(struct weft_request *request, struct weft_stream *stream)
+{
+    request->mate = NULL;
+    request->payload = NULL;
+    request->keeping = WEFT_OK;
+    request->is_reached = request->is_listed = request->is_untold = 0;
+    return weft_hold_take(stream, &request->hold);
 }
 
 /* [lock] Starts a request. To the rank itself that may be what another thread sleeps for. */
@@ -223,6 +247,7 @@ static int start(struct weft_comm *comm, const void *memory, size_t bytes, int p
                  struct weft_work **started)
 {
     struct weft_where where;
+    struct weft_stream *stream = weft_stream_of(comm);
     if (is_broken(comm))
         return report_broken(comm);
     int status = look_where(comm, memory, bytes, &where);
@@ -233,11 +258,16 @@ static int start(struct weft_comm *comm, const void *memory, size_t bytes, int p
         return weft_fail(WEFT_NOMEM, "no memory for a work handle");
     work->comm = comm;
     work->is_message = 1;
-    work->deadline_ns = weft_comm_deadline_ns(comm);
+    work->deadline_ns = stream ? WEFT_NEVER_NS : weft_comm_deadline_ns(comm);
     request_make(&work->request, memory, bytes, &where, peer, tag, sends);
     weft_context_lock(comm->context);
-    status = begin(comm, &work->request);
+    if (stream)
+        status = request_follow(&work->request, stream);
+    if (status == WEFT_OK)
+        status = begin(comm, &work->request);
     if (status == WEFT_OK) {
+        if (stream && work->request.status == WEFT_AGAIN)
+            weft_request_follow(comm->p2p, &work->request);
         if (work->request.status == WEFT_AGAIN) {
             work->request.ended = work_ended;
             weft_progress_background(comm->context, 1);
@@ -247,6 +277,7 @@ static int start(struct weft_comm *comm, const void *memory, size_t bytes, int p
         work->status = work->request.status;
         comm->works++;
     } else {
+        weft_hold_put(work->request.hold);
         weft_comm_check_any(comm);
     }
     weft_context_unlock(comm->context);
@@ -258,16 +289,20 @@ static int start(struct weft_comm *comm, const void *memory, size_t bytes, int p
     return comm->failed ? weft_comm_report(comm) : status;
 }
 
-static int start_in_group(struct weft_comm *comm, const void *memory, size_t bytes, int peer, int64_t tag,
-                          int sends, weft_message *info)
+/* In a group or scope. In a scope nobody is there to tell what has come. */
+static int only_start(struct weft_comm *comm, const void *memory, size_t bytes, int peer, int64_t tag,
+                      int sends, weft_message *info)
 {
     struct weft_work *work;
+    if (info && weft_stream_of(comm))
+        return weft_fail(WEFT_INVALID,
+                         "info is not NULL in the order of a stream, where the call returns before "
+                         "a message has come: expected NULL, or weft_recv_start()");
     int status = start(comm, memory, bytes, peer, tag, sends, &work);
     if (status != WEFT_OK)
         return status;
     work->info = info;
-    weft_group_defer(work);
-    return WEFT_OK;
+    return weft_call_leave(comm, work);
 }
 
 int weft_send_start(weft_comm *comm, const void *data, size_t count, weft_dtype dtype, int peer, int64_t tag,
@@ -330,8 +365,8 @@ int weft_send(weft_comm *comm, const void *data, size_t count, weft_dtype dtype,
     int status = enter(comm, data, count, dtype, peer, tag, 0, &bytes);
     if (status != WEFT_OK)
         return status;
-    if (weft_group_is_open())
-        return start_in_group(comm, data, bytes, peer, tag, 1, NULL);
+    if (weft_call_starts(comm))
+        return only_start(comm, data, bytes, peer, tag, 1, NULL);
     return send_now(comm, data, bytes, peer, tag);
 }
 
@@ -364,8 +399,8 @@ int weft_recv(weft_comm *comm, void *data, size_t count, weft_dtype dtype, int s
         status = weft_message_check(info);
     if (status != WEFT_OK)
         return status;
-    if (weft_group_is_open())
-        return start_in_group(comm, data, bytes, source, tag, 0, info);
+    if (weft_call_starts(comm))
+        return only_start(comm, data, bytes, source, tag, 0, info);
     struct weft_request request;
     status = recv_now(comm, data, bytes, source, tag, &request);
     if (status == WEFT_OK && info)
@@ -403,9 +438,14 @@ int weft_sendrecv(weft_comm *comm, const void *send, size_t send_count, int dest
         status = weft_message_check(info);
     if (status != WEFT_OK)
         return status;
-    if (weft_group_is_open()) {
-        status = start_in_group(comm, recv, room, source, recv_tag, 0, info);
-        return status == WEFT_OK ? start_in_group(comm, send, sent, dest, send_tag, 1, NULL) : status;
+    if (weft_call_starts(comm)) {
+        weft_group_depth++; /* in a stream they begin together */
+        status = only_start(comm, recv, room, source, recv_tag, 0, info);
+        if (status == WEFT_OK)
+            status = only_start(comm, send, sent, dest, send_tag, 1, NULL);
+        weft_group_depth--;
+        int placed = weft_group_is_open() ? WEFT_OK : weft_group_place_holds();
+        return status == WEFT_OK ? placed : status;
     }
     if (is_broken(comm))
         return report_broken(comm);

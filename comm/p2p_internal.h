@@ -4,6 +4,7 @@
  *   p2p_message.c  what peers say
  *   p2p_look.c     texts
  *   p2p_letter.c   weft's own messages
+ *   p2p_held.c     messages in the order of streams
  *   p2p_copy.c     what devices copy on this rank
  */
 #ifndef WEFT_COMM_P2P_INTERNAL_H
@@ -80,6 +81,14 @@ void weft_p2p_copy_payload(struct weft_p2p *p2p, struct weft_request *receive, c
 void weft_p2p_copy_local(struct weft_p2p *p2p, struct weft_request *receive, struct weft_request *send);
 /* Takes back what devices still copy; the requests are the caller's to end. Waits for a bounded time. */
 void weft_p2p_copies_stop(struct weft_p2p *p2p);
+
+/* p2p_held.c */
+/* Whether the request waits for its stream. */
+int weft_request_is_held(const struct weft_request *request);
+/* A receive that waits has met a message; payload is what came inside of it, or NULL. */
+void weft_request_keep(struct weft_request *request, const void *payload);
+/* It ends: opens its gate. */
+void weft_request_unfollow(struct weft_p2p *p2p, struct weft_request *request);
 
 /* p2p_local.c */
 int weft_p2p_send_local(struct weft_p2p *p2p, struct weft_request *request);

@@ -20,6 +20,12 @@ void weft_p2p_meet(struct weft_p2p *p2p, struct weft_request *receive, struct we
     receive->found_tag = send->tag;
     receive->found_bytes = send->bytes;
     p2p->news = 1;
+    if (weft_request_is_held(receive) || weft_request_is_held(send)) {
+        receive->mate = send;
+        send->mate = receive;
+        receive->state = send->state = WEFT_REQUEST_HELD;
+        return;
+    }
     if (send->bytes && fits_in && (send->where.kind || (receive->where.kind && is_long))) {
         weft_p2p_copy_local(p2p, receive, send);
         return;
@@ -39,7 +45,7 @@ int weft_p2p_send_local(struct weft_p2p *p2p, struct weft_request *request)
     }
     struct weft_p2p_peer *peer = weft_p2p_peer_find(p2p, p2p->options.rank);
     int copied = request->bytes <= p2p->options.local_bytes && peer && !request->where.kind &&
-                 request->bytes + WEFT_P2P_COST <= peer->credit[request->space];
+                 !request->hold && request->bytes + WEFT_P2P_COST <= peer->credit[request->space];
     struct weft_p2p_arrived *arrived = malloc(sizeof *arrived + (copied ? request->bytes : 0));
     int status = peer && arrived ? WEFT_OK : weft_fail(WEFT_NOMEM, "no memory for a message to this rank");
     if (status == WEFT_OK) {

@@ -35,7 +35,10 @@ static const char *state_of(const struct weft_request *request)
 {
     switch (request->state) {
     case WEFT_REQUEST_QUEUED:
-        return "waits for room in the link";
+        return weft_request_is_held(request) ? "waits for the stream that the call was made on"
+                                             : "waits for room in the link";
+    case WEFT_REQUEST_HELD:
+        return "matched, waits for the stream that the call was made on";
     case WEFT_REQUEST_ANNOUNCED:
     case WEFT_REQUEST_LOCAL:
         return "waits for a receive";

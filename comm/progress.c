@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "comm/device_memory.h"
+#include "comm/queue.h"
 #include "comm/work.h"
 
 #define POLL_BUDGET 64
@@ -88,6 +89,7 @@ int weft_progress_once(struct weft_context *context)
             fail_users(context, (enum weft_transport_index)t, events);
         }
     }
+    happened += weft_streams_progress(context);
     for (uint32_t i = 0; i < context->comm_count; i++) {
         struct weft_comm *comm = context->all[i];
         if (comm->dropped_ops)
@@ -96,6 +98,10 @@ int weft_progress_once(struct weft_context *context)
     }
     if (context->copies)
         happened += weft_p2p_copies_progress(context);
+    if (context->held)
+        happened += weft_p2p_held_progress(context);
+    if (context->queues)
+        happened += weft_queues_progress(context);
     if (happened) {
         context->events += (uint64_t)happened;
         context->vain_wakes = 0;
@@ -125,7 +131,7 @@ int weft_idle_pause(struct weft_context *context, struct weft_idle *idle)
 /* Whether something waits for room in a full ring or pipe, or for a device: nobody tells, so it is looked at. */
 static int is_blocked(const struct weft_context *context)
 {
-    if (context->copies)
+    if (context->copies || context->held || context->queues)
         return 1;
     for (uint32_t i = 0; i < context->comm_count; i++) {
         const struct weft_comm *comm = context->all[i];

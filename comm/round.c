@@ -6,11 +6,14 @@
 #include <string.h>
 
 #include "comm/progress.h"
+#include "comm/queue.h"
 
 _Static_assert(sizeof(struct weft_round_head) == 16, "heads travel, and what follows them stays aligned");
 
 void weft_round_begin(struct weft_round *round, struct weft_comm *comm, uint8_t collective)
 {
+    weft_queue_await(
+        comm); /* the ranks come to the round in the order of their calls; a failure shows there */
     *round = (struct weft_round){
         .comm = comm,
         .waiting = {.call = {.sequence = weft_comm_next_call(comm), .root = -1, .collective = collective}},

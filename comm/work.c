@@ -6,8 +6,10 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "comm/group_calls.h"
 #include "comm/message.h"
 #include "comm/progress.h"
+#include "comm/queue.h"
 #include "comm/service.h"
 
 static int still_running(void *arg)
@@ -15,9 +17,7 @@ static int still_running(void *arg)
     return weft_exec_op_status(arg) == WEFT_AGAIN;
 }
 
-/* The operation's deadline has passed: first rank 0 is asked who has not come, until *deadline_ns; then this rank
- * gives up. Returns WEFT_AGAIN or WEFT_TIMEOUT. */
-static int deadline_passed(struct weft_comm *comm, struct weft_exec_op *op, int64_t *deadline_ns)
+int weft_work_late(struct weft_comm *comm, struct weft_exec_op *op, int64_t *deadline_ns)
 {
     char waits[300], text[WEFT_DETAIL_MAX];
     weft_exec_describe(op, waits, sizeof waits);
@@ -67,7 +67,7 @@ int weft_work_drive(struct weft_comm *comm, struct weft_exec_op *op, int64_t dea
         if (now_ns >= deadline_ns) {
             if (!revoke)
                 return weft_fail(WEFT_TIMEOUT, "the operation is still running");
-            if (deadline_passed(comm, op, &deadline_ns) == WEFT_TIMEOUT)
+            if (weft_work_late(comm, op, &deadline_ns) == WEFT_TIMEOUT)
                 return WEFT_TIMEOUT;
         }
         if (!moved)
@@ -121,8 +121,7 @@ void weft_work_discard(struct weft_work *work)
     free(work);
 }
 
-/* The first operation that runs still. [lock] */
-static struct weft_exec_op *running(const struct weft_work *work)
+struct weft_exec_op *weft_work_running(const struct weft_work *work)
 {
     for (size_t i = 0; i < work->part_count; i++) {
         struct weft_exec_op *op = work->parts[i].op;
@@ -140,7 +139,7 @@ static void settle(struct weft_work *work)
         return;
     }
     int status = WEFT_OK;
-    if (work->status != WEFT_AGAIN || running(work))
+    if (work->status != WEFT_AGAIN || work->queued || weft_work_running(work))
         return;
     for (size_t i = 0; i < work->part_count; i++) {
         struct weft_part *part = &work->parts[i];
@@ -187,15 +186,17 @@ static void look(struct weft_work *work)
     struct weft_comm *comm = work->comm;
     weft_progress_once(comm->context);
     int64_t now_ns = weft_clock_ns();
+    if (work->queued)
+        return; /* progress has looked at it */
     if (work->is_message) {
         if (now_ns >= work->deadline_ns || weft_comm_is_lost(comm))
             weft_request_drive(comm, &work->request, now_ns, now_ns >= work->deadline_ns);
         return;
     }
     weft_stall_look(comm, now_ns);
-    struct weft_exec_op *op = running(work);
+    struct weft_exec_op *op = weft_work_running(work);
     if (now_ns >= work->deadline_ns && op)
-        deadline_passed(comm, op, &work->deadline_ns);
+        weft_work_late(comm, op, &work->deadline_ns);
     else
         weft_comm_check(comm);
 }
@@ -229,7 +230,9 @@ static int drive(struct weft_work *work, int64_t deadline_ns, int revoke)
     if (work->is_message)
         return weft_request_drive(work->comm, &work->request, deadline_ns, revoke);
     int status = WEFT_OK;
-    for (struct weft_exec_op *op; status == WEFT_OK && (op = running(work));)
+    if (work->queued)
+        return weft_queue_drive(work, deadline_ns);
+    for (struct weft_exec_op *op; status == WEFT_OK && (op = weft_work_running(work));)
         status = weft_work_drive(work->comm, op, deadline_ns, revoke);
     return status;
 }
@@ -241,6 +244,9 @@ int weft_work_wait(weft_work *work, int64_t timeout_ms)
         return weft_fork_refuse();
     if (!work)
         return weft_fail(WEFT_INVALID, "work is NULL");
+    int placed = weft_calls_may_start() ? weft_group_place_holds() : WEFT_OK; /* it may be one of them */
+    if (placed != WEFT_OK)
+        return placed;
     if (work->status == WEFT_AGAIN) {
         struct weft_context *context = work->comm->context;
         int64_t deadline_ns = timeout_ms < 0 ? work->deadline_ns : weft_deadline_ns(timeout_ms);
@@ -316,8 +322,11 @@ static void drop(struct weft_work *work)
     comm->dropped++;
     if (work->is_message) {
         work->request.ended = dropped_message_ended;
+        work->request.is_untold = 1;
         return;
     }
+    if (work->queued)
+        return;
     work->next = comm->dropped_ops;
     comm->dropped_ops = work;
 }
@@ -327,7 +336,7 @@ void weft_works_reap(struct weft_comm *comm)
     struct weft_work **at = &comm->dropped_ops;
     while (*at) {
         struct weft_work *work = *at;
-        if (running(work)) {
+        if (weft_work_running(work)) {
             at = &work->next;
             continue;
         }
@@ -374,18 +383,18 @@ static int is_full(void *arg)
     return weft_exec_is_full(comm->exec) && !comm->failed;
 }
 
-/* Drives progress for as long as still(comm) says so, or until the communicator has failed. Past the deadline late() is
- * asked, which ends the communicator or moves the deadline. [lock] */
-static void drive_while(struct weft_comm *comm, int (*still)(void *comm),
-                        void (*late)(struct weft_comm *comm, int64_t *deadline_ns))
+int weft_drive_while(struct weft_comm *comm, int (*still)(void *arg), void *arg, int64_t deadline_ns,
+                     int (*late)(struct weft_comm *comm, int64_t *deadline_ns))
 {
     struct weft_context *context = comm->context;
-    int64_t deadline_ns = weft_comm_deadline_ns(comm);
     struct weft_idle idle = {0};
-    while (still(comm)) {
+    int status = WEFT_OK;
+    while (status == WEFT_OK && still(arg)) {
         int moved = weft_progress_once(context);
         weft_works_reap(comm);
-        if (weft_comm_is_lost(comm) && weft_comm_check_any(comm) != WEFT_OK)
+        if (weft_comm_is_lost(comm) && !comm->failed)
+            weft_comm_check_any(comm);
+        if (!still(arg))
             break;
         weft_progress_step_aside(context);
         if (moved)
@@ -393,43 +402,48 @@ static void drive_while(struct weft_comm *comm, int (*still)(void *comm),
         else if (!weft_idle_pause(context, &idle))
             continue;
         if (weft_clock_ns() >= deadline_ns)
-            late(comm, &deadline_ns);
-        if (!moved)
-            weft_progress_sleep(context, deadline_ns, still, comm);
+            status = late(comm, &deadline_ns);
+        else if (!moved)
+            weft_progress_sleep(context, deadline_ns, still, arg);
     }
     weft_works_reap(comm);
+    return status;
 }
 
-static void room_is_late(struct weft_comm *comm, int64_t *deadline_ns)
+static int room_is_late(struct weft_comm *comm, int64_t *deadline_ns)
 {
     struct weft_exec_op *ops[WEFT_OPS_MAX];
     if (weft_exec_running(comm->exec, ops) > 0)
-        deadline_passed(comm, ops[0], deadline_ns);
+        weft_work_late(comm, ops[0], deadline_ns);
+    return WEFT_OK;
 }
 
 int weft_works_await_room(struct weft_comm *comm)
 {
-    drive_while(comm, is_full, room_is_late);
+    weft_drive_while(comm, is_full, comm, weft_comm_deadline_ns(comm), room_is_late);
     return comm->failed;
 }
 
-static void drops_are_late(struct weft_comm *comm, int64_t *deadline_ns)
+static int drops_are_late(struct weft_comm *comm, int64_t *deadline_ns)
 {
     char text[WEFT_DETAIL_MAX], what[200] = "";
     const struct weft_request *oldest = weft_p2p_oldest(comm->p2p);
     (void)deadline_ns;
     if (oldest)
         weft_request_print(oldest, what, sizeof what);
+    else
+        weft_queue_print_first(comm, what, sizeof what);
     snprintf(text, sizeof text,
              "rank %d gave up after %lld ms at the end of %d operations whose handles were freed%s%s",
-             comm->rank, (long long)comm->timeout_ms, comm->dropped, oldest ? ", first a " : "", what);
+             comm->rank, (long long)comm->timeout_ms, comm->dropped, what[0] ? ", first a " : "", what);
     weft_comm_fail(comm, WEFT_TIMEOUT, text);
+    return WEFT_TIMEOUT;
 }
 
 int weft_works_finish(struct weft_comm *comm)
 {
     weft_context_lock(comm->context);
-    drive_while(comm, drops_left, drops_are_late);
+    weft_drive_while(comm, drops_left, comm, weft_comm_deadline_ns(comm), drops_are_late);
     int status = comm->failed;
     weft_context_unlock(comm->context);
     return status;

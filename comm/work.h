@@ -24,9 +24,10 @@ void weft_part_end(struct weft_part *part);
 
 struct weft_work {
     struct weft_comm *comm;
-    struct weft_part *parts; /* [lock] of a collective; only, or with malloc() */
-    size_t part_count;       /* 0: it was finished at once */
-    struct weft_part only;   /* of a call that is one operation */
+    struct weft_queued *queued; /* [lock] progress carries it on, and ends it; NULL: does not, or has */
+    struct weft_part *parts;    /* [lock] of a collective; only, or with malloc() */
+    size_t part_count;          /* 0: it was finished at once */
+    struct weft_part only;      /* of a call that is one operation */
     /* When all parts have ended well, without the lock where a thread holds the handle; then, or else, arg is freed with
      * free(). May be NULL. */
     void (*finish)(struct weft_work *work);
@@ -50,12 +51,23 @@ void weft_work_discard(struct weft_work *work);
  * the clock on. [lock] */
 int weft_work_drive(struct weft_comm *comm, struct weft_exec_op *op, int64_t deadline_ns, int revoke);
 
+/* The first operation that runs still, NULL: none. [lock] */
+struct weft_exec_op *weft_work_running(const struct weft_work *work);
+/* The deadline of an operation has passed: first rank 0 is asked who has not come, until *deadline_ns; then this rank
+ * gives up. Returns WEFT_AGAIN or WEFT_TIMEOUT. [lock] */
+int weft_work_late(struct weft_comm *comm, struct weft_exec_op *op, int64_t *deadline_ns);
+
 /* The same for a message. deadline_ns 0: the communicator's, from the first look at the clock on. At the deadline a
  * request that nobody else knows of is withdrawn; another one revokes the communicator, unless ends is 0: then
  * WEFT_TIMEOUT leaves it as it is. Returns its status. [lock] comm/p2p_calls.c */
 int weft_request_drive(struct weft_comm *comm, struct weft_request *request, int64_t deadline_ns, int ends);
 /* Words a status that is the request's own, for the calling thread; returns it. */
 int weft_request_fail(const struct weft_comm *comm, const struct weft_request *request);
+
+/* Drives progress for as long as still(arg) says so. Past the deadline late() is asked, which moves the deadline, ends the
+ * communicator, or returns what ends the waiting. Returns that, or WEFT_OK. [lock] */
+int weft_drive_while(struct weft_comm *comm, int (*still)(void *arg), void *arg, int64_t deadline_ns,
+                     int (*late)(struct weft_comm *comm, int64_t *deadline_ns));
 
 /* Frees dropped collectives that have ended. [lock] */
 void weft_works_reap(struct weft_comm *comm);

@@ -320,6 +320,11 @@ const struct weft_device_kind *weft_devices_find(struct weft_devices *devices, c
 
 /* A kind may have to take the loader's lock to say no, and every call asks. So it is asked once in a tick of the coarse clock, a
  * few milliseconds: less than what a driver takes from being loaded to its first memory. */
+void weft_devices_use(struct weft_devices *devices)
+{
+    atomic_store_explicit(&devices->in_use, 1, memory_order_relaxed);
+}
+
 int weft_devices_in_use(struct weft_devices *devices)
 {
     struct timespec now;

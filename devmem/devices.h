@@ -45,6 +45,8 @@ const struct weft_device_kind *weft_devices_find(struct weft_devices *devices, c
 /* Whether the program may have memory of some device by now: 1 or 0. No driver is loaded for that. It costs a few nanoseconds; one that
  * was loaded in the last milliseconds may not be seen yet. */
 int weft_devices_in_use(struct weft_devices *devices);
+/* It is in use from now on. */
+void weft_devices_use(struct weft_devices *devices);
 
 /* Whose memory is at a pointer: never NULL. Sets span->size and fills the rest. */
 const struct weft_device_kind *weft_devices_identify(struct weft_devices *devices, const void *pointer,

@@ -1,6 +1,5 @@
 #include "devmem/lane.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,10 +52,6 @@ struct weft_lane {
     struct kept *kept;
     char why[WEFT_DETAIL_MAX]; /* of status */
 };
-
-/* Of the whole process: a driver that waits for a device waits for all streams there. */
-static pthread_mutex_t gates_lock = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t gates_closed;
 
 struct weft_lanes {
     struct weft_lane *idle, *aside;
@@ -429,42 +424,12 @@ int weft_lane_run(struct weft_lane *lane, const struct weft_device_program *prog
 
 int weft_lane_hold(struct weft_lane *lane, void *stream)
 {
-    pthread_mutex_lock(&gates_lock);
-    int status = lane->kind->ops.hold(lane->kind->device, lane->ordinal, stream, &lane->gate);
-    gates_closed += status == WEFT_OK;
-    pthread_mutex_unlock(&gates_lock);
-    return status;
+    return weft_gate_close(lane->kind, lane->ordinal, stream, &lane->gate);
 }
 
-void weft_lanes_without_gates(void (*act)(void *arg), void *arg)
+void weft_lane_take_gate(struct weft_lane *lane, struct weft_device_gate *gate)
 {
-    pthread_mutex_lock(&gates_lock);
-    if (!gates_closed)
-        act(arg);
-    pthread_mutex_unlock(&gates_lock);
-}
-
-struct reach {
-    const struct weft_device_kind *kind;
-    int ordinal;
-    const void *memory;
-    int is_reached;
-};
-
-static void make_reach(void *arg)
-{
-    struct reach *reach = arg;
-    const struct weft_device_ops *ops = &reach->kind->ops;
-    reach->is_reached = ops->reaches(reach->kind->device, reach->ordinal, reach->memory, 1);
-}
-
-int weft_lanes_reach(const struct weft_device_kind *kind, int ordinal, const void *memory)
-{
-    struct reach reach = {kind, ordinal, memory, 0};
-    if (kind->ops.reaches(kind->device, ordinal, memory, 0))
-        return 1;
-    weft_lanes_without_gates(make_reach, &reach);
-    return reach.is_reached;
+    lane->gate = gate;
 }
 
 /* A stream that waits for ever is worse than one that goes on too early, which the lane's failure tells. */
@@ -477,16 +442,10 @@ int weft_lane_open_gate(struct weft_lane *lane)
     int is_behind = lane->status == WEFT_OK && !has_ended(lane);
     int status = is_behind ? queued(lane, lane->kind->ops.open_gate(gate, lane->queue)) : WEFT_OK;
     if (!is_behind || status != WEFT_OK) {
-        int opened = lane->kind->ops.open_gate(gate, NULL);
-        if (opened != WEFT_OK)
-            weft_log(WEFT_LOG_ERROR, "a stream on %s device %d stays closed: %s", lane->kind->name,
-                     lane->ordinal, weft_error_detail());
+        int opened = weft_gate_open_now(lane->kind, lane->ordinal, gate);
         status = status == WEFT_OK ? opened : failed(lane);
     }
-    lane->kind->ops.gate_free(gate);
-    pthread_mutex_lock(&gates_lock);
-    gates_closed--;
-    pthread_mutex_unlock(&gates_lock);
+    weft_gate_forget(lane->kind, gate);
     return status;
 }
 

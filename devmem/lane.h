@@ -67,6 +67,16 @@ void weft_lanes_without_gates(void (*act)(void *arg), void *arg);
 /* Whether reductions in lanes of that ordinal can use the memory, which is the kind's; what the driver needs for it is done first, if
  * no lane of this process has a closed gate. Any thread. */
 int weft_lanes_reach(const struct weft_device_kind *kind, int ordinal, const void *memory);
+/* Puts a closed gate into a stream for no lane yet. Whoever has it opens it by weft_gate_open(), or gives it to a lane. Any thread. */
+int weft_gate_close(const struct weft_device_kind *kind, int ordinal, void *stream,
+                    struct weft_device_gate **gate);
+/* Opens it now; frees one that is open, or will be. */
+int weft_gate_open_now(const struct weft_device_kind *kind, int ordinal, struct weft_device_gate *gate);
+void weft_gate_forget(const struct weft_device_kind *kind, struct weft_device_gate *gate);
+/* Both. devmem/gate.c */
+void weft_gate_open(const struct weft_device_kind *kind, int ordinal, struct weft_device_gate *gate);
+/* A gate that the caller has put into a stream of this kind is the lane's from now on, as if hold() had made it. */
+void weft_lane_take_gate(struct weft_lane *lane, struct weft_device_gate *gate);
 /* What others than the device have written into its memory, and the host knows to be there, is seen by what is queued from now
  * on. As the kind's operation; no matter of the lane's work. */
 int weft_lane_flush_writes(struct weft_lane *lane);

@@ -439,6 +439,24 @@ int weft_work_cancel(weft_work *work);
 int weft_group_start(void);
 int weft_group_end(void);
 
+/* A scope of the calling thread: its collectives and messages on communicators of the context between these two are made in the order of a
+ * stream of the program's, on device `ordinal` of a kind ("cuda"; NULL is the runtime's own stream). What the stream holds when a call is
+ * made is seen by the call; what is put into it afterwards waits until the call's result is there. The calls return at once
+ * and never wait for the device, also where they otherwise block: then they start, and their buffers, of a device or the
+ * host's, are weft's until the stream has passed them. How they end shows in the communicator, whose later calls fail, or in
+ * a work of those that end in _start. The stream goes on in any case.
+ *
+ * Started collectives of one communicator, in scopes or not, begin in the order of the calls; those behind one whose stream is
+ * not there yet wait for it, and a blocking call outside of scopes waits for their beginning. As in a group a collective in a scope counts
+ * as a started one, on all ranks or none, but each rank decides by itself whether it is in a scope. Calls of a group that are in scopes of one
+ * stream begin together when the outermost weft_group_end() is called, which does not wait for them. A call's deadline counts
+ * from when the stream has come to it.
+ *
+ * Scopes do not nest: WEFT_INVALID. WEFT_UNSUPPORTED: the device has no streams that can wait (WEFT_DEVICE_GATES of
+ * <weft/device.h>). A thread that exits in a scope leaves it. The stream must exist until it has passed the calls. */
+int weft_stream_begin(weft_context *context, const char *kind, int ordinal, void *stream);
+int weft_stream_end(weft_context *context);
+
 /* Allocates size bytes that peers on this host can read in place (page aligned, zeroed). Owned by the context
  * until weft_mem_free(). Falls back to ordinary memory where shared memory is forbidden, said in the log. */
 int weft_mem_alloc(weft_context *context, size_t size, void **memory);

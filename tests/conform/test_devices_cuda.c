@@ -5,102 +5,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
-
 #include <cmocka.h>
-#include <unistd.h>
 
 #include "tests/support/cuda_kernels.h"
 #include "tests/support/cuda_scene.h"
+#include "tests/support/cuda_streams.h"
 #include "tests/support/device_suite.h"
 
 static struct cuda_fake *fake;
-
-/* --- the program's streams */
-
-static CUcontext context_of(int ordinal)
-{
-    CUcontext context;
-    assert_int_equal(CU(cuDevicePrimaryCtxRetain)(&context, 100 + ordinal), 0);
-    return context;
-}
-
-/* The stream keeps its device's context. */
-static int stream_open(int ordinal, void **stream)
-{
-    CUstream made;
-    CUcontext popped;
-    int result = CU(cuCtxPushCurrent_v2)(context_of(ordinal));
-    result |= CU(cuStreamCreate)(&made, 0) | CU(cuCtxPopCurrent_v2)(&popped);
-    *stream = made;
-    return result;
-}
-
-static int ordinal_of(void *stream)
-{
-    CUcontext context, primary;
-    CU(cuStreamGetCtx)(stream, &context);
-    for (int ordinal = 0;; ordinal++) {
-        CU(cuDevicePrimaryCtxRetain)(&primary, 100 + ordinal);
-        CU(cuDevicePrimaryCtxRelease_v2)(100 + ordinal);
-        if (primary == context)
-            return ordinal;
-    }
-}
-
-static int stream_close(void *stream)
-{
-    int ordinal = ordinal_of(stream);
-    return CU(cuStreamDestroy_v2)(stream) | CU(cuDevicePrimaryCtxRelease_v2)(100 + ordinal);
-}
-
-static void spin(void *flag)
-{
-    while (!__atomic_load_n((const int *)flag, __ATOMIC_ACQUIRE))
-        usleep(50);
-}
-
-static int stream_wait(void *stream, const int *flag)
-{
-    return CU(cuLaunchHostFunc)(stream, spin, (void *)(uintptr_t)flag);
-}
-
-struct fill {
-    void *memory;
-    int byte;
-    size_t size;
-};
-
-static void do_fill(void *argument)
-{
-    struct fill *fill = argument;
-    memset(fake->look(fill->memory), fill->byte, fill->size);
-    free(fill);
-}
-
-static int stream_fill(void *stream, void *memory, int value, size_t size)
-{
-    struct fill *fill = malloc(sizeof *fill);
-    *fill = (struct fill){memory, value, size};
-    return CU(cuLaunchHostFunc)(stream, do_fill, fill);
-}
-
-static int stream_sync(void *stream)
-{
-    return CU(cuStreamSynchronize)(stream);
-}
-
-static int stream_is_idle(void *stream)
-{
-    return fake->is_idle(stream);
-}
-
-static void streams(const struct weft_device_kind *kind, struct device_streams *found)
-{
-    (void)kind;
-    *found = (struct device_streams){stream_open, stream_close, stream_wait,
-                                     stream_fill, stream_sync,  stream_is_idle};
-}
 
 /* --- rows */
 
@@ -130,8 +42,8 @@ static void check_empty(const struct weft_device_kind *kind)
 }
 
 #define CUDA                                                                                                 \
-    .kind = "cuda", .owns = 1, .faults = 1, .reuses = 1, .shares = 1, .scales_sums = 1, .streams = streams,  \
-    .programs = 1, .check_empty = check_empty
+    .kind = "cuda", .owns = 1, .faults = 1, .reuses = 1, .shares = 1, .scales_sums = 1,                      \
+    .streams = cuda_streams, .programs = 1, .check_empty = check_empty
 
 static const struct device_row rows[] = {
     {.label = "cuda", CUDA, .dmabufs = 1, .absent = warm_up},

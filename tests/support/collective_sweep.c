@@ -80,6 +80,13 @@ void collective_place_by(collective_place *place)
     place_by = place;
 }
 
+static _Thread_local const struct collective_scope *scope_by;
+
+void collective_scope_by(const struct collective_scope *scope)
+{
+    scope_by = scope;
+}
+
 int collective_check(weft_comm *comm, const struct case_shape *shape, int started)
 {
     uint32_t rank = (uint32_t)weft_comm_rank(comm);
@@ -96,9 +103,13 @@ int collective_check(weft_comm *comm, const struct case_shape *shape, int starte
         passed.input.memory = device.input;
         passed.output.memory = device.output;
     }
+    if (scope_by)
+        CHECK_OK(scope_by->begin(scope_by->arg));
     int status = (shape->unequal ? run_unequal : run_equal)(comm, shape, &passed, started ? &work : NULL);
     if (status == WEFT_OK && work)
         status = weft_work_wait(work, -1);
+    if (scope_by)
+        CHECK_OK(scope_by->end(scope_by->arg));
     if (device.kind)
         case_device_get(&device, &made);
     if (status != WEFT_OK)

@@ -12,6 +12,13 @@
 typedef void collective_place(uint32_t rank, uint32_t seed, struct case_device *device);
 void collective_place_by(collective_place *place);
 
+/* What stands around each call that follows; when end() has returned, results are there. NULL: nothing. For the calling thread. */
+struct collective_scope {
+    int (*begin)(void *arg), (*end)(void *arg); /* 0, or a status */
+    void *arg;
+};
+void collective_scope_by(const struct collective_scope *scope);
+
 /* One call with int32 and sums, blocking or started. 0, or 1. */
 int collective_check(weft_comm *comm, const struct case_shape *shape, int started);
 
