@@ -28,8 +28,7 @@ struct introduction {
     uint32_t candidates[ID_CANDIDATES];
     uint64_t processors[PROCESSOR_WORDS]; /* that this rank may run on; the first 1,024 */
     struct weft_placement placement;
-    int32_t pid;
-    int32_t numa;
+    int32_t pid, numa;
     uint64_t fabric;
     uint64_t process;              /* devmem/share.h; 0: its memory of devices is not shared */
     uint16_t shm_size, place_size; /* place_size: of the text that ends the message, weft_place_tell()'s */
@@ -545,6 +544,7 @@ static int make_executor(struct weft_comm *comm)
                   .buffer_put = weft_memory_buffer_put,
                   .region_get = weft_memory_region_get,
                   .region_put = weft_memory_region_put,
+                  .listen = weft_progress_listen,
                   .shares = weft_where_shares},
     };
     weft_context_lock(context);

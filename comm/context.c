@@ -157,6 +157,10 @@ int weft_context_close(weft_context *context)
         return weft_fail(WEFT_BUSY, "%d scopes of weft_stream_begin() on the context have not been ended",
                          scopes);
     weft_context_lock(context);
+    if (context->holds) {
+        weft_context_unlock(context);
+        return weft_fail(WEFT_BUSY, "calls of a group that has not been ended stand in streams");
+    }
     weft_streams_close(context);
     int status = weft_memory_close(context);
     weft_context_unlock(context);

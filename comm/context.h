@@ -150,6 +150,7 @@ struct weft_context {
     struct weft_shares *shares;                     /* [lock] likewise */
     struct weft_stream *streams;                    /* [lock] of the program's: comm/stream.h */
     int holds;                                      /* [lock] of theirs, which have not ended */
+    int progressing;                                /* [lock] weft_progress_once() runs */
     atomic_int scopes;                              /* that threads have begun */
     struct weft_comm *queues;    /* [lock] those with calls that progress carries on: comm/queue.h */
     struct weft_request *held;   /* [lock] messages in the order of streams: comm/p2p_held.c */

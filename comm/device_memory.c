@@ -82,7 +82,8 @@ int weft_where_next_lane(struct weft_context *context, const struct weft_where *
 int weft_where_lane(struct weft_context *context, const struct weft_where *where, struct weft_lane **lane)
 {
     int status = make_lanes(context);
-    if (status != WEFT_OK || weft_lanes_know(context->lanes, where->kind, where->ordinal))
+    if (status != WEFT_OK || context->progressing ||
+        weft_lanes_know(context->lanes, where->kind, where->ordinal))
         return status == WEFT_OK ? weft_where_next_lane(context, where, lane) : status;
     weft_context_unlock(context);
     status = weft_lane_open(where->kind, where->ordinal, lane);
@@ -144,16 +145,16 @@ void weft_where_tidy(struct weft_context *context)
 {
     if (context->shares)
         weft_lanes_without_gates(trim, context->shares);
-    struct weft_lane_surplus *surplus = context->lanes ? *weft_lanes_surplus(context->lanes) : NULL;
+    struct weft_lane_surplus *surplus = context->lanes ? *weft_lanes_surplus(context->lanes, 0) : NULL;
     if (surplus) {
-        *weft_lanes_surplus(context->lanes) = NULL;
+        *weft_lanes_surplus(context->lanes, 0) = NULL;
         weft_context_unlock(context);
         weft_lane_surplus_release(&surplus);
         weft_context_lock(context);
         if (context->lanes)
-            weft_lane_surplus_join(weft_lanes_surplus(context->lanes), surplus);
+            weft_lane_surplus_join(weft_lanes_surplus(context->lanes, 0), surplus);
         else /* the context is being closed */
             weft_lane_surplus_end(&surplus);
     }
-    atomic_store(&context->has_surplus, context->lanes && *weft_lanes_surplus(context->lanes));
+    atomic_store(&context->has_surplus, context->lanes && *weft_lanes_surplus(context->lanes, 0));
 }

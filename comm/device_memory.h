@@ -42,7 +42,7 @@ void weft_where_forget(const struct weft_comm *comm);
 void weft_where_tidy(struct weft_context *context);
 
 /* A lane for it; weft_lane_put() when the operation has been freed. The lock is let go of while the first lane of a device is
- * opened. [lock] */
+ * opened, unless progress starts the call. [lock] */
 int weft_where_lane(struct weft_context *context, const struct weft_where *where, struct weft_lane **lane);
 
 /* The same where the lock must be kept: weft_where_prepare() has opened the first one. [lock] */

@@ -143,7 +143,7 @@ void weft_flight_finish(struct weft_exec_op *op, struct weft_flight *flight)
         weft_recv_release(op, flight);
     while (op->head != op->tail && !(op->active >> op->head_index & 1)) {
         op->head++;
-        op->head_index = op->head_index + 1 == op->exec->options.window ? 0 : op->head_index + 1;
+        op->head_index = (uint8_t)(op->head_index + 1u == op->exec->options.window ? 0 : op->head_index + 1);
     }
 }
 
@@ -189,7 +189,7 @@ static void bind_slots(struct weft_exec_op *op, struct weft_flight *flight)
 
 static int admit_step(struct weft_exec_op *op, struct weft_flight *flight)
 {
-    flight->index = (uint8_t)op->tail_index;
+    flight->index = op->tail_index;
     flight->sequence = op->tail;
     flight->done = flight->visible = 0;
     flight->dependents = 0;
@@ -198,7 +198,7 @@ static int admit_step(struct weft_exec_op *op, struct weft_flight *flight)
     op->active |= 1ULL << flight->index;
     op->runnable |= 1ULL << flight->index;
     op->tail++;
-    op->tail_index = op->tail_index + 1 == op->exec->options.window ? 0 : op->tail_index + 1;
+    op->tail_index = (uint8_t)(op->tail_index + 1u == op->exec->options.window ? 0 : op->tail_index + 1);
     if (flight->step.kind == WEFT_STEP_SEND || flight->step.kind == WEFT_STEP_RECV)
         return admit_message(op, flight);
     bind_slots(op, flight);
@@ -351,7 +351,8 @@ static int op_get(struct weft_exec *exec, struct weft_exec_op **got)
     }
     for (uint32_t i = 0; i < op->peer_count; i++)
         reset_peer(op->peers[i]);
-    op->head = op->tail = op->head_index = op->tail_index = 0;
+    op->head = op->tail = 0;
+    op->head_index = op->tail_index = 0;
     op->runnable = op->blocked = op->active = 0;
     op->exhausted = op->at_step = 0;
     op->device = op->phase = op->vote = 0;

@@ -76,6 +76,8 @@ struct weft_exec_hooks {
     void (*region_put)(void *arg, uint32_t transport, struct weft_region *region);
     /* May be NULL. The set by which device memory is shared with ranks of this machine; NULL: there is none. It stays. */
     struct weft_shares *(*shares)(void *arg);
+    /* May be NULL. From change +1 to change -1 what peers send is dealt with also while this rank makes no call. */
+    void (*listen)(void *arg, int change);
     /* May be NULL. A message of a peer belongs to another call than the one that it meets here; text says in what
      * they differ; past is the call here when it is over. WEFT_OK: the message is dropped and the operation waits for a verdict; otherwise it fails. */
     int (*differs)(void *comm, const char *text, const struct weft_call *past);

@@ -274,7 +274,7 @@ int weft_device_run(struct weft_exec_op *op)
     if (status == WEFT_OK && op->phase == WEFT_PHASE_ENDS && weft_lane_is_idle(op->request.lane)) {
         drop_shadows(op);
         op->phase = WEFT_PHASE_DONE;
-        if (op->exec->programs)
+        if (op->exec->programs && op->window)
             weft_vote_ended(op);
     }
     return status;
@@ -375,7 +375,7 @@ void weft_device_end(struct weft_exec_op *op)
         weft_log(WEFT_LOG_ERROR,
                  "%s device %d still works on an operation that has failed: its buffers may be written later",
                  weft_lane_kind(op->request.lane)->name, weft_lane_ordinal(op->request.lane));
-    if (status == WEFT_TIMEOUT && op->vote == WEFT_VOTE_PROGRAM)
+    if (status == WEFT_TIMEOUT && op->exec->programs && op->window)
         weft_mailbox_leave(op);
     drop_shadows(op);
     weft_error_set_detail(why);

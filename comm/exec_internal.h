@@ -89,6 +89,7 @@ struct weft_flight {
     uint8_t index, mode;
     uint8_t bound[WEFT_STEP_SOURCES_MAX]; /* the RECV flight behind a SLOT source */
     uint8_t into_slot;                    /* RECV whose data only feeds one REDUCE or COPY */
+    uint32_t landed;                      /* PUT, RECV: next slice to land; SEND: next slice to put */
 
     /* SEND and RECV */
     struct weft_op_peer *peer; /* NULL in a transfer */
@@ -121,7 +122,6 @@ struct weft_flight {
     struct weft_early *held; /* RECV: eager slices waiting, in order */
     uint8_t *stage_buffer;
     struct weft_landing landings[WEFT_LANDINGS];
-    uint32_t landed;            /* RECV: next slice to land; SEND: next slice to put */
     struct weft_region *region; /* PUT: of the memory that is landed or sent */
 };
 
@@ -193,10 +193,11 @@ struct weft_exec_op {
     struct weft_exec *exec;
     struct weft_exec_request request;
     struct weft_cursor cursor;
-    uint32_t sequence; /* a transfer's: its id */
-    uint64_t count;    /* what its messages carry beside the digest */
-    uint32_t peer_id;  /* transfers: the id at the other end */
-    int status;        /* WEFT_AGAIN while running */
+    uint32_t sequence;              /* a transfer's: its id */
+    uint8_t head_index, tail_index; /* of the window's ends */
+    uint64_t count;                 /* what its messages carry beside the digest */
+    uint32_t peer_id;               /* transfers: the id at the other end */
+    int status;                     /* WEFT_AGAIN while running */
     uint8_t exhausted, in_place;
     uint8_t device;      /* runs on memory of a device: exec_device.c */
     uint8_t phase, vote; /* enum weft_phase; enum weft_vote (exec_votes.h) */
@@ -205,9 +206,8 @@ struct weft_exec_op {
     uint8_t has_regions; /* some of `regions` */
     size_t scaled;       /* elements that the host has multiplied */
     uint32_t head, tail; /* flight sequence numbers: [head, tail) is the window */
-    uint32_t head_index, tail_index;
-    uint64_t runnable; /* flights that may move */
-    uint64_t blocked;  /* flights to retry on the next progress call */
+    uint64_t runnable;   /* flights that may move */
+    uint64_t blocked;    /* flights to retry on the next progress call */
     uint64_t active;
     struct weft_layout layout;
     uint32_t peer_count, peer_capacity;

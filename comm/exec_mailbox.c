@@ -1,13 +1,12 @@
 /* Mailboxes: device memory of each rank that the others' programs write into (exec_votes.h). */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/exec_votes.h"
 #include "devmem/claim.h"
+#include "devmem/lane_surplus.h"
 
 /* What a rank receives in one operation: of the algorithms for sizes near the largest at most about twice the operation's. */
 #define ROOM_FACTOR 2
@@ -84,9 +83,9 @@ static void give_back(struct weft_exec *exec)
 {
     const struct weft_exec_hooks *hooks = &exec->options.hooks;
     struct weft_mailbox *mailbox = &exec->programs->mailbox;
-    if (mailbox->memory && mailbox->kind->ops.release(mailbox->kind->device, mailbox->memory) != WEFT_OK)
-        weft_log(WEFT_LOG_WARN, "a mailbox of %zu bytes cannot be released: %s", mailbox->bytes,
-                 weft_error_detail());
+    if (mailbox->memory)
+        weft_lane_surplus_add(weft_lanes_surplus(mailbox->lanes, exec->programs->is_loud), mailbox->kind,
+                              mailbox->ordinal, mailbox->memory, mailbox->bytes);
     if (mailbox->pinned)
         hooks->buffer_put(hooks->arg, 0, mailbox->pinned, pinned_bytes(exec));
     *mailbox = (struct weft_mailbox){0};
@@ -100,6 +99,7 @@ static int get_memory(struct weft_exec_op *op)
     *mailbox = (struct weft_mailbox){.kind = weft_lane_kind(lane),
                                      .ordinal = weft_lane_ordinal(lane),
                                      .maker = op->sequence,
+                                     .lanes = weft_lane_pool(lane),
                                      .bytes = weft_mailbox_begin(exec) + weft_mailbox_room(exec)};
     mailbox->pinned = (uint64_t *)(void *)weft_stage_get(op, 0, pinned_bytes(exec));
     if (!mailbox->pinned)
@@ -181,6 +181,10 @@ int weft_mailbox_take(struct weft_exec *exec, const struct weft_wire_header *hea
         return weft_fail(WEFT_PROTOCOL, "rank %u tells of a mailbox of %llu bytes: expected at least %zu",
                          header->source, (unsigned long long)peer->mailbox.bytes, weft_mailbox_begin(exec));
     peer->is_known = 1;
+    if (!programs->listens && exec->options.hooks.listen) {
+        programs->listens = 1;
+        exec->options.hooks.listen(exec->options.hooks.arg, 1);
+    }
     return WEFT_OK;
 }
 
@@ -238,6 +242,9 @@ int weft_mailbox_ready(struct weft_exec_op *op)
     if (!mailbox->is_zeroed || mailbox->kind != weft_lane_kind(op->request.lane) ||
         mailbox->ordinal != weft_lane_ordinal(op->request.lane))
         return 0;
+    int told = weft_mailbox_tell(exec); /* before any vote */
+    if (told != WEFT_OK || programs->told != weft_programs_others(exec))
+        return told;
     for (uint32_t others = weft_programs_others(exec); others; others &= others - 1) {
         uint32_t rank = (uint32_t)__builtin_ctz(others);
         if (!programs->peers[rank].is_known)
@@ -289,8 +296,6 @@ void weft_mailbox_leave(struct weft_exec_op *op)
 void weft_mailbox_close(struct weft_exec *exec)
 {
     struct weft_programs *programs = exec->programs;
-    while (weft_clock_ns() < programs->loud_until_ns)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     for (uint32_t r = 0; r < exec->options.ranks; r++) {
         if (programs->peers[r].import)
             weft_share_release(shares_of(exec), programs->peers[r].import);

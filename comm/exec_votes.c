@@ -27,6 +27,8 @@ void weft_programs_free(struct weft_exec *exec)
 {
     if (!exec->programs)
         return;
+    if (exec->programs->listens)
+        exec->options.hooks.listen(exec->options.hooks.arg, -1);
     weft_mailbox_close(exec);
     free(exec->programs);
     exec->programs = NULL;
@@ -66,6 +68,8 @@ int weft_votes_pay(struct weft_exec *exec)
 int weft_vote_refuse(struct weft_exec *exec, uint32_t rank, uint32_t sequence)
 {
     struct weft_program_peer *peer = &exec->programs->peers[rank];
+    if (!peer->refused) /* however long ago the last one was */
+        peer->refused_last = sequence;
     int32_t further = (int32_t)(sequence - peer->refused_last);
     if (further <= -WEFT_OPS_MAX)
         return WEFT_OK;
@@ -86,6 +90,8 @@ static void free_vote(struct weft_exec_op *op)
 {
     if (op->exec->programs->voted != op)
         return;
+    if (op->vote == WEFT_VOTE_PROGRAM)
+        weft_gates_count(-1);
     op->exec->programs->voted = NULL;
     weft_mailbox_unclaim(op->exec);
 }
@@ -289,6 +295,7 @@ static int run_program(struct weft_exec_op *op)
     if (!steps)
         return weft_fail(WEFT_NOMEM, "no memory for a program of %u steps", op->ballot->steps_max);
     op->vote = WEFT_VOTE_PROGRAM;
+    weft_gates_count(1); /* it waits for others, as a stream at a gate does */
     join_channels(op);
     int status = queue_program(op, steps);
     free(steps);
@@ -411,7 +418,7 @@ void weft_vote_stop(struct weft_exec_op *op)
     if (programs->voted != op)
         return;
     free_vote(op);
-    programs->loud_until_ns = weft_clock_ns() + WEFT_RECALL_MS * INT64_C(1000000);
+    programs->is_loud = 1;
     if (op->vote == WEFT_VOTE_PROGRAM)
         __atomic_store_n(programs->mailbox.pinned, 1, __ATOMIC_RELEASE);
 }

@@ -31,9 +31,13 @@
  * Choice (exec_choice.c). With WEFT_DEVICE_PROGRAM=auto the votes also tell what each rank has measured, so that all compute the same
  * choice, which may be the ordinary way.
  *
+ * A rank that has heard of another one's mailbox answers votes also while it makes no call: the context's thread listens until the
+ * communicator ends.
+ *
  * Ending early. The program's stop word is set, and the lane drained: bounded. Others may still write into the mailbox until they
- * have heard that the communicator has failed; it is freed when that time is over (weft_programs_free()). There are no programs after a failure, as
- * there are no operations.
+ * have heard that the communicator has failed, and their devices have come to it: its memory is kept as long as the context. There are no
+ * programs after a failure, as there are no operations. A mailbox into which nobody writes any more is given back by whoever may wait for
+ * the device, as the memory of lanes.
  */
 #ifndef WEFT_COMM_EXEC_VOTES_H
 #define WEFT_COMM_EXEC_VOTES_H
@@ -80,14 +84,15 @@ struct weft_mailbox {
     uint32_t maker; /* the operation whose lane writes the zeros */
     uint8_t *memory;
     size_t bytes;
-    uint64_t *pinned; /* the stop word, then zeros */
+    struct weft_lanes *lanes; /* which have the memory in the end */
+    uint64_t *pinned;         /* the stop word, then zeros */
     struct weft_wire_mailbox told;
 };
 
 struct weft_programs {
     uint8_t is_hopeless; /* this rank never votes yes */
-    int64_t
-        loud_until_ns; /* others may write into the mailbox though no operation here waits for it; 0: not */
+    uint8_t is_loud;     /* others may write into the mailbox though no operation here waits for it */
+    uint8_t listens;     /* others may vote while this rank makes no call */
     struct weft_mailbox mailbox;
     uint32_t told; /* ranks that have been told of it, as bits */
     struct weft_program_peer peers[WEFT_PROGRAM_RANKS_MAX];

@@ -96,12 +96,14 @@ int weft_progress_once(struct weft_context *context)
             weft_works_reap(comm);
         happened += weft_exec_progress(comm->exec) + weft_p2p_progress(comm->p2p);
     }
+    context->progressing++; /* what starts calls here keeps the lock: nobody else meets them half begun */
     if (context->copies)
         happened += weft_p2p_copies_progress(context);
     if (context->held)
         happened += weft_p2p_held_progress(context);
     if (context->queues)
         happened += weft_queues_progress(context);
+    context->progressing--;
     if (happened) {
         context->events += (uint64_t)happened;
         context->vain_wakes = 0;
@@ -346,6 +348,11 @@ int weft_progress_tick(void *arg)
         doze(context);
     pthread_mutex_unlock(&context->lock);
     return dozed || context->tick_idle < TICKS_IDLE ? 0 : context->tick_idle < TICKS_DOZE || beside ? 1 : 5;
+}
+
+void weft_progress_listen(void *context, int change)
+{
+    weft_progress_background(context, change);
 }
 
 void weft_progress_background(struct weft_context *context, int change)

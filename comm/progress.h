@@ -50,5 +50,7 @@ void weft_progress_linger(struct weft_context *context);
 
 /* Counts work that nobody waits for. */
 void weft_progress_background(struct weft_context *context, int change);
+/* The same, as the executor's hook. */
+void weft_progress_listen(void *context, int change);
 
 #endif

@@ -74,13 +74,13 @@ static int open_stream(struct weft_context *context, const struct weft_device_ki
     struct weft_stream *stream = calloc(1, sizeof *stream);
     if (!stream)
         return weft_fail(WEFT_NOMEM, "no memory for a stream");
-    *stream = (struct weft_stream){
-        .next = context->streams, .context = context, .kind = kind, .ordinal = ordinal, .handle = handle};
-    int status = weft_where_lane(context, &where, &stream->lane);
+    *stream = (struct weft_stream){.context = context, .kind = kind, .ordinal = ordinal, .handle = handle};
+    int status = weft_where_lane(context, &where, &stream->lane); /* others may have had the lock meanwhile */
     if (status != WEFT_OK) {
         free(stream);
         return status;
     }
+    stream->next = context->streams;
     *opened = context->streams = stream;
     return WEFT_OK;
 }

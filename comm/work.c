@@ -93,7 +93,7 @@ void weft_part_end(struct weft_part *part)
         weft_lane_keep(part->lane, weft_memory_buffer_put, part->context, WEFT_SHM, part->staging,
                        part->staging_bytes);
     weft_lane_put(part->lane);
-    if (part->lane && *weft_lanes_surplus(part->context->lanes) &&
+    if (part->lane && *weft_lanes_surplus(part->context->lanes, 0) &&
         !atomic_exchange(&part->context->has_surplus, 1))
         weft_service_wake(part->context->service);
     free(part->moves);

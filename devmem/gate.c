@@ -42,6 +42,13 @@ void weft_gate_open(const struct weft_device_kind *kind, int ordinal, struct wef
     weft_gate_forget(kind, gate);
 }
 
+void weft_gates_count(int change)
+{
+    pthread_mutex_lock(&gates_lock);
+    gates_closed += (uint32_t)change;
+    pthread_mutex_unlock(&gates_lock);
+}
+
 void weft_lanes_without_gates(void (*act)(void *arg), void *arg)
 {
     pthread_mutex_lock(&gates_lock);

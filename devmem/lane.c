@@ -57,7 +57,7 @@ struct weft_lanes {
     struct weft_lane *idle, *aside;
     const struct weft_device_kind *known_kinds[IDLE_MAX]; /* devices that lanes have been opened on */
     int known_ordinals[IDLE_MAX];
-    struct weft_lane_surplus *surplus;
+    struct weft_lane_surplus *surplus, *retired;
     uint32_t idle_count, known_count;
     size_t idle_bytes; /* memory of the idle ones */
 };
@@ -231,6 +231,7 @@ void weft_lanes_destroy(struct weft_lanes *lanes)
         close_lane(lane);
     }
     weft_lane_surplus_end(&lanes->surplus);
+    weft_lane_surplus_end(&lanes->retired);
     free(lanes);
 }
 
@@ -387,10 +388,8 @@ int weft_lane_ordinal(const struct weft_lane *lane)
 /* Notes what queueing has come to. A lane that could not queue something has failed: what follows would lack it. */
 static int queued(struct weft_lane *lane, int status)
 {
-    if (status != WEFT_OK)
-        return fail(lane, status);
-    lane->has_work = 1;
-    return WEFT_OK;
+    lane->has_work = 1; /* also where a part of it could not be queued */
+    return status != WEFT_OK ? fail(lane, status) : WEFT_OK;
 }
 
 /* What is refused is not queued, and nothing that follows would lack it: the caller does without, or fails by itself. */
@@ -493,9 +492,14 @@ int weft_lane_drain(struct weft_lane *lane, int64_t timeout_ms)
     return lane->status ? failed(lane) : WEFT_OK;
 }
 
-struct weft_lane_surplus **weft_lanes_surplus(struct weft_lanes *lanes)
+struct weft_lane_surplus **weft_lanes_surplus(struct weft_lanes *lanes, int is_retired)
 {
-    return &lanes->surplus;
+    return is_retired ? &lanes->retired : &lanes->surplus;
+}
+
+struct weft_lanes *weft_lane_pool(const struct weft_lane *lane)
+{
+    return lane->lanes;
 }
 
 static int allocate(struct weft_lane *lane, int use, size_t size)

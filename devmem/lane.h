@@ -62,6 +62,8 @@ int weft_lane_run(struct weft_lane *lane, const struct weft_device_program *prog
  * the lane's end. */
 int weft_lane_hold(struct weft_lane *lane, void *stream);
 int weft_lane_open_gate(struct weft_lane *lane);
+/* Counts work that waits for others as a stream at a gate does, or, with -1, that does so no more. Any thread. */
+void weft_gates_count(int change);
 /* Calls act(arg) if no lane of this process has a closed gate; none gets one meanwhile. Any thread; act() uses no lane. */
 void weft_lanes_without_gates(void (*act)(void *arg), void *arg);
 /* Whether reductions in lanes of that ordinal can use the memory, which is the kind's; what the driver needs for it is done first, if
@@ -97,8 +99,10 @@ int weft_lane_drain(struct weft_lane *lane, int64_t timeout_ms);
 enum weft_lane_use { WEFT_LANE_PLAN, WEFT_LANE_INPUT, WEFT_LANE_LIST, WEFT_LANE_USES };
 int weft_lane_memory(struct weft_lane *lane, enum weft_lane_use use, size_t size, void **memory);
 
-/* Memory that is more than the pool keeps: devmem/lane_surplus.h. */
-struct weft_lane_surplus **weft_lanes_surplus(struct weft_lanes *lanes);
+/* Memory that is more than the pool keeps: devmem/lane_surplus.h. Retired: that others may still write into, and that stays until the
+ * pool is destroyed. */
+struct weft_lane_surplus **weft_lanes_surplus(struct weft_lanes *lanes, int is_retired);
+struct weft_lanes *weft_lane_pool(const struct weft_lane *lane);
 
 /* Whether the device has this reduction: 1 or 0. */
 int weft_lane_reduces(struct weft_lane *lane, weft_dtype dtype, weft_op op);

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <weft/weft.h>
 
@@ -279,6 +280,16 @@ static void programs_are_run_in_the_queues_order(void **state)
     desk_close(&desk);
 }
 
+/* A device that signals nothing fails the test. */
+static void await_signal(const uint64_t *word)
+{
+    time_t until = time(NULL) + 20;
+    while (__atomic_load_n(word, __ATOMIC_ACQUIRE) == 0) {
+        assert_true(time(NULL) < until);
+        usleep(20);
+    }
+}
+
 /* What is behind the wait is not done; what is behind the program is. */
 static void stop_ends_a_program(void **state)
 {
@@ -293,8 +304,7 @@ static void stop_ends_a_program(void **state)
                                        SIGNAL(desk.words + 2, 2)};
     DEVICE_OK(run(world, desk.queue, steps, 5, desk.words));
     DEVICE_OK(world->ops->mark(desk.queue, &behind));
-    while (__atomic_load_n(desk.words + 2, __ATOMIC_ACQUIRE) == 0)
-        usleep(20);
+    await_signal(desk.words + 2);
     numbers_check(world, b, FEW, 1, 0); /* what a signal announces is there while the program goes on */
     assert_int_equal(world->ops->test(behind), 0);
     word_set(desk.words, 1);
@@ -465,8 +475,7 @@ static void programs_follow_streams(void **state)
     usleep(2000);
     assert_int_equal(__atomic_load_n(desk.words + 1, __ATOMIC_ACQUIRE), 0);
     __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
-    while (__atomic_load_n(desk.words + 1, __ATOMIC_ACQUIRE) == 0)
-        usleep(20);
+    await_signal(desk.words + 1);
     assert_int_equal(world->streams.is_idle(stream), 0);
     word_set(desk.words + 2, 1);
     DEVICE_OK(world->streams.sync(stream));

@@ -519,9 +519,9 @@ static void test_memory(void **state)
     assert_int_equal(counts().spans, 3);
     weft_lane_put(lane);
     assert_int_equal(counts().spans, 3); /* all of it is surplus, and goes back elsewhere */
-    weft_lane_surplus_release(weft_lanes_surplus(scene.lanes));
+    weft_lane_surplus_release(weft_lanes_surplus(scene.lanes, 0));
     assert_int_equal(counts().spans, 0);
-    assert_null(*weft_lanes_surplus(scene.lanes));
+    assert_null(*weft_lanes_surplus(scene.lanes, 0));
     scene_close();
 }
 
