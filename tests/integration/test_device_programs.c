@@ -3,12 +3,14 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -176,6 +178,48 @@ static void several_at_once(void **state)
     unsetenv("WEFT_DEVICE_PROGRAM");
 }
 
+/* --- a rank without calls */
+
+/* Rank 0 gives from the host's memory what the others take with their devices, and then waits for them without a call, as a program does
+ * that computes or waits for others by means of its own. Their votes are answered. */
+static int go_idle(int rank, int ranks, void *arg)
+{
+    enum { CALLS = 20, FEW = 16 };
+    atomic_int *done = arg;
+    int32_t few[FEW] = {4, 7};
+    struct place place;
+    void *input, *output;
+    CHECK(place_open(&place) == 0);
+    CHECK(fill(&place, rank % 2, rank, &input) == 0 && fill(&place, rank % 2, 0, &output) == 0);
+    for (int call = 0; call < CALLS; call++)
+        CHECK_OK(weft_allreduce(place.comm, input, output, COUNT, WEFT_INT32, WEFT_SUM));
+    CHECK_OK(weft_broadcast(place.comm, rank ? NULL : few, rank ? output : (void *)few, FEW, WEFT_INT32, 0));
+    atomic_fetch_add(done, 1);
+    while (rank == 0 && atomic_load(done) < ranks)
+        usleep(1000);
+    if (rank)
+        case_device_move(place.sim, rank % 2, few, output, sizeof few);
+    CHECK(few[0] == 4 && few[1] == 7);
+    CHECK_OK(place.sim->ops.release(place.sim->device, input));
+    CHECK_OK(place.sim->ops.release(place.sim->device, output));
+    return place_close(&place);
+}
+
+static void votes_for_an_idle_rank(void **state)
+{
+    (void)state;
+    atomic_int *done = mmap(NULL, sizeof *done, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(done, MAP_FAILED);
+    setenv("WEFT_DEVICE_PROGRAM", "always", 1);
+    setenv("WEFT_FAST_PATH", "0", 1);
+    assert_int_equal(test_ranks_fork(3, go_idle, done), 0);
+    atomic_store(done, 0);
+    assert_int_equal(test_ranks_threads(3, go_idle, done), 0);
+    unsetenv("WEFT_FAST_PATH");
+    unsetenv("WEFT_DEVICE_PROGRAM");
+    munmap(done, sizeof *done);
+}
+
 /* --- the end of a rank */
 
 /* Rank 1 goes without a word, or gives up, after calls of all; the others hear who it was, and their devices write nothing
@@ -251,9 +295,10 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(always),          cmocka_unit_test(always_mixed),    cmocka_unit_test(automatic),
-        cmocka_unit_test(never),           cmocka_unit_test(several_at_once), cmocka_unit_test(killed_rank),
-        cmocka_unit_test(abort_of_a_rank),
+        cmocka_unit_test(always),          cmocka_unit_test(always_mixed),
+        cmocka_unit_test(automatic),       cmocka_unit_test(never),
+        cmocka_unit_test(several_at_once), cmocka_unit_test(killed_rank),
+        cmocka_unit_test(abort_of_a_rank), cmocka_unit_test(votes_for_an_idle_rank),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
