@@ -103,7 +103,7 @@ static int prepare_input(struct weft_comm *comm, const struct weft_operands *ope
     int status = WEFT_OK;
     if (!scalar && (!operands->in_place || *in_place))
         return WEFT_OK;
-    int keeps_lock = comm->queue.starts;
+    int keeps_lock = comm->context->progressing;
     if (scalar)
         memcpy(factor, scalar, operands->element_bytes);
     if (!keeps_lock)

@@ -77,7 +77,6 @@ struct weft_queue {
     struct weft_queued *head, *tail; /* not started yet, in the order of the calls */
     struct weft_queued *running;
     atomic_int waiting;     /* how many have not been started */
-    int starts;             /* one is being started: the lock is not given away meanwhile */
     int is_listed;          /* in the context's list, */
     struct weft_comm *next; /* of communicators that have some */
 };

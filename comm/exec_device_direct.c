@@ -273,12 +273,6 @@ int weft_direct_recv(struct weft_exec_op *op, struct weft_flight *flight)
 
 /* --- both */
 
-static void release_import(void *shares, uint32_t index, void *import, size_t size)
-{
-    (void)index, (void)size;
-    weft_share_release(shares, import);
-}
-
 void weft_direct_release(struct weft_exec_op *op, struct weft_flight *flight)
 {
     const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
@@ -286,7 +280,7 @@ void weft_direct_release(struct weft_exec_op *op, struct weft_flight *flight)
     if (flight->guard)
         hooks->buffer_put(hooks->arg, peer->transport, flight->guard, WEFT_WIRE_GUARD_BYTES);
     if (flight->import && op->phase == WEFT_PHASE_STOPPED) /* the device may read on */
-        weft_lane_keep(op->request.lane, release_import, shares_of(op), 0, flight->import, 0);
+        weft_lane_keep(op->request.lane, weft_share_release_kept, shares_of(op), 0, flight->import, 0);
     else if (flight->import)
         weft_share_release(shares_of(op), flight->import);
     flight->guard = NULL;

@@ -258,12 +258,6 @@ int weft_mailbox_ready(struct weft_exec_op *op)
 
 /* --- the end */
 
-static void release_import(void *shares, uint32_t index, void *import, size_t size)
-{
-    (void)index, (void)size;
-    weft_share_release(shares, import);
-}
-
 static void release_memory(void *kind, uint32_t index, void *memory, size_t size)
 {
     const struct weft_device_kind *of = kind;
@@ -284,7 +278,7 @@ void weft_mailbox_leave(struct weft_exec_op *op)
     for (uint32_t r = 0; r < exec->options.ranks; r++) {
         struct weft_program_peer *peer = &exec->programs->peers[r];
         if (peer->import)
-            weft_lane_keep(lane, release_import, shares_of(exec), 0, peer->import, 0);
+            weft_lane_keep(lane, weft_share_release_kept, shares_of(exec), 0, peer->import, 0);
         peer->import = NULL;
     }
     weft_lane_keep(lane, release_memory, (void *)(uintptr_t)mailbox->kind, 0, mailbox->memory,

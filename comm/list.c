@@ -161,8 +161,8 @@ static int find_where(const struct weft_comm *comm, struct list *list)
 /* What the thread that makes calls remembers is not for progress. */
 static enum weft_algorithm choose(struct weft_comm *comm, const struct weft_operands *operands)
 {
-    return comm->queue.starts ? weft_collective_choose(comm, operands)
-                              : weft_collective_choose_cached(comm, operands);
+    return comm->context->progressing ? weft_collective_choose(comm, operands)
+                                      : weft_collective_choose_cached(comm, operands);
 }
 
 /* The packed operation. [lock] */
@@ -225,7 +225,7 @@ static int start_parts(struct weft_comm *comm, struct list *list, const struct w
     for (; list->next <= list->tensors + 1 && status == WEFT_OK; list->next++) {
         if (!is_due(list, work))
             continue;
-        if (comm->queue.starts && weft_exec_is_full(comm->exec))
+        if (comm->context->progressing && weft_exec_is_full(comm->exec))
             return WEFT_AGAIN;
         if (list->next > 0)
             status = start_part(comm, list, &list->operands[list->next - 1], work);

@@ -164,9 +164,7 @@ static int start_waiting(struct weft_comm *comm)
         int reached = weft_hold_look(queued->hold);
         if (!reached)
             break;
-        queue->starts = 1;
         int status = reached < 0 ? reached : queued->ops->start(queued);
-        queue->starts = 0;
         if (status == WEFT_AGAIN)
             break;
         if (status != WEFT_OK) {

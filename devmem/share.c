@@ -246,3 +246,9 @@ void weft_share_release(struct weft_shares *shares, struct weft_share_import *im
     if (import)
         import->users--;
 }
+
+void weft_share_release_kept(void *shares, uint32_t index, void *import, size_t size)
+{
+    (void)index, (void)size;
+    weft_share_release(shares, import);
+}

@@ -76,6 +76,8 @@ int weft_share_reach(struct weft_shares *shares, const struct weft_device_kind *
                      struct weft_share_import **import);
 /* No work on it is queued any more. NULL is allowed. */
 void weft_share_release(struct weft_shares *shares, struct weft_share_import *import);
+/* The same for weft_lane_keep(), where work on it is queued still. */
+void weft_share_release_kept(void *shares, uint32_t index, void *import, size_t size);
 
 /* The peer's process is gone, or no rank of it is a peer any more: nothing of it is found again, and trim() undoes it. */
 void weft_share_forget(struct weft_shares *shares, uint64_t peer);
