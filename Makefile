@@ -13,6 +13,9 @@ MANDIR ?= $(PREFIX)/share/man
 O ?= -O2 -g
 MODE_FLAGS ?=
 FUZZ_SECONDS ?= 60
+# Tests are linked without debug information, which stays in the objects: each program would carry all of the library's, and two
+# hundred of them fill a disk. TEST_LINK= keeps it.
+TEST_LINK ?= -Wl,-S
 
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wundef -Wvla -Werror
 PACKAGE_FLAGS := $(shell pkg-config --cflags expat hwloc jansson libfabric libsodium yaml-0.1 2>/dev/null)
@@ -233,7 +236,7 @@ $(BUILD)/tests/topo/test_draw $(BUILD)/tests/topo/test_dot: $(call objects,$(wil
 	topo/tool/svg.c topo/tool/dot.c topo/tool/say.c tests/topo/picture.c tests/topo/sketch.c)
 $(BUILD)/tests/topo/test_draw: LDFLAGS_ALL += -Wl,--wrap=calloc,--wrap=realloc
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT_OBJECTS) $(BUILD)/libweft.a
-	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(LIBS) -o $@
+	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(TEST_LINK) $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(LIBS) -o $@
 
 # The library once more, its calls outwards renamed so that the fault injector can let each of them fail.
 FAULT_SYMBOLS := tests/faults/symbols.txt
@@ -244,7 +247,7 @@ $(BUILD)/tests/faults/libweft.a: $(BUILD)/libweft.a $(FAULT_SYMBOLS)
 
 $(BUILD)/tests/faults/test_%: $(BUILD)/tests/faults/test_%.o $(FAULT_OBJECTS) $(SUPPORT_OBJECTS) \
 		$(BUILD)/tests/faults/libweft.a
-	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $^ -lcmocka $(LIBS) -o $@
+	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(TEST_LINK) $^ -lcmocka $(LIBS) -o $@
 
 # demo and check build with every processor unless told otherwise.
 JOBS = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null))
