@@ -15,7 +15,8 @@
  *
  * Process-wide state, guarded by locks of its own: memory that was imported (a handle may be opened once per context),
  * host memory that is pinned (the driver refuses to register a page twice), descriptors for other processes (a board that they
- * read), and words for gates (a stream may still wait at one when its device has been closed). Contexts are process-wide as well.
+ * read), words for gates (a stream may still wait at one when its device has been closed), and the kernels that are loaded (launch.c).
+ * Contexts are process-wide as well.
  *
  * Locks: device->lock guards what one weft_device has. It is taken last: the others may be held then, never the other way
  * round, and no two of the others at a time.

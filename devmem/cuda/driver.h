@@ -235,6 +235,7 @@ struct cuda_access {
     X(module_unload, "cuModuleUnload", 1, (cuda_module module))                                              \
     X(module_get_function, "cuModuleGetFunction", 1,                                                         \
       (cuda_function * function, cuda_module module, const char *name))                                      \
+    X(function_load, "cuFuncLoad", 0, (cuda_function function))                                              \
     X(launch, "cuLaunchKernel", 1,                                                                           \
       (cuda_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,          \
        unsigned block_y, unsigned block_z, unsigned shared_bytes, cuda_stream stream, void **arguments,      \

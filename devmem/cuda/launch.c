@@ -1,7 +1,11 @@
 /* Loading the kernels and launching reductions.
  *
- * The module is loaded when a device's first queue is opened, not when the first reduction comes: loading may wait for the whole device,
- * which then may have a stream at a closed gate. A failure is kept, with its text, and told by reduce().
+ * Loading may wait for the whole device, which may have a stream at a closed gate, and then for ever where the gate is to be opened by the
+ * thread that loads. A stream's gate is put there by a queue's owner, so all is loaded when a device's first queue is opened: the module, and
+ * each function, since drivers load functions late as well (CUDA_MODULE_LOADING=LAZY is what they do from CUDA 12.2 on): when the
+ * function is asked for, or else by cuFuncLoad, which drivers have from CUDA 12.4 on. For the whole process, as ranks that are
+ * threads share the device's context: another rank's first queue would load beside the first one's gates. A failure is kept, with its
+ * text, and told by reduce().
  *
  * A kernel that touches what its device cannot reach ends in an error that kills the whole context, the program's included. So
  * the driver is asked whose memory each pointer is.
@@ -10,8 +14,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define JIT_LOG_BYTES 512
+
+/* Of each device, while a set of kinds uses it. */
+static struct {
+    pthread_mutex_t lock;
+    pid_t pid; /* whose: a forked child loads its own */
+    struct weft_cuda_launcher *launchers[WEFT_CUDA_ORDINALS_MAX];
+} loaded = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 int weft_cuda_has_kernels(void)
 {
@@ -19,12 +31,41 @@ int weft_cuda_has_kernels(void)
     return weft_kernel_image(&size) != NULL;
 }
 
-/* The error's text names what was to fit: the device's architecture and the driver's version. */
-static void module_load(struct weft_device *device, int ordinal, struct weft_cuda_launcher *launcher)
+/* The text names what was to fit: the device's architecture and the driver's version. */
+static void tell_failure(struct weft_device *device, int ordinal, struct weft_cuda_launcher *launcher,
+                         int result, const char *what, const char *log)
 {
     const struct weft_cuda_driver *driver = &device->driver;
-    char log[JIT_LOG_BYTES] = "";
     const char *name = NULL;
+    launcher->status = weft_cuda_status(result);
+    if (driver->get_error_name(result, &name) != CUDA_SUCCESS || !name)
+        name = "an unknown error";
+    snprintf(launcher->text, sizeof launcher->text,
+             "loading %s on device %d (sm_%d%d) with a driver for CUDA %d.%d: %s, %d%s%.200s", what, ordinal,
+             launcher->geometry.major, launcher->geometry.minor, driver->version / 1000,
+             driver->version % 1000 / 10, name, result, log[0] ? ": " : "", log);
+}
+
+static void functions_load(struct weft_device *device, int ordinal, struct weft_cuda_launcher *launcher)
+{
+    const struct weft_cuda_driver *driver = &device->driver;
+    for (int kernel = 0; kernel < WEFT_KERNEL_COUNT; kernel++) {
+        cuda_function *function = &launcher->functions[kernel];
+        int result = driver->module_get_function(function, launcher->module, weft_kernel_name(kernel));
+        if (!result && driver->function_load)
+            result = driver->function_load(*function);
+        if (result) {
+            tell_failure(device, ordinal, launcher, result, weft_kernel_name(kernel), "");
+            driver->module_unload(launcher->module);
+            launcher->module = NULL;
+            return;
+        }
+    }
+}
+
+static void module_load(struct weft_device *device, int ordinal, struct weft_cuda_launcher *launcher)
+{
+    char log[JIT_LOG_BYTES] = "";
     size_t size;
     const int options[] = {CUDA_JIT_ERROR_LOG, CUDA_JIT_ERROR_LOG_BYTES};
     void *values[] = {log, (void *)(uintptr_t)sizeof log};
@@ -35,56 +76,63 @@ static void module_load(struct weft_device *device, int ordinal, struct weft_cud
                  "this libweft was built without nvcc and has no kernels for CUDA devices");
         return;
     }
-    int result = driver->module_load(&launcher->module, image, 2, options, values);
-    if (!result)
+    int result = device->driver.module_load(&launcher->module, image, 2, options, values);
+    if (!result) {
+        functions_load(device, ordinal, launcher);
         return;
+    }
     log[sizeof log - 1] = '\0';
     launcher->module = NULL;
-    launcher->status = weft_cuda_status(result);
-    if (driver->get_error_name(result, &name) != CUDA_SUCCESS || !name)
-        name = "an unknown error";
-    snprintf(launcher->text, sizeof launcher->text,
-             "loading the kernels on device %d (sm_%d%d) with a driver for CUDA %d.%d: %s, %d%s%.200s",
-             ordinal, launcher->geometry.major, launcher->geometry.minor, driver->version / 1000,
-             driver->version % 1000 / 10, name, result, log[0] ? ": " : "", log);
+    tell_failure(device, ordinal, launcher, result, "the kernels", log);
+}
+
+/* With the lock. NULL: no memory. */
+static struct weft_cuda_launcher *launcher_new(struct weft_device *device, int ordinal)
+{
+    struct weft_cuda_launcher *launcher = calloc(1, sizeof *launcher);
+    if (!launcher)
+        return NULL;
+    const struct weft_cuda_driver *driver = &device->driver;
+    struct weft_kernel_device *geometry = &launcher->geometry;
+    int place = device->ordinals[ordinal].device;
+    driver->device_get_attribute(&geometry->multiprocessors, CUDA_DEVICE_MULTIPROCESSORS, place);
+    driver->device_get_attribute(&geometry->major, CUDA_DEVICE_COMPUTE_MAJOR, place);
+    driver->device_get_attribute(&geometry->minor, CUDA_DEVICE_COMPUTE_MINOR, place);
+    module_load(device, ordinal, launcher);
+    return launcher;
 }
 
 void weft_cuda_launcher_open(struct weft_device *device, int ordinal)
 {
     struct weft_cuda_ordinal *place = &device->ordinals[ordinal];
-    pthread_mutex_lock(&device->lock);
-    struct weft_cuda_launcher *launcher = place->launcher ? NULL : calloc(1, sizeof *launcher);
-    if (launcher) {
-        struct weft_kernel_device *geometry = &launcher->geometry;
-        device->driver.device_get_attribute(&geometry->multiprocessors, CUDA_DEVICE_MULTIPROCESSORS,
-                                            place->device);
-        device->driver.device_get_attribute(&geometry->major, CUDA_DEVICE_COMPUTE_MAJOR, place->device);
-        device->driver.device_get_attribute(&geometry->minor, CUDA_DEVICE_COMPUTE_MINOR, place->device);
-        module_load(device, ordinal, launcher);
-        place->launcher = launcher;
+    pthread_mutex_lock(&loaded.lock);
+    if (loaded.pid != getpid()) { /* what is there is the parent's, and remains so */
+        memset(loaded.launchers, 0, sizeof loaded.launchers);
+        loaded.pid = getpid();
     }
-    pthread_mutex_unlock(&device->lock);
+    if (!place->launcher) {
+        struct weft_cuda_launcher **launcher = &loaded.launchers[ordinal];
+        if (!*launcher)
+            *launcher = launcher_new(device, ordinal);
+        if (*launcher)
+            (*launcher)->users++;
+        place->launcher = *launcher;
+    }
+    pthread_mutex_unlock(&loaded.lock);
 }
 
 void weft_cuda_launcher_close(struct weft_device *device, int ordinal, int is_there)
 {
     struct weft_cuda_launcher *launcher = device->ordinals[ordinal].launcher;
-    if (is_there && launcher && launcher->module)
-        device->driver.module_unload(launcher->module);
-    free(launcher);
-}
-
-static int function_of(struct weft_device *device, struct weft_cuda_launcher *launcher, int kernel,
-                       cuda_function *function)
-{
-    *function = __atomic_load_n(&launcher->functions[kernel], __ATOMIC_ACQUIRE);
-    if (*function)
-        return WEFT_OK;
-    int result = device->driver.module_get_function(function, launcher->module, weft_kernel_name(kernel));
-    if (result)
-        return weft_cuda_fail(device, result, "looking for kernel %s", weft_kernel_name(kernel));
-    __atomic_store_n(&launcher->functions[kernel], *function, __ATOMIC_RELEASE);
-    return WEFT_OK;
+    pthread_mutex_lock(&loaded.lock);
+    if (launcher && --launcher->users == 0) {
+        if (loaded.launchers[ordinal] == launcher)
+            loaded.launchers[ordinal] = NULL;
+        if (is_there && launcher->module)
+            device->driver.module_unload(launcher->module);
+        free(launcher);
+    }
+    pthread_mutex_unlock(&loaded.lock);
 }
 
 int weft_cuda_check_reach(struct weft_device_queue *queue, const void *pointer, const char *prefix,
@@ -132,19 +180,16 @@ int weft_cuda_launch(struct weft_device_queue *queue, struct weft_cuda_launcher 
 {
     const struct weft_cuda_driver *driver = &queue->device->driver;
     struct weft_cuda_turn turn;
-    cuda_function function;
     void *arguments[] = {parameter};
     int status = weft_cuda_enter(queue->device, queue->ordinal, &turn);
     if (status)
         return status;
-    status = function_of(queue->device, launcher, kernel, &function);
-    int result = status
-                     ? CUDA_SUCCESS
-                     : driver->launch(function, grid, 1, 1, block, 1, 1, 0, queue->stream, arguments, NULL);
+    int result = driver->launch(launcher->functions[kernel], grid, 1, 1, block, 1, 1, 0, queue->stream,
+                                arguments, NULL);
     weft_cuda_leave(&turn);
     return result ? weft_cuda_fail(queue->device, result, "launching %s on device %d",
                                    weft_kernel_name(kernel), queue->ordinal)
-                  : status;
+                  : WEFT_OK;
 }
 
 int weft_cuda_reduce(struct weft_device_queue *queue, const struct weft_device_reduction *reduction)

@@ -5,13 +5,15 @@
 #include "devmem/cuda/cuda.h"
 #include "devmem/cuda/kernels.h"
 
+/* A device's, for all that use it in the process. */
 struct weft_cuda_launcher {
+    int users;          /* ordinals of kinds that are open */
     cuda_module module; /* NULL: not loaded, for the reason below */
     int status;
     char text[2 * WEFT_CUDA_TEXT];
     struct weft_kernel_device geometry;
-    uint64_t meetings;                          /* bit per place that is taken; the device's lock */
-    cuda_function functions[WEFT_KERNEL_COUNT]; /* NULL: not looked up; atomic */
+    atomic_ullong meetings; /* bit per place that is taken */
+    cuda_function functions[WEFT_KERNEL_COUNT];
 };
 
 /* The launcher of a queue's device, with its kernels loaded; NULL with the status and text of why not. */
@@ -28,9 +30,10 @@ int weft_cuda_has_kernels(void);
 /* And whether the device runs those for programs. */
 int weft_cuda_has_programs(struct weft_device *device, int ordinal);
 
-/* Loads the kernels into the current context, the ordinal's, unless that has been tried. What fails is told by reduce. */
+/* Loads the kernels into the current context, the ordinal's, unless that has been tried in this process. What fails is told by
+ * reduce. */
 void weft_cuda_launcher_open(struct weft_device *device, int ordinal);
-/* Forgets them; unloads them, when the ordinal's context is there and current. */
+/* Has no more use for them; the last one unloads them, when the ordinal's context is there and current. */
 void weft_cuda_launcher_close(struct weft_device *device, int ordinal, int is_there);
 
 /* A place for the blocks of a queue's programs to meet, -1 when there is none; given back when none of them runs any more. */

@@ -38,26 +38,18 @@ int weft_cuda_has_programs(struct weft_device *device, int ordinal)
 
 int weft_cuda_meeting_take(struct weft_device *device, int ordinal)
 {
-    int found = -1;
-    pthread_mutex_lock(&device->lock);
     struct weft_cuda_launcher *launcher = device->ordinals[ordinal].launcher;
-    for (int i = 0; launcher && found < 0 && i < WEFT_KERNEL_MEETINGS; i++) {
-        if (!(launcher->meetings >> i & 1))
-            found = i;
+    for (int i = 0; launcher && i < WEFT_KERNEL_MEETINGS; i++) {
+        if (!(atomic_fetch_or(&launcher->meetings, 1ULL << i) >> i & 1))
+            return i;
     }
-    if (found >= 0)
-        launcher->meetings |= (uint64_t)1 << found;
-    pthread_mutex_unlock(&device->lock);
-    return found;
+    return -1;
 }
 
 void weft_cuda_meeting_give(struct weft_device *device, int ordinal, int meeting)
 {
-    if (meeting < 0)
-        return;
-    pthread_mutex_lock(&device->lock);
-    device->ordinals[ordinal].launcher->meetings &= ~((uint64_t)1 << meeting);
-    pthread_mutex_unlock(&device->lock);
+    if (meeting >= 0)
+        atomic_fetch_and(&device->ordinals[ordinal].launcher->meetings, ~(1ULL << meeting));
 }
 
 static const struct weft_device_span *span_known(const struct reach *reach, const char *at)

@@ -46,6 +46,9 @@ struct cuda_fake {
     int (*memories)(void); /* of these, device and pinned memory and what was imported */
     int (*is_idle)(void *stream);
     int (*stream_flags)(void *stream, int *priority);
+    /* How often since reset() the kernels were loaded, or one of them, while a stream of the same context waited for a word, or was to. A driver
+     * may wait for the device then. It loads a function late: by cuFuncLoad, or else with the first launch. */
+    int (*late_loads)(void);
     int (*capture_mode)(void);                 /* of the calling thread */
     int (*is_synchronous)(const void *memory); /* SYNC_MEMOPS was set */
 };

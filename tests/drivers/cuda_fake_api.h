@@ -135,6 +135,7 @@ API int cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, 
                            void **values);
 API int cuModuleUnload(CUmodule module);
 API int cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name);
+API int cuFuncLoad(CUfunction function);
 API int cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                        CUstream stream, void **arguments, void **extra);

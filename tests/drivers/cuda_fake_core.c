@@ -76,7 +76,7 @@ static void fake_reset(void)
         calls[i].count = calls[i].fail_result = 0;
     pthread_mutex_unlock(&calls_lock);
     memset(sim.results, 0, sizeof sim.results);
-    sim.is_down = sim.pid = 0;
+    sim.is_down = sim.pid = sim.late_loads = 0;
     cuda_fake.version = 13000;
     cuda_fake.devices = 2;
     cuda_fake.init_result = SUCCESS;
@@ -129,6 +129,14 @@ static int fake_memories(void)
     return count;
 }
 
+static int fake_late_loads(void)
+{
+    pthread_mutex_lock(&sim.lock);
+    int late_loads = sim.late_loads;
+    pthread_mutex_unlock(&sim.lock);
+    return late_loads;
+}
+
 static void *fake_look(const void *memory)
 {
     size_t room;
@@ -165,6 +173,7 @@ struct cuda_fake cuda_fake __attribute__((visibility("default"))) = {
     .memories = fake_memories,
     .is_idle = sim_stream_is_idle,
     .stream_flags = sim_stream_flags,
+    .late_loads = fake_late_loads,
     .capture_mode = fake_capture_mode,
     .is_synchronous = fake_is_synchronous,
 };

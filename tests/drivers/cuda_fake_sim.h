@@ -78,6 +78,12 @@ struct sim_memory {
     struct sim_memory *next;
 };
 
+struct sim_function {
+    const char *name; /* kept for good: work that is queued names it */
+    int is_loaded;
+    struct sim_function *next;
+};
+
 struct sim {
     pthread_mutex_t lock;
     pid_t pid; /* that called cuInit; 0: nobody */
@@ -88,6 +94,7 @@ struct sim {
     struct sim_pool *pools;
     unsigned long long next_id;
     int streams, events, modules, contexts, blocks;
+    int late_loads;
 };
 extern struct sim sim;
 extern struct cuda_fake cuda_fake;
@@ -122,6 +129,10 @@ void sim_fill(uintptr_t destination, int byte, size_t size);
 /* Ends what streams of a context's do; not with the lock. */
 void sim_streams_end(CUcontext context);
 void sim_wake(void);
+/* Whether a stream of the context is at a word that has yet to be written, or will come to one. */
+int sim_waits_for_word(CUcontext context);
+/* As late as a driver may. */
+void sim_function_load(CUfunction function, CUcontext context);
 int sim_stream_is_idle(void *stream);
 int sim_stream_flags(void *stream, int *priority);
 

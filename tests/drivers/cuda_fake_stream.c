@@ -32,27 +32,17 @@ struct work {
 struct sim_stream {
     CUcontext context;
     unsigned flags;
-    int priority, is_busy;
+    int priority, is_busy, is_at_word;
     int is_destroyed; /* ends when its work is done, */
     int is_ending;    /* and what it waits for does not matter */
     struct work *first, **last;
     struct sim_stream *next;
 };
 
-struct sim_module {
-    int unused;
-};
-
-struct sim_function {
-    char name[64];
-    struct sim_function *next;
-};
-
 /* One lock and one condition for all streams: nothing here is to be fast. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct sim_stream *streams;
-static struct sim_function *functions;
 
 static int broken(CUcontext context)
 {
@@ -85,11 +75,13 @@ static int word_is_reached(const struct work *work)
 
 static void wait_value(struct sim_stream *stream, const struct work *work)
 {
+    stream->is_at_word = 1;
     while (!stream->is_ending && !broken(stream->context) && !word_is_reached(work)) {
         pthread_mutex_unlock(&lock);
         usleep(100);
         pthread_mutex_lock(&lock);
     }
+    stream->is_at_word = 0;
 }
 
 static void launch(struct work *work)
@@ -277,6 +269,20 @@ static void count(int *counter, int change)
     pthread_mutex_lock(&sim.lock);
     *counter += change;
     pthread_mutex_unlock(&sim.lock);
+}
+
+int sim_waits_for_word(CUcontext context)
+{
+    int found = 0;
+    pthread_mutex_lock(&lock);
+    for (const struct sim_stream *stream = streams; stream; stream = stream->next) {
+        int waits = stream->is_at_word;
+        for (const struct work *work = stream->first; work; work = work->next)
+            waits |= work->what == WAIT_VALUE;
+        found |= waits && stream->context == context;
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
 }
 
 int sim_stream_is_idle(void *stream)
@@ -510,49 +516,6 @@ int cuMemcpyAsync(CUdeviceptr destination, CUdeviceptr source, size_t size, CUst
                   &(struct work){.what = COPY, .destination = destination, .source = source, .size = size});
 }
 
-int cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned number, const int *options,
-                       void **values)
-{
-    int result = sim_call(__func__);
-    for (unsigned i = 0; i < number && result; i++) {
-        if (options[i] == 5) /* JIT_ERROR_LOG_BUFFER */
-            strcpy(values[i], "ptxas fatal: too new");
-    }
-    if (result)
-        return result;
-    if (!image || !sim_current())
-        return INVALID_VALUE;
-    *module = calloc(1, sizeof **module);
-    count(&sim.modules, 1);
-    return SUCCESS;
-}
-
-int cuModuleUnload(CUmodule module)
-{
-    CALL();
-    free(module);
-    count(&sim.modules, -1);
-    return SUCCESS;
-}
-
-int cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
-{
-    CALL();
-    if (!module || strncmp(name, "weft_", 5) != 0)
-        return NOT_FOUND;
-    pthread_mutex_lock(&lock);
-    for (*function = functions; *function && strcmp((*function)->name, name) != 0;)
-        *function = (*function)->next;
-    if (!*function) {
-        *function = calloc(1, sizeof **function);
-        strncpy((*function)->name, name, sizeof(*function)->name - 1);
-        (*function)->next = functions;
-        functions = *function;
-    }
-    pthread_mutex_unlock(&lock);
-    return SUCCESS;
-}
-
 int cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                    unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,
                    void **arguments, void **extra)
@@ -564,6 +527,10 @@ int cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsign
     static const char suffix[] = "_program";
     size_t length = strlen(function->name), behind = sizeof suffix - 1;
     int is_program = length > behind && strcmp(function->name + length - behind, suffix) == 0;
+    CUstream found = stream_at(stream);
+    if (!found)
+        return INVALID_HANDLE;
+    sim_function_load(function, found->context);
     struct work work = {.what = is_program ? LAUNCH_PROGRAM : LAUNCH,
                         .kernel = function->name,
                         .grid = grid_x,

@@ -183,6 +183,9 @@ SIZES(pool_import, cuMemPoolImportFromShareableHandle, (NULL, NULL, 0, 0));
 SIZES(pool_import_pointer, cuMemPoolImportPointer, (NULL, NULL, NULL));
 SIZES(pool_set_access, cuMemPoolSetAccess, (NULL, NULL, 0));
 SIZES(module_load, cuModuleLoadDataEx, (NULL, NULL, 0, NULL, NULL));
+#if CUDA_VERSION >= 12040
+SIZES(function_load, cuFuncLoad, (NULL));
+#endif
 SIZES(launch, cuLaunchKernel, (NULL, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL));
 
 static void test_names(void **state)

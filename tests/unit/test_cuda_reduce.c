@@ -134,7 +134,6 @@ static void test_sum(void **state)
         assert_true(((float *)fake->look(c))[i] == wanted && ((float *)fake->look(d))[i] == wanted &&
                     ((float *)pinned)[i] == wanted);
     }
-    assert_int_equal(fake->calls("cuModuleGetFunction"), 1); /* looked up once */
     reduction.count = 0;
     assert_int_equal(ops->reduce(queue, &reduction), WEFT_OK);
     assert_int_equal(fake->calls("cuLaunchKernel"), 2);
@@ -170,9 +169,6 @@ static void test_refused(void **state)
     assert_int_equal(ops->reduce(queue, &reduction), WEFT_INVALID);
     cuda_check_said("it has to be pinned first");
     sources[1] = a;
-    fake->let_fail("cuModuleGetFunction", 500, 0);
-    assert_int_equal(ops->reduce(queue, &reduction), WEFT_SYSTEM);
-    cuda_check_said("looking for kernel weft_cuda_float32_sum");
     fake->let_fail("cuLaunchKernel", 701, 0);
     assert_int_equal(ops->reduce(queue, &reduction), WEFT_SYSTEM);
     cuda_check_said("launching weft_cuda_float32_sum");
@@ -282,14 +278,17 @@ static void test_not_loaded(void **state)
     (void)state;
     static const struct {
         int result, status;
-        const char *text;
+        const char *text, *call;
     } rows[] = {
         {222, WEFT_UNSUPPORTED,
          "loading the kernels on device 0 (sm_90) with a driver for CUDA 13.0: an unknown error, 222: ptxas "
-         "fatal: too new"},
-        {209, WEFT_UNSUPPORTED, "CUDA_ERROR_NO_BINARY_FOR_GPU, 209"},
-        {2, WEFT_NOMEM, "CUDA_ERROR_OUT_OF_MEMORY"},
-        {0, WEFT_UNSUPPORTED, "was built without nvcc"},
+         "fatal: too new",
+         "cuModuleLoadDataEx"},
+        {209, WEFT_UNSUPPORTED, "CUDA_ERROR_NO_BINARY_FOR_GPU, 209", "cuModuleLoadDataEx"},
+        {2, WEFT_NOMEM, "CUDA_ERROR_OUT_OF_MEMORY", "cuModuleLoadDataEx"},
+        {500, WEFT_SYSTEM, "loading weft_cuda_", "cuModuleGetFunction"},
+        {2, WEFT_NOMEM, "loading weft_cuda_", "cuFuncLoad"},
+        {0, WEFT_UNSUPPORTED, "was built without nvcc", ""},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct weft_device_info info = {.size = sizeof info};
@@ -298,7 +297,7 @@ static void test_not_loaded(void **state)
         void *memory;
         has_image = rows[i].result != 0;
         if (has_image)
-            fake->let_fail("cuModuleLoadDataEx", rows[i].result, 0);
+            fake->let_fail(rows[i].call, rows[i].result, 0);
         assert_int_equal(ops->describe(fresh, 0, &info), WEFT_OK);
         assert_int_equal((info.flags & WEFT_DEVICE_REDUCES) != 0, has_image);
         assert_int_equal(ops->queue_open(fresh, 0, &queue), WEFT_OK);
@@ -314,6 +313,53 @@ static void test_not_loaded(void **state)
         ops->queue_close(queue);
         ops->close(fresh);
     }
+}
+
+/* Ranks that are threads have a set of kinds each, and streams of one context: what the first one's queue has loaded is there when the others
+ * come, who may find a stream at a gate; and it stays while one of them is there. */
+static void test_loaded_once(void **state)
+{
+    (void)state;
+    struct weft_device *other = scene_open();
+    struct weft_device_gate *gate;
+    CUcontext context;
+    CUstream stream;
+    struct weft_device_queue *queue = cuda_check_queue(device, 0), *late;
+    void *a = get(0, 1), *b = get(0, 0);
+    const void *sources[] = {a};
+    void *destinations[] = {b};
+    struct weft_device_reduction reduction = sum_of(sources, 1, destinations, 1);
+    assert_int_equal(fake->calls("cuFuncLoad"), WEFT_KERNEL_COUNT);
+    assert_int_equal(scene_enter(0, &context), 0);
+    assert_int_equal(CU(cuStreamCreate)(&stream, 0), 0);
+    assert_int_equal(ops->hold(device, 0, stream, &gate), WEFT_OK);
+    assert_int_equal(ops->queue_open(other, 0, &late), WEFT_OK);
+    for (int op = WEFT_SUM; op <= WEFT_MIN; op++) {
+        reduction.op = (weft_op)op;
+        assert_int_equal(ops->reduce(queue, &reduction), WEFT_OK);
+        assert_int_equal(ops->reduce(late, &reduction), WEFT_OK);
+    }
+    cuda_check_finish(queue);
+    cuda_check_finish(late);
+    assert_int_equal(ops->open_gate(gate, NULL), WEFT_OK);
+    ops->gate_free(gate);
+    scene_drain(stream);
+    assert_int_equal(fake->late_loads(), 0);
+    ops->release(device, a);
+    ops->release(device, b);
+    ops->queue_close(queue);
+    ops->close(device);
+    assert_int_equal(fake->calls("cuModuleUnload"), 0);
+    device = other;
+    a = get(0, 1);
+    sources[0] = destinations[0] = a;
+    assert_int_equal(ops->reduce(late, &reduction), WEFT_OK);
+    cuda_check_finish(late);
+    ops->queue_close(late);
+    ops->release(device, a);
+    assert_int_equal(CU(cuStreamDestroy_v2)(stream), 0);
+    assert_int_equal(scene_leave(0, context), 0);
+    assert_int_equal(fake->calls("cuModuleLoadDataEx"), 1);
 }
 
 /* A copy from a to b, to be changed. */
@@ -422,6 +468,7 @@ int main(void)
         SCENE(test_sum),          SCENE(test_refused),          SCENE(test_not_loaded),
         SCENE(test_unreachable),  SCENE(test_makes_no_context), SCENE(test_reached_later),
         SCENE(test_other_access), SCENE(test_program),          SCENE(test_meetings),
+        SCENE(test_loaded_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
