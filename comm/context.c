@@ -18,7 +18,6 @@
 #include "comm/inbox.h"
 #include "comm/op.h"
 #include "comm/progress.h"
-#include "comm/stream.h"
 #include "devmem/devices.h"
 #include "topo/graph.h"
 #include "transport/registry.h"
@@ -161,7 +160,6 @@ int weft_context_close(weft_context *context)
         weft_context_unlock(context);
         return weft_fail(WEFT_BUSY, "calls of a group that has not been ended stand in streams");
     }
-    weft_streams_close(context);
     int status = weft_memory_close(context);
     weft_context_unlock(context);
     if (status != WEFT_OK)

@@ -137,8 +137,7 @@ struct weft_exec_request {
     } user;
     int streaming; /* copies into the output go past the caches; so does reduce, if the caller chose it so */
     /* Memory of devices, and work in the order of a stream: exec_device.c. The lane is the operation's alone, and stays until the
-     * operation has been freed. What it follows is waited for first; its gate, if it has one, is opened when the results are
-     * there. NULL: host memory. */
+     * operation has been freed. Its gate, if it has one, is opened when the results are there. NULL: host memory. */
     struct weft_lane *lane;
     const struct weft_exec_moves *moves; /* with a lane; NULL: none. Stay as long as the lane. */
     int on_host; /* computes on the host, with the shadows in place of device memory: enum weft_shadows */
@@ -149,7 +148,7 @@ struct weft_exec_request {
     struct weft_call call; /* for messages (its count), reports and dumps */
 };
 
-/* What the lane does before an operation begins, when the stream has come to it, and when its results are there. */
+/* What the lane does before an operation's plan begins, and when its results are there. */
 struct weft_exec_move {
     void *to;
     const void *from;

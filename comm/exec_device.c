@@ -14,8 +14,8 @@
  * What has happened the lane's notes say, which every round of progress asks for. The operation is over when its plan and the
  * lane's work are.
  *
- * A call in the order of a stream begins when the stream has come to where the call was made: nothing is queued before, so that
- * an operation that ends early can wait for its work to end (weft_device_end()), which then is bounded. At the end the lane
+ * A call in the order of a stream gets here when the stream has come to where the call was made (comm/stream.h): nothing is queued before, so
+ * that an operation that ends early can wait for its work to end (weft_device_end()), which is bounded. At the end the lane
  * opens the stream's gate behind the last work.
  *
  * Small operations between devices of one machine can be one program of each device instead, where all ranks vote for it before their
@@ -152,12 +152,10 @@ static int empty_shadows(struct weft_exec_op *op)
 
 /* --- phases */
 
-/* Notes that the lane has come to here; a lane without work is there already. */
-static int await_lane(struct weft_exec_op *op, enum weft_phase phase)
+static int await_loads(struct weft_exec_op *op)
 {
-    const struct weft_lane_note note = {.what = WEFT_LANE_BEGUN};
+    const struct weft_lane_note note = {.what = WEFT_LANE_LOADED};
     int status = weft_lane_note(op->request.lane, &note);
-    op->phase = (uint8_t)phase;
     return status == WEFT_OK ? weft_lane_flush(op->request.lane) : status;
 }
 
@@ -216,31 +214,28 @@ static int scale_on_host(struct weft_exec_op *op)
     return weft_scale(op->request.dtype, scaled + offset, unscaled + offset, count, moves->scalar);
 }
 
-/* What the stream held is done. On the device the plan's work follows at once. */
+/* On the device the plan's work follows at once. */
 static int load(struct weft_exec_op *op)
 {
     const struct weft_exec_moves *moves = op->request.moves;
-    op->phase = WEFT_PHASE_LOADS;
     int status = op->request.on_host ? fill_shadows(op) : WEFT_OK;
     if (status == WEFT_OK && moves)
         status = move(op, moves->loads, moves->load_count);
     if (status == WEFT_OK && moves && moves->scaled_count && op->device)
         status = scale(op, moves);
     if (status == WEFT_OK && !op->device && !weft_lane_is_idle(op->request.lane))
-        return await_lane(op, WEFT_PHASE_LOADS);
+        return await_loads(op);
     return status == WEFT_OK ? loaded(op) : status;
 }
 
 int weft_device_begin(struct weft_exec_op *op)
 {
     op->device = !op->request.on_host;
-    op->phase = WEFT_PHASE_FOLLOWS;
+    op->phase = WEFT_PHASE_LOADS;
     if (op->device && op->window)
         weft_vote_open(op);
     int status = make_shadows(op);
-    if (status == WEFT_OK && !weft_lane_is_idle(op->request.lane))
-        status = await_lane(op, WEFT_PHASE_FOLLOWS);
-    else if (status == WEFT_OK)
+    if (status == WEFT_OK)
         status = load(op);
     if (status != WEFT_OK)
         weft_device_end(op);
@@ -299,9 +294,7 @@ static int deal_with(struct weft_exec_op *op, const struct weft_lane_note *note)
 {
     struct weft_flight *flight;
     switch (note->what & 0xff) {
-    case WEFT_LANE_BEGUN:
-        if (op->phase == WEFT_PHASE_FOLLOWS)
-            return load(op);
+    case WEFT_LANE_LOADED:
         return loaded(op);
     case WEFT_LANE_COPIED:
         flight = flight_of(op, note);
@@ -352,8 +345,6 @@ void weft_device_stop(struct weft_exec *exec)
 /* All that ends with the executor shares one wait, so that the operations on a device that hangs do not add up. */
 static int64_t wait_ms(const struct weft_exec_op *op)
 {
-    if (op->phase == WEFT_PHASE_FOLLOWS) /* what it follows may take for ever, and harms nobody */
-        return 0;
     if (!op->exec->stop_ns)
         return STOP_MS;
     int64_t left_ms = (op->exec->stop_ns - weft_clock_ns()) / 1000000;
@@ -366,12 +357,11 @@ void weft_device_end(struct weft_exec_op *op)
         return;
     char why[WEFT_DETAIL_MAX]; /* the operation ends, and not how its lane does */
     snprintf(why, sizeof why, "%s", weft_error_detail());
-    int is_bounded = op->phase != WEFT_PHASE_FOLLOWS;
     if (op->exec->programs)
         weft_vote_stop(op);
     int status = weft_lane_drain(op->request.lane, wait_ms(op));
     op->phase = WEFT_PHASE_STOPPED;
-    if (status == WEFT_TIMEOUT && is_bounded)
+    if (status == WEFT_TIMEOUT)
         weft_log(WEFT_LOG_ERROR,
                  "%s device %d still works on an operation that has failed: its buffers may be written later",
                  weft_lane_kind(op->request.lane)->name, weft_lane_ordinal(op->request.lane));

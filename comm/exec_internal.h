@@ -227,11 +227,10 @@ struct weft_exec_op {
 
 /* Where an operation with a lane stands. */
 enum weft_phase {
-    WEFT_PHASE_DONE,    /* the lane has nothing to do any more, or there is none */
-    WEFT_PHASE_FOLLOWS, /* waits for what the stream held */
-    WEFT_PHASE_LOADS,   /* copies into the shadows */
-    WEFT_PHASE_SCALES,  /* the host multiplies the input, a piece at a time */
-    WEFT_PHASE_VOTES,   /* waits for the other ranks' votes: exec_votes.c */
+    WEFT_PHASE_DONE,   /* the lane has nothing to do any more, or there is none */
+    WEFT_PHASE_LOADS,  /* copies into the shadows */
+    WEFT_PHASE_SCALES, /* the host multiplies the input, a piece at a time */
+    WEFT_PHASE_VOTES,  /* waits for the other ranks' votes: exec_votes.c */
     WEFT_PHASE_RUNS,
     WEFT_PHASE_ENDS,    /* waits for the last of the lane's work */
     WEFT_PHASE_STOPPED, /* has ended early; the lane may still be working */
@@ -405,7 +404,7 @@ int weft_device_recv(struct weft_exec_op *op, struct weft_flight *flight);
 int weft_device_reach(struct weft_exec_op *op, struct weft_flight *flight);
 /* What a note in the lane is about. */
 enum weft_lane_what {
-    WEFT_LANE_BEGUN,    /* the stream has come to where the call was made, or the shadows are filled */
+    WEFT_LANE_LOADED,   /* the shadows are filled */
     WEFT_LANE_COPIED,   /* SEND: amount slices are in staging; direct: the device has done with them */
     WEFT_LANE_FINAL,    /* SEND, shared: amount slices are there */
     WEFT_LANE_CONSUMED, /* RECV: amount bytes have been used */

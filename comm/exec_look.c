@@ -108,9 +108,6 @@ static void print_votes(const struct weft_exec_op *op, char *text, size_t capaci
 static int print_phase(const struct weft_exec_op *op, char *text, size_t capacity)
 {
     switch (op->phase) {
-    case WEFT_PHASE_FOLLOWS:
-        print_device(op, "waits for the stream that the call was made on, of ", "", text, capacity);
-        return 1;
     case WEFT_PHASE_LOADS:
         print_device(op, "waits for ", ", which copies what the host is to work on", text, capacity);
         return 1;

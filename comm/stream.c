@@ -10,8 +10,6 @@
 #include "devmem/devices.h"
 #include "devmem/lane.h"
 
-#define KEPT_MAX 8 /* streams that nobody uses, for the next scopes */
-
 static _Thread_local struct weft_stream *scope;     /* of the calling thread */
 static _Thread_local struct weft_hold *group_holds; /* of its group, which are not placed yet */
 
@@ -22,92 +20,87 @@ struct weft_stream *weft_stream_of(const struct weft_comm *comm)
 
 /* --- streams */
 
-static void free_stream(struct weft_context *context, struct weft_stream *stream)
+static void stream_put(struct weft_stream *stream)
 {
-    struct weft_stream **at = &context->streams;
+    struct weft_stream **at = &stream->context->streams;
+    if (--stream->users)
+        return;
     while (*at != stream)
         at = &(*at)->next;
     *at = stream->next;
-    weft_lane_put(stream->lane);
     free(stream);
-}
-
-/* The one that has not been used for longest goes when there are too many. */
-static void stream_put(struct weft_stream *stream)
-{
-    struct weft_context *context = stream->context;
-    struct weft_stream *oldest = NULL;
-    int kept = 0;
-    if (--stream->users)
-        return;
-    if (stream->status != WEFT_OK) {
-        free_stream(context, stream);
-        return;
-    }
-    for (struct weft_stream *other = context->streams; other; other = other->next) {
-        if (other->users)
-            continue;
-        kept++;
-        oldest = other;
-    }
-    if (kept > KEPT_MAX)
-        free_stream(context, oldest);
 }
 
 static struct weft_stream *find_stream(struct weft_context *context, const struct weft_device_kind *kind,
                                        int ordinal, const void *handle)
 {
-    for (struct weft_stream **at = &context->streams, *stream; (stream = *at); at = &stream->next) {
-        if (stream->kind != kind || stream->ordinal != ordinal || stream->handle != handle || stream->status)
-            continue;
-        *at = stream->next;
-        stream->next = context->streams;
-        return context->streams = stream;
-    }
-    return NULL;
+    struct weft_stream *stream = context->streams;
+    while (stream && (stream->kind != kind || stream->ordinal != ordinal || stream->handle != handle ||
+                      stream->status != WEFT_OK))
+        stream = stream->next;
+    return stream;
+}
+
+/* Calls on the stream will want a lane of its device. The first one is opened here, since that may wait for the device, which must
+ * not wait for a gate. */
+static int open_lane(struct weft_context *context, const struct weft_device_kind *kind, int ordinal)
+{
+    struct weft_where where = {.kind = kind, .ordinal = ordinal};
+    struct weft_lane *lane;
+    if (context->lanes && weft_lanes_know(context->lanes, kind, ordinal))
+        return WEFT_OK;
+    int status = weft_where_lane(context, &where, &lane); /* others may have had the lock meanwhile */
+    if (status == WEFT_OK)
+        weft_lane_put(lane);
+    return status;
 }
 
 static int open_stream(struct weft_context *context, const struct weft_device_kind *kind, int ordinal,
                        void *handle, struct weft_stream **opened)
 {
-    struct weft_where where = {.kind = kind, .ordinal = ordinal};
     struct weft_stream *stream = calloc(1, sizeof *stream);
     if (!stream)
         return weft_fail(WEFT_NOMEM, "no memory for a stream");
-    *stream = (struct weft_stream){.context = context, .kind = kind, .ordinal = ordinal, .handle = handle};
-    int status = weft_where_lane(context, &where, &stream->lane); /* others may have had the lock meanwhile */
-    if (status != WEFT_OK) {
-        free(stream);
-        return status;
-    }
-    stream->next = context->streams;
+    *stream = (struct weft_stream){
+        .next = context->streams, .context = context, .kind = kind, .ordinal = ordinal, .handle = handle};
+    stream->end = &stream->placed;
     *opened = context->streams = stream;
     return WEFT_OK;
 }
 
-void weft_streams_close(struct weft_context *context)
+/* Takes the hold, which is there, out of those that the stream has yet to come to. */
+static void unplace(struct weft_hold *hold)
 {
-    while (context->streams)
-        free_stream(context, context->streams);
+    struct weft_stream *stream = hold->stream;
+    struct weft_hold **at = &stream->placed;
+    while (*at != hold)
+        at = &(*at)->behind;
+    *at = hold->behind;
+    if (stream->end == &hold->behind)
+        stream->end = at;
+    stream->kind->ops.event_free(hold->event);
+    hold->event = NULL;
 }
 
 int weft_streams_progress(struct weft_context *context)
 {
-    struct weft_lane_note note;
-    int moved = 0, due;
+    int moved = 0;
     if (!context->holds)
         return 0;
     for (struct weft_stream *stream = context->streams; stream; stream = stream->next) {
-        if (stream->status || stream->reached == stream->placed)
-            continue;
-        while ((due = weft_lane_poll(stream->lane, &note)) > 0) {
-            stream->reached = note.amount;
+        while (stream->placed && stream->status == WEFT_OK) {
+            struct weft_hold *hold = stream->placed;
+            int happened = stream->kind->ops.test(hold->event);
+            if (happened == 0)
+                break;
             moved++;
-        }
-        if (due < 0) {
-            stream->status = due;
-            snprintf(stream->why, sizeof stream->why, "%s", weft_error_detail());
-            moved++;
+            if (happened < 0) {
+                stream->status = happened;
+                snprintf(stream->why, sizeof stream->why, "%s", weft_error_detail());
+                break;
+            }
+            hold->is_reached = 1;
+            unplace(hold);
         }
     }
     return moved;
@@ -119,19 +112,20 @@ int weft_streams_progress(struct weft_context *context)
 static int place(struct weft_hold *hold)
 {
     struct weft_stream *stream = hold->stream;
-    const struct weft_lane_note note = {.amount = stream->placed + 1};
-    int status = weft_lane_follow(stream->lane, stream->handle);
-    if (status == WEFT_OK)
-        status = weft_lane_note(stream->lane, &note);
-    if (status == WEFT_OK)
-        status = weft_lane_flush(stream->lane);
-    if (status == WEFT_OK) {
-        stream->placed++;
-        status = weft_gate_close(stream->kind, stream->ordinal, stream->handle, &hold->gate);
+    const struct weft_device_kind *kind = stream->kind;
+    struct weft_device_event *event;
+    int status = kind->ops.mark_stream(kind->device, stream->ordinal, stream->handle, 0, &event);
+    if (status != WEFT_OK)
+        return status;
+    status = weft_gate_close(kind, stream->ordinal, stream->handle, &hold->gate);
+    if (status != WEFT_OK) {
+        kind->ops.event_free(event);
+        return status;
     }
-    if (status == WEFT_OK)
-        hold->place = stream->placed;
-    return status;
+    hold->event = event;
+    *stream->end = hold;
+    stream->end = &hold->behind;
+    return WEFT_OK;
 }
 
 static int make_hold(struct weft_stream *stream, struct weft_hold **made)
@@ -186,6 +180,8 @@ void weft_hold_put(struct weft_hold *hold)
         return;
     char why[WEFT_DETAIL_MAX];
     snprintf(why, sizeof why, "%s", weft_error_detail());
+    if (hold->event)
+        unplace(hold);
     if (hold->gate)
         weft_gate_open(hold->stream->kind, hold->stream->ordinal, hold->gate);
     hold->stream->context->holds--;
@@ -201,7 +197,7 @@ int weft_hold_look(const struct weft_hold *hold)
     const struct weft_stream *stream = hold->stream;
     if (hold->status != WEFT_OK || stream->status != WEFT_OK)
         return weft_fail(hold->status ? hold->status : stream->status, "%s", stream->why);
-    return hold->place && stream->reached >= hold->place;
+    return hold->is_reached;
 }
 
 void weft_hold_give(struct weft_hold *hold, struct weft_lane *lane)
@@ -268,8 +264,12 @@ static int check_device(struct weft_context *context, const char *name, int ordi
 /* [lock] */
 static int enter(struct weft_context *context, const struct weft_device_kind *kind, int ordinal, void *handle)
 {
+    int status = open_lane(context, kind, ordinal);
+    if (status != WEFT_OK)
+        return status;
     struct weft_stream *stream = find_stream(context, kind, ordinal, handle);
-    int status = stream ? WEFT_OK : open_stream(context, kind, ordinal, handle, &stream);
+    if (!stream)
+        status = open_stream(context, kind, ordinal, handle, &stream);
     if (status != WEFT_OK)
         return status;
     stream->users++;

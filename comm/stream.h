@@ -1,39 +1,41 @@
 /* The program's streams: where a call stands in one, and what waits there for its result.
  *
- * A call in a scope (weft_stream_begin()) takes a *hold* of the scope's stream: weft notes where the stream is when the call is made, and
- * behind that puts a closed gate into it. The call begins when the stream has come there, which is `reached`, and the
+ * A call in a scope (weft_stream_begin()) takes a *hold* of the scope's stream: an event where the stream is when the call is made,
+ * and behind that a closed gate. The call begins when the event has happened, which progress asks for, and the
  * gate is opened when the last call of the hold has ended, however it ends. Calls of one group share one hold of each stream, which is
  * placed at the end of the group: so they begin together, and none waits for another.
  *
- * A stream has a lane that follows it and does nothing else: each hold is a note in it, of which progress asks.
+ * Events of a stream happen in their order, so that progress asks for the first one of each stream alone. No queue of weft's waits for
+ * a stream: it could stand before another one's work that opens a gate of that stream (include/weft/device.h).
  */
 #ifndef WEFT_COMM_STREAM_H
 #define WEFT_COMM_STREAM_H
 
 #include "comm/comm.h"
 
+struct weft_device_event;
 struct weft_device_gate;
 
-/* A stream of the program's, while scopes or holds use it; some are kept for the next scope. [lock] */
+/* A stream of the program's, while scopes or holds use it. [lock] */
 struct weft_stream {
-    struct weft_stream *next; /* of the context's, last used first */
+    struct weft_stream *next; /* of the context's */
     struct weft_context *context;
     const struct weft_device_kind *kind;
     int ordinal;
-    void *handle; /* the program's */
-    struct weft_lane *lane;
-    uint64_t placed, reached; /* holds that were put into it, and those that it has come to */
+    void *handle;                    /* the program's */
+    struct weft_hold *placed, **end; /* those that it has yet to come to, in their order */
     int users;
-    int status; /* what its lane has failed with */
+    int status; /* what its work has failed with */
     char why[WEFT_DETAIL_MAX];
 };
 
 /* [lock] */
 struct weft_hold {
     struct weft_stream *stream;
-    uint64_t place; /* 0: not placed yet */
+    struct weft_device_event *event; /* placed; NULL: not yet, or the stream has come there */
+    struct weft_hold *behind;        /* placed after it */
     struct weft_device_gate *gate;
-    int users;
+    int users, is_reached;
     int status;             /* why it could not be placed */
     struct weft_hold *next; /* of the calling thread's group */
 };
@@ -57,7 +59,5 @@ int weft_group_place_holds(void);
 
 /* Asks where the streams are; returns how many calls may begin. [lock] */
 int weft_streams_progress(struct weft_context *context);
-/* Gives back those that are kept. No scope is open, and no communicator is left. [lock] */
-void weft_streams_close(struct weft_context *context);
 
 #endif

@@ -166,16 +166,23 @@ static int check_stream(struct weft_device *device, const void *stream)
     return device->params.fail(WEFT_UNSUPPORTED, "host: memory without a device has no streams");
 }
 
-static int host_follow(struct weft_device_queue *queue, void *stream)
-{
-    return check_stream(queue->device, stream);
-}
-
 static int host_mark(struct weft_device_queue *queue, struct weft_device_event **event)
 {
     (void)queue;
     *event = &past;
     return WEFT_OK;
+}
+
+static int host_mark_stream(struct weft_device *device, int ordinal, void *stream, uint32_t flags,
+                            struct weft_device_event **event)
+{
+    (void)flags;
+    int status = check_ordinal(device, ordinal);
+    if (status == WEFT_OK)
+        status = check_stream(device, stream);
+    if (status == WEFT_OK)
+        *event = &past;
+    return status;
 }
 
 static int host_test(struct weft_device_event *event)
@@ -247,7 +254,7 @@ const struct weft_device_ops weft_host_device_ops = {
     .queue_close = host_queue_close,
     .copy = host_copy,
     .reduce = host_reduce,
-    .follow = host_follow,
+    .mark_stream = host_mark_stream,
     .mark = host_mark,
     .test = host_test,
     .await = host_await,

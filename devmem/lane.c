@@ -398,11 +398,6 @@ static int queued_or_refused(struct weft_lane *lane, int status)
     return status == WEFT_UNSUPPORTED ? status : queued(lane, status);
 }
 
-int weft_lane_follow(struct weft_lane *lane, void *stream)
-{
-    return lane->status ? failed(lane) : queued(lane, lane->kind->ops.follow(lane->queue, stream));
-}
-
 int weft_lane_copy(struct weft_lane *lane, void *destination, const void *source, size_t size)
 {
     return lane->status

@@ -5,8 +5,8 @@
  * later may use what was queued before; only what others than the device read or write (the network, the host) waits
  * for notes. An operation has a lane of its own from its beginning to its end, so that none waits behind another's.
  *
- * Nothing that may take for ever is queued into a lane but follow(). The caller queues nothing behind it before it is
- * due, so that an operation which ends early leaves no work behind that could touch the program's memory later.
+ * Nothing that may take for ever is queued into a lane, so that an operation which ends early leaves no work behind that could touch
+ * the program's memory later. Where the program's streams are the host asks by itself (comm/stream.h).
  *
  * Lanes are opened when they are needed and kept for the next operation. One that still has work when it is given back is set aside
  * until that is done, with the memory that the work uses.
@@ -53,7 +53,6 @@ int weft_lane_ordinal(const struct weft_lane *lane);
 
 /* As the kind's operations of these names. A lane that has failed answers what it has failed with. Copies and reductions that the kind
  * refuses (WEFT_UNSUPPORTED) leave the lane as it was. */
-int weft_lane_follow(struct weft_lane *lane, void *stream);
 int weft_lane_copy(struct weft_lane *lane, void *destination, const void *source, size_t size);
 int weft_lane_reduce(struct weft_lane *lane, const struct weft_device_reduction *reduction);
 /* Also this is bounded: the caller sets the program's stop when it does not get on. */

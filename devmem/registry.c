@@ -70,9 +70,10 @@ static int absent_reduce(struct weft_device_queue *queue, const struct weft_devi
     return absent("do not reduce");
 }
 
-static int absent_follow(struct weft_device_queue *queue, void *stream)
+static int absent_mark_stream(struct weft_device *device, int ordinal, void *stream, uint32_t flags,
+                              struct weft_device_event **event)
 {
-    (void)queue, (void)stream;
+    (void)device, (void)ordinal, (void)stream, (void)flags, (void)event;
     return absent("have no streams");
 }
 
@@ -147,6 +148,12 @@ static int always_reaches(struct weft_device *device, int ordinal, const void *p
     return 1;
 }
 
+static int absent_elapsed(struct weft_device_event *from, struct weft_device_event *to, double *ns)
+{
+    (void)from, (void)to, (void)ns;
+    return absent("have no clock");
+}
+
 /* Takes the default for every operation that the table lacks. */
 static void fill(struct weft_device_ops *ops)
 {
@@ -155,7 +162,7 @@ static void fill(struct weft_device_ops *ops)
     ops->import_ipc = ops->import_ipc ? ops->import_ipc : absent_import_ipc;
     ops->unimport = ops->unimport ? ops->unimport : absent_unimport;
     ops->reduce = ops->reduce ? ops->reduce : absent_reduce;
-    ops->follow = ops->follow ? ops->follow : absent_follow;
+    ops->mark_stream = ops->mark_stream ? ops->mark_stream : absent_mark_stream;
     ops->await = ops->await ? ops->await : absent_await;
     ops->event_free = ops->event_free ? ops->event_free : absent_event_free;
     ops->hold = ops->hold ? ops->hold : absent_hold;
@@ -169,6 +176,7 @@ static void fill(struct weft_device_ops *ops)
     ops->flush_writes = ops->flush_writes ? ops->flush_writes : needless_flush_writes;
     ops->run = ops->run ? ops->run : absent_run;
     ops->reaches = ops->reaches ? ops->reaches : always_reaches;
+    ops->elapsed = ops->elapsed ? ops->elapsed : absent_elapsed;
 }
 
 int weft_device_complete(const struct weft_device_ops *partial, struct weft_device_ops *complete)

@@ -13,7 +13,8 @@ static int retain(struct weft_device *device, int ordinal, cuda_context *context
     return result ? weft_cuda_fail(device, result, "using device %d", ordinal) : WEFT_OK;
 }
 
-static int enter(struct weft_device *device, int ordinal, cuda_context context, struct weft_cuda_turn *turn)
+int weft_cuda_enter_context(struct weft_device *device, int ordinal, cuda_context context,
+                            struct weft_cuda_turn *turn)
 {
     turn->device = device;
     turn->mode = CUDA_CAPTURE_MODE_RELAXED;
@@ -35,7 +36,7 @@ int weft_cuda_enter(struct weft_device *device, int ordinal, struct weft_cuda_tu
     int status = weft_cuda_check(device, ordinal);
     if (!status)
         status = retain(device, ordinal, &context);
-    return status ? status : enter(device, ordinal, context, turn);
+    return status ? status : weft_cuda_enter_context(device, ordinal, context, turn);
 }
 
 void weft_cuda_leave(struct weft_cuda_turn *turn)
@@ -68,7 +69,7 @@ int weft_cuda_enter_stream(struct weft_device *device, int ordinal, cuda_stream 
         return device->params.fail(
             WEFT_UNSUPPORTED, "stream %p is being captured into a graph, which weft's work cannot be part of",
             stream);
-    return enter(device, ordinal, *context, turn);
+    return weft_cuda_enter_context(device, ordinal, *context, turn);
 }
 
 int weft_cuda_some_ordinal(struct weft_device *device)

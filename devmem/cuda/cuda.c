@@ -286,7 +286,7 @@ const struct weft_device_ops weft_cuda_ops = {
     .queue_close = weft_cuda_queue_close,
     .copy = weft_cuda_copy,
     .reduce = weft_cuda_reduce,
-    .follow = weft_cuda_follow,
+    .mark_stream = weft_cuda_mark_stream,
     .mark = weft_cuda_mark,
     .test = weft_cuda_test,
     .await = weft_cuda_await,
@@ -302,4 +302,5 @@ const struct weft_device_ops weft_cuda_ops = {
     .flush_writes = weft_cuda_flush_writes,
     .reaches = weft_cuda_reaches,
     .run = weft_cuda_run,
+    .elapsed = weft_cuda_elapsed,
 };

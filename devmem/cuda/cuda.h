@@ -38,8 +38,9 @@ struct weft_cuda_launcher; /* launch.c: the kernels of one device */
 struct weft_device_event {
     struct weft_device *device;
     cuda_event event;
-    int ordinal;
-    struct weft_device_event *next; /* in a pool */
+    int ordinal, is_timed;
+    cuda_context context;           /* NULL: the primary one */
+    struct weft_device_event *next; /* unused */
 };
 
 struct weft_cuda_ordinal {
@@ -49,7 +50,7 @@ struct weft_cuda_ordinal {
     int has_dmabuf, has_gates, can_flush, has_concurrent_managed;
     int orders_writes, can_flush_writes; /* of NICs: its own work sees them; it can be made to */
     struct weft_cuda_launcher *launcher;
-    struct weft_device_event *events; /* unused ones */
+    struct weft_device_event *events[2]; /* unused ones, and those that tell the time */
 };
 
 struct weft_cuda_allocation {
@@ -80,9 +81,8 @@ struct weft_device_queue {
     struct weft_device *device;
     int ordinal;
     cuda_stream stream;
-    cuda_event follows; /* recorded in a stream of the program's, waited for in this queue */
-    cuda_event waited;  /* recorded behind the last wait of this queue, or program */
-    int meeting;        /* where blocks of its programs meet; -1: they have one block */
+    cuda_event waited; /* recorded behind the last wait of this queue, or program */
+    int meeting;       /* where blocks of its programs meet; -1: they have one block */
 };
 
 extern const struct weft_device_ops weft_cuda_ops;
@@ -110,6 +110,8 @@ int weft_cuda_enter(struct weft_device *device, int ordinal, struct weft_cuda_tu
 /* The same for the context of a stream of the program's; WEFT_UNSUPPORTED while it is being captured into a graph. */
 int weft_cuda_enter_stream(struct weft_device *device, int ordinal, cuda_stream stream, cuda_context *context,
                            struct weft_cuda_turn *turn);
+int weft_cuda_enter_context(struct weft_device *device, int ordinal, cuda_context context,
+                            struct weft_cuda_turn *turn);
 void weft_cuda_leave(struct weft_cuda_turn *turn);
 /* An ordinal whose context is there already, else 0. */
 int weft_cuda_some_ordinal(struct weft_device *device);
@@ -148,7 +150,7 @@ int weft_cuda_identify(struct weft_device *device, const void *pointer, struct w
 /* Whether all size bytes are memory that the driver knows, be it in several spans. */
 int weft_cuda_is_known(struct weft_device *device, const void *pointer, size_t size);
 
-/* --- the other operations: share.c, import.c, queue.c, gate.c, pin.c, memory.c, launch.c */
+/* --- the other operations: share.c, import.c, queue.c, event.c, gate.c, pin.c, memory.c, launch.c */
 
 int weft_cuda_flush_writes(struct weft_device *device, int ordinal);
 int weft_cuda_export_dmabuf(struct weft_device *device, const void *memory, size_t size, int *fd,
@@ -164,10 +166,12 @@ int weft_cuda_is_imported(int ordinal, const void *pointer);
 int weft_cuda_queue_open(struct weft_device *device, int ordinal, struct weft_device_queue **queue);
 void weft_cuda_queue_close(struct weft_device_queue *queue);
 int weft_cuda_copy(struct weft_device_queue *queue, void *destination, const void *source, size_t size);
-int weft_cuda_follow(struct weft_device_queue *queue, void *stream);
 int weft_cuda_mark(struct weft_device_queue *queue, struct weft_device_event **event);
+int weft_cuda_mark_stream(struct weft_device *device, int ordinal, void *stream, uint32_t flags,
+                          struct weft_device_event **event);
 int weft_cuda_test(struct weft_device_event *event);
 int weft_cuda_await(struct weft_device_queue *queue, struct weft_device_event *event);
+int weft_cuda_elapsed(struct weft_device_event *from, struct weft_device_event *to, double *ns);
 void weft_cuda_event_free(struct weft_device_event *event);
 /* Gives the unused events back; to the driver as well, when the ordinal's context is there. */
 void weft_cuda_events_destroy(struct weft_device *device, int ordinal, int is_there);

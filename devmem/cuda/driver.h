@@ -197,6 +197,7 @@ struct cuda_access {
     X(event_destroy, "cuEventDestroy_v2", 1, (cuda_event event))                                             \
     X(event_record, "cuEventRecord", 1, (cuda_event event, cuda_stream stream))                              \
     X(event_query, "cuEventQuery", 1, (cuda_event event))                                                    \
+    X(event_elapsed, "cuEventElapsedTime", 1, (float *ms, cuda_event from, cuda_event to))                   \
     X(ipc_get, "cuIpcGetMemHandle", 1, (struct cuda_ipc_handle * handle, cuda_pointer memory))               \
     X(ipc_open, "cuIpcOpenMemHandle_v2", 1,                                                                  \
       (cuda_pointer * memory, struct cuda_ipc_handle handle, unsigned flags))                                \

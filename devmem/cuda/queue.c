@@ -1,4 +1,4 @@
-/* Queues, copies and events.
+/* Queues and copies.
  *
  * A queue is a stream of the highest priority that does not synchronise with the legacy default stream. Priority is more
  * than speed: streams of different priority do not share a channel to the device, so that a stream of the program's that stops at a
@@ -38,12 +38,7 @@ int weft_cuda_queue_open(struct weft_device *device, int ordinal, struct weft_de
         status = weft_cuda_fail(device, result, "making a stream on device %d", ordinal);
         goto free_queue;
     }
-    result = driver->event_create(&queue->follows, CUDA_EVENT_DISABLE_TIMING);
-    if (!result) {
-        result = driver->event_create(&queue->waited, CUDA_EVENT_DISABLE_TIMING);
-        if (result)
-            driver->event_destroy(queue->follows);
-    }
+    result = driver->event_create(&queue->waited, CUDA_EVENT_DISABLE_TIMING);
     if (result) {
         status = weft_cuda_fail(device, result, "making an event on device %d", ordinal);
         goto destroy_stream;
@@ -91,7 +86,6 @@ void weft_cuda_queue_close(struct weft_device_queue *queue)
             weft_cuda_gates_rescue(queue->ordinal);
         if (result == CUDA_SUCCESS) /* else a program may go on meeting there */
             weft_cuda_meeting_give(queue->device, queue->ordinal, queue->meeting);
-        driver->event_destroy(queue->follows);
         driver->event_destroy(queue->waited);
         driver->stream_destroy(queue->stream);
         weft_cuda_leave(&turn);
@@ -161,94 +155,6 @@ static int wait_in_queue(struct weft_device_queue *queue, cuda_event event)
     return result ? result : driver->event_record(queue->waited, queue->stream);
 }
 
-/* The event may be recorded again while earlier waits for it are pending: a wait is for what was recorded when it was made. */
-int weft_cuda_follow(struct weft_device_queue *queue, void *stream)
-{
-    struct weft_device *device = queue->device;
-    const struct weft_cuda_driver *driver = &device->driver;
-    struct weft_cuda_turn turn;
-    cuda_context context;
-    cuda_event event = queue->follows;
-    int result = CUDA_SUCCESS;
-    int status = weft_cuda_enter_stream(device, queue->ordinal, stream, &context, &turn);
-    if (status)
-        return status;
-    int is_foreign = context != device->ordinals[queue->ordinal].context;
-    if (is_foreign)
-        result = driver->event_create(&event, CUDA_EVENT_DISABLE_TIMING);
-    if (!result) {
-        result = driver->event_record(event, stream);
-        if (!result)
-            result = wait_in_queue(queue, event);
-        if (is_foreign)
-            driver->event_destroy(event); /* when it has happened */
-    }
-    weft_cuda_leave(&turn);
-    return result ? weft_cuda_fail(device, result, "following stream %p on device %d", stream, queue->ordinal)
-                  : WEFT_OK;
-}
-
-static struct weft_device_event *event_get(struct weft_device *device, int ordinal)
-{
-    pthread_mutex_lock(&device->lock);
-    struct weft_device_event *event = device->ordinals[ordinal].events;
-    if (event)
-        device->ordinals[ordinal].events = event->next;
-    pthread_mutex_unlock(&device->lock);
-    if (event)
-        return event;
-    event = calloc(1, sizeof *event);
-    if (!event) {
-        device->params.fail(WEFT_NOMEM, "no memory for an event");
-        return NULL;
-    }
-    event->device = device;
-    event->ordinal = ordinal;
-    int result = device->driver.event_create(&event->event, CUDA_EVENT_DISABLE_TIMING);
-    if (!result)
-        return event;
-    weft_cuda_fail(device, result, "making an event on device %d", ordinal);
-    free(event);
-    return NULL;
-}
-
-int weft_cuda_mark(struct weft_device_queue *queue, struct weft_device_event **marked)
-{
-    struct weft_device *device = queue->device;
-    struct weft_cuda_turn turn;
-    int status = weft_cuda_enter(device, queue->ordinal, &turn);
-    if (status)
-        return status;
-    struct weft_device_event *event = event_get(device, queue->ordinal);
-    int result = event ? device->driver.event_record(event->event, queue->stream) : CUDA_SUCCESS;
-    weft_cuda_leave(&turn);
-    if (event && !result) {
-        *marked = event;
-        return WEFT_OK;
-    }
-    if (!event)
-        return WEFT_NOMEM; /* the text has been given */
-    weft_cuda_event_free(event);
-    return weft_cuda_fail(device, result, "marking a place in a queue of device %d", queue->ordinal);
-}
-
-int weft_cuda_test(struct weft_device_event *event)
-{
-    struct weft_cuda_turn turn;
-    int status = weft_cuda_enter(event->device, event->ordinal, &turn);
-    if (status)
-        return status;
-    int result = event->device->driver.event_query(event->event);
-    weft_cuda_leave(&turn);
-    if (result == CUDA_SUCCESS)
-        return 1;
-    if (result == CUDA_NOT_READY)
-        return 0;
-    if (weft_cuda_is_fatal(result))
-        weft_cuda_gates_rescue(event->ordinal);
-    return weft_cuda_fail(event->device, result, "work on device %d has failed", event->ordinal);
-}
-
 int weft_cuda_await(struct weft_device_queue *queue, struct weft_device_event *event)
 {
     struct weft_cuda_turn turn;
@@ -260,24 +166,4 @@ int weft_cuda_await(struct weft_device_queue *queue, struct weft_device_event *e
     return result ? weft_cuda_fail(queue->device, result, "waiting for an event of device %d on device %d",
                                    event->ordinal, queue->ordinal)
                   : WEFT_OK;
-}
-
-void weft_cuda_event_free(struct weft_device_event *event)
-{
-    struct weft_device *device = event->device;
-    pthread_mutex_lock(&device->lock);
-    event->next = device->ordinals[event->ordinal].events;
-    device->ordinals[event->ordinal].events = event;
-    pthread_mutex_unlock(&device->lock);
-}
-
-void weft_cuda_events_destroy(struct weft_device *device, int ordinal, int is_there)
-{
-    struct weft_device_event *event;
-    while ((event = device->ordinals[ordinal].events)) {
-        device->ordinals[ordinal].events = event->next;
-        if (is_there)
-            device->driver.event_destroy(event->event);
-        free(event);
-    }
 }

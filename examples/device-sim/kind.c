@@ -345,22 +345,46 @@ static int no_stream(struct weft_device *device, void *stream)
     return device->params.fail(WEFT_INVALID, "sim: %p is no stream of the simulated devices", stream);
 }
 
-static int sim_follow(struct weft_device_queue *queue, void *stream)
+static int sim_mark_stream(struct weft_device *device, int ordinal, void *stream, uint32_t flags,
+                           struct weft_device_event **event)
 {
-    int status = sim_enter(queue->device);
+    int status = check_ordinal(device, ordinal);
+    if (status == WEFT_OK)
+        status = sim_enter(device);
     if (status != WEFT_OK)
         return status;
     struct sim_lane *lane = sim_stream_lane(stream);
-    struct weft_device_event *event = lane ? mark_lane(queue->device, lane) : NULL;
-    if (event) {
-        status = sim_lane_append(&queue->lane, &(struct sim_work){.kind = SIM_AWAIT, .event = event});
-        sim_event_drop(event);
+    struct weft_device_event *made = lane ? mark_lane(device, lane) : NULL;
+    if (made) {
+        made->ordinal = ordinal;
+        made->is_timed = (flags & WEFT_DEVICE_EVENT_TIMED) != 0;
     }
     sim_leave();
     if (!lane)
-        return no_stream(queue->device, stream);
-    return event && status == WEFT_OK ? WEFT_OK
-                                      : queue->device->params.fail(WEFT_NOMEM, "sim: no memory for an event");
+        return no_stream(device, stream);
+    if (!made)
+        return device->params.fail(WEFT_NOMEM, "sim: no memory for an event");
+    *event = made;
+    return WEFT_OK;
+}
+
+static int sim_elapsed(struct weft_device_event *from, struct weft_device_event *to, double *ns)
+{
+    struct weft_device *device = from->device;
+    if (!from->is_timed || !to->is_timed || from->ordinal != to->ordinal)
+        return device->params.fail(WEFT_INVALID, "sim: the time between two events: expected timed ones of "
+                                                 "one device");
+    int status = sim_enter(device);
+    if (status != WEFT_OK)
+        return status;
+    int have_happened = from->state && to->state;
+    double between_ns = (double)(to->happened_ns - from->happened_ns);
+    sim_leave();
+    if (!have_happened)
+        return device->params.fail(WEFT_AGAIN, "sim: the time between two events, one of which has not "
+                                               "happened");
+    *ns = between_ns;
+    return WEFT_OK;
 }
 
 static int sim_hold(struct weft_device *device, int ordinal, void *stream, struct weft_device_gate **gate)
@@ -530,7 +554,7 @@ static const struct weft_device_ops sim_ops = {
     .queue_close = sim_queue_close,
     .copy = sim_copy,
     .reduce = sim_queue_reduce,
-    .follow = sim_follow,
+    .mark_stream = sim_mark_stream,
     .mark = sim_mark,
     .test = sim_test,
     .await = sim_await,
@@ -544,6 +568,7 @@ static const struct weft_device_ops sim_ops = {
     .release = sim_release,
     .run = sim_run,
     .reaches = sim_reaches,
+    .elapsed = sim_elapsed,
 };
 
 const struct weft_device_ops *weft_device_plugin(void);

@@ -110,6 +110,13 @@ static void await(struct sim_lane *lane, const struct weft_device_event *event)
                       "sim: the queue was closed before what it waited for had happened");
 }
 
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 /* [lock] Failed lanes skip the work, but still open gates and tell events. */
 static void run(struct sim_lane *lane, struct sim_work *work)
 {
@@ -117,6 +124,7 @@ static void run(struct sim_lane *lane, struct sim_work *work)
     switch (work->kind) {
     case SIM_MARK:
         event->state = lane->status == WEFT_OK ? 1 : lane->status;
+        event->happened_ns = now_ns();
         snprintf(event->why, sizeof event->why, "%s", lane->why);
         sim_event_drop(event);
         break;

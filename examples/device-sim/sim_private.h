@@ -100,6 +100,8 @@ struct weft_device_event {
     struct weft_device *device;
     int users; /* [lock] like the rest */
     int state; /* 0 not yet, 1, or what has failed */
+    int ordinal, is_timed;
+    int64_t happened_ns;
     char why[200];
 };
 

@@ -12,15 +12,17 @@
  *   identity  of a span: a number that no other allocation of this process has had or will have, also at the same address. What is
  *             cached about memory (registrations, handles) is valid as long as identify() still gives the same identity.
  *   queue     weft's own sequence of work on one device; work in one queue runs in order, queues run beside each other and
- *             beside the program's streams. A queue never waits for the program but by follow().
+ *             beside the program's streams. A queue never waits for the program.
  *   stream    the program's own sequence of work, whatever its runtime calls it (cudaStream_t, ...), passed as a pointer.
- *   event     a place in a queue; it has happened when all work before it is done.
+ *   event     a place in a queue or a stream; it has happened when all work before it is done.
  *   gate      a place in a stream at which it waits until the gate is opened.
  *
- * Stream order. A call of the program's on a stream is served without waiting: follow(queue, stream) makes weft's queue
- * wait for what the stream holds by then, hold(stream) puts a gate into it, and the call returns. When weft's work
- * is done, or has failed, the gate is opened, at once or behind the work that a queue still holds. Every gate is opened, whatever
- * happens: a stream that waits for ever hangs the program.
+ * Stream order. A call of the program's on a stream is served without waiting: mark_stream() makes an event behind what the stream
+ * holds by then, hold() puts a gate behind that, and the call returns. The host asks for the event, and queues weft's work when it has
+ * happened. When that is done, or has failed, the gate is opened, at once or behind the work that a queue still holds. Every gate is
+ * opened, whatever happens: a stream that waits for ever hangs the program.
+ * Queues do not wait for streams by themselves: queues share a device's hardware channels, so one that waits for a stream could stand
+ * before another one's work that opens an earlier gate of that stream, and neither would ever get on.
  *
  * Operations that a backend lacks may be NULL in its table; weft_device_complete() (devmem/registry.c) fills them with a
  * default that answers WEFT_UNSUPPORTED, so that every operation is callable. New operations come at the table's end.
@@ -52,12 +54,12 @@
 extern "C" {
 #endif
 
-#define WEFT_DEVICE_ABI              1
+#define WEFT_DEVICE_ABI              2
 #define WEFT_DEVICE_HANDLE_MAX       192  /* bytes of an exported handle */
 #define WEFT_DEVICE_SOURCES_MAX      8    /* inputs of a reduction */
 #define WEFT_DEVICE_DESTINATIONS_MAX 2    /* places that its result goes to */
 #define WEFT_DEVICE_STEPS_MAX        4096 /* of a program */
-#define WEFT_DEVICE_CLOSE_MS         500  /* that queue_close() waits for what a queue follows or awaits */
+#define WEFT_DEVICE_CLOSE_MS         500  /* that queue_close() waits for what a queue awaits */
 
 struct weft_device;       /* one opened kind; defined by the backend */
 struct weft_device_queue; /* defined by the backend */
@@ -108,11 +110,16 @@ enum weft_device_flags {
     WEFT_DEVICE_REDUCES = 1 << 0, /* reduce() works for at least one type and operation */
     WEFT_DEVICE_IPC = 1 << 1,
     WEFT_DEVICE_DMABUF = 1 << 2,
-    WEFT_DEVICE_GATES = 1 << 3,    /* hold() works */
+    WEFT_DEVICE_GATES = 1 << 3,    /* mark_stream() and hold() work */
     WEFT_DEVICE_PROGRAMS = 1 << 4, /* run() works */
     /* Programs in several queues of this process on one device always get on beside each other, also when each waits for the
      * others. */
     WEFT_DEVICE_PROGRAMS_BESIDE = 1 << 5,
+};
+
+enum weft_device_event_flags {
+    /* For elapsed(). Only events that need it: a device that notes the time tells of the event later than one that need not. */
+    WEFT_DEVICE_EVENT_TIMED = 1 << 0,
 };
 
 /* Memory of another process, as export_ipc() describes it. Opaque to everybody but the kind that made it. */
@@ -227,10 +234,10 @@ struct weft_device_ops {
     int (*unimport)(struct weft_device *device, void *base);
 
     int (*queue_open)(struct weft_device *device, int ordinal, struct weft_device_queue **queue);
-    /* Waits until its work has ended, but at most WEFT_DEVICE_CLOSE_MS for what the queue itself waits for: a stream of the
-     * program's, and what a program in the queue awaits, may never come. What is queued behind such a wait is then left: it is done when the wait ends, if it ever does, or it
-     * is dropped. Events there happen, or tell a failure, and gates there are opened, then or at once. Whoever queues work
-     * behind a wait keeps its memory until an event behind it has been told. */
+    /* Waits until its work has ended, but at most WEFT_DEVICE_CLOSE_MS for what the queue itself waits for: an event that it
+     * awaits, and what a program in it awaits, may never come. What is queued behind such a wait is then left: it is done when the
+     * wait ends, if it ever does, or it is dropped. Events there happen, or tell a failure, and gates there are opened, then or at
+     * once. Whoever queues work behind a wait keeps its memory until an event behind it has been told. */
     void (*queue_close)(struct weft_device_queue *queue);
     /* Between any two of: this device's memory, memory that was imported, pinned or managed memory, other devices of the kind.
      * Ordinary host memory has to be pinned before. */
@@ -238,16 +245,19 @@ struct weft_device_ops {
     /* WEFT_UNSUPPORTED for a type and operation that the device does not know, and for memory that it does not reach; nothing has
      * been queued then, and the queue is as it was. The struct may go when it returns. */
     int (*reduce)(struct weft_device_queue *queue, const struct weft_device_reduction *reduction);
-    /* Makes work that follows in the queue wait for what the stream holds now. */
-    int (*follow)(struct weft_device_queue *queue, void *stream);
+    /* Makes an event behind what the stream holds. The device's memory that ordinal names is where the stream runs. flags: enum
+     * weft_device_event_flags. */
+    int (*mark_stream)(struct weft_device *device, int ordinal, void *stream, uint32_t flags,
+                       struct weft_device_event **event);
 
     /* Makes an event behind what the queue holds. */
     int (*mark)(struct weft_device_queue *queue, struct weft_device_event **event);
     /* 1: has happened; 0: not yet; negative: work before it has failed. */
     int (*test)(struct weft_device_event *event);
-    /* Work that follows in the queue waits for the event, which may be another queue's or ordinal's. Where what the event
-     * stands for has failed, so has this queue. */
+    /* Work that follows in the queue waits for the event, which may be another queue's or ordinal's, or a stream's. Where what the
+     * event stands for has failed, so has this queue. */
     int (*await)(struct weft_device_queue *queue, struct weft_device_event *event);
+    /* It need not have happened, and queues may wait for it still. */
     void (*event_free)(struct weft_device_event *event);
 
     /* Puts a closed gate behind what the stream holds. The device's memory that ordinal names is where the stream runs. */
@@ -282,6 +292,10 @@ struct weft_device_ops {
      * may_wait 0: by looking only; otherwise what the driver needs for it is done first. NULL: 1. Copies go between all devices of
      * a kind. */
     int (*reaches)(struct weft_device *device, int ordinal, const void *pointer, int may_wait);
+
+    /* The device's time between two events of one ordinal that were marked with WEFT_DEVICE_EVENT_TIMED and have happened, in nanoseconds:
+     * negative where `to` happened first. WEFT_INVALID for other events; WEFT_AGAIN where one has not happened yet. */
+    int (*elapsed)(struct weft_device_event *from, struct weft_device_event *to, double *ns);
 };
 
 /* What a plug-in exports under this name. */

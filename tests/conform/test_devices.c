@@ -117,7 +117,7 @@ static void freed_memory_fails_the_work(void **state)
     char *memory = device_allocate(&world, 0, WEFT_MEMORY_DEVICE, 200);
     DEVICE_OK(world.streams.open(0, &stream));
     DEVICE_OK(world.streams.wait(stream, &flag));
-    DEVICE_OK(world.ops->follow(queue, stream));
+    device_follow(&world, queue, 0, stream);
     DEVICE_OK(world.ops->copy(queue, memory, memory + 100, 100));
     DEVICE_OK(world.ops->release(world.device, memory));
     __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);

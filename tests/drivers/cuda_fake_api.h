@@ -129,6 +129,7 @@ API int cuEventCreate(CUevent *event, unsigned flags);
 API int cuEventDestroy_v2(CUevent event);
 API int cuEventRecord(CUevent event, CUstream stream);
 API int cuEventQuery(CUevent event);
+API int cuEventElapsedTime(float *ms, CUevent from, CUevent to);
 API int cuMemcpyAsync(CUdeviceptr destination, CUdeviceptr source, size_t size, CUstream stream);
 API int cuMemsetD8Async(CUdeviceptr destination, unsigned char byte, size_t size, CUstream stream);
 API int cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, const int *options,

@@ -1,6 +1,7 @@
 /* The stand-in for libcuda.so.1: streams, which are threads, and what they do. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include "devmem/cuda/parameters.h"
 #include "tests/drivers/cuda_fake_sim.h"
@@ -10,7 +11,8 @@ enum what { COPY, RECORD, WAIT_EVENT, WAIT_VALUE, WRITE_VALUE, CALL_HOST, FILL, 
 struct sim_event {
     CUcontext context;
     unsigned long long recorded, done; /* counts: of records made, and of the last that has happened */
-    int references, is_destroyed;
+    int references, is_timed;
+    int64_t happened_ns; /* the last that has happened */
 };
 
 struct work {
@@ -84,6 +86,13 @@ static void wait_value(struct sim_stream *stream, const struct work *work)
     stream->is_at_word = 0;
 }
 
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 static void launch(struct work *work)
 {
     size_t room;
@@ -150,8 +159,10 @@ static void work_do(struct sim_stream *stream, struct work *work)
     else if (work->what == LAUNCH_PROGRAM)
         launch_program(work);
     pthread_mutex_lock(&lock);
-    if (work->what == RECORD && work->event->done < work->number)
+    if (work->what == RECORD && work->event->done < work->number) {
         work->event->done = work->number;
+        work->event->happened_ns = now_ns();
+    }
 }
 
 static void *stream_main(void *argument)
@@ -441,11 +452,12 @@ int cuStreamWriteValue32(CUstream stream, CUdeviceptr word, uint32_t number, uns
 int cuEventCreate(CUevent *event, unsigned flags)
 {
     CALL();
-    if (!sim_current() || flags != 2) /* timing costs; weft has no use for it */
+    if (!sim_current() || (flags != 0 && flags != 2)) /* the latter without timing */
         return INVALID_VALUE;
     *event = calloc(1, sizeof **event);
     (*event)->context = sim_current();
     (*event)->references = 1;
+    (*event)->is_timed = flags == 0;
     count(&sim.events, 1);
     return SUCCESS;
 }
@@ -476,6 +488,21 @@ int cuEventQuery(CUevent event)
     pthread_mutex_lock(&lock);
     if (!result && event->done < event->recorded)
         result = NOT_READY;
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+int cuEventElapsedTime(float *ms, CUevent from, CUevent to)
+{
+    CALL();
+    int result = broken(from->context);
+    pthread_mutex_lock(&lock);
+    if (!from->is_timed || !to->is_timed || !from->recorded || !to->recorded || from->context != to->context)
+        result = INVALID_HANDLE;
+    else if (!result && (from->done < from->recorded || to->done < to->recorded))
+        result = NOT_READY;
+    if (!result)
+        *ms = (float)(to->happened_ns - from->happened_ns) / 1e6F;
     pthread_mutex_unlock(&lock);
     return result;
 }

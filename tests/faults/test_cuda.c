@@ -90,7 +90,10 @@ static void use_queue(struct weft_device *device)
             _exit(52);
         ops->event_free(event);
     }
-    told(ops->follow(queue, NULL));
+    if (told(ops->mark_stream(device, 1, NULL, 0, &event)) == WEFT_OK) {
+        told(ops->await(queue, event));
+        ops->event_free(event);
+    }
     if (told(ops->hold(device, 1, NULL, &gate)) == WEFT_OK) {
         told(ops->open_gate(gate, queue));
         ops->gate_free(gate);

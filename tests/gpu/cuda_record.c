@@ -254,6 +254,24 @@ static void record_pools(int device)
 
 /* --- streams */
 
+/* With timing, and its time from an event on. */
+static void record_time(CUevent untimed, CUstream stream)
+{
+    CUevent from, to;
+    float ms = -1;
+    say("event with timing: %d", CU(cuEventCreate)(&from, 0));
+    CU(cuEventCreate)(&to, 0);
+    say("time between events not recorded: %d", CU(cuEventElapsedTime)(&ms, from, to));
+    CU(cuEventRecord)(from, stream);
+    CU(cuEventRecord)(to, stream);
+    CU(cuStreamSynchronize)(stream);
+    int got = CU(cuEventElapsedTime)(&ms, from, to);
+    say("time between events: %d, is not negative: %d", got, ms >= 0);
+    say("time from an event without timing: %d", CU(cuEventElapsedTime)(&ms, untimed, to));
+    CU(cuEventDestroy_v2)(from);
+    CU(cuEventDestroy_v2)(to);
+}
+
 static void record_streams(void)
 {
     CUstream stream;
@@ -271,6 +289,7 @@ static void record_streams(void)
         say("stream %d record: %d", (int)handle, CU(cuEventRecord)(event, (CUstream)handle));
         say("stream %d wait: %d", (int)handle, CU(cuStreamWaitEvent)(stream, event, 0));
     }
+    record_time(event, stream);
     int got = CU(cuStreamGetCtx)(stream, &context);
     say("cuStreamGetCtx: %d, is the current one: %d", got, context == current);
     CU(cuMemHostAlloc)(&words, 4096, 3);

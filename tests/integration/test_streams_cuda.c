@@ -41,6 +41,7 @@ static int body(int rank, int ranks, void *arg)
     else
         CHECK(stream_calls_check(cuda, &streams, place) == 0);
     CHECK(fake->memories() == 0);
+    CHECK(fake->calls("cuStreamWaitEvent") == 0); /* no queue waits for a stream */
     weft_devices_destroy(devices);
     return 0;
 }

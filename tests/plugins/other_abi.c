@@ -6,6 +6,6 @@ const struct weft_device_ops *weft_device_plugin(void)
 {
     static struct weft_device_ops ops;
     ops = kind_ops;
-    ops.abi = 2;
+    ops.abi = 1;
     return &ops;
 }

@@ -37,3 +37,11 @@ void cuda_check_finish(struct weft_device_queue *queue)
     assert_int_equal(scene_wait(event), 1);
     weft_cuda_ops.event_free(event);
 }
+
+void cuda_check_follow(struct weft_device_queue *queue, struct weft_device *device, int ordinal, void *stream)
+{
+    struct weft_device_event *event;
+    assert_int_equal(weft_cuda_ops.mark_stream(device, ordinal, stream, 0, &event), WEFT_OK);
+    assert_int_equal(weft_cuda_ops.await(queue, event), WEFT_OK);
+    weft_cuda_ops.event_free(event);
+}

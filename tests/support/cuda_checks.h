@@ -10,5 +10,8 @@ struct weft_device_queue *cuda_check_queue(struct weft_device *device, int ordin
 void *cuda_check_memory(struct weft_device *device, int ordinal, enum weft_memory_kind kind, size_t size);
 /* All that the queue holds is done, without failure. */
 void cuda_check_finish(struct weft_device_queue *queue);
+/* What is queued in it from now on waits for what the stream holds now. */
+void cuda_check_follow(struct weft_device_queue *queue, struct weft_device *device, int ordinal,
+                       void *stream);
 
 #endif

@@ -92,6 +92,14 @@ int device_finish(struct device_world *world, struct weft_device_queue *queue)
     return state;
 }
 
+void device_follow(struct device_world *world, struct weft_device_queue *queue, int ordinal, void *stream)
+{
+    struct weft_device_event *event;
+    DEVICE_OK(world->ops->mark_stream(world->device, ordinal, stream, 0, &event));
+    DEVICE_OK(world->ops->await(queue, event));
+    world->ops->event_free(event);
+}
+
 void device_prepare(struct device_world *world, size_t size)
 {
     world->staging = device_allocate(world, -1, WEFT_MEMORY_PINNED, size);

@@ -77,6 +77,8 @@ struct weft_device_queue *device_queue(struct device_world *world, int ordinal);
 int device_finish(struct device_world *world, struct weft_device_queue *queue);
 /* Waits until the event has happened or its work has failed. Fails the test after 20 s. */
 int device_wait(struct device_world *world, struct weft_device_event *event);
+/* What is queued in the queue from now on waits for what the stream holds now. */
+void device_follow(struct device_world *world, struct weft_device_queue *queue, int ordinal, void *stream);
 /* Makes what device_put() and device_get() of so many bytes need, so that they neither allocate nor open anything, which may
  * wait for streams that wait themselves. */
 void device_prepare(struct device_world *world, size_t size);

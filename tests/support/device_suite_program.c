@@ -468,7 +468,7 @@ static void programs_follow_streams(void **state)
     DEVICE_OK(world->streams.open(0, &stream));
     DEVICE_OK(world->streams.wait(stream, &flag));
     DEVICE_OK(world->streams.fill(stream, a, 0, FEW * sizeof *a));
-    DEVICE_OK(world->ops->follow(desk.queue, stream));
+    device_follow(world, desk.queue, 0, stream);
     DEVICE_OK(world->ops->hold(world->device, 0, stream, &gate));
     DEVICE_OK(run(world, desk.queue, steps, 3, desk.words));
     DEVICE_OK(world->ops->open_gate(gate, desk.queue));

@@ -1,4 +1,4 @@
-/* A program's streams: they are followed and held, and nobody waits in a call. */
+/* A program's streams: they are marked and held, and nobody waits in a call. Queues wait for them by await(). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <weft/weft.h>
 
+#include "base/clock.h"
 #include "tests/support/device_suite.h"
 
 #define BYTES 5000
@@ -37,7 +38,7 @@ static void calls_are_served_in_the_streams_order(void **state)
     DEVICE_OK(world.streams.fill(stream, input, 1, BYTES));
     DEVICE_OK(world.streams.wait(stream, &flag));
     DEVICE_OK(world.streams.fill(stream, input, 2, BYTES)); /* enqueued before: is seen */
-    DEVICE_OK(world.ops->follow(queue, stream));
+    device_follow(&world, queue, 0, stream);
     DEVICE_OK(world.ops->hold(world.device, 0, stream, &gate));
     DEVICE_OK(world.ops->copy(queue, output, input, BYTES));
     DEVICE_OK(world.ops->mark(queue, &event));
@@ -72,7 +73,7 @@ static void a_gate_can_be_opened_at_once(void **state)
     struct weft_device_queue *queue = device_queue(&world, world.count - 1);
     DEVICE_OK(world.streams.open(world.count - 1, &stream));
     DEVICE_OK(world.streams.fill(stream, memory, 1, BYTES));
-    DEVICE_OK(world.ops->follow(queue, stream));
+    device_follow(&world, queue, world.count - 1, stream);
     assert_int_equal(device_finish(&world, queue), 1);
     world.ops->queue_close(queue);
     DEVICE_OK(world.ops->hold(world.device, world.count - 1, stream, &gate));
@@ -103,10 +104,10 @@ static void a_long_kernel_holds_up_nobody_else(void **state)
     DEVICE_OK(world.streams.open(0, &busy));
     DEVICE_OK(world.streams.open(0, &other));
     DEVICE_OK(world.streams.wait(busy, &flag));
-    DEVICE_OK(world.ops->follow(following, busy));
+    device_follow(&world, following, 0, busy);
     DEVICE_OK(world.ops->mark(following, &late));
     DEVICE_OK(world.streams.fill(other, memory, 5, BYTES));
-    DEVICE_OK(world.ops->follow(beside, other));
+    device_follow(&world, beside, 0, other);
     assert_int_equal(device_finish(&world, beside), 1);
     expect_bytes(&world, memory, 5);
     assert_int_equal(world.ops->test(late), 0);
@@ -121,7 +122,7 @@ static void a_long_kernel_holds_up_nobody_else(void **state)
     device_close(&world);
 }
 
-/* Streams that never end do not keep queues open: neither one that follows such a stream, nor one that waits for that. A gate
+/* Streams that never end do not keep queues open: neither one that waits for such a stream, nor one that waits for that. A gate
  * that was left to the queue is opened when the stream goes on. */
 static void closing_does_not_wait_for_streams(void **state)
 {
@@ -136,7 +137,7 @@ static void closing_does_not_wait_for_streams(void **state)
     char *memory = device_allocate(&world, 0, WEFT_MEMORY_DEVICE, BYTES);
     DEVICE_OK(world.streams.open(0, &stuck));
     DEVICE_OK(world.streams.wait(stuck, &flag));
-    DEVICE_OK(world.ops->follow(following, stuck));
+    device_follow(&world, following, 0, stuck);
     DEVICE_OK(world.ops->mark(following, &behind));
     DEVICE_OK(world.ops->hold(world.device, 0, stuck, &gate));
     DEVICE_OK(world.ops->open_gate(gate, following));
@@ -178,7 +179,7 @@ static void closing_keeps_the_order(void **state)
     DEVICE_OK(world.streams.sync(stuck));
     DEVICE_OK(world.streams.wait(stuck, &flag));
     DEVICE_OK(world.ops->copy(queue, result, before, BYTES));
-    DEVICE_OK(world.ops->follow(queue, stuck));
+    device_follow(&world, queue, 0, stuck);
     DEVICE_OK(world.ops->copy(queue, result, behind, BYTES));
     DEVICE_OK(world.ops->mark(queue, &event));
     world.ops->queue_close(queue);
@@ -195,11 +196,103 @@ static void closing_keeps_the_order(void **state)
     device_close(&world);
 }
 
+/* An event has happened when the stream has come there and not before; it need not have happened when it is freed, and one that
+ * is made then is of its own place. */
+static void events_are_places_in_streams(void **state)
+{
+    struct device_world world;
+    struct weft_device_event *before, *behind, *given_up;
+    int flags[2] = {0, 0}, ordinal;
+    void *stream, *other;
+    device_open(&world, device_row(state));
+    ordinal = world.count - 1;
+    DEVICE_OK(world.streams.open(ordinal, &stream));
+    DEVICE_OK(world.streams.open(ordinal, &other));
+    DEVICE_OK(world.ops->mark_stream(world.device, ordinal, stream, 0, &before));
+    assert_int_equal(device_wait(&world, before), 1);
+    DEVICE_OK(world.streams.wait(stream, &flags[0]));
+    DEVICE_OK(world.streams.wait(other, &flags[1]));
+    DEVICE_OK(world.ops->mark_stream(world.device, ordinal, stream, 0, &given_up));
+    world.ops->event_free(given_up);
+    DEVICE_OK(world.ops->mark_stream(world.device, ordinal, other, 0, &behind));
+    __atomic_store_n(&flags[0], 1, __ATOMIC_RELEASE);
+    DEVICE_OK(world.streams.sync(stream));
+    assert_int_equal(world.ops->test(before), 1);
+    assert_int_equal(world.ops->test(behind), 0);
+    __atomic_store_n(&flags[1], 1, __ATOMIC_RELEASE);
+    assert_int_equal(device_wait(&world, behind), 1);
+    world.ops->event_free(before);
+    world.ops->event_free(behind);
+    DEVICE_OK(world.streams.close(stream));
+    DEVICE_OK(world.streams.close(other));
+    device_close(&world);
+}
+
+/* The device's time between two events lies between what the host sees from inside and from outside; clocks may differ by a
+ * hundredth, and a tick. */
+static void the_device_tells_the_time(void **state)
+{
+    struct device_world world;
+    struct weft_device_event *from, *to, *plain;
+    int flag = 0;
+    void *stream;
+    double ns = -7, back_ns, none_ns;
+    device_open(&world, device_row(state));
+    DEVICE_OK(world.streams.open(0, &stream));
+    int64_t outside_ns = weft_clock_ns();
+    DEVICE_OK(world.ops->mark_stream(world.device, 0, stream, WEFT_DEVICE_EVENT_TIMED, &from));
+    DEVICE_OK(world.streams.wait(stream, &flag));
+    DEVICE_OK(world.ops->mark_stream(world.device, 0, stream, 0, &plain));
+    DEVICE_OK(world.ops->mark_stream(world.device, 0, stream, WEFT_DEVICE_EVENT_TIMED, &to));
+    assert_int_equal(device_wait(&world, from), 1);
+    int64_t inside_ns = weft_clock_ns();
+    assert_int_equal(world.ops->elapsed(from, to, &ns), WEFT_AGAIN);
+    assert_int_equal(world.ops->elapsed(from, plain, &ns), WEFT_INVALID);
+    usleep(20000);
+    inside_ns = weft_clock_ns() - inside_ns;
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    assert_int_equal(device_wait(&world, to), 1);
+    outside_ns = weft_clock_ns() - outside_ns;
+    assert_int_equal(device_wait(&world, plain), 1);
+    assert_int_equal(world.ops->elapsed(plain, to, &ns), WEFT_INVALID);
+    assert_true(ns == -7);
+    DEVICE_OK(world.ops->elapsed(from, to, &ns));
+    DEVICE_OK(world.ops->elapsed(to, from, &back_ns));
+    DEVICE_OK(world.ops->elapsed(to, to, &none_ns));
+    if (ns < 0.99 * (double)inside_ns - 1000 || ns > 1.01 * (double)outside_ns + 1000)
+        fail_msg("%f ns: expected from %f to %f", ns, (double)inside_ns, (double)outside_ns);
+    assert_true(back_ns == -ns && none_ns == 0);
+    world.ops->event_free(from);
+    world.ops->event_free(plain);
+    world.ops->event_free(to);
+    DEVICE_OK(world.streams.close(stream));
+    device_close(&world);
+}
+
+static void without_streams_there_is_no_clock(void **state)
+{
+    struct device_world world;
+    struct weft_device_event *event;
+    double ns;
+    device_open(&world, device_row(state));
+    struct weft_device_queue *queue = device_queue(&world, 0);
+    DEVICE_OK(world.ops->mark(queue, &event));
+    assert_int_equal(device_wait(&world, event), 1);
+    assert_int_equal(world.ops->elapsed(event, event, &ns), WEFT_UNSUPPORTED);
+    world.ops->event_free(event);
+    world.ops->queue_close(queue);
+    device_close(&world);
+}
+
 size_t device_stream_tests(const struct device_row *row, struct CMUnitTest *tests)
 {
     size_t used = 0;
-    if (!row->streams)
-        return 0;
+    if (!row->streams) {
+        tests[used++] = (struct CMUnitTest)cmocka_unit_test(without_streams_there_is_no_clock);
+        return used;
+    }
+    tests[used++] = (struct CMUnitTest)cmocka_unit_test(events_are_places_in_streams);
+    tests[used++] = (struct CMUnitTest)cmocka_unit_test(the_device_tells_the_time);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(calls_are_served_in_the_streams_order);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(a_gate_can_be_opened_at_once);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(a_long_kernel_holds_up_nobody_else);

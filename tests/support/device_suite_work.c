@@ -251,7 +251,7 @@ static void failed_work_opens_gates(void **state)
     struct weft_device_queue *queue = device_queue(&world, 0);
     char *memory = device_allocate(&world, 0, WEFT_MEMORY_DEVICE, 200);
     DEVICE_OK(world.streams.open(0, &stream));
-    DEVICE_OK(world.ops->follow(queue, stream));
+    device_follow(&world, queue, 0, stream);
     DEVICE_OK(world.ops->hold(world.device, 0, stream, &gate));
     DEVICE_OK(world.ops->copy(queue, memory, memory + 100, 100));
     DEVICE_OK(world.ops->open_gate(gate, queue));

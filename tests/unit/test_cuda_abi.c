@@ -166,6 +166,7 @@ SIZES(pointer_set, cuPointerSetAttribute, (NULL, 0, 0));
 SIZES(get_range, cuMemGetAddressRange, (NULL, NULL, 0));
 SIZES(stream_create, cuStreamCreateWithPriority, (NULL, 0, 0));
 SIZES(stream_wait_event, cuStreamWaitEvent, (NULL, NULL, 0));
+SIZES(event_elapsed, cuEventElapsedTime, (NULL, NULL, NULL));
 SIZES(stream_get_context, cuStreamGetCtx, (NULL, NULL));
 SIZES(stream_is_capturing, cuStreamIsCapturing, (NULL, NULL));
 SIZES(wait_value, cuStreamWaitValue32, (NULL, 0, 0, 0));

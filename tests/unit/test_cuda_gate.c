@@ -138,7 +138,7 @@ static void test_dead_queue(void **state)
     struct weft_device_event *event;
     struct weft_device_gate *first = hold(NULL), *second;
     /* The queue waits for a stream that stands at a gate itself, so its own opening cannot come before. */
-    assert_int_equal(ops->follow(queue, stream), WEFT_OK);
+    cuda_check_follow(queue, device, 0, stream);
     second = hold(stream);
     CUcontext other, popped;
     CUstream stuck;
@@ -147,7 +147,7 @@ static void test_dead_queue(void **state)
     CU(cuCtxPopCurrent_v2)(&popped);
     struct weft_device_gate *third;
     assert_int_equal(ops->hold(device, 0, stuck, &third), WEFT_OK);
-    assert_int_equal(ops->follow(queue, stuck), WEFT_OK);
+    cuda_check_follow(queue, device, 0, stuck);
     assert_int_equal(ops->open_gate(first, queue), WEFT_OK);
     assert_int_equal(ops->mark(queue, &event), WEFT_OK);
     assert_int_equal(passes(), 0);
@@ -178,7 +178,7 @@ static void test_harmless_failure(void **state)
     assert_int_equal(ops->queue_open(device, 1, &queue), WEFT_OK);
     assert_int_equal(CU(cuStreamCreate)(&behind, 0), 0);
     assert_int_equal(ops->hold(device, 1, stream, &blocker), WEFT_OK);
-    assert_int_equal(ops->follow(queue, stream), WEFT_OK);
+    cuda_check_follow(queue, device, 1, stream);
     gate = hold(behind);
     assert_int_equal(ops->open_gate(gate, queue), WEFT_OK);
     assert_int_equal(ops->mark(queue, &event), WEFT_OK);

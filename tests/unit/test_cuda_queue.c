@@ -1,4 +1,4 @@
-/* Queues, copies, events and following the program's streams; and that the program's context stays as it was. */
+/* Queues, copies and events, in queues and in the program's streams; and that the program's context stays as it was. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -110,54 +110,73 @@ static void latch_open(struct latch *latch)
     pthread_mutex_unlock(&latch->lock);
 }
 
-/* Work in the queue does not begin before what the stream held, and follow() itself does not wait. */
-static void follow(struct weft_device_queue *queue, CUstream stream)
+/* Neither an event in the stream nor one in a queue that waits for it happens before what the stream held; no call waits. */
+static void mark(struct weft_device_queue *queue, CUstream stream)
 {
     struct latch latch = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
-    struct weft_device_event *event;
+    struct weft_device_event *event, *behind;
     CUcontext now;
     assert_int_equal(CU(cuLaunchHostFunc)(stream, latch_wait, &latch), 0);
-    assert_int_equal(ops->follow(queue, stream), WEFT_OK);
-    assert_int_equal(ops->mark(queue, &event), WEFT_OK);
+    assert_int_equal(ops->mark_stream(device, 1, stream, 0, &event), WEFT_OK);
+    assert_int_equal(ops->await(queue, event), WEFT_OK);
+    assert_int_equal(ops->mark(queue, &behind), WEFT_OK);
     usleep(5000);
     assert_int_equal(ops->test(event), 0);
+    assert_int_equal(ops->test(behind), 0);
     latch_open(&latch);
     assert_int_equal(scene_wait(event), 1);
+    assert_int_equal(scene_wait(behind), 1);
     ops->event_free(event);
+    ops->event_free(behind);
     CU(cuCtxGetCurrent)(&now);
     assert_ptr_equal(now, context);
 }
 
-static void test_follow(void **state)
+static void test_mark_stream(void **state)
 {
     (void)state;
     CUstream mine, foreign;
     CUcontext other, popped;
+    struct weft_device_event *event, *timed;
     struct weft_device_queue *queue = cuda_check_queue(device, 1);
     assert_int_equal(CU(cuStreamCreate)(&mine, 0), 0);
-    int events = fake->calls("cuEventCreate");
-    follow(queue, mine);
-    follow(queue, NULL);
-    follow(queue, (CUstream)1);
-    follow(queue, (CUstream)2);
-    assert_int_equal(fake->calls("cuEventCreate"), events + 1); /* of mark(), once */
-    /* A stream of another context: the program made one of its own. */
+    int made = fake->calls("cuEventCreate"), destroyed = fake->calls("cuEventDestroy_v2");
+    mark(queue, mine);
+    mark(queue, NULL);
+    mark(queue, (CUstream)1);
+    mark(queue, (CUstream)2);
+    assert_int_equal(fake->calls("cuEventCreate"), made + 2); /* are used again */
+    assert_int_equal(ops->mark_stream(device, 1, mine, WEFT_DEVICE_EVENT_TIMED, &timed), WEFT_OK);
+    assert_int_equal(fake->calls("cuEventCreate"), made + 3); /* but for what tells the time */
+    /* A stream of another context: the program made one of its own. The event is of that, and goes before it does. */
     assert_int_equal(CU(cuCtxCreate_v2)(&other, 0, 100), 0);
     assert_int_equal(CU(cuStreamCreate)(&foreign, 0), 0);
     assert_int_equal(CU(cuCtxPopCurrent_v2)(&popped), 0);
-    follow(queue, foreign);
+    mark(queue, foreign);
+    assert_int_equal(fake->calls("cuEventCreate"), made + 4);
+    assert_int_equal(fake->calls("cuEventDestroy_v2"), destroyed + 1);
+    double ns;
+    assert_int_equal(ops->mark_stream(device, 1, foreign, WEFT_DEVICE_EVENT_TIMED, &event), WEFT_OK);
+    assert_int_equal(ops->elapsed(timed, event, &ns), WEFT_INVALID);
+    cuda_check_said("expected events of one context");
+    fake->let_fail("cuCtxPushCurrent_v2", 201, 0);
+    assert_int_equal(ops->test(event), WEFT_SYSTEM);
+    ops->event_free(event);
+    ops->event_free(timed);
     fake->let_fail("cuEventCreate", 2, 0);
-    assert_int_equal(ops->follow(queue, foreign), WEFT_NOMEM);
+    assert_int_equal(ops->mark_stream(device, 1, foreign, 0, &event), WEFT_NOMEM);
     fake->let_fail("cuCtxPushCurrent_v2", 201, 1);
-    assert_int_equal(ops->follow(queue, foreign), WEFT_SYSTEM);
+    assert_int_equal(ops->mark_stream(device, 1, foreign, 0, &event), WEFT_SYSTEM);
     CU(cuStreamDestroy_v2)(foreign);
     CU(cuCtxDestroy_v2)(other);
     fake->capturing = mine;
-    assert_int_equal(ops->follow(queue, mine), WEFT_UNSUPPORTED);
+    assert_int_equal(ops->mark_stream(device, 1, mine, 0, &event), WEFT_UNSUPPORTED);
     cuda_check_said("is being captured into a graph");
     fake->capturing = NULL;
-    assert_int_equal(ops->follow(queue, (void *)0x1234), WEFT_SYSTEM); /* no stream at all */
+    assert_int_equal(ops->mark_stream(device, 1, (void *)0x1234, 0, &event),
+                     WEFT_SYSTEM); /* no stream at all */
     cuda_check_said("CUDA_ERROR_INVALID_HANDLE");
+    assert_int_equal(ops->mark_stream(device, 7, NULL, 0, &event), WEFT_INVALID);
     CU(cuStreamDestroy_v2)(mine);
     ops->queue_close(queue);
 }
@@ -189,7 +208,7 @@ static void test_await(void **state)
     assert_int_equal(scene_enter(0, &other), 0);
     assert_int_equal(CU(cuLaunchHostFunc)(NULL, latch_wait, &latch), 0);
     CU(cuCtxPopCurrent_v2)(&popped);
-    assert_int_equal(ops->follow(first, NULL), WEFT_OK);
+    cuda_check_follow(first, device, 0, NULL);
     assert_int_equal(ops->mark(first, &event), WEFT_OK);
     cuda_check_finish(second);
     assert_int_equal(ops->await(second, event), WEFT_OK);
@@ -239,7 +258,6 @@ static void test_errors_of_opening(void **state)
         {"cuCtxGetStreamPriorityRange", 801, 0, WEFT_UNSUPPORTED},
         {"cuStreamCreateWithPriority", 46, 0, WEFT_MISSING},
         {"cuEventCreate", 800, 0, WEFT_ACCESS},
-        {"cuEventCreate", 800, 1, WEFT_ACCESS},
     };
     struct weft_device_queue *queue;
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
@@ -257,26 +275,34 @@ static void test_errors(void **state)
         {"cuStreamIsCapturing", 906, 0, WEFT_UNSUPPORTED},
         {"cuStreamGetCtx", 400, 0, WEFT_SYSTEM},
         {"cuEventRecord", 999, 0, WEFT_SYSTEM},
-        {"cuStreamWaitEvent", 214, 0, WEFT_SYSTEM},
-        {"cuEventRecord", 999, 1, WEFT_SYSTEM}, /* behind the wait */
     };
     struct weft_device_queue *queue;
     struct weft_device_event *event;
     CUstream stream;
     queue = cuda_check_queue(device, 1);
+    fake->let_fail("cuEventCreate", 2, 0);
+    assert_int_equal(ops->mark(queue, &event), WEFT_NOMEM);
     assert_int_equal(CU(cuStreamCreate)(&stream, 0), 0);
     for (size_t i = 0; i < sizeof working / sizeof *working; i++) {
         fake->let_fail(working[i].call, working[i].result, working[i].after);
-        assert_int_equal(ops->follow(queue, stream), working[i].status);
+        assert_int_equal(ops->mark_stream(device, 1, stream, 0, &event), working[i].status);
         cuda_check_said("stream");
     }
-    fake->let_fail("cuEventCreate", 2, 0);
-    assert_int_equal(ops->mark(queue, &event), WEFT_NOMEM);
     fake->let_fail("cuEventRecord", 999, 0);
     assert_int_equal(ops->mark(queue, &event), WEFT_SYSTEM);
     assert_int_equal(ops->mark(queue, &event), WEFT_OK);
     fake->let_fail("cuStreamWaitEvent", 999, 0);
     assert_int_equal(ops->await(queue, event), WEFT_SYSTEM);
+    fake->let_fail("cuEventRecord", 999, 0); /* behind the wait */
+    assert_int_equal(ops->await(queue, event), WEFT_SYSTEM);
+    struct weft_device_event *timed;
+    double ns;
+    assert_int_equal(ops->mark_stream(device, 1, stream, WEFT_DEVICE_EVENT_TIMED, &timed), WEFT_OK);
+    fake->let_fail("cuEventElapsedTime", 700, 0);
+    assert_int_equal(ops->elapsed(timed, timed, &ns), WEFT_SYSTEM);
+    fake->let_fail("cuCtxPushCurrent_v2", 201, 0);
+    assert_int_equal(ops->elapsed(timed, timed, &ns), WEFT_SYSTEM);
+    ops->event_free(timed);
     fake->let_fail("cuEventQuery", 700, 0);
     assert_int_equal(ops->test(event), WEFT_SYSTEM);
     fake->let_fail("cuEventQuery", 900, 0);
@@ -290,7 +316,7 @@ static void test_errors(void **state)
         status[i] = i == 0   ? ops->test(event)
                     : i == 1 ? ops->mark(queue, &other)
                     : i == 2 ? ops->await(queue, event)
-                    : i == 3 ? ops->follow(queue, stream)
+                    : i == 3 ? ops->mark_stream(device, 1, stream, 0, &other)
                              : ops->copy(queue, pinned, pinned + 8, 1);
     }
     assert_memory_equal(status, wanted, sizeof wanted);
@@ -338,14 +364,8 @@ int main(void)
 {
 #define SCENE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
-        SCENE(test_copies),
-        SCENE(test_copy_over_pins),
-        SCENE(test_follow),
-        SCENE(test_streams),
-        SCENE(test_await),
-        SCENE(test_broken),
-        SCENE(test_errors_of_opening),
-        SCENE(test_errors),
+        SCENE(test_copies),  SCENE(test_copy_over_pins), SCENE(test_mark_stream),       SCENE(test_streams),
+        SCENE(test_await),   SCENE(test_broken),         SCENE(test_errors_of_opening), SCENE(test_errors),
         SCENE(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

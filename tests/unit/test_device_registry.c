@@ -84,7 +84,8 @@ static void absent_operations_can_be_called(void **state)
     expect_unsupported(ops.unimport(NULL, NULL), "devices of this kind map no memory of other processes");
     expect_unsupported(ops.reduce(NULL, NULL), "devices of this kind do not reduce");
     expect_unsupported(ops.run(NULL, NULL), "devices of this kind run no programs");
-    expect_unsupported(ops.follow(NULL, NULL), "devices of this kind have no streams");
+    expect_unsupported(ops.mark_stream(NULL, 0, NULL, 0, NULL), "devices of this kind have no streams");
+    expect_unsupported(ops.elapsed(NULL, NULL, NULL), "devices of this kind have no clock");
     expect_unsupported(ops.await(NULL, NULL), "devices of this kind have no queues that wait for each other");
     expect_unsupported(ops.hold(NULL, 0, NULL, NULL), "devices of this kind cannot hold a stream");
     expect_unsupported(ops.open_gate(NULL, NULL), "devices of this kind cannot hold a stream");
@@ -127,7 +128,7 @@ static void tables_that_are_none_are_refused(void **state)
     refuse(&ops, "a kind of device has a table of 12 bytes: expected at least 24");
     ops = least();
     ops.abi = 7;
-    refuse(&ops, "a kind of device has ABI 7: expected 1");
+    refuse(&ops, "a kind of device has ABI 7: expected 2");
     ops = least();
     ops.name = "Least";
     refuse(&ops, "a kind of device is called 'Least': expected 1 to 31 lower-case letters, digits, '-' and "

@@ -226,7 +226,7 @@ static void objects_that_are_no_kind_are_refused(void **state)
         {"tests/plugins/no_symbol.so",
          "plug-in '%s/plugin.so' has no symbol weft_device_plugin: expected a kind of device for weft"},
         {"tests/plugins/no_table.so", "plug-in '%s/plugin.so': weft_device_plugin() gives no table"},
-        {"tests/plugins/other_abi.so", "a kind of device has ABI 2: expected 1"},
+        {"tests/plugins/other_abi.so", "a kind of device has ABI 1: expected 2"},
         {"tests/plugins/too_small.so",
          "device small lacks one of open, close, count, describe, identify, queue_open, queue_close, copy, "
          "mark, test in its table of 56 bytes"},

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "examples/device-sim/sim.h"
 #include "tests/support/exec_world.h"
+#include "tests/support/lane_stall.h"
 #include "tests/support/plugins.h"
 
 #define RANKS   3
@@ -36,7 +37,6 @@ struct rank {
     struct weft_lane *lane;
     int32_t *input, *output, *seen; /* seen: what a kernel behind the call copies from the output */
     void *stream;
-    int flag; /* the stream's first kernel waits for it */
 };
 
 static struct {
@@ -117,7 +117,6 @@ static void scene_close(void)
         struct rank *rank = &scene.ranks[r];
         if (rank->op)
             weft_exec_op_free(rank->op);
-        __atomic_store_n(&rank->flag, 1, __ATOMIC_RELEASE);
         weft_lane_put(rank->lane);
         assert_int_equal(scene.sim->stream_close(rank->stream), 0);
     }
@@ -138,11 +137,10 @@ static void scene_close(void)
     test_plugin_remove(&scene.plugin);
 }
 
-/* A call after what the stream holds, which what follows in the stream waits for. */
+/* A call that the stream has come to, which what comes behind it in the stream waits for. */
 static int start(uint32_t r)
 {
     struct rank *rank = &scene.ranks[r];
-    assert_int_equal(weft_lane_follow(rank->lane, rank->stream), 0);
     assert_int_equal(weft_lane_hold(rank->lane, rank->stream), 0);
     return weft_exec_start(exec_world_rank(scene.world, r), &rank->request, &rank->op);
 }
@@ -221,31 +219,20 @@ static void expect_waits(uint32_t r, const char *described, const char *dumped)
     assert_int_equal(weft_exec_dump(scene.ranks[r].op, NULL, 0), length);
 }
 
-/* Nothing begins before the stream is there, and what comes from others meanwhile is kept. */
-static void test_follows(void **state)
+/* What comes from others before the call begins is kept. */
+static void test_begins_late(void **state)
 {
     (void)state;
     for (size_t m = 0; m < MODES; m++) {
         for (int on_host = 0; on_host < 2; on_host++) {
             scene_open("sim:seed=1,delay=20", modes[m], on_host ? SHADOWS : 0, 0);
-            struct rank *late = &scene.ranks[0];
-            assert_int_equal(scene.sim->stream_wait(late->stream, &late->flag), 0);
-            assert_int_equal(scene.sim->stream_copy(late->stream, late->input, scene.ranks[1].input, BYTES),
-                             0);
-            for (uint32_t r = 0; r < RANKS; r++)
+            for (uint32_t r = 1; r < RANKS; r++)
                 assert_int_equal(start_in_stream(r), 0);
             turn(TURNS);
-            assert_int_equal(are_running(), RANKS);
-            expect_waits(0,
-                         "step 0 of operation 0: waits for the stream that the call was made on, of sim "
-                         "device 0",
-                         "  waits for the stream that the call was made on, of sim device 0\n");
+            assert_true(is_running(1) && is_running(2));
             expect_waits(1, "receive from rank 0 (0 of", "waits for rank 0\n");
-            for (size_t i = 0; i < BYTES; i++)
-                assert_int_equal(((uint8_t *)late->output)[i], PAINT);
-            for (int i = 0; i < COUNT; i++)
-                assert_int_equal(late->input[i], i);
-            __atomic_store_n(&late->flag, 1, __ATOMIC_RELEASE);
+            memcpy(scene.ranks[0].input, scene.ranks[1].input, BYTES);
+            assert_int_equal(start_in_stream(0), 0);
             while (are_running())
                 turn(1);
             for (uint32_t r = 0; r < RANKS; r++) {
@@ -281,11 +268,11 @@ static void test_gates(void **state)
     }
 }
 
-enum point { FOLLOWS, LOADS, RUNS, ENDS, POINTS };
+enum point { LOADS, RUNS, ENDS, POINTS };
 
 static int is_at(uint32_t r, enum point point)
 {
-    static const char *const marks[] = {"on, of sim device 0", "which copies", "", "the last of the work"};
+    static const char *const marks[] = {"which copies", "", "the last of the work"};
     char text[500];
     weft_exec_describe(scene.ranks[r].op, text, sizeof text);
     for (int p = 0; point == RUNS && p < POINTS; p++) {
@@ -303,8 +290,6 @@ static int check_ended_at(enum point point, const char *mode, int on_host, int a
     snprintf(options, sizeof options, "sim:seed=%d,delay=3000", seed);
     scene_open(options, mode, on_host, 0);
     struct rank *ended = &scene.ranks[0];
-    if (point == FOLLOWS)
-        assert_int_equal(scene.sim->stream_wait(ended->stream, &ended->flag), 0);
     for (uint32_t r = 0; r < RANKS; r++)
         assert_int_equal(start(r), 0);
     while (is_running(0) && !is_at(0, point))
@@ -327,7 +312,6 @@ static int check_ended_at(enum point point, const char *mode, int on_host, int a
     memset(ended->output, PAINT, BYTES);
     exec_world_paint_staging(scene.world, PAINT);
     for (uint32_t r = 0; r < RANKS; r++) {
-        __atomic_store_n(&scene.ranks[r].flag, 1, __ATOMIC_RELEASE);
         weft_lane_put(scene.ranks[r].lane);
         scene.ranks[r].lane = NULL;
         scene.sim->stream_sync(scene.ranks[r].stream); /* the gate has been opened */
@@ -353,11 +337,11 @@ static void end_at(enum point point, const char *mode, int on_host, int alone)
 static void test_ended_early(void **state)
 {
     (void)state;
-    for (int point = FOLLOWS; point < POINTS; point++) {
+    for (int point = LOADS; point < POINTS; point++) {
         for (size_t m = 0; m < MODES; m++) {
-            if (point != LOADS && point != ENDS)
+            if (point == RUNS)
                 end_at((enum point)point, modes[m], 0, m % 2);
-            if (point != RUNS)
+            else
                 end_at((enum point)point, modes[m], SHADOWS, m % 2 == 0);
         }
     }
@@ -372,15 +356,13 @@ static void test_hangs(void **state)
         int alone = way % 2, is_staged = way < 2;
         scene_open("sim:seed=1", ways[way], 0, 0);
         struct rank *stuck = &scene.ranks[0];
-        void *stream;
-        int flag = 0;
-        assert_int_equal(scene.sim->stream_open(0, &stream), 0);
-        assert_int_equal(scene.sim->stream_wait(stream, &flag), 0);
+        struct lane_stall stall;
+        lane_stall_open(&stall, scene.kind);
         for (uint32_t r = 0; r < RANKS; r++) {
             struct rank *rank = &scene.ranks[r];
             assert_int_equal(weft_exec_start(exec_world_rank(scene.world, r), &rank->request, &rank->op), 0);
         }
-        assert_int_equal(weft_lane_follow(stuck->lane, stream), 0);
+        assert_int_equal(lane_stall_put(&stall, stuck->lane), 0);
         turn(TURNS);
         assert_true(is_running(0));
         expect_waits(0, "waits for sim device 0)", "waits for sim device 0\n");
@@ -396,8 +378,14 @@ static void test_hangs(void **state)
         weft_lane_put(stuck->lane);
         stuck->lane = NULL;
         assert_int_equal(exec_world_staged(scene.world) > 0, is_staged);
-        __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
-        assert_int_equal(scene.sim->stream_close(stream), 0);
+        lane_stall_end(&stall);
+        for (uint32_t r = 1; r < RANKS; r++) {
+            weft_lane_put(scene.ranks[r].lane);
+            scene.ranks[r].lane = NULL;
+        }
+        weft_lanes_destroy(scene.lanes);
+        scene.lanes = NULL;
+        lane_stall_close(&stall);
         scene_close();
     }
 }
@@ -509,7 +497,7 @@ static void test_no_staging(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_follows),        cmocka_unit_test(test_gates),
+        cmocka_unit_test(test_begins_late),    cmocka_unit_test(test_gates),
         cmocka_unit_test(test_ended_early),    cmocka_unit_test(test_hangs),
         cmocka_unit_test(test_failing_device), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_no_staging),

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "devmem/lane_surplus.h"
 #include "examples/device-sim/sim.h"
+#include "tests/support/lane_stall.h"
 #include "tests/support/plugins.h"
 
 #define MANY   1000
@@ -105,30 +106,6 @@ static void expect_note(struct weft_lane *lane, uint32_t what)
     assert_true(due.amount == (uint64_t)what << 32);
 }
 
-/* A kernel in a stream of the program's that ends when it is told to. */
-struct held {
-    void *stream;
-    int flag;
-};
-
-static void hold(struct held *held)
-{
-    held->flag = 0;
-    assert_int_equal(scene.sim->stream_open(0, &held->stream), 0);
-    assert_int_equal(scene.sim->stream_wait(held->stream, &held->flag), 0);
-}
-
-static void let_go(struct held *held)
-{
-    __atomic_store_n(&held->flag, 1, __ATOMIC_RELEASE);
-}
-
-static void held_end(struct held *held)
-{
-    let_go(held);
-    assert_int_equal(scene.sim->stream_close(held->stream), 0);
-}
-
 static void check_order(const char *kind)
 {
     scene_open(kind, "sim:seed=1,delay=5");
@@ -190,9 +167,9 @@ static void test_one_mark(void **state)
     (void)state;
     scene_open("sim", "sim:seed=1");
     struct weft_lane *lane = lane_get();
-    struct held held;
-    hold(&held);
-    assert_int_equal(weft_lane_follow(lane, held.stream), 0);
+    struct lane_stall stall;
+    lane_stall_open(&stall, scene.kind);
+    assert_int_equal(lane_stall_put(&stall, lane), 0);
     struct weft_lane_note due;
     int before = counts().events;
     for (uint32_t n = 0; n < MANY; n++)
@@ -202,7 +179,7 @@ static void test_one_mark(void **state)
     assert_int_equal(counts().events, before + 1);
     assert_int_equal(weft_lane_poll(lane, &due), 0);
     assert_false(weft_lane_is_idle(lane));
-    let_go(&held);
+    lane_stall_end(&stall);
     for (uint32_t n = 0; n < MANY; n++)
         expect_note(lane, n);
     assert_true(weft_lane_is_idle(lane));
@@ -215,7 +192,7 @@ static void test_one_mark(void **state)
     for (uint32_t n = 0; n < MANY; n++)
         expect_note(lane, n);
     weft_lane_put(lane);
-    held_end(&held);
+    lane_stall_close(&stall);
     scene_close();
 }
 
@@ -224,21 +201,21 @@ static void test_drain(void **state)
     (void)state;
     scene_open("sim", "sim:seed=1");
     struct weft_lane *lane = lane_get();
-    struct held held;
+    struct lane_stall stall;
     struct weft_lane_note due;
-    hold(&held);
-    assert_int_equal(weft_lane_follow(lane, held.stream), 0);
+    lane_stall_open(&stall, scene.kind);
+    assert_int_equal(lane_stall_put(&stall, lane), 0);
     note(lane, 1);
     weft_error_set_detail("untouched");
     assert_int_equal(weft_lane_drain(lane, 0), WEFT_TIMEOUT);
     assert_int_equal(weft_lane_drain(lane, 5), WEFT_TIMEOUT);
     assert_string_equal(weft_error_detail(), "untouched");
-    let_go(&held);
+    lane_stall_end(&stall);
     assert_int_equal(weft_lane_drain(lane, END_MS), 0);
     assert_true(weft_lane_is_idle(lane));
     assert_int_equal(weft_lane_poll(lane, &due), 0); /* the note is forgotten */
     weft_lane_put(lane);
-    held_end(&held);
+    lane_stall_close(&stall);
     scene_close();
 }
 
@@ -247,21 +224,21 @@ static void test_gates(void **state)
 {
     (void)state;
     scene_open("sim", "sim:seed=1");
-    struct held held;
+    struct lane_stall stall;
     void *stream;
-    hold(&held);
+    lane_stall_open(&stall, scene.kind);
     assert_int_equal(scene.sim->stream_open(0, &stream), 0);
     for (int has_work = 0; has_work < 2; has_work++) {
         struct weft_lane *lane = lane_get();
         assert_int_equal(weft_lane_hold(lane, stream), 0);
         assert_int_equal(scene.sim->stream_is_idle(stream), 0);
         if (has_work)
-            assert_int_equal(weft_lane_follow(lane, held.stream), 0);
+            assert_int_equal(lane_stall_put(&stall, lane), 0);
         weft_lane_put(lane);
         if (has_work) {
             usleep(2000);
             assert_int_equal(scene.sim->stream_is_idle(stream), 0);
-            let_go(&held);
+            lane_stall_end(&stall);
         }
         assert_int_equal(scene.sim->stream_sync(stream), 0);
     }
@@ -271,11 +248,11 @@ static void test_gates(void **state)
     assert_int_equal(weft_lane_open_gate(lane), 0);
     assert_int_equal(weft_lane_open_gate(lane), 0);
     assert_int_equal(scene.sim->stream_sync(stream), 0);
-    assert_int_equal(weft_lane_hold(lane, &held), WEFT_INVALID); /* no stream: the lane goes on */
+    assert_int_equal(weft_lane_hold(lane, &stall), WEFT_INVALID); /* no stream: the lane goes on */
     assert_int_equal(weft_lane_drain(lane, END_MS), 0);
     weft_lane_put(lane);
     assert_int_equal(scene.sim->stream_close(stream), 0);
-    held_end(&held);
+    lane_stall_close(&stall);
     scene_close();
 }
 
@@ -306,29 +283,29 @@ static void test_kept_memory(void **state)
 {
     (void)state;
     scene_open("sim", "sim:seed=1");
-    struct held held;
+    struct lane_stall stall;
     int here = 0;
     released = 0;
     struct weft_lane *lane = lane_get();
     keep(lane, &here);
     assert_int_equal(released, 1); /* at once */
     assert_ptr_equal(released_memory, &here);
-    hold(&held);
-    assert_int_equal(weft_lane_follow(lane, held.stream), 0);
+    lane_stall_open(&stall, scene.kind);
+    assert_int_equal(lane_stall_put(&stall, lane), 0);
     keep(lane, &here);
     keep(lane, &here);
     weft_lane_put(lane);
     reap();
     assert_int_equal(released, 1);
     assert_int_equal(counts().queues, 2); /* the first is set aside */
-    let_go(&held);
+    lane_stall_end(&stall);
     while (counts().events)
         reap();
     assert_int_equal(released, 3);
     reap();
     assert_int_equal(released, 3);
     assert_int_equal(counts().queues, 2);
-    held_end(&held);
+    lane_stall_close(&stall);
     scene_close();
     assert_int_equal(released, 3);
 }
@@ -338,17 +315,17 @@ static void test_never_done(void **state)
 {
     (void)state;
     scene_open("sim", "sim:seed=1");
-    struct held held;
-    hold(&held);
+    struct lane_stall stall;
+    lane_stall_open(&stall, scene.kind);
     released = 0;
     struct weft_lane *lane = lane_get();
-    assert_int_equal(weft_lane_follow(lane, held.stream), 0);
-    keep(lane, &held);
+    assert_int_equal(lane_stall_put(&stall, lane), 0);
+    keep(lane, &stall);
     weft_lane_put(lane);
     weft_lanes_destroy(scene.lanes);
     scene.lanes = NULL;
     assert_int_equal(released, 0);
-    held_end(&held);
+    lane_stall_close(&stall);
     scene_close();
     assert_int_equal(released, 0);
 }
@@ -384,7 +361,7 @@ static void test_failing_work(void **state)
             int answer = again == 0   ? weft_lane_poll(lane, &due)
                          : again == 1 ? weft_lane_copy(lane, far, pinned, SIZE)
                          : again == 2 ? weft_lane_flush(lane)
-                         : again == 3 ? weft_lane_follow(lane, stream)
+                         : again == 3 ? weft_lane_run(lane, NULL)
                          : again == 4 ? weft_lane_drain(lane, END_MS)
                                       : weft_lane_poll(lane, &due);
             assert_int_equal(answer, WEFT_TRANSPORT);

@@ -1,0 +1,40 @@
+#include "tests/support/lane_stall.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+enum { AWAITED, STOP, WORDS };
+
+void lane_stall_open(struct lane_stall *stall, const struct weft_device_kind *kind)
+{
+    void *words;
+    assert_int_equal(
+        kind->ops.allocate(kind->device, -1, WEFT_MEMORY_PINNED, WORDS * sizeof(uint64_t), &words), WEFT_OK);
+    *stall = (struct lane_stall){kind, words};
+    stall->words[AWAITED] = stall->words[STOP] = 0;
+}
+
+int lane_stall_put(struct lane_stall *stall, struct weft_lane *lane)
+{
+    const struct weft_device_step step = {
+        .kind = WEFT_DEVICE_STEP_AWAIT, .word = &stall->words[AWAITED], .value = 1};
+    const struct weft_device_program program = {.size = sizeof program,
+                                                .dtype = WEFT_INT32,
+                                                .op = WEFT_SUM,
+                                                .step_count = 1,
+                                                .steps = &step,
+                                                .stop = &stall->words[STOP]};
+    return weft_lane_run(lane, &program);
+}
+
+void lane_stall_end(struct lane_stall *stall)
+{
+    __atomic_store_n(&stall->words[AWAITED], 1, __ATOMIC_RELEASE);
+}
+
+void lane_stall_close(struct lane_stall *stall)
+{
+    assert_int_equal(stall->kind->ops.release(stall->kind->device, stall->words), WEFT_OK);
+}
