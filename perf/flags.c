@@ -251,6 +251,12 @@ static int take_memory(struct perf_options *options, const char *value)
     return -1;
 }
 
+static int take_clock(struct perf_options *options, const char *value)
+{
+    static const char *const words[] = {"host", "device", NULL};
+    return word(value, words, &options->device_clock);
+}
+
 static int take_inputs(struct perf_options *options, const char *value)
 {
     return integer(value, 1, PERF_INPUTS_MAX, &options->inputs);
@@ -378,6 +384,10 @@ const struct perf_flag perf_flags[] = {
      "where buffers live: malloc, weft (weft_mem_alloc) or a kind of devices (cuda:1); several with commas: "
      "of each rank in turn (malloc; host for reduce_local and register)",
      take_memory},
+    {PERF_TAKES_CLOCK, 0, "clock", "C", "host or device",
+     "host: blocking calls by the host's clock; device: calls in the order of a stream, timed by the "
+     "device's events (host)",
+     take_clock},
     {PERF_TAKES_INPUTS, 0, "inputs", "N", "a whole number from 1 to 8", "inputs of a reduction (2)",
      take_inputs},
     {PERF_TAKES_PLACEMENT, 0, "in-place", "W", "0, 1 or both",

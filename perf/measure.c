@@ -23,18 +23,9 @@ int64_t perf_now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Agrees on the number of calls per sample: from the slowest rank's fastest trial call. */
-static int agree_calls(struct perf_channel *channel, perf_call *call, void *arg, int *calls)
+int perf_agree_calls(struct perf_channel *channel, int64_t fastest_ns, int64_t sample_ns, int *calls)
 {
-    int64_t fastest_ns = INT64_MAX, slowest_ns = 1;
-    for (int i = 0; i < TRIAL_CALLS; i++) {
-        int64_t start_ns = perf_now_ns();
-        int status = call(arg);
-        if (status != 0)
-            return status;
-        int64_t took_ns = perf_now_ns() - start_ns;
-        fastest_ns = took_ns < fastest_ns ? took_ns : fastest_ns;
-    }
+    int64_t slowest_ns = 1;
     int64_t *all = malloc((size_t)channel->ranks * sizeof *all);
     if (!all) {
         fprintf(stderr, "weft-perf: out of memory\n");
@@ -46,9 +37,23 @@ static int agree_calls(struct perf_channel *channel, perf_call *call, void *arg,
     free(all);
     if (failed)
         return 1;
-    int64_t wanted = (SAMPLE_NS + slowest_ns - 1) / slowest_ns;
+    int64_t wanted = (sample_ns + slowest_ns - 1) / slowest_ns;
     *calls = wanted > CALLS_MAX ? CALLS_MAX : (int)wanted;
     return 0;
+}
+
+static int agree_calls(struct perf_channel *channel, perf_call *call, void *arg, int *calls)
+{
+    int64_t fastest_ns = INT64_MAX;
+    for (int i = 0; i < TRIAL_CALLS; i++) {
+        int64_t start_ns = perf_now_ns();
+        int status = call(arg);
+        if (status != 0)
+            return status;
+        int64_t took_ns = perf_now_ns() - start_ns;
+        fastest_ns = took_ns < fastest_ns ? took_ns : fastest_ns;
+    }
+    return perf_agree_calls(channel, fastest_ns, SAMPLE_NS, calls);
 }
 
 static int take_samples(perf_call *call, void *arg, double *samples_us, size_t count, int calls)

@@ -22,6 +22,10 @@ struct perf_timing {
 int perf_measure(struct perf_channel *channel, perf_call *call, void *arg, int warmups,
                  struct perf_timing *timing);
 
+/* Sets the number of calls that fill sample_ns, from 1 to 1000, by the slowest rank's fastest trial; collective over the
+ * channel. 0; 1 when the side channel failed (said already). */
+int perf_agree_calls(struct perf_channel *channel, int64_t fastest_ns, int64_t sample_ns, int *calls);
+
 /* Now, by a clock that only goes forward, the same one for all processes of a host. */
 int64_t perf_now_ns(void);
 

@@ -62,7 +62,8 @@ void perf_operation_accepts(const struct perf_operation *operation, struct perf_
     unsigned flags =
         PERF_TAKES_ALGORITHM | PERF_TAKES_COUNTS | PERF_TAKES_WARMUPS | PERF_TAKES_CHECK | PERF_TAKES_CSV;
     if (operation->content != PERF_FROM_NOBODY)
-        flags |= PERF_TAKES_SIZES | PERF_TAKES_TYPE | PERF_TAKES_MEMORY | PERF_TAKES_DEVICE;
+        flags |=
+            PERF_TAKES_SIZES | PERF_TAKES_TYPE | PERF_TAKES_MEMORY | PERF_TAKES_DEVICE | PERF_TAKES_CLOCK;
     if (operation->traits & PERF_REDUCES)
         flags |= PERF_TAKES_OP;
     if (operation->traits & PERF_ROOTED)

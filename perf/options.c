@@ -92,6 +92,15 @@ static int validate(const struct perf_options *options, const struct perf_accept
                 options->ranks);
         return -1;
     }
+    for (int i = 0; options->device_clock && i < options->place_count; i++) {
+        const char *kind = options->places[i].kind;
+        if (strcmp(kind, "malloc") == 0 || strcmp(kind, "weft") == 0) {
+            fprintf(stderr,
+                    "weft-perf: --clock 'device': --memory '%s' has no clock: expected kinds of devices\n",
+                    kind);
+            return -1;
+        }
+    }
     return 0;
 }
 

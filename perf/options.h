@@ -42,7 +42,8 @@ enum {
     PERF_TAKES_BOTH_WAYS = 1 << 15,
     PERF_TAKES_DEVICE = 1 << 16, /* or a kind of devices */
     PERF_TAKES_INPUTS = 1 << 17,
-    PERF_TAKES_ALL = (1 << 18) - 1
+    PERF_TAKES_CLOCK = 1 << 18,
+    PERF_TAKES_ALL = (1 << 19) - 1
 };
 
 /* What a command accepts and starts from. */
@@ -75,6 +76,7 @@ struct perf_options {
     const char *memory;    /* where the buffers live, as given */
     struct perf_place places[PERF_PLACES_MAX]; /* the same: of each rank in turn */
     int place_count;
+    int device_clock;      /* calls in the order of a stream, timed by the device */
     int placements;        /* PERF_OUT_OF_PLACE | PERF_IN_PLACE */
     int pin;               /* 1, 0, or -1: pin when there are enough processors */
     int window;            /* sends in flight */

@@ -34,7 +34,7 @@ struct perf_report *perf_report_open(const struct perf_session *session, const c
     report->on_terminal = isatty(STDERR_FILENO);
     if (session->options->json_path && !(report->json = perf_json_open(session, command)))
         goto free_report;
-    if (session->options->csv_path && !(report->csv = perf_csv_open()))
+    if (session->options->csv_path && !(report->csv = perf_csv_open(session->options)))
         goto free_json;
     perf_table_head(session, command);
     return report;

@@ -81,7 +81,7 @@ int perf_json_write(struct perf_json *json, const struct perf_result *result, co
 void perf_json_free(struct perf_json *json);
 
 struct perf_csv;
-struct perf_csv *perf_csv_open(void);
+struct perf_csv *perf_csv_open(const struct perf_options *options);
 void perf_csv_row(struct perf_csv *csv, const struct perf_row *row);
 void perf_csv_record(struct perf_csv *csv, const struct perf_field *fields, size_t count);
 int perf_csv_write(struct perf_csv *csv, const char *path);

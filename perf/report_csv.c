@@ -8,17 +8,19 @@
 #include "perf/values.h"
 
 struct perf_csv {
+    const char *clock;
     FILE *stream; /* into text */
     char *text;
     size_t size;
     int has_head; /* the names of the columns, which the first row knows */
 };
 
-struct perf_csv *perf_csv_open(void)
+struct perf_csv *perf_csv_open(const struct perf_options *options)
 {
     struct perf_csv *csv = calloc(1, sizeof *csv);
     if (!csv)
         return NULL;
+    csv->clock = options->device_clock ? "device" : "host";
     csv->stream = open_memstream(&csv->text, &csv->size);
     if (!csv->stream) {
         free(csv);
@@ -32,7 +34,7 @@ void perf_csv_row(struct perf_csv *csv, const struct perf_row *row)
     if (!csv->has_head)
         fputs("size_bytes,count,type,redop,root,algorithm,transport,in_place,time_us,p99_us,algbw_gbs,busbw_"
               "gbs,"
-              "wrong,damaged,samples,calls_per_sample\n",
+              "wrong,damaged,samples,calls_per_sample,clock\n",
               csv->stream);
     csv->has_head = 1;
     fprintf(csv->stream, "%zu,%zu,%s,%s,%d,%s,%s,%d,%.6g,%.6g,%.6g,%.6g,", row->size_bytes, row->count,
@@ -42,7 +44,7 @@ void perf_csv_row(struct perf_csv *csv, const struct perf_row *row)
         fprintf(csv->stream, "%llu,%llu", (unsigned long long)row->wrong, (unsigned long long)row->damaged);
     else
         fputc(',', csv->stream);
-    fprintf(csv->stream, ",%zu,%d\n", row->sample_count, row->calls_per_sample);
+    fprintf(csv->stream, ",%zu,%d,%s\n", row->sample_count, row->calls_per_sample, csv->clock);
 }
 
 /* Names of devices may hold anything: then in quotes, with quotes doubled. What is not known is an empty field. */

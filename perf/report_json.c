@@ -110,6 +110,7 @@ static json_t *environment(const struct perf_session *session)
     json_object_set_new(object, "members", members(session));
     json_object_set_new(object, "rails", rails(&session->rails));
     json_object_set_new(object, "memory", text(options->memory));
+    json_object_set_new(object, "clock", text(options->device_clock ? "device" : "host"));
     json_object_set_new(object, "iterations", json_integer(options->iterations));
     json_object_set_new(object, "warmups", json_integer(options->warmups));
     json_object_set_new(object, "checks", json_integer(options->checks));

@@ -14,6 +14,7 @@
 #include "perf/buffers.h"
 #include "perf/corrupt.h"
 #include "perf/data.h"
+#include "perf/device/clock.h"
 #include "perf/measure.h"
 
 struct sweep {
@@ -165,7 +166,10 @@ static int measure(struct sweep *sweep, struct call *call, struct perf_row *row)
         if (hand_over(sweep, call) != 0)
             return -1;
     }
-    int status = perf_measure(&sweep->session->channel, run_call, call, options->warmups, &timing);
+    int status = options->device_clock
+                     ? perf_clock_measure(&sweep->send.device, sweep->session, run_call, call,
+                                          options->warmups, &timing)
+                     : perf_measure(&sweep->session->channel, run_call, call, options->warmups, &timing);
     if (status < 0)
         return complain(call, status);
     if (status > 0 || perf_summarise(row->samples_us, row->sample_count, &summary) != 0)
@@ -359,7 +363,9 @@ int perf_sweep(const struct perf_operation *operation, struct perf_session *sess
         goto free_samples;
     if (perf_buffer_make(&sweep.recv, session->context, place, options->end_bytes) != 0)
         goto release_send;
-    failed = run_pairs(&sweep);
+    failed = options->device_clock ? perf_clock_check(&sweep.send.device, session->context) : 0;
+    if (!failed)
+        failed = run_pairs(&sweep);
     perf_buffer_release(&sweep.recv);
 release_send:
     perf_buffer_release(&sweep.send);

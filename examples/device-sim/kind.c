@@ -12,8 +12,6 @@
 
 #include "sim_private.h"
 
-#define DEVICES_MAX 16
-
 struct sim_machine sim = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 /* SplitMix64 (Steele, Lea and Flood 2014). */
@@ -51,7 +49,7 @@ static int read_options(struct weft_device *device)
         const char *name;
         unsigned *value, highest;
     } numbers[] = {
-        {"devices=", &device->devices, DEVICES_MAX},
+        {"devices=", &device->devices, SIM_DEVICES_MAX},
         {"delay=", &device->delay_us, 1000000},
         {"fail=", &device->fail, 1u << 30},
         {"refuse=", &device->refuse, 1u << 30},
@@ -78,7 +76,7 @@ static int read_options(struct weft_device *device)
             return device->params.fail(WEFT_INVALID,
                                        "sim: option '%.40s': expected seed, devices (up to %d), delay, fail, "
                                        "refuse, ipc, dmabuf or peers=NUMBER",
-                                       text, DEVICES_MAX);
+                                       text, SIM_DEVICES_MAX);
         text = *end ? end + 1 : end;
     }
     return WEFT_OK;
@@ -112,9 +110,12 @@ static void sim_close(struct weft_device *device)
 {
     if (getpid() == device->process) {
         pthread_mutex_lock(&sim.lock);
-        if (--sim.instances == 0 && !sim.spans)
+        int is_last = --sim.instances == 0;
+        if (is_last && !sim.spans)
             sim_holes_free();
         pthread_mutex_unlock(&sim.lock);
+        if (is_last)
+            sim_defaults_close();
     }
     free(device);
 }
@@ -353,7 +354,7 @@ static int sim_mark_stream(struct weft_device *device, int ordinal, void *stream
         status = sim_enter(device);
     if (status != WEFT_OK)
         return status;
-    struct sim_lane *lane = sim_stream_lane(stream);
+    struct sim_lane *lane = sim_stream_lane(ordinal, stream);
     struct weft_device_event *made = lane ? mark_lane(device, lane) : NULL;
     if (made) {
         made->ordinal = ordinal;
@@ -399,7 +400,7 @@ static int sim_hold(struct weft_device *device, int ordinal, void *stream, struc
         return status;
     }
     *made = (struct weft_device_gate){.device = device, .users = 1};
-    struct sim_lane *lane = sim_stream_lane(stream);
+    struct sim_lane *lane = sim_stream_lane(ordinal, stream);
     if (lane)
         status = sim_lane_append(lane, &(struct sim_work){.kind = SIM_GATE, .gate = made});
     sim.counts.gates += lane && status == WEFT_OK;

@@ -3,6 +3,8 @@
  * The plug-in "sim" makes devices out of this process: memory that the host cannot touch, and threads that can. This is how a
  * program makes streams on them. It finds the table by dlsym(handle, "sim_api"), handle being that of the plug-in.
  *
+ * Each device has a stream of its own as well, which is NULL where weft takes streams; programs reach it through weft alone.
+ *
  * Threads: any. A stream is used by one thread at a time.
  */
 #ifndef WEFT_SIM_H

@@ -54,6 +54,7 @@ struct weft_device {
     unsigned lanes; /* [lock] made so far: each draws its own numbers */
 };
 
+#define SIM_DEVICES_MAX  16
 #define SIM_POINTERS_MAX (WEFT_DEVICE_SOURCES_MAX + WEFT_DEVICE_DESTINATIONS_MAX)
 
 enum sim_work_kind {
@@ -155,8 +156,10 @@ void sim_lane_release(struct sim_span *const *spans, int count);
 void sim_event_drop(struct weft_device_event *event);
 void sim_gate_drop(struct weft_device_gate *gate);
 
-/* [lock] stream.c: the stream's lane, NULL when there is no such stream. */
-struct sim_lane *sim_stream_lane(void *stream);
+/* [lock] stream.c: the stream's lane, NULL when there is no such stream. stream NULL: the device's own. */
+struct sim_lane *sim_stream_lane(int ordinal, void *stream);
+/* Waits for what the devices' own streams hold. */
+void sim_defaults_close(void);
 
 /* reduce.c */
 size_t sim_element_bytes(weft_dtype dtype);

@@ -1,4 +1,4 @@
-/* Streams, as programs make them. */
+/* Streams, as programs make them, and one of each device's own. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,10 +10,37 @@ struct stream {
     struct sim_lane lane;
 };
 
-static struct stream *streams; /* [lock] */
+static struct stream *streams;                   /* [lock] */
+static struct stream *defaults[SIM_DEVICES_MAX]; /* [lock] made at their first use */
 
-struct sim_lane *sim_stream_lane(void *stream)
+static struct sim_lane *default_lane(int ordinal)
 {
+    struct stream *made = defaults[ordinal] ? NULL : calloc(1, sizeof *made);
+    if (made && sim_lane_open(&made->lane, NULL, 0) == WEFT_OK)
+        defaults[ordinal] = made;
+    else
+        free(made);
+    return defaults[ordinal] ? &defaults[ordinal]->lane : NULL;
+}
+
+void sim_defaults_close(void)
+{
+    struct stream *closed[SIM_DEVICES_MAX];
+    pthread_mutex_lock(&sim.lock);
+    memcpy(closed, defaults, sizeof closed);
+    memset(defaults, 0, sizeof defaults);
+    pthread_mutex_unlock(&sim.lock);
+    for (int i = 0; i < SIM_DEVICES_MAX; i++) {
+        if (closed[i])
+            sim_lane_close(&closed[i]->lane);
+        free(closed[i]);
+    }
+}
+
+struct sim_lane *sim_stream_lane(int ordinal, void *stream)
+{
+    if (!stream)
+        return default_lane(ordinal);
     for (struct stream *at = streams; at; at = at->next) {
         if (at == stream)
             return &at->lane;

@@ -2,7 +2,7 @@
  *
  * A reduction of n inputs reads n buffers and writes one; the copy beside it reads and writes as many bytes in all, half each.
  * Both are queued in the same queue, one after the other as often as fills SAMPLE_NS, so that launching and
- * waiting do not show, and take turns, so that whatever else the machine does hits both. The contract has no timing by events:
+ * waiting do not show, and take turns, so that whatever else the machine does hits both. Events of queues tell no time:
  * a sample is the host's time from before the first piece of work is queued until the mark behind the last has happened,
  * divided by how many there were.
  *

@@ -228,6 +228,32 @@ static void events_are_places_in_streams(void **state)
     device_close(&world);
 }
 
+/* NULL is a stream, too, and another one of each device. */
+static void the_devices_own_stream_is_one(void **state)
+{
+    struct device_world world;
+    struct weft_device_gate *gate;
+    struct weft_device_event *before, *behind, *other;
+    device_open(&world, device_row(state));
+    int last = world.count - 1;
+    DEVICE_OK(world.ops->mark_stream(world.device, 0, NULL, 0, &before));
+    assert_int_equal(device_wait(&world, before), 1);
+    DEVICE_OK(world.ops->hold(world.device, 0, NULL, &gate));
+    DEVICE_OK(world.ops->mark_stream(world.device, 0, NULL, 0, &behind));
+    DEVICE_OK(world.ops->mark_stream(world.device, last, NULL, 0, &other));
+    assert_int_equal(last ? device_wait(&world, other) : 1, 1);
+    usleep(2000);
+    assert_int_equal(world.ops->test(behind), 0);
+    DEVICE_OK(world.ops->open_gate(gate, NULL));
+    assert_int_equal(device_wait(&world, behind), 1);
+    assert_int_equal(device_wait(&world, other), 1);
+    world.ops->gate_free(gate);
+    world.ops->event_free(before);
+    world.ops->event_free(behind);
+    world.ops->event_free(other);
+    device_close(&world);
+}
+
 /* The device's time between two events lies between what the host sees from inside and from outside; clocks may differ by a
  * hundredth, and a tick. */
 static void the_device_tells_the_time(void **state)
@@ -292,6 +318,7 @@ size_t device_stream_tests(const struct device_row *row, struct CMUnitTest *test
         return used;
     }
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(events_are_places_in_streams);
+    tests[used++] = (struct CMUnitTest)cmocka_unit_test(the_devices_own_stream_is_one);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(the_device_tells_the_time);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(calls_are_served_in_the_streams_order);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(a_gate_can_be_opened_at_once);
