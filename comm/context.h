@@ -116,6 +116,8 @@ struct weft_context {
     atomic_int lingers;           /* one of `background` stands for transports that are busy */
     atomic_int tick_sleeps;       /* the service thread must be woken for new background work */
     int tick_idle;                /* service thread only */
+    int tick_naps;                /* service thread only: something waits for a device, and it looks often */
+    int64_t tick_ns;              /* service thread only: when it last saw that something had happened */
     uint64_t tick_events;         /* service thread only: `events` at the last tick */
     uint64_t events;              /* [lock] that progress has met */
     atomic_int dozes;             /* the service thread sleeps on the descriptors; changes under the lock */

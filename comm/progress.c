@@ -25,6 +25,8 @@
 #define TICKS_DOZE    200               /* before it sleeps on the descriptors */
 #define TIDY_MS       5                 /* between its tries to get the lock for that */
 #define DOZE_MS       20                /* the looks at what waits go on */
+#define NAP_NS_MIN    INT64_C(20000)    /* of the service thread, between looks at devices */
+#define NAPS_NS       INT64_C(8000000)  /* since anything happened; then its naps are sleeps of 1 ms */
 
 static inline void pause_briefly(void)
 {
@@ -222,15 +224,20 @@ void weft_progress_sleep(struct weft_context *context, int64_t deadline_ns, int 
         weft_service_wake(context->service); /* its sleep is not armed any more */
 }
 
+/* Without the lock: a plain lock would win against a thread that still has to wake up. */
+static void let_pass(struct weft_context *context)
+{
+    int64_t until_ns = weft_clock_ns() + STEP_ASIDE_NS;
+    while (atomic_load_explicit(&context->contenders, memory_order_relaxed) && weft_clock_ns() < until_ns)
+        sched_yield();
+}
+
 void weft_progress_step_aside(struct weft_context *context)
 {
     if (!atomic_load_explicit(&context->contenders, memory_order_relaxed))
         return;
     weft_context_unlock(context);
-    /* A plain unlock and lock would win against a thread that still has to wake up. */
-    int64_t until_ns = weft_clock_ns() + STEP_ASIDE_NS;
-    while (atomic_load_explicit(&context->contenders, memory_order_relaxed) && weft_clock_ns() < until_ns)
-        sched_yield();
+    let_pass(context);
     weft_context_lock(context);
 }
 
@@ -310,6 +317,21 @@ static void doze(struct weft_context *context)
         disarm_all(context);
 }
 
+/* Nobody tells the service thread of what a device has done. So while something waits for one it looks without pause for as
+ * long as a waiting call would, and from then on again after an eighth of the time in which nothing has happened: what is waited for
+ * is noticed late by so much at most, and looking costs little of a processor. */
+static void nap(struct weft_context *context, int64_t idle_ns)
+{
+    int spins = !context->oversubscribed && idle_ns < context->settings.spin_us * 1000;
+    int64_t nap_ns = idle_ns / 8 < NAP_NS_MIN ? NAP_NS_MIN : idle_ns / 8;
+    const struct timespec limit = {.tv_nsec = (long)nap_ns};
+    struct pollfd polled = {.fd = weft_service_fd(context->service), .events = POLLIN};
+    if (!spins)
+        ppoll(&polled, 1, &limit, NULL);
+    else
+        let_pass(context);
+}
+
 int weft_progress_tick(void *arg)
 {
     struct weft_context *context = arg;
@@ -326,13 +348,23 @@ int weft_progress_tick(void *arg)
     int due = now_ns - context->looked_ns >= LOOK_NS;
     if (due)
         weft_context_lock(context); /* whoever drives sees to one communicator only, and steps aside */
-    else if (pthread_mutex_trylock(&context->lock) != 0)
-        return 1; /* somebody else drives */
+    else if (pthread_mutex_trylock(&context->lock) != 0) { /* somebody else drives, or makes a call */
+        if (!context->tick_naps)
+            return 1;
+        nap(context, NAPS_NS / 64);
+        return 0;
+    }
     /* As in follow(). */
     int beside = context->leader_sleeps && is_blocked(context);
     int happened = context->leader_sleeps && !beside ? 0 : weft_progress_once(context);
     context->tick_idle = happened || context->events != context->tick_events ? 0 : context->tick_idle + 1;
     context->tick_events = context->events;
+    if (!context->tick_idle)
+        context->tick_ns = now_ns;
+    context->tick_naps = context->tick_idle >= TICKS_IDLE && now_ns - context->tick_ns < NAPS_NS &&
+                         (context->holds || is_blocked(context));
+    if (context->tick_naps)
+        context->tick_idle = TICKS_IDLE;
     if (due) {
         weft_stall_look_all(context);
         context->looked_ns = now_ns;
@@ -347,6 +379,10 @@ int weft_progress_tick(void *arg)
     if (dozed)
         doze(context);
     pthread_mutex_unlock(&context->lock);
+    if (context->tick_naps) {
+        nap(context, now_ns - context->tick_ns);
+        return 0;
+    }
     return dozed || context->tick_idle < TICKS_IDLE ? 0 : context->tick_idle < TICKS_DOZE || beside ? 1 : 5;
 }
 
