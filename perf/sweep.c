@@ -171,8 +171,10 @@ static int measure(struct sweep *sweep, struct call *call, struct perf_row *row)
                                           options->warmups, &timing)
                      : perf_measure(&sweep->session->channel, run_call, call, options->warmups, &timing);
     if (status < 0)
-        return complain(call, status);
-    if (status > 0 || perf_summarise(row->samples_us, row->sample_count, &summary) != 0)
+        complain(call, status);
+    if (status != 0 && options->device_clock)
+        weft_stream_end(sweep->session->context);
+    if (status != 0 || perf_summarise(row->samples_us, row->sample_count, &summary) != 0)
         return -1;
     if (options->checks && !row->in_place) {
         if (fetch(sweep, call) != 0)

@@ -124,7 +124,8 @@ int perf_clock_measure(const struct perf_device *device, struct perf_session *se
         status = call(arg);
     if (status == 0)
         status = take(&run, timing->sample_count, calls, timing->samples_us);
-    weft_stream_end(session->context);
+    if (status == 0)
+        status = weft_stream_end(session->context);
     if (status == 0) /* calls in the order of a stream tell the next ones why they have failed */
         status = weft_barrier(session->comm);
     if (status == 0)

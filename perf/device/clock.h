@@ -14,7 +14,8 @@
 int perf_clock_check(const struct perf_device *device, weft_context *context);
 
 /* As perf_measure(), with each call in the order of the device's own stream (NULL). The session's ranks call it together, each with a
- * device of its own; results are there when it returns. 0; a negative weft status; 1 when the side channel failed (said already). */
+ * device of its own; results are there when it returns. 0; a negative weft status; 1 when the side channel failed (said already). After
+ * a failure the thread may be in the scope of weft_stream_begin() still, as leaving it forgets weft_error_detail(). */
 int perf_clock_measure(const struct perf_device *device, struct perf_session *session, perf_call *call,
                        void *arg, int warmups, struct perf_timing *timing);
 

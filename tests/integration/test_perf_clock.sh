@@ -35,7 +35,7 @@ if [[ -f $BUILD/examples/device-sim/device-sim.so ]]; then
     timed device "many samples" allreduce 1 --ranks 2 --memory sim --clock device -b 8 -e 8 -n 150 -w 0
     timed device "one rank" allreduce 1 --ranks 1 --memory sim --clock device -b 4K -e 4K -n 200
     timed host sim allreduce 1 --ranks 2 --memory sim -b 4K -e 4K -n 2
-    WEFT_DEVICE_OPTIONS=sim:seed=3,fail=40 expect 3 'work fails, as the options say' allreduce --ranks 2 --memory sim --clock device -b 4K -e 4K
+    WEFT_DEVICE_OPTIONS=sim:seed=3,fail=10 expect 3 'fails, as the options say' allreduce --ranks 2 --memory sim --clock device -b 4K -e 4K
     expect 2 "--clock 'device': --memory 'weft' has no clock" allreduce --ranks 2 --memory sim,weft --clock device
 else
     skip "the simulated device is not built"
