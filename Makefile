@@ -168,10 +168,10 @@ $(BUILD)/tests/drivers/old/libze_loader.so.1: $(BUILD)/tests/drivers/sysman_old.
 $(BUILD)/tests/drivers/libcuda.so.1: $(call objects,$(wildcard tests/drivers/cuda_fake_*.c))
 $(TEST_DRIVERS):
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,$(@F) $^ -o $@
+CUDA_RANK_TESTS := $(patsubst tests/%.c,%,$(wildcard tests/integration/test_*_cuda.c))
 CUDA_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_cuda_*.c))
 CUDA_TESTS += $(patsubst %,$(BUILD)/tests/%,faults/test_cuda fuzz/fuzz_cuda_handle conform/test_devices_cuda \
-	unit/test_device_share unit/test_device_regions integration/test_device_calls_cuda \
-	integration/test_streams_cuda)
+	unit/test_device_share unit/test_device_regions $(CUDA_RANK_TESTS))
 $(BUILD)/tests/topo/test_drivers $(BUILD)/tests/faults/test_drivers $(CUDA_TESTS): | $(TEST_DRIVERS)
 # What a real driver answers, for tests/integration/test_cuda_record.sh. Goes to other machines alone.
 CUDA_RECORD := $(BUILD)/tests/gpu/cuda_record
@@ -180,8 +180,7 @@ $(CUDA_RECORD): $(CUDA_RECORD).o | $(TEST_DRIVERS)
 $(BUILD)/tests/gpu/test_devices_gpu $(BUILD)/tests/gpu/gate_probe: $(BUILD)/tests/gpu/streams.o
 # Libraries and kernels are what the test says: none of this machine's.
 $(BUILD)/tests/unit/test_cuda_load: LDFLAGS_ALL += -Wl,--wrap=dlopen,--wrap=dlsym
-$(BUILD)/tests/unit/test_cuda_reduce $(BUILD)/tests/conform/test_devices_cuda $(BUILD)/tests/integration/test_device_calls_cuda \
-$(BUILD)/tests/integration/test_streams_cuda: \
+$(BUILD)/tests/unit/test_cuda_reduce $(BUILD)/tests/conform/test_devices_cuda $(addprefix $(BUILD)/tests/,$(CUDA_RANK_TESTS)): \
 	private LDFLAGS_ALL += -Wl,--wrap=weft_kernel_image
 # cuda.h, where there is one, to compare with.
 CUDA_INCLUDE := $(firstword $(wildcard /usr/local/cuda*/include))

@@ -1,333 +1,86 @@
-/* Messages between real ranks on memory of the simulated device and of the host, mixed, over shared memory and libfabric: every
- * pair of memories, order, wildcards, truncation, cancelled receives, groups, and devices that fail. To the rank itself:
- * tests/unit/test_p2p_copy.c. */
+/* Messages between real ranks on memory of the simulated device and of the host, mixed, over shared memory and libfabric. To the rank
+ * itself: tests/unit/test_p2p_copy.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <cmocka.h>
 
+#include "tests/support/device_messages.h"
 #include "tests/support/job.h"
-#include "tests/support/ranks.h"
 #include "tests/support/sim_seat.h"
 
-#define GUARD 64
-#define MOST  (((size_t)5 << 20) + 3)
-#define HOST  (-1)
-
-struct way {
-    const char *name, *transports, *provider;
-    int threads;
+static const struct {
+    const char *name;
+    struct device_messages way;
+} ways[] = {
+    {.name = "shm", .way = {.bench = &sim_bench}},
+    {.name = "shm, threads", .way = {.bench = &sim_bench, .in_threads = 1}},
+    {.name = "tcp", .way = {.bench = &sim_bench, .provider = "tcp"}},
 };
 
-static const struct way ways[] = {
-    {.name = "shm", .transports = "shm"},
-    {.name = "shm, threads", .transports = "shm", .threads = 1},
-    {.name = "tcp", .transports = "ofi", .provider = "tcp"},
-};
-
-static void each_way(const char *options, test_rank_function *body)
+static void each_way_failing(const char *options, enum device_messages_case which, int sends, int is_long)
 {
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
-        if (ways[w].provider && !job_has_ofi(ways[w].provider))
+        struct device_messages way = ways[w].way;
+        if (way.provider && !job_has_ofi(way.provider))
             continue;
+        way.sends = sends;
+        way.is_long = is_long;
         sim_seats_prepare(options);
-        int (*run)(int, test_rank_function *, void *) =
-            ways[w].threads ? test_ranks_threads : test_ranks_fork;
-        int failed = run(2, body, (void *)(uintptr_t)&ways[w]);
+        int failed = device_messages_run(&way, which);
         sim_seats_end();
         if (failed)
             fail_msg("%s: %d ranks failed", ways[w].name, failed);
     }
 }
 
-struct rank {
-    struct job job;
-    struct sim_seat seat;
-    const struct way *way;
-    uint8_t *bytes; /* ordinary memory to compare with */
-};
-
-static int begin(struct rank *rank, const void *way)
+static void each_way(const char *options, enum device_messages_case which)
 {
-    rank->way = way;
-    sim_seat_take(&rank->seat);
-    rank->bytes = malloc(MOST + GUARD);
-    CHECK(rank->bytes);
-    CHECK_OK(job_open(&rank->job, rank->way->transports, rank->way->provider));
-    return 0;
-}
-
-/* Threads share the device: what others still have is not looked at. */
-static int end(struct rank *rank)
-{
-    CHECK_OK(job_close(&rank->job));
-    CHECK(rank->way->threads || sim_seat_left(&rank->seat) == 0);
-    sim_seat_leave(&rank->seat);
-    free(rank->bytes);
-    return 0;
-}
-
-static uint8_t byte_of(uint32_t seed, size_t i)
-{
-    return (uint8_t)((seed * 2654435761u + (uint32_t)i * 40503u) >> 11);
-}
-
-/* Memory with a message in it, or with guard bytes. */
-static uint8_t *get_filled(struct rank *rank, int where, uint32_t seed, size_t size)
-{
-    uint8_t *memory = sim_seat_get(&rank->seat, where, size + GUARD);
-    for (size_t i = 0; i < size; i++)
-        rank->bytes[i] = byte_of(seed, i);
-    sim_seat_store(&rank->seat, where, memory, rank->bytes, size);
-    return memory;
-}
-
-static uint8_t *get_empty(struct rank *rank, int where, size_t size)
-{
-    uint8_t *memory = sim_seat_get(&rank->seat, where, size + GUARD);
-    memset(rank->bytes, 0x77, size + GUARD);
-    sim_seat_store(&rank->seat, where, memory, rank->bytes, size + GUARD);
-    return memory;
-}
-
-/* Counts bytes that are not as sent, and those behind them that have changed. */
-static size_t wrong(struct rank *rank, int where, const uint8_t *memory, uint32_t seed, size_t size,
-                    size_t room)
-{
-    size_t count = 0;
-    sim_seat_load(&rank->seat, where, rank->bytes, memory, room + GUARD);
-    for (size_t i = 0; i < room + GUARD; i++)
-        count += rank->bytes[i] != (i < size ? byte_of(seed, i) : 0x77);
-    return count;
-}
-
-static const int places[][2] = {{0, 1}, {HOST, 0}, {1, HOST}, {HOST, HOST}};
-#define PLACES (sizeof places / sizeof *places)
-
-/* --- every pair of memories, every size */
-
-static int pairs_body(int number, int ranks, void *arg)
-{
-    (void)ranks;
-    static const size_t sizes[] = {0,    1,    64,    4096,  8151,  8152,    8153,
-                                   8191, 8192, 16384, 16385, 65537, 1048577, MOST};
-    struct rank rank;
-    CHECK(begin(&rank, arg) == 0);
-    for (uint32_t p = 0; p < PLACES; p++) {
-        for (uint32_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-            int sends = (s + p) % 2 == (uint32_t)number, where = places[p][!sends];
-            size_t size = sizes[s], room = s % 3 ? size : MOST;
-            uint8_t *memory = sends ? get_filled(&rank, where, s, size) : get_empty(&rank, where, room);
-            if (sends) {
-                CHECK_OK(weft_send(rank.job.comm, memory, size, WEFT_UINT8, 1 - number, s));
-            } else {
-                weft_message info = WEFT_MESSAGE_INIT;
-                if (s % 4 == 0) {
-                    CHECK_OK(weft_probe(rank.job.comm, WEFT_ANY_SOURCE, WEFT_ANY_TAG, -1, &info));
-                    CHECK(info.bytes == size && info.tag == s);
-                }
-                CHECK_OK(weft_recv(rank.job.comm, memory, room, WEFT_UINT8,
-                                   s % 2 ? WEFT_ANY_SOURCE : 1 - number, s, &info));
-                CHECK(info.source == 1 - number && info.tag == s && info.bytes == size);
-                CHECK(wrong(&rank, where, memory, s, size, room) == 0);
-            }
-            sim_seat_put(&rank.seat, where, memory);
-        }
-    }
-    return end(&rank);
+    each_way_failing(options, which, 0, 0);
 }
 
 static void test_pairs(void **state)
 {
     (void)state;
-    each_way("sim:seed=1", pairs_body);
+    each_way("sim:seed=1", DEVICE_MESSAGES_PAIRS);
 }
 
 static void test_pairs_slow(void **state)
 {
     (void)state;
-    each_way("sim:seed=2,delay=200", pairs_body);
-}
-
-/* --- order, groups */
-
-#define EACH 60
-
-/* Small and large messages of both memories under one tag: each receive gets the one that is its turn. */
-static int order_body(int number, int ranks, void *arg)
-{
-    (void)ranks;
-    static const size_t lengths[] = {8, 70000, 8, 8, 300000, 9000, 16};
-    struct rank rank;
-    uint8_t *parts[EACH];
-    weft_work *works[EACH];
-    CHECK(begin(&rank, arg) == 0);
-    for (int early = 0; early < 2; early++) {
-        for (uint32_t n = 0; n < EACH; n++) {
-            int where = (int)(n * 7 / 3 % 3) - 1;
-            parts[n] = number ? get_empty(&rank, where, lengths[n % 7])
-                              : get_filled(&rank, where, n, lengths[n % 7]);
-        }
-        if (number == early)
-            CHECK_OK(weft_barrier(rank.job.comm));
-        for (uint32_t n = 0; n < EACH; n++)
-            CHECK_OK(
-                number
-                    ? weft_recv_start(rank.job.comm, parts[n], lengths[n % 7], WEFT_UINT8, 0, 5, &works[n])
-                    : weft_send_start(rank.job.comm, parts[n], lengths[n % 7], WEFT_UINT8, 1, 5, &works[n]));
-        if (number != early)
-            CHECK_OK(weft_barrier(rank.job.comm));
-        for (uint32_t n = 0; n < EACH; n++) {
-            int where = (int)(n * 7 / 3 % 3) - 1;
-            CHECK_OK(weft_work_wait(works[n], -1));
-            CHECK_OK(weft_work_free(works[n]));
-            CHECK(!number || wrong(&rank, where, parts[n], n, lengths[n % 7], lengths[n % 7]) == 0);
-            sim_seat_put(&rank.seat, where, parts[n]);
-        }
-    }
-    return end(&rank);
+    each_way("sim:seed=2,delay=200", DEVICE_MESSAGES_PAIRS);
 }
 
 static void test_order(void **state)
 {
     (void)state;
-    each_way("sim:seed=3,delay=100", order_body);
-}
-
-static int groups_body(int number, int ranks, void *arg)
-{
-    (void)ranks;
-    struct rank rank;
-    CHECK(begin(&rank, arg) == 0);
-    for (uint32_t s = 0; s < 3; s++) {
-        static const size_t sizes[] = {100, 9000, 2000000};
-        uint8_t *out = get_filled(&rank, number, s, sizes[s]), *in = get_empty(&rank, 0, sizes[s]);
-        uint8_t *own = get_empty(&rank, HOST, sizes[s]);
-        CHECK_OK(weft_group_start());
-        CHECK_OK(weft_send(rank.job.comm, out, sizes[s], WEFT_UINT8, 1 - number, 1));
-        CHECK_OK(weft_send(rank.job.comm, out, sizes[s], WEFT_UINT8, number, 2));
-        CHECK_OK(weft_recv(rank.job.comm, own, sizes[s], WEFT_UINT8, number, 2, NULL));
-        CHECK_OK(weft_recv(rank.job.comm, in, sizes[s], WEFT_UINT8, 1 - number, 1, NULL));
-        CHECK_OK(weft_group_end());
-        CHECK(wrong(&rank, 0, in, s, sizes[s], sizes[s]) == 0);
-        CHECK(wrong(&rank, HOST, own, s, sizes[s], sizes[s]) == 0);
-        sim_seat_put(&rank.seat, number, out);
-        sim_seat_put(&rank.seat, 0, in);
-        sim_seat_put(&rank.seat, HOST, own);
-    }
-    return end(&rank);
+    each_way("sim:seed=3,delay=100", DEVICE_MESSAGES_ORDER);
 }
 
 static void test_groups(void **state)
 {
     (void)state;
-    each_way("sim:seed=4,delay=100", groups_body);
-}
-
-/* --- too long, cancelled */
-
-static int refused_body(int number, int ranks, void *arg)
-{
-    (void)ranks;
-    static const size_t lengths[] = {100, 200000};
-    struct rank rank;
-    CHECK(begin(&rank, arg) == 0);
-    for (uint32_t i = 0; i < 2 * PLACES; i++) {
-        size_t length = lengths[i % 2];
-        int where = places[i / 2][number];
-        uint8_t *memory = number ? get_empty(&rank, where, length) : get_filled(&rank, where, i, length);
-        if (number == 0) {
-            CHECK_OK(weft_send(rank.job.comm, memory, length, WEFT_UINT8, 1, 6));
-            CHECK_OK(weft_send(rank.job.comm, memory, length, WEFT_UINT8, 1, 6));
-        } else {
-            weft_work *work;
-            CHECK_OK(weft_recv_start(rank.job.comm, memory, length, WEFT_UINT8, 0, 7, &work));
-            CHECK(weft_recv(rank.job.comm, memory, 50, WEFT_UINT8, 0, 6, NULL) == WEFT_MISMATCH);
-            CHECK(strstr(weft_error_detail(), "longer than the 50 bytes"));
-            CHECK_OK(weft_work_cancel(work));
-            weft_work_free(work);
-            CHECK(wrong(&rank, where, memory, 0, 0, length) == 0);
-            CHECK_OK(weft_recv(rank.job.comm, memory, length, WEFT_UINT8, 0, 6, NULL));
-            CHECK(wrong(&rank, where, memory, i, length, length) == 0);
-        }
-        sim_seat_put(&rank.seat, where, memory);
-    }
-    return end(&rank);
+    each_way("sim:seed=4,delay=100", DEVICE_MESSAGES_GROUPS);
 }
 
 static void test_refused(void **state)
 {
     (void)state;
-    each_way("sim:seed=5", refused_body);
-}
-
-/* --- failures */
-
-/* Rank 0's memory is a device's, and its device fails, as sender or as receiver: it says so, the other one hears of it, and
- * nothing is left. */
-static int failing_body(int number, int ranks, void *arg)
-{
-    (void)ranks;
-    struct rank rank;
-    CHECK(begin(&rank, arg) == 0);
-    size_t size = getenv("FAILING_SIZE")[0] == 's' ? 500 : 500000;
-    int sends = (getenv("FAILING_SENDS")[0] == '1') == (number == 0), where = number ? HOST : 0;
-    uint8_t *memory = get_filled(&rank, where, 1, size);
-    int status = sends ? weft_send(rank.job.comm, memory, size, WEFT_UINT8, 1 - number, 1)
-                       : weft_recv(rank.job.comm, memory, size, WEFT_UINT8, 1 - number, 1, NULL);
-    if (number && status == 0) /* a short message may have left before */
-        status = weft_recv(rank.job.comm, memory, size, WEFT_UINT8, 0, 2, NULL);
-    CHECK(status == (number ? WEFT_REVOKED : WEFT_TRANSPORT));
-    CHECK(strstr(weft_error_detail(), "sim: work fails"));
-    CHECK(weft_send(rank.job.comm, memory, size, WEFT_UINT8, 1 - number, 1) == WEFT_REVOKED);
-    sim_seat_put(&rank.seat, where, memory);
-    return end(&rank);
+    each_way("sim:seed=5", DEVICE_MESSAGES_REFUSED);
 }
 
 static void test_failing(void **state)
 {
     (void)state;
-    for (int i = 0; i < 4; i++) {
-        setenv("FAILING_SIZE", i % 2 ? "long" : "short", 1);
-        setenv("FAILING_SENDS", i / 2 ? "1" : "0", 1);
-        each_way("sim:seed=6,fail=1", failing_body);
-    }
-}
-
-/* The program aborts while transfers run on slow devices: when the works have ended its memory is its own. */
-static int abort_body(int number, int ranks, void *arg)
-{
-    (void)ranks;
-    struct rank rank;
-    weft_work *works[4];
-    uint8_t *parts[4];
-    CHECK(begin(&rank, arg) == 0);
-    for (int i = 0; i < 4; i++) {
-        parts[i] = get_filled(&rank, number, 1, 3000000);
-        CHECK_OK(number ? weft_recv_start(rank.job.comm, parts[i], 3000000, WEFT_UINT8, 0, i, &works[i])
-                        : weft_send_start(rank.job.comm, parts[i], 3000000, WEFT_UINT8, 1, i, &works[i]));
-    }
-    int met = weft_barrier(rank.job.comm); /* all have started theirs; one may have aborted since */
-    CHECK(number || met == 0);
-    if (number == 0)
-        CHECK_OK(weft_comm_abort(rank.job.comm, "the test says so"));
-    for (int i = 0; i < 4; i++) {
-        weft_work_wait(works[i], -1); /* a fast one has ended well */
-        weft_work_free(works[i]);
-        sim_seat_put(&rank.seat, number, parts[i]);
-    }
-    CHECK(weft_barrier(rank.job.comm) != 0);
-    return end(&rank);
+    for (int i = 0; i < 4; i++)
+        each_way_failing("sim:seed=6,fail=1", DEVICE_MESSAGES_FAILING, i / 2, i % 2);
 }
 
 static void test_abort(void **state)
 {
     (void)state;
-    each_way("sim:seed=7,delay=200000", abort_body);
+    each_way("sim:seed=7,delay=200000", DEVICE_MESSAGES_ABORT);
 }
 
 int main(void)

@@ -8,74 +8,61 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "tests/support/cuda_kernels.h"
-#include "tests/support/cuda_scene.h"
-#include "tests/support/cuda_streams.h"
-#include "tests/support/ranks.h"
+#include "tests/support/cuda_bench.h"
+#include "tests/support/device_calls.h"
 #include "tests/support/stream_calls.h"
-
-static const struct weft_device_kind *cuda;
-
-static void place(uint32_t rank, uint32_t seed, struct case_device *device)
-{
-    (void)seed;
-    device->kind = cuda;
-    device->ordinal = (int)rank % 2;
-}
 
 static int body(int rank, int ranks, void *arg)
 {
     (void)rank, (void)ranks;
-    const int *ends = arg;
-    struct weft_devices *devices;
-    struct device_streams streams;
-    struct cuda_fake *fake = NULL;
-    CHECK(scene_warm_up(&fake) == NULL);
-    cuda_kernels_run(fake);
-    CHECK_OK(weft_devices_create("", "", "", &devices));
-    cuda = weft_devices_find(devices, "cuda");
-    CHECK(cuda && cuda->ops.count(cuda->device) == 2); /* the driver is started */
-    cuda_streams(cuda, &streams);
+    const int *ends = arg; /* 0: the calls; else 1 + which end */
+    struct device_seat seat;
+    device_seat_take(&seat, &cuda_bench);
     if (*ends)
-        CHECK(stream_ends_check(cuda, &streams, *ends - 1) == 0);
+        CHECK(stream_ends_check(seat.kind, &seat.streams, *ends - 1) == 0);
     else
-        CHECK(stream_calls_check(cuda, &streams, place) == 0);
-    CHECK(fake->memories() == 0);
-    CHECK(fake->calls("cuStreamWaitEvent") == 0); /* no queue waits for a stream */
-    weft_devices_destroy(devices);
+        CHECK(stream_calls_check(seat.kind, &seat.streams, device_calls_together) == 0);
+    CHECK(cuda_bench_fake->calls("cuStreamWaitEvent") == 0); /* no queue waits for a stream */
+    device_seat_leave(&seat);
     return 0;
 }
 
-static void run(int ranks, int ends)
+static void run(int ranks, int in_threads, int ends)
 {
-    assert_int_equal(test_ranks_fork(ranks, body, &ends), 0);
+    assert_int_equal(device_bench_run(&cuda_bench, ranks, in_threads, body, &ends), 0);
 }
 
 static void processes_on_shm(void **state)
 {
     (void)state;
-    run(2, 0);
+    run(2, 0, 0);
 }
 
 static void processes_on_tcp(void **state)
 {
     (void)state;
     setenv("WEFT_TRANSPORTS", "ofi", 1);
-    run(2, 0);
+    run(2, 0, 0);
     unsetenv("WEFT_TRANSPORTS");
+}
+
+static void threads_share_devices(void **state)
+{
+    (void)state;
+    run(2, 1, 0);
 }
 
 static void one_rank(void **state)
 {
     (void)state;
-    run(1, 0);
+    run(1, 0, 0);
 }
 
 static void ends_early(void **state)
 {
     (void)state;
     for (int way = 0; way < 3; way++)
-        run(2, 1 + way);
+        run(2, 0, 1 + way);
 }
 
 int main(void)
@@ -83,6 +70,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(processes_on_shm),
         cmocka_unit_test(processes_on_tcp),
+        cmocka_unit_test(threads_share_devices),
         cmocka_unit_test(one_rank),
         cmocka_unit_test(ends_early),
     };

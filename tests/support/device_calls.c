@@ -6,6 +6,24 @@
 #include "comm/device_memory.h"
 #include "tests/support/ranks.h"
 
+/* What the calling thread's checks go by. */
+static _Thread_local struct {
+    const struct weft_device_kind *kind;
+    int count; /* of devices */
+} checked;
+
+void device_calls_by(const struct weft_device_kind *kind)
+{
+    checked.kind = kind;
+    checked.count = kind->ops.count(kind->device);
+}
+
+/* Its number, where there are so many. */
+static int ordinal_of(int wanted)
+{
+    return wanted % checked.count;
+}
+
 /* A reduction of the program's: what the host alone can compute. */
 static void take_larger(void *arg, const void *left, const void *right, void *result, size_t count,
                         weft_dtype dtype)
@@ -33,15 +51,15 @@ static int check_list(const struct weft_device_kind *kind, weft_comm *comm, weft
         tensors[t] = memory[t];
         if (last_on_host && t == TENSORS - 1)
             break;
-        CHECK_OK(kind->ops.allocate(kind->device, 1, WEFT_MEMORY_DEVICE, counts[t] * sizeof(int32_t),
-                                    &tensors[t]));
-        case_device_move(kind, 1, tensors[t], memory[t], counts[t] * sizeof(int32_t));
+        CHECK_OK(kind->ops.allocate(kind->device, ordinal_of(1), WEFT_MEMORY_DEVICE,
+                                    counts[t] * sizeof(int32_t), &tensors[t]));
+        case_device_move(kind, ordinal_of(1), tensors[t], memory[t], counts[t] * sizeof(int32_t));
     }
     CHECK_OK(
         weft_allreduce_list(comm, TENSORS, (const void *const *)tensors, tensors, counts, WEFT_INT32, op));
     for (int t = 0; t < TENSORS; t++) {
         if (tensors[t] != memory[t]) {
-            case_device_move(kind, 1, memory[t], tensors[t], counts[t] * sizeof(int32_t));
+            case_device_move(kind, ordinal_of(1), memory[t], tensors[t], counts[t] * sizeof(int32_t));
             CHECK_OK(kind->ops.release(kind->device, tensors[t]));
         }
         for (size_t i = 0; i < counts[t]; i++)
@@ -111,7 +129,7 @@ static int check_operations(const struct weft_device_kind *kind, weft_context *c
     return 0;
 }
 
-/* A call may read one device and write another, whether they reach each other or not. */
+/* A call may read one device and write another, whether they reach each other or not, where there are two. */
 static int check_two_devices(const struct weft_device_kind *kind, weft_comm *comm)
 {
     enum { COUNT = 3000 };
@@ -121,10 +139,10 @@ static int check_two_devices(const struct weft_device_kind *kind, weft_comm *com
     for (int i = 0; i < COUNT; i++)
         memory[i] = i;
     CHECK_OK(kind->ops.allocate(kind->device, 0, WEFT_MEMORY_DEVICE, sizeof memory, &input));
-    CHECK_OK(kind->ops.allocate(kind->device, 1, WEFT_MEMORY_DEVICE, sizeof memory, &output));
+    CHECK_OK(kind->ops.allocate(kind->device, ordinal_of(1), WEFT_MEMORY_DEVICE, sizeof memory, &output));
     case_device_move(kind, 0, input, memory, sizeof memory);
     CHECK_OK(weft_allreduce(comm, input, output, COUNT, WEFT_INT32, WEFT_SUM));
-    case_device_move(kind, 1, found, output, sizeof found);
+    case_device_move(kind, ordinal_of(1), found, output, sizeof found);
     for (int i = 0; i < COUNT; i++)
         CHECK(found[i] == i * ranks);
     CHECK_OK(weft_allreduce(comm, output, input, COUNT, WEFT_INT32, WEFT_MAX));
@@ -134,6 +152,38 @@ static int check_two_devices(const struct weft_device_kind *kind, weft_comm *com
     CHECK_OK(weft_alltoall(comm, input, output, COUNT / (size_t)ranks, WEFT_INT32));
     CHECK_OK(kind->ops.release(kind->device, input));
     CHECK_OK(kind->ops.release(kind->device, output));
+    return 0;
+}
+
+/* Memory that is freed and allocated again between calls, at the same address as a rule: what a rank or a NIC knows of it from before is of
+ * no use. Even and odd ranks free theirs in turn. */
+static int check_reused(const struct weft_device_kind *kind, weft_comm *comm)
+{
+    enum { COUNT = 70000, BYTES = COUNT * 4, ROUNDS = 6 };
+    int rank = weft_comm_rank(comm), ranks = weft_comm_size(comm), ordinal = ordinal_of(rank);
+    int32_t *values = malloc(BYTES);
+    void *input = NULL, *output = NULL;
+    for (int round = 0; round < ROUNDS; round++) {
+        if (input && (round + rank) % 2) {
+            CHECK_OK(kind->ops.release(kind->device, output));
+            CHECK_OK(kind->ops.release(kind->device, input));
+            input = output = NULL;
+        }
+        if (!input) {
+            CHECK_OK(kind->ops.allocate(kind->device, ordinal, WEFT_MEMORY_DEVICE, BYTES, &input));
+            CHECK_OK(kind->ops.allocate(kind->device, ordinal, WEFT_MEMORY_DEVICE, BYTES, &output));
+        }
+        for (int i = 0; i < COUNT; i++)
+            values[i] = i * (round + 1) + rank;
+        case_device_move(kind, ordinal, input, values, BYTES);
+        CHECK_OK(weft_allreduce(comm, input, output, COUNT, WEFT_INT32, WEFT_SUM));
+        case_device_move(kind, ordinal, values, output, BYTES);
+        for (int i = 0; i < COUNT; i++)
+            CHECK(values[i] == ranks * i * (round + 1) + ranks * (ranks - 1) / 2);
+    }
+    CHECK_OK(kind->ops.release(kind->device, input));
+    CHECK_OK(kind->ops.release(kind->device, output));
+    free(values);
     return 0;
 }
 
@@ -150,13 +200,11 @@ static int check_forgotten(weft_context *context)
     return 0;
 }
 
-static _Thread_local const struct weft_device_kind *checked;
-
 void device_calls_together(uint32_t rank, uint32_t seed, struct case_device *device)
 {
     (void)seed;
-    device->kind = checked;
-    device->ordinal = (int)rank % 2;
+    device->kind = checked.kind;
+    device->ordinal = ordinal_of((int)rank);
 }
 
 void device_calls_scatter(uint32_t rank, uint32_t seed, struct case_device *device)
@@ -175,7 +223,7 @@ int device_calls_check(const struct weft_device_kind *kind, collective_place *pl
     weft_context *context;
     weft_comm *comm;
     weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
-    checked = kind;
+    device_calls_by(kind);
     collective_place_by(place);
     test_ranks_options(&options);
     CHECK_OK(weft_context_open(NULL, &context));
@@ -184,6 +232,7 @@ int device_calls_check(const struct weft_device_kind *kind, collective_place *pl
     CHECK_OK(weft_comm_get_stats(comm, stats));
     CHECK(check_operations(kind, context, comm) == 0);
     CHECK(check_two_devices(kind, comm) == 0);
+    CHECK(check_reused(kind, comm) == 0);
     CHECK_OK(weft_comm_destroy(comm));
     CHECK(check_forgotten(context) == 0);
     CHECK_OK(weft_context_close(context));

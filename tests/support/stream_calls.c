@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/device_calls.h"
 #include "tests/support/ranks.h"
 
 #define MOST 300000
@@ -346,6 +347,7 @@ int stream_calls_check(const struct weft_device_kind *kind, const struct device_
     struct scene scene;
     CHECK(open_scene(&scene, kind, streams, 0) == 0);
     const struct collective_scope scope = {begin, end, &scene};
+    device_calls_by(kind);
     CHECK(check_errors(&scene) == 0);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         CHECK(check_order(&scene, sizes[i]) == 0);

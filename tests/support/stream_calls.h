@@ -7,7 +7,7 @@
 #include "tests/support/collective_sweep.h"
 #include "tests/support/device_suite.h"
 
-/* In a body of test_ranks_*(); kind has two devices. 0, or 1 after a line on stderr. */
+/* In a body of test_ranks_*(). 0, or 1 after a line on stderr. */
 
 /* Every collective in scopes where place says, and what follows. */
 int stream_calls_check(const struct weft_device_kind *kind, const struct device_streams *streams,

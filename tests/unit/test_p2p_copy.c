@@ -16,7 +16,7 @@
 #define MOST  (((size_t)3 << 20) + 5)
 #define HOST  (-1)
 
-static struct sim_seat seat;
+static struct device_seat seat;
 static weft_context *context;
 static weft_comm *comm;
 static uint8_t bytes[MOST + GUARD], got[MOST + GUARD];
@@ -25,7 +25,7 @@ static void open_all(const char *options, int64_t timeout_ms)
 {
     weft_comm_options one = WEFT_COMM_OPTIONS_INIT;
     sim_seats_prepare(options);
-    sim_seat_take(&seat);
+    device_seat_take(&seat, &sim_bench);
     one.rank = 0;
     one.ranks = 1;
     one.timeout_ms = timeout_ms;
@@ -37,8 +37,8 @@ static void close_all(void)
 {
     assert_int_equal(weft_comm_destroy(comm), 0);
     assert_int_equal(weft_context_close(context), 0);
-    assert_int_equal(sim_seat_left(&seat), 0);
-    sim_seat_leave(&seat);
+    assert_int_equal(sim_bench.left(&seat), 0);
+    device_seat_leave(&seat);
     sim_seats_end();
 }
 
@@ -50,20 +50,20 @@ struct pair {
 
 static void pair_make(struct pair *pair, int from, int to, size_t size, uint8_t seed)
 {
-    *pair = (struct pair){from, to, sim_seat_get(&seat, from, size + GUARD),
-                          sim_seat_get(&seat, to, size + GUARD), size};
+    *pair = (struct pair){from, to, device_seat_get(&seat, from, size + GUARD),
+                          device_seat_get(&seat, to, size + GUARD), size};
     for (size_t i = 0; i < size; i++)
         bytes[i] = (uint8_t)(i * 7 + i / 251 + seed);
-    sim_seat_store(&seat, from, pair->source, bytes, size);
+    device_seat_store(&seat, from, pair->source, bytes, size);
     memset(got, 0xa5, size + GUARD);
-    sim_seat_store(&seat, to, pair->target, got, size + GUARD);
+    device_seat_store(&seat, to, pair->target, got, size + GUARD);
 }
 
 /* How many bytes are not as sent, or not as they were behind the first `size`. */
 static size_t pair_wrong(const struct pair *pair, size_t size)
 {
     size_t wrong = 0;
-    sim_seat_load(&seat, pair->to, got, pair->target, pair->size + GUARD);
+    device_seat_load(&seat, pair->to, got, pair->target, pair->size + GUARD);
     for (size_t i = 0; i < pair->size + GUARD; i++)
         wrong += got[i] != (i < size ? bytes[i] : 0xa5);
     return wrong;
@@ -71,8 +71,8 @@ static size_t pair_wrong(const struct pair *pair, size_t size)
 
 static void pair_free(struct pair *pair)
 {
-    sim_seat_put(&seat, pair->from, pair->source);
-    sim_seat_put(&seat, pair->to, pair->target);
+    device_seat_put(&seat, pair->from, pair->source);
+    device_seat_put(&seat, pair->to, pair->target);
 }
 
 static const int places[][2] = {{0, 0}, {0, 1}, {HOST, 0}, {0, HOST}, {1, HOST}, {HOST, HOST}};
@@ -117,7 +117,7 @@ static void every_pair(const char *options)
                 assert_int_equal(pair_wrong(&pair, sizes[s]), 0);
                 if (sizes[s]) {
                     memset(got, 0xa5, sizes[s] + GUARD);
-                    sim_seat_store(&seat, pair.to, pair.target, got, sizes[s] + GUARD);
+                    device_seat_store(&seat, pair.to, pair.target, got, sizes[s] + GUARD);
                     pass(&pair, order, sizes[s] - 1);
                     assert_int_equal(pair_wrong(&pair, 0), 0);
                 }
@@ -245,7 +245,7 @@ static void test_abort(void **state)
     for (size_t p = 0; p < PLACES - 1; p++) {
         int status = weft_work_wait(receives[p], -1);
         assert_int_equal(weft_work_wait(sends[p], -1) != 0, status != 0);
-        sim_seat_load(&seat, pairs[p].to, bytes, pairs[p].target, pairs[p].size);
+        device_seat_load(&seat, pairs[p].to, bytes, pairs[p].target, pairs[p].size);
         pair_free(&pairs[p]);
         weft_work_free(receives[p]);
         weft_work_free(sends[p]);
