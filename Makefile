@@ -89,7 +89,7 @@ RDMA_PROGRAMS := $(if $(HAVE_VERBS),$(patsubst %.c,$(BUILD)/%,$(wildcard tests/r
 RDMA_TESTS := $(foreach program,$(RDMA_PROGRAMS),$(if $(filter test_%,$(notdir $(program))),$(program))) \
 	$(wildcard tests/rdma/test_*.sh)
 # What runs on a machine with an NVIDIA GPU: tests/gpu/run.sh.
-GPU_PROGRAMS := $(patsubst %,$(BUILD)/tests/gpu/%,cuda_record test_devices_gpu gate_probe)
+GPU_PROGRAMS := $(patsubst %,$(BUILD)/tests/gpu/%,cuda_record test_devices_gpu test_calls_gpu gate_probe)
 LONG := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/long/*.c))
 SCRIPTS := $(wildcard tests/integration/test_*.sh tests/topo/test_*.sh)
 CHECKS := $(wildcard tests/checks/check_*.sh)
@@ -161,11 +161,13 @@ $(BUILD)/tests/conform/test_ofi_demanding: | $(if $(HAVE_LIBFABRIC),$(TEST_PROVI
 
 # Stand-ins for drivers' libraries, with the real ones' names inside.
 TEST_DRIVERS := $(addprefix $(BUILD)/tests/drivers/,libnvidia-ml.so.1 libze_loader.so.1 old/libze_loader.so.1 \
-	libcuda.so.1)
+	libcuda.so.1 kernels/libcuda.so.1)
 $(BUILD)/tests/drivers/libnvidia-ml.so.1: $(BUILD)/tests/drivers/nvml.o
 $(BUILD)/tests/drivers/libze_loader.so.1: $(BUILD)/tests/drivers/sysman.o
 $(BUILD)/tests/drivers/old/libze_loader.so.1: $(BUILD)/tests/drivers/sysman_old.o
 $(BUILD)/tests/drivers/libcuda.so.1: $(call objects,$(wildcard tests/drivers/cuda_fake_*.c))
+$(BUILD)/tests/drivers/kernels/libcuda.so.1: $(call objects,$(wildcard tests/drivers/cuda_fake_*.c) \
+	tests/drivers/cuda_kernels.c devmem/cuda/kernels.c devmem/types.c)
 $(TEST_DRIVERS):
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,$(@F) $^ -o $@
 CUDA_RANK_TESTS := $(patsubst tests/%.c,%,$(wildcard tests/integration/test_*_cuda.c))
@@ -177,7 +179,7 @@ $(BUILD)/tests/topo/test_drivers $(BUILD)/tests/faults/test_drivers $(CUDA_TESTS
 CUDA_RECORD := $(BUILD)/tests/gpu/cuda_record
 $(CUDA_RECORD): $(CUDA_RECORD).o | $(TEST_DRIVERS)
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $^ -ldl -o $@
-$(BUILD)/tests/gpu/test_devices_gpu $(BUILD)/tests/gpu/gate_probe: $(BUILD)/tests/gpu/streams.o
+$(addprefix $(BUILD)/tests/gpu/,test_devices_gpu test_calls_gpu gate_probe): $(BUILD)/tests/gpu/streams.o
 # Libraries and kernels are what the test says: none of this machine's.
 $(BUILD)/tests/unit/test_cuda_load: LDFLAGS_ALL += -Wl,--wrap=dlopen,--wrap=dlsym
 $(BUILD)/tests/unit/test_cuda_reduce $(BUILD)/tests/conform/test_devices_cuda $(addprefix $(BUILD)/tests/,$(CUDA_RANK_TESTS)): \
@@ -318,7 +320,7 @@ gpu-kit: deps
 	$(Q)$(MAKE) $(JOBS) --no-print-directory gpu-programs
 	$(Q)BUILD=$(BUILD) tests/gpu/kit.sh
 
-gpu-programs: $(BUILD)/weft-perf $(GPU_PROGRAMS)
+gpu-programs: $(BUILD)/weft-perf $(BUILD)/perf/micro/program $(GPU_PROGRAMS)
 	@:
 
 # Those of the documents, from texts.

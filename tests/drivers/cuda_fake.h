@@ -16,7 +16,8 @@ struct weft_kernel_batch;
 struct weft_kernel_program;
 
 struct cuda_fake {
-    /* What the driver is like. cuda_fake.reset() sets: version 13.0, two devices that reach each other, everything supported. */
+    /* What the driver is like. cuda_fake.reset() sets: version 13.0, two devices that reach each other (or as
+     * many as CUDA_VISIBLE_DEVICES names), everything supported. */
     int version, devices;
     int init_result;
     int knows_mappings; /* pointer attributes 18 to 20 */

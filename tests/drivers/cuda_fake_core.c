@@ -69,6 +69,16 @@ int sim_call(const char *name)
     return result;
 }
 
+/* As the driver goes by it; here only how many are named matters. */
+static int visible_devices(void)
+{
+    const char *names = getenv("CUDA_VISIBLE_DEVICES");
+    int count = names && *names;
+    for (; names && *names; names++)
+        count += *names == ',';
+    return names ? count : 2;
+}
+
 static void fake_reset(void)
 {
     pthread_mutex_lock(&calls_lock);
@@ -78,7 +88,7 @@ static void fake_reset(void)
     memset(sim.results, 0, sizeof sim.results);
     sim.is_down = sim.pid = sim.late_loads = 0;
     cuda_fake.version = 13000;
-    cuda_fake.devices = 2;
+    cuda_fake.devices = visible_devices();
     cuda_fake.init_result = SUCCESS;
     cuda_fake.knows_mappings = cuda_fake.has_dmabuf = cuda_fake.has_flush = cuda_fake.has_peers = 1;
     cuda_fake.flush_options = 3;
@@ -89,6 +99,8 @@ static void fake_reset(void)
     cuda_fake.capturing = NULL;
     cuda_fake.run = NULL;
     cuda_fake.run_program = NULL;
+    if (sim_kernels_run)
+        sim_kernels_run();
 }
 
 static void fake_break(int device, int result)

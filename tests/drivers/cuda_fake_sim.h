@@ -133,6 +133,8 @@ void sim_wake(void);
 int sim_waits_for_word(CUcontext context);
 /* As late as a driver may. */
 void sim_function_load(CUfunction function, CUcontext context);
+/* Lets launches run, where the stand-in has kernels (cuda_kernels.c); NULL elsewhere. */
+void sim_kernels_run(void) __attribute__((weak));
 int sim_stream_is_idle(void *stream);
 int sim_stream_flags(void *stream, int *priority);
 

@@ -13,8 +13,8 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 export BUILD=${BUILD:-build}
-check_steps=(conformance kernels record gates collectives memcheck racecheck)
-perf_steps=(bandwidth figures allreduce gates)
+check_steps=(conformance kernels record gates calls collectives memcheck racecheck)
+perf_steps=(bandwidth figures allreduce programs gates)
 judge_steps=(judge_sums judge_allreduce)
 least_share=85     # percent of the copies' bandwidth, from 64 MiB up
 most_times=1.3     # the time that an allreduce's least traffic takes at that bandwidth
@@ -141,6 +141,13 @@ step_kernels() {
     fi
 }
 
+# Calls of 1, 2 and 4 ranks that share the device, as the stand-in serves them: in threads and processes, over shared memory and tcp, in
+# streams and as programs, aborted, late, and mixed with the host's memory.
+step_calls() {
+    needs_kernels calls || return
+    programs calls 3000 "$BUILD/tests/gpu/test_calls_gpu"
+}
+
 # What the driver answers, beside what the stand-in answers. The trace belongs into tests/gpu/traces/.
 step_record() {
     attempt 60 "$BUILD/tests/gpu/cuda_record"
@@ -195,15 +202,11 @@ step_collectives() {
     ranks "allreduce of device and host memory" 120 allreduce --ranks 3 --memory cuda,host,malloc -b 50 -e 4M -f 33 -n 1 -w 0
 }
 
-# sanitize TOOL NAME ARGUMENTS: a rank of weft-perf reduce_local by itself, since its launcher uses no CUDA. Errors that calls return
-# are what weft asks for; memory is what counts.
+# sanitize TOOL NAME COMMAND...: errors that calls return are what weft asks for; memory is what counts.
 sanitize() {
     local tool=$1 name=$2
     shift 2
-    (umask 077 && head -c 32 /dev/urandom >"$work/secret")
-    attempt 580 env RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 WEFT_PORT=$((20000 + RANDOM % 10000)) \
-        WEFT_SECRET_FILE="$work/secret" "$sanitizer" --tool "$tool" --report-api-errors no --error-exitcode 99 \
-        "$perf" reduce_local --memory cuda -d all -o all -n 1 -w 0 "$@"
+    attempt 580 env "${rank_alone[@]}" "$sanitizer" --tool "$tool" --report-api-errors no --error-exitcode 99 "$@"
     local told="$results/$tool-${name// /-}.txt"
     cat "$work/out" "$work/err" >"$told"
     if grep -q 'Device not supported' "$told"; then
@@ -215,17 +218,22 @@ sanitize() {
     fi
 }
 
-# step_memcheck and step_racecheck; COMPUTE_SANITIZER may name the program.
+# step_memcheck and step_racecheck; COMPUTE_SANITIZER may name the program. Reductions by a rank of weft-perf reduce_local by itself, since
+# its launcher uses no CUDA.
 sanitize_all() {
-    local tool=$1
+    local tool=$1 rank_alone
     sanitizer=$(PATH=$PATH:$(echo /usr/local/cuda*/bin | tr ' ' ':') command -v "${COMPUTE_SANITIZER:-compute-sanitizer}") || {
         skip "$tool: no compute-sanitizer here"
         return
     }
     needs_kernels "$tool" || return
-    sanitize "$tool" "two inputs" -b 50 -e 2M -f 3300
-    sanitize "$tool" "three inputs" -b 1000 -e 9000 -f 9 --inputs 3
-    sanitize "$tool" "eight inputs" -b 1000 -e 9000 -f 9 --inputs 8
+    (umask 077 && head -c 32 /dev/urandom >"$work/secret")
+    rank_alone=(RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 "WEFT_PORT=$((20000 + RANDOM % 10000))" "WEFT_SECRET_FILE=$work/secret")
+    local reduce=("$perf" reduce_local --memory "cuda:${GPU_DEVICE:-0}" -d all -o all -n 1 -w 0)
+    sanitize "$tool" "two inputs" "${reduce[@]}" -b 50 -e 2M -f 3300
+    sanitize "$tool" "three inputs" "${reduce[@]}" -b 1000 -e 9000 -f 9 --inputs 3
+    sanitize "$tool" "eight inputs" "${reduce[@]}" -b 1000 -e 9000 -f 9 --inputs 8
+    sanitize "$tool" "programs" "$BUILD/perf/micro/program" cuda "${GPU_DEVICE:-0}"
 }
 step_memcheck() { sanitize_all memcheck; }
 step_racecheck() { sanitize_all racecheck; }
@@ -265,6 +273,19 @@ step_allreduce() {
     ranks "allreduce of 8 B on the host" 120 allreduce --ranks 2 --memory malloc "${small[@]}" --csv "$results/allreduce-host.csv"
     sed 's/^/    /' "$work/out"
     step_judge_allreduce
+}
+
+# What a launch, a word and a step of a program cost, beside reduce().
+step_programs() {
+    needs_kernels programs || return
+    attempt 300 "$BUILD/perf/micro/program" cuda "${GPU_DEVICE:-0}"
+    cp "$work/out" "$results/programs.txt"
+    sed 's/^/    /' "$work/out"
+    case $rc in
+    0) ok "what programs cost: $(grep -c ' us' "$work/out") rows" ;;
+    77) skip "programs: $(tail -n 1 "$work/err")" ;;
+    *) bad "what programs cost (status $rc)" ;;
+    esac
 }
 
 # --- what figures are worth

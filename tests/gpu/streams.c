@@ -1,6 +1,7 @@
 #include "tests/gpu/streams.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +17,7 @@
 enum { STREAMS_MAX = 1024 };
 
 /* Streams that are open, to know their devices. */
+static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     void *stream;
     int ordinal;
@@ -23,9 +25,8 @@ static struct {
 
 void *gpu_symbol(const char *name)
 {
-    static void *library;
-    if (!library)
-        library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *library =
+        dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL); /* counted: it stays, or is there already */
     void *found = library ? dlsym(library, name) : NULL;
     if (!found) {
         fprintf(stderr, "%s\n", dlerror());
@@ -109,6 +110,7 @@ int gpu_priorities(int ordinal, int *least, int *greatest)
     return result | leave(ordinal);
 }
 
+/* With the lock. */
 static int slot_of(const void *stream)
 {
     int slot = 0;
@@ -117,28 +119,58 @@ static int slot_of(const void *stream)
     return slot;
 }
 
+static int ordinal_of(const void *stream)
+{
+    pthread_mutex_lock(&streams_lock);
+    int ordinal = streams[slot_of(stream)].ordinal;
+    pthread_mutex_unlock(&streams_lock);
+    return ordinal;
+}
+
+/* 0, or there is no room. */
+static int put_down(void *stream, int ordinal)
+{
+    pthread_mutex_lock(&streams_lock);
+    int slot = slot_of(NULL);
+    if (slot < STREAMS_MAX) {
+        streams[slot].stream = stream;
+        streams[slot].ordinal = ordinal;
+    }
+    pthread_mutex_unlock(&streams_lock);
+    return slot == STREAMS_MAX;
+}
+
+static void strike_out(const void *stream)
+{
+    pthread_mutex_lock(&streams_lock);
+    streams[slot_of(stream)].stream = NULL;
+    pthread_mutex_unlock(&streams_lock);
+}
+
 /* Retains the context until the stream is closed. */
 int gpu_stream_open(int ordinal, int priority, void **stream)
 {
     CUstream made;
     CUcontext popped;
-    int slot = slot_of(NULL), result = slot < STREAMS_MAX ? enter(ordinal) : 1;
+    int result = enter(ordinal);
     if (result)
         return result;
     result = CU(cuStreamCreateWithPriority)(&made, 0, priority);
+    if (!result && put_down(made, ordinal)) {
+        CU(cuStreamDestroy_v2)(made);
+        result = 1;
+    }
     if (result)
         return result | leave(ordinal);
-    streams[slot].stream = *stream = made;
-    streams[slot].ordinal = ordinal;
+    *stream = made;
     return CU(cuCtxPopCurrent_v2)(&popped);
 }
 
 int gpu_stream_close(void *stream)
 {
-    int slot = slot_of(stream), device;
-    int ordinal = streams[slot].ordinal, result = enter(ordinal);
+    int ordinal = ordinal_of(stream), device, result = enter(ordinal);
+    strike_out(stream); /* before another one may get its address */
     result |= CU(cuStreamDestroy_v2)(stream);
-    streams[slot].stream = NULL;
     result |= leave(ordinal) | CU(cuDeviceGet)(&device, ordinal);
     return result | CU(cuDevicePrimaryCtxRelease_v2)(device);
 }
@@ -161,7 +193,7 @@ static int stream_wait(void *stream, const int *flag)
 
 static int stream_fill(void *stream, void *memory, int byte, size_t size)
 {
-    int ordinal = streams[slot_of(stream)].ordinal, result = enter(ordinal);
+    int ordinal = ordinal_of(stream), result = enter(ordinal);
     if (result)
         return result;
     result = CU(cuMemsetD8Async)((CUdeviceptr)(uintptr_t)memory, (unsigned char)byte, size, stream);

@@ -1,7 +1,7 @@
 /* A program that uses CUDA beside weft, on whatever libcuda.so.1 the loader finds: a machine's driver, or the stand-in
  * (tests/drivers/). Needs neither CUDA's headers nor its runtime.
  *
- * Streams are of their device's primary context, as those of CUDA's runtime are. Threads: one.
+ * Streams are of their device's primary context, as those of CUDA's runtime are. Threads: any.
  */
 #ifndef WEFT_TESTS_GPU_STREAMS_H
 #define WEFT_TESTS_GPU_STREAMS_H

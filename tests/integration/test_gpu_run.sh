@@ -1,6 +1,7 @@
 #!/bin/bash
-# tests/gpu/run.sh without a GPU: it says what did not run, and why. Then with the stand-in for the driver, which has everything but
-# kernels that compute: the steps find what they should.
+# tests/gpu/run.sh without a GPU: it says what did not run, and why. Then with the stand-in for the driver, without kernels that
+# compute, and with weft's compiled as C: the steps find what they should.
+# timeout: 300
 set -u
 BUILD=${BUILD:-build}
 work=$(mktemp -d)
@@ -19,11 +20,11 @@ tells() {
 
 export WEFT_DEVICE=^cuda
 run check
-tells 0 "0 passed, 0 failed, 7 skipped" "without a GPU nothing is checked"
-[[ $(grep -c "^SKIP: [a-z]*: left out: WEFT_DEVICE is '^cuda'" "$work/out") == 7 ]] && ok "and the reason is told" ||
+tells 0 "0 passed, 0 failed, 8 skipped" "without a GPU nothing is checked"
+[[ $(grep -c "^SKIP: [a-z]*: left out: WEFT_DEVICE is '^cuda'" "$work/out") == 8 ]] && ok "and the reason is told" ||
     bad "the reason is not told"
 run perf
-tells 0 "0 passed, 0 failed, 4 skipped" "without a GPU nothing is measured"
+tells 0 "0 passed, 0 failed, 5 skipped" "without a GPU nothing is measured"
 run tidy
 [[ $rc == 2 ]] && ok "check or perf" || bad "neither check nor perf (status $rc)"
 unset WEFT_DEVICE
@@ -87,6 +88,28 @@ rc=$?
 [[ $rc == 0 ]] && grep -q '^\[  PASSED  \] [0-9]* test(s)' "$work/out" && ok "the contract without reductions" ||
     bad "the contract without reductions (status $rc)"
 
+# One device and weft's kernels compiled as C, where the library has the image that they stand for: the contract whole, and calls of ranks that
+# share the device. The other tests of test_calls_gpu are run on the stand-in as tests/integration/test_*_cuda.
+(
+    export CUDA_VISIBLE_DEVICES=0 LD_LIBRARY_PATH=$BUILD/tests/drivers/kernels:$LD_LIBRARY_PATH
+    run check conformance
+    cp "$work/out" "$work/conformance"
+    timeout -k 5 200 "$BUILD/tests/gpu/test_calls_gpu" messages >"$work/calls" 2>&1 </dev/null
+    echo $? >"$work/calls.rc"
+    run perf programs
+    cp "$work/out" "$work/programs"
+)
+if grep -q 'built without' "$work/calls"; then
+    skip "calls and programs: the library was built without nvcc"
+else
+    [[ $(tail -n 1 "$work/conformance") =~ ^[3-9][0-9]\ passed,\ 0\ failed,\ 0\ skipped$ ]] && ok "the contract whole" ||
+        bad "the contract whole: $(tail -n 1 "$work/conformance")"
+    [[ $(<"$work/calls.rc") == 0 ]] && grep -q '^\[  PASSED  \] 12 test(s)' "$work/calls" && ok "ranks that share a device" ||
+        bad "ranks that share a device (status $(<"$work/calls.rc"))"
+    [[ $(tail -n 1 "$work/programs") == "1 passed, 0 failed, 0 skipped" ]] && grep -q ' us' "$GPU_RESULTS/programs.txt" &&
+        ok "what programs cost" || bad "what programs cost: $(tail -n 1 "$work/programs")"
+fi
+
 # The same packed for another machine, which has none of the libraries that travel: it takes them from the kit.
 if [[ -n ${WEFT_SANITIZER-} ]]; then
     skip "programs with a sanitizer are larger than a kit may be"
@@ -119,16 +142,16 @@ run check memcheck
 if grep -q 'built without nvcc' "$work/out"; then
     tells 0 "0 passed, 0 failed, 1 skipped" "a library without kernels has none to check"
 else
-    tells 0 "3 passed, 0 failed, 0 skipped" "memcheck is content"
+    tells 0 "4 passed, 0 failed, 0 skipped" "memcheck is content"
     answer 99 "ERROR SUMMARY: 1 error"
     run check memcheck
-    tells 1 "0 passed, 3 failed, 0 skipped" "memcheck is not"
+    tells 1 "0 passed, 4 failed, 0 skipped" "memcheck is not"
     answer 0 "RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)"
     run check racecheck
-    tells 0 "3 passed, 0 failed, 0 skipped" "racecheck is content"
+    tells 0 "4 passed, 0 failed, 0 skipped" "racecheck is content"
     answer 1 "Error: Device not supported"
     run check racecheck
-    tells 0 "0 passed, 0 failed, 3 skipped" "racecheck does not know the device"
+    tells 0 "0 passed, 0 failed, 4 skipped" "racecheck does not know the device"
 fi
 COMPUTE_SANITIZER=$work/nowhere run check memcheck
 tells 0 "0 passed, 0 failed, 1 skipped" "no sanitizer"

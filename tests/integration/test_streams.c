@@ -47,9 +47,9 @@ static void processes_on_shm(void **state)
 static void processes_on_tcp(void **state)
 {
     (void)state;
-    setenv("WEFT_TRANSPORTS", "ofi", 1);
+    setenv("WEFT_TRANSPORT", "ofi", 1);
     run(2, 0, "sim:seed=3", 0);
-    unsetenv("WEFT_TRANSPORTS");
+    unsetenv("WEFT_TRANSPORT");
 }
 
 static void threads_share_devices(void **state)

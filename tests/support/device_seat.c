@@ -1,5 +1,6 @@
 #include "tests/support/device_seat.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,86 @@ void device_bench_run_status(const struct device_bench *bench, int ranks, test_r
     test_ranks_fork_status(ranks, run_process, &run, statuses);
 }
 
+/* --- memory that is kept */
+
+struct kept {
+    struct weft_device *device;
+    int ordinal, is_used;
+    enum weft_memory_kind kind;
+    size_t size;
+    void *memory;
+    struct kept *next;
+};
+
+static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
+static struct kept *all_kept;
+static struct weft_device_ops kinds_own; /* what allocates for keeps */
+
+static struct kept *find_unused(struct weft_device *device, int ordinal, enum weft_memory_kind kind,
+                                size_t size)
+{
+    struct kept *kept = all_kept;
+    while (kept && (kept->is_used || kept->device != device || kept->ordinal != ordinal ||
+                    kept->kind != kind || kept->size != size))
+        kept = kept->next;
+    return kept;
+}
+
+static int keep_allocate(struct weft_device *device, int ordinal, enum weft_memory_kind kind, size_t size,
+                         void **memory)
+{
+    int status = WEFT_OK;
+    size_t rounded = 4096;
+    while (rounded < size)
+        rounded *= 2;
+    pthread_mutex_lock(&keeping);
+    struct kept *kept = find_unused(device, ordinal, kind, rounded);
+    if (!kept) {
+        kept = calloc(1, sizeof *kept);
+        *kept = (struct kept){.device = device, .ordinal = ordinal, .kind = kind, .size = rounded};
+        status = kinds_own.allocate(device, ordinal, kind, rounded, &kept->memory);
+        kept->next = all_kept;
+        all_kept = kept;
+    }
+    kept->is_used = 1;
+    *memory = kept->memory;
+    pthread_mutex_unlock(&keeping);
+    return status;
+}
+
+static int keep_release(struct weft_device *device, void *memory)
+{
+    pthread_mutex_lock(&keeping);
+    struct kept *kept = all_kept;
+    while (kept && (kept->device != device || kept->memory != memory))
+        kept = kept->next;
+    if (kept)
+        kept->is_used = 0;
+    pthread_mutex_unlock(&keeping);
+    return kept ? WEFT_OK : WEFT_INVALID;
+}
+
+static void keep_no_more(const struct weft_device *device)
+{
+    struct kept *given_back = NULL, *kept;
+    pthread_mutex_lock(&keeping);
+    for (struct kept **link = &all_kept; (kept = *link);) {
+        if (kept->device != device) {
+            link = &kept->next;
+            continue;
+        }
+        *link = kept->next;
+        kept->next = given_back;
+        given_back = kept;
+    }
+    pthread_mutex_unlock(&keeping);
+    while ((kept = given_back)) { /* which may wait for others */
+        expect(!kept->memory || kinds_own.release(kept->device, kept->memory) == 0, "giving memory back");
+        given_back = kept->next;
+        free(kept);
+    }
+}
+
 /* --- seats */
 
 void device_seat_take(struct device_seat *seat, const struct device_bench *bench)
@@ -71,10 +152,20 @@ void device_seat_take(struct device_seat *seat, const struct device_bench *bench
     expect(seat->count > 0, "devices");
     if (bench->streams)
         bench->streams(seat->kind, &seat->streams);
+    if (!bench->keeps)
+        return;
+    pthread_mutex_lock(&keeping);
+    kinds_own = seat->kind->ops;
+    pthread_mutex_unlock(&keeping);
+    seat->kept = *seat->kind;
+    seat->kept.ops.allocate = keep_allocate;
+    seat->kept.ops.release = keep_release;
+    seat->kind = &seat->kept;
 }
 
 void device_seat_leave(struct device_seat *seat)
 {
+    keep_no_more(seat->kind->device);
     weft_devices_destroy(seat->devices);
 }
 

@@ -16,6 +16,7 @@
 struct device_seat {
     struct weft_devices *devices;
     const struct weft_device_kind *kind;
+    struct weft_device_kind kept;  /* where the bench keeps memory: the kind with other calls for that */
     struct device_streams streams; /* where the bench has some */
     int count;                     /* of devices */
 };
@@ -23,6 +24,9 @@ struct device_seat {
 struct device_bench {
     const char *kind;
     const char *options; /* of the seats' sets of kinds; NULL: none */
+    /* Memory that a test releases is given back with its seat. For threads with streams: a driver may wait for the whole device when memory
+     * is given back, also for another rank's stream that waits for this one. Programs keep their memory for that reason, too. */
+    int keeps;
     /* In each process of ranks, before the first of them. 0, or not. May be NULL. */
     int (*begin)(void);
     void (*streams)(const struct weft_device_kind *kind, struct device_streams *streams); /* may be NULL */

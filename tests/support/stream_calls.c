@@ -320,14 +320,17 @@ static int check_errors(struct scene *scene)
 {
     weft_context *context = scene->context;
     const char *name = scene->kind->name;
+    char expected[64];
+    int count = scene->kind->ops.count(scene->kind->device);
+    snprintf(expected, sizeof expected, "ordinal is %d: expected 0 to %d", count, count - 1);
     CHECK(weft_stream_end(context) == WEFT_INVALID);
     CHECK(strstr(weft_error_detail(), "without weft_stream_begin()"));
     CHECK(weft_stream_begin(context, "none", 0, scene->stream) == WEFT_INVALID);
     CHECK(strstr(weft_error_detail(), "no kind of devices is called 'none'"));
     CHECK(weft_stream_begin(context, "host", 0, NULL) == WEFT_UNSUPPORTED);
     CHECK(strstr(weft_error_detail(), "no streams that can wait"));
-    CHECK(weft_stream_begin(context, name, 2, scene->stream) == WEFT_INVALID);
-    CHECK(strstr(weft_error_detail(), "ordinal is 2: expected 0 to 1"));
+    CHECK(weft_stream_begin(context, name, count, scene->stream) == WEFT_INVALID);
+    CHECK(strstr(weft_error_detail(), expected));
     CHECK(weft_stream_begin(context, name, -1, scene->stream) == WEFT_INVALID);
     CHECK(weft_stream_begin(context, NULL, 0, scene->stream) == WEFT_INVALID);
     CHECK(weft_stream_begin(NULL, name, 0, scene->stream) == WEFT_INVALID);
