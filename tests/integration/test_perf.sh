@@ -73,8 +73,8 @@ PYTHON
         skip "JSON not parsed: no python3"
     fi
     if [[ $(wc -l <"$work/figures.csv") == 9 ]] &&
-        awk -F, 'NF != 16 { exit 1 }' "$work/figures.csv"; then
-        ok "CSV has 8 rows of 16 fields"
+        awk -F, 'NF != 17 { exit 1 }' "$work/figures.csv"; then
+        ok "CSV has 8 rows of 17 fields"
     else
         bad "CSV is malformed"
     fi
