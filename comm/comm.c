@@ -326,6 +326,15 @@ int weft_comm_destroy(weft_comm *comm)
     return status == WEFT_OK ? WEFT_OK : weft_fail(status, "%s", text);
 }
 
+int weft_comm_set_timeout(weft_comm *comm, int64_t timeout_ms)
+{
+    weft_error_clear();
+    if (!comm)
+        return weft_fail(WEFT_INVALID, "comm is NULL");
+    atomic_store(&comm->timeout_ms, timeout_ms ? timeout_ms : comm->context->settings.timeout_ms);
+    return WEFT_OK;
+}
+
 void weft_comm_fail(struct weft_comm *comm, int status, const char *text)
 {
     if (comm->failed)

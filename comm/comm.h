@@ -87,7 +87,7 @@ struct weft_comm {
     int rank, ranks;
     char *name;
     uint32_t generation; /* how often it has shrunk */
-    int64_t timeout_ms;
+    _Atomic int64_t timeout_ms; /* weft_comm_set_timeout() may come from any thread */
     struct weft_bootstrap *bootstrap; /* NULL for one rank */
     struct weft_exec *exec;           /* [lock] NULL for one rank */
     struct weft_p2p *p2p;             /* [lock] */

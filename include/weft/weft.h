@@ -210,6 +210,10 @@ int weft_comm_create(weft_context *context, const weft_comm_options *options, we
  * that still run without a handle are waited for first. */
 int weft_comm_destroy(weft_comm *comm);
 
+/* Changes what weft_comm_create()'s timeout_ms said, for calls from now on; those under way keep the deadline that they began with.
+ * This rank's own: others need not have the same. From any thread, but not beside weft_comm_destroy(). */
+int weft_comm_set_timeout(weft_comm *comm, int64_t timeout_ms);
+
 /* Ends every operation of a communicator on all its ranks: calls that run return WEFT_REVOKED there with the
  * reason (may be NULL) and the name of this rank, later ones as well. From any thread, also while another one
  * is inside a call of the communicator (but not weft_comm_destroy()); never blocks on a peer. It is the only

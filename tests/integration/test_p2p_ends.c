@@ -142,6 +142,13 @@ static int alone_body(int rank, int ranks, void *arg)
     CHECK(weft_work_wait(work, -1) == WEFT_TIMEOUT);
     CHECK(strstr(weft_error_detail(), "tag 18"));
     CHECK(weft_work_free(work) == WEFT_TIMEOUT);
+    /* Another deadline, of this rank's alone. */
+    CHECK_OK(weft_comm_set_timeout(job.comm, 100 + rank));
+    CHECK(weft_recv(job.comm, &got, 1, WEFT_INT32, 1 - rank, 19, NULL) == WEFT_TIMEOUT);
+    CHECK(strstr(weft_error_detail(), rank ? "101 ms" : "100 ms"));
+    CHECK_OK(weft_comm_set_timeout(job.comm, 4000));
+    CHECK(weft_comm_set_timeout(NULL, 1) == WEFT_INVALID);
+    CHECK(strcmp(weft_error_detail(), "comm is NULL") == 0);
     CHECK_OK(weft_allreduce(job.comm, &number, &got, 1, WEFT_INT32, WEFT_SUM));
     CHECK(got == 1);
     CHECK_OK(job_close(&job));
