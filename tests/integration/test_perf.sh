@@ -2,6 +2,7 @@
 # weft-perf from outside: table, JSON, CSV, exit statuses, noticed errors, a killed rank, the progress line.
 # timeout: 240
 . tests/support/perf_runs.sh
+. tests/support/port.sh
 
 # Two transports, two placements: every row has all columns and no wrong element.
 table() {
@@ -172,7 +173,7 @@ job() {
     local port first second attempt secret=$work/secret
     (umask 077 && head -c 32 /dev/urandom >"$secret")
     for attempt in 1 2 3; do
-        port=$((20000 + RANDOM % 10000))
+        port=$(free_port)
         env RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 WEFT_PORT=$port WEFT_SECRET_FILE=$secret \
             timeout -k 5 60 "$perf" allreduce -e 1K \
             -n 2 >"$work/second" 2>&1 </dev/null &

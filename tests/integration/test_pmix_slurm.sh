@@ -32,14 +32,7 @@ end() {
 trap end EXIT
 trap 'exit 1' TERM INT
 
-# Two ports that nobody listens on now.
-free_port() {
-    local port
-    while :; do
-        port=$((20000 + RANDOM % 12000))
-        (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || { echo $port; return; }
-    done
-}
+. tests/support/port.sh
 mkdir "$work/munge" "$work/state" "$work/spool"
 chmod 755 "$work" "$work/munge"
 head -c 1024 /dev/urandom >"$work/munge.key"

@@ -3,6 +3,7 @@
 perf=$BUILD/weft-perf
 ranks=$BUILD/tests/integration/test_pmix
 source "$(dirname "${BASH_SOURCE[0]}")/tally.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/port.sh"
 finish() {
     echo "$passed passed, $failed failed, $skipped skipped"
     [[ $failed == 0 ]]
@@ -68,7 +69,8 @@ common() {
     fi
 
     # Ranks by torchrun's variables, the other way round than PMIx has them.
-    local port=$((20000 + RANDOM % 20000))
+    local port
+    port=$(free_port)
     job 3 env WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 WEFT_PORT=$port WEFT_SECRET_FILE="$work/secret" \
         sh -c "RANK=\$((2 - PMIX_RANK)) exec '$ranks' explicit"
     if [[ $rc == 0 && $(grep -c "is fine" "$work/out") == 3 ]]; then
