@@ -86,8 +86,8 @@ struct weft_comm {
     uint32_t id;
     int rank, ranks;
     char *name;
-    uint32_t generation; /* how often it has shrunk */
-    _Atomic int64_t timeout_ms; /* weft_comm_set_timeout() may come from any thread */
+    uint32_t generation;              /* how often it has shrunk */
+    _Atomic int64_t timeout_ms;       /* weft_comm_set_timeout() may come from any thread */
     struct weft_bootstrap *bootstrap; /* NULL for one rank */
     struct weft_exec *exec;           /* [lock] NULL for one rank */
     struct weft_p2p *p2p;             /* [lock] */
