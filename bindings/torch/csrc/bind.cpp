@@ -1,0 +1,71 @@
+// The module torch_weft._C: how Python makes the backend and looks into it.
+#include <pybind11/chrono.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/version.h>
+
+#include "bindings/torch/csrc/backend.hpp"
+
+namespace torch_weft
+{
+
+namespace py = pybind11;
+
+static c10::intrusive_ptr<c10d::Backend> make(const c10d::DistributedBackendOptions &asked,
+                                              const c10::intrusive_ptr<c10d::Backend::Options> &given)
+{
+    auto *ours = dynamic_cast<WeftOptions *>(given.get());
+    auto options = ours ? c10::make_intrusive<WeftOptions>(*ours) : c10::make_intrusive<WeftOptions>();
+    options->timeout = std::chrono::duration_cast<std::chrono::milliseconds>(asked.timeout);
+    options->group_name = asked.group_id;
+    options->global_ranks_in_group.assign(asked.global_ranks_in_group.begin(),
+                                          asked.global_ranks_in_group.end());
+    return c10::make_intrusive<Backend>(asked.store, asked.group_rank, asked.group_size, std::move(options));
+}
+
+static Backend &ours(c10d::Backend &backend)
+{
+    auto *found = dynamic_cast<Backend *>(&backend);
+    TORCH_CHECK_TYPE(found, "a backend of weft's is expected, not of ", backend.getBackendName());
+    return *found;
+}
+
+static py::dict stats(c10d::Backend &backend)
+{
+    const weft_comm_stats stats = ours(backend).group()->stats();
+    py::dict dict;
+    dict["operations"] = stats.operations;
+    dict["bytes_eager"] = stats.bytes_eager;
+    dict["bytes_direct"] = stats.bytes_direct;
+    dict["bytes_staged"] = stats.bytes_staged;
+    dict["messages"] = stats.messages;
+    dict["fast_path"] = stats.fast_path;
+    dict["connections"] = stats.connections;
+    dict["registrations"] = stats.registrations;
+    dict["bytes_memory"] = stats.bytes_memory;
+    dict["bytes_pool"] = stats.bytes_pool;
+    dict["p2p_sends"] = stats.p2p_sends;
+    dict["p2p_receives"] = stats.p2p_receives;
+    dict["programs"] = stats.programs;
+    return dict;
+}
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
+{
+    py::module_::import("torch._C._distributed_c10d"); // whose classes ours come from
+    module.attr("torch_version") = TORCH_VERSION;
+    module.attr("weft_version") = weft_version();
+    py::class_<WeftOptions, c10::intrusive_ptr<WeftOptions>, c10d::Backend::Options>(module, "Options")
+        .def(py::init(
+                 [](std::chrono::milliseconds timeout) { return c10::make_intrusive<WeftOptions>(timeout); }),
+             py::arg("timeout") = kBackendDefaultTimeout)
+        .def_readwrite("transports", &WeftOptions::transports)
+        .def_readwrite("ofi_provider", &WeftOptions::ofi_provider)
+        .def("__deepcopy__", [](const WeftOptions &self, const py::dict &) {
+            return c10::make_intrusive<WeftOptions>(self);
+        });
+    module.def("make", &make, py::call_guard<py::gil_scoped_release>());
+    module.def("stats", &stats);
+    module.def("dump", [](c10d::Backend &backend) { return ours(backend).group()->dump(); });
+}
+
+} // namespace torch_weft

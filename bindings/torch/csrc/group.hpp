@@ -1,0 +1,89 @@
+// A communicator, with what has to outlive the backend object that PyTorch holds: operations under way keep it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "bindings/torch/csrc/library.hpp"
+
+namespace torch_weft
+{
+
+class Operation;
+
+class Group : public std::enable_shared_from_this<Group>
+{
+  public:
+    using Milliseconds = std::chrono::milliseconds;
+
+    // All ranks of the group are here at the same time. Throws with the names of those that have not come.
+    static std::shared_ptr<Group> meet(std::shared_ptr<Library> library,
+                                       const c10::intrusive_ptr<c10d::Store> &store, int rank, int ranks,
+                                       const std::string &name, Milliseconds timeout);
+    ~Group();
+    Group(const Group &) = delete;
+    Group &operator=(const Group &) = delete;
+
+    // Some of this group's ranks as a group: only they are here. Throws.
+    std::shared_ptr<Group> part(const std::vector<int> &ranks, const std::string &name);
+
+    weft_comm *comm() const; // throws after close()
+    const std::shared_ptr<Library> &library() const
+    {
+        return library_;
+    }
+    // Held while a call is made on the communicator, so that ranks make them in one order.
+    std::mutex &order()
+    {
+        return order_;
+    }
+    int ranks() const
+    {
+        return ranks_;
+    }
+
+    void set_timeout(Milliseconds timeout);
+    void connect();
+    // Ends what runs, on all ranks.
+    void abort(const std::string &reason);
+    // Waits for what runs, then for the other ranks, at most patience for each; what runs on is ended, on all ranks.
+    // Calls that follow throw.
+    void close(Milliseconds patience);
+    // What this rank waits for, in lines of text.
+    std::string dump() const;
+    weft_comm_stats stats() const;
+
+    // The worst that operations have ended with.
+    void note_failure(int status);
+    c10d::ErrorType error() const
+    {
+        return error_;
+    }
+
+  private:
+    friend class Operation;
+    Group(std::shared_ptr<Library> library, weft_comm *comm, const std::string &name);
+    void enter(Operation *operation);
+    void leave(Operation *operation);
+    bool finish_operations(Milliseconds patience);
+
+    std::shared_ptr<Library> library_;
+    const std::string name_;
+    const int ranks_;
+    std::mutex order_;
+    mutable std::mutex lock_; // what follows
+    weft_comm *comm_;
+    std::unordered_set<Operation *> running_;
+    std::atomic<c10d::ErrorType> error_{c10d::ErrorType::SUCCESS};
+};
+
+} // namespace torch_weft

@@ -1,0 +1,64 @@
+// How a call starts: what every collective and message does around weft's own call.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings/torch/csrc/backend.hpp"
+#include "bindings/torch/csrc/order.hpp"
+#include "bindings/torch/csrc/types.hpp"
+
+namespace torch_weft
+{
+
+// One call, in its caller's thread. Made in this order: memory by input(), output() and inout(); start(), once or, of lists, several
+// times; finish().
+class Launch
+{
+  public:
+    // device: of the call's tensors.
+    Launch(Backend &backend, c10d::OpType type, std::string name, at::Device device,
+           std::chrono::milliseconds timeout, bool async);
+    ~Launch();
+
+    // Contiguous memory: the tensor's own where it is. What is read,
+    at::Tensor input(const at::Tensor &tensor);
+    // what is written, and is the tensor's at the end,
+    at::Tensor output(const at::Tensor &tensor);
+    // and both.
+    at::Tensor inout(const at::Tensor &tensor);
+    // One piece of memory for several tensors: of each, in their order, all elements. There is at least one.
+    at::Tensor joined_input(const std::vector<at::Tensor> &tensors);
+    at::Tensor joined_output(const std::vector<at::Tensor> &tensors);
+
+    // What is needed of it stays as long as the call runs.
+    Reduction reduction(const c10d::ReduceOp &op, const at::Tensor &tensor);
+
+    // Makes the call, which starts a work.
+    void start(const std::function<int(weft_comm *, weft_work **)> &call);
+    void start_receive(size_t bytes, const std::function<int(weft_comm *, weft_work **)> &call);
+
+    // outputs: what result() and futures hand out.
+    c10::intrusive_ptr<c10d::Work> finish(const std::vector<at::Tensor> &outputs, bool blocks_host = false);
+
+  private:
+    weft_work *call(const std::function<int(weft_comm *, weft_work **)> &call);
+    void after(std::function<void()> last);
+    void check_tensor(const at::Tensor &tensor) const;
+
+    Backend &backend_;
+    const c10d::OpType type_;
+    const std::string name_;
+    const at::Device device_;
+    std::optional<StreamOrder> order_; // of a device's tensors
+    std::shared_ptr<Operation> operation_;
+    bool is_coalesced_ = false;
+    bool is_finished_ = false;
+    uint64_t sequence_;
+    std::vector<std::function<void()>> last_; // of a device's: queued behind the call
+};
+
+} // namespace torch_weft

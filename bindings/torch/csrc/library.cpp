@@ -1,0 +1,89 @@
+#include "bindings/torch/csrc/library.hpp"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include <c10/util/Exception.h>
+
+namespace torch_weft
+{
+
+void raise(int status, const std::string &what, const std::string &detail)
+{
+    std::string text = "weft: " + what + ": " + weft_strerror(status);
+    if (!detail.empty())
+        text += ": " + detail;
+    C10_THROW_ERROR(DistBackendError, text);
+}
+
+void check(int status, const char *what)
+{
+    if (status != WEFT_OK)
+        raise(status, what, weft_error_detail());
+}
+
+int64_t milliseconds_of(std::chrono::milliseconds duration)
+{
+    return std::max<int64_t>(duration.count(), 1);
+}
+
+// Outlives the library where an operation does.
+struct Library::Premuls {
+    std::mutex lock;
+    std::map<std::pair<weft_dtype, std::string>, std::weak_ptr<const weft_op>> made;
+};
+
+std::shared_ptr<Library> Library::get(const std::string &transports, const std::string &provider)
+{
+    // Not destroyed: groups may go later than this file's static objects.
+    static auto &lock = *new std::mutex;
+    static auto &open = *new std::map<std::pair<std::string, std::string>, std::weak_ptr<Library>>;
+    std::lock_guard<std::mutex> guard(lock);
+    auto &known = open[{transports, provider}];
+    if (auto library = known.lock())
+        return library;
+    weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
+    options.transports = transports.empty() ? nullptr : transports.c_str();
+    options.ofi_provider = provider.empty() ? nullptr : provider.c_str();
+    weft_context *context = nullptr;
+    check(weft_context_open(&options, &context), "opening a context");
+    std::shared_ptr<Library> library(new Library(context));
+    library->premuls_ = std::make_shared<Premuls>();
+    known = library;
+    return library;
+}
+
+Library::~Library()
+{
+    weft_context_close(context_);
+}
+
+std::shared_ptr<const weft_op> Library::premul(weft_dtype dtype, const void *scalar)
+{
+    auto premuls = premuls_;
+    std::lock_guard<std::mutex> guard(premuls->lock);
+    std::pair<weft_dtype, std::string> key(
+        dtype, std::string(static_cast<const char *>(scalar), weft_dtype_size(dtype)));
+    auto found = premuls->made.find(key);
+    if (found != premuls->made.end())
+        if (auto known = found->second.lock())
+            return known;
+    for (auto at = premuls->made.begin(); at != premuls->made.end();)
+        at = at->second.expired() ? premuls->made.erase(at) : std::next(at);
+    weft_op op;
+    int status = weft_op_create_premul(context_, dtype, scalar, &op);
+    if (status == WEFT_BUSY)
+        return nullptr;
+    check(status, "making a PREMUL_SUM");
+    weft_context *context = context_;
+    std::shared_ptr<const weft_op> made(new weft_op(op), [context](const weft_op *gone) {
+        weft_op_free(context, *gone);
+        delete gone;
+    });
+    premuls->made[key] = made;
+    return made;
+}
+
+} // namespace torch_weft

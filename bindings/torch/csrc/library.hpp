@@ -1,0 +1,60 @@
+// What this backend uses of weft, with C++'s ownership: contexts, and failures as exceptions.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <weft/weft.h>
+
+#include "bindings/torch/csrc/keeper.hpp"
+
+namespace torch_weft
+{
+
+// Throws what PyTorch knows for the failure of a call, c10::DistBackendError, with weft's text. what: "allreduce".
+[[noreturn]] void raise(int status, const std::string &what, const std::string &detail);
+
+// Throws when status is not WEFT_OK; the detail is that of the calling thread's last call.
+void check(int status, const char *what);
+
+// A duration of PyTorch's as weft takes it: at least 1 ms, since 0 has a meaning of its own.
+int64_t milliseconds_of(std::chrono::milliseconds duration);
+
+// A context. All groups of a process that ask for the same transports share one, and with it links, registrations and threads.
+// It closes when the last group, tensor or work that uses it has gone.
+class Library
+{
+  public:
+    // Empty strings: as the environment says.
+    static std::shared_ptr<Library> get(const std::string &transports, const std::string &provider);
+    ~Library();
+    Library(const Library &) = delete;
+    Library &operator=(const Library &) = delete;
+
+    weft_context *context() const
+    {
+        return context_;
+    }
+    Keeper &keeper()
+    {
+        return keeper_;
+    }
+
+    // An operation that multiplies this rank's input by the scalar and adds up. Equal ones are shared, and it goes with its last user.
+    // They are few: nullptr when all are in use.
+    std::shared_ptr<const weft_op> premul(weft_dtype dtype, const void *scalar);
+
+  private:
+    explicit Library(weft_context *context) : context_(context)
+    {
+    }
+    struct Premuls;
+
+    weft_context *context_;
+    Keeper keeper_;
+    std::shared_ptr<Premuls> premuls_;
+};
+
+} // namespace torch_weft

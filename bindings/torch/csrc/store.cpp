@@ -1,0 +1,82 @@
+#include "bindings/torch/csrc/store.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+#include <c10/util/Exception.h>
+#include <c10/util/error.h>
+
+namespace torch_weft
+{
+
+StoreAdapter::StoreAdapter(c10::intrusive_ptr<c10d::Store> store)
+    : store_(std::move(store)), callbacks_{this, put, get}
+{
+}
+
+std::vector<uint8_t> StoreAdapter::secret(int rank, std::chrono::milliseconds timeout)
+{
+    static constexpr size_t BYTES = 32;
+    static constexpr const char *KEY = "weft/secret";
+    if (std::getenv("WEFT_SECRET_FILE") || std::getenv("WEFT_SECRET_FD"))
+        return {};
+    if (rank == 0) {
+        std::vector<uint8_t> made(BYTES);
+        TORCH_CHECK(getentropy(made.data(), BYTES) == 0,
+                    "weft: no random bytes for a secret: ", c10::utils::str_error(errno));
+        store_->set(KEY, made);
+        return made;
+    }
+    store_->wait({KEY}, timeout);
+    return store_->get(KEY);
+}
+
+int StoreAdapter::put(void *arg, const char *key, const void *value, size_t size)
+{
+    auto *self = static_cast<StoreAdapter *>(arg);
+    const auto *bytes = static_cast<const uint8_t *>(value);
+    try {
+        self->store_->set(key, std::vector<uint8_t>(bytes, bytes + size));
+        return WEFT_OK;
+    } catch (const std::exception &error) {
+        self->failure_ = error.what();
+        return WEFT_SYSTEM;
+    }
+}
+
+// A store's wait() cannot tell that time is up from other failures, but what it throws says so; a key that is there a moment later is
+// asked for again by whoever calls.
+int StoreAdapter::get(void *arg, const char *key, void *value, size_t capacity, size_t *size,
+                      int64_t timeout_ms)
+{
+    auto *self = static_cast<StoreAdapter *>(arg);
+    try {
+        if (!self->store_->check({key})) {
+            try {
+                self->store_->wait({key}, std::chrono::milliseconds(std::max<int64_t>(timeout_ms, 1)));
+            } catch (const std::exception &) {
+                if (!self->store_->check({key})) // throws where the store itself is gone
+                    return WEFT_TIMEOUT;
+            }
+        }
+        const std::vector<uint8_t> bytes = self->store_->get(key);
+        if (bytes.size() > capacity) {
+            self->failure_ = "the value of " + std::string(key) + " is longer than weft's are";
+            return WEFT_PROTOCOL;
+        }
+        std::memcpy(value, bytes.data(), bytes.size());
+        *size = bytes.size();
+        return WEFT_OK;
+    } catch (const std::exception &error) {
+        self->failure_ = error.what();
+        return WEFT_SYSTEM;
+    }
+}
+
+} // namespace torch_weft

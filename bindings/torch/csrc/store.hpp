@@ -1,0 +1,44 @@
+// The group's c10d::Store as what ranks find each other by: weft's key-value callbacks.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "bindings/torch/csrc/library.hpp"
+
+namespace torch_weft
+{
+
+// For one weft_comm_create(). Python's stores take the GIL themselves: the caller must not hold it.
+class StoreAdapter
+{
+  public:
+    explicit StoreAdapter(c10::intrusive_ptr<c10d::Store> store);
+    const weft_store *callbacks() const
+    {
+        return &callbacks_;
+    }
+    // What only this group's ranks know, if the store is theirs alone: made by rank 0. Throws when rank 0 has not come in time. Empty
+    // where the environment names one, which is weft's to find.
+    std::vector<uint8_t> secret(int rank, std::chrono::milliseconds timeout);
+    // What the store said when it failed, "" when it has not.
+    const std::string &failure() const
+    {
+        return failure_;
+    }
+
+  private:
+    static int put(void *arg, const char *key, const void *value, size_t size);
+    static int get(void *arg, const char *key, void *value, size_t capacity, size_t *size,
+                   int64_t timeout_ms);
+
+    c10::intrusive_ptr<c10d::Store> store_;
+    weft_store callbacks_;
+    std::string failure_;
+};
+
+} // namespace torch_weft

@@ -1,0 +1,57 @@
+// What PyTorch holds of an operation.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include <c10/core/Event.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include "bindings/torch/csrc/operation.hpp"
+
+namespace torch_weft
+{
+
+class Work : public c10d::Work
+{
+  public:
+    using Events = std::vector<std::shared_ptr<c10::Event>>;
+
+    // events: of an operation in the order of a device's streams, behind it: wait() then orders the caller's stream, and blocks the
+    // host only where blocks_host says so (a barrier). is_owner: the operation is this work's alone, and ends also where it is dropped.
+    Work(int rank, c10d::OpType type, uint64_t sequence, std::shared_ptr<Operation> operation, Events events,
+         bool blocks_host, bool is_owner);
+    ~Work() override;
+
+    bool isCompleted() override;
+    bool isSuccess() const override;
+    std::exception_ptr exception() const override;
+    int sourceRank() const override;
+    std::vector<at::Tensor> result() override;
+    void synchronize() override;
+    bool wait(std::chrono::milliseconds timeout) override;
+    void blockCurrentStream() override;
+    void abort() override;
+    c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+    c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
+    uint64_t getSequencenumber() const override
+    {
+        return sequence_;
+    }
+
+    const std::shared_ptr<Operation> &operation() const
+    {
+        return operation_;
+    }
+
+  private:
+    const uint64_t sequence_;
+    const std::shared_ptr<Operation> operation_;
+    const Events events_;
+    const bool blocks_host_, is_owner_;
+    std::mutex futures_;
+    c10::intrusive_ptr<c10::ivalue::Future> future_, result_;
+};
+
+} // namespace torch_weft
