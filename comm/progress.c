@@ -320,9 +320,9 @@ static void doze(struct weft_context *context)
 /* Nobody tells the service thread of what a device has done. So while something waits for one it looks without pause for as
  * long as a waiting call would, and from then on again after an eighth of the time in which nothing has happened: what is waited for
  * is noticed late by so much at most, and looking costs little of a processor. */
-static void nap(struct weft_context *context, int64_t idle_ns)
+static void nap(struct weft_context *context, int64_t idle_ns, int may_spin)
 {
-    int spins = !context->oversubscribed && idle_ns < context->settings.spin_us * 1000;
+    int spins = may_spin && !context->oversubscribed && idle_ns < context->settings.spin_us * 1000;
     int64_t nap_ns = idle_ns / 8 < NAP_NS_MIN ? NAP_NS_MIN : idle_ns / 8;
     const struct timespec limit = {.tv_nsec = (long)nap_ns};
     struct pollfd polled = {.fd = weft_service_fd(context->service), .events = POLLIN};
@@ -332,10 +332,24 @@ static void nap(struct weft_context *context, int64_t idle_ns)
         let_pass(context);
 }
 
+/* Whether what is waited for may be a device's doing. [lock] */
+static int may_await_device(const struct weft_context *context)
+{
+    return context->holds || (context->lanes && is_blocked(context));
+}
+
+static int64_t naps_end_ns(const struct weft_context *context)
+{
+    int64_t spin_ns = context->settings.spin_us * 1000;
+    return context->tick_ns + (spin_ns > NAPS_NS ? spin_ns : NAPS_NS);
+}
+
 int weft_progress_tick(void *arg)
 {
     struct weft_context *context = arg;
     if (atomic_load(&context->background) == 0) {
+        context->tick_ns = 0; /* what it is woken for counts from then */
+        context->tick_idle = 0;
         tidy(context);
         atomic_store(&context->tick_sleeps, 1);
         if (atomic_load(&context->background) == 0)
@@ -349,9 +363,9 @@ int weft_progress_tick(void *arg)
     if (due)
         weft_context_lock(context); /* whoever drives sees to one communicator only, and steps aside */
     else if (pthread_mutex_trylock(&context->lock) != 0) { /* somebody else drives, or makes a call */
-        if (!context->tick_naps)
+        if (!context->tick_naps || now_ns >= naps_end_ns(context))
             return 1;
-        nap(context, NAPS_NS / 64);
+        nap(context, now_ns - context->tick_ns, 0);
         return 0;
     }
     /* As in follow(). */
@@ -359,10 +373,10 @@ int weft_progress_tick(void *arg)
     int happened = context->leader_sleeps && !beside ? 0 : weft_progress_once(context);
     context->tick_idle = happened || context->events != context->tick_events ? 0 : context->tick_idle + 1;
     context->tick_events = context->events;
-    if (!context->tick_idle)
+    if (!context->tick_idle || !context->tick_ns)
         context->tick_ns = now_ns;
-    context->tick_naps = context->tick_idle >= TICKS_IDLE && now_ns - context->tick_ns < NAPS_NS &&
-                         (context->holds || is_blocked(context));
+    context->tick_naps =
+        context->tick_idle >= TICKS_IDLE && now_ns < naps_end_ns(context) && may_await_device(context);
     if (context->tick_naps)
         context->tick_idle = TICKS_IDLE;
     if (due) {
@@ -380,7 +394,7 @@ int weft_progress_tick(void *arg)
         doze(context);
     pthread_mutex_unlock(&context->lock);
     if (context->tick_naps) {
-        nap(context, now_ns - context->tick_ns);
+        nap(context, now_ns - context->tick_ns, 1);
         return 0;
     }
     return dozed || context->tick_idle < TICKS_IDLE ? 0 : context->tick_idle < TICKS_DOZE || beside ? 1 : 5;

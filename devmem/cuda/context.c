@@ -25,7 +25,8 @@ int weft_cuda_enter_context(struct weft_device *device, int ordinal, cuda_contex
     if (!result)
         return WEFT_OK;
     device->driver.exchange_capture_mode(&turn->mode);
-    if (weft_cuda_is_fatal(result))
+    /* What weft's queues do goes on where a context of the program's own has ended: gates are theirs to open. */
+    if (context == device->ordinals[ordinal].context && weft_cuda_is_fatal(result))
         weft_cuda_gates_rescue(ordinal);
     return weft_cuda_fail(device, result, "entering the context of device %d", ordinal);
 }

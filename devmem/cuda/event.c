@@ -105,7 +105,8 @@ int weft_cuda_test(struct weft_device_event *event)
         return 1;
     if (result == CUDA_NOT_READY)
         return 0;
-    if (weft_cuda_is_fatal(result))
+    if (!event->context &&
+        weft_cuda_is_fatal(result)) /* another context's end is not that of weft's queues */
         weft_cuda_gates_rescue(event->ordinal);
     return weft_cuda_fail(event->device, result, "work on device %d has failed", event->ordinal);
 }

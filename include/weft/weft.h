@@ -210,8 +210,8 @@ int weft_comm_create(weft_context *context, const weft_comm_options *options, we
  * that still run without a handle are waited for first. */
 int weft_comm_destroy(weft_comm *comm);
 
-/* Changes what weft_comm_create()'s timeout_ms said, for calls from now on; those under way keep the deadline that they began with.
- * This rank's own: others need not have the same. From any thread, but not beside weft_comm_destroy(). */
+/* Changes what weft_comm_create()'s timeout_ms said, for calls that begin from now on: of those in the order of a stream, that is when
+ * the stream has come to them. What is under way keeps its deadline, and texts name the present one. This rank's own: others need not have the same. From any thread, but not beside weft_comm_destroy(). */
 int weft_comm_set_timeout(weft_comm *comm, int64_t timeout_ms);
 
 /* Ends every operation of a communicator on all its ranks: calls that run return WEFT_REVOKED there with the

@@ -1,5 +1,5 @@
-/* Calls are made ahead, AHEAD_CALLS at most: each has a gate in the stream, of which a driver has some thousands. Marks
- * stand between the samples, so that one's end is the next one's beginning:
+/* Calls are made ahead, AHEAD_CALLS at most and those of a sample or two: each has a gate in the stream, of which a driver
+ * has some thousands. Marks stand between the samples, so that one's end is the next one's beginning:
  *
  *     mark 0 | calls of sample 0 | mark 1 | calls of sample 1 | mark 2 | ...
  *
@@ -82,21 +82,41 @@ static int take(struct run *run, size_t count, int calls, double *samples_us)
     return status;
 }
 
+/* Waits until all that has been made is done. */
+static int catch_up(struct run *run)
+{
+    double us;
+    int status = mark(run);
+    if (status == 0)
+        status = mark(run);
+    if (status == 0)
+        status = read_sample(run, &us);
+    while (run->done < run->made)
+        let_go(run);
+    return status;
+}
+
+/* A device has room for so many closed gates, and each call has one. */
+static int warm_up(struct run *run, int count)
+{
+    int status = 0;
+    run->done = run->made = 0;
+    for (int i = 1; status == 0 && i <= count; i++) {
+        status = run->call(run->arg);
+        if (status == 0 && i % AHEAD_CALLS == 0)
+            status = catch_up(run);
+    }
+    return status;
+}
+
 int perf_clock_check(const struct perf_device *device, weft_context *context)
 {
     struct run run = {.device = device};
-    double us;
     int status = weft_stream_begin(context, device->kind->name, device->ordinal, NULL);
     if (status == 0)
         status = weft_stream_end(context);
     if (status == 0)
-        status = mark(&run);
-    if (status == 0)
-        status = mark(&run);
-    if (status == 0)
-        status = read_sample(&run, &us);
-    while (run.done < run.made)
-        let_go(&run);
+        status = catch_up(&run);
     return status == 0 ? 0 : perf_device_complain(device, "--clock 'device'", status);
 }
 
@@ -120,8 +140,8 @@ int perf_clock_measure(const struct perf_device *device, struct perf_session *se
     if (status != 0)
         return status;
     status = agree_calls(&run, session, &calls);
-    for (int i = 0; status == 0 && i < warmups; i++)
-        status = call(arg);
+    if (status == 0)
+        status = warm_up(&run, warmups);
     if (status == 0)
         status = take(&run, timing->sample_count, calls, timing->samples_us);
     if (status == 0)

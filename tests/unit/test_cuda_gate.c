@@ -184,6 +184,21 @@ static void test_harmless_failure(void **state)
     assert_int_equal(ops->mark(queue, &event), WEFT_OK);
     fake->let_fail("cuEventQuery", 400, 0);
     assert_int_equal(ops->test(event), WEFT_SYSTEM);
+    /* Nor does the end of a context that the program has made. */
+    CUcontext other, popped;
+    CUstream foreign;
+    struct weft_device_event *place;
+    assert_int_equal(CU(cuCtxCreate_v2)(&other, 0, 100), 0);
+    assert_int_equal(CU(cuStreamCreate)(&foreign, 0), 0);
+    assert_int_equal(CU(cuCtxPopCurrent_v2)(&popped), 0);
+    assert_int_equal(ops->mark_stream(device, 1, foreign, 0, &place), WEFT_OK);
+    fake->let_fail("cuEventQuery", 709, 0);
+    assert_int_equal(ops->test(place), WEFT_SYSTEM);
+    fake->let_fail("cuCtxPushCurrent_v2", 709, 0);
+    assert_int_equal(ops->test(place), WEFT_SYSTEM);
+    ops->event_free(place);
+    CU(cuStreamDestroy_v2)(foreign);
+    CU(cuCtxDestroy_v2)(other);
     usleep(3000);
     assert_int_equal(passes(), 0);
     assert_int_equal(ops->open_gate(blocker, NULL), WEFT_OK);

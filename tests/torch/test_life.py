@@ -1,0 +1,332 @@
+"""Groups from beginning to end: launchers, timeouts, deaths, leaving, names. These start ranks of their own."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+
+from harness import case
+
+EXAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/torch-ddp/train.py")
+BEGIN = """
+import datetime, os, signal, sys, time, warnings
+warnings.filterwarnings("ignore")
+import torch, torch.distributed as dist
+torch.set_num_threads(1)
+rank, size, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+def begin(backend="weft", seconds=30, **more):
+    dist.init_process_group(backend, init_method="file://" + store, rank=rank, world_size=size,
+                            timeout=datetime.timedelta(seconds=seconds), **more)
+"""
+
+
+def ranks(size, program, timeout=60, **environment):
+    """Runs the program on size ranks; returns each one's status and what it printed."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = os.path.join(folder, "store")
+        text = BEGIN + textwrap.dedent(program)
+        started = [
+            subprocess.Popen(
+                [sys.executable, "-c", text, str(rank), str(size), store],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env={**os.environ, **environment},
+            )
+            for rank in range(size)
+        ]
+        try:
+            said = [process.communicate(timeout=timeout)[0] for process in started]
+        finally:
+            for process in started:
+                process.kill()
+                process.wait()
+        return [(process.returncode, text) for process, text in zip(started, said)]
+
+
+def all_fine(results):
+    for status, text in results:
+        assert status == 0, text
+    return [text for _, text in results]
+
+
+def alone(body):
+    return case(worlds=(1,), gloo=False, moves=False)(body)
+
+
+@alone
+def names_of_the_backend(rank, size):
+    import torch
+    import torch.distributed as dist
+    import torch_weft
+
+    assert torch_weft.is_available() and torch_weft.why_not() == ""
+    assert dist.is_backend_available("weft") and dist.get_backend() == "weft"
+    assert dist.Backend.default_device_backend_map["cpu"] == "gloo"
+    torch_weft.register()
+    torch_weft.register()
+    assert dist.group.WORLD._get_backend(torch.device("cpu")).name() == "weft"
+    options = torch_weft.Options(transports="shm")
+    assert options.transports == "shm"
+    try:
+        torch_weft.Options(colour="red")
+        raise AssertionError("an unknown option was taken")
+    except TypeError as error:
+        assert "colour" in str(error)
+
+
+@alone
+def torchrun(rank, size):
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "4", "--master-port", "0", "--rdzv-backend", "c10d"]
+    command += ["--rdzv-endpoint", "localhost:0", EXAMPLE, "--steps", "20", "--batch", "16"]
+    environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "step 20: loss" in done.stdout and "weft: " in done.stdout, done.stdout
+
+
+@alone
+def a_killed_rank_is_named(rank, size):
+    program = """
+        begin()
+        dist.barrier()
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            dist.all_reduce(torch.ones(1000))
+        except dist.DistBackendError as error:
+            assert "rank 1" in str(error), error
+            os._exit(0)
+        os._exit(3)
+    """
+    (first, said), (killed, _), (last, more) = ranks(3, program)
+    assert killed == -9 and first == 0 and last == 0, said + more
+
+
+@alone
+def a_rank_that_does_not_come_is_named(rank, size):
+    program = """
+        begin(seconds=4)
+        if rank == 1:
+            time.sleep(8)
+            os._exit(0)
+        try:
+            dist.all_reduce(torch.ones(1000))
+        except dist.DistBackendError as error:
+            assert "deadline" in str(error) and "rank 1" in str(error), error
+            os._exit(0)
+        os._exit(3)
+    """
+    all_fine(ranks(2, program))
+
+
+@alone
+def a_wait_with_a_timeout_goes_on(rank, size):
+    program = """
+        begin()
+        tensor = torch.zeros(3)
+        if rank == 0:
+            work = dist.irecv(tensor, 1)
+            try:
+                work.wait(datetime.timedelta(milliseconds=50))
+                os._exit(3)
+            except dist.DistBackendError as error:
+                assert "50 ms" in str(error), error
+            dist.send(torch.ones(1), 1)
+            work.wait()
+            assert tensor.tolist() == [7.0] * 3
+        else:
+            dist.recv(torch.zeros(1), 0)
+            dist.send(torch.full((3,), 7.0), 0)
+        dist.destroy_process_group()
+    """
+    all_fine(ranks(2, program))
+
+
+@alone
+def sizes_that_differ_are_named(rank, size):
+    program = """
+        begin()
+        try:
+            if rank == 0:
+                dist.send(torch.ones(3), 1)
+            else:
+                dist.recv(torch.ones(5), 0)
+                os._exit(3)
+        except RuntimeError as error:
+            assert "12 bytes" in str(error) and "20" in str(error), error
+        try:
+            dist.all_reduce(torch.ones(3 + rank))
+            os._exit(4)
+        except dist.DistBackendError as error:
+            assert "disagree" in str(error), error
+        os._exit(0)
+    """
+    all_fine(ranks(2, program))
+
+
+@alone
+def a_hundred_lives(rank, size):
+    program = """
+        def threads():
+            return len(os.listdir("/proc/self/task"))
+        def descriptors():
+            return len(os.listdir("/proc/self/fd"))
+        seen = []
+        for life in range(100):
+            dist.init_process_group("weft", init_method=f"file://{store}{life}", rank=rank, world_size=size)
+            tensor = torch.ones(10)
+            dist.all_reduce(tensor, async_op=True).get_future().wait()
+            assert tensor[0].item() == size
+            dist.destroy_process_group()
+            seen.append((threads(), descriptors()))
+        assert seen[-1] == seen[5], seen
+    """
+    all_fine(ranks(2, program, timeout=100))
+
+
+@alone
+def the_end_without_destroy(rank, size):
+    program = """
+        begin()
+        dist.all_reduce(torch.ones(10), async_op=True)
+        dist.all_reduce(torch.ones(10))
+        if rank == 0:
+            time.sleep(0.5)
+    """
+    all_fine(ranks(2, program))
+
+
+@alone
+def abort_ends_what_runs(rank, size):
+    program = """
+        begin()
+        dist.barrier()
+        if rank == 1:
+            time.sleep(1)
+            dist.group.WORLD.abort()
+        else:
+            try:
+                dist.all_reduce(torch.ones(10))
+                os._exit(3)
+            except dist.DistBackendError as error:
+                assert "abort" in str(error), error
+        os._exit(0)
+    """
+    all_fine(ranks(2, program))
+
+
+@alone
+def with_checks_of_all_calls(rank, size):
+    program = """
+        begin()
+        tensor = torch.ones(5)
+        dist.all_reduce(tensor)
+        assert tensor[0].item() == size
+        import torch_weft
+        assert torch_weft.stats()["operations"] > 0
+        parts = [torch.zeros(2) for _ in range(size)]
+        dist.all_gather(parts, torch.full((2,), float(rank)))
+        assert parts[1][0].item() == 1
+        dist.barrier()
+        dist.destroy_process_group()
+    """
+    all_fine(ranks(2, program, TORCH_DISTRIBUTED_DEBUG="DETAIL"))
+
+
+@alone
+def beside_gloo_in_one_group(rank, size):
+    program = """
+        begin("cpu:gloo,cuda:weft")
+        tensor = torch.ones(5)
+        dist.all_reduce(tensor)
+        assert tensor[0].item() == size
+        assert dist.group.WORLD._get_backend(torch.device("cpu")).name() == "gloo"
+        assert dist.group.WORLD._get_backend(torch.device("cuda")).name() == "weft"
+        dist.destroy_process_group()
+    """
+    all_fine(ranks(2, program))
+
+
+@alone
+def timeouts_change(rank, size):
+    program = """
+        begin()
+        backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+        backend.set_timeout(datetime.timedelta(milliseconds=500))
+        tensor = torch.ones(5)
+        if rank == 0:
+            try:
+                dist.recv(tensor, 1)
+                os._exit(3)
+            except dist.DistBackendError as error:
+                assert "500 ms" in str(error), error
+            dist.send(tensor, 1)
+        else:
+            backend.set_timeout(datetime.timedelta(seconds=30))
+            dist.recv(tensor, 0)
+        backend.set_timeout(datetime.timedelta(seconds=30))
+        dist.all_reduce(tensor)
+        dist.destroy_process_group()
+    """
+    all_fine(ranks(2, program))
+
+
+@alone
+def splits(rank, size):
+    program = """
+        begin()
+        members = [0, 2]
+        part = dist.group.WORLD.split_group(members, group_name="some") if rank in members else None
+        if part is not None:
+            tensor = torch.full((3,), rank + 1.0)
+            part.allreduce([tensor]).wait()
+            assert tensor[0].item() == 4
+            assert part.size() == 2 and part.rank() == members.index(rank)
+        dist.barrier()
+        dist.destroy_process_group()
+    """
+    all_fine(ranks(3, program))
+
+
+@alone
+def memory_that_peers_read(rank, size):
+    program = """
+        begin()
+        backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+        assert backend.supports_tensor_alloc(torch.device("cpu"))
+        tensor = backend.allocate_tensor(1 << 20, dtype=torch.float32, device=torch.device("cpu"))
+        tensor.fill_(rank + 1.0)
+        dist.all_reduce(tensor)
+        assert tensor[-1].item() == 3
+        import torch_weft
+        assert torch_weft.stats()["bytes_staged"] == 0
+        dist.destroy_process_group()
+        tensor += 1  # outlives the group
+    """
+    all_fine(ranks(2, program))
+
+
+@alone
+def missing_ranks_of_a_monitored_barrier(rank, size):
+    program = """
+        begin()
+        group = dist.group.WORLD
+        group.monitored_barrier(datetime.timedelta(seconds=20), True)
+        if rank == 0:
+            try:
+                group.monitored_barrier(datetime.timedelta(milliseconds=800), True)
+                os._exit(3)
+            except dist.DistBackendError as error:
+                assert "1, 2" in str(error), error
+        elif rank == 3:
+            try:
+                group.monitored_barrier(datetime.timedelta(milliseconds=1600), True)
+                os._exit(3)
+            except dist.DistBackendError as error:
+                assert "rank 0" in str(error), error
+        dist.barrier()
+        dist.destroy_process_group()
+    """
+    all_fine(ranks(4, program))
