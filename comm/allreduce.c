@@ -73,7 +73,7 @@ static struct weft_call make_call(const struct weft_comm *comm, const void *send
                               .collective = WEFT_ALLREDUCE,
                               .algorithm = (uint8_t)algorithm,
                               .dtype = (uint8_t)dtype,
-                              .op = (uint8_t)op,
+                              .op = weft_op_told(comm->context, op),
                               .in_place = send == recv};
 }
 

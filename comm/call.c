@@ -60,6 +60,8 @@ void weft_call_op_name(const struct weft_call *call, char *text, size_t capacity
 {
     if (call->op < WEFT_OP_COUNT)
         snprintf(text, capacity, "%s", weft_op_name((weft_op)call->op));
+    else if (call->op == WEFT_OP_TOLD_PREMUL)
+        snprintf(text, capacity, "premultiplied sum");
     else
         snprintf(text, capacity, "op %u", call->op);
 }

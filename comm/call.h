@@ -31,6 +31,9 @@ static inline int weft_call_is_on_comm(uint8_t collective)
     return collective >= WEFT_CALL_CONNECT && collective <= WEFT_CALL_DESTROY;
 }
 
+/* What is told of any premultiplied sum: in no range of operations' numbers. */
+#define WEFT_OP_TOLD_PREMUL 15
+
 /* Part of the form of reports (comm/stall.h). */
 struct weft_call {
     uint64_t sequence; /* 0: none */

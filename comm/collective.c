@@ -36,7 +36,7 @@ struct weft_call weft_operands_call(const struct weft_comm *comm, const struct w
                               .root = operands->root,
                               .collective = (uint8_t)operands->collective,
                               .dtype = (uint8_t)operands->dtype,
-                              .op = (uint8_t)operands->op,
+                              .op = weft_op_told(comm->context, operands->op),
                               .in_place = (uint8_t)operands->in_place,
                               .unequal = (uint8_t)operands->unequal};
 }

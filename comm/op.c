@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/fork.h"
+#include "comm/call.h"
 
 /* A reduction that the caller has made. */
 struct weft_user_op {
@@ -54,6 +55,11 @@ int weft_op_is_function(const struct weft_context *context, weft_op op)
 weft_op weft_op_kernel(const struct weft_context *context, weft_op op)
 {
     return find(context, op) ? WEFT_SUM : op;
+}
+
+uint8_t weft_op_told(const struct weft_context *context, weft_op op)
+{
+    return (uint8_t)(weft_op_is_builtin(op) || weft_op_is_function(context, op) ? op : WEFT_OP_TOLD_PREMUL);
 }
 
 void weft_op_request(const struct weft_context *context, weft_op op, weft_dtype dtype, int ranks,

@@ -16,6 +16,8 @@ void weft_op_request(const struct weft_context *context, weft_op op, weft_dtype 
 int weft_op_is_function(const struct weft_context *context, weft_op op);
 /* What kernels compute for one that is not: of a premultiplied sum a sum. */
 weft_op weft_op_kernel(const struct weft_context *context, weft_op op);
+/* As ranks compare it: which numbers a rank's premultiplied sums have is its own affair, so all are told as WEFT_OP_TOLD_PREMUL. */
+uint8_t weft_op_told(const struct weft_context *context, weft_op op);
 /* Whether contributions may be put together in any order of ranks. */
 int weft_op_commutes(const struct weft_context *context, weft_op op);
 static inline int weft_op_is_builtin(weft_op op)

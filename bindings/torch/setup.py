@@ -25,18 +25,18 @@ def torch_folder():
         if (folder / "version.py").is_file() and (folder / "include").is_dir():
             return folder
     sys.exit(
-        "torch_weft: no torch found in " + ", ".join(map(str, folders)) + ": install torch first (pip install torch), or "
-        "name its folder by TORCH_WEFT_TORCH"
+        "torch_weft: no torch found in " + ", ".join(map(str, folders)) + ": install torch first (pip install torch), and build "
+        "with --no-build-isolation or name torch's folder by TORCH_WEFT_TORCH where it is not seen"
     )
 
 
 def site_folders():
-    folders = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *sys.path]
     # Those of a build environment shadow the interpreter's own: ask it without them.
-    program = "import sysconfig, site; print(sysconfig.get_path('purelib')); print(site.getusersitepackages())"
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    program = "import sys, sysconfig; print(*sys.path, sysconfig.get_path('platlib'), sep='\\n')"
     told = subprocess.run([sys.executable, "-c", program], env=clean, capture_output=True, text=True, check=False)
-    return list(dict.fromkeys([*told.stdout.split("\n"), *folders]))
+    folders = [*told.stdout.split("\n"), sysconfig.get_path("purelib"), *sys.path]
+    return [folder for folder in dict.fromkeys(folders) if os.path.isabs(folder)]
 
 
 def torch_version(folder):
@@ -70,7 +70,7 @@ class Build(build_ext):
 
     def compile_headers(self, ext):
         """PyTorch's headers in the form of gcc's that is read fast; clang reads the plain ones, which is as right."""
-        folder = pathlib.Path(self.build_temp).resolve() / "headers"
+        folder = pathlib.Path(self.build_temp).resolve() / f"headers-{VERSION}"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "torch.hpp").write_text((HERE / "csrc/torch.hpp").read_text())
         compiler = self.compiler
@@ -105,7 +105,7 @@ setup(
         Extension(
             f"torch_weft._C_{MINOR}",
             sources=sorted(str(p.relative_to(HERE)) for p in HERE.glob("csrc/*.cpp")),
-            depends=sorted(str(p.relative_to(HERE)) for p in HERE.glob("csrc/*.hpp")),
+            depends=[*sorted(str(p.relative_to(HERE)) for p in HERE.glob("csrc/*.hpp")), str(TORCH / "version.py")],
             include_dirs=[str(WEFT), str(WEFT / "include"), str(TORCH / "include"), str(TORCH / "include/torch/csrc/api/include")],
             library_dirs=[str(TORCH / "lib")],
             libraries=["c10", "torch_cpu", "torch", "torch_python"],

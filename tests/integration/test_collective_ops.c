@@ -218,6 +218,8 @@ static int premul_body(int rank, int ranks, void *arg)
     weft_op op, other;
     int32_t scalar = rank + 2;
     CHECK_OK(job_open(&job, "shm", NULL));
+    if (rank == 1) /* the operation has another number here */
+        CHECK_OK(weft_op_create_premul(job.context, WEFT_INT32, &scalar, &other));
     CHECK_OK(weft_op_create_premul(job.context, WEFT_INT32, &scalar, &op));
     CHECK(weft_op_create_premul(job.context, WEFT_BOOL, &scalar, &other) == WEFT_UNSUPPORTED);
     scalar = 0; /* it was copied */

@@ -153,6 +153,67 @@ def futures_that_wait(rank, size):
     return results
 
 
+@case(worlds=(2,))
+def futures_that_wait_for_each_other(rank, size):
+    """What runs behind one operation may wait for one that has ended at the same time."""
+    results = []
+    for _ in range(20):
+        works = [dist.all_reduce(numbers(rank, 10, torch.float32), async_op=True) for _ in range(2)]
+        last = works[1].get_future()
+        first = works[0].get_future().then(lambda future: future.value()[0] + last.wait()[0])
+        results.append(first.wait())
+    return results
+
+
+@case(worlds=(2,), gloo=False)
+def premultiplied_sums_side_by_side(rank, size):
+    """Their numbers differ between ranks, as one rank has one under way that the other has done."""
+    held = None
+    if rank == 0:
+        held = dist.all_reduce(torch.ones(4), op=dist._make_nccl_premul_sum(0.5), async_op=True)
+        tensor = torch.ones(4)
+        other = dist.all_reduce(tensor, op=dist._make_nccl_premul_sum(0.25), async_op=True)
+        held.wait()
+        other.wait()
+    else:
+        dist.all_reduce(torch.ones(4), op=dist._make_nccl_premul_sum(0.5))
+        tensor = torch.ones(4)
+        dist.all_reduce(tensor, op=dist._make_nccl_premul_sum(0.25))
+    assert tensor.tolist() == [0.5] * 4
+
+
+@case(worlds=(2,), gloo=False)
+def coalesced(rank, size):
+    from torch.distributed.distributed_c10d import _coalescing_manager
+
+    one, other = torch.full((50000,), float(rank)), torch.full((60000,), rank + 5.0)
+    with _coalescing_manager(group=dist.group.WORLD, device=torch.device("cpu"), async_ops=True) as manager:
+        dist.all_reduce(one)
+        dist.all_reduce(other)
+    manager.wait()
+    assert one[-1].item() == 1 and other[-1].item() == 11
+    with _coalescing_manager(group=dist.group.WORLD, device=torch.device("cpu")):
+        dist.broadcast(one.fill_(rank), 1)
+        dist.broadcast(other.fill_(rank), 1)
+    assert one[-1].item() == 1 and other[-1].item() == 1
+    group = dist.group.WORLD
+    group._start_coalescing(torch.device("cpu"))  # as if an exception had come in between
+    dist.broadcast(one.fill_(rank), 1)
+    group._start_coalescing(torch.device("cpu"))
+    work = group.allreduce([other.fill_(1)])
+    group._end_coalescing(torch.device("cpu")).wait()
+    assert other[0].item() == 2 and one[0].item() == 1 and work.is_completed()
+
+
+@case(worlds=(2,))
+def in_inference_mode(rank, size):
+    with torch.inference_mode():
+        parts = [torch.zeros(3) for _ in range(size)]
+        work = dist.all_gather(parts, torch.full((3,), float(rank)), async_op=True)
+        work.get_future().wait()
+        return [part.clone() for part in parts]
+
+
 @case(worlds=(2, 4))
 def messages(rank, size):
     right, left = (rank + 1) % size, (rank - 1) % size
@@ -213,5 +274,7 @@ def objects(rank, size):
 @case(worlds=(2,))
 def sparse(rank, size):
     tensor = torch.sparse_coo_tensor([[rank, 2]], [float(rank + 1), 1.0], (4,))
-    dist.all_reduce(tensor)
+    work = dist.all_reduce(tensor, async_op=True)
+    work.wait()
+    assert work.result()[0].is_sparse
     return tensor.to_dense()

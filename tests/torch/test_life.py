@@ -291,6 +291,36 @@ def splits(rank, size):
 
 
 @alone
+def one_store_for_several_lives(rank, size):
+    """As under torchrun, whose store stays: keys of the life before must not be taken for this one's."""
+    program = """
+        held = dist.FileStore(store, size)
+        for life in range(3):
+            if rank == 0:
+                time.sleep(0.3)  # the others look first
+            dist.init_process_group("weft", store=held, rank=rank, world_size=size, timeout=datetime.timedelta(seconds=20))
+            tensor = torch.ones(3)
+            dist.all_reduce(tensor)
+            assert tensor[0].item() == size
+            dist.destroy_process_group()
+    """
+    all_fine(ranks(3, program))
+
+
+@alone
+def options_are_copied(rank, size):
+    import copy
+
+    import torch
+    import torch.distributed as dist
+
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    options = copy.deepcopy(backend.options)
+    options.transports = "shm"
+    assert backend.options.transports == "" and options.backend == "weft"
+
+
+@alone
 def memory_that_peers_read(rank, size):
     program = """
         begin()

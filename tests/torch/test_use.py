@@ -69,6 +69,18 @@ def ddp_unused_parameters(rank, size):
     return close(model.parameters())
 
 
+@case(worlds=(2,))
+def ddp_sparse_gradients(rank, size):
+    torch.manual_seed(7)
+    model = DistributedDataParallel(nn.Sequential(nn.Embedding(20, 4, sparse=True), nn.Flatten(), nn.Linear(8, 2)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.tensor([[rank + step, 2], [3, 4 + rank]])).square().sum().backward()
+        optimizer.step()
+    return close(model.parameters())
+
+
 @case(worlds=(3,))
 def ddp_join(rank, size):
     """Ranks with fewer batches shadow the others."""

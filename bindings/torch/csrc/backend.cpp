@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
 #include "bindings/torch/csrc/work.hpp"
@@ -32,13 +33,32 @@ Backend::~Backend() = default;
 
 // --- calls that are one work
 
+// What an exception has kept from being ended before is forgotten: its operations go their way.
 void Backend::startCoalescing()
 {
     std::lock_guard<std::mutex> guard(lock_);
     const auto me = std::this_thread::get_id();
-    for (const Coalescing &coalescing : coalescing_)
-        TORCH_CHECK(coalescing.thread != me, "weft: startCoalescing() within another");
-    coalescing_.push_back({me, std::make_shared<Operation>(group_, "coalesced", kNoTimeout), {}, sequence_});
+    coalescing_.remove_if([me](const Coalescing &coalescing) { return coalescing.thread == me; });
+    coalescing_.push_back({me, {}, {}, sequence_});
+}
+
+void Backend::coalesce(const std::shared_ptr<Operation> &operation, const std::shared_ptr<c10::Event> &event)
+{
+    static constexpr size_t MANY = 256; // then those that have ended well are let go
+    std::lock_guard<std::mutex> guard(lock_);
+    for (Coalescing &mine : coalescing_) {
+        if (mine.thread != std::this_thread::get_id())
+            continue;
+        if (mine.operations.size() >= MANY)
+            mine.operations.erase(
+                std::remove_if(mine.operations.begin(), mine.operations.end(),
+                               [](const auto &one) { return one->ended() && !one->error(); }),
+                mine.operations.end());
+        mine.operations.push_back(operation);
+        mine.sequence = sequence_;
+        if (event)
+            mine.events.push_back(event);
+    }
 }
 
 Backend::WorkPointer Backend::endCoalescing()
@@ -53,10 +73,14 @@ Backend::WorkPointer Backend::endCoalescing()
         mine = std::move(*at);
         coalescing_.erase(at);
     }
-    if (!mine.events.empty())
-        mine.operation->keep();
     return c10::make_intrusive<Work>(getRank(), c10d::OpType::COALESCED, mine.sequence,
-                                     std::move(mine.operation), std::move(mine.events), false, true);
+                                     std::move(mine.operations), std::move(mine.events), false);
+}
+
+uint64_t Backend::next_sequence()
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    return ++sequence_;
 }
 
 // --- groups
@@ -122,8 +146,8 @@ bool Backend::supportsTensorAlloc(c10::DeviceIndex device)
 at::Tensor Backend::allocateTensor(long size, at::TensorOptions options)
 {
     TORCH_CHECK(size >= 0, "weft: allocate_tensor: ", size, " elements");
-    TORCH_CHECK(options.device().is_cpu(), "weft: allocate_tensor: memory of the host is expected, not of ",
-                options.device());
+    if (!options.device().is_cpu())
+        return at::empty({size}, options);
     auto library = group_->library();
     const size_t bytes = std::max<size_t>(static_cast<size_t>(size) * options.dtype().itemsize(), 1);
     void *memory = nullptr;

@@ -1,6 +1,7 @@
 // ProcessGroup's backend "weft".
 #pragma once
 
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -46,9 +47,10 @@ class Backend : public c10d::Backend
     {
         return NAME;
     }
+    // A copy: who splits a group changes them.
     c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override
     {
-        return options_;
+        return c10::make_intrusive<WeftOptions>(*options_);
     }
     bool supportsSplitting() const override
     {
@@ -122,12 +124,21 @@ class Backend : public c10d::Backend
         return group_;
     }
 
+    // --- for Launch
+    // The number of a collective that begins.
+    uint64_t next_sequence();
+    // Where the calling thread coalesces the operation is remembered for endCoalescing().
+    void coalesce(const std::shared_ptr<Operation> &operation, const std::shared_ptr<c10::Event> &event);
+    const WeftOptions &options() const
+    {
+        return *options_;
+    }
+
   private:
-    friend class Launch;
     // Where calls between startCoalescing() and endCoalescing() of one thread go.
     struct Coalescing {
         std::thread::id thread;
-        std::shared_ptr<Operation> operation;
+        std::vector<std::shared_ptr<Operation>> operations;
         std::vector<std::shared_ptr<c10::Event>> events; // of a device's
         uint64_t sequence;
     };
@@ -137,7 +148,7 @@ class Backend : public c10d::Backend
     std::mutex lock_; // what follows
     uint64_t sequence_ = 0;
     int64_t monitored_ = 0;
-    std::vector<Coalescing> coalescing_;
+    std::list<Coalescing> coalescing_;
 };
 
 } // namespace torch_weft

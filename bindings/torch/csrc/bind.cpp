@@ -29,9 +29,17 @@ static Backend &ours(c10d::Backend &backend)
     return *found;
 }
 
+static std::string dump(c10d::Backend &backend)
+{
+    return ours(backend).group()->dump();
+}
+
 static py::dict stats(c10d::Backend &backend)
 {
-    const weft_comm_stats stats = ours(backend).group()->stats();
+    const auto stats = [&] {
+        py::gil_scoped_release released;
+        return ours(backend).group()->stats();
+    }();
     py::dict dict;
     dict["operations"] = stats.operations;
     dict["bytes_eager"] = stats.bytes_eager;
@@ -63,9 +71,14 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
         .def("__deepcopy__", [](const WeftOptions &self, const py::dict &) {
             return c10::make_intrusive<WeftOptions>(self);
         });
+    using Ours = py::class_<Backend, c10::intrusive_ptr<Backend>, c10d::Backend>;
+    Ours(module, "ProcessGroupWeft")
+        .def_property_readonly("options", &Backend::getBackendOptions)
+        .def("perform_nocolor_split",
+             [](Backend &, const py::object &) {}); // members alone make a part of a group
     module.def("make", &make, py::call_guard<py::gil_scoped_release>());
     module.def("stats", &stats);
-    module.def("dump", [](c10d::Backend &backend) { return ours(backend).group()->dump(); });
+    module.def("dump", &dump, py::call_guard<py::gil_scoped_release>());
 }
 
 } // namespace torch_weft

@@ -7,12 +7,6 @@
 namespace torch_weft
 {
 
-static const at::Tensor &only(const std::vector<at::Tensor> &tensors, const char *name)
-{
-    TORCH_CHECK(tensors.size() == 1, "weft: ", name, ": one tensor is expected, there are ", tensors.size());
-    return tensors.front();
-}
-
 static void check_root(int64_t root, int ranks, const char *name)
 {
     TORCH_CHECK(root >= 0 && root < ranks, "weft: ", name, ": root rank ", root, " is not one of ", ranks);
@@ -29,18 +23,13 @@ static size_t moved_count(const at::Tensor &tensor, const Elements &elements)
     return static_cast<size_t>(tensor.numel()) * elements.per_element;
 }
 
-// The input multiplied, where weft does not do that itself.
-static at::Tensor scaled(const at::Tensor &input, const Reduction &reduction)
-{
-    return reduction.factor.defined() ? input.mul(reduction.factor.to(input.scalar_type())) : input;
-}
-
 static void start_allreduce(Launch &launch, const at::Tensor &tensor, const c10d::ReduceOp &op)
 {
     Reduction reduction = launch.reduction(op, tensor);
     at::Tensor data = launch.inout(tensor);
-    if (reduction.factor.defined())
-        data.mul_(reduction.factor.to(data.scalar_type()));
+    at::Tensor from = Launch::scaled(data, reduction);
+    if (!from.is_same(data))
+        data.detach().copy_(from);
     launch.start([&](weft_comm *comm, weft_work **work) {
         return weft_allreduce_start(comm, data.data_ptr(), data.data_ptr(), static_cast<size_t>(data.numel()),
                                     reduction.dtype, reduction.op, work);
@@ -109,7 +98,7 @@ Backend::WorkPointer Backend::reduce(Tensors &tensors, const c10d::ReduceOptions
     Reduction reduction = launch.reduction(opts.reduceOp, tensor);
     const int root = static_cast<int>(opts.rootRank);
     at::Tensor data = getRank() == root ? launch.inout(tensor) : launch.input(tensor);
-    at::Tensor from = launch.input(scaled(data, reduction));
+    at::Tensor from = launch.input(Launch::scaled(data, reduction));
     launch.start([&](weft_comm *comm, weft_work **work) {
         return weft_reduce_start(comm, from.data_ptr(), data.data_ptr(), static_cast<size_t>(data.numel()),
                                  reduction.dtype, reduction.op, root, work);
@@ -164,7 +153,7 @@ static void start_reduce_scatter(Launch &launch, const at::Tensor &output, const
     TORCH_CHECK(input.numel() == output.numel() * ranks, "weft: reduce_scatter: the input has ",
                 input.numel(), " elements, the output ", output.numel(), ", of ", ranks, " ranks");
     Reduction reduction = launch.reduction(op, input);
-    at::Tensor from = launch.input(scaled(input, reduction)), to = launch.output(output);
+    at::Tensor from = launch.input(Launch::scaled(input, reduction)), to = launch.output(output);
     launch.start([&](weft_comm *comm, weft_work **work) {
         return weft_reduce_scatter_start(comm, from.data_ptr(), to.data_ptr(),
                                          static_cast<size_t>(to.numel()), reduction.dtype, reduction.op,

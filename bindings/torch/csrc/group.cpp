@@ -11,6 +11,9 @@
 namespace torch_weft
 {
 
+// How long what has ended may take to be told, when a group goes.
+static constexpr std::chrono::milliseconds SETTLING{1000};
+
 Group::Group(std::shared_ptr<Library> library, weft_comm *comm, const std::string &name)
     : library_(std::move(library)), name_(name), ranks_(weft_comm_size(comm)), comm_(comm)
 {
@@ -20,16 +23,16 @@ std::shared_ptr<Group> Group::meet(std::shared_ptr<Library> library,
                                    const c10::intrusive_ptr<c10d::Store> &store, int rank, int ranks,
                                    const std::string &name, Milliseconds timeout)
 {
-    StoreAdapter adapter(store);
+    StoreAdapter adapter(store, rank);
     weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
     options.rank = rank;
     options.ranks = ranks;
-    options.name = "torch"; // the store is this group's alone
+    options.name = adapter.name().c_str();
     options.store = adapter.callbacks();
     options.timeout_ms = milliseconds_of(timeout);
     std::vector<uint8_t> secret;
     if (ranks > 1) {
-        secret = adapter.secret(rank, timeout);
+        secret = adapter.secret(timeout);
         options.secret = secret.empty() ? nullptr : secret.data();
         options.secret_size = secret.size();
     }
@@ -48,14 +51,17 @@ std::shared_ptr<Group> Group::meet(std::shared_ptr<Library> library,
 Group::~Group()
 {
     static constexpr Milliseconds PATIENCE{1000};
-    close(PATIENCE);
+    try {
+        close(PATIENCE);
+    } catch (const std::exception &) {
+        // A mutex of the system's: nothing more can be done.
+    }
 }
 
-weft_comm *Group::comm() const
+void Group::check_open() const
 {
-    std::lock_guard<std::mutex> guard(lock_);
-    TORCH_CHECK_WITH(DistBackendError, comm_, "weft: the group ", name_, " has been shut down");
-    return comm_;
+    TORCH_CHECK_WITH(DistBackendError, comm_ && !is_closing_, "weft: the group ", name_,
+                     " has been shut down");
 }
 
 // The members have to agree on a number: all of them know the new group's name.
@@ -71,7 +77,9 @@ std::shared_ptr<Group> Group::part(const std::vector<int> &ranks, const std::str
 {
     std::lock_guard<std::mutex> guard(order_);
     weft_comm *made = nullptr;
-    int status = weft_comm_subset(comm(), ranks.data(), static_cast<int>(ranks.size()), tag_of(name), &made);
+    int status = use([&](weft_comm *comm) {
+        return weft_comm_subset(comm, ranks.data(), static_cast<int>(ranks.size()), tag_of(name), &made);
+    });
     if (status != WEFT_OK)
         raise(status, "splitting the group " + name_, weft_error_detail());
     return std::shared_ptr<Group>(new Group(library_, made, name));
@@ -79,18 +87,19 @@ std::shared_ptr<Group> Group::part(const std::vector<int> &ranks, const std::str
 
 void Group::set_timeout(Milliseconds timeout)
 {
-    check(weft_comm_set_timeout(comm(), milliseconds_of(timeout)), "setting the timeout");
+    check(use([&](weft_comm *comm) { return weft_comm_set_timeout(comm, milliseconds_of(timeout)); }),
+          "setting the timeout");
 }
 
 void Group::connect()
 {
     std::lock_guard<std::mutex> guard(order_);
-    check(weft_comm_connect(comm()), "connecting all ranks");
+    check(use([](weft_comm *comm) { return weft_comm_connect(comm); }), "connecting all ranks");
 }
 
 void Group::abort(const std::string &reason)
 {
-    std::lock_guard<std::mutex> guard(lock_);
+    std::shared_lock<std::shared_timed_mutex> used(used_);
     if (comm_)
         weft_comm_abort(comm_, reason.c_str());
 }
@@ -133,25 +142,24 @@ bool Group::finish_operations(Milliseconds patience)
 
 void Group::close(Milliseconds patience)
 {
-    std::lock_guard<std::mutex> order(order_);
-    if (std::unique_lock<std::mutex> guard(lock_); !comm_)
+    if (process_ != getpid() || is_closing_.exchange(true))
         return;
-    if (!finish_operations(patience)) {
+    bool are_done = finish_operations(patience);
+    std::unique_lock<std::shared_timed_mutex> used(used_, std::defer_lock);
+    if (!are_done || !used.try_lock_for(patience)) { // a call waits for room
         abort("left with operations under way");
         finish_operations(patience);
+        used.lock();
     }
+    library_->keeper().settle(SETTLING);
     weft_comm_set_timeout(comm_, milliseconds_of(patience));
-    weft_comm *comm;
-    {
-        std::lock_guard<std::mutex> guard(lock_);
-        comm = std::exchange(comm_, nullptr);
-    }
-    weft_comm_destroy(comm); // late ranks have been waited for; they find a group that has gone
+    weft_comm_destroy(comm_); // late ranks have been waited for; they find a group that has gone
+    comm_ = nullptr;
 }
 
 std::string Group::dump() const
 {
-    std::lock_guard<std::mutex> guard(lock_);
+    std::shared_lock<std::shared_timed_mutex> used(used_);
     char text[4096] = "";
     if (comm_)
         weft_comm_dump(comm_, text, sizeof text, nullptr);
@@ -161,15 +169,20 @@ std::string Group::dump() const
 weft_comm_stats Group::stats() const
 {
     weft_comm_stats stats = WEFT_COMM_STATS_INIT;
-    check(weft_comm_get_stats(comm(), &stats), "asking for what has been moved");
+    check(use([&](weft_comm *comm) { return weft_comm_get_stats(comm, &stats); }),
+          "asking for what has been moved");
     return stats;
 }
 
 void Group::note_failure(int status)
 {
-    auto kind = status == WEFT_TIMEOUT       ? c10d::ErrorType::TIMEOUT
-                : status == WEFT_PEER_FAILED ? c10d::ErrorType::REMOTE_ERROR
-                                             : c10d::ErrorType::COMM_ERROR;
+    auto kind = c10d::ErrorType::COMM_ERROR;
+    if (status == WEFT_TIMEOUT)
+        kind = c10d::ErrorType::TIMEOUT;
+    else if (status == WEFT_PEER_FAILED || status == WEFT_ABSENT)
+        kind = c10d::ErrorType::REMOTE_ERROR;
+    else if (status != WEFT_REVOKED && status != WEFT_TRANSPORT && status != WEFT_PROTOCOL)
+        return;
     auto none = c10d::ErrorType::SUCCESS;
     error_.compare_exchange_strong(none, kind);
 }

@@ -6,9 +6,12 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <unordered_set>
 #include <vector>
+
+#include <unistd.h>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -36,7 +39,14 @@ class Group : public std::enable_shared_from_this<Group>
     // Some of this group's ranks as a group: only they are here. Throws.
     std::shared_ptr<Group> part(const std::vector<int> &ranks, const std::string &name);
 
-    weft_comm *comm() const; // throws after close()
+    // Calls with the communicator, which stays as long as that takes. Throws after close().
+    template <typename Call> auto use(Call call) const
+    {
+        std::shared_lock<std::shared_timed_mutex> used(used_);
+        check_open();
+        return call(comm_);
+    }
+    void check_open() const;
     const std::shared_ptr<Library> &library() const
     {
         return library_;
@@ -62,8 +72,8 @@ class Group : public std::enable_shared_from_this<Group>
     std::string dump() const;
     weft_comm_stats stats() const;
 
-    // The worst that operations have ended with.
-    void note_failure(int status);
+    // The first failure of the group.
+    void note_failure(int status); // of one operation alone: not told
     c10d::ErrorType error() const
     {
         return error_;
@@ -80,8 +90,11 @@ class Group : public std::enable_shared_from_this<Group>
     const std::string name_;
     const int ranks_;
     std::mutex order_;
-    mutable std::mutex lock_; // what follows
+    mutable std::shared_timed_mutex used_; // alone: who ends the communicator
     weft_comm *comm_;
+    const pid_t process_ = getpid(); // a forked child has no part in it
+    std::atomic<bool> is_closing_{false};
+    mutable std::mutex lock_; // what follows
     std::unordered_set<Operation *> running_;
     std::atomic<c10d::ErrorType> error_{c10d::ErrorType::SUCCESS};
 };

@@ -1,11 +1,16 @@
 #include "bindings/torch/csrc/keeper.hpp"
 
+#include <algorithm>
 #include <condition_variable>
+#include <deque>
 #include <iterator>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include <unistd.h>
 
 #include <c10/util/thread_name.h>
 
@@ -14,35 +19,63 @@
 namespace torch_weft
 {
 
+using Clock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::milliseconds;
 using Operations = std::vector<std::shared_ptr<Operation>>;
 
+// How long one future's followers may run before the next future is completed beside them.
+static constexpr Milliseconds TELLING{5};
+// How long the leader waits for one operation before it looks at the others: longer while nothing happens.
+static constexpr int64_t WAIT_MS_MIN = 1, WAIT_MS_MAX = 8;
+
 struct Keeper::Room {
+    const pid_t process = getpid();
     std::mutex lock;
-    std::condition_variable changed;
-    Operations waiting; // for a leader
+    std::condition_variable changed, settled;
+    Operations waiting;                           // for a leader
+    std::deque<std::shared_ptr<Operation>> ended; // for somebody to tell
     bool is_led = false;
     bool stop = false;
-    int idle = 0;
+    int idle = 0, tellers = 0;
+    Clock::time_point telling_since;
     std::vector<std::thread> threads;
 
-    // Somebody leads what is waiting. [lock]
+    // Somebody leads where there is something to do. Where no thread can be had the next one that comes by does. [lock]
     void see_to_it(const std::shared_ptr<Room> &self)
     {
-        if (waiting.empty() || is_led)
+        if ((waiting.empty() && ended.empty()) || is_led)
             return;
-        if (idle == 0)
-            threads.emplace_back(run, self);
-        else
+        if (idle > 0) {
             changed.notify_one();
+            return;
+        }
+        try {
+            threads.emplace_back(run, self);
+        } catch (const std::system_error &) {
+        }
     }
+
+    bool is_time_to_tell() const
+    {
+        return !ended.empty() && (tellers == 0 || Clock::now() - telling_since > TELLING);
+    }
+
+    void lead(std::unique_lock<std::mutex> &guard);
+    void tell(std::unique_lock<std::mutex> &guard, const std::shared_ptr<Room> &self);
 };
 
 Keeper::Keeper() : room_(std::make_shared<Room>())
 {
 }
 
+// A forked child has the memory, but not the threads, and may have a lock that one of them held.
 Keeper::~Keeper()
 {
+    if (room_->process != getpid()) {
+        new std::vector<std::thread>(std::move(room_->threads));
+        new std::shared_ptr<Room>(std::move(room_));
+        return;
+    }
     std::vector<std::thread> threads;
     {
         std::lock_guard<std::mutex> guard(room_->lock);
@@ -60,48 +93,89 @@ Keeper::~Keeper()
 
 void Keeper::take(std::shared_ptr<Operation> operation)
 {
+    if (room_->process != getpid()) {
+        new std::shared_ptr<Operation>(std::move(operation)); // its end is the parent's business
+        return;
+    }
     std::lock_guard<std::mutex> guard(room_->lock);
     room_->waiting.push_back(std::move(operation));
     room_->see_to_it(room_);
 }
 
+void Keeper::settle(Milliseconds patience)
+{
+    std::unique_lock<std::mutex> guard(room_->lock);
+    room_->settled.wait_for(guard, patience, [this] { return room_->ended.empty() && room_->tellers == 0; });
+}
+
+// Until there is something to tell, or nothing to do.
+void Keeper::Room::lead(std::unique_lock<std::mutex> &guard)
+{
+    Operations mine;
+    int64_t wait_ms = WAIT_MS_MIN;
+    is_led = true;
+    while (!stop) {
+        if (!waiting.empty())
+            wait_ms = WAIT_MS_MIN;
+        mine.insert(mine.end(), std::make_move_iterator(waiting.begin()),
+                    std::make_move_iterator(waiting.end()));
+        waiting.clear();
+        if (is_time_to_tell() || (mine.empty() && ended.empty()))
+            break;
+        if (mine.empty()) { // somebody tells
+            changed.wait_for(guard, TELLING);
+            continue;
+        }
+        guard.unlock();
+        bool is_first = true;
+        Operations running, done;
+        for (auto &operation : mine) {
+            bool has_ended =
+                std::exchange(is_first, false) ? operation->drive_a_while(wait_ms) : operation->look_once();
+            (has_ended ? done : running).push_back(std::move(operation));
+        }
+        mine.swap(running);
+        wait_ms = done.empty() ? std::min(2 * wait_ms, WAIT_MS_MAX) : WAIT_MS_MIN;
+        guard.lock();
+        ended.insert(ended.end(), std::make_move_iterator(done.begin()), std::make_move_iterator(done.end()));
+    }
+    waiting.insert(waiting.begin(), std::make_move_iterator(mine.begin()),
+                   std::make_move_iterator(mine.end()));
+    is_led = false;
+}
+
+void Keeper::Room::tell(std::unique_lock<std::mutex> &guard, const std::shared_ptr<Room> &self)
+{
+    tellers++;
+    while (!ended.empty()) {
+        auto operation = std::move(ended.front());
+        ended.pop_front();
+        telling_since = Clock::now();
+        see_to_it(self);
+        guard.unlock();
+        operation->tell();
+        operation.reset(); // the library may go here
+        guard.lock();
+    }
+    tellers--;
+    settled.notify_all();
+}
+
 void Keeper::run(std::shared_ptr<Room> room)
 {
     c10::setThreadName("weft-keeper");
-    Operations mine, ended;
     std::unique_lock<std::mutex> guard(room->lock);
-    for (;;) {
+    while (!room->stop) {
         room->idle++;
-        room->changed.wait(guard, [&] { return room->stop || (!room->is_led && !room->waiting.empty()); });
+        room->changed.wait(guard, [&] {
+            return room->stop || (!room->is_led && (!room->waiting.empty() || !room->ended.empty()));
+        });
         room->idle--;
         if (room->stop)
             return;
-        room->is_led = true;
-        while (ended.empty()) {
-            mine.insert(mine.end(), std::make_move_iterator(room->waiting.begin()),
-                        std::make_move_iterator(room->waiting.end()));
-            room->waiting.clear();
-            guard.unlock();
-            bool is_first = true;
-            Operations running;
-            for (auto &operation : mine) {
-                bool has_ended =
-                    std::exchange(is_first, false) ? operation->drive_a_while() : operation->look_once();
-                (has_ended ? ended : running).push_back(std::move(operation));
-            }
-            mine.swap(running);
-            guard.lock();
-        }
-        room->waiting.insert(room->waiting.begin(), std::make_move_iterator(mine.begin()),
-                             std::make_move_iterator(mine.end()));
-        mine.clear();
-        room->is_led = false;
-        room->see_to_it(room);
-        guard.unlock();
-        for (auto &operation : ended)
-            operation->tell();
-        ended.clear(); // the library may go here
-        guard.lock();
+        room->lead(guard);
+        if (room->is_time_to_tell())
+            room->tell(guard, room);
     }
 }
 

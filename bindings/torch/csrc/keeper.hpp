@@ -1,11 +1,12 @@
 // Sees operations to their end which nobody may wait for.
 //
-// One thread at a time leads: it waits for the oldest operation, a moment at a time, and looks at the others. When some have ended it
-// gives the lead away before it completes their futures, since whoever waits for those runs then and there, and may itself
-// wait for other operations (comm hooks do). Another thread, idle or new, leads on. Threads start when they are needed
-// and end with the library.
+// One thread at a time leads: it waits for the oldest operation, a moment at a time, and looks at the others. What has ended is told, one
+// after the other, by a thread that has given the lead away before: who waits for a future runs then and there, and may
+// itself wait for other operations (comm hooks do). When it waits for long, what has ended behind it is told by another thread, as
+// that may be what it waits for. Threads start when they are needed and end with the library.
 #pragma once
 
+#include <chrono>
 #include <memory>
 
 namespace torch_weft
@@ -19,6 +20,8 @@ class Keeper
     Keeper();
     ~Keeper();
     void take(std::shared_ptr<Operation> operation);
+    // Waits until what has ended has been told, at most so long.
+    void settle(std::chrono::milliseconds patience);
 
   private:
     struct Room;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <ATen/ThreadLocalState.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -12,6 +13,12 @@
 
 namespace torch_weft
 {
+
+const at::Tensor &only(const std::vector<at::Tensor> &tensors, const char *name)
+{
+    TORCH_CHECK(tensors.size() == 1, "weft: ", name, ": one tensor is expected, there are ", tensors.size());
+    return tensors.front();
+}
 
 static std::chrono::milliseconds own_timeout(std::chrono::milliseconds given,
                                              const c10d::Backend::Options &options)
@@ -25,24 +32,12 @@ Launch::Launch(Backend &backend, c10d::OpType type, std::string name, at::Device
                std::chrono::milliseconds timeout, bool async)
     : backend_(backend), type_(type), name_(std::move(name)), device_(device)
 {
-    backend.group_->comm(); // throws where there is none any more
+    backend.group()->check_open(); // throws where there is none any more
     if (!device.is_cpu())
-        order_.emplace(*backend.group_->library(), device, async);
-    const bool is_message = c10d::isP2POp(type);
-    {
-        std::lock_guard<std::mutex> guard(backend.lock_);
-        for (auto &coalescing : backend.coalescing_) {
-            if (coalescing.thread != std::this_thread::get_id())
-                continue;
-            is_coalesced_ = true;
-            if (coalescing.operation)
-                operation_ = coalescing.operation;
-        }
-        sequence_ = is_message ? backend.sequence_ : ++backend.sequence_;
-    }
-    if (!operation_)
-        operation_ =
-            std::make_shared<Operation>(backend.group_, name_, own_timeout(timeout, *backend.options_));
+        order_.emplace(*backend.group()->library(), device, async);
+    is_message_ = c10d::isP2POp(type);
+    sequence_ = is_message_ ? backend.getSequenceNumberForGroup() : backend.next_sequence();
+    operation_ = std::make_shared<Operation>(backend.group(), name_, own_timeout(timeout, backend.options()));
 }
 
 Launch::~Launch()
@@ -59,12 +54,17 @@ void Launch::check_tensor(const at::Tensor &tensor) const
                 tensor.device());
 }
 
+// Of the host's: by whoever sees the operation's end, with what this thread has set (inference mode and the like).
 void Launch::after(std::function<void()> last)
 {
     if (order_)
         last_.push_back(std::move(last));
     else
-        operation_->after(std::move(last));
+        operation_->after([last = std::move(last), state = at::ThreadLocalState()] {
+            at::ThreadLocalStateGuard guard(state);
+            at::NoGradGuard no_grad;
+            last();
+        });
 }
 
 static bool is_plain(const at::Tensor &tensor)
@@ -78,6 +78,7 @@ at::Tensor Launch::input(const at::Tensor &tensor)
     at::NoGradGuard no_grad;
     at::Tensor plain = is_plain(tensor) ? tensor : tensor.resolve_conj().resolve_neg().contiguous();
     operation_->hold(plain);
+    operation_->hold(tensor); // which a device may still have to read
     return plain;
 }
 
@@ -118,12 +119,16 @@ static at::Tensor in_a_row(const std::vector<at::Tensor> &tensors)
     return first.as_strided({count}, {1});
 }
 
-at::Tensor Launch::joined_input(const std::vector<at::Tensor> &tensors)
+at::Tensor Launch::joined_input(const std::vector<at::Tensor> &tensors, const at::Tensor &beside)
 {
     at::NoGradGuard no_grad;
-    for (const at::Tensor &tensor : tensors)
+    for (const at::Tensor &tensor : tensors) {
         check_tensor(tensor);
-    at::Tensor joined = in_a_row(tensors);
+        operation_->hold(tensor);
+    }
+    at::Tensor joined;
+    if (!beside.defined() || !beside.is_alias_of(tensors.front()))
+        joined = in_a_row(tensors);
     if (!joined.defined()) {
         std::vector<at::Tensor> flat;
         for (const at::Tensor &tensor : tensors)
@@ -158,19 +163,28 @@ at::Tensor Launch::joined_output(const std::vector<at::Tensor> &tensors)
     return joined;
 }
 
+at::Tensor Launch::scaled(const at::Tensor &input, const Reduction &reduction)
+{
+    at::NoGradGuard no_grad;
+    return reduction.factor.defined() ? input.mul(reduction.factor.to(input.scalar_type())) : input;
+}
+
 Reduction Launch::reduction(const c10d::ReduceOp &op, const at::Tensor &tensor)
 {
-    Reduction reduction = reduction_of(*backend_.group_->library(), op, tensor);
+    Reduction reduction = reduction_of(*backend_.group()->library(), op, tensor);
     operation_->hold(reduction.keeps);
     return reduction;
 }
 
 weft_work *Launch::call(const std::function<int(weft_comm *, weft_work **)> &call)
 {
-    Group &group = *backend_.group_;
-    std::lock_guard<std::mutex> order(group.order());
+    Group &group = *backend_.group();
+    // Collectives begin in one order on all ranks; messages need not wait for a collective that waits for room.
+    std::unique_lock<std::mutex> order(group.order(), std::defer_lock);
+    if (!is_message_)
+        order.lock();
     weft_work *work = nullptr;
-    int status = call(group.comm(), &work);
+    int status = group.use([&](weft_comm *comm) { return call(comm, &work); });
     if (status != WEFT_OK) {
         group.note_failure(status);
         raise(status, name_, weft_error_detail());
@@ -191,32 +205,25 @@ void Launch::start_receive(size_t bytes, const std::function<int(weft_comm *, we
 c10::intrusive_ptr<c10d::Work> Launch::finish(const std::vector<at::Tensor> &outputs, bool blocks_host)
 {
     std::shared_ptr<c10::Event> event;
-    is_finished_ = true;
     for (const at::Tensor &output : outputs)
         operation_->give(output);
     if (order_) {
+        at::NoGradGuard no_grad;
         for (auto &last : last_)
             last();
         event = order_->mark();
-    }
-    if (is_coalesced_) {
-        std::lock_guard<std::mutex> guard(backend_.lock_);
-        for (auto &coalescing : backend_.coalescing_) {
-            if (coalescing.thread != std::this_thread::get_id())
-                continue;
-            coalescing.operation = operation_;
-            coalescing.sequence = sequence_;
-            if (event)
-                coalescing.events.push_back(event);
-        }
-    } else if (order_) {
-        operation_->keep(); // wait() does not look at it
+        operation_->watch(event);
     }
     std::vector<std::shared_ptr<c10::Event>> events;
     if (event)
-        events.push_back(std::move(event));
-    return c10::make_intrusive<Work>(backend_.getRank(), type_, sequence_, operation_, std::move(events),
-                                     blocks_host, !is_coalesced_);
+        events.push_back(event);
+    auto work = c10::make_intrusive<Work>(backend_.getRank(), type_, sequence_, Work::Operations{operation_},
+                                          std::move(events), blocks_host);
+    backend_.coalesce(operation_, event);
+    is_finished_ = true;
+    if (order_)
+        operation_->keep(); // wait() does not look at it
+    return work;
 }
 
 } // namespace torch_weft

@@ -14,6 +14,9 @@
 namespace torch_weft
 {
 
+// The one tensor that a call takes.
+const at::Tensor &only(const std::vector<at::Tensor> &tensors, const char *name);
+
 // One call, in its caller's thread. Made in this order: memory by input(), output() and inout(); start(), once or, of lists, several
 // times; finish().
 class Launch
@@ -31,9 +34,12 @@ class Launch
     // and both.
     at::Tensor inout(const at::Tensor &tensor);
     // One piece of memory for several tensors: of each, in their order, all elements. There is at least one.
-    at::Tensor joined_input(const std::vector<at::Tensor> &tensors);
+    // beside: what is written meanwhile; the memory is not the tensors' own then where they share a storage.
+    at::Tensor joined_input(const std::vector<at::Tensor> &tensors, const at::Tensor &beside = {});
     at::Tensor joined_output(const std::vector<at::Tensor> &tensors);
 
+    // The input multiplied, where weft does not do that itself.
+    static at::Tensor scaled(const at::Tensor &input, const Reduction &reduction);
     // What is needed of it stays as long as the call runs.
     Reduction reduction(const c10d::ReduceOp &op, const at::Tensor &tensor);
 
@@ -55,7 +61,7 @@ class Launch
     const at::Device device_;
     std::optional<StreamOrder> order_; // of a device's tensors
     std::shared_ptr<Operation> operation_;
-    bool is_coalesced_ = false;
+    bool is_message_ = false;
     bool is_finished_ = false;
     uint64_t sequence_;
     std::vector<std::function<void()>> last_; // of a device's: queued behind the call

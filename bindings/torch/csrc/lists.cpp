@@ -9,12 +9,6 @@ namespace torch_weft
 
 using Tensors = std::vector<at::Tensor>;
 
-static const at::Tensor &only(const Tensors &tensors, const char *name)
-{
-    TORCH_CHECK(tensors.size() == 1, "weft: ", name, ": one tensor is expected, there are ", tensors.size());
-    return tensors.front();
-}
-
 // The list of the one place that this process is.
 static const Tensors &only(const std::vector<Tensors> &lists, int ranks, const char *name)
 {
@@ -143,7 +137,7 @@ Backend::WorkPointer Backend::scatter(Tensors &outputs, std::vector<Tensors> &in
     at::Tensor from, to = launch.output(output);
     if (is_root) {
         check_own(counts[static_cast<size_t>(root)], own, "scatter");
-        from = launch.joined_input(mine);
+        from = launch.joined_input(mine, output);
     }
     launch.start([&](weft_comm *comm, weft_work **work) {
         return weft_scatterv_start(comm, is_root ? from.data_ptr() : nullptr, counts.data(), nullptr,
@@ -162,9 +156,8 @@ Backend::WorkPointer Backend::reduce_scatter(Tensors &outputs, std::vector<Tenso
     const auto counts = counts_of(mine, output, "reduce_scatter");
     check_own(counts[static_cast<size_t>(getRank())], static_cast<size_t>(output.numel()), "reduce_scatter");
     Reduction reduction = launch.reduction(opts.reduceOp, output);
-    at::Tensor from = launch.joined_input(mine), to = launch.output(output);
-    if (reduction.factor.defined())
-        from = launch.input(from.mul(reduction.factor.to(from.scalar_type())));
+    at::Tensor from = launch.joined_input(mine, output), to = launch.output(output);
+    from = launch.input(Launch::scaled(from, reduction));
     launch.start([&](weft_comm *comm, weft_work **work) {
         if (are_equal(counts))
             return weft_reduce_scatter_start(comm, from.data_ptr(), to.data_ptr(), counts.front(),

@@ -1,5 +1,6 @@
 // Messages from one rank to another, and the barrier that names who has not come.
 #include <chrono>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,12 +18,6 @@ static constexpr int64_t OWN_TAGS = int64_t{1} << 32;
 static size_t bytes_of(const at::Tensor &tensor)
 {
     return static_cast<size_t>(tensor.nbytes());
-}
-
-static const at::Tensor &only(const std::vector<at::Tensor> &tensors, const char *name)
-{
-    TORCH_CHECK(tensors.size() == 1, "weft: ", name, ": one tensor is expected, there are ", tensors.size());
-    return tensors.front();
 }
 
 static void check_message(int peer, int tag, int ranks, const char *name)
@@ -72,43 +67,54 @@ Backend::WorkPointer Backend::recvAnysource(Tensors &tensors, int tag)
 namespace
 {
 
+// A receive that nobody needs any more when this goes.
+struct Ended {
+    void operator()(weft_work *work) const
+    {
+        weft_work_cancel(work);
+        weft_work_free(work);
+    }
+};
+using Receive = std::unique_ptr<weft_work, Ended>;
+
 // Empty messages of one barrier: each rank's to rank 0, and rank 0's answers.
 class Roll
 {
   public:
-    Roll(weft_comm *comm, int64_t number, std::chrono::milliseconds timeout)
-        : comm_(comm), tag_(OWN_TAGS + 2 * number), until_(Clock::now() + timeout)
+    Roll(Group &group, int64_t number, std::chrono::milliseconds timeout)
+        : group_(group), tag_(OWN_TAGS + 2 * number), until_(Clock::now() + timeout)
     {
     }
 
-    int call(int rank)
+    void call(int rank)
     {
-        return weft_send(comm_, nullptr, 0, WEFT_UINT8, rank, tag_ + (rank != 0));
+        int status = group_.use([&](weft_comm *comm) {
+            return weft_send(comm, nullptr, 0, WEFT_UINT8, rank, tag_ + (rank != 0));
+        });
+        check(status, "monitored_barrier");
     }
 
-    // from_root: an answer.
-    weft_work *expect(int rank, bool from_root)
+    // is_answer: of rank 0's.
+    Receive expect(int rank, bool is_answer)
     {
         weft_work *work = nullptr;
-        check(weft_recv_start(comm_, nullptr, 0, WEFT_UINT8, rank, tag_ + from_root, &work),
-              "monitored_barrier");
-        return work;
+        int status = group_.use([&](weft_comm *comm) {
+            return weft_recv_start(comm, nullptr, 0, WEFT_UINT8, rank, tag_ + is_answer, &work);
+        });
+        check(status, "monitored_barrier");
+        return Receive(work);
     }
 
-    // Whether it has come in time; the work is gone afterwards.
-    bool has_come(weft_work *work)
+    // Whether it has come in time.
+    bool has_come(const Receive &receive) const
     {
         const auto left =
             std::chrono::duration_cast<std::chrono::milliseconds>(until_ - Clock::now()).count();
-        int status = weft_work_wait(work, left > 0 ? left : 0);
-        if (status != WEFT_OK)
-            weft_work_cancel(work);
-        weft_work_free(work);
-        return status == WEFT_OK;
+        return weft_work_wait(receive.get(), left > 0 ? left : 0) == WEFT_OK;
     }
 
   private:
-    weft_comm *comm_;
+    Group &group_;
     const int64_t tag_;
     const Clock::time_point until_;
 };
@@ -125,16 +131,16 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions &opts, bool wait_all_r
         std::lock_guard<std::mutex> guard(lock_);
         number = monitored_++;
     }
-    Roll roll(group_->comm(), number, timeout);
+    Roll roll(*group_, number, timeout);
     if (getRank() != 0) {
-        weft_work *answer = roll.expect(0, true);
-        check(roll.call(0), "monitored_barrier");
+        Receive answer = roll.expect(0, true);
+        roll.call(0);
         TORCH_CHECK_WITH(DistBackendError, roll.has_come(answer), "weft: monitored_barrier: rank ", getRank(),
                          " is here, and rank 0 has not answered in ", timeout.count(),
                          " ms; it names the ranks that are not");
         return;
     }
-    std::vector<weft_work *> expected(1, nullptr);
+    std::vector<Receive> expected(1);
     for (int rank = 1; rank < getSize(); rank++)
         expected.push_back(roll.expect(rank, false));
     std::string missing;
@@ -148,7 +154,7 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions &opts, bool wait_all_r
     TORCH_CHECK_WITH(DistBackendError, !count, "weft: [Rank 0]: Rank", count > 1 ? "s " : " ", missing,
                      " failed to pass monitoredBarrier in ", timeout.count(), " ms");
     for (int rank = 1; rank < getSize(); rank++)
-        check(roll.call(rank), "monitored_barrier");
+        roll.call(rank);
 }
 
 } // namespace torch_weft

@@ -1,6 +1,7 @@
 #include "bindings/torch/csrc/operation.hpp"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -14,18 +15,24 @@ namespace torch_weft
 
 using Clock = std::chrono::steady_clock;
 
-// How long the keeper waits for one operation before it looks at the others.
-static constexpr int64_t KEEPER_MS = 1;
-
 Operation::Operation(std::shared_ptr<Group> group, std::string name, Milliseconds timeout)
     : group_(std::move(group)), name_(std::move(name)), timeout_(timeout)
 {
     group_->enter(this);
 }
 
-// Where works are left their memory is still weft's: the tensors go with the communicator.
+// What is still under way has its memory: tensors and all are left to it.
 Operation::~Operation()
 {
+    bool is_used = false;
+    for (Part &part : parts_) {
+        is_used = is_used || part.work;
+        weft_work_free(part.work);
+    }
+    if (is_used) {
+        new auto(std::move(held_));
+        new auto(std::move(kept_alive_));
+    }
     group_->leave(this);
 }
 
@@ -55,9 +62,9 @@ void Operation::after(std::function<void()> last)
     after_.push_back(std::move(last));
 }
 
-void Operation::at_end(std::function<void()> last)
+void Operation::watch(std::shared_ptr<c10::Event> event)
 {
-    at_end_.push_back(std::move(last));
+    event_ = std::move(event);
 }
 
 void Operation::abandon()
@@ -137,9 +144,10 @@ bool Operation::look()
         else
             end_part(part, status);
     }
-    if (all)
-        settle();
-    return all;
+    if (!all || (event_ && !event_->query()))
+        return false;
+    settle();
+    return true;
 }
 
 void Operation::settle()
@@ -154,10 +162,7 @@ void Operation::settle()
             error_ = std::current_exception();
         }
     }
-    for (auto &last : at_end_)
-        last();
     after_.clear();
-    at_end_.clear();
     held_.clear();
     kept_alive_.clear();
     {
@@ -229,12 +234,12 @@ bool Operation::look_once()
     return driving.owns_lock() ? look() : ended();
 }
 
-bool Operation::drive_a_while()
+bool Operation::drive_a_while(int64_t wait_ms)
 {
     std::unique_lock<std::timed_mutex> driving(driving_, std::try_to_lock);
     if (!driving.owns_lock()) { // somebody waits in it
         std::unique_lock<std::mutex> guard(lock_);
-        changed_.wait_for(guard, Milliseconds(KEEPER_MS), [this] { return ended(); });
+        changed_.wait_for(guard, Milliseconds(wait_ms), [this] { return ended(); });
         return ended();
     }
     if (look())
@@ -242,9 +247,10 @@ bool Operation::drive_a_while()
     for (Part &part : parts_) {
         if (!part.work)
             continue;
-        weft_work_wait(part.work, KEEPER_MS); // what has ended is told again by look()
-        break;
+        weft_work_wait(part.work, wait_ms); // what has ended is told again by look()
+        return look();
     }
+    std::this_thread::sleep_for(std::chrono::microseconds(50)); // for the device
     return look();
 }
 
@@ -286,6 +292,8 @@ void Operation::drive(Milliseconds timeout)
         }
         end_part(part, status);
     }
+    if (event_)
+        event_->synchronize();
     settle();
 }
 

@@ -18,6 +18,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <c10/core/Event.h>
 
 #include "bindings/torch/csrc/library.hpp"
 
@@ -45,8 +46,8 @@ class Operation : public std::enable_shared_from_this<Operation>
     void hold(std::shared_ptr<const void> anything);
     // Once all works have ended well, in the order of these calls; not where they have failed.
     void after(std::function<void()> last);
-    // However it ends.
-    void at_end(std::function<void()> last);
+    // In the order of a device's streams: it has ended when this has happened, too.
+    void watch(std::shared_ptr<c10::Event> event);
     // Its making has failed: what has begun runs to its end, and nothing is done then.
     void abandon();
     // What result() and futures hand out.
@@ -79,7 +80,7 @@ class Operation : public std::enable_shared_from_this<Operation>
 
     // --- the keeper's
     // A look that may wait for a moment; true: it has ended.
-    bool drive_a_while();
+    bool drive_a_while(int64_t wait_ms);
     bool look_once();
     // Completes the future of what has ended, once. Whoever waits for that runs in it, and may wait for other operations.
     void tell();
@@ -106,7 +107,8 @@ class Operation : public std::enable_shared_from_this<Operation>
     std::vector<Part> parts_;
     std::vector<at::Tensor> held_, outputs_;
     std::vector<std::shared_ptr<const void>> kept_alive_;
-    std::vector<std::function<void()>> after_, at_end_;
+    std::vector<std::function<void()>> after_;
+    std::shared_ptr<c10::Event> event_;
     int source_ = -1;
 
     std::timed_mutex driving_; // whose holder uses the works

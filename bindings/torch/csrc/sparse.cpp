@@ -8,6 +8,7 @@
 #include <ATen/ops/full.h>
 
 #include "bindings/torch/csrc/backend.hpp"
+#include "bindings/torch/csrc/work.hpp"
 
 namespace torch_weft
 {
@@ -45,8 +46,7 @@ Backend::WorkPointer Backend::allreduce_sparse(Tensors &tensors, const c10d::All
     }
     Tensors index_input{own_indices}, value_input{own_values};
     allgather(indices, index_input, gather)->wait(kNoTimeout);
-    WorkPointer last = allgather(values, value_input, gather);
-    last->wait(kNoTimeout);
+    allgather(values, value_input, gather)->wait(kNoTimeout);
 
     at::Tensor sum;
     for (size_t rank = 0; rank < lengths.size(); rank++) {
@@ -55,7 +55,10 @@ Backend::WorkPointer Backend::allreduce_sparse(Tensors &tensors, const c10d::All
         sum = sum.defined() ? sum.add_(part) : part;
     }
     tensor.copy_(sum.coalesce());
-    return last;
+    auto done = std::make_shared<Operation>(group_, "allreduce", kNoTimeout);
+    done->give(tensor);
+    return c10::make_intrusive<Work>(getRank(), c10d::OpType::_ALLREDUCE_SPARSE, getSequenceNumberForGroup(),
+                                     Work::Operations{std::move(done)}, Work::Events{}, false);
 }
 
 } // namespace torch_weft

@@ -15,26 +15,29 @@
 namespace torch_weft
 {
 
-StoreAdapter::StoreAdapter(c10::intrusive_ptr<c10d::Store> store)
-    : store_(std::move(store)), callbacks_{this, put, get}
+StoreAdapter::StoreAdapter(c10::intrusive_ptr<c10d::Store> store, int rank)
+    : store_(std::move(store)), rank_(rank),
+      name_("torch" + std::to_string(store_->add("weft/made/" + std::to_string(rank), 1))), callbacks_{this,
+                                                                                                       put,
+                                                                                                       get}
 {
 }
 
-std::vector<uint8_t> StoreAdapter::secret(int rank, std::chrono::milliseconds timeout)
+std::vector<uint8_t> StoreAdapter::secret(std::chrono::milliseconds timeout)
 {
     static constexpr size_t BYTES = 32;
-    static constexpr const char *KEY = "weft/secret";
+    const std::string key = "weft/secret/" + name_;
     if (std::getenv("WEFT_SECRET_FILE") || std::getenv("WEFT_SECRET_FD"))
         return {};
-    if (rank == 0) {
+    if (rank_ == 0) {
         std::vector<uint8_t> made(BYTES);
         TORCH_CHECK(getentropy(made.data(), BYTES) == 0,
                     "weft: no random bytes for a secret: ", c10::utils::str_error(errno));
-        store_->set(KEY, made);
+        store_->set(key, made);
         return made;
     }
-    store_->wait({KEY}, timeout);
-    return store_->get(KEY);
+    store_->wait({key}, timeout);
+    return store_->get(key);
 }
 
 int StoreAdapter::put(void *arg, const char *key, const void *value, size_t size)

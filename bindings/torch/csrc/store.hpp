@@ -17,14 +17,19 @@ namespace torch_weft
 class StoreAdapter
 {
   public:
-    explicit StoreAdapter(c10::intrusive_ptr<c10d::Store> store);
+    // A store may outlive a group, and the next one of its name find it: each of a rank's has a number, the same on all ranks.
+    StoreAdapter(c10::intrusive_ptr<c10d::Store> store, int rank);
+    const std::string &name() const
+    {
+        return name_;
+    }
     const weft_store *callbacks() const
     {
         return &callbacks_;
     }
     // What only this group's ranks know, if the store is theirs alone: made by rank 0. Throws when rank 0 has not come in time. Empty
     // where the environment names one, which is weft's to find.
-    std::vector<uint8_t> secret(int rank, std::chrono::milliseconds timeout);
+    std::vector<uint8_t> secret(std::chrono::milliseconds timeout);
     // What the store said when it failed, "" when it has not.
     const std::string &failure() const
     {
@@ -37,6 +42,8 @@ class StoreAdapter
                    int64_t timeout_ms);
 
     c10::intrusive_ptr<c10d::Store> store_;
+    const int rank_;
+    const std::string name_;
     weft_store callbacks_;
     std::string failure_;
 };

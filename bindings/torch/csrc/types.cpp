@@ -78,7 +78,6 @@ static weft_op op_of(const c10d::ReduceOp &op, at::ScalarType type)
     case c10d::ReduceOp::BOR:
         return is_bool ? WEFT_MAX : WEFT_OR;
     case c10d::ReduceOp::BXOR:
-        TORCH_CHECK(!is_bool, "weft: ReduceOp.BXOR is not supported for tensors of bool");
         return WEFT_XOR;
     default:
         TORCH_CHECK(false, "weft: unknown ReduceOp ", static_cast<int>(op.op_));
@@ -98,8 +97,7 @@ static Reduction premul_of(Library &library, const c10d::ReduceOp &op, const at:
     at::Tensor factor = given.defined() ? given.reshape({}).to(tensor.scalar_type())
                                         : at::scalar_tensor(supplement->double_factor, tensor.scalar_type());
     auto made = library.premul(dtype, factor.const_data_ptr());
-    if (!made)
-        return {dtype, WEFT_SUM, nullptr, factor};
+    TORCH_CHECK(made, "weft: PREMUL_SUM with more factors at a time than there can be");
     return {dtype, *made, made, {}};
 }
 
@@ -118,7 +116,9 @@ Reduction reduction_of(Library &library, const c10d::ReduceOp &op, const at::Ten
         op.op_ == c10d::ReduceOp::SUM || op.op_ == c10d::ReduceOp::AVG || op.op_ == c10d::ReduceOp::PRODUCT;
     TORCH_CHECK(sums || !c10::isComplexType(type),
                 "weft: complex tensors can be added, multiplied and averaged, not more");
-    return {*dtype, op_of(op, type), nullptr, {}};
+    // Of bytes that are 0 or 1.
+    const bool flips = type == at::kBool && op.op_ == c10d::ReduceOp::BXOR;
+    return {flips ? WEFT_UINT8 : *dtype, op_of(op, type), nullptr, {}};
 }
 
 } // namespace torch_weft

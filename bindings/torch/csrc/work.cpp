@@ -1,5 +1,6 @@
 #include "bindings/torch/csrc/work.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -7,43 +8,60 @@
 namespace torch_weft
 {
 
-Work::Work(int rank, c10d::OpType type, uint64_t sequence, std::shared_ptr<Operation> operation,
-           Events events, bool blocks_host, bool is_owner)
-    : c10d::Work(rank, type), sequence_(sequence), operation_(std::move(operation)),
-      events_(std::move(events)), blocks_host_(blocks_host), is_owner_(is_owner)
+using Future = c10::ivalue::Future;
+
+Work::Work(int rank, c10d::OpType type, uint64_t sequence, Operations operations, Events events,
+           bool blocks_host)
+    : c10d::Work(rank, type), sequence_(sequence), operations_(std::move(operations)),
+      events_(std::move(events)), blocks_host_(blocks_host)
 {
 }
 
 // A work that is dropped ends all the same.
 Work::~Work()
 {
-    if (is_owner_)
-        operation_->keep();
+    for (const auto &operation : operations_)
+        operation->keep();
 }
 
 bool Work::isCompleted()
 {
-    return operation_->poll();
+    bool all = true;
+    for (const auto &operation : operations_)
+        all = operation->poll() && all;
+    return all;
+}
+
+bool Work::have_ended() const
+{
+    return std::all_of(operations_.begin(), operations_.end(),
+                       [](const auto &operation) { return operation->ended(); });
 }
 
 bool Work::isSuccess() const
 {
-    return operation_->ended() && !operation_->error();
+    return have_ended() && !exception();
 }
 
 std::exception_ptr Work::exception() const
 {
-    return operation_->error();
+    for (const auto &operation : operations_)
+        if (auto error = operation->error())
+            return error;
+    return nullptr;
 }
 
 int Work::sourceRank() const
 {
-    return operation_->source();
+    return operations_.empty() ? -1 : operations_.front()->source();
 }
 
 std::vector<at::Tensor> Work::result()
 {
-    return operation_->outputs();
+    std::vector<at::Tensor> tensors;
+    for (const auto &operation : operations_)
+        tensors.insert(tensors.end(), operation->outputs().begin(), operation->outputs().end());
+    return tensors;
 }
 
 void Work::synchronize()
@@ -53,18 +71,22 @@ void Work::synchronize()
 
 bool Work::wait(std::chrono::milliseconds timeout)
 {
-    if (!events_.empty() && !blocks_host_ && !operation_->ended()) {
-        blockCurrentStream();
+    if (events_.empty() || blocks_host_) {
+        for (const auto &operation : operations_)
+            operation->wait(timeout);
         return true;
     }
-    operation_->wait(timeout);
+    for (const auto &operation : operations_)
+        if (operation->ended())
+            operation->wait(timeout); // throws what it has failed with
+    blockCurrentStream();
     return true;
 }
 
 void Work::blockCurrentStream()
 {
     if (events_.empty())
-        operation_->wait(kNoTimeout);
+        wait(kNoTimeout);
     for (const auto &event : events_) {
         const c10::impl::VirtualGuardImpl guard(event->device_type());
         event->block(guard.getStream(c10::Device(event->device_type(), event->device_index())));
@@ -76,22 +98,57 @@ void Work::abort()
     TORCH_CHECK(false, "weft: one operation cannot be ended alone; ProcessGroup.abort() ends all of a group");
 }
 
-// What is in the order of a stream is done as far as the host is concerned; whoever uses the values is made to wait for the event.
-c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture()
+namespace
+{
+
+// Completes one future when several have been completed, with the values of all or the first error among them.
+struct Joint {
+    std::mutex lock;
+    size_t left;
+    c10::intrusive_ptr<Future> future;
+    std::vector<at::Tensor> values;
+
+    void one_less(const Future &done)
+    {
+        std::unique_lock<std::mutex> guard(lock);
+        const bool is_last = --left == 0;
+        guard.unlock();
+        if (done.hasError())
+            future->setErrorIfNeeded(done.exception_ptr());
+        else if (is_last && !future->completed())
+            future->markCompleted(at::IValue(values));
+    }
+};
+
+} // namespace
+
+// What is in the order of a stream completes its future when the device is done.
+c10::intrusive_ptr<Future> Work::getFuture()
 {
     std::lock_guard<std::mutex> guard(futures_);
-    if (!future_)
-        future_ = operation_->future();
+    if (future_)
+        return future_;
+    if (operations_.size() == 1)
+        return future_ = operations_.front()->future();
+    future_ = c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()));
+    auto joint = std::make_shared<Joint>();
+    joint->left = operations_.size();
+    joint->future = future_;
+    joint->values = result();
+    if (operations_.empty())
+        future_->markCompleted(at::IValue(joint->values));
+    for (const auto &operation : operations_)
+        operation->future()->addCallback([joint](Future &done) { joint->one_less(done); });
     return future_;
 }
 
-c10::intrusive_ptr<c10::ivalue::Future> Work::getFutureResult()
+c10::intrusive_ptr<Future> Work::getFutureResult()
 {
     auto done = getFuture();
     std::lock_guard<std::mutex> guard(futures_);
     if (!result_)
         result_ = done->then(
-            [](c10::ivalue::Future &future) {
+            [](Future &future) {
                 auto result = future.hasError() ? c10d::WorkResult::COMM_ERROR : c10d::WorkResult::SUCCESS;
                 return at::IValue(static_cast<int64_t>(result));
             },

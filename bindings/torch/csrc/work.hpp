@@ -1,4 +1,4 @@
-// What PyTorch holds of an operation.
+// What PyTorch holds of an operation, or of several that were made between startCoalescing() and endCoalescing().
 #pragma once
 
 #include <memory>
@@ -16,12 +16,13 @@ namespace torch_weft
 class Work : public c10d::Work
 {
   public:
+    using Operations = std::vector<std::shared_ptr<Operation>>;
     using Events = std::vector<std::shared_ptr<c10::Event>>;
 
-    // events: of an operation in the order of a device's streams, behind it: wait() then orders the caller's stream, and blocks the
-    // host only where blocks_host says so (a barrier). is_owner: the operation is this work's alone, and ends also where it is dropped.
-    Work(int rank, c10d::OpType type, uint64_t sequence, std::shared_ptr<Operation> operation, Events events,
-         bool blocks_host, bool is_owner);
+    // events: of operations in the order of a device's streams, behind them: wait() then orders the caller's stream, and blocks the
+    // host only where blocks_host says so (a barrier).
+    Work(int rank, c10d::OpType type, uint64_t sequence, Operations operations, Events events,
+         bool blocks_host);
     ~Work() override;
 
     bool isCompleted() override;
@@ -40,16 +41,13 @@ class Work : public c10d::Work
         return sequence_;
     }
 
-    const std::shared_ptr<Operation> &operation() const
-    {
-        return operation_;
-    }
-
   private:
+    bool have_ended() const;
+
     const uint64_t sequence_;
-    const std::shared_ptr<Operation> operation_;
+    const Operations operations_;
     const Events events_;
-    const bool blocks_host_, is_owner_;
+    const bool blocks_host_;
     std::mutex futures_;
     c10::intrusive_ptr<c10::ivalue::Future> future_, result_;
 };

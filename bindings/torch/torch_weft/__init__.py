@@ -1,5 +1,6 @@
 """weft as a backend of torch.distributed: init_process_group("weft")."""
 
+import contextlib
 import importlib
 import importlib.util
 import warnings
@@ -105,7 +106,8 @@ def _autoload():
     try:
         register()
     except Exception as error:  # whatever it is, torch itself works
-        warnings.warn(f"backend weft is not available: {error}", stacklevel=2)
+        with contextlib.suppress(Exception):  # warnings may be errors
+            warnings.warn(f"backend weft is not available: {error}", stacklevel=2)
 
 
 def _backend(group):
@@ -135,7 +137,7 @@ def dump(group=None):
 
 
 def Options(**settings):
-    """Options for init_process_group(pg_options=) and new_group(pg_options=): timeout, transports, ofi_provider."""
+    """Options for init_process_group(pg_options=) and new_group(pg_options=): transports, ofi_provider."""
     if not _load():
         raise RuntimeError(f"weft: {_reason}")
     options = _C.Options()
