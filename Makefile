@@ -42,7 +42,7 @@ MAINS := algos/weft-plan.c topo/weft-topo.c
 LIB_SOURCES := $(filter-out $(MAINS),$(wildcard base/*.c algos/*.c transport/*.c transport/*/*.c devmem/*.c devmem/cuda/*.c topo/*.c topo/files/*.c \
 	topo/live/*.c comm/*.c))
 # What is missing is not worth a line before these: they build in a make of their own, or print something to be read by a program.
-UNASKED := $(filter deps demo check check-long check-rdma check-torch check-gpu perf-gpu gpu-kit clean help print-libs,$(MAKECMDGOALS))
+UNASKED := $(filter deps demo check check-long check-rdma check-torch perf-torch check-gpu perf-gpu gpu-kit clean help print-libs,$(MAKECMDGOALS))
 # Without libfabric's headers the ofi transport is one file, which says so when it is opened.
 HAVE_LIBFABRIC := $(shell pkg-config --atleast-version=1.17 libfabric 2>/dev/null && echo 1)
 $(if $(HAVE_LIBFABRIC)$(UNASKED),,$(info weft: libfabric 1.17 or later not found (make deps installs it), building \
@@ -101,7 +101,7 @@ PROGRAMS := $(if $(wildcard algos/weft-plan.c),$(BUILD)/weft-plan) $(if $(PERF_O
 .DEFAULT_GOAL := all
 .PHONY: all lib tests deps demo check check-programs check-long check-rdma check-rdma-programs check-layers check-style check-abi \
 	abi-baseline asan tsan fuzz fuzzers install uninstall clean perf-peers perf-rdma topo-report pictures print-libs \
-	rdma-tests check-gpu perf-gpu gpu-kit gpu-programs check-torch help
+	rdma-tests check-gpu perf-gpu gpu-kit gpu-programs check-torch perf-torch help
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -311,6 +311,10 @@ check-torch: deps
 	$(Q)$(MAKE) $(JOBS) --no-print-directory lib
 	$(Q)BUILD=$(BUILD) tests/torch/check.sh
 
+perf-torch: deps
+	$(Q)$(MAKE) $(JOBS) --no-print-directory lib
+	$(Q)BUILD=$(BUILD) perf/torch/run.sh
+
 perf-peers: deps
 	$(Q)$(MAKE) $(JOBS) --no-print-directory all
 	$(Q)BUILD=$(BUILD) CC="$(CC)" MAKE="$(MAKE)" perf/peers/run.sh
@@ -402,6 +406,7 @@ help:
 	@echo "rdma-tests, check-rdma-programs    its programs; the same run, without installing anything"
 	@echo "check-gpu, perf-gpu    what needs an NVIDIA GPU; gpu-kit: packs it into $(BUILD)/gpu-kit for another machine"
 	@echo "check-torch   the PyTorch backend's tests, with a torch of TORCH_VERSION (2.13.0) in $(BUILD)/torch"
+	@echo "perf-torch    allreduce and training steps on weft and on gloo, in one run"
 	@echo "perf-peers    the sweeps beside Open MPI, MPICH and Gloo"
 	@echo "perf-rdma     messages and allreduce beside perftest, in a virtual machine or with RDMA_DEVICE=mlx5_0"
 	@echo "pictures      those of docs/topology.md, by weft-topo"

@@ -1,39 +1,10 @@
 #!/bin/bash
-# The tests of the PyTorch backend: makes a virtual environment in $BUILD/torch, installs torch there (TORCH_VERSION, the CPU build
-# where the index has one) and bindings/torch, and runs tests/torch/test_*.py, or what is named:
+# The tests of the PyTorch backend, tests/torch/test_*.py, or what is named, in a virtual environment of their own:
 # tests/torch/check.sh [FILE...]
 set -u
 export PYTHONDONTWRITEBYTECODE=1
 cd "$(dirname "$0")/../.." || exit 1
-BUILD=$(mkdir -p "${BUILD:-build}" && cd "${BUILD:-build}" && pwd) || exit 1
-version=${TORCH_VERSION:-2.13.0}
-home=$BUILD/torch
-log=$home/install.log
-skip() {
-    echo "SKIP: $1"
-    echo "0 passed, 0 failed, 1 skipped"
-    exit 0
-}
-python=$(command -v python3) || skip "no python3"
-"$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || skip "PyTorch wants Python 3.10 or later"
-[[ -f $(dirname "$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h")/Python.h ]] ||
-    skip "no Python.h: install python3-dev"
-command -v g++ >/dev/null || skip "no g++"
-mkdir -p "$home"
-if [[ ! -x $home/bin/python ]] && ! "$python" -m venv "$home" >"$log" 2>&1; then
-    skip "no virtual environment can be made: install python3-venv"
-fi
-if ! "$home/bin/python" -c "import torch, numpy, sys; sys.exit(torch.__version__.split('+')[0] != '$version')" 2>/dev/null; then
-    "$home/bin/pip" install -q "torch==$version+cpu" numpy >"$log" 2>&1 ||
-        "$home/bin/pip" install -q "torch==$version" numpy >>"$log" 2>&1 ||
-        skip "torch $version cannot be installed: $(tail -n 1 "$log")"
-fi
-if ! TORCH_WEFT_BUILD=$BUILD "$home/bin/pip" install -v --force-reinstall --no-deps ./bindings/torch >"$log" 2>&1; then
-    grep -aE 'error|Error' "$log" | head -20
-    echo "bindings/torch does not install: $log"
-    echo "0 passed, 1 failed, 0 skipped"
-    exit 1
-fi
+source tests/torch/install.sh
 files=("$@")
 ((${#files[@]})) || files=(tests/torch/test_*.py)
 exec "$home/bin/python" tests/torch/harness.py "${files[@]}"
