@@ -384,8 +384,10 @@ int cuDevicePrimaryCtxRetain(CUcontext *context, int device)
         return INVALID_DEVICE;
     pthread_mutex_lock(&sim.lock);
     struct sim_context *primary = &sim.primary[ORDINAL_OF(device)];
-    primary->device = ORDINAL_OF(device);
-    primary->is_primary = 1;
+    if (!primary->is_primary) { /* from then on others read it */
+        primary->device = ORDINAL_OF(device);
+        primary->is_primary = 1;
+    }
     primary->references++;
     *context = primary;
     pthread_mutex_unlock(&sim.lock);
