@@ -111,14 +111,22 @@ static void untake_word(uint32_t index)
     pthread_mutex_unlock(&gates.lock);
 }
 
+/* Another rank's first queue may just be asking for the pointer. */
+static cuda_pointer word_of(uint32_t index)
+{
+    pthread_mutex_lock(&gates.lock);
+    cuda_pointer word = gates.pointer + index * sizeof *gates.words;
+    pthread_mutex_unlock(&gates.lock);
+    return word;
+}
+
 static int wait_in(struct weft_device *device, int ordinal, cuda_stream stream, uint32_t index)
 {
     const struct weft_cuda_ordinal *place = &device->ordinals[ordinal];
     unsigned flags = CUDA_WAIT_GEQ;
     if (place->can_flush)
         flags |= CUDA_WAIT_FLUSH; /* what NICs wrote before it opened is seen behind it */
-    return device->driver.wait_value(stream, gates.pointer + index * sizeof *gates.words, gates.issued[index],
-                                     flags);
+    return device->driver.wait_value(stream, word_of(index), gates.issued[index], flags);
 }
 
 int weft_cuda_hold(struct weft_device *device, int ordinal, void *stream, struct weft_device_gate **held)
@@ -177,7 +185,7 @@ int weft_cuda_open_gate(struct weft_device_gate *gate, struct weft_device_queue 
     pthread_mutex_unlock(&gates.lock);
     int is_left = 0;
     if (queue && weft_cuda_enter(queue->device, queue->ordinal, &turn) == WEFT_OK) {
-        cuda_pointer word = gates.pointer + gate->index * sizeof *gates.words;
+        cuda_pointer word = word_of(gate->index);
         is_left = queue->device->driver.write_value(queue->stream, word, gate->number, CUDA_WRITE_DEFAULT) ==
                   CUDA_SUCCESS;
         weft_cuda_leave(&turn);
