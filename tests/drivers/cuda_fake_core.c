@@ -193,6 +193,8 @@ struct cuda_fake cuda_fake __attribute__((visibility("default"))) = {
 __attribute__((constructor)) static void begin(void)
 {
     fake_reset();
+    pthread_mutex_lock(&sim.lock); /* who loads it later sees that, also in a sanitizer's eyes */
+    pthread_mutex_unlock(&sim.lock);
 }
 
 /* --- errors */
@@ -241,8 +243,10 @@ int cuGetErrorString(int error, const char **text)
 
 int cuDriverGetVersion(int *version)
 {
+    pthread_mutex_lock(&sim.lock); /* loading, which another thread may have done, is seen */
     *version = cuda_fake.version;
-    return cuda_fake.version ? SUCCESS : INVALID_VALUE;
+    pthread_mutex_unlock(&sim.lock);
+    return *version ? SUCCESS : INVALID_VALUE;
 }
 
 /* In a process that was forked from one that has initialised CUDA there is no CUDA. */
