@@ -1,4 +1,5 @@
 /* Loading the kernels and launching them. What kernels compute is tested elsewhere; here they are counted and looked at. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,15 +33,18 @@ static struct {
     struct weft_kernel_batch batch;
     int runs;
 } ran;
+static pthread_mutex_t ran_lock = PTHREAD_MUTEX_INITIALIZER; /* two streams may run at once */
 
 /* Sums float32, which is what the test launches, in the stand-in's thread. */
 static void run(const char *kernel, unsigned grid, unsigned block, const struct weft_kernel_batch *batch)
 {
+    pthread_mutex_lock(&ran_lock);
     strncpy(ran.kernel, kernel, sizeof ran.kernel - 1);
     ran.grid = grid;
     ran.block = block;
     ran.batch = *batch;
     ran.runs++;
+    pthread_mutex_unlock(&ran_lock);
     for (uint32_t i = 0; i < batch->piece_count; i++) {
         const struct weft_kernel_piece *piece = &batch->pieces[i];
         for (uint64_t j = 0; j < piece->count; j++) {
@@ -325,19 +329,20 @@ static void test_loaded_once(void **state)
     CUcontext context;
     CUstream stream;
     struct weft_device_queue *queue = cuda_check_queue(device, 0), *late;
-    void *a = get(0, 1), *b = get(0, 0);
+    void *a = get(0, 1), *b = get(0, 0), *c = get(0, 0);
     const void *sources[] = {a};
-    void *destinations[] = {b};
+    void *destinations[] = {b}, *late_destinations[] = {c};
     struct weft_device_reduction reduction = sum_of(sources, 1, destinations, 1);
+    struct weft_device_reduction late_reduction = sum_of(sources, 1, late_destinations, 1);
     assert_int_equal(fake->calls("cuFuncLoad"), WEFT_KERNEL_COUNT);
     assert_int_equal(scene_enter(0, &context), 0);
     assert_int_equal(CU(cuStreamCreate)(&stream, 0), 0);
     assert_int_equal(ops->hold(device, 0, stream, &gate), WEFT_OK);
     assert_int_equal(ops->queue_open(other, 0, &late), WEFT_OK);
     for (int op = WEFT_SUM; op <= WEFT_MIN; op++) {
-        reduction.op = (weft_op)op;
+        reduction.op = late_reduction.op = (weft_op)op;
         assert_int_equal(ops->reduce(queue, &reduction), WEFT_OK);
-        assert_int_equal(ops->reduce(late, &reduction), WEFT_OK);
+        assert_int_equal(ops->reduce(late, &late_reduction), WEFT_OK);
     }
     cuda_check_finish(queue);
     cuda_check_finish(late);
@@ -347,6 +352,7 @@ static void test_loaded_once(void **state)
     assert_int_equal(fake->late_loads(), 0);
     ops->release(device, a);
     ops->release(device, b);
+    ops->release(device, c);
     ops->queue_close(queue);
     ops->close(device);
     assert_int_equal(fake->calls("cuModuleUnload"), 0);
