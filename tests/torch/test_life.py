@@ -76,6 +76,48 @@ def names_of_the_backend(rank, size):
         assert "colour" in str(error)
 
 
+def python(program, *options, **environment):
+    done = subprocess.run(
+        [sys.executable, *options, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@alone
+def importing_torch_is_enough(rank, size):
+    """By the entry point of the installed package."""
+    python(
+        """
+        import torch.distributed as dist
+        assert dist.is_backend_available("weft")
+        """
+    )
+
+
+@alone
+def another_torch_is_named(rank, size):
+    """Also where warnings are errors, `import torch` and importing the package go on."""
+    python(
+        """
+        import torch
+        ours = ".".join(torch.__version__.split(".")[:2])
+        torch.__version__ = "2.99.1"
+        import torch_weft
+        assert not torch_weft.is_available()
+        reason = torch_weft.why_not()
+        assert ours in reason and "2.99.1" in reason, reason
+        assert not torch.distributed.is_backend_available("weft")
+        """,
+        "-W",
+        "error::UserWarning:torch_weft",
+        TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+    )
+
+
 @alone
 def torchrun(rank, size):
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "4", "--master-port", "0", "--rdzv-backend", "c10d"]

@@ -1,7 +1,6 @@
 // The module torch_weft._C: how Python makes the backend and looks into it.
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
-#include <torch/version.h>
 
 #include "bindings/torch/csrc/backend.hpp"
 
@@ -60,12 +59,8 @@ static py::dict stats(c10d::Backend &backend)
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
 {
     py::module_::import("torch._C._distributed_c10d"); // whose classes ours come from
-    module.attr("torch_version") = TORCH_VERSION;
-    module.attr("weft_version") = weft_version();
     py::class_<WeftOptions, c10::intrusive_ptr<WeftOptions>, c10d::Backend::Options>(module, "Options")
-        .def(py::init(
-                 [](std::chrono::milliseconds timeout) { return c10::make_intrusive<WeftOptions>(timeout); }),
-             py::arg("timeout") = kBackendDefaultTimeout)
+        .def(py::init([] { return c10::make_intrusive<WeftOptions>(); })) // the group's own timeout counts
         .def_readwrite("transports", &WeftOptions::transports)
         .def_readwrite("ofi_provider", &WeftOptions::ofi_provider)
         .def("__deepcopy__", [](const WeftOptions &self, const py::dict &) {

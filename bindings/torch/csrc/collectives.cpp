@@ -7,11 +7,6 @@
 namespace torch_weft
 {
 
-static void check_root(int64_t root, int ranks, const char *name)
-{
-    TORCH_CHECK(root >= 0 && root < ranks, "weft: ", name, ": root rank ", root, " is not one of ", ranks);
-}
-
 static void check_same_type(const at::Tensor &one, const at::Tensor &other, const char *name)
 {
     TORCH_CHECK(one.scalar_type() == other.scalar_type(), "weft: ", name, ": tensors of ", one.scalar_type(),
@@ -78,10 +73,9 @@ Backend::WorkPointer Backend::allreduce_coalesced(Tensors &tensors,
 Backend::WorkPointer Backend::broadcast(Tensors &tensors, const c10d::BroadcastOptions &opts)
 {
     const at::Tensor &tensor = only(tensors, "broadcast");
-    check_root(opts.rootRank, getSize(), "broadcast");
+    const int root = root_of(opts.rootRank, getSize(), "broadcast");
     Launch launch(*this, c10d::OpType::BROADCAST, "broadcast", tensor.device(), opts.timeout, opts.asyncOp);
     const Elements elements = moved_as(tensor.scalar_type());
-    const int root = static_cast<int>(opts.rootRank);
     at::Tensor data = getRank() == root ? launch.input(tensor) : launch.output(tensor);
     launch.start([&](weft_comm *comm, weft_work **work) {
         return weft_broadcast_start(comm, data.data_ptr(), data.data_ptr(), moved_count(data, elements),
@@ -93,10 +87,9 @@ Backend::WorkPointer Backend::broadcast(Tensors &tensors, const c10d::BroadcastO
 Backend::WorkPointer Backend::reduce(Tensors &tensors, const c10d::ReduceOptions &opts)
 {
     const at::Tensor &tensor = only(tensors, "reduce");
-    check_root(opts.rootRank, getSize(), "reduce");
+    const int root = root_of(opts.rootRank, getSize(), "reduce");
     Launch launch(*this, c10d::OpType::REDUCE, "reduce", tensor.device(), opts.timeout, opts.asyncOp);
     Reduction reduction = launch.reduction(opts.reduceOp, tensor);
-    const int root = static_cast<int>(opts.rootRank);
     at::Tensor data = getRank() == root ? launch.inout(tensor) : launch.input(tensor);
     at::Tensor from = launch.input(Launch::scaled(data, reduction));
     launch.start([&](weft_comm *comm, weft_work **work) {

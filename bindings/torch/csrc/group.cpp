@@ -15,7 +15,7 @@ namespace torch_weft
 static constexpr std::chrono::milliseconds SETTLING{1000};
 
 Group::Group(std::shared_ptr<Library> library, weft_comm *comm, const std::string &name)
-    : library_(std::move(library)), name_(name), ranks_(weft_comm_size(comm)), comm_(comm)
+    : library_(std::move(library)), name_(name), comm_(comm)
 {
 }
 
@@ -145,15 +145,18 @@ void Group::close(Milliseconds patience)
     if (process_ != getpid() || is_closing_.exchange(true))
         return;
     bool are_done = finish_operations(patience);
+    library_->keeper().settle(
+        SETTLING); // with the group still there: what waits for futures may ask it things
     std::unique_lock<std::shared_timed_mutex> used(used_, std::defer_lock);
     if (!are_done || !used.try_lock_for(patience)) { // a call waits for room
         abort("left with operations under way");
         finish_operations(patience);
         used.lock();
     }
-    library_->keeper().settle(SETTLING);
     weft_comm_set_timeout(comm_, milliseconds_of(patience));
-    weft_comm_destroy(comm_); // late ranks have been waited for; they find a group that has gone
+    // Late ranks have been waited for, and find a group that has gone. What is still used stays, with all that belongs to it.
+    if (weft_comm_destroy(comm_) == WEFT_BUSY)
+        TORCH_WARN("weft: the group ", name_, " is not ended: ", weft_error_detail());
     comm_ = nullptr;
 }
 

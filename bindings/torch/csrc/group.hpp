@@ -23,7 +23,7 @@ namespace torch_weft
 
 class Operation;
 
-class Group : public std::enable_shared_from_this<Group>
+class Group
 {
   public:
     using Milliseconds = std::chrono::milliseconds;
@@ -56,10 +56,6 @@ class Group : public std::enable_shared_from_this<Group>
     {
         return order_;
     }
-    int ranks() const
-    {
-        return ranks_;
-    }
 
     void set_timeout(Milliseconds timeout);
     void connect();
@@ -72,8 +68,8 @@ class Group : public std::enable_shared_from_this<Group>
     std::string dump() const;
     weft_comm_stats stats() const;
 
-    // The first failure of the group.
-    void note_failure(int status); // of one operation alone: not told
+    // The first failure of the group is remembered; those of one operation alone, as of its arguments, are not.
+    void note_failure(int status);
     c10d::ErrorType error() const
     {
         return error_;
@@ -88,7 +84,6 @@ class Group : public std::enable_shared_from_this<Group>
 
     std::shared_ptr<Library> library_;
     const std::string name_;
-    const int ranks_;
     std::mutex order_;
     mutable std::shared_timed_mutex used_; // alone: who ends the communicator
     weft_comm *comm_;

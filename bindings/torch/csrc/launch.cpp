@@ -1,13 +1,11 @@
 #include "bindings/torch/csrc/launch.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include <ATen/ThreadLocalState.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 
 #include "bindings/torch/csrc/work.hpp"
 
@@ -18,6 +16,12 @@ const at::Tensor &only(const std::vector<at::Tensor> &tensors, const char *name)
 {
     TORCH_CHECK(tensors.size() == 1, "weft: ", name, ": one tensor is expected, there are ", tensors.size());
     return tensors.front();
+}
+
+int root_of(int64_t root, int ranks, const char *name)
+{
+    TORCH_CHECK(root >= 0 && root < ranks, "weft: ", name, ": root rank ", root, " is not one of ", ranks);
+    return static_cast<int>(root);
 }
 
 static std::chrono::milliseconds own_timeout(std::chrono::milliseconds given,

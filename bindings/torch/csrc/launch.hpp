@@ -17,6 +17,9 @@ namespace torch_weft
 // The one tensor that a call takes.
 const at::Tensor &only(const std::vector<at::Tensor> &tensors, const char *name);
 
+// A root's number, which is one of the ranks'.
+int root_of(int64_t root, int ranks, const char *name);
+
 // One call, in its caller's thread. Made in this order: memory by input(), output() and inout(); start(), once or, of lists, several
 // times; finish().
 class Launch

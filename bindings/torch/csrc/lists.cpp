@@ -96,9 +96,7 @@ Backend::WorkPointer Backend::gather(std::vector<Tensors> &outputs, Tensors &inp
                                      const c10d::GatherOptions &opts)
 {
     const at::Tensor &input = only(inputs, "gather");
-    const int root = static_cast<int>(opts.rootRank);
-    TORCH_CHECK(root >= 0 && root < getSize(), "weft: gather: root rank ", root, " is not one of ",
-                getSize());
+    const int root = root_of(opts.rootRank, getSize(), "gather");
     const bool is_root = getRank() == root;
     TORCH_CHECK(is_root || outputs.empty() || (outputs.size() == 1 && outputs.front().empty()),
                 "weft: gather: only the root has outputs");
@@ -123,9 +121,7 @@ Backend::WorkPointer Backend::scatter(Tensors &outputs, std::vector<Tensors> &in
                                       const c10d::ScatterOptions &opts)
 {
     const at::Tensor &output = only(outputs, "scatter");
-    const int root = static_cast<int>(opts.rootRank);
-    TORCH_CHECK(root >= 0 && root < getSize(), "weft: scatter: root rank ", root, " is not one of ",
-                getSize());
+    const int root = root_of(opts.rootRank, getSize(), "scatter");
     const bool is_root = getRank() == root;
     TORCH_CHECK(is_root || inputs.empty() || (inputs.size() == 1 && inputs.front().empty()),
                 "weft: scatter: only the root has inputs");
