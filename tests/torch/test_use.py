@@ -106,23 +106,56 @@ def ddp_comm_hooks(rank, size):
     return results
 
 
+def sharded(change=lambda model: None, lr=0.1, **options):
+    """Net in shards, each layer by itself, and its optimizer."""
+    from torch.distributed.fsdp import FSDPModule, fully_shard
+
+    model = Net()
+    for layer in (model.first, model.second, model.last, model):
+        fully_shard(layer, **options)
+    for layer in model.modules():
+        if isinstance(layer, FSDPModule):
+            change(layer)
+    return model, torch.optim.SGD(model.parameters(), lr=lr)
+
+
 @case(worlds=(2,))
 def fsdp2(rank, size):
-    from torch.distributed.fsdp import fully_shard
-
-    plain = Net()
-    model = Net()
-    for layer in (model.first, model.second, model.last):
-        fully_shard(layer)
-    fully_shard(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = sharded()
     train(model, rank, optimizer=optimizer)
-    expected = DistributedDataParallel(plain)
-    train(expected, rank)
+    plain = Net()
+    train(DistributedDataParallel(plain), rank)
     whole = [value.full_tensor() for value in model.parameters()]
     for mine, other in zip(whole, plain.parameters()):
         torch.testing.assert_close(mine, other)
     return close(whole)
+
+
+@case(worlds=(2, 3))
+def fsdp2_of_two_types(rank, size):
+    """Parameters are gathered as bfloat16, gradients averaged as float32, in memory of the group's."""
+    from torch.distributed.fsdp import MixedPrecisionPolicy
+
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    alone, optimizer = sharded(mp_policy=policy)
+    train(alone, rank, optimizer=optimizer)
+    model, optimizer = sharded(lambda layer: layer.set_allocate_memory_from_process_group_for_comm(True), mp_policy=policy)
+    train(model, rank, optimizer=optimizer)
+    whole = [value.full_tensor() for value in model.parameters()]
+    for one, other in zip(whole, alone.parameters()):
+        assert torch.equal(one, other.full_tensor())
+    return close(whole)
+
+
+@case(worlds=(2,), gloo=False)
+def fsdp2_with_a_factor(rank, size):
+    """Sums that are divided by four, which gloo cannot, and a double step width are averages of two."""
+    model, optimizer = sharded(lambda layer: layer.set_gradient_divide_factor(4.0), lr=0.2)
+    train(model, rank, optimizer=optimizer)
+    expected, optimizer = sharded()
+    train(expected, rank, optimizer=optimizer)
+    for one, other in zip(model.parameters(), expected.parameters()):
+        assert torch.equal(one.full_tensor(), other.full_tensor())
 
 
 @case(worlds=(2,))
@@ -189,6 +222,39 @@ def compiled(rank, size):
     assert any("_c10d_functional.all_reduce" in name for name in names), names
     assert any("_c10d_functional.wait_tensor" in name for name in names), names
     return result
+
+
+@case(worlds=(2,))
+def compiled_by_inductor(rank, size):
+    """As users call it: what the compiler makes of collectives in the middle and at the end gives what eager gives."""
+    from torch.distributed import _functional_collectives as functional_collectives
+
+    def work(x):
+        whole = functional_collectives.all_gather_tensor(torch.sin(x), 0, dist.group.WORLD)
+        return functional_collectives.reduce_scatter_tensor(whole * 2, "sum", 0, dist.group.WORLD).cos()
+
+    x = torch.arange(6.0) + rank
+    result = torch.compile(work, fullgraph=True)(x)
+    torch.testing.assert_close(result, work(x))
+    return close([result])
+
+
+@case(worlds=(2,))
+def profiled(rank, size):
+    """The ranges that a profiler shows, and their inputs."""
+    x = torch.ones(2, 3)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profiler:
+        dist.all_reduce(x)
+        dist.all_reduce_coalesced([x, torch.ones(5)])
+        dist.broadcast(x, 0, async_op=True).wait()
+        dist.all_gather([torch.empty(2, 3) for _ in range(size)], x)
+        dist.all_to_all_single(torch.empty(4), torch.ones(4))
+        dist.send(x, 1 - rank) if rank == 0 else dist.recv(x)
+        dist.barrier()
+    start = f"{dist.get_backend()}:"
+    seen = [(e.name.removeprefix(start), e.is_async, e.input_shapes) for e in profiler.events() if e.name.startswith(start)]
+    assert ("all_to_all", True, [[4]]) in seen, seen
+    return sorted(seen, key=str)
 
 
 def stage_of(rank):

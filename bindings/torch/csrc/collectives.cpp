@@ -36,7 +36,7 @@ Backend::WorkPointer Backend::allreduce(Tensors &tensors, const c10d::AllreduceO
     const at::Tensor &tensor = only(tensors, "allreduce");
     if (tensor.layout() == at::kSparse)
         return allreduce_sparse(tensors, opts);
-    Launch launch(*this, c10d::OpType::ALLREDUCE, "allreduce", tensor.device(), opts.timeout, opts.asyncOp);
+    Launch launch(*this, c10d::OpType::ALLREDUCE, "allreduce", tensor, opts.timeout, opts.asyncOp);
     start_allreduce(launch, tensor, opts.reduceOp);
     return launch.finish(tensors);
 }
@@ -45,8 +45,8 @@ Backend::WorkPointer Backend::allreduce_coalesced(Tensors &tensors,
                                                   const c10d::AllreduceCoalescedOptions &opts)
 {
     TORCH_CHECK(!tensors.empty(), "weft: allreduce_coalesced: no tensors");
-    Launch launch(*this, c10d::OpType::ALLREDUCE_COALESCED, "allreduce_coalesced", tensors.front().device(),
-                  opts.timeout, opts.asyncOp);
+    Launch launch(*this, c10d::OpType::ALLREDUCE_COALESCED, "allreduce_coalesced", tensors, opts.timeout,
+                  opts.asyncOp);
     const bool is_uniform = std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor &tensor) {
         return tensor.scalar_type() == tensors.front().scalar_type();
     });
@@ -74,7 +74,7 @@ Backend::WorkPointer Backend::broadcast(Tensors &tensors, const c10d::BroadcastO
 {
     const at::Tensor &tensor = only(tensors, "broadcast");
     const int root = root_of(opts.rootRank, getSize(), "broadcast");
-    Launch launch(*this, c10d::OpType::BROADCAST, "broadcast", tensor.device(), opts.timeout, opts.asyncOp);
+    Launch launch(*this, c10d::OpType::BROADCAST, "broadcast", tensor, opts.timeout, opts.asyncOp);
     const Elements elements = moved_as(tensor.scalar_type());
     at::Tensor data = getRank() == root ? launch.input(tensor) : launch.output(tensor);
     launch.start([&](weft_comm *comm, weft_work **work) {
@@ -88,7 +88,7 @@ Backend::WorkPointer Backend::reduce(Tensors &tensors, const c10d::ReduceOptions
 {
     const at::Tensor &tensor = only(tensors, "reduce");
     const int root = root_of(opts.rootRank, getSize(), "reduce");
-    Launch launch(*this, c10d::OpType::REDUCE, "reduce", tensor.device(), opts.timeout, opts.asyncOp);
+    Launch launch(*this, c10d::OpType::REDUCE, "reduce", tensor, opts.timeout, opts.asyncOp);
     Reduction reduction = launch.reduction(opts.reduceOp, tensor);
     at::Tensor data = getRank() == root ? launch.inout(tensor) : launch.input(tensor);
     at::Tensor from = launch.input(Launch::scaled(data, reduction));
@@ -115,8 +115,8 @@ static void start_allgather(Launch &launch, const at::Tensor &output, const at::
 Backend::WorkPointer Backend::_allgather_base(at::Tensor &output, at::Tensor &input,
                                               const c10d::AllgatherOptions &opts)
 {
-    Launch launch(*this, c10d::OpType::_ALLGATHER_BASE, "all_gather_into_tensor", input.device(),
-                  opts.timeout, opts.asyncOp);
+    Launch launch(*this, c10d::OpType::_ALLGATHER_BASE, "all_gather_into_tensor", input, opts.timeout,
+                  opts.asyncOp);
     start_allgather(launch, output, input, getSize());
     return launch.finish({output});
 }
@@ -132,8 +132,8 @@ Backend::WorkPointer Backend::allgather_into_tensor_coalesced(Tensors &outputs, 
                                                               const c10d::AllgatherOptions &opts)
 {
     check_pairs(outputs, inputs, "allgather_into_tensor_coalesced");
-    Launch launch(*this, c10d::OpType::COALESCED, "allgather_into_tensor_coalesced", inputs.front().device(),
-                  opts.timeout, opts.asyncOp);
+    Launch launch(*this, c10d::OpType::COALESCED, "allgather_into_tensor_coalesced", inputs, opts.timeout,
+                  opts.asyncOp);
     for (size_t i = 0; i < inputs.size(); i++)
         start_allgather(launch, outputs[i], inputs[i], getSize());
     return launch.finish(outputs);
@@ -157,8 +157,8 @@ static void start_reduce_scatter(Launch &launch, const at::Tensor &output, const
 Backend::WorkPointer Backend::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
                                                    const c10d::ReduceScatterOptions &opts)
 {
-    Launch launch(*this, c10d::OpType::_REDUCE_SCATTER_BASE, "reduce_scatter_tensor", input.device(),
-                  opts.timeout, opts.asyncOp);
+    Launch launch(*this, c10d::OpType::_REDUCE_SCATTER_BASE, "reduce_scatter_tensor", input, opts.timeout,
+                  opts.asyncOp);
     start_reduce_scatter(launch, output, input, getSize(), opts.reduceOp);
     return launch.finish({output});
 }
@@ -168,7 +168,7 @@ Backend::WorkPointer Backend::reduce_scatter_tensor_coalesced(Tensors &outputs, 
 {
     check_pairs(outputs, inputs, "reduce_scatter_tensor_coalesced");
     Launch launch(*this, c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, "reduce_scatter_tensor_coalesced",
-                  inputs.front().device(), opts.timeout, opts.asyncOp);
+                  inputs, opts.timeout, opts.asyncOp);
     for (size_t i = 0; i < inputs.size(); i++)
         start_reduce_scatter(launch, outputs[i], inputs[i], getSize(), opts.reduceOp);
     return launch.finish(outputs);
@@ -205,8 +205,7 @@ Backend::WorkPointer Backend::alltoall_base(at::Tensor &output, at::Tensor &inpu
                                             std::vector<int64_t> &input_splits,
                                             const c10d::AllToAllOptions &opts)
 {
-    Launch launch(*this, c10d::OpType::ALLTOALL_BASE, "all_to_all_single", input.device(), opts.timeout,
-                  opts.asyncOp);
+    Launch launch(*this, c10d::OpType::ALLTOALL_BASE, "all_to_all_single", input, opts.timeout, opts.asyncOp);
     check_same_type(output, input, "all_to_all_single");
     const Elements elements = moved_as(input.scalar_type());
     const auto sent = counts_of(input, input_splits, getSize(), elements, "input");
@@ -221,7 +220,7 @@ Backend::WorkPointer Backend::alltoall_base(at::Tensor &output, at::Tensor &inpu
 
 Backend::WorkPointer Backend::barrier(const c10d::BarrierOptions &opts)
 {
-    Launch launch(*this, c10d::OpType::BARRIER, "barrier", at::kCPU, opts.timeout, opts.asyncOp);
+    Launch launch(*this, c10d::OpType::BARRIER, "barrier", {}, opts.timeout, opts.asyncOp);
     launch.start([](weft_comm *comm, weft_work **work) { return weft_barrier_start(comm, work); });
     return launch.finish({}, true);
 }

@@ -7,6 +7,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
+#include "bindings/torch/csrc/profile.hpp"
 #include "bindings/torch/csrc/work.hpp"
 
 namespace torch_weft
@@ -32,16 +33,18 @@ static std::chrono::milliseconds own_timeout(std::chrono::milliseconds given,
     return given;
 }
 
-Launch::Launch(Backend &backend, c10d::OpType type, std::string name, at::Device device,
+Launch::Launch(Backend &backend, c10d::OpType type, std::string name, at::TensorList inputs,
                std::chrono::milliseconds timeout, bool async)
-    : backend_(backend), type_(type), name_(std::move(name)), device_(device)
+    : backend_(backend), type_(type), name_(std::move(name)),
+      device_(inputs.empty() ? at::kCPU : inputs.front().device())
 {
     backend.group()->check_open(); // throws where there is none any more
-    if (!device.is_cpu())
-        order_.emplace(*backend.group()->library(), device, async);
+    if (!device_.is_cpu())
+        order_.emplace(*backend.group()->library(), device_, async);
     is_message_ = c10d::isP2POp(type);
     sequence_ = is_message_ ? backend.getSequenceNumberForGroup() : backend.next_sequence();
     operation_ = std::make_shared<Operation>(backend.group(), name_, own_timeout(timeout, backend.options()));
+    operation_->hold(begin_range(type, inputs));
 }
 
 Launch::~Launch()

@@ -25,8 +25,8 @@ int root_of(int64_t root, int ranks, const char *name);
 class Launch
 {
   public:
-    // device: of the call's tensors.
-    Launch(Backend &backend, c10d::OpType type, std::string name, at::Device device,
+    // inputs: what a profiler shows; the first one's device is the call's, none: the host.
+    Launch(Backend &backend, c10d::OpType type, std::string name, at::TensorList inputs,
            std::chrono::milliseconds timeout, bool async);
     ~Launch();
 

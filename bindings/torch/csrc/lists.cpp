@@ -63,7 +63,7 @@ Backend::WorkPointer Backend::allgather(std::vector<Tensors> &outputs, Tensors &
 {
     const at::Tensor &input = only(inputs, "all_gather");
     const Tensors &mine = only(outputs, getSize(), "all_gather");
-    Launch launch(*this, c10d::OpType::ALLGATHER, "all_gather", input.device(), opts.timeout, opts.asyncOp);
+    Launch launch(*this, c10d::OpType::ALLGATHER, "all_gather", input, opts.timeout, opts.asyncOp);
     start_allgather(launch, mine, input, getRank());
     return launch.finish(mine);
 }
@@ -75,8 +75,8 @@ Backend::WorkPointer Backend::allgather_coalesced(std::vector<Tensors> &outputs,
     TORCH_CHECK(!inputs.empty(), "weft: all_gather_coalesced: no tensors");
     TORCH_CHECK(outputs.size() == static_cast<size_t>(getSize()),
                 "weft: all_gather_coalesced: ", outputs.size(), " lists for ", getSize(), " ranks");
-    Launch launch(*this, c10d::OpType::ALLGATHER_COALESCED, "all_gather_coalesced", inputs.front().device(),
-                  opts.timeout, opts.asyncOp);
+    Launch launch(*this, c10d::OpType::ALLGATHER_COALESCED, "all_gather_coalesced", inputs, opts.timeout,
+                  opts.asyncOp);
     Tensors all;
     for (const Tensors &list : outputs) {
         TORCH_CHECK(list.size() == inputs.size(), "weft: all_gather_coalesced: ", list.size(),
@@ -101,7 +101,7 @@ Backend::WorkPointer Backend::gather(std::vector<Tensors> &outputs, Tensors &inp
     TORCH_CHECK(is_root || outputs.empty() || (outputs.size() == 1 && outputs.front().empty()),
                 "weft: gather: only the root has outputs");
     const Tensors mine = is_root ? only(outputs, getSize(), "gather") : Tensors{};
-    Launch launch(*this, c10d::OpType::GATHER, "gather", input.device(), opts.timeout, opts.asyncOp);
+    Launch launch(*this, c10d::OpType::GATHER, "gather", input, opts.timeout, opts.asyncOp);
     const auto counts = counts_of(mine, input, "gather");
     const Elements elements = moved_as(input.scalar_type());
     const size_t own = static_cast<size_t>(input.numel()) * elements.per_element;
@@ -126,7 +126,7 @@ Backend::WorkPointer Backend::scatter(Tensors &outputs, std::vector<Tensors> &in
     TORCH_CHECK(is_root || inputs.empty() || (inputs.size() == 1 && inputs.front().empty()),
                 "weft: scatter: only the root has inputs");
     const Tensors mine = is_root ? only(inputs, getSize(), "scatter") : Tensors{};
-    Launch launch(*this, c10d::OpType::SCATTER, "scatter", output.device(), opts.timeout, opts.asyncOp);
+    Launch launch(*this, c10d::OpType::SCATTER, "scatter", output, opts.timeout, opts.asyncOp);
     const auto counts = counts_of(mine, output, "scatter");
     const Elements elements = moved_as(output.scalar_type());
     const size_t own = static_cast<size_t>(output.numel()) * elements.per_element;
@@ -147,8 +147,7 @@ Backend::WorkPointer Backend::reduce_scatter(Tensors &outputs, std::vector<Tenso
 {
     const at::Tensor &output = only(outputs, "reduce_scatter");
     const Tensors &mine = only(inputs, getSize(), "reduce_scatter");
-    Launch launch(*this, c10d::OpType::REDUCE_SCATTER, "reduce_scatter", output.device(), opts.timeout,
-                  opts.asyncOp);
+    Launch launch(*this, c10d::OpType::REDUCE_SCATTER, "reduce_scatter", mine, opts.timeout, opts.asyncOp);
     const auto counts = counts_of(mine, output, "reduce_scatter");
     check_own(counts[static_cast<size_t>(getRank())], static_cast<size_t>(output.numel()), "reduce_scatter");
     Reduction reduction = launch.reduction(opts.reduceOp, output);
@@ -170,7 +169,7 @@ Backend::WorkPointer Backend::alltoall(Tensors &outputs, Tensors &inputs, const 
     TORCH_CHECK(inputs.size() == ranks && outputs.size() == ranks, "weft: all_to_all: ", inputs.size(),
                 " inputs and ", outputs.size(), " outputs for ", ranks, " ranks");
     const at::Tensor &like = inputs.front();
-    Launch launch(*this, c10d::OpType::ALLTOALL, "all_to_all", like.device(), opts.timeout, opts.asyncOp);
+    Launch launch(*this, c10d::OpType::ALLTOALL, "all_to_all", inputs, opts.timeout, opts.asyncOp);
     const auto sent = counts_of(inputs, like, "all_to_all"),
                received = counts_of(outputs, like, "all_to_all");
     at::Tensor from = launch.joined_input(inputs), to = launch.joined_output(outputs);

@@ -30,7 +30,7 @@ Backend::WorkPointer Backend::send(Tensors &tensors, int peer, int tag)
 {
     const at::Tensor &tensor = only(tensors, "send");
     check_message(peer, tag, getSize(), "send");
-    Launch launch(*this, c10d::OpType::SEND, "send", tensor.device(), c10d::kUnsetTimeout, true);
+    Launch launch(*this, c10d::OpType::SEND, "send", tensor, c10d::kUnsetTimeout, true);
     at::Tensor from = launch.input(tensor);
     launch.start([&](weft_comm *comm, weft_work **work) {
         return weft_send_start(comm, from.data_ptr(), bytes_of(from), WEFT_UINT8, peer, tag, work);
@@ -42,7 +42,7 @@ Backend::WorkPointer Backend::recv(Tensors &tensors, int peer, int tag)
 {
     const at::Tensor &tensor = only(tensors, "recv");
     check_message(peer, tag, getSize(), "recv");
-    Launch launch(*this, c10d::OpType::RECV, "recv", tensor.device(), c10d::kUnsetTimeout, true);
+    Launch launch(*this, c10d::OpType::RECV, "recv", tensor, c10d::kUnsetTimeout, true);
     at::Tensor to = launch.output(tensor);
     launch.start_receive(bytes_of(to), [&](weft_comm *comm, weft_work **work) {
         return weft_recv_start(comm, to.data_ptr(), bytes_of(to), WEFT_UINT8, peer, tag, work);
@@ -54,7 +54,7 @@ Backend::WorkPointer Backend::recvAnysource(Tensors &tensors, int tag)
 {
     const at::Tensor &tensor = only(tensors, "recv");
     check_message(0, tag, getSize(), "recv");
-    Launch launch(*this, c10d::OpType::RECVANYSOURCE, "recv", tensor.device(), c10d::kUnsetTimeout, true);
+    Launch launch(*this, c10d::OpType::RECVANYSOURCE, "recv", tensor, c10d::kUnsetTimeout, true);
     at::Tensor to = launch.output(tensor);
     launch.start_receive(bytes_of(to), [&](weft_comm *comm, weft_work **work) {
         return weft_recv_start(comm, to.data_ptr(), bytes_of(to), WEFT_UINT8, WEFT_ANY_SOURCE, tag, work);
