@@ -46,5 +46,8 @@ result "settings in README.md that do not exist" "$(grep -o '^| `WEFT_[A-Z_]*` |
     while read -r name; do grep -rqF "\"$name\"" base comm devmem transport || echo "$name"; done)"
 result "links in documents to files that do not exist" "$(grep -noP '\]\(\K(?!https?:)[^)#]+' README.md docs/*.md |
     while IFS=: read -r file line target; do [[ -e $(dirname "$file")/$target ]] || echo "$file:$line: $target"; done)"
+quoted=$(awk '/^```python$/ { on = 1; next } /^```/ { on = 0 } on' README.md)
+result "README.md quotes what is not in the example" "$([[ $quoted && $(sed 's/^    //' examples/torch-ddp/train.py) == *"$quoted"* ]] ||
+    echo "the lines after \`\`\`python differ from examples/torch-ddp/train.py")"
 echo "$passed passed, $failed failed, $skipped skipped"
 [[ $failed == 0 ]]
