@@ -156,7 +156,7 @@ def a_rank_that_does_not_come_is_named(rank, size):
         try:
             dist.all_reduce(torch.ones(1000))
         except dist.DistBackendError as error:
-            assert "deadline" in str(error) and "rank 1" in str(error), error
+            assert " Timed out (deadline passed): " in str(error) and "rank 1" in str(error), error
             os._exit(0)
         os._exit(3)
     """
@@ -391,13 +391,18 @@ def missing_ranks_of_a_monitored_barrier(rank, size):
                 group.monitored_barrier(datetime.timedelta(milliseconds=800), True)
                 os._exit(3)
             except dist.DistBackendError as error:
-                assert "1, 2" in str(error), error
+                assert "Ranks 1, 2 failed to pass monitoredBarrier" in str(error), error
+            try:
+                group.monitored_barrier(datetime.timedelta(0))  # at once
+                os._exit(3)
+            except dist.DistBackendError as error:
+                assert "Rank 0 timed out in monitoredBarrier after 0 ms" in str(error), error
         elif rank == 3:
             try:
                 group.monitored_barrier(datetime.timedelta(milliseconds=1600), True)
                 os._exit(3)
             except dist.DistBackendError as error:
-                assert "rank 0" in str(error), error
+                assert "Rank 3 successfully reached monitoredBarrier" in str(error) and "rank 0" in str(error), error
         dist.barrier()
         dist.destroy_process_group()
     """

@@ -10,9 +10,16 @@
 namespace torch_weft
 {
 
+// Who uses PyTorch looks for "Timed out", with spaces around it.
+std::string words_of(int status)
+{
+    const std::string words = weft_strerror(status);
+    return status == WEFT_TIMEOUT ? "Timed out (" + words + ")" : words;
+}
+
 void raise(int status, const std::string &what, const std::string &detail)
 {
-    std::string text = "weft: " + what + ": " + weft_strerror(status);
+    std::string text = "weft: " + what + ": " + words_of(status);
     if (!detail.empty())
         text += ": " + detail;
     C10_THROW_ERROR(DistBackendError, text);

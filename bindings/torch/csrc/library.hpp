@@ -13,6 +13,9 @@
 namespace torch_weft
 {
 
+// weft_strerror()'s words, and PyTorch's where it has some.
+std::string words_of(int status);
+
 // Throws what PyTorch knows for the failure of a call, c10::DistBackendError, with weft's text. what: "allreduce".
 [[noreturn]] void raise(int status, const std::string &what, const std::string &detail);
 

@@ -125,7 +125,7 @@ class Roll
 void Backend::monitoredBarrier(const c10d::BarrierOptions &opts, bool wait_all_ranks)
 {
     const auto timeout =
-        opts.timeout == c10d::kUnsetTimeout || opts.timeout == kNoTimeout ? options_->timeout : opts.timeout;
+        opts.timeout == c10d::kUnsetTimeout ? options_->timeout : opts.timeout; // 0: who is late, now
     int64_t number;
     {
         std::lock_guard<std::mutex> guard(lock_);
@@ -135,9 +135,11 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions &opts, bool wait_all_r
     if (getRank() != 0) {
         Receive answer = roll.expect(0, true);
         roll.call(0);
-        TORCH_CHECK_WITH(DistBackendError, roll.has_come(answer), "weft: monitored_barrier: rank ", getRank(),
-                         " is here, and rank 0 has not answered in ", timeout.count(),
-                         " ms; it names the ranks that are not");
+        TORCH_CHECK_WITH(DistBackendError, roll.has_come(answer), "weft: [Rank ", getRank(), "]: Rank ",
+                         getRank(),
+                         " successfully reached monitoredBarrier, but received errors while waiting for"
+                         " send/recv from rank 0: no answer in ",
+                         timeout.count(), " ms; it names the ranks that have not come");
         return;
     }
     std::vector<Receive> expected(1);
@@ -152,7 +154,8 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions &opts, bool wait_all_r
         missing += (count++ ? ", " : "") + std::to_string(rank);
     }
     TORCH_CHECK_WITH(DistBackendError, !count, "weft: [Rank 0]: Rank", count > 1 ? "s " : " ", missing,
-                     " failed to pass monitoredBarrier in ", timeout.count(), " ms");
+                     " failed to pass monitoredBarrier: Rank 0 timed out in monitoredBarrier after ",
+                     timeout.count(), " ms");
     for (int rank = 1; rank < getSize(); rank++)
         roll.call(rank);
 }

@@ -256,9 +256,9 @@ bool Operation::drive_a_while(int64_t wait_ms)
 
 void Operation::late(Milliseconds timeout)
 {
-    C10_THROW_ERROR(DistBackendError, "weft: " + name_ + ": " + weft_strerror(WEFT_TIMEOUT) +
-                                          ": not done after " + std::to_string(timeout.count()) +
-                                          " ms; the operation goes on\n" + group_->dump());
+    C10_THROW_ERROR(DistBackendError, "weft: " + name_ + ": " + words_of(WEFT_TIMEOUT) + ": not done after " +
+                                          std::to_string(timeout.count()) + " ms; the operation goes on\n" +
+                                          group_->dump());
 }
 
 void Operation::wait_for_keeper(Milliseconds timeout)
