@@ -21,7 +21,7 @@ def begin(backend="weft", seconds=30, **more):
 """
 
 
-def ranks(size, program, timeout=60, **environment):
+def ranks(size, program, timeout=120, **environment):
     """Runs the program on size ranks; returns each one's status and what it printed."""
     with tempfile.TemporaryDirectory() as folder:
         store = os.path.join(folder, "store")
@@ -144,6 +144,73 @@ def a_killed_rank_is_named(rank, size):
     """
     (first, said), (killed, _), (last, more) = ranks(3, program)
     assert killed == -9 and first == 0 and last == 0, said + more
+
+
+SHRINK = """
+    begin()
+    dist.barrier()
+    part = dist.new_group([1, 2])  # goes with the default group
+    here = dist.distributed_c10d._get_default_store()
+    here.add("here", 1)
+    while here.add("here", 0) < 3:  # so that nobody is in a call that an abort would end
+        time.sleep(0.01)
+    if rank == 1 and how != "healthy":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if rank == 1:
+        dist.destroy_process_group()
+        os._exit(0)
+    if how == "dead":
+        try:
+            dist.all_reduce(torch.ones(1000))
+        except dist.DistBackendError as error:
+            assert "rank 1" in str(error), error
+        else:
+            os._exit(3)
+    dist.shrink_group([1], shrink_flags=dist.distributed_c10d.SHRINK_ABORT if how == "aborted" else 0)
+    assert (dist.get_rank(), dist.get_world_size(), dist.get_backend()) == (rank // 2, 2, "weft")
+    tensor = torch.tensor([rank + 1])
+    dist.all_reduce(tensor)
+    assert tensor.item() == 4
+    dist.destroy_process_group()
+"""
+
+
+def the_others_go_on(how):
+    (first, said), (left, _), (last, more) = ranks(3, f'how = "{how}"\n' + textwrap.dedent(SHRINK))
+    assert left == (0 if how == "healthy" else -9) and first == 0 and last == 0, said + more
+
+
+@alone
+def the_others_go_on_without_the_dead(rank, size):
+    the_others_go_on("dead")
+
+
+@alone
+def the_others_go_on_before_a_death_is_noticed(rank, size):
+    the_others_go_on("aborted")
+
+
+@alone
+def the_others_go_on_without_one_that_leaves(rank, size):
+    the_others_go_on("healthy")
+
+
+@alone
+def whoever_is_missed_when_others_go_on_is_named(rank, size):
+    program = """
+        begin(seconds=10)
+        dist.barrier()
+        if rank:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            dist.shrink_group([1], shrink_flags=dist.distributed_c10d.SHRINK_ABORT)
+        except dist.DistBackendError as error:
+            assert "of 2 ranks that should stay 1 have come, without rank 2" in str(error), error
+            os._exit(0)
+        os._exit(3)
+    """
+    (first, said), *_ = ranks(3, program)
+    assert first == 0, said
 
 
 @alone

@@ -85,14 +85,10 @@ uint64_t Backend::next_sequence()
 
 // --- groups
 
-// Called by the members alone; ranks are this group's.
-c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::Store> &,
-                                                 const std::vector<int> &ranks,
-                                                 const c10::intrusive_ptr<c10d::Backend::Options> &opts)
+// The context is this group's, and so are the ways that it uses.
+c10::intrusive_ptr<WeftOptions>
+Backend::options_of_part(const c10::intrusive_ptr<c10d::Backend::Options> &opts) const
 {
-    const auto at = std::find(ranks.begin(), ranks.end(), getRank());
-    if (at == ranks.end())
-        return nullptr;
     auto options = c10::make_intrusive<WeftOptions>(opts ? opts->timeout : options_->timeout);
     options->transports = options_->transports;
     options->ofi_provider = options_->ofi_provider;
@@ -101,11 +97,35 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
         options->group_desc = opts->group_desc;
         options->global_ranks_in_group = opts->global_ranks_in_group;
     }
+    return options;
+}
+
+// Called by the members alone; ranks are this group's.
+c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::Store> &,
+                                                 const std::vector<int> &ranks,
+                                                 const c10::intrusive_ptr<c10d::Backend::Options> &opts)
+{
+    const auto at = std::find(ranks.begin(), ranks.end(), getRank());
+    if (at == ranks.end())
+        return nullptr;
+    auto options = options_of_part(opts);
     auto part = group_->part(ranks, options->group_name);
     if (options->timeout != options_->timeout)
         part->set_timeout(options->timeout);
     return c10::make_intrusive<Backend>(std::move(part), static_cast<int>(at - ranks.begin()),
                                         static_cast<int>(ranks.size()), std::move(options));
+}
+
+// Called by those that stay alone; flags: torch.distributed's, of which one is there.
+c10::intrusive_ptr<c10d::Backend> Backend::shrink(const std::vector<int64_t> &excluded, int flags,
+                                                  const c10::intrusive_ptr<c10d::Backend::Options> &opts)
+{
+    static constexpr int SHRINK_ABORT = 1;
+    auto options = options_of_part(opts);
+    auto smaller = group_->without(excluded, flags & SHRINK_ABORT);
+    smaller->set_timeout(options->timeout);
+    const int rank = smaller->use(weft_comm_rank), ranks = smaller->use(weft_comm_size);
+    return c10::make_intrusive<Backend>(std::move(smaller), rank, ranks, std::move(options));
 }
 
 uint64_t Backend::getSequenceNumberForGroup()

@@ -104,6 +104,12 @@ class Backend : public c10d::Backend
     c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store> &store,
                                             const std::vector<int> &ranks,
                                             const c10::intrusive_ptr<c10d::Backend::Options> &opts) override;
+    bool supportsShrinking() const override
+    {
+        return true;
+    }
+    c10::intrusive_ptr<c10d::Backend> shrink(const std::vector<int64_t> &excluded, int flags,
+                                             const c10::intrusive_ptr<c10d::Backend::Options> &opts) override;
     void setSequenceNumberForGroup() override
     {
     } // counted from 0 on all ranks
@@ -135,6 +141,9 @@ class Backend : public c10d::Backend
     }
 
   private:
+    c10::intrusive_ptr<WeftOptions>
+    options_of_part(const c10::intrusive_ptr<c10d::Backend::Options> &opts) const;
+
     // Where calls between startCoalescing() and endCoalescing() of one thread go.
     struct Coalescing {
         std::thread::id thread;

@@ -85,6 +85,57 @@ std::shared_ptr<Group> Group::part(const std::vector<int> &ranks, const std::str
     return std::shared_ptr<Group>(new Group(library_, made, name));
 }
 
+bool Group::has_failed() const
+{
+    int dead = 0;
+    check(
+        use([&](weft_comm *comm) { return weft_comm_failed(comm, nullptr, sizeof(weft_failure), 0, &dead); }),
+        "asking who has died");
+    return dead > 0 || error_ != c10d::ErrorType::SUCCESS;
+}
+
+weft_comm *Group::survivors()
+{
+    weft_comm *made = nullptr;
+    int status = use([&](weft_comm *comm) { return weft_comm_shrink(comm, &made); });
+    if (status != WEFT_OK)
+        raise(status, "shrinking the group " + name_, weft_error_detail());
+    return made;
+}
+
+// Where nothing has failed those that stay make a communicator of a part; all see the same, who have seen the same calls fail. Otherwise weft
+// knows who is there.
+std::shared_ptr<Group> Group::without(const std::vector<int64_t> &excluded, bool after_abort)
+{
+    std::vector<int> staying;
+    for (int r = 0, ranks = use(weft_comm_size); r < ranks; r++)
+        if (std::find(excluded.begin(), excluded.end(), r) == excluded.end())
+            staying.push_back(r);
+    const std::string name = name_ + ":shrunk";
+    std::shared_ptr<Group> made;
+    if (after_abort)
+        abort("the group is shrunk");
+    else if (!has_failed())
+        made = part(staying, name);
+    if (!made)
+        made.reset(new Group(library_, survivors(), name));
+    is_left_ = true;
+    const int64_t mine = use(weft_comm_rank);
+    std::vector<int64_t> there(static_cast<size_t>(made->use(weft_comm_size)));
+    if (there.size() == staying.size())
+        return made;
+    check(
+        made->use([&](weft_comm *comm) { return weft_allgather(comm, &mine, there.data(), 1, WEFT_INT64); }),
+        "asking who has come");
+    std::string missing;
+    for (int r : staying)
+        if (std::find(there.begin(), there.end(), r) == there.end())
+            missing += (missing.empty() ? "without rank " : ", ") + std::to_string(r);
+    raise(WEFT_PEER_FAILED, "shrinking the group " + name_,
+          "of " + std::to_string(staying.size()) + " ranks that should stay " + std::to_string(there.size()) +
+              " have come, " + missing);
+}
+
 void Group::set_timeout(Milliseconds timeout)
 {
     check(use([&](weft_comm *comm) { return weft_comm_set_timeout(comm, milliseconds_of(timeout)); }),
@@ -144,6 +195,8 @@ void Group::close(Milliseconds patience)
 {
     if (process_ != getpid() || is_closing_.exchange(true))
         return;
+    if (is_left_)
+        patience = std::min(patience, SETTLING);
     bool are_done = finish_operations(patience);
     library_->keeper().settle(
         SETTLING); // with the group still there: what waits for futures may ask it things

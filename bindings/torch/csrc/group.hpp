@@ -38,6 +38,9 @@ class Group
 
     // Some of this group's ranks as a group: only they are here. Throws.
     std::shared_ptr<Group> part(const std::vector<int> &ranks, const std::string &name);
+    // The group without some of its ranks, which are not here: they are dead, or will leave. Throws, with their names, where others have died,
+    // too. Nobody is waited for in this group from then on.
+    std::shared_ptr<Group> without(const std::vector<int64_t> &excluded, bool after_abort);
 
     // Calls with the communicator, which stays as long as that takes. Throws after close().
     template <typename Call> auto use(Call call) const
@@ -81,6 +84,8 @@ class Group
     void enter(Operation *operation);
     void leave(Operation *operation);
     bool finish_operations(Milliseconds patience);
+    bool has_failed() const;
+    weft_comm *survivors();
 
     std::shared_ptr<Library> library_;
     const std::string name_;
@@ -88,7 +93,7 @@ class Group
     mutable std::shared_timed_mutex used_; // alone: who ends the communicator
     weft_comm *comm_;
     const pid_t process_ = getpid(); // a forked child has no part in it
-    std::atomic<bool> is_closing_{false};
+    std::atomic<bool> is_closing_{false}, is_left_{false};
     mutable std::mutex lock_; // what follows
     std::unordered_set<Operation *> running_;
     std::atomic<c10d::ErrorType> error_{c10d::ErrorType::SUCCESS};
