@@ -540,7 +540,10 @@ static void test_all_or_some(void **state)
         sweep();
     } else if (failures == 0) {
         struct sampler sampler = {.source = {sample_next, NULL}};
-        sampler.until_ns = weft_deadline_ns((seconds ? atoi(seconds) : 18) * INT64_C(1000));
+        sampler.until_ns = weft_deadline_ns((seconds                    ? atoi(seconds)
+                                             : getenv("WEFT_SANITIZER") ? 8
+                                                                        : 18) *
+                                            INT64_C(1000));
         run_all(&sampler.source);
     }
     printf("%u runs with a fault, %u of them with success\n", reached_runs, survived_runs);

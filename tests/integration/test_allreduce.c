@@ -47,7 +47,6 @@ static int check_shape(weft_comm *comm, size_t count, weft_dtype dtype, weft_op 
 static int sweep_body(int rank, int ranks, void *arg)
 {
     (void)rank;
-    (void)ranks;
     const struct setup *setup = arg;
     static const size_t counts[] = {0, 1, 3, 12, 13, 100, 1023, 5000, 70001};
     struct job job;
@@ -55,6 +54,8 @@ static int sweep_body(int rank, int ranks, void *arg)
     int failed = 0;
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
         for (int op = 0; op <= WEFT_AVG; op++) {
+            if (getenv("WEFT_SANITIZER") && (d + (size_t)op + (size_t)ranks) % 4)
+                continue; /* each pair for another number of ranks */
             for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
                 failed |= check_shape(job.comm, counts[c], dtypes[d], op, (int)(c + (size_t)op) % 2);
         }
@@ -72,7 +73,8 @@ static int large_body(int rank, int ranks, void *arg)
     CHECK_OK(job_open(&job, setup->transports, setup->provider));
     int failed = 0;
     for (int in_place = 0; in_place < 2; in_place++)
-        failed |= check_shape(job.comm, 3000001, WEFT_FLOAT32, WEFT_SUM, in_place);
+        failed |= check_shape(job.comm, getenv("WEFT_SANITIZER") ? 1200001 : 3000001, WEFT_FLOAT32, WEFT_SUM,
+                              in_place);
     CHECK_OK(job_close(&job));
     return failed;
 }
@@ -366,7 +368,7 @@ static void test_no_leaks(void **state)
     assert_int_equal(test_ranks_threads(3, again_body, "shm"), 0);
     struct test_leak before;
     test_leak_take(&before);
-    for (int i = 0; i < 30; i++)
+    for (int i = 0; i < (getenv("WEFT_SANITIZER") ? 10 : 30); i++)
         assert_int_equal(test_ranks_threads(3, again_body, "shm"), 0);
     assert_int_equal(test_leak_check(&before), 0);
 }

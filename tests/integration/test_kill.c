@@ -1,7 +1,7 @@
 /* Ranks are killed everywhere: at every step of every algorithm, inside the cache-line path, at calls into the
  * transport and the kernel, during bootstrap, connect and teardown (tests/kill/). Every survivor must answer.
  *
- * Without more, a sample of WEFT_KILL_SECONDS (20); with WEFT_KILLS=n, n deaths and a fifth
+ * Without more, a sample of WEFT_KILL_SECONDS (20, sanitized 6); with WEFT_KILLS=n, n deaths and a fifth
  * of that in stops. The seed is printed;
  * WEFT_KILL_SEED=s deals the same cases again, and WEFT_KILL_CASE='...', as printed, runs one (WEFT_KILL_REPEAT=n
  * times). WEFT_KILL_JOBS says how many jobs run at a time (2). With WEFT_KILLS, a death inside the host must be
@@ -60,7 +60,8 @@ static void kill_on(int transport, int signal, const char *name, int part)
         assert_int_equal(kill_run_quiet(hand.deck, transport, ranks), 0);
     hand.left = number("WEFT_KILLS", 0) * part / 100;
     if (!hand.left)
-        hand.until_ns = weft_deadline_ns(number("WEFT_KILL_SECONDS", 20) * 10 * part);
+        hand.until_ns =
+            weft_deadline_ns(number("WEFT_KILL_SECONDS", getenv("WEFT_SANITIZER") ? 6 : 20) * 10 * part);
     kill_run(deal, &hand, (int)number("WEFT_KILL_JOBS", 2), &score);
     steps = kill_deck_steps(hand.deck, &dealt);
     printf("seed %llu: %zu of %zu steps of plans\n", (unsigned long long)seed, dealt, steps);

@@ -19,9 +19,14 @@ right() {
         bad "$command, $memory (status $rc)"
     fi
 }
+# Sanitized, every process takes long to begin: the commands are tried with one kind of memory or another by turns.
+turn=0
+is_left_out() {
+    [[ -n ${WEFT_SANITIZER-} ]] && ((turn++ % 2))
+}
 for memory in host host,weft,malloc; do
     for command in allreduce broadcast reduce_scatterv alltoallv sendrecv; do
-        right "$memory" $command 3 --ranks 3 -b 600 -e 6M -f 100
+        is_left_out || right "$memory" $command 3 --ranks 3 -b 600 -e 6M -f 100
     done
     right "$memory" p2p-lat 3 --ranks 3 --pairs -b 4K -e 4K
     right "$memory" p2p-bw 1 --ranks 2 --bidirectional --window 3 -b 64K -e 64K
@@ -52,7 +57,7 @@ done
 if [[ -f $plugin ]]; then
     for memory in sim sim,host malloc,sim:1; do
         for command in allreduce broadcast reduce_scatterv alltoallv sendrecv; do
-            right $memory $command 2 --ranks 3 -b 600 -e 60K -f 100
+            is_left_out || right $memory $command 2 --ranks 3 -b 600 -e 60K -f 100
         done
         right "$memory" p2p-lat 3 --ranks 3 --pairs -b 4K -e 4K
         right "$memory" p2p-bw 1 --ranks 2 --bidirectional --window 3 -b 64K -e 64K

@@ -91,8 +91,10 @@ static void test_two_runs(void **state)
     static const char *const algorithms[] = {"ring", "tree", "rd", "rab", "auto"};
     int with_ofi = job_has_ofi("tcp;ofi_rxm");
     for (size_t a = 0; a < sizeof algorithms / sizeof *algorithms; a++) {
-        for (int ranks = 2; ranks <= RANKS_MAX; ranks++)
-            compare_runs("shm", algorithms[a], ranks);
+        for (int ranks = 2; ranks <= RANKS_MAX; ranks++) {
+            if (!getenv("WEFT_SANITIZER") || ((size_t)ranks + a) % 2)
+                compare_runs("shm", algorithms[a], ranks);
+        }
         if (with_ofi)
             compare_runs("ofi", algorithms[a], 3);
     }

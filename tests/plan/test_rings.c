@@ -45,6 +45,8 @@ static void test_rings(void **state)
             uint32_t seed = ranks * 3 + rings, window = 3 + seed * 7 % 62;
             if (ranks > 20 && rings % 4 != ranks % 4 && !more)
                 continue;
+            if (getenv("WEFT_SANITIZER") && ranks > 9 && rings % 3 != ranks % 3)
+                continue;
             for (uint32_t i = 0; i < (more ? 8 : ranks > 20 ? 1 : 2); i++) {
                 struct weft_hosts *hosts = plan_hosts_railed(ranks, rings, seed + i);
                 seen |= 1u << weft_hosts_rings(hosts);
@@ -117,7 +119,7 @@ static int divides(const struct weft_hosts *hosts, const struct weft_plan *plan)
 static void test_large_rings(void **state)
 {
     (void)state;
-    uint32_t large = plan_proof_ranks(10240, 480);
+    uint32_t large = plan_proof_ranks(10240, 160);
     struct weft_hosts *hosts = plan_hosts_railed(plan_proof_ranks(160, 80), 8, 4);
     assert_int_equal(weft_hosts_rings(hosts), 8);
     plan_proof_expect_large(hosts, WEFT_ALLREDUCE, WEFT_ALGO_RING, -1);

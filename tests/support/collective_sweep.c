@@ -1,6 +1,7 @@
 #include "tests/support/collective_sweep.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "tests/support/ranks.h"
 
@@ -136,6 +137,14 @@ static int gaps_max(enum weft_collective collective)
     return !weft_collective_blocks(collective) ? 0 : collective == WEFT_REDUCE_SCATTER ? 1 : 2;
 }
 
+/* Sanitized calls are many times slower: of the four forms, each count has one or, of few counts, two that differ in all. */
+static int is_left_out(uint32_t form, uint32_t turn, size_t counts)
+{
+    if (!getenv("WEFT_SANITIZER"))
+        return 0;
+    return counts > 2 ? form != turn % 4 : (form == 0 || form == 3) != (turn % 2 == 0);
+}
+
 int collective_sweep(weft_comm *comm, unsigned collectives, uint32_t seed, const size_t *counts, size_t count)
 {
     uint32_t random = seed, ranks = (uint32_t)weft_comm_size(comm);
@@ -145,6 +154,8 @@ int collective_sweep(weft_comm *comm, unsigned collectives, uint32_t seed, const
                 continue;
             for (int unequal = 0; unequal <= (counts[n] ? gaps_max((enum weft_collective)c) : 0); unequal++) {
                 for (int form = 0; form < 4; form++) {
+                    if (is_left_out((uint32_t)form, (uint32_t)(c + unequal) + (uint32_t)n, count))
+                        continue;
                     struct case_shape shape = {
                         .collective = (enum weft_collective)c,
                         .ranks = ranks,

@@ -25,7 +25,7 @@ int collective_check(weft_comm *comm, const struct case_shape *shape, int starte
 #define COLLECTIVES_ALL ((1u << WEFT_COLLECTIVE_COUNT) - 1)
 
 /* Collectives (bit per enum weft_collective) with each of these counts: out of place and in place, blocking and started, with equal blocks, with
- * unequal ones and with gaps between them; roots by the seed, which must be the same on all ranks. 0, or 1 at the first
+ * unequal ones and with gaps between them, sanitized a part of that; roots by the seed, which must be the same on all ranks. 0, or 1 at the first
  * that is wrong. */
 int collective_sweep(weft_comm *comm, unsigned collectives, uint32_t seed, const size_t *counts,
                      size_t count);

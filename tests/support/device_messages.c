@@ -85,6 +85,8 @@ static int pairs_body(int number, int ranks, void *arg)
     for (uint32_t p = 0; p < PLACES; p++) {
         for (uint32_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
             int sends = (s + p) % 2 == (uint32_t)number, where = places[p][!sends];
+            if (getenv("WEFT_SANITIZER") && sizes[s] > 1000000 && (s + p) % 4)
+                continue; /* byte by byte, that is costly */
             size_t size = sizes[s], room = s % 3 ? size : MOST;
             uint8_t *memory = sends ? get_filled(&rank, where, s, size) : get_empty(&rank, where, room);
             if (sends) {

@@ -346,7 +346,9 @@ static int check_errors(struct scene *scene)
 int stream_calls_check(const struct weft_device_kind *kind, const struct device_streams *streams,
                        collective_place *place)
 {
-    static const size_t sizes[] = {1, 40, 9000, MOST}, counts[] = {1, 3000, 70000};
+    const int is_sanitized = getenv("WEFT_SANITIZER") != NULL;
+    const size_t sizes[] = {1, 40, 9000, is_sanitized ? 70000 : MOST};
+    const size_t counts[] = {1, 3000, is_sanitized ? 20000 : 70000};
     struct scene scene;
     CHECK(open_scene(&scene, kind, streams, 0) == 0);
     const struct collective_scope scope = {begin, end, &scene};
