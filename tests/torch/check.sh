@@ -1,10 +1,19 @@
 #!/bin/bash
-# The tests of the PyTorch backend, tests/torch/test_*.py, or what is named, in a virtual environment of their own:
+# The tests of the PyTorch backend in a virtual environment of their own: tests/torch/test_*.py and PyTorch's own, or what is named:
 # tests/torch/check.sh [FILE...]
 set -u
 export PYTHONDONTWRITEBYTECODE=1
 cd "$(dirname "$0")/../.." || exit 1
 source tests/torch/install.sh
-files=("$@")
-((${#files[@]})) || files=(tests/torch/test_*.py)
-exec "$home/bin/python" tests/torch/harness.py "${files[@]}"
+all() {
+    local status=0
+    "$home/bin/python" tests/torch/harness.py tests/torch/test_*.py || status=1
+    "$home/bin/python" tests/torch/distributed.py || status=1
+    return $status
+}
+(($#)) && exec "$home/bin/python" tests/torch/harness.py "$@"
+all | tee "$home/check.log"
+status=${PIPESTATUS[0]}
+awk '/^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { passed += $1; failed += $3; skipped += $5 }
+    END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped }' "$home/check.log"
+exit "$status"

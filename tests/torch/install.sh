@@ -1,6 +1,6 @@
 # For scripts that source it, in the project's folder: makes a virtual environment in $BUILD/torch, installs torch there
-# (TORCH_VERSION, the CPU build where the index has one) and bindings/torch. Then $home/bin/python has both; where that cannot be, the
-# script ends with a skip or a failure.
+# (TORCH_VERSION, the CPU build where the index has one), what its own tests need, and bindings/torch. Then $home/bin/python has them;
+# where that cannot be, the script ends with a skip or a failure.
 BUILD=$(mkdir -p "${BUILD:-build}" && cd "${BUILD:-build}" && pwd) || exit 1
 version=${TORCH_VERSION:-2.13.0}
 home=$BUILD/torch
@@ -19,9 +19,9 @@ mkdir -p "$home"
 if [[ ! -x $home/bin/python ]] && ! "$python" -m venv "$home" >"$log" 2>&1; then
     skip "no virtual environment can be made: install python3-venv"
 fi
-if ! "$home/bin/python" -c "import torch, numpy, sys; sys.exit(torch.__version__.split('+')[0] != '$version')" 2>/dev/null; then
-    "$home/bin/pip" install -q "torch==$version+cpu" numpy >"$log" 2>&1 ||
-        "$home/bin/pip" install -q "torch==$version" numpy >>"$log" 2>&1 ||
+if ! "$home/bin/python" -c "import torch, numpy, expecttest, sys; sys.exit(torch.__version__.split('+')[0] != '$version')" 2>/dev/null; then
+    "$home/bin/pip" install -q "torch==$version+cpu" numpy expecttest >"$log" 2>&1 ||
+        "$home/bin/pip" install -q "torch==$version" numpy expecttest >>"$log" 2>&1 ||
         skip "torch $version cannot be installed: $(tail -n 1 "$log")"
 fi
 if ! TORCH_WEFT_BUILD=$BUILD "$home/bin/pip" install -v --force-reinstall --no-deps ./bindings/torch >"$log" 2>&1; then
