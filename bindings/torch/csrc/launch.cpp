@@ -36,10 +36,15 @@ static std::chrono::milliseconds own_timeout(std::chrono::milliseconds given,
 Launch::Launch(Backend &backend, c10d::OpType type, std::string name, at::TensorList inputs,
                std::chrono::milliseconds timeout, bool async)
     : backend_(backend), type_(type), name_(std::move(name)),
-      device_(inputs.empty() ? at::kCPU : inputs.front().device())
+      device_(inputs.empty() ? at::kCPU : inputs.front().device()), memory_(device_)
 {
     backend.group()->check_open(); // throws where there is none any more
-    if (!device_.is_cpu())
+    if (!backend.group()->library()->knows(device_.type())) {
+        TORCH_WARN_ONCE("weft: no device ", device_.type(),
+                        " is known here: its tensors go through memory of the host");
+        memory_ = at::kCPU;
+    }
+    if (!memory_.is_cpu())
         order_.emplace(*backend.group()->library(), device_, async);
     is_message_ = c10d::isP2POp(type);
     sequence_ = is_message_ ? backend.getSequenceNumberForGroup() : backend.next_sequence();
@@ -57,8 +62,8 @@ void Launch::check_tensor(const at::Tensor &tensor) const
 {
     TORCH_CHECK(tensor.layout() == at::kStrided, "weft: ", name_, ": dense tensors are expected, not ",
                 tensor.layout());
-    TORCH_CHECK(tensor.device() == device_, "weft: ", name_, ": one tensor is on ", device_, ", another on ",
-                tensor.device());
+    TORCH_CHECK(tensor.device() == device_ || tensor.device() == memory_, "weft: ", name_,
+                ": one tensor is on ", device_, ", another on ", tensor.device());
 }
 
 // Of the host's: by whoever sees the operation's end, with what this thread has set (inference mode and the like).
@@ -74,30 +79,36 @@ void Launch::after(std::function<void()> last)
         });
 }
 
-static bool is_plain(const at::Tensor &tensor)
+// As it is.
+bool Launch::is_usable(const at::Tensor &tensor) const
 {
-    return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
+    return tensor.device() == memory_ && tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
 }
 
 at::Tensor Launch::input(const at::Tensor &tensor)
 {
     check_tensor(tensor);
     at::NoGradGuard no_grad;
-    at::Tensor plain = is_plain(tensor) ? tensor : tensor.resolve_conj().resolve_neg().contiguous();
+    at::Tensor plain =
+        is_usable(tensor) ? tensor : tensor.to(memory_).resolve_conj().resolve_neg().contiguous();
     operation_->hold(plain);
     operation_->hold(tensor); // which a device may still have to read
     return plain;
+}
+
+at::TensorOptions Launch::contiguous_options(const at::Tensor &tensor) const
+{
+    return tensor.options().device(memory_).memory_format(at::MemoryFormat::Contiguous);
 }
 
 at::Tensor Launch::output(const at::Tensor &tensor)
 {
     check_tensor(tensor);
     operation_->hold(tensor);
-    if (is_plain(tensor))
+    if (is_usable(tensor))
         return tensor;
     at::NoGradGuard no_grad;
-    at::Tensor plain =
-        at::empty(tensor.sizes(), tensor.options().memory_format(at::MemoryFormat::Contiguous));
+    at::Tensor plain = at::empty(tensor.sizes(), contiguous_options(tensor));
     operation_->hold(plain);
     after([tensor, plain] { tensor.copy_(plain); });
     return plain;
@@ -113,12 +124,12 @@ at::Tensor Launch::inout(const at::Tensor &tensor)
 }
 
 // All elements of the tensors as one tensor of one dimension, where they lie behind each other in one storage.
-static at::Tensor in_a_row(const std::vector<at::Tensor> &tensors)
+at::Tensor Launch::in_a_row(const std::vector<at::Tensor> &tensors) const
 {
     const at::Tensor &first = tensors.front();
     int64_t count = 0;
     for (const at::Tensor &tensor : tensors) {
-        if (!is_plain(tensor) || tensor.scalar_type() != first.scalar_type() || !tensor.is_alias_of(first) ||
+        if (!is_usable(tensor) || tensor.scalar_type() != first.scalar_type() || !tensor.is_alias_of(first) ||
             tensor.storage_offset() != first.storage_offset() + count)
             return {};
         count += tensor.numel();
@@ -139,7 +150,7 @@ at::Tensor Launch::joined_input(const std::vector<at::Tensor> &tensors, const at
     if (!joined.defined()) {
         std::vector<at::Tensor> flat;
         for (const at::Tensor &tensor : tensors)
-            flat.push_back(tensor.reshape({-1}));
+            flat.push_back(tensor.to(memory_).reshape({-1}));
         joined = at::cat(flat);
     }
     operation_->hold(joined);
@@ -158,7 +169,7 @@ at::Tensor Launch::joined_output(const std::vector<at::Tensor> &tensors)
     at::Tensor joined = in_a_row(tensors);
     if (joined.defined())
         return joined;
-    joined = at::empty({count}, tensors.front().options().memory_format(at::MemoryFormat::Contiguous));
+    joined = at::empty({count}, contiguous_options(tensors.front()));
     operation_->hold(joined);
     after([tensors, joined] {
         int64_t from = 0;
@@ -173,7 +184,7 @@ at::Tensor Launch::joined_output(const std::vector<at::Tensor> &tensors)
 at::Tensor Launch::scaled(const at::Tensor &input, const Reduction &reduction)
 {
     at::NoGradGuard no_grad;
-    return reduction.factor.defined() ? input.mul(reduction.factor.to(input.scalar_type())) : input;
+    return reduction.factor.defined() ? input.mul(reduction.factor.to(input.options())) : input;
 }
 
 Reduction Launch::reduction(const c10d::ReduceOp &op, const at::Tensor &tensor)

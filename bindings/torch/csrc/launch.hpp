@@ -57,11 +57,15 @@ class Launch
     weft_work *call(const std::function<int(weft_comm *, weft_work **)> &call);
     void after(std::function<void()> last);
     void check_tensor(const at::Tensor &tensor) const;
+    at::TensorOptions contiguous_options(const at::Tensor &tensor) const;
+    bool is_usable(const at::Tensor &tensor) const;
+    at::Tensor in_a_row(const std::vector<at::Tensor> &tensors) const;
 
     Backend &backend_;
     const c10d::OpType type_;
     const std::string name_;
-    const at::Device device_;
+    const at::Device device_;          // of the tensors,
+    at::Device memory_;                // and of what weft gets: the host where weft does not know the device
     std::optional<StreamOrder> order_; // of a device's tensors
     std::shared_ptr<Operation> operation_;
     bool is_message_ = false;

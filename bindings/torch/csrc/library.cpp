@@ -67,6 +67,23 @@ Library::~Library()
     weft_context_close(context_);
 }
 
+bool Library::knows(c10::DeviceType type)
+{
+    if (type == c10::DeviceType::CPU)
+        return true;
+    std::call_once(listed_, [this] {
+        int count = 0;
+        check(weft_context_devices(context_, nullptr, 0, &count), "listing devices");
+        const weft_device_entry empty = WEFT_DEVICE_ENTRY_INIT;
+        std::vector<weft_device_entry> entries(static_cast<size_t>(count), empty);
+        check(weft_context_devices(context_, entries.data(), count, &count), "listing devices");
+        for (const weft_device_entry &entry : entries)
+            if (entry.ordinal >= 0)
+                kinds_.insert(entry.kind);
+    });
+    return kinds_.count(c10::DeviceTypeName(type, true)) != 0;
+}
+
 std::shared_ptr<const weft_op> Library::premul(weft_dtype dtype, const void *scalar)
 {
     auto premuls = premuls_;

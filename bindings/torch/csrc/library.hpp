@@ -4,8 +4,11 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 
+#include <c10/core/DeviceType.h>
 #include <weft/weft.h>
 
 #include "bindings/torch/csrc/keeper.hpp"
@@ -45,6 +48,9 @@ class Library
         return keeper_;
     }
 
+    // Whether weft reads and writes memory of such a device. That of another one goes through the host's, by PyTorch's copies.
+    bool knows(c10::DeviceType type);
+
     // An operation that multiplies this rank's input by the scalar and adds up. Equal ones are shared, and it goes with its last user.
     // They are few: nullptr when all are in use.
     std::shared_ptr<const weft_op> premul(weft_dtype dtype, const void *scalar);
@@ -58,6 +64,8 @@ class Library
     weft_context *context_;
     Keeper keeper_;
     std::shared_ptr<Premuls> premuls_;
+    std::once_flag listed_;
+    std::set<std::string> kinds_; // of which there are devices
 };
 
 } // namespace torch_weft
