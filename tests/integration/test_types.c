@@ -88,8 +88,11 @@ static int every_pair_body(int rank, int ranks, void *transports)
         for (weft_op op = 0; op < WEFT_OP_COUNT; op++) {
             if (!reference_pair(dtype, op))
                 failed |= check_refused(job.comm, dtype, op);
-            for (size_t c = 0; c < sizeof counts / sizeof *counts && reference_pair(dtype, op); c++)
+            for (size_t c = 0; c < sizeof counts / sizeof *counts && reference_pair(dtype, op); c++) {
+                if (getenv("WEFT_SANITIZER") && ((size_t)dtype + (size_t)op + c) % 4)
+                    continue;
                 failed |= check_count(job.comm, dtype, op, counts[c], (int)(c + (size_t)op) % 2);
+            }
         }
     CHECK_OK(job_close(&job));
     return failed;
