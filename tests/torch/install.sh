@@ -1,5 +1,5 @@
 # For scripts that source it, in the project's folder: makes a virtual environment in $BUILD/torch, installs torch there
-# (TORCH_VERSION, the CPU build where the index has one), what its own tests need, and bindings/torch. Then $home/bin/python has them;
+# (TORCH_VERSION, the CPU build where pip's index or PyTorch's has one), what its own tests need, and bindings/torch. Then $home/bin/python has them;
 # where that cannot be, the script ends with a skip or a failure.
 BUILD=$(mkdir -p "${BUILD:-build}" && cd "${BUILD:-build}" && pwd) || exit 1
 version=${TORCH_VERSION:-2.13.0}
@@ -21,6 +21,8 @@ if [[ ! -x $home/bin/python ]] && ! "$python" -m venv "$home" >"$log" 2>&1; then
 fi
 if ! "$home/bin/python" -c "import torch, numpy, expecttest, sys; sys.exit(torch.__version__.split('+')[0] != '$version')" 2>/dev/null; then
     "$home/bin/pip" install -q "torch==$version+cpu" numpy expecttest >"$log" 2>&1 ||
+        "$home/bin/pip" install -q --retries 0 --timeout 10 --extra-index-url https://download.pytorch.org/whl/cpu \
+            "torch==$version+cpu" numpy expecttest >>"$log" 2>&1 ||
         "$home/bin/pip" install -q "torch==$version" numpy expecttest >>"$log" 2>&1 ||
         skip "torch $version cannot be installed: $(tail -n 1 "$log")"
 fi
