@@ -98,6 +98,8 @@ def side_by_side(compile_one):
 TORCH = torch_folder()
 VERSION = torch_version(TORCH)
 MINOR = "_".join(VERSION.split("+")[0].split(".")[:2])
+if tuple(map(int, MINOR.split("_"))) < (2, 13):
+    sys.exit(f"torch_weft: torch 2.13 or later is expected, not {VERSION} ({TORCH}): what older ones ask a backend for has not been looked at")
 setup(
     version=weft_version(),
     cmdclass={"build_ext": Build},

@@ -166,6 +166,13 @@ SHRINK = """
             assert "rank 1" in str(error), error
         else:
             os._exit(3)
+    if how == "noticed by one" and rank == 0:
+        try:
+            dist.recv(torch.ones(1), 1)
+        except dist.DistBackendError as error:
+            assert "rank 1" in str(error), error
+        else:
+            os._exit(3)
     dist.shrink_group([1], shrink_flags=dist.distributed_c10d.SHRINK_ABORT if how == "aborted" else 0)
     assert (dist.get_rank(), dist.get_world_size(), dist.get_backend()) == (rank // 2, 2, "weft")
     tensor = torch.tensor([rank + 1])
@@ -183,6 +190,11 @@ def the_others_go_on(how):
 @alone
 def the_others_go_on_without_the_dead(rank, size):
     the_others_go_on("dead")
+
+
+@alone
+def the_others_go_on_when_one_has_noticed(rank, size):
+    the_others_go_on("noticed by one")
 
 
 @alone
@@ -303,6 +315,30 @@ def the_end_without_destroy(rank, size):
         dist.all_reduce(torch.ones(10))
         if rank == 0:
             time.sleep(0.5)
+    """
+    all_fine(ranks(2, program))
+
+
+@alone
+def who_leaves_early_waits_for_nobody(rank, size):
+    """And what it has sent arrives."""
+    program = """
+        begin()
+        dist.barrier()
+        if rank == 0:
+            dist.send(torch.tensor([7]), 1)
+            dist.destroy_process_group()
+            open(store + ".left", "w").close()
+        else:
+            until = time.monotonic() + 20
+            while not os.path.exists(store + ".left"):
+                assert time.monotonic() < until, "rank 0 has not left"
+                time.sleep(0.01)
+            time.sleep(2)  # rank 0 is at its end
+            tensor = torch.tensor([0])
+            dist.recv(tensor, 0)
+            assert tensor.item() == 7
+            dist.destroy_process_group()
     """
     all_fine(ranks(2, program))
 
@@ -455,7 +491,7 @@ def missing_ranks_of_a_monitored_barrier(rank, size):
         group.monitored_barrier(datetime.timedelta(seconds=20), True)
         if rank == 0:
             try:
-                group.monitored_barrier(datetime.timedelta(milliseconds=800), True)
+                group.monitored_barrier(datetime.timedelta(milliseconds=4000), True)
                 os._exit(3)
             except dist.DistBackendError as error:
                 assert "Ranks 1, 2 failed to pass monitoredBarrier" in str(error), error
@@ -466,7 +502,7 @@ def missing_ranks_of_a_monitored_barrier(rank, size):
                 assert "Rank 0 timed out in monitoredBarrier after 0 ms" in str(error), error
         elif rank == 3:
             try:
-                group.monitored_barrier(datetime.timedelta(milliseconds=1600), True)
+                group.monitored_barrier(datetime.timedelta(milliseconds=8000), True)
                 os._exit(3)
             except dist.DistBackendError as error:
                 assert "Rank 3 successfully reached monitoredBarrier" in str(error) and "rank 0" in str(error), error

@@ -33,27 +33,35 @@ Backend::~Backend() = default;
 
 // --- calls that are one work
 
+using Operations = std::vector<std::shared_ptr<Operation>>;
+
+static const Operations &released(const Operations &operations)
+{
+    for (const auto &operation : operations)
+        operation->set_collected(false);
+    return operations;
+}
+
 // What an exception has kept from being ended before is forgotten: its operations go their way.
 void Backend::startCoalescing()
 {
     std::lock_guard<std::mutex> guard(lock_);
     const auto me = std::this_thread::get_id();
+    for (const Coalescing &coalescing : coalescing_)
+        if (coalescing.thread == me)
+            for (const auto &operation : released(coalescing.operations))
+                operation->keep();
     coalescing_.remove_if([me](const Coalescing &coalescing) { return coalescing.thread == me; });
     coalescing_.push_back({me, {}, {}, sequence_});
 }
 
 void Backend::coalesce(const std::shared_ptr<Operation> &operation, const std::shared_ptr<c10::Event> &event)
 {
-    static constexpr size_t MANY = 256; // then those that have ended well are let go
     std::lock_guard<std::mutex> guard(lock_);
     for (Coalescing &mine : coalescing_) {
         if (mine.thread != std::this_thread::get_id())
             continue;
-        if (mine.operations.size() >= MANY)
-            mine.operations.erase(
-                std::remove_if(mine.operations.begin(), mine.operations.end(),
-                               [](const auto &one) { return one->ended() && !one->error(); }),
-                mine.operations.end());
+        operation->set_collected(true); // its own work may go
         mine.operations.push_back(operation);
         mine.sequence = sequence_;
         if (event)
@@ -73,8 +81,9 @@ Backend::WorkPointer Backend::endCoalescing()
         mine = std::move(*at);
         coalescing_.erase(at);
     }
+    released(mine.operations);
     return c10::make_intrusive<Work>(getRank(), c10d::OpType::COALESCED, mine.sequence,
-                                     std::move(mine.operations), std::move(mine.events), false);
+                                     std::move(mine.operations), std::move(mine.events));
 }
 
 uint64_t Backend::next_sequence()
@@ -122,6 +131,10 @@ c10::intrusive_ptr<c10d::Backend> Backend::shrink(const std::vector<int64_t> &ex
 {
     static constexpr int SHRINK_ABORT = 1;
     auto options = options_of_part(opts);
+    if (options->timeout == kBackendDefaultTimeout) // nobody has asked for another one
+        options->timeout = options_->timeout;
+    if (options->group_name.empty())
+        options->group_name = options_->group_name + ":shrunk";
     auto smaller = group_->without(excluded, flags & SHRINK_ABORT);
     smaller->set_timeout(options->timeout);
     const int rank = smaller->use(weft_comm_rank), ranks = smaller->use(weft_comm_size);

@@ -3,6 +3,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "bindings/torch/csrc/backend.hpp"
+#include "bindings/torch/csrc/leaving.hpp"
 
 namespace torch_weft
 {
@@ -73,6 +74,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
              [](Backend &, const py::object &) {}); // members alone make a part of a group
     module.def("make", &make, py::call_guard<py::gil_scoped_release>());
     module.def("stats", &stats);
+    module.def("finish_leaving", &finish_leaving, py::call_guard<py::gil_scoped_release>());
     module.def("dump", &dump, py::call_guard<py::gil_scoped_release>());
 }
 

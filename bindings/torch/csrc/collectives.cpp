@@ -13,11 +13,6 @@ static void check_same_type(const at::Tensor &one, const at::Tensor &other, cons
                 " and of ", other.scalar_type());
 }
 
-static size_t moved_count(const at::Tensor &tensor, const Elements &elements)
-{
-    return static_cast<size_t>(tensor.numel()) * elements.per_element;
-}
-
 static void start_allreduce(Launch &launch, const at::Tensor &tensor, const c10d::ReduceOp &op)
 {
     Reduction reduction = launch.reduction(op, tensor);
@@ -222,7 +217,7 @@ Backend::WorkPointer Backend::barrier(const c10d::BarrierOptions &opts)
 {
     Launch launch(*this, c10d::OpType::BARRIER, "barrier", {}, opts.timeout, opts.asyncOp);
     launch.start([](weft_comm *comm, weft_work **work) { return weft_barrier_start(comm, work); });
-    return launch.finish({}, true);
+    return launch.finish({});
 }
 
 } // namespace torch_weft

@@ -5,6 +5,7 @@
 
 #include <c10/util/Exception.h>
 
+#include "bindings/torch/csrc/leaving.hpp"
 #include "bindings/torch/csrc/operation.hpp"
 #include "bindings/torch/csrc/store.hpp"
 
@@ -60,8 +61,7 @@ Group::~Group()
 
 void Group::check_open() const
 {
-    TORCH_CHECK_WITH(DistBackendError, comm_ && !is_closing_, "weft: the group ", name_,
-                     " has been shut down");
+    TORCH_CHECK_WITH(DistBackendError, !is_closing_, "weft: the group ", name_, " has been shut down");
 }
 
 // The members have to agree on a number: all of them know the new group's name.
@@ -76,22 +76,24 @@ static int64_t tag_of(const std::string &name)
 std::shared_ptr<Group> Group::part(const std::vector<int> &ranks, const std::string &name)
 {
     std::lock_guard<std::mutex> guard(order_);
+    weft_comm *made = subset(ranks, name);
+    if (!made)
+        raise(WEFT_REVOKED, "splitting the group " + name_, weft_error_detail());
+    return std::shared_ptr<Group>(new Group(library_, made, name));
+}
+
+// NULL where the communicator has failed: the detail says why.
+weft_comm *Group::subset(const std::vector<int> &ranks, const std::string &name)
+{
     weft_comm *made = nullptr;
     int status = use([&](weft_comm *comm) {
         return weft_comm_subset(comm, ranks.data(), static_cast<int>(ranks.size()), tag_of(name), &made);
     });
+    if (status == WEFT_PEER_FAILED || status == WEFT_REVOKED)
+        return nullptr;
     if (status != WEFT_OK)
         raise(status, "splitting the group " + name_, weft_error_detail());
-    return std::shared_ptr<Group>(new Group(library_, made, name));
-}
-
-bool Group::has_failed() const
-{
-    int dead = 0;
-    check(
-        use([&](weft_comm *comm) { return weft_comm_failed(comm, nullptr, sizeof(weft_failure), 0, &dead); }),
-        "asking who has died");
-    return dead > 0 || error_ != c10d::ErrorType::SUCCESS;
+    return made;
 }
 
 weft_comm *Group::survivors()
@@ -103,8 +105,8 @@ weft_comm *Group::survivors()
     return made;
 }
 
-// Where nothing has failed those that stay make a communicator of a part; all see the same, who have seen the same calls fail. Otherwise weft
-// knows who is there.
+// Where nothing has failed those that stay make a communicator of a part. Otherwise that fails, at whoever has heard of it by then or hears of it
+// meanwhile, and weft knows who is there.
 std::shared_ptr<Group> Group::without(const std::vector<int64_t> &excluded, bool after_abort)
 {
     std::vector<int> staying;
@@ -112,13 +114,12 @@ std::shared_ptr<Group> Group::without(const std::vector<int64_t> &excluded, bool
         if (std::find(excluded.begin(), excluded.end(), r) == excluded.end())
             staying.push_back(r);
     const std::string name = name_ + ":shrunk";
-    std::shared_ptr<Group> made;
+    weft_comm *comm = nullptr;
     if (after_abort)
         abort("the group is shrunk");
-    else if (!has_failed())
-        made = part(staying, name);
-    if (!made)
-        made.reset(new Group(library_, survivors(), name));
+    else
+        comm = subset(staying, name);
+    std::shared_ptr<Group> made(new Group(library_, comm ? comm : survivors(), name));
     is_left_ = true;
     const int64_t mine = use(weft_comm_rank);
     std::vector<int64_t> there(static_cast<size_t>(made->use(weft_comm_size)));
@@ -206,11 +207,9 @@ void Group::close(Milliseconds patience)
         finish_operations(patience);
         used.lock();
     }
-    weft_comm_set_timeout(comm_, milliseconds_of(patience));
-    // Late ranks have been waited for, and find a group that has gone. What is still used stays, with all that belongs to it.
-    if (weft_comm_destroy(comm_) == WEFT_BUSY)
-        TORCH_WARN("weft: the group ", name_, " is not ended: ", weft_error_detail());
-    comm_ = nullptr;
+    weft_comm *comm = std::exchange(comm_, nullptr);
+    used.unlock(); // who aborts now need not wait
+    torch_weft::leave(library_, comm, name_, patience);
 }
 
 std::string Group::dump() const

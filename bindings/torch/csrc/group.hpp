@@ -64,7 +64,7 @@ class Group
     void connect();
     // Ends what runs, on all ranks.
     void abort(const std::string &reason);
-    // Waits for what runs, then for the other ranks, at most patience for each; what runs on is ended, on all ranks.
+    // Waits for what runs, at most patience; what runs on is ended, on all ranks. Then leaves, where the other ranks have as much time to come.
     // Calls that follow throw.
     void close(Milliseconds patience);
     // What this rank waits for, in lines of text.
@@ -84,7 +84,7 @@ class Group
     void enter(Operation *operation);
     void leave(Operation *operation);
     bool finish_operations(Milliseconds patience);
-    bool has_failed() const;
+    weft_comm *subset(const std::vector<int> &ranks, const std::string &name);
     weft_comm *survivors();
 
     std::shared_ptr<Library> library_;

@@ -25,13 +25,16 @@ using Operations = std::vector<std::shared_ptr<Operation>>;
 
 // How long one future's followers may run before the next future is completed beside them.
 static constexpr Milliseconds TELLING{5};
-// How long the leader waits for one operation before it looks at the others: longer while nothing happens.
-static constexpr int64_t WAIT_MS_MIN = 1, WAIT_MS_MAX = 8;
+// How long the leader waits in one operation before it looks at the others.
+static constexpr int64_t SLICE_MS = 1;
+// What has been kept for longer may be a receive that stays open: it is looked at from time to time, so that nobody waits behind it.
+static constexpr Milliseconds FRESH{20}, NOW_AND_THEN{2};
 
 struct Keeper::Room {
     const pid_t process = getpid();
     std::mutex lock;
     std::condition_variable changed, settled;
+    std::condition_variable come;                 // for the leader: there is something waiting
     Operations waiting;                           // for a leader
     std::deque<std::shared_ptr<Operation>> ended; // for somebody to tell
     bool is_led = false;
@@ -83,6 +86,7 @@ Keeper::~Keeper()
         threads.swap(room_->threads);
     }
     room_->changed.notify_all();
+    room_->come.notify_all();
     for (std::thread &thread : threads) {
         if (thread.get_id() == std::this_thread::get_id())
             thread.detach(); // it ends when it comes back from here
@@ -99,6 +103,7 @@ void Keeper::take(std::shared_ptr<Operation> operation)
     }
     std::lock_guard<std::mutex> guard(room_->lock);
     room_->waiting.push_back(std::move(operation));
+    room_->come.notify_one();
     room_->see_to_it(room_);
 }
 
@@ -111,31 +116,33 @@ void Keeper::settle(Milliseconds patience)
 // Until there is something to tell, or nothing to do.
 void Keeper::Room::lead(std::unique_lock<std::mutex> &guard)
 {
-    Operations mine;
-    int64_t wait_ms = WAIT_MS_MIN;
+    Operations mine; // the oldest first
     is_led = true;
+    const auto is_called = [this] { return stop || !waiting.empty(); };
     while (!stop) {
-        if (!waiting.empty())
-            wait_ms = WAIT_MS_MIN;
         mine.insert(mine.end(), std::make_move_iterator(waiting.begin()),
                     std::make_move_iterator(waiting.end()));
         waiting.clear();
         if (is_time_to_tell() || (mine.empty() && ended.empty()))
             break;
         if (mine.empty()) { // somebody tells
-            changed.wait_for(guard, TELLING);
+            come.wait_for(guard, TELLING, is_called);
             continue;
         }
+        const auto since = Clock::now() - FRESH;
+        const auto newest = std::find_if(mine.rbegin(), mine.rend(),
+                                         [&](const auto &operation) { return operation->kept_at() > since; });
+        Operation *fresh = newest == mine.rend() ? nullptr : newest->get();
+        if (!fresh && come.wait_for(guard, NOW_AND_THEN, is_called))
+            continue;
         guard.unlock();
-        bool is_first = true;
         Operations running, done;
         for (auto &operation : mine) {
             bool has_ended =
-                std::exchange(is_first, false) ? operation->drive_a_while(wait_ms) : operation->look_once();
+                operation.get() == fresh ? operation->drive_a_while(SLICE_MS) : operation->look_once();
             (has_ended ? done : running).push_back(std::move(operation));
         }
         mine.swap(running);
-        wait_ms = done.empty() ? std::min(2 * wait_ms, WAIT_MS_MAX) : WAIT_MS_MIN;
         guard.lock();
         ended.insert(ended.end(), std::make_move_iterator(done.begin()), std::make_move_iterator(done.end()));
     }

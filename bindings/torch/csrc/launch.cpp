@@ -6,6 +6,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "bindings/torch/csrc/profile.hpp"
 #include "bindings/torch/csrc/work.hpp"
@@ -43,13 +44,16 @@ Launch::Launch(Backend &backend, c10d::OpType type, std::string name, at::Tensor
         TORCH_WARN_ONCE("weft: no device ", device_.type(),
                         " is known here: its tensors go through memory of the host");
         memory_ = at::kCPU;
+        stream_.emplace(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
     }
     if (!memory_.is_cpu())
         order_.emplace(*backend.group()->library(), device_, async);
     is_message_ = c10d::isP2POp(type);
     sequence_ = is_message_ ? backend.getSequenceNumberForGroup() : backend.next_sequence();
-    operation_ = std::make_shared<Operation>(backend.group(), name_, own_timeout(timeout, backend.options()));
-    operation_->hold(begin_range(type, inputs));
+    operation_ = Operation::make(backend.group(), name_, own_timeout(timeout, backend.options()));
+    auto range = begin_range(type, inputs);
+    is_shown_ = range != nullptr;
+    operation_->hold(std::move(range));
 }
 
 Launch::~Launch()
@@ -72,8 +76,11 @@ void Launch::after(std::function<void()> last)
     if (order_)
         last_.push_back(std::move(last));
     else
-        operation_->after([last = std::move(last), state = at::ThreadLocalState()] {
+        operation_->after([last = std::move(last), state = at::ThreadLocalState(), stream = stream_] {
             at::ThreadLocalStateGuard guard(state);
+            std::optional<c10::StreamGuard> on_stream;
+            if (stream)
+                on_stream.emplace(*stream); // behind what the caller has put there
             at::NoGradGuard no_grad;
             last();
         });
@@ -92,7 +99,8 @@ at::Tensor Launch::input(const at::Tensor &tensor)
     at::Tensor plain =
         is_usable(tensor) ? tensor : tensor.to(memory_).resolve_conj().resolve_neg().contiguous();
     operation_->hold(plain);
-    operation_->hold(tensor); // which a device may still have to read
+    if (!plain.is_same(tensor))
+        operation_->hold(tensor); // which a device may still have to read
     return plain;
 }
 
@@ -204,7 +212,8 @@ weft_work *Launch::call(const std::function<int(weft_comm *, weft_work **)> &cal
     weft_work *work = nullptr;
     int status = group.use([&](weft_comm *comm) { return call(comm, &work); });
     if (status != WEFT_OK) {
-        group.note_failure(status);
+        if (status != WEFT_TIMEOUT || !is_message_)
+            group.note_failure(status);
         raise(status, name_, weft_error_detail());
     }
     return work;
@@ -212,7 +221,7 @@ weft_work *Launch::call(const std::function<int(weft_comm *, weft_work **)> &cal
 
 void Launch::start(const std::function<int(weft_comm *, weft_work **)> &made)
 {
-    operation_->add(call(made), name_);
+    operation_->add(call(made), name_, is_message_);
 }
 
 void Launch::start_receive(size_t bytes, const std::function<int(weft_comm *, weft_work **)> &made)
@@ -220,7 +229,7 @@ void Launch::start_receive(size_t bytes, const std::function<int(weft_comm *, we
     operation_->add_receive(call(made), bytes);
 }
 
-c10::intrusive_ptr<c10d::Work> Launch::finish(const std::vector<at::Tensor> &outputs, bool blocks_host)
+c10::intrusive_ptr<c10d::Work> Launch::finish(const std::vector<at::Tensor> &outputs)
 {
     std::shared_ptr<c10::Event> event;
     for (const at::Tensor &output : outputs)
@@ -236,11 +245,12 @@ c10::intrusive_ptr<c10d::Work> Launch::finish(const std::vector<at::Tensor> &out
     if (event)
         events.push_back(event);
     auto work = c10::make_intrusive<Work>(backend_.getRank(), type_, sequence_, Work::Operations{operation_},
-                                          std::move(events), blocks_host);
+                                          std::move(events));
     backend_.coalesce(operation_, event);
     is_finished_ = true;
-    if (order_)
-        operation_->keep(); // wait() does not look at it
+    if (order_ ||
+        is_shown_) // wait() does not look at it; the range ends when it does, and not when somebody looks
+        operation_->keep();
     return work;
 }
 

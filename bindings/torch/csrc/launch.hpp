@@ -51,7 +51,7 @@ class Launch
     void start_receive(size_t bytes, const std::function<int(weft_comm *, weft_work **)> &call);
 
     // outputs: what result() and futures hand out.
-    c10::intrusive_ptr<c10d::Work> finish(const std::vector<at::Tensor> &outputs, bool blocks_host = false);
+    c10::intrusive_ptr<c10d::Work> finish(const std::vector<at::Tensor> &outputs);
 
   private:
     weft_work *call(const std::function<int(weft_comm *, weft_work **)> &call);
@@ -64,11 +64,12 @@ class Launch
     Backend &backend_;
     const c10d::OpType type_;
     const std::string name_;
-    const at::Device device_;          // of the tensors,
-    at::Device memory_;                // and of what weft gets: the host where weft does not know the device
-    std::optional<StreamOrder> order_; // of a device's tensors
+    const at::Device device_;           // of the tensors,
+    at::Device memory_;                 // and of what weft gets: the host where weft does not know the device
+    std::optional<StreamOrder> order_;  // of a device's tensors
+    std::optional<c10::Stream> stream_; // the caller's, on a device that weft does not know
     std::shared_ptr<Operation> operation_;
-    bool is_message_ = false;
+    bool is_message_ = false, is_shown_;
     bool is_finished_ = false;
     uint64_t sequence_;
     std::vector<std::function<void()>> last_; // of a device's: queued behind the call

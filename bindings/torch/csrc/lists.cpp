@@ -47,7 +47,7 @@ static void start_allgather(Launch &launch, const Tensors &outputs, const at::Te
 {
     const auto counts = counts_of(outputs, input, "all_gather");
     const Elements elements = moved_as(input.scalar_type());
-    const size_t own = static_cast<size_t>(input.numel()) * elements.per_element;
+    const size_t own = moved_count(input, elements);
     check_own(counts[static_cast<size_t>(rank)], own, "all_gather");
     at::Tensor from = launch.input(input), to = launch.joined_output(outputs);
     launch.start([&](weft_comm *comm, weft_work **work) {
@@ -104,7 +104,7 @@ Backend::WorkPointer Backend::gather(std::vector<Tensors> &outputs, Tensors &inp
     Launch launch(*this, c10d::OpType::GATHER, "gather", input, opts.timeout, opts.asyncOp);
     const auto counts = counts_of(mine, input, "gather");
     const Elements elements = moved_as(input.scalar_type());
-    const size_t own = static_cast<size_t>(input.numel()) * elements.per_element;
+    const size_t own = moved_count(input, elements);
     at::Tensor from = launch.input(input), to;
     if (is_root) {
         check_own(counts[static_cast<size_t>(root)], own, "gather");
@@ -129,7 +129,7 @@ Backend::WorkPointer Backend::scatter(Tensors &outputs, std::vector<Tensors> &in
     Launch launch(*this, c10d::OpType::SCATTER, "scatter", output, opts.timeout, opts.asyncOp);
     const auto counts = counts_of(mine, output, "scatter");
     const Elements elements = moved_as(output.scalar_type());
-    const size_t own = static_cast<size_t>(output.numel()) * elements.per_element;
+    const size_t own = moved_count(output, elements);
     at::Tensor from, to = launch.output(output);
     if (is_root) {
         check_own(counts[static_cast<size_t>(root)], own, "scatter");

@@ -1,6 +1,7 @@
 #include "bindings/torch/csrc/operation.hpp"
 
 #include <algorithm>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -18,7 +19,14 @@ using Clock = std::chrono::steady_clock;
 Operation::Operation(std::shared_ptr<Group> group, std::string name, Milliseconds timeout)
     : group_(std::move(group)), name_(std::move(name)), timeout_(timeout)
 {
-    group_->enter(this);
+}
+
+std::shared_ptr<Operation> Operation::make(std::shared_ptr<Group> group, std::string name,
+                                           Milliseconds timeout)
+{
+    std::shared_ptr<Operation> made(new Operation(std::move(group), std::move(name), timeout));
+    made->group_->enter(made.get()); // which may be looked for from now on
+    return made;
 }
 
 // What is still under way has its memory: tensors and all are left to it.
@@ -36,14 +44,14 @@ Operation::~Operation()
     group_->leave(this);
 }
 
-void Operation::add(weft_work *work, std::string name)
+void Operation::add(weft_work *work, std::string name, bool is_message)
 {
-    parts_.push_back({work, std::move(name), false, 0});
+    parts_.push_back({work, std::move(name), is_message, false, 0});
 }
 
 void Operation::add_receive(weft_work *work, size_t bytes)
 {
-    parts_.push_back({work, "recv", true, bytes});
+    parts_.push_back({work, "recv", true, true, bytes});
 }
 
 void Operation::hold(const at::Tensor &tensor)
@@ -86,15 +94,16 @@ std::exception_ptr Operation::error() const
 }
 
 // The first failure counts: those that follow come from it.
-void Operation::fail(int status, const std::string &name, const std::string &detail)
+void Operation::fail(int status, const Part &part, const std::string &detail)
 {
     std::exception_ptr error;
     try {
-        raise(status, name, detail);
+        raise(status, part.name, detail);
     } catch (...) {
         error = std::current_exception();
     }
-    group_->note_failure(status);
+    if (status != WEFT_TIMEOUT || !part.is_message) // the others have not heard of that
+        group_->note_failure(status);
     std::lock_guard<std::mutex> guard(lock_);
     if (!error_)
         error_ = error;
@@ -110,7 +119,7 @@ int Operation::check_message(const Part &part)
     source_ = message.source;
     if (message.bytes == part.bytes)
         return WEFT_OK;
-    fail(WEFT_MISMATCH, part.name,
+    fail(WEFT_MISMATCH, part,
          "rank " + std::to_string(message.source) + " has sent " + std::to_string(message.bytes) +
              " bytes where " + std::to_string(part.bytes) + " were expected");
     return WEFT_OK;
@@ -124,7 +133,7 @@ void Operation::end_part(Part &part, int status)
         detail = weft_error_detail();
     }
     if (status != WEFT_OK)
-        fail(status, part.name, detail);
+        fail(status, part, detail);
     weft_work_free(part.work);
     part.work = nullptr;
 }
@@ -191,9 +200,20 @@ void Operation::tell()
         future->markCompleted(at::IValue(outputs_));
 }
 
+std::vector<c10::Device> Operation::devices() const
+{
+    std::set<c10::Device, bool (*)(const c10::Device &, const c10::Device &)> found(
+        [](const c10::Device &a, const c10::Device &b) { return a.index() < b.index(); });
+    if (event_)
+        for (const at::Tensor &output : outputs_)
+            found.insert(output.device());
+    return {found.begin(), found.end()};
+}
+
 c10::intrusive_ptr<c10::ivalue::Future> Operation::future()
 {
-    auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    auto future =
+        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), devices());
     {
         std::lock_guard<std::mutex> guard(lock_);
         if (future_)
@@ -213,6 +233,7 @@ void Operation::keep()
         std::lock_guard<std::mutex> guard(lock_);
         if (std::exchange(kept_, true))
             return;
+        kept_at_ = Clock::now();
         changed_.notify_all();
     }
     group_->library()->keeper().take(shared_from_this());

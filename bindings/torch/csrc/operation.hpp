@@ -33,13 +33,15 @@ class Operation : public std::enable_shared_from_this<Operation>
     using Milliseconds = std::chrono::milliseconds;
 
     // name: what texts call it ("allreduce"). timeout: of wait() where the caller gives none; zero: the communicator's deadline counts.
-    Operation(std::shared_ptr<Group> group, std::string name, Milliseconds timeout);
+    static std::shared_ptr<Operation> make(std::shared_ptr<Group> group, std::string name,
+                                           Milliseconds timeout);
     ~Operation();
     Operation(const Operation &) = delete;
     Operation &operator=(const Operation &) = delete;
 
     // --- while it is being made, by one thread
-    void add(weft_work *work, std::string name);
+    // is_message: others need not fail with it.
+    void add(weft_work *work, std::string name, bool is_message);
     // A receive: what comes must be so long. Otherwise the operation fails.
     void add_receive(weft_work *work, size_t bytes);
     void hold(const at::Tensor &tensor);
@@ -77,8 +79,23 @@ class Operation : public std::enable_shared_from_this<Operation>
     c10::intrusive_ptr<c10::ivalue::Future> future();
     // It need not be waited for: the keeper sees to its end.
     void keep();
+    // Whether another work is going to hold it, when the one that it has goes.
+    void set_collected(bool is_collected)
+    {
+        is_collected_ = is_collected;
+    }
+    bool is_collected() const
+    {
+        return is_collected_;
+    }
+    // Whose streams what follows a future waits for.
+    std::vector<c10::Device> devices() const;
 
     // --- the keeper's
+    std::chrono::steady_clock::time_point kept_at() const
+    {
+        return kept_at_;
+    }
     // A look that may wait for a moment; true: it has ended.
     bool drive_a_while(int64_t wait_ms);
     bool look_once();
@@ -86,10 +103,11 @@ class Operation : public std::enable_shared_from_this<Operation>
     void tell();
 
   private:
+    Operation(std::shared_ptr<Group> group, std::string name, Milliseconds timeout);
     struct Part {
         weft_work *work;
         std::string name;
-        bool is_receive;
+        bool is_message, is_receive;
         size_t bytes;
     };
     bool look(); // [driving_]
@@ -98,7 +116,7 @@ class Operation : public std::enable_shared_from_this<Operation>
     void wait_for_keeper(Milliseconds timeout);
     void drive(Milliseconds timeout); // [driving_]
     [[noreturn]] void late(Milliseconds timeout);
-    void fail(int status, const std::string &name, const std::string &detail);
+    void fail(int status, const Part &part, const std::string &detail);
     int check_message(const Part &part);
 
     std::shared_ptr<Group> group_;
@@ -115,9 +133,10 @@ class Operation : public std::enable_shared_from_this<Operation>
     mutable std::mutex lock_;  // what follows, and error_
     std::condition_variable changed_;
     bool kept_ = false;
+    std::chrono::steady_clock::time_point kept_at_; // before the keeper has it
     c10::intrusive_ptr<c10::ivalue::Future> future_;
     std::exception_ptr error_;
-    std::atomic<bool> ended_{false};
+    std::atomic<bool> ended_{false}, is_collected_{false};
 };
 
 } // namespace torch_weft

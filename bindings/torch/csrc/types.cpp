@@ -57,6 +57,11 @@ Elements moved_as(at::ScalarType type)
                             type)}; // bytes are bytes: quantized, 8-bit floats of other kinds, complex halves
 }
 
+size_t moved_count(const at::Tensor &tensor, const Elements &elements)
+{
+    return static_cast<size_t>(tensor.numel()) * elements.per_element;
+}
+
 static weft_op op_of(const c10d::ReduceOp &op, at::ScalarType type)
 {
     const bool is_bool = type == at::kBool;

@@ -17,6 +17,7 @@ struct Elements {
     size_t per_element; // of weft's in one of PyTorch's
 };
 Elements moved_as(at::ScalarType type);
+size_t moved_count(const at::Tensor &tensor, const Elements &elements);
 
 // A reduction as weft makes it. keeps: what has to stay while it is under way.
 struct Reduction {

@@ -10,10 +10,9 @@ namespace torch_weft
 
 using Future = c10::ivalue::Future;
 
-Work::Work(int rank, c10d::OpType type, uint64_t sequence, Operations operations, Events events,
-           bool blocks_host)
+Work::Work(int rank, c10d::OpType type, uint64_t sequence, Operations operations, Events events)
     : c10d::Work(rank, type), sequence_(sequence), operations_(std::move(operations)),
-      events_(std::move(events)), blocks_host_(blocks_host)
+      events_(std::move(events))
 {
 }
 
@@ -21,7 +20,8 @@ Work::Work(int rank, c10d::OpType type, uint64_t sequence, Operations operations
 Work::~Work()
 {
     for (const auto &operation : operations_)
-        operation->keep();
+        if (!operation->is_collected())
+            operation->keep();
 }
 
 bool Work::isCompleted()
@@ -71,7 +71,7 @@ void Work::synchronize()
 
 bool Work::wait(std::chrono::milliseconds timeout)
 {
-    if (events_.empty() || blocks_host_) {
+    if (events_.empty()) {
         for (const auto &operation : operations_)
             operation->wait(timeout);
         return true;
@@ -110,12 +110,12 @@ struct Joint {
 
     void one_less(const Future &done)
     {
+        if (done.hasError()) // before it is counted: whoever is the last sees it
+            future->setErrorIfNeeded(done.exception_ptr());
         std::unique_lock<std::mutex> guard(lock);
         const bool is_last = --left == 0;
         guard.unlock();
-        if (done.hasError())
-            future->setErrorIfNeeded(done.exception_ptr());
-        else if (is_last && !future->completed())
+        if (is_last && !future->completed())
             future->markCompleted(at::IValue(values));
     }
 };
@@ -130,7 +130,12 @@ c10::intrusive_ptr<Future> Work::getFuture()
         return future_;
     if (operations_.size() == 1)
         return future_ = operations_.front()->future();
-    future_ = c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()));
+    std::vector<c10::Device> devices;
+    for (const auto &operation : operations_)
+        for (const c10::Device &device : operation->devices())
+            if (std::find(devices.begin(), devices.end(), device) == devices.end())
+                devices.push_back(device);
+    future_ = c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()), std::move(devices));
     auto joint = std::make_shared<Joint>();
     joint->left = operations_.size();
     joint->future = future_;

@@ -19,10 +19,9 @@ class Work : public c10d::Work
     using Operations = std::vector<std::shared_ptr<Operation>>;
     using Events = std::vector<std::shared_ptr<c10::Event>>;
 
-    // events: of operations in the order of a device's streams, behind them: wait() then orders the caller's stream, and blocks the
-    // host only where blocks_host says so (a barrier).
-    Work(int rank, c10d::OpType type, uint64_t sequence, Operations operations, Events events,
-         bool blocks_host);
+    // events: of operations in the order of a device's streams, behind them: wait() then orders the caller's stream. A
+    // barrier has none: it blocks the host.
+    Work(int rank, c10d::OpType type, uint64_t sequence, Operations operations, Events events);
     ~Work() override;
 
     bool isCompleted() override;
@@ -47,7 +46,6 @@ class Work : public c10d::Work
     const uint64_t sequence_;
     const Operations operations_;
     const Events events_;
-    const bool blocks_host_;
     std::mutex futures_;
     c10::intrusive_ptr<c10::ivalue::Future> future_, result_;
 };

@@ -1,5 +1,6 @@
 """weft as a backend of torch.distributed: init_process_group("weft")."""
 
+import atexit
 import contextlib
 import importlib
 import importlib.util
@@ -61,6 +62,7 @@ def _load():
         _reason = f"the binary for this torch cannot be loaded: {error}"
         return False
     _reason = ""
+    atexit.register(_C.finish_leaving)
     return True
 
 
