@@ -208,6 +208,33 @@ def the_others_go_on_without_one_that_leaves(rank, size):
 
 
 @alone
+def a_message_that_does_not_come_harms_no_group(rank, size):
+    """Only its receiver has heard of that: the group goes on, and can be shrunk while it is healthy."""
+    program = """
+        begin(seconds=4)
+        store = dist.distributed_c10d._get_default_store()
+        if rank == 0:
+            try:
+                dist.recv(torch.zeros(1), 1)
+            except dist.DistBackendError as error:
+                assert "Timed out" in str(error) and "rank 1" in str(error), error
+            else:
+                os._exit(3)
+            store.set("late", "")
+        store.wait(["late"], datetime.timedelta(seconds=60))
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor)
+        assert tensor.item() == 3
+        if rank != 1:
+            dist.shrink_group([1])
+            dist.all_reduce(tensor)
+            assert tensor.item() == 6
+        dist.destroy_process_group()
+    """
+    all_fine(ranks(3, program))
+
+
+@alone
 def whoever_is_missed_when_others_go_on_is_named(rank, size):
     program = """
         begin(seconds=10)
@@ -481,6 +508,33 @@ def memory_that_peers_read(rank, size):
         tensor += 1  # outlives the group
     """
     all_fine(ranks(2, program))
+
+
+@alone
+def leaving_waits_for_a_monitored_barrier(rank, size):
+    program = """
+        import threading
+        begin()
+        dist.barrier()
+        if rank == 0:
+            told = []
+            def barrier(group):
+                try:
+                    group.monitored_barrier(datetime.timedelta(seconds=3))
+                except dist.DistBackendError as error:
+                    told.append(str(error))
+            thread = threading.Thread(target=barrier, args=(dist.group.WORLD,))
+            thread.start()
+            time.sleep(1)
+            dist.destroy_process_group()
+            thread.join()
+            assert "Rank 1 failed to pass monitoredBarrier" in told[0], told
+        else:
+            dist.destroy_process_group()
+    """
+    results = ranks(2, program)
+    all_fine(results)
+    assert "not ended" not in results[0][1], results[0][1]
 
 
 @alone

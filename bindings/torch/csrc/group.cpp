@@ -192,19 +192,40 @@ bool Group::finish_operations(Milliseconds patience)
     return all;
 }
 
+Group::Visit::Visit(Group &group) : group_(group)
+{
+    std::lock_guard<std::mutex> guard(group.lock_);
+    group.check_open();
+    group.visits_++;
+}
+
+Group::Visit::~Visit()
+{
+    std::lock_guard<std::mutex> guard(group_.lock_);
+    group_.visits_--;
+    group_.visited_.notify_all();
+}
+
+bool Group::finish_visits(Milliseconds patience)
+{
+    std::unique_lock<std::mutex> guard(lock_);
+    return visited_.wait_for(guard, patience, [this] { return visits_ == 0; });
+}
+
 void Group::close(Milliseconds patience)
 {
     if (process_ != getpid() || is_closing_.exchange(true))
         return;
     if (is_left_)
         patience = std::min(patience, SETTLING);
-    bool are_done = finish_operations(patience);
+    bool are_done = finish_operations(patience) && finish_visits(patience);
     library_->keeper().settle(
         SETTLING); // with the group still there: what waits for futures may ask it things
     std::unique_lock<std::shared_timed_mutex> used(used_, std::defer_lock);
     if (!are_done || !used.try_lock_for(patience)) { // a call waits for room
         abort("left with operations under way");
         finish_operations(patience);
+        finish_visits(patience);
         used.lock();
     }
     weft_comm *comm = std::exchange(comm_, nullptr);

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -50,6 +51,18 @@ class Group
         return call(comm_);
     }
     void check_open() const;
+    // A call that is more than one of weft's, and no operation: close() waits for its end. Throws after close().
+    class Visit
+    {
+      public:
+        explicit Visit(Group &group);
+        ~Visit();
+        Visit(const Visit &) = delete;
+        Visit &operator=(const Visit &) = delete;
+
+      private:
+        Group &group_;
+    };
     const std::shared_ptr<Library> &library() const
     {
         return library_;
@@ -84,6 +97,7 @@ class Group
     void enter(Operation *operation);
     void leave(Operation *operation);
     bool finish_operations(Milliseconds patience);
+    bool finish_visits(Milliseconds patience);
     weft_comm *subset(const std::vector<int> &ranks, const std::string &name);
     weft_comm *survivors();
 
@@ -96,6 +110,8 @@ class Group
     std::atomic<bool> is_closing_{false}, is_left_{false};
     mutable std::mutex lock_; // what follows
     std::unordered_set<Operation *> running_;
+    int visits_ = 0;
+    std::condition_variable visited_;
     std::atomic<c10d::ErrorType> error_{c10d::ErrorType::SUCCESS};
 };
 

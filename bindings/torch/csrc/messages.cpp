@@ -126,6 +126,7 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions &opts, bool wait_all_r
 {
     const auto timeout =
         opts.timeout == c10d::kUnsetTimeout ? options_->timeout : opts.timeout; // 0: who is late, now
+    const Group::Visit visit(*group_);
     int64_t number;
     {
         std::lock_guard<std::mutex> guard(lock_);
