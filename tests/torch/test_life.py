@@ -347,6 +347,19 @@ def the_end_without_destroy(rank, size):
 
 
 @alone
+def the_end_with_callbacks_pending(rank, size):
+    """Of a message that does not come, and of a collective that may have ended."""
+    program = """
+        begin()
+        told = dist.irecv(torch.ones(1), 1 - rank, tag=5).get_future().add_done_callback(lambda future: None)
+        work = dist.all_reduce(torch.ones(100000), async_op=True)
+        work.get_future().add_done_callback(lambda future: future.value())
+        dist.all_reduce(torch.ones(10), async_op=True)
+    """
+    all_fine(ranks(2, program))
+
+
+@alone
 def who_leaves_early_waits_for_nobody(rank, size):
     """And what it has sent arrives."""
     program = """

@@ -57,6 +57,13 @@ static py::dict stats(c10d::Backend &backend)
     return dict;
 }
 
+// The program's end, with Python still there: afterwards no thread can tell Python anything, nor let go of its tensors.
+static void end()
+{
+    Group::close_all();
+    finish_leaving();
+}
+
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
 {
     py::module_::import("torch._C._distributed_c10d"); // whose classes ours come from
@@ -74,7 +81,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
              [](Backend &, const py::object &) {}); // members alone make a part of a group
     module.def("make", &make, py::call_guard<py::gil_scoped_release>());
     module.def("stats", &stats);
-    module.def("finish_leaving", &finish_leaving, py::call_guard<py::gil_scoped_release>());
+    module.def("end", &end, py::call_guard<py::gil_scoped_release>());
     module.def("dump", &dump, py::call_guard<py::gil_scoped_release>());
 }
 

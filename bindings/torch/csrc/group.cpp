@@ -45,18 +45,62 @@ std::shared_ptr<Group> Group::meet(std::shared_ptr<Library> library,
             detail += "; the store says: " + adapter.failure();
         raise(status, "making the group " + name, detail);
     }
-    return std::shared_ptr<Group>(new Group(std::move(library), comm, name));
+    return make(std::move(library), comm, name);
 }
 
-// Nobody has closed it: neither PyTorch nor the end of the program. The others are not waited for long.
+namespace
+{
+
+struct Open {
+    std::mutex lock;
+    std::vector<std::weak_ptr<Group>> groups;
+};
+
+} // namespace
+
+// Not destroyed: groups may go later than this file's static objects.
+static Open &open_groups()
+{
+    static auto &open = *new Open;
+    return open;
+}
+
+std::shared_ptr<Group> Group::make(std::shared_ptr<Library> library, weft_comm *comm, const std::string &name)
+{
+    std::shared_ptr<Group> made(new Group(std::move(library), comm, name));
+    Open &open = open_groups();
+    std::lock_guard<std::mutex> guard(open.lock);
+    auto &groups = open.groups;
+    groups.erase(std::remove_if(groups.begin(), groups.end(), [](const auto &one) { return one.expired(); }),
+                 groups.end());
+    groups.push_back(made);
+    return made;
+}
+
+// Of what nobody has closed. The others are not waited for long.
+static constexpr std::chrono::milliseconds AT_THE_END{1000};
+
 Group::~Group()
 {
-    static constexpr Milliseconds PATIENCE{1000};
     try {
-        close(PATIENCE);
+        close(AT_THE_END);
     } catch (const std::exception &) {
         // A mutex of the system's: nothing more can be done.
     }
+}
+
+void Group::close_all()
+{
+    std::vector<std::shared_ptr<Group>> groups;
+    {
+        Open &open = open_groups();
+        std::lock_guard<std::mutex> guard(open.lock);
+        for (const auto &one : open.groups)
+            if (auto group = one.lock())
+                groups.push_back(std::move(group));
+    }
+    for (const auto &group : groups)
+        group->close(AT_THE_END, Milliseconds(0));
 }
 
 void Group::check_open() const
@@ -79,7 +123,7 @@ std::shared_ptr<Group> Group::part(const std::vector<int> &ranks, const std::str
     weft_comm *made = subset(ranks, name);
     if (!made)
         raise(WEFT_REVOKED, "splitting the group " + name_, weft_error_detail());
-    return std::shared_ptr<Group>(new Group(library_, made, name));
+    return make(library_, made, name);
 }
 
 // NULL where the communicator has failed: the detail says why.
@@ -119,7 +163,7 @@ std::shared_ptr<Group> Group::without(const std::vector<int64_t> &excluded, bool
         abort("the group is shrunk");
     else
         comm = subset(staying, name);
-    std::shared_ptr<Group> made(new Group(library_, comm ? comm : survivors(), name));
+    std::shared_ptr<Group> made = make(library_, comm ? comm : survivors(), name);
     is_left_ = true;
     const int64_t mine = use(weft_comm_rank);
     std::vector<int64_t> there(static_cast<size_t>(made->use(weft_comm_size)));
@@ -212,7 +256,7 @@ bool Group::finish_visits(Milliseconds patience)
     return visited_.wait_for(guard, patience, [this] { return visits_ == 0; });
 }
 
-void Group::close(Milliseconds patience)
+void Group::close(Milliseconds patience, Milliseconds moment)
 {
     if (process_ != getpid() || is_closing_.exchange(true))
         return;
@@ -230,7 +274,7 @@ void Group::close(Milliseconds patience)
     }
     weft_comm *comm = std::exchange(comm_, nullptr);
     used.unlock(); // who aborts now need not wait
-    torch_weft::leave(library_, comm, name_, patience);
+    torch_weft::leave(library_, comm, name_, patience, moment);
 }
 
 std::string Group::dump() const

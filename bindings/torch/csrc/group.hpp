@@ -79,7 +79,10 @@ class Group
     void abort(const std::string &reason);
     // Waits for what runs, at most patience; what runs on is ended, on all ranks. Then leaves, where the other ranks have as much time to come.
     // Calls that follow throw.
-    void close(Milliseconds patience);
+    // moment: how long this call waits for them; a thread does for longer.
+    void close(Milliseconds patience, Milliseconds moment = Milliseconds(1000));
+    // The end of the program: of all groups, while who waits for futures can still be told.
+    static void close_all();
     // What this rank waits for, in lines of text.
     std::string dump() const;
     weft_comm_stats stats() const;
@@ -94,6 +97,8 @@ class Group
   private:
     friend class Operation;
     Group(std::shared_ptr<Library> library, weft_comm *comm, const std::string &name);
+    static std::shared_ptr<Group> make(std::shared_ptr<Library> library, weft_comm *comm,
+                                       const std::string &name);
     void enter(Operation *operation);
     void leave(Operation *operation);
     bool finish_operations(Milliseconds patience);

@@ -40,13 +40,14 @@ struct Keeper::Room {
     bool is_led = false;
     bool stop = false;
     int idle = 0, tellers = 0;
+    uint64_t rounds = 0; // looks of leaders at all that they have
     Clock::time_point telling_since;
     std::vector<std::thread> threads;
 
     // Somebody leads where there is something to do. Where no thread can be had the next one that comes by does. [lock]
     void see_to_it(const std::shared_ptr<Room> &self)
     {
-        if ((waiting.empty() && ended.empty()) || is_led)
+        if (stop || (waiting.empty() && ended.empty()) || is_led)
             return;
         if (idle > 0) {
             changed.notify_one();
@@ -110,7 +111,11 @@ void Keeper::take(std::shared_ptr<Operation> operation)
 void Keeper::settle(Milliseconds patience)
 {
     std::unique_lock<std::mutex> guard(room_->lock);
-    room_->settled.wait_for(guard, patience, [this] { return room_->ended.empty() && room_->tellers == 0; });
+    const uint64_t enough = room_->rounds + 2; // one of them may be under way
+    room_->settled.wait_for(guard, patience, [&] {
+        const bool have_looked = room_->rounds >= enough || (!room_->is_led && room_->waiting.empty());
+        return have_looked && room_->ended.empty() && room_->tellers == 0;
+    });
 }
 
 // Until there is something to tell, or nothing to do.
@@ -145,10 +150,13 @@ void Keeper::Room::lead(std::unique_lock<std::mutex> &guard)
         mine.swap(running);
         guard.lock();
         ended.insert(ended.end(), std::make_move_iterator(done.begin()), std::make_move_iterator(done.end()));
+        rounds++;
+        settled.notify_all();
     }
     waiting.insert(waiting.begin(), std::make_move_iterator(mine.begin()),
                    std::make_move_iterator(mine.end()));
     is_led = false;
+    settled.notify_all();
 }
 
 void Keeper::Room::tell(std::unique_lock<std::mutex> &guard, const std::shared_ptr<Room> &self)

@@ -14,8 +14,6 @@
 namespace torch_weft
 {
 
-static constexpr std::chrono::milliseconds MOMENT{1000};
-
 namespace
 {
 
@@ -45,7 +43,7 @@ static void end(weft_comm *comm, const std::string &name, std::chrono::milliseco
 }
 
 void leave(std::shared_ptr<Library> library, weft_comm *comm, const std::string &name,
-           std::chrono::milliseconds patience)
+           std::chrono::milliseconds patience, std::chrono::milliseconds moment)
 {
     Leavers &all = leavers();
     std::unique_lock<std::mutex> guard(all.lock);
@@ -65,7 +63,7 @@ void leave(std::shared_ptr<Library> library, weft_comm *comm, const std::string 
         end(comm, name, patience);
         return;
     }
-    all.changed.wait_for(guard, MOMENT, [&] { return all.running.count(mine) == 0; });
+    all.changed.wait_for(guard, moment, [&] { return all.running.count(mine) == 0; });
 }
 
 void finish_leaving()

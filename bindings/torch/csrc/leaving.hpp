@@ -14,7 +14,7 @@ namespace torch_weft
 // Ends the communicator, for which the other ranks have so much time. Waits for that for a moment only, in which all of it ends where all ranks
 // leave together.
 void leave(std::shared_ptr<Library> library, weft_comm *comm, const std::string &name,
-           std::chrono::milliseconds patience);
+           std::chrono::milliseconds patience, std::chrono::milliseconds moment);
 
 // Waits until all that has been left has ended: the end of a program.
 void finish_leaving();

@@ -62,7 +62,7 @@ def _load():
         _reason = f"the binary for this torch cannot be loaded: {error}"
         return False
     _reason = ""
-    atexit.register(_C.finish_leaving)
+    atexit.register(_C.end)
     return True
 
 
