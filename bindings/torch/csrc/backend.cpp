@@ -52,8 +52,11 @@ void Backend::startCoalescing()
             for (const auto &operation : released(coalescing.operations))
                 operation->keep();
     coalescing_.remove_if([me](const Coalescing &coalescing) { return coalescing.thread == me; });
-    coalescing_.push_back({me, {}, {}, sequence_});
+    coalescing_.push_back({me, {}, {}, sequence_, std::chrono::steady_clock::now()});
 }
+
+// Nobody puts calls together for so long: an exception has kept the end from coming. What has ended well is let go then.
+static constexpr std::chrono::seconds FORGOTTEN{60};
 
 void Backend::coalesce(const std::shared_ptr<Operation> &operation, const std::shared_ptr<c10::Event> &event)
 {
@@ -61,7 +64,16 @@ void Backend::coalesce(const std::shared_ptr<Operation> &operation, const std::s
     for (Coalescing &mine : coalescing_) {
         if (mine.thread != std::this_thread::get_id())
             continue;
-        operation->set_collected(true); // its own work may go
+        if (std::chrono::steady_clock::now() - mine.since > FORGOTTEN) {
+            for (const auto &one : released(mine.operations))
+                one->keep();
+            mine.operations.erase(
+                std::remove_if(mine.operations.begin(), mine.operations.end(),
+                               [](const auto &one) { return one->ended() && !one->error(); }),
+                mine.operations.end());
+        } else {
+            operation->set_collected(true); // its own work may go
+        }
         mine.operations.push_back(operation);
         mine.sequence = sequence_;
         if (event)

@@ -1,6 +1,7 @@
 // ProcessGroup's backend "weft".
 #pragma once
 
+#include <chrono>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -150,6 +151,7 @@ class Backend : public c10d::Backend
         std::vector<std::shared_ptr<Operation>> operations;
         std::vector<std::shared_ptr<c10::Event>> events; // of a device's
         uint64_t sequence;
+        std::chrono::steady_clock::time_point since;
     };
 
     std::shared_ptr<Group> group_;

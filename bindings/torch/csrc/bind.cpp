@@ -61,6 +61,7 @@ static py::dict stats(c10d::Backend &backend)
 static void end()
 {
     Group::close_all();
+    Library::settle_all(std::chrono::milliseconds(1000));
     finish_leaving();
 }
 

@@ -99,13 +99,16 @@ void Group::close_all()
             if (auto group = one.lock())
                 groups.push_back(std::move(group));
     }
-    for (const auto &group : groups)
-        group->close(AT_THE_END, Milliseconds(0));
+    const auto until = std::chrono::steady_clock::now() + AT_THE_END;
+    for (const auto &group : groups) {
+        const auto left = std::chrono::duration_cast<Milliseconds>(until - std::chrono::steady_clock::now());
+        group->close(std::max(left, Milliseconds(1)), Milliseconds(0));
+    }
 }
 
-void Group::check_open() const
+void Group::throw_closed() const
 {
-    TORCH_CHECK_WITH(DistBackendError, !is_closing_, "weft: the group ", name_, " has been shut down");
+    C10_THROW_ERROR(DistBackendError, "weft: the group " + name_ + " has been shut down");
 }
 
 // The members have to agree on a number: all of them know the new group's name.
@@ -262,14 +265,15 @@ void Group::close(Milliseconds patience, Milliseconds moment)
         return;
     if (is_left_)
         patience = std::min(patience, SETTLING);
-    bool are_done = finish_operations(patience) && finish_visits(patience);
+    const bool are_done = finish_visits(patience) && finish_operations(patience);
     library_->keeper().settle(
         SETTLING); // with the group still there: what waits for futures may ask it things
     std::unique_lock<std::shared_timed_mutex> used(used_, std::defer_lock);
-    if (!are_done || !used.try_lock_for(patience)) { // a call waits for room
+    if (!are_done || !used.try_lock_for(patience)) {
         abort("left with operations under way");
-        finish_operations(patience);
         finish_visits(patience);
+        finish_operations(patience);
+        library_->keeper().settle(SETTLING);
         used.lock();
     }
     weft_comm *comm = std::exchange(comm_, nullptr);

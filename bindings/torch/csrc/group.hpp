@@ -50,8 +50,14 @@ class Group
         check_open();
         return call(comm_);
     }
-    void check_open() const;
-    // A call that is more than one of weft's, and no operation: close() waits for its end. Throws after close().
+    void check_open() const
+    {
+        if (is_closing_)
+            throw_closed();
+    }
+    [[noreturn]] void throw_closed() const;
+    // A call that is being made, of one or several of weft's: close() waits for its end, and what it has begun is an operation then. Throws after
+    // close().
     class Visit
     {
       public:
@@ -59,6 +65,13 @@ class Group
         ~Visit();
         Visit(const Visit &) = delete;
         Visit &operator=(const Visit &) = delete;
+        template <typename Call> auto use(Call call) const
+        {
+            std::shared_lock<std::shared_timed_mutex> used(group_.used_);
+            if (!group_.comm_) // it has lasted longer than close() waits
+                group_.throw_closed();
+            return call(group_.comm_);
+        }
 
       private:
         Group &group_;

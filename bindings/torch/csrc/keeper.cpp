@@ -23,6 +23,9 @@ using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 using Operations = std::vector<std::shared_ptr<Operation>>;
 
+// The room whose futures this thread completes: what waits for one may end a group.
+static thread_local const void *telling = nullptr;
+
 // How long one future's followers may run before the next future is completed beside them.
 static constexpr Milliseconds TELLING{5};
 // How long the leader waits in one operation before it looks at the others.
@@ -114,7 +117,7 @@ void Keeper::settle(Milliseconds patience)
     const uint64_t enough = room_->rounds + 2; // one of them may be under way
     room_->settled.wait_for(guard, patience, [&] {
         const bool have_looked = room_->rounds >= enough || (!room_->is_led && room_->waiting.empty());
-        return have_looked && room_->ended.empty() && room_->tellers == 0;
+        return have_looked && room_->ended.empty() && room_->tellers == (telling == room_.get() ? 1 : 0);
     });
 }
 
@@ -162,6 +165,7 @@ void Keeper::Room::lead(std::unique_lock<std::mutex> &guard)
 void Keeper::Room::tell(std::unique_lock<std::mutex> &guard, const std::shared_ptr<Room> &self)
 {
     tellers++;
+    telling = this;
     while (!ended.empty()) {
         auto operation = std::move(ended.front());
         ended.pop_front();
@@ -173,6 +177,7 @@ void Keeper::Room::tell(std::unique_lock<std::mutex> &guard, const std::shared_p
         guard.lock();
     }
     tellers--;
+    telling = nullptr;
     settled.notify_all();
 }
 

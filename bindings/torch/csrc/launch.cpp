@@ -36,10 +36,9 @@ static std::chrono::milliseconds own_timeout(std::chrono::milliseconds given,
 
 Launch::Launch(Backend &backend, c10d::OpType type, std::string name, at::TensorList inputs,
                std::chrono::milliseconds timeout, bool async)
-    : backend_(backend), type_(type), name_(std::move(name)),
+    : backend_(backend), visit_(*backend.group()), type_(type), name_(std::move(name)),
       device_(inputs.empty() ? at::kCPU : inputs.front().device()), memory_(device_)
 {
-    backend.group()->check_open(); // throws where there is none any more
     if (!backend.group()->library()->knows(device_.type())) {
         TORCH_WARN_ONCE("weft: no device ", device_.type(),
                         " is known here: its tensors go through memory of the host");
@@ -50,7 +49,7 @@ Launch::Launch(Backend &backend, c10d::OpType type, std::string name, at::Tensor
         order_.emplace(*backend.group()->library(), device_, async);
     is_message_ = c10d::isP2POp(type);
     sequence_ = is_message_ ? backend.getSequenceNumberForGroup() : backend.next_sequence();
-    operation_ = Operation::make(backend.group(), name_, own_timeout(timeout, backend.options()));
+    operation_ = std::make_shared<Operation>(backend.group(), name_, own_timeout(timeout, backend.options()));
     auto range = begin_range(type, inputs);
     is_shown_ = range != nullptr;
     operation_->hold(std::move(range));
@@ -210,7 +209,7 @@ weft_work *Launch::call(const std::function<int(weft_comm *, weft_work **)> &cal
     if (!is_message_)
         order.lock();
     weft_work *work = nullptr;
-    int status = group.use([&](weft_comm *comm) { return call(comm, &work); });
+    int status = visit_.use([&](weft_comm *comm) { return call(comm, &work); });
     if (status != WEFT_OK) {
         if (status != WEFT_TIMEOUT || !is_message_)
             group.note_failure(status);
@@ -234,6 +233,7 @@ c10::intrusive_ptr<c10d::Work> Launch::finish(const std::vector<at::Tensor> &out
     std::shared_ptr<c10::Event> event;
     for (const at::Tensor &output : outputs)
         operation_->give(output);
+    operation_->enter();
     if (order_) {
         at::NoGradGuard no_grad;
         for (auto &last : last_)

@@ -62,6 +62,7 @@ class Launch
     at::Tensor in_a_row(const std::vector<at::Tensor> &tensors) const;
 
     Backend &backend_;
+    const Group::Visit visit_; // throws where there is no group any more
     const c10d::OpType type_;
     const std::string name_;
     const at::Device device_;           // of the tensors,

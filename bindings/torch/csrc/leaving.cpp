@@ -1,5 +1,6 @@
 #include "bindings/torch/csrc/leaving.hpp"
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <set>
@@ -22,16 +23,24 @@ struct Leavers {
     std::condition_variable changed;
     std::set<uint64_t> running;
     uint64_t last = 0;
-    const pid_t process = getpid(); // a forked child has none of the threads
+    const pid_t process = getpid();
 };
 
 } // namespace
 
-// Not destroyed: threads may outlast this file's static objects.
+// Not destroyed: threads may outlast this file's static objects. A forked child begins anew: the threads are not there, and one of them may
+// have had the lock.
 static Leavers &leavers()
 {
-    static auto &all = *new Leavers;
-    return all;
+    static std::atomic<Leavers *> known{new Leavers};
+    Leavers *all = known;
+    if (all->process == getpid())
+        return *all;
+    auto *anew = new Leavers;
+    if (known.compare_exchange_strong(all, anew))
+        return *anew;
+    delete anew;
+    return *all;
 }
 
 static void end(weft_comm *comm, const std::string &name, std::chrono::milliseconds patience)
@@ -69,8 +78,6 @@ void leave(std::shared_ptr<Library> library, weft_comm *comm, const std::string 
 void finish_leaving()
 {
     Leavers &all = leavers();
-    if (all.process != getpid())
-        return;
     std::unique_lock<std::mutex> guard(all.lock);
     all.changed.wait(guard, [&] { return all.running.empty(); });
 }

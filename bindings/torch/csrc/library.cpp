@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include <c10/util/Exception.h>
 
@@ -42,13 +43,40 @@ struct Library::Premuls {
     std::map<std::pair<weft_dtype, std::string>, std::weak_ptr<const weft_op>> made;
 };
 
+namespace
+{
+
+struct Contexts {
+    std::mutex lock;
+    std::map<std::pair<std::string, std::string>, std::weak_ptr<Library>> open;
+};
+
+} // namespace
+
+// Not destroyed: groups may go later than this file's static objects.
+static Contexts &contexts()
+{
+    static auto &all = *new Contexts;
+    return all;
+}
+
+void Library::settle_all(std::chrono::milliseconds patience)
+{
+    std::vector<std::shared_ptr<Library>> libraries;
+    {
+        std::lock_guard<std::mutex> guard(contexts().lock);
+        for (const auto &known : contexts().open)
+            if (auto library = known.second.lock())
+                libraries.push_back(std::move(library));
+    }
+    for (const auto &library : libraries)
+        library->keeper().settle(patience);
+}
+
 std::shared_ptr<Library> Library::get(const std::string &transports, const std::string &provider)
 {
-    // Not destroyed: groups may go later than this file's static objects.
-    static auto &lock = *new std::mutex;
-    static auto &open = *new std::map<std::pair<std::string, std::string>, std::weak_ptr<Library>>;
-    std::lock_guard<std::mutex> guard(lock);
-    auto &known = open[{transports, provider}];
+    std::lock_guard<std::mutex> guard(contexts().lock);
+    auto &known = contexts().open[{transports, provider}];
     if (auto library = known.lock())
         return library;
     weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;

@@ -35,6 +35,8 @@ class Library
   public:
     // Empty strings: as the environment says.
     static std::shared_ptr<Library> get(const std::string &transports, const std::string &provider);
+    // Waits until the keepers of all have told what has ended.
+    static void settle_all(std::chrono::milliseconds patience);
     ~Library();
     Library(const Library &) = delete;
     Library &operator=(const Library &) = delete;

@@ -81,14 +81,14 @@ using Receive = std::unique_ptr<weft_work, Ended>;
 class Roll
 {
   public:
-    Roll(Group &group, int64_t number, std::chrono::milliseconds timeout)
-        : group_(group), tag_(OWN_TAGS + 2 * number), until_(Clock::now() + timeout)
+    Roll(const Group::Visit &visit, int64_t number, std::chrono::milliseconds timeout)
+        : visit_(visit), tag_(OWN_TAGS + 2 * number), until_(Clock::now() + timeout)
     {
     }
 
     void call(int rank)
     {
-        int status = group_.use([&](weft_comm *comm) {
+        int status = visit_.use([&](weft_comm *comm) {
             return weft_send(comm, nullptr, 0, WEFT_UINT8, rank, tag_ + (rank != 0));
         });
         check(status, "monitored_barrier");
@@ -98,7 +98,7 @@ class Roll
     Receive expect(int rank, bool is_answer)
     {
         weft_work *work = nullptr;
-        int status = group_.use([&](weft_comm *comm) {
+        int status = visit_.use([&](weft_comm *comm) {
             return weft_recv_start(comm, nullptr, 0, WEFT_UINT8, rank, tag_ + is_answer, &work);
         });
         check(status, "monitored_barrier");
@@ -114,7 +114,7 @@ class Roll
     }
 
   private:
-    Group &group_;
+    const Group::Visit &visit_;
     const int64_t tag_;
     const Clock::time_point until_;
 };
@@ -132,7 +132,7 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions &opts, bool wait_all_r
         std::lock_guard<std::mutex> guard(lock_);
         number = monitored_++;
     }
-    Roll roll(*group_, number, timeout);
+    Roll roll(visit, number, timeout);
     if (getRank() != 0) {
         Receive answer = roll.expect(0, true);
         roll.call(0);

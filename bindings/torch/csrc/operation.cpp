@@ -21,14 +21,6 @@ Operation::Operation(std::shared_ptr<Group> group, std::string name, Millisecond
 {
 }
 
-std::shared_ptr<Operation> Operation::make(std::shared_ptr<Group> group, std::string name,
-                                           Milliseconds timeout)
-{
-    std::shared_ptr<Operation> made(new Operation(std::move(group), std::move(name), timeout));
-    made->group_->enter(made.get()); // which may be looked for from now on
-    return made;
-}
-
 // What is still under way has its memory: tensors and all are left to it.
 Operation::~Operation()
 {
@@ -75,8 +67,14 @@ void Operation::watch(std::shared_ptr<c10::Event> event)
     event_ = std::move(event);
 }
 
+void Operation::enter()
+{
+    group_->enter(this);
+}
+
 void Operation::abandon()
 {
+    enter();
     after_.clear();
     if (!parts_.empty())
         keep();

@@ -33,8 +33,7 @@ class Operation : public std::enable_shared_from_this<Operation>
     using Milliseconds = std::chrono::milliseconds;
 
     // name: what texts call it ("allreduce"). timeout: of wait() where the caller gives none; zero: the communicator's deadline counts.
-    static std::shared_ptr<Operation> make(std::shared_ptr<Group> group, std::string name,
-                                           Milliseconds timeout);
+    Operation(std::shared_ptr<Group> group, std::string name, Milliseconds timeout);
     ~Operation();
     Operation(const Operation &) = delete;
     Operation &operator=(const Operation &) = delete;
@@ -54,6 +53,8 @@ class Operation : public std::enable_shared_from_this<Operation>
     void abandon();
     // What result() and futures hand out.
     void give(const at::Tensor &tensor);
+    // It is made: the group's end waits for it from now on.
+    void enter();
 
     // --- from then on, any thread
     // Whether it has ended, well or not; drives progress, never waits.
@@ -103,7 +104,6 @@ class Operation : public std::enable_shared_from_this<Operation>
     void tell();
 
   private:
-    Operation(std::shared_ptr<Group> group, std::string name, Milliseconds timeout);
     struct Part {
         weft_work *work;
         std::string name;

@@ -55,7 +55,7 @@ Backend::WorkPointer Backend::allreduce_sparse(Tensors &tensors, const c10d::All
         sum = sum.defined() ? sum.add_(part) : part;
     }
     tensor.copy_(sum.coalesce());
-    auto done = Operation::make(group_, "allreduce", kNoTimeout);
+    auto done = std::make_shared<Operation>(group_, "allreduce", kNoTimeout);
     done->give(tensor);
     return c10::make_intrusive<Work>(getRank(), c10d::OpType::_ALLREDUCE_SPARSE, getSequenceNumberForGroup(),
                                      Work::Operations{std::move(done)}, Work::Events{});

@@ -4,6 +4,9 @@ import atexit
 import contextlib
 import importlib
 import importlib.util
+import multiprocessing
+import multiprocessing.util
+import os
 import warnings
 
 __all__ = ["Options", "dump", "is_available", "register", "stats", "why_not"]
@@ -13,6 +16,7 @@ DEVICES = ["cpu", "cuda", "xpu"]
 
 _C = None
 _reason = ""
+_ended_by_multiprocessing = set()
 
 
 def _minor(version):
@@ -62,7 +66,6 @@ def _load():
         _reason = f"the binary for this torch cannot be loaded: {error}"
         return False
     _reason = ""
-    atexit.register(_C.end)
     return True
 
 
@@ -77,9 +80,19 @@ def why_not():
     return _reason
 
 
+@atexit.register
+def _end():
+    """Closes what nobody has closed. Registered with `import torch`, so that what programs have registered comes before."""
+    if _C is not None:
+        _C.end()
+
+
 def _create(asked, options):
     if not _load():
         raise RuntimeError(f"weft: {_reason}")
+    if multiprocessing.parent_process() is not None and os.getpid() not in _ended_by_multiprocessing:
+        _ended_by_multiprocessing.add(os.getpid())  # its children end without atexit
+        multiprocessing.util.Finalize(None, _end, exitpriority=0)
     return _C.make(asked, options)
 
 
