@@ -1,11 +1,13 @@
 """Devices that weft does not know: their tensors go through memory of the host. The one here is made of numpy arrays."""
 
-import numpy
+import os
+
 import torch
 import torch.distributed as dist
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from harness import case
+from programs import all_fine, alone, ranks
 
 _setup_privateuseone_for_python_backend("shelf")
 
@@ -68,3 +70,20 @@ def through_the_host(rank, size):
         x = shelf(torch.ones(3))
         future = dist.all_reduce(x, op=dist._make_nccl_premul_sum(0.5), group=group, async_op=True).get_future()
         assert torch.equal(array(future.wait()[0]), torch.ones(3))
+
+
+@alone
+def the_way_through_the_host_is_said_once(rank, size):
+    program = """
+        from test_devices import shelf
+        begin()
+        group = dist.new_group(backend="cpu:weft,shelf:weft")
+        for _ in range(3):
+            dist.all_reduce(shelf(torch.ones(2)), group=group)
+        dist.destroy_process_group()
+    """
+    folders = [os.path.dirname(os.path.abspath(__file__)), os.environ.get("PYTHONPATH", "")]
+    results = ranks(2, program, PYTHONPATH=os.pathsep.join(filter(None, folders)))
+    all_fine(results)
+    for _, text in results:
+        assert text.count("no device shelf is known here: its tensors go through memory of the host") == 1, text
