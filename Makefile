@@ -208,6 +208,7 @@ SIM_TESTS := conform/test_devices \
 	unit/test_exec_direct \
 	unit/test_exec_programs \
 	unit/test_lane \
+	unit/test_loan \
 	unit/test_exec_nic \
 	unit/test_p2p_copy \
 	unit/test_device_memory \

@@ -342,8 +342,7 @@ void weft_device_stop(struct weft_exec *exec)
     exec->stop_ns = weft_clock_ns() + STOP_MS * INT64_C(1000000);
 }
 
-/* All that ends with the executor shares one wait, so that the operations on a device that hangs do not add up. */
-static int64_t wait_ms(const struct weft_exec_op *op)
+int64_t weft_device_wait_ms(const struct weft_exec_op *op)
 {
     if (!op->exec->stop_ns)
         return STOP_MS;
@@ -359,7 +358,7 @@ void weft_device_end(struct weft_exec_op *op)
     snprintf(why, sizeof why, "%s", weft_error_detail());
     if (op->exec->programs)
         weft_vote_stop(op);
-    int status = weft_lane_drain(op->request.lane, wait_ms(op));
+    int status = weft_lane_drain(op->request.lane, weft_device_wait_ms(op));
     op->phase = WEFT_PHASE_STOPPED;
     if (status == WEFT_TIMEOUT)
         weft_log(WEFT_LOG_ERROR,

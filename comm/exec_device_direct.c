@@ -19,11 +19,13 @@
  * the receiver asks for it after its device has read and before anybody may build on that, as with host memory: what
  * was read too late fails the operation there. Work that reads peers' memory is bounded and writes memory of its own rank only.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/log.h"
-#include "comm/exec_internal.h"
+#include "comm/exec_device.h"
+#include "devmem/loan.h"
 
 #define AHEAD_PIECES 4
 #define REFUSED_FOR  256 /* messages that are staged after a refusal, until the next try */
@@ -67,6 +69,8 @@ static void stage_instead(struct weft_exec_op *op, struct weft_flight *flight)
     const struct weft_exec_peer *peer = &op->exec->peers[flight->rank];
     if (flight->have_token)
         peer->ops->unexpose(peer->link, &flight->token, 1);
+    weft_loan_close(flight->loan);
+    flight->loan = 0;
     weft_direct_release(op, flight);
     flight->have_token = 0;
     flight->told = flight->staged = flight->copied = 0;
@@ -94,21 +98,28 @@ static int make_guard(struct weft_exec_op *op, struct weft_flight *flight)
     return status;
 }
 
+static int is_of_this_process(const struct weft_shares *shares, const struct weft_exec_peer *peer)
+{
+    return peer->process == weft_share_instance(shares);
+}
+
 static int offer(struct weft_exec_op *op, struct weft_flight *flight, uint32_t ready)
 {
     struct weft_shares *shares = shares_of(op);
     const struct weft_exec_peer *peer = &op->exec->peers[flight->rank];
     struct weft_wire_device_offer told = {.offer.length = flight->length};
-    int status = WEFT_UNSUPPORTED;
+    int status = WEFT_UNSUPPORTED, lends = shares && is_of_this_process(shares, peer);
     if (shares)
-        status =
-            weft_share_describe(shares, weft_lane_kind(op->request.lane), flight->sources[0], flight->length,
-                                peer->process != weft_share_instance(shares), &told.share);
+        status = weft_share_describe(shares, weft_lane_kind(op->request.lane), flight->sources[0],
+                                     flight->length, !lends, &told.share);
     if (status != WEFT_OK)
         return WEFT_UNSUPPORTED; /* whatever it is, staging is a way */
     if (!flight->have_token)
         status = make_guard(op, flight);
+    if (status == WEFT_OK && lends && !flight->loan)
+        status = weft_loan_open(&flight->loan);
     told.offer.token = flight->token;
+    told.loan = flight->loan;
     return status == WEFT_OK
                ? weft_flight_send(op, flight, WEFT_WIRE_OFFER, WEFT_WIRE_DEVICE, ready, &told, sizeof told)
                : status;
@@ -164,7 +175,8 @@ static int find_guard(const struct weft_exec_op *op, struct weft_flight *flight)
     return status == WEFT_OK || status == WEFT_UNSUPPORTED ? weft_direct_check(op, flight) : status;
 }
 
-static int reach(struct weft_exec_op *op, struct weft_flight *flight, const struct weft_share *share)
+static int reach(struct weft_exec_op *op, struct weft_flight *flight,
+                 const struct weft_wire_device_offer *told)
 {
     const struct weft_exec_peer *peer = &op->exec->peers[flight->rank];
     struct weft_shares *shares = op->device && peer->process && !peer->stage_only ? shares_of(op) : NULL;
@@ -173,10 +185,14 @@ static int reach(struct weft_exec_op *op, struct weft_flight *flight, const stru
         return WEFT_UNSUPPORTED;
     int status =
         weft_share_reach(shares, weft_lane_kind(op->request.lane), weft_lane_ordinal(op->request.lane),
-                         peer->process, share, flight->length, &memory, &flight->import);
+                         peer->process, &told->share, flight->length, &memory, &flight->import);
+    if (status == WEFT_OK && is_of_this_process(shares, peer)) {
+        status = weft_loan_borrow(told->loan, op->request.lane);
+        flight->loan = status == WEFT_OK ? told->loan : 0;
+    }
     if (status == WEFT_OK)
         flight->reach = memory;
-    else if (status != WEFT_PROTOCOL)
+    else if (status != WEFT_PROTOCOL && status != WEFT_PEER_FAILED)
         weft_log_once(WEFT_LOG_INFO, "memory of rank %u's device is staged: %s", flight->rank,
                       weft_error_detail());
     return status;
@@ -185,8 +201,8 @@ static int reach(struct weft_exec_op *op, struct weft_flight *flight, const stru
 int weft_direct_take(struct weft_exec_op *op, struct weft_flight *flight,
                      const struct weft_wire_device_offer *told)
 {
-    int status = reach(op, flight, &told->share);
-    if (status != WEFT_OK && status != WEFT_PROTOCOL) {
+    int status = reach(op, flight, told);
+    if (status != WEFT_OK && status != WEFT_PROTOCOL && status != WEFT_PEER_FAILED) {
         weft_error_clear(); /* nothing has failed */
         flight->refuses = WEFT_REFUSAL_OWED;
         return WEFT_OK;
@@ -273,6 +289,27 @@ int weft_direct_recv(struct weft_exec_op *op, struct weft_flight *flight)
 
 /* --- both */
 
+/* The lane returns what it has borrowed when it ends. */
+static void end_loan(struct weft_exec_op *op, struct weft_flight *flight)
+{
+    const struct weft_lane *lane = op->request.lane;
+    char why[WEFT_DETAIL_MAX];
+    if (flight->step.kind != WEFT_STEP_SEND) {
+        if (op->phase != WEFT_PHASE_STOPPED)
+            weft_loan_return(flight->loan);
+    } else if (flight->done == flight->length) {
+        weft_loan_close(flight->loan);
+    } else {
+        snprintf(why, sizeof why, "%s", weft_error_detail());
+        if (weft_loan_recall(flight->loan, weft_device_wait_ms(op)) != WEFT_OK)
+            weft_log(WEFT_LOG_ERROR,
+                     "%s device %d: the device of rank %u may still read memory of a send that has failed",
+                     weft_lane_kind(lane)->name, weft_lane_ordinal(lane), flight->rank);
+        weft_error_set_detail(why);
+    }
+    flight->loan = 0;
+}
+
 void weft_direct_release(struct weft_exec_op *op, struct weft_flight *flight)
 {
     const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
@@ -283,6 +320,8 @@ void weft_direct_release(struct weft_exec_op *op, struct weft_flight *flight)
         weft_lane_keep(op->request.lane, weft_share_release_kept, shares_of(op), 0, flight->import, 0);
     else if (flight->import)
         weft_share_release(shares_of(op), flight->import);
+    if (flight->loan)
+        end_loan(op, flight);
     flight->guard = NULL;
     flight->import = NULL;
     flight->reach = NULL;

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "comm/exec_internal.h"
+#include "comm/exec_device.h"
 
 /* Staging of messages inside messages has one size, whatever theirs is, so that the next one can use it. */
 static size_t stage_bytes(const struct weft_exec_op *op, const struct weft_flight *flight)

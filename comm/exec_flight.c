@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "comm/exec_internal.h"
+#include "comm/exec_device.h"
 
 uint64_t weft_flight_cookie(const struct weft_exec_op *op, const struct weft_flight *flight, uint32_t slice)
 {
@@ -74,6 +74,7 @@ int weft_flight_open(struct weft_exec_op *op, struct weft_flight *flight, uint32
     flight->guard = NULL;
     flight->reach = NULL;
     flight->import = NULL;
+    flight->loan = 0;
     int status = choose_mode(op, flight);
     if (status == WEFT_OK && op->device && flight->step.kind == WEFT_STEP_SEND)
         flight->shared = (uint8_t)weft_direct_may(op, flight);

@@ -15,7 +15,7 @@
  *   exec_look.c     how operations stand, for reports
  *   exec_device.c   memory of devices: beginning, end, shadows, computing
  *   exec_device_message.c   and SEND and RECV there, through staging
- *   exec_device_direct.c    and without, on one machine
+ *   exec_device_direct.c    and without, on one machine; exec_device.h is what these three offer
  *   exec_program.c, exec_votes.c, exec_mailbox.c, exec_choice.c   operations as programs of devices: exec_votes.h
  *
  * Every flight works through its range in order; `visible` is how far the steps that depend on it may follow. Where
@@ -115,7 +115,8 @@ struct weft_flight {
     uint8_t *guard;       /* SEND: the memory behind the token, when it is shared */
     const uint8_t *reach; /* RECV: the sender's memory, when it is shared */
     struct weft_share_import *import;
-    size_t lent; /* SEND: bytes passed into the conduit */
+    uint64_t loan; /* SEND, RECV: of the memory that is shared with a rank of this process; 0: none */
+    size_t lent;   /* SEND: bytes passed into the conduit */
     struct weft_token token;
     const uint8_t *mapped;   /* RECV: the peer's memory, when it can be loaded */
     const uint8_t *payload;  /* RECV: payload of the message being delivered right now */
@@ -374,75 +375,6 @@ static inline size_t weft_slices_bytes(const struct weft_flight *flight, uint32_
 {
     return slices >= flight->slices ? flight->length : (size_t)slices * flight->slice_bytes;
 }
-
-/* exec_device.c */
-/* The operation or transfer begins: op->request.lane is set. */
-int weft_device_begin(struct weft_exec_op *op);
-/* Runs it as far as it goes. 0 or the status it fails with. */
-int weft_device_run(struct weft_exec_op *op);
-/* Deals with what the lane has done. Returns how much that was; the operation may have failed. */
-int weft_device_look(struct weft_exec_op *op);
-/* The operation ends, early or not. */
-void weft_device_end(struct weft_exec_op *op);
-/* All operations of the executor end now. */
-void weft_device_stop(struct weft_exec *exec);
-int weft_device_compute(struct weft_exec_op *op, struct weft_flight *flight);
-/* Staging memory of an operation, which its device reads and writes if it has one. NULL when none can be had. */
-uint8_t *weft_stage_get(struct weft_exec_op *op, uint32_t transport, size_t size);
-void weft_stage_put(struct weft_exec_op *op, uint32_t transport, void *memory, size_t size);
-/* Fails with WEFT_NOMEM: weft_stage_get() has given no memory to be used for messages of rank, and says why. */
-int weft_stage_missing(const char *what, size_t size, uint32_t rank);
-
-/* exec_device_message.c */
-/* SEND: queues copies into staging, if any, as far as it goes; `copied` slices of it may be sent. */
-int weft_device_stage(struct weft_exec_op *op, struct weft_flight *flight);
-/* RECV: what has arrived goes into staging, and from there to its target. */
-int weft_device_recv(struct weft_exec_op *op, struct weft_flight *flight);
-/* Only a transport with one of these is asked: others may copy by the processor, which need not reach the memory. */
-#define WEFT_CAP_DEVICE_MEMORY (WEFT_CAP_DMABUF | WEFT_CAP_DEVICE_POINTER)
-/* PUT: finds out, when the flight is set up, whether the transport reads or writes the memory by itself: direct, region. */
-int weft_device_reach(struct weft_exec_op *op, struct weft_flight *flight);
-/* What a note in the lane is about. */
-enum weft_lane_what {
-    WEFT_LANE_LOADED,   /* the shadows are filled */
-    WEFT_LANE_COPIED,   /* SEND: amount slices are in staging; direct: the device has done with them */
-    WEFT_LANE_FINAL,    /* SEND, shared: amount slices are there */
-    WEFT_LANE_CONSUMED, /* RECV: amount bytes have been used */
-};
-int weft_device_note(struct weft_exec_op *op, const struct weft_flight *flight, enum weft_lane_what what,
-                     uint64_t amount);
-/* WEFT_LANE_CONSUMED is due. */
-int weft_device_consumed(struct weft_exec_op *op, struct weft_flight *flight, size_t position);
-
-/* exec_device_direct.c */
-/* Whether a SEND offers its memory itself. */
-int weft_direct_may(struct weft_exec_op *op, const struct weft_flight *flight);
-/* SEND: `copied` slices of it may be read. */
-int weft_direct_look(struct weft_exec_op *op, struct weft_flight *flight);
-/* SEND: offers, and tells that the first slices may be read. */
-int weft_direct_tell(struct weft_exec_op *op, struct weft_flight *flight, uint32_t ready);
-/* SEND: REFUSE has come. */
-int weft_direct_refused(struct weft_exec_op *op, struct weft_flight *flight);
-/* RECV: takes the offer, or refuses it. */
-int weft_direct_take(struct weft_exec_op *op, struct weft_flight *flight,
-                     const struct weft_wire_device_offer *offer);
-/* RECV: says that it refuses. */
-int weft_direct_refuse(struct weft_exec_op *op, struct weft_flight *flight);
-int weft_direct_recv(struct weft_exec_op *op, struct weft_flight *flight);
-/* RECV: the kind has refused the first work on the sender's memory, of which none is queued. It will be refused, and come staged. 0: it
- * is too late for that, or the message is not read so. */
-int weft_direct_decline(struct weft_exec_op *op, struct weft_flight *flight);
-/* RECV: the device has worked on what was read: whether it was still the message. */
-int weft_direct_check(const struct weft_exec_op *op, const struct weft_flight *flight);
-/* How many bytes of a RECV its readers may work on: far enough to keep the device busy, and little enough to end soon. */
-size_t weft_direct_limit(const struct weft_flight *flight);
-/* How much is queued before others get a turn, who may queue what follows from it. */
-static inline size_t weft_direct_piece(const struct weft_flight *flight)
-{
-    return WEFT_LANDINGS * flight->slice_bytes;
-}
-/* The message's end, at either side. */
-void weft_direct_release(struct weft_exec_op *op, struct weft_flight *flight);
 
 /* exec_send.c, exec_recv.c, exec_compute.c: move a flight as far as it goes. 0 or the status it fails with.
  */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "comm/exec_internal.h"
+#include "comm/exec_device.h"
 
 /* TEMP and CELLs beyond this are given back when their operation ends. */
 #define KEPT_BYTES ((size_t)32 << 20)

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "comm/exec_internal.h"
+#include "comm/exec_device.h"
 
 /* Flights this close to the window's oldest may hold landing buffers, so that those further on cannot take
  * what the oldest needs. */

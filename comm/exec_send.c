@@ -18,7 +18,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "comm/exec_internal.h"
+#include "comm/exec_device.h"
 
 static void set_done(struct weft_exec_op *op, struct weft_flight *flight, size_t done)
 {

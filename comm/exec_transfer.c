@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "comm/exec_internal.h"
+#include "comm/exec_device.h"
 
 #define ROUND       8  /* transfers per round of progress */
 #define SPARE_MAX   64 /* ended transfers that are kept for the next ones */

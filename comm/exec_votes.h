@@ -42,6 +42,7 @@
 #ifndef WEFT_COMM_EXEC_VOTES_H
 #define WEFT_COMM_EXEC_VOTES_H
 
+#include "comm/exec_device.h"
 #include "comm/exec_program.h"
 
 /* Whether an operation becomes a program of the device. */

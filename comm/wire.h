@@ -106,6 +106,7 @@ struct weft_wire_offer {
 struct weft_wire_device_offer {
     struct weft_wire_offer offer;
     struct weft_share share;
+    uint64_t loan; /* among ranks of one process (devmem/loan.h), otherwise of no meaning */
 };
 
 #define WEFT_WIRE_GUARD_BYTES 64

@@ -93,6 +93,14 @@ int weft_lane_is_idle(const struct weft_lane *lane);
 /* Forgets all notes and waits until all work is done: WEFT_OK, WEFT_TIMEOUT without a text, or what it has failed with. */
 int weft_lane_drain(struct weft_lane *lane, int64_t timeout_ms);
 
+/* For who has lent memory that the lane's work reads (devmem/loan.h). Any thread, also while the pool's is busy: the lane is there until
+ * it is let go. stop(): takes no more work, and answers WEFT_PEER_FAILED to more; waits until what it holds is done: WEFT_OK, also where
+ * that has failed, WEFT_TIMEOUT, or the failure to ask. It is of no use for another operation then. */
+void weft_lane_borrows(struct weft_lane *lane);
+void weft_lane_hold_on(struct weft_lane *lane);
+void weft_lane_let_go(struct weft_lane *lane);
+int weft_lane_stop(struct weft_lane *lane, int64_t timeout_ms);
+
 /* Device memory of the lane's, at least size bytes, aligned to 64: for each use the same memory at every call until the lane is
  * given back. Growing it forgets what was in it; nothing that uses the smaller one may be queued. */
 enum weft_lane_use { WEFT_LANE_PLAN, WEFT_LANE_INPUT, WEFT_LANE_LIST, WEFT_LANE_USES };

@@ -61,6 +61,8 @@ int sim_lane_hold(struct sim_lane *lane, void *const *pointers, int count, size_
             snprintf(why, sizeof why,
                      "sim: memory at %p, %zu bytes, was freed before the work on it was done", pointers[i],
                      size);
+            if (lane->device) /* a real device would end more than this queue */
+                lane->device->params.log(WEFT_DEVICE_LOG_ERROR, "%s", why);
             sim_lane_fail(lane, WEFT_TRANSPORT, why);
             return 0;
         }

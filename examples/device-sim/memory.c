@@ -104,14 +104,15 @@ int sim_span_map(int fd, size_t length, struct sim_span **made)
     return WEFT_OK;
 }
 
+/* Work that runs on it may end; what is queued behind does not find it any more, as if it came later still. */
 void sim_span_free(struct sim_span *span)
 {
-    while (span->users > 0)
-        pthread_cond_wait(&sim.changed, &sim.lock);
     struct sim_span **at = &sim.spans;
     while (*at != span)
         at = &(*at)->next;
     *at = span->next;
+    while (span->users > 0)
+        pthread_cond_wait(&sim.changed, &sim.lock);
     sim.counts.spans--;
     if (span->fd >= 0) {
         munmap(span->view, span->mapped_bytes);

@@ -1,0 +1,36 @@
+/* Memory of a device that a rank lends to another one of the same process, whose device works on it by the owner's own pointer.
+ *
+ * A process that maps memory of another one keeps it alive by that. Nothing does where both are one process: when the owner ends early and
+ * gives its memory back, work that the reader has queued would read what is gone, which ends some devices' contexts. So the owner notes a
+ * loan, the reader says in which lane (devmem/lane.h) it reads, and an owner that ends early recalls: the lane takes no more
+ * work, and the owner waits for what it holds. It waits for the device only, never for the other rank's thread, which may be
+ * anywhere, also waiting for this one.
+ *
+ * A loan has one owner and one reader, and a number that is never used again; it travels with the offer. What a peer makes up
+ * ends in an error.
+ *
+ * Threads: any; one table for the process. Only recall() waits.
+ */
+#ifndef WEFT_DEVMEM_LOAN_H
+#define WEFT_DEVMEM_LOAN_H
+
+#include <stdint.h>
+
+#include "devmem/lane.h"
+
+/* *loan is not 0. */
+int weft_loan_open(uint64_t *loan);
+/* The reader has done with it, or never had it. 0 is allowed. */
+void weft_loan_close(uint64_t loan);
+/* The reader may have work on it. Closes it; when that work is done, WEFT_OK, and also where it has failed. WEFT_TIMEOUT: it is not
+ * done yet; WEFT_TRANSPORT: nobody can tell. The lane's operation fails. */
+int weft_loan_recall(uint64_t loan, int64_t timeout_ms);
+
+/* Before anything in the lane reads the memory. WEFT_PEER_FAILED: it has been closed or recalled, or never was. */
+int weft_loan_borrow(uint64_t loan, struct weft_lane *lane);
+/* Nothing in the lane reads it any more. 0 is allowed. Not needed where the lane ends: it returns what it has borrowed. */
+void weft_loan_return(uint64_t loan);
+/* All that the lane has borrowed: the lane's. */
+void weft_loans_return(const struct weft_lane *lane);
+
+#endif
