@@ -271,9 +271,10 @@ static int wait_patiently(struct weft_fastpath *fastpath, struct waiting *waitin
             if (status != WEFT_OK)
                 break;
         }
-        weft_progress_sleep(
-            context, patience->look_ns < patience->deadline_ns ? patience->look_ns : patience->deadline_ns,
-            still_waiting, waiting);
+        weft_progress_sleep(context, &idle,
+                            patience->look_ns < patience->deadline_ns ? patience->look_ns
+                                                                      : patience->deadline_ns,
+                            still_waiting, waiting);
     }
     comm->stall.waiting = NULL;
     weft_context_unlock(context);

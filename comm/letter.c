@@ -42,7 +42,7 @@ static int await(struct watch *watch, int64_t deadline_ns, int64_t nap_ns)
         if (now_ns >= deadline_ns)
             return WEFT_TIMEOUT;
         if (!moved)
-            weft_progress_sleep(context, deadline_ns - now_ns < nap_ns ? deadline_ns : now_ns + nap_ns,
+            weft_progress_sleep(context, &idle, deadline_ns - now_ns < nap_ns ? deadline_ns : now_ns + nap_ns,
                                 nothing_there, watch);
     }
     return WEFT_OK;

@@ -95,7 +95,7 @@ int weft_request_drive(struct weft_comm *comm, struct weft_request *request, int
         if (weft_clock_ns() >= deadline_ns)
             return be_late(comm, request, ends);
         if (!moved)
-            weft_progress_sleep(context, deadline_ns, still_running, request);
+            weft_progress_sleep(context, &idle, deadline_ns, still_running, request);
     }
     if (request->status == WEFT_OK)
         weft_progress_flush(context);
@@ -524,7 +524,7 @@ static int await_message(struct weft_comm *comm, struct look *look, int64_t time
         if (weft_clock_ns() >= deadline_ns)
             return no_message(look, limit_ms);
         if (!moved)
-            weft_progress_sleep(context, deadline_ns, nothing_there, look);
+            weft_progress_sleep(context, &idle, deadline_ns, nothing_there, look);
     }
     return WEFT_OK;
 }

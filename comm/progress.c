@@ -10,10 +10,9 @@
 #include "comm/queue.h"
 #include "comm/work.h"
 
-#define POLL_BUDGET 64
-#define SLEEP_MS_MAX                                                                                         \
-    100 /* a transport without descriptors, or a wake-up lost to a bug, costs no more than this */
-#define POLLED_MS     1 /* transports without descriptors are looked at this often */
+#define POLL_BUDGET   64
+#define SLEEP_NS_MAX  INT64_C(100000000) /* a wake-up lost to a bug costs no more than this */
+#define POLLED_NS     INT64_C(1000000)   /* transports without descriptors are looked at this often */
 #define FDS_MAX       16
 #define ROUNDS_CLOCK  32 /* rounds between looks at the clock */
 #define ROUNDS_YIELD  4
@@ -24,8 +23,8 @@
 #define TICKS_IDLE    16                /* of the service thread, before it sleeps between them */
 #define TICKS_DOZE    200               /* before it sleeps on the descriptors */
 #define TIDY_MS       5                 /* between its tries to get the lock for that */
-#define DOZE_MS       20                /* the looks at what waits go on */
-#define NAP_NS_MIN    INT64_C(20000)    /* of the service thread, between looks at devices */
+#define DOZE_NS       INT64_C(20000000) /* the looks at what waits go on */
+#define NAP_NS_MIN    INT64_C(20000)    /* between looks at devices and full rings */
 #define NAPS_NS       INT64_C(8000000)  /* since anything happened; then its naps are sleeps of 1 ms */
 
 static inline void pause_briefly(void)
@@ -146,15 +145,13 @@ static int is_blocked(const struct weft_context *context)
 }
 
 /* Arms every transport and collects descriptors. Returns their number, or -1 when there is work already. */
-static int arm_all(struct weft_context *context, struct pollfd *polled, int *timeout_ms)
+static int arm_all(struct weft_context *context, struct pollfd *polled, int64_t *timeout_ns)
 {
     int count = 0;
-    if (is_blocked(context))
-        *timeout_ms = POLLED_MS;
     polled[count++] = (struct pollfd){.fd = context->event_fd, .events = POLLIN};
     int vain = context->vain_wakes > VAIN_WAKES; /* some provider's descriptor is readable all the time */
-    if (vain)
-        *timeout_ms = POLLED_MS;
+    if (vain && *timeout_ns > POLLED_NS)
+        *timeout_ns = POLLED_NS;
     EACH_TRANSPORT(context, mask, t)
     {
         const struct weft_open_transport *transport = &context->transports[t];
@@ -162,8 +159,8 @@ static int arm_all(struct weft_context *context, struct pollfd *polled, int *tim
             return -1;
         int fds[FDS_MAX];
         int found = transport->ops.fds(transport->instance, fds, FDS_MAX - count);
-        if (found <= 0)
-            *timeout_ms = POLLED_MS;
+        if (found <= 0 && *timeout_ns > POLLED_NS)
+            *timeout_ns = POLLED_NS;
         for (int i = 0; i < found && !vain; i++)
             polled[count++] = (struct pollfd){.fd = fds[i], .events = POLLIN};
     }
@@ -178,35 +175,58 @@ static void disarm_all(struct weft_context *context)
     }
 }
 
-/* The leader may have gone to sleep before anything was blocked: it sleeps on, and the follower looks by itself. */
-static void follow(struct weft_context *context, int64_t deadline_ns)
+/* Nobody tells of what a device has done, nor of room in a full ring. So it is looked at again after an eighth of the time in which
+ * nothing has happened: what is waited for is noticed late by so much at most, and looking costs little of a processor. */
+static int64_t nap_ns(int64_t idle_ns)
 {
-    struct timespec until;
-    int limit_ms = is_blocked(context) ? POLLED_MS : SLEEP_MS_MAX;
-    clock_gettime(CLOCK_REALTIME, &until);
-    int64_t wait_ns = (int64_t)weft_clock_left_ms(deadline_ns, limit_ms) * 1000000 + until.tv_nsec;
-    until.tv_sec += wait_ns / 1000000000;
-    until.tv_nsec = wait_ns % 1000000000;
+    return idle_ns / 8 < NAP_NS_MIN ? NAP_NS_MIN : idle_ns / 8;
+}
+
+/* How long a waiter may sleep. [lock] */
+static int64_t sleep_ns(const struct weft_context *context, const struct weft_idle *idle, int64_t deadline_ns)
+{
+    int64_t now_ns = weft_clock_ns(), sleep_ns = SLEEP_NS_MAX;
+    if (is_blocked(context)) {
+        sleep_ns = nap_ns(now_ns - idle->since_ns);
+        sleep_ns = sleep_ns < POLLED_NS ? sleep_ns : POLLED_NS;
+    }
+    if (deadline_ns != WEFT_NEVER_NS && deadline_ns - now_ns < sleep_ns)
+        sleep_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+    return sleep_ns;
+}
+
+static struct timespec timespec_of(int64_t ns)
+{
+    return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+}
+
+/* The leader may have gone to sleep before anything was blocked: it sleeps on, and the follower looks by itself. */
+static void follow(struct weft_context *context, int64_t wait_ns)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    const struct timespec until = timespec_of(now.tv_sec * INT64_C(1000000000) + now.tv_nsec + wait_ns);
     context->followers++;
     pthread_cond_timedwait(&context->changed, &context->lock, &until);
     context->followers--;
 }
 
-void weft_progress_sleep(struct weft_context *context, int64_t deadline_ns, int (*still_waiting)(void *arg),
-                         void *arg)
+void weft_progress_sleep(struct weft_context *context, const struct weft_idle *idle, int64_t deadline_ns,
+                         int (*still_waiting)(void *arg), void *arg)
 {
+    int64_t timeout_ns = sleep_ns(context, idle, deadline_ns);
     if (context->leader_sleeps) {
         if (still_waiting(arg))
-            follow(context, deadline_ns);
+            follow(context, timeout_ns);
         return;
     }
     struct pollfd polled[FDS_MAX];
-    int timeout_ms = SLEEP_MS_MAX;
-    int count = arm_all(context, polled, &timeout_ms);
+    int count = arm_all(context, polled, &timeout_ns);
     if (count > 0 && still_waiting(arg)) {
         context->leader_sleeps = 1;
         pthread_mutex_unlock(&context->lock);
-        int ready = poll(polled, (nfds_t)count, weft_clock_left_ms(deadline_ns, timeout_ms));
+        const struct timespec timeout = timespec_of(timeout_ns);
+        int ready = ppoll(polled, (nfds_t)count, &timeout, NULL);
         int woken = ready > 0 && !polled[0].revents;
         if (ready > 0 && polled[0].revents) {
             uint64_t drained;
@@ -302,13 +322,14 @@ static void tidy(struct weft_context *context)
 static void doze(struct weft_context *context)
 {
     struct pollfd polled[FDS_MAX];
-    int timeout_ms = DOZE_MS;
-    int count = arm_all(context, polled, &timeout_ms);
+    int64_t timeout_ns = is_blocked(context) ? POLLED_NS : DOZE_NS;
+    int count = arm_all(context, polled, &timeout_ns);
     if (count > 0) {
         polled[0].fd = weft_service_fd(context->service);
         atomic_store(&context->dozes, 1);
         pthread_mutex_unlock(&context->lock);
-        int ready = poll(polled, (nfds_t)count, timeout_ms);
+        const struct timespec timeout = timespec_of(timeout_ns);
+        int ready = ppoll(polled, (nfds_t)count, &timeout, NULL);
         weft_context_lock(context);
         context->vain_wakes += ready > 0 && !polled[0].revents;
         atomic_store(&context->dozes, 0);
@@ -317,14 +338,12 @@ static void doze(struct weft_context *context)
         disarm_all(context);
 }
 
-/* Nobody tells the service thread of what a device has done. So while something waits for one it looks without pause for as
- * long as a waiting call would, and from then on again after an eighth of the time in which nothing has happened: what is waited for
- * is noticed late by so much at most, and looking costs little of a processor. */
+/* While something waits for a device the service thread looks without pause for as long as a waiting call would, and then takes naps
+ * as one does. */
 static void nap(struct weft_context *context, int64_t idle_ns, int may_spin)
 {
     int spins = may_spin && !context->oversubscribed && idle_ns < context->settings.spin_us * 1000;
-    int64_t nap_ns = idle_ns / 8 < NAP_NS_MIN ? NAP_NS_MIN : idle_ns / 8;
-    const struct timespec limit = {.tv_nsec = (long)nap_ns};
+    const struct timespec limit = timespec_of(nap_ns(idle_ns));
     struct pollfd polled = {.fd = weft_service_fd(context->service), .events = POLLIN};
     if (!spins)
         ppoll(&polled, 1, &limit, NULL);

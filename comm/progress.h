@@ -23,11 +23,11 @@ struct weft_idle {
 /* After a round without news: pauses or yields. Returns 1 when it is time to sleep. Needs no lock. */
 int weft_idle_pause(struct weft_context *context, struct weft_idle *idle);
 
-/* [lock] Sleeps until a transport or the context's event has news, at most until deadline_ns. The lock is
- * released meanwhile. still_waiting is asked once after arming, so that what came just before is not slept
- * through. */
-void weft_progress_sleep(struct weft_context *context, int64_t deadline_ns, int (*still_waiting)(void *arg),
-                         void *arg);
+/* [lock] Sleeps until a transport or the context's event has news, at most until deadline_ns, and where something waits for a device
+ * only for a part of the time that idle tells. The lock is released meanwhile. still_waiting is asked once after arming, so that what
+ * came just before is not slept through. */
+void weft_progress_sleep(struct weft_context *context, const struct weft_idle *idle, int64_t deadline_ns,
+                         int (*still_waiting)(void *arg), void *arg);
 
 /* [lock] Lets another thread that waits for the lock have it. For whoever polls in a loop. */
 void weft_progress_step_aside(struct weft_context *context);

@@ -118,6 +118,7 @@ static int nothing_to_wait_for(void *arg)
 void weft_stall_await_verdict(struct weft_comm *comm, struct weft_waiting *waiting, const char *text)
 {
     struct weft_context *context = comm->context;
+    const struct weft_idle idle = {.since_ns = weft_clock_ns()};
     weft_context_lock(context);
     comm->stall.waiting = waiting;
     weft_stall_suspect(comm, text, NULL);
@@ -125,7 +126,7 @@ void weft_stall_await_verdict(struct weft_comm *comm, struct weft_waiting *waiti
         int64_t now_ns = weft_clock_ns();
         weft_stall_look(comm, now_ns);
         weft_progress_once(context);
-        weft_progress_sleep(context, now_ns + WEFT_STALL_NS / 10, nothing_to_wait_for, comm);
+        weft_progress_sleep(context, &idle, now_ns + WEFT_STALL_NS / 10, nothing_to_wait_for, comm);
     }
     comm->stall.waiting = NULL;
     weft_context_unlock(context);

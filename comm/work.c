@@ -71,7 +71,8 @@ int weft_work_drive(struct weft_comm *comm, struct weft_exec_op *op, int64_t dea
                 return WEFT_TIMEOUT;
         }
         if (!moved)
-            weft_progress_sleep(context, look_ns < deadline_ns ? look_ns : deadline_ns, still_running, op);
+            weft_progress_sleep(context, &idle, look_ns < deadline_ns ? look_ns : deadline_ns, still_running,
+                                op);
     }
     int status = weft_exec_op_status(op);
     if (status == WEFT_OK && weft_bootstrap_has_failed(comm->bootstrap))
@@ -404,7 +405,7 @@ int weft_drive_while(struct weft_comm *comm, int (*still)(void *arg), void *arg,
         if (weft_clock_ns() >= deadline_ns)
             status = late(comm, &deadline_ns);
         else if (!moved)
-            weft_progress_sleep(context, deadline_ns, still, arg);
+            weft_progress_sleep(context, &idle, deadline_ns, still, arg);
     }
     weft_works_reap(comm);
     return status;
