@@ -214,6 +214,7 @@ SIM_TESTS := conform/test_devices \
 	unit/test_device_memory \
 	integration/test_device_calls \
 	integration/test_device_errors \
+	integration/test_device_late \
 	integration/test_device_programs \
 	integration/test_p2p_device \
 	integration/test_streams

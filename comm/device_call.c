@@ -173,6 +173,21 @@ static int staged_open(struct weft_comm *comm, const struct weft_operands *opera
     return WEFT_OK;
 }
 
+/* A call that ends early waits, for a bounded time, for what the device still has to do of it: that reads and writes the program's
+ * memory. */
+static void lane_stop(struct weft_lane *lane)
+{
+    char why[WEFT_DETAIL_MAX];
+    if (!lane || weft_lane_is_idle(lane))
+        return;
+    snprintf(why, sizeof why, "%s", weft_error_detail());
+    if (weft_lane_drain(lane, WEFT_RECALL_MS) == WEFT_TIMEOUT)
+        weft_log(WEFT_LOG_ERROR,
+                 "%s device %d still works on a call that has failed: its buffers may be written later",
+                 weft_lane_kind(lane)->name, weft_lane_ordinal(lane));
+    weft_error_set_detail(why);
+}
+
 static void staged_close(struct weft_comm *comm, struct weft_staged *staged)
 {
     if (staged->memory)
@@ -234,8 +249,10 @@ static int staged_begin(struct weft_comm *comm, const struct weft_operands *oper
     if (status == WEFT_OK)
         status = staged_move(comm, staged, (void *)(uintptr_t)staged->operands.send, operands->send, bytes,
                              bytes && weft_where_is_device(comm->context, operands->send));
-    if (status != WEFT_OK)
+    if (status != WEFT_OK) {
+        lane_stop(staged->lane);
         staged_close(comm, staged);
+    }
     weft_context_unlock(comm->context);
     return status;
 }
@@ -249,6 +266,7 @@ static int staged_end(struct weft_comm *comm, const struct weft_operands *operan
     if (status == WEFT_OK)
         status = staged_move(comm, staged, operands->recv, staged->operands.recv, bytes,
                              bytes && weft_where_is_device(comm->context, operands->recv));
+    lane_stop(staged->lane);
     staged_close(comm, staged);
     weft_context_unlock(comm->context);
     return status;
@@ -357,15 +375,8 @@ void weft_alone_end(struct weft_comm *comm, struct weft_alone *alone)
 
 void weft_alone_stop(struct weft_comm *comm, struct weft_alone *alone)
 {
-    struct weft_lane *lane = alone->staged.lane;
-    char why[WEFT_DETAIL_MAX];
-    snprintf(why, sizeof why, "%s", weft_error_detail());
-    if (lane && !weft_lane_is_idle(lane) && weft_lane_drain(lane, WEFT_RECALL_MS) == WEFT_TIMEOUT)
-        weft_log(WEFT_LOG_ERROR,
-                 "%s device %d still works on a call that has failed: its buffers may be written later",
-                 weft_lane_kind(lane)->name, weft_lane_ordinal(lane));
+    lane_stop(alone->staged.lane);
     weft_alone_end(comm, alone);
-    weft_error_set_detail(why);
 }
 
 int weft_device_run_alone(struct weft_comm *comm, const struct weft_operands *operands,
@@ -379,7 +390,7 @@ int weft_device_run_alone(struct weft_comm *comm, const struct weft_operands *op
         if (status == WEFT_OK)
             status = weft_alone_go_on(comm, &alone);
     }
-    weft_alone_end(comm, &alone);
+    weft_alone_stop(comm, &alone);
     weft_context_unlock(comm->context);
     return status;
 }

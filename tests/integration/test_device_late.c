@@ -1,0 +1,124 @@
+/* Calls on a device's memory that end early while the device still copies: their buffers are the program's again when they return. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <unistd.h>
+
+#include "tests/support/device_seat.h"
+#include "tests/support/sim_seat.h"
+
+#define COUNT   8 /* few enough for the cache lines */
+#define BYTES   (COUNT * sizeof(int32_t))
+#define SLOW    "sim:seed=5,delay=400000"
+#define SLOW_US 400000 /* what a copy takes at most */
+#define LATE_MS 2
+
+struct early {
+    int from_host, to_host; /* that buffer is the host's */
+    int by_function;        /* a reduction of the program's */
+};
+
+static void add(void *arg, const void *left, const void *right, void *result, size_t count, weft_dtype dtype)
+{
+    (void)arg, (void)dtype;
+    for (size_t i = 0; i < count; i++)
+        ((int32_t *)result)[i] = ((const int32_t *)left)[i] + ((const int32_t *)right)[i];
+}
+
+static int late(int rank, int ranks, void *arg)
+{
+    static const int32_t next[COUNT] = {1, 2, 3, 4, 5, 6, 7, 8};
+    const struct early *early = arg;
+    int from = early->from_host ? -1 : 0, to = early->to_host ? -1 : 0;
+    int32_t found[COUNT];
+    weft_context *context;
+    weft_comm *comm;
+    weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
+    weft_op op = WEFT_SUM;
+    struct device_seat seat;
+    (void)rank;
+    device_seat_take(&seat, &sim_bench);
+    void *input = device_seat_get(&seat, from, BYTES), *output = device_seat_get(&seat, to, BYTES);
+    test_ranks_options(&options);
+    CHECK_OK(weft_context_open(NULL, &context));
+    CHECK_OK(weft_comm_create(context, &options, &comm));
+    CHECK_OK(weft_comm_set_timeout(comm, LATE_MS));
+    if (early->by_function)
+        CHECK_OK(weft_op_create(context, add, NULL, 1, &op));
+    int status = weft_allreduce(comm, input, output, COUNT, WEFT_INT32, op);
+    CHECK(status == WEFT_TIMEOUT || (ranks > 1 && status == WEFT_REVOKED));
+    device_seat_store(&seat, to, output, next, BYTES);
+    device_seat_put(&seat, from, input);
+    usleep(SLOW_US);
+    device_seat_load(&seat, to, found, output, BYTES);
+    CHECK(memcmp(found, next, BYTES) == 0); /* the program's alone */
+    device_seat_put(&seat, to, output);
+    weft_comm_destroy(comm);
+    weft_context_close(context);
+    device_seat_leave(&seat);
+    return 0;
+}
+
+/* No device has found memory gone that it was to work on. */
+static void check_log(const char *path)
+{
+    char line[1024];
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        if (strstr(line, "was freed before the work"))
+            fail_msg("%s", line);
+    }
+    fclose(file);
+}
+
+static void run(int ranks, struct early early)
+{
+    char log[] = "/tmp/weft-test-device-late-XXXXXX";
+    int fd = mkstemp(log);
+    assert_true(fd >= 0 && close(fd) == 0 && setenv("WEFT_LOG_FILE", log, 1) == 0);
+    sim_seats_prepare(SLOW);
+    int failed = device_bench_run(&sim_bench, ranks, 0, late, &early);
+    sim_seats_end();
+    check_log(log);
+    unlink(log);
+    assert_int_equal(failed, 0);
+}
+
+static void test_alone(void **state)
+{
+    (void)state;
+    run(1, (struct early){0});
+}
+
+/* The host computes on copies. */
+static void test_copies(void **state)
+{
+    (void)state;
+    run(1, (struct early){.from_host = 1});
+    run(1, (struct early){.to_host = 1});
+    run(1, (struct early){.by_function = 1});
+}
+
+static void test_cache_lines(void **state)
+{
+    (void)state;
+    run(2, (struct early){0});
+    run(2, (struct early){.from_host = 1});
+    run(2, (struct early){.to_host = 1});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_cache_lines),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
