@@ -342,6 +342,8 @@ void weft_comm_fail(struct weft_comm *comm, int status, const char *text)
     if (comm->exec)
         weft_dump_locked(comm, comm->last_words, sizeof comm->last_words);
     explain(comm->failure, sizeof comm->failure, text);
+    if (status == WEFT_AGAIN) /* of a plug-in's, perhaps: of works it would mean that they run */
+        status = WEFT_SYSTEM;
     atomic_store(&comm->failed, status);
     /* The others first: withdrawing what is in flight may take a moment. */
     if (comm->bootstrap && !weft_bootstrap_has_failed(comm->bootstrap)) {

@@ -153,7 +153,7 @@ int weft_cuda_hold(struct weft_device *device, int ordinal, void *stream, struct
     if (result)
         status = weft_cuda_fail(device, result, "registering memory for gates");
     else if (index == WORDS)
-        status = device->params.fail(WEFT_AGAIN,
+        status = device->params.fail(WEFT_NOMEM,
                                      "%d gates are closed in this process, which is all there are", WORDS);
     else {
         *gate = (struct weft_device_gate){device, index, gates.issued[index]};

@@ -31,7 +31,7 @@
  * by one thread at a time. A backend leaves the calling thread as it was (its current device or context).
  * Blocking: open, close, queue_open, queue_close, unimport, pin, unpin, allocate, release, flush_writes and reaches (where it is
  * allowed to) may wait, for a bounded time where the device still answers. Nothing else waits for the device: no host synchronisation hides in an operation.
- * Errors: 0 or a negative enum weft_status; the text goes to params.fail first. Work that fails later on the device is told by
+ * Errors: 0 or a negative enum weft_status, WEFT_AGAIN only of elapsed(); the text goes to params.fail first. Work that fails later on the device is told by
  * test() of every event behind it. What a queue was to do still reaches its end then: gates are opened, events happen.
  * Memory visibility: when test() says that an event has happened, what the work before it wrote is visible to the host, to
  * the device's other queues and to NICs.

@@ -118,7 +118,7 @@ static void test_room(void **state)
     while (count < 4097 && (status = ops->hold(device, 1, stream, &gates[count])) == WEFT_OK)
         count++;
     assert_int_equal(count, 4096);
-    assert_int_equal(status, WEFT_AGAIN);
+    assert_int_equal(status, WEFT_NOMEM);
     cuda_check_said("4096 gates are closed");
     ops->open_gate(gates[7], NULL);
     ops->gate_free(gates[7]);
