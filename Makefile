@@ -207,6 +207,7 @@ SIM_TESTS := conform/test_devices \
 	unit/test_exec_device_fails \
 	unit/test_exec_direct \
 	unit/test_exec_programs \
+	unit/test_exec_program_fails \
 	unit/test_lane \
 	unit/test_loan \
 	unit/test_exec_nic \

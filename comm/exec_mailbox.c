@@ -2,11 +2,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/exec_votes.h"
 #include "devmem/claim.h"
 #include "devmem/lane_surplus.h"
+#include "devmem/loan.h"
 
 /* What a rank receives in one operation: of the algorithms for sizes near the largest at most about twice the operation's. */
 #define ROOM_FACTOR 2
@@ -140,20 +142,34 @@ static int make(struct weft_exec_op *op)
     return WEFT_OK;
 }
 
+static int is_of_this_process(const struct weft_exec *exec, uint32_t rank)
+{
+    return exec->peers[rank].process == weft_share_instance(shares_of(exec));
+}
+
+static int tell(struct weft_exec *exec, uint32_t rank)
+{
+    struct weft_program_peer *told = &exec->programs->peers[rank];
+    struct weft_wire_mailbox mailbox = exec->programs->mailbox.told;
+    struct weft_exec_peer *peer;
+    struct weft_wire_header header = {.source = exec->options.rank,
+                                      .size = sizeof mailbox,
+                                      .kind = WEFT_WIRE_MAILBOX,
+                                      .version = WEFT_WIRE_VERSION};
+    int status = weft_exec_connect(exec, rank, &peer);
+    if (status == WEFT_OK && !told->loan && is_of_this_process(exec, rank))
+        status = weft_loan_open(&told->loan);
+    mailbox.loan = told->loan;
+    return status == WEFT_OK ? weft_exec_post(exec, peer, &header, &mailbox) : status;
+}
+
 int weft_mailbox_tell(struct weft_exec *exec)
 {
     struct weft_programs *programs = exec->programs;
     uint32_t left = programs->mailbox.kind ? weft_programs_others(exec) & ~programs->told : 0;
     for (; left; left &= left - 1) {
         uint32_t rank = (uint32_t)__builtin_ctz(left);
-        struct weft_exec_peer *peer;
-        struct weft_wire_header header = {.source = exec->options.rank,
-                                          .size = sizeof programs->mailbox.told,
-                                          .kind = WEFT_WIRE_MAILBOX,
-                                          .version = WEFT_WIRE_VERSION};
-        int status = weft_exec_connect(exec, rank, &peer);
-        if (status == WEFT_OK)
-            status = weft_exec_post(exec, peer, &header, &programs->mailbox.told);
+        int status = tell(exec, rank);
         if (status == WEFT_OK)
             programs->told |= 1u << rank;
         else if (status == WEFT_AGAIN)
@@ -192,8 +208,8 @@ int weft_mailbox_take(struct weft_exec *exec, const struct weft_wire_header *hea
 static int check_beside(const struct weft_exec *exec, uint32_t rank)
 {
     const struct weft_mailbox *mailbox = &exec->programs->mailbox;
-    if (exec->peers[rank].process != weft_share_instance(shares_of(exec)) ||
-        exec->programs->peers[rank].mailbox.ordinal != mailbox->ordinal || !mailbox->is_alone)
+    if (!is_of_this_process(exec, rank) || exec->programs->peers[rank].mailbox.ordinal != mailbox->ordinal ||
+        !mailbox->is_alone)
         return WEFT_OK;
     return weft_fail(WEFT_UNSUPPORTED, "ranks %u and %u share %s device %d in one process", rank,
                      exec->options.rank, mailbox->kind->name, mailbox->ordinal);
@@ -256,7 +272,46 @@ int weft_mailbox_ready(struct weft_exec_op *op)
     return 1;
 }
 
+int weft_mailboxes_borrow(struct weft_exec_op *op)
+{
+    struct weft_exec *exec = op->exec;
+    int status = WEFT_OK;
+    for (uint32_t others = weft_programs_others(exec); others && status == WEFT_OK; others &= others - 1) {
+        uint32_t rank = (uint32_t)__builtin_ctz(others);
+        if (is_of_this_process(exec, rank))
+            status = weft_loan_borrow(exec->programs->peers[rank].mailbox.loan, op->request.lane);
+    }
+    return status;
+}
+
+void weft_mailboxes_return(struct weft_exec *exec)
+{
+    for (uint32_t others = weft_programs_others(exec); others; others &= others - 1) {
+        uint32_t rank = (uint32_t)__builtin_ctz(others);
+        if (is_of_this_process(exec, rank))
+            weft_loan_return(exec->programs->peers[rank].mailbox.loan);
+    }
+}
+
 /* --- the end */
+
+/* Programs of this process may be about to write into the mailbox: they end soon, as their ranks learn that this one is gone. */
+static void end_loans(struct weft_exec *exec)
+{
+    struct weft_programs *programs = exec->programs;
+    int64_t until_ns = weft_deadline_ns(WEFT_RECALL_MS);
+    for (uint32_t r = 0; r < exec->options.ranks; r++) {
+        uint64_t loan = programs->peers[r].loan;
+        int64_t left_ms = (until_ns - weft_clock_ns()) / 1000000;
+        programs->peers[r].loan = 0;
+        if (!programs->is_loud)
+            weft_loan_close(loan);
+        else if (loan && weft_loan_recall(loan, left_ms > 0 ? left_ms : 0) != WEFT_OK)
+            weft_log(WEFT_LOG_ERROR,
+                     "a program of rank %u, which should have ended, may still write into memory of rank %u",
+                     r, exec->options.rank);
+    }
+}
 
 static void release_memory(void *kind, uint32_t index, void *memory, size_t size)
 {
@@ -295,5 +350,6 @@ void weft_mailbox_close(struct weft_exec *exec)
             weft_share_release(shares_of(exec), programs->peers[r].import);
         programs->peers[r].import = NULL;
     }
+    end_loans(exec);
     give_back(exec);
 }

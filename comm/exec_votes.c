@@ -297,7 +297,9 @@ static int run_program(struct weft_exec_op *op)
     op->vote = WEFT_VOTE_PROGRAM;
     weft_gates_count(1); /* it waits for others, as a stream at a gate does */
     join_channels(op);
-    int status = queue_program(op, steps);
+    int status = weft_mailboxes_borrow(op);
+    if (status == WEFT_OK)
+        status = queue_program(op, steps);
     free(steps);
     if (status != WEFT_OK)
         return status;
@@ -403,6 +405,8 @@ void weft_vote_ended(struct weft_exec_op *op)
     struct weft_programs *programs = op->exec->programs;
     if (programs->mailbox.kind && programs->mailbox.maker == op->sequence)
         programs->mailbox.is_zeroed = 1;
+    if (op->vote == WEFT_VOTE_PROGRAM)
+        weft_mailboxes_return(op->exec);
     free_vote(op);
     if (op->ballot && op->ballot->is_timed)
         weft_program_learn(op, weft_clock_ns() - op->ballot->decided_ns);

@@ -70,6 +70,7 @@ struct weft_program_peer {
     struct weft_wire_mailbox mailbox;
     uint8_t *memory; /* its mailbox */
     struct weft_share_import *import;
+    uint64_t loan;           /* of this rank's mailbox to it, where it is of this process */
     uint64_t sent, received; /* messages of all programs so far */
     uint64_t refused;        /* operations whose votes are to be answered no, by sequence % WEFT_OPS_MAX; */
     uint32_t refused_last;   /* the last of them, those further back are forgotten */
@@ -160,6 +161,9 @@ size_t weft_mailbox_room(const struct weft_exec *exec);
 /* Whether this rank may run a program now; until it gives that back. */
 int weft_mailbox_claim(struct weft_exec *exec);
 void weft_mailbox_unclaim(struct weft_exec *exec);
+/* A program writes into the mailboxes of ranks of this process from now on, which stay; or does so no more. */
+int weft_mailboxes_borrow(struct weft_exec_op *op);
+void weft_mailboxes_return(struct weft_exec *exec);
 /* The operation's lane still works with the mailboxes: they are given back when it has ended. */
 void weft_mailbox_leave(struct weft_exec_op *op);
 void weft_mailbox_close(struct weft_exec *exec);

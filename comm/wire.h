@@ -116,6 +116,7 @@ struct weft_wire_mailbox {
     uint64_t bytes;  /* of the mailbox */
     int32_t ordinal; /* of the device, in its process */
     uint32_t reserved;
+    uint64_t loan; /* to the receiver, if that is a rank of the same process (devmem/loan.h) */
 };
 
 /* Where in the sender's mailbox messages of the receiver's go, and how long the sender knows calls of this size to take, in ns:

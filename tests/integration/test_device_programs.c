@@ -7,6 +7,8 @@ int main(void)
     const struct device_programs programs = {.bench = &sim_bench, .many = 3, .beside = 1};
     sim_seats_prepare("sim:seed=1");
     int failed = device_programs_run(&programs);
-    sim_seats_end();
-    return failed;
+    failed += sim_seats_end();
+    sim_seats_prepare("sim:seed=2,delay=5000");
+    failed += device_programs_run_slow(&programs);
+    return failed + sim_seats_end();
 }

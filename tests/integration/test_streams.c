@@ -33,7 +33,7 @@ static void run(int ranks, int in_threads, const char *options, int ends)
 {
     sim_seats_prepare(options);
     int failed = device_bench_run(&sim_bench, ranks, in_threads, body, &ends);
-    sim_seats_end();
+    assert_int_equal(sim_seats_end(), 0);
     assert_int_equal(failed, 0);
 }
 
@@ -125,7 +125,7 @@ static void a_thread_leaves(void **state)
     (void)state;
     sim_seats_prepare("sim:seed=7");
     int failed = device_bench_run(&sim_bench, 2, 0, leave_body, NULL);
-    sim_seats_end();
+    assert_int_equal(sim_seats_end(), 0);
     assert_int_equal(failed, 0);
 }
 

@@ -186,6 +186,35 @@ static int lose_rank(int rank, int ranks, void *arg)
     return place_close(&place);
 }
 
+/* Rank 1 gives up in the middle of a program, and is gone at once with all that it had: nobody's device touches that later. */
+static int leave_in_the_middle(int rank, int ranks, void *arg)
+{
+    enum { CALLS = 4 };
+    const struct job *job = arg;
+    struct place place;
+    void *input, *output;
+    weft_work *work = NULL;
+    int status = WEFT_OK;
+    (void)ranks;
+    CHECK(place_open(&place, job) == 0);
+    CHECK(fill(&place, rank, rank, &input) == 0 && fill(&place, rank, 0, &output) == 0);
+    for (int call = 0; status == WEFT_OK; call++) {
+        status = weft_allreduce_start(place.comm, input, output, COUNT, WEFT_INT32, WEFT_SUM, &work);
+        if (rank == LOST && call == CALLS) {
+            usleep(10000);
+            CHECK_OK(weft_comm_abort(place.comm, "rank 1 has had enough"));
+        }
+        if (status == WEFT_OK) {
+            status = weft_work_wait(work, -1);
+            weft_work_free(work);
+        }
+    }
+    CHECK(rank == LOST || strstr(weft_error_detail(), "rank 1 has had enough"));
+    device_seat_put(&place.seat, 0, input);
+    device_seat_put(&place.seat, 0, output);
+    return place_close(&place);
+}
+
 /* --- the tests */
 
 static const struct device_programs *row;
@@ -284,6 +313,19 @@ static void abort_of_a_rank(void **state)
 {
     (void)state;
     run_both(lose_rank, (struct job){.is_abort = 1});
+}
+
+static void leaving(void **state)
+{
+    (void)state;
+    run_both(leave_in_the_middle, (struct job){0});
+}
+
+int device_programs_run_slow(const struct device_programs *programs)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(leaving)};
+    row = programs;
+    return cmocka_run_group_tests_name("slow programs", tests, NULL, NULL);
 }
 
 int device_programs_run(const struct device_programs *programs)

@@ -14,5 +14,7 @@ struct device_programs {
 
 /* Number of failed tests. */
 int device_programs_run(const struct device_programs *programs);
+/* On devices that take milliseconds for each step: a rank leaves in the middle. */
+int device_programs_run_slow(const struct device_programs *programs);
 
 #endif

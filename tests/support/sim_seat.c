@@ -3,11 +3,44 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "examples/device-sim/sim.h"
 #include "tests/support/plugins.h"
 
 static struct test_plugin plugin;
+static char log_path[64];
+
+static void prepare_log(void)
+{
+    strcpy(log_path, "/tmp/weft-test-sim-XXXXXX");
+    int log = mkstemp(log_path);
+    if (log < 0 || close(log)) {
+        fprintf(stderr, "there is no room for a log\n");
+        abort();
+    }
+    setenv("WEFT_LOG_FILE", log_path, 1);
+}
+
+/* Lines about work on memory that is gone: nobody may wait for that work any more. */
+static int end_log(void)
+{
+    char line[1024];
+    int count = 0;
+    FILE *file = fopen(log_path, "r");
+    while (file && fgets(line, sizeof line, file)) {
+        if (!strstr(line, "was freed before the work"))
+            continue;
+        fputs(line, stderr);
+        count++;
+    }
+    if (file)
+        fclose(file);
+    unlink(log_path);
+    unsetenv("WEFT_LOG_FILE");
+    return count;
+}
 
 void sim_seats_prepare(const char *options)
 {
@@ -17,13 +50,15 @@ void sim_seats_prepare(const char *options)
     }
     setenv("WEFT_DEVICE_PLUGIN", plugin.path, 1);
     setenv("WEFT_DEVICE_OPTIONS", options, 1);
+    prepare_log();
 }
 
-void sim_seats_end(void)
+int sim_seats_end(void)
 {
     unsetenv("WEFT_DEVICE_PLUGIN");
     unsetenv("WEFT_DEVICE_OPTIONS");
     test_plugin_remove(&plugin);
+    return end_log();
 }
 
 static const struct sim_api *api_of(const struct weft_device_kind *kind)

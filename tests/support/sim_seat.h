@@ -9,8 +9,9 @@
 
 extern const struct device_bench sim_bench;
 
-/* Before ranks are started, and behind them. options: "sim:seed=1". */
+/* Before ranks are started, and behind them. options: "sim:seed=1". What end() returns is to be 0: how often devices were to work on memory
+ * that had been released, as processes forked in between have logged it. */
 void sim_seats_prepare(const char *options);
-void sim_seats_end(void);
+int sim_seats_end(void);
 
 #endif

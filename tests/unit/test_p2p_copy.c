@@ -39,7 +39,7 @@ static void close_all(void)
     assert_int_equal(weft_context_close(context), 0);
     assert_int_equal(sim_bench.left(&seat), 0);
     device_seat_leave(&seat);
-    sim_seats_end();
+    assert_int_equal(sim_seats_end(), 0);
 }
 
 struct pair {
