@@ -27,10 +27,11 @@ LIBS := -Wl,--as-needed $(PRIVATE_LIBS)
 Q := $(if $(V),,@)
 say = $(if $(V),,@echo "  $(1)	$(2)";)
 
-# One kernel source, compiled once per instruction set; off x86-64 the last two objects are empty.
+# One kernel source, compiled once per instruction set, with VECTOR_FLAGS for all but the portable one; off x86-64 the last two
+# objects are empty.
 ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
-EXTRA_reduce_avx2 := -mavx2 -mf16c
-EXTRA_reduce_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mbmi2
+EXTRA_reduce_avx2 := -mavx2 -mf16c $(VECTOR_FLAGS)
+EXTRA_reduce_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mbmi2 $(VECTOR_FLAGS)
 endif
 
 # Version and soname follow include/weft/weft.h; the soname changes only with the major version.
