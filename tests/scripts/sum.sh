@@ -1,23 +1,62 @@
 #!/bin/bash
-# Runs commands one after the other, adds up the "N passed, N failed, N skipped" lines each ends with, and ends
+# Runs commands one after the other, or some of them side by side, adds up the "N passed, N failed, N skipped" lines each ends with, and ends
 # with the sum. A command that fails without counting a failure counts as one, and so does one without a count.
-# A word "count:" before a command says that its success is itself one passed test: tests/scripts/sum.sh COMMAND...
+# tests/scripts/sum.sh COMMAND..., each with words before it, in this order:
+#
+# beside:  it runs beside those that follow, up to and with the first one without this word; what it prints comes after that one
+# count:   its success is itself one passed test
 set -u
 passed=0 failed=0 skipped=0
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-for command in "$@"; do
-    plain=${command#count: }
-    started=$SECONDS
-    echo "=== $plain"
-    bash -c "$plain" 2>&1 </dev/null | tee "$log"
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+
+# run LOG COMMAND: its output and how it ended, in the log and on standard output.
+run() {
+    local started=$SECONDS rc
+    echo "=== $2"
+    bash -c "$2" 2>&1 </dev/null | tee "$1"
     rc=${PIPESTATUS[0]}
-    line=$(grep -aE '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1)
+    echo "$rc" >"$1.status"
+    echo "=== $2: status $rc, $((SECONDS - started)) s"
+}
+# add LOG COUNTS: what a command that has ended counts for.
+add() {
+    local rc line p f s
+    rc=$(cat "$1.status" 2>/dev/null || echo 1)
+    line=$(grep -aE '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$1" | tail -n 1)
     read -r p f s < <(echo "${line:-0 passed, 0 failed, 0 skipped}" | awk '{ print $1, $3, $5 }')
-    if [[ $plain != "$command" ]]; then p=1 f=0 s=0; [[ $rc == 0 ]] || p=0; elif [[ -z $line ]]; then f=1; fi
+    if [[ $2 ]]; then p=1 f=0 s=0; [[ $rc == 0 ]] || p=0; elif [[ -z $line ]]; then f=1; fi
     [[ $rc != 0 && $f == 0 ]] && f=1
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
-    echo "=== $plain: status $rc, $((SECONDS - started)) s"
+}
+
+# Those that run beside what has ended just now.
+waiting=()
+join() {
+    local n process counts
+    for other in "${waiting[@]}"; do
+        read -r n process counts <<<"$other"
+        wait "$process"
+        cat "$logs/$n.printed"
+        add "$logs/$n" "$counts"
+    done
+    waiting=()
+}
+
+for ((n = 1; n <= $#; n++)); do
+    command=${!n} counts=
+    beside=${command#beside: }
+    plain=${beside#count: }
+    [[ $plain == "$beside" ]] || counts=yes
+    if [[ $beside == "$command" ]]; then
+        run "$logs/$n" "$plain"
+        add "$logs/$n" "$counts"
+        join
+    else
+        run "$logs/$n" "$plain" >"$logs/$n.printed" &
+        waiting+=("$n $! $counts")
+    fi
 done
+join
 echo "$passed passed, $failed failed, $skipped skipped"
 [[ $failed == 0 && $passed != 0 ]]
