@@ -34,6 +34,7 @@
 #include "base/clock.h"
 #include "tests/faults/worker.h"
 #include "tests/support/job.h"
+#include "tests/support/sanitized.h"
 
 #define LANES        6
 #define PATIENCE_MS  30000 /* deadline of runs that must succeed */
@@ -540,9 +541,9 @@ static void test_all_or_some(void **state)
         sweep();
     } else if (failures == 0) {
         struct sampler sampler = {.source = {sample_next, NULL}};
-        sampler.until_ns = weft_deadline_ns((seconds                    ? atoi(seconds)
-                                             : getenv("WEFT_SANITIZER") ? 8
-                                                                        : 18) *
+        sampler.until_ns = weft_deadline_ns((seconds               ? atoi(seconds)
+                                             : test_is_sanitized() ? 8
+                                                                   : 18) *
                                             INT64_C(1000));
         run_all(&sampler.source);
     }

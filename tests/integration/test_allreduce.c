@@ -15,6 +15,7 @@
 #include "tests/support/job.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sanitized.h"
 
 struct setup {
     const char *transports, *provider;
@@ -54,7 +55,7 @@ static int sweep_body(int rank, int ranks, void *arg)
     int failed = 0;
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
         for (int op = 0; op <= WEFT_AVG; op++) {
-            if (getenv("WEFT_SANITIZER") && (d + (size_t)op + (size_t)ranks) % 4)
+            if (test_is_sanitized() && (d + (size_t)op + (size_t)ranks) % 4)
                 continue; /* each pair for another number of ranks */
             for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
                 failed |= check_shape(job.comm, counts[c], dtypes[d], op, (int)(c + (size_t)op) % 2);
@@ -73,8 +74,8 @@ static int large_body(int rank, int ranks, void *arg)
     CHECK_OK(job_open(&job, setup->transports, setup->provider));
     int failed = 0;
     for (int in_place = 0; in_place < 2; in_place++)
-        failed |= check_shape(job.comm, getenv("WEFT_SANITIZER") ? 1200001 : 3000001, WEFT_FLOAT32, WEFT_SUM,
-                              in_place);
+        failed |=
+            check_shape(job.comm, test_is_sanitized() ? 1200001 : 3000001, WEFT_FLOAT32, WEFT_SUM, in_place);
     CHECK_OK(job_close(&job));
     return failed;
 }
@@ -86,7 +87,7 @@ static void sweep(const struct setup *setup)
     for (size_t a = 0; a < sizeof algorithms / sizeof *algorithms; a++) {
         setenv("WEFT_ALGO", algorithms[a], 1);
         for (int ranks = 1; ranks <= 5; ranks++) {
-            if (!getenv("WEFT_SANITIZER") || (a + (size_t)ranks) % 2)
+            if (!test_is_sanitized() || (a + (size_t)ranks) % 2)
                 assert_int_equal(test_ranks_fork(ranks, sweep_body, (void *)(uintptr_t)setup), 0);
         }
     }
@@ -370,7 +371,7 @@ static void test_no_leaks(void **state)
     assert_int_equal(test_ranks_threads(3, again_body, "shm"), 0);
     struct test_leak before;
     test_leak_take(&before);
-    for (int i = 0; i < (getenv("WEFT_SANITIZER") ? 10 : 30); i++)
+    for (int i = 0; i < (test_is_sanitized() ? 10 : 30); i++)
         assert_int_equal(test_ranks_threads(3, again_body, "shm"), 0);
     assert_int_equal(test_leak_check(&before), 0);
 }

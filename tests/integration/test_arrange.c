@@ -18,6 +18,7 @@
 #include "algos/hosts.h"
 #include "comm/comm.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/skip.h"
 
 #define RANKS 6
@@ -136,7 +137,7 @@ static void play(struct scene scene)
 {
     static unsigned turn;
     int end;
-    if (getenv("WEFT_SANITIZER") && turn++ % 3)
+    if (test_is_sanitized() && turn++ % 3)
         return;
     pid_t child = fork();
     assert_true(child >= 0);

@@ -13,6 +13,7 @@
 #include "tests/support/collective_case.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sanitized.h"
 
 #define TENSORS_MAX 90
 
@@ -108,7 +109,7 @@ static int lists_body(int rank, int ranks, void *arg)
         for (int started = 0; started < 2 && !failed; started++) {
             failed |= check_list(job.comm, mixed, sizeof mixed / sizeof *mixed, kind, started);
             failed |= check_list(job.comm, small, TENSORS_MAX, kind, started);
-            if (!getenv("WEFT_SANITIZER") || started == kind % 2) /* the costly one */
+            if (!test_is_sanitized() || started == kind % 2) /* the costly one */
                 failed |= check_list(job.comm, many, TENSORS_MAX, kind, started);
             failed |= check_list(job.comm, mixed + 1, 1, kind, started);
             failed |= check_list(job.comm, NULL, 0, kind, started);
@@ -130,7 +131,7 @@ static void test_lists(void **state)
 {
     (void)state;
     static const struct setup shm = {"shm", NULL}, ofi = {"ofi", "tcp;ofi_rxm"};
-    for (int ranks = 1; ranks <= 4; ranks += getenv("WEFT_SANITIZER") ? 2 : 1)
+    for (int ranks = 1; ranks <= 4; ranks += test_is_sanitized() ? 2 : 1)
         assert_int_equal(test_ranks_fork(ranks, lists_body, (void *)(uintptr_t)&shm), 0);
     if (job_has_ofi(ofi.provider))
         assert_int_equal(test_ranks_fork(3, lists_body, (void *)(uintptr_t)&ofi), 0);
@@ -244,7 +245,7 @@ static void test_reductions(void **state)
         struct reduced way = {(enum reduction)(i / 4), i & 1, i >> 1 & 1};
         setenv("WEFT_STRICT", way.reduction == STRICT ? "1" : "0", 1);
         for (int ranks = 2; ranks <= 4; ranks += way.reduction == MEAN ? 2 : 1) {
-            if (getenv("WEFT_SANITIZER") && ranks % 2 != i % 2 && way.reduction != MEAN)
+            if (test_is_sanitized() && ranks % 2 != i % 2 && way.reduction != MEAN)
                 continue;
             assert_int_equal(test_ranks_fork(ranks, reduced_body, &way), 0);
         }

@@ -13,6 +13,7 @@
 #include "tests/support/job.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sanitized.h"
 
 struct setup {
     const char *transports, *provider;
@@ -22,7 +23,7 @@ struct setup {
 static int sweep(weft_comm *comm, uint32_t seed, size_t counts_used)
 {
     static const size_t all[] = {0, 1, 3, 100, 1023, 5000, 70001}, some[] = {0, 3, 5000};
-    if (getenv("WEFT_SANITIZER"))
+    if (test_is_sanitized())
         return collective_sweep(comm, COLLECTIVES_ALL, seed, some, sizeof some / sizeof *some);
     return collective_sweep(comm, COLLECTIVES_ALL, seed, all, counts_used);
 }

@@ -20,6 +20,7 @@
 #include "tests/support/job.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/skip.h"
 
 #define COUNT_MAX 200000
@@ -46,7 +47,7 @@ static int refused(int status)
 /* Ends in the ordinary way; without a leak checker, to which everything of the parent's threads looks lost. */
 static void leave(int result)
 {
-    if (getenv("WEFT_SANITIZER"))
+    if (test_is_sanitized())
         _exit(result);
     exit(result);
 }

@@ -21,6 +21,7 @@
 #include "tests/kill/driver.h"
 #include "tests/support/job.h"
 #include "tests/support/leak.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/skip.h"
 
 #define NOTICE_MS 100
@@ -56,12 +57,12 @@ static void kill_on(int transport, int signal, const char *name, int part)
     struct hand hand = {.deck = kill_deck_new(seed, transport, signal)};
     size_t dealt, steps;
     test_leak_take(&before);
-    for (int ranks = 2; ranks <= KILL_RANKS_MAX; ranks += getenv("WEFT_SANITIZER") ? 3 : 1)
+    for (int ranks = 2; ranks <= KILL_RANKS_MAX; ranks += test_is_sanitized() ? 3 : 1)
         assert_int_equal(kill_run_quiet(hand.deck, transport, ranks), 0);
     hand.left = number("WEFT_KILLS", 0) * part / 100;
     if (!hand.left)
         hand.until_ns =
-            weft_deadline_ns(number("WEFT_KILL_SECONDS", getenv("WEFT_SANITIZER") ? 6 : 20) * 10 * part);
+            weft_deadline_ns(number("WEFT_KILL_SECONDS", test_is_sanitized() ? 6 : 20) * 10 * part);
     kill_run(deal, &hand, (int)number("WEFT_KILL_JOBS", 2), &score);
     steps = kill_deck_steps(hand.deck, &dealt);
     printf("seed %llu: %zu of %zu steps of plans\n", (unsigned long long)seed, dealt, steps);

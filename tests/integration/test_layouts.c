@@ -23,6 +23,7 @@
 #include "tests/support/layouts.h"
 #include "tests/support/machines.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/skip.h"
 #include "tests/support/sys_tree.h"
 
@@ -193,7 +194,7 @@ static int sweep_body(int rank, int ranks, void *arg)
     (void)ranks;
     const struct scene *scene = arg;
     static const size_t all[] = {1, 301, 40001}, few[] = {7};
-    int sanitized = getenv("WEFT_SANITIZER") != NULL;
+    int sanitized = test_is_sanitized();
     CHECK(test_machines_enter(machine_of(&scene->layout, rank)) == 0);
     for (int a = 0; a < WEFT_ALGO_COUNT; a++) {
         struct job job;
@@ -406,7 +407,7 @@ static void test_derived(void **state)
 {
     (void)state;
     derive((struct lineage){{.hosts = "bacabac"}, 4, NULL});
-    if (!getenv("WEFT_SANITIZER"))
+    if (!test_is_sanitized())
         derive((struct lineage){{.hosts = "bacabac"}, 0, NULL});
 }
 

@@ -15,6 +15,7 @@
 
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/skip.h"
 
 #define UNPRIVILEGED 65534
@@ -197,7 +198,7 @@ static void test_threads(void **state)
     (void)state;
     int statuses[TEST_RANKS_MAX];
     struct limit limit = {.which = RLIMIT_NPROC, .value = 1, .hint = "ulimit -u"};
-    if (getenv("WEFT_SANITIZER"))
+    if (test_is_sanitized())
         TEST_SKIP("a sanitizer cannot look at a process that has changed its user");
     if (geteuid() != 0)
         TEST_SKIP("only root can become a user whose number of threads is limited");
@@ -234,7 +235,7 @@ static void test_address_space(void **state)
 {
     (void)state;
     int statuses[TEST_RANKS_MAX];
-    if (getenv("WEFT_SANITIZER"))
+    if (test_is_sanitized())
         TEST_SKIP("a sanitizer needs more address space than this test leaves");
     test_ranks_fork_status(1, space_body, (void *)(uintptr_t) "ulimit -v", statuses);
     assert_int_equal(exit_of(statuses, 0), HINTED + 1);

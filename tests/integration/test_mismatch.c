@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sanitized.h"
 
 #define RANKS_MAX  5
 #define BOUND_NS   INT64_C(10000000000) /* for each; machines under test may be busy */
@@ -229,7 +230,7 @@ static int judge(const struct setup *setup, int rank, int ranks, int status, con
     snprintf(expected, sizeof expected, "rank %d on host '", ranks == 2 ? 1 : setup->wrong);
     int named = strstr(text, expected) != NULL;
     tally->answers++;
-    tally->slow += took_ns > PROMISE_NS * (getenv("WEFT_SANITIZER") ? 4 : 1);
+    tally->slow += took_ns > PROMISE_NS * (test_is_sanitized() ? 4 : 1);
     tally->unnamed += !named;
     if (!named && took_ns > DECIDED_NS)
         named = strstr(text, "on host '") != NULL;

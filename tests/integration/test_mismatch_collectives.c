@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sanitized.h"
 
 #define RANKS_MAX 4
 #define FAR_RANKS 18 /* has roots whose low four bits are the same */
@@ -273,7 +274,7 @@ static void sweep(const char *transports, const char *provider, int ranks_max)
     for (int s = 0; s < SCENARIOS; s++) {
         for (int ranks = 2; ranks <= ranks_max; ranks += 1 + s % 2) {
             int wrong = (s + ranks) % ranks;
-            if (getenv("WEFT_SANITIZER") && (s + ranks) % 2 == (provider != NULL))
+            if (test_is_sanitized() && (s + ranks) % 2 == (provider != NULL))
                 continue; /* half of them each way */
             struct setup setup = {&scenarios[s], transports, provider, wrong};
             assert_int_equal(test_ranks_fork(ranks, body, &setup), 0);

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sanitized.h"
 
 #define TIMEOUT_MS 20000
 #define HEARTBEAT  "2000" /* so long survivors that share processors must not be silent */
@@ -156,7 +157,7 @@ static void stop_one(const char *provider, int ranks, int in_place, int busy)
         mmap(NULL, sizeof *scene, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(scene != MAP_FAILED);
     *scene = (struct scene){.provider = provider,
-                            .count = getenv("WEFT_SANITIZER") ? 3 << 18 : 3 << 20,
+                            .count = test_is_sanitized() ? 3 << 18 : 3 << 20,
                             .in_place = in_place,
                             .busy = busy};
     int failed = test_ranks_fork(ranks, body, scene);

@@ -12,6 +12,7 @@
 #include "tests/support/job.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sanitized.h"
 
 #define GUARD 64
 
@@ -36,7 +37,7 @@ static void each_way(int ranks, test_rank_function *body)
     static size_t turn;
     turn++;
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
-        if (getenv("WEFT_SANITIZER") && !ways[w].threads && (w + turn) % 2)
+        if (test_is_sanitized() && !ways[w].threads && (w + turn) % 2)
             continue;
         if (ways[w].provider && !job_has_ofi(ways[w].provider))
             continue;
@@ -100,7 +101,7 @@ static const size_t sizes[] = {0,      1,      8,      63,      64,      65,    
 /* How many of them are sent: sanitized those of up to a million bytes. */
 static size_t sizes_sent(void)
 {
-    return getenv("WEFT_SANITIZER") ? SIZES - 3 : SIZES;
+    return test_is_sanitized() ? SIZES - 3 : SIZES;
 }
 
 /* Rank 0 sends every size to rank 1, which knows it or has more room, posts before or after, and sends it back. */

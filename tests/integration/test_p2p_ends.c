@@ -18,6 +18,7 @@
 #include "tests/support/job.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sanitized.h"
 
 #define LARGE 3000000
 
@@ -367,7 +368,7 @@ static int idle_body(int rank, int ranks, void *arg)
 static void test_idle(void **state)
 {
     (void)state;
-    if (getenv("WEFT_SANITIZER")) {
+    if (test_is_sanitized()) {
         print_message("SKIP: what waiting costs: a sanitizer's own cost is in it\n");
         skip();
     }

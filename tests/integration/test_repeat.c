@@ -12,6 +12,7 @@
 
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sanitized.h"
 
 enum { RANKS_MAX = 5, ELEMENTS = 60000, SMALL = 50, CALLS = 5, SLOT = CALLS * ELEMENTS };
 
@@ -92,7 +93,7 @@ static void test_two_runs(void **state)
     int with_ofi = job_has_ofi("tcp;ofi_rxm");
     for (size_t a = 0; a < sizeof algorithms / sizeof *algorithms; a++) {
         for (int ranks = 2; ranks <= RANKS_MAX; ranks++) {
-            if (!getenv("WEFT_SANITIZER") || ((size_t)ranks + a) % 2)
+            if (!test_is_sanitized() || ((size_t)ranks + a) % 2)
                 compare_runs("shm", algorithms[a], ranks);
         }
         if (with_ofi)

@@ -17,6 +17,7 @@
 #include "tests/support/job.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sanitized.h"
 
 #define COUNT 30000
 
@@ -146,7 +147,7 @@ static void shrink_jobs(const char *transports, const char *provider)
     };
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         struct deaths deaths = cases[c].deaths;
-        if (getenv("WEFT_SANITIZER") && c % 2 == (provider != NULL))
+        if (test_is_sanitized() && c % 2 == (provider != NULL))
             continue; /* half of them each way */
         int statuses[TEST_RANKS_MAX], ranks = cases[c].ranks;
         deaths.transports = transports;
@@ -252,7 +253,7 @@ static int abort_body(int rank, int ranks, void *arg)
 static void test_abort(void **state)
 {
     (void)state;
-    const size_t counts[] = {2, getenv("WEFT_SANITIZER") ? 200000 : 2000000};
+    const size_t counts[] = {2, test_is_sanitized() ? 200000 : 2000000};
     for (size_t c = 0; c < 2; c++)
         for (int ranks = 3; ranks <= 4; ranks++)
             assert_int_equal(test_ranks_fork(ranks, abort_body, (void *)(uintptr_t)&counts[c]), 0);
@@ -541,7 +542,7 @@ static int abort_then_shrink_body(int rank, int ranks, void *arg)
     CHECK_OK(weft_comm_abort(job.comm, "and once more"));
     CHECK_OK(weft_comm_shrink(job.comm, &smaller));
     CHECK(weft_comm_size(smaller) == ranks && weft_comm_rank(smaller) == rank);
-    CHECK_OK(compute(smaller, getenv("WEFT_SANITIZER") ? 50 : 1000));
+    CHECK_OK(compute(smaller, test_is_sanitized() ? 50 : 1000));
     CHECK_OK(weft_comm_destroy(smaller));
     CHECK_OK(job_close(&job));
     return 0;

@@ -12,6 +12,7 @@
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
 #include "tests/support/reduce_reference.h"
+#include "tests/support/sanitized.h"
 
 #define RANKS  3
 #define PERIOD 997 /* elements, after which data repeat */
@@ -89,7 +90,7 @@ static int every_pair_body(int rank, int ranks, void *transports)
             if (!reference_pair(dtype, op))
                 failed |= check_refused(job.comm, dtype, op);
             for (size_t c = 0; c < sizeof counts / sizeof *counts && reference_pair(dtype, op); c++) {
-                if (getenv("WEFT_SANITIZER") && ((size_t)dtype + (size_t)op + c) % 4)
+                if (test_is_sanitized() && ((size_t)dtype + (size_t)op + c) % 4)
                     continue;
                 failed |= check_count(job.comm, dtype, op, counts[c], (int)(c + (size_t)op) % 2);
             }

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sanitized.h"
 
 #define START_MS     2500  /* for starts that the victim does not live to join */
 #define CALL_MS      20000 /* a failure found only by this deadline is a failure of the detector */
@@ -35,7 +36,7 @@ struct rank {
 
 int kill_patience(void)
 {
-    return getenv("WEFT_SANITIZER") ? 4 : 1;
+    return test_is_sanitized() ? 4 : 1;
 }
 
 int kill_names(const char *text, int rank)

@@ -26,6 +26,7 @@
 #include "tests/support/plan_cases.h"
 #include "tests/support/plan_hosts.h"
 #include "tests/support/plan_interpreter.h"
+#include "tests/support/sanitized.h"
 
 #define CONST(plans)     ((const struct weft_plan *const *)(plans))
 #define RANKS_MAX        17
@@ -497,7 +498,7 @@ static void test_mutants(void **state)
     const char *seed = getenv("WEFT_SEED");
     struct score score = {.seed = seed ? strtoull(seed, NULL, 10) : 1,
                           .sample = getenv("WEFT_LONG") ? SAMPLE_LONG : SAMPLE};
-    if (getenv("WEFT_SANITIZER"))
+    if (test_is_sanitized())
         score.sample *= 8; /* sanitized code is slow, and is here to find faults of its own */
     for (uint32_t ranks = 2; ranks <= RANKS_MAX; ranks++) {
         struct plan_cases cases = plan_cases_start(ranks, 1);

@@ -12,6 +12,7 @@
 #include "algos/hazard.h"
 #include "algos/verify.h"
 #include "tests/support/plan_cases.h"
+#include "tests/support/sanitized.h"
 
 #define CONST(plans) ((const struct weft_plan *const *)(plans))
 
@@ -69,7 +70,7 @@ static unsigned expected_order(const struct weft_plan_request *request)
 /* A sanitizer's build is many times slower, and sees as much in fewer ranks. */
 static uint32_t ranks_max(uint32_t ordinary, uint32_t sanitized)
 {
-    return getenv("WEFT_SANITIZER") ? sanitized : ordinary;
+    return test_is_sanitized() ? sanitized : ordinary;
 }
 
 /* Every plan there is. The default window for every count, besides the narrowest and one that varies; all roots of few

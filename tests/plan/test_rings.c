@@ -11,6 +11,7 @@
 #include "tests/support/plan_cases.h"
 #include "tests/support/plan_hosts.h"
 #include "tests/support/plan_proof.h"
+#include "tests/support/sanitized.h"
 #include "topo/order.h"
 
 /* What goes along several rings, on these hosts, in the narrowest window and one more; of many ranks only a part. */
@@ -45,7 +46,7 @@ static void test_rings(void **state)
             uint32_t seed = ranks * 3 + rings, window = 3 + seed * 7 % 62;
             if (ranks > 20 && rings % 4 != ranks % 4 && !more)
                 continue;
-            if (getenv("WEFT_SANITIZER") && ranks > 9 && rings % 3 != ranks % 3)
+            if (test_is_sanitized() && ranks > 9 && rings % 3 != ranks % 3)
                 continue;
             for (uint32_t i = 0; i < (more ? 8 : ranks > 20 ? 1 : 2); i++) {
                 struct weft_hosts *hosts = plan_hosts_railed(ranks, rings, seed + i);

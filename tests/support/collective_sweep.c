@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "tests/support/ranks.h"
+#include "tests/support/sanitized.h"
 
 static int run_equal(weft_comm *comm, const struct case_shape *shape, const struct case_rank *c,
                      weft_work **work)
@@ -140,7 +141,7 @@ static int gaps_max(enum weft_collective collective)
 /* Sanitized calls are many times slower: of the four forms, each count has one or, of few counts, two that differ in all. */
 static int is_left_out(uint32_t form, uint32_t turn, size_t counts)
 {
-    if (!getenv("WEFT_SANITIZER"))
+    if (!test_is_sanitized())
         return 0;
     return counts > 2 ? form != turn % 4 : (form == 0 || form == 3) != (turn % 2 == 0);
 }

@@ -5,6 +5,7 @@
 
 #include "comm/device_memory.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sanitized.h"
 
 /* What the calling thread's checks go by. */
 static _Thread_local struct {
@@ -220,7 +221,7 @@ void device_calls_scatter(uint32_t rank, uint32_t seed, struct case_device *devi
 int device_calls_check(const struct weft_device_kind *kind, collective_place *place, weft_comm_stats *stats)
 {
     /* The last is beyond what goes inside a message; sanitized, each element of the simulation's is costly. */
-    const size_t counts[] = {1, 40, 3000, getenv("WEFT_SANITIZER") ? 20000 : 70000};
+    const size_t counts[] = {1, 40, 3000, test_is_sanitized() ? 20000 : 70000};
     weft_context *context;
     weft_comm *comm;
     weft_comm_options options = WEFT_COMM_OPTIONS_INIT;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tests/support/job.h"
+#include "tests/support/sanitized.h"
 
 #define GUARD 64
 #define MOST  (((size_t)5 << 20) + 3)
@@ -85,7 +86,7 @@ static int pairs_body(int number, int ranks, void *arg)
     for (uint32_t p = 0; p < PLACES; p++) {
         for (uint32_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
             int sends = (s + p) % 2 == (uint32_t)number, where = places[p][!sends];
-            if (getenv("WEFT_SANITIZER") && sizes[s] > 1000000 && (s + p) % 4)
+            if (test_is_sanitized() && sizes[s] > 1000000 && (s + p) % 4)
                 continue; /* byte by byte, that is costly */
             size_t size = sizes[s], room = s % 3 ? size : MOST;
             uint8_t *memory = sends ? get_filled(&rank, where, s, size) : get_empty(&rank, where, room);
@@ -120,7 +121,7 @@ static int order_body(int number, int ranks, void *arg)
     struct rank rank;
     uint8_t *parts[EACH];
     weft_work *works[EACH];
-    const uint32_t each = getenv("WEFT_SANITIZER") ? 21 : EACH;
+    const uint32_t each = test_is_sanitized() ? 21 : EACH;
     CHECK(begin(&rank, arg) == 0);
     for (int early = 0; early < 2; early++) {
         for (uint32_t n = 0; n < each; n++) {

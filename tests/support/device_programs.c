@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "tests/support/device_calls.h"
+#include "tests/support/sanitized.h"
 
 #define COUNT 3000
 #define BYTES (COUNT * sizeof(int32_t))
@@ -247,7 +248,7 @@ static void run_both(test_rank_function *body, struct job job)
 
 static void always(void **state)
 {
-    const uint64_t low = getenv("WEFT_SANITIZER") ? 15 : 50; /* of a sweep with a fourth of the calls */
+    const uint64_t low = test_is_sanitized() ? 15 : 50; /* of a sweep with a fourth of the calls */
     (void)state;
     run_sweep("always", 2, device_calls_together, low, UINT64_MAX);
     run_both(sweep, (struct job){.place = device_calls_together, .low = low, .high = UINT64_MAX});

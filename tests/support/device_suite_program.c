@@ -11,9 +11,10 @@
 #include <weft/weft.h>
 
 #include "tests/support/device_suite.h"
+#include "tests/support/sanitized.h"
 
 #define MOST      50 /* rounds */
-#define ROUNDS    ((uint64_t)(getenv("WEFT_SANITIZER") ? 12 : MOST))
+#define ROUNDS    ((uint64_t)(test_is_sanitized() ? 12 : MOST))
 #define BLOCK     65536 /* elements */
 #define SHIFTS    21
 #define FEW       1000
@@ -223,7 +224,7 @@ static void a_program_has_many_steps(void **state)
     struct device_world *world = &desk.world;
     static struct weft_device_step steps[WEFT_DEVICE_STEPS_MAX];
     int32_t *sum = numbers_make(world, 0, FEW, 7), *ones = numbers_make(world, 0, FEW, 1);
-    const int rounds = getenv("WEFT_SANITIZER") ? 1 : 3;
+    const int rounds = test_is_sanitized() ? 1 : 3;
     for (int round = 0; round < rounds; round++) {
         for (int s = 0; s < WEFT_DEVICE_STEPS_MAX; s++)
             steps[s] = sum_of(sum, sum, ones, s % 2 ? FEW : 1); /* in place */

@@ -10,6 +10,7 @@
 
 #include "tests/support/device_suite.h"
 #include "tests/support/reduce_reference.h"
+#include "tests/support/sanitized.h"
 
 #define COUNT_MAX    67
 #define ELEMENT_MAX  16
@@ -167,7 +168,7 @@ static void every_type_and_operation(const struct device_row *row, int programme
                 .dtype = (weft_dtype)t, .op = (weft_op)o, .in_place = -1, .programmed = programmed};
             for (uint32_t s = 1; reference_pair(trial.dtype, trial.op) && s <= SOURCES; s++) {
                 for (uint32_t d = 1; d <= DESTINATIONS; d++) {
-                    if (getenv("WEFT_SANITIZER") && ((uint32_t)(t + o) + s + d) % 7)
+                    if (test_is_sanitized() && ((uint32_t)(t + o) + s + d) % 7)
                         continue;
                     trial.sources = s;
                     trial.destinations = d;

@@ -9,6 +9,7 @@
 #include <weft/weft.h>
 
 #include "tests/support/plan_hosts.h"
+#include "tests/support/sanitized.h"
 
 struct weft_plan **plan_proof_make(struct weft_plan_request request)
 {
@@ -32,7 +33,7 @@ void plan_proof_expect(const struct weft_plan_request *request, struct weft_plan
 
 uint32_t plan_proof_ranks(uint32_t ordinary, uint32_t sanitized)
 {
-    return getenv("WEFT_SANITIZER") ? sanitized : ordinary;
+    return test_is_sanitized() ? sanitized : ordinary;
 }
 
 void plan_proof_expect_large(const struct weft_hosts *hosts, enum weft_collective collective,

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "tests/support/sanitized.h"
 
 /* What a body can ask about itself. */
 struct seat {
@@ -34,7 +35,7 @@ static int limit_seconds = 60;
 /* Sanitized ranks need several times longer, on a busy machine more than the limit. */
 static int limit_in_force_s(void)
 {
-    return limit_seconds * (getenv("WEFT_SANITIZER") ? 3 : 1);
+    return limit_seconds * (test_is_sanitized() ? 3 : 1);
 }
 
 void test_ranks_limit(int limit_s)

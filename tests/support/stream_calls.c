@@ -5,6 +5,7 @@
 
 #include "tests/support/device_calls.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sanitized.h"
 
 #define MOST 300000
 
@@ -346,7 +347,7 @@ static int check_errors(struct scene *scene)
 int stream_calls_check(const struct weft_device_kind *kind, const struct device_streams *streams,
                        collective_place *place)
 {
-    const int is_sanitized = getenv("WEFT_SANITIZER") != NULL;
+    const int is_sanitized = test_is_sanitized();
     const size_t sizes[] = {1, 40, 9000, is_sanitized ? 70000 : MOST};
     const size_t counts[] = {1, 3000, is_sanitized ? 20000 : 70000};
     struct scene scene;

@@ -21,9 +21,10 @@
 #include "comm/bootstrap.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/skip.h"
 
-#define DEADLINE_MS (getenv("WEFT_SANITIZER") ? 120000 : 30000) /* 512 ranks as threads of one process */
+#define DEADLINE_MS (test_is_sanitized() ? 120000 : 30000) /* 512 ranks as threads of one process */
 
 enum source { LISTENER, ADDRESS, SHARED_FILE, STORE };
 
@@ -212,7 +213,7 @@ static void test_large_blobs(void **state)
 {
     (void)state;
     struct meeting meeting = {
-        .source = LISTENER, .rounds = 2, .size_most = getenv("WEFT_SANITIZER") ? 1 << 18 : 1 << 20};
+        .source = LISTENER, .rounds = 2, .size_most = test_is_sanitized() ? 1 << 18 : 1 << 20};
     run(9, &meeting);
 }
 
@@ -383,7 +384,7 @@ static void test_many_ranks(void **state)
     assert_int_equal(weft_service_start("weft-test", &service), WEFT_OK);
     struct meeting meeting = {.source = LISTENER, .rounds = 1, .size_most = 20, .shared_service = service};
     /* sanitized, each rank's part of the proof takes many times as long */
-    assert_int_equal(test_ranks_threads(getenv("WEFT_SANITIZER") ? 128 : 512, meet_and_gather, &meeting), 0);
+    assert_int_equal(test_ranks_threads(test_is_sanitized() ? 128 : 512, meet_and_gather, &meeting), 0);
     weft_service_stop(service);
     setrlimit(RLIMIT_NOFILE, &limit);
 }

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "tests/support/exec_sweep.h"
 #include "tests/support/plan_hosts.h"
+#include "tests/support/sanitized.h"
 
 /* hosts: NULL, or only what follows their order. */
 static void check_everything(struct exec_world *world, uint32_t ranks, const struct weft_hosts *hosts,
@@ -37,7 +38,7 @@ static void test_every_way(void **state)
     uint32_t random = 7;
     for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
         for (size_t n = 0; n < sizeof rank_counts / sizeof *rank_counts; n++) {
-            if (getenv("WEFT_SANITIZER") && (m + n) % 4)
+            if (test_is_sanitized() && (m + n) % 4)
                 continue;
             struct exec_world_options options = {.ranks = rank_counts[n],
                                                  .window = n % 2 ? 32 : 4,
@@ -59,7 +60,7 @@ static void test_many_ranks(void **state)
 {
     (void)state;
     uint32_t random = 99;
-    for (uint32_t ranks = 33; ranks <= (getenv("WEFT_SANITIZER") ? 33 : SWEEP_RANKS_MAX); ranks += 31) {
+    for (uint32_t ranks = 33; ranks <= (test_is_sanitized() ? 33 : SWEEP_RANKS_MAX); ranks += 31) {
         struct exec_world_options options = {.ranks = ranks,
                                              .window = 16,
                                              .mode = "map",
@@ -81,7 +82,7 @@ static void test_hosts(void **state)
     uint32_t random = 5;
     for (size_t m = 0; m < sizeof modes / sizeof *modes; m += 3) {
         for (size_t n = 0; n < sizeof rank_counts / sizeof *rank_counts; n++) {
-            if (getenv("WEFT_SANITIZER") && (m / 3 + n) % 2)
+            if (test_is_sanitized() && (m / 3 + n) % 2)
                 continue;
             struct weft_hosts *hosts = n % 3 == 2 ? plan_hosts_rings(rank_counts[n], 2 + (uint32_t)m % 3, n)
                                                   : plan_hosts_random(rank_counts[n], m * 16 + n);

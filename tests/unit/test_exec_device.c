@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "tests/support/exec_scene.h"
 #include "tests/support/exec_sweep.h"
+#include "tests/support/sanitized.h"
 
 static const char *const modes[] = {"map", "pull:storm=11", "put:storm=5", "eager:storm=7", "put"};
 
@@ -29,7 +30,7 @@ static void sweep(sweep_place *place, uint32_t seed)
     uint32_t random = seed;
     for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
         for (size_t n = 0; n < sizeof rank_counts / sizeof *rank_counts; n++) {
-            if (place != on_host_kind && (m + n) % 5 != (getenv("WEFT_SANITIZER") ? 0 : n % 2))
+            if (place != on_host_kind && (m + n) % 5 != (test_is_sanitized() ? 0 : n % 2))
                 continue; /* its threads take their time */
             struct exec_world_options options = {.ranks = rank_counts[n],
                                                  .window = n % 2 ? 32 : 4,
@@ -101,7 +102,7 @@ static void sweep_registered(const char *options, sweep_place *place, uint64_t r
     uint32_t random = seed;
     exec_scene_open(options);
     for (size_t n = 0; n < sizeof rank_counts / sizeof *rank_counts; n++) {
-        if (n % 2 != (getenv("WEFT_SANITIZER") ? 0 : n / 2))
+        if (n % 2 != (test_is_sanitized() ? 0 : n / 2))
             continue;
         const struct exec_world_options world = {.ranks = rank_counts[n],
                                                  .window = n % 2 ? 32 : 4,

@@ -14,6 +14,7 @@
 #include "devmem/share_wire.h"
 #include "tests/support/exec_scene.h"
 #include "tests/support/exec_sweep.h"
+#include "tests/support/sanitized.h"
 
 /* What is staged are messages up to the eager limit, once at either end. */
 static void check_direct(struct exec_world *world, uint32_t ranks)
@@ -36,7 +37,7 @@ static void sweep_together(sweep_place *place, uint32_t seed, enum exec_sharing 
     static const size_t counts[] = {333, 9000};
     uint32_t random = seed;
     for (size_t n = 0; n < sizeof rank_counts / sizeof *rank_counts; n++) {
-        if (n % 2 && getenv("WEFT_SANITIZER"))
+        if (n % 2 && test_is_sanitized())
             continue;
         struct exec_world_options options = {.ranks = rank_counts[n],
                                              .window = n % 2 ? 32 : 4,

@@ -15,6 +15,7 @@
 #include "devmem/claim.h"
 #include "tests/support/exec_few.h"
 #include "tests/support/exec_sweep.h"
+#include "tests/support/sanitized.h"
 
 static uint64_t programs_of(struct exec_world *world, uint32_t ranks)
 {
@@ -32,7 +33,7 @@ static void sweep(const char *options, sweep_place *place, enum weft_program_mod
     uint32_t random = which;
     exec_scene_open(options);
     for (size_t n = 0; n < sizeof rank_counts / sizeof *rank_counts; n++) {
-        if (!(which >> n & 1) || (n > 1 && getenv("WEFT_SANITIZER")))
+        if (!(which >> n & 1) || (n > 1 && test_is_sanitized()))
             continue;
         struct exec_world_options world = {.ranks = rank_counts[n],
                                            .window = n % 2 ? 32 : 4,

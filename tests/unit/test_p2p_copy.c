@@ -10,6 +10,7 @@
 #include <cmocka.h>
 #include <weft/weft.h>
 
+#include "tests/support/sanitized.h"
 #include "tests/support/sim_seat.h"
 
 #define GUARD 64
@@ -112,7 +113,7 @@ static void every_pair(const char *options)
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
             for (int order = 0; order < 3; order++) {
                 struct pair pair;
-                if (getenv("WEFT_SANITIZER") && (size_t)order != (p + s) % 3)
+                if (test_is_sanitized() && (size_t)order != (p + s) % 3)
                     continue;
                 pair_make(&pair, places[p][0], places[p][1], sizes[s], (uint8_t)(s + p));
                 pass(&pair, order, sizes[s]);
