@@ -340,6 +340,8 @@ int weft_device_look(struct weft_exec_op *op)
 void weft_device_stop(struct weft_exec *exec)
 {
     exec->stop_ns = weft_clock_ns() + STOP_MS * INT64_C(1000000);
+    if (exec->programs && exec->programs->voted) /* other lanes may stand behind its program */
+        weft_vote_stop(exec->programs->voted);
 }
 
 int64_t weft_device_wait_ms(const struct weft_exec_op *op)

@@ -13,7 +13,8 @@ int weft_device_run(struct weft_exec_op *op);
 int weft_device_look(struct weft_exec_op *op);
 /* The operation ends, early or not. */
 void weft_device_end(struct weft_exec_op *op);
-/* All operations of the executor end now, and share one wait, so that those on a device that hangs do not add up. */
+/* All operations of the executor end now, and share one wait, so that those on a device that hangs do not add up. A program is told at
+ * once, whichever operation is the first to wait: queues may share a channel to the device. */
 void weft_device_stop(struct weft_exec *exec);
 /* How long an operation that ends early may still wait for devices. */
 int64_t weft_device_wait_ms(const struct weft_exec_op *op);

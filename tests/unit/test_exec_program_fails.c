@@ -13,6 +13,7 @@
 
 #include "comm/exec_votes.h"
 #include "tests/support/exec_few.h"
+#include "tests/support/lane_stall.h"
 
 static struct {
     int is_due;
@@ -90,6 +91,54 @@ static void test_leaving(void **state)
     weft_programs_free(exec_world_rank(few.world, 1));
     assert_int_equal(atomic_load(&is_told), 1);
     assert_int_equal(pthread_join(others, NULL), 0);
+    few_close();
+}
+
+struct channel {
+    struct lane_stall stall;
+    const uint64_t *stop;
+};
+
+/* A device serves one queue only when the program in another one has ended. */
+static void *serve_after_program(void *arg)
+{
+    struct channel *channel = arg;
+    while (!__atomic_load_n(channel->stop, __ATOMIC_ACQUIRE))
+        usleep(100);
+    lane_stall_end(&channel->stall);
+    return NULL;
+}
+
+/* Of an operation that ends before the one with the program all work is waited for, too. */
+static void test_program_is_told_first(void **state)
+{
+    (void)state;
+    struct channel channel;
+    pthread_t thread;
+    few_open(4, 1, end_rank_1);
+    few_one_by_one(0, 2);
+    struct weft_lane *lane = few.works[2][0].request.lane;
+    lane_stall_open(&channel.stall, exec_scene.sim);
+    assert_int_equal(lane_stall_put(&channel.stall, lane), 0);
+    channel.stop = exec_world_rank(few.world, 0)->programs->mailbox.pinned;
+    for (uint32_t r = 0; r < FEW_RANKS; r++)
+        few_start(2, r);
+    few_turn(300);
+    trouble.votes = 0;
+    trouble.is_due = 1;
+    for (uint32_t r = 0; r < FEW_RANKS; r++)
+        few_start(3, r);
+    few_turn(300);
+    assert_int_equal(trouble.is_due, 0);
+    assert_int_equal(few_status(2, 0), WEFT_AGAIN);
+    assert_int_equal(few_status(3, 0), WEFT_AGAIN);
+    assert_int_equal(pthread_create(&thread, NULL, serve_after_program, &channel), 0);
+    for (uint32_t r = 0; r < FEW_RANKS; r++)
+        weft_exec_fail(exec_world_rank(few.world, r), WEFT_PEER_FAILED, "rank 1 is gone");
+    assert_true(weft_lane_is_idle(lane)); /* all was done in the time that there is */
+    assert_true(weft_lane_is_idle(few.works[3][0].request.lane));
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    lane_stall_close(&channel.stall);
     few_close();
 }
 
@@ -192,9 +241,8 @@ static void test_lies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_peer_ends),
-        cmocka_unit_test(test_freed_early),
-        cmocka_unit_test(test_leaving),
+        cmocka_unit_test(test_peer_ends),   cmocka_unit_test(test_program_is_told_first),
+        cmocka_unit_test(test_freed_early), cmocka_unit_test(test_leaving),
         cmocka_unit_test(test_lies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
