@@ -193,7 +193,8 @@ EXTRA_test_cuda_abi := $(if $(CUDA_INCLUDE),-isystem $(CUDA_INCLUDE))
 TEST_PLUGINS := $(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/plugins/*.c))
 $(BUILD)/tests/plugins/%.so: tests/plugins/%.c tests/plugins/kind.h include/weft/device.h
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -Iinclude $(CFLAGS_ALL) -fvisibility=default -shared $(LDFLAGS_ALL) $< -o $@
-$(BUILD)/tests/unit/test_devices $(BUILD)/tests/faults/test_devices $(BUILD)/tests/integration/test_device_errors: | $(TEST_PLUGINS)
+$(BUILD)/tests/unit/test_devices $(BUILD)/tests/faults/test_devices $(BUILD)/tests/integration/test_device_errors \
+	$(BUILD)/tests/integration/test_device_late: | $(TEST_PLUGINS)
 
 # The simulated device, built as a vendor would build a plug-in: from include/weft/ alone.
 DEVICE_SIM := $(BUILD)/examples/device-sim/device-sim.so

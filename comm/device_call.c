@@ -213,8 +213,8 @@ static int await_mark(struct weft_comm *comm, struct weft_lane *lane)
     int64_t deadline_ns = weft_comm_deadline_ns(comm);
     int status;
     while ((status = weft_lane_poll(lane, &note)) == 0) {
-        if (comm->failed)
-            return weft_comm_report(comm);
+        if (weft_comm_is_lost(comm) && weft_comm_check_any(comm) != WEFT_OK)
+            return weft_fail(comm->failed, "%s", comm->failure);
         if (weft_clock_ns() >= deadline_ns)
             return weft_fail(WEFT_TIMEOUT, "%s device %d has not copied what it was to copy within %lld ms",
                              weft_lane_kind(lane)->name, weft_lane_ordinal(lane),
