@@ -24,9 +24,11 @@ turn=0
 is_left_out() {
     [[ -n ${WEFT_SANITIZER-} ]] && ((turn++ % 3))
 }
+sizes=(-b 600 -e 6M -f 100)
+[[ -z ${WEFT_SANITIZER-} ]] || sizes=(-b 600 -e 600K -f 32)
 for memory in host host,weft,malloc; do
     for command in allreduce broadcast reduce_scatterv alltoallv sendrecv; do
-        is_left_out || right "$memory" $command 3 --ranks 3 -b 600 -e 6M -f 100
+        is_left_out || right "$memory" $command 3 --ranks 3 "${sizes[@]}"
     done
     is_left_out || right "$memory" p2p-lat 3 --ranks 3 --pairs -b 4K -e 4K
     is_left_out || right "$memory" p2p-bw 1 --ranks 2 --bidirectional --window 3 -b 64K -e 64K
