@@ -216,9 +216,10 @@ static int await_mark(struct weft_comm *comm, struct weft_lane *lane)
         if (weft_comm_is_lost(comm) && weft_comm_check_any(comm) != WEFT_OK)
             return weft_fail(comm->failed, "%s", comm->failure);
         if (weft_clock_ns() >= deadline_ns)
-            return weft_fail(WEFT_TIMEOUT, "%s device %d has not copied what it was to copy within %lld ms",
-                             weft_lane_kind(lane)->name, weft_lane_ordinal(lane),
-                             (long long)comm->timeout_ms);
+            return weft_fail(
+                WEFT_TIMEOUT,
+                "rank %d gave up after %lld ms: %s device %d has not copied the buffer of a call", comm->rank,
+                (long long)comm->timeout_ms, weft_lane_kind(lane)->name, weft_lane_ordinal(lane));
         weft_context_unlock(comm->context);
         sched_yield();
         weft_context_lock(comm->context);
