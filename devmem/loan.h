@@ -1,6 +1,6 @@
 /* Memory of a device that a rank lends to another one of the same process, whose device works on it by the owner's own pointer.
  *
- * A process that maps memory of another one keeps it alive by that. Nothing does where both are one process: when the owner ends early and
+ * Between processes the reader has a mapping of its own. Where both are one process there is nothing of the kind: when the owner ends early and
  * gives its memory back, work that the reader has queued would read what is gone, which ends some devices' contexts. So the owner notes a
  * loan, the reader says in which lane (devmem/lane.h) it reads, and an owner that ends early recalls: the lane takes no more
  * work, and the owner waits for what it holds. It waits for the device only, never for the other rank's thread, which may be
