@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm/op.h"
+#include "comm/progress.h"
 
 /* Any byte of a buffer that there is; NULL: there is none. */
 static const void *any_byte(const struct weft_operands *operands, const void *memory,
@@ -210,6 +211,7 @@ static int mark(struct weft_lane *lane)
 static int await_mark(struct weft_comm *comm, struct weft_lane *lane)
 {
     struct weft_lane_note note;
+    struct weft_idle idle = {0};
     int64_t deadline_ns = weft_comm_deadline_ns(comm);
     int status;
     while ((status = weft_lane_poll(lane, &note)) == 0) {
@@ -221,7 +223,10 @@ static int await_mark(struct weft_comm *comm, struct weft_lane *lane)
                 "rank %d gave up after %lld ms: %s device %d has not copied the buffer of a call", comm->rank,
                 (long long)comm->timeout_ms, weft_lane_kind(lane)->name, weft_lane_ordinal(lane));
         weft_context_unlock(comm->context);
-        sched_yield();
+        if (weft_idle_pause(comm->context, &idle))
+            weft_progress_nap(&idle);
+        else
+            sched_yield();
         weft_context_lock(comm->context);
     }
     return status > 0 ? WEFT_OK : status;
@@ -240,7 +245,16 @@ static int staged_move(struct weft_comm *comm, const struct weft_staged *staged,
     return status == WEFT_AGAIN ? await_mark(comm, staged->lane) : status;
 }
 
-/* Copies the input and waits. */
+/* The others hear of it before this rank waits for its device. */
+int weft_part_fail(struct weft_comm *comm, int status)
+{
+    char text[WEFT_DETAIL_MAX];
+    snprintf(text, sizeof text, "%s", weft_error_detail());
+    weft_comm_fail(comm, status, text);
+    return status;
+}
+
+/* Copies the input and waits. Fails with the communicator. */
 static int staged_begin(struct weft_comm *comm, const struct weft_operands *operands,
                         const struct weft_where *found, struct weft_staged *staged)
 {
@@ -251,6 +265,7 @@ static int staged_begin(struct weft_comm *comm, const struct weft_operands *oper
         status = staged_move(comm, staged, (void *)(uintptr_t)staged->operands.send, operands->send, bytes,
                              bytes && weft_where_is_device(comm->context, operands->send));
     if (status != WEFT_OK) {
+        weft_part_fail(comm, status);
         lane_stop(staged->lane);
         staged_close(comm, staged);
     }
@@ -258,35 +273,22 @@ static int staged_begin(struct weft_comm *comm, const struct weft_operands *oper
     return status;
 }
 
-/* Copies the output back, if status is WEFT_OK, and waits. Returns status, or what has failed. */
+/* Copies the output back, if status is WEFT_OK, and waits. Returns status, or what has failed then, and the communicator with it. */
 static int staged_end(struct weft_comm *comm, const struct weft_operands *operands,
                       struct weft_staged *staged, int status)
 {
     size_t bytes = operands->recv_blocks_count * operands->count * operands->element_bytes;
     weft_context_lock(comm->context);
-    if (status == WEFT_OK)
+    if (status == WEFT_OK) {
         status = staged_move(comm, staged, operands->recv, staged->operands.recv, bytes,
                              bytes && weft_where_is_device(comm->context, operands->recv));
+        if (status != WEFT_OK)
+            weft_part_fail(comm, status);
+    }
     lane_stop(staged->lane);
     staged_close(comm, staged);
     weft_context_unlock(comm->context);
     return status;
-}
-
-int weft_part_fail(struct weft_comm *comm, int status)
-{
-    char text[WEFT_DETAIL_MAX];
-    snprintf(text, sizeof text, "%s", weft_error_detail());
-    weft_comm_fail(comm, status, text);
-    return status;
-}
-
-static int staged_fail(struct weft_comm *comm, int status)
-{
-    weft_context_lock(comm->context);
-    weft_part_fail(comm, status);
-    weft_context_unlock(comm->context);
-    return weft_comm_report(comm);
 }
 
 int weft_staged_run(struct weft_comm *comm, const struct weft_operands *operands,
@@ -295,10 +297,10 @@ int weft_staged_run(struct weft_comm *comm, const struct weft_operands *operands
     struct weft_staged staged;
     int status = staged_begin(comm, operands, where, &staged);
     if (status != WEFT_OK)
-        return staged_fail(comm, status);
+        return weft_comm_report(comm);
     status = run(comm, &staged.operands, arg);
     int ended = staged_end(comm, operands, &staged, status);
-    return status != WEFT_OK || ended == WEFT_OK ? status : staged_fail(comm, ended);
+    return status != WEFT_OK || ended == WEFT_OK ? status : weft_comm_report(comm);
 }
 
 /* --- one rank alone */

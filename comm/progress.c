@@ -179,17 +179,16 @@ static void disarm_all(struct weft_context *context)
  * nothing has happened: what is waited for is noticed late by so much at most, and looking costs little of a processor. */
 static int64_t nap_ns(int64_t idle_ns)
 {
-    return idle_ns / 8 < NAP_NS_MIN ? NAP_NS_MIN : idle_ns / 8;
+    int64_t part_ns = idle_ns / 8 < POLLED_NS ? idle_ns / 8 : POLLED_NS;
+    return part_ns < NAP_NS_MIN ? NAP_NS_MIN : part_ns;
 }
 
 /* How long a waiter may sleep. [lock] */
 static int64_t sleep_ns(const struct weft_context *context, const struct weft_idle *idle, int64_t deadline_ns)
 {
     int64_t now_ns = weft_clock_ns(), sleep_ns = SLEEP_NS_MAX;
-    if (is_blocked(context)) {
+    if (is_blocked(context))
         sleep_ns = nap_ns(now_ns - idle->since_ns);
-        sleep_ns = sleep_ns < POLLED_NS ? sleep_ns : POLLED_NS;
-    }
     if (deadline_ns != WEFT_NEVER_NS && deadline_ns - now_ns < sleep_ns)
         sleep_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
     return sleep_ns;
@@ -198,6 +197,12 @@ static int64_t sleep_ns(const struct weft_context *context, const struct weft_id
 static struct timespec timespec_of(int64_t ns)
 {
     return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+}
+
+void weft_progress_nap(const struct weft_idle *idle)
+{
+    const struct timespec limit = timespec_of(nap_ns(weft_clock_ns() - idle->since_ns));
+    ppoll(NULL, 0, &limit, NULL);
 }
 
 /* The leader may have gone to sleep before anything was blocked: it sleeps on, and the follower looks by itself. */

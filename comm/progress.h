@@ -29,6 +29,9 @@ int weft_idle_pause(struct weft_context *context, struct weft_idle *idle);
 void weft_progress_sleep(struct weft_context *context, const struct weft_idle *idle, int64_t deadline_ns,
                          int (*still_waiting)(void *arg), void *arg);
 
+/* Sleeps for a part of the time that idle tells: for who waits for a device alone, when it is time to sleep. Without the lock. */
+void weft_progress_nap(const struct weft_idle *idle);
+
 /* [lock] Lets another thread that waits for the lock have it. For whoever polls in a loop. */
 void weft_progress_step_aside(struct weft_context *context);
 
