@@ -488,6 +488,7 @@ void weft_exec_fail(struct weft_exec *exec, int status, const char *text)
             weft_op_recall(exec->ops[i]);
     }
     weft_transfers_recall(exec);
+    weft_programs_stop(exec);
     weft_recalls_await(exec, ~0u); /* where nothing is recalled too: peers are about to ask */
     weft_device_stop(exec);
     for (int i = 0; i < WEFT_OPS_MAX; i++) {

@@ -33,7 +33,8 @@
 #include "base/log.h"
 #include "comm/exec_votes.h"
 
-#define STOP_MS WEFT_RECALL_MS /* how long work that has been queued may take to end */
+#define STOP_MS       WEFT_RECALL_MS /* how long work that has been queued may take to end */
+#define RECALL_MS_MIN 200            /* and that of others, however long this rank's own has taken */
 
 uint8_t *weft_stage_get(struct weft_exec_op *op, uint32_t transport, size_t size)
 {
@@ -340,16 +341,29 @@ int weft_device_look(struct weft_exec_op *op)
 void weft_device_stop(struct weft_exec *exec)
 {
     exec->stop_ns = weft_clock_ns() + STOP_MS * INT64_C(1000000);
-    if (exec->programs && exec->programs->voted) /* other lanes may stand behind its program */
-        weft_vote_stop(exec->programs->voted);
+    exec->recall_ns = 0;
 }
 
-int64_t weft_device_wait_ms(const struct weft_exec_op *op)
+static int64_t left_ms(int64_t until_ns)
 {
-    if (!op->exec->stop_ns)
+    int64_t now_ns = weft_clock_ns();
+    return until_ns > now_ns ? (until_ns - now_ns + 999999) / 1000000 : 0;
+}
+
+static int64_t wait_ms(const struct weft_exec_op *op)
+{
+    return op->exec->stop_ns ? left_ms(op->exec->stop_ns) : STOP_MS;
+}
+
+int64_t weft_device_recall_ms(struct weft_exec *exec)
+{
+    if (!exec->stop_ns)
         return STOP_MS;
-    int64_t left_ms = (op->exec->stop_ns - weft_clock_ns()) / 1000000;
-    return left_ms > 0 ? left_ms : 0;
+    if (!exec->recall_ns) {
+        int64_t least_ns = weft_clock_ns() + RECALL_MS_MIN * INT64_C(1000000);
+        exec->recall_ns = least_ns > exec->stop_ns ? least_ns : exec->stop_ns;
+    }
+    return left_ms(exec->recall_ns);
 }
 
 void weft_device_end(struct weft_exec_op *op)
@@ -360,7 +374,7 @@ void weft_device_end(struct weft_exec_op *op)
     snprintf(why, sizeof why, "%s", weft_error_detail());
     if (op->exec->programs)
         weft_vote_stop(op);
-    int status = weft_lane_drain(op->request.lane, weft_device_wait_ms(op));
+    int status = weft_lane_drain(op->request.lane, wait_ms(op));
     op->phase = WEFT_PHASE_STOPPED;
     if (status == WEFT_TIMEOUT)
         weft_log(WEFT_LOG_ERROR,

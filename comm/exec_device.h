@@ -16,8 +16,13 @@ void weft_device_end(struct weft_exec_op *op);
 /* All operations of the executor end now, and share one wait, so that those on a device that hangs do not add up. A program is told at
  * once, whichever operation is the first to wait: queues may share a channel to the device. */
 void weft_device_stop(struct weft_exec *exec);
-/* How long an operation that ends early may still wait for devices. */
-int64_t weft_device_wait_ms(const struct weft_exec_op *op);
+/* How long this rank may still wait for what other ranks' devices do with its memory: all that ends with the executor together. */
+int64_t weft_device_recall_ms(struct weft_exec *exec);
+/* A rank of this process. */
+static inline int weft_peer_is_here(const struct weft_exec_peer *peer, const struct weft_shares *shares)
+{
+    return peer->process == weft_share_instance(shares);
+}
 int weft_device_compute(struct weft_exec_op *op, struct weft_flight *flight);
 /* Staging memory of an operation, which its device reads and writes if it has one. NULL when none can be had. */
 uint8_t *weft_stage_get(struct weft_exec_op *op, uint32_t transport, size_t size);

@@ -98,17 +98,12 @@ static int make_guard(struct weft_exec_op *op, struct weft_flight *flight)
     return status;
 }
 
-static int is_of_this_process(const struct weft_shares *shares, const struct weft_exec_peer *peer)
-{
-    return peer->process == weft_share_instance(shares);
-}
-
 static int offer(struct weft_exec_op *op, struct weft_flight *flight, uint32_t ready)
 {
     struct weft_shares *shares = shares_of(op);
     const struct weft_exec_peer *peer = &op->exec->peers[flight->rank];
     struct weft_wire_device_offer told = {.offer.length = flight->length};
-    int status = WEFT_UNSUPPORTED, lends = shares && is_of_this_process(shares, peer);
+    int status = WEFT_UNSUPPORTED, lends = shares && weft_peer_is_here(peer, shares);
     if (shares)
         status = weft_share_describe(shares, weft_lane_kind(op->request.lane), flight->sources[0],
                                      flight->length, !lends, &told.share);
@@ -186,7 +181,7 @@ static int reach(struct weft_exec_op *op, struct weft_flight *flight,
     int status =
         weft_share_reach(shares, weft_lane_kind(op->request.lane), weft_lane_ordinal(op->request.lane),
                          peer->process, &told->share, flight->length, &memory, &flight->import);
-    if (status == WEFT_OK && is_of_this_process(shares, peer)) {
+    if (status == WEFT_OK && weft_peer_is_here(peer, shares)) {
         status = weft_loan_borrow(told->loan, op->request.lane);
         flight->loan = status == WEFT_OK ? told->loan : 0;
     }
@@ -301,10 +296,11 @@ static void end_loan(struct weft_exec_op *op, struct weft_flight *flight)
         weft_loan_close(flight->loan);
     } else {
         snprintf(why, sizeof why, "%s", weft_error_detail());
-        if (weft_loan_recall(flight->loan, weft_device_wait_ms(op)) != WEFT_OK)
-            weft_log(WEFT_LOG_ERROR,
-                     "%s device %d: the device of rank %u may still read memory of a send that has failed",
-                     weft_lane_kind(lane)->name, weft_lane_ordinal(lane), flight->rank);
+        if (weft_loan_recall(flight->loan, weft_device_recall_ms(op->exec)) != WEFT_OK)
+            weft_log(
+                WEFT_LOG_ERROR,
+                "%s device %d: the device of rank %u may still read memory of a send that has failed: %s",
+                weft_lane_kind(lane)->name, weft_lane_ordinal(lane), flight->rank, weft_error_detail());
         weft_error_set_detail(why);
     }
     flight->loan = 0;
@@ -314,7 +310,7 @@ void weft_direct_release(struct weft_exec_op *op, struct weft_flight *flight)
 {
     const struct weft_exec_hooks *hooks = &op->exec->options.hooks;
     const struct weft_exec_peer *peer = &op->exec->peers[flight->rank];
-    if (flight->guard)
+    if (flight->step.kind == WEFT_STEP_SEND && flight->guard)
         hooks->buffer_put(hooks->arg, peer->transport, flight->guard, WEFT_WIRE_GUARD_BYTES);
     if (flight->import && op->phase == WEFT_PHASE_STOPPED) /* the device may read on */
         weft_lane_keep(op->request.lane, weft_share_release_kept, shares_of(op), 0, flight->import, 0);
@@ -324,6 +320,5 @@ void weft_direct_release(struct weft_exec_op *op, struct weft_flight *flight)
         end_loan(op, flight);
     flight->guard = NULL;
     flight->import = NULL;
-    flight->reach = NULL;
     flight->shared = 0;
 }

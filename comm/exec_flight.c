@@ -72,7 +72,6 @@ int weft_flight_open(struct weft_exec_op *op, struct weft_flight *flight, uint32
     flight->region = NULL;
     flight->shared = flight->refuses = 0;
     flight->guard = NULL;
-    flight->reach = NULL;
     flight->import = NULL;
     flight->loan = 0;
     int status = choose_mode(op, flight);

@@ -112,8 +112,10 @@ struct weft_flight {
     uint8_t refuses;    /* RECV: enum weft_refusal */
     uint8_t have_token;
     uint32_t conduit;
-    uint8_t *guard;       /* SEND: the memory behind the token, when it is shared */
-    const uint8_t *reach; /* RECV: the sender's memory, when it is shared */
+    union {                   /* when the memory is shared */
+        uint8_t *guard;       /* SEND: the memory behind the token */
+        const uint8_t *reach; /* RECV: the sender's memory */
+    };
     struct weft_share_import *import;
     uint64_t loan; /* SEND, RECV: of the memory that is shared with a rank of this process; 0: none */
     size_t lent;   /* SEND: bytes passed into the conduit */
@@ -300,7 +302,8 @@ struct weft_exec {
     struct weft_exec_stats stats;
     uint8_t *scratch[WEFT_STEP_SOURCES_MAX]; /* pulled slices on their way into a reduction */
     size_t scratch_bytes[WEFT_STEP_SOURCES_MAX];
-    int64_t stop_ns; /* when it failed: until when work of devices that is still queued is waited for */
+    int64_t stop_ns;   /* when it failed: until when work of devices that is still queued is waited for; */
+    int64_t recall_ns; /* that of other ranks; 0: none has been so far */
     int status;
     char failure[WEFT_DETAIL_MAX];
 };

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/exec_votes.h"
@@ -58,7 +57,7 @@ static int look_around(struct weft_exec *exec, struct weft_shares *shares, int *
         if (!peer->process || peer->stage_only)
             return weft_fail(WEFT_UNSUPPORTED, "rank %u shares no memory with rank %u", rank,
                              exec->options.rank);
-        *is_for_others |= peer->process != weft_share_instance(shares);
+        *is_for_others |= !weft_peer_is_here(peer, shares);
     }
     return WEFT_OK;
 }
@@ -142,9 +141,9 @@ static int make(struct weft_exec_op *op)
     return WEFT_OK;
 }
 
-static int is_of_this_process(const struct weft_exec *exec, uint32_t rank)
+static int is_here(const struct weft_exec *exec, uint32_t rank)
 {
-    return exec->peers[rank].process == weft_share_instance(shares_of(exec));
+    return weft_peer_is_here(&exec->peers[rank], shares_of(exec));
 }
 
 static int tell(struct weft_exec *exec, uint32_t rank)
@@ -157,7 +156,7 @@ static int tell(struct weft_exec *exec, uint32_t rank)
                                       .kind = WEFT_WIRE_MAILBOX,
                                       .version = WEFT_WIRE_VERSION};
     int status = weft_exec_connect(exec, rank, &peer);
-    if (status == WEFT_OK && !told->loan && is_of_this_process(exec, rank))
+    if (status == WEFT_OK && !told->loan && is_here(exec, rank))
         status = weft_loan_open(&told->loan);
     mailbox.loan = told->loan;
     return status == WEFT_OK ? weft_exec_post(exec, peer, &header, &mailbox) : status;
@@ -208,7 +207,7 @@ int weft_mailbox_take(struct weft_exec *exec, const struct weft_wire_header *hea
 static int check_beside(const struct weft_exec *exec, uint32_t rank)
 {
     const struct weft_mailbox *mailbox = &exec->programs->mailbox;
-    if (!is_of_this_process(exec, rank) || exec->programs->peers[rank].mailbox.ordinal != mailbox->ordinal ||
+    if (!is_here(exec, rank) || exec->programs->peers[rank].mailbox.ordinal != mailbox->ordinal ||
         !mailbox->is_alone)
         return WEFT_OK;
     return weft_fail(WEFT_UNSUPPORTED, "ranks %u and %u share %s device %d in one process", rank,
@@ -278,7 +277,7 @@ int weft_mailboxes_borrow(struct weft_exec_op *op)
     int status = WEFT_OK;
     for (uint32_t others = weft_programs_others(exec); others && status == WEFT_OK; others &= others - 1) {
         uint32_t rank = (uint32_t)__builtin_ctz(others);
-        if (is_of_this_process(exec, rank))
+        if (is_here(exec, rank))
             status = weft_loan_borrow(exec->programs->peers[rank].mailbox.loan, op->request.lane);
     }
     return status;
@@ -288,7 +287,7 @@ void weft_mailboxes_return(struct weft_exec *exec)
 {
     for (uint32_t others = weft_programs_others(exec); others; others &= others - 1) {
         uint32_t rank = (uint32_t)__builtin_ctz(others);
-        if (is_of_this_process(exec, rank))
+        if (is_here(exec, rank))
             weft_loan_return(exec->programs->peers[rank].mailbox.loan);
     }
 }
@@ -299,17 +298,16 @@ void weft_mailboxes_return(struct weft_exec *exec)
 static void end_loans(struct weft_exec *exec)
 {
     struct weft_programs *programs = exec->programs;
-    int64_t until_ns = weft_deadline_ns(WEFT_RECALL_MS);
     for (uint32_t r = 0; r < exec->options.ranks; r++) {
         uint64_t loan = programs->peers[r].loan;
-        int64_t left_ms = (until_ns - weft_clock_ns()) / 1000000;
         programs->peers[r].loan = 0;
         if (!programs->is_loud)
             weft_loan_close(loan);
-        else if (loan && weft_loan_recall(loan, left_ms > 0 ? left_ms : 0) != WEFT_OK)
-            weft_log(WEFT_LOG_ERROR,
-                     "a program of rank %u, which should have ended, may still write into memory of rank %u",
-                     r, exec->options.rank);
+        else if (loan && weft_loan_recall(loan, weft_device_recall_ms(exec)) != WEFT_OK)
+            weft_log(
+                WEFT_LOG_ERROR,
+                "a program of rank %u, which should have ended, may still write into memory of rank %u: %s",
+                r, exec->options.rank, weft_error_detail());
     }
 }
 
@@ -336,6 +334,7 @@ void weft_mailbox_leave(struct weft_exec_op *op)
             weft_lane_keep(lane, weft_share_release_kept, shares_of(exec), 0, peer->import, 0);
         peer->import = NULL;
     }
+    end_loans(exec);
     weft_lane_keep(lane, release_memory, (void *)(uintptr_t)mailbox->kind, 0, mailbox->memory,
                    mailbox->bytes);
     weft_lane_keep(lane, hooks->buffer_put, hooks->arg, 0, mailbox->pinned, pinned_bytes(exec));

@@ -426,3 +426,9 @@ void weft_vote_stop(struct weft_exec_op *op)
     if (op->vote == WEFT_VOTE_PROGRAM)
         __atomic_store_n(programs->mailbox.pinned, 1, __ATOMIC_RELEASE);
 }
+
+void weft_programs_stop(struct weft_exec *exec)
+{
+    if (exec->programs && exec->programs->voted)
+        weft_vote_stop(exec->programs->voted);
+}

@@ -45,7 +45,7 @@
 #include "devmem/share.h"
 #include <weft/transport.h>
 
-#define WEFT_WIRE_VERSION 9
+#define WEFT_WIRE_VERSION 10
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "weft's executor wire format is little-endian and is read in place"

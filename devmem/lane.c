@@ -18,9 +18,12 @@ void weft_lane_free(struct weft_lane *lane)
     free(lane);
 }
 
-/* Remembers why; the text is weft_error_detail(). What failed first is why the rest does. */
+/* Remembers why; the text is weft_error_detail(). What failed first is why the rest does. WEFT_AGAIN is nothing that work of a kind
+ * can fail with: of operations it means that they run. */
 static int fail(struct weft_lane *lane, int status)
 {
+    if (status == WEFT_AGAIN)
+        status = WEFT_SYSTEM;
     if (lane->status == WEFT_OK) {
         lane->status = status;
         memcpy(lane->why, weft_error_detail(), strlen(weft_error_detail()) + 1);
@@ -61,7 +64,6 @@ int weft_lane_is_idle(const struct weft_lane *lane)
     return lane->first_mark == lane->next_mark && !lane->has_work && lane->first_note == lane->next_note;
 }
 
-/* A queue that has failed may still hold marks: all of them fail soon. */
 int weft_lane_look_to_the_end(struct weft_lane *lane)
 {
     look(lane);
@@ -127,7 +129,6 @@ static int put_mark(struct weft_lane *lane)
     return WEFT_OK;
 }
 
-/* The last mark of the lane. What was queued before something could not be queued still runs. */
 void weft_lane_mark_the_end(struct weft_lane *lane)
 {
     int status = lane->has_work && !lane->is_blind ? put_mark(lane) : WEFT_OK;
@@ -243,6 +244,12 @@ void weft_lane_let_go(struct weft_lane *lane)
     atomic_fetch_sub(&lane->holders, 1);
 }
 
+static int late(const struct weft_lane *lane)
+{
+    return weft_fail(WEFT_TIMEOUT, "the work of a queue of %s device %d has not ended", lane->kind->name,
+                     lane->ordinal);
+}
+
 int weft_lane_stop(struct weft_lane *lane, int64_t timeout_ms)
 {
     const struct weft_device_ops *ops = &lane->kind->ops;
@@ -250,15 +257,23 @@ int weft_lane_stop(struct weft_lane *lane, int64_t timeout_ms)
     int64_t until_ns = weft_deadline_ns(timeout_ms);
     pthread_mutex_lock(&lane->queue_lock);
     atomic_store_explicit(&lane->is_stopped, 1, memory_order_relaxed);
-    int status = lane->queue ? ops->mark(lane->queue, &event) : WEFT_OK;
+    int is_open = atomic_load(&lane->end) == WEFT_LANE_OPEN;
+    int status = is_open ? ops->mark(lane->queue, &event) : WEFT_OK;
     pthread_mutex_unlock(&lane->queue_lock);
-    if (!event)
+    if (status != WEFT_OK)
         return status;
+    while (!is_open && atomic_load(&lane->end) != WEFT_LANE_CLOSED) {
+        if (weft_clock_ns() >= until_ns)
+            return late(lane);
+        sched_yield();
+    }
+    if (!is_open)
+        return WEFT_OK;
     int happened;
     while ((happened = ops->test(event)) == 0 && weft_clock_ns() < until_ns)
         sched_yield();
     ops->event_free(event);
-    return happened == 0 ? WEFT_TIMEOUT : WEFT_OK;
+    return happened == 0 ? late(lane) : WEFT_OK;
 }
 
 int weft_lane_hold(struct weft_lane *lane, void *stream)

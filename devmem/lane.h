@@ -95,7 +95,7 @@ int weft_lane_drain(struct weft_lane *lane, int64_t timeout_ms);
 
 /* For who has lent memory that the lane's work reads (devmem/loan.h). Any thread, also while the pool's is busy: the lane is there until
  * it is let go. stop(): takes no more work, and answers WEFT_PEER_FAILED to more; waits until what it holds is done: WEFT_OK, also where
- * that has failed, WEFT_TIMEOUT, or the failure to ask. It is of no use for another operation then. */
+ * that has failed, WEFT_TIMEOUT, or why it cannot be asked. It is of no use for another operation then. */
 void weft_lane_borrows(struct weft_lane *lane);
 void weft_lane_hold_on(struct weft_lane *lane);
 void weft_lane_let_go(struct weft_lane *lane);

@@ -55,7 +55,7 @@ static void release_memory(struct weft_lane *lane)
 static void return_borrowed(struct weft_lane *lane)
 {
     if (lane->has_borrowed)
-        weft_loans_return(lane);
+        weft_loans_return(lane, 1);
     lane->has_borrowed = 0;
 }
 
@@ -65,13 +65,15 @@ static void close_lane(struct weft_lane *lane)
     for (uint32_t m = lane->first_mark; m != lane->next_mark; m++)
         lane->kind->ops.event_free(lane->marks[m % lane->marks_capacity].event);
     pthread_mutex_lock(&lane->queue_lock);
-    lane->kind->ops.queue_close(lane->queue);
-    lane->queue = NULL;
+    atomic_store(&lane->end,
+                 WEFT_LANE_CLOSING); /* which may take long: nobody waits for the lock meanwhile */
     pthread_mutex_unlock(&lane->queue_lock);
+    lane->kind->ops.queue_close(lane->queue);
+    atomic_store(&lane->end, WEFT_LANE_CLOSED);
     return_borrowed(lane);
     release_kept(lane);
     release_memory(lane);
-    while (atomic_load(&lane->holders)) /* they have what they waited for */
+    while (atomic_load(&lane->holders)) /* until what they wait for has happened, or their time is over */
         sched_yield();
     weft_lane_free(lane);
 }
@@ -131,6 +133,9 @@ void weft_lanes_destroy(struct weft_lanes *lanes)
         lanes->aside = lane->next;
         weft_log(WEFT_LOG_WARN, "work on %s device %d has not ended: its queue is left to the driver",
                  lane->kind->name, lane->ordinal);
+        if (lane->has_borrowed)
+            weft_loans_return(lane, 0);
+        lane->has_borrowed = 0;
         while (lane->kept) { /* what the work uses is not given back */
             struct weft_lane_kept *kept = lane->kept;
             lane->kept = kept->next;

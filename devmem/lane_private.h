@@ -31,10 +31,11 @@ struct weft_lane {
     struct weft_lane *next; /* idle or set aside */
     const struct weft_device_kind *kind;
     int ordinal, status;
-    struct weft_device_queue *queue; /* NULL: closed */
-    pthread_mutex_t queue_lock;      /* of the queue alone: weft_lane_stop() uses it, too */
-    atomic_int is_stopped;           /* takes no more work */
-    atomic_uint holders;             /* who must not find it gone */
+    struct weft_device_queue *queue;
+    pthread_mutex_t queue_lock; /* of the queue alone: weft_lane_stop() uses it, too */
+    atomic_int is_stopped;      /* takes no more work */
+    atomic_int end;             /* enum weft_lane_end */
+    atomic_uint holders;        /* who must not find it gone */
     int has_borrowed;
     struct weft_device_gate *gate; /* closed; NULL: none */
     int has_work;                  /* queued since the last mark */
@@ -52,6 +53,8 @@ struct weft_lane {
     struct weft_lane_kept *kept;
     char why[WEFT_DETAIL_MAX]; /* of status */
 };
+
+enum weft_lane_end { WEFT_LANE_OPEN, WEFT_LANE_CLOSING, WEFT_LANE_CLOSED };
 
 struct weft_lanes {
     struct weft_lane *idle, *aside;

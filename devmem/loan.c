@@ -11,6 +11,7 @@ struct loan {
     struct loan *next;
     uint64_t number;
     struct weft_lane *reader; /* NULL: nobody */
+    int is_lost;              /* the reader has been left to the driver, with work */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -40,34 +41,36 @@ int weft_loan_open(uint64_t *number)
     return WEFT_OK;
 }
 
-/* Who reads it: *reader is held then, or NULL. */
-static void end(uint64_t number, struct weft_lane **reader)
+/* Takes it out of the table; NULL: it was in none. Its reader is held on to, if that is wanted. */
+static struct loan *end(uint64_t number, int holds)
 {
     pthread_mutex_lock(&lock);
     struct loan **at = find(number), *loan = *at;
     if (loan)
         *at = loan->next;
-    if (loan && reader)
-        *reader = loan->reader;
-    if (loan && reader && loan->reader)
+    if (loan && holds && loan->reader)
         weft_lane_hold_on(loan->reader);
     pthread_mutex_unlock(&lock);
-    free(loan);
+    return loan;
 }
 
 void weft_loan_close(uint64_t number)
 {
-    end(number, NULL);
+    free(end(number, 0));
 }
 
 int weft_loan_recall(uint64_t number, int64_t timeout_ms)
 {
-    struct weft_lane *reader = NULL;
-    end(number, &reader);
-    if (!reader)
-        return WEFT_OK;
-    int status = weft_lane_stop(reader, timeout_ms);
-    weft_lane_let_go(reader);
+    struct loan *loan = end(number, 1);
+    int status = WEFT_OK;
+    if (loan && loan->is_lost)
+        status =
+            weft_fail(WEFT_TRANSPORT, "the work of a queue that was left to the driver may not have ended");
+    if (loan && loan->reader) {
+        status = weft_lane_stop(loan->reader, timeout_ms);
+        weft_lane_let_go(loan->reader);
+    }
+    free(loan);
     return status;
 }
 
@@ -75,7 +78,7 @@ int weft_loan_borrow(uint64_t number, struct weft_lane *lane)
 {
     pthread_mutex_lock(&lock);
     struct loan *loan = *find(number);
-    int is_free = loan && !loan->reader;
+    int is_free = loan && !loan->reader && !loan->is_lost;
     if (is_free) {
         loan->reader = lane;
         weft_lane_borrows(lane);
@@ -96,12 +99,16 @@ void weft_loan_return(uint64_t number)
     pthread_mutex_unlock(&lock);
 }
 
-void weft_loans_return(const struct weft_lane *lane)
+void weft_loans_return(const struct weft_lane *lane, int is_done)
 {
     pthread_mutex_lock(&lock);
     for (int b = 0; b < BUCKETS; b++) {
-        for (struct loan *loan = loans[b]; loan; loan = loan->next)
-            loan->reader = loan->reader == lane ? NULL : loan->reader;
+        for (struct loan *loan = loans[b]; loan; loan = loan->next) {
+            if (loan->reader != lane)
+                continue;
+            loan->reader = NULL;
+            loan->is_lost = !is_done;
+        }
     }
     pthread_mutex_unlock(&lock);
 }

@@ -470,6 +470,31 @@ static void test_unmarked(void **state)
     scene_close();
 }
 
+static int copy_again(struct weft_device_queue *queue, void *destination, const void *source, size_t size)
+{
+    (void)queue, (void)destination, (void)source, (void)size;
+    return weft_fail(WEFT_AGAIN, "the test asks to try again");
+}
+
+/* A kind that answers what means "runs still" of operations: its work has failed. */
+static void test_again(void **state)
+{
+    (void)state;
+    scene_open("sim", "sim:seed=1");
+    struct weft_device_kind asking = *scene.kind;
+    const struct weft_device_kind *kind = scene.kind;
+    struct weft_lane_note due;
+    asking.ops.copy = copy_again;
+    scene.kind = &asking;
+    struct weft_lane *lane = lane_get();
+    assert_int_equal(weft_lane_copy(lane, NULL, NULL, 0), WEFT_SYSTEM);
+    assert_int_equal(weft_lane_poll(lane, &due), WEFT_SYSTEM);
+    assert_string_equal(weft_error_detail(), "the test asks to try again");
+    weft_lane_put(lane);
+    scene.kind = kind;
+    scene_close();
+}
+
 /* The same memory until the lane is given back, more when more is asked for, and none that is too large is kept. */
 static void test_memory(void **state)
 {
@@ -553,6 +578,7 @@ int main(void)
         cmocka_unit_test(test_failing_work), cmocka_unit_test(test_failing_to_queue),
         cmocka_unit_test(test_memory),       cmocka_unit_test(test_refused_memory),
         cmocka_unit_test(test_pool),         cmocka_unit_test(test_unmarked),
+        cmocka_unit_test(test_again),
     };
     int log = mkstemp(log_path);
     if (log < 0 || close(log) || setenv("WEFT_LOG_FILE", log_path, 1))

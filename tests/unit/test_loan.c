@@ -257,6 +257,24 @@ static void test_pool_ends(void **state)
     }
 }
 
+/* The reader's pool leaves work to the driver that does not end: who asks is not told that it had. */
+static void test_left_to_the_driver(void **state)
+{
+    (void)state;
+    scene_open("sim:seed=1");
+    uint64_t loans[2] = {loan_open(), loan_open()};
+    struct weft_lane *lane = lane_reading(loans[0]);
+    assert_int_equal(weft_loan_borrow(loans[1], lane), 0);
+    weft_lane_put(lane);
+    weft_lanes_destroy(scene.lanes);
+    assert_int_equal(weft_loan_recall(loans[0], END_MS), WEFT_TRANSPORT);
+    assert_non_null(strstr(weft_error_detail(), "left to the driver"));
+    weft_loan_close(loans[1]);
+    lane_stall_end(&scene.stall);
+    assert_int_equal(weft_lanes_create(&scene.lanes), 0);
+    scene_close();
+}
+
 /* Work that fails reads nothing any more. */
 static void test_failing(void **state)
 {
@@ -274,9 +292,13 @@ static void test_failing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_life),           cmocka_unit_test(test_recall),
-        cmocka_unit_test(test_recall_in_time), cmocka_unit_test(test_lane_ends),
-        cmocka_unit_test(test_pool_ends),      cmocka_unit_test(test_failing),
+        cmocka_unit_test(test_life),
+        cmocka_unit_test(test_recall),
+        cmocka_unit_test(test_recall_in_time),
+        cmocka_unit_test(test_lane_ends),
+        cmocka_unit_test(test_pool_ends),
+        cmocka_unit_test(test_failing),
+        cmocka_unit_test(test_left_to_the_driver),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
