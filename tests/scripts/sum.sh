@@ -5,10 +5,12 @@
 #
 # beside:  it runs beside those that follow, up to and with the first one without this word; what it prints comes after that one
 # count:   its success is itself one passed test
+#
+# When it is interrupted, or ended by SIGTERM, what runs beside ends with it.
 set -u
 passed=0 failed=0 skipped=0
+waiting=() # those that run beside: number, process, counts
 logs=$(mktemp -d)
-trap 'rm -rf "$logs"' EXIT
 
 # run LOG COMMAND: its output and how it ended, in the log and on standard output.
 run() {
@@ -30,19 +32,50 @@ add() {
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 }
 
+# tell SESSION SIGNAL: to all processes of a session but those that have ended, those that started others first. Whether there was one.
+tell() {
+    local process line state session there=1
+    for process in $(printf '%s\n' /proc/[0-9]* | sort -t / -k 3n); do
+        { read -r line <"$process/stat"; } 2>/dev/null || continue # gone
+        read -r state _ _ session _ <<<"${line##*) }"
+        [[ $session == "$1" && $state != [ZX] ]] || continue
+        kill -s "$2" "${process#/proc/}" 2>/dev/null
+        there=0
+    done
+    return $there
+}
+# A shell starts what runs beside it deaf to SIGINT, and what timeout(1) runs has a process group of its own. So a command beside has a
+# session, in which all are found. They may clean up first: machines and their folders. We are told more than once: as a terminal's
+# process, as one whose output nobody reads any more, as one of an outer sum's session.
+clean_up() {
+    local other process tries
+    trap '' INT TERM HUP PIPE
+    for other in "${waiting[@]}"; do
+        read -r _ process _ <<<"$other"
+        tell "$process" TERM
+        for ((tries = 0; tries < 100; tries++)); do
+            tell "$process" 0 || break
+            sleep 0.1
+        done
+        tell "$process" KILL
+    done
+    rm -rf "$logs"
+}
+trap clean_up EXIT
+
 # Those that run beside what has ended just now.
-waiting=()
 join() {
     local n process counts
-    for other in "${waiting[@]}"; do
-        read -r n process counts <<<"$other"
+    while ((${#waiting[@]})); do
+        read -r n process counts <<<"${waiting[0]}"
         wait "$process"
+        waiting=("${waiting[@]:1}")
         cat "$logs/$n.printed"
         add "$logs/$n" "$counts"
     done
-    waiting=()
 }
 
+export -f run
 for ((n = 1; n <= $#; n++)); do
     command=${!n} counts=
     beside=${command#beside: }
@@ -53,7 +86,7 @@ for ((n = 1; n <= $#; n++)); do
         add "$logs/$n" "$counts"
         join
     else
-        run "$logs/$n" "$plain" >"$logs/$n.printed" &
+        setsid bash -c 'run "$@"' beside "$logs/$n" "$plain" >"$logs/$n.printed" &
         waiting+=("$n $! $counts")
     fi
 done
