@@ -13,8 +13,7 @@ int weft_device_run(struct weft_exec_op *op);
 int weft_device_look(struct weft_exec_op *op);
 /* The operation ends, early or not. */
 void weft_device_end(struct weft_exec_op *op);
-/* All operations of the executor end now, and share one wait, so that those on a device that hangs do not add up. A program is told at
- * once, whichever operation is the first to wait: queues may share a channel to the device. */
+/* All operations of the executor end now, and share one wait, so that those on a device that hangs do not add up. */
 void weft_device_stop(struct weft_exec *exec);
 /* How long this rank may still wait for what other ranks' devices do with its memory: all that ends with the executor together. */
 int64_t weft_device_recall_ms(struct weft_exec *exec);

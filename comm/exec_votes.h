@@ -130,7 +130,7 @@ int weft_vote_refuse(struct weft_exec *exec, uint32_t rank, uint32_t sequence);
 void weft_vote_ended(struct weft_exec_op *op);
 /* It ends early: its program, if it has one, ends soon. */
 void weft_vote_stop(struct weft_exec_op *op);
-/* All operations end: a program ends first, as other lanes may stand behind it. */
+/* All operations end, and a program is told before anything is waited for: queues may share a channel to the device. */
 void weft_programs_stop(struct weft_exec *exec);
 /* Sends what others are to be told and could not be. */
 int weft_votes_pay(struct weft_exec *exec);

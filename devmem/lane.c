@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "devmem/lane_private.h"
+#include "devmem/loan.h"
 
 #define NOTES_BEGIN 32
 
@@ -196,7 +197,7 @@ static int queue_begin(struct weft_lane *lane)
     if (!atomic_load_explicit(&lane->is_stopped, memory_order_relaxed))
         return WEFT_OK;
     pthread_mutex_unlock(&lane->queue_lock);
-    return fail(lane, weft_fail(WEFT_PEER_FAILED, "a peer has taken back the device memory that it lent"));
+    return fail(lane, weft_loan_gone());
 }
 
 int weft_lane_copy(struct weft_lane *lane, void *destination, const void *source, size_t size)

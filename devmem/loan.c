@@ -74,6 +74,11 @@ int weft_loan_recall(uint64_t number, int64_t timeout_ms)
     return status;
 }
 
+int weft_loan_gone(void)
+{
+    return weft_fail(WEFT_PEER_FAILED, "a peer has taken back the device memory that it lent");
+}
+
 int weft_loan_borrow(uint64_t number, struct weft_lane *lane)
 {
     pthread_mutex_lock(&lock);
@@ -84,8 +89,7 @@ int weft_loan_borrow(uint64_t number, struct weft_lane *lane)
         weft_lane_borrows(lane);
     }
     pthread_mutex_unlock(&lock);
-    return is_free ? WEFT_OK
-                   : weft_fail(WEFT_PEER_FAILED, "a peer has taken back the device memory that it lent");
+    return is_free ? WEFT_OK : weft_loan_gone();
 }
 
 void weft_loan_return(uint64_t number)

@@ -29,6 +29,8 @@ int weft_loan_recall(uint64_t loan, int64_t timeout_ms);
 
 /* Before anything in the lane reads the memory. WEFT_PEER_FAILED: it has been closed or recalled, or never was. */
 int weft_loan_borrow(uint64_t loan, struct weft_lane *lane);
+/* What who reads it is told then: WEFT_PEER_FAILED with the text. */
+int weft_loan_gone(void);
 /* Nothing in the lane reads it any more. 0 is allowed. Not needed where the lane ends: it returns what it has borrowed. */
 void weft_loan_return(uint64_t loan);
 /* All that the lane has borrowed: the lane's. is_done: its work is. */
