@@ -110,6 +110,16 @@ static int get_memory(struct weft_exec_op *op)
                                        mailbox->bytes, (void **)&mailbox->memory);
 }
 
+/* Who is to be told of this rank's mailbox can vote, and this rank may never make a call again. */
+static void listen(struct weft_exec *exec)
+{
+    const struct weft_exec_hooks *hooks = &exec->options.hooks;
+    if (!hooks->listen || exec->programs->listens)
+        return;
+    exec->programs->listens = 1;
+    hooks->listen(hooks->arg, 1);
+}
+
 static int make(struct weft_exec_op *op)
 {
     struct weft_exec *exec = op->exec;
@@ -196,10 +206,6 @@ int weft_mailbox_take(struct weft_exec *exec, const struct weft_wire_header *hea
         return weft_fail(WEFT_PROTOCOL, "rank %u tells of a mailbox of %llu bytes: expected at least %zu",
                          header->source, (unsigned long long)peer->mailbox.bytes, weft_mailbox_begin(exec));
     peer->is_known = 1;
-    if (!programs->listens && exec->options.hooks.listen) {
-        programs->listens = 1;
-        exec->options.hooks.listen(exec->options.hooks.arg, 1);
-    }
     return WEFT_OK;
 }
 
@@ -252,6 +258,7 @@ int weft_mailbox_ready(struct weft_exec_op *op)
     if (!mailbox->kind) {
         if (make(op) != WEFT_OK)
             return despair(exec);
+        listen(exec);
         return weft_mailbox_tell(exec);
     }
     if (!mailbox->is_zeroed || mailbox->kind != weft_lane_kind(op->request.lane) ||

@@ -31,8 +31,9 @@
  * Choice (exec_choice.c). With WEFT_DEVICE_PROGRAM=auto the votes also tell what each rank has measured, so that all compute the same
  * choice, which may be the ordinary way.
  *
- * A rank that has heard of another one's mailbox answers votes also while it makes no call: the context's thread listens until the
- * communicator ends.
+ * A rank that has told others of its mailbox answers votes also while it makes no call, for without it nobody votes: the context's
+ * thread listens until the communicator ends. What it has heard says nothing: others may make their mailboxes, and vote, after this
+ * rank's last call.
  *
  * Ending early. The program's stop word is set, and the lane drained: bounded. Others may still write into the mailbox until they
  * have heard that the communicator has failed, and their devices have come to it: its memory is kept as long as the context. There are no

@@ -155,6 +155,34 @@ static int go_idle(int rank, int ranks, void *arg)
     return place_close(&place);
 }
 
+/* Rank 0 is through with calls that send only before the others have made a mailbox, and makes no call until they are through, too: of
+ * their mailboxes, and votes, it hears in between. */
+static int go_idle_first(int rank, int ranks, void *arg)
+{
+    enum { CALLS = 6 };
+    const struct job *job = arg;
+    int32_t found[COUNT];
+    struct place place;
+    void *memory;
+    int status = WEFT_OK;
+    CHECK(place_open(&place, job) == 0);
+    CHECK(fill(&place, rank, 10 * rank, &memory) == 0);
+    CHECK_OK(weft_barrier(place.comm)); /* links are there */
+    while (rank && !atomic_load(job->done))
+        usleep(1000);
+    for (int call = 0; call < CALLS && status == WEFT_OK; call++)
+        status = weft_broadcast(place.comm, memory, memory, COUNT / 10, WEFT_INT32, 0);
+    atomic_fetch_add(job->done, 1);
+    CHECK_OK(status);
+    while (rank == 0 && atomic_load(job->done) < ranks)
+        usleep(1000);
+    device_seat_load(&place.seat, rank, found, memory, BYTES);
+    for (int i = 0; i < COUNT; i++)
+        CHECK(found[i] == (i < COUNT / 10 ? 0 : 10 * rank) + i);
+    device_seat_put(&place.seat, 0, memory);
+    return place_close(&place);
+}
+
 /* --- the end of a rank */
 
 /* Rank 1 goes without a word, or gives up, after calls of all; the others hear who it was, and their devices write nothing
@@ -282,16 +310,29 @@ static void several_at_once(void **state)
     run_both(several, (struct job){.low = row->beside != 0, .high = UINT64_MAX});
 }
 
+static void run_idle(test_rank_function *body)
+{
+    atomic_int *done = mmap(NULL, sizeof *done, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(done, MAP_FAILED);
+    setenv("WEFT_TIMEOUT_MS", "30000", 1);
+    for (int in_threads = 0; in_threads < 2; in_threads++) {
+        atomic_store(done, 0);
+        assert_int_equal(run("always", row->many, in_threads, body, (struct job){.done = done}), 0);
+    }
+    unsetenv("WEFT_TIMEOUT_MS");
+    munmap(done, sizeof *done);
+}
+
 static void votes_for_an_idle_rank(void **state)
 {
     (void)state;
-    atomic_int *done = mmap(NULL, sizeof *done, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(done, MAP_FAILED);
-    for (int in_threads = 0; in_threads < 2; in_threads++) {
-        atomic_store(done, 0);
-        assert_int_equal(run("always", row->many, in_threads, go_idle, (struct job){.done = done}), 0);
-    }
-    munmap(done, sizeof *done);
+    run_idle(go_idle);
+}
+
+static void votes_after_the_last_call(void **state)
+{
+    (void)state;
+    run_idle(go_idle_first);
 }
 
 static void killed_rank(void **state)
@@ -332,10 +373,15 @@ int device_programs_run_slow(const struct device_programs *programs)
 int device_programs_run(const struct device_programs *programs)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(always),          cmocka_unit_test(always_mixed),
-        cmocka_unit_test(automatic),       cmocka_unit_test(never),
-        cmocka_unit_test(several_at_once), cmocka_unit_test(killed_rank),
-        cmocka_unit_test(abort_of_a_rank), cmocka_unit_test(votes_for_an_idle_rank),
+        cmocka_unit_test(always),
+        cmocka_unit_test(always_mixed),
+        cmocka_unit_test(automatic),
+        cmocka_unit_test(never),
+        cmocka_unit_test(several_at_once),
+        cmocka_unit_test(killed_rank),
+        cmocka_unit_test(abort_of_a_rank),
+        cmocka_unit_test(votes_for_an_idle_rank),
+        cmocka_unit_test(votes_after_the_last_call),
     };
     row = programs;
     return cmocka_run_group_tests_name("programs", tests, NULL, NULL);
