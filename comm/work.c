@@ -178,7 +178,8 @@ static int result(struct weft_work *work)
         weft_context_unlock(work->comm->context);
     }
     work->comm->reported = 1;
-    return weft_fail(work->status, "%s", work->comm->failure);
+    /* An operation may end with a link before its communicator hears the reason. */
+    return weft_fail(work->comm->failed ? work->comm->failed : work->status, "%s", work->comm->failure);
 }
 
 /* One look at a work that runs. [lock] */

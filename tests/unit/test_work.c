@@ -1,0 +1,64 @@
+/* How a started call says that it has failed: with the communicator's status and words, whatever has ended the operation itself. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "comm/comm.h"
+#include "tests/support/job.h"
+#include "tests/support/ranks.h"
+
+#define COUNT 100000
+#define WORDS "ranks disagree on the number of apples"
+
+/* Rank 0 never makes the call. At rank 1 a link breaks, which ends the operation, and only then it hears why: here both come
+ * while nobody else can look. */
+static int hear_late(int rank, int ranks, void *arg)
+{
+    const int *tests = arg;
+    static float send[COUNT], recv[COUNT];
+    struct job job;
+    weft_work *work;
+    int done = 0;
+    (void)ranks;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    int status = weft_barrier(job.comm); /* a slow rank may hear in it what the other did after it */
+    if (rank == 1) {
+        CHECK_OK(status);
+        CHECK_OK(weft_allreduce_start(job.comm, send, recv, COUNT, WEFT_FLOAT32, WEFT_SUM, &work));
+        weft_context_lock(job.context);
+        weft_exec_fail(job.comm->exec, WEFT_PEER_FAILED, "reading the memory of rank 0 has failed");
+        weft_bootstrap_revoke_as(job.comm->bootstrap, WEFT_MISMATCH, WORDS);
+        weft_context_unlock(job.context);
+        while (*tests && status == WEFT_OK && !done)
+            status = weft_work_test(work, &done);
+        if (!*tests)
+            status = weft_work_wait(work, -1);
+        CHECK(status == WEFT_MISMATCH && !done);
+        CHECK(strcmp(weft_error_detail(), WORDS) == 0);
+        weft_work_free(work);
+    }
+    while (status == WEFT_OK)
+        status = weft_barrier(job.comm);
+    CHECK(status == WEFT_MISMATCH);
+    CHECK(strcmp(weft_error_detail(), WORDS) == 0);
+    CHECK(weft_barrier(job.comm) == WEFT_REVOKED);
+    CHECK_OK(weft_comm_destroy(job.comm));
+    CHECK_OK(weft_context_close(job.context));
+    return 0;
+}
+
+static void test_status_fits_words(void **state)
+{
+    (void)state;
+    for (int tests = 0; tests < 2; tests++)
+        assert_int_equal(test_ranks_fork(2, hear_late, &tests), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_status_fits_words)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
