@@ -40,7 +40,7 @@ fi
 
 # A pair that is slow by 20 ms is named, and its ranks' pairs with others are in the table all the same.
 matrix() {
-    WEFT_PERF_DELAY=1:2:20000 run matrix --ranks 4 -n 2 -w 0 --size 4K --window 2 --json "$work/matrix.json" "$@"
+    WEFT_PERF_DELAY=1:2:100000 run matrix --ranks 4 -n 2 -w 0 --size 4K --window 2 --json "$work/matrix.json" "$@"
     absent "matrix $*" && return
     if [[ $rc == 0 ]] && grep -q '^# slow link: ranks 1 and 2: latency' "$work/out" &&
         grep -q '^# slow link: ranks 1 and 2: bandwidth' "$work/out" && [[ $(rows | awk 'NF == 5' | wc -l) == 8 ]] &&
