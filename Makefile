@@ -158,7 +158,7 @@ $(BUILD)/tests/fuzz/fuzz_topo_options: $(BUILD)/topo/tool/options.o $(BUILD)/top
 TEST_PROVIDER := $(BUILD)/tests/provider/libwefttest-fi.so
 $(TEST_PROVIDER): $(call objects,$(wildcard tests/provider/*.c))
 	$(call say,LD,$@)$(CC) -shared $(LDFLAGS_ALL) $^ -lfabric $(LIBS) -o $@
-$(BUILD)/tests/conform/test_ofi_demanding: | $(if $(HAVE_LIBFABRIC),$(TEST_PROVIDER))
+$(BUILD)/tests/conform/test_ofi_demanding $(BUILD)/tests/integration/test_idle_ranks: | $(if $(HAVE_LIBFABRIC),$(TEST_PROVIDER))
 
 # Stand-ins for drivers' libraries, with the real ones' names inside.
 TEST_DRIVERS := $(addprefix $(BUILD)/tests/drivers/,libnvidia-ml.so.1 libze_loader.so.1 old/libze_loader.so.1 \
@@ -219,6 +219,7 @@ SIM_TESTS := conform/test_devices \
 	integration/test_device_errors \
 	integration/test_device_late \
 	integration/test_device_programs \
+	integration/test_idle_ranks \
 	integration/test_p2p_device \
 	integration/test_streams
 $(addprefix $(BUILD)/tests/,$(SIM_TESTS)): | $(DEVICE_SIM)

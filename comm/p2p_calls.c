@@ -240,7 +240,7 @@ static int finish(struct weft_comm *comm, const struct weft_request *request, in
 static void work_ended(struct weft_request *request)
 {
     struct weft_work *work = (struct weft_work *)((char *)request - offsetof(struct weft_work, request));
-    weft_progress_background(work->comm->context, -1);
+    weft_progress_ended(work->comm->context);
 }
 
 static int start(struct weft_comm *comm, const void *memory, size_t bytes, int peer, int64_t tag, int sends,

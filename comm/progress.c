@@ -309,6 +309,13 @@ void weft_progress_linger(struct weft_context *context)
         weft_progress_background(context, 1);
 }
 
+void weft_progress_ended(struct weft_context *context)
+{
+    if (is_busy(context))
+        weft_progress_linger(context);
+    weft_progress_background(context, -1);
+}
+
 /* Nobody may call for hours: what transports have to say or give back meanwhile is seen to once per wake-up of this
  * thread. Who holds the lock drives them anyway. */
 static void tidy(struct weft_context *context)

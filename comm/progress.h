@@ -51,6 +51,10 @@ void weft_progress_flush(struct weft_context *context);
 /* The service thread polls for as long as a transport says that it is busy. */
 void weft_progress_linger(struct weft_context *context);
 
+/* [lock] Work that weft_progress_background() has counted, and that may have sent something, has ended: nobody is in a call for it, and the
+ * next one may come in hours. */
+void weft_progress_ended(struct weft_context *context);
+
 /* Counts work that nobody waits for. */
 void weft_progress_background(struct weft_context *context, int change);
 /* The same, as the executor's hook. */

@@ -70,7 +70,7 @@ static void end(struct weft_comm *comm, struct weft_queued *queued, int status)
     queued->ops->release(queued);
     work->queued = NULL;
     work->status = status;
-    weft_progress_background(comm->context, -1);
+    weft_progress_ended(comm->context);
     if (work->dropped) {
         comm->dropped--;
         weft_work_discard(work);

@@ -151,7 +151,7 @@ static void settle(struct weft_work *work)
     if (status == WEFT_OK && weft_bootstrap_has_failed(work->comm->bootstrap))
         status = weft_comm_check(work->comm); /* as in weft_work_drive() */
     work->status = status;
-    weft_progress_background(work->comm->context, -1);
+    weft_progress_ended(work->comm->context);
 }
 
 /* What is left to do when all has ended well: once. It may be long, and others want the lock. */
@@ -312,7 +312,7 @@ static void dropped_message_ended(struct weft_request *request)
 {
     struct weft_work *work = (struct weft_work *)((char *)request - offsetof(struct weft_work, request));
     work->comm->dropped--;
-    weft_progress_background(work->comm->context, -1);
+    weft_progress_ended(work->comm->context);
     free(work);
 }
 

@@ -53,6 +53,7 @@ static void read_settings(void)
         {"virt_addr", &tp_settings.virt_addr, NULL}, {"prov_key", &tp_settings.prov_key, NULL},
         {"allocated", &tp_settings.allocated, NULL}, {"endpoint", &tp_settings.endpoint, NULL},
         {"tagged", &tp_settings.tagged, NULL},       {"unordered", &tp_settings.unordered, NULL},
+        {"manual", &tp_settings.manual, NULL},       {"delay=", NULL, &tp_settings.delay},
         {"storm=", NULL, &tp_settings.storm},        {"depth=", NULL, &tp_settings.depth},
         {"inject=", NULL, &tp_settings.inject},      {"message=", NULL, &tp_settings.message},
         {"seed=", NULL, &tp_settings.seed},          {"memlock=", NULL, &tp_settings.memlock},
@@ -330,7 +331,7 @@ static ssize_t cq_read(struct fid_cq *fid, void *entries, size_t count)
     struct fi_cq_data_entry *out = entries;
     size_t used = 0;
     tp_lock();
-    tp_progress();
+    tp_progress(cq->ep);
     if (cq->bad) {
         tp_unlock();
         return -FI_EAVAIL;

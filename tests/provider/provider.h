@@ -5,6 +5,8 @@
  *   local virt_addr prov_key allocated endpoint   memory registration modes it requires
  *   tagged                               no RMA: puts have to be tagged messages
  *   unordered                            delivers and completes out of order
+ *   manual                               what an endpoint sends moves only when its own queue is read
+ *   delay=N                              so many readings before each operation moves, instead of a few
  *   storm=N                              N % of calls begin a row of "again"
  *   depth=N  inject=N  message=N         queue depth, inject size, largest message
  *   seed=N
@@ -36,8 +38,8 @@
 #define TP_CONTEXT_SEED 0xa7u
 
 struct tp_settings {
-    int context2, prefix, rx_data, local, virt_addr, prov_key, allocated, endpoint, tagged, unordered;
-    uint32_t storm, depth, inject, message, seed, memlock;
+    int context2, prefix, rx_data, local, virt_addr, prov_key, allocated, endpoint, tagged, unordered, manual;
+    uint32_t delay, storm, depth, inject, message, seed, memlock;
 };
 
 extern struct tp_settings tp_settings;
@@ -133,8 +135,9 @@ void tp_transfer_ops(struct fid_ep *ep);
 void tp_context_check(const struct tp_op *op);
 void tp_unlink(struct tp_op **list, struct tp_op *op);
 void tp_op_free(struct tp_op *op);
-/* Moves what is in flight between any endpoints, as a network does that needs nobody to drive it. */
-void tp_progress(void);
+/* Moves what is in flight between any endpoints, as a network does that needs nobody to drive it; with `manual` only what the
+ * endpoint itself sends. */
+void tp_progress(struct tp_ep *own);
 /* Whether an operation in flight uses the region. */
 int tp_endpoint_uses(const struct tp_mr *mr);
 int tp_mr_open(struct fid *domain, const void *memory, size_t size, uint64_t access, uint64_t offset,

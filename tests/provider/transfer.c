@@ -172,7 +172,8 @@ static ssize_t post_send(struct fid_ep *fid, struct tp_op *op, fi_addr_t to, int
         tp_violation("a context is used by two operations at once");
     op->to = ep->av->peers[to];
     op->sum = checksum(op->data, op->size);
-    op->delay = (int)(tp_random() % (tp_settings.unordered ? 8 : 3));
+    op->delay =
+        tp_settings.delay ? (int)tp_settings.delay : (int)(tp_random() % (tp_settings.unordered ? 8 : 3));
     if (inject) {
         uint8_t *copy = malloc(op->size + 1);
         if (!copy)
@@ -434,10 +435,12 @@ static void progress(struct tp_ep *ep)
     }
 }
 
-void tp_progress(void)
+void tp_progress(struct tp_ep *own)
 {
-    for (struct tp_ep *ep = endpoints; ep; ep = ep->next)
-        progress(ep);
+    for (struct tp_ep *ep = endpoints; ep; ep = ep->next) {
+        if (!tp_settings.manual || ep == own)
+            progress(ep);
+    }
 }
 
 int tp_endpoint_uses(const struct tp_mr *mr)
