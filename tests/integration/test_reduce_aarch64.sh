@@ -1,7 +1,6 @@
 #!/bin/bash
 # The reductions on aarch64, emulated: the same tests, among them the checksum over all types and operations
 # that x86-64 gives.
-# timeout: 300
 set -u
 [[ -z ${WEFT_SANITIZER-} ]] || { echo "SKIP: a sanitizer sees nothing of emulated code"; exit 77; }
 cross=aarch64-linux-gnu-gcc

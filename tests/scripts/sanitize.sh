@@ -63,7 +63,7 @@ make_with tests >"$folder/build.log" 2>&1 || {
     exit 1
 }
 # Sanitized code is several times slower.
-WEFT_SANITIZER=$kind TEST_TIMEOUT=${TEST_TIMEOUT:-300} make_with check-programs
+WEFT_SANITIZER=$kind make_with check-programs
 status=$?
 # Where nobody builds again, the room is worth more. The logs stay.
 [[ ${CI:-} == true ]] && rm -rf "${folder:?}/tests"
