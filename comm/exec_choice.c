@@ -9,6 +9,11 @@
  *   only every PAUSE operations, as it costs time itself.
  *
  * A figure is the best that was measured; one that is worse counts for an eighth, so that it follows when things change.
+ *
+ * A vote that is answered with no costs time, too. The numbers of operations are taken in rounds of ROUND. After a round with such a
+ * vote for a size there are votes for it in every second round only, after two of them without a decision in every fourth, and so on: in
+ * those whose number is a multiple, so that ranks which count differently meet. A round is had to its end, whatever comes of its first
+ * votes: operations that cannot be programs may take turns with others of their size, and be the first ones in every round.
  */
 #include "base/log.h"
 #include "comm/exec_votes.h"
@@ -17,6 +22,8 @@
 #define LOOK_PROGRAMS 64 /* decisions for a program until a plan is tried again */
 #define LOOK_PLANS    4
 #define PAUSE         64
+#define ROUND         16
+#define REFUSALS_MAX  6
 
 static size_t bytes_of(const struct weft_exec_op *op)
 {
@@ -39,7 +46,22 @@ struct weft_program_class *weft_program_class_of(const struct weft_exec_op *op)
 int weft_program_class_votes(const struct weft_exec_op *op)
 {
     const struct weft_program_class *class = weft_program_class_of(op);
+    uint32_t round = op->sequence / ROUND;
+    if (op->exec->options.programs.mode == WEFT_PROGRAM_ALWAYS)
+        return 1;
+    if (class->refusals && round != class->refused_round && round % (1u << class->refusals))
+        return 0;
     return !class->pauses || (int32_t)(op->sequence - class->resume) >= 0;
+}
+
+void weft_program_refused(const struct weft_exec_op *op)
+{
+    struct weft_program_class *class = weft_program_class_of(op);
+    uint32_t round = op->sequence / ROUND;
+    if (class->refusals && round == class->refused_round)
+        return;
+    class->refused_round = round;
+    class->refusals += class->refusals < REFUSALS_MAX;
 }
 
 /* Of all ranks; 0: one does not know. */
@@ -86,6 +108,7 @@ enum weft_program_way weft_program_choose(struct weft_exec_op *op)
     struct weft_program_class *class = weft_program_class_of(op);
     if (op->exec->options.programs.mode == WEFT_PROGRAM_ALWAYS)
         return WEFT_WAY_PROGRAM;
+    class->refusals = 0;
     if (class->decided < 2 * TRIES)
         return class->decided++ < TRIES ? WEFT_WAY_PROGRAM : WEFT_WAY_PLAN;
     settle(op, class);

@@ -6,11 +6,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-/* After a vote that came to nothing there is none before the next operation whose number is a multiple of this, of the double after
- * two in a row, and so on: ranks that wait for each other's votes meet there again. */
-#define PAUSE_FIRST   16u
-#define PAUSE_DOUBLES 6
-
 struct weft_programs *weft_programs_get(struct weft_exec *exec)
 {
     const struct weft_exec_options *options = &exec->options;
@@ -165,22 +160,6 @@ static int has_credit(struct weft_exec_op *op)
     return has;
 }
 
-static int is_paused(const struct weft_exec_op *op)
-{
-    const struct weft_programs *programs = op->exec->programs;
-    if (op->exec->options.programs.mode == WEFT_PROGRAM_ALWAYS)
-        return 0;
-    return (programs->refusals && (int32_t)(op->sequence - programs->resume) < 0) ||
-           !weft_program_class_votes(op);
-}
-
-static void pause_votes(struct weft_exec_op *op)
-{
-    struct weft_programs *programs = op->exec->programs;
-    uint32_t doubles = programs->refusals < PAUSE_DOUBLES ? programs->refusals++ : PAUSE_DOUBLES;
-    programs->resume = (op->sequence | ((PAUSE_FIRST << doubles) - 1)) + 1;
-}
-
 /* Copies go between all devices of a kind, programs only where the device reaches. Of reductions that has been asked before. */
 static int reaches_buffers(const struct weft_exec_op *op)
 {
@@ -198,7 +177,7 @@ static int reaches_buffers(const struct weft_exec_op *op)
 static int may_vote(struct weft_exec_op *op)
 {
     const struct weft_programs *programs = op->exec->programs;
-    if (programs->is_hopeless || programs->voted || is_paused(op))
+    if (programs->is_hopeless || programs->voted || !weft_program_class_votes(op))
         return 0;
     int status = weft_mailbox_ready(op);
     if (status <= 0 || !fits(op) || !reaches_buffers(op))
@@ -325,7 +304,6 @@ static int decide(struct weft_exec_op *op)
                              (unsigned long long)ballot->votes[r].bytes, exec->options.rank, op->sequence,
                              ballot->channels[r].out_bytes);
     }
-    exec->programs->refusals = 0;
     ballot->way = (uint8_t)weft_program_choose(op);
     ballot->decided_ns = weft_clock_ns();
     ballot->is_timed = 1;
@@ -370,7 +348,7 @@ static int take_refusal(struct weft_exec_op *op, uint32_t source)
     if (!op->ballot->is_cast)
         return weft_fail(WEFT_PROTOCOL, "rank %u answers a vote for operation %u, which nobody here has cast",
                          source, op->sequence);
-    pause_votes(op);
+    weft_program_refused(op);
     return give_up(op);
 }
 

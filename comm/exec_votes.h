@@ -61,7 +61,9 @@ enum weft_program_way { WEFT_WAY_PLAN, WEFT_WAY_PROGRAM, WEFT_WAYS };
 struct weft_program_class {
     uint32_t cost_ns[WEFT_WAYS]; /* at this rank; 0: not known */
     uint32_t decided, since_look;
-    uint32_t resume; /* no votes before this operation, if `pauses` */
+    uint32_t resume;        /* no votes before this operation, if `pauses` */
+    uint32_t refused_round; /* at this rank: the last one with a vote that came to nothing, and */
+    uint8_t refusals;       /* how many there were since a decision, as far as it matters (exec_choice.c) */
     uint8_t pauses, way, is_settled;
 };
 
@@ -100,8 +102,6 @@ struct weft_programs {
     uint32_t told; /* ranks that have been told of it, as bits */
     struct weft_program_peer peers[WEFT_PROGRAM_RANKS_MAX];
     struct weft_exec_op *voted; /* that has this rank's vote, or runs as a program */
-    uint32_t resume,
-        refusals; /* no votes before this operation, after so many in a row that came to nothing */
     struct weft_program_class classes[WEFT_COLLECTIVE_COUNT][WEFT_PROGRAM_CLASSES];
 };
 
@@ -176,6 +176,8 @@ void weft_mailbox_close(struct weft_exec *exec);
 struct weft_program_class *weft_program_class_of(const struct weft_exec_op *op);
 /* Whether its calls are voted for now. */
 int weft_program_class_votes(const struct weft_exec_op *op);
+/* A vote for it has come to nothing. */
+void weft_program_refused(const struct weft_exec_op *op);
 /* All have voted: how the operation runs. The same at all ranks. */
 enum weft_program_way weft_program_choose(struct weft_exec_op *op);
 /* It has taken so long. */

@@ -251,6 +251,24 @@ static void test_choice(void **state)
     expect_choice(2, WEFT_WAY_PLAN);
 }
 
+/* Every second operation is rank 1's on the host, among them every sixteenth: votes for them come to nothing. Those for the others of the
+ * same size do not go with them. */
+static void test_turns(void **state)
+{
+    (void)state;
+    few.mode = WEFT_PROGRAM_AUTO;
+    few.count = 700;
+    few_open(FEW_OPS, 0, NULL);
+    for (uint32_t n = 0; n < FEW_OPS; n += 2)
+        few.works[n][1].request.on_host = WEFT_SHADOW_NONE;
+    few_one_by_one(0, FEW_OPS);
+    few_expect_sums(FEW_OPS);
+    assert_in_range(few_programs(), 3, FEW_OPS / 2);
+    few_close();
+    few.mode = WEFT_PROGRAM_ALWAYS;
+    few.count = 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,7 +276,7 @@ int main(void)
         cmocka_unit_test(test_late_rank),   cmocka_unit_test(test_alone),
         cmocka_unit_test(test_choice),      cmocka_unit_test(test_always),
         cmocka_unit_test(test_always_slow), cmocka_unit_test(test_always_mixed),
-        cmocka_unit_test(test_auto),
+        cmocka_unit_test(test_auto),        cmocka_unit_test(test_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
