@@ -23,6 +23,7 @@
 #define TICKS_IDLE    16                /* of the service thread, before it sleeps between them */
 #define TICKS_DOZE    200               /* before it sleeps on the descriptors */
 #define TIDY_MS       5                 /* between its tries to get the lock for that */
+#define LOOK_MS       250               /* between its looks at libfabric while there is nothing to do */
 #define DOZE_NS       INT64_C(20000000) /* the looks at what waits go on */
 #define NAP_NS_MIN    INT64_C(20000)    /* between looks at devices and full rings */
 #define NAPS_NS       INT64_C(8000000)  /* since anything happened; then its naps are sleeps of 1 ms */
@@ -316,17 +317,29 @@ void weft_progress_ended(struct weft_context *context)
     weft_progress_background(context, -1);
 }
 
-/* Nobody may call for hours: what transports have to say or give back meanwhile is seen to once per wake-up of this
- * thread. Who holds the lock drives them anyway. */
-static void tidy(struct weft_context *context)
+/* Whether a communicator reaches somebody by libfabric. [lock] */
+static int has_libfabric(const struct weft_context *context)
+{
+    unsigned reached = 0;
+    for (uint32_t i = 0; i < context->comm_count; i++)
+        reached |= context->all[i]->transports;
+    return (reached & context->working & 1u << WEFT_OFI) != 0;
+}
+
+/* Nobody may call for hours: what transports have to say or give back meanwhile is seen to once per wake-up of this thread. Who holds the
+ * lock drives them anyway. No transport says that it is busy with small messages that libfabric has copied, which it tells nothing
+ * about; where a socket was full they leave when somebody looks. So this thread looks now and then. Returns whether it is to. */
+static int tidy(struct weft_context *context)
 {
     if (pthread_mutex_trylock(&context->lock) != 0)
-        return;
-    if (!context->leader_sleeps && is_busy(context))
+        return 1;
+    int looks = has_libfabric(context);
+    if (!context->leader_sleeps && (looks || is_busy(context)))
         weft_progress_once(context);
     weft_memory_tidy(context);
     weft_where_tidy(context);
     pthread_mutex_unlock(&context->lock);
+    return looks;
 }
 
 /* Nothing has happened for long: the service thread sleeps on the descriptors until something does. While it does so
@@ -381,12 +394,13 @@ int weft_progress_tick(void *arg)
     if (atomic_load(&context->background) == 0) {
         context->tick_ns = 0; /* what it is woken for counts from then */
         context->tick_idle = 0;
-        tidy(context);
+        int looks = tidy(context);
         atomic_store(&context->tick_sleeps, 1);
         if (atomic_load(&context->background) == 0)
             return atomic_load(&context->cache_died) || atomic_load(&context->has_surplus)
                        ? TIDY_MS /* another thread had the lock, or a stream stands at a gate */
-                       : -1;
+                   : looks ? LOOK_MS
+                           : -1;
         atomic_store(&context->tick_sleeps, 0);
     }
     int64_t now_ns = weft_clock_ns();
