@@ -11,9 +11,10 @@
  * A figure is the best that was measured; one that is worse counts for an eighth, so that it follows when things change.
  *
  * A vote that is answered with no costs time, too. The numbers of operations are taken in rounds of ROUND. After a round with such a
- * vote for a size there are votes for it in every second round only, after two of them without a decision in every fourth, and so on: in
- * those whose number is a multiple, so that ranks which count differently meet. A round is had to its end, whatever comes of its first
- * votes: operations that cannot be programs may take turns with others of their size, and be the first ones in every round.
+ * vote for a size there are none before the next round whose number is a multiple of two, after two of them without a decision of four,
+ * and so on. From there on they are voted for again: the size may not occur in that round. Ranks that count differently meet at the latest
+ * from a multiple of the highest power on. A round is had to its end, whatever comes of its first votes: operations that cannot be programs
+ * may take turns with others of their size, and be the first ones in every round. Then each round costs some votes in vain.
  */
 #include "base/log.h"
 #include "comm/exec_votes.h"
@@ -43,13 +44,19 @@ struct weft_program_class *weft_program_class_of(const struct weft_exec_op *op)
     return &op->exec->programs->classes[op->request.plan->collective][log_of(bytes_of(op))];
 }
 
+/* Rounds end at the 2^32 of operations. */
+static int is_before(uint32_t round, uint32_t other)
+{
+    return (int32_t)(round * ROUND - other * ROUND) < 0;
+}
+
 int weft_program_class_votes(const struct weft_exec_op *op)
 {
     const struct weft_program_class *class = weft_program_class_of(op);
     uint32_t round = op->sequence / ROUND;
     if (op->exec->options.programs.mode == WEFT_PROGRAM_ALWAYS)
         return 1;
-    if (class->refusals && round != class->refused_round && round % (1u << class->refusals))
+    if (class->refusals && round != class->refused_round && is_before(round, class->resume_round))
         return 0;
     return !class->pauses || (int32_t)(op->sequence - class->resume) >= 0;
 }
@@ -62,6 +69,7 @@ void weft_program_refused(const struct weft_exec_op *op)
         return;
     class->refused_round = round;
     class->refusals += class->refusals < REFUSALS_MAX;
+    class->resume_round = (round | ((1u << class->refusals) - 1)) + 1;
 }
 
 /* Of all ranks; 0: one does not know. */

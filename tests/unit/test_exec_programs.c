@@ -269,6 +269,58 @@ static void test_turns(void **state)
     few.count = 0;
 }
 
+/* Whether two ranks vote for the first operation of a round; the size is the same in all. */
+static void expect_votes(uint32_t round, int one, int other)
+{
+    for (uint32_t r = 0; r < 2; r++) {
+        few.works[0][r].op->sequence = 16 * round;
+        assert_int_equal(weft_program_class_votes(few.works[0][r].op), r ? other : one);
+    }
+}
+
+static void refuse(uint32_t rank, uint32_t round)
+{
+    few.works[0][rank].op->sequence = 16 * round + 5;
+    weft_program_refused(few.works[0][rank].op);
+}
+
+/* Rounds without votes: fewer at a rank that has had fewer votes in vain. A size that occurs in few rounds, and none whose number is a
+ * multiple, is voted for again, too. */
+static void test_rounds(void **state)
+{
+    static const uint32_t firsts[] = {0, UINT32_C(0x0fffffc0)}; /* the latter end where numbers begin again */
+    (void)state;
+    few.mode = WEFT_PROGRAM_AUTO;
+    few.count = 700;
+    for (size_t f = 0; f < sizeof firsts / sizeof *firsts; f++) {
+        uint32_t first = firsts[f];
+        few_open(1, 0, NULL);
+        few_one_by_one(0, 1);
+        expect_votes(first, 1, 1);
+        refuse(0, first + 1);
+        expect_votes(first + 1, 1, 1); /* to its end */
+        expect_votes(first + 2, 1, 1);
+        expect_votes(first + 3, 1, 1);
+        refuse(0, first + 3);
+        expect_votes(first + 5, 1, 1);
+        refuse(0, first + 5);
+        refuse(0, first + 5);
+        refuse(1, first + 5);
+        expect_votes(first + 6, 0, 1);
+        expect_votes(first + 7, 0, 1);
+        expect_votes(first + 8, 1, 1);
+        for (uint32_t round = 8; round < 40; round += 8)
+            refuse(0, first + round);
+        refuse(1, first + 62);
+        expect_votes(first + 63, 0, 0);
+        expect_votes(first + 64, 1, 1);
+        expect_votes(first + 65, 1, 1);
+        few_close();
+    }
+    few.mode = WEFT_PROGRAM_ALWAYS;
+    few.count = 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -277,6 +329,7 @@ int main(void)
         cmocka_unit_test(test_choice),      cmocka_unit_test(test_always),
         cmocka_unit_test(test_always_slow), cmocka_unit_test(test_always_mixed),
         cmocka_unit_test(test_auto),        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_rounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
