@@ -184,6 +184,34 @@ static void a_lost_message_is_noticed(void **state)
     }
 }
 
+/* Looks in vain, after a long silence, that have taken so long. Returns whether the peer has been asked whether it lives. */
+static int asks_after(struct end *end, int64_t looks_ns)
+{
+    struct weft_transport *transport = end->fake->transport;
+    int64_t now_ns = weft_clock_ns();
+    transport->idle_polls = 0;
+    transport->looked_ns = now_ns - looks_ns;
+    transport->silent_since_ns = now_ns - 2 * OFI_PROBE_NS;
+    for (int i = 0; i < OFI_LOOKS; i++)
+        assert_int_equal(ofi_poll(transport, OFI_BATCH, note, end), 0);
+    return end->link->probed_ns != 0;
+}
+
+/* A rank in no call looks now and then: the program computes, and what the network does meanwhile is no matter. */
+static void only_who_waits_asks_whether_peers_live(void **state)
+{
+    (void)state;
+    struct end ends[2];
+    open_both(ends, 3);
+    connect_to(&ends[0], &ends[1]);
+    connect_to(&ends[1], &ends[0]);
+    await_up(ends);
+    talk(ends);
+    assert_int_equal(asks_after(&ends[0], INT64_C(250000000) * OFI_LOOKS), 0);
+    assert_int_equal(asks_after(&ends[0], INT64_C(100000000) * OFI_LOOKS), 1);
+    close_both(ends);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +219,7 @@ int main(void)
         cmocka_unit_test(a_link_that_is_made_anew_takes_over),
         cmocka_unit_test(both_ends_have_to_know_of_it),
         cmocka_unit_test(a_lost_message_is_noticed),
+        cmocka_unit_test(only_who_waits_asks_whether_peers_live),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -218,17 +218,27 @@ int ofi_progress(struct weft_transport *transport, int limit)
     return count > 0 ? (int)count : 0;
 }
 
+/* Whoever waits looks often, also when it sleeps in between. Where looks are seldom nobody waits, and no peer is asked. */
+static void look_for_dead(struct weft_transport *transport, int64_t now_ns)
+{
+    int64_t looks_ns = now_ns - transport->looked_ns;
+    transport->looked_ns = now_ns;
+    if (!transport->silent_since_ns || looks_ns > OFI_LOOKS * OFI_SELDOM_NS)
+        transport->silent_since_ns = now_ns;
+    else if (now_ns - transport->silent_since_ns > OFI_PROBE_NS)
+        ofi_links_probe(transport, now_ns);
+}
+
 /* What nobody's arrival reminds us of: acknowledgements that found no frame to ride on, connections that do
  * not come up, peers that died without a word. */
 static void idle(struct weft_transport *transport)
 {
-    if (++transport->idle_polls % 64 && !transport->links_unanswered)
+    int is_due = ++transport->idle_polls % OFI_LOOKS == 0;
+    if (!is_due && !transport->links_unanswered)
         return;
     int64_t now_ns = weft_clock_ns();
-    if (!transport->silent_since_ns)
-        transport->silent_since_ns = now_ns;
-    else if (now_ns - transport->silent_since_ns > OFI_PROBE_NS)
-        ofi_links_probe(transport, now_ns);
+    if (is_due)
+        look_for_dead(transport, now_ns);
     if (transport->links_connecting || transport->links_unanswered)
         ofi_links_check(transport, now_ns);
     if (!transport->owing)

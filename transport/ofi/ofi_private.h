@@ -100,6 +100,8 @@
     500000000 /* a connection nobody answers for so long is tried anew; then twice as long */
 #define OFI_PROBE_NS       200000000 /* after this much silence a waiting rank asks whether peers live */
 #define OFI_PROBE_AGAIN_NS 1000000000
+#define OFI_LOOKS          64 /* without anything that has come, from one look at the clock to the next */
+#define OFI_SELDOM_NS      INT64_C(150000000) /* between two of them: nobody waits (comm/progress.c) */
 #define OFI_STUCK_NS       200000000  /* a provider that takes nothing, though idle, has lost the peer */
 #define OFI_STUCK_BUSY_NS  5000000000 /* the same, while it has other work */
 #define OFI_CLOSE_NS       1000000000
@@ -397,7 +399,7 @@ struct weft_transport {
     struct ofi_event *events, **events_last;
     uint32_t idle_polls;
     int owing; /* some link may owe acknowledgements */
-    int64_t owing_since_ns, silent_since_ns;
+    int64_t owing_since_ns, silent_since_ns, looked_ns;
     int closing;
     int undead; /* stopped, but not closed */
     struct weft_transport *next_undead;
