@@ -343,8 +343,9 @@ static int tidy(struct weft_context *context)
 }
 
 /* Nothing has happened for long: the service thread sleeps on the descriptors until something does. While it does so
- * another thread may lead: then both are woken. [lock] */
-static void doze(struct weft_context *context)
+ * another thread may lead: then both are woken. Returns whether it has slept: a transport may have something to do at once, and never get
+ * anywhere. [lock] */
+static int doze(struct weft_context *context)
 {
     struct pollfd polled[FDS_MAX];
     int64_t timeout_ns = is_blocked(context) ? POLLED_NS : DOZE_NS;
@@ -361,6 +362,7 @@ static void doze(struct weft_context *context)
     }
     if (!context->leader_sleeps)
         disarm_all(context);
+    return count > 0;
 }
 
 /* While something waits for a device the service thread looks without pause for as long as a waiting call would, and then takes naps
@@ -433,16 +435,17 @@ int weft_progress_tick(void *arg)
         if (atomic_load(&context->letters)) /* one that came in between took this thread for awake */
             weft_progress_linger(context);
     }
-    int dozed =
+    int may_doze =
         context->tick_idle > TICKS_DOZE && !context->leader_sleeps && context->vain_wakes <= VAIN_WAKES;
-    if (dozed)
-        doze(context);
+    int dozed = may_doze && doze(context);
     pthread_mutex_unlock(&context->lock);
     if (context->tick_naps) {
         nap(context, now_ns - context->tick_ns, 1);
         return 0;
     }
-    return dozed || context->tick_idle < TICKS_IDLE ? 0 : context->tick_idle < TICKS_DOZE || beside ? 1 : 5;
+    return dozed || context->tick_idle < TICKS_IDLE                ? 0
+           : context->tick_idle < TICKS_DOZE || beside || may_doze ? 1
+                                                                   : 5;
 }
 
 void weft_progress_listen(void *context, int change)
