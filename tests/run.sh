@@ -7,7 +7,7 @@
 # as failed. A program that ends badly without naming a failed test, or that runs nothing, counts as one failure.
 #
 # TEST_JOBS     programs at a time (default: processors, at most 2), without those that mostly wait (tests/waiting)
-# TEST_TIMEOUT  seconds per program (default 300; a script may ask for more in a line "# timeout: N")
+# TEST_TIMEOUT  seconds per program (default 300)
 # TEST_RUNNER   a command that runs the program
 # TEST_LOGS     folder for the output of each program (default $BUILD/test-logs)
 # BUILD         build folder
@@ -57,18 +57,14 @@ blame() {
 }
 
 run_one() {
-    local test=$1 name log rc seconds user system passed failed skipped asked script=0 word=ok TIMEFORMAT='%R %U %S'
+    local test=$1 name log rc seconds user system passed failed skipped script=0 word=ok TIMEFORMAT='%R %U %S'
     name=${test#"$BUILD"/}
     name=${name//\//_}
     log=$logs/$name.log
-    asked=
-    if [[ $test == *.sh ]]; then
-        script=1
-        asked=$(sed -n 's/^# timeout: \([0-9]*\).*/\1/p' "$test" | head -1)
-    fi
+    [[ $test == *.sh ]] && script=1
     # timeout puts the program into a process group of its own and signals that group.
     {
-        time timeout -k 5 "$((${asked:-0} > limit ? asked : limit))" ${TEST_RUNNER:-} "$test" >"$log" 2>&1 </dev/null
+        time timeout -k 5 "$limit" ${TEST_RUNNER:-} "$test" >"$log" 2>&1 </dev/null
     } 2>"$log.time"
     rc=$?
     read -r seconds user system < <(tail -n 1 "$log.time")

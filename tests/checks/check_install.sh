@@ -1,7 +1,6 @@
 #!/bin/bash
 # make install, a program built against the result by pkg-config (shared and static), make uninstall: the
 # program is the C example of README.md, run by four ranks.
-# timeout: 300
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 . tests/checks/ranks.sh

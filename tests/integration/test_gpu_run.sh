@@ -1,7 +1,6 @@
 #!/bin/bash
 # tests/gpu/run.sh without a GPU: it says what did not run, and why. Then with the stand-in for the driver, without kernels that
 # compute, and with weft's compiled as C: the steps find what they should.
-# timeout: 300
 set -u
 BUILD=${BUILD:-build}
 work=$(mktemp -d)

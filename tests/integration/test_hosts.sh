@@ -1,7 +1,6 @@
 #!/bin/bash
 # Two hosts as network namespaces joined by a veth pair, two ranks on each: shared memory inside a host, libfabric
 # between them; and a rank killed on one host is named on the other.
-# timeout: 180
 set -u
 unset RANK WORLD_SIZE MASTER_ADDR WEFT_PORT
 BUILD=${BUILD:-build}

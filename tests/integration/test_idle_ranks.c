@@ -1,8 +1,8 @@
 /* A rank whose work has ended makes no call for as long as another one needs what it has sent.
  *
  * Ranks are threads, over a libfabric provider of ours that moves what a rank has sent only while that rank looks at its queue: as one
- * does whose socket is full, or whose connection is still being made. Each message takes a hundred looks, more than a call's end has;
- * the service thread is there for the others.
+ * does whose socket is full, or whose connection is still being made. Most messages take a hundred looks, more than a call's end
+ * has; the service thread is there for the others.
  */
 #include <libgen.h>
 #include <limits.h>
@@ -39,7 +39,7 @@ static void await(atomic_int *flag)
         usleep(1000);
 }
 
-/* Nobody looks at the network for this rank any more. */
+/* Nothing is counted that the service thread would look at the network for all the time. */
 static void await_rest(const struct job *job)
 {
     while (atomic_load(&job->context->background))

@@ -1,6 +1,5 @@
 #!/bin/bash
 # weft-perf from outside: table, JSON, CSV, exit statuses, noticed errors, a killed rank, the progress line.
-# timeout: 240
 . tests/support/perf_runs.sh
 . tests/support/port.sh
 

@@ -1,7 +1,6 @@
 #!/bin/bash
 # weft-perf --clock device: calls in the order of a stream, between events that the device notes the time of; and which clock it was is
 # told wherever figures are.
-# timeout: 240
 . tests/support/perf_runs.sh
 
 # timed CLOCK LABEL COMMAND ROWS ARGUMENTS: so many rows, all of them right, and by that clock in the table, in JSON and in CSV.

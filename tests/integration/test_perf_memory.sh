@@ -1,7 +1,6 @@
 #!/bin/bash
 # Where weft-perf's buffers live: one kind of memory for all ranks, or one for each in turn. Kinds of devices are filled and
 # looked at through copies, so what is wrong there must be found as well.
-# timeout: 240
 . tests/support/perf_runs.sh
 
 plugin=$work/device-sim.so

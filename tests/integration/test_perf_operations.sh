@@ -1,7 +1,6 @@
 #!/bin/bash
 # Each operation that weft-perf sweeps: right everywhere, over both transports and for every root, and a wrong element is
 # noticed.
-# timeout: 240
 . tests/support/perf_runs.sh
 
 rooted='broadcast reduce gather gatherv scatter scatterv'

@@ -1,6 +1,5 @@
 #!/bin/bash
 # weft-perf's point-to-point commands: p2p-lat, p2p-bw, matrix, overlap.
-# timeout: 240
 . tests/support/perf_runs.sh
 
 # right WHAT ROWS: the last run has so many rows, all columns, nothing wrong.
@@ -38,7 +37,7 @@ else
     skip "JSON not parsed: no python3"
 fi
 
-# A pair that is slow by 20 ms is named, and its ranks' pairs with others are in the table all the same.
+# A pair that is slow by 100 ms is named, and its ranks' pairs with others are in the table all the same.
 matrix() {
     WEFT_PERF_DELAY=1:2:100000 run matrix --ranks 4 -n 2 -w 0 --size 4K --window 2 --json "$work/matrix.json" "$@"
     absent "matrix $*" && return

@@ -1,6 +1,5 @@
 #!/bin/bash
 # weft-perf's merged picture: a rank that stays away, over each transport, and a rank that is killed.
-# timeout: 120
 set -u
 unset RANK WORLD_SIZE MASTER_ADDR WEFT_PORT
 BUILD=${BUILD:-build}

@@ -1,6 +1,5 @@
 #!/bin/bash
 # Jobs that mpirun of Open MPI starts, through PMIx: on this host, and on two hosts as far as Open MPI is concerned.
-# timeout: 300
 set -u
 BUILD=$(cd "${BUILD:-build}" && pwd) || exit 1
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT WEFT_PORT WEFT_BOOTSTRAP_FILE "${!PMIX@}" "${!OMPI@}" "${!PRTE@}"

@@ -1,7 +1,6 @@
 #!/bin/bash
 # Jobs that srun starts, through Slurm's PMIx plug-in: on a Slurm of one node that this script runs for itself, as
 # root, in a temporary folder, on ports and sockets of its own. Its daemons are ended by process id.
-# timeout: 300
 set -u
 BUILD=$(cd "${BUILD:-build}" && pwd) || exit 1
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT WEFT_PORT WEFT_BOOTSTRAP_FILE "${!PMIX@}" "${!SLURM@}"

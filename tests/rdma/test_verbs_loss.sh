@@ -1,7 +1,6 @@
 #!/bin/bash
 # Two ranks, one on rxe0 and one on rxe1, while the cable between them loses packets, delays them and changes their order:
 # 1,000 allreduces and 1,000 messages per rank, every element checked.
-# timeout: 220
 set -u
 . tests/support/rounds.sh
 . tests/support/tally.sh

@@ -2,7 +2,6 @@
 # Three machines with a rank each; the plug of the third is pulled in the middle of allreduces and messages. The others'
 # calls name rank and host long before the device reports anything, and go on without it.
 # hosts: 3
-# timeout: 120
 set -u
 . tests/support/rounds.sh
 if [[ $WEFT_VM_HOST == 0 ]]; then

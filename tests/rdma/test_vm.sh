@@ -1,7 +1,6 @@
 #!/bin/bash
 # The rig itself, tests/vm/run.sh: what comes back from a machine, and what a machine can do.
 # hosts: 0
-# timeout: 300
 set -u
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

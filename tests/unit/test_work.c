@@ -1,10 +1,13 @@
 /* How a started call says that it has failed: with the communicator's status and words, whatever has ended the operation itself. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <cmocka.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "comm/comm.h"
 #include "tests/support/job.h"
@@ -13,11 +16,16 @@
 #define COUNT 100000
 #define WORDS "ranks disagree on the number of apples"
 
+struct scene {
+    int tests; /* weft_work_test(), not weft_work_wait() */
+    atomic_int is_over;
+};
+
 /* Rank 0 never makes the call. At rank 1 a link breaks, which ends the operation, and only then it hears why: here both come
  * while nobody else can look. */
 static int hear_late(int rank, int ranks, void *arg)
 {
-    const int *tests = arg;
+    struct scene *scene = arg;
     static float send[COUNT], recv[COUNT];
     struct job job;
     weft_work *work;
@@ -25,6 +33,8 @@ static int hear_late(int rank, int ranks, void *arg)
     (void)ranks;
     CHECK_OK(job_open(&job, "shm", NULL));
     int status = weft_barrier(job.comm); /* a slow rank may hear in it what the other did after it */
+    while (rank == 0 && !atomic_load(&scene->is_over))
+        usleep(1000); /* its next call would be another one than rank 1's */
     if (rank == 1) {
         CHECK_OK(status);
         CHECK_OK(weft_allreduce_start(job.comm, send, recv, COUNT, WEFT_FLOAT32, WEFT_SUM, &work));
@@ -32,9 +42,10 @@ static int hear_late(int rank, int ranks, void *arg)
         weft_exec_fail(job.comm->exec, WEFT_PEER_FAILED, "reading the memory of rank 0 has failed");
         weft_bootstrap_revoke_as(job.comm->bootstrap, WEFT_MISMATCH, WORDS);
         weft_context_unlock(job.context);
-        while (*tests && status == WEFT_OK && !done)
+        atomic_store(&scene->is_over, 1);
+        while (scene->tests && status == WEFT_OK && !done)
             status = weft_work_test(work, &done);
-        if (!*tests)
+        if (!scene->tests)
             status = weft_work_wait(work, -1);
         CHECK(status == WEFT_MISMATCH && !done);
         CHECK(strcmp(weft_error_detail(), WORDS) == 0);
@@ -53,8 +64,15 @@ static int hear_late(int rank, int ranks, void *arg)
 static void test_status_fits_words(void **state)
 {
     (void)state;
-    for (int tests = 0; tests < 2; tests++)
-        assert_int_equal(test_ranks_fork(2, hear_late, &tests), 0);
+    struct scene *scene =
+        mmap(NULL, sizeof *scene, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(scene, MAP_FAILED);
+    for (int tests = 0; tests < 2; tests++) {
+        scene->tests = tests;
+        atomic_store(&scene->is_over, 0);
+        assert_int_equal(test_ranks_fork(2, hear_late, scene), 0);
+    }
+    munmap(scene, sizeof *scene);
 }
 
 int main(void)
