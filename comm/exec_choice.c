@@ -50,13 +50,19 @@ static int is_before(uint32_t round, uint32_t other)
     return (int32_t)(round * ROUND - other * ROUND) < 0;
 }
 
+/* The first one in which there are votes again. */
+static uint32_t resume_round(const struct weft_program_class *class)
+{
+    return (class->refused_round | ((1u << class->refusals) - 1)) + 1;
+}
+
 int weft_program_class_votes(const struct weft_exec_op *op)
 {
     const struct weft_program_class *class = weft_program_class_of(op);
     uint32_t round = op->sequence / ROUND;
     if (op->exec->options.programs.mode == WEFT_PROGRAM_ALWAYS)
         return 1;
-    if (class->refusals && round != class->refused_round && is_before(round, class->resume_round))
+    if (class->refusals && round != class->refused_round && is_before(round, resume_round(class)))
         return 0;
     return !class->pauses || (int32_t)(op->sequence - class->resume) >= 0;
 }
@@ -69,7 +75,6 @@ void weft_program_refused(const struct weft_exec_op *op)
         return;
     class->refused_round = round;
     class->refusals += class->refusals < REFUSALS_MAX;
-    class->resume_round = (round | ((1u << class->refusals) - 1)) + 1;
 }
 
 /* Of all ranks; 0: one does not know. */

@@ -62,8 +62,7 @@ struct weft_program_class {
     uint32_t cost_ns[WEFT_WAYS]; /* at this rank; 0: not known */
     uint32_t decided, since_look;
     uint32_t resume;        /* no votes before this operation, if `pauses` */
-    uint32_t refused_round; /* at this rank: the last one with a vote that came to nothing, */
-    uint32_t resume_round;  /* the first one in which there are votes again, and */
+    uint32_t refused_round; /* at this rank: the last one with a vote that came to nothing, and */
     uint8_t refusals;       /* how many such rounds there were since a decision, at most REFUSALS_MAX */
     uint8_t pauses, way, is_settled;
 };
