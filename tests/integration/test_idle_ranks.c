@@ -128,8 +128,8 @@ static int body(int rank, int ranks, void *arg)
         data[i] = rank ? 0 : i;
     CHECK_OK(job_open(&job, "ofi", "wefttest"));
     CHECK_OK(weft_comm_set_timeout(job.comm, TIMEOUT_MS));
-    if (scene->way <
-        MESSAGE) /* the first message has to wait for the link, and is sent by the service thread */
+    /* Without a barrier the first message has to wait for the link, and is sent by the service thread. */
+    if (scene->way < MESSAGE)
         CHECK_OK(weft_barrier(job.comm));
     await_rest(&job);
     weft_work *kept = NULL;

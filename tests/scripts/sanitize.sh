@@ -62,7 +62,6 @@ make_with tests >"$folder/build.log" 2>&1 || {
     echo "0 passed, 1 failed, 0 skipped"
     exit 1
 }
-# Sanitized code is several times slower.
 WEFT_SANITIZER=$kind make_with check-programs
 status=$?
 # Where nobody builds again, the room is worth more. The logs stay.

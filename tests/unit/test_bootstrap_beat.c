@@ -150,8 +150,8 @@ static int frozen_body(int rank, int ranks, void *arg)
     CHECK(meet(shared, rank, ranks));
     CHECK(rank == 0 || rank == job || setpgid(0, shared->pids[0]) == 0);
     CHECK(meet(shared, rank, ranks));
-    for (int round = 0; rank == job && round < 3;
-         round++) { /* a group: all stop at once on a slow machine, too */
+    /* A group: all stop at once on a slow machine, too. */
+    for (int round = 0; rank == job && round < 3; round++) {
         CHECK(kill(-shared->pids[0], SIGSTOP) == 0);
         pause_ms(2000);
         CHECK(kill(-shared->pids[0], SIGCONT) == 0);

@@ -101,6 +101,15 @@ static void talk(struct end ends[2])
     }
 }
 
+static void make_link(struct end ends[2])
+{
+    open_both(ends, 3);
+    connect_to(&ends[0], &ends[1]);
+    connect_to(&ends[1], &ends[0]);
+    await_up(ends);
+    talk(ends);
+}
+
 static void whatever_is_lost_at_first_the_link_is_made(void **state)
 {
     (void)state;
@@ -163,11 +172,7 @@ static void a_lost_message_is_noticed(void **state)
     (void)state;
     for (int asked = 0; asked < 2; asked++) {
         struct end ends[2];
-        open_both(ends, 3);
-        connect_to(&ends[0], &ends[1]);
-        connect_to(&ends[1], &ends[0]);
-        await_up(ends);
-        talk(ends);
+        make_link(ends);
         assert_int_equal(ofi_send(ends[0].link, "lost", 5, NULL, 0), 0);
         ends[0].lose = 1;
         pass_on(&ends[0], &ends[1]);
@@ -202,11 +207,7 @@ static void only_who_waits_asks_whether_peers_live(void **state)
 {
     (void)state;
     struct end ends[2];
-    open_both(ends, 3);
-    connect_to(&ends[0], &ends[1]);
-    connect_to(&ends[1], &ends[0]);
-    await_up(ends);
-    talk(ends);
+    make_link(ends);
     assert_int_equal(asks_after(&ends[0], INT64_C(250000000) * OFI_LOOKS), 0);
     assert_int_equal(asks_after(&ends[0], INT64_C(100000000) * OFI_LOOKS), 1);
     close_both(ends);
