@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # weft: build, test, install. `make help` lists the targets. V=1 shows commands.
 #
 # CC=clang builds with clang; use another BUILD folder for it, objects do not remember their compiler.

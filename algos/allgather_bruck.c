@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bruck's allgather.
  *
  * After k rounds rank r has the blocks of ranks r, r+1, ..., r + 2^k - 1 (modulo n). In the next round it sends all of

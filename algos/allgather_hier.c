@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hierarchical allgather: rings between hosts, then a ring within each.
  *
  *   1. Each block travels from host to host, H-1 hops, along ranks that deal with it there (blocks_hier.h). So every block

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ring allgather.
  *
  * Each block travels n-1 hops around the ring 0 -> 1 -> ... -> n-1 -> 0. In every round each rank passes the block that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hierarchical allreduce: rings within hosts and between them.
  *
  * The data is divided into S slices, and each of them into as many parts as there are hosts, H. A host's ranks share the

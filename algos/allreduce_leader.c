@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Allreduce through one leader per host.
  *
  * Within each host a binomial tree adds up at the host's first rank, its leader; the leaders add up among themselves by

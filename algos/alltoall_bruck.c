@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bruck's alltoall.
  *
  * Block j of rank r is the one for rank r+j (modulo n). It travels in hops of powers of two: in round k every rank sends

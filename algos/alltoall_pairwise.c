@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pairwise alltoall.
  *
  * In round k = 1, ..., n-1 each rank sends its block for rank r+k there and receives from rank r-k; so in every round

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dissemination barrier.
  *
  * In the round with distance k = 1, 2, 4, ... below n each rank tells rank r+k what it knows and hears from rank r-k;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The blocks of a host, and who of another host has to do with them: what the hierarchical allgather and reduce-scatter
  * have in common. Internal to algos/.
  *

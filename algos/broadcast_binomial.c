@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Binomial tree broadcast.
  *
  * Ranks are counted from the root, v = (rank - root) mod n. Rank v > 0 gets the data from v without its lowest set bit b

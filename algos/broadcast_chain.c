@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chain broadcast, along one ring or several at once.
  *
  * The data goes from the root to the next rank, from there to the next but one, and so on. It stays in one chunk: the

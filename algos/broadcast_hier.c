@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hierarchical broadcast: a chain over hosts, and a chain within each.
  *
  * The root's host comes first and the others follow in their order, around the end. The data goes from the root to the

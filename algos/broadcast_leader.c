@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Broadcast through one leader per host: a binomial tree over hosts, then one in each.
  *
  * The root leads its host, elsewhere the first rank does. Both trees are those of broadcast_binomial.c, hosts counted from

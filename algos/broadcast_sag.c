@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Broadcast by scatter and allgather.
  *
  * The data is divided into as many chunks as there are ranks; chunk v belongs to the rank that is v after the root. A

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Puts plans together: the generators' only way to write records.
  *
  * The first error (out of memory, a loop left open or nested) sticks: later calls do nothing, and

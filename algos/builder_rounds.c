@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rounds that fold into loops. The body that stands for the rounds so far holds the first of them; once there are two it
  * has a LOOP record before it and strides in it. A new round is held against what the body would give next. */
 #include <string.h>

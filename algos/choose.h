@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which algorithm an operation uses when the caller does not say: the cheapest by the cost model for the link
  * class and size, of those that can do what is asked; for allreduce with thresholds from settings. Pure and the same on
  * every rank for the same arguments. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What there is to know of collectives and algorithms without making a plan. */
 #include <string.h>
 

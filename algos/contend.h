@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How long plans take where messages share links: the order of ranks laid over a fabric, priced.
  *
  * weft_plans_cost() gives every rank a network of its own. Here ranks have places (topo/order.h) and what crosses the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The closed forms. With latency a, x per byte received and reduced, y per byte received, h between messages, m bytes, n
  * ranks, q = m/n, d = floor(log2 n), w = 2^d, D = ceil(log2 n) (each generator's file derives its own):
  *

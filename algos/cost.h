@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How long a collective will take: what the choice of an algorithm rests on.
  *
  * The model has four numbers per link class: the time until the first byte of a message can be used by its

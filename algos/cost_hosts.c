@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Closed forms for ranks on several hosts: those of cost.c for the parts. With L ranks on the largest host, H hosts, n
  * ranks, p ports per host, names as in cost.c, with ' within the host:
  *

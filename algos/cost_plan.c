@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Evaluating plans: when is every step done?
  *
  * Each rank walks its steps in program order and notes when each chunk of OUTPUT and TEMP and each slot and cell

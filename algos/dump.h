@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans as text: for people, and as JSON for programs. Threads: any. */
 #ifndef WEFT_ALGOS_DUMP_H
 #define WEFT_ALGOS_DUMP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Binomial tree gather.
  *
  * Ranks are counted from the root (struct weft_branch). A rank collects the blocks of all ranks below it, together with

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Direct gather: every rank sends its block to the root.
  *
  * Needs no memory and no copies but the root's own block's, and no rank needs to know more than its own block's size

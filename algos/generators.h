@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The generators behind weft_plan_make(), one file each. Internal to algos/.
  *
  * Each appends one rank's steps to a builder it starts. ranks is at least 2 (one rank needs no algorithm),

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which steps must wait for which: the one rule that executor and verifier share.
  *
  * A step must wait for an earlier one when one of them writes what the other reads or writes: the same

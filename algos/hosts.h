@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where ranks stand, as far as plans depend on it: an order of the ranks, the hosts, which are contiguous pieces of it, and the
  * rings, one per rail where hosts have several.
  *

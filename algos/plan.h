@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The plan: what one rank does in one collective, as data.
  *
  * Data is divided into `chunks` logical chunks, in one space that all ranks share. A step works on the chunk range

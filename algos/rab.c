@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rabenseifner's allreduce: recursive halving, then recursive doubling.
  *
  * The data is divided into as many chunks as there are places, w, the largest power of two that is not above

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Recursive doubling allreduce.
  *
  * In round k, partners whose places differ in bit k exchange all they have and both add it up; after log2 n

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Binomial tree reduce.
  *
  * Ranks are folded onto w places (struct weft_fold); of a pair one rank hands its data to the other, which is the root if

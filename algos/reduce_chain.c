@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chain reduce, along one ring or several at once.
  *
  * The data is divided into many chunks, which go one after the other from the rank before the root backwards around to

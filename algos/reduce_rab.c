@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rabenseifner's reduce: recursive halving, then a gather.
  *
  * The first half is that of the allreduce (rab.c): places v, of which there are w, exchange halves of what they still

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Direct reduce-scatter: every rank sends every other its block, and each adds up its own in the order of ranks.
  *
  * The one reduce-scatter that operations need that do not commute. A rank takes rank 0's contribution first, then rank

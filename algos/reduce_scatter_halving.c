@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reduce-scatter by recursive halving.
  *
  * Ranks are folded onto w places, the largest power of two that is not above n (struct weft_fold); a place stands for

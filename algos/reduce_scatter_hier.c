@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hierarchical reduce-scatter: a ring within each host, then rings between them. The mirror of allgather_hier.c.
  *
  *   1. Within each host every block of every host goes around the ring, L-1 hops, collecting the host's sum, and ends at

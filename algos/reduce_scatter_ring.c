@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ring reduce-scatter.
  *
  * Block c starts at rank c+1 and travels once around the ring 0 -> 1 -> ... -> n-1 -> 0, collecting a sum; after n-1

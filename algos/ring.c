@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ring allreduce, over one ring or several at once.
  *
  * The data is divided into as many chunks as there are ranks, n. Chunk c starts at rank c and travels once

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Several rings at once: for generators whose data goes along all rings of the hosts. Internal to algos/.
  *
  * Shares. With k rings the data is divided into k shares, one for each ring, which all go through the same steps. Chunks are

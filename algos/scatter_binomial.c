@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Binomial tree scatter.
  *
  * The gather's tree (gather_binomial.c) with all arrows turned: a rank gets the blocks of all ranks below it, together

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Direct scatter: the root sends every rank its block.
  *
  * Needs no memory and no copies but of the root's own block, and no rank needs to know more than its own block's size

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where a rank sits, and what a host's ranks share out: for generators that go by hosts. Internal to algos/.
  *
  * Shares. A host divides `shares` things (slices of the data, the blocks of another host) among its ranks: neighbours get

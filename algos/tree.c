@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Double binary tree allreduce.
  *
  * Two binary trees span all ranks; one carries chunk 0, the other chunk 1 (each half of the data). In each,

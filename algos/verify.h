@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Proves that the plans of all ranks together compute their collective.
  *
  * What is proven, for a window of W steps (the executor's setting WEFT_WINDOW):

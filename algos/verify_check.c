@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Static checks of one plan: what can be said about records before anything is run. */
 #include "algos/verify.h"
 

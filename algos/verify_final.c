@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What every collective promises for the end, held against the verifier's values. */
 #include <stdlib.h>
 

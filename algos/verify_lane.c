@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What one rank's program has to keep to, step by step with loops expanded: bounds, windows, slots and cells. */
 #include "algos/verify_machine.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algos/verify_machine.h"
 
 #include <inttypes.h>

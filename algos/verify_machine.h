@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The abstract machine that the verifier runs plans on. Internal to the verifier; see verify.h for its rules
  * and for what a run proves.
  *

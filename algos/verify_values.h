@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The values that the verifier computes with instead of elements. Internal to the verifier (see verify.h).
  *
  * A value remembers which contributions it holds (in the full method the sum of their random numbers, in the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* weft-plan: look at plans, prove them, price them. */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The few cryptographic primitives that weft uses, over libsodium: nothing here is our own cryptography.
  *
  * HMAC-SHA-256 (RFC 2104, FIPS 198-1) proves knowledge of a key and derives others from it; sealing is

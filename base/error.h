@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Failing with a reason.
  *
  * weft_fail() records one line for the calling thread and returns the status, so that an error is worded

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which descriptors are known is one word per descriptor number:
  *
  *   0          was never ours

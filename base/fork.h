@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a forked child must not keep, and must not do.
  *
  * A child made by fork() has copies of all descriptors. As long as it lives, copies of sockets keep

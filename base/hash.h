@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* FNV-1a, 64 bits (Fowler, Noll, Vo: http://www.isthe.com/chongo/tech/comp/fnv/): a short hash of bytes that come from
  * nobody who would make two of them alike. The numbers go between ranks and into files, so they are the same everywhere and
  * stay as they are. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A treap (Seidel and Aragon, Randomized Search Trees, 1996): a search tree by begin that is a heap by a random
  * weight, so that its depth is O(log n) whatever the order in which intervals come. As in an interval tree (Cormen et
  * al., Introduction to Algorithms, 14.3) every node knows the largest end below it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranges of addresses that may overlap: which of them covers a span, touches it or begins there, and
  * what none covers.
  *

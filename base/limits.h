@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Limits of this process, of descriptors above all. Threads: any. */
 #ifndef WEFT_BASE_LIMITS_H
 #define WEFT_BASE_LIMITS_H

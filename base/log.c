@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lines are logged with locks held and on the thread of the heartbeat. So a line is written only where that does not
  * wait: a pipe that nobody reads must not make a healthy rank silent. Whose descriptor stderr is besides is not
  * known, and O_NONBLOCK would be theirs, too. So the pipe or terminal behind it is opened anew, for each line.

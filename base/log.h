@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The log: the only place weft prints.
  *
  * Lines go to stderr, or to the file named by WEFT_LOG_FILE, when their level is at most WEFT_LOG

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where a job's secret comes from.
  *
  * A secret is 16 to 4096 raw bytes that every rank of a job knows and nobody else. It never comes from a command

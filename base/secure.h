@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Settings that name a file, a descriptor or a library.
  *
  * In a program that runs with more rights than its caller (set-uid, set-gid, file capabilities) the caller chose the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Settings: WEFT_* environment variables, read once per context into a plain struct.
  *
  * One table (settings.c) defines name, type, range, default and whether all ranks must agree. A value out of

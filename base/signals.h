@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Keeping signal dispositions as they are while somebody else's library is loaded.
  *
  * Libraries that weft loads, or their plug-ins, may install signal handlers. Between save and restore the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What ranks tell each other when a communicator is made, and what they conclude from it.
  *
  * Rounds over the bootstrap (allgathers), the same on every rank:

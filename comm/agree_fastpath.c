@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Round 3: whether small allreduces go along the cache-line path, which all ranks have or none. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which network transport two ranks use that do not share memory: verbs where both have RDMA devices that reach each other,
  * libfabric otherwise.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Allreduce: the short way for small ones, and for large ones what ranks of one host tell each other before. Everything
  * else is as for any collective (comm/collective.h). */
 #include <stdio.h>

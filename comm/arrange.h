@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the ranks of a communicator stand, and what follows from it: the order that rings and trees take, and the hosts of
  * hierarchical plans.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The handshake's blocks, little-endian. A prefix of 8 bytes begins each: "WEFT", u16 version of the handshake,
  * u8 type of the block (1, 2, 3: the first of the numbers reserved for this among frame types), u8 zero.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Proving the job's secret, and sealing what follows (docs/bootstrap.md, section 3).
  *
  * The listener speaks first: CHALLENGE carries its fresh nonce. The dialer answers with PROOF: its own nonce, who

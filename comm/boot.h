@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of a bootstrap: what the files comm/boot_*.c share.
  *
  * During open everything belongs to the caller's thread. Once weft_boot_overlay_start() has run, `lock`

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The listening side of handshakes (docs/bootstrap.md, section 3).
  *
  * Everything hangs on one epoll set, which is itself pollable: the listener, the connections that have not proven

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Handshakes on sockets: many at once on one listener, and many dials at once (docs/bootstrap.md, section 3).
  *
  * Both sides are state machines over non-blocking sockets; nobody waits inside. What has not proven the job's

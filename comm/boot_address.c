@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Addresses: text, resolving, this machine's interfaces, identity of host and network namespace. */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Agreement among the survivors (docs/bootstrap.md, section 9).
  *
  * The coordinator, the lowest rank that is neither dead nor gone, collects everybody's flags in one wave, proposes

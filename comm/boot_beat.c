@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Heartbeats, and the overlay's timer (docs/bootstrap.md, section 7).
  *
  * An edge on which nothing was sent for a quarter of the heartbeat gets a HEARTBEAT. A neighbour from which

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bodies of the frames as structs: encode and decode, layouts in docs/bootstrap.md, section 3.
  *
  * Decoding checks every length, index and enumeration before use and answers WEFT_PROTOCOL with the reason.

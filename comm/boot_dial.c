@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The dialing side of handshakes (docs/bootstrap.md, section 3): the lower half of comm/boot_accept.h. */
 #include <errno.h>
 #include <poll.h>

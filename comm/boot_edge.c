@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Frames going out on the edges of the overlay: queues and non-blocking writes.
  *
  * Whoever has the lock may queue and write. What the socket does not take stays queued, and the service

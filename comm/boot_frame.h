@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Frames of the bootstrap protocol (docs/bootstrap.md, section 3): writing them, and reading them from bytes.
  *
  * Pure: no descriptor is touched here, every byte is taken as hostile. The reader hands out the place where

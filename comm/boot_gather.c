@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gathers over the overlay (docs/bootstrap.md, section 5).
  *
  * Contributions travel up as they come, so interior ranks keep nothing and rank 0 knows exactly who is

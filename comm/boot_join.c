@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The other ranks' side of the start: find rank 0, check in, receive the table (docs/bootstrap.md, 1 and 2).
  */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who is whose neighbour, and the edges beyond the tree (docs/bootstrap.md, section 1).
  *
  * Rank r has its parent and children in the tree and, so that no death cuts off others, the ranks r +- 2^k with

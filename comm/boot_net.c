@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "comm/boot_net.h"
 
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sockets for the bootstrap: addresses, listening, connecting, and sending and receiving with a deadline.
  *
  * Every descriptor is made non-blocking and close-on-exec. EINTR is handled inside. Threads: no shared state.

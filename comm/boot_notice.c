@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Deaths and revocations: what is known here, and telling everybody (docs/bootstrap.md, section 6).
  *
  * A notice is passed on the first time it is seen, to every edge but the one it came from; `noticed` remembers,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The overlay while the communicator lives: reading edges, and leaving (docs/bootstrap.md, section 6). */
 #include <errno.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* PMIx as a source of rank, number of ranks and the place of rank 0 (docs/bootstrap.md, section 2).
  *
  * The record by which rank 0 is found goes through PMIx's modex, behind the interface of a store. What PMIx has

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who may speak for the survivors when not all of them can be reached (docs/bootstrap.md, section 10).
  *
  * Deaths and departures can cut the overlay into parts that know nothing of each other. A part goes on without the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The record by which rank 0 is found (docs/bootstrap.md, section 2), as text, in a file, and in a store. */
 #ifndef WEFT_COMM_BOOT_RECORD_H
 #define WEFT_COMM_BOOT_RECORD_H

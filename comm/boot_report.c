@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Records on their way up the tree to rank 0's callback. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rank, number of ranks and the place of rank 0, from options and the environment. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rank 0's side of the start: everybody checks in here (docs/bootstrap.md, sections 1, 2 and 4).
  *
  * One epoll loop on the caller's thread. Who has proven the job's secret (comm/boot_accept.h) becomes a visitor,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The key of a job: where its secret comes from (docs/bootstrap.md, section 3). */
 #include "base/error.h"
 #include "base/secret.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Knowing that everybody knows: deaths and departures (docs/bootstrap.md, section 8).
  *
  * A death is flooded. When the coordinator learns of one it sends the set of the dead through all survivors in a

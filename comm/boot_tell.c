@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Letters from rank to rank over the tree (docs/bootstrap.md, section 6).
  *
  * A TELL goes up until the receiver is below, and then down. Each hop checks that the edge it came over lies between

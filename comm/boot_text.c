@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small things that are said about ranks. */
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Propagation of information with feedback over all live edges (docs/bootstrap.md, section 8).
  *
  * A rank that is reached by a wave for the first time passes it on to all its other neighbours and then waits

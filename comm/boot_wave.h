@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Waves over the overlay, and the agreements made of them (docs/bootstrap.md, sections 8 and 9).
  *
  * Everything here is locked: called with the bootstrap's lock held.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bodies of WAVE, ECHO, DECIDED, AGREED and LEFT (docs/bootstrap.md, section 3). */
 #include <stdlib.h>
 #include <string.h>

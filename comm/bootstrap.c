@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opening and closing a bootstrap: check-in, table, tree, first barrier (docs/bootstrap.md, section 1). */
 #include "comm/bootstrap.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bootstrap: how ranks find each other, and the overlay that stays for the life of the job.
  *
  * Wire protocol and rounds: docs/bootstrap.md. In short: every rank checks in with rank 0, rank 0 sends the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One call of a collective as one rank made it: what all ranks must agree on, and what people want to read.
  *
  * Calls are counted per communicator in program order, blocking and started ones together, from 1; the end of

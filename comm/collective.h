@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One call of any collective, from its checked arguments to its end.
  *
  * comm/collective.c       runs and starts it: alone, over the cache lines (collective_fast.c), or by a plan

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The public collectives: each puts its arguments where comm/collective.h looks for them. */
 #include "comm/collective.h"
 

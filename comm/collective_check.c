@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is wrong with a call's arguments: named with the value and what was expected, before anything is counted or sent. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which algorithm a call gets. Everything it depends on is the same on all ranks. */
 #include "algos/choose.h"
 #include "comm/collective.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small collectives between the ranks of one host: one exchange over the cache lines (comm/fastpath.h). */
 #include "comm/collective.h"
 #include "comm/fastpath.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A collective that progress starts (comm/queue.h): its operands are kept until then. Of one rank alone, a device copies what the host
  * does not. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators: creation, end, failures, and how each peer is reached. */
 #include "comm/comm.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A communicator: who takes part, how each peer is reached, the plans in use, and the executor that runs
  * them.
  *

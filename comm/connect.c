@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Connecting all peers at once, where the first message to each would pay for it otherwise. */
 #include <stdio.h>
 #include <stdlib.h>

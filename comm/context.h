@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a context owns: transports, their links and memory, the communicators' message routing, the service
  * threads, and the progress token.
  *

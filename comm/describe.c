@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a call would use, without making it. */
 #include "base/fork.h"
 #include "comm/collective.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls on memory of devices, above the executor: where an operation's input comes from, and what goes without the executor. */
 #ifndef WEFT_COMM_DEVICE_CALL_H
 #define WEFT_COMM_DEVICE_CALL_H

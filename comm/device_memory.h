@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whose memory a call is about, and where it is worked on.
  *
  * Memory that the program has of a device is worked on by that device, through a lane (devmem/lane.h). Pinned host memory is host

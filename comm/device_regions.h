@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Registrations of devices' memory, and which way they are made.
  *
  * Ways, the first that works: as a dma-buf, which the kind of device exports and the transport takes; by pointer, where the

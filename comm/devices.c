@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The devices that a context knows, for tools. */
 #include <stdio.h>
 #include <string.h>

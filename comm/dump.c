@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The form of the lines is public (weft_comm_dump(3)): weft-perf merges those of all ranks. */
 #include "comm/dump.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What this rank waits for, in words: weft_comm_dump(). */
 #ifndef WEFT_COMM_DUMP_H
 #define WEFT_COMM_DUMP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operations, the window, and the run loop.
  *
  * Admission walks the plan in program order. A step enters the window as a flight when fewer than `window`

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The executor: runs plans over transports.
  *
  * One weft_exec per communicator. It expands a plan through a bounded window of steps ("flights"), keeps the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which way pays: as a program of the device, or the ordinary one.
  *
  * For each collective and power of two of its size every rank measures how long operations take from the decision to their

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* REDUCE and COPY: one pass over memory per slice.
  *
  * Sources that are SLOTs are read where their bytes already are (the peer's mapped memory, the landing

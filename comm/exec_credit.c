@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How far a rank may be ahead of another.
  *
  * A small message is done when it has been handed to the transport, so its sender may go on before the receiver has even

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operations on memory of devices.
  *
  * All that an operation does to the memory of its buffers, of TEMP and of the cells goes through its lane, one piece of work

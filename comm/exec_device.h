@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operations on memory of devices, for the other files of the executor: begin and end, and how their flights move. */
 #ifndef WEFT_COMM_EXEC_DEVICE_H
 #define WEFT_COMM_EXEC_DEVICE_H

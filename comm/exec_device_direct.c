@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SEND and RECV between two devices of one kind on one machine: nothing passes through the host's memory.
  *
  * The sender offers its memory itself, with a description (devmem/share.h), as far as the marks of its lane say that the bytes are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SEND and RECV on memory of a device: between it and staging. What the network does with staging is as for host memory
  * (exec_send.c, exec_recv.c).
  *

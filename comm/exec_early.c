@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory for messages that must be kept: in classes of sizes, each a power of two, so that a short message does not
  * take what the longest one took. Of what is free each class keeps FREE_BYTES for the next. */
 #include <stdlib.h>

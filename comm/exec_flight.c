@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One message on its way, in a collective's step or a transfer of its own: how it travels, what its control messages and
  * completions are called. */
 #include <string.h>

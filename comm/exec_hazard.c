@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hazards between the flights of a window.
  *
  * A flight is compared with every one still active that may touch the same memory: where one writes what the other

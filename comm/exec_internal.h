@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The executor's state, shared by its files:
  *   exec.c          operations, the window, the run loop
  *   exec_hazard.c   which flights wait for which, and how far they may follow

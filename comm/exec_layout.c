@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where chunks lie: from the chunk numbers of a plan to bytes of the caller's buffers, of TEMP and of CELLs.
  *
  * A position is a place in the logical data of the whole collective, in bytes. Where all blocks are equal (and in even

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How operations stand: for reports of stalls, deadlines and dumps. Nothing here moves anything. */
 #include <stdio.h>
 

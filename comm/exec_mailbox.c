@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mailboxes: device memory of each rank that the others' programs write into (exec_votes.h). */
 #include <stdlib.h>
 #include <string.h>

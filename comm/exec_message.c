@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages in, and those that come before the step or the operation that wants them.
  *
  * A peer may be ahead by a window of steps, or by a whole operation. What cannot be delivered yet is copied

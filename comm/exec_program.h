@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From a plan to a program of a device: one rank's part of a collective as steps that the device works through by itself
  * (include/weft/device.h, run()).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ending early: what peers may still read or write is asked back from all of them first, and then waited for
  * once, so that silent peers do not add up. */
 #include "comm/exec_internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* RECV: how bytes arrive.
  *
  * Into OUTPUT or TEMP the bytes are copied (eager), read from the peer (read) or land in place (put), each

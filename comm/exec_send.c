@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SEND: how bytes leave.
  *
  *   eager  payload inside messages, one per slice; done when handed to the transport, which copies. How many may

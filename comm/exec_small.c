@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small operations: what a window gains them is less than it costs.
  *
  * Where every message is one eager slice, and no SEND has to wait for anything but the REDUCE before it (recursive

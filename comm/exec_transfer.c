@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Transfers: operations of one flight, addressed by id.
  *
  * They share everything behind weft_send_advance() and weft_recv_advance() with the steps of plans. Nothing here

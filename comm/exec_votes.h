@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operations as programs of devices: how ranks of one machine agree to run one, and what it runs on.
  *
  * A small operation between devices spends its time on launches and on the host that waits for them. As a program

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The cache-line path for tiny collectives between ranks of one host.
  *
  * An allreduce is equivalent to the plan of recursive doubling ("rd"): the contributions are combined in the same

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators from communicators: groups of a communicator's ranks meet (docs/bootstrap.md, section 12).
  *
  * Three rounds over the parent's overlay:

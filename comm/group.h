@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators from communicators: how groups of a communicator's ranks come to meet (comm/group.c). */
 #ifndef WEFT_COMM_GROUP_H
 #define WEFT_COMM_GROUP_H

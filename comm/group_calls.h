@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Groups of calls, what weft_group_start() and weft_group_end() stand around, and scopes of streams (comm/stream.h). Per thread; no
  * lock. */
 #ifndef WEFT_COMM_GROUP_CALLS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Letters between the instances of a transport: tell() and told() of include/weft/transport.h, carried by the overlays of
  * the context's communicators (weft_bootstrap_tell()).
  *

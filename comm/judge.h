@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rank 0's part of stall reports (comm/stall.h): collects records and names who is wrong, or who has not come.
  *
  * Records of the same call number are compared field by field. The value that more than half of the ranks pass

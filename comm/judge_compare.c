@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The comparison itself: who passes what, and who is wrong. */
 #include <inttypes.h>
 #include <stdio.h>

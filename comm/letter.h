@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Weft's own messages between two ranks of a communicator: short, apart from the program's, and with room of their own
  * (comm/p2p.h). A rank that waits for one looks through what has come; what nobody takes or drops stays.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of tensors in one call.
  *
  * Tensors up to PACKED_BYTES are copied side by side into one buffer, which moves as one operation and is taken apart at

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What kinds of mappings this process has: whether a range is private, anonymous memory, which nobody but this process can
  * take away. Pages do not tell: a private mapping of a file (of a memfd, on tmpfs or hugetlbfs) has anonymous
  * pages where it was written to, and ftruncate() of the file removes those as well.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who gets which message: receives that wait for a message, and messages that wait for a receive.
  *
  * A message has a source and a tag; a receive names both, or takes any source, any tag. MPI's rule: a message goes to the

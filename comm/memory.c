@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of a context: what the user allocates or registers, regions for operations, and the pool of staging
  * and landing buffers. */
 #include <errno.h>

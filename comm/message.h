@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Point-to-point calls: what their files share. */
 #ifndef WEFT_COMM_MESSAGE_H
 #define WEFT_COMM_MESSAGE_H

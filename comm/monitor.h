@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tells when memory of this process goes: unmapped, moved, discarded, by any thread and in any way. Linux tells it through a
  * userfaultfd (userfaultfd(2), ioctl_userfaultfd(2)).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a reduction is: one of weft's own, or one that the caller has made for this context (comm/op.c). */
 #ifndef WEFT_COMM_OP_H
 #define WEFT_COMM_OP_H

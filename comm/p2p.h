@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Point-to-point messages between the ranks of a communicator.
  *
  * One matcher (comm/match.h) serves all transports. A message goes its way in one of three forms:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The public calls of point-to-point messages. */
 #include <inttypes.h>
 #include <stdio.h>

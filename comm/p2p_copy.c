@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages that a device copies on this rank: those that came inside a message, and those of the rank to itself.
  *
  * Memory of a device is touched by that device alone, through a lane for each end that is a device's. A message that came inside

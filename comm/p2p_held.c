@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages in the order of a stream.
  *
  * A send stands in its peer's queue until the stream has come to it, and then goes its way as any other; so do those behind it. A

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The state of point-to-point messages, shared by its files:
  *   p2p.c          starting, queues, turns, ends
  *   p2p_local.c    messages to the rank itself

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Weft's own messages where they lie until somebody looks for them. */
 #include <stdlib.h>
 

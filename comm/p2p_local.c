@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages of the rank to itself: copied when the receive and the send meet, or kept in a copy until then. */
 #include <stdlib.h>
 #include <string.h>

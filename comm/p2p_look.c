@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Point-to-point messages in words: for deadlines and weft_comm_dump(). Nothing here moves anything. */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What peers say. Everything is checked: a peer that is wrong ends the communicator, and nothing else. */
 #include <stdlib.h>
 #include <string.h>

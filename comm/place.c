@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a rank tells of its place: comm/arrange.h. */
 #include <stdio.h>
 #include <stdlib.h>

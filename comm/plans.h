@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The plans that a communicator uses, kept for the next call of the same kind.
  *
  * A plan depends on neither size nor type, so a program needs few; but roots and forms may be many, so at most

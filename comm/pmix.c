@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The PMIx client over libpmix. One lock guards everything here; it is never held across a call into libpmix,
  * whose callbacks come on a thread of its own and take it. */
 #include "comm/pmix.h"

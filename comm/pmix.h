@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The PMIx client of this process: what the launcher knows of the job, and its key-value exchange (the modex).
  *
  * PMIx is a service of launchers (mpirun of Open MPI, srun of Slurm): a process that was started by one finds

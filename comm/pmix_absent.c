@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* In the place of pmix.c where PMIx's headers were missing when weft was built. */
 #include "base/error.h"
 #include "comm/pmix.h"

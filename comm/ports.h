@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which ports of RDMA devices a rank uses.
  *
  * Where WEFT_VERBS_DEVICE names none, the ranks of a host share its ports, but for those that the setting leaves out behind ^: each

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ports that a setting leaves out: comm/ports.h. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ports that ranks have told, in the graph of a communicator: comm/ports.h. */
 #include <stdio.h>
 #include <stdlib.h>

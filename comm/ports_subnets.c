@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Subnets that look like one: comm/ports.h. */
 #include <stdio.h>
 #include <stdlib.h>

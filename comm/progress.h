@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Progress: whoever waits drives; when nobody waits and work is outstanding, the service thread does.
  *
  * A waiting thread polls all transports under the context's lock. After WEFT_SPIN_US without news it sleeps

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls of a communicator that progress starts, each in its turn: those in the order of a stream, which begin when the stream has come to
  * them, and started ones behind such a call, because the ranks' collectives begin in the order in which they were called.
  *

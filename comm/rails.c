@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ports of RDMA devices that a context uses, for tools. */
 #include <stdio.h>
 #include <string.h>

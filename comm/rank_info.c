@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the public may know of a rank. */
 #include <stdio.h>
 #include <string.h>

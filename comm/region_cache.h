@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Registrations of ordinary memory that outlive the operation they were made for.
  *
  * An entry is a range of whole pages and the regions that transports have made of it, one per transport. An operation whose

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls on a communicator itself (its end, making others from it): rounds over the bootstrap's overlay instead of a plan.
  *
  * Such a call is counted like any other, and seen as one that waits, so that ranks which make another call are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One thread around epoll_wait().
  *
  * Watched descriptors live in an array indexed by descriptor. epoll hands back the descriptor together with

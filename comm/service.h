@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A background thread that sleeps in epoll and runs callbacks for watched descriptors and one deferred-work hook.
  * A context has one for its transports, and one for its communicators' overlays (comm/context.h).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls that do not move: noticed by every rank, compared by rank 0.
  *
  * A rank that has been in a call for WEFT_STALL_NS without its end sends rank 0 a record of it over the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a communicator has moved and what it holds. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The program's streams: where a call stands in one, and what waits there for its result.
  *
  * A call in a scope (weft_stream_begin()) takes a *hold* of the scope's stream: an event where the stream is when the call is made,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A communicator of some ranks, made by these alone (docs/bootstrap.md, section 12).
  *
  * By weft's own messages (comm/letter.h) with the caller's tag, between the first rank of the list, which leads, and each

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the members of a subset write to each other (comm/subset.c), made and read. Pure, for who feeds it bytes. */
 #ifndef WEFT_COMM_SUBSET_LETTER_H
 #define WEFT_COMM_SUBSET_LETTER_H

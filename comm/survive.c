@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ending a communicator on purpose, asking who has died, and going on without the dead.
  *
  * Shrinking, all over the old communicator's overlay, which agrees among survivors whatever dies meanwhile

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages between executors.
  *
  * Every message starts with this 40-byte header, little-endian on the wire (weft runs on little-endian

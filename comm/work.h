@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Work handles: operations that a caller starts and waits for later. */
 #ifndef WEFT_COMM_WORK_H
 #define WEFT_COMM_WORK_H

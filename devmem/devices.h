@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kinds of devices of one context: which there are, which work, and whose memory is at a pointer.
  *
  * A kind is built in (devmem/registry.h) or comes from a plug-in (devmem/plugin.h). Nothing is loaded or opened before the first

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gates of this process's lanes, counted: what makes a driver wait for a whole device must not be done while one is closed. */
 #include <pthread.h>
 

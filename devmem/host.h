@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kind "host": ordinary memory and the calling thread, in the form of a device.
  *
  * It is there so that code above needs no case of its own for buffers without a device. Every pointer is its memory. A copy or

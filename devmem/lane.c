@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One lane: its work, notes and marks, and its end. */
 #include <sched.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lanes: one operation's work on a device, and how the host keeps up with it.
  *
  * A lane is a queue of one device with a list of notes. Whoever queues work writes down behind it what is to be done when the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The pool: lanes that are kept, those that are set aside until their work has ended, and memory for their work. */
 #include <sched.h>
 #include <stdlib.h>

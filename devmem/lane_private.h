@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What lanes and their pool are made of. lane.c: one lane; lane_pool.c: which there are, and what they use. */
 #ifndef WEFT_DEVMEM_LANE_PRIVATE_H
 #define WEFT_DEVMEM_LANE_PRIVATE_H

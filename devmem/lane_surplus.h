@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Device memory that a pool of lanes has more than it keeps, or that a lane has outgrown.
  *
  * Giving it back may wait for all work of a device, and where a stream stands at a gate for ever: so that is done apart from the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of a device that a rank lends to another one of the same process, whose device works on it by the owner's own pointer.
  *
  * Between processes the reader has a mapping of its own. Where both are one process there is nothing of the kind: when the owner ends early and

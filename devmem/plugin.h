@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loading a kind of device from a shared object.
  *
  * Whoever can write the file, or rename one of the folders on its path, runs code in this process. So each part of the

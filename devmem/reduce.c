@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which instruction set's kernels run here: decided at the first call and never again. */
 #include "devmem/reduce.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reductions on host memory: one vectorised pass over any number of inputs. docs/types.md has the table of types
  * and operations; a pair that is not in it has no kernel.
  *

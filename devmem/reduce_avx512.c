@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifdef __AVX512BW__ /* the Makefile gives the flags on x86-64; elsewhere this object is empty */
 #define REDUCE_TABLE weft_reduce_avx512
 #define REDUCE_ISA   "avx512"

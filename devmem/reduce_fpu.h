@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The floating-point environment a reduction needs: round to nearest, denormals kept. A caller's thread may
  * have flushing of denormals on (common in machine learning programs) or another rounding mode; the kernels
  * must not care, or ranks would disagree. Changing the environment only happens there.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The reduction kernels of one instruction set. Each reduce_<isa>.c names its table and vector width,
  * includes this file, and is compiled with that instruction set's flags.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the operations do to one vector of elements: from bits to the accumulator type (widen), two into one
  * (combine), the division that ends avg (divide), and back (narrow).
  */

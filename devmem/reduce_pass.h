@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels of one element type: included once per type by devmem/reduce_kernel.h, with
  *
  *   ELEMENT    name of the type, which begins the names of all that is defined here

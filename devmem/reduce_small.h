@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Floating-point elements of 8 and 16 bits as vectors. All are computed in float32, which holds every value of
  * theirs: widening is exact, narrowing rounds once, to nearest even. min and max need no float32 at all.
  *

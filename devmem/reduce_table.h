@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What one instruction set offers: filled in by devmem/reduce_kernel.h, compiled once per instruction set. */
 #ifndef WEFT_DEVMEM_REDUCE_TABLE_H
 #define WEFT_DEVMEM_REDUCE_TABLE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Vectors of VECTOR_BYTES bytes for the reduction kernels, in the compilers' vector notation so that one text
  * serves every instruction set. A vec is bits without a type; arithmetic casts it to lanes, which costs
  * nothing. All functions are inlined into kernels whose element type and operation are constants, so that the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which kinds of devices are built in, and how an incomplete table becomes a complete one.
  *
  * Threads: any; all functions only read constant tables.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sets, and the peer's side: pointers to what others have described. */
 #include "devmem/share.h"
 

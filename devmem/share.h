@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Device memory that ranks of one machine work on directly, below whoever does that work: no copy through host memory.
  *
  * The owner describes memory of one span; the description travels as bytes; the peer gets a pointer out of it that queues of its own

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The owner's side: descriptions, and the handles in them. */
 #include <stdlib.h>
 #include <string.h>

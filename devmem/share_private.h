@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a set of devmem/share.h has. Both lists begin with what was used last. */
 #ifndef WEFT_DEVMEM_SHARE_PRIVATE_H
 #define WEFT_DEVMEM_SHARE_PRIVATE_H

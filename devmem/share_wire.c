@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "devmem/share_wire.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The bytes of a description of device memory (devmem/share.h). Little-endian:
  *
  *    0  u8       version, 1

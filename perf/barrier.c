@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Clocks are compared on one host only: CLOCK_MONOTONIC is the same for all its processes. */
 #include "perf/barrier.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether a barrier keeps anybody waiting. */
 #ifndef WEFT_PERF_BARRIER_H
 #define WEFT_PERF_BARRIER_H

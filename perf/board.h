@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The launcher's side of the watchers (watch.h): collects what ranks say and prints the merged picture. */
 #ifndef WEFT_PERF_BOARD_H
 #define WEFT_PERF_BOARD_H

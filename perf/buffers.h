@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A rank's buffers, with guard bytes on both sides.
  *
  * Where the host may not touch a buffer, or is not to, everything here works on a mirror of it in ordinary memory, which goes to the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* All calls have the same parameters, whether they need them or not. */
 #include "perf/calls.h"
 

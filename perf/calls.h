@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Each operation's call, with arguments as operations.h's table wants them. */
 #ifndef WEFT_PERF_CALLS_H
 #define WEFT_PERF_CALLS_H

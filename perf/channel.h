@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The side channel: how ranks of weft-perf tell each other about the measurement.
  *
  * Times and counts of wrong elements must not travel through the library that is under test. Ranks that the

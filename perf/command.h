@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The commands of weft-perf beside the operations that it sweeps over sizes (operations.h). A new one is a file with a
  * run function and a line in the table (weft-perf.c). */
 #ifndef WEFT_PERF_COMMAND_H

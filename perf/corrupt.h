@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* For the tests: damage, to see that it is noticed. */
 #ifndef WEFT_PERF_CORRUPT_H
 #define WEFT_PERF_CORRUPT_H

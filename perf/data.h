@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Test data whose outcome is known to the last bit, whatever the order of the additions.
  *
  * A pattern of PERF_PATTERN elements (a prime, so that no power-of-two displacement maps it onto itself)

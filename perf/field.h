@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A named figure, for what a command records beside or instead of the columns of the sweeps. */
 #ifndef WEFT_PERF_FIELD_H
 #define WEFT_PERF_FIELD_H

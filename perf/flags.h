@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The flags of weft-perf and how their values are read. */
 #ifndef WEFT_PERF_FLAGS_H
 #define WEFT_PERF_FLAGS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How long it takes until a job's ranks can work, and until they have ended.
  *
  * Each turn is a start of its own: a context and a communicator beside those of the session, which meet at a fresh port

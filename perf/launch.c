@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The launcher.
  *
  * It binds the socket on which rank 0 will listen, so that no port is guessed or raced for, and hands it down

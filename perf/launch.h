@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Starting local ranks and waiting for them. */
 #ifndef WEFT_PERF_LAUNCH_H
 #define WEFT_PERF_LAUNCH_H

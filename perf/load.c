@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks agree upon the end by the allreduces themselves: the first element counts the ranks that want to stop, and
  * everybody leaves after the call in which it is all of them. */
 #include "perf/load.h"

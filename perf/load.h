@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Allreduces that run beside a measurement, on a thread of their own, on all ranks. */
 #ifndef WEFT_PERF_LOAD_H
 #define WEFT_PERF_LOAD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the figures were taken on. */
 #ifndef WEFT_PERF_MACHINE_H
 #define WEFT_PERF_MACHINE_H

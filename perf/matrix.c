@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every pair's latency and bandwidth, one pair at a time, and which of them are slow.
  *
  * A link is slow when its latency is SLOW times the median of all pairs', or its bandwidth the median divided by that. The

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a row's time is.
  *
  * A sample is one call, or, where a call takes less than SAMPLE_NS, as many calls back to back as fill that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Timing a call on all ranks, and what the times add up to. */
 #ifndef WEFT_PERF_MEASURE_H
 #define WEFT_PERF_MEASURE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The operations that weft-perf sweeps over sizes, as data: who sends and receives how much, what must arrive, what to
  * call, and by how much bus bandwidth differs from size over time. */
 #ifndef WEFT_PERF_OPERATIONS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the command line asks for. Pure parsing: reads argv, touches neither files nor the environment. */
 #ifndef WEFT_PERF_OPTIONS_H
 #define WEFT_PERF_OPTIONS_H

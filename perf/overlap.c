@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether messages wait for collectives, or for messages to other ranks.
  *
  * On one communicator, rank 0 starts a large send to each other rank, in order of rank. The receives are posted the other

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages between two ranks over a range of sizes: their latency, half of a round trip, and their bandwidth with a window
  * of them in flight. */
 #include "perf/command.h"

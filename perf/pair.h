@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two ranks that send each other messages, as calls for perf_measure(): all ranks make them, and those that do not belong to
  * the pair return at once. */
 #ifndef WEFT_PERF_PAIR_H

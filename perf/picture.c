@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Merging dumps.
  *
  * Ranks are grouped by what they say: the same call, the same number of calls made, the same reason of a failure.

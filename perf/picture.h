@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The merged picture: what every rank says about itself (weft_comm_dump()), in a few lines whatever their number. */
 #ifndef WEFT_PERF_PICTURE_H
 #define WEFT_PERF_PICTURE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ports of RDMA devices that this rank uses, and what they can carry together. */
 #ifndef WEFT_PERF_RAILS_H
 #define WEFT_PERF_RAILS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is told, and to whom: the table on stdout, a JSON file, a CSV file, a progress line. Only rank 0 has a
  * report. Each form lives in a file of its own and sees only the structs here. */
 #ifndef WEFT_PERF_REPORT_H

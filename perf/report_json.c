@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The JSON file; its schema is docs/weft-perf-json.md. */
 #include "perf/report.h"
 

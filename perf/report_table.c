@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table, column for column as nccl-tests prints it so that what reads theirs reads ours, with our own
  * columns behind: the 99th percentiles, the algorithm, the transport, and, over RDMA, the share of the line rate. */
 #include "perf/report.h"

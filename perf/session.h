@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What every command of weft-perf starts from: a context, a communicator, the side channel, who takes part.
  */
 #ifndef WEFT_PERF_SESSION_H

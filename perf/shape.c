@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who sends and receives how much (operations.h). */
 #include "perf/operations.h"
 

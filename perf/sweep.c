@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One operation over a range of sizes.
  *
  * A row is measured in three steps: checked calls (fresh data each, results compared bit for bit, guards and

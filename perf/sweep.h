@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sweeps an operation of the table over sizes, types, reductions and roots. */
 #ifndef WEFT_PERF_SWEEP_H
 #define WEFT_PERF_SWEEP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How the values are chosen, so that every order of evaluation gives the same bits:
  *
  * sum    floats: whole numbers so small that the sum of all ranks' magnitudes still fits the significand:

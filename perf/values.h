@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The values of weft-perf's test data, one element at a time: what a rank contributes at a position, and what the
  * reduction of all ranks' contributions is to the last bit. values.c says how they are chosen. */
 #ifndef WEFT_PERF_VALUES_H

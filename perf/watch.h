@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A rank's watcher: a thread that sleeps beside the measurement and tells the launcher what its rank waits for.
  *
  * The launcher hands down one end of a SOCK_SEQPACKET pair, named by WEFT_PERF_WATCH. Each message starts with a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* weft-perf: measures weft and checks its results. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs tests and counts them: tests/run.sh PROGRAM...
 #
 # A program is a cmocka test (counted by its own summary) or a script (one test, unless its last line says

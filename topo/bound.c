@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The least load that rings can have, whatever their order.
  *
  * A ring over all ranks enters every set of hosts that is not all of them at least once, and leaves it at least once. Take a host:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "topo/copy.h"
 
 static int copy_attributes(const struct weft_graph *from, uint32_t node, struct weft_graph *to, uint32_t made)

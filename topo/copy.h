@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Copies parts of a finished graph into one being built. Where a copy fails the new graph is half filled: drop it. */
 #ifndef WEFT_TOPO_COPY_H
 #define WEFT_TOPO_COPY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Telling files apart by what is in them.
  *
  * XML shows itself by '<' and then by its root element, behind declaration, comments and document type. All others are

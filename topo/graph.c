@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Building a graph: nodes, edges, attributes, their strings, and the adjacency.
  *
  * Strings lie in chunks that are never moved, so that pointers to them last as long as the graph. Nodes, edges and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Machines and the fabric between them, as one graph.
  *
  * Every source (this machine, a file, a short text) ends here, and everything that looks at topology (paths, rank

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Walking a graph, and finding nodes by what people call them. */
 #include "topo/graph.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which rail a lane is on.
  *
  * What the source told, where it told different ones for all lanes of a host; else the lanes are counted. Then the fabric is asked:

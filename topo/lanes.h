@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lanes: the distinct NICs through which a host's ranks send, which rail each is on, and the end of the fabric that it hangs on.
  * Where the fabric tells no more of a host than its switch (Slurm, topograph), its lanes all hang on one end, the host. Ranks of
  * which no NIC is known share the lane of their end. Private to topo/. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Machines under a fabric.
  *
  * The result gets the switches of both graphs, then every host: the machine's where there is one (what the fabric tells of

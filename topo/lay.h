@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which host of a fabric is which machine, and which port which. Private to topo/lay*.c. */
 #ifndef WEFT_TOPO_LAY_H
 #define WEFT_TOPO_LAY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hosts of a fabric among machines.
  *
  * Hosts are looked for by their whole name first, then by the part before the first dot (a switch's view often has no

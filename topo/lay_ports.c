@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ports of a host of the fabric among those of the machine that it is.
  *
  * Ports are looked for by their own GUID, then by their NIC's GUID, then by their NIC's name, the last two with the port's

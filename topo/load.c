@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What pairs of ranks put on the fabric, edge by edge. How a flow divides is in routes_spread.c; here it is decided which pairs
  * use the fabric at all, and what the sums mean. */
 #include "topo/order.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names in the order in which people count: "node9" before "node10". */
 #ifndef WEFT_TOPO_NATURAL_H
 #define WEFT_TOPO_NATURAL_H

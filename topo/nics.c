@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which NIC each rank sends through.
  *
  * For every place that ranks of a host run near, the host's usable ports are sorted into those that serve it best and the

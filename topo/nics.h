@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The choice of NICs, for weft_order_ranks(). Private to topo/. */
 #ifndef WEFT_TOPO_NICS_H
 #define WEFT_TOPO_NICS_H

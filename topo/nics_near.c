@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The NICs of a host by nearness.
  *
  * The class of a place and a NIC follows from the node where their ways up meet, with two exceptions: links of their own

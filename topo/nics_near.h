@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which NICs of a host serve a place best, for many places of one host. Private to topo/.
  *
  * What weft_path_classify() tells of a place and each NIC of its host, without asking it for every pair: weft_near_open() notes

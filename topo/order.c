@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From places to a layout, step by step:
  *
  *   1. ranks are gathered by host, near ones next to each other    order_gather.c

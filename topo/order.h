@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From machine and fabric to the order in which ranks are joined: the layout.
  *
  * A layout is what plans are made for. It says

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Why a rank has its NIC and why it stands where it does, in words. */
 #include "topo/order.h"
 

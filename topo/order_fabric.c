@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hosts along the fabric: which tier's groups each belongs to, and the order that walks them depth first.
  *
  * A host belongs where most of its ranks' cables lead. Within a group the order is by name, but for hosts whose ranks hang on one

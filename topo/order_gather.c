@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks by host, and within a host by the tree of its devices.
  *
  * Everything is sorted by what the facts say of themselves (names, PCI addresses, numbers of NUMA nodes): where a node

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Groups of a layout: for every level, the runs of ranks with equal keys along the order.
  *
  * A key that appears in several runs has no group at all: a group is contiguous or is none. (Along an order that was made

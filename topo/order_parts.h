@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of weft_order_ranks() share: ranks gathered by host, and the levels at which they are grouped. */
 #ifndef WEFT_TOPO_ORDER_PARTS_H
 #define WEFT_TOPO_ORDER_PARTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Moving groups of hosts where that lowers the highest link load.
  *
  * On a fabric that is a tree to those who use it (a fat tree is: ECMP makes its many roots one) the walk by depth is the best there

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rings: where each enters and leaves every host.
  *
  * All rings pass the hosts in the same order and differ in the lanes they take between them. A ring enters a host at a rank on one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Classes and routes.
  *
  * Inside a host the route is the tree's: up from both ends to their nearest common ancestor. What that is gives the

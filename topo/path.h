@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How two nodes of a finished graph are joined, and what that means for those who use NCCL's words.
  *
  * Classes, from near to far (the words of nvidia-smi topo -m and NCCL):

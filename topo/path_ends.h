@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where a node's bytes leave its host. Private to topo/path*.c. */
 #ifndef WEFT_TOPO_PATH_ENDS_H
 #define WEFT_TOPO_PATH_ENDS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Breadth first from the targets gives every node its distance to the nearest of them, and, as a layer is complete before
  * the next begins, also its width: the best that a shortest way from it can carry, min(rate to the neighbour, width of
  * the neighbour) over the neighbours that are one nearer. Then the way is walked from the sources: at each step any

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shortest ways over edges of one kind: cables between switches, links between NUMA nodes. Private to topo/path*.c. */
 #ifndef WEFT_TOPO_PATH_SEARCH_H
 #define WEFT_TOPO_PATH_SEARCH_H

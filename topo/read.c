@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From a path to a graph: the file's bytes, what kind they are, and the reader of that kind. */
 #include "topo/read.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where graphs come from: this machine, files, a short text.
  *
  * A reader gets the whole text in memory, its name for messages, and a graph of its own to fill; it neither opens

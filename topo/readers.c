@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "topo/readers.h"
 
 const struct weft_topo_reader weft_topo_readers[WEFT_FORMAT_COUNT] = {

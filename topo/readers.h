@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kinds of files there are: how they are told apart, and who reads each.
  *
  * Threads: any; nothing is allocated.

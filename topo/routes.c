@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reading the fabric out of a graph. */
 #include "topo/routes.h"
 

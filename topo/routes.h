@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The fabric for those who send through it: switches and the cables between them, and how flows divide over the shortest
  * routes. Private to topo/.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How flows divide over shortest routes.
  *
  * All flows to one switch are spread at once: a search from that switch outwards gives every switch its distance, each flow

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The sharing of a host's ports: see topo/share.h. */
 #include "topo/share.h"
 

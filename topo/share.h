@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which ports the ranks of one host open, so that together they use all of them and each has its nearest.
  *
  * The ports that count (weft_share_rails()) are those that are active and of the host's fastest class: more than half as fast as

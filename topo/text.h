@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Text of files, made fit to be shown. */
 #ifndef WEFT_TOPO_TEXT_H
 #define WEFT_TOPO_TEXT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tiers: which switches, and with them which hosts, belong together at each height of the fabric. Private to topo/.
  *
  * Found from the graph alone. The height of a switch is its distance from the nearest switch that ranks hang on, so those have

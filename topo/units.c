@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Addresses and speeds as files and systems spell them.
  *
  * Bandwidth of PCI is transfers per second times lanes times the share that the line code leaves: 8b/10b up to

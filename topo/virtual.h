@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Virtual machines by the names that their makers gave them in the system's DMI tables. */
 #ifndef WEFT_TOPO_VIRTUAL_H
 #define WEFT_TOPO_VIRTUAL_H

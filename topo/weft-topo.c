@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* weft-topo: look at machines and the fabric between them. */
 #include <signal.h>
 #include <stdio.h>

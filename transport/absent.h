@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a transport answers that this build does without (transport/ofi/absent.c, transport/verbs/absent.c). */
 #ifndef WEFT_TRANSPORT_ABSENT_H
 #define WEFT_TRANSPORT_ABSENT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Store-to-load ordering between a hot and a cold side.
  *
  * Whoever goes to sleep writes "I sleep" and then looks for work; whoever brings work writes it and then

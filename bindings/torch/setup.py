@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds the binary of torch_weft for the torch that is installed where it is installed.
 
 pip builds in an environment of its own, without torch. Nothing of torch is run here, so its files are enough: they are

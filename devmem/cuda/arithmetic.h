@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What reductions do to one element, as docs/types.md has it, for CUDA kernels: from the element's bits to the accumulator
  * (widen), two accumulators into one, the division that ends avg, and back to bits (narrow), which rounds once and makes every
  * NaN the same. Plain C that nvcc also takes, so that the processor tests what the device runs.

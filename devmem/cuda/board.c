@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Descriptors for other processes: devmem/cuda/handle.h tells how they travel. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Primary contexts, and being in one without the program noticing. */
 #include "devmem/cuda/cuda.h"
 

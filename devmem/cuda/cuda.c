@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kind "cuda": opening, finding the driver, describing devices, and the table. */
 #include <fcntl.h>
 #include <link.h>

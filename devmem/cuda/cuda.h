@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The "cuda" kind of devices, on NVIDIA's driver API. What has been tried is a simulation of the driver (tests/drivers/):
  * no line of this folder has run on a real one. Private to devmem/cuda/; devmem/registry.c knows weft_cuda_ops.
  *

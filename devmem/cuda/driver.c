@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finding libcuda.so.1 and its functions. */
 #include <dlfcn.h>
 #include <stdio.h>

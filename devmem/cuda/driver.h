@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The part of CUDA's driver API that weft uses, declared here so that the library builds without CUDA.
  *
  * Names of symbols, values of constants and layouts of structures are the ABI of libcuda.so.1 (CUDA Driver API reference;

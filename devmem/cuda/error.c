@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the driver's results mean for weft. */
 #include <stdarg.h>
 #include <stdio.h>

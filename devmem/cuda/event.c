@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Events, in queues and in the program's streams.
  *
  * Events are used again: making one costs more than recording it, and a record that is pending does not hinder the next one. Those of

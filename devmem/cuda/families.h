@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The families of reduction kernels, one per element type and operation that are not computed alike: what devmem/cuda/reduce.cu
  * makes kernels of, what devmem/cuda/kernels.c names them by, and what the tests go through. Functions are those of
  * devmem/cuda/arithmetic.h.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gates: places where a stream of the program's waits.
  *
  * A gate is a 32-bit word that the device reads over and over (cuStreamWaitValue32) until it is at least the gate's number,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What travels in a struct weft_device_handle of kind "cuda", and how descriptors get from process to process.
  *
  * A handle is 128 bytes, of pools 192, little-endian as all machines are that CUDA runs on. It describes one span, by one of three methods:

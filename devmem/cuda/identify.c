@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whose memory a pointer is, by one question to the driver.
  *
  * What tells the kinds apart:

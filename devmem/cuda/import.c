@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mapping device memory of other processes.
  *
  * A handle that is imported again, by any weft_device of the process, gives the same address and is counted: a legacy handle may be

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels, as nvcc made them of devmem/cuda/reduce.cu: the assembler puts the file's bytes here. */
 #include "devmem/cuda/kernels.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A library that was built without nvcc has no kernels. */
 #include "devmem/cuda/kernels.h"
 

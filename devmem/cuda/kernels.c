@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How launches look: which kernel, how many blocks, and where the head, vectors and tail of each piece lie. */
 #include "devmem/cuda/kernels.h"
 

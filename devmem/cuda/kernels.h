@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CUDA kernels that reduce and copy: their image, their names, and how one launch of them looks. Everything here is arithmetic
  * on the host; loading and launching are the backend's. docs/kernels.md describes the kernels.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loading the kernels and launching reductions.
  *
  * Loading may wait for the whole device, which may have a stream at a closed gate, and then for ever where the gate is to be opened by the

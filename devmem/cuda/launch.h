@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reductions and programs by weft's kernels (devmem/cuda/kernels.h). Private to devmem/cuda/. */
 #ifndef WEFT_DEVMEM_CUDA_LAUNCH_H
 #define WEFT_DEVMEM_CUDA_LAUNCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of weft's own, for staging, tests and tools. */
 #include <stdlib.h>
 #include "devmem/cuda/cuda.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The parameters of the kernels in devmem/cuda/reduce.cu. One is up to WEFT_KERNEL_PIECES reductions, or copies, of one launch.
  * devmem/cuda/kernels.c fills it, so that no kernel decides anything about alignment.
  *

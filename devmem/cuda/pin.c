@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pinning host memory: registering its pages with the driver.
  *
  * The driver registers a page once and unregisters what was registered as a whole, while weft's callers pin any ranges

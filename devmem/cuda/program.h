@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How a block works through a program (struct weft_kernel_program): everything but the arithmetic. For devmem/cuda/reduce.cu, and plain C
  * as well, which the tests compile.
  *

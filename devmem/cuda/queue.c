@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Queues and copies.
  *
  * A queue is a stream of the highest priority that does not synchronise with the legacy default stream. Priority is more

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels: one per family of types and operations (devmem/cuda/families.h) for any number of sources, and some for a fixed number.
  * What they are given, and how the elements of a piece lie, is in devmem/cuda/parameters.h; docs/kernels.md has the whole in prose.
  *

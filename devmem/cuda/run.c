@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Programs: what is checked, and how they are launched.
  *
  * A program goes to the device by value, as the parameter of a kernel: nothing has to be allocated, copied or kept for it, whatever

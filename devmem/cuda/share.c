@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Making device memory known to NICs and to other processes. */
 #include <fcntl.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kind "sim": the table that weft loads.
  *
  * Options, separated by commas: seed=N (0: any; it is logged), devices=N (2), delay=N (microseconds that each work may take

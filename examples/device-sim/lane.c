@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lanes: sequences of work, each done by a thread of its own, in order. */
 #include <errno.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Spans of memory.
  *
  * Device memory is a memfd, mapped twice: where the program has it without any right, so that a stray access of the host is a

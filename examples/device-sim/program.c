@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Programs.
  *
  * run() looks at everything that can be known to be wrong and keeps a copy of the steps. The queue's thread then does one step after the

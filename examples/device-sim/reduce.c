@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The arithmetic of docs/types.md, one element at a time and without any cleverness, so that it can be compared with what is
  * fast. An element becomes a number, numbers are combined from left to right, and the result becomes an element again, which
  * is the only rounding to the element's type. */

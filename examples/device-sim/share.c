@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Device memory for other processes.
  *
  * A handle says where the memfd can be opened, /proc/PID/fd/N, and its name, in which there are 128 random bits, the length and the process (whose threads' numbers lead there, too). It comes from a

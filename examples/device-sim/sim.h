@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The programs' side of the simulated device: what a vendor's runtime is for a real one.
  *
  * The plug-in "sim" makes devices out of this process: memory that the host cannot touch, and threads that can. This is how a

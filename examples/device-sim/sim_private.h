@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the simulated device.
  *
  * memory.c  spans: what is allocated, imported or pinned, and how device threads get at it

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Streams, as programs make them, and one of each device's own. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trains a small transformer on several processes, with weft between them.
 
     torchrun --nproc-per-node 4 examples/torch-ddp/train.py

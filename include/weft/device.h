@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where bytes live and who computes on them: the contract between weft and a kind of device, and the plug-in ABI for
  * kinds outside this library.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Status codes: the one error convention of weft.
  *
  * Every call that can fail returns an int: 0, or one of the negative values below. The list is the only

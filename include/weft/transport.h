@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How bytes move: the contract between weft's executor and a transport, and the plug-in ABI for new ones.
  *
  * A transport moves three things between processes:

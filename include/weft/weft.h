@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* weft: collectives and messages between ranks over shared memory, RDMA devices and libfabric.
  *
  * Threads: a context may be used from several threads. Collectives on one communicator must come from one thread

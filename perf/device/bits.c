@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "perf/device/bits.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Elements for reductions on a device: random bits, the same again for the same stream and position.
  *
  * What is compared is one implementation's arithmetic with another's, so any bits will do, and those that show differences

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls are made ahead, AHEAD_CALLS at most and those of a sample or two: each has a gate in the stream, of which a driver
  * has some thousands. Marks stand between the samples, so that one's end is the next one's beginning:
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Timing by a device's own clock: calls in the order of a stream, between events of that stream.
  *
  * So measure programs that call from streams, nccl-tests among them: the calls are made ahead, and what counts is when the device has passed

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of a kind of devices, for buffers and for work on them: cuda, a plug-in's, host.
  *
  * The host may not be able to touch such memory. Bytes go in and out by copies in a queue of the device's, through pinned

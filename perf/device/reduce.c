@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How fast a kind of devices reduces, beside how fast it copies.
  *
  * A reduction of n inputs reads n buffers and writes one; the copy beside it reads and writes as many bytes in all, half each.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What registering memory costs, and what a registration costs that the context has kept.
  *
  * Memory of one kind of devices, ordinary memory with host, is registered with one transport as the library does it for an

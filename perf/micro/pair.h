@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two processes with an instance of a transport each and the link between them, for measuring it. */
 #ifndef WEFT_PERF_MICRO_PAIR_H
 #define WEFT_PERF_MICRO_PAIR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What programs on a device cost: a launch, from the call to the event behind it and one behind the other; a signal with the
  * wait for it; a step that adds two inputs, beside reduce() of as much. Medians over samples.
  *

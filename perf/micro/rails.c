@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What failover costs: build/perf/micro/rails FAILOVER [MESSAGES]
  *
  * Two instances of the verbs transport in this process, over the RDMA device in memory (tests/fake), with WEFT_VERBS_FAILOVER as the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How fast the reductions are: every type, operation and instruction set on buffers of several sizes, beside
  * copies measured in the same run, which say what the caches and memory can feed.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How long a start takes, and how much longer among strangers: build/perf/micro/start [RANKS]
  *
  * A start is weft_context_open() and weft_comm_create() in RANKS processes (8), from when all are ready until the last

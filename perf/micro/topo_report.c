@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What ordering ranks along a fabric is worth, in figures: docs/topology-report.md. `make topo-report` writes it.
  *
  *     topo_report [--quick] [FOLDER]    FOLDER: of real topologies; without, what needs them is left out, and said so.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the in-host transports cost: build/perf/micro/transport [loop|shm|reads|chunks]
  *
  *   loop    send + poll of one message on one thread, 64 instances in a ring; an idle poll

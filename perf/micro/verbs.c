@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the verbs transport costs: build/perf/micro/verbs [DEVICE [DEVICE]]
  *
  * Two processes pinned to CPUs 0 and 1, one device or two (default: chosen). One sends a message of N bytes, the other

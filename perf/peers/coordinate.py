@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs the same sweeps on weft, Open MPI, MPICH and Gloo, in turns, and prints ratios.
 
 Started by run.sh, which builds the drivers. For each table all libraries are started once, and wait asleep.

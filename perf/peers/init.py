@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long a fresh job takes until its first allreduce is done, in turns: every turn is a job from nothing.
 
 Two figures per job. "job" is from the start of the launcher (mpirun for the MPIs; weft and Gloo have none here and are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is compared: how each library is started, and which rows of a table it gives.
 
 A table is a set of libraries that run the same sweeps with the same number of ranks. An entry is one row of

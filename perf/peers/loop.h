@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The measuring loop that every library's driver shares (C and C++), so that nothing but the library differs.
  *
  * A driver's process pins itself, starts its library, and hands a struct peers_library to peers_serve(). That

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is measured, as all drivers understand it: names, sizes of buffers, and the data in them.
  *
  * count is the size of one block in elements: a rank's whole buffer for allreduce, broadcast and the ping-pong, what

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two processes that share one piece of memory and meet in it: what the bounds are made of. */
 #ifndef WEFT_PEERS_PAIR_H
 #define WEFT_PEERS_PAIR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The bound: what two processes that already share all memory can do at best, without any library.
  *
  * Together they read each input once and write each output once. Variants:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gloo's collectives over TCP on loopback, as PyTorch calls them. Variants of allreduce: 0 ring, 1 bcube (halving
 // and doubling).
 #include "perf/peers/loop.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* MPI's calls; built once with Open MPI's compiler wrapper and once with MPICH's. */
 #include "perf/peers/loop.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A plain loop to compare with for ordinary memory: each process reads the other's input by process_vm_readv,
  * in pieces that stay in its cache until they are added, between two barriers. No library, no protocol. */
 #include "perf/peers/pair.h"

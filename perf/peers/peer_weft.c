@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* weft itself. PEERS_MEMORY=malloc|weft says where the buffers live. */
 #include "perf/peers/loop.h"
 

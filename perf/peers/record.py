@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every comparison writes down: sizes, the machine, the file."""
 
 import json

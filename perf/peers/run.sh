@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Builds the drivers and runs the comparison with peers; `make perf-peers` calls it after building weft.
 #
 # BUILD             build folder (build)

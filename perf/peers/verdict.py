@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables of ratios, and the project's speed targets measured against them."""
 
 BOUNDS = ("bound-plain", "bound-stream", "bound-lines")

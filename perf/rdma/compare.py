@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs perftest (ib_write_lat, ib_write_bw) and weft-perf on one RDMA device, in turns, and prints ratios.
 
 Started by run.sh. Both run as two processes on this system, pinned to the same two processors, over the same port, GID

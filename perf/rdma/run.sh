@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # weft beside perftest over RDMA: on the device that RDMA_DEVICE names, or in a virtual machine that has one
 # (tests/vm/README.md). `make perf-rdma` calls it after building weft.
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """weft beside gloo under PyTorch: the same two ranks have a group of each, and take turns round by round.
 
 Run by perf/torch/run.sh, once per rank. Rank 0 prints a table: the median of each over the rounds, and how many times faster weft is

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # PyTorch on gloo and on weft, two ranks, in one run: perf/torch/compare.py, in the virtual environment that make check-torch uses.
 set -u
 cd "$(dirname "$0")/../.." || exit 1

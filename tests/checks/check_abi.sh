@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The ABI: libweft.so exports exactly the functions of include/weft/weft.h, and nothing that programs built
 # against the committed baseline (tests/abi/libweft.abi) rely on has changed. --refresh rewrites the baseline.
 set -u

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The documents agree with the code: a man page per public function, clean ones, and every setting with its
 # default in README.md and weft(7).
 set -u

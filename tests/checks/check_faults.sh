@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Every symbol that libweft.a takes from elsewhere is listed in tests/faults/symbols.txt, so that no new system
 # call goes without a fault that hits it; and what is listed as injected has its wrapper and its row.
 set -u

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # make install, a program built against the result by pkg-config (shared and static), make uninstall: the
 # program is the C example of README.md, run by four ranks.
 set -u

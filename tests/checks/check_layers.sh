@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Which folder may include which: the table of docs/architecture.md. tests/checks/check_layers.sh [ROOT]
 #
 # Quoted includes name a header by its path from the root of the tree ("base/log.h"). Headers private to a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # For scripts: runs a program as several ranks of one job. Sourced, not run.
 
 # Prints a TCP port of the loopback that nobody listens on.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The transport contract on loop, in fair weather and in storms. */
 #include "tests/support/conform.h"
 

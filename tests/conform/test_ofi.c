@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The transport contract on libfabric's providers for TCP. */
 #include "tests/support/conform.h"
 #include "tests/support/ofi_absent.h"

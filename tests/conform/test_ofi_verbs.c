@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The transport contract on libfabric's provider for RDMA devices. */
 #include <stdio.h>
 #include <stdlib.h>

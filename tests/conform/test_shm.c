@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The transport contract on shm, with and without reading peers' memory by system call. */
 #include "tests/support/conform.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shm against strangers that do not know its key, and against a peer that does but does not keep the protocol: bad
  * frames, memory that could be taken away, records that lie. The instance must refuse, never crash, and keep serving
  * honest peers. */

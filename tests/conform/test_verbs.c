@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The transport contract on RDMA devices, those of WEFT_RDMA_DEVICE. */
 #include <stdatomic.h>
 #include <stdio.h>

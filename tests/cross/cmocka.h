@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* As much of cmocka's interface as the tests of pure computations use, for processors this machine only
  * emulates and has no cmocka for. The first failure ends the program. */
 #ifndef WEFT_TESTS_CROSS_CMOCKA_H

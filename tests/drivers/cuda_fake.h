@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A stand-in for libcuda.so.1 (built from cuda_fake_*.c): what tests set and see. The library has it under the name cuda_fake.
  *
  * It serves the driver functions that weft uses and those that a program uses to make memory, streams and contexts for weft to find.

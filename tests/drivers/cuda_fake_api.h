@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the stand-in for libcuda.so.1 exports, written down a second time on purpose: cuda.h of CUDA 13.0, the names that
  * symbols have there. tests/unit/test_cuda_abi.c compares. */
 #ifndef WEFT_TESTS_DRIVERS_CUDA_FAKE_API_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The stand-in for libcuda.so.1: calls, devices and contexts. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The stand-in for libcuda.so.1: memory, and questions about pointers. */
 #include <stdio.h>
 #include <stdlib.h>

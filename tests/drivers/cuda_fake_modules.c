@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The stand-in for libcuda.so.1: modules of kernels, and when they are loaded. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The stand-in for libcuda.so.1: memory of other processes, pools and dma-bufs. Handles that are bytes say which process has
  * the memory open under which descriptor. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Inside of the stand-in for libcuda.so.1. One lock, sim.lock, guards everything but what streams work on. */
 #ifndef WEFT_TESTS_DRIVERS_CUDA_FAKE_SIM_H
 #define WEFT_TESTS_DRIVERS_CUDA_FAKE_SIM_H

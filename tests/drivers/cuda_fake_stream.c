@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The stand-in for libcuda.so.1: streams, which are threads, and what they do. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stand-ins for drivers' libraries, built as shared libraries with the names of the real ones. A test that loads one by
  * its path makes the next dlopen() of that name find it, as the loader goes by the name that a library has inside. */
 #ifndef WEFT_TESTS_DRIVERS_DRIVERS_H

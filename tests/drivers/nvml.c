@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A stand-in for libnvidia-ml.so.1: GPUs and links as the test sets them in nvml_fake. The structures are laid out as
  * NVML's header has them, written down a second time on purpose. */
 #include <stdio.h>

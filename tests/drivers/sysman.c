@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A stand-in for libze_loader.so.1: one driver, with GPUs and fabric ports as the test sets them in sysman_fake. The
  * structures are laid out as the specification has them, written down a second time on purpose. */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/fake/rails_stage.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two instances of the verbs transport, each with two ports of the device in memory and failover on: one sends and puts,
  * the other answers and lands. For tests of rails that fail. */
 #ifndef WEFT_TESTS_RAILS_STAGE_H

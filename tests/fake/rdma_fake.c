@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/fake/rdma_fake_private.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An RDMA device in memory: the verbs transport runs on it in any process, without rdma-core, kernel or hardware.
  *
  * Linked into a program, it stands in for transport/verbs/device.c and load.c: verbs_rails_open() opens fake ports (params.devices

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of the fake RDMA device: registrations and windows, and the keys of both. */
 #include <errno.h>
 #include <stdio.h>

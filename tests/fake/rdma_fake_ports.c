@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ports of the fake RDMA device, and what counts its objects: in place of transport/verbs/device.c, and of load.c below it. */
 #include <errno.h>
 #include <pthread.h>

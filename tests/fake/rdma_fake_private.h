@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the fake RDMA device share. */
 #ifndef WEFT_TESTS_RDMA_FAKE_PRIVATE_H
 #define WEFT_TESTS_RDMA_FAKE_PRIVATE_H

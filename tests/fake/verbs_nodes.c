@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/fake/verbs_nodes.h"
 #include <setjmp.h>
 #include <stdarg.h>

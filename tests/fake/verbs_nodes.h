@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A few instances of the verbs transport in one thread, whose letters the test hands over: for tests of its links on the
  * device in memory. */
 #ifndef WEFT_TESTS_VERBS_NODES_H

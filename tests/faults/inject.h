@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Faults in libweft's own calls: what fails, when, and what was called.
  *
  * The library is linked a second time with the symbols of symbols.txt renamed (malloc becomes fault_malloc), so

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Each allocation and each system call of the library fails in turn: a clean error or exact bits, at both ranks,
  * with nothing left behind and nobody waiting for ever.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Each allocation fails in turn while hosts and plans for them are made, verified and priced: WEFT_NOMEM with a reason, and
  * nothing is left behind. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Each allocation of the readers of topologies fails in turn: WEFT_NOMEM, the result untouched, nothing left behind. Then
  * each call of discovery. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Each allocation and each call on files fails in turn, in the graph, laying, paths and all readers: no memory is
  * WEFT_NOMEM, what cannot be read is WEFT_SYSTEM, both with a reason, and nothing is left behind.
  *

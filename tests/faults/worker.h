@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One rank of a run with a fault: a process that takes orders.
  *
  * A run goes through the whole life of a context; its scene says in which phase the faulty rank's calls count.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prototypes of the wrappers, which libweft's objects call under the renamed symbols. */
 #ifndef WEFT_TESTS_FAULTS_WRAP_H
 #define WEFT_TESTS_FAULTS_WRAP_H

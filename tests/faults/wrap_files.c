@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files, pipes, events and waiting. */
 #include "tests/faults/wrap.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory: every block is entered into the books, whether or not a fault is armed. */
 #include "tests/faults/wrap.h"
 

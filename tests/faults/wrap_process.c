@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Threads, processes and libraries. */
 #include "tests/faults/wrap.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sockets and names. */
 #include "tests/faults/wrap.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A transport behind the executor that moves nothing and refuses nothing, and what else an executor needs: for fuzz targets
  * that play its peers. The target says how much memory there is elsewhere (ELSEWHERE_BYTES), and adds its own send() and
  * map(). Included once. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: addresses as people and launchers write them. The first line is taken as "host:port" and as a numeric
  * address; those behind it are RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and WEFT_PORT, as torchrun sets them. What
  * was understood must survive being written and read again.

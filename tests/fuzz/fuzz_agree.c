@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what ranks tell each other while a communicator is made (comm/agree.c): introductions and votes of
  * three ranks. Each begins as a good one, over which the input is laid: a byte for whom and what, two for the place,
  * one for the length, and the bytes to add by exclusive or; a length of 255 cuts the message off there instead.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: bytes of strangers, into everything that reads them: the blocks of a handshake, at both ends, and the
  * reader of sealed frames.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: bytes from a bootstrap connection, through the frame reader into every decoder of bodies.
  *
  * The first byte is the number of ranks less one, the second the size of the pieces in which the rest

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: the record of rank 0, from a shared file or a caller's store. What was read must survive being
  * written and read again.
  */

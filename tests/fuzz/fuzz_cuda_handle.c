@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: handles of CUDA memory from peers, on the stand-in for the driver.
  *
  * Another process exports memory of every method, so that there are right handles; the input says which one, and which of its bytes are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: descriptions of device memory from peers, for a kind that is played here: some spans of this process, and handles
  * of one byte that map spans of another. Whatever is read is written again as it was; what is reached lies in one span; and
  * all mappings are undone in the end.

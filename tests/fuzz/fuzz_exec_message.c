@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what peers send to the executor. The input chooses what the transport offers and the
  * algorithm, and is then cut into messages for rank 1 of 3; the transport behind it takes everything and
  * moves nothing. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what ranks tell each other in rounds on a communicator (comm/round.c) and about groups (comm/group.c):
  * heads, choices and words of three ranks. Each begins as a good one, over which the input is laid: a byte for whom, one
  * for the place, one for the length, and the bytes to add by exclusive or; a length of 255 cuts the message off there

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: the text of /proc/self/maps, in which names of files stand that others choose. The first byte says in how
  * large pieces it comes, which must not make a difference.
  */

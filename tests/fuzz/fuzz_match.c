@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: point-to-point messages, as peers send them and as the program asks for them. The input chooses what the
  * transport offers and is then cut into deeds of rank 1 of 3: a message that came, a send, a receive, a look, a
  * withdrawal, a round of progress. The transport takes everything, or nothing for a while, and moves nothing. Sends and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what comes to an instance of the ofi transport from outside. The input is a list of steps, each
  * a kind, a length and bytes:
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: weft-perf's command line, one word per line. What it accepts must be a sweep that ends. */
 #include <stdint.h>
 #include <stdio.h>

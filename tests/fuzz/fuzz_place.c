@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what a peer tells of its place, the two strings behind its introduction. What is taken must be two words
  * that lie within the bytes.
  */

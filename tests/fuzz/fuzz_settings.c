@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: settings from the environment, and the text of a peer's settings.
  *
  * The input is lines NAME=value, set as they are where the name begins with WEFT_; behind a line "--" comes a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: everything that the shm transport reads from another process.
  *
  * The first byte chooses the reader, the second varies it; the rest is what the other process puts there:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: a ring of the shm transport as a peer may have written it. The input is laid over the ring's lines; for
  * every fourth line the stamp that is right there can be asked for, since nobody guesses 64 bits.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what the members of a subset write to each other (comm/subset_letter.c). The first byte chooses a letter
  * that is as it should be, the rest is laid over it by exclusive or; a second byte of other than 0 changes the length.
  * A letter that was not changed must be understood.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: telling files apart, and whatever reader that leads to. */
 #include <stdint.h>
 #include <stdlib.h>

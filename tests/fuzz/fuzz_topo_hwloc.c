@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: hwloc's XML. What is read obeys the graph's rules, and finding things in it ends.
  */
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: output of ibnetdiscover. */
 #include "tests/fuzz/switches.h"
 

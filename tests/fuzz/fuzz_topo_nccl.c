@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: NCCL's topology XML. What is read without complaint is a graph that keeps its own rules, is written, can
  * be read again, and then is written the same.
  */

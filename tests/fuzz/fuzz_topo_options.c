@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: weft-topo's command line, one word per line. What it accepts fits together; what it refuses is one line that no
  * word of the command line can turn into something else on a terminal. */
 #include <stdint.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: Slurm's addresses and topology.conf. */
 #include "tests/fuzz/switches.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: synthetic texts. What is accepted is as large as it said it would be. */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: topograph's YAML. */
 #include "tests/fuzz/switches.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what a peer can say to the verbs transport, over its queue pair and by letter, on a device in memory.
  *
  * Two instances have a link; a third party's link is there too. The input is a list of what comes: frames on the peer's queue

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What fuzz targets of fabrics' readers share: what is read obeys the graph's rules, edges join hosts and switches, and every
  * node is found from the roots. */
 #ifndef WEFT_FUZZ_SWITCHES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a CUDA driver answers where its reference leaves it open: cuda_record [LIBRARY] >trace
  *
  * Writes one line per question, "topic: answer", without addresses or other numbers that differ from run to run, so that the

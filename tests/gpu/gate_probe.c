@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether weft's queues go on while streams of the program's wait at gates: gate_probe
  *
  * CUDA does not know that a stream which waits for a word depends on other streams, and may put both into one of the

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Packs what tests/gpu/run.sh needs into $BUILD/gpu-kit, or the folder given, for a machine that has a GPU but no compiler and not every library:
 # copy the folder there, and in it call tests/gpu/run.sh check, or perf.
 #

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # What only a machine with an NVIDIA GPU can show: tests/gpu/run.sh check|perf [STEP...]
 #                          what its figures are worth: tests/gpu/run.sh judge
 #

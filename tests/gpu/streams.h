@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A program that uses CUDA beside weft, on whatever libcuda.so.1 the loader finds: a machine's driver, or the stand-in
  * (tests/drivers/). Needs neither CUDA's headers nor its runtime.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small allreduces one after the other, each like the one before but for one thing: what a communicator keeps of the last
  * call (plan, request, digest) fits the next one, or is made anew. Over a network provider, as ranks that share memory have
  * another way for these. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Allreduce between real ranks, as processes and as threads, over shared memory and libfabric: bits, in
  * place, handles, what moved how, and nothing left behind. */
 #include <setjmp.h>

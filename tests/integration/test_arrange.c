@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The order that a communicator finds for its ranks, from host names, Slurm's addresses and a file; and that collectives
  * over it are right. Each rank has a host name of its own choice (a UTS namespace); none shares memory unless
  * its test says so. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two hosts, as network namespaces joined by a veth pair: ranks that reach rank 0 over loopback must be
  * reachable for those that do not. Ranks are threads of one process per host.
  */

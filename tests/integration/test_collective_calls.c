@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The calls themselves: what is wrong with arguments, the cache-line path against the plan that it stands for, a root that is far ahead of the others, plans that are kept, groups of calls, more than 2^31
  * elements. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of tensors: small ones that travel together and large ones of their own, of all three kinds, in place, started,
  * more than may be in flight at once, none at all; and lists that differ. */
 #include <setjmp.h>

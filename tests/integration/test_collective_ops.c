@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operations of the caller's own: functions whose order counts, in calls of no elements too, and sums of what each rank
  * multiplies by its own number. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* More collectives than may be under way on a communicator (64): starts and lists wait for room, on every rank and before
  * they touch the caller's memory, so that nothing is scaled twice, counted on some ranks only, or left behind by a rank
  * that dies meanwhile. */

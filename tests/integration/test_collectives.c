@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every collective between real ranks, as processes and as threads, over shared memory and libfabric: blocking and
  * started, roots, in place, no elements, unequal blocks with gaps, against a plain reference, bit for bit. */
 #include <setjmp.h>

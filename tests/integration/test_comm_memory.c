@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What an idle communicator costs: 64 processes on this host each note what they hold, create a communicator, and note
  * again. What a process holds is its proportional share of the pages that it maps (Pss) and the pages of the memory
  * files that it has made and not mapped, which nobody else counts.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Connecting all peers at once, by the call and by WEFT_CONNECT=eager, and what communicators say that they hold. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Traces of real CUDA drivers (those given, or tests/gpu/traces/), made by tests/gpu/cuda_record.c, beside what the stand-in for the
 # driver answers: they may differ in nothing but lines that a trace's .differs file names, each with its reason behind two spaces.
 set -u

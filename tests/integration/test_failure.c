@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* When ranks die, differ or do not come: every other rank's call answers, and names the culprit. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fork at any time: children come and go while the parents reduce, and change nothing; a dead parent is noticed
  * although a child of it lives on. (What a child may call, and which descriptors it keeps: unit/test_fork.) */
 #include <pthread.h>

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Two hosts as network namespaces joined by a veth pair, two ranks on each: shared memory inside a host, libfabric
 # between them; and a rank killed on one host is named on the other.
 set -u

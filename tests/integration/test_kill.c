@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks are killed everywhere: at every step of every algorithm, inside the cache-line path, at calls into the
  * transport and the kernel, during bootstrap, connect and teardown (tests/kill/). Every survivor must answer.
  *

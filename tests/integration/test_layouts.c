@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators over several hosts, shared memory within and TCP between: every collective with every algorithm, hosts of
  * equal and unequal sizes, ranks in any order; and what is derived from such a communicator, which orders its own ranks by
  * the same facts. Hosts are namespaces (tests/support/machines.h).

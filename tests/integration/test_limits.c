@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Limits of the process: every message says which one to raise, and nothing ends the process. */
 #include <fcntl.h>
 #include <libgen.h>

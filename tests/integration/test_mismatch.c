@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The matrix of disagreement: each thing that ranks must agree on, each rank wrong in turn, 2 to 5 ranks, over shm
  * and over libfabric's tcp, ranks as processes and as threads.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What ranks can disagree on in collectives beyond allreduce (test_mismatch.c): which collective, its root, count, type
  * and reduction, counts per rank, sizes that only two ranks know. Each rank wrong in turn, over shm and libfabric's tcp.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shm between processes in different PID, IPC, mount and network namespaces: what a job of containers looks
  * like. Messages and mapped memory must work wherever reachable() says so; reading ordinary memory degrades
  * where the kernel hides one process from the other; another network namespace is another host.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two hosts as network namespaces joined by a veth pair: the ofi transport between processes in them, over
  * each TCP provider. An address that only means something inside one of them is not reachable from the other.
  * With WEFT_LONG also a peer that cannot be reached although it should be: the link fails in bounded time.

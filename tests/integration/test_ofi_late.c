@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Making a link over TCP when one end does not look at the network for a while: its peer's request to connect is given
  * up and made again meanwhile, and all that comes of it in the end is one link that carries messages both ways. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A rank is stopped in the middle of large allreduces over TCP: the others' calls return in bounded time, their
  * memory is their own from then on, and what the stopped rank makes of it later is no wrong result.
  *

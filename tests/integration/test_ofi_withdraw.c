@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Withdrawing a landing while its put is under way: a peer that answers, one that is stopped in the middle of
  * a put, and one that was killed there. However it goes, no byte changes after unland() has returned. */
 #include <setjmp.h>

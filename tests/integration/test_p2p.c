@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Point-to-point messages between real ranks, as processes and as threads, over shared memory and libfabric: every way
  * that bytes can travel, order, wildcards, groups, and nothing left behind. */
 #include <setjmp.h>

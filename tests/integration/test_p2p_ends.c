@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How point-to-point messages end other than well, what waits in the meantime, and what waiting costs: to the rank
  * itself, deadlines, deaths, dumps. */
 #include <pthread.h>

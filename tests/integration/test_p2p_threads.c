@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Point-to-point messages from several threads of each rank on one communicator, while another thread makes collectives
  * on it. Also what the thread sanitizer is run on. */
 #include <pthread.h>

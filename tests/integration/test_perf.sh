@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # weft-perf from outside: table, JSON, CSV, exit statuses, noticed errors, a killed rank, the progress line.
 . tests/support/perf_runs.sh
 . tests/support/port.sh

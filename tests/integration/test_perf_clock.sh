@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # weft-perf --clock device: calls in the order of a stream, between events that the device notes the time of; and which clock it was is
 # told wherever figures are.
 . tests/support/perf_runs.sh

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Each operation that weft-perf sweeps: right everywhere, over both transports and for every root, and a wrong element is
 # noticed.
 . tests/support/perf_runs.sh

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # weft-perf's point-to-point commands: p2p-lat, p2p-bw, matrix, overlap.
 . tests/support/perf_runs.sh
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # weft-perf reduce_local: reductions of the host and of the simulated device, beside copies. What is timed is not judged.
 . tests/support/perf_runs.sh
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # weft-perf register: with libfabric's stand-in for a device that wants memory registered. What is timed is not judged.
 . tests/support/perf_runs.sh
 [[ -f $BUILD/tests/provider/libwefttest-fi.so ]] || { echo "SKIP: libfabric's test provider is not built"; exit 77; }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* PMIx. Without arguments: what can be seen without a launcher (who wins, silent servers, missing libraries). With
  * one: a rank of a job that a PMIx launcher has started, which test_pmix.sh and test_pmix_slurm.sh do:
  *   recreate      several communicators by name, each made several times

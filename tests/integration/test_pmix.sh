@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Jobs that mpirun of Open MPI starts, through PMIx: on this host, and on two hosts as far as Open MPI is concerned.
 set -u
 BUILD=$(cd "${BUILD:-build}" && pwd) || exit 1

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages and collectives from memory that the program may only read, over shared memory and libfabric. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The reductions on aarch64, emulated: the same tests, among them the checksum over all types and operations
 # that x86-64 gives.
 set -u

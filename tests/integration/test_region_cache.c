@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ordinary memory over a transport that registers it: kept between operations, and never mistaken for what was at its
  * address before. Between ranks of one process, on the test provider, which needs every buffer registered; it
  * ends the program when one is not. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The same job twice, with the same inputs and settings: floating-point results have the same bits, whoever is late. */
 #include <setjmp.h>
 #include <stdarg.h>

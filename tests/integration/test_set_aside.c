@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A transport's instance breaks and is set aside: memory that came from it is given back to it, whether another one
  * has taken its place or none could be had. The instance breaks as progress sees it: its poll() fails. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Signals: a timer's handler that runs 1,000 times a second through start-up, a sweep and the end changes nothing,
  * and weft changes nothing about the program's signals. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators from communicators: who is in which group and in what order, groups of groups, parents and children that
  * work at the same time or end in any order, calls that do not belong together, and ranks that cannot take part or die.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages for a communicator that has been freed reach nobody: neither the one that was made afterwards nor any other.
  * Rank 0 forges messages of every kind for the freed one, over a link that lives on, as a late peer would. Afterwards
  * it forges one for a communicator that lives: that it is noticed shows that the others would have been.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Strangers while a job starts: whatever they do at rank 0's listener or at another rank's, the start succeeds, one
  * line of the log says that they were there, and they do not use up the ranks' descriptors.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Strict mode: bits that depend on nothing but the number of ranks, whatever the algorithm, the call, the size, the
  * slicing and the path. Compared with the association that docs/operations.md names, computed here. */
 #include <setjmp.h>

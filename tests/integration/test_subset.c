@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators that only the listed ranks make: orders, several at once, lists that differ, ranks that do not come, and
  * the program's own messages meanwhile.
  */

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # tests/scripts/sum.sh: what commands count for, one after the other, side by side and nested, and that none is left when it is interrupted.
 set -u
 work=$(mktemp -d)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* After a death: the survivors agree on who died, make a smaller communicator, and compute on in it. And
  * aborting: every rank's call returns, and says who aborted and why. */
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A call that ends early gives its memory back while a peer is in the middle of reading it, and the user
  * overwrites it at once: the peer must answer an error, never success with what it then finds.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every type and operation between real ranks, and every pair that does not exist refused on all of them. */
 #include <setjmp.h>
 #include <stdarg.h>

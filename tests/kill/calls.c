@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The library's system calls, counted. Calls that only wait (epoll_wait, poll) are left out: how often they are made
  * is chance, and dying in one is dying behind the call before. */
 #include <pthread.h>

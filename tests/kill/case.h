@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One death: in which job, where exactly, by which signal.
  *
  * A case is a handful of small numbers and can be printed and read back ("transport=0 ranks=4 ..."), so that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The driver stays small and without threads, so that forking a rank is cheap. A job that only waits for a deadline
  * or a heartbeat does not count as running: others start beside it. */
 #include "tests/kill/driver.h"

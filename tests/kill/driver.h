@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs cases, a few at a time, and keeps the score. */
 #ifndef WEFT_TESTS_KILL_DRIVER_H
 #define WEFT_TESTS_KILL_DRIVER_H

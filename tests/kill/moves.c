@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A transport's table with counting in front of it. A rank of these tests uses one transport; a second one, opened
  * by the same context, is left alone. */
 #include <string.h>

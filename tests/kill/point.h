@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the victim dies: the hooks behind the linker's --wrap (tests/kill/wraps).
  *
  * The program is linked with wrappers around the executor's entry points (point.c), the library's system calls

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One job in which one rank dies: what each rank does, and what every survivor must see.
  *
  * Ranks run allreduces, each on other data. A survivor may finish the operation in which the victim died, with exact

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* No false deaths: 8 ranks run allreduces on two processors beside a process that does nothing but compute, with the
  * heartbeat at its default. Nobody may be declared dead, and every bit must be right.
  *

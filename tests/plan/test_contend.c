@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans priced over a fabric whose links they share: by hand where that can be done. */
 #include "algos/contend.h"
 

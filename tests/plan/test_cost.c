@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The cost model against the plans it stands for, and the choice that rests on it. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans of ranks that stand on hosts: hierarchical ones, and rings, trees and chains that follow an order; for every rank
  * count, hosts of any sizes, in any order. */
 #include <setjmp.h>

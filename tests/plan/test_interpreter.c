@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The generators' plans on real data, in random order, by an interpreter that shares nothing with the
  * verifier. */
 #include <setjmp.h>

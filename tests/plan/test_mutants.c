@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Is the verifier strict enough? Plans are broken on purpose, in every way a generator might get them wrong,
  * and the verifier has to notice.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Generators, cursor and verifier: every rank count from 1 to 64, and two large ones. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans over several rings, one per rail: for every rank count, rings of real layouts and such as pass hosts at random. */
 #include <setjmp.h>
 #include <stdarg.h>

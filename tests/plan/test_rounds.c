@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rounds that fold into loops: what is walked is what was written, and what repeats is short. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The weft-plan program, from outside. */
 #include <setjmp.h>
 #include <stdarg.h>

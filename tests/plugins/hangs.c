@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A kind whose device takes work and never does any. */
 #define KIND_NAME "hangs"
 #include "kind.h"

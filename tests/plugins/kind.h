@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A kind of device that does nothing but be there, for tests of loading. A plug-in defines KIND_NAME and includes this. Its
  * memory are 64 bytes that the symbol "kind_memory" has. "fail" among its options lets it fail to open. */
 #ifndef WEFT_TESTS_PLUGINS_KIND_H

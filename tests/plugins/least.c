@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A kind with what every kind must have, and nothing else. */
 #define KIND_NAME "least"
 #include "kind.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A shared object that is no kind of device. */
 int weft_other_plugin(void);
 

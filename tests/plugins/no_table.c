@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A kind that thinks better of it. */
 #include <weft/device.h>
 

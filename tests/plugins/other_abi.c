@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A kind of another age. */
 #define KIND_NAME "other"
 #include "kind.h"

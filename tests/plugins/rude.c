@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A kind that takes a signal while it is loaded, and another while it is opened, as libraries of drivers do. */
 #define KIND_NAME "rude"
 #include "kind.h"

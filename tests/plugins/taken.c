@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A kind that calls itself as a built-in one. */
 #define KIND_NAME "host"
 #include "kind.h"

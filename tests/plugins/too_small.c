@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A kind whose table ends in the middle. */
 #define KIND_NAME "small"
 #include "kind.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The demanding test provider: opening, naming, enabling and closing endpoints, and cancelling. */
 #include <stdio.h>
 #include <stdlib.h>

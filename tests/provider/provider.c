@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The demanding test provider: settings, fabric, domain, memory, address vectors, completion queues. */
 #include "tests/provider/provider.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A libfabric provider that demands whatever a provider may demand, for the ofi transport's tests.
  *
  * It delivers inside one process. WEFT_TEST_PROVIDER holds words separated by commas:

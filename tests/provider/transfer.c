@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The demanding test provider: endpoints, and moving what is posted on them. */
 #include <stdio.h>
 #include <stdlib.h>

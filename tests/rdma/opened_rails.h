@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* All rails of WEFT_RDMA_DEVICE, opened once for the tests of a program. Included once, after cmocka.h. */
 #ifndef WEFT_TESTS_RDMA_OPENED_RAILS_H
 #define WEFT_TESTS_RDMA_OPENED_RAILS_H

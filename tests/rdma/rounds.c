@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rounds ROUNDS [VICTIM MARK]: one rank of a job whose place comes from the environment (weft(7)), over the verbs
  * transport. Each round is some allreduces and some messages around the ring, of sizes below and above all limits, of data
  * that differ between rounds, every element checked. Prints what was done.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The devices that the tests of this folder are to use, WEFT_RDMA_DEVICE, are there and active. */
 #include <infiniband/verbs.h>
 #include <setjmp.h>

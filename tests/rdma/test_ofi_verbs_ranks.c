@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks over libfabric's provider for RDMA devices: results, messages, a rank that dies or stands still, and what a program is told
  * that forks or lacks a setting. Every rank is a process forked before anything has loaded libfabric. */
 #include <setjmp.h>

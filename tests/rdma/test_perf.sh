@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # weft-perf over an RDMA device, and the comparison with perftest. How fast is not asked here.
 . tests/support/perf_runs.sh
 command -v python3 >/dev/null || { echo "SKIP: no python3"; exit 77; }

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # make check-rdma RDMA_DEVICE=..., as on a system that has devices: named with a port, without an IPv4 address (InfiniBand
 # without IPoIB), and nothing that is the test's to break. A virtual machine plays that system.
 # hosts: 0

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ordinary memory over verbs: kept between operations where the device has memory windows, and never mistaken for what was
  * at its address before, which a device that has pinned it would show at once. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* transport/verbs on a real device, below links: opening, limits, registered memory. */
 #include <setjmp.h>
 #include <stdarg.h>

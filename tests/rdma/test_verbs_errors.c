@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What ranks are told when a port, a process or the network breaks under them: which peer and address, over which device,
  * port and GID, in which state, and what to look at next. Others go on meanwhile, bit for bit, and nothing is left behind.
  *

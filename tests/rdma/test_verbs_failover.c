@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two rails that fail in turn while ranks reduce and pass messages (WEFT_VERBS_FAILOVER): every byte is right, nothing waits for
  * the rail that is down, traffic is on the other one meanwhile and on both afterwards, and memory that was received into is not
  * written again.

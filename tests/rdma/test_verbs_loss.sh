@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Two ranks, one on rxe0 and one on rxe1, while the cable between them loses packets, delays them and changes their order:
 # 1,000 allreduces and 1,000 messages per rank, every element checked.
 set -u

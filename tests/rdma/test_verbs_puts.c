@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Puts of transport/verbs, beyond the transports' contract: what a peer that breaks the rules can do, and what it costs;
  * taking memory back by force; queues and windows that run out. The private header plays the peer. */
 #include <setjmp.h>

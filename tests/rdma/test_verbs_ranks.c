@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks over the verbs transport, on the devices of WEFT_RDMA_DEVICE: collectives of several sizes and types and
  * messages bit for bit, on communicators made in every way, with links made at first use and at once; and a rank that dies
  * or stands still is named while the others go on. */

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Three machines with a rank each; the plug of the third is pulled in the middle of allreduces and messages. The others'
 # calls name rank and host long before the device reports anything, and go on without it.
 # hosts: 3

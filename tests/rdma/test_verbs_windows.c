@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* transport/verbs on a real device, below links: memory windows, and how errors read. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Above the eager limit no byte passes memory of weft's own over verbs, on either side. Two witnesses: the counters, and
  * the memory itself. What a frame's header and a control message leave of every frame buffer is filled with a
  * pattern, and so are the pooled buffers of the context; after the transfers all of it is as it was. That the witness

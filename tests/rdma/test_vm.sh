@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The rig itself, tests/vm/run.sh: what comes back from a machine, and what a machine can do.
 # hosts: 0
 set -u

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # tests/vm/kernel.sh where something is not as it must be: that is a failure and no skip, or tests that never ran would
 # count as skipped, and leaves nothing that the next run would take for good. No machine is started.
 # hosts: 0

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The witness of test_verbs_zero_copy: what has passed memory of weft's own between begin and end. Two things tell: the
  * counters, and the memory itself, which is filled with a pattern but for the start of each frame buffer, where control messages
  * lie. */

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Everything: the tests in their long form, each sanitizer, the fuzz targets, 10,000 kills (WEFT_KILLS) and the soak
 # (WEFT_SOAK_S, here ten minutes unless told otherwise). Ends with the sum of the counts.
 set -u

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # A checked allreduce between 4 processes of this machine, over shared memory and then over libfabric's TCP. Fails
 # when a result is wrong or a rank fails.
 set -eu

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs what building and testing weft needs, on Debian and Ubuntu. Looks first: when nothing is missing it
 # says nothing and takes a few milliseconds.
 #

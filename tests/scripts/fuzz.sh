@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs every fuzz target (tests/fuzz/fuzz_*.c, built with clang's libFuzzer, address and undefined sanitizers) for
 # FUZZ_SECONDS each, as many at a time as there are processors. A crash, leak or hang is a failure; the input that
 # caused it stays in the build folder. What was found once lies in tests/fuzz/corpus/<target>/ and is always run.

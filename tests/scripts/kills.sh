@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Kills WEFT_KILLS ranks (10000), stops a fifth as many, and says whether a death inside the host was noticed within
 # 100 ms in 99 of 100 answers: tests/integration/test_kill.c. One job at a time, or the jobs wait for each other's
 # processors and that is what is measured.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The pictures of docs/topology.md, drawn by weft-topo from texts: tests/scripts/pictures.sh [FOLDER], docs/pictures without.
 set -eu
 cd "$(dirname "$0")/../.."

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds everything with a sanitizer and runs the tests: tests/scripts/sanitize.sh asan|tsan
 #
 # Any report fails the test that caused it. Suppressions name other people's libraries only, each with its

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs commands one after the other, or some of them side by side, adds up the "N passed, N failed, N skipped" lines each ends with, and ends
 # with the sum. A command that fails without counting a failure counts as one, and so does one without a count.
 # tests/scripts/sum.sh COMMAND..., each with words before it, in this order:

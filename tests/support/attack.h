@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What strangers do to a listener: for tests and for the measurement of what it costs.
  *
  * Everything here connects to 127.0.0.1:port and knows no secret. Connections that are kept are in the caller's

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One rank of a bootstrap test: a service thread and a bootstrap on the address of test_ranks_*(). */
 #ifndef WEFT_TESTS_BOOT_PARTY_H
 #define WEFT_TESTS_BOOT_PARTY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two ranks that pass ordinary memory which is freed, discarded, grown and allocated again between messages. Used by tests of
  * transports that register memory.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A cache of registrations with a transport that counts. Where it is told to it also holds on to the first page of
  * what it registers, as a device would: by a reference in a pipe. What is read from there shows whether the region is of
  * the memory that is there now.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A rank's buffers of collective_case.h in memory of a device.
  *
  * Ownership: case_device_put() allocates copies, case_device_get() brings them back and frees them. What fails ends the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One call of any collective with known data: every rank's buffers, and what must be in them afterwards.
  *
  * A block's size is a function of the shape alone, so that ranks in different processes agree without talking. Elements

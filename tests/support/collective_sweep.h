@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls of every collective between real ranks, against the reference of collective_case.h. In a body of test_ranks_*():
  * what is wrong is said on stderr. */
 #ifndef WEFT_TESTS_COLLECTIVE_SWEEP_H

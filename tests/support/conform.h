@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The transport contract (include/weft/transport.h) as tests, run on any backend.
  *
  * A test program names its backends in a table and calls conform_run(). Tests open several instances in one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sleeping and waking, death of a peer, closing, leaks. */
 #include <setjmp.h>
 #include <stdarg.h>

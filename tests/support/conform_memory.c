@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads: expose, map, pull, alloc and free; and taking back what was exposed. */
 #include <setjmp.h>
 #include <stdarg.h>

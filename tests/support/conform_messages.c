@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Addresses, links, messages. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Puts: land, put, unland. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The stand-in for CUDA's driver (tests/drivers/cuda_fake.h) as a bench (device_seat.h), with weft's kernels compiled as C. For one file of a
  * program, as cuda_kernels.h is. */
 #ifndef WEFT_TESTS_CUDA_BENCH_H

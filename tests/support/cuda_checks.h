@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What tests of the kind "cuda" do again and again, and fail when it does not work. */
 #ifndef WEFT_TESTS_CUDA_CHECKS_H
 #define WEFT_TESTS_CUDA_CHECKS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* weft's kernels, compiled as C, for the stand-in of CUDA's driver (tests/drivers/cuda_fake.h). For one file of a program that is
  * linked with -Wl,--wrap=weft_kernel_image: the library finds an image, and the stand-in loads anything. */
 #ifndef WEFT_TESTS_CUDA_KERNELS_H

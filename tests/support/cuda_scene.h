@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A process with the stand-in for libcuda.so.1 (tests/drivers/cuda_fake.h), a program that uses it, and weft's backend. */
 #ifndef WEFT_TESTS_CUDA_SCENE_H
 #define WEFT_TESTS_CUDA_SCENE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What nvcc provides, for devmem/cuda/reduce.cu compiled as C: its kernels become functions that do what one thread does, and
  * shim_launch() calls them for each thread in turn; those for programs do what one block does. Loads and stores insist on the alignment that a device insists on, and on memory
  * that the test has named by shim_allow(), to the byte. */

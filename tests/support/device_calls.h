@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives on memory of a kind of device, between real ranks: what any kind must do. In a body of test_ranks_*(). */
 #ifndef WEFT_TESTS_DEVICE_CALLS_H
 #define WEFT_TESTS_DEVICE_CALLS_H

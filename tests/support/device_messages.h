@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages between two real ranks on memory of a kind of device and of the host, mixed: what any kind must do. */
 #ifndef WEFT_TESTS_DEVICE_MESSAGES_H
 #define WEFT_TESTS_DEVICE_MESSAGES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives as programs of devices, between real ranks: by what the setting says, in processes and threads, with several
  * communicators at once, and when a rank is killed or gives up while the others' devices wait. What any kind that runs programs must
  * do. */

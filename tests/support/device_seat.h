@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A kind of device for the ranks of a test, so that the same test runs on any: memory, streams, and what is left of it.
  *
  * A test program has a *bench*: how ranks come to the kind. Each rank then takes a *seat* there, which opens a set of kinds of its own.

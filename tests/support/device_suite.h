@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The contract for kinds of devices (include/weft/device.h) as tests, run on any kind.
  *
  * A test program names its kinds in a table and calls device_suite_run(). Each test opens a set of kinds of its own, and fails

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whose memory is at a pointer, what identity it has, and host memory that devices may reach. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Programs: steps that see what others wrote, queues and processes that talk to each other by words, stop, and what is refused. That
  * their reductions have the bits of reduce() is in device_suite_reduce.c. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reductions: every type and operation, all numbers of sources, one and two destinations, odd counts and offsets, in place,
  * scaled, finished: bit for bit what the reference says. Also as steps of programs. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of another process, handles that lie, forked children, dma-bufs. */
 #include <setjmp.h>
 #include <stdarg.h>

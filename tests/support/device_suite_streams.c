@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A program's streams: they are marked and held, and nobody waits in a call. Queues wait for them by await(). */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Copies, events and the order of queues; work that fails. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Allreduces of a few ranks on a simulated device, one by one or many at a time, in memory that the device and the host reach. In a cmocka
  * test: what is wrong fails it. One at a time. */
 #ifndef WEFT_TESTS_EXEC_FEW_H

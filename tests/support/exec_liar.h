@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks of an exec_world that are wrong, or lie, about their memory and in what they send. One world at a time has such ranks. */
 #ifndef WEFT_TESTS_EXEC_LIAR_H
 #define WEFT_TESTS_EXEC_LIAR_H

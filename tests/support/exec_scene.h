@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The simulated device and lanes for executors of an exec_world. In a cmocka test: what is wrong fails it. One at a time. */
 #ifndef WEFT_TESTS_EXEC_SCENE_H
 #define WEFT_TESTS_EXEC_SCENE_H

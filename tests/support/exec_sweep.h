@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every collective by every algorithm that serves it, on executors of an exec_world, against a plain reference: roots, in
  * place, blocks of unequal size with gaps and empty ones. In a cmocka test: what is wrong fails it. */
 #ifndef WEFT_TESTS_EXEC_SWEEP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A world of executors over the in-process loop transport, driven by one thread: every rank of a plan in one
  * place, deterministic for a seed. Used by the executor's tests and its micro-benchmark.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pieces of hwloc's XML, for tests that put machines together. */
 #ifndef WEFT_TESTS_HWLOC_TEXT_H
 #define WEFT_TESTS_HWLOC_TEXT_H

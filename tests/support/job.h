@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One rank of a test job: a context and a communicator opened for a transport.
  *
  *     struct job job;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Work that keeps a lane from getting on: a program that waits for a word of the test's. */
 #ifndef WEFT_TESTS_LANE_STALL_H
 #define WEFT_TESTS_LANE_STALL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The layout that a communicator of ranks on named hosts must have, told by strings: "abca" are four ranks on the hosts "a",
  * "b", "c" and "a". */
 #ifndef WEFT_TESTS_LAYOUTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counts what a test may leave behind: descriptors, threads and shared mappings of this process, and files in
  * /dev/shm that look like weft's. (Not those in /tmp: tests that run beside have theirs there.)
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Letters between transports under test: tell() and told() of include/weft/transport.h without a communicator.
  *
  * Every instance has a datagram socket in the abstract namespace, named by its address, so that letters reach

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Several hosts on this machine: network namespaces with a host name each, all on one switch. Ranks on one of them share
  * memory, ranks on different ones meet over TCP, as on a cluster.
  *

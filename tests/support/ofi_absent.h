@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether the ofi transport can be tested here. */
 #ifndef WEFT_TESTS_OFI_ABSENT_H
 #define WEFT_TESTS_OFI_ABSENT_H

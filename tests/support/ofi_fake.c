@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #if __has_include(<rdma/fabric.h>)
 #include "tests/support/ofi_fake.h"
 

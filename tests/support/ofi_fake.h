@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An instance of the ofi transport without libfabric: what its readers do with bytes can be tested alone.
  *
  * What the instance sends is kept (the last FAKE_SENT frames) and completes at the next ofi_fake_turn(); what

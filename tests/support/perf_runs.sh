@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # For the tests of weft-perf from outside: runs it and counts what holds. Sourced; $perf is the program afterwards.
 set -u
 unset RANK WORLD_SIZE MASTER_ADDR WEFT_PORT

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Everything that a plan can be made for with a number of ranks: each collective by each algorithm that serves it, in
  * place and not, equal and unequal, strict and not, for some roots or all.
  *

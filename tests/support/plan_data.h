@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Data for the plan interpreter: what the callers' buffers hold, how they are laid out, and what a collective makes of
  * them; computed from the collective's meaning, without plans.
  *

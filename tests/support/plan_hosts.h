@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hosts for tests of plans: any partition of the ranks, in any order. The caller frees them with weft_hosts_free(). */
 #ifndef WEFT_TESTS_PLAN_HOSTS_H
 #define WEFT_TESTS_PLAN_HOSTS_H

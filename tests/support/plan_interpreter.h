@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs the plans of all ranks on real data, one element at a time, in random order: the plain reading of
  * algos/plan.h, written without the cursor and without anything of the verifier.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans that must be proven: the test fails with the verifier's reason where they are not. For tests with cmocka. */
 #ifndef WEFT_TESTS_PLAN_PROOF_H
 #define WEFT_TESTS_PLAN_PROOF_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plug-ins that tests load, put where their rights are known.
  *
  * Those of the build folder may be writable for others, which is refused; so a copy goes into a folder of its own in /tmp. */

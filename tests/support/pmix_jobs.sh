@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What test_pmix.sh and test_pmix_slurm.sh share; they set launch, an array that starts a job when "-n N PROGRAM..."
 # is appended, and work, a folder of theirs.
 perf=$BUILD/weft-perf

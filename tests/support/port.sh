@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # For scripts that source it: a port of this host for a server of theirs.
 
 # Below those that the kernel gives to outgoing connections (net.ipv4.ip_local_port_range), so that none of these takes it

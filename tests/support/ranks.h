@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs several ranks of a test, as child processes or as threads.
  *
  *     static int body(int rank, int ranks, void *arg)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The RDMA devices that a test may use: the list WEFT_RDMA_DEVICE ("rxe0" or "mlx5_0:1,mlx5_1"), numbered from 0. */
 #ifndef WEFT_TESTS_RDMA_DEVICE_H
 #define WEFT_TESTS_RDMA_DEVICE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that the program itself may only read. */
 #ifndef WEFT_TESTS_READ_ONLY_H
 #define WEFT_TESTS_READ_ONLY_H

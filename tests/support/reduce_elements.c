@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Elements to try reductions on: the special ones of every type, and random ones. */
 #include <string.h>
 

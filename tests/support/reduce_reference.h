@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reductions one element at a time, written from the contract in devmem/reduce.h alone, and data to try them
  * on. Elements are bit patterns, right-aligned.
  */

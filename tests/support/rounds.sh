@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # For the scripts that run tests/rdma/rounds in virtual machines. Sourced first; $rounds is the program, $work a folder for
 # $work/secret, which the ranks share, and whatever else; it is removed at the end.
 if [[ ! ${WEFT_VM-} ]]; then

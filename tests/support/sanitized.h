@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Under a sanitizer programs are many times slower, and what it can find shows in fewer turns. The rule for tests, written down here:
  *
  * - Each scene, each kind of call and each way that code can take stays. What is left out are repetitions: other numbers of ranks,

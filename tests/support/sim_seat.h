@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The simulated device as a bench (device_seat.h).
  *
  * The plug-in is put and named in the environment before contexts are opened. A seat's set of kinds shares the device with those of the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Skipping a cmocka test with its reason, in the form that the test runner repeats in its summary. */
 #ifndef WEFT_TESTS_SKIP_H
 #define WEFT_TESTS_SKIP_H

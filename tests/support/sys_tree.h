@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Trees of small files, as sysfs has them, in a folder of the test's own. */
 #ifndef WEFT_TESTS_SYS_TREE_H
 #define WEFT_TESTS_SYS_TREE_H

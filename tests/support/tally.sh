@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Counts what a test script finds; $work is a folder of the script, with the last run's streams in out and err. Sourced.
 passed=0 failed=0 skipped=0
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/support/topo_asks.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Asking a graph in tests of its readers. What is not there fails the test. */
 #ifndef WEFT_TESTS_TOPO_ASKS_H
 #define WEFT_TESTS_TOPO_ASKS_H

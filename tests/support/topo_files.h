@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sample files of topologies: shared data that is not in the repository. */
 #ifndef WEFT_TESTS_TOPO_FILES_H
 #define WEFT_TESTS_TOPO_FILES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What must hold of every layout. */
 #ifndef WEFT_TESTS_SUPPORT_TOPO_LAYOUT_H
 #define WEFT_TESTS_SUPPORT_TOPO_LAYOUT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Machines and fabrics made by hand for tests, and put into a graph in an order that a seed decides: what is found on them
  * must not depend on it. */
 #ifndef WEFT_TESTS_SUPPORT_TOPO_MADE_H

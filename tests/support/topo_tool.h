@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs weft-topo as people do. */
 #ifndef WEFT_TESTS_SUPPORT_TOPO_TOOL_H
 #define WEFT_TESTS_SUPPORT_TOPO_TOOL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A transport that takes the place of "verbs" in tests of how links are chosen and made: loop's, whose links come up by
  * letters, with addresses that belong to a fabric. Ranks are threads of one process. A program that uses it is linked with
  * --wrap=weft_transport_find and puts it in place there.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A small fabric as ibnetdiscover prints it, for the tests of its reader. */
 #ifndef WEFT_TESTS_TOPO_IBNET_SMALL_H
 #define WEFT_TESTS_TOPO_IBNET_SMALL_H

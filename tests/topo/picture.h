@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reading back the SVG that weft-topo writes, and whether everything in it has its place. */
 #ifndef WEFT_TESTS_TOPO_PICTURE_H
 #define WEFT_TESTS_TOPO_PICTURE_H

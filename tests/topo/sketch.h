@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small graphs by hand, for tests of pictures. Finished; the caller frees them. */
 #ifndef WEFT_TESTS_TOPO_SKETCH_H
 #define WEFT_TESTS_TOPO_SKETCH_H

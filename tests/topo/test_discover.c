@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Discovery: this machine against what /sys says, and other machines as trees of files.
  *
  * Where there are no GPUs and no RDMA devices, their part is tested on trees and stand-ins only.

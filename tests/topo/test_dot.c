@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What weft-topo writes for Graphviz: it is read back by the language's grammar, as far as the writer uses it:
  *
  *     graph:     "graph" ID "{" statement* "}"

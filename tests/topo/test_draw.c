@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pictures of topologies: everything named is there, nothing meets or leaves the canvas, whatever the names. */
 #include <setjmp.h>
 #include <stdarg.h>

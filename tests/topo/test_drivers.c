@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Links between GPUs as drivers' libraries tell them, on stand-ins for these libraries: there need be no GPU here. */
 #include <setjmp.h>
 #include <stdarg.h>

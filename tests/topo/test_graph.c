@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The graph: building, rules, walking, finding, units; and telling files apart. */
 #include "topo/graph.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hwloc's XML that is wrong: every error with its line, and what could grow beyond what the text pays for. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hwloc's XML: what becomes of each kind of object, and the sample files. */
 #include <setjmp.h>
 #include <stdarg.h>

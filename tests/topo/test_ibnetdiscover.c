@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ibnetdiscover's output: what is read of it, also of large and real ones. */
 #include <setjmp.h>
 #include <stdarg.h>

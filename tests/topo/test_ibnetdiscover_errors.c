@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ibnetdiscover's output: what is refused, with line and reason. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Machines laid under fabrics. */
 #include "topo/read.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ports of a host matched by what they have in common: as many as can be, the surest first, thousands that are alike too. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lines taken apart, and the map of names. */
 #include <setjmp.h>
 #include <stdarg.h>

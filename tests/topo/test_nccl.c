@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reading NCCL's XML: what becomes what, what is refused and with which words, and the sample files. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Path classes on files of NCCL's, as NCCL's own words for the same machines. */
 #include <setjmp.h>
 #include <stdarg.h>

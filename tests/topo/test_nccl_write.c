@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writing NCCL's XML: what was read comes back whole, and other graphs become what NCCL understands. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The NIC of every GPU of the sample machines, and what is in each sample, held against tests/topo/expected/. Each of those was
 # checked once by hand against the file it is of: which NICs hang on the GPU's own switch, which below its host bridge, which
 # elsewhere; how often each kind stands in the file (of ibnetdiscover's 582 adapters 40 are the switches' own).

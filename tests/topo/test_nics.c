@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The NIC of each rank on machines made by hand: nearest, then fastest, then least used; never one that is down. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The NICs that serve a place best, found by climbing: the same as by asking weft_path_classify() for every NIC of the host, on
  * random machines with everything that classes can follow from. */
 #include <setjmp.h>

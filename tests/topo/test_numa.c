@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The NUMA node of a set of processors, from a tree like sysfs that the test writes. */
 #include "topo/live/numa.h"
 

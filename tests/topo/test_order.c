@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The order of ranks: by hosts alone, along graphs made here by hand, and along synthetic fabrics. */
 #include <setjmp.h>
 #include <stdarg.h>

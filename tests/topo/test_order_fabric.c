@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Orders along synthetic fabrics of all sizes, with shuffled ranks: crossings and loads as low as can be. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loads counted by hand on small fabrics, and the least load against every ring there is. */
 #include <setjmp.h>
 #include <stdarg.h>

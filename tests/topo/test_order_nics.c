@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NICs and cables that do not end at each other: what the rings and the order make of hosts of which the fabric tells a switch alone. */
 #include <setjmp.h>
 #include <stdarg.h>

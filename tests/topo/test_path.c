@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Classes and routes on small graphs made by hand. */
 #include "topo/path.h"
 #include "topo/path_search.h"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The pictures of the documents are what weft-topo draws today; `make pictures` draws them again.
 set -u
 cd "$(dirname "$0")/../.." || exit 1

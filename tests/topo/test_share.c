@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which ports the ranks of a host open: on hosts made by hand, and which ports are on one network, from trees of files. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Slurm's topology: addresses and topology.conf, hostlists, and what is refused with line and reason. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Synthetic texts: what they make, and what is wrong with those that make nothing. */
 #include "topo/read.h"
 

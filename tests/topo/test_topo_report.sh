@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # What docs/topology-report.md claims, held against the report itself and against a quick one that is made here: weft's ring within
 # 5 % of the least possible load and with the least crossings, less than orders at random; an ordered allreduce never slower than a
 # shuffled one, nor all rings than one; and the NIC of each GPU as tests/topo/expected/ has it.

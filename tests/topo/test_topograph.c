@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* topograph's YAML: its three spellings, and what is refused with line and reason. */
 #include <setjmp.h>
 #include <stdarg.h>

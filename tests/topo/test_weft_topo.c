@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The weft-topo program, from outside: its command line, inputs, and what it prints for people. */
 #include <setjmp.h>
 #include <stdarg.h>

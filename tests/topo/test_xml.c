@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The XML layer: what readers are told, and what a document cannot do to them. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The tests of the PyTorch backend in a virtual environment of their own: tests/torch/test_*.py and PyTorch's own, or what is named:
 # tests/torch/check.sh [FILE...]
 set -u

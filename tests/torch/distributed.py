@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch's own multi-process tests (torch.testing._internal.distributed.distributed_test) on weft, held to what gloo passes.
 
     distributed.py [--backend weft|gloo] [--worlds 2,3,4,8] [--compare] [--record] [--verbose] [PATTERN...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cases that ranks run together, on weft and on gloo.
 
 A file of cases is a module; its cases are functions that @case marks. Each is called as body(rank, size) on every rank, with the

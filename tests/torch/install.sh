@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # For scripts that source it, in the project's folder: makes a virtual environment in $BUILD/torch, installs torch there
 # (TORCH_VERSION, the CPU build where pip's index or PyTorch's has one), what its own tests need, and bindings/torch. Then $home/bin/python has them;
 # where that cannot be, the script ends with a skip or a failure.

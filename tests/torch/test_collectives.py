@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Collectives and messages, on weft and on gloo: the same bits."""
 
 import torch

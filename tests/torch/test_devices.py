@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Devices that weft does not know: their tensors go through memory of the host. The one here is made of numpy arrays."""
 
 import os

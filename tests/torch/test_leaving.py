@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How ranks leave: on purpose, late or early, at the end of a program, by dying; and how the others go on."""
 
 import textwrap

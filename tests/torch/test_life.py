@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Groups from beginning to end: launchers, timeouts, deaths, names. These start ranks of their own."""
 
 import os

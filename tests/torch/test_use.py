@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What PyTorch builds upon its groups, on weft and on gloo: models, optimizers, tensors and checkpoints have the same values."""
 
 import os

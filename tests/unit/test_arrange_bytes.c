@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the layout of a communicator costs each of 1,024 ranks, and that finding it leaves nothing else behind. The
  * communicator is one of numbers only: nothing is opened. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What ports that ranks tell do to the layout of a communicator (comm/arrange.h): rings for rails, cables by GUID, and nothing
  * that a strange message could break. The communicator is one of numbers only: nothing is opened. */
 #include <setjmp.h>

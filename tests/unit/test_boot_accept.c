@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Handshakes over real sockets: many at once, among strangers of all kinds. */
 #include <setjmp.h>
 #include <stdarg.h>

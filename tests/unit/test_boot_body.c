@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reading the bodies of frames, and records: everything a peer, a file or a store can say. */
 #include <setjmp.h>
 #include <stdarg.h>

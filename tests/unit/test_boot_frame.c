@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reading frames, whole, in pieces and sealed. */
 #include <setjmp.h>
 #include <stdarg.h>

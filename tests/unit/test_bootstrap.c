@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks as threads meet by every source of rank 0's address, gather, and leave. */
 #include <arpa/inet.h>
 #include <fcntl.h>

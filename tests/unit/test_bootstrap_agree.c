@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Agreement among the survivors: 2 to 17 ranks, of which up to three die before it or in the middle of it. */
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A meeting that is cancelled ends, wherever each rank waits in it. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An overlay in pieces: of parts that cannot reach each other at most one goes on, the others say what they are. */
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Deaths, late ranks, revocations and exits once a communicator is there. */
 #include <pthread.h>
 #include <setjmp.h>

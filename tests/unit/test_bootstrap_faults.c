@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What goes wrong while ranks meet, and what each of them then says. */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rank, number of ranks and address from options and the environment. */
 #include <arpa/inet.h>
 #include <fcntl.h>

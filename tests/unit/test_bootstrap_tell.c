@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Letters between any two ranks over the overlay: all arrive once and in order while all live, and are lost without harm
  * when somebody on the way dies, does not read, or lies. */
 #include <pthread.h>

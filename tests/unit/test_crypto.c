@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The primitives against published vectors, and sealing against every single wrong bit. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What weft declares of CUDA's driver API, against cuda.h where there is one. */
 #include <setjmp.h>
 #include <stdarg.h>

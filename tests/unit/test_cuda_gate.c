@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gates: where the program's streams wait for weft, and that none stays closed. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whose memory a pointer is: every kind, addresses that are used again, and drivers that know less. */
 #include <setjmp.h>
 #include <stdarg.h>

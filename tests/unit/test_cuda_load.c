@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finding and starting CUDA's driver, and what is told when that fails. dlopen() and dlsym() are this file's. */
 #include <setjmp.h>
 #include <stdarg.h>

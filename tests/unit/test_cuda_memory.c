@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Allocating and pinning, and the end: of the driver, and in forked children. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loading the kernels and launching them. What kernels compute is tested elsewhere; here they are counted and looked at. */
 #include <pthread.h>
 #include <setjmp.h>

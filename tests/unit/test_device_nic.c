@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Devices' memory on a NIC in memory: what verbs takes of it, and how a context comes to its regions. */
 #include <setjmp.h>
 #include <stdarg.h>

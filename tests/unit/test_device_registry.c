@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Built-in kinds of devices, and tables of plug-ins that lack something, or are none. */
 #include "devmem/registry.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kinds of devices of a context: what the settings allow, whose memory is at a pointer, and plug-ins, of which each that
  * must not be loaded is refused with path, what was found and what was expected. */
 #include "devmem/devices.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every collective by every algorithm that serves it, run by the executor on the loop transport against a plain
  * reference: all ways bytes can travel, roots, in place, blocks of unequal size with gaps and empty ones, many ranks. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Allreduce over hosts by the executor, with every type: the same bits on all ranks, and the right ones. */
 #include <setjmp.h>
 #include <stdarg.h>

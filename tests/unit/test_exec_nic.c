@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The executor, the transport verbs and memory of devices that a NIC in memory registers as dma-bufs: every collective by every
  * algorithm, where the host can touch nothing. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operations as programs of a simulated device when a rank fails, leaves or lies. */
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a forked child keeps and may do: no descriptor of weft's, none of the user's lost, and no call. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers that programs, scripts and other ranks have compiled in or written down: they never change. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tree of intervals against a list that is searched from end to end. */
 #include "base/interval.h"
 

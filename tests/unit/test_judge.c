@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who is wrong, and how it is said: the comparison of calls that rank 0 makes. */
 #include <setjmp.h>
 #include <stdarg.h>

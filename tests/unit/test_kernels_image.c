@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What nvcc made of the kernels, without running them: that all of them are there, use no local memory, and round
  * after every operation. Skipped in a build without nvcc. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The log never waits for who reads it. Each case runs in a child, whose stderr is what the case is about; a case
  * that waits is ended by an alarm. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Private, anonymous memory is told from everything else, by the kernel's answer for each mapping and from its text. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The matcher against the rule itself, applied by looking through plain lists; and that its cost does not grow with what
  * is outstanding. */
 #include <setjmp.h>

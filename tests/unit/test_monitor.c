@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that is watched: nothing is known of it between the moment that it goes and the moment that this has been told,
  * whoever is slow; and where the kernel refuses, that is all that happens. */
 #include <errno.h>

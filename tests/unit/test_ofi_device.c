@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of devices and the ofi transport: what libfabric is told of it, when it is asked for, and that its landings and puts
  * always go by its region. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* weft-perf's test data: whatever the order of the additions, the bits are the expected ones. */
 #include <math.h>
 #include <setjmp.h>

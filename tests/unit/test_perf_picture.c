@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* weft-perf's merged picture: small, a thousand ranks in a chain, nonsense. */
 #include <setjmp.h>
 #include <stdarg.h>

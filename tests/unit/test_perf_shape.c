@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* weft-perf's operations: who sends and receives how much. What one rank expects is what another one sends. */
 #include <setjmp.h>
 #include <stdarg.h>

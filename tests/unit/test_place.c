@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a rank tells of its place: the NUMA node is read from sysfs once for each set of processors, and files that lead to
  * other layouts have other digests. */
 #include <setjmp.h>

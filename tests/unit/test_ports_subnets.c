@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Separate InfiniBand subnets with one prefix: what ranks tell proves it, and they fail before a link does. Also what a rank tells
  * of its ports for that, from a tree of files that looks like sysfs. The communicator is one of numbers only: nothing is opened. */
 #include <setjmp.h>

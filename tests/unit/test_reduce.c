@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every kernel against the scalar reference: counts, alignments, numbers of sources, sources overwritten in
  * place, nothing touched outside the destination. */
 #include <setjmp.h>

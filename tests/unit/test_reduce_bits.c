@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The same bits everywhere: special values in all combinations, all instruction sets, other processors (by a
  * checksum written down here), and whatever floating-point environment the caller has. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The cache of registrations: what hits, what is kept, and what is not for it. */
 #include <fcntl.h>
 #include <setjmp.h>

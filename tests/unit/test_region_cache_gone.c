@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The cache of registrations on memory that goes and comes back. */
 #include <fcntl.h>
 #include <malloc.h>

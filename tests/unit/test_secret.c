@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where secrets come from, what is refused, and what a program with more rights than its caller ignores.
  *
  * The last is tested for real: a copy of this program that is set-user-ID (or set-group-ID) root, run by nobody.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The service thread: callbacks, output, unwatch against running callbacks, tick, wake, reuse of numbers. */
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Settings from the environment: lists, what is agreed, values that are refused. */
 #include "base/settings.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The test helpers themselves: a helper that cannot notice a failure would hide all others. */
 #include <setjmp.h>
 #include <stdarg.h>

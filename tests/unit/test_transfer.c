@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Transfers on the loop transport: every way bytes can travel, many at a time beside collectives, ids that are used
  * again, and what is told to whom when the executor fails. */
 #include <setjmp.h>

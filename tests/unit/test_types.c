@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes and names of types and operations, and the version. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Addresses of the verbs transport: their bytes, which ports they pair, and the paths between. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which ports of a machine WEFT_VERBS_DEVICE means, and how fast they are. */
 #include <setjmp.h>
 #include <stdarg.h>

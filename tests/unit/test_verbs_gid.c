@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which GIDs of a port are told to peers, and which two go together. The tables are as ports of these kinds have
  * them. */
 #include <setjmp.h>

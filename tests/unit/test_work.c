@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How a started call says that it has failed: with the communicator's status and words, whatever has ended the operation itself. */
 #include <setjmp.h>
 #include <stdarg.h>

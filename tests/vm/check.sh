@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs the tests that need an RDMA device, and counts them: tests/vm/check.sh TEST...
 #
 # RDMA_DEVICE unset: in virtual machines. Scripts that say "# hosts: N" among their first lines get N machines of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What a machine does after init.sh: sets up network and RDMA devices, runs the command, hands back its status.
 # Sourced by the first process of the machine, with the variables that tests/vm/run.sh has written; $VM_HOST is from
 # the kernel's command line.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs a script in as many machines as it asks for: tests/vm/hosts.sh SCRIPT
 set -u
 unset TEST_RUNNER TEST_LOGS # tests/run.sh inside has its own

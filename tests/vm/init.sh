@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=dash
 # The first program of the machine, in its initramfs: loads the modules, puts a throw-away layer in memory over the
 # host's file system, and goes on in there with what tests/vm/run.sh has prepared. The names in capitals come from

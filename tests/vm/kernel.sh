@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Fetches a Debian kernel with rdma_rxe, once, and packs an initramfs for it. Prints the path of the kernel, of the
 # initramfs and of busybox, a line each. Where a tool is missing or the archive cannot be reached, "SKIP: reason" and exit
 # status 77; whatever else goes wrong is this script's fault, or its cache's, and exit status 1.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs a program in a machine of its own, and fails it when the kernel counts other RDMA objects afterwards than before
 # (contexts, domains, queues, queue pairs, regions): tests/vm/resources.sh PROGRAM...
 # What a program that has ended leaves behind is a process of its own that still holds them, or the kernel's fault.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs a command in a virtual machine that has RDMA devices (soft-RoCE): tests/vm/run.sh [OPTION...] COMMAND...
 # README.md beside this file says what the command finds in there.
 #

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hostlists as Slurm writes and reads them (scontrol(1), "show hostnames"; slurm.conf(5), NodeName).
  *
  * A list is expressions joined by commas. An expression is text with brackets in it; a bracket holds numbers and ranges

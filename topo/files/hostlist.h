@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Slurm's hostlists: "n[0-3,7],login1" stands for n0 n1 n2 n3 n7 login1.
  *
  * Threads: any. Nothing is allocated.

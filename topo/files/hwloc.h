@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hwloc's XML of one machine, between its text and our graph. Private to the reader of hwloc's XML, but for
  * weft_hwloc_read().
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bridges, PCI functions and what drivers made of them (OSDev), out of hwloc's XML.
  *
  * A PCI function is an adapter when its class says so (02xx) or a network device lies below it; it is a GPU when its

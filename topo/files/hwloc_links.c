@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Links between GPUs out of hwloc's relative values.
  *
  * hwloc's NVML, RSMI and Level Zero parts write a matrix of bandwidths in MB/s, both directions of a pair as two values

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Relative values between objects, as hwloc's XML writes them: <distances2> and <distances2hetero>.
  *
  * <indexes> names the objects, all of one type by the system's number or by gp_index (indexing="os", "gp"), or of

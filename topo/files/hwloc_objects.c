@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* First step of reading hwloc's XML: the objects as they came, with every attribute that is used checked.
  *
  * The format (hwloc 2, "hwloc2.dtd"): <topology version="2.0"> holds one <object type="Machine">, which holds the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hwloc's XML (lstopo machine.xml, hwloc_topology_export_xml()) as our graph; also how this machine is read.
  *
  * Machine becomes the host, NUMANode a NUMA node with what is told of the package around it, Core a core. Where

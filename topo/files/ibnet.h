@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What ibnetdiscover printed, as tables: between the parts that read it (ibnetdiscover.c), check that both ends of each
  * cable say the same (ibnet_cables.c), find out which adapters are in one host (ibnet_hosts.c), and make the graph
  * (ibnet_graph.c). Spans point into the text. Threads: one. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every cable is told from both its ends, so what one line says another must confirm: which ports it joins, the port's
  * GUID, the speed. A file in which they disagree was cut, edited, or put together from two, and routes made from it would
  * be wrong without anybody noticing.

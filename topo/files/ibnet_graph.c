@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From the tables to the graph: switches, hosts with their adapters and ports, one edge per cable with the ports' numbers.
  *
  * A managed switch describes itself as "MF0;NAME:MODEL/U1" and is called NAME; "/L01/U1" behind the model is one of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which adapters are in one host.
  *
  * A fabric does not know hosts. It knows the description that the host's driver wrote into each adapter: the host's name and

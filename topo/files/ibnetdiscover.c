@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The output of ibnetdiscover (infiniband-diags; ibnetdiscover(8), "TOPOLOGY FILE FORMAT"), also with -f and -g.
  *
  * A section per node, told first by lines of identities, then by the node's line, then by a line for each port that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Texts made of lines, taken apart from left to right.
  *
  * A cursor is what is left of one line: weft_line_next() gives the lines one after the other (ends \n or \r\n, a byte

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Joins are sorted by upper end, which brings those that are told twice together, and gives each switch the list of what is
  * below it. Circles show when ends are taken off from the top (A. B. Kahn, "Topological sorting of large networks", 1962):
  * what is never free of uppers lies on a circle or below one, and going up from there leads into it. No recursion, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fabrics that are told by names alone: which switches stand over which, and which hosts hang on them (Slurm, topograph).
  *
  * Such sources say neither how many cables there are nor how fast they are: every edge has WEFT_EDGE_LINKS_UNKNOWN and no

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A crit-bit tree (D. J. Bernstein, "Crit-bit trees", 2004): each fork tests the first bit in which the names below it
  * differ, and leaves hold the names. A walk down passes bits in rising order, so it is no longer than the name has bits.
  * A hash table would be a little quicker on names of good will, and quadratic on those that a file was made of to

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which number stands behind a name: for readers that meet the same name in several places.
  *
  * Finding and adding cost time proportional to the name's length, whatever names a file was made of: see names.c.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reading NCCL's XML (topo/files/nccl.h says what it is): first the whole document as a tree, then what each element
  * is and which names and addresses appear twice, by sorting; then nodes in document order, then links. Every step is
  * linear in the document's size but for the sorting.

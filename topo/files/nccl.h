@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's topology XML: what its reader's parts and its writer share. Private to topo/files/nccl*.c.
  *
  * The format, as NCCL writes it with NCCL_TOPO_DUMP_FILE and reads it with NCCL_TOPO_FILE (NVIDIA's NCCL user guide,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Links of NCCL's XML become edges.
  *
  * Both ends of a link between GPUs tell it, each with its count, so that a pair of GPUs has one edge: with as many links

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From the elements of NCCL's XML to nodes of the graph, and the attributes that writing them again needs. */
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the elements of NCCL's XML are, before anything is made of them. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names and values of NCCL's XML: which attributes there are, what they may be, and how fast links are. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writing NCCL's XML (topo/files/nccl.h says what it is).
  *
  * Nodes that came from NCCL's XML are written from the attributes that reading kept, so that nothing is lost and nothing

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writing NCCL's XML: what its two files share. Private to topo/files/nccl_write*.c. */
 #ifndef WEFT_TOPO_FILES_NCCL_WRITE_H
 #define WEFT_TOPO_FILES_NCCL_WRITE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's attributes out of what a graph of any other source knows. */
 #include <stdio.h>
 #include <string.h>

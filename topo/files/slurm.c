@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What Slurm knows of the network, in two spellings.
  *
  * topology.conf (topology.conf(5)): lines of KEY=VALUE words, keys in any case, '#' begins a comment, a backslash at the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Synthetic machines and fabrics: a short text in place of a file.
  *
  *     fat-tree:KEY=VALUE,...     hosts under leaf switches, leaf switches under spines, with tiers=3 spines under tops

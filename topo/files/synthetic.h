@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a synthetic text asks for. Private to topo/files/synthetic*.c. */
 #ifndef WEFT_TOPO_FILES_SYNTHETIC_H
 #define WEFT_TOPO_FILES_SYNTHETIC_H

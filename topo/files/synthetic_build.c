@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hosts and switches of a synthetic text. */
 #include "topo/files/synthetic.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The models of topograph (NVIDIA's topology generator for Slurm and Kubernetes, tests/models of its repository), in the
  * three spellings that its versions have had:
  *

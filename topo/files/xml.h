@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* XML from files nobody vouches for: a thin layer over expat, shared by the readers of hwloc's and NCCL's XML.
  *
  * weft_xml_parse() reads a whole document and calls back at each element's start and end and for the text between

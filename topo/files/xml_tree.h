@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A whole XML document in memory, for readers that must see what lies within an element before they know what it is.
  *
  * Elements stand in document order: an element's parent comes before it and what it contains comes after, so that

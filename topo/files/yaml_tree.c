@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libyaml's parser gives events, one for each scalar and for each beginning and end; the tree is made of them without
  * recursion: a stack holds, for every node that is open, its index, its last child and how many there are.
  *

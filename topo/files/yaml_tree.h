@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* YAML as a tree in memory, with bounds: for readers of files that are written in it.
  *
  * One document of mappings, sequences and scalars. What makes small texts large or slow is refused with line and reason:

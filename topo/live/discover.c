@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* This machine as a graph: hwloc for what contains what, sysfs for ports, links on PCI and the kind of host, drivers'
  * libraries for links between GPUs. See topo/read.h for what HWLOC_XMLFILE and HWLOC_FSROOT change. */
 #include <stdlib.h>

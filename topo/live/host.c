@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What kind of host this is: a virtual machine, a container, and its name.
  *
  * A hypervisor says so in the processor's flags (CPUID leaf 1, ECX bit 31, which the kernel lists as "hypervisor" in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libhwloc, loaded when it is asked and let go afterwards.
  *
  * It is asked for its XML, which our own reader turns into the graph: one conversion for this machine and for files,

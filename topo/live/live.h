@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of discovery, each of which adds what it knows to a graph that is not finished. Private to topo/live/.
  *
  * WEFT_OK also when the part has nothing to say; errors are WEFT_NOMEM and what the graph refuses.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loading the libraries that discovery asks, and finding nodes for what they tell. */
 #include <dlfcn.h>
 #include <string.h>

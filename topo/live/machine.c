@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The machine without hwloc: NUMA nodes, processors and PCI as sysfs shows them.
  *
  * /sys/devices/system/node/nodeN is a NUMA node; the links cpuN in it are its processors. A processor whose

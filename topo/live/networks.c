@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which RDMA ports of this machine reach each other, as far as that can be told without sending anything.
  *
  * InfiniBand: ports of one subnet have the subnet's prefix in their GIDs and the same subnet manager. Separate subnets should have

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The NUMA node of a thread, without loading hwloc: what every rank tells when a communicator is made. */
 #ifndef WEFT_TOPO_LIVE_NUMA_H
 #define WEFT_TOPO_LIVE_NUMA_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NVLinks from NVML (libnvidia-ml.so.1), which NVIDIA's driver brings along. NVML API Reference Guide, "NvLink Methods",
  * "Field Value Queries".
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* PCI links and virtual functions from sysfs: /sys/bus/pci/devices/ADDRESS/{max_link_speed,max_link_width,
  * current_link_width,physfn,class}.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Adapters' ports from sysfs.
  *
  * /sys/class/infiniband/DEVICE holds node_guid, sys_image_guid, device (a link to the PCI function), and for each port

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small files of the kernel's, below a root: "" for this machine's own, HWLOC_FSROOT for a copy of another's.
  *
  * What is not there or cannot be read is an answer like any other, so these say 0 or -1 and record no error. Threads:

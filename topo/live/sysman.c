@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Xe Links from Level Zero's Sysman (libze_loader.so.1), Intel's interface to its GPUs. oneAPI Level Zero Specification,
  * "Sysman Programming Guide", Fabric Ports.
  *

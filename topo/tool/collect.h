@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Graphs, or one host of one, collected in a graph being built. */
 #ifndef WEFT_TOPO_TOOL_COLLECT_H
 #define WEFT_TOPO_TOOL_COLLECT_H

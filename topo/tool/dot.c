@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A graph in Graphviz's language (graphviz.org/doc/info/lang.html).
  *
  * A host of which more is known than its cables is a cluster, with a cluster for each NUMA node in it and nodes for what

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pictures of graphs: what the parts of the SVG writer share.
  *
  * A picture is a sheet: a list of rectangles, lines and texts in whole pixels, which is written once its size is

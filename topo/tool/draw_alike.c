@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hosts that are alike: the same picture would be drawn of them but for their name.
  *
  * Every node gets a digest of what it is and of the digest of its parent; a host's is the sum of those of its nodes and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The fabric in tiers, and equal switches in groups.
  *
  * A switch on which a host hangs is a leaf, tier 0; any other is one tier above the lowest switch that it is joined with: a

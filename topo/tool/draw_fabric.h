@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Switches in tiers and groups: what draw_fabric.c finds and draw_tiers.c draws. */
 #ifndef WEFT_TOPO_TOOL_DRAW_FABRIC_H
 #define WEFT_TOPO_TOOL_DRAW_FABRIC_H

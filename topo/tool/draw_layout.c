@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the boxes of a machine stand.
  *
  * Sizes from within outwards: a device is as large as its lines, all GPUs of a machine alike and all NICs alike; devices of a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Links between GPUs (beneath them) and between NUMA nodes (above them), without a tangle.
  *
  * The ends that links join fall into connected pieces. A piece in which every two ends have the same link is a bar

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pieces of links: what draw_links.c plans and draw_links_paint.c draws. */
 #ifndef WEFT_TOPO_TOOL_DRAW_LINKS_H
 #define WEFT_TOPO_TOOL_DRAW_LINKS_H

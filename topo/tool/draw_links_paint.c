@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Drawing what draw_links.c planned. */
 #include "topo/tool/draw_links.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is drawn of a host: boxes within boxes.
  *
  *     host > NUMA node > bridge > ... > GPU, NIC

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The sheet of a picture: shapes in the order in which they cover each other, and writing them as SVG 1.1.
  *
  * Looks are in one style sheet, whose rules apply within class "weft" only, so that the file may stand inside a page.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Text in pictures: reading it, how wide it is, making it fit.
  *
  * Advance widths in hundredths of the font's size, rounded up, of the characters from ' ' to '~' in DejaVu Sans, regular

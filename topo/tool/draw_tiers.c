@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The picture of a fabric: tiers from the top down, a box per group of equal switches, the hosts beneath the leaves. What
  * a tier is, and what leads up from it in all, stands on the left; lines join groups that are cabled, and say no more. */
 #include "topo/tool/draw_fabric.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The way between two things, hop by hop, and what it is worth. */
 #include <inttypes.h>
 #include <string.h>

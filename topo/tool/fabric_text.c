@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Switches and cables, in tiers.
  *
  * A switch that a host hangs on is of tier 1 (a leaf); one that is n cables away from the nearest leaf is of tier n + 1. Most

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The graph as JSON: docs/weft-topo-json.md. One node or edge a line, written as it is made: a fabric has millions. */
 #include <inttypes.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "topo/tool/json_say.h"
 
 #include <inttypes.h>

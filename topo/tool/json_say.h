@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pieces of the JSON that weft-topo writes: docs/weft-topo-json.md. */
 #ifndef WEFT_TOPO_TOOL_JSON_SAY_H
 #define WEFT_TOPO_TOOL_JSON_SAY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Links of a host that containment does not show.
  *
  * A machine with eight GPUs has 28 pairs, mostly alike. Edges that look the same are said once: "every two of 8 GPUs" where

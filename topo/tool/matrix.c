@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How near everything is to everything: a table per host, in the words of nvidia-smi topo -m. */
 #include <inttypes.h>
 #include <stdlib.h>

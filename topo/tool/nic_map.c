@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The NIC of each GPU, as JSON: docs/weft-topo-json.md. Choice and reason are the library's (weft_order_nics_told()), for one
  * rank per GPU. */
 #include <inttypes.h>

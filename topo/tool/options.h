@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The command line of weft-topo. */
 #ifndef WEFT_TOPO_TOOL_OPTIONS_H
 #define WEFT_TOPO_TOOL_OPTIONS_H

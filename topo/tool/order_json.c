@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The order as JSON: docs/weft-topo-json.md. */
 #include <inttypes.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The order as text: what it is worth, the order itself, groups, the load on the links, reasons. Lists are cut unless all. */
 #include <inttypes.h>
 #include <stdlib.h>

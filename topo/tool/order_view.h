@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The order of a job that nobody started, with what is worth saying of it. */
 #ifndef WEFT_TOPO_TOOL_ORDER_VIEW_H
 #define WEFT_TOPO_TOOL_ORDER_VIEW_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the ranks of a job that nobody started would run. */
 #ifndef WEFT_TOPO_TOOL_PLACES_H
 #define WEFT_TOPO_TOOL_PLACES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A picture of a graph: the title, the fabric if there is one, a machine of each kind, the legend. */
 #include "topo/tool/tool.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The readable tree.
  *
  * One line per thing, indented below what it lies in: host, NUMA node, bridges, GPUs, NICs and their ports. What nobody asks for

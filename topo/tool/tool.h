@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What weft-topo prints of a finished graph, one function per format or view.
  *
  * Each writes to the file and returns 0 or a negative status with its detail (base/error.h). Whether the file took what was

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Puts of the loop transport.
  *
  * Landings live in blocks that are never freed before the inbox is, so that a putter on another thread may

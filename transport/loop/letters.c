@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Links that come up by letters, as those of a network transport do: who connects knocks, and the link is up when the
  * peer has answered. A letter that got lost is told again. */
 #include <string.h>

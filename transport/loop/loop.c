@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The loop transport: instances, links, messages, sleeping.
  *
  * Every instance has an inbox, which outlives it while others still hold channels to it. A channel is one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* loop: the in-process transport, for tests of the executor and for its micro-benchmark.
  *
  * Instances of one process reach each other, from one thread or several. What an instance offers is chosen by

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the loop transport share. See loop.c for the picture. */
 #ifndef WEFT_TRANSPORT_LOOP_PRIVATE_H
 #define WEFT_TRANSPORT_LOOP_PRIVATE_H

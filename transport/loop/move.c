@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The hot path of the loop transport: messages, polling, sleeping. The picture is in loop.c. */
 #include <string.h>
 #include <unistd.h>

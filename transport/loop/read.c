@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads of the loop transport: a token names memory of this process, sealed by a check over the process's
  * nonce so that bytes that were never a token answer an error. */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* loop's ring: one producer, one consumer, records in place.
  *
  * Positions count bytes and never wrap in practice; a record lies at position modulo the ring's size and is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Completions, events and sleeping.
  *
  * Completions never call the caller back: they queue events, which are part of the buffer, put, landing or

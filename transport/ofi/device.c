@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of devices: libfabric's FI_HMEM, by the pointer or as a dma-buf.
  *
  * libfabric wants to know whose memory it is (an interface, as it calls a kind of device), as providers may copy by the device's

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fabric objects, registered memory, and the two pools of frame buffers. */
 #include <errno.h>
 #include <stdio.h>

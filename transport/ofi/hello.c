@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who may talk to us: making and checking HELLOs. See ofi_private.h, "Strangers". */
 #include <string.h>
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which provider, interface and mode.
  *
  * fi_getinfo() answers with a list, best first, of what can do the capabilities asked for. Asked first is RMA

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Landings: memory that is ready for one put. Withdrawing them is in withdraw.c. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Links: making them from both ends at once, and their failure.
  *
  * Both ends may connect, or one may only answer; the rules are the same. A link begins with its own HELLO

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loading libfabric.
  *
  * The library is opened with dlopen() when the first instance needs it: loading it and asking it for

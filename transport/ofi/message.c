@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages and control frames: see ofi_private.h for the frames, credits and order. */
 #include <string.h>
 #include "base/clock.h"

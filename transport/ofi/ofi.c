@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ofi transport: opening, closing, and its table of operations. */
 #include "transport/ofi/ofi.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ofi: the transport over libfabric (TCP, InfiniBand and RoCE, EFA, Slingshot: whatever its providers reach).
  *
  * params.provider filters as libfabric itself does ("tcp", "tcp;ofi_rxm", "net", "verbs;ofi_rxm", "shm",

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the ofi transport share.
  *
  * load.c        libfabric itself            info.c        which provider, and what it demands

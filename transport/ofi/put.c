@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The sending side of puts. */
 #include <stdlib.h>
 #include <string.h>

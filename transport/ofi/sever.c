@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cutting the connection to one peer.
  *
  * libfabric has no call that closes one connection of a reliable-datagram endpoint (removing the peer's

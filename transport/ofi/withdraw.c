@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Taking memory back: landings that peers may write into, and puts that read the caller's memory.
  *
  * Once recall_wait() returns no byte may arrive. A provider that works in software looks at a registration

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Taking exposed memory back.
  *
  * A call that ends early gives the user's memory back to the user, who may overwrite it at once, while a peer may

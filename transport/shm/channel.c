@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The receiving end of a peer's link. Runs on the service thread, under the lock. */
 #include <errno.h>
 #include <fcntl.h>

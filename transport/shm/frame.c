@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Frames with descriptors over the UNIX sockets between instances. Nothing here blocks. */
 #include <errno.h>
 #include <fcntl.h>

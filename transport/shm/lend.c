@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lending ordinary memory through pipes.
  *
  * process_vm_readv() looks up every page of the other process the slow way, about twice the cost of the copy.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The sending end: made by connect(), brought up on the service thread: challenge, welcome, reply (wire.h). */
 #include <errno.h>
 #include <fcntl.h>

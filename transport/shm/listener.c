@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The listener: whoever connects is a stranger until it has proven the key. Runs on the service thread, under the
  * lock.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sealed memfds: memory without a name that no peer can take away under our feet.
  *
  * A mapping of a file that another process shrinks raises SIGBUS. So nothing is mapped that is not sealed

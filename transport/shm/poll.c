@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The hot path: sending, polling, sleeping. The picture is in shm.c.
  *
  * poll() looks at a channel by comparing one word of one cache line, which stays in this processor's cache

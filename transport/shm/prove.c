@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The proof of the key, as bytes in and bytes out. wire.h has the blocks.
  *
  * Each instance has a key of its own, which is part of its address and so known to whom the bootstrap has told it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ring of one direction: one producer, one consumer, in a sealed memfd.
  *
  *   page 0   the consumer's line: head, how far it has read, published once per quarter of the ring

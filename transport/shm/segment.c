@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of alloc(), and reading what a peer exposes.
  *
  * Each allocation is a sealed memfd of its own. The first time a region of it is exposed over a link, its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The shm transport: instances, addresses, peers.
  *
  * An instance listens on an abstract socket (wire.h has the handshake). Its links are the sending ends, its

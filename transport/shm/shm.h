@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shm: weft's own transport between ranks that have proven to share a host.
  *
  * Offers messages through shared rings, and reads: map() for memory of alloc(), pull() for any memory where

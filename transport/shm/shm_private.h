@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the shm transport share. See shm.c for the picture. */
 #ifndef WEFT_TRANSPORT_SHM_PRIVATE_H
 #define WEFT_TRANSPORT_SHM_PRIVATE_H

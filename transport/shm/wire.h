@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What two shm instances put into each other's sockets and memory.
  *
  * Each instance listens on an abstract UNIX socket (SOCK_SEQPACKET: a frame arrives whole, with its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Compiled instead of the rest of this folder where rdma-core's headers are missing. */
 #include "base/error.h"
 #include "transport/absent.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pairing ports.
  *
  * Both ends compute the same list. So that this holds whatever the rules are, they are applied to the two addresses

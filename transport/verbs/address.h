@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The address of an instance, and what two addresses say about the paths between them.
  *
  * An address tells every port that the instance uses, so that both ends know the other's before they exchange a

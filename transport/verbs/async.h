@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What devices report on their own: ports that go down or come back, queue pairs and devices in error.
  *
  * A context reports for all ports of its device; events of ports that are not the rail's are dropped here.

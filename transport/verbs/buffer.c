@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Queues of a rail, and the memory that frames are sent from and arrive in.
  *
  * Buffers are made in slabs, each one mapping and one registration, when links (or landings) need them, and stay until

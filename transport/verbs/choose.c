@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which ports are used: pure functions over what the machine has. */
 #include "transport/verbs/device.h"
 

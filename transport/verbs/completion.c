@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Completions and events.
  *
  * poll() hands messages straight from the completion to the caller. Everything else, and messages that are found while

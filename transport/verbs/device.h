@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Devices and ports: which are used, and what they can do.
  *
  * A rail is one port in use. Each has a context and a protection domain of its own, so that rails share nothing and

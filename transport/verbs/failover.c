@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rails that go down and come back (WEFT_VERBS_FAILOVER).
  *
  * A link uses a lane per pair of ports. Without failover a lane that fails takes the link along. With it, the link gets new

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rails that go down and come back: what failover.c and replay.c share, and what they offer to the others. */
 #ifndef WEFT_TRANSPORT_VERBS_FAILOVER_H
 #define WEFT_TRANSPORT_VERBS_FAILOVER_H

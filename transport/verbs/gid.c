@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How GIDs are compared.
  *
  * RoCE v2 (annex A17 of the IB specification) puts a GID's IP address into an IP and UDP header, which routers

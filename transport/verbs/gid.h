@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which GID of a port talks to which GID of a peer's port.
  *
  * A RoCE port has a table of GIDs: for each IP address of its network interface one entry of each RoCE version.

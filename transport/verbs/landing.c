@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Landings: memory that is ready for one put (landing.h has how). Their slots are in slot.c, withdrawing them in withdraw.c. */
 #include "transport/verbs/landing.h"
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Puts: what landing.c, put.c and withdraw.c share.
  *
  * A landing is memory that is ready for one put. Its token tells the peer where, by which lanes, and with which key on

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Links that nobody uses any more give their queue pairs back: an agreement of both ends, in frames on the link itself.
  *
  * When the last reference goes (verbs_disconnect()) the caller's communicators with this peer have ended here. The peer's

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writing and reading letters: letter.h has the format. */
 #include "transport/verbs/letter.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Letters: how two instances meet.
  *
  * Queue pairs must know each other's numbers before they can talk, so each end of a link tells its half of it to the

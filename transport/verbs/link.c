@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Links: their making and their failure. How both ends find each other is in meet.c.
  *
  * A link that has failed stays in the table until the instance closes, without queue pairs and buffers: its generation

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loading libibverbs.
  *
  * The library is opened with dlopen() when the first instance needs it, and never unloaded, since its drivers

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Making links from both ends: what is told, and what follows from what the peer tells. See letter.h. */
 #include <stdio.h>
 #include <string.h>

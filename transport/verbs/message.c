@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages, frames and credits: see "Frames" and "Flow control" in verbs_private.h.
  *
  * A small message is one request with the bytes inside: its frame header, the caller's header and payload are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The sending side of puts: see landing.h.
  *
  * A put takes what it needs of all its lanes' send queues at once or nothing at all. The last entry of each lane asks

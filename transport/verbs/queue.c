@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Queue pairs and the accounting of their send queues: see "Send queues" in verbs_private.h.
  *
  * Binding. A window is bound by an entry of the send queue, which a device carries out once. Soft-RoCE does not: when

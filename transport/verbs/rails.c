@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What can be said of ports without asking their device: what is wanted of them, and what others are told. */
 #include <stdio.h>
 #include <string.h>

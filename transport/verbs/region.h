@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Registered memory: one region spans all rails, with a memory region (MR) of the device on each.
  *
  * Where landings are guarded by memory windows (is_windowed) the MR itself gives no remote access: its rkey is worthless,

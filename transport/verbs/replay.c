@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is sent and told again in a new round of a link's lanes (failover.c), in this order:
  *
  *   KEYS      the landings that were open, with windows on the new lanes: as many entries as fit, each a token and the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sleeping on the completion channels of all rails, and on their devices' own reports.
  *
  * A channel tells of the first completion after it was asked to, so asking comes first and looking again second: what

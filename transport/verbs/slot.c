@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Slots of landings: what an immediate names, and the receive buffers that immediates take. */
 #include <stdlib.h>
 #include <string.h>

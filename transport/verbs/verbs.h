@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* verbs: the transport straight over libibverbs, for InfiniBand and RoCE adapters (docs/rdma.md).
  *
  * params.devices names the ports to use, params.verbs the rest of the settings. Links are made with letters

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the verbs transport share.
  *
  * load.c     libibverbs itself               device.c   devices, ports, limits

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The texts. Names of states and statuses are those of the InfiniBand Architecture Specification 1.4 (volume 1,
  * 11.6.2 "Completion return status", 14.2.5.6 "PortInfo"), so that people find them again in their adapter's manual.
  * A text has up to three parts: what and where; what it means; what to look at next, which depends on whether the own

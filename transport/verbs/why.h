@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Errors as people need them: what failed where, what that means, and what to look at next, in one line.
  *
  * Texts are made by pure functions over a plain struct, which the caller fills when it fails something.

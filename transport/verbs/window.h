@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Type 2 memory windows: keys for exactly the bytes that a put may fill, valid for one queue pair.
  *
  * A window is bound and invalidated by entries of a send queue (IB specification 1.4, 10.6.7.2.3). Binding makes a new

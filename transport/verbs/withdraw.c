@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Taking memory back: landings that peers may write into, and puts that read the caller's memory.
  *
  * Why no byte lands in a landing once unland() or recall_wait() has returned. There are two ways.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The module torch_weft._C: how Python makes the backend and looks into it.
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>

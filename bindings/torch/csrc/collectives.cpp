@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives on one tensor, or on lists of which each tensor is a collective of its own.
 #include <algorithm>
 #include <utility>

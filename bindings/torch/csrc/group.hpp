@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A communicator, with what has to outlive the backend object that PyTorch holds: operations under way keep it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sees operations to their end which nobody may wait for.
 //
 // One thread at a time leads: it waits in the newest operation, a moment at a time, and looks at the others. What has ended is told, one

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a call starts: what every collective and message does around weft's own call.
 #pragma once
 

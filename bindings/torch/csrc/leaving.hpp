@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a rank leaves its groups. Ending a communicator waits for the other ranks, so that what has been sent to late ones still reaches them.
 // Who leaves need not wait with it, and may be what they wait for: a thread does.
 #pragma once

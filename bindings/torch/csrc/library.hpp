@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What this backend uses of weft, with C++'s ownership: contexts, and failures as exceptions.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives on a tensor per rank: their memory is one piece for weft, the tensors' own where they lie in a row.
 #include <algorithm>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Messages from one rank to another, and the barrier that names who has not come.
 #include <chrono>
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An operation under way: weft's works, the tensors that are theirs meanwhile, and what is left to do at the end.
 //
 // Who drives it. A work of weft's belongs to one thread at a time. As long as nobody but its caller is interested, that is the

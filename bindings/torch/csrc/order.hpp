@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where calls on a device's tensors stand in the order of its streams.
 //
 // A call waits for what the caller's stream holds, and whoever waits for the work makes a stream wait for the call: in between

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What PyTorch's profilers show of a call: a range "weft:all_reduce" with its inputs, from the call to the end of its operation.
 #pragma once
 

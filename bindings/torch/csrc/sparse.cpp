@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Allreduce of sparse tensors: every rank gathers everybody's indices and values and adds them up in the order of ranks, so that all
 // have the same bits. Their number differs between ranks and is gathered first: the call waits for that.
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The group's c10d::Store as what ranks find each other by: weft's key-value callbacks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PyTorch's headers, which are most of what is compiled: setup.py compiles them once for all sources.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element types and reductions: PyTorch's names and weft's.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What PyTorch holds of an operation, or of several that were made between startCoalescing() and endCoalescing().
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """weft as a backend of torch.distributed: init_process_group("weft")."""
 
 import atexit
