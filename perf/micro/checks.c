@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: with tests/support/ranks.c */
 /* What it costs at 8 bytes that ranks compare their calls: weft_allreduce() with the comparison (numbering and
  * describing the call, the digest, comparing every peer's) against the same without it. Two ranks, two
  * processes. Blocks of calls alternate between the two in the order ABBA, so that drift of the machine cancels; the

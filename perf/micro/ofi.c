@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: with tests/support/letters.c */
 /* What the ofi transport costs: build/perf/micro/ofi [PROVIDER ...] (default: net, tcp;ofi_rxm)
  *
  * Two processes pinned to CPUs 0 and 1, over loopback:

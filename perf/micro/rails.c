@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs verbs; with tests/support/letters.c tests/fake/rdma_fake*.c */
 /* What failover costs: build/perf/micro/rails FAILOVER [MESSAGES]
  *
  * Two instances of the verbs transport in this process, over the RDMA device in memory (tests/fake), with WEFT_VERBS_FAILOVER as the

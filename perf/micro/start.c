@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: with tests/support/attack.c tests/support/ranks.c */
 /* How long a start takes, and how much longer among strangers: build/perf/micro/start [RANKS]
  *
  * A start is weft_context_open() and weft_comm_create() in RANKS processes (8), from when all are ready until the last

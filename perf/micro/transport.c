@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: with tests/support/watcher.c */
 /* What the in-host transports cost: build/perf/micro/transport [loop|shm|reads|chunks]
  *
  *   loop    send + poll of one message on one thread, 64 instances in a ring; an idle poll

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: with tests/support/letters.c */
 /* What the verbs transport costs: build/perf/micro/verbs [DEVICE [DEVICE]]
  *
  * Two processes pinned to CPUs 0 and 1, one device or two (default: chosen). One sends a message of N bytes, the other

@@ -12,7 +12,7 @@ result() { # NAME OUTPUT
 }
 
 readarray -t sources < <(find include base topo devmem transport algos comm bindings perf tests examples -name '*.[ch]' -o -name '*.[ch]pp' 2>/dev/null | sort)
-readarray -t texts < <(find Makefile libweft.map README.md .ci .clang-format docs tests perf -type f 2>/dev/null | grep -Ev '^tests/fuzz/corpus/|/__pycache__/|\.(png|abi)$' | sort)
+readarray -t texts < <(find Makefile mk libweft.map README.md .ci .clang-format docs tests perf -type f 2>/dev/null | grep -Ev '^tests/fuzz/corpus/|/__pycache__/|\.(png|abi)$' | sort)
 readarray -t library < <(find base topo devmem transport algos comm -name '*.[ch]' ! -name 'weft-*.c' ! -path 'topo/tool/*' 2>/dev/null | sort)
 
 # Layout: the rules are those of .clang-format, read by the version that bookworm has; others differ in details.
@@ -35,7 +35,7 @@ result "functions over 70 lines" "$(awk '
 result "files over 600 lines" "$(awk '
     FNR == 602 { printf "%s\n", FILENAME }' "${sources[@]}" "${texts[@]}")"
 # In a script it stands below the line that names the interpreter; a man page that only leads to another has no place for it.
-readarray -t licensed < <(find Makefile libweft.map .ci include base topo devmem transport algos comm bindings perf tests examples docs/man -type f \
+readarray -t licensed < <(find Makefile mk libweft.map .ci include base topo devmem transport algos comm bindings perf tests examples docs/man -type f \
     \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.cl' -o -name '*.cpp' -o -name '*.hpp' -o -name '*.cc' -o -name '*.py' -o -name '*.sh' \
     -o -name '*.mk' -o -name '*.map' -o -name '*.toml' -o -name Makefile -o -path '.ci/*' -o -name '*.[1-9]' \) | sort)
 result "files without the line of the licence (SPDX-License-Identifier: Apache-2.0)" "$(for file in "${licensed[@]}"; do

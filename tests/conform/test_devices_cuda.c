@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: wrap weft_kernel_image; beside drivers */
 /* The contract for kinds of devices on the kind "cuda", with the stand-in for the driver (tests/drivers/cuda_fake.h) and weft's kernels
  * compiled as C. */
 #include <setjmp.h>

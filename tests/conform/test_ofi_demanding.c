@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside provider */
 /* The transport contract on a libfabric provider of our own that demands every mode bit, completes out of
  * order, answers "again" in storms and has queues of depth 1 (tests/provider). It aborts when a rule of
  * libfabric is broken. */

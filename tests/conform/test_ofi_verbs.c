@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: also rdma */
 /* The transport contract on libfabric's provider for RDMA devices. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: also rdma */
 /* The transport contract on RDMA devices, those of WEFT_RDMA_DEVICE. */
 #include <stdatomic.h>
 #include <stdio.h>

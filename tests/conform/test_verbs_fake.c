@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs verbs; with tests/fake/ */
 /* The transport contract on the verbs transport over an RDMA device in memory (tests/fake), which ends the program where
  * the transport breaks a promise: a peer without a receive, a queue that overflows, a bound window on what is destroyed. */
 #include <stdio.h>

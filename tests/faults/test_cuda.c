@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside drivers */
 /* Each call that the kind "cuda" makes outwards (memory, descriptors, files) fails in turn, on the stand-in for the driver: the
  * operation says so, or does without, and nothing is left behind. */
 #include <errno.h>

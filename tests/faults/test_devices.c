@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside plugins */
 /* Each allocation and each system call of making a set of kinds of devices with a plug-in fails in turn: WEFT_NOMEM, or a set
  * in which the plug-in has its reason and host memory works; nothing is left behind. */
 #include <setjmp.h>

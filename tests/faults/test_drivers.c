@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside drivers */
 /* Each allocation, and the loading, of the parts of discovery that ask drivers' libraries fails in turn, on stand-ins
  * with two GPUs and a link: WEFT_NOMEM, or a graph without the link; the library is let go, nothing is left behind. */
 #include <setjmp.h>

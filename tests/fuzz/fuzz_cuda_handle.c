@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: with tests/support/cuda_scene.c; beside drivers */
 /* Fuzz target: handles of CUDA memory from peers, on the stand-in for the driver.
  *
  * Another process exports memory of every method, so that there are right handles; the input says which one, and which of its bytes are

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs ofi; with tests/support/ofi_fake.c */
 /* Fuzz target: what comes to an instance of the ofi transport from outside. The input is a list of steps, each
  * a kind, a length and bytes:
  *

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: with topo/tool/options.c topo/tool/say.c */
 /* Fuzz target: weft-topo's command line, one word per line. What it accepts fits together; what it refuses is one line that no
  * word of the command line can turn into something else on a terminal. */
 #include <stdint.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs verbs */
 /* Fuzz target: the address of an instance of the verbs transport. What is accepted has a use without leaving any
  * table, pairs with itself and with others alike from both ends, and is written again as it was read.
  */

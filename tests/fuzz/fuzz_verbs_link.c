@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs verbs; with tests/fake/rdma_fake*.c */
 /* Fuzz target: what a peer can say to the verbs transport, over its queue pair and by letter, on a device in memory.
  *
  * Two instances have a link; a third party's link is there too. The input is a list of what comes: frames on the peer's queue

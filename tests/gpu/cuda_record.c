@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside drivers; alone */
 /* What a CUDA driver answers where its reference leaves it open: cuda_record [LIBRARY] >trace
  *
  * Writes one line per question, "topic: answer", without addresses or other numbers that differ from run to run, so that the

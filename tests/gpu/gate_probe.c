@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: with tests/gpu/streams.c */
 /* Whether weft's queues go on while streams of the program's wait at gates: gate_probe
  *
  * CUDA does not know that a stream which waits for a word depends on other streams, and may put both into one of the

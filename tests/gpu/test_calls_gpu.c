@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: with tests/gpu/streams.c */
 /* Calls on memory of the kind "cuda" with the driver that this machine has: collectives, calls in the order of streams, messages and
  * programs, between 1, 2 and 4 ranks that share its devices, as processes and as threads, over shared memory and over libfabric's tcp:
  * test_calls_gpu [calls|streams|messages|programs]

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: with tests/gpu/streams.c */
 /* The contract for kinds of devices on the kind "cuda" with the driver that this machine has: test_devices_gpu [copies]
  *
  * The same tests pass on the stand-in for the driver (tests/conform/test_devices_cuda.c). "copies" leaves the reductions out. */

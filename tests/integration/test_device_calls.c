@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside device-sim */
 /* Collectives on memory of the simulated device, between real ranks: over shared memory and over tcp, with processes and with
  * threads that share devices, all on the device, and mixed with ranks and buffers of the host. The simulated device's memory
  * cannot be touched by the host: a load or store by the library would end the test. */

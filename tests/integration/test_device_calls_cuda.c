@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: wrap weft_kernel_image; beside drivers */
 /* Collectives on memory of the kind "cuda", between real ranks, with the stand-in for the driver (tests/drivers/cuda_fake.h),
  * whose device memory the host cannot touch either, and weft's kernels compiled as C. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside plugins device-sim */
 /* Calls on memory of devices that cannot be served at one rank: what that rank is told, and that no other rank waits for it. */
 #include <setjmp.h>
 #include <stdarg.h>

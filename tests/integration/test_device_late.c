@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside plugins device-sim */
 /* Calls on a device's memory that end early while the device still copies: their buffers are the program's again when they return. */
 #include <setjmp.h>
 #include <stdarg.h>

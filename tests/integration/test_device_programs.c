@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside device-sim */
 /* Collectives on the simulated device as programs of it, between real ranks. */
 #include "tests/support/device_programs.h"
 #include "tests/support/sim_seat.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: wrap weft_kernel_image; beside drivers */
 /* Collectives on memory of the kind "cuda" as programs of its kernels, between real ranks, with the stand-in for the driver
  * (tests/drivers/cuda_fake.h) and weft's kernels compiled as C. */
 #include "tests/support/cuda_bench.h"

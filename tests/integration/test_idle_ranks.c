@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside provider device-sim */
 /* A rank whose work has ended makes no call for as long as another one needs what it has sent.
  *
  * Ranks are threads, over a libfabric provider of ours that moves what a rank has sent only while that rank looks at its queue: as one

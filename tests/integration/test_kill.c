@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: with tests/kill/; wrap @tests/kill/wraps */
 /* Ranks are killed everywhere: at every step of every algorithm, inside the cache-line path, at calls into the
  * transport and the kernel, during bootstrap, connect and teardown (tests/kill/). Every survivor must answer.
  *

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: wrap weft_transport_find */
 /* What links ranks: verbs where two of them reach each other that way, libfabric otherwise and only then; letters that make
  * the links; what is said when there is no way, and when a link breaks. The fake of tests/support/verbs_fake.h takes
  * the place of verbs, so this runs on any machine. */

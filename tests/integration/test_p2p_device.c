@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside device-sim */
 /* Messages between real ranks on memory of the simulated device and of the host, mixed, over shared memory and libfabric. To the rank
  * itself: tests/unit/test_p2p_copy.c. */
 #include <setjmp.h>

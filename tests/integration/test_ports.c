@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: wrap weft_transport_find */
 /* Which ports of RDMA devices the ranks of a communicator open: each its share of the host's, by a tree of files that looks like
  * sysfs; what a setting says; and what can be had where the share cannot. The fake of tests/support/verbs_fake.h takes the place of
  * verbs, and notes what it is asked for. */

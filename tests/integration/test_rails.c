@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs verbs; with tests/fake/ */
 /* Rails that fail under communicators (WEFT_VERBS_FAILOVER), on an RDMA device in memory: ranks are threads, each with
  * two ports, of which one or the other goes down and comes back all the time, while communicators are made, split, used,
  * aborted and destroyed. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: libs jansson */
 /* The weft-plan program, from outside. */
 #include <setjmp.h>
 #include <stdarg.h>

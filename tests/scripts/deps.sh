@@ -1,12 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what building and testing weft needs, on Debian and Ubuntu. Looks first: when nothing is missing it
-# says nothing and takes a few milliseconds.
+# Installs what a target of make needs, on Debian and Ubuntu: tests/scripts/deps.sh GROUP...
+# Looks first: when nothing is missing it says nothing and takes a few milliseconds.
 #
-# Needed: compiler, make, pkg-config, libfabric, hwloc, libsodium, expat and libyaml (topology
-# files), jansson (weft-perf, weft-topo), cmocka (tests).
-# Wanted: tools that single checks use. Where one cannot be installed the check that needs it says so and skips.
-# "deps.sh rdma" looks for what the tests over RDMA want beside: a virtual machine, and perftest to compare with.
+#   build   compiler, make, pkg-config and what weft is built with
+#   check   what the tests of make check need beside that
+#   tools   other projects' programs that tests/tools/ runs: make check-tools
+#   fuzz    clang with libFuzzer: make fuzz
+#   rdma    a virtual machine, and perftest to compare with: make check-rdma, perf-rdma
+#   cross   a compiler for aarch64
+#
+# What is needed and cannot be installed is an error. What is wanted (parts that weft builds without, programs that single tests
+# run) is said and left out; WITH_VERBS=no and the like do not even ask for it.
 set -u
 
 missing_needed=()
@@ -16,8 +21,9 @@ want() { "${@:2}" >/dev/null 2>&1 || missing_wanted+=("$1"); }
 
 # Whether clang has its run-time library for fuzzing, which is a package of its own.
 fuzzer_runtime() { compgen -G "$(clang -print-resource-dir)/lib/linux/libclang_rt.fuzzer-*.a"; }
-
 static_busybox() { ! ldd "$(command -v busybox)" && busybox --list | grep -qx insmod; }
+# A shared library that the loader finds.
+library() { /sbin/ldconfig -p | grep -qF "$1"; }
 
 # The package of the clang version that `clang` is or would be: 14 on bookworm.
 runtime_package() {
@@ -27,39 +33,54 @@ runtime_package() {
     echo "libclang-rt-${version:-14}-dev"
 }
 
-need gcc command -v gcc
-need libc6-dev test -e /usr/include/stdio.h
-need make command -v make
-need pkg-config command -v pkg-config
-need libfabric-dev pkg-config --exists libfabric
-need libexpat1-dev pkg-config --exists expat
-need libyaml-dev pkg-config --exists yaml-0.1
-need libhwloc-dev pkg-config --exists hwloc
-need libjansson-dev pkg-config --exists jansson
-need libsodium-dev pkg-config --exists libsodium
-need libcmocka-dev pkg-config --exists cmocka
-want libibverbs-dev pkg-config --exists libibverbs
-want libpmix-dev pkg-config --exists pmix
-want openmpi-bin command -v mpirun.openmpi
-# Slurm's packages start daemons: only where that is forbidden to packages anyway, as it is in containers.
-if [[ -x /usr/sbin/policy-rc.d ]]; then
-    want slurmctld command -v slurmctld
-    want slurmd command -v slurmd
-    want slurm-client command -v srun
-    want munge command -v munged
-fi
-want clang command -v clang
-want "$(fuzzer_runtime >/dev/null 2>&1 || runtime_package)" fuzzer_runtime
-want clang-format command -v clang-format
-want abigail-tools command -v abidiff
-want mandoc command -v mandoc
-want librsvg2-bin command -v rsvg-convert
-want iproute2 command -v ip
-want gcc-aarch64-linux-gnu command -v aarch64-linux-gnu-gcc
-want libc6-dev-arm64-cross test -e /usr/aarch64-linux-gnu/include/stdio.h
-want qemu-user command -v qemu-aarch64
+group_build() {
+    need gcc command -v gcc
+    need libc6-dev test -e /usr/include/stdio.h
+    need make command -v make
+    need pkg-config command -v pkg-config
+    need libsodium-dev pkg-config --exists libsodium
+    need libexpat1-dev pkg-config --exists expat
+    need libyaml-dev pkg-config --exists yaml-0.1
+    need libjansson-dev pkg-config --exists jansson
+    [[ ${WITH_OFI-} == no ]] || want libfabric-dev pkg-config --exists libfabric
+    [[ ${WITH_VERBS-} == no ]] || want libibverbs-dev pkg-config --exists libibverbs
+    [[ ${WITH_PMIX-} == no ]] || want libpmix-dev pkg-config --exists pmix
+}
 
-if [[ ${1-} == rdma ]]; then
+group_check() {
+    need libcmocka-dev pkg-config --exists cmocka
+    want libhwloc15 library libhwloc.so.15
+    want iproute2 command -v ip
+    want mandoc command -v mandoc
+}
+
+group_cross() {
+    want gcc-aarch64-linux-gnu command -v aarch64-linux-gnu-gcc
+    want libc6-dev-arm64-cross test -e /usr/aarch64-linux-gnu/include/stdio.h
+}
+
+group_tools() {
+    want openmpi-bin command -v mpirun.openmpi
+    # Slurm's packages start daemons: only where that is forbidden to packages anyway, as it is in containers.
+    if [[ -x /usr/sbin/policy-rc.d ]]; then
+        want slurmctld command -v slurmctld
+        want slurmd command -v slurmd
+        want slurm-client command -v srun
+        want munge command -v munged
+    fi
+    want clang-format command -v clang-format
+    want abigail-tools command -v abidiff
+    want librsvg2-bin command -v rsvg-convert
+    group_cross
+    want qemu-user command -v qemu-aarch64
+}
+
+group_fuzz() {
+    want clang command -v clang
+    want "$(fuzzer_runtime >/dev/null 2>&1 || runtime_package)" fuzzer_runtime
+}
+
+group_rdma() {
     PATH=$PATH:/usr/sbin:/sbin
     want qemu-system-x86 command -v qemu-system-x86_64
     want busybox-static static_busybox
@@ -70,8 +91,13 @@ if [[ ${1-} == rdma ]]; then
     want ibverbs-providers test -e /etc/libibverbs.d/rxe.driver
     want ibverbs-utils command -v ibv_rc_pingpong
     want perftest command -v ib_write_bw
-fi
+}
 
+(($#)) || set -- build
+for group; do
+    [[ $(type -t "group_$group") == function ]] || { sed -n 's/^#   //p' "$0" >&2; exit 2; }
+    "group_$group"
+done
 ((${#missing_needed[@]} + ${#missing_wanted[@]})) || exit 0
 
 wanted=("${missing_needed[@]}" "${missing_wanted[@]}")
@@ -82,7 +108,7 @@ give_up() {
         echo "weft: needed and missing: ${missing_needed[*]}. As root: ${command[*]}" >&2
         exit 1
     fi
-    echo "weft: going on without ${missing_wanted[*]}; checks that use them will be skipped" >&2
+    echo "weft: going on without ${missing_wanted[*]}" >&2
     exit 0
 }
 
@@ -109,7 +135,7 @@ if ! install "${wanted[@]}"; then
         fi
         missing_needed=()
         for package in "${missing_wanted[@]}"; do
-            install "$package" || echo "weft: $package cannot be installed; checks that use it will be skipped" >&2
+            install "$package" || echo "weft: $package cannot be installed: going on without it" >&2
         done
     fi
 fi

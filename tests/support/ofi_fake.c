@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs ofi */
 #if __has_include(<rdma/fabric.h>)
 #include "tests/support/ofi_fake.h"
 

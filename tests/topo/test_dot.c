@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: with topo/tool/draw*.c topo/tool/svg.c topo/tool/dot.c topo/tool/say.c tests/topo/picture.c tests/topo/sketch.c */
 /* What weft-topo writes for Graphviz: it is read back by the language's grammar, as far as the writer uses it:
  *
  *     graph:     "graph" ID "{" statement* "}"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside drivers */
 /* Links between GPUs as drivers' libraries tell them, on stand-ins for these libraries: there need be no GPU here. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: libs jansson */
 /* What weft-topo writes as JSON, held against the tables below, and these against docs/weft-topo-json.md. */
 #include <setjmp.h>
 #include <stdarg.h>

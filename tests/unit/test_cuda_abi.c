@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside drivers */
 /* What weft declares of CUDA's driver API, against cuda.h where there is one. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside drivers */
 /* Gates: where the program's streams wait for weft, and that none stays closed. */
 #include <setjmp.h>
 #include <stdarg.h>

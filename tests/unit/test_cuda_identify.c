@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside drivers */
 /* Whose memory a pointer is: every kind, addresses that are used again, and drivers that know less. */
 #include <setjmp.h>
 #include <stdarg.h>

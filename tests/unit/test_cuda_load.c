@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: wrap dlopen dlsym; beside drivers */
 /* Finding and starting CUDA's driver, and what is told when that fails. dlopen() and dlsym() are this file's. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside drivers */
 /* Allocating and pinning, and the end: of the driver, and in forked children. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside drivers */
 /* Queues, copies and events, in queues and in the program's streams; and that the program's context stays as it was. */
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: wrap weft_kernel_image; beside drivers */
 /* Loading the kernels and launching them. What kernels compute is tested elsewhere; here they are counted and looked at. */
 #include <pthread.h>
 #include <setjmp.h>

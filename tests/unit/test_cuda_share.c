@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside drivers */
 /* Device memory for NICs and other processes: dma-bufs, handles of every method, and handles that peers have spoiled.
  *
  * The exporter is a child of the importer, which may therefore fetch its descriptors wherever tracing is not forbidden

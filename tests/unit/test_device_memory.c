@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside device-sim */
 /* Lanes for memory of devices: the first one of a device, which loads what the device computes with, is opened without the context's
  * lock, and memory that is too much goes back without it. */
 #include "comm/device_memory.h"

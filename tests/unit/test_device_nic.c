@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs verbs; with tests/fake/; beside device-sim */
 /* Devices' memory on a NIC in memory: what verbs takes of it, and how a context comes to its regions. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs verbs; with tests/fake/; wrap calloc; beside drivers device-sim */
 /* Registrations of devices' memory, on a NIC in memory that maps dma-bufs: which way they are made, what is kept, and that memory
  * which comes again at the same address is never taken for what was registered there before. */
 #include "comm/device_regions.h"

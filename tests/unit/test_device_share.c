@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside drivers device-sim */
 /* Device memory that ranks of one machine work on directly: within a process, between processes, freed and allocated again at the
  * same address, and described by peers who lie. On the simulated device and on the kind "cuda" with the stand-in for its driver. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside plugins */
 /* The kinds of devices of a context: what the settings allow, whose memory is at a pointer, and plug-ins, of which each that
  * must not be loaded is refused with path, what was found and what was expected. */
 #include "devmem/devices.h"

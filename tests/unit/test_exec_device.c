@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside device-sim */
 /* The executor on memory of devices: every collective by every algorithm on the loop transport, with ranks on the kind
  * "host", on the simulated device in all its tempers, on plain host memory and on the host with shadows, mixed. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside device-sim */
 /* Operations on memory of devices that begin late, end early or fail: what the program's stream sees, what is written after the
  * call has returned, and what is said. The buffers are memory that the simulated device and the host both reach. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside device-sim */
 /* The executor on memory of a simulated device, between ranks that reach each other's: every collective by every algorithm, where
  * nothing long passes through the host's memory; and what peers may tell of such memory. */
 #include <setjmp.h>

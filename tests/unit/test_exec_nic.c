@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs verbs; with tests/fake/; beside device-sim */
 /* The executor, the transport verbs and memory of devices that a NIC in memory registers as dma-bufs: every collective by every
  * algorithm, where the host can touch nothing. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside device-sim */
 /* Operations as programs of a simulated device when a rank fails, leaves or lies. */
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside device-sim */
 /* Operations as programs of a simulated device: every collective by every algorithm, and what ranks agree on when some vote late, or not
  * at all. When they fail or lie: test_exec_program_fails.c. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside device-sim */
 /* Lanes of work on a device: in which order work becomes due, what is given back when, and what a failure leaves behind. On the
  * kinds "host", where work is done at once, and "sim", in its own time and with failures. */
 #include "devmem/lane.h"

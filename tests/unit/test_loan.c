@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside device-sim */
 /* Loans: memory of a device that its owner wants back while another rank's lane may still read it. On the simulated device, whose lanes
  * can be kept from getting on. */
 #include "devmem/loan.h"

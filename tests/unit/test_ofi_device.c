@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs ofi */
 /* Memory of devices and the ofi transport: what libfabric is told of it, when it is asked for, and that its landings and puts
  * always go by its region. */
 #include <setjmp.h>

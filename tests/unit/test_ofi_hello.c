@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs ofi */
 /* Making a link of the ofi transport over a provider that loses what was written to a connection which it then
  * replaces: whatever is lost at first, the link is made and then carries messages; what is lost later is noticed. */
 #include <setjmp.h>

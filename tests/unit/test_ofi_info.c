@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs ofi */
 /* Which of the entries that libfabric offers is taken: by provider, by address, and what an RDMA device's own
  * interface changes about that. A table of entries plays libfabric. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs ofi */
 /* Loading libfabric: signal dispositions stay as they were, and a missing library is an error that says what
  * to install. Each test runs in a process of its own, as libfabric stays loaded once it is. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs ofi */
 /* When a connection of the ofi transport counts as over: only once no socket of it can be read any more, and not
  * because an operation could not be started. Sockets over loopback play the connections, without libfabric. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs ofi */
 /* Who is heard by the ofi transport: only senders that have proven to know its address; nothing is kept for the
  * others, and what was recorded cannot be used again. */
 #include <setjmp.h>

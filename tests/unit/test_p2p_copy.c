@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: beside device-sim */
 /* Messages of a rank to itself on memory of the simulated device and of the host, in a communicator of one rank: every pair of
  * memories, with the receive first and last, slow, failing and given up. Between ranks: tests/integration/test_p2p_device.c. */
 #include <setjmp.h>

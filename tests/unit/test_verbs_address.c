@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs verbs */
 /* Addresses of the verbs transport: their bytes, which ports they pair, and the paths between. */
 #include <setjmp.h>
 #include <stdarg.h>

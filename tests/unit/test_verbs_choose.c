@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs verbs */
 /* Which ports of a machine WEFT_VERBS_DEVICE means, and how fast they are. */
 #include <setjmp.h>
 #include <stdarg.h>

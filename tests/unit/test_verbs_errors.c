@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs verbs; with tests/fake/ */
 /* What links say when their adapter reports an error, on a device in memory: errors that Soft-RoCE cannot be brought to, or
  * not at will. Each end of the link says what failed where and what to look at next; the third instance's link goes on. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs verbs */
 /* Which GIDs of a port are told to peers, and which two go together. The tables are as ports of these kinds have
  * them. */
 #include <setjmp.h>

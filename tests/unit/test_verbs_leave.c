@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs verbs; with tests/fake/ */
 /* Links that nobody uses any more, on a device in memory: what they give back, what they keep for a peer that still uses
  * them, and connect() while they go. */
 #include <setjmp.h>

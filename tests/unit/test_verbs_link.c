@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs verbs; with tests/fake/ */
 /* Links of the verbs transport on a device in memory: what becomes of them when queue pairs break, peers go and letters
  * come at the wrong time. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs verbs; with tests/fake/ */
 /* Rails of the verbs transport that fail in unusual ways, on an RDMA device in memory: what was acknowledged and did not
  * arrive, what arrives and is reported late, ends that believe in different rails, lanes that are left out, more than two
  * instances, and peers that do not keep to the rules. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs verbs; with tests/fake/ */
 /* Room for what links of the verbs transport send and receive, on a device in memory: no message ever meets an empty
  * receive queue (the device ends the program then), whatever became of other links before, and none takes it all. */
 #include <setjmp.h>

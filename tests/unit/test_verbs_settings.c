@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs verbs */
 /* What a verbs instance is asked for: settings of callers that know fewer or more of them, or none. */
 #include <setjmp.h>
 #include <stdarg.h>

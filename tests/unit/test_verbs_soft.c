@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs verbs; with tests/fake/ */
 /* The verbs transport on a device that does what only Soft-RoCE does: it delivers a message twice, and binds windows again
  * with what it sends again (queue.c), which the device in memory takes for the end of the program. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs verbs */
 /* What people read when verbs fail: whole texts, and that each says where, what it means, and what to look at. */
 #include <setjmp.h>
 #include <stdarg.h>

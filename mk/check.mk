@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+# Targets that install what is missing, build and run. Each installs what it needs itself and no more.
+
+#: deps          install what building needs, where it is missing (Debian, Ubuntu); other targets install more themselves
+.PHONY: deps
+deps:
+	$(Q)tests/scripts/deps.sh build
+
+#: demo          checked allreduce between 4 local processes, over shared memory and over TCP
+.PHONY: demo
+demo: deps
+	$(Q)$(again) lib-static $(BUILD)/weft-perf
+	$(Q)BUILD=$(BUILD) tests/scripts/demo.sh
+
+#: check         every test; check-layers, check-style, check-abi: one of its parts
+.PHONY: check check-programs check-layers check-style check-abi abi-baseline
+check:
+	$(Q)tests/scripts/deps.sh build check
+	$(Q)$(again) WERROR=1 tests
+	$(Q)BUILD=$(BUILD) CC="$(CC)" MAKE="$(MAKE)" tests/run.sh $(CHECKS) $(TESTS) $(SCRIPTS)
+
+#: check-programs    the test programs and scripts, without installing anything
+check-programs: tests
+	$(Q)BUILD=$(BUILD) tests/run.sh $(TESTS) $(SCRIPTS)
+
+check-layers check-style: check-%:
+	$(Q)tests/checks/check_$*.sh
+
+check-abi: $(BUILD)/libweft.so
+	$(Q)BUILD=$(BUILD) tests/checks/check_abi.sh
+
+#: abi-baseline  accept the present ABI: rewrite tests/abi/
+abi-baseline: $(BUILD)/libweft.so
+	$(Q)BUILD=$(BUILD) tests/checks/check_abi.sh --refresh
+
+# The same programs built with sanitizers, each build in its own folder. Options and the suppressions, which name only other people's
+# code, are in tests/scripts/sanitize.sh.
+#: asan tsan     the tests under sanitizers: address and undefined, thread
+.PHONY: asan tsan
+asan tsan: export WERROR = 1
+asan tsan:
+	$(Q)CC="$(CC)" MAKE="$(MAKE)" BUILD=$(BUILD) tests/scripts/sanitize.sh $@
+
+#: fuzz          each fuzz target for FUZZ_SECONDS (60)
+.PHONY: fuzz
+FUZZ_SECONDS ?= 60
+fuzz: export WERROR = 1
+fuzz:
+	$(Q)MAKE="$(MAKE)" BUILD=$(BUILD) FUZZ_SECONDS=$(FUZZ_SECONDS) tests/scripts/fuzz.sh
+
+#: check-long    check with WEFT_LONG=1, then sanitizers and fuzz
+.PHONY: check-long
+check-long:
+	$(Q)MAKE="$(MAKE)" tests/scripts/check-long.sh
+
+# RDMA_DEVICE names devices of this system; without it the tests run in virtual machines that have some: tests/vm/.
+#: check-rdma    tests over RDMA, in a virtual machine or with RDMA_DEVICE=mlx5_0
+#: rdma-tests, check-rdma-programs    its programs; the same run, without installing anything
+.PHONY: check-rdma check-rdma-programs
+check-rdma:
+	$(Q)tests/scripts/deps.sh build check rdma
+	$(Q)$(again) WERROR=1 rdma-tests
+	$(Q)$(MAKE) --no-print-directory check-rdma-programs
+
+check-rdma-programs: rdma-tests
+	$(if $(call have,verbs),,@echo "SKIP: the programs of tests/rdma are not built without libibverbs-dev")
+	$(Q)BUILD=$(BUILD) RDMA_DEVICE=$(RDMA_DEVICE) tests/vm/check.sh $(RDMA_TESTS)
+
+# On a machine with an NVIDIA GPU; elsewhere they say why nothing ran. A kit takes the programs, with the libraries that they need,
+# to such a machine.
+#: check-gpu, perf-gpu    what needs an NVIDIA GPU; gpu-kit: packs it into $(BUILD)/gpu-kit for another machine
+.PHONY: check-gpu perf-gpu gpu-kit
+check-gpu perf-gpu:
+	$(Q)tests/scripts/deps.sh build check
+	$(Q)$(again) gpu-programs
+	$(Q)BUILD=$(BUILD) tests/gpu/run.sh $(@:-gpu=)
+
+gpu-kit:
+	$(Q)tests/scripts/deps.sh build check
+	$(Q)$(again) gpu-programs
+	$(Q)BUILD=$(BUILD) tests/gpu/kit.sh
+
+# In a virtual environment in $(BUILD)/torch with a torch of its own.
+#: check-torch   the PyTorch backend's tests, with a torch of TORCH_VERSION (2.13.0) in $(BUILD)/torch
+.PHONY: check-torch
+check-torch:
+	$(Q)tests/scripts/deps.sh build check
+	$(Q)$(again) lib-static
+	$(Q)BUILD=$(BUILD) tests/torch/check.sh

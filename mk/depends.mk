@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+# What weft builds with, each asked for on its own. HAVE_x, CFLAGS_x and LIBS_x say what was found; nothing fails while this is read:
+# $(BUILD)/config says what is missing, and only to who builds.
+
+# $(call ask,NAME,what pkg-config calls it and from which version on,Debian's package)
+define ask_now
+FOUND_$(1) := $(shell $(PKG_CONFIG) --cflags --libs '$(2)' 2>/dev/null && echo found)
+HAVE_$(1) := $$(filter found,$$(FOUND_$(1)))
+LIBS_$(1) := $$(filter -l% -L% -Wl%,$$(FOUND_$(1)))
+CFLAGS_$(1) := $$(filter-out found $$(LIBS_$(1)),$$(FOUND_$(1)))
+NAMED_$(1) := $(2), which is in $(3)
+endef
+ask = $(eval $(call ask_now,$(1),$(2),$(3)))
+
+# Needed: by the library, by the tools, by the tests.
+$(call ask,sodium,libsodium,libsodium-dev)
+$(call ask,expat,expat,libexpat1-dev)
+$(call ask,yaml,yaml-0.1,libyaml-dev)
+$(call ask,jansson,jansson,libjansson-dev)
+$(call ask,cmocka,cmocka,libcmocka-dev)
+LIB_NEEDS := sodium expat yaml
+
+# Parts that can be left out. The library links none of them: headers are all that it needs, and the rest is loaded by name at run
+# time (base/runtime.h). libhwloc is asked without its headers, so there is nothing to miss.
+$(call ask,ofi,libfabric >= 1.17,libfabric-dev)
+$(call ask,verbs,libibverbs >= 1.11,libibverbs-dev of rdma-core 32 or later)
+$(call ask,pmix,pmix,libpmix-dev)
+HAVE_hwloc := found
+NVCC ?= nvcc
+# nvcc preprocesses with the C++ compiler of the system, whatever CC is.
+HAVE_cuda := $(shell command -v g++ >/dev/null && $(NVCC) --version 2>/dev/null | awk '/release/ { \
+	sub(/.*release /, ""); split($$0, part, /[.,]/); if (part[1] * 100 + part[2] >= 1108) print "found" }')
+NAMED_cuda := nvcc 11.8 or later (NVCC=/path/to/nvcc) with g++
+PARTS := verbs ofi pmix cuda hwloc
+WITH_VERBS ?= auto
+WITH_OFI ?= auto
+WITH_PMIX ?= auto
+WITH_CUDA ?= auto
+WITH_HWLOC ?= auto
+WITH_verbs := $(WITH_VERBS)
+WITH_ofi := $(WITH_OFI)
+WITH_pmix := $(WITH_PMIX)
+WITH_cuda := $(WITH_CUDA)
+WITH_hwloc := $(WITH_HWLOC)
+OPTIONS += WITH_VERBS WITH_OFI WITH_PMIX WITH_CUDA WITH_HWLOC NVCC
+$(foreach part,$(PARTS),$(if $(filter auto yes no,$(WITH_$(part))),,\
+	$(error weft: WITH_$(shell echo $(part) | tr a-z A-Z)=$(WITH_$(part)): auto$(comma) yes or no is expected)))
+# Those that this build has.
+HAVE := $(foreach part,$(PARTS),$(if $(filter-out no,$(WITH_$(part))),$(if $(HAVE_$(part)),$(part))))
+have = $(filter $(1),$(HAVE))
+
+DEPEND_CFLAGS := $(foreach name,$(LIB_NEEDS) jansson ofi verbs,$(CFLAGS_$(name)))
+PRIVATE_LIBS := $(foreach name,$(LIB_NEEDS),$(LIBS_$(name))) -ldl -lpthread -lm
+LIBS := -Wl,--as-needed $(PRIVATE_LIBS)
+
+# $(call missing,NAMES): a line of shell that says what is not there, and fails.
+missing = $(foreach name,$(1),$(if $(HAVE_$(name)),,echo "weft: $(name) is missing: no $(NAMED_$(name))" >&2; missing=1;)) \
+	[ -z "$$missing" ] || { $(if $(shell command -v $(PKG_CONFIG)),,echo "weft: there is no $(PKG_CONFIG) to ask$(comma) which is in pkg-config" >&2;) \
+	echo "weft: make deps installs what building needs on Debian and Ubuntu" >&2; exit 1; }
+# How a part is built in, or why it is not.
+part_state = $(if $(filter no,$(WITH_$(1))),$(1) no (left out),$(if $(HAVE_$(1)),$(1) yes,$(1) no (there is no $(NAMED_$(1)))))
+
+# Everything that objects depend on beside their sources: what changes it builds them again. Warnings are not in it, so that a build
+# without WERROR=1 serves one with it.
+CONFIG := $(CC) $(CPPFLAGS) $(DEPEND_CFLAGS) $(CFLAGS_BUILD) $(MODE_FLAGS) $(CFLAGS) $(VECTOR_FLAGS) $(LDFLAGS) with $(HAVE)
+$(BUILD)/config: FORCE
+	$(Q)$(call missing,$(LIB_NEEDS) $(foreach part,$(PARTS),$(if $(filter yes,$(WITH_$(part))),$(part))))
+	$(Q)mkdir -p $(@D); printf '%s\n' '$(subst ','\'',$(CONFIG))' | cmp -s - $@ || { \
+		printf '%s\n' '$(subst ','\'',$(CONFIG))' >$@; \
+		printf 'weft $(VERSION):$(foreach part,$(PARTS), $(call part_state,$(part)),)\n' | sed 's/,$$//'; }
+
+# Before what only tools, or only tests, need.
+.PHONY: FORCE need-jansson need-cmocka
+need-jansson need-cmocka: need-%:
+	$(Q)$(call missing,$*)
+
+#: print-libs    what a program linked with libweft.a needs beside it
+.PHONY: print-libs
+print-libs:
+	@echo $(PRIVATE_LIBS)

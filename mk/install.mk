@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+# Installing: the library with its headers alone, or with tools and man pages.
+
+MANPAGES = $(wildcard docs/man/*.[0-9])
+
+define PC_FILE
+prefix=$(PREFIX)
+libdir=$(LIBDIR)
+includedir=$(INCLUDEDIR)
+
+Name: weft
+Description: Collectives between ranks over shared memory, RDMA and libfabric
+Version: $(VERSION)
+Cflags: -I$${includedir}
+Libs: -L$${libdir} -lweft
+Libs.private: $(PRIVATE_LIBS)
+endef
+export PC_FILE
+
+#: install, uninstall    with DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, MANDIR; install-lib: without the tools
+.PHONY: install install-lib uninstall
+install: all install-lib
+	$(Q)install -d $(DESTDIR)$(BINDIR)
+	$(Q)for f in $(PROGRAMS); do install -m 755 $$f $(DESTDIR)$(BINDIR)/ || exit 1; done
+	$(Q)for f in $(MANPAGES); do install -D -m 644 $$f $(DESTDIR)$(MANDIR)/man$${f##*.}/$${f##*/} || exit 1; done
+
+install-lib: lib
+	$(Q)install -d $(DESTDIR)$(INCLUDEDIR)/weft $(DESTDIR)$(LIBDIR)/pkgconfig
+	$(Q)install -m 644 include/weft/*.h $(DESTDIR)$(INCLUDEDIR)/weft/
+	$(Q)install -m 644 $(BUILD)/libweft.a $(DESTDIR)$(LIBDIR)/
+	$(Q)install -m 755 $(BUILD)/libweft.so.$(VERSION) $(DESTDIR)$(LIBDIR)/
+	$(Q)ln -sf libweft.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(SONAME)
+	$(Q)ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libweft.so
+	$(Q)printf '%s\n' "$$PC_FILE" >$(DESTDIR)$(LIBDIR)/pkgconfig/weft.pc
+
+uninstall:
+	$(Q)rm -f $(addprefix $(DESTDIR)$(INCLUDEDIR)/weft/,$(notdir $(wildcard include/weft/*.h)))
+	$(Q)rm -f $(addprefix $(DESTDIR)$(LIBDIR)/,libweft.a libweft.so $(SONAME) libweft.so.$(VERSION) pkgconfig/weft.pc)
+	$(Q)rm -f $(addprefix $(DESTDIR)$(BINDIR)/,$(notdir $(PROGRAMS)))
+	$(Q)rm -f $(foreach page,$(MANPAGES),$(DESTDIR)$(MANDIR)/man$(subst .,,$(suffix $(page)))/$(notdir $(page)))
+	$(Q)rmdir $(DESTDIR)$(INCLUDEDIR)/weft 2>/dev/null || true

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+# libweft.a and libweft.so.
+
+# Version and soname follow include/weft/weft.h. While the major version is 0 each minor one may break programs.
+VERSION := $(shell awk '$$2 ~ /^WEFT_VERSION_(MAJOR|MINOR|PATCH)$$/ { v = v dot $$3; dot = "." } END { print v }' include/weft/weft.h)
+VERSION_MAJOR := $(firstword $(subst ., ,$(VERSION)))
+VERSION_MINOR := $(word 2,$(subst ., ,$(VERSION)))
+ABI_VERSION := $(VERSION_MAJOR)$(if $(filter 0,$(VERSION_MAJOR)),.$(VERSION_MINOR))
+SONAME := libweft.so.$(ABI_VERSION)
+
+# One kernel source, compiled once per instruction set, with VECTOR_FLAGS for all but the portable one; off x86-64 the last two
+# objects are empty.
+ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
+EXTRA_reduce_avx2 := -mavx2 -mf16c $(VECTOR_FLAGS)
+EXTRA_reduce_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mbmi2 $(VECTOR_FLAGS)
+endif
+
+# A part's files, and the one that stands there without it and says so.
+FILES_verbs := $(wildcard transport/verbs/*.c)
+ABSENT_verbs := transport/verbs/absent.c
+FILES_ofi := $(wildcard transport/ofi/*.c)
+ABSENT_ofi := transport/ofi/absent.c
+FILES_pmix := comm/pmix.c
+ABSENT_pmix := comm/pmix_absent.c
+EXTRA_pmix := $(CFLAGS_pmix)
+FILES_cuda := devmem/cuda/kernel_image.c
+ABSENT_cuda := devmem/cuda/kernel_image_absent.c
+FILES_hwloc := topo/live/hwloc.c
+ABSENT_hwloc := topo/live/hwloc_absent.c
+LEFT_OUT_SOURCES := $(foreach part,$(PARTS),$(if $(call have,$(part)),$(ABSENT_$(part)),$(filter-out $(ABSENT_$(part)),$(FILES_$(part)))))
+include devmem/cuda/kernels.mk
+
+# Programs that live beside library sources.
+MAINS := algos/weft-plan.c topo/weft-topo.c
+LIB_SOURCES := $(filter-out $(MAINS) $(LEFT_OUT_SOURCES),$(wildcard base/*.c algos/*.c transport/*.c transport/*/*.c devmem/*.c devmem/cuda/*.c \
+	topo/*.c topo/files/*.c topo/live/*.c comm/*.c))
+LIB_OBJECTS := $(call objects,$(LIB_SOURCES))
+
+#: lib           libweft.a and libweft.so; needs nothing that only tools or tests need
+#: lib-static, lib-shared    one of them
+.PHONY: lib lib-static lib-shared
+lib: lib-static lib-shared
+lib-static: $(BUILD)/libweft.a
+lib-shared: $(BUILD)/libweft.so
+
+$(BUILD)/%.o: %.c $(BUILD)/config
+	$(call say,CC,$@)mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(EXTRA_$(notdir $*)) -c $< -o $@
+
+$(BUILD)/libweft.a: $(LIB_OBJECTS)
+	$(call say,AR,$@)rm -f $@ && ar rcs $@ $^
+
+$(BUILD)/libweft.so.$(VERSION): $(LIB_OBJECTS) libweft.map
+	$(call say,LD,$@)$(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,$(SONAME) -Wl,--version-script=libweft.map \
+		$(if $(MODE_FLAGS),,-Wl,-z,defs) $(LIB_OBJECTS) $(LIBS) -o $@
+
+$(BUILD)/libweft.so: $(BUILD)/libweft.so.$(VERSION)
+	$(Q)ln -sf $(<F) $(BUILD)/$(SONAME) && ln -sf $(SONAME) $@

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+# Test programs, fuzz targets, and what they load. Folders say what a program is; its own line "build:" says the rest (mk/sources.mk).
+
+# LEFT_OUT names test programs, without .c, that this build does without.
+TEST_SOURCES := $(call buildable,$(filter-out $(LEFT_OUT:=.c),$(wildcard $(patsubst %,tests/%/test_*.c,unit plan conform integration faults topo))))
+TESTS := $(call programs,$(TEST_SOURCES))
+# Tests that need an RDMA device, and programs that scripts among them run; without libibverbs's headers only scripts.
+RDMA_SOURCES := $(if $(call have,verbs),$(foreach source,$(wildcard tests/*/*.c),$(if $(filter tests/rdma/%,$(source))$(filter rdma,\
+	$(BUILD_also_$(source:.c=))),$(source))))
+RDMA_PROGRAMS := $(call programs,$(RDMA_SOURCES))
+RDMA_TESTS := $(foreach program,$(RDMA_PROGRAMS),$(if $(filter test_%,$(notdir $(program))),$(program))) \
+	$(wildcard tests/rdma/test_*.sh)
+# What runs on a machine with an NVIDIA GPU: tests/gpu/run.sh.
+GPU_SOURCES := $(wildcard tests/gpu/*.c)
+GPU_SOURCES := $(filter-out $(foreach source,$(GPU_SOURCES),$(BUILD_with_$(source:.c=))),$(GPU_SOURCES))
+GPU_PROGRAMS := $(call programs,$(GPU_SOURCES))
+LONG := $(call programs,$(wildcard tests/long/*.c))
+FUZZERS := $(call programs,$(call buildable,$(wildcard tests/fuzz/fuzz_*.c)))
+MICRO := $(call programs,$(call buildable,$(wildcard perf/micro/*.c)))
+SCRIPTS := $(wildcard tests/integration/test_*.sh tests/topo/test_*.sh)
+CHECKS := $(wildcard tests/checks/check_*.sh)
+SUPPORT_OBJECTS := $(call objects,$(call buildable,$(wildcard tests/support/*.c)))
+TEST_OBJECTS := $(call objects,$(wildcard tests/*/*.c perf/micro/*.c))
+
+#: tests         everything that check runs
+.PHONY: tests
+tests: all micro $(TESTS) $(GPU_PROGRAMS)
+
+#: micro         the micro-benchmarks, $(BUILD)/perf/micro/
+.PHONY: micro
+micro: $(MICRO)
+
+#: fuzzers       the fuzz targets alone, with clang
+.PHONY: fuzzers
+fuzzers: $(FUZZERS)
+
+.PHONY: rdma-tests gpu-programs
+rdma-tests: all micro $(RDMA_PROGRAMS)
+gpu-programs: $(BUILD)/weft-perf $(BUILD)/perf/micro/program $(GPU_PROGRAMS)
+
+$(addsuffix .o,$(TESTS) $(RDMA_PROGRAMS) $(LONG)) $(filter-out $(foreach name,$(MICRO) $(FUZZERS),$(call objects,$(call with_of,\
+	$(name:$(BUILD)/%=%)))),$(SUPPORT_OBJECTS)): | need-cmocka
+
+# --- what tests load
+
+# A libfabric provider that demands everything; libfabric finds it by FI_PROVIDER_PATH.
+TEST_PROVIDER := $(BUILD)/tests/provider/libwefttest-fi.so
+$(TEST_PROVIDER): $(call objects,$(wildcard tests/provider/*.c))
+	$(call say,LD,$@)$(CC) -shared $(LDFLAGS_ALL) $^ $(LIBS_ofi) $(LIBS) -o $@
+BESIDE_provider := $(if $(call have,ofi),$(TEST_PROVIDER))
+
+# Fakes of drivers' libraries, with the real ones' names inside.
+TEST_DRIVERS := $(addprefix $(BUILD)/tests/drivers/,libnvidia-ml.so.1 libze_loader.so.1 old/libze_loader.so.1 \
+	libcuda.so.1 kernels/libcuda.so.1)
+$(BUILD)/tests/drivers/libnvidia-ml.so.1: $(BUILD)/tests/drivers/nvml.o
+$(BUILD)/tests/drivers/libze_loader.so.1: $(BUILD)/tests/drivers/sysman.o
+$(BUILD)/tests/drivers/old/libze_loader.so.1: $(BUILD)/tests/drivers/sysman_old.o
+$(BUILD)/tests/drivers/libcuda.so.1: $(call objects,$(wildcard tests/drivers/cuda_fake_*.c))
+$(BUILD)/tests/drivers/kernels/libcuda.so.1: $(call objects,$(wildcard tests/drivers/cuda_fake_*.c) \
+	tests/drivers/cuda_kernels.c devmem/cuda/kernels.c devmem/types.c)
+$(TEST_DRIVERS):
+	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,$(@F) $^ -o $@
+BESIDE_drivers := $(TEST_DRIVERS)
+# cuda.h, where there is one, to compare with.
+CUDA_INCLUDE := $(firstword $(wildcard /usr/local/cuda*/include))
+EXTRA_test_cuda_abi := $(if $(CUDA_INCLUDE),-isystem $(CUDA_INCLUDE))
+
+# Kinds of devices that test the loading of plug-ins, good ones and bad ones; built as others build theirs.
+TEST_PLUGINS := $(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/plugins/*.c))
+$(BUILD)/tests/plugins/%.so: tests/plugins/%.c tests/plugins/kind.h include/weft/device.h $(BUILD)/config
+	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -Iinclude $(CFLAGS_ALL) -fvisibility=default -shared $(LDFLAGS_ALL) $< -o $@
+BESIDE_plugins := $(TEST_PLUGINS)
+
+# The simulated device, built as a vendor would build a plug-in: from include/weft/ alone.
+DEVICE_SIM := $(BUILD)/examples/device-sim/device-sim.so
+$(DEVICE_SIM): $(wildcard examples/device-sim/*.[ch]) include/weft/device.h include/weft/weft.h $(BUILD)/config
+	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -D_GNU_SOURCE -Iinclude $(CFLAGS_ALL) -shared $(LDFLAGS_ALL) \
+		$(if $(MODE_FLAGS),,-Wl,-z,defs) $(filter %.c,$^) -lpthread -lm -o $@
+BESIDE_device-sim := $(DEVICE_SIM)
+
+# --- linking
+
+.SECONDEXPANSION:
+$(BUILD)/perf/micro/%: $(BUILD)/perf/micro/%.o $$(call linked_of,perf/micro/$$*) $(BUILD)/libweft.a
+	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) $(LIBS) -o $@
+
+$(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $$(call linked_of,tests/fuzz/fuzz_$$*) $(BUILD)/libweft.a \
+		| $$(call beside_of,tests/fuzz/fuzz_$$*)
+	$(call say,LD,$@)$(CC) -fsanitize=fuzzer $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) $(LIBS) -o $@
+
+# A program that goes to other machines alone.
+ALONE := $(call programs,$(foreach source,$(wildcard tests/*/*.c),$(if $(BUILD_alone_$(source:.c=)),$(source))))
+$(ALONE): $(BUILD)/%: $(BUILD)/%.o | $$(call beside_of,$$*)
+	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $^ -ldl -o $@
+
+$(BUILD)/tests/rdma/%: LIBS += $(LIBS_verbs)
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $$(call linked_of,tests/$$*) $(SUPPORT_OBJECTS) $(BUILD)/libweft.a | $$(call beside_of,tests/$$*)
+	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(call wraps_of,tests/$*) $(TEST_LINK) $(filter %.o,$^) $(filter %.a,$^) $(LIBS_cmocka) $(LIBS) \
+		$(call libs_of,tests/$*) -o $@
+
+# The library once more, its calls outwards renamed so that the fault injector can let each of them fail.
+FAULT_SYMBOLS := tests/faults/symbols.txt
+FAULT_OBJECTS := $(call objects,$(filter-out tests/faults/test_%,$(wildcard tests/faults/*.c)))
+$(BUILD)/tests/faults/libweft.a: $(BUILD)/libweft.a $(FAULT_SYMBOLS)
+	$(Q)mkdir -p $(@D) && awk '$$1 == "inject" || $$1 == "watch" { print $$2, "fault_" $$2 }' $(FAULT_SYMBOLS) >$@.map
+	$(call say,OBJCOPY,$@)objcopy --redefine-syms=$@.map $< $@
+
+FAULT_TESTS := $(filter $(BUILD)/tests/faults/%,$(TESTS))
+$(FAULT_TESTS): $(BUILD)/%: $(BUILD)/%.o $(FAULT_OBJECTS) $(SUPPORT_OBJECTS) $(BUILD)/tests/faults/libweft.a | $$(call beside_of,$$*)
+	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(TEST_LINK) $^ $(LIBS_cmocka) $(LIBS) -o $@

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+# The tools: weft-plan, weft-perf, weft-topo.
+
+PERF_OBJECTS := $(call objects,$(wildcard perf/*.c perf/device/*.c))
+TOPO_OBJECTS := $(call objects,topo/weft-topo.c $(wildcard topo/tool/*.c))
+PLAN_OBJECTS := $(call objects,algos/weft-plan.c)
+TOOL_OBJECTS := $(PERF_OBJECTS) $(TOPO_OBJECTS) $(PLAN_OBJECTS)
+PROGRAMS := $(addprefix $(BUILD)/,weft-plan weft-perf weft-topo)
+
+#: tools         weft-plan, weft-perf, weft-topo
+.PHONY: tools
+tools: $(PROGRAMS)
+
+$(PERF_OBJECTS) $(TOPO_OBJECTS): | need-jansson
+$(BUILD)/weft-plan: $(PLAN_OBJECTS)
+$(BUILD)/weft-perf: $(PERF_OBJECTS)
+$(BUILD)/weft-topo: $(TOPO_OBJECTS)
+$(BUILD)/weft-perf $(BUILD)/weft-topo: TOOL_LIBS := $(LIBS_jansson)
+$(PROGRAMS): $(BUILD)/libweft.a
+	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) $(LIBS) $(TOOL_LIBS) -o $@
