@@ -5,7 +5,8 @@
 # A program is a cmocka test (counted by its own summary) or a script (one test, unless its last line says
 # "N passed, N failed, N skipped"). Exit 77 is a skip; lines "SKIP: reason" are repeated in the summary. Each
 # program runs in its own process group under a time limit; what overruns is killed with its group and counts
-# as failed. A program that ends badly without naming a failed test, or that runs nothing, counts as one failure.
+# as failed. A program that ends badly without naming a failed test, or that runs nothing, counts as one failure, and so does each skip
+# that tests/skips does not allow.
 #
 # TEST_JOBS     programs at a time (default: processors, at most 2), without those that mostly wait (tests/waiting)
 # TEST_TIMEOUT  seconds per program (default 300)
@@ -52,9 +53,23 @@ count() {
 # test's own, assertions of ranks ("file.c:12: ..."), sanitizers' reports. The summary at the end names tests twice.
 NO_NEWS='^\[       OK \]\|^\[ RUN      \]\|^\[==========\]\|^\[  PASSED  \]'
 blame() {
-    local bad='^\[  ERROR   \]|^\[  FAILED  \]|^(not ok|FAIL|WRONG|HANG|SLOW) |[a-z_0-9]+\.[ch]:[0-9]+: |runtime error: '
+    local bad='^\[  ERROR   \]|^\[  FAILED  \]|^(not ok|FAIL:?|WRONG|HANG|SLOW) |[a-z_0-9]+\.[ch]:[0-9]+: |runtime error: '
     bad+='|^(==[0-9]+==)?(ERROR|WARNING|SUMMARY|FATAL): |^leak: '
     grep -av "$NO_NEWS" "$1" | grep -aE -B 3 -A 12 "$bad" | awk '!/^\[  FAILED  \]/ || !seen[$0]++' | head -n 150
+}
+
+# judge_skips TEST LOG FAILED SKIPPED: prints the two numbers after what tests/skips says, and writes into the log which skips it does
+# not allow.
+judge_skips() {
+    local unlisted number
+    unlisted=$("${BASH_SOURCE[0]%/*}/scripts/skips.sh" "$1" "$2")
+    number=$(grep -c . <<<"$unlisted")
+    if (($4 > 0)) && ! grep -qaE '^(\[[0-9]+\] )?SKIP: |^\[  SKIPPED \] ' "$2"; then
+        unlisted="FAIL: skipped, and no reason is given: $1"
+        number=1
+    fi
+    ((number == 0)) || echo "$unlisted" >>"$2"
+    echo "$(($3 + number)) $(($4 > number ? $4 - number : 0))"
 }
 
 run_one() {
@@ -72,6 +87,7 @@ run_one() {
     rm -f "$log.time"
     [[ $rc == 124 || $rc == 137 ]] && echo "ran into the time limit, or was killed (status $rc)" >>"$log"
     read -r passed failed skipped < <(count "$log" "$rc" "$script")
+    read -r failed skipped < <(judge_skips "${test#"$BUILD"/}" "$log" "$failed" "$skipped")
     [[ $failed != 0 ]] && word=FAIL
     [[ $word == ok && $passed == 0 ]] && word=skip
     {

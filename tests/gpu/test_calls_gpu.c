@@ -79,7 +79,7 @@ struct way {
 static void run(const struct way *way, test_rank_function *body, struct task task)
 {
     if (way->over_tcp && !job_has_ofi("tcp"))
-        TEST_SKIP("libfabric's tcp cannot be used here");
+        skip();
     if (way->over_tcp)
         setenv("WEFT_TRANSPORT", "ofi", 1);
     int failed = device_bench_run(task.bench, way->ranks, way->in_threads, body, &task);
@@ -139,7 +139,7 @@ static void run_messages(const struct way *way, enum device_messages_case which)
     const struct device_messages messages = {
         .bench = &bench, .provider = way->over_tcp ? "tcp" : NULL, .in_threads = way->in_threads};
     if (way->over_tcp && !job_has_ofi("tcp"))
-        TEST_SKIP("libfabric's tcp cannot be used here");
+        skip();
     assert_int_equal(device_messages_run(&messages, which), 0);
 }
 

@@ -13,6 +13,7 @@
 
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
+#include "tests/support/skip.h"
 
 #define REFUSED(call, words)                                                                                 \
     do {                                                                                                     \
@@ -356,11 +357,9 @@ static size_t available_bytes(void)
 static void test_huge(void **state)
 {
     (void)state;
-    if (SANITIZED || available_bytes() < (size_t)6 << 30) {
-        printf("skipped: two ranks with 2 GiB each need 6 GiB of memory%s, %zu MiB are available\n",
-               SANITIZED ? " without a sanitizer" : "", available_bytes() >> 20);
-        skip();
-    }
+    if (SANITIZED || available_bytes() < (size_t)6 << 30)
+        TEST_SKIP("two ranks with 2 GiB each need 6 GiB of memory%s, %zu MiB are available",
+                  SANITIZED ? " without a sanitizer" : "", available_bytes() >> 20);
     assert_int_equal(test_ranks_fork(2, huge_body, NULL), 0);
 }
 

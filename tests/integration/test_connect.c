@@ -13,7 +13,6 @@
 #include "comm/context.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
-#include "tests/support/skip.h"
 
 #define LARGE 200000
 
@@ -79,7 +78,7 @@ static void test_connect_ofi(void **state)
 {
     (void)state;
     if (!job_has_ofi(ofi.provider))
-        TEST_SKIP("no libfabric provider '%s'", ofi.provider);
+        skip();
     assert_int_equal(test_ranks_fork(3, connect_body, (void *)(uintptr_t)&ofi), 0);
     assert_int_equal(test_ranks_fork(4, connect_body, (void *)(uintptr_t)&eager_ofi), 0);
 }

@@ -22,7 +22,6 @@
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
 #include "tests/support/sanitized.h"
-#include "tests/support/skip.h"
 
 #define COUNT_MAX 200000
 
@@ -179,7 +178,7 @@ static void test_sweep_ofi(void **state)
     (void)state;
     struct plan plan = {"ofi", "tcp;ofi_rxm", 1500};
     if (!job_has_ofi(plan.provider))
-        TEST_SKIP("libfabric's tcp provider cannot be opened here");
+        skip();
     assert_int_equal(test_ranks_fork(2, sweep_body, &plan), 0);
 }
 

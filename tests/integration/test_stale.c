@@ -18,7 +18,6 @@
 #include "comm/wire.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
-#include "tests/support/skip.h"
 
 #define COUNT 600 /* float64: a small message, eager */
 
@@ -127,7 +126,7 @@ static void test_ofi(void **state)
     (void)state;
     struct way way = {"ofi", "tcp;ofi_rxm"};
     if (!job_has_ofi(way.provider))
-        TEST_SKIP("no libfabric provider '%s'", way.provider);
+        skip();
     assert_int_equal(test_ranks_fork(2, stale_body, &way), 0);
 }
 

@@ -18,7 +18,6 @@
 #include "tests/support/job.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
-#include "tests/support/skip.h"
 
 struct way {
     const char *transports, *provider;
@@ -87,7 +86,7 @@ static void test_even_ofi(void **state)
 {
     (void)state;
     if (!job_has_ofi(ofi.provider))
-        TEST_SKIP("no libfabric provider '%s'", ofi.provider);
+        skip();
     assert_int_equal(test_ranks_fork(5, even_body, (void *)(uintptr_t)&ofi), 0);
 }
 

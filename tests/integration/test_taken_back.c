@@ -28,6 +28,7 @@
 #include "base/clock.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
+#include "tests/support/skip.h"
 
 #define COUNT    (2u << 20) /* float: 8 MiB */
 #define ATTEMPTS 8
@@ -247,10 +248,8 @@ static void taken_back_in_the_middle(enum way way, int started)
 {
     for (int i = 0; i < ATTEMPTS; i++) {
         int outcome = attempt(way, started, 500 << (i / 2));
-        if (outcome < 0) {
-            print_message("skipped: ptrace is not allowed here\n");
-            skip();
-        }
+        if (outcome < 0)
+            TEST_SKIP("ptrace is not allowed here");
         if (outcome > 0)
             return;
     }

@@ -15,6 +15,7 @@
 #include "tests/support/lost_rank.h"
 #include "tests/support/ranks.h"
 #include "tests/support/rdma_device.h"
+#include "tests/support/skip.h"
 
 #define LARGE 100003 /* elements: several slices, not of equal size */
 
@@ -127,8 +128,7 @@ static void closing_leaves_nothing(void **state)
 {
     (void)state;
     if (test_rdma_held() < 0) {
-        print_message("iproute2's rdma cannot count here\n");
-        skip();
+        TEST_SKIP("iproute2's rdma cannot count here");
     }
     assert_int_equal(test_ranks_fork(2, closing_body, NULL), 0);
 }
@@ -183,9 +183,7 @@ static void each_rank_has_a_device_of_its_own(void **state)
 {
     (void)state;
     if (!getenv("WEFT_VM") || test_rdma_absent(1)) {
-        print_message("only where it is known that there are two devices on one network: in a machine of "
-                      "tests/vm\n");
-        skip();
+        TEST_SKIP("no second device on the same network is known: not in a machine of tests/vm");
     }
     assert_int_equal(test_ranks_fork(2, share_body, NULL), 0);
 }

@@ -16,6 +16,11 @@ input_limit=10
 shopt -s nullglob
 targets=(tests/fuzz/fuzz_*.c)
 passed=0 failed=0 skipped=0
+# judge_skip REASON: says it; one that tests/skips does not allow is a failure.
+judge_skip() {
+    echo "SKIP: $1"
+    tests/scripts/skips.sh tests/scripts/fuzz.sh - <<<"SKIP: $1" || failed=$((failed + 1))
+}
 while read -r file target _; do
     [[ $file == \#* ]] && continue
     if [[ ! -f $file || ! -f tests/fuzz/$target.c ]]; then
@@ -24,7 +29,7 @@ while read -r file target _; do
     fi
 done <tests/fuzz/readers
 if ! compgen -G "$(clang -print-resource-dir 2>/dev/null)/lib/linux/libclang_rt.fuzzer-*.a" >/dev/null; then
-    echo "SKIP: no clang with libFuzzer here"
+    judge_skip "no clang with libFuzzer here"
     echo "0 passed, $failed failed, ${#targets[@]} skipped"
     exit $((failed != 0))
 fi
@@ -85,7 +90,7 @@ cov=$(command -v llvm-cov || command -v llvm-cov-14)
 if [[ ${CI:-} == true ]]; then
     : # nobody reads the table there, and it takes a build of its own
 elif [[ -z $profdata || -z $cov ]]; then
-    echo "SKIP: no llvm-cov here, so the coverage of the readers is not known"
+    judge_skip "no llvm-cov here, so the coverage of the readers is not known"
     skipped=1
 else
     counting=$folder/coverage

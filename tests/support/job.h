@@ -21,7 +21,7 @@ struct job {
 int job_open(struct job *job, const char *transports, const char *provider);
 int job_close(struct job *job);
 
-/* Whether libfabric's provider can be opened here; prints the reason when not. */
+/* Whether libfabric has this provider here; prints "SKIP: reason" when not. */
 int job_has_ofi(const char *provider);
 
 /* Exactly representable test data of a type: value of element index of a rank; sums over up to 64 ranks stay
