@@ -23,6 +23,7 @@
 #define OVERWRITTEN  0xa5
 #define LAST_OP(c)   ((c)->op + 4)
 #define HEARTBEAT_MS "200"
+#define NEVER_MS     "60000" /* a death is noticed by connections that break, and not by silence */
 
 struct rank {
     struct kill_world *world;
@@ -117,8 +118,7 @@ static void settings(const struct kill_case *c)
     set_number("WEFT_EAGER_SHM", 512);
     set_number("WEFT_SLICE_OFI", 4096);
     set_number("WEFT_EAGER_OFI", 512);
-    if (c->signal == SIGSTOP)
-        setenv("WEFT_HEARTBEAT_MS", HEARTBEAT_MS, 1);
+    setenv("WEFT_HEARTBEAT_MS", c->signal == SIGSTOP ? HEARTBEAT_MS : NEVER_MS, 1);
 }
 
 static int create(struct rank *me)
