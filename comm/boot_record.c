@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "comm/boot_record.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include "base/crypto.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/boot_file.h"
 
 #define FIRST_LINE     "weft-rendezvous 1"
 #define LINE_MAX_BYTES 128
@@ -130,63 +126,12 @@ static void store_key(const struct weft_bootstrap_options *options, char key[256
     snprintf(key, 256, "weft/%s/root", options->name ? options->name : "");
 }
 
-static int write_all(int fd, const char *text, size_t size)
-{
-    while (size > 0) {
-        ssize_t written = write(fd, text, size);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0)
-            return -1;
-        text += written;
-        size -= (size_t)written;
-    }
-    return 0;
-}
-
-static void note_file(struct weft_boot_record *record, const struct stat *about)
-{
-    record->file_device = about->st_dev;
-    record->file_inode = about->st_ino;
-    record->file_time_ns = about->st_mtim.tv_sec * INT64_C(1000000000) + about->st_mtim.tv_nsec;
-}
-
-/* Readers see the whole record or none: it gets its name only when it is complete. */
-static int write_file(const char *path, struct weft_boot_record *record, const char *text, size_t size)
-{
-    char temporary[PATH_MAX];
-    struct stat about;
-    int length = snprintf(temporary, sizeof temporary, "%s.%016" PRIx64, path, record->nonce);
-    if (length < 0 || (size_t)length >= sizeof temporary)
-        return weft_fail(WEFT_INVALID, "bootstrap file: path of %zu bytes is too long", strlen(path));
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return weft_fail_errno("bootstrap file: cannot create '%s'", temporary);
-    int bad = write_all(fd, text, size) != 0 || fstat(fd, &about) != 0;
-    int saved = errno;
-    if (close(fd) != 0 && !bad) {
-        bad = 1;
-        saved = errno;
-    }
-    if (!bad && rename(temporary, path) != 0) {
-        bad = 1;
-        saved = errno;
-    }
-    if (!bad) {
-        note_file(record, &about);
-        return WEFT_OK;
-    }
-    unlink(temporary);
-    errno = saved;
-    return weft_fail_errno("bootstrap file: cannot write '%s'", path);
-}
-
 int weft_boot_record_publish(const struct weft_bootstrap_options *options, struct weft_boot_record *record)
 {
     char text[WEFT_BOOT_RECORD_MAX];
     size_t size = weft_boot_record_format(record, text, sizeof text);
     if (!options->store) {
-        int written = write_file(options->file, record, text, size);
+        int written = weft_boot_file_write(options->file, record, text, size);
         weft_crypto_wipe(text, sizeof text);
         return written;
     }
@@ -206,63 +151,18 @@ int weft_boot_record_publish(const struct weft_bootstrap_options *options, struc
     return WEFT_OK;
 }
 
-static int read_file(const char *path, struct weft_boot_record *record)
-{
-    char text[WEFT_BOOT_RECORD_MAX];
-    struct stat about;
-    /* Non-blocking, so that a pipe of that name does not hang us. */
-    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) {
-        weft_fail_errno("bootstrap file '%s'", path);
-        return WEFT_ABSENT;
-    }
-    if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode) ||
-        (about.st_uid != geteuid() && about.st_uid != 0) || (about.st_mode & (S_IRWXG | S_IRWXO))) {
-        close(fd);
-        return weft_fail(WEFT_ABSENT,
-                         "bootstrap file '%s' is not a regular file that only this user can read and write "
-                         "(mode 0600)",
-                         path);
-    }
-    size_t size = 0;
-    ssize_t got;
-    do {
-        got = read(fd, text + size, sizeof text - size);
-        size += got > 0 ? (size_t)got : 0;
-    } while ((got > 0 && size < sizeof text) || (got < 0 && errno == EINTR));
-    close(fd);
-    int status = weft_boot_record_parse(text, size, record);
-    weft_crypto_wipe(text, sizeof text);
-    return status == WEFT_OK ? WEFT_OK : WEFT_ABSENT;
-}
-
 void weft_boot_record_withdraw(const struct weft_bootstrap_options *options,
                                const struct weft_boot_record *record)
 {
-    struct weft_boot_record found = {0};
-    struct stat about;
-    if (options->store || !options->file || !record->file_inode)
-        return;
-    /* Only our own: a later job may have begun with the same path already. A path that cannot be looked at is
-     * taken for ours. */
-    if (lstat(options->file, &about) == 0)
-        note_file(&found, &about);
-    else if (errno == ENOENT)
-        return;
-    else
-        found = *record;
-    if (found.file_inode != record->file_inode || found.file_device != record->file_device ||
-        found.file_time_ns != record->file_time_ns)
-        return;
-    if (unlink(options->file) != 0)
-        weft_log(WEFT_LOG_WARN, "cannot remove the bootstrap file '%s'", options->file);
+    if (!options->store && options->file && record->file_inode)
+        weft_boot_file_remove(options->file, record);
 }
 
 int weft_boot_record_fetch(const struct weft_bootstrap_options *options, int wait_ms,
                            struct weft_boot_record *record)
 {
     if (!options->store)
-        return read_file(options->file, record);
+        return weft_boot_file_read(options->file, record);
     char key[256], text[WEFT_BOOT_RECORD_MAX];
     size_t size = 0;
     store_key(options, key);

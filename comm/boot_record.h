@@ -3,6 +3,8 @@
 #ifndef WEFT_COMM_BOOT_RECORD_H
 #define WEFT_COMM_BOOT_RECORD_H
 
+#include <time.h>
+
 #include "comm/boot_net.h"
 #include "comm/bootstrap.h"
 
@@ -17,7 +19,7 @@ struct weft_boot_record {
     unsigned char secret[WEFT_BOOT_RECORD_SECRET];
     /* Set by publish: the file that was written, so that taking it away needs no descriptor. */
     uint64_t file_device, file_inode;
-    int64_t file_time_ns;
+    struct timespec file_time;
 };
 
 /* Returns the length, always below capacity (WEFT_BOOT_RECORD_MAX suffices). */
@@ -25,13 +27,14 @@ size_t weft_boot_record_format(const struct weft_boot_record *record, char *text
 /* text needs no terminator. WEFT_PROTOCOL with the reason. */
 int weft_boot_record_parse(const char *text, size_t size, struct weft_boot_record *record);
 
-/* Rank 0: makes the record known in the file or store of options, and takes its own file away again. */
+/* Rank 0: makes the record known in the file or store of options, and takes its own file away again. WEFT_INVALID
+ * where the file's name is taken by something that is no record (boot_file.h). */
 int weft_boot_record_publish(const struct weft_bootstrap_options *options, struct weft_boot_record *record);
 void weft_boot_record_withdraw(const struct weft_bootstrap_options *options,
                                const struct weft_boot_record *record);
 
-/* Others: reads it once. WEFT_ABSENT with the reason while there is none to be had. A store may be waited for
- * up to wait_ms; a file is never waited for. */
+/* Others: reads it once. WEFT_ABSENT with the reason while there is none to be had; WEFT_INVALID where waiting would
+ * not change that. A store may be waited for up to wait_ms; a file is never waited for. */
 int weft_boot_record_fetch(const struct weft_bootstrap_options *options, int wait_ms,
                            struct weft_boot_record *record);
 

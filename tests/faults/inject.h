@@ -43,6 +43,7 @@
     X(FAULT_GETSOCKNAME, "getsockname", ENOBUFS)                                                             \
     X(FAULT_GETSOCKOPT, "getsockopt", ENOBUFS)                                                               \
     X(FAULT_IOCTL, "ioctl", ENOMEM)                                                                          \
+    X(FAULT_LINK, "link", EPERM)                                                                             \
     X(FAULT_LISTEN, "listen", EADDRINUSE)                                                                    \
     X(FAULT_LSTAT, "lstat", ENOMEM)                                                                          \
     X(FAULT_MADVISE, "madvise", EAGAIN)                                                                      \
@@ -71,6 +72,7 @@
     X(FAULT_RECV, "recv", ECONNRESET, FAULT_SHORT, FAULT_END, FAULT_STORM, EINTR)                            \
     X(FAULT_RECVMSG, "recvmsg", ECONNRESET, ENOMEM, FAULT_END, EAGAIN, EINTR)                                \
     X(FAULT_RENAME, "rename", EACCES)                                                                        \
+    X(FAULT_RENAMEAT2, "renameat2", EINVAL)                                                                  \
     X(FAULT_SCHED_GETAFFINITY, "sched_getaffinity", EINVAL)                                                  \
     X(FAULT_SEND, "send", EPIPE, ENOBUFS, FAULT_SHORT, FAULT_STORM, EINTR)                                   \
     X(FAULT_SENDMSG, "sendmsg", EPIPE, ENOBUFS, ETOOMANYREFS, EAGAIN, EINTR)                                 \

@@ -48,6 +48,8 @@ int fault_lstat(const char *path, struct stat *about);
 DIR *fault_opendir(const char *path);
 ssize_t fault_readlinkat(int folder, const char *path, char *target, size_t size);
 int fault_rename(const char *from, const char *to);
+int fault_renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags);
+int fault_link(const char *from, const char *to);
 int fault_unlink(const char *path);
 int fault_pipe2(int ends[2], int flags);
 ssize_t fault_vmsplice(int fd, const struct iovec *parts, size_t count, unsigned flags);

@@ -123,6 +123,16 @@ int fault_rename(const char *from, const char *to)
     return fault_hit(FAULT_RENAME) ? -1 : rename(from, to);
 }
 
+int fault_renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags)
+{
+    return fault_hit(FAULT_RENAMEAT2) ? -1 : renameat2(from_folder, from, to_folder, to, flags);
+}
+
+int fault_link(const char *from, const char *to)
+{
+    return fault_hit(FAULT_LINK) ? -1 : link(from, to);
+}
+
 /* Fails as when somebody else was quicker, so that no file stays. */
 int fault_unlink(const char *path)
 {
