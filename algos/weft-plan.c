@@ -572,7 +572,7 @@ static int cost(const struct arguments *arguments)
     return 0;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     struct arguments arguments;
     for (int i = 1; i < argc; i++) {
@@ -587,6 +587,12 @@ int main(int argc, char **argv)
                  : arguments.command[0] == 'v' ? verify(&arguments)
                                                : cost(&arguments);
     weft_hosts_free(arguments.hosts);
+    return failed;
+}
+
+int main(int argc, char **argv)
+{
+    int failed = run(argc, argv);
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fprintf(stderr, "weft-plan: cannot write the output\n");
         return EXIT_WRONG;

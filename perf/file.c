@@ -83,12 +83,16 @@ static int write_all(int descriptor, const char *bytes, size_t size)
 
 static int write_special(const char *path, const char *bytes, size_t size)
 {
-    int descriptor = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-    if (descriptor < 0)
-        return complain(path);
-    int failed = write_all(descriptor, bytes, size) != 0 ? complain(path) : 0;
-    close(descriptor);
-    return failed;
+    /* The reader of a pipe that was there for the probe may have gone: that is an error, and nothing to wait for. */
+    int descriptor = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    int flags = descriptor < 0 ? -1 : fcntl(descriptor, F_GETFL);
+    int failed = flags < 0 || fcntl(descriptor, F_SETFL, flags & ~O_NONBLOCK) != 0 ||
+                 write_all(descriptor, bytes, size) != 0;
+    if (failed)
+        complain(path);
+    if (descriptor >= 0)
+        close(descriptor);
+    return failed ? -1 : 0;
 }
 
 int perf_file_write(const char *path, const char *bytes, size_t size)

@@ -97,10 +97,12 @@ static void print_help(FILE *out)
         fprintf(out, "  %-15s %s\n", choice.name, choice.help);
     fprintf(out, "\nflags (weft-perf COMMAND --help lists those of one command):\n");
     perf_options_help(&everything, out);
-    fprintf(out, "      --devices            list kinds of devices, and why one is missing\n"
-                 "      --version            print the version\n"
-                 "\nexample: weft-perf allreduce --ranks 4 -b 8 -e 64M\n"
-                 "exit status: 0 success, 1 wrong results, 2 bad arguments, 3 a rank failed\n");
+    fprintf(out,
+            "      --devices            list kinds of devices, and why one is missing\n"
+            "      --version            print the version\n"
+            "\nexample: weft-perf allreduce --ranks 4 -b 8 -e 64M\n"
+            "exit status: 0 success, 1 wrong results, 2 bad arguments, 3 a rank failed or the output cannot\n"
+            "be written\n");
 }
 
 static void print_command_help(const struct choice *choice, FILE *out)
@@ -148,7 +150,7 @@ static int run_rank(const struct choice *choice, const struct perf_options *opti
     return result.wrong || result.damaged || result.missed ? PERF_EXIT_WRONG : PERF_EXIT_OK;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     struct perf_options options;
     const char *first = argc > 1 ? argv[1] : "";
@@ -182,4 +184,14 @@ int main(int argc, char **argv)
         (options.csv_path && perf_file_probe(options.csv_path) != 0))
         return PERF_EXIT_FAILED;
     return perf_launch(&options);
+}
+
+/* Whoever reads the figures later must be able to tell a full disk from a short run. */
+int main(int argc, char **argv)
+{
+    int result = run(argc, argv);
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return result;
+    fprintf(stderr, "weft-perf: cannot write the output\n");
+    return result > PERF_EXIT_FAILED ? result : PERF_EXIT_FAILED;
 }
