@@ -32,6 +32,9 @@ else
 fi
 result "cross references to pages that do not exist" "$(grep -ho '^\.Xr weft[a-z_-]* [0-9]' docs/man/*.[0-9] | sort -u |
     while read -r _ name section; do [[ -f docs/man/$name.$section ]] || echo "$name($section)"; done)"
+statuses=$(sed -n 's/^ *X(\(WEFT_[A-Z_]*\), \(-\?[0-9]*\),.*/\1 \2/p' include/weft/status.h)
+result "statuses that weft_strerror(3) does not list as <weft/status.h> does" "$(diff <(echo "${statuses:?}") \
+    <(sed -n 's/^\.It Dv \(WEFT_[A-Z_]*\) Pq \\\{0,1\}\(-\{0,1\}[0-9]*\)$/\1 \2/p' docs/man/weft_strerror.3))"
 
 # Rows of the table in settings.c: {"NAME", AT(field), TYPE, low, high, default, ...
 settings=$(sed -n 's/^ *{"\(WEFT_[A-Z_]*\)", AT([a-z_.]*), \([A-Z]*\), [^,]*, [^,]*, \([^,]*\),.*/\1 \2 \3/p' base/settings.c)
