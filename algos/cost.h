@@ -51,14 +51,4 @@ struct weft_hosts_cost {
 double weft_cost_hosts_ns(enum weft_collective collective, enum weft_algorithm algorithm,
                           const struct weft_hosts *hosts, uint64_t bytes, const struct weft_hosts_cost *cost);
 
-/* Evaluates the plans of all ranks, unsliced and without a window: when the last rank is done. The plans must
- * be ones that weft_plans_verify() accepts; WEFT_INVALID when they cannot be run, WEFT_NOMEM when there are
- * too many chunks to keep track of. */
-int weft_plans_cost(const struct weft_plan *const *plans, uint32_t ranks, uint64_t bytes,
-                    const struct weft_link_cost *link, double *time_ns);
-
-/* The same for plans made for the hosts, each rank having a port of its own. */
-int weft_plans_cost_hosts(const struct weft_plan *const *plans, const struct weft_hosts *hosts,
-                          uint64_t bytes, const struct weft_hosts_cost *cost, double *time_ns);
-
 #endif

@@ -17,7 +17,7 @@
  * wants a message that the bound holds back. Who has sent all may be gone. A SEND that meets a bound waits until it is
  * told.
  *
- * Why nobody waits for ever. The verifier (algos/verify.h) proves that the plans run to their end in a window of W steps
+ * Why nobody waits for ever. The verifier (algos/proof/verify.h) proves that the plans run to their end in a window of W steps
  * if every SEND stays in the window until it is consumed. Suppose that ours stand still, and let s be the first step in
  * the order of such a proven run that is not done here. All that came before s in that run is done here: both ends of s
  * are in their windows, and nothing but the bounds keeps s from being done. So it is an eager SEND, whose RECV is there

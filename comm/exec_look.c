@@ -2,7 +2,7 @@
 /* How operations stand: for reports of stalls, deadlines and dumps. Nothing here moves anything. */
 #include <stdio.h>
 
-#include "algos/dump.h"
+#include "algos/step_print.h"
 #include "comm/exec_votes.h"
 
 #define LINES_MAX 8   /* of one operation: a window may hold 64 steps */

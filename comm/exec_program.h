@@ -17,7 +17,7 @@
  * touches what is received. Programs of ranks that all run never wait for each other in a circle: let X be the step before
  * which a rank awaits RECV R, whose SEND S has not been reached at its rank, because that awaits RECV R' before a step X'. All
  * steps before X' but RECVs are done there, so R' < X' <= S in the plan. Now take any run of the plans in windows of two steps, in
- * which a SEND ends when it is received: the verifier (algos/verify.h) proves that such runs end. If X' < S, then R' is
+ * which a SEND ends when it is received: the verifier (algos/proof/verify.h) proves that such runs end. If X' < S, then R' is
  * not next to S, so it has ended there before S enters the window. If X' = S, then S reads what R' receives into memory (a SEND reads
  * no SLOT), and begins when R' has ended. Either way R' ends before S begins, and S begins before R ends. So along a chain of
  * ranks that wait for each other the ends of what they wait for come earlier and earlier in that run: no circle.

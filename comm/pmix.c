@@ -18,10 +18,10 @@
 #include "base/error.h"
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/runtime.h"
 #include "base/signals.h"
 #include <weft/weft.h>
 
-#define PMIX_LIBRARY_NAME "libpmix.so.2"
 #define ASK_MS_MAX                                                                                           \
     2000 /* of one question: servers have been seen to forget one, and then it must be asked again */
 #define FINALIZE_NS INT64_C(5000000000)
@@ -100,11 +100,11 @@ static int load(void)
 {
     if (library.init)
         return WEFT_OK;
-    void *handle = dlopen(PMIX_LIBRARY_NAME, RTLD_NOW | RTLD_LOCAL);
+    void *handle = dlopen(WEFT_RUNTIME_PMIX, RTLD_NOW | RTLD_LOCAL);
     if (!handle)
         return weft_fail(
             WEFT_MISSING,
-            "PMIx: a PMIx launcher started this process, but " PMIX_LIBRARY_NAME " cannot be loaded "
+            "PMIx: a PMIx launcher started this process, but " WEFT_RUNTIME_PMIX " cannot be loaded "
             "(%s); install the package libpmix2, or set RANK, WORLD_SIZE, MASTER_ADDR and WEFT_PORT",
             dlerror());
     struct library found;
@@ -119,7 +119,7 @@ static int load(void)
         !found.error_string || !found.version) {
         dlclose(handle);
         return weft_fail(WEFT_MISSING,
-                         "PMIx: " PMIX_LIBRARY_NAME " lacks PMIx_Init or another function; install "
+                         "PMIx: " WEFT_RUNTIME_PMIX " lacks PMIx_Init or another function; install "
                          "the package libpmix2");
     }
     library = found;

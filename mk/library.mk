@@ -25,16 +25,21 @@ ABSENT_pmix := comm/pmix_absent.c
 EXTRA_pmix := $(CFLAGS_pmix)
 FILES_cuda := devmem/cuda/kernel_image.c
 ABSENT_cuda := devmem/cuda/kernel_image_absent.c
-FILES_hwloc := topo/live/hwloc.c
-ABSENT_hwloc := topo/live/hwloc_absent.c
+FILES_hwloc := topo/discover/hwloc.c
+ABSENT_hwloc := topo/discover/hwloc_absent.c
 LEFT_OUT_SOURCES := $(foreach part,$(PARTS),$(if $(call have,$(part)),$(ABSENT_$(part)),$(filter-out $(ABSENT_$(part)),$(FILES_$(part)))))
 include devmem/cuda/kernels.mk
 
-# Programs that live beside library sources.
-MAINS := algos/weft-plan.c topo/weft-topo.c
-LIB_SOURCES := $(filter-out $(MAINS) $(LEFT_OUT_SOURCES),$(wildcard base/*.c algos/*.c transport/*.c transport/*/*.c devmem/*.c devmem/cuda/*.c \
+# What lies in folders below algos/, topo/ and base/ is the library's or, in these, only tools and tests call it: libweft-tools.a.
+TOOLS_ONLY := algos/proof topo/discover topo/report base/tool
+MAINS := algos/proof/weft-plan.c topo/tool/weft-topo.c perf/weft-perf.c
+LIB_SOURCES := $(filter-out $(LEFT_OUT_SOURCES),$(wildcard base/*.c algos/*.c transport/*.c transport/*/*.c devmem/*.c devmem/cuda/*.c \
 	topo/*.c topo/files/*.c topo/live/*.c comm/*.c))
+TOOLS_LIB_SOURCES := $(filter-out $(MAINS) $(LEFT_OUT_SOURCES),$(wildcard $(addsuffix /*.c,$(TOOLS_ONLY))))
 LIB_OBJECTS := $(call objects,$(LIB_SOURCES))
+TOOLS_LIB_OBJECTS := $(call objects,$(TOOLS_LIB_SOURCES))
+# In the order in which a program is linked with them.
+ARCHIVES := $(BUILD)/libweft-tools.a $(BUILD)/libweft.a
 
 #: lib           libweft.a and libweft.so; needs nothing that only tools or tests need
 #: lib-static, lib-shared    one of them
@@ -47,6 +52,8 @@ $(BUILD)/%.o: %.c $(BUILD)/config
 	$(call say,CC,$@)mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(EXTRA_$(notdir $*)) -c $< -o $@
 
 $(BUILD)/libweft.a: $(LIB_OBJECTS)
+$(BUILD)/libweft-tools.a: $(TOOLS_LIB_OBJECTS)
+$(ARCHIVES):
 	$(call say,AR,$@)rm -f $@ && ar rcs $@ $^
 
 $(BUILD)/libweft.so.$(VERSION): $(LIB_OBJECTS) libweft.map

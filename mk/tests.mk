@@ -19,6 +19,8 @@ FUZZERS := $(call programs,$(call buildable,$(wildcard tests/fuzz/fuzz_*.c)))
 MICRO := $(call programs,$(call buildable,$(wildcard perf/micro/*.c)))
 SCRIPTS := $(wildcard tests/integration/test_*.sh tests/topo/test_*.sh)
 CHECKS := $(wildcard tests/checks/check_*.sh)
+# What runs programs of other projects that nothing else needs.
+TOOL_SCRIPTS := $(wildcard tests/tools/*.sh)
 SUPPORT_OBJECTS := $(call objects,$(call buildable,$(wildcard tests/support/*.c)))
 TEST_OBJECTS := $(call objects,$(wildcard tests/*/*.c perf/micro/*.c))
 
@@ -81,10 +83,10 @@ BESIDE_device-sim := $(DEVICE_SIM)
 # --- linking
 
 .SECONDEXPANSION:
-$(BUILD)/perf/micro/%: $(BUILD)/perf/micro/%.o $$(call linked_of,perf/micro/$$*) $(BUILD)/libweft.a
+$(BUILD)/perf/micro/%: $(BUILD)/perf/micro/%.o $$(call linked_of,perf/micro/$$*) $(ARCHIVES)
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) $(LIBS) -o $@
 
-$(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $$(call linked_of,tests/fuzz/fuzz_$$*) $(BUILD)/libweft.a \
+$(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $$(call linked_of,tests/fuzz/fuzz_$$*) $(ARCHIVES) \
 		| $$(call beside_of,tests/fuzz/fuzz_$$*)
 	$(call say,LD,$@)$(CC) -fsanitize=fuzzer $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) $(LIBS) -o $@
 
@@ -94,17 +96,18 @@ $(ALONE): $(BUILD)/%: $(BUILD)/%.o | $$(call beside_of,$$*)
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $^ -ldl -o $@
 
 $(BUILD)/tests/rdma/%: LIBS += $(LIBS_verbs)
-$(BUILD)/tests/%: $(BUILD)/tests/%.o $$(call linked_of,tests/$$*) $(SUPPORT_OBJECTS) $(BUILD)/libweft.a | $$(call beside_of,tests/$$*)
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $$(call linked_of,tests/$$*) $(SUPPORT_OBJECTS) $(ARCHIVES) | $$(call beside_of,tests/$$*)
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(call wraps_of,tests/$*) $(TEST_LINK) $(filter %.o,$^) $(filter %.a,$^) $(LIBS_cmocka) $(LIBS) \
 		$(call libs_of,tests/$*) -o $@
 
 # The library once more, its calls outwards renamed so that the fault injector can let each of them fail.
 FAULT_SYMBOLS := tests/faults/symbols.txt
 FAULT_OBJECTS := $(call objects,$(filter-out tests/faults/test_%,$(wildcard tests/faults/*.c)))
-$(BUILD)/tests/faults/libweft.a: $(BUILD)/libweft.a $(FAULT_SYMBOLS)
+FAULT_ARCHIVES := $(patsubst $(BUILD)/%,$(BUILD)/tests/faults/%,$(ARCHIVES))
+$(FAULT_ARCHIVES): $(BUILD)/tests/faults/%: $(BUILD)/% $(FAULT_SYMBOLS)
 	$(Q)mkdir -p $(@D) && awk '$$1 == "inject" || $$1 == "watch" { print $$2, "fault_" $$2 }' $(FAULT_SYMBOLS) >$@.map
 	$(call say,OBJCOPY,$@)objcopy --redefine-syms=$@.map $< $@
 
 FAULT_TESTS := $(filter $(BUILD)/tests/faults/%,$(TESTS))
-$(FAULT_TESTS): $(BUILD)/%: $(BUILD)/%.o $(FAULT_OBJECTS) $(SUPPORT_OBJECTS) $(BUILD)/tests/faults/libweft.a | $$(call beside_of,$$*)
+$(FAULT_TESTS): $(BUILD)/%: $(BUILD)/%.o $(FAULT_OBJECTS) $(SUPPORT_OBJECTS) $(FAULT_ARCHIVES) | $$(call beside_of,$$*)
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(TEST_LINK) $^ $(LIBS_cmocka) $(LIBS) -o $@

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/tool/version.h"
 #include "perf/channel.h"
 #include "perf/command.h"
 #include "perf/devices.h"
@@ -99,7 +100,7 @@ static void print_help(FILE *out)
     perf_options_help(&everything, out);
     fprintf(out,
             "      --devices            list kinds of devices, and why one is missing\n"
-            "      --version            print the version\n"
+            "      --version            print the version and the libraries loaded at run time\n"
             "\nexample: weft-perf allreduce --ranks 4 -b 8 -e 64M\n"
             "exit status: 0 success, 1 wrong results, 2 bad arguments, 3 a rank failed or the output cannot\n"
             "be written\n");
@@ -155,7 +156,7 @@ static int run(int argc, char **argv)
     struct perf_options options;
     const char *first = argc > 1 ? argv[1] : "";
     if (strcmp(first, "--version") == 0) {
-        printf("weft-perf %s\n", weft_version());
+        weft_tool_version("weft-perf", stdout);
         return PERF_EXIT_OK;
     }
     if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0 || strcmp(first, "help") == 0) {

@@ -45,12 +45,6 @@ int weft_topo_read_text(const struct weft_text *text, struct weft_graph **graph)
 /* A file's path, "-" for standard input, or a synthetic text ("fat-tree:..."): a name with ':' of which no file exists. */
 int weft_topo_read(const char *path, struct weft_graph **graph);
 
-/* This machine: hwloc (I/O objects included), ports from sysfs, links of GPUs from NVML and Level Zero Sysman when they
- * can be loaded. HWLOC_XMLFILE and HWLOC_FSROOT are honoured: with either, only what hwloc says (and, under FSROOT, the
- * sysfs below it) is used, and no driver is asked. Libraries are loaded when needed and let go; nothing is printed.
- * What is missing is missing: a machine without hwloc becomes a host with what sysfs says. */
-int weft_topo_discover(struct weft_graph **graph);
-
 /* Lays machines under a fabric: hosts that both graphs have (by name, with or without domain; by a GUID where names
  * differ) become one, the machine's, and its ports (by GUID, by their NIC's GUID or name) are joined to the fabric's
  * switches; ports that only the fabric knows are added, and what only one graph has stays as it is. The result is new and
@@ -59,10 +53,5 @@ int weft_topo_discover(struct weft_graph **graph);
  * is copied under each, with ports whose names differ taken in order. */
 int weft_fabric_lay(const struct weft_graph *machines, const struct weft_graph *fabric, int everywhere,
                     struct weft_graph **graph, uint32_t *joined, uint32_t *added);
-
-/* NCCL's XML of one host, or of all that the graph has (WEFT_NODE_NONE), told apart by host_hash as NCCL does for NVLink
- * between hosts. Reading what it wrote gives an equal graph as far as the format can say; what was read from NCCL's XML
- * is written with all its attributes. WEFT_INVALID: no host. *xml is malloc'ed, with a 0 behind *size bytes. */
-int weft_nccl_write(const struct weft_graph *graph, uint32_t host, char **xml, size_t *size);
 
 #endif

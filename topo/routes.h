@@ -57,7 +57,4 @@ int weft_routes_adjacent(struct weft_routes *routes, uint32_t a, uint32_t b);
 int weft_routes_spread(struct weft_routes *routes, const struct weft_flow *flows, uint64_t count,
                        double *streams);
 
-/* Fills highest, highest_edge and highest_time from streams. */
-void weft_load_highest(const struct weft_graph *graph, struct weft_load *load);
-
 #endif

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <weft/status.h>
+#include "base/runtime.h"
 #include "base/signals.h"
 #include "devmem/cuda/driver.h"
 
@@ -26,7 +27,7 @@ static int fill(struct weft_cuda_driver *driver, void *library, char *text, size
     memcpy(&get_version, &address, sizeof address);
     int version = 0;
     if (!get_version || get_version(&version) != CUDA_SUCCESS) {
-        snprintf(text, size, "%s does not tell its version", WEFT_CUDA_LIBRARY);
+        snprintf(text, size, "%s does not tell its version", WEFT_RUNTIME_CUDA);
         return WEFT_MISSING;
     }
     if (version < WEFT_CUDA_VERSION_MIN) {
@@ -37,7 +38,7 @@ static int fill(struct weft_cuda_driver *driver, void *library, char *text, size
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         address = dlsym(library, functions[i].symbol);
         if (!address && functions[i].is_needed) {
-            snprintf(text, size, "%s, of CUDA %d.%d, lacks %s", WEFT_CUDA_LIBRARY, version / 1000,
+            snprintf(text, size, "%s, of CUDA %d.%d, lacks %s", WEFT_RUNTIME_CUDA, version / 1000,
                      version % 1000 / 10, functions[i].symbol);
             return WEFT_MISSING;
         }
@@ -49,13 +50,13 @@ static int fill(struct weft_cuda_driver *driver, void *library, char *text, size
 
 int weft_cuda_driver_find(struct weft_cuda_driver *driver, char *text, size_t size)
 {
-    void *library = dlopen(WEFT_CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    void *library = dlopen(WEFT_RUNTIME_CUDA, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
     if (!library)
         return 0;
     int status = fill(driver, library, text, size);
     /* Who loaded it may unload it, but a driver that has been initialised is never unloaded; before that,
      * identify() calls nothing but what tells that it is not. Both need the code to stay. */
-    if (status == 1 && !dlopen(WEFT_CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD | RTLD_NODELETE))
+    if (status == 1 && !dlopen(WEFT_RUNTIME_CUDA, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD | RTLD_NODELETE))
         status = 0;
     dlclose(library);
     return status;
@@ -65,10 +66,10 @@ int weft_cuda_driver_load(struct weft_cuda_driver *driver, char *text, size_t si
 {
     struct weft_signals signals;
     weft_signals_save(&signals);
-    void *library = dlopen(WEFT_CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    void *library = dlopen(WEFT_RUNTIME_CUDA, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     weft_signals_restore(&signals);
     if (!library) {
-        snprintf(text, size, "%s cannot be loaded: no NVIDIA driver here", WEFT_CUDA_LIBRARY);
+        snprintf(text, size, "%s cannot be loaded: no NVIDIA driver here", WEFT_RUNTIME_CUDA);
         return WEFT_MISSING;
     }
     return fill(driver, library, text, size);

@@ -14,7 +14,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WEFT_CUDA_LIBRARY "libcuda.so.1"
 /* CUDA 11.4, R470: the oldest driver branch that was still maintained when this was written. */
 #define WEFT_CUDA_VERSION_MIN 11040
 

@@ -26,7 +26,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 #define WEFT_VERSION_MAJOR 0
-#define WEFT_VERSION_MINOR 1
+#define WEFT_VERSION_MINOR 2
 #define WEFT_VERSION_PATCH 0
 
 /* Element types. Numbers are frozen. */

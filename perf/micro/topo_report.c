@@ -13,11 +13,12 @@
 #include <time.h>
 #include <weft/weft.h>
 
-#include "algos/contend.h"
+#include "algos/proof/contend.h"
 #include "algos/hosts.h"
 #include "topo/order.h"
 #include "topo/path.h"
 #include "topo/read.h"
+#include "topo/report/order_load.h"
 
 #define SEEDS 10
 
@@ -387,7 +388,8 @@ static void section_allreduce(int quick)
     printf("\n## Allreduce on up to 2,048 nodes, fat tree with 4:1 oversubscription\n\n"
            "`fat-tree:leaves=64,nodes-per-leaf=32,gpus=N,rails=N,oversubscription=4`, one rank per GPU, "
            "priced with links shared\n"
-           "(algos/contend.h). Ranks are numbered at random. The last columns are seconds of one core. The "
+           "(algos/proof/contend.h). Ranks are numbered at random. The last columns are seconds of one core. "
+           "The "
            "hierarchical plan is\n"
            "priced where its rounds, which all differ somewhere, are few enough.\n\n"
            "| nodes | ranks | data | ring, ranks as numbered | ring, weft's order | ratio | hierarchical | "

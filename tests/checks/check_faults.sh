@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Every symbol that libweft.a takes from elsewhere is listed in tests/faults/symbols.txt, so that no new system
+# Every symbol that libweft.a and libweft-tools.a take from elsewhere is listed in tests/faults/symbols.txt, so that no new system
 # call goes without a fault that hits it; and what is listed as injected has its wrapper and its row.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -8,12 +8,13 @@ BUILD=${BUILD:-build}
 list=tests/faults/symbols.txt
 bad=0
 
-taken=$(comm -23 <(nm -u "$BUILD/libweft.a" | awk '$1 == "U" { sub(/@.*/, "", $2); print $2 }' | sort -u) \
-    <(nm --defined-only "$BUILD/libweft.a" | awk 'NF == 3 { print $3 }' | sort -u))
+archives=("$BUILD/libweft.a" "$BUILD/libweft-tools.a")
+taken=$(comm -23 <(nm -u "${archives[@]}" | awk '$1 == "U" { sub(/@.*/, "", $2); print $2 }' | sort -u) \
+    <(nm --defined-only "${archives[@]}" | awk 'NF == 3 { print $3 }' | sort -u))
 for symbol in $taken; do
     case $symbol in __asan_* | __ubsan_* | __tsan_* | __sanitizer_* | __sancov_* | __gcov_* | __llvm_*) continue ;; esac
     if ! grep -qE "^(inject|watch|never) $symbol\$" $list; then
-        echo "libweft.a uses '$symbol', which $list does not mention: let it fail (tests/faults/), or say why it cannot"
+        echo "weft uses '$symbol', which $list does not mention: let it fail (tests/faults/), or say why it cannot"
         bad=1
     fi
 done

@@ -20,7 +20,8 @@ step() { # NAME COMMAND...
 }
 target() {
     # The caller's job server is not ours to use.
-    MAKEFLAGS='' ${MAKE:-make} --no-print-directory BUILD="$BUILD" CC="${CC:-gcc}" DESTDIR="$scratch/root" PREFIX=/opt/weft "$@"
+    MAKEFLAGS='' ${MAKE:-make} --no-print-directory BUILD="$BUILD" CC="${CC:-gcc}" DESTDIR="$scratch/root" PREFIX=/opt/weft \
+        BINDIR=/opt/weft/tools "$@"
 }
 example() { # FLAGS...
     ${CC:-gcc} -std=c11 -Wall -Wextra -Werror "$scratch/example.c" "$@" -o "$scratch/example"
@@ -39,12 +40,15 @@ step "running it" run
 step "make install" target install
 root=$scratch/root/opt/weft
 export PKG_CONFIG_LIBDIR=$root/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$scratch/root
-step "the pkg-config file" test "$(pkg-config --modversion weft)" = "$("$BUILD/weft-perf" --version | grep -o '[0-9.]*$')"
+step "the pkg-config file" test "$(pkg-config --modversion weft)" = "$("$BUILD/weft-perf" --version | sed -n '1s/.* //p')"
 step "building against the installed library" example $(pkg-config --cflags --libs weft)
+step "the library that it names" grep -qx "libweft\.so\.$(pkg-config --modversion weft | sed 's/^\(0\.[0-9]*\)\..*/\1/; t; s/\..*//')" \
+    <(readelf -d "$scratch/example" | sed -n 's/.*NEEDED.*\[\(libweft.*\)\]/\1/p')
 LD_LIBRARY_PATH=$root/lib step "running it" run
 step "building against the installed archive" example $(pkg-config --cflags --libs --static weft | sed 's/-lweft/-l:libweft.a/')
 step "running it" run
 step "the program is static" test -z "$(readelf -d "$scratch/example" | grep -F libweft)"
+step "tools where BINDIR says" test -x "$root/tools/weft-topo" -a -x "$root/tools/weft-plan" -a -x "$root/tools/weft-perf" -a ! -e "$root/bin"
 step "a page in its place" test -f "$root/share/man/man3/weft_allreduce.3"
 step "make uninstall" target uninstall
 step "nothing stays after uninstall" test -z "$(find "$scratch/root" -type f -o -type l | tee /dev/stderr)"

@@ -17,7 +17,7 @@
 
 #include "tests/drivers/drivers.h"
 #include "tests/faults/inject.h"
-#include "topo/live/live.h"
+#include "topo/discover/discover.h"
 #include <weft/weft.h>
 
 static struct nvml_fake *nvml;

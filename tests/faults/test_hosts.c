@@ -11,7 +11,8 @@
 
 #include "algos/cost.h"
 #include "algos/hosts.h"
-#include "algos/verify.h"
+#include "algos/proof/cost_plan.h"
+#include "algos/proof/verify.h"
 #include "tests/faults/inject.h"
 #include "topo/order.h"
 

@@ -14,9 +14,12 @@
 
 #include "tests/faults/inject.h"
 #include "tests/support/topo_made.h"
+#include "topo/discover/discover.h"
 #include "topo/order.h"
 #include "topo/read.h"
 #include "topo/share.h"
+#include "topo/report/nccl_write.h"
+#include "topo/report/order_load.h"
 #include <weft/weft.h>
 
 /* Something of everything that the kind can say, in few lines. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "topo/read.h"
+#include "topo/report/nccl_write.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

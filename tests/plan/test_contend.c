@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans priced over a fabric whose links they share: by hand where that can be done. */
-#include "algos/contend.h"
+#include "algos/proof/contend.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

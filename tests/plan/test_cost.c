@@ -10,7 +10,8 @@
 
 #include "algos/choose.h"
 #include "algos/cost.h"
-#include "algos/verify.h"
+#include "algos/proof/cost_plan.h"
+#include "algos/proof/verify.h"
 #include "tests/support/plan_cases.h"
 #include "tests/support/plan_hosts.h"
 

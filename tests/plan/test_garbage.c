@@ -10,8 +10,8 @@
 #include <cmocka.h>
 #include <weft/weft.h>
 
-#include "algos/dump.h"
-#include "algos/verify.h"
+#include "algos/proof/dump.h"
+#include "algos/proof/verify.h"
 #include "tests/support/plan_cases.h"
 
 #define CONST(plans) ((const struct weft_plan *const *)(plans))

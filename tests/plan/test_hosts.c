@@ -12,7 +12,7 @@
 #include <weft/weft.h>
 
 #include "algos/hosts.h"
-#include "algos/verify.h"
+#include "algos/proof/verify.h"
 #include "tests/support/plan_cases.h"
 #include "tests/support/plan_hosts.h"
 #include "tests/support/plan_proof.h"

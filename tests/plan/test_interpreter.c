@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include <weft/weft.h>
 
-#include "algos/verify.h"
+#include "algos/proof/verify.h"
 #include "tests/support/plan_cases.h"
 #include "tests/support/plan_hosts.h"
 #include "tests/support/plan_interpreter.h"

@@ -22,8 +22,9 @@
 #include <cmocka.h>
 #include <weft/weft.h>
 
-#include "algos/dump.h"
-#include "algos/verify.h"
+#include "algos/proof/dump.h"
+#include "algos/proof/verify.h"
+#include "algos/step_print.h"
 #include "tests/support/plan_cases.h"
 #include "tests/support/plan_hosts.h"
 #include "tests/support/plan_interpreter.h"

@@ -11,7 +11,7 @@
 #include <weft/weft.h>
 
 #include "algos/hazard.h"
-#include "algos/verify.h"
+#include "algos/proof/verify.h"
 #include "tests/support/plan_cases.h"
 #include "tests/support/sanitized.h"
 

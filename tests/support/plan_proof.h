@@ -4,7 +4,7 @@
 #define WEFT_TESTS_PLAN_PROOF_H
 
 #include "algos/hosts.h"
-#include "algos/verify.h"
+#include "algos/proof/verify.h"
 
 /* The plans of all ranks; weft_plans_free() frees them. */
 struct weft_plan **plan_proof_make(struct weft_plan_request request);

@@ -20,6 +20,7 @@
 
 #include "tests/support/sys_tree.h"
 #include "tests/support/topo_asks.h"
+#include "topo/discover/discover.h"
 #include "topo/live/live.h"
 #include "topo/read.h"
 #include <weft/weft.h>

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "tests/drivers/drivers.h"
+#include "topo/discover/discover.h"
 #include "topo/live/live.h"
 #include <weft/weft.h>
 

@@ -13,6 +13,7 @@
 #include "tests/support/topo_files.h"
 #include "topo/files/xml_tree.h"
 #include "topo/read.h"
+#include "topo/report/nccl_write.h"
 #include <weft/weft.h>
 
 static struct weft_graph *read_good(const char *document)

@@ -16,6 +16,7 @@
 #include "tests/support/topo_made.h"
 #include "topo/natural.h"
 #include "topo/order.h"
+#include "topo/report/order_load.h"
 
 static struct weft_place named(const char *host)
 {

@@ -16,6 +16,7 @@
 #include "tests/support/topo_layout.h"
 #include "tests/support/topo_made.h"
 #include "topo/read.h"
+#include "topo/report/order_load.h"
 
 static double seconds(void)
 {

@@ -12,6 +12,7 @@
 #include <weft/weft.h>
 
 #include "tests/support/topo_made.h"
+#include "topo/report/order_load.h"
 
 #define NEAR(a, b) assert_true((a) - (b) < 1e-9 && (b) - (a) < 1e-9)
 

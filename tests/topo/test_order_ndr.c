@@ -17,6 +17,7 @@
 #include "tests/support/topo_layout.h"
 #include "tests/support/topo_made.h"
 #include "topo/read.h"
+#include "topo/report/order_load.h"
 
 static struct weft_graph *ndr_read(void)
 {

@@ -11,6 +11,7 @@
 #include "tests/support/topo_layout.h"
 #include "tests/support/topo_made.h"
 #include "topo/order.h"
+#include "topo/report/order_load.h"
 
 #define HOSTS 4
 #define RAILS 3

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 #include <weft/weft.h>
 
-#include "algos/verify.h"
+#include "algos/proof/verify.h"
 #include "comm/exec_program.h"
 #include "tests/support/plan_cases.h"
 #include "tests/support/plan_data.h"

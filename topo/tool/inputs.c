@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "topo/discover/discover.h"
 #include "topo/read.h"
 #include "topo/tool/collect.h"
 #include "topo/tool/tool.h"

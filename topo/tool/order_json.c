@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "topo/tool/json_say.h"
+#include "topo/report/order_load.h"
 #include "topo/tool/order_view.h"
 
 static json_t *load_json(const struct weft_load *load)

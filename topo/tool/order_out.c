@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "topo/report/order_load.h"
 #include "topo/tool/order_view.h"
 #include "topo/tool/places.h"
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "topo/report/order_load.h"
 #include "topo/tool/order_view.h"
 
 enum { SHOWN_MAX = 32, RANKS_MAX = 256, LINE_COLUMNS = 100 };

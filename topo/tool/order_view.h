@@ -3,6 +3,7 @@
 #ifndef WEFT_TOPO_TOOL_ORDER_VIEW_H
 #define WEFT_TOPO_TOOL_ORDER_VIEW_H
 
+#include "topo/report/order_load.h"
 #include "topo/tool/tool.h"
 
 struct weft_order_view {

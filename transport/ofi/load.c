@@ -7,9 +7,8 @@
 #include <unistd.h>
 #include "base/error.h"
 #include "base/log.h"
+#include "base/runtime.h"
 #include "base/secure.h"
-
-#define OFI_LIBRARY_NAME "libfabric.so.1"
 
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER; /* guards library and loaded */
 static struct ofi_library library;
@@ -43,10 +42,10 @@ static int load(void)
     int status = check_environment();
     if (status)
         return status;
-    void *handle = dlopen(OFI_LIBRARY_NAME, RTLD_NOW | RTLD_LOCAL);
+    void *handle = dlopen(WEFT_RUNTIME_OFI, RTLD_NOW | RTLD_LOCAL);
     if (!handle)
         return weft_fail(WEFT_MISSING,
-                         "ofi: cannot load " OFI_LIBRARY_NAME " (%s); install the package libfabric1, "
+                         "ofi: cannot load " WEFT_RUNTIME_OFI " (%s); install the package libfabric1, "
                          "version 1.17 or later",
                          dlerror());
     struct ofi_library found;
@@ -58,7 +57,7 @@ static int load(void)
     *(void **)&found.version = symbol(handle, "fi_version", "FABRIC_1.0");
     if (!found.getinfo || !found.freeinfo || !found.dupinfo || !found.fabric || !found.strerror ||
         !found.version)
-        status = weft_fail(WEFT_MISSING, "ofi: " OFI_LIBRARY_NAME " lacks fi_getinfo or another function; "
+        status = weft_fail(WEFT_MISSING, "ofi: " WEFT_RUNTIME_OFI " lacks fi_getinfo or another function; "
                                          "install the package libfabric1, version 1.17 or later");
     else if (FI_VERSION_LT(found.version(), FI_VERSION(1, 17)))
         status = weft_fail(WEFT_MISSING,

@@ -10,10 +10,10 @@
 #include <unistd.h>
 #include "base/error.h"
 #include "base/log.h"
+#include "base/runtime.h"
 #include "base/secure.h"
 
-#define VERBS_LIBRARY_NAME "libibverbs.so.1"
-#define VERBS_ADVICE       "install the package libibverbs1 (rdma-core 32 or later)"
+#define VERBS_ADVICE "install the package libibverbs1 (rdma-core 32 or later)"
 
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER; /* guards library and loaded */
 static struct verbs_library library;
@@ -90,7 +90,7 @@ static int fill(void *handle, struct verbs_library *found)
         void *address = dlvsym(handle, symbols[i].name, symbols[i].version);
         if (!address && !symbols[i].is_optional)
             return weft_fail(WEFT_MISSING,
-                             "verbs: " VERBS_LIBRARY_NAME " lacks %s of version %s; " VERBS_ADVICE,
+                             "verbs: " WEFT_RUNTIME_VERBS " lacks %s of version %s; " VERBS_ADVICE,
                              symbols[i].name, symbols[i].version);
         memcpy((char *)found + symbols[i].offset, &address, sizeof address);
     }
@@ -119,9 +119,9 @@ static int load(void)
     int status = check_environment();
     if (status)
         return status;
-    void *handle = dlopen(VERBS_LIBRARY_NAME, RTLD_NOW | RTLD_LOCAL);
+    void *handle = dlopen(WEFT_RUNTIME_VERBS, RTLD_NOW | RTLD_LOCAL);
     if (!handle)
-        return weft_fail(WEFT_MISSING, "verbs: cannot load " VERBS_LIBRARY_NAME " (%s); " VERBS_ADVICE,
+        return weft_fail(WEFT_MISSING, "verbs: cannot load " WEFT_RUNTIME_VERBS " (%s); " VERBS_ADVICE,
                          dlerror());
     struct verbs_library found;
     status = fill(handle, &found);
@@ -132,7 +132,7 @@ static int load(void)
     prepare_fork(&found);
     library = found;
     loaded = 1;
-    weft_log(WEFT_LOG_INFO, "verbs: loaded " VERBS_LIBRARY_NAME);
+    weft_log(WEFT_LOG_INFO, "verbs: loaded " WEFT_RUNTIME_VERBS);
     return WEFT_OK;
 }
 

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/tool/version.h"
+
+#include <dlfcn.h>
+#include <weft/weft.h>
+
+#include "base/runtime.h"
+
+void weft_tool_version(const char *name, FILE *file)
+{
+    fprintf(file, "%s %s\n", name, weft_version());
+    for (const struct weft_runtime_library *library = weft_runtime_libraries; library->name; library++) {
+        void *handle = dlopen(library->name, RTLD_LAZY | RTLD_LOCAL);
+        fprintf(file, "%-20s %-7s %-8s %s; without it: %s\n", library->name, handle ? "found" : "absent",
+                library->user, library->purpose, library->without);
+        if (handle)
+            dlclose(handle);
+    }
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What --version of the tools prints. */
+#ifndef WEFT_BASE_TOOL_VERSION_H
+#define WEFT_BASE_TOOL_VERSION_H
+
+#include <stdio.h>
+
+/* "NAME VERSION", then a line for each library of base/runtime.h:
+ *
+ *   libfabric.so.1       found    library  the transport ofi; without it: ...
+ *
+ * "absent" in place of "found" where the loader does not find it. Loads each library for a moment. */
+void weft_tool_version(const char *name, FILE *file);
+
+#endif

@@ -1,0 +1,57 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What is in the library: its names and versions agree, nothing in it is there for tools or tests alone, and the libraries that it
+# loads at run time are those of base/runtime.h.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+BUILD=${BUILD:-build}
+passed=0 failed=0
+result() { # NAME OUTPUT
+    if [[ -z $2 ]]; then passed=$((passed + 1)); else
+        failed=$((failed + 1))
+        printf '%s:\n%s\n' "$1" "$2"
+    fi
+}
+
+# Members of an archive that no function of libweft.map leads to, over all that each member needs. Two members may have one name.
+unreached() { # ARCHIVE
+    sed -n '/global:/,/local:/p' libweft.map | grep -o 'weft_[a-z0-9_]*;' | tr -d ';' | cat - <(nm "$1") | awk '
+        NF == 1 && /\.o:$/ { name[++member] = $1; next }
+        NF == 1 && !member { queue[++queued] = $1; next }
+        $1 == "U" || $1 == "w" { needs[member] = needs[member] " " $2; next }
+        NF == 3 && ($2 ~ /[A-Z]/) { defines[$3] = member }
+        END {
+            for (next_one = 1; next_one <= queued; next_one++) {
+                found = defines[queue[next_one]]
+                if (!found || reached[found]++) continue
+                count = split(needs[found], symbols, " ")
+                for (i = 1; i <= count; i++) queue[++queued] = symbols[i]
+            }
+            for (i = 1; i <= member; i++) if (!reached[i]) { sub(/:$/, "", name[i]); print name[i] }
+        }'
+}
+result "objects of libweft.a that no public function leads to; what only tools and tests call belongs into libweft-tools.a (mk/library.mk)" \
+    "$(unreached "$BUILD/libweft.a")"
+# The check itself: a member that nothing leads to is found.
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cp "$BUILD/libweft.a" "$scratch/planted.a"
+printf 'int weft_planted(void);\nint weft_planted(void)\n{\n    return 0;\n}\n' >"$scratch/planted.c"
+${CC:-gcc} -c "$scratch/planted.c" -o "$scratch/planted.o" && ar rs "$scratch/planted.a" "$scratch/planted.o" 2>/dev/null
+result "a planted object is not found" "$([[ $(unreached "$scratch/planted.a") == planted.o ]] || echo "unreached: $(unreached "$scratch/planted.a")")"
+
+# libweft.so.0.2 while the major version is 0, libweft.so.1 afterwards; the symbols' version is the same number.
+version=$(awk '$2 ~ /^WEFT_VERSION_(MAJOR|MINOR)$/ { v = v dot $3; dot = "." } END { print v }' include/weft/weft.h)
+[[ $version == 0.* ]] || version=${version%%.*}
+soname=$(readelf -d "$BUILD/libweft.so" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
+result "the soname" "$([[ $soname == "libweft.so.$version" ]] || echo "is $soname, libweft.so.$version is expected")"
+result "the symbols' version in libweft.map" "$(grep -q "^WEFT_${version//./\\.} {" libweft.map || echo "WEFT_$version is expected")"
+
+result "libraries that are loaded, but not named by base/runtime.h" \
+    "$(grep -rnE '"lib[a-z0-9_-]+\.so' base topo devmem transport algos comm perf --include='*.[ch]' | grep -v '^base/runtime\.h:')"
+result "libraries of base/runtime.h without a row in base/tool/runtime.c" "$(sed -n 's/^#define \(WEFT_RUNTIME_[A-Z]*\) .*/\1/p' base/runtime.h |
+    while read -r name; do grep -qF "{$name," base/tool/runtime.c || echo "$name"; done)"
+result "libraries of base/runtime.h that no code loads" "$(sed -n 's/^#define \(WEFT_RUNTIME_[A-Z]*\) .*/\1/p' base/runtime.h |
+    while read -r name; do grep -rqw "$name" topo devmem transport comm || echo "$name"; done)"
+echo "$passed passed, $failed failed, 0 skipped"
+[[ $failed == 0 ]]

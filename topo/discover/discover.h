@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* This machine as a graph, for tools: the library itself asks sysfs alone (topo/live/). The parts, each of which adds what it knows to a
+ * graph that is not finished, answer WEFT_OK also when they have nothing to say; errors are WEFT_NOMEM and what the graph refuses.
+ */
+#ifndef WEFT_TOPO_DISCOVER_DISCOVER_H
+#define WEFT_TOPO_DISCOVER_DISCOVER_H
+
+#include "topo/graph.h"
+
+/* This machine: hwloc (I/O objects included), ports from sysfs, links of GPUs from NVML and Level Zero Sysman when they
+ * can be loaded. HWLOC_XMLFILE and HWLOC_FSROOT are honoured: with either, only what hwloc says (and, under FSROOT, the
+ * sysfs below it) is used, and no driver is asked. Libraries are loaded when needed and let go; nothing is printed.
+ * What is missing is missing: a machine without hwloc becomes a host with what sysfs says. */
+int weft_topo_discover(struct weft_graph **graph);
+
+/* The machine as libhwloc sees it, in its XML. WEFT_MISSING where the library is not there or does not find anything;
+ * the caller frees *xml. */
+int weft_live_hwloc(char **xml, size_t *size);
+
+/* Links on PCI at the speed and width that they can have, and virtual functions. */
+int weft_live_pci(const char *root, struct weft_graph *graph);
+
+/* Whether the machine is virtual, and whether this is a container: enum weft_host_flags. */
+unsigned weft_live_host_flags(const char *root);
+
+/* The host's name, where hwloc's is not that of the machine below root. */
+int weft_live_host(const char *root, struct weft_graph *graph);
+
+/* Links between GPUs, from drivers' libraries, where they can be loaded. */
+int weft_live_nvml(struct weft_graph *graph);
+int weft_live_sysman(struct weft_graph *graph);
+
+/* A drivers' library: its functions into a table, NULL where it lacks an optional one. WEFT_MISSING when it is not
+ * there or lacks another. Signal dispositions are the caller's to keep. */
+struct weft_live_function {
+    const char *name;
+    size_t offset;
+    int is_optional;
+};
+int weft_live_load(const char *library, const struct weft_live_function *functions, size_t count, void *table,
+                   void **handle);
+
+/* Loads a drivers' library, asks, and lets it go again; signal dispositions stay what they are. WEFT_OK where it cannot be
+ * loaded. */
+int weft_live_ask(const char *library, const struct weft_live_function *functions, size_t count, void *table,
+                  int (*ask)(void *asking), void *asking);
+
+#endif
