@@ -12,8 +12,8 @@ demo: deps
 	$(Q)$(again) lib-static $(BUILD)/weft-perf
 	$(Q)BUILD=$(BUILD) tests/scripts/demo.sh
 
-#: check         every test; check-layers, check-style, check-abi: one of its parts
-.PHONY: check check-programs check-layers check-style check-abi abi-baseline
+#: check         the tests; check-layers, check-style: parts of it that need no building
+.PHONY: check check-tools check-programs check-layers check-style check-abi abi-baseline
 check:
 	$(Q)tests/scripts/deps.sh build check
 	$(Q)$(again) WERROR=1 tests
@@ -26,12 +26,20 @@ check-programs: tests
 check-layers check-style: check-%:
 	$(Q)tests/checks/check_$*.sh
 
+#: check-tools   the tests that run other programs: Open MPI, Slurm, clang-format, abidiff, rsvg-convert, qemu for aarch64
+check-tools:
+	$(Q)tests/scripts/deps.sh build check tools
+	$(Q)$(again) WERROR=1 all $(BUILD)/tests/integration/test_pmix
+	$(Q)BUILD=$(BUILD) CC="$(CC)" MAKE="$(MAKE)" tests/run.sh $(TOOL_SCRIPTS)
+
+#: check-abi     what libweft.so exports, and how that differs from tests/abi/
 check-abi: $(BUILD)/libweft.so
 	$(Q)BUILD=$(BUILD) tests/checks/check_abi.sh
+	$(Q)BUILD=$(BUILD) tests/tools/check_baseline.sh
 
 #: abi-baseline  accept the present ABI: rewrite tests/abi/
 abi-baseline: $(BUILD)/libweft.so
-	$(Q)BUILD=$(BUILD) tests/checks/check_abi.sh --refresh
+	$(Q)BUILD=$(BUILD) tests/tools/check_baseline.sh --refresh
 
 # The same programs built with sanitizers, each build in its own folder. Options and the suppressions, which name only other people's
 # code, are in tests/scripts/sanitize.sh.
@@ -52,6 +60,12 @@ fuzz:
 .PHONY: check-long
 check-long:
 	$(Q)MAKE="$(MAKE)" tests/scripts/check-long.sh
+
+#: check-parts   builds without each optional part; what is missing is said
+.PHONY: check-parts
+check-parts:
+	$(Q)tests/scripts/deps.sh build check
+	$(Q)MAKE="$(MAKE)" CC="$(CC)" BUILD=$(BUILD) tests/scripts/parts.sh
 
 # RDMA_DEVICE names devices of this system; without it the tests run in virtual machines that have some: tests/vm/.
 #: check-rdma    tests over RDMA, in a virtual machine or with RDMA_DEVICE=mlx5_0

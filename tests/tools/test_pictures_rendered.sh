@@ -1,0 +1,18 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A program that knows nothing of weft makes images of the pictures of the documents.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+command -v rsvg-convert >/dev/null || { echo "SKIP: no rsvg-convert"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+source tests/support/tally.sh
+for picture in docs/pictures/*.svg; do
+    if rsvg-convert "$picture" -o "$work/picture.png" 2>"$work/err" && [[ -s $work/picture.png ]]; then
+        ok "$picture is rendered"
+    else
+        bad "$picture is not rendered"
+    fi
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[[ $failed == 0 ]]
