@@ -58,16 +58,21 @@ missing = $(foreach name,$(1),$(if $(HAVE_$(name)),,echo "weft: $(name) is missi
 	[ -z "$$missing" ] || { $(if $(shell command -v $(PKG_CONFIG)),,echo "weft: there is no $(PKG_CONFIG) to ask$(comma) which is in pkg-config" >&2;) \
 	echo "weft: make deps installs what building needs on Debian and Ubuntu" >&2; exit 1; }
 # How a part is built in, or why it is not.
-part_state = $(if $(filter no,$(WITH_$(1))),$(1) no (left out),$(if $(HAVE_$(1)),$(1) yes,$(1) no (there is no $(NAMED_$(1)))))
+part_state = $(1) $(if $(filter no,$(WITH_$(1))),no (left out),$(if $(HAVE_$(1)),yes,no (there is no $(NAMED_$(1)))))
 
-# Everything that objects depend on beside their sources: what changes it builds them again. Warnings are not in it, so that a build
-# without WERROR=1 serves one with it.
-CONFIG := $(CC) $(CPPFLAGS) $(DEPEND_CFLAGS) $(CFLAGS_BUILD) $(MODE_FLAGS) $(CFLAGS) $(VECTOR_FLAGS) $(LDFLAGS) with $(HAVE)
+# $(call kept,TEXT,AFTER): writes the text to the target when it differs from what is there, so that what depends on it is made again,
+# and then runs the command.
+kept = $(Q)mkdir -p $(@D); printf '%s\n' '$(subst ','\'',$(1))' | cmp -s - $@ || { printf '%s\n' '$(subst ','\'',$(1))' >$@; $(2) }
+
+# What objects depend on beside their sources. Warnings are not in it, so that a build without WERROR=1 serves one with it.
 $(BUILD)/config: FORCE
 	$(Q)$(call missing,$(LIB_NEEDS) $(foreach part,$(PARTS),$(if $(filter yes,$(WITH_$(part))),$(part))))
-	$(Q)mkdir -p $(@D); printf '%s\n' '$(subst ','\'',$(CONFIG))' | cmp -s - $@ || { \
-		printf '%s\n' '$(subst ','\'',$(CONFIG))' >$@; \
-		printf 'weft $(VERSION):$(foreach part,$(PARTS), $(call part_state,$(part)),)\n' | sed 's/,$$//'; }
+	$(call kept,$(CC) $(CPPFLAGS) $(DEPEND_CFLAGS) $(CFLAGS_BUILD) $(MODE_FLAGS) $(CFLAGS) $(VECTOR_FLAGS))
+# What archives and libraries depend on beside their objects: which these are.
+$(BUILD)/parts: $(BUILD)/config FORCE
+	$(call kept,$(HAVE) $(LDFLAGS),echo "weft $(VERSION): $(part_list)";)
+part_list = $(call part_state,verbs)$(comma) $(call part_state,ofi)$(comma) $(call part_state,pmix)$(comma) \
+	$(call part_state,cuda)$(comma) $(call part_state,hwloc)
 
 # Before what only tools, or only tests, need.
 .PHONY: FORCE need-jansson need-cmocka

@@ -53,10 +53,10 @@ $(BUILD)/%.o: %.c $(BUILD)/config
 
 $(BUILD)/libweft.a: $(LIB_OBJECTS)
 $(BUILD)/libweft-tools.a: $(TOOLS_LIB_OBJECTS)
-$(ARCHIVES):
-	$(call say,AR,$@)rm -f $@ && ar rcs $@ $^
+$(ARCHIVES): $(BUILD)/parts
+	$(call say,AR,$@)rm -f $@ && ar rcs $@ $(filter %.o,$^)
 
-$(BUILD)/libweft.so.$(VERSION): $(LIB_OBJECTS) libweft.map
+$(BUILD)/libweft.so.$(VERSION): $(LIB_OBJECTS) libweft.map $(BUILD)/parts
 	$(call say,LD,$@)$(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,$(SONAME) -Wl,--version-script=libweft.map \
 		$(if $(MODE_FLAGS),,-Wl,-z,defs) $(LIB_OBJECTS) $(LIBS) -o $@
 

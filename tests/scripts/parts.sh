@@ -6,8 +6,9 @@ set -u
 cd "$(dirname "$0")/../.." || exit 1
 folder=${BUILD:-build}/parts
 passed=0 failed=0
-make_in() { # FOLDER VARIABLE=VALUE... TARGET...
-    MAKEFLAGS='' ${MAKE:-make} --no-print-directory -j"$(nproc)" CC="${CC:-gcc}" O=-O0 WERROR=1 BUILD="$@"
+# One folder: what parts have in common is built once.
+build() { # VARIABLE=VALUE... TARGET...
+    MAKEFLAGS='' ${MAKE:-make} --no-print-directory -j"$(nproc)" CC="${CC:-gcc}" O=-O0 WERROR=1 BUILD="$folder" "$@"
 }
 result() { # NAME STATUS LOG
     if [[ $2 == 0 ]]; then passed=$((passed + 1)); echo "ok   $1"; else
@@ -23,12 +24,11 @@ declare -A left_out=([verbs]=WITH_VERBS=no [ofi]=WITH_OFI=no [pmix]=WITH_PMIX=no
 left_out[all]=${left_out[*]}
 for part in verbs ofi pmix cuda hwloc all; do
     read -ra options <<<"${left_out[$part]}"
-    make_in "$folder/$part" "${options[@]}" all micro "$folder/$part/tests/integration/test_repeat" >"$log" 2>&1
+    build "${options[@]}" all micro "$folder/tests/integration/test_repeat" >"$log" 2>&1
     result "built without ${part/all/any part}" $? "$log"
-    "$folder/$part/weft-perf" allreduce --ranks 4 -b 8 -e 1M -f 16 -n 3 -w 1 --transport shm >"$log" 2>&1 &&
-        "$folder/$part/weft-topo" >>"$log" 2>&1
+    "$folder/weft-perf" allreduce --ranks 4 -b 8 -e 1M -f 16 -n 3 -w 1 --transport shm >"$log" 2>&1 &&
+        "$folder/weft-topo" >>"$log" 2>&1
     result "it runs" $? "$log"
-    rm -rf "${folder:?}/$part"
 done
 
 # A pkg-config that knows nothing but what it is told to.
@@ -46,7 +46,7 @@ without() { # NAME...: all but these
 says() {
     local name=$1 package=$2
     shift 2
-    PKG_CONFIG_LIBDIR=$known make_in "$folder/missing" "$@" >"$log" 2>&1
+    PKG_CONFIG_LIBDIR=$known build "$@" >"$log" 2>&1
     [[ $? != 0 ]] && grep -q "weft: .* is missing: .*$package" "$log" && ! grep -q 'error:' "$log"
     result "$name" $? "$log"
 }
