@@ -5,7 +5,7 @@
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-MAKE_PARTS := mk/config.mk mk/depends.mk mk/sources.mk mk/library.mk mk/tools.mk mk/tests.mk mk/check.mk mk/perf.mk mk/install.mk \
+MAKE_PARTS := mk/config.mk mk/depends.mk mk/sources.mk mk/library.mk mk/tools.mk mk/tests.mk mk/check.mk mk/perf.mk mk/docs.mk mk/install.mk \
 	$(wildcard mk/package.mk)
 include $(MAKE_PARTS)
 

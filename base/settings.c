@@ -8,66 +8,215 @@
 
 #include "base/error.h"
 
-/* One row per variable, ordered by name: the agreed text relies on it. */
-struct row {
-    const char *name;
-    size_t offset;
-    enum { NUMBER, WORD, LIST } type;
-    int64_t low, high, fallback; /* NUMBER and WORD; LIST: high is the field's size */
-    const char *words;           /* WORD: "auto,ring,..." value is the index; LIST: allowed words */
-    int agreed;
-};
-
 #define AT(field)   offsetof(struct weft_settings, field)
 #define SIZE(field) sizeof(((struct weft_settings *)0)->field)
+
+#define NUMBER  WEFT_SETTING_NUMBER
+#define WORD    WEFT_SETTING_WORD
+#define LIST    WEFT_SETTING_LIST
+#define OTHER   WEFT_SETTING_OTHER
+#define AGREED  WEFT_SCOPE_AGREED
+#define CONTENT WEFT_SCOPE_CONTENT
+#define LOCAL   WEFT_SCOPE_LOCAL
+#define SAME    WEFT_SCOPE_SAME
+#define PROCESS WEFT_SCOPE_PROCESS
+#define FIRST   WEFT_SCOPE_FIRST_RANK
 
 /* Every choice has one way to be written, this order: the texts are compared. */
 static const char transport_words[] = "shm,ofi,verbs";
 
-static const struct row rows[] = {
+/* One row per variable, ordered by name: the agreed text relies on it. What each says to its reader is printed by
+ * weft-perf --settings, and stands in docs/settings.md and weft(7): make docs. */
+static const struct weft_setting rows[] = {
     {"WEFT_ALGO", AT(algorithm), WORD, 0, 14, 0,
-     "auto,ring,tree,rd,rab,binomial,chain,sag,bruck,halving,direct,pairwise,dissemination,hier,leader", 1},
-    {"WEFT_CACHE_BYTES", AT(cache_bytes), NUMBER, 0, INT64_MAX, 1 << 30, NULL, 0},
-    {"WEFT_CONNECT", AT(connect), WORD, 0, 1, 0, "lazy,eager", 1},
-    {"WEFT_DEVICE", AT(device_kinds), LIST, 0, SIZE(device_kinds), 0, NULL, 0},
-    {"WEFT_DEVICE_OPTIONS", AT(device_options), LIST, 0, SIZE(device_options), 0, NULL, 0},
-    {"WEFT_DEVICE_PLUGIN", AT(device_plugins), LIST, 0, SIZE(device_plugins), 0, NULL, 0},
-    {"WEFT_DEVICE_PROGRAM", AT(device_program), WORD, 0, 2, 0, "auto,always,never", 1},
-    {"WEFT_DEVICE_PROGRAM_BYTES", AT(device_program_bytes), NUMBER, 0, 1 << 30, 1 << 20, NULL, 1},
-    {"WEFT_DIRECT", AT(direct), NUMBER, 0, 1, 1, NULL, 1},
-    {"WEFT_EAGER_OFI", AT(eager_bytes_ofi), NUMBER, 0, 65536, 16384, NULL, 1},
-    {"WEFT_EAGER_SHM", AT(eager_bytes_shm), NUMBER, 0, 65536, 4096, NULL, 1},
-    {"WEFT_EAGER_VERBS", AT(eager_bytes_verbs), NUMBER, 0, 65536, 8192, NULL, 1},
-    {"WEFT_FAST_PATH", AT(fast_path_bytes), NUMBER, 0, 65536, 16384, NULL, 1},
-    {"WEFT_HEARTBEAT_MS", AT(heartbeat_ms), NUMBER, 200, 600000, 2000, NULL, 0},
-    {"WEFT_OFI_PROVIDER", AT(provider), LIST, 0, SIZE(provider), 0, NULL, 1},
-    {"WEFT_ORDER", AT(order), WORD, 0, 1, 0, "topology,rank", 1},
-    {"WEFT_RAB_BYTES", AT(rab_bytes), NUMBER, 0, INT64_MAX, 0, NULL, 1},
-    {"WEFT_RD_BYTES", AT(rd_bytes), NUMBER, 0, INT64_MAX, 0, NULL, 1},
-    {"WEFT_SLICE_OFI", AT(slice_bytes_ofi), NUMBER, 4096, 1 << 30, 1 << 19, NULL, 1},
-    {"WEFT_SLICE_SHM", AT(slice_bytes_shm), NUMBER, 4096, 1 << 30, 1 << 17, NULL, 1},
-    {"WEFT_SLICE_VERBS", AT(slice_bytes_verbs), NUMBER, 4096, 1 << 30, 1 << 20, NULL, 1},
-    {"WEFT_SPIN_US", AT(spin_us), NUMBER, 0, 1000000, 100, NULL, 0},
-    {"WEFT_STRICT", AT(strict), NUMBER, 0, 1, 0, NULL, 1},
-    {"WEFT_TIMEOUT_MS", AT(timeout_ms), NUMBER, -1, INT64_MAX / 2000000, 300000, NULL, 0},
-    {"WEFT_TOPO_FILE", AT(topo_file), LIST, 0, SIZE(topo_file), 0, NULL, 0},
-    {"WEFT_TRANSPORT", AT(transports), LIST, 0, SIZE(transports), 0, transport_words, 1},
-    {"WEFT_VERBS_DEVICE", AT(devices), LIST, 0, SIZE(devices), 0, NULL, 0},
-    {"WEFT_VERBS_FAILOVER", AT(verbs.failover), NUMBER, 0, 1, 0, NULL, 1},
-    {"WEFT_VERBS_GID", AT(verbs.gid_index), NUMBER, -1, 255, -1, NULL, 0},
-    {"WEFT_VERBS_ODP", AT(verbs.odp), NUMBER, 0, 1, 0, NULL, 0},
-    {"WEFT_VERBS_PKEY", AT(verbs.partition_index), NUMBER, 0, 65535, 0, NULL, 0},
-    {"WEFT_VERBS_QPS", AT(verbs.qps), NUMBER, 1, 4, 1, NULL, 1},
-    {"WEFT_VERBS_RAILS", AT(verbs.rails), NUMBER, 1, 4, 4, NULL, 0},
-    {"WEFT_VERBS_RELAXED", AT(verbs.relaxed), NUMBER, 0, 1, 1, NULL, 0},
-    {"WEFT_VERBS_RETRY", AT(verbs.retry), NUMBER, 0, 7, 7, NULL, 0},
-    {"WEFT_VERBS_SERVICE_LEVEL", AT(verbs.service_level), NUMBER, 0, 15, 0, NULL, 0},
-    {"WEFT_VERBS_STRIPE", AT(verbs.stripe_bytes), NUMBER, 4096, 1 << 30, 1 << 18, NULL, 1},
-    {"WEFT_VERBS_TIMEOUT", AT(verbs.timeout), NUMBER, 0, 31, 18, NULL, 0},
-    {"WEFT_VERBS_TRAFFIC_CLASS", AT(verbs.traffic_class), NUMBER, 0, 255, 0, NULL, 0},
-    {"WEFT_VERBS_WINDOWS", AT(verbs.windows), NUMBER, 0, 1, 1, NULL, 0},
-    {"WEFT_WINDOW", AT(window), NUMBER, 4, 64, 32, NULL, 1},
+     "auto,ring,tree,rd,rab,binomial,chain,sag,bruck,halving,direct,pairwise,dissemination,hier,leader",
+     AGREED, WEFT_SETTINGS_CHOICE, NULL, NULL,
+     "The algorithm for those collectives that it serves. Other collectives choose for themselves, and so do "
+     "calls "
+     "that it cannot do. auto takes the cheapest by the cost model."},
+    {"WEFT_CACHE_BYTES", AT(cache_bytes), NUMBER, 0, INT64_MAX, 1 << 30, NULL, LOCAL, WEFT_SETTINGS_TRANSPORT,
+     NULL, NULL,
+     "How many bytes of ordinary memory a context keeps registered for later operations. With 0 each "
+     "operation "
+     "registers its own."},
+    {"WEFT_CONNECT", AT(connect), WORD, 0, 1, 0, "lazy,eager", AGREED, WEFT_SETTINGS_TRANSPORT, NULL, NULL,
+     "When peers are connected: on first use, or when a communicator is made."},
+    {"WEFT_DEVICE", AT(device_kinds), LIST, 0, SIZE(device_kinds), 0, NULL, LOCAL, WEFT_SETTINGS_DEVICE,
+     "all", "kinds such as cuda, separated by commas; behind ^ those not to use",
+     "The kinds of devices that are used. Host memory always is."},
+    {"WEFT_DEVICE_OPTIONS", AT(device_options), LIST, 0, SIZE(device_options), 0, NULL, LOCAL,
+     WEFT_SETTINGS_DEVICE, "none", "KIND:name=value,...; several kinds are separated by semicolons",
+     "Settings of one kind of device each, such as sim:seed=42,delay=100."},
+    {"WEFT_DEVICE_PLUGIN", AT(device_plugins), LIST, 0, SIZE(device_plugins), 0, NULL, LOCAL,
+     WEFT_SETTINGS_DEVICE, "none", "absolute paths, separated by colons",
+     "Shared objects with more kinds of devices. A file, and every folder on its path, must belong to root "
+     "or the "
+     "user and be writable by nobody else. One that cannot be used is left out with a warning."},
+    {"WEFT_DEVICE_PROGRAM", AT(device_program), WORD, 0, 2, 0, "auto,always,never", AGREED,
+     WEFT_SETTINGS_DEVICE, NULL, NULL,
+     "Whether collectives on device memory of one machine run as device collectives: one kernel for each "
+     "device, "
+     "without the host in between. auto does so where measurements say that it pays, always where it can be "
+     "done."},
+    {"WEFT_DEVICE_PROGRAM_BYTES", AT(device_program_bytes), NUMBER, 0, 1 << 30, 1 << 20, NULL, AGREED,
+     WEFT_SETTINGS_DEVICE, NULL, NULL,
+     "The largest device collective, in bytes; 0: none. Each rank of a communicator with such calls keeps a "
+     "little "
+     "more than twice as much memory of its device."},
+    {"WEFT_DIRECT", AT(direct), NUMBER, 0, 1, 1, NULL, AGREED, WEFT_SETTINGS_TRANSPORT, NULL, NULL,
+     "Whether ranks of one host read each other's memory (1) or pass everything through staging memory (0)."},
+    {"WEFT_EAGER_OFI", AT(eager_bytes_ofi), NUMBER, 0, 65536, 16384, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
+     NULL, NULL, "The largest message over ofi that is sent without a rendezvous, in bytes."},
+    {"WEFT_EAGER_SHM", AT(eager_bytes_shm), NUMBER, 0, 65536, 4096, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
+     NULL, NULL, "The largest message over shm that is sent without a rendezvous, in bytes."},
+    {"WEFT_EAGER_VERBS", AT(eager_bytes_verbs), NUMBER, 0, 65536, 8192, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
+     NULL, NULL, "The largest message over verbs that is sent without a rendezvous, in bytes."},
+    {"WEFT_FAST_PATH", AT(fast_path_bytes), NUMBER, 0, 65536, 16384, NULL, AGREED, WEFT_SETTINGS_CHOICE, NULL,
+     NULL,
+     "The largest block or tensor for which a collective of up to 16 ranks of one host takes the cache-line "
+     "path, in "
+     "bytes; 0: none. Where ranks share processors the limit is 8 times as high."},
+    {"WEFT_HEARTBEAT_MS", AT(heartbeat_ms), NUMBER, 200, 600000, 2000, NULL, FIRST, WEFT_SETTINGS_TIME, NULL,
+     NULL, "A rank from which nothing is heard for so many milliseconds is declared dead."},
+    {"WEFT_OFI_PROVIDER", AT(provider), LIST, 0, SIZE(provider), 0, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
+     "the first that fits, in libfabric's order", "a provider's name, such as tcp or tcp;ofi_rxm",
+     "The libfabric provider that ofi uses."},
+    {"WEFT_ORDER", AT(order), WORD, 0, 1, 0, "topology,rank", AGREED, WEFT_SETTINGS_CHOICE, NULL, NULL,
+     "What rings, trees and hierarchical plans follow: machine and fabric, or the ranks' numbers. With rank "
+     "there "
+     "is one ring, however many NICs hosts have."},
+    {"WEFT_RAB_BYTES", AT(rab_bytes), NUMBER, 0, INT64_MAX, 0, NULL, AGREED, WEFT_SETTINGS_CHOICE, NULL, NULL,
+     "The automatic choice takes Rabenseifner's algorithm up to this size, ring or tree above, in bytes; 0: "
+     "by "
+     "cost."},
+    {"WEFT_RD_BYTES", AT(rd_bytes), NUMBER, 0, INT64_MAX, 0, NULL, AGREED, WEFT_SETTINGS_CHOICE, NULL, NULL,
+     "The automatic choice takes recursive doubling up to this size, in bytes; 0: by cost."},
+    {"WEFT_SLICE_OFI", AT(slice_bytes_ofi), NUMBER, 4096, 1 << 30, 1 << 19, NULL, AGREED,
+     WEFT_SETTINGS_TRANSPORT, NULL, NULL, "The slice into which long messages over ofi are cut, in bytes."},
+    {"WEFT_SLICE_SHM", AT(slice_bytes_shm), NUMBER, 4096, 1 << 30, 1 << 17, NULL, AGREED,
+     WEFT_SETTINGS_TRANSPORT, NULL, NULL, "The slice into which long messages over shm are cut, in bytes."},
+    {"WEFT_SLICE_VERBS", AT(slice_bytes_verbs), NUMBER, 4096, 1 << 30, 1 << 20, NULL, AGREED,
+     WEFT_SETTINGS_TRANSPORT, NULL, NULL, "The slice into which long messages over verbs are cut, in bytes."},
+    {"WEFT_SPIN_US", AT(spin_us), NUMBER, 0, 1000000, 100, NULL, LOCAL, WEFT_SETTINGS_TRANSPORT, NULL, NULL,
+     "How many microseconds a waiting call polls before it sleeps."},
+    {"WEFT_STRICT", AT(strict), NUMBER, 0, 1, 0, NULL, AGREED, WEFT_SETTINGS_CHOICE, NULL, NULL,
+     "With 1 the bits of a reduction depend on the inputs and the number of ranks alone, not on algorithm, "
+     "size or "
+     "slicing."},
+    {"WEFT_TIMEOUT_MS", AT(timeout_ms), NUMBER, -1, INT64_MAX / 2000000, 300000, NULL, LOCAL,
+     WEFT_SETTINGS_TIME, NULL, NULL, "The default deadline of calls, in milliseconds; -1: none."},
+    {"WEFT_TOPO_FILE", AT(topo_file), LIST, 0, SIZE(topo_file), 0, NULL, CONTENT, WEFT_SETTINGS_CHOICE,
+     "none", "a file in any form that weft-topo --input reads",
+     "The fabric that ranks are ordered along. Hosts are found in it by their names, whole or up to the "
+     "first dot."},
+    {"WEFT_TRANSPORT", AT(transports), LIST, 0, SIZE(transports), 0, transport_words, AGREED,
+     WEFT_SETTINGS_TRANSPORT, "shm,ofi,verbs", "words of shm, ofi, verbs, separated by commas",
+     "The transports that may be used. Ranks that share memory use shm, others verbs where both have RDMA "
+     "devices "
+     "that reach each other, else ofi."},
+    {"WEFT_VERBS_DEVICE", AT(devices), LIST, 0, SIZE(devices), 0, NULL, LOCAL, WEFT_SETTINGS_RDMA,
+     "the rank's share of its host's ports",
+     "devices or ports, such as mlx5_0:1,mlx5_1; behind ^ those not to use",
+     "The RDMA devices and ports of this rank. Behind ^ stand those that the ranks of the host do not "
+     "share."},
+    {"WEFT_VERBS_FAILOVER", AT(verbs.failover), NUMBER, 0, 1, 0, NULL, AGREED, WEFT_SETTINGS_RDMA, NULL, NULL,
+     "With 1 the traffic of a rail that goes down moves to the other rails."},
+    {"WEFT_VERBS_GID", AT(verbs.gid_index), NUMBER, -1, 255, -1, NULL, LOCAL, WEFT_SETTINGS_RDMA, NULL, NULL,
+     "The index of the GID that every port uses; -1 chooses one for each port and peer."},
+    {"WEFT_VERBS_ODP", AT(verbs.odp), NUMBER, 0, 1, 0, NULL, LOCAL, WEFT_SETTINGS_RDMA, NULL, NULL,
+     "With 1 memory is registered for on-demand paging where the device can do that, and is not pinned."},
+    {"WEFT_VERBS_PKEY", AT(verbs.partition_index), NUMBER, 0, 65535, 0, NULL, LOCAL, WEFT_SETTINGS_RDMA, NULL,
+     NULL, "The index of the partition key in the port's table."},
+    {"WEFT_VERBS_QPS", AT(verbs.qps), NUMBER, 1, 4, 1, NULL, AGREED, WEFT_SETTINGS_RDMA, NULL, NULL,
+     "Queue pairs for each rail and peer."},
+    {"WEFT_VERBS_RAILS", AT(verbs.rails), NUMBER, 1, 4, 4, NULL, LOCAL, WEFT_SETTINGS_RDMA, NULL, NULL,
+     "How many ports a rank uses at most."},
+    {"WEFT_VERBS_RELAXED", AT(verbs.relaxed), NUMBER, 0, 1, 1, NULL, LOCAL, WEFT_SETTINGS_RDMA, NULL, NULL,
+     "With 1 writes to memory may pass each other (relaxed ordering) where the device offers it."},
+    {"WEFT_VERBS_RETRY", AT(verbs.retry), NUMBER, 0, 7, 7, NULL, LOCAL, WEFT_SETTINGS_RDMA, NULL, NULL,
+     "How often the device sends again what is not acknowledged. Soft-RoCE takes 7 as endless."},
+    {"WEFT_VERBS_SERVICE_LEVEL", AT(verbs.service_level), NUMBER, 0, 15, 0, NULL, LOCAL, WEFT_SETTINGS_RDMA,
+     NULL, NULL, "The InfiniBand service level; on Ethernet the priority."},
+    {"WEFT_VERBS_STRIPE", AT(verbs.stripe_bytes), NUMBER, 4096, 1 << 30, 1 << 18, NULL, AGREED,
+     WEFT_SETTINGS_RDMA, NULL, NULL,
+     "A write of at least this many bytes is cut over all rails and queue pairs. Shorter writes take one "
+     "rail each, "
+     "in turn."},
+    {"WEFT_VERBS_TIMEOUT", AT(verbs.timeout), NUMBER, 0, 31, 18, NULL, LOCAL, WEFT_SETTINGS_RDMA, NULL, NULL,
+     "The device awaits an acknowledgement for 4.096 microseconds times two to the power of this; 0: for "
+     "ever. 18 "
+     "is about a second."},
+    {"WEFT_VERBS_TRAFFIC_CLASS", AT(verbs.traffic_class), NUMBER, 0, 255, 0, NULL, LOCAL, WEFT_SETTINGS_RDMA,
+     NULL, NULL, "The traffic class in the packets' headers. With RoCE its upper six bits are the DSCP."},
+    {"WEFT_VERBS_WINDOWS", AT(verbs.windows), NUMBER, 0, 1, 1, NULL, LOCAL, WEFT_SETTINGS_RDMA, NULL, NULL,
+     "With 1 a peer writes through a memory window, which ends with its message, where the device has them."},
+    {"WEFT_WINDOW", AT(window), NUMBER, 4, 64, 32, NULL, AGREED, WEFT_SETTINGS_CHOICE, NULL, NULL,
+     "How many steps of a plan may be in flight at a time."},
 };
+
+enum { ROWS = sizeof rows / sizeof *rows };
+
+/* What is read elsewhere, each where its value is needed, for the same readers. */
+#define ELSEWHERE(name, scope, group, unset, values, text)                                                   \
+    {                                                                                                        \
+        name, 0, OTHER, 0, 0, 0, NULL, scope, group, unset, values, text                                     \
+    }
+
+static const struct weft_setting elsewhere[] = {
+    ELSEWHERE("RANK", LOCAL, WEFT_SETTINGS_JOB, "from PMIx", "a number from 0",
+              "This rank's number. torchrun sets it."),
+    ELSEWHERE("WORLD_SIZE", SAME, WEFT_SETTINGS_JOB, "from PMIx", "a number from 1",
+              "How many ranks there are. torchrun sets it."),
+    ELSEWHERE("WEFT_BOOTSTRAP_FILE", AGREED, WEFT_SETTINGS_JOB, "not used", "an absolute path",
+              "A file on a file system that all ranks see. Rank 0 makes it, and removes it when all have "
+              "met. A record that an earlier job has left there is replaced; anything else there is an "
+              "error, and stays as it is."),
+    ELSEWHERE("MASTER_ADDR", SAME, WEFT_SETTINGS_JOB, "from PMIx", "a host name or an address",
+              "The host of rank 0, where WEFT_BOOTSTRAP_FILE is not set. torchrun sets it."),
+    ELSEWHERE("WEFT_PORT", SAME, WEFT_SETTINGS_JOB, "MASTER_PORT + 1", "1 to 65535",
+              "The TCP port where rank 0 listens."),
+    ELSEWHERE("MASTER_PORT", SAME, WEFT_SETTINGS_JOB, "not used", "1 to 65534",
+              "The port of torchrun's own store. weft takes the next one where WEFT_PORT is not set."),
+    ELSEWHERE("WEFT_BOOTSTRAP_FD", LOCAL, WEFT_SETTINGS_JOB, "not used", "a number of a descriptor",
+              "On rank 0: a socket, inherited from a launcher, that already listens on that port."),
+    ELSEWHERE("WEFT_SECRET_FD", LOCAL, WEFT_SETTINGS_JOB, "not used", "a number of a descriptor",
+              "A file, inherited from a launcher, that holds the job's secret of 16 to 4096 bytes."),
+    ELSEWHERE("WEFT_SECRET_FILE", LOCAL, WEFT_SETTINGS_JOB, "not used", "an absolute path",
+              "A regular file with the job's secret, where WEFT_SECRET_FD is not set. It belongs to the user "
+              "who runs "
+              "the job and gives nobody else any rights (mode 0600). Every host has the same content."),
+    ELSEWHERE("PMIX_NAMESPACE", LOCAL, WEFT_SETTINGS_JOB, "no PMIx", "set by the launcher",
+              "With PMIX_RANK: mpirun of Open MPI or srun --mpi=pmix started this process, and PMIx tells "
+              "rank, number "
+              "of ranks, place of rank 0 and secret."),
+    ELSEWHERE("PMIX_RANK", LOCAL, WEFT_SETTINGS_JOB, "no PMIx", "set by the launcher", "See PMIX_NAMESPACE."),
+    ELSEWHERE("SLURM_TOPOLOGY_ADDR", LOCAL, WEFT_SETTINGS_CHOICE, "no switches are known", "set by Slurm",
+              "The switches above this host, where WEFT_TOPO_FILE is not set."),
+    ELSEWHERE("SLURM_TOPOLOGY_ADDR_PATTERN", LOCAL, WEFT_SETTINGS_CHOICE, "no switches are known",
+              "set by Slurm", "What the parts of SLURM_TOPOLOGY_ADDR are."),
+    ELSEWHERE("HWLOC_FSROOT", LOCAL, WEFT_SETTINGS_CHOICE, "/", "a folder",
+              "Where /sys and /proc of the machine to look at lie, as for hwloc."),
+    ELSEWHERE(
+        "FI_OFI_RXM_USE_SRX", LOCAL, WEFT_SETTINGS_TRANSPORT, "libfabric's own", "libfabric's",
+        "A setting of libfabric. weft refuses to use verbs;ofi_rxm of libfabric 1.17 where it is on, as "
+        "notices of writes are lost then."),
+    ELSEWHERE("WEFT_LOG", PROCESS, WEFT_SETTINGS_LOG, "warn", "none, error, warn, info, debug",
+              "What is logged: this level and the more serious ones."),
+    ELSEWHERE("WEFT_LOG_FILE", PROCESS, WEFT_SETTINGS_LOG, "standard error", "an absolute path",
+              "The file where the log goes."),
+    ELSEWHERE("WEFT_ISA", PROCESS, WEFT_SETTINGS_LOG, "the best that the processor has",
+              "portable, avx2, avx512",
+              "The code that reduces on processors. The results have the same bits with each."),
+};
+
+enum { ELSEWHERE_ROWS = sizeof elsewhere / sizeof *elsewhere };
+
+const struct weft_setting *weft_setting_at(size_t index)
+{
+    if (index < ROWS)
+        return &rows[index];
+    return index - ROWS < ELSEWHERE_ROWS ? &elsewhere[index - ROWS] : NULL;
+}
 
 /* Position of the word in a comma-separated list, or -1. */
 static int word_index(const char *list, const char *word, size_t length)
@@ -81,7 +230,7 @@ static int word_index(const char *list, const char *word, size_t length)
     return -1;
 }
 
-static int read_number(const struct row *row, const char *text, int64_t *value)
+static int read_number(const struct weft_setting *row, const char *text, int64_t *value)
 {
     char *end;
     errno = 0;
@@ -93,7 +242,7 @@ static int read_number(const struct row *row, const char *text, int64_t *value)
     return WEFT_OK;
 }
 
-static int read_list(const struct row *row, const char *text, char *value, size_t capacity)
+static int read_list(const struct weft_setting *row, const char *text, char *value, size_t capacity)
 {
     if (strlen(text) >= capacity)
         return weft_fail(WEFT_INVALID, "%s is longer than %zu characters", row->name, capacity - 1);
@@ -108,7 +257,7 @@ static int read_list(const struct row *row, const char *text, char *value, size_
     return WEFT_OK;
 }
 
-static int read_row(const struct row *row, struct weft_settings *settings)
+static int read_row(const struct weft_setting *row, struct weft_settings *settings)
 {
     void *field = (char *)settings + row->offset;
     const char *text = getenv(row->name);
@@ -142,7 +291,7 @@ static void order_transports(const char *list, char *value, size_t capacity)
 
 int weft_settings_transports(struct weft_settings *settings, const char *list)
 {
-    static const struct row row = {.name = "transports", .words = transport_words};
+    static const struct weft_setting row = {.name = "transports", .words = transport_words};
     char value[sizeof settings->transports];
     int status = read_list(&row, list, value, sizeof value);
     if (status == WEFT_OK)
@@ -155,7 +304,7 @@ int weft_settings_read(struct weft_settings *settings)
     struct weft_settings read;
     memset(&read, 0, sizeof read);
     read.verbs.size = sizeof read.verbs;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < ROWS; i++) {
         int status = read_row(&rows[i], &read);
         if (status != WEFT_OK)
             return status;
@@ -165,25 +314,77 @@ int weft_settings_read(struct weft_settings *settings)
     return WEFT_OK;
 }
 
-/* One agreed setting as a line; a word as such, for people who read what differs. */
-static int print_row(const struct row *row, const void *field, char *text, size_t capacity)
+/* A number as such, or the word that it stands for. */
+static int print_number(const struct weft_setting *row, int64_t number, char *text, size_t capacity)
 {
-    if (row->type == LIST)
-        return snprintf(text, capacity, "%s=%s\n", row->name, (const char *)field);
-    int64_t number = *(const int64_t *)field;
     if (row->type == NUMBER)
-        return snprintf(text, capacity, "%s=%lld\n", row->name, (long long)number);
+        return snprintf(text, capacity, "%lld", (long long)number);
     const char *word = row->words;
     for (int64_t i = 0; i < number && strchr(word, ','); i++)
         word = strchr(word, ',') + 1;
-    return snprintf(text, capacity, "%s=%.*s\n", row->name, (int)strcspn(word, ","), word);
+    return snprintf(text, capacity, "%.*s", (int)strcspn(word, ","), word);
+}
+
+/* One agreed setting as a line, for people who read what differs. */
+static int print_row(const struct weft_setting *row, const void *field, char *text, size_t capacity)
+{
+    char number[64];
+    if (row->type == LIST)
+        return snprintf(text, capacity, "%s=%s\n", row->name, (const char *)field);
+    print_number(row, *(const int64_t *)field, number, sizeof number);
+    return snprintf(text, capacity, "%s=%s\n", row->name, number);
+}
+
+void weft_setting_default(const struct weft_setting *setting, char *text, size_t capacity)
+{
+    if (setting->unset)
+        snprintf(text, capacity, "%s", setting->unset);
+    else
+        print_number(setting, setting->fallback, text, capacity);
+}
+
+void weft_setting_values(const struct weft_setting *setting, char *text, size_t capacity)
+{
+    size_t used = 0;
+    if (setting->values)
+        snprintf(text, capacity, "%s", setting->values);
+    else if (setting->type == WORD)
+        for (const char *c = setting->words; *c && used + 3 < capacity; c++)
+            used += (size_t)snprintf(text + used, capacity - used, *c == ',' ? ", " : "%c", *c);
+    else if (setting->high == INT64_MAX)
+        snprintf(text, capacity, "%lld or more", (long long)setting->low);
+    else
+        snprintf(text, capacity, setting->high - setting->low == 1 ? "%lld or %lld" : "%lld to %lld",
+                 (long long)setting->low, (long long)setting->high);
+}
+
+int weft_setting_in_force(const struct weft_setting *setting, char *text, size_t capacity)
+{
+    struct weft_settings read;
+    const char *given = getenv(setting->name);
+    if (!given || !*given) {
+        weft_setting_default(setting, text, capacity);
+        return WEFT_OK;
+    }
+    snprintf(text, capacity, "%s", given);
+    if (setting->type == OTHER)
+        return WEFT_OK;
+    int status = read_row(setting, &read);
+    const void *field = (const char *)&read + setting->offset;
+    if (status != WEFT_OK)
+        return status;
+    if (setting->words == transport_words)
+        order_transports(field, text, capacity);
+    else if (setting->type != LIST)
+        print_number(setting, *(const int64_t *)field, text, capacity);
+    return WEFT_OK;
 }
 
 size_t weft_settings_agreed(const struct weft_settings *settings, char *text, size_t capacity)
 {
     size_t used = 0;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (!rows[i].agreed)
+    for (size_t i = 0; i < ROWS; i++) {
+        if (rows[i].scope != AGREED)
             continue;
         const void *field = (const char *)settings + rows[i].offset;
         char *at = used < capacity ? text + used : NULL;

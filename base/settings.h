@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Settings: WEFT_* environment variables, read once per context into a plain struct.
  *
- * One table (settings.c) defines name, type, range, default and whether all ranks must agree. A value out of
- * range or unparsable is WEFT_INVALID naming variable, value and what was expected. Agreement is checked at
- * communicator creation by comparing weft_settings_agreed() texts.
+ * One table (settings.c) defines name, meaning, type, range, default and whether all ranks must agree. The documents
+ * are printed from it (perf/settings.c). A value out of range or unparsable is WEFT_INVALID naming variable, value and
+ * what was expected. Agreement is checked at communicator creation by comparing weft_settings_agreed() texts.
  */
 #ifndef WEFT_BASE_SETTINGS_H
 #define WEFT_BASE_SETTINGS_H
@@ -45,6 +45,58 @@ struct weft_settings {
     char device_options[512];  /* their own settings, and shared objects with more kinds: */
     char device_plugins[1024]; /* devmem/devices.h */
 };
+
+/* For whom a value counts. */
+enum weft_setting_scope {
+    WEFT_SCOPE_AGREED,    /* the same at all ranks, or there is no communicator */
+    WEFT_SCOPE_SAME,      /* the same at all ranks for them to meet at all */
+    WEFT_SCOPE_CONTENT,   /* of a file: what it says is the same at all ranks */
+    WEFT_SCOPE_LOCAL,     /* each rank has its own */
+    WEFT_SCOPE_PROCESS,   /* likewise, read once per process */
+    WEFT_SCOPE_FIRST_RANK /* rank 0's counts for all */
+};
+
+/* What a reader looks for together, in the order of the documents. */
+enum weft_setting_group {
+    WEFT_SETTINGS_JOB,
+    WEFT_SETTINGS_TIME,
+    WEFT_SETTINGS_CHOICE,
+    WEFT_SETTINGS_TRANSPORT,
+    WEFT_SETTINGS_RDMA,
+    WEFT_SETTINGS_DEVICE,
+    WEFT_SETTINGS_LOG,
+    WEFT_SETTINGS_GROUPS
+};
+
+/* One variable of the environment. */
+struct weft_setting {
+    const char *name;
+    size_t offset; /* of its field in struct weft_settings */
+    enum {
+        WEFT_SETTING_NUMBER,
+        WEFT_SETTING_WORD,
+        WEFT_SETTING_LIST,
+        WEFT_SETTING_OTHER /* read elsewhere, has no field */
+    } type;
+    int64_t low, high, fallback; /* NUMBER and WORD; LIST: high is the field's size */
+    const char *words;           /* WORD: "auto,ring,..." value is the index; LIST: allowed words */
+    enum weft_setting_scope scope;
+    enum weft_setting_group group;
+    const char *unset;  /* what holds when the variable is not set, in words; NULL: the fallback */
+    const char *values; /* what may be given, in words; NULL: the range or the words */
+    const char *text;   /* what it is for: a sentence, or a few */
+};
+
+/* All variables that weft reads, the index-th; NULL behind the last. */
+const struct weft_setting *weft_setting_at(size_t index);
+
+/* What documents say of it: default, and what may be given. */
+void weft_setting_default(const struct weft_setting *setting, char *text, size_t capacity);
+void weft_setting_values(const struct weft_setting *setting, char *text, size_t capacity);
+
+/* The value that a context opened now would have. WEFT_INVALID where it would refuse the variable's, which the text is
+ * then. */
+int weft_setting_in_force(const struct weft_setting *setting, char *text, size_t capacity);
 
 /* Reads the environment. */
 int weft_settings_read(struct weft_settings *settings);

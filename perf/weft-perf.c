@@ -12,6 +12,7 @@
 #include "perf/launch.h"
 #include "perf/operations.h"
 #include "perf/options.h"
+#include "perf/settings.h"
 #include "perf/sweep.h"
 
 enum {
@@ -100,6 +101,7 @@ static void print_help(FILE *out)
     perf_options_help(&everything, out);
     fprintf(out,
             "      --devices            list kinds of devices, and why one is missing\n"
+            "      --settings           list settings, their values and where these come from\n"
             "      --version            print the version and the libraries loaded at run time\n"
             "\nexample: weft-perf allreduce --ranks 4 -b 8 -e 64M\n"
             "exit status: 0 success, 1 wrong results, 2 bad arguments, 3 a rank failed or the output cannot\n"
@@ -163,12 +165,15 @@ static int run(int argc, char **argv)
         print_help(stdout);
         return PERF_EXIT_OK;
     }
-    if (strcmp(first, "--devices") == 0 && argc > 2) {
-        fprintf(stderr, "weft-perf: unexpected argument '%s': expected nothing behind --devices\n", argv[2]);
+    int lists_settings = strcmp(first, "--settings") == 0 || strncmp(first, "--settings=", 11) == 0;
+    if ((strcmp(first, "--devices") == 0 || lists_settings) && argc > 2) {
+        fprintf(stderr, "weft-perf: unexpected argument '%s': expected nothing behind %s\n", argv[2], first);
         return PERF_EXIT_USAGE;
     }
     if (strcmp(first, "--devices") == 0)
         return perf_devices();
+    if (lists_settings)
+        return perf_settings(first[10] ? first + 11 : "");
     struct choice choice;
     if (find(first, &choice) != 0 || perf_options_parse(&options, &choice.accepts, argc, argv) != 0)
         return PERF_EXIT_USAGE;

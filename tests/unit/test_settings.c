@@ -116,6 +116,83 @@ static void test_what_is_agreed(void **state)
     }
 }
 
+/* Documents are printed from the table: nothing in it is empty, and no variable is there twice. */
+static void test_every_setting_is_described(void **state)
+{
+    (void)state;
+    const struct weft_setting *setting;
+    char text[512];
+    for (size_t i = 0; (setting = weft_setting_at(i)); i++) {
+        assert_true(strlen(setting->text) > 10 && setting->text[strlen(setting->text) - 1] == '.');
+        assert_null(strpbrk(setting->text, "|\n"));
+        assert_in_range(setting->group, 0, WEFT_SETTINGS_GROUPS - 1);
+        weft_setting_default(setting, text, sizeof text);
+        assert_true(*text);
+        weft_setting_values(setting, text, sizeof text);
+        assert_true(*text);
+        for (size_t k = 0; k < i; k++)
+            assert_string_not_equal(weft_setting_at(k)->name, setting->name);
+    }
+}
+
+static const struct weft_setting *named(const char *name)
+{
+    const struct weft_setting *setting;
+    for (size_t i = 0; (setting = weft_setting_at(i)); i++)
+        if (strcmp(setting->name, name) == 0)
+            return setting;
+    fail_msg("no setting %s", name);
+    return NULL;
+}
+
+static void test_values_in_words(void **state)
+{
+    (void)state;
+    static const char *const expected[][3] = {
+        {"WEFT_WINDOW", "32", "4 to 64"},
+        {"WEFT_DIRECT", "1", "0 or 1"},
+        {"WEFT_RD_BYTES", "0", "0 or more"},
+        {"WEFT_CONNECT", "lazy", "lazy, eager"},
+        {"WEFT_DEVICE_PROGRAM", "auto", "auto, always, never"},
+        {"WEFT_LOG", "warn", "none, error, warn, info, debug"},
+    };
+    char text[512];
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        weft_setting_default(named(expected[i][0]), text, sizeof text);
+        assert_string_equal(text, expected[i][1]);
+        weft_setting_values(named(expected[i][0]), text, sizeof text);
+        assert_string_equal(text, expected[i][2]);
+    }
+}
+
+static void test_values_in_force(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *given, *in_force;
+        int status;
+    } cases[] = {
+        {"WEFT_WINDOW", NULL, "32", WEFT_OK},
+        {"WEFT_WINDOW", "", "32", WEFT_OK},
+        {"WEFT_WINDOW", "+8", "8", WEFT_OK},
+        {"WEFT_WINDOW", "65", "65", WEFT_INVALID},
+        {"WEFT_ALGO", "rab", "rab", WEFT_OK},
+        {"WEFT_ALGO", "rub", "rub", WEFT_INVALID},
+        {"WEFT_TRANSPORT", "ofi,shm", "shm,ofi", WEFT_OK},
+        {"WEFT_TRANSPORT", "tcp", "tcp", WEFT_INVALID},
+        {"WEFT_DEVICE", "^cuda", "^cuda", WEFT_OK},
+        {"WEFT_LOG", "debug", "debug", WEFT_OK},
+    };
+    char text[512];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (cases[i].given)
+            assert_int_equal(setenv(cases[i].name, cases[i].given, 1), 0);
+        assert_int_equal(weft_setting_in_force(named(cases[i].name), text, sizeof text), cases[i].status);
+        assert_string_equal(text, cases[i].in_force);
+        assert_int_equal(unsetenv(cases[i].name), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -124,6 +201,9 @@ int main(void)
         cmocka_unit_test(test_length_of_a_list),
         cmocka_unit_test(test_verbs_defaults_and_ranges),
         cmocka_unit_test(test_what_is_agreed),
+        cmocka_unit_test(test_every_setting_is_described),
+        cmocka_unit_test(test_values_in_words),
+        cmocka_unit_test(test_values_in_force),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
