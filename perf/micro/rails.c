@@ -4,7 +4,7 @@
  *
  * Two instances of the verbs transport in this process, over the RDMA device in memory (tests/fake), with WEFT_VERBS_FAILOVER as the
  * first argument says. One sends messages of 64 bytes, the other takes them. There is nothing to time here; count
- * instructions, of the transport's functions only (docs/rdma.md has the command):
+ * instructions, of the transport's functions only (docs/rdma-measurements.md has the command):
  *
  *     valgrind --tool=callgrind --callgrind-out-file=x build/perf/micro/rails 0 && callgrind_annotate x
  */

@@ -14,7 +14,7 @@ in flight as weft-perf keeps messages; the writes all go to the same memory, wef
 In the virtual machine the device is threads of the kernel, on the processors that the programs poll on. A program that
 polls keeps such a thread waiting for a time slice of 4 ms, whatever else it does, so there the programs have the
 scheduling policy "idle": whatever is not of that policy goes before them at once, as a device would. Where the
-threads run is the kernel's choice, which turns of all programs depend on: docs/rdma.md, "Beside perftest".
+threads run is the kernel's choice, which turns of all programs depend on: docs/rdma-measurements.md, "Beside perftest".
 """
 
 import argparse

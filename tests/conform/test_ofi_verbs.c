@@ -65,7 +65,7 @@ static const struct conform_backend rows[] = {
 
 int main(void)
 {
-    /* Soft-RoCE has fewer completion entries than libfabric asks for otherwise: docs/rdma.md. */
+    /* Soft-RoCE has fewer completion entries than libfabric asks for otherwise: docs/providers.md. */
     setenv("FI_UNIVERSE_SIZE", "32", 0);
     return conform_run(rows, sizeof rows / sizeof rows[0]);
 }

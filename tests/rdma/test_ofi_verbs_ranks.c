@@ -184,7 +184,7 @@ int main(void)
         cmocka_unit_test(shared_receives_are_refused),
     };
     const char *reason = test_rdma_address(0, address, sizeof address);
-    setenv("FI_UNIVERSE_SIZE", "32", 0); /* docs/rdma.md */
+    setenv("FI_UNIVERSE_SIZE", "32", 0); /* docs/providers.md */
     if (!reason && in_child(absent) == 1)
         reason = "libfabric, or its provider " PROVIDER ", is not there";
     if (reason) {

@@ -267,7 +267,7 @@ static void over_libfabric(void **state)
     const char *reason = test_rdma_address(0, address, sizeof address);
     if (reason)
         TEST_SKIP("%s", reason);
-    setenv("FI_UNIVERSE_SIZE", "32", 0); /* docs/rdma.md */
+    setenv("FI_UNIVERSE_SIZE", "32", 0); /* docs/providers.md */
     if (!job_has_ofi(OFI))
         skip();
     over_ofi = 1;
