@@ -66,11 +66,18 @@ static const struct weft_setting rows[] = {
     {"WEFT_DIRECT", AT(direct), NUMBER, 0, 1, 1, NULL, AGREED, WEFT_SETTINGS_TRANSPORT, NULL, NULL,
      "Whether ranks of one host read each other's memory (1) or pass everything through staging memory (0)."},
     {"WEFT_EAGER_OFI", AT(eager_bytes_ofi), NUMBER, 0, 65536, 16384, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
-     NULL, NULL, "The largest message over ofi that is sent without a rendezvous, in bytes."},
+     NULL, NULL,
+     "The largest message over ofi that is sent without a rendezvous, in bytes."
+     " Less than 64 counts as 64, and more than a message of the provider has room for, mostly 16 KiB, as "
+     "that."},
     {"WEFT_EAGER_SHM", AT(eager_bytes_shm), NUMBER, 0, 65536, 4096, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
-     NULL, NULL, "The largest message over shm that is sent without a rendezvous, in bytes."},
+     NULL, NULL,
+     "The largest message over shm that is sent without a rendezvous, in bytes."
+     " Less than 64 counts as 64, and more than a message has room for, 8152, as that."},
     {"WEFT_EAGER_VERBS", AT(eager_bytes_verbs), NUMBER, 0, 65536, 8192, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
-     NULL, NULL, "The largest message over verbs that is sent without a rendezvous, in bytes."},
+     NULL, NULL,
+     "The largest message over verbs that is sent without a rendezvous, in bytes."
+     " Less than 64 counts as 64, and more than a message has room for, 8264, as that."},
     {"WEFT_FAST_PATH", AT(fast_path_bytes), NUMBER, 0, 65536, 16384, NULL, AGREED, WEFT_SETTINGS_CHOICE, NULL,
      NULL,
      "The largest block or tensor for which a collective of up to 16 ranks of one host takes the cache-line "
@@ -92,13 +99,17 @@ static const struct weft_setting rows[] = {
     {"WEFT_RD_BYTES", AT(rd_bytes), NUMBER, 0, INT64_MAX, 0, NULL, AGREED, WEFT_SETTINGS_CHOICE, NULL, NULL,
      "The automatic choice takes recursive doubling up to this size, in bytes; 0: by cost."},
     {"WEFT_SLICE_OFI", AT(slice_bytes_ofi), NUMBER, 4096, 1 << 30, 1 << 19, NULL, AGREED,
-     WEFT_SETTINGS_TRANSPORT, NULL, NULL, "The slice into which long messages over ofi are cut, in bytes."},
+     WEFT_SETTINGS_TRANSPORT, NULL, NULL,
+     "The slice into which long messages over ofi are cut, in bytes; a multiple of 64, rounded down."},
     {"WEFT_SLICE_SHM", AT(slice_bytes_shm), NUMBER, 4096, 1 << 30, 1 << 17, NULL, AGREED,
-     WEFT_SETTINGS_TRANSPORT, NULL, NULL, "The slice into which long messages over shm are cut, in bytes."},
+     WEFT_SETTINGS_TRANSPORT, NULL, NULL,
+     "The slice into which long messages over shm are cut, in bytes; a multiple of 64, rounded down."},
     {"WEFT_SLICE_VERBS", AT(slice_bytes_verbs), NUMBER, 4096, 1 << 30, 1 << 20, NULL, AGREED,
-     WEFT_SETTINGS_TRANSPORT, NULL, NULL, "The slice into which long messages over verbs are cut, in bytes."},
+     WEFT_SETTINGS_TRANSPORT, NULL, NULL,
+     "The slice into which long messages over verbs are cut, in bytes; a multiple of 64, rounded down."},
     {"WEFT_SPIN_US", AT(spin_us), NUMBER, 0, 1000000, 100, NULL, LOCAL, WEFT_SETTINGS_TRANSPORT, NULL, NULL,
-     "How many microseconds a waiting call polls before it sleeps."},
+     "How many microseconds a waiting call polls before it sleeps. For so long weft's own thread looks "
+     "without a pause for what a device has done."},
     {"WEFT_STRICT", AT(strict), NUMBER, 0, 1, 0, NULL, AGREED, WEFT_SETTINGS_CHOICE, NULL, NULL,
      "With 1 the bits of a reduction depend on the inputs and the number of ranks alone, not on algorithm, "
      "size or "
