@@ -2,7 +2,7 @@
 /* Settings: WEFT_* environment variables, read once per context into a plain struct.
  *
  * One table (settings.c) defines name, meaning, type, range, default and whether all ranks must agree. The documents
- * are printed from it (perf/settings.c). A value out of range or unparsable is WEFT_INVALID naming variable, value and
+ * are printed from it (base/tool/settings_print.c). A value out of range or unparsable is WEFT_INVALID naming variable, value and
  * what was expected. Agreement is checked at communicator creation by comparing weft_settings_agreed() texts.
  */
 #ifndef WEFT_BASE_SETTINGS_H

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/tool/settings_print.h"
 #include "base/tool/version.h"
 #include "perf/channel.h"
 #include "perf/command.h"
@@ -12,7 +13,6 @@
 #include "perf/launch.h"
 #include "perf/operations.h"
 #include "perf/options.h"
-#include "perf/settings.h"
 #include "perf/sweep.h"
 
 enum {
@@ -153,6 +153,15 @@ static int run_rank(const struct choice *choice, const struct perf_options *opti
     return result.wrong || result.damaged || result.missed ? PERF_EXIT_WRONG : PERF_EXIT_OK;
 }
 
+static int print_settings(const char *form)
+{
+    int refused;
+    if (weft_tool_settings(form, &refused) == WEFT_OK)
+        return refused ? PERF_EXIT_USAGE : PERF_EXIT_OK;
+    fprintf(stderr, "weft-perf: --settings=%s: expected --settings, --settings=md or --settings=man\n", form);
+    return PERF_EXIT_USAGE;
+}
+
 static int run(int argc, char **argv)
 {
     struct perf_options options;
@@ -170,10 +179,10 @@ static int run(int argc, char **argv)
         fprintf(stderr, "weft-perf: unexpected argument '%s': expected nothing behind %s\n", argv[2], first);
         return PERF_EXIT_USAGE;
     }
+    if (lists_settings)
+        return print_settings(first[10] ? first + 11 : "");
     if (strcmp(first, "--devices") == 0)
         return perf_devices();
-    if (lists_settings)
-        return perf_settings(first[10] ? first + 11 : "");
     struct choice choice;
     if (find(first, &choice) != 0 || perf_options_parse(&options, &choice.accepts, argc, argv) != 0)
         return PERF_EXIT_USAGE;

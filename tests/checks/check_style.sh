@@ -13,7 +13,7 @@ result() { # NAME OUTPUT
 
 readarray -t sources < <(find include base topo devmem transport algos comm bindings perf tests examples -name '*.[ch]' -o -name '*.[ch]pp' 2>/dev/null | sort)
 readarray -t texts < <(find Makefile mk libweft.map README.md .ci .clang-format docs tests perf -type f 2>/dev/null | grep -Ev '^tests/fuzz/corpus/|/__pycache__/|\.(png|abi)$' | sort)
-readarray -t library < <(find base topo devmem transport algos comm -name '*.[ch]' ! -name 'weft-*.c' ! -path 'topo/tool/*' 2>/dev/null | sort)
+readarray -t library < <(find base topo devmem transport algos comm -name '*.[ch]' ! -name 'weft-*.c' ! -path '*/tool/*' 2>/dev/null | sort)
 
 # A function's body starts with { and ends with } in the first column; so do classes, which are in .hpp.
 result "functions over 70 lines" "$(awk '

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table is base/settings.c's. What stands here is how it looks in each form. */
-#include "perf/settings.h"
+#include "base/tool/settings_print.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,6 @@
 #include <weft/weft.h>
 
 #include "base/settings.h"
-#include "perf/options.h"
 
 static const char *const titles[WEFT_SETTINGS_GROUPS] = {
     [WEFT_SETTINGS_JOB] = "The job: who takes part, and where rank 0 is",
@@ -196,19 +195,16 @@ static int print_group(const struct form *form, enum weft_setting_group group)
     return refused;
 }
 
-int perf_settings(const char *name)
+int weft_tool_settings(const char *name, int *refused)
 {
     const struct form *form = NULL;
     for (size_t i = 0; i < sizeof forms / sizeof *forms && !form; i++)
         form = strcmp(forms[i].name, name) == 0 ? &forms[i] : NULL;
-    if (!form) {
-        fprintf(stderr, "weft-perf: --settings=%s: expected --settings, --settings=md or --settings=man\n",
-                name);
-        return PERF_EXIT_USAGE;
-    }
-    int refused = 0;
+    if (!form)
+        return WEFT_INVALID;
+    *refused = 0;
     form->head();
     for (int group = 0; group < WEFT_SETTINGS_GROUPS; group++)
-        refused |= print_group(form, (enum weft_setting_group)group);
-    return refused ? PERF_EXIT_USAGE : PERF_EXIT_OK;
+        *refused |= print_group(form, (enum weft_setting_group)group);
+    return WEFT_OK;
 }
