@@ -78,12 +78,15 @@ result "statuses that docs/troubleshooting.md leaves out" "$(sed -n 's/^ *X(\(WE
 targets=$(grep -hoE '^[a-z][a-z -]*:' Makefile mk/*.mk 2>/dev/null | tr -d : | tr ' ' '\n' | sort -u)
 # What a block that is not run names of this tree.
 lost_names() { # FILE
-    grep -oE '\bmake( [A-Z_]+=[^ ]*)*( [a-z-]+)+' "$1" | sed 's/ [A-Z_]*=[^ ]*//g; s/^make //' | tr ' ' '\n' |
-        grep -v '^-' | while read -r target; do grep -qx "$target" <<<"$targets" || echo "make $target: no such target"; done
-    grep -oE '(^|[ "=])\.?/?(build|bindings|docs|examples|perf|tests)/[A-Za-z0-9_./-]+' "$1" | sed 's|^[ "=]*||; s|^\./||' | while read -r path; do
-        [[ -e $path || -e $BUILD/${path#build/} ]] || echo "$path: not there"
+    local text
+    text=$(sed 's/\(^\| \)#.*//' "$1")
+    grep -oE '\bmake( [A-Z_]+=[^ ]*)*( [a-z][^ ]*)+' <<<"$text" | tr ' ' '\n' | grep -vE '=|/|^make$' | while read -r target; do
+        grep -qx -e "$target" <<<"$targets" || echo "make $target: no such target"
     done
-    grep -oE 'weft-(perf|plan|topo) [^|&;#>]*' "$1" | while read -r tool command rest; do
+    grep -oE '(^|[ "])(\./)?(build|bindings|docs|examples|perf|tests)/[A-Za-z0-9_./-]+' <<<"$text" | sed 's|^[ "]*||; s|^\./||' | while read -r path; do
+        [[ -e $path || -e $BUILD/${path#build/} || -e ${path#build/}.c ]] || echo "$path: not there"
+    done
+    grep -oE 'weft-(perf|plan|topo) [^|&;>]*' <<<"$text" | while read -r tool command rest; do
         # An option that a tool does not have is an error before anything else.
         for option in $command $rest; do
             [[ $option == --[a-z]* ]] || continue
