@@ -7,7 +7,7 @@
 #   ```sh fails    is run and must fail
 #   ```sh WORD     needs something else (a cluster, torch, root): bash -n, and what it names of this tree must exist
 # A block that begins with ```LANGUAGE NAME.EXTENSION is a file of that name in the scratch folder; C without a name is sum.c.
-# The job's port in the pages, 29600, becomes one that is free. check_commands.sh PAGE... runs these pages alone.
+# The job's port in the pages, 29600, becomes one that is free, and ranks are patient with a busy machine. check_commands.sh PAGE... runs these pages alone.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 . tests/checks/ranks.sh
@@ -135,7 +135,7 @@ for page in "${followed[@]}"; do
     for file in "$folder"/*.sh "$folder"/*.sbatch; do problems+=$(bash -n "$file" 2>&1); done
     if [[ -z $problems && -f $folder.run ]]; then
         problems=$(cd "$folder" && HOME=$folder PATH=$prefix/bin:$PATH LD_LIBRARY_PATH=$prefix/lib PKG_CONFIG_PATH=$prefix/lib/pkgconfig \
-            MANPATH=$prefix/share/man: timeout -k 5 100 bash -eux "$folder.run" 2>&1 </dev/null) && problems=
+            MANPATH=$prefix/share/man: WEFT_HEARTBEAT_MS=60000 timeout -k 5 100 bash -eux "$folder.run" 2>&1 </dev/null) && problems=
         [[ -z $problems ]] || problems="its commands end with an error: $(tail -n 12 <<<"$problems")"
     fi
     result "$page" "$problems"
