@@ -13,7 +13,6 @@
 #include "base/log.h"
 #include "comm/boot.h"
 
-#define DECIDE_NS  INT64_C(500000000)
 #define COLLECT_NS INT64_C(100000000) /* deadlines of several ranks pass together: who else is there? */
 
 /* What ranks have reported about one call. */
@@ -302,5 +301,5 @@ void weft_judge_take(void *arg, int rank, const void *bytes, size_t size)
     if (group->count == judge->comm->ranks)
         decide(judge);
     else
-        decide_within(judge, DECIDE_NS);
+        decide_within(judge, WEFT_JUDGE_NS);
 }

@@ -3,7 +3,7 @@
  *
  * Records of the same call number are compared field by field. The value that more than half of the ranks pass
  * is right; where no value has that, the lowest rank's is. Rank 0 decides when all ranks have reported the
- * call, or DECIDE_NS after the first difference: a rank that is in the call and has noticed nothing reports within
+ * call, or WEFT_JUDGE_NS after the first difference: a rank that is in the call and has noticed nothing reports within
  * WEFT_STALL_NS, one that is not in it yet must not hold up the others.
  *
  * Threads: records and the timer come on the thread of the overlay, which alone touches the rest.
@@ -12,6 +12,8 @@
 #define WEFT_COMM_JUDGE_H
 
 #include "comm/comm.h"
+
+#define WEFT_JUDGE_NS INT64_C(500000000)
 
 /* One rank's call. */
 struct weft_judge_entry {
