@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# weft-perf over an RDMA device, and the comparison with perftest. How fast is not asked here.
+# weft-perf over an RDMA device, and the comparison with perftest. How fast is not asked here, but each verdict has to follow from its
+# figures; tests/integration/test_perf_verdicts.sh asks for verdicts on figures that are made up.
 . tests/support/perf_runs.sh
 command -v python3 >/dev/null || { echo "SKIP: no python3"; exit 77; }
 device=${WEFT_RDMA_DEVICE%%,*} # perhaps with a port: mlx5_0:1
@@ -32,13 +33,22 @@ run allreduce --ranks 2 --transport verbs --device "$device" -b 8 -e 8 -n 5
 right "allreduce"
 expect 3 "nosuch0" allreduce --ranks 2 --transport verbs --device nosuch0 -e 8
 
+# Three verdicts, each as its ratio says (of which two digits are printed), and times of all five programs.
+verdicts_follow() {
+    awk '
+        /^(PASS|FAIL) +2 ranks, .*: [0-9.]+ \(at (least|most) [0-9.]+\)$/ {
+            ratio = $(NF - 3); limit = $NF + 0; good = $(NF - 1) == "least" ? ratio >= limit : ratio <= limit
+            if (ratio <= 0 || (ratio != limit && good != ($1 == "PASS"))) exit wrong = 1
+            judged++
+        }
+        $1 ~ /^(ib_write_lat|p2p-lat|allreduce|ib_write_bw|p2p-bw)$/ && $2 > 0 && $3 > 0 && $3 <= $2 { timed++ }
+        END { exit wrong || judged != 3 || timed != 5 }' "$work/out"
+}
 compare() {
     BUILD=$BUILD PYTHONDONTWRITEBYTECODE=1 timeout -k 5 100 python3 perf/rdma/compare.py --device "$device" --repeats 1 \
         --iterations 10 --windows 2 --window 2 >"$work/out" 2>"$work/err"
     rc=$?
-    local judged
-    judged=$(grep -cE '^(PASS|FAIL) +2 ranks, .*: [0-9.]+ \(at (least|most) [0-9.]+\)$' "$work/out")
-    if [[ $rc == 0 && $judged == 3 && $(grep -c '^# absent' "$work/out") == 0 ]]; then
+    if [[ $rc == 0 && $(grep -c '^# absent' "$work/out") == 0 ]] && verdicts_follow; then
         ok "beside perftest"
     elif [[ $rc == 0 && $(grep -c '^NOT MEASURED' "$work/out") == 3 && $(grep -c '^# absent' "$work/out") == 2 ]]; then
         skip "beside perftest: it is not installed"
