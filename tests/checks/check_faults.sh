@@ -11,6 +11,10 @@ bad=0
 archives=("$BUILD/libweft.a" "$BUILD/libweft-tools.a")
 taken=$(comm -23 <(nm -u "${archives[@]}" | awk '$1 == "U" { sub(/@.*/, "", $2); print $2 }' | sort -u) \
     <(nm --defined-only "${archives[@]}" | awk 'NF == 3 { print $3 }' | sort -u))
+if [[ $(wc -w <<<"$taken") -lt 100 ]]; then
+    echo "${archives[*]}: not there, or hardly a symbol in them"
+    bad=1
+fi
 for symbol in $taken; do
     case $symbol in __asan_* | __ubsan_* | __tsan_* | __sanitizer_* | __sancov_* | __gcov_* | __llvm_*) continue ;; esac
     if ! grep -qE "^(inject|watch|never) $symbol\$" $list; then

@@ -221,7 +221,6 @@ static void test_left(void **state)
 {
     (void)state;
     each_transport(2, left_body);
-    test_ranks_fork(1, self_body, (void *)(uintptr_t) "shm");
 }
 
 /* --- deaths */
