@@ -203,6 +203,8 @@ static void checkin(struct weft_boot_root *root, struct visitor *visitor, const 
     root->by_rank[in.rank] = visitor;
     root->b->members[in.rank] = in.member;
     root->arrived++;
+    weft_log(WEFT_LOG_DEBUG, "bootstrap: rank %d on host '%s' (pid %u) has checked in, %d of %d are here",
+             visitor->rank, in.member.host, (unsigned)in.member.pid, root->arrived, root->b->ranks);
     if (in.left_ms != UINT64_MAX && in.left_ms < INT64_MAX / 2000000) {
         int64_t theirs_ns = weft_clock_ns() + (int64_t)in.left_ms * 1000000;
         if (theirs_ns < root->deadline_ns)

@@ -113,7 +113,7 @@ static int is_of_an_attempt(const struct weft_comm *comm, int64_t tag)
     return subset != NULL;
 }
 
-/* Drops what no attempt can want. [lock] */
+/* Drops what no attempt can want. Also while one waits: what comes then may take the room of what it waits for. [lock] */
 static void clear_away(struct weft_comm *comm)
 {
     struct weft_arrived *next;
@@ -181,6 +181,7 @@ static int look_for_letter(struct weft_comm *comm, void *arg)
         weft_p2p_letter_drop(comm->p2p, at);
         return 1;
     }
+    clear_away(comm);
     return 0;
 }
 
@@ -221,6 +222,8 @@ static int look_for_join(struct weft_comm *comm, void *arg)
         if (kind == WEFT_SUBSET_JOIN || kind == WEFT_SUBSET_GONE)
             weft_p2p_letter_drop(comm->p2p, at);
     }
+    if (!found)
+        clear_away(comm);
     return found;
 }
 

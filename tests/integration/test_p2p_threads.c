@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: with tests/clock/; wrap @tests/clock/wraps */
 /* Point-to-point messages from several threads of each rank on one communicator, while another thread makes collectives
  * on it. Also what the thread sanitizer is run on. */
 #include <pthread.h>
@@ -9,10 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "tests/clock/clock.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
 
@@ -129,22 +130,15 @@ static void test_ofi(void **state)
     assert_int_equal(test_ranks_fork(2, threads_body, (void *)(uintptr_t) "ofi"), 0);
 }
 
-/* --- what the sleep of another thread costs. Who is forgotten is found after 100 ms, here some 40 times in a row; the bound
- * is half of that, and a hundred times what it takes. */
+/* --- nobody is forgotten who sleeps. A waiting thread looks again after 100 ms at the latest, which would hide that; here it
+ * does not. */
 
 #define STALLS   20
 #define BURST    40 /* more than a ring holds */
 #define LENGTH   1000
 #define TRIPS    20
 #define LARGE    500000
-#define BOUND_MS 2000
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
+#define SLEEP_MS 50 /* sleeps as long as this do not end by themselves */
 
 static void *wait_for_answer(void *arg)
 {
@@ -182,7 +176,7 @@ static int stalls_body(int rank, int ranks, void *arg)
     static int32_t memory[LENGTH];
     struct job job;
     CHECK_OK(job_open(&job, "shm", NULL));
-    int64_t since_ms = now_ms();
+    test_clock_no_rescue(SLEEP_MS);
     for (int n = 0; n < STALLS; n++) {
         if (rank == 0) {
             CHECK_OK(stall(job.comm, n % 2));
@@ -193,7 +187,7 @@ static int stalls_body(int rank, int ranks, void *arg)
             CHECK_OK(weft_recv(job.comm, memory, LENGTH, WEFT_INT32, 0, 5, NULL));
         CHECK_OK(weft_send(job.comm, memory, 1, WEFT_INT32, 0, 6));
     }
-    CHECK(now_ms() - since_ms < BOUND_MS);
+    test_clock_no_rescue(0);
     CHECK_OK(job_close(&job));
     return 0;
 }
@@ -238,7 +232,7 @@ static int self_body(int rank, int ranks, void *arg)
     CHECK(memory);
     struct party party = {.comm = job.comm};
     CHECK(pthread_create(&thread, NULL, echo, &party) == 0);
-    int64_t since_ms = now_ms();
+    test_clock_no_rescue(SLEEP_MS);
     for (int n = 0; n < TRIPS; n++) {
         usleep(3000);
         memory[0] = n;
@@ -246,7 +240,7 @@ static int self_body(int rank, int ranks, void *arg)
         CHECK_OK(weft_recv(job.comm, &answer, 1, WEFT_INT32, rank, 2, NULL));
         CHECK(answer == n);
     }
-    CHECK(now_ms() - since_ms < BOUND_MS);
+    test_clock_no_rescue(0);
     pthread_join(thread, NULL);
     CHECK_OK(party.failed);
     free(memory);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: with tests/clock/; wrap @tests/clock/wraps */
 /* Communicators that only the listed ranks make: orders, several at once, lists that differ, ranks that do not come, and
  * the program's own messages meanwhile.
+ *
+ * Deadlines are a minute. A rank that is to see one pass hurries its clock; who comes late waits until it has.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -10,14 +13,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 #include "base/clock.h"
 #include "comm/letter.h"
+#include "tests/clock/clock.h"
 #include "tests/support/job.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
+
+#define TIMEOUT_MS 60000
+#define HURRY      100
+
+/* Shared by the ranks: how many have got somewhere. */
+static _Atomic int *passed;
+
+static void await(int wanted)
+{
+    while (*passed < wanted)
+        usleep(1000);
+}
 
 struct way {
     const char *transports, *provider;
@@ -189,25 +206,50 @@ static void test_lists_differ(void **state)
     assert_int_equal(test_ranks_fork(4, differ_body, NULL), 0);
 }
 
-/* A rank does not come: the others say which, and go on; with another tag it can be tried again. */
+static int open_job(struct job *job)
+{
+    weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
+    test_ranks_options(&options);
+    options.timeout_ms = TIMEOUT_MS;
+    CHECK_OK(weft_context_open(NULL, &job->context));
+    CHECK_OK(weft_comm_create(job->context, &options, &job->comm));
+    return 0;
+}
+
+/* The call of this rank, in which its deadline passes. */
+static int times_out(weft_comm *comm, const int *list, int count, int64_t tag)
+{
+    weft_comm *out = NULL;
+    int64_t start_ns = weft_clock_ns();
+    test_clock_hurry(HURRY);
+    int status = weft_comm_subset(comm, list, count, tag, &out);
+    int64_t took_ns = weft_clock_ns() - start_ns;
+    test_clock_hurry(1);
+    CHECK(status == WEFT_TIMEOUT && out == NULL);
+    CHECK(took_ns >= TIMEOUT_MS * INT64_C(1000000));
+    return 0;
+}
+
+/* A rank does not come: the others say which, and go on; with another tag it can be tried again. The leader, which is
+ * rank 0, hurries and tells the others; where it is the one that does not come, the others do. */
 static int absent_body(int rank, int ranks, void *arg)
 {
     const int absent = *(int *)arg;
     struct job job;
     weft_comm *out = NULL;
-    weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
-    test_ranks_options(&options);
-    options.timeout_ms = 1500;
-    CHECK_OK(weft_context_open(NULL, &job.context));
-    CHECK_OK(weft_comm_create(job.context, &options, &job.comm));
+    CHECK(open_job(&job) == 0);
     int list[3] = {0, 1, 2};
     char expected[32];
     snprintf(expected, sizeof expected, "rank %d", absent);
-    if (rank != absent) {
-        CHECK(weft_comm_subset(job.comm, list, 3, 1, &out) == WEFT_TIMEOUT);
-        CHECK(out == NULL && strstr(weft_error_detail(), expected));
+    if (rank == absent) {
+        await(2);
     } else {
-        usleep(1900000);
+        if (rank == 0 || absent == 0)
+            CHECK(times_out(job.comm, list, 3, 1) == 0);
+        else
+            CHECK(weft_comm_subset(job.comm, list, 3, 1, &out) == WEFT_TIMEOUT);
+        CHECK(out == NULL && strstr(weft_error_detail(), expected));
+        ++*passed;
     }
     CHECK(sum_is(job.comm, rank, ranks * (ranks - 1) / 2) == 0);
     CHECK_OK(weft_comm_subset(job.comm, list, 3, 2, &out));
@@ -220,18 +262,10 @@ static int absent_body(int rank, int ranks, void *arg)
 static void test_absent(void **state)
 {
     (void)state;
-    for (int absent = 0; absent < 2; absent++)
+    for (int absent = 0; absent < 2; absent++) {
+        *passed = 0;
         assert_int_equal(test_ranks_fork(3, absent_body, &absent), 0);
-}
-
-static int open_impatient(struct job *job, int64_t timeout_ms)
-{
-    weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
-    test_ranks_options(&options);
-    options.timeout_ms = timeout_ms;
-    CHECK_OK(weft_context_open(NULL, &job->context));
-    CHECK_OK(weft_comm_create(job->context, &options, &job->comm));
-    return 0;
+    }
 }
 
 static int is_clear(weft_comm *comm)
@@ -256,16 +290,17 @@ static int flood_body(int rank, int ranks, void *arg)
     weft_work *work;
     if (tiny)
         setenv("WEFT_EAGER_SHM", "0", 1);
-    CHECK(open_impatient(&job, 2000) == 0);
+    CHECK(open_job(&job) == 0);
     if (rank == 0) /* so that what comes is taken from the ring meanwhile */
         CHECK_OK(weft_recv_start(job.comm, &other, 1, WEFT_INT8, 1, 99, &work));
     for (int i = 0; i < FLOOD && rank == 1; i++)
         CHECK_OK(weft_send(job.comm, &byte, 1, WEFT_INT8, 0, 5));
     if (rank == 1) {
-        CHECK(weft_comm_subset(job.comm, list, 2, 1, &out) == WEFT_TIMEOUT && out == NULL);
+        CHECK(times_out(job.comm, list, 2, 1) == 0);
         CHECK(strstr(weft_error_detail(), "weft_comm_subset with tag 1: no answer from rank 0"));
+        ++*passed;
     } else {
-        usleep(1500000);
+        await(1);
         CHECK_OK(weft_work_cancel(work));
         CHECK(weft_work_free(work) == WEFT_CANCELLED);
     }
@@ -285,8 +320,10 @@ static int flood_body(int rank, int ranks, void *arg)
 static void test_flood(void **state)
 {
     (void)state;
-    for (int tiny = 0; tiny < 2; tiny++)
+    for (int tiny = 0; tiny < 2; tiny++) {
+        *passed = 0;
         assert_int_equal(test_ranks_fork(2, flood_body, &tiny), 0);
+    }
 }
 
 /* One rank tries twice before the other comes, all with one tag: nothing of what has failed stays, or is taken for what
@@ -297,14 +334,15 @@ static int retry_body(int rank, int ranks, void *arg)
     struct job job;
     weft_comm *out = NULL;
     int list[3] = {0, 1, 2};
-    CHECK(open_impatient(&job, 1000) == 0);
+    CHECK(open_job(&job) == 0);
     for (int i = 0; i < 2 && rank != late; i++)
-        CHECK(weft_comm_subset(job.comm, list, 3, 4, &out) == WEFT_TIMEOUT && out == NULL);
-    if (rank == late)
-        usleep(1500000);
+        CHECK(times_out(job.comm, list, 3, 4) == 0);
+    ++*passed;
+    await(ranks);
     for (int i = 0; i < 2; i++) {
-        if (rank == late)
-            usleep(900000);
+        if (rank == late) /* the others wait for it by then, mostly */
+            await((i + 2) * ranks - 1);
+        ++*passed;
         CHECK(sum_is(job.comm, rank, ranks * (ranks - 1) / 2) == 0);
         CHECK_OK(weft_comm_subset(job.comm, list, 3, 4, &out));
         CHECK(sum_is(out, rank, 3) == 0);
@@ -319,8 +357,10 @@ static int retry_body(int rank, int ranks, void *arg)
 static void test_retry(void **state)
 {
     (void)state;
-    for (int late = 0; late < 2; late++)
+    for (int late = 0; late < 2; late++) {
+        *passed = 0;
         assert_int_equal(test_ranks_fork(3, retry_body, &late), 0);
+    }
 }
 
 /* So much of weft's own lies at the leader that no more may be sent to it: the call fails, and nothing else. Once the
@@ -332,16 +372,18 @@ static int full_body(int rank, int ranks, void *arg)
     struct job job;
     weft_comm *out = NULL;
     int list[2] = {0, 1}, status = WEFT_OK, sent = 0;
-    CHECK(open_impatient(&job, 1000) == 0);
+    CHECK(open_job(&job) == 0);
     if (rank == 1) {
+        test_clock_hurry(HURRY);
         while (status == WEFT_OK && sent++ < 1000)
-            status = weft_letter_send(job.comm, junk, sizeof junk, 0, 6, weft_deadline_ns(100));
+            status = weft_letter_send(job.comm, junk, sizeof junk, 0, 6, weft_deadline_ns(TIMEOUT_MS));
         CHECK(status == WEFT_TIMEOUT && sent < 1000);
-        CHECK(weft_comm_subset(job.comm, list, 2, 2, &out) == WEFT_TIMEOUT && out == NULL);
+        CHECK(times_out(job.comm, list, 2, 2) == 0);
         CHECK(strstr(weft_error_detail(), "weft_comm_subset with tag 2: rank 0 on host"));
         CHECK(strstr(weft_error_detail(), "takes no messages"));
+        ++*passed;
     } else {
-        usleep(900000);
+        await(1);
     }
     CHECK(sum_is(job.comm, rank, ranks * (ranks - 1) / 2) == 0);
     CHECK_OK(weft_comm_subset(job.comm, list, 2, 2, &out));
@@ -355,6 +397,7 @@ static int full_body(int rank, int ranks, void *arg)
 static void test_full(void **state)
 {
     (void)state;
+    *passed = 0;
     assert_int_equal(test_ranks_fork(2, full_body, NULL), 0);
 }
 
@@ -368,9 +411,10 @@ static int death_body(int rank, int ranks, void *arg)
     CHECK_OK(job_open(&job, "shm", NULL));
     int list[3] = {0, 1, 2};
     if (rank == dead) {
-        usleep(100000);
+        await(2);
         _exit(3);
     }
+    ++*passed;
     int status = weft_comm_subset(job.comm, list, 3, 1, &out);
     CHECK((status == WEFT_PEER_FAILED || status == WEFT_REVOKED) && out == NULL);
     CHECK_OK(job_close(&job));
@@ -382,6 +426,7 @@ static void test_death(void **state)
     (void)state;
     for (int dead = 0; dead < 3; dead++) {
         int statuses[3];
+        *passed = 0;
         assert_int_equal(test_ranks_fork_status(3, death_body, &dead, statuses), 1);
         assert_int_not_equal(statuses[dead], 0);
     }
@@ -389,6 +434,10 @@ static void test_death(void **state)
 
 int main(void)
 {
+    passed = mmap(NULL, sizeof *passed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (passed == MAP_FAILED)
+        return 1;
+    setenv("WEFT_HEARTBEAT_MS", "600000", 1); /* a death is noticed by the connection that ends */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_even),      cmocka_unit_test(test_even_ofi),     cmocka_unit_test(test_ring),
         cmocka_unit_test(test_arguments), cmocka_unit_test(test_lists_differ), cmocka_unit_test(test_absent),
