@@ -216,7 +216,7 @@ static int open_job(struct job *job)
     return 0;
 }
 
-/* The call of this rank, in which its deadline passes. */
+/* The call of this rank, in which its deadline passes; or that of the leader, which says so. */
 static int times_out(weft_comm *comm, const int *list, int count, int64_t tag)
 {
     weft_comm *out = NULL;
@@ -226,7 +226,7 @@ static int times_out(weft_comm *comm, const int *list, int count, int64_t tag)
     int64_t took_ns = weft_clock_ns() - start_ns;
     test_clock_hurry(1);
     CHECK(status == WEFT_TIMEOUT && out == NULL);
-    CHECK(took_ns >= TIMEOUT_MS * INT64_C(1000000));
+    CHECK(took_ns >= TIMEOUT_MS * INT64_C(1000000) || strstr(weft_error_detail(), "has not come within"));
     return 0;
 }
 

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: with tests/clock/; wrap @tests/clock/wraps */
 /* A call that ends early gives its memory back while a peer is in the middle of reading it, and the user
  * overwrites it at once: the peer must answer an error, never success with what it then finds.
  *
- * Rank 1 is stopped in the middle of its operation by ptrace, and weft's own threads in it before, so that no news of
- * the failure can help it. Rank 0's deadline passes; it overwrites both its buffers; then rank 1 goes on alone.
+ * The middle of rank 1's output cannot be written, so that rank 1 stops there, in the middle of its operation. weft's own
+ * threads in it are stopped by ptrace before, so that no news of the failure can help it. Then rank 0's deadline passes; it
+ * overwrites both its buffers; then rank 1 goes on alone.
  */
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -20,44 +23,44 @@
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "base/clock.h"
+#include "tests/clock/clock.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
 #include "tests/support/skip.h"
 
-#define COUNT    (2u << 20) /* float: 8 MiB */
-#define ATTEMPTS 8
-#define HELPERS  4 /* threads of weft's, at most */
-#define WAIT_NS  20000000000
+#define COUNT      (2u << 20) /* float: 8 MiB */
+#define HELPERS    4          /* threads of weft's, at most */
+#define PAGE       4096
+#define TIMEOUT_MS 60000
+#define LATER_MS   600000
+#define HURRY      100
 
 enum way { MAPPED, LENT, PULLED, STAGED, WAYS };
 static const char *const way_names[] = {"mapped", "lent", "pulled", "staged"};
 
-/* Shared by the ranks of one attempt. */
+/* Shared by the ranks. */
 struct scene {
     enum way way;
-    int started; /* weft_allreduce_start() instead of weft_allreduce() */
-    int64_t timeout_ms;
-    atomic_int main_tid, helpers; /* of rank 1; how many helper_tid there are */
+    int started;        /* weft_allreduce_start() instead of weft_allreduce() */
+    atomic_int helpers; /* of rank 1: how many helper_tid there are */
     pid_t helper_tid[HELPERS];
     atomic_int no_ptrace;
     atomic_int frozen;   /* rank 1 may begin */
+    atomic_int middle;   /* rank 1 stands still */
     atomic_int finished; /* rank 1 has its answer */
     atomic_int left_early, answer, wrong;
-    float output[COUNT]; /* of rank 1 */
+    _Alignas(PAGE) float output[COUNT]; /* of rank 1 */
 };
 
 static int until(atomic_int *value)
 {
-    int64_t until_ns = weft_clock_ns() + WAIT_NS;
-    while (!atomic_load(value) && weft_clock_ns() < until_ns)
+    while (!atomic_load(value))
         usleep(200);
-    return atomic_load(value);
+    return 1;
 }
 
 /* Threads of weft's own: what drives transports, and what carries news of failures. */
@@ -85,41 +88,58 @@ static int freeze(int tid)
     return ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) == 0 && waitpid(tid, &status, __WALL) == tid;
 }
 
-static int has_begun(const struct scene *scene)
-{
-    for (size_t i = 0; i < COUNT; i += COUNT / 64) {
-        if (((const volatile float *)scene->output)[i] != 0)
-            return 1;
-    }
-    return 0;
-}
-
 /* On a thread of rank 0. */
 static void *orchestrate(void *arg)
 {
     struct scene *scene = arg;
-    int helpers = until(&scene->helpers), body = atomic_load(&scene->main_tid), seized = 0, stopped = 0;
+    until(&scene->helpers);
+    int helpers = atomic_load(&scene->helpers), seized = 0, stopped = 0;
     while (seized < helpers && ptrace(PTRACE_SEIZE, scene->helper_tid[seized], NULL, NULL) == 0)
         seized++;
-    if (seized < helpers || ptrace(PTRACE_SEIZE, body, NULL, NULL)) {
-        atomic_store(&scene->no_ptrace, 1);
-        atomic_store(&scene->frozen, 1);
-        return NULL;
-    }
-    while (stopped < helpers && freeze(scene->helper_tid[stopped]))
+    while (seized == helpers && stopped < helpers && freeze(scene->helper_tid[stopped]))
         stopped++;
-    atomic_store(&scene->frozen, 1);
-    int64_t until_ns = weft_clock_ns() + WAIT_NS;
-    while (!has_begun(scene) && !atomic_load(&scene->finished) && weft_clock_ns() < until_ns)
-        ;
-    if (stopped == helpers && freeze(body)) {
-        until(&scene->left_early);
-        ptrace(PTRACE_DETACH, body, NULL, NULL);
+    if (stopped < helpers) {
+        atomic_store(&scene->no_ptrace, 1);
+        atomic_store(&scene->middle, 1);
     }
+    atomic_store(&scene->frozen, 1);
+    until(&scene->middle);
+    test_clock_hurry(HURRY);
     until(&scene->finished);
     for (int i = 0; i < stopped; i++)
         ptrace(PTRACE_DETACH, scene->helper_tid[i], NULL, NULL);
     return NULL;
+}
+
+static struct scene *of_rank_1;
+
+static void *middle_of(struct scene *scene)
+{
+    return scene->output + COUNT / 2;
+}
+
+/* Rank 1 writes the middle of its output. It goes on there. */
+static void stand_still(int signal, siginfo_t *info, void *context)
+{
+    uintptr_t offset = (uintptr_t)info->si_addr - (uintptr_t)middle_of(of_rank_1);
+    (void)context;
+    if (offset >= PAGE) {
+        struct sigaction ordinary = {.sa_handler = SIG_DFL};
+        sigaction(signal, &ordinary, NULL);
+        return;
+    }
+    atomic_store(&of_rank_1->middle, 1);
+    until(&of_rank_1->left_early);
+    mprotect(middle_of(of_rank_1), PAGE, PROT_READ | PROT_WRITE);
+}
+
+static int stop_in_the_middle(struct scene *scene)
+{
+    struct sigaction action = {.sa_sigaction = stand_still, .sa_flags = SA_SIGINFO};
+    of_rank_1 = scene;
+    CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
+    CHECK(mprotect(middle_of(scene), PAGE, PROT_READ) == 0);
+    return 0;
 }
 
 static int allreduce(struct scene *scene, struct job *job, const float *input, float *output)
@@ -172,7 +192,7 @@ static int leaver(struct scene *scene, struct job *job, float *input, float *out
 static int stayer(struct scene *scene, struct job *job, int helpers, const float *input)
 {
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-    atomic_store(&scene->main_tid, (int)syscall(SYS_gettid));
+    CHECK(stop_in_the_middle(scene) == 0);
     atomic_store(&scene->helpers, helpers);
     CHECK(until(&scene->frozen));
     int status = allreduce(scene, job, input, scene->output);
@@ -194,7 +214,7 @@ static int scene_body(int rank, int ranks, void *arg)
     if (scene->way == STAGED)
         setenv("WEFT_DIRECT", "0", 1);
     setenv("WEFT_ALGO", "rd", 1); /* rank 1 needs rank 0's input and nothing that comes later */
-    CHECK(open_job(&job, rank == 0 ? scene->timeout_ms : 30000) == 0);
+    CHECK(open_job(&job, rank == 0 ? TIMEOUT_MS : LATER_MS) == 0);
     if (scene->way == MAPPED) {
         CHECK_OK(weft_mem_alloc(job.context, COUNT * sizeof(float), &input));
         CHECK_OK(weft_mem_alloc(job.context, COUNT * sizeof(float), &output));
@@ -225,36 +245,27 @@ static int scene_body(int rank, int ranks, void *arg)
     return bad;
 }
 
-/* 1: rank 0 left early and rank 1 answered an error; 0: nobody was stopped in time; -1: ptrace is forbidden. */
-static int attempt(enum way way, int started, int64_t timeout_ms)
+static void taken_back_in_the_middle(enum way way, int started)
 {
     struct scene *scene =
         mmap(NULL, sizeof *scene, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(scene != MAP_FAILED);
     scene->way = way;
     scene->started = started;
-    scene->timeout_ms = timeout_ms;
-    assert_int_equal(test_ranks_fork(2, scene_body, scene), 0);
+    int failed = test_ranks_fork(2, scene_body, scene);
     int early = atomic_load(&scene->left_early) == 1, answer = atomic_load(&scene->answer);
     int wrong = atomic_load(&scene->wrong), no_ptrace = atomic_load(&scene->no_ptrace);
+    int middle = atomic_load(&scene->middle);
     munmap(scene, sizeof *scene);
+    const char *form = started ? "started" : "blocking";
+    assert_int_equal(failed, 0);
+    if (no_ptrace)
+        TEST_SKIP("ptrace is not allowed here");
     if (wrong)
-        fail_msg("%s, %s: rank 1 reported success with wrong data", way_names[way],
-                 started ? "started" : "blocking");
-    return no_ptrace ? -1 : early && answer != WEFT_OK;
-}
-
-static void taken_back_in_the_middle(enum way way, int started)
-{
-    for (int i = 0; i < ATTEMPTS; i++) {
-        int outcome = attempt(way, started, 500 << (i / 2));
-        if (outcome < 0)
-            TEST_SKIP("ptrace is not allowed here");
-        if (outcome > 0)
-            return;
-    }
-    fail_msg("%s, %s: rank 1 could never be stopped in the middle", way_names[way],
-             started ? "started" : "blocking");
+        fail_msg("%s, %s: rank 1 reported success with wrong data", way_names[way], form);
+    if (!middle || !early || answer == WEFT_OK)
+        fail_msg("%s, %s: rank 1 %s, rank 0 %s, rank 1 answered %d", way_names[way], form,
+                 middle ? "stood still" : "was not stopped", early ? "left" : "succeeded", answer);
 }
 
 static void test_mapped(void **state)
@@ -300,12 +311,14 @@ static int small_body(int rank, int ranks, void *arg)
     atomic_int *gone = arg;
     struct job job;
     float input[100], output[100];
-    CHECK(open_job(&job, rank == 0 ? 300 : 30000) == 0);
+    CHECK(open_job(&job, rank == 0 ? TIMEOUT_MS : LATER_MS) == 0);
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < 100; i++)
             input[i] = (float)(rank + 1);
         if (rank == 2 && round == 1)
             CHECK(until(gone));
+        if (rank == 0 && round == 1)
+            test_clock_hurry(HURRY);
         int status = weft_allreduce(job.comm, input, output, round ? 100 : 10, WEFT_FLOAT32, WEFT_SUM);
         CHECK(round == 1 || status == WEFT_OK);
         CHECK(round == 0 || rank != 0 || status == WEFT_TIMEOUT);
