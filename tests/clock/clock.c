@@ -220,19 +220,19 @@ int __wrap_epoll_wait(int fd, struct epoll_event *events, int capacity, int time
     }
 }
 
-/* A condition does not say which clock it goes by: no machine has run since 1970. */
+/* A condition does not say which clock it goes by: no machine has run since 1970. Where a slice ends without a signal what is
+ * waited for may have come all the same: the caller is to look, as after any wake-up. */
 int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until)
 {
     clockid_t id = ns_of(until) > real_ns(CLOCK_REALTIME) / 2 ? CLOCK_REALTIME : CLOCK_MONOTONIC;
     struct timespec now;
     __wrap_clock_gettime(id, &now);
     int64_t end_ns = until_ns(ns_of(until) - ns_of(&now));
-    for (;;) {
-        const struct timespec slice = timespec_of(real_ns(id) + slice_ns(end_ns));
-        int status = __real_pthread_cond_timedwait(cond, mutex, &slice);
-        if (status != ETIMEDOUT || shown_ns() >= end_ns)
-            return status;
-    }
+    if (end_ns == NEVER_NS)
+        return pthread_cond_wait(cond, mutex);
+    const struct timespec slice = timespec_of(real_ns(id) + slice_ns(end_ns));
+    int status = __real_pthread_cond_timedwait(cond, mutex, &slice);
+    return status == ETIMEDOUT && shown_ns() < end_ns ? 0 : status;
 }
 
 int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *value, struct itimerspec *old)

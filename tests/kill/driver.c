@@ -21,8 +21,8 @@
 
 #define JOBS_MAX    12
 #define WAITING_NS  INT64_C(50000000)
-#define SLOW_NS     INT64_C(5000000000) /* found by some deadline rather than by the detector */
-#define WATCHDOG_NS INT64_C(40000000000)
+#define SLOW_NS     INT64_C(30000000000) /* found by some deadline rather than by the detector */
+#define WATCHDOG_NS INT64_C(180000000000)
 
 struct job {
     struct kill_world *world;
