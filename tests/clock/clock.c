@@ -17,6 +17,8 @@
 #define TIMER_NS_MAX INT64_C(1000000000000)
 #define PACES        256
 #define TIMERS       64
+#define SETTLE_MS    10
+#define AGAIN_MS     3000
 
 int __real_clock_gettime(clockid_t id, struct timespec *now);
 int __real_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask);
@@ -143,17 +145,18 @@ struct test_clock_jump {
     atomic_int ended;
 };
 
+/* What is ready may still have to look at the clock for its deadline: should the jump come first, there is another. */
 static void *jump_when(void *arg)
 {
     struct test_clock_jump *jump = arg;
-    int is_ready = 0;
-    while (!is_ready && !atomic_load(&jump->ended)) {
-        is_ready = jump->ready(jump->arg);
-        if (!is_ready)
-            usleep(1000);
-    }
-    if (is_ready)
+    for (int waits_ms = 1, since_ms = 0; !atomic_load(&jump->ended); usleep(1000)) {
+        since_ms = jump->ready(jump->arg) ? since_ms + 1 : 0;
+        if (since_ms < waits_ms + SETTLE_MS)
+            continue;
         change(jump->by_ns, pace()->factor, pace()->divisor);
+        since_ms = 0;
+        waits_ms = AGAIN_MS;
+    }
     return NULL;
 }
 

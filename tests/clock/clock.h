@@ -24,7 +24,8 @@ void test_clock_hurry(int64_t factor);
 /* From now on time runs that many times slower: the patience that the library has with a slow machine grows. */
 void test_clock_slow(int64_t divisor);
 
-/* The clock jumps once, as soon as ready() says so in a thread of its own. NULL: no thread. */
+/* The clock jumps as soon as ready() says so in a thread of its own, and some seconds later again, until the end. NULL: no
+ * thread. What a transport's connecting must not take for silence is over by then: exchange something before. */
 struct test_clock_jump;
 struct test_clock_jump *test_clock_jump_when(int (*ready)(void *arg), void *arg, int64_t by_ms);
 void test_clock_jump_end(struct test_clock_jump *jump);

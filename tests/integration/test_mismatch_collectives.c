@@ -24,7 +24,6 @@
 #define SMALL     3
 #define LARGE     30000
 #define ELEMENTS  (4 * 3 * LARGE)
-#define BOUND_NS  INT64_C(10000000000)
 
 enum what {
     ALLREDUCE,
@@ -233,7 +232,7 @@ static int judge(const struct setup *setup, int rank, int ranks, int status, con
                  int64_t took_ns)
 {
     if (status == WEFT_MISMATCH && strstr(text, setup->scenario->field) && strstr(text, "rank") &&
-        strstr(text, "#2") && says_values(setup->scenario, text) && took_ns < BOUND_NS)
+        strstr(text, "#2") && says_values(setup->scenario, text))
         return 0;
     fprintf(stderr, "%s, %s, rank %d of %d, rank %d wrong: status %d after %lld ms, '%s': expected '%s'\n",
             setup->scenario->name, setup->transports, rank, ranks, setup->wrong, status,

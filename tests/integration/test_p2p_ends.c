@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: with tests/clock/; wrap @tests/clock/wraps */
 /* How point-to-point messages end other than well, what waits in the meantime, and what waiting costs: to the rank
  * itself, deadlines, deaths, dumps. */
 #include <pthread.h>
@@ -16,12 +17,15 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "tests/clock/clock.h"
 #include "tests/support/job.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
 #include "tests/support/sanitized.h"
 
-#define LARGE 3000000
+#define LARGE      3000000
+#define TIMEOUT_MS 60000  /* what is to see it pass lets its clock jump */
+#define LATER_MS   600000 /* longer than the limit of the ranks */
 
 static int open_with(struct job *job, const char *transports, int64_t timeout_ms)
 {
@@ -108,25 +112,63 @@ static void test_self(void **state)
 
 /* --- deadlines */
 
+/* Both have a link, in both directions. */
+static int meet(weft_comm *comm, int rank)
+{
+    int32_t mine = rank, other = -1;
+    CHECK_OK(weft_sendrecv(comm, &mine, 1, 1 - rank, 99, &other, 1, 1 - rank, 99, WEFT_INT32, NULL));
+    CHECK(other == 1 - rank);
+    return 0;
+}
+
+struct waiting {
+    weft_comm *comm;
+    const char *text;
+};
+
+static int shows(void *arg)
+{
+    const struct waiting *waiting = arg;
+    char text[4000];
+    return weft_comm_dump(waiting->comm, text, sizeof text, NULL) == WEFT_OK && strstr(text, waiting->text);
+}
+
+/* What the call returns whose deadline passes as soon as the dump shows the text. */
+#define LATE(comm, text, call)                                                                               \
+    ({                                                                                                       \
+        struct waiting waiting_ = {comm, text};                                                              \
+        struct test_clock_jump *jump_ = test_clock_jump_when(shows, &waiting_, TIMEOUT_MS);                  \
+        CHECK(jump_);                                                                                        \
+        int status_ = call;                                                                                  \
+        test_clock_jump_end(jump_);                                                                          \
+        status_;                                                                                             \
+    })
+
 static int alone_body(int rank, int ranks, void *arg)
 {
     (void)ranks;
     struct job job;
-    CHECK_OK(open_with(&job, arg, 4000));
+    CHECK_OK(open_with(&job, arg, TIMEOUT_MS));
+    CHECK(meet(job.comm, rank) == 0);
     int32_t number = rank, got = -1;
     char expected[64];
     /* A receive that nobody sends to, and a send to itself that nobody receives: given up, and no more. */
-    CHECK(weft_recv(job.comm, &got, 1, WEFT_INT32, 1 - rank, 17, NULL) == WEFT_TIMEOUT);
+    CHECK(LATE(job.comm, "tag 17", weft_recv(job.comm, &got, 1, WEFT_INT32, 1 - rank, 17, NULL)) ==
+          WEFT_TIMEOUT);
     snprintf(expected, sizeof expected, "at most 4 bytes from rank %d, tag 17", 1 - rank);
-    CHECK(strstr(weft_error_detail(), expected) && strstr(weft_error_detail(), "4000 ms"));
-    CHECK(weft_recv(job.comm, &got, 1, WEFT_INT32, WEFT_ANY_SOURCE, WEFT_ANY_TAG, NULL) == WEFT_TIMEOUT);
+    CHECK(strstr(weft_error_detail(), expected) && strstr(weft_error_detail(), "60000 ms"));
+    CHECK(LATE(job.comm, "any rank, any tag",
+               weft_recv(job.comm, &got, 1, WEFT_INT32, WEFT_ANY_SOURCE, WEFT_ANY_TAG, NULL)) ==
+          WEFT_TIMEOUT);
     CHECK(strstr(weft_error_detail(), "any rank, any tag"));
     uint8_t *large = calloc(1, LARGE);
     CHECK(large);
-    CHECK(weft_send(job.comm, large, LARGE, WEFT_UINT8, rank, 3) == WEFT_TIMEOUT);
+    CHECK(LATE(job.comm, "tag 3", weft_send(job.comm, large, LARGE, WEFT_UINT8, rank, 3)) == WEFT_TIMEOUT);
     snprintf(expected, sizeof expected, "send of %d bytes to rank %d, tag 3", LARGE, rank);
     CHECK(strstr(weft_error_detail(), expected));
-    CHECK(weft_recv(job.comm, large, LARGE, WEFT_UINT8, rank, 3, NULL) == WEFT_TIMEOUT); /* it is gone */
+    /* It is gone. */
+    CHECK(LATE(job.comm, "tag 3", weft_recv(job.comm, large, LARGE, WEFT_UINT8, rank, 3, NULL)) ==
+          WEFT_TIMEOUT);
     weft_work *work;
     CHECK_OK(weft_recv_start(job.comm, &got, 1, WEFT_INT32, 1 - rank, 17, &work));
     if (rank == 1) {
@@ -141,14 +183,14 @@ static int alone_body(int rank, int ranks, void *arg)
     CHECK_OK(weft_work_free(work));
     CHECK(got == 1 - rank);
     CHECK_OK(weft_recv_start(job.comm, &got, 1, WEFT_INT32, 1 - rank, 18, &work));
-    CHECK(weft_work_wait(work, -1) == WEFT_TIMEOUT);
+    CHECK(LATE(job.comm, "tag 18", weft_work_wait(work, -1)) == WEFT_TIMEOUT);
     CHECK(strstr(weft_error_detail(), "tag 18"));
     CHECK(weft_work_free(work) == WEFT_TIMEOUT);
     /* Another deadline, of this rank's alone. */
     CHECK_OK(weft_comm_set_timeout(job.comm, 100 + rank));
     CHECK(weft_recv(job.comm, &got, 1, WEFT_INT32, 1 - rank, 19, NULL) == WEFT_TIMEOUT);
     CHECK(strstr(weft_error_detail(), rank ? "101 ms" : "100 ms"));
-    CHECK_OK(weft_comm_set_timeout(job.comm, 4000));
+    CHECK_OK(weft_comm_set_timeout(job.comm, TIMEOUT_MS));
     CHECK(weft_comm_set_timeout(NULL, 1) == WEFT_INVALID);
     CHECK(strcmp(weft_error_detail(), "comm is NULL") == 0);
     CHECK_OK(weft_allreduce(job.comm, &number, &got, 1, WEFT_INT32, WEFT_SUM));
@@ -169,11 +211,12 @@ static int unwanted_body(int rank, int ranks, void *arg)
 {
     (void)ranks;
     struct job job;
-    CHECK_OK(open_with(&job, arg, rank == 0 ? 4000 : 20000));
+    CHECK_OK(open_with(&job, arg, rank == 0 ? TIMEOUT_MS : LATER_MS));
+    CHECK(meet(job.comm, rank) == 0);
     uint8_t *large = calloc(1, LARGE);
     CHECK(large);
     if (rank == 0) {
-        CHECK(weft_send(job.comm, large, LARGE, WEFT_UINT8, 1, 8) == WEFT_TIMEOUT);
+        CHECK(LATE(job.comm, "tag 8", weft_send(job.comm, large, LARGE, WEFT_UINT8, 1, 8)) == WEFT_TIMEOUT);
         CHECK(strstr(weft_error_detail(), "send of 3000000 bytes to rank 1, tag 8"));
         memset(large, 1, LARGE); /* it is the caller's again */
     } else {
@@ -200,14 +243,17 @@ static int left_body(int rank, int ranks, void *arg)
 {
     (void)ranks;
     struct job job;
-    CHECK_OK(open_with(&job, arg, rank == 0 ? 4000 : 20000));
+    CHECK_OK(open_with(&job, arg, rank == 0 ? TIMEOUT_MS : LATER_MS));
+    CHECK(meet(job.comm, rank) == 0);
     int32_t got = -1;
     weft_work *work;
     if (rank == 0) {
         CHECK_OK(weft_recv_start(job.comm, &got, 1, WEFT_INT32, 1, 5, &work));
         CHECK(weft_comm_destroy(job.comm) == WEFT_BUSY);
         CHECK_OK(weft_work_free(work));
+        test_clock_hurry(100);
         CHECK(weft_comm_destroy(job.comm) == WEFT_TIMEOUT);
+        test_clock_hurry(1);
         CHECK(strstr(weft_error_detail(), "receive of at most 4 bytes from rank 1, tag 5"));
     } else {
         CHECK(weft_comm_destroy(job.comm) != 0);
@@ -237,7 +283,7 @@ static int death_body(int rank, int ranks, void *arg)
     CHECK(large);
     CHECK_OK(weft_allreduce(job.comm, &rank, &number, 1, WEFT_INT32, WEFT_SUM));
     if (rank == 1) {
-        usleep(200000);
+        usleep(200000); /* any moment of the others' calls */
         raise(SIGKILL);
     }
     CHECK_OK(weft_send_start(job.comm, large, LARGE, WEFT_UINT8, 1, 4, &send));

@@ -20,7 +20,8 @@
 #include "tests/support/ranks.h"
 #include "tests/support/sanitized.h"
 
-#define COUNT 30000
+#define COUNT        30000
+#define HEARTBEAT_MS "2000" /* a rank that nobody has stopped must not be silent for so long */
 
 /* Who dies when. */
 struct deaths {
@@ -208,33 +209,42 @@ static void test_duplicate(void **state)
         assert_int_equal(test_ranks_fork(ranks, duplicate_body, NULL), 0);
 }
 
+/* Shared by the ranks. */
+struct abort_call {
+    size_t count;
+    _Atomic int aborted;
+};
+
 struct aborter {
     weft_comm *comm;
+    struct abort_call *shared;
     int status;
 };
 
 static void *abort_soon(void *arg)
 {
     struct aborter *aborter = arg;
-    usleep(100000);
+    usleep(20000); /* any moment of the others' calls */
     aborter->status = weft_comm_abort(aborter->comm, "the model diverged");
+    aborter->shared->aborted = 1;
     return NULL;
 }
 
-/* The last rank stays away; rank 1 aborts from a thread beside while all others are inside the call. */
+/* The last rank stays away until then; rank 1 aborts from a thread beside while all others are inside the call. */
 static int abort_body(int rank, int ranks, void *arg)
 {
-    size_t count = *(const size_t *)arg;
+    struct abort_call *shared = arg;
+    size_t count = shared->count;
     struct job job;
     CHECK_OK(job_open(&job, "shm", NULL));
-    struct aborter aborter = {job.comm, 1};
+    struct aborter aborter = {job.comm, shared, 1};
     pthread_t thread;
     int32_t *data = calloc(count, 4);
     CHECK(data);
     if (rank == 1)
         CHECK(pthread_create(&thread, NULL, abort_soon, &aborter) == 0);
-    if (rank == ranks - 1)
-        usleep(500000);
+    while (rank == ranks - 1 && !shared->aborted)
+        usleep(1000);
     CHECK(weft_allreduce(job.comm, data, data, count, WEFT_INT32, WEFT_SUM) == WEFT_REVOKED);
     CHECK(strstr(weft_error_detail(), "rank 1"));
     CHECK(strstr(weft_error_detail(), "the model diverged"));
@@ -255,9 +265,16 @@ static void test_abort(void **state)
 {
     (void)state;
     const size_t counts[] = {2, test_is_sanitized() ? 200000 : 2000000};
-    for (size_t c = 0; c < 2; c++)
-        for (int ranks = 3; ranks <= 4; ranks++)
-            assert_int_equal(test_ranks_fork(ranks, abort_body, (void *)(uintptr_t)&counts[c]), 0);
+    struct abort_call *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(shared != MAP_FAILED);
+    for (size_t c = 0; c < 2; c++) {
+        for (int ranks = 3; ranks <= 4; ranks++) {
+            *shared = (struct abort_call){.count = counts[c]};
+            assert_int_equal(test_ranks_fork(ranks, abort_body, shared), 0);
+        }
+    }
+    munmap(shared, sizeof *shared);
 }
 
 static int abort_alone_body(int rank, int ranks, void *arg)
@@ -291,7 +308,7 @@ static void test_abort_alone(void **state)
 static int stopped_body(int rank, int ranks, void *arg)
 {
     _Atomic int *stopped = arg; /* shared: the pid to wake */
-    setenv("WEFT_HEARTBEAT_MS", "400", 1);
+    setenv("WEFT_HEARTBEAT_MS", HEARTBEAT_MS, 1);
     struct job job;
     CHECK_OK(job_open(&job, "shm", NULL));
     CHECK_OK(compute(job.comm, 2));
@@ -352,7 +369,7 @@ static int stopped_within_body(int rank, int ranks, void *arg)
     struct stopping *stopping = arg;
     struct job job;
     pthread_t thread;
-    setenv("WEFT_HEARTBEAT_MS", "400", 1);
+    setenv("WEFT_HEARTBEAT_MS", HEARTBEAT_MS, 1);
     CHECK_OK(job_open(&job, "shm", NULL));
     if (rank == ranks - 1)
         CHECK(die_soon(2000) == 0);

@@ -16,7 +16,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/sanitized.h"
 
-#define START_MS     2500  /* for starts that the victim does not live to join */
+#define START_MS     5000  /* for starts that the victim does not live to join */
 #define CALL_MS      60000 /* a failure found only by this deadline is a failure of the detector */
 #define OTHERS_MS    120000
 #define QUIET_OPS    4
