@@ -24,7 +24,7 @@
 #include "tests/support/skip.h"
 #include "tests/support/watcher.h"
 
-#define LIMIT_NS 20000000000
+#define LIMIT_NS 60000000000
 #define MESSAGES 100u
 
 static const struct conform_backend shm = {.label = "shm", .transport = "shm", .direct = 1};

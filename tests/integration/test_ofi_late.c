@@ -13,7 +13,7 @@
 #include "tests/support/ofi_absent.h"
 #include "transport/registry.h"
 
-#define LIMIT_NS 8000000000
+#define LIMIT_NS 60000000000
 #define LATE_NS  1700000000 /* two requests have been given up by then, a third is on its way */
 
 struct end {

@@ -144,7 +144,7 @@ killed() {
     timeout -k 5 60 "$perf" allreduce --ranks 3 -b 64K -e 64K -n 1000000 "$@" >"$work/out" 2>"$work/err" \
         </dev/null &
     launcher=$!
-    while ! grep -q 'transport$' "$work/out" && ((tries++ < 200)); do sleep 0.1; done
+    while ! grep -q 'transport$' "$work/out" && ((tries++ < 600)); do sleep 0.1; done
     sleep 0.3
     pid=$(awk '/^#  Rank  1 Pid/ { print $5 }' "$work/out")
     [[ -n $pid ]] && kill -KILL "$pid"

@@ -51,7 +51,7 @@ tells 1 1 1 0 "count: one passed or failed by its status"
 # Side by side. Each beside waits for a file of the one that follows: it would fail in front of it.
 meet() {
     local tries
-    for ((tries = 0; tries < 400; tries++)); do
+    for ((tries = 0; tries < 3000; tries++)); do
         [[ -e $work/met ]] && return
         sleep 0.02
     done
@@ -102,7 +102,7 @@ stop() { # SIGNAL STATUS
     env --default-signal=INT setsid tests/scripts/sum.sh "beside: hold" "beside: tests/scripts/sum.sh 'beside: hold' hold" \
         'echo $$ >>"$work/up"; exec sleep 60' >"$work/out" 2>"$work/err" </dev/null &
     process=$!
-    for ((tries = 0; tries < 400; tries++)); do
+    for ((tries = 0; tries < 3000; tries++)); do
         (($(wc -l <"$work/up") == 7)) && break
         sleep 0.02
     done

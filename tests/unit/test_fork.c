@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -19,7 +20,6 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "base/clock.h"
 #include "base/fork.h"
 #include "tests/support/job.h"
 #include "tests/support/leak.h"
@@ -208,7 +208,7 @@ static int calls_body(int rank, int ranks, void *arg)
         CHECK_OK(weft_allreduce_start(job.comm, input, memory, COUNT, WEFT_FLOAT32, WEFT_SUM, &work));
         pid_t child = fork();
         if (child == 0) {
-            alarm(20);
+            alarm(120); /* longer than the limit of the ranks */
             int kept = weft_like_descriptors() - before;
             _exit(calls_allowed(&job, work, memory) ? 1 : kept ? 2 : 0);
         }
@@ -265,7 +265,6 @@ static void test_clean_child_may(void **state)
 /* --- a dead parent whose child lives on --- */
 
 struct death {
-    _Atomic int64_t killed_ns;
     atomic_int child;
 };
 
@@ -274,26 +273,24 @@ static int orphan_body(int rank, int ranks, void *arg)
     struct death *death = arg;
     (void)ranks;
     struct job job;
+    setenv("WEFT_HEARTBEAT_MS", "600000", 1); /* the connection that ends tells, and nothing else */
     CHECK_OK(job_open(&job, "shm", NULL));
     int status = WEFT_OK;
     for (int i = 0; status == WEFT_OK; i++) {
         if (rank == 1 && i == 50) {
             pid_t child = fork();
             if (child == 0) {
-                alarm(20);
+                alarm(120); /* longer than the limit of the ranks */
                 for (;;)
                     pause();
             }
             atomic_store(&death->child, child);
-            atomic_store(&death->killed_ns, weft_clock_ns());
             raise(SIGKILL);
         }
         status = weft_allreduce(job.comm, input, output, i % 2 ? 2 : COUNT, WEFT_FLOAT32, WEFT_SUM);
     }
-    int64_t after_ns = weft_clock_ns() - atomic_load(&death->killed_ns);
     CHECK(status == WEFT_PEER_FAILED);
     CHECK(strstr(weft_error_detail(), "rank 1"));
-    CHECK(after_ns < 1000000000);
     CHECK_OK(job_close(&job));
     return 0;
 }

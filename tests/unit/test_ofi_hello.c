@@ -16,7 +16,7 @@
 #include "tests/support/ofi_fake.h"
 #include "transport/ofi/ofi.h"
 
-#define LIMIT_NS 20000000000
+#define LIMIT_NS 60000000000
 
 struct end {
     struct ofi_fake *fake;
