@@ -58,5 +58,8 @@ result "settings of README.md that do not exist, or have another default" "$(gre
         [[ $default ]] || { echo "$name: no such setting"; continue; }
         [[ $default =~ ^-?[0-9]+$ && $default != "$(default_of "$name" README.md)" ]] && echo "$name: the default is $default"
     done)"
+# docs/glossary.md has the words that are used instead.
+retired='under way|in the order of (a stream|streams)|memory of (a device|devices)|stand-ins?|conduits?|despair|hopeless|undead|operations? of the caller'
+result "retired words in documents" "$(grep -nwE "$retired" ./*.md docs/*.md docs/guides/*.md docs/man/*.[0-9])"
 echo "$passed passed, $failed failed, $skipped skipped"
 [[ $failed == 0 ]]
