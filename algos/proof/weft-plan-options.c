@@ -19,6 +19,7 @@ static const char help[] =
     "                        [--interleavings K] [--seed S] [--json]\n"
     "       weft-plan cost   COLLECTIVE --ranks N [FORM] [--algo ALGO] [--bytes B]\n"
     "                        [--link shm|network] [--oversubscribed] [--json]\n"
+    "       weft-plan --help | --version\n"
     "\n"
     "dump    prints the plan of rank R (default: every rank), --steps with loops expanded\n"
     "verify  proves that the plans of all ranks compute the collective, without deadlock\n"

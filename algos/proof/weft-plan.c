@@ -262,16 +262,8 @@ static int cost(const struct plan_options *options)
 static int run(int argc, char **argv)
 {
     struct plan_options options;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            plan_options_help();
-            return 0;
-        }
-        if (strcmp(argv[i], "--version") == 0) {
-            weft_tool_version("weft-plan", stdout);
-            return 0;
-        }
-    }
+    if (weft_tool_answers("weft-plan", argc, argv, plan_options_help))
+        return 0;
     int failed = plan_options_read(argc, argv, &options);
     if (!failed)
         failed = options.command[0] == 'd'   ? dump(&options)

@@ -2,6 +2,7 @@
 #include "base/tool/version.h"
 
 #include <dlfcn.h>
+#include <string.h>
 #include <weft/weft.h>
 
 #include "base/runtime.h"
@@ -16,4 +17,19 @@ void weft_tool_version(const char *name, FILE *file)
         if (handle)
             dlclose(handle);
     }
+}
+
+int weft_tool_answers(const char *name, int argc, char **argv, void (*help)(void))
+{
+    for (int i = 1; i < argc; i++) {
+        int version = strcmp(argv[i], "--version") == 0;
+        if (version)
+            weft_tool_version(name, stdout);
+        else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            help();
+        else
+            continue;
+        return 1;
+    }
+    return 0;
 }

@@ -12,4 +12,7 @@
  * "absent" in place of "found" where the loader does not find it. Loads each library for a moment. */
 void weft_tool_version(const char *name, FILE *file);
 
+/* Answers --help, -h and --version wherever they stand among the arguments: 1 when one does, and nothing else is to be done. */
+int weft_tool_answers(const char *name, int argc, char **argv, void (*help)(void));
+
 #endif
