@@ -53,5 +53,9 @@ result "libraries of base/runtime.h without a row in base/tool/runtime.c" "$(sed
     while read -r name; do grep -qF "{$name," base/tool/runtime.c || echo "$name"; done)"
 result "libraries of base/runtime.h that no code loads" "$(sed -n 's/^#define \(WEFT_RUNTIME_[A-Z]*\) .*/\1/p' base/runtime.h |
     while read -r name; do grep -rqw "$name" topo devmem transport comm || echo "$name"; done)"
+listed=$(sed -n 's/^#define WEFT_RUNTIME_[A-Z]* *"\(.*\)"$/\1/p' base/runtime.h | sort)
+for tool in weft-plan weft-perf weft-topo; do
+    result "what $tool --version lists" "$(diff <(echo "$listed") <("$BUILD/$tool" --version | awk 'NR > 1 { print $1 }' | sort))"
+done
 echo "$passed passed, $failed failed, 0 skipped"
 [[ $failed == 0 ]]
