@@ -196,7 +196,7 @@ static int long_body(int rank, int ranks, void *arg)
     CHECK(buffers[0] && buffers[1]);
     pid_t child = fork();
     if (child == 0) { /* reads until the parent lets go of the pipe, then ends in the ordinary way */
-        alarm(120);   /* longer than the limit of the ranks */
+        alarm(600);   /* longer than the limit of the ranks */
         close(ends[1]);
         leave(read(ends[0], &byte, 1) != 0);
     }
@@ -241,7 +241,7 @@ static int orphan_body(int rank, int ranks, void *arg)
         if (rank == 1 && i == 20) {
             pid_t child = death->bare ? _Fork() : fork();
             if (child == 0) {
-                alarm(120); /* longer than the limit of the ranks */
+                alarm(600); /* longer than the limit of the ranks */
                 for (;;)
                     pause();
             }

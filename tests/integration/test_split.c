@@ -480,7 +480,7 @@ static void test_cycles(void **state)
     (void)state;
     test_ranks_limit(240);
     assert_int_equal(test_ranks_fork(3, cycles_body, NULL), 0);
-    test_ranks_limit(60);
+    test_ranks_limit(120);
 }
 
 int main(void)

@@ -45,6 +45,6 @@ int main(void)
         printf("SKIP: %s\n", reason);
         return 77;
     }
-    test_ranks_limit(100);
+    test_ranks_limit(120);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

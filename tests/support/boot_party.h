@@ -7,7 +7,7 @@
 #include "comm/bootstrap.h"
 #include "tests/support/ranks.h"
 
-#define PATIENCE_MS 20000 /* nothing waits that long unless it is broken */
+#define PATIENCE_MS 60000 /* nothing waits that long unless it is broken */
 
 struct party {
     struct weft_service *service;

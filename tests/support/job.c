@@ -18,7 +18,7 @@ int job_open(struct job *job, const char *transports, const char *provider)
     context_options.ofi_provider = provider;
     weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
     test_ranks_options(&options);
-    options.timeout_ms = 30000;
+    options.timeout_ms = 100000; /* says who waits for whom, before the limit of the ranks ends them */
     int status = weft_context_open(&context_options, &job->context);
     if (status != WEFT_OK)
         return status;

@@ -31,7 +31,7 @@ struct thread_rank {
 };
 
 static _Thread_local struct seat seat;
-static int limit_seconds = 60;
+static int limit_seconds = 120;
 
 /* Sanitized ranks need several times longer, on a busy machine more than the limit. */
 static int limit_in_force_s(void)

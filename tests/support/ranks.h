@@ -17,7 +17,7 @@
  *
  * A body returns 0 for success. It must not use cmocka's assertions: they would jump into the parent's test
  * runner; CHECK and CHECK_OK print and return 1 instead. Child processes die with their parent. A rank that
- * has not returned within the limit (60 s, or what test_ranks_limit() set) is killed (process) or ends the
+ * has not returned within the limit (120 s, or what test_ranks_limit() set) is killed (process) or ends the
  * test program with a message (thread: it cannot be stopped otherwise).
  */
 #ifndef WEFT_TESTS_RANKS_H

@@ -208,7 +208,7 @@ static int calls_body(int rank, int ranks, void *arg)
         CHECK_OK(weft_allreduce_start(job.comm, input, memory, COUNT, WEFT_FLOAT32, WEFT_SUM, &work));
         pid_t child = fork();
         if (child == 0) {
-            alarm(120); /* longer than the limit of the ranks */
+            alarm(600); /* longer than the limit of the ranks */
             int kept = weft_like_descriptors() - before;
             _exit(calls_allowed(&job, work, memory) ? 1 : kept ? 2 : 0);
         }
@@ -280,7 +280,7 @@ static int orphan_body(int rank, int ranks, void *arg)
         if (rank == 1 && i == 50) {
             pid_t child = fork();
             if (child == 0) {
-                alarm(120); /* longer than the limit of the ranks */
+                alarm(600); /* longer than the limit of the ranks */
                 for (;;)
                     pause();
             }

@@ -81,7 +81,7 @@ static void test_fork_reports_signals_and_limits(void **state)
     test_ranks_limit(1);
     assert_int_equal(test_ranks_fork_status(2, rank_zero_hangs, NULL, statuses), 1);
     assert_true(WIFSIGNALED(statuses[0]) && statuses[1] == 0);
-    test_ranks_limit(60);
+    test_ranks_limit(120);
 }
 
 static void test_options(void **state)
