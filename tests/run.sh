@@ -8,7 +8,10 @@
 # as failed. A program that ends badly without naming a failed test, or that runs nothing, counts as one failure, and so does each skip
 # that tests/skips does not allow.
 #
-# TEST_JOBS     programs at a time (default: processors, at most 2), without those that mostly wait (tests/waiting)
+# Tests say in their sources how they are run: beside the others, or early (tests/scripts/marks.sh).
+#
+# TEST_JOBS     programs at a time, and as many of those that mostly wait (default: processors and one more,
+#               for most programs wait now and then; at most 3)
 # TEST_TIMEOUT  seconds per program (default 300)
 # TEST_RUNNER   a command that runs the program
 # TEST_LOGS     folder for the output of each program (default $BUILD/test-logs)
@@ -25,7 +28,7 @@ BUILD=${BUILD:-build}
 export BUILD
 limit=${TEST_TIMEOUT:-300}
 processors=$(nproc 2>/dev/null || echo 1)
-jobs=${TEST_JOBS:-$((processors < 2 ? processors : 2))}
+jobs=${TEST_JOBS:-$((processors < 2 ? 2 : 3))}
 logs=${TEST_LOGS:-$BUILD/test-logs}
 rm -rf "$logs"
 mkdir -p "$logs"
@@ -73,7 +76,7 @@ judge_skips() {
 }
 
 run_one() {
-    local test=$1 name log rc seconds user system passed failed skipped script=0 word=ok TIMEFORMAT='%R %U %S'
+    local test=$1 name log rc seconds user system cpu passed failed skipped script=0 word=ok TIMEFORMAT='%R %U %S'
     name=${test#"$BUILD"/}
     name=${name//\//_}
     log=$logs/$name.log
@@ -84,6 +87,7 @@ run_one() {
     } 2>"$log.time"
     rc=$?
     read -r seconds user system < <(tail -n 1 "$log.time")
+    cpu=$(awk "BEGIN { print $user + $system }")
     rm -f "$log.time"
     [[ $rc == 124 || $rc == 137 ]] && echo "ran into the time limit, or was killed (status $rc)" >>"$log"
     read -r passed failed skipped < <(count "$log" "$rc" "$script")
@@ -91,8 +95,8 @@ run_one() {
     [[ $failed != 0 ]] && word=FAIL
     [[ $word == ok && $passed == 0 ]] && word=skip
     {
-        printf '%-4s %5.1f s %5.1f cpu  %3d passed %3d failed %3d skipped  %s\n' "$word" "$seconds" \
-            "$(awk "BEGIN { print $user + $system }")" "$passed" "$failed" "$skipped" "$test"
+        printf '%-4s %5.1f s %5.1f cpu  %3d passed %3d failed %3d skipped  %s\n' "$word" "$seconds" "$cpu" \
+            "$passed" "$failed" "$skipped" "$test"
         grep -ah '^SKIP: ' "$log" | sort | uniq -c | sort -rn | sed 's/^ *1 SKIP/           SKIP/; s/^ *\([0-9]\+\) SKIP/     \1 x SKIP/'
         if [[ $word == FAIL ]]; then
             echo "---- exit status $rc; what failed in $log:"
@@ -102,7 +106,7 @@ run_one() {
             echo "----"
         fi
     } >"$logs/$name.out"
-    echo "$passed $failed $skipped" >"$logs/$name.count"
+    echo "$passed $failed $skipped $cpu" >"$logs/$name.count"
     cat "$logs/$name.out"
 }
 
@@ -117,25 +121,28 @@ lane() {
     wait
 }
 
-# What tests/waiting names needs hardly a processor: it runs beside the others.
+# What mostly waits has a lane of its own beside the others; in each, what is to be begun early comes first.
+failed_marks=0
+declare -A is_beside is_early
+marked() { "${BASH_SOURCE[0]%/*}/scripts/marks.sh" "$@"; }
+beside=$(marked beside "$@") && early=$(marked early "$@") || failed_marks=1
+while read -r test; do is_beside[$test]=1; done <<<"${beside:--}"
+while read -r test; do is_early[$test]=1; done <<<"${early:--}"
 busy=() waiting=()
-for test in "$@"; do
-    source=${test#"$BUILD"/}
-    if grep -qE "^$source( |\$)" "${0%/*}/waiting"; then waiting+=("$test"); else busy+=("$test"); fi
+for turn in early late; do
+    for test in "$@"; do
+        [[ ${is_early[$test]+early} == "${turn#late}" ]] || continue
+        if [[ ${is_beside[$test]-} ]]; then waiting+=("$test"); else busy+=("$test"); fi
+    done
 done
 lane "$jobs" "${waiting[@]}" &
 lane "$jobs" "${busy[@]}" &
 wait
-missing=0
-while read -r source _; do
-    [[ $source == \#* || -z $source || -f $source.c || -f $source ]] && continue
-    echo "FAIL tests/waiting names $source, which is not there"
-    missing=$((missing + 1))
-done <"${0%/*}/waiting"
 
-read -r passed failed skipped < <(cat "$logs"/*.count 2>/dev/null | awk '
-    { p += $1; f += $2; s += $3 } END { print p + 0, f + 0, s + 0 }')
+read -r passed failed skipped cpu < <(cat "$logs"/*.count 2>/dev/null | awk '
+    { p += $1; f += $2; s += $3; c += $4 } END { printf "%d %d %d %.0f\n", p, f, s, c }')
 [[ $# != "$(ls "$logs"/*.count 2>/dev/null | wc -l)" ]] && { echo "not every test left a count"; failed=$((failed + 1)); }
-failed=$((failed + missing))
+failed=$((failed + failed_marks))
+echo "$# programs in $SECONDS s, $cpu s of processors"
 echo "$passed passed, $failed failed, $skipped skipped"
 [[ $failed == 0 && $passed != 0 ]]

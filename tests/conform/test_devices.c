@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build: beside device-sim */
+/* run: early */
 /* The contract for kinds of devices on host memory and on the simulated device, also when that is slow and fails. */
 #include <setjmp.h>
 #include <stdarg.h>

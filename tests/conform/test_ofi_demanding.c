@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build: beside provider */
+/* run: early */
 /* The transport contract on a libfabric provider of our own that demands every mode bit, completes out of
  * order, answers "again" in storms and has queues of depth 1 (tests/provider). It aborts when a rule of
  * libfabric is broken. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: beside (deadlines) */
 /* shm against strangers that do not know its key, and against a peer that does but does not keep the protocol: bad
  * frames, memory that could be taken away, records that lie. The instance must refuse, never crash, and keep serving
  * honest peers. */

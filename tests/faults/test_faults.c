@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: early */
 /* Each allocation and each system call of the library fails in turn: a clean error or exact bits, at both ranks,
  * with nothing left behind and nobody waiting for ever.
  *
  * A scene is one way through the library (scenes[]). For each scene and each rank that may be faulty, the k-th call
  * with a w-th way to fail does so, k = 1, 2, 3, ... until a run passes without reaching its fault. `make check`
- * draws runs at random (seed printed, WEFT_SEED sets it) for about WEFT_FAULT_SECONDS (20); WEFT_LONG=1 runs all,
+ * draws runs at random (seed printed, WEFT_SEED sets it) for about WEFT_FAULT_SECONDS (10); WEFT_LONG=1 runs all,
  * each also with calls that keep failing. Several pairs of ranks run side by side, since most runs only wait for
  * a deadline. WEFT_FAULT_SCENE chooses one scene by its name.
  *
@@ -35,7 +36,7 @@
 #include "base/clock.h"
 #include "tests/faults/worker.h"
 #include "tests/support/job.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 #define LANES        6
 #define PATIENCE_MS  30000 /* deadline of runs that must succeed */
@@ -542,10 +543,8 @@ static void test_all_or_some(void **state)
         sweep();
     } else if (failures == 0) {
         struct sampler sampler = {.source = {sample_next, NULL}};
-        sampler.until_ns = weft_deadline_ns((seconds               ? atoi(seconds)
-                                             : test_is_sanitized() ? 8
-                                                                   : 18) *
-                                            INT64_C(1000));
+        sampler.until_ns =
+            weft_deadline_ns((seconds ? atoi(seconds) : (int)test_by_effort(8, 10, 18)) * INT64_C(1000));
         run_all(&sampler.source);
     }
     printf("%u runs with a fault, %u of them with success\n", reached_runs, survived_runs);

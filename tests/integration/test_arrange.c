@@ -19,7 +19,7 @@
 #include "algos/hosts.h"
 #include "comm/comm.h"
 #include "tests/support/ranks.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 #include "tests/support/skip.h"
 
 #define RANKS 6

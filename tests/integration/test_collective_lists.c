@@ -14,7 +14,7 @@
 #include "tests/support/collective_case.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 #define TENSORS_MAX 90
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build: with tests/clock/; wrap @tests/clock/wraps */
+/* run: beside (deadlines); early */
 /* When ranks die, differ or do not come: every other rank's call answers, and names the culprit.
  *
  * Deadlines are a minute. The rank that is to see one pass hurries its clock; who comes late waits until it has. No

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# run: early
 # tests/gpu/run.sh without a GPU: it says what did not run, and why. Then with the stand-in for the driver, without kernels that
 # compute, and with weft's compiled as C: the steps find what they should.
 set -u

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build: with tests/kill/; wrap @tests/kill/wraps */
+/* run: early */
 /* Ranks are killed everywhere: at every step of every algorithm, inside the cache-line path, at calls into the
  * transport and the kernel, during bootstrap, connect and teardown (tests/kill/). Every survivor must answer.
  *
@@ -21,7 +22,7 @@
 #include "tests/kill/driver.h"
 #include "tests/support/job.h"
 #include "tests/support/leak.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 #define NOTICE_MS 100
 #define SAMPLE    100

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: early */
 /* Communicators over several hosts, shared memory within and TCP between: every collective with every algorithm, hosts of
  * equal and unequal sizes, ranks in any order; and what is derived from such a communicator, which orders its own ranks by
  * the same facts. Hosts are namespaces (tests/support/machines.h).
@@ -24,7 +25,7 @@
 #include "tests/support/layouts.h"
 #include "tests/support/machines.h"
 #include "tests/support/ranks.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 #include "tests/support/skip.h"
 #include "tests/support/sys_tree.h"
 

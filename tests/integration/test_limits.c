@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: beside (deadlines of a start) */
 /* Limits of the process: every message says which one to raise, and nothing ends the process. */
 #include <fcntl.h>
 #include <libgen.h>
@@ -16,7 +17,7 @@
 
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 #include "tests/support/skip.h"
 
 #define UNPRIVILEGED 65534

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: beside (deadlines) */
 /* The matrix of disagreement: each thing that ranks must agree on, each rank wrong in turn, 2 to 5 ranks, over shm
  * and over libfabric's tcp, ranks as processes and as threads.
  *
@@ -25,7 +26,7 @@
 #include "comm/stall.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 #define RANKS_MAX  5
 #define PROMISE_NS INT64_C(1000000000) /* for nine answers in ten; the others may wait for a processor */

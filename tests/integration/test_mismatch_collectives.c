@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: beside (deadlines) */
 /* What ranks can disagree on in collectives beyond allreduce (test_mismatch.c): which collective, its root, count, type
  * and reduction, counts per rank, sizes that only two ranks know. Each rank wrong in turn, over shm and libfabric's tcp.
  *
@@ -17,7 +18,7 @@
 #include "base/clock.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 #define RANKS_MAX 4
 #define FAR_RANKS 18 /* has roots whose low four bits are the same */

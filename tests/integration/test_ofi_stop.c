@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: beside (heartbeats) */
 /* A rank is stopped in the middle of large allreduces over TCP: the others' calls return in bounded time, their
  * memory is their own from then on, and what the stopped rank makes of it later is no wrong result.
  *
@@ -20,7 +21,7 @@
 #include "base/clock.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 #define TIMEOUT_MS 20000
 #define HEARTBEAT  "2000" /* so long survivors that share processors must not be silent */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: early */
 /* Point-to-point messages between real ranks, as processes and as threads, over shared memory and libfabric: every way
  * that bytes can travel, order, wildcards, groups, and nothing left behind. */
 #include <setjmp.h>
@@ -13,7 +14,7 @@
 #include "tests/support/job.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 #define GUARD 64
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build: with tests/clock/; wrap @tests/clock/wraps */
+/* run: beside (deadlines); early */
 /* How point-to-point messages end other than well, what waits in the meantime, and what waiting costs: to the rank
  * itself, deadlines, deaths, dumps. */
 #include <pthread.h>
@@ -21,7 +22,7 @@
 #include "tests/support/job.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 #define LARGE      3000000
 #define TIMEOUT_MS 60000  /* what is to see it pass lets its clock jump */

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# run: early
 # Where weft-perf's buffers live: one kind of memory for all ranks, or one for each in turn. Kinds of devices are filled and
 # looked at through copies, so what is wrong there must be found as well.
 . tests/support/perf_runs.sh

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# run: early
 # Each operation that weft-perf sweeps: right everywhere, over both transports and for every root, and a wrong element is
 # noticed.
 . tests/support/perf_runs.sh

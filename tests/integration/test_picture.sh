@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# run: beside (deadlines); early
 # weft-perf's merged picture: a rank that stays away, over each transport, and a rank that is killed.
 set -u
 unset RANK WORLD_SIZE MASTER_ADDR WEFT_PORT

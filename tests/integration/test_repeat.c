@@ -13,7 +13,7 @@
 
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 enum { RANKS_MAX = 5, ELEMENTS = 60000, SMALL = 50, CALLS = 5, SLOT = CALLS * ELEMENTS };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build: beside device-sim */
+/* run: early */
 /* Calls in the order of streams of the simulated device, between real ranks: over shared memory and over tcp, with processes and with
  * threads that share devices; those that end early; one rank; and a thread that exits in its scope. */
 #include <setjmp.h>

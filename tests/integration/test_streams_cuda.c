@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build: wrap weft_kernel_image; beside drivers */
+/* run: early */
 /* Calls in the order of streams of the kind "cuda", between real ranks, with the stand-in for the driver (tests/drivers/cuda_fake.h) and
  * weft's kernels compiled as C. */
 #include <setjmp.h>

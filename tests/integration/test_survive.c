@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: beside (deadlines); early */
 /* After a death: the survivors agree on who died, make a smaller communicator, and compute on in it. And
  * aborting: every rank's call returns, and says who aborted and why. */
 #include <pthread.h>
@@ -18,7 +19,7 @@
 #include "tests/support/job.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 #define COUNT        30000
 #define HEARTBEAT_MS "2000" /* a rank that nobody has stopped must not be silent for so long */

@@ -13,7 +13,7 @@
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
 #include "tests/support/reduce_reference.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 #define RANKS  3
 #define PERIOD 997 /* elements, after which data repeat */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: beside (heartbeats) */
 /* Ranks whose stderr is a full pipe that nobody reads. A death is logged by the thread that also sends the heartbeats
  * and passes the news on: it must do both all the same, and nobody else may be taken for dead. */
 #include <fcntl.h>

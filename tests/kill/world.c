@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 #define START_MS     5000  /* for starts that the victim does not live to join */
 #define CALL_MS      60000 /* a failure found only by this deadline is a failure of the detector */

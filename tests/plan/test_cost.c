@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (plans are computed) */
 /* The cost model against the plans it stands for, and the choice that rests on it. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (plans are computed) */
 /* The verifier on wrong plans: it names what is wrong and where, and garbage never makes it crash or hang. */
 #include <setjmp.h>
 #include <stdarg.h>

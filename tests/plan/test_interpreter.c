@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (plans are computed) */
 /* The generators' plans on real data, in random order, by an interpreter that shares nothing with the
  * verifier. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (plans are computed); early */
 /* Is the verifier strict enough? Plans are broken on purpose, in every way a generator might get them wrong,
  * and the verifier has to notice.
  *
@@ -28,11 +29,12 @@
 #include "tests/support/plan_cases.h"
 #include "tests/support/plan_hosts.h"
 #include "tests/support/plan_interpreter.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 #define CONST(plans)     ((const struct weft_plan *const *)(plans))
 #define RANKS_MAX        17
-#define SAMPLE           160 /* one in so many, by default */
+#define SAMPLE           400 /* one in so many, by default */
+#define SAMPLE_SANITIZED 1280
 #define SAMPLE_LONG      8
 #define RUNS_TO_ACQUIT   24
 #define RECORDS_UNROLLED 160
@@ -499,9 +501,7 @@ static void test_mutants(void **state)
     (void)state;
     const char *seed = getenv("WEFT_SEED");
     struct score score = {.seed = seed ? strtoull(seed, NULL, 10) : 1,
-                          .sample = getenv("WEFT_LONG") ? SAMPLE_LONG : SAMPLE};
-    if (test_is_sanitized())
-        score.sample *= 8; /* sanitized code is slow, and is here to find faults of its own */
+                          .sample = (uint32_t)test_by_effort(SAMPLE_SANITIZED, SAMPLE, SAMPLE_LONG)};
     for (uint32_t ranks = 2; ranks <= RANKS_MAX; ranks++) {
         struct plan_cases cases = plan_cases_start(ranks, 1);
         while (plan_cases_next(&cases)) {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (plans are computed); early */
 /* Generators, cursor and verifier: every rank count from 1 to 64, and two large ones. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +14,7 @@
 #include "algos/hazard.h"
 #include "algos/proof/verify.h"
 #include "tests/support/plan_cases.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 #define CONST(plans) ((const struct weft_plan *const *)(plans))
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build: libs jansson */
+/* run: unthreaded (plans are computed) */
 /* The weft-plan program, from outside. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -10,22 +10,17 @@ kind=$1
 here=$PWD/tests/sanitizers
 folder=${BUILD:-build}/$kind
 left_out=
-# Names the programs of tests/sanitizers/single-threaded, one a word, and says which of them have no place there.
-single_threaded() {
-    local program reason
-    while read -r program reason; do
-        [[ -z $program || $program == \#* ]] && continue
-        if [[ ! -f $program.c || -z $reason ]]; then
-            echo "$here/single-threaded: $program: no such program, or no reason given" >&2
-        elif grep -nE 'pthread|test_ranks_|weft_service_|test_watcher|boot_party|weft_context_open|weft_comm_create' \
-            "$program.c" >&2; then
-            echo "$here/single-threaded: $program has threads" >&2
-        else
-            echo "$program"
-            continue
+# Names the programs that say they have one thread, and says which of them have no place there.
+unthreaded() {
+    local source bad=0
+    while read -r source; do
+        if grep -nE 'pthread|test_ranks_|weft_service_|test_watcher|boot_party|weft_context_open|weft_comm_create' "$source" >&2; then
+            echo "$source has threads, and says it is unthreaded" >&2
+            bad=1
         fi
-        return 1
-    done <"$here/single-threaded"
+        echo "${source%.c}"
+    done < <(tests/scripts/marks.sh unthreaded tests/*/test_*.c)
+    return $bad
 }
 case $kind in
 asan) # and the undefined sanitizer, which the same build and the same run can carry
@@ -37,7 +32,7 @@ asan) # and the undefined sanitizer, which the same build and the same run can c
 tsan)
     flags="-fsanitize=thread -fno-omit-frame-pointer"
     export TSAN_OPTIONS="suppressions=$here/tsan.txt:print_suppressions=0:second_deadlock_stack=1:die_after_fork=0"
-    left_out=$(single_threaded) || {
+    left_out=$(unthreaded) || {
         echo "0 passed, 1 failed, 0 skipped"
         exit 1
     }

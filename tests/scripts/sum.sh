@@ -7,6 +7,7 @@
 # beside:  it runs beside those that follow, up to and with the first one without this word; what it prints comes after that one
 # count:   its success is itself one passed test
 #
+# After each it says how long that took, and how much time of processors.
 # When it is interrupted, or ended by SIGTERM, what runs beside ends with it.
 set -u
 passed=0 failed=0 skipped=0
@@ -15,12 +16,14 @@ logs=$(mktemp -d)
 
 # run LOG COMMAND: its output and how it ended, in the log and on standard output.
 run() {
-    local started=$SECONDS rc
+    local started=$SECONDS rc TIMEFORMAT='%U %S'
     echo "=== $2"
-    bash -c "$2" 2>&1 </dev/null | tee "$1"
-    rc=${PIPESTATUS[0]}
+    {
+        time bash -c "$2" 2>&1 </dev/null | tee "$1"
+        rc=${PIPESTATUS[0]}
+    } 2>"$1.times"
     echo "$rc" >"$1.status"
-    echo "=== $2: status $rc, $((SECONDS - started)) s"
+    echo "=== $2: status $rc, $((SECONDS - started)) s, $(awk 'END { printf "%.0f", $1 + $2 }' "$1.times") s of processors"
 }
 # add LOG COUNTS: what a command that has ended counts for.
 add() {

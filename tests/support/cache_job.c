@@ -13,7 +13,7 @@
 
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 #define PAGE  ((size_t)4096)
 #define SIZE  ((size_t)300001) /* one mapping of malloc()'s */

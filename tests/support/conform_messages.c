@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "tests/support/conform.h"
 #include "tests/support/letters.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 #include "tests/support/watcher.h"
 
 #define STILL_NS 20000000000
@@ -397,7 +397,7 @@ static void two_threads_flood_each_other(void **state)
     assert_non_null(flood);
     flood->backend = conform_backend(state);
     flood->watcher = test_watcher_start();
-    flood->count = test_is_sanitized() ? 4000 : 20000;
+    flood->count = test_by_effort(4000, flood->backend->sleepless ? 4000 : 20000, 20000);
     pthread_barrier_init(&flood->barrier, NULL, 2);
     struct flood_side sides[2] = {{flood, 0, 0, NULL, ""}, {flood, 1, 0, NULL, ""}};
     for (int i = 0; i < 2; i++)

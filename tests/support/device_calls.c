@@ -6,7 +6,7 @@
 
 #include "comm/device_memory.h"
 #include "tests/support/ranks.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 /* What the calling thread's checks go by. */
 static _Thread_local struct {

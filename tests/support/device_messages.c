@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "tests/support/job.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 #define GUARD 64
 #define MOST  (((size_t)5 << 20) + 3)

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "tests/support/device_calls.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 #define COUNT 3000
 #define BYTES (COUNT * sizeof(int32_t))

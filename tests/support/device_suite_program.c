@@ -12,7 +12,7 @@
 #include <weft/weft.h>
 
 #include "tests/support/device_suite.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 #define MOST      50 /* rounds */
 #define ROUNDS    ((uint64_t)(test_is_sanitized() ? 12 : MOST))

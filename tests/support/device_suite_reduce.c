@@ -11,7 +11,7 @@
 
 #include "tests/support/device_suite.h"
 #include "tests/support/reduce_reference.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 #define COUNT_MAX    67
 #define ELEMENT_MAX  16

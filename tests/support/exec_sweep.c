@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 static uint32_t next(uint32_t *random)
 {
@@ -138,8 +138,11 @@ static int can_be_unequal(enum weft_collective collective, enum weft_algorithm a
 static void check_algorithm(const struct exec_sweep *sweep, struct scene *scene, uint32_t *random)
 {
     enum weft_collective collective = scene->shape.collective;
-    size_t step = test_is_sanitized() ? 3 : 1; /* many times slower, and sees as much in fewer sizes */
-    for (size_t c = 0; c < sweep->count_count; c += step) {
+    /* Devices' threads take their time. */
+    size_t step = test_by_effort(3, sweep->place ? 2 : 1, 1);
+    if (step > sweep->count_count)
+        step = sweep->count_count; /* each algorithm has one size at least */
+    for (size_t c = ((size_t)collective + scene->algorithm) % step; c < sweep->count_count; c += step) {
         for (int unequal = 0; unequal <= (can_be_unequal(collective, scene->algorithm) ? 2 : 0); unequal++) {
             scene->shape = (struct case_shape){
                 .collective = collective,

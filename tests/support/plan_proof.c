@@ -10,7 +10,7 @@
 #include <weft/weft.h>
 
 #include "tests/support/plan_hosts.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 struct weft_plan **plan_proof_make(struct weft_plan_request request)
 {

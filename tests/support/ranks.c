@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 /* What a body can ask about itself. */
 struct seat {

@@ -6,7 +6,7 @@
 
 #include "tests/support/device_calls.h"
 #include "tests/support/ranks.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 #define MOST 300000
 

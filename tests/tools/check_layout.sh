@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# run: early
 # Layout of the sources: the rules are those of .clang-format, read by the version that bookworm has; others differ in details.
 set -u
 cd "$(dirname "$0")/../.." || exit 1

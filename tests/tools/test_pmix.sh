@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# run: beside (daemons); early
 # Jobs that mpirun of Open MPI starts, through PMIx: on this host, and on two hosts as far as Open MPI is concerned.
 set -u
 BUILD=$(cd "${BUILD:-build}" && pwd) || exit 1

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# run: beside (daemons, deadlines)
 # Jobs that srun starts, through Slurm's PMIx plug-in: on a Slurm of one node that this script runs for itself, as
 # root, in a temporary folder, on ports and sockets of its own. Its daemons are ended by process id.
 set -u

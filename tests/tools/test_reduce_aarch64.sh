@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# run: early
 # The reductions on aarch64, emulated: the same tests, among them the checksum over all types and operations
 # that x86-64 gives.
 set -u

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build: with topo/tool/draw*.c topo/tool/svg.c topo/tool/dot.c topo/tool/say.c tests/topo/picture.c tests/topo/sketch.c; wrap calloc realloc */
+/* run: unthreaded (draws) */
 /* Pictures of topologies: everything named is there, nothing meets or leaves the canvas, whatever the names. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (graphs are computed) */
 /* The graph: building, rules, walking, finding, units; and telling files apart. */
 #include "topo/graph.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (reads text) */
 /* ibnetdiscover's output: what is read of it, also of large and real ones. */
 #include <setjmp.h>
 #include <stdarg.h>

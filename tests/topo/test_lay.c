@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (layouts are computed) */
 /* Machines laid under fabrics. */
 #include "topo/read.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (graphs are computed) */
 /* The NICs that serve a place best, found by climbing: the same as by asking weft_path_classify() for every NIC of the host, on
  * random machines with everything that classes can follow from. */
 #include <setjmp.h>

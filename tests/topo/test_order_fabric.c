@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (orders are computed) */
 /* Orders along synthetic fabrics of all sizes, with shuffled ranks: crossings and loads as low as can be. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (orders are computed) */
 /* Orders along a real NDR fabric of 31 leaves and 9 spines, rails on leaves of their own, with cables missing, a leaf
  * missing, hosts with one port, and one with two cables swapped: rings with shuffled ranks are within 5 % of the least. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (reads text) */
 /* Slurm's topology: addresses and topology.conf, hostlists, and what is refused with line and reason. */
 #include <setjmp.h>
 #include <stdarg.h>

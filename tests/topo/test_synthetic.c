@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (graphs are computed) */
 /* Synthetic texts: what they make, and what is wrong with those that make nothing. */
 #include "topo/read.h"
 

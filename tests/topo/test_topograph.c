@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (reads text) */
 /* topograph's YAML: its three spellings, and what is refused with line and reason. */
 #include <setjmp.h>
 #include <stdarg.h>

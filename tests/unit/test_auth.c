@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (computes) */
 /* The handshake's blocks and sealed frames, with everything that an attacker on the wire could do to them. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (reads and writes bytes) */
 /* Reading the bodies of frames, and records: everything a peer, a file or a store can say. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (reads and writes bytes) */
 /* Reading frames, whole, in pieces and sealed. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -22,7 +22,7 @@
 #include "comm/bootstrap.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 #include "tests/support/skip.h"
 
 #define DEADLINE_MS (test_is_sanitized() ? 120000 : 30000) /* 512 ranks as threads of one process */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: beside (heartbeats) */
 /* The failure detector: silent ranks are declared dead and told so, ranks that only did not run are not; what is
  * told about deaths; reports to rank 0 and revocations with a status.
  */

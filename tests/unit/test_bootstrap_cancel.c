@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: beside (deadlines) */
 /* A meeting that is cancelled ends, wherever each rank waits in it. */
 #include <setjmp.h>
 #include <stdarg.h>

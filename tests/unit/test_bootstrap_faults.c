@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: beside (deadlines) */
 /* What goes wrong while ranks meet, and what each of them then says. */
 #include <arpa/inet.h>
 #include <errno.h>

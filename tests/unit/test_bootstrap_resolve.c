@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (reads text) */
 /* Rank, number of ranks and address from options and the environment. */
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (computes) */
 /* The primitives against published vectors, and sealing against every single wrong bit. */
 #include <setjmp.h>
 #include <stdarg.h>

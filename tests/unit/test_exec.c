@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (ranks take turns) */
 /* The executor on the loop transport: every algorithm, every way bytes can travel, odd sizes, tiny windows,
  * storms of WEFT_AGAIN and delayed completions, sequences that wrap, mismatches. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (ranks take turns) */
 /* Ranks that are ahead of others, on the loop transport: a late rank gets no more than it has promised to keep, nobody
  * fails or waits for ever, and who waits to be told is not looked at meanwhile. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (ranks take turns) */
 /* Every collective by every algorithm that serves it, run by the executor on the loop transport against a plain
  * reference: all ways bytes can travel, roots, in place, blocks of unequal size with gaps and empty ones, many ranks. */
 #include <setjmp.h>
@@ -13,7 +14,7 @@
 #include "base/error.h"
 #include "tests/support/exec_sweep.h"
 #include "tests/support/plan_hosts.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 /* hosts: NULL, or only what follows their order. */
 static void check_everything(struct exec_world *world, uint32_t ranks, const struct weft_hosts *hosts,

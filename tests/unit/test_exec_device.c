@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build: beside device-sim */
+/* run: early */
 /* The executor on memory of devices: every collective by every algorithm on the loop transport, with ranks on the kind
  * "host", on the simulated device in all its tempers, on plain host memory and on the host with shadows, mixed. */
 #include <setjmp.h>
@@ -15,7 +16,7 @@
 #include "base/error.h"
 #include "tests/support/exec_scene.h"
 #include "tests/support/exec_sweep.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 static const char *const modes[] = {"map", "pull:storm=11", "put:storm=5", "eager:storm=7", "put"};
 

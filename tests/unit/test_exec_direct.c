@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build: beside device-sim */
+/* run: early */
 /* The executor on memory of a simulated device, between ranks that reach each other's: every collective by every algorithm, where
  * nothing long passes through the host's memory; and what peers may tell of such memory. */
 #include <setjmp.h>
@@ -16,7 +17,7 @@
 #include "devmem/share_wire.h"
 #include "tests/support/exec_scene.h"
 #include "tests/support/exec_sweep.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 /* What is staged are messages up to the eager limit, once at either end. */
 static void check_direct(struct exec_world *world, uint32_t ranks)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (ranks take turns) */
 /* Allreduce over hosts by the executor, with every type: the same bits on all ranks, and the right ones. */
 #include <setjmp.h>
 #include <stdarg.h>

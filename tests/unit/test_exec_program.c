@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (computes) */
 /* Programs of devices: every plan there is, translated for all its ranks, and worked through by a plain interpreter that
  * takes ranks in turn, or in random order. */
 #include <setjmp.h>

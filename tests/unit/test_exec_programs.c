@@ -17,7 +17,7 @@
 #include "devmem/claim.h"
 #include "tests/support/exec_few.h"
 #include "tests/support/exec_sweep.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 
 static uint64_t programs_of(struct exec_world *world, uint32_t ranks)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (computes) */
 /* Numbers that programs, scripts and other ranks have compiled in or written down: they never change. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (compares what ranks say) */
 /* Who is wrong, and how it is said: the comparison of calls that rank 0 makes. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (computes) */
 /* How launches of the CUDA kernels look: which kernel, how many blocks, where vectors begin and end, and what is refused. */
 #include <setjmp.h>
 #include <stdarg.h>

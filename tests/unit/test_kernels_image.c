@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (reads files) */
 /* What nvcc made of the kernels, without running them: that all of them are there, use no local memory, and round
  * after every operation. Skipped in a build without nvcc. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (runs kernels thread by thread, in one thread) */
 /* The CUDA kernels themselves, compiled as C and run thread by thread: every family of types and operations, head, vectors and tail at
  * every alignment, sources askew, batches, results in two places and in place, bit for bit as the host's kernels. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (lists of messages) */
 /* The matcher against the rule itself, applied by looking through plain lists; and that its cost does not grow with what
  * is outstanding. */
 #include <setjmp.h>

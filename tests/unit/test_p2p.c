@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (reads and writes bytes) */
 /* Point-to-point messages of one rank whose peers are played by the test: what leaves when links are full, ids run out
  * and turns are taken. Between real ranks: tests/integration/test_p2p*.c. */
 #include <setjmp.h>

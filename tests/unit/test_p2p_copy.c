@@ -12,7 +12,7 @@
 #include <cmocka.h>
 #include <weft/weft.h>
 
-#include "tests/support/sanitized.h"
+#include "tests/support/effort.h"
 #include "tests/support/sim_seat.h"
 
 #define GUARD 64

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (computes) */
 /* weft-perf's test data: whatever the order of the additions, the bits are the expected ones. */
 #include <math.h>
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (computes) */
 /* weft-perf's merged picture: small, a thousand ranks in a chain, nonsense. */
 #include <setjmp.h>
 #include <stdarg.h>

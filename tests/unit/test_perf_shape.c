@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (computes) */
 /* weft-perf's operations: who sends and receives how much. What one rank expects is what another one sends. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (kernels) */
 /* Every kernel against the scalar reference: counts, alignments, numbers of sources, sources overwritten in
  * place, nothing touched outside the destination. */
 #include <setjmp.h>

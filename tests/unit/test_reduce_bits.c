@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (kernels) */
 /* The same bits everywhere: special values in all combinations, all instruction sets, other processors (by a
  * checksum written down here), and whatever floating-point environment the caller has. */
 #include <setjmp.h>

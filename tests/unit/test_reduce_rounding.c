@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (kernels) */
 /* bfloat16 is rounded at most once per hop. Sums of 2, 7 and 64 ranks with heavy cancellation, passed on
  * along a ring, combined in a tree, and in hops of several sources, are compared with sums in float64. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (kernels) */
 /* float16 and float8: every element and, of float8, every pair, against the scalar reference; what the contract
  * promises about rounding, saturation, NaN and denormals with numbers written out. Complex numbers and bool beside
  * them. */

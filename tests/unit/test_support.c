@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: beside (limits of the helpers) */
 /* The test helpers themselves: a helper that cannot notice a failure would hide all others. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: unthreaded (tables) */
 /* Sizes and names of types and operations, and the version. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build: needs verbs; with tests/fake/ */
+/* run: early */
 /* Rails of the verbs transport that go down and come back, on an RDMA device in memory (tests/fake): messages come once each
  * and in order, puts land whole, memory that was landed is not written again, and what cannot go on fails with the reason. */
 #include <setjmp.h>
