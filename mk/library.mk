@@ -14,6 +14,11 @@ ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
 EXTRA_reduce_avx2 := -mavx2 -mf16c $(VECTOR_FLAGS)
 EXTRA_reduce_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mbmi2 $(VECTOR_FLAGS)
 endif
+# These were a third of the time of a build. Full debug information of so many small functions in each other
+# takes as long as compiling them. They have lines.
+LINES_ONLY := $(if $(filter -g,$(O)),-g1)
+$(foreach name,reduce_portable reduce_avx2 reduce_avx512 cuda_kernels test_kernels_run test_devices_cuda test_streams_cuda \
+	test_device_programs_cuda test_device_calls_cuda,$(eval EXTRA_$(name) += $(LINES_ONLY)))
 
 # A part's files, and the one that stands there without it and says so.
 FILES_verbs := $(wildcard transport/verbs/*.c)

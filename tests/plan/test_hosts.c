@@ -16,6 +16,7 @@
 #include "algos/proof/verify.h"
 #include "tests/support/plan_cases.h"
 #include "tests/support/plan_hosts.h"
+#include "tests/support/effort.h"
 #include "tests/support/plan_proof.h"
 #include "topo/order.h"
 
