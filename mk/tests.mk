@@ -32,6 +32,14 @@ tests: all micro $(TESTS) $(GPU_PROGRAMS)
 .PHONY: micro
 micro: $(MICRO)
 
+# The compiler reads every source of the library, the tools and the tests, and makes no code.
+#: warnings      what the compiler (CC=clang) says of every source; nothing is built
+.PHONY: warnings
+warnings: $(sort $(patsubst %.o,%.read,$(LIB_OBJECTS) $(TOOL_OBJECTS) $(call objects,$(call buildable,$(filter-out \
+	$(if $(call have,verbs),,tests/rdma/%) $(if $(call have,ofi),,tests/provider/%),$(wildcard tests/*/*.c perf/micro/*.c))))))
+$(BUILD)/%.read: %.c $(BUILD)/config
+	$(call say,READ,$<)mkdir -p $(@D) && $(CC) $(filter-out -MMD -MP,$(CPPFLAGS_ALL)) $(CFLAGS_ALL) $(EXTRA_$(notdir $*)) -fsyntax-only $< && touch $@
+
 #: fuzzers       the fuzz targets alone, with clang
 .PHONY: fuzzers
 fuzzers: $(FUZZERS)
