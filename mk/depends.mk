@@ -78,8 +78,3 @@ part_list = $(call part_state,verbs)$(comma) $(call part_state,ofi)$(comma) $(ca
 .PHONY: FORCE need-jansson need-cmocka
 need-jansson need-cmocka: need-%:
 	$(Q)$(call missing,$*)
-
-#: print-libs    what a program linked with libweft.a needs beside it
-.PHONY: print-libs
-print-libs:
-	@echo $(PRIVATE_LIBS)

@@ -39,3 +39,15 @@ uninstall:
 	$(Q)rm -f $(addprefix $(DESTDIR)$(BINDIR)/,$(notdir $(PROGRAMS)))
 	$(Q)rm -f $(foreach page,$(MANPAGES),$(DESTDIR)$(MANDIR)/man$(subst .,,$(suffix $(page)))/$(notdir $(page)))
 	$(Q)rmdir $(DESTDIR)$(INCLUDEDIR)/weft 2>/dev/null || true
+
+#: print-libs    what a program linked with libweft.a needs beside it
+.PHONY: print-libs
+print-libs:
+	@echo $(PRIVATE_LIBS)
+
+# One line each, by tabs: the library's file, who loads it (library, tools), found or absent here, what for.
+#: print-runtime-libs    the libraries that are loaded at run time
+.PHONY: print-runtime-libs
+print-runtime-libs:
+	@$(MAKE) --no-print-directory $(BUILD)/weft-plan >&2
+	@$(BUILD)/weft-plan --version | awk 'NR > 1 { text = $$4; for (i = 5; i <= NF; i++) text = text " " $$i; print $$1 "\t" $$3 "\t" $$2 "\t" text }'

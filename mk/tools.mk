@@ -18,9 +18,3 @@ $(BUILD)/weft-topo: $(TOPO_OBJECTS)
 $(BUILD)/weft-perf $(BUILD)/weft-topo: TOOL_LIBS := $(LIBS_jansson)
 $(PROGRAMS): $(ARCHIVES)
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) $(LIBS) $(TOOL_LIBS) -o $@
-
-# One line each, by tabs: the library's file, who loads it (library, tools), found or absent here, what for.
-#: print-runtime-libs    the libraries that are loaded at run time
-.PHONY: print-runtime-libs
-print-runtime-libs: $(BUILD)/weft-plan
-	@$(BUILD)/weft-plan --version | awk 'NR > 1 { text = $$4; for (i = 5; i <= NF; i++) text = text " " $$i; print $$1 "\t" $$3 "\t" $$2 "\t" text }'

@@ -4,7 +4,7 @@
 # missing: tests/scripts/parts.sh. What is needed and missing is named with its package.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-folder=${BUILD:-build}/parts
+folder=${BUILD:-build}/without
 passed=0 failed=0
 # One folder: what parts have in common is built once.
 build() { # VARIABLE=VALUE... TARGET...
