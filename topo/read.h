@@ -42,8 +42,12 @@ int weft_read_fail(const struct weft_text *text, size_t line, const char *format
 /* Detects the kind and reads; the graph is finished. "NAME: not a topology ..." names the kinds that are read. */
 int weft_topo_read_text(const struct weft_text *text, struct weft_graph **graph);
 
-/* A file's path, "-" for standard input, or a synthetic text ("fat-tree:..."): a name with ':' of which no file exists. */
+/* A regular file's path, or a synthetic text ("fat-tree:..."): a name with ':' of which no file exists. Never blocks. */
 int weft_topo_read(const char *path, struct weft_graph **graph);
+
+/* For tools: also "-" for standard input, and pipes and devices by their names. A FIFO without a writer is waited for
+ * for 5 s; a writer as long as it has the pipe open. */
+int weft_topo_read_any(const char *path, struct weft_graph **graph);
 
 /* Lays machines under a fabric: hosts that both graphs have (by name, with or without domain; by a GUID where names
  * differ) become one, the machine's, and its ports (by GUID, by their NIC's GUID or name) are joined to the fabric's

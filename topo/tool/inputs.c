@@ -12,7 +12,7 @@
 static int machine_add(const char *path, struct weft_graph *all)
 {
     struct weft_graph *one;
-    int status = weft_topo_read(path, &one);
+    int status = weft_topo_read_any(path, &one);
     if (status != WEFT_OK)
         return status;
     const char *format = all->node_count == 0 ? one->format : all->format;
@@ -51,7 +51,7 @@ static int machines_read(const struct weft_topo_inputs *inputs, struct weft_grap
     if (inputs->machine_count == 0)
         return weft_topo_discover(graph);
     if (inputs->machine_count == 1)
-        return weft_topo_read(inputs->machines[0], graph);
+        return weft_topo_read_any(inputs->machines[0], graph);
     return merge(inputs->machines, inputs->machine_count, graph);
 }
 
@@ -60,7 +60,7 @@ static int fabric_add(const struct weft_topo_inputs *inputs, FILE *notes, struct
 {
     struct weft_graph *fabric, *both;
     uint32_t joined, added;
-    int status = weft_topo_read(inputs->fabric, &fabric);
+    int status = weft_topo_read_any(inputs->fabric, &fabric);
     if (status != WEFT_OK)
         return status;
     status = weft_fabric_lay(*graph, fabric, inputs->everywhere, &both, &joined, &added);
