@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -49,6 +51,30 @@ int weft_limits_descriptors(void)
     while (count > 0)
         close(fds[--count]);
     return error;
+}
+
+/* The kernel holds what drivers pin against the limit, and counts it per process (VmPin). 0 when it does not say. */
+static uint64_t pinned_bytes(void)
+{
+    char text[4096];
+    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    if (size < 0)
+        return 0;
+    text[size] = '\0';
+    const char *line = strstr(text, "\nVmPin:");
+    return line ? strtoull(line + sizeof "\nVmPin:" - 1, NULL, 10) * 1024 : 0;
+}
+
+int weft_limits_locked(uint64_t more, struct weft_limits_locked *locked)
+{
+    struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+    getrlimit(RLIMIT_MEMLOCK, &limit);
+    locked->limit = limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur;
+    locked->pinned = locked->limit == UINT64_MAX ? 0 : pinned_bytes();
+    return locked->pinned > locked->limit || more > locked->limit - locked->pinned;
 }
 
 void weft_limits_make_room(int fd, int more)

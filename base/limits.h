@@ -3,6 +3,8 @@
 #ifndef WEFT_BASE_LIMITS_H
 #define WEFT_BASE_LIMITS_H
 
+#include <stdint.h>
+
 /* Descriptors ran out: for weft_limits_descriptors(), as there may be some again when the failure shows. Other values of
  * errno are not noted. */
 void weft_limits_note(int error);
@@ -11,6 +13,13 @@ void weft_limits_note(int error);
  * Libraries and peers often report something else when descriptors have run out: asked right after such a failure,
  * this is a good guess. */
 int weft_limits_descriptors(void);
+
+/* Whether locking `more` bytes would go beyond the limit of locked memory (RLIMIT_MEMLOCK), with what is pinned already.
+ * Libraries say ENOMEM for that as well as for a malloc() that failed. */
+struct weft_limits_locked {
+    uint64_t limit, pinned; /* bytes; limit UINT64_MAX: none */
+};
+int weft_limits_locked(uint64_t more, struct weft_limits_locked *locked);
 
 /* Lets the kernel's table of descriptors hold `more` beyond fd, a descriptor of weft's, if it may. The kernel
  * doubles the table whenever it is full, and in a process of several threads waits each time for an RCU grace period,

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <weft/weft.h>
 
+#include "base/limits.h"
 #include "transport/verbs/async.h"
 #include "transport/verbs/region.h"
 #include "transport/verbs/why.h"
@@ -261,23 +262,53 @@ static void test_pinning(void **state)
 {
     (void)state;
     char text[512];
+    const struct weft_limits_locked small = {65536, 0}, none = {UINT64_MAX, 0}, large = {8388608, 4096};
     assert_string_equal(
-        verbs_pin_text("mlx5_0", 1048576, 65536, text, sizeof text),
+        verbs_pin_text("mlx5_0", 1048576, 1, &small, text, sizeof text),
         "verbs: cannot pin 1048576 bytes for mlx5_0: the limit of locked memory (RLIMIT_MEMLOCK) is "
         "65536 bytes; raise it: ulimit -l unlimited, LimitMEMLOCK=infinity for services (slurmd, "
         "kubelet), --ulimit memlock=-1 for containers");
-    assert_non_null(strstr(verbs_pin_text("mlx5_0", 1, RLIM_INFINITY, text, sizeof text),
+    assert_non_null(strstr(verbs_pin_text("mlx5_0", 1, 0, &none, text, sizeof text),
                            "though locked memory is not limited"));
+    assert_string_equal(verbs_pin_text("mlx5_0", 1048576, 0, &large, text, sizeof text),
+                        "verbs: cannot register 1048576 bytes on mlx5_0: out of memory, though of 8388608 "
+                        "bytes of locked memory "
+                        "that it may have this process has 4096: the process, the control group or the "
+                        "machine has no more memory, "
+                        "or the device has no more regions");
+}
+
+/* Whether it was the limit is known: nothing is pinned here, so what is larger than the limit goes beyond it. */
+static void test_limit(void **state)
+{
+    (void)state;
+    struct rlimit before, lower;
+    struct weft_limits_locked locked;
+    assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
+    lower = before;
+    lower.rlim_cur = before.rlim_max < 65536 ? before.rlim_max : 65536;
+    assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &lower), 0);
+    assert_false(weft_limits_locked(lower.rlim_cur, &locked));
+    assert_int_equal(locked.limit, lower.rlim_cur);
+    assert_int_equal(locked.pinned, 0);
+    assert_true(weft_limits_locked(lower.rlim_cur + 1, &locked));
+    assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_silent_peer),      cmocka_unit_test(test_the_own_port_is_down),
-        cmocka_unit_test(test_each_status),        cmocka_unit_test(test_statuses_of_the_future),
-        cmocka_unit_test(test_long_names_fit),     cmocka_unit_test(test_texts_that_do_not_fit_end),
-        cmocka_unit_test(test_who_is_to_blame),    cmocka_unit_test(test_events),
-        cmocka_unit_test(test_an_event_of_a_link), cmocka_unit_test(test_pinning),
+        cmocka_unit_test(test_a_silent_peer),
+        cmocka_unit_test(test_the_own_port_is_down),
+        cmocka_unit_test(test_each_status),
+        cmocka_unit_test(test_statuses_of_the_future),
+        cmocka_unit_test(test_long_names_fit),
+        cmocka_unit_test(test_texts_that_do_not_fit_end),
+        cmocka_unit_test(test_who_is_to_blame),
+        cmocka_unit_test(test_events),
+        cmocka_unit_test(test_an_event_of_a_link),
+        cmocka_unit_test(test_pinning),
+        cmocka_unit_test(test_limit),
     };
     return cmocka_run_group_tests_name("verbs why", tests, NULL, NULL);
 }

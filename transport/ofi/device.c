@@ -101,7 +101,7 @@ static int device_register(struct weft_transport *transport, const struct weft_d
                          transport->info->fabric_attr->prov_name, (unsigned long long)memory->bytes,
                          memory->kind, (int)memory->ordinal, is_dmabuf ? "as a dma-buf" : "by their pointer",
                          transport->library->strerror(-error));
-    int status = ofi_register_end(transport, mr);
+    int status = ofi_register_end(transport, mr, (size_t)memory->bytes);
     if (!status)
         *result = mr;
     return status;

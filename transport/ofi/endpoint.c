@@ -13,10 +13,11 @@
 
 #define CHUNK_BUFFERS 16
 
-/* Providers report a limit on locked memory in different ways. */
-const char *ofi_limit_reached(int error, int registering, char *text, size_t size)
+/* Providers report a limit on locked memory in different ways, and say the same when a malloc() of theirs has failed. */
+const char *ofi_limit_reached(int error, size_t registering, char *text, size_t size)
 {
     struct rlimit limit;
+    struct weft_limits_locked locked;
     text[0] = '\0';
     /* Some have other words for it that no descriptor is left. */
     int descriptors = error == -FI_EMFILE || error == -ENFILE || (!registering && weft_limits_descriptors());
@@ -25,13 +26,15 @@ const char *ofi_limit_reached(int error, int registering, char *text, size_t siz
                  (unsigned long long)limit.rlim_cur);
     else if (registering &&
              (error == -FI_ENOMEM || error == -FI_EAGAIN || error == -FI_EPERM || error == -FI_EIO) &&
-             getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+             weft_limits_locked(registering, &locked))
         snprintf(text, size, "; the limit is %llu KiB of locked memory, raise it with ulimit -l",
-                 (unsigned long long)limit.rlim_cur / 1024);
+                 (unsigned long long)locked.limit / 1024);
     return text;
 }
 
-static int failed_with(const struct weft_transport *transport, const char *what, int error, int registering)
+/* registering: bytes, 0 for anything else. */
+static int failed_with(const struct weft_transport *transport, const char *what, int error,
+                       size_t registering)
 {
     char limit[128];
     return weft_fail(WEFT_TRANSPORT, "ofi: %s of provider %s: %s%s", what,
@@ -217,7 +220,7 @@ void ofi_endpoint_close(struct weft_transport *transport)
     free(transport->scratch);
 }
 
-int ofi_register_end(struct weft_transport *transport, struct fid_mr *mr)
+int ofi_register_end(struct weft_transport *transport, struct fid_mr *mr, size_t size)
 {
     if (!(transport->info->domain_attr->mr_mode & FI_MR_ENDPOINT))
         return WEFT_OK;
@@ -227,7 +230,7 @@ int ofi_register_end(struct weft_transport *transport, struct fid_mr *mr)
     if (!error)
         return WEFT_OK;
     fi_close(&mr->fid);
-    return failed_with(transport, "enabling registered memory", error, 1);
+    return failed_with(transport, "enabling registered memory", error, size);
 }
 
 int ofi_register(struct weft_transport *transport, const void *memory, size_t size, uint64_t access,
@@ -245,8 +248,8 @@ int ofi_register(struct weft_transport *transport, const void *memory, size_t si
             "read-only",
             transport->info->fabric_attr->prov_name, size, memory);
     if (error)
-        return failed_with(transport, "registering memory", error, 1);
-    int status = ofi_register_end(transport, mr);
+        return failed_with(transport, "registering memory", error, size);
+    int status = ofi_register_end(transport, mr, size);
     if (!status)
         *result = mr;
     return status;

@@ -29,6 +29,9 @@ static void frame_sent(struct weft_link *link)
     link->landed_reported = link->landed;
 }
 
+/* What a connection of ofi_rxm registers at least: its buffers. */
+#define OFI_CONNECTION_BYTES (64u << 10)
+
 /* WEFT_AGAIN for a full queue; anything else has failed the link. */
 static int send_failed(struct weft_link *link, ssize_t error)
 {
@@ -38,7 +41,8 @@ static int send_failed(struct weft_link *link, ssize_t error)
         return WEFT_AGAIN;
     /* Connections of ofi_rxm register memory of their own. */
     char limit[96];
-    ofi_limit_reached((int)error, error == -FI_ENOMEM && link->transport->local_mr, limit, sizeof limit);
+    int registers = error == -FI_ENOMEM && link->transport->local_mr;
+    ofi_limit_reached((int)error, registers ? OFI_CONNECTION_BYTES : 0, limit, sizeof limit);
     ofi_link_fail(link, link->state == OFI_LINK_UP && !*limit ? WEFT_PEER_FAILED : WEFT_TRANSPORT,
                   "ofi: sending failed: %s%s", link->transport->library->strerror((int)-error), limit);
     return weft_fail(link->status, "%s", link->why);

@@ -422,7 +422,7 @@ void ofi_info_add_devices(const struct ofi_library *library, struct fi_info **in
 
 /* endpoint.c */
 /* What to raise when a limit of the process explains the error, else "". */
-const char *ofi_limit_reached(int error, int registering, char *text, size_t size);
+const char *ofi_limit_reached(int error, size_t registering, char *text, size_t size);
 int ofi_endpoint_open(struct weft_transport *transport);
 /* No byte moves any more: the endpoint is closed, or not driven any more where closing it would crash. */
 void ofi_endpoint_stop(struct weft_transport *transport);
@@ -435,7 +435,7 @@ uint64_t ofi_next_key(struct weft_transport *transport);
 int ofi_reg(struct weft_transport *transport, void *memory, size_t size, struct weft_region **region);
 void ofi_dereg(struct weft_region *region);
 /* Binds and enables what was registered, where the provider wants that; closes it if that fails. */
-int ofi_register_end(struct weft_transport *transport, struct fid_mr *mr);
+int ofi_register_end(struct weft_transport *transport, struct fid_mr *mr, size_t size);
 /* Lists a new region. */
 void ofi_region_add(struct weft_transport *transport, struct weft_region *region);
 

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include "base/clock.h"
 #include "base/error.h"
+#include "transport/verbs/region.h"
 #include "transport/verbs/verbs_private.h"
 
 #define SLAB_BUFFERS  32
@@ -30,21 +31,44 @@ struct verbs_slab {
     struct verbs_buffer buffers[SLAB_BUFFERS];
 };
 
+/* Which of the two was missing decides what the user can do about it. */
+static struct verbs_slab *slab_failed(struct verbs_queues *queues, int error, int was_refused)
+{
+    const char *device = queues->rail->device;
+    queues->slab_error = error;
+    queues->slab_refused = was_refused;
+    if (was_refused && error == ENOMEM)
+        verbs_fail_memory(device, (size_t)SLAB_BUFFERS * VERBS_FRAME_BYTES);
+    else if (was_refused)
+        weft_fail(WEFT_NOMEM, "verbs: %s cannot register %d message buffers: %s", device, SLAB_BUFFERS,
+                  weft_errno_text(error));
+    else
+        weft_fail(WEFT_NOMEM, "verbs: no memory for %d message buffers of %s: %s", SLAB_BUFFERS, device,
+                  weft_errno_text(error));
+    errno = error;
+    return NULL;
+}
+
 /* After a failure others fail likewise for a while: each message and each landing may ask. */
 static struct verbs_slab *slab_make(struct verbs_queues *queues)
 {
     const struct verbs_rail *rail = queues->rail;
-    int is_early = queues->slab_ns && weft_clock_ns() < queues->slab_ns;
-    errno = queues->slab_error;
-    struct verbs_slab *slab = is_early ? NULL : calloc(1, sizeof *slab);
+    int was_refused = 0, error;
+    if (queues->slab_ns && weft_clock_ns() < queues->slab_ns)
+        return slab_failed(queues, queues->slab_error, queues->slab_refused);
+    struct verbs_slab *slab = calloc(1, sizeof *slab);
+    error = ENOMEM;
     if (!slab)
         goto fail;
     slab->size = (size_t)SLAB_BUFFERS * VERBS_FRAME_BYTES;
     slab->memory = mmap(NULL, slab->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    error = errno;
     if (slab->memory == MAP_FAILED)
         goto free_slab;
+    errno = 0;
     slab->mr = rail->verbs->reg_mr(rail->domain, slab->memory, slab->size, (uintptr_t)slab->memory,
                                    IBV_ACCESS_LOCAL_WRITE);
+    error = errno ? errno : ENOMEM;
     if (!slab->mr)
         goto unmap;
     for (uint32_t i = 0; i < SLAB_BUFFERS; i++) {
@@ -57,22 +81,13 @@ static struct verbs_slab *slab_make(struct verbs_queues *queues)
     return slab;
 
 unmap:
-    queues->slab_error = errno;
+    was_refused = 1;
     munmap(slab->memory, slab->size);
-    errno = queues->slab_error;
 free_slab:
-    queues->slab_error = errno;
     free(slab);
 fail:
-    if (!is_early)
-        queues->slab_ns = weft_clock_ns() + SLAB_RETRY_NS;
-    errno = queues->slab_error ? queues->slab_error : ENOMEM;
-    weft_fail(
-        WEFT_NOMEM,
-        "verbs: no memory for %d message buffers that %s can reach (%s); look at the limit on locked memory "
-        "(ulimit -l)",
-        SLAB_BUFFERS, rail->device, strerror(errno));
-    return NULL;
+    queues->slab_ns = weft_clock_ns() + SLAB_RETRY_NS;
+    return slab_failed(queues, error, was_refused);
 }
 
 static void slabs_free(struct verbs_queues *queues)

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <weft/device.h>
 #include "base/error.h"
 #include "base/log.h"
@@ -18,31 +17,37 @@ struct span {
     int is_device; /* memory of a device: nothing that can be paged */
 };
 
-const char *verbs_pin_text(const char *device, size_t size, uint64_t limit, char *text, size_t capacity)
+const char *verbs_pin_text(const char *device, size_t size, int is_over,
+                           const struct weft_limits_locked *locked, char *text, size_t capacity)
 {
-    if (limit == RLIM_INFINITY)
-        snprintf(
-            text, capacity,
-            "verbs: cannot register %zu bytes on %s: out of memory, though locked memory is not limited: "
-            "pinned "
-            "memory does not fit into the machine or the control group, or the device has no more regions",
-            size, device);
-    else
+    char limit[128];
+    if (is_over) {
         snprintf(text, capacity,
                  "verbs: cannot pin %zu bytes for %s: the limit of locked memory (RLIMIT_MEMLOCK) is %llu "
                  "bytes; raise "
                  "it: ulimit -l unlimited, LimitMEMLOCK=infinity for services (slurmd, kubelet), "
                  "--ulimit memlock=-1 for containers",
-                 size, device, (unsigned long long)limit);
+                 size, device, (unsigned long long)locked->limit);
+        return text;
+    }
+    snprintf(limit, sizeof limit, "locked memory is not limited");
+    if (locked->limit != UINT64_MAX)
+        snprintf(limit, sizeof limit, "of %llu bytes of locked memory that it may have this process has %llu",
+                 (unsigned long long)locked->limit, (unsigned long long)locked->pinned);
+    snprintf(
+        text, capacity,
+        "verbs: cannot register %zu bytes on %s: out of memory, though %s: the process, the control group "
+        "or the machine has no more memory, or the device has no more regions",
+        size, device, limit);
     return text;
 }
 
-static int fail_memory(const char *device, size_t size)
+int verbs_fail_memory(const char *device, size_t size)
 {
-    struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
     char text[WEFT_DETAIL_MAX];
-    getrlimit(RLIMIT_MEMLOCK, &limit);
-    return weft_fail(WEFT_NOMEM, "%s", verbs_pin_text(device, size, limit.rlim_cur, text, sizeof text));
+    struct weft_limits_locked locked;
+    int is_over = weft_limits_locked(size, &locked);
+    return weft_fail(WEFT_NOMEM, "%s", verbs_pin_text(device, size, is_over, &locked, text, sizeof text));
 }
 
 static int is_unsupported(int error)
@@ -54,7 +59,7 @@ static int fail_register(const struct verbs_rail *rail, const struct span *span,
 {
     const char *what = span->fd >= 0 ? "a dma-buf" : "memory";
     if (error == ENOMEM)
-        return fail_memory(rail->device, span->size);
+        return verbs_fail_memory(rail->device, span->size);
     if (is_unsupported(error))
         return weft_fail(WEFT_UNSUPPORTED, "verbs: the driver of %s cannot register %s of this kind: %s",
                          rail->device, what, strerror(error));

@@ -12,6 +12,7 @@
 
 #include <weft/transport.h>
 
+#include "base/limits.h"
 #include "transport/verbs/device.h"
 
 struct weft_region {
@@ -44,8 +45,11 @@ int verbs_region_device(const struct verbs_rail *rails, int count, const struct 
 /* Everything bound to it must have been invalidated. */
 void verbs_region_end(struct weft_region *region);
 
-/* Pure: what is said when size bytes could not be pinned on a device; limit is RLIMIT_MEMLOCK's, which may be
- * RLIM_INFINITY. Returns text. */
-const char *verbs_pin_text(const char *device, size_t size, uint64_t limit, char *text, size_t capacity);
+/* Pure: what is said when there was no memory (ENOMEM) to register size bytes on a device: is_over says whether they would have
+ * gone beyond the limit of locked memory. Returns text. */
+const char *verbs_pin_text(const char *device, size_t size, int is_over,
+                           const struct weft_limits_locked *locked, char *text, size_t capacity);
+/* WEFT_NOMEM with that text, for this process as it is now. */
+int verbs_fail_memory(const char *device, size_t size);
 
 #endif
