@@ -19,9 +19,10 @@ int perf_board_open(struct perf_board *board, int ranks)
     board->pairs = malloc((size_t)ranks * sizeof *board->pairs);
     board->texts = calloc((size_t)ranks, sizeof *board->texts);
     board->asked = calloc((size_t)ranks, 1);
+    board->joined = calloc((size_t)ranks, 1);
     for (int r = 0; board->pairs && r < ranks; r++)
         board->pairs[r][0] = board->pairs[r][1] = -1;
-    if (board->epoll < 0 || !board->pairs || !board->texts || !board->asked)
+    if (board->epoll < 0 || !board->pairs || !board->texts || !board->asked || !board->joined)
         return -1;
     for (int r = 0; r < ranks; r++) {
         struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)r};
@@ -52,6 +53,7 @@ void perf_board_close(struct perf_board *board)
     free(board->pairs);
     free(board->texts);
     free(board->asked);
+    free(board->joined);
     *board = (struct perf_board){.epoll = -1};
 }
 
@@ -88,6 +90,10 @@ static int take(struct perf_board *board, int rank)
         return 0;
     }
     message[got] = '\0';
+    if (message[0] == PERF_JOINED) {
+        board->joined[rank] = 1;
+        return PERF_JOINED;
+    }
     free(board->texts[rank]);
     board->texts[rank] = strdup(message + 1);
     answered(board, rank);
@@ -122,6 +128,16 @@ void perf_board_ask(struct perf_board *board)
         board->asked[r] = 1;
         send_letter(board, r, PERF_ASK);
     }
+}
+
+void perf_board_gone(struct perf_board *board, const char *text)
+{
+    char message[1 + PERF_GONE_TEXT];
+    int size = snprintf(message, sizeof message, "%c%s", PERF_GONE, text);
+    for (int r = 0; r < board->ranks; r++)
+        if (!board->joined[r] && board->pairs[r][0] >= 0)
+            send(board->pairs[r][0], message, size < (int)sizeof message ? (size_t)size : sizeof message - 1,
+                 MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 void perf_board_end(struct perf_board *board)

@@ -9,7 +9,7 @@ struct perf_board {
     int (*pairs)[2]; /* [r][0] the launcher's end, [r][1] rank r's; -1 closed */
     char **texts;    /* [r] what rank r has said last; NULL nothing */
     int waiting;     /* ranks that were asked and have neither answered nor gone */
-    unsigned char *asked;
+    unsigned char *asked, *joined;
 };
 
 /* 0, or -1 with errno. Ends with perf_board_close(), also after a failure. */
@@ -25,6 +25,8 @@ void perf_board_started(struct perf_board *board);
 int perf_board_read(struct perf_board *board);
 /* Asks those ranks that have not said anything yet. */
 void perf_board_ask(struct perf_board *board);
+/* Tells those ranks that have not joined the job that it cannot begin any more, and why. */
+void perf_board_gone(struct perf_board *board, const char *text);
 /* Tells ranks that stay away to come back. */
 void perf_board_end(struct perf_board *board);
 /* Prints the picture on stderr, when anybody has said anything. */

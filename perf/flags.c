@@ -304,7 +304,7 @@ static int take_stay_away(struct perf_options *options, const char *value)
     snprintf(rank, sizeof rank, "%.*s", (int)length, value);
     if (integer(rank, 0, PERF_RANKS_MAX - 1, &options->stay_rank) != 0)
         return -1;
-    return number(value + length + 1, 1, INT64_MAX, &options->stay_call);
+    return number(value + length + 1, 0, INT64_MAX, &options->stay_call);
 }
 
 static int take_size(struct perf_options *options, const char *value)
@@ -410,8 +410,9 @@ const struct perf_flag perf_flags[] = {
      take_csv},
     {0, 0, "hang", "S", "a whole number of seconds from 0 to 86400",
      "say who waits for whom when a call takes longer; 0: never (10)", take_hang},
-    {0, 0, "stay-away", "RANK:CALL", "a rank and the number of a call from 1 up, such as 2:100",
-     "for trying it out: that rank stays away from its CALL-th call", take_stay_away},
+    {0, 0, "stay-away", "RANK:CALL", "a rank and the number of a call, such as 2:100",
+     "for trying it out: that rank stays away from its CALL-th call; 0: it dies before it joins",
+     take_stay_away},
     {0, 'h', "help", NULL, "", "this text", take_help},
 };
 const int perf_flag_count = sizeof perf_flags / sizeof *perf_flags;

@@ -10,7 +10,10 @@
  * Ranks that hang or fail say so (watch.h); then all are asked what they wait for, and the merged picture is printed,
  * once.
  *
- * When a rank fails, the others are expected to notice by themselves: their calls return an error. They get
+ * A rank that ends before it has joined is nothing the others could notice: for them it may as well be late. They are
+ * told, and those that have not joined either end at once (watch.h).
+ *
+ * When a rank fails later, the others are expected to notice by themselves: their calls return an error. They get
  * GRACE_MS for that; what still runs then is ended, by process id.
  */
 #include "perf/launch.h"
@@ -35,12 +38,14 @@
 
 #include "perf/board.h"
 #include "perf/channel.h"
+#include "perf/watch.h"
 
 enum { GRACE_MS = 10000, TERMINATE_MS = 2000, SETTLE_MS = 300, PICTURE_MS = 1000 };
 
 struct child {
     pid_t pid; /* 0: not started, or reaped already */
     int stopped_by_us;
+    int is_told; /* that the job cannot begin: its end is no news */
 };
 
 struct job {
@@ -52,6 +57,7 @@ struct job {
     struct perf_board board;
     cpu_set_t allowed;
     int pin;
+    int alarm;       /* a rank has said that it hangs or has failed */
     int worst;       /* exit status so far */
     sigset_t before; /* signal mask to give to the ranks */
 };
@@ -198,23 +204,37 @@ static int start_ranks(struct job *job)
     return 0;
 }
 
+/* A rank that has failed without having joined. */
+static void tell_others(struct job *job, const char *text)
+{
+    perf_board_gone(&job->board, text);
+    for (int rank = 0; rank < job->ranks; rank++)
+        job->children[rank].is_told |= !job->board.joined[rank];
+}
+
 /* Judges one ended rank. 1 when it failed, which starts the clock for the others. */
 static int judge(struct job *job, int rank, pid_t pid, int status)
 {
-    if (WIFEXITED(status)) {
-        int code = WEXITSTATUS(status);
-        int severity = code < PERF_EXIT_FAILED ? code : PERF_EXIT_FAILED;
-        if (severity > job->worst)
-            job->worst = severity;
-        if (code < PERF_EXIT_FAILED)
-            return 0;
-        fprintf(stderr, "weft-perf: rank %d (pid %d) failed: exit status %d\n", rank, (int)pid, code);
-        return 1;
+    const struct child *child = &job->children[rank];
+    char text[PERF_GONE_TEXT];
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : PERF_EXIT_FAILED;
+    int severity = code < PERF_EXIT_FAILED ? code : PERF_EXIT_FAILED;
+    if (severity > job->worst)
+        job->worst = severity;
+    if (code < PERF_EXIT_FAILED)
+        return 0;
+    if (WIFEXITED(status))
+        snprintf(text, sizeof text, "rank %d (pid %d) failed: exit status %d", rank, (int)pid, code);
+    else
+        snprintf(text, sizeof text, "rank %d (pid %d) was killed by signal %d (%s)", rank, (int)pid,
+                 WTERMSIG(status), strsignal(WTERMSIG(status)));
+    int is_news = WIFEXITED(status) ? !child->is_told : !child->stopped_by_us;
+    if (is_news)
+        fprintf(stderr, "weft-perf: %s\n", text);
+    if (is_news && !job->board.joined[rank]) {
+        snprintf(text + strlen(text), sizeof text - strlen(text), " before it had joined the job");
+        tell_others(job, text);
     }
-    job->worst = PERF_EXIT_FAILED;
-    if (!job->children[rank].stopped_by_us)
-        fprintf(stderr, "weft-perf: rank %d (pid %d) was killed by signal %d (%s)\n", rank, (int)pid,
-                WTERMSIG(status), strsignal(WTERMSIG(status)));
     return 1;
 }
 
@@ -232,6 +252,7 @@ static int reap(struct job *job, int *failed)
             continue;
         }
         job->children[rank].pid = 0;
+        job->alarm |= perf_board_read(&job->board); /* it may have joined before it ended */
         *failed |= judge(job, rank, pid, status);
     }
     return running;
@@ -292,8 +313,8 @@ static void print_picture(struct job *job, struct exposure *exposure)
 
 static void look_at_ranks(struct job *job, struct exposure *exposure, int failed)
 {
-    int alarm = perf_board_read(&job->board) || failed;
-    if (alarm && !exposure->done && exposure->ask_ms < 0 && exposure->due_ms < 0)
+    job->alarm |= perf_board_read(&job->board) || failed;
+    if (job->alarm && !exposure->done && exposure->ask_ms < 0 && exposure->due_ms < 0)
         exposure->ask_ms = now_ms() + SETTLE_MS;
     if (exposure->ask_ms >= 0 && now_ms() >= exposure->ask_ms) {
         exposure->ask_ms = -1;

@@ -90,7 +90,7 @@ struct perf_options {
     const char *csv_path;  /* NULL: none */
     int hang_s;            /* a call that takes longer is a hang; 0: none is */
     int stay_rank;         /* tests: this rank does not make its stay_call-th call; -1 none */
-    long long stay_call;   /* from 1 */
+    long long stay_call;   /* from 1; 0: it dies before it joins */
     unsigned accepts;      /* PERF_TAKES_... of the command */
     int help;              /* --help was given: nothing else was checked */
     int argc;              /* the command line, for the record */

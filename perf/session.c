@@ -2,6 +2,7 @@
 #include "perf/session.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -60,6 +61,30 @@ static int meet(struct perf_session *session)
     return perf_channel_allgather(&session->channel, &mine, sizeof mine, session->members);
 }
 
+/* What a rank of a communicator needs beside it. */
+static int join(struct perf_session *session)
+{
+    int expected = session->options->ranks;
+    int status = perf_rails_read(session->context, &session->rails);
+    if (status != 0)
+        return perf_session_complain(session, "asking for the RDMA ports in use", status);
+    session->rank = weft_comm_rank(session->comm);
+    session->ranks = weft_comm_size(session->comm);
+    if (expected && expected != session->ranks) {
+        fprintf(stderr,
+                "weft-perf: --ranks '%d': expected %d, as many as the launcher has started, or no --ranks\n",
+                expected, session->ranks);
+        return -1;
+    }
+    if (perf_channel_open(&session->channel, session->comm) != 0)
+        return -1;
+    if (meet(session) == 0)
+        return 0;
+    free(session->members);
+    perf_channel_close(&session->channel);
+    return -1;
+}
+
 int perf_session_open(struct perf_session *session, const struct perf_options *options)
 {
     const char *rank = getenv("RANK");
@@ -75,37 +100,30 @@ int perf_session_open(struct perf_session *session, const struct perf_options *o
         return -1;
     }
     export_settings(options);
+    if (options->stay_rank == session->rank && options->stay_call == 0)
+        raise(SIGKILL);
+    if (perf_watch_start(session->rank, options, &session->watch) != 0)
+        return -1;
     int status = weft_context_open(NULL, &session->context);
-    if (status != 0)
-        return perf_session_complain(session, "opening a context", status);
+    if (status != 0) {
+        perf_session_complain(session, "opening a context", status);
+        goto stop_watch;
+    }
     status = weft_comm_create(session->context, NULL, &session->comm);
     if (status != 0) {
         perf_session_complain(session, "creating the communicator", status);
         goto close_context;
     }
-    status = perf_rails_read(session->context, &session->rails);
-    if (status != 0) {
-        perf_session_complain(session, "asking for the RDMA ports in use", status);
-        goto destroy_comm;
-    }
-    session->rank = weft_comm_rank(session->comm);
-    session->ranks = weft_comm_size(session->comm);
-    if (options->ranks && options->ranks != session->ranks) {
-        fprintf(stderr,
-                "weft-perf: --ranks '%d': expected %d, as many as the launcher has started, or no --ranks\n",
-                options->ranks, session->ranks);
-        goto destroy_comm;
-    }
-    if (perf_channel_open(&session->channel, session->comm) != 0)
-        goto destroy_comm;
-    if (meet(session) == 0 && perf_watch_start(session->comm, options, &session->watch) == 0)
+    perf_watch_joined(session->watch, session->comm);
+    if (join(session) == 0)
         return 0;
-    free(session->members);
-    perf_channel_close(&session->channel);
-destroy_comm:
+    perf_watch_stop(session->watch);
+    session->watch = NULL;
     weft_comm_destroy(session->comm);
 close_context:
     weft_context_close(session->context);
+stop_watch:
+    perf_watch_stop(session->watch);
     return -1;
 }
 

@@ -19,7 +19,8 @@
 enum { TICK_MS = 250 };
 
 struct perf_watch {
-    weft_comm *comm;
+    _Atomic(weft_comm *) comm; /* NULL: not joined yet */
+    int rank;
     pthread_t thread;
     int socket;        /* to the launcher, -1 none */
     int stop_fd;       /* wakes the thread to end */
@@ -33,11 +34,14 @@ struct perf_watch {
 static void tell(struct perf_watch *watch, char kind)
 {
     static const size_t head = 1;
+    weft_comm *comm = atomic_load(&watch->comm);
+    if (!comm)
+        return;
     char *message = calloc(1, head + PERF_PICTURE_TEXT);
     if (!message)
         return;
     message[0] = kind;
-    weft_comm_dump(watch->comm, message + head, PERF_PICTURE_TEXT, NULL);
+    weft_comm_dump(comm, message + head, PERF_PICTURE_TEXT, NULL);
     if (kind == PERF_HANGS && !strstr(message + head, " ms in ")) {
         free(message); /* between two calls: this rank does not hang */
         return;
@@ -56,19 +60,33 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+/* The communicator that this rank waits for cannot come any more, and the call has no end but its deadline. */
+static void give_up(const struct perf_watch *watch, const char *text)
+{
+    if (atomic_load(&watch->comm))
+        return; /* weft itself tells this rank */
+    if (watch->rank == 0)
+        fprintf(stderr, "weft-perf: rank 0: creating the communicator: %s\n", text);
+    fflush(stderr);
+    _exit(PERF_EXIT_FAILED);
+}
+
 /* One message of the launcher. 0 when it is gone. */
 static int listen_to_launcher(struct perf_watch *watch)
 {
-    char letter;
-    ssize_t got = recv(watch->socket, &letter, 1, MSG_DONTWAIT);
+    char message[1 + PERF_GONE_TEXT];
+    ssize_t got = recv(watch->socket, message, sizeof message - 1, MSG_DONTWAIT);
     if (got < 0)
         return errno == EAGAIN || errno == EINTR;
     if (got == 0)
         return 0;
-    if (letter == PERF_ASK)
+    message[got] = '\0';
+    if (message[0] == PERF_ASK)
         tell(watch, PERF_SAYS);
-    else if (letter == PERF_END)
+    else if (message[0] == PERF_END)
         atomic_store(&watch->ended, 1);
+    else if (message[0] == PERF_GONE)
+        give_up(watch, message + 1);
     return 1;
 }
 
@@ -108,20 +126,20 @@ static int start_thread(struct perf_watch *watch)
     return error;
 }
 
-int perf_watch_start(weft_comm *comm, const struct perf_options *options, struct perf_watch **started)
+int perf_watch_start(int rank, const struct perf_options *options, struct perf_watch **started)
 {
     const char *inherited = getenv(PERF_WATCH_VARIABLE);
     struct perf_watch *watch = calloc(1, sizeof *watch);
     int stop_fd = eventfd(0, EFD_CLOEXEC);
     if (!watch || stop_fd < 0)
         goto fail;
-    watch->comm = comm;
+    watch->rank = rank;
     watch->stop_fd = stop_fd;
     watch->hang_s = options->hang_s;
     watch->socket = inherited ? atoi(inherited) : -1;
     if (watch->socket >= 0)
         fcntl(watch->socket, F_SETFD, FD_CLOEXEC);
-    if (options->stay_rank == weft_comm_rank(comm))
+    if (options->stay_rank == rank && options->stay_call > 0)
         watch->stay_at = (uint64_t)options->stay_call;
     if (start_thread(watch) == 0) {
         *started = watch;
@@ -133,6 +151,14 @@ fail:
         close(stop_fd);
     free(watch);
     return -1;
+}
+
+void perf_watch_joined(struct perf_watch *watch, weft_comm *comm)
+{
+    static const char letter = PERF_JOINED;
+    atomic_store(&watch->comm, comm);
+    if (watch->socket >= 0)
+        send(watch->socket, &letter, 1, MSG_NOSIGNAL);
 }
 
 void perf_watch_stop(struct perf_watch *watch)

@@ -2,9 +2,13 @@
 /* A rank's watcher: a thread that sleeps beside the measurement and tells the launcher what its rank waits for.
  *
  * The launcher hands down one end of a SOCK_SEQPACKET pair, named by WEFT_PERF_WATCH. Each message starts with a
- * letter: to the rank PERF_ASK (say what you wait for) and PERF_END (the job has failed, do not stay away any
- * longer), from the rank PERF_SAYS, PERF_HANGS and PERF_FAILED, each followed by the text of weft_comm_dump(). Without
- * a launcher the text goes to stderr instead.
+ * letter: to the rank PERF_ASK (say what you wait for), PERF_END (the job has failed, do not stay away any
+ * longer) and PERF_GONE with a text (a rank has ended before it had joined), from the rank PERF_JOINED, and PERF_SAYS,
+ * PERF_HANGS and PERF_FAILED, each followed by the text of weft_comm_dump(). Without a launcher the text goes to stderr
+ * instead.
+ *
+ * A rank that waits in weft_comm_create() cannot know that another one has died before it was heard of: that one may
+ * as well be late. The launcher knows. So a rank that is told so and has not joined yet ends.
  */
 #ifndef WEFT_PERF_WATCH_H
 #define WEFT_PERF_WATCH_H
@@ -17,12 +21,23 @@
 
 #define PERF_WATCH_VARIABLE "WEFT_PERF_WATCH"
 
-enum { PERF_ASK = 'A', PERF_END = 'E', PERF_SAYS = 'S', PERF_HANGS = 'H', PERF_FAILED = 'F' };
+enum {
+    PERF_ASK = 'A',
+    PERF_END = 'E',
+    PERF_GONE = 'G',
+    PERF_JOINED = 'J',
+    PERF_SAYS = 'S',
+    PERF_HANGS = 'H',
+    PERF_FAILED = 'F'
+};
+enum { PERF_GONE_TEXT = 200 };
 
 struct perf_watch;
 
-/* Starts watching comm, which must outlive the watcher. 0, or -1 after a message. */
-int perf_watch_start(weft_comm *comm, const struct perf_options *options, struct perf_watch **watch);
+/* Before the rank joins the job. 0, or -1 after a message. */
+int perf_watch_start(int rank, const struct perf_options *options, struct perf_watch **watch);
+/* It has joined: watches comm, which must outlive the watcher. */
+void perf_watch_joined(struct perf_watch *watch, weft_comm *comm);
 /* NULL is allowed. */
 void perf_watch_stop(struct perf_watch *watch);
 
