@@ -3,13 +3,13 @@
  *
  * A child made by fork() has copies of all descriptors. As long as it lives, copies of sockets keep
  * connections open whose owner has died, and copies of eventfds and epoll sets can disturb the parent. So
- * every descriptor that keeps a connection or a wake-up alive is made known here, and a handler of
+ * every descriptor that keeps a connection or a wake-up alive is made known (base/fd.h), and a handler of
  * pthread_atfork() closes them in the child and marks it, for public calls to answer WEFT_INVALID: the threads
  * that its memory speaks of do not exist there. A child that calls exec is safe anyway (CLOEXEC). A process that
  * forks while nothing of weft is open has children that may use weft like any other process.
  *
  * Out of reach are the descriptors that libfabric makes, a descriptor in the instant between the system call
- * that makes it and its weft_fork_fd_add(), and children of vfork(), _Fork() and bare clone(), which run no
+ * that makes it and its weft_fd_add(), and children of vfork(), _Fork() and bare clone(), which run no
  * handlers: they must exec or exit.
  *
  * Threads: any. The handler takes no lock, so that a fork at any instant, also in a signal handler, is safe.
@@ -19,18 +19,8 @@
 
 #include <stdatomic.h>
 
-/* Makes a descriptor known that the caller has just made, and returns it. A negative fd is passed through; on
- * failure fd is closed, errno set, and the result -1: `fd = weft_fork_fd_add(socket(...))` needs no other
- * check than that of the call inside. */
-int weft_fork_fd_add(int fd);
-
-/* Closes such a descriptor. One that was not added is closed all the same; a negative one is ignored. */
-void weft_fork_fd_close(int fd);
-
-/* The same for a descriptor that a library has made and will close itself: note it after it is made (0, or -1 with
- * errno, and nothing is closed), forget it right before the library closes it. */
-int weft_fork_fd_note(int fd);
-void weft_fork_fd_forget(int fd);
+/* Has the handler registered: before the first descriptor is made known. 0, or an errno value. */
+int weft_fork_register(void);
 
 extern atomic_int weft_fork_child;
 

@@ -17,7 +17,7 @@
 #endif
 
 #include "base/clock.h"
-#include "base/fork.h"
+#include "base/fd.h"
 
 /* What one connection takes at most, on either side. */
 #define SPARE 4
@@ -83,7 +83,10 @@ void weft_limits_make_room(int fd, int more)
     int highest = fd + more;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur <= (rlim_t)highest)
         highest = (int)limit.rlim_cur - 1;
-    weft_fork_fd_close(weft_fork_fd_add(fcntl(fd, F_DUPFD_CLOEXEC, highest)));
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC,
+                     highest); /* not made known: it is the same open file, under a mark of its own */
+    if (copy >= 0)
+        close(copy);
 }
 
 void weft_limits_make_room_early(int fd, int more)

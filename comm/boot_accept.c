@@ -21,7 +21,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/fork.h"
+#include "base/fd.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "comm/boot_net.h"
@@ -63,7 +63,7 @@ struct weft_boot_accept {
 static void unwatch(struct weft_boot_accept *accept, const struct guest *guest)
 {
     if (guest->challenged)
-        epoll_ctl(accept->poll_fd, EPOLL_CTL_DEL, guest->fd, NULL);
+        weft_fd_unpoll(accept->poll_fd, guest->fd);
 }
 
 static void unlink_guest(struct weft_boot_accept *accept, struct guest *guest)
@@ -101,7 +101,7 @@ static void show_out(struct weft_boot_accept *accept, struct guest *guest, const
 {
     note_stranger(accept, guest, why);
     unwatch(accept, guest);
-    weft_fork_fd_close(guest->fd);
+    weft_fd_close(guest->fd);
     unlink_guest(accept, guest);
 }
 
@@ -158,7 +158,7 @@ static void add_guest(struct weft_boot_accept *accept, int fd)
         weft_limits_make_room(accept->timer_fd, accept->guests_max);
     struct guest *guest = calloc(1, sizeof *guest);
     if (!guest) {
-        weft_fork_fd_close(fd); /* an honest dialer comes again */
+        weft_fd_close(fd); /* an honest dialer comes again */
         return;
     }
     guest->fd = fd;
@@ -177,7 +177,7 @@ static void challenge(struct weft_boot_accept *accept, struct guest *guest)
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = guest};
     weft_auth_challenge(guest->challenge);
     if (epoll_ctl(accept->poll_fd, EPOLL_CTL_ADD, guest->fd, &event) != 0) {
-        weft_fork_fd_close(guest->fd);
+        weft_fd_close(guest->fd);
         unlink_guest(accept, guest);
         return;
     }
@@ -341,8 +341,8 @@ int weft_boot_accept_open(int listener, const struct weft_key *job, int expected
     *accept = (struct weft_boot_accept){
         .listener = listener, .job = *job, .strangers = strangers, .listening = 1, .armed_ns = WEFT_NEVER_NS};
     set_limits(accept, expected);
-    accept->poll_fd = weft_fork_fd_add(epoll_create1(EPOLL_CLOEXEC));
-    accept->timer_fd = weft_fork_fd_add(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+    accept->poll_fd = weft_fd_add(epoll_create1(EPOLL_CLOEXEC));
+    accept->timer_fd = weft_fd_add(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
     struct epoll_event knock = {.events = EPOLLIN, .data.ptr = &accept->listener};
     struct epoll_event late = {.events = EPOLLIN, .data.ptr = &accept->timer_fd};
     if (accept->poll_fd < 0 || accept->timer_fd < 0 ||
@@ -363,8 +363,8 @@ int weft_boot_accept_fd(const struct weft_boot_accept *accept)
 
 void weft_boot_accept_stop(struct weft_boot_accept *accept)
 {
-    weft_fork_fd_close(accept->timer_fd);
-    weft_fork_fd_close(accept->poll_fd);
+    weft_fd_close(accept->timer_fd);
+    weft_fd_close(accept->poll_fd);
     accept->timer_fd = accept->poll_fd = -1;
     weft_crypto_wipe(&accept->job, sizeof accept->job);
 }
@@ -372,7 +372,7 @@ void weft_boot_accept_stop(struct weft_boot_accept *accept)
 int weft_boot_accept_sweep(struct weft_boot_accept *accept, int most)
 {
     for (; accept->first && most > 0; most--) {
-        weft_fork_fd_close(accept->first->fd);
+        weft_fd_close(accept->first->fd);
         unlink_guest(accept, accept->first);
     }
     return accept->guests;

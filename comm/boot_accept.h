@@ -22,7 +22,7 @@ struct weft_boot_strangers {
 };
 
 /* A connection whose other end knows the secret. The receiver owns fd; it judges the claims, then either closes
- * fd (weft_fork_fd_close()) or calls weft_boot_welcome(). Frames follow in both directions, sealed under the session. */
+ * fd (weft_fd_close()) or calls weft_boot_welcome(). Frames follow in both directions, sealed under the session. */
 struct weft_boot_proven {
     int fd;
     struct weft_auth_claims claims;

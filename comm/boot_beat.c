@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/fork.h"
+#include "base/fd.h"
 #include "comm/boot.h"
 
 #define BEATS       4 /* sent per heartbeat */
@@ -21,7 +21,8 @@
 static void set_timer(const struct weft_bootstrap *b, int64_t in_ns)
 {
     struct itimerspec due = {.it_value = {.tv_sec = in_ns / 1000000000, .tv_nsec = in_ns % 1000000000}};
-    timerfd_settime(b->timer_fd, 0, &due, NULL); /* cannot fail with these arguments */
+    if (weft_fd_is_own(b->timer_fd))
+        timerfd_settime(b->timer_fd, 0, &due, NULL); /* cannot fail with these arguments */
 }
 
 void weft_boot_kick(struct weft_bootstrap *b)
@@ -123,12 +124,12 @@ static void on_timer(void *arg, int fd)
 
 int weft_boot_beat_start(struct weft_bootstrap *b)
 {
-    int fd = weft_fork_fd_add(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+    int fd = weft_fd_add(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
     if (fd < 0)
         return weft_fail_errno("bootstrap: timerfd_create");
     int status = weft_service_watch(b->service, fd, on_timer, b);
     if (status != WEFT_OK) {
-        weft_fork_fd_close(fd);
+        weft_fd_close(fd);
         return status;
     }
     b->timer_fd = fd;

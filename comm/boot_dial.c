@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/fork.h"
+#include "base/fd.h"
 #include "comm/boot_accept.h"
 #include "comm/boot_net.h"
 #include <weft/weft.h>
@@ -113,7 +113,7 @@ int weft_boot_dial_step(struct weft_boot_dial *dial)
 void weft_boot_dial_stop(struct weft_boot_dial *dial)
 {
     if (dial->fd >= 0)
-        weft_fork_fd_close(dial->fd);
+        weft_fd_close(dial->fd);
     dial->fd = -1;
     weft_crypto_wipe(&dial->session, sizeof dial->session);
 }

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/crypto.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "comm/boot.h"
 
 /* Outcomes of agreements carry a secret, and none is longer; larger bodies are gathers, too long to wipe. */
@@ -106,6 +107,8 @@ static void seal_piece(struct weft_boot_edge *edge)
 /* Sends what remains of the piece. 1: all of it is gone, 0: the socket is full, -1: it is broken. */
 static int send_piece(struct weft_boot_edge *edge)
 {
+    if (edge->wire_sent < edge->wire_size && !weft_fd_is_own(edge->fd))
+        return -1;
     while (edge->wire_sent < edge->wire_size) {
         ssize_t sent = send(edge->fd, edge->wire + edge->wire_sent, edge->wire_size - edge->wire_sent,
                             MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/fork.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "comm/boot.h"
 #include "comm/boot_record.h"
@@ -51,7 +51,7 @@ static void note_reason(struct join *join)
 
 static void drop_parent(struct join *join)
 {
-    weft_fork_fd_close(join->parent.fd);
+    weft_fd_close(join->parent.fd);
     weft_boot_reader_clear(&join->parent.reader);
     weft_crypto_wipe(&join->parent, sizeof join->parent);
     join->parent.fd = -1;
@@ -63,7 +63,7 @@ static void hang_up(struct join *join)
     join->root.state = WEFT_BOOT_DIAL_IDLE;
     weft_boot_retire(join->b, join->accept);
     join->accept = NULL;
-    weft_fork_fd_close(join->listener);
+    weft_fd_close(join->listener);
     join->listener = -1;
     weft_boot_reader_clear(&join->reader);
     drop_parent(join);
@@ -366,7 +366,7 @@ static int accept_callers(struct join *join)
             weft_boot_welcome(&proven) != WEFT_OK) {
             weft_log(WEFT_LOG_INFO, "bootstrap: dropped a connection of rank %u, which is no neighbour",
                      (unsigned)proven.claims.rank);
-            weft_fork_fd_close(proven.fd);
+            weft_fd_close(proven.fd);
             continue;
         }
         drop_parent(join); /* one that it gave up on */

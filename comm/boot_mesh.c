@@ -11,7 +11,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/fork.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "comm/boot_wave.h"
 
@@ -201,7 +201,7 @@ static void on_mesh(void *arg, int fd)
         if (!weft_boot_mesh_take(b, &proven)) {
             weft_log(WEFT_LOG_INFO, "bootstrap: dropped a connection of rank %u, which is no neighbour",
                      (unsigned)proven.claims.rank);
-            weft_fork_fd_close(proven.fd);
+            weft_fd_close(proven.fd);
         } else if (weft_boot_edges_watch(b) != WEFT_OK) {
             weft_boot_revoke(b, WEFT_REVOKED, weft_error_detail());
         }
@@ -236,6 +236,6 @@ void weft_boot_mesh_close(struct weft_bootstrap *b)
     weft_boot_retire(b, b->accept);
     b->accept = NULL;
     pthread_mutex_unlock(&b->lock);
-    weft_fork_fd_close(b->listener);
+    weft_fd_close(b->listener);
     b->listener = -1;
 }

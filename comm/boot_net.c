@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/fork.h"
+#include "base/fd.h"
 
 #define KEEPALIVE_IDLE_S      5
 #define KEEPALIVE_INTERVAL_S  2
@@ -97,7 +97,7 @@ static int bind_and_listen(int family, const struct weft_boot_address *address, 
 {
     struct sockaddr_storage storage;
     socklen_t size = to_sockaddr(address, &storage);
-    int fd = weft_fork_fd_add(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    int fd = weft_fd_add(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0)
         return weft_fail_errno("bootstrap: cannot make a socket");
     int on = 1, off = 0;
@@ -107,7 +107,7 @@ static int bind_and_listen(int family, const struct weft_boot_address *address, 
     if (bind(fd, (struct sockaddr *)&storage, size) != 0 || listen(fd, WEFT_BOOT_BACKLOG) != 0) {
         char text[WEFT_BOOT_ADDRESS_TEXT];
         int saved = errno;
-        weft_fork_fd_close(fd);
+        weft_fd_close(fd);
         errno = saved;
         weft_fail_errno("bootstrap: cannot listen on %s", weft_boot_address_text(address, 1, text));
         errno = saved;
@@ -135,7 +135,7 @@ int weft_boot_listen(const struct weft_boot_address *address, int *fd, uint16_t 
     struct weft_boot_address bound;
     status = weft_boot_local_address(made, &bound);
     if (status != WEFT_OK) {
-        weft_fork_fd_close(made);
+        weft_fd_close(made);
         return status;
     }
     *fd = made;
@@ -149,7 +149,7 @@ int weft_boot_listen(const struct weft_boot_address *address, int *fd, uint16_t 
 int weft_boot_accept(int listener, int *accepted)
 {
     for (int lost = 0; lost < LOST_MAX; lost++) {
-        int fd = weft_fork_fd_add(accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        int fd = weft_fd_add(accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (fd >= 0) {
             *accepted = fd;
             return WEFT_OK;
@@ -185,14 +185,14 @@ int weft_boot_connect_start(const struct weft_boot_address *address, int *result
 {
     struct sockaddr_storage storage;
     socklen_t size = to_sockaddr(address, &storage);
-    int fd = weft_fork_fd_add(socket(storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    int fd = weft_fd_add(socket(storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0)
         return weft_fail_errno("bootstrap: cannot make a socket");
     weft_boot_tune(fd);
     if (connect(fd, (struct sockaddr *)&storage, size) != 0 && errno != EINPROGRESS && errno != EINTR) {
         char text[WEFT_BOOT_ADDRESS_TEXT];
         int saved = errno;
-        weft_fork_fd_close(fd);
+        weft_fd_close(fd);
         errno = saved;
         return weft_fail_errno("connect to %s", weft_boot_address_text(address, 1, text));
     }
@@ -228,14 +228,14 @@ int weft_boot_connect(const struct weft_boot_address *address, int64_t deadline_
     struct pollfd wait = {.fd = fd, .events = POLLOUT};
     while (weft_boot_poll(&wait, 1, deadline_ns, 1000) == 0) {
         if (weft_clock_ns() >= deadline_ns) {
-            weft_fork_fd_close(fd);
+            weft_fd_close(fd);
             return weft_fail(WEFT_TIMEOUT, "connect to %s: no answer",
                              weft_boot_address_text(address, 1, text));
         }
     }
     status = weft_boot_connect_finish(fd, address);
     if (status != WEFT_OK)
-        weft_fork_fd_close(fd);
+        weft_fd_close(fd);
     else
         *result = fd;
     return status;
@@ -280,7 +280,7 @@ int weft_boot_send(int fd, int type, const struct weft_boot_writer *body, uint32
     size_t size = WEFT_BOOT_HEADER_BYTES + body->size + WEFT_TAG_BYTES;
     ssize_t sent;
     do
-        sent = send(fd, frame, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+        sent = weft_fd_is_own(fd) ? send(fd, frame, size, MSG_DONTWAIT | MSG_NOSIGNAL) : -1;
     while (sent < 0 && errno == EINTR);
     if (sent != (ssize_t)size)
         return weft_fail(WEFT_PEER_FAILED, "connection does not take %zu bytes", size);

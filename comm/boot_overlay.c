@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/crypto.h"
 #include "base/error.h"
-#include "base/fork.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "comm/boot_wave.h"
 #include "comm/boot_net.h"
@@ -22,7 +22,7 @@
 void weft_boot_edge_drop(struct weft_boot_edge *edge)
 {
     weft_service_unwatch(edge->owner->service, edge->fd);
-    weft_fork_fd_close(edge->fd);
+    weft_fd_close(edge->fd);
     edge->fd = -1;
     edge->watched = edge->wants_output = 0;
     weft_boot_edge_discard(edge);
@@ -216,7 +216,7 @@ static void stop_timer(struct weft_bootstrap *b)
         return;
     pthread_mutex_unlock(&b->lock);
     weft_service_unwatch(b->service, fd);
-    weft_fork_fd_close(fd);
+    weft_fd_close(fd);
     pthread_mutex_lock(&b->lock);
 }
 
@@ -239,7 +239,7 @@ void weft_boot_overlay_stop(struct weft_bootstrap *b)
             pthread_mutex_unlock(&b->lock);
             if (edge->watched)
                 weft_service_unwatch(b->service, fd);
-            weft_fork_fd_close(fd);
+            weft_fd_close(fd);
             pthread_mutex_lock(&b->lock);
         }
         weft_boot_edge_discard(edge);

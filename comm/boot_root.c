@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/fork.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "comm/boot.h"
 #include "comm/boot_record.h"
@@ -61,8 +61,8 @@ static void visitor_drop(struct weft_boot_root *root, struct visitor *visitor)
         root->by_rank[visitor->rank] = NULL;
     if (visitor->fd >= 0) {
         /* By name: a close leaves it in the set while a copy of it exists, as in a child that is being forked. */
-        epoll_ctl(root->poll_fd, EPOLL_CTL_DEL, visitor->fd, NULL);
-        weft_fork_fd_close(visitor->fd);
+        weft_fd_unpoll(root->poll_fd, visitor->fd);
+        weft_fd_close(visitor->fd);
     }
     weft_boot_reader_clear(&visitor->reader);
     weft_crypto_wipe(&visitor->send, sizeof visitor->send);
@@ -235,7 +235,7 @@ static void visitor_add(struct weft_boot_root *root, const struct weft_boot_prov
 {
     struct visitor *visitor = calloc(1, sizeof *visitor);
     if (!visitor) {
-        weft_fork_fd_close(proven->fd);
+        weft_fd_close(proven->fd);
         problem(root, WEFT_NOMEM, "rank 0 has no memory for another connection");
         return;
     }
@@ -272,7 +272,7 @@ static void accept_some(struct weft_boot_root *root)
         int status = weft_boot_accept_step(root->accept, &proven);
         if (status < 0) {
             problem(root, WEFT_SYSTEM, "rank 0: %s", weft_error_detail());
-            epoll_ctl(root->poll_fd, EPOLL_CTL_DEL, weft_boot_accept_fd(root->accept), NULL);
+            weft_fd_unpoll(root->poll_fd, weft_boot_accept_fd(root->accept));
         }
         if (status != 1)
             break;
@@ -453,7 +453,7 @@ static void hand_over_children(struct weft_boot_root *root)
     for (int i = 0; i < b->tree_count; i++) {
         struct weft_boot_edge *edge = &b->edges[i];
         struct visitor *visitor = root->by_rank[edge->rank];
-        epoll_ctl(root->poll_fd, EPOLL_CTL_DEL, visitor->fd, NULL);
+        weft_fd_unpoll(root->poll_fd, visitor->fd);
         edge->fd = visitor->fd;
         edge->sequence = visitor->sequence;
         edge->send = visitor->send;
@@ -476,9 +476,9 @@ void weft_boot_root_end(struct weft_boot_root *root, int status, const char *tex
         visitor_drop(root, root->first);
     weft_boot_accept_close(root->accept);
     if (root->poll_fd >= 0)
-        weft_fork_fd_close(root->poll_fd);
+        weft_fd_close(root->poll_fd);
     if (root->listener_owned)
-        weft_fork_fd_close(root->listener);
+        weft_fd_close(root->listener);
     free(root->by_rank);
     weft_crypto_wipe(&root->record, sizeof root->record); /* its secret, unless it was published */
     free(root);
@@ -490,7 +490,7 @@ static int open_poll(struct weft_boot_root *root)
     int status = weft_boot_accept_open(root->listener, &b->job, b->ranks, &b->strangers, &root->accept);
     if (status != WEFT_OK)
         return status;
-    root->poll_fd = weft_fork_fd_add(epoll_create1(EPOLL_CLOEXEC));
+    root->poll_fd = weft_fd_add(epoll_create1(EPOLL_CLOEXEC));
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
     if (root->poll_fd < 0 ||
         epoll_ctl(root->poll_fd, EPOLL_CTL_ADD, weft_boot_accept_fd(root->accept), &event) != 0)
@@ -533,7 +533,7 @@ int weft_boot_root_meet(struct weft_bootstrap *b, const struct weft_bootstrap_op
     weft_boot_retire(b, root->accept);
     root->accept = NULL;
     if (root->listener_owned) { /* those who come now try again, at the next communicator perhaps */
-        weft_fork_fd_close(root->listener);
+        weft_fd_close(root->listener);
         root->listener_owned = 0;
     }
     if (status != WEFT_OK) {

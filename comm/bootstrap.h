@@ -129,7 +129,7 @@ void weft_bootstrap_report(struct weft_bootstrap *bootstrap, const void *record,
 #define WEFT_BOOTSTRAP_TELL_MAX 1024
 int weft_bootstrap_tell(struct weft_bootstrap *bootstrap, int rank, const void *letter, size_t size);
 
-/* Opens a listening socket where the others reach this rank: *fd is the caller's (weft_fork_fd_close()), address
+/* Opens a listening socket where the others reach this rank: *fd is the caller's (weft_fd_close()), address
  * becomes "ip:port" for them (64 bytes suffice). */
 int weft_bootstrap_listen(const struct weft_bootstrap *bootstrap, int *fd, char *address, size_t capacity);
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/fork.h"
 #include "base/limits.h"
 #include "base/log.h"
@@ -153,6 +154,9 @@ static void free_comm(struct weft_comm *comm)
     weft_plans_put(comm->again.plan);
     weft_plans_clear(&comm->plans);
     free(comm);
+    weft_context_lock(context);
+    weft_fd_losses_take(&context->losses);
+    weft_context_unlock(context);
     atomic_fetch_sub(&context->users, 1);
 }
 
@@ -247,7 +251,7 @@ int weft_comm_create(weft_context *context, const weft_comm_options *options, we
         return status;
     status = create(context, options, created);
     if (options && options->size >= offsetof(weft_comm_options, address))
-        weft_fork_fd_close(options->listen_fd); /* whatever has come of it */
+        weft_fd_close(options->listen_fd); /* whatever has come of it */
     return status;
 }
 
@@ -310,6 +314,7 @@ int weft_comm_destroy(weft_comm *comm)
         return WEFT_OK;
     if (comm->works)
         return weft_fail(WEFT_BUSY, "%d works of the communicator have not been freed", comm->works);
+    weft_context_look(comm->context);
     weft_context_lock(comm->context); /* the service thread may just be ending some */
     int dropped = comm->dropped;
     weft_context_unlock(comm->context);

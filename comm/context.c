@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/fork.h"
 #include "base/limits.h"
 #include "base/log.h"
@@ -41,12 +42,46 @@ void weft_context_unlock(struct weft_context *context)
     pthread_mutex_unlock(&context->lock);
 }
 
+/* The program has closed descriptors of weft's, or put its own in their place. Nothing can be relied on from here on, and who waits
+ * would wait for nothing. Libraries write to their descriptors without a look, so they are not called again. */
+static void descriptors_lost(void *arg, int fd)
+{
+    struct weft_context *context = arg;
+    char text[160];
+    snprintf(text, sizeof text,
+             "the program has closed or replaced descriptor %d, which is weft's: a communicator cannot go on "
+             "without it",
+             fd);
+    weft_context_lock(context);
+    if (!context->is_robbed) {
+        context->is_robbed = 1;
+        for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++)
+            if (t != WEFT_SHM && context->transports[t].instance)
+                weft_transport_abandon(&context->transports[t].ops);
+        for (uint32_t i = 0; i < context->comm_count; i++)
+            weft_comm_fail(context->all[i], WEFT_SYSTEM, text);
+        weft_log(WEFT_LOG_WARN, "%s", text);
+    }
+    weft_context_unlock(context);
+}
+
+void weft_context_look(struct weft_context *context)
+{
+    int fd = weft_fd_is_own(context->event_fd) ? weft_service_find_lost(context->service) : context->event_fd;
+    if (fd < 0 && context->overlay)
+        fd = weft_service_find_lost(context->overlay);
+    if (fd >= 0)
+        descriptors_lost(context, fd);
+}
+
 int weft_context_overlay(struct weft_context *context, struct weft_service **service)
 {
     weft_context_lock(context);
     int status = context->overlay ? WEFT_OK : weft_service_start("weft-overlay", &context->overlay);
-    if (status == WEFT_OK)
+    if (status == WEFT_OK) {
         *service = context->overlay;
+        weft_service_set_lost(context->overlay, descriptors_lost, context);
+    }
     weft_context_unlock(context);
     return status;
 }
@@ -104,7 +139,7 @@ int weft_context_open(const weft_context_options *options, weft_context **opened
         status = weft_fail_errno("getrandom");
         goto free_context;
     }
-    context->event_fd = weft_fork_fd_add(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    context->event_fd = weft_fd_add(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (context->event_fd < 0) {
         status = weft_fail_errno("eventfd");
         goto free_context;
@@ -115,6 +150,7 @@ int weft_context_open(const weft_context_options *options, weft_context **opened
     status = weft_service_start("weft-service", &context->service);
     if (status != WEFT_OK)
         goto destroy_lock;
+    weft_service_set_lost(context->service, descriptors_lost, context);
     weft_service_set_tick(context->service, weft_progress_tick, context);
     *opened = context;
     return WEFT_OK;
@@ -122,7 +158,7 @@ int weft_context_open(const weft_context_options *options, weft_context **opened
 destroy_lock:
     pthread_cond_destroy(&context->changed);
     pthread_mutex_destroy(&context->lock);
-    weft_fork_fd_close(context->event_fd);
+    weft_fd_close(context->event_fd);
 free_context:
     weft_devices_destroy(context->devices);
     weft_graph_free(context->fabric);
@@ -156,6 +192,7 @@ int weft_context_close(weft_context *context)
     if (scopes)
         return weft_fail(WEFT_BUSY, "%d scopes of weft_stream_begin() on the context have not been ended",
                          scopes);
+    weft_context_look(context);
     weft_context_lock(context);
     if (context->holds) {
         weft_context_unlock(context);
@@ -165,6 +202,11 @@ int weft_context_close(weft_context *context)
     weft_context_unlock(context);
     if (status != WEFT_OK)
         return status;
+    struct weft_fd_losses losses = context->losses;
+    int is_robbed = context->is_robbed;
+    weft_service_set_lost(context->service, NULL, NULL);
+    if (context->overlay)
+        weft_service_set_lost(context->overlay, NULL, NULL);
     weft_service_set_tick(context->service, NULL, NULL);
     for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++)
         close_transport(&context->transports[t]);
@@ -173,7 +215,7 @@ int weft_context_close(weft_context *context)
     weft_pmix_drop_hold(&context->holds_pmix);
     pthread_cond_destroy(&context->changed);
     pthread_mutex_destroy(&context->lock);
-    weft_fork_fd_close(context->event_fd);
+    weft_fd_close(context->event_fd);
     weft_ops_close(context);
     free(context->comms);
     free(context->all);
@@ -181,7 +223,14 @@ int weft_context_close(weft_context *context)
     weft_ports_close(&context->ports);
     weft_graph_free(context->fabric);
     free(context);
-    return WEFT_OK;
+    weft_fd_losses_take(&losses);
+    if (!losses.count && !is_robbed)
+        return WEFT_OK;
+    return weft_fail(
+        WEFT_SYSTEM,
+        "the context is closed, but the program had closed or replaced %u of weft's descriptors, "
+        "number %d among them: what has these numbers now was left alone",
+        losses.count, losses.first);
 }
 
 static int watch(void *arg, int fd, weft_watch_callback *callback, void *callback_arg)

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/fd.h"
 #include "base/interval.h"
 #include "base/settings.h"
 #include "comm/exec.h"
@@ -113,6 +114,8 @@ struct weft_context {
     int event_fd;                 /* wakes the leader: failures, new work */
     struct weft_service *service; /* drives transports */
     struct weft_service *overlay; /* the bootstraps' own thread, once there is one */
+    int is_robbed;                /* [lock] descriptors were found not to be weft's any more */
+    struct weft_fd_losses losses; /* [lock] of communicators that have been destroyed */
     atomic_int background;        /* operations started without a waiter: the service thread drives them */
     atomic_int lingers;           /* one of `background` stands for transports that are busy */
     atomic_int tick_sleeps;       /* the service thread must be woken for new background work */
@@ -166,6 +169,10 @@ struct weft_context {
 /* The thread that carries bootstraps' overlays, started by the first that asks. It is not the one that drives transports, so that heartbeats do
  * not wait for long copies. */
 int weft_context_overlay(struct weft_context *context, struct weft_service **service);
+
+/* Whether all descriptors are still weft's; if not, all communicators fail, and no library is called any more that keeps
+ * descriptors of its own. The service threads look once a second: this is for before something is ended. */
+void weft_context_look(struct weft_context *context);
 
 void weft_context_lock(struct weft_context *context);
 void weft_context_unlock(struct weft_context *context);

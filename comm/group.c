@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/crypto.h"
+#include "base/fd.h"
 #include "base/fork.h"
 #include "comm/round.h"
 
@@ -263,7 +264,7 @@ static int make_group(struct weft_comm *parent, uint8_t collective, int colour, 
     weft_round_end(&round);
     status = conclude(&group, status, made, out);
     if (group.listen_fd >= 0)
-        weft_fork_fd_close(group.listen_fd);
+        weft_fd_close(group.listen_fd);
     weft_crypto_wipe(group.secret, sizeof group.secret);
     free(group.members);
     return status;

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/fork.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "comm/boot.h"
 
@@ -68,7 +68,7 @@ void weft_judge_close(struct weft_judge *judge)
         return;
     if (judge->timer_fd >= 0) {
         weft_service_unwatch(judge->comm->context->overlay, judge->timer_fd);
-        weft_fork_fd_close(judge->timer_fd);
+        weft_fd_close(judge->timer_fd);
     }
     while (judge->groups) {
         struct group *next = judge->groups->next;
@@ -240,11 +240,11 @@ static int make_timer(struct weft_judge *judge)
 {
     if (judge->timer_fd >= 0)
         return 0;
-    int fd = weft_fork_fd_add(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+    int fd = weft_fd_add(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
     if (fd < 0)
         return -1;
     if (weft_service_watch(judge->comm->context->overlay, fd, on_timer, judge) != WEFT_OK) {
-        weft_fork_fd_close(fd);
+        weft_fd_close(fd);
         return -1;
     }
     judge->timer_fd = fd;
@@ -259,7 +259,8 @@ static void decide_within(struct weft_judge *judge, int64_t wait_ns)
         return;
     judge->due_ns = due_ns;
     struct itimerspec at = {.it_value = {due_ns / 1000000000, due_ns % 1000000000}};
-    if (make_timer(judge) != 0 || timerfd_settime(judge->timer_fd, TFD_TIMER_ABSTIME, &at, NULL) != 0)
+    if (make_timer(judge) != 0 || !weft_fd_is_own(judge->timer_fd) ||
+        timerfd_settime(judge->timer_fd, TFD_TIMER_ABSTIME, &at, NULL) != 0)
         decide(judge);
 }
 

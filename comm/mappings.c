@@ -8,7 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/fork.h"
+#include "base/fd.h"
 
 struct query { /* struct procmap_query of linux/fs.h, which the installed headers may be too old to have */
     uint64_t size, flags, address;
@@ -96,7 +96,7 @@ static int read_all(int fd, uintptr_t begin, uintptr_t end)
 
 int weft_mappings_open(void)
 {
-    return weft_fork_fd_add(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
+    return weft_fd_add(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
 }
 
 int weft_mappings_are_private(int fd, uintptr_t begin, uintptr_t end)

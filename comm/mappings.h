@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A descriptor of /proc/self/maps, for weft_fork_fd_close(); -1 with errno. */
+/* A descriptor of /proc/self/maps, for weft_fd_close(); -1 with errno. */
 int weft_mappings_open(void);
 /* Whether all of [begin, end), which is not empty, is private, anonymous memory. Allocates nothing. */
 int weft_mappings_are_private(int fd, uintptr_t begin, uintptr_t end);

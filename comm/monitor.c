@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/fork.h"
+#include "base/fd.h"
 #include "comm/mappings.h"
 #include "comm/service.h"
 
@@ -83,7 +83,7 @@ static int open_descriptor(void)
         }
         errno = error;
     }
-    return weft_fork_fd_add(fd);
+    return weft_fd_add(fd);
 }
 
 /* A descriptor is asked once what it can and once for it, so what there is must be known from another one. */
@@ -94,7 +94,7 @@ static int features_missing(void)
     if (fd < 0)
         return weft_fail(WEFT_UNSUPPORTED, "userfaultfd: %s", weft_errno_text(errno));
     int error = ioctl(fd, UFFDIO_API, &offered) == 0 ? 0 : errno;
-    weft_fork_fd_close(fd);
+    weft_fd_close(fd);
     if (error || (offered.features & NEEDED) != NEEDED)
         return weft_fail(WEFT_UNSUPPORTED,
                          "userfaultfd: the kernel lacks write protection or events as of Linux 5.18");
@@ -122,7 +122,7 @@ static int open_monitor(struct weft_monitor *monitor)
     return WEFT_OK;
 
 close_fd:
-    weft_fork_fd_close(monitor->fd);
+    weft_fd_close(monitor->fd);
     return status;
 }
 
@@ -151,8 +151,8 @@ int weft_monitor_start(pthread_mutex_t *lock, weft_monitor_gone *gone, void *arg
 stop_service:
     weft_service_stop(monitor->service);
 close_descriptors:
-    weft_fork_fd_close(monitor->maps_fd);
-    weft_fork_fd_close(monitor->fd);
+    weft_fd_close(monitor->maps_fd);
+    weft_fd_close(monitor->fd);
 free_monitor:
     free(monitor);
     return status;
@@ -165,9 +165,9 @@ void weft_monitor_stop(struct weft_monitor *monitor)
     /* With nothing that could free memory in between: a thread that unmaps what is still watched waits from the first line to
      * the second, where the kernel forgets it all. */
     weft_service_unwatch(monitor->service, monitor->fd);
-    weft_fork_fd_close(monitor->fd);
+    weft_fd_close(monitor->fd);
     weft_service_stop(monitor->service);
-    weft_fork_fd_close(monitor->maps_fd);
+    weft_fd_close(monitor->maps_fd);
     free(monitor);
 }
 

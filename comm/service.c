@@ -5,10 +5,15 @@
  * the generation of its watch, so an event that was fetched before unwatch() (and perhaps before the number
  * was reused) is recognised and dropped. Callbacks run without the lock; `running` says which watch is in its
  * callback, and unwatch() waits for it.
+ *
+ * A program may close these descriptors, or put files of its own in their place. Then nothing wakes epoll_wait(), so
+ * it never sleeps longer than LOOK_MS. A thread that has lost its own descriptors takes naps instead, until it is
+ * stopped; whoever can do something about it is told once.
  */
 #include "comm/service.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -17,15 +22,18 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include "base/error.h"
-#include "base/fork.h"
+#include "base/fd.h"
 
 #define EVENTS_MAX  64
+#define LOOK_MS     1000       /* how long a loss may go unnoticed */
+#define NAP_MS      10         /* between two looks when there is nothing to sleep on */
 #define STACK_BYTES (1u << 20) /* callbacks may drive a fabric library */
 
 struct watch {
     weft_service_callback *callback; /* NULL: not watched */
     void *arg;
     uint32_t generation;
+    int is_noted; /* for as long as it is watched: nobody has made it known */
 };
 
 struct weft_service {
@@ -41,7 +49,11 @@ struct weft_service {
     void *tick_arg;
     int tick_running;
     int stopping;
-    int woken; /* atomic: wake_fd has been written and not read yet */
+    int is_lost; /* atomic: descriptors that it needs are not weft's any more */
+    weft_service_lost *on_lost;
+    void *on_lost_arg;
+    struct weft_fd_losses losses; /* of its thread, when that has ended */
+    int woken;                    /* atomic: wake_fd has been written and not read yet */
 };
 
 static uint64_t key_of(int fd, uint32_t generation)
@@ -65,8 +77,11 @@ static void dispatch(struct weft_service *service, uint64_t key)
     }
     weft_service_callback *callback = watch->callback;
     void *arg = watch->arg;
-    service->running = key;
+    int is_own = weft_fd_is_own(fd);
+    service->running = is_own ? key : 0;
     pthread_mutex_unlock(&service->lock);
+    if (!is_own)
+        return; /* look_at_descriptors() tells */
 
     callback(arg, fd);
 
@@ -99,31 +114,94 @@ static int run_tick(struct weft_service *service)
 static void drain_wake(struct weft_service *service)
 {
     uint64_t count;
-    ssize_t got = read(service->wake_fd, &count, sizeof count);
+    ssize_t got = weft_fd_is_own(service->wake_fd) ? read(service->wake_fd, &count, sizeof count) : 0;
     (void)got; /* nothing to read means nothing to drain */
     /* After the read: a wake in between is then either seen by the tick that follows or written anew. */
     __atomic_store_n(&service->woken, 0, __ATOMIC_SEQ_CST);
 }
 
+/* [lock] */
+static int find_lost(struct weft_service *service)
+{
+    int found = !weft_fd_is_own(service->epoll_fd)  ? service->epoll_fd
+                : !weft_fd_is_own(service->wake_fd) ? service->wake_fd
+                                                    : -1;
+    for (size_t fd = 0; found < 0 && fd < service->watch_count; fd++)
+        if (service->watches[fd].callback && !weft_fd_is_own((int)fd))
+            found = (int)fd;
+    return found;
+}
+
+int weft_service_find_lost(struct weft_service *service)
+{
+    pthread_mutex_lock(&service->lock);
+    int fd = find_lost(service);
+    pthread_mutex_unlock(&service->lock);
+    return fd;
+}
+
+static void look_at_descriptors(struct weft_service *service)
+{
+    pthread_mutex_lock(&service->lock);
+    int fd = service->is_lost ? -1 : find_lost(service);
+    weft_service_lost *on_lost = fd >= 0 ? service->on_lost : NULL;
+    void *arg = service->on_lost_arg;
+    service->tick_running |= on_lost != NULL;
+    if (fd >= 0)
+        __atomic_store_n(&service->is_lost, 1, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&service->lock);
+    if (!on_lost)
+        return;
+
+    on_lost(arg, fd);
+
+    pthread_mutex_lock(&service->lock);
+    service->tick_running = 0;
+    pthread_cond_broadcast(&service->idle);
+    pthread_mutex_unlock(&service->lock);
+}
+
+/* Sleeps until something is to be done, sleep_ms at most unless it is negative. Returns the number of events. */
+static int sleep_on_events(struct weft_service *service, struct epoll_event *events, int sleep_ms)
+{
+    int longest_ms = __atomic_load_n(&service->is_lost, __ATOMIC_SEQ_CST) ? NAP_MS : LOOK_MS;
+    int is_long = sleep_ms < 0 || sleep_ms > longest_ms;
+    int count = epoll_wait(service->epoll_fd, events, EVENTS_MAX, is_long ? longest_ms : sleep_ms);
+    if (count == 0 && is_long)
+        look_at_descriptors(service);
+    return count;
+}
+
+static int run_events(struct weft_service *service)
+{
+    struct epoll_event events[EVENTS_MAX];
+    int is_whole = weft_fd_is_own(service->epoll_fd), count = 0;
+    if (!is_whole)
+        look_at_descriptors(service); /* before anything else is touched */
+    int sleep_ms = run_tick(service);
+    if (is_whole)
+        count = sleep_on_events(service, events, sleep_ms);
+    else
+        poll(NULL, 0, sleep_ms < 0 || sleep_ms > NAP_MS ? NAP_MS : sleep_ms);
+    for (int i = 0; i < count; i++) {
+        if (events[i].data.u64 == 0)
+            drain_wake(service);
+        else
+            dispatch(service, events[i].data.u64);
+    }
+    pthread_mutex_lock(&service->lock);
+    int stopping = service->stopping;
+    pthread_mutex_unlock(&service->lock);
+    return !stopping;
+}
+
 static void *run(void *arg)
 {
     struct weft_service *service = arg;
-    struct epoll_event events[EVENTS_MAX];
-    for (;;) {
-        int sleep_ms = run_tick(service);
-        int count = epoll_wait(service->epoll_fd, events, EVENTS_MAX, sleep_ms);
-        for (int i = 0; i < count; i++) {
-            if (events[i].data.u64 == 0)
-                drain_wake(service);
-            else
-                dispatch(service, events[i].data.u64);
-        }
-        pthread_mutex_lock(&service->lock);
-        int stopping = service->stopping;
-        pthread_mutex_unlock(&service->lock);
-        if (stopping)
-            return NULL;
-    }
+    while (run_events(service))
+        ;
+    weft_fd_losses_take(&service->losses);
+    return NULL;
 }
 
 static int start_thread(const char *name, struct weft_service *service)
@@ -153,12 +231,12 @@ int weft_service_start(const char *name, struct weft_service **result)
     struct weft_service *service = calloc(1, sizeof *service);
     if (!service)
         return weft_fail(WEFT_NOMEM, "service thread: no memory");
-    service->epoll_fd = weft_fork_fd_add(epoll_create1(EPOLL_CLOEXEC));
+    service->epoll_fd = weft_fd_add(epoll_create1(EPOLL_CLOEXEC));
     if (service->epoll_fd < 0) {
         status = weft_fail_errno("service thread: epoll_create1");
         goto free_service;
     }
-    service->wake_fd = weft_fork_fd_add(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    service->wake_fd = weft_fd_add(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (service->wake_fd < 0) {
         status = weft_fail_errno("service thread: eventfd");
         goto close_epoll;
@@ -180,9 +258,9 @@ destroy_lock:
     pthread_cond_destroy(&service->idle);
     pthread_mutex_destroy(&service->lock);
 close_wake:
-    weft_fork_fd_close(service->wake_fd);
+    weft_fd_close(service->wake_fd);
 close_epoll:
-    weft_fork_fd_close(service->epoll_fd);
+    weft_fd_close(service->epoll_fd);
 free_service:
     free(service);
     return status;
@@ -197,10 +275,14 @@ void weft_service_stop(struct weft_service *service)
     pthread_mutex_unlock(&service->lock);
     weft_service_wake(service);
     pthread_join(service->thread, NULL);
+    weft_fd_losses_add(&service->losses);
+    for (size_t fd = 0; fd < service->watch_count; fd++)
+        if (service->watches[fd].callback && service->watches[fd].is_noted)
+            weft_fd_forget((int)fd);
     pthread_cond_destroy(&service->idle);
     pthread_mutex_destroy(&service->lock);
-    weft_fork_fd_close(service->wake_fd);
-    weft_fork_fd_close(service->epoll_fd);
+    weft_fd_close(service->wake_fd);
+    weft_fd_close(service->epoll_fd);
     free(service->watches);
     free(service);
 }
@@ -243,10 +325,14 @@ int weft_service_watch(struct weft_service *service, int fd, weft_service_callba
         if (++service->generation == 0)
             service->generation = 1; /* 0 with descriptor 0 would look like the wake-up */
         struct epoll_event event = {.events = EPOLLIN, .data.u64 = key_of(fd, service->generation)};
-        if (epoll_ctl(service->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
+        int is_noted = !weft_fd_is_known(fd) && weft_fd_note(fd) == 0;
+        if (!weft_fd_is_own(service->epoll_fd) ||
+            epoll_ctl(service->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
             status = watch_failed(fd);
         else
-            service->watches[fd] = (struct watch){callback, arg, service->generation};
+            service->watches[fd] = (struct watch){callback, arg, service->generation, is_noted};
+        if (status != WEFT_OK && is_noted)
+            weft_fd_forget(fd);
     }
     pthread_mutex_unlock(&service->lock);
     return status;
@@ -258,7 +344,9 @@ void weft_service_unwatch(struct weft_service *service, int fd)
     if (fd >= 0 && (size_t)fd < service->watch_count && service->watches[fd].callback) {
         uint64_t key = key_of(fd, service->watches[fd].generation);
         service->watches[fd].callback = NULL;
-        epoll_ctl(service->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+        weft_fd_unpoll(service->epoll_fd, fd);
+        if (service->watches[fd].is_noted)
+            weft_fd_forget(fd);
         while (service->running == key && !on_service_thread(service))
             pthread_cond_wait(&service->idle, &service->lock);
     }
@@ -274,7 +362,8 @@ int weft_service_want_output(struct weft_service *service, int fd, int on)
     } else {
         struct epoll_event event = {.events = on ? EPOLLIN | EPOLLOUT : EPOLLIN,
                                     .data.u64 = key_of(fd, service->watches[fd].generation)};
-        if (epoll_ctl(service->epoll_fd, EPOLL_CTL_MOD, fd, &event) != 0)
+        if (!weft_fd_is_own(service->epoll_fd) ||
+            epoll_ctl(service->epoll_fd, EPOLL_CTL_MOD, fd, &event) != 0)
             status = weft_fail_errno("service thread: cannot change the watch of descriptor %d", fd);
     }
     pthread_mutex_unlock(&service->lock);
@@ -292,6 +381,16 @@ void weft_service_set_tick(struct weft_service *service, weft_service_tick *tick
     weft_service_wake(service);
 }
 
+void weft_service_set_lost(struct weft_service *service, weft_service_lost *on_lost, void *arg)
+{
+    pthread_mutex_lock(&service->lock);
+    service->on_lost = on_lost;
+    service->on_lost_arg = arg;
+    while (!on_lost && service->tick_running && !on_service_thread(service))
+        pthread_cond_wait(&service->idle, &service->lock);
+    pthread_mutex_unlock(&service->lock);
+}
+
 int weft_service_fd(const struct weft_service *service)
 {
     return service->epoll_fd;
@@ -302,6 +401,6 @@ void weft_service_wake(struct weft_service *service)
     if (__atomic_exchange_n(&service->woken, 1, __ATOMIC_SEQ_CST))
         return;
     uint64_t one = 1;
-    ssize_t written = write(service->wake_fd, &one, sizeof one);
+    ssize_t written = weft_fd_is_own(service->wake_fd) ? write(service->wake_fd, &one, sizeof one) : 0;
     (void)written; /* only fails when the counter is full, and then the thread is awake anyway */
 }

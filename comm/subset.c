@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/fork.h"
 #include "comm/group.h"
 #include "comm/letter.h"
@@ -408,7 +409,7 @@ static int make(weft_comm *comm, const int *ranks, int count, int64_t tag, int p
         follow(&subset, &made);
     attempt_end(&subset);
     if (subset.listen_fd >= 0)
-        weft_fork_fd_close(subset.listen_fd);
+        weft_fd_close(subset.listen_fd);
     free(subset.numbers);
     int status = comm->failed ? weft_comm_report(comm) : subset.word.status;
     if (status == WEFT_OK) {

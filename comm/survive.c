@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/crypto.h"
+#include "base/fd.h"
 #include "base/fork.h"
 #include "base/log.h"
 #include "comm/comm.h"
@@ -246,7 +247,7 @@ static int attempt_once(struct attempt *attempt, struct weft_comm **smaller)
         status = invited ? meet_all(attempt, smaller)
                          : weft_fail(WEFT_AGAIN, "the lowest survivor has changed meanwhile");
     if (attempt->listen_fd >= 0)
-        weft_fork_fd_close(attempt->listen_fd);
+        weft_fd_close(attempt->listen_fd);
     weft_crypto_wipe(&attempt->invitation, sizeof attempt->invitation);
     return status;
 }

@@ -236,6 +236,42 @@ static const struct weft_transport_ops absent = {
     .reg_device = absent_reg_device,
 };
 
+static void abandoned_close(struct weft_transport *transport)
+{
+    (void)transport;
+}
+
+static void abandoned_disconnect(struct weft_link *link)
+{
+    (void)link;
+}
+
+static int abandoned(void)
+{
+    return weft_fail(WEFT_TRANSPORT, "the transport has lost its descriptors");
+}
+
+static int abandoned_connect(struct weft_transport *transport, const void *address, size_t size, void *cookie,
+                             struct weft_link **link)
+{
+    (void)transport, (void)address, (void)size, (void)cookie, (void)link;
+    return abandoned();
+}
+
+static int abandoned_send(struct weft_link *link, const void *header, size_t header_size, const void *payload,
+                          size_t payload_size)
+{
+    (void)link, (void)header, (void)header_size, (void)payload, (void)payload_size;
+    return abandoned();
+}
+
+static int abandoned_poll(struct weft_transport *transport, int budget, weft_event_handler *handler,
+                          void *arg)
+{
+    (void)transport, (void)budget, (void)handler, (void)arg;
+    return 0;
+}
+
 /* Takes the default for every operation that the table lacks. */
 static void fill(struct weft_transport_ops *ops)
 {
@@ -288,4 +324,24 @@ int weft_transport_complete(const struct weft_transport_ops *partial, struct wef
     fill(&ops);
     *complete = ops;
     return WEFT_OK;
+}
+
+void weft_transport_abandon(struct weft_transport_ops *ops)
+{
+    struct weft_transport_ops dead = {
+        .size = ops->size,
+        .abi = ops->abi,
+        .name = ops->name,
+        .open = ops->open,
+        .close = abandoned_close,
+        .caps = ops->caps,
+        .address = ops->address,
+        .reachable = ops->reachable,
+        .connect = abandoned_connect,
+        .disconnect = abandoned_disconnect,
+        .send = abandoned_send,
+        .poll = abandoned_poll,
+    };
+    fill(&dead);
+    *ops = dead;
 }

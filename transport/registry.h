@@ -17,4 +17,9 @@ const struct weft_transport_ops *weft_transport_find(const char *name);
  * WEFT_INVALID for another ABI or a table without an operation that every transport needs. */
 int weft_transport_complete(const struct weft_transport_ops *partial, struct weft_transport_ops *complete);
 
+/* Makes a complete table one whose operations touch nothing: sending and connecting fail with WEFT_TRANSPORT, and what there is
+ * stays as it is for ever, also when it is closed. For a transport whose library keeps descriptors that may be the
+ * program's now. */
+void weft_transport_abandon(struct weft_transport_ops *ops);
+
 #endif

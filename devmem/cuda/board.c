@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "base/error.h"
-#include "base/fork.h"
+#include "base/fd.h"
 #include "devmem/cuda/handle.h"
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
@@ -46,16 +46,16 @@ static int make(struct weft_device *device)
     if (board.shared && board.pid == getpid())
         return WEFT_OK;
     if (stat("/proc/self/ns/pid", &space) != 0 || getrandom(&token, sizeof token, 0) != sizeof token ||
-        (fd = weft_fork_fd_add(memfd_create("weft-cuda-board", MFD_CLOEXEC | MFD_ALLOW_SEALING))) < 0 ||
+        (fd = weft_fd_add(memfd_create("weft-cuda-board", MFD_CLOEXEC | MFD_ALLOW_SEALING))) < 0 ||
         ftruncate(fd, sizeof *board.shared) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0) {
         int error = errno;
-        weft_fork_fd_close(fd);
+        weft_fd_close(fd);
         return device->params.fail(WEFT_SYSTEM, "making a board for descriptors of device memory: %s",
                                    weft_errno_text(error));
     }
     void *shared = mmap(NULL, sizeof *board.shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (shared == MAP_FAILED) {
-        weft_fork_fd_close(fd);
+        weft_fd_close(fd);
         return device->params.fail(WEFT_NOMEM, "no memory to map a board for descriptors of device memory");
     }
     memset(board.slots, 0, sizeof board.slots);
@@ -102,7 +102,7 @@ static void post(uint32_t slot, uint64_t value)
 static void take_down(uint32_t slot)
 {
     post(slot, 0);
-    weft_fork_fd_close(board.slots[slot].fd);
+    weft_fd_close(board.slots[slot].fd);
     board.slots[slot].identity = 0;
 }
 
@@ -132,7 +132,7 @@ int weft_cuda_board_put(struct weft_device *device, const struct weft_device_spa
 {
     uint32_t slot = 0;
     fcntl(fd, F_SETFD, FD_CLOEXEC);
-    fd = weft_fork_fd_add(fd);
+    fd = weft_fd_add(fd);
     if (fd < 0)
         return device->params.fail(WEFT_NOMEM, "no memory to remember the descriptor of device memory");
     pthread_mutex_lock(&board.lock);
@@ -140,7 +140,7 @@ int weft_cuda_board_put(struct weft_device *device, const struct weft_device_spa
         slot++;
     if (slot == WEFT_CUDA_BOARD_SLOTS) {
         pthread_mutex_unlock(&board.lock);
-        weft_fork_fd_close(fd);
+        weft_fd_close(fd);
         return device->params.fail(WEFT_NOMEM,
                                    "%d spans of device memory are exported by descriptor, and no more can be",
                                    WEFT_CUDA_BOARD_SLOTS);
@@ -173,7 +173,7 @@ void weft_cuda_board_close(void)
                 take_down(i);
         }
         munmap(board.shared, sizeof *board.shared);
-        weft_fork_fd_close(board.fd);
+        weft_fd_close(board.fd);
         board.shared = NULL;
     }
     pthread_mutex_unlock(&board.lock);

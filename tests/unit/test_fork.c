@@ -20,6 +20,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "base/fd.h"
 #include "base/fork.h"
 #include "tests/support/job.h"
 #include "tests/support/leak.h"
@@ -60,18 +61,18 @@ static void test_child_closes(void **state)
     int fds[6] = {
         pair[0], pair[1], ends[0], ends[1], eventfd(0, EFD_CLOEXEC), memfd_create("test", MFD_CLOEXEC)};
     for (int i = 0; i < 6; i++)
-        assert_int_equal(weft_fork_fd_add(fds[i]), fds[i]);
+        assert_int_equal(weft_fd_add(fds[i]), fds[i]);
     /* One far up, beyond what the table starts with, when the limit lets it. */
     int far = fcntl(fds[0], F_DUPFD_CLOEXEC, 9000);
-    assert_int_equal(weft_fork_fd_add(far), far);
+    assert_int_equal(weft_fd_add(far), far);
     assert_int_equal(in_child(count_open, fds, 6), 100);
     assert_int_equal(in_child(count_open, &far, 1), 100);
     for (int i = 0; i < 6; i++)
         assert_true(is_open(fds[i]));
     assert_int_equal(weft_fork_is_child(), 0);
     for (int i = 0; i < 6; i++)
-        weft_fork_fd_close(fds[i]);
-    weft_fork_fd_close(far);
+        weft_fd_close(fds[i]);
+    weft_fd_close(far);
     for (int i = 0; i < 6; i++)
         assert_false(is_open(fds[i]));
 }
@@ -81,9 +82,9 @@ static void test_reused_numbers(void **state)
     (void)state;
     int pair[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-    weft_fork_fd_add(pair[0]);
-    weft_fork_fd_add(pair[1]);
-    weft_fork_fd_close(pair[0]);
+    weft_fd_add(pair[0]);
+    weft_fd_add(pair[1]);
+    weft_fd_close(pair[0]);
     close(pair[1]); /* behind its back */
     int other[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, other), 0);
@@ -97,9 +98,9 @@ static void test_bad_descriptors(void **state)
 {
     (void)state;
     errno = EMFILE;
-    assert_int_equal(weft_fork_fd_add(-1), -1);
+    assert_int_equal(weft_fd_add(-1), -1);
     assert_int_equal(errno, EMFILE);
-    weft_fork_fd_close(-1);
+    weft_fd_close(-1);
 }
 
 /* --- forks beside threads that open and close --- */
@@ -108,8 +109,8 @@ static void *weft_traffic(void *arg)
 {
     atomic_int *stop = arg;
     while (!atomic_load(stop)) {
-        int fd = weft_fork_fd_add(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-        weft_fork_fd_close(fd);
+        int fd = weft_fd_add(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        weft_fd_close(fd);
     }
     return NULL;
 }

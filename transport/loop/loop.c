@@ -21,7 +21,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/fork.h"
+#include "base/fd.h"
 #include "transport/fence.h"
 #include "transport/loop/loop_private.h"
 
@@ -35,7 +35,7 @@ static void inbox_release(struct loop_inbox *inbox)
         return;
     for (size_t i = 0; i < LOOP_LANDINGS_MAX / LOOP_LANDINGS_BLOCK; i++)
         free(atomic_load_explicit(&inbox->blocks[i], memory_order_relaxed));
-    weft_fork_fd_close(inbox->event_fd);
+    weft_fd_close(inbox->event_fd);
     free(inbox);
 }
 
@@ -114,7 +114,7 @@ static int loop_open(const struct weft_transport_params *params, struct weft_tra
     }
     memset(inbox, 0, sizeof *inbox);
     inbox->references = 1;
-    inbox->event_fd = weft_fork_fd_add(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    inbox->event_fd = weft_fd_add(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (inbox->event_fd < 0) {
         status = transport->fail(WEFT_SYSTEM, "loop: eventfd: %s", strerror(errno));
         goto free_inbox;

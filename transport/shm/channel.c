@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
-#include "base/fork.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "transport/shm/shm_private.h"
 
@@ -150,7 +150,7 @@ static int frame_take(struct shm_channel *channel)
         status = transport->params.fail(WEFT_PROTOCOL, "shm: unexpected frame of kind %u", frame.kind);
     for (int i = 0; i < SHM_FRAME_FDS; i++) {
         if (fds[i] >= 0)
-            weft_fork_fd_close(fds[i]);
+            weft_fd_close(fds[i]);
     }
     return status == WEFT_AGAIN ? WEFT_TRANSPORT : status;
 }
@@ -218,7 +218,7 @@ void shm_channel_free(struct shm_channel *channel)
     pthread_mutex_unlock(&transport->lock);
     if (watched)
         transport->params.unwatch(transport->params.watch_arg, channel->fd);
-    weft_fork_fd_close(channel->fd);
+    weft_fd_close(channel->fd);
     if (channel->ring.memory)
         munmap(channel->ring.memory, SHM_RING_BYTES);
     pthread_mutex_lock(&transport->lock);

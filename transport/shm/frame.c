@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
-#include "base/fork.h"
+#include "base/fd.h"
 #include "transport/shm/shm_private.h"
 
 int shm_socket_name(const struct shm_identity *identity, void *result)
@@ -56,7 +56,7 @@ int shm_frame_send(struct weft_transport *transport, int socket_fd, const struct
     }
     ssize_t sent;
     do
-        sent = sendmsg(socket_fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        sent = !weft_fd_is_own(socket_fd) ? -1 : sendmsg(socket_fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     while (sent < 0 && errno == EINTR);
     if (sent == (ssize_t)sizeof *frame)
         return WEFT_OK;
@@ -77,11 +77,11 @@ static void take_fds(struct msghdr *message, int fds[SHM_FRAME_FDS])
         for (size_t i = 0; i < held; i++) {
             int fd;
             memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
-            fd = weft_fork_fd_add(fd);
+            fd = weft_fd_add(fd);
             if (count < SHM_FRAME_FDS)
                 fds[count++] = fd;
             else
-                weft_fork_fd_close(fd);
+                weft_fd_close(fd);
         }
     }
 }
@@ -101,7 +101,7 @@ int shm_frame_receive(struct weft_transport *transport, int socket_fd, struct sh
     fds[0] = fds[1] = -1;
     ssize_t got;
     do
-        got = recvmsg(socket_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        got = !weft_fd_is_own(socket_fd) ? -1 : recvmsg(socket_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     while (got < 0 && errno == EINTR);
     if (got < 0 && errno == EAGAIN)
         return WEFT_AGAIN;
@@ -117,7 +117,7 @@ int shm_frame_receive(struct weft_transport *transport, int socket_fd, struct sh
         close(spare);
     for (int i = 0; i < SHM_FRAME_FDS; i++) {
         if (fds[i] >= 0)
-            weft_fork_fd_close(fds[i]);
+            weft_fd_close(fds[i]);
         fds[i] = -1;
     }
     if (no_room)

@@ -22,7 +22,7 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
-#include "base/fork.h"
+#include "base/fd.h"
 #include "transport/shm/shm_private.h"
 
 #define PIPE_BYTES     (1 << 20) /* what an unprivileged process may ask for */
@@ -30,9 +30,9 @@
 
 static void pipe_close(struct shm_pipe *pipe)
 {
-    weft_fork_fd_close(pipe->read_fd);
+    weft_fd_close(pipe->read_fd);
     if (pipe->write_fd >= 0)
-        weft_fork_fd_close(pipe->write_fd);
+        weft_fd_close(pipe->write_fd);
     memset(pipe, 0, sizeof *pipe);
 }
 
@@ -48,12 +48,12 @@ static int pipe_open(int ends[2])
 {
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
         return -1;
-    ends[0] = weft_fork_fd_add(ends[0]);
-    ends[1] = weft_fork_fd_add(ends[1]);
+    ends[0] = weft_fd_add(ends[0]);
+    ends[1] = weft_fd_add(ends[1]);
     if (ends[0] >= 0 && ends[1] >= 0)
         return 0;
-    weft_fork_fd_close(ends[0]);
-    weft_fork_fd_close(ends[1]);
+    weft_fd_close(ends[0]);
+    weft_fd_close(ends[1]);
     return -1;
 }
 
@@ -93,8 +93,8 @@ static int pipes_work(struct weft_transport *transport)
     if (vmsplice(ends[1], &page, 1, SPLICE_F_NONBLOCK) == (ssize_t)sizeof sent &&
         read(ends[0], &got, sizeof got) == (ssize_t)sizeof got && got == sent)
         transport->pipes_tried = 1;
-    weft_fork_fd_close(ends[0]);
-    weft_fork_fd_close(ends[1]);
+    weft_fd_close(ends[0]);
+    weft_fd_close(ends[1]);
     return transport->pipes_tried > 0;
 }
 
@@ -156,10 +156,10 @@ void shm_lend_close(struct weft_link *link, uint32_t conduit, int taken)
         return;
     /* The peer holds the reading end too: emptied, so that nobody can read this memory any more. It must find the
      * writing end closed when it finds too little. */
-    weft_fork_fd_close(pipe->write_fd);
+    weft_fd_close(pipe->write_fd);
     pipe->write_fd = -1;
     uint8_t scratch[4096];
-    while (read(pipe->read_fd, scratch, sizeof scratch) > 0)
+    while (weft_fd_is_own(pipe->read_fd) && read(pipe->read_fd, scratch, sizeof scratch) > 0)
         ;
     struct shm_frame frame = {
         .magic = SHM_FRAME_MAGIC, .version = SHM_VERSION, .kind = SHM_FREE, .segment = pipe->id};
@@ -191,7 +191,7 @@ void shm_pipe_drop(struct shm_peer *peer, uint64_t id)
             continue;
         }
         *at = lent->next;
-        weft_fork_fd_close(lent->fd);
+        weft_fd_close(lent->fd);
         free(lent);
     }
 }
@@ -227,7 +227,8 @@ int shm_pull_pipe(struct weft_link *link, uint64_t id, void *destination, size_t
     /* Announced bytes are there; a peer that lies about it must not make this thread wait. One that has died or
      * given up has taken them away, which is for others to explain. */
     int there = 0;
-    int short_of = fd < 0 || ioctl(fd, FIONREAD, &there) || there < 0 || (size_t)there < size;
+    int short_of =
+        fd < 0 || !weft_fd_is_own(fd) || ioctl(fd, FIONREAD, &there) || there < 0 || (size_t)there < size;
     while (!short_of && done < size) {
         ssize_t got = read(fd, (uint8_t *)destination + done, size - done);
         if (got > 0)

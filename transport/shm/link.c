@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 #include "base/clock.h"
-#include "base/fork.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "transport/shm/shm_private.h"
 
@@ -107,7 +107,7 @@ static int hello_send(struct weft_link *link)
     if (status == WEFT_AGAIN)
         status = transport->params.fail(WEFT_TRANSPORT, "shm: a new socket takes no frame");
 close_ring:
-    weft_fork_fd_close(ring_fd);
+    weft_fd_close(ring_fd);
     return status;
 }
 
@@ -165,7 +165,7 @@ static int frame_take(struct weft_link *link)
         return status;
     status = reply_take(link, &frame, fds);
     for (int i = 0; i < SHM_FRAME_FDS; i++)
-        weft_fork_fd_close(fds[i]);
+        weft_fd_close(fds[i]);
     return status;
 }
 
@@ -181,7 +181,7 @@ static void link_lost(struct weft_link *link, int status)
         link_fail(link, status);
         return;
     }
-    weft_fork_fd_close(link->fd);
+    weft_fd_close(link->fd);
     link->fd = -1;
     link->dial_ns = weft_clock_ns() + DIAL_PAUSE_NS;
     atomic_store_explicit(&link->state, SHM_LINK_DIALING, memory_order_release);
@@ -213,7 +213,7 @@ static int link_dial(struct weft_link *link)
     if (link->dial_ns && weft_clock_ns() < link->dial_ns)
         return WEFT_AGAIN;
     if (link->fd < 0)
-        link->fd = weft_fork_fd_add(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        link->fd = weft_fd_add(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (link->fd < 0)
         return transport->params.fail(WEFT_SYSTEM, "shm: socket: %s", weft_errno_text(errno));
     if (connect(link->fd, (struct sockaddr *)&name, (socklen_t)length)) {
@@ -256,10 +256,10 @@ static void link_free(struct weft_link *link)
     pthread_mutex_unlock(&transport->lock);
     if (watched)
         transport->params.unwatch(transport->params.watch_arg, link->fd);
-    weft_fork_fd_close(link->fd);
+    weft_fd_close(link->fd);
     shm_pipes_close(link);
     if (link->wake_fd >= 0)
-        weft_fork_fd_close(link->wake_fd);
+        weft_fd_close(link->wake_fd);
     if (link->ring.memory)
         munmap(link->ring.memory, SHM_RING_BYTES);
     if (link->control)

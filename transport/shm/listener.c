@@ -14,7 +14,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 #include "base/clock.h"
-#include "base/fork.h"
+#include "base/fd.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "transport/shm/shm_private.h"
@@ -34,7 +34,8 @@ struct shm_stranger {
 static void timer_set(struct weft_transport *transport, int on)
 {
     struct itimerspec when = {.it_value.tv_sec = on, .it_interval.tv_sec = on};
-    timerfd_settime(transport->timer_fd, 0, &when, NULL);
+    if (weft_fd_is_own(transport->timer_fd))
+        timerfd_settime(transport->timer_fd, 0, &when, NULL);
 }
 
 /* Takes it out of the list; its descriptor stays open. 0 when it is not there any more. */
@@ -58,7 +59,7 @@ static void stranger_drop(struct weft_transport *transport, struct shm_stranger 
         transport->params.log(transport->strangers_dropped++ ? WEFT_LOG_DEBUG : WEFT_LOG_WARN,
                               "shm: dropped a connection that did not prove this job's secret: %s", why);
     transport->params.unwatch(transport->params.watch_arg, stranger->fd);
-    weft_fork_fd_close(stranger->fd);
+    weft_fd_close(stranger->fd);
     free(stranger);
 }
 
@@ -72,7 +73,7 @@ static void stranger_admit(struct weft_transport *transport, struct shm_stranger
     transport->params.unwatch(transport->params.watch_arg, fd);
     if (send(fd, welcome, sizeof *welcome, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof *welcome ||
         shm_channel_make(transport, fd, &proof->source))
-        weft_fork_fd_close(fd);
+        weft_fd_close(fd);
 }
 
 static void stranger_ready(void *arg, int fd)
@@ -130,7 +131,7 @@ static void stranger_add(struct weft_transport *transport, int fd)
 free_stranger:
     free(stranger);
 close_fd:
-    weft_fork_fd_close(fd);
+    weft_fd_close(fd);
 }
 
 static void timer_ready(void *arg, int fd)
@@ -155,7 +156,7 @@ static void listener_ready(void *arg, int listen_fd)
     pthread_mutex_lock(&transport->lock);
     /* A flood must not keep the proofs of those waiting that have come through. */
     for (int i = 0; i < ACCEPTS_PER_CALL && !transport->closing; i++) {
-        int fd = weft_fork_fd_add(accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        int fd = weft_fd_add(accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (fd >= 0) {
             stranger_add(transport, fd);
         } else if (errno != EINTR && errno != ECONNABORTED) {
@@ -176,7 +177,7 @@ static void listener_ready(void *arg, int listen_fd)
 int shm_listener_watch(struct weft_transport *transport)
 {
     const struct weft_transport_params *params = &transport->params;
-    transport->timer_fd = weft_fork_fd_add(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+    transport->timer_fd = weft_fd_add(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
     if (transport->timer_fd < 0)
         return transport->params.fail(WEFT_SYSTEM, "shm: timerfd: %s", weft_errno_text(errno));
     int status = params->watch(params->watch_arg, transport->timer_fd, timer_ready, transport);
@@ -203,9 +204,9 @@ void shm_listener_close(struct weft_transport *transport)
         struct shm_stranger *stranger = transport->strangers;
         transport->strangers = stranger->next;
         params->unwatch(params->watch_arg, stranger->fd);
-        weft_fork_fd_close(stranger->fd);
+        weft_fd_close(stranger->fd);
         free(stranger);
     }
-    weft_fork_fd_close(transport->listen_fd);
-    weft_fork_fd_close(transport->timer_fd);
+    weft_fd_close(transport->listen_fd);
+    weft_fd_close(transport->timer_fd);
 }

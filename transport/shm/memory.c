@@ -12,7 +12,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "base/fork.h"
+#include "base/fd.h"
 #include "transport/shm/shm_private.h"
 
 #define HUGE_BYTES (2u << 20)
@@ -36,7 +36,7 @@ int shm_memfd_make(struct weft_transport *transport, size_t size, int *result)
     int fd = memfd_create("weft", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
     if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
         fd = memfd_create("weft", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    fd = weft_fork_fd_add(fd);
+    fd = weft_fd_add(fd);
     if (fd < 0)
         return transport->params.fail(WEFT_SYSTEM, "shm: memfd_create: %s", weft_errno_text(errno));
     int bad = !file_size_allowed(size);
@@ -48,7 +48,7 @@ int shm_memfd_make(struct weft_transport *transport, size_t size, int *result)
                               ? "no room for shared memory: give the container or host more memory"
                               : weft_errno_text(errno);
         int status = transport->params.fail(WEFT_NOMEM, "shm: shared memory of %zu bytes: %s", size, why);
-        weft_fork_fd_close(fd);
+        weft_fd_close(fd);
         return status;
     }
     *result = fd;

@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
-#include "base/fork.h"
+#include "base/fd.h"
 #include "transport/shm/shm_private.h"
 
 #define PULL_BYTES_MAX 0x7ffff000u /* most that one process_vm_readv() moves */
@@ -64,7 +64,7 @@ int shm_alloc(struct weft_transport *transport, size_t size, void **result)
 unmap:
     munmap(memory, rounded);
 close_fd:
-    weft_fork_fd_close(fd);
+    weft_fd_close(fd);
     return status;
 }
 
@@ -85,7 +85,7 @@ void shm_free(struct weft_transport *transport, void *memory)
         shm_frame_send(transport, link->fd, &frame, NULL, 0); /* who misses it keeps the mapping, no more */
     }
     munmap(segment->base, segment->size);
-    weft_fork_fd_close(segment->fd);
+    weft_fd_close(segment->fd);
     memset(segment, 0, sizeof *segment);
 }
 

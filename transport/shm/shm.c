@@ -27,7 +27,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
-#include "base/fork.h"
+#include "base/fd.h"
 #include "transport/fence.h"
 #include "transport/shm/shm_private.h"
 
@@ -80,7 +80,8 @@ void shm_attention(struct weft_transport *transport)
     weft_fence_full();
     if (atomic_load_explicit(&transport->control->sleep, memory_order_relaxed) & 1) {
         uint64_t one = 1;
-        ssize_t written = write(transport->event_fd, &one, sizeof one);
+        ssize_t written =
+            weft_fd_is_own(transport->event_fd) ? write(transport->event_fd, &one, sizeof one) : 0;
         (void)written; /* a full counter is readable too */
     }
 }
@@ -131,8 +132,7 @@ static int address_make(struct weft_transport *transport)
 
 static int listener_open(struct weft_transport *transport)
 {
-    transport->listen_fd =
-        weft_fork_fd_add(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    transport->listen_fd = weft_fd_add(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (transport->listen_fd < 0)
         return transport->params.fail(WEFT_SYSTEM, "shm: socket: %s", weft_errno_text(errno));
     int status = address_make(transport);
@@ -150,7 +150,7 @@ static int listener_open(struct weft_transport *transport)
 static int control_open(struct weft_transport *transport)
 {
     void *control;
-    transport->event_fd = weft_fork_fd_add(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    transport->event_fd = weft_fd_add(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (transport->event_fd < 0)
         return transport->params.fail(WEFT_SYSTEM, "shm: eventfd: %s", weft_errno_text(errno));
     int status = shm_memfd_make(transport, SHM_PAGE, &transport->control_fd);
@@ -176,8 +176,8 @@ static void shm_close(struct weft_transport *transport)
         shm_free(transport, transport->segments[i].base);
     if (transport->control)
         munmap(transport->control, SHM_PAGE);
-    weft_fork_fd_close(transport->event_fd);
-    weft_fork_fd_close(transport->control_fd);
+    weft_fd_close(transport->event_fd);
+    weft_fd_close(transport->control_fd);
     weft_crypto_wipe(&transport->address, sizeof transport->address);
     pthread_mutex_destroy(&transport->lock);
     free(transport->inbound);

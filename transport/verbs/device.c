@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <weft/weft.h>
 #include "base/error.h"
-#include "base/fork.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "transport/verbs/why.h"
@@ -235,7 +235,7 @@ static int choose_gids(struct verbs_rail *rail, const struct weft_verbs_settings
 static int note_descriptors(struct verbs_rail *rail)
 {
     int fd = rail->context->async_fd, flags = fcntl(fd, F_GETFL);
-    if (weft_fork_fd_note(rail->context->cmd_fd) || weft_fork_fd_note(fd) || flags < 0 ||
+    if (weft_fd_note(rail->context->cmd_fd) || weft_fd_note(fd) || flags < 0 ||
         fcntl(fd, F_SETFL, flags | O_NONBLOCK))
         return weft_fail_errno("verbs: descriptors of %s", rail->device);
     return WEFT_OK;
@@ -247,8 +247,8 @@ static void close_rail(struct verbs_rail *rail)
     if (rail->domain)
         rail->verbs->dealloc_pd(rail->domain);
     if (rail->context) {
-        weft_fork_fd_forget(rail->context->cmd_fd);
-        weft_fork_fd_forget(rail->context->async_fd);
+        weft_fd_forget(rail->context->cmd_fd);
+        weft_fd_forget(rail->context->async_fd);
         rail->verbs->close_device(rail->context);
     }
     memset(rail, 0, sizeof *rail);

@@ -197,7 +197,7 @@ struct verbs_queues {
     struct verbs_slab *slabs;
     int64_t slab_ns; /* before then there is no memory for another, as there was none (errno slab_error) */
     int slab_error;
-    int slab_refused; /* by the device: there was memory, but it could not be registered */
+    int slab_refused;               /* by the device: there was memory, but it could not be registered */
     struct verbs_buffer **receives; /* all receive buffers, by index */
     uint32_t receives_count;
     uint32_t receives_wanted; /* so many are to be posted; at most srq_entries */

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which descriptors are known is one word per descriptor number:
+ *
+ *   0          was never ours
+ *   otherwise  identity of the open file (device and inode, mixed), its mark if it has one, and OPEN or CLOSED
+ *
+ * fork() copies the table of descriptors before it copies memory, and other threads open and close meanwhile.
+ * So nobody believes a word by itself: a number is ours only if it is still the same file. A word that
+ * says CLOSED stays: a forked child may have got the file before that.
+ *
+ * Files without an inode of their own cannot be told apart by fstat(). They get a mark: the signal that would
+ * be sent for O_ASYNC, which nobody switches on. It belongs to the open file, also where another process has got it from this one,
+ * is 0 on all others, and differs from number to number, so that neither a file of the program's nor another one of
+ * ours is taken for this one. CLOSED ones are left alone in a child, for a copy of them keeps nothing alive.
+ *
+ * Words live in chunks that are never freed; the first is static, so that adding hardly ever allocates.
+ */
+#include "base/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fork.h"
+
+#define CHUNK      4096
+#define CHUNKS     4096
+#define MARK_FIRST 34 /* real-time signals: 34 to 64 */
+#define MARKS      31
+
+enum { OPEN = 1, CLOSED = 2, STATE = 3, MARKED = 4, MARK_SHIFT = 3, FLAGS = 255 };
+
+typedef _Atomic uint64_t word;
+
+static word first_chunk[CHUNK];
+static _Atomic(word *) chunks[CHUNKS] = {first_chunk};
+static atomic_int chunks_used = 1; /* chunks from here on are empty */
+static _Thread_local struct weft_fd_losses lost;
+
+/* Without the flags. *anonymous: the file shares its inode with others. Returns 0, or -1 with errno. */
+static int identify(int fd, uint64_t *identity, int *anonymous)
+{
+    struct stat file;
+    if (fstat(fd, &file) != 0)
+        return -1;
+    *anonymous = (file.st_mode & S_IFMT) == 0;
+    *identity = ((uint64_t)file.st_ino ^ (uint64_t)file.st_dev * 0x9e3779b97f4a7c15u) << 8;
+    return 0;
+}
+
+/* Marks an open file that has no mark yet. The flags that tell of its mark, 0 when it can have none. */
+static uint64_t mark(int fd)
+{
+    int signal = fcntl(fd, F_GETSIG);
+    if (signal < MARK_FIRST || signal >= MARK_FIRST + MARKS) {
+        signal = MARK_FIRST + fd % MARKS;
+        if (fcntl(fd, F_SETSIG, signal) != 0)
+            return 0;
+    }
+    return MARKED | (uint64_t)(signal - MARK_FIRST) << MARK_SHIFT;
+}
+
+static word *word_of(int fd)
+{
+    if (fd < 0 || fd / CHUNK >= CHUNKS)
+        return NULL;
+    word *chunk = atomic_load(&chunks[fd / CHUNK]);
+    return chunk ? &chunk[fd % CHUNK] : NULL;
+}
+
+/* The word of fd, made if need be. */
+static word *word_make(int fd)
+{
+    word *entry = word_of(fd);
+    if (entry || fd / CHUNK >= CHUNKS)
+        return entry;
+    word *chunk = calloc(CHUNK, sizeof *chunk), *none = NULL;
+    if (!chunk)
+        return NULL;
+    if (!atomic_compare_exchange_strong(&chunks[fd / CHUNK], &none, chunk))
+        free(chunk);
+    int used = atomic_load(&chunks_used);
+    while (used <= fd / CHUNK && !atomic_compare_exchange_weak(&chunks_used, &used, fd / CHUNK + 1))
+        ;
+    return word_of(fd);
+}
+
+/* Whether fd is the file of the word. Only what shows that it is another one counts: a call that fails for any other
+ * reason than that there is no such descriptor says nothing. */
+static int is_same(int fd, uint64_t value)
+{
+    uint64_t now;
+    int anonymous;
+    if (value & MARKED) {
+        int signal = fcntl(fd, F_GETSIG);
+        if (signal >= 0 || errno == EBADF)
+            return signal == MARK_FIRST + (int)((value & FLAGS) >> MARK_SHIFT);
+    }
+    if (identify(fd, &now, &anonymous) != 0)
+        return errno != EBADF;
+    return now == (value & ~(uint64_t)FLAGS);
+}
+
+int weft_fd_drop_all(void)
+{
+    int found = 0, used = atomic_load(&chunks_used);
+    for (int fd = 0; fd < used * CHUNK; fd++) {
+        word *entry = word_of(fd);
+        uint64_t value = entry ? atomic_load(entry) : 0;
+        if (!value)
+            continue;
+        atomic_store(entry, 0);
+        uint64_t now;
+        int anonymous;
+        if (identify(fd, &now, &anonymous) || now != (value & ~(uint64_t)FLAGS))
+            continue;
+        found |= (value & STATE) == OPEN;
+        if ((value & STATE) == OPEN ? is_same(fd, value) : !anonymous)
+            close(fd);
+    }
+    return found;
+}
+
+int weft_fd_note(int fd)
+{
+    int anonymous;
+    uint64_t value = 0;
+    word *entry = weft_fork_register() ? NULL : word_make(fd);
+    if (!entry || identify(fd, &value, &anonymous)) {
+        errno = ENOMEM;
+        return -1;
+    }
+    atomic_store(entry, value | (anonymous ? mark(fd) : 0) | OPEN);
+    return 0;
+}
+
+void weft_fd_forget(int fd)
+{
+    word *entry = word_of(fd);
+    uint64_t value = entry ? atomic_load(entry) : 0;
+    if (value)
+        atomic_store(entry, (value & ~(uint64_t)STATE) | CLOSED);
+}
+
+int weft_fd_is_known(int fd)
+{
+    word *entry = word_of(fd);
+    return entry && (atomic_load(entry) & STATE) == OPEN;
+}
+
+int weft_fd_is_own(int fd)
+{
+    word *entry = word_of(fd);
+    uint64_t value = entry ? atomic_load(entry) : 0;
+    if ((value & STATE) == OPEN && is_same(fd, value))
+        return 1;
+    errno = EBADF;
+    return 0;
+}
+
+int weft_fd_add(int fd)
+{
+    /* A number that somebody of weft's still takes for his: it was closed by others. */
+    while (fd >= 0 && weft_fd_is_known(fd)) {
+        int other = fcntl(fd, F_DUPFD_CLOEXEC, fd + 1), error = errno;
+        close(fd);
+        errno = error;
+        fd = other;
+    }
+    if (fd < 0 || weft_fd_note(fd) == 0)
+        return fd;
+    close(fd);
+    errno = ENOMEM;
+    return -1;
+}
+
+void weft_fd_close(int fd)
+{
+    if (fd < 0)
+        return;
+    if (weft_fd_is_known(fd) && !weft_fd_is_own(fd)) {
+        atomic_store(word_of(fd), 0);
+        lost.first = fd;
+        lost.count++;
+        return;
+    }
+    weft_fd_forget(fd);
+    close(fd);
+}
+
+void weft_fd_unpoll(int epoll_fd, int fd)
+{
+    if (weft_fd_is_own(epoll_fd))
+        epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
+void weft_fd_losses_add(const struct weft_fd_losses *losses)
+{
+    if (losses->count)
+        lost.first = losses->first;
+    lost.count += losses->count;
+}
+
+void weft_fd_losses_take(struct weft_fd_losses *losses)
+{
+    if (lost.count)
+        losses->first = lost.first;
+    losses->count += lost.count;
+    lost.count = 0;
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Programs that close all descriptors, or put files of their own in place of weft's, while a context is open.
+ *
+ * Closing ends, with an error that says so, and takes no descriptor of the program's with it: none is closed, read, written,
+ * shut down, or taken out of an epoll set. A rank that has lost its descriptors does not hang in a call either, nor do
+ * its peers. What would hang is ended by the limit of test_ranks_fork().
+ */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/job.h"
+#include "tests/support/ranks.h"
+#include "tests/support/skip.h"
+
+#define FIRST       3
+#define OBJECTS_MAX 600
+#define LIMIT_S     40
+
+enum how { CLOSES, REPLACES, REUSES, HOWS };
+static const char *const how_names[HOWS] = {"closes all", "puts /dev/null over all", "opens its own"};
+
+enum kind { EVENT, EPOLL, TIMER, SOCKET, PIPE, FILE_OF_MINE, KINDS };
+
+/* What the program has opened: fd is under a number that may have been weft's, other is the rest of it. */
+struct object {
+    enum kind kind;
+    int fd, other;
+};
+static struct object objects[OBJECTS_MAX];
+static int object_count;
+
+static int highest_open(void)
+{
+    int highest = 2;
+    for (int fd = 0; fd < 4096; fd++)
+        if (fcntl(fd, F_GETFD) >= 0)
+            highest = fd;
+    return highest;
+}
+
+static int object_open(struct object *object, enum kind kind)
+{
+    int pair[2] = {-1, -1};
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u64 = 0};
+    const struct itimerspec in_an_hour = {.it_value.tv_sec = 3600};
+    object->kind = kind;
+    switch (kind) {
+    case EVENT:
+        pair[0] = eventfd(5, EFD_NONBLOCK);
+        break;
+    case EPOLL:
+        pair[0] = epoll_create1(0);
+        pair[1] = eventfd(1, EFD_NONBLOCK);
+        CHECK(epoll_ctl(pair[0], EPOLL_CTL_ADD, pair[1], &event) == 0);
+        break;
+    case TIMER:
+        pair[0] = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+        CHECK(timerfd_settime(pair[0], 0, &in_an_hour, NULL) == 0);
+        break;
+    case SOCKET:
+        CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0 && write(pair[1], "mine", 4) == 4);
+        break;
+    case PIPE:
+        CHECK(pipe(pair) == 0 && write(pair[1], "mine", 4) == 4);
+        break;
+    default:
+        pair[0] = fileno(tmpfile());
+        CHECK(write(pair[0], "mine", 4) == 4);
+    }
+    object->fd = pair[0];
+    object->other = pair[1];
+    CHECK(object->fd >= 0);
+    return 0;
+}
+
+/* As it was opened, and it works. */
+static int object_check(const struct object *object)
+{
+    uint64_t count = 0;
+    int bytes = 0;
+    struct epoll_event event;
+    struct itimerspec left;
+    switch (object->kind) {
+    case EVENT:
+        CHECK(read(object->fd, &count, sizeof count) == sizeof count && count == 5);
+        break;
+    case EPOLL: /* the one edge has not been taken */
+        CHECK(epoll_wait(object->fd, &event, 1, 0) == 1);
+        break;
+    case TIMER:
+        CHECK(timerfd_gettime(object->fd, &left) == 0 && left.it_value.tv_sec > 3000);
+        break;
+    case SOCKET:
+        CHECK(ioctl(object->other, FIONREAD, &bytes) == 0 && bytes == 0);
+        CHECK(ioctl(object->fd, FIONREAD, &bytes) == 0 && bytes == 4);
+        CHECK(write(object->fd, "more", 4) == 4 && write(object->other, "more", 4) == 4);
+        break;
+    case PIPE:
+        CHECK(ioctl(object->fd, FIONREAD, &bytes) == 0 && bytes == 4);
+        break;
+    default:
+        CHECK(lseek(object->fd, 0, SEEK_END) == 4 && lseek(object->fd, 0, SEEK_CUR) == 4);
+    }
+    return 0;
+}
+
+static int objects_open(int highest)
+{
+    for (int fd = 0; fd <= highest; object_count++) {
+        CHECK(object_count < OBJECTS_MAX);
+        CHECK(object_open(&objects[object_count], (enum kind)(object_count % KINDS)) == 0);
+        fd = objects[object_count].fd;
+    }
+    return 0;
+}
+
+static int objects_check(void)
+{
+    for (int i = 0; i < object_count; i++) {
+        if (object_check(&objects[i]) == 0)
+            continue;
+        fprintf(stderr, "descriptor %d (kind %d) is not as it was\n", objects[i].fd, (int)objects[i].kind);
+        return 1;
+    }
+    return 0;
+}
+
+/* What the program does to weft. */
+static int rob(enum how how)
+{
+    int highest = highest_open(), null = open("/dev/null", O_RDWR);
+    CHECK(null >= 0);
+    if (how == REPLACES) {
+        for (int fd = FIRST; fd <= highest; fd++)
+            CHECK(fd == null || fcntl(fd, F_GETFD) < 0 || dup2(null, fd) == fd);
+        return 0;
+    }
+    for (int fd = FIRST; fd <= highest || fd == null; fd++)
+        close(fd);
+    close(null);
+    return how == REUSES ? objects_open(highest) : 0;
+}
+
+static int is_loss_told(void)
+{
+    return strstr(weft_error_detail(), "the program had closed or replaced") != NULL;
+}
+
+struct scene {
+    const char *transport, *provider; /* NULL: no communicator */
+    enum how how;
+    int calls; /* the robbed rank goes on calling, instead of destroying the communicator at once */
+};
+
+static int robbed(struct job *job, const struct scene *scene)
+{
+    float value = 1;
+    int highest = highest_open();
+    CHECK(rob(scene->how) == 0);
+    /* Some calls need no descriptor, and may succeed until the loss is noticed. */
+    while (scene->calls && weft_allreduce(job->comm, &value, &value, 1, WEFT_FLOAT32, WEFT_SUM) == WEFT_OK)
+        ;
+    weft_comm_destroy(job->comm); /* an error or not: it may have been done with its peers */
+    CHECK(weft_context_close(job->context) == WEFT_SYSTEM);
+    CHECK(is_loss_told());
+    /* Where the program goes on calling, a library writes to its descriptors until the loss is noticed. */
+    if (!scene->calls || !scene->provider)
+        CHECK(objects_check() == 0);
+    if (scene->how == REPLACES)
+        CHECK(fcntl(highest, F_GETFD) >= 0 && highest_open() >= highest);
+    return 0;
+}
+
+static int scene_body(int rank, int ranks, void *arg)
+{
+    const struct scene *scene = arg;
+    struct job job = {0};
+    float value = 1;
+    setenv("WEFT_TIMEOUT_MS", "-1", 1); /* no deadline helps */
+    if (scene->transport) {
+        CHECK_OK(job_open(&job, scene->transport, scene->provider));
+        CHECK_OK(weft_allreduce(job.comm, &value, &value, 1, WEFT_FLOAT32, WEFT_SUM));
+        int status = weft_barrier(job.comm); /* the last rank may be gone before the others return */
+        CHECK(status == WEFT_OK || rank != ranks - 1);
+    } else {
+        CHECK_OK(weft_context_open(NULL, &job.context));
+    }
+    if (rank == ranks - 1)
+        return robbed(&job, scene);
+    /* The others learn of it, and leave with nothing lost. */
+    while (scene->calls && weft_allreduce(job.comm, &value, &value, 1, WEFT_FLOAT32, WEFT_SUM) == WEFT_OK)
+        ;
+    weft_comm_destroy(job.comm);
+    CHECK_OK(weft_context_close(job.context));
+    return 0;
+}
+
+static void run_scenes(const char *transport, const char *provider, int ranks)
+{
+    test_ranks_limit(LIMIT_S);
+    for (int how = 0; how < HOWS; how++) {
+        for (int calls = 0; calls < (transport ? 2 : 1); calls++) {
+            struct scene scene = {transport, provider, (enum how)how, calls};
+            if (test_ranks_fork(ranks, scene_body, &scene) != 0)
+                fail_msg("%s, %d ranks, a program that %s%s", transport ? transport : "no communicator",
+                         ranks, how_names[how], calls ? " and goes on" : "");
+        }
+    }
+}
+
+static void test_context(void **state)
+{
+    (void)state;
+    run_scenes(NULL, NULL, 1);
+}
+
+static void test_one_rank(void **state)
+{
+    (void)state;
+    struct scene scene = {.how = REUSES, .transport = "shm"};
+    assert_int_equal(test_ranks_fork(1, scene_body, &scene), 0);
+}
+
+static void test_shm(void **state)
+{
+    (void)state;
+    run_scenes("shm", NULL, 2);
+    run_scenes("shm", NULL, 3);
+}
+
+static void test_ofi(void **state)
+{
+    (void)state;
+    if (!job_has_ofi("tcp"))
+        TEST_SKIP("libfabric has no provider tcp here");
+    run_scenes("ofi", "tcp", 2);
+}
+
+static void test_ofi_rxm(void **state)
+{
+    (void)state;
+    if (!job_has_ofi("tcp;ofi_rxm"))
+        TEST_SKIP("libfabric has no provider tcp;ofi_rxm here");
+    run_scenes("ofi", "tcp;ofi_rxm", 2);
+}
+
+/* A number that was taken from weft is not given to another owner of weft's: two contexts do not share one. */
+static int second_context_body(int rank, int ranks, void *arg)
+{
+    (void)rank, (void)ranks, (void)arg;
+    weft_context *first, *second;
+    CHECK_OK(weft_context_open(NULL, &first));
+    CHECK(rob(CLOSES) == 0);
+    CHECK_OK(weft_context_open(NULL, &second));
+    CHECK(weft_context_close(first) == WEFT_SYSTEM && is_loss_told());
+    CHECK_OK(weft_context_close(second));
+    CHECK_OK(weft_context_open(NULL, &second));
+    CHECK_OK(weft_context_close(second));
+    return 0;
+}
+
+static void test_second_context(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(1, second_context_body, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_context), cmocka_unit_test(test_one_rank),
+        cmocka_unit_test(test_shm),     cmocka_unit_test(test_ofi),
+        cmocka_unit_test(test_ofi_rxm), cmocka_unit_test(test_second_context),
+    };
+    setenv("WEFT_LOG", "none", 0);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
