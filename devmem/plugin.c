@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/signals.h"
+#include "devmem/elf.h"
 
 /* What stands in WEFT_DEVICE_PLUGIN, and how far it has been looked at, for the reasons. */
 struct walk {
@@ -151,7 +152,9 @@ int weft_plugin_load(const char *path, struct weft_plugin *plugin)
     int status = walk_down(&walk);
     if (status != WEFT_OK)
         return status;
-    status = load(path, walk.fd, plugin);
+    status = weft_elf_check(path, walk.fd);
+    if (status == WEFT_OK)
+        status = load(path, walk.fd, plugin);
     close(walk.fd);
     return status;
 }

@@ -286,6 +286,25 @@ static void paths_that_lead_nowhere_are_refused(void **state)
     test_plugin_remove(&plugin);
 }
 
+/* The loader would end the program with SIGBUS when it touches a page that is not there. */
+static void files_that_are_cut_off_are_refused(void **state)
+{
+    (void)state;
+    struct test_plugin plugin;
+    struct stat whole;
+    char start[256];
+    assert_int_equal(test_plugin_put("tests/plugins/least.so", &plugin), 0);
+    assert_int_equal(stat(plugin.path, &whole), 0);
+    snprintf(start, sizeof start, "plug-in '%s': cannot load it: ", plugin.path);
+    for (off_t size = whole.st_size - 1; size >= 0; size -= size % 4096 < 256 ? 64 : 256) {
+        assert_int_equal(truncate(plugin.path, size), 0);
+        struct weft_devices *devices = make("", plugin.path, "");
+        assert_int_equal(strncmp(last(devices)->reason, start, strlen(start)), 0);
+        weft_devices_destroy(devices);
+    }
+    test_plugin_remove(&plugin);
+}
+
 static void links_are_refused(void **state)
 {
     (void)state;
@@ -454,6 +473,7 @@ int main(void)
         cmocka_unit_test(objects_that_are_no_kind_are_refused),
         cmocka_unit_test(a_name_is_had_once),
         cmocka_unit_test(paths_that_lead_nowhere_are_refused),
+        cmocka_unit_test(files_that_are_cut_off_are_refused),
         cmocka_unit_test(links_are_refused),
         cmocka_unit_test(what_others_can_write_is_refused),
         cmocka_unit_test(what_belongs_to_others_is_refused),
