@@ -95,6 +95,29 @@ static void fill(int fd)
         continue;
 }
 
+/* A rank whose descriptors strangers have filled says so, beside which limit to raise. */
+static void strangers_are_counted(void **state)
+{
+    (void)state;
+    enum { STRANGERS = 20 };
+    int fds[STRANGERS + 1][2];
+    char text[OFI_LIMIT_TEXT];
+    struct scene scene = scene_open();
+    assert_null(strstr(ofi_limit_reached(scene.own->transport, -EMFILE, 0, text, sizeof text), "of them"));
+    assert_non_null(strstr(text, "ulimit -n"));
+    for (int i = 0; i <= STRANGERS; i++) /* one of them is the peer's, whose link is up */
+        connect_to(scene.own_listens, &fds[i][0], &fds[i][1]);
+    ofi_limit_reached(scene.own->transport, -EMFILE, 0, text, sizeof text);
+    assert_non_null(
+        strstr(text, "raise it with ulimit -n; 20 of them are connections to this rank's listener"));
+    assert_non_null(strstr(text, "(docs/security.md)"));
+    for (int i = 0; i <= STRANGERS; i++) {
+        close(fds[i][0]);
+        close(fds[i][1]);
+    }
+    scene_close(&scene);
+}
+
 static void await_closed(int fd)
 {
     struct tcp_info info = {0};
@@ -320,6 +343,7 @@ static void whoever_ends_early_answers_for_a_while(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(strangers_are_counted),
         cmocka_unit_test(a_cut_socket_counts_until_it_is_closed),
         cmocka_unit_test(a_reset_socket_counts_too),
         cmocka_unit_test(a_replaced_connection_is_not_over),

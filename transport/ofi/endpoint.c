@@ -14,19 +14,27 @@
 #define CHUNK_BUFFERS 16
 
 /* Providers report a limit on locked memory in different ways, and say the same when a malloc() of theirs has failed. */
-const char *ofi_limit_reached(int error, size_t registering, char *text, size_t size)
+const char *ofi_limit_reached(const struct weft_transport *transport, int error, size_t registering,
+                              char *text, size_t size)
 {
     struct rlimit limit;
     struct weft_limits_locked locked;
     text[0] = '\0';
     /* Some have other words for it that no descriptor is left. */
     int descriptors = error == -FI_EMFILE || error == -ENFILE || (!registering && weft_limits_descriptors());
-    if (descriptors && getrlimit(RLIMIT_NOFILE, &limit) == 0)
-        snprintf(text, size, "; the limit is %llu file descriptors, raise it with ulimit -n",
-                 (unsigned long long)limit.rlim_cur);
-    else if (registering &&
-             (error == -FI_ENOMEM || error == -FI_EAGAIN || error == -FI_EPERM || error == -FI_EIO) &&
-             weft_limits_locked(registering, &locked))
+    if (descriptors && getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        unsigned strangers = ofi_strangers_connected(transport);
+        int used = snprintf(text, size, "; the limit is %llu file descriptors, raise it with ulimit -n",
+                            (unsigned long long)limit.rlim_cur);
+        if (strangers && used > 0 && (size_t)used < size)
+            snprintf(text + used, size - (size_t)used,
+                     "; %u of them are connections to this rank's listener of libfabric on which nobody has "
+                     "proven the job's secret (docs/security.md)",
+                     strangers);
+    }
+    if (!descriptors && registering &&
+        (error == -FI_ENOMEM || error == -FI_EAGAIN || error == -FI_EPERM || error == -FI_EIO) &&
+        weft_limits_locked(registering, &locked))
         snprintf(text, size, "; the limit is %llu KiB of locked memory, raise it with ulimit -l",
                  (unsigned long long)locked.limit / 1024);
     return text;
@@ -36,10 +44,10 @@ const char *ofi_limit_reached(int error, size_t registering, char *text, size_t 
 static int failed_with(const struct weft_transport *transport, const char *what, int error,
                        size_t registering)
 {
-    char limit[128];
+    char limit[OFI_LIMIT_TEXT];
     return weft_fail(WEFT_TRANSPORT, "ofi: %s of provider %s: %s%s", what,
                      transport->info->fabric_attr->prov_name, transport->library->strerror(-error),
-                     ofi_limit_reached(error, registering, limit, sizeof limit));
+                     ofi_limit_reached(transport, error, registering, limit, sizeof limit));
 }
 
 static int failed(const struct weft_transport *transport, const char *what, int error)

@@ -40,9 +40,9 @@ static int send_failed(struct weft_link *link, ssize_t error)
     if (ofi_hello_again(link))
         return WEFT_AGAIN;
     /* Connections of ofi_rxm register memory of their own. */
-    char limit[96];
+    char limit[OFI_LIMIT_TEXT];
     int registers = error == -FI_ENOMEM && link->transport->local_mr;
-    ofi_limit_reached((int)error, registers ? OFI_CONNECTION_BYTES : 0, limit, sizeof limit);
+    ofi_limit_reached(link->transport, (int)error, registers ? OFI_CONNECTION_BYTES : 0, limit, sizeof limit);
     ofi_link_fail(link, link->state == OFI_LINK_UP && !*limit ? WEFT_PEER_FAILED : WEFT_TRANSPORT,
                   "ofi: sending failed: %s%s", link->transport->library->strerror((int)-error), limit);
     return weft_fail(link->status, "%s", link->why);

@@ -421,8 +421,11 @@ int ofi_info_is_verbs(const struct fi_info *info);
 void ofi_info_add_devices(const struct ofi_library *library, struct fi_info **info);
 
 /* endpoint.c */
-/* What to raise when a limit of the process explains the error, else "". */
-const char *ofi_limit_reached(int error, size_t registering, char *text, size_t size);
+/* What to raise when a limit of the process explains the error, else "". registering: bytes that were to be registered, 0 for
+ * anything else. Who has filled the descriptors is said as far as it is known. */
+#define OFI_LIMIT_TEXT 256
+const char *ofi_limit_reached(const struct weft_transport *transport, int error, size_t registering,
+                              char *text, size_t size);
 int ofi_endpoint_open(struct weft_transport *transport);
 /* No byte moves any more: the endpoint is closed, or not driven any more where closing it would crash. */
 void ofi_endpoint_stop(struct weft_transport *transport);
@@ -557,6 +560,9 @@ void ofi_cancel_receive(struct weft_link *link, uint32_t immediate);
 void ofi_cancelled_receive(struct weft_link *link, uint32_t immediate);
 
 /* sever.c */
+/* Connections that others have made to the provider's listener, beyond those of links that are up: nobody has proven anything
+ * on them. As well as can be known: a peer may have two for a moment. Takes no descriptor. */
+unsigned ofi_strangers_connected(const struct weft_transport *transport);
 /* Notes by which socket this rank has connected to the peer, so that it can be found later. */
 void ofi_socket_note(struct weft_link *link);
 /* Whether the peer is known to have ended the connection, of which providers may tell nothing while it is idle.

@@ -36,9 +36,12 @@
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include "transport/ofi/ofi_private.h"
+
+#define FDS_LOOKED_AT 65536 /* to count strangers; a limit may be as high as 2^30 */
 
 union endpoint {
     struct sockaddr any;
@@ -237,6 +240,21 @@ static int search_sockets(struct weft_link *link, struct search *search)
     }
     closedir(folder);
     return told;
+}
+
+unsigned ofi_strangers_connected(const struct weft_transport *transport)
+{
+    union endpoint own, local, remote;
+    struct rlimit limit;
+    unsigned taken = 0, links = 0;
+    if (!endpoint_of(&transport->address, &own) || getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return 0;
+    int end = limit.rlim_cur < FDS_LOOKED_AT ? (int)limit.rlim_cur : FDS_LOOKED_AT;
+    for (int fd = 0; fd < end; fd++) /* listing a folder would take a descriptor */
+        taken += ends_of(fd, &local, &remote) && port_of(&local) == port_of(&own);
+    for (uint32_t i = 0; i < transport->links_count; i++)
+        links += transport->links[i]->state == OFI_LINK_UP;
+    return taken > links ? taken - links : 0;
 }
 
 void ofi_socket_note(struct weft_link *link)
