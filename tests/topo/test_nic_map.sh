@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The NIC of every GPU of the sample machines, and what is in each sample, held against tests/topo/expected/. Each of those was
+# The NIC of every GPU of sample machines, and what is in each sample: those of tests/topo/samples/, which are made by hand and small, and
+# real ones, held against tests/topo/expected/, which are not in the repository. Bad samples are refused. Each result was
 # checked once by hand against the file it is of: which NICs hang on the GPU's own switch, which below its host bridge, which
 # elsewhere; how often each kind stands in the file (of ibnetdiscover's 582 adapters 40 are the switches' own).
 set -u
@@ -11,29 +12,43 @@ topo=$(realpath "$BUILD/weft-topo")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 source tests/support/tally.sh
-samples=${WEFT_SHARED_DATA:-../shared/data}/topologies
-expected=$PWD/tests/topo/expected
-for file in "$expected"/*.json; do
-    name=$(basename "$file" .json)
-    found=("$samples"/*/"$name".xml)
-    if [[ ! -f ${found[0]} ]]; then
-        skip "$name: no such file in $samples"
-        continue
-    fi
-    # The name of the file is part of the output.
-    (cd "$(dirname "${found[0]}")" && "$topo" --input "$name.xml" --nic-map) >"$work/out" 2>"$work/err"
-    if [[ $? == 0 ]] && diff -u "$file" "$work/out" >"$work/err"; then ok "NIC map of $name"; else bad "NIC map of $name"; fi
+source tests/support/golden.sh
+
+# compare SAMPLES EXPECTED: those in a folder with what there should be in them.
+compare() {
+    local samples=$1 expected=$2 file name found counts
+    for file in "$expected"/*.json; do
+        name=$(basename "$file" .json)
+        found=("$samples/$name".xml "$samples"/*/"$name".xml)
+        [[ -f ${found[0]} ]] || found=("${found[@]:1}")
+        if [[ ! -f ${found[0]} ]]; then
+            skip "$name: no such file in $samples"
+            continue
+        fi
+        # The name of the file is part of the output.
+        (cd "$(dirname "${found[0]}")" && "$topo" --input "$name.xml" --nic-map) >"$work/out" 2>"$work/err"
+        if [[ $? == 0 ]] && diff -u "$file" "$work/out" >"$work/err"; then ok "NIC map of $name"; else bad "NIC map of $name"; fi
+    done
+    # How many there are of each kind.
+    while read -r name counts; do
+        [[ $name == \#* ]] && continue
+        if [[ ! -f $samples/$name ]]; then
+            skip "$name: no such file in $samples"
+            continue
+        fi
+        "$topo" --input "$samples/$name" --format json >"$work/json" 2>"$work/err"
+        grep -o '"counts": {.*}' "$work/json" | tr -d '" ' | sed 's/.*{//; s/}//' >"$work/out"
+        if [[ $(cat "$work/out") == "$counts" ]]; then ok "counts of $name"; else bad "counts of $name: expected $counts"; fi
+    done <"$expected/counts"
+}
+compare "$PWD/tests/topo/samples" "$PWD/tests/topo/samples/expected"
+for file in tests/topo/samples/bad/*; do
+    name=$(basename "$file")
+    (cd tests/topo/samples/bad && "$topo" --input "$name") >"$work/out" 2>"$work/err"
+    if [[ $? == 1 && ! -s $work/out ]]; then ok "$name is refused"; else bad "$name is not refused"; fi
+    golden "topo-sample-${name%.*}" "$work/err"
 done
-# How many there are of each kind, in every sample.
-while read -r name counts; do
-    [[ $name == \#* ]] && continue
-    if [[ ! -f $samples/$name ]]; then
-        skip "$name: no such file in $samples"
-        continue
-    fi
-    "$topo" --input "$samples/$name" --format json >"$work/json" 2>"$work/err"
-    grep -o '"counts": {.*}' "$work/json" | tr -d '" ' | sed 's/.*{//; s/}//' >"$work/out"
-    if [[ $(cat "$work/out") == "$counts" ]]; then ok "counts of $name"; else bad "counts of $name: expected $counts"; fi
-done <"$expected/counts"
+# Real machines, where somebody has put their files beside the repository.
+compare "${WEFT_SHARED_DATA:-../shared/data}/topologies" "$PWD/tests/topo/expected"
 echo "$passed passed, $failed failed, $skipped skipped"
 [[ $failed == 0 ]]
