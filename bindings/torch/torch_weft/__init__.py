@@ -48,7 +48,7 @@ def _is_there():
     elif importlib.util.find_spec(_binary()) is None:
         _reason = (
             f"torch_weft was built for torch {', '.join(_built_for()) or 'no version'}, and torch {torch.__version__} "
-            "is installed: install torch_weft again, with this torch"
+            "is installed: install torch_weft again, with this torch (and with pip's --no-cache-dir: pip keeps wheels)"
         )
     else:
         return True
