@@ -52,18 +52,22 @@ def get_requires_for_build_wheel(config_settings=None):
 
 
 def build_sdist(sdist_directory, config_settings=None):
+    target = os.path.abspath(sdist_directory)
     with staged():
-        return build_meta.build_sdist(sdist_directory, passed_on(config_settings))
+        return build_meta.build_sdist(target, passed_on(config_settings))
 
 
 def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    target = os.path.abspath(metadata_directory)
     with staged(config_settings, for_torch=True):
-        return build_meta.prepare_metadata_for_build_wheel(metadata_directory, passed_on(config_settings))
+        return build_meta.prepare_metadata_for_build_wheel(target, passed_on(config_settings))
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    target = os.path.abspath(wheel_directory)
+    metadata = metadata_directory and os.path.abspath(metadata_directory)
     with staged(config_settings, for_torch=True):
-        return build_meta.build_wheel(wheel_directory, passed_on(config_settings), metadata_directory)
+        return build_meta.build_wheel(target, passed_on(config_settings), metadata)
 
 
 def asked_version(config_settings):

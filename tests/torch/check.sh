@@ -1,13 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The tests of the PyTorch backend in a virtual environment of their own: tests/torch/test_*.py and PyTorch's own, or what is named:
-# tests/torch/check.sh [FILE...]
+# The tests of the PyTorch backend in a virtual environment of their own: of the package, tests/torch/test_*.py and PyTorch's own, or
+# what is named: tests/torch/check.sh [FILE...]
 set -u
 export PYTHONDONTWRITEBYTECODE=1
 cd "$(dirname "$0")/../.." || exit 1
 source tests/torch/install.sh
 all() {
     local status=0
+    tests/torch/test_wheel.sh "$home" || status=1
     "$home/bin/python" tests/torch/harness.py tests/torch/test_*.py || status=1
     "$home/bin/python" tests/torch/distributed.py --worlds 2,3,4 || status=1
     # With 8 ranks what PyTorch does not run with fewer.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # For scripts that source it, in the project's folder: makes a virtual environment in $BUILD/torch, installs torch there
-# (TORCH_VERSION, the CPU build where pip's index or PyTorch's has one), what its own tests need, and bindings/torch. Then $home/bin/python has them;
-# where that cannot be, the script ends with a skip, or with a failure where tests/skips does not allow that one.
+# (TORCH_VERSION, the CPU build where pip's index or PyTorch's has one), what its own tests need, and bindings/torch. Then
+# $home/bin/python has them; where that cannot be, the script ends with a skip, or with a failure where tests/skips does not allow
+# that one.
 BUILD=$(mkdir -p "${BUILD:-build}" && cd "${BUILD:-build}" && pwd) || exit 1
 version=${TORCH_VERSION:-2.13.0}
 home=$BUILD/torch
@@ -33,8 +34,17 @@ if ! "$home/bin/python" -c "import torch, numpy, expecttest, sys; sys.exit(torch
         "$home/bin/pip" install -q "torch==$version" numpy expecttest >>"$log" 2>&1 ||
         skip "torch $version cannot be installed: $(tail -n 1 "$log")"
 fi
-if ! TORCH_WEFT_BUILD=$BUILD "$home/bin/pip" install -v --force-reinstall --no-deps ./bindings/torch >"$log" 2>&1; then
-    grep -aE 'error|Error' "$log" | head -20
+# As a user would: an sdist, the wheel that pip makes of it in an environment of its own, which lies in $dist, and that installed.
+# Only libweft is not built again.
+dist=$home/dist
+install_weft() {
+    rm -rf "$dist" && mkdir "$dist" || return
+    (cd bindings/torch && "$home/bin/python" -c 'import sys, weft_build; weft_build.build_sdist(sys.argv[1])' "$dist") || return
+    TORCH_WEFT_BUILD=$BUILD "$home/bin/pip" wheel -v --no-cache-dir --no-deps --wheel-dir "$dist" "$dist"/torch*.tar.gz || return
+    "$home/bin/pip" install --force-reinstall --no-deps "$dist"/torch*.whl
+}
+if ! install_weft >"$log" 2>&1; then
+    grep -aE 'error|Error|^ *torch_weft: ' "$log" | head -20
     echo "bindings/torch does not install: $log"
     echo "0 passed, 1 failed, 0 skipped"
     exit 1
