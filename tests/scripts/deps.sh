@@ -9,6 +9,8 @@
 #   fuzz    clang with libFuzzer: make fuzz
 #   rdma    a virtual machine, and perftest to compare with: make check-rdma, perf-rdma
 #   cross   a compiler for aarch64
+#   deb     what makes Debian packages: make deb
+#   check-deb    what looks at them, and a system to install them in: make check-deb
 #
 # What is needed and cannot be installed is an error. What is wanted (parts that weft builds without, programs that single tests
 # run) is said and left out; WITH_VERBS=no and the like do not even ask for it.
@@ -91,6 +93,21 @@ group_rdma() {
     want ibverbs-providers test -e /etc/libibverbs.d/rxe.driver
     want ibverbs-utils command -v ibv_rc_pingpong
     want perftest command -v ib_write_bw
+}
+
+group_deb() {
+    need dpkg-dev command -v dpkg-buildpackage
+    need debhelper command -v dh_strip
+    need libfabric-dev pkg-config --exists libfabric
+    need libibverbs-dev pkg-config --exists libibverbs
+    need libpmix-dev pkg-config --exists pmix
+    need libhwloc15 library libhwloc.so.15
+}
+
+group_check-deb() {
+    PATH=$PATH:/usr/sbin:/sbin
+    need lintian command -v lintian
+    need debootstrap command -v debootstrap
 }
 
 (($#)) || set -- build
