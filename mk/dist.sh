@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The source tarball, of the files that git tracks, as they are in the working tree: mk/dist.sh VERSION TARBALL
 # The same commit gives the same bytes. A list of the files goes with them, so that an unpacked tarball can make itself again.
-set -eu
+set -euo pipefail
 version=$1 tarball=$2
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

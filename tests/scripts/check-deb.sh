@@ -1,0 +1,104 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The packages of $BUILD/deb in a system that has nothing else: a fresh one of the same release is installed in a folder
+# (CHECK_DEB_ROOT, a temporary one) from the mirror that apt-get uses here. They are installed there as a user would, the program of
+# README.md is built and four ranks of it run, and purging them leaves nothing. Needs root. make check does not run it.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+debs=$(cd "${BUILD:-build}/deb" && pwd) || exit 1
+[[ $(id -u) == 0 ]] || { echo "check-deb.sh: only root can install a system in a folder" >&2; exit 1; }
+PATH=$PATH:/usr/sbin:/sbin
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+root=${CHECK_DEB_ROOT:-$scratch/root}
+[[ ! -e $root ]] || { echo "check-deb.sh: $root is there already: a folder that does not exist is expected" >&2; exit 1; }
+passed=0 failed=0
+step() { # NAME COMMAND...
+    local name=$1
+    shift
+    if "$@" >"$scratch/log" 2>&1; then passed=$((passed + 1)); else
+        failed=$((failed + 1))
+        echo "$name failed:"
+        tail -n 30 "$scratch/log"
+    fi
+}
+end() {
+    echo "$passed passed, $failed failed, 0 skipped"
+    [[ $failed == 0 ]]
+    exit
+}
+# inside COMMAND...: runs in the system, with /proc and /dev/shm of its own, which end with the command and all that it has started.
+inside() {
+    # shellcheck disable=SC2016
+    unshare --mount --pid --fork bash -c 'mount -t proc proc "$0/proc" && mkdir -p "$0/dev/shm" && mount -t tmpfs tmpfs "$0/dev/shm" &&
+        exec chroot "$0" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive LC_ALL=C "$@"' "$root" "$@"
+}
+
+changes=("$debs"/*.changes)
+step "one build lies in $debs" test ${#changes[@]} = 1 -a -f "${changes[0]}"
+lintian --fail-on error --tag-display-limit 0 "${changes[0]}" >"$scratch/lintian" 2>&1
+step "lintian" test $? = 0
+cat "$scratch/lintian"
+
+codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
+# shellcheck disable=SC2016
+mirror=$(apt-get indextargets --format '$(SITE) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
+    awk -v codename="$codename" '$2 == codename && $3 == "main" { print $1; exit }')
+step "a fresh $codename" debootstrap --variant=minbase "$codename" "$root" "$mirror"
+((failed)) && end
+
+mkdir "$root/debs"
+cp "$debs"/*.deb "$root/debs/"
+awk '/^```c$/ { on = 1; next } /^```/ { if (on) exit } on' README.md >"$root/root/sum.c"
+cp tests/checks/ranks.sh "$root/root/"
+# With hard dependencies alone, and what a compiler is.
+install() { inside apt-get install -y --no-install-recommends "$@"; }
+step "apt-get update" inside apt-get update
+step "apt-get install" install /debs/libweft0*_*.deb /debs/libweft-dev_*.deb /debs/weft-tools_*.deb gcc libc6-dev pkg-config
+step "nothing that is loaded at run time came with it" bash -c "! ls $root/usr/lib/*/libfabric.so* $root/usr/lib/*/libibverbs.so*"
+
+four_sums() {
+    # shellcheck disable=SC2016
+    inside bash -c 'cd && cc sum.c $(pkg-config --cflags --libs weft) "$@" -o sum && . ./ranks.sh && run_ranks 4 ./sum' bash "$@" >"$scratch/sums" || return
+    cat "$scratch/sums"
+    sort "$scratch/sums" | cmp - <(printf 'rank %d of 4: 10 10 10 10\n' 0 1 2 3)
+}
+step "the program of README.md, and four ranks of it" four_sums
+step "it uses the shared library" inside bash -c 'ldd /root/sum | grep "libweft\.so\.0\.[0-9]* => /"'
+static_libraries() { inside pkg-config --static --libs weft | sed 's/-lweft/-l:libweft.a/'; }
+# shellcheck disable=SC2046
+step "the same, linked with libweft.a" four_sums -static-libgcc $(static_libraries)
+for tool in weft-perf weft-plan weft-topo; do
+    step "$tool --version" inside "$tool" --version
+    step "a man page of $tool" test -s "$root/usr/share/man/man1/$tool.1.gz"
+done
+step "man pages of calls" test -s "$root/usr/share/man/man3/weft_allreduce.3.gz" -a -s "$root/usr/share/man/man7/weft.7.gz"
+step "the licence" grep -q "Apache" "$root"/usr/share/doc/libweft0*/copyright
+step "a checked allreduce over shared memory" inside weft-perf allreduce --ranks 4 --transport shm -b 8 -e 64K -f 8 -n 5 -w 1
+
+# --- with what is recommended
+
+of_package() { # FIELD FILE
+    dpkg-deb --field "$2" "$1"
+}
+library=("$debs"/libweft0*_*.deb)
+step "libfabric and verbs are recommended" bash -c "[[ '$(of_package Recommends "${library[0]}")' == *libfabric1*libibverbs1* ]]"
+echo "libweft: Depends: $(of_package Depends "${library[0]}"); Recommends: $(of_package Recommends "${library[0]}");" \
+    "Suggests: $(of_package Suggests "${library[0]}")"
+step "what is recommended" install libfabric1 libibverbs1
+step "a checked allreduce over TCP" inside weft-perf allreduce --ranks 4 --transport ofi --provider tcp -b 8 -e 64K -f 8 -n 5 -w 1
+
+# --- debug symbols
+
+symbols_fit() {
+    local id
+    id=$(readelf -n "$root"/usr/lib/*/libweft.so.0.*.* | sed -n 's/.*Build ID: //p')
+    echo "build id $id"
+    [[ $id ]] && dpkg-deb --contents "$debs"/libweft0*-dbgsym_*.deb | grep -F "/.build-id/${id:0:2}/${id:2}.debug"
+}
+step "debug symbols of the library that is installed" symbols_fit
+
+step "purging" inside apt-get purge -y 'libweft*' weft-tools
+left() { find "$root" -xdev -path "$root/debs" -prune -o -path "$root/proc" -prune -o -name '*weft*' -print | tee /dev/stderr; }
+step "nothing stays" test -z "$(left)"
+end
