@@ -78,11 +78,11 @@ step "a checked allreduce over shared memory" inside weft-perf allreduce --ranks
 
 # --- with what is recommended
 
-of_package() { # FIELD FILE
-    dpkg-deb --field "$2" "$1"
-}
+of_package() { dpkg-deb --field "$2" "$1"; } # FIELD FILE
+recommended() { [[ $(of_package Recommends "${library[0]}") == *"$1"* ]]; }
 library=("$debs"/libweft0*_*.deb)
-step "libfabric and verbs are recommended" bash -c "[[ '$(of_package Recommends "${library[0]}")' == *libfabric1*libibverbs1* ]]"
+step "libfabric is recommended" recommended libfabric1
+step "verbs are recommended" recommended libibverbs1
 echo "libweft: Depends: $(of_package Depends "${library[0]}"); Recommends: $(of_package Recommends "${library[0]}");" \
     "Suggests: $(of_package Suggests "${library[0]}")"
 step "what is recommended" install libfabric1 libibverbs1
