@@ -9,6 +9,7 @@ sdist. So nothing is written beside the sources, and what an earlier build may h
 """
 
 import contextlib
+import importlib.util
 import os
 import pathlib
 import re
@@ -23,8 +24,9 @@ from setuptools import build_meta
 HERE = pathlib.Path(__file__).resolve().parent
 # Python has just written this file in compiled form beside it.
 with contextlib.suppress(OSError):
-    pathlib.Path(__cached__).unlink()
-    pathlib.Path(__cached__).parent.rmdir()
+    compiled = pathlib.Path(importlib.util.cache_from_source(__file__))
+    compiled.unlink()
+    compiled.parent.rmdir()
 # An sdist has libweft's sources beside this file, a checkout has this file among them.
 WEFT = HERE / "weft" if (HERE / "weft").is_dir() else HERE.parent.parent
 FOLDERS = ["algos", "base", "bindings/torch/csrc", "comm", "devmem", "include", "mk", "topo", "transport"]

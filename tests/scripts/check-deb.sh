@@ -34,6 +34,8 @@ inside() {
         exec chroot "$0" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive LC_ALL=C "$@"' "$root" "$@"
 }
 
+library=$(find "$debs" -regextype posix-extended -regex ".*/libweft[0-9.]+_[^/]*\.deb")
+packages=("${library##*/}" "$(basename "$debs"/libweft-dev_*.deb)" "$(basename "$debs"/weft-tools_*.deb)")
 changes=("$debs"/*.changes)
 step "one build lies in $debs" test ${#changes[@]} = 1 -a -f "${changes[0]}"
 lintian --fail-on error --tag-display-limit 0 "${changes[0]}" >"$scratch/lintian" 2>&1
@@ -54,7 +56,7 @@ cp tests/checks/ranks.sh "$root/root/"
 # With hard dependencies alone, and what a compiler is.
 install() { inside apt-get install -y --no-install-recommends "$@"; }
 step "apt-get update" inside apt-get update
-step "apt-get install" install /debs/libweft0*_*.deb /debs/libweft-dev_*.deb /debs/weft-tools_*.deb gcc libc6-dev pkg-config
+step "apt-get install" install "${packages[@]/#//debs/}" gcc libc6-dev pkg-config
 step "nothing that is loaded at run time came with it" bash -c "! ls $root/usr/lib/*/libfabric.so* $root/usr/lib/*/libibverbs.so*"
 
 four_sums() {
@@ -79,12 +81,11 @@ step "a checked allreduce over shared memory" inside weft-perf allreduce --ranks
 # --- with what is recommended
 
 of_package() { dpkg-deb --field "$2" "$1"; } # FIELD FILE
-recommended() { [[ $(of_package Recommends "${library[0]}") == *"$1"* ]]; }
-library=("$debs"/libweft0*_*.deb)
+recommended() { [[ $(of_package Recommends "$library") == *"$1"* ]]; }
 step "libfabric is recommended" recommended libfabric1
 step "verbs are recommended" recommended libibverbs1
-echo "libweft: Depends: $(of_package Depends "${library[0]}"); Recommends: $(of_package Recommends "${library[0]}");" \
-    "Suggests: $(of_package Suggests "${library[0]}")"
+echo "libweft: Depends: $(of_package Depends "$library"); Recommends: $(of_package Recommends "$library");" \
+    "Suggests: $(of_package Suggests "$library")"
 step "what is recommended" install libfabric1 libibverbs1
 step "a checked allreduce over TCP" inside weft-perf allreduce --ranks 4 --transport ofi --provider tcp -b 8 -e 64K -f 8 -n 5 -w 1
 
@@ -99,6 +100,8 @@ symbols_fit() {
 step "debug symbols of the library that is installed" symbols_fit
 
 step "purging" inside apt-get purge -y 'libweft*' weft-tools
-left() { find "$root" -xdev -path "$root/debs" -prune -o -path "$root/proc" -prune -o -name '*weft*' -print | tee /dev/stderr; }
-step "nothing stays" test -z "$(left)"
+left() { find "$root" -xdev -path "$root/debs" -prune -o -path "$root/proc" -prune -o -name '*weft*' -print; }
+left >"$scratch/left"
+step "nothing stays" cmp "$scratch/left" /dev/null
+cat "$scratch/left"
 end
