@@ -37,7 +37,7 @@ include devmem/cuda/kernels.mk
 
 # What lies in folders below algos/, topo/ and base/ is the library's or, in these, only tools and tests call it: libweft-tools.a.
 TOOLS_ONLY := algos/proof topo/discover topo/report base/tool
-MAINS := algos/proof/weft-plan.c topo/tool/weft-topo.c perf/weft-perf.c
+MAINS := $(wildcard algos/proof/weft-plan*.c) topo/tool/weft-topo.c perf/weft-perf.c
 LIB_SOURCES := $(filter-out $(LEFT_OUT_SOURCES),$(wildcard base/*.c algos/*.c transport/*.c transport/*/*.c devmem/*.c devmem/cuda/*.c \
 	topo/*.c topo/files/*.c topo/live/*.c comm/*.c))
 TOOLS_LIB_SOURCES := $(filter-out $(MAINS) $(LEFT_OUT_SOURCES),$(wildcard $(addsuffix /*.c,$(TOOLS_ONLY))))

@@ -3,7 +3,7 @@
 
 PERF_OBJECTS := $(call objects,$(wildcard perf/*.c perf/device/*.c))
 TOPO_OBJECTS := $(call objects,$(wildcard topo/tool/*.c))
-PLAN_OBJECTS := $(call objects,algos/proof/weft-plan.c)
+PLAN_OBJECTS := $(call objects,$(wildcard algos/proof/weft-plan*.c))
 TOOL_OBJECTS := $(PERF_OBJECTS) $(TOPO_OBJECTS) $(PLAN_OBJECTS) $(TOOLS_LIB_OBJECTS)
 PROGRAMS := $(addprefix $(BUILD)/,weft-plan weft-perf weft-topo)
 
