@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/secure.h"
 
 #define AT(field)   offsetof(struct weft_settings, field)
 #define SIZE(field) sizeof(((struct weft_settings *)0)->field)
@@ -14,6 +15,7 @@
 #define NUMBER  WEFT_SETTING_NUMBER
 #define WORD    WEFT_SETTING_WORD
 #define LIST    WEFT_SETTING_LIST
+#define FILES   WEFT_SETTING_FILES
 #define OTHER   WEFT_SETTING_OTHER
 #define AGREED  WEFT_SCOPE_AGREED
 #define CONTENT WEFT_SCOPE_CONTENT
@@ -47,7 +49,7 @@ static const struct weft_setting rows[] = {
     {"WEFT_DEVICE_OPTIONS", AT(device_options), LIST, 0, SIZE(device_options), 0, NULL, LOCAL,
      WEFT_SETTINGS_DEVICE, "none", "KIND:name=value,...; several kinds are separated by semicolons",
      "Settings of one kind of device each, such as sim:seed=42,delay=100."},
-    {"WEFT_DEVICE_PLUGIN", AT(device_plugins), LIST, 0, SIZE(device_plugins), 0, NULL, LOCAL,
+    {"WEFT_DEVICE_PLUGIN", AT(device_plugins), FILES, 0, SIZE(device_plugins), 0, NULL, LOCAL,
      WEFT_SETTINGS_DEVICE, "none", "absolute paths, separated by colons",
      "Shared objects with more kinds of devices. A file, and every folder on its path, must belong to root "
      "or the "
@@ -116,7 +118,7 @@ static const struct weft_setting rows[] = {
      "slicing."},
     {"WEFT_TIMEOUT_MS", AT(timeout_ms), NUMBER, -1, INT64_MAX / 2000000, 300000, NULL, LOCAL,
      WEFT_SETTINGS_TIME, NULL, NULL, "The default deadline of calls, in milliseconds; -1: none."},
-    {"WEFT_TOPO_FILE", AT(topo_file), LIST, 0, SIZE(topo_file), 0, NULL, CONTENT, WEFT_SETTINGS_CHOICE,
+    {"WEFT_TOPO_FILE", AT(topo_file), FILES, 0, SIZE(topo_file), 0, NULL, CONTENT, WEFT_SETTINGS_CHOICE,
      "none", "a file in any form that weft-topo --input reads",
      "The fabric that ranks are ordered along. Hosts are found in it by their names, whole or up to the "
      "first dot."},
@@ -268,11 +270,21 @@ static int read_list(const struct weft_setting *row, const char *text, char *val
     return WEFT_OK;
 }
 
+static int is_text(const struct weft_setting *row)
+{
+    return row->type == LIST || row->type == FILES;
+}
+
+static const char *given_value(const struct weft_setting *row)
+{
+    return row->type == FILES ? weft_secure_getenv(row->name) : getenv(row->name);
+}
+
 static int read_row(const struct weft_setting *row, struct weft_settings *settings)
 {
     void *field = (char *)settings + row->offset;
-    const char *text = getenv(row->name);
-    if (row->type == LIST)
+    const char *text = given_value(row);
+    if (is_text(row))
         return text ? read_list(row, text, field, (size_t)row->high) : WEFT_OK;
     int64_t *number = field;
     *number = row->fallback;
@@ -340,7 +352,7 @@ static int print_number(const struct weft_setting *row, int64_t number, char *te
 static int print_row(const struct weft_setting *row, const void *field, char *text, size_t capacity)
 {
     char number[64];
-    if (row->type == LIST)
+    if (is_text(row))
         return snprintf(text, capacity, "%s=%s\n", row->name, (const char *)field);
     print_number(row, *(const int64_t *)field, number, sizeof number);
     return snprintf(text, capacity, "%s=%s\n", row->name, number);
@@ -372,7 +384,7 @@ void weft_setting_values(const struct weft_setting *setting, char *text, size_t 
 int weft_setting_in_force(const struct weft_setting *setting, char *text, size_t capacity)
 {
     struct weft_settings read;
-    const char *given = getenv(setting->name);
+    const char *given = given_value(setting);
     if (!given || !*given) {
         weft_setting_default(setting, text, capacity);
         return WEFT_OK;
@@ -386,7 +398,7 @@ int weft_setting_in_force(const struct weft_setting *setting, char *text, size_t
         return status;
     if (setting->words == transport_words)
         order_transports(field, text, capacity);
-    else if (setting->type != LIST)
+    else if (!is_text(setting))
         print_number(setting, *(const int64_t *)field, text, capacity);
     return WEFT_OK;
 }

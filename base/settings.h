@@ -76,9 +76,10 @@ struct weft_setting {
         WEFT_SETTING_NUMBER,
         WEFT_SETTING_WORD,
         WEFT_SETTING_LIST,
+        WEFT_SETTING_FILES, /* a LIST that names files: not read where the caller must not choose them (base/secure.h) */
         WEFT_SETTING_OTHER /* read elsewhere, has no field */
     } type;
-    int64_t low, high, fallback; /* NUMBER and WORD; LIST: high is the field's size */
+    int64_t low, high, fallback; /* NUMBER and WORD; LIST, FILES: high is the field's size */
     const char *words;           /* WORD: "auto,ring,..." value is the index; LIST: allowed words */
     enum weft_setting_scope scope;
     enum weft_setting_group group;

@@ -13,7 +13,6 @@
 #include "base/fork.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "base/secure.h"
 #include "comm/arrange.h"
 #include "comm/boot_pmix.h"
 #include "comm/comm.h"
@@ -112,8 +111,8 @@ static int apply_options(struct weft_settings *settings, const weft_context_opti
 static int make_devices(struct weft_context *context)
 {
     const struct weft_settings *settings = &context->settings;
-    const char *plugins = weft_secure_getenv("WEFT_DEVICE_PLUGIN") ? settings->device_plugins : "";
-    return weft_devices_create(settings->device_kinds, plugins, settings->device_options, &context->devices);
+    return weft_devices_create(settings->device_kinds, settings->device_plugins, settings->device_options,
+                               &context->devices);
 }
 
 int weft_context_open(const weft_context_options *options, weft_context **opened)

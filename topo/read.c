@@ -76,6 +76,7 @@ free_graph:
 struct input {
     const char *name;
     int fd;
+    int is_regular; /* never makes anybody wait */
     int is_fifo;    /* one that has been opened without waiting for a writer */
     int has_waited; /* for its first writer */
     int is_late;    /* none came meanwhile */
@@ -89,7 +90,8 @@ static int is_at_end(struct input *input, ssize_t got)
     struct pollfd polled = {.fd = input->fd, .events = POLLIN};
     if (got < 0 && errno == EINTR)
         return 0;
-    if (got < 0 && errno == EAGAIN) { /* somebody has it open for writing, and takes his time */
+    if (got < 0 && errno == EAGAIN &&
+        !input->is_regular) { /* somebody has it open for writing, and takes his time */
         input->has_waited = 1;
         poll(&polled, 1, -1);
         return 0;
@@ -169,6 +171,7 @@ static int open_input(const char *path, int is_any_allowed, struct input *input)
     int status = fstat(input->fd, &about) == 0 ? WEFT_OK : weft_fail_errno("cannot look at %.300s", path);
     if (status == WEFT_OK && !is_any_allowed && !S_ISREG(about.st_mode))
         status = refuse_kind(path, about.st_mode);
+    input->is_regular = S_ISREG(about.st_mode);
     input->is_fifo = S_ISFIFO(about.st_mode);
     if (status != WEFT_OK)
         close(input->fd);

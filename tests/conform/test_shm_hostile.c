@@ -17,6 +17,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "tests/support/conform.h"
 #include "transport/shm/shm_private.h"
 
@@ -28,7 +29,8 @@ static int dial(const struct conform_world *world, struct shm_address *address)
     struct sockaddr_un name;
     memcpy(address, world->nodes[0].address, sizeof *address);
     int length = shm_socket_name(&address->identity, &name);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int fd =
+        weft_fd_add(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)); /* as shm's own functions expect */
     assert_true(fd >= 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&name, (socklen_t)length), 0);
     return fd;
@@ -149,7 +151,7 @@ static void bad_introductions_are_refused(void **state)
             fail_msg("variant %d: expected %s", variant, variant == FINE ? "an answer" : "a refusal");
         close(ring);
         close(control);
-        close(fd);
+        weft_fd_close(fd);
         expect_service(&world);
     }
     conform_close(&world);
@@ -206,7 +208,7 @@ static void lying_records_end_the_channel(void **state)
         conform_settle(&world);
         assert_int_equal(node->message_count, before + lies[i].position + (lies[i].good ? 1 : 0));
         assert_int_equal(node->used, used + lies[i].position * 8 + (lies[i].good ? lies[i].size : 0));
-        close(fd);
+        weft_fd_close(fd);
         munmap(memory, SHM_RING_BYTES);
         expect_service(&world);
     }
@@ -235,7 +237,7 @@ static void bad_segments_are_refused(void **state)
             assert_int_equal(is_refused(&world, fd), 1);
         conform_settle(&world);
         close(segment);
-        close(fd);
+        weft_fd_close(fd);
         munmap(memory, SHM_RING_BYTES);
         expect_service(&world);
     }
@@ -269,7 +271,7 @@ static void wrong_proofs_are_refused(void **state)
         assert_int_equal(send(fd, bytes, size, MSG_NOSIGNAL), size);
         if (is_refused(&world, fd) != (variant != FINE))
             fail_msg("variant %d: expected %s", variant, variant == FINE ? "a welcome" : "a refusal");
-        close(fd);
+        weft_fd_close(fd);
         expect_service(&world);
     }
     conform_close(&world);
@@ -297,7 +299,7 @@ static void recorded_proofs_are_refused(void **state)
         assert_int_equal(is_refused(&world, again), 1);
         close(again);
     }
-    close(fd);
+    weft_fd_close(fd);
     expect_service(&world);
     conform_close(&world);
 }
@@ -340,11 +342,11 @@ static void impostors_are_refused(void **state)
         }
         close(listener); /* nobody is there to be dialled again */
         if (variant == HUNG_UP)
-            close(fd);
+            weft_fd_close(fd);
         conform_until(&world, &world.nodes[0].failed_count, 1);
         if (variant != HUNG_UP) {
             assert_true(recv(fd, answer, sizeof answer, MSG_DONTWAIT) < 0);
-            close(fd);
+            weft_fd_close(fd);
         }
         conform_close(&world);
     }
@@ -404,7 +406,7 @@ static void silence_ends(void **state)
     struct shm_challenge challenge;
     assert_int_equal(hear(&world, fd, &challenge, sizeof challenge), 1);
     assert_int_equal(is_refused(&world, fd), 1);
-    close(fd);
+    weft_fd_close(fd);
     expect_service(&world);
     conform_close(&world);
 }

@@ -500,13 +500,15 @@ static void test_unread(void **state)
     assert_detail("some.file: not a topology");
     assert_int_equal(weft_topo_read("/nonexistent/file", &graph), WEFT_SYSTEM);
     assert_detail("cannot open /nonexistent/file: No such file");
-    assert_int_equal(weft_topo_read("/", &graph), WEFT_SYSTEM);
-    assert_detail("cannot read /: Is a directory");
+    assert_int_equal(weft_topo_read("/", &graph), WEFT_INVALID);
+    assert_detail("/: a directory: expected a regular file");
     assert_int_equal(weft_topo_read("/dev/null", &graph), WEFT_INVALID);
+    assert_detail("/dev/null: a character device: expected a regular file");
+    assert_int_equal(weft_topo_read_any("/dev/null", &graph), WEFT_INVALID);
     assert_detail("/dev/null: not a topology");
     assert_int_equal(weft_topo_read("no-such:file", &graph), WEFT_INVALID);
     assert_detail("no-such:file: not a topology");
-    assert_int_equal(weft_topo_read("/dev/zero", &graph), WEFT_INVALID);
+    assert_int_equal(weft_topo_read_any("/dev/zero", &graph), WEFT_INVALID);
     assert_detail("/dev/zero: larger than 256 MiB");
     assert_null(graph);
     assert_int_equal(weft_read_fail(&text, 12, "found \"%s\"", "\x1b[2J\n\xc2\x9b"), WEFT_INVALID);

@@ -26,6 +26,7 @@
 #include "base/log.h"
 #include "base/secret.h"
 #include "base/secure.h"
+#include "base/settings.h"
 #include "comm/bootstrap.h"
 #include "tests/support/skip.h"
 #include <weft/weft.h>
@@ -187,9 +188,12 @@ __attribute__((noreturn)) static void privileged_main(void)
     options.ranks = 2;
     int status = weft_secret_from_environment(&secret);
     int resolved_status = weft_bootstrap_resolve(&options, &resolved, buffer, sizeof buffer);
+    struct weft_settings settings;
+    int settings_status = weft_settings_read(&settings);
     weft_log(WEFT_LOG_ERROR, "a line of the log");
-    printf("secure %d, secret %d of %zu bytes, place %d %s\n", weft_secure_mode(), status, secret.size,
-           resolved_status, resolved.file ? "file" : "none");
+    printf("secure %d, secret %d of %zu bytes, place %d %s, settings %d '%s' '%s'\n", weft_secure_mode(),
+           status, secret.size, resolved_status, resolved.file ? "file" : "none", settings_status,
+           settings.device_plugins, settings.topo_file);
     fflush(stdout);
     _exit(0); /* a leak check would trace this process, which its rights forbid */
 }
@@ -264,10 +268,12 @@ static void test_more_rights_than_the_caller(void **state)
     setenv("WEFT_SECRET_FD", "0", 1);
     setenv("WEFT_BOOTSTRAP_FILE", "/shared/meet", 1);
     setenv("WEFT_LOG_FILE", log, 1);
+    setenv("WEFT_DEVICE_PLUGIN", "/shared/kind.so", 1);
+    setenv("WEFT_TOPO_FILE", "/shared/fabric", 1);
     static const mode_t modes[] = {04755, 02755};
     for (int i = 0; i < 2; i++) {
         run_copy(path, modes[i], text, sizeof text);
-        if (!strstr(text, "secure 1, secret 0 of 0 bytes, place -2 none"))
+        if (!strstr(text, "secure 1, secret 0 of 0 bytes, place -2 none, settings 0 '' ''"))
             fail_msg("mode %o: %s", (unsigned)modes[i], text);
         assert_int_equal(lines_with(text, "runs with more rights than its caller"), 1);
         assert_int_equal(lines_with(text, "a line of the log"), 1);
@@ -277,16 +283,19 @@ static void test_more_rights_than_the_caller(void **state)
     unsetenv("WEFT_SECRET_FD");
     unsetenv("WEFT_LOG_FILE");
     run_copy(path, 0755, text, sizeof text);
-    if (!strstr(text, "secure 0, secret -2 of 0 bytes, place 0 file"))
+    if (!strstr(
+            text,
+            "secure 0, secret -2 of 0 bytes, place 0 file, settings 0 '/shared/kind.so' '/shared/fabric'"))
         fail_msg("without a bit: %s", text);
 }
 
 static int clear(void **state)
 {
     (void)state;
-    static const char *const names[] = {"WEFT_SECRET_FILE", "WEFT_SECRET_FD", "WEFT_BOOTSTRAP_FILE",
-                                        "WEFT_LOG_FILE",    "MASTER_ADDR",    "MASTER_PORT",
-                                        "WEFT_PORT",        "PMIX_NAMESPACE", "WEFT_BOOTSTRAP_FD"};
+    static const char *const names[] = {"WEFT_SECRET_FILE",   "WEFT_SECRET_FD", "WEFT_BOOTSTRAP_FILE",
+                                        "WEFT_LOG_FILE",      "MASTER_ADDR",    "MASTER_PORT",
+                                        "WEFT_PORT",          "PMIX_NAMESPACE", "WEFT_BOOTSTRAP_FD",
+                                        "WEFT_DEVICE_PLUGIN", "WEFT_TOPO_FILE"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unsetenv(names[i]);
     return 0;
