@@ -28,21 +28,20 @@ result "files over 600 lines" "$(awk '
 readarray -t licensed < <(find Makefile mk libweft.map .ci include base topo devmem transport algos comm bindings perf tests examples docs/man -type f \
     \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.cl' -o -name '*.cpp' -o -name '*.hpp' -o -name '*.cc' -o -name '*.py' -o -name '*.sh' \
     -o -name '*.mk' -o -name '*.map' -o -name '*.toml' -o -name Makefile -o -path '.ci/*' -o -name '*.[1-9]' \) | sort)
-result "files without the line of the licence (SPDX-License-Identifier: Apache-2.0)" "$(for file in "${licensed[@]}"; do
-    [[ $file == *.[1-9] && $(head -c 4 "$file") == ".so " ]] || head -n 2 "$file" | grep -q 'SPDX-License-Identifier: Apache-2\.0' || echo "$file"
-done)"
+result "files without the line of the licence (SPDX-License-Identifier: Apache-2.0)" "$(awk '
+    FNR == 1 { if (NR > 1 && !has) print name; has = FILENAME ~ /\.[1-9]$/ && /^\.so /; name = FILENAME }
+    FNR <= 2 && /SPDX-License-Identifier: Apache-2\.0/ { has = 1 }
+    END { if (!has) print name }' "${licensed[@]}")"
 result "trailing space, tab in C or carriage return" \
     "$(grep -nE '[[:space:]]$' "${sources[@]}" "${texts[@]}"; grep -nP '\t' "${sources[@]}"; grep -nP '\r' "${texts[@]}")"
-result "no newline at the end" "$(for file in "${sources[@]}" "${texts[@]}"; do
-    [[ -s $file && $(tail -c 1 "$file" | wc -l) == 0 ]] && echo "$file"; done)"
+result "no newline at the end" "$(find "${sources[@]}" "${texts[@]}" -size +0 -print0 | xargs -0 grep -LPz '\n\z')"
 result "unfinished work" "$(grep -nE '\b(TO''DO|FIX''ME|XX''X)\b' "${sources[@]}" "${texts[@]}")"
 
 # Calls are looked for in code without comments and strings; the line numbers stay.
 forbid() { # NAME PATTERN EXCEPT
-    result "$1" "$(for file in "${library[@]}"; do
-        [[ $file =~ ^($3)$ ]] || awk -v name="$file" -v pattern="(^|[^a-zA-Z0-9_.>])($2)" "$code_only"'
-            code_of($0) ~ pattern { printf "%s:%d: %s\n", name, FNR, $0 }' "$file"
-    done)"
+    result "$1" "$(printf '%s\n' "${library[@]}" | grep -vxE "$3" | xargs awk -v pattern="(^|[^a-zA-Z0-9_.>])($2)" "$code_only"'
+        FNR == 1 { comment = 0 }
+        code_of($0) ~ pattern { printf "%s:%d: %s\n", FILENAME, FNR, $0 }')"
 }
 code_only='
     function code_of(line, at, rest) {
