@@ -19,8 +19,6 @@
 #define LARGEST   20011
 #define GUARD     16
 #define UNDER_WAY 5 /* rounds until MARK is made */
-/* A silent rank is dead after WEFT_HEARTBEAT_MS, a few seconds; Soft-RoCE reports nothing for 20 s or more. */
-#define NOTICE_NS INT64_C(15000000000)
 
 static const size_t counts[] = {1, 700, 2, 33, 3000, 1, 257, 128, 6001, 5, 2048, 250, LARGEST, 17};
 
@@ -151,9 +149,10 @@ static int survive(weft_comm *comm, struct room *room, const char *victim, const
     }
     int64_t took_ns = weft_clock_ns() - begun_ns;
     printf("after %lld ms: %s\n", (long long)(took_ns / 1000000), weft_error_detail());
+    /* By its silence, and not because the device gave up: that takes Soft-RoCE longer. */
     snprintf(name, sizeof name, "rank %s on host 'vm%s'", victim, victim);
     CHECK(status == WEFT_PEER_FAILED && strstr(weft_error_detail(), name));
-    CHECK(took_ns < NOTICE_NS);
+    CHECK(strstr(weft_error_detail(), "silent for"));
     return 0;
 }
 
