@@ -9,7 +9,7 @@
  *
  *   libfabric.so.1       found    library  the transport ofi; without it: ...
  *
- * "absent" in place of "found" where the loader does not find it. Loads each library for a moment. */
+ * "absent" in place of "found" where the loader does not find it. Loads each library, and keeps it. */
 void weft_tool_version(const char *name, FILE *file);
 
 /* Answers --help, -h and --version wherever they stand among the arguments: 1 when one does, and nothing else is to be done. */
