@@ -6,7 +6,7 @@
  * Every rank's call must fail with WEFT_MISMATCH (WEFT_SETTINGS at creation) and a text that names the rank that is
  * wrong and the field; with two ranks there is no majority and rank 1 is named. No call may succeed.
  *
- * make check runs each scenario twice (WEFT_SEED=1 shuffles the matrix), WEFT_LONG=1 the whole matrix.
+ * make check runs each scenario twice, once with a sanitizer (WEFT_SEED=1 shuffles the matrix), WEFT_LONG=1 the whole matrix.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -340,7 +340,8 @@ static void test_matrix(void **state)
     struct tally *tally =
         mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(tally != MAP_FAILED);
-    for (; done < count && (everything || done < 2 * SCENARIOS) && bad == 0; done++) {
+    for (; done < count && (everything || done < (int)test_by_effort(1, 2, 2) * SCENARIOS) && bad == 0;
+         done++) {
         const struct point *point = &points[done];
         struct setup setup = {&scenarios[point->scenario], &transports[point->transport], point->wrong,
                               tally};
