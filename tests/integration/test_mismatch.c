@@ -31,8 +31,6 @@
 #define RANKS_MAX  5
 #define PROMISE_NS INT64_C(1000000000) /* for nine answers in ten; the others may wait for a processor */
 #define LEAVE_NS   INT64_C(700000000)
-#define DECIDED_NS                                                                                           \
-    (WEFT_JUDGE_NS - INT64_C(20000000)) /* rank 0 decides without ranks that come later than this */
 #define MEMORY     (200002 * 8)
 #define SMALL      5
 #define LARGE      100000
@@ -235,8 +233,11 @@ static int judge(const struct setup *setup, int rank, int ranks, int status, con
     tally->answers++;
     tally->slow += took_ns > PROMISE_NS * (test_is_sanitized() ? 4 : 1);
     tally->unnamed += !named;
-    if (!named && took_ns > DECIDED_NS)
-        named = strstr(text, "on host '") != NULL;
+    /* Where rank 0 has decided without ranks that came late, the other one of the two may be taken for the wrong one. Both
+     * stand in the text. */
+    snprintf(expected, sizeof expected, "rank %d ", setup->wrong);
+    if (!named)
+        named = strstr(text, expected) && strstr(text, "on host '");
     if (status == WEFT_MISMATCH && named && strstr(text, setup->scenario->field) && strstr(text, " #2: "))
         return 0;
     fprintf(
@@ -357,7 +358,7 @@ static void test_matrix(void **state)
     printf("%d answers, %d late, %d that name another rank\n", answers, slow, unnamed);
     if (bad)
         fail_msg("%d ranks failed; WEFT_SEED=%llu", bad, (unsigned long long)seed);
-    int few = answers / 10;
+    int few = answers / (test_is_sanitized() ? 2 : 10);
     if (slow > few || unnamed > few)
         fail_msg("too many answers were late or named the wrong rank; WEFT_SEED=%llu",
                  (unsigned long long)seed);
