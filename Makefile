@@ -6,7 +6,7 @@
 .SECONDARY:
 
 MAKE_PARTS := mk/config.mk mk/depends.mk mk/sources.mk mk/library.mk mk/tools.mk mk/tests.mk mk/check.mk mk/perf.mk mk/docs.mk mk/install.mk \
-	$(wildcard mk/package.mk)
+	mk/package.mk
 include $(MAKE_PARTS)
 
 #: all           the library and the tools, in $(BUILD)/

@@ -23,6 +23,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -161,6 +162,26 @@ int weft_fd_is_own(int fd)
         return 1;
     errno = EBADF;
     return 0;
+}
+
+ssize_t weft_fd_read(int fd, void *bytes, size_t size)
+{
+    return weft_fd_is_own(fd) ? read(fd, bytes, size) : -1;
+}
+
+ssize_t weft_fd_write(int fd, const void *bytes, size_t size)
+{
+    return weft_fd_is_own(fd) ? write(fd, bytes, size) : -1;
+}
+
+ssize_t weft_fd_recv(int fd, void *bytes, size_t size, int flags)
+{
+    return weft_fd_is_own(fd) ? recv(fd, bytes, size, flags) : -1;
+}
+
+ssize_t weft_fd_send(int fd, const void *bytes, size_t size, int flags)
+{
+    return weft_fd_is_own(fd) ? send(fd, bytes, size, flags) : -1;
 }
 
 int weft_fd_add(int fd)

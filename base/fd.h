@@ -14,6 +14,8 @@
 #ifndef WEFT_BASE_FD_H
 #define WEFT_BASE_FD_H
 
+#include <sys/types.h>
+
 /* Makes a descriptor known that the caller has just made, and returns it, perhaps under another number. A negative fd
  * is passed through; on failure fd is closed, errno set, and the result -1: `fd = weft_fd_add(socket(...))`
  * needs no other check than that of the call inside. */
@@ -32,6 +34,12 @@ int weft_fd_is_known(int fd);
 
 /* Whether a descriptor that was added or noted is still the same file: one system call. 0 with errno EBADF. */
 int weft_fd_is_own(int fd);
+
+/* The calls of these names, on a descriptor that is still weft's; else -1 with errno EBADF, and nothing is touched. */
+ssize_t weft_fd_read(int fd, void *bytes, size_t size);
+ssize_t weft_fd_write(int fd, const void *bytes, size_t size);
+ssize_t weft_fd_recv(int fd, void *bytes, size_t size, int flags);
+ssize_t weft_fd_send(int fd, const void *bytes, size_t size, int flags);
 
 /* Takes fd out of an epoll set, if that is still weft's. */
 void weft_fd_unpoll(int epoll_fd, int fd);

@@ -180,7 +180,7 @@ static const struct weft_setting elsewhere[] = {
               "This rank's number. torchrun sets it."),
     ELSEWHERE("WORLD_SIZE", SAME, WEFT_SETTINGS_JOB, "from PMIx", "a number from 1",
               "How many ranks there are. torchrun sets it."),
-    ELSEWHERE("WEFT_BOOTSTRAP_FILE", AGREED, WEFT_SETTINGS_JOB, "not used", "an absolute path",
+    ELSEWHERE("WEFT_BOOTSTRAP_FILE", SAME, WEFT_SETTINGS_JOB, "not used", "an absolute path",
               "A file on a file system that all ranks see. Rank 0 makes it, and removes it when all have "
               "met. A record that an earlier job has left there is replaced; anything else there is an "
               "error, and stays as it is."),

@@ -110,7 +110,8 @@ static int read_proof(struct guest *guest)
 {
     ssize_t got;
     do
-        got = recv(guest->fd, guest->proof + guest->have, sizeof guest->proof - guest->have, MSG_DONTWAIT);
+        got = weft_fd_recv(guest->fd, guest->proof + guest->have, sizeof guest->proof - guest->have,
+                           MSG_DONTWAIT);
     while (got < 0 && errno == EINTR);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
         return 0;
@@ -184,7 +185,8 @@ static void challenge(struct weft_boot_accept *accept, struct guest *guest)
     guest->challenged = 1;
     ssize_t sent;
     do
-        sent = send(guest->fd, guest->challenge, sizeof guest->challenge, MSG_DONTWAIT | MSG_NOSIGNAL);
+        sent =
+            weft_fd_send(guest->fd, guest->challenge, sizeof guest->challenge, MSG_DONTWAIT | MSG_NOSIGNAL);
     while (sent < 0 && errno == EINTR);
     if (sent != (ssize_t)sizeof guest->challenge)
         show_out(accept, guest, "it did not take the challenge");
@@ -296,7 +298,7 @@ int weft_boot_accept_step(struct weft_boot_accept *accept, struct weft_boot_prov
             knock = 1;
         } else if (events[i].data.ptr == &accept->timer_fd) {
             uint64_t times;
-            ssize_t got = read(accept->timer_fd, &times, sizeof times);
+            ssize_t got = weft_fd_read(accept->timer_fd, &times, sizeof times);
             accept->armed_ns = got > 0 ? WEFT_NEVER_NS : accept->armed_ns;
             knock |= !accept->listening;
         } else {
@@ -392,7 +394,7 @@ int weft_boot_welcome(const struct weft_boot_proven *proven)
     weft_boot_tune(proven->fd);
     ssize_t sent;
     do
-        sent = send(proven->fd, proven->welcome, sizeof proven->welcome, MSG_DONTWAIT | MSG_NOSIGNAL);
+        sent = weft_fd_send(proven->fd, proven->welcome, sizeof proven->welcome, MSG_DONTWAIT | MSG_NOSIGNAL);
     while (sent < 0 && errno == EINTR);
     if (sent != (ssize_t)sizeof proven->welcome)
         return weft_fail(WEFT_PEER_FAILED, "connection does not take the welcome");

@@ -45,7 +45,7 @@ short weft_boot_dial_events(const struct weft_boot_dial *dial)
 static int read_block(struct weft_boot_dial *dial, unsigned char *block, size_t size)
 {
     while (dial->have < size) {
-        ssize_t got = recv(dial->fd, block + dial->have, size - dial->have, MSG_DONTWAIT);
+        ssize_t got = weft_fd_recv(dial->fd, block + dial->have, size - dial->have, MSG_DONTWAIT);
         if (got > 0)
             dial->have += (size_t)got;
         else if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -69,7 +69,7 @@ static int send_proof(struct weft_boot_dial *dial)
         return status;
     ssize_t sent;
     do
-        sent = send(dial->fd, dial->proof, sizeof dial->proof, MSG_DONTWAIT | MSG_NOSIGNAL);
+        sent = weft_fd_send(dial->fd, dial->proof, sizeof dial->proof, MSG_DONTWAIT | MSG_NOSIGNAL);
     while (sent < 0 && errno == EINTR);
     if (sent != (ssize_t)sizeof dial->proof)
         return weft_fail(WEFT_PEER_FAILED, "connection does not take the proof of the job's secret");

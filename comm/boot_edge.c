@@ -104,11 +104,12 @@ static void seal_piece(struct weft_boot_edge *edge)
         pop(edge);
 }
 
-/* Sends what remains of the piece. 1: all of it is gone, 0: the socket is full, -1: it is broken. */
+/* Sends what remains of the piece. 1: all of it is gone, -1: the socket is broken. 0: it is full, or the program has taken it,
+ * which is no fault of the peer's: the service thread finds that and says so. */
 static int send_piece(struct weft_boot_edge *edge)
 {
     if (edge->wire_sent < edge->wire_size && !weft_fd_is_own(edge->fd))
-        return -1;
+        return 0;
     while (edge->wire_sent < edge->wire_size) {
         ssize_t sent = send(edge->fd, edge->wire + edge->wire_sent, edge->wire_size - edge->wire_sent,
                             MSG_DONTWAIT | MSG_NOSIGNAL);

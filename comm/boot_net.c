@@ -253,13 +253,14 @@ int weft_boot_receive(int fd, struct weft_boot_reader *reader, int *idle)
         return status;
     ssize_t got;
     do
-        got = recv(fd, place, room, MSG_DONTWAIT);
+        got = weft_fd_recv(fd, place, room, MSG_DONTWAIT);
     while (got < 0 && errno == EINTR);
     if (got > 0)
         return weft_boot_reader_advance(reader, (size_t)got);
     if (got == 0)
         return weft_fail(WEFT_PEER_FAILED, "connection closed");
-    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+    /* That the program has taken the descriptor is no fault of the peer's: the service thread finds it and says so. */
+    if (errno == EAGAIN || errno == EWOULDBLOCK || !weft_fd_is_own(fd)) {
         *idle = 1;
         return 0;
     }
@@ -280,7 +281,7 @@ int weft_boot_send(int fd, int type, const struct weft_boot_writer *body, uint32
     size_t size = WEFT_BOOT_HEADER_BYTES + body->size + WEFT_TAG_BYTES;
     ssize_t sent;
     do
-        sent = weft_fd_is_own(fd) ? send(fd, frame, size, MSG_DONTWAIT | MSG_NOSIGNAL) : -1;
+        sent = weft_fd_send(fd, frame, size, MSG_DONTWAIT | MSG_NOSIGNAL);
     while (sent < 0 && errno == EINTR);
     if (sent != (ssize_t)size)
         return weft_fail(WEFT_PEER_FAILED, "connection does not take %zu bytes", size);

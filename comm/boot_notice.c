@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
+#include "base/fd.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/boot_wave.h"
@@ -227,7 +228,7 @@ int weft_bootstrap_is_dead(struct weft_bootstrap *b, int rank)
 static void drain(int fd)
 {
     char bytes[4096];
-    for (int i = 0; i < 16 && recv(fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0; i++)
+    for (int i = 0; i < 16 && weft_fd_recv(fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0; i++)
         ;
 }
 

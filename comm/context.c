@@ -67,8 +67,11 @@ static void descriptors_lost(void *arg, int fd)
 void weft_context_look(struct weft_context *context)
 {
     int fd = weft_fd_is_own(context->event_fd) ? weft_service_find_lost(context->service) : context->event_fd;
-    if (fd < 0 && context->overlay)
-        fd = weft_service_find_lost(context->overlay);
+    weft_context_lock(context);
+    struct weft_service *overlay = context->overlay; /* stays until the context is closed */
+    weft_context_unlock(context);
+    if (fd < 0 && overlay)
+        fd = weft_service_find_lost(overlay);
     if (fd >= 0)
         descriptors_lost(context, fd);
 }

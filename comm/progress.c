@@ -238,8 +238,7 @@ void weft_progress_sleep(struct weft_context *context, const struct weft_idle *i
         int woken = ready > 0 && !polled[0].revents;
         if (ready > 0 && polled[0].revents) {
             uint64_t drained;
-            ssize_t got =
-                weft_fd_is_own(context->event_fd) ? read(context->event_fd, &drained, sizeof drained) : 0;
+            ssize_t got = weft_fd_read(context->event_fd, &drained, sizeof drained);
             (void)got; /* another thread may have drained it */
         }
         weft_context_lock(context);
@@ -273,7 +272,7 @@ void weft_progress_step_aside(struct weft_context *context)
 void weft_progress_wake(struct weft_context *context)
 {
     uint64_t one = 1;
-    ssize_t put = weft_fd_is_own(context->event_fd) ? write(context->event_fd, &one, sizeof one) : 0;
+    ssize_t put = weft_fd_write(context->event_fd, &one, sizeof one);
     (void)put; /* full means that it is readable already */
 }
 

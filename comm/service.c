@@ -21,6 +21,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 
@@ -49,7 +50,8 @@ struct weft_service {
     void *tick_arg;
     int tick_running;
     int stopping;
-    int is_lost; /* atomic: descriptors that it needs are not weft's any more */
+    int is_lost;       /* atomic: descriptors that it needs are not weft's any more */
+    int64_t looked_ns; /* by the service thread alone */
     weft_service_lost *on_lost;
     void *on_lost_arg;
     struct weft_fd_losses losses; /* of its thread, when that has ended */
@@ -64,60 +66,6 @@ static uint64_t key_of(int fd, uint32_t generation)
 static int on_service_thread(const struct weft_service *service)
 {
     return pthread_equal(pthread_self(), service->thread);
-}
-
-static void dispatch(struct weft_service *service, uint64_t key)
-{
-    int fd = (int)(uint32_t)key;
-    pthread_mutex_lock(&service->lock);
-    struct watch *watch = (size_t)fd < service->watch_count ? &service->watches[fd] : NULL;
-    if (!watch || !watch->callback || watch->generation != key >> 32) {
-        pthread_mutex_unlock(&service->lock);
-        return;
-    }
-    weft_service_callback *callback = watch->callback;
-    void *arg = watch->arg;
-    int is_own = weft_fd_is_own(fd);
-    service->running = is_own ? key : 0;
-    pthread_mutex_unlock(&service->lock);
-    if (!is_own)
-        return; /* look_at_descriptors() tells */
-
-    callback(arg, fd);
-
-    pthread_mutex_lock(&service->lock);
-    service->running = 0;
-    pthread_cond_broadcast(&service->idle);
-    pthread_mutex_unlock(&service->lock);
-}
-
-static int run_tick(struct weft_service *service)
-{
-    int sleep_ms = -1;
-    pthread_mutex_lock(&service->lock);
-    weft_service_tick *tick = service->tick;
-    void *arg = service->tick_arg;
-    service->tick_running = tick != NULL;
-    pthread_mutex_unlock(&service->lock);
-    if (!tick)
-        return sleep_ms;
-
-    sleep_ms = tick(arg);
-
-    pthread_mutex_lock(&service->lock);
-    service->tick_running = 0;
-    pthread_cond_broadcast(&service->idle);
-    pthread_mutex_unlock(&service->lock);
-    return sleep_ms;
-}
-
-static void drain_wake(struct weft_service *service)
-{
-    uint64_t count;
-    ssize_t got = weft_fd_is_own(service->wake_fd) ? read(service->wake_fd, &count, sizeof count) : 0;
-    (void)got; /* nothing to read means nothing to drain */
-    /* After the read: a wake in between is then either seen by the tick that follows or written anew. */
-    __atomic_store_n(&service->woken, 0, __ATOMIC_SEQ_CST);
 }
 
 /* [lock] */
@@ -161,14 +109,73 @@ static void look_at_descriptors(struct weft_service *service)
     pthread_mutex_unlock(&service->lock);
 }
 
+static void dispatch(struct weft_service *service, uint64_t key)
+{
+    int fd = (int)(uint32_t)key;
+    pthread_mutex_lock(&service->lock);
+    struct watch *watch = (size_t)fd < service->watch_count ? &service->watches[fd] : NULL;
+    if (!watch || !watch->callback || watch->generation != key >> 32) {
+        pthread_mutex_unlock(&service->lock);
+        return;
+    }
+    weft_service_callback *callback = watch->callback;
+    void *arg = watch->arg;
+    int is_own = weft_fd_is_own(fd);
+    service->running = is_own ? key : 0;
+    pthread_mutex_unlock(&service->lock);
+    if (!is_own) {
+        look_at_descriptors(service);
+        return;
+    }
+
+    callback(arg, fd);
+
+    pthread_mutex_lock(&service->lock);
+    service->running = 0;
+    pthread_cond_broadcast(&service->idle);
+    pthread_mutex_unlock(&service->lock);
+}
+
+static int run_tick(struct weft_service *service)
+{
+    int sleep_ms = -1;
+    pthread_mutex_lock(&service->lock);
+    weft_service_tick *tick = service->tick;
+    void *arg = service->tick_arg;
+    service->tick_running = tick != NULL;
+    pthread_mutex_unlock(&service->lock);
+    if (!tick)
+        return sleep_ms;
+
+    sleep_ms = tick(arg);
+
+    pthread_mutex_lock(&service->lock);
+    service->tick_running = 0;
+    pthread_cond_broadcast(&service->idle);
+    pthread_mutex_unlock(&service->lock);
+    return sleep_ms;
+}
+
+static void drain_wake(struct weft_service *service)
+{
+    uint64_t count;
+    ssize_t got = weft_fd_read(service->wake_fd, &count, sizeof count);
+    (void)got; /* nothing to read means nothing to drain */
+    /* After the read: a wake in between is then either seen by the tick that follows or written anew. */
+    __atomic_store_n(&service->woken, 0, __ATOMIC_SEQ_CST);
+}
+
 /* Sleeps until something is to be done, sleep_ms at most unless it is negative. Returns the number of events. */
 static int sleep_on_events(struct weft_service *service, struct epoll_event *events, int sleep_ms)
 {
     int longest_ms = __atomic_load_n(&service->is_lost, __ATOMIC_SEQ_CST) ? NAP_MS : LOOK_MS;
     int is_long = sleep_ms < 0 || sleep_ms > longest_ms;
     int count = epoll_wait(service->epoll_fd, events, EVENTS_MAX, is_long ? longest_ms : sleep_ms);
-    if (count == 0 && is_long)
+    int64_t now_ns = weft_clock_ns();
+    if (now_ns - service->looked_ns >= LOOK_MS * INT64_C(1000000)) { /* also where events come all the time */
+        service->looked_ns = now_ns;
         look_at_descriptors(service);
+    }
     return count;
 }
 
@@ -401,6 +408,6 @@ void weft_service_wake(struct weft_service *service)
     if (__atomic_exchange_n(&service->woken, 1, __ATOMIC_SEQ_CST))
         return;
     uint64_t one = 1;
-    ssize_t written = weft_fd_is_own(service->wake_fd) ? write(service->wake_fd, &one, sizeof one) : 0;
+    ssize_t written = weft_fd_write(service->wake_fd, &one, sizeof one);
     (void)written; /* only fails when the counter is full, and then the thread is awake anyway */
 }

@@ -54,7 +54,7 @@ static int check_segments(const char *path, int fd, const ElfW(Ehdr) * header, u
             return weft_fail_errno("plug-in '%s': cannot read it", path);
         if (got != (ssize_t)sizeof segment)
             return fail_cut(path, size, "the table of its segments");
-        if (segment.p_type != PT_NULL && !is_within(segment.p_offset, segment.p_filesz, size))
+        if (segment.p_type == PT_LOAD && !is_within(segment.p_offset, segment.p_filesz, size))
             return fail_cut(path, size, "a segment");
     }
     return WEFT_OK;

@@ -45,7 +45,7 @@ enum { GRACE_MS = 10000, TERMINATE_MS = 2000, SETTLE_MS = 300, PICTURE_MS = 1000
 struct child {
     pid_t pid; /* 0: not started, or reaped already */
     int stopped_by_us;
-    int is_told; /* that the job cannot begin: its end is no news */
+    int is_informed; /* that the job cannot begin: its end is no news */
 };
 
 struct job {
@@ -205,11 +205,11 @@ static int start_ranks(struct job *job)
 }
 
 /* A rank that has failed without having joined. */
-static void tell_others(struct job *job, const char *text)
+static void inform_others(struct job *job, const char *text)
 {
     perf_board_gone(&job->board, text);
     for (int rank = 0; rank < job->ranks; rank++)
-        job->children[rank].is_told |= !job->board.joined[rank];
+        job->children[rank].is_informed |= !job->board.joined[rank];
 }
 
 /* Judges one ended rank. 1 when it failed, which starts the clock for the others. */
@@ -228,12 +228,12 @@ static int judge(struct job *job, int rank, pid_t pid, int status)
     else
         snprintf(text, sizeof text, "rank %d (pid %d) was killed by signal %d (%s)", rank, (int)pid,
                  WTERMSIG(status), strsignal(WTERMSIG(status)));
-    int is_news = WIFEXITED(status) ? !child->is_told : !child->stopped_by_us;
+    int is_news = WIFEXITED(status) ? !child->is_informed : !child->stopped_by_us;
     if (is_news)
         fprintf(stderr, "weft-perf: %s\n", text);
     if (is_news && !job->board.joined[rank]) {
         snprintf(text + strlen(text), sizeof text - strlen(text), " before it had joined the job");
-        tell_others(job, text);
+        inform_others(job, text);
     }
     return 1;
 }

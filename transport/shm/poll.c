@@ -25,7 +25,7 @@ static void peer_wake(struct weft_link *link, uint32_t sleep)
         return;
     atomic_store_explicit(&link->rung, sleep, memory_order_relaxed);
     uint64_t one = 1;
-    ssize_t written = weft_fd_is_own(link->wake_fd) ? write(link->wake_fd, &one, sizeof one) : 0;
+    ssize_t written = weft_fd_write(link->wake_fd, &one, sizeof one);
     (void)written; /* a full counter is readable too */
 }
 
@@ -306,6 +306,6 @@ void shm_disarm(struct weft_transport *transport)
     if (sleep & 1)
         atomic_store_explicit(&transport->control->sleep, sleep + 1, memory_order_release);
     uint64_t wakes;
-    ssize_t got = weft_fd_is_own(transport->event_fd) ? read(transport->event_fd, &wakes, sizeof wakes) : 0;
+    ssize_t got = weft_fd_read(transport->event_fd, &wakes, sizeof wakes);
     (void)got; /* nothing there when a timeout or another descriptor ended the sleep */
 }

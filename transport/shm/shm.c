@@ -80,8 +80,7 @@ void shm_attention(struct weft_transport *transport)
     weft_fence_full();
     if (atomic_load_explicit(&transport->control->sleep, memory_order_relaxed) & 1) {
         uint64_t one = 1;
-        ssize_t written =
-            weft_fd_is_own(transport->event_fd) ? write(transport->event_fd, &one, sizeof one) : 0;
+        ssize_t written = weft_fd_write(transport->event_fd, &one, sizeof one);
         (void)written; /* a full counter is readable too */
     }
 }
