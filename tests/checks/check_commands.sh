@@ -135,7 +135,7 @@ for page in "${followed[@]}"; do
     for file in "$folder"/*.sh "$folder"/*.sbatch; do problems+=$(bash -n "$file" 2>&1); done
     if [[ -z $problems && -f $folder.run ]]; then
         problems=$(cd "$folder" && HOME=$folder PATH=$prefix/bin:$PATH LD_LIBRARY_PATH=$prefix/lib PKG_CONFIG_PATH=$prefix/lib/pkgconfig \
-            MANPATH=$prefix/share/man: WEFT_HEARTBEAT_MS=60000 timeout -k 5 100 bash -eux "$folder.run" 2>&1 </dev/null) && problems=
+            MANPATH=$prefix/share/man: timeout -k 5 100 bash -eux "$folder.run" 2>&1 </dev/null) && problems=
         [[ -z $problems ]] || problems="its commands end with an error: $(tail -n 12 <<<"$problems")"
     fi
     result "$page" "$problems"

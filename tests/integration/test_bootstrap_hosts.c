@@ -18,6 +18,7 @@
 #include <cmocka.h>
 #include "base/clock.h"
 #include "comm/bootstrap.h"
+#include "tests/support/heartbeat.h"
 #include "tests/support/ranks.h"
 #include "tests/support/skip.h"
 
@@ -55,6 +56,7 @@ static int take_part(int number, int ranks, void *arg)
                                              .secret_size = TEST_SECRET_BYTES,
                                              .file = side->scene->file[0] ? side->scene->file : NULL,
                                              .address = side->scene->address,
+                                             .heartbeat_ms = TEST_HEARTBEAT_MS,
                                              .deadline_ns = weft_deadline_ns(DEADLINE_MS),
                                              .service = service};
     CHECK_OK(weft_bootstrap_open(&options, &b));

@@ -179,6 +179,5 @@ int main(void)
     setenv("WEFT_VERBS_DEVICE", "2", 1);
     setenv("WEFT_VERBS_FAILOVER", "1", 1);
     setenv("WEFT_VERBS_STRIPE", "8192", 1);
-    setenv("WEFT_HEARTBEAT_MS", "20000", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

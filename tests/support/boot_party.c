@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "comm/boot.h"
+#include "tests/support/heartbeat.h"
 #include "tests/support/leak.h"
 
 static struct party_extra extra;
@@ -48,7 +49,8 @@ int party_open(struct party *party, int rank, int ranks, const char *name, int64
                                              .service = party->service,
                                              .failed = on_failed,
                                              .failed_arg = &party->calls,
-                                             .heartbeat_ms = extra.heartbeat_ms,
+                                             .heartbeat_ms =
+                                                 extra.heartbeat_ms ? extra.heartbeat_ms : TEST_HEARTBEAT_MS,
                                              .report = extra.report,
                                              .report_arg = extra.report_arg,
                                              .told = extra.told,

@@ -22,8 +22,8 @@ void party_close(struct party *party);
 
 /* What options party_open() adds to; {0} by default. Set before the ranks start. */
 struct party_extra {
-    const char *address; /* of rank 0, instead of the one on loopback */
-    int64_t heartbeat_ms;
+    const char *address;  /* of rank 0, instead of the one on loopback */
+    int64_t heartbeat_ms; /* TEST_HEARTBEAT_MS by default */
     void (*report)(void *arg, int rank, const void *record, size_t size);
     void *report_arg;
     void (*told)(void *arg, int rank, const void *letter,

@@ -17,7 +17,8 @@
 #include "tests/support/ranks.h"
 #include "tests/support/rdma_device.h"
 
-#define LOST 1
+#define LOST         1
+#define HEARTBEAT_MS "2000" /* a rank that nobody has stopped must not be silent for so long */
 
 struct scene {
     const char *transports, *provider;
@@ -82,6 +83,8 @@ static int body(int rank, int ranks, void *arg)
     struct job job;
     weft_comm *pair = NULL;
     (void)ranks;
+    if (scene->signal == SIGSTOP)
+        setenv("WEFT_HEARTBEAT_MS", HEARTBEAT_MS, 1);
     CHECK_OK(job_open(&job, scene->transports, scene->provider));
     float *send = calloc(scene->count, sizeof *send), *recv = calloc(scene->count, sizeof *recv);
     CHECK(send && recv);

@@ -20,6 +20,7 @@
 #include "comm/boot_net.h"
 #include "comm/boot_record.h"
 #include "comm/bootstrap.h"
+#include "tests/support/heartbeat.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
 #include "tests/support/effort.h"
@@ -158,6 +159,7 @@ static int meet_and_gather(int rank, int ranks, void *arg)
     struct weft_bootstrap_options options = {.rank = rank,
                                              .ranks = ranks,
                                              .name = "test",
+                                             .heartbeat_ms = TEST_HEARTBEAT_MS,
                                              .deadline_ns = weft_deadline_ns(DEADLINE_MS),
                                              .failed = on_failed,
                                              .failed_arg = &failures};

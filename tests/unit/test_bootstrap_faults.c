@@ -19,6 +19,7 @@
 #include "comm/boot.h"
 #include "comm/boot_net.h"
 #include "tests/support/boot_party.h"
+#include "tests/support/heartbeat.h"
 #include "tests/support/skip.h"
 
 static int64_t left_ns(int64_t start_ns)
@@ -161,6 +162,7 @@ static int open_with_secret(struct party *party, int rank, int ranks, const char
                                              .secret = secret,
                                              .secret_size = secret ? strlen(secret) : 0,
                                              .address = test_ranks_address(),
+                                             .heartbeat_ms = TEST_HEARTBEAT_MS,
                                              .deadline_ns = weft_deadline_ns(timeout_ms),
                                              .service = party->service};
     int status = weft_bootstrap_open(&options, &party->b);

@@ -212,7 +212,7 @@ static void test_too_many_letters_must_wait(void **state)
 {
     (void)state;
     struct post *post = post_open(2);
-    struct party_extra extra = {.told = on_told, .told_args = post->args, .heartbeat_ms = 60000};
+    struct party_extra extra = {.told = on_told, .told_args = post->args};
     party_extra(&extra);
     sem_init(&post->held, 0, 0);
     post->boxes[1].held = &post->held;
