@@ -17,24 +17,24 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "base/clock.h"
 #include "tests/support/job.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
 #include "tests/support/effort.h"
 
 #define COUNT_MAX 200000
+#define KINDS     6           /* of children */
+#define CHILDREN  (KINDS * 8) /* that a rank of a sweep has at least */
 
 struct plan {
     const char *transports, *provider;
-    int ms; /* how long the ranks reduce */
 };
 
 struct forker {
     struct job *job;
     float *buffers[2];
-    atomic_int stop;
-    int children, bad;
+    atomic_int stop, children;
+    int bad;
 };
 
 /* --- children of all kinds */
@@ -93,7 +93,7 @@ static void *fork_on(void *arg)
 {
     struct forker *forker = arg;
     for (int i = 0; !atomic_load(&forker->stop); i++) {
-        int kind = i % 6, status = 0;
+        int kind = i % KINDS, status = 0;
         pid_t child = kind == 5 ? bare_fork() : fork();
         if (child == 0)
             child_main(forker, kind);
@@ -101,7 +101,7 @@ static void *fork_on(void *arg)
             fprintf(stderr, "child %d of kind %d ended with %#x\n", i, kind, status);
             forker->bad++;
         }
-        forker->children++;
+        atomic_fetch_add(&forker->children, 1);
     }
     return NULL;
 }
@@ -121,10 +121,10 @@ static int reduce_sizes(const struct job *job, int rank, int ranks, float *send,
     return 0;
 }
 
-/* Rank 0 decides when it is enough, so that all ranks make the same calls. */
-static int again(const struct job *job, int rank, int64_t until_ns, int *more)
+/* Until every rank has had its children. All ranks decide together, so that they make the same calls. */
+static int again(const struct job *job, struct forker *forker, int *more)
 {
-    float mine = rank == 0 && weft_clock_ns() < until_ns, all = 0;
+    float mine = atomic_load(&forker->children) < CHILDREN, all = 0;
     CHECK_OK(weft_allreduce(job->comm, &mine, &all, 1, WEFT_FLOAT32, WEFT_SUM));
     *more = all > 0;
     return 0;
@@ -144,11 +144,10 @@ static int sweep_body(int rank, int ranks, void *arg)
     struct forker forker = {.job = &job, .buffers = {own[0], own[1]}};
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, fork_on, &forker) == 0);
-    int64_t until_ns = weft_deadline_ns(plan->ms);
     int failed = 0;
     for (int more = 1; more && !failed;) {
         failed = reduce_sizes(&job, rank, ranks, own[0], own[1]) ||
-                 reduce_sizes(&job, rank, ranks, mapped[0], mapped[1]) || again(&job, rank, until_ns, &more);
+                 reduce_sizes(&job, rank, ranks, mapped[0], mapped[1]) || again(&job, &forker, &more);
     }
     atomic_store(&forker.stop, 1);
     pthread_join(thread, NULL);
@@ -158,14 +157,13 @@ static int sweep_body(int rank, int ranks, void *arg)
     }
     CHECK_OK(job_close(&job));
     CHECK(forker.bad == 0);
-    CHECK(forker.children >= 6);
     return failed;
 }
 
 static void test_sweep_shm(void **state)
 {
     (void)state;
-    struct plan plan = {"shm", NULL, 1500};
+    struct plan plan = {"shm", NULL};
     struct test_leak before;
     test_leak_take(&before);
     assert_int_equal(test_ranks_fork(2, sweep_body, &plan), 0);
@@ -176,7 +174,7 @@ static void test_sweep_shm(void **state)
 static void test_sweep_ofi(void **state)
 {
     (void)state;
-    struct plan plan = {"ofi", "tcp;ofi_rxm", 1500};
+    struct plan plan = {"ofi", "tcp;ofi_rxm"};
     if (!job_has_ofi(plan.provider))
         skip();
     assert_int_equal(test_ranks_fork(2, sweep_body, &plan), 0);
@@ -214,7 +212,7 @@ static int long_body(int rank, int ranks, void *arg)
 static void test_long_child(void **state)
 {
     (void)state;
-    struct plan shm = {"shm", NULL, 0}, ofi = {"ofi", "tcp;ofi_rxm", 0};
+    struct plan shm = {"shm", NULL}, ofi = {"ofi", "tcp;ofi_rxm"};
     assert_int_equal(test_ranks_fork(3, long_body, &shm), 0);
     if (job_has_ofi(ofi.provider))
         assert_int_equal(test_ranks_fork(2, long_body, &ofi), 0);
@@ -284,7 +282,7 @@ static void die(const struct plan *plan, int bare)
 static void test_dead_parent(void **state)
 {
     (void)state;
-    struct plan shm = {"shm", NULL, 0}, ofi = {"ofi", "tcp;ofi_rxm", 0};
+    struct plan shm = {"shm", NULL}, ofi = {"ofi", "tcp;ofi_rxm"};
     die(&shm, 0);
     if (job_has_ofi(ofi.provider))
         die(&ofi, 0);
@@ -293,7 +291,7 @@ static void test_dead_parent(void **state)
 static void test_dead_parent_of_bare_child(void **state)
 {
     (void)state;
-    struct plan shm = {"shm", NULL, 0}, ofi = {"ofi", "tcp;ofi_rxm", 0};
+    struct plan shm = {"shm", NULL}, ofi = {"ofi", "tcp;ofi_rxm"};
     die(&shm, 1);
     if (job_has_ofi(ofi.provider))
         die(&ofi, 1);
