@@ -173,7 +173,7 @@ static void test_frozen_job_goes_on(void **state)
 {
     (void)state;
     struct shared *shared = share();
-    struct party_extra beat = {.heartbeat_ms = 1500};
+    struct party_extra beat = {.heartbeat_ms = 3000};
     party_extra(&beat);
     assert_int_equal(test_ranks_fork(5, frozen_body, shared), 0);
     munmap(shared, sizeof *shared);
@@ -231,16 +231,16 @@ static int link_body(int rank, int ranks, void *arg)
         return made;
     CHECK_OK(party_open(&party, rank, ranks, "", PATIENCE_MS));
     CHECK(meet(shared, rank, ranks));
-    pause_ms(1500); /* nothing happens as long as the link is up */
+    pause_ms(3000); /* nothing happens as long as the link is up */
     CHECK(weft_bootstrap_failure(party.b, NULL, 0) == WEFT_OK);
     CHECK(meet(shared, rank, ranks));
     if (rank == 0)
         CHECK(shell("ip link set weft0 down", 0) == 0);
     CHECK(party_wait_failed(&party, 1));
     CHECK(weft_bootstrap_failure(party.b, text, sizeof text) == WEFT_PEER_FAILED);
-    if (!strstr(text, "died: silent for 1."))
+    if (!strstr(text, "died: silent for 2."))
         fprintf(stderr, "rank %d says '%s'\n", rank, text);
-    CHECK(strstr(text, "died: silent for 1."));
+    CHECK(strstr(text, "died: silent for 2."));
     CHECK(strncmp(text, rank < 2 ? "rank 2 " : "rank ", rank < 2 ? 7 : 5) == 0);
     party_close(&party);
     return 0;
@@ -251,7 +251,7 @@ static void test_link_down(void **state)
     (void)state;
     int statuses[3];
     struct shared *shared = share();
-    struct party_extra beat = {.heartbeat_ms = 1000, .address = NEAR ":47311"};
+    struct party_extra beat = {.heartbeat_ms = 2000, .address = NEAR ":47311"};
     party_extra(&beat);
     int bad = test_ranks_fork_status(3, link_body, shared, statuses);
     munmap(shared, sizeof *shared);
