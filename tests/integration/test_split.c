@@ -6,12 +6,14 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -384,6 +386,7 @@ static void *kill_soon(void *arg)
 struct death {
     int who;
     unsigned delay_us;
+    atomic_int *open; /* ranks whose job is open; shared */
 };
 
 /* Everybody splits until it fails, which it does at all who are left; those of them that hold a group cannot use it with
@@ -394,6 +397,9 @@ static int death_body(int rank, int ranks, void *arg)
     struct job job;
     pthread_t killer;
     CHECK_OK(job_open(&job, "shm", NULL));
+    atomic_fetch_add(death->open, 1);
+    while (rank == death->who && atomic_load(death->open) < ranks) /* nobody dies while others still open */
+        usleep(100);
     if (rank == death->who)
         CHECK(pthread_create(&killer, NULL, kill_soon, (void *)(uintptr_t)death->delay_us) == 0);
     int status = WEFT_OK;
@@ -414,13 +420,17 @@ static int death_body(int rank, int ranks, void *arg)
 static void test_death(void **state)
 {
     (void)state;
+    atomic_int *open = mmap(NULL, sizeof *open, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(open != MAP_FAILED);
     for (unsigned i = 0; i < 16; i++) {
-        struct death death = {(int)(i % 4), 2000 * i};
+        struct death death = {(int)(i % 4), 2000 * i, open};
+        atomic_store(open, 0);
         int statuses[4];
         int failed = test_ranks_fork_status(4, death_body, &death, statuses);
         assert_int_equal(failed, 1);
         assert_true(WIFSIGNALED(statuses[death.who]));
     }
+    munmap(open, sizeof *open);
 }
 
 /* --- what remains */
