@@ -9,14 +9,14 @@ deps:
 #: demo          checked allreduce between 4 local processes, over shared memory and over TCP
 .PHONY: demo
 demo: deps
-	$(Q)$(again) lib-static $(BUILD)/weft-perf
+	+$(Q)$(again) lib-static $(BUILD)/weft-perf
 	$(Q)BUILD=$(BUILD) tests/scripts/demo.sh
 
 #: check         the tests; check-layers, check-style: parts of it that need no building
 .PHONY: check check-tools check-programs check-layers check-style check-abi abi-baseline
 check:
 	$(Q)tests/scripts/deps.sh build check
-	$(Q)$(again) WERROR=1 tests
+	+$(Q)$(again) WERROR=1 tests
 	$(Q)BUILD=$(BUILD) CC="$(CC)" MAKE="$(MAKE)" tests/run.sh $(CHECKS) $(TESTS) $(SCRIPTS)
 
 #: check-programs    the test programs and scripts, without installing anything
@@ -29,7 +29,7 @@ check-layers check-style: check-%:
 #: check-tools   the tests that run other programs: Open MPI, Slurm, clang-format, abidiff, rsvg-convert, qemu for aarch64
 check-tools:
 	$(Q)tests/scripts/deps.sh build check tools
-	$(Q)$(again) WERROR=1 all $(BUILD)/tests/integration/test_pmix
+	+$(Q)$(again) WERROR=1 all $(BUILD)/tests/integration/test_pmix
 	$(Q)BUILD=$(BUILD) CC="$(CC)" MAKE="$(MAKE)" tests/run.sh $(TOOL_SCRIPTS)
 
 #: check-abi     what libweft.so exports, and how that differs from tests/abi/
@@ -73,7 +73,7 @@ check-parts:
 .PHONY: check-rdma check-rdma-programs
 check-rdma:
 	$(Q)tests/scripts/deps.sh build check rdma
-	$(Q)$(again) WERROR=1 rdma-tests
+	+$(Q)$(again) WERROR=1 rdma-tests
 	$(Q)$(MAKE) --no-print-directory check-rdma-programs
 
 check-rdma-programs: rdma-tests
@@ -85,12 +85,12 @@ check-rdma-programs: rdma-tests
 .PHONY: check-gpu perf-gpu gpu-kit
 check-gpu perf-gpu:
 	$(Q)tests/scripts/deps.sh build check
-	$(Q)$(again) gpu-programs
+	+$(Q)$(again) gpu-programs
 	$(Q)BUILD=$(BUILD) tests/gpu/run.sh $(@:-gpu=)
 
 gpu-kit:
 	$(Q)tests/scripts/deps.sh build check
-	$(Q)$(again) gpu-programs
+	+$(Q)$(again) gpu-programs
 	$(Q)BUILD=$(BUILD) tests/gpu/kit.sh
 
 # In a virtual environment in $(BUILD)/torch with a torch of its own.
@@ -98,5 +98,5 @@ gpu-kit:
 .PHONY: check-torch
 check-torch:
 	$(Q)tests/scripts/deps.sh build check
-	$(Q)$(again) lib-static
+	+$(Q)$(again) lib-static
 	$(Q)BUILD=$(BUILD) tests/torch/check.sh

@@ -32,6 +32,8 @@ install-lib: lib
 	$(Q)ln -sf libweft.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(SONAME)
 	$(Q)ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libweft.so
 	$(Q)printf '%s\n' "$$PC_FILE" >$(DESTDIR)$(LIBDIR)/pkgconfig/weft.pc
+# The loader's cache: a folder that it searches, /usr/local/lib, serves only after that. Who is not root uses LD_LIBRARY_PATH.
+	$(Q)[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || PATH=$$PATH:/sbin:/usr/sbin ldconfig 2>/dev/null || true
 
 uninstall:
 	$(Q)rm -f $(addprefix $(DESTDIR)$(INCLUDEDIR)/weft/,$(notdir $(wildcard include/weft/*.h)))
