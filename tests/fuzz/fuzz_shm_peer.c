@@ -21,6 +21,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include "base/fd.h"
 #include "base/error.h"
 #include "transport/registry.h"
 #include "transport/shm/shm_private.h"
@@ -147,7 +148,7 @@ static int dial(void)
 {
     struct sockaddr_un name;
     int length = shm_socket_name(&target_address.identity, &name);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = weft_fd_add(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); /* shm asks */
     must(fd >= 0 && connect(fd, (struct sockaddr *)&name, (socklen_t)length) == 0);
     turn();
     return fd;
@@ -192,7 +193,7 @@ static int descriptor(unsigned kind)
         return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     case 6:
         must(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
-        close(ends[1]);
+        weft_fd_close(ends[1]);
         return ends[0];
     default:
         return -1;
@@ -206,7 +207,7 @@ static void frame_send(int fd, const struct shm_frame *frame, unsigned kinds)
     shm_frame_send(target, fd, frame, fds, count);
     for (int i = 0; i < 2; i++) {
         if (fds[i] >= 0)
-            close(fds[i]);
+            weft_fd_close(fds[i]);
     }
     turn();
 }
@@ -248,14 +249,14 @@ static void fuzz_stranger(const uint8_t *data, size_t size)
         data += part;
         size -= part;
     }
-    close(fd);
+    weft_fd_close(fd);
 }
 
 static void fuzz_frames(const uint8_t *data, size_t size)
 {
     int fd = prove();
     send_frames(fd, data, size);
-    close(fd);
+    weft_fd_close(fd);
 }
 
 static void fuzz_dialer(unsigned variant, const uint8_t *data, size_t size)
@@ -272,9 +273,9 @@ static void fuzz_dialer(unsigned variant, const uint8_t *data, size_t size)
     must(listener >= 0 && bind(listener, (struct sockaddr *)&name, (socklen_t)length) == 0);
     must(listen(listener, 8) == 0);
     must(ops.connect(target, &address, sizeof address, NULL, &link) == WEFT_OK);
-    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = weft_fd_add(accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
     must(fd >= 0);
-    close(listener);
+    weft_fd_close(listener);
     shm_challenge_make(&challenge);
     size_t part = variant & 1 ? size < sizeof challenge ? size : sizeof challenge : 0;
     memcpy(&challenge, data, part);
@@ -293,13 +294,13 @@ static void fuzz_dialer(unsigned variant, const uint8_t *data, size_t size)
         int fds[SHM_FRAME_FDS];
         if (shm_frame_receive(target, fd, &hello, fds) == WEFT_OK) {
             for (int i = 0; i < SHM_FRAME_FDS; i++)
-                close(fds[i]);
+                weft_fd_close(fds[i]);
             reply.kind = variant & 8 ? SHM_REPLY : reply.kind;
             reply.nonce = variant & 8 ? hello.nonce : reply.nonce;
             frame_send(fd, &reply, variant & 16 ? 2 | 5 << 3 : variant >> 2);
         }
     }
-    close(fd);
+    weft_fd_close(fd);
     turn();
     ops.disconnect(link);
 }
@@ -316,8 +317,8 @@ static void fuzz_ring(const uint8_t *data, size_t size)
     const int fds[] = {memory_make(SHM_RING_BYTES, F_SEAL_SHRINK), memory_make(SHM_PAGE, F_SEAL_SHRINK)};
     uint8_t *memory = mmap(NULL, SHM_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
     must(memory != MAP_FAILED && shm_frame_send(target, fd, &hello, fds, 2) == WEFT_OK);
-    close(fds[0]);
-    close(fds[1]);
+    weft_fd_close(fds[0]);
+    weft_fd_close(fds[1]);
     turn();
     /* Four bytes make a record: its size, its kind, and how far the next one is. The stamp is right. */
     struct shm_producer ring = {.memory = memory, .key = 5};
@@ -333,7 +334,7 @@ static void fuzz_ring(const uint8_t *data, size_t size)
         size -= 4;
         turn();
     }
-    close(fd);
+    weft_fd_close(fd);
     munmap(memory, SHM_RING_BYTES);
 }
 

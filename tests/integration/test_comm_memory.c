@@ -20,11 +20,11 @@
 #include "tests/support/ranks.h"
 #include "tests/support/skip.h"
 
-#define RANKS     64
-#define RANK_KB   8192 /* that must be free for each */
-#define MEAN_KB   512  /* the promise: of all ranks, */
-#define MOST_KB   1024 /* and of each */
-#define IDLE_US   300000
+#define RANKS   64
+#define RANK_KB 8192 /* that must be free for each */
+#define MEAN_KB 512  /* the promise: of all ranks, */
+#define MOST_KB 1024 /* and of each */
+#define IDLE_US 300000
 
 #define PAIR_RANKS 8
 #define PAIR_KB    96
