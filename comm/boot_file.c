@@ -23,7 +23,7 @@
 #define LAST_LINE  "\nend\n"
 #define TRIES      3 /* others may write the same path: each look may find something else */
 
-enum found { NOTHING, RECORD, SOMETHING_ELSE, UNKNOWN };
+enum found { NOTHING, RECORD, SOMETHING_ELSE, CHANGING, UNKNOWN };
 
 /* What is at a path. */
 struct look {
@@ -31,7 +31,7 @@ struct look {
     struct stat about;
     size_t size; /* of text, for RECORD */
     char text[WEFT_BOOT_RECORD_MAX];
-    char what[96]; /* for SOMETHING_ELSE and UNKNOWN, as in "is there: ..." */
+    char what[96]; /* for those behind RECORD, as in "is there: ..." */
 };
 
 static const char *kind_of(mode_t mode)
@@ -96,8 +96,10 @@ static void look_inside(const char *path, struct look *look)
     ssize_t size = -1;
     if (fstat(fd, &opened) != 0 || (size = read_all(fd, look->text, sizeof look->text)) < 0)
         snprintf(look->what, sizeof look->what, "a file that cannot be read (%.60s)", weft_errno_text(errno));
-    else if (!is_same(&opened, &look->about))
+    else if (!is_same(&opened, &look->about)) {
+        look->found = CHANGING;
         snprintf(look->what, sizeof look->what, "a file that is being replaced");
+    }
     close(fd);
     if (size < 0 || look->what[0])
         return;
@@ -223,6 +225,10 @@ static int take_name(const char *path, const char *temporary)
         weft_crypto_wipe(look.text, sizeof look.text);
         if (look.found == SOMETHING_ELSE || look.found == UNKNOWN)
             return refuse(path, &look);
+        if (look.found == CHANGING) {
+            status = refuse(path, &look);
+            continue;
+        }
         if (look.found == RECORD && remove_if(path, &look.about) < 0)
             return weft_fail_errno("bootstrap file: cannot replace '%s'", path);
         if (move_to_free_name(temporary, path) == 0)
@@ -263,7 +269,7 @@ int weft_boot_file_read(const char *path, struct weft_boot_record *record)
     int status;
     if (look.found == NOTHING)
         status = weft_fail(WEFT_ABSENT, "bootstrap file '%.512s': no such file", path);
-    else if (look.found == UNKNOWN)
+    else if (look.found == UNKNOWN || look.found == CHANGING)
         status = weft_fail(WEFT_ABSENT, "bootstrap file '%.512s': %s is there", path, look.what);
     else if (look.found == SOMETHING_ELSE)
         status = refuse(path, &look);

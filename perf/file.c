@@ -51,11 +51,8 @@ int perf_file_probe(const char *path)
     char *temporary, *target;
     int descriptor;
     if (is_special(path)) {
-        descriptor = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-        if (descriptor < 0)
-            return complain(path);
-        close(descriptor);
-        return 0;
+        /* It stays open: the reader of a FIFO would take its end for the end of the figures, and leave. */
+        return open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK) < 0 ? complain(path) : 0;
     }
     descriptor = open_beside(path, &temporary, &target);
     if (descriptor < 0)

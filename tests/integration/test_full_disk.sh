@@ -38,5 +38,15 @@ expect 3 "cannot write '/dev/full'" allreduce --ranks 2 -b 8 -e 8 -n 1 -w 0 --cs
 expect 3 "cannot write '/dev/full'" matrix --ranks 2 -n 1 -w 0 --size 8 --json /dev/full
 mkfifo "$work/fifo"
 expect 3 "cannot write '$work/fifo'" allreduce --ranks 2 -b 8 -e 8 -n 1 -w 0 --json "$work/fifo"
+# A reader that was there from the start gets all of it.
+timeout 60 cat "$work/fifo" >"$work/read" &
+timeout -k 5 60 "$BUILD/weft-perf" allreduce --ranks 2 -b 8 -e 8 -n 1 -w 0 --json "$work/fifo" >"$work/out" 2>"$work/err" </dev/null
+rc=$?
+wait $!
+if [[ $rc == 0 && $(tail -n 1 "$work/read") == "}" ]]; then
+    ok "a FIFO with a reader"
+else
+    bad "a FIFO with a reader: status $rc, $(wc -c <"$work/read") bytes were read"
+fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [[ $failed == 0 ]]
