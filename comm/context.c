@@ -54,6 +54,7 @@ static void descriptors_lost(void *arg, int fd)
     weft_context_lock(context);
     if (!context->is_robbed) {
         context->is_robbed = 1;
+        context->lost_fd = fd;
         for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++)
             if (t != WEFT_SHM && context->transports[t].instance)
                 weft_transport_abandon(&context->transports[t].ops);
@@ -205,7 +206,7 @@ int weft_context_close(weft_context *context)
     if (status != WEFT_OK)
         return status;
     struct weft_fd_losses losses = context->losses;
-    int is_robbed = context->is_robbed;
+    int is_robbed = context->is_robbed, lost_fd = context->lost_fd;
     weft_service_set_lost(context->service, NULL, NULL);
     if (context->overlay)
         weft_service_set_lost(context->overlay, NULL, NULL);
@@ -230,9 +231,9 @@ int weft_context_close(weft_context *context)
         return WEFT_OK;
     return weft_fail(
         WEFT_SYSTEM,
-        "the context is closed, but the program had closed or replaced %u of weft's descriptors, "
-        "number %d among them: what has these numbers now was left alone",
-        losses.count, losses.first);
+        "the context is closed, but the program had closed or replaced descriptors of weft's, number %d "
+        "among them: what has their numbers now was left alone",
+        is_robbed ? lost_fd : losses.first);
 }
 
 static int watch(void *arg, int fd, weft_watch_callback *callback, void *callback_arg)

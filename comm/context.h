@@ -115,6 +115,7 @@ struct weft_context {
     struct weft_service *service; /* drives transports */
     struct weft_service *overlay; /* the bootstraps' own thread, once there is one */
     int is_robbed;                /* [lock] descriptors were found not to be weft's any more */
+    int lost_fd;                  /* [lock] the first of them, where is_robbed */
     struct weft_fd_losses losses; /* [lock] of communicators that have been destroyed */
     atomic_int background;        /* operations started without a waiter: the service thread drives them */
     atomic_int lingers;           /* one of `background` stands for transports that are busy */
