@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -148,6 +149,12 @@ static void test_uneven(void **state)
 
 enum last { LIST, START, BLOCKING, LASTS };
 
+/* Shared by the ranks. */
+struct death {
+    enum last way;
+    _Atomic int full; /* rank 0 has no room any more */
+};
+
 /* Rank 1 dies while rank 0 waits for room. */
 static int death_body(int rank, int ranks, void *arg)
 {
@@ -159,14 +166,18 @@ static int death_body(int rank, int ranks, void *arg)
     CHECK_OK(job_open(&job, "shm", NULL));
     for (int t = 0; t <= ROOM; t++)
         CHECK(data[t] = make_tensor(rank));
+    struct death *death = arg;
     if (rank == 1) {
-        usleep(LATE_US);
+        while (!death->full)
+            usleep(1000);
+        usleep(LATE_US); /* into the call that waits, or right before it */
         kill(getpid(), SIGKILL);
     }
     for (int t = 0; t < ROOM; t++)
         CHECK_OK(weft_allreduce_start(job.comm, data[t], data[t], ELEMENTS, WEFT_INT32, WEFT_SUM, &works[t]));
     int32_t *last = data[ROOM];
-    enum last way = *(const enum last *)arg;
+    enum last way = death->way;
+    death->full = 1;
     int status =
         way == LIST ? weft_allreduce_list_start(job.comm, 1, (const void *const *)&last, (void *const *)&last,
                                                 &count, WEFT_INT32, WEFT_SUM, &work)
@@ -190,7 +201,12 @@ static void test_death(void **state)
     (void)state;
     for (enum last way = LIST; way < LASTS; way++) {
         int statuses[2];
-        test_ranks_fork_status(2, death_body, &way, statuses);
+        struct death *death =
+            mmap(NULL, sizeof *death, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        assert_true(death != MAP_FAILED);
+        death->way = way;
+        test_ranks_fork_status(2, death_body, death, statuses);
+        munmap(death, sizeof *death);
         assert_int_equal(statuses[0], 0);
         assert_true(WIFSIGNALED(statuses[1]));
     }
