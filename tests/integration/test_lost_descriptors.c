@@ -43,6 +43,9 @@ struct object {
 };
 static struct object objects[OBJECTS_MAX];
 static int object_count;
+/* Of the program's sockets and pipes: 0, or O_NONBLOCK. libfabric, unlike weft, reads what is under its number without a look,
+ * and a call that is in a read of a blocking file of the program's stays there. */
+static int object_flags;
 
 static int highest_open(void)
 {
@@ -73,10 +76,11 @@ static int object_open(struct object *object, enum kind kind)
         CHECK(timerfd_settime(pair[0], 0, &in_an_hour, NULL) == 0);
         break;
     case SOCKET:
-        CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0 && write(pair[1], "mine", 4) == 4);
+        CHECK(socketpair(AF_UNIX, SOCK_STREAM | object_flags, 0, pair) == 0 &&
+              write(pair[1], "mine", 4) == 4);
         break;
     case PIPE:
-        CHECK(pipe(pair) == 0 && write(pair[1], "mine", 4) == 4);
+        CHECK(pipe2(pair, object_flags) == 0 && write(pair[1], "mine", 4) == 4);
         break;
     default:
         pair[0] = fileno(tmpfile());
@@ -171,6 +175,7 @@ static int robbed(struct job *job, const struct scene *scene)
 {
     float value = 1;
     int highest = highest_open();
+    object_flags = scene->provider ? O_NONBLOCK : 0;
     CHECK(rob(scene->how) == 0);
     /* Some calls need no descriptor, and may succeed until the loss is noticed. */
     while (scene->calls && weft_allreduce(job->comm, &value, &value, 1, WEFT_FLOAT32, WEFT_SUM) == WEFT_OK)
