@@ -4,7 +4,7 @@
 /* Ranks are killed everywhere: at every step of every algorithm, inside the cache-line path, at calls into the
  * transport and the kernel, during bootstrap, connect and teardown (tests/kill/). Every survivor must answer.
  *
- * WEFT_KILLS=n deaths (SAMPLE), and a fifth of that in stops, dealt by WEFT_KILL_SEED=s (1).
+ * WEFT_KILLS=n deaths (SAMPLE, half of it in make check), and a fifth of that in stops, dealt by WEFT_KILL_SEED=s (1).
  * WEFT_KILL_CASE='...', as printed, runs one (WEFT_KILL_REPEAT=n times). WEFT_KILL_JOBS says how many jobs run at a time (2).
  * With WEFT_KILLS, a death inside the host must be noticed within 100 ms in 99 of 100 answers.
  */
@@ -59,7 +59,7 @@ static void kill_on(int transport, int signal, const char *name, int part)
     test_leak_take(&before);
     for (int ranks = 2; ranks <= KILL_RANKS_MAX; ranks += test_is_sanitized() ? 3 : 1)
         assert_int_equal(kill_run_quiet(hand.deck, transport, ranks), 0);
-    hand.left = number("WEFT_KILLS", SAMPLE / (test_is_sanitized() ? 3 : 1)) * part / 100;
+    hand.left = number("WEFT_KILLS", (int)test_by_effort(SAMPLE / 5, SAMPLE / 2, SAMPLE)) * part / 100;
     kill_run(deal, &hand, (int)number("WEFT_KILL_JOBS", 2), &score);
     steps = kill_deck_steps(hand.deck, &dealt);
     printf("seed %llu: %zu of %zu steps of plans\n", (unsigned long long)seed, dealt, steps);

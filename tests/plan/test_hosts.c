@@ -126,9 +126,11 @@ static void test_large(void **state)
         /* 160 hosts of 64; the last smaller; and all of them in a random order. */
         struct weft_hosts *hosts = plan_hosts_even(count, 64, form ? 17 : 64, form == 2);
         uint32_t ranks = hosts->ranks;
-        plan_proof_expect_large(hosts, WEFT_ALLREDUCE, WEFT_ALGO_HIER, -1);
-        plan_proof_expect_large(hosts, WEFT_ALLREDUCE, WEFT_ALGO_LEADER, -1);
-        plan_proof_expect_large(hosts, WEFT_ALLREDUCE, WEFT_ALGO_TREE, -1);
+        const enum weft_algorithm algorithms[] = {WEFT_ALGO_HIER, WEFT_ALGO_LEADER, WEFT_ALGO_TREE};
+        for (uint32_t a = 0; a < 3; a++) {
+            if (!test_left_out(a + 2 * form, 3, 3))
+                plan_proof_expect_large(hosts, WEFT_ALLREDUCE, algorithms[a], -1);
+        }
         const int roots[] = {0, (int)ranks / 3, (int)ranks - 1};
         for (uint32_t i = 0; i < 3; i++) {
             if (test_left_out(i + form, 3, 3))

@@ -6,4 +6,4 @@ set -u
 cd "$(dirname "$0")/../.." || exit 1
 export WEFT_SOAK_S=${WEFT_SOAK_S:-600} WEFT_LONG=1 TEST_TIMEOUT=${TEST_TIMEOUT:-1800}
 exec tests/scripts/sum.sh "${MAKE:-make} check" "${MAKE:-make} asan" "${MAKE:-make} tsan" \
-    "${MAKE:-make} fuzz" "${MAKE:-make} check-parts" "env MAKE=${MAKE:-make} tests/scripts/kills.sh" "env MAKE=${MAKE:-make} tests/scripts/soak.sh"
+    "${MAKE:-make} fuzz" "${MAKE:-make} check-torch" "${MAKE:-make} check-parts" "env MAKE=${MAKE:-make} tests/scripts/kills.sh" "env MAKE=${MAKE:-make} tests/scripts/soak.sh"

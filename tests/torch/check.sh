@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # The tests of the PyTorch backend in a virtual environment of their own: of the package, tests/torch/test_*.py and PyTorch's own, or
-# what is named: tests/torch/check.sh [FILE...]
+# what is named: tests/torch/check.sh [FILE...]. PyTorch's own run with 2 and 4 ranks, and with 3 in make check-long (WEFT_LONG).
 set -u
 export PYTHONDONTWRITEBYTECODE=1
 cd "$(dirname "$0")/../.." || exit 1
@@ -11,7 +11,7 @@ all() {
     local status=0
     tests/torch/test_wheel.sh "$home" || status=1
     "$home/bin/python" tests/torch/harness.py tests/torch/test_*.py || status=1
-    "$home/bin/python" tests/torch/distributed.py --worlds 2,3,4 || status=1
+    "$home/bin/python" tests/torch/distributed.py --worlds "2,${WEFT_LONG:+3,}4" || status=1
     # With 8 ranks what PyTorch does not run with fewer.
     "$home/bin/python" tests/torch/distributed.py --worlds 8 '*_group' '*_group_*' 'test_monitored_barrier_*' || status=1
     return $status
