@@ -389,7 +389,8 @@ static int gather_votes(struct weft_comm *comm, const struct vote *vote, struct 
                         int64_t deadline_ns)
 {
     struct weft_blob *gathered;
-    int status = weft_bootstrap_allgather(comm->bootstrap, vote, sizeof *vote, &gathered, deadline_ns);
+    int status = weft_bootstrap_allgather(comm->bootstrap, "making the communicator", vote, sizeof *vote,
+                                          &gathered, deadline_ns);
     for (int r = 0; r < comm->ranks && status == WEFT_OK; r++) {
         status = is_valid(comm, gathered, r);
         if (status != WEFT_OK)
@@ -573,7 +574,8 @@ int weft_agree(struct weft_comm *comm, int64_t deadline_ns)
     struct weft_blob *intros = NULL, *votes = NULL;
     int status = introduce(comm, message, &size);
     if (status == WEFT_OK)
-        status = weft_bootstrap_allgather(comm->bootstrap, message, size, &intros, deadline_ns);
+        status = weft_bootstrap_allgather(comm->bootstrap, "making the communicator", message, size, &intros,
+                                          deadline_ns);
     if (status != WEFT_OK)
         return status;
     status = check_settings(comm, intros);

@@ -52,7 +52,8 @@ int weft_agree_fastpath(struct weft_comm *comm, int64_t deadline_ns)
             size = (size_t)comm->ranks * sizeof tokens[0];
     }
     struct weft_blob *blobs;
-    int status = weft_bootstrap_allgather(comm->bootstrap, tokens, size, &blobs, deadline_ns);
+    int status = weft_bootstrap_allgather(comm->bootstrap, "making the communicator", tokens, size, &blobs,
+                                          deadline_ns);
     if (status != WEFT_OK)
         return status;
     int everybody = wanted;
@@ -68,7 +69,8 @@ int weft_agree_fastpath(struct weft_comm *comm, int64_t deadline_ns)
     if (!wanted)
         return WEFT_OK;
     /* All or none: one more round, so that no rank waits on a path that another has not got. */
-    status = weft_bootstrap_allgather(comm->bootstrap, &mapped, 1, &blobs, deadline_ns);
+    status =
+        weft_bootstrap_allgather(comm->bootstrap, "making the communicator", &mapped, 1, &blobs, deadline_ns);
     if (status != WEFT_OK)
         return status;
     for (int r = 0; r < comm->ranks; r++)

@@ -323,7 +323,7 @@ static void release(struct weft_bootstrap *b, struct weft_boot_bytes *bytes)
 }
 
 /* Copies the result into one block: the blobs, then their bytes, each aligned for any type. */
-static int unpack(const struct weft_boot_bytes *result, int ranks, struct weft_blob **blobs)
+static int unpack(const struct weft_boot_bytes *result, int ranks, const char *what, struct weft_blob **blobs)
 {
     uint32_t round;
     const unsigned char *sizes, *data;
@@ -334,7 +334,7 @@ static int unpack(const struct weft_boot_bytes *result, int ranks, struct weft_b
     size_t head = ((size_t)ranks * sizeof(struct weft_blob) + align - 1) / align * align;
     unsigned char *block = malloc(head + result->size + (size_t)ranks * align);
     if (!block)
-        return weft_fail(WEFT_NOMEM, "allgather: no memory for %zu bytes", result->size);
+        return weft_fail(WEFT_NOMEM, "%s: no memory for %zu bytes", what, result->size);
     struct weft_blob *made = (struct weft_blob *)(void *)block;
     struct weft_boot_cursor cursor = {.at = sizes, .left = sizes ? (size_t)ranks * 8 : 0};
     unsigned char *at = block + head;
@@ -350,15 +350,15 @@ static int unpack(const struct weft_boot_bytes *result, int ranks, struct weft_b
     return WEFT_OK;
 }
 
-int weft_bootstrap_allgather(struct weft_bootstrap *b, const void *mine, size_t size,
+int weft_bootstrap_allgather(struct weft_bootstrap *b, const char *what, const void *mine, size_t size,
                              struct weft_blob **blobs, int64_t deadline_ns)
 {
     if (size > WEFT_BOOT_BLOB_MAX)
-        return weft_fail(WEFT_INVALID, "allgather: %zu bytes, at most %zu are allowed", size,
+        return weft_fail(WEFT_INVALID, "%s: %zu bytes, at most %zu are allowed", what, size,
                          WEFT_BOOT_BLOB_MAX);
     unsigned char *body = malloc(PREFIX + size);
     if (!body)
-        return weft_fail(WEFT_NOMEM, "allgather: no memory for %zu bytes", size);
+        return weft_fail(WEFT_NOMEM, "%s: no memory for %zu bytes", what, size);
     if (size)
         memcpy(body + PREFIX, mine, size);
     if (b->ranks == 1) {
@@ -369,28 +369,28 @@ int weft_bootstrap_allgather(struct weft_bootstrap *b, const void *mine, size_t 
         }
         free(body);
         if (!made)
-            return weft_fail(WEFT_NOMEM, "allgather: no memory for %zu bytes", size);
+            return weft_fail(WEFT_NOMEM, "%s: no memory for %zu bytes", what, size);
         *blobs = made;
         return WEFT_OK;
     }
     struct weft_boot_bytes *result;
-    int status = gather(b, body, PREFIX + size, deadline_ns, "allgather", &result);
+    int status = gather(b, body, PREFIX + size, deadline_ns, what, &result);
     if (status != WEFT_OK)
         return status;
-    status = unpack(result, b->ranks, blobs);
+    status = unpack(result, b->ranks, what, blobs);
     release(b, result);
     return status;
 }
 
-int weft_bootstrap_barrier(struct weft_bootstrap *b, int64_t deadline_ns)
+int weft_bootstrap_barrier(struct weft_bootstrap *b, const char *what, int64_t deadline_ns)
 {
     if (b->ranks == 1)
         return WEFT_OK;
     unsigned char *body = malloc(PREFIX);
     if (!body)
-        return weft_fail(WEFT_NOMEM, "barrier: no memory");
+        return weft_fail(WEFT_NOMEM, "%s: no memory", what);
     struct weft_boot_bytes *result;
-    int status = gather(b, body, PREFIX, deadline_ns, "barrier", &result);
+    int status = gather(b, body, PREFIX, deadline_ns, what, &result);
     if (status == WEFT_OK)
         release(b, result);
     return status;

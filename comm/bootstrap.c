@@ -119,7 +119,7 @@ static int build_overlay(struct weft_bootstrap *b, struct weft_boot_bytes *table
     if (status == WEFT_OK)
         status = weft_boot_mesh_make(b, deadline_ns);
     if (status == WEFT_OK)
-        status = weft_bootstrap_barrier(b, deadline_ns);
+        status = weft_bootstrap_barrier(b, "making the communicator", deadline_ns);
     weft_boot_mesh_close(b);
     if (status == WEFT_TIMEOUT) {
         char text[WEFT_DETAIL_MAX];

@@ -81,14 +81,14 @@ void weft_bootstrap_close(struct weft_bootstrap *bootstrap);
 /* Everybody's contribution at everybody: at most 64 MiB each, 1 GiB together. *blobs is one block to free():
  * blobs[i].data points into it. WEFT_TIMEOUT names the ranks that had not come to this call (it may take 300
  * ms beyond the deadline to ask); after it no gather or barrier can succeed, so the caller revokes or closes.
- */
+ * Errors begin with `what`: the call of the program that this is part of. */
 struct weft_blob {
     const void *data;
     size_t size;
 };
-int weft_bootstrap_allgather(struct weft_bootstrap *bootstrap, const void *mine, size_t size,
-                             struct weft_blob **blobs, int64_t deadline_ns);
-int weft_bootstrap_barrier(struct weft_bootstrap *bootstrap, int64_t deadline_ns);
+int weft_bootstrap_allgather(struct weft_bootstrap *bootstrap, const char *what, const void *mine,
+                             size_t size, struct weft_blob **blobs, int64_t deadline_ns);
+int weft_bootstrap_barrier(struct weft_bootstrap *bootstrap, const char *what, int64_t deadline_ns);
 
 /* The numeric IP address under which peers reached this rank ("127.0.0.1" when all are on one host). Static
  * for the life of the bootstrap. */

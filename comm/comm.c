@@ -166,7 +166,7 @@ static int connect_eagerly(struct weft_comm *comm, int64_t deadline_ns)
     weft_progress_background(comm->context, 1);
     int status = weft_comm_connect_peers(comm, deadline_ns);
     if (status == WEFT_OK)
-        status = weft_bootstrap_barrier(comm->bootstrap, deadline_ns);
+        status = weft_bootstrap_barrier(comm->bootstrap, "making the communicator", deadline_ns);
     weft_progress_background(comm->context, -1);
     return status;
 }

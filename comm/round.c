@@ -118,8 +118,8 @@ int weft_round_gather(struct weft_round *round, const void *mine, size_t size, s
     memcpy(message, &head, sizeof head);
     if (size)
         memcpy(message + sizeof head, mine, size);
-    int status =
-        weft_bootstrap_allgather(comm->bootstrap, message, sizeof head + size, &gathered, round->deadline_ns);
+    int status = weft_bootstrap_allgather(comm->bootstrap, weft_call_name(call), message, sizeof head + size,
+                                          &gathered, round->deadline_ns);
     free(message);
     if (status != WEFT_OK)
         return weft_round_fail(round, status);

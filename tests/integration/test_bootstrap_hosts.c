@@ -61,11 +61,12 @@ static int take_part(int number, int ranks, void *arg)
                                              .service = service};
     CHECK_OK(weft_bootstrap_open(&options, &b));
     CHECK(strcmp(weft_bootstrap_local_address(b), side->index ? "10.99.0.2" : "10.99.0.1") == 0);
-    CHECK_OK(weft_bootstrap_allgather(b, &rank, sizeof rank, &blobs, weft_deadline_ns(DEADLINE_MS)));
+    CHECK_OK(
+        weft_bootstrap_allgather(b, "allgather", &rank, sizeof rank, &blobs, weft_deadline_ns(DEADLINE_MS)));
     for (int i = 0; i < RANKS; i++)
         CHECK(blobs[i].size == sizeof i && memcmp(blobs[i].data, &i, sizeof i) == 0);
     free(blobs);
-    CHECK_OK(weft_bootstrap_barrier(b, weft_deadline_ns(DEADLINE_MS)));
+    CHECK_OK(weft_bootstrap_barrier(b, "barrier", weft_deadline_ns(DEADLINE_MS)));
     weft_bootstrap_close(b);
     weft_service_stop(service);
     return 0;

@@ -62,7 +62,7 @@ static int take_part(int rank)
     if (rank == LATE)
         CHECK(wait_for(&scene->attacked, 1));
     CHECK_OK(party_open(&party, rank, RANKS, "", PATIENCE_MS));
-    CHECK_OK(weft_bootstrap_barrier(party.b, weft_deadline_ns(PATIENCE_MS)));
+    CHECK_OK(weft_bootstrap_barrier(party.b, "barrier", weft_deadline_ns(PATIENCE_MS)));
     __atomic_add_fetch(&scene->finished, 1, __ATOMIC_ACQ_REL);
     party_close(&party);
     return 0;
@@ -188,7 +188,7 @@ static int recorded_rank(int rank, int ranks)
     if (rank > 0)
         test_ranks_seat(rank, ranks, -1, proxy_address);
     CHECK_OK(party_open(&party, rank, ranks, "", PATIENCE_MS));
-    CHECK_OK(weft_bootstrap_barrier(party.b, weft_deadline_ns(PATIENCE_MS)));
+    CHECK_OK(weft_bootstrap_barrier(party.b, "barrier", weft_deadline_ns(PATIENCE_MS)));
     party_close(&party);
     return 0;
 }

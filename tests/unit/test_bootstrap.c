@@ -138,7 +138,7 @@ static int gather_rounds(struct weft_bootstrap *b, int rank, int ranks, const st
         for (size_t i = 0; i < size; i++)
             mine[i] = blob_byte(rank, round, i);
         struct weft_blob *blobs;
-        CHECK_OK(weft_bootstrap_allgather(b, mine, size, &blobs, weft_deadline_ns(DEADLINE_MS)));
+        CHECK_OK(weft_bootstrap_allgather(b, "allgather", mine, size, &blobs, weft_deadline_ns(DEADLINE_MS)));
         for (int r = 0; r < ranks; r++) {
             CHECK(blobs[r].size == blob_size(r, round, meeting->size_most));
             for (size_t i = 0; i < blobs[r].size; i++)
@@ -146,7 +146,7 @@ static int gather_rounds(struct weft_bootstrap *b, int rank, int ranks, const st
         }
         free(blobs);
         free(mine);
-        CHECK_OK(weft_bootstrap_barrier(b, weft_deadline_ns(DEADLINE_MS)));
+        CHECK_OK(weft_bootstrap_barrier(b, "barrier", weft_deadline_ns(DEADLINE_MS)));
     }
     return 0;
 }

@@ -79,7 +79,7 @@ static int stopped_rank(struct party *party, int ranks)
     if (!strstr(text, "was declared dead by rank ") || !strstr(text, ": silent for "))
         fprintf(stderr, "the stopped rank says '%s'\n", text);
     CHECK(strstr(text, "was declared dead by rank ") && strstr(text, ": silent for "));
-    CHECK(weft_bootstrap_barrier(b, weft_deadline_ns(PATIENCE_MS)) == WEFT_PEER_FAILED);
+    CHECK(weft_bootstrap_barrier(b, "barrier", weft_deadline_ns(PATIENCE_MS)) == WEFT_PEER_FAILED);
     CHECK(weft_bootstrap_agree(b, 1, NULL, 0, weft_deadline_ns(PATIENCE_MS), &out) == WEFT_PEER_FAILED);
     CHECK(party_detail_has("was declared dead by rank "));
     return 0;
@@ -163,7 +163,7 @@ static int frozen_body(int rank, int ranks, void *arg)
     if (rank == job)
         return 0;
     CHECK(weft_bootstrap_failure(party.b, NULL, 0) == WEFT_OK);
-    CHECK_OK(weft_bootstrap_barrier(party.b, weft_deadline_ns(PATIENCE_MS)));
+    CHECK_OK(weft_bootstrap_barrier(party.b, "barrier", weft_deadline_ns(PATIENCE_MS)));
     CHECK(__atomic_load_n(&party.calls, __ATOMIC_SEQ_CST) == 0);
     party_close(&party);
     return 0;

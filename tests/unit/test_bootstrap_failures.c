@@ -23,9 +23,10 @@ static int late_body(int rank, int ranks, void *arg)
     CHECK_OK(party_open(&party, rank, ranks, "", PATIENCE_MS));
     if (rank != 6 && rank != 9) {
         struct weft_blob *blobs;
-        CHECK(weft_bootstrap_allgather(party.b, "x", 1, &blobs, weft_deadline_ns(300)) == WEFT_TIMEOUT);
+        CHECK(weft_bootstrap_allgather(party.b, "allgather", "x", 1, &blobs, weft_deadline_ns(300)) ==
+              WEFT_TIMEOUT);
         CHECK(party_detail_has("allgather: deadline passed, ranks 6, 9 of 11 did not come"));
-        CHECK(weft_bootstrap_barrier(party.b, weft_deadline_ns(300)) == WEFT_TIMEOUT);
+        CHECK(weft_bootstrap_barrier(party.b, "barrier", weft_deadline_ns(300)) == WEFT_TIMEOUT);
     }
     pthread_barrier_wait(done);
     CHECK(weft_bootstrap_failure(party.b, NULL, 0) == WEFT_OK);
@@ -39,7 +40,7 @@ static int late_root_body(int rank, int ranks, void *arg)
     struct party party;
     CHECK_OK(party_open(&party, rank, ranks, "", PATIENCE_MS));
     if (rank != 0) {
-        CHECK(weft_bootstrap_barrier(party.b, weft_deadline_ns(200)) == WEFT_TIMEOUT);
+        CHECK(weft_bootstrap_barrier(party.b, "barrier", weft_deadline_ns(200)) == WEFT_TIMEOUT);
         CHECK(party_detail_has("barrier: deadline passed, rank 0 of 6 did not come"));
     }
     pthread_barrier_wait(done);
@@ -74,7 +75,7 @@ static int revoke_body(int rank, int ranks, void *arg)
     }
     CHECK(weft_bootstrap_failure(party.b, text, sizeof text) == WEFT_REVOKED);
     CHECK(strncmp(text, "rank 7 on host '", 16) == 0 && strstr(text, "gave up: its transport broke"));
-    CHECK(weft_bootstrap_barrier(party.b, weft_deadline_ns(PATIENCE_MS)) == WEFT_REVOKED);
+    CHECK(weft_bootstrap_barrier(party.b, "barrier", weft_deadline_ns(PATIENCE_MS)) == WEFT_REVOKED);
     CHECK(party_detail_has("gave up: its transport broke"));
     pthread_barrier_wait(done);
     CHECK(__atomic_load_n(&party.calls, __ATOMIC_SEQ_CST) == (rank != 7));
@@ -104,7 +105,8 @@ static int leave_body(int rank, int ranks, void *arg)
         pthread_barrier_wait(done);
         CHECK(weft_bootstrap_failure(party.b, NULL, 0) == WEFT_OK);
         if (weft_boot_parent(rank) == 0) {
-            CHECK(weft_bootstrap_barrier(party.b, weft_deadline_ns(PATIENCE_MS)) == WEFT_PEER_FAILED);
+            CHECK(weft_bootstrap_barrier(party.b, "barrier", weft_deadline_ns(PATIENCE_MS)) ==
+                  WEFT_PEER_FAILED);
             CHECK(party_detail_has("rank 0 on host"));
             CHECK(party_detail_has("has left the communicator"));
         }
@@ -148,7 +150,7 @@ static int killed_body(int rank, int ranks, void *arg)
         kill(getpid(), SIGKILL);
     }
     if (rank % 2) { /* waiting in a call, or not */
-        CHECK(weft_bootstrap_barrier(party.b, weft_deadline_ns(PATIENCE_MS)) == WEFT_PEER_FAILED);
+        CHECK(weft_bootstrap_barrier(party.b, "barrier", weft_deadline_ns(PATIENCE_MS)) == WEFT_PEER_FAILED);
         CHECK(party_detail_has("died: connection"));
     }
     CHECK(party_wait_failed(&party, 1));
@@ -189,7 +191,7 @@ static int stopped_root_body(int rank, int ranks, void *arg)
         kill(getpid(), SIGSTOP);
         return 1;
     }
-    CHECK(weft_bootstrap_barrier(party.b, weft_deadline_ns(500)) == WEFT_TIMEOUT);
+    CHECK(weft_bootstrap_barrier(party.b, "barrier", weft_deadline_ns(500)) == WEFT_TIMEOUT);
     CHECK(party_detail_has("rank 0 on host '"));
     CHECK(party_detail_has("does not answer who is missing"));
     __atomic_add_fetch(open_count, 1, __ATOMIC_SEQ_CST);

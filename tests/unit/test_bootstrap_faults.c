@@ -462,7 +462,7 @@ static int strangers_body(int rank, int ranks, void *arg)
         CHECK(count == SILENT);
     }
     CHECK_OK(party_open(&party, rank, ranks, "", PATIENCE_MS));
-    CHECK_OK(weft_bootstrap_barrier(party.b, weft_deadline_ns(PATIENCE_MS)));
+    CHECK_OK(weft_bootstrap_barrier(party.b, "barrier", weft_deadline_ns(PATIENCE_MS)));
     for (int i = 0; i < count; i++)
         close(silent[i]);
     party_close(&party);

@@ -132,12 +132,13 @@ static void test_one_rank_needs_nothing(void **state)
     struct weft_bootstrap *b;
     struct weft_blob *blobs;
     assert_int_equal(weft_bootstrap_open(&resolved, &b), WEFT_OK); /* not even a service thread */
-    assert_int_equal(weft_bootstrap_barrier(b, 0), WEFT_OK);
-    assert_int_equal(weft_bootstrap_allgather(b, "abc", 3, &blobs, 0), WEFT_OK);
+    assert_int_equal(weft_bootstrap_barrier(b, "barrier", 0), WEFT_OK);
+    assert_int_equal(weft_bootstrap_allgather(b, "allgather", "abc", 3, &blobs, 0), WEFT_OK);
     assert_int_equal(blobs[0].size, 3);
     assert_memory_equal(blobs[0].data, "abc", 3);
     free(blobs);
-    assert_int_equal(weft_bootstrap_allgather(b, "", ((size_t)64 << 20) + 1, &blobs, 0), WEFT_INVALID);
+    assert_int_equal(weft_bootstrap_allgather(b, "allgather", "", ((size_t)64 << 20) + 1, &blobs, 0),
+                     WEFT_INVALID);
     assert_string_equal(weft_bootstrap_local_address(b), "127.0.0.1");
     weft_bootstrap_close(b);
 }
