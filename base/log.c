@@ -96,7 +96,34 @@ static int open_file(void)
     if (fstat(fd, &about) == 0 && (!S_ISREG(about.st_mode) || about.st_uid == geteuid()))
         return fd;
     close(fd);
+    errno = EPERM;
     return -1;
+}
+
+/* Sets errno where not. A pipe without a reader may have one later. */
+static int file_is_usable(void)
+{
+    struct stat about;
+    char folder[PATH_MAX];
+    if (lstat(file, &about) == 0) {
+        int fd = open_file(), error = errno;
+        if (fd >= 0)
+            close(fd);
+        errno = error;
+        return fd >= 0 || error == ENXIO;
+    }
+    if (errno != ENOENT)
+        return 0;
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(file, '/') - file + 1), file);
+    return faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) == 0;
+}
+
+void weft_log_check_file(void)
+{
+    if (weft_log_enabled(WEFT_LOG_WARN) && file && !file_is_usable())
+        weft_log(WEFT_LOG_WARN,
+                 "WEFT_LOG_FILE is '%s', which cannot be written: %s; the log goes to standard error", file,
+                 strerror(errno));
 }
 
 /* Who speaks, and when. */

@@ -21,6 +21,9 @@ void weft_log(enum weft_log_level level, const char *format, ...) __attribute__(
  * one that is none counts as the nearest that is, error to debug. */
 void weft_log_line(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* A warning, if the log's file can be neither written nor made. Makes none. */
+void weft_log_check_file(void);
+
 /* Says something once per process for the given flag. */
 #define weft_log_once(level, ...)                                                                            \
     do {                                                                                                     \

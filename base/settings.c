@@ -169,32 +169,43 @@ static const struct weft_setting rows[] = {
 
 enum { ROWS = sizeof rows / sizeof *rows };
 
+static const char absolute_path[] = "an absolute path";
+static const char descriptor[] = "a number of a descriptor";
+
 /* What is read elsewhere, each where its value is needed, for the same readers. */
 #define ELSEWHERE(name, scope, group, unset, values, text)                                                   \
     {                                                                                                        \
         name, 0, OTHER, 0, 0, 0, NULL, scope, group, unset, values, text                                     \
     }
+#define NUMBER_ELSEWHERE(name, low, high, scope, group, unset, values, text)                                 \
+    {                                                                                                        \
+        name, 0, OTHER, low, high, 0, NULL, scope, group, unset, values, text                                \
+    }
+#define WORD_ELSEWHERE(name, words, scope, group, unset, text)                                               \
+    {                                                                                                        \
+        name, 0, OTHER, 0, 0, 0, words, scope, group, unset, NULL, text                                      \
+    }
 
 static const struct weft_setting elsewhere[] = {
-    ELSEWHERE("RANK", LOCAL, WEFT_SETTINGS_JOB, "from PMIx", "a number from 0",
-              "This rank's number. torchrun sets it."),
-    ELSEWHERE("WORLD_SIZE", SAME, WEFT_SETTINGS_JOB, "from PMIx", "a number from 1",
-              "How many ranks there are. torchrun sets it."),
-    ELSEWHERE("WEFT_BOOTSTRAP_FILE", SAME, WEFT_SETTINGS_JOB, "not used", "an absolute path",
+    NUMBER_ELSEWHERE("RANK", 0, (1 << 20) - 1, LOCAL, WEFT_SETTINGS_JOB, "from PMIx", "a number from 0",
+                     "This rank's number. torchrun sets it."),
+    NUMBER_ELSEWHERE("WORLD_SIZE", 1, 1 << 20, SAME, WEFT_SETTINGS_JOB, "from PMIx", "a number from 1",
+                     "How many ranks there are. torchrun sets it."),
+    ELSEWHERE("WEFT_BOOTSTRAP_FILE", SAME, WEFT_SETTINGS_JOB, "not used", absolute_path,
               "A file on a file system that all ranks see. Rank 0 makes it, and removes it when all have "
               "met. A record that an earlier job has left there is replaced; anything else there is an "
               "error, and stays as it is."),
     ELSEWHERE("MASTER_ADDR", SAME, WEFT_SETTINGS_JOB, "from PMIx", "a host name or an address",
               "The host of rank 0, where WEFT_BOOTSTRAP_FILE is not set. torchrun sets it."),
-    ELSEWHERE("WEFT_PORT", SAME, WEFT_SETTINGS_JOB, "MASTER_PORT + 1", "1 to 65535",
-              "The TCP port where rank 0 listens."),
-    ELSEWHERE("MASTER_PORT", SAME, WEFT_SETTINGS_JOB, "not used", "1 to 65534",
-              "The port of torchrun's own store. weft takes the next one where WEFT_PORT is not set."),
-    ELSEWHERE("WEFT_BOOTSTRAP_FD", LOCAL, WEFT_SETTINGS_JOB, "not used", "a number of a descriptor",
-              "On rank 0: a socket, inherited from a launcher, that already listens on that port."),
-    ELSEWHERE("WEFT_SECRET_FD", LOCAL, WEFT_SETTINGS_JOB, "not used", "a number of a descriptor",
-              "A file, inherited from a launcher, that holds the job's secret of 16 to 4096 bytes."),
-    ELSEWHERE("WEFT_SECRET_FILE", LOCAL, WEFT_SETTINGS_JOB, "not used", "an absolute path",
+    NUMBER_ELSEWHERE("WEFT_PORT", 1, 65535, SAME, WEFT_SETTINGS_JOB, "MASTER_PORT + 1", NULL,
+                     "The TCP port where rank 0 listens."),
+    NUMBER_ELSEWHERE("MASTER_PORT", 1, 65534, SAME, WEFT_SETTINGS_JOB, "not used", NULL,
+                     "The port of torchrun's own store. weft takes the next one where WEFT_PORT is not set."),
+    NUMBER_ELSEWHERE("WEFT_BOOTSTRAP_FD", 0, 1 << 30, LOCAL, WEFT_SETTINGS_JOB, "not used", descriptor,
+                     "On rank 0: a socket, inherited from a launcher, that already listens on that port."),
+    NUMBER_ELSEWHERE("WEFT_SECRET_FD", 0, 1 << 30, LOCAL, WEFT_SETTINGS_JOB, "not used", descriptor,
+                     "A file, inherited from a launcher, that holds the job's secret of 16 to 4096 bytes."),
+    ELSEWHERE("WEFT_SECRET_FILE", LOCAL, WEFT_SETTINGS_JOB, "not used", absolute_path,
               "A regular file with the job's secret, where WEFT_SECRET_FD is not set. It belongs to the user "
               "who runs "
               "the job and gives nobody else any rights (mode 0600). Every host has the same content."),
@@ -213,13 +224,13 @@ static const struct weft_setting elsewhere[] = {
         "FI_OFI_RXM_USE_SRX", LOCAL, WEFT_SETTINGS_TRANSPORT, "libfabric's own", "libfabric's",
         "A setting of libfabric. weft refuses to use verbs;ofi_rxm of libfabric 1.17 where it is on, as "
         "notices of writes are lost then."),
-    ELSEWHERE("WEFT_LOG", PROCESS, WEFT_SETTINGS_LOG, "warn", "none, error, warn, info, debug",
-              "What is logged: this level and the more serious ones."),
-    ELSEWHERE("WEFT_LOG_FILE", PROCESS, WEFT_SETTINGS_LOG, "standard error", "an absolute path",
+    WORD_ELSEWHERE("WEFT_LOG", "none,error,warn,info,debug", PROCESS, WEFT_SETTINGS_LOG, "warn",
+                   "What is logged: this level and the more serious ones."),
+    ELSEWHERE("WEFT_LOG_FILE", PROCESS, WEFT_SETTINGS_LOG, "standard error", absolute_path,
               "The file where the log goes."),
-    ELSEWHERE("WEFT_ISA", PROCESS, WEFT_SETTINGS_LOG, "the best that the processor has",
-              "portable, avx2, avx512",
-              "The code that reduces on processors. The results have the same bits with each."),
+    WORD_ELSEWHERE("WEFT_ISA", "portable,avx2,avx512", PROCESS, WEFT_SETTINGS_LOG,
+                   "the best that the processor has",
+                   "The code that reduces on processors. The results have the same bits with each."),
 };
 
 enum { ELSEWHERE_ROWS = sizeof elsewhere / sizeof *elsewhere };
@@ -277,7 +288,41 @@ static int is_text(const struct weft_setting *row)
 
 static const char *given_value(const struct weft_setting *row)
 {
-    return row->type == FILES ? weft_secure_getenv(row->name) : getenv(row->name);
+    int names_file = row->type == FILES || row->values == absolute_path || row->values == descriptor;
+    return names_file ? weft_secure_getenv(row->name) : getenv(row->name);
+}
+
+static int check_word(const struct weft_setting *row, const char *text, int64_t *index)
+{
+    *index = word_index(row->words, text, strlen(text));
+    if (*index < 0)
+        return weft_fail(WEFT_INVALID, "%s is '%s': expected one of '%s'", row->name, text, row->words);
+    return WEFT_OK;
+}
+
+/* One that is read elsewhere. */
+static int check_other(const struct weft_setting *row, const char *text)
+{
+    int64_t value;
+    if (row->high)
+        return read_number(row, text, &value);
+    if (row->words)
+        return check_word(row, text, &value);
+    if (row->values == absolute_path && text[0] != '/')
+        return weft_fail(WEFT_INVALID, "%s is '%s': expected an absolute path", row->name, text);
+    return WEFT_OK;
+}
+
+/* What has no better place to be refused: whoever reads these has no error to return. */
+static int check_process_rows(void)
+{
+    int status = WEFT_OK;
+    for (size_t i = 0; i < ELSEWHERE_ROWS && status == WEFT_OK; i++) {
+        const char *text = elsewhere[i].scope == PROCESS ? given_value(&elsewhere[i]) : NULL;
+        if (text && *text)
+            status = check_other(&elsewhere[i], text);
+    }
+    return status;
 }
 
 static int read_row(const struct weft_setting *row, struct weft_settings *settings)
@@ -292,10 +337,7 @@ static int read_row(const struct weft_setting *row, struct weft_settings *settin
         return WEFT_OK;
     if (row->type == NUMBER)
         return read_number(row, text, number);
-    *number = word_index(row->words, text, strlen(text));
-    if (*number < 0)
-        return weft_fail(WEFT_INVALID, "%s is '%s': expected one of '%s'", row->name, text, row->words);
-    return WEFT_OK;
+    return check_word(row, text, number);
 }
 
 /* Writes the words of transport_words that the list has; an empty list has all. */
@@ -332,6 +374,9 @@ int weft_settings_read(struct weft_settings *settings)
         if (status != WEFT_OK)
             return status;
     }
+    int status = check_process_rows();
+    if (status != WEFT_OK)
+        return status;
     *settings = read;
     order_transports(read.transports, settings->transports, sizeof settings->transports);
     return WEFT_OK;
@@ -371,7 +416,7 @@ void weft_setting_values(const struct weft_setting *setting, char *text, size_t 
     size_t used = 0;
     if (setting->values)
         snprintf(text, capacity, "%s", setting->values);
-    else if (setting->type == WORD)
+    else if (setting->words)
         for (const char *c = setting->words; *c && used + 3 < capacity; c++)
             used += (size_t)snprintf(text + used, capacity - used, *c == ',' ? ", " : "%c", *c);
     else if (setting->high == INT64_MAX)
@@ -391,7 +436,7 @@ int weft_setting_in_force(const struct weft_setting *setting, char *text, size_t
     }
     snprintf(text, capacity, "%s", given);
     if (setting->type == OTHER)
-        return WEFT_OK;
+        return check_other(setting, given);
     int status = read_row(setting, &read);
     const void *field = (const char *)&read + setting->offset;
     if (status != WEFT_OK)

@@ -99,8 +99,12 @@ void weft_setting_values(const struct weft_setting *setting, char *text, size_t 
  * then. */
 int weft_setting_in_force(const struct weft_setting *setting, char *text, size_t capacity);
 
-/* Reads the environment. */
+/* Reads the environment. Also refuses values of the variables that are read once per process, where nobody can. */
 int weft_settings_read(struct weft_settings *settings);
+
+/* Says in the log, once per process, which variables of the environment look like settings and are none, and whether the
+ * log's file cannot be written. base/settings_unknown.c */
+void weft_settings_warn(void);
 
 /* Replaces the transports by a list of the caller's: words of "shm,ofi,verbs" in any order, "" all. */
 int weft_settings_transports(struct weft_settings *settings, const char *list);

@@ -130,6 +130,7 @@ int weft_context_open(const weft_context_options *options, weft_context **opened
     if (!context)
         return weft_fail(WEFT_NOMEM, "no memory for a context");
     int status = weft_settings_read(&context->settings);
+    weft_settings_warn();
     if (status == WEFT_OK)
         status = apply_options(&context->settings, options);
     if (status == WEFT_OK)

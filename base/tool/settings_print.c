@@ -111,6 +111,8 @@ static void markdown_head(void)
         "- A value that is out of range or misspelt is `WEFT_INVALID`. The error names the variable, the "
         "value and "
         "what was expected.\n"
+        "- A variable that begins with `WEFT_` and is no setting is named by a warning in the log, once per "
+        "process.\n"
         "- An empty value is as good as none.\n");
 }
 
@@ -137,6 +139,8 @@ static void man_head(void)
            ".Dv WEFT_SETTINGS ,\n"
            "and the error names rank and variable.\n"
            "A local one may differ.\n"
+           "A variable that begins with WEFT_ and is no setting is named by a warning in the log, once per "
+           "process.\n"
            "An empty value is as good as none.\n"
            "The list with the values in force is printed by\n"
            ".Ic weft-perf --settings .\n");

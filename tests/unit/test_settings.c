@@ -182,6 +182,19 @@ static void test_values_in_force(void **state)
         {"WEFT_TRANSPORT", "tcp", "tcp", WEFT_INVALID},
         {"WEFT_DEVICE", "^cuda", "^cuda", WEFT_OK},
         {"WEFT_LOG", "debug", "debug", WEFT_OK},
+        {"WEFT_LOG", "debg", "debg", WEFT_INVALID},
+        {"WEFT_ISA", "portable", "portable", WEFT_OK},
+        {"WEFT_ISA", "x", "x", WEFT_INVALID},
+        {"WEFT_LOG_FILE", "weft.log", "weft.log", WEFT_INVALID},
+        {"WEFT_PORT", "29501", "29501", WEFT_OK},
+        {"WEFT_PORT", "abc", "abc", WEFT_INVALID},
+        {"WEFT_PORT", "0", "0", WEFT_INVALID},
+        {"MASTER_PORT", "65535", "65535", WEFT_INVALID},
+        {"RANK", "-1", "-1", WEFT_INVALID},
+        {"WORLD_SIZE", "2", "2", WEFT_OK},
+        {"WORLD_SIZE", "two", "two", WEFT_INVALID},
+        {"WEFT_SECRET_FD", "x", "x", WEFT_INVALID},
+        {"WEFT_BOOTSTRAP_FILE", "here", "here", WEFT_INVALID},
     };
     char text[512];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -190,6 +203,23 @@ static void test_values_in_force(void **state)
         assert_int_equal(weft_setting_in_force(named(cases[i].name), text, sizeof text), cases[i].status);
         assert_string_equal(text, cases[i].in_force);
         assert_int_equal(unsetenv(cases[i].name), 0);
+    }
+}
+
+/* No call of the program's reads these, so that none could return the error: a context does not open with them. */
+static void test_what_a_process_reads_once(void **state)
+{
+    (void)state;
+    static const char *const refused[][3] = {
+        {"WEFT_LOG", "debg", "WEFT_LOG is 'debg': expected one of 'none,error,warn,info,debug'"},
+        {"WEFT_ISA", "x", "WEFT_ISA is 'x': expected one of 'portable,avx2,avx512'"},
+        {"WEFT_LOG_FILE", "weft.log", "WEFT_LOG_FILE is 'weft.log': expected an absolute path"},
+    };
+    struct weft_settings settings;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        assert_int_equal(set_and_read(refused[i][0], refused[i][1], &settings), WEFT_INVALID);
+        assert_string_equal(weft_error_detail(), refused[i][2]);
+        assert_int_equal(set_and_read(refused[i][0], "", &settings), WEFT_OK);
     }
 }
 
@@ -204,6 +234,7 @@ int main(void)
         cmocka_unit_test(test_every_setting_is_described),
         cmocka_unit_test(test_values_in_words),
         cmocka_unit_test(test_values_in_force),
+        cmocka_unit_test(test_what_a_process_reads_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

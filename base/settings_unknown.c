@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Variables of the environment that look like settings and are none: a misspelt setting would otherwise do nothing. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/settings.h"
+
+#define NAME_MAX_BYTES 64 /* of a name that is compared */
+#define NEAR           2  /* letters that differ, lack or are too many */
+
+/* Beginnings of names that weft's tests and weft-perf read: tests/README.md. */
+static const char *const others[] = {
+    "WEFT_TEST_", "WEFT_PERF_", "WEFT_VM",   "WEFT_KILL",        "WEFT_FAULT_",      "WEFT_SOAK_",
+    "WEFT_LONG",  "WEFT_SEED",  "WEFT_SANI", "WEFT_RDMA_DEVICE", "WEFT_SHARED_DATA",
+};
+
+/* How many letters must be added, taken away or changed; above NEAR when the names are too long. */
+static size_t distance(const char *a, size_t a_length, const char *b)
+{
+    size_t row[NAME_MAX_BYTES + 1], b_length = strlen(b);
+    if (a_length > NAME_MAX_BYTES || b_length > NAME_MAX_BYTES)
+        return NEAR + 1;
+    for (size_t k = 0; k <= b_length; k++)
+        row[k] = k;
+    for (size_t i = 0; i < a_length; i++) {
+        size_t before = row[0];
+        row[0] = i + 1;
+        for (size_t k = 0; k < b_length; k++) {
+            size_t best = before + (a[i] != b[k]);
+            before = row[k + 1];
+            best = before + 1 < best ? before + 1 : best;
+            row[k + 1] = row[k] + 1 < best ? row[k] + 1 : best;
+        }
+    }
+    return row[b_length];
+}
+
+/* 0: it is one of them, or weft's own otherwise. Else 1, with the setting that it is nearly the name of, or NULL. */
+static int is_unknown(const char *name, size_t length, const char **nearest)
+{
+    const struct weft_setting *setting;
+    size_t least = NEAR + 1;
+    *nearest = NULL;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strncmp(name, others[i], strlen(others[i])) == 0)
+            return 0;
+    for (size_t i = 0; (setting = weft_setting_at(i)); i++) {
+        size_t apart = distance(name, length, setting->name);
+        if (apart == 0)
+            return 0;
+        if (apart < least) {
+            least = apart;
+            *nearest = setting->name;
+        }
+    }
+    return 1;
+}
+
+static void warn_of_unknown(void)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+    char text[800] = "";
+    size_t used = 0;
+    for (char **variable = environ; variable && *variable; variable++) {
+        const char *name = *variable, *nearest;
+        size_t length = strspn(name, letters);
+        if (strncmp(name, "WEFT_", 5) != 0 || name[length] != '=' || !is_unknown(name, length, &nearest))
+            continue;
+        if (used < sizeof text)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%.*s", used ? ", " : "", (int)length,
+                                     name);
+        if (used < sizeof text && nearest)
+            used += (size_t)snprintf(text + used, sizeof text - used, " (did you mean %s?)", nearest);
+    }
+    if (used)
+        weft_log(WEFT_LOG_WARN, "set in the environment, but no setting of weft's: %s", text);
+}
+
+void weft_settings_warn(void)
+{
+    static int done;
+    if (__atomic_exchange_n(&done, 1, __ATOMIC_RELAXED))
+        return;
+    weft_log_check_file();
+    warn_of_unknown();
+}
