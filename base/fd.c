@@ -42,6 +42,7 @@ static word first_chunk[CHUNK];
 static _Atomic(word *) chunks[CHUNKS] = {first_chunk};
 static atomic_int chunks_used = 1; /* chunks from here on are empty */
 static _Thread_local struct weft_fd_losses lost;
+static atomic_int has_losses;
 
 /* Without the flags. *anonymous: the file shares its inode with others. Returns 0, or -1 with errno. */
 static int identify(int fd, uint64_t *identity, int *anonymous)
@@ -208,6 +209,7 @@ void weft_fd_close(int fd)
         atomic_store(word_of(fd), 0);
         lost.first = fd;
         lost.count++;
+        atomic_store_explicit(&has_losses, 1, memory_order_relaxed);
         return;
     }
     weft_fd_forget(fd);
@@ -218,6 +220,17 @@ void weft_fd_unpoll(int epoll_fd, int fd)
 {
     if (weft_fd_is_own(epoll_fd))
         epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
+int weft_fd_has_losses(void)
+{
+    return atomic_load_explicit(&has_losses, memory_order_relaxed);
+}
+
+void weft_fd_losses_drop(void)
+{
+    if (weft_fd_has_losses())
+        lost.count = 0;
 }
 
 void weft_fd_losses_add(const struct weft_fd_losses *losses)

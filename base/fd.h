@@ -9,7 +9,8 @@
  * A number that was taken from weft is never given to another owner of weft's, who would share it with one that
  * does not know yet. Closing it does nothing but count it as lost.
  *
- * Threads: any; losses are counted per thread. For what a forked child must not keep see base/fork.h.
+ * Threads: any. Losses are counted per thread, and taken over by the context that the thread works for before it turns to
+ * another. For what a forked child must not keep see base/fork.h.
  */
 #ifndef WEFT_BASE_FD_H
 #define WEFT_BASE_FD_H
@@ -49,6 +50,10 @@ struct weft_fd_losses {
     unsigned count;
     int first; /* the number of one of them */
 };
+/* Whether any thread has ever lost one: cheap. */
+int weft_fd_has_losses(void);
+/* Forgets those of the calling thread, which were nobody's. */
+void weft_fd_losses_drop(void);
 /* Adds those of the calling thread, and begins to count anew. */
 void weft_fd_losses_take(struct weft_fd_losses *losses);
 /* Adds losses to those of the calling thread. */

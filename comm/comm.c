@@ -154,8 +154,7 @@ static void free_comm(struct weft_comm *comm)
     weft_plans_put(comm->again.plan);
     weft_plans_clear(&comm->plans);
     free(comm);
-    weft_context_lock(context);
-    weft_fd_losses_take(&context->losses);
+    weft_context_lock(context); /* the losses of this thread */
     weft_context_unlock(context);
     atomic_fetch_sub(&context->users, 1);
 }
@@ -258,6 +257,10 @@ int weft_comm_create(weft_context *context, const weft_comm_options *options, we
 int weft_comm_open(struct weft_context *context, struct weft_bootstrap_options *resolved, int64_t timeout_ms,
                    int64_t deadline_ns, struct weft_comm **opened)
 {
+    weft_fd_losses_drop();
+    int status = weft_context_check(context);
+    if (status != WEFT_OK)
+        return status;
     struct weft_comm *comm = calloc(1, sizeof *comm);
     if (!comm)
         return weft_fail(WEFT_NOMEM, "no memory for a communicator");
@@ -269,7 +272,7 @@ int weft_comm_open(struct weft_context *context, struct weft_bootstrap_options *
     comm->generation = resolved->generation;
     comm->timeout_ms = timeout_ms;
     comm->name = strdup(resolved->name ? resolved->name : "");
-    int status = comm->name ? WEFT_OK : weft_fail(WEFT_NOMEM, "no memory for a communicator");
+    status = comm->name ? WEFT_OK : weft_fail(WEFT_NOMEM, "no memory for a communicator");
     if (status == WEFT_OK && comm->ranks > 1)
         status = meet(comm, resolved, deadline_ns);
     else if (status == WEFT_OK)
@@ -312,6 +315,7 @@ int weft_comm_destroy(weft_comm *comm)
         return weft_fork_refuse();
     if (!comm)
         return WEFT_OK;
+    weft_fd_losses_drop();
     if (comm->works)
         return weft_fail(WEFT_BUSY, "%d works of the communicator have not been freed", comm->works);
     weft_context_look(comm->context);

@@ -38,8 +38,15 @@ void weft_context_lock(struct weft_context *context)
 
 void weft_context_unlock(struct weft_context *context)
 {
+    if (weft_fd_has_losses())
+        weft_fd_losses_take(&context->losses);
     pthread_mutex_unlock(&context->lock);
 }
+
+#define LOSS                                                                                                 \
+    "the program has closed or replaced descriptor %d, which is weft's: a communicator cannot go on "        \
+    "without "                                                                                               \
+    "it"
 
 /* The program has closed descriptors of weft's, or put its own in their place. Nothing can be relied on from here on, and who waits
  * would wait for nothing. Libraries write to their descriptors without a look, so they are not called again. */
@@ -47,10 +54,7 @@ static void descriptors_lost(void *arg, int fd)
 {
     struct weft_context *context = arg;
     char text[160];
-    snprintf(text, sizeof text,
-             "the program has closed or replaced descriptor %d, which is weft's: a communicator cannot go on "
-             "without it",
-             fd);
+    snprintf(text, sizeof text, LOSS, fd);
     weft_context_lock(context);
     if (!context->is_robbed) {
         context->is_robbed = 1;
@@ -75,6 +79,15 @@ void weft_context_look(struct weft_context *context)
         fd = weft_service_find_lost(overlay);
     if (fd >= 0)
         descriptors_lost(context, fd);
+}
+
+int weft_context_check(struct weft_context *context)
+{
+    weft_context_look(context);
+    weft_context_lock(context);
+    int is_robbed = context->is_robbed, fd = context->lost_fd;
+    weft_context_unlock(context);
+    return is_robbed ? weft_fail(WEFT_SYSTEM, LOSS, fd) : WEFT_OK;
 }
 
 int weft_context_overlay(struct weft_context *context, struct weft_service **service)
@@ -189,6 +202,7 @@ int weft_context_close(weft_context *context)
         return weft_fork_refuse();
     if (!context)
         return WEFT_OK;
+    weft_fd_losses_drop();
     int users = atomic_load(&context->users);
     if (users)
         return weft_fail(WEFT_BUSY, "%d communicators of the context still exist", users);

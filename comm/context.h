@@ -171,6 +171,9 @@ struct weft_context {
  * not wait for long copies. */
 int weft_context_overlay(struct weft_context *context, struct weft_service **service);
 
+/* WEFT_OK, or WEFT_SYSTEM with the text of the loss, after such a look. */
+int weft_context_check(struct weft_context *context);
+
 /* Whether all descriptors are still weft's; if not, all communicators fail, and no library is called any more that keeps
  * descriptors of its own. The service threads look once a second: this is for before something is ended. */
 void weft_context_look(struct weft_context *context);

@@ -310,8 +310,14 @@ static int reserve(struct weft_service *service, int fd)
     return WEFT_OK;
 }
 
-static int watch_failed(int fd)
+/* errno is of a call on the epoll set, unless that is lost. */
+static int watch_failed(const struct weft_service *service, int fd)
 {
+    if (!weft_fd_is_own(service->epoll_fd))
+        return weft_fail(WEFT_SYSTEM,
+                         "service thread: the program has closed or replaced descriptor %d, which is weft's: "
+                         "without it none can be watched",
+                         service->epoll_fd);
     if (errno == ENOSPC)
         return weft_fail(WEFT_SYSTEM,
                          "service thread: cannot watch descriptor %d: this user watches too many: raise the "
@@ -335,7 +341,7 @@ int weft_service_watch(struct weft_service *service, int fd, weft_service_callba
         int is_noted = !weft_fd_is_known(fd) && weft_fd_note(fd) == 0;
         if (!weft_fd_is_own(service->epoll_fd) ||
             epoll_ctl(service->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
-            status = watch_failed(fd);
+            status = watch_failed(service, fd);
         else
             service->watches[fd] = (struct watch){callback, arg, service->generation, is_noted};
         if (status != WEFT_OK && is_noted)
@@ -371,7 +377,7 @@ int weft_service_want_output(struct weft_service *service, int fd, int on)
                                     .data.u64 = key_of(fd, service->watches[fd].generation)};
         if (!weft_fd_is_own(service->epoll_fd) ||
             epoll_ctl(service->epoll_fd, EPOLL_CTL_MOD, fd, &event) != 0)
-            status = weft_fail_errno("service thread: cannot change the watch of descriptor %d", fd);
+            status = watch_failed(service, fd);
     }
     pthread_mutex_unlock(&service->lock);
     return status;

@@ -23,6 +23,7 @@
 
 #include <cmocka.h>
 
+#include "base/fd.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
 #include "tests/support/skip.h"
@@ -294,12 +295,67 @@ static void test_second_context(void **state)
     assert_int_equal(test_ranks_fork(1, second_context_body, NULL), 0);
 }
 
+/* No communicator is begun on a context that has lost descriptors, where ranks would wait for each other. */
+static int robbed_create_body(int rank, int ranks, void *arg)
+{
+    (void)arg;
+    weft_context *context;
+    weft_comm *comm;
+    weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
+    options.timeout_ms = 600000;
+    options.rank = rank;
+    options.file = "/tmp/weft-nobody-comes-here";
+    CHECK_OK(weft_context_open(NULL, &context));
+    CHECK(rob(CLOSES) == 0);
+    for (options.ranks = 1; options.ranks <= ranks + 1; options.ranks++) {
+        CHECK(weft_comm_create(context, &options, &comm) == WEFT_SYSTEM);
+        CHECK(strstr(weft_error_detail(), "the program has closed or replaced descriptor"));
+    }
+    CHECK(weft_context_close(context) == WEFT_SYSTEM && is_loss_told());
+    return 0;
+}
+
+static void test_robbed_create(void **state)
+{
+    (void)state;
+    test_ranks_limit(LIMIT_S);
+    assert_int_equal(test_ranks_fork(1, robbed_create_body, NULL), 0);
+}
+
+/* A loss is told where it belongs: not by a context that this thread turns to later. */
+static int loss_of_nobody_body(int rank, int ranks, void *arg)
+{
+    (void)rank, (void)ranks, (void)arg;
+    weft_context *context;
+    weft_comm *comm;
+    weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
+    options.rank = 0;
+    options.ranks = 1;
+    for (int with_comm = 0; with_comm < 2; with_comm++) {
+        CHECK_OK(weft_context_open(NULL, &context));
+        CHECK(!with_comm || weft_comm_create(context, &options, &comm) == WEFT_OK);
+        int fd = weft_fd_add(eventfd(0, EFD_CLOEXEC));
+        CHECK(fd >= 0 && close(fd) == 0);
+        weft_fd_close(fd);
+        CHECK(!with_comm || weft_comm_destroy(comm) == WEFT_OK);
+        CHECK_OK(weft_context_close(context));
+    }
+    return 0;
+}
+
+static void test_loss_of_nobody(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(1, loss_of_nobody_body, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_context), cmocka_unit_test(test_one_rank),
-        cmocka_unit_test(test_shm),     cmocka_unit_test(test_ofi),
-        cmocka_unit_test(test_ofi_rxm), cmocka_unit_test(test_second_context),
+        cmocka_unit_test(test_context),       cmocka_unit_test(test_one_rank),
+        cmocka_unit_test(test_shm),           cmocka_unit_test(test_ofi),
+        cmocka_unit_test(test_ofi_rxm),       cmocka_unit_test(test_second_context),
+        cmocka_unit_test(test_robbed_create), cmocka_unit_test(test_loss_of_nobody),
     };
     setenv("WEFT_LOG", "none", 0);
     return cmocka_run_group_tests(tests, NULL, NULL);

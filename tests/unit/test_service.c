@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The service thread: callbacks, output, unwatch against running callbacks, tick, wake, reuse of numbers. */
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -8,10 +9,13 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include <weft/weft.h>
 #include "base/clock.h"
+#include "base/error.h"
 #include "comm/service.h"
 #include "tests/support/leak.h"
 
@@ -228,6 +232,24 @@ static void test_many_descriptors(void **state)
     weft_service_stop(probe.service);
 }
 
+/* What is lost is the set, and not the descriptor that somebody wants to have watched. */
+static void test_lost_set(void **state)
+{
+    (void)state;
+    struct weft_service *service;
+    assert_int_equal(weft_service_start("weft-test", &service), WEFT_OK);
+    int set = weft_service_fd(service), null = open("/dev/null", O_RDWR | O_CLOEXEC),
+        fd = eventfd(0, EFD_CLOEXEC);
+    char expected[100];
+    assert_true(null >= 0 && fd >= 0 && dup2(null, set) == set);
+    snprintf(expected, sizeof expected, "the program has closed or replaced descriptor %d, which is weft's",
+             set);
+    assert_int_equal(weft_service_watch(service, fd, on_ready, NULL), WEFT_SYSTEM);
+    assert_non_null(strstr(weft_error_detail(), expected));
+    weft_service_stop(service);
+    assert_int_equal(close(fd) | close(null) | close(set), 0);
+}
+
 static void test_nothing_is_left(void **state)
 {
     (void)state;
@@ -252,6 +274,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_output, pair_setup, pair_teardown),
         cmocka_unit_test(test_tick),
         cmocka_unit_test(test_many_descriptors),
+        cmocka_unit_test(test_lost_set),
         cmocka_unit_test(test_nothing_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
