@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/file.h"
 
 /* What one connection takes at most, on either side. */
 #define SPARE 4
@@ -57,13 +58,8 @@ int weft_limits_descriptors(void)
 static uint64_t pinned_bytes(void)
 {
     char text[4096];
-    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-    ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    if (size < 0)
+    if (weft_file_read("/proc/self/status", text, sizeof text) < 0)
         return 0;
-    text[size] = '\0';
     const char *line = strstr(text, "\nVmPin:");
     return line ? strtoull(line + sizeof "\nVmPin:" - 1, NULL, 10) * 1024 : 0;
 }

@@ -4,38 +4,34 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/crypto.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/secure.h"
 
-/* Reads from the beginning, without moving a position that others may share. One byte more than is allowed shows
+/* One byte more than is allowed shows
  * that there are too many. what names the setting, for the reason. */
 static int read_all(int fd, const char *what, struct weft_secret *secret)
 {
-    unsigned char beyond;
-    size_t size = 0;
-    for (;;) {
-        void *place = size < sizeof secret->bytes ? secret->bytes + size : &beyond;
-        size_t room = size < sizeof secret->bytes ? sizeof secret->bytes - size : 1;
-        ssize_t got = pread(fd, place, room, (off_t)size);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0) {
-            weft_fail_errno("%s: cannot read it", what);
-            return WEFT_INVALID;
-        }
-        size += (size_t)got;
-        if (got == 0 || size > sizeof secret->bytes)
-            break;
+    unsigned char bytes[WEFT_SECRET_MAX + 1];
+    ssize_t size = weft_file_read_fd(fd, bytes, sizeof bytes);
+    int status = WEFT_OK;
+    if (size < 0) {
+        weft_fail_errno("%s: cannot read it", what);
+        status = WEFT_INVALID;
+    } else if (size < WEFT_SECRET_MIN || size > WEFT_SECRET_MAX) {
+        status = weft_fail(WEFT_INVALID, "%s has %s%zd bytes: expected a secret of %d to %d", what,
+                           size > WEFT_SECRET_MAX ? "at least " : "", size, WEFT_SECRET_MIN, WEFT_SECRET_MAX);
+    } else {
+        memcpy(secret->bytes, bytes, (size_t)size);
+        secret->size = (size_t)size;
     }
-    if (size < WEFT_SECRET_MIN || size > WEFT_SECRET_MAX)
-        return weft_fail(WEFT_INVALID, "%s has %s%zu bytes: expected a secret of %d to %d", what,
-                         size > WEFT_SECRET_MAX ? "at least " : "", size, WEFT_SECRET_MIN, WEFT_SECRET_MAX);
-    secret->size = size;
-    return WEFT_OK;
+    weft_crypto_wipe(bytes, sizeof bytes);
+    return status;
 }
 
 static int from_descriptor(const char *text, struct weft_secret *secret)

@@ -2,7 +2,6 @@
 /* Addresses: text, resolving, this machine's interfaces, identity of host and network namespace. */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "comm/boot_net.h"
 
@@ -180,11 +180,7 @@ uint64_t weft_boot_host_identity(void)
 {
     char boot_id[64];
     struct stat space;
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    ssize_t size = read(fd, boot_id, sizeof boot_id);
-    close(fd);
+    ssize_t size = weft_file_read("/proc/sys/kernel/random/boot_id", boot_id, sizeof boot_id);
     if (size <= 0 || stat("/proc/self/ns/net", &space) != 0)
         return 0;
     uint64_t hash = weft_hash_bytes(WEFT_HASH_START, boot_id, (size_t)size);

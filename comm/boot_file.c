@@ -16,12 +16,11 @@
 
 #include "base/crypto.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "comm/boot_record.h"
 
-#define FIRST_WORD "weft-rendezvous "
-#define LAST_LINE  "\nend\n"
-#define TRIES      3 /* others may write the same path: each look may find something else */
+#define TRIES 3 /* others may write the same path: each look may find something else */
 
 enum found { NOTHING, RECORD, SOMETHING_ELSE, CHANGING, UNKNOWN };
 
@@ -51,37 +50,6 @@ static int is_same(const struct stat *about, const struct stat *as)
            about->st_mtim.tv_sec == as->st_mtim.tv_sec && about->st_mtim.tv_nsec == as->st_mtim.tv_nsec;
 }
 
-/* A record of any version, or the beginning of one whose writer was cut off: one line that says so, and nothing behind
- * the end. */
-static int is_record(const char *text, size_t size)
-{
-    size_t word = sizeof FIRST_WORD - 1;
-    if (size <= word || memcmp(text, FIRST_WORD, word) != 0 || text[word] < '0' || text[word] > '9')
-        return 0;
-    for (size_t i = word; i < size; i++)
-        if (text[i] != '\n' && (text[i] < ' ' || text[i] > '~'))
-            return 0;
-    const char *end = memmem(text, size, LAST_LINE, sizeof LAST_LINE - 1);
-    return !end || end + sizeof LAST_LINE - 1 == text + size;
-}
-
-/* Reads the file in fd, up to capacity. -1 with errno. */
-static ssize_t read_all(int fd, char *text, size_t capacity)
-{
-    size_t size = 0;
-    while (size < capacity) {
-        ssize_t got = read(fd, text + size, capacity - size);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return -1;
-        if (got == 0)
-            break;
-        size += (size_t)got;
-    }
-    return (ssize_t)size;
-}
-
 /* Fills found, size and text of a look at a regular file. */
 static void look_inside(const char *path, struct look *look)
 {
@@ -94,7 +62,7 @@ static void look_inside(const char *path, struct look *look)
         return;
     }
     ssize_t size = -1;
-    if (fstat(fd, &opened) != 0 || (size = read_all(fd, look->text, sizeof look->text)) < 0)
+    if (fstat(fd, &opened) != 0 || (size = weft_file_read_fd(fd, look->text, sizeof look->text)) < 0)
         snprintf(look->what, sizeof look->what, "a file that cannot be read (%.60s)", weft_errno_text(errno));
     else if (!is_same(&opened, &look->about)) {
         look->found = CHANGING;
@@ -107,7 +75,7 @@ static void look_inside(const char *path, struct look *look)
     look->found = SOMETHING_ELSE;
     if (size == 0)
         snprintf(look->what, sizeof look->what, "an empty file");
-    else if (opened.st_size <= WEFT_BOOT_RECORD_MAX && is_record(look->text, look->size))
+    else if (opened.st_size <= WEFT_BOOT_RECORD_MAX && weft_boot_record_is_one(look->text, look->size))
         look->found = RECORD;
     else
         snprintf(look->what, sizeof look->what, "a file of %lld bytes that is no record of weft's",

@@ -10,7 +10,10 @@
 #include "base/log.h"
 #include "comm/boot_file.h"
 
-#define FIRST_LINE     "weft-rendezvous 1"
+#define FIRST_WORD     "weft-rendezvous "
+#define FIRST_LINE     FIRST_WORD "1"
+#define LAST_WORD      "end"
+#define LAST_LINE      LAST_WORD "\n"
 #define LINE_MAX_BYTES 128
 
 size_t weft_boot_record_format(const struct weft_boot_record *record, char *text, size_t capacity)
@@ -28,7 +31,19 @@ size_t weft_boot_record_format(const struct weft_boot_record *record, char *text
             used += (size_t)snprintf(text + used, capacity - used, "%02x", record->secret[i]);
         used += (size_t)snprintf(text + used, capacity - used, "\n");
     }
-    return used + (size_t)snprintf(text + used, capacity - used, "end\n");
+    return used + (size_t)snprintf(text + used, capacity - used, LAST_LINE);
+}
+
+int weft_boot_record_is_one(const char *text, size_t size)
+{
+    const size_t word = sizeof FIRST_WORD - 1;
+    if (size <= word || memcmp(text, FIRST_WORD, word) != 0 || text[word] < '0' || text[word] > '9')
+        return 0;
+    for (size_t i = word; i < size; i++)
+        if (text[i] != '\n' && (text[i] < ' ' || text[i] > '~'))
+            return 0;
+    const char *end = memmem(text, size, "\n" LAST_LINE, sizeof LAST_LINE);
+    return !end || end + sizeof LAST_LINE == text + size;
 }
 
 static int parse_hex(const char *text, uint64_t *value)
@@ -55,7 +70,7 @@ static int parse_secret(const char *text, struct weft_boot_record *record)
 /* One line after the first; *done at the end line. Unknown words are from a later version, and skipped. */
 static int parse_line(const char *line, struct weft_boot_record *record, int *done)
 {
-    if (strcmp(line, "end") == 0) {
+    if (strcmp(line, LAST_WORD) == 0) {
         *done = 1;
         return WEFT_OK;
     }

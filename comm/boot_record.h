@@ -24,6 +24,9 @@ struct weft_boot_record {
 
 /* Returns the length, always below capacity (WEFT_BOOT_RECORD_MAX suffices). */
 size_t weft_boot_record_format(const struct weft_boot_record *record, char *text, size_t capacity);
+/* Whether it is a record of any version, or the beginning of one whose writer was cut off: one line that says so, and nothing
+ * behind the end. */
+int weft_boot_record_is_one(const char *text, size_t size);
 /* text needs no terminator. WEFT_PROTOCOL with the reason. */
 int weft_boot_record_parse(const char *text, size_t size, struct weft_boot_record *record);
 

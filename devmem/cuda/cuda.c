@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/file.h"
 #include "base/fork.h"
 #include "base/log.h"
 #include "devmem/cuda/cuda.h"
@@ -200,19 +201,6 @@ static void cuda_close(struct weft_device *device)
 
 /* --- describing */
 
-/* First line of a file of sysfs; "" when there is none. */
-static void read_line(const char *path, char *line, size_t size)
-{
-    line[0] = '\0';
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    ssize_t length = read(fd, line, size - 1);
-    close(fd);
-    line[length > 0 ? length : 0] = '\0';
-    line[strcspn(line, "\n")] = '\0';
-}
-
 static int cuda_count(struct weft_device *device)
 {
     int status = weft_cuda_ready(device);
@@ -229,11 +217,11 @@ static void describe_place(struct weft_device *device, int place, struct weft_de
     info->numa = -1;
     if (info->pci[0]) {
         snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/numa_node", info->pci);
-        read_line(path, line, sizeof line);
+        weft_file_read_line(path, line, sizeof line);
         if (line[0])
             info->numa = (int32_t)strtol(line, NULL, 10);
     }
-    read_line("/sys/module/nvidia/version", line, sizeof line);
+    weft_file_read_line("/sys/module/nvidia/version", line, sizeof line);
     snprintf(info->runtime, sizeof info->runtime, "CUDA %d.%d%s%.24s", device->driver.version / 1000,
              device->driver.version % 1000 / 10, line[0] ? ", driver " : "", line);
 }

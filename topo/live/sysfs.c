@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/error.h"
+#include "base/file.h"
 
 #define NAMES_MAX 65536 /* in a folder; the rest is not looked at */
 
@@ -24,38 +25,9 @@ static int join(char path[WEFT_SYSFS_PATH_MAX], const char *root, const char *fo
     return more < 0 || used + more >= WEFT_SYSFS_PATH_MAX ? -1 : 0;
 }
 
-static int read_path(const char *path, char *bytes, size_t size)
-{
-    int fd;
-    do
-        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    while (fd < 0 && errno == EINTR);
-    if (fd < 0)
-        return -1;
-    size_t used = 0;
-    while (used < size - 1) {
-        ssize_t more = read(fd, bytes + used, size - 1 - used);
-        if (more < 0 && errno == EINTR)
-            continue;
-        if (more < 0)
-            used = SIZE_MAX;
-        if (more <= 0)
-            break;
-        used += (size_t)more;
-    }
-    close(fd);
-    if (used == SIZE_MAX)
-        return -1;
-    bytes[used] = '\0';
-    return (int)used;
-}
-
 static int line_of(const char *path, char line[WEFT_SYSFS_LINE_MAX])
 {
-    if (read_path(path, line, WEFT_SYSFS_LINE_MAX) < 0)
-        return -1;
-    line[strcspn(line, "\n")] = '\0';
-    return (int)strlen(line);
+    return (int)weft_file_read_line(path, line, WEFT_SYSFS_LINE_MAX);
 }
 
 int weft_sysfs_line(const char *root, char line[WEFT_SYSFS_LINE_MAX], const char *format, ...)
@@ -87,7 +59,7 @@ int weft_sysfs_bytes(const char *root, char *bytes, size_t size, const char *pat
 {
     char whole[WEFT_SYSFS_PATH_MAX];
     int length = snprintf(whole, sizeof whole, "%s%s", root, path);
-    return length < 0 || (size_t)length >= sizeof whole ? -1 : read_path(whole, bytes, size);
+    return length < 0 || (size_t)length >= sizeof whole ? -1 : (int)weft_file_read(whole, bytes, size);
 }
 
 int weft_sysfs_exists(const char *root, const char *path)

@@ -11,6 +11,7 @@
 #include <weft/weft.h>
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/signals.h"
@@ -19,13 +20,8 @@
 /* Two processes with the same number share a kernel and a network namespace, so also its loopback. */
 static uint64_t host_hash(void)
 {
-    unsigned char text[64] = {0};
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        if (read(fd, text, sizeof text) < 0)
-            text[0] = 0;
-        close(fd);
-    }
+    char text[64] = "";
+    weft_file_read("/proc/sys/kernel/random/boot_id", text, sizeof text);
     struct stat namespace;
     memset(&namespace, 0, sizeof namespace);
     uint64_t hash = WEFT_HASH_START;

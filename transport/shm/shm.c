@@ -28,6 +28,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 #include "base/fd.h"
+#include "base/file.h"
 #include "transport/fence.h"
 #include "transport/shm/shm_private.h"
 
@@ -89,10 +90,7 @@ void shm_attention(struct weft_transport *transport)
 static void boot_read(uint8_t boot[16])
 {
     char text[40] = "";
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
+    ssize_t got = weft_file_read("/proc/sys/kernel/random/boot_id", text, sizeof text);
     size_t digits = 0;
     memset(boot, 0, 16);
     for (ssize_t i = 0; i < got && digits < 32; i++) {

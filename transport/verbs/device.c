@@ -13,6 +13,7 @@
 #include <weft/weft.h>
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "transport/verbs/why.h"
@@ -31,12 +32,7 @@ static void read_port_file(const char *device, int port, const char *name, char 
 {
     char path[256];
     snprintf(path, sizeof path, "/sys/class/infiniband/%s/ports/%d/%s", device, port, name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t size = fd < 0 ? -1 : read(fd, text, RATE_BYTES - 1);
-    if (fd >= 0)
-        close(fd);
-    text[size > 0 ? size : 0] = '\0';
-    text[strcspn(text, "\n")] = '\0';
+    weft_file_read_line(path, text, RATE_BYTES);
 }
 
 static uint32_t read_rate(const char *device, int port, int layer)
