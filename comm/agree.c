@@ -385,19 +385,16 @@ static int is_valid(const struct weft_comm *comm, const struct weft_blob *votes,
                      rank, comm->members[rank].host);
 }
 
+/* In place of earlier votes, or of NULL; the caller frees them, whatever the result. */
 static int gather_votes(struct weft_comm *comm, const struct vote *vote, struct weft_blob **votes,
                         int64_t deadline_ns)
 {
-    struct weft_blob *gathered;
+    free(*votes);
+    *votes = NULL;
     int status = weft_bootstrap_allgather(comm->bootstrap, "making the communicator", vote, sizeof *vote,
-                                          &gathered, deadline_ns);
-    for (int r = 0; r < comm->ranks && status == WEFT_OK; r++) {
-        status = is_valid(comm, gathered, r);
-        if (status != WEFT_OK)
-            free(gathered);
-    }
-    if (status == WEFT_OK)
-        *votes = gathered;
+                                          votes, deadline_ns);
+    for (int r = 0; r < comm->ranks && status == WEFT_OK; r++)
+        status = is_valid(comm, *votes, r);
     return status;
 }
 
@@ -449,7 +446,6 @@ static int hold_vote(struct weft_comm *comm, const struct weft_blob *blobs, stru
     cast_vote(comm, blobs, &vote, deadline_ns);
     int status = gather_votes(comm, &vote, votes, deadline_ns);
     if (status == WEFT_OK && unproven_rank(comm, *votes)) {
-        free(*votes);
         weft_context_lock(comm->context);
         if (!vote.network.ofi_size && !vote.network.verbs_size && vote.network.status == WEFT_OK)
             vote_network(comm, &vote);
@@ -458,7 +454,6 @@ static int hold_vote(struct weft_comm *comm, const struct weft_blob *blobs, stru
     }
     if (status == WEFT_OK && verbs_in_question(comm, *votes)) {
         status = complete_network(comm, *votes, &vote);
-        free(*votes);
         if (status == WEFT_OK)
             status = gather_votes(comm, &vote, votes, deadline_ns);
     }
@@ -583,13 +578,11 @@ int weft_agree(struct weft_comm *comm, int64_t deadline_ns)
         status = copy_member(comm, r, intros[r].data);
     if (status == WEFT_OK)
         status = count_processors(comm, intros);
-    if (status != WEFT_OK)
-        goto free_intros;
-    status = hold_vote(comm, intros, &votes, deadline_ns);
-    if (status != WEFT_OK)
-        goto free_intros;
+    if (status == WEFT_OK)
+        status = hold_vote(comm, intros, &votes, deadline_ns);
     comm->one_host = comm->no_shm = 1;
-    status = count_votes(comm, intros, votes);
+    if (status == WEFT_OK)
+        status = count_votes(comm, intros, votes);
     if (status == WEFT_OK)
         status = arrange(comm, intros, votes);
     free(votes);
@@ -597,7 +590,6 @@ int weft_agree(struct weft_comm *comm, int64_t deadline_ns)
         status = make_executor(comm);
     if (status == WEFT_OK)
         status = weft_agree_fastpath(comm, deadline_ns);
-free_intros:
     free(intros);
     return status;
 }
