@@ -183,6 +183,14 @@ static int write_temporary(const char *temporary, const char *text, size_t size,
     return weft_fail_errno("bootstrap file: cannot write '%s'", temporary);
 }
 
+static int check_name(const char *path)
+{
+    struct look look;
+    look_at(path, &look);
+    weft_crypto_wipe(look.text, sizeof look.text);
+    return look.found == SOMETHING_ELSE ? refuse(path, &look) : WEFT_OK;
+}
+
 /* Gives the finished file its name, in place of a record. */
 static int take_name(const char *path, const char *temporary)
 {
@@ -216,7 +224,9 @@ int weft_boot_file_write(const char *path, struct weft_boot_record *record, cons
     int length = snprintf(temporary, sizeof temporary, "%s.%016" PRIx64, path, record->nonce);
     if (length < 0 || (size_t)length >= sizeof temporary)
         return weft_fail(WEFT_INVALID, "bootstrap file: path of %zu bytes is too long", strlen(path));
-    int status = write_temporary(temporary, text, size, &about);
+    int status = check_name(path); /* before anything is made beside it */
+    if (status == WEFT_OK)
+        status = write_temporary(temporary, text, size, &about);
     if (status != WEFT_OK)
         return status;
     status = take_name(path, temporary);
