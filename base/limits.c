@@ -3,12 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #if __has_include(<sys/single_threaded.h>)
 #include <sys/single_threaded.h>
@@ -22,6 +24,8 @@
 
 /* What one connection takes at most, on either side. */
 #define SPARE 4
+
+#define USER_SPACE_OF_MACHINE 0xeffffffd /* its inode is fixed: PROC_USER_INIT_INO in Linux, proc_ns.h */
 
 #define RECENT_NS INT64_C(10000000000)
 
@@ -54,22 +58,36 @@ int weft_limits_descriptors(void)
     return error;
 }
 
-/* The kernel holds what drivers pin against the limit, and counts it per process (VmPin). 0 when it does not say. */
-static uint64_t pinned_bytes(void)
+/* The number behind a name in the text of a status file of /proc; 0 when it is not there. */
+static uint64_t status_number(const char *text, const char *name, int base)
 {
-    char text[4096];
-    if (weft_file_read("/proc/self/status", text, sizeof text) < 0)
-        return 0;
-    const char *line = strstr(text, "\nVmPin:");
-    return line ? strtoull(line + sizeof "\nVmPin:" - 1, NULL, 10) * 1024 : 0;
+    const char *line = strstr(text, name);
+    return line ? strtoull(line + strlen(name), NULL, base) : 0;
+}
+
+/* The kernel lets who has CAP_IPC_LOCK in the machine's own user namespace, and not in one of a container's, go beyond the
+ * limit. Threads have their own rights. */
+static int may_lock_more(const char *text)
+{
+    struct stat space;
+    return status_number(text, "\nCapEff:", 16) >> CAP_IPC_LOCK & 1 &&
+           stat("/proc/self/ns/user", &space) == 0 && space.st_ino == USER_SPACE_OF_MACHINE;
 }
 
 int weft_limits_locked(uint64_t more, struct weft_limits_locked *locked)
 {
+    char text[4096];
     struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
     getrlimit(RLIMIT_MEMLOCK, &limit);
-    locked->limit = limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur;
-    locked->pinned = locked->limit == UINT64_MAX ? 0 : pinned_bytes();
+    *locked = (struct weft_limits_locked){.limit = UINT64_MAX};
+    if (limit.rlim_cur == RLIM_INFINITY)
+        return 0;
+    weft_file_read("/proc/thread-self/status", text, sizeof text);
+    if (may_lock_more(text))
+        return 0;
+    locked->limit = limit.rlim_cur;
+    /* The kernel holds what drivers pin against the limit, and counts it per process. */
+    locked->pinned = status_number(text, "\nVmPin:", 10) * 1024;
     return locked->pinned > locked->limit || more > locked->limit - locked->pinned;
 }
 

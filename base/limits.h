@@ -15,9 +15,10 @@ void weft_limits_note(int error);
 int weft_limits_descriptors(void);
 
 /* Whether locking `more` bytes would go beyond the limit of locked memory (RLIMIT_MEMLOCK), with what is pinned already.
+ * It does not count for a thread that has CAP_IPC_LOCK.
  * Libraries say ENOMEM for that as well as for a malloc() that failed. */
 struct weft_limits_locked {
-    uint64_t limit, pinned; /* bytes; limit UINT64_MAX: none */
+    uint64_t limit, pinned; /* bytes; limit UINT64_MAX: none that counts */
 };
 int weft_limits_locked(uint64_t more, struct weft_limits_locked *locked);
 

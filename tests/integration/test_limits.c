@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "tests/support/job.h"
+#include "tests/support/lock_right.h"
 #include "tests/support/ranks.h"
 #include "tests/support/effort.h"
 #include "tests/support/skip.h"
@@ -271,6 +272,7 @@ static void test_locked_memory(void **state)
     snprintf(path, sizeof path, "%s/../provider/libwefttest-fi.so", dirname(program));
     if (access(path, R_OK) != 0)
         TEST_SKIP("the test provider was not built, as libfabric's headers were missing");
+    assert_true(test_lock_right(0) >= 0);
     assert_int_equal(set_limit(RLIMIT_MEMLOCK, 64 << 10), 0); /* what the provider goes by, in words */
     setenv("FI_PROVIDER_PATH", dirname(path), 1);
     setenv("FI_PROVIDER", "wefttest", 1);

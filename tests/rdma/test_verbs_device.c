@@ -6,13 +6,11 @@
 #include <cmocka.h>
 #include <dirent.h>
 #include <errno.h>
-#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 #include <weft/weft.h>
 
@@ -20,6 +18,7 @@
 #include "base/fork.h"
 #include "tests/rdma/opened_rails.h"
 #include "tests/support/child.h"
+#include "tests/support/lock_right.h"
 #include "tests/support/skip.h"
 #include "transport/verbs/region.h"
 #include "transport/verbs/window.h"
@@ -166,18 +165,14 @@ static void test_children_do_not_keep_devices_open(void **state)
 /* Without the right to lock memory beyond the limit, which root has. */
 static int limited_child(void)
 {
-    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
-    struct __user_cap_data_struct data[2];
     struct rlimit limit = {REGION_BYTES / 2, REGION_BYTES / 2};
     struct verbs_rail own[VERBS_RAILS];
     struct weft_region region = {0};
     int count;
     struct weft_transport_params params = rails_params(rails[0].device);
-    if (verbs_rails_open(&params, own, &count) || setrlimit(RLIMIT_MEMLOCK, &limit) ||
-        syscall(SYS_capget, &header, data))
+    if (verbs_rails_open(&params, own, &count) || setrlimit(RLIMIT_MEMLOCK, &limit))
         return 1;
-    data[0].effective &= ~(1u << CAP_IPC_LOCK);
-    if (syscall(SYS_capset, &header, data))
+    if (test_lock_right(0) < 0)
         return 2;
     void *memory = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     int status = verbs_region_make(own, count, memory, REGION_BYTES, &region);

@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <weft/weft.h>
 
+#include "tests/support/lock_right.h"
 #include "tests/support/ofi_fake.h"
 
 struct pair {
@@ -258,6 +259,7 @@ static void registering_fails_with_a_reason(void **state)
     struct weft_token token;
     struct rlimit limit = {0, 1 << 20};
     struct weft_transport *a = pair.a->transport;
+    assert_true(test_lock_right(0) >= 0);
     assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
     pair.a->registration_error = FI_ENOMEM;
     assert_int_equal(ofi_land(pair.ab, NULL, memory, sizeof memory, 7, &token), WEFT_TRANSPORT);

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <weft/weft.h>
 
 #include "base/limits.h"
@@ -278,37 +277,14 @@ static void test_pinning(void **state)
                         "or the device has no more regions");
 }
 
-/* Whether it was the limit is known: nothing is pinned here, so what is larger than the limit goes beyond it. */
-static void test_limit(void **state)
-{
-    (void)state;
-    struct rlimit before, lower;
-    struct weft_limits_locked locked;
-    assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
-    lower = before;
-    lower.rlim_cur = before.rlim_max < 65536 ? before.rlim_max : 65536;
-    assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &lower), 0);
-    assert_false(weft_limits_locked(lower.rlim_cur, &locked));
-    assert_int_equal(locked.limit, lower.rlim_cur);
-    assert_int_equal(locked.pinned, 0);
-    assert_true(weft_limits_locked(lower.rlim_cur + 1, &locked));
-    assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_silent_peer),
-        cmocka_unit_test(test_the_own_port_is_down),
-        cmocka_unit_test(test_each_status),
-        cmocka_unit_test(test_statuses_of_the_future),
-        cmocka_unit_test(test_long_names_fit),
-        cmocka_unit_test(test_texts_that_do_not_fit_end),
-        cmocka_unit_test(test_who_is_to_blame),
-        cmocka_unit_test(test_events),
-        cmocka_unit_test(test_an_event_of_a_link),
-        cmocka_unit_test(test_pinning),
-        cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_a_silent_peer),      cmocka_unit_test(test_the_own_port_is_down),
+        cmocka_unit_test(test_each_status),        cmocka_unit_test(test_statuses_of_the_future),
+        cmocka_unit_test(test_long_names_fit),     cmocka_unit_test(test_texts_that_do_not_fit_end),
+        cmocka_unit_test(test_who_is_to_blame),    cmocka_unit_test(test_events),
+        cmocka_unit_test(test_an_event_of_a_link), cmocka_unit_test(test_pinning),
     };
     return cmocka_run_group_tests_name("verbs why", tests, NULL, NULL);
 }
