@@ -47,9 +47,10 @@ uninstall:
 print-libs:
 	@echo $(PRIVATE_LIBS)
 
-# One line each, by tabs: the library's file, who loads it (library, tools), found or absent here, what for.
+# One line each, by tabs: the library's file, who loads it (library, tools), what packages say of it
+# (recommends, suggests), found or absent here, what for.
 #: print-runtime-libs    the libraries that are loaded at run time
 .PHONY: print-runtime-libs
 print-runtime-libs:
 	@$(MAKE) --no-print-directory $(BUILD)/weft-plan >&2
-	@$(BUILD)/weft-plan --version | awk 'NR > 1 { text = $$4; for (i = 5; i <= NF; i++) text = text " " $$i; print $$1 "\t" $$3 "\t" $$2 "\t" text }'
+	@$(BUILD)/weft-plan --version | awk 'NR > 1 { text = $$5; for (i = 6; i <= NF; i++) text = text " " $$i; print $$1 "\t" $$3 "\t" $$4 "\t" $$2 "\t" text }'

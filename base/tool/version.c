@@ -13,8 +13,9 @@ void weft_tool_version(const char *name, FILE *file)
     for (const struct weft_runtime_library *library = weft_runtime_libraries; library->name; library++) {
         /* It stays: the program ends soon, and not all of them clean up when they are unloaded. */
         void *handle = dlopen(library->name, RTLD_LAZY | RTLD_LOCAL);
-        fprintf(file, "%-20s %-7s %-8s %s; without it: %s\n", library->name, handle ? "found" : "absent",
-                library->user, library->purpose, library->without);
+        fprintf(file, "%-20s %-7s %-8s %-11s %s; without it: %s\n", library->name,
+                handle ? "found" : "absent", library->user, library->kind, library->purpose,
+                library->without);
     }
 }
 

@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The packages of the libraries that are loaded at run time, from the tools' own list: loaded.sh fabric|other USERS
-# fabric: what hosts talk over, without which a job stays on one host; the others serve those who have the device or launcher.
+# The packages of the libraries that are loaded at run time, from the tools' own list (base/tool/runtime.c):
+# loaded.sh recommends|suggests USERS. What is recommended must have a package; what is suggested may come from elsewhere.
 set -eu
-build/weft-plan --version | awk -v kind="$1" -v users="$2" '
-    NR > 1 && index(users, $3) && (($4 == "transport") == (kind == "fabric")) { print $1 }' | while read -r file; do
+packages=$(build/weft-plan --version | awk -v kind="$1" -v users="$2" '
+    NR > 1 && index(users, $3) && $4 == kind { print $1 }' | while read -r file; do
     package=$(dpkg-query -S "*/$file" 2>/dev/null | sed -n 's/:.*//p' | sort -u | head -n 1)
-    if [ "$package" ]; then echo "$package"; elif [ "$1" = fabric ]; then
+    if [ "$package" ]; then echo "$package"; elif [ "$1" = recommends ]; then
         echo "loaded.sh: no package here has $file" >&2
         exit 1
     fi
-done | paste -sd, -
+done)
+echo "$packages" | paste -sd, -
