@@ -12,15 +12,9 @@ set -u
 cd "$(dirname "$0")/../.." || exit 1
 . tests/checks/ranks.sh
 BUILD=${BUILD:-build}
-passed=0 failed=0
+source tests/support/tally.sh
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-result() { # NAME OUTPUT
-    if [[ -z $2 ]]; then passed=$((passed + 1)); else
-        failed=$((failed + 1))
-        printf '%s:\n%s\n' "$1" "$2"
-    fi
-}
 
 shopt -s nullglob
 documents=(*.md docs/*.md docs/guides/*.md tests/*.md tests/*/*.md perf/*.md)
@@ -41,7 +35,7 @@ anchors() { # PAGE
         /^#+ / { sub(/^#+ +/, ""); text = tolower($0); gsub(/\]\([^)]*\)/, "", text); gsub(/[^a-z0-9_ -]/, "", text)
             gsub(/ /, "-", text); print text (seen[text]++ ? "-" seen[text] - 1 : "") }' "$1"
 }
-result "links that lead nowhere" "$(for page in "${documents[@]}"; do
+nothing "links that lead nowhere" "$(for page in "${documents[@]}"; do
     while read -r line target; do
         [[ $target == *://* || $target == mailto:* ]] && continue
         file=${target%%#*}
@@ -63,14 +57,14 @@ for page in "${documents[@]}"; do [[ $page == CHANGELOG.md ]] || named+=("$page"
 names() { grep -ohE "$1" "${named[@]}" | sort -u; }
 code=$(grep -rhoE '\b(WEFT|weft)_[A-Za-z0-9_]+' include base algos topo devmem transport comm bindings perf examples tests Makefile mk .ci \
     --include=* --exclude=*.md 2>/dev/null | sort -u)
-result "WEFT_ names in documents that no source has" "$(comm -23 <(names '\bWEFT_[A-Z0-9_]*[A-Z0-9]\b') <(echo "$code" | sort -u))"
-result "weft_...() in documents that no source has" "$(comm -23 <(names '\bweft_[a-z0-9_]+\(\)' | tr -d '()') <(echo "$code" | sort -u))"
+nothing "WEFT_ names in documents that no source has" "$(comm -23 <(names '\bWEFT_[A-Z0-9_]*[A-Z0-9]\b') <(echo "$code" | sort -u))"
+nothing "weft_...() in documents that no source has" "$(comm -23 <(names '\bweft_[a-z0-9_]+\(\)' | tr -d '()') <(echo "$code" | sort -u))"
 # Headings in quotes are lines of the log or of errors, as far as they never change.
 texts=$(cat base/*.c comm/*.c devmem/*.c devmem/cuda/*.c transport/*/*.c topo/*.c topo/*/*.c perf/*.c bindings/torch/csrc/*.cpp bindings/torch/*/*.py |
     tr -d '\n' | sed 's/" *"//g')
-result "lines of the log in docs/troubleshooting.md that no source has" "$(sed -n 's/^#* "\(.*\)"$/\1/p' docs/troubleshooting.md |
+nothing "lines of the log in docs/troubleshooting.md that no source has" "$(sed -n 's/^#* "\(.*\)"$/\1/p' docs/troubleshooting.md |
     while IFS= read -r text; do grep -qF -- "$text" <<<"$texts" || echo "$text"; done)"
-result "statuses that docs/troubleshooting.md leaves out" "$(sed -n 's/^ *X(\(WEFT_[A-Z_]*\), -.*/\1/p' include/weft/status.h |
+nothing "statuses that docs/troubleshooting.md leaves out" "$(sed -n 's/^ *X(\(WEFT_[A-Z_]*\), -.*/\1/p' include/weft/status.h |
     while read -r status; do grep -q "^### $status\$" docs/troubleshooting.md || echo "$status"; done)"
 
 # --- commands
@@ -97,14 +91,13 @@ lost_names() { # FILE
 }
 
 if [[ ! -x $BUILD/weft-perf ]]; then
-    echo "SKIP: the commands of the documents need a build in $BUILD"
-    echo "$passed passed, $failed failed, 1 skipped"
-    [[ $failed == 0 ]]
+    skip "the commands of the documents need a build in $BUILD"
+    sum_up
     exit
 fi
 prefix=$scratch/prefix
 MAKEFLAGS='' ${MAKE:-make} --no-print-directory BUILD="$BUILD" CC="${CC:-gcc}" PREFIX="$prefix" DESTDIR= install >"$scratch/log" 2>&1 ||
-    result "make install" "$(tail -n 5 "$scratch/log")"
+    nothing "make install" "$(tail -n 5 "$scratch/log")"
 
 # Writes a page's files into FOLDER, its commands to be run into FOLDER.run, others into FOLDER.KIND-N.
 cut_out() { # PAGE FOLDER PORT
@@ -138,7 +131,6 @@ for page in "${followed[@]}"; do
             MANPATH=$prefix/share/man: timeout -k 5 100 bash -eux "$folder.run" 2>&1 </dev/null) && problems=
         [[ -z $problems ]] || problems="its commands end with an error: $(tail -n 12 <<<"$problems")"
     fi
-    result "$page" "$problems"
+    nothing "$page" "$problems"
 done
-echo "$passed passed, $failed failed, 0 skipped"
-[[ $failed == 0 ]]
+sum_up

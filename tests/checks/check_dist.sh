@@ -3,37 +3,27 @@
 # make dist: the same bytes each time, also from a tarball that was unpacked, and what is in it can be built.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-passed=0 failed=0
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-step() { # NAME COMMAND...
-    local name=$1
-    shift
-    if "$@" >"$scratch/log" 2>&1; then passed=$((passed + 1)); else
-        failed=$((failed + 1))
-        echo "$name failed:"
-        tail -n 20 "$scratch/log"
-    fi
-}
+source tests/support/tally.sh
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 target() { # FOLDER TARGET...: the caller's job server is not ours to use
-    MAKEFLAGS='' ${MAKE:-make} --no-print-directory -C "$1" CC="${CC:-gcc}" BUILD="$scratch/$2" "${@:3}"
+    MAKEFLAGS='' ${MAKE:-make} --no-print-directory -C "$1" CC="${CC:-gcc}" BUILD="$work/$2" "${@:3}"
 }
 listed() { diff <(find . -type f -o -type l | sed 's,^\./,,' | LC_ALL=C sort) <({ cat MANIFEST && echo MANIFEST; } | LC_ALL=C sort -u); }
 
 step "make dist" target . first dist
-tarball=$(cd "$scratch/first" && echo weft-*.tar.gz)
+tarball=$(cd "$work/first" && echo weft-*.tar.gz)
 step "its name has the version" grep -qE '^weft-[0-9]+\.[0-9]+\.[0-9]+\.tar\.gz$' <<<"$tarball"
-step "unpacking it" tar xzf "$scratch/first/$tarball" -C "$scratch"
-tree=$scratch/${tarball%.tar.gz}
+step "unpacking it" tar xzf "$work/first/$tarball" -C "$work"
+tree=$work/${tarball%.tar.gz}
 step "its list of files is right" bash -c "$(declare -f listed); cd '$tree' && listed"
 # With another mask for modes.
 umask 077
 step "make dist in it" target "$tree" again dist
-step "the same bytes" cmp "$scratch/first/$tarball" "$scratch/again/$tarball"
+step "the same bytes" cmp "$work/first/$tarball" "$work/again/$tarball"
 step "what building it would do" target "$tree" built -n all
 step "nothing was written into it" bash -c "$(declare -f listed); cd '$tree' && listed"
-nowhere() { mkdir "$scratch/bare" && (cd "$scratch/bare" && "$tree/mk/dist.sh" 1.2.3 "$scratch/none.tar.gz"); }
-refused() { nowhere >"$scratch/said" 2>&1 && return 1; grep -q MANIFEST "$scratch/said" && [[ ! -e $scratch/none.tar.gz ]]; }
+nowhere() { mkdir "$work/bare" && (cd "$work/bare" && "$tree/mk/dist.sh" 1.2.3 "$work/none.tar.gz"); }
+refused() { nowhere >"$work/said" 2>&1 && return 1; grep -q MANIFEST "$work/said" && [[ ! -e $work/none.tar.gz ]]; }
 step "a folder that is neither is refused" refused
-echo "$passed passed, $failed failed, 0 skipped"
-[[ $failed == 0 ]]
+sum_up

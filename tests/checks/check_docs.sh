@@ -4,55 +4,48 @@
 # base/settings.c has it. Needs a built weft-perf.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-passed=0 failed=0 skipped=0
-result() { # NAME OUTPUT
-    if [[ -z $2 ]]; then passed=$((passed + 1)); else
-        failed=$((failed + 1))
-        printf '%s:\n%s\n' "$1" "$2"
-    fi
-}
+source tests/support/tally.sh
 
 functions=$(${CC:-gcc} -E -P -Iinclude include/weft/weft.h | sed "/^typedef .*(/d" | grep -o '\bweft_[a-z0-9_]* *(' | tr -d ' (' | sort -u)
-result "functions without a man page" "$(for name in $functions; do
+nothing "functions without a man page" "$(for name in $functions; do
     page=docs/man/$name.3
     [[ -f $page ]] || { echo "$name"; continue; }
     [[ $(head -c 4 "$page") == ".so " ]] && page=docs/man/$(sed 's|.*/||' "$page")
     grep -q "^\.Nm $name\b" "$page" && grep -q "^\.Fn $name\b\|^\.Fo $name\b" "$page" || echo "$name is not described in $page"
 done)"
-result "man pages of functions that do not exist" "$(for page in docs/man/weft_*.3; do
+nothing "man pages of functions that do not exist" "$(for page in docs/man/weft_*.3; do
     name=$(basename "$page" .3)
     grep -qx "$name" <<<"$functions" || echo "$page"
 done)"
 if command -v mandoc >/dev/null; then
     # Pages of one line only lead to another page.
-    result "man page warnings" "$(grep -L '^\.so ' docs/man/*.[0-9] | xargs mandoc -T lint -W warning 2>&1)"
+    nothing "man page warnings" "$(grep -L '^\.so ' docs/man/*.[0-9] | xargs mandoc -T lint -W warning 2>&1)"
 else
-    echo "SKIP: no mandoc to check the man pages"
-    skipped=1
+    skip "no mandoc to check the man pages"
 fi
-result "cross references to pages that do not exist" "$(grep -ho '^\.Xr weft[a-z_-]* [0-9]' docs/man/*.[0-9] | sort -u |
+nothing "cross references to pages that do not exist" "$(grep -ho '^\.Xr weft[a-z_-]* [0-9]' docs/man/*.[0-9] | sort -u |
     while read -r _ name section; do [[ -f docs/man/$name.$section ]] || echo "$name($section)"; done)"
 statuses=$(sed -n 's/^ *X(\(WEFT_[A-Z_]*\), \(-\?[0-9]*\),.*/\1 \2/p' include/weft/status.h)
-result "statuses that weft_strerror(3) does not list as <weft/status.h> does" "$(diff <(echo "${statuses:?}") \
+nothing "statuses that weft_strerror(3) does not list as <weft/status.h> does" "$(diff <(echo "${statuses:?}") \
     <(sed -n 's/^\.It Dv \(WEFT_[A-Z_]*\) Pq \\\{0,1\}\(-\{0,1\}[0-9]*\)$/\1 \2/p' docs/man/weft_strerror.3))"
 
 # docs/settings.md and ENVIRONMENT of weft(7) are printed from the table.
 printed=$(mktemp -d)
 trap 'rm -rf "$printed"' EXIT
-result "what the documents take from base/settings.c is not what it says: make docs" "$(tests/scripts/docs.sh "$printed" 2>&1
+nothing "what the documents take from base/settings.c is not what it says: make docs" "$(tests/scripts/docs.sh "$printed" 2>&1
     for page in settings.md man/weft.7; do diff -u "docs/$page" "$printed/$page" 2>&1 | head -n 20; done)"
 # Hints of an error, and what only weft-topo reads, which its own page has.
 not_settings="SLURM_PROCID PMI_RANK HWLOC_XMLFILE HWLOC_SYNTHETIC ZES_ENABLE_SYSMAN"
-result "variables that the library reads and base/settings.c does not have" "$(
+nothing "variables that the library reads and base/settings.c does not have" "$(
     grep -rhoE '(getenv|non_empty|word_of|read_number)\("[A-Z][A-Z0-9_]*"' --include=*.c base algos topo devmem transport comm |
         sed 's/.*"\(.*\)"/\1/' | sort -u | while read -r name; do
         [[ " $not_settings " == *" $name "* ]] || grep -q "^| \`$name\` |" docs/settings.md || echo "$name"
     done)"
-result "variables of weft-topo that weft-topo(1) does not have" "$(for name in HWLOC_XMLFILE HWLOC_SYNTHETIC ZES_ENABLE_SYSMAN; do
+nothing "variables of weft-topo that weft-topo(1) does not have" "$(for name in HWLOC_XMLFILE HWLOC_SYNTHETIC ZES_ENABLE_SYSMAN; do
     grep -q "^\.It Ev .*$name" docs/man/weft-topo.1 || echo "$name"
 done)"
 default_of() { sed -n "s/^| \`$1\` | \([^|]*\) |.*/\1/p" "$2" | tr -d '`'; }
-result "settings of README.md that do not exist, or have another default" "$(grep -o '^| `WEFT_[A-Z_]*` |' README.md | tr -d '|` ' |
+nothing "settings of README.md that do not exist, or have another default" "$(grep -o '^| `WEFT_[A-Z_]*` |' README.md | tr -d '|` ' |
     while read -r name; do
         default=$(default_of "$name" docs/settings.md)
         [[ $default ]] || { echo "$name: no such setting"; continue; }
@@ -60,6 +53,5 @@ result "settings of README.md that do not exist, or have another default" "$(gre
     done)"
 # docs/glossary.md has the words that are used instead.
 retired='under way|in the order of (a stream|streams)|memory of (a device|devices)|stand-ins?|conduits?|despair|hopeless|undead|operations? of the caller'
-result "retired words in documents" "$(grep -nwE "$retired" ./*.md docs/*.md docs/guides/*.md docs/man/*.[0-9])"
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+nothing "retired words in documents" "$(grep -nwE "$retired" ./*.md docs/*.md docs/guides/*.md docs/man/*.[0-9])"
+sum_up

@@ -5,13 +5,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build}
-passed=0 failed=0
-result() { # NAME OUTPUT
-    if [[ -z $2 ]]; then passed=$((passed + 1)); else
-        failed=$((failed + 1))
-        printf '%s:\n%s\n' "$1" "$2"
-    fi
-}
+source tests/support/tally.sh
 
 # Members of an archive that no function of libweft.map leads to, over all that each member needs. Two members may have one name.
 unreached() { # ARCHIVE
@@ -30,7 +24,7 @@ unreached() { # ARCHIVE
             for (i = 1; i <= member; i++) if (!reached[i]) { sub(/:$/, "", name[i]); print name[i] }
         }'
 }
-result "objects of libweft.a that no public function leads to; what only tools and tests call belongs into libweft-tools.a (mk/library.mk)" \
+nothing "objects of libweft.a that no public function leads to; what only tools and tests call belongs into libweft-tools.a (mk/library.mk)" \
     "$(unreached "$BUILD/libweft.a")"
 # The check itself: a member that nothing leads to is found.
 scratch=$(mktemp -d)
@@ -38,24 +32,25 @@ trap 'rm -rf "$scratch"' EXIT
 cp "$BUILD/libweft.a" "$scratch/planted.a"
 printf 'int weft_planted(void);\nint weft_planted(void)\n{\n    return 0;\n}\n' >"$scratch/planted.c"
 ${CC:-gcc} -c "$scratch/planted.c" -o "$scratch/planted.o" && ar rs "$scratch/planted.a" "$scratch/planted.o" 2>/dev/null
-result "a planted object is not found" "$([[ $(unreached "$scratch/planted.a") == planted.o ]] || echo "unreached: $(unreached "$scratch/planted.a")")"
+nothing "a planted object is not found" "$([[ $(unreached "$scratch/planted.a") == planted.o ]] || echo "unreached: $(unreached "$scratch/planted.a")")"
 
 # libweft.so.0.2 while the major version is 0, libweft.so.1 afterwards; the symbols' version is the same number.
 version=$(awk '$2 ~ /^WEFT_VERSION_(MAJOR|MINOR)$/ { v = v dot $3; dot = "." } END { print v }' include/weft/weft.h)
 [[ $version == 0.* ]] || version=${version%%.*}
 soname=$(readelf -d "$BUILD/libweft.so" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
-result "the soname" "$([[ $soname == "libweft.so.$version" ]] || echo "is $soname, libweft.so.$version is expected")"
-result "the symbols' version in libweft.map" "$(grep -q "^WEFT_${version//./\\.} {" libweft.map || echo "WEFT_$version is expected")"
+nothing "the soname" "$([[ $soname == "libweft.so.$version" ]] || echo "is $soname, libweft.so.$version is expected")"
+nothing "the symbols' version in libweft.map" "$(grep -q "^WEFT_${version//./\\.} {" libweft.map || echo "WEFT_$version is expected")"
 
-result "libraries that are loaded, but not named by base/runtime.h" \
+nothing "libraries that are loaded, but not named by base/runtime.h" \
     "$(grep -rnE '"lib[a-z0-9_-]+\.so' base topo devmem transport algos comm perf --include='*.[ch]' | grep -v '^base/runtime\.h:')"
-result "libraries of base/runtime.h without a row in base/tool/runtime.c" "$(sed -n 's/^#define \(WEFT_RUNTIME_[A-Z]*\) .*/\1/p' base/runtime.h |
+nothing "libraries of base/runtime.h without a row in base/tool/runtime.c" "$(sed -n 's/^#define \(WEFT_RUNTIME_[A-Z]*\) .*/\1/p' base/runtime.h |
     while read -r name; do grep -qF "{$name," base/tool/runtime.c || echo "$name"; done)"
-result "libraries of base/runtime.h that no code loads" "$(sed -n 's/^#define \(WEFT_RUNTIME_[A-Z]*\) .*/\1/p' base/runtime.h |
+nothing "libraries of base/runtime.h that no code loads" "$(sed -n 's/^#define \(WEFT_RUNTIME_[A-Z]*\) .*/\1/p' base/runtime.h |
     while read -r name; do grep -rqw "$name" topo devmem transport comm || echo "$name"; done)"
 listed=$(sed -n 's/^#define WEFT_RUNTIME_[A-Z]* *"\(.*\)"$/\1/p' base/runtime.h | sort)
+nothing "libraries of base/runtime.h that packages neither recommend nor suggest" \
+    "$("$BUILD/weft-plan" --version | awk 'NR > 1 && $4 !~ /^(recommends|suggests)$/')"
 for tool in weft-plan weft-perf weft-topo; do
-    result "what $tool --version lists" "$(diff <(echo "$listed") <("$BUILD/$tool" --version | awk 'NR > 1 { print $1 }' | sort))"
+    nothing "what $tool --version lists" "$(diff <(echo "$listed") <("$BUILD/$tool" --version | awk 'NR > 1 { print $1 }' | sort))"
 done
-echo "$passed passed, $failed failed, 0 skipped"
-[[ $failed == 0 ]]
+sum_up

@@ -47,5 +47,4 @@ status=$?
 if [[ $status != 0 ]] && grep -q 'WITH_OFI=perhaps: auto, yes or no is expected' "$work/err"; then ok "a value that is none"; else
     bad "a value that is none (status $status)"
 fi
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+sum_up

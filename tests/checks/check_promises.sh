@@ -62,5 +62,4 @@ if held unit/test_judge:test_majority && held topo/test_topo_report.sh && held "
 for name in unit/test_judge:test_nothing unit/test_nothing topo/test_nothing.sh "make nothing"; do
     if held "$name"; then bad "'$name' is taken for a proof"; else ok "'$name' is none"; fi
 done
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+sum_up

@@ -93,5 +93,4 @@ gives 1 "0 passed, 1 failed, 0 skipped" "no Python in CI" env CI=true PATH="$wor
 gives 1 "FAIL: skipped, and not allowed by tests/skips: tests/torch/check.sh: no python3" "it is named" \
     env CI=true PATH="$work/bin" tests/torch/check.sh
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+sum_up

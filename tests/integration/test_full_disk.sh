@@ -48,5 +48,4 @@ if [[ $rc == 0 && $(tail -n 1 "$work/read") == "}" ]]; then
 else
     bad "a FIFO with a reader: status $rc, $(wc -c <"$work/read") bytes were read"
 fi
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+sum_up

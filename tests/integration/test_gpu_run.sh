@@ -73,8 +73,7 @@ tells 1 "0 passed, 5 failed, 0 skipped" "no figures at all"
 
 if [[ ! -f $BUILD/tests/drivers/libcuda.so.1 ]]; then
     skip "the stand-in for the driver is not built"
-    echo "$passed passed, $failed failed, $skipped skipped"
-    [[ $failed == 0 ]]
+    sum_up
     exit
 fi
 export LD_LIBRARY_PATH=$BUILD/tests/drivers${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
@@ -164,5 +163,4 @@ fi
 COMPUTE_SANITIZER=$work/nowhere run check memcheck
 tells 0 "0 passed, 0 failed, 1 skipped" "no sanitizer"
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+sum_up

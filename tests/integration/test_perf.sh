@@ -218,5 +218,4 @@ else
     skip "no progress line tested: no script(1)"
 fi
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+sum_up

@@ -58,5 +58,4 @@ expect 2 "--clock 'gpu': expected host or device" allreduce --ranks 2 --clock gp
 expect 2 "--clock: barrier has no use for it" barrier --ranks 2 --clock host
 expect 2 "--clock: p2p-lat has no use for it" p2p-lat --ranks 2 --clock host
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+sum_up

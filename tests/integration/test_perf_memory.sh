@@ -80,5 +80,4 @@ expect 2 "--memory: barrier has no use for it" barrier --ranks 2 --memory host
 expect 2 "--memory 'Host'" allreduce --ranks 2 --memory Host
 expect 3 "--memory 'none': there is no such kind of devices" allreduce --ranks 2 --memory malloc,none
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+sum_up

@@ -88,5 +88,4 @@ run gather --help
 [[ $rc == 0 ]] && grep -q -- '--root' "$work/out" && ! grep -q -- '--op ' "$work/out" && ok "a command's own --help" ||
     bad "a command's own --help (status $rc)"
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+sum_up

@@ -128,5 +128,4 @@ expect 2 "--size '0'" matrix --ranks 2 --size 0
 expect 2 "--delay 'soon'" overlap --ranks 4 --delay soon
 expect 2 "-o: overlap has no use for it" overlap --ranks 4 -o sum
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+sum_up

@@ -95,5 +95,4 @@ expect 3 "--memory 'none': there is no such kind of devices" reduce_local --memo
 WEFT_DEVICE=^cuda expect 3 "the kind cannot be used: left out: WEFT_DEVICE is '^cuda'" reduce_local --memory cuda
 expect 3 "and of float8_e4m3 on device host:0: not supported here" reduce_local -d float8_e4m3 -o and
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+sum_up

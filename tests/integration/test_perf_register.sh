@@ -70,5 +70,4 @@ else
 fi
 expect 2 "--memory 'weft'" register --memory weft
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+sum_up

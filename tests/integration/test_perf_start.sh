@@ -31,5 +31,4 @@ dies 5 16 --transport shm
 run allreduce --ranks 1 --stay-away 0:0 -b 8 -e 8 -n 1
 if [[ $rc == 3 ]] && grep -q 'rank 0 (pid [0-9]*) was killed by signal 9' "$work/err"; then ok 'the only rank dies'; else bad "the only rank dies: status $rc"; fi
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+sum_up

@@ -26,5 +26,4 @@ run --settings=html
 run --settings all
 [[ $rc == 2 ]] && grep -q "'all': expected nothing behind --settings" "$work/err" && ok "an argument behind it" ||
     bad "an argument behind it (status $rc)"
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+sum_up

@@ -121,5 +121,4 @@ stop() { # SIGNAL STATUS
 }
 stop INT 130
 stop TERM 143
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+sum_up

@@ -58,5 +58,4 @@ compare() {
 }
 compare
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+sum_up

@@ -26,5 +26,4 @@ right "the status is 0" "status 0" 1
 right "a device that is not there is a failure" "0 passed, 1 failed, 0 skipped" 2
 right "the status is 1" "status 1" 3
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+sum_up

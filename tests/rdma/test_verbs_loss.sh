@@ -45,5 +45,4 @@ scene "other orders" 72 10 14 delay 1ms reorder 75% 50%
 scene "all of that" 28 10 14 delay 10ms 2ms rate 10gbit loss 1% reorder 2% 50%
 calm
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+sum_up

@@ -113,5 +113,4 @@ status=$?
 check "without QEMU there is a skip with its reason" test $status = 77
 check "the reason names QEMU" grep -q "^SKIP: no virtual machine for RDMA: no qemu-system-x86_64 here" "$work/out"
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+sum_up

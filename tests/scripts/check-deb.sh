@@ -8,25 +8,11 @@ cd "$(dirname "$0")/../.." || exit 1
 debs=$(cd "${BUILD:-build}/deb" && pwd) || exit 1
 [[ $(id -u) == 0 ]] || { echo "check-deb.sh: only root can install a system in a folder" >&2; exit 1; }
 PATH=$PATH:/usr/sbin:/sbin
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-root=${CHECK_DEB_ROOT:-$scratch/root}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+root=${CHECK_DEB_ROOT:-$work/root}
 [[ ! -e $root ]] || { echo "check-deb.sh: $root is there already: a folder that does not exist is expected" >&2; exit 1; }
-passed=0 failed=0
-step() { # NAME COMMAND...
-    local name=$1
-    shift
-    if "$@" >"$scratch/log" 2>&1; then passed=$((passed + 1)); else
-        failed=$((failed + 1))
-        echo "$name failed:"
-        tail -n 30 "$scratch/log"
-    fi
-}
-end() {
-    echo "$passed passed, $failed failed, 0 skipped"
-    [[ $failed == 0 ]]
-    exit
-}
+source tests/support/tally.sh
 # inside COMMAND...: runs in the system, with /proc and /dev/shm of its own, which end with the command and all that it has started.
 inside() {
     # shellcheck disable=SC2016
@@ -38,16 +24,18 @@ library=$(find "$debs" -regextype posix-extended -regex ".*/libweft[0-9.]+_[^/]*
 packages=("${library##*/}" "$(basename "$debs"/libweft-dev_*.deb)" "$(basename "$debs"/weft-tools_*.deb)")
 changes=("$debs"/*.changes)
 step "one build lies in $debs" test ${#changes[@]} = 1 -a -f "${changes[0]}"
-lintian --fail-on error --tag-display-limit 0 "${changes[0]}" >"$scratch/lintian" 2>&1
-step "lintian" test $? = 0
-cat "$scratch/lintian"
+step "lintian finds no error" lintian --fail-on error --tag-display-limit 0 --allow-root "${changes[0]}"
+cat "$work/out"
 
 codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
 # shellcheck disable=SC2016
 mirror=$(apt-get indextargets --format '$(SITE) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
     awk -v codename="$codename" '$2 == codename && $3 == "main" { print $1; exit }')
 step "a fresh $codename" debootstrap --variant=minbase "$codename" "$root" "$mirror"
-((failed)) && end
+((failed == 0)) || {
+    sum_up
+    exit
+}
 
 mkdir "$root/debs"
 cp "$debs"/*.deb "$root/debs/"
@@ -61,9 +49,9 @@ step "nothing that is loaded at run time came with it" bash -c "! ls $root/usr/l
 
 four_sums() {
     # shellcheck disable=SC2016
-    inside bash -c 'cd && cc sum.c $(pkg-config --cflags --libs weft) "$@" -o sum && . ./ranks.sh && run_ranks 4 ./sum' bash "$@" >"$scratch/sums" || return
-    cat "$scratch/sums"
-    sort "$scratch/sums" | cmp - <(printf 'rank %d of 4: 10 10 10 10\n' 0 1 2 3)
+    inside bash -c 'cd && cc sum.c $(pkg-config --cflags --libs weft) "$@" -o sum && . ./ranks.sh && run_ranks 4 ./sum' bash "$@" >"$work/sums" || return
+    cat "$work/sums"
+    sort "$work/sums" | cmp - <(printf 'rank %d of 4: 10 10 10 10\n' 0 1 2 3)
 }
 step "the program of README.md, and four ranks of it" four_sums
 step "it uses the shared library" inside bash -c 'ldd /root/sum | grep "libweft\.so\.0\.[0-9]* => /"'
@@ -100,8 +88,5 @@ symbols_fit() {
 step "debug symbols of the library that is installed" symbols_fit
 
 step "purging" inside apt-get purge -y 'libweft*' weft-tools
-left() { find "$root" -xdev -path "$root/debs" -prune -o -path "$root/proc" -prune -o -name '*weft*' -print; }
-left >"$scratch/left"
-step "nothing stays" cmp "$scratch/left" /dev/null
-cat "$scratch/left"
-end
+nothing "what stays" "$(find "$root" -xdev -path "$root/debs" -prune -o -path "$root/proc" -prune -o -name '*weft*' -print)"
+sum_up

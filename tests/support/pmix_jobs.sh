@@ -6,8 +6,7 @@ ranks=$BUILD/tests/integration/test_pmix
 source "$(dirname "${BASH_SOURCE[0]}")/tally.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/port.sh"
 finish() {
-    echo "$passed passed, $failed failed, $skipped skipped"
-    [[ $failed == 0 ]]
+    sum_up
     exit
 }
 # job N PROGRAM ARGUMENTS: leaves the exit status in $rc, the streams in $work/out and $work/err.

@@ -16,3 +16,21 @@ skip() {
     skipped=$((skipped + 1))
     echo "SKIP: $1"
 }
+# step NAME COMMAND...: passes where the command succeeds.
+step() {
+    local name=$1
+    shift
+    if "$@" >"$work/out" 2>"$work/err"; then ok "$name"; else bad "$name"; fi
+}
+# nothing NAME FINDINGS: passes where there are none. Says nothing then, for checks look for much that is not there.
+nothing() {
+    if [[ -z $2 ]]; then passed=$((passed + 1)); else
+        failed=$((failed + 1))
+        printf 'FAILED: %s:\n%s\n' "$1" "$2"
+    fi
+}
+# The last line, and the status of a script that ends with it.
+sum_up() {
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [[ $failed == 0 ]]
+}

@@ -14,5 +14,4 @@ for picture in docs/pictures/*.svg; do
         bad "$picture is not rendered"
     fi
 done
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+sum_up

@@ -57,5 +57,4 @@ refused 3 'WEFT_TOPO_FILE: /dev/zero: a character device' env WEFT_TOPO_FILE=/de
 refused 3 'WEFT_TOPO_FILE: cannot open -' env WEFT_TOPO_FILE=- "$perf" --devices
 refused 1 "$work/fifo: a FIFO: expected a regular file" env HWLOC_XMLFILE="$work/fifo" "$topo" --format json
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+sum_up

@@ -50,5 +50,4 @@ for file in tests/topo/samples/bad/*; do
 done
 # Real machines, where somebody has put their files beside the repository.
 compare "${WEFT_SHARED_DATA:-../shared/data}/topologies" "$PWD/tests/topo/expected"
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+sum_up

@@ -12,5 +12,4 @@ for picture in "$work"/pictures/*.svg; do
     name=docs/pictures/$(basename "$picture")
     if diff "$name" "$picture" >"$work/out" 2>"$work/err"; then ok "$name is up to date"; else bad "$name: make pictures"; fi
 done
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+sum_up

@@ -104,5 +104,4 @@ fi
 # A report that is wrong is found out.
 sed "s/^| weft's order | 1.000/| weft's order | 1.100/" docs/topology-report.md >"$work/changed"
 if [[ -n $(wrong "$work/changed" 3 7) ]]; then ok "5 % too much is found"; else bad "5 % too much is found"; fi
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed == 0 ]]
+sum_up

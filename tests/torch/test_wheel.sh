@@ -6,18 +6,9 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 home=$1
-passed=0 failed=0
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-step() { # NAME COMMAND...
-    local name=$1
-    shift
-    if "$@" >"$scratch/log" 2>&1; then passed=$((passed + 1)); else
-        failed=$((failed + 1))
-        echo "test_wheel.sh: $name failed:"
-        tail -n 20 "$scratch/log"
-    fi
-}
+source tests/support/tally.sh
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 
 # has_one_binary WHEEL MINOR: and depends on this minor version of torch, and comes with its licence.
 has_one_binary() {
@@ -42,7 +33,7 @@ step "the wheel from the sdist has one binary" has_one_binary "${installed[0]}" 
 
 # --- a copy of the sources, two that look like torch, a compiler and a pkg-config
 
-tree=$scratch/tree
+tree=$work/tree
 mkdir "$tree"
 cp -r Makefile LICENSE libweft.map mk algos base bindings comm devmem include topo transport "$tree"
 mkdir -p "$tree/bindings/torch/build/lib.linux-x86_64-cpython-311/torch_weft" "$tree/bindings/torch/torch_weft.egg-info"
@@ -51,69 +42,68 @@ echo stale >"$tree/bindings/torch/$stale"
 echo stale >"$tree/bindings/torch/build/lib.linux-x86_64-cpython-311/$stale"
 echo "$stale" >"$tree/bindings/torch/torch_weft.egg-info/SOURCES.txt"
 for minor in 2.12 2.14 2.15; do
-    mkdir -p "$scratch/$minor/torch/include"
-    echo "__version__ = '$minor.3+cpu'" >"$scratch/$minor/torch/version.py"
+    mkdir -p "$work/$minor/torch/include"
+    echo "__version__ = '$minor.3+cpu'" >"$work/$minor/torch/version.py"
 done
-cat >"$scratch/compiler" <<'COMPILER'
+cat >"$work/compiler" <<'COMPILER'
 #!/bin/sh
 while [ $# -gt 0 ]; do
     [ "$1" = -o ] && : >"$2"
     shift
 done
 COMPILER
-cat >"$scratch/no-fabrics" <<'PKG_CONFIG'
+cat >"$work/no-fabrics" <<'PKG_CONFIG'
 #!/bin/sh
 case $* in *libfabric* | *libibverbs*) exit 1 ;; *) exec pkg-config "$@" ;; esac
 PKG_CONFIG
-chmod +x "$scratch/compiler" "$scratch/no-fabrics"
+chmod +x "$work/compiler" "$work/no-fabrics"
 state() { find "$tree" -type d -print -o -printf '%p %y %s %T@\n' | sort; }
-build() { # [NAME=VALUE...] -- [pip's...]: makes $scratch/wheels/*.whl
+build() { # [NAME=VALUE...] -- [pip's...]: makes $work/wheels/*.whl
     local settings=()
     while [[ $1 != -- ]]; do settings+=("$1") && shift; done
     shift
     # As pip is called by hand: Python writes what it compiles beside its sources.
-    env -u PYTHONDONTWRITEBYTECODE TORCH_WEFT_BUILD="$scratch/build" CC="$scratch/compiler" CXX="$scratch/compiler" "${settings[@]}" \
-        "$home/bin/pip" wheel -v --no-cache-dir --no-build-isolation --no-deps --wheel-dir "$scratch/wheels" "$@" "$tree/bindings/torch"
+    env -u PYTHONDONTWRITEBYTECODE TORCH_WEFT_BUILD="$work/build" CC="$work/compiler" CXX="$work/compiler" "${settings[@]}" \
+        "$home/bin/pip" wheel -v --no-cache-dir --no-build-isolation --no-deps --wheel-dir "$work/wheels" "$@" "$tree/bindings/torch"
 }
 # refused WORDS [NAME=VALUE...] -- [pip's...]: it fails, and says every one of the words, and makes no wheel.
 refused() {
     local words=$1 word
     shift
-    rm -rf "$scratch/wheels"
-    build "$@" >"$scratch/said" 2>&1 && { echo "it did not fail" && return 1; }
-    [[ ! -e $scratch/wheels ]] || [[ -z $(ls "$scratch/wheels") ]] || return
-    tail -n 20 "$scratch/said"
-    for word in $words; do grep -qF -- "$word" "$scratch/said" || { echo "not said: $word" && return 1; }; done
+    rm -rf "$work/wheels"
+    build "$@" >"$work/said" 2>&1 && { echo "it did not fail" && return 1; }
+    [[ ! -e $work/wheels ]] || [[ -z $(ls "$work/wheels") ]] || return
+    tail -n 20 "$work/said"
+    for word in $words; do grep -qF -- "$word" "$work/said" || { echo "not said: $word" && return 1; }; done
 }
 
 # --- stale binaries
 
-state >"$scratch/before"
-step "a wheel for torch 2.15" build TORCH_WEFT_TORCH="$scratch/2.15/torch" --
-step "a wheel for torch 2.14 after it" build TORCH_WEFT_TORCH="$scratch/2.14/torch" --
+state >"$work/before"
+step "a wheel for torch 2.15" build TORCH_WEFT_TORCH="$work/2.15/torch" --
+step "a wheel for torch 2.14 after it" build TORCH_WEFT_TORCH="$work/2.14/torch" --
 for minor in 2.14 2.15; do
-    wheels=("$scratch"/wheels/*-"$minor"torch-*.whl)
+    wheels=("$work"/wheels/*-"$minor"torch-*.whl)
     step "the wheel for torch $minor has its binary alone" has_one_binary "${wheels[0]}" "$minor"
 done
 sdist() { (cd "$tree/bindings/torch" && env -u PYTHONDONTWRITEBYTECODE "$home/bin/python" -c 'import weft_build; weft_build.build_sdist("..")'); }
-state >"$scratch/after"
-step "nothing was written among the sources" diff "$scratch/before" "$scratch/after"
+state >"$work/after"
+step "nothing was written among the sources" diff "$work/before" "$work/after"
 step "an sdist" sdist
-without_stale() { tar tzf "$tree"/bindings/torch*.tar.gz >"$scratch/listed" && ! grep -E '\.so|/build/' "$scratch/listed"; }
+without_stale() { tar tzf "$tree"/bindings/torch*.tar.gz >"$work/listed" && ! grep -E '\.so|/build/' "$work/listed"; }
 step "the sdist has no binary" without_stale
 rm "$tree"/bindings/torch*.tar.gz
-state >"$scratch/after"
-step "nor by the sdist" diff "$scratch/before" "$scratch/after"
+state >"$work/after"
+step "nor by the sdist" diff "$work/before" "$work/after"
 
 # --- what is refused
 
-here=TORCH_WEFT_TORCH=$scratch/2.15/torch
-bare=PKG_CONFIG=$scratch/no-fabrics
+here=TORCH_WEFT_TORCH=$work/2.15/torch
+bare=PKG_CONFIG=$work/no-fabrics
 step "without headers of a fabric" refused "libibverbs-dev libfabric-dev WITH_VERBS=no WITH_OFI=no" "$here" "$bare" --
 step "without those, one of them meant" refused "libibverbs-dev libfabric-dev" "$here" "$bare" WITH_OFI=no --
 step "without those, both meant" build "$here" "$bare" WITH_VERBS=no WITH_OFI=no --
-step "a torch that is too old" refused "2.13 2.12.3+cpu" TORCH_WEFT_TORCH="$scratch/2.12/torch" --
-step "no torch" refused "$scratch/nowhere TORCH_WEFT_TORCH --config-settings" TORCH_WEFT_TORCH="$scratch/nowhere" --
+step "a torch that is too old" refused "2.13 2.12.3+cpu" TORCH_WEFT_TORCH="$work/2.12/torch" --
+step "no torch" refused "$work/nowhere TORCH_WEFT_TORCH --config-settings" TORCH_WEFT_TORCH="$work/nowhere" --
 step "another torch than asked for" refused "2.16.0 2.15.3+cpu" "$here" -- --config-settings torch=2.16.0
-echo "$passed passed, $failed failed, 0 skipped"
-[[ $failed == 0 ]]
+sum_up
