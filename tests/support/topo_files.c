@@ -4,17 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int topo_file(const char *relative, char **text, size_t *size)
+/* NULL where there is no such file. */
+static char *file_read(const char *path, size_t *size)
 {
-    const char *shared = getenv("WEFT_SHARED_DATA");
-    char path[1024];
-    snprintf(path, sizeof path, "%s/topologies/%s", shared && *shared ? shared : "../shared/data", relative);
     FILE *file = fopen(path, "rb");
-    if (!file) {
-        printf("SKIP: no sample %s\n", path);
-        fflush(stdout);
-        return -1;
-    }
+    if (!file)
+        return NULL;
     size_t used = 0, room = 1 << 16;
     char *bytes = malloc(room);
     for (size_t got; bytes && (got = fread(bytes + used, 1, room - used - 1, file)) > 0;) {
@@ -26,7 +21,32 @@ int topo_file(const char *relative, char **text, size_t *size)
     if (!bytes)
         abort();
     bytes[used] = '\0';
-    *text = bytes;
-    *size = used;
-    return 0;
+    if (size)
+        *size = used;
+    return bytes;
+}
+
+char *topo_sample(const char *name, size_t *size)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "tests/topo/samples/%s", name);
+    char *text = file_read(path, size);
+    if (!text) {
+        fprintf(stderr, "FAIL: %s cannot be read: tests run in the project's folder\n", path);
+        exit(1);
+    }
+    return text;
+}
+
+int topo_file(const char *relative, char **text, size_t *size)
+{
+    const char *shared = getenv("WEFT_SHARED_DATA");
+    char path[1024];
+    snprintf(path, sizeof path, "%s/topologies/%s", shared && *shared ? shared : "../shared/data", relative);
+    *text = file_read(path, size);
+    if (*text)
+        return 0;
+    printf("SKIP: no sample %s\n", path);
+    fflush(stdout);
+    return -1;
 }

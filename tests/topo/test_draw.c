@@ -297,7 +297,36 @@ static void test_kinds(void **state)
     weft_graph_free(graph);
 }
 
+static void sample_is_drawn(const char *name, char *text, size_t size)
+{
+    struct weft_graph *graph;
+    struct picture picture;
+    int status = weft_topo_read_text(&(struct weft_text){name, text, size}, &graph);
+    free(text);
+    assert_int_equal(status, 0);
+    check(graph, &picture);
+    uint32_t switches = weft_graph_count_below(graph, WEFT_NODE_NONE, WEFT_NODE_SWITCH);
+    for (uint32_t n = 0; n < graph->node_count && switches == 0; n++) {
+        if (graph->nodes[n].kind == WEFT_NODE_GPU || graph->nodes[n].kind == WEFT_NODE_NIC)
+            assert_true(picture_count(&picture, graph->nodes[n].name) > 0);
+    }
+    picture_free(&picture);
+    weft_graph_free(graph);
+}
+
 static void test_samples(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"hwloc-2package.xml", "nvidia-4gpu-2nic.xml", "rocm-4gpu-3nic.xml",
+                                        "ibnetdiscover-2leaf.out", "topograph-2block.yaml"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        size_t size;
+        char *text = topo_sample(files[i], &size);
+        sample_is_drawn(files[i], text, size);
+    }
+}
+
+static void test_real_samples(void **state)
 {
     (void)state;
     static const char *const files[] = {
@@ -309,21 +338,9 @@ static void test_samples(void **state)
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char *text;
         size_t size;
-        struct weft_graph *graph;
-        struct picture picture;
         if (topo_file(files[i], &text, &size) != 0)
             skip();
-        int status = weft_topo_read_text(&(struct weft_text){files[i], text, size}, &graph);
-        free(text);
-        assert_int_equal(status, 0);
-        check(graph, &picture);
-        uint32_t switches = weft_graph_count_below(graph, WEFT_NODE_NONE, WEFT_NODE_SWITCH);
-        for (uint32_t n = 0; n < graph->node_count && switches == 0; n++) {
-            if (graph->nodes[n].kind == WEFT_NODE_GPU || graph->nodes[n].kind == WEFT_NODE_NIC)
-                assert_true(picture_count(&picture, graph->nodes[n].name) > 0);
-        }
-        picture_free(&picture);
-        weft_graph_free(graph);
+        sample_is_drawn(files[i], text, size);
     }
 }
 
@@ -379,11 +396,13 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_machine),       cmocka_unit_test(test_sizes),    cmocka_unit_test(test_fabric),
-        cmocka_unit_test(test_cube),          cmocka_unit_test(test_pairs),    cmocka_unit_test(test_matrix),
-        cmocka_unit_test(test_ports),         cmocka_unit_test(test_kinds),    cmocka_unit_test(test_random),
-        cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_shuffled), cmocka_unit_test(test_samples),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_machine),      cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_fabric),       cmocka_unit_test(test_cube),
+        cmocka_unit_test(test_pairs),        cmocka_unit_test(test_matrix),
+        cmocka_unit_test(test_ports),        cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_random),       cmocka_unit_test(test_hostile_names),
+        cmocka_unit_test(test_shuffled),     cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_real_samples), cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -364,6 +364,25 @@ static void check_counts(const struct weft_graph *graph, const uint32_t *expecte
         assert_int_equal(topo_count(graph, kinds[i]), expected[i]);
 }
 
+static void test_sample_two_packages(void **state)
+{
+    (void)state;
+    size_t size;
+    char *bytes = topo_sample("hwloc-2package.xml", &size);
+    struct weft_graph *graph;
+    int status = weft_topo_read_text(&(struct weft_text){"two", bytes, size}, &graph);
+    free(bytes);
+    assert_int_equal(status, WEFT_OK);
+    check_counts(graph, (const uint32_t[]){2, 2, 3, 2, 1, 1, 0});
+    assert_int_equal(topo_named(graph, "two")->kind, WEFT_NODE_HOST);
+    assert_string_equal(topo_named(graph, "gpu0")->pci, "0000:01:00.0");
+    assert_string_equal(topo_named(graph, "gpu1")->pci, "0000:80:01.0");
+    assert_true(topo_uplink(graph, "gpu1") == 15753846000);
+    assert_string_equal(topo_parent_name(graph, "mlx5_0"), "0000:00:01.0");
+    assert_int_equal(topo_named(graph, "mlx5_0:1")->state, WEFT_PORT_ACTIVE);
+    weft_graph_free(graph);
+}
+
 static void test_sample_power8(void **state)
 {
     (void)state;
@@ -417,17 +436,12 @@ static void test_sample_whole_io(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_places),
-        cmocka_unit_test(test_bridges),
-        cmocka_unit_test(test_devices),
-        cmocka_unit_test(test_sockets),
-        cmocka_unit_test(test_gpu_numbers),
-        cmocka_unit_test(test_nodesets),
-        cmocka_unit_test(test_odd_machines),
-        cmocka_unit_test(test_virtual_products),
-        cmocka_unit_test(test_links),
-        cmocka_unit_test(test_sample_power8),
-        cmocka_unit_test(test_sample_many_functions),
+        cmocka_unit_test(test_places),          cmocka_unit_test(test_bridges),
+        cmocka_unit_test(test_devices),         cmocka_unit_test(test_sockets),
+        cmocka_unit_test(test_gpu_numbers),     cmocka_unit_test(test_nodesets),
+        cmocka_unit_test(test_odd_machines),    cmocka_unit_test(test_virtual_products),
+        cmocka_unit_test(test_links),           cmocka_unit_test(test_sample_two_packages),
+        cmocka_unit_test(test_sample_power8),   cmocka_unit_test(test_sample_many_functions),
         cmocka_unit_test(test_sample_whole_io),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

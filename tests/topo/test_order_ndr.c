@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run: unthreaded (orders are computed) */
-/* Orders along a real NDR fabric of 31 leaves and 9 spines, rails on leaves of their own, with cables missing, a leaf
- * missing, hosts with one port, and one with two cables swapped: rings with shuffled ranks are within 5 % of the least. */
+/* Orders along fabrics with rails on leaves of their own: rings with shuffled ranks are within 5 % of the least. One fabric is made
+ * here, with a cable missing and hosts with fewer ports. The other, where it stands beside the repository, is a real one of 31 leaves
+ * and 9 spines, with cables missing, a leaf missing, hosts with one port, and one with two cables swapped. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,6 +20,83 @@
 #include "tests/support/topo_made.h"
 #include "topo/read.h"
 #include "topo/report/order_load.h"
+
+enum { GROUPS = 4, BELOW = 16, RAILS = 4, SPINES = 4, CABLES = 2 };
+
+/* What is missing: a port of two hosts and more, a cable of a leaf. */
+static int has_port(int host, int rail)
+{
+    return host == 5 ? rail == 0 : host == 13 ? rail < 3 : 1;
+}
+static int has_cable(int group, int rail, int spine, int cable)
+{
+    return !(group == 1 && rail == 2 && spine == 3 && cable == 1);
+}
+
+static int leaf_guid(int group, int rail)
+{
+    return 0x1000 + group * RAILS + rail;
+}
+static int nic_guid(int host, int rail)
+{
+    return 0x100000 + host * 16 + rail;
+}
+
+static void put_leaf(FILE *to, int group, int rail)
+{
+    fprintf(to, "Switch\t64 \"S-%016x\"\t\t# \"leaf-%d-%d\" base port 0 lid 1 lmc 0\n",
+            leaf_guid(group, rail), group, rail);
+    for (int i = 0; i < BELOW; i++) {
+        int host = group * BELOW + i;
+        if (has_port(host, rail))
+            fprintf(to, "[%d]\t\"H-%016x\"[1](%x)\t\t# \"h%d mlx5_%d\" lid 1 4xNDR\n", i + 1,
+                    nic_guid(host, rail), nic_guid(host, rail), host, rail);
+    }
+    for (int spine = 0; spine < SPINES; spine++)
+        for (int cable = 0; cable < CABLES; cable++)
+            if (has_cable(group, rail, spine, cable))
+                fprintf(to, "[%d]\t\"S-%016x\"[%d]\t\t# \"spine-%d\" lid 1 4xNDR\n",
+                        BELOW + 1 + spine * CABLES + cable, 0x2000 + spine,
+                        (group * RAILS + rail) * CABLES + cable + 1, spine);
+}
+
+static void put_spine(FILE *to, int spine)
+{
+    fprintf(to, "Switch\t64 \"S-%016x\"\t\t# \"spine-%d\" base port 0 lid 1 lmc 0\n", 0x2000 + spine, spine);
+    for (int leaf = 0; leaf < GROUPS * RAILS; leaf++)
+        for (int cable = 0; cable < CABLES; cable++)
+            if (has_cable(leaf / RAILS, leaf % RAILS, spine, cable))
+                fprintf(to, "[%d]\t\"S-%016x\"[%d]\t\t# \"leaf-%d-%d\" lid 1 4xNDR\n",
+                        leaf * CABLES + cable + 1, 0x1000 + leaf, BELOW + 1 + spine * CABLES + cable,
+                        leaf / RAILS, leaf % RAILS);
+}
+
+static struct weft_graph *made_read(void)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    assert_non_null(to);
+    for (int leaf = 0; leaf < GROUPS * RAILS; leaf++)
+        put_leaf(to, leaf / RAILS, leaf % RAILS);
+    for (int spine = 0; spine < SPINES; spine++)
+        put_spine(to, spine);
+    for (int host = 0; host < GROUPS * BELOW; host++)
+        for (int rail = 0; rail < RAILS; rail++)
+            if (has_port(host, rail))
+                fprintf(to,
+                        "\ncaguid=0x%x\nCa\t1 \"H-%016x\"\t\t# \"h%d mlx5_%d\"\n[1](%x) "
+                        "\t\"S-%016x\"[%d]\t\t# lid 1 lmc "
+                        "0 \"leaf\" lid 1 4xNDR\n",
+                        nic_guid(host, rail), nic_guid(host, rail), host, rail, nic_guid(host, rail),
+                        leaf_guid(host / BELOW, rail), host % BELOW + 1);
+    fclose(to);
+    struct weft_graph *graph;
+    if (weft_topo_read_text(&(struct weft_text){"made", text, size}, &graph))
+        fail_msg("%s", weft_error_detail());
+    free(text);
+    return graph;
+}
 
 static struct weft_graph *ndr_read(void)
 {
@@ -45,9 +123,9 @@ static uint32_t places_filter(const struct weft_graph *graph, struct weft_place 
 
 /* extra: crossings above the least. Where each of 3 ranks has a NIC of its own, the host with swapped cables has one on another
  * leaf than its neighbours: a ring changes the leaf there, or two rings would share a port. */
-static void ndr_expect(uint32_t ranks_per_host, uint32_t nics, uint32_t rings, uint64_t extra)
+static void expect(struct weft_graph *graph, uint32_t ranks_per_host, uint32_t nics, uint32_t rings,
+                   uint64_t extra)
 {
-    struct weft_graph *graph = ndr_read();
     for (uint64_t seed = 1; seed <= 3; seed++) {
         struct weft_place *places;
         struct weft_layout *layout;
@@ -91,37 +169,49 @@ static void ndr_expect(uint32_t ranks_per_host, uint32_t nics, uint32_t rings, u
     weft_graph_free(graph);
 }
 
+static void made_fabric(void **state)
+{
+    (void)state;
+    expect(made_read(), 1, 1, 1, 0);
+    expect(made_read(), 4, 4, 4, 0);
+    expect(made_read(), 8, 4, 4, 0);
+    expect(made_read(), 3, 3, 3, 0);
+    expect(made_read(), 4, 3, 3, 0);
+    expect(made_read(), 8, 3, 3, 0);
+}
+
 static void one_rank_a_host(void **state)
 {
     (void)state;
-    ndr_expect(1, 1, 1, 0);
+    expect(ndr_read(), 1, 1, 1, 0);
 }
 
 static void eight_ranks_a_host(void **state)
 {
     (void)state;
-    ndr_expect(8, 1, 4, 0);
+    expect(ndr_read(), 8, 1, 4, 0);
 }
 
 static void ranks_on_hosts_with_all_rails(void **state)
 {
     (void)state;
-    ndr_expect(4, 4, 4, 0);
-    ndr_expect(8, 4, 4, 0);
+    expect(ndr_read(), 4, 4, 4, 0);
+    expect(ndr_read(), 8, 4, 4, 0);
 }
 
 static void ranks_on_hosts_with_most_rails(void **state)
 {
     (void)state;
-    ndr_expect(3, 3, 3, 1);
-    ndr_expect(4, 3, 3, 0);
-    ndr_expect(8, 3, 3, 0);
-    ndr_expect(8, 2, 4, 0);
+    expect(ndr_read(), 3, 3, 3, 1);
+    expect(ndr_read(), 4, 3, 3, 0);
+    expect(ndr_read(), 8, 3, 3, 0);
+    expect(ndr_read(), 8, 2, 4, 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(made_fabric),
         cmocka_unit_test(one_rank_a_host),
         cmocka_unit_test(eight_ranks_a_host),
         cmocka_unit_test(ranks_on_hosts_with_all_rails),

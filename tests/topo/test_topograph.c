@@ -262,6 +262,20 @@ static void test_too_many_values(void **state)
 static void test_sample(void **state)
 {
     (void)state;
+    char *bytes = topo_sample("topograph-2block.yaml", NULL);
+    struct weft_graph *graph =
+        describes(bytes, "top>leaf1 top>leaf2 leaf1>1101 leaf1>1102 leaf1>login leaf2>n1 leaf2>n2");
+    assert_int_equal(topo_count(graph, WEFT_NODE_SWITCH), 3);
+    assert_int_equal(topo_count(graph, WEFT_NODE_HOST), 5);
+    attribute_is(graph, "top", "site.example/region", "west");
+    attribute_is(graph, "1102", "domain", "nvl1");
+    weft_graph_free(graph);
+    free(bytes);
+}
+
+static void test_real_sample(void **state)
+{
+    (void)state;
     char *bytes;
     size_t size;
     if (topo_file("fabric/topograph-medium.yaml", &bytes, &size) != 0)
@@ -304,17 +318,12 @@ static void test_large(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_blocks_on_switches),
-        cmocka_unit_test(test_lists_of_switches),
-        cmocka_unit_test(test_nodes_apart),
-        cmocka_unit_test(test_spelling),
-        cmocka_unit_test(test_bad_models),
-        cmocka_unit_test(test_contradictions),
-        cmocka_unit_test(test_many_labels),
-        cmocka_unit_test(test_bad_yaml),
-        cmocka_unit_test(test_too_many_values),
-        cmocka_unit_test(test_sample),
-        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_blocks_on_switches), cmocka_unit_test(test_lists_of_switches),
+        cmocka_unit_test(test_nodes_apart),        cmocka_unit_test(test_spelling),
+        cmocka_unit_test(test_bad_models),         cmocka_unit_test(test_contradictions),
+        cmocka_unit_test(test_many_labels),        cmocka_unit_test(test_bad_yaml),
+        cmocka_unit_test(test_too_many_values),    cmocka_unit_test(test_sample),
+        cmocka_unit_test(test_real_sample),        cmocka_unit_test(test_large),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
