@@ -10,7 +10,6 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "tests/support/topo_files.h"
 #include "topo/read.h"
 #include <weft/weft.h>
 
@@ -539,63 +538,6 @@ static void test_bounds(void **state)
         "expected");
 }
 
-/* Counted in each file by hand: elements <gpu> and <nic>, or classes 0x03.... and 0x02...., <cpu>, 0x0604.., and
- * pairs of targets. */
-struct sample {
-    const char *file;
-    uint32_t gpus, nics, numa, bridges, ports, links;
-};
-
-static void sample_is(const struct sample *sample, char *text)
-{
-    struct weft_graph *g = read_good(text);
-    assert_int_equal(count(g, WEFT_NODE_GPU), sample->gpus);
-    assert_int_equal(count(g, WEFT_NODE_NIC), sample->nics);
-    assert_int_equal(count(g, WEFT_NODE_NUMA), sample->numa);
-    assert_int_equal(count(g, WEFT_NODE_BRIDGE), sample->bridges);
-    assert_int_equal(count(g, WEFT_NODE_PORT), sample->ports);
-    assert_int_equal(count(g, WEFT_NODE_DEVICE), 0);
-    uint32_t links = 0;
-    for (uint32_t e = 0; e < g->edge_count; e++)
-        links += g->edges[e].kind == WEFT_EDGE_GPU_LINK;
-    assert_int_equal(links, sample->links);
-    weft_graph_free(g);
-    free(text);
-}
-
-static void test_samples(void **state)
-{
-    (void)state;
-    /* In both each GPU reaches each other one: over NVSwitches, and straight. */
-    sample_is(&(struct sample){"nvidia-4gpu-2nic.xml", 4, 2, 2, 2, 2, 6},
-              topo_sample("nvidia-4gpu-2nic.xml", NULL));
-    sample_is(&(struct sample){"rocm-4gpu-3nic.xml", 4, 2, 2, 2, 3, 6},
-              topo_sample("rocm-4gpu-3nic.xml", NULL));
-}
-
-static void test_real_samples(void **state)
-{
-    (void)state;
-    static const struct sample samples[] = {
-        {"nccl-xml/aws-p4d-24xl.xml", 8, 4, 2, 4, 0, 0},
-        {"nccl-xml/azure-ndv4.xml", 8, 8, 4, 4, 0, 0},
-        {"nccl-xml/rocm-16gpu-16nic.xml", 16, 16, 1, 20, 16, 24},
-        {"nccl-xml/rocm-8gpu-8nic-mi300.xml", 8, 8, 2, 24, 8, 28},
-        {"nccl-xml/rocm-8gpu-rome-7numa.xml", 8, 1, 7, 8, 1, 8},
-    };
-    int found = 0;
-    for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
-        char *text;
-        size_t size;
-        if (topo_file(samples[i].file, &text, &size))
-            continue;
-        found = 1;
-        sample_is(&samples[i], text);
-    }
-    if (!found)
-        skip();
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -607,7 +549,6 @@ int main(void)
         cmocka_unit_test(test_wrong_places),    cmocka_unit_test(test_wrong_root),
         cmocka_unit_test(test_missing),         cmocka_unit_test(test_twice),
         cmocka_unit_test(test_numbers),         cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_samples),         cmocka_unit_test(test_real_samples),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
