@@ -23,6 +23,8 @@ CHECKS := $(wildcard tests/checks/check_*.sh)
 TOOL_SCRIPTS := $(wildcard tests/tools/*.sh)
 SUPPORT_OBJECTS := $(call objects,$(call buildable,$(wildcard tests/support/*.c)))
 TEST_OBJECTS := $(call objects,$(wildcard tests/*/*.c perf/micro/*.c))
+# It is in the object.
+$(BUILD)/tests/support/golden.o: tests/golden/errors.txt
 
 #: tests         everything that check runs
 .PHONY: tests

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <cmocka.h>
 
+#include "tests/support/golden.h"
 #include "tests/support/job.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
@@ -330,11 +331,11 @@ static int arguments_body(int rank, int ranks, void *arg)
     float data[8] = {0};
     CHECK(weft_allreduce(NULL, data, data, 1, WEFT_FLOAT32, WEFT_SUM) == WEFT_INVALID);
     CHECK(weft_allreduce(job.comm, NULL, data, 1, WEFT_FLOAT32, WEFT_SUM) == WEFT_INVALID);
-    CHECK(strstr(weft_error_detail(), "send is NULL"));
+    CHECK(golden_matches("call-buffer-null", "send", "1"));
     CHECK(weft_allreduce(job.comm, data, data + 1, 4, WEFT_FLOAT32, WEFT_SUM) == WEFT_INVALID);
-    CHECK(strstr(weft_error_detail(), "overlap"));
+    CHECK(golden_matches("call-overlap"));
     CHECK(weft_allreduce(job.comm, data, data, 1, (weft_dtype)99, WEFT_SUM) == WEFT_INVALID);
-    CHECK(strstr(weft_error_detail(), "99"));
+    CHECK(golden_matches("call-dtype", "99"));
     CHECK(weft_allreduce(job.comm, data, data, 1, WEFT_FLOAT32, WEFT_XOR) == WEFT_UNSUPPORTED);
     CHECK(weft_allreduce(job.comm, data, data, 1, WEFT_FLOAT32, (weft_op)-1) == WEFT_INVALID);
     CHECK(weft_allreduce(job.comm, data, data, SIZE_MAX / 2, WEFT_FLOAT32, WEFT_SUM) == WEFT_INVALID);

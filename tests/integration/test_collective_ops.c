@@ -10,6 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "tests/support/golden.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
 
@@ -225,7 +226,7 @@ static int premul_body(int rank, int ranks, void *arg)
     CHECK(weft_op_create_premul(job.context, WEFT_BOOL, &scalar, &other) == WEFT_UNSUPPORTED);
     scalar = 0; /* it was copied */
     CHECK(weft_allreduce(job.comm, &scalar, &scalar, 1, WEFT_FLOAT32, op) == WEFT_INVALID);
-    CHECK(strstr(weft_error_detail(), "dtype is float32: expected int32"));
+    CHECK(golden_matches("op-dtype", "float32", "int32"));
     for (enum premul_form form = 0; form < PREMUL_FORMS; form++) {
         CHECK(premul_form_check(job.comm, form, 6000, op) == 0);
         CHECK(premul_form_check(job.comm, form, 120000, op) == 0);

@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "tests/support/golden.h"
 #include "tests/support/job.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
@@ -41,7 +42,7 @@ struct forker {
 
 static int refused(int status)
 {
-    return status == WEFT_INVALID && strstr(weft_error_detail(), "forked");
+    return status == WEFT_INVALID && golden_matches("forked");
 }
 
 /* Ends in the ordinary way; without a leak checker, to which everything of the parent's threads looks lost. */

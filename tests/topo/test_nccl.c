@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading NCCL's XML: what becomes what, what is refused and with which words, and the sample files. */
+/* Reading NCCL's XML: what becomes what, what is refused and with which words. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
