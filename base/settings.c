@@ -210,7 +210,7 @@ static const struct weft_setting elsewhere[] = {
               "who runs "
               "the job and gives nobody else any rights (mode 0600). Every host has the same content."),
     ELSEWHERE("PMIX_NAMESPACE", LOCAL, WEFT_SETTINGS_JOB, "no PMIx", "set by the launcher",
-              "With PMIX_RANK: mpirun of Open MPI or srun --mpi=pmix started this process, and PMIx tells "
+              "With PMIX_RANK: mpirun of Open MPI or srun --mpi=pmix started this process, and PMIx gives "
               "rank, number "
               "of ranks, place of rank 0 and secret."),
     ELSEWHERE("PMIX_RANK", LOCAL, WEFT_SETTINGS_JOB, "no PMIx", "set by the launcher", "See PMIX_NAMESPACE."),

@@ -29,7 +29,7 @@ void weft_service_unwatch(struct weft_service *service, int fd);
 int weft_service_want_output(struct weft_service *service, int fd, int on);
 /* At most one tick at a time; NULL removes it, and returns when it is not running any more. */
 void weft_service_set_tick(struct weft_service *service, weft_service_tick *tick, void *arg);
-/* Told once, on the service thread, when it is found that descriptor fd is not weft's any more (base/fd.h), be it one of its own or
+/* Called once, on the service thread, when it is found that descriptor fd is not weft's any more (base/fd.h), be it one of its own or
  * a watched one. NULL removes it, and returns when it is not running any more. */
 typedef void weft_service_lost(void *arg, int fd);
 /* One of those descriptors that is not weft's any more; -1: none. */

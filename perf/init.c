@@ -2,7 +2,7 @@
 /* How long it takes until a job's ranks can work, and until they have ended.
  *
  * Each turn is a start of its own: a context and a communicator beside those of the session, which meet at a fresh port
- * of rank 0 and with a fresh secret, told over the side channel. The ranks begin each phase together, and its time is
+ * of rank 0 and with a fresh secret, sent over the side channel. The ranks begin each phase together, and its time is
  * that of the slowest rank.
  */
 #include "perf/command.h"

@@ -10,8 +10,8 @@
  * Ranks that hang or fail say so (watch.h); then all are asked what they wait for, and the merged picture is printed,
  * once.
  *
- * A rank that ends before it has joined is nothing the others could notice: for them it may as well be late. They are
- * told, and those that have not joined either end at once (watch.h).
+ * A rank that ends before it has joined is nothing the others could notice: for them it may as well be late. They get
+ * a message, and those that have not joined either end at once (watch.h).
  *
  * When a rank fails later, the others are expected to notice by themselves: their calls return an error. They get
  * GRACE_MS for that; what still runs then is ended, by process id.
@@ -327,7 +327,7 @@ static void look_at_ranks(struct job *job, struct exposure *exposure, int failed
         perf_board_end(&job->board);
 }
 
-/* Waits for every rank. Stages: all is well (no deadline); one failed (GRACE_MS); told to end
+/* Waits for every rank. Stages: all is well (no deadline); one failed (GRACE_MS); asked to end
  * (TERMINATE_MS, only after an interrupt); killed. Returns a signal that interrupted the launcher, or 0. */
 static int wait_ranks(struct job *job, int signal_fd, int failed)
 {

@@ -17,7 +17,7 @@ static void print_step(const struct perf_options *options)
         printf("%zu(factor)", options->factor);
 }
 
-/* By the launcher's node numbers where it has told them, else by host names. */
+/* By the launcher's node numbers where it has given them, else by host names. */
 static int share_host(const struct perf_member *a, const struct perf_member *b)
 {
     return a->node >= 0 && b->node >= 0 ? a->node == b->node : strcmp(a->host, b->host) == 0;

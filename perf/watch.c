@@ -27,7 +27,7 @@ struct perf_watch {
     int hang_s;        /* a call that takes longer is a hang; 0: never */
     uint64_t stay_at;  /* the call at which to stay away; 0: none */
     atomic_int ended;  /* the launcher has given the job up */
-    atomic_int failed; /* told so already */
+    atomic_int failed; /* has said so already */
     _Atomic uint64_t calls;
 };
 
@@ -64,7 +64,7 @@ static int64_t now_ms(void)
 static void give_up(const struct perf_watch *watch, const char *text)
 {
     if (atomic_load(&watch->comm))
-        return; /* weft itself tells this rank */
+        return; /* this rank hears it from weft itself */
     if (watch->rank == 0)
         fprintf(stderr, "weft-perf: rank 0: creating the communicator: %s\n", text);
     fflush(stderr);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank's watcher: a thread that sleeps beside the measurement and tells the launcher what its rank waits for.
+/* A rank's watcher: a thread that sleeps beside the measurement and sends the launcher what its rank waits for.
  *
  * The launcher hands down one end of a SOCK_SEQPACKET pair, named by WEFT_PERF_WATCH. Each message starts with a
- * letter: to the rank PERF_ASK (say what you wait for), PERF_END (the job has failed, do not stay away any
+ * byte: to the rank PERF_ASK (say what you wait for), PERF_END (the job has failed, do not stay away any
  * longer) and PERF_GONE with a text (a rank has ended before it had joined), from the rank PERF_JOINED, and PERF_SAYS,
  * PERF_HANGS and PERF_FAILED, each followed by the text of weft_comm_dump(). Without a launcher the text goes to stderr
  * instead.
  *
  * A rank that waits in weft_comm_create() cannot know that another one has died before it was heard of: that one may
- * as well be late. The launcher knows. So a rank that is told so and has not joined yet ends.
+ * as well be late. The launcher knows. So a rank that gets PERF_GONE and has not joined yet ends.
  */
 #ifndef WEFT_PERF_WATCH_H
 #define WEFT_PERF_WATCH_H
@@ -45,7 +45,7 @@ void perf_watch_stop(struct perf_watch *watch);
  * when the job has failed. watch may be NULL. */
 void perf_watch_call(struct perf_watch *watch);
 
-/* A call has failed: tells what the rank waited for then. watch may be NULL. */
+/* A call has failed: sends what the rank waited for then. watch may be NULL. */
 void perf_watch_failed(struct perf_watch *watch);
 
 #endif

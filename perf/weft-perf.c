@@ -201,7 +201,7 @@ static int run(int argc, char **argv)
     return perf_launch(&options);
 }
 
-/* Whoever reads the figures later must be able to tell a full disk from a short run. */
+/* Whoever reads the figures later must be able to distinguish a full disk from a short run. */
 int main(int argc, char **argv)
 {
     int result = run(argc, argv);

@@ -2,7 +2,7 @@
 /* Where bytes live and who computes on them: the contract between weft and a kind of device, and the plug-in ABI for
  * kinds outside this library.
  *
- * A backend serves one kind ("cuda", "sim", a plug-in's own): it tells which pointers are its memory, hands that memory to
+ * A backend serves one kind ("cuda", "sim", a plug-in's own): it says which pointers are its memory, hands that memory to
  * NICs and to other processes, and does copies and reductions on the device, in queues of weft's own that never hold up the
  * program's. What is sent when to whom is not its business.
  *
@@ -16,14 +16,14 @@
  *             beside the program's streams. A queue never waits for the program.
  *   stream    the program's own sequence of work, whatever its runtime calls it (cudaStream_t, ...), passed as a pointer.
  *   event     a place in a queue or a stream; it has happened when all work before it is done.
- *   gate      a place in a stream at which it waits until the gate is opened.
+ *   gate      a stream wait: a place in a stream at which it waits until the host or a queue opens it.
  *
  * Stream order. A call of the program's on a stream is served without waiting: mark_stream() makes an event behind what the stream
- * holds by then, hold() puts a gate behind that, and the call returns. The host asks for the event, and queues weft's work when it has
- * happened. When that is done, or has failed, the gate is opened, at once or behind the work that a queue still holds. Every gate is
+ * holds by then, hold() puts a stream wait behind that, and the call returns. The host asks for the event, and queues weft's work when it has
+ * happened. When that is done, or has failed, the wait is opened, at once or behind the work that is still in a queue. Every stream wait is
  * opened, whatever happens: a stream that waits for ever hangs the program.
  * Queues do not wait for streams by themselves: queues share a device's hardware channels, so one that waits for a stream could stand
- * before another one's work that opens an earlier gate of that stream, and neither would ever get on.
+ * before another one's work that opens an earlier wait of that stream, and neither would ever get on.
  *
  * Operations that a backend lacks may be NULL in its table; weft_device_complete() (devmem/registry.c) fills them with a
  * default that answers WEFT_UNSUPPORTED, so that every operation is callable. New operations come at the table's end.
@@ -32,8 +32,8 @@
  * by one thread at a time. A backend leaves the calling thread as it was (its current device or context).
  * Blocking: open, close, queue_open, queue_close, unimport, pin, unpin, allocate, release, flush_writes and reaches (where it is
  * allowed to) may wait, for a bounded time where the device still answers. Nothing else waits for the device: no host synchronisation hides in an operation.
- * Errors: 0 or a negative enum weft_status, WEFT_AGAIN only of elapsed(); the text goes to params.fail first. Work that fails later on the device is told by
- * test() of every event behind it. What a queue was to do still reaches its end then: gates are opened, events happen.
+ * Errors: 0 or a negative enum weft_status, WEFT_AGAIN only of elapsed(); the text goes to params.fail first. Work that fails later on the device is reported by
+ * test() of every event behind it. What a queue was to do still reaches its end then: stream waits are opened, events happen.
  * Memory visibility: when test() says that an event has happened, what the work before it wrote is visible to the host, to
  * the device's other queues and to NICs.
  *
@@ -59,7 +59,7 @@ extern "C" {
 #define WEFT_DEVICE_HANDLE_MAX       192  /* bytes of an exported handle */
 #define WEFT_DEVICE_SOURCES_MAX      8    /* inputs of a reduction */
 #define WEFT_DEVICE_DESTINATIONS_MAX 2    /* places that its result goes to */
-#define WEFT_DEVICE_STEPS_MAX        4096 /* of a program */
+#define WEFT_DEVICE_STEPS_MAX        4096 /* of a device collective */
 #define WEFT_DEVICE_CLOSE_MS         500  /* that queue_close() waits for what a queue awaits */
 
 struct weft_device;       /* one opened kind; defined by the backend */
@@ -113,13 +113,13 @@ enum weft_device_flags {
     WEFT_DEVICE_DMABUF = 1 << 2,
     WEFT_DEVICE_GATES = 1 << 3,    /* mark_stream() and hold() work */
     WEFT_DEVICE_PROGRAMS = 1 << 4, /* run() works */
-    /* Programs in several queues of this process on one device always get on beside each other, also when each waits for the
+    /* Device collectives in several queues of this process on one device always get on beside each other, also when each waits for the
      * others. */
     WEFT_DEVICE_PROGRAMS_BESIDE = 1 << 5,
 };
 
 enum weft_device_event_flags {
-    /* For elapsed(). Only events that need it: a device that notes the time tells of the event later than one that need not. */
+    /* For elapsed(). Only events that need it: a device that notes the time reports the event later than one that need not. */
     WEFT_DEVICE_EVENT_TIMED = 1 << 0,
 };
 
@@ -166,8 +166,8 @@ struct weft_device_reduction {
         scalar; /* NULL, or one element in host memory by which sources[0] is multiplied first (rounded once) */
 };
 
-/* A program: work of many steps that the device runs in one go, without the host in between. Its steps are run in their order;
- * each sees what those before it have written. Devices tell each other how far they are by words: 64 bits, aligned so, in the memory of
+/* A device collective: work of many steps that the device runs in one go, without the host in between. Its steps are run in their order;
+ * each sees what those before it have written. Devices show each other how far they are by words: 64 bits, aligned so, in the memory of
  * this device, of a peer that is reachable, imported or pinned; whoever writes one only ever makes it larger. Words start at 0 when
  * whoever shares them out has written that. */
 enum weft_device_step_kind {
@@ -195,7 +195,7 @@ struct weft_device_program {
     uint32_t step_count; /* 1 to WEFT_DEVICE_STEPS_MAX */
     uint32_t reserved;
     const struct weft_device_step *steps; /* in host memory; may go when run() returns */
-    /* In pinned memory. When it is no longer 0 the program ends within a short time, wherever it is; what it had still to do
+    /* In pinned memory. When it is no longer 0 the device collective ends within a short time, wherever it is; what it had still to do
      * is not done, and that is no failure of the queue. */
     const uint64_t *stop;
 };
@@ -208,7 +208,7 @@ struct weft_device_ops {
     /* WEFT_MISSING when driver, library or device is absent, too old or forbidden, saying which and what was wanted.
      * Opening allocates nothing on a device and makes no device current. A backend may put off looking for its driver until
      * an operation needs it, which then says WEFT_MISSING, so that programs that do not use it do not pay for it: count()
-     * tells whether it works. identify() does not load a driver. */
+     * says whether it works. identify() does not load a driver. */
     int (*open)(const struct weft_device_params *params, struct weft_device **device);
     /* Everything made with it must have been given back. */
     void (*close)(struct weft_device *device);
@@ -236,9 +236,9 @@ struct weft_device_ops {
 
     int (*queue_open)(struct weft_device *device, int ordinal, struct weft_device_queue **queue);
     /* Waits until its work has ended, but at most WEFT_DEVICE_CLOSE_MS for what the queue itself waits for: an event that it
-     * awaits, and what a program in it awaits, may never come. What is queued behind such a wait is then left: it is done when the
-     * wait ends, if it ever does, or it is dropped. Events there happen, or tell a failure, and gates there are opened, then or at
-     * once. Whoever queues work behind a wait keeps its memory until an event behind it has been told. */
+     * awaits, and what a device collective in it awaits, may never come. What is queued behind such a wait is then left: it is done when the
+     * wait ends, if it ever does, or it is dropped. Events there happen, or report a failure, and stream waits there are opened, then or at
+     * once. Whoever queues work behind a wait keeps its memory until an event behind it has been reported. */
     void (*queue_close)(struct weft_device_queue *queue);
     /* Between any two of: this device's memory, memory that was imported, pinned or managed memory, other devices of the kind.
      * Ordinary host memory has to be pinned before. */
@@ -261,11 +261,11 @@ struct weft_device_ops {
     /* It need not have happened, and queues may wait for it still. */
     void (*event_free)(struct weft_device_event *event);
 
-    /* Puts a closed gate behind what the stream holds. The device's memory that ordinal names is where the stream runs. */
+    /* Puts a closed stream wait behind what is in the stream by now. The device's memory that ordinal names is where the stream runs. */
     int (*hold)(struct weft_device *device, int ordinal, void *stream, struct weft_device_gate **gate);
-    /* Opens it, once: when the queue has done what it holds, or with queue NULL now. */
+    /* Opens it, once: when the queue has done what is in it by now, or with queue NULL at once. */
     int (*open_gate)(struct weft_device_gate *gate, struct weft_device_queue *queue);
-    /* An open gate; it need not have been passed yet. */
+    /* Of an open stream wait, which need not have been passed yet. */
     void (*gate_free)(struct weft_device_gate *gate);
 
     /* Lets devices of this kind read and write host memory by themselves; page by page, counted. */
@@ -280,16 +280,16 @@ struct weft_device_ops {
     /* Whether the program may have memory of this kind by now: 1 or 0, by looking only; nothing is loaded or started. NULL: 1. */
     int (*in_use)(struct weft_device *device);
 
-    /* Makes what NICs have written into the device's memory, and told the host of, visible to work that is queued from now on; may
+    /* Makes what NICs have written into the device's memory, and reported to the host, visible to work that is queued from now on; may
      * wait for the device's bus. WEFT_UNSUPPORTED: cannot be had, so that NICs must not write there. NULL: is so by itself. */
     int (*flush_writes)(struct weft_device *device, int ordinal);
 
-    /* Queues a program. While it waits for words it may hold a part of the device, but other queues get on. Whoever queues one sees to
+    /* Queues a device collective. While it waits for words it may hold a part of the device, but other queues get on. Whoever queues one sees to
      * it that the peers it waits for run theirs, or sets stop. WEFT_UNSUPPORTED for a type and operation as reduce(). Nothing is queued of
-     * a program that is refused; the text tells the step by its number, from 0. */
+     * one that is refused; the text names the step by its number, from 0. */
     int (*run)(struct weft_device_queue *queue, const struct weft_device_program *program);
 
-    /* Whether reductions and programs of queues on that ordinal can use the memory at pointer, which is this kind's: 1 or 0.
+    /* Whether reductions and device collectives of queues on that ordinal can use the memory at pointer, which is this kind's: 1 or 0.
      * may_wait 0: by looking only; otherwise what the driver needs for it is done first. NULL: 1. Copies go between all devices of
      * a kind. */
     int (*reaches)(struct weft_device *device, int ordinal, const void *pointer, int may_wait);

@@ -5,12 +5,12 @@
  *   messages  short header plus payload, at most caps.eager_bytes together, in order per link, copied before
  *             send() returns. Flow control is the transport's: send() answers WEFT_AGAIN when the peer has no
  *             room, and the caller tries again after poll().
- *   puts      long payload written straight into memory that the receiver has landed (prepared) and whose
+ *   puts      long payload written straight into a receive buffer: memory that the receiver has prepared, and whose
  *             token it has handed over in a message: land() -> token -> put() -> PUT_DONE here, LANDED there.
  *   reads     long payload read by the receiver straight from the sender's memory, whose token was handed
  *             over in a message: expose() or lend_open() -> token -> map() or pull().
- * A transport offers puts or reads or both (caps.flags); the executor chooses. Links may be made by letters, short
- * messages outside of links that the context carries (tell() in the params, told()). Who sends tokens and
+ * A transport offers puts or reads or both (caps.flags); the executor chooses. Links may be made by out-of-band
+ * messages, short ones outside of links that the context carries (tell() in the params, told()). Who sends tokens and
  * acknowledgements is the executor's business, not the transport's.
  *
  * Operations that a transport lacks may be NULL in its table; weft_transport_complete()
@@ -37,7 +37,7 @@
 #define WEFT_ADDRESS_MAX   256  /* longest transport address in bytes */
 #define WEFT_RECALL_MS     1600 /* how long recall_wait() may take */
 #define WEFT_TOKEN_SIZE    48   /* a token is opaque to everybody but the transport that made it */
-#define WEFT_LETTER_MAX    1024 /* bytes that one instance may tell another outside of links */
+#define WEFT_LETTER_MAX    1024 /* bytes of an out-of-band message from one instance to another */
 
 struct weft_transport; /* one opened instance; defined by the backend */
 struct weft_link;      /* a path to one peer; defined by the backend */
@@ -54,8 +54,8 @@ enum weft_transport_flags {
     WEFT_CAP_REG_REMOTE = 1 << 3, /* land() needs a region */
     WEFT_CAP_SAME_HOST = 1 << 4,  /* peers share this host's memory */
     WEFT_CAP_NOTIFY = 1 << 5,     /* notify() wakes a peer that sleeps on its descriptors */
-    /* A region may outlive the operations that use it, and be wider than what they land or put: what a peer was
-     * told about a landing is of no use to it afterwards or beside it. */
+    /* A region may outlive the operations that use it, and be wider than what they land or put: the token of a
+     * receive buffer is of no use to a peer afterwards or beside it. */
     WEFT_CAP_REG_KEEP = 1 << 6,
     WEFT_CAP_DMABUF = 1 << 7,         /* reg_device() takes dma-bufs */
     WEFT_CAP_DEVICE_POINTER = 1 << 8, /* reg_device() takes pointers, of some kinds of devices */
@@ -77,12 +77,12 @@ enum weft_event_kind {
 
 struct weft_event {
     enum weft_event_kind kind;
-    int status;       /* 0, or why this put, landing or link failed */
+    int status;       /* 0, or why this put, receive buffer or link failed */
     const void *data; /* MESSAGE; aligned to 8 bytes */
     size_t data_size;
     uint64_t cookie;    /* PUT_DONE, LANDED */
     void *link_context; /* LINK_FAILED */
-    const void *sender; /* MESSAGE: opaque, who sent it: for sent_by(); NULL where a transport cannot tell */
+    const void *sender; /* MESSAGE: opaque, who sent it: for sent_by(); NULL where a transport does not know */
 };
 
 typedef void weft_event_handler(void *arg, const struct weft_event *event);
@@ -109,7 +109,7 @@ struct weft_verbs_settings {
     size_t size;             /* of this struct, as the caller knows it */
     int64_t qps;             /* WEFT_VERBS_QPS: queue pairs per rail and peer */
     int64_t rails;           /* WEFT_VERBS_RAILS: ports used at most */
-    int64_t stripe_bytes;    /* WEFT_VERBS_STRIPE: puts of at least that are cut over all lanes */
+    int64_t stripe_bytes;    /* WEFT_VERBS_STRIPE: puts of at least that are cut over all queue pairs */
     int64_t gid_index;       /* WEFT_VERBS_GID: -1 chooses */
     int64_t traffic_class;   /* WEFT_VERBS_TRAFFIC_CLASS */
     int64_t service_level;   /* WEFT_VERBS_SERVICE_LEVEL */
@@ -154,9 +154,9 @@ struct weft_transport_params {
     /* Every backend says why it fails through this: one line for weft_error_detail(). Returns status. */
     int (*fail)(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
     void (*log)(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
-    /* Letters: how instances talk before there is a link between them. Passes at most WEFT_LETTER_MAX bytes to the
+    /* Out-of-band messages: how instances talk before there is a link between them. Passes at most WEFT_LETTER_MAX bytes to the
      * told() of the instance that has this address, some time, over the bootstrap's authenticated overlay. One that
-     * is lost is not missed by anybody else: the transport tells again, so letters are idempotent. WEFT_AGAIN: no
+     * is lost is not missed by anybody else: the transport repeats it, so these messages are idempotent. WEFT_AGAIN: no
      * way now, try later; WEFT_PEER_FAILED: nobody has this address any more, or the bootstrap knows that it is
      * dead. NULL: this context has none. Returns at once; may be called inside any operation of the transport,
      * callbacks of poll() included. */
@@ -204,12 +204,12 @@ struct weft_transport_ops {
                 size_t payload_size);
 
     /* Prepares memory to receive one put of exactly size bytes from link's peer. region may be NULL without
-     * WEFT_CAP_REG_REMOTE. unland() withdraws: no byte lands after it returns, and no LANDED follows. Of many
-     * landings at once, see recall(). */
+     * WEFT_CAP_REG_REMOTE. unland() withdraws: no byte is written there after it returns, and no LANDED follows.
+     * Of many receive buffers at once, see recall(). */
     int (*land)(struct weft_link *link, struct weft_region *region, void *memory, size_t size,
                 uint64_t cookie, struct weft_token *token);
     void (*unland)(struct weft_link *link, const struct weft_token *token);
-    /* Writes size bytes into what the peer landed. WEFT_AGAIN: queue full, nothing was started. */
+    /* Writes size bytes into the peer's receive buffer. WEFT_AGAIN: queue full, nothing was started. */
     int (*put)(struct weft_link *link, const struct weft_token *token, struct weft_region *region,
                const void *memory, size_t size, uint64_t cookie);
 
@@ -243,12 +243,12 @@ struct weft_transport_ops {
     /* WEFT_LINK_* of an established link; WEFT_AGAIN while it is coming up. */
     int (*link_flags)(struct weft_link *link, uint32_t *flags);
 
-    /* Lending: a faster way to let link's peer read memory that it cannot map. lend_open() makes a token for
-     * a message of size bytes that is lent in slices of slice_bytes (a whole slice fits); WEFT_UNSUPPORTED
-     * where this is no way for this memory, WEFT_AGAIN when no conduit is free (expose() then). lend() passes
-     * on bytes in order, *taken of them (WEFT_AGAIN: none now); they must not change until the peer has read
+    /* Pipe lending: a faster way to let link's peer read memory that it cannot map. lend_open() makes a token for
+     * a message of size bytes that goes in slices of slice_bytes (a whole slice fits); WEFT_UNSUPPORTED
+     * where this is no way for this memory, WEFT_AGAIN when no pipe is free (expose() then). lend() passes
+     * on references to bytes in order, *taken of them (WEFT_AGAIN: none now); they must not change until the peer has read
      * them. The peer pulls them in order, each once; its offset is ignored. lend_close() ends it; taken says
-     * that the peer has read everything that was lent. */
+     * that the peer has read everything that lend() has taken. */
     int (*lend_open)(struct weft_link *link, const void *memory, size_t size, size_t slice_bytes,
                      struct weft_token *token, uint32_t *conduit);
     int (*lend)(struct weft_link *link, uint32_t conduit, const void *memory, size_t size, size_t *taken);
@@ -258,12 +258,12 @@ struct weft_transport_ops {
      * for an answer that only poll() gives, or poll() has something to give back: 1 or 0. */
     int (*busy)(struct weft_transport *transport);
 
-    /* Ending early. recall() asks one thing back and returns at once: the landing of this token, or with
+    /* Ending early. recall() asks one thing back and returns at once: the receive buffer of this token, or with
      * token NULL the put with this cookie that runs on this link; what is over or unknown is ignored.
      * WEFT_UNSUPPORTED where a transport has only unland(). recall_wait() returns when
-     *   - no byte lands any more in anything that was recalled on the instance, and no LANDED follows;
+     *   - no byte is written any more to anything that was recalled on the instance, and no LANDED follows;
      *   - no put that was recalled reads its source any more. It has been finished, or cut short in a way
-     *     that the peer can tell: LANDED with status 0 does not follow there. No PUT_DONE follows here.
+     *     that the peer notices: LANDED with status 0 does not follow there. No PUT_DONE follows here.
      * It waits for all peers at once, at most WEFT_RECALL_MS whatever they do. The link to a peer that stays
      * silent fails; others may fail with it only where a transport cannot help it. Both may be called from
      * callbacks of poll(). A communicator that ends early calls recall_wait() with nothing recalled as well: its
@@ -282,7 +282,7 @@ struct weft_transport_ops {
      * owner may have taken the memory back before the last byte was read. */
     int (*exposed)(struct weft_link *link, const struct weft_token *token);
 
-    /* A letter (tell() in the params) from the instance that has the address `from`, for which the bootstrap vouches:
+    /* An out-of-band message (tell() in the params) from the instance that has the address `from`, for which the bootstrap vouches:
      * a member of a communicator with this one. Its bytes are the peer's, who may write anything, or wrote for another
      * transport: what makes no sense is ignored. Called like the other operations, outside of poll(). Connecting may take the
      * kernel a second where the peer's network interface does not answer (RoCE's neighbour resolution). */
@@ -299,7 +299,7 @@ struct weft_transport_ops {
                       struct weft_region **region);
     /* Registers memory of a device, for land() and put(), which then always need its region, also without WEFT_CAP_REG_LOCAL and
      * WEFT_CAP_REG_REMOTE. Negative: not in this way; the caller tries another, and last copies through host memory. Peers
-     * that were told of a landing in it may be able to write to all of the region while it lasts. Neither send() nor
+     * that have the token of a receive buffer in it may be able to write to all of the region while it lasts. Neither send() nor
      * expose() take such memory. */
     int (*reg_device)(struct weft_transport *transport, const struct weft_device_memory *memory,
                       struct weft_region **region);

@@ -147,8 +147,8 @@ int weft_context_devices(weft_context *context, weft_device_entry *entries, int 
 /* Operations of the caller's have values from here on, below WEFT_OP_USER + 16, valid for one context. */
 #define WEFT_OP_USER 16
 
-/* Makes an operation of the caller's function. One that is not commutative gets contributions in the order of ranks; it
- * must be associative. Ranks cannot tell that they pass different functions. arg must stay until weft_op_free().
+/* Makes an operation from a function of the caller. One that is not commutative gets contributions in the order of ranks; it
+ * must be associative. weft cannot know that ranks pass different functions. arg must stay until weft_op_free().
  * WEFT_BUSY when the context has 16 already. */
 int weft_op_create(weft_context *context, weft_reduce_callback *reduce, void *arg, int commutative,
                    weft_op *op);
@@ -176,7 +176,7 @@ typedef struct weft_store {
  *                closes it, whatever it returns;
  *   address      "host:port" where rank 0 listens;
  *   environment  RANK, WORLD_SIZE, MASTER_ADDR, WEFT_PORT as torchrun and weft-perf set them.
- * rank and ranks are -1 to take them from the environment. name tells several communicators of one job apart.
+ * rank and ranks are -1 to take them from the environment. name distinguishes several communicators of one job.
  * timeout_ms bounds creation and is the default deadline of every call on the communicator (0: the setting
  * WEFT_TIMEOUT_MS, negative: no deadline).
  *
@@ -211,8 +211,8 @@ int weft_comm_create(weft_context *context, const weft_comm_options *options, we
  * that still run without a handle are waited for first. */
 int weft_comm_destroy(weft_comm *comm);
 
-/* Changes what weft_comm_create()'s timeout_ms said, for calls that begin from now on: of those in the order of a stream, that is when
- * the stream has come to them. What is under way keeps its deadline, and texts name the present one. This rank's own: others need not have the same. From any thread, but not beside weft_comm_destroy(). */
+/* Changes what weft_comm_create()'s timeout_ms said, for calls that begin from now on: a stream-ordered call begins when
+ * the stream has come to it. What is in flight keeps its deadline, and texts name the present one. This rank's own: others need not have the same. From any thread, but not beside weft_comm_destroy(). */
 int weft_comm_set_timeout(weft_comm *comm, int64_t timeout_ms);
 
 /* Ends every operation of a communicator on all its ranks: calls that run return WEFT_REVOKED there with the
@@ -275,7 +275,7 @@ int weft_comm_size(const weft_comm *comm);
  * send == recv is in place; otherwise they must not overlap. Blocks until done or the deadline. */
 int weft_allreduce(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype, weft_op op);
 
-/* The same as a work handle: returns at once, but for one that would be the 65th collective under way on the communicator,
+/* The same as a work handle: returns at once, but for one that would be the 65th collective in flight on the communicator,
  * which waits for the oldest, and so for ranks that are late (as do the other starts, and calls in a group); the
  * buffers belong to weft until the work is done. */
 int weft_allreduce_start(weft_comm *comm, const void *send, void *recv, size_t count, weft_dtype dtype,
@@ -352,7 +352,7 @@ int weft_alltoallv_start(weft_comm *comm, const void *send, const size_t *send_c
 
 /* Lists of tensors as one call: tensor i is counts[i] elements (of a block) from sends[i] to recvs[i], in place where
  * that is. Small tensors travel together, large ones side by side without a copy. The arrays are read during the call
- * only. Each large tensor (more than 64 KiB), and the small ones together, counts as a collective under way: the start of a
+ * only. Each large tensor (more than 64 KiB), and the small ones together, counts as a collective in flight: the start of a
  * list of more than 64 of them waits for the first ones. */
 int weft_allreduce_list(weft_comm *comm, size_t tensors, const void *const *sends, void *const *recvs,
                         const size_t *counts, weft_dtype dtype, weft_op op);
@@ -484,13 +484,13 @@ typedef struct weft_comm_stats {
     uint64_t connections;   /* peers whose links are up; communicators of a context share them */
     uint64_t registrations; /* memory regions that the context holds with its transports */
     uint64_t bytes_memory;  /* of this communicator's tables, operations and cache lines */
-    uint64_t bytes_pool;    /* of the context's buffers for staging, landing and cache lines, in use or not */
+    uint64_t bytes_pool;    /* of the context's buffers for staging, receiving and cache lines, in use or not */
     uint64_t p2p_sends;     /* messages between two ranks, as the program counts them */
     uint64_t p2p_receives;
     uint64_t
         cache_hits; /* regions of ordinary and of devices' memory that the context had kept from an earlier operation */
     uint64_t cache_misses; /* and those that it has had to make, and kept */
-    uint64_t programs;     /* collectives that devices ran as one program each */
+    uint64_t programs;     /* collectives that devices ran as one kernel each */
 } weft_comm_stats;
 #define WEFT_COMM_STATS_INIT                                                                                 \
     {                                                                                                        \
@@ -498,7 +498,7 @@ typedef struct weft_comm_stats {
     }
 int weft_comm_get_stats(const weft_comm *comm, weft_comm_stats *stats);
 
-/* Where a rank runs. Numbers that nobody has told weft are -1: they come from a launcher with PMIx. */
+/* Where a rank runs. Numbers that weft does not know are -1: they come from a launcher with PMIx. */
 typedef struct weft_rank_info {
     size_t size;
     char host[64]; /* as the rank's host calls itself */
