@@ -109,7 +109,7 @@ struct weft_shares *weft_where_shares(void *arg)
 {
     struct weft_context *context = arg;
     if (!context->shares && weft_shares_open(NULL, &context->shares) != WEFT_OK) {
-        weft_log_once(WEFT_LOG_WARN, "memory of devices is not shared: %s", weft_error_detail());
+        weft_log_once(WEFT_LOG_WARN, "device memory is not shared: %s", weft_error_detail());
         weft_error_clear();
     }
     return context->shares;

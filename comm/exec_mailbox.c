@@ -129,7 +129,7 @@ static int make(struct weft_exec_op *op)
     int is_for_others;
     uint32_t flags;
     if (!shares)
-        return weft_fail(WEFT_UNSUPPORTED, "memory of devices is not shared");
+        return weft_fail(WEFT_UNSUPPORTED, "device memory is not shared");
     int status = look_around(exec, shares, &is_for_others);
     if (status == WEFT_OK)
         status = check_device(op->request.lane, &flags);
@@ -312,10 +312,10 @@ static void end_loans(struct weft_exec *exec)
         if (!programs->is_loud)
             weft_loan_close(loan);
         else if (loan && weft_loan_recall(loan, weft_device_recall_ms(exec)) != WEFT_OK)
-            weft_log(
-                WEFT_LOG_ERROR,
-                "a program of rank %u, which should have ended, may still write into memory of rank %u: %s",
-                r, exec->options.rank, weft_error_detail());
+            weft_log(WEFT_LOG_ERROR,
+                     "a device collective of rank %u, which should have ended, may still write into memory "
+                     "of rank %u: %s",
+                     r, exec->options.rank, weft_error_detail());
     }
 }
 

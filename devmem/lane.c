@@ -136,7 +136,8 @@ void weft_lane_mark_the_end(struct weft_lane *lane)
     int status = lane->has_work && !lane->is_blind ? put_mark(lane) : WEFT_OK;
     if (status == WEFT_OK)
         return;
-    weft_log(WEFT_LOG_ERROR, "%s device %d may still work on an operation that has ended, untold: %s",
+    weft_log(WEFT_LOG_ERROR,
+             "%s device %d may still work on an operation that has ended, with nothing to say when: %s",
              lane->kind->name, lane->ordinal, weft_error_detail());
     fail(lane, status);
     lane->is_blind = 1;

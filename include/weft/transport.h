@@ -82,7 +82,8 @@ struct weft_event {
     size_t data_size;
     uint64_t cookie;    /* PUT_DONE, LANDED */
     void *link_context; /* LINK_FAILED */
-    const void *sender; /* MESSAGE: opaque, who sent it: for sent_by(); NULL where a transport does not know */
+    const void
+        *sender; /* MESSAGE: opaque, who sent it: for sent_by(); NULL where a transport does not know */
 };
 
 typedef void weft_event_handler(void *arg, const struct weft_event *event);

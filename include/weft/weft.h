@@ -484,8 +484,8 @@ typedef struct weft_comm_stats {
     uint64_t connections;   /* peers whose links are up; communicators of a context share them */
     uint64_t registrations; /* memory regions that the context holds with its transports */
     uint64_t bytes_memory;  /* of this communicator's tables, operations and cache lines */
-    uint64_t bytes_pool;    /* of the context's buffers for staging, receiving and cache lines, in use or not */
-    uint64_t p2p_sends;     /* messages between two ranks, as the program counts them */
+    uint64_t bytes_pool; /* of the context's buffers for staging, receiving and cache lines, in use or not */
+    uint64_t p2p_sends;  /* messages between two ranks, as the program counts them */
     uint64_t p2p_receives;
     uint64_t
         cache_hits; /* regions of ordinary and of devices' memory that the context had kept from an earlier operation */
