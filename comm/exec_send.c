@@ -244,6 +244,12 @@ static int advance_put(struct weft_exec_op *op, struct weft_flight *flight, uint
             weft_flight_block(op, flight);
             return WEFT_OK;
         }
+        if (status == WEFT_CANCELLED) {
+            /* The peer has given up this operation. Why, and who is to blame, comes by the bootstrap, and ends this one too. */
+            weft_error_clear();
+            landing->announced = 0;
+            return WEFT_OK;
+        }
         if (status != WEFT_OK)
             return status;
         landing->announced = 0;

@@ -210,7 +210,8 @@ struct weft_transport_ops {
     int (*land)(struct weft_link *link, struct weft_region *region, void *memory, size_t size,
                 uint64_t cookie, struct weft_token *token);
     void (*unland)(struct weft_link *link, const struct weft_token *token);
-    /* Writes size bytes into the peer's receive buffer. WEFT_AGAIN: queue full, nothing was started. */
+    /* Writes size bytes into the peer's receive buffer. WEFT_AGAIN: queue full, nothing was started. WEFT_CANCELLED: the peer has
+     * taken the buffer back. The link goes on. */
     int (*put)(struct weft_link *link, const struct weft_token *token, struct weft_region *region,
                const void *memory, size_t size, uint64_t cookie);
 

@@ -357,6 +357,13 @@ static int open_rank(struct exec_world *world, uint32_t rank)
     return status != WEFT_OK ? status : weft_exec_create(&options, &self->exec);
 }
 
+static int put_late(struct weft_link *link, const struct weft_token *token, struct weft_region *region,
+                    const void *memory, size_t size, uint64_t cookie)
+{
+    (void)link, (void)token, (void)region, (void)memory, (void)size, (void)cookie;
+    return weft_fail(WEFT_CANCELLED, "the peer has taken it back");
+}
+
 int exec_world_open(const struct exec_world_options *options, struct exec_world **opened)
 {
     struct exec_world *world = calloc(1, sizeof *world + options->ranks * sizeof world->ranks[0]);
@@ -372,6 +379,8 @@ int exec_world_open(const struct exec_world_options *options, struct exec_world 
         world->ops.land = land_seen;
         world->ops.put = put_seen;
     }
+    if (options->puts_are_late)
+        world->ops.put = put_late;
     exec_liar_spoil(options, &world->ops);
     for (uint32_t r = 0; status == WEFT_OK && r < options->ranks; r++)
         status = open_rank(world, r);

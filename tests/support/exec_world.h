@@ -30,9 +30,10 @@ struct exec_world_options {
     enum exec_sharing sharing;
     struct weft_exec_programs programs;
     exec_world_mangle *mangle; /* of every message before it is sent; NULL: none. The transport is loop. */
-    int checks;       /* 0, or how many times mapped memory is found to be exposed before it is not */
-    int short_tokens; /* what ranks expose to each other is a byte shorter than the message says */
-    uint32_t seed;    /* order in which ranks are driven; 0 round-robin */
+    int checks;        /* 0, or how many times mapped memory is found to be exposed before it is not */
+    int puts_are_late; /* the peer has taken back what they name */
+    int short_tokens;  /* what ranks expose to each other is a byte shorter than the message says */
+    uint32_t seed;     /* order in which ranks are driven; 0 round-robin */
     /* The transport registers memory of this kind (NULL: of none) as a dma-buf, and puts from there and lands there: by the processor,
      * which sees the memory elsewhere. Other memory is registered as the host's. */
     const struct weft_device_kind *registers;

@@ -142,6 +142,28 @@ static void test_zero_copy(void **state)
     exec_world_close(world);
 }
 
+/* A peer that gives up takes back what puts were to reach. That is no verdict of its own: who is to blame comes by other means. */
+static void test_late_puts(void **state)
+{
+    (void)state;
+    struct exec_world_options options = {.ranks = 2, .window = 8, .mode = "put", .puts_are_late = 1};
+    options.eager_bytes = 256;
+    for (int a = WEFT_ALGO_RING; a <= WEFT_ALGO_RAB; a++) {
+        struct exec_world *world;
+        struct data data = {0};
+        assert_int_equal(exec_world_open(&options, &world), 0);
+        data_make(&data, 2, 5000, 0);
+        int status = exec_world_allreduce(world, (enum weft_algorithm)a, 0, data.inputs, data.outputs, 5000,
+                                          WEFT_INT32, WEFT_SUM);
+        int failure = WEFT_OK;
+        for (uint32_t r = 0; r < 2; r++)
+            assert_null(weft_exec_failure(exec_world_rank(world, r), &failure));
+        assert_int_equal(status, WEFT_TIMEOUT); /* nothing moves any more */
+        data_free(&data, 2);
+        exec_world_close(world);
+    }
+}
+
 /* The offer promises the right length, and the token stands for less: nobody reads past what there is, neither of a
  * whole message nor of a ring of slices. */
 static void test_short_tokens(void **state)
@@ -366,6 +388,7 @@ int main(void)
         cmocka_unit_test(test_zero_copy), cmocka_unit_test(test_short_tokens),
         cmocka_unit_test(test_mismatch),  cmocka_unit_test(test_garbage),
         cmocka_unit_test(test_impostor),  cmocka_unit_test(test_flood),
+        cmocka_unit_test(test_late_puts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
