@@ -38,8 +38,20 @@ expect 3 "cannot write '/dev/full'" allreduce --ranks 2 -b 8 -e 8 -n 1 -w 0 --cs
 expect 3 "cannot write '/dev/full'" matrix --ranks 2 -n 1 -w 0 --size 8 --json /dev/full
 mkfifo "$work/fifo"
 expect 3 "cannot write '$work/fifo'" allreduce --ranks 2 -b 8 -e 8 -n 1 -w 0 --json "$work/fifo"
-# A reader that was there from the start gets all of it.
-timeout 60 cat "$work/fifo" >"$work/read" &
+# A reader that was there from the start gets all of it, also where the FIFO is opened and closed before.
+mkfifo "$work/ready"
+timeout 60 python3 -c '
+import os, select, sys
+fifo = os.open(sys.argv[1], os.O_RDONLY | os.O_NONBLOCK)
+open(sys.argv[2], "w").close()
+poll = select.poll()
+poll.register(fifo, select.POLLIN)
+while poll.poll():
+    if not (piece := os.read(fifo, 4096)):
+        break
+    os.write(1, piece)
+' "$work/fifo" "$work/ready" >"$work/read" &
+: <"$work/ready"
 timeout -k 5 60 "$BUILD/weft-perf" allreduce --ranks 2 -b 8 -e 8 -n 1 -w 0 --json "$work/fifo" >"$work/out" 2>"$work/err" </dev/null
 rc=$?
 wait $!
