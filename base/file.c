@@ -6,11 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
-ssize_t weft_file_read_fd(int fd, void *bytes, size_t capacity)
+ssize_t weft_file_read_fd(int fd, void *bytes, size_t capacity, uint64_t offset)
 {
     size_t size = 0;
     while (size < capacity) {
-        ssize_t got = pread(fd, (char *)bytes + size, capacity - size, (off_t)size);
+        ssize_t got = pread(fd, (char *)bytes + size, capacity - size, (off_t)(offset + size));
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
@@ -28,7 +28,7 @@ ssize_t weft_file_read(const char *path, char *text, size_t capacity)
     do
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     while (fd < 0 && errno == EINTR);
-    ssize_t size = fd < 0 ? -1 : weft_file_read_fd(fd, text, capacity - 1);
+    ssize_t size = fd < 0 ? -1 : weft_file_read_fd(fd, text, capacity - 1, 0);
     int error = errno;
     if (fd >= 0)
         close(fd);

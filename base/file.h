@@ -4,11 +4,12 @@
 #ifndef WEFT_BASE_FILE_H
 #define WEFT_BASE_FILE_H
 
+#include <stdint.h>
 #include <sys/types.h>
 
-/* Reads a file from its beginning, up to its end or capacity, without moving a position that others may share. How many bytes;
+/* Reads a file from offset on, up to its end or capacity, without moving a position that others may share. How many bytes;
  * -1 with errno, which is ESPIPE for what has no positions. */
-ssize_t weft_file_read_fd(int fd, void *bytes, size_t capacity);
+ssize_t weft_file_read_fd(int fd, void *bytes, size_t capacity, uint64_t offset);
 
 /* The same by its name, as a text that ends with '\0': what does not fit is cut off. On failure the text is empty. A FIFO
  * without a writer is not waited for. */

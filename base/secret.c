@@ -18,7 +18,7 @@
 static int read_all(int fd, const char *what, struct weft_secret *secret)
 {
     unsigned char bytes[WEFT_SECRET_MAX + 1];
-    ssize_t size = weft_file_read_fd(fd, bytes, sizeof bytes);
+    ssize_t size = weft_file_read_fd(fd, bytes, sizeof bytes, 0);
     int status = WEFT_OK;
     if (size < 0) {
         weft_fail_errno("%s: cannot read it", what);

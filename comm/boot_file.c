@@ -62,7 +62,7 @@ static void look_inside(const char *path, struct look *look)
         return;
     }
     ssize_t size = -1;
-    if (fstat(fd, &opened) != 0 || (size = weft_file_read_fd(fd, look->text, sizeof look->text)) < 0)
+    if (fstat(fd, &opened) != 0 || (size = weft_file_read_fd(fd, look->text, sizeof look->text, 0)) < 0)
         snprintf(look->what, sizeof look->what, "a file that cannot be read (%.60s)", weft_errno_text(errno));
     else if (!is_same(&opened, &look->about)) {
         look->found = CHANGING;

@@ -43,10 +43,9 @@ void weft_context_unlock(struct weft_context *context)
     pthread_mutex_unlock(&context->lock);
 }
 
-#define LOSS                                                                                                 \
-    "the program has closed or replaced descriptor %d, which is weft's: a communicator cannot go on "        \
-    "without "                                                                                               \
-    "it"
+/* What a call answers from then on. */
+static const char loss_format[] = "the program has closed or replaced descriptor %d, which is weft's: a "
+                                  "communicator cannot go on without it";
 
 /* The program has closed descriptors of weft's, or put its own in their place. Nothing can be relied on from here on, and who waits
  * would wait for nothing. Libraries write to their descriptors without a look, so they are not called again. */
@@ -54,7 +53,7 @@ static void descriptors_lost(void *arg, int fd)
 {
     struct weft_context *context = arg;
     char text[160];
-    snprintf(text, sizeof text, LOSS, fd);
+    snprintf(text, sizeof text, loss_format, fd);
     weft_context_lock(context);
     if (!context->is_robbed) {
         context->is_robbed = 1;
@@ -87,7 +86,7 @@ int weft_context_check(struct weft_context *context)
     weft_context_lock(context);
     int is_robbed = context->is_robbed, fd = context->lost_fd;
     weft_context_unlock(context);
-    return is_robbed ? weft_fail(WEFT_SYSTEM, LOSS, fd) : WEFT_OK;
+    return is_robbed ? weft_fail(WEFT_SYSTEM, loss_format, fd) : WEFT_OK;
 }
 
 int weft_context_overlay(struct weft_context *context, struct weft_service **service)

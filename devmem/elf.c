@@ -9,29 +9,13 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/file.h"
 
 #if __ELF_NATIVE_CLASS == 64
 #define NATIVE_CLASS ELFCLASS64
 #else
 #define NATIVE_CLASS ELFCLASS32
 #endif
-
-/* The bytes from offset on, as far as there are so many. How many were read, or -1 with errno. */
-static ssize_t read_at(int fd, void *bytes, size_t size, uint64_t offset)
-{
-    size_t used = 0;
-    while (used < size) {
-        ssize_t got = pread(fd, (char *)bytes + used, size - used, (off_t)(offset + used));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return -1;
-        if (got == 0)
-            break;
-        used += (size_t)got;
-    }
-    return (ssize_t)used;
-}
 
 static int is_within(uint64_t offset, uint64_t size, uint64_t end)
 {
@@ -49,7 +33,8 @@ static int check_segments(const char *path, int fd, const ElfW(Ehdr) * header, u
 {
     for (unsigned i = 0; i < header->e_phnum; i++) {
         ElfW(Phdr) segment;
-        ssize_t got = read_at(fd, &segment, sizeof segment, header->e_phoff + (uint64_t)i * sizeof segment);
+        ssize_t got =
+            weft_file_read_fd(fd, &segment, sizeof segment, header->e_phoff + (uint64_t)i * sizeof segment);
         if (got < 0)
             return weft_fail_errno("plug-in '%s': cannot read it", path);
         if (got != (ssize_t)sizeof segment)
@@ -64,7 +49,7 @@ int weft_elf_check(const char *path, int fd)
 {
     ElfW(Ehdr) header;
     struct stat about;
-    ssize_t got = read_at(fd, &header, sizeof header, 0);
+    ssize_t got = weft_file_read_fd(fd, &header, sizeof header, 0);
     if (got < 0 || fstat(fd, &about) != 0)
         return weft_fail_errno("plug-in '%s': cannot read it", path);
     uint64_t size = (uint64_t)about.st_size;

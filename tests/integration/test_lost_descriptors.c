@@ -322,7 +322,7 @@ static void test_robbed_create(void **state)
     assert_int_equal(test_ranks_fork(1, robbed_create_body, NULL), 0);
 }
 
-/* A loss is told where it belongs: not by a context that this thread turns to later. */
+/* A loss is reported where it belongs: not by a context that this thread turns to later. */
 static int loss_of_nobody_body(int rank, int ranks, void *arg)
 {
     (void)rank, (void)ranks, (void)arg;

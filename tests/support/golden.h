@@ -3,7 +3,7 @@
 #ifndef WEFT_TESTS_GOLDEN_H
 #define WEFT_TESTS_GOLDEN_H
 
-/* Whether weft_error_detail() is worded as the line of this name, from its first character to its last. What {} stands for is told
+/* Whether weft_error_detail() is worded as the line of this name, from its first character to its last. What {} stands for is given
  * by the strings behind the name, in their order: a fact that must stand there, or NULL for any text, which may be empty. {} without a
  * string stands for any text. Where it is 0, both texts are printed. */
 #define golden_matches(...)                                                                                  \

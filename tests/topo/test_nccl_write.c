@@ -217,7 +217,7 @@ static void keeps_devices(char *text)
     }
     for (const char *at = strstr(xml, "<net "); at; at = strstr(at + 1, "<net "))
         nets++;
-    /* In these files an adapter has one port or is told without. */
+    /* In these files an adapter has one port or is listed without. */
     assert_int_equal(nets, count(first, WEFT_NODE_NIC) - driverless);
     weft_graph_free(second);
     free(xml);

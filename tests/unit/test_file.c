@@ -67,7 +67,7 @@ static void test_position(void **state)
     put("abcdef");
     int fd = open(path, O_RDONLY);
     assert_int_equal(lseek(fd, 3, SEEK_SET), 3);
-    assert_int_equal(weft_file_read_fd(fd, bytes, sizeof bytes), 4);
+    assert_int_equal(weft_file_read_fd(fd, bytes, sizeof bytes, 0), 4);
     assert_memory_equal(bytes, "abcd", 4);
     assert_int_equal(lseek(fd, 0, SEEK_CUR), 3);
     close(fd);

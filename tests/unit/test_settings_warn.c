@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a process is told once about its environment: names that are no setting, a log that cannot be written. */
+/* What a process is warned of once about its environment: names that are no setting, a log that cannot be written. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
