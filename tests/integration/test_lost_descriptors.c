@@ -216,7 +216,8 @@ static int scene_body(int rank, int ranks, void *arg)
     return 0;
 }
 
-/* The thread sanitizer sees a race where the program opens what weft's threads still poll, and is right: it is the program's. */
+/* The thread sanitizer sees a race where the program, or a second context, opens what a thread of weft's still polls, and is right: the
+ * race is of the program's making. */
 static int is_race_seen(void)
 {
     const char *sanitizer = getenv("WEFT_SANITIZER");
@@ -292,6 +293,8 @@ static int second_context_body(int rank, int ranks, void *arg)
 static void test_second_context(void **state)
 {
     (void)state;
+    if (is_race_seen())
+        TEST_SKIP("the thread sanitizer reports the program's race for a number that it has closed");
     assert_int_equal(test_ranks_fork(1, second_context_body, NULL), 0);
 }
 
