@@ -112,7 +112,7 @@ $(BUILD)/tests/%: $(BUILD)/tests/%.o $$(call linked_of,tests/$$*) $(SUPPORT_OBJE
 
 # The library once more, its calls outwards renamed so that the fault injector can let each of them fail.
 FAULT_SYMBOLS := tests/faults/symbols.txt
-FAULT_OBJECTS := $(call objects,$(filter-out tests/faults/test_%,$(wildcard tests/faults/*.c)))
+FAULT_OBJECTS := $(call objects,$(filter-out tests/faults/test_%,$(wildcard tests/faults/*.c)) $(wildcard tests/clock/*.c))
 FAULT_ARCHIVES := $(patsubst $(BUILD)/%,$(BUILD)/tests/faults/%,$(ARCHIVES))
 $(FAULT_ARCHIVES): $(BUILD)/tests/faults/%: $(BUILD)/% $(FAULT_SYMBOLS)
 	$(Q)mkdir -p $(@D) && awk '$$1 == "inject" || $$1 == "watch" { print $$2, "fault_" $$2 }' $(FAULT_SYMBOLS) >$@.map
@@ -120,4 +120,4 @@ $(FAULT_ARCHIVES): $(BUILD)/tests/faults/%: $(BUILD)/% $(FAULT_SYMBOLS)
 
 FAULT_TESTS := $(filter $(BUILD)/tests/faults/%,$(TESTS))
 $(FAULT_TESTS): $(BUILD)/%: $(BUILD)/%.o $(FAULT_OBJECTS) $(SUPPORT_OBJECTS) $(FAULT_ARCHIVES) | $$(call beside_of,$$*)
-	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(TEST_LINK) $^ $(LIBS_cmocka) $(LIBS) -o $@
+	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) -Wl,@tests/clock/wraps $(TEST_LINK) $^ $(LIBS_cmocka) $(LIBS) -o $@

@@ -39,7 +39,8 @@
 #include "tests/support/effort.h"
 
 #define LANES        6
-#define PATIENCE_MS  30000 /* deadline of runs that must succeed */
+#define PATIENCE_MS  15000 /* of the workers' clock: deadline of runs that must succeed */
+#define SHORT_MS     250   /* likewise: of those that mostly end at it */
 #define HANG_NS      (2 * 60 * INT64_C(1000000000))
 #define SLOW_NS      (10 * INT64_C(1000000000)) /* worth a line */
 #define FAILURES_MAX 10
@@ -413,7 +414,7 @@ struct sampler {
 /* Short deadlines: most runs end at one. */
 static int64_t short_ms(const struct fault_order *order)
 {
-    return fault_transient(fault_value(order->aim.call, order->aim.way)) ? PATIENCE_MS : 1000;
+    return fault_transient(fault_value(order->aim.call, order->aim.way)) ? PATIENCE_MS : SHORT_MS;
 }
 
 /* A function that the scene calls, one of its ways, one of the calls: rare functions come as often as others. */
@@ -483,7 +484,7 @@ static int sweep_next(struct source *source, struct fault_order *order, size_t *
         series->aim.k += series->repeats == 0;
         order->aim = series->aim;
         order->timeout_ms = series->repeats                 ? PATIENCE_MS
-                            : series->aim.call == FAULT_ANY ? 1000
+                            : series->aim.call == FAULT_ANY ? SHORT_MS
                                                             : short_ms(order);
         order->cold = scenes[series->scene].phase == PHASE_CREATE;
         return 1;

@@ -38,7 +38,8 @@ struct fault_scene {
     const char *setting, *value; /* an environment variable, NULL for none */
 };
 
-#define WORKER_RANKS 2
+#define WORKER_SLOWNESS 4 /* how many times slower the workers' clock runs than the machine's */
+#define WORKER_RANKS    2
 
 struct fault_order {
     struct fault_scene scene;
