@@ -69,16 +69,16 @@ static const struct weft_setting rows[] = {
      "Whether ranks of one host read each other's memory (1) or pass everything through staging memory (0)."},
     {"WEFT_EAGER_OFI", AT(eager_bytes_ofi), NUMBER, 0, 65536, 16384, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
      NULL, NULL,
-     "The largest message over ofi that is sent without a rendezvous, in bytes."
+     "The eager limit over ofi: the largest message that is sent without a rendezvous, in bytes."
      " Less than 64 counts as 64, and more than a message of the provider has room for, mostly 16 KiB, as "
      "that."},
     {"WEFT_EAGER_SHM", AT(eager_bytes_shm), NUMBER, 0, 65536, 4096, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
      NULL, NULL,
-     "The largest message over shm that is sent without a rendezvous, in bytes."
+     "The eager limit over shm: the largest message that is sent without a rendezvous, in bytes."
      " Less than 64 counts as 64, and more than a message has room for, 8152, as that."},
     {"WEFT_EAGER_VERBS", AT(eager_bytes_verbs), NUMBER, 0, 65536, 8192, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
      NULL, NULL,
-     "The largest message over verbs that is sent without a rendezvous, in bytes."
+     "The eager limit over verbs: the largest message that is sent without a rendezvous, in bytes."
      " Less than 64 counts as 64, and more than a message has room for, 8264, as that."},
     {"WEFT_FAST_PATH", AT(fast_path_bytes), NUMBER, 0, 65536, 16384, NULL, AGREED, WEFT_SETTINGS_CHOICE, NULL,
      NULL,
@@ -124,7 +124,7 @@ static const struct weft_setting rows[] = {
      "first dot."},
     {"WEFT_TRANSPORT", AT(transports), LIST, 0, SIZE(transports), 0, transport_words, AGREED,
      WEFT_SETTINGS_TRANSPORT, "shm,ofi,verbs", "words of shm, ofi, verbs, separated by commas",
-     "The transports that may be used. Ranks that share memory use shm, others verbs where both have RDMA "
+     "The transports that may be used, in any order. Ranks that share memory use shm, others verbs where both have RDMA "
      "devices "
      "that reach each other, else ofi."},
     {"WEFT_VERBS_DEVICE", AT(devices), LIST, 0, SIZE(devices), 0, NULL, LOCAL, WEFT_SETTINGS_RDMA,

