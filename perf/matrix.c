@@ -86,6 +86,8 @@ static const struct link *find_link(const struct matrix *matrix, int a, int b)
     return NULL;
 }
 
+#define NUMBER_MAX 24 /* characters; mostly 9, but a link can be slower than anybody thought */
+
 /* One square: a line and a column per rank. */
 static void print_square(const struct matrix *matrix, const char *title, int latency)
 {
@@ -94,16 +96,16 @@ static void print_square(const struct matrix *matrix, const char *title, int lat
         return;
     perf_report_line(matrix->report, "#\n# %s", title);
     for (int a = -1; a < ranks; a++) {
-        char line[16 + 10 * SQUARE_RANKS] = "";
+        char line[16 + NUMBER_MAX * SQUARE_RANKS] = "";
         int used = snprintf(line, sizeof line, a < 0 ? "# rank" : "%6d", a);
-        for (int b = 0; b < ranks && used < (int)sizeof line - 10; b++) {
+        for (int b = 0; b < ranks && used < (int)sizeof line - NUMBER_MAX; b++) {
             const struct link *link = a < 0 || a == b ? NULL : find_link(matrix, a, b);
             if (a < 0)
-                used += snprintf(line + used, sizeof line - (size_t)used, "%9d", b);
+                used += snprintf(line + used, sizeof line - (size_t)used, " %8d", b);
             else if (!link)
-                used += snprintf(line + used, sizeof line - (size_t)used, "%9s", "-");
+                used += snprintf(line + used, sizeof line - (size_t)used, " %8s", "-");
             else
-                used += snprintf(line + used, sizeof line - (size_t)used, "%9.2f",
+                used += snprintf(line + used, sizeof line - (size_t)used, " %8.2f",
                                  latency ? link->latency_us : link->bandwidth_gbs);
         }
         perf_report_line(matrix->report, "%s", line);
