@@ -124,9 +124,8 @@ static const struct weft_setting rows[] = {
      "first dot."},
     {"WEFT_TRANSPORT", AT(transports), LIST, 0, SIZE(transports), 0, transport_words, AGREED,
      WEFT_SETTINGS_TRANSPORT, "shm,ofi,verbs", "words of shm, ofi, verbs, separated by commas",
-     "The transports that may be used, in any order. Ranks that share memory use shm, others verbs where both have RDMA "
-     "devices "
-     "that reach each other, else ofi."},
+     "The transports that may be used, in any order. Ranks that share memory use shm, others verbs where "
+     "both have RDMA devices that reach each other, else ofi."},
     {"WEFT_VERBS_DEVICE", AT(devices), LIST, 0, SIZE(devices), 0, NULL, LOCAL, WEFT_SETTINGS_RDMA,
      "the rank's share of its host's ports",
      "devices or ports, such as mlx5_0:1,mlx5_1; behind ^ those not to use",
