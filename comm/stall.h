@@ -19,7 +19,7 @@
 #include "comm/call.h"
 
 #define WEFT_STALL_NS   INT64_C(250000000)
-#define WEFT_VERDICT_NS INT64_C(900000000)
+#define WEFT_VERDICT_NS INT64_C(2500000000)
 #define WEFT_LATE_NS    INT64_C(250000000)
 
 struct weft_comm;
