@@ -15,6 +15,9 @@
 
 #define WEFT_JUDGE_NS INT64_C(500000000)
 
+_Static_assert(WEFT_VERDICT_NS > 3 * (WEFT_STALL_NS + WEFT_JUDGE_NS),
+               "who waits for rank 0's verdict is patient");
+
 /* One rank's call. */
 struct weft_judge_entry {
     int rank;

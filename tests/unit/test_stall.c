@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build: wrap clock_gettime weft_bootstrap_report weft_exec_running weft_exec_op_call weft_exec_op_look */
+/* build: wrap clock_gettime weft_bootstrap_report weft_comm_fail weft_exec_running weft_exec_op_call weft_exec_op_look */
 /* When a rank reports the call that it waits in: to the nanosecond, by a clock that only this test moves. The promise
  * that a disagreement is named within a second rests on every rank keeping these times. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <cmocka.h>
@@ -21,6 +22,7 @@
 
 int __wrap_clock_gettime(clockid_t id, struct timespec *now);
 void __wrap_weft_bootstrap_report(struct weft_bootstrap *bootstrap, const void *bytes, size_t size);
+void __wrap_weft_comm_fail(struct weft_comm *comm, int status, const char *text);
 int __wrap_weft_exec_running(const struct weft_exec *exec, struct weft_exec_op **ops);
 const struct weft_call *__wrap_weft_exec_op_call(const struct weft_exec_op *op);
 struct weft_exec_look *__wrap_weft_exec_op_look(struct weft_exec_op *op);
@@ -49,6 +51,12 @@ void __wrap_weft_bootstrap_report(struct weft_bootstrap *bootstrap, const void *
     assert_int_equal(size, sizeof last);
     memcpy(&last, bytes, sizeof last);
     reports++;
+}
+
+void __wrap_weft_comm_fail(struct weft_comm *comm, int status, const char *text)
+{
+    comm->failed = status;
+    snprintf(comm->failure, sizeof comm->failure, "%s", text);
 }
 
 int __wrap_weft_exec_running(const struct weft_exec *exec, struct weft_exec_op **ops)
@@ -170,6 +178,25 @@ static void test_a_suspicion_is_reported_at_once(void **state)
     }
 }
 
+/* Rank 0 says nothing: who had the suspicion ends the communicator with it, not before its time and not without one. */
+static void test_no_verdict_comes(void **state)
+{
+    (void)state;
+    for (int rank = 0; rank < RANKS; rank++) {
+        struct weft_comm comm = a_comm(rank);
+        look_at(&comm, LONG_NS);
+        assert_int_equal(comm.failed, WEFT_OK);
+        comm = a_comm(rank);
+        assert_int_equal(weft_stall_suspect(&comm, "the first", NULL), WEFT_OK);
+        look_at(&comm, WEFT_VERDICT_NS - 1);
+        assert_int_equal(weft_stall_suspect(&comm, "another", NULL), WEFT_OK); /* which starts no new wait */
+        assert_int_equal(comm.failed, WEFT_OK);
+        look_at(&comm, WEFT_VERDICT_NS);
+        assert_int_equal(comm.failed, WEFT_MISMATCH);
+        assert_string_equal(comm.failure, "the first");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -177,6 +204,7 @@ int main(void)
         cmocka_unit_test(test_the_earliest_call_decides),
         cmocka_unit_test(test_the_service_thread_looks_at_all),
         cmocka_unit_test(test_a_suspicion_is_reported_at_once),
+        cmocka_unit_test(test_no_verdict_comes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
