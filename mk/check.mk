@@ -56,6 +56,11 @@ fuzz: export WERROR = 1
 fuzz:
 	$(Q)MAKE="$(MAKE)" BUILD=$(BUILD) FUZZ_SECONDS=$(FUZZ_SECONDS) tests/scripts/fuzz.sh
 
+#: check-all     check, and then what it leaves out: RDMA, PyTorch, other programs, sanitizers, fuzz, clang, aarch64; about an hour
+.PHONY: check-all
+check-all:
+	$(Q)MAKE="$(MAKE)" tests/scripts/check-all.sh
+
 #: check-long    check with WEFT_LONG=1, then sanitizers and fuzz
 .PHONY: check-long
 check-long:
