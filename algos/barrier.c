@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dissemination barrier.
  *
- * In the round with distance k = 1, 2, 4, ... below n each rank tells rank r+k what it knows and hears from rank r-k;
+ * In the round with distance k = 1, 2, 4, ... below n each rank sends rank r+k what it knows and hears from rank r-k;
  * after ceil(log2 n) rounds everybody has heard, directly or not, from everybody.
  *
  * As a plan it moves one chunk and uses the reduction for nothing but to make what is sent depend on what came; the

@@ -8,7 +8,7 @@
 #include "topo/order.h"
 
 /* What hosts are made of. */
-struct told {
+struct given {
     const uint32_t *sizes;
     uint32_t count;
     const uint32_t *rings; /* [ring_count][ranks], ranks; NULL: one ring, as numbered */
@@ -23,16 +23,17 @@ static size_t numbers_of(uint32_t ranks, uint32_t count, int order, uint32_t rin
 }
 
 /* The hosts and the arrays behind them, for the caller to fill. order: whether there is one. */
-static struct weft_hosts *allocate(uint32_t ranks, const struct told *told, int order)
+static struct weft_hosts *allocate(uint32_t ranks, const struct given *given, int order)
 {
-    uint32_t rings = told->ring_count > 1 ? told->ring_count : 0;
+    uint32_t rings = given->ring_count > 1 ? given->ring_count : 0;
     struct weft_hosts *hosts =
-        malloc(sizeof *hosts + numbers_of(ranks, told->count, order, rings) * sizeof(uint32_t));
+        malloc(sizeof *hosts + numbers_of(ranks, given->count, order, rings) * sizeof(uint32_t));
     if (!hosts)
         return NULL;
     uint32_t *next = (uint32_t *)(hosts + 1);
-    *hosts = (struct weft_hosts){ranks, told->count, told->ring_count, told->ports, next, 0, 0, 0, 0, 0, 0};
-    next += told->count + 1;
+    *hosts =
+        (struct weft_hosts){ranks, given->count, given->ring_count, given->ports, next, 0, 0, 0, 0, 0, 0};
+    next += given->count + 1;
     if (order) {
         hosts->order = next;
         hosts->position = next + ranks;
@@ -73,13 +74,13 @@ static int fill(uint32_t ring, const uint32_t *given, uint32_t ranks, const uint
 }
 
 /* Rings by rank, and then by the rank's position. */
-static int fill_rings(struct weft_hosts *hosts, const struct told *told)
+static int fill_rings(struct weft_hosts *hosts, const struct given *given)
 {
     uint32_t ranks = hosts->ranks;
-    for (uint32_t r = 0; hosts->rings && r < told->ring_count; r++) {
+    for (uint32_t r = 0; hosts->rings && r < given->ring_count; r++) {
         size_t first = (size_t)r * ranks;
         const uint32_t *ring = hosts->rings + first, *place = hosts->places + first;
-        int status = fill(r, told->rings + first, ranks, ring, place);
+        int status = fill(r, given->rings + first, ranks, ring, place);
         if (status != WEFT_OK)
             return status;
         for (uint32_t i = 0, host = 0; i < ranks; i++) {
@@ -138,44 +139,44 @@ static int is_plain(const uint32_t *order, uint32_t ranks)
     return 1;
 }
 
-static int count_ranks(const struct told *told, uint32_t *count)
+static int count_ranks(const struct given *given, uint32_t *count)
 {
     uint64_t ranks = 0;
-    for (uint32_t i = 0; i < told->count; i++) {
-        if (told->sizes[i] < 1)
+    for (uint32_t i = 0; i < given->count; i++) {
+        if (given->sizes[i] < 1)
             return weft_fail(WEFT_INVALID, "hosts: host %u has 0 ranks, expected at least 1", i);
-        ranks += told->sizes[i];
+        ranks += given->sizes[i];
     }
     if (ranks < 1 || ranks > INT32_MAX)
-        return weft_fail(WEFT_INVALID, "hosts: %u hosts have %llu ranks, expected 1 to %d", told->count,
+        return weft_fail(WEFT_INVALID, "hosts: %u hosts have %llu ranks, expected 1 to %d", given->count,
                          (unsigned long long)ranks, INT32_MAX);
-    if (told->ring_count < 1 || told->ring_count > WEFT_HOSTS_RINGS_MAX ||
-        ranks * told->ring_count > INT32_MAX)
+    if (given->ring_count < 1 || given->ring_count > WEFT_HOSTS_RINGS_MAX ||
+        ranks * given->ring_count > INT32_MAX)
         return weft_fail(
             WEFT_INVALID,
             "hosts: %u rings over %llu ranks, expected 1 to %d, and at most %d ranks in all of them",
-            told->ring_count, (unsigned long long)ranks, WEFT_HOSTS_RINGS_MAX, INT32_MAX);
+            given->ring_count, (unsigned long long)ranks, WEFT_HOSTS_RINGS_MAX, INT32_MAX);
     *count = (uint32_t)ranks;
     return WEFT_OK;
 }
 
-static int make(const struct told *told, struct weft_hosts **made)
+static int make(const struct given *given, struct weft_hosts **made)
 {
     uint32_t ranks = 0;
-    int status = count_ranks(told, &ranks);
+    int status = count_ranks(given, &ranks);
     if (status != WEFT_OK)
         return status;
-    struct weft_hosts *hosts = allocate(ranks, told, !is_plain(told->rings, ranks));
+    struct weft_hosts *hosts = allocate(ranks, given, !is_plain(given->rings, ranks));
     if (!hosts)
         return weft_fail(WEFT_NOMEM, "hosts: no memory for %u ranks", ranks);
     uint32_t *first = writable(hosts->first);
     first[0] = 0;
-    for (uint32_t i = 0; i < told->count; i++)
-        first[i + 1] = first[i] + told->sizes[i];
+    for (uint32_t i = 0; i < given->count; i++)
+        first[i + 1] = first[i] + given->sizes[i];
     if (hosts->order)
-        status = fill(0, told->rings, ranks, hosts->order, hosts->position);
+        status = fill(0, given->rings, ranks, hosts->order, hosts->position);
     if (status == WEFT_OK)
-        status = fill_rings(hosts, told);
+        status = fill_rings(hosts, given);
     if (status == WEFT_OK && hosts->rings) {
         memset(writable(hosts->by_rail), 0xff, 2 * (size_t)ranks * sizeof(uint32_t));
         for (uint32_t h = 0; h < hosts->count; h++)
@@ -191,13 +192,13 @@ static int make(const struct told *told, struct weft_hosts **made)
 
 int weft_hosts_make(const uint32_t *sizes, uint32_t count, const uint32_t *order, struct weft_hosts **hosts)
 {
-    return make(&(struct told){.sizes = sizes, .count = count, .rings = order, .ring_count = 1}, hosts);
+    return make(&(struct given){.sizes = sizes, .count = count, .rings = order, .ring_count = 1}, hosts);
 }
 
 int weft_hosts_make_rings(const uint32_t *sizes, uint32_t count, const uint32_t *rings, uint32_t ring_count,
                           uint32_t ports, struct weft_hosts **hosts)
 {
-    return make(&(struct told){sizes, count, rings, ring_count, ports}, hosts);
+    return make(&(struct given){sizes, count, rings, ring_count, ports}, hosts);
 }
 
 /* Ranks of each host by position, or all as one host where a host's are not side by side. Returns how many hosts. */
@@ -246,16 +247,16 @@ int weft_hosts_of_layout(const struct weft_layout *layout, struct weft_hosts **h
     uint32_t *sizes = malloc(((size_t)layout->host_count + layout->ranks + 1) * sizeof *sizes);
     if (!sizes)
         return weft_fail(WEFT_NOMEM, "hosts: no memory for %u hosts", layout->host_count);
-    struct told told = {
+    struct given given = {
         .sizes = sizes, .count = measure(layout, sizes), .rings = layout->order, .ring_count = 1};
-    if (told.count > 1) {
-        told.ports = count_ports(layout, sizes, told.count, sizes + layout->host_count);
+    if (given.count > 1) {
+        given.ports = count_ports(layout, sizes, given.count, sizes + layout->host_count);
         if (layout->ring_count > 1) {
-            told.rings = layout->rings;
-            told.ring_count = layout->ring_count;
+            given.rings = layout->rings;
+            given.ring_count = layout->ring_count;
         }
     }
-    int status = make(&told, hosts);
+    int status = make(&given, hosts);
     free(sizes);
     return status;
 }

@@ -6,7 +6,7 @@
  * know why the order is what it is (topo/order.h does), and the same text serves every placement: hosts of unequal
  * sizes, of one rank, all ranks on one host, each on its own.
  *
- * Ring 0 is the order. The others are told in positions too: at place i of ring r stands who has position rings[r * ranks
+ * Ring 0 is the order. The others are given in positions too: at place i of ring r stands who has position rings[r * ranks
  * + i] in the order. All pass the hosts one by one as the order does, but in each of them the ranks in a turn of their own, and
  * so enter and leave it at ranks of their own. Whoever is at place i of any ring is on the host of position i.
  *

@@ -59,7 +59,7 @@ static void single_generate(struct weft_builder *builder, const struct weft_plan
                       weft_collective_reduces(request->collective) ? WEFT_STEP_FINISH : 0);
 }
 
-/* Fields of which one alone tells whether it is good. */
+/* Fields of which each can be judged alone. */
 static int check_fields(const struct weft_plan_request *request)
 {
     if ((unsigned)request->collective >= WEFT_COLLECTIVE_COUNT)

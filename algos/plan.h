@@ -20,7 +20,7 @@
  *           passes many chunks on needs only a few.
  *   SLOT    a transient place for received data: written by exactly one RECV, then read by exactly one later
  *           REDUCE or COPY, and empty again. The executor decides whether it ever becomes memory: data may be
- *           reduced straight from the peer's memory or the network's landing buffer. Slots are numbered and
+ *           reduced straight from the peer's memory or the network's receive buffer. Slots are numbered and
  *           hold one chunk range each; a slot may be reused once it is empty.
  * INPUT and OUTPUT are windows on the space: rank r's INPUT of an allgather holds chunk r alone, its OUTPUT all
  * (weft_plan_window()). That makes a buffer that is in place, as NCCL and MPI mean it, lie where it belongs.
@@ -209,12 +209,6 @@ void weft_plan_window(const struct weft_plan *plan, enum weft_buffer buffer, uin
 /* Makes one rank's plan. Pure: no I/O, no clock. WEFT_INVALID names the bad field. */
 int weft_plan_make(const struct weft_plan_request *request, struct weft_plan **plan);
 void weft_plan_free(struct weft_plan *plan);
-
-/* First element of chunk c of an even collective. c may be chunks (the end). Never overflows. */
-static inline size_t weft_chunk_start(const struct weft_plan *plan, uint32_t chunk, size_t count)
-{
-    return count / plan->chunks * chunk + count % plan->chunks * chunk / plan->chunks;
-}
 
 /* Walks a plan's steps in program order, loops expanded. */
 struct weft_cursor {

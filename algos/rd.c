@@ -16,7 +16,7 @@
  *
  * A SEND counts as complete only when the partner has reduced it. Reducing over what is being sent would let
  * both partners wait for each other; so results alternate between OUTPUT and TEMP such that the last one
- * lands in OUTPUT: the result of round k (1..rounds) goes to OUTPUT when rounds - k is even. What round 1
+ * goes to OUTPUT: the result of round k (1..rounds) goes to OUTPUT when rounds - k is even. What round 1
  * sends is "the result of round 0": the guest's and the host's sum, or INPUT itself, which in place is OUTPUT
  * and so has to be copied to TEMP first when rounds is odd.
  *

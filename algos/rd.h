@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recursive doubling among some of a plan's ranks. Internal to algos/; the algorithm is told in rd.c. */
+/* Recursive doubling among some of a plan's ranks. Internal to algos/; rd.c explains the algorithm. */
 #ifndef WEFT_ALGOS_RD_H
 #define WEFT_ALGOS_RD_H
 

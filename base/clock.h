@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Monotonic time in nanoseconds. */
+/* Monotonic time in nanoseconds, and what sleeps by it. */
 #ifndef WEFT_BASE_CLOCK_H
 #define WEFT_BASE_CLOCK_H
 
+#include <pthread.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -13,6 +14,34 @@ static inline int64_t weft_clock_ns(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static inline struct timespec weft_clock_timespec(int64_t ns)
+{
+    return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+}
+
+/* A condition that is waited for by weft_clock_ns(), which nobody sets back. 0, or an errno. */
+static inline int weft_clock_condition(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+    int error = pthread_condattr_init(&attributes);
+    if (error)
+        return error;
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    error = pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return error;
+}
+
+/* Waits until then at the latest. As with any condition, what is waited for may not have come. */
+static inline void weft_clock_wait(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t until_ns)
+{
+    const struct timespec until = weft_clock_timespec(until_ns);
+    if (until_ns == WEFT_NEVER_NS)
+        pthread_cond_wait(condition, lock);
+    else
+        pthread_cond_timedwait(condition, lock, &until);
 }
 
 /* The deadline timeout_ms from now; negative means never. */

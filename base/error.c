@@ -26,7 +26,7 @@ static const struct {
 } limits[] = {
     {EMFILE, "too many open files in this process: raise its limit (ulimit -n)"},
     {ENFILE, "too many open files on this host: raise the sysctl fs.file-max"},
-    {ETOOMANYREFS, "too many descriptors under way: raise the limit of open files (ulimit -n)"},
+    {ETOOMANYREFS, "too many descriptors in flight: raise the limit of open files (ulimit -n)"},
     {EFBIG, "larger than files may be: raise the limit of file sizes (ulimit -f)"},
     {ENOMEM, "out of memory: raise what limits this process (ulimit -v, the container's memory, "
              "vm.max_map_count)"},

@@ -55,10 +55,12 @@ static int identify(int fd, uint64_t *identity, int *anonymous)
     return 0;
 }
 
-/* Marks an open file that has no mark yet. The flags that tell of its mark, 0 when it can have none. */
+/* Marks an open file that has no mark yet. The flags that show its mark, 0 when it can have none. */
 static uint64_t mark(int fd)
 {
     int signal = fcntl(fd, F_GETSIG);
+    if (signal < 0) /* it may have one: of a pipe, that of the rank at its other end */
+        return 0;
     if (signal < MARK_FIRST || signal >= MARK_FIRST + MARKS) {
         signal = MARK_FIRST + fd % MARKS;
         if (fcntl(fd, F_SETSIG, signal) != 0)
@@ -132,7 +134,7 @@ int weft_fd_note(int fd)
 {
     int anonymous;
     uint64_t value = 0;
-    word *entry = weft_fork_register() ? NULL : word_make(fd);
+    word *entry = weft_fork_register(weft_fd_drop_all) ? NULL : word_make(fd);
     if (!entry || identify(fd, &value, &anonymous)) {
         errno = ENOMEM;
         return -1;
@@ -216,10 +218,19 @@ void weft_fd_close(int fd)
     close(fd);
 }
 
+int weft_fd_epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *event)
+{
+    return weft_fd_is_own(epoll_fd) ? epoll_ctl(epoll_fd, operation, fd, event) : -1;
+}
+
+int weft_fd_epoll_wait(int epoll_fd, struct epoll_event *events, int events_max, int timeout_ms)
+{
+    return weft_fd_is_own(epoll_fd) ? epoll_wait(epoll_fd, events, events_max, timeout_ms) : -1;
+}
+
 void weft_fd_unpoll(int epoll_fd, int fd)
 {
-    if (weft_fd_is_own(epoll_fd))
-        epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+    weft_fd_epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 }
 
 int weft_fd_has_losses(void)

@@ -42,6 +42,10 @@ ssize_t weft_fd_write(int fd, const void *bytes, size_t size);
 ssize_t weft_fd_recv(int fd, void *bytes, size_t size, int flags);
 ssize_t weft_fd_send(int fd, const void *bytes, size_t size, int flags);
 
+struct epoll_event;
+int weft_fd_epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *event);
+int weft_fd_epoll_wait(int epoll_fd, struct epoll_event *events, int events_max, int timeout_ms);
+
 /* Takes fd out of an epoll set, if that is still weft's. */
 void weft_fd_unpoll(int epoll_fd, int fd);
 

@@ -19,8 +19,9 @@
 
 #include <stdatomic.h>
 
-/* Has the handler registered: before the first descriptor is made known. 0, or an errno value. */
-int weft_fork_register(void);
+/* Has the handler registered, and in_child called by it: before the first descriptor is made known. in_child returns whether anything of weft's
+ * was open, and is async-signal-safe. Always the same function. 0, or an errno value. */
+int weft_fork_register(int (*in_child)(void));
 
 extern atomic_int weft_fork_child;
 

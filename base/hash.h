@@ -26,4 +26,19 @@ static inline uint64_t weft_hash_text(uint64_t hash, const char *text)
     return weft_hash_bytes(hash, text, strlen(text));
 }
 
+/* A bijection whose every output bit depends on every input bit, the finaliser of SplitMix64 (Steele, Lea, Flood, "Fast splittable
+ * pseudorandom number generators", OOPSLA 2014). */
+static inline uint64_t weft_mix(uint64_t x)
+{
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+/* The next one of its numbers. */
+static inline uint64_t weft_random(uint64_t *state)
+{
+    return weft_mix(*state += UINT64_C(0x9e3779b97f4a7c15));
+}
+
 #endif

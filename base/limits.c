@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +17,6 @@
 #define __libc_single_threaded 0
 #endif
 
-#include "base/clock.h"
 #include "base/fd.h"
 #include "base/file.h"
 
@@ -27,25 +25,11 @@
 
 #define USER_SPACE_OF_MACHINE 0xeffffffd /* its inode is fixed: PROC_USER_INIT_INO in Linux, proc_ns.h */
 
-#define RECENT_NS INT64_C(10000000000)
-
-static _Atomic int64_t noted_ns;
-static atomic_int noted;
-
-void weft_limits_note(int error)
-{
-    if (error != EMFILE && error != ENFILE)
-        return;
-    atomic_store(&noted, error);
-    atomic_store(&noted_ns, weft_clock_ns());
-}
-
 int weft_limits_descriptors(void)
 {
-    int fds[SPARE], count = 0, error = 0;
-    int64_t since_ns = atomic_load(&noted_ns);
-    if (since_ns && weft_clock_ns() - since_ns < RECENT_NS)
-        return atomic_load(&noted);
+    int fds[SPARE], count = 0, error = weft_limits_noted();
+    if (error)
+        return error;
     for (; count < SPARE && !error; count++) {
         fds[count] = eventfd(0, EFD_CLOEXEC);
         if (fds[count] < 0) {

@@ -9,6 +9,9 @@
  * errno are not noted. */
 void weft_limits_note(int error);
 
+/* What has been noted in the last 10 s, or 0. */
+int weft_limits_noted(void);
+
 /* 0, or the errno value with which descriptors could not be made, a few now or one in the last 10 s.
  * Libraries and peers often report something else when descriptors have run out: asked right after such a failure,
  * this is a good guess. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/secure.h"
 
-#include <stdlib.h>
+#include <stddef.h>
 #include <sys/auxv.h>
 
+#include "base/environment.h"
 #include "base/log.h"
 
 int weft_secure_mode(void)
@@ -13,7 +14,7 @@ int weft_secure_mode(void)
 
 const char *weft_secure_getenv(const char *name)
 {
-    const char *value = getenv(name);
+    const char *value = weft_environment_get(name);
     if (!value || !*value)
         return NULL;
     if (!weft_secure_mode())

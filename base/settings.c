@@ -25,7 +25,7 @@
 #define FIRST   WEFT_SCOPE_FIRST_RANK
 
 /* Every choice has one way to be written, this order: the texts are compared. */
-static const char transport_words[] = "shm,ofi,verbs";
+static const char transport_words[] = "shm,ofi,verbs,tcp";
 
 /* One row per variable, ordered by name: the agreed text relies on it. What each says to its reader is printed by
  * weft-perf --settings, and stands in docs/settings.md and weft(7): make docs. */
@@ -54,17 +54,17 @@ static const struct weft_setting rows[] = {
      "Shared objects with more kinds of devices. A file, and every folder on its path, must belong to root "
      "or the "
      "user and be writable by nobody else. One that cannot be used is left out with a warning."},
-    {"WEFT_DEVICE_PROGRAM", AT(device_program), WORD, 0, 2, 0, "auto,always,never", AGREED,
+    {"WEFT_DEVICE_COLLECTIVE", AT(device_collective), WORD, 0, 2, 0, "auto,always,never", AGREED,
      WEFT_SETTINGS_DEVICE, NULL, NULL,
      "Whether collectives on device memory of one machine run as device collectives: one kernel for each "
      "device, "
      "without the host in between. auto does so where measurements say that it pays, always where it can be "
      "done."},
-    {"WEFT_DEVICE_PROGRAM_BYTES", AT(device_program_bytes), NUMBER, 0, 1 << 30, 1 << 20, NULL, AGREED,
+    {"WEFT_DEVICE_COLLECTIVE_BYTES", AT(device_collective_bytes), NUMBER, 0, 1 << 30, 1 << 20, NULL, AGREED,
      WEFT_SETTINGS_DEVICE, NULL, NULL,
      "The largest device collective, in bytes; 0: none. Each rank of a communicator with such calls keeps a "
      "little "
-     "more than twice as much memory of its device."},
+     "more than twice as much device memory."},
     {"WEFT_DIRECT", AT(direct), NUMBER, 0, 1, 1, NULL, AGREED, WEFT_SETTINGS_TRANSPORT, NULL, NULL,
      "Whether ranks of one host read each other's memory (1) or pass everything through staging memory (0)."},
     {"WEFT_EAGER_OFI", AT(eager_bytes_ofi), NUMBER, 0, 65536, 16384, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
@@ -76,6 +76,10 @@ static const struct weft_setting rows[] = {
      NULL, NULL,
      "The eager limit over shm: the largest message that is sent without a rendezvous, in bytes."
      " Less than 64 counts as 64, and more than a message has room for, 8152, as that."},
+    {"WEFT_EAGER_TCP", AT(eager_bytes_tcp), NUMBER, 0, 65536, 65536, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
+     NULL, NULL,
+     "The eager limit over tcp: the largest message that is sent without a rendezvous, in bytes."
+     " Less than 64 counts as 64, and more than a message has room for, 65496, as that."},
     {"WEFT_EAGER_VERBS", AT(eager_bytes_verbs), NUMBER, 0, 65536, 8192, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
      NULL, NULL,
      "The eager limit over verbs: the largest message that is sent without a rendezvous, in bytes."
@@ -100,12 +104,21 @@ static const struct weft_setting rows[] = {
      "cost."},
     {"WEFT_RD_BYTES", AT(rd_bytes), NUMBER, 0, INT64_MAX, 0, NULL, AGREED, WEFT_SETTINGS_CHOICE, NULL, NULL,
      "The automatic choice takes recursive doubling up to this size, in bytes; 0: by cost."},
+    {"WEFT_REPORT_MS", AT(report_ms), NUMBER, -1, INT64_MAX / 2000000, 30000, NULL, LOCAL, WEFT_SETTINGS_TIME,
+     NULL, NULL,
+     "A call that has taken so many milliseconds is reported to the log, once, with who waits for whom; it "
+     "goes "
+     "on. -1: "
+     "none is."},
     {"WEFT_SLICE_OFI", AT(slice_bytes_ofi), NUMBER, 4096, 1 << 30, 1 << 19, NULL, AGREED,
      WEFT_SETTINGS_TRANSPORT, NULL, NULL,
      "The slice into which long messages over ofi are cut, in bytes; a multiple of 64, rounded down."},
     {"WEFT_SLICE_SHM", AT(slice_bytes_shm), NUMBER, 4096, 1 << 30, 1 << 17, NULL, AGREED,
      WEFT_SETTINGS_TRANSPORT, NULL, NULL,
      "The slice into which long messages over shm are cut, in bytes; a multiple of 64, rounded down."},
+    {"WEFT_SLICE_TCP", AT(slice_bytes_tcp), NUMBER, 4096, 1 << 30, 1 << 19, NULL, AGREED,
+     WEFT_SETTINGS_TRANSPORT, NULL, NULL,
+     "The slice into which long messages over tcp are cut, in bytes; a multiple of 64, rounded down."},
     {"WEFT_SLICE_VERBS", AT(slice_bytes_verbs), NUMBER, 4096, 1 << 30, 1 << 20, NULL, AGREED,
      WEFT_SETTINGS_TRANSPORT, NULL, NULL,
      "The slice into which long messages over verbs are cut, in bytes; a multiple of 64, rounded down."},
@@ -116,16 +129,17 @@ static const struct weft_setting rows[] = {
      "With 1 the bits of a reduction depend on the inputs and the number of ranks alone, not on algorithm, "
      "size or "
      "slicing."},
-    {"WEFT_TIMEOUT_MS", AT(timeout_ms), NUMBER, -1, INT64_MAX / 2000000, 300000, NULL, LOCAL,
+    {"WEFT_TIMEOUT_MS", AT(timeout_ms), NUMBER, -1, INT64_MAX / 2000000, 1800000, NULL, LOCAL,
      WEFT_SETTINGS_TIME, NULL, NULL, "The default deadline of calls, in milliseconds; -1: none."},
     {"WEFT_TOPO_FILE", AT(topo_file), FILES, 0, SIZE(topo_file), 0, NULL, CONTENT, WEFT_SETTINGS_CHOICE,
-     "none", "a file in any form that weft-topo --input reads",
+     "none", "a file in any form that weft-topo --input reads, but hwloc's",
      "The fabric that ranks are ordered along. Hosts are found in it by their names, whole or up to the "
      "first dot."},
     {"WEFT_TRANSPORT", AT(transports), LIST, 0, SIZE(transports), 0, transport_words, AGREED,
-     WEFT_SETTINGS_TRANSPORT, "shm,ofi,verbs", "words of shm, ofi, verbs, separated by commas",
+     WEFT_SETTINGS_TRANSPORT, "shm,ofi,verbs,tcp", "words of shm, ofi, verbs, tcp, separated by commas",
      "The transports that may be used, in any order. Ranks that share memory use shm, others verbs where "
-     "both have RDMA devices that reach each other, else ofi."},
+     "both have RDMA devices that reach each other, else ofi where there is a fabric or "
+     "WEFT_OFI_PROVIDER is set, else tcp."},
     {"WEFT_VERBS_DEVICE", AT(devices), LIST, 0, SIZE(devices), 0, NULL, LOCAL, WEFT_SETTINGS_RDMA,
      "the rank's share of its host's ports",
      "devices or ports, such as mlx5_0:1,mlx5_1; behind ^ those not to use",
@@ -324,10 +338,9 @@ static int check_process_rows(void)
     return status;
 }
 
-static int read_row(const struct weft_setting *row, struct weft_settings *settings)
+static int read_row(const struct weft_setting *row, const char *text, struct weft_settings *settings)
 {
     void *field = (char *)settings + row->offset;
-    const char *text = given_value(row);
     if (is_text(row))
         return text ? read_list(row, text, field, (size_t)row->high) : WEFT_OK;
     int64_t *number = field;
@@ -353,27 +366,136 @@ static void order_transports(const char *list, char *value, size_t capacity)
     }
 }
 
-int weft_settings_transports(struct weft_settings *settings, const char *list)
+/* --- settings in code */
+
+/* What a program gives: a copy of its text, cut into pieces. */
+struct given {
+    char *text;
+    const char *values[ROWS]; /* NULL: the environment's */
+    const char *pieces[ROWS]; /* where each begins in the program's text, */
+    int numbers[ROWS];        /* and which piece it is, from 1 */
+};
+
+/* "settings has at byte 16, piece 2, 'algo=rink'" */
+static int refuse_part(const char *text, const char *piece, size_t length, int number, const char *why)
 {
-    static const struct weft_setting row = {.name = "transports", .words = transport_words};
-    char value[sizeof settings->transports];
-    int status = read_list(&row, list, value, sizeof value);
-    if (status == WEFT_OK)
-        order_transports(value, settings->transports, sizeof settings->transports);
-    return status;
+    return weft_fail(WEFT_INVALID, "settings has at byte %zu, piece %d, '%.*s': %s", (size_t)(piece - text),
+                     number, (int)length, piece, why);
 }
 
-int weft_settings_read(struct weft_settings *settings)
+static int refuse(const char *text, const char *piece, int number, const char *why)
+{
+    return refuse_part(text, piece, strcspn(piece, ","), number, why);
+}
+
+/* Whether a row is called like that, without WEFT_ and in small letters, whatever the locale. */
+static int is_called(const struct weft_setting *row, const char *name, size_t length)
+{
+    const char *own = row->name;
+    if (strncmp(own, "WEFT_", 5) != 0 || strlen(own + 5) != length)
+        return 0;
+    for (size_t i = 0; i < length; i++) {
+        char byte = own[5 + i];
+        if (byte >= 'A' && byte <= 'Z')
+            byte = (char)(byte - 'A' + 'a');
+        if (byte != name[i])
+            return 0;
+    }
+    return 1;
+}
+
+static int find_row(const char *name, size_t length)
+{
+    for (int i = 0; i < ROWS; i++) {
+        if (is_called(&rows[i], name, length))
+            return i;
+    }
+    return -1;
+}
+
+/* Without the value: a program may take weft's settings for the place where a job's secret goes. */
+static int refuse_name(const char *text, const char *piece, int number, size_t length)
+{
+    for (size_t i = 0; i < ELSEWHERE_ROWS; i++) {
+        if (!is_called(&elsewhere[i], piece, length))
+            continue;
+        return refuse_part(
+            text, piece, length, number,
+            elsewhere[i].scope == PROCESS
+                ? "the process has read this one from the environment, once for all contexts: "
+                  "expected a setting that a context reads"
+                : "this one is read when a communicator is made: expected a setting that a context "
+                  "reads; weft_comm_options has the place and the secret of a job");
+    }
+    return refuse_part(
+        text, piece, length, number,
+        "no setting has this name: expected one of docs/settings.md in small letters and without "
+        "WEFT_, such as timeout_ms");
+}
+
+/* A piece that has no name belongs to the value before it; so does, behind device_options, one with a name of no setting. */
+static int belongs_to(int row, const char *piece, size_t length)
+{
+    return row >= 0 &&
+           (piece[length] != '=' || (rows[row].offset == AT(device_options) && find_row(piece, length) < 0));
+}
+
+static int cut(struct given *given, const char *text)
+{
+    int row = -1, number = 0;
+    for (const char *piece = text, *next; *piece; piece = next) {
+        size_t all = strcspn(piece, ","), length = strcspn(piece, "=,");
+        next = piece + all + (piece[all] == ',');
+        number++;
+        if (belongs_to(row, piece, length))
+            continue;
+        if (piece[length] != '=')
+            return refuse(text, piece, number, "expected name=value, such as timeout_ms=1000");
+        row = find_row(piece, length);
+        if (row < 0)
+            return refuse_name(text, piece, number, length);
+        if (given->values[row])
+            return refuse(text, piece, number, "this setting is given already: expected it once");
+        if (piece > text)
+            given->text[piece - text - 1] = '\0'; /* ends the value before it */
+        given->values[row] = given->text + (piece - text) + length + 1;
+        given->pieces[row] = piece;
+        given->numbers[row] = number;
+    }
+    return WEFT_OK;
+}
+
+static int read_given(const struct given *given, const char *text, int row, struct weft_settings *settings)
+{
+    char why[WEFT_DETAIL_MAX];
+    int status = read_row(&rows[row], given->values[row], settings);
+    if (status == WEFT_OK)
+        return status;
+    snprintf(why, sizeof why, "%s", weft_error_detail());
+    return refuse(text, given->pieces[row], given->numbers[row], why);
+}
+
+static int read_rows(const struct given *given, const char *text, struct weft_settings *settings)
+{
+    int status = WEFT_OK;
+    for (int i = 0; i < ROWS && status == WEFT_OK; i++)
+        status = given->values[i] ? read_given(given, text, i, settings)
+                                  : read_row(&rows[i], given_value(&rows[i]), settings);
+    return status == WEFT_OK ? check_process_rows() : status;
+}
+
+int weft_settings_read(struct weft_settings *settings, const char *text)
 {
     struct weft_settings read;
+    struct given given = {.text = text ? strdup(text) : NULL};
     memset(&read, 0, sizeof read);
     read.verbs.size = sizeof read.verbs;
-    for (size_t i = 0; i < ROWS; i++) {
-        int status = read_row(&rows[i], &read);
-        if (status != WEFT_OK)
-            return status;
-    }
-    int status = check_process_rows();
+    if (text && !given.text)
+        return weft_fail(WEFT_NOMEM, "no memory for settings of %zu bytes", strlen(text));
+    int status = text ? cut(&given, text) : WEFT_OK;
+    if (status == WEFT_OK)
+        status = read_rows(&given, text, &read);
+    free(given.text);
     if (status != WEFT_OK)
         return status;
     *settings = read;
@@ -436,7 +558,7 @@ int weft_setting_in_force(const struct weft_setting *setting, char *text, size_t
     snprintf(text, capacity, "%s", given);
     if (setting->type == OTHER)
         return check_other(setting, given);
-    int status = read_row(setting, &read);
+    int status = read_row(setting, given, &read);
     const void *field = (const char *)&read + setting->offset;
     if (status != WEFT_OK)
         return status;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Settings: WEFT_* environment variables, read once per context into a plain struct.
+/* Settings: WEFT_* environment variables, and what the program gives in their place, read once per context into a plain struct.
  *
  * One table (settings.c) defines name, meaning, type, range, default and whether all ranks must agree. The documents
  * are printed from it (base/tool/settings_print.c). A value out of range or unparsable is WEFT_INVALID naming variable, value and
@@ -14,30 +14,35 @@
 
 struct weft_settings {
     int64_t timeout_ms;   /* WEFT_TIMEOUT_MS: default deadline of calls; -1 none */
+    int64_t report_ms;    /* WEFT_REPORT_MS: calls that take longer are reported to the log; -1 none */
     int64_t heartbeat_ms; /* WEFT_HEARTBEAT_MS: a rank silent for so long is dead; rank 0's counts */
     int64_t algorithm;    /* WEFT_ALGO: enum weft_algorithm (algos/plan.h), 0 auto */
     int64_t cache_bytes;  /* WEFT_CACHE_BYTES: registrations of ordinary memory kept for later, 0 none */
     int64_t connect; /* WEFT_CONNECT: 0 peers are connected on first use, 1 when a communicator is made */
     int64_t window;  /* WEFT_WINDOW: plan steps in flight */
     int64_t order;   /* WEFT_ORDER: 0 rings and trees follow machine and fabric, 1 the ranks' numbers */
-    int64_t slice_bytes_shm;      /* WEFT_SLICE_SHM: bytes per slice between ranks of one host */
-    int64_t slice_bytes_ofi;      /* WEFT_SLICE_OFI: bytes per slice between hosts */
-    int64_t eager_bytes_shm;      /* WEFT_EAGER_SHM: largest message sent inside the ring */
-    int64_t eager_bytes_ofi;      /* WEFT_EAGER_OFI: largest message sent without rendezvous */
-    int64_t slice_bytes_verbs;    /* WEFT_SLICE_VERBS: the same where the verbs transport serves them */
-    int64_t eager_bytes_verbs;    /* WEFT_EAGER_VERBS */
-    int64_t fast_path_bytes;      /* WEFT_FAST_PATH: largest allreduce on the shared cache-line path, 0 off */
-    int64_t rd_bytes;             /* WEFT_RD_BYTES: auto uses recursive doubling up to here */
-    int64_t rab_bytes;            /* WEFT_RAB_BYTES: auto uses Rabenseifner up to here, ring or tree above */
-    int64_t device_program;       /* WEFT_DEVICE_PROGRAM: enum weft_program_mode (comm/exec.h) */
-    int64_t device_program_bytes; /* WEFT_DEVICE_PROGRAM_BYTES: the largest call that can be one, 0 none */
-    int64_t direct;               /* WEFT_DIRECT: 1 single-copy between ranks of one host, 0 staged */
-    int64_t strict;               /* WEFT_STRICT: 1: one association for every algorithm and size */
-    int64_t spin_us;              /* WEFT_SPIN_US: polling before a waiting call sleeps (not agreed) */
+    int64_t slice_bytes_shm;   /* WEFT_SLICE_SHM: bytes per slice between ranks of one host */
+    int64_t slice_bytes_tcp;   /* WEFT_SLICE_TCP */
+    int64_t slice_bytes_ofi;   /* WEFT_SLICE_OFI: bytes per slice between hosts */
+    int64_t eager_bytes_shm;   /* WEFT_EAGER_SHM: largest message sent inside the ring */
+    int64_t eager_bytes_tcp;   /* WEFT_EAGER_TCP */
+    int64_t eager_bytes_ofi;   /* WEFT_EAGER_OFI: largest message sent without rendezvous */
+    int64_t slice_bytes_verbs; /* WEFT_SLICE_VERBS: the same where the verbs transport serves them */
+    int64_t eager_bytes_verbs; /* WEFT_EAGER_VERBS */
+    int64_t fast_path_bytes;   /* WEFT_FAST_PATH: largest allreduce on the shared cache-line path, 0 off */
+    int64_t rd_bytes;          /* WEFT_RD_BYTES: auto uses recursive doubling up to here */
+    int64_t rab_bytes;         /* WEFT_RAB_BYTES: auto uses Rabenseifner up to here, ring or tree above */
+    int64_t
+        device_collective; /* WEFT_DEVICE_COLLECTIVE: enum weft_device_collective_mode (comm/exec/exec.h) */
+    int64_t
+        device_collective_bytes; /* WEFT_DEVICE_COLLECTIVE_BYTES: the largest call that can be one, 0 none */
+    int64_t direct;              /* WEFT_DIRECT: 1 single-copy between ranks of one host, 0 staged */
+    int64_t strict;              /* WEFT_STRICT: 1: one association for every algorithm and size */
+    int64_t spin_us;             /* WEFT_SPIN_US: polling before a waiting call sleeps (not agreed) */
     struct weft_verbs_settings verbs; /* WEFT_VERBS_*: include/weft/transport.h */
     char devices
         [256]; /* WEFT_VERBS_DEVICE: RDMA devices to use ("mlx5_0:1,mlx5_1") or, behind ^, not to use; "" chooses */
-    char transports[64]; /* WEFT_TRANSPORT: subset of "shm,ofi,verbs", in this order */
+    char transports[64]; /* WEFT_TRANSPORT: subset of "shm,ofi,verbs,tcp", in this order */
     char provider[64];   /* WEFT_OFI_PROVIDER: libfabric provider to use, "" first that fits */
     char topo_file[512]; /* WEFT_TOPO_FILE: the fabric, in a form of topo/read.h; "" none */
     char device_kinds
@@ -99,15 +104,14 @@ void weft_setting_values(const struct weft_setting *setting, char *text, size_t 
  * then. */
 int weft_setting_in_force(const struct weft_setting *setting, char *text, size_t capacity);
 
-/* Reads the environment. Also refuses values of the variables that are read once per process, where nobody can. */
-int weft_settings_read(struct weft_settings *settings);
+/* Reads the environment, but for what `given` has: "timeout_ms=1000,algo=ring,transport=shm,verbs" (weft_context_options), NULL none. What
+ * is wrong there is named with its place in the text. Also refuses values of the variables that are read once per process, where nobody
+ * can. */
+int weft_settings_read(struct weft_settings *settings, const char *given);
 
 /* Says in the log, once per process, which variables of the environment look like settings and are none, and whether the
  * log's file cannot be written. base/settings_unknown.c */
 void weft_settings_warn(void);
-
-/* Replaces the transports by a list of the caller's: words of "shm,ofi,verbs" in any order, "" all. */
-int weft_settings_transports(struct weft_settings *settings, const char *list);
 
 /* Writes the agreed settings as "NAME=value\n" lines, ordered by name. Returns the length that the whole text
  * needs (like snprintf). */

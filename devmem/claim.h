@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who has the programs of a device: of devices on which those of one process do not get on beside each other
- * (WEFT_DEVICE_PROGRAMS_BESIDE), one at a time may wait for others. All contexts of the process share what is claimed.
+/* Who runs collectives on a device: of devices on which those of one process do not get on beside each other
+ * (WEFT_DEVICE_COLLECTIVES_BESIDE), one at a time may wait for others. All contexts of the process share what is claimed.
  * Any thread. */
 #ifndef WEFT_DEVMEM_CLAIM_H
 #define WEFT_DEVMEM_CLAIM_H

@@ -120,7 +120,7 @@ static void give_up(const struct weft_devices *devices, struct weft_device_kind 
     kind->status = status;
     snprintf(kind->reason, sizeof kind->reason, "%s", weft_error_detail());
     int is_asked_for =
-        status != WEFT_MISSING || *kind->source == '/' || list_has(devices->allowed, kind->name);
+        status != WEFT_NOT_FOUND || *kind->source == '/' || list_has(devices->allowed, kind->name);
     weft_log(is_asked_for ? WEFT_LOG_WARN : WEFT_LOG_INFO, "devices: %s cannot be used: %s",
              *kind->name ? kind->name : "a plug-in", kind->reason);
 }
@@ -144,7 +144,7 @@ static void open_kind(struct weft_devices *devices, struct weft_device_kind *kin
         return;
     }
     if (!is_allowed(devices, kind->ops.name)) {
-        kind->status = WEFT_MISSING;
+        kind->status = WEFT_NOT_FOUND;
         snprintf(kind->reason, sizeof kind->reason, "left out: WEFT_DEVICE is '%s'", devices->allowed);
         return;
     }
@@ -227,11 +227,11 @@ static void note_unknown(struct weft_devices *devices)
         word += length + (word[length] == ',');
         if (find(devices, name))
             continue;
-        weft_fail(WEFT_MISSING, "WEFT_DEVICE is '%s': no kind '%s' is built in or comes from a plug-in",
+        weft_fail(WEFT_NOT_FOUND, "WEFT_DEVICE is '%s': no kind '%s' is built in or comes from a plug-in",
                   devices->allowed, name);
         struct weft_device_kind *kind = add(devices, name, "nowhere");
         if (kind)
-            give_up(devices, kind, WEFT_MISSING);
+            give_up(devices, kind, WEFT_NOT_FOUND);
     }
 }
 

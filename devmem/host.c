@@ -21,13 +21,13 @@ struct weft_device_event {
     char unused;
 };
 
-struct weft_device_gate {
+struct weft_device_wait {
     char unused;
 };
 
 /* All of them are alike: past, and open. */
 static struct weft_device_event past;
-static struct weft_device_gate open_always;
+static struct weft_device_wait open_always;
 
 static int host_open(const struct weft_device_params *params, struct weft_device **device)
 {
@@ -198,19 +198,20 @@ static int host_await(struct weft_device_queue *queue, struct weft_device_event 
     return WEFT_OK;
 }
 
-static int host_hold(struct weft_device *device, int ordinal, void *stream, struct weft_device_gate **gate)
+static int host_wait_stream(struct weft_device *device, int ordinal, void *stream,
+                            struct weft_device_wait **wait)
 {
     int status = check_ordinal(device, ordinal);
     if (status == WEFT_OK)
         status = check_stream(device, stream);
     if (status == WEFT_OK)
-        *gate = &open_always;
+        *wait = &open_always;
     return status;
 }
 
-static int host_open_gate(struct weft_device_gate *gate, struct weft_device_queue *queue)
+static int host_wait_open(struct weft_device_wait *wait, struct weft_device_queue *queue)
 {
-    (void)gate, (void)queue;
+    (void)wait, (void)queue;
     return WEFT_OK;
 }
 
@@ -259,8 +260,8 @@ const struct weft_device_ops weft_host_device_ops = {
     .mark = host_mark,
     .test = host_test,
     .await = host_await,
-    .hold = host_hold,
-    .open_gate = host_open_gate,
+    .wait_stream = host_wait_stream,
+    .wait_open = host_wait_open,
     .pin = host_pin,
     .unpin = host_pin,
     .allocate = host_allocate,

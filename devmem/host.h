@@ -5,7 +5,7 @@
  * a reduction is done when the call returns, by the kernels of devmem/reduce.h, so queues hold nothing and events
  * have happened when they are made. It has no streams: only NULL can be followed and held. Nothing of it is exported.
  *
- * Threads: any; queues, events and gates have no state.
+ * Threads: any; queues, events and stream waits have no state.
  */
 #ifndef WEFT_DEVMEM_HOST_H
 #define WEFT_DEVMEM_HOST_H

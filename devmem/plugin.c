@@ -55,7 +55,7 @@ static int enter(struct walk *walk, const char *name, int is_last)
         }
         weft_fail_errno("plug-in '%s': cannot open '%.*s'%s", walk->path, walk->length, walk->path,
                         is_link ? ", a symbolic link: expected a path without any (realpath prints it)" : "");
-        return is_missing ? WEFT_MISSING : WEFT_ACCESS;
+        return is_missing ? WEFT_NOT_FOUND : WEFT_ACCESS;
     }
     close(walk->fd);
     walk->fd = fd;

@@ -19,7 +19,7 @@ struct weft_plugin {
     const struct weft_device_ops *ops; /* as the plug-in exports it: not checked; valid until unloaded */
 };
 
-/* WEFT_INVALID, WEFT_MISSING or WEFT_ACCESS, naming path, what was found and what was expected. */
+/* WEFT_INVALID, WEFT_NOT_FOUND or WEFT_ACCESS, naming path, what was found and what was expected. */
 int weft_plugin_load(const char *path, struct weft_plugin *plugin);
 
 /* Lets it go. One that cannot be unloaded (it has been linked so) stays. */

@@ -5,7 +5,7 @@
 #ifndef WEFT_DEVMEM_REDUCE_LANES_H
 #define WEFT_DEVMEM_REDUCE_LANES_H
 
-#include "devmem/reduce_small.h"
+#include "devmem/reduce_narrow_floats.h"
 #include "devmem/reduce_vector.h"
 
 typedef int32_t half_i32 __attribute__((vector_size(VECTOR_BYTES / 2)));

@@ -89,21 +89,22 @@ static void absent_event_free(struct weft_device_event *event)
     (void)event;
 }
 
-static int absent_hold(struct weft_device *device, int ordinal, void *stream, struct weft_device_gate **gate)
+static int absent_wait_stream(struct weft_device *device, int ordinal, void *stream,
+                              struct weft_device_wait **wait)
 {
-    (void)device, (void)ordinal, (void)stream, (void)gate;
+    (void)device, (void)ordinal, (void)stream, (void)wait;
     return absent("cannot hold a stream");
 }
 
-static int absent_open_gate(struct weft_device_gate *gate, struct weft_device_queue *queue)
+static int absent_wait_open(struct weft_device_wait *wait, struct weft_device_queue *queue)
 {
-    (void)gate, (void)queue;
+    (void)wait, (void)queue;
     return absent("cannot hold a stream");
 }
 
-static void absent_gate_free(struct weft_device_gate *gate)
+static void absent_wait_free(struct weft_device_wait *wait)
 {
-    (void)gate;
+    (void)wait;
 }
 
 static int absent_pin(struct weft_device *device, void *memory, size_t size)
@@ -137,10 +138,10 @@ static int needless_flush_writes(struct weft_device *device, int ordinal)
     return WEFT_OK;
 }
 
-static int absent_run(struct weft_device_queue *queue, const struct weft_device_program *program)
+static int absent_run(struct weft_device_queue *queue, const struct weft_device_collective *collective)
 {
-    (void)queue, (void)program;
-    return absent("run no programs");
+    (void)queue, (void)collective;
+    return absent("run no device collectives");
 }
 
 static int always_reaches(struct weft_device *device, int ordinal, const void *pointer, int may_wait)
@@ -166,9 +167,9 @@ static void fill(struct weft_device_ops *ops)
     ops->mark_stream = ops->mark_stream ? ops->mark_stream : absent_mark_stream;
     ops->await = ops->await ? ops->await : absent_await;
     ops->event_free = ops->event_free ? ops->event_free : absent_event_free;
-    ops->hold = ops->hold ? ops->hold : absent_hold;
-    ops->open_gate = ops->open_gate ? ops->open_gate : absent_open_gate;
-    ops->gate_free = ops->gate_free ? ops->gate_free : absent_gate_free;
+    ops->wait_stream = ops->wait_stream ? ops->wait_stream : absent_wait_stream;
+    ops->wait_open = ops->wait_open ? ops->wait_open : absent_wait_open;
+    ops->wait_free = ops->wait_free ? ops->wait_free : absent_wait_free;
     ops->pin = ops->pin ? ops->pin : absent_pin;
     ops->unpin = ops->unpin ? ops->unpin : absent_pin;
     ops->allocate = ops->allocate ? ops->allocate : absent_allocate;

@@ -21,7 +21,7 @@ const struct weft_device_ops *weft_device_find(const char *name);
 int weft_device_name_is_good(const char *name);
 
 /* Copies a table and fills absent operations with callable defaults: they answer WEFT_UNSUPPORTED with a text, event_free() and
- * gate_free() do nothing, flush_writes() has nothing to do, and in_use() and reaches() say yes. WEFT_INVALID for another ABI, a
+ * wait_free() do nothing, flush_writes() has nothing to do, and in_use() and reaches() say yes. WEFT_INVALID for another ABI, a
  * table too small to be one, a name that is none, or a table without an operation that every kind needs. partial may come from anybody's plug-in. */
 int weft_device_complete(const struct weft_device_ops *partial, struct weft_device_ops *complete);
 

@@ -11,7 +11,7 @@
 #include "base/crypto.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "devmem/lane.h"
+#include "devmem/command_queue.h"
 #include "devmem/share_private.h"
 
 static const struct weft_share_limits usual = {.exports_max = 256, .imports_kept = 64, .imports_max = 1024};
@@ -102,8 +102,8 @@ void weft_shares_close(struct weft_shares *shares)
     free(shares);
 }
 
-/* The mapping of what is told, in front from now on; NULL when there is none. What the peer had at the same place before is
- * gone: all that is not of this identity, or by another handle. */
+/* The mapping of what is described, in front from now on; NULL when there is none. What the peer had at the same place
+ * before is gone: all that is not of this identity, or by another handle. */
 static struct weft_share_import *find(struct weft_shares *shares, const struct weft_share_import *wanted)
 {
     struct weft_share_import *found = NULL;
@@ -169,49 +169,51 @@ static int map(struct weft_shares *shares, const struct weft_share_import *wante
 }
 
 static int reach_other(struct weft_shares *shares, const struct weft_device_kind *kind, int ordinal,
-                       const struct weft_share_told *told, void **pointer, struct weft_share_import **used)
+                       const struct weft_share_content *content, void **pointer,
+                       struct weft_share_import **used)
 {
     const struct weft_share_import wanted = {.kind = kind,
                                              .ordinal = ordinal,
-                                             .peer = told->instance,
-                                             .base_there = told->address - told->offset,
-                                             .identity = told->identity,
-                                             .handle = told->handle};
-    if (!told->handle.bytes_used)
+                                             .peer = content->instance,
+                                             .base_there = content->address - content->offset,
+                                             .identity = content->identity,
+                                             .handle = content->handle};
+    if (!content->handle.bytes_used)
         return weft_fail(WEFT_UNSUPPORTED, "device memory of another process is described without a handle");
     struct weft_share_import *import = find(shares, &wanted);
     int is_hit = import != NULL;
     int status = is_hit ? WEFT_OK : map(shares, &wanted, &import);
     if (status != WEFT_OK)
         return status;
-    if (told->offset + told->length > import->length)
+    if (content->offset + content->length > import->length)
         return weft_fail(WEFT_PROTOCOL,
-                         "a description tells %llu bytes at offset %llu of device memory of another process, "
+                         "a description names %llu bytes at offset %llu of device memory of another process, "
                          "of which there are %llu",
-                         (unsigned long long)told->length, (unsigned long long)told->offset,
+                         (unsigned long long)content->length, (unsigned long long)content->offset,
                          (unsigned long long)import->length);
     shares->stats.import_hits += is_hit;
     import->users++;
-    *pointer = import->base + told->offset;
+    *pointer = import->base + content->offset;
     *used = import;
     return WEFT_OK;
 }
 
 /* --- the same process */
 
-static int reach_own(const struct weft_device_kind *kind, int ordinal, const struct weft_share_told *told,
-                     void **pointer, struct weft_share_import **used)
+static int reach_own(const struct weft_device_kind *kind, int ordinal,
+                     const struct weft_share_content *content, void **pointer,
+                     struct weft_share_import **used)
 {
     struct weft_device_span span = {.size = sizeof span};
-    void *memory = (void *)(uintptr_t)told->address;
-    if (kind->ops.identify(kind->device, memory, &span) != WEFT_OK || span.identity != told->identity ||
-        told->length > span.base + span.length - told->address)
+    void *memory = (void *)(uintptr_t)content->address;
+    if (kind->ops.identify(kind->device, memory, &span) != WEFT_OK || span.identity != content->identity ||
+        content->length > span.base + span.length - content->address)
         return weft_fail(WEFT_PROTOCOL,
-                         "a description tells %llu bytes at %p of this process: memory of the kind '%s' that "
+                         "a description names %llu bytes at %p of this process: memory of the kind '%s' that "
                          "is freed, or never was there",
-                         (unsigned long long)told->length, memory, kind->name);
-    if (!weft_lanes_reach(kind, ordinal, memory))
-        return weft_fail(WEFT_UNSUPPORTED, "%s device %d does not reach the memory of device %d", kind->name,
+                         (unsigned long long)content->length, memory, kind->name);
+    if (!weft_command_queues_reach(kind, ordinal, memory))
+        return weft_fail(WEFT_UNSUPPORTED, "%s device %d does not reach memory on device %d", kind->name,
                          ordinal, span.ordinal);
     *pointer = memory;
     *used = NULL;
@@ -224,21 +226,21 @@ int weft_share_reach(struct weft_shares *shares, const struct weft_device_kind *
                      uint64_t peer, const struct weft_share *share, size_t size, void **pointer,
                      struct weft_share_import **import)
 {
-    struct weft_share_told told;
-    int status = weft_share_read(share, &told);
+    struct weft_share_content content;
+    int status = weft_share_read(share, &content);
     if (status != WEFT_OK)
         return status;
-    if (told.instance != peer)
+    if (content.instance != peer)
         return weft_fail(WEFT_PROTOCOL, "a description of device memory is of another process than its peer");
-    if (told.length < size)
-        return weft_fail(WEFT_PROTOCOL, "a description tells %llu bytes of device memory: expected %zu",
-                         (unsigned long long)told.length, size);
-    if (strcmp(told.kind, kind->name) != 0)
+    if (content.length < size)
+        return weft_fail(WEFT_PROTOCOL, "a description names %llu bytes of device memory: expected %zu",
+                         (unsigned long long)content.length, size);
+    if (strcmp(content.kind, kind->name) != 0)
         return weft_fail(WEFT_UNSUPPORTED,
-                         "memory of the kind '%s' is out of reach of devices of the kind '%s'", told.kind,
+                         "memory of the kind '%s' is out of reach of devices of the kind '%s'", content.kind,
                          kind->name);
-    return peer == shares->instance ? reach_own(kind, ordinal, &told, pointer, import)
-                                    : reach_other(shares, kind, ordinal, &told, pointer, import);
+    return peer == shares->instance ? reach_own(kind, ordinal, &content, pointer, import)
+                                    : reach_other(shares, kind, ordinal, &content, pointer, import);
 }
 
 void weft_share_release(struct weft_shares *shares, struct weft_share_import *import)

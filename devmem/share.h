@@ -4,7 +4,7 @@
  * The owner describes memory of one span; the description travels as bytes; the peer gets a pointer out of it that queues of its own
  * can work on (reach), and gives it back (release). A rank of the owner's own process gets the owner's pointer; one of another
  * process maps the span. The caller knows that both are on one machine, and which process a peer is: each has an instance, a
- * random number that ranks tell each other when they meet.
+ * random number that ranks exchange when they meet.
  *
  * What is remembered, by identity and not by address:
  *   exports  the handles of spans that have been described, so that describing one again costs a lookup. At most exports_max; those of
@@ -14,7 +14,7 @@
  *
  * Where it waits. describe() and reach() may wait for a bounded time when they make a handle or map a span, as those
  * operations of the kind do; nothing else of them does. Mappings are undone by trim() and close() only, because a driver may
- * wait then until the device is idle, which it never is while a stream stands at a gate that is closed: call trim() when no
+ * wait then until the device is idle, which it never is while a stream stands at a stream wait that is closed: call trim() when no
  * operation of this process has one. Until then up to imports_max spans are mapped; more are refused (WEFT_UNSUPPORTED).
  *
  * Threads: the caller serialises all calls on one set (the context's lock). Sets are independent of each other.
@@ -67,9 +67,9 @@ uint64_t weft_share_instance(const struct weft_shares *shares);
 int weft_share_describe(struct weft_shares *shares, const struct weft_device_kind *kind, const void *memory,
                         size_t size, int is_for_others, struct weft_share *share);
 
-/* A pointer to the first of size bytes that the description tells, for queues of the kind on that ordinal; valid until
+/* A pointer to the first of size bytes that the description names, for queues of the kind on that ordinal; valid until
  * release(import), and as long as the owner has the memory. peer: the instance of the process that the description came
- * from, which may have written anything into it: WEFT_PROTOCOL when it makes no sense, belongs to another process, or tells memory that
+ * from, which may have written anything into it: WEFT_PROTOCOL when it makes no sense, belongs to another process, or names memory that
  * is not (or no longer) there, or fewer bytes. WEFT_UNSUPPORTED: memory of another kind, or that the device does not reach or map.
  * *import is NULL for memory of this same process, which may be another device's than ordinal. */
 int weft_share_reach(struct weft_shares *shares, const struct weft_device_kind *kind, int ordinal,
@@ -77,7 +77,7 @@ int weft_share_reach(struct weft_shares *shares, const struct weft_device_kind *
                      struct weft_share_import **import);
 /* No work on it is queued any more. NULL is allowed. */
 void weft_share_release(struct weft_shares *shares, struct weft_share_import *import);
-/* The same for weft_lane_keep(), where work on it is queued still. */
+/* The same for weft_command_queue_keep(), where work on it is queued still. */
 void weft_share_release_kept(void *shares, uint32_t index, void *import, size_t size);
 
 /* The peer's process is gone, or no rank of it is a peer any more: nothing of it is found again, and trim() undoes it. */

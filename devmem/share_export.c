@@ -131,17 +131,17 @@ int weft_share_describe(struct weft_shares *shares, const struct weft_device_kin
     if (status != WEFT_OK)
         return status;
     shares->stats.export_hits += is_hit;
-    struct weft_share_told told = {.instance = shares->instance,
-                                   .identity = span.identity,
-                                   .address = (uintptr_t)memory,
-                                   .length = size};
-    memcpy(told.kind, kind->name, sizeof told.kind);
-    memcpy(told.uuid, entry->uuid, sizeof told.uuid);
+    struct weft_share_content content = {.instance = shares->instance,
+                                         .identity = span.identity,
+                                         .address = (uintptr_t)memory,
+                                         .length = size};
+    memcpy(content.kind, kind->name, sizeof content.kind);
+    memcpy(content.uuid, entry->uuid, sizeof content.uuid);
     if (is_for_others) {
-        told.handle = entry->handle;
-        told.offset = (uintptr_t)memory - entry->handle_base;
+        content.handle = entry->handle;
+        content.offset = (uintptr_t)memory - entry->handle_base;
     }
-    return weft_share_write(&told, share);
+    return weft_share_write(&content, share);
 }
 
 void weft_share_exports_free(struct weft_shares *shares)

@@ -13,13 +13,13 @@
  *   52  u64      length of the memory
  *   60           the name, the handle, and zeros up to 256 bytes
  *
- * There is one way to write what is told, so that what is read is written again as it was. */
+ * There is one way to write a description, so that what is read is written again as it was. */
 #ifndef WEFT_DEVMEM_SHARE_WIRE_H
 #define WEFT_DEVMEM_SHARE_WIRE_H
 
 #include "devmem/share.h"
 
-struct weft_share_told {
+struct weft_share_content {
     char kind[WEFT_DEVICE_NAME_MAX + 1];
     uint8_t uuid[16];
     uint64_t instance, identity, address, offset, length;
@@ -27,9 +27,9 @@ struct weft_share_told {
 };
 
 /* WEFT_UNSUPPORTED when name and handle do not fit. */
-int weft_share_write(const struct weft_share_told *told, struct weft_share *share);
+int weft_share_write(const struct weft_share_content *content, struct weft_share *share);
 /* WEFT_PROTOCOL for bytes that nobody writes. What is read has a good name, numbers other than 0 where they must be, and ends
  * within the address space, at the owner's and in the mapping. */
-int weft_share_read(const struct weft_share *share, struct weft_share_told *told);
+int weft_share_read(const struct weft_share *share, struct weft_share_content *content);
 
 #endif

@@ -12,7 +12,7 @@ demo: deps
 	+$(Q)$(again) lib-static $(BUILD)/weft-perf
 	$(Q)BUILD=$(BUILD) tests/scripts/demo.sh
 
-#: check         the tests; check-layers, check-style: parts of it that need no building
+#: check         the tests; check-layers, check-style: parts of it
 .PHONY: check check-tools check-programs check-layers check-style check-abi abi-baseline
 check:
 	$(Q)tests/scripts/deps.sh build check
@@ -23,13 +23,14 @@ check:
 check-programs: tests
 	$(Q)BUILD=$(BUILD) tests/run.sh $(TESTS) $(SCRIPTS)
 
+check-layers: all
 check-layers check-style: check-%:
-	$(Q)tests/checks/check_$*.sh
+	$(Q)BUILD=$(BUILD) CC="$(CC)" tests/checks/check_$*.sh
 
 #: check-tools   the tests that run other programs: Open MPI, Slurm, clang-format, abidiff, rsvg-convert, qemu for aarch64
 check-tools:
 	$(Q)tests/scripts/deps.sh build check tools
-	+$(Q)$(again) WERROR=1 all $(BUILD)/tests/integration/test_pmix
+	+$(Q)$(again) WERROR=1 all $(BUILD)/tests/system/test_pmix
 	$(Q)BUILD=$(BUILD) CC="$(CC)" MAKE="$(MAKE)" tests/run.sh $(TOOL_SCRIPTS)
 
 #: check-abi     what libweft.so exports, and how that differs from tests/abi/

@@ -31,7 +31,7 @@ Q := $(if $(V),,@)
 say = $(if $(V),,@echo "  $(1)	$(2)";)
 comma := ,
 
-# Targets that people ask for build with every processor unless told otherwise.
+# Targets that people ask for build with every processor, unless -j is given.
 JOBS = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null))
 # Such a target first installs what is missing, then reads all of this again, which finds it.
 again = $(MAKE) $(JOBS) --no-print-directory

@@ -21,11 +21,11 @@ $(call ask,cmocka,cmocka,libcmocka-dev)
 LIB_NEEDS := sodium expat yaml
 
 # Parts that can be left out. The library links none of them: headers are all that it needs, and the rest is loaded by name at run
-# time (base/runtime.h). libhwloc is asked without its headers, so there is nothing to miss.
+# time (base/runtime.h).
 $(call ask,ofi,libfabric >= 1.17,libfabric-dev)
 $(call ask,verbs,libibverbs >= 1.11,libibverbs-dev of rdma-core 32 or later)
 $(call ask,pmix,pmix,libpmix-dev)
-HAVE_hwloc := found
+$(call ask,hwloc,hwloc >= 2.1,libhwloc-dev)
 NVCC ?= nvcc
 # nvcc preprocesses with the C++ compiler of the system, whatever CC is.
 HAVE_cuda := $(shell command -v g++ >/dev/null && $(NVCC) --version 2>/dev/null | awk '/release/ { \
@@ -49,7 +49,7 @@ $(foreach part,$(PARTS),$(if $(filter auto yes no,$(WITH_$(part))),,\
 HAVE := $(foreach part,$(PARTS),$(if $(filter-out no,$(WITH_$(part))),$(if $(HAVE_$(part)),$(part))))
 have = $(filter $(1),$(HAVE))
 
-DEPEND_CFLAGS := $(foreach name,$(LIB_NEEDS) jansson ofi verbs,$(CFLAGS_$(name)))
+DEPEND_CFLAGS := $(foreach name,$(LIB_NEEDS) jansson ofi verbs hwloc,$(CFLAGS_$(name)))
 PRIVATE_LIBS := $(foreach name,$(LIB_NEEDS),$(LIBS_$(name))) -ldl -lpthread -lm
 LIBS := -Wl,--as-needed $(PRIVATE_LIBS)
 

@@ -17,20 +17,19 @@ endif
 # These were a third of the time of a build. Full debug information of so many small functions in each other
 # takes as long as compiling them. They have lines.
 LINES_ONLY := $(if $(filter -g,$(O)),-g1)
-$(foreach name,reduce_portable reduce_avx2 reduce_avx512 cuda_kernels test_kernels_run test_devices_cuda test_streams_cuda \
-	test_device_programs_cuda test_device_calls_cuda,$(eval EXTRA_$(name) += $(LINES_ONLY)))
+$(foreach name,reduce_portable reduce_avx2 reduce_avx512 cuda_kernels,$(eval EXTRA_$(name) += $(LINES_ONLY)))
 
 # A part's files, and the one that stands there without it and says so.
 FILES_verbs := $(wildcard transport/verbs/*.c)
 ABSENT_verbs := transport/verbs/absent.c
 FILES_ofi := $(wildcard transport/ofi/*.c)
 ABSENT_ofi := transport/ofi/absent.c
-FILES_pmix := comm/pmix.c
-ABSENT_pmix := comm/pmix_absent.c
+FILES_pmix := comm/boot/pmix.c
+ABSENT_pmix := comm/boot/pmix_absent.c
 EXTRA_pmix := $(CFLAGS_pmix)
 FILES_cuda := devmem/cuda/kernel_image.c
 ABSENT_cuda := devmem/cuda/kernel_image_absent.c
-FILES_hwloc := topo/discover/hwloc.c
+FILES_hwloc := $(wildcard topo/discover/hwloc*.c)
 ABSENT_hwloc := topo/discover/hwloc_absent.c
 LEFT_OUT_SOURCES := $(foreach part,$(PARTS),$(if $(call have,$(part)),$(ABSENT_$(part)),$(filter-out $(ABSENT_$(part)),$(FILES_$(part)))))
 include devmem/cuda/kernels.mk
@@ -38,8 +37,8 @@ include devmem/cuda/kernels.mk
 # What lies in folders below algos/, topo/ and base/ is the library's or, in these, only tools and tests call it: libweft-tools.a.
 TOOLS_ONLY := algos/proof topo/discover topo/report base/tool
 MAINS := $(wildcard algos/proof/weft-plan*.c) topo/tool/weft-topo.c perf/weft-perf.c
-LIB_SOURCES := $(filter-out $(LEFT_OUT_SOURCES),$(wildcard base/*.c algos/*.c transport/*.c transport/*/*.c devmem/*.c devmem/cuda/*.c \
-	topo/*.c topo/files/*.c topo/live/*.c comm/*.c))
+LIB_SOURCES := $(filter-out $(LEFT_OUT_SOURCES),$(wildcard base/*.c base/net/*.c algos/*.c transport/*.c transport/*/*.c devmem/*.c devmem/cuda/*.c \
+	topo/*.c topo/graph/*.c topo/files/*.c topo/live/*.c comm/*/*.c comm/*/*/*.c))
 TOOLS_LIB_SOURCES := $(filter-out $(MAINS) $(LEFT_OUT_SOURCES),$(wildcard $(addsuffix /*.c,$(TOOLS_ONLY))))
 LIB_OBJECTS := $(call objects,$(LIB_SOURCES))
 TOOLS_LIB_OBJECTS := $(call objects,$(TOOLS_LIB_SOURCES))
@@ -59,7 +58,7 @@ $(BUILD)/%.o: %.c $(BUILD)/config
 $(BUILD)/libweft.a: $(LIB_OBJECTS)
 $(BUILD)/libweft-tools.a: $(TOOLS_LIB_OBJECTS)
 $(ARCHIVES): $(BUILD)/parts
-	$(call say,AR,$@)rm -f $@ && ar rcs $@ $(filter %.o,$^)
+	$(call say,AR,$@)rm -f $@ && ar qcs $@ $(filter %.o,$^)
 
 $(BUILD)/libweft.so.$(VERSION): $(LIB_OBJECTS) libweft.map $(BUILD)/parts
 	$(call say,LD,$@)$(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,$(SONAME) -Wl,--version-script=libweft.map \

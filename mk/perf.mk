@@ -18,7 +18,7 @@ perf-peers:
 .PHONY: perf-rdma
 perf-rdma:
 	$(Q)tests/scripts/deps.sh build rdma
-	+$(Q)$(again) all micro
+	+$(Q)$(again) all
 	$(Q)BUILD=$(BUILD) RDMA_DEVICE=$(RDMA_DEVICE) perf/rdma/run.sh
 
 #: pictures      those of docs/topology.md, by weft-topo

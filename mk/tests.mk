@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Test programs, fuzz targets, and what they load. Folders say what a program is; its own line "build:" says the rest (mk/sources.mk).
 
-# LEFT_OUT names test programs, without .c, that this build does without.
-TEST_SOURCES := $(call buildable,$(filter-out $(LEFT_OUT:=.c),$(wildcard $(patsubst %,tests/%/test_*.c,unit plan conform integration faults topo))))
+# Where tests of `make check` stand: beside the rooms that they test, and what tests all of it from outside.
+TEST_FOLDERS := $(addprefix tests/,base topo algos devmem transport $(patsubst %,comm/%,boot drive regions exec p2p core form calls) \
+	conform faults harness perf system)
+# LEFT_OUT names test programs and scripts, without .c and .sh, that this build does without.
+TEST_SOURCES := $(call buildable,$(filter-out $(LEFT_OUT:=.c),$(wildcard $(TEST_FOLDERS:%=%/test_*.c))))
 TESTS := $(call programs,$(TEST_SOURCES))
 # Tests that need an RDMA device, and programs that scripts among them run; without libibverbs's headers only scripts.
-RDMA_SOURCES := $(if $(call have,verbs),$(foreach source,$(wildcard tests/*/*.c),$(if $(filter tests/rdma/%,$(source))$(filter rdma,\
+RDMA_SOURCES := $(if $(call have,verbs),$(foreach source,$(ALL_TEST_SOURCES),$(if $(filter tests/rdma/%,$(source))$(filter rdma,\
 	$(BUILD_also_$(source:.c=))),$(source))))
 RDMA_PROGRAMS := $(call programs,$(RDMA_SOURCES))
 RDMA_TESTS := $(foreach program,$(RDMA_PROGRAMS),$(if $(filter test_%,$(notdir $(program))),$(program))) \
@@ -17,12 +20,14 @@ GPU_PROGRAMS := $(call programs,$(GPU_SOURCES))
 LONG := $(call programs,$(wildcard tests/long/*.c))
 FUZZERS := $(call programs,$(call buildable,$(wildcard tests/fuzz/fuzz_*.c)))
 MICRO := $(call programs,$(call buildable,$(wildcard perf/micro/*.c)))
-SCRIPTS := $(wildcard tests/integration/test_*.sh tests/topo/test_*.sh)
+SCRIPTS := $(filter-out $(LEFT_OUT:=.sh),$(wildcard $(TEST_FOLDERS:%=%/test_*.sh)))
 CHECKS := $(wildcard tests/checks/check_*.sh)
 # What runs programs of other projects that nothing else needs.
 TOOL_SCRIPTS := $(wildcard tests/tools/*.sh)
-SUPPORT_OBJECTS := $(call objects,$(call buildable,$(wildcard tests/support/*.c)))
-TEST_OBJECTS := $(call objects,$(wildcard tests/*/*.c perf/micro/*.c))
+SUPPORT_OBJECTS := $(call objects,$(call buildable,$(wildcard tests/support/*.c tests/fakes/ofi/*.c)))
+TEST_OBJECTS := $(call objects,$(ALL_TEST_SOURCES) $(wildcard perf/micro/*.c))
+# Most tests run for a moment: compiling them takes longer.
+$(BUILD)/tests/%.o: private O := $(O:-O2=-O1)
 # It is in the object.
 $(BUILD)/tests/support/golden.o: tests/golden/errors.txt
 
@@ -38,7 +43,7 @@ micro: $(MICRO)
 #: warnings      what the compiler (CC=clang) says of every source; nothing is built
 .PHONY: warnings
 warnings: $(sort $(patsubst %.o,%.read,$(LIB_OBJECTS) $(TOOL_OBJECTS) $(call objects,$(call buildable,$(filter-out \
-	$(if $(call have,verbs),,tests/rdma/%) $(if $(call have,ofi),,tests/provider/%),$(wildcard tests/*/*.c perf/micro/*.c))))))
+	$(if $(call have,verbs),,tests/rdma/%) $(if $(call have,ofi),,tests/fakes/provider/%),$(ALL_TEST_SOURCES) $(wildcard perf/micro/*.c))))))
 $(BUILD)/%.read: %.c $(BUILD)/config
 	$(call say,READ,$<)mkdir -p $(@D) && $(CC) $(filter-out -MMD -MP,$(CPPFLAGS_ALL)) $(CFLAGS_ALL) $(EXTRA_$(notdir $*)) -fsyntax-only $< && touch $@
 
@@ -48,7 +53,7 @@ fuzzers: $(FUZZERS)
 
 .PHONY: rdma-tests gpu-programs
 rdma-tests: all micro $(RDMA_PROGRAMS)
-gpu-programs: $(BUILD)/weft-perf $(BUILD)/perf/micro/program $(GPU_PROGRAMS)
+gpu-programs: $(BUILD)/weft-perf $(BUILD)/perf/micro/collective $(GPU_PROGRAMS)
 
 $(addsuffix .o,$(TESTS) $(RDMA_PROGRAMS) $(LONG)) $(filter-out $(foreach name,$(MICRO) $(FUZZERS),$(call objects,$(call with_of,\
 	$(name:$(BUILD)/%=%)))),$(SUPPORT_OBJECTS)): | need-cmocka
@@ -56,20 +61,20 @@ $(addsuffix .o,$(TESTS) $(RDMA_PROGRAMS) $(LONG)) $(filter-out $(foreach name,$(
 # --- what tests load
 
 # A libfabric provider that demands everything; libfabric finds it by FI_PROVIDER_PATH.
-TEST_PROVIDER := $(BUILD)/tests/provider/libwefttest-fi.so
-$(TEST_PROVIDER): $(call objects,$(wildcard tests/provider/*.c))
+TEST_PROVIDER := $(BUILD)/tests/fakes/provider/libwefttest-fi.so
+$(TEST_PROVIDER): $(call objects,$(wildcard tests/fakes/provider/*.c))
 	$(call say,LD,$@)$(CC) -shared $(LDFLAGS_ALL) $^ $(LIBS_ofi) $(LIBS) -o $@
 BESIDE_provider := $(if $(call have,ofi),$(TEST_PROVIDER))
 
 # Fakes of drivers' libraries, with the real ones' names inside.
-TEST_DRIVERS := $(addprefix $(BUILD)/tests/drivers/,libnvidia-ml.so.1 libze_loader.so.1 old/libze_loader.so.1 \
+TEST_DRIVERS := $(addprefix $(BUILD)/tests/fakes/drivers/,libnvidia-ml.so.1 libze_loader.so.1 old/libze_loader.so.1 \
 	libcuda.so.1 kernels/libcuda.so.1)
-$(BUILD)/tests/drivers/libnvidia-ml.so.1: $(BUILD)/tests/drivers/nvml.o
-$(BUILD)/tests/drivers/libze_loader.so.1: $(BUILD)/tests/drivers/sysman.o
-$(BUILD)/tests/drivers/old/libze_loader.so.1: $(BUILD)/tests/drivers/sysman_old.o
-$(BUILD)/tests/drivers/libcuda.so.1: $(call objects,$(wildcard tests/drivers/cuda_fake_*.c))
-$(BUILD)/tests/drivers/kernels/libcuda.so.1: $(call objects,$(wildcard tests/drivers/cuda_fake_*.c) \
-	tests/drivers/cuda_kernels.c devmem/cuda/kernels.c devmem/types.c)
+$(BUILD)/tests/fakes/drivers/libnvidia-ml.so.1: $(BUILD)/tests/fakes/drivers/nvml.o
+$(BUILD)/tests/fakes/drivers/libze_loader.so.1: $(BUILD)/tests/fakes/drivers/sysman.o
+$(BUILD)/tests/fakes/drivers/old/libze_loader.so.1: $(BUILD)/tests/fakes/drivers/sysman_old.o
+$(BUILD)/tests/fakes/drivers/libcuda.so.1: $(call objects,$(wildcard tests/fakes/drivers/cuda_fake_*.c))
+$(BUILD)/tests/fakes/drivers/kernels/libcuda.so.1: $(call objects,$(wildcard tests/fakes/drivers/cuda_fake_*.c) \
+	tests/fakes/drivers/cuda_kernels.c devmem/cuda/kernels.c base/types.c)
 $(TEST_DRIVERS):
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,$(@F) $^ -o $@
 BESIDE_drivers := $(TEST_DRIVERS)
@@ -78,8 +83,8 @@ CUDA_INCLUDE := $(firstword $(wildcard /usr/local/cuda*/include))
 EXTRA_test_cuda_abi := $(if $(CUDA_INCLUDE),-isystem $(CUDA_INCLUDE))
 
 # Kinds of devices that test the loading of plug-ins, good ones and bad ones; built as others build theirs.
-TEST_PLUGINS := $(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/plugins/*.c))
-$(BUILD)/tests/plugins/%.so: tests/plugins/%.c tests/plugins/kind.h include/weft/device.h $(BUILD)/config
+TEST_PLUGINS := $(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/fakes/plugins/*.c))
+$(BUILD)/tests/fakes/plugins/%.so: tests/fakes/plugins/%.c tests/fakes/plugins/kind.h include/weft/device.h $(BUILD)/config
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -Iinclude $(CFLAGS_ALL) -fvisibility=default -shared $(LDFLAGS_ALL) $< -o $@
 BESIDE_plugins := $(TEST_PLUGINS)
 
@@ -101,23 +106,19 @@ $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $$(call linked_of,tests
 	$(call say,LD,$@)$(CC) -fsanitize=fuzzer $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) $(LIBS) -o $@
 
 # A program that goes to other machines alone.
-ALONE := $(call programs,$(foreach source,$(wildcard tests/*/*.c),$(if $(BUILD_alone_$(source:.c=)),$(source))))
+ALONE := $(call programs,$(foreach source,$(ALL_TEST_SOURCES),$(if $(BUILD_alone_$(source:.c=)),$(source))))
 $(ALONE): $(BUILD)/%: $(BUILD)/%.o | $$(call beside_of,$$*)
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $^ -ldl -o $@
 
 $(BUILD)/tests/rdma/%: LIBS += $(LIBS_verbs)
-$(BUILD)/tests/%: $(BUILD)/tests/%.o $$(call linked_of,tests/$$*) $(SUPPORT_OBJECTS) $(ARCHIVES) | $$(call beside_of,tests/$$*)
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $$(call linked_of,tests/$$*) $(SUPPORT_OBJECTS) $$(call archives_of,tests/$$*) | $$(call beside_of,tests/$$*)
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(call wraps_of,tests/$*) $(TEST_LINK) $(filter %.o,$^) $(filter %.a,$^) $(LIBS_cmocka) $(LIBS) \
 		$(call libs_of,tests/$*) -o $@
 
 # The library once more, its calls outwards renamed so that the fault injector can let each of them fail.
 FAULT_SYMBOLS := tests/faults/symbols.txt
-FAULT_OBJECTS := $(call objects,$(filter-out tests/faults/test_%,$(wildcard tests/faults/*.c)) $(wildcard tests/clock/*.c))
+INJECTOR := tests/faults/inject.c tests/faults/every.c $(wildcard tests/faults/wrap_*.c)
 FAULT_ARCHIVES := $(patsubst $(BUILD)/%,$(BUILD)/tests/faults/%,$(ARCHIVES))
 $(FAULT_ARCHIVES): $(BUILD)/tests/faults/%: $(BUILD)/% $(FAULT_SYMBOLS)
 	$(Q)mkdir -p $(@D) && awk '$$1 == "inject" || $$1 == "watch" { print $$2, "fault_" $$2 }' $(FAULT_SYMBOLS) >$@.map
 	$(call say,OBJCOPY,$@)objcopy --redefine-syms=$@.map $< $@
-
-FAULT_TESTS := $(filter $(BUILD)/tests/faults/%,$(TESTS))
-$(FAULT_TESTS): $(BUILD)/%: $(BUILD)/%.o $(FAULT_OBJECTS) $(SUPPORT_OBJECTS) $(FAULT_ARCHIVES) | $$(call beside_of,$$*)
-	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) -Wl,@tests/clock/wraps $(TEST_LINK) $^ $(LIBS_cmocka) $(LIBS) -o $@

@@ -77,7 +77,7 @@ static void answered(struct perf_board *board, int rank)
     board->asked[rank] = 0;
 }
 
-/* One message of a rank. Returns its letter, 0 when there is none. */
+/* One message of a rank. Returns its first character, 0 when there is none. */
 static int take(struct perf_board *board, int rank)
 {
     char message[1 + PERF_PICTURE_TEXT];

@@ -25,9 +25,9 @@ void perf_board_started(struct perf_board *board);
 int perf_board_read(struct perf_board *board);
 /* Asks those ranks that have not said anything yet. */
 void perf_board_ask(struct perf_board *board);
-/* Tells those ranks that have not joined the job that it cannot begin any more, and why. */
+/* Says to those ranks that have not joined the job that it cannot begin any more, and why. */
 void perf_board_gone(struct perf_board *board, const char *text);
-/* Tells ranks that stay away to come back. */
+/* Has ranks that stay away come back. */
 void perf_board_end(struct perf_board *board);
 /* Prints the picture on stderr, when anybody has said anything. */
 void perf_board_print(const struct perf_board *board);

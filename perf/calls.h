@@ -7,7 +7,7 @@
 
 #define PERF_CALL(name)                                                                                      \
     int perf_call_##name(weft_comm *comm, const struct perf_shape *shape, const void *send, void *recv,      \
-                         weft_dtype dtype, weft_op op)
+                         weft_dtype dtype, weft_op op, const weft_call_options *options)
 
 PERF_CALL(allgather);
 PERF_CALL(allgatherv);

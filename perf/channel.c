@@ -99,24 +99,12 @@ static int gather_sockets(struct perf_channel *channel, const void *mine, size_t
     return 0;
 }
 
-/* An allgather out of an allreduce: everybody adds zeros outside its own slot, exact for integers. */
 static int gather_weft(struct perf_channel *channel, const void *mine, size_t size, char *all)
 {
-    size_t words = (size + 3) / 4, total = words * (size_t)channel->ranks;
-    int32_t *slots = calloc(total, sizeof *slots);
-    if (!slots) {
-        fprintf(stderr, "weft-perf: out of memory\n");
-        return -1;
-    }
-    memcpy(slots + words * (size_t)channel->rank, mine, size);
-    int status = weft_allreduce(channel->comm, slots, slots, total, WEFT_INT32, WEFT_SUM);
-    if (status == 0)
-        for (int peer = 0; peer < channel->ranks; peer++)
-            memcpy(all + size * (size_t)peer, slots + words * (size_t)peer, size);
-    else
+    int status = weft_allgather(channel->comm, mine, all, size, WEFT_UINT8, NULL);
+    if (status != 0)
         fprintf(stderr, "weft-perf: rank %d: collecting figures: %s: %s\n", channel->rank,
                 weft_strerror(status), weft_error_detail());
-    free(slots);
     return status == 0 ? 0 : -1;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The side channel: how ranks of weft-perf tell each other about the measurement.
+/* The side channel: what ranks of weft-perf say to each other about the measurement.
  *
  * Times and counts of wrong elements must not travel through the library that is under test. Ranks that the
  * launcher started have a socket to rank 0, inherited and named by WEFT_PERF_CHANNEL: rank 0 has the sockets

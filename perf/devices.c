@@ -14,8 +14,11 @@ static const struct {
     uint32_t flag;
     const char *name;
 } abilities[] = {
-    {WEFT_DEVICE_REDUCES, "reductions"}, {WEFT_DEVICE_GATES, "streams"},     {WEFT_DEVICE_IPC, "IPC"},
-    {WEFT_DEVICE_DMABUF, "dma-buf"},     {WEFT_DEVICE_PROGRAMS, "programs"},
+    {WEFT_DEVICE_REDUCES, "reductions"},
+    {WEFT_DEVICE_STREAM_WAITS, "streams"},
+    {WEFT_DEVICE_IPC, "IPC"},
+    {WEFT_DEVICE_DMABUF, "dma-buf"},
+    {WEFT_DEVICE_COLLECTIVES, "device collectives"},
 };
 
 static void print_abilities(uint32_t flags)
@@ -58,7 +61,7 @@ static int list(weft_context *context)
 {
     int count = 0, capacity = 0;
     weft_device_entry *entries = NULL;
-    int status = weft_context_devices(context, NULL, 0, &count);
+    int status = weft_context_get_devices(context, NULL, 0, &count);
     if (status == 0) {
         capacity = count;
         entries = calloc((size_t)capacity + 1, sizeof *entries);
@@ -67,7 +70,7 @@ static int list(weft_context *context)
             return PERF_EXIT_FAILED;
         }
         entries[0] = (weft_device_entry)WEFT_DEVICE_ENTRY_INIT;
-        status = weft_context_devices(context, entries, capacity, &count);
+        status = weft_context_get_devices(context, entries, capacity, &count);
     }
     if (status != 0)
         fprintf(stderr, "weft-perf: the list of devices: %s (%s)\n", weft_error_detail(),

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,31 +69,14 @@ static int word(const char *value, const char *const *words, int *index)
     return -1;
 }
 
-static int take_ranks(struct perf_options *options, const char *value)
-{
-    return integer(value, 1, PERF_RANKS_MAX, &options->ranks);
-}
-
 static int take_transport(struct perf_options *options, const char *value)
 {
-    static const char *const words[] = {"auto", "shm", "ofi", "verbs", NULL};
+    static const char *const words[] = {"auto", "shm", "ofi", "verbs", "tcp", NULL};
     int index;
     if (word(value, words, &index) != 0)
         return -1;
     options->transport = index == 0 ? "" : words[index];
     return 0;
-}
-
-static int take_provider(struct perf_options *options, const char *value)
-{
-    options->provider = value;
-    return *value ? 0 : -1;
-}
-
-static int take_device(struct perf_options *options, const char *value)
-{
-    options->device = value;
-    return *value ? 0 : -1;
 }
 
 static int take_algorithm(struct perf_options *options, const char *value)
@@ -105,21 +89,6 @@ static int take_algorithm(struct perf_options *options, const char *value)
         return -1;
     options->algorithm = words[index];
     return 0;
-}
-
-static int take_begin(struct perf_options *options, const char *value)
-{
-    return bytes(value, &options->begin_bytes);
-}
-
-static int take_end(struct perf_options *options, const char *value)
-{
-    return bytes(value, &options->end_bytes);
-}
-
-static int take_step(struct perf_options *options, const char *value)
-{
-    return bytes(value, &options->step_bytes) != 0 || options->step_bytes == 0 ? -1 : 0;
 }
 
 static int take_factor(struct perf_options *options, const char *value)
@@ -195,21 +164,6 @@ static int take_op(struct perf_options *options, const char *value)
     return names(value, WEFT_OP_COUNT, find_op, &options->ops, &options->skip_unsupported);
 }
 
-static int take_iterations(struct perf_options *options, const char *value)
-{
-    return integer(value, 1, PERF_ITERATIONS_MAX, &options->iterations);
-}
-
-static int take_warmups(struct perf_options *options, const char *value)
-{
-    return integer(value, 0, PERF_ITERATIONS_MAX, &options->warmups);
-}
-
-static int take_checks(struct perf_options *options, const char *value)
-{
-    return integer(value, 0, PERF_ITERATIONS_MAX, &options->checks);
-}
-
 static int take_root(struct perf_options *options, const char *value)
 {
     if (strcmp(value, "all") == 0) {
@@ -258,11 +212,6 @@ static int take_clock(struct perf_options *options, const char *value)
     return word(value, words, &options->device_clock);
 }
 
-static int take_inputs(struct perf_options *options, const char *value)
-{
-    return integer(value, 1, PERF_INPUTS_MAX, &options->inputs);
-}
-
 static int take_placement(struct perf_options *options, const char *value)
 {
     static const char *const words[] = {"0", "1", "both", NULL};
@@ -271,28 +220,6 @@ static int take_placement(struct perf_options *options, const char *value)
         return -1;
     options->placements = index + 1;
     return 0;
-}
-
-static int take_pin(struct perf_options *options, const char *value)
-{
-    return integer(value, 0, 1, &options->pin);
-}
-
-static int take_json(struct perf_options *options, const char *value)
-{
-    options->json_path = value;
-    return *value ? 0 : -1;
-}
-
-static int take_csv(struct perf_options *options, const char *value)
-{
-    options->csv_path = value;
-    return *value ? 0 : -1;
-}
-
-static int take_hang(struct perf_options *options, const char *value)
-{
-    return integer(value, 0, 86400, &options->hang_s);
 }
 
 static int take_stay_away(struct perf_options *options, const char *value)
@@ -307,112 +234,103 @@ static int take_stay_away(struct perf_options *options, const char *value)
     return number(value + length + 1, 0, INT64_MAX, &options->stay_call);
 }
 
-static int take_size(struct perf_options *options, const char *value)
+int perf_flag_take(const struct perf_flag *flag, struct perf_options *options, const char *value)
 {
-    return bytes(value, &options->size_bytes) != 0 || options->size_bytes == 0 ? -1 : 0;
+    void *field = (char *)options + flag->offset;
+    switch (flag->kind) {
+    case PERF_FLAG_NUMBER:
+        return integer(value, flag->low, flag->high, field);
+    case PERF_FLAG_BYTES:
+        return bytes(value, field) != 0 || *(size_t *)field < (size_t)flag->low ? -1 : 0;
+    case PERF_FLAG_TEXT:
+        *(const char **)field = value;
+        return *value ? 0 : -1;
+    case PERF_FLAG_SWITCH:
+        *(int *)field = 1;
+        return 0;
+    default:
+        return flag->take(options, value);
+    }
 }
 
-static int take_window(struct perf_options *options, const char *value)
-{
-    return integer(value, 1, PERF_WINDOW_MAX, &options->window);
-}
-
-static int take_bidirectional(struct perf_options *options, const char *value)
-{
-    (void)value;
-    options->bidirectional = 1;
-    return 0;
-}
-
-static int take_pairs(struct perf_options *options, const char *value)
-{
-    (void)value;
-    options->pairs = 1;
-    return 0;
-}
-
-static int take_delay(struct perf_options *options, const char *value)
-{
-    return integer(value, 0, 10000, &options->delay_ms);
-}
-
-static int take_help(struct perf_options *options, const char *value)
-{
-    (void)value;
-    options->help = 1;
-    return 0;
-}
+#define FIELD(field)            .offset = offsetof(struct perf_options, field)
+#define NUMBER(field, from, to) PERF_FLAG_NUMBER, FIELD(field), .low = from, .high = to
+#define BYTES(field, from)      PERF_FLAG_BYTES, FIELD(field), .low = from
+#define TEXT(field)             PERF_FLAG_TEXT, FIELD(field)
+#define SWITCH(field)           PERF_FLAG_SWITCH, FIELD(field)
+#define OTHER(function)         PERF_FLAG_OTHER, .take = function
 
 const struct perf_flag perf_flags[] = {
     {0, 0, "ranks", "N", "a number of ranks from 1 to 4096",
-     "launch N ranks on this host (without it: take part in a job by the environment)", take_ranks},
-    {0, 0, "transport", "T", "auto, shm, ofi or verbs", "how bytes move: auto, shm, ofi, verbs",
-     take_transport},
+     "launch N ranks on this host (without it: take part in a job by the environment)",
+     NUMBER(ranks, 1, PERF_RANKS_MAX)},
+    {0, 0, "transport", "T", "auto, shm, ofi, verbs or tcp", "how bytes move: auto, shm, ofi, verbs, tcp",
+     OTHER(take_transport)},
     {0, 0, "provider", "P", "the name of a libfabric provider such as tcp", "libfabric provider for ofi",
-     take_provider},
+     TEXT(provider)},
     {0, 0, "device", "LIST", "RDMA devices such as mlx5_0:1,mlx5_1, or ^mlx5_2",
-     "RDMA devices for verbs, or, behind ^, those not to use", take_device},
+     "RDMA devices for verbs, or, behind ^, those not to use", TEXT(device)},
     {PERF_TAKES_ALGORITHM, 0, "algo", "A",
      "auto, ring, tree, rd, rab, binomial, chain, sag, bruck, halving, direct, pairwise, dissemination, hier "
      "or leader",
-     "the algorithm where it serves, by the setting WEFT_ALGO (auto)", take_algorithm},
+     "the algorithm where it serves, by the setting WEFT_ALGO (auto)", OTHER(take_algorithm)},
     {PERF_TAKES_SIZES, 'b', "minbytes", "SIZE", "a size in bytes such as 8, 4K or 64M", "smallest size (8)",
-     take_begin},
+     BYTES(begin_bytes, 0)},
     {PERF_TAKES_SIZES, 'e', "maxbytes", "SIZE", "a size in bytes such as 8, 4K or 64M", "largest size (64M)",
-     take_end},
+     BYTES(end_bytes, 0)},
     {PERF_TAKES_SIZES, 'i', "stepbytes", "SIZE", "a size in bytes above 0, such as 1M",
-     "add SIZE from one row to the next, instead of -f", take_step},
+     "add SIZE from one row to the next, instead of -f", BYTES(step_bytes, 1)},
     {PERF_TAKES_SIZES, 'f', "stepfactor", "N", "a whole number from 2 up",
-     "multiply the size by N from one row to the next (2)", take_factor},
+     "multiply the size by N from one row to the next (2)", OTHER(take_factor)},
     {PERF_TAKES_TYPE, 'd', "datatype", "TYPE",
      "int8, uint8, int16, uint16, int32, uint32, int64, uint64, float8_e4m3, float8_e5m2, float16, bfloat16, "
      "float32, float64, complex64, complex128, bool, several with commas between them, or all",
-     "element type, several with commas, or all (float32)", take_dtype},
+     "element type, several with commas, or all (float32)", OTHER(take_dtype)},
     {PERF_TAKES_OP, 'o', "op", "OP",
      "sum, prod, max, min, avg, and, or, xor, several with commas between them, or all",
-     "reduction: sum, prod, max, min, avg, and, or, xor, several with commas, or all (sum)", take_op},
+     "reduction: sum, prod, max, min, avg, and, or, xor, several with commas, or all (sum)", OTHER(take_op)},
     {PERF_TAKES_ROOT, 'r', "root", "RANK", "a rank or all", "root, or all: every rank in turn (0)",
-     take_root},
+     OTHER(take_root)},
     {PERF_TAKES_COUNTS, 'n', "iters", "N", "a whole number from 1 to 1000000",
-     "timed samples (20; 11 for overlap and init)", take_iterations},
+     "timed samples (20; 11 for overlap and init)", NUMBER(iterations, 1, PERF_ITERATIONS_MAX)},
     {PERF_TAKES_WARMUPS, 'w', "warmup-iters", "N", "a whole number from 0 to 1000000",
-     "calls before the timed ones (5)", take_warmups},
+     "calls before the timed ones (5)", NUMBER(warmups, 0, PERF_ITERATIONS_MAX)},
     {PERF_TAKES_CHECK, 'c', "check", "N", "a whole number from 0 to 1000000",
-     "checked calls per row, compared bit for bit; 0: no check (1)", take_checks},
+     "checked calls per row, compared bit for bit; 0: no check (1)", NUMBER(checks, 0, PERF_ITERATIONS_MAX)},
     {PERF_TAKES_MEMORY | PERF_TAKES_DEVICE, 0, "memory", "M",
      "malloc, weft or a kind of devices such as cuda or cuda:1 (reduce_local and register: only a kind), or "
      "several with commas between them for one rank after the other",
      "where buffers live: malloc, weft (weft_mem_alloc) or a kind of devices (cuda:1); several with commas: "
      "of each rank in turn (malloc; host for reduce_local and register)",
-     take_memory},
+     OTHER(take_memory)},
     {PERF_TAKES_CLOCK, 0, "clock", "C", "host or device",
-     "host: blocking calls by the host's clock; device: calls in the order of a stream, timed by the "
-     "device's events (host)",
-     take_clock},
+     "host: blocking calls by the host's clock; device: stream-ordered calls, timed by the device's "
+     "events (host)",
+     OTHER(take_clock)},
     {PERF_TAKES_INPUTS, 0, "inputs", "N", "a whole number from 1 to 8", "inputs of a reduction (2)",
-     take_inputs},
+     NUMBER(inputs, 1, PERF_INPUTS_MAX)},
     {PERF_TAKES_PLACEMENT, 0, "in-place", "W", "0, 1 or both",
-     "0: out of place only, 1: in place only, both (both)", take_placement},
+     "0: out of place only, 1: in place only, both (both)", OTHER(take_placement)},
     {PERF_TAKES_WINDOW, 0, "window", "W", "a whole number from 1 to 4096", "sends in flight (64)",
-     take_window},
+     NUMBER(window, 1, PERF_WINDOW_MAX)},
     {PERF_TAKES_BOTH_WAYS, 0, "bidirectional", NULL, "", "both ranks of a pair send at once",
-     take_bidirectional},
-    {PERF_TAKES_PAIRS, 0, "pairs", NULL, "", "every pair of ranks in turn (ranks 0 and 1)", take_pairs},
+     SWITCH(bidirectional)},
+    {PERF_TAKES_PAIRS, 0, "pairs", NULL, "", "every pair of ranks in turn (ranks 0 and 1)", SWITCH(pairs)},
     {PERF_TAKES_SIZE, 0, "size", "SIZE", "a size in bytes above 0, such as 1M",
-     "bytes of a message (1M for matrix, 64M for overlap)", take_size},
+     "bytes of a message (1M for matrix, 64M for overlap)", BYTES(size_bytes, 1)},
     {PERF_TAKES_DELAY, 0, "delay", "MS", "a whole number of milliseconds from 0 to 10000",
-     "between the receives that are posted late (40)", take_delay},
+     "between the receives that are posted late (40)", NUMBER(delay_ms, 0, 10000)},
     {0, 0, "pin", "0|1", "0 or 1", "pin launched ranks to processors (1 when there are enough of them)",
-     take_pin},
+     NUMBER(pin, 0, 1)},
     {0, 0, "json", "FILE", "the path of a file to write", "write everything measured to FILE as JSON",
-     take_json},
+     TEXT(json_path)},
     {PERF_TAKES_CSV, 0, "csv", "FILE", "the path of a file to write", "write the rows to FILE as CSV",
-     take_csv},
+     TEXT(csv_path)},
     {0, 0, "hang", "S", "a whole number of seconds from 0 to 86400",
-     "say who waits for whom when a call takes longer; 0: never (10)", take_hang},
+     "say who waits for whom when a call takes longer; 0: never (10)", NUMBER(hang_s, 0, 86400)},
     {0, 0, "stay-away", "RANK:CALL", "a rank and the number of a call, such as 2:100",
      "for trying it out: that rank stays away from its CALL-th call; 0: it dies before it joins",
-     take_stay_away},
-    {0, 'h', "help", NULL, "", "this text", take_help},
+     OTHER(take_stay_away)},
+    {0, 'h', "help", NULL, "", "this text", SWITCH(help)},
 };
 const int perf_flag_count = sizeof perf_flags / sizeof *perf_flags;

@@ -20,16 +20,15 @@
 #include "perf/corrupt.h"
 #include "perf/measure.h"
 
-enum { OPEN, CREATE, FIRST, SECOND, DUP, SPLIT, FREE, DESTROY, CLOSE, PHASES };
+enum { OPEN, CREATE, FIRST, SECOND, SPLIT, FREE, DESTROY, CLOSE, PHASES };
 
 static const char *const phase_names[PHASES][2] = {
     {"open", "open a context"},
     {"create", "create a communicator"},
     {"first", "the first allreduce, 8 bytes"},
     {"second", "the next allreduce"},
-    {"dup", "duplicate the communicator"},
     {"split", "split it in two"},
-    {"free", "destroy these two"},
+    {"free", "destroy these"},
     {"destroy", "destroy the communicator"},
     {"close", "close the context"},
 };
@@ -46,7 +45,7 @@ struct turn {
     struct meeting meeting;
     int listener; /* rank 0's, until weft_comm_create() closes it */
     weft_context *context;
-    weft_comm *comm, *dup, *half;
+    weft_comm *comm, *half;
     uint64_t *wrong;
 };
 
@@ -104,17 +103,17 @@ static int reduce(struct turn *turn)
 {
     const int32_t ranks = turn->session->ranks;
     int32_t mine[2] = {turn->session->rank, 1}, sums[2] = {-1, -1};
-    int status = weft_allreduce(turn->comm, mine, sums, 2, WEFT_INT32, WEFT_SUM);
+    int status = weft_allreduce(turn->comm, mine, sums, 2, WEFT_INT32, WEFT_SUM, NULL);
     perf_corrupt(turn->session->rank, sums, 2, sizeof *sums);
     *turn->wrong += status == 0 && (sums[0] != ranks * (ranks - 1) / 2 || sums[1] != ranks);
     return status;
 }
 
-static int free_derived(struct turn *turn)
+static int free_half(struct turn *turn)
 {
-    int first = weft_comm_destroy(turn->dup), second = weft_comm_destroy(turn->half);
-    turn->dup = turn->half = NULL;
-    return first ? first : second;
+    int status = weft_comm_destroy(turn->half);
+    turn->half = NULL;
+    return status;
 }
 
 static int run_phase(struct turn *turn, int phase)
@@ -125,12 +124,10 @@ static int run_phase(struct turn *turn, int phase)
         return weft_context_open(NULL, &turn->context);
     case CREATE:
         return create(turn);
-    case DUP:
-        return weft_comm_dup(turn->comm, &turn->dup);
     case SPLIT:
-        return weft_comm_split(turn->comm, turn->session->rank % 2, 0, &turn->half);
+        return weft_comm_split(turn->comm, turn->session->rank % 2, 0, &turn->half, NULL);
     case FREE:
-        return free_derived(turn);
+        return free_half(turn);
     case DESTROY:
         status = weft_comm_destroy(turn->comm);
         turn->comm = NULL;
@@ -147,8 +144,6 @@ static int run_phase(struct turn *turn, int phase)
 /* After a failure in the middle. */
 static void clean_up(struct turn *turn)
 {
-    if (turn->dup)
-        weft_comm_destroy(turn->dup);
     if (turn->half)
         weft_comm_destroy(turn->half);
     if (turn->comm)

@@ -40,7 +40,7 @@
 #include "perf/channel.h"
 #include "perf/watch.h"
 
-enum { GRACE_MS = 10000, TERMINATE_MS = 2000, SETTLE_MS = 300, PICTURE_MS = 1000 };
+enum { GRACE_MS = 10000, TERMINATE_MS = 2000, SETTLE_MS = 300, PICTURE_MS = 2000 };
 
 struct child {
     pid_t pid; /* 0: not started, or reaped already */
@@ -57,7 +57,8 @@ struct job {
     struct perf_board board;
     cpu_set_t allowed;
     int pin;
-    int alarm;       /* a rank has said that it hangs or has failed */
+    int has_said;    /* a rank has said that it hangs or has failed */
+    int alarm;       /* that, or one has ended badly */
     int worst;       /* exit status so far */
     sigset_t before; /* signal mask to give to the ranks */
 };
@@ -238,6 +239,12 @@ static int judge(struct job *job, int rank, pid_t pid, int status)
     return 1;
 }
 
+static void read_board(struct job *job)
+{
+    job->has_said |= perf_board_read(&job->board);
+    job->alarm |= job->has_said;
+}
+
 /* Collects what has ended. Returns how many still run; *failed is raised when one of them failed. */
 static int reap(struct job *job, int *failed)
 {
@@ -252,7 +259,7 @@ static int reap(struct job *job, int *failed)
             continue;
         }
         job->children[rank].pid = 0;
-        job->alarm |= perf_board_read(&job->board); /* it may have joined before it ended */
+        read_board(job); /* it may have joined before it ended */
         *failed |= judge(job, rank, pid, status);
     }
     return running;
@@ -300,7 +307,7 @@ static int sleep_until(const struct job *job, int signal_fd, int64_t deadline_ms
 /* The picture: asked for a moment after the first hang or failure, when the others know of it too and say so, and
  * printed when all have answered or PICTURE_MS later. */
 struct exposure {
-    int64_t ask_ms, due_ms; /* -1: not under way */
+    int64_t ask_ms, due_ms; /* -1: not asked for */
     int done;
 };
 
@@ -313,7 +320,8 @@ static void print_picture(struct job *job, struct exposure *exposure)
 
 static void look_at_ranks(struct job *job, struct exposure *exposure, int failed)
 {
-    job->alarm |= perf_board_read(&job->board) || failed;
+    read_board(job);
+    job->alarm |= failed;
     if (job->alarm && !exposure->done && exposure->ask_ms < 0 && exposure->due_ms < 0)
         exposure->ask_ms = now_ms() + SETTLE_MS;
     if (exposure->ask_ms >= 0 && now_ms() >= exposure->ask_ms) {
@@ -321,7 +329,9 @@ static void look_at_ranks(struct job *job, struct exposure *exposure, int failed
         exposure->due_ms = now_ms() + PICTURE_MS;
         perf_board_ask(&job->board);
     }
-    if (exposure->due_ms >= 0 && (job->board.waiting == 0 || now_ms() >= exposure->due_ms))
+    /* Who was between two calls when a rank was killed finds out a moment later, and then says so unasked. */
+    int is_whole = job->board.waiting == 0 && (!failed || job->has_said);
+    if (exposure->due_ms >= 0 && (is_whole || now_ms() >= exposure->due_ms))
         print_picture(job, exposure);
     if (failed && exposure->done)
         perf_board_end(&job->board);

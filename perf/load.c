@@ -30,7 +30,7 @@ static void *load_main(void *arg)
         load->send[0] = (uint32_t)atomic_load(&load->stopping);
         for (uint32_t i = 1; i < COUNT; i++)
             load->send[i] = call + i + rank;
-        load->status = weft_allreduce(load->comm, load->send, load->recv, COUNT, WEFT_UINT32, WEFT_SUM);
+        load->status = weft_allreduce(load->comm, load->send, load->recv, COUNT, WEFT_UINT32, WEFT_SUM, NULL);
         if (load->status != 0) {
             snprintf(load->detail, sizeof load->detail, "%s", weft_error_detail());
             return NULL;

@@ -57,25 +57,20 @@ static int run_link(struct matrix *matrix, struct link *link)
     return 0;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Medians of both figures; values is room for as many as there are links. */
 static void find_medians(const struct matrix *matrix, double *values, double *latency_us,
                          double *bandwidth_gbs)
 {
     size_t count = matrix->link_count;
+    struct perf_summary latency = {0, 0}, bandwidth = {0, 0};
     for (size_t i = 0; i < count; i++)
         values[i] = matrix->links[i].latency_us;
-    qsort(values, count, sizeof *values, ascending);
-    *latency_us = (values[(count - 1) / 2] + values[count / 2]) / 2;
+    perf_summarise(values, count, &latency);
     for (size_t i = 0; i < count; i++)
         values[i] = matrix->links[i].bandwidth_gbs;
-    qsort(values, count, sizeof *values, ascending);
-    *bandwidth_gbs = (values[(count - 1) / 2] + values[count / 2]) / 2;
+    perf_summarise(values, count, &bandwidth);
+    *latency_us = latency.median_us;
+    *bandwidth_gbs = bandwidth.median_us;
 }
 
 static const struct link *find_link(const struct matrix *matrix, int a, int b)

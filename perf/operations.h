@@ -43,14 +43,14 @@ struct perf_shape {
 };
 
 struct perf_operation {
-    const char *name, *collective; /* the latter for weft_describe(); NULL: it is none */
+    const char *name, *collective; /* the latter for weft_comm_describe(); NULL: it is none */
     const char *help;
     enum perf_extent sends, receives;
     enum perf_content content;
     unsigned traits;
     double (*bus_factor)(int ranks); /* busbw is so many times algbw */
     int (*call)(weft_comm *comm, const struct perf_shape *shape, const void *send, void *recv,
-                weft_dtype dtype, weft_op op);
+                weft_dtype dtype, weft_op op, const weft_call_options *options);
 };
 
 /* A stretch of what arrives at a rank: count elements at recv + at are those of source from position on. */

@@ -144,7 +144,7 @@ int perf_options_parse(struct perf_options *options, const struct perf_accepts *
                     spelled(flag, code, text, sizeof text), argv[1], argv[1]);
             return -1;
         }
-        if (flag->take(&parsed, optarg) != 0) {
+        if (perf_flag_take(flag, &parsed, optarg) != 0) {
             fprintf(stderr, "weft-perf: %s '%s': expected %s\n", spelled(flag, code, text, sizeof text),
                     optarg, flag->expected);
             return -1;

@@ -77,7 +77,7 @@ struct perf_options {
     const char *memory;    /* where the buffers live, as given */
     struct perf_place places[PERF_PLACES_MAX]; /* the same: of each rank in turn */
     int place_count;
-    int device_clock;      /* calls in the order of a stream, timed by the device */
+    int device_clock;      /* stream-ordered calls, timed by the device */
     int placements;        /* PERF_OUT_OF_PLACE | PERF_IN_PLACE */
     int pin;               /* 1, 0, or -1: pin when there are enough processors */
     int window;            /* sends in flight */

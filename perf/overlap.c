@@ -87,8 +87,8 @@ static int send_all(struct overlap *overlap, int run)
     for (int peer = 1; peer <= peers(overlap) && result == 0; peer++) {
         if (!takes_part(run, peer))
             continue;
-        result = weft_send_start(comm_of(overlap, run, peer), overlap->buffer.bytes, count, WEFT_UINT8,
-                                 rank_of(run, peer), TAG, &overlap->works[started]);
+        result = weft_send(comm_of(overlap, run, peer), overlap->buffer.bytes, count, WEFT_UINT8,
+                           rank_of(run, peer), TAG, WEFT_START(&overlap->works[started]));
         started += result == 0;
         if (serial && result == 0)
             result = weft_work_wait(overlap->works[started - 1], -1);
@@ -120,7 +120,7 @@ static int receive(struct overlap *overlap, int run, double *time_us)
         sleep_us(overlap->delay_us); /* the send is there first, too */
     int64_t posted_ns = perf_now_ns();
     int status = weft_recv(comm_of(overlap, run, rank), overlap->buffer.bytes, count, WEFT_UINT8,
-                           rank_of(run, 0), TAG, NULL);
+                           rank_of(run, 0), TAG, NULL, NULL);
     *time_us = (double)(perf_now_ns() - posted_ns) / 1e3;
     return status;
 }
@@ -295,10 +295,11 @@ static int make_comms(struct overlap *overlap)
     int status = 0;
     for (int peer = 1; peer <= peers(overlap) && status == 0; peer++) {
         int belongs = session->rank == 0 || session->rank == peer;
-        status = weft_comm_split(session->comm, belongs ? 0 : WEFT_UNDEFINED, 0, &overlap->pairs[peer - 1]);
+        status =
+            weft_comm_split(session->comm, belongs ? 0 : WEFT_UNDEFINED, 0, &overlap->pairs[peer - 1], NULL);
     }
     if (status == 0)
-        status = weft_comm_dup(session->comm, &overlap->side);
+        status = weft_comm_split(session->comm, 0, 0, &overlap->side, NULL);
     if (status != 0)
         return perf_session_complain(session, "making a communicator per pair", status);
     session->channel.comm = overlap->side;

@@ -20,10 +20,10 @@ struct p2p {
 /* What weft says that collectives go by, which is what messages go by; "-" where it does not say. */
 static const char *transport_of(const struct perf_pair *pair)
 {
-    const char *algorithm, *transport;
-    int status = weft_allreduce_describe(pair->session->comm, pair->send.bytes, pair->recv.bytes, 1,
-                                         WEFT_FLOAT32, WEFT_SUM, &algorithm, &transport);
-    return status == 0 ? transport : "-";
+    weft_description description = WEFT_DESCRIPTION_INIT;
+    int status = weft_comm_describe(pair->session->comm, "allreduce", pair->send.bytes, pair->recv.bytes, 1,
+                                    WEFT_FLOAT32, WEFT_SUM, 0, &description);
+    return status == 0 ? description.transport : "-";
 }
 
 static int run_size(struct p2p *p2p, size_t size_bytes)
@@ -102,11 +102,12 @@ static int run_type(struct p2p *p2p, int ranks, int all_pairs)
 /* The largest room that a size of the sweep needs. */
 static size_t capacity(const struct perf_options *options, int streams)
 {
-    size_t largest = options->end_bytes, flight = (size_t)options->window * options->end_bytes;
-    if (streams && options->end_bytes <= PERF_FLIGHT_BYTES)
-        largest = flight / (size_t)options->window == options->end_bytes && flight < PERF_FLIGHT_BYTES
-                      ? flight
-                      : PERF_FLIGHT_BYTES;
+    size_t largest = options->end_bytes, in_flight = (size_t)options->window * options->end_bytes;
+    if (streams && options->end_bytes <= PERF_IN_FLIGHT_BYTES)
+        largest =
+            in_flight / (size_t)options->window == options->end_bytes && in_flight < PERF_IN_FLIGHT_BYTES
+                ? in_flight
+                : PERF_IN_FLIGHT_BYTES;
     return largest;
 }
 

@@ -40,7 +40,7 @@ void perf_pair_close(struct perf_pair *pair)
 
 size_t perf_pair_window(size_t window, size_t size_bytes)
 {
-    size_t fitting = size_bytes ? PERF_FLIGHT_BYTES / size_bytes : window;
+    size_t fitting = size_bytes ? PERF_IN_FLIGHT_BYTES / size_bytes : window;
     return fitting == 0 ? 1 : fitting < window ? fitting : window;
 }
 
@@ -76,11 +76,12 @@ int perf_pair_ping(void *arg)
     perf_watch_call(pair->session->watch);
     delay(pair);
     if (pair->session->rank == pair->first) {
-        status = weft_send(comm, pair->send.bytes, pair->count, dtype, peer, PING);
-        return status ? status : weft_recv(comm, pair->recv.bytes, pair->count, dtype, peer, PING, NULL);
+        status = weft_send(comm, pair->send.bytes, pair->count, dtype, peer, PING, NULL);
+        return status ? status
+                      : weft_recv(comm, pair->recv.bytes, pair->count, dtype, peer, PING, NULL, NULL);
     }
-    status = weft_recv(comm, pair->recv.bytes, pair->count, dtype, peer, PING, NULL);
-    return status ? status : weft_send(comm, pair->send.bytes, pair->count, dtype, peer, PING);
+    status = weft_recv(comm, pair->recv.bytes, pair->count, dtype, peer, PING, NULL, NULL);
+    return status ? status : weft_send(comm, pair->send.bytes, pair->count, dtype, peer, PING, NULL);
 }
 
 /* Starts a window of receives and of sends, where they are wanted, and waits for all of them. */
@@ -91,11 +92,11 @@ static int exchange(struct perf_pair *pair, int sends, int receives)
     size_t started = 0, message = pair->count * pair->data.element_bytes;
     int peer = peer_of(pair), result = 0;
     for (size_t i = 0; receives && result == 0 && i < pair->window; i++, started += result == 0)
-        result = weft_recv_start(comm, pair->recv.bytes + i * message, pair->count, dtype, peer, STREAM,
-                                 &pair->works[started]);
+        result = weft_recv(comm, pair->recv.bytes + i * message, pair->count, dtype, peer, STREAM, NULL,
+                           WEFT_START(&pair->works[started]));
     for (size_t i = 0; sends && result == 0 && i < pair->window; i++, started += result == 0)
-        result = weft_send_start(comm, pair->send.bytes + i * message, pair->count, dtype, peer, STREAM,
-                                 &pair->works[started]);
+        result = weft_send(comm, pair->send.bytes + i * message, pair->count, dtype, peer, STREAM,
+                           WEFT_START(&pair->works[started]));
     for (size_t i = 0; i < started; i++) {
         int status = weft_work_wait(pair->works[i], -1);
         result = result ? result : status;
@@ -116,8 +117,8 @@ int perf_pair_stream(void *arg)
     int status = exchange(pair, is_first || pair->bidirectional, !is_first || pair->bidirectional);
     if (status != 0 || pair->bidirectional)
         return status;
-    return is_first ? weft_recv(comm, NULL, 0, WEFT_UINT8, pair->second, ANSWER, NULL)
-                    : weft_send(comm, NULL, 0, WEFT_UINT8, pair->first, ANSWER);
+    return is_first ? weft_recv(comm, NULL, 0, WEFT_UINT8, pair->second, ANSWER, NULL, NULL)
+                    : weft_send(comm, NULL, 0, WEFT_UINT8, pair->first, ANSWER, NULL);
 }
 
 /* How many elements a call moves to this rank. */

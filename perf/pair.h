@@ -37,8 +37,8 @@ int perf_pair_ping(void *pair);
 int perf_pair_stream(void *pair);
 
 /* How many messages of so many bytes are in flight when the window is as given: what is in flight at a rank stays
- * within PERF_FLIGHT_BYTES, but for the first message. */
-enum { PERF_FLIGHT_BYTES = 256 << 20 };
+ * within PERF_IN_FLIGHT_BYTES, but for the first message. */
+enum { PERF_IN_FLIGHT_BYTES = 256 << 20 };
 size_t perf_pair_window(size_t window, size_t size_bytes);
 
 /* Measures: checked calls with fresh data (as many as options say), then the timed ones, of which the last is checked

@@ -8,7 +8,6 @@
  */
 #include "perf/picture.h"
 
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +27,7 @@ struct view {
     const char *failure;
     size_t failure_length;
     int more; /* further calls */
+    int is_silent;
 };
 
 struct picture {
@@ -38,16 +38,6 @@ struct picture {
     unsigned char *marked; /* scratch: a set of ranks */
     FILE *out;
 };
-
-static void say(const struct picture *picture, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void say(const struct picture *picture, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vfprintf(picture->out, format, args);
-    va_end(args);
-}
 
 static void unmark(const struct picture *picture)
 {
@@ -61,7 +51,7 @@ static void say_ranks(const struct picture *picture)
     int count = 0, ranges = 0;
     for (int r = 0; r < picture->ranks; r++)
         count += picture->marked[r];
-    say(picture, count == 1 ? "rank " : "ranks ");
+    fprintf(picture->out, count == 1 ? "rank " : "ranks ");
     for (int r = 0; r < picture->ranks; r++) {
         int last = r;
         if (!picture->marked[r])
@@ -69,12 +59,12 @@ static void say_ranks(const struct picture *picture)
         while (last + 1 < picture->ranks && picture->marked[last + 1])
             last++;
         if (++ranges > RANGES_MAX) {
-            say(picture, ", ... (%d in all)", count);
+            fprintf(picture->out, ", ... (%d in all)", count);
             return;
         }
-        say(picture, ranges > 1 ? ", %d" : "%d", r);
+        fprintf(picture->out, ranges > 1 ? ", %d" : "%d", r);
         if (last > r)
-            say(picture, "-%d", last);
+            fprintf(picture->out, "-%d", last);
         r = last;
     }
 }
@@ -148,7 +138,39 @@ static int read_text(struct picture *picture, int rank, const char *text)
 
 static int same_text(const char *a, size_t a_length, const char *b, size_t b_length)
 {
-    return a_length == b_length && memcmp(a, b, a_length) == 0;
+    return a && b && a_length == b_length && memcmp(a, b, a_length) == 0;
+}
+
+static int same_call(const struct view *a, const struct view *b)
+{
+    return same_text(a->call, a->call_length, b->call, b->call_length);
+}
+
+static int same_absence(const struct view *a, const struct view *b)
+{
+    return !a->is_silent && !b->is_silent && !a->call && !b->call && a->number == b->number;
+}
+
+static int same_failure(const struct view *a, const struct view *b)
+{
+    return same_text(a->failure, a->failure_length, b->failure, b->failure_length);
+}
+
+/* Marks the ranks that say the same as this one, and begins a line for them. 0 where there is none to begin: this one does not say
+ * such a thing, an earlier one has said it, or there are lines enough. */
+static int begin_line(const struct picture *picture, int first, int most, int *lines,
+                      int (*same)(const struct view *a, const struct view *b))
+{
+    for (int r = 0; r < picture->ranks; r++) {
+        picture->marked[r] = (unsigned char)same(&picture->views[r], &picture->views[first]);
+        if (picture->marked[r] && r < first)
+            return 0;
+    }
+    if (!picture->marked[first] || ++*lines > most)
+        return 0;
+    fprintf(picture->out, "#   ");
+    say_ranks(picture);
+    return 1;
 }
 
 /* Every distinct call with the ranks that are in it. Returns the highest call number that a rank is in. */
@@ -158,67 +180,46 @@ static long long say_calls(const struct picture *picture)
     int lines = 0;
     for (int first = 0; first < picture->ranks; first++) {
         const struct view *view = &picture->views[first];
-        int before = 0;
         long long waited_ms = 0;
-        if (!view->call)
+        highest = view->call && view->number > highest ? view->number : highest;
+        if (!begin_line(picture, first, LINES_MAX, &lines, same_call))
             continue;
-        highest = view->number > highest ? view->number : highest;
-        unmark(picture);
-        for (int r = 0; r < picture->ranks; r++) {
-            const struct view *other = &picture->views[r];
-            if (!other->call || !same_text(other->call, other->call_length, view->call, view->call_length))
-                continue;
-            before |= r < first;
-            picture->marked[r] = 1;
-            waited_ms = other->waited_ms > waited_ms ? other->waited_ms : waited_ms;
-        }
-        if (before || ++lines > LINES_MAX)
-            continue;
-        say(picture, "#   ");
-        say_ranks(picture);
-        say(picture, ": in %.*s", (int)view->call_length, view->call);
+        for (int r = first; r < picture->ranks; r++)
+            if (picture->marked[r] && picture->views[r].waited_ms > waited_ms)
+                waited_ms = picture->views[r].waited_ms;
+        fprintf(picture->out, ": in %.*s", (int)view->call_length, view->call);
         if (view->more)
-            say(picture, ", and %d more calls", view->more);
-        say(picture, ", for up to %.1f s\n", (double)waited_ms / 1e3);
+            fprintf(picture->out, ", and %d more calls", view->more);
+        fprintf(picture->out, ", for up to %.1f s\n", (double)waited_ms / 1e3);
     }
     if (lines > LINES_MAX)
-        say(picture, "#   ... and %d more calls\n", lines - LINES_MAX);
+        fprintf(picture->out, "#   ... and %d more calls\n", lines - LINES_MAX);
     return highest;
 }
 
 /* Those that are in no call, by how many they have made; and those that say nothing. */
-static void say_absent(const struct picture *picture, const char *const *texts, long long highest)
+static void say_absent(const struct picture *picture, long long highest)
 {
-    unmark(picture);
     int silent = 0, lines = 0;
     for (int r = 0; r < picture->ranks; r++)
-        silent += picture->marked[r] = texts[r] == NULL;
+        silent += picture->marked[r] = (unsigned char)picture->views[r].is_silent;
     if (silent) {
-        say(picture, "#   ");
+        fprintf(picture->out, "#   ");
         say_ranks(picture);
-        say(picture, ": no answer\n");
+        fprintf(picture->out, ": no answer\n");
     }
     for (int first = 0; first < picture->ranks; first++) {
         long long number = picture->views[first].number;
-        int before = 0;
-        if (!texts[first] || picture->views[first].call)
+        if (!begin_line(picture, first, LINES_MAX, &lines, same_absence))
             continue;
-        unmark(picture);
-        for (int r = 0; r < picture->ranks; r++) {
-            picture->marked[r] = texts[r] && !picture->views[r].call && picture->views[r].number == number;
-            before |= r < first && picture->marked[r];
-        }
-        if (before || ++lines > LINES_MAX)
-            continue;
-        say(picture, "#   ");
-        say_ranks(picture);
         if (number < highest)
-            say(picture, ": never arrived at call #%lld: in no call, the last was #%lld\n", highest, number);
+            fprintf(picture->out, ": never arrived at call #%lld: in no call, the last was #%lld\n", highest,
+                    number);
         else
-            say(picture, ": in no call, the last was #%lld\n", number);
+            fprintf(picture->out, ": in no call, the last was #%lld\n", number);
     }
     if (lines > LINES_MAX)
-        say(picture, "#   ... and %d more groups in no call\n", lines - LINES_MAX);
+        fprintf(picture->out, "#   ... and %d more groups in no call\n", lines - LINES_MAX);
 }
 
 /* Marks who waits for a rank. Returns how many. */
@@ -238,9 +239,9 @@ static int mark_waiters(const struct picture *picture, int to)
 static void say_waiters(const struct picture *picture, int to)
 {
     int count = mark_waiters(picture, to);
-    say(picture, "#   ");
+    fprintf(picture->out, "#   ");
     say_ranks(picture);
-    say(picture, count == 1 ? " waits for rank %d\n" : " wait for rank %d\n", to);
+    fprintf(picture->out, count == 1 ? " waits for rank %d\n" : " wait for rank %d\n", to);
 }
 
 static void say_distance(const struct picture *picture, int distance, const unsigned char *listed)
@@ -256,13 +257,13 @@ static void say_distance(const struct picture *picture, int distance, const unsi
     }
     if (count == 0)
         return;
-    say(picture, "#   ");
+    fprintf(picture->out, "#   ");
     say_ranks(picture);
-    say(picture, count == 1 ? " waits for the rank " : " wait, each for the rank ");
+    fprintf(picture->out, count == 1 ? " waits for the rank " : " wait, each for the rank ");
     if (2 * distance <= ranks)
-        say(picture, "%d before it\n", distance);
+        fprintf(picture->out, "%d before it\n", distance);
     else
-        say(picture, "%d after it\n", ranks - distance);
+        fprintf(picture->out, "%d after it\n", ranks - distance);
 }
 
 /* Targets that are in no call come first, then those with many waiters; the rest by distance. */
@@ -301,7 +302,7 @@ static int say_waits(const struct picture *picture)
             left += distances[d];
     }
     if (left)
-        say(picture, "#   ... and others\n");
+        fprintf(picture->out, "#   ... and others\n");
     free(distances);
     free(waiters);
     free(listed);
@@ -313,21 +314,8 @@ static void say_failures(const struct picture *picture)
     int lines = 0;
     for (int first = 0; first < picture->ranks; first++) {
         const struct view *view = &picture->views[first];
-        int before = 0;
-        if (!view->failure)
-            continue;
-        unmark(picture);
-        for (int r = 0; r < picture->ranks; r++) {
-            const struct view *other = &picture->views[r];
-            picture->marked[r] = other->failure && same_text(other->failure, other->failure_length,
-                                                             view->failure, view->failure_length);
-            before |= r < first && picture->marked[r];
-        }
-        if (before || ++lines > LINES_MAX / 2)
-            continue;
-        say(picture, "#   ");
-        say_ranks(picture);
-        say(picture, ": failed: %.*s\n", (int)view->failure_length, view->failure);
+        if (begin_line(picture, first, LINES_MAX / 2, &lines, same_failure))
+            fprintf(picture->out, ": failed: %.*s\n", (int)view->failure_length, view->failure);
     }
 }
 
@@ -340,12 +328,13 @@ int perf_picture_print(const char *const *texts, int ranks, FILE *out)
     if (!picture.views || !picture.marked)
         goto release;
     for (int r = 0; r < ranks; r++) {
+        picture.views[r].is_silent = !texts[r];
         if (texts[r] && read_text(&picture, r, texts[r]) != 0)
             goto release;
     }
-    say(&picture, "# who waits for whom, of %d ranks:\n", ranks);
+    fprintf(picture.out, "# who waits for whom, of %d ranks:\n", ranks);
     long long highest = say_calls(&picture);
-    say_absent(&picture, texts, highest);
+    say_absent(&picture, highest);
     failed = say_waits(&picture);
     say_failures(&picture);
 release:

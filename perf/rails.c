@@ -7,7 +7,7 @@ int perf_rails_read(weft_context *context, struct perf_rails *rails)
 {
     memset(rails, 0, sizeof *rails);
     rails->list[0] = (weft_rail)WEFT_RAIL_INIT;
-    int count, status = weft_context_rails(context, rails->list, PERF_RAILS_MAX, &count);
+    int count, status = weft_context_get_rails(context, rails->list, PERF_RAILS_MAX, &count);
     if (status != 0)
         return status;
     rails->count = count < PERF_RAILS_MAX ? count : PERF_RAILS_MAX;

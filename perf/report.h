@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is told, and to whom: the table on stdout, a JSON file, a CSV file, a progress line. Only rank 0 has a
+/* What is reported, and to whom: the table on stdout, a JSON file, a CSV file, a progress line. Only rank 0 has a
  * report. Each form lives in a file of its own and sees only the structs here. */
 #ifndef WEFT_PERF_REPORT_H
 #define WEFT_PERF_REPORT_H

@@ -68,8 +68,7 @@ void perf_table_head(const struct perf_session *session, const char *command)
         printf(" warmup iters: %d iters: %d validation: %d memory: %s\n", options->warmups,
                options->iterations, options->checks, options->memory);
         if (options->accepts & PERF_TAKES_CLOCK)
-            printf("# clock: %s\n",
-                   options->device_clock ? "device events, calls in the order of a stream" : "host");
+            printf("# clock: %s\n", options->device_clock ? "device events, stream-ordered calls" : "host");
     }
     printf("#\n");
     print_hosts(session);

@@ -36,6 +36,7 @@ struct call {
     struct perf_shape shape;
     unsigned char *send, *recv;
     int in_place;
+    const weft_call_options *options; /* NULL but where a device's clock measures */
 };
 
 /* Calls that do not reduce pass any. */
@@ -50,7 +51,7 @@ static int run_call(void *arg)
     const struct perf_data *data = &call->sweep->data;
     perf_watch_call(call->sweep->session->watch);
     return call->sweep->operation->call(call->sweep->session->comm, &call->shape, call->send, call->recv,
-                                        data->dtype, op_of(data));
+                                        data->dtype, op_of(data), call->options);
 }
 
 static int complain(const struct call *call, int status)
@@ -167,14 +168,17 @@ static int measure(struct sweep *sweep, struct call *call, struct perf_row *row)
         if (hand_over(sweep, call) != 0)
             return -1;
     }
+    weft_call_options in_stream = WEFT_CALL_OPTIONS_INIT;
+    if (options->device_clock)
+        in_stream = perf_clock_stream(&sweep->send.device);
+    call->options = options->device_clock ? &in_stream : NULL;
     int status = options->device_clock
                      ? perf_clock_measure(&sweep->send.device, sweep->session, run_call, call,
                                           options->warmups, &timing)
                      : perf_measure(&sweep->session->channel, run_call, call, options->warmups, &timing);
+    call->options = NULL;
     if (status < 0)
         complain(call, status);
-    if (status != 0 && options->device_clock)
-        weft_stream_end(sweep->session->context);
     if (status != 0 || perf_summarise(row->samples_us, row->sample_count, &summary) != 0)
         return -1;
     if (options->checks && !row->in_place) {
@@ -199,12 +203,15 @@ static int describe(const struct call *call, struct perf_row *row)
     row->algorithm = row->transport = "-";
     if (!operation->collective)
         return 0;
-    int status = weft_describe(call->sweep->session->comm, operation->collective, call->shape.count,
-                               data->dtype, op_of(data), call->shape.root < 0 ? 0 : call->shape.root,
-                               &row->algorithm, &row->transport);
-    if (operation->traits & PERF_UNEQUAL)
-        row->algorithm = "-";
-    return status == 0 ? 0 : complain(call, status);
+    weft_description description = WEFT_DESCRIPTION_INIT;
+    int status = weft_comm_describe(call->sweep->session->comm, operation->collective, NULL, NULL,
+                                    call->shape.count, data->dtype, op_of(data),
+                                    call->shape.root < 0 ? 0 : call->shape.root, &description);
+    if (status != 0)
+        return complain(call, status);
+    row->algorithm = operation->traits & PERF_UNEQUAL ? "-" : description.algorithm;
+    row->transport = description.transport;
+    return 0;
 }
 
 static int run_row(struct sweep *sweep, size_t elements, int root, int in_place, struct perf_row *row)
@@ -296,9 +303,10 @@ static size_t roots(const struct sweep *sweep)
 /* Whether weft reduces this pair at all. Every rank gets the same answer, without sending anything. */
 static int is_supported(struct sweep *sweep, weft_dtype dtype, int op)
 {
-    const char *algorithm, *transport;
-    return op == PERF_OP_NONE || weft_describe(sweep->session->comm, sweep->operation->collective, 1, dtype,
-                                               (weft_op)op, 0, &algorithm, &transport) != WEFT_UNSUPPORTED;
+    weft_description description = WEFT_DESCRIPTION_INIT;
+    return op == PERF_OP_NONE ||
+           weft_comm_describe(sweep->session->comm, sweep->operation->collective, NULL, NULL, 1, dtype,
+                              (weft_op)op, 0, &description) != WEFT_UNSUPPORTED;
 }
 
 static int run_pair(struct sweep *sweep, weft_dtype dtype, int op)
@@ -366,7 +374,7 @@ int perf_sweep(const struct perf_operation *operation, struct perf_session *sess
         goto free_samples;
     if (perf_buffer_make(&sweep.recv, session->context, place, options->end_bytes) != 0)
         goto release_send;
-    failed = options->device_clock ? perf_clock_check(&sweep.send.device, session->context) : 0;
+    failed = options->device_clock ? perf_clock_check(&sweep.send.device, session) : 0;
     if (!failed)
         failed = run_pairs(&sweep);
     perf_buffer_release(&sweep.recv);

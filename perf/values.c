@@ -184,77 +184,51 @@ static int64_t integer_combine(weft_dtype dtype, int op, int64_t a, int64_t b)
     }
 }
 
-/* float32 to the upper 16 bits, to nearest even. No NaN comes here. */
-static uint16_t bfloat16_bits(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
+/* Floats of at most 16 bits: stored bits of the significand, bias, and what stands for what is infinite or too large. */
+static const struct small_float {
+    int mantissa, bias;
+    uint32_t top;
+} small_floats[WEFT_DTYPE_COUNT] = {
+    [WEFT_FLOAT16] = {10, 15, 0x7c00},
+    [WEFT_BFLOAT16] = {7, 127, 0x7f80},
+    [WEFT_FLOAT8_E4M3] = {3, 7, 0x7e},
+    [WEFT_FLOAT8_E5M2] = {2, 15, 0x7c},
+};
 
-/* float32 to a float of at most 16 bits with a significand of so many stored bits, to nearest even; what is infinite
- * or too large becomes top. No NaN comes here. */
-static uint32_t small_float_bits(float value, int mantissa, int bias, uint32_t top)
+/* The magnitude's bits, to nearest even. No NaN comes here. */
+static uint32_t small_float_bits(const struct small_float *small, double magnitude)
 {
-    double magnitude = fabs((double)value);
     int exponent;
     if (magnitude == 0)
         return 0;
     if (isinf(magnitude))
-        return top;
+        return small->top;
     frexp(magnitude, &exponent);
-    if (exponent < 2 - bias)
-        exponent = 2 - bias; /* subnormal: the quantum is fixed */
+    if (exponent < 2 - small->bias)
+        exponent = 2 - small->bias; /* subnormal: the quantum is fixed */
     /* In units of the last place; nearbyint rounds to nearest even. A carry runs into the exponent by itself. */
-    double units = nearbyint(ldexp(magnitude, mantissa + 1 - exponent));
-    uint32_t bits = ((uint32_t)(exponent + bias - 2) << mantissa) + (uint32_t)units;
-    return bits > top ? top : bits;
+    double units = nearbyint(ldexp(magnitude, small->mantissa + 1 - exponent));
+    uint32_t bits = ((uint32_t)(exponent + small->bias - 2) << small->mantissa) + (uint32_t)units;
+    return bits > small->top ? small->top : bits;
 }
 
-static uint16_t float16_bits(float value)
+/* Wherever weft runs the lower bytes come first. */
+static void store_integer(weft_dtype dtype, int64_t value, unsigned char *at)
 {
-    return (uint16_t)(small_float_bits(value, 10, 15, 0x7c00) | (signbit(value) ? 0x8000 : 0));
-}
-
-static uint8_t float8_bits(weft_dtype dtype, float value)
-{
-    uint32_t bits = dtype == WEFT_FLOAT8_E4M3 ? small_float_bits(value, 3, 7, 0x7e)
-                                              : small_float_bits(value, 2, 15, 0x7c);
-    return (uint8_t)(bits | (signbit(value) ? 0x80 : 0));
+    memcpy(at, &value, weft_dtype_size(dtype));
 }
 
 /* An element, or one part of a complex one. */
 static void store_float(weft_dtype dtype, double value, unsigned char *at)
 {
     float single = (float)value;
-    uint16_t half = dtype == WEFT_FLOAT16 ? float16_bits(single) : bfloat16_bits(single);
-    if (dtype == WEFT_FLOAT64 || dtype == WEFT_COMPLEX128)
+    if (dtype == WEFT_FLOAT64 || dtype == WEFT_COMPLEX128) {
         memcpy(at, &value, sizeof value);
-    else if (dtype == WEFT_FLOAT32 || dtype == WEFT_COMPLEX64)
+    } else if (dtype == WEFT_FLOAT32 || dtype == WEFT_COMPLEX64) {
         memcpy(at, &single, sizeof single);
-    else if (weft_dtype_size(dtype) == 1)
-        *at = float8_bits(dtype, single);
-    else
-        memcpy(at, &half, sizeof half);
-}
-
-static void store_integer(weft_dtype dtype, int64_t value, unsigned char *at)
-{
-    uint8_t byte = (uint8_t)value;
-    uint16_t two = (uint16_t)value;
-    uint32_t four = (uint32_t)value;
-    switch (weft_dtype_size(dtype)) {
-    case 1:
-        memcpy(at, &byte, sizeof byte);
-        break;
-    case 2:
-        memcpy(at, &two, sizeof two);
-        break;
-    case 4:
-        memcpy(at, &four, sizeof four);
-        break;
-    default:
-        memcpy(at, &value, sizeof value);
+    } else {
+        uint32_t sign = signbit(single) ? 1u << (8 * weft_dtype_size(dtype) - 1) : 0;
+        store_integer(dtype, sign | small_float_bits(&small_floats[dtype], fabs((double)single)), at);
     }
 }
 

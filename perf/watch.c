@@ -31,7 +31,7 @@ struct perf_watch {
     _Atomic uint64_t calls;
 };
 
-static void tell(struct perf_watch *watch, char kind)
+static void report(struct perf_watch *watch, char kind)
 {
     static const size_t head = 1;
     weft_comm *comm = atomic_load(&watch->comm);
@@ -82,7 +82,7 @@ static int listen_to_launcher(struct perf_watch *watch)
         return 0;
     message[got] = '\0';
     if (message[0] == PERF_ASK)
-        tell(watch, PERF_SAYS);
+        report(watch, PERF_SAYS);
     else if (message[0] == PERF_END)
         atomic_store(&watch->ended, 1);
     else if (message[0] == PERF_GONE)
@@ -97,7 +97,7 @@ static void *watch_main(void *arg)
                                {.fd = watch->socket, .events = POLLIN}};
     uint64_t seen = 0;
     int64_t since_ms = now_ms();
-    int told = 0;
+    int reported = 0;
     for (;;) {
         int ready = poll(polled, 2, watch->hang_s ? TICK_MS : -1);
         if (ready > 0 && polled[0].revents)
@@ -108,10 +108,11 @@ static void *watch_main(void *arg)
         if (calls != seen) {
             seen = calls;
             since_ms = now_ms();
-            told = 0;
-        } else if (calls && !told && watch->hang_s && now_ms() - since_ms >= watch->hang_s * INT64_C(1000)) {
-            told = 1;
-            tell(watch, PERF_HANGS);
+            reported = 0;
+        } else if (calls && !reported && watch->hang_s &&
+                   now_ms() - since_ms >= watch->hang_s * INT64_C(1000)) {
+            reported = 1;
+            report(watch, PERF_HANGS);
         }
     }
 }
@@ -190,5 +191,5 @@ void perf_watch_call(struct perf_watch *watch)
 void perf_watch_failed(struct perf_watch *watch)
 {
     if (watch && !atomic_exchange(&watch->failed, 1))
-        tell(watch, PERF_FAILED);
+        report(watch, PERF_FAILED);
 }

@@ -24,8 +24,10 @@ export WEFT_HEARTBEAT_MS=${WEFT_HEARTBEAT_MS:-60000}
 # over libfabric, and most of it. Where tests can have a mount namespace of their own there are none to read.
 if [[ -z ${TEST_WITHOUT_KALLSYMS-} ]]; then
     export TEST_WITHOUT_KALLSYMS=1
-    hide='mount --bind /dev/null /proc/kallsyms'
-    unshare --mount sh -c "$hide" 2>/dev/null && exec unshare --mount sh -c "$hide && exec \"\$@\"" sh "$0" "$@"
+    # Not all of a chroot can be made private: what holds the file can.
+    hide='{ mount --make-rprivate / || mount --make-private /proc; } 2>/dev/null && mount --bind /dev/null /proc/kallsyms'
+    own='unshare --mount --propagation unchanged'
+    $own sh -c "$hide" 2>/dev/null && exec $own sh -c "$hide && exec \"\$@\"" sh "$0" "$@"
 fi
 BUILD=${BUILD:-build}
 export BUILD
@@ -113,8 +115,8 @@ run_one() {
     cat "$logs/$name.out"
 }
 
-# lane PROGRAMS-AT-A-TIME PROGRAM...
-lane() {
+# batch PROGRAMS-AT-A-TIME PROGRAM...
+batch() {
     local at_a_time=$1 test
     shift
     for test in "$@"; do
@@ -124,7 +126,7 @@ lane() {
     wait
 }
 
-# What mostly waits has a lane of its own beside the others; in each, what is to be begun early comes first.
+# What mostly waits has a line of its own beside the others; in each, what is to be begun early comes first.
 failed_marks=0
 declare -A is_beside is_early
 marked() { "${BASH_SOURCE[0]%/*}/scripts/marks.sh" "$@"; }
@@ -138,8 +140,8 @@ for turn in early late; do
         if [[ ${is_beside[$test]-} ]]; then waiting+=("$test"); else busy+=("$test"); fi
     done
 done
-lane "$jobs" "${waiting[@]}" &
-lane "$jobs" "${busy[@]}" &
+batch "$jobs" "${waiting[@]}" &
+batch "$jobs" "${busy[@]}" &
 wait
 
 read -r passed failed skipped cpu < <(cat "$logs"/*.count 2>/dev/null | awk '

@@ -181,8 +181,8 @@ int weft_order_bound(const struct weft_order *order, uint32_t rings, struct weft
     return status;
 }
 
-int weft_load_bound_rings(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks,
-                          const uint32_t *nic, uint32_t rings, struct weft_bound *bound)
+int weft_load_bound(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks,
+                    const uint32_t *nic, uint32_t rings, struct weft_bound *bound)
 {
     if (!graph || rings == 0)
         return weft_fail(WEFT_INVALID, "a bound is of one ring or more on a graph");
@@ -204,10 +204,4 @@ int weft_load_bound_rings(const struct weft_graph *graph, const struct weft_plac
         status = weft_order_bound(&order, rings, bound);
     weft_order_free(&order);
     return status;
-}
-
-int weft_load_bound(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks,
-                    const uint32_t *nic, struct weft_bound *bound)
-{
-    return weft_load_bound_rings(graph, places, ranks, nic, 1, bound);
 }

@@ -15,7 +15,7 @@ int weft_copy_node(const struct weft_graph *from, uint32_t node, uint32_t parent
 {
     const struct weft_node *own = &from->nodes[node];
     const struct weft_edge *up = own->parent_edge == WEFT_NODE_NONE ? NULL : &from->edges[own->parent_edge];
-    struct weft_node_told told = {
+    struct weft_node_given given = {
         .kind = (enum weft_node_kind)own->kind,
         .parent = parent,
         .name = name ? name : own->name,
@@ -31,7 +31,7 @@ int weft_copy_node(const struct weft_graph *from, uint32_t node, uint32_t parent
         .parent_bytes_per_s = up ? up->bytes_per_s : 0,
         .parent_latency_ns = up ? up->latency_ns : 0,
     };
-    int status = weft_graph_add_node(to, &told, made);
+    int status = weft_graph_add_node(to, &given, made);
     if (status)
         return status;
     if (up) { /* what a reader may have set beyond what it told */
@@ -53,7 +53,7 @@ int weft_copy_tree(const struct weft_graph *from, uint32_t root, const char *nam
     return status;
 }
 
-int weft_copy_edges(const struct weft_graph *from, const uint32_t *new_of, const uint8_t *told,
+int weft_copy_edges(const struct weft_graph *from, const uint32_t *new_of, const uint8_t *given,
                     struct weft_graph *to)
 {
     int status = 0;
@@ -65,7 +65,7 @@ int weft_copy_edges(const struct weft_graph *from, const uint32_t *new_of, const
         edge.b = new_of[edge.b];
         if (edge.a == WEFT_NODE_NONE || edge.b == WEFT_NODE_NONE || edge.a == edge.b)
             continue;
-        if (edge.kind == WEFT_EDGE_FABRIC && told && told[edge.a] && told[edge.b])
+        if (edge.kind == WEFT_EDGE_FABRIC && given && given[edge.a] && given[edge.b])
             continue;
         status = weft_graph_add_edge(to, &edge, NULL);
     }

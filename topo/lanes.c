@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "topo/natural.h"
 
 static int lanes_by_name(const void *left, const void *right, void *context)
 {
@@ -33,7 +34,7 @@ static int lanes_by_leaf(const void *left, const void *right)
     return a->rail < b->rail ? -1 : a->rail > b->rail;
 }
 
-static int32_t rail_told(const struct weft_graph *graph, uint32_t nic)
+static int32_t rail_given(const struct weft_graph *graph, uint32_t nic)
 {
     const struct weft_node *node = &graph->nodes[nic];
     if (node->rail < 0 && node->kind == WEFT_NODE_PORT)
@@ -87,7 +88,7 @@ static uint32_t host_lanes(const struct weft_order *order, const struct weft_ord
             lanes[distinct++] = lanes[i];
     }
     for (uint32_t i = 0; i < distinct; i++) {
-        int32_t rail = rail_told(order->graph, lanes[i].nic);
+        int32_t rail = rail_given(order->graph, lanes[i].nic);
         lanes[i].rail = rail < 0 ? WEFT_RAILS_MAX : (uint32_t)rail;
     }
     if (!rails_differ(lanes, distinct))

@@ -14,10 +14,10 @@
 
 #include "base/error.h"
 #include "topo/copy.h"
+#include "topo/files/names.h"
 #include "topo/lay.h"
 
-#define COMPARED_MAX (UINT64_C(1) << 28)
-#define ADDED_MARK   "@fabric" /* behind a name that the machine's host uses for something else */
+#define ADDED_MARK "@fabric" /* behind a name that the machine's host uses for something else */
 
 struct lay {
     const struct weft_graph *machines, *fabric;
@@ -26,7 +26,7 @@ struct lay {
     uint32_t *new_machine, *new_fabric; /* nodes of the result, by nodes of each */
     uint32_t *machine_of;               /* by hosts of the fabric */
     uint32_t joined, added;
-    uint64_t compared; /* names so far */
+    uint64_t compared; /* pairs of devices so far */
 };
 
 /* --- cables */
@@ -34,76 +34,62 @@ struct lay {
 /* Cables between what both graphs have are the fabric's to tell. */
 static int copy_machine_edges(struct lay *lay)
 {
-    uint8_t *told = calloc((size_t)lay->out->node_count + 1, 1);
-    if (!told)
+    uint8_t *given = calloc((size_t)lay->out->node_count + 1, 1);
+    if (!given)
         return weft_fail(WEFT_NOMEM, "no memory to lay %u nodes", lay->out->node_count);
     for (uint32_t i = 0; i < lay->fabric->node_count; i++) {
         if (lay->new_fabric[i] != WEFT_NODE_NONE)
-            told[lay->new_fabric[i]] = 1;
+            given[lay->new_fabric[i]] = 1;
     }
-    int status = weft_copy_edges(lay->machines, lay->new_machine, told, lay->out);
-    free(told);
+    int status = weft_copy_edges(lay->machines, lay->new_machine, given, lay->out);
+    free(given);
     return status;
 }
 
-static int compare_names(const void *a, const void *b, void *context)
+static struct weft_span name_of(const struct weft_graph *graph, uint32_t node)
 {
-    const struct weft_graph *graph = context;
-    return strcmp(graph->nodes[*(const uint32_t *)a].name, graph->nodes[*(const uint32_t *)b].name);
+    return (struct weft_span){graph->nodes[node].name, strlen(graph->nodes[node].name)};
 }
 
 /* Switches of both; those of the machines that the fabric has too, by name, are the fabric's. */
 static int copy_switches(struct lay *lay)
 {
     const struct weft_graph *fabric = lay->fabric, *machines = lay->machines;
-    uint32_t count = 0, *sorted = malloc((fabric->node_count + 1) * sizeof *sorted);
-    if (!sorted)
-        return weft_fail(WEFT_NOMEM, "no memory for %u switches", fabric->node_count);
+    struct weft_names names = {0};
+    uint32_t has;
     int status = 0;
     for (uint32_t i = fabric->first_root; i != WEFT_NODE_NONE && !status; i = fabric->nodes[i].sibling_next) {
         if (fabric->nodes[i].kind != WEFT_NODE_SWITCH)
             continue;
         status = weft_copy_tree(fabric, i, NULL, lay->out, lay->new_fabric);
-        sorted[count++] = lay->new_fabric[i];
+        if (!status)
+            status = weft_names_put(&names, name_of(fabric, i), lay->new_fabric[i], &has);
     }
-    if (count)
-        qsort_r(sorted, count, sizeof *sorted, compare_names, lay->out);
     for (uint32_t i = machines->first_root; i != WEFT_NODE_NONE && !status;
          i = machines->nodes[i].sibling_next) {
-        if (machines->nodes[i].kind != WEFT_NODE_SWITCH)
-            continue;
-        uint32_t low = 0, high = count;
-        while (low < high) {
-            uint32_t middle = low + (high - low) / 2;
-            if (strcmp(lay->out->nodes[sorted[middle]].name, machines->nodes[i].name) < 0)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        if (low < count && strcmp(lay->out->nodes[sorted[low]].name, machines->nodes[i].name) == 0)
-            lay->new_machine[i] = sorted[low];
-        else
+        if (machines->nodes[i].kind == WEFT_NODE_SWITCH &&
+            !weft_names_find(&names, name_of(machines, i), &lay->new_machine[i]))
             status = weft_copy_tree(machines, i, NULL, lay->out, lay->new_machine);
     }
-    free(sorted);
+    weft_names_free(&names);
     return status;
 }
 
 /* --- one host */
 
 /* What the machine does not say of its port and the fabric does. */
-static void complete_port(struct weft_node *port, const struct weft_node *told)
+static void complete_port(struct weft_node *port, const struct weft_node *given)
 {
-    if (!port->guid && port->kind == told->kind)
-        port->guid = told->guid;
+    if (!port->guid && port->kind == given->kind)
+        port->guid = given->guid;
     if (port->rail < 0)
-        port->rail = told->rail;
+        port->rail = given->rail;
     if (port->kind != WEFT_NODE_PORT)
         return;
     if (!port->bytes_per_s)
-        port->bytes_per_s = told->bytes_per_s;
+        port->bytes_per_s = given->bytes_per_s;
     if (port->state == WEFT_PORT_UNKNOWN)
-        port->state = told->state;
+        port->state = given->state;
 }
 
 /* 1 when parent has a child of the name. */
@@ -111,9 +97,8 @@ static int is_child(struct lay *lay, uint32_t parent, const char *name)
 {
     const struct weft_node *nodes = lay->out->nodes;
     for (uint32_t i = weft_graph_first(lay->out, parent); i != WEFT_NODE_NONE; i = nodes[i].sibling_next) {
-        if (++lay->compared > COMPARED_MAX)
-            return weft_fail(WEFT_INVALID, "too many devices in %.100s to lay under %.100s",
-                             lay->machines->source, lay->fabric->source);
+        if (++lay->compared > WEFT_LAY_COMPARED_MAX)
+            return weft_lay_fail_size(lay->machines, lay->fabric);
         if (strcmp(nodes[i].name, name) == 0)
             return 1;
     }
@@ -196,7 +181,7 @@ static int lay_host(struct lay *lay, uint32_t host, uint32_t machine)
         status = weft_lay_list_ports(lay->machines, machine, &ours);
     if (!status) {
         twin = malloc((theirs.count + 1) * sizeof *twin);
-        status = twin ? weft_lay_match_ports(&theirs, &ours, lay->everywhere, twin)
+        status = twin ? weft_lay_match_ports(&theirs, &ours, lay->everywhere, twin, &lay->compared)
                       : weft_fail(WEFT_NOMEM, "no memory for %u ports", theirs.count);
     }
     if (!status) {

@@ -3,7 +3,7 @@
 #ifndef WEFT_TOPO_LAY_H
 #define WEFT_TOPO_LAY_H
 
-#include "topo/graph.h"
+#include "topo/graph/graph.h"
 
 /* machine_of: for each node of the fabric, room for the machine's host (WEFT_NODE_NONE: none); only those of hosts are
  * set. */
@@ -19,9 +19,13 @@ struct weft_lay_ports {
 int weft_lay_list_ports(const struct weft_graph *graph, uint32_t host, struct weft_lay_ports *list);
 void weft_lay_free_ports(struct weft_lay_ports *list);
 
+/* Devices are held against each other; so many pairs are some seconds, and more than anybody has. */
+#define WEFT_LAY_COMPARED_MAX (UINT64_C(1) << 28)
+int weft_lay_fail_size(const struct weft_graph *machines, const struct weft_graph *fabric);
+
 /* twin: [fabric->count], index into machine->ports or WEFT_NODE_NONE. stand_in: the machine is another of the same kind,
- * so GUIDs say nothing, and ports whose names differ follow each other in order. */
+ * so GUIDs say nothing, and ports whose names differ follow each other in order. *compared: pairs so far. */
 int weft_lay_match_ports(const struct weft_lay_ports *fabric, const struct weft_lay_ports *machine,
-                         int stand_in, uint32_t *twin);
+                         int stand_in, uint32_t *twin, uint64_t *compared);
 
 #endif

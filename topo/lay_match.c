@@ -37,16 +37,9 @@ static int compare_labels(const void *a, const void *b)
 /* The host with this label; none where several have it. */
 static uint32_t look_up(const struct labels *labels, const struct label *wanted)
 {
-    uint32_t low = 0, high = labels->count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (compare_labels(&labels->items[middle], wanted) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < labels->count && compare_labels(&labels->items[low], wanted) == 0 ? labels->items[low].host
-                                                                                   : WEFT_NODE_NONE;
+    const struct label *found =
+        bsearch(wanted, labels->items, labels->count, sizeof *labels->items, compare_labels);
+    return found ? found->host : WEFT_NODE_NONE;
 }
 
 enum by { BY_NAME, BY_SHORT_NAME, BY_GUID, BY_COUNT };

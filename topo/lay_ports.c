@@ -4,8 +4,7 @@
  * Ports are looked for by their own GUID, then by their NIC's GUID, then by their NIC's name, the last two with the port's
  * number where both tell one. NCCL's files call ports what others call NICs, so a port's name counts as a NIC's too, last.
  * What is surer comes first for all ports, and never gives way to what is less sure, even where that would match one more;
- * by each of these as many are matched as can be, the first in order among equals. Sorted by what they have in common, so that
- * files in which thousands share one GUID cost no more than others.
+ * by each of these as many are matched as can be, the first in order among equals.
  */
 #include "topo/lay.h"
 
@@ -53,127 +52,67 @@ struct key {
     uint64_t guid;
     const char *name;
     int32_t number; /* the port's; -1: any will do */
-    uint32_t index; /* in the list */
 };
 
-struct side {
-    const struct weft_lay_ports *list;
-    uint8_t *matched;
-    struct key *keys;
-    uint32_t count;
-};
-
-static int compare_keys(const void *a, const void *b)
+int weft_lay_fail_size(const struct weft_graph *machines, const struct weft_graph *fabric)
 {
-    const struct key *one = a, *other = b;
-    if (one->guid != other->guid)
-        return one->guid < other->guid ? -1 : 1;
-    int order = strcmp(one->name, other->name);
-    if (order)
-        return order;
-    if (one->number != other->number)
-        return one->number < other->number ? -1 : 1;
-    return one->index < other->index ? -1 : one->index > other->index;
+    return weft_fail(WEFT_INVALID, "too many devices in %.100s to lay under %.100s", machines->source,
+                     fabric->source);
 }
 
-static int same_key(const struct key *a, const struct key *b)
+static struct key key_of(const struct weft_lay_ports *list, uint32_t index, enum by by, int is_machine)
 {
-    return a->guid == b->guid && strcmp(a->name, b->name) == 0;
+    const struct weft_node *nodes = list->graph->nodes, *port = &nodes[list->ports[index]];
+    const struct weft_node *nic = &nodes[nic_of(list->graph, list->ports[index])];
+    struct key key = {.name = "", .number = -1};
+    if (by <= BY_NIC_GUID)
+        key.guid = by == BY_PORT_GUID ? port->guid : nic->guid;
+    else
+        key.name = by == BY_PORT_NAME && is_machine ? port->name : nic->name;
+    if (by != BY_PORT_GUID && port->kind == WEFT_NODE_PORT && port->index >= 0)
+        key.number = port->index;
+    return key;
 }
 
-/* The keys of what is not matched yet. */
-static void list_keys(struct side *side, enum by by, int is_machine)
+static int has_number(const struct key *key)
 {
-    const struct weft_graph *graph = side->list->graph;
-    side->count = 0;
-    for (uint32_t i = 0; i < side->list->count; i++) {
-        const struct weft_node *port = &graph->nodes[side->list->ports[i]];
-        const struct weft_node *nic = &graph->nodes[nic_of(graph, side->list->ports[i])];
-        struct key key = {.name = "", .number = -1, .index = i};
-        if (by <= BY_NIC_GUID)
-            key.guid = by == BY_PORT_GUID ? port->guid : nic->guid;
-        else
-            key.name = by == BY_PORT_NAME && is_machine ? port->name : nic->name;
-        if (by != BY_PORT_GUID && port->kind == WEFT_NODE_PORT && port->index >= 0)
-            key.number = port->index;
-        if (!side->matched[i] && (key.guid || *key.name))
-            side->keys[side->count++] = key;
-    }
-    qsort(side->keys, side->count, sizeof *side->keys, compare_keys);
+    return key->number >= 0;
 }
 
-static void pair(struct side *fabric, const struct key *theirs, struct side *machine, const struct key *ours,
-                 uint32_t *twin)
+/* Equal numbers are paired first, then those with a number and those that any number will do for, these among each other last: so
+ * as many are paired as can be. */
+enum numbers { BOTH, FABRIC, MACHINE, NEITHER, NUMBERS_COUNT };
+
+static int fits(const struct key *theirs, const struct key *ours, enum numbers numbers)
 {
-    twin[theirs->index] = ours->index;
-    fabric->matched[theirs->index] = machine->matched[ours->index] = 1;
+    return has_number(ours) == (numbers == BOTH || numbers == MACHINE) &&
+           (numbers != BOTH || theirs->number == ours->number) && theirs->guid == ours->guid &&
+           strcmp(theirs->name, ours->name) == 0;
 }
 
-/* The next key at or after `at` that is not matched yet. */
-static uint32_t next_free(const struct side *side, uint32_t at, uint32_t end)
+/* matched: of the fabric's ports, then of the machine's. */
+static int match_by(enum by by, enum numbers numbers, const struct weft_lay_ports *fabric,
+                    const struct weft_lay_ports *machine, uint8_t *matched, uint32_t *twin,
+                    uint64_t *compared)
 {
-    while (at < end && side->matched[side->keys[at].index])
-        at++;
-    return at;
-}
-
-/* Pairs what is free in the two ranges, one after another, as far as both reach. */
-static void pair_free(struct side *fabric, uint32_t f, uint32_t f_end, struct side *machine, uint32_t m,
-                      uint32_t m_end, uint32_t *twin)
-{
-    f = next_free(fabric, f, f_end);
-    m = next_free(machine, m, m_end);
-    while (f < f_end && m < m_end) {
-        pair(fabric, &fabric->keys[f], machine, &machine->keys[m], twin);
-        f = next_free(fabric, f, f_end);
-        m = next_free(machine, m, m_end);
-    }
-}
-
-/* One key: those without a number come first in each range. Equal numbers are paired first, then those with a number and those
- * that any number will do for, these among each other last: so as many are paired as can be. */
-static void match_key(struct side *fabric, uint32_t f, uint32_t f_end, struct side *machine, uint32_t m,
-                      uint32_t m_end, uint32_t *twin)
-{
-    uint32_t f_number = f, m_number = m;
-    while (f_number < f_end && fabric->keys[f_number].number < 0)
-        f_number++;
-    while (m_number < m_end && machine->keys[m_number].number < 0)
-        m_number++;
-    for (uint32_t i = f_number, k = m_number; i < f_end && k < m_end;) {
-        int32_t theirs = fabric->keys[i].number, ours = machine->keys[k].number;
-        if (theirs == ours)
-            pair(fabric, &fabric->keys[i], machine, &machine->keys[k], twin);
-        i += theirs <= ours;
-        k += ours <= theirs;
-    }
-    pair_free(fabric, f_number, f_end, machine, m, m_number, twin);
-    pair_free(fabric, f, f_number, machine, m_number, m_end, twin);
-    pair_free(fabric, f, f_number, machine, m, m_number, twin);
-}
-
-/* All keys of one kind. */
-static void match_by(enum by by, struct side *fabric, struct side *machine, uint32_t *twin)
-{
-    list_keys(fabric, by, 0);
-    list_keys(machine, by, 1);
-    for (uint32_t f = 0, m = 0; f < fabric->count && m < machine->count;) {
-        const struct key *theirs = &fabric->keys[f], *ours = &machine->keys[m];
-        uint32_t f_end = f, m_end = m;
-        if (same_key(theirs, ours)) {
-            while (f_end < fabric->count && same_key(&fabric->keys[f_end], theirs))
-                f_end++;
-            while (m_end < machine->count && same_key(&machine->keys[m_end], ours))
-                m_end++;
-            match_key(fabric, f, f_end, machine, m, m_end, twin);
-        } else if (compare_keys(theirs, ours) < 0) {
-            f_end++;
-        } else {
-            m_end++;
+    for (uint32_t f = 0; f < fabric->count; f++) {
+        struct key theirs = key_of(fabric, f, by, 0);
+        int is_done = matched[f] || (!theirs.guid && !*theirs.name) ||
+                      has_number(&theirs) != (numbers == BOTH || numbers == FABRIC);
+        for (uint32_t m = 0; m < machine->count && !is_done; m++) {
+            if (++*compared > WEFT_LAY_COMPARED_MAX)
+                return weft_lay_fail_size(machine->graph, fabric->graph);
+            if (matched[fabric->count + m])
+                continue;
+            struct key ours = key_of(machine, m, by, 1);
+            is_done = fits(&theirs, &ours, numbers);
+            if (!is_done)
+                continue;
+            twin[f] = m;
+            matched[f] = matched[fabric->count + m] = 1;
         }
-        f = f_end;
-        m = m_end;
     }
+    return 0;
 }
 
 /* --- in order */
@@ -227,23 +166,19 @@ static int match_in_order(const struct weft_lay_ports *fabric, const struct weft
 }
 
 int weft_lay_match_ports(const struct weft_lay_ports *fabric, const struct weft_lay_ports *machine,
-                         int stand_in, uint32_t *twin)
+                         int stand_in, uint32_t *twin, uint64_t *compared)
 {
-    size_t count = (size_t)fabric->count + machine->count;
-    uint8_t *matched = calloc(count + 1, 1);
-    struct key *keys = malloc((count + 1) * sizeof *keys);
-    if (!matched || !keys) {
-        free(matched);
-        free(keys);
+    uint8_t *matched = calloc((size_t)fabric->count + machine->count + 1, 1);
+    int status = 0;
+    if (!matched)
         return weft_fail(WEFT_NOMEM, "no memory to match %u ports", fabric->count);
-    }
-    struct side theirs = {fabric, matched, keys, 0};
-    struct side ours = {machine, matched + fabric->count, keys + fabric->count, 0};
     memset(twin, 0xff, fabric->count * sizeof *twin); /* WEFT_NODE_NONE */
-    for (int by = stand_in ? BY_NIC_NAME : BY_PORT_GUID; by < BY_COUNT; by++)
-        match_by((enum by)by, &theirs, &ours, twin);
-    int status = stand_in ? match_in_order(fabric, machine, matched, twin) : 0;
-    free(keys);
+    for (int by = stand_in ? BY_NIC_NAME : BY_PORT_GUID; by < BY_COUNT; by++) {
+        for (int numbers = by == BY_PORT_GUID ? NEITHER : BOTH; numbers < NUMBERS_COUNT && !status; numbers++)
+            status = match_by((enum by)by, (enum numbers)numbers, fabric, machine, matched, twin, compared);
+    }
+    if (!status && stand_in)
+        status = match_in_order(fabric, machine, matched, twin);
     free(matched);
     return status;
 }

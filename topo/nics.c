@@ -16,13 +16,8 @@
 #include "base/error.h"
 #include "topo/nics_near.h"
 
+#define PAIRS_MAX          (UINT64_C(1) << 24) /* of a rank and a NIC in one host: some seconds */
 #define BALANCE_PASSES_MAX 8 /* one is enough unless three and more sets overlap in a chain */
-
-/* How many ends have lost a rank so far: what a set remembers of its ends holds as long as none does. */
-struct balance {
-    struct weft_near *near;
-    uint32_t losses;
-};
 
 /* Ranks on the end, then ranks on its NIC, as one number. */
 static uint64_t load_of(const struct weft_near *near, uint32_t end)
@@ -30,28 +25,15 @@ static uint64_t load_of(const struct weft_near *near, uint32_t end)
     return (uint64_t)near->ends[end].used << 32 | near->nic_used[near->ends[end].nic];
 }
 
-/* The first of the set's ends that are least loaded. Ranks that are added only ever raise loads, so the search goes on where
- * it stood, and every end of the set is passed once for each load that is the least of all. */
-static uint32_t least_loaded(const struct balance *balance, struct weft_near_set *set)
+/* The first of the set's ends that are least loaded. */
+static uint32_t least_loaded(const struct weft_near *near, const struct weft_near_set *set)
 {
-    if (set->looked && set->losses == balance->losses) {
-        while (set->cursor < set->count && load_of(balance->near, set->best[set->cursor]) != set->load)
-            set->cursor++;
-        if (set->cursor < set->count)
-            return set->best[set->cursor];
-    }
-    set->cursor = 0;
-    set->load = load_of(balance->near, set->best[0]);
+    uint32_t least = set->best[0];
     for (uint32_t i = 1; i < set->count; i++) {
-        uint64_t load = load_of(balance->near, set->best[i]);
-        if (load >= set->load)
-            continue;
-        set->load = load;
-        set->cursor = i;
+        if (load_of(near, set->best[i]) < load_of(near, least))
+            least = set->best[i];
     }
-    set->losses = balance->losses;
-    set->looked = 1;
-    return set->best[set->cursor];
+    return least;
 }
 
 static void take(struct weft_near *near, uint32_t end, uint32_t ranks)
@@ -70,22 +52,18 @@ static struct weft_nic_reason reason_of(const struct weft_near *near, const stru
 }
 
 /* chosen: [count], index of each member's end. */
-static int host_choose(struct weft_order *order, const uint32_t *members, uint32_t count,
-                       struct weft_near *near, uint32_t *chosen)
+static void host_choose(struct weft_order *order, const uint32_t *members, uint32_t count,
+                        struct weft_near *near, uint32_t *chosen)
 {
-    struct balance balance = {.near = near};
-    struct weft_near_set *set = NULL;
+    const struct weft_near_set *set = NULL;
     int moved = 1;
     for (int pass = 0; pass < BALANCE_PASSES_MAX && moved; pass++) {
         moved = pass == 0;
         for (uint32_t i = 0; i < count; i++) {
             uint32_t place = order->places[members[i]].near;
-            int status = i == 0 || place != order->places[members[i - 1]].near
-                             ? weft_near_look(near, place, &set)
-                             : WEFT_OK;
-            if (status)
-                return status;
-            uint32_t least = least_loaded(&balance, set);
+            if (i == 0 || place != order->places[members[i - 1]].near)
+                set = weft_near_look(near, place);
+            uint32_t least = least_loaded(near, set);
             if (pass == 0) {
                 chosen[i] = least;
                 take(near, least, 1);
@@ -93,13 +71,11 @@ static int host_choose(struct weft_order *order, const uint32_t *members, uint32
             } else if (near->ends[chosen[i]].used >= near->ends[least].used + 2) {
                 take(near, chosen[i], UINT32_MAX); /* one less */
                 take(near, least, 1);
-                balance.losses++;
                 chosen[i] = least;
                 moved = 1;
             }
         }
     }
-    return WEFT_OK;
 }
 
 /* Ranks of the host whose places give no NIC choose one. choosers, chosen: room for all ranks. */
@@ -119,8 +95,11 @@ static int host_nics(struct weft_order *order, const struct weft_order_host *hos
     int status = count ? weft_near_open(order->graph, host->node, order->allowed, &near) : WEFT_OK;
     if (status || !count)
         return status;
-    if (near.end_count)
-        status = host_choose(order, choosers, count, &near, chosen);
+    if ((uint64_t)count * near.nic_count > PAIRS_MAX)
+        status = weft_fail(WEFT_UNSUPPORTED, "host %s has %u NICs for %u ranks: more than can be compared",
+                           host->name, near.nic_count, count);
+    else if (near.end_count)
+        host_choose(order, choosers, count, &near, chosen);
     for (uint32_t i = 0; !status && near.end_count && i < count; i++)
         order->nic[choosers[i]] = near.ends[chosen[i]].node;
     weft_near_close(&near);
@@ -198,13 +177,7 @@ int weft_nics_of(const struct weft_graph *graph, const struct weft_place *places
 }
 
 int weft_order_nics(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks,
-                    uint32_t *nic)
-{
-    return weft_nics_of(graph, places, ranks, NULL, nic);
-}
-
-int weft_order_nics_told(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks,
-                         uint32_t *nic, struct weft_nic_reason *reasons)
+                    uint32_t *nic, struct weft_nic_reason *reasons)
 {
     struct weft_order order = {.graph = graph, .places = places, .ranks = ranks};
     return nics_find(&order, nic, reasons);

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which NICs of a host serve a place best, for many places of one host. Private to topo/.
+/* Which NICs of a host serve a place best. Private to topo/.
  *
- * What weft_path_classify() tells of a place and each NIC of its host, without asking it for every pair: weft_near_open() notes
- * once per host which NICs lie below which node, and weft_near_look() climbs from the place only as far as a NIC can still be
- * as near as the best found so far.
+ * weft_near_open() notes once per host which ports can be chosen; weft_near_look() asks weft_path_classify() for each NIC.
  *
  * Errors: WEFT_NOMEM. Threads: an object belongs to one; the graph is only read.
  */
@@ -28,10 +26,6 @@ struct weft_near_set {
     enum weft_path_class path_class;
     uint32_t near;        /* NICs with an end, of that class or nearer */
     uint32_t nearer_down; /* NICs all of whose ports are down, of a nearer class */
-    /* The caller's; 0 in a set that was just made. */
-    uint32_t cursor, losses;
-    uint64_t load;
-    int looked;
 };
 
 struct weft_near {
@@ -39,10 +33,12 @@ struct weft_near {
     uint32_t host;
     struct weft_near_end *ends; /* in the order of the host's tree */
     uint32_t end_count;
-    uint32_t *nic_used;        /* the caller's, by NIC */
-    uint32_t nics_up;          /* NICs with a port that is not down */
-    uint32_t nics_fit;         /* those with an end */
-    struct weft_near_own *own; /* topo/nics_near.c's */
+    struct weft_near_nic *nics; /* likewise; topo/nics_near.c's */
+    uint32_t nic_count;
+    uint32_t *nic_used;       /* the caller's, by NIC */
+    uint32_t nics_up;         /* NICs with a port that is not down */
+    uint32_t nics_fit;        /* those with an end */
+    struct weft_near_set set; /* of the last look */
 };
 
 /* The ends of a host, as far as they are allowed (by node, NULL: all; used during the call); none with host WEFT_NODE_NONE.
@@ -53,6 +49,6 @@ void weft_near_close(struct weft_near *near); /* all zero: nothing to do */
 
 /* place: a node of the host, or WEFT_NODE_NONE, which all NICs serve alike. There must be an end. The set is good until the
  * next look. */
-int weft_near_look(struct weft_near *near, uint32_t place, struct weft_near_set **set);
+const struct weft_near_set *weft_near_look(struct weft_near *near, uint32_t place);
 
 #endif

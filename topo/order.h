@@ -36,7 +36,7 @@
 #ifndef WEFT_TOPO_ORDER_H
 #define WEFT_TOPO_ORDER_H
 
-#include "topo/graph.h"
+#include "topo/graph/graph.h"
 
 /* Where a rank runs. */
 struct weft_place {
@@ -98,26 +98,20 @@ int weft_order_ranks(const struct weft_graph *graph, const struct weft_place *pl
                      unsigned flags, struct weft_layout **layout);
 void weft_layout_free(struct weft_layout *layout); /* NULL: nothing */
 
-/* The least highest load and inter-leaf crossings that any ring over the ranks can have, with the argument in one sentence
- * (constant text): every set of ports behind a cut of the fabric that holds some ranks and not all is entered and left at
- * least once. */
+/* The least highest load and inter-leaf crossings that so many rings, each over all ranks, can have together, with the argument
+ * in one sentence (constant text): every set of ports behind a cut of the fabric that holds some ranks and not all is
+ * entered and left at least once. */
 struct weft_bound {
     double highest;
     uint64_t crossings_leaf;
     const char *argument;
 };
 int weft_load_bound(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks,
-                    const uint32_t *nic, struct weft_bound *bound);
-/* The same for several rings together, each over all ranks: what weft_load_rings() can have at least. */
-int weft_load_bound_rings(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks,
-                          const uint32_t *nic, uint32_t rings, struct weft_bound *bound);
+                    const uint32_t *nic, uint32_t rings, struct weft_bound *bound);
 
-/* NICs alone, as weft_order_ranks() picks them. nic: [ranks]. */
+/* NICs alone, as weft_order_ranks() picks them. nic: [ranks]; reasons: likewise, or NULL. */
 int weft_order_nics(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks,
-                    uint32_t *nic);
-/* With the reasons, [ranks] too. */
-int weft_order_nics_told(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks,
-                         uint32_t *nic, struct weft_nic_reason *reasons);
+                    uint32_t *nic, struct weft_nic_reason *reasons);
 
 /* One line why rank has its NIC, and one why it stands where it does; cut at size. */
 void weft_order_explain(const struct weft_graph *graph, const struct weft_place *places,

@@ -49,10 +49,10 @@ static int numbers_compare(const void *left, const void *right)
 static uint32_t host_group(const struct weft_order *order, const uint32_t *group, uint32_t host,
                            uint32_t *list)
 {
-    const struct weft_order_host *told = &order->hosts[host];
+    const struct weft_order_host *given = &order->hosts[host];
     uint32_t count = 0, best = WEFT_NODE_NONE, most = 0;
-    for (uint32_t i = 0; i < told->count; i++) {
-        uint32_t leaf = end_switch(order, order->ends[order->members[told->first + i]]);
+    for (uint32_t i = 0; i < given->count; i++) {
+        uint32_t leaf = end_switch(order, order->ends[order->members[given->first + i]]);
         if (leaf != WEFT_NODE_NONE)
             list[count++] = group[leaf];
     }
@@ -122,10 +122,10 @@ static int hosts_compare(const void *left, const void *right, void *context)
 
 static int host_hangs_on(const struct weft_order *order, uint32_t host, uint32_t leaf)
 {
-    const struct weft_order_host *told = &order->hosts[host];
+    const struct weft_order_host *given = &order->hosts[host];
     uint32_t last = WEFT_NODE_NONE;
-    for (uint32_t i = 0; i < told->count; i++) {
-        uint32_t end = order->ends[order->members[told->first + i]];
+    for (uint32_t i = 0; i < given->count; i++) {
+        uint32_t end = order->ends[order->members[given->first + i]];
         if (end != last && end_switch(order, end) == leaf)
             return 1;
         last = end;
@@ -136,10 +136,10 @@ static int host_hangs_on(const struct weft_order *order, uint32_t host, uint32_t
 /* The switch that all ranks of the host hang on, or WEFT_NODE_NONE where they hang on several. */
 static uint32_t host_only_leaf(const struct weft_order *order, uint32_t host)
 {
-    const struct weft_order_host *told = &order->hosts[host];
-    uint32_t leaf = end_switch(order, order->ends[order->members[told->first]]);
-    for (uint32_t i = 1; i < told->count; i++)
-        if (end_switch(order, order->ends[order->members[told->first + i]]) != leaf)
+    const struct weft_order_host *given = &order->hosts[host];
+    uint32_t leaf = end_switch(order, order->ends[order->members[given->first]]);
+    for (uint32_t i = 1; i < given->count; i++)
+        if (end_switch(order, order->ends[order->members[given->first + i]]) != leaf)
             return WEFT_NODE_NONE;
     return leaf;
 }

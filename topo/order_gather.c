@@ -20,91 +20,6 @@ static int is_pci_switch(const struct weft_node *node)
            (node->bridge == WEFT_BRIDGE_SWITCH || node->bridge == WEFT_BRIDGE_UNKNOWN);
 }
 
-static int hex_digit(char c)
-{
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
-
-/* "c:0.0" before "0000:10:00.0": its parts are hexadecimal numbers of any length. */
-static int pci_compare(const char *a, const char *b)
-{
-    while (*a && *b) {
-        size_t digits[2];
-        const char *parts[2] = {a, b};
-        for (int i = 0; i < 2; i++) {
-            while (*parts[i] == '0' && hex_digit(parts[i][1])) {
-                parts[i]++;
-            }
-            for (digits[i] = 0; hex_digit(parts[i][digits[i]]);) {
-                digits[i]++;
-            }
-        }
-        if (digits[0] != digits[1]) {
-            return digits[0] < digits[1] ? -1 : 1;
-        }
-        int different = strncasecmp(parts[0], parts[1], digits[0]);
-        if (different) {
-            return different;
-        }
-        a = parts[0] + digits[0];
-        b = parts[1] + digits[1];
-        if (*a != *b) {
-            return (unsigned char)*a < (unsigned char)*b ? -1 : 1;
-        }
-        if (*a) {
-            a++;
-            b++;
-        }
-    }
-    return (*a != 0) - (*b != 0);
-}
-
-static int siblings_compare(const struct weft_node *a, const struct weft_node *b)
-{
-    if (a->kind != b->kind) {
-        return a->kind < b->kind ? -1 : 1;
-    }
-    /* Those without an address come last: compared by name with those that have one, three could go in a circle. */
-    if (!a->pci != !b->pci) {
-        return a->pci ? -1 : 1;
-    }
-    if (a->pci) {
-        int different = pci_compare(a->pci, b->pci);
-        if (different) {
-            return different;
-        }
-    }
-    if (a->index != b->index) {
-        return a->index < b->index ? -1 : 1;
-    }
-    int different = weft_natural_compare(a->name, b->name);
-    if (different) {
-        return different;
-    }
-    return (a->guid > b->guid) - (a->guid < b->guid);
-}
-
-int weft_order_nodes(const struct weft_graph *graph, uint32_t a, uint32_t b)
-{
-    const struct weft_node *nodes = graph->nodes;
-    uint32_t depth_a = weft_graph_depth(graph, a), depth_b = weft_graph_depth(graph, b);
-    int deeper = (depth_a > depth_b) - (depth_a < depth_b);
-    for (; depth_a > depth_b; depth_a--) {
-        a = nodes[a].parent;
-    }
-    for (; depth_b > depth_a; depth_b--) {
-        b = nodes[b].parent;
-    }
-    if (a == b) {
-        return deeper;
-    }
-    while (nodes[a].parent != nodes[b].parent) {
-        a = nodes[a].parent;
-        b = nodes[b].parent;
-    }
-    return siblings_compare(&nodes[a], &nodes[b]);
-}
-
 static const char *host_name(const struct weft_order *order, uint32_t rank)
 {
     const struct weft_place *place = &order->places[rank];
@@ -124,7 +39,7 @@ static int hosts_compare(const struct weft_order *order, uint32_t a, uint32_t b)
     if (first->host == WEFT_NODE_NONE || second->host == WEFT_NODE_NONE) {
         return (first->host == WEFT_NODE_NONE) - (second->host == WEFT_NODE_NONE);
     }
-    return siblings_compare(&order->graph->nodes[first->host], &order->graph->nodes[second->host]);
+    return weft_order_nodes(order->graph, first->host, second->host);
 }
 
 static int ranks_compare(const void *left, const void *right, void *context)

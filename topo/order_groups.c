@@ -63,8 +63,8 @@ static void runs_find(const struct weft_order *order, const uint32_t *keys, uint
 
 /* Whether the level says more than what is around it. around: [ranks], for each position how many ranks the smallest group
  * around it has. */
-static int runs_tell(const struct weft_order *order, enum weft_level level, const struct runs *runs,
-                     const uint32_t *around)
+static int runs_differ(const struct weft_order *order, enum weft_level level, const struct runs *runs,
+                       const uint32_t *around)
 {
     int divides = 0, joins = 0;
     for (uint32_t at = 0; at < order->ranks; at++) {
@@ -139,7 +139,7 @@ static int levels_choose(const struct weft_order *order, struct runs *levels, ui
             return weft_fail(WEFT_NOMEM, "no memory for the groups of %u ranks", order->ranks);
         }
         runs_find(order, order->levels[l].keys, scratch, runs);
-        if (!runs_tell(order, order->levels[l].level, runs, around)) {
+        if (!runs_differ(order, order->levels[l].level, runs, around)) {
             runs_free(runs);
             continue;
         }

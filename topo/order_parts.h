@@ -53,10 +53,6 @@ struct weft_order {
     struct weft_group_span *groups;
 };
 
-/* Which of two nodes of one host comes first: as its tree is walked, children by PCI address, number and name, never by
- * their index in the graph. */
-int weft_order_nodes(const struct weft_graph *graph, uint32_t a, uint32_t b);
-
 /* Fills hosts, members and host_of; checks the places. */
 int weft_order_gather(struct weft_order *order);
 

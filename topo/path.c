@@ -45,7 +45,8 @@ static struct meeting meet(const struct weft_graph *graph, uint32_t a, uint32_t 
     return met;
 }
 
-uint32_t weft_path_stand_in(const struct weft_graph *graph, uint32_t node)
+/* The node that counts for it. */
+static uint32_t stand_in(const struct weft_graph *graph, uint32_t node)
 {
     const struct weft_node *nodes = graph->nodes;
     if (nodes[node].kind == WEFT_NODE_RANK)
@@ -99,11 +100,11 @@ static int is_host_bridge(const struct weft_node *node)
 /* At a NUMA node, or a host that is told without any. */
 static enum weft_path_class classify_numa(const struct weft_graph *graph, const struct meeting *met)
 {
-    int told = 0;
+    int given = 0;
     for (int side = 0; side < 2; side++)
-        told += met->below[side] != WEFT_NODE_NONE && is_host_bridge(&graph->nodes[met->below[side]]);
+        given += met->below[side] != WEFT_NODE_NONE && is_host_bridge(&graph->nodes[met->below[side]]);
     int both = met->below[0] != WEFT_NODE_NONE && met->below[1] != WEFT_NODE_NONE;
-    return both && told ? WEFT_PATH_NODE : WEFT_PATH_PHB;
+    return both && given ? WEFT_PATH_NODE : WEFT_PATH_PHB;
 }
 
 static int has_numa(const struct weft_graph *graph, uint32_t host)
@@ -138,8 +139,8 @@ static uint32_t own_link(const struct weft_graph *graph, uint32_t a, uint32_t b)
 
 enum weft_path_class weft_path_classify(const struct weft_graph *graph, uint32_t a, uint32_t b)
 {
-    a = weft_path_stand_in(graph, a);
-    b = weft_path_stand_in(graph, b);
+    a = stand_in(graph, a);
+    b = stand_in(graph, b);
     const struct weft_node *nodes = graph->nodes;
     if (a == b)
         return WEFT_PATH_LOC;
@@ -160,54 +161,6 @@ enum weft_path_class weft_path_classify(const struct weft_graph *graph, uint32_t
     if (top->kind == WEFT_NODE_HOST || top->kind == WEFT_NODE_NUMA)
         return classify_numa(graph, &met);
     return is_host_bridge(top) ? WEFT_PATH_PHB : classify_switch(graph, &met);
-}
-
-/* --- classes of many */
-
-int weft_path_device(const struct weft_graph *graph, uint32_t node, char device[32])
-{
-    const char *pci = graph->nodes[node].pci;
-    if (!pci || weft_pci_parse(pci, device) != 0)
-        return 0;
-    *strrchr(device, '.') = '\0';
-    return 1;
-}
-
-int weft_path_is_host_bridge(const struct weft_graph *graph, uint32_t node)
-{
-    return is_host_bridge(&graph->nodes[node]);
-}
-
-/* At the node itself, where a NUMA node and a host without any differ in nothing. */
-static enum weft_path_class least_at(const struct weft_graph *graph, uint32_t node, uint32_t child)
-{
-    const struct weft_node *top = &graph->nodes[node];
-    if (top->kind == WEFT_NODE_BRIDGE)
-        return is_host_bridge(top) ? WEFT_PATH_PHB : WEFT_PATH_PIX;
-    if (top->kind == WEFT_NODE_HOST && has_numa(graph, node))
-        return WEFT_PATH_SYS;
-    if (top->kind == WEFT_NODE_HOST || top->kind == WEFT_NODE_NUMA)
-        return is_host_bridge(&graph->nodes[child]) ? WEFT_PATH_NODE : WEFT_PATH_PHB;
-    return WEFT_PATH_LOC;
-}
-
-enum weft_path_class weft_path_least(const struct weft_graph *graph, uint32_t node, uint32_t child)
-{
-    enum weft_path_class least = WEFT_PATH_DIS;
-    for (; node != WEFT_NODE_NONE; child = node, node = graph->nodes[node].parent) {
-        enum weft_path_class here = least_at(graph, node, child);
-        least = here < least ? here : least;
-    }
-    return least;
-}
-
-int weft_path_alike(const struct weft_graph *graph, uint32_t node, uint32_t from)
-{
-    const struct weft_node *top = &graph->nodes[node];
-    if (top->kind == WEFT_NODE_HOST || top->kind == WEFT_NODE_NUMA || is_host_bridge(top))
-        return 1;
-    return top->kind == WEFT_NODE_BRIDGE && graph->nodes[from].parent == node &&
-           (top->flags & WEFT_BRIDGE_WHOLE || is_switch_port(top));
 }
 
 /* --- routes */
@@ -293,7 +246,7 @@ static int route_host(const struct weft_graph *graph, uint32_t a, uint32_t b, st
 /* Ranks and ports have no links themselves: the route goes to what they stand for and on from there. */
 static int route(const struct weft_graph *graph, uint32_t a, uint32_t b, struct weft_path *path)
 {
-    uint32_t from = weft_path_stand_in(graph, a), to = weft_path_stand_in(graph, b);
+    uint32_t from = stand_in(graph, a), to = stand_in(graph, b);
     if (from == to || own_link(graph, from, to) == WEFT_NODE_NONE)
         return route_host(graph, a, b, path);
     int status = climb(graph, a, from, path);
@@ -363,8 +316,8 @@ static void measure(const struct weft_graph *graph, struct weft_path *path)
 static enum weft_direct judge(const struct weft_graph *graph, uint32_t a, uint32_t b,
                               enum weft_path_class path_class)
 {
-    const struct weft_node *one = &graph->nodes[weft_path_stand_in(graph, a)];
-    const struct weft_node *other = &graph->nodes[weft_path_stand_in(graph, b)];
+    const struct weft_node *one = &graph->nodes[stand_in(graph, a)];
+    const struct weft_node *other = &graph->nodes[stand_in(graph, b)];
     int gpus = (one->kind == WEFT_NODE_GPU) + (other->kind == WEFT_NODE_GPU);
     int nics = 0;
     for (int side = 0; side < 2; side++) {

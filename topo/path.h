@@ -29,7 +29,7 @@
 #ifndef WEFT_TOPO_PATH_H
 #define WEFT_TOPO_PATH_H
 
-#include "topo/graph.h"
+#include "topo/graph/graph.h"
 
 enum weft_path_class {
     WEFT_PATH_LOC,
@@ -64,26 +64,6 @@ int weft_path_find(const struct weft_graph *graph, uint32_t a, uint32_t b, struc
 /* The class alone, without a route: a few steps up the tree. NET where both have a cable that carries; whether the cables
  * meet is weft_path_find()'s to say. */
 enum weft_path_class weft_path_classify(const struct weft_graph *graph, uint32_t a, uint32_t b);
-
-/* For those that ask for the classes of one place and many others of its host (topo/nics_near.c): what can be said without
- * asking for each.
- *
- * weft_path_stand_in(): the node that counts for it: a core's NUMA node, a port's NIC, a rank's place.
- *
- * weft_path_device(): its address on PCI without the function, for functions of one device are PIX wherever they hang; 0: it
- * has none, or none that can be read.
- *
- * weft_path_least(): the least class there can be with what lies below `node`, or below anything above it, but not below
- * `child`, through which the place lies. It leaves out functions of the place's device and links of its own.
- *
- * weft_path_alike(): whether for all that lies below `node` it makes no difference to the class which of the places asks that
- * hang directly on it (a PCI switch), or that lie below one of its host bridges or below none (others), as long as their ways
- * meet there. With the same exceptions. `from` is the place's stand-in. */
-uint32_t weft_path_stand_in(const struct weft_graph *graph, uint32_t node);
-int weft_path_device(const struct weft_graph *graph, uint32_t node, char device[32]);
-enum weft_path_class weft_path_least(const struct weft_graph *graph, uint32_t node, uint32_t child);
-int weft_path_alike(const struct weft_graph *graph, uint32_t node, uint32_t from);
-int weft_path_is_host_bridge(const struct weft_graph *graph, uint32_t node);
 
 const char *weft_path_class_name(enum weft_path_class path_class); /* "PIX" */
 const char *weft_path_class_text(enum weft_path_class path_class); /* one line for legends */

@@ -3,7 +3,7 @@
 #ifndef WEFT_TOPO_PATH_ENDS_H
 #define WEFT_TOPO_PATH_ENDS_H
 
-#include "topo/graph.h"
+#include "topo/graph/graph.h"
 
 struct weft_ends {
     uint32_t *nodes;

@@ -3,7 +3,7 @@
 #ifndef WEFT_TOPO_PATH_SEARCH_H
 #define WEFT_TOPO_PATH_SEARCH_H
 
-#include "topo/graph.h"
+#include "topo/graph/graph.h"
 
 struct weft_way {
     uint32_t from, to; /* the ends that it joins: one of the given ones each */

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,29 +14,16 @@
 
 #include "base/error.h"
 #include "topo/readers.h"
-#include "topo/text.h"
+#include "base/text.h"
 
 #define READ_ROOM_FIRST ((size_t)64 << 10)
-#define NAME_SHOWN_MAX  300
 #define WRITER_MS       5000 /* a FIFO by that name has a writer by then, or never */
-
-int weft_read_fail(const struct weft_text *text, size_t line, const char *format, ...)
-{
-    char message[WEFT_DETAIL_MAX];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
-    va_end(args);
-    weft_text_clean(message);
-    return line ? weft_fail(WEFT_INVALID, "%.*s:%zu: %s", NAME_SHOWN_MAX, text->name, line, message)
-                : weft_fail(WEFT_INVALID, "%.*s: %s", NAME_SHOWN_MAX, text->name, message);
-}
 
 /* What the graph itself refuses names no file. */
 static int name_file(const struct weft_text *text, int status)
 {
     char reason[WEFT_DETAIL_MAX];
-    size_t length = strnlen(text->name, NAME_SHOWN_MAX);
+    size_t length = strnlen(text->name, WEFT_READ_NAME_SHOWN_MAX);
     snprintf(reason, sizeof reason, "%s", weft_error_detail());
     if (status != WEFT_INVALID || (strncmp(reason, text->name, length) == 0 && reason[length] == ':'))
         return status;
@@ -151,14 +137,14 @@ static int refuse_kind(const char *path, mode_t mode)
 }
 
 /* Opens what is at the path without waiting for anybody. Nothing but regular files is even opened, unless pipes and the
- * like are allowed: opening a device can do something. WEFT_MISSING, with errno and without a reason: there is
+ * like are allowed: opening a device can do something. WEFT_NOT_FOUND, with errno and without a reason: there is
  * nothing. */
 static int open_input(const char *path, int is_any_allowed, struct input *input)
 {
     struct stat about;
     if (stat(path, &about) != 0) {
         if (errno == ENOENT || errno == ENAMETOOLONG)
-            return WEFT_MISSING;
+            return WEFT_NOT_FOUND;
         return weft_fail_errno("cannot open %.300s", path);
     }
     if (!is_any_allowed && !S_ISREG(about.st_mode))
@@ -188,9 +174,9 @@ static int read_input(const char *path, int is_any_allowed, struct weft_graph **
 {
     struct input input = {.name = path};
     int status = open_input(path, is_any_allowed, &input);
-    if (status == WEFT_MISSING && strchr(path, ':'))
+    if (status == WEFT_NOT_FOUND && strchr(path, ':'))
         return read_text(path, path, strlen(path), graph);
-    if (status == WEFT_MISSING)
+    if (status == WEFT_NOT_FOUND)
         return weft_fail_errno("cannot open %.300s", path);
     if (status != WEFT_OK)
         return status;

@@ -8,7 +8,7 @@
  * stay proportional to the size of the text, or are refused. Each reader has a fuzz target, tests/fuzz/fuzz_topo_*.
  *
  * Kinds are told apart by content, never by the file's name:
- *   hwloc XML      root element <topology>            topo/files/hwloc_xml.c
+ *   hwloc XML      root element <topology>            topo/discover/hwloc.c (tools only)
  *   NCCL XML       root element <system>              topo/files/nccl.c      (RCCL's xgmi included; also written)
  *   ibnetdiscover  lines Switch/Ca N "S-..."          topo/files/ibnetdiscover.c
  *   topograph      YAML with switches: or blocks:     topo/files/topograph.c
@@ -19,25 +19,7 @@
 #ifndef WEFT_TOPO_READ_H
 #define WEFT_TOPO_READ_H
 
-#include "topo/graph.h"
-
-#define WEFT_READ_DEPTH_MAX 256
-#define WEFT_READ_SIZE_MAX  (256u << 20) /* larger files are refused */
-
-struct weft_text {
-    const char *name; /* for messages */
-    const char *data; /* not necessarily ended by 0 */
-    size_t size;
-};
-
-/* One per kind of file. The graph is new; the reader does not finish it. */
-typedef int weft_reader(const struct weft_text *text, struct weft_graph *graph);
-weft_reader weft_read_hwloc_xml, weft_read_nccl, weft_read_ibnetdiscover, weft_read_topograph,
-    weft_read_slurm, weft_read_synthetic;
-
-/* WEFT_INVALID with "NAME:LINE: message"; line 0 leaves the line out. */
-int weft_read_fail(const struct weft_text *text, size_t line, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+#include "topo/files/reader.h"
 
 /* Detects the kind and reads; the graph is finished. "NAME: not a topology ..." names the kinds that are read. */
 int weft_topo_read_text(const struct weft_text *text, struct weft_graph **graph);
@@ -48,6 +30,10 @@ int weft_topo_read(const char *path, struct weft_graph **graph);
 /* For tools: also "-" for standard input, and pipes and devices by their names. A FIFO without a writer is waited for
  * for 5 s; a writer as long as it has the pipe open. */
 int weft_topo_read_any(const char *path, struct weft_graph **graph);
+
+/* hwloc's XML is read by hwloc, which can end a process on what it did not write: the library refuses it, and tools that
+ * read it say by what (weft_live_use_hwloc() of topo/discover/discover.h), once and before any thread reads. */
+void weft_topo_read_hwloc_by(weft_reader *reader);
 
 /* Lays machines under a fabric: hosts that both graphs have (by name, with or without domain; by a GUID where names
  * differ) become one, the machine's, and its ports (by GUID, by their NIC's GUID or name) are joined to the fabric's

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kinds of files there are: how they are told apart, and who reads each.
  *
- * Threads: any; nothing is allocated.
+ * Threads: any, once weft_topo_read_hwloc_by() has been called; nothing is allocated.
  */
 #ifndef WEFT_TOPO_READERS_H
 #define WEFT_TOPO_READERS_H
@@ -22,7 +22,7 @@ struct weft_topo_reader {
     const char *name; /* becomes graph->format */
     weft_reader *read;
 };
-extern const struct weft_topo_reader weft_topo_readers[WEFT_FORMAT_COUNT];
+extern struct weft_topo_reader weft_topo_readers[WEFT_FORMAT_COUNT];
 
 /* What the text looks like. Reads no further than it must. */
 enum weft_topo_format weft_topo_detect(const struct weft_text *text);

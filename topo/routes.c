@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "topo/natural.h"
 #include "topo/order_parts.h"
 
 static int switches_compare(const void *left, const void *right, void *context)

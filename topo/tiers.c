@@ -76,12 +76,12 @@ static int numbers_compare(const void *left, const void *right)
 /* The distinct switches that the host's ranks hang on, sorted; marks them as leaves. list: [switch_count]. */
 static uint32_t host_switches(struct finding *f, uint32_t host, uint32_t *list)
 {
-    const struct weft_order_host *told = &f->order->hosts[host];
+    const struct weft_order_host *given = &f->order->hosts[host];
     uint32_t count = 0;
-    for (uint32_t i = 0; i < told->count; i++) {
-        uint32_t end = f->order->ends[f->order->members[told->first + i]], at = 0, other;
+    for (uint32_t i = 0; i < given->count; i++) {
+        uint32_t end = f->order->ends[f->order->members[given->first + i]], at = 0, other;
         struct weft_hop hop;
-        if (end == WEFT_NODE_NONE || (i && end == f->order->ends[f->order->members[told->first + i - 1]]))
+        if (end == WEFT_NODE_NONE || (i && end == f->order->ends[f->order->members[given->first + i - 1]]))
             continue;
         while (weft_routes_cable(f->routes, end, &at, &hop, &other)) {
             if (hop.to != WEFT_NODE_NONE && f->seen[hop.to] != host + 1) {

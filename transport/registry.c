@@ -6,13 +6,11 @@
 #include "transport/loop/loop.h"
 #include "transport/ofi/ofi.h"
 #include "transport/shm/shm.h"
+#include "transport/tcp/tcp.h"
 #include "transport/verbs/verbs.h"
 
 static const struct weft_transport_ops *const built_in[] = {
-    &weft_shm_ops,
-    &weft_verbs_ops,
-    &weft_ofi_ops,
-    &weft_loop_ops,
+    &weft_shm_ops, &weft_verbs_ops, &weft_tcp_ops, &weft_ofi_ops, &weft_loop_ops,
 };
 
 const struct weft_transport_ops *weft_transport_find(const char *name)
@@ -47,14 +45,14 @@ static void absent_free(struct weft_transport *transport, void *memory)
     (void)transport, (void)memory;
 }
 
-static int absent_land(struct weft_link *link, struct weft_region *region, void *memory, size_t size,
-                       uint64_t cookie, struct weft_token *token)
+static int absent_advertise(struct weft_link *link, struct weft_region *region, void *memory, size_t size,
+                            uint64_t cookie, struct weft_token *token)
 {
     (void)link, (void)region, (void)memory, (void)size, (void)cookie, (void)token;
     return WEFT_UNSUPPORTED;
 }
 
-static void absent_unland(struct weft_link *link, const struct weft_token *token)
+static void absent_withdraw(struct weft_link *link, const struct weft_token *token)
 {
     (void)link, (void)token;
 }
@@ -110,23 +108,23 @@ static int absent_notify(struct weft_link *link)
     return WEFT_UNSUPPORTED;
 }
 
-static int absent_lend_open(struct weft_link *link, const void *memory, size_t size, size_t slice_bytes,
-                            struct weft_token *token, uint32_t *conduit)
+static int absent_pipe_open(struct weft_link *link, const void *memory, size_t size, size_t slice_bytes,
+                            struct weft_token *token, uint32_t *pipe_index)
 {
-    (void)link, (void)memory, (void)size, (void)slice_bytes, (void)token, (void)conduit;
+    (void)link, (void)memory, (void)size, (void)slice_bytes, (void)token, (void)pipe_index;
     return WEFT_UNSUPPORTED;
 }
 
-static int absent_lend(struct weft_link *link, uint32_t conduit, const void *memory, size_t size,
-                       size_t *taken)
+static int absent_pipe_put(struct weft_link *link, uint32_t pipe_index, const void *memory, size_t size,
+                           size_t *taken)
 {
-    (void)link, (void)conduit, (void)memory, (void)size, (void)taken;
+    (void)link, (void)pipe_index, (void)memory, (void)size, (void)taken;
     return WEFT_UNSUPPORTED;
 }
 
-static void absent_lend_close(struct weft_link *link, uint32_t conduit, int taken)
+static void absent_pipe_close(struct weft_link *link, uint32_t pipe_index, int taken)
 {
-    (void)link, (void)conduit, (void)taken;
+    (void)link, (void)pipe_index, (void)taken;
 }
 
 static int absent_busy(struct weft_transport *transport)
@@ -146,7 +144,7 @@ static void absent_recall_wait(struct weft_transport *transport)
     (void)transport;
 }
 
-/* Nobody's: a transport that cannot tell sends events without a sender. */
+/* Nobody's: a transport that does not know sends events without a sender. */
 static int absent_sent_by(struct weft_transport *transport, const void *sender, const void *address,
                           size_t size)
 {
@@ -165,10 +163,10 @@ static int absent_exposed(struct weft_link *link, const struct weft_token *token
     return WEFT_OK;
 }
 
-static void absent_told(struct weft_transport *transport, const void *from, size_t from_size,
-                        const void *letter, size_t size)
+static void absent_oob_receive(struct weft_transport *transport, const void *from, size_t from_size,
+                               const void *message, size_t size)
 {
-    (void)transport, (void)from, (void)from_size, (void)letter, (void)size;
+    (void)transport, (void)from, (void)from_size, (void)message, (void)size;
 }
 
 static const char *absent_why(struct weft_link *link)
@@ -177,7 +175,7 @@ static const char *absent_why(struct weft_link *link)
     return NULL;
 }
 
-static int absent_rails(struct weft_transport *transport, struct weft_rail_info *rails, int capacity)
+static int absent_rails(struct weft_transport *transport, weft_rail *rails, int capacity)
 {
     (void)transport, (void)rails, (void)capacity;
     return 0;
@@ -194,7 +192,7 @@ static int absent_reg_device(struct weft_transport *transport, const struct weft
                              struct weft_region **region)
 {
     (void)transport, (void)memory, (void)region;
-    return weft_fail(WEFT_UNSUPPORTED, "the transport registers no memory of devices");
+    return weft_fail(WEFT_UNSUPPORTED, "the transport registers no device memory");
 }
 
 static int absent_link_flags(struct weft_link *link, uint32_t *flags)
@@ -209,8 +207,8 @@ static const struct weft_transport_ops absent = {
     .dereg = absent_dereg,
     .alloc = absent_alloc,
     .free = absent_free,
-    .land = absent_land,
-    .unland = absent_unland,
+    .advertise = absent_advertise,
+    .withdraw = absent_withdraw,
     .put = absent_put,
     .expose = absent_expose,
     .map = absent_map,
@@ -220,16 +218,16 @@ static const struct weft_transport_ops absent = {
     .disarm = absent_disarm,
     .notify = absent_notify,
     .link_flags = absent_link_flags,
-    .lend_open = absent_lend_open,
-    .lend = absent_lend,
-    .lend_close = absent_lend_close,
+    .pipe_open = absent_pipe_open,
+    .pipe_put = absent_pipe_put,
+    .pipe_close = absent_pipe_close,
     .busy = absent_busy,
     .recall = absent_recall,
     .recall_wait = absent_recall_wait,
     .sent_by = absent_sent_by,
     .unexpose = absent_unexpose,
     .exposed = absent_exposed,
-    .told = absent_told,
+    .oob_receive = absent_oob_receive,
     .why = absent_why,
     .rails = absent_rails,
     .reg_source = absent_reg_source,
@@ -279,8 +277,8 @@ static void fill(struct weft_transport_ops *ops)
     ops->dereg = ops->dereg ? ops->dereg : absent.dereg;
     ops->alloc = ops->alloc ? ops->alloc : absent.alloc;
     ops->free = ops->free ? ops->free : absent.free;
-    ops->land = ops->land ? ops->land : absent.land;
-    ops->unland = ops->unland ? ops->unland : absent.unland;
+    ops->advertise = ops->advertise ? ops->advertise : absent.advertise;
+    ops->withdraw = ops->withdraw ? ops->withdraw : absent.withdraw;
     ops->put = ops->put ? ops->put : absent.put;
     ops->expose = ops->expose ? ops->expose : absent.expose;
     ops->map = ops->map ? ops->map : absent.map;
@@ -290,16 +288,16 @@ static void fill(struct weft_transport_ops *ops)
     ops->disarm = ops->disarm ? ops->disarm : absent.disarm;
     ops->notify = ops->notify ? ops->notify : absent.notify;
     ops->link_flags = ops->link_flags ? ops->link_flags : absent.link_flags;
-    ops->lend_open = ops->lend_open ? ops->lend_open : absent.lend_open;
-    ops->lend = ops->lend ? ops->lend : absent.lend;
-    ops->lend_close = ops->lend_close ? ops->lend_close : absent.lend_close;
+    ops->pipe_open = ops->pipe_open ? ops->pipe_open : absent.pipe_open;
+    ops->pipe_put = ops->pipe_put ? ops->pipe_put : absent.pipe_put;
+    ops->pipe_close = ops->pipe_close ? ops->pipe_close : absent.pipe_close;
     ops->busy = ops->busy ? ops->busy : absent.busy;
     ops->recall = ops->recall ? ops->recall : absent.recall;
     ops->recall_wait = ops->recall_wait ? ops->recall_wait : absent.recall_wait;
     ops->sent_by = ops->sent_by ? ops->sent_by : absent.sent_by;
     ops->unexpose = ops->unexpose ? ops->unexpose : absent.unexpose;
     ops->exposed = ops->exposed ? ops->exposed : absent.exposed;
-    ops->told = ops->told ? ops->told : absent.told;
+    ops->oob_receive = ops->oob_receive ? ops->oob_receive : absent.oob_receive;
     ops->why = ops->why ? ops->why : absent.why;
     ops->rails = ops->rails ? ops->rails : absent.rails;
     ops->reg_source = ops->reg_source ? ops->reg_source : absent.reg_source;

@@ -27,7 +27,7 @@ struct message {
     double start; /* when its first byte leaves */
 };
 
-struct lane {
+struct runner {
     struct weft_cursor cursor;
     struct weft_step steps[AHEAD_MAX]; /* not evaluated yet, in program order */
     int step_count;
@@ -46,7 +46,7 @@ struct evaluation {
     const struct weft_link_cost *link, *remote; /* within a host, and between hosts */
     const struct weft_hosts *hosts;             /* NULL: all on one */
     uint64_t bytes;
-    struct lane *lanes;
+    struct runner *runners;
 };
 
 static const struct weft_link_cost *link_between(const struct evaluation *run, uint32_t a, uint32_t b)
@@ -69,56 +69,56 @@ static double bytes_of(const struct evaluation *run, const struct weft_step *ste
     return (double)run->bytes * step->span / (blocks ? plan->ranks : plan->chunks);
 }
 
-static double ready_at(const struct lane *lane, const struct weft_step *step, const struct weft_ref *ref)
+static double ready_at(const struct runner *runner, const struct weft_step *step, const struct weft_ref *ref)
 {
     double time = 0;
     if (ref->buffer == WEFT_BUFFER_SLOT)
-        return lane->slots[ref->slot];
+        return runner->slots[ref->slot];
     if (ref->buffer == WEFT_BUFFER_CELL)
-        return lane->cells[ref->slot];
+        return runner->cells[ref->slot];
     uint32_t chunk = step->kind == WEFT_STEP_COPY ? step->from : step->chunk;
-    for (uint32_t i = 0; lane->ready[ref->buffer] && i < step->span; i++)
-        time = later(time, lane->ready[ref->buffer][chunk + i]);
+    for (uint32_t i = 0; runner->ready[ref->buffer] && i < step->span; i++)
+        time = later(time, runner->ready[ref->buffer][chunk + i]);
     return time;
 }
 
-static void set_ready(struct lane *lane, const struct weft_step *step, double time)
+static void set_ready(struct runner *runner, const struct weft_step *step, double time)
 {
     const struct weft_ref *ref = &step->destination;
-    lane->last = later(lane->last, time);
+    runner->last = later(runner->last, time);
     if (ref->buffer == WEFT_BUFFER_SLOT) {
-        lane->slots[ref->slot] = time;
+        runner->slots[ref->slot] = time;
         return;
     }
     if (ref->buffer == WEFT_BUFFER_CELL) {
-        lane->cells[ref->slot] = time;
+        runner->cells[ref->slot] = time;
         return;
     }
     for (uint32_t i = 0; i < step->span; i++)
-        lane->ready[ref->buffer][step->chunk + i] = time;
+        runner->ready[ref->buffer][step->chunk + i] = time;
 }
 
-static int evaluate_send(const struct evaluation *run, struct lane *lane, const struct weft_step *step)
+static int evaluate_send(const struct evaluation *run, struct runner *runner, const struct weft_step *step)
 {
-    if (lane->message_count == lane->message_capacity) {
-        uint32_t capacity = lane->message_capacity ? 2 * lane->message_capacity : 16;
-        struct message *grown = realloc(lane->messages, capacity * sizeof *grown);
+    if (runner->message_count == runner->message_capacity) {
+        uint32_t capacity = runner->message_capacity ? 2 * runner->message_capacity : 16;
+        struct message *grown = realloc(runner->messages, capacity * sizeof *grown);
         if (!grown)
             return weft_fail(WEFT_NOMEM, "evaluating plans: no memory for %u messages", capacity);
-        lane->messages = grown;
-        lane->message_capacity = capacity;
+        runner->messages = grown;
+        runner->message_capacity = capacity;
     }
-    const struct weft_link_cost *link = link_between(run, lane->cursor.plan->rank, (uint32_t)step->peer);
-    double start = later(ready_at(lane, step, &step->sources[0]), lane->out_free);
-    lane->out_free = start + link->message_ns;
+    const struct weft_link_cost *link = link_between(run, runner->cursor.plan->rank, (uint32_t)step->peer);
+    double start = later(ready_at(runner, step, &step->sources[0]), runner->out_free);
+    runner->out_free = start + link->message_ns;
     if (!link->receiver_copies)
-        lane->out_free += bytes_of(run, step) * link->byte_ns;
-    lane->messages[lane->message_count++] = (struct message){(uint32_t)step->peer, 0, start};
+        runner->out_free += bytes_of(run, step) * link->byte_ns;
+    runner->messages[runner->message_count++] = (struct message){(uint32_t)step->peer, 0, start};
     return WEFT_OK;
 }
 
 /* The oldest message from sender to rank that was not taken yet. */
-static struct message *message_find(struct lane *sender, uint32_t rank)
+static struct message *message_find(struct runner *sender, uint32_t rank)
 {
     while (sender->message_first < sender->message_count && sender->messages[sender->message_first].taken)
         sender->message_first++;
@@ -129,40 +129,40 @@ static struct message *message_find(struct lane *sender, uint32_t rank)
     return NULL;
 }
 
-static void evaluate_recv(const struct evaluation *run, struct lane *lane, const struct weft_step *step,
+static void evaluate_recv(const struct evaluation *run, struct runner *runner, const struct weft_step *step,
                           struct message *message)
 {
-    const struct weft_link_cost *link = link_between(run, lane->cursor.plan->rank, (uint32_t)step->peer);
+    const struct weft_link_cost *link = link_between(run, runner->cursor.plan->rank, (uint32_t)step->peer);
     double time = message->start + link->latency_ns;
     double duration = bytes_of(run, step) * link->byte_ns;
     message->taken = 1;
     /* However messages come, a rank has to deal with one after the other. */
-    time = later(time, link->latency_ns + lane->dealt_ns);
-    lane->dealt_ns += link->message_ns;
+    time = later(time, link->latency_ns + runner->dealt_ns);
+    runner->dealt_ns += link->message_ns;
     if (!link->receiver_copies)
-        time = lane->in_free = later(time, lane->in_free) + duration;
+        time = runner->in_free = later(time, runner->in_free) + duration;
     else if (step->destination.buffer != WEFT_BUFFER_SLOT)
-        time = lane->processor_free = later(time, lane->processor_free) + duration;
-    set_ready(lane, step, time);
+        time = runner->processor_free = later(time, runner->processor_free) + duration;
+    set_ready(runner, step, time);
 }
 
-static void evaluate_local(const struct evaluation *run, struct lane *lane, const struct weft_step *step)
+static void evaluate_local(const struct evaluation *run, struct runner *runner, const struct weft_step *step)
 {
     double per_byte = step->kind == WEFT_STEP_REDUCE ? run->link->reduce_byte_ns * (step->source_count - 1)
                                                      : run->link->byte_ns;
-    double time = lane->processor_free;
+    double time = runner->processor_free;
     for (int i = 0; i < step->source_count; i++)
-        time = later(time, ready_at(lane, step, &step->sources[i]));
-    lane->processor_free = time + bytes_of(run, step) * per_byte;
-    set_ready(lane, step, lane->processor_free);
+        time = later(time, ready_at(runner, step, &step->sources[i]));
+    runner->processor_free = time + bytes_of(run, step) * per_byte;
+    set_ready(runner, step, runner->processor_free);
 }
 
 /* Whether one of the steps put aside before number i has to come first. */
-static int must_wait(const struct lane *lane, int i, int in_place)
+static int must_wait(const struct runner *runner, int i, int in_place)
 {
-    const struct weft_step *step = &lane->steps[i];
+    const struct weft_step *step = &runner->steps[i];
     for (int k = 0; k < i; k++) {
-        const struct weft_step *earlier = &lane->steps[k];
+        const struct weft_step *earlier = &runner->steps[k];
         int same_peer = earlier->kind == step->kind && earlier->peer == step->peer;
         if (weft_step_conflicts(earlier, step, in_place) || (same_peer && step->kind <= WEFT_STEP_RECV))
             return 1;
@@ -173,22 +173,22 @@ static int must_wait(const struct lane *lane, int i, int in_place)
 /* Evaluates step i of those in sight if that can be done now; *done says so. */
 static int try_step(const struct evaluation *run, uint32_t rank, int i, int *done)
 {
-    struct lane *lane = &run->lanes[rank];
-    const struct weft_step *step = &lane->steps[i];
+    struct runner *runner = &run->runners[rank];
+    const struct weft_step *step = &runner->steps[i];
     *done = 0;
-    if (must_wait(lane, i, (int)run->plans[rank]->in_place))
+    if (must_wait(runner, i, (int)run->plans[rank]->in_place))
         return WEFT_OK;
     if (step->kind == WEFT_STEP_RECV) {
-        struct message *message = message_find(&run->lanes[step->peer], rank);
+        struct message *message = message_find(&run->runners[step->peer], rank);
         if (!message)
             return WEFT_OK;
-        evaluate_recv(run, lane, step, message);
+        evaluate_recv(run, runner, step, message);
     } else if (step->kind == WEFT_STEP_SEND) {
-        int status = evaluate_send(run, lane, step);
+        int status = evaluate_send(run, runner, step);
         if (status != WEFT_OK)
             return status;
     } else {
-        evaluate_local(run, lane, step);
+        evaluate_local(run, runner, step);
     }
     *done = 1;
     return WEFT_OK;
@@ -197,21 +197,21 @@ static int try_step(const struct evaluation *run, uint32_t rank, int i, int *don
 /* Walks on as far as what is known of the others allows; *moved: whether there was any step. */
 static int advance(const struct evaluation *run, uint32_t rank, int *moved)
 {
-    struct lane *lane = &run->lanes[rank];
+    struct runner *runner = &run->runners[rank];
     int i = 0;
     for (;;) {
-        if (i == lane->step_count) {
-            struct weft_step *step = &lane->steps[i];
-            if (lane->ended || i == AHEAD_MAX)
+        if (i == runner->step_count) {
+            struct weft_step *step = &runner->steps[i];
+            if (runner->ended || i == AHEAD_MAX)
                 return WEFT_OK;
-            if (!weft_cursor_next(&lane->cursor, step)) {
-                lane->ended = 1;
+            if (!weft_cursor_next(&runner->cursor, step)) {
+                runner->ended = 1;
                 return WEFT_OK;
             }
             if (step->span > run->plans[rank]->chunks - step->chunk ||
                 (step->kind == WEFT_STEP_COPY && step->span > run->plans[rank]->chunks - step->from))
                 return weft_fail(WEFT_INVALID, "rank %u's plan reaches past its last chunk", rank);
-            lane->step_count++;
+            runner->step_count++;
         }
         int done;
         int status = try_step(run, rank, i, &done);
@@ -222,8 +222,9 @@ static int advance(const struct evaluation *run, uint32_t rank, int *moved)
             continue;
         }
         *moved = 1;
-        lane->step_count--;
-        memmove(&lane->steps[i], &lane->steps[i + 1], (size_t)(lane->step_count - i) * sizeof *lane->steps);
+        runner->step_count--;
+        memmove(&runner->steps[i], &runner->steps[i + 1],
+                (size_t)(runner->step_count - i) * sizeof *runner->steps);
         i = 0;
     }
 }
@@ -240,47 +241,47 @@ static int evaluate(const struct evaluation *run, uint32_t ranks, double *time_n
     }
     double last = 0;
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        if (run->lanes[rank].step_count > 0)
+        if (run->runners[rank].step_count > 0)
             return weft_fail(WEFT_INVALID, "evaluating plans: rank %u waits for ever", rank);
-        last = later(last, run->lanes[rank].last);
+        last = later(last, run->runners[rank].last);
     }
     *time_ns = last;
     return WEFT_OK;
 }
 
-static void lanes_free(struct lane *lanes, uint32_t ranks)
+static void runners_free(struct runner *runners, uint32_t ranks)
 {
-    for (uint32_t rank = 0; lanes && rank < ranks; rank++) {
-        free(lanes[rank].ready[WEFT_BUFFER_OUTPUT]);
-        free(lanes[rank].ready[WEFT_BUFFER_TEMP]);
-        free(lanes[rank].slots);
-        free(lanes[rank].messages);
+    for (uint32_t rank = 0; runners && rank < ranks; rank++) {
+        free(runners[rank].ready[WEFT_BUFFER_OUTPUT]);
+        free(runners[rank].ready[WEFT_BUFFER_TEMP]);
+        free(runners[rank].slots);
+        free(runners[rank].messages);
     }
-    free(lanes);
+    free(runners);
 }
 
-static int lane_start(struct lane *lane, const struct weft_plan *plan)
+static int runner_start(struct runner *runner, const struct weft_plan *plan)
 {
-    weft_cursor_start(&lane->cursor, plan);
-    lane->ready[WEFT_BUFFER_OUTPUT] = calloc(plan->chunks, sizeof(double));
-    lane->ready[WEFT_BUFFER_TEMP] = calloc(plan->temp_chunks ? plan->chunks : 1, sizeof(double));
-    lane->slots = calloc(plan->slots + 1, sizeof(double));
-    if (!lane->ready[WEFT_BUFFER_OUTPUT] || !lane->ready[WEFT_BUFFER_TEMP] || !lane->slots)
+    weft_cursor_start(&runner->cursor, plan);
+    runner->ready[WEFT_BUFFER_OUTPUT] = calloc(plan->chunks, sizeof(double));
+    runner->ready[WEFT_BUFFER_TEMP] = calloc(plan->temp_chunks ? plan->chunks : 1, sizeof(double));
+    runner->slots = calloc(plan->slots + 1, sizeof(double));
+    if (!runner->ready[WEFT_BUFFER_OUTPUT] || !runner->ready[WEFT_BUFFER_TEMP] || !runner->slots)
         return weft_fail(WEFT_NOMEM, "evaluating plans: no memory for %u chunks", plan->chunks);
     return WEFT_OK;
 }
 
-/* given: everything but the lanes. */
+/* given: everything but the runners. */
 static int evaluate_plans(const struct evaluation *given, uint32_t ranks, double *time_ns)
 {
     const struct weft_plan *const *plans = given->plans;
     if (ranks < 1 || plans[0]->chunks > CHUNKS_MAX / ranks)
         return weft_fail(WEFT_NOMEM, "evaluating plans: %u ranks have too many chunks", ranks);
-    struct lane *lanes = calloc(ranks, sizeof *lanes);
-    if (!lanes)
+    struct runner *runners = calloc(ranks, sizeof *runners);
+    if (!runners)
         return weft_fail(WEFT_NOMEM, "evaluating plans: no memory for %u ranks", ranks);
     struct evaluation run = *given;
-    run.lanes = lanes;
+    run.runners = runners;
     int status = WEFT_OK;
     for (uint32_t rank = 0; status == WEFT_OK && rank < ranks; rank++) {
         uint64_t steps;
@@ -288,11 +289,11 @@ static int evaluate_plans(const struct evaluation *given, uint32_t ranks, double
         if (status == WEFT_OK && (plans[rank]->ranks != ranks || plans[rank]->chunks != plans[0]->chunks))
             status = weft_fail(WEFT_INVALID, "evaluating plans: rank %u's plan is for other ranks", rank);
         if (status == WEFT_OK)
-            status = lane_start(&lanes[rank], plans[rank]);
+            status = runner_start(&runners[rank], plans[rank]);
     }
     if (status == WEFT_OK)
         status = evaluate(&run, ranks, time_ns);
-    lanes_free(lanes, ranks);
+    runners_free(runners, ranks);
     return status;
 }
 

@@ -44,13 +44,13 @@ static const char *check_one(const struct weft_values *values, const struct weft
     return NULL;
 }
 
-static const char *check_chunk(const struct weft_values *values, uint32_t lane, uint32_t chunk,
+static const char *check_chunk(const struct weft_values *values, uint32_t runner, uint32_t chunk,
                                uint64_t total)
 {
     const uint64_t *set;
-    struct weft_value value = weft_value_output(values, lane, chunk, &set);
+    struct weft_value value = weft_value_output(values, runner, chunk, &set);
     uint32_t root = (uint32_t)values->plans[0]->root;
-    uint32_t label = values->collective == WEFT_ALLTOALL ? lane : chunk;
+    uint32_t label = values->collective == WEFT_ALLTOALL ? runner : chunk;
     const char *wrong = NULL;
     if (!(value.flags & WEFT_VALUE_DEFINED))
         return complain("ends without a value in chunk %u", chunk);
@@ -76,10 +76,10 @@ static const char *check_chunk(const struct weft_values *values, uint32_t lane, 
 
 /* All ranks of an allreduce must hold the same expression: compared with rank 0's, or, rotated, with rank 0's chunk
  * 0. */
-static int same_trace(const struct weft_values *values, uint32_t lane, uint32_t chunk)
+static int same_trace(const struct weft_values *values, uint32_t runner, uint32_t chunk)
 {
     const uint64_t *set;
-    struct weft_value value = weft_value_output(values, lane, chunk, &set);
+    struct weft_value value = weft_value_output(values, runner, chunk, &set);
     struct weft_value first = weft_value_output(values, 0, values->rotation ? 0 : chunk, &set);
     if (values->rotation && ((uint64_t)first.start + chunk) % values->ranks != value.start)
         return 0;
@@ -113,23 +113,23 @@ static int strict_trace(const struct weft_values *values, uint64_t *trace)
 }
 
 /* Which of the expected orders one chunk has. */
-static unsigned orders_of(const struct weft_values *values, uint32_t lane, uint32_t chunk, uint64_t strict)
+static unsigned orders_of(const struct weft_values *values, uint32_t runner, uint32_t chunk, uint64_t strict)
 {
     const uint64_t *set;
-    struct weft_value value = weft_value_output(values, lane, chunk, &set);
+    struct weft_value value = weft_value_output(values, runner, chunk, &set);
     unsigned has = value.flags & WEFT_VALUE_ORDERED ? WEFT_VERIFY_EXPECT_RANK_ORDER : 0;
     return has | (value.trace == strict && !values->rotation ? WEFT_VERIFY_EXPECT_STRICT : 0);
 }
 
-static const char *check_orders(const struct weft_values *values, uint32_t lane, uint32_t chunk,
+static const char *check_orders(const struct weft_values *values, uint32_t runner, uint32_t chunk,
                                 uint64_t strict, unsigned expected, unsigned *found)
 {
-    if (values->collective == WEFT_ALLREDUCE && !same_trace(values, lane, chunk))
+    if (values->collective == WEFT_ALLREDUCE && !same_trace(values, runner, chunk))
         return complain("ends with chunk %u added up in another order than %s", chunk,
                         values->rotation ? "chunk 0" : "rank 0");
     if (!weft_collective_reduces(values->collective))
         return NULL;
-    *found &= orders_of(values, lane, chunk, strict);
+    *found &= orders_of(values, runner, chunk, strict);
     if (expected & ~*found & WEFT_VERIFY_EXPECT_STRICT)
         return complain("ends with chunk %u added up in another order than strict mode's", chunk);
     if (expected & ~*found & WEFT_VERIFY_EXPECT_RANK_ORDER)
@@ -155,15 +155,15 @@ const char *weft_values_final(struct weft_values *values, unsigned expected, uns
         uint64_t total = 0;
         for (uint32_t i = 0; sums && i < values->ranks; i++)
             total += weft_value_number(values, i, chunk);
-        for (uint32_t lane = 0; !wrong && lane < values->lanes; lane++) {
+        for (uint32_t runner = 0; !wrong && runner < values->runners; runner++) {
             uint32_t first, count;
-            weft_plan_window(values->plans[lane], WEFT_BUFFER_OUTPUT, &first, &count);
-            *rank = lane;
+            weft_plan_window(values->plans[runner], WEFT_BUFFER_OUTPUT, &first, &count);
+            *rank = runner;
             if (chunk < first || chunk - first >= count)
                 continue;
-            wrong = check_chunk(values, lane, chunk, total);
+            wrong = check_chunk(values, runner, chunk, total);
             if (!wrong)
-                wrong = check_orders(values, lane, chunk, strict, expected, found);
+                wrong = check_orders(values, runner, chunk, strict, expected, found);
         }
         if (wrong)
             return wrong;

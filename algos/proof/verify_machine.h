@@ -2,9 +2,9 @@
 /* The abstract machine that the verifier runs plans on. Internal to the verifier; see verify.h for its rules
  * and for what a run proves.
  *
- * A lane is one rank's window. Positions are step numbers modulo the window; sets of positions are 64-bit
+ * A runner is one rank's window. Positions are step numbers modulo the window; sets of positions are 64-bit
  * masks. A channel holds what was offered between an ordered pair of ranks and has not met yet. In the
- * rotation method there is one lane, rank 0, which plays all its peers too.
+ * rotation method there is one runner, rank 0, which plays all its peers too.
  */
 #ifndef WEFT_ALGOS_PROOF_VERIFY_MACHINE_H
 #define WEFT_ALGOS_PROOF_VERIFY_MACHINE_H
@@ -21,7 +21,7 @@ struct weft_machine_slot {
     uint8_t full; /* in program order, as of the newest step in the window */
 };
 
-struct weft_lane {
+struct weft_runner {
     uint32_t rank;
     const struct weft_plan *plan;
     struct weft_cursor cursor;
@@ -49,16 +49,16 @@ struct weft_channel {
 struct weft_machine {
     const struct weft_plan *const *plans;
     uint32_t ranks;
-    uint32_t lane_count;
+    uint32_t runner_count;
     uint32_t window;
     int rotation;
-    struct weft_lane *lanes;
-    void *lane_memory;
+    struct weft_runner *runners;
+    void *runner_memory;
     struct weft_values values;
     struct weft_channel *channels;
     uint32_t channel_count, channel_capacity;
     uint32_t *channel_index; /* open addressing over channels, 0 is free, otherwise number + 1 */
-    uint32_t *queue;         /* lanes to look at: a ring of lane_count */
+    uint32_t *queue;         /* runners to look at: a ring of runner_count */
     uint32_t queue_first, queue_count;
     unsigned expect; /* WEFT_VERIFY_EXPECT_* */
     uint64_t random; /* state of the generator for random schedules */
@@ -73,7 +73,7 @@ void weft_machine_close(struct weft_machine *machine);
 
 /* What can be said about a step from its own rank's program alone: NULL, or what is wrong. Keeps the program-order state
  * of slots and cells. */
-const char *weft_lane_check(struct weft_lane *lane, const struct weft_step *step);
+const char *weft_runner_check(struct weft_runner *runner, const struct weft_step *step);
 
 /* Runs the plans from the start until all are done, or it is known what is wrong. shuffle: a random schedule
  * instead of the eager one. Fills in the report's counts. */

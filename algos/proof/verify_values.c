@@ -9,6 +9,7 @@
 
 #include "algos/proof/verify.h"
 #include "base/error.h"
+#include "base/hash.h"
 
 #define PAGE 32 /* values */
 
@@ -22,30 +23,21 @@ const char *weft_values_complain(const char *format, ...)
     return text;
 }
 
-/* A bijection on 64 bits whose every output bit depends on every input bit (the finalizer of splitmix64: G.
- * Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014). */
-static uint64_t scramble(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
 uint64_t weft_value_number(const struct weft_values *values, uint32_t rank, uint32_t chunk)
 {
-    return scramble(scramble(values->seed + rank) ^ (0x9e3779b97f4a7c15u * ((uint64_t)chunk + 1)));
+    return weft_mix(weft_mix(values->seed + rank) ^ (0x9e3779b97f4a7c15u * ((uint64_t)chunk + 1)));
 }
 
 uint64_t weft_value_trace(uint64_t left, uint64_t right, uint64_t offsets)
 {
-    return scramble(scramble(left * 3) + right * 5 + scramble(offsets + 7));
+    return weft_mix(weft_mix(left * 3) + right * 5 + weft_mix(offsets + 7));
 }
 
 struct weft_value weft_value_leaf(const struct weft_values *values, uint32_t rank, uint32_t chunk)
 {
     return (struct weft_value){
         .sum = values->rotation ? 0 : weft_value_number(values, rank, chunk),
-        .trace = scramble(values->rotation ? 1 : (uint64_t)rank + 1),
+        .trace = weft_mix(values->rotation ? 1 : (uint64_t)rank + 1),
         .start = rank,
         .length = 1,
         .label = chunk,
@@ -60,12 +52,12 @@ static size_t page_size(const struct weft_values *values)
     return PAGE * (sizeof(struct weft_value) + values->words * sizeof(uint64_t));
 }
 
-static struct weft_area *area_of(const struct weft_values *values, uint32_t lane, unsigned buffer)
+static struct weft_area *area_of(const struct weft_values *values, uint32_t runner, unsigned buffer)
 {
     unsigned kind = buffer == WEFT_BUFFER_TEMP   ? WEFT_AREA_TEMP
                     : buffer == WEFT_BUFFER_CELL ? WEFT_AREA_CELL
                                                  : WEFT_AREA_OUTPUT;
-    return &values->areas[(size_t)lane * WEFT_AREAS + kind];
+    return &values->areas[(size_t)runner * WEFT_AREAS + kind];
 }
 
 /* NULL when its page was never written. The set lies behind the page's values. */
@@ -93,10 +85,10 @@ static void *take(struct weft_values *values, uint64_t count, size_t size)
     return memory;
 }
 
-static void areas_measure(struct weft_values *values, uint32_t lane)
+static void areas_measure(struct weft_values *values, uint32_t runner)
 {
-    const struct weft_plan *plan = values->plans[lane];
-    struct weft_area *areas = &values->areas[(size_t)lane * WEFT_AREAS];
+    const struct weft_plan *plan = values->plans[runner];
+    struct weft_area *areas = &values->areas[(size_t)runner * WEFT_AREAS];
     weft_plan_window(plan, WEFT_BUFFER_OUTPUT, &areas[WEFT_AREA_OUTPUT].first,
                      &areas[WEFT_AREA_OUTPUT].count);
     areas[WEFT_AREA_TEMP].first = plan->temp_first;
@@ -113,21 +105,21 @@ int weft_values_open(struct weft_values *values, const struct weft_plan *const *
                              .collective = (enum weft_collective)plans[0]->collective,
                              .ranks = ranks,
                              .chunks = plans[0]->chunks,
-                             .lanes = rotation ? 1 : ranks,
+                             .runners = rotation ? 1 : ranks,
                              .rotation = rotation,
                              .overlaps = plans[0]->collective == WEFT_BARRIER,
                              .followed_first = options->chunk_count ? first : 0,
                              .followed_end = options->chunk_count ? first + options->chunk_count : chunks,
-                             .seed = scramble(options->seed + 0x9e3779b97f4a7c15u),
+                             .seed = weft_mix(options->seed + 0x9e3779b97f4a7c15u),
                              .memory_max = options->memory_max};
-    /* Where contributions may overlap only sets can tell. */
+    /* Where contributions may overlap only sets can show it. */
     if (!rotation && (ranks < WEFT_VERIFY_EXACT_RANKS || values->overlaps))
         values->words = (ranks + 63) / 64;
     values->sets = take(values, 2 * (uint64_t)values->words + 1, sizeof *values->sets);
-    values->areas = take(values, (uint64_t)values->lanes * WEFT_AREAS, sizeof *values->areas);
-    for (uint32_t lane = 0; !values->exhausted && lane < values->lanes; lane++)
-        areas_measure(values, lane);
-    for (size_t i = 0; !values->exhausted && i < (size_t)values->lanes * WEFT_AREAS; i++) {
+    values->areas = take(values, (uint64_t)values->runners * WEFT_AREAS, sizeof *values->areas);
+    for (uint32_t runner = 0; !values->exhausted && runner < values->runners; runner++)
+        areas_measure(values, runner);
+    for (size_t i = 0; !values->exhausted && i < (size_t)values->runners * WEFT_AREAS; i++) {
         struct weft_area *area = &values->areas[i];
         area->pages = take(values, ((uint64_t)area->count + PAGE - 1) / PAGE + 1, sizeof(void *));
     }
@@ -145,7 +137,7 @@ static uint32_t page_count(const struct weft_area *area)
 
 void weft_values_close(struct weft_values *values)
 {
-    for (size_t i = 0; values->areas && i < (size_t)values->lanes * WEFT_AREAS; i++) {
+    for (size_t i = 0; values->areas && i < (size_t)values->runners * WEFT_AREAS; i++) {
         for (uint32_t page = 0; page < page_count(&values->areas[i]); page++)
             free(values->areas[i].pages[page]);
         free(values->areas[i].pages);
@@ -158,7 +150,7 @@ void weft_values_close(struct weft_values *values)
 
 void weft_values_reset(struct weft_values *values)
 {
-    for (size_t i = 0; i < (size_t)values->lanes * WEFT_AREAS; i++) {
+    for (size_t i = 0; i < (size_t)values->runners * WEFT_AREAS; i++) {
         for (uint32_t page = 0; page < page_count(&values->areas[i]); page++) {
             if (values->areas[i].pages[page])
                 memset(values->areas[i].pages[page], 0, page_size(values));
@@ -197,7 +189,7 @@ static struct weft_value read_value(const struct weft_values *values, const stru
 {
     struct weft_value value = {0};
     const struct weft_value *found = NULL;
-    const struct weft_plan *plan = values->plans[place->lane];
+    const struct weft_plan *plan = values->plans[place->runner];
     uint64_t *found_set = NULL;
     uint32_t at = (uint32_t)(((uint64_t)chunk + place->shift) % values->chunks);
     int user = place->buffer == WEFT_BUFFER_INPUT || place->buffer == WEFT_BUFFER_OUTPUT;
@@ -207,16 +199,16 @@ static struct weft_value read_value(const struct weft_values *values, const stru
         at = place->cell;
     if (!user ||
         ((place->buffer == WEFT_BUFFER_OUTPUT || plan->in_place) && in_window(plan, WEFT_BUFFER_OUTPUT, at)))
-        found = value_at(values, area_of(values, place->lane, place->buffer), at, &found_set);
+        found = value_at(values, area_of(values, place->runner, place->buffer), at, &found_set);
     if (found && found->flags & WEFT_VALUE_DEFINED) {
         value = *found;
         if (values->words)
             memcpy(set, found_set, values->words * sizeof *set);
     } else if (from_input) {
-        value = weft_value_leaf(values, place->lane, at);
+        value = weft_value_leaf(values, place->runner, at);
         memset(set, 0, values->words * sizeof *set);
         if (values->words)
-            set[place->lane / 64] = 1ull << place->lane % 64;
+            set[place->runner / 64] = 1ull << place->runner % 64;
     }
     if (place->rotate) {
         value.start = (uint32_t)(((uint64_t)value.start + place->rotate) % values->ranks);
@@ -297,7 +289,7 @@ static const char *buffer_name(unsigned buffer)
 }
 
 /* One chunk of a step. */
-static const char *apply_one(struct weft_values *values, uint32_t lane, const struct weft_step *step,
+static const char *apply_one(struct weft_values *values, uint32_t runner, const struct weft_step *step,
                              uint32_t chunk, const struct weft_spot *sources, int source_count,
                              int *unsupported)
 {
@@ -309,7 +301,7 @@ static const char *apply_one(struct weft_values *values, uint32_t lane, const st
         if (!(other.flags & WEFT_VALUE_DEFINED))
             return weft_values_complain("reads chunk %u of rank %u's %s before it was written",
                                         (uint32_t)(((uint64_t)chunk + sources[i].shift) % values->chunks),
-                                        sources[i].lane, buffer_name(sources[i].buffer));
+                                        sources[i].runner, buffer_name(sources[i].buffer));
         if (i == 0)
             value = other;
         else
@@ -323,30 +315,30 @@ static const char *apply_one(struct weft_values *values, uint32_t lane, const st
         value.flags |= WEFT_VALUE_FINISHED;
     }
     const struct weft_ref *to = &step->destination;
-    if (!write_value(values, area_of(values, lane, to->buffer),
+    if (!write_value(values, area_of(values, runner, to->buffer),
                      to->buffer == WEFT_BUFFER_CELL ? to->slot : chunk, &value, set))
         return "needs more memory than is allowed";
     return NULL;
 }
 
-const char *weft_values_apply(struct weft_values *values, uint32_t lane, const struct weft_step *step,
+const char *weft_values_apply(struct weft_values *values, uint32_t runner, const struct weft_step *step,
                               const struct weft_spot *sources, int source_count, int *unsupported)
 {
     for (uint32_t i = 0; i < step->span; i++) {
         if (step->chunk + i < values->followed_first || step->chunk + i >= values->followed_end)
             continue;
         const char *wrong =
-            apply_one(values, lane, step, step->chunk + i, sources, source_count, unsupported);
+            apply_one(values, runner, step, step->chunk + i, sources, source_count, unsupported);
         if (wrong)
             return wrong;
     }
     return NULL;
 }
 
-struct weft_value weft_value_output(const struct weft_values *values, uint32_t lane, uint32_t chunk,
+struct weft_value weft_value_output(const struct weft_values *values, uint32_t runner, uint32_t chunk,
                                     const uint64_t **set)
 {
-    struct weft_spot place = {.lane = lane, .buffer = WEFT_BUFFER_OUTPUT};
+    struct weft_spot place = {.runner = runner, .buffer = WEFT_BUFFER_OUTPUT};
     *set = values->words ? values->sets : NULL;
     return read_value(values, &place, chunk, values->sets);
 }

@@ -38,7 +38,7 @@ struct weft_values {
     enum weft_collective collective;
     uint32_t ranks;
     uint32_t chunks;
-    uint32_t lanes; /* ranks whose values are kept: all, or rank 0 only */
+    uint32_t runners; /* ranks whose values are kept: all, or rank 0 only */
     int rotation;
     int overlaps;                          /* contributions may be there more than once (barrier) */
     uint32_t words;                        /* of one exact set, 0 when sets are not kept */
@@ -46,16 +46,16 @@ struct weft_values {
     uint64_t seed;
     uint64_t memory, memory_max;
     int exhausted;           /* more than memory_max would be needed */
-    struct weft_area *areas; /* [lane * WEFT_AREAS + enum weft_area_kind] */
+    struct weft_area *areas; /* [runner * WEFT_AREAS + enum weft_area_kind] */
     uint64_t *sets;          /* two sets to work with */
 };
 
 enum weft_area_kind { WEFT_AREA_OUTPUT, WEFT_AREA_TEMP, WEFT_AREA_CELL, WEFT_AREAS };
 
-/* Where a step reads: a buffer of a lane, `shift` chunks on from the step's own (modulo chunks), or a cell. For what
+/* Where a step reads: a buffer of a runner, `shift` chunks on from the step's own (modulo chunks), or a cell. For what
  * comes from another rank in the rotation method rank 0's own buffer stands for it, to be rotated by `rotate`. */
 struct weft_spot {
-    uint32_t lane;
+    uint32_t runner;
     unsigned buffer;
     uint32_t cell;
     uint32_t shift;
@@ -70,9 +70,9 @@ int weft_values_open(struct weft_values *values, const struct weft_plan *const *
 void weft_values_reset(struct weft_values *values);
 void weft_values_close(struct weft_values *values);
 
-/* Performs step for lane with the given sources: their combination in order is written to its destination.
+/* Performs step for runner with the given sources: their combination in order is written to its destination.
  * NULL, or what is wrong (a thread-local text). *unsupported: the rotation method cannot say. */
-const char *weft_values_apply(struct weft_values *values, uint32_t lane, const struct weft_step *step,
+const char *weft_values_apply(struct weft_values *values, uint32_t runner, const struct weft_step *step,
                               const struct weft_spot *sources, int source_count, int *unsupported);
 
 /* What rank's INPUT holds at chunk at the start. */
@@ -81,8 +81,8 @@ struct weft_value weft_value_leaf(const struct weft_values *values, uint32_t ran
 uint64_t weft_value_number(const struct weft_values *values, uint32_t rank, uint32_t chunk);
 /* The hash of "left op right"; offsets is 0 in the full method. */
 uint64_t weft_value_trace(uint64_t left, uint64_t right, uint64_t offsets);
-/* What lane's OUTPUT holds at chunk, and its exact set in *set (NULL when sets are not kept or nothing was written). */
-struct weft_value weft_value_output(const struct weft_values *values, uint32_t lane, uint32_t chunk,
+/* What runner's OUTPUT holds at chunk, and its exact set in *set (NULL when sets are not kept or nothing was written). */
+struct weft_value weft_value_output(const struct weft_values *values, uint32_t runner, uint32_t chunk,
                                     const uint64_t **set);
 
 /* Checks the final OUTPUTs against what the collective promises (verify_final.c). expected: WEFT_VERIFY_EXPECT_*, and

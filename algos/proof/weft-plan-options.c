@@ -12,6 +12,7 @@
 
 #include "algos/choose.h"
 #include "algos/proof/verify.h"
+#include "base/hash.h"
 
 static const char help[] =
     "usage: weft-plan dump   COLLECTIVE --algo ALGO --ranks N [FORM] [--rank R] [--steps] [--json]\n"
@@ -215,10 +216,7 @@ static void shuffle(uint32_t *order, uint32_t ranks, uint64_t seed)
     for (uint32_t i = 0; i < ranks; i++)
         order[i] = i;
     for (uint32_t i = ranks; i > 1; i--) {
-        uint64_t x = seed += 0x9e3779b97f4a7c15u;
-        x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-        x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-        uint32_t other = (uint32_t)((x ^ (x >> 31)) % i), kept = order[i - 1];
+        uint32_t other = (uint32_t)(weft_random(&seed) % i), kept = order[i - 1];
         order[i - 1] = order[other];
         order[other] = kept;
     }

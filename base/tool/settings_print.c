@@ -104,6 +104,8 @@ static void markdown_head(void)
         "otherwise.\n"
         "`weft-perf --settings` prints this list with the values that are in force here, and where they come "
         "from.\n\n"
+        "A program can give those that a context reads in code, which comes before the environment "
+        "([weft_context_open](man/weft_context_open.3)).\n\n"
         "- **agreed**: all ranks have the same value. A rank that differs gets `WEFT_SETTINGS`, and the "
         "error names "
         "rank and variable.\n"
@@ -135,6 +137,8 @@ static void man_head(void)
 {
     printf(".Sh ENVIRONMENT\n"
            "Settings are read when a context is opened, unless something else is said.\n"
+           "A program can give those that a context reads in code, which comes before the environment:\n"
+           ".Xr weft_context_open 3 .\n"
            "A setting that is agreed has the same value at all ranks; a rank that differs gets\n"
            ".Dv WEFT_SETTINGS ,\n"
            "and the error names rank and variable.\n"

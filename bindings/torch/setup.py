@@ -4,7 +4,6 @@
 import os
 import pathlib
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -16,39 +15,18 @@ except ImportError:
 
 
 class Build(build_ext):
-    """libweft.a first, then PyTorch's headers, then the sources side by side."""
+    """libweft.a first, then all sources as one: most of what is compiled is PyTorch's headers, and they are read once."""
 
     def build_extension(self, ext):
         temporary = pathlib.Path(self.build_temp).resolve()
         library, beside_it = weft_build.build_library(os.environ.get("TORCH_WEFT_BUILD") or temporary / "weft")
         ext.extra_objects.append(library)
         ext.extra_link_args += ["-Wl,--exclude-libs,libweft.a", *beside_it]
-        headers = self.compile_headers(ext, temporary / "headers")
-        ext.include_dirs.insert(0, str(headers))
-        ext.extra_compile_args += ["-include", str(headers / "torch.hpp"), "-Winvalid-pch"]
-        self.compiler.compile = side_by_side(self.compiler.compile)
+        everything = temporary / "torch_weft.cpp"
+        everything.parent.mkdir(parents=True, exist_ok=True)
+        everything.write_text("".join(f'#include "{pathlib.Path(source).resolve()}"\n' for source in ext.sources))
+        ext.sources = [os.path.relpath(everything)]
         super().build_extension(ext)
-
-    def compile_headers(self, ext, folder):
-        """PyTorch's headers in the form of gcc's that is read fast; clang reads the plain ones, which is as right."""
-        folder.mkdir(parents=True)
-        (folder / "torch.hpp").write_text(pathlib.Path("weft/bindings/torch/csrc/torch.hpp").read_text())
-        compiler = self.compiler
-        command = getattr(compiler, "compiler_so_cxx", None) or compiler.compiler_so
-        includes = [f"-I{path}" for path in [*ext.include_dirs, *compiler.include_dirs]]
-        macros = [f"-D{name}={value}" if value else f"-D{name}" for name, value in ext.define_macros]
-        arguments = [*macros, *includes, *ext.extra_compile_args, "-x", "c++-header", str(folder / "torch.hpp")]
-        compiler.spawn([*command, *arguments, "-o", str(folder / "torch.hpp.gch")])
-        return folder
-
-
-def side_by_side(compile_one):
-    def compile_all(sources, *args, **options):
-        with ThreadPoolExecutor(weft_build.jobs()) as pool:
-            done = pool.map(lambda source: compile_one([source], *args, **options), sources)
-            return [made for objects in done for made in objects]
-
-    return compile_all
 
 
 def for_torch(folder, minor):

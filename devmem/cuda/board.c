@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors for other processes: devmem/cuda/handle.h tells how they travel. */
+/* Descriptors for other processes: devmem/cuda/handle.h says how they travel. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

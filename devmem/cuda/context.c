@@ -26,9 +26,9 @@ int weft_cuda_enter_context(struct weft_device *device, int ordinal, cuda_contex
     if (!result)
         return WEFT_OK;
     device->driver.exchange_capture_mode(&turn->mode);
-    /* What weft's queues do goes on where a context of the program's own has ended: gates are theirs to open. */
+    /* What weft's queues do goes on where a context of the program's own has ended: stream waits are theirs to open. */
     if (context == device->ordinals[ordinal].context && weft_cuda_is_fatal(result))
-        weft_cuda_gates_rescue(ordinal);
+        weft_cuda_waits_rescue(ordinal);
     return weft_cuda_fail(device, result, "entering the context of device %d", ordinal);
 }
 
@@ -88,7 +88,7 @@ int weft_cuda_some_ordinal(struct weft_device *device)
     return found;
 }
 
-/* Memory of a device that has no context yet cannot be anybody's buffer, so no context is made for this. */
+/* A device that has no context yet has nobody's buffer, so no context is made for this. */
 static void reach(struct weft_device *device, int ordinal, int peer)
 {
     const struct weft_cuda_driver *driver = &device->driver;

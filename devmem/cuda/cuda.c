@@ -92,7 +92,7 @@ static int ask_ordinals(struct weft_device *device)
         ordinal->can_flush_writes =
             attribute_of(device, place, CUDA_DEVICE_FLUSH_OPTIONS) & CUDA_FLUSH_BY_HOST;
         ordinal->has_concurrent_managed = attribute_of(device, place, CUDA_DEVICE_CONCURRENT_MANAGED);
-        ordinal->has_gates = driver->wait_value && driver->write_value
+        ordinal->has_waits = driver->wait_value && driver->write_value
                                  ? 1
                                  : driver->wait_value_v1 && driver->write_value_v1 &&
                                        attribute_of(device, place, CUDA_DEVICE_STREAM_MEMORY_OPERATIONS_V1);
@@ -124,7 +124,7 @@ static int initialise(struct weft_device *device)
     if (result) {
         int status = weft_cuda_fail(device, result, "starting CUDA %d.%d", driver->version / 1000,
                                     driver->version % 1000 / 10);
-        return status == WEFT_NOMEM ? status : WEFT_MISSING; /* the text has been given */
+        return status == WEFT_NOMEM ? status : WEFT_NOT_FOUND; /* the text has been given */
     }
     if (device->count > WEFT_CUDA_ORDINALS_MAX)
         device->count = WEFT_CUDA_ORDINALS_MAX;
@@ -245,9 +245,9 @@ static int cuda_describe(struct weft_device *device, int ordinal, struct weft_de
     weft_cuda_uuid(device, ordinal, info.uuid);
     describe_place(device, known->device, &info);
     info.flags = WEFT_DEVICE_IPC | (known->has_dmabuf ? WEFT_DEVICE_DMABUF : 0) |
-                 (known->has_gates && device->uses_host_pointers ? WEFT_DEVICE_GATES : 0) |
+                 (known->has_waits && device->uses_host_pointers ? WEFT_DEVICE_STREAM_WAITS : 0) |
                  (weft_cuda_has_kernels() ? WEFT_DEVICE_REDUCES : 0) |
-                 (weft_cuda_has_programs(device, ordinal) ? WEFT_DEVICE_PROGRAMS : 0);
+                 (weft_cuda_has_collectives(device, ordinal) ? WEFT_DEVICE_COLLECTIVES : 0);
     weft_cuda_fill(out, &info, sizeof info);
     return WEFT_OK;
 }
@@ -280,9 +280,9 @@ const struct weft_device_ops weft_cuda_ops = {
     .test = weft_cuda_test,
     .await = weft_cuda_await,
     .event_free = weft_cuda_event_free,
-    .hold = weft_cuda_hold,
-    .open_gate = weft_cuda_open_gate,
-    .gate_free = weft_cuda_gate_free,
+    .wait_stream = weft_cuda_wait_stream,
+    .wait_open = weft_cuda_wait_open,
+    .wait_free = weft_cuda_wait_free,
     .pin = weft_cuda_pin,
     .unpin = weft_cuda_unpin,
     .allocate = weft_cuda_allocate,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The "cuda" kind of devices, on NVIDIA's driver API. What has been tried is a simulation of the driver (tests/drivers/):
+/* The "cuda" kind of devices, on NVIDIA's driver API. What has been tried is a simulation of the driver (tests/fakes/drivers/):
  * no line of this folder has run on a real one. Private to devmem/cuda/; devmem/registry.c knows weft_cuda_ops.
  *
  * Levels. Opening the kind finds out nothing: a process that does not use CUDA pays neither for loading the driver
@@ -7,7 +7,7 @@
  *   found   the program has loaded libcuda.so.1: its functions are known. identify() needs no more, and asks again for a
  *           library only when the dynamic linker has loaded something since.
  *   ready   weft has loaded it where need be, and cuInit() has been called. Every operation but open, close and identify gets
- *           there by itself and says why it cannot (WEFT_MISSING).
+ *           there by itself and says why it cannot (WEFT_NOT_FOUND).
  *
  * Contexts. Weft works in a device's primary context, which is that of the CUDA runtime, and retains it from the first
  * operation that needs one until close. weft_cuda_enter() makes it current by pushing it, leave pops it: the program's
@@ -16,8 +16,8 @@
  *
  * Process-wide state, guarded by locks of its own: memory that was imported (a handle may be opened once per context),
  * host memory that is pinned (the driver refuses to register a page twice), descriptors for other processes (a board that they
- * read), words for gates (a stream may still wait at one when its device has been closed), and the kernels that are loaded (launch.c).
- * Contexts are process-wide as well.
+ * read), words for stream waits (a stream may still wait at one when its device has been closed), and the kernels that are loaded
+ * (launch.c). Contexts are process-wide as well.
  *
  * Locks: device->lock guards what one weft_device has. It is taken last: the others may be held then, never the other way
  * round, and no two of the others at a time.
@@ -48,10 +48,10 @@ struct weft_cuda_ordinal {
     int device;           /* CUdevice */
     cuda_context context; /* NULL: not retained */
     uint64_t peers;       /* bit per ordinal whose memory its kernels reach, weft_cuda_is_reached(); atomic */
-    int has_dmabuf, has_gates, can_flush, has_concurrent_managed;
+    int has_dmabuf, has_waits, can_flush, has_concurrent_managed;
     int orders_writes, can_flush_writes; /* of NICs: its own work sees them; it can be made to */
     struct weft_cuda_launcher *launcher;
-    struct weft_device_event *events[2]; /* unused ones, and those that tell the time */
+    struct weft_device_event *events[2]; /* unused ones, and those that time */
 };
 
 struct weft_cuda_allocation {
@@ -145,13 +145,13 @@ struct weft_cuda_memory {
 
 /* Memory that a handle may be made of; WEFT_UNSUPPORTED with a text otherwise. */
 int weft_cuda_look_device(struct weft_device *device, const void *pointer, struct weft_cuda_memory *memory);
-/* identify() and what exports need to know besides. WEFT_MISSING has no text. */
+/* identify() and what exports need to know besides. WEFT_NOT_FOUND has no text. */
 int weft_cuda_look(struct weft_device *device, const void *pointer, struct weft_cuda_memory *memory);
 int weft_cuda_identify(struct weft_device *device, const void *pointer, struct weft_device_span *span);
 /* Whether all size bytes are memory that the driver knows, be it in several spans. */
 int weft_cuda_is_known(struct weft_device *device, const void *pointer, size_t size);
 
-/* --- the other operations: share.c, import.c, queue.c, event.c, gate.c, pin.c, memory.c, launch.c */
+/* --- the other operations: share.c, import.c, queue.c, event.c, wait.c, pin.c, memory.c, launch.c */
 
 int weft_cuda_flush_writes(struct weft_device *device, int ordinal);
 int weft_cuda_export_dmabuf(struct weft_device *device, const void *memory, size_t size, int *fd,
@@ -177,13 +177,14 @@ void weft_cuda_event_free(struct weft_device_event *event);
 /* Gives the unused events back; to the driver as well, when the ordinal's context is there. */
 void weft_cuda_events_destroy(struct weft_device *device, int ordinal, int is_there);
 
-int weft_cuda_hold(struct weft_device *device, int ordinal, void *stream, struct weft_device_gate **gate);
-int weft_cuda_open_gate(struct weft_device_gate *gate, struct weft_device_queue *queue);
-void weft_cuda_gate_free(struct weft_device_gate *gate);
-/* Has words ready for gates; a context is current. A result of the driver's. */
-int weft_cuda_gates_prepare(struct weft_device *device);
-/* Work of the ordinal has failed: gates that its queues were to open are opened from here. */
-void weft_cuda_gates_rescue(int ordinal);
+int weft_cuda_wait_stream(struct weft_device *device, int ordinal, void *stream,
+                          struct weft_device_wait **wait);
+int weft_cuda_wait_open(struct weft_device_wait *wait, struct weft_device_queue *queue);
+void weft_cuda_wait_free(struct weft_device_wait *wait);
+/* Has words ready for stream waits; a context is current. A result of the driver's. */
+int weft_cuda_waits_prepare(struct weft_device *device);
+/* Work of the ordinal has failed: stream waits that its queues were to open are opened from here. */
+void weft_cuda_waits_rescue(int ordinal);
 
 int weft_cuda_pin(struct weft_device *device, void *memory, size_t size);
 int weft_cuda_unpin(struct weft_device *device, void *memory, size_t size);

@@ -27,20 +27,20 @@ static int fill(struct weft_cuda_driver *driver, void *library, char *text, size
     memcpy(&get_version, &address, sizeof address);
     int version = 0;
     if (!get_version || get_version(&version) != CUDA_SUCCESS) {
-        snprintf(text, size, "%s does not tell its version", WEFT_RUNTIME_CUDA);
-        return WEFT_MISSING;
+        snprintf(text, size, "%s does not report its version", WEFT_RUNTIME_CUDA);
+        return WEFT_NOT_FOUND;
     }
     if (version < WEFT_CUDA_VERSION_MIN) {
         snprintf(text, size, "the NVIDIA driver serves CUDA %d.%d, needed is %d.%d or later", version / 1000,
                  version % 1000 / 10, WEFT_CUDA_VERSION_MIN / 1000, WEFT_CUDA_VERSION_MIN % 1000 / 10);
-        return WEFT_MISSING;
+        return WEFT_NOT_FOUND;
     }
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         address = dlsym(library, functions[i].symbol);
         if (!address && functions[i].is_needed) {
             snprintf(text, size, "%s, of CUDA %d.%d, lacks %s", WEFT_RUNTIME_CUDA, version / 1000,
                      version % 1000 / 10, functions[i].symbol);
-            return WEFT_MISSING;
+            return WEFT_NOT_FOUND;
         }
         memcpy((char *)driver + functions[i].offset, &address, sizeof address);
     }
@@ -55,7 +55,7 @@ int weft_cuda_driver_find(struct weft_cuda_driver *driver, char *text, size_t si
         return 0;
     int status = fill(driver, library, text, size);
     /* Who loaded it may unload it, but a driver that has been initialised is never unloaded; before that,
-     * identify() calls nothing but what tells that it is not. Both need the code to stay. */
+     * identify() calls nothing but what says that it is not. Both need the code to stay. */
     if (status == 1 && !dlopen(WEFT_RUNTIME_CUDA, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD | RTLD_NODELETE))
         status = 0;
     dlclose(library);
@@ -70,7 +70,7 @@ int weft_cuda_driver_load(struct weft_cuda_driver *driver, char *text, size_t si
     weft_signals_restore(&signals);
     if (!library) {
         snprintf(text, size, "%s cannot be loaded: no NVIDIA driver here", WEFT_RUNTIME_CUDA);
-        return WEFT_MISSING;
+        return WEFT_NOT_FOUND;
     }
     return fill(driver, library, text, size);
 }

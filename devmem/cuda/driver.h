@@ -2,7 +2,7 @@
 /* The part of CUDA's driver API that weft uses, declared here so that the library builds without CUDA.
  *
  * Names of symbols, values of constants and layouts of structures are the ABI of libcuda.so.1 (CUDA Driver API reference;
- * cuda.h of CUDA 13.0); tests/unit/test_cuda_abi.c compares them with cuda.h where there is one. Symbols are asked for by
+ * cuda.h of CUDA 13.0); tests/devmem/test_cuda_abi.c compares them with cuda.h where there is one. Symbols are asked for by
  * the names that carry their version ("cuMemAlloc_v2"), which a driver keeps for ever, so dlsym() is enough.
  *
  * Two levels. weft_cuda_driver_find() looks for a libcuda.so.1 that the program has loaded already: it loads nothing and
@@ -251,7 +251,7 @@ struct weft_cuda_driver {
 };
 
 /* Fills the table from a library that is in the process already. 1: done; 0: there is none; a negative status with its
- * reason in text (WEFT_MISSING: too old, or a function is missing). */
+ * reason in text (WEFT_NOT_FOUND: too old, or a function is missing). */
 int weft_cuda_driver_find(struct weft_cuda_driver *driver, char *text, size_t size);
 
 /* The same; loads the library where need be, for good, and leaves what signals do as it was. Never 0. */

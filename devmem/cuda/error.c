@@ -22,7 +22,7 @@ int weft_cuda_status(int result)
     case CUDA_SYSTEM_NOT_READY:
     case CUDA_SYSTEM_DRIVER_MISMATCH:
     case CUDA_COMPAT_NOT_SUPPORTED_ON_DEVICE:
-        return WEFT_MISSING;
+        return WEFT_NOT_FOUND;
     case CUDA_NOT_PERMITTED:
         return WEFT_ACCESS;
     case CUDA_NOT_SUPPORTED:

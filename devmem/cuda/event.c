@@ -4,7 +4,7 @@
  * Events are used again: making one costs more than recording it, and a record that is pending does not hinder the next one. Those of
  * streams in a context that the program has made are that context's, which may go at any time after the call; they are destroyed.
  *
- * Most events tell no time (CU_EVENT_DISABLE_TIMING): the driver's reference says that those are the fastest to query and to wait for,
+ * Most events have no time (CU_EVENT_DISABLE_TIMING): the driver's reference says that those are the fastest to query and to wait for,
  * and every stream-ordered call makes one. Whoever measures asks for it.
  */
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static int enter(const struct weft_device_event *event, struct weft_cuda_turn *t
                           : weft_cuda_enter(event->device, event->ordinal, turn);
 }
 
-/* In the current context, which is told where it is not the primary one. NULL with a text. */
+/* In the current context, which is given where it is not the primary one. NULL with a text. */
 static struct weft_device_event *event_make(struct weft_device *device, int ordinal, cuda_context context,
                                             int is_timed)
 {
@@ -108,7 +108,7 @@ int weft_cuda_test(struct weft_device_event *event)
         return 0;
     if (!event->context &&
         weft_cuda_is_fatal(result)) /* another context's end is not that of weft's queues */
-        weft_cuda_gates_rescue(event->ordinal);
+        weft_cuda_waits_rescue(event->ordinal);
     return weft_cuda_fail(event->device, result, "work on device %d has failed", event->ordinal);
 }
 

@@ -12,7 +12,7 @@
  * and descriptor, could be anybody's by then, so they are checked. Every exporting process has one board, a sealed memory file:
  *     magic, token (64 random bits, the process's name), then SLOTS slots of 64 bits: serial << 32 | descriptor + 1, or 0.
  * A handle names process, the board's descriptor, slot and serial. The importer fetches the board, which must carry the
- * handle's token; reads the slot, which must have the serial; fetches the descriptor it tells; and reads the slot again, which must be as
+ * handle's token; reads the slot, which must have the serial; fetches the descriptor in it; and reads the slot again, which must be as
  * it was. The exporter clears a slot before it closes its descriptor. Process numbers mean something only within one
  * PID namespace, whose inode is in the handle.
  *
@@ -83,7 +83,7 @@ static inline uint32_t weft_cuda_handle_size(const struct weft_cuda_handle *hand
 /* What check has to be. */
 uint32_t weft_cuda_handle_check(const struct weft_cuda_handle *handle);
 
-/* The uuid by which other processes know a device, and its hash; all 0 when it is not told. */
+/* The uuid by which other processes know a device, and its hash; all 0 when it is not known. */
 uint16_t weft_cuda_uuid_hash(struct weft_device *device, int ordinal);
 void weft_cuda_uuid(struct weft_device *device, int ordinal, uint8_t uuid[16]);
 

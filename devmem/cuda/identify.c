@@ -14,7 +14,7 @@
  * them may lie side by side (PyTorch's expandable segments) and each has its own physical memory. Of everything else
  * it is the allocation: mappings there are blocks of the driver's own, from which it gives out several.
  * Drivers that do not know mappings (MAPPING_BASE, MAPPING_SIZE, BLOCK_ID) refuse the whole question;
- * then the shorter one is asked from there on, and cuMemGetAddressRange() tells the mapping.
+ * then the shorter one is asked from there on, and cuMemGetAddressRange() gives the mapping.
  *
  * Identity. BUFFER_ID is unique for the life of the process, says the reference, for every allocation. It does not say what
  * of VMM is an allocation: a range that is mapped, unmapped and mapped again may keep it. So of VMM the identity is a hash of
@@ -82,7 +82,7 @@ static int ask_once(struct weft_device *device, const void *pointer, uint64_t va
     return result;
 }
 
-/* A thread that has no context may be told that it needs one. Any will do that exists; none is made. */
+/* A thread that has no context may get the answer that it needs one. Any will do that exists; none is made. */
 static int ask(struct weft_device *device, const void *pointer, uint64_t values[ASKED])
 {
     const struct weft_cuda_driver *driver = &device->driver;
@@ -120,19 +120,19 @@ static void set_mapping(struct weft_device *device, const void *pointer, uint64_
     uint64_t base = values[MAPPING_BASE], length = values[MAPPING_SIZE];
     if (atomic_load_explicit(&device->is_narrow, memory_order_relaxed)) {
         struct weft_cuda_turn turn;
-        cuda_pointer told_base = 0;
-        size_t told_length = 0;
+        cuda_pointer range_base = 0;
+        size_t range_length = 0;
         if (weft_cuda_enter(device, span->ordinal, &turn) == WEFT_OK) {
-            device->driver.get_range(&told_base, &told_length, (cuda_pointer)pointer);
+            device->driver.get_range(&range_base, &range_length, (cuda_pointer)pointer);
             weft_cuda_leave(&turn);
         }
-        base = told_base;
-        length = told_length;
+        base = range_base;
+        length = range_length;
     }
     span->identity = 0;
     if (!length || base > (uint64_t)pointer || (uint64_t)pointer - base >= length || base < values[START] ||
         base + length > values[START] + values[SIZE])
-        return; /* it tells the range only */
+        return; /* it gives the range only */
     span->base = base;
     span->length = length;
     if (values[BLOCK])
@@ -166,7 +166,7 @@ int weft_cuda_look(struct weft_device *device, const void *pointer, struct weft_
     if (weft_cuda_find(device) == WEFT_CUDA_NOTHING || ask(device, pointer, values) ||
         (values[TYPE] != CUDA_MEMORY_HOST && values[TYPE] != CUDA_MEMORY_DEVICE && !values[MANAGED]) ||
         !values[SIZE])
-        return WEFT_MISSING;
+        return WEFT_NOT_FOUND;
     memset(memory, 0, sizeof *memory);
     memory->span.base = values[START];
     memory->span.length = values[SIZE];
@@ -174,19 +174,19 @@ int weft_cuda_look(struct weft_device *device, const void *pointer, struct weft_
     memory->span.ordinal = (int32_t)values[ORDINAL];
     /* The program has initialised CUDA, or this would not be its memory: nothing that it does not use is started here. */
     if (weft_cuda_check(device, memory->span.ordinal))
-        return WEFT_MISSING;
+        return WEFT_NOT_FOUND;
     if (values[MANAGED]) {
         memory->span.kind = WEFT_MEMORY_MANAGED;
         if (device->ordinals[memory->span.ordinal].has_concurrent_managed)
             memory->span.flags = WEFT_SPAN_HOST_ACCESS;
     } else if (values[TYPE] == CUDA_MEMORY_HOST) {
         if (values[ADDRESS] != (uint64_t)pointer)
-            return WEFT_MISSING;
+            return WEFT_NOT_FOUND;
         memory->span.kind = WEFT_MEMORY_PINNED;
         memory->span.ordinal = -1;
         memory->span.flags = WEFT_SPAN_HOST_ACCESS;
     } else if (!values[MAPPED] && !values[LEGACY] && !values[POOL])
-        return WEFT_MISSING; /* reserved, and nothing there */
+        return WEFT_NOT_FOUND; /* reserved, and nothing there */
     else
         set_device(device, pointer, values, memory);
     return WEFT_OK;

@@ -26,15 +26,15 @@ static struct {
     struct import *list;
 } imports = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static int parse(struct weft_device *device, const struct weft_device_handle *told,
+static int parse(struct weft_device *device, const struct weft_device_handle *given,
                  struct weft_cuda_handle *handle)
 {
     const char *wrong = NULL;
     memset(handle, 0, sizeof *handle);
-    memcpy(handle, told->bytes, told->bytes_used < sizeof *handle ? told->bytes_used : sizeof *handle);
-    if (told->bytes_used != weft_cuda_handle_size(handle))
+    memcpy(handle, given->bytes, given->bytes_used < sizeof *handle ? given->bytes_used : sizeof *handle);
+    if (given->bytes_used != weft_cuda_handle_size(handle))
         return device->params.fail(WEFT_PROTOCOL, "a handle of CUDA memory has %u bytes, expected are %u",
-                                   told->bytes_used, weft_cuda_handle_size(handle));
+                                   given->bytes_used, weft_cuda_handle_size(handle));
     int is_legacy = handle->method == WEFT_CUDA_LEGACY;
     if (handle->magic != WEFT_CUDA_HANDLE_MAGIC)
         wrong = "it is not of this kind";
@@ -66,8 +66,8 @@ static int check_peer(struct weft_device *device, int ordinal, const struct weft
         device->driver.device_can_access_peer(&can, device->ordinals[ordinal].device,
                                               device->ordinals[i].device);
         if (!can)
-            return device->params.fail(WEFT_UNSUPPORTED,
-                                       "CUDA device %d cannot reach the memory of device %d", ordinal, i);
+            return device->params.fail(WEFT_UNSUPPORTED, "CUDA device %d cannot reach memory on device %d",
+                                       ordinal, i);
     }
     return WEFT_OK;
 }
@@ -215,13 +215,13 @@ static int refuse_own(struct weft_device *device, const struct weft_cuda_handle 
     return device->params.fail(WEFT_UNSUPPORTED, "device memory of this same process is used by its pointer");
 }
 
-int weft_cuda_import_ipc(struct weft_device *device, int ordinal, const struct weft_device_handle *told,
+int weft_cuda_import_ipc(struct weft_device *device, int ordinal, const struct weft_device_handle *given,
                          void **base)
 {
     struct weft_cuda_turn turn;
     struct weft_cuda_handle handle;
     struct import *import = NULL;
-    int status = parse(device, told, &handle);
+    int status = parse(device, given, &handle);
     if (status)
         return status;
     status = weft_cuda_check(device, ordinal);

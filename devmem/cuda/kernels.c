@@ -8,18 +8,18 @@
 #define BLOCKS_PER_MULTIPROCESSOR 8
 /* Elements that a thread takes where everything goes element by element. */
 #define ELEMENTS_PER_THREAD 4
-/* Vectors of a program's largest step for which one more block is worth meeting it. */
-#define PROGRAM_STEPS_PER_BLOCK (2 * WEFT_KERNEL_PROGRAM_THREADS)
-#define PROGRAM_STEP_WORDS_MAX                                                                               \
+/* Vectors of a device collective's largest step for which one more block is worth meeting it. */
+#define COLLECTIVE_STEPS_PER_BLOCK (2 * WEFT_KERNEL_COLLECTIVE_THREADS)
+#define COLLECTIVE_STEP_WORDS_MAX                                                                            \
     (WEFT_KERNEL_STEP_WORDS + WEFT_DEVICE_SOURCES_MAX + WEFT_DEVICE_DESTINATIONS_MAX)
 
 #define VECTOR_BYTES WEFT_KERNEL_VECTOR_BYTES
 
-#define NAME_OF(name, ...)         "weft_cuda_" #name,
-#define NAME_OF_FIXED(name, n, f)  "weft_cuda_" #name "_" #n,
-#define NAME_OF_PROGRAM(name, ...) "weft_cuda_" #name "_program",
+#define NAME_OF(name, ...)            "weft_cuda_" #name,
+#define NAME_OF_FIXED(name, n, f)     "weft_cuda_" #name "_" #n,
+#define NAME_OF_COLLECTIVE(name, ...) "weft_cuda_" #name "_collective",
 static const char *const names[WEFT_KERNEL_COUNT] = {WEFT_KERNEL_FAMILIES(NAME_OF, NAME_OF) WEFT_KERNEL_FIXED(
-    NAME_OF_FIXED) WEFT_KERNEL_REDUCTIONS(NAME_OF_PROGRAM, NAME_OF_PROGRAM)};
+    NAME_OF_FIXED) WEFT_KERNEL_REDUCTIONS(NAME_OF_COLLECTIVE, NAME_OF_COLLECTIVE)};
 
 /* Bytes that a family goes by outside of whole vectors. */
 #define SUM_EDGE(name, lane, ...)         [WEFT_KERNEL_##name] = (lane) / 8,
@@ -294,7 +294,7 @@ int weft_kernel_copy(struct weft_kernel_launch *launch, const struct weft_kernel
     return taken;
 }
 
-/* --- programs */
+/* --- device collectives */
 
 static uint32_t head_of(uint32_t kind, uint32_t sources, uint32_t destinations)
 {
@@ -302,13 +302,13 @@ static uint32_t head_of(uint32_t kind, uint32_t sources, uint32_t destinations)
 }
 
 /* The words of a reduction or copy; how many, none when it has no elements. */
-static uint32_t piece_encode(uint64_t *words, const struct weft_device_program *program,
+static uint32_t piece_encode(uint64_t *words, const struct weft_device_collective *collective,
                              const struct weft_device_step *step, int family)
 {
     struct weft_kernel_piece piece = {.source_count = step->source_count};
     int is_copy = step->source_count == 1 && !step->finish;
     size_t edge = is_copy ? 1 : edge_bytes[family];
-    uint64_t size = step->count * weft_dtype_size(program->dtype);
+    uint64_t size = step->count * weft_dtype_size(collective->dtype);
     uint32_t used = WEFT_KERNEL_STEP_WORDS;
     if (!size)
         return 0;
@@ -320,35 +320,37 @@ static uint32_t piece_encode(uint64_t *words, const struct weft_device_program *
     words[0] = head_of(is_copy ? WEFT_KERNEL_STEP_COPY : WEFT_KERNEL_STEP_REDUCE, step->source_count,
                        step->destination_count) |
                (piece.vectors ? piece.head_bytes << 24 : 0) | (uint64_t)piece.flags << 32;
-    words[1] = program->op == WEFT_AVG ? step->finish : 0;
+    words[1] = collective->op == WEFT_AVG ? step->finish : 0;
     words[2] = size / edge;
     words[3] = piece.vectors;
     return used;
 }
 
 /* Blocks that find work in so many vectors, or elements without. All of them must be on the device at a time, as they wait for
- * each other: one in four multiprocessors is free for them unless programs have taken it. */
-static uint32_t program_blocks(const struct weft_kernel_device *device, uint64_t steps)
+ * each other: one in four multiprocessors is free for them unless device collectives have taken it. */
+static uint32_t collective_blocks(const struct weft_kernel_device *device, uint64_t steps)
 {
     uint64_t room = device->multiprocessors > 4 ? (uint64_t)device->multiprocessors / 4 : 1;
-    uint64_t wanted = (steps + PROGRAM_STEPS_PER_BLOCK - 1) / PROGRAM_STEPS_PER_BLOCK;
-    room = room < WEFT_KERNEL_PROGRAM_BLOCKS ? room : WEFT_KERNEL_PROGRAM_BLOCKS;
+    uint64_t wanted = (steps + COLLECTIVE_STEPS_PER_BLOCK - 1) / COLLECTIVE_STEPS_PER_BLOCK;
+    room = room < WEFT_KERNEL_COLLECTIVE_BLOCKS ? room : WEFT_KERNEL_COLLECTIVE_BLOCKS;
     wanted = wanted ? wanted : 1;
     return (uint32_t)(wanted < room ? wanted : room);
 }
 
-int weft_kernel_program(struct weft_kernel_program_launch *launch, const struct weft_kernel_device *device,
-                        const struct weft_device_program *program, uint32_t first)
+int weft_kernel_collective(struct weft_kernel_collective_launch *launch,
+                           const struct weft_kernel_device *device,
+                           const struct weft_device_collective *collective, uint32_t first)
 {
-    uint64_t largest = 0, *words = launch->program.words;
+    uint64_t largest = 0, *words = launch->collective.words;
     uint32_t used = 0, at = first;
-    int family = device_runs(device) ? family_find(program->dtype, program->op) : WEFT_UNSUPPORTED;
+    int family = device_runs(device) ? family_find(collective->dtype, collective->op) : WEFT_UNSUPPORTED;
     if (family < 0)
         return family;
-    for (; at < program->step_count && used + PROGRAM_STEP_WORDS_MAX <= WEFT_KERNEL_PROGRAM_WORDS; at++) {
-        const struct weft_device_step *step = &program->steps[at];
+    for (; at < collective->step_count && used + COLLECTIVE_STEP_WORDS_MAX <= WEFT_KERNEL_COLLECTIVE_WORDS;
+         at++) {
+        const struct weft_device_step *step = &collective->steps[at];
         if (step->kind == WEFT_DEVICE_STEP_REDUCE) {
-            uint32_t length = piece_encode(words + used, program, step, family);
+            uint32_t length = piece_encode(words + used, collective, step, family);
             uint64_t vectors = length ? words[used + 3] : 0, count = length ? words[used + 2] : 0;
             uint64_t steps = vectors ? vectors : count;
             largest = steps > largest ? steps : largest;
@@ -360,9 +362,9 @@ int weft_kernel_program(struct weft_kernel_program_launch *launch, const struct 
             words[used++] = step->value;
         }
     }
-    launch->program.word_count = used;
-    launch->kernel = WEFT_KERNEL_PROGRAMS + family;
-    launch->grid = program_blocks(device, largest);
-    launch->block = WEFT_KERNEL_PROGRAM_THREADS;
+    launch->collective.word_count = used;
+    launch->kernel = WEFT_KERNEL_COLLECTIVES + family;
+    launch->grid = collective_blocks(device, largest);
+    launch->block = WEFT_KERNEL_COLLECTIVE_THREADS;
     return (int)(at - first);
 }

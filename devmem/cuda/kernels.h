@@ -23,13 +23,13 @@
 #include "devmem/cuda/parameters.h"
 
 /* Numbers of the kernels, from 0 to WEFT_KERNEL_COUNT: one for any number of sources per family, then those for a fixed number. From
- * WEFT_KERNEL_PROGRAMS on those for programs, in the families' order. */
+ * WEFT_KERNEL_COLLECTIVES on those for device collectives, in the families' order. */
 #define WEFT_KERNEL_SUM_NUMBER(name, ...)                  WEFT_KERNEL_##name,
 #define WEFT_KERNEL_FIXED_NUMBER(name, sources, in_flight) WEFT_KERNEL_##name##_##sources,
 enum weft_kernel {
     WEFT_KERNEL_FAMILIES(WEFT_KERNEL_SUM_NUMBER, WEFT_KERNEL_SUM_NUMBER)
-        WEFT_KERNEL_FIXED(WEFT_KERNEL_FIXED_NUMBER) WEFT_KERNEL_PROGRAMS,
-    WEFT_KERNEL_COUNT = WEFT_KERNEL_PROGRAMS + WEFT_KERNEL_copy /* the last family, which has none */
+        WEFT_KERNEL_FIXED(WEFT_KERNEL_FIXED_NUMBER) WEFT_KERNEL_COLLECTIVES,
+    WEFT_KERNEL_COUNT = WEFT_KERNEL_COLLECTIVES + WEFT_KERNEL_copy /* the last family, which has none */
 };
 #undef WEFT_KERNEL_SUM_NUMBER
 #undef WEFT_KERNEL_FIXED_NUMBER
@@ -46,11 +46,11 @@ struct weft_kernel_launch {
     struct weft_kernel_batch batch;
 };
 
-/* As the other: one parameter, program. meeting and stop are for the caller to fill in. */
-struct weft_kernel_program_launch {
+/* As the other: one parameter, device collective. meeting and stop are for the caller to fill in. */
+struct weft_kernel_collective_launch {
     int kernel;
     uint32_t grid, block;
-    struct weft_kernel_program program;
+    struct weft_kernel_collective collective;
 };
 
 struct weft_kernel_copy {
@@ -71,11 +71,12 @@ int weft_kernel_reduce(struct weft_kernel_launch *launch, const struct weft_kern
 int weft_kernel_copy(struct weft_kernel_launch *launch, const struct weft_kernel_device *device,
                      const struct weft_kernel_copy *copies, size_t count);
 
-/* One launch for as many of the program's steps, from number first on, as fit into a parameter; returns how many (at least 1), or
- * WEFT_UNSUPPORTED as above. Steps are well-formed and memory is within reach: that is the caller's to see to. Launches of one program in
+/* One launch for as many of the device collective's steps, from number first on, as fit into a parameter; returns how many (at least 1), or
+ * WEFT_UNSUPPORTED as above. Steps are well-formed and memory is within reach: that is the caller's to see to. Launches of one device collective in
  * one stream follow each other as its steps do. */
-int weft_kernel_program(struct weft_kernel_program_launch *launch, const struct weft_kernel_device *device,
-                        const struct weft_device_program *program, uint32_t first);
+int weft_kernel_collective(struct weft_kernel_collective_launch *launch,
+                           const struct weft_kernel_device *device,
+                           const struct weft_device_collective *collective, uint32_t first);
 
 /* The name by which the image has a kernel; NULL out of range. */
 const char *weft_kernel_name(int kernel);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The CUDA kernels' image, where there is an nvcc that knows sm_90 (mk/depends.mk); WITH_CUDA=no leaves it out. KERNEL_IMAGE is the file, empty without.
-# Beside it lie what tests/unit/test_kernels_image looks at: the compiler's report on each kernel (reduce.log), and in nvcc/ the
+# Beside it lie what tests/devmem/test_kernels_image looks at: the compiler's report on each kernel (reduce.log), and in nvcc/ the
 # PTX and the code for each architecture.
 
 NVCC_FLAGS ?=

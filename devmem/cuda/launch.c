@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loading the kernels and launching reductions.
  *
- * Loading may wait for the whole device, which may have a stream at a closed gate, and then for ever where the gate is to be opened by the
- * thread that loads. A stream's gate is put there by a queue's owner, so all is loaded when a device's first queue is opened: the module, and
+ * Loading may wait for the whole device, which may have a stream at a closed wait, and then for ever where that is to be opened by the
+ * thread that loads. A stream's wait is put there by a queue's owner, so all is loaded when a device's first queue is opened: the module, and
  * each function, since drivers load functions late as well (CUDA_MODULE_LOADING=LAZY is what they do from CUDA 12.2 on): when the
  * function is asked for, or else by cuFuncLoad, which drivers have from CUDA 12.4 on. For the whole process, as ranks that are
- * threads share the device's context: another rank's first queue would load beside the first one's gates. A failure is kept, with its
- * text, and told by reduce().
+ * threads share the device's context: another rank's first queue would load beside the first one's stream waits. A failure is kept, with its
+ * text, and reported by reduce().
  *
  * A kernel that touches what its device cannot reach ends in an error that kills the whole context, the program's included. So
  * the driver is asked whose memory each pointer is.
@@ -33,7 +33,7 @@ int weft_cuda_has_kernels(void)
 }
 
 /* The text names what was to fit: the device's architecture and the driver's version. */
-static void tell_failure(struct weft_device *device, int ordinal, struct weft_cuda_launcher *launcher,
+static void note_failure(struct weft_device *device, int ordinal, struct weft_cuda_launcher *launcher,
                          int result, const char *what, const char *log)
 {
     const struct weft_cuda_driver *driver = &device->driver;
@@ -56,7 +56,7 @@ static void functions_load(struct weft_device *device, int ordinal, struct weft_
         if (!result && driver->function_load)
             result = driver->function_load(*function);
         if (result) {
-            tell_failure(device, ordinal, launcher, result, weft_kernel_name(kernel), "");
+            note_failure(device, ordinal, launcher, result, weft_kernel_name(kernel), "");
             driver->module_unload(launcher->module);
             launcher->module = NULL;
             return;
@@ -84,7 +84,7 @@ static void module_load(struct weft_device *device, int ordinal, struct weft_cud
     }
     log[sizeof log - 1] = '\0';
     launcher->module = NULL;
-    tell_failure(device, ordinal, launcher, result, "the kernels", log);
+    note_failure(device, ordinal, launcher, result, "the kernels", log);
 }
 
 /* With the lock. NULL: no memory. */
@@ -148,9 +148,8 @@ int weft_cuda_check_reach(struct weft_device_queue *queue, const void *pointer, 
     *span = memory.span;
     if (weft_cuda_is_reached(device, queue->ordinal, pointer, &memory))
         return WEFT_OK;
-    return device->params.fail(WEFT_UNSUPPORTED,
-                               "%sCUDA device %d cannot reach the memory of device %d at %p", prefix,
-                               queue->ordinal, memory.span.ordinal, pointer);
+    return device->params.fail(WEFT_UNSUPPORTED, "%sCUDA device %d cannot reach memory on device %d at %p",
+                               prefix, queue->ordinal, memory.span.ordinal, pointer);
 }
 
 static int check_reaches(struct weft_device_queue *queue, const struct weft_device_reduction *reduction)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reductions and programs by weft's kernels (devmem/cuda/kernels.h). Private to devmem/cuda/. */
+/* Reductions and device collectives by weft's kernels (devmem/cuda/kernels.h). Private to devmem/cuda/. */
 #ifndef WEFT_DEVMEM_CUDA_LAUNCH_H
 #define WEFT_DEVMEM_CUDA_LAUNCH_H
 
@@ -28,20 +28,20 @@ int weft_cuda_check_reach(struct weft_device_queue *queue, const void *pointer, 
 
 /* Whether the library was built with kernels. */
 int weft_cuda_has_kernels(void);
-/* And whether the device runs those for programs. */
-int weft_cuda_has_programs(struct weft_device *device, int ordinal);
+/* And whether the device runs those for device collectives. */
+int weft_cuda_has_collectives(struct weft_device *device, int ordinal);
 
-/* Loads the kernels into the current context, the ordinal's, unless that has been tried in this process. What fails is told by
+/* Loads the kernels into the current context, the ordinal's, unless that has been tried in this process. What fails is reported by
  * reduce. */
 void weft_cuda_launcher_open(struct weft_device *device, int ordinal);
 /* Has no more use for them; the last one unloads them, when the ordinal's context is there and current. */
 void weft_cuda_launcher_close(struct weft_device *device, int ordinal, int is_there);
 
-/* A place for the blocks of a queue's programs to meet, -1 when there is none; given back when none of them runs any more. */
+/* A place for the blocks of a queue's device collectives to meet, -1 when there is none; given back when none of them runs any more. */
 int weft_cuda_meeting_take(struct weft_device *device, int ordinal);
 void weft_cuda_meeting_give(struct weft_device *device, int ordinal, int meeting);
 
 int weft_cuda_reduce(struct weft_device_queue *queue, const struct weft_device_reduction *reduction);
-int weft_cuda_run(struct weft_device_queue *queue, const struct weft_device_program *program);
+int weft_cuda_run(struct weft_device_queue *queue, const struct weft_device_collective *collective);
 
 #endif

@@ -6,7 +6,7 @@
  * a tail. Head and tail go element by element. Sources need not be aligned where the destinations are: then a vector is put together
  * from the two aligned ones around it, both within the source. Where no address can be brought to alignment everything is head.
  *
- * The other one is a program, or as much of it as a parameter holds, which are 4 KiB. Its steps lie one behind the other, each as many
+ * The other one is a device collective, or as much of it as a parameter holds, which are 4 KiB. Its steps lie one behind the other, each as many
  * words of 64 bits as it needs:
  *
  *     SIGNAL, AWAIT    head, address of the word, value
@@ -51,10 +51,10 @@ struct weft_kernel_batch {
     uint32_t reserved;
 };
 
-#define WEFT_KERNEL_PROGRAM_THREADS 512 /* of every block */
-#define WEFT_KERNEL_PROGRAM_BLOCKS  8   /* at most */
-#define WEFT_KERNEL_PROGRAM_WORDS   508
-#define WEFT_KERNEL_MEETINGS        64 /* queues of a device whose programs may have several blocks */
+#define WEFT_KERNEL_COLLECTIVE_THREADS 512 /* of every block */
+#define WEFT_KERNEL_COLLECTIVE_BLOCKS  8   /* at most */
+#define WEFT_KERNEL_COLLECTIVE_WORDS   508
+#define WEFT_KERNEL_MEETINGS           64 /* queues of a device whose device collectives may have several blocks */
 
 enum weft_kernel_step_kind {
     WEFT_KERNEL_STEP_END = 0,
@@ -76,11 +76,11 @@ enum weft_kernel_step_kind {
          ? 3U                                                                                                \
          : WEFT_KERNEL_STEP_WORDS + WEFT_KERNEL_STEP_SOURCES(head) + WEFT_KERNEL_STEP_DESTINATIONS(head))
 
-struct weft_kernel_program {
+struct weft_kernel_collective {
     uint32_t word_count;
     uint32_t meeting;     /* of the queue, below WEFT_KERNEL_MEETINGS; of no matter with one block */
     const uint64_t *stop; /* of the host */
-    uint64_t words[WEFT_KERNEL_PROGRAM_WORDS];
+    uint64_t words[WEFT_KERNEL_COLLECTIVE_WORDS];
 };
 
 #endif

@@ -124,9 +124,9 @@ static int uncover(struct weft_device *device, const struct range *pin)
             link = &segment->next;
             continue;
         }
-        int told = device->driver.host_unregister((void *)segment->begin);
+        int answer = device->driver.host_unregister((void *)segment->begin);
         if (!result)
-            result = told;
+            result = answer;
         *link = segment->next;
         free(segment);
     }

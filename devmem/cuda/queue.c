@@ -3,7 +3,7 @@
  *
  * A queue is a stream of the highest priority that does not synchronise with the legacy default stream. Priority is more
  * than speed: streams of different priority do not share a channel to the device, so that a stream of the program's that stops at a
- * gate cannot hold up the work that opens it.
+ * wait cannot hold up the work that opens it.
  *
  * Closing. What a queue waits for may never end, so behind every wait, and every program, an event is recorded: when it has happened, what is left is
  * weft's own work, which ends. When it does not happen in time, the stream is destroyed as it is: the driver returns at once
@@ -44,10 +44,10 @@ int weft_cuda_queue_open(struct weft_device *device, int ordinal, struct weft_de
         status = weft_cuda_fail(device, result, "making an event on device %d", ordinal);
         goto destroy_stream;
     }
-    /* What may wait for the whole device is done here, while no gate can be closed for this queue. What of it fails is
-     * told by the operation that needs it. */
-    if (device->ordinals[ordinal].has_gates)
-        weft_cuda_gates_prepare(device);
+    /* What may wait for the whole device is done here, while no stream wait can be closed for this queue. What of it fails is
+     * reported by the operation that needs it. */
+    if (device->ordinals[ordinal].has_waits)
+        weft_cuda_waits_prepare(device);
     weft_cuda_launcher_open(device, ordinal);
     queue->meeting = weft_cuda_meeting_take(device, ordinal);
     weft_cuda_leave(&turn);
@@ -84,7 +84,7 @@ void weft_cuda_queue_close(struct weft_device_queue *queue)
         if (result == CUDA_SUCCESS)
             result = driver->stream_synchronize(queue->stream);
         if (weft_cuda_is_fatal(result))
-            weft_cuda_gates_rescue(queue->ordinal);
+            weft_cuda_waits_rescue(queue->ordinal);
         if (result == CUDA_SUCCESS) /* else a program may go on meeting there */
             weft_cuda_meeting_give(queue->device, queue->ordinal, queue->meeting);
         driver->event_destroy(queue->waited);

@@ -5,17 +5,17 @@
  * A block finds its piece by its number. Whole vectors are dealt out to the piece's threads so that the threads of a warp
  * take neighbouring ones; then head and tail are, element by element. No thread reads what another one writes: a destination that is a
  * source too is read, vector for vector, by the thread that will write it, and before. There is no shared memory and no barrier,
- * but in the kernels at the end, which work through programs (devmem/cuda/program.h).
+ * but in the kernels at the end, which work through device collectives (devmem/cuda/collective.h).
  *
  * Loads of aligned vectors say that the line will not be read again; those for sources that lie askew keep it, because the
  * neighbouring thread reads half of it. Results are stored as usual: a NIC, or the next step, reads them soon.
  *
- * This text is C as well, which the tests compile with stand-ins for what nvcc provides.
+ * This text is C as well, which the tests compile with fakes for what nvcc provides.
  */
 #include "devmem/cuda/arithmetic.h"
+#include "devmem/cuda/collective.h"
 #include "devmem/cuda/families.h"
 #include "devmem/cuda/parameters.h"
-#include "devmem/cuda/program.h"
 
 #ifdef __cplusplus
 #define KERNEL extern "C" __global__ void __launch_bounds__(WEFT_KERNEL_THREADS, WEFT_KERNEL_RESIDENT)
@@ -439,36 +439,36 @@ WEFT_KERNEL_FAMILIES(SUM, OTHER)
     }
 WEFT_KERNEL_FIXED(FIXED)
 
-/* --- programs. One kernel for each family but copies, which every program may have. As C, a block's threads are gone through
+/* --- device collectives. One kernel for each family but copies, which every device collective may have. As C, a block's threads are gone through
  * one after the other between two barriers. */
 
 #ifdef __CUDACC__
-#define PROGRAM_KERNEL extern "C" __global__ void __launch_bounds__(WEFT_KERNEL_PROGRAM_THREADS, 1)
+#define COLLECTIVE_KERNEL extern "C" __global__ void __launch_bounds__(WEFT_KERNEL_COLLECTIVE_THREADS, 1)
 #define SHARED         __shared__
 #define FIRST_THREAD   if (threadIdx.x == 0)
 #define EACH_THREAD
 #define TOGETHER() __syncthreads()
 #else
-#define PROGRAM_KERNEL __global__ void
+#define COLLECTIVE_KERNEL __global__ void
 #define SHARED
 #define FIRST_THREAD
-#define EACH_THREAD for (threadIdx.x = 0; threadIdx.x < WEFT_KERNEL_PROGRAM_THREADS; threadIdx.x++)
+#define EACH_THREAD for (threadIdx.x = 0; threadIdx.x < WEFT_KERNEL_COLLECTIVE_THREADS; threadIdx.x++)
 #define TOGETHER()
 #endif
 
-WEFT_ELEMENTWISE struct place place_in_program(void)
+WEFT_ELEMENTWISE struct place place_in_collective(void)
 {
     struct place place;
     place.piece = 0;
     place.block = blockIdx.x;
     place.blocks = gridDim.x;
-    place.thread = (uint64_t)blockIdx.x * WEFT_KERNEL_PROGRAM_THREADS + threadIdx.x;
-    place.threads = (uint64_t)gridDim.x * WEFT_KERNEL_PROGRAM_THREADS;
+    place.thread = (uint64_t)blockIdx.x * WEFT_KERNEL_COLLECTIVE_THREADS + threadIdx.x;
+    place.threads = (uint64_t)gridDim.x * WEFT_KERNEL_COLLECTIVE_THREADS;
     return place;
 }
 
 /* One source, byte for byte. */
-WEFT_ELEMENTWISE void program_copy(const struct weft_kernel_piece *piece, struct place place)
+WEFT_ELEMENTWISE void collective_copy(const struct weft_kernel_piece *piece, struct place place)
 {
     const uint64_t head = piece->head_bytes, skipped = piece->vectors * VECTOR_BYTES;
     for (uint64_t at = place.thread; at < piece->vectors; at += place.threads)
@@ -482,23 +482,23 @@ WEFT_ELEMENTWISE void program_copy(const struct weft_kernel_piece *piece, struct
     }
 }
 
-#define PROGRAM(name, ...)                                                                                   \
-    PROGRAM_KERNEL weft_cuda_##name##_program(const __grid_constant__ struct weft_kernel_program program)    \
+#define COLLECTIVE(name, ...)                                                                                   \
+    COLLECTIVE_KERNEL weft_cuda_##name##_collective(const __grid_constant__ struct weft_kernel_collective collective)    \
     {                                                                                                        \
         SHARED struct walk walk;                                                                             \
-        FIRST_THREAD walk_begin(&walk, &program, blockIdx.x, gridDim.x);                                     \
+        FIRST_THREAD walk_begin(&walk, &collective, blockIdx.x, gridDim.x);                                     \
         TOGETHER();                                                                                          \
         while (walk.kind != WEFT_KERNEL_STEP_END) {                                                          \
             EACH_THREAD                                                                                      \
             {                                                                                                \
                 if (walk.kind == WEFT_KERNEL_STEP_COPY)                                                      \
-                    program_copy(&walk.piece, place_in_program());                                           \
+                    collective_copy(&walk.piece, place_in_collective());                                           \
                 else                                                                                         \
-                    name##_piece(&walk.piece, place_in_program());                                           \
+                    name##_piece(&walk.piece, place_in_collective());                                           \
             }                                                                                                \
             TOGETHER();                                                                                      \
-            FIRST_THREAD walk_on(&walk, &program, blockIdx.x, gridDim.x);                                    \
+            FIRST_THREAD walk_on(&walk, &collective, blockIdx.x, gridDim.x);                                    \
             TOGETHER();                                                                                      \
         }                                                                                                    \
     }
-WEFT_KERNEL_REDUCTIONS(PROGRAM, PROGRAM)
+WEFT_KERNEL_REDUCTIONS(COLLECTIVE, COLLECTIVE)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs: what is checked, and how they are launched.
+/* Device collectives: what is checked, and how they are launched.
  *
- * A program goes to the device by value, as the parameter of a kernel: nothing has to be allocated, copied or kept for it, whatever
- * becomes of the queue. A parameter holds about 120 steps (devmem/cuda/parameters.h). Longer programs are several launches, one behind the other
+ * A device collective goes to the device by value, as the parameter of a kernel: nothing has to be allocated, copied or kept for it, whatever
+ * becomes of the queue. A parameter holds about 120 steps (devmem/cuda/parameters.h). Longer device collectives are several launches, one behind the other
  * in the queue's stream, without the host in between.
  *
  * The driver is asked whose memory each step uses, once per span.
  *
  * Streams of one process share the hardware's channels to the device (eight, unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise), where
- * a program that waits may hold up one that it waits for. So the kind does not promise that they get on beside each other. Programs
+ * a device collective that waits may hold up one that it waits for. So the kind does not promise that they get on beside each other. Device collectives
  * of different processes take turns on a device.
  */
 #include <stdio.h>
@@ -25,16 +25,16 @@ struct reach {
     struct weft_device_span spans[SPANS_KNOWN];
 };
 
-int weft_cuda_has_programs(struct weft_device *device, int ordinal)
+int weft_cuda_has_collectives(struct weft_device *device, int ordinal)
 {
     struct weft_kernel_device geometry = {0};
-    struct weft_kernel_program_launch launch;
-    const struct weft_device_program least = {.dtype = WEFT_UINT8, .op = WEFT_SUM};
+    struct weft_kernel_collective_launch launch;
+    const struct weft_device_collective least = {.dtype = WEFT_UINT8, .op = WEFT_SUM};
     if (!weft_cuda_has_kernels() || !device->uses_host_pointers ||
         device->driver.device_get_attribute(&geometry.major, CUDA_DEVICE_COMPUTE_MAJOR,
                                             device->ordinals[ordinal].device))
         return 0;
-    return weft_kernel_program(&launch, &geometry, &least, 0) >= 0;
+    return weft_kernel_collective(&launch, &geometry, &least, 0) >= 0;
 }
 
 int weft_cuda_meeting_take(struct weft_device *device, int ordinal)
@@ -72,7 +72,7 @@ static int reach_check(struct reach *reach, const void *pointer, uint64_t size)
         if (!span) {
             uint32_t place = reach->count < SPANS_KNOWN ? reach->count : reach->next++ % SPANS_KNOWN;
             char prefix[48];
-            snprintf(prefix, sizeof prefix, "step %u of a program: ", reach->step);
+            snprintf(prefix, sizeof prefix, "step %u of a device collective: ", reach->step);
             int status = weft_cuda_check_reach(reach->queue, at, prefix, &reach->spans[place]);
             if (status)
                 return status;
@@ -87,31 +87,33 @@ static int reach_check(struct reach *reach, const void *pointer, uint64_t size)
     return WEFT_OK;
 }
 
-static int step_check(struct reach *reach, const struct weft_device_program *program, uint32_t number)
+static int step_check(struct reach *reach, const struct weft_device_collective *collective, uint32_t number)
 {
     const struct weft_device_params *params = &reach->queue->device->params;
-    const struct weft_device_step *step = &program->steps[number];
+    const struct weft_device_step *step = &collective->steps[number];
     uint64_t bytes;
     int status = WEFT_OK;
     reach->step = number;
     if (step->kind > WEFT_DEVICE_STEP_AWAIT)
-        return params->fail(WEFT_INVALID, "step %u of a program is of kind %u: expected 0 to %d", number,
-                            step->kind, WEFT_DEVICE_STEP_AWAIT);
+        return params->fail(WEFT_INVALID, "step %u of a device collective is of kind %u: expected 0 to %d",
+                            number, step->kind, WEFT_DEVICE_STEP_AWAIT);
     if (step->kind != WEFT_DEVICE_STEP_REDUCE) {
         if ((uintptr_t)step->word % sizeof *step->word)
-            return params->fail(WEFT_INVALID,
-                                "step %u of a program has its word at %p: expected a multiple of %zu", number,
-                                (void *)step->word, sizeof *step->word);
+            return params->fail(
+                WEFT_INVALID, "step %u of a device collective has its word at %p: expected a multiple of %zu",
+                number, (void *)step->word, sizeof *step->word);
         return reach_check(reach, step->word, sizeof *step->word);
     }
     if (step->source_count < 1 || step->source_count > WEFT_DEVICE_SOURCES_MAX ||
         step->destination_count < 1 || step->destination_count > WEFT_DEVICE_DESTINATIONS_MAX)
+        return params->fail(
+            WEFT_INVALID,
+            "step %u of a device collective reduces %u sources (1 to %d) to %u destinations (1 to %d)",
+            number, step->source_count, WEFT_DEVICE_SOURCES_MAX, step->destination_count,
+            WEFT_DEVICE_DESTINATIONS_MAX);
+    if (__builtin_mul_overflow(step->count, weft_dtype_size(collective->dtype), &bytes))
         return params->fail(WEFT_INVALID,
-                            "step %u of a program reduces %u sources (1 to %d) to %u destinations (1 to %d)",
-                            number, step->source_count, WEFT_DEVICE_SOURCES_MAX, step->destination_count,
-                            WEFT_DEVICE_DESTINATIONS_MAX);
-    if (__builtin_mul_overflow(step->count, weft_dtype_size(program->dtype), &bytes))
-        return params->fail(WEFT_INVALID, "step %u of a program has %llu elements: more than there is memory",
+                            "step %u of a device collective has %llu elements: more than there is memory",
                             number, (unsigned long long)step->count);
     for (uint32_t i = 0; i < step->source_count && !status; i++)
         status = reach_check(reach, step->sources[i], bytes);
@@ -125,37 +127,39 @@ static int stop_check(struct weft_device_queue *queue, const uint64_t *stop)
     const struct weft_device_params *params = &queue->device->params;
     struct weft_cuda_memory memory;
     if ((uintptr_t)stop % sizeof *stop)
-        return params->fail(WEFT_INVALID, "a program's stop is at %p: expected a multiple of %zu",
+        return params->fail(WEFT_INVALID, "a device collective's stop is at %p: expected a multiple of %zu",
                             (const void *)stop, sizeof *stop);
     if (weft_cuda_look(queue->device, stop, &memory) || memory.span.kind != WEFT_MEMORY_PINNED)
-        return params->fail(WEFT_INVALID, "a program's stop is at %p: no pinned memory", (const void *)stop);
+        return params->fail(WEFT_INVALID, "a device collective's stop is at %p: no pinned memory",
+                            (const void *)stop);
     return WEFT_OK;
 }
 
-static int program_check(struct weft_device_queue *queue, const struct weft_device_program *program,
-                         const struct weft_cuda_launcher *launcher)
+static int collective_check(struct weft_device_queue *queue, const struct weft_device_collective *collective,
+                            const struct weft_cuda_launcher *launcher)
 {
     const struct weft_device_params *params = &queue->device->params;
-    const struct weft_device_program none = {.dtype = program->dtype, .op = program->op};
-    struct weft_kernel_program_launch launch;
-    if (program->size < sizeof *program)
-        return params->fail(WEFT_INVALID, "a program's struct has %zu bytes: expected %zu", program->size,
-                            sizeof *program);
-    if (program->step_count < 1 || program->step_count > WEFT_DEVICE_STEPS_MAX)
-        return params->fail(WEFT_INVALID, "a program of %u steps: expected 1 to %d", program->step_count,
-                            WEFT_DEVICE_STEPS_MAX);
-    if (weft_kernel_program(&launch, &launcher->geometry, &none, 0) < 0)
-        return params->fail(WEFT_UNSUPPORTED, "device %d (sm_%d%d) does not reduce %s by %s in programs",
+    const struct weft_device_collective none = {.dtype = collective->dtype, .op = collective->op};
+    struct weft_kernel_collective_launch launch;
+    if (collective->size < sizeof *collective)
+        return params->fail(WEFT_INVALID, "a device collective's struct has %zu bytes: expected %zu",
+                            collective->size, sizeof *collective);
+    if (collective->step_count < 1 || collective->step_count > WEFT_DEVICE_STEPS_MAX)
+        return params->fail(WEFT_INVALID, "a device collective of %u steps: expected 1 to %d",
+                            collective->step_count, WEFT_DEVICE_STEPS_MAX);
+    if (weft_kernel_collective(&launch, &launcher->geometry, &none, 0) < 0)
+        return params->fail(WEFT_UNSUPPORTED,
+                            "device %d (sm_%d%d) does not reduce %s by %s in device collectives",
                             queue->ordinal, launcher->geometry.major, launcher->geometry.minor,
-                            weft_dtype_name(program->dtype), weft_op_name(program->op));
-    int status = stop_check(queue, program->stop);
+                            weft_dtype_name(collective->dtype), weft_op_name(collective->op));
+    int status = stop_check(queue, collective->stop);
     struct reach reach = {.queue = queue};
-    for (uint32_t i = 0; i < program->step_count && !status; i++)
-        status = step_check(&reach, program, i);
+    for (uint32_t i = 0; i < collective->step_count && !status; i++)
+        status = step_check(&reach, collective, i);
     return status;
 }
 
-/* Behind a program, as behind what else may never end; see queue.c. */
+/* Behind a device collective, as behind what else may never end; see queue.c. */
 static int wait_record(struct weft_device_queue *queue)
 {
     struct weft_cuda_turn turn;
@@ -164,26 +168,27 @@ static int wait_record(struct weft_device_queue *queue)
         return status;
     int result = queue->device->driver.event_record(queue->waited, queue->stream);
     weft_cuda_leave(&turn);
-    return result ? weft_cuda_fail(queue->device, result, "marking the end of a program on device %d",
-                                   queue->ordinal)
+    return result ? weft_cuda_fail(queue->device, result,
+                                   "marking the end of a device collective on device %d", queue->ordinal)
                   : WEFT_OK;
 }
 
-int weft_cuda_run(struct weft_device_queue *queue, const struct weft_device_program *program)
+int weft_cuda_run(struct weft_device_queue *queue, const struct weft_device_collective *collective)
 {
-    struct weft_kernel_program_launch launch;
+    struct weft_kernel_collective_launch launch;
     int status;
     struct weft_cuda_launcher *launcher = weft_cuda_launcher(queue, &status);
     if (launcher)
-        status = program_check(queue, program, launcher);
-    for (uint32_t done = 0; !status && done < program->step_count;) {
-        done += (uint32_t)weft_kernel_program(&launch, &launcher->geometry, program, done);
-        if (!launch.program.word_count)
+        status = collective_check(queue, collective, launcher);
+    for (uint32_t done = 0; !status && done < collective->step_count;) {
+        done += (uint32_t)weft_kernel_collective(&launch, &launcher->geometry, collective, done);
+        if (!launch.collective.word_count)
             continue;
         launch.grid = queue->meeting < 0 ? 1 : launch.grid;
-        launch.program.meeting = queue->meeting < 0 ? 0 : (uint32_t)queue->meeting;
-        launch.program.stop = program->stop;
-        status = weft_cuda_launch(queue, launcher, launch.kernel, launch.grid, launch.block, &launch.program);
+        launch.collective.meeting = queue->meeting < 0 ? 0 : (uint32_t)queue->meeting;
+        launch.collective.stop = collective->stop;
+        status =
+            weft_cuda_launch(queue, launcher, launch.kernel, launch.grid, launch.block, &launch.collective);
         if (!status)
             status = wait_record(queue);
     }

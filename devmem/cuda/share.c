@@ -76,7 +76,7 @@ void weft_cuda_uuid(struct weft_device *device, int ordinal, uint8_t uuid[16])
 {
     const struct weft_cuda_driver *driver = &device->driver;
     int place = device->ordinals[ordinal].device;
-    /* The second version tells a MIG instance's own, the first that of the GPU it is a part of. */
+    /* The second version gives a MIG instance's own, the first that of the GPU it is a part of. */
     if (driver->device_get_uuid_v2 ? driver->device_get_uuid_v2(uuid, place)
                                    : driver->device_get_uuid(uuid, place))
         memset(uuid, 0, 16);

@@ -26,7 +26,7 @@ uint64_t sim_random(uint64_t *state)
 
 int sim_enter(const struct weft_device *device)
 {
-    if (device && getpid() != device->process)
+    if (device && !sim_is_own(device))
         return device->params.fail(WEFT_INVALID,
                                    "sim: this process was forked: the device's threads are not here");
     pthread_mutex_lock(&sim.lock);
@@ -90,7 +90,11 @@ static int sim_open(const struct weft_device_params *params, struct weft_device 
         return params->fail(WEFT_NOMEM, "sim: no memory for a device");
     *opened =
         (struct weft_device){.params = *params, .process = getpid(), .devices = 2, .ipc = 1, .peers = 1};
-    int status = read_options(opened);
+    pthread_mutex_lock(&sim.lock);
+    int is_known = sim_process_learn() == 0;
+    pthread_mutex_unlock(&sim.lock);
+    int status = is_known ? read_options(opened)
+                          : params->fail(WEFT_NOMEM, "sim: no memory that a forked child has as zeros");
     if (status != WEFT_OK) {
         free(opened);
         return status;
@@ -109,7 +113,7 @@ static int sim_open(const struct weft_device_params *params, struct weft_device 
 
 static void sim_close(struct weft_device *device)
 {
-    if (getpid() == device->process) {
+    if (sim_is_own(device)) {
         pthread_mutex_lock(&sim.lock);
         int is_last = --sim.instances == 0;
         if (is_last && !sim.spans)
@@ -140,8 +144,8 @@ static int sim_describe(struct weft_device *device, int ordinal, struct weft_dev
                                      .uuid = "weft-sim",
                                      .memory_bytes = (uint64_t)1 << 30,
                                      .numa = -1,
-                                     .flags = WEFT_DEVICE_REDUCES | WEFT_DEVICE_GATES | WEFT_DEVICE_PROGRAMS |
-                                              WEFT_DEVICE_PROGRAMS_BESIDE};
+                                     .flags = WEFT_DEVICE_REDUCES | WEFT_DEVICE_STREAM_WAITS |
+                                              WEFT_DEVICE_COLLECTIVES | WEFT_DEVICE_COLLECTIVES_BESIDE};
     int status = check_ordinal(device, ordinal);
     if (status != WEFT_OK)
         return status;
@@ -155,8 +159,8 @@ static int sim_describe(struct weft_device *device, int ordinal, struct weft_dev
 
 static int sim_identify(struct weft_device *device, const void *pointer, struct weft_device_span *span)
 {
-    if (getpid() != device->process)
-        return WEFT_MISSING;
+    if (!sim_is_own(device))
+        return WEFT_NOT_FOUND;
     pthread_mutex_lock(&sim.lock);
     const struct sim_span *found = sim_span_find(pointer, 1);
     struct weft_device_span known = {.size = span->size};
@@ -174,7 +178,7 @@ static int sim_identify(struct weft_device *device, const void *pointer, struct 
     }
     pthread_mutex_unlock(&sim.lock);
     if (!found)
-        return WEFT_MISSING;
+        return WEFT_NOT_FOUND;
     memcpy(span, &known, span->size < sizeof known ? span->size : sizeof known);
     return WEFT_OK;
 }
@@ -186,14 +190,14 @@ static int sim_queue_open(struct weft_device *device, int ordinal, struct weft_d
         status = sim_enter(device);
     if (status != WEFT_OK)
         return status;
-    uint64_t seed = device->seed + ++device->lanes;
+    uint64_t seed = device->seed + ++device->queues;
     sim_leave();
     struct weft_device_queue *opened = calloc(1, sizeof *opened);
     if (!opened)
         return device->params.fail(WEFT_NOMEM, "sim: no memory for a queue");
     opened->device = device;
     opened->ordinal = ordinal;
-    status = sim_lane_open(&opened->lane, device, seed);
+    status = sim_command_queue_open(&opened->commands, device, seed);
     if (status != WEFT_OK) {
         free(opened);
         return device->params.fail(status, "sim: cannot start a queue's thread");
@@ -207,9 +211,9 @@ static int sim_queue_open(struct weft_device *device, int ordinal, struct weft_d
 
 static void sim_queue_close(struct weft_device_queue *queue)
 {
-    if (getpid() != queue->device->process)
+    if (!sim_is_own(queue->device))
         return;
-    sim_lane_close(&queue->lane);
+    sim_command_queue_close(&queue->commands);
     pthread_mutex_lock(&sim.lock);
     sim.counts.queues--;
     pthread_mutex_unlock(&sim.lock);
@@ -218,8 +222,8 @@ static void sim_queue_close(struct weft_device_queue *queue)
 
 static int add(struct weft_device_queue *queue, const struct sim_work *work)
 {
-    int status = sim_lane_add(&queue->lane, work);
-    if (status == WEFT_INVALID && work->pointer_count > 0 && getpid() == queue->device->process)
+    int status = sim_command_queue_add(&queue->commands, work);
+    if (status == WEFT_INVALID && work->pointer_count > 0 && sim_is_own(queue->device))
         return queue->device->params.fail(
             WEFT_INVALID,
             "sim: one of %d pointers to %zu bytes (the first is %p) is no memory that devices can reach",
@@ -289,8 +293,9 @@ static int sim_queue_reduce(struct weft_device_queue *queue, const struct weft_d
     return status == WEFT_OK ? add(queue, &work) : status;
 }
 
-/* [lock] An event behind what a lane holds; the caller has one of its users. */
-static struct weft_device_event *mark_lane(struct weft_device *device, struct sim_lane *lane)
+/* [lock] An event behind what a command queue holds; the caller has one of its users. */
+static struct weft_device_event *mark_command_queue(struct weft_device *device,
+                                                    struct sim_command_queue *commands)
 {
     struct weft_device_event *event = calloc(1, sizeof *event);
     struct sim_work work = {.kind = SIM_MARK, .event = event};
@@ -298,7 +303,7 @@ static struct weft_device_event *mark_lane(struct weft_device *device, struct si
         return NULL;
     event->device = device;
     event->users = 1;
-    if (sim_lane_append(lane, &work) != WEFT_OK) {
+    if (sim_command_queue_append(commands, &work) != WEFT_OK) {
         free(event);
         return NULL;
     }
@@ -311,7 +316,7 @@ static int sim_mark(struct weft_device_queue *queue, struct weft_device_event **
     int status = sim_enter(queue->device);
     if (status != WEFT_OK)
         return status;
-    struct weft_device_event *made = mark_lane(queue->device, &queue->lane);
+    struct weft_device_event *made = mark_command_queue(queue->device, &queue->commands);
     sim_leave();
     if (!made)
         return queue->device->params.fail(WEFT_NOMEM, "sim: no memory for an event");
@@ -321,11 +326,9 @@ static int sim_mark(struct weft_device_queue *queue, struct weft_device_event **
 
 static int sim_test(struct weft_device_event *event)
 {
-    int status = sim_enter(event->device);
-    if (status != WEFT_OK)
-        return status;
-    int state = event->state;
-    sim_leave();
+    if (!sim_is_own(event->device)) /* whose thread completes it is not here */
+        return sim_enter(event->device);
+    int state = __atomic_load_n(&event->state, __ATOMIC_ACQUIRE); /* asked all the time: without the lock */
     return state < 0 ? event->device->params.fail(state, "%s", event->why) : state;
 }
 
@@ -355,14 +358,14 @@ static int sim_mark_stream(struct weft_device *device, int ordinal, void *stream
         status = sim_enter(device);
     if (status != WEFT_OK)
         return status;
-    struct sim_lane *lane = sim_stream_lane(ordinal, stream);
-    struct weft_device_event *made = lane ? mark_lane(device, lane) : NULL;
+    struct sim_command_queue *commands = sim_stream_command_queue(ordinal, stream);
+    struct weft_device_event *made = commands ? mark_command_queue(device, commands) : NULL;
     if (made) {
         made->ordinal = ordinal;
         made->is_timed = (flags & WEFT_DEVICE_EVENT_TIMED) != 0;
     }
     sim_leave();
-    if (!lane)
+    if (!commands)
         return no_stream(device, stream);
     if (!made)
         return device->params.fail(WEFT_NOMEM, "sim: no memory for an event");
@@ -389,51 +392,52 @@ static int sim_elapsed(struct weft_device_event *from, struct weft_device_event 
     return WEFT_OK;
 }
 
-static int sim_hold(struct weft_device *device, int ordinal, void *stream, struct weft_device_gate **gate)
+static int sim_wait_stream(struct weft_device *device, int ordinal, void *stream,
+                           struct weft_device_wait **wait)
 {
-    struct weft_device_gate *made = calloc(1, sizeof *made);
-    int status =
-        made ? check_ordinal(device, ordinal) : device->params.fail(WEFT_NOMEM, "sim: no memory for a gate");
+    struct weft_device_wait *made = calloc(1, sizeof *made);
+    int status = made ? check_ordinal(device, ordinal)
+                      : device->params.fail(WEFT_NOMEM, "sim: no memory for a stream wait");
     if (status == WEFT_OK)
         status = sim_enter(device);
     if (status != WEFT_OK) {
         free(made);
         return status;
     }
-    *made = (struct weft_device_gate){.device = device, .users = 1};
-    struct sim_lane *lane = sim_stream_lane(ordinal, stream);
-    if (lane)
-        status = sim_lane_append(lane, &(struct sim_work){.kind = SIM_GATE, .gate = made});
-    sim.counts.gates += lane && status == WEFT_OK;
+    *made = (struct weft_device_wait){.device = device, .users = 1};
+    struct sim_command_queue *commands = sim_stream_command_queue(ordinal, stream);
+    if (commands)
+        status = sim_command_queue_append(commands, &(struct sim_work){.kind = SIM_WAIT, .wait = made});
+    sim.counts.waits += commands && status == WEFT_OK;
     sim_leave();
-    if (!lane || status != WEFT_OK)
+    if (!commands || status != WEFT_OK)
         free(made);
-    if (!lane)
+    if (!commands)
         return no_stream(device, stream);
     if (status != WEFT_OK)
-        return device->params.fail(status, "sim: no memory for a gate");
-    *gate = made;
+        return device->params.fail(status, "sim: no memory for a stream wait");
+    *wait = made;
     return WEFT_OK;
 }
 
-static int sim_open_gate(struct weft_device_gate *gate, struct weft_device_queue *queue)
+static int sim_wait_open(struct weft_device_wait *wait, struct weft_device_queue *queue)
 {
     if (queue)
-        return add(queue, &(struct sim_work){.kind = SIM_OPEN, .gate = gate});
-    int status = sim_enter(gate->device);
+        return add(queue, &(struct sim_work){.kind = SIM_OPEN, .wait = wait});
+    int status = sim_enter(wait->device);
     if (status != WEFT_OK)
         return status;
-    gate->is_open = 1;
+    wait->is_open = 1;
     pthread_cond_broadcast(&sim.changed);
     sim_leave();
     return WEFT_OK;
 }
 
-static void sim_gate_free(struct weft_device_gate *gate)
+static void sim_wait_free(struct weft_device_wait *wait)
 {
-    if (sim_enter(gate->device) != WEFT_OK)
+    if (sim_enter(wait->device) != WEFT_OK)
         return;
-    sim_gate_drop(gate);
+    sim_wait_drop(wait);
     sim_leave();
 }
 
@@ -561,9 +565,9 @@ static const struct weft_device_ops sim_ops = {
     .test = sim_test,
     .await = sim_await,
     .event_free = sim_event_free,
-    .hold = sim_hold,
-    .open_gate = sim_open_gate,
-    .gate_free = sim_gate_free,
+    .wait_stream = sim_wait_stream,
+    .wait_open = sim_wait_open,
+    .wait_free = sim_wait_free,
     .pin = sim_pin,
     .unpin = sim_unpin,
     .allocate = sim_allocate,

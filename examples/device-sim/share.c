@@ -82,11 +82,11 @@ int sim_export_ipc(struct weft_device *device, const void *memory, struct weft_d
     } else if (sim_refuses(device)) {
         status = device->params.fail(WEFT_UNSUPPORTED, "sim: a handle is refused, as the options say");
     } else {
-        struct handle told = {
+        struct handle described = {
             MAGIC, 1, (int32_t)device->process, span->fd, {span->token[0], span->token[1]}, span->length};
         memset(handle, 0, sizeof *handle);
-        memcpy(handle->bytes, &told, sizeof told);
-        handle->bytes_used = sizeof told;
+        memcpy(handle->bytes, &described, sizeof described);
+        handle->bytes_used = sizeof described;
         *offset = (uintptr_t)memory - span->base;
     }
     sim_leave();
@@ -94,42 +94,43 @@ int sim_export_ipc(struct weft_device *device, const void *memory, struct weft_d
 }
 
 /* [lock] */
-static int is_own(const struct handle *told)
+static int is_own(const struct handle *described)
 {
     for (struct sim_span *span = sim.spans; span; span = span->next) {
-        if (span->fd >= 0 && !span->is_imported && memcmp(span->token, told->token, sizeof span->token) == 0)
+        if (span->fd >= 0 && !span->is_imported &&
+            memcmp(span->token, described->token, sizeof span->token) == 0)
             return 1;
     }
     return 0;
 }
 
 /* Whether the descriptor is what the handle says, before it is opened for work. */
-static int is_told(int fd, const struct handle *told)
+static int is_described(int fd, const struct handle *described)
 {
     char link[64], name[80], expected[120], target[120];
     struct stat about;
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    print_name(told->token, told->length, told->process, name, sizeof name);
+    print_name(described->token, described->length, described->process, name, sizeof name);
     int expected_length = snprintf(expected, sizeof expected, "/memfd:%s (deleted)", name);
     ssize_t length = readlink(link, target, sizeof target);
     return length == expected_length && memcmp(target, expected, (size_t)length) == 0 &&
            fstat(fd, &about) == 0 && S_ISREG(about.st_mode) &&
-           about.st_size == (off_t)sim_pages((size_t)told->length);
+           about.st_size == (off_t)sim_pages((size_t)described->length);
 }
 
 /* The memfd, or -1. */
-static int open_told(const struct handle *told)
+static int open_handle(const struct handle *described)
 {
     char path[64];
-    if (told->magic != MAGIC || told->version != 1 || told->process <= 0 || told->fd < 0 ||
-        told->length == 0 || told->length > (uint64_t)1 << 46)
+    if (described->magic != MAGIC || described->version != 1 || described->process <= 0 ||
+        described->fd < 0 || described->length == 0 || described->length > (uint64_t)1 << 46)
         return -1;
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", told->process, told->fd);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", described->process, described->fd);
     int place = open(path, O_PATH | O_CLOEXEC);
     if (place < 0)
         return -1;
     int fd = -1;
-    if (is_told(place, told)) {
+    if (is_described(place, described)) {
         snprintf(path, sizeof path, "/proc/self/fd/%d", place);
         fd = open(path, O_RDWR | O_CLOEXEC);
     }
@@ -144,32 +145,33 @@ static int open_told(const struct handle *told)
 int sim_import_ipc(struct weft_device *device, int ordinal, const struct weft_device_handle *handle,
                    void **base)
 {
-    struct handle told;
+    struct handle described;
     if (ordinal < 0 || (unsigned)ordinal >= device->devices)
         return device->params.fail(WEFT_INVALID, "sim: there is no device %d of %u", ordinal,
                                    device->devices);
-    if (handle->bytes_used != sizeof told)
+    if (handle->bytes_used != sizeof described)
         return device->params.fail(WEFT_PROTOCOL, "sim: a handle has %u bytes: expected %zu",
-                                   handle->bytes_used, sizeof told);
-    memcpy(&told, handle->bytes, sizeof told);
+                                   handle->bytes_used, sizeof described);
+    memcpy(&described, handle->bytes, sizeof described);
     int status = sim_enter(device);
     if (status != WEFT_OK)
         return status;
     struct sim_span *span;
     int fd = -1;
-    if (is_own(&told)) {
+    if (is_own(&described)) {
         status = device->params.fail(WEFT_UNSUPPORTED, "sim: a handle of this same process: use the pointer");
         goto leave;
     }
-    fd = open_told(&told);
+    fd = open_handle(&described);
     if (fd < 0) {
         status = device->params.fail(WEFT_PROTOCOL, "sim: a handle leads to no memory of a simulated device");
         goto leave;
     }
-    status = sim_refuses(device) ? WEFT_NOMEM : sim_span_map(fd, (size_t)told.length, &span);
+    status = sim_refuses(device) ? WEFT_NOMEM : sim_span_map(fd, (size_t)described.length, &span);
     if (status != WEFT_OK) {
         close(fd);
-        status = device->params.fail(status, "sim: cannot map %llu bytes", (unsigned long long)told.length);
+        status =
+            device->params.fail(status, "sim: cannot map %llu bytes", (unsigned long long)described.length);
         goto leave;
     }
     span->kind = WEFT_MEMORY_DEVICE;

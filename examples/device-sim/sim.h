@@ -17,7 +17,7 @@
 /* What exists in this process at the moment. */
 struct sim_counts {
     int spans; /* allocations, imports and pinned ranges */
-    int queues, streams, events, gates;
+    int queues, streams, events, waits;
 };
 
 /* All calls but counts() return 0 or a negative enum weft_status. */

@@ -2,15 +2,16 @@
 /* Inside the simulated device.
  *
  * memory.c  spans: what is allocated, imported or pinned, and how device threads get at it
- * lane.c    lanes: sequences of work, each with a thread; queues and streams are made of them
+ * command_queue.c  command queues: sequences of work, each with a thread; queues and streams are made of them
  * share.c   handles for other processes, and dma-bufs
  * reduce.c  the arithmetic, one element at a time
- * program.c programs: how they are checked, and what a lane's thread does with them
+ * collective.c device collectives: how they are checked, and what a command queue's thread does with them
  * kind.c    the table for weft, options, and refusals
+ * process.c which process this is
  * stream.c  the table for programs
  *
- * Memory and lanes belong to the process, as those of hardware do, so that several contexts of weft see the same. One
- * lock guards everything but the work itself; `changed` tells of any change. Simple, and fast enough for tests.
+ * Memory and command queues belong to the process, as those of hardware do, so that several contexts of weft see the same. One
+ * lock guards everything but the work itself; `changed` is signalled at any change. Simple, and fast enough for tests.
  */
 #ifndef WEFT_SIM_PRIVATE_H
 #define WEFT_SIM_PRIVATE_H
@@ -52,7 +53,7 @@ struct weft_device {
     pid_t process;
     uint64_t seed, random; /* [lock] random: the state for refusals */
     unsigned delay_us, fail, refuse, devices, dmabuf, ipc, peers;
-    unsigned lanes; /* [lock] made so far: each draws its own numbers */
+    unsigned queues; /* [lock] made so far: each draws its own numbers */
 };
 
 #define SIM_DEVICES_MAX  16
@@ -62,10 +63,10 @@ enum sim_work_kind {
     SIM_COPY,   /* pointers[0] <- pointers[1], size bytes */
     SIM_FILL,   /* pointers[0] <- byte */
     SIM_REDUCE, /* destinations, then sources */
-    SIM_RUN,    /* program */
+    SIM_RUN,    /* collective */
     SIM_MARK,
     SIM_AWAIT,
-    SIM_GATE, /* waits for it */
+    SIM_WAIT, /* waits for it */
     SIM_OPEN, /* opens it */
     SIM_FLAG, /* waits for it */
 };
@@ -80,13 +81,13 @@ struct sim_work {
     struct weft_device_reduction reduction;
     char scalar[16];
     struct weft_device_event *event;
-    struct weft_device_gate *gate;
+    struct weft_device_wait *wait;
     const int *flag;
-    struct weft_device_program *program; /* the work's own, with its steps */
+    struct weft_device_collective *collective; /* the work's own, with its steps */
 };
 
 /* Fields but the thread's own: [lock]. */
-struct sim_lane {
+struct sim_command_queue {
     struct weft_device *device; /* NULL: a stream's */
     pthread_t thread;
     pthread_cond_t has_work; /* or is_closing; what others wait for is sim.changed */
@@ -101,13 +102,13 @@ struct sim_lane {
 struct weft_device_event {
     struct weft_device *device;
     int users; /* [lock] like the rest */
-    int state; /* 0 not yet, 1, or what has failed */
+    int state; /* atomic, and written with the lock: 0 not yet, 1, or what has failed */
     int ordinal, is_timed;
     int64_t happened_ns;
     char why[200];
 };
 
-struct weft_device_gate {
+struct weft_device_wait {
     struct weft_device *device;
     int users, is_open;
 };
@@ -115,9 +116,12 @@ struct weft_device_gate {
 struct weft_device_queue {
     struct weft_device *device;
     int ordinal;
-    struct sim_lane lane;
+    struct sim_command_queue commands;
 };
 
+/* [lock] Notes which process this is, for sim_is_own(). 0, or -1: the system has no such memory. */
+int sim_process_learn(void);
+int sim_is_own(const struct weft_device *device);
 /* Takes the lock. WEFT_INVALID, without it, in a forked child: the device's threads are not there. device NULL: a
  * program's call. */
 int sim_enter(const struct weft_device *device);
@@ -138,27 +142,27 @@ int sim_span_map(int fd, size_t length, struct sim_span **made);
 void sim_span_free(struct sim_span *span);
 void sim_holes_free(void);
 
-/* lane.c */
-int sim_lane_open(struct sim_lane *lane, struct weft_device *device, uint64_t seed);
-/* Waits for what it holds; a queue's lane abandons what waits for an event or a word that does not come. */
-void sim_lane_close(struct sim_lane *lane);
+/* command_queue.c */
+int sim_command_queue_open(struct sim_command_queue *commands, struct weft_device *device, uint64_t seed);
+/* Waits for what it holds; a queue's command queue abandons what waits for an event or a word that does not come. */
+void sim_command_queue_close(struct sim_command_queue *commands);
 /* Copies the work; a failure is without text. Takes the lock. */
-int sim_lane_add(struct sim_lane *lane, const struct sim_work *work);
+int sim_command_queue_add(struct sim_command_queue *commands, const struct sim_work *work);
 /* [lock] */
-int sim_lane_append(struct sim_lane *lane, const struct sim_work *work);
-/* [lock] The lane's first failure is what it tells from now on. */
-void sim_lane_fail(struct sim_lane *lane, int status, const char *why);
-/* [lock] Where the thread finds size bytes at each pointer, which do not go until they are released. 0, or the lane has failed: device
- * memory that has been freed while work on it was queued is an error of the program's, as on hardware. */
-int sim_lane_hold(struct sim_lane *lane, void *const *pointers, int count, size_t size,
-                  struct sim_span **spans, char **views);
+int sim_command_queue_append(struct sim_command_queue *commands, const struct sim_work *work);
+/* [lock] The command queue's first failure is what it answers from now on. */
+void sim_command_queue_fail(struct sim_command_queue *commands, int status, const char *why);
+/* [lock] Where the thread finds size bytes at each pointer, which do not go until they are released. 0, or the command queue has
+ * failed: device memory that has been freed while work on it was queued is an error of the program's, as on hardware. */
+int sim_command_queue_hold(struct sim_command_queue *commands, void *const *pointers, int count, size_t size,
+                           struct sim_span **spans, char **views);
 /* [lock] */
-void sim_lane_release(struct sim_span *const *spans, int count);
+void sim_command_queue_release(struct sim_span *const *spans, int count);
 void sim_event_drop(struct weft_device_event *event);
-void sim_gate_drop(struct weft_device_gate *gate);
+void sim_wait_drop(struct weft_device_wait *wait);
 
-/* [lock] stream.c: the stream's lane, NULL when there is no such stream. stream NULL: the device's own. */
-struct sim_lane *sim_stream_lane(int ordinal, void *stream);
+/* [lock] stream.c: the stream's command queue, NULL when there is no such stream. stream NULL: the device's own. */
+struct sim_command_queue *sim_stream_command_queue(int ordinal, void *stream);
 /* Waits for what the devices' own streams hold. */
 void sim_defaults_close(void);
 
@@ -167,10 +171,10 @@ size_t sim_element_bytes(weft_dtype dtype);
 int sim_reduce_knows(weft_dtype dtype, weft_op op, int is_scaled);
 void sim_reduce(const struct weft_device_reduction *reduction);
 
-/* program.c */
-int sim_run(struct weft_device_queue *queue, const struct weft_device_program *program);
-/* [lock] In the lane's thread, which gives the lock up while it works and waits. */
-void sim_program_run(struct sim_lane *lane, const struct weft_device_program *program);
+/* collective.c */
+int sim_run(struct weft_device_queue *queue, const struct weft_device_collective *collective);
+/* [lock] In the command queue's thread, which gives the lock up while it works and waits. */
+void sim_collective_run(struct sim_command_queue *commands, const struct weft_device_collective *collective);
 
 /* kind.c's operations that are in share.c */
 int sim_export_dmabuf(struct weft_device *device, const void *memory, size_t size, int *fd, uint64_t *offset);

@@ -8,20 +8,20 @@
 
 struct stream {
     struct stream *next; /* [lock] */
-    struct sim_lane lane;
+    struct sim_command_queue commands;
 };
 
 static struct stream *streams;                   /* [lock] */
 static struct stream *defaults[SIM_DEVICES_MAX]; /* [lock] made at their first use */
 
-static struct sim_lane *default_lane(int ordinal)
+static struct sim_command_queue *default_command_queue(int ordinal)
 {
     struct stream *made = defaults[ordinal] ? NULL : calloc(1, sizeof *made);
-    if (made && sim_lane_open(&made->lane, NULL, 0) == WEFT_OK)
+    if (made && sim_command_queue_open(&made->commands, NULL, 0) == WEFT_OK)
         defaults[ordinal] = made;
     else
         free(made);
-    return defaults[ordinal] ? &defaults[ordinal]->lane : NULL;
+    return defaults[ordinal] ? &defaults[ordinal]->commands : NULL;
 }
 
 void sim_defaults_close(void)
@@ -33,18 +33,18 @@ void sim_defaults_close(void)
     pthread_mutex_unlock(&sim.lock);
     for (int i = 0; i < SIM_DEVICES_MAX; i++) {
         if (closed[i])
-            sim_lane_close(&closed[i]->lane);
+            sim_command_queue_close(&closed[i]->commands);
         free(closed[i]);
     }
 }
 
-struct sim_lane *sim_stream_lane(int ordinal, void *stream)
+struct sim_command_queue *sim_stream_command_queue(int ordinal, void *stream)
 {
     if (!stream)
-        return default_lane(ordinal);
+        return default_command_queue(ordinal);
     for (struct stream *at = streams; at; at = at->next) {
         if (at == stream)
-            return &at->lane;
+            return &at->commands;
     }
     return NULL;
 }
@@ -52,7 +52,7 @@ struct sim_lane *sim_stream_lane(int ordinal, void *stream)
 static int stream_open(int ordinal, void **stream)
 {
     struct stream *opened = calloc(1, sizeof *opened);
-    if (ordinal < 0 || !opened || sim_lane_open(&opened->lane, NULL, 0) != WEFT_OK) {
+    if (ordinal < 0 || !opened || sim_command_queue_open(&opened->commands, NULL, 0) != WEFT_OK) {
         free(opened);
         return ordinal < 0 ? WEFT_INVALID : WEFT_NOMEM;
     }
@@ -77,7 +77,7 @@ static int stream_close(void *stream)
         sim.counts.streams--;
     }
     pthread_mutex_unlock(&sim.lock);
-    sim_lane_close(&closed->lane);
+    sim_command_queue_close(&closed->commands);
     free(closed);
     return WEFT_OK;
 }
@@ -85,7 +85,7 @@ static int stream_close(void *stream)
 static int stream_wait(void *stream, const int *flag)
 {
     struct stream *own = stream;
-    return sim_lane_add(&own->lane, &(struct sim_work){.kind = SIM_FLAG, .flag = flag});
+    return sim_command_queue_add(&own->commands, &(struct sim_work){.kind = SIM_FLAG, .flag = flag});
 }
 
 static int stream_fill(void *stream, void *memory, int byte, size_t size)
@@ -93,7 +93,7 @@ static int stream_fill(void *stream, void *memory, int byte, size_t size)
     struct stream *own = stream;
     struct sim_work work = {
         .kind = SIM_FILL, .pointers = {memory}, .pointer_count = 1, .size = size, .byte = byte};
-    return sim_lane_add(&own->lane, &work);
+    return sim_command_queue_add(&own->commands, &work);
 }
 
 static int stream_copy(void *stream, void *destination, const void *source, size_t size)
@@ -103,16 +103,16 @@ static int stream_copy(void *stream, void *destination, const void *source, size
                             .pointers = {destination, (void *)(uintptr_t)source},
                             .pointer_count = 2,
                             .size = size};
-    return sim_lane_add(&own->lane, &work);
+    return sim_command_queue_add(&own->commands, &work);
 }
 
 static int stream_sync(void *stream)
 {
     struct stream *own = stream;
     pthread_mutex_lock(&sim.lock);
-    while (own->lane.first)
+    while (own->commands.first)
         pthread_cond_wait(&sim.changed, &sim.lock);
-    int status = own->lane.status;
+    int status = own->commands.status;
     pthread_mutex_unlock(&sim.lock);
     return status;
 }
@@ -121,7 +121,7 @@ static int stream_is_idle(void *stream)
 {
     struct stream *own = stream;
     pthread_mutex_lock(&sim.lock);
-    int is_idle = own->lane.first == NULL;
+    int is_idle = own->commands.first == NULL;
     pthread_mutex_unlock(&sim.lock);
     return is_idle;
 }

@@ -16,10 +16,10 @@
  *             beside the program's streams. A queue never waits for the program.
  *   stream    the program's own sequence of work, whatever its runtime calls it (cudaStream_t, ...), passed as a pointer.
  *   event     a place in a queue or a stream; it has happened when all work before it is done.
- *   gate      a stream wait: a place in a stream at which it waits until the host or a queue opens it.
+ *     wait      a stream wait: a place in a stream at which it waits until the host or a queue opens it.
  *
  * Stream order. A call of the program's on a stream is served without waiting: mark_stream() makes an event behind what the stream
- * holds by then, hold() puts a stream wait behind that, and the call returns. The host asks for the event, and queues weft's work when it has
+ * holds by then, wait_stream() puts a stream wait behind that, and the call returns. The host asks for the event, and queues weft's work when it has
  * happened. When that is done, or has failed, the wait is opened, at once or behind the work that is still in a queue. Every stream wait is
  * opened, whatever happens: a stream that waits for ever hangs the program.
  * Queues do not wait for streams by themselves: queues share a device's hardware channels, so one that waits for a stream could stand
@@ -28,7 +28,7 @@
  * Operations that a backend lacks may be NULL in its table; weft_device_complete() (devmem/registry.c) fills them with a
  * default that answers WEFT_UNSUPPORTED, so that every operation is callable. New operations come at the table's end.
  *
- * Threads: all operations may be called from any thread at any time, and by several at once, but a queue, event or gate is used
+ * Threads: all operations may be called from any thread at any time, and by several at once, but a queue, event or stream wait is used
  * by one thread at a time. A backend leaves the calling thread as it was (its current device or context).
  * Blocking: open, close, queue_open, queue_close, unimport, pin, unpin, allocate, release, flush_writes and reaches (where it is
  * allowed to) may wait, for a bounded time where the device still answers. Nothing else waits for the device: no host synchronisation hides in an operation.
@@ -65,7 +65,7 @@ extern "C" {
 struct weft_device;       /* one opened kind; defined by the backend */
 struct weft_device_queue; /* defined by the backend */
 struct weft_device_event; /* defined by the backend */
-struct weft_device_gate;  /* defined by the backend */
+struct weft_device_wait;  /* defined by the backend */
 
 /* Frozen. */
 enum weft_memory_kind {
@@ -111,11 +111,11 @@ enum weft_device_flags {
     WEFT_DEVICE_REDUCES = 1 << 0, /* reduce() works for at least one type and operation */
     WEFT_DEVICE_IPC = 1 << 1,
     WEFT_DEVICE_DMABUF = 1 << 2,
-    WEFT_DEVICE_GATES = 1 << 3,    /* mark_stream() and hold() work */
-    WEFT_DEVICE_PROGRAMS = 1 << 4, /* run() works */
+    WEFT_DEVICE_STREAM_WAITS = 1 << 3, /* mark_stream() and wait_stream() work */
+    WEFT_DEVICE_COLLECTIVES = 1 << 4,  /* run() works */
     /* Device collectives in several queues of this process on one device always get on beside each other, also when each waits for the
      * others. */
-    WEFT_DEVICE_PROGRAMS_BESIDE = 1 << 5,
+    WEFT_DEVICE_COLLECTIVES_BESIDE = 1 << 5,
 };
 
 enum weft_device_event_flags {
@@ -167,8 +167,8 @@ struct weft_device_reduction {
 };
 
 /* A device collective: work of many steps that the device runs in one go, without the host in between. Its steps are run in their order;
- * each sees what those before it have written. Devices show each other how far they are by words: 64 bits, aligned so, in the memory of
- * this device, of a peer that is reachable, imported or pinned; whoever writes one only ever makes it larger. Words start at 0 when
+ * each sees what those before it have written. Devices show each other how far they are by words: 64 bits, aligned so, in this device's
+ * memory, in that of a peer that is reachable, imported or pinned; whoever writes one only ever makes it larger. Words start at 0 when
  * whoever shares them out has written that. */
 enum weft_device_step_kind {
     WEFT_DEVICE_STEP_REDUCE = 0, /* as reduce() does; with one source and no finish: a copy, byte for byte */
@@ -188,7 +188,7 @@ struct weft_device_step {
     uint64_t value;
 };
 
-struct weft_device_program {
+struct weft_device_collective {
     size_t size; /* of this struct, as the caller knows it */
     weft_dtype dtype;
     weft_op op;
@@ -205,9 +205,9 @@ struct weft_device_ops {
     uint32_t abi;
     const char *name; /* of the kind: lower case, unique */
 
-    /* WEFT_MISSING when driver, library or device is absent, too old or forbidden, saying which and what was wanted.
+    /* WEFT_NOT_FOUND when driver, library or device is absent, too old or forbidden, saying which and what was wanted.
      * Opening allocates nothing on a device and makes no device current. A backend may put off looking for its driver until
-     * an operation needs it, which then says WEFT_MISSING, so that programs that do not use it do not pay for it: count()
+     * an operation needs it, which then says WEFT_NOT_FOUND, so that programs that do not use it do not pay for it: count()
      * says whether it works. identify() does not load a driver. */
     int (*open)(const struct weft_device_params *params, struct weft_device **device);
     /* Everything made with it must have been given back. */
@@ -216,7 +216,7 @@ struct weft_device_ops {
     int (*count)(struct weft_device *device);
     int (*describe)(struct weft_device *device, int ordinal, struct weft_device_info *info);
 
-    /* Whose memory is at the pointer: fills span as far as its size goes. WEFT_MISSING, without a text, when it is not this
+    /* Whose memory is at the pointer: fills span as far as its size goes. WEFT_NOT_FOUND, without a text, when it is not this
      * kind's (ordinary host memory, another kind's, or freed). Called for every buffer of every call: fast. */
     int (*identify)(struct weft_device *device, const void *pointer, struct weft_device_span *span);
 
@@ -262,11 +262,11 @@ struct weft_device_ops {
     void (*event_free)(struct weft_device_event *event);
 
     /* Puts a closed stream wait behind what is in the stream by now. The device's memory that ordinal names is where the stream runs. */
-    int (*hold)(struct weft_device *device, int ordinal, void *stream, struct weft_device_gate **gate);
+    int (*wait_stream)(struct weft_device *device, int ordinal, void *stream, struct weft_device_wait **wait);
     /* Opens it, once: when the queue has done what is in it by now, or with queue NULL at once. */
-    int (*open_gate)(struct weft_device_gate *gate, struct weft_device_queue *queue);
+    int (*wait_open)(struct weft_device_wait *wait, struct weft_device_queue *queue);
     /* Of an open stream wait, which need not have been passed yet. */
-    void (*gate_free)(struct weft_device_gate *gate);
+    void (*wait_free)(struct weft_device_wait *wait);
 
     /* Lets devices of this kind read and write host memory by themselves; page by page, counted. */
     int (*pin)(struct weft_device *device, void *memory, size_t size);
@@ -287,7 +287,7 @@ struct weft_device_ops {
     /* Queues a device collective. While it waits for words it may hold a part of the device, but other queues get on. Whoever queues one sees to
      * it that the peers it waits for run theirs, or sets stop. WEFT_UNSUPPORTED for a type and operation as reduce(). Nothing is queued of
      * one that is refused; the text names the step by its number, from 0. */
-    int (*run)(struct weft_device_queue *queue, const struct weft_device_program *program);
+    int (*run)(struct weft_device_queue *queue, const struct weft_device_collective *collective);
 
     /* Whether reductions and device collectives of queues on that ordinal can use the memory at pointer, which is this kind's: 1 or 0.
      * may_wait 0: by looking only; otherwise what the driver needs for it is done first. NULL: 1. Copies go between all devices of

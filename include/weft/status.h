@@ -21,8 +21,8 @@
     X(WEFT_PROTOCOL, -10, "malformed or unexpected bytes from a peer")                                       \
     X(WEFT_SYSTEM, -11, "a system call failed")                                                              \
     X(WEFT_TRANSPORT, -12, "a transport failed")                                                             \
-    X(WEFT_MISSING, -13, "a library or device is missing")                                                   \
-    X(WEFT_ABSENT, -14, "ranks did not arrive")                                                              \
+    X(WEFT_NOT_FOUND, -13, "a library, device or file was not found")                                        \
+    X(WEFT_RANKS_ABSENT, -14, "ranks did not arrive")                                                        \
     X(WEFT_CANCELLED, -15, "operation was cancelled")                                                        \
     X(WEFT_ACCESS, -16, "permission denied")                                                                 \
     X(WEFT_BUSY, -17, "object is still in use")                                                              \

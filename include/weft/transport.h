@@ -6,11 +6,11 @@
  *             send() returns. Flow control is the transport's: send() answers WEFT_AGAIN when the peer has no
  *             room, and the caller tries again after poll().
  *   puts      long payload written straight into a receive buffer: memory that the receiver has prepared, and whose
- *             token it has handed over in a message: land() -> token -> put() -> PUT_DONE here, LANDED there.
+ *             token it has handed over in a message: advertise() -> token -> put() -> PUT_DONE here, FILLED there.
  *   reads     long payload read by the receiver straight from the sender's memory, whose token was handed
- *             over in a message: expose() or lend_open() -> token -> map() or pull().
+ *             over in a message: expose() or pipe_open() -> token -> map() or pull().
  * A transport offers puts or reads or both (caps.flags); the executor chooses. Links may be made by out-of-band
- * messages, short ones outside of links that the context carries (tell() in the params, told()). Who sends tokens and
+ * messages, short ones outside of links that the context carries (oob_send() in the params, oob_receive()). Who sends tokens and
  * acknowledgements is the executor's business, not the transport's.
  *
  * Operations that a transport lacks may be NULL in its table; weft_transport_complete()
@@ -19,25 +19,25 @@
  *
  * Threads: the caller serialises all calls on one transport instance, except `watch` callbacks, which arrive
  * on the context's service thread, and notify(), which may be called from any thread at any time. Callbacks
- * of poll() run inside poll() on the calling thread; they may call send, put, land, expose, map, pull and
+ * of poll() run inside poll() on the calling thread; they may call send, put, advertise, expose, map, pull and
  * release functions of the same transport but not poll or close.
- * Blocking: only open, close, reg, reg_source, reg_device, dereg, unland and recall_wait may block, for a bounded time.
+ * Blocking: only open, close, reg, reg_source, reg_device, dereg, withdraw and recall_wait may block, for a bounded time.
  * Everything else returns at once.
  * Errors: 0 or a negative enum weft_status.
- * Memory visibility: when poll() reports a MESSAGE or LANDED, the bytes are visible to the calling thread.
+ * Memory visibility: when poll() reports a MESSAGE or FILLED, the bytes are visible to the calling thread.
  */
 #ifndef WEFT_TRANSPORT_H
 #define WEFT_TRANSPORT_H
 
 #include <stddef.h>
 #include <stdint.h>
-#include <weft/status.h>
+#include <weft/weft.h>
 
 #define WEFT_TRANSPORT_ABI 3
 #define WEFT_ADDRESS_MAX   256  /* longest transport address in bytes */
 #define WEFT_RECALL_MS     1600 /* how long recall_wait() may take */
 #define WEFT_TOKEN_SIZE    48   /* a token is opaque to everybody but the transport that made it */
-#define WEFT_LETTER_MAX    1024 /* bytes of an out-of-band message from one instance to another */
+#define WEFT_OOB_MAX       1024 /* bytes of an out-of-band message from one instance to another */
 
 struct weft_transport; /* one opened instance; defined by the backend */
 struct weft_link;      /* a path to one peer; defined by the backend */
@@ -48,13 +48,13 @@ struct weft_token {
 };
 
 enum weft_transport_flags {
-    WEFT_CAP_PUT = 1 << 0,        /* land() and put() work */
+    WEFT_CAP_PUT = 1 << 0,        /* advertise() and put() work */
     WEFT_CAP_READ = 1 << 1,       /* expose() and map() or pull() work */
     WEFT_CAP_REG_LOCAL = 1 << 2,  /* put() needs a region for its source */
-    WEFT_CAP_REG_REMOTE = 1 << 3, /* land() needs a region */
+    WEFT_CAP_REG_REMOTE = 1 << 3, /* advertise() needs a region */
     WEFT_CAP_SAME_HOST = 1 << 4,  /* peers share this host's memory */
     WEFT_CAP_NOTIFY = 1 << 5,     /* notify() wakes a peer that sleeps on its descriptors */
-    /* A region may outlive the operations that use it, and be wider than what they land or put: the token of a
+    /* A region may outlive the operations that use it, and be wider than what they advertise or put: the token of a
      * receive buffer is of no use to a peer afterwards or beside it. */
     WEFT_CAP_REG_KEEP = 1 << 6,
     WEFT_CAP_DMABUF = 1 << 7,         /* reg_device() takes dma-bufs */
@@ -71,7 +71,7 @@ struct weft_transport_caps {
 enum weft_event_kind {
     WEFT_EVENT_MESSAGE,     /* header and payload in data/data_size, valid during the callback only */
     WEFT_EVENT_PUT_DONE,    /* cookie of put(): the source memory is free, the bytes are at the peer */
-    WEFT_EVENT_LANDED,      /* cookie of land(): the memory is filled */
+    WEFT_EVENT_FILLED,      /* cookie of advertise(): the memory is filled */
     WEFT_EVENT_LINK_FAILED, /* link_context of connect(); status says why; the link only answers errors now */
 };
 
@@ -80,7 +80,7 @@ struct weft_event {
     int status;       /* 0, or why this put, receive buffer or link failed */
     const void *data; /* MESSAGE; aligned to 8 bytes */
     size_t data_size;
-    uint64_t cookie;    /* PUT_DONE, LANDED */
+    uint64_t cookie;    /* PUT_DONE, FILLED */
     void *link_context; /* LINK_FAILED */
     const void
         *sender; /* MESSAGE: opaque, who sent it: for sent_by(); NULL where a transport does not know */
@@ -88,7 +88,7 @@ struct weft_event {
 
 typedef void weft_event_handler(void *arg, const struct weft_event *event);
 
-/* Memory of a device, for reg_device(). */
+/* Device memory, for reg_device(). */
 struct weft_device_memory {
     size_t size;  /* of this struct, as the caller knows it */
     void *memory; /* where it begins in this process, which need not be able to touch it */
@@ -128,19 +128,6 @@ struct weft_verbs_settings {
         .gid_index = -1, .timeout = 18, .retry = 7, .relaxed = 1, .windows = 1                               \
     }
 
-/* A port that an instance uses. */
-struct weft_rail_info {
-    size_t size;         /* of this struct, as the caller knows it */
-    char device[64];     /* "mlx5_0" */
-    int port;            /* from 1 */
-    char link_layer[16]; /* "InfiniBand" or "Ethernet" */
-    char gid[40];        /* as text */
-    int gid_index;
-    int mtu_bytes;        /* of the path */
-    int active;           /* 1: the port is up */
-    uint64_t bytes_per_s; /* from the port's speed and width */
-};
-
 /* What the context gives a transport when it opens it. Strings and tables live until close(). */
 struct weft_transport_params {
     size_t size;
@@ -155,14 +142,15 @@ struct weft_transport_params {
     /* Every backend says why it fails through this: one line for weft_error_detail(). Returns status. */
     int (*fail)(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
     void (*log)(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
-    /* Out-of-band messages: how instances talk before there is a link between them. Passes at most WEFT_LETTER_MAX bytes to the
-     * told() of the instance that has this address, some time, over the bootstrap's authenticated overlay. One that
+    /* Out-of-band messages: how instances talk before there is a link between them. Passes at most WEFT_OOB_MAX bytes to the
+     * oob_receive() of the instance that has this address, some time, over the bootstrap's authenticated overlay. One that
      * is lost is not missed by anybody else: the transport repeats it, so these messages are idempotent. WEFT_AGAIN: no
      * way now, try later; WEFT_PEER_FAILED: nobody has this address any more, or the bootstrap knows that it is
      * dead. NULL: this context has none. Returns at once; may be called inside any operation of the transport,
      * callbacks of poll() included. */
-    void *tell_arg;
-    int (*tell)(void *tell_arg, const void *address, size_t address_size, const void *letter, size_t size);
+    void *oob_arg;
+    int (*oob_send)(void *oob_arg, const void *address, size_t address_size, const void *message,
+                    size_t size);
     const char *devices;                     /* verbs: WEFT_VERBS_DEVICE, NULL or "" to choose */
     const struct weft_verbs_settings *verbs; /* NULL: the defaults */
     int device_memory; /* 1: reg_device() may be called; an instance that was opened without may refuse */
@@ -173,7 +161,7 @@ struct weft_transport_ops {
     uint32_t abi;
     const char *name;
 
-    /* Opens an instance. WEFT_MISSING when the device or library is absent, saying what to install. */
+    /* Opens an instance. WEFT_NOT_FOUND when the device or library is absent, saying what to install. */
     int (*open)(const struct weft_transport_params *params, struct weft_transport **transport);
     /* Closes links, regions and instance. Every message whose send() returned 0 before reaches its peer as
      * long as the peer keeps polling for a moment (close may block up to 1 s for that). */
@@ -191,7 +179,7 @@ struct weft_transport_ops {
                    struct weft_link **link);
     void (*disconnect)(struct weft_link *link);
 
-    /* Registers memory for land(), put() and expose(). */
+    /* Registers memory for advertise(), put() and expose(). */
     int (*reg)(struct weft_transport *transport, void *memory, size_t size, struct weft_region **region);
     void (*dereg)(struct weft_region *region);
 
@@ -205,11 +193,11 @@ struct weft_transport_ops {
                 size_t payload_size);
 
     /* Prepares memory to receive one put of exactly size bytes from link's peer. region may be NULL without
-     * WEFT_CAP_REG_REMOTE. unland() withdraws: no byte is written there after it returns, and no LANDED follows.
+     * WEFT_CAP_REG_REMOTE. withdraw() withdraws: no byte is written there after it returns, and no FILLED follows.
      * Of many receive buffers at once, see recall(). */
-    int (*land)(struct weft_link *link, struct weft_region *region, void *memory, size_t size,
-                uint64_t cookie, struct weft_token *token);
-    void (*unland)(struct weft_link *link, const struct weft_token *token);
+    int (*advertise)(struct weft_link *link, struct weft_region *region, void *memory, size_t size,
+                     uint64_t cookie, struct weft_token *token);
+    void (*withdraw)(struct weft_link *link, const struct weft_token *token);
     /* Writes size bytes into the peer's receive buffer. WEFT_AGAIN: queue full, nothing was started. WEFT_CANCELLED: the peer has
      * taken the buffer back. The link goes on. */
     int (*put)(struct weft_link *link, const struct weft_token *token, struct weft_region *region,
@@ -245,16 +233,17 @@ struct weft_transport_ops {
     /* WEFT_LINK_* of an established link; WEFT_AGAIN while it is coming up. */
     int (*link_flags)(struct weft_link *link, uint32_t *flags);
 
-    /* Pipe lending: a faster way to let link's peer read memory that it cannot map. lend_open() makes a token for
+    /* Pipe lending: a faster way to let link's peer read memory that it cannot map. pipe_open() makes a token for
      * a message of size bytes that goes in slices of slice_bytes (a whole slice fits); WEFT_UNSUPPORTED
-     * where this is no way for this memory, WEFT_AGAIN when no pipe is free (expose() then). lend() passes
+     * where this is no way for this memory, WEFT_AGAIN when no pipe is free (expose() then). pipe_put() passes
      * on references to bytes in order, *taken of them (WEFT_AGAIN: none now); they must not change until the peer has read
-     * them. The peer pulls them in order, each once; its offset is ignored. lend_close() ends it; taken says
-     * that the peer has read everything that lend() has taken. */
-    int (*lend_open)(struct weft_link *link, const void *memory, size_t size, size_t slice_bytes,
-                     struct weft_token *token, uint32_t *conduit);
-    int (*lend)(struct weft_link *link, uint32_t conduit, const void *memory, size_t size, size_t *taken);
-    void (*lend_close)(struct weft_link *link, uint32_t conduit, int taken);
+     * them. The peer pulls them in order, each once; its offset is ignored. pipe_close() ends it; taken says
+     * that the peer has read everything that pipe_put() has taken. */
+    int (*pipe_open)(struct weft_link *link, const void *memory, size_t size, size_t slice_bytes,
+                     struct weft_token *token, uint32_t *pipe_index);
+    int (*pipe_put)(struct weft_link *link, uint32_t pipe_index, const void *memory, size_t size,
+                    size_t *taken);
+    void (*pipe_close)(struct weft_link *link, uint32_t pipe_index, int taken);
 
     /* Whether something that was sent or put still needs poll() to get on its way, or a peer may be waiting
      * for an answer that only poll() gives, or poll() has something to give back: 1 or 0. */
@@ -262,10 +251,10 @@ struct weft_transport_ops {
 
     /* Ending early. recall() asks one thing back and returns at once: the receive buffer of this token, or with
      * token NULL the put with this cookie that runs on this link; what is over or unknown is ignored.
-     * WEFT_UNSUPPORTED where a transport has only unland(). recall_wait() returns when
-     *   - no byte is written any more to anything that was recalled on the instance, and no LANDED follows;
+     * WEFT_UNSUPPORTED where a transport has only withdraw(). recall_wait() returns when
+     *   - no byte is written any more to anything that was recalled on the instance, and no FILLED follows;
      *   - no put that was recalled reads its source any more. It has been finished, or cut short in a way
-     *     that the peer notices: LANDED with status 0 does not follow there. No PUT_DONE follows here.
+     *     that the peer notices: FILLED with status 0 does not follow there. No PUT_DONE follows here.
      * It waits for all peers at once, at most WEFT_RECALL_MS whatever they do. The link to a peer that stays
      * silent fails; others may fail with it only where a transport cannot help it. Both may be called from
      * callbacks of poll(). A communicator that ends early calls recall_wait() with nothing recalled as well: its
@@ -284,22 +273,22 @@ struct weft_transport_ops {
      * owner may have taken the memory back before the last byte was read. */
     int (*exposed)(struct weft_link *link, const struct weft_token *token);
 
-    /* An out-of-band message (tell() in the params) from the instance that has the address `from`, for which the bootstrap vouches:
+    /* An out-of-band message (oob_send() in the params) from the instance that has the address `from`, for which the bootstrap vouches:
      * a member of a communicator with this one. Its bytes are the peer's, who may write anything, or wrote for another
      * transport: what makes no sense is ignored. Called like the other operations, outside of poll(). Connecting may take the
      * kernel a second where the peer's network interface does not answer (RoCE's neighbour resolution). */
-    void (*told)(struct weft_transport *transport, const void *from, size_t from_size, const void *letter,
-                 size_t size);
+    void (*oob_receive)(struct weft_transport *transport, const void *from, size_t from_size,
+                        const void *message, size_t size);
     /* One line for people on why the link failed, or NULL: what failed where (device, port, GID, port's state) and what
      * to look at next. Lives as long as the link. */
     const char *(*why)(struct weft_link *link);
     /* The ports that it uses: fills up to capacity, as far as each entry's size goes, and returns how many there are. */
-    int (*rails)(struct weft_transport *transport, struct weft_rail_info *rails, int capacity);
-    /* Registers memory that is only sent from: put() takes the region, land() refuses it with WEFT_INVALID. For memory that
+    int (*rails)(struct weft_transport *transport, weft_rail *rails, int capacity);
+    /* Registers memory that is only sent from: put() takes the region, advertise() refuses it with WEFT_INVALID. For memory that
      * reg() answers WEFT_INVALID for, as the program itself may not write there. */
     int (*reg_source)(struct weft_transport *transport, void *memory, size_t size,
                       struct weft_region **region);
-    /* Registers memory of a device, for land() and put(), which then always need its region, also without WEFT_CAP_REG_LOCAL and
+    /* Registers device memory, for advertise() and put(), which then always need its region, also without WEFT_CAP_REG_LOCAL and
      * WEFT_CAP_REG_REMOTE. Negative: not in this way; the caller tries another, and last copies through host memory. Peers
      * that have the token of a receive buffer in it may be able to write to all of the region while it lasts. Neither send() nor
      * expose() take such memory. */

@@ -15,7 +15,7 @@
 
 enum perf_bits { PERF_BITS_ANY, PERF_BITS_TAME };
 
-/* Fills count elements; stream tells one input, block or call from another. */
+/* Fills count elements; stream sets one input, block or call apart from another. */
 void perf_bits_fill(weft_dtype dtype, enum perf_bits bits, uint64_t stream, void *elements, size_t count);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls are made ahead, AHEAD_CALLS at most and those of a sample or two: each has a gate in the stream, of which a driver
+/* Calls are made ahead, AHEAD_CALLS at most and those of a sample or two: each has a stream wait, of which a driver
  * has some thousands. Marks stand between the samples, so that one's end is the next one's beginning:
  *
  *     mark 0 | calls of sample 0 | mark 1 | calls of sample 1 | mark 2 | ...
@@ -97,7 +97,7 @@ static int catch_up(struct run *run)
     return status;
 }
 
-/* A device has room for so many closed gates, and each call has one. */
+/* A device has room for so many closed stream waits, and each call has one. */
 static int warm_up(struct run *run, int count)
 {
     int status = 0;
@@ -110,12 +110,21 @@ static int warm_up(struct run *run, int count)
     return status;
 }
 
-int perf_clock_check(const struct perf_device *device, weft_context *context)
+weft_call_options perf_clock_stream(const struct perf_device *device)
+{
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    options.stream_kind = device->kind->name; /* with NULL: the runtime's own stream */
+    options.stream_ordinal = device->ordinal;
+    return options;
+}
+
+/* An empty message to the rank itself says whether the device's streams can wait, without the others. */
+int perf_clock_check(const struct perf_device *device, const struct perf_session *session)
 {
     struct run run = {.device = device};
-    int status = weft_stream_begin(context, device->kind->name, device->ordinal, NULL);
-    if (status == 0)
-        status = weft_stream_end(context);
+    const weft_call_options options = perf_clock_stream(device);
+    int status = weft_sendrecv(session->comm, NULL, 0, session->rank, 0, NULL, 0, session->rank, 0,
+                               WEFT_UINT8, NULL, &options);
     if (status == 0)
         status = catch_up(&run);
     return status == 0 ? 0 : perf_device_complain(device, "--clock 'device'", status);
@@ -137,18 +146,13 @@ int perf_clock_measure(const struct perf_device *device, struct perf_session *se
 {
     struct run run = {.device = device, .call = call, .arg = arg};
     int calls = 1;
-    int status = weft_stream_begin(session->context, device->kind->name, device->ordinal, NULL);
-    if (status != 0)
-        return status;
-    status = agree_calls(&run, session, &calls);
+    int status = agree_calls(&run, session, &calls);
     if (status == 0)
         status = warm_up(&run, warmups);
     if (status == 0)
         status = take(&run, timing->sample_count, calls, timing->samples_us);
-    if (status == 0)
-        status = weft_stream_end(session->context);
-    if (status == 0) /* calls in the order of a stream tell the next ones why they have failed */
-        status = weft_barrier(session->comm);
+    if (status == 0) /* why stream-ordered calls have failed shows in the next ones */
+        status = weft_barrier(session->comm, NULL);
     if (status == 0)
         status = perf_take_slowest(&session->channel, timing->samples_us, timing->sample_count);
     if (status == 0)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comm/context.h"
+#include "comm/drive/context.h"
 #include "devmem/devices.h"
 
 enum { STAGING_BYTES = 4 << 20 };
@@ -37,9 +37,9 @@ int perf_device_open(struct perf_device *device, weft_context *context, const st
 {
     struct perf_device opened = {.ordinal = place->ordinal};
     void *staging;
-    opened.kind = weft_devices_find(context->devices, place->kind);
+    opened.kind = weft_devices_find(context->devices.kinds, place->kind);
     if (!opened.kind)
-        return complain_absent(context->devices, place->kind);
+        return complain_absent(context->devices.kinds, place->kind);
     const struct weft_device_ops *ops = &opened.kind->ops;
     int count = ops->count(opened.kind->device);
     if (count < 0)

@@ -3,7 +3,7 @@
  *
  * A reduction of n inputs reads n buffers and writes one; the copy beside it reads and writes as many bytes in all, half each.
  * Both are queued in the same queue, one after the other as often as fills SAMPLE_NS, so that launching and
- * waiting do not show, and take turns, so that whatever else the machine does hits both. Events of queues tell no time:
+ * waiting do not show, and take turns, so that whatever else the machine does hits both. Events of queues have no time:
  * a sample is the host's time from before the first piece of work is queued until the mark behind the last has happened,
  * divided by how many there were.
  *
@@ -34,7 +34,6 @@
 
 enum {
     SAMPLE_NS = 5000000,
-    CALLS_MAX = 1000,
     TRIALS = 3,
     ALIGN = 256, /* also the bytes of a guard */
     POISON = 0xa5,
@@ -250,11 +249,8 @@ static int choose_calls(struct bench *bench, struct row *row, enum work work)
             return -1;
         fastest_us = i == 0 || time_us < fastest_us ? time_us : fastest_us;
     }
-    if (perf_take_slowest(&bench->session->channel, &fastest_us, 1) != 0)
-        return -1;
-    double wanted = SAMPLE_NS / 1e3 / (fastest_us > 0.01 ? fastest_us : 0.01);
-    row->calls[work] = wanted < 1 ? 1 : wanted > CALLS_MAX ? CALLS_MAX : (int)wanted;
-    return 0;
+    return perf_agree_calls(&bench->session->channel, (int64_t)(fastest_us * 1e3), SAMPLE_NS,
+                            &row->calls[work]);
 }
 
 static int measure(struct bench *bench, struct row *row)
@@ -303,7 +299,7 @@ static void print_head(struct bench *bench)
         "(elements)", "", "", "", "(us)", "(us)", "(GB/s)", "(GB/s)", "(%)");
 }
 
-static void tell(struct bench *bench, const struct row *row)
+static void report(struct bench *bench, const struct row *row)
 {
     const struct perf_options *options = options_of(bench);
     size_t samples = (size_t)options->iterations;
@@ -370,7 +366,7 @@ static int run_row(struct bench *bench, weft_dtype dtype, weft_op op, size_t siz
     bench->result->damaged += row.damaged;
     bench->done++;
     if (bench->report)
-        tell(bench, &row);
+        report(bench, &row);
     return 0;
 }
 

@@ -2,7 +2,7 @@
 /* What registering memory costs, and what a registration costs that the context has kept.
  *
  * Memory of one kind of devices, ordinary memory with host, is registered with one transport as the library does it for an
- * operation (comm/memory.c), and nothing is sent. Three things are timed:
+ * operation (comm/regions/memory.c), and nothing is sent. Three things are timed:
  *   register    the first region of memory that has just been given to weft_mem_register(), which nothing is kept of
  *   deregister  weft_mem_deregister(), which ends that region
  *   hit         the region of memory that an operation has used before, and giving it back
@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/context.h"
-#include "comm/region_cache.h"
+#include "comm/drive/context.h"
+#include "comm/regions/cache.h"
 #include "devmem/devices.h"
 #include "perf/device/memory.h"
 #include "perf/measure.h"
@@ -140,8 +140,8 @@ static uint64_t hits(const struct bench *bench)
     weft_context *context = bench->session->context;
     struct weft_region_cache_stats stats = {0};
     weft_context_lock(context);
-    if (context->cache)
-        weft_region_cache_get_stats(context->cache, &stats);
+    if (context->regions.cache)
+        weft_region_cache_get_stats(context->regions.cache, &stats);
     weft_context_unlock(context);
     return stats.hits;
 }
@@ -156,7 +156,7 @@ static int sample_hits(struct bench *bench, struct row *row)
         if (use(bench, row, 2, &time_us) != 0)
             return -1;
         row->is_kept = hits(bench) > before;
-    } while (!row->is_kept && bench->session->context->cache && perf_now_ns() < until_ns);
+    } while (!row->is_kept && bench->session->context->regions.cache && perf_now_ns() < until_ns);
     for (int i = 0; i < options_of(bench)->iterations && row->is_kept; i++) {
         if (use(bench, row, CALLS_PER_SAMPLE, &time_us) != 0)
             return -1;
@@ -198,7 +198,7 @@ static void print_head(const struct bench *bench)
                      "(us)");
 }
 
-static void tell(const struct bench *bench, const struct row *row)
+static void report(const struct bench *bench, const struct row *row)
 {
     size_t samples = (size_t)options_of(bench)->iterations;
     const struct perf_summary *summary = row->summary;
@@ -249,7 +249,7 @@ static int run_row(struct bench *bench, size_t size)
     int failed = fill(bench, &row) != 0 || measure(bench, &row) != 0;
     perf_device_release(&bench->device, row.memory);
     if (!failed && bench->report)
-        tell(bench, &row);
+        report(bench, &row);
     return failed ? -1 : 0;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build: needs verbs; with tests/support/letters.c tests/fake/rdma_fake*.c */
+/* build: needs verbs; with tests/support/oob.c tests/fakes/verbs/rdma_fake*.c */
 /* What failover costs: build/perf/micro/rails FAILOVER [MESSAGES]
  *
- * Two instances of the verbs transport in this process, over the RDMA device in memory (tests/fake), with WEFT_VERBS_FAILOVER as the
+ * Two instances of the verbs transport in this process, over the RDMA device in memory (tests/fakes/verbs), with WEFT_VERBS_FAILOVER as the
  * first argument says. One sends messages of 64 bytes, the other takes them. There is nothing to time here; count
  * instructions, of the transport's functions only (docs/rdma-measurements.md has the command):
  *
@@ -13,13 +13,13 @@
 #include <string.h>
 
 #include <weft/weft.h>
-#include "tests/support/letters.h"
+#include "tests/support/oob.h"
 #include "transport/registry.h"
 
 struct side {
     struct weft_transport_ops ops;
     struct weft_transport *transport;
-    struct test_letters *letters;
+    struct test_oob *oob;
     uint8_t address[WEFT_ADDRESS_MAX];
     size_t size;
     long messages;
@@ -43,7 +43,7 @@ static void turn(struct side *side)
 {
     int events = side->ops.poll(side->transport, 16, note, side);
     must(events < 0 ? events : WEFT_OK, "poll");
-    test_letters_deliver(side->letters, &side->ops, side->transport);
+    test_oob_deliver(side->oob, &side->ops, side->transport);
 }
 
 static void side_open(struct side *side, int failover)
@@ -52,13 +52,13 @@ static void side_open(struct side *side, int failover)
     settings.failover = failover;
     struct weft_transport_params params = {.size = sizeof params, .devices = "2", .verbs = &settings};
     memset(side, 0, sizeof *side);
-    side->letters = test_letters_open(0);
-    test_letters_params(side->letters, &params);
+    side->oob = test_oob_open(0);
+    test_oob_params(side->oob, &params);
     must(weft_transport_complete(weft_transport_find("verbs"), &side->ops), "verbs");
     must(side->ops.open(&params, &side->transport), "open");
     side->size = sizeof side->address;
     must(side->ops.address(side->transport, side->address, &side->size), "address");
-    test_letters_bind(side->letters, side->address, side->size);
+    test_oob_bind(side->oob, side->address, side->size);
 }
 
 int main(int argc, char **argv)
@@ -90,7 +90,7 @@ int main(int argc, char **argv)
     printf("%ld messages, failover %s\n", messages, failover ? "on" : "off");
     for (int i = 0; i < 2; i++) {
         sides[i].ops.close(sides[i].transport);
-        test_letters_close(sides[i].letters);
+        test_oob_close(sides[i].oob);
     }
     return 0;
 }

@@ -15,6 +15,7 @@
 
 #include "algos/proof/contend.h"
 #include "algos/hosts.h"
+#include "topo/discover/discover.h"
 #include "topo/order.h"
 #include "topo/path.h"
 #include "topo/read.h"
@@ -101,7 +102,7 @@ static void job_make(struct job *job, const struct weft_graph *graph, uint32_t p
     *job = (struct job){graph, made, room(made, sizeof *job->places), room(made, sizeof *job->nic)};
     for (uint32_t i = 0; i < made; i++)
         job->places[seed ? number[i] : i] = dealt[i];
-    must(weft_order_nics(graph, job->places, made, job->nic));
+    must(weft_order_nics(graph, job->places, made, job->nic, NULL));
     free(dealt);
     free(number);
 }
@@ -126,7 +127,7 @@ static double rings_ratio(const struct job *job, const struct weft_layout *layou
 {
     struct weft_bound bound;
     must(weft_load_rings(job->graph, job->places, layout, load));
-    must(weft_load_bound_rings(job->graph, job->places, job->ranks, layout->nic, layout->ring_count, &bound));
+    must(weft_load_bound(job->graph, job->places, job->ranks, layout->nic, layout->ring_count, &bound));
     return bound.highest > 0 ? load->highest / bound.highest : 1;
 }
 
@@ -165,7 +166,7 @@ static void report_loads(const struct weft_graph *graph, uint32_t ports, uint32_
         must(weft_order_ranks(graph, job.places, ranks, 0, &layout));
         ring_load(&job, layout->order, &highest[2][s], &crossed);
         crossings[2][s] = (double)crossed;
-        must(weft_load_bound(graph, job.places, ranks, job.nic, &bound));
+        must(weft_load_bound(graph, job.places, ranks, job.nic, 1, &bound));
         worst = bound.highest > 0 && highest[2][s] / bound.highest > worst ? highest[2][s] / bound.highest
                                                                            : worst;
         ring_count = layout->ring_count;
@@ -319,7 +320,7 @@ static void report_machine(const char *folder, const char *file)
             places[count++] = (struct weft_place){.host = graph->nodes[n].host, .near = n};
     }
     if (count && hosts == 1)
-        must(weft_order_nics(graph, places, count, nic));
+        must(weft_order_nics(graph, places, count, nic, NULL));
     for (uint32_t i = 0; i < count && hosts == 1; i++) {
         uint32_t of =
             nic[i] == WEFT_NODE_NONE ? WEFT_NODE_NONE : weft_graph_above(graph, nic[i], WEFT_NODE_NIC);
@@ -429,6 +430,7 @@ int main(int argc, char **argv)
 {
     int quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
     const char *folder = argc > 1 + quick ? argv[1 + quick] : "";
+    weft_live_use_hwloc();
     printf("# What the order of ranks is worth\n\n"
            "Written by `make topo-report` (perf/micro/topo_report.c). Loads are in streams: a ring puts one "
            "on each link that it\n"

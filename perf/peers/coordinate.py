@@ -24,9 +24,14 @@ import libraries
 import record
 import verdict
 
-OPERATIONS = ("allreduce", "alltoall", "allgather", "broadcast", "pingpong", "init")
+OPERATIONS = ("allreduce", "alltoall", "allgather", "broadcast", "pingpong", "window", "init")
 DEFAULT_SIZES = {"allreduce": "8,64,256,1K,2K,4K,16K,64K,128K,256K,512K,1M,2M,4M,8M,16M,32M",
                  "others": "8,256,4K,64K,256K,1M,8M,32M"}
+# Tables that an operation runs in unless PEERS_TABLES says which: those that it has targets in.
+DEFAULT_TABLES = {"allreduce": ("shm", "tcp", "over"), "pingpong": ("shm", "tcp"), "window": ("tcp",), "others": ("shm",)}
+PAIR_OPERATIONS = ("pingpong", "window")  # between two ranks, in tables of two
+# How many of what a figure counts a call consists of, where that makes a call long: fewer samples do then.
+PARTS = {"window": 64}
 HOT_BYTES = 64 << 10          # up to here every call uses the same buffers
 ARENA_BYTES = 64 << 20        # per direction and rank; at least two of the largest buffer
 TURN_US = 8000.0              # what a turn's timed calls take together, about
@@ -119,9 +124,11 @@ class Cell:
         started = time.monotonic()
         estimate_us = max(min(take_turn(self.library, self.operation, self.size, 1, 3, 2, self.rotate, self.variant)),
                           0.01)
+        parts = PARTS.get(self.operation, 1)
+        estimate_us *= parts
         self.calls = max(1, min(1000, round(SAMPLE_US / estimate_us)))
-        self.samples = max(3, min(50, round(TURN_US / (estimate_us * self.calls))))
-        self.warmups = max(2, min(200, round(500.0 / estimate_us)))
+        self.samples = max(3 if parts == 1 else 1, min(50, round(TURN_US / (estimate_us * self.calls))))
+        self.warmups = max(2 if parts == 1 else 1, min(200, round(500.0 / estimate_us)))
         timed_us = estimate_us * (self.calls * self.samples + self.warmups)
         return max(timed_us / 1e6, (time.monotonic() - started) / 2)
 
@@ -181,21 +188,23 @@ def loopback_bytes():
 
 def check_loopback(running, say):
     """That what claims to use TCP does: a call of 1 MB must show on the loopback interface."""
+    size = 1 << 20
     for library in list(running):
         before = loopback_bytes()
         try:
-            take_turn(library, "allreduce", 1 << 20, 1, 1, 1, False, 0)
+            operation = "allreduce" if "allreduce" in library.operations else "pingpong"
+            take_turn(library, operation, size, 1, 1, 1, False, 0)
         except libraries.Failed as error:
             drop(running, library, error, say)
             continue
         after = loopback_bytes()
-        if before is not None and after - before < 1 << 20:
+        if before is not None and after - before < size:
             say(f"# note: {library.name} moved only {after - before} bytes over loopback for 2 MB: not TCP?")
 
 
 def run_operation(table, operation, running, processors, options, say, progress):
     """One operation's sweep over the sizes, as it goes into the JSON."""
-    rows, sizes, shuffle = [], options.sizes[operation], random.Random(1)
+    rows, sizes, shuffle = [], options.sizes[table["name"]][operation], random.Random(1)
     started = [{"library": library.name, "version": library.version,
                 "entries": list(library.entries_of(operation)), "command": library.command[0],
                 "environment": library.environment} for library in running if operation in library.operations]
@@ -212,7 +221,7 @@ def run_table(name, operations, options, say, progress, done):
     table = {"name": name, **libraries.TABLES[name]}
     ranks = table["ranks"]
     cpus = sorted(os.sched_getaffinity(0))[:table.get("cpus", ranks)]
-    blocks = [(ranks if operation in ("alltoall", "allgather") else 1) * max(options.sizes[operation])
+    blocks = [(ranks if operation in ("alltoall", "allgather") else 1) * max(options.sizes[name][operation])
               for operation in operations]
     table["arena"] = max(ARENA_BYTES, 2 * max(blocks))
     if len(cpus) < table.get("cpus", ranks):
@@ -258,6 +267,10 @@ def parse_sizes(parser, text):
     return sizes
 
 
+def of(defaults, operation):
+    return defaults.get(operation, defaults["others"])
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.environ.get("BUILD", "build"))
@@ -271,15 +284,16 @@ def arguments():
     options = parser.parse_args()
     options.build = os.path.abspath(options.build)
     options.operations = parse_list(parser, "PEERS_OPERATIONS", options.operations, OPERATIONS)
-    options.sizes = {operation: parse_sizes(parser, options.sizes or DEFAULT_SIZES.get(operation, DEFAULT_SIZES["others"]))
-                     for operation in OPERATIONS if operation != "init"}
-    # Without a choice, allreduce runs in all tables and the other operations in the one that they have targets in.
     tables = parse_list(parser, "PEERS_TABLES", options.tables or "shm,tcp,over", libraries.TABLES)
     options.tables = {table: [operation for operation in options.operations
-                              if operation != "init" and (options.tables or table == "shm" or operation == "allreduce")
-                              and (operation != "pingpong" or libraries.TABLES[table]["ranks"] == 2)]
+                              if operation != "init" and (options.tables or table in of(DEFAULT_TABLES, operation))
+                              and (operation not in PAIR_OPERATIONS or libraries.TABLES[table]["ranks"] == 2)]
                       for table in tables}
     options.tables = {table: operations for table, operations in options.tables.items() if operations}
+    options.sizes = {table: {operation: parse_sizes(parser, options.sizes
+                                                    or libraries.TABLES[table].get("sizes", {}).get(operation)
+                                                    or of(DEFAULT_SIZES, operation)) for operation in operations}
+                     for table, operations in options.tables.items()}
     try:
         options.init_ranks = sorted({int(ranks) for ranks in options.init_ranks.replace(",", " ").split()})
     except ValueError:
@@ -304,7 +318,7 @@ def main():
         progress("")
         print(text, flush=True)
 
-    document = {"schema": 2, "program": "perf-peers", "machine": record.machine(),
+    document = {"schema": 3, "program": "perf-peers", "machine": record.machine(),
                 "parameters": {"operations": options.operations, "sizes_bytes": options.sizes,
                                "repeats": options.repeats, "hot_bytes": HOT_BYTES, "turn_us": TURN_US,
                                "sample_us": SAMPLE_US, "statistic": options.statistic, "type": "float32", "redop": "sum",

@@ -28,9 +28,11 @@ def listen(folder):
 class Library:
     """One library's ranks: started once per table, then taking turns."""
 
-    def __init__(self, name, entries, command, environment=None, descriptors=(), missing=None):
+    def __init__(self, name, entries, command, environment=None, descriptors=(), missing=None,
+                 everywhere=False):
         self.name = name
-        self.entries = entries          # {label: variant} of allreduce
+        self.entries = entries          # {label: variant}
+        self.everywhere = everywhere    # they hold for every operation, and not for allreduce only
         self.operations = ()            # what its driver says that it can do
         self.command = command          # list of argv lists: one launcher, or one per rank
         self.environment = environment or {}
@@ -58,7 +60,7 @@ class Library:
         self.descriptors = ()
 
     def entries_of(self, operation):
-        return self.entries if operation == "allreduce" else {self.name: 0}
+        return self.entries if self.everywhere or operation == "allreduce" else {self.name: 0}
 
     def has_ended(self):
         return any(process.poll() is not None for process in self.processes)
@@ -154,12 +156,29 @@ def readv(build):
     return _pair(build, "readv", {"readv": 0})
 
 
+def sockets(build):
+    driver = _program(build, "peer-sockets")
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(1)
+    descriptor = listener.detach()
+    return Library("sockets", {"sockets-sleep": 0, "sockets-poll": 1}, [[driver]] * 2,
+                   {"PEERS_LISTENER_FD": str(descriptor)}, (descriptor,), missing=_missing(driver), everywhere=True)
+
+
+def weft_tcp():
+    """Which of weft's ways over TCP: the environment's WEFT_TRANSPORT, or the sockets of its own."""
+    transport = os.environ.get("WEFT_TRANSPORT") or "tcp"
+    provider = {"WEFT_OFI_PROVIDER": os.environ.get("WEFT_OFI_PROVIDER") or "tcp"} if transport == "ofi" else {}
+    return {"WEFT_TRANSPORT": transport, **provider}
+
+
 TCP_MPICH = {"MPIR_CVAR_NOLOCAL": "1",                          # not its shared memory
              "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "lo",    # where it is built on UCX
              "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "lo"}        # where it is built on libfabric
 TCP_OPENMPI = ("--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo")
 
-# name -> title, ranks, processors when fewer than ranks, maker of the libraries
+# name -> title, ranks, processors when fewer than ranks, sizes where they are its own, maker of the libraries
 TABLES = {
     "shm": {
         "title": "2 ranks, shared memory",
@@ -175,11 +194,15 @@ TABLES = {
     "tcp": {
         "title": "2 ranks, TCP over loopback",
         "ranks": 2,
+        "sizes": {"allreduce": "8,64,256,1K,2K,4K,16K,64K,128K,256K,512K,1M,2M,4M,8M,16M,32M,64M",
+                  "pingpong": "8,32,256,2K,8K,32K,128K,512K,2M,8M,32M,64M",
+                  "window": "8,32,256,2K,8K,32K,128K,512K,2M,8M"},
         "make": lambda build, folder, cpus: [
             openmpi(build, 2, cpus, TCP_OPENMPI),
             mpich(build, 2, TCP_MPICH),
             gloo(build, 2, folder),
-            weft(build, 2, "weft-tcp", {"WEFT_TRANSPORT": "ofi", "WEFT_OFI_PROVIDER": "tcp"})],
+            weft(build, 2, "weft-tcp", weft_tcp()),
+            sockets(build)],
     },
     "over": {
         "title": "4 ranks on 2 processors, shared memory",

@@ -10,11 +10,11 @@
  *   coordinator:  check OPERATION SIZE_BYTES VARIANT\n      one call from every root, the result compared as a whole
  *   driver:       times\n
  *   coordinator:  run OPERATION SIZE_BYTES CALLS SAMPLES WARMUPS ROTATE VARIANT\n
- *   driver:       times NS NS ...\n          per sample, mean nanoseconds per call on this rank
+ *   driver:       times NS NS ...\n          per sample, mean nanoseconds per call on this rank, or per part of one
  *            or:  failed WHAT\n
  *   coordinator:  closes the socket; the driver leaves peers_serve().
  *
- * With PEERS_INIT the driver takes no turns: it does one allreduce of 8 bytes, tells when main() began and when the
+ * With PEERS_INIT the driver takes no turns: it does one allreduce of 8 bytes, says when main() began and when the
  * allreduce was done ("ready RANK NS NS\n", by the clock that all processes of the machine share), and ends.
  *
  * Buffers: one send and one receive arena per rank, allocated and touched by the rank once. With ROTATE each
@@ -174,6 +174,13 @@ static inline int peers_prepare(const struct peers_library *library, struct peer
     return 0;
 }
 
+/* How many messages of a window get a place of their own: all of them, or what the arena has room for. */
+static inline int peers_places(const struct peers_arenas *arenas, const struct peers_turn *turn)
+{
+    size_t room = arenas->recv.bytes / turn->size_bytes;
+    return room == 0 ? 1 : room < PEERS_WINDOW_MESSAGES ? (int)room : PEERS_WINDOW_MESSAGES;
+}
+
 static inline float *peers_take(struct peers_arena *arena, size_t bytes, int rotate)
 {
     if (!rotate)
@@ -186,19 +193,27 @@ static inline float *peers_take(struct peers_arena *arena, size_t bytes, int rot
     return memory;
 }
 
-/* One call on the first or the next pair of buffers. *call tells what was called. */
+/* One call on the first or the next pair of buffers. *call says what was called. */
 static inline int peers_call_next(const struct peers_library *library, struct peers_arenas *arenas,
                                   const struct peers_turn *turn, struct peers_call *call)
 {
+    int operation = turn->operation, ranks = library->ranks;
+    call->places = peers_places(arenas, turn);
     call->send = peers_take(
-        &arenas->send, turn->size_bytes * peers_blocks_sent(turn->operation, library->ranks), turn->rotate);
+        &arenas->send, turn->size_bytes * peers_blocks_sent(operation, ranks, call->places), turn->rotate);
     call->recv =
-        peers_take(&arenas->recv, turn->size_bytes * peers_blocks_received(turn->operation, library->ranks),
+        peers_take(&arenas->recv, turn->size_bytes * peers_blocks_received(operation, ranks, call->places),
                    turn->rotate);
     call->count = turn->size_bytes / sizeof(float);
     call->root = (int)(arenas->calls++ % (unsigned)library->ranks);
     call->variant = turn->variant;
-    return library->functions[turn->operation](library->self, call);
+    return library->functions[operation](library->self, call);
+}
+
+/* What a call's time is divided by. */
+static inline double peers_parts(int operation)
+{
+    return operation == PEERS_PINGPONG ? 2 : operation == PEERS_WINDOW ? PEERS_WINDOW_MESSAGES : 1;
 }
 
 /* Takes one turn. NULL, or what went wrong. */
@@ -206,7 +221,7 @@ static inline const char *peers_take_turn(const struct peers_library *library, s
                                           const struct peers_turn *turn, double *samples_ns)
 {
     struct peers_call call;
-    double ways = turn->operation == PEERS_PINGPONG ? 2 : 1;
+    double parts = peers_parts(turn->operation);
     for (int i = 0; i < turn->warmups; i++)
         if (peers_call_next(library, arenas, turn, &call) != 0)
             return "a warm-up call failed";
@@ -216,7 +231,7 @@ static inline const char *peers_take_turn(const struct peers_library *library, s
             if (peers_call_next(library, arenas, turn, &call) != 0)
                 return "a timed call failed";
         int64_t end_ns = peers_now_ns();
-        samples_ns[sample] = (double)(end_ns - start_ns) / turn->calls / ways;
+        samples_ns[sample] = (double)(end_ns - start_ns) / turn->calls / parts;
         start_ns = end_ns;
     }
     size_t step = call.count / 2 ? call.count / 2 : 1;
@@ -231,8 +246,9 @@ static inline const char *peers_check(const struct peers_library *library, struc
                                       const struct peers_turn *turn)
 {
     const char *problem = NULL;
-    size_t sent = turn->size_bytes * peers_blocks_sent(turn->operation, library->ranks);
-    size_t received = turn->size_bytes * peers_blocks_received(turn->operation, library->ranks);
+    int places = peers_places(arenas, turn);
+    size_t sent = turn->size_bytes * peers_blocks_sent(turn->operation, library->ranks, places);
+    size_t received = turn->size_bytes * peers_blocks_received(turn->operation, library->ranks, places);
     peers_fill(&arenas->send, library->rank, sent, 1);
     for (int i = 0; i < library->ranks && !problem; i++) {
         struct peers_call call;
@@ -284,8 +300,10 @@ static inline int peers_serve_line(const struct peers_library *library, struct p
     struct peers_turn turn;
     const char *problem = "the coordinator's line is malformed";
     int check = peers_parse(library, line, &turn);
-    if (check >= 0 &&
-        turn.size_bytes * peers_blocks_received(turn.operation, library->ranks) <= arenas->recv.bytes)
+    if (check >= 0 && turn.size_bytes > 0 &&
+        turn.size_bytes *
+                peers_blocks_received(turn.operation, library->ranks, peers_places(arenas, &turn)) <=
+            arenas->recv.bytes)
         problem =
             check ? peers_check(library, arenas, &turn) : peers_take_turn(library, arenas, &turn, samples_ns);
     return peers_answer(descriptor, samples_ns, problem ? 0 : turn.samples, problem) != 0 || problem;
@@ -295,7 +313,7 @@ static inline int peers_serve_line(const struct peers_library *library, struct p
 static inline int peers_serve_init(const struct peers_library *library)
 {
     float send[2] = {peers_value(library->rank, 0, 0), peers_value(library->rank, 1, 0)}, recv[2] = {0, 0};
-    struct peers_call call = {send, recv, 2, 0, 0};
+    struct peers_call call = {send, recv, 2, 0, 0, 1};
     char line[128];
     int failed = library->functions[PEERS_ALLREDUCE](library->self, &call) != 0;
     int64_t done_ns = peers_now_ns();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is measured, as all drivers understand it: names, sizes of buffers, and the data in them.
  *
- * count is the size of one block in elements: a rank's whole buffer for allreduce, broadcast and the ping-pong, what
- * it has for one other rank for alltoall, what it contributes for allgather. So "1 MB" is always what MPI's and weft's
+ * count is the size of one block in elements: a rank's whole buffer for allreduce, broadcast and the ping-pong, one
+ * message of a window, what it has for one other rank for alltoall, what it contributes for allgather. So "1 MB" is always what MPI's and weft's
  * count argument says.
  *
  * Calls follow each other without barrier and without a look at the clock in between. For that to measure how long a
@@ -28,8 +28,11 @@ enum peers_operation {
     PEERS_ALLGATHER,
     PEERS_BROADCAST,
     PEERS_PINGPONG, /* rank 0 sends and receives, rank 1 receives and sends: a round trip, half of which counts */
+    PEERS_WINDOW, /* rank 0 sends PEERS_WINDOW_MESSAGES messages, rank 1 answers all with one byte: one of them counts */
     PEERS_OPERATIONS
 };
+
+enum { PEERS_WINDOW_MESSAGES = 64 };
 
 struct peers_call {
     const float *send;
@@ -37,6 +40,7 @@ struct peers_call {
     size_t count;
     int root;
     int variant; /* picks between the library's own ways, as the driver says */
+    int places;  /* of a window: how many of its messages have a place of their own in the buffers */
 };
 
 /* Sums count floats or moves them. 0 on success. */
@@ -44,7 +48,8 @@ typedef int peers_function(void *self, const struct peers_call *call);
 
 static inline const char *peers_operation_name(int operation)
 {
-    static const char *const names[] = {"allreduce", "alltoall", "allgather", "broadcast", "pingpong"};
+    static const char *const names[] = {"allreduce", "alltoall", "allgather",
+                                        "broadcast", "pingpong", "window"};
     return names[operation];
 }
 
@@ -57,15 +62,22 @@ static inline int peers_operation_find(const char *name)
     return operation;
 }
 
-/* How many blocks the two buffers have. */
-static inline size_t peers_blocks_sent(int operation, int ranks)
+/* How many blocks the two buffers have. places is that of the call. */
+static inline size_t peers_blocks_sent(int operation, int ranks, int places)
 {
-    return operation == PEERS_ALLTOALL ? (size_t)ranks : 1;
+    return operation == PEERS_ALLTOALL ? (size_t)ranks : operation == PEERS_WINDOW ? (size_t)places : 1;
 }
 
-static inline size_t peers_blocks_received(int operation, int ranks)
+static inline size_t peers_blocks_received(int operation, int ranks, int places)
 {
-    return operation == PEERS_ALLTOALL || operation == PEERS_ALLGATHER ? (size_t)ranks : 1;
+    return operation == PEERS_ALLGATHER ? (size_t)ranks : peers_blocks_sent(operation, ranks, places);
+}
+
+/* Where the i-th message of a window lies, in floats from the buffer's start. A receive that takes the place of an
+ * earlier message must wait for that one. */
+static inline size_t peers_message_at(const struct peers_call *call, int i)
+{
+    return (size_t)(i % call->places) * call->count;
 }
 
 static inline float peers_value(int rank, size_t i, int weighted)
@@ -87,6 +99,8 @@ static inline float peers_expected(int operation, int rank, int ranks, const str
         return peers_value(call->root, i, weighted);
     case PEERS_PINGPONG:
         return peers_value(!rank, i, weighted);
+    case PEERS_WINDOW:
+        return peers_value(0, i, weighted);
     default:
         return (float)(ranks * (ranks + 1) / 2) * peers_value(0, i, weighted);
     }
@@ -96,8 +110,8 @@ static inline float peers_expected(int operation, int rank, int ranks, const str
 static inline int peers_is_right(int operation, int rank, int ranks, const struct peers_call *call,
                                  int weighted, size_t step)
 {
-    size_t total = call->count * peers_blocks_received(operation, ranks);
-    if (operation == PEERS_BROADCAST && call->root == rank)
+    size_t total = call->count * peers_blocks_received(operation, ranks, call->places);
+    if ((operation == PEERS_BROADCAST && call->root == rank) || (operation == PEERS_WINDOW && rank == 0))
         return 1;
     for (size_t i = 0; i < total; i = i < total - 1 && i + step >= total ? total - 1 : i + step)
         if (call->recv[i] != peers_expected(operation, rank, ranks, call, i, weighted)) {

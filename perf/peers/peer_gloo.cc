@@ -16,10 +16,12 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
+#include <gloo/transport/unbound_buffer.h>
 
 struct Job {
     std::shared_ptr<gloo::rendezvous::Context> context;
     uint32_t tag = 0;
+    uint64_t slot = 0; // of messages: both ranks count alike
 };
 
 // Tags the options, runs the collective, and makes a status of what it throws.
@@ -81,6 +83,75 @@ static int broadcast(void *self, const peers_call *call)
                                        [](gloo::BroadcastOptions &o) { gloo::broadcast(o); });
 }
 
+// Messages as PyTorch sends them: a buffer per message, and a slot for the sender and the receiver to meet in.
+using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
+
+static Buffer start_send(Job *job, const void *data, size_t bytes, int peer)
+{
+    Buffer buffer = job->context->createUnboundBuffer(const_cast<void *>(data), bytes);
+    buffer->send(peer, job->slot++);
+    return buffer;
+}
+
+static Buffer start_recv(Job *job, void *data, size_t bytes, int peer)
+{
+    Buffer buffer = job->context->createUnboundBuffer(data, bytes);
+    buffer->recv(peer, job->slot++);
+    return buffer;
+}
+
+static int pingpong(void *self, const peers_call *call)
+{
+    auto *job = static_cast<Job *>(self);
+    size_t bytes = call->count * sizeof(float);
+    int first = job->context->rank == 0, peer = first ? 1 : 0;
+    if (job->context->rank > 1)
+        return 0;
+    try {
+        if (first)
+            start_send(job, call->send, bytes, peer)->waitSend();
+        start_recv(job, call->recv, bytes, peer)->waitRecv();
+        if (!first)
+            start_send(job, call->send, bytes, peer)->waitSend();
+    } catch (const std::exception &error) {
+        fprintf(stderr, "gloo, a round trip: %s\n", error.what());
+        return 1;
+    }
+    return 0;
+}
+
+static int window(void *self, const peers_call *call)
+{
+    auto *job = static_cast<Job *>(self);
+    size_t bytes = call->count * sizeof(float);
+    char answer = 0;
+    Buffer buffers[PEERS_WINDOW_MESSAGES];
+    if (job->context->rank > 1)
+        return 0;
+    try {
+        if (job->context->rank == 0) {
+            for (int i = 0; i < PEERS_WINDOW_MESSAGES; i++)
+                buffers[i] = start_send(job, call->send + peers_message_at(call, i), bytes, 1);
+            for (auto &buffer : buffers)
+                buffer->waitSend();
+            start_recv(job, &answer, 1, 1)->waitRecv();
+            return 0;
+        }
+        // A new receive waits for the one whose place it takes.
+        for (int i = 0; i < PEERS_WINDOW_MESSAGES + call->places; i++) {
+            if (i >= call->places)
+                buffers[i - call->places]->waitRecv();
+            if (i < PEERS_WINDOW_MESSAGES)
+                buffers[i] = start_recv(job, call->recv + peers_message_at(call, i), bytes, 0);
+        }
+        start_send(job, &answer, 1, 0)->waitSend();
+    } catch (const std::exception &error) {
+        fprintf(stderr, "gloo, a window: %s\n", error.what());
+        return 1;
+    }
+    return 0;
+}
+
 int main()
 {
     peers_library library = {};
@@ -108,6 +179,8 @@ int main()
     library.functions[PEERS_ALLTOALL] = alltoall;
     library.functions[PEERS_ALLGATHER] = allgather;
     library.functions[PEERS_BROADCAST] = broadcast;
+    library.functions[PEERS_PINGPONG] = pingpong;
+    library.functions[PEERS_WINDOW] = window;
     int failed = peers_serve(&library);
     _exit(failed); // its threads have nothing left to say
 }

@@ -19,21 +19,21 @@ static int complain(const char *what, int status)
 static int allreduce(void *self, const struct peers_call *call)
 {
     struct job *job = self;
-    int status = weft_allreduce(job->comm, call->send, call->recv, call->count, WEFT_FLOAT32, WEFT_SUM);
+    int status = weft_allreduce(job->comm, call->send, call->recv, call->count, WEFT_FLOAT32, WEFT_SUM, NULL);
     return status == 0 ? 0 : complain("weft_allreduce", status);
 }
 
 static int alltoall(void *self, const struct peers_call *call)
 {
     struct job *job = self;
-    int status = weft_alltoall(job->comm, call->send, call->recv, call->count, WEFT_FLOAT32);
+    int status = weft_alltoall(job->comm, call->send, call->recv, call->count, WEFT_FLOAT32, NULL);
     return status == 0 ? 0 : complain("weft_alltoall", status);
 }
 
 static int allgather(void *self, const struct peers_call *call)
 {
     struct job *job = self;
-    int status = weft_allgather(job->comm, call->send, call->recv, call->count, WEFT_FLOAT32);
+    int status = weft_allgather(job->comm, call->send, call->recv, call->count, WEFT_FLOAT32, NULL);
     return status == 0 ? 0 : complain("weft_allgather", status);
 }
 
@@ -42,7 +42,7 @@ static int broadcast(void *self, const struct peers_call *call)
     struct job *job = self;
     /* In place at the root, like MPI's: elsewhere weft would copy. */
     void *recv = job->rank == call->root ? (void *)call->send : call->recv;
-    int status = weft_broadcast(job->comm, call->send, recv, call->count, WEFT_FLOAT32, call->root);
+    int status = weft_broadcast(job->comm, call->send, recv, call->count, WEFT_FLOAT32, call->root, NULL);
     return status == 0 ? 0 : complain("weft_broadcast", status);
 }
 
@@ -53,12 +53,54 @@ static int pingpong(void *self, const struct peers_call *call)
     if (job->rank > 1)
         return 0;
     if (first)
-        status = weft_send(job->comm, call->send, call->count, WEFT_FLOAT32, peer, 0);
+        status = weft_send(job->comm, call->send, call->count, WEFT_FLOAT32, peer, 0, NULL);
     if (status == 0)
-        status = weft_recv(job->comm, call->recv, call->count, WEFT_FLOAT32, peer, 0, NULL);
+        status = weft_recv(job->comm, call->recv, call->count, WEFT_FLOAT32, peer, 0, NULL, NULL);
     if (status == 0 && !first)
-        status = weft_send(job->comm, call->send, call->count, WEFT_FLOAT32, peer, 0);
+        status = weft_send(job->comm, call->send, call->count, WEFT_FLOAT32, peer, 0, NULL);
     return status == 0 ? 0 : complain("weft_send or weft_recv", status);
+}
+
+/* Waits for the works from `from` to `to`, all of them even where one has failed: their buffers are weft's until then. */
+static int wait_all(weft_work **works, int from, int to, int status)
+{
+    for (; from < to; from++) {
+        int ended = weft_work_wait(works[from], -1);
+        status = status ? status : ended;
+        weft_work_free(works[from]);
+    }
+    return status;
+}
+
+/* Rank 1 waits for the oldest receive before a new one takes its place. */
+static int window(void *self, const struct peers_call *call)
+{
+    struct job *job = self;
+    weft_work *works[PEERS_WINDOW_MESSAGES];
+    char answer = 0;
+    int status = 0, all = PEERS_WINDOW_MESSAGES, started = 0, ended = 0;
+    if (job->rank > 1)
+        return 0;
+    for (; started < all && status == 0; started += status == 0) {
+        size_t at = peers_message_at(call, started);
+        if (job->rank == 0) {
+            status = weft_send(job->comm, call->send + at, call->count, WEFT_FLOAT32, 1, 0,
+                               WEFT_START(&works[started]));
+            continue;
+        }
+        if (started - ended == call->places) {
+            status = wait_all(works, ended, ended + 1, status);
+            ended++;
+        }
+        if (status == 0)
+            status = weft_recv(job->comm, call->recv + at, call->count, WEFT_FLOAT32, 0, 0, NULL,
+                               WEFT_START(&works[started]));
+    }
+    status = wait_all(works, ended, started, status);
+    if (status == 0)
+        status = job->rank == 0 ? weft_recv(job->comm, &answer, 1, WEFT_UINT8, 1, 0, NULL, NULL)
+                                : weft_send(job->comm, &answer, 1, WEFT_UINT8, 0, 0, NULL);
+    return status == 0 ? 0 : complain("a window of weft_send or weft_recv", status);
 }
 
 static void *allocate(void *self, size_t size)
@@ -96,7 +138,8 @@ int main(void)
                                                   [PEERS_ALLTOALL] = alltoall,
                                                   [PEERS_ALLGATHER] = allgather,
                                                   [PEERS_BROADCAST] = broadcast,
-                                                  [PEERS_PINGPONG] = pingpong}};
+                                                  [PEERS_PINGPONG] = pingpong,
+                                                  [PEERS_WINDOW] = window}};
     int failed = peers_serve(&library);
     weft_comm_stats stats = WEFT_COMM_STATS_INIT;
     if (weft_comm_get_stats(job.comm, &stats) == 0)

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of ratios, and the project's speed targets measured against them."""
 
-BOUNDS = ("bound-plain", "bound-stream", "bound-lines")
+# What is shown by the fastest of its variants.
+VARIANTS = {"bound": ("bound-plain", "bound-stream", "bound-lines"), "bare": ("sockets-sleep", "sockets-poll")}
+NOT_SHOWN = sum(VARIANTS.values(), ())
+# What a time is where it is not that of a call.
+PARTS = {"pingpong": "one way, half of the round trip", "window": "per message of a window of 64"}
 
 
 # What a figure is, over an entry's turns. On a machine that is busy with other work, where medians measure the
@@ -10,27 +14,27 @@ STATISTICS = {"median": "time_us", "fastest": "fastest_us"}
 
 
 def with_bound(rows, key):
-    """Adds the entry "bound": at each size the fastest of the bound's variants."""
+    """Adds the entries "bound" and "bare": at each size the fastest of their variants."""
     best = {}
     for row in rows:
-        if row["entry"] in BOUNDS:
-            size = row["size_bytes"]
-            if size not in best or row[key] < best[size][key]:
-                best[size] = row
-    return rows + [{**row, "entry": "bound", "variant": row["entry"]} for row in best.values()]
+        for entry in [entry for entry, variants in VARIANTS.items() if row["entry"] in variants]:
+            at = entry, row["size_bytes"]
+            if at not in best or row[key] < best[at][key]:
+                best[at] = {**row, "entry": entry, "variant": row["entry"]}
+    return rows + list(best.values())
 
 
 def _times(table, key):
-    """{size: {entry: microseconds}} without the bound's variants."""
+    """{size: {entry: microseconds}} without variants that are not shown."""
     times = {}
     for row in table["rows"]:
-        if row["entry"] not in BOUNDS:
+        if row["entry"] not in NOT_SHOWN:
             times.setdefault(row["size_bytes"], {})[row["entry"]] = row[key]
     return times
 
 
 def _entries(times):
-    order = ("bound", "readv", "weft", "openmpi", "mpich", "gloo")
+    order = ("bound", "bare", "readv", "weft", "openmpi", "mpich", "gloo")
     names = {entry for row in times.values() for entry in row}
     return sorted(names, key=lambda name: (next(i for i, o in enumerate(order) if name.startswith(o)), name))
 
@@ -49,7 +53,7 @@ def print_table(table, name_size, statistic):
     print(f"\n# {table['operation']}, {table['title']}; processors {', '.join(map(str, table['processors']))}")
     for library in table["libraries"]:
         print(f"#   {library['library']:12} {library['version']}")
-    print(f"# {statistic} time {'one way, half of the round trip' if table['operation'] == 'pingpong' else 'per call'} (us)")
+    print(f"# {statistic} time {PARTS.get(table['operation'], 'per call')} (us)")
     print(f"{'size':>8}" + "".join(f"{name:>13}" for name in entries))
     for size, row in sorted(times.items()):
         print(f"{name_size(size):>8}" + "".join(f"{_time(row.get(name)):>13}" for name in entries))
@@ -122,9 +126,19 @@ def _judge_shm(times, name_size):
 
 
 def _judge_tcp(times, name_size):
-    return [_time_target("tcp 8 B: time of weft / Open MPI", times.get(8, {}), "weft-tcp", "openmpi", 1.5),
-            _speed_target("tcp 32 MB: bandwidth of weft / better of Open MPI and Gloo", times.get(32 << 20, {}),
-                          "weft-tcp", ("openmpi", "gloo-ring", "gloo-bcube"), 1.0)]
+    # Each apart: one that is absent leaves its own targets unmeasured.
+    return [_speed_target(f"tcp {name_size(size)}: speed of weft / {what}", times[size], "weft-tcp", others, 1.0)
+            for what, others in (("Open MPI", ("openmpi",)), ("better of Gloo", ("gloo-ring", "gloo-bcube")))
+            for size in sorted(times)]
+
+
+def _judge_sockets(operation, times, name_size):
+    """Beside bare sockets: what a message costs more, and what a stream of them loses or, where they are small, wins."""
+    if operation == "pingpong":
+        return [_time_target(f"tcp one way {name_size(size)}: time of weft / bare sockets", times[size], "weft-tcp",
+                             "bare", 1.2) for size in sorted(times)]
+    return [_speed_target(f"tcp window {name_size(size)}: speed of weft / bare sockets", times[size], "weft-tcp",
+                          ("bare",), 0.9 if size >= 8192 else 1.0) for size in sorted(times)]
 
 
 def _judge_over(times, name_size):
@@ -139,7 +153,9 @@ def judge(tables, name_size, statistic):
         times = _times(table, STATISTICS[statistic])
         if table["operation"] == "allreduce":
             targets += judges[table["name"]](times, name_size)
-        elif table["name"] == "shm":
+        elif table["name"] == "tcp" and table["operation"] in ("pingpong", "window"):
+            targets += _judge_sockets(table["operation"], times, name_size)
+        elif table["name"] == "shm" and table["operation"] != "window":
             targets += _judge_operation(table["operation"], times, name_size)
     return targets
 

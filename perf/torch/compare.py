@@ -2,7 +2,8 @@
 """weft beside gloo under PyTorch: the same two ranks have a group of each, and take turns round by round.
 
 Run by perf/torch/run.sh, once per rank. Rank 0 prints a table: the median of each over the rounds, and how many times faster weft is
-(the median of the rounds' ratios). Ranks are pinned to a processor each, where there are enough.
+(the median of the rounds' ratios). Below it: what a call costs in PyTorch itself, by its backend "fake", which does nothing. Ranks are pinned
+to a processor each, where there are enough.
 """
 
 import os
@@ -81,6 +82,15 @@ def measure(call, times, group):
     return (time.perf_counter() - began) / times * 1e6
 
 
+def nothing():
+    """The median of a call's time on PyTorch's backend that does nothing."""
+    from torch.testing._internal.distributed import fake_pg  # noqa: F401, which makes it known
+
+    group = dist.new_group(backend="fake")
+    call, times = allreduce(2)(group), 1000
+    return statistics.median(measure(call, times, group) for _ in range(ROUNDS))
+
+
 def main():
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     if (os.cpu_count() or 1) >= size:
@@ -102,6 +112,9 @@ def main():
             ratio = statistics.median(g / w for g, w in zip(seen["gloo"], seen["weft"]))
             medians = [statistics.median(seen[backend]) for backend in BACKENDS]
             print(f"{name:30}{medians[0]:12.1f}{medians[1]:12.1f}{ratio:14.2f}", flush=True)
+    alone = nothing()
+    if rank == 0:
+        print(f"PyTorch's own part of an allreduce: {alone:.1f} us", flush=True)
     dist.destroy_process_group()
 
 

@@ -1,12 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # libweft.so exports exactly the functions of include/weft/weft.h. What they look like is compared by tests/tools/check_baseline.sh.
-set -u
-cd "$(dirname "$0")/../.." || exit 1
+source "$(dirname "$0")/../support/start.sh"
 library=${BUILD:-build}/libweft.so
-source tests/support/tally.sh
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 same() { nothing "$1" "$(diff "$2" "$3")"; } # NAME FILE FILE
 
 ${CC:-gcc} -E -P -Iinclude include/weft/weft.h | sed "/^typedef .*(/d" | grep -o '\bweft_[a-z0-9_]* *(' | tr -d ' (' | sort -u >"$work/declared"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What the pages tell a reader to do works: links and their #anchors lead somewhere, names exist, commands run.
+# What the pages ask a reader to do works: links and their #anchors lead somewhere, names exist, commands run.
 #
 # Commands stand in blocks that begin with ```sh, by page in one scratch folder and one shell, with weft installed:
 #   ```sh          is run and must succeed
@@ -8,13 +8,8 @@
 #   ```sh WORD     needs something else (a cluster, torch, root): bash -n, and what it names of this tree must exist
 # A block that begins with ```LANGUAGE NAME.EXTENSION is a file of that name in the scratch folder; C without a name is sum.c.
 # The job's port in the pages, 29600, becomes one that is free, and ranks are patient with a busy machine. check_commands.sh PAGE... runs these pages alone.
-set -u
-cd "$(dirname "$0")/../.." || exit 1
+source "$(dirname "$0")/../support/start.sh"
 . tests/checks/ranks.sh
-BUILD=${BUILD:-build}
-source tests/support/tally.sh
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
 
 shopt -s nullglob
 documents=(*.md docs/*.md docs/guides/*.md tests/*.md tests/*/*.md perf/*.md)
@@ -60,7 +55,7 @@ code=$(grep -rhoE '\b(WEFT|weft)_[A-Za-z0-9_]+' include base algos topo devmem t
 nothing "WEFT_ names in documents that no source has" "$(comm -23 <(names '\bWEFT_[A-Z0-9_]*[A-Z0-9]\b') <(echo "$code" | sort -u))"
 nothing "weft_...() in documents that no source has" "$(comm -23 <(names '\bweft_[a-z0-9_]+\(\)' | tr -d '()') <(echo "$code" | sort -u))"
 # Headings in quotes are lines of the log or of errors, as far as they never change.
-texts=$(cat base/*.c comm/*.c devmem/*.c devmem/cuda/*.c transport/*/*.c topo/*.c topo/*/*.c perf/*.c bindings/torch/csrc/*.cpp bindings/torch/*/*.py |
+texts=$(cat base/*.c base/net/*.c comm/*/*.c comm/*/*/*.c devmem/*.c devmem/cuda/*.c transport/*/*.c topo/*.c topo/*/*.c perf/*.c bindings/torch/csrc/*.cpp bindings/torch/*/*.py |
     tr -d '\n' | sed 's/" *"//g')
 nothing "lines of the log in docs/troubleshooting.md that no source has" "$(sed -n 's/^#* "\(.*\)"$/\1/p' docs/troubleshooting.md |
     while IFS= read -r text; do grep -qF -- "$text" <<<"$texts" || echo "$text"; done)"
@@ -95,9 +90,9 @@ if [[ ! -x $BUILD/weft-perf ]]; then
     sum_up
     exit
 fi
-prefix=$scratch/prefix
-MAKEFLAGS='' ${MAKE:-make} --no-print-directory BUILD="$BUILD" CC="${CC:-gcc}" PREFIX="$prefix" DESTDIR= install >"$scratch/log" 2>&1 ||
-    nothing "make install" "$(tail -n 5 "$scratch/log")"
+prefix=$work/prefix
+MAKEFLAGS='' ${MAKE:-make} --no-print-directory BUILD="$BUILD" CC="${CC:-gcc}" PREFIX="$prefix" DESTDIR= install >"$work/log" 2>&1 ||
+    nothing "make install" "$(tail -n 5 "$work/log")"
 
 # Writes a page's files into FOLDER, its commands to be run into FOLDER.run, others into FOLDER.KIND-N.
 cut_out() { # PAGE FOLDER PORT
@@ -119,7 +114,7 @@ cut_out() { # PAGE FOLDER PORT
 }
 
 for page in "${followed[@]}"; do
-    folder=$scratch/$(tr '/.' '__' <<<"$page")
+    folder=$work/$(tr '/.' '__' <<<"$page")
     cut_out "$page" "$folder" "$(free_port)"
     problems=
     for block in "$folder".*; do

@@ -1,11 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # make dist: the same bytes each time, also from a tarball that was unpacked, and what is in it can be built.
-set -u
-cd "$(dirname "$0")/../.." || exit 1
-source tests/support/tally.sh
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+source "$(dirname "$0")/../support/start.sh"
 target() { # FOLDER TARGET...: the caller's job server is not ours to use
     MAKEFLAGS='' ${MAKE:-make} --no-print-directory -C "$1" CC="${CC:-gcc}" BUILD="$work/$2" "${@:3}"
 }

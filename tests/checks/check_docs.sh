@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The documents agree with the code: a man page per public function, clean ones, and every variable of the environment, as
 # base/settings.c has it. Needs a built weft-perf.
-set -u
-cd "$(dirname "$0")/../.." || exit 1
-source tests/support/tally.sh
+source "$(dirname "$0")/../support/start.sh"
 
 functions=$(${CC:-gcc} -E -P -Iinclude include/weft/weft.h | sed "/^typedef .*(/d" | grep -o '\bweft_[a-z0-9_]* *(' | tr -d ' (' | sort -u)
 nothing "functions without a man page" "$(for name in $functions; do
@@ -13,10 +11,25 @@ nothing "functions without a man page" "$(for name in $functions; do
     [[ $(head -c 4 "$page") == ".so " ]] && page=docs/man/$(sed 's|.*/||' "$page")
     grep -q "^\.Nm $name\b" "$page" && grep -q "^\.Fn $name\b\|^\.Fo $name\b" "$page" || echo "$name is not described in $page"
 done)"
-nothing "man pages of functions that do not exist" "$(for page in docs/man/weft_*.3; do
+nothing "man pages of what does not exist" "$(for page in docs/man/weft_*.3; do
     name=$(basename "$page" .3)
-    grep -qx "$name" <<<"$functions" || echo "$page"
+    grep -qx "$name" <<<"$functions" || grep -q "^} $name;" include/weft/weft.h || echo "$page"
 done)"
+# "weft_send(weft_comm *comm,const void *data,...)" for each function.
+of_header() {
+    ${CC:-gcc} -E -P -Iinclude include/weft/weft.h | tr '\n' ' ' | sed 's/typedef [^;{]*;//g' | grep -oE '\bweft_[a-z0-9_]+ ?\([^()]*\);' |
+        sed 's/  */ /g; s/, /,/g; s/;$//' | sort
+}
+of_pages() {
+    awk '/^\.Sh / { on = $2 == "SYNOPSIS" }
+        !on { next }
+        /^\.F[no] / { function_name = $2; arguments = ""; count = split($0, parts, "\""); bare = parts[1]
+            for (i = 2; i < count; i += 2) arguments = arguments "," parts[i]
+            if (bare ~ / void$/) arguments = ",void" }
+        /^\.Fa / { split($0, parts, "\""); arguments = arguments "," parts[2] }
+        /^\.Fc/ || /^\.Fn / { print function_name "(" substr(arguments, 2) ")" }' docs/man/weft_*.3 | sort
+}
+nothing "what the header declares (<) and the pages' SYNOPSIS has (>)" "$(diff <(of_header) <(of_pages))"
 if command -v mandoc >/dev/null; then
     # Pages of one line only lead to another page.
     nothing "man page warnings" "$(grep -L '^\.so ' docs/man/*.[0-9] | xargs mandoc -T lint -W warning 2>&1)"
@@ -30,10 +43,8 @@ nothing "statuses that weft_strerror(3) does not list as <weft/status.h> does" "
     <(sed -n 's/^\.It Dv \(WEFT_[A-Z_]*\) Pq \\\{0,1\}\(-\{0,1\}[0-9]*\)$/\1 \2/p' docs/man/weft_strerror.3))"
 
 # docs/settings.md and ENVIRONMENT of weft(7) are printed from the table.
-printed=$(mktemp -d)
-trap 'rm -rf "$printed"' EXIT
-nothing "what the documents take from base/settings.c is not what it says: make docs" "$(tests/scripts/docs.sh "$printed" 2>&1
-    for page in settings.md man/weft.7; do diff -u "docs/$page" "$printed/$page" 2>&1 | head -n 20; done)"
+nothing "what the documents take from base/settings.c is not what it says: make docs" "$(tests/scripts/docs.sh "$work/printed" 2>&1
+    for page in settings.md man/weft.7; do diff -u "docs/$page" "$work/printed/$page" 2>&1 | head -n 20; done)"
 # Hints of an error, and what only weft-topo reads, which its own page has.
 not_settings="SLURM_PROCID PMI_RANK HWLOC_XMLFILE HWLOC_SYNTHETIC ZES_ENABLE_SYSMAN"
 nothing "variables that the library reads and base/settings.c does not have" "$(
@@ -51,10 +62,4 @@ nothing "settings of README.md that do not exist, or have another default" "$(gr
         [[ $default ]] || { echo "$name: no such setting"; continue; }
         [[ $default =~ ^-?[0-9]+$ && $default != "$(default_of "$name" README.md)" ]] && echo "$name: the default is $default"
     done)"
-# docs/glossary.md has the words that are used instead. What stands in backquotes is a name of the source, or a line as it is printed.
-retired='tells?|told|telling|letters?|landings?|loans?|conduits?|undead|bur(y|ied)|mourns?|despair|hopeless|stand-ins?|under way'
-retired+='|in the order of (a stream|streams)|memory of (a device|devices)|operations? of the caller'
-nothing "retired words in documents" "$(for page in ./*.md docs/*.md docs/guides/*.md tests/*.md docs/man/*.[0-9]; do
-    sed 's/`[^`]*`//g' "$page" | grep -nwE "$retired" | sed "s|^|$page:|"
-done)"
 sum_up

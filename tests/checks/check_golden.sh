@@ -1,16 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # tests/golden/errors.txt: each name stands there once, each name that a test uses is there, and each that is there is used.
-set -u
-cd "$(dirname "$0")/../.." || exit 1
-source tests/support/tally.sh
+source "$(dirname "$0")/../support/start.sh"
 there=$(grep -v '^#' tests/golden/errors.txt | cut -d' ' -f1)
-# In scripts the names of bad samples are made from those of their files: tests/topo/test_nic_map.sh.
+# In scripts the names of bad and odd samples are made from those of their files: tests/topo/test_nic_map.sh.
 used=$({
-    tr '\n' ' ' < <(cat tests/*/*.c) | grep -oE '(golden_matches\w*|REFUSED)\([^;]*;' | grep -oE '"[a-z0-9]+(-[a-z0-9]+)*"' | tr -d '"' |
+    tr '\n' ' ' < <(cat tests/*/*.c tests/*/*/*.c) | grep -oE '(golden_matches\w*|REFUSED)\([^;]*;' | grep -oE '"[a-z0-9]+(-[a-z0-9]+)*"' | tr -d '"' |
         grep -xF "$there"
-    tr '\n' ' ' < <(cat tests/*/*.c) | grep -oE 'golden_matches\( *"[^"]*"' | sed 's/.*( *"//; s/"//'
-    for file in tests/topo/samples/bad/*; do
+    tr '\n' ' ' < <(cat tests/*/*.c tests/*/*/*.c) | grep -oE 'golden_matches\( *"[^"]*"' | sed 's/.*( *"//; s/"//'
+    for file in tests/topo/samples/{bad,odd}/*; do
         file=${file##*/}
         echo "topo-sample-${file%.*}"
     done

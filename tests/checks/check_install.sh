@@ -2,13 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # make install, a program built against the result by pkg-config (shared and static), make uninstall: the
 # program is the C example of README.md, run by four ranks.
-set -u
-cd "$(dirname "$0")/../.." || exit 1
+source "$(dirname "$0")/../support/start.sh"
 . tests/checks/ranks.sh
-BUILD=${BUILD:-build}
-source tests/support/tally.sh
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 target() {
     # The caller's job server is not ours to use.
     MAKEFLAGS='' ${MAKE:-make} --no-print-directory BUILD="$BUILD" CC="${CC:-gcc}" DESTDIR="$work/root" PREFIX=/opt/weft \

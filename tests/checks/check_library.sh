@@ -2,10 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What is in the library: its names and versions agree, nothing in it is there for tools or tests alone, and the libraries that it
 # loads at run time are those of base/runtime.h.
-set -u
-cd "$(dirname "$0")/../.." || exit 1
-BUILD=${BUILD:-build}
-source tests/support/tally.sh
+source "$(dirname "$0")/../support/start.sh"
 
 # Members of an archive that no function of libweft.map leads to, over all that each member needs. Two members may have one name.
 unreached() { # ARCHIVE
@@ -27,14 +24,12 @@ unreached() { # ARCHIVE
 nothing "objects of libweft.a that no public function leads to; what only tools and tests call belongs into libweft-tools.a (mk/library.mk)" \
     "$(unreached "$BUILD/libweft.a")"
 # The check itself: a member that nothing leads to is found.
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cp "$BUILD/libweft.a" "$scratch/planted.a"
-printf 'int weft_planted(void);\nint weft_planted(void)\n{\n    return 0;\n}\n' >"$scratch/planted.c"
-${CC:-gcc} -c "$scratch/planted.c" -o "$scratch/planted.o" && ar rs "$scratch/planted.a" "$scratch/planted.o" 2>/dev/null
-nothing "a planted object is not found" "$([[ $(unreached "$scratch/planted.a") == planted.o ]] || echo "unreached: $(unreached "$scratch/planted.a")")"
+cp "$BUILD/libweft.a" "$work/planted.a"
+printf 'int weft_planted(void);\nint weft_planted(void)\n{\n    return 0;\n}\n' >"$work/planted.c"
+${CC:-gcc} -c "$work/planted.c" -o "$work/planted.o" && ar rs "$work/planted.a" "$work/planted.o" 2>/dev/null
+nothing "a planted object is not found" "$([[ $(unreached "$work/planted.a") == planted.o ]] || echo "unreached: $(unreached "$work/planted.a")")"
 
-# libweft.so.0.2 while the major version is 0, libweft.so.1 afterwards; the symbols' version is the same number.
+# libweft.so.0.3 while the major version is 0, libweft.so.1 afterwards; the symbols' version is the same number.
 version=$(awk '$2 ~ /^WEFT_VERSION_(MAJOR|MINOR)$/ { v = v dot $3; dot = "." } END { print v }' include/weft/weft.h)
 [[ $version == 0.* ]] || version=${version%%.*}
 soname=$(readelf -d "$BUILD/libweft.so" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')

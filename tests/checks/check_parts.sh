@@ -2,28 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 # Each optional part can be left out: the library links without all of them, and with WEFT_LONG without any one. What the parts share is taken from
 # $BUILD, so that only what stands in for a part is compiled. And a part that is asked for and not there fails, by name.
-set -u
-cd "$(dirname "$0")/../.." || exit 1
-BUILD=${BUILD:-build}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-source tests/support/tally.sh
+source "$(dirname "$0")/../support/start.sh"
 unset MAKEFLAGS MFLAGS MAKELEVEL
-tell() { ${MAKE:-make} --no-print-directory BUILD="$work/build" CC="${CC:-gcc}" "$@"; }
+run_make() { ${MAKE:-make} --no-print-directory BUILD="$work/build" CC="${CC:-gcc}" "$@"; }
 
 # links WHAT OPTION...
 links() {
     local what=$1 object objects=() missing=() needed
     shift
-    readarray -t needed < <(tell -n "$@" "$work/build/libweft.a" 2>"$work/err" | grep '&& ar rcs ' | tr ' ' '\n' | grep '\.o$')
+    readarray -t needed < <(run_make -n "$@" "$work/build/libweft.a" 2>"$work/err" | grep '&& ar ' | tr ' ' '\n' | grep '\.o$')
     for object in "${needed[@]}"; do
         if [[ -f $BUILD/${object#"$work/build/"} ]]; then objects+=("$BUILD/${object#"$work/build/"}"); else
             objects+=("$object")
             missing+=("$object")
         fi
     done
-    if ((${#objects[@]} > 200)) && { ((!${#missing[@]})) || tell "$@" "${missing[@]}" >"$work/out" 2>"$work/err"; } &&
-        ${CC:-gcc} -shared -Wl,-z,defs "${objects[@]}" $(tell -s print-libs) -o "$work/libweft.so" 2>"$work/err"; then
+    if ((${#objects[@]} > 200)) && { ((!${#missing[@]})) || run_make "$@" "${missing[@]}" >"$work/out" 2>"$work/err"; } &&
+        ${CC:-gcc} -shared -Wl,-z,defs "${objects[@]}" $(run_make -s print-libs) -o "$work/libweft.so" 2>"$work/err"; then
         ok "$what: ${#missing[@]} of ${#objects[@]} objects stand in"
     else
         bad "$what: ${#missing[@]} of ${#objects[@]} objects stand in"
@@ -37,12 +32,12 @@ links "without all" WITH_VERBS=no WITH_OFI=no WITH_PMIX=no WITH_CUDA=no WITH_HWL
 mkdir "$work/bin"
 printf '#!/bin/sh\ncase "$*" in *libfabric*) exit 1 ;; esac\nexec %s "$@"\n' "$(command -v pkg-config)" >"$work/bin/pkg-config"
 chmod 755 "$work/bin/pkg-config"
-PATH=$work/bin:$PATH tell WITH_OFI=yes "$work/build/config" >"$work/out" 2>"$work/err"
+PATH=$work/bin:$PATH run_make WITH_OFI=yes "$work/build/config" >"$work/out" 2>"$work/err"
 status=$?
 if [[ $status != 0 ]] && grep -q '^weft: ofi is missing: ' "$work/err"; then ok "a part that is asked for and not there"; else
     bad "a part that is asked for and not there (status $status)"
 fi
-tell WITH_OFI=perhaps print-libs >"$work/out" 2>"$work/err"
+run_make WITH_OFI=perhaps print-libs >"$work/out" 2>"$work/err"
 status=$?
 if [[ $status != 0 ]] && grep -q 'WITH_OFI=perhaps: auto, yes or no is expected' "$work/err"; then ok "a value that is none"; else
     bad "a value that is none (status $status)"

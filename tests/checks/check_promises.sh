@@ -2,14 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # tests/PROMISES.md: each section is a document that is there, or several by a pattern, each heading stands in a document, each test, case and target exists, each
 # promise has something that holds it, and no document is without a section.
-set -u
+source "$(dirname "$0")/../support/start.sh"
 shopt -s extglob
-cd "$(dirname "$0")/../.." || exit 1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-source tests/support/tally.sh
 list=tests/PROMISES.md
-# Pages that tell how something was measured, what a word means or how another library calls something. They promise nothing of their own.
+# Pages that say how something was measured, what a word means or how another library calls something. They promise nothing of their own.
 none='docs/(perf-peers|glossary|from-[a-z]*|troubleshooting|settings)\.md'
 
 # Headings, without the files that some name in parentheses at their end.
@@ -58,8 +54,8 @@ if [[ ! -s $work/out ]]; then ok "each document has a section"; else bad "docume
 
 # What is not there is found.
 : >"$work/out"
-if held unit/test_judge:test_majority && held topo/test_topo_report.sh && held "make check"; then ok "what is there"; else bad "what is there"; fi
-for name in unit/test_judge:test_nothing unit/test_nothing topo/test_nothing.sh "make nothing"; do
+if held comm/core/test_judge:test_majority && held topo/test_topo_report.sh && held "make check"; then ok "what is there"; else bad "what is there"; fi
+for name in comm/core/test_judge:test_nothing comm/core/test_nothing topo/test_nothing.sh "make nothing"; do
     if held "$name"; then bad "'$name' is taken for a proof"; else ok "'$name' is none"; fi
 done
 sum_up

@@ -2,11 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The list of allowed skips, tests/skips: each line names a place, a test that is there and a reason. Then what counts as allowed, by
 # lists made here; that tests/run.sh fails what is not; and that steps without QEMU or Python fail in CI, and only there.
-set -u
-cd "$(dirname "$0")/../.." || exit 1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-source tests/support/tally.sh
+source "$(dirname "$0")/../support/start.sh"
 unset CI WEFT_SANITIZER WEFT_VM WEFT_RDMA_DEVICE RDMA_DEVICE TEST_RUNNER
 export BUILD=$work TEST_WITHOUT_KALLSYMS=1
 
@@ -31,7 +27,7 @@ for fault in '2: no test tests/nothing' '3: no reason' "4: '.*' is no expression
     if grep -qxF "$TEST_SKIPS:$fault" "$work/out"; then ok "$fault"; else bad "$fault"; fi
 done
 
-# A test that says what it is told, and ends with that status.
+# A test that prints what it is given, and ends with that status.
 says() { # STATUS LINE...
     printf '#!/bin/bash\nprintf "%%s\\n" %s\nexit %s\n' "$(printf '%q ' "${@:2}")" "$1" >"$work/test_says.sh"
     chmod 755 "$work/test_says.sh"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build: beside device-sim */
-/* run: early */
+/* run: beside (streams that wait); early */
 /* The contract for kinds of devices on host memory and on the simulated device, also when that is slow and fails. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,12 +40,12 @@ static void sim_is_empty(const struct weft_device_kind *kind)
     assert_int_equal(counts.queues, 0);
     assert_int_equal(counts.streams, 0);
     assert_int_equal(counts.events, 0);
-    assert_int_equal(counts.gates, 0);
+    assert_int_equal(counts.waits, 0);
 }
 
 #define SIM                                                                                                  \
     .kind = "sim", .plugin = PLUGIN, .streams = sim_streams, .check_empty = sim_is_empty, .owns = 1,         \
-    .faults = 1, .managed = 1, .reuses = 1, .programs = 1, .programs_beside = 1
+    .faults = 1, .managed = 1, .reuses = 1, .collectives = 1, .collectives_beside = 1
 
 static const struct device_row rows[] = {
     {.label = "host", .kind = "host"},

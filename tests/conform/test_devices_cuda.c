@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build: wrap weft_kernel_image; beside drivers */
-/* The contract for kinds of devices on the kind "cuda", with the stand-in for the driver (tests/drivers/cuda_fake.h) and weft's kernels
+/* The contract for kinds of devices on the kind "cuda", with the fake driver (tests/fakes/drivers/cuda_fake.h) and weft's kernels
  * compiled as C. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "tests/support/cuda_kernels.h"
 #include "tests/support/cuda_scene.h"
 #include "tests/support/cuda_streams.h"
 #include "tests/support/device_suite.h"
@@ -20,10 +19,8 @@ static struct cuda_fake *fake;
 
 static const char *warm_up(void)
 {
-    const char *reason = scene_warm_up(&fake);
-    if (fake)
-        cuda_kernels_run(fake);
-    return reason;
+    scene_computes = 1;
+    return scene_warm_up(&fake);
 }
 
 static const char *warm_up_one(void)
@@ -36,7 +33,7 @@ static const char *warm_up_one(void)
     return reason;
 }
 
-/* Contexts are given back when the kind is closed, and so are the words of gates. */
+/* Contexts are given back when the kind is closed, and so are the words of stream waits. */
 static void check_empty(const struct weft_device_kind *kind)
 {
     (void)kind;
@@ -45,7 +42,7 @@ static void check_empty(const struct weft_device_kind *kind)
 
 #define CUDA                                                                                                 \
     .kind = "cuda", .owns = 1, .faults = 1, .reuses = 1, .shares = 1, .scales_sums = 1,                      \
-    .streams = cuda_streams, .programs = 1, .check_empty = check_empty
+    .streams = cuda_streams, .collectives = 1, .check_empty = check_empty
 
 static const struct device_row rows[] = {
     {.label = "cuda", CUDA, .dmabufs = 1, .absent = warm_up},

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run: elsewhere (tests/conform/test_tcp) */
 /* The transport contract on libfabric's providers for TCP. */
 #include "tests/support/conform.h"
 #include "tests/support/ofi_absent.h"

@@ -1,31 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build: beside provider */
-/* run: early */
+/* run: beside (a provider that is slow to answer); early; elsewhere (tests/conform/test_tcp) */
 /* The transport contract on a libfabric provider of our own that demands every mode bit, completes out of
- * order, answers "again" in storms and has queues of depth 1 (tests/provider). It aborts when a rule of
+ * order, answers "again" in storms and has queues of depth 1 (tests/fakes/provider). It aborts when a rule of
  * libfabric is broken. */
-#include <libgen.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support/built.h"
 #include "tests/support/conform.h"
 
 static const struct {
     const char *words;
-    int is_long; /* only with WEFT_LONG */
+    int is_long; /* only with WEFT_LONG: rows below demand it too */
 } demands[] = {
-    {"context2", 0},
-    {"prefix", 0},
-    {"rx_data", 0},
+    {"context2", 1},
+    {"prefix", 1},
+    {"rx_data", 1},
     {"local", 1},
     {"virt_addr", 1},
     {"virt_addr,prov_key,allocated", 0},
     {"endpoint,prov_key", 0},
-    {"unordered", 0},
-    {"storm=20", 0},
+    {"unordered", 1},
+    {"storm=20", 1},
     {"depth=1", 0},
     {"inject=0", 1},
     {"inject=4096", 1},
@@ -39,22 +38,9 @@ static const struct {
      0},
 };
 
-/* The provider lies beside the test programs. */
-static int find_provider(void)
-{
-    char program[PATH_MAX] = {0}, path[PATH_MAX + 64];
-    if (readlink("/proc/self/exe", program, sizeof program - 1) <= 0)
-        return -1;
-    snprintf(path, sizeof path, "%s/../provider", dirname(program));
-    setenv("FI_PROVIDER_PATH", path, 1);
-    setenv("FI_PROVIDER", "wefttest", 1); /* asking the others takes most of the time */
-    strcat(path, "/libwefttest-fi.so");
-    return access(path, R_OK);
-}
-
 int main(int argc, char **argv)
 {
-    if (find_provider()) {
+    if (!test_provider_use(NULL)) {
         printf("SKIP: the test provider was not built, as libfabric's headers were missing\n");
         return 77;
     }

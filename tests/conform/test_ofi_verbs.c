@@ -25,7 +25,7 @@ static const char *open_once(void)
     if (!status)
         status = ops.open(&params, &transport);
     if (status) /* another failure is for the tests to find */
-        return status == WEFT_MISSING ? weft_error_detail() : NULL;
+        return status == WEFT_NOT_FOUND ? weft_error_detail() : NULL;
     ops.close(transport);
     return NULL;
 }

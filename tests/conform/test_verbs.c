@@ -50,7 +50,7 @@ static const char *no_second(void)
     return reason || words_count > 1 ? reason : "WEFT_RDMA_DEVICE names one device only";
 }
 
-static void many_lanes(struct weft_verbs_settings *settings)
+static void many_qps(struct weft_verbs_settings *settings)
 {
     settings->qps = 2;
     settings->stripe_bytes = 5000;
@@ -72,7 +72,7 @@ static const struct conform_backend rows[] = {
      .transport = "verbs",
      .offers = WEFT_CAP_PUT,
      .devices = next_device,
-     .lossy_letters = 1,
+     .lossy_oob = 1,
      .absent = no_second,
      .peers = 6},
     {.label = "verbs on all devices at once",
@@ -85,7 +85,7 @@ static const struct conform_backend rows[] = {
      .transport = "verbs",
      .offers = WEFT_CAP_PUT,
      .devices = all_devices,
-     .verbs = many_lanes,
+     .verbs = many_qps,
      .only_puts = 1,
      .absent = no_second},
     {.label = "verbs without memory windows",

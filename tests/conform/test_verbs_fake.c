@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build: needs verbs; with tests/fake/ */
-/* The transport contract on the verbs transport over an RDMA device in memory (tests/fake), which ends the program where
+/* build: needs verbs; with tests/fakes/verbs/ */
+/* The transport contract on the verbs transport over an RDMA device in memory (tests/fakes/verbs), which ends the program where
  * the transport breaks a promise: a peer without a receive, a queue that overflows, a bound window on what is destroyed. */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/fake/rdma_fake.h"
+#include "tests/fakes/verbs/rdma_fake.h"
 #include "tests/support/conform.h"
 
 static const char *two_ports(void)
@@ -35,7 +35,7 @@ static const struct conform_backend rows[] = {
      .transport = "verbs",
      .offers = WEFT_CAP_PUT,
      .devices = two_ports,
-     .lossy_letters = 1,
+     .lossy_oob = 1,
      .peers = 8},
     {.label = "verbs in memory, windows may be bound again",
      .transport = "verbs",

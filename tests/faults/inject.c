@@ -31,6 +31,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fault_aim aim;
 static struct fault_report report;
 static uint32_t storm_left;
+static void (*hears)(enum fault_call call);
 
 struct block {
     void *address; /* NULL: free */
@@ -95,6 +96,11 @@ void fault_arm(const struct fault_aim *wanted)
     atomic_store(&armed, 1);
 }
 
+void fault_watch(void (*watcher)(enum fault_call call))
+{
+    hears = watcher;
+}
+
 void fault_disarm(struct fault_report *result)
 {
     atomic_store(&armed, 0);
@@ -135,6 +141,8 @@ static int decide(enum fault_call call, int whole)
 
 static int hit(enum fault_call call, int whole)
 {
+    if (hears)
+        hears(call);
     if (!atomic_load(&armed))
         return FAULT_NONE;
     int saved = errno;

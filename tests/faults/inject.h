@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One row per call: name, then the ways in which it fails, most telling first. Positive numbers are errno
+/* One row per call: name, then the ways in which it fails, most revealing first. Positive numbers are errno
  * values (returned or stored as the call does), negative ones are enum fault_way. */
 #define FAULT_CALLS(X)                                                                                       \
     X(FAULT_ACCEPT4, "accept4", EMFILE, ECONNABORTED, FAULT_STORM, EINTR)                                    \
@@ -84,6 +84,7 @@
     X(FAULT_STRDUP, "strdup", ENOMEM)                                                                        \
     X(FAULT_SYSCALL, "syscall", ENOSYS)                                                                      \
     X(FAULT_TIMERFD_CREATE, "timerfd_create", EMFILE, ENOMEM)                                                \
+    X(FAULT_TSEARCH, "tsearch", ENOMEM)                                                                      \
     X(FAULT_UNLINK, "unlink", ENOENT)                                                                        \
     X(FAULT_USLEEP, "usleep", EINTR)                                                                         \
     X(FAULT_VMSPLICE, "vmsplice", ENOMEM, FAULT_STORM)                                                       \
@@ -142,6 +143,9 @@ void fault_arm(const struct fault_aim *aim);
 void fault_disarm(struct fault_report *report);
 /* Prints the stack as functions and lines where addr2line is there, as addresses otherwise. */
 void fault_print_stack(void *const *frame, int frames);
+
+/* From now on it hears of each call before it is made, armed or not, on the thread that makes it. */
+void fault_watch(void (*watcher)(enum fault_call call));
 
 /* For the wrappers. The code of this call's failure (errno is set for positive ones), 0 to go on. */
 int fault_hit(enum fault_call call);

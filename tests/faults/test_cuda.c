@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build: beside drivers */
-/* Each call that the kind "cuda" makes outwards (memory, descriptors, files) fails in turn, on the stand-in for the driver: the
+/* build: beside drivers; injected */
+/* Each call that the kind "cuda" makes outwards (memory, descriptors, files) fails in turn, on the fake driver: the
  * operation says so, or does without, and nothing is left behind. */
 #include <errno.h>
 #include <setjmp.h>
@@ -26,7 +26,7 @@ static struct cuda_fake *fake;
 static char pages[8 * PAGE] __attribute__((aligned(4096)));
 static int failed; /* operations of a run that said so */
 
-static int told(int status)
+static int worded(int status)
 {
     if (status < 0) {
         failed++;
@@ -67,12 +67,12 @@ static void use_queue(struct weft_device *device)
 {
     struct weft_device_queue *queue;
     struct weft_device_event *event;
-    struct weft_device_gate *gate;
+    struct weft_device_wait *wait;
     void *memory = NULL, *pinned = NULL;
-    if (told(ops->queue_open(device, 1, &queue)))
+    if (worded(ops->queue_open(device, 1, &queue)))
         return;
-    int has = told(ops->allocate(device, 1, WEFT_MEMORY_DEVICE, PAGE, &memory)) == WEFT_OK;
-    int has_pinned = told(ops->allocate(device, -1, WEFT_MEMORY_PINNED, PAGE, &pinned)) == WEFT_OK;
+    int has = worded(ops->allocate(device, 1, WEFT_MEMORY_DEVICE, PAGE, &memory)) == WEFT_OK;
+    int has_pinned = worded(ops->allocate(device, -1, WEFT_MEMORY_PINNED, PAGE, &pinned)) == WEFT_OK;
     if (has && has_pinned) {
         const void *sources[] = {memory};
         struct weft_device_reduction copy = {.size = sizeof copy,
@@ -82,40 +82,40 @@ static void use_queue(struct weft_device *device)
                                              .sources = sources,
                                              .destinations = &memory,
                                              .count = PAGE};
-        told(ops->copy(queue, memory, pinned, PAGE));
+        worded(ops->copy(queue, memory, pinned, PAGE));
         int status = ops->reduce(queue, &copy);
         if (status != WEFT_UNSUPPORTED) /* built without kernels */
-            told(status);
+            worded(status);
     }
-    if (told(ops->mark(queue, &event)) == WEFT_OK) {
+    if (worded(ops->mark(queue, &event)) == WEFT_OK) {
         if (scene_wait(event) != 1)
             _exit(52);
         ops->event_free(event);
     }
-    if (told(ops->mark_stream(device, 1, NULL, 0, &event)) == WEFT_OK) {
-        told(ops->await(queue, event));
+    if (worded(ops->mark_stream(device, 1, NULL, 0, &event)) == WEFT_OK) {
+        worded(ops->await(queue, event));
         ops->event_free(event);
     }
-    if (told(ops->hold(device, 1, NULL, &gate)) == WEFT_OK) {
-        told(ops->open_gate(gate, queue));
-        ops->gate_free(gate);
+    if (worded(ops->wait_stream(device, 1, NULL, &wait)) == WEFT_OK) {
+        worded(ops->wait_open(wait, queue));
+        ops->wait_free(wait);
     }
     scene_drain(NULL);
     if (has)
-        told(ops->release(device, memory));
+        worded(ops->release(device, memory));
     if (has_pinned)
-        told(ops->release(device, pinned));
+        worded(ops->release(device, pinned));
     ops->queue_close(queue);
 }
 
 static void use_pins(struct weft_device *device)
 {
-    int first = told(ops->pin(device, pages + 2 * PAGE, PAGE)) == WEFT_OK;
-    int second = told(ops->pin(device, pages, sizeof pages)) == WEFT_OK;
+    int first = worded(ops->pin(device, pages + 2 * PAGE, PAGE)) == WEFT_OK;
+    int second = worded(ops->pin(device, pages, sizeof pages)) == WEFT_OK;
     if (first)
-        told(ops->unpin(device, pages + 2 * PAGE, PAGE));
+        worded(ops->unpin(device, pages + 2 * PAGE, PAGE));
     if (second)
-        told(ops->unpin(device, pages, sizeof pages));
+        worded(ops->unpin(device, pages, sizeof pages));
 }
 
 static void use_handles(struct weft_device *device, const struct program *program,
@@ -126,15 +126,15 @@ static void use_handles(struct weft_device *device, const struct program *progra
     uint64_t offset;
     void *base;
     int fd;
-    told(ops->describe(device, 1, &info));
-    told(ops->export_ipc(device, (void *)(uintptr_t)program->legacy.memory, &handle, &offset));
+    worded(ops->describe(device, 1, &info));
+    worded(ops->export_ipc(device, (void *)(uintptr_t)program->legacy.memory, &handle, &offset));
     for (size_t i = 0; i < 2; i++)
-        told(ops->export_ipc(device, (void *)(uintptr_t)program->mapped[i].memory, &handle, &offset));
-    if (told(ops->export_dmabuf(device, (void *)(uintptr_t)program->legacy.memory, PAGE, &fd, &offset)) ==
+        worded(ops->export_ipc(device, (void *)(uintptr_t)program->mapped[i].memory, &handle, &offset));
+    if (worded(ops->export_dmabuf(device, (void *)(uintptr_t)program->legacy.memory, PAGE, &fd, &offset)) ==
         WEFT_OK)
         close(fd);
-    if (told(ops->import_ipc(device, 1, peers, &base)) == WEFT_OK)
-        told(ops->unimport(device, base));
+    if (worded(ops->import_ipc(device, 1, peers, &base)) == WEFT_OK)
+        worded(ops->unimport(device, base));
 }
 
 /* The same memory for ranks of this machine. */
@@ -142,23 +142,23 @@ static void use_shares(struct weft_device *device, const struct program *program
                        const struct weft_device_handle *peers)
 {
     const struct weft_device_kind kind = {.name = "cuda", .ops = *ops, .device = device};
-    const struct weft_share_told theirs = {.kind = "cuda",
-                                           .instance = 1,
-                                           .identity = 1,
-                                           .address = SCENE_BYTES,
-                                           .length = PAGE,
-                                           .handle = *peers};
+    const struct weft_share_content theirs = {.kind = "cuda",
+                                              .instance = 1,
+                                              .identity = 1,
+                                              .address = SCENE_BYTES,
+                                              .length = PAGE,
+                                              .handle = *peers};
     struct weft_shares *shares;
     struct weft_share share;
     struct weft_share_import *import;
     void *pointer;
-    if (told(weft_shares_open(NULL, &shares)))
+    if (worded(weft_shares_open(NULL, &shares)))
         return;
     for (size_t i = 0; i < 2; i++)
-        told(weft_share_describe(shares, &kind, (void *)(uintptr_t)program->mapped[i].memory, PAGE, 1,
-                                 &share));
-    told(weft_share_write(&theirs, &share));
-    if (told(weft_share_reach(shares, &kind, 1, 1, &share, PAGE, &pointer, &import)) == WEFT_OK)
+        worded(weft_share_describe(shares, &kind, (void *)(uintptr_t)program->mapped[i].memory, PAGE, 1,
+                                   &share));
+    worded(weft_share_write(&theirs, &share));
+    if (worded(weft_share_reach(shares, &kind, 1, 1, &share, PAGE, &pointer, &import)) == WEFT_OK)
         weft_share_release(shares, import);
     weft_shares_close(shares);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build: beside plugins */
+/* build: beside plugins; injected */
 /* Each allocation and each system call of making a set of kinds of devices with a plug-in fails in turn: WEFT_NOMEM, or a set
  * in which the plug-in has its reason and host memory works; nothing is left behind. */
 #include <setjmp.h>
@@ -45,7 +45,7 @@ static void every_call_fails_in_turn(void **state)
     struct test_leak before;
     uint32_t failures = 0, unusable = 0;
     (void)state;
-    assert_int_equal(test_plugin_put("tests/plugins/least.so", &plugin), 0);
+    assert_int_equal(test_plugin_put("tests/fakes/plugins/least.so", &plugin), 0);
     assert_int_equal(use(plugin.path), 1);
     test_leak_take(&before);
     for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {

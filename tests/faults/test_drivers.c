@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build: beside drivers */
-/* Each allocation, and the loading, of the parts of discovery that ask drivers' libraries fails in turn, on stand-ins
+/* build: beside drivers; injected */
+/* Each allocation, and the loading, of the parts of discovery that ask drivers' libraries fails in turn, on fakes
  * with two GPUs and a link: WEFT_NOMEM, or a graph without the link; the library is let go, nothing is left behind. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,11 +12,11 @@
 #include <cmocka.h>
 
 #include <dlfcn.h>
-#include <libgen.h>
 #include <unistd.h>
 
-#include "tests/drivers/drivers.h"
-#include "tests/faults/inject.h"
+#include "tests/support/built.h"
+#include "tests/fakes/drivers/drivers.h"
+#include "tests/faults/every.h"
 #include "topo/discover/discover.h"
 #include <weft/weft.h>
 
@@ -25,11 +25,9 @@ static struct sysman_fake *sysman;
 
 static void *load(const char *library, const char *symbol)
 {
-    char self[1024], path[2048];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    assert_true(length > 0);
-    self[length] = '\0';
-    snprintf(path, sizeof path, "%s/../drivers/%s", dirname(self), library);
+    char name[64], path[4096];
+    snprintf(name, sizeof name, "tests/fakes/drivers/%s", library);
+    assert_int_equal(test_built(name, path, sizeof path), 0);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     assert_non_null(handle);
     void *found = dlsym(handle, symbol);
@@ -56,62 +54,53 @@ static int load_all(void **state)
     return 0;
 }
 
-static struct weft_graph *machine(void)
+static int (*ask)(struct weft_graph *graph);
+static uint32_t edges; /* that the last graph got by asking */
+
+static int make_machine(struct weft_graph **graph)
 {
-    struct weft_graph *graph;
     uint32_t host, gpu;
-    assert_int_equal(weft_graph_new("test", "test", &graph), WEFT_OK);
-    struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_HOST, WEFT_NODE_NONE, "host");
-    assert_int_equal(weft_graph_add_node(graph, &told, &host), WEFT_OK);
-    for (int i = 0; i < 2; i++) {
-        told = WEFT_NODE_TOLD(WEFT_NODE_GPU, host, i ? "gpu1" : "gpu0");
-        told.pci = i ? "0000:02:00.0" : "0000:01:00.0";
-        assert_int_equal(weft_graph_add_node(graph, &told, &gpu), WEFT_OK);
+    int status = weft_graph_new("test", "test", graph);
+    struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_HOST, WEFT_NODE_NONE, "host");
+    if (!status)
+        status = weft_graph_add_node(*graph, &given, &host);
+    for (int i = 0; i < 2 && !status; i++) {
+        given = WEFT_NODE_GIVEN(WEFT_NODE_GPU, host, i ? "gpu1" : "gpu0");
+        given.pci = i ? "0000:02:00.0" : "0000:01:00.0";
+        status = weft_graph_add_node(*graph, &given, &gpu);
     }
-    return graph;
+    return status;
 }
 
-/* How many calls failed. */
-static uint32_t fail_each(int (*ask)(struct weft_graph *graph))
+static int ask_for_links(void)
 {
-    static const int calls[] = {FAULT_MALLOC, FAULT_CALLOC, FAULT_REALLOC, FAULT_DLOPEN, FAULT_DLSYM};
-    uint32_t failures = 0;
-    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
-        int is_memory = c < 3;
-        for (uint32_t k = 1;; k++) {
-            struct fault_aim aim = {.call = calls[c], .way = 0, .k = k};
-            struct fault_report report;
-            size_t before = fault_blocks_live();
-            struct weft_graph *graph = machine();
-            uint32_t edges = graph->edge_count;
-            fault_arm(&aim);
-            int status = ask(graph);
-            fault_disarm(&report);
-            assert_int_equal(nvml->open, 0);
-            assert_int_equal(status, report.reached && is_memory ? WEFT_NOMEM : WEFT_OK);
-            if (!report.reached)
-                assert_int_equal(graph->edge_count, edges + 1);
-            weft_graph_free(graph);
-            assert_int_equal(fault_blocks_live(), before);
-            if (!report.reached)
-                break;
-            failures++;
-        }
-    }
-    return failures;
+    struct weft_graph *graph = NULL;
+    int status = make_machine(&graph);
+    edges = graph ? graph->edge_count : 0;
+    if (!status)
+        status = ask(graph);
+    assert_int_equal(nvml->open, 0);
+    edges = graph ? graph->edge_count - edges : 0;
+    weft_graph_free(graph);
+    return status;
 }
 
 static void test_nvml(void **state)
 {
     (void)state;
-    assert_true(fail_each(weft_live_nvml) >= 14); /* two arrays, the library and its eleven functions */
+    ask = weft_live_nvml;
+    /* Two arrays, the library and its eleven functions. */
+    assert_true(fault_try_first("nvml", ask_for_links, fault_expect_memory_only) >= 14);
+    assert_int_equal(edges, 1);
 }
 
 static void test_sysman(void **state)
 {
     (void)state;
-    assert_true(fail_each(weft_live_sysman) >=
-                12); /* four lists, an array, the library and its seven functions */
+    ask = weft_live_sysman;
+    /* Four lists, an array, the library and its seven functions. */
+    assert_true(fault_try_first("sysman", ask_for_links, fault_expect_memory_only) >= 12);
+    assert_int_equal(edges, 1);
 }
 
 int main(void)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: injected */
 /* Each allocation fails in turn while hosts and plans for them are made, verified and priced: WEFT_NOMEM with a reason, and
  * nothing is left behind. */
 #include <setjmp.h>
@@ -13,7 +14,7 @@
 #include "algos/hosts.h"
 #include "algos/proof/cost_plan.h"
 #include "algos/proof/verify.h"
-#include "tests/faults/inject.h"
+#include "tests/faults/every.h"
 #include "topo/order.h"
 
 static int make_hosts(struct weft_hosts **hosts)
@@ -61,37 +62,16 @@ static int make_plans(void)
     return status;
 }
 
-static unsigned try_all(int (*run)(void))
-{
-    size_t blocks = fault_blocks_live();
-    struct fault_report report = {.reached = 1};
-    struct fault_aim aim = {.call = FAULT_ANY, .way = 0, .k = 1};
-    unsigned faults = 0;
-    assert_int_equal(run(), WEFT_OK);
-    for (; report.reached; aim.k++) {
-        fault_arm(&aim);
-        int status = run();
-        fault_disarm(&report);
-        faults += report.reached != 0;
-        if (status == (report.reached ? WEFT_NOMEM : WEFT_OK) && fault_blocks_live() == blocks)
-            continue;
-        fault_print_stack(report.frame, report.frames);
-        fail_msg("fault %u: status %d (%s), %zu blocks left", aim.k, status, weft_error_detail(),
-                 fault_blocks_live() - blocks);
-    }
-    return faults;
-}
-
 static void test_layout(void **state)
 {
     (void)state;
-    assert_int_equal(try_all(take_layout), 2);
+    assert_int_equal(fault_try_first("a layout", take_layout, fault_expect_error), 2);
 }
 
 static void test_plans(void **state)
 {
     (void)state;
-    assert_true(try_all(make_plans) > 60);
+    assert_true(fault_try_first("plans", make_plans, fault_expect_error) > 60);
 }
 
 int main(void)

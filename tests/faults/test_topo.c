@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each allocation of the readers of topologies fails in turn: WEFT_NOMEM, the result untouched, nothing left behind. Then
- * each call of discovery. */
+/* build: injected */
+/* Each allocation and each call on files fails in turn, in the graph, laying, paths, all readers, writing, orders and discovery: no memory
+ * is WEFT_NOMEM, what cannot be read is WEFT_SYSTEM, both with a reason, and nothing is left behind. Discovery does without what it
+ * cannot read.
+ *
+ * Files of every kind come from the fuzz targets' corpora, so that a new reader is covered as soon as it has one; broken
+ * ones among them keep their error or meet the fault before. All faults are tried: they take moments.
+ */
+#include <dirent.h>
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,290 +16,309 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
 #include <cmocka.h>
+#include <weft/weft.h>
 
-#include <fcntl.h>
-
-#include "tests/faults/inject.h"
+#include "base/error.h"
+#include "tests/faults/every.h"
 #include "tests/support/topo_made.h"
 #include "topo/discover/discover.h"
 #include "topo/order.h"
+#include "topo/path.h"
 #include "topo/read.h"
-#include "topo/share.h"
 #include "topo/report/nccl_write.h"
 #include "topo/report/order_load.h"
-#include <weft/weft.h>
+#include "topo/share.h"
 
-/* Something of everything that the kind can say, in few lines. */
-static const struct {
-    const char *name, *text;
-} texts[] = {
-    {"hwloc.xml",
-     "<topology version=\"2.0\"><object type=\"Machine\" gp_index=\"1\"><info name=\"HostName\" value=\"h\"/>"
-     "<object type=\"Package\" os_index=\"0\" nodeset=\"0x1\"><info name=\"CPUModel\" value=\"m\"/>"
-     "<object type=\"NUMANode\" os_index=\"0\" nodeset=\"0x1\"/><object type=\"PU\" os_index=\"0\"/>"
-     "<object type=\"Bridge\" bridge_type=\"0-1\" bridge_pci=\"0000:[00-02]\">"
-     "<object type=\"PCIDev\" gp_index=\"2\" pci_busid=\"01:00.0\" pci_type=\"0302 [10de:20b0] [0000:0000] "
-     "a1\"/>"
-     "<object type=\"PCIDev\" gp_index=\"3\" pci_busid=\"02:00.0\" pci_type=\"0302 [10de:20b0] [0000:0000] "
-     "a1\"/>"
-     "<object type=\"PCIDev\" gp_index=\"4\" pci_busid=\"03:00.0\" pci_type=\"0200 [15b3:1017] [0000:0000] "
-     "00\">"
-     "<object type=\"OSDev\" name=\"eth0\" osdev_type=\"2\"/><object type=\"OSDev\" name=\"mlx5_0\" "
-     "osdev_type=\"3\">"
-     "<info name=\"Port1State\" value=\"4\"/><info name=\"Port1LID\" "
-     "value=\"0x1\"/></object></object></object></object>"
-     "</object><distances2hetero nbobjs=\"2\" name=\"NVLinkBandwidth\"><indexes>PCIDev:2 PCIDev:3</indexes>"
-     "<u64values>0 9 9 0</u64values></distances2hetero></topology>"},
-    {"ibnetdiscover.out",
-     "vendid=0x2c9\nsysimgguid=0x1\nswitchguid=0x1(1)\n"
-     "Switch\t8 \"S-0000000000000001\" # \"MF0;leaf:M/U1\" enhanced port 0 lid 7 lmc 0\n"
-     "[1] \"H-0000000000000011\"[1](11) # \"n1 mlx5_0\" lid 1 4xNDR\n"
-     "[2] \"H-0000000000000012\"[1](12) # \"\" lid 2 4xNDR\n"
-     "[3] \"H-0000000000000013\"[1](13) # \"n2 mlx5_0\" lid 3 4xNDR\n"
-     "[4] \"S-0000000000000001\"[5] # \"\" lid 3 4xNDR\n[5] \"S-0000000000000001\"[4] # \"\" lid 3 4xNDR\n"
-     "[6] \"R-0000000000000021\"[1](13) # \"gate\" lid 3 4xNDR\n"
-     "Ca\t1 \"H-0000000000000011\" # \"n1 mlx5_0\"\n[1](11) \"S-0000000000000001\"[1] # lid 1 lmc 0 \"\" lid "
-     "7 "
-     "4xNDR\n"
-     "Ca\t1 \"H-0000000000000012\" # \"\"\n[1](12) \"S-0000000000000001\"[2] # lid 2 lmc 0 \"\" lid 7 "
-     "4xNDR\n"},
-    {"nccl.xml",
-     "<!-- c -- --><system version=\"1\" x=\"1\"><cpu numaid=\"0\" host_hash=\"1\">"
-     "<pci busid=\"5:0.0\" class=\"0x060400\" link_speed=\"8 GT/s\" link_width=\"8\">"
-     "<pci busid=\"c:0.0\"><gpu dev=\"0\" sm=\"80\"><nvlink target=\"d:0.0\" count=\"4\"/>"
-     "<nvlink target=\"1:0.0\" count=\"4\" tclass=\"0x068000\"/><c2c bw=\"1\" count=\"1\"/></gpu></pci>"
-     "<pci busid=\"d:0.0\"><gpu dev=\"1\" sm=\"80\"><nvlink target=\"c:0.0\" count=\"4\"/>"
-     "<nvlink target=\"1:0.0\" count=\"4\" tclass=\"0x068000\"/></gpu></pci><pcilink target=\"6:0.0\"/></pci>"
-     "<pci busid=\"6:0.0\" class=\"0x060400\"/><nic><net name=\"a\" port=\"1\" "
-     "speed=\"10\"/></nic></cpu></system>"},
-    {"slurm", "s0.s[1-2].n1\ns0.s3.n2 switch.block.node\n"},
-    {"topograph.yaml", "switches:\n  s0: {switches: [s1], labels: {a: b}, blocks: [cb]}\n"
-                       "blocks:\n- {name: cb, nodes: ['n[0-70]'], type: x}\nnodes: {n0: {c: d}}\n"},
-    {"topology.conf", "SwitchName=s0 Nodes=n[0-70] LinkSpeed=1\nSwitchName=s1 Switches=s0\n"},
-};
+#define CORPUS          "tests/fuzz/corpus"
+#define FILE_SIZE_MAX   16384
+#define FAULTS_EXPECTED 100 /* fewer would mean that nothing is injected */
+#define RANKS           24
 
-static void test_memory(void **state)
+static struct weft_text text;
+static struct weft_graph *machines, *fabric;
+static struct weft_place places[RANKS];
+static uint32_t networks[64]; /* by node */
+
+/* --- the scenes: each cleans up after itself and returns the first status that is not 0 */
+
+static int make_graph(void)
 {
-    (void)state;
-    static const int calls[] = {FAULT_MALLOC, FAULT_CALLOC, FAULT_REALLOC, FAULT_YAML_PARSER_INITIALIZE,
-                                FAULT_YAML_PARSER_PARSE};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        struct weft_text text = {texts[i].name, texts[i].text, strlen(texts[i].text)};
-        uint32_t failures = 0;
-        for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
-            for (uint32_t k = 1;; k++) {
-                struct fault_aim aim = {.call = calls[c], .way = 0, .k = k};
-                struct fault_report report;
-                struct weft_graph *graph = NULL;
-                size_t before = fault_blocks_live();
-                fault_arm(&aim);
-                int status = weft_topo_read_text(&text, &graph);
-                fault_disarm(&report);
-                if (!report.reached) {
-                    assert_int_equal(status, WEFT_OK);
-                    weft_graph_free(graph);
-                    assert_int_equal(fault_blocks_live(), before);
-                    break;
-                }
-                failures++;
-                if (status != WEFT_NOMEM)
-                    print_message("%s: %s number %u: %d %s\n", texts[i].name, fault_call_name(calls[c]), k,
-                                  status, weft_error_detail());
-                assert_int_equal(status, WEFT_NOMEM);
-                assert_null(graph);
-                assert_int_equal(fault_blocks_live(), before);
-            }
-        }
-        print_message("%s: %u allocations failed\n", texts[i].name, failures);
-        assert_true(failures >= 5);
+    struct weft_graph *graph = NULL;
+    int status = weft_graph_new("a scene", "by hand", &graph);
+    uint32_t host = 0, node = 0, last = 0;
+    struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_HOST, WEFT_NODE_NONE, "host");
+    if (status)
+        return status;
+    status = weft_graph_add_node(graph, &given, &host);
+    for (int i = 0; i < 200 && !status; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "gpu%d", i);
+        given = WEFT_NODE_GIVEN(WEFT_NODE_GPU, host, name);
+        given.pci = "0000:01:00.0";
+        status = weft_graph_add_node(graph, &given, &node);
+        struct weft_edge edge = {.a = node, .b = last, .kind = WEFT_EDGE_GPU_LINK};
+        if (!status && i)
+            status = weft_graph_add_edge(graph, &edge, NULL);
+        if (!status)
+            status = weft_graph_set_attribute(graph, node, "sm", name);
+        last = node;
     }
-}
-
-/* Writing what can be written: the same, and no text is given. */
-static void test_writing(void **state)
-{
-    (void)state;
-    static const int calls[] = {FAULT_MALLOC, FAULT_CALLOC, FAULT_REALLOC};
-    struct weft_graph *graph;
-    struct weft_text text = {"nccl.xml", NULL, 0};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        if (strcmp(texts[i].name, text.name) == 0)
-            text.data = texts[i].text;
-    }
-    text.size = strlen(text.data);
-    assert_int_equal(weft_topo_read_text(&text, &graph), WEFT_OK);
-    uint32_t failures = 0;
-    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
-        for (uint32_t k = 1;; k++) {
-            struct fault_aim aim = {.call = calls[c], .way = 0, .k = k};
-            struct fault_report report;
-            char *xml = NULL;
-            size_t size = 0, before = fault_blocks_live();
-            fault_arm(&aim);
-            int status = weft_nccl_write(graph, WEFT_NODE_NONE, &xml, &size);
-            fault_disarm(&report);
-            assert_int_equal(status, report.reached ? WEFT_NOMEM : WEFT_OK);
-            if (!report.reached) {
-                assert_int_equal(strlen(xml), size);
-                fault_block_remove(xml);
-                free(xml);
-                assert_int_equal(fault_blocks_live(), before);
-                break;
-            }
-            failures++;
-            assert_null(xml);
-            assert_int_equal(fault_blocks_live(), before);
-        }
-    }
-    assert_true(failures >= 4);
+    if (!status)
+        status = weft_graph_rename(graph, last, "renamed");
+    char *large = malloc(100000);
+    memset(large, 'x', 100000);
+    large[99999] = '\0';
+    if (!status && !weft_graph_string(graph, large))
+        status = weft_fail(WEFT_NOMEM, "no string");
+    free(large);
+    if (!status)
+        status = weft_graph_finish(graph);
     weft_graph_free(graph);
+    return status;
 }
 
-static int descriptors(void)
+static int read_given(void)
 {
-    int open_now = 0;
-    for (int fd = 0; fd < 1024; fd++)
-        open_now += fcntl(fd, F_GETFD) >= 0;
-    return open_now;
-}
-
-/* Discovery does without what fails, but for memory: a file, a folder, a library, one of its functions. */
-static void test_discovery(void **state)
-{
-    (void)state;
-    static const int calls[] = {FAULT_MALLOC,     FAULT_CALLOC,  FAULT_REALLOC,    FAULT_OPEN,
-                                FAULT_READ,       FAULT_OPENDIR, FAULT_DLOPEN,     FAULT_DLSYM,
-                                FAULT_READLINKAT, FAULT_STAT,    FAULT_GETHOSTNAME};
-    struct weft_graph *graph;
-    assert_int_equal(weft_topo_discover(&graph), WEFT_OK); /* what stays for good is there from now on */
+    struct weft_graph *graph = NULL;
+    int status = weft_topo_read_text(&text, &graph);
+    if ((status == 0) != (graph != NULL))
+        fail_msg("%s: status %d, but graph %p", text.name, status, (void *)graph);
     weft_graph_free(graph);
-    uint32_t failures = 0;
-    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
-        int is_memory = calls[c] == FAULT_MALLOC || calls[c] == FAULT_CALLOC || calls[c] == FAULT_REALLOC;
-        for (uint32_t k = 1;; k++) {
-            struct fault_aim aim = {.call = calls[c], .way = 0, .k = k};
-            struct fault_report report;
-            size_t before = fault_blocks_live();
-            int open_before = descriptors();
-            graph = NULL;
-            fault_arm(&aim);
-            int status = weft_topo_discover(&graph);
-            fault_disarm(&report);
-            if (status != (is_memory && report.reached ? WEFT_NOMEM : WEFT_OK))
-                print_message("%s number %u: %d %s\n", fault_call_name(calls[c]), k, status,
-                              weft_error_detail());
-            assert_int_equal(status, is_memory && report.reached ? WEFT_NOMEM : WEFT_OK);
-            assert_int_equal(graph != NULL, status == WEFT_OK);
-            weft_graph_free(graph);
-            assert_int_equal(fault_blocks_live(), before);
-            assert_int_equal(descriptors(), open_before);
-            if (!report.reached)
-                break;
-            failures++;
-        }
-    }
-    print_message("discovery: %u calls failed\n", failures);
-    assert_true(failures > 50);
+    return status;
 }
 
-/* The layout, NICs, loads and the least load of 24 ranks on a fabric with something of everything. */
-static int order_all(const struct weft_graph *graph, const struct weft_place *places, uint32_t ranks)
+static int read_path(void)
+{
+    struct weft_graph *graph = NULL;
+    int status = weft_topo_read(text.name, &graph);
+    weft_graph_free(graph);
+    return status;
+}
+
+static int lay_given(void)
+{
+    for (int everywhere = 0; everywhere < 2; everywhere++) {
+        struct weft_graph *graph = NULL;
+        uint32_t joined, added;
+        int status = weft_fabric_lay(machines, fabric, everywhere, &graph, &joined, &added);
+        weft_graph_free(graph);
+        if (status)
+            return status;
+    }
+    return 0;
+}
+
+static int find_paths(void)
+{
+    struct weft_path path;
+    int status = weft_path_find(fabric, 0, fabric->node_count - 1, &path);
+    return status ? status : weft_path_find(fabric, fabric->node_count / 2, fabric->node_count - 1, &path);
+}
+
+static int write_given(void)
+{
+    char *xml = NULL;
+    size_t size = 0;
+    int status = weft_nccl_write(machines, WEFT_NODE_NONE, &xml, &size);
+    if ((status == 0) != (xml != NULL) || (xml && strlen(xml) != size))
+        fail_msg("status %d, %zu bytes of XML at %p", status, size, (void *)xml);
+    fault_block_remove(xml);
+    free(xml);
+    return status;
+}
+
+static int discover(void)
+{
+    struct weft_graph *graph = NULL;
+    int status = weft_topo_discover(&graph);
+    if ((status == 0) != (graph != NULL))
+        fail_msg("status %d, but graph %p", status, (void *)graph);
+    weft_graph_free(graph);
+    return status;
+}
+
+/* The layout, NICs, loads and the least load on a fabric with something of everything. */
+static int order_given(void)
 {
     struct weft_layout *layout = NULL;
     struct weft_load load;
     struct weft_bound bound;
-    uint32_t nic[24];
-    int status = weft_order_nics(graph, places, ranks, nic);
+    uint32_t nic[RANKS];
+    int status = weft_order_nics(fabric, places, RANKS, nic, NULL);
     if (!status)
-        status = weft_order_ranks(graph, places, ranks, 0, &layout);
+        status = weft_order_ranks(fabric, places, RANKS, 0, &layout);
     assert_int_equal(layout != NULL, status == WEFT_OK);
     if (!status)
-        status = weft_load_bound(graph, places, ranks, nic, &bound);
+        status = weft_load_bound(fabric, places, RANKS, nic, 1, &bound);
     if (!status)
-        status = weft_load_rings(graph, places, layout, &load);
+        status = weft_load_rings(fabric, places, layout, &load);
     if (!status)
         weft_load_free(&load);
     weft_layout_free(layout);
     return status;
 }
 
-/* refined: whether the refinement keeps moves. */
-static void order_faults(const struct weft_graph *graph, uint32_t ranks_per_host, int refined)
+/* Four ports of two networks among three ranks. */
+static int share_given(void)
 {
-    static const int calls[] = {FAULT_MALLOC, FAULT_CALLOC, FAULT_REALLOC};
-    struct weft_place places[24];
-    uint32_t host = WEFT_NODE_NONE, failures = 0;
-    for (uint32_t r = 0; r < 24; r++) {
-        if (r % ranks_per_host == 0)
-            host = weft_graph_next_below(graph, WEFT_NODE_NONE, WEFT_NODE_HOST, host);
-        places[23 - r] = (struct weft_place){.host = host, .near = WEFT_NODE_NONE};
-    }
-    struct weft_layout *layout;
-    assert_int_equal(weft_order_ranks(graph, places, 24, 0, &layout), WEFT_OK);
-    assert_int_equal(layout->refined > 0, refined);
-    weft_layout_free(layout);
-    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
-        struct fault_report report = {.reached = 1};
-        for (uint32_t k = 1; report.reached; k++) {
-            struct fault_aim aim = {.call = calls[c], .way = 0, .k = k};
-            size_t before = fault_blocks_live();
-            fault_arm(&aim);
-            int status = order_all(graph, places, 24);
-            fault_disarm(&report);
-            assert_int_equal(status, report.reached ? WEFT_NOMEM : WEFT_OK);
-            assert_int_equal(fault_blocks_live(), before);
-            failures += report.reached != 0;
-        }
-    }
-    print_message("order: %u allocations failed\n", failures);
-    assert_true(failures > 100);
+    struct weft_port_share shares[3];
+    int status = weft_share_ports(fabric, places, 3, 4, networks, shares);
+    for (int r = 0; r < 3 && !status; r++)
+        assert_int_equal(shares[r].count, 2);
+    return status;
 }
 
-/* Four ports of two networks among three ranks. */
-static void test_share(void **state)
+/* --- every fault of a scene */
+
+/* hwloc is loaded, and its files are tried in another process first: that may do without what fails, or not. */
+static int expect_of_hwloc(const struct fault_report *report, int clean, int status)
 {
-    static const int calls[] = {FAULT_MALLOC, FAULT_CALLOC};
+    int is_refused = status == WEFT_SYSTEM || status == WEFT_NOT_FOUND;
+    return fault_expect_memory_only(report, is_refused ? status : clean, status);
+}
+
+static int expect_of_file(const struct fault_report *report, int clean, int status)
+{
+    int is_no_file =
+        report->call == FAULT_OPEN && report->value == ENOENT && text.data; /* a synthetic text */
+    return is_no_file ? clean : fault_expect_error(report, clean, status);
+}
+
+static void test_graph(void **state)
+{
     (void)state;
-    struct made made = {0};
-    struct weft_place places[3];
-    struct weft_port_share shares[3];
-    uint32_t host = made_item(&made, WEFT_NODE_HOST, MADE_NONE, "h"), networks[64] = {0};
-    for (uint32_t p = 0; p < 4; p++)
-        made_nic(&made, host, p == 0 ? "a" : p == 1 ? "b" : p == 2 ? "c" : "d", -1);
-    made_build(&made, 0);
-    assert_true(made.graph->node_count <= 64);
-    networks[made.nodes[4]] = 1;
-    for (uint32_t r = 0; r < 3; r++)
-        places[r] = made_place(&made, host, MADE_NONE);
-    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
-        struct fault_report report = {.reached = 1};
-        for (uint32_t k = 1; report.reached; k++) {
-            struct fault_aim aim = {.call = calls[c], .way = 0, .k = k};
-            size_t before = fault_blocks_live();
-            fault_arm(&aim);
-            int status = weft_share_ports(made.graph, places, 3, 4, networks, shares);
-            fault_disarm(&report);
-            assert_int_equal(status, report.reached ? WEFT_NOMEM : WEFT_OK);
-            assert_int_equal(fault_blocks_live(), before);
-            assert_true(!report.reached || k < 100);
-        }
+    assert_true(fault_try_all("a graph by hand", make_graph, expect_of_file) >= 10);
+}
+
+static void test_synthetic(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"fat-tree:leaves=4,nodes-per-leaf=4,gpus=2,rails=2,tiers=3,cores=2",
+                                        "machine:gpus=4,nvlink=2", "machine:gpus=x"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        text = (struct weft_text){texts[i], texts[i], strlen(texts[i])};
+        fault_try_all(texts[i], read_given, expect_of_file);
+        fault_try_all(texts[i], read_path, expect_of_file);
     }
-    for (uint32_t r = 0; r < 3; r++)
-        assert_int_equal(shares[r].count, 2);
-    made_free(&made);
+}
+
+static void test_file(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/weft-fault-topo-XXXXXX", line[81];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "machine:gpus=2\n", 15), 15);
+    memset(line, '#', sizeof line);
+    line[80] = '\n';
+    for (int i = 0; i < 2000; i++) /* more than one buffer of the reader */
+        assert_int_equal(write(fd, line, sizeof line), sizeof line);
+    close(fd);
+    text = (struct weft_text){path, NULL, 0};
+    fault_try_all(path, read_path, expect_of_file);
+    unlink(path);
+}
+
+static void test_fabric(void **state)
+{
+    (void)state;
+    assert_int_equal(weft_topo_read("machine:gpus=2,nics=3", &machines), 0);
+    assert_int_equal(weft_topo_read("fat-tree:leaves=2,nodes-per-leaf=2,nics=2", &fabric), 0);
+    fault_try_all("laying", lay_given, expect_of_file);
+    fault_try_all("paths", find_paths, expect_of_file);
+    weft_graph_free(machines);
+    assert_int_equal(weft_topo_read("fat-tree:leaves=2,nodes-per-leaf=1,nics=4,gpus=1", &machines), 0);
+    fault_try_all("paths", find_paths, expect_of_file);
+    weft_graph_free(machines);
+    weft_graph_free(fabric);
+}
+
+/* One file of a corpus: whether it was small enough. */
+static int try_file(const char *folder, const char *name, unsigned *faults)
+{
+    char path[512], data[FILE_SIZE_MAX];
+    snprintf(path, sizeof path, CORPUS "/%.100s/%.300s", folder, name);
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return 0;
+    size_t size = fread(data, 1, sizeof data, file);
+    fclose(file);
+    if (size == sizeof data)
+        return 0;
+    text = (struct weft_text){path, data, size};
+    int is_hwlocs = memmem(data, size, "<topology", 9) != NULL;
+    *faults += fault_try_all(path, read_given, is_hwlocs ? expect_of_hwloc : expect_of_file);
+    return 1;
+}
+
+static void test_corpora(void **state)
+{
+    (void)state;
+    struct dirent **folders, **files;
+    int tried = 0, folder_count = scandir(CORPUS, &folders, NULL, alphasort);
+    unsigned faults = 0;
+    assert_true(folder_count > 0);
+    for (int i = 0; i < folder_count; i++) {
+        char path[300];
+        snprintf(path, sizeof path, CORPUS "/%.200s", folders[i]->d_name);
+        int file_count =
+            strncmp(folders[i]->d_name, "fuzz_topo_", 10) == 0 ? scandir(path, &files, NULL, alphasort) : 0;
+        for (int k = 0; k < file_count; k++) {
+            if (files[k]->d_name[0] != '.')
+                tried += try_file(folders[i]->d_name, files[k]->d_name, &faults);
+            free(files[k]);
+        }
+        if (file_count > 0)
+            free(files);
+        free(folders[i]);
+    }
+    free(folders);
+    printf("%d files, %u faults\n", tried, faults);
+    assert_true(tried >= 10 && faults >= FAULTS_EXPECTED);
+}
+
+static void test_writing(void **state)
+{
+    (void)state;
+    assert_int_equal(weft_topo_read(CORPUS "/fuzz_topo_nccl/everything.xml", &machines), WEFT_OK);
+    assert_true(fault_try_all("writing", write_given, fault_expect_error) >= 4);
+    weft_graph_free(machines);
+}
+
+static void test_discovery(void **state)
+{
+    (void)state;
+    assert_true(fault_try_first("discovery", discover, fault_expect_memory_only) > 40);
+}
+
+/* refined: whether the refinement keeps moves. */
+static void order_faults(int refined)
+{
+    struct weft_layout *layout;
+    uint32_t host = WEFT_NODE_NONE;
+    for (uint32_t r = 0; r < RANKS; r++) {
+        if (r % 4 == 0)
+            host = weft_graph_next_below(fabric, WEFT_NODE_NONE, WEFT_NODE_HOST, host);
+        places[RANKS - 1 - r] = (struct weft_place){.host = host, .near = WEFT_NODE_NONE};
+    }
+    assert_int_equal(weft_order_ranks(fabric, places, RANKS, 0, &layout), WEFT_OK);
+    assert_int_equal(layout->refined > 0, refined);
+    weft_layout_free(layout);
+    assert_true(fault_try_first("an order", order_given, fault_expect_error) > 100);
 }
 
 static void test_order(void **state)
 {
     (void)state;
-    struct weft_graph *graph;
     assert_int_equal(
-        weft_topo_read("fat-tree:leaves=6,nodes-per-leaf=2,gpus=4,rails=2,rail-optimised=1", &graph),
+        weft_topo_read("fat-tree:leaves=6,nodes-per-leaf=2,gpus=4,rails=2,rail-optimised=1", &fabric),
         WEFT_OK);
-    order_faults(graph, 4, 0);
-    weft_graph_free(graph);
-    /* Six switches cabled in a ring that their names do not tell, so that the order is refined. */
+    order_faults(0);
+    weft_graph_free(fabric);
+    /* Six switches cabled in a ring that their names do not show, so that the order is refined. */
     struct made made = {0};
     static const uint32_t around[6] = {0, 2, 4, 1, 5, 3};
     uint32_t switches[6];
@@ -303,15 +330,36 @@ static void test_order(void **state)
     for (uint32_t s = 0; s < 6; s++)
         made_cable(&made, switches[around[s]], switches[around[(s + 1) % 6]], 1);
     made_build(&made, 0);
-    order_faults(made.graph, 4, 1);
+    fabric = made.graph;
+    order_faults(1);
+    made_free(&made);
+}
+
+static void test_share(void **state)
+{
+    (void)state;
+    struct made made = {0};
+    uint32_t host = made_item(&made, WEFT_NODE_HOST, MADE_NONE, "h");
+    for (uint32_t p = 0; p < 4; p++)
+        made_nic(&made, host, p == 0 ? "a" : p == 1 ? "b" : p == 2 ? "c" : "d", -1);
+    made_build(&made, 0);
+    assert_true(made.graph->node_count <= 64);
+    networks[made.nodes[4]] = 1;
+    for (uint32_t r = 0; r < 3; r++)
+        places[r] = made_place(&made, host, MADE_NONE);
+    fabric = made.graph;
+    assert_in_range(fault_try_first("shares", share_given, fault_expect_error), 1, 200);
     made_free(&made);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory), cmocka_unit_test(test_writing),
-                                       cmocka_unit_test(test_discovery), cmocka_unit_test(test_order),
-                                       cmocka_unit_test(test_share)};
+    weft_live_use_hwloc();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_graph),     cmocka_unit_test(test_synthetic), cmocka_unit_test(test_file),
+        cmocka_unit_test(test_fabric),    cmocka_unit_test(test_corpora),   cmocka_unit_test(test_writing),
+        cmocka_unit_test(test_discovery), cmocka_unit_test(test_order),     cmocka_unit_test(test_share),
+    };
     fault_start();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "comm/region_cache.h"
+#include "comm/regions/cache.h"
 #include "tests/clock/clock.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
@@ -56,8 +56,7 @@ static void phase_end(struct life *life, enum fault_phase phase)
 static int open_context(struct life *life)
 {
     weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
-    options.transports = life->order->scene.transports;
-    options.ofi_provider = life->order->scene.provider;
+    options.settings = life->order->scene.settings;
     phase_begin(life, PHASE_CONTEXT);
     int status = note(life, "weft_context_open", weft_context_open(&options, &life->context));
     phase_end(life, PHASE_CONTEXT);
@@ -136,7 +135,7 @@ static void use_cache(struct life *life, struct weft_region_cache *cache, const 
     weft_region_cache_put(cache, 1, region);
 }
 
-/* What is unmapped the kernel tells the cache's thread, and waits until it has listened. */
+/* What is unmapped the kernel reports to the cache's thread, and waits until it has listened. */
 static void keep_memory(struct life *life)
 {
     const struct weft_region_cache_options options = {
@@ -176,8 +175,14 @@ static int create_comm(struct life *life)
         options.secret = TEST_SECRET;
         options.secret_size = TEST_SECRET_BYTES;
     }
+    weft_work *work = NULL;
+    options.work = order->scene.phase == PHASE_CREATE && order->scene.started ? &work : NULL;
     phase_begin(life, PHASE_CREATE);
     int status = note(life, "weft_comm_create", weft_comm_create(life->context, &options, &life->comm));
+    if (work) {
+        status = note(life, "weft_work_wait", weft_work_wait(work, -1));
+        weft_work_free(work);
+    }
     phase_end(life, PHASE_CREATE);
     return status;
 }
@@ -185,40 +190,59 @@ static int create_comm(struct life *life)
 static int reduce(struct life *life)
 {
     const struct fault_scene *scene = &life->order->scene;
-    int status;
+    weft_work *work = NULL;
     job_fill(life->send, WEFT_FLOAT32, life->rank, scene->count);
     memset(life->recv, 0x5a, scene->count * sizeof(float));
-    if (scene->started) {
-        weft_work *work;
-        status = weft_allreduce_start(life->comm, life->send, life->recv, scene->count, WEFT_FLOAT32,
-                                      WEFT_SUM, &work);
-        if (note(life, "weft_allreduce_start", status) != WEFT_OK)
-            return status;
+    int status = weft_allreduce(life->comm, life->send, life->recv, scene->count, WEFT_FLOAT32, WEFT_SUM,
+                                WEFT_START(scene->started ? &work : NULL));
+    note(life, "weft_allreduce", status);
+    if (work) {
         status = note(life, "weft_work_wait", weft_work_wait(work, -1));
         note(life, "weft_work_free", weft_work_free(work));
-    } else {
-        status = weft_allreduce(life->comm, life->send, life->recv, scene->count, WEFT_FLOAT32, WEFT_SUM);
-        note(life, "weft_allreduce", status);
     }
     if (status == WEFT_OK)
         life->outcome->wrong += job_wrong(life->recv, WEFT_FLOAT32, WEFT_SUM, life->ranks, scene->count);
     return status;
 }
 
-/* Nobody has died, so that all go on in the smaller communicator as in the first. */
+/* All go on in the communicator that has been made as in the first. */
+static int go_on(struct life *life, enum fault_phase phase, int status, weft_comm *made)
+{
+    phase_end(life, phase);
+    if (status != WEFT_OK)
+        return status;
+    note(life, "weft_comm_destroy", weft_comm_destroy(life->comm));
+    life->comm = made;
+    life->rank = weft_comm_rank(made); /* the faulty rank may have left it to the other alone */
+    life->ranks = weft_comm_size(made);
+    return status;
+}
+
+/* Nobody has died. */
 static int shrink(struct life *life)
 {
     weft_comm *smaller = NULL;
     phase_begin(life, PHASE_SHRINK);
-    int status = note(life, "weft_comm_shrink", weft_comm_shrink(life->comm, &smaller));
-    phase_end(life, PHASE_SHRINK);
-    if (status != WEFT_OK)
-        return status;
-    note(life, "weft_comm_destroy", weft_comm_destroy(life->comm));
-    life->comm = smaller;
-    life->rank = weft_comm_rank(smaller); /* the faulty rank may have left it to the other alone */
-    life->ranks = weft_comm_size(smaller);
-    return status;
+    int status = note(life, "weft_comm_shrink", weft_comm_shrink(life->comm, &smaller, NULL));
+    return go_on(life, PHASE_SHRINK, status, smaller);
+}
+
+static int split(struct life *life)
+{
+    weft_comm *same = NULL;
+    phase_begin(life, PHASE_SPLIT);
+    int status = note(life, "weft_comm_split", weft_comm_split(life->comm, 0, 0, &same, NULL));
+    return go_on(life, PHASE_SPLIT, status, same);
+}
+
+static int subset(struct life *life)
+{
+    static const int ranks[WORKER_RANKS] = {0, 1};
+    weft_comm *same = NULL;
+    phase_begin(life, PHASE_SUBSET);
+    int status =
+        note(life, "weft_comm_subset", weft_comm_subset(life->comm, ranks, WORKER_RANKS, 1, &same, NULL));
+    return go_on(life, PHASE_SUBSET, status, same);
 }
 
 static void live(struct life *life)
@@ -233,6 +257,10 @@ static void live(struct life *life)
         phase_end(life, PHASE_REDUCE);
         if (status == WEFT_OK && life->order->scene.phase == PHASE_SHRINK)
             status = shrink(life);
+        if (status == WEFT_OK && life->order->scene.phase == PHASE_SPLIT)
+            status = split(life);
+        if (status == WEFT_OK && life->order->scene.phase == PHASE_SUBSET)
+            status = subset(life);
         if (status == WEFT_OK)
             reduce(life); /* what the fault left must not show later */
     }
@@ -271,7 +299,7 @@ static void run(struct fault_stage *stage, int rank)
     outcome->fds = fault_fds_open() - own_fds;
     /* What libfabric's tcp provider keeps of a connection that was only half made when things went wrong is not
      * ours to close. */
-    if (order->scene.provider && outcome->status != WEFT_OK)
+    if (strstr(order->scene.settings, "ofi") && outcome->status != WEFT_OK)
         before.descriptors += 8;
     outcome->leaks = test_leak_check(&before);
     test_leak_take(&after);

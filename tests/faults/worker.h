@@ -22,6 +22,8 @@ enum fault_phase {
     PHASE_CREATE,
     PHASE_REDUCE,
     PHASE_SHRINK,
+    PHASE_SPLIT,
+    PHASE_SUBSET,
     PHASE_END
 };
 
@@ -29,12 +31,12 @@ enum fault_source { SOURCE_FILE, SOURCE_ADDRESS };
 
 struct fault_scene {
     const char *name;
-    const char *transports, *provider;
+    const char *settings; /* of the context */
     enum fault_phase phase;
     enum fault_source source;
     size_t count;                /* elements of the allreduce */
     int mapped;                  /* its memory comes from weft_mem_alloc() */
-    int started;                 /* weft_allreduce_start() and weft_work_wait() */
+    int started;                 /* by a work, and weft_work_wait() */
     const char *setting, *value; /* an environment variable, NULL for none */
 };
 
@@ -69,7 +71,7 @@ struct fault_outcome {
     struct fault_report report;
 };
 
-/* Shared between the driver and the ranks of one lane. */
+/* Shared between the driver and the ranks of one track. */
 struct fault_stage {
     struct fault_order order;
     struct fault_outcome outcomes[WORKER_RANKS];

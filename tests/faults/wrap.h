@@ -24,6 +24,7 @@ void *fault_calloc(size_t count, size_t size);
 void *fault_realloc(void *block, size_t size);
 void *fault_aligned_alloc(size_t alignment, size_t size);
 char *fault_strdup(const char *text);
+void *fault_tsearch(const void *key, void **root, int (*compare)(const void *, const void *));
 void fault_free(void *block);
 void *fault_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset);
 int fault_munmap(void *address, size_t size);

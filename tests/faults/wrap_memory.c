@@ -3,6 +3,7 @@
 #include "tests/faults/wrap.h"
 
 #include <errno.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,6 +50,11 @@ void *fault_aligned_alloc(size_t alignment, size_t size)
 char *fault_strdup(const char *text)
 {
     return fault_hit(FAULT_STRDUP) ? NULL : strdup(text);
+}
+
+void *fault_tsearch(const void *key, void **root, int (*compare)(const void *, const void *))
+{
+    return fault_hit(FAULT_TSEARCH) ? NULL : tsearch(key, root, compare);
 }
 
 void fault_free(void *block)

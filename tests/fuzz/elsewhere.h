@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/exec.h"
+#include "comm/exec/exec.h"
 
 static uint8_t elsewhere[ELSEWHERE_BYTES]; /* all that is read and written over there */
 static uint32_t offers;                    /* the transport's capabilities */
@@ -21,10 +21,10 @@ static int link_flags(struct weft_link *link, uint32_t *flags)
     return WEFT_OK;
 }
 
-static int lend_open(struct weft_link *link, const void *memory, size_t size, size_t slice_bytes,
-                     struct weft_token *token, uint32_t *conduit)
+static int pipe_open(struct weft_link *link, const void *memory, size_t size, size_t slice_bytes,
+                     struct weft_token *token, uint32_t *pipe_index)
 {
-    (void)link, (void)memory, (void)size, (void)slice_bytes, (void)token, (void)conduit;
+    (void)link, (void)memory, (void)size, (void)slice_bytes, (void)token, (void)pipe_index;
     return WEFT_UNSUPPORTED;
 }
 
@@ -46,8 +46,8 @@ static int pull(struct weft_link *link, const struct weft_token *token, uint64_t
     return WEFT_OK;
 }
 
-static int land(struct weft_link *link, struct weft_region *region, void *memory, size_t size,
-                uint64_t cookie, struct weft_token *token)
+static int advertise(struct weft_link *link, struct weft_region *region, void *memory, size_t size,
+                     uint64_t cookie, struct weft_token *token)
 {
     (void)link, (void)region, (void)cookie;
     memset(memory, 0, size); /* it must be there */
@@ -55,7 +55,7 @@ static int land(struct weft_link *link, struct weft_region *region, void *memory
     return WEFT_OK;
 }
 
-static void unland(struct weft_link *link, const struct weft_token *token)
+static void withdraw(struct weft_link *link, const struct weft_token *token)
 {
     (void)link, (void)token;
 }
@@ -128,11 +128,11 @@ static void region_put(void *arg, uint32_t transport, struct weft_region *region
 }
 
 static const struct weft_transport_ops elsewhere_ops = {.link_flags = link_flags,
-                                                        .lend_open = lend_open,
+                                                        .pipe_open = pipe_open,
                                                         .expose = expose,
                                                         .pull = pull,
-                                                        .land = land,
-                                                        .unland = unland,
+                                                        .advertise = advertise,
+                                                        .withdraw = withdraw,
                                                         .put = put,
                                                         .recall = recall,
                                                         .recall_wait = recall_wait,

@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include "comm/boot_net.h"
-#include "comm/bootstrap.h"
+#include "base/net/socket.h"
+#include "comm/boot/bootstrap.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -19,18 +19,18 @@ static void check(int good)
 
 static void read_address(const char *text)
 {
-    char host[WEFT_BOOT_HOSTPORT_MAX], again[WEFT_BOOT_ADDRESS_TEXT];
+    char host[WEFT_NET_HOSTPORT_MAX], again[WEFT_NET_ADDRESS_TEXT];
     uint16_t port;
-    struct weft_boot_address address, same;
-    if (weft_boot_hostport_split(text, host, &port) == 0)
+    struct weft_net_address address, same;
+    if (weft_net_hostport_split(text, host, &port) == 0)
         check(strlen(host) < sizeof host);
-    weft_boot_hostport_is_loopback(text);
-    if (weft_boot_address_parse(text, &address) != 0)
+    weft_net_hostport_is_loopback(text);
+    if (weft_net_address_parse(text, &address) != 0)
         return;
-    weft_boot_address_text(&address, 1, again);
-    check(strlen(again) < sizeof again && weft_boot_address_parse(again, &same) == 0 &&
-          weft_boot_address_same(&address, &same));
-    weft_boot_address_is_loopback(&address);
+    weft_net_address_text(&address, 1, again);
+    check(strlen(again) < sizeof again && weft_net_address_parse(again, &same) == 0 &&
+          weft_net_address_same(&address, &same));
+    weft_net_address_is_loopback(&address);
 }
 
 static void resolve(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: what ranks tell each other while a communicator is made (comm/agree.c): introductions and votes of
+/* Fuzz target: what ranks announce to each other while a communicator is made (comm/form/agree.c): introductions and votes of
  * three ranks. Each begins as a good one, over which the input is laid: a byte for whom and what, two for the place,
  * one for the length, and the bytes to add by exclusive or; a length of 255 cuts the message off there instead.
  */
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "algos/hosts.h"
-#include "comm/agree.c"
+#include "comm/form/agree.c"
 
 #define RANKS    3
 #define MESSAGES (2 * RANKS)
@@ -85,8 +85,12 @@ static void agree(struct weft_comm *comm, const struct weft_blob *intros, const 
         if (is_valid(comm, votes, r) != WEFT_OK)
             return;
     }
-    struct vote mine = *(const struct vote *)votes[comm->rank].data;
-    if (verbs_in_question(comm, votes) && complete_network(comm, votes, &mine) != WEFT_OK)
+    struct weft_network_claim claims[RANKS];
+    for (int r = 0; r < RANKS; r++) {
+        const struct vote *theirs = votes[r].data;
+        claims[r] = (struct weft_network_claim){&theirs->network, theirs->proven};
+    }
+    if (weft_network_is_open(comm, claims) < 0)
         return;
     if (count_votes(comm, intros, votes) != WEFT_OK)
         return;
@@ -117,9 +121,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                      .host = {r == 2 ? 'b' : 'a'}};
         struct vote vote = {.free_ids = UINT32_MAX,
                             .proven = r == 2 ? 2 : 0, /* two hosts */
-                            .network = {.ofi_size = 16,
-                                        .verbs_size = 16,
-                                        .verbs_address = {1}, /* reachable */
+                            .network = {.sizes = {[WEFT_OFI] = 16, [WEFT_VERBS] = 16},
+                                        .addresses = {[16] = 1}, /* that of verbs: reachable */
                                         .ports = {{.guid = (unsigned)r + 1,
                                                    .subnet = 7,
                                                    .rail = (uint16_t)(r / 2),

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include "comm/boot_frame.h"
+#include "comm/boot/frame.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -61,8 +61,7 @@ static void read_frames(const uint8_t *data, size_t size, size_t piece_max)
     const struct weft_auth_channel channel = {.key = {{7}}};
     struct weft_boot_reader reader;
     int status = 0;
-    weft_boot_reader_init(&reader, UINT64_MAX);
-    weft_boot_reader_unseal(&reader, &channel);
+    weft_boot_reader_init(&reader, UINT64_MAX, &channel);
     while (size > 0 && status >= 0) {
         void *place;
         size_t room;

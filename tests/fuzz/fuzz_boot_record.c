@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include "comm/boot_record.h"
+#include "comm/boot/record.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build: with tests/support/cuda_scene.c; beside drivers */
-/* Fuzz target: handles of CUDA memory from peers, on the stand-in for the driver.
+/* build: with tests/support/cuda_scene.c tests/support/built.c; beside drivers */
+/* Fuzz target: handles of CUDA memory from peers, on the fake driver.
  *
  * Another process exports memory of every method, so that there are right handles; the input says which one, and which of its bytes are
  * others. Whatever comes of it, either the import works and is undone, or it is refused with a reason. Where

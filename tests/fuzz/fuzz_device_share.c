@@ -37,7 +37,7 @@ static int identify(struct weft_device *device, const void *pointer, struct weft
         span->flags = WEFT_SPAN_IPC;
         return WEFT_OK;
     }
-    return WEFT_MISSING;
+    return WEFT_NOT_FOUND;
 }
 
 /* The first span never, the second when it has been asked for. */
@@ -95,10 +95,10 @@ static const struct weft_device_kind kind = {.name = "fuzz",
 
 static void check_reading(const struct weft_share *share)
 {
-    struct weft_share_told told;
+    struct weft_share_content content;
     struct weft_share again;
-    if (weft_share_read(share, &told) == WEFT_OK)
-        check(weft_share_write(&told, &again) == WEFT_OK && memcmp(share, &again, sizeof again) == 0);
+    if (weft_share_read(share, &content) == WEFT_OK)
+        check(weft_share_write(&content, &again) == WEFT_OK && memcmp(share, &again, sizeof again) == 0);
 }
 
 static void reach(struct weft_shares *shares, const struct weft_share *share, uint64_t peer, int is_kept)

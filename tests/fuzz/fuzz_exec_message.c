@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/exec.h"
+#include "comm/exec/device/ops.h"
+#include "comm/exec/exec.h"
 
 #define COUNT           3000
 #define SMALL           16 /* elements of an operation that needs no window */
@@ -60,7 +61,7 @@ static size_t length_of(const struct weft_wire_header *header, size_t length)
     }
 }
 
-/* There are programs of devices, but none for an operation on the host. */
+/* There are device collectives, but none for an operation on the host. */
 static struct weft_shares *no_shares(void *arg)
 {
     (void)arg;
@@ -95,8 +96,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 2)
         return 0;
     elsewhere_open(data[0], take, map);
-    struct weft_exec_options options = {
-        .id = 1, .rank = 1, .ranks = 3, .window = 8, .programs.bytes = 65536, .hooks = elsewhere_hooks};
+    struct weft_exec_options options = {.id = 1,
+                                        .rank = 1,
+                                        .ranks = 3,
+                                        .devices = &weft_exec_devices,
+                                        .window = 8,
+                                        .collectives.bytes = 65536,
+                                        .hooks = elsewhere_hooks};
     options.hooks.sent_by = sent_by;
     options.hooks.shares = no_shares;
     struct weft_plan_request wanted = {.collective = WEFT_ALLREDUCE,

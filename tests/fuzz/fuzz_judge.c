@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: reports of ranks that do not move, as rank 0 reads them (comm/judge.c). The input is cut into records,
+/* Fuzz target: reports of ranks that do not move, as rank 0 reads them (comm/core/judge.c). The input is cut into records,
  * each behind a byte for the rank and two for the length; a record begins as a good one, over which the input is
  * laid, so that magic numbers need not be guessed.
  */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include "comm/judge.c"
+#include "comm/core/judge.c"
 
 #define RANKS 4
 

@@ -3,7 +3,7 @@
  * large pieces it comes, which must not make a difference.
  */
 #include <stdint.h>
-#include "comm/mappings.h"
+#include "comm/regions/mappings.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/p2p.h"
+#include "comm/p2p/p2p.h"
 
 #define RANK            1
 #define REQUESTS        32
@@ -99,20 +99,20 @@ static void hear(struct world *world, const uint8_t *data, size_t length)
     weft_exec_message(world->exec, NULL, message, length);
 }
 
-/* Looks through weft's own messages as comm/subset.c does, and drops those of one tag. */
+/* Looks through weft's own messages as comm/form/subset.c does, and drops those of one tag. */
 static void clear_away(struct world *world, int32_t source, int64_t tag)
 {
     struct weft_arrived *next;
     size_t size, sum = 0;
-    for (struct weft_arrived *at = weft_p2p_letter_next_of_all(world->p2p, NULL); at; at = next) {
-        const uint8_t *bytes = weft_p2p_letter_bytes(at, &size);
+    for (struct weft_arrived *at = weft_p2p_oob_next_of_all(world->p2p, NULL); at; at = next) {
+        const uint8_t *bytes = weft_p2p_oob_bytes(at, &size);
         for (size_t i = 0; i < size; i++)
             sum += bytes[i]; /* they must be there */
-        next = weft_p2p_letter_next_of_all(world->p2p, at);
+        next = weft_p2p_oob_next_of_all(world->p2p, at);
         if (at->tag == tag)
-            weft_p2p_letter_drop(world->p2p, at);
+            weft_p2p_oob_drop(world->p2p, at);
     }
-    if (weft_p2p_letter_next(world->p2p, source, tag, NULL) || sum == SIZE_MAX)
+    if (weft_p2p_oob_next(world->p2p, source, tag, NULL) || sum == SIZE_MAX)
         abort(); /* they have gone */
 }
 
@@ -174,7 +174,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (weft_p2p_open(&messages, &world.p2p) != WEFT_OK)
         abort();
     play(&world, data + 1, size - 1);
-    weft_exec_fail(world.exec, WEFT_CANCELLED, "the end");
+    weft_exec_fail(world.exec, WEFT_CANCELLED);
     weft_p2p_close(world.p2p);
     for (int i = 0; i < REQUESTS; i++) {
         if (world.requests[i] && world.requests[i]->status == WEFT_AGAIN)

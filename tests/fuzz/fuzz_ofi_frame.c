@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build: needs ofi; with tests/support/ofi_fake.c */
+/* build: needs ofi; with tests/fakes/ofi/ofi_fake.c */
 /* Fuzz target: what comes to an instance of the ofi transport from outside. The input is a list of steps, each
  * a kind, a length and bytes:
  *
@@ -7,29 +7,29 @@
  *   1  a frame of a peer that knows the pass: the bytes are its type, counters and body
  *   2  a HELLO under the right key: the bytes are laid over one that is right
  *   3  completion data
- *   4  completion data of a landing that exists, number and all: the first byte chooses the landing
- *   5  the caller lands memory
+ *   4  completion data of a receive buffer that exists, number and all: the first byte chooses it
+ *   5  the caller gives a receive buffer
  *   6  the caller puts to a token: the bytes, laid over one that is right
- *   7  the caller takes a landing back
+ *   7  the caller takes a receive buffer back
  *   8  completions, events, answers
  */
 #if __has_include(<rdma/fabric.h>)
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/ofi_fake.h"
+#include "tests/fakes/ofi/ofi_fake.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define LANDINGS 8
+#define RBUFS 8
 
 struct scene {
     struct ofi_fake *fake;
     struct weft_link *link;
-    struct weft_token tokens[LANDINGS];
-    uint32_t landed;
+    struct weft_token tokens[RBUFS];
+    uint32_t filled;
     uint64_t generation;
-    uint8_t memory[LANDINGS][64];
+    uint8_t memory[RBUFS][64];
 };
 
 static size_t lay_over(void *target, size_t capacity, const uint8_t *data, size_t size)
@@ -93,7 +93,7 @@ static void give_frame(struct scene *scene, const uint8_t *data, size_t size)
     frame->type = (uint8_t)(2 + frame->type % 8);
     frame->link = scene->link->id;
     frame->pass = scene->link->pass;
-    if (frame->landed & 1) { /* numbers near what is expected get further */
+    if (frame->filled & 1) { /* numbers near what is expected get further */
         frame->sequence = scene->link->expected + frame->sequence % 4 - 1;
         frame->consumed = scene->link->sent - frame->consumed % 4;
     }
@@ -105,19 +105,19 @@ static void give_data(struct scene *scene, const uint8_t *data, size_t size, int
     uint64_t value = 0;
     lay_over(&value, sizeof value, data, size);
     struct weft_transport *transport = scene->fake->transport;
-    if (real && transport->landings_count) {
-        const struct ofi_landing *landing = transport->landings[value % transport->landings_count];
-        value = (uint64_t)landing->nonce << 32 | ofi_landing_immediate(landing);
+    if (real && transport->rbufs_count) {
+        const struct ofi_rbuf *rbuf = transport->rbufs[value % transport->rbufs_count];
+        value = (uint64_t)rbuf->nonce << 32 | ofi_rbuf_immediate(rbuf);
     }
-    ofi_landing_arrived(transport, value);
+    ofi_rbuf_arrived(transport, value);
 }
 
-static void land(struct scene *scene)
+static void advertise(struct scene *scene)
 {
-    uint32_t slot = scene->landed % LANDINGS;
-    if (ofi_land(scene->link, NULL, scene->memory[slot], sizeof scene->memory[slot], slot,
-                 &scene->tokens[slot]) == WEFT_OK)
-        scene->landed++;
+    uint32_t slot = scene->filled % RBUFS;
+    if (ofi_advertise(scene->link, NULL, scene->memory[slot], sizeof scene->memory[slot], slot,
+                      &scene->tokens[slot]) == WEFT_OK)
+        scene->filled++;
 }
 
 static void put(struct scene *scene, const uint8_t *data, size_t size)
@@ -138,7 +138,7 @@ static void note(void *arg, const struct weft_event *event)
     struct scene *scene = arg;
     if (event->kind == WEFT_EVENT_MESSAGE && event->data_size > scene->fake->transport->frame_bytes)
         abort();
-    if (event->kind == WEFT_EVENT_LANDED && event->cookie >= LANDINGS)
+    if (event->kind == WEFT_EVENT_FILLED && event->cookie >= RBUFS)
         abort();
 }
 
@@ -160,13 +160,13 @@ static void step(struct scene *scene, unsigned kind, const uint8_t *data, size_t
         give_data(scene, data, size, kind == 4);
         break;
     case 5:
-        land(scene);
+        advertise(scene);
         break;
     case 6:
         put(scene, data, size);
         break;
     case 7:
-        ofi_recall(scene->link, &scene->tokens[size ? data[0] % LANDINGS : 0], 0);
+        ofi_recall(scene->link, &scene->tokens[size ? data[0] % RBUFS : 0], 0);
         break;
     default:
         ofi_fake_turn(scene->fake, note, scene);

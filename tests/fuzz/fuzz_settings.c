@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/settings.h"
-#include "comm/ports.h"
+#include "comm/form/ports.h"
 #include "devmem/devices.h"
-#include "topo/graph.h"
+#include "topo/graph/graph.h"
 
 #define LINES_MAX 32
 #define AGREED    2048
@@ -61,10 +61,11 @@ static void leave_out(const char *list)
     } nodes[] = {{WEFT_NODE_HOST, "h"}, {WEFT_NODE_NIC, "mlx5_0"}, {WEFT_NODE_PORT, "mlx5_0:1"}};
     int status = 0;
     for (int i = 0; i < 3 && status == 0; i++) {
-        struct weft_node_told told = WEFT_NODE_TOLD(nodes[i].kind, i ? node : WEFT_NODE_NONE, nodes[i].name);
-        told.index = i == 2;
-        told.state = i == 2 ? WEFT_PORT_ACTIVE : 0;
-        status = weft_graph_add_node(machine, &told, &node);
+        struct weft_node_given given =
+            WEFT_NODE_GIVEN(nodes[i].kind, i ? node : WEFT_NODE_NONE, nodes[i].name);
+        given.index = i == 2;
+        given.state = i == 2 ? WEFT_PORT_ACTIVE : 0;
+        status = weft_graph_add_node(machine, &given, &node);
     }
     if (status == 0 && !weft_ports_leave_out(machine, list) && machine->nodes[node].state != WEFT_PORT_ACTIVE)
         __builtin_trap(); /* no list, and it has changed something */
@@ -94,7 +95,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         line = end;
     }
     struct weft_settings settings;
-    if (weft_settings_read(&settings) == 0) {
+    if (weft_settings_read(&settings, NULL) == 0) {
         compare(&settings, theirs);
         make_devices(&settings);
         if (*settings.devices == '^')

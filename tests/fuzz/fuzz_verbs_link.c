@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build: needs verbs; with tests/fake/rdma_fake*.c */
-/* Fuzz target: what a peer can say to the verbs transport, over its queue pair and by letter, on a device in memory.
+/* build: needs verbs; with tests/fakes/verbs/rdma_fake*.c */
+/* Fuzz target: what a peer can say to the verbs transport, over its queue pair and out of band, on a device in memory.
  *
  * Two instances have a link; a third party's link is there too. The input is a list of what comes: frames on the peer's queue
- * pair (their first bytes made right by the input's wish, so that they get further), immediates, letters. Whatever it is,
+ * pair (their first bytes made right by the input's wish, so that they get further), immediates, out-of-band messages. Whatever it is,
  * the third party's link goes on, and a message from there arrives. In every other input rails can fail, so that
- * letters may begin new rounds of queue pairs, and frames tell keys.
+ * out-of-band messages may begin new rounds of queue pairs, and frames announce keys.
  */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include "tests/fake/rdma_fake.h"
+#include "tests/fakes/verbs/rdma_fake.h"
 #include "transport/registry.h"
 #include "transport/verbs/failover.h"
 
@@ -26,30 +26,30 @@ struct node {
 struct pending {
     int from, to;
     size_t size;
-    uint8_t bytes[WEFT_LETTER_MAX];
+    uint8_t bytes[WEFT_OOB_MAX];
 };
 
 static struct weft_verbs_settings settings = WEFT_VERBS_SETTINGS_INIT;
 static struct weft_transport_ops ops;
 static struct node nodes[NODES];
-static struct pending letters[64];
-static int letters_count;
+static struct pending oobs[64];
+static int oob_count;
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static int tell(void *arg, const void *address, size_t address_size, const void *letter, size_t size)
+static int oob_send(void *arg, const void *address, size_t address_size, const void *oob, size_t size)
 {
     struct node *from = arg;
     for (int i = 0; i < NODES; i++) {
         if (nodes[i].size != address_size || memcmp(nodes[i].address, address, address_size) != 0)
             continue;
-        if (letters_count == 64)
+        if (oob_count == 64)
             return WEFT_AGAIN;
-        struct pending *pending = &letters[letters_count++];
+        struct pending *pending = &oobs[oob_count++];
         pending->from = (int)(from - nodes);
         pending->to = i;
         pending->size = size;
-        memcpy(pending->bytes, letter, size);
+        memcpy(pending->bytes, oob, size);
         return WEFT_OK;
     }
     return WEFT_PEER_FAILED;
@@ -64,12 +64,12 @@ static void note(void *arg, const struct weft_event *event)
 
 static void turn(void)
 {
-    for (int i = 0; i < letters_count; i++) {
-        struct pending pending = letters[i];
-        ops.told(nodes[pending.to].transport, nodes[pending.from].address, nodes[pending.from].size,
-                 pending.bytes, pending.size);
+    for (int i = 0; i < oob_count; i++) {
+        struct pending pending = oobs[i];
+        ops.oob_receive(nodes[pending.to].transport, nodes[pending.from].address, nodes[pending.from].size,
+                        pending.bytes, pending.size);
     }
-    letters_count = 0;
+    oob_count = 0;
     for (int i = 0; i < NODES; i++)
         ops.poll(nodes[i].transport, 16, note, &nodes[i]);
 }
@@ -92,7 +92,7 @@ static struct weft_link *victim(void)
 {
     struct weft_link *link =
         verbs_link_of(nodes[0].transport, nodes[1].transport->address, nodes[1].transport->address_size);
-    return link && link->lanes[link->first] ? link : NULL;
+    return link && link->qps[link->first] ? link : NULL;
 }
 
 static void frame_come(const uint8_t *bytes, size_t size)
@@ -121,42 +121,41 @@ static void frame_come(const uint8_t *bytes, size_t size)
         memcpy(frame + 1, &entry, sizeof entry);
         length = bytes[0] & 64 ? sizeof whole : sizeof *frame;
     }
-    rdma_fake_deliver(link->lanes[link->first]->qp->qp_num, whole, length);
+    rdma_fake_deliver(link->qps[link->first]->ibv->qp_num, whole, length);
 }
 
-static void letter_come(const uint8_t *bytes, size_t size)
+static void oob_come(const uint8_t *bytes, size_t size)
 {
     const struct weft_link *link = victim();
-    struct verbs_letter letter;
-    uint8_t written[WEFT_LETTER_MAX];
+    struct verbs_oob oob;
+    uint8_t written[WEFT_OOB_MAX];
     if (size && bytes[0] & 1) { /* one in good order, but for what the input says */
-        memset(&letter, 0, sizeof letter);
-        letter.type = bytes[0] & 2 ? VERBS_LETTER_END : VERBS_LETTER_HALF;
-        letter.generation = size > 1 ? bytes[1] : 1;
-        letter.heard = bytes[0] & 4 && link ? link->generation : size > 2 ? bytes[2] : 0;
-        letter.flags = bytes[0] >> 4;
-        letter.lanes_count = letter.type == VERBS_LETTER_HALF;
-        letter.window = 8;
-        letter.frame_bytes = 1024;
-        letter.lanes[0].number = size > 3 ? bytes[3] : 1;
-        letter.features = VERBS_FEATURE_FAILOVER;
+        memset(&oob, 0, sizeof oob);
+        oob.type = bytes[0] & 2 ? VERBS_OOB_END : VERBS_OOB_HALF;
+        oob.generation = size > 1 ? bytes[1] : 1;
+        oob.heard = bytes[0] & 4 && link ? link->generation : size > 2 ? bytes[2] : 0;
+        oob.flags = bytes[0] >> 4;
+        oob.qp_count = oob.type == VERBS_OOB_HALF;
+        oob.window = 8;
+        oob.frame_bytes = 1024;
+        oob.qps[0].number = size > 3 ? bytes[3] : 1;
+        oob.features = VERBS_FEATURE_FAILOVER;
         if (size > 4 && bytes[4] & 1 && link) { /* of this link, in another round */
-            letter.generation = link->peer_generation;
-            letter.heard = link->generation;
-            letter.round = link->round + (bytes[4] >> 1 & 1);
-            letter.expected = link->sent;
-            letter.consumed = link->sent - (bytes[4] >> 2 & 3);
+            oob.generation = link->peer_generation;
+            oob.heard = link->generation;
+            oob.round = link->round + (bytes[4] >> 1 & 1);
+            oob.expected = link->sent;
+            oob.consumed = link->sent - (bytes[4] >> 2 & 3);
         }
-        size = verbs_letter_write(&letter, written);
+        size = verbs_oob_write(&oob, written);
         bytes = written;
     }
-    ops.told(nodes[0].transport, nodes[1].address, nodes[1].size, bytes, size);
-    struct verbs_letter again;
-    uint8_t copy[WEFT_LETTER_MAX];
-    if (verbs_letter_read(bytes, size, &letter) == WEFT_OK) {
-        size_t length = verbs_letter_write(&letter, copy);
-        if (length != size || verbs_letter_read(copy, length, &again) ||
-            memcmp(&letter, &again, sizeof letter))
+    ops.oob_receive(nodes[0].transport, nodes[1].address, nodes[1].size, bytes, size);
+    struct verbs_oob again;
+    uint8_t copy[WEFT_OOB_MAX];
+    if (verbs_oob_read(bytes, size, &oob) == WEFT_OK) {
+        size_t length = verbs_oob_write(&oob, copy);
+        if (length != size || verbs_oob_read(copy, length, &again) || memcmp(&oob, &again, sizeof oob))
             abort();
     }
 }
@@ -166,10 +165,10 @@ static void come(const uint8_t *bytes, size_t size)
     uint32_t immediate = 0;
     const struct weft_link *link = victim();
     if (bytes[0] % 4 == 0)
-        letter_come(bytes + 1, size - 1);
+        oob_come(bytes + 1, size - 1);
     else if (bytes[0] % 4 == 1 && link) {
         memcpy(&immediate, bytes + 1, size - 1 < 4 ? size - 1 : 4);
-        rdma_fake_immediate(link->lanes[link->first]->qp->qp_num, immediate);
+        rdma_fake_immediate(link->qps[link->first]->ibv->qp_num, immediate);
     } else
         frame_come(bytes + 1, size - 1);
     turn();
@@ -180,11 +179,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!ops.open && weft_transport_complete(weft_transport_find("verbs"), &ops))
         abort();
     memset(nodes, 0, sizeof nodes);
-    letters_count = 0;
+    oob_count = 0;
     settings.failover = size % 2;
     for (int i = 0; i < NODES; i++) {
         struct weft_transport_params params = {
-            .size = sizeof params, .tell = tell, .tell_arg = &nodes[i], .verbs = &settings};
+            .size = sizeof params, .oob_send = oob_send, .oob_arg = &nodes[i], .verbs = &settings};
         nodes[i].size = WEFT_ADDRESS_MAX;
         if (ops.open(&params, &nodes[i].transport) ||
             ops.address(nodes[i].transport, nodes[i].address, &nodes[i].size))

@@ -3,9 +3,9 @@
 /* What a CUDA driver answers where its reference leaves it open: cuda_record [LIBRARY] >trace
  *
  * Writes one line per question, "topic: answer", without addresses or other numbers that differ from run to run, so that the
- * trace of a real driver can be laid beside that of the stand-in (tests/drivers/cuda_fake.h):
+ * trace of a real driver can be laid beside that of the fake (tests/fakes/drivers/cuda_fake.h):
  *     cuda_record >tests/gpu/traces/NAME.txt              on a machine with an NVIDIA GPU
- *     tests/integration/test_cuda_record.sh               compares all traces there are with the stand-in's
+ *     tests/system/test_cuda_record.sh               compares all traces there are with the fake's
  * Needs device 0, a few MiB of it, and nothing else of weft's. Exit status 1 where not even a context can be had.
  */
 #include <dlfcn.h>
@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/drivers/cuda_fake_api.h"
+#include "tests/fakes/drivers/cuda_fake_api.h"
 
 #define MIB ((size_t)2 << 20) /* the granularity of mappings */
 
@@ -80,10 +80,10 @@ static void say_pointer(const char *topic, CUdeviceptr base, size_t size)
     say("%s MAPPING_BASE is the base: %d, result %d", topic, mapping == base, result);
     say("%s MAPPING_SIZE is the size: %d", topic, attribute(pointer, 18, &result) == size);
     say("%s BLOCK_ID is told: %d", topic, attribute(pointer, 20, &result) != 0);
-    CUdeviceptr told = 0;
+    CUdeviceptr found = 0;
     size_t length = 0;
-    result = CU(cuMemGetAddressRange_v2)(&told, &length, pointer);
-    say("%s cuMemGetAddressRange: %d, is base and size: %d", topic, result, told == base && length == size);
+    result = CU(cuMemGetAddressRange_v2)(&found, &length, pointer);
+    say("%s cuMemGetAddressRange: %d, is base and size: %d", topic, result, found == base && length == size);
     unsigned yes = 1;
     say("%s set SYNC_MEMOPS: %d", topic, CU(cuPointerSetAttribute)(&yes, 6, base));
     CUblob blob;

@@ -14,8 +14,8 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 export BUILD=${BUILD:-build}
-check_steps=(conformance kernels record gates calls collectives memcheck racecheck)
-perf_steps=(bandwidth figures allreduce programs gates)
+check_steps=(conformance kernels record waits calls collectives memcheck racecheck)
+perf_steps=(bandwidth figures allreduce programs waits)
 judge_steps=(judge_sums judge_allreduce)
 least_share=85     # percent of the copies' bandwidth, from 64 MiB up
 most_times=1.3     # the time that an allreduce's least traffic takes at that bandwidth
@@ -122,7 +122,7 @@ reductions() {
 
 # --- steps of check
 
-# The contract for kinds of devices, which the stand-in for the driver fulfils, on the driver.
+# The contract for kinds of devices, which the fake driver fulfils, on the driver.
 step_conformance() {
     programs conformance 300 "$BUILD/tests/gpu/test_devices_gpu"
 }
@@ -142,14 +142,14 @@ step_kernels() {
     fi
 }
 
-# Calls of 1, 2 and 4 ranks that share the device, as the stand-in serves them: in threads and processes, over shared memory and tcp, in
+# Calls of 1, 2 and 4 ranks that share the device, as the fake serves them: in threads and processes, over shared memory and tcp, in
 # streams and as programs, aborted, late, and mixed with the host's memory.
 step_calls() {
     needs_kernels calls || return
     programs calls 3000 "$BUILD/tests/gpu/test_calls_gpu"
 }
 
-# What the driver answers, beside what the stand-in answers. The trace belongs into tests/gpu/traces/.
+# What the driver answers, beside what the fake answers. The trace belongs into tests/gpu/traces/.
 step_record() {
     attempt 60 "$BUILD/tests/gpu/cuda_record"
     cp "$work/out" "$results/trace.txt"
@@ -158,19 +158,19 @@ step_record() {
         bad "recording the driver (status $rc); the last line is what it did not come back from"
         return
     fi
-    attempt 60 tests/integration/test_cuda_record.sh "$results/trace.txt"
+    attempt 60 tests/system/test_cuda_record.sh "$results/trace.txt"
     add_count
 }
 
-# Queues go on while streams wait at gates.
-step_gates() {
-    attempt 120 "$BUILD/tests/gpu/gate_probe"
-    cp "$work/out" "$results/gates.txt"
+# Queues go on while streams stand at stream waits.
+step_waits() {
+    attempt 120 "$BUILD/tests/gpu/wait_probe"
+    cp "$work/out" "$results/waits.txt"
     sed 's/^/    /' "$work/out"
     case $rc in
-    0) ok "queues go on while streams wait at gates" ;;
-    77) skip "gates: $(sed -n 's/^SKIP: //p' "$work/out")" ;;
-    *) bad "queues while streams wait at gates (status $rc)" ;;
+    0) ok "queues go on while streams wait" ;;
+    77) skip "waits: $(sed -n 's/^SKIP: //p' "$work/out")" ;;
+    *) bad "queues while streams wait (status $rc)" ;;
     esac
 }
 
@@ -181,8 +181,8 @@ ranks() {
     attempt "$limit" "$perf" "$@"
     if [[ $rc == 0 ]] && grep -q '^# Out of bounds values : 0 OK$' "$work/out"; then
         ok "$name"
-    elif [[ $rc == 3 ]] && grep -q 'a library or device is missing' "$work/err"; then
-        skip "$name: $(grep -m 1 -o 'a library or device is missing.*' "$work/err")"
+    elif [[ $rc == 3 ]] && grep -q 'a library, device or file was not found' "$work/err"; then
+        skip "$name: $(grep -m 1 -o 'a library, device or file was not found.*' "$work/err")"
     else
         bad "$name (status $rc)"
     fi
@@ -234,7 +234,7 @@ sanitize_all() {
     sanitize "$tool" "two inputs" "${reduce[@]}" -b 50 -e 2M -f 3300
     sanitize "$tool" "three inputs" "${reduce[@]}" -b 1000 -e 9000 -f 9 --inputs 3
     sanitize "$tool" "eight inputs" "${reduce[@]}" -b 1000 -e 9000 -f 9 --inputs 8
-    sanitize "$tool" "programs" "$BUILD/perf/micro/program" cuda "${GPU_DEVICE:-0}"
+    sanitize "$tool" "programs" "$BUILD/perf/micro/collective" cuda "${GPU_DEVICE:-0}"
 }
 step_memcheck() { sanitize_all memcheck; }
 step_racecheck() { sanitize_all racecheck; }
@@ -279,7 +279,7 @@ step_allreduce() {
 # What a launch, a word and a step of a program cost, beside reduce().
 step_programs() {
     needs_kernels programs || return
-    attempt 300 "$BUILD/perf/micro/program" cuda "${GPU_DEVICE:-0}"
+    attempt 300 "$BUILD/perf/micro/collective" cuda "${GPU_DEVICE:-0}"
     cp "$work/out" "$results/programs.txt"
     sed 's/^/    /' "$work/out"
     case $rc in

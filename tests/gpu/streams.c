@@ -55,8 +55,8 @@ static void ask(struct gpu_machine *machine)
     machine->devices = count;
     machine->has_dmabuf = (info.flags & WEFT_DEVICE_DMABUF) != 0;
     machine->has_kernels = (info.flags & WEFT_DEVICE_REDUCES) != 0;
-    machine->has_gates = (info.flags & WEFT_DEVICE_GATES) != 0;
-    machine->has_programs = (info.flags & WEFT_DEVICE_PROGRAMS) != 0;
+    machine->has_waits = (info.flags & WEFT_DEVICE_STREAM_WAITS) != 0;
+    machine->has_collectives = (info.flags & WEFT_DEVICE_COLLECTIVES) != 0;
 }
 
 void gpu_machine_ask(struct gpu_machine *machine)
@@ -73,9 +73,9 @@ void gpu_machine_ask(struct gpu_machine *machine)
         _exit(write(ends[1], machine, sizeof *machine) != sizeof *machine);
     }
     close(ends[1]);
-    struct gpu_machine told;
-    if (pid > 0 && read(ends[0], &told, sizeof told) == sizeof told)
-        *machine = told;
+    struct gpu_machine found;
+    if (pid > 0 && read(ends[0], &found, sizeof found) == sizeof found)
+        *machine = found;
     close(ends[0]);
     if (pid > 0)
         waitpid(pid, NULL, 0);

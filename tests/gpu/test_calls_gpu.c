@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build: with tests/gpu/streams.c */
-/* Calls on memory of the kind "cuda" with the driver that this machine has: collectives, calls in the order of streams, messages and
+/* Calls on memory of the kind "cuda" with the driver that this machine has: collectives, stream-ordered calls, messages and
  * programs, between 1, 2 and 4 ranks that share its devices, as processes and as threads, over shared memory and over libfabric's tcp:
  * test_calls_gpu [calls|streams|messages|programs]
  *
- * The same tests pass on the stand-in for the driver (tests/integration/test_*_cuda.c), and on the simulated device. This process never touches
+ * The same tests pass on the fake driver and on the simulated device (tests/system/test_device_*.c, test_streams.c). This process never touches
  * the driver, which does not outlive a fork: all ranks of all tests are processes of their own, or threads of such a one. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,12 +16,11 @@
 #include <cmocka.h>
 
 #include "tests/gpu/streams.h"
-#include "tests/support/device_calls.h"
 #include "tests/support/device_messages.h"
-#include "tests/support/device_programs.h"
+#include "tests/support/device_collectives.h"
+#include "tests/support/device_jobs.h"
 #include "tests/support/job.h"
 #include "tests/support/skip.h"
-#include "tests/support/stream_calls.h"
 
 #define LIMIT_S 300
 
@@ -29,109 +28,68 @@ static struct gpu_machine machine;
 static struct device_bench bench = {.kind = "cuda"},
                            bench_with_streams = {.kind = "cuda", .streams = gpu_streams};
 
-/* --- what ranks do */
-
-struct task {
-    const struct device_bench *bench;
-    collective_place *place;
-    enum {
-        ANY,
-        DIRECT,
-        NOT_DIRECT
-    } ways;   /* whether device memory goes from rank to rank without the host's */
-    int ends; /* of calls in streams: 0, or 1 + which */
-};
-
-static int calls_body(int rank, int ranks, void *arg)
-{
-    (void)rank, (void)ranks;
-    const struct task *task = arg;
-    struct device_seat seat;
-    weft_comm_stats stats = WEFT_COMM_STATS_INIT;
-    device_seat_take(&seat, task->bench);
-    CHECK(device_calls_check(seat.kind, task->place, &stats) == 0);
-    CHECK(task->ways != DIRECT || stats.bytes_direct > 4 * stats.bytes_staged);
-    CHECK(task->ways != NOT_DIRECT || stats.bytes_direct == 0);
-    device_seat_leave(&seat);
-    return 0;
-}
-
-static int streams_body(int rank, int ranks, void *arg)
-{
-    (void)rank, (void)ranks;
-    const struct task *task = arg;
-    struct device_seat seat;
-    device_seat_take(&seat, task->bench);
-    if (task->ends)
-        CHECK(stream_ends_check(seat.kind, &seat.streams, task->ends - 1) == 0);
-    else
-        CHECK(stream_calls_check(seat.kind, &seat.streams, task->place) == 0);
-    device_seat_leave(&seat);
-    return 0;
-}
-
 /* --- ways: cmocka hands one to each test */
 
 struct way {
     int ranks, in_threads, over_tcp;
 };
 
-static void run(const struct way *way, test_rank_function *body, struct task task)
+static void run(const struct way *way, struct device_job job)
 {
     if (way->over_tcp && !job_has_ofi("tcp"))
         skip();
-    if (way->over_tcp)
-        setenv("WEFT_TRANSPORT", "ofi", 1);
-    int failed = device_bench_run(task.bench, way->ranks, way->in_threads, body, &task);
-    unsetenv("WEFT_TRANSPORT");
-    assert_int_equal(failed, 0);
+    job.ranks = way->ranks;
+    job.in_threads = way->in_threads;
+    job.on_tcp = way->over_tcp;
+    assert_int_equal(device_job_run(&job), 0);
 }
+
+#define CALLS   .bench = &bench, .body = device_job_calls
+#define STREAMS .bench = &bench_with_streams, .body = device_job_streams
 
 /* Ranks on one device copy from each other's memory, by CUDA's IPC where they are processes. */
 static void calls(void **state)
 {
     const struct way *way = *state;
-    run(way, calls_body,
-        (struct task){.bench = &bench,
-                      .place = device_calls_together,
-                      .ways = way->ranks == 1 ? ANY
-                              : way->over_tcp ? NOT_DIRECT
-                                              : DIRECT});
+    run(way, (struct device_job){CALLS, .place = device_calls_together,
+                                 .ways = way->ranks == 1 ? DEVICE_ANY_WAY
+                                         : way->over_tcp ? DEVICE_NOT_DIRECT
+                                                         : DEVICE_DIRECT});
 }
 
 static void calls_mixed(void **state)
 {
-    run(*state, calls_body, (struct task){.bench = &bench, .place = device_calls_scatter});
+    run(*state, (struct device_job){CALLS, .place = device_calls_scatter});
 }
 
-static void skip_without_gates(void)
+static void skip_without_waits(void)
 {
-    if (!machine.has_gates)
-        TEST_SKIP("the driver has no memory operations in streams, which gates need");
+    if (!machine.has_waits)
+        TEST_SKIP("the driver has no memory operations in streams, which stream waits need");
 }
 
 static void in_streams(void **state)
 {
     const struct way *way = *state;
-    skip_without_gates();
+    skip_without_waits();
     bench_with_streams.keeps = way->in_threads;
-    run(way, streams_body, (struct task){.bench = &bench_with_streams, .place = device_calls_together});
+    run(way, (struct device_job){STREAMS, .place = device_calls_together});
 }
 
 static void in_streams_mixed(void **state)
 {
     const struct way *way = *state;
-    skip_without_gates();
+    skip_without_waits();
     bench_with_streams.keeps = way->in_threads;
-    run(way, streams_body, (struct task){.bench = &bench_with_streams, .place = device_calls_scatter});
+    run(way, (struct device_job){STREAMS, .place = device_calls_scatter});
 }
 
 static void streams_end_early(void **state)
 {
-    skip_without_gates();
+    skip_without_waits();
     bench_with_streams.keeps = 0;
     for (int end = 0; end < 3; end++)
-        run(*state, streams_body, (struct task){.bench = &bench_with_streams, .ends = 1 + end});
+        run(*state, (struct device_job){STREAMS, .ends = 1 + end});
 }
 
 static void run_messages(const struct way *way, enum device_messages_case which)
@@ -232,10 +190,10 @@ int main(int argc, char **argv)
     int failed = run_group("calls", wanted, fill_calls);
     failed += run_group("streams", wanted, fill_streams);
     failed += run_group("messages", wanted, fill_messages);
-    const struct device_programs programs = {.bench = &bench, .many = 4};
-    if (!machine.has_programs)
+    const struct device_collectives collectives = {.bench = &bench, .many = 4};
+    if (!machine.has_collectives)
         printf("SKIP: programs: the device does not run them\n");
     else if (!wanted || strcmp(wanted, "programs") == 0)
-        failed += device_programs_run(&programs);
+        failed += device_collectives_run(&collectives);
     return failed;
 }

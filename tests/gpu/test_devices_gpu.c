@@ -2,7 +2,7 @@
 /* build: with tests/gpu/streams.c */
 /* The contract for kinds of devices on the kind "cuda" with the driver that this machine has: test_devices_gpu [copies]
  *
- * The same tests pass on the stand-in for the driver (tests/conform/test_devices_cuda.c). "copies" leaves the reductions out. */
+ * The same tests pass on the fake driver (tests/conform/test_devices_cuda.c). "copies" leaves the reductions out. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,10 +32,10 @@ int main(int argc, char **argv)
                                    .scales_sums = 1,
                                    .keeps = 1,
                                    .no_reductions = no_reductions || !machine.has_kernels,
-                                   .programs = machine.has_programs,
-                                   .streams = machine.has_gates ? gpu_streams : NULL,
+                                   .collectives = machine.has_collectives,
+                                   .streams = machine.has_waits ? gpu_streams : NULL,
                                    .absent = absent};
-    if (machine.devices && !machine.has_gates)
-        printf("SKIP: streams: the driver has no memory operations in streams, which gates need\n");
+    if (machine.devices && !machine.has_waits)
+        printf("SKIP: streams: the driver has no memory operations in streams, which stream waits need\n");
     return device_suite_run(&row, 1);
 }

@@ -71,8 +71,10 @@ struct kill_deck {
     int transport, signal;
     struct spot *spots;
     size_t spot_count, next_spot, dealt_spots;
-    unsigned calls[KILL_RANKS_MAX + 1][KILL_RANKS_MAX][KILL_STAGES];
 };
+
+/* Of calls into the kernel, those in a job that nobody killed. */
+static unsigned calls_of[KILL_TRANSPORTS][KILL_RANKS_MAX + 1][KILL_RANKS_MAX][KILL_STAGES];
 
 /* SplitMix64 (Steele, Lea, Flood 2014). */
 static uint64_t draw(struct kill_deck *deck)
@@ -152,9 +154,9 @@ void kill_deck_free(struct kill_deck *deck)
     free(deck);
 }
 
-void kill_deck_calls(struct kill_deck *deck, int ranks, int rank, int stage, unsigned calls)
+void kill_case_calls(int transport, int ranks, int rank, int stage, unsigned calls)
 {
-    deck->calls[ranks][rank][stage] = calls;
+    calls_of[transport][ranks][rank][stage] = calls;
 }
 
 size_t kill_deck_steps(const struct kill_deck *deck, size_t *dealt)
@@ -196,9 +198,8 @@ static void deal_call(struct kill_deck *deck, struct kill_case *c)
 {
     static const int stages[] = {KILL_OPEN, KILL_OPEN, KILL_AGREE, KILL_AGREE, KILL_OPERATION, KILL_DESTROY};
     c->stage = stages[below(deck, sizeof stages / sizeof *stages)];
-    unsigned calls = deck->calls[c->ranks][c->victim][c->stage];
+    unsigned calls = calls_of[c->transport][c->ranks][c->victim][c->stage];
     c->n = 1 + below(deck, calls ? calls + calls / 8 : 40);
-    c->phase = below(deck, 2) ? KILL_ENTER : KILL_DONE;
     c->op = 0; /* the first operation: links are made in it */
 }
 

@@ -57,8 +57,8 @@ struct kill_deck;
 struct kill_deck *kill_deck_new(uint64_t seed, int transport, int signal);
 void kill_deck_free(struct kill_deck *deck);
 void kill_deck_deal(struct kill_deck *deck, struct kill_case *c);
-/* Calls that a stage makes, as counted in a job that nobody killed. */
-void kill_deck_calls(struct kill_deck *deck, int ranks, int rank, int stage, unsigned calls);
+/* System calls that a stage makes, as counted in a job that nobody killed: known to all decks. */
+void kill_case_calls(int transport, int ranks, int rank, int stage, unsigned calls);
 /* Steps there are, and steps that have been dealt. */
 size_t kill_deck_steps(const struct kill_deck *deck, size_t *dealt);
 

@@ -361,7 +361,7 @@ void kill_run(kill_next *next, void *arg, int jobs, struct kill_score *score)
     }
 }
 
-int kill_run_quiet(struct kill_deck *deck, int transport, int ranks)
+int kill_run_quiet(int transport, int ranks)
 {
     struct kill_score score = {0};
     struct job *job = &jobs_all[0];
@@ -375,7 +375,7 @@ int kill_run_quiet(struct kill_deck *deck, int transport, int ranks)
     }
     for (int rank = 0; rank < ranks; rank++) {
         for (int stage = 0; stage < KILL_STAGES; stage++)
-            kill_deck_calls(deck, ranks, rank, stage, job->world->reports[rank].calls[stage]);
+            kill_case_calls(transport, ranks, rank, stage, job->world->reports[rank].calls[stage]);
     }
     int wrong = (int)score.wrong;
     kill_score_clear(&score);

@@ -27,8 +27,8 @@ void kill_prepare(void);
 /* Loads libfabric, for good: ranks that fork from here have it already. */
 void kill_prepare_ofi(void);
 
-/* Runs a job that nobody kills and hands its counts of system calls to the deck. 0 when all went well. */
-int kill_run_quiet(struct kill_deck *deck, int transport, int ranks);
+/* Runs a job that nobody kills and hands its counts of system calls to the decks. 0 when all went well. */
+int kill_run_quiet(int transport, int ranks);
 
 /* Asks `next` for cases (0: no more) and runs them, `jobs` at a time. */
 typedef int kill_next(void *arg, struct kill_case *c);

@@ -26,11 +26,11 @@ static int move_send(struct weft_link *link, const void *header, size_t header_s
     return status;
 }
 
-static int move_land(struct weft_link *link, struct weft_region *region, void *memory, size_t size,
-                     uint64_t cookie, struct weft_token *token)
+static int move_advertise(struct weft_link *link, struct weft_region *region, void *memory, size_t size,
+                          uint64_t cookie, struct weft_token *token)
 {
     kill_at_move(0);
-    int status = real.land(link, region, memory, size, cookie, token);
+    int status = real.advertise(link, region, memory, size, cookie, token);
     kill_at_move(1);
     return status;
 }
@@ -70,19 +70,20 @@ static int move_pull(struct weft_link *link, const struct weft_token *token, uin
     return status;
 }
 
-static int move_lend_open(struct weft_link *link, const void *memory, size_t size, size_t slice_bytes,
-                          struct weft_token *token, uint32_t *conduit)
+static int move_pipe_open(struct weft_link *link, const void *memory, size_t size, size_t slice_bytes,
+                          struct weft_token *token, uint32_t *pipe_index)
 {
     kill_at_move(0);
-    int status = real.lend_open(link, memory, size, slice_bytes, token, conduit);
+    int status = real.pipe_open(link, memory, size, slice_bytes, token, pipe_index);
     kill_at_move(1);
     return status;
 }
 
-static int move_lend(struct weft_link *link, uint32_t conduit, const void *memory, size_t size, size_t *taken)
+static int move_pipe_put(struct weft_link *link, uint32_t pipe_index, const void *memory, size_t size,
+                         size_t *taken)
 {
     kill_at_move(0);
-    int status = real.lend(link, conduit, memory, size, taken);
+    int status = real.pipe_put(link, pipe_index, memory, size, taken);
     kill_at_move(1);
     return status;
 }
@@ -117,13 +118,13 @@ int __wrap_weft_transport_complete(const struct weft_transport_ops *partial,
     real = *complete;
     complete->connect = move_connect;
     complete->send = move_send;
-    complete->land = move_land;
+    complete->advertise = move_advertise;
     complete->put = move_put;
     complete->expose = move_expose;
     complete->map = move_map;
     complete->pull = move_pull;
-    complete->lend_open = move_lend_open;
-    complete->lend = move_lend;
+    complete->pipe_open = move_pipe_open;
+    complete->pipe_put = move_pipe_put;
     complete->notify = move_notify;
     complete->poll = move_poll;
     return status;

@@ -7,24 +7,15 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "comm/exec_internal.h"
-#include "comm/fastpath.h"
-#include "comm/progress.h"
+#include "comm/exec/internal.h"
+#include "comm/exec/fastpath.h"
+#include "comm/drive/progress.h"
+#include "tests/faults/inject.h"
 
 static struct kill_case wanted;
 static struct kill_clock *record;
 static atomic_int armed, is_victim, stage, operation;
 static _Atomic unsigned calls[KILL_STAGES], moves, notifies, pauses, reductions, advances;
-
-void kill_point_arm(const struct kill_case *c, struct kill_clock *clock)
-{
-    record = clock;
-    if (c) {
-        wanted = *c;
-        atomic_store(&is_victim, 1);
-        atomic_store(&armed, 1);
-    }
-}
 
 static void fire(void)
 {
@@ -40,6 +31,39 @@ static int due(enum kill_kind kind)
 {
     return atomic_load_explicit(&armed, memory_order_relaxed) && wanted.kind == (int)kind &&
            stage == wanted.stage && (stage != KILL_OPERATION || operation == wanted.op);
+}
+
+/* Dying behind a call is dying before the next one. Calls that only wait are left out: how often they are made is chance. */
+static void at_call(enum fault_call call)
+{
+    static const enum fault_call counted[] = {FAULT_SOCKET,        FAULT_BIND,
+                                              FAULT_LISTEN,        FAULT_CONNECT,
+                                              FAULT_ACCEPT4,       FAULT_GETSOCKOPT,
+                                              FAULT_SEND,          FAULT_RECV,
+                                              FAULT_SENDMSG,       FAULT_RECVMSG,
+                                              FAULT_READ,          FAULT_WRITE,
+                                              FAULT_CLOSE,         FAULT_PIPE2,
+                                              FAULT_EVENTFD,       FAULT_EPOLL_CREATE1,
+                                              FAULT_EPOLL_CTL,     FAULT_VMSPLICE,
+                                              FAULT_MMAP,          FAULT_MEMFD_CREATE,
+                                              FAULT_FTRUNCATE,     FAULT_PROCESS_VM_READV,
+                                              FAULT_PTHREAD_CREATE};
+    int now = atomic_load_explicit(&stage, memory_order_relaxed), counts = 0;
+    for (size_t i = 0; i < sizeof counted / sizeof *counted; i++)
+        counts |= counted[i] == call;
+    if (now != KILL_NOWHERE && counts && ++calls[now] == (unsigned)wanted.n && due(KILL_CALL))
+        fire();
+}
+
+void kill_point_arm(const struct kill_case *c, struct kill_clock *clock)
+{
+    record = clock;
+    fault_watch(at_call);
+    if (c) {
+        wanted = *c;
+        atomic_store(&is_victim, 1);
+        atomic_store(&armed, 1);
+    }
 }
 
 static void *fire_later(void *arg)
@@ -72,16 +96,6 @@ unsigned kill_point_calls(int of_stage)
     return calls[of_stage];
 }
 
-void kill_at_call(int done)
-{
-    int now = atomic_load_explicit(&stage, memory_order_relaxed);
-    if (now == KILL_NOWHERE)
-        return;
-    unsigned count = done ? calls[now] : ++calls[now];
-    if (due(KILL_CALL) && (wanted.phase == KILL_DONE) == done && count == (unsigned)wanted.n)
-        fire();
-}
-
 void kill_at_move(int done)
 {
     if (!due(KILL_MOVE))
@@ -93,80 +107,80 @@ void kill_at_move(int done)
 
 /* --- the executor: a step is known by its place in program order */
 
-static int at_step(const struct weft_flight *flight)
+static int at_step(const struct weft_inflight *inflight)
 {
-    return due(KILL_STEP) && flight->sequence == (uint32_t)wanted.step;
+    return due(KILL_STEP) && inflight->sequence == (uint32_t)wanted.step;
 }
 
-static void before_advance(const struct weft_flight *flight)
+static void before_advance(const struct weft_inflight *inflight)
 {
-    if (at_step(flight) && wanted.phase == KILL_ENTER)
+    if (at_step(inflight) && wanted.phase == KILL_ENTER)
         fire();
 }
 
-static void after_advance(const struct weft_flight *flight, uint32_t sequence)
+static void after_advance(const struct weft_inflight *inflight, uint32_t sequence)
 {
-    if (at_step(flight) && flight->sequence == sequence && wanted.phase == KILL_MIDDLE &&
+    if (at_step(inflight) && inflight->sequence == sequence && wanted.phase == KILL_MIDDLE &&
         ++advances == (unsigned)wanted.n)
         fire();
 }
 
-int __real_weft_send_advance(struct weft_exec_op *op, struct weft_flight *flight);
-int __wrap_weft_send_advance(struct weft_exec_op *op, struct weft_flight *flight);
-int __wrap_weft_send_advance(struct weft_exec_op *op, struct weft_flight *flight)
+int __real_weft_send_advance(struct weft_exec_op *op, struct weft_inflight *inflight);
+int __wrap_weft_send_advance(struct weft_exec_op *op, struct weft_inflight *inflight);
+int __wrap_weft_send_advance(struct weft_exec_op *op, struct weft_inflight *inflight)
 {
-    uint32_t sequence = flight->sequence;
-    before_advance(flight);
-    int status = __real_weft_send_advance(op, flight);
-    after_advance(flight, sequence);
+    uint32_t sequence = inflight->sequence;
+    before_advance(inflight);
+    int status = __real_weft_send_advance(op, inflight);
+    after_advance(inflight, sequence);
     return status;
 }
 
-int __real_weft_recv_advance(struct weft_exec_op *op, struct weft_flight *flight);
-int __wrap_weft_recv_advance(struct weft_exec_op *op, struct weft_flight *flight);
-int __wrap_weft_recv_advance(struct weft_exec_op *op, struct weft_flight *flight)
+int __real_weft_recv_advance(struct weft_exec_op *op, struct weft_inflight *inflight);
+int __wrap_weft_recv_advance(struct weft_exec_op *op, struct weft_inflight *inflight);
+int __wrap_weft_recv_advance(struct weft_exec_op *op, struct weft_inflight *inflight)
 {
-    uint32_t sequence = flight->sequence;
-    before_advance(flight);
-    int status = __real_weft_recv_advance(op, flight);
-    after_advance(flight, sequence);
+    uint32_t sequence = inflight->sequence;
+    before_advance(inflight);
+    int status = __real_weft_recv_advance(op, inflight);
+    after_advance(inflight, sequence);
     return status;
 }
 
-int __real_weft_compute_advance(struct weft_exec_op *op, struct weft_flight *flight);
-int __wrap_weft_compute_advance(struct weft_exec_op *op, struct weft_flight *flight);
-int __wrap_weft_compute_advance(struct weft_exec_op *op, struct weft_flight *flight)
+int __real_weft_compute_advance(struct weft_exec_op *op, struct weft_inflight *inflight);
+int __wrap_weft_compute_advance(struct weft_exec_op *op, struct weft_inflight *inflight);
+int __wrap_weft_compute_advance(struct weft_exec_op *op, struct weft_inflight *inflight)
 {
-    uint32_t sequence = flight->sequence;
-    before_advance(flight);
-    int status = __real_weft_compute_advance(op, flight);
-    after_advance(flight, sequence);
+    uint32_t sequence = inflight->sequence;
+    before_advance(inflight);
+    int status = __real_weft_compute_advance(op, inflight);
+    after_advance(inflight, sequence);
     return status;
 }
 
-int __real_weft_recv_message(struct weft_exec_op *op, struct weft_flight *flight,
+int __real_weft_recv_message(struct weft_exec_op *op, struct weft_inflight *inflight,
                              const struct weft_wire_header *header, const void *payload,
                              struct weft_early *early, int *kept);
-int __wrap_weft_recv_message(struct weft_exec_op *op, struct weft_flight *flight,
+int __wrap_weft_recv_message(struct weft_exec_op *op, struct weft_inflight *inflight,
                              const struct weft_wire_header *header, const void *payload,
                              struct weft_early *early, int *kept);
-int __wrap_weft_recv_message(struct weft_exec_op *op, struct weft_flight *flight,
+int __wrap_weft_recv_message(struct weft_exec_op *op, struct weft_inflight *inflight,
                              const struct weft_wire_header *header, const void *payload,
                              struct weft_early *early, int *kept)
 {
-    if (at_step(flight) && wanted.phase == KILL_MESSAGE)
+    if (at_step(inflight) && wanted.phase == KILL_MESSAGE)
         fire();
-    return __real_weft_recv_message(op, flight, header, payload, early, kept);
+    return __real_weft_recv_message(op, inflight, header, payload, early, kept);
 }
 
-void __real_weft_flight_finish(struct weft_exec_op *op, struct weft_flight *flight);
-void __wrap_weft_flight_finish(struct weft_exec_op *op, struct weft_flight *flight);
-void __wrap_weft_flight_finish(struct weft_exec_op *op, struct weft_flight *flight)
+void __real_weft_inflight_finish(struct weft_exec_op *op, struct weft_inflight *inflight);
+void __wrap_weft_inflight_finish(struct weft_exec_op *op, struct weft_inflight *inflight);
+void __wrap_weft_inflight_finish(struct weft_exec_op *op, struct weft_inflight *inflight)
 {
-    int here = at_step(flight);
+    int here = at_step(inflight);
     if (here && wanted.phase != KILL_DONE)
         fire();
-    __real_weft_flight_finish(op, flight);
+    __real_weft_inflight_finish(op, inflight);
     if (here)
         fire();
 }
@@ -198,17 +212,18 @@ static void reduce_and_die(void *destination, const void *const *sources, int so
     real_reduce(destination, sources, source_count, count, finish);
 }
 
-__typeof__(weft_fastpath_allreduce) __real_weft_fastpath_allreduce, __wrap_weft_fastpath_allreduce;
-int __wrap_weft_fastpath_allreduce(struct weft_fastpath *fastpath,
-                                   const struct weft_fastpath_request *request, uint32_t digest,
-                                   int64_t timeout_ms)
+__typeof__(weft_fastpath_run) __real_weft_fastpath_run, __wrap_weft_fastpath_run;
+int __wrap_weft_fastpath_run(struct weft_fastpath *fastpath, const struct weft_fastpath_exchange *exchange,
+                             int *by_plan, struct weft_fastpath_odd *odd)
 {
-    struct weft_fastpath_request mine = *request;
-    real_reduce = request->reduce;
-    mine.reduce = reduce_and_die;
+    struct weft_fastpath_exchange mine = *exchange;
+    if (mine.kind == WEFT_FASTPATH_REDUCES) {
+        real_reduce = mine.reduction.reduce;
+        mine.reduction.reduce = reduce_and_die;
+    }
     if (due(KILL_FAST) && wanted.phase == KILL_ENTER)
         fire();
-    return __real_weft_fastpath_allreduce(fastpath, &mine, digest, timeout_ms);
+    return __real_weft_fastpath_run(fastpath, &mine, by_plan, odd);
 }
 
 /* --- stages inside weft_comm_create() */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the victim dies: the hooks behind the linker's --wrap (tests/kill/wraps).
  *
- * The program is linked with wrappers around the executor's entry points (point.c), the library's system calls
- * (calls.c) and a transport's table (moves.c). They count; when the count of the case is reached, the process
+ * The program is linked with wrappers around the executor's entry points (point.c) and a transport's table (moves.c), and the library's
+ * system calls pass the fault injector (tests/faults/inject.h). All are counted; when the count of the case is reached, the process
  * writes down the time and sends the signal to itself. Where a point is never reached, since a step has no
  * message, say, death comes at the end of the step, the operation or the stage.
  *
@@ -33,11 +33,7 @@ void kill_point_leave(void);
 /* System calls counted in a stage so far. */
 unsigned kill_point_calls(int stage);
 
-/* Open descriptors that the library, and no library below it, has opened. */
-int kill_descriptors_left(void);
-
-/* For the wrappers: at a system call (done 0: before, 1: behind it), at a call into the transport. */
-void kill_at_call(int done);
+/* For the wrappers: at a call into the transport (done 0: before, 1: behind it). */
 void kill_at_move(int done);
 void kill_at_notify(void);
 

@@ -12,6 +12,7 @@
 
 #include "algos/plan.h"
 #include "base/clock.h"
+#include "tests/faults/inject.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
 #include "tests/support/effort.h"
@@ -88,8 +89,8 @@ static int judge(struct rank *me, const char *call, int status)
     /* While it was stopped, its own deadline may have passed, and the others have left. */
     if (me->is_victim && creating && status == WEFT_TIMEOUT)
         return 0;
-    me->report->end = creating && status == WEFT_ABSENT ? KILL_END_DEADLINE : KILL_END_NOTICED;
-    if (status != WEFT_PEER_FAILED && status != WEFT_REVOKED && !(creating && status == WEFT_ABSENT))
+    me->report->end = creating && status == WEFT_RANKS_ABSENT ? KILL_END_DEADLINE : KILL_END_NOTICED;
+    if (status != WEFT_PEER_FAILED && status != WEFT_REVOKED && !(creating && status == WEFT_RANKS_ABSENT))
         return complain(me, "%s: unexpected status %s", call, weft_strerror(status));
     if (kill_names(me->report->detail, me->c->victim))
         return 0;
@@ -186,7 +187,8 @@ static int allreduce(struct rank *me, int op)
     for (int i = 0; i < me->c->count; i++)
         me->send[i] = element(i, op) * (me->rank + 1);
     kill_point_enter(KILL_OPERATION, op);
-    int status = weft_allreduce(me->comm, me->send, me->recv, (size_t)me->c->count, WEFT_INT32, WEFT_SUM);
+    int status =
+        weft_allreduce(me->comm, me->send, me->recv, (size_t)me->c->count, WEFT_INT32, WEFT_SUM, NULL);
     kill_point_leave();
     if (status != WEFT_OK)
         return judge(me, "weft_allreduce", status);
@@ -202,7 +204,8 @@ static int after_error(struct rank *me)
     size_t bytes = (size_t)me->c->count * sizeof *me->send;
     memset(me->send, OVERWRITTEN, bytes);
     memset(me->recv, OVERWRITTEN, bytes);
-    int status = weft_allreduce(me->comm, me->send, me->recv, (size_t)me->c->count, WEFT_INT32, WEFT_SUM);
+    int status =
+        weft_allreduce(me->comm, me->send, me->recv, (size_t)me->c->count, WEFT_INT32, WEFT_SUM, NULL);
     if (status != WEFT_REVOKED)
         return complain(me, "the call after the error: %s (%s)", weft_strerror(status), weft_error_detail());
     if (!me->report->rash && !kill_names(weft_error_detail(), me->c->victim))
@@ -257,11 +260,10 @@ static int check_untouched(struct rank *me)
 
 static int live(struct rank *me)
 {
-    static const char *const transports[] = {"shm", "ofi", "ofi"};
-    static const char *const providers[] = {NULL, "tcp;ofi_rxm", "net"};
+    static const char *const transports[] = {"transport=shm", "transport=tcp",
+                                             "transport=ofi,ofi_provider=net"};
     weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
-    options.transports = transports[me->c->transport];
-    options.ofi_provider = providers[me->c->transport];
+    options.settings = transports[me->c->transport];
     if (weft_context_open(&options, &me->context))
         return complain(me, "weft_context_open: %s", weft_error_detail());
     int bad = get_memory(me);
@@ -295,7 +297,7 @@ int kill_world_rank(struct kill_world *world, int rank)
         return complain(&me, "the victim has survived");
     if (!test_leak_check(&before))
         return bad;
-    if (me.c->transport == KILL_SHM || kill_descriptors_left())
+    if (me.c->transport == KILL_SHM || fault_fds_open())
         bad |= complain(&me, "something was left behind");
     else
         me.report->left_below = 1;

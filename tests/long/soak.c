@@ -3,7 +3,7 @@
  * heartbeat at its default. Nobody may be declared dead, and every bit must be right.
  *
  * WEFT_SOAK_S: seconds (3600). WEFT_SOAK_TRANSPORT: shm or ofi (shm). WEFT_SOAK_HOGS: processes beside (1).
- * Says every minute how far it is and how near the heartbeat came to a verdict; the last line is the count.
+ * Says every minute how far it is; the last line is the count.
  */
 #include <limits.h>
 #include <sched.h>
@@ -12,14 +12,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <weft/weft.h>
 
 #include "base/clock.h"
-#include "comm/comm.h"
+#include "tests/support/job.h"
 #include "tests/support/ranks.h"
 
 #define RANKS      8
@@ -31,8 +30,8 @@
 struct soak {
     int64_t seconds;
     const char *transport;
-    _Atomic long rounds, last_round;                /* all stop before last_round */
-    _Atomic int64_t call_ns, unheard_ns, silent_ns; /* the longest, over all ranks */
+    _Atomic long rounds, last_round; /* all stop before last_round */
+    _Atomic int64_t call_ns;         /* the longest, over all ranks */
 };
 
 static void raise_to(_Atomic int64_t *longest, int64_t value)
@@ -54,7 +53,7 @@ static int run_round(struct soak *soak, weft_comm *comm, int rank, long round, i
     for (size_t i = 0; i < count; i++)
         send[i] = element(round, i) + rank;
     int64_t start_ns = weft_clock_ns();
-    CHECK_OK(weft_allreduce(comm, send, recv, count, WEFT_INT32, WEFT_SUM));
+    CHECK_OK(weft_allreduce(comm, send, recv, count, WEFT_INT32, WEFT_SUM, NULL));
     raise_to(&soak->call_ns, weft_clock_ns() - start_ns);
     for (size_t i = 0; i < count; i++)
         CHECK(recv[i] == RANKS * element(round, i) + RANKS * (RANKS - 1) / 2);
@@ -63,42 +62,24 @@ static int run_round(struct soak *soak, weft_comm *comm, int rank, long round, i
 
 static void say(struct soak *soak, int64_t start_ns)
 {
-    printf("soak: %.1f minutes, %ld rounds, longest call %.0f ms; longest time unheard %.0f ms, counted as "
-           "silence %.0f "
-           "ms of the heartbeat's\n",
+    printf("soak: %.1f minutes, %ld rounds, longest call %.0f ms\n",
            (double)(weft_clock_ns() - start_ns) / MINUTE_NS, atomic_load(&soak->rounds),
-           (double)soak->call_ns / 1e6, (double)soak->unheard_ns / 1e6, (double)soak->silent_ns / 1e6);
+           (double)soak->call_ns / 1e6);
     fflush(stdout);
-}
-
-static void note_silence(struct soak *soak, const weft_comm *comm)
-{
-    int64_t unheard_ns, silent_ns;
-    weft_bootstrap_silence(comm->bootstrap, &unheard_ns, &silent_ns);
-    raise_to(&soak->unheard_ns, unheard_ns);
-    raise_to(&soak->silent_ns, silent_ns);
 }
 
 static int soak_body(int rank, int ranks, void *arg)
 {
     struct soak *soak = arg;
-    weft_context_options context_options = WEFT_CONTEXT_OPTIONS_INIT;
-    context_options.transports = soak->transport;
-    weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
-    weft_context *context;
-    weft_comm *comm;
+    struct job job;
     (void)ranks;
-    test_ranks_options(&options);
-    CHECK_OK(weft_context_open(&context_options, &context));
-    CHECK_OK(weft_comm_create(context, &options, &comm));
+    CHECK_OK(job_open(&job, soak->transport, NULL));
     int32_t *send = malloc(COUNT_MAX * sizeof *send), *recv = malloc(COUNT_MAX * sizeof *recv);
     CHECK(send && recv);
     int64_t start_ns = weft_clock_ns(), end_ns = start_ns + soak->seconds * 1000000000, said_ns = start_ns;
     for (long round = 0; round < atomic_load(&soak->last_round); round++) {
-        if (run_round(soak, comm, rank, round, send, recv))
+        if (run_round(soak, job.comm, rank, round, send, recv))
             return 1;
-        if (round % 64 == 0)
-            note_silence(soak, comm);
         if (rank != 0)
             continue;
         soak->rounds = round + 1;
@@ -110,13 +91,11 @@ static int soak_body(int rank, int ranks, void *arg)
         if (weft_clock_ns() >= end_ns && soak->last_round > round + 2)
             soak->last_round = round + 2;
     }
-    note_silence(soak, comm);
     if (rank == 0)
         say(soak, start_ns);
     free(send);
     free(recv);
-    CHECK_OK(weft_comm_destroy(comm));
-    CHECK_OK(weft_context_close(context));
+    CHECK_OK(job_close(&job));
     return 0;
 }
 
@@ -154,10 +133,10 @@ static long number(const char *name, long fallback)
 
 int main(void)
 {
-    struct soak *soak = mmap(NULL, sizeof *soak, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct soak *soak = test_ranks_shared(sizeof *soak);
     pid_t hogs[HOGS_MAX];
     long hog_count = number("WEFT_SOAK_HOGS", 1);
-    if (soak == MAP_FAILED || hog_count < 0 || hog_count > HOGS_MAX)
+    if (hog_count < 0 || hog_count > HOGS_MAX)
         return 2;
     const char *transport = getenv("WEFT_SOAK_TRANSPORT");
     soak->seconds = number("WEFT_SOAK_S", 3600);

@@ -4,7 +4,7 @@
  * that differ between rounds, every element checked. Prints what was done.
  *
  * With VICTIM: goes round until a call fails, which has to name this rank and its host, and before the device would say
- * anything; then ROUNDS rounds in a communicator of the others. The file MARK is made when rounds are under way. */
+ * anything; then ROUNDS rounds in a communicator of the others. The file MARK is made when rounds are running. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,7 +83,7 @@ static int reduce(weft_comm *comm, struct room *room, int round)
     for (int k = 0; k < EACH; k++) {
         size_t count = count_of(round, k);
         prepare(room, k, round, rank, count);
-        int status = weft_allreduce(comm, room->send[k], room->recv[k], count, WEFT_UINT32, WEFT_SUM);
+        int status = weft_allreduce(comm, room->send[k], room->recv[k], count, WEFT_UINT32, WEFT_SUM, NULL);
         if (status)
             return status;
         CHECK(wrong(room->recv[k], round, 0, ranks - 1, count) == 0);
@@ -91,7 +91,7 @@ static int reduce(weft_comm *comm, struct room *room, int round)
     return 0;
 }
 
-/* Every rank's messages to the next one, all under way at once. The first failure's text stays the thread's. */
+/* Every rank's messages to the next one, all in flight at once. The first failure's text stays the thread's. */
 static int pass_on(weft_comm *comm, struct room *room, int round)
 {
     int rank = weft_comm_rank(comm), ranks = weft_comm_size(comm), left = (rank + ranks - 1) % ranks;
@@ -102,9 +102,10 @@ static int pass_on(weft_comm *comm, struct room *room, int round)
         size_t count = count_of(round, k / 2);
         if (k % 2 == 0)
             prepare(room, k / 2, round, rank, count);
-        status = k % 2 == 0 ? weft_recv_start(comm, room->recv[k / 2], count, WEFT_UINT32, left, k, &works[k])
-                            : weft_send_start(comm, room->send[k / 2], count, WEFT_UINT32, (rank + 1) % ranks,
-                                              k - 1, &works[k]);
+        status = k % 2 == 0 ? weft_recv(comm, room->recv[k / 2], count, WEFT_UINT32, left, k, NULL,
+                                        WEFT_START(&works[k]))
+                            : weft_send(comm, room->send[k / 2], count, WEFT_UINT32, (rank + 1) % ranks,
+                                        k - 1, WEFT_START(&works[k]));
         started += !status;
     }
     for (int k = 0; k < started; k++) {
@@ -164,7 +165,7 @@ static int run(weft_comm *comm, struct room *room, char **words)
         return go_round(comm, room, rounds);
     if (survive(comm, room, words[2], words[3]))
         return 1;
-    CHECK_OK(weft_comm_shrink(comm, &others));
+    CHECK_OK(weft_comm_shrink(comm, &others, NULL));
     CHECK(weft_comm_size(others) == weft_comm_size(comm) - 1);
     if (weft_comm_size(others) > 1 && go_round(others, room, rounds))
         return 1;
@@ -184,7 +185,7 @@ int main(int count, char **words)
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
-    context_options.transports = "verbs";
+    context_options.settings = "transport=verbs";
     options.timeout_ms = 60000;
     CHECK_OK(weft_context_open(&context_options, &context));
     CHECK_OK(weft_comm_create(context, &options, &comm));

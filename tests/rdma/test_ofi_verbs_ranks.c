@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks over libfabric's provider for RDMA devices: results, messages, a rank that dies or stands still, and what a program is told
+/* Ranks over libfabric's provider for RDMA devices: results, messages, a rank that dies or stands still, and what a program hears
  * that forks or lacks a setting. Every rank is a process forked before anything has loaded libfabric. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -50,7 +50,7 @@ static void results_are_right(void **state)
     assert_int_equal(test_ranks_fork(3, results_body, NULL), 0);
 }
 
-/* Sent from; received into by one that is told so, which ends the communicator. */
+/* Sent from; received into by one that hears so, which ends the communicator. */
 static int read_only_body(int rank, int ranks, void *arg)
 {
     struct job job;
@@ -62,9 +62,9 @@ static int read_only_body(int rank, int ranks, void *arg)
     CHECK(bytes && memory);
     if (rank == 0) {
         memset(bytes, 0xcc, LARGE * sizeof *bytes);
-        CHECK(weft_send(job.comm, bytes, LARGE, WEFT_FLOAT32, 1, 6) != WEFT_OK);
+        CHECK(weft_send(job.comm, bytes, LARGE, WEFT_FLOAT32, 1, 6, NULL) != WEFT_OK);
     } else {
-        int status = weft_recv(job.comm, memory, LARGE, WEFT_FLOAT32, 0, 6, NULL);
+        int status = weft_recv(job.comm, memory, LARGE, WEFT_FLOAT32, 0, 6, NULL, NULL);
         CHECK(status == WEFT_INVALID && strstr(weft_error_detail(), "it is read-only"));
         CHECK(memcmp(memory, bytes, LARGE * sizeof *bytes) == 0);
     }
@@ -106,7 +106,7 @@ static int open_once(void)
 }
 
 /* Whether opening answers with this status and these words. */
-static int is_told(int status, const char *word, const char *other)
+static int is_reported(int status, const char *word, const char *other)
 {
     if (open_once() == status && strstr(weft_error_detail(), word) && strstr(weft_error_detail(), other))
         return 1;
@@ -126,7 +126,7 @@ static int in_child(int (*function)(void))
 
 static int grandchild(void)
 {
-    return !is_told(WEFT_UNSUPPORTED, "forked", "exec");
+    return !is_reported(WEFT_UNSUPPORTED, "forked", "exec");
 }
 
 /* Has used devices, and put them away in good order. */
@@ -135,7 +135,7 @@ static int parent(void)
     return open_once() != 0 || in_child(grandchild) != 0;
 }
 
-static void children_of_a_user_of_devices_are_told(void **state)
+static void children_of_a_user_of_devices_are_reported(void **state)
 {
     (void)state;
     assert_int_equal(in_child(parent), 0);
@@ -144,7 +144,7 @@ static void children_of_a_user_of_devices_are_told(void **state)
 static int greedy(void)
 {
     setenv("FI_UNIVERSE_SIZE", "200000", 1); /* 51 million entries */
-    return !is_told(WEFT_TRANSPORT, "FI_UNIVERSE_SIZE", "device");
+    return !is_reported(WEFT_TRANSPORT, "FI_UNIVERSE_SIZE", "device");
 }
 
 static void too_few_completion_entries_name_the_variable(void **state)
@@ -156,7 +156,7 @@ static void too_few_completion_entries_name_the_variable(void **state)
 static int shared_receives(void)
 {
     setenv("FI_OFI_RXM_USE_SRX", "1", 1);
-    return !is_told(WEFT_UNSUPPORTED, "FI_OFI_RXM_USE_SRX", "unset");
+    return !is_reported(WEFT_UNSUPPORTED, "FI_OFI_RXM_USE_SRX", "unset");
 }
 
 /* libfabric 1.17 loses the completions of writes then. */
@@ -168,7 +168,7 @@ static void shared_receives_are_refused(void **state)
 
 static int absent(void)
 {
-    return open_once() == WEFT_MISSING;
+    return open_once() == WEFT_NOT_FOUND;
 }
 
 int main(void)
@@ -179,7 +179,7 @@ int main(void)
         cmocka_unit_test(read_only_memory_is_sent_from),
         cmocka_unit_test(a_death_is_named_and_the_others_go_on),
         cmocka_unit_test(a_silent_rank_is_named_and_the_others_go_on),
-        cmocka_unit_test(children_of_a_user_of_devices_are_told),
+        cmocka_unit_test(children_of_a_user_of_devices_are_reported),
         cmocka_unit_test(too_few_completion_entries_name_the_variable),
         cmocka_unit_test(shared_receives_are_refused),
     };

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # weft-perf over an RDMA device, and the comparison with perftest. How fast is not asked here, but each verdict has to follow from its
-# figures; tests/integration/test_perf_verdicts.sh asks for verdicts on figures that are made up.
+# figures; tests/perf/test_perf_verdicts.sh asks for verdicts on figures that are made up.
 . tests/support/perf_runs.sh
 command -v python3 >/dev/null || { echo "SKIP: no python3"; exit 77; }
 device=${WEFT_RDMA_DEVICE%%,*} # perhaps with a port: mlx5_0:1

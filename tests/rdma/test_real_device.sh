@@ -11,7 +11,8 @@ export BUILD=${BUILD:-build}
 programs=("$BUILD/tests/rdma/test_device" "$BUILD/tests/rdma/test_verbs_puts")
 [[ -x ${programs[0]} ]] || { echo "SKIP: ${programs[0]} is not built without libibverbs-dev"; exit 77; }
 
-tests/vm/run.sh --timeout 100 bash -c '
+# A program that hangs is ended, and named, well before its machine is.
+TEST_TIMEOUT=60 tests/vm/run.sh --timeout 200 bash -c '
     for interface in r0 r1; do ip -4 addr flush dev $interface; done
     RDMA_DEVICE=rxe0:1 tests/vm/check.sh "$@" tests/rdma/test_verbs_vanished.sh; echo "status $?"
     RDMA_DEVICE=nosuch0 tests/vm/check.sh "$1"; echo "status $?"' . "${programs[@]}" >"$work/out" 2>"$work/err"

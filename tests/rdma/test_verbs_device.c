@@ -45,14 +45,14 @@ static void test_rails_are_what_was_asked_for(void **state)
     }
 }
 
-static void test_rails_tell_about_themselves(void **state)
+static void test_rails_describe_themselves(void **state)
 {
     (void)state;
-    struct weft_rail_info infos[VERBS_RAILS + 1];
+    weft_rail infos[VERBS_RAILS + 1];
     memset(infos, 0x5a, sizeof infos);
     for (int i = 0; i <= VERBS_RAILS; i++)
         infos[i].size = sizeof *infos;
-    infos[0].size = offsetof(struct weft_rail_info, link_layer); /* an older caller's */
+    infos[0].size = offsetof(weft_rail, link_layer); /* an older caller's */
     assert_int_equal(verbs_rails_info(rails, rail_count, infos, VERBS_RAILS), rail_count);
     assert_string_equal(infos[0].device, rails[0].device);
     assert_int_equal(infos[0].link_layer[0], 0x5a);
@@ -84,11 +84,11 @@ static void test_refusals_say_what_there_is(void **state)
     (void)state;
     char has[128], all[256];
     snprintf(has, sizeof has, "%s:%d (active)", rails[0].device, rails[0].port.number);
-    expect_refusal("nosuch0", &quick, WEFT_MISSING, has);
-    expect_refusal("nosuch0", &quick, WEFT_MISSING, "no 'nosuch0' here");
-    expect_refusal("nosuch0:1,", &quick, WEFT_MISSING, "no 'nosuch0:1' here");
+    expect_refusal("nosuch0", &quick, WEFT_NOT_FOUND, has);
+    expect_refusal("nosuch0", &quick, WEFT_NOT_FOUND, "no 'nosuch0' here");
+    expect_refusal("nosuch0:1,", &quick, WEFT_NOT_FOUND, "no 'nosuch0:1' here");
     snprintf(all, sizeof all, "%s:99", rails[0].device);
-    expect_refusal(all, &quick, WEFT_MISSING, "this machine has");
+    expect_refusal(all, &quick, WEFT_NOT_FOUND, "this machine has");
     snprintf(all, sizeof all, "%s:one", rails[0].device);
     expect_refusal(all, &quick, WEFT_INVALID, "expected devices and ports as");
     struct weft_verbs_settings other = quick;
@@ -248,7 +248,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rails_are_what_was_asked_for),
-        cmocka_unit_test(test_rails_tell_about_themselves),
+        cmocka_unit_test(test_rails_describe_themselves),
         cmocka_unit_test(test_refusals_say_what_there_is),
         cmocka_unit_test(test_settings_bound_what_is_opened),
         cmocka_unit_test(test_children_do_not_keep_devices_open),

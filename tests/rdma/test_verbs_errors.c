@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ranks are told when a port, a process or the network breaks under them: which peer and address, over which device,
+/* What ranks hear when a port, a process or the network breaks under them: which peer and address, over which device,
  * port and GID, in which state, and what to look at next. Others go on meanwhile, bit for bit, and nothing is left behind.
  *
  * Three processes. Ranks 0 and 1 have the device rxe1. Rank 2 has one of its own, rxe2, on an interface r2 that
@@ -44,7 +44,7 @@ struct scene {
 
 /* --- a rank */
 
-static int is_told(int rank, int status, const struct words *words)
+static int is_reported(int rank, int status, const struct words *words)
 {
     const char *text = weft_error_detail();
     int missing = status != WEFT_PEER_FAILED && status != WEFT_REVOKED;
@@ -69,12 +69,12 @@ static int call_on(weft_comm *comm, const struct scene *scene, void *send, void 
         if (calls == CALLS && rank == 2 && !scene->breaks)
             raise(SIGKILL);
         job_fill(send, WEFT_FLOAT32, rank, scene->count);
-        status = weft_allreduce(comm, send, recv, scene->count, WEFT_FLOAT32, WEFT_SUM);
+        status = weft_allreduce(comm, send, recv, scene->count, WEFT_FLOAT32, WEFT_SUM, NULL);
         if (status == WEFT_OK)
             CHECK(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, RANKS, scene->count) == 0);
     }
     CHECK(calls > CALLS);
-    return is_told(rank, status, rank == 2 ? &scene->to_rank_2 : &scene->to_others) ? 0 : 1;
+    return is_reported(rank, status, rank == 2 ? &scene->to_rank_2 : &scene->to_others) ? 0 : 1;
 }
 
 /* Ranks 0 and 1 to each other. */
@@ -84,7 +84,8 @@ static int exchange(weft_comm *comm, void *send, void *recv)
     for (int i = 0; i < AFTER && rank < 2; i++) {
         job_fill(send, WEFT_FLOAT32, rank, LARGE);
         memset(recv, 0xcc, LARGE * sizeof(float));
-        CHECK_OK(weft_sendrecv(comm, send, LARGE, 1 - rank, i, recv, LARGE, 1 - rank, i, WEFT_FLOAT32, NULL));
+        CHECK_OK(weft_sendrecv(comm, send, LARGE, 1 - rank, i, recv, LARGE, 1 - rank, i, WEFT_FLOAT32, NULL,
+                               NULL));
         job_fill(send, WEFT_FLOAT32, 1 - rank, LARGE);
         CHECK(memcmp(send, recv, LARGE * sizeof(float)) == 0);
     }
@@ -107,8 +108,8 @@ static int body(int rank, int ranks, void *arg)
     CHECK(send && recv && ranks == RANKS);
     setenv("WEFT_VERBS_DEVICE", rank == 2 ? scene->far : scene->near, 1);
     CHECK_OK(job_open(&job, "verbs", NULL));
-    CHECK_OK(weft_comm_split(job.comm, rank == 2, rank, &near));
-    CHECK_OK(weft_comm_dup(job.comm, &copy));
+    CHECK_OK(weft_comm_split(job.comm, rank == 2, rank, &near, NULL));
+    CHECK_OK(weft_comm_split(job.comm, 0, 0, &copy, NULL));
     CHECK(use(near, copy, scene, send, recv) == 0);
     CHECK(call_on(job.comm, scene, send, recv) == 0);
     CHECK(use(near, copy, scene, send, recv) == 0);
@@ -178,7 +179,7 @@ static void play(const struct scene *scene)
     "port, MTU, GID, UDP port 4791 and PFC/ECN on the switches"
 #define GO_AND_LOOK "look at cable, switch port and 'ip link'"
 
-/* The ends of a link find out at different times, and the first one tells the other: all get the text of either. */
+/* The ends of a link find out at different times, and the first one says so to the other: all get the text of either. */
 static void test_port_goes_down(void **state)
 {
     (void)state;

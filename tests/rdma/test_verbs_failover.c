@@ -26,7 +26,7 @@
 
 #define FLAPS   20
 #define FAST    60    /* flaps of the second scene */
-#define FLOATS  12001 /* of an allreduce: some slices' landings, cut over both rails */
+#define FLOATS  12001 /* of an allreduce: some slices' receive buffers, cut over both rails */
 #define BYTES   40001
 #define PATTERN 0x5a
 #define LIMIT_S 100 /* for a step that takes a second or two */
@@ -54,15 +54,15 @@ static int turn_take(weft_comm *comm, struct turn *turn, int number, int *is_ove
     int rank = weft_comm_rank(comm), peer = !rank;
     int32_t flag = rank == 0 ? atomic_load(&shared->is_over) : 0, flags = -1;
     uint8_t *in = turn->in[number % 2], *idle = turn->in[!(number % 2)];
-    CHECK_OK(weft_allreduce(comm, &flag, &flags, 1, WEFT_INT32, WEFT_SUM));
+    CHECK_OK(weft_allreduce(comm, &flag, &flags, 1, WEFT_INT32, WEFT_SUM, NULL));
     job_fill(turn->send, WEFT_FLOAT32, rank, FLOATS);
     memset(turn->recv, 0xcc, FLOATS * sizeof *turn->recv);
-    CHECK_OK(weft_allreduce(comm, turn->send, turn->recv, FLOATS, WEFT_FLOAT32, WEFT_SUM));
+    CHECK_OK(weft_allreduce(comm, turn->send, turn->recv, FLOATS, WEFT_FLOAT32, WEFT_SUM, NULL));
     CHECK(job_wrong(turn->recv, WEFT_FLOAT32, WEFT_SUM, 2, FLOATS) == 0);
     size_t size = number % 3 ? (size_t)BYTES - (size_t)number % 7 : 100 + (size_t)number % 50;
     for (size_t i = 0; i < size; i++)
         turn->out[i] = (uint8_t)(i * 7 + (size_t)(number * 3 + rank));
-    CHECK_OK(weft_sendrecv(comm, turn->out, size, peer, 5, in, size, peer, 5, WEFT_UINT8, NULL));
+    CHECK_OK(weft_sendrecv(comm, turn->out, size, peer, 5, in, size, peer, 5, WEFT_UINT8, NULL, NULL));
     for (size_t i = 0; i < size; i++)
         CHECK(in[i] == (uint8_t)(i * 7 + (size_t)(number * 3 + peer)));
     memset(in, PATTERN, BYTES);

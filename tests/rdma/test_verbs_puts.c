@@ -13,7 +13,7 @@
 #include "tests/support/conform.h"
 #include "tests/support/rdma_device.h"
 #include "tests/support/skip.h"
-#include "transport/verbs/landing.h"
+#include "transport/verbs/rbuf.h"
 
 #define PATTERN 0x5a
 
@@ -27,30 +27,30 @@ static const char *device(void)
 }
 
 /* A peer that says nothing is given up, and soon. */
-static void one_lane(struct weft_verbs_settings *settings)
+static void one_qp(struct weft_verbs_settings *settings)
 {
     settings->rails = 1;
     settings->timeout = 14;
     settings->retry = 6;
 }
 
-static void two_lanes(struct weft_verbs_settings *settings)
+static void two_qps(struct weft_verbs_settings *settings)
 {
-    one_lane(settings);
+    one_qp(settings);
     settings->qps = 2;
     settings->stripe_bytes = 8192;
 }
 
 static void bare(struct weft_verbs_settings *settings)
 {
-    one_lane(settings);
+    one_qp(settings);
     settings->windows = 0;
 }
 
 static const struct conform_backend plain = {
-    .label = "verbs", .transport = "verbs", .devices = device, .verbs = one_lane};
+    .label = "verbs", .transport = "verbs", .devices = device, .verbs = one_qp};
 static const struct conform_backend striped = {
-    .label = "verbs, two lanes", .transport = "verbs", .devices = device, .verbs = two_lanes};
+    .label = "verbs, two queue pairs", .transport = "verbs", .devices = device, .verbs = two_qps};
 static const struct conform_backend windowless = {
     .label = "verbs, no windows", .transport = "verbs", .devices = device, .verbs = bare};
 
@@ -105,23 +105,24 @@ static void stage_close(struct stage *stage)
     free(stage->target);
 }
 
-static int land(struct stage *stage, struct weft_link *link, size_t offset, size_t size,
-                struct weft_token *token)
+static int advertise(struct stage *stage, struct weft_link *link, size_t offset, size_t size,
+                     struct weft_token *token)
 {
-    return stage->nodes[1].ops.land(link, stage->target_region, stage->target + offset, size, offset, token);
+    return stage->nodes[1].ops.advertise(link, stage->target_region, stage->target + offset, size, offset,
+                                         token);
 }
 
-static void must_land(struct stage *stage, struct weft_link *link, size_t offset, size_t size,
+static void must_fill(struct stage *stage, struct weft_link *link, size_t offset, size_t size,
                       struct weft_token *token)
 {
     int status;
-    while ((status = land(stage, link, offset, size, token)) == WEFT_AGAIN)
+    while ((status = advertise(stage, link, offset, size, token)) == WEFT_AGAIN)
         conform_turn(&stage->world);
     assert_int_equal(status, 0);
 }
 
-/* What was landed before may be put now. */
-static void tell(struct stage *stage, struct weft_link *link, int to)
+/* What receive buffers were given before may be written by puts now. */
+static void announce(struct stage *stage, struct weft_link *link, int to)
 {
     size_t before = stage->nodes[to].message_count;
     uint64_t word = 0;
@@ -150,17 +151,17 @@ static void assert_untouched(const struct stage *stage, size_t offset, size_t si
 static void assert_others_go_on(struct stage *stage)
 {
     struct weft_token token;
-    size_t landed = stage->nodes[1].landed_count;
-    must_land(stage, stage->other_back, 100, 5001, &token);
-    tell(stage, stage->other_back, 2);
+    size_t filled = stage->nodes[1].filled_count;
+    must_fill(stage, stage->other_back, 100, 5001, &token);
+    announce(stage, stage->other_back, 2);
     assert_int_equal(put(stage, 2, &token, 100, 5001), 0);
-    conform_until(&stage->world, &stage->nodes[1].landed_count, landed + 1);
+    conform_until(&stage->world, &stage->nodes[1].filled_count, filled + 1);
     assert_memory_equal(stage->target + 100, stage->source + 100, 5001);
     assert_int_equal(stage->nodes[2].failed_count, 0);
     memset(stage->target, PATTERN, stage->size);
 }
 
-/* A put with the key of a landing that has ended, by a peer that does not look whether it may. */
+/* A put with the key of a receive buffer that has ended, by a peer that does not look whether it may. */
 static void put_stale(struct stage *stage, const struct weft_token *stale)
 {
     assert_int_equal(put(stage, 0, stale, 9000, 4097), 0);
@@ -175,9 +176,9 @@ static void a_stale_key_costs_its_user_the_link(void **state)
     struct stage stage;
     struct weft_token stale, token;
     stage_open(&stage, &plain, 3, 20000);
-    must_land(&stage, stage.back, 9000, 4097, &stale);
-    stage.nodes[1].ops.unland(stage.back, &stale); /* nobody was told of it, so nobody is asked */
-    must_land(&stage, stage.back, 100, 50, &token);
+    must_fill(&stage, stage.back, 9000, 4097, &stale);
+    stage.nodes[1].ops.withdraw(stage.back, &stale); /* it was announced to nobody, so nobody is asked */
+    must_fill(&stage, stage.back, 100, 50, &token);
     put_stale(&stage, &stale);
     const char *why = stage.nodes[0].ops.why(stage.to);
     assert_non_null(why);
@@ -189,19 +190,19 @@ static void a_stale_key_costs_its_user_the_link(void **state)
     assert_untouched(&stage, 0, stage.size);
     assert_others_go_on(&stage);
     assert_int_equal(stage.nodes[1].failed_count, 1);
-    assert_int_equal(stage.nodes[1].landed_count, 1);
+    assert_int_equal(stage.nodes[1].filled_count, 1);
     stage_close(&stage);
 }
 
-/* A peer that is told, and then never answers. */
+/* A peer that is asked, and then never answers. */
 static void silence_costs_the_link_and_no_byte(void **state)
 {
     struct stage stage;
     struct weft_token tokens[3];
     stage_open(&stage, *state, 3, 20000);
     for (size_t i = 0; i < 3; i++)
-        must_land(&stage, stage.back, i * 5000, 4097, &tokens[i]);
-    tell(&stage, stage.back, 0);
+        must_fill(&stage, stage.back, i * 5000, 4097, &tokens[i]);
+    announce(&stage, stage.back, 0);
     for (size_t i = 0; i < 3; i++)
         assert_int_equal(stage.nodes[1].ops.recall(stage.back, &tokens[i], 0), 0);
     stage.nodes[1].ops.recall_wait(stage.nodes[1].transport); /* nobody polls for instance 0 */
@@ -214,7 +215,7 @@ static void silence_costs_the_link_and_no_byte(void **state)
     for (int i = 0; i < 20; i++)
         conform_settle(&stage.world);
     assert_untouched(&stage, 0, stage.size);
-    assert_int_equal(stage.nodes[1].landed_count, 0);
+    assert_int_equal(stage.nodes[1].filled_count, 0);
     assert_int_equal(stage.nodes[0].failed_count, 1);
     assert_int_equal(stage.nodes[1].failed_count, 1);
     assert_ptr_equal(stage.nodes[1].failed[0], &stage.back);
@@ -228,8 +229,8 @@ static int cut(const struct conform_backend *backend, size_t size)
     struct stage stage;
     struct weft_token token;
     stage_open(&stage, backend, 3, size);
-    must_land(&stage, stage.back, 0, size, &token);
-    tell(&stage, stage.back, 0);
+    must_fill(&stage, stage.back, 0, size, &token);
+    announce(&stage, stage.back, 0);
     assert_int_equal(put(&stage, 0, &token, 0, size), 0);
     volatile uint8_t *first = stage.target;
     while (first[4096 * 8] == PATTERN)
@@ -243,7 +244,7 @@ static int cut(const struct conform_backend *backend, size_t size)
     for (int i = 0; i < 10; i++)
         conform_settle(&stage.world);
     assert_memory_equal(before, stage.target, size);
-    assert_int_equal(stage.nodes[1].landed_count, 0);
+    assert_int_equal(stage.nodes[1].filled_count, 0);
     conform_until(&stage.world, &stage.nodes[0].put_done_count, 1);
     assert_true(!is_cut || stage.nodes[0].put_status[0] < 0);
     memset(stage.target, PATTERN, size);
@@ -281,7 +282,7 @@ static int post_spy(struct ibv_qp *qp, struct ibv_send_wr *chain, struct ibv_sen
     return post_send(qp, chain, bad);
 }
 
-/* Each lane's key opens its part of the landing and nothing else. (Soft-RoCE does not look at a window's bounds, so what is
+/* Each queue pair's key opens its part of the receive buffer and nothing else. (Soft-RoCE does not look at a window's bounds, so what is
  * asked of the device is looked at here; test_verbs_windows.c writes beyond one where devices look.) */
 static void keys_are_as_narrow_as_the_parts(void **state)
 {
@@ -297,19 +298,19 @@ static void keys_are_as_narrow_as_the_parts(void **state)
     post_send = ops->post_send;
     bound_count = 0;
     ops->post_send = post_spy;
-    must_land(&stage, stage.back, 3, 101, &tokens[0]);
-    must_land(&stage, stage.back, 105, 8191, &tokens[1]);
-    must_land(&stage, stage.back, 10001, 12345, &tokens[2]);
+    must_fill(&stage, stage.back, 3, 101, &tokens[0]);
+    must_fill(&stage, stage.back, 105, 8191, &tokens[1]);
+    must_fill(&stage, stage.back, 10001, 12345, &tokens[2]);
     ops->post_send = post_send;
     assert_int_equal(bound_count, 4);
     const struct {
         size_t offset, size;
-        int lane;
+        int qp;
     } expected[] = {{3, 101, 0}, {105, 8191, 1}, {10001, 8192, 0}, {18193, 4153, 1}};
-    int first_lane = bound_on[0] == stage.back->lanes[1]->qp;
+    int first_qp = bound_on[0] == stage.back->qps[1]->ibv;
     for (int i = 0; i < 4; i++) {
-        int lane = i < 2 ? expected[i].lane ^ first_lane : expected[i].lane;
-        assert_ptr_equal(bound_on[i], stage.back->lanes[lane]->qp);
+        int qp = i < 2 ? expected[i].qp ^ first_qp : expected[i].qp;
+        assert_ptr_equal(bound_on[i], stage.back->qps[qp]->ibv);
         assert_int_equal(bound[i].addr, (uintptr_t)stage.target + expected[i].offset);
         assert_int_equal(bound[i].length, expected[i].size);
         assert_int_equal(bound[i].mw_access_flags, IBV_ACCESS_REMOTE_WRITE);
@@ -319,9 +320,9 @@ static void keys_are_as_narrow_as_the_parts(void **state)
 
 /* --- immediates that a peer should not send */
 
-static void immediate(struct stage *stage, int lane, uint32_t value)
+static void immediate(struct stage *stage, int qp, uint32_t value)
 {
-    assert_int_equal(verbs_immediate_send(stage->to->lanes[lane], value), 0);
+    assert_int_equal(verbs_immediate_send(stage->to->qps[qp], value), 0);
 }
 
 static void parts_count_once(void **state)
@@ -330,24 +331,24 @@ static void parts_count_once(void **state)
     struct stage stage;
     struct weft_token token;
     stage_open(&stage, &striped, 2, 20000);
-    must_land(&stage, stage.back, 0, 20000, &token);
-    tell(&stage, stage.back, 0);
+    must_fill(&stage, stage.back, 0, 20000, &token);
+    announce(&stage, stage.back, 0);
     struct verbs_token fields;
     memcpy(&fields, &token, sizeof fields);
     immediate(&stage, 0, fields.immediate);
     immediate(&stage, 0, fields.immediate);
     immediate(&stage, 1, fields.immediate + (1u << 16)); /* another generation */
     immediate(&stage, 1, fields.immediate + 1);          /* another slot */
-    immediate(&stage, 0, fields.immediate | 1u << 28);   /* another lane's number */
+    immediate(&stage, 0, fields.immediate | 1u << 28);   /* another queue pair's number */
     conform_until(&stage.world, &stage.nodes[1].transport->stale_immediates, 4);
     conform_settle(&stage.world);
-    assert_int_equal(stage.nodes[1].landed_count, 0);
+    assert_int_equal(stage.nodes[1].filled_count, 0);
     assert_int_equal(stage.nodes[1].transport->stale_immediates, 4);
     immediate(&stage, 1, fields.immediate);
-    conform_until(&stage.world, &stage.nodes[1].landed_count, 1);
+    conform_until(&stage.world, &stage.nodes[1].filled_count, 1);
     immediate(&stage, 1, fields.immediate);
     conform_settle(&stage.world);
-    assert_int_equal(stage.nodes[1].landed_count, 1);
+    assert_int_equal(stage.nodes[1].filled_count, 1);
     assert_int_equal(stage.nodes[1].failed_count, 0);
     stage_close(&stage);
 }
@@ -358,20 +359,20 @@ static void an_end_that_was_not_asked_for_is_an_error(void **state)
     struct stage stage;
     struct weft_token token;
     stage_open(&stage, &plain, 2, 20000);
-    must_land(&stage, stage.back, 0, 20000, &token);
-    tell(&stage, stage.back, 0);
+    must_fill(&stage, stage.back, 0, 20000, &token);
+    announce(&stage, stage.back, 0);
     struct verbs_token fields;
     memcpy(&fields, &token, sizeof fields);
     immediate(&stage, 0, fields.immediate | VERBS_IMMEDIATE_END);
     conform_until(&stage.world, &stage.nodes[1].failed_count, 1);
     assert_int_equal(stage.nodes[1].failed_status[0], WEFT_PROTOCOL);
-    assert_int_equal(stage.nodes[1].landed_count, 0);
+    assert_int_equal(stage.nodes[1].filled_count, 0);
     stage_close(&stage);
 }
 
 /* --- much, and limits */
 
-static void a_thousand_landings(void **state)
+static void a_thousand_rbufs(void **state)
 {
     enum { COUNT = 1000, ROUNDS = 2 };
     struct stage stage;
@@ -381,15 +382,15 @@ static void a_thousand_landings(void **state)
     uint32_t slots = 0;
     for (int round = 0; round < ROUNDS; round++) {
         memset(stage.target, PATTERN, stage.size);
-        size_t landed = stage.nodes[1].landed_count, done = stage.nodes[0].put_done_count;
+        size_t filled = stage.nodes[1].filled_count, done = stage.nodes[0].put_done_count;
         for (size_t i = 0; i < COUNT; i++)
-            must_land(&stage, stage.back, i * 700, 1 + i % 699, &tokens[i]);
-        tell(&stage, stage.back, 0);
+            must_fill(&stage, stage.back, i * 700, 1 + i % 699, &tokens[i]);
+        announce(&stage, stage.back, 0);
         for (size_t i = 0; i < COUNT; i++) {
             size_t at = i * 7 % COUNT;
             assert_int_equal(put(&stage, 0, &tokens[at], at * 700, 1 + at % 699), 0);
         }
-        conform_until(&stage.world, &stage.nodes[1].landed_count, landed + COUNT);
+        conform_until(&stage.world, &stage.nodes[1].filled_count, filled + COUNT);
         conform_until(&stage.world, &stage.nodes[0].put_done_count, done + COUNT);
         for (size_t i = 0; i < COUNT; i++) {
             assert_memory_equal(stage.target + i * 700, stage.source + i * 700, 1 + i % 699);
@@ -397,10 +398,10 @@ static void a_thousand_landings(void **state)
         }
         conform_settle(&stage.world);
         if (!round)
-            slots = stage.nodes[1].transport->landings->count;
+            slots = stage.nodes[1].transport->rbufs->count;
     }
     assert_int_equal(slots, COUNT);
-    assert_int_equal(stage.nodes[1].transport->landings->count, slots);
+    assert_int_equal(stage.nodes[1].transport->rbufs->count, slots);
     free(tokens);
     stage_close(&stage);
 }
@@ -416,10 +417,10 @@ static void writes_are_split(void **state)
         transport->rails[0].limits.message_bytes = 7001;
         transport->put_bytes = verbs_put_bytes(transport);
     }
-    must_land(&stage, stage.back, 13, 99980, &token);
-    tell(&stage, stage.back, 0);
+    must_fill(&stage, stage.back, 13, 99980, &token);
+    announce(&stage, stage.back, 0);
     assert_int_equal(put(&stage, 0, &token, 13, 99980), 0);
-    conform_until(&stage.world, &stage.nodes[1].landed_count, 1);
+    conform_until(&stage.world, &stage.nodes[1].filled_count, 1);
     assert_memory_equal(stage.target + 13, stage.source + 13, 99980);
     assert_untouched(&stage, 0, 13);
     assert_untouched(&stage, 99993, 7);
@@ -440,17 +441,17 @@ static void windows_that_run_out_come_back(void **state)
     assert_int_equal(rail->window_count, 0);
     rail->window_limit = 4;
     for (size_t i = 0; i < 4; i++)
-        assert_int_equal(land(&stage, stage.back, i * 1000, 1000, &tokens[i]), 0);
+        assert_int_equal(advertise(&stage, stage.back, i * 1000, 1000, &tokens[i]), 0);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(land(&stage, stage.back, 4000, 1000, &tokens[4]), WEFT_AGAIN);
+        assert_int_equal(advertise(&stage, stage.back, 4000, 1000, &tokens[4]), WEFT_AGAIN);
         conform_turn(&stage.world);
     }
-    tell(&stage, stage.back, 0);
+    announce(&stage, stage.back, 0);
     assert_int_equal(put(&stage, 0, &tokens[2], 2000, 1000), 0);
-    must_land(&stage, stage.back, 4000, 1000, &tokens[4]);
-    tell(&stage, stage.back, 0);
+    must_fill(&stage, stage.back, 4000, 1000, &tokens[4]);
+    announce(&stage, stage.back, 0);
     assert_int_equal(put(&stage, 0, &tokens[4], 4000, 1000), 0);
-    conform_until(&stage.world, &stage.nodes[1].landed_count, 2);
+    conform_until(&stage.world, &stage.nodes[1].filled_count, 2);
     assert_memory_equal(stage.target + 4000, stage.source + 4000, 1000);
     stage_close(&stage);
 }
@@ -463,24 +464,25 @@ static void what_cannot_be_put_is_refused(void **state)
     stage_open(&stage, &plain, 2, 20000);
     struct conform_node *from = &stage.nodes[0];
     uint8_t elsewhere[100];
-    must_land(&stage, stage.back, 0, 1000, &token);
-    assert_int_equal(land(&stage, stage.back, 19000, 1001, &token), WEFT_INVALID);
-    assert_int_equal(land(&stage, stage.back, 0, 0, &token), WEFT_INVALID);
-    assert_int_equal(stage.nodes[1].ops.land(stage.back, stage.target_region, elsewhere, 100, 1, &token),
+    must_fill(&stage, stage.back, 0, 1000, &token);
+    assert_int_equal(advertise(&stage, stage.back, 19000, 1001, &token), WEFT_INVALID);
+    assert_int_equal(advertise(&stage, stage.back, 0, 0, &token), WEFT_INVALID);
+    assert_int_equal(stage.nodes[1].ops.advertise(stage.back, stage.target_region, elsewhere, 100, 1, &token),
                      WEFT_INVALID);
-    assert_int_equal(stage.nodes[1].ops.land(stage.back, NULL, stage.target, 100, 1, &token), WEFT_INVALID);
+    assert_int_equal(stage.nodes[1].ops.advertise(stage.back, NULL, stage.target, 100, 1, &token),
+                     WEFT_INVALID);
     assert_int_equal(from->ops.put(stage.to, &token, stage.source_region, stage.source, 999, 1),
                      WEFT_INVALID);
     assert_non_null(strstr(weft_error_detail(), "not for 999 bytes"));
     assert_int_equal(from->ops.put(stage.to, &token, stage.source_region, elsewhere, 1000, 1), WEFT_INVALID);
     assert_int_equal(from->ops.put(stage.to, &token, NULL, stage.source, 1000, 1), WEFT_INVALID);
-    tell(&stage, stage.back, 0);
+    announce(&stage, stage.back, 0);
     assert_int_equal(put(&stage, 0, &token, 0, 1000), 0);
-    conform_until(&stage.world, &stage.nodes[1].landed_count, 1);
+    conform_until(&stage.world, &stage.nodes[1].filled_count, 1);
     stage_close(&stage);
 }
 
-/* With landings that are open, some of them announced, puts under way, and regions that nobody deregistered. */
+/* With receive buffers that are open, some of them announced, puts in flight, and regions that nobody deregistered. */
 static void closing_with_everything_open(void **state)
 {
     for (int first = 0; first < 2; first++) {
@@ -488,8 +490,8 @@ static void closing_with_everything_open(void **state)
         struct weft_token tokens[20];
         stage_open(&stage, *state, 2, 1u << 20);
         for (size_t i = 0; i < 20; i++)
-            must_land(&stage, stage.back, i * 50000, 50000, &tokens[i]);
-        tell(&stage, stage.back, 0);
+            must_fill(&stage, stage.back, i * 50000, 50000, &tokens[i]);
+        announce(&stage, stage.back, 0);
         for (size_t i = 0; i < 10; i++)
             assert_int_equal(put(&stage, 0, &tokens[i], i * 50000, 50000), 0);
         struct conform_node *node = &stage.nodes[first];
@@ -526,8 +528,8 @@ int main(void)
         cmocka_unit_test(keys_are_as_narrow_as_the_parts),
         cmocka_unit_test(parts_count_once),
         cmocka_unit_test(an_end_that_was_not_asked_for_is_an_error),
-        cmocka_unit_test_prestate(a_thousand_landings, (void *)(uintptr_t)&plain),
-        cmocka_unit_test_prestate(a_thousand_landings, (void *)(uintptr_t)&striped),
+        cmocka_unit_test_prestate(a_thousand_rbufs, (void *)(uintptr_t)&plain),
+        cmocka_unit_test_prestate(a_thousand_rbufs, (void *)(uintptr_t)&striped),
         cmocka_unit_test_prestate(writes_are_split, (void *)(uintptr_t)&plain),
         cmocka_unit_test_prestate(writes_are_split, (void *)(uintptr_t)&striped),
         cmocka_unit_test(windows_that_run_out_come_back),

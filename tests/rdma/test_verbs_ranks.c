@@ -30,7 +30,7 @@ static int gather(weft_comm *comm, uint8_t *send, uint8_t *recv, size_t count)
     for (size_t i = 0; i < block; i++)
         send[i] = (uint8_t)((size_t)rank * 37 + i * 11);
     memset(recv, 0xcc, block * (size_t)ranks);
-    CHECK_OK(weft_allgather(comm, send, recv, block, WEFT_UINT8));
+    CHECK_OK(weft_allgather(comm, send, recv, block, WEFT_UINT8, NULL));
     for (size_t i = 0; i < block * (size_t)ranks; i++)
         CHECK(recv[i] == (uint8_t)(i / block * 37 + i % block * 11));
     return 0;
@@ -85,13 +85,13 @@ static int relatives_body(int rank, int ranks, void *arg)
     const int members[] = {0, 2, 3};
     (void)arg;
     CHECK_OK(job_open(&job, "verbs", NULL));
-    CHECK_OK(weft_comm_split(job.comm, rank % 2, rank, &half));
-    CHECK_OK(weft_comm_dup(job.comm, &copy));
+    CHECK_OK(weft_comm_split(job.comm, rank % 2, rank, &half, NULL));
+    CHECK_OK(weft_comm_split(job.comm, 0, 0, &copy, NULL));
     CHECK(weft_comm_size(half) == ranks / 2 && weft_comm_size(copy) == ranks);
     CHECK(use(half, 700) == 0);
     CHECK(use(copy, 700) == 0);
     if (rank != 1) {
-        CHECK_OK(weft_comm_subset(job.comm, members, 3, 5, &some));
+        CHECK_OK(weft_comm_subset(job.comm, members, 3, 5, &some, NULL));
         CHECK(use(some, 700) == 0);
         CHECK_OK(weft_comm_destroy(some));
     }
@@ -143,7 +143,7 @@ static int copies_body(int rank, int ranks, void *arg)
     for (int i = 0; i < 12; i++) {
         weft_comm *copy;
         uint8_t send[2048], recv[4096];
-        CHECK_OK(weft_comm_dup(job.comm, &copy));
+        CHECK_OK(weft_comm_split(job.comm, 0, 0, &copy, NULL));
         CHECK(gather(copy, send, recv, 2000) == 0);
         CHECK_OK(weft_comm_destroy(copy));
     }
@@ -170,7 +170,7 @@ static int share_body(int rank, int ranks, void *arg)
     unsetenv("WEFT_VERBS_DEVICE");
     CHECK_OK(job_open(&job, "verbs", NULL));
     CHECK(use(job.comm, 9000) == 0);
-    CHECK_OK(weft_context_rails(job.context, rails, 3, &count));
+    CHECK_OK(weft_context_get_rails(job.context, rails, 3, &count));
     if (count != 1 || strcmp(rails[0].device, device) != 0 || rails[0].port != port) {
         fprintf(stderr, "rank %d has %d rails, the first of %s\n", rank, count, rails[0].device);
         return 1;

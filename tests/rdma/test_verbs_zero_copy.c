@@ -56,10 +56,10 @@ static int receive(struct watch *watch, uint8_t *memory, size_t size, uint32_t m
     weft_work *work = NULL;
     memset(memory - GUARD, 0x3c, size + 2 * GUARD);
     if (before)
-        CHECK_OK(weft_recv_start(job->comm, memory, size, WEFT_UINT8, 0, message, &work));
+        CHECK_OK(weft_recv(job->comm, memory, size, WEFT_UINT8, 0, message, NULL, WEFT_START(&work)));
     CHECK(meet(watch) == 0);
     if (!before)
-        CHECK_OK(weft_recv_start(job->comm, memory, size, WEFT_UINT8, 0, message, &work));
+        CHECK_OK(weft_recv(job->comm, memory, size, WEFT_UINT8, 0, message, NULL, WEFT_START(&work)));
     CHECK_OK(weft_work_wait(work, -1));
     weft_work_free(work);
     CHECK(count_wrong(memory, size, message) == 0);
@@ -72,10 +72,10 @@ static int send(struct watch *watch, const uint8_t *memory, size_t size, uint32_
     const struct job *job = watch->job;
     weft_work *work = NULL;
     if (!after)
-        CHECK_OK(weft_send_start(job->comm, memory, size, WEFT_UINT8, 1, message, &work));
+        CHECK_OK(weft_send(job->comm, memory, size, WEFT_UINT8, 1, message, WEFT_START(&work)));
     CHECK(meet(watch) == 0);
     if (after)
-        CHECK_OK(weft_send_start(job->comm, memory, size, WEFT_UINT8, 1, message, &work));
+        CHECK_OK(weft_send(job->comm, memory, size, WEFT_UINT8, 1, message, WEFT_START(&work)));
     CHECK_OK(weft_work_wait(work, -1));
     weft_work_free(work);
     return 0;
@@ -152,7 +152,7 @@ static void choose_device(int rank)
     setenv("WEFT_EAGER_OFI", "8192", 1);
 }
 
-/* Links are up, and there are pooled buffers, those that slices land in before they are added up, and buffers that messages
+/* Links are up, and there are pooled buffers, those that slices arrive in before they are added up, and buffers that messages
  * are sent from. */
 static int open_job(struct job *job, int rank)
 {
@@ -161,10 +161,10 @@ static int open_job(struct job *job, int rank)
     CHECK(sums);
     choose_device(rank);
     CHECK_OK(job_open(job, over_ofi ? "ofi" : "verbs", over_ofi ? OFI : NULL));
-    CHECK_OK(weft_allreduce(job->comm, sums, sums, count, WEFT_FLOAT32, WEFT_SUM));
+    CHECK_OK(weft_allreduce(job->comm, sums, sums, count, WEFT_FLOAT32, WEFT_SUM, NULL));
     CHECK_OK(weft_sendrecv(job->comm, sums, EAGER, 1 - rank, 0, sums + EAGER, EAGER, 1 - rank, 0, WEFT_UINT8,
-                           NULL));
-    CHECK(job->context->buffers && (over_ofi || instance_of(job)->queues[0].sends_count));
+                           NULL, NULL));
+    CHECK(job->context->regions.buffers && (over_ofi || instance_of(job)->queues[0].sends_count));
     free(sums);
     return 0;
 }
@@ -186,7 +186,7 @@ static int witness_body(int rank, int ranks, void *arg)
 
     CHECK(watch_begin(&watch, &job) == 0);
     memset(memory, 0, ROOM);
-    CHECK_OK(weft_allreduce(job.comm, memory, memory, ROOM / 8, WEFT_FLOAT64, WEFT_SUM));
+    CHECK_OK(weft_allreduce(job.comm, memory, memory, ROOM / 8, WEFT_FLOAT64, WEFT_SUM, NULL));
     CHECK(watch_end(&watch, &touched, &moved) == 0);
     CHECK(touched.frames == 0 && touched.pooled > 0);
     CHECK(moved.bytes_direct > 0 && moved.bytes_staged == 0);
@@ -289,10 +289,10 @@ static int outstanding_start(const struct job *job, uint8_t *memory, size_t stri
         uint8_t *own = memory + (size_t)at * stride;
         size_t size = outstanding_size(at);
         if (is_receiver(job)) {
-            CHECK_OK(weft_recv_start(job->comm, own, size, WEFT_UINT8, 0, at, &works[at]));
+            CHECK_OK(weft_recv(job->comm, own, size, WEFT_UINT8, 0, at, NULL, WEFT_START(&works[at])));
         } else {
             fill(own, size, (uint32_t)at);
-            CHECK_OK(weft_send_start(job->comm, own, size, WEFT_UINT8, 1, at, &works[at]));
+            CHECK_OK(weft_send(job->comm, own, size, WEFT_UINT8, 1, at, WEFT_START(&works[at])));
         }
     }
     return 0;
@@ -307,11 +307,8 @@ static int outstanding_side(struct watch *watch, uint8_t *memory, size_t stride,
     memset(memory, 0, MESSAGES * stride);
     if (first) {
         CHECK(outstanding_start(job, memory, stride, works) == 0);
-        for (int m = 0; m < MESSAGES; m++) {
-            int done;
-            CHECK_OK(weft_work_test(works[m], &done));
-            CHECK(!done);
-        }
+        for (int m = 0; m < MESSAGES; m++)
+            CHECK(weft_work_wait(works[m], 0) == WEFT_AGAIN);
     }
     CHECK(meet(watch) == 0);
     if (!first)
@@ -392,13 +389,13 @@ static int read_only_kind(struct job *job, int kind)
     CHECK(watch_prove(&watch, receives ? bytes : 0) == 0);
     if (receives) {
         fill(memory, ROOM, 77);
-        CHECK_OK(weft_send(job->comm, memory, ROOM, WEFT_UINT8, 0, 5));
+        CHECK_OK(weft_send(job->comm, memory, ROOM, WEFT_UINT8, 0, 5, NULL));
         return memory_put(job, ORDINARY, memory);
     }
     if (kind == READ_ONLY_KINDS) /* what it was when it was registered holds until then */
         CHECK_OK(weft_mem_deregister(job->context, memory));
     CHECK(mprotect(memory, ROOM, PROT_READ | PROT_WRITE) == 0);
-    CHECK_OK(weft_recv(job->comm, memory, ROOM, WEFT_UINT8, 1, 5, NULL));
+    CHECK_OK(weft_recv(job->comm, memory, ROOM, WEFT_UINT8, 1, 5, NULL, NULL));
     CHECK(count_wrong(memory, ROOM, 77) == 0);
     munmap(memory, ROOM);
     return 0;
@@ -414,9 +411,9 @@ static int read_only_body(int rank, int ranks, void *arg)
         CHECK(read_only_kind(&job, kind) == 0);
     CHECK(read_only_get(&job, READ_ONLY_OWN, 9, &memory) == 0);
     if (rank == 0) {
-        CHECK(weft_send(job.comm, memory, ROOM, WEFT_UINT8, 1, 6) != WEFT_OK);
+        CHECK(weft_send(job.comm, memory, ROOM, WEFT_UINT8, 1, 6, NULL) != WEFT_OK);
     } else {
-        int status = weft_recv(job.comm, memory, ROOM, WEFT_UINT8, 0, 6, NULL);
+        int status = weft_recv(job.comm, memory, ROOM, WEFT_UINT8, 0, 6, NULL, NULL);
         CHECK(status == WEFT_INVALID && strstr(weft_error_detail(), "it was read-only"));
         CHECK(count_wrong(memory, ROOM, 9) == 0);
     }
@@ -443,11 +440,11 @@ static int copy_around(const struct job *job, int which, int in_place, uint8_t *
     memset(recv, 0xcc, 2 * BLOCK);
     fill(own, BLOCK, (uint32_t)rank);
     if (which == 0) {
-        CHECK_OK(weft_allgather(job->comm, own, recv, BLOCK, WEFT_UINT8));
+        CHECK_OK(weft_allgather(job->comm, own, recv, BLOCK, WEFT_UINT8, NULL));
         CHECK(count_wrong(recv, BLOCK, 0) == 0 && count_wrong(recv + BLOCK, BLOCK, 1) == 0);
     } else {
         uint8_t *to = in_place ? own : recv;
-        CHECK_OK(weft_broadcast(job->comm, own, to, BLOCK, WEFT_UINT8, 1));
+        CHECK_OK(weft_broadcast(job->comm, own, to, BLOCK, WEFT_UINT8, 1, NULL));
         CHECK(count_wrong(to, BLOCK, 1) == 0);
     }
     return 0;
@@ -460,15 +457,15 @@ static int add_up(const struct job *job, int which, int in_place, uint8_t *send,
     uint8_t *from = in_place && which == 2 ? recv : send;
     job_fill(from, WEFT_FLOAT32, rank, count);
     if (which == 2) {
-        CHECK_OK(weft_allreduce(job->comm, from, recv, count, WEFT_FLOAT32, WEFT_SUM));
+        CHECK_OK(weft_allreduce(job->comm, from, recv, count, WEFT_FLOAT32, WEFT_SUM, NULL));
         CHECK(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, 2, count) == 0);
         return 0;
     }
     uint8_t *to = in_place ? send + (size_t)rank * (count / 2) * 4 : recv;
     uint8_t *whole = malloc(count * 4);
     CHECK(whole);
-    CHECK_OK(weft_reduce_scatter(job->comm, from, to, count / 2, WEFT_FLOAT32, WEFT_SUM));
-    CHECK_OK(weft_allgather(job->comm, to, whole, count / 2, WEFT_FLOAT32));
+    CHECK_OK(weft_reduce_scatter(job->comm, from, to, count / 2, WEFT_FLOAT32, WEFT_SUM, NULL));
+    CHECK_OK(weft_allgather(job->comm, to, whole, count / 2, WEFT_FLOAT32, NULL));
     CHECK(job_wrong(whole, WEFT_FLOAT32, WEFT_SUM, 2, count) == 0);
     free(whole);
     return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The witness of test_verbs_zero_copy: what has passed memory of weft's own between begin and end. Two things tell: the
+/* The witness of test_verbs_zero_copy: what has passed memory of weft's own between begin and end. Two things show it: the
  * counters, and the memory itself, which is filled with a pattern but for the start of each frame buffer, where control messages
  * lie. */
 #ifndef WEFT_TESTS_ZERO_COPY_WATCH_H
@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-#include "comm/comm.h"
-#include "comm/exec_internal.h"
+#include "comm/core/comm.h"
+#include "comm/exec/internal.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
 #include "transport/verbs/verbs_private.h"
@@ -55,11 +55,11 @@ static inline uint32_t frame_look(const struct verbs_buffer *buffer, int fill)
 }
 
 /* Buffers of frames that have left, as far as nobody has heard so yet. */
-static inline uint32_t lane_each(const struct verbs_lane *lane, int fill, uint32_t *seen)
+static inline uint32_t qp_each(const struct verbs_qp *qp, int fill, uint32_t *seen)
 {
     uint32_t touched = 0;
-    for (uint32_t i = lane->retired; i != lane->posted; i++) {
-        const struct verbs_post *post = &lane->posts[i % lane->depth];
+    for (uint32_t i = qp->retired; i != qp->posted; i++) {
+        const struct verbs_post *post = &qp->posts[i % qp->depth];
         if (post->kind != VERBS_POST_FRAME)
             continue;
         ++*seen;
@@ -84,9 +84,9 @@ static inline int frames_each(const struct job *job, int fill, uint32_t *touched
         for (const struct verbs_buffer *buffer = queues->sends_free; buffer; buffer = buffer->next, seen++)
             *touched += frame_look(buffer, fill);
     }
-    for (uint32_t i = 0; i < transport->lanes_capacity; i++) {
-        if (transport->lanes[i])
-            *touched += lane_each(transport->lanes[i], fill, &seen);
+    for (uint32_t i = 0; i < transport->qp_capacity; i++) {
+        if (transport->qps[i])
+            *touched += qp_each(transport->qps[i], fill, &seen);
     }
     CHECK(seen == expected);
     return 0;
@@ -95,7 +95,7 @@ static inline int frames_each(const struct job *job, int fill, uint32_t *touched
 static inline uint32_t pool_each(const struct job *job, int fill)
 {
     uint32_t touched = 0;
-    for (struct weft_pool_buffer *buffer = job->context->buffers; buffer; buffer = buffer->next) {
+    for (struct weft_pool_buffer *buffer = job->context->regions.buffers; buffer; buffer = buffer->next) {
         if (fill)
             memset(buffer->memory, PATTERN, buffer->size);
         else
@@ -107,7 +107,7 @@ static inline uint32_t pool_each(const struct job *job, int fill)
 static inline int meet(struct watch *watch)
 {
     watch->barriers++;
-    CHECK_OK(weft_barrier(watch->job->comm));
+    CHECK_OK(weft_barrier(watch->job->comm, NULL));
     return 0;
 }
 
@@ -117,9 +117,9 @@ static inline int watch_begin(struct watch *watch, struct job *job)
     weft_comm_stats first;
     uint32_t touched;
     watch->job = job;
-    CHECK_OK(weft_barrier(job->comm));
+    CHECK_OK(weft_barrier(job->comm, NULL));
     CHECK_OK(stats_of(job, &first));
-    CHECK_OK(weft_barrier(job->comm));
+    CHECK_OK(weft_barrier(job->comm, NULL));
     weft_context_lock(job->context);
     int status = frames_each(job, 1, &touched);
     pool_each(job, 1);

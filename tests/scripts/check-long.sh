@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Everything: the tests in their long form, each sanitizer, the fuzz targets, the packages in a fresh system,
-# 10,000 kills (WEFT_KILLS) and the soak (WEFT_SOAK_S, here ten minutes unless told otherwise). Ends with the sum of the counts.
+# 10,000 kills (WEFT_KILLS) and the soak (WEFT_SOAK_S, here ten minutes unless set otherwise). Ends with the sum of the counts.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 export WEFT_SOAK_S=${WEFT_SOAK_S:-600} WEFT_LONG=1 TEST_TIMEOUT=${TEST_TIMEOUT:-1800}

@@ -47,6 +47,7 @@ group_build() {
     [[ ${WITH_OFI-} == no ]] || want libfabric-dev pkg-config --exists libfabric
     [[ ${WITH_VERBS-} == no ]] || want libibverbs-dev pkg-config --exists libibverbs
     [[ ${WITH_PMIX-} == no ]] || want libpmix-dev pkg-config --exists pmix
+    [[ ${WITH_HWLOC-} == no ]] || want libhwloc-dev pkg-config --exists hwloc
 }
 
 group_check() {
@@ -101,7 +102,7 @@ group_deb() {
     need libfabric-dev pkg-config --exists libfabric
     need libibverbs-dev pkg-config --exists libibverbs
     need libpmix-dev pkg-config --exists pmix
-    need libhwloc15 library libhwloc.so.15
+    need libhwloc-dev pkg-config --exists hwloc
 }
 
 group_check-deb() {

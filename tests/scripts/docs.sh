@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Writes what documents take from the code into the folder TO, docs/ unless told: settings.md, and the section
+# Writes what documents take from the code into the folder TO, docs/ unless given: settings.md, and the section
 # ENVIRONMENT of man/weft.7, which stands there between two comments. tests/scripts/docs.sh [TO]
 set -eu
 cd "$(dirname "$0")/../.."

@@ -17,12 +17,12 @@ declare -A left_out=([verbs]=WITH_VERBS=no [ofi]=WITH_OFI=no [pmix]=WITH_PMIX=no
 left_out[all]=${left_out[*]}
 for part in verbs ofi pmix cuda hwloc all; do
     read -ra options <<<"${left_out[$part]}"
-    step "built without ${part/all/any part}" build "${options[@]}" all micro "$folder/tests/integration/test_repeat"
+    step "built without ${part/all/any part}" build "${options[@]}" all micro "$folder/tests/system/test_repeat"
     step "four ranks of it run" "$folder/weft-perf" allreduce --ranks 4 -b 8 -e 1M -f 16 -n 3 -w 1 --transport shm
     step "it shows this machine" "$folder/weft-topo"
 done
 
-# A pkg-config that knows nothing but what it is told to.
+# A pkg-config that knows nothing but what it is given.
 known=$folder/known
 mkdir -p "$known"
 without() { # NAME...: all but these

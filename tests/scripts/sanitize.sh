@@ -10,6 +10,7 @@ kind=$1
 here=$PWD/tests/sanitizers
 folder=${BUILD:-build}/$kind
 left_out=
+export TEST_TIMEOUT=${TEST_TIMEOUT:-500} # more than ranks have (tests/support/ranks.c), so that what hangs is named
 # Names the programs that say they have one thread, and says which of them have no place there.
 unthreaded() {
     local source bad=0
@@ -19,7 +20,23 @@ unthreaded() {
             bad=1
         fi
         echo "${source%.c}"
-    done < <(tests/scripts/marks.sh unthreaded tests/*/test_*.c)
+    done < <(tests/scripts/marks.sh unthreaded tests/*/test_*.c tests/*/*/test_*.c)
+    tests/scripts/marks.sh unthreaded tests/*/test_*.sh | sed 's/\.sh$//'
+    return $bad
+}
+# Those whose threads meet in another test as well, which is run.
+elsewhere() {
+    local source test bad=0 marked
+    marked=$(tests/scripts/marks.sh elsewhere tests/*/test_*.c tests/*/*/test_*.c tests/*/test_*.sh) || bad=1
+    while read -r source; do
+        test=$(sed -n 's/.* elsewhere (\([^()]*\)).*/\1/p;5q' "$source")
+        if [[ ! -f $test.c && ! -f $test.sh ]] || [[ ${source%.*} == "$test" ]] ||
+            head -qn 5 "$test".c "$test".sh 2>/dev/null | grep -qE 'run: .*(unthreaded|elsewhere|unsanitized) '; then
+            echo "$source says that $test has its threads, which make tsan does not run" >&2
+            bad=1
+        fi
+        echo "${source%.*}"
+    done <<<"$marked"
     return $bad
 }
 case $kind in
@@ -32,7 +49,7 @@ asan) # and the undefined sanitizer, which the same build and the same run can c
 tsan)
     flags="-fsanitize=thread -fno-omit-frame-pointer"
     export TSAN_OPTIONS="suppressions=$here/tsan.txt:print_suppressions=0:second_deadlock_stack=1:die_after_fork=0"
-    left_out=$(unthreaded) || {
+    left_out=$(unthreaded && elsewhere) || {
         echo "0 passed, 1 failed, 0 skipped"
         exit 1
     }
@@ -47,6 +64,7 @@ esac
 # of the time.
 linker=
 [[ $(command -v ld.gold) ]] && linker=-fuse-ld=gold
+left_out+=" $(tests/scripts/marks.sh unsanitized tests/*/test_*.sh | sed 's/\.sh$//')"
 make_with() {
     ${MAKE:-make} --no-print-directory -j"$(nproc)" CC="${CC:-gcc}" BUILD="$folder" O="-O1 -g1" MODE_FLAGS="$flags" \
         LDFLAGS="${LDFLAGS:+$LDFLAGS }$linker" TEST_LINK=-no-pie LEFT_OUT="${left_out//$'\n'/ }" "$1"
@@ -58,7 +76,8 @@ make_with tests >"$folder/build.log" 2>&1 || {
     echo "0 passed, 1 failed, 0 skipped"
     exit 1
 }
-WEFT_SANITIZER=$kind make_with check-programs
+# Scripts that compile programs of their own need the flags, too.
+WEFT_SANITIZER=$kind SANITIZER_FLAGS="$flags -no-pie" make_with check-programs
 status=$?
 # Where nobody builds again, the room is worth more. The logs stay.
 [[ ${CI:-} == true ]] && rm -rf "${folder:?}/tests"

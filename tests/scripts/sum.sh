@@ -36,8 +36,8 @@ add() {
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 }
 
-# tell SESSION SIGNAL: to all processes of a session but those that have ended, those that started others first. Whether there was one.
-tell() {
+# signal SESSION SIGNAL: to all processes of a session but those that have ended, those that started others first. Whether there was one.
+signal() {
     local process line state session there=1
     for process in $(printf '%s\n' /proc/[0-9]* | sort -t / -k 3n); do
         { read -r line <"$process/stat"; } 2>/dev/null || continue # gone
@@ -49,19 +49,19 @@ tell() {
     return $there
 }
 # A shell starts what runs beside it deaf to SIGINT, and what timeout(1) runs has a process group of its own. So a command beside has a
-# session, in which all are found. They may clean up first: machines and their folders. We are told more than once: as a terminal's
+# session, in which all are found. They may clean up first: machines and their folders. The signal comes more than once: as a terminal's
 # process, as one whose output nobody reads any more, as one of an outer sum's session.
 clean_up() {
     local other process tries
     trap '' INT TERM HUP PIPE
     for other in "${waiting[@]}"; do
         read -r _ process _ <<<"$other"
-        tell "$process" TERM
+        signal "$process" TERM
         for ((tries = 0; tries < 100; tries++)); do
-            tell "$process" 0 || break
+            signal "$process" 0 || break
             sleep 0.1
         done
-        tell "$process" KILL
+        signal "$process" KILL
     done
     rm -rf "$logs"
 }

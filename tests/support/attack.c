@@ -15,8 +15,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "comm/boot_accept.h"
-#include "comm/boot_frame.h"
+#include "base/net/accept.h"
+#include "base/net/dial.h"
+#include "comm/boot/frame.h"
 #include "tests/support/ranks.h"
 
 #define PAIRS_MAX 32
@@ -102,18 +103,18 @@ void attack_replay(uint16_t port, const struct attack_record *record, int *fds, 
 void attack_wrong_secret(uint16_t port, int *fds, int count)
 {
     struct weft_key job;
-    const struct weft_boot_address address = {.family = 4, .port = port, .ip = {127, 0, 0, 1}};
+    const struct weft_net_address address = {.family = 4, .port = port, .ip = {127, 0, 0, 1}};
     const struct weft_auth_claims claims = {.purpose = WEFT_AUTH_CHECKIN, .rank = 1};
     if (weft_auth_job_key("this is another secret", 22, &job) != 0)
         return;
     for (int i = 0; i < count; i++) {
-        struct weft_boot_dial dial;
+        struct weft_net_dial dial;
         int64_t until_ns = weft_deadline_ns(5000);
-        int status = weft_boot_dial_start(&dial, &job, &address, &claims);
-        while (status == 0 && dial.state < WEFT_BOOT_DIAL_PROVEN && weft_clock_ns() < until_ns) {
-            struct pollfd wait = {.fd = dial.fd, .events = weft_boot_dial_events(&dial)};
+        int status = weft_net_dial_start(&dial, &job, &address, &claims);
+        while (status == 0 && dial.state < WEFT_NET_DIAL_PROVEN && weft_clock_ns() < until_ns) {
+            struct pollfd wait = {.fd = dial.fd, .events = weft_net_dial_events(&dial)};
             if (poll(&wait, 1, 100) > 0)
-                status = weft_boot_dial_step(&dial);
+                status = weft_net_dial_step(&dial);
         }
         fds[i] = status == 0 ? dial.fd : -1;
         if (fds[i] >= 0)
@@ -135,7 +136,7 @@ void attack_make_record(struct attack_record *record)
     if (weft_auth_prove(&job, challenge, &claims, record->bytes, &session) != 0)
         return;
     memset(frame, 0, WEFT_BOOT_HEADER_BYTES + BODY);
-    weft_boot_frame_seal(&session.send, WEFT_BOOT_CHECKIN, 7, frame, frame + WEFT_BOOT_HEADER_BYTES, BODY,
+    weft_boot_frame_seal(&session.send, WEFT_BOOT_CHECKIN, 0, frame, frame + WEFT_BOOT_HEADER_BYTES, BODY,
                          frame + WEFT_BOOT_HEADER_BYTES + BODY);
     record->size = WEFT_AUTH_PROOF_BYTES + WEFT_BOOT_HEADER_BYTES + BODY + WEFT_TAG_BYTES;
 }

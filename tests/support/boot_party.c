@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "base/clock.h"
-#include "comm/boot.h"
+#include "comm/boot/boot.h"
 #include "tests/support/heartbeat.h"
 #include "tests/support/leak.h"
 
@@ -23,8 +23,8 @@ void party_die(struct party *party)
     pthread_mutex_lock(&b->lock);
     b->closing = 1; /* it sees nothing of its own end */
     for (int i = 0; i < b->edge_count; i++) {
-        if (b->edges[i].fd >= 0)
-            shutdown(b->edges[i].fd, SHUT_RDWR);
+        if (b->edges[i].link.fd >= 0)
+            shutdown(b->edges[i].link.fd, SHUT_RDWR);
     }
     pthread_mutex_unlock(&b->lock);
 }
@@ -38,25 +38,23 @@ int party_open(struct party *party, int rank, int ranks, const char *name, int64
 {
     *party = (struct party){0};
     CHECK_OK(weft_service_start("weft-test", &party->service));
-    struct weft_bootstrap_options options = {.rank = rank,
-                                             .ranks = ranks,
-                                             .name = name,
-                                             .secret = TEST_SECRET,
-                                             .secret_size = TEST_SECRET_BYTES,
-                                             .listen_fd = -1,
-                                             .address = extra.address ? extra.address : test_ranks_address(),
-                                             .deadline_ns = weft_deadline_ns(timeout_ms),
-                                             .service = party->service,
-                                             .failed = on_failed,
-                                             .failed_arg = &party->calls,
-                                             .heartbeat_ms =
-                                                 extra.heartbeat_ms ? extra.heartbeat_ms : TEST_HEARTBEAT_MS,
-                                             .report = extra.report,
-                                             .report_arg = extra.report_arg,
-                                             .told = extra.told,
-                                             .told_arg = extra.told ? extra.told_args[rank] : NULL,
-                                             .cancelled = extra.cancelled,
-                                             .cancelled_arg = extra.cancelled_arg};
+    struct weft_bootstrap_options options = {
+        .rank = rank,
+        .ranks = ranks,
+        .name = name,
+        .secret = TEST_SECRET,
+        .secret_size = TEST_SECRET_BYTES,
+        .listen_fd = -1,
+        .address = extra.address ? extra.address : test_ranks_address(),
+        .deadline_ns = weft_deadline_ns(timeout_ms),
+        .service = party->service,
+        .failed = on_failed,
+        .failed_arg = &party->calls,
+        .heartbeat_ms = extra.heartbeat_ms ? extra.heartbeat_ms : TEST_HEARTBEAT_MS,
+        .received = extra.received,
+        .received_arg = extra.received ? extra.received_args[rank] : NULL,
+        .cancelled = extra.cancelled,
+        .cancelled_arg = extra.cancelled_arg};
     if (rank == 0 && !extra.address)
         options.listen_fd = dup(test_ranks_listen_fd());
     int status = weft_bootstrap_open(&options, &party->b);

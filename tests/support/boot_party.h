@@ -4,7 +4,7 @@
 #define WEFT_TESTS_BOOT_PARTY_H
 
 #include <stdint.h>
-#include "comm/bootstrap.h"
+#include "comm/boot/bootstrap.h"
 #include "tests/support/ranks.h"
 
 #define PATIENCE_MS 60000 /* nothing waits that long unless it is broken */
@@ -24,11 +24,9 @@ void party_close(struct party *party);
 struct party_extra {
     const char *address;  /* of rank 0, instead of the one on loopback */
     int64_t heartbeat_ms; /* TEST_HEARTBEAT_MS by default */
-    void (*report)(void *arg, int rank, const void *record, size_t size);
-    void *report_arg;
-    void (*told)(void *arg, int rank, const void *letter,
-                 size_t size); /* arg is told_args[rank of the receiver] */
-    void *const *told_args;
+    /* arg is received_args[rank of the receiver] */
+    void (*received)(void *arg, int rank, enum weft_oob_channel channel, const void *bytes, size_t size);
+    void *const *received_args;
     int (*cancelled)(void *arg);
     void *cancelled_arg;
 };

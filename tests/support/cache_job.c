@@ -54,10 +54,10 @@ static int pass(weft_comm *comm, int rank, uint8_t *memory, size_t size, int tur
     for (size_t i = 0; i < size; i++)
         memory[i] = rank == 0 ? byte_of(turn, i) : (uint8_t)~byte_of(turn, i);
     if (rank == 0) {
-        CHECK_OK(weft_send(comm, memory, size, WEFT_UINT8, 1, turn));
+        CHECK_OK(weft_send(comm, memory, size, WEFT_UINT8, 1, turn, NULL));
         return 0;
     }
-    CHECK_OK(weft_recv(comm, memory, size, WEFT_UINT8, 0, turn, NULL));
+    CHECK_OK(weft_recv(comm, memory, size, WEFT_UINT8, 0, turn, NULL, NULL));
     size_t wrong = 0;
     for (size_t i = 0; i < size; i++)
         wrong += memory[i] != byte_of(turn, i);
@@ -111,7 +111,7 @@ static int give_back(weft_comm *comm, int rank)
     uint8_t *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(memory != MAP_FAILED);
     CHECK(pass(comm, rank, memory, size, 3) == 0);
-    CHECK_OK(weft_barrier(comm));
+    CHECK_OK(weft_barrier(comm, NULL));
     CHECK_OK(stats_of(comm, &held));
     munmap(memory, size);
     do {
@@ -119,7 +119,7 @@ static int give_back(weft_comm *comm, int rank)
         CHECK_OK(stats_of(comm, &now)); /* for as long as it takes, or this rank's time is up */
     } while (now.registrations == held.registrations);
     CHECK(now.registrations == held.registrations - 1);
-    CHECK_OK(weft_barrier(comm));
+    CHECK_OK(weft_barrier(comm, NULL));
     return 0;
 }
 
@@ -135,7 +135,7 @@ int cache_job_body(int rank, int ranks, void *arg)
     uint8_t *memory = malloc(SIZE);
     float *sums = calloc(SIZE / 4, sizeof *sums);
     CHECK(memory && sums);
-    CHECK_OK(weft_barrier(job.comm));
+    CHECK_OK(weft_barrier(job.comm, NULL));
     CHECK(pass(job.comm, rank, memory, SIZE, 0) == 0);
     CHECK_OK(stats_of(job.comm, &before));
     for (int turn = 1; turn <= 10; turn++)
@@ -153,15 +153,15 @@ int cache_job_body(int rank, int ranks, void *arg)
     }
     /* A communicator of the same context, and a collective, use what is kept. */
     weft_comm *copy;
-    CHECK_OK(weft_comm_dup(job.comm, &copy));
+    CHECK_OK(weft_comm_split(job.comm, 0, 0, &copy, NULL));
     CHECK(pass(copy, rank, memory, SIZE, 5) == 0);
-    CHECK_OK(weft_allreduce(job.comm, memory, sums, SIZE / 4, WEFT_UINT32, WEFT_MAX));
+    CHECK_OK(weft_allreduce(job.comm, memory, sums, SIZE / 4, WEFT_UINT32, WEFT_MAX, NULL));
     CHECK_OK(stats_of(copy, &before));
     CHECK(before.cache_hits >= after.cache_hits + (expected->keeps ? 1 : 0));
     CHECK_OK(weft_comm_destroy(copy));
     free(memory); /* freed while it is kept, with everything else still there */
     free(sums);
-    CHECK_OK(weft_barrier(job.comm));
+    CHECK_OK(weft_barrier(job.comm, NULL));
     CHECK_OK(job_close(&job));
     return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A cache of registrations with a transport that counts. Where it is told to it also holds on to the first page of
+/* A cache of registrations with a transport that counts. Where it is asked to it also holds on to the first page of
  * what it registers, as a device would: by a reference in a pipe. What is read from there shows whether the region is of
  * the memory that is there now.
  */
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "comm/region_cache.h"
+#include "comm/regions/cache.h"
 #include "tests/support/leak.h"
 
 #define PAGE ((size_t)4096)

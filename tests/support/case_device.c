@@ -25,7 +25,7 @@ void case_device_move(const struct weft_device_kind *kind, int ordinal, void *to
     struct weft_device_queue *queue;
     struct weft_device_event *event;
     struct weft_device_span span = {.size = sizeof span};
-    int is_put = ops->identify(kind->device, from, &span) == WEFT_MISSING || !strcmp(kind->name, "host");
+    int is_put = ops->identify(kind->device, from, &span) == WEFT_NOT_FOUND || !strcmp(kind->name, "host");
     void *staging;
     int state;
     if (!size)

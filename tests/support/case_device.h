@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank's buffers of collective_case.h in memory of a device.
+/* A rank's buffers of collective_case.h in device memory.
  *
  * Ownership: case_device_put() allocates copies, case_device_get() brings them back and frees them. What fails ends the
  * test. */

@@ -15,18 +15,19 @@ static uint32_t mix(uint32_t a, uint32_t b)
     return (mixed ^ mixed >> 15) * 3266489917u;
 }
 
-/* Element i of what a rank passes for a chunk (0 in even collectives). */
-static int32_t value_of(const struct case_shape *shape, uint32_t rank, uint32_t chunk, size_t i)
+/* Adds what a rank passes for a chunk (0 in even collectives). */
+static void add_values(const struct case_shape *shape, uint32_t rank, uint32_t chunk, int32_t *block,
+                       size_t count)
 {
-    return (int32_t)mix(mix(rank + shape->seed, chunk), (uint32_t)i);
+    const uint32_t row = mix(rank + shape->seed, chunk);
+    for (size_t i = 0; i < count; i++)
+        block[i] = (int32_t)((uint32_t)block[i] + mix(row, (uint32_t)i));
 }
 
-static int32_t sum_of(const struct case_shape *shape, uint32_t chunk, size_t i)
+static void add_sums(const struct case_shape *shape, uint32_t chunk, int32_t *block, size_t count)
 {
-    uint32_t sum = 0;
     for (uint32_t r = 0; r < shape->ranks; r++)
-        sum += (uint32_t)value_of(shape, r, chunk, i);
-    return (int32_t)sum;
+        add_values(shape, r, chunk, block, count);
 }
 
 /* Elements of block c of a rank's buffer. */
@@ -143,8 +144,9 @@ void case_make(const struct case_shape *shape, uint32_t rank, struct case_rank *
     for (uint32_t c = first; c < first + ins; c++) {
         int32_t *block = made->input.memory + offset_of(shape, &made->input, first, c);
         uint32_t chunk = weft_collective_blocks(shape->collective) ? c : 0;
-        for (size_t i = 0; i < count_of(shape, rank, WEFT_BUFFER_INPUT, c); i++)
-            block[i] = value_of(shape, rank, chunk, i);
+        size_t count = count_of(shape, rank, WEFT_BUFFER_INPUT, c);
+        memset(block, 0, count * sizeof *block);
+        add_values(shape, rank, chunk, block, count);
     }
 }
 
@@ -158,22 +160,30 @@ void case_free(struct case_rank *made)
     }
 }
 
-static int32_t expected(const struct case_shape *shape, uint32_t rank, uint32_t chunk, size_t i)
+/* What a rank's block of the output becomes. */
+static void expect(const struct case_shape *shape, uint32_t rank, uint32_t chunk, int32_t *block,
+                   size_t count)
 {
+    memset(block, 0, count * sizeof *block);
     switch (shape->collective) {
     case WEFT_BROADCAST:
-        return value_of(shape, (uint32_t)shape->root, 0, i);
+        add_values(shape, (uint32_t)shape->root, 0, block, count);
+        break;
     case WEFT_ALLGATHER:
     case WEFT_GATHER:
-        return value_of(shape, chunk, chunk, i);
+        add_values(shape, chunk, chunk, block, count);
+        break;
     case WEFT_SCATTER:
-        return value_of(shape, (uint32_t)shape->root, rank, i);
+        add_values(shape, (uint32_t)shape->root, rank, block, count);
+        break;
     case WEFT_REDUCE_SCATTER:
-        return sum_of(shape, rank, i);
+        add_sums(shape, rank, block, count);
+        break;
     case WEFT_ALLTOALL:
-        return value_of(shape, chunk, rank, i);
+        add_values(shape, chunk, rank, block, count);
+        break;
     default:
-        return sum_of(shape, 0, i);
+        add_sums(shape, 0, block, count);
     }
 }
 
@@ -193,8 +203,7 @@ size_t case_wrong(const struct case_shape *shape, uint32_t rank, const struct ca
     window_of(shape, rank, WEFT_BUFFER_OUTPUT, &first, &outs);
     for (uint32_t c = first; c < first + outs; c++) {
         int32_t *block = right.output.memory + offset_of(shape, &right.output, first, c);
-        for (size_t i = 0; i < count_of(shape, rank, WEFT_BUFFER_OUTPUT, c); i++)
-            block[i] = expected(shape, rank, c, i);
+        expect(shape, rank, c, block, count_of(shape, rank, WEFT_BUFFER_OUTPUT, c));
     }
     size_t wrong = shape->collective == WEFT_BARRIER
                        ? 0

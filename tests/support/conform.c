@@ -13,7 +13,7 @@
 #include <weft/weft.h>
 
 #include "base/clock.h"
-#include "tests/support/letters.h"
+#include "tests/support/oob.h"
 #include "tests/support/watcher.h"
 #include "transport/registry.h"
 
@@ -58,10 +58,10 @@ static void keep(void *arg, const struct weft_event *event)
         node->put_status[node->put_done_count] = event->status;
         node->put_done[node->put_done_count++] = event->cookie;
         break;
-    case WEFT_EVENT_LANDED:
-        if (node->landed_count == 4096)
+    case WEFT_EVENT_FILLED:
+        if (node->filled_count == 4096)
             abort();
-        node->landed[node->landed_count++] = event->cookie;
+        node->filled[node->filled_count++] = event->cookie;
         break;
     case WEFT_EVENT_LINK_FAILED:
         if (node->failed_count == 64)
@@ -79,7 +79,7 @@ void conform_poll(struct conform_node *node, int budget)
         fprintf(stderr, "poll: %s (%s)\n", weft_strerror(events), weft_error_detail());
     if (events < 0 || events > budget)
         abort();
-    test_letters_deliver(node->letters, &node->ops, node->transport);
+    test_oob_deliver(node->oob, &node->ops, node->transport);
 }
 
 int conform_node_open(struct conform_node *node, const struct conform_backend *backend,
@@ -100,9 +100,9 @@ int conform_node_open(struct conform_node *node, const struct conform_backend *b
     }
     const struct weft_transport_ops *found = weft_transport_find(backend->transport);
     if (!found)
-        return WEFT_MISSING;
-    node->letters = test_letters_open(backend->lossy_letters);
-    test_letters_params(node->letters, &params);
+        return WEFT_NOT_FOUND;
+    node->oob = test_oob_open(backend->lossy_oob);
+    test_oob_params(node->oob, &params);
     int status = weft_transport_complete(found, &node->ops);
     if (!status)
         status = node->ops.open(&params, &node->transport);
@@ -113,7 +113,7 @@ int conform_node_open(struct conform_node *node, const struct conform_backend *b
     node->address_size = sizeof node->address;
     status = node->ops.address(node->transport, node->address, &node->address_size);
     if (!status)
-        test_letters_bind(node->letters, node->address, node->address_size);
+        test_oob_bind(node->oob, node->address, node->address_size);
     return status;
 }
 
@@ -121,7 +121,7 @@ void conform_node_close(struct conform_node *node)
 {
     if (node->transport)
         node->ops.close(node->transport);
-    test_letters_close(node->letters);
+    test_oob_close(node->oob);
     free(node->bytes);
     free(node->messages);
     memset(node, 0, sizeof *node);

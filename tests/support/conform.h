@@ -25,7 +25,7 @@ struct conform_backend {
     int endless;     /* never answers AGAIN by itself within reasonable memory: skip the backpressure test */
     int reads_maps_only_alloc; /* map() works for memory of alloc() only */
     int takes_back;            /* unexpose() makes later reads fail */
-    int lossy_letters;         /* some letters are lost, some come twice */
+    int lossy_oob;             /* some out-of-band messages are lost, some come twice */
     int only_puts;             /* the row differs from others in its puts only: runs no other tests */
     /* NULL, or the reason why this machine cannot run the row. May be NULL. */
     const char *(*absent)(void);
@@ -37,19 +37,19 @@ int conform_run(const struct conform_backend *backends, size_t count);
 /* --- for the suite's own files --- */
 
 struct test_watcher;
-struct test_letters;
+struct test_oob;
 
 struct conform_message {
     size_t offset, size; /* in bytes of the node */
 };
 
-/* One instance and what it has been told. */
+/* One instance and what has been reported to it. */
 struct conform_node {
     const struct conform_backend *backend;
     struct weft_transport_ops ops;
     struct weft_transport *transport;
     struct weft_verbs_settings verbs;
-    struct test_letters *letters;
+    struct test_oob *oob;
     struct weft_transport_caps caps;
     uint8_t address[WEFT_ADDRESS_MAX];
     size_t address_size;
@@ -57,9 +57,9 @@ struct conform_node {
     size_t used, capacity;
     struct conform_message *messages;
     size_t message_count, message_capacity;
-    uint64_t put_done[4096], landed[4096];
+    uint64_t put_done[4096], filled[4096];
     int put_status[4096];
-    size_t put_done_count, landed_count;
+    size_t put_done_count, filled_count;
     void *failed[64];
     int failed_status[64];
     size_t failed_count;
@@ -79,7 +79,7 @@ void conform_close(struct conform_world *world);
 int conform_node_open(struct conform_node *node, const struct conform_backend *backend,
                       struct test_watcher *watcher);
 void conform_node_close(struct conform_node *node);
-/* Delivers events, and letters behind them. */
+/* Delivers events, and out-of-band messages behind them. */
 void conform_poll(struct conform_node *node, int budget);
 void conform_turn(struct conform_world *world);
 

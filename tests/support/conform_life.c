@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "tests/support/conform.h"
 #include "tests/support/leak.h"
-#include "tests/support/letters.h"
+#include "tests/support/oob.h"
 #include "tests/support/watcher.h"
 
 /* Sleeps until a descriptor is readable; 0 when the time is over first. */
@@ -29,7 +29,7 @@ static int sleep_on(struct conform_node *node, int timeout_ms)
     int count = node->ops.fds(node->transport, fds, 8);
     for (int i = 0; i < count; i++)
         ready[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-    ready[count] = (struct pollfd){.fd = test_letters_fd(node->letters), .events = POLLIN};
+    ready[count] = (struct pollfd){.fd = test_oob_fd(node->oob), .events = POLLIN};
     int status = node->ops.arm(node->transport);
     if (status == WEFT_AGAIN)
         return 1;
@@ -248,7 +248,7 @@ static void child_run(const struct conform_backend *backend, const int *to_child
     }
 }
 
-static void death_of_a_peer_is_told(void **state)
+static void death_of_a_peer_is_reported(void **state)
 {
     const struct conform_backend *backend = conform_backend(state);
     struct conform_world world;
@@ -327,7 +327,7 @@ static void nothing_is_left_behind(void **state)
 
 size_t conform_process_tests(const struct conform_backend *backend, struct CMUnitTest *tests, size_t capacity)
 {
-    const struct CMUnitTest processes[] = {cmocka_unit_test(death_of_a_peer_is_told)};
+    const struct CMUnitTest processes[] = {cmocka_unit_test(death_of_a_peer_is_reported)};
     return backend->processes ? conform_append(tests, capacity, processes, 1) : 0;
 }
 

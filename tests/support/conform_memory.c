@@ -86,21 +86,22 @@ static void ordinary_memory_is_pulled(void **state)
     conform_close(&pair.world);
 }
 
-/* Lends a whole buffer in whatever pieces the conduit takes; the peer pulls it in order in pieces of its own.
+/* Passes a whole buffer in whatever pieces the pipe takes; the peer pulls it in order in pieces of its own.
  */
-static void lend_through(struct pair *pair, const uint8_t *source, size_t size,
-                         const struct weft_token *token, uint32_t conduit)
+static void pipe_through(struct pair *pair, const uint8_t *source, size_t size,
+                         const struct weft_token *token, uint32_t pipe_index)
 {
-    size_t lent = 0, pulled = 0;
+    size_t piped = 0, pulled = 0;
     uint8_t *copy = malloc(size);
     assert_non_null(copy);
     while (pulled < size) {
         size_t taken = 0;
-        int status =
-            lent < size ? pair->a->ops.lend(pair->ab, conduit, source + lent, size - lent, &taken) : 0;
+        int status = piped < size
+                         ? pair->a->ops.pipe_put(pair->ab, pipe_index, source + piped, size - piped, &taken)
+                         : 0;
         assert_true(status == 0 || status == WEFT_AGAIN);
-        lent += taken;
-        size_t part = lent - pulled < 100001 ? lent - pulled : 100001;
+        piped += taken;
+        size_t part = piped - pulled < 100001 ? piped - pulled : 100001;
         assert_int_equal(pair->b->ops.pull(pair->ba, token, pulled, copy + pulled, part), 0);
         pulled += part;
     }
@@ -109,7 +110,7 @@ static void lend_through(struct pair *pair, const uint8_t *source, size_t size,
     free(copy);
 }
 
-static void ordinary_memory_is_lent(void **state)
+static void ordinary_memory_is_piped(void **state)
 {
     struct pair pair;
     pair_open(&pair, state);
@@ -118,11 +119,11 @@ static void ordinary_memory_is_lent(void **state)
     assert_non_null(source);
     for (uint32_t round = 0; round < 3; round++) {
         struct weft_token tokens[16];
-        uint32_t conduits[16], open = 0;
+        uint32_t pipe_indexes[16], open = 0;
         conform_fill(source, size, round);
         int status = WEFT_OK;
-        while (open < 16 && (status = pair.a->ops.lend_open(pair.ab, source + 1, size - 1, 100000,
-                                                            &tokens[open], &conduits[open])) == WEFT_OK)
+        while (open < 16 && (status = pair.a->ops.pipe_open(pair.ab, source + 1, size - 1, 100000,
+                                                            &tokens[open], &pipe_indexes[open])) == WEFT_OK)
             open++;
         if (open == 0) {
             assert_int_equal(status, WEFT_UNSUPPORTED);
@@ -136,10 +137,10 @@ static void ordinary_memory_is_lent(void **state)
             const void *mapped = NULL;
             assert_int_equal(pair.b->ops.map(pair.ba, &token, size - 1, &mapped), WEFT_UNSUPPORTED);
             if (i + 1 < open)
-                lend_through(&pair, source + 1, size - 1, &token, conduits[i]);
-            else /* breaks off: this conduit is never used again */
-                pair.a->ops.lend(pair.ab, conduits[i], source, 5000, &(size_t){0});
-            pair.a->ops.lend_close(pair.ab, conduits[i], i + 1 < open);
+                pipe_through(&pair, source + 1, size - 1, &token, pipe_indexes[i]);
+            else /* breaks off: this pipe is never used again */
+                pair.a->ops.pipe_put(pair.ab, pipe_indexes[i], source, 5000, &(size_t){0});
+            pair.a->ops.pipe_close(pair.ab, pipe_indexes[i], i + 1 < open);
         }
     }
     free(source);
@@ -273,7 +274,7 @@ static void freed_memory_is_not_mapped_again(void **state)
     conform_close(&pair.world);
 }
 
-/* The peer reads after the owner has taken its memory back and overwritten it: it must be told. */
+/* The peer reads after the owner has taken its memory back and overwritten it: it must hear of it. */
 static void expect_taken_back(struct pair *pair, uint8_t *memory, size_t size)
 {
     uint8_t copy[100];
@@ -330,23 +331,23 @@ static void memory_is_taken_back(void **state)
     conform_close(&pair.world);
 }
 
-/* What was lent and not read goes back, too: the peer gets none of it. */
-static void lent_memory_is_taken_back(void **state)
+/* What is in the pipe and was not read goes back, too: the peer gets none of it. */
+static void piped_memory_is_taken_back(void **state)
 {
     struct pair pair;
     static uint8_t memory[300000];
     uint8_t copy[1000];
     struct weft_token token;
-    uint32_t conduit;
+    uint32_t pipe_index;
     size_t taken = 0;
     pair_open(&pair, state);
-    int status = pair.a->ops.lend_open(pair.ab, memory, sizeof memory, 65536, &token, &conduit);
+    int status = pair.a->ops.pipe_open(pair.ab, memory, sizeof memory, 65536, &token, &pipe_index);
     if (status != WEFT_UNSUPPORTED) {
         assert_int_equal(status, 0);
-        assert_int_equal(pair.a->ops.lend(pair.ab, conduit, memory, 65536, &taken), 0);
+        assert_int_equal(pair.a->ops.pipe_put(pair.ab, pipe_index, memory, 65536, &taken), 0);
         pass_token(&pair, &token);
         assert_int_equal(pair.b->ops.pull(pair.ba, &token, 0, copy, 500), 0);
-        pair.a->ops.lend_close(pair.ab, conduit, 0);
+        pair.a->ops.pipe_close(pair.ab, pipe_index, 0);
         memset(memory, 0x77, sizeof memory);
         assert_int_equal(pair.b->ops.pull(pair.ba, &token, 500, copy, 500), WEFT_PEER_FAILED);
     }
@@ -395,9 +396,9 @@ static void absent_operations_are_callable(void **state)
         assert_int_equal(pair.a->ops.pull(pair.ab, &token, 0, bytes, 8), WEFT_UNSUPPORTED);
     }
     if (!(pair.a->caps.flags & WEFT_CAP_PUT)) {
-        assert_int_equal(pair.a->ops.land(pair.ab, NULL, bytes, 8, 1, &token), WEFT_UNSUPPORTED);
+        assert_int_equal(pair.a->ops.advertise(pair.ab, NULL, bytes, 8, 1, &token), WEFT_UNSUPPORTED);
         assert_int_equal(pair.a->ops.put(pair.ab, &token, NULL, bytes, 8, 1), WEFT_UNSUPPORTED);
-        pair.a->ops.unland(pair.ab, &token);
+        pair.a->ops.withdraw(pair.ab, &token);
     }
     if (!(pair.a->caps.flags & WEFT_CAP_NOTIFY))
         assert_int_equal(pair.a->ops.notify(pair.ab), WEFT_UNSUPPORTED);
@@ -416,13 +417,13 @@ size_t conform_memory_tests(const struct conform_backend *backend, struct CMUnit
 {
     const struct CMUnitTest any[] = {cmocka_unit_test(absent_operations_are_callable)};
     const struct CMUnitTest reads[] = {
-        cmocka_unit_test(ordinary_memory_is_pulled),      cmocka_unit_test(ordinary_memory_is_lent),
+        cmocka_unit_test(ordinary_memory_is_pulled),      cmocka_unit_test(ordinary_memory_is_piped),
         cmocka_unit_test(allocated_memory_is_mapped),     cmocka_unit_test(allocations_come_and_go),
         cmocka_unit_test(no_more_is_mapped_than_exposed), cmocka_unit_test(garbage_tokens_are_refused),
     };
     const struct CMUnitTest segments[] = {cmocka_unit_test(freed_memory_is_not_mapped_again)};
     const struct CMUnitTest back[] = {cmocka_unit_test(memory_is_taken_back),
-                                      cmocka_unit_test(lent_memory_is_taken_back)};
+                                      cmocka_unit_test(piped_memory_is_taken_back)};
     size_t used = conform_append(tests, capacity, any, 1);
     if (backend->offers & WEFT_CAP_READ)
         used += conform_append(tests + used, capacity - used, reads, sizeof reads / sizeof reads[0]);

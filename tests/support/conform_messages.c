@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "tests/support/conform.h"
-#include "tests/support/letters.h"
+#include "tests/support/oob.h"
 #include "tests/support/effort.h"
 #include "tests/support/watcher.h"
 
@@ -26,7 +26,7 @@ static void caps_make_sense(void **state)
     struct conform_node *node = &world.nodes[0];
     assert_string_equal(node->ops.name, node->backend->transport);
     assert_int_equal(node->caps.size, sizeof node->caps);
-    assert_true(node->caps.eager_bytes >= 2048); /* what weft tells other ranks itself fits */
+    assert_true(node->caps.eager_bytes >= 2048); /* what weft itself sends to other ranks fits */
     assert_int_equal(node->caps.flags & (WEFT_CAP_PUT | WEFT_CAP_READ), node->backend->offers);
     assert_int_equal((node->caps.flags & WEFT_CAP_NOTIFY) != 0, node->backend->notifies);
     int fd;
@@ -96,7 +96,7 @@ static void check_sender(void *arg, const struct weft_event *event)
     check->wrong |= event->sender == NULL;
 }
 
-static void senders_are_told(void **state)
+static void senders_are_reported(void **state)
 {
     struct conform_world world;
     conform_open(&world, conform_backend(state), 3);
@@ -112,28 +112,29 @@ static void senders_are_told(void **state)
         conform_poll(&world.nodes[0], 16);
         conform_poll(&world.nodes[2], 16);
         assert_true(to->ops.poll(to->transport, 16, check_sender, &check) >= 0);
-        test_letters_deliver(to->letters, &to->ops, to->transport);
+        test_oob_deliver(to->oob, &to->ops, to->transport);
     }
     assert_int_equal(check.messages, 20);
     assert_int_equal(check.wrong, 0);
     conform_close(&world);
 }
 
-/* Whatever a letter holds, and whoever it is from, others are not disturbed. */
-static void letters_of_nonsense_do_no_harm(void **state)
+/* Whatever an out-of-band message contains, and whoever it is from, others are not disturbed. */
+static void oob_of_nonsense_does_no_harm(void **state)
 {
     struct conform_world world;
     conform_open(&world, conform_backend(state), 3);
     struct conform_node *a = &world.nodes[0], *b = &world.nodes[1];
-    uint8_t garbage[WEFT_LETTER_MAX];
+    uint8_t garbage[WEFT_OOB_MAX];
     struct weft_link *link = NULL;
     conform_fill(garbage, sizeof garbage, 9);
     assert_int_equal(a->ops.connect(a->transport, b->address, b->address_size, &world, &link), 0);
     for (size_t size = 0; size <= sizeof garbage; size += 1 + size / 7) {
-        a->ops.told(a->transport, b->address, b->address_size, garbage, size);
-        b->ops.told(b->transport, a->address, a->address_size, garbage, size);
-        b->ops.told(b->transport, world.nodes[2].address, world.nodes[2].address_size, garbage, size);
-        b->ops.told(b->transport, garbage, size < WEFT_ADDRESS_MAX ? size : WEFT_ADDRESS_MAX, garbage, size);
+        a->ops.oob_receive(a->transport, b->address, b->address_size, garbage, size);
+        b->ops.oob_receive(b->transport, a->address, a->address_size, garbage, size);
+        b->ops.oob_receive(b->transport, world.nodes[2].address, world.nodes[2].address_size, garbage, size);
+        b->ops.oob_receive(b->transport, garbage, size < WEFT_ADDRESS_MAX ? size : WEFT_ADDRESS_MAX, garbage,
+                           size);
     }
     assert_ptr_equal(link, conform_connect(&world, 0, 1, &world));
     conform_fill(garbage, 64, 1);
@@ -227,7 +228,7 @@ static void too_large_messages_are_an_error(void **state)
     conform_close(&world);
 }
 
-/* A receiver that does not poll: the sender is told to wait, and nothing is lost. */
+/* A receiver that does not poll: the sender has to wait, and nothing is lost. */
 static void full_links_answer_again(void **state)
 {
     struct conform_world world;
@@ -397,7 +398,7 @@ static void two_threads_flood_each_other(void **state)
     assert_non_null(flood);
     flood->backend = conform_backend(state);
     flood->watcher = test_watcher_start();
-    flood->count = test_by_effort(4000, flood->backend->sleepless ? 4000 : 20000, 20000);
+    flood->count = test_by_effort(4000, flood->backend->sleepless ? 4000 : 8000, 20000);
     pthread_barrier_init(&flood->barrier, NULL, 2);
     struct flood_side sides[2] = {{flood, 0, 0, NULL, ""}, {flood, 1, 0, NULL, ""}};
     for (int i = 0; i < 2; i++)
@@ -420,8 +421,8 @@ size_t conform_message_tests(const struct conform_backend *backend, struct CMUni
         cmocka_unit_test(caps_make_sense),
         cmocka_unit_test(address_has_a_size_and_is_reachable),
         cmocka_unit_test(garbage_addresses_are_refused),
-        cmocka_unit_test(senders_are_told),
-        cmocka_unit_test(letters_of_nonsense_do_no_harm),
+        cmocka_unit_test(senders_are_reported),
+        cmocka_unit_test(oob_of_nonsense_does_no_harm),
         cmocka_unit_test(connecting_twice_is_one_link),
         cmocka_unit_test(messages_keep_bytes_and_order),
         cmocka_unit_test(too_large_messages_are_an_error),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Puts: land, put, unland. */
+/* Puts into receive buffers: a buffer is given, written, taken back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,18 +51,18 @@ static int put(struct pair *pair, const struct weft_token *token, struct weft_re
 }
 
 /* WEFT_AGAIN is no refusal: what is short comes back by polling. */
-static void land(struct pair *pair, struct weft_region *region, void *memory, size_t size, uint64_t cookie,
-                 struct weft_token *token)
+static void advertise(struct pair *pair, struct weft_region *region, void *memory, size_t size,
+                      uint64_t cookie, struct weft_token *token)
 {
     int status;
-    while ((status = pair->to->ops.land(pair->back, region, memory, size, cookie, token)) == WEFT_AGAIN)
+    while ((status = pair->to->ops.advertise(pair->back, region, memory, size, cookie, token)) == WEFT_AGAIN)
         conform_turn(&pair->world);
     assert_int_equal(status, 0);
 }
 
-/* The peer learns of landings by messages alone, and a transport may rely on that: one that was sent after landing has
- * arrived before anything is put. */
-static void tell(struct pair *pair)
+/* The peer learns of receive buffers by messages alone, and a transport may rely on that: one that was sent after the
+ * buffer was given has arrived before anything is put. */
+static void announce(struct pair *pair)
 {
     size_t before = pair->from->message_count;
     uint64_t words[1] = {0};
@@ -70,7 +70,7 @@ static void tell(struct pair *pair)
     conform_until(&pair->world, &pair->from->message_count, before + 1);
 }
 
-static void puts_land_whole(void **state)
+static void puts_arrive_whole(void **state)
 {
     struct pair pair;
     pair_open(&pair, state);
@@ -85,11 +85,11 @@ static void puts_land_whole(void **state)
         struct weft_token token;
         conform_fill(source, max, (uint32_t)i);
         memset(target, 0xcc, max);
-        land(&pair, target_region, target + 3, sizes[i], 1000 + i, &token);
-        tell(&pair);
+        advertise(&pair, target_region, target + 3, sizes[i], 1000 + i, &token);
+        announce(&pair);
         assert_int_equal(put(&pair, &token, source_region, source + 5, sizes[i], 2000 + i), 0);
-        conform_until(&pair.world, &pair.to->landed_count, i + 1);
-        assert_int_equal(pair.to->landed[i], 1000 + i);
+        conform_until(&pair.world, &pair.to->filled_count, i + 1);
+        assert_int_equal(pair.to->filled[i], 1000 + i);
         assert_memory_equal(target + 3, source + 5, sizes[i]);
         assert_int_equal(target[2], 0xcc);
         assert_int_equal(target[3 + sizes[i]], 0xcc);
@@ -104,7 +104,7 @@ static void puts_land_whole(void **state)
     free(target);
 }
 
-/* Many in flight: every landing and every put is told of once, in whatever order. */
+/* Many in flight: every receive buffer and every put is reported once, in whatever order. */
 static void many_puts_complete_once(void **state)
 {
     enum { COUNT = 300, SIZE = 3000 };
@@ -119,26 +119,26 @@ static void many_puts_complete_once(void **state)
     assert_non_null(tokens);
     conform_fill(source, COUNT * SIZE, 9);
     for (size_t i = 0; i < COUNT; i++)
-        land(&pair, target_region, target + i * SIZE, SIZE, i, &tokens[i]);
-    tell(&pair);
+        advertise(&pair, target_region, target + i * SIZE, SIZE, i, &tokens[i]);
+    announce(&pair);
     for (size_t i = 0; i < COUNT; i++) {
         size_t at = i * 7 % COUNT;
         assert_int_equal(put(&pair, &tokens[at], source_region, source + at * SIZE, SIZE, at), 0);
     }
-    conform_until(&pair.world, &pair.to->landed_count, COUNT);
+    conform_until(&pair.world, &pair.to->filled_count, COUNT);
     conform_until(&pair.world, &pair.from->put_done_count, COUNT);
     conform_settle(&pair.world);
-    assert_int_equal(pair.to->landed_count, COUNT);
+    assert_int_equal(pair.to->filled_count, COUNT);
     assert_int_equal(pair.from->put_done_count, COUNT);
-    uint8_t landed[COUNT] = {0}, done[COUNT] = {0};
+    uint8_t filled[COUNT] = {0}, done[COUNT] = {0};
     for (size_t i = 0; i < COUNT; i++) {
-        assert_true(pair.to->landed[i] < COUNT && pair.from->put_done[i] < COUNT);
-        landed[pair.to->landed[i]]++;
+        assert_true(pair.to->filled[i] < COUNT && pair.from->put_done[i] < COUNT);
+        filled[pair.to->filled[i]]++;
         done[pair.from->put_done[i]]++;
         assert_int_equal(pair.from->put_status[i], 0);
     }
     for (size_t i = 0; i < COUNT; i++)
-        assert_true(landed[i] == 1 && done[i] == 1);
+        assert_true(filled[i] == 1 && done[i] == 1);
     assert_memory_equal(source, target, COUNT * SIZE);
     dereg(pair.from, source_region);
     dereg(pair.to, target_region);
@@ -159,10 +159,10 @@ static void puts_go_on_and_on(void **state)
     for (uint32_t i = 0; i < 1000; i++) {
         struct weft_token token;
         conform_fill(source, sizeof source, i);
-        land(&pair, target_region, target, sizeof target, i, &token);
-        tell(&pair);
+        advertise(&pair, target_region, target, sizeof target, i, &token);
+        announce(&pair);
         assert_int_equal(put(&pair, &token, source_region, source, sizeof source, i), 0);
-        conform_until(&pair.world, &pair.to->landed_count, i + 1);
+        conform_until(&pair.world, &pair.to->filled_count, i + 1);
         conform_until(&pair.world, &pair.from->put_done_count, i + 1);
         assert_memory_equal(source, target, sizeof source);
     }
@@ -171,7 +171,7 @@ static void puts_go_on_and_on(void **state)
     conform_close(&pair.world);
 }
 
-/* A landing is there when LANDED says so, even when a message overtakes or follows it. */
+/* A receive buffer is written when the event says so, even when a message overtakes or follows it. */
 static void puts_and_messages_mix(void **state)
 {
     struct pair pair;
@@ -183,12 +183,12 @@ static void puts_and_messages_mix(void **state)
     for (uint32_t i = 0; i < 50; i++) {
         struct weft_token token;
         conform_fill(source[i], sizeof source[i], i);
-        land(&pair, target_region, target[i], sizeof target[i], i, &token);
-        tell(&pair);
+        advertise(&pair, target_region, target[i], sizeof target[i], i, &token);
+        announce(&pair);
         conform_send(&pair.world, 0, pair.out, &i, sizeof i, NULL, 0);
         assert_int_equal(put(&pair, &token, source_region, source[i], sizeof source[i], i), 0);
     }
-    conform_until(&pair.world, &pair.to->landed_count, 50);
+    conform_until(&pair.world, &pair.to->filled_count, 50);
     conform_until(&pair.world, &pair.to->message_count, 50);
     conform_until(&pair.world, &pair.from->put_done_count, 50);
     assert_memory_equal(source, target, sizeof source);
@@ -199,7 +199,7 @@ static void puts_and_messages_mix(void **state)
     conform_close(&pair.world);
 }
 
-static void withdrawn_landings_stay_untouched(void **state)
+static void withdrawn_rbufs_stay_untouched(void **state)
 {
     struct pair pair;
     pair_open(&pair, state);
@@ -210,16 +210,16 @@ static void withdrawn_landings_stay_untouched(void **state)
     struct weft_region *target_region = reg(pair.to, WEFT_CAP_REG_REMOTE, target, sizeof target);
     struct weft_region *other_region = reg(pair.to, WEFT_CAP_REG_REMOTE, other, sizeof other);
     struct weft_token stale, token;
-    land(&pair, target_region, target, 512, 1, &stale);
-    pair.to->ops.unland(pair.back, &stale);
+    advertise(&pair, target_region, target, 512, 1, &stale);
+    pair.to->ops.withdraw(pair.back, &stale);
     dereg(pair.to, target_region);
-    /* The place may be used again at once; the old token must not reach the new landing. */
-    land(&pair, other_region, other, 512, 2, &token);
-    tell(&pair);
+    /* The place may be used again at once; the old token must not reach the new receive buffer. */
+    advertise(&pair, other_region, other, 512, 2, &token);
+    announce(&pair);
     assert_int_equal(put(&pair, &token, source_region, source, 512, 20), 0);
-    conform_until(&pair.world, &pair.to->landed_count, 1);
+    conform_until(&pair.world, &pair.to->filled_count, 1);
     conform_until(&pair.world, &pair.from->put_done_count, 1);
-    assert_int_equal(pair.to->landed[0], 2);
+    assert_int_equal(pair.to->filled[0], 2);
     assert_memory_equal(other, source, 512);
     int status = put(&pair, &stale, source_region, source, 512, 10);
     if (status == 0) {
@@ -230,7 +230,7 @@ static void withdrawn_landings_stay_untouched(void **state)
         assert_true(pair.from->failed_count > 0 || pair.from->put_done_count == 2);
     }
     conform_settle(&pair.world);
-    assert_int_equal(pair.to->landed_count, 1);
+    assert_int_equal(pair.to->filled_count, 1);
     for (size_t i = 0; i < sizeof target; i++)
         assert_int_equal(target[i], 0x11);
     dereg(pair.from, source_region);
@@ -238,7 +238,7 @@ static void withdrawn_landings_stay_untouched(void **state)
     conform_close(&pair.world);
 }
 
-static void garbage_landings_are_refused(void **state)
+static void garbage_rbufs_are_refused(void **state)
 {
     struct pair pair;
     pair_open(&pair, state);
@@ -252,10 +252,10 @@ static void garbage_landings_are_refused(void **state)
             token.bytes[k] = (uint8_t)(random >> 24);
         }
         assert_true(put(&pair, &token, region, source, sizeof source, 1) < 0);
-        pair.to->ops.unland(pair.back, &token);
+        pair.to->ops.withdraw(pair.back, &token);
     }
     conform_settle(&pair.world);
-    assert_int_equal(pair.to->landed_count, 0);
+    assert_int_equal(pair.to->filled_count, 0);
     dereg(pair.from, region);
     conform_close(&pair.world);
 }
@@ -294,8 +294,8 @@ static int is_old_or_sent(const uint8_t *target, const uint8_t *sent, size_t siz
     return 1;
 }
 
-/* Many landings and puts are asked back at once, some used, some under way, some unknown to the peer: no byte
- * moves afterwards, nothing is told of them, and the link goes on. */
+/* Many receive buffers and puts are asked back at once, some used, some in flight, some unknown to the peer: no byte
+ * moves afterwards, nothing is reported of them, and the link goes on. */
 static void recalled_memory_stays_untouched(void **state)
 {
     enum { COUNT = 12, SIZE = 20000 };
@@ -311,8 +311,8 @@ static void recalled_memory_stays_untouched(void **state)
     memcpy(sent, source, COUNT * SIZE);
     memset(target, 0x11, COUNT * SIZE);
     for (size_t i = 0; i < COUNT; i++)
-        land(&pair, target_region, target + i * SIZE, SIZE, 100 + i, &tokens[i]);
-    tell(&pair);
+        advertise(&pair, target_region, target + i * SIZE, SIZE, 100 + i, &tokens[i]);
+    announce(&pair);
     size_t started = 0;
     while (started < COUNT / 2 && pair.from->ops.put(pair.out, &tokens[started], source_region,
                                                      source + started * SIZE, SIZE, started) == 0)
@@ -326,12 +326,12 @@ static void recalled_memory_stays_untouched(void **state)
         assert_int_equal(pair.to->ops.recall(pair.back, &tokens[i], 0), 0);
     recall_wait(pair.to, pair.from);
     memcpy(before, target, COUNT * SIZE);
-    size_t landed = pair.to->landed_count, done = pair.from->put_done_count;
+    size_t filled = pair.to->filled_count, done = pair.from->put_done_count;
     for (int i = 0; i < 20; i++)
         conform_settle(&pair.world);
     assert_memory_equal(before, target, COUNT * SIZE);
     assert_true(is_old_or_sent(target, sent, COUNT * SIZE));
-    assert_int_equal(pair.to->landed_count, landed);
+    assert_int_equal(pair.to->filled_count, filled);
     assert_int_equal(pair.from->put_done_count, done);
     dereg(pair.from, source_region);
     dereg(pair.to, target_region);
@@ -355,16 +355,16 @@ static void recalling_breaks_nothing(void **state)
     for (uint32_t i = 0; i < 30; i++) {
         struct weft_token token;
         conform_fill(source, sizeof source, i);
-        land(&pair, target_region, target, sizeof target, i, &token);
+        advertise(&pair, target_region, target, sizeof target, i, &token);
         if (i % 3 == 0) {
             assert_int_equal(pair.to->ops.recall(pair.back, &token, 0), 0); /* nobody else knows of it */
             recall_wait(pair.to, pair.from);
             continue;
         }
-        size_t landed = pair.to->landed_count, done = pair.from->put_done_count;
-        tell(&pair);
+        size_t filled = pair.to->filled_count, done = pair.from->put_done_count;
+        announce(&pair);
         assert_int_equal(put(&pair, &token, source_region, source, sizeof source, i), 0);
-        conform_until(&pair.world, &pair.to->landed_count, landed + 1);
+        conform_until(&pair.world, &pair.to->filled_count, filled + 1);
         conform_until(&pair.world, &pair.from->put_done_count, done + 1);
         assert_memory_equal(source, target, sizeof source);
         assert_int_equal(pair.to->ops.recall(pair.back, &token, 0), 0); /* it is over: ignored */
@@ -377,7 +377,7 @@ static void recalling_breaks_nothing(void **state)
     conform_close(&pair.world);
 }
 
-/* What the program may only read: reg() may refuse it, and then reg_source() does not; nothing lands there. */
+/* What the program may only read: reg() may refuse it, and then reg_source() does not; nothing is written there. */
 static void read_only_memory_is_put_from(void **state)
 {
     enum { BYTES = 100000 };
@@ -397,15 +397,15 @@ static void read_only_memory_is_put_from(void **state)
     status = pair.from->ops.reg_source(pair.from->transport, source, BYTES, &region);
     assert_true(status == 0 || status == WEFT_UNSUPPORTED);
     if (status == 0) {
-        struct weft_region *landing = reg(pair.to, WEFT_CAP_REG_REMOTE, target, BYTES);
-        land(&pair, landing, target, BYTES, 7, &token);
-        tell(&pair);
+        struct weft_region *rbuf = reg(pair.to, WEFT_CAP_REG_REMOTE, target, BYTES);
+        advertise(&pair, rbuf, target, BYTES, 7, &token);
+        announce(&pair);
         assert_int_equal(put(&pair, &token, region, source, BYTES, 8), 0);
-        conform_until(&pair.world, &pair.to->landed_count, 1);
+        conform_until(&pair.world, &pair.to->filled_count, 1);
         conform_until(&pair.world, &pair.from->put_done_count, 1);
         assert_memory_equal(target, bytes, BYTES);
-        assert_int_equal(pair.from->ops.land(pair.out, region, source, BYTES, 9, &token), WEFT_INVALID);
-        dereg(pair.to, landing);
+        assert_int_equal(pair.from->ops.advertise(pair.out, region, source, BYTES, 9, &token), WEFT_INVALID);
+        dereg(pair.to, rbuf);
         dereg(pair.from, region);
     }
     conform_close(&pair.world);
@@ -417,12 +417,12 @@ static void read_only_memory_is_put_from(void **state)
 size_t conform_put_tests(const struct conform_backend *backend, struct CMUnitTest *tests, size_t capacity)
 {
     const struct CMUnitTest all[] = {
-        cmocka_unit_test(puts_land_whole),
+        cmocka_unit_test(puts_arrive_whole),
         cmocka_unit_test(many_puts_complete_once),
         cmocka_unit_test(puts_go_on_and_on),
         cmocka_unit_test(puts_and_messages_mix),
-        cmocka_unit_test(withdrawn_landings_stay_untouched),
-        cmocka_unit_test(garbage_landings_are_refused),
+        cmocka_unit_test(withdrawn_rbufs_stay_untouched),
+        cmocka_unit_test(garbage_rbufs_are_refused),
         cmocka_unit_test(recalled_memory_stays_untouched),
         cmocka_unit_test(recalling_breaks_nothing),
         cmocka_unit_test(read_only_memory_is_put_from),

@@ -2,25 +2,34 @@
 #include "tests/support/cuda_scene.h"
 
 #include <dlfcn.h>
-#include <libgen.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support/built.h"
+
 static void *library;
 static __thread char text[1024];
 static int logged;
 
+int scene_computes;
+
 const char *scene_library(void)
 {
-    static char path[2048];
-    char self[1024];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[length > 0 ? length : 0] = '\0';
-    snprintf(path, sizeof path, "%s/../drivers/libcuda.so.1", dirname(self));
-    return path;
+    static char path[4096];
+    const char *name =
+        scene_computes ? "tests/fakes/drivers/kernels/libcuda.so.1" : "tests/fakes/drivers/libcuda.so.1";
+    return test_built(name, path, sizeof path) == 0 ? path : "";
+}
+
+/* Any bytes: the fake loads everything. */
+const void *__wrap_weft_kernel_image(size_t *size) __attribute__((weak)); /* a test may have one of its own */
+const void *__wrap_weft_kernel_image(size_t *size)
+{
+    *size = 5;
+    return "image";
 }
 
 struct cuda_fake *scene_load(void)
@@ -38,7 +47,7 @@ void *scene_symbol(const char *name)
 {
     void *found = dlsym(library, name);
     if (!found) {
-        fprintf(stderr, "the stand-in has no %s\n", name);
+        fprintf(stderr, "the fake driver has no %s\n", name);
         abort();
     }
     return found;
@@ -110,10 +119,10 @@ const char *scene_warm_up(struct cuda_fake **loaded)
     struct weft_device_queue *queue;
     struct cuda_fake *fake = scene_load();
     if (!fake)
-        return "the stand-in for the driver is not built";
+        return "the fake driver is not built";
     struct weft_device *device = scene_open();
     if (!device || weft_cuda_ops.queue_open(device, 0, &queue))
-        return "the stand-in for the driver does not work";
+        return "the fake driver does not work";
     weft_cuda_ops.queue_close(queue);
     weft_cuda_ops.close(device);
     fake->reset();
@@ -123,10 +132,10 @@ const char *scene_warm_up(struct cuda_fake **loaded)
 
 const char *scene_text(void)
 {
-    static __thread char told[1024];
-    memcpy(told, text, sizeof told);
+    static __thread char kept[1024];
+    memcpy(kept, text, sizeof kept);
     text[0] = '\0';
-    return told;
+    return kept;
 }
 
 int scene_logged(void)

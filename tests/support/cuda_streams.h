@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program's streams on the stand-in for libcuda.so.1, which cuda_scene.h has loaded. */
+/* A program's streams on the fake libcuda.so.1, which cuda_scene.h has loaded. */
 #ifndef WEFT_TESTS_CUDA_STREAMS_H
 #define WEFT_TESTS_CUDA_STREAMS_H
 

@@ -4,9 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/device_memory.h"
-#include "tests/support/ranks.h"
+#include "comm/regions/device_memory.h"
+#include "devmem/share.h"
 #include "tests/support/effort.h"
+#include "tests/support/job.h"
+#include "tests/support/ranks.h"
 
 /* What the calling thread's checks go by. */
 static _Thread_local struct {
@@ -57,8 +59,8 @@ static int check_list(const struct weft_device_kind *kind, weft_comm *comm, weft
                                     counts[t] * sizeof(int32_t), &tensors[t]));
         case_device_move(kind, ordinal_of(1), tensors[t], memory[t], counts[t] * sizeof(int32_t));
     }
-    CHECK_OK(
-        weft_allreduce_list(comm, TENSORS, (const void *const *)tensors, tensors, counts, WEFT_INT32, op));
+    CHECK_OK(weft_allreduce_list(comm, TENSORS, (const void *const *)tensors, tensors, counts, WEFT_INT32, op,
+                                 NULL));
     for (int t = 0; t < TENSORS; t++) {
         if (tensors[t] != memory[t]) {
             case_device_move(kind, ordinal_of(1), memory[t], tensors[t], counts[t] * sizeof(int32_t));
@@ -87,11 +89,11 @@ static int check_pinned(const struct weft_device_kind *kind, weft_comm *comm)
     pinned = result;
     const void *sends[2] = {copy, (int32_t *)copy + counts[0]};
     void *recvs[2] = {pinned, pinned + counts[0]};
-    CHECK_OK(weft_allreduce_list(comm, 2, sends, recvs, counts, WEFT_INT32, WEFT_SUM));
+    CHECK_OK(weft_allreduce_list(comm, 2, sends, recvs, counts, WEFT_INT32, WEFT_SUM, NULL));
     for (int i = 0; i < COUNT; i++)
         CHECK(pinned[i] == i * ranks);
     memset(pinned, 0, sizeof memory);
-    CHECK_OK(weft_allreduce(comm, copy, pinned, COUNT, WEFT_INT32, WEFT_SUM));
+    CHECK_OK(weft_allreduce(comm, copy, pinned, COUNT, WEFT_INT32, WEFT_SUM, NULL));
     for (int i = 0; i < COUNT; i++)
         CHECK(pinned[i] == i * ranks);
     CHECK_OK(kind->ops.release(kind->device, copy));
@@ -106,17 +108,17 @@ static int check_operations(const struct weft_device_kind *kind, weft_context *c
     int32_t memory[COUNT], three = 3;
     void *copy;
     weft_op larger, scaled;
-    CHECK_OK(weft_op_create(context, take_larger, NULL, 1, &larger));
-    CHECK_OK(weft_op_create_premul(context, WEFT_INT32, &three, &scaled));
+    CHECK_OK(job_make_op(context, take_larger, NULL, 1, &larger));
+    CHECK_OK(job_make_scaling(context, WEFT_INT32, &three, &scaled));
     for (int i = 0; i < COUNT; i++)
         memory[i] = i * (rank + 1);
     CHECK_OK(kind->ops.allocate(kind->device, 0, WEFT_MEMORY_DEVICE, sizeof memory, &copy));
     case_device_move(kind, 0, copy, memory, sizeof memory);
-    CHECK_OK(weft_allreduce(comm, copy, copy, COUNT, WEFT_INT32, larger));
-    CHECK_OK(weft_allreduce(comm, copy, copy, COUNT, WEFT_INT32, scaled));
-    CHECK_OK(weft_allreduce(comm, copy, copy, 7, WEFT_INT32, WEFT_SUM));
-    CHECK_OK(weft_barrier(comm));
-    CHECK_OK(weft_allreduce(comm, copy, copy, 0, WEFT_INT32, WEFT_SUM));
+    CHECK_OK(weft_allreduce(comm, copy, copy, COUNT, WEFT_INT32, larger, NULL));
+    CHECK_OK(weft_allreduce(comm, copy, copy, COUNT, WEFT_INT32, scaled, NULL));
+    CHECK_OK(weft_allreduce(comm, copy, copy, 7, WEFT_INT32, WEFT_SUM, NULL));
+    CHECK_OK(weft_barrier(comm, NULL));
+    CHECK_OK(weft_allreduce(comm, copy, copy, 0, WEFT_INT32, WEFT_SUM, NULL));
     case_device_move(kind, 0, memory, copy, sizeof memory);
     for (int i = 0; i < COUNT; i++)
         CHECK(memory[i] == i * ranks * 3 * ranks * (i < 7 ? ranks : 1));
@@ -143,15 +145,15 @@ static int check_two_devices(const struct weft_device_kind *kind, weft_comm *com
     CHECK_OK(kind->ops.allocate(kind->device, 0, WEFT_MEMORY_DEVICE, sizeof memory, &input));
     CHECK_OK(kind->ops.allocate(kind->device, ordinal_of(1), WEFT_MEMORY_DEVICE, sizeof memory, &output));
     case_device_move(kind, 0, input, memory, sizeof memory);
-    CHECK_OK(weft_allreduce(comm, input, output, COUNT, WEFT_INT32, WEFT_SUM));
+    CHECK_OK(weft_allreduce(comm, input, output, COUNT, WEFT_INT32, WEFT_SUM, NULL));
     case_device_move(kind, ordinal_of(1), found, output, sizeof found);
     for (int i = 0; i < COUNT; i++)
         CHECK(found[i] == i * ranks);
-    CHECK_OK(weft_allreduce(comm, output, input, COUNT, WEFT_INT32, WEFT_MAX));
+    CHECK_OK(weft_allreduce(comm, output, input, COUNT, WEFT_INT32, WEFT_MAX, NULL));
     case_device_move(kind, 0, found, input, sizeof found);
     for (int i = 0; i < COUNT; i++)
         CHECK(found[i] == i * ranks);
-    CHECK_OK(weft_alltoall(comm, input, output, COUNT / (size_t)ranks, WEFT_INT32));
+    CHECK_OK(weft_alltoall(comm, input, output, COUNT / (size_t)ranks, WEFT_INT32, NULL));
     CHECK_OK(kind->ops.release(kind->device, input));
     CHECK_OK(kind->ops.release(kind->device, output));
     return 0;
@@ -178,7 +180,7 @@ static int check_reused(const struct weft_device_kind *kind, weft_comm *comm)
         for (int i = 0; i < COUNT; i++)
             values[i] = i * (round + 1) + rank;
         case_device_move(kind, ordinal, input, values, BYTES);
-        CHECK_OK(weft_allreduce(comm, input, output, COUNT, WEFT_INT32, WEFT_SUM));
+        CHECK_OK(weft_allreduce(comm, input, output, COUNT, WEFT_INT32, WEFT_SUM, NULL));
         case_device_move(kind, ordinal, values, output, BYTES);
         for (int i = 0; i < COUNT; i++)
             CHECK(values[i] == ranks * i * (round + 1) + ranks * (ranks - 1) / 2);
@@ -195,8 +197,8 @@ static int check_forgotten(weft_context *context)
     struct weft_share_stats stats = {0};
     weft_context_lock(context);
     weft_where_tidy(context);
-    if (context->shares)
-        weft_shares_get_stats(context->shares, &stats);
+    if (context->devices.shares)
+        weft_shares_get_stats(context->devices.shares, &stats);
     weft_context_unlock(context);
     CHECK(stats.imports == 0);
     return 0;

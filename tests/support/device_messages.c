@@ -93,7 +93,7 @@ static int pairs_body(int number, int ranks, void *arg)
             size_t room = s % 3 ? size : roomy;
             uint8_t *memory = sends ? get_filled(&rank, where, s, size) : get_empty(&rank, where, room);
             if (sends) {
-                CHECK_OK(weft_send(rank.job.comm, memory, size, WEFT_UINT8, 1 - number, s));
+                CHECK_OK(weft_send(rank.job.comm, memory, size, WEFT_UINT8, 1 - number, s, NULL));
             } else {
                 weft_message info = WEFT_MESSAGE_INIT;
                 if (s % 4 == 0) {
@@ -101,7 +101,7 @@ static int pairs_body(int number, int ranks, void *arg)
                     CHECK(info.bytes == size && info.tag == s);
                 }
                 CHECK_OK(weft_recv(rank.job.comm, memory, room, WEFT_UINT8,
-                                   s % 2 ? WEFT_ANY_SOURCE : 1 - number, s, &info));
+                                   s % 2 ? WEFT_ANY_SOURCE : 1 - number, s, &info, NULL));
                 CHECK(info.source == 1 - number && info.tag == s && info.bytes == size);
                 CHECK(wrong(&rank, where, memory, s, size, room) == 0);
             }
@@ -132,14 +132,14 @@ static int order_body(int number, int ranks, void *arg)
                               : get_filled(&rank, where, n, lengths[n % 7]);
         }
         if (number == early)
-            CHECK_OK(weft_barrier(rank.job.comm));
+            CHECK_OK(weft_barrier(rank.job.comm, NULL));
         for (uint32_t n = 0; n < each; n++)
-            CHECK_OK(
-                number
-                    ? weft_recv_start(rank.job.comm, parts[n], lengths[n % 7], WEFT_UINT8, 0, 5, &works[n])
-                    : weft_send_start(rank.job.comm, parts[n], lengths[n % 7], WEFT_UINT8, 1, 5, &works[n]));
+            CHECK_OK(number ? weft_recv(rank.job.comm, parts[n], lengths[n % 7], WEFT_UINT8, 0, 5, NULL,
+                                        WEFT_START(&works[n]))
+                            : weft_send(rank.job.comm, parts[n], lengths[n % 7], WEFT_UINT8, 1, 5,
+                                        WEFT_START(&works[n])));
         if (number != early)
-            CHECK_OK(weft_barrier(rank.job.comm));
+            CHECK_OK(weft_barrier(rank.job.comm, NULL));
         for (uint32_t n = 0; n < each; n++) {
             int where = (int)(n * 7 / 3 % 3) - 1;
             CHECK_OK(weft_work_wait(works[n], -1));
@@ -161,10 +161,10 @@ static int groups_body(int number, int ranks, void *arg)
         uint8_t *out = get_filled(&rank, number, s, sizes[s]), *in = get_empty(&rank, 0, sizes[s]);
         uint8_t *own = get_empty(&rank, HOST, sizes[s]);
         CHECK_OK(weft_group_start());
-        CHECK_OK(weft_send(rank.job.comm, out, sizes[s], WEFT_UINT8, 1 - number, 1));
-        CHECK_OK(weft_send(rank.job.comm, out, sizes[s], WEFT_UINT8, number, 2));
-        CHECK_OK(weft_recv(rank.job.comm, own, sizes[s], WEFT_UINT8, number, 2, NULL));
-        CHECK_OK(weft_recv(rank.job.comm, in, sizes[s], WEFT_UINT8, 1 - number, 1, NULL));
+        CHECK_OK(weft_send(rank.job.comm, out, sizes[s], WEFT_UINT8, 1 - number, 1, NULL));
+        CHECK_OK(weft_send(rank.job.comm, out, sizes[s], WEFT_UINT8, number, 2, NULL));
+        CHECK_OK(weft_recv(rank.job.comm, own, sizes[s], WEFT_UINT8, number, 2, NULL, NULL));
+        CHECK_OK(weft_recv(rank.job.comm, in, sizes[s], WEFT_UINT8, 1 - number, 1, NULL, NULL));
         CHECK_OK(weft_group_end());
         CHECK(wrong(&rank, 0, in, s, sizes[s], sizes[s]) == 0);
         CHECK(wrong(&rank, HOST, own, s, sizes[s], sizes[s]) == 0);
@@ -188,17 +188,17 @@ static int refused_body(int number, int ranks, void *arg)
         int where = places[i / 2][number];
         uint8_t *memory = number ? get_empty(&rank, where, length) : get_filled(&rank, where, i, length);
         if (number == 0) {
-            CHECK_OK(weft_send(rank.job.comm, memory, length, WEFT_UINT8, 1, 6));
-            CHECK_OK(weft_send(rank.job.comm, memory, length, WEFT_UINT8, 1, 6));
+            CHECK_OK(weft_send(rank.job.comm, memory, length, WEFT_UINT8, 1, 6, NULL));
+            CHECK_OK(weft_send(rank.job.comm, memory, length, WEFT_UINT8, 1, 6, NULL));
         } else {
             weft_work *work;
-            CHECK_OK(weft_recv_start(rank.job.comm, memory, length, WEFT_UINT8, 0, 7, &work));
-            CHECK(weft_recv(rank.job.comm, memory, 50, WEFT_UINT8, 0, 6, NULL) == WEFT_MISMATCH);
+            CHECK_OK(weft_recv(rank.job.comm, memory, length, WEFT_UINT8, 0, 7, NULL, WEFT_START(&work)));
+            CHECK(weft_recv(rank.job.comm, memory, 50, WEFT_UINT8, 0, 6, NULL, NULL) == WEFT_MISMATCH);
             CHECK(strstr(weft_error_detail(), "longer than the 50 bytes"));
             CHECK_OK(weft_work_cancel(work));
             weft_work_free(work);
             CHECK(wrong(&rank, where, memory, 0, 0, length) == 0);
-            CHECK_OK(weft_recv(rank.job.comm, memory, length, WEFT_UINT8, 0, 6, NULL));
+            CHECK_OK(weft_recv(rank.job.comm, memory, length, WEFT_UINT8, 0, 6, NULL, NULL));
             CHECK(wrong(&rank, where, memory, i, length, length) == 0);
         }
         device_seat_put(&rank.seat, where, memory);
@@ -218,13 +218,13 @@ static int failing_body(int number, int ranks, void *arg)
     size_t size = rank.way->is_long ? 500000 : 500;
     int sends = rank.way->sends == (number == 0), where = number ? HOST : 0;
     uint8_t *memory = get_filled(&rank, where, 1, size);
-    int status = sends ? weft_send(rank.job.comm, memory, size, WEFT_UINT8, 1 - number, 1)
-                       : weft_recv(rank.job.comm, memory, size, WEFT_UINT8, 1 - number, 1, NULL);
+    int status = sends ? weft_send(rank.job.comm, memory, size, WEFT_UINT8, 1 - number, 1, NULL)
+                       : weft_recv(rank.job.comm, memory, size, WEFT_UINT8, 1 - number, 1, NULL, NULL);
     if (number && status == 0) /* a short message may have left before */
-        status = weft_recv(rank.job.comm, memory, size, WEFT_UINT8, 0, 2, NULL);
+        status = weft_recv(rank.job.comm, memory, size, WEFT_UINT8, 0, 2, NULL, NULL);
     CHECK(status == (number ? WEFT_REVOKED : WEFT_TRANSPORT));
     CHECK(strstr(weft_error_detail(), "work fails"));
-    CHECK(weft_send(rank.job.comm, memory, size, WEFT_UINT8, 1 - number, 1) == WEFT_REVOKED);
+    CHECK(weft_send(rank.job.comm, memory, size, WEFT_UINT8, 1 - number, 1, NULL) == WEFT_REVOKED);
     device_seat_put(&rank.seat, where, memory);
     return end(&rank);
 }
@@ -239,10 +239,12 @@ static int abort_body(int number, int ranks, void *arg)
     CHECK(begin(&rank, arg) == 0);
     for (int i = 0; i < 4; i++) {
         parts[i] = get_filled(&rank, number, 1, 3000000);
-        CHECK_OK(number ? weft_recv_start(rank.job.comm, parts[i], 3000000, WEFT_UINT8, 0, i, &works[i])
-                        : weft_send_start(rank.job.comm, parts[i], 3000000, WEFT_UINT8, 1, i, &works[i]));
+        CHECK_OK(
+            number
+                ? weft_recv(rank.job.comm, parts[i], 3000000, WEFT_UINT8, 0, i, NULL, WEFT_START(&works[i]))
+                : weft_send(rank.job.comm, parts[i], 3000000, WEFT_UINT8, 1, i, WEFT_START(&works[i])));
     }
-    int met = weft_barrier(rank.job.comm); /* all have started theirs; one may have aborted since */
+    int met = weft_barrier(rank.job.comm, NULL); /* all have started theirs; one may have aborted since */
     CHECK(number || met == 0);
     if (number == 0)
         CHECK_OK(weft_comm_abort(rank.job.comm, "the test says so"));
@@ -251,7 +253,7 @@ static int abort_body(int number, int ranks, void *arg)
         weft_work_free(works[i]);
         device_seat_put(&rank.seat, number, parts[i]);
     }
-    CHECK(weft_barrier(rank.job.comm) != 0);
+    CHECK(weft_barrier(rank.job.comm, NULL) != 0);
     return end(&rank);
 }
 

@@ -41,14 +41,14 @@ struct device_bench {
 int device_bench_run(const struct device_bench *bench, int ranks, int in_threads, test_rank_function *body,
                      void *arg);
 
-/* Processes, with each one's end as test_ranks_fork_status() tells it. */
+/* Processes, with each one's end as test_ranks_fork_status() reports it. */
 void device_bench_run_status(const struct device_bench *bench, int ranks, test_rank_function *body, void *arg,
                              int *statuses);
 
 void device_seat_take(struct device_seat *seat, const struct device_bench *bench);
 void device_seat_leave(struct device_seat *seat);
 
-/* Memory of a device, or of the host's (-1). ordinal goes round where there are fewer devices. */
+/* Device memory, or the host's (-1). ordinal goes round where there are fewer devices. */
 void *device_seat_get(const struct device_seat *seat, int ordinal, size_t bytes);
 void device_seat_put(const struct device_seat *seat, int ordinal, void *memory);
 /* Between ordinary memory and such. */

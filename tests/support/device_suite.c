@@ -151,13 +151,13 @@ int device_suite_run(const struct device_row *rows, size_t count)
         size_t used = 0;
         if (row->fails) {
             used += device_failure_tests(row, tests + used);
-            used += device_program_failure_tests(row, tests + used);
+            used += device_collective_failure_tests(row, tests + used);
         } else {
             used += device_share_tests(row, tests + used); /* first: it forks */
             used += device_memory_tests(row, tests + used);
             used += device_work_tests(row, tests + used);
             used += row->no_reductions ? 0 : device_reduce_tests(row, tests + used);
-            used += device_program_tests(row, tests + used);
+            used += device_collective_tests(row, tests + used);
             used += device_stream_tests(row, tests + used);
         }
         for (size_t i = 0; i < used; i++)

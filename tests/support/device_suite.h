@@ -34,11 +34,11 @@ struct device_row {
     int shares;  /* between processes */
     int dmabufs;
     int scales_sums; /* takes a scalar with sum and avg only, which is where the public calls have one */
-    int keeps; /* the driver keeps descriptors, threads and mappings once it was used: leaks cannot be told */
-    int no_reductions;   /* leaves their tests out, and those of programs */
-    int programs;        /* runs them, */
-    int programs_beside; /* and promises that any number of them get on */
-    int fails;           /* all its work fails: runs the tests of that only */
+    int keeps; /* the driver keeps descriptors, threads and mappings once it was used: leaks cannot be seen */
+    int no_reductions;      /* leaves their tests out, and those of programs */
+    int collectives;        /* runs them, */
+    int collectives_beside; /* and promises that any number of them get on */
+    int fails;              /* all its work fails: runs the tests of that only */
     /* Where the kind has streams. */
     void (*streams)(const struct weft_device_kind *kind, struct device_streams *streams);
     /* NULL, or the reason why this machine cannot run the row. May be NULL. */
@@ -94,14 +94,14 @@ size_t device_share_tests(const struct device_row *row, struct CMUnitTest *tests
 size_t device_work_tests(const struct device_row *row, struct CMUnitTest *tests);
 size_t device_reduce_tests(const struct device_row *row, struct CMUnitTest *tests);
 size_t device_stream_tests(const struct device_row *row, struct CMUnitTest *tests);
-size_t device_program_tests(const struct device_row *row, struct CMUnitTest *tests);
+size_t device_collective_tests(const struct device_row *row, struct CMUnitTest *tests);
 size_t device_failure_tests(const struct device_row *row, struct CMUnitTest *tests);
-size_t device_program_failure_tests(const struct device_row *row, struct CMUnitTest *tests);
+size_t device_collective_failure_tests(const struct device_row *row, struct CMUnitTest *tests);
 
 /* Two processes whose programs talk to each other: each runs one on the ordinal, side 0 and side 1, with so many shared bytes of device
  * memory, all 0. */
-extern const size_t device_program_shared_bytes;
-void device_program_share(struct device_world *world, int ordinal, void *shared, int side);
+extern const size_t device_collective_shared_bytes;
+void device_collective_share(struct device_world *world, int ordinal, void *shared, int side);
 
 #define DEVICE_OK(call)                                                                                      \
     do {                                                                                                     \

@@ -31,8 +31,8 @@ static void devices_are_described(void **state)
         assert_true(info.memory_bytes > 0);
         assert_int_equal((info.flags & WEFT_DEVICE_IPC) != 0, world.row->shares);
         assert_int_equal((info.flags & WEFT_DEVICE_DMABUF) != 0, world.row->dmabufs);
-        assert_int_equal((info.flags & WEFT_DEVICE_PROGRAMS) != 0, world.row->programs);
-        assert_int_equal((info.flags & WEFT_DEVICE_PROGRAMS_BESIDE) != 0, world.row->programs_beside);
+        assert_int_equal((info.flags & WEFT_DEVICE_COLLECTIVES) != 0, world.row->collectives);
+        assert_int_equal((info.flags & WEFT_DEVICE_COLLECTIVES_BESIDE) != 0, world.row->collectives_beside);
 
         /* A caller of another age: what is behind its struct stays. */
         struct weft_device_info old;
@@ -74,7 +74,7 @@ static void check_span(struct device_world *world, char *memory, size_t size, in
         assert_true(span.identity != first.identity);
 }
 
-static void spans_are_told(void **state)
+static void spans_are_reported(void **state)
 {
     static const size_t sizes[] = {1, 100, 4096, 65537, (1 << 20) + 3};
     struct device_world world;
@@ -86,16 +86,16 @@ static void spans_are_told(void **state)
             check_span(&world, memory, sizes[i], ordinal);
             DEVICE_OK(world.ops->release(world.device, memory));
             if (world.row->owns)
-                assert_int_equal(identify(&world, memory, &span), WEFT_MISSING);
+                assert_int_equal(identify(&world, memory, &span), WEFT_NOT_FOUND);
         }
     }
     char on_the_stack;
-    assert_int_equal(identify(&world, &on_the_stack, &span), world.row->owns ? WEFT_MISSING : WEFT_OK);
-    assert_int_equal(identify(&world, NULL, &span), world.row->owns ? WEFT_MISSING : WEFT_OK);
+    assert_int_equal(identify(&world, &on_the_stack, &span), world.row->owns ? WEFT_NOT_FOUND : WEFT_OK);
+    assert_int_equal(identify(&world, NULL, &span), world.row->owns ? WEFT_NOT_FOUND : WEFT_OK);
     device_close(&world);
 }
 
-static void kinds_of_memory_are_told_apart(void **state)
+static void kinds_of_memory_are_distinct(void **state)
 {
     struct device_world world;
     device_open(&world, device_row(state));
@@ -194,14 +194,14 @@ static void pinned_pages_are_counted(void **state)
     if (world.row->owns) {
         assert_int_equal(span.kind, WEFT_MEMORY_PINNED);
         assert_true(span.flags & WEFT_SPAN_HOST_ACCESS);
-        assert_int_equal(identify(&world, memory + 3 * page, &span), WEFT_MISSING);
+        assert_int_equal(identify(&world, memory + 3 * page, &span), WEFT_NOT_FOUND);
     }
     DEVICE_OK(world.ops->unpin(world.device, memory, 3 * page));
     DEVICE_OK(world.ops->copy(queue, device, memory + page + 10, 100));
     assert_int_equal(device_finish(&world, queue), 1);
     DEVICE_OK(world.ops->unpin(world.device, memory + page + 10, 100));
     if (world.row->owns)
-        assert_int_equal(identify(&world, memory + page, &span), WEFT_MISSING);
+        assert_int_equal(identify(&world, memory + page, &span), WEFT_NOT_FOUND);
     char back[100];
     device_get(&world, back, device, sizeof back);
     assert_memory_equal(back, memory, sizeof back);
@@ -231,8 +231,8 @@ size_t device_memory_tests(const struct device_row *row, struct CMUnitTest *test
 {
     size_t used = 0;
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(devices_are_described);
-    tests[used++] = (struct CMUnitTest)cmocka_unit_test(spans_are_told);
-    tests[used++] = (struct CMUnitTest)cmocka_unit_test(kinds_of_memory_are_told_apart);
+    tests[used++] = (struct CMUnitTest)cmocka_unit_test(spans_are_reported);
+    tests[used++] = (struct CMUnitTest)cmocka_unit_test(kinds_of_memory_are_distinct);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(pinned_pages_are_counted);
     if (row->owns)
         tests[used++] = (struct CMUnitTest)cmocka_unit_test(a_reused_address_has_another_identity);

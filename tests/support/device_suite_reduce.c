@@ -89,9 +89,9 @@ static int run(struct bench *bench, const struct weft_device_reduction *reductio
                                     .count = reduction->count};
     memcpy(step.sources, reduction->sources, sizeof step.sources);
     memcpy(step.destinations, reduction->destinations, sizeof step.destinations);
-    const struct weft_device_program program = {sizeof program, reduction->dtype, reduction->op, 1, 0,
-                                                &step,          bench->stop};
-    return bench->world.ops->run(bench->queue, &program);
+    const struct weft_device_collective collective = {
+        sizeof collective, reduction->dtype, reduction->op, 1, 0, &step, bench->stop};
+    return bench->world.ops->run(bench->queue, &collective);
 }
 
 static void try_once(struct bench *bench, const struct trial *trial)
@@ -191,7 +191,7 @@ static void reductions_give_the_bits_of_the_reference(void **state)
     every_type_and_operation(device_row(state), 0);
 }
 
-static void programs_give_the_bits_of_the_reference(void **state)
+static void collectives_give_the_bits_of_the_reference(void **state)
 {
     every_type_and_operation(device_row(state), 1);
 }
@@ -219,7 +219,7 @@ static void reductions_in_place(void **state)
     every_type_in_place(device_row(state), 0);
 }
 
-static void programs_in_place(void **state)
+static void collectives_in_place(void **state)
 {
     every_type_in_place(device_row(state), 1);
 }
@@ -260,9 +260,9 @@ size_t device_reduce_tests(const struct device_row *row, struct CMUnitTest *test
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(reductions_give_the_bits_of_the_reference);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(reductions_in_place);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(reductions_that_do_not_exist_are_refused);
-    if (row->programs) {
-        tests[used++] = (struct CMUnitTest)cmocka_unit_test(programs_give_the_bits_of_the_reference);
-        tests[used++] = (struct CMUnitTest)cmocka_unit_test(programs_in_place);
+    if (row->collectives) {
+        tests[used++] = (struct CMUnitTest)cmocka_unit_test(collectives_give_the_bits_of_the_reference);
+        tests[used++] = (struct CMUnitTest)cmocka_unit_test(collectives_in_place);
     }
     return used;
 }

@@ -15,11 +15,11 @@
 
 #include "tests/support/device_suite.h"
 
-#define BYTES    10000
-#define OFFSET   1234
-#define PROGRAMS 16384 /* where what programs share begins */
+#define BYTES       10000
+#define OFFSET      1234
+#define COLLECTIVES 16384 /* where what programs share begins */
 
-struct letter {
+struct offer {
     struct weft_device_handle handle;
     uint64_t offset;
 };
@@ -53,28 +53,29 @@ static int import_lies(struct device_world *world, const struct weft_device_hand
 static int take_part(const struct device_row *row, int from)
 {
     struct device_world world;
-    struct letter letter;
+    struct offer offer;
     struct weft_device_span span = {.size = sizeof span};
     void *base;
     char found[BYTES], expected[BYTES];
-    if (read(from, &letter, sizeof letter) != sizeof letter)
+    if (read(from, &offer, sizeof offer) != sizeof offer)
         return 1;
     device_open(&world, row);
-    if (import_lies(&world, &letter.handle))
+    if (import_lies(&world, &offer.handle))
         return 2;
-    if (world.ops->import_ipc(world.device, world.count - 1, &letter.handle, &base) != WEFT_OK)
+    if (world.ops->import_ipc(world.device, world.count - 1, &offer.handle, &base) != WEFT_OK)
         return 3;
-    if (world.ops->identify(world.device, (char *)base + letter.offset, &span) != WEFT_OK ||
+    if (world.ops->identify(world.device, (char *)base + offer.offset, &span) != WEFT_OK ||
         span.kind != WEFT_MEMORY_DEVICE || span.base != (uintptr_t)base)
         return 4;
-    device_get(&world, found, (char *)base + letter.offset, BYTES);
+    device_get(&world, found, (char *)base + offer.offset, BYTES);
     memset(expected, 1, BYTES);
     if (memcmp(found, expected, BYTES) != 0)
         return 5;
     memset(expected, 2, BYTES);
-    device_put(&world, (char *)base + letter.offset, expected, BYTES);
-    if (row->programs && !row->no_reductions)
-        device_program_share(&world, world.count - 1, (char *)base + letter.offset - OFFSET + PROGRAMS, 1);
+    device_put(&world, (char *)base + offer.offset, expected, BYTES);
+    if (row->collectives && !row->no_reductions)
+        device_collective_share(&world, world.count - 1, (char *)base + offer.offset - OFFSET + COLLECTIVES,
+                                1);
     if (world.ops->unimport(world.device, base) != WEFT_OK)
         return 6;
     device_close(&world);
@@ -85,9 +86,9 @@ static int take_part(const struct device_row *row, int from)
 static void memory_is_shared_between_processes(void **state)
 {
     struct device_world world;
-    struct letter letter;
+    struct offer offer;
     int ends[2], status;
-    char bytes[BYTES], found[BYTES], *nothing = calloc(1, device_program_shared_bytes);
+    char bytes[BYTES], found[BYTES], *nothing = calloc(1, device_collective_shared_bytes);
     assert_non_null(nothing);
     assert_int_equal(pipe(ends), 0);
     fflush(NULL);
@@ -99,16 +100,17 @@ static void memory_is_shared_between_processes(void **state)
     }
     close(ends[0]);
     device_open(&world, device_row(state));
-    char *memory = device_allocate(&world, 0, WEFT_MEMORY_DEVICE, PROGRAMS + device_program_shared_bytes);
+    char *memory =
+        device_allocate(&world, 0, WEFT_MEMORY_DEVICE, COLLECTIVES + device_collective_shared_bytes);
     memset(bytes, 1, BYTES);
     device_put(&world, memory + OFFSET, bytes, BYTES);
-    device_put(&world, memory + PROGRAMS, nothing, device_program_shared_bytes);
+    device_put(&world, memory + COLLECTIVES, nothing, device_collective_shared_bytes);
     free(nothing);
-    memset(&letter, 0, sizeof letter);
-    DEVICE_OK(world.ops->export_ipc(world.device, memory + OFFSET, &letter.handle, &letter.offset));
-    assert_int_equal(write(ends[1], &letter, sizeof letter), sizeof letter);
-    if (world.row->programs && !world.row->no_reductions)
-        device_program_share(&world, 0, memory + PROGRAMS, 0);
+    memset(&offer, 0, sizeof offer);
+    DEVICE_OK(world.ops->export_ipc(world.device, memory + OFFSET, &offer.handle, &offer.offset));
+    assert_int_equal(write(ends[1], &offer, sizeof offer), sizeof offer);
+    if (world.row->collectives && !world.row->no_reductions)
+        device_collective_share(&world, 0, memory + COLLECTIVES, 0);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
@@ -123,18 +125,18 @@ static void memory_is_shared_between_processes(void **state)
 static void own_handles_are_not_imported(void **state)
 {
     struct device_world world;
-    struct letter letter;
+    struct offer offer;
     void *base;
     device_open(&world, device_row(state));
     char *memory = device_allocate(&world, 0, WEFT_MEMORY_DEVICE, 100);
-    DEVICE_OK(world.ops->export_ipc(world.device, memory + 7, &letter.handle, &letter.offset));
-    assert_int_equal(letter.offset, 7);
-    assert_int_equal(world.ops->import_ipc(world.device, 0, &letter.handle, &base), WEFT_UNSUPPORTED);
-    assert_int_equal(import_lies(&world, &letter.handle), 0);
-    assert_int_equal(world.ops->import_ipc(world.device, world.count, &letter.handle, &base), WEFT_INVALID);
+    DEVICE_OK(world.ops->export_ipc(world.device, memory + 7, &offer.handle, &offer.offset));
+    assert_int_equal(offer.offset, 7);
+    assert_int_equal(world.ops->import_ipc(world.device, 0, &offer.handle, &base), WEFT_UNSUPPORTED);
+    assert_int_equal(import_lies(&world, &offer.handle), 0);
+    assert_int_equal(world.ops->import_ipc(world.device, world.count, &offer.handle, &base), WEFT_INVALID);
     DEVICE_OK(world.ops->release(world.device, memory));
-    assert_int_equal(world.ops->import_ipc(world.device, 0, &letter.handle, &base), WEFT_PROTOCOL);
-    assert_int_equal(world.ops->export_ipc(world.device, &world, &letter.handle, &letter.offset),
+    assert_int_equal(world.ops->import_ipc(world.device, 0, &offer.handle, &base), WEFT_PROTOCOL);
+    assert_int_equal(world.ops->export_ipc(world.device, &world, &offer.handle, &offer.offset),
                      WEFT_UNSUPPORTED);
     device_close(&world);
 }

@@ -26,7 +26,7 @@ static void expect_bytes(struct device_world *world, const char *memory, int byt
 static void calls_are_served_in_the_streams_order(void **state)
 {
     struct device_world world;
-    struct weft_device_gate *gate;
+    struct weft_device_wait *wait;
     struct weft_device_event *event;
     int flag = 0;
     void *stream;
@@ -40,10 +40,10 @@ static void calls_are_served_in_the_streams_order(void **state)
     DEVICE_OK(world.streams.wait(stream, &flag));
     DEVICE_OK(world.streams.fill(stream, input, 2, BYTES)); /* enqueued before: is seen */
     device_follow(&world, queue, 0, stream);
-    DEVICE_OK(world.ops->hold(world.device, 0, stream, &gate));
+    DEVICE_OK(world.ops->wait_stream(world.device, 0, stream, &wait));
     DEVICE_OK(world.ops->copy(queue, output, input, BYTES));
     DEVICE_OK(world.ops->mark(queue, &event));
-    DEVICE_OK(world.ops->open_gate(gate, queue));
+    DEVICE_OK(world.ops->wait_open(wait, queue));
     DEVICE_OK(world.streams.fill(stream, input, 3, BYTES)); /* follows: waits */
     usleep(2000);
     assert_int_equal(world.ops->test(event), 0);
@@ -54,7 +54,7 @@ static void calls_are_served_in_the_streams_order(void **state)
     expect_bytes(&world, output, 2);
     expect_bytes(&world, input, 3);
     world.ops->event_free(event);
-    world.ops->gate_free(gate);
+    world.ops->wait_free(wait);
     world.ops->queue_close(queue);
     DEVICE_OK(world.streams.close(stream));
     DEVICE_OK(world.ops->release(world.device, input));
@@ -63,10 +63,10 @@ static void calls_are_served_in_the_streams_order(void **state)
 }
 
 /* As when an operation has failed before any work was queued. */
-static void a_gate_can_be_opened_at_once(void **state)
+static void a_wait_can_be_opened_at_once(void **state)
 {
     struct device_world world;
-    struct weft_device_gate *gate;
+    struct weft_device_wait *wait;
     void *stream;
     device_open(&world, device_row(state));
     device_prepare(&world, BYTES);
@@ -77,13 +77,13 @@ static void a_gate_can_be_opened_at_once(void **state)
     device_follow(&world, queue, world.count - 1, stream);
     assert_int_equal(device_finish(&world, queue), 1);
     world.ops->queue_close(queue);
-    DEVICE_OK(world.ops->hold(world.device, world.count - 1, stream, &gate));
+    DEVICE_OK(world.ops->wait_stream(world.device, world.count - 1, stream, &wait));
     DEVICE_OK(world.streams.fill(stream, memory, 2, BYTES));
     usleep(2000);
     assert_int_equal(world.streams.is_idle(stream), 0);
     expect_bytes(&world, memory, 1);
-    DEVICE_OK(world.ops->open_gate(gate, NULL));
-    world.ops->gate_free(gate); /* it need not have been passed */
+    DEVICE_OK(world.ops->wait_open(wait, NULL));
+    world.ops->wait_free(wait); /* it need not have been passed */
     DEVICE_OK(world.streams.sync(stream));
     expect_bytes(&world, memory, 2);
     DEVICE_OK(world.streams.close(stream));
@@ -123,13 +123,13 @@ static void a_long_kernel_holds_up_nobody_else(void **state)
     device_close(&world);
 }
 
-/* Streams that never end do not keep queues open: neither one that waits for such a stream, nor one that waits for that. A gate
+/* Streams that never end do not keep queues open: neither one that waits for such a stream, nor one that waits for that. A stream wait
  * that was left to the queue is opened when the stream goes on. */
 static void closing_does_not_wait_for_streams(void **state)
 {
     struct device_world world;
     struct weft_device_event *behind, *later;
-    struct weft_device_gate *gate;
+    struct weft_device_wait *wait;
     int flag = 0;
     void *stuck;
     device_open(&world, device_row(state));
@@ -140,8 +140,8 @@ static void closing_does_not_wait_for_streams(void **state)
     DEVICE_OK(world.streams.wait(stuck, &flag));
     device_follow(&world, following, 0, stuck);
     DEVICE_OK(world.ops->mark(following, &behind));
-    DEVICE_OK(world.ops->hold(world.device, 0, stuck, &gate));
-    DEVICE_OK(world.ops->open_gate(gate, following));
+    DEVICE_OK(world.ops->wait_stream(world.device, 0, stuck, &wait));
+    DEVICE_OK(world.ops->wait_open(wait, following));
     DEVICE_OK(world.ops->await(waiting, behind));
     DEVICE_OK(world.ops->mark(waiting, &later));
     DEVICE_OK(world.streams.fill(stuck, memory, 1, BYTES));
@@ -155,7 +155,7 @@ static void closing_does_not_wait_for_streams(void **state)
     assert_int_not_equal(device_wait(&world, later), 0);
     world.ops->event_free(behind);
     world.ops->event_free(later);
-    world.ops->gate_free(gate);
+    world.ops->wait_free(wait);
     DEVICE_OK(world.streams.close(stuck));
     DEVICE_OK(world.ops->release(world.device, memory));
     device_close(&world);
@@ -233,22 +233,22 @@ static void events_are_places_in_streams(void **state)
 static void the_devices_own_stream_is_one(void **state)
 {
     struct device_world world;
-    struct weft_device_gate *gate;
+    struct weft_device_wait *wait;
     struct weft_device_event *before, *behind, *other;
     device_open(&world, device_row(state));
     int last = world.count - 1;
     DEVICE_OK(world.ops->mark_stream(world.device, 0, NULL, 0, &before));
     assert_int_equal(device_wait(&world, before), 1);
-    DEVICE_OK(world.ops->hold(world.device, 0, NULL, &gate));
+    DEVICE_OK(world.ops->wait_stream(world.device, 0, NULL, &wait));
     DEVICE_OK(world.ops->mark_stream(world.device, 0, NULL, 0, &behind));
     DEVICE_OK(world.ops->mark_stream(world.device, last, NULL, 0, &other));
     assert_int_equal(last ? device_wait(&world, other) : 1, 1);
     usleep(2000);
     assert_int_equal(world.ops->test(behind), 0);
-    DEVICE_OK(world.ops->open_gate(gate, NULL));
+    DEVICE_OK(world.ops->wait_open(wait, NULL));
     assert_int_equal(device_wait(&world, behind), 1);
     assert_int_equal(device_wait(&world, other), 1);
-    world.ops->gate_free(gate);
+    world.ops->wait_free(wait);
     world.ops->event_free(before);
     world.ops->event_free(behind);
     world.ops->event_free(other);
@@ -257,7 +257,7 @@ static void the_devices_own_stream_is_one(void **state)
 
 /* The device's time between two events lies between what the host sees from inside and from outside; clocks may differ by a
  * hundredth, and a tick. */
-static void the_device_tells_the_time(void **state)
+static void the_device_has_the_time(void **state)
 {
     struct device_world world;
     struct weft_device_event *from, *to, *plain;
@@ -320,9 +320,9 @@ size_t device_stream_tests(const struct device_row *row, struct CMUnitTest *test
     }
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(events_are_places_in_streams);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(the_devices_own_stream_is_one);
-    tests[used++] = (struct CMUnitTest)cmocka_unit_test(the_device_tells_the_time);
+    tests[used++] = (struct CMUnitTest)cmocka_unit_test(the_device_has_the_time);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(calls_are_served_in_the_streams_order);
-    tests[used++] = (struct CMUnitTest)cmocka_unit_test(a_gate_can_be_opened_at_once);
+    tests[used++] = (struct CMUnitTest)cmocka_unit_test(a_wait_can_be_opened_at_once);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(a_long_kernel_holds_up_nobody_else);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(closing_does_not_wait_for_streams);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(closing_keeps_the_order);

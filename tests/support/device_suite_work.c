@@ -213,8 +213,8 @@ size_t device_work_tests(const struct device_row *row, struct CMUnitTest *tests)
     return used;
 }
 
-/* Of a queue whose work fails: events tell, other queues that wait for it fail too, those beside it do not. */
-static void failed_work_is_told(void **state)
+/* Of a queue whose work fails: events show it, other queues that wait for it fail too, those beside it do not. */
+static void failed_work_is_reported(void **state)
 {
     struct device_world world;
     struct weft_device_event *before, *event;
@@ -243,22 +243,22 @@ static void failed_work_is_told(void **state)
 }
 
 /* A stream that is held by work that fails goes on. */
-static void failed_work_opens_gates(void **state)
+static void failed_work_opens_waits(void **state)
 {
     struct device_world world;
-    struct weft_device_gate *gate;
+    struct weft_device_wait *wait;
     void *stream;
     device_open(&world, device_row(state));
     struct weft_device_queue *queue = device_queue(&world, 0);
     char *memory = device_allocate(&world, 0, WEFT_MEMORY_DEVICE, 200);
     DEVICE_OK(world.streams.open(0, &stream));
     device_follow(&world, queue, 0, stream);
-    DEVICE_OK(world.ops->hold(world.device, 0, stream, &gate));
+    DEVICE_OK(world.ops->wait_stream(world.device, 0, stream, &wait));
     DEVICE_OK(world.ops->copy(queue, memory, memory + 100, 100));
-    DEVICE_OK(world.ops->open_gate(gate, queue));
+    DEVICE_OK(world.ops->wait_open(wait, queue));
     DEVICE_OK(world.streams.sync(stream));
     assert_true(device_finish(&world, queue) < 0);
-    world.ops->gate_free(gate);
+    world.ops->wait_free(wait);
     world.ops->queue_close(queue);
     DEVICE_OK(world.streams.close(stream));
     DEVICE_OK(world.ops->release(world.device, memory));
@@ -268,8 +268,8 @@ static void failed_work_opens_gates(void **state)
 size_t device_failure_tests(const struct device_row *row, struct CMUnitTest *tests)
 {
     size_t used = 0;
-    tests[used++] = (struct CMUnitTest)cmocka_unit_test(failed_work_is_told);
+    tests[used++] = (struct CMUnitTest)cmocka_unit_test(failed_work_is_reported);
     if (row->streams)
-        tests[used++] = (struct CMUnitTest)cmocka_unit_test(failed_work_opens_gates);
+        tests[used++] = (struct CMUnitTest)cmocka_unit_test(failed_work_opens_waits);
     return used;
 }

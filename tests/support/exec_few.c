@@ -10,13 +10,13 @@
 #include <unistd.h>
 #include <weft/weft.h>
 
-struct few few = {.mode = WEFT_PROGRAM_ALWAYS};
+struct few few = {.mode = WEFT_DEVICE_COLLECTIVE_ALWAYS};
 
 static int32_t *pinned(size_t count)
 {
     void *memory;
-    assert_int_equal(exec_scene.sim->ops.allocate(exec_scene.sim->device, -1, WEFT_MEMORY_PINNED,
-                                                  count * sizeof(int32_t), &memory),
+    assert_int_equal(sim_scene.sim->ops.allocate(sim_scene.sim->device, -1, WEFT_MEMORY_PINNED,
+                                                 count * sizeof(int32_t), &memory),
                      0);
     return memory;
 }
@@ -52,7 +52,8 @@ static void work_open(uint32_t number, uint32_t rank, int on_host)
                                                .op = WEFT_SUM,
                                                .digest = weft_call_digest(&call),
                                                .call = call};
-    assert_int_equal(weft_lane_get(exec_scene.lanes, exec_scene.sim, (int)rank % 2, &work->request.lane), 0);
+    assert_int_equal(
+        weft_command_queue_get(sim_scene.queues, sim_scene.sim, (int)rank % 2, &work->request.commands), 0);
 }
 
 void few_open_on(const char *device, uint32_t ops, uint32_t hosts, exec_world_mangle *mangle)
@@ -64,8 +65,8 @@ void few_open_on(const char *device, uint32_t ops, uint32_t hosts, exec_world_ma
                                                .slice_bytes = 1024,
                                                .sharing = EXEC_TOGETHER,
                                                .mangle = mangle,
-                                               .programs = {few.mode, FEW_BYTES}};
-    exec_scene_open(device);
+                                               .collectives = {few.mode, FEW_BYTES}};
+    sim_scene_open(device);
     few.ops = ops;
     assert_int_equal(exec_world_open(&options, &few.world), 0);
     for (uint32_t n = 0; n < ops; n++) {
@@ -86,19 +87,19 @@ void few_close(void)
             struct few_work *work = &few.works[n][r];
             if (work->op)
                 weft_exec_op_free(work->op);
-            weft_lane_put(work->request.lane);
+            weft_command_queue_put(work->request.commands);
             weft_plan_free(work->plan);
         }
     }
     exec_world_close(few.world);
     for (uint32_t n = 0; n < few.ops; n++) {
         for (uint32_t r = 0; r < FEW_RANKS; r++) {
-            const struct weft_device_ops *ops = &exec_scene.sim->ops;
-            assert_int_equal(ops->release(exec_scene.sim->device, few.works[n][r].input), 0);
-            assert_int_equal(ops->release(exec_scene.sim->device, few.works[n][r].output), 0);
+            const struct weft_device_ops *ops = &sim_scene.sim->ops;
+            assert_int_equal(ops->release(sim_scene.sim->device, few.works[n][r].input), 0);
+            assert_int_equal(ops->release(sim_scene.sim->device, few.works[n][r].output), 0);
         }
     }
-    exec_scene_close();
+    sim_scene_close();
 }
 
 void few_start(uint32_t number, uint32_t rank)
@@ -162,10 +163,10 @@ void few_one_by_one(uint32_t from, uint32_t end)
     }
 }
 
-uint64_t few_programs(void)
+uint64_t few_collectives(void)
 {
-    uint64_t programs = weft_exec_get_stats(exec_world_rank(few.world, 0))->programs;
+    uint64_t collectives = weft_exec_get_stats(exec_world_rank(few.world, 0))->collectives;
     for (uint32_t r = 1; r < FEW_RANKS; r++)
-        assert_int_equal(weft_exec_get_stats(exec_world_rank(few.world, r))->programs, programs);
-    return programs;
+        assert_int_equal(weft_exec_get_stats(exec_world_rank(few.world, r))->collectives, collectives);
+    return collectives;
 }

@@ -4,7 +4,7 @@
 #ifndef WEFT_TESTS_EXEC_FEW_H
 #define WEFT_TESTS_EXEC_FEW_H
 
-#include "tests/support/exec_scene.h"
+#include "tests/support/sim_scene.h"
 
 #define FEW_RANKS 3
 #define FEW_OPS   24
@@ -22,7 +22,7 @@ struct few {
     struct exec_world *world;
     struct few_work works[FEW_OPS][FEW_RANKS];
     uint32_t ops;
-    enum weft_program_mode mode;
+    enum weft_device_collective_mode mode;
     size_t count; /* of all operations; 0: various */
 };
 extern struct few few;
@@ -42,6 +42,6 @@ void few_turn(int times);
 void few_one_by_one(uint32_t from, uint32_t end);
 void few_expect_sums(uint32_t ops);
 /* How many of them have been programs, at each rank. */
-uint64_t few_programs(void);
+uint64_t few_collectives(void);
 
 #endif

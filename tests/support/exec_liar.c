@@ -19,14 +19,14 @@ static int checks;
 static int send_mangled(struct weft_link *link, const void *header, size_t header_size, const void *payload,
                         size_t size)
 {
-    struct weft_wire_header told;
+    struct weft_wire_header changed;
     uint8_t *copy = calloc(1, size + 64);
-    memcpy(&told, header, sizeof told);
+    memcpy(&changed, header, sizeof changed);
     if (size)
         memcpy(copy, payload, size);
-    mangle(&told, copy, &size);
-    told.size = (uint32_t)size;
-    int status = weft_transport_find("loop")->send(link, &told, header_size, copy, size);
+    mangle(&changed, copy, &size);
+    changed.size = (uint32_t)size;
+    int status = weft_transport_find("loop")->send(link, &changed, header_size, copy, size);
     free(copy);
     return status;
 }

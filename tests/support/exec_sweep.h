@@ -16,14 +16,17 @@ typedef void sweep_place(uint32_t rank, uint32_t *random, struct case_device *de
 struct exec_sweep {
     struct exec_world *world;
     uint32_t ranks;
-    const struct weft_hosts *hosts; /* NULL, or only what follows their order */
-    const char *mode;               /* for what is said */
-    sweep_place *place;             /* NULL: host memory */
-    struct weft_lanes *lanes;       /* with place */
+    const struct weft_hosts *hosts;     /* NULL, or only what follows their order */
+    const char *mode;                   /* for what is said */
+    sweep_place *place;                 /* NULL: host memory */
+    struct weft_command_queues *queues; /* with place */
     const size_t *counts;
     size_t count_count;
 };
 
 void exec_sweep(const struct exec_sweep *sweep, uint32_t *random);
+/* The same in a world of its own, at a short and a long count, in which nothing stays registered. What its ranks have moved. */
+struct weft_exec_stats exec_sweep_world(const struct exec_world_options *world, sweep_place *place,
+                                        struct weft_command_queues *queues, uint32_t *random);
 
 #endif

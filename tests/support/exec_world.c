@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/support/exec_world.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "comm/exec/device/ops.h"
 #include "tests/support/exec_liar.h"
+#include "tests/support/exec_region.h"
 #include "transport/registry.h"
 
 #define BUFFERS_MAX 256
-#define LETTERS_MAX 64
+#define OOBS_MAX    64
 
 struct world_rank {
     struct exec_world *world;
@@ -20,6 +22,8 @@ struct world_rank {
     size_t address_size;
     struct weft_exec *exec;
     struct weft_shares *shares; /* NULL: none */
+    int stopped;                /* what the executor has stopped for, 0: it has not */
+    char words[WEFT_DETAIL_MAX];
     struct weft_plan *plans[WEFT_ALGO_COUNT][2];
     struct {
         void *memory;
@@ -31,24 +35,16 @@ struct world_rank {
     } buffers[BUFFERS_MAX];
 };
 
-/* On its way between ranks of a transport that makes its links by letters. */
-struct letter {
+/* On its way between ranks of a transport that makes its links by out-of-band messages. */
+struct oob {
     uint32_t from, to;
     size_t size;
-    uint8_t bytes[WEFT_LETTER_MAX];
-};
-
-/* Memory and where the host sees it. */
-struct weft_region {
-    const uint8_t *memory;
-    uint8_t *seen;
-    void *mapped; /* NULL: nothing */
-    size_t mapped_bytes;
+    uint8_t bytes[WEFT_OOB_MAX];
 };
 
 struct exec_world {
-    uint32_t regions, letter_count;
-    struct letter letters[LETTERS_MAX];
+    uint32_t regions, oob_count;
+    struct oob oobs[OOBS_MAX];
     struct exec_world_options options;
     struct weft_transport_ops ops;
     uint32_t random;
@@ -141,20 +137,6 @@ static void buffer_put(void *arg, uint32_t transport, void *buffer, size_t size)
     }
 }
 
-static int map_dmabuf(const struct weft_device_kind *kind, const void *memory, size_t size,
-                      struct weft_region *region)
-{
-    uint64_t offset;
-    int fd, status = kind->ops.export_dmabuf(kind->device, memory, size, &fd, &offset);
-    if (status != WEFT_OK)
-        return status;
-    region->mapped_bytes = offset + size;
-    region->mapped = mmap(NULL, region->mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    region->seen = (uint8_t *)region->mapped + offset;
-    return region->mapped == MAP_FAILED ? weft_fail(WEFT_SYSTEM, "a dma-buf cannot be mapped") : WEFT_OK;
-}
-
 static int register_dmabuf(struct world_rank *self, const void *memory, size_t size,
                            struct weft_region **region)
 {
@@ -227,7 +209,7 @@ static int region_get(void *arg, uint32_t transport, const void *memory, size_t 
         return weft_fail(WEFT_NOMEM, "no memory for a region");
     region->memory = memory;
     region->seen = (uint8_t *)(uintptr_t)memory;
-    int status = is_device ? map_dmabuf(kind, memory, size, region) : WEFT_OK;
+    int status = is_device ? exec_region_map(kind, memory, size, region) : WEFT_OK;
     if (status != WEFT_OK) {
         free(region);
         return status;
@@ -252,26 +234,14 @@ static void region_put(void *arg, uint32_t transport, struct weft_region *region
         self->world->ops.dereg(region);
         return;
     }
-    if (region->mapped)
-        munmap(region->mapped, region->mapped_bytes);
-    free(region);
+    exec_region_free(region);
 }
 
-static uint8_t *seen(const struct weft_region *region, const void *memory)
+static void stopped(void *arg, int status, const char *words)
 {
-    return region ? region->seen + ((const uint8_t *)memory - region->memory) : (uint8_t *)(uintptr_t)memory;
-}
-
-static int land_seen(struct weft_link *link, struct weft_region *region, void *memory, size_t size,
-                     uint64_t cookie, struct weft_token *token)
-{
-    return weft_transport_find("loop")->land(link, NULL, seen(region, memory), size, cookie, token);
-}
-
-static int put_seen(struct weft_link *link, const struct weft_token *token, struct weft_region *region,
-                    const void *memory, size_t size, uint64_t cookie)
-{
-    return weft_transport_find("loop")->put(link, token, NULL, seen(region, memory), size, cookie);
+    struct world_rank *self = arg;
+    self->stopped = status;
+    snprintf(self->words, sizeof self->words, "%s", words);
 }
 
 static struct weft_shares *shares_of(void *arg)
@@ -285,11 +255,11 @@ static void handle_event(void *arg, const struct weft_event *event)
     struct world_rank *self = arg;
     if (event->kind == WEFT_EVENT_MESSAGE)
         weft_exec_message(self->exec, event->sender, event->data, event->data_size);
-    else if (event->kind == WEFT_EVENT_PUT_DONE || event->kind == WEFT_EVENT_LANDED)
+    else if (event->kind == WEFT_EVENT_PUT_DONE || event->kind == WEFT_EVENT_FILLED)
         weft_exec_io_done(self->exec, event->cookie, event->status);
 }
 
-static int tell(void *arg, const void *address, size_t address_size, const void *bytes, size_t size)
+static int oob_send(void *arg, const void *address, size_t address_size, const void *bytes, size_t size)
 {
     struct world_rank *self = arg;
     struct exec_world *world = self->world;
@@ -297,11 +267,11 @@ static int tell(void *arg, const void *address, size_t address_size, const void 
         if (world->ranks[r].address_size != address_size ||
             memcmp(world->ranks[r].address, address, address_size) != 0)
             continue;
-        if (world->letter_count == LETTERS_MAX)
+        if (world->oob_count == OOBS_MAX)
             return WEFT_AGAIN;
-        struct letter *letter = &world->letters[world->letter_count++];
-        *letter = (struct letter){.from = (uint32_t)(self - world->ranks), .to = r, .size = size};
-        memcpy(letter->bytes, bytes, size);
+        struct oob *oob = &world->oobs[world->oob_count++];
+        *oob = (struct oob){.from = (uint32_t)(self - world->ranks), .to = r, .size = size};
+        memcpy(oob->bytes, bytes, size);
         return WEFT_OK;
     }
     return WEFT_PEER_FAILED;
@@ -310,12 +280,12 @@ static int tell(void *arg, const void *address, size_t address_size, const void 
 /* More may be written meanwhile. */
 static void hand_over(struct exec_world *world)
 {
-    while (world->letter_count) {
-        struct letter letter = world->letters[0];
-        const struct world_rank *from = &world->ranks[letter.from];
-        memmove(world->letters, world->letters + 1, --world->letter_count * sizeof *world->letters);
-        world->ops.told(world->ranks[letter.to].transport, from->address, from->address_size, letter.bytes,
-                        letter.size);
+    while (world->oob_count) {
+        struct oob oob = world->oobs[0];
+        const struct world_rank *from = &world->ranks[oob.from];
+        memmove(world->oobs, world->oobs + 1, --world->oob_count * sizeof *world->oobs);
+        world->ops.oob_receive(world->ranks[oob.to].transport, from->address, from->address_size, oob.bytes,
+                               oob.size);
     }
 }
 
@@ -326,8 +296,8 @@ static int open_rank(struct exec_world *world, uint32_t rank)
     struct weft_transport_params params = {.size = sizeof params,
                                            .provider = world->options.mode,
                                            .fail = weft_fail,
-                                           .tell = world->options.transport ? tell : NULL,
-                                           .tell_arg = self};
+                                           .oob_send = world->options.transport ? oob_send : NULL,
+                                           .oob_arg = self};
     int status = world->ops.open(&params, &self->transport);
     if (status != WEFT_OK)
         return status;
@@ -339,13 +309,15 @@ static int open_rank(struct exec_world *world, uint32_t rank)
         .id = 1,
         .rank = rank,
         .ranks = world->options.ranks,
+        .devices = &weft_exec_devices,
         .window = world->options.window,
         .first_sequence = world->options.first_sequence,
-        .programs = world->options.programs,
+        .collectives = world->options.collectives,
         .hooks = {.arg = self,
                   .comm = self,
                   .connect = connect_rank,
                   .sent_by = sent_by,
+                  .stopped = stopped,
                   .buffer_get = buffer_get,
                   .buffer_put = buffer_put,
                   .region_get = region_get,
@@ -376,8 +348,8 @@ int exec_world_open(const struct exec_world_options *options, struct exec_world 
     int status = weft_transport_complete(
         weft_transport_find(options->transport ? options->transport : "loop"), &world->ops);
     if (options->registers && !options->transport) {
-        world->ops.land = land_seen;
-        world->ops.put = put_seen;
+        world->ops.advertise = exec_region_advertise;
+        world->ops.put = exec_region_put;
     }
     if (options->puts_are_late)
         world->ops.put = put_late;
@@ -430,6 +402,12 @@ struct weft_exec *exec_world_rank(struct exec_world *world, uint32_t rank)
     return world->ranks[rank].exec;
 }
 
+const char *exec_world_failure(const struct exec_world *world, uint32_t rank, int *status)
+{
+    *status = world->ranks[rank].stopped;
+    return *status == WEFT_OK ? NULL : world->ranks[rank].words;
+}
+
 struct weft_exec_stats exec_world_sum(const struct exec_world *world)
 {
     struct weft_exec_stats sum = {0};
@@ -438,6 +416,7 @@ struct weft_exec_stats exec_world_sum(const struct exec_world *world)
         sum.bytes_direct += of->bytes_direct;
         sum.bytes_staged += of->bytes_staged;
         sum.bytes_eager += of->bytes_eager;
+        sum.collectives += of->collectives;
     }
     return sum;
 }
@@ -457,13 +436,15 @@ static uint32_t next_rank(struct exec_world *world, uint32_t turn)
 
 int exec_world_turn(struct exec_world *world)
 {
-    int happened = world->letter_count != 0;
+    int happened = world->oob_count != 0;
     hand_over(world);
     for (uint32_t i = 0; i < world->options.ranks; i++) {
         struct world_rank *self = &world->ranks[next_rank(world, i)];
         int events = world->ops.poll(self->transport, 64, handle_event, self);
         happened += events > 0 ? events : 0;
         happened += weft_exec_progress(self->exec);
+        if (self->stopped) /* as a communicator that has heard no other reason */
+            weft_exec_fail(self->exec, self->stopped);
     }
     return happened;
 }
@@ -482,7 +463,7 @@ static int cached_plan(struct exec_world *world, uint32_t rank, enum weft_algori
     return status;
 }
 
-static int has_lanes(const struct exec_world *world)
+static int has_command_queues(const struct exec_world *world)
 {
     for (uint32_t r = 0; r < world->options.ranks; r++) {
         if (weft_exec_is_blocked(world->ranks[r].exec))
@@ -506,7 +487,7 @@ static int drive(struct exec_world *world)
         if (done == ranks)
             return WEFT_OK;
         idle = exec_world_turn(world) ? 0 : idle + 1;
-        if (idle > 100 && has_lanes(world)) /* a device takes its time */
+        if (idle > 100 && has_command_queues(world)) /* a device takes its time */
             usleep(20);
     }
     return weft_fail(WEFT_TIMEOUT, "nothing moves any more");

@@ -7,11 +7,11 @@
 #ifndef WEFT_TESTS_EXEC_WORLD_H
 #define WEFT_TESTS_EXEC_WORLD_H
 
-#include "comm/exec.h"
+#include "comm/exec/exec.h"
 
 /* Whether ranks reach each other's device memory. */
 enum exec_sharing {
-    EXEC_APART,    /* they are not told to be on one machine */
+    EXEC_APART,    /* they are not said to be on one machine */
     EXEC_TOGETHER, /* threads of one process */
     EXEC_ONE_WAY,  /* the same, but ranks with an odd number have no set */
 };
@@ -28,14 +28,14 @@ struct exec_world_options {
     int stage_only;
     int no_staging; /* there is no staging memory */
     enum exec_sharing sharing;
-    struct weft_exec_programs programs;
+    struct weft_exec_collectives collectives;
     exec_world_mangle *mangle; /* of every message before it is sent; NULL: none. The transport is loop. */
     int checks;        /* 0, or how many times mapped memory is found to be exposed before it is not */
     int puts_are_late; /* the peer has taken back what they name */
     int short_tokens;  /* what ranks expose to each other is a byte shorter than the message says */
     uint32_t seed;     /* order in which ranks are driven; 0 round-robin */
-    /* The transport registers memory of this kind (NULL: of none) as a dma-buf, and puts from there and lands there: by the processor,
-     * which sees the memory elsewhere. Other memory is registered as the host's. */
+    /* The transport registers memory of this kind (NULL: of none) as a dma-buf, and puts from there and has receive buffers
+     * there: by the processor, which sees the memory elsewhere. Other memory is registered as the host's. */
     const struct weft_device_kind *registers;
     const char *transport;          /* NULL: "loop"; another one registers by itself */
     uint64_t refuses;               /* ranks that are refused it, as bits */
@@ -47,8 +47,10 @@ struct exec_world;
 int exec_world_open(const struct exec_world_options *options, struct exec_world **world);
 void exec_world_close(struct exec_world *world);
 struct weft_exec *exec_world_rank(struct exec_world *world, uint32_t rank);
+/* What a rank's executor has stopped for: the words, and *status. NULL: it has not. */
+const char *exec_world_failure(const struct exec_world *world, uint32_t rank, int *status);
 
-/* Of all ranks together: bytes. */
+/* Of all ranks together: bytes and programs. */
 struct weft_exec_stats exec_world_sum(const struct exec_world *world);
 
 /* Regions of buffers that have not been given back. */

@@ -13,12 +13,21 @@
 
 int job_open(struct job *job, const char *transports, const char *provider)
 {
+    /* It says who waits for whom, before the limit of the ranks ends them. */
+    return job_open_within(job, transports, provider, 100000);
+}
+
+int job_open_within(struct job *job, const char *transports, const char *provider, int64_t timeout_ms)
+{
+    char settings[128];
     weft_context_options context_options = WEFT_CONTEXT_OPTIONS_INIT;
-    context_options.transports = transports;
-    context_options.ofi_provider = provider;
     weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
+    snprintf(settings, sizeof settings, "%s%s%s%s%s", transports ? "transport=" : "",
+             transports ? transports : "", transports && provider ? "," : "", provider ? "ofi_provider=" : "",
+             provider ? provider : "");
+    context_options.settings = *settings ? settings : NULL;
     test_ranks_options(&options);
-    options.timeout_ms = 100000; /* says who waits for whom, before the limit of the ranks ends them */
+    options.timeout_ms = timeout_ms;
     int status = weft_context_open(&context_options, &job->context);
     if (status != WEFT_OK)
         return status;
@@ -30,6 +39,42 @@ int job_open(struct job *job, const char *transports, const char *provider)
     weft_context_close(job->context);
     weft_error_set_detail(detail);
     return status;
+}
+
+int job_open_beside(struct job *made, const struct job *job, const char *settings)
+{
+    weft_context_options context_options = WEFT_CONTEXT_OPTIONS_INIT;
+    weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
+    char address[64] = "";
+    options.rank = weft_comm_rank(job->comm);
+    options.ranks = weft_comm_size(job->comm);
+    options.listen_fd = options.rank == 0 ? test_ranks_listen(address, sizeof address) : -1;
+    options.address = address;
+    options.secret = TEST_SECRET;
+    options.secret_size = TEST_SECRET_BYTES;
+    options.name = "beside";
+    context_options.settings = settings;
+    int status = weft_broadcast(job->comm, address, address, sizeof address, WEFT_UINT8, 0, NULL);
+    if (status == WEFT_OK)
+        status = weft_context_open(&context_options, &made->context);
+    return status == WEFT_OK ? weft_comm_create(made->context, &options, &made->comm) : status;
+}
+
+int job_make_op(weft_context *context, weft_reduce_callback *reduce, void *arg, int commutative, weft_op *op)
+{
+    weft_op_options options = WEFT_OP_OPTIONS_INIT;
+    options.reduce = reduce;
+    options.arg = arg;
+    options.commutative = commutative;
+    return weft_op_create(context, &options, op);
+}
+
+int job_make_scaling(weft_context *context, weft_dtype dtype, const void *scalar, weft_op *op)
+{
+    weft_op_options options = WEFT_OP_OPTIONS_INIT;
+    options.scalar = scalar;
+    options.scalar_dtype = dtype;
+    return weft_op_create(context, &options, op);
 }
 
 int job_close(struct job *job)
@@ -49,21 +94,30 @@ static int probe_ofi(int rank, int ranks, void *arg)
     int status = job_open(&job, "ofi", arg);
     if (status != WEFT_OK) {
         fprintf(stderr, "no libfabric provider '%s': %s\n", (const char *)arg, weft_error_detail());
-        return status == WEFT_MISSING ? NOT_HERE : 1;
+        return status == WEFT_NOT_FOUND ? NOT_HERE : 1;
     }
     return job_close(&job) != WEFT_OK;
 }
 
-/* Any other failure is the test's to find. */
+/* Asked once, as ranks that load libfabric take their time. Any other failure is the test's to find. */
 int job_has_ofi(const char *provider)
 {
+    static const char *here[8];
+    static size_t count;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(here[i], provider) == 0)
+            return 1;
+    }
     int statuses[2];
     test_ranks_fork_status(2, probe_ofi, (void *)(uintptr_t)provider, statuses);
-    if (!WIFEXITED(statuses[0]) || WEXITSTATUS(statuses[0]) != NOT_HERE)
-        return 1;
-    printf("SKIP: no libfabric provider '%s'\n", provider);
-    fflush(stdout);
-    return 0;
+    if (WIFEXITED(statuses[0]) && WEXITSTATUS(statuses[0]) == NOT_HERE) {
+        printf("SKIP: no libfabric provider '%s'\n", provider);
+        fflush(stdout);
+        return 0;
+    }
+    if (count < sizeof here / sizeof *here)
+        here[count++] = provider; /* names are literals */
+    return 1;
 }
 
 /* Powers of two and their negatives: products stay exact for a few ranks, sums for many. */
@@ -133,7 +187,7 @@ int job_reduce(weft_comm *comm, void *send, void *recv, size_t count, weft_dtype
 {
     job_fill(send, dtype, weft_comm_rank(comm), count);
     memset(recv, 0xcc, count * weft_dtype_size(dtype));
-    CHECK_OK(weft_allreduce(comm, send, recv, count, dtype, WEFT_SUM));
+    CHECK_OK(weft_allreduce(comm, send, recv, count, dtype, WEFT_SUM, NULL));
     CHECK(job_wrong(recv, dtype, WEFT_SUM, weft_comm_size(comm), count) == 0);
     return 0;
 }
@@ -144,8 +198,18 @@ int job_pass_on(weft_comm *comm, void *send, void *recv, size_t count, weft_dtyp
     size_t size = count * weft_dtype_size(dtype);
     job_fill(send, dtype, rank, count);
     memset(recv, 0xcc, size);
-    CHECK_OK(weft_sendrecv(comm, send, count, (rank + 1) % ranks, 7, recv, count, left, 7, dtype, NULL));
+    CHECK_OK(
+        weft_sendrecv(comm, send, count, (rank + 1) % ranks, 7, recv, count, left, 7, dtype, NULL, NULL));
     job_fill(send, dtype, left, count);
     CHECK(memcmp(send, recv, size) == 0);
     return 0;
+}
+
+int job_greet(weft_comm *comm)
+{
+    int rank = weft_comm_rank(comm), ranks = weft_comm_size(comm), status = WEFT_OK;
+    for (int by = 1; by < ranks && status == WEFT_OK; by++)
+        status = weft_sendrecv(comm, NULL, 0, (rank + by) % ranks, 0, NULL, 0, (rank + ranks - by) % ranks, 0,
+                               WEFT_UINT8, NULL, NULL);
+    return status;
 }

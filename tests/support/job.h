@@ -17,12 +17,20 @@ struct job {
     weft_comm *comm;
 };
 
-/* In a body of test_ranks_*(): opens context and communicator. 0 or a status. */
+/* In a body of test_ranks_*(): opens context and communicator. 0 or a status. transports and provider as WEFT_TRANSPORT and
+ * WEFT_OFI_PROVIDER have them, NULL for what the environment says. */
 int job_open(struct job *job, const char *transports, const char *provider);
+int job_open_within(struct job *job, const char *transports, const char *provider, int64_t timeout_ms);
+/* The same ranks once more, in a context of its own with these settings. job_open() does it once. */
+int job_open_beside(struct job *made, const struct job *job, const char *settings);
 int job_close(struct job *job);
 
 /* Whether libfabric has this provider here; prints "SKIP: reason" when not. */
 int job_has_ofi(const char *provider);
+
+/* User-defined operations: a function; a scalar that multiplies this rank's input. 0 or a status. */
+int job_make_op(weft_context *context, weft_reduce_callback *reduce, void *arg, int commutative, weft_op *op);
+int job_make_scaling(weft_context *context, weft_dtype dtype, const void *scalar, weft_op *op);
 
 /* Exactly representable test data of a type: value of element index of a rank; sums over up to 64 ranks stay
  * exact. */
@@ -36,5 +44,8 @@ size_t job_wrong(const void *memory, weft_dtype dtype, weft_op op, int ranks, si
  * elements. Whether what came is right: 0, or 1 and said on stderr. */
 int job_reduce(weft_comm *comm, void *send, void *recv, size_t count, weft_dtype dtype);
 int job_pass_on(weft_comm *comm, void *send, void *recv, size_t count, weft_dtype dtype);
+
+/* In a body, on every rank: an empty message from each rank to each other one, which connects them. 0 or a status. */
+int job_greet(weft_comm *comm);
 
 #endif

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "algos/hosts.h"
-#include "comm/comm.h"
+#include "comm/core/comm.h"
 #include "tests/support/ranks.h"
 
 /* The pieces of an order in which hosts follow each other, or nothing where that is not so. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layout that a communicator of ranks on named hosts must have, told by strings: "abca" are four ranks on the hosts "a",
+/* The layout that a communicator of ranks on named hosts must have, described by strings: "abca" are four ranks on the hosts "a",
  * "b", "c" and "a". */
 #ifndef WEFT_TESTS_LAYOUTS_H
 #define WEFT_TESTS_LAYOUTS_H
@@ -13,7 +13,7 @@ struct test_layout {
     const char *sequence; /* the hosts as the fabric orders them; NULL: by name */
     int by_rank;          /* WEFT_ORDER=rank */
     const char *numa; /* [ranks]: digits of NUMA nodes, '-' where a rank runs on several; NULL: not known */
-    const char *domains; /* [ranks]: letters of who shares memory; NULL: all ranks of a host */
+    const char *domains; /* [ranks]: characters of who shares memory; NULL: all ranks of a host */
     int same_name;       /* domains of one host's name are on machines of their own */
 };
 

@@ -37,14 +37,14 @@ static void *lose(void *arg)
     return NULL;
 }
 
-static int call_until_told(struct scene *scene, struct job *job, int rank, float *send, float *recv)
+static int call_until_reported(struct scene *scene, struct job *job, int rank, float *send, float *recv)
 {
     int status = WEFT_OK;
     for (int i = 0; status == WEFT_OK && i < 1000000; i++) {
         pthread_t thread;
         if (rank == LOST && i == 4)
             CHECK(pthread_create(&thread, NULL, lose, scene) == 0 && pthread_detach(thread) == 0);
-        status = weft_allreduce(job->comm, send, recv, scene->count, WEFT_FLOAT32, WEFT_SUM);
+        status = weft_allreduce(job->comm, send, recv, scene->count, WEFT_FLOAT32, WEFT_SUM, NULL);
     }
     const char *why = rank == LOST ? "declared dead by rank" : "rank 1 on host";
     if (status == WEFT_PEER_FAILED && strstr(weft_error_detail(), why) &&
@@ -66,7 +66,7 @@ static int survive(struct scene *scene, struct job *job, weft_comm *pair, float 
 {
     weft_comm *smaller;
     CHECK(go_on(pair, send, recv, scene->count) == 0);
-    CHECK_OK(weft_comm_shrink(job->comm, &smaller));
+    CHECK_OK(weft_comm_shrink(job->comm, &smaller, NULL));
     CHECK(go_on(smaller, send, recv, scene->count) == 0);
     CHECK_OK(weft_comm_destroy(smaller));
     CHECK(go_on(pair, send, recv, scene->count) == 0);
@@ -91,8 +91,8 @@ static int body(int rank, int ranks, void *arg)
     if (rank == LOST)
         scene->pid = getpid();
     else
-        CHECK_OK(weft_comm_subset(job.comm, others, 2, 3, &pair));
-    CHECK(call_until_told(scene, &job, rank, send, recv) == 0);
+        CHECK_OK(weft_comm_subset(job.comm, others, 2, 3, &pair, NULL));
+    CHECK(call_until_reported(scene, &job, rank, send, recv) == 0);
     if (rank != LOST)
         CHECK(survive(scene, &job, pair, send, recv) == 0);
     CHECK_OK(job_close(&job));

@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # For the tests of weft-perf from outside: runs it and counts what holds. Sourced; $perf is the program afterwards.
-set -u
+source "$(dirname "${BASH_SOURCE[0]}")/start.sh"
 unset RANK WORLD_SIZE MASTER_ADDR WEFT_PORT
-BUILD=${BUILD:-build}
 perf=$BUILD/weft-perf
 [[ -x $perf ]] || { echo "SKIP: $perf is not built"; exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-source "$(dirname "${BASH_SOURCE[0]}")/tally.sh"
 # run ARGUMENTS: leaves the exit status in $rc, the streams in $work/out and $work/err.
 run() {
     timeout -k 5 60 "$perf" "$@" >"$work/out" 2>"$work/err" </dev/null
@@ -15,8 +11,8 @@ run() {
 }
 # Whether the last run failed because something is not installed: then skips what $1 says.
 absent() {
-    [[ $rc == 3 ]] && grep -q 'a library or device is missing' "$work/err" || return 1
-    skip "$1: $(grep -m 1 -o 'a library or device is missing.*' "$work/err")"
+    [[ $rc == 3 ]] && grep -q 'a library, device or file was not found' "$work/err" || return 1
+    skip "$1: $(grep -m 1 -o 'a library, device or file was not found.*' "$work/err")"
 }
 rows() {
     grep -v '^#' "$work/out"

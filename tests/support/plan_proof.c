@@ -26,10 +26,11 @@ void plan_proof_expect(const struct weft_plan_request *request, struct weft_plan
     struct weft_verify_report report;
     if (weft_plans_verify((const struct weft_plan *const *)plans, request->ranks, options, &report) !=
         WEFT_OK)
-        fail_msg("%s by %s, root %d%s%s, window %u, %s: %s", weft_collective_name(request->collective),
-                 weft_algorithm_name(request->algorithm), request->root,
-                 request->in_place ? ", in place" : "", request->unequal ? ", unequal" : "", options->window,
-                 plan_hosts_name(request->hosts), weft_error_detail());
+        fail_msg("%s by %s, %u ranks, root %d%s%s, window %u, %s: %s",
+                 weft_collective_name(request->collective), weft_algorithm_name(request->algorithm),
+                 request->ranks, request->root, request->in_place ? ", in place" : "",
+                 request->unequal ? ", unequal" : "", options->window,
+                 request->hosts ? plan_hosts_name(request->hosts) : "one host", weft_error_detail());
 }
 
 uint32_t plan_proof_ranks(uint32_t ordinary, uint32_t sanitized)

@@ -4,25 +4,10 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The folder that has tests/ with this program in it. */
-static int find_build(char *path, size_t capacity)
-{
-    ssize_t length = readlink("/proc/self/exe", path, capacity - 1);
-    if (length < 0)
-        return -1;
-    path[length] = '\0';
-    char *tests = NULL;
-    for (char *at = path; (at = strstr(at, "/tests/")) != NULL; at++)
-        tests = at;
-    if (!tests)
-        return -1;
-    *tests = '\0';
-    return 0;
-}
+#include "tests/support/built.h"
 
 static int copy(const char *from, const char *to)
 {
@@ -43,13 +28,12 @@ static int copy(const char *from, const char *to)
 
 int test_plugin_put(const char *from, struct test_plugin *plugin)
 {
-    char build[1024], source[2048];
+    char source[4096];
     snprintf(plugin->folder, sizeof plugin->folder, "/tmp/weft-plugin-XXXXXX");
-    if (find_build(build, sizeof build) != 0 || !mkdtemp(plugin->folder)) {
+    if (test_built(from, source, sizeof source) != 0 || !mkdtemp(plugin->folder)) {
         perror("a folder for a plug-in");
         return -1;
     }
-    snprintf(source, sizeof source, "%s/%s", build, from);
     snprintf(plugin->path, sizeof plugin->path, "%s/plugin.so", plugin->folder);
     if (copy(source, plugin->path) == 0)
         return 0;

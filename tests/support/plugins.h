@@ -10,7 +10,7 @@ struct test_plugin {
     char path[128];
 };
 
-/* Copies a shared object, named from the build folder ("tests/plugins/least.so"), as "plugin.so". 0, or -1 after a line on
+/* Copies a shared object, named from the build folder ("tests/fakes/plugins/least.so"), as "plugin.so". 0, or -1 after a line on
  * stderr. */
 int test_plugin_put(const char *from, struct test_plugin *plugin);
 

@@ -2,7 +2,7 @@
 # What test_pmix.sh and test_pmix_slurm.sh share; they set launch, an array that starts a job when "-n N PROGRAM..."
 # is appended, and work, a folder of theirs.
 perf=$BUILD/weft-perf
-ranks=$BUILD/tests/integration/test_pmix
+ranks=$BUILD/tests/system/test_pmix
 source "$(dirname "${BASH_SOURCE[0]}")/tally.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/port.sh"
 finish() {

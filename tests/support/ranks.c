@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -36,7 +37,7 @@ static int limit_seconds = 120;
 /* Sanitized ranks need several times longer, on a busy machine more than the limit. */
 static int limit_in_force_s(void)
 {
-    return limit_seconds * (test_is_sanitized() ? 3 : 1);
+    return limit_seconds * (test_is_sanitized() ? 2 : 1);
 }
 
 void test_ranks_limit(int limit_s)
@@ -46,10 +47,12 @@ void test_ranks_limit(int limit_s)
 
 int test_ranks_listen(char *address, size_t capacity)
 {
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
     struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof name;
-    if (fd < 0 || bind(fd, (struct sockaddr *)&name, sizeof name) || listen(fd, 4096) ||
+    /* So that rank 0 can listen there again at once, for another communicator: connections that it has closed linger a minute. */
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) ||
+        bind(fd, (struct sockaddr *)&name, sizeof name) || listen(fd, 4096) ||
         getsockname(fd, (struct sockaddr *)&name, &length)) {
         perror("test ranks: listening on loopback");
         exit(1);
@@ -131,6 +134,15 @@ static void reap(int ranks, pid_t *pids, int *statuses)
         if (!progress)
             usleep(2000);
     }
+}
+
+void *test_ranks_shared(size_t size)
+{
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory != MAP_FAILED)
+        return memory;
+    perror("test ranks: mmap");
+    exit(1);
 }
 
 int test_ranks_fork_status(int ranks, test_rank_function *function, void *arg, int *statuses)

@@ -42,6 +42,9 @@ int test_ranks_threads(int ranks, test_rank_function *function, void *arg);
  * is printed for ranks that ended by a signal, so that tests can kill some. */
 int test_ranks_fork_status(int ranks, test_rank_function *function, void *arg, int *statuses);
 
+/* Zeroed memory that the ranks share, also as processes, until the program ends. Ends it when there is none. */
+void *test_ranks_shared(size_t size);
+
 /* Seconds until ranks are killed, for the following runs. */
 void test_ranks_limit(int limit_s);
 

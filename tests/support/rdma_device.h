@@ -16,7 +16,7 @@ int test_rdma_device(int index, char *name, size_t capacity);
 const char *test_rdma_address(int index, char *address, size_t capacity);
 
 /* How many contexts, domains, queues, queue pairs and regions of RDMA devices this process holds, as the kernel counts;
- * -1 where iproute2's rdma cannot tell. Memory windows are not among them. */
+ * -1 where iproute2's rdma cannot say. Memory windows are not among them. */
 int test_rdma_held(void);
 
 #endif

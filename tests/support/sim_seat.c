@@ -106,10 +106,10 @@ static int count_left(const struct device_seat *seat)
 {
     struct sim_counts counts;
     api_of(seat->kind)->counts(&counts);
-    int left = counts.spans + counts.queues + counts.streams + counts.events + counts.gates;
+    int left = counts.spans + counts.queues + counts.streams + counts.events + counts.waits;
     if (left)
-        fprintf(stderr, "left on the device: %d spans, %d queues, %d streams, %d events, %d gates\n",
-                counts.spans, counts.queues, counts.streams, counts.events, counts.gates);
+        fprintf(stderr, "left on the device: %d spans, %d queues, %d streams, %d events, %d stream waits\n",
+                counts.spans, counts.queues, counts.streams, counts.events, counts.waits);
     return left;
 }
 

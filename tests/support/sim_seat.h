@@ -12,7 +12,7 @@ extern const struct device_bench sim_bench;
 
 /* Before ranks are started or contexts opened, and behind them; any number of times in turn. options: "sim:seed=1". What end() returns is to
  * be 0: how often devices were to work on memory that had been released, as this process and those forked in between have logged it.
- * A log that tells nothing counts, too. It is one file from the first prepare() to the end of the process, and WEFT_LOG_FILE stays
+ * A log that says nothing counts, too. It is one file from the first prepare() to the end of the process, and WEFT_LOG_FILE stays
  * its name; nothing may be logged before. One thread calls them. */
 void sim_seats_prepare(const char *options);
 int sim_seats_end(void);

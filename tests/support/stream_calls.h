@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls in the order of the program's streams, between real ranks: what any kind with streams and gates must do. Everything is shown
+/* Stream-ordered calls between real ranks: what any kind with streams and stream waits must do. Everything is shown
  * from outside: by what the stream's own work sees, and by one thread that lets a stream go on only after its calls have
  * returned, so that a call which waited would hang the test. */
 #ifndef WEFT_TESTS_STREAM_CALLS_H

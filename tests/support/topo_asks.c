@@ -13,14 +13,27 @@
 
 #include "base/error.h"
 
-struct weft_graph *topo_read(const char *text)
+int topo_try(const char *text, struct weft_graph **graph)
 {
     struct weft_text given = {"file", text, strlen(text)};
-    struct weft_graph *graph = NULL;
     weft_error_clear();
-    if (weft_topo_read_text(&given, &graph) != 0)
-        fail_msg("%s", weft_error_detail());
+    return weft_topo_read_text(&given, graph);
+}
+
+struct weft_graph *topo_read(const char *text)
+{
+    struct weft_graph *graph = NULL;
+    if (topo_try(text, &graph) != 0)
+        fail_msg("%s in:\n%.4000s", weft_error_detail(), text);
     return graph;
+}
+
+void topo_fails(const char *text, const char *detail)
+{
+    struct weft_graph *graph = NULL;
+    assert_int_equal(topo_try(text, &graph), WEFT_INVALID);
+    assert_null(graph);
+    assert_string_equal(weft_error_detail(), detail);
 }
 
 void topo_refuses(weft_reader *reader, const char *text, size_t size, const char *detail)
@@ -86,6 +99,32 @@ uint32_t topo_joins(const struct weft_graph *graph, uint32_t a, uint32_t b, stru
             *edge = graph->edges[edges[i]];
     }
     return found;
+}
+
+struct weft_edge topo_edge(const struct weft_graph *graph, const char *a, const char *b)
+{
+    struct weft_edge edge = {0};
+    assert_int_equal(topo_joins(graph, topo_node(graph, a), topo_node(graph, b), &edge), 1);
+    return edge;
+}
+
+void topo_leads(const struct weft_graph *graph, const char *edges)
+{
+    char said[4096] = "";
+    size_t used = 0;
+    for (uint32_t i = 0; i < graph->edge_count; i++) {
+        const struct weft_edge *edge = &graph->edges[i];
+        assert_int_equal(edge->kind, WEFT_EDGE_FABRIC);
+        assert_int_equal(edge->flags, WEFT_EDGE_LINKS_UNKNOWN);
+        assert_int_equal(edge->links, 1);
+        assert_int_equal(edge->bytes_per_s, 0);
+        assert_int_equal(edge->port_a, -1);
+        assert_int_equal(graph->nodes[edge->b].kind, WEFT_NODE_SWITCH);
+        used += (size_t)snprintf(said + used, sizeof said - used, "%s%s>%s", used ? " " : "",
+                                 graph->nodes[edge->b].name, graph->nodes[edge->a].name);
+        assert_true(used < sizeof said);
+    }
+    assert_string_equal(said, edges);
 }
 
 const struct weft_node *topo_named(const struct weft_graph *graph, const char *name)

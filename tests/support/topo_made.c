@@ -28,7 +28,7 @@ uint32_t made_item(struct made *made, enum weft_node_kind kind, uint32_t parent,
     }
     struct made_item *item = &made->items[made->item_count];
     memset(item, 0, sizeof *item);
-    item->told = WEFT_NODE_TOLD(kind, parent, NULL);
+    item->given = WEFT_NODE_GIVEN(kind, parent, NULL);
     va_list arguments;
     va_start(arguments, name);
     vsnprintf(item->name, sizeof item->name, name, arguments);
@@ -40,11 +40,11 @@ uint32_t made_nic(struct made *made, uint32_t parent, const char *name, int rail
 {
     uint32_t nic = made_item(made, WEFT_NODE_NIC, parent, "%s", name);
     uint32_t port = made_item(made, WEFT_NODE_PORT, nic, "1");
-    made->items[nic].told.rail = made->items[port].told.rail = rail;
-    made->items[nic].told.parent_pci = 1;
-    made->items[port].told.index = 1;
-    made->items[port].told.state = WEFT_PORT_ACTIVE;
-    made->items[port].told.bytes_per_s = 50000000000u;
+    made->items[nic].given.rail = made->items[port].given.rail = rail;
+    made->items[nic].given.parent_pci = 1;
+    made->items[port].given.index = 1;
+    made->items[port].given.state = WEFT_PORT_ACTIVE;
+    made->items[port].given.bytes_per_s = 50000000000u;
     return port;
 }
 
@@ -55,9 +55,9 @@ uint32_t made_cable(struct made *made, uint32_t a, uint32_t b, uint32_t links)
         made->cables = realloc(made->cables, made->room_cables * sizeof *made->cables);
         assert_non_null(made->cables);
     }
-    struct weft_edge told = {
+    struct weft_edge given = {
         .kind = WEFT_EDGE_FABRIC, .links = links, .bytes_per_s = 50000000000u, .port_a = -1, .port_b = -1};
-    made->cables[made->cable_count] = (struct made_cable){a, b, told};
+    made->cables[made->cable_count] = (struct made_cable){a, b, given};
     return made->cable_count++;
 }
 
@@ -74,16 +74,16 @@ static void shuffle(uint32_t *list, uint32_t count, uint64_t seed)
 
 static void item_add(struct made *made, uint32_t item)
 {
-    struct made_item *told = &made->items[item];
+    struct made_item *given = &made->items[item];
     if (made->nodes[item] != WEFT_NODE_NONE)
         return;
-    struct weft_node_told node = told->told;
+    struct weft_node_given node = given->given;
     if (node.parent != MADE_NONE) {
         item_add(made, node.parent);
         node.parent = made->nodes[node.parent];
     }
-    node.name = told->name;
-    node.pci = told->pci[0] ? told->pci : NULL;
+    node.name = given->name;
+    node.pci = given->pci[0] ? given->pci : NULL;
     assert_int_equal(weft_graph_add_node(made->graph, &node, &made->nodes[item]), WEFT_OK);
 }
 
@@ -104,7 +104,7 @@ void made_build(struct made *made, uint64_t seed)
     shuffle(list, made->cable_count, seed);
     for (uint32_t i = 0; i < made->cable_count; i++) {
         const struct made_cable *cable = &made->cables[list[i]];
-        struct weft_edge edge = cable->told;
+        struct weft_edge edge = cable->given;
         int turned = seed && made_random(&seed, 2);
         uint32_t at;
         edge.a = made->nodes[turned ? cable->b : cable->a];

@@ -9,13 +9,13 @@
 #define MADE_NONE UINT32_MAX
 
 struct made_item {
-    struct weft_node_told told;
+    struct weft_node_given given;
     char name[64], pci[32];
 };
 
 struct made_cable {
     uint32_t a, b; /* items */
-    struct weft_edge told;
+    struct weft_edge given;
 };
 
 struct made {

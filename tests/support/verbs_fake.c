@@ -19,17 +19,17 @@ struct fake_address {
 struct instance {
     struct weft_transport *transport;
     struct fake_address address;
-    void *tell_arg;
-    int (*tell)(void *tell_arg, const void *address, size_t address_size, const void *letter, size_t size);
+    void *oob_arg;
+    int (*oob_send)(void *oob_arg, const void *address, size_t address_size, const void *oob, size_t size);
     struct weft_link *links[LINKS_MAX]; /* and their contexts */
     void *contexts[LINKS_MAX];
     int link_count;
     char devices[320]; /* that it was asked for */
-    atomic_int cut;    /* its links are broken, and it has been told */
+    atomic_int cut;    /* its links are broken, and it has heard of it */
 };
 
 _Thread_local char verbs_fake_devices[320];
-atomic_int verbs_fake_opened, verbs_fake_letters, verbs_fake_cut;
+atomic_int verbs_fake_opened, verbs_fake_oob, verbs_fake_cut;
 
 static _Thread_local struct verbs_fake next;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -46,7 +46,7 @@ void verbs_fake_reset(int is_lossy)
     memset(instances, 0, sizeof instances);
     instance_count = 0;
     lossy = is_lossy;
-    verbs_fake_opened = verbs_fake_letters = verbs_fake_cut = 0;
+    verbs_fake_opened = verbs_fake_oob = verbs_fake_cut = 0;
 }
 
 static struct instance *instance_of(const struct weft_transport *transport)
@@ -76,14 +76,14 @@ static int find_address(const void *loop, struct fake_address *address)
     return found;
 }
 
-static int fake_tell(void *arg, const void *address, size_t address_size, const void *letter, size_t size)
+static int fake_oob_send(void *arg, const void *address, size_t address_size, const void *oob, size_t size)
 {
     const struct instance *own = arg;
     struct fake_address whole;
     if (address_size != sizeof whole.loop || !find_address(address, &whole))
         return WEFT_PEER_FAILED;
-    int number = atomic_fetch_add(&verbs_fake_letters, 1);
-    return lossy && number % 3 == 0 ? WEFT_OK : own->tell(own->tell_arg, &whole, sizeof whole, letter, size);
+    int number = atomic_fetch_add(&verbs_fake_oob, 1);
+    return lossy && number % 3 == 0 ? WEFT_OK : own->oob_send(own->oob_arg, &whole, sizeof whole, oob, size);
 }
 
 static struct instance *new_instance(const struct weft_transport_params *params)
@@ -92,7 +92,7 @@ static struct instance *new_instance(const struct weft_transport_params *params)
     if (instance_count == INSTANCES_MAX)
         abort();
     struct instance *own = &instances[instance_count++];
-    *own = (struct instance){.tell_arg = params->tell_arg, .tell = params->tell};
+    *own = (struct instance){.oob_arg = params->oob_arg, .oob_send = params->oob_send};
     pthread_mutex_unlock(&lock);
     return own;
 }
@@ -103,13 +103,13 @@ static int fake_open(const struct weft_transport_params *params, struct weft_tra
     if (next.status != WEFT_OK)
         return params->fail(next.status, VERBS_FAKE_MISSING);
     if (next.missing && strstr(verbs_fake_devices, next.missing))
-        return params->fail(WEFT_MISSING, "verbs: cannot open %s", next.missing);
+        return params->fail(WEFT_NOT_FOUND, "verbs: cannot open %s", next.missing);
     struct weft_transport *transport;
     struct instance *own = new_instance(params);
     struct weft_transport_params inner = *params;
-    inner.provider = "put:letters";
-    inner.tell_arg = own;
-    inner.tell = fake_tell;
+    inner.provider = "put:oob";
+    inner.oob_arg = own;
+    inner.oob_send = fake_oob_send;
     int status = weft_loop_ops.open(&inner, &transport);
     if (status != WEFT_OK)
         return status;
@@ -166,12 +166,12 @@ static int fake_sent_by(struct weft_transport *transport, const void *sender, co
            weft_loop_ops.sent_by(transport, sender, address, sizeof((struct fake_address *)0)->loop);
 }
 
-static void fake_told(struct weft_transport *transport, const void *from, size_t from_size,
-                      const void *letter, size_t size)
+static void fake_oob_receive(struct weft_transport *transport, const void *from, size_t from_size,
+                             const void *oob, size_t size)
 {
     if (from_size != sizeof(struct fake_address))
         abort();
-    weft_loop_ops.told(transport, from, sizeof((struct fake_address *)0)->loop, letter, size);
+    weft_loop_ops.oob_receive(transport, from, sizeof((struct fake_address *)0)->loop, oob, size);
 }
 
 static int fake_poll(struct weft_transport *transport, int budget, weft_event_handler *handler, void *arg)
@@ -201,10 +201,10 @@ static const char *fake_why(struct weft_link *link)
 }
 
 /* A list as "mlx5_1:1,mlx5_3:1". */
-static int asked_rails(const char *list, struct weft_rail_info *rails, int capacity)
+static int asked_rails(const char *list, weft_rail *rails, int capacity)
 {
     int count = 0, length;
-    struct weft_rail_info info = {.size = sizeof info, .active = 1, .bytes_per_s = 50000000000};
+    weft_rail info = {.size = sizeof info, .active = 1, .bytes_per_s = 50000000000};
     for (; sscanf(list, "%63[^:]:%d%n", info.device, &info.port, &length) == 2; list += length + 1) {
         if (count < capacity)
             memcpy(&rails[count], &info, rails[count].size < sizeof info ? rails[count].size : sizeof info);
@@ -215,12 +215,12 @@ static int asked_rails(const char *list, struct weft_rail_info *rails, int capac
     return count;
 }
 
-static int fake_rails(struct weft_transport *transport, struct weft_rail_info *rails, int capacity)
+static int fake_rails(struct weft_transport *transport, weft_rail *rails, int capacity)
 {
     const char *asked = instance_of(transport)->devices;
     if (*asked)
         return asked_rails(asked, rails, capacity);
-    static const struct weft_rail_info known[] = {
+    static const weft_rail known[] = {
         {sizeof *known, "mlx5_0", 1, "InfiniBand", "fe80::1", 0, 4096, 1, 12500000000},
         {sizeof *known, "mlx5_1", 2, "Ethernet", "::ffff:10.0.0.1", 3, 1024, 0, 3125000000},
     };
@@ -241,7 +241,7 @@ const struct weft_transport_ops *verbs_fake_ops(void)
         fake.reachable = fake_reachable;
         fake.connect = fake_connect;
         fake.sent_by = fake_sent_by;
-        fake.told = fake_told;
+        fake.oob_receive = fake_oob_receive;
         fake.poll = fake_poll;
         fake.why = fake_why;
         fake.rails = fake_rails;

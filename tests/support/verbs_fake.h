@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A transport that takes the place of "verbs" in tests of how links are chosen and made: loop's, whose links come up by
- * letters, with addresses that belong to a fabric. Ranks are threads of one process. A program that uses it is linked with
+ * out-of-band messages, with addresses that belong to a fabric. Ranks are threads of one process. A program that uses it is linked with
  * --wrap=weft_transport_find and puts it in place there.
  */
 #ifndef WEFT_TESTS_VERBS_FAKE_H
@@ -17,19 +17,19 @@ struct verbs_fake {
     int status;      /* of open(): WEFT_OK, or why there is none */
     uint64_t fabric; /* instances of one reach each other */
     const char *
-        missing; /* open() has no device of this name: WEFT_MISSING where it is asked for; NULL: it has all */
+        missing; /* open() has no device of this name: WEFT_NOT_FOUND where it is asked for; NULL: it has all */
 };
 void verbs_fake_set(const struct verbs_fake *fake);
 
-/* Forgets all instances; lossy: every third letter gets lost. Before the ranks start. */
+/* Forgets all instances; lossy: every third out-of-band message gets lost. Before the ranks start. */
 void verbs_fake_reset(int lossy);
 
 /* The devices that the calling thread's last open() was asked for. */
 extern _Thread_local char verbs_fake_devices[320];
 
-extern atomic_int verbs_fake_opened;  /* instances */
-extern atomic_int verbs_fake_letters; /* told */
-extern atomic_int verbs_fake_cut;     /* fabric whose links break, each with one event; 0 none */
+extern atomic_int verbs_fake_opened; /* instances */
+extern atomic_int verbs_fake_oob;    /* out-of-band messages sent */
+extern atomic_int verbs_fake_cut;    /* fabric whose links break, each with one event; 0 none */
 
 #define VERBS_FAKE_MISSING "verbs: no RDMA device in this test"
 /* As long as a transport's texts get (transport/verbs/why.h, and what failover puts behind it): none of it gets lost. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small stand-in for the context's service thread: watches descriptors for transports under test.
+/* A small fake of the context's service thread: watches descriptors for transports under test.
  *
  * Threads: any. unwatch returns only when the descriptor's callback is not running, unless it is called from
  * that callback.

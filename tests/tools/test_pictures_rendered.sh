@@ -1,12 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # A program that knows nothing of weft makes images of the pictures of the documents.
-set -u
-cd "$(dirname "$0")/../.." || exit 1
+source "$(dirname "$0")/../support/start.sh"
 command -v rsvg-convert >/dev/null || { echo "SKIP: no rsvg-convert"; exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-source tests/support/tally.sh
 for picture in docs/pictures/*.svg; do
     if rsvg-convert "$picture" -o "$work/picture.png" 2>"$work/err" && [[ -s $work/picture.png ]]; then
         ok "$picture is rendered"

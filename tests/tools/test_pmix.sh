@@ -19,7 +19,7 @@ launch=("$mpirun" --oversubscribe)
 source "$(dirname "${BASH_SOURCE[0]}")/../support/pmix_jobs.sh"
 common
 
-# Rank 1 kills itself in the middle of a sweep. mpirun ends the job then; told to leave the others alone, it does, and
+# Rank 1 kills itself in the middle of a sweep. mpirun ends the job then; asked to leave the others alone, it does, and
 # they find out by themselves.
 cat >"$work/killed" <<EOF
 #!/bin/sh

@@ -80,7 +80,7 @@ static void characters(void *data, const char *text, int length)
         snprintf(reading->shape.text + used, sizeof reading->shape.text - used, "%.*s", length, text);
 }
 
-/* A text's box: from its table width, its letters reaching 3/4 of the size above the base line and 1/5 beneath. */
+/* A text's box: from its table width, its glyphs reaching 3/4 of the size above the base line and 1/5 beneath. */
 static void end(void *data, const char *name)
 {
     static const char fonts[] = "tnhdsbo";

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "topo/graph.h"
+#include "topo/graph/graph.h"
 
 struct shape {
     char look[16]; /* its class */

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "tests/support/topo_made.h"
+
 #define GB UINT64_C(1000000000)
 
 static struct weft_graph *begin(const char *source)
@@ -18,10 +20,10 @@ static struct weft_graph *begin(const char *source)
     return graph;
 }
 
-static uint32_t add(struct weft_graph *graph, struct weft_node_told told)
+static uint32_t add(struct weft_graph *graph, struct weft_node_given given)
 {
     uint32_t node = WEFT_NODE_NONE;
-    assert_int_equal(weft_graph_add_node(graph, &told, &node), 0);
+    assert_int_equal(weft_graph_add_node(graph, &given, &node), 0);
     return node;
 }
 
@@ -37,20 +39,20 @@ static struct weft_graph *end(struct weft_graph *graph)
     return graph;
 }
 
-static struct weft_node_told numa(uint32_t host, const char *name, int index)
+static struct weft_node_given numa(uint32_t host, const char *name, int index)
 {
-    struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_NUMA, host, name);
-    told.index = index;
-    return told;
+    struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_NUMA, host, name);
+    given.index = index;
+    return given;
 }
 
-static struct weft_node_told device(enum weft_node_kind kind, uint32_t parent, const char *name, int index)
+static struct weft_node_given device(enum weft_node_kind kind, uint32_t parent, const char *name, int index)
 {
-    struct weft_node_told told = WEFT_NODE_TOLD(kind, parent, name);
-    told.index = index;
-    told.parent_pci = 1;
-    told.parent_bytes_per_s = 32 * GB;
-    return told;
+    struct weft_node_given given = WEFT_NODE_GIVEN(kind, parent, name);
+    given.index = index;
+    given.parent_pci = 1;
+    given.parent_bytes_per_s = 32 * GB;
+    return given;
 }
 
 static uint32_t find(const struct weft_graph *graph, const char *name)
@@ -66,7 +68,7 @@ static uint32_t find(const struct weft_graph *graph, const char *name)
 struct weft_graph *sketch_machine(int gpus, const struct sketch_link *links, size_t count)
 {
     struct weft_graph *graph = begin("sketch of a machine");
-    uint32_t host = add(graph, WEFT_NODE_TOLD(WEFT_NODE_HOST, WEFT_NODE_NONE, "machine"));
+    uint32_t host = add(graph, WEFT_NODE_GIVEN(WEFT_NODE_HOST, WEFT_NODE_NONE, "machine"));
     uint32_t nodes[2] = {add(graph, numa(host, "numa0", 0)), add(graph, numa(host, "numa1", 1))};
     for (int i = 0; i < gpus; i++) {
         char name[16];
@@ -88,17 +90,17 @@ struct weft_graph *sketch_machine(int gpus, const struct sketch_link *links, siz
 static void add_port(struct weft_graph *graph, uint32_t nic, const char *name, int index,
                      enum weft_port_state state, uint64_t bytes_per_s)
 {
-    struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_PORT, nic, name);
-    told.index = index;
-    told.state = state;
-    told.bytes_per_s = bytes_per_s;
-    add(graph, told);
+    struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_PORT, nic, name);
+    given.index = index;
+    given.state = state;
+    given.bytes_per_s = bytes_per_s;
+    add(graph, given);
 }
 
 struct weft_graph *sketch_ports(void)
 {
     struct weft_graph *graph = begin("sketch of ports");
-    struct weft_node_told host = WEFT_NODE_TOLD(WEFT_NODE_HOST, WEFT_NODE_NONE, "machine");
+    struct weft_node_given host = WEFT_NODE_GIVEN(WEFT_NODE_HOST, WEFT_NODE_NONE, "machine");
     host.flags = WEFT_HOST_VIRTUAL;
     uint32_t top = add(graph, host), node = add(graph, numa(top, "numa0", 0));
     uint32_t gpu = add(graph, device(WEFT_NODE_GPU, node, "gpu0", 0));
@@ -110,7 +112,7 @@ struct weft_graph *sketch_ports(void)
     add_port(graph, two, "mlx5_0:1", 1, WEFT_PORT_ACTIVE, 25 * GB);
     add_port(graph, dead, "mlx5_1:1", 1, WEFT_PORT_DOWN, 0);
     add_port(graph, dark, "mlx5_2:1", 1, WEFT_PORT_UNKNOWN, 0);
-    struct weft_node_told rank = WEFT_NODE_TOLD(WEFT_NODE_RANK, gpu, "rank5");
+    struct weft_node_given rank = WEFT_NODE_GIVEN(WEFT_NODE_RANK, gpu, "rank5");
     rank.index = 5;
     add(graph, rank);
     join(graph, (struct weft_edge){.a = gpu,
@@ -127,10 +129,10 @@ struct weft_graph *sketch_ports(void)
 struct weft_graph *sketch_names(const char *const *names, size_t count)
 {
     struct weft_graph *graph = begin(names[0]);
-    uint32_t host = add(graph, WEFT_NODE_TOLD(WEFT_NODE_HOST, WEFT_NODE_NONE, names[count - 3]));
-    struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_BRIDGE, host, "bridge");
-    told.bridge = WEFT_BRIDGE_SWITCH;
-    uint32_t bridge = add(graph, told);
+    uint32_t host = add(graph, WEFT_NODE_GIVEN(WEFT_NODE_HOST, WEFT_NODE_NONE, names[count - 3]));
+    struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_BRIDGE, host, "bridge");
+    given.bridge = WEFT_BRIDGE_SWITCH;
+    uint32_t bridge = add(graph, given);
     for (size_t i = 0; i < count; i++) {
         uint32_t gpus = host;
         add(graph, device(WEFT_NODE_GPU, gpus, names[i], -1));
@@ -185,53 +187,28 @@ static const struct {
 };
 enum { PLANNED_EDGES = sizeof plan_edges / sizeof *plan_edges };
 
-static void shuffle(int *order, int count, uint64_t *state)
-{
-    for (int i = 0; i < count; i++)
-        order[i] = i;
-    for (int i = count - 1; i > 0; i--) {
-        *state = *state * 6364136223846793005u + 1442695040888963407u;
-        int k = (int)((*state >> 33) % (uint64_t)(i + 1)), other = order[k];
-        order[k] = order[i];
-        order[i] = other;
-    }
-}
-
 struct weft_graph *sketch_shuffled(unsigned seed)
 {
-    struct weft_graph *graph = begin("sketch in some order");
-    uint64_t state = seed;
-    int order[PLANNED + PLANNED_EDGES], left = PLANNED;
-    uint32_t made[PLANNED];
-    shuffle(order, PLANNED, &state);
-    for (int i = 0; i < PLANNED; i++)
-        made[i] = WEFT_NODE_NONE;
-    while (left > 0) {
-        for (int i = 0; i < PLANNED; i++) {
-            const struct planned *node = &plan[order[i]];
-            if (made[order[i]] != WEFT_NODE_NONE ||
-                (node->parent >= 0 && made[node->parent] == WEFT_NODE_NONE))
-                continue;
-            struct weft_node_told told = device(
-                node->kind, node->parent < 0 ? WEFT_NODE_NONE : made[node->parent], node->name, node->index);
-            told.parent_pci = node->kind == WEFT_NODE_GPU || node->kind == WEFT_NODE_NIC;
-            told.parent_bytes_per_s = told.parent_pci ? 32 * GB : 0;
-            made[order[i]] = add(graph, told);
-            left--;
-        }
+    struct made made = {0};
+    for (int i = 0; i < PLANNED; i++) {
+        uint32_t parent = plan[i].parent < 0 ? MADE_NONE : (uint32_t)plan[i].parent;
+        uint32_t item = made_item(&made, plan[i].kind, parent, "%s", plan[i].name);
+        struct weft_node_given *given = &made.items[item].given;
+        given->index = plan[i].index;
+        given->parent_pci = plan[i].kind == WEFT_NODE_GPU || plan[i].kind == WEFT_NODE_NIC;
+        given->parent_bytes_per_s = given->parent_pci ? 32 * GB : 0;
     }
-    shuffle(order, PLANNED_EDGES, &state);
-    for (int i = 0; i < PLANNED_EDGES; i++) {
-        int swapped = (int)(state >> (20 + i) & 1), e = order[i];
-        join(graph, (struct weft_edge){.a = made[swapped ? plan_edges[e].b : plan_edges[e].a],
-                                       .b = made[swapped ? plan_edges[e].a : plan_edges[e].b],
-                                       .kind = plan_edges[e].kind,
-                                       .links = plan_edges[e].links,
-                                       .bytes_per_s = 25 * GB,
-                                       .port_a = -1,
-                                       .port_b = -1});
+    for (int e = 0; e < PLANNED_EDGES; e++) {
+        uint32_t cable =
+            made_cable(&made, (uint32_t)plan_edges[e].a, (uint32_t)plan_edges[e].b, plan_edges[e].links);
+        made.cables[cable].given.kind = plan_edges[e].kind;
+        made.cables[cable].given.bytes_per_s = 25 * GB;
     }
-    return end(graph);
+    made_build(&made, seed + 1);
+    struct weft_graph *graph = made.graph;
+    made.graph = NULL;
+    made_free(&made);
+    return graph;
 }
 
 static uint32_t draw_lot(uint64_t *state, uint32_t below)
@@ -256,7 +233,7 @@ struct weft_graph *sketch_random(unsigned seed)
     char name[64];
     uint32_t places[PLACES_MAX], gpus[GPUS_MAX], count = 0, gpu_count = 0;
     places[count++] =
-        add(graph, WEFT_NODE_TOLD(WEFT_NODE_HOST, WEFT_NODE_NONE, random_name(&state, "host", 0, name)));
+        add(graph, WEFT_NODE_GIVEN(WEFT_NODE_HOST, WEFT_NODE_NONE, random_name(&state, "host", 0, name)));
     uint32_t numas = draw_lot(&state, 6), bridges = draw_lot(&state, 16), devices = draw_lot(&state, 40);
     for (uint32_t i = 0; i < numas; i++) {
         snprintf(name, sizeof name, "numa%u", i);
@@ -270,10 +247,10 @@ struct weft_graph *sketch_random(unsigned seed)
     }
     for (uint32_t i = 0; i < bridges && count < PLACES_MAX; i++) {
         uint32_t parent = places[draw_lot(&state, count)];
-        struct weft_node_told told =
+        struct weft_node_given given =
             device(WEFT_NODE_BRIDGE, parent, random_name(&state, "bridge", (int)i, name), -1);
-        told.bridge = (enum weft_bridge)draw_lot(&state, 4);
-        places[count++] = add(graph, told);
+        given.bridge = (enum weft_bridge)draw_lot(&state, 4);
+        places[count++] = add(graph, given);
     }
     for (uint32_t i = 0; i < devices; i++) {
         int is_gpu = draw_lot(&state, 2) && gpu_count < GPUS_MAX;
@@ -310,7 +287,7 @@ struct weft_graph *sketch_kinds(void)
     for (int i = 0; i < 8; i++) {
         char name[16];
         snprintf(name, sizeof name, "node%d", i + 5);
-        uint32_t host = add(graph, WEFT_NODE_TOLD(WEFT_NODE_HOST, WEFT_NODE_NONE, name));
+        uint32_t host = add(graph, WEFT_NODE_GIVEN(WEFT_NODE_HOST, WEFT_NODE_NONE, name));
         uint32_t node = add(graph, numa(host, "numa0", 0));
         for (int g = 0; g < gpus[i]; g++) {
             snprintf(name, sizeof name, "gpu%d", g);

@@ -3,7 +3,7 @@
 #ifndef WEFT_TESTS_TOPO_SKETCH_H
 #define WEFT_TESTS_TOPO_SKETCH_H
 
-#include "topo/graph.h"
+#include "topo/graph/graph.h"
 
 struct sketch_link {
     const char *a, *b;

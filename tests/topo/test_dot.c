@@ -18,6 +18,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "tests/support/topo_asks.h"
 #include "tests/topo/sketch.h"
 #include "topo/read.h"
 #include "topo/tool/tool.h"
@@ -176,17 +177,10 @@ static void check(const char *dot, struct parser *parser)
 
 static struct parser parser;
 
-static struct weft_graph *synthetic(const char *text)
-{
-    struct weft_graph *graph = NULL;
-    assert_int_equal(weft_topo_read_text(&(struct weft_text){text, text, strlen(text)}, &graph), 0);
-    return graph;
-}
-
 static void test_machine(void **state)
 {
     (void)state;
-    struct weft_graph *graph = synthetic("machine:gpus=4,nvlink=6,cores=8");
+    struct weft_graph *graph = topo_read("machine:gpus=4,nvlink=6,cores=8");
     char *dot = write_dot(graph);
     check(dot, &parser);
     assert_int_equal(parser.nodes, 1 + 2 + 4 + 4 + 4); /* host, NUMA nodes, switches, GPUs, NICs */
@@ -205,7 +199,7 @@ static void test_fabric(void **state)
 {
     (void)state;
     struct weft_graph *graph =
-        synthetic("fat-tree:leaves=2,nodes-per-leaf=4,gpus=2,rails=2,spines=2,oversubscription=2");
+        topo_read("fat-tree:leaves=2,nodes-per-leaf=4,gpus=2,rails=2,spines=2,oversubscription=2");
     char *dot = write_dot(graph);
     check(dot, &parser);
     assert_int_equal(parser.clusters, 8 * 3);
@@ -219,7 +213,7 @@ static void test_fabric(void **state)
 static void test_many_hosts(void **state)
 {
     (void)state;
-    struct weft_graph *graph = synthetic("fat-tree:leaves=4,nodes-per-leaf=64,gpus=4,rails=4,spines=8");
+    struct weft_graph *graph = topo_read("fat-tree:leaves=4,nodes-per-leaf=64,gpus=4,rails=4,spines=8");
     char *dot = write_dot(graph);
     check(dot, &parser);
     assert_int_equal(parser.nodes, 256 + 4 + 8);

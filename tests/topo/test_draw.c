@@ -13,9 +13,11 @@
 
 #include <weft/status.h>
 
+#include "tests/support/topo_asks.h"
 #include "tests/support/topo_files.h"
 #include "tests/topo/picture.h"
 #include "tests/topo/sketch.h"
+#include "topo/discover/discover.h"
 #include "topo/read.h"
 #include "topo/tool/tool.h"
 
@@ -30,13 +32,6 @@ static void check(const struct weft_graph *graph, struct picture *picture)
     free(svg);
 }
 
-static struct weft_graph *synthetic(const char *text)
-{
-    struct weft_graph *graph = NULL;
-    assert_int_equal(weft_topo_read_text(&(struct weft_text){text, text, strlen(text)}, &graph), 0);
-    return graph;
-}
-
 static void assert_texts(const struct picture *picture, const char *text, size_t count)
 {
     if (picture_count(picture, text) != count)
@@ -47,7 +42,7 @@ static void test_machine(void **state)
 {
     (void)state;
     struct picture picture;
-    struct weft_graph *graph = synthetic("machine:gpus=16,nics=16,nvlink=12,pci-switches=8,cores=64");
+    struct weft_graph *graph = topo_read("machine:gpus=16,nics=16,nvlink=12,pci-switches=8,cores=64");
     check(graph, &picture);
     for (int i = 0; i < 16; i++) {
         char name[16];
@@ -89,7 +84,7 @@ static void test_sizes(void **state)
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct picture picture;
-        struct weft_graph *graph = synthetic(texts[i]);
+        struct weft_graph *graph = topo_read(texts[i]);
         check(graph, &picture);
         picture_free(&picture);
         weft_graph_free(graph);
@@ -101,7 +96,7 @@ static void test_fabric(void **state)
     (void)state;
     struct picture picture;
     struct weft_graph *graph =
-        synthetic("fat-tree:leaves=64,nodes-per-leaf=32,gpus=8,rails=8,oversubscription=4");
+        topo_read("fat-tree:leaves=64,nodes-per-leaf=32,gpus=8,rails=8,oversubscription=4");
     char *svg = picture_draw(graph);
     assert_true(strlen(svg) < 20000);
     free(svg);
@@ -371,7 +366,7 @@ static int (*const writers[])(const struct weft_graph *, FILE *) = {weft_topo_sv
 static void test_no_memory(void **state)
 {
     (void)state;
-    struct weft_graph *graph = synthetic("fat-tree:leaves=3,nodes-per-leaf=2,gpus=4,nvlink=2,spines=2");
+    struct weft_graph *graph = topo_read("fat-tree:leaves=3,nodes-per-leaf=2,gpus=4,nvlink=2,spines=2");
     for (size_t w = 0; w < sizeof writers / sizeof *writers; w++) {
         int status = -1;
         long long n = 0;
@@ -395,6 +390,7 @@ static void test_no_memory(void **state)
 
 int main(void)
 {
+    weft_live_use_hwloc();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_machine),      cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_fabric),       cmocka_unit_test(test_cube),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build: beside drivers */
-/* Links between GPUs as drivers' libraries tell them, on stand-ins for these libraries: there need be no GPU here. */
+/* Links between GPUs as drivers' libraries tell them, on fakes of these libraries: there need be no GPU here. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,10 +11,10 @@
 #include <cmocka.h>
 
 #include <dlfcn.h>
-#include <libgen.h>
 #include <unistd.h>
 
-#include "tests/drivers/drivers.h"
+#include "tests/support/built.h"
+#include "tests/fakes/drivers/drivers.h"
 #include "topo/discover/discover.h"
 #include "topo/live/live.h"
 #include <weft/weft.h>
@@ -22,17 +22,12 @@
 static struct nvml_fake *nvml;
 static struct sysman_fake *sysman;
 
-static char self[1024];
-
-/* The stand-in lies in ../drivers from this program. */
+/* The fakes lie in the build folder. */
 static void *load(const char *library, const char *symbol)
 {
-    char folder[1024], path[2048];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    assert_true(length > 0);
-    self[length] = '\0';
-    memcpy(folder, self, sizeof folder);
-    snprintf(path, sizeof path, "%s/../drivers/%s", dirname(folder), library);
+    char name[64], path[4096];
+    snprintf(name, sizeof name, "tests/fakes/drivers/%s", library);
+    assert_int_equal(test_built(name, path, sizeof path), 0);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!handle)
         print_message("%s\n", dlerror());
@@ -56,22 +51,22 @@ static struct weft_graph *machine(void)
     struct weft_graph *graph;
     uint32_t host, numas[2], gpu;
     assert_int_equal(weft_graph_new("test", "test", &graph), WEFT_OK);
-    struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_HOST, WEFT_NODE_NONE, "host");
-    assert_int_equal(weft_graph_add_node(graph, &told, &host), WEFT_OK);
+    struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_HOST, WEFT_NODE_NONE, "host");
+    assert_int_equal(weft_graph_add_node(graph, &given, &host), WEFT_OK);
     for (int i = 0; i < 2; i++) {
         char name[32];
         snprintf(name, sizeof name, "numa%d", i);
-        told = WEFT_NODE_TOLD(WEFT_NODE_NUMA, host, name);
-        assert_int_equal(weft_graph_add_node(graph, &told, &numas[i]), WEFT_OK);
+        given = WEFT_NODE_GIVEN(WEFT_NODE_NUMA, host, name);
+        assert_int_equal(weft_graph_add_node(graph, &given, &numas[i]), WEFT_OK);
     }
     for (int i = 0; i < 4; i++) {
         char name[32], pci[32];
         snprintf(name, sizeof name, "gpu%d", i);
         snprintf(pci, sizeof pci, "0000:0%d:00.0", i + 1);
-        told = WEFT_NODE_TOLD(WEFT_NODE_GPU, numas[i / 2], name);
-        told.pci = pci;
-        told.parent_pci = 1;
-        assert_int_equal(weft_graph_add_node(graph, &told, &gpu), WEFT_OK);
+        given = WEFT_NODE_GIVEN(WEFT_NODE_GPU, numas[i / 2], name);
+        given.pci = pci;
+        given.parent_pci = 1;
+        assert_int_equal(weft_graph_add_node(graph, &given, &gpu), WEFT_OK);
     }
     return graph;
 }
@@ -373,7 +368,8 @@ static void test_older_way(void **state)
 static void test_loader_without_zesinit(void **state)
 {
     (void)state;
-    char command[sizeof self + 16];
+    char self[1024] = {0}, command[sizeof self + 16];
+    assert_true(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
     snprintf(command, sizeof command, "'%s' old", self);
     assert_int_equal(system(command), 0);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run: unthreaded (graphs are computed) */
 /* The graph: building, rules, walking, finding, units; and telling files apart. */
-#include "topo/graph.h"
+#include "topo/graph/graph.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,26 +28,26 @@ static struct weft_graph *new_graph(void)
 static uint32_t add(struct weft_graph *graph, enum weft_node_kind kind, uint32_t parent, const char *name,
                     const char *pci)
 {
-    struct weft_node_told told = WEFT_NODE_TOLD(kind, parent, name);
-    told.pci = pci;
+    struct weft_node_given given = WEFT_NODE_GIVEN(kind, parent, name);
+    given.pci = pci;
     uint32_t node = WEFT_NODE_NONE;
-    assert_int_equal(weft_graph_add_node(graph, &told, &node), 0);
+    assert_int_equal(weft_graph_add_node(graph, &given, &node), 0);
     return node;
 }
 
 static int try_add(struct weft_graph *graph, enum weft_node_kind kind, uint32_t parent, const char *name)
 {
-    struct weft_node_told told = WEFT_NODE_TOLD(kind, parent, name);
+    struct weft_node_given given = WEFT_NODE_GIVEN(kind, parent, name);
     uint32_t node = 77;
-    int status = weft_graph_add_node(graph, &told, &node);
+    int status = weft_graph_add_node(graph, &given, &node);
     assert_true(status == 0 || node == 77);
     return status;
 }
 
 static int try_join(struct weft_graph *graph, uint32_t a, uint32_t b, enum weft_edge_kind kind)
 {
-    struct weft_edge told = {.a = a, .b = b, .kind = (uint8_t)kind, .port_a = -1, .port_b = -1};
-    return weft_graph_add_edge(graph, &told, NULL);
+    struct weft_edge given = {.a = a, .b = b, .kind = (uint8_t)kind, .port_a = -1, .port_b = -1};
+    return weft_graph_add_edge(graph, &given, NULL);
 }
 
 /* h1 > n0 > (b0 > (gpu0, nic0 > p1), gpu1), h1 > n1; h2 > gpu0; s1 */
@@ -175,18 +175,18 @@ static void test_adjacency(void **state)
 {
     (void)state;
     struct weft_graph *graph = scene();
-    struct weft_edge told = {.a = GPU0,
-                             .b = GPU1,
-                             .kind = WEFT_EDGE_GPU_LINK,
-                             .flags = WEFT_EDGE_NVLINK | WEFT_EDGE_PARENT,
-                             .links = 4,
-                             .bytes_per_s = 25000000000,
-                             .latency_ns = 7,
-                             .port_a = 1,
-                             .port_b = 2};
+    struct weft_edge given = {.a = GPU0,
+                              .b = GPU1,
+                              .kind = WEFT_EDGE_GPU_LINK,
+                              .flags = WEFT_EDGE_NVLINK | WEFT_EDGE_PARENT,
+                              .links = 4,
+                              .bytes_per_s = 25000000000,
+                              .latency_ns = 7,
+                              .port_a = 1,
+                              .port_b = 2};
     uint32_t link = 0, second = 0, count = 0;
-    assert_int_equal(weft_graph_add_edge(graph, &told, &link), 0);
-    assert_int_equal(weft_graph_add_edge(graph, &told, &second), 0); /* kept as told */
+    assert_int_equal(weft_graph_add_edge(graph, &given, &link), 0);
+    assert_int_equal(weft_graph_add_edge(graph, &given, &second), 0); /* kept as told */
     assert_int_not_equal(link, second);
     assert_int_equal(graph->edges[link].flags, WEFT_EDGE_NVLINK); /* PARENT is not the caller's */
     assert_int_equal(graph->edges[link].port_b, 2);
@@ -201,7 +201,7 @@ static void test_adjacency(void **state)
     weft_graph_edges_of(graph, S1, &count);
     assert_int_equal(count, 0);
 
-    assert_int_equal(weft_graph_add_edge(graph, &told, &link), WEFT_INVALID);
+    assert_int_equal(weft_graph_add_edge(graph, &given, &link), WEFT_INVALID);
     assert_detail("finished");
     assert_int_equal(try_add(graph, WEFT_NODE_GPU, H1, "gpu9"), WEFT_INVALID);
     assert_int_equal(weft_graph_rename(graph, H1, "x"), WEFT_INVALID);

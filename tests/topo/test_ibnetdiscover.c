@@ -163,10 +163,10 @@ static void test_no_switch_and_router(void **state)
                       "[1]\t\"R-0000000000000c10\"[2](c11) \t\t# \"gate\" lid 21 4xHDR\n"
                       "\nrtguid=0xc10\nRt\t2 \"R-0000000000000c10\"\t\t# \"gate\"\n"
                       "[2](c11) \t\"S-0000000000000100\"[1]\t\t# lid 21 lmc 0 \"sw\" lid 7 4xHDR\n");
-    uint32_t gate = topo_node(graph, "gate");
-    assert_int_equal(graph->nodes[gate].kind, WEFT_NODE_SWITCH);
-    assert_string_equal(weft_graph_attribute(graph, gate, "router"), "yes");
-    assert_int_equal(topo_joins(graph, gate, topo_node(graph, "sw"), NULL), 1);
+    uint32_t wait = topo_node(graph, "gate");
+    assert_int_equal(graph->nodes[wait].kind, WEFT_NODE_SWITCH);
+    assert_string_equal(weft_graph_attribute(graph, wait, "router"), "yes");
+    assert_int_equal(topo_joins(graph, wait, topo_node(graph, "sw"), NULL), 1);
     weft_graph_free(graph);
 }
 

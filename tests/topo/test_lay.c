@@ -13,6 +13,7 @@
 #include <cmocka.h>
 #include <weft/weft.h>
 
+#include "tests/support/topo_asks.h"
 #include "tests/support/topo_files.h"
 #include "topo/path.h"
 
@@ -28,29 +29,21 @@ static struct weft_graph *new_graph(const char *source)
 static uint32_t add(struct weft_graph *graph, enum weft_node_kind kind, uint32_t parent, const char *name,
                     uint64_t guid, int32_t index)
 {
-    struct weft_node_told told = WEFT_NODE_TOLD(kind, parent, name);
-    told.guid = guid;
-    told.index = index;
+    struct weft_node_given given = WEFT_NODE_GIVEN(kind, parent, name);
+    given.guid = guid;
+    given.index = index;
     uint32_t node = WEFT_NODE_NONE;
-    assert_int_equal(weft_graph_add_node(graph, &told, &node), 0);
+    assert_int_equal(weft_graph_add_node(graph, &given, &node), 0);
     return node;
 }
 
 static uint32_t join(struct weft_graph *graph, uint32_t a, uint32_t b, enum weft_edge_kind kind)
 {
-    struct weft_edge told = {
+    struct weft_edge given = {
         .a = a, .b = b, .kind = (uint8_t)kind, .bytes_per_s = 5, .port_a = -1, .port_b = 4};
     uint32_t edge = WEFT_NODE_NONE;
-    assert_int_equal(weft_graph_add_edge(graph, &told, &edge), 0);
+    assert_int_equal(weft_graph_add_edge(graph, &given, &edge), 0);
     return edge;
-}
-
-static uint32_t find(const struct weft_graph *graph, const char *name)
-{
-    uint32_t node = WEFT_NODE_NONE;
-    if (weft_graph_find(graph, name, &node) != 0)
-        fail_msg("%s", weft_error_detail());
-    return node;
 }
 
 static int is_there(const struct weft_graph *graph, const char *name)
@@ -74,7 +67,7 @@ static struct weft_graph *lay(struct weft_graph *machines, struct weft_graph *fa
 /* What is at the other end of the node's only cable. */
 static const char *cabled_to(const struct weft_graph *graph, const char *name)
 {
-    uint32_t count, node = find(graph, name), cables = 0;
+    uint32_t count, node = topo_node(graph, name), cables = 0;
     const char *other = "nothing";
     const uint32_t *edges = weft_graph_edges_of(graph, node, &count);
     for (uint32_t i = 0; i < count; i++) {
@@ -110,13 +103,13 @@ static uint32_t add_adapter(struct weft_graph *graph, uint32_t host, const char 
     char text[8];
     snprintf(text, sizeof text, "%d", port_number);
     uint32_t nic = add(graph, WEFT_NODE_NIC, host, name, guid, -1);
-    struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_PORT, nic, text);
-    told.index = port_number;
-    told.guid = port_guid;
-    told.bytes_per_s = 7;
-    told.rail = 3;
+    struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_PORT, nic, text);
+    given.index = port_number;
+    given.guid = port_guid;
+    given.bytes_per_s = 7;
+    given.rail = 3;
     uint32_t port = WEFT_NODE_NONE;
-    assert_int_equal(weft_graph_add_node(graph, &told, &port), 0);
+    assert_int_equal(weft_graph_add_node(graph, &given, &port), 0);
     join(graph, port, leaf, WEFT_EDGE_FABRIC);
     return port;
 }
@@ -163,19 +156,20 @@ static void test_by_hand(void **state)
     assert_string_equal(cabled_to(graph, "alone/mlx5_0:1"), "nothing");
     assert_false(is_there(graph, "HCA-1"));
     assert_false(is_there(graph, "h2"));
-    const struct weft_node *port = &graph->nodes[find(graph, "h1/mlx5_0:2")];
+    const struct weft_node *port = &graph->nodes[topo_node(graph, "h1/mlx5_0:2")];
     assert_int_equal(port->guid, 0x12);
     assert_int_equal(port->bytes_per_s, 7);
     assert_int_equal(port->rail, 3);
-    assert_int_equal(graph->nodes[find(graph, "leaf")].guid, 0xabc);
-    assert_string_equal(weft_graph_attribute(graph, find(graph, "leaf"), "lid"), "5");
-    assert_string_equal(weft_graph_attribute(graph, find(graph, "renamed/gpu0"), "sm"), "90");
+    assert_int_equal(graph->nodes[topo_node(graph, "leaf")].guid, 0xabc);
+    assert_string_equal(weft_graph_attribute(graph, topo_node(graph, "leaf"), "lid"), "5");
+    assert_string_equal(weft_graph_attribute(graph, topo_node(graph, "renamed/gpu0"), "sm"), "90");
     struct weft_path path;
-    assert_int_equal(weft_path_find(graph, find(graph, "alone/numa0"), find(graph, "alone/numa1"), &path), 0);
+    assert_int_equal(
+        weft_path_find(graph, topo_node(graph, "alone/numa0"), topo_node(graph, "alone/numa1"), &path), 0);
     assert_int_equal(path.latency_ns, 9);
-    assert_int_equal(weft_path_find(graph, find(graph, "h1/gpu0"), find(graph, "h4"), &path), 0);
+    assert_int_equal(weft_path_find(graph, topo_node(graph, "h1/gpu0"), topo_node(graph, "h4"), &path), 0);
     assert_string_equal(weft_path_class_name(path.path_class), "NET");
-    assert_int_equal(weft_path_find(graph, find(graph, "alone/gpu0"), find(graph, "h4"), &path), 0);
+    assert_int_equal(weft_path_find(graph, topo_node(graph, "alone/gpu0"), topo_node(graph, "h4"), &path), 0);
     assert_string_equal(weft_path_class_name(path.path_class), "DIS");
     weft_graph_free(graph);
 }
@@ -227,38 +221,31 @@ static void test_hosts_only(void **state)
     assert_string_equal(cabled_to(graph, "h1"), "leaf");
     assert_string_equal(cabled_to(graph, "nv"), "leaf");
     assert_int_equal(weft_graph_count_below(graph, WEFT_NODE_NONE, WEFT_NODE_SWITCH), 2);
-    assert_int_equal(weft_graph_count_below(graph, find(graph, "h1"), WEFT_NODE_GPU), 1);
-    assert_int_equal(graph->nodes[find(graph, "h1/numa1@fabric")].kind, WEFT_NODE_NIC);
-    assert_int_equal(graph->nodes[find(graph, "h1/numa1")].kind, WEFT_NODE_NUMA);
+    assert_int_equal(weft_graph_count_below(graph, topo_node(graph, "h1"), WEFT_NODE_GPU), 1);
+    assert_int_equal(graph->nodes[topo_node(graph, "h1/numa1@fabric")].kind, WEFT_NODE_NIC);
+    assert_int_equal(graph->nodes[topo_node(graph, "h1/numa1")].kind, WEFT_NODE_NUMA);
     weft_graph_free(graph);
     weft_graph_free(machines);
     weft_graph_free(fabric);
 }
 
-static struct weft_graph *read_text(const char *text)
-{
-    struct weft_graph *graph = NULL;
-    if (weft_topo_read(text, &graph) != 0)
-        fail_msg("%s", weft_error_detail());
-    return graph;
-}
-
 static void test_everywhere(void **state)
 {
     (void)state;
-    struct weft_graph *machines = read_text("machine:gpus=4,nics=12,cores=2,numas=2,pci-switches=4");
+    struct weft_graph *machines = topo_read("machine:gpus=4,nics=12,cores=2,numas=2,pci-switches=4");
     struct weft_graph *fabric =
-        read_text("fat-tree:leaves=12,nodes-per-leaf=3,nics=12,rails=12,rail-optimised=1");
+        topo_read("fat-tree:leaves=12,nodes-per-leaf=3,nics=12,rails=12,rail-optimised=1");
     struct weft_graph *graph = lay(machines, fabric, 1);
     assert_int_equal(added, 0);
     assert_int_equal(joined, 36);
     assert_int_equal(weft_graph_count_below(graph, WEFT_NODE_NONE, WEFT_NODE_HOST), 3);
     assert_int_equal(weft_graph_count_below(graph, WEFT_NODE_NONE, WEFT_NODE_GPU), 12);
-    assert_int_equal(weft_graph_count_below(graph, find(graph, "node2"), WEFT_NODE_NIC), 12);
+    assert_int_equal(weft_graph_count_below(graph, topo_node(graph, "node2"), WEFT_NODE_NIC), 12);
     assert_string_equal(cabled_to(graph, "node2/nic11:1"), "leaf11");
-    assert_int_equal(weft_graph_count_below(graph, find(graph, "node2"), WEFT_NODE_CORE), 2);
+    assert_int_equal(weft_graph_count_below(graph, topo_node(graph, "node2"), WEFT_NODE_CORE), 2);
     struct weft_path path;
-    assert_int_equal(weft_path_find(graph, find(graph, "node1/numa0"), find(graph, "node1/numa1"), &path), 0);
+    assert_int_equal(
+        weft_path_find(graph, topo_node(graph, "node1/numa0"), topo_node(graph, "node1/numa1"), &path), 0);
     assert_int_equal(path.edge_count, 1); /* the processors' link was copied as well */
     weft_graph_free(graph);
     weft_graph_free(machines);
@@ -270,7 +257,7 @@ static void test_everywhere(void **state)
     for (int i = 0; i < 4; i++)
         add(machines, WEFT_NODE_NIC, host, names[i], 0x99, -1);
     weft_graph_free(fabric);
-    fabric = read_text("fat-tree:leaves=3,nodes-per-leaf=2,nics=3,rails=3,rail-optimised=1,spines=1");
+    fabric = topo_read("fat-tree:leaves=3,nodes-per-leaf=2,nics=3,rails=3,rail-optimised=1,spines=1");
     graph = lay(machines, fabric, 1);
     assert_int_equal(joined, 6);
     assert_string_equal(cabled_to(graph, "node1/ib1"), "leaf0");
@@ -286,15 +273,14 @@ static void test_everywhere(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    struct weft_graph *machines = new_graph("two"), *fabric = read_text("fat-tree:"), *graph = NULL;
+    struct weft_graph *machines = new_graph("two"), *fabric = topo_read("fat-tree:"), *graph = NULL;
     add_machine(machines, "h1", 0, 0);
     add_machine(machines, "h2", 0, 0);
     assert_int_equal(weft_fabric_lay(machines, fabric, 0, &graph, &joined, &added), WEFT_INVALID);
     assert_non_null(strstr(weft_error_detail(), "not finished"));
     assert_int_equal(weft_graph_finish(machines), 0);
     assert_int_equal(weft_fabric_lay(machines, fabric, 1, &graph, &joined, &added), WEFT_INVALID);
-    assert_string_equal(weft_error_detail(),
-                        "two: 2 hosts, expected one that stands for all hosts of fat-tree:");
+    assert_string_equal(weft_error_detail(), "two: 2 hosts, expected one that stands for all hosts of file");
     weft_graph_thaw(machines);
     add(machines, WEFT_NODE_SWITCH, WEFT_NODE_NONE, "node00", 0, -1); /* a host there */
     assert_int_equal(weft_graph_finish(machines), 0);
@@ -304,8 +290,8 @@ static void test_refused(void **state)
     weft_graph_free(machines);
     weft_graph_free(fabric);
 
-    machines = read_text("machine:gpus=64,nics=64,cores=1024");
-    fabric = read_text("fat-tree:leaves=1024,nodes-per-leaf=64,numas=1,pci-switches=0");
+    machines = topo_read("machine:gpus=64,nics=64,cores=1024");
+    fabric = topo_read("fat-tree:leaves=1024,nodes-per-leaf=64,numas=1,pci-switches=0");
     assert_int_equal(weft_fabric_lay(machines, fabric, 1, &graph, &joined, &added), WEFT_INVALID);
     assert_non_null(strstr(weft_error_detail(), "expected at most 16777216"));
     weft_graph_free(machines);

@@ -26,24 +26,24 @@ struct view {
 
 static void view_open(struct view *view)
 {
-    struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_HOST, WEFT_NODE_NONE, "h");
+    struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_HOST, WEFT_NODE_NONE, "h");
     assert_int_equal(weft_graph_new("made", "test", &view->graph), WEFT_OK);
-    assert_int_equal(weft_graph_add_node(view->graph, &told, &view->host), WEFT_OK);
+    assert_int_equal(weft_graph_add_node(view->graph, &given, &view->host), WEFT_OK);
 }
 
 /* number: of its port, -1 for one without, NO_PORT for a NIC without ports. */
 static void nic_add(struct view *view, const char *name, uint64_t guid, uint64_t port_guid, int number)
 {
-    struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_NIC, view->host, name);
+    struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_NIC, view->host, name);
     uint32_t nic, port;
-    told.guid = guid;
-    assert_int_equal(weft_graph_add_node(view->graph, &told, &nic), WEFT_OK);
+    given.guid = guid;
+    assert_int_equal(weft_graph_add_node(view->graph, &given, &nic), WEFT_OK);
     if (number == NO_PORT)
         return;
-    told = WEFT_NODE_TOLD(WEFT_NODE_PORT, nic, "port");
-    told.guid = port_guid;
-    told.index = number;
-    assert_int_equal(weft_graph_add_node(view->graph, &told, &port), WEFT_OK);
+    given = WEFT_NODE_GIVEN(WEFT_NODE_PORT, nic, "port");
+    given.guid = port_guid;
+    given.index = number;
+    assert_int_equal(weft_graph_add_node(view->graph, &given, &port), WEFT_OK);
 }
 
 static void view_close(struct view *view)
@@ -59,7 +59,8 @@ static void match(struct view *fabric, struct view *machine, uint32_t *twin)
         assert_int_equal(weft_graph_finish(views[i]->graph), WEFT_OK);
         assert_int_equal(weft_lay_list_ports(views[i]->graph, views[i]->host, &views[i]->list), WEFT_OK);
     }
-    assert_int_equal(weft_lay_match_ports(&fabric->list, &machine->list, 0, twin), WEFT_OK);
+    uint64_t compared = 0;
+    assert_int_equal(weft_lay_match_ports(&fabric->list, &machine->list, 0, twin, &compared), WEFT_OK);
 }
 
 static int number_of(const struct view *view, uint32_t index)
@@ -185,12 +186,31 @@ static void thousands_with_one_guid(void **state)
     view_close(&views[1]);
 }
 
+static void more_than_can_be_compared(void **state)
+{
+    (void)state;
+    struct view views[2] = {0};
+    uint32_t twin;
+    for (int v = 0; v < 2; v++) {
+        view_open(&views[v]);
+        nic_add(&views[v], "mlx5_0", 7, 9, 1);
+        assert_int_equal(weft_graph_finish(views[v].graph), WEFT_OK);
+        assert_int_equal(weft_lay_list_ports(views[v].graph, views[v].host, &views[v].list), WEFT_OK);
+    }
+    uint64_t compared = WEFT_LAY_COMPARED_MAX;
+    assert_int_equal(weft_lay_match_ports(&views[0].list, &views[1].list, 0, &twin, &compared), WEFT_INVALID);
+    assert_string_equal(weft_error_detail(), "too many devices in made to lay under made");
+    view_close(&views[0]);
+    view_close(&views[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_many_as_can_be),
         cmocka_unit_test(the_surest_comes_first),
         cmocka_unit_test(thousands_with_one_guid),
+        cmocka_unit_test(more_than_can_be_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

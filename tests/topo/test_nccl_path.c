@@ -8,25 +8,15 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "tests/support/topo_asks.h"
 #include "tests/support/topo_files.h"
+#include "topo/discover/discover.h"
 #include "topo/path.h"
-#include "topo/read.h"
 #include <weft/weft.h>
-
-static struct weft_graph *read_good(const char *document)
-{
-    struct weft_graph *graph = NULL;
-    struct weft_text text = {"t.xml", document, strlen(document)};
-    if (weft_topo_read_text(&text, &graph))
-        fail_msg("%s", weft_error_detail());
-    return graph;
-}
 
 static const char *class_of(const struct weft_graph *graph, const char *a, const char *b)
 {
-    uint32_t x = 0, y = 0;
-    if (weft_graph_find(graph, a, &x) || weft_graph_find(graph, b, &y))
-        fail_msg("%s", weft_error_detail());
+    uint32_t x = topo_node(graph, a), y = topo_node(graph, b);
     enum weft_path_class one = weft_path_classify(graph, x, y);
     assert_int_equal(one, weft_path_classify(graph, y, x));
     return weft_path_class_name(one);
@@ -76,7 +66,7 @@ static const struct path_case
 
 static void case_is(const struct path_case *one, char *text)
 {
-    struct weft_graph *graph = read_good(text);
+    struct weft_graph *graph = topo_read(text);
     const char *class = class_of(graph, one->a, one->b);
     if (strcmp(class, one->class) != 0)
         fail_msg("%s: %s and %s are %s, expected %s", one->file, one->a, one->b, class, one->class);
@@ -113,7 +103,7 @@ static void test_nvswitch(void **state)
 {
     (void)state;
     struct weft_graph *graph =
-        read_good("<system version=\"1\"><cpu numaid=\"0\"><pci busid=\"1:0.0\"><gpu dev=\"0\" sm=\"90\">"
+        topo_read("<system version=\"1\"><cpu numaid=\"0\"><pci busid=\"1:0.0\"><gpu dev=\"0\" sm=\"90\">"
                   "<nvlink target=\"fffffff:ffff:ff\" count=\"18\" tclass=\"0x068000\"/></gpu></pci></cpu>"
                   "<cpu numaid=\"1\"><pci busid=\"2:0.0\"><gpu dev=\"1\" sm=\"90\">"
                   "<nvlink target=\"fffffff:ffff:ff\" count=\"18\" tclass=\"0x068000\"/></gpu></pci>"
@@ -131,6 +121,7 @@ static void test_nvswitch(void **state)
 
 int main(void)
 {
+    weft_live_use_hwloc();
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_samples), cmocka_unit_test(test_real_samples),
                                        cmocka_unit_test(test_nvswitch)};
     return cmocka_run_group_tests(tests, NULL, NULL);

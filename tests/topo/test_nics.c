@@ -27,18 +27,18 @@ static void machine_add(struct machine *m, const char *name)
     m->host = made_item(&m->made, WEFT_NODE_HOST, MADE_NONE, "%s", name);
     for (uint32_t i = 0; i < 2; i++) {
         m->numas[i] = made_item(&m->made, WEFT_NODE_NUMA, m->host, "numa%u", i);
-        m->made.items[m->numas[i]].told.index = (int)i;
+        m->made.items[m->numas[i]].given.index = (int)i;
     }
     for (uint32_t i = 0; i < 4; i++) {
         char nic[16];
         uint32_t root = made_item(&m->made, WEFT_NODE_BRIDGE, m->numas[i / 2], "root%u", i);
-        m->made.items[root].told.bridge = WEFT_BRIDGE_HOST;
+        m->made.items[root].given.bridge = WEFT_BRIDGE_HOST;
         m->switches[i] = made_item(&m->made, WEFT_NODE_BRIDGE, root, "switch%u", i);
-        m->made.items[m->switches[i]].told.bridge = WEFT_BRIDGE_SWITCH;
-        m->made.items[m->switches[i]].told.parent_pci = 1;
+        m->made.items[m->switches[i]].given.bridge = WEFT_BRIDGE_SWITCH;
+        m->made.items[m->switches[i]].given.parent_pci = 1;
         m->gpus[i] = made_item(&m->made, WEFT_NODE_GPU, m->switches[i], "gpu%u", i);
-        m->made.items[m->gpus[i]].told.index = (int)i;
-        m->made.items[m->gpus[i]].told.parent_pci = 1;
+        m->made.items[m->gpus[i]].given.index = (int)i;
+        m->made.items[m->gpus[i]].given.parent_pci = 1;
         snprintf(m->made.items[m->gpus[i]].pci, 32, "0000:%02x:00.0", 0x10 * i + 1);
         snprintf(nic, sizeof nic, "mlx5_%u", 3 - i); /* its names run the other way */
         m->ports[i] = made_nic(&m->made, m->switches[i], nic, -1);
@@ -52,7 +52,7 @@ static void nics_expect(const struct machine *m, const struct weft_place *places
 {
     uint32_t nic[16];
     struct weft_layout *layout;
-    assert_int_equal(weft_order_nics(m->made.graph, places, ranks, nic), WEFT_OK);
+    assert_int_equal(weft_order_nics(m->made.graph, places, ranks, nic, NULL), WEFT_OK);
     assert_int_equal(weft_order_ranks(m->made.graph, places, ranks, 0, &layout), WEFT_OK);
     for (uint32_t r = 0; r < ranks; r++) {
         uint32_t node = expected[r] == MADE_NONE ? WEFT_NODE_NONE : m->made.nodes[expected[r]];
@@ -62,7 +62,7 @@ static void nics_expect(const struct machine *m, const struct weft_place *places
     weft_layout_free(layout);
 }
 
-/* On the machine as it is, told in several orders. nears: a letter for each rank, the number of its GPU, A or B for a NUMA
+/* On the machine as it is, told in several orders. nears: a character for each rank, the number of its GPU, A or B for a NUMA
  * node, - for anywhere. ports: the number of the port that it should have. */
 static void scene_expect(const char *nears, const char *ports)
 {
@@ -96,8 +96,8 @@ static void ports_that_are_down_are_passed_over(void **state)
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         struct machine m = {0};
         machine_add(&m, "h");
-        m.made.items[m.ports[0]].told.state = WEFT_PORT_DOWN;
-        m.made.items[m.ports[3]].told.state = WEFT_PORT_INIT;
+        m.made.items[m.ports[0]].given.state = WEFT_PORT_DOWN;
+        m.made.items[m.ports[3]].given.state = WEFT_PORT_INIT;
         made_build(&m.made, seed);
         struct weft_place places[4];
         for (int r = 0; r < 4; r++)
@@ -114,11 +114,11 @@ static void ports_on_their_way_are_better_than_none(void **state)
     struct machine m = {0};
     machine_add(&m, "h");
     for (int i = 0; i < 4; i++)
-        m.made.items[m.ports[i]].told.state = i == 2 ? WEFT_PORT_INIT : WEFT_PORT_DOWN;
+        m.made.items[m.ports[i]].given.state = i == 2 ? WEFT_PORT_INIT : WEFT_PORT_DOWN;
     made_build(&m.made, 0);
     struct weft_place place = made_place(&m.made, m.host, m.gpus[0]);
     nics_expect(&m, &place, 1, &m.ports[2]);
-    m.made.items[m.ports[2]].told.state = WEFT_PORT_DOWN;
+    m.made.items[m.ports[2]].given.state = WEFT_PORT_DOWN;
     made_build(&m.made, 0);
     nics_expect(&m, &place, 1, (uint32_t[]){MADE_NONE});
     made_free(&m.made);
@@ -140,7 +140,7 @@ static void surest_expect(const int states[4], const char *sign, uint32_t port)
     uint32_t expected[4];
     machine_add(&m, "h");
     for (int i = 0; i < 4; i++)
-        m.made.items[m.ports[i]].told.state = (enum weft_port_state)states[i];
+        m.made.items[m.ports[i]].given.state = (enum weft_port_state)states[i];
     made_build(&m.made, 0);
     attribute_set(&m, m.ports[0], "net");
     if (sign)
@@ -175,7 +175,7 @@ static void nics_without_a_driver_come_late(void **state)
     machine_add(&m, "h");
     uint32_t bare = made_item(&m.made, WEFT_NODE_NIC, m.switches[0], "0000:11:00.7");
     for (int i = 0; i < 4; i++)
-        m.made.items[m.ports[i]].told.state = i == 3 ? WEFT_PORT_ACTIVE : WEFT_PORT_DOWN;
+        m.made.items[m.ports[i]].given.state = i == 3 ? WEFT_PORT_ACTIVE : WEFT_PORT_DOWN;
     made_build(&m.made, 0);
     struct weft_place place = made_place(&m.made, m.host, m.gpus[0]);
     weft_graph_thaw(m.made.graph);
@@ -194,8 +194,8 @@ static void bandwidth_decides_between_equally_near_ones(void **state)
         machine_add(&m, "h");
         uint32_t slow = made_nic(&m.made, m.switches[1], "eth0", -1),
                  fast = made_nic(&m.made, m.switches[1], "eth1", -1);
-        m.made.items[slow].told.bytes_per_s = 125000000;
-        m.made.items[fast].told.bytes_per_s = 100000000000u;
+        m.made.items[slow].given.bytes_per_s = 125000000;
+        m.made.items[fast].given.bytes_per_s = 100000000000u;
         made_build(&m.made, seed);
         struct weft_place places[2] = {made_place(&m.made, m.host, m.gpus[1]),
                                        made_place(&m.made, m.host, m.gpus[1])};
@@ -215,7 +215,7 @@ static void equal_ones_are_used_alike(void **state)
         uint32_t nic[10], used[4] = {0};
         for (int r = 0; r < 10; r++)
             places[r] = made_place(&m.made, m.host, r < 2 ? m.gpus[0] : MADE_NONE);
-        assert_int_equal(weft_order_nics(m.made.graph, places, 10, nic), WEFT_OK);
+        assert_int_equal(weft_order_nics(m.made.graph, places, 10, nic, NULL), WEFT_OK);
         for (int r = 0; r < 10; r++)
             for (int i = 0; i < 4; i++)
                 used[i] += nic[r] == m.made.nodes[m.ports[i]];
@@ -282,7 +282,7 @@ static void places_may_give_nics(void **state)
         char text[512];
         struct weft_layout *layout;
         machine_add(&m, "h");
-        m.made.items[m.ports[3]].told.state = WEFT_PORT_DOWN;
+        m.made.items[m.ports[3]].given.state = WEFT_PORT_DOWN;
         made_build(&m.made, seed);
         struct weft_place places[4];
         for (int r = 0; r < 4; r++)
@@ -319,14 +319,14 @@ static void nics_without_ports_and_hosts_without_nics(void **state)
         made_place(&made, bare, MADE_NONE),
         {.host_name = "elsewhere", .host = WEFT_NODE_NONE, .near = WEFT_NODE_NONE}};
     uint32_t found[3];
-    assert_int_equal(weft_order_nics(made.graph, places, 3, found), WEFT_OK);
+    assert_int_equal(weft_order_nics(made.graph, places, 3, found, NULL), WEFT_OK);
     assert_int_equal(found[0], made.nodes[nic]);
     assert_int_equal(found[1], WEFT_NODE_NONE);
     assert_int_equal(found[2], WEFT_NODE_NONE);
     made_free(&made);
 }
 
-static void the_reason_is_told(void **state)
+static void the_reason_is_given(void **state)
 {
     (void)state;
     struct machine m = {0};
@@ -361,6 +361,26 @@ static void the_reason_is_told(void **state)
     made_free(&m.made);
 }
 
+/* A file can tell of hosts that nobody has built: they are refused at once. */
+static void hosts_beyond_comparing_are_refused(void **state)
+{
+    (void)state;
+    enum { MANY = 4097 };
+    static struct weft_place places[MANY];
+    static uint32_t nic[MANY];
+    struct made made = {0};
+    uint32_t host = made_item(&made, WEFT_NODE_HOST, MADE_NONE, "h");
+    for (uint32_t i = 0; i < MANY; i++)
+        made_item(&made, WEFT_NODE_NIC, host, "nic%u", i);
+    made_build(&made, 0);
+    for (uint32_t i = 0; i < MANY; i++)
+        places[i] = made_place(&made, host, MADE_NONE);
+    assert_int_equal(weft_order_nics(made.graph, places, MANY, nic, NULL), WEFT_UNSUPPORTED);
+    assert_string_equal(weft_error_detail(),
+                        "host h has 4097 NICs for 4097 ranks: more than can be compared");
+    made_free(&made);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -377,7 +397,8 @@ int main(void)
         cmocka_unit_test(only_some_have_an_address),
         cmocka_unit_test(places_may_give_nics),
         cmocka_unit_test(nics_without_ports_and_hosts_without_nics),
-        cmocka_unit_test(the_reason_is_told),
+        cmocka_unit_test(the_reason_is_given),
+        cmocka_unit_test(hosts_beyond_comparing_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -163,12 +163,12 @@ static void host_add(struct cluster *c, uint32_t h, const char *name, uint32_t p
     c->hosts[h] = made_item(made, WEFT_NODE_HOST, MADE_NONE, "%s", name);
     for (uint32_t n = 0; n < 2; n++) {
         c->numas[h][n] = made_item(made, WEFT_NODE_NUMA, c->hosts[h], "numa%u", n);
-        made->items[c->numas[h][n]].told.index = (int)n;
+        made->items[c->numas[h][n]].given.index = (int)n;
         uint32_t bridge = made_item(made, WEFT_NODE_BRIDGE, c->numas[h][n], "switch%u", n);
-        made->items[bridge].told.bridge = WEFT_BRIDGE_SWITCH;
+        made->items[bridge].given.bridge = WEFT_BRIDGE_SWITCH;
         for (uint32_t g = 0; g < 2; g++) {
             c->gpus[h][2 * n + g] = made_item(made, WEFT_NODE_GPU, bridge, "gpu%u", 2 * n + g);
-            made->items[c->gpus[h][2 * n + g]].told.index = (int)(2 * n + g);
+            made->items[c->gpus[h][2 * n + g]].given.index = (int)(2 * n + g);
         }
         if (h == 4 && n == 1)
             continue;
@@ -409,7 +409,7 @@ static void rails_that_never_meet(void **state)
         assert_int_equal(layout->ring_count, 2);
         assert_int_equal(layout_groups(layout, WEFT_LEVEL_SWITCH), 2);
         assert_int_equal(weft_load_rings(made.graph, places, layout, &load), WEFT_OK);
-        assert_int_equal(weft_load_bound_rings(made.graph, places, 8, layout->nic, 2, &bound), WEFT_OK);
+        assert_int_equal(weft_load_bound(made.graph, places, 8, layout->nic, 2, &bound), WEFT_OK);
         for (uint32_t e = 0; e < made.graph->edge_count; e++)
             if (made.graph->nodes[made.graph->edges[e].a].kind == WEFT_NODE_PORT ||
                 made.graph->nodes[made.graph->edges[e].b].kind == WEFT_NODE_PORT)
@@ -527,9 +527,8 @@ static void fabrics_in_parts(void **state)
         assert_int_equal(weft_order_ranks(made.graph, places, ranks, 0, &layout), WEFT_OK);
         layout_check(made.graph, places, layout, 0);
         assert_int_equal(weft_load_rings(made.graph, places, layout, &load), WEFT_OK);
-        assert_int_equal(
-            weft_load_bound_rings(made.graph, places, ranks, layout->nic, layout->ring_count, &bound),
-            WEFT_OK);
+        assert_int_equal(weft_load_bound(made.graph, places, ranks, layout->nic, layout->ring_count, &bound),
+                         WEFT_OK);
         assert_true(bound.highest <= load.highest + 1e-9);
         assert_true(bound.crossings_leaf <= load.crossings_leaf);
         weft_load_free(&load);

@@ -51,8 +51,7 @@ static void fabric_expect(const struct fabric *fabric, uint64_t seed)
     layout_check(graph, places, layout, 0);
     double checked = seconds();
     assert_int_equal(weft_load_rings(graph, places, layout, &load), WEFT_OK);
-    assert_int_equal(weft_load_bound_rings(graph, places, ranks, layout->nic, layout->ring_count, &bound),
-                     WEFT_OK);
+    assert_int_equal(weft_load_bound(graph, places, ranks, layout->nic, layout->ring_count, &bound), WEFT_OK);
     print_message("%s: %u ranks, %u rings, %u groups, %u refined: ordered in %.3f s, load in %.3f s; load "
                   "%.4g, bound %.4g; "
                   "crossings %llu, bound %llu\n",

@@ -110,7 +110,7 @@ static void parallel_cables_are_as_good_as_links(void **state)
     uint32_t wide = made_cable(&made, switches[0], switches[1], 2);
     made_cable(&made, switches[0], switches[1], 1);
     uint32_t down = made_cable(&made, switches[0], switches[1], 5);
-    made.cables[down].told.flags = WEFT_EDGE_DOWN;
+    made.cables[down].given.flags = WEFT_EDGE_DOWN;
     made_build(&made, 0);
     struct weft_place places[2] = {made_place(&made, hosts[0], MADE_NONE),
                                    made_place(&made, hosts[1], MADE_NONE)};
@@ -119,7 +119,7 @@ static void parallel_cables_are_as_good_as_links(void **state)
     assert_int_equal(weft_load_ring(made.graph, places, 2, nic, ring, &load), WEFT_OK);
     for (uint32_t e = 0; e < made.graph->edge_count; e++) {
         const struct weft_edge *edge = &made.graph->edges[e];
-        if (edge->kind == WEFT_EDGE_FABRIC && edge->links == made.cables[wide].told.links) {
+        if (edge->kind == WEFT_EDGE_FABRIC && edge->links == made.cables[wide].given.links) {
             NEAR(load.streams[2 * e], 2.0 / 3);
             NEAR(load.streams[2 * e + 1], 2.0 / 3);
         } else if (edge->flags & WEFT_EDGE_DOWN) {
@@ -254,7 +254,7 @@ static void bound_against_all_rings(const struct made *made, const struct weft_p
     rings_try(&least, 1);
     struct weft_bound bound;
     struct weft_load load;
-    assert_int_equal(weft_load_bound(made->graph, places, ranks, layout->nic, &bound), WEFT_OK);
+    assert_int_equal(weft_load_bound(made->graph, places, ranks, layout->nic, 1, &bound), WEFT_OK);
     assert_true(bound.highest <= least.highest + 1e-9);
     assert_true(bound.crossings_leaf <= least.crossings);
     assert_int_equal(weft_load_ring(made->graph, places, ranks, layout->nic, layout->order, &load), WEFT_OK);

@@ -141,9 +141,9 @@ static void expect(struct weft_graph *graph, uint32_t ranks_per_host, uint32_t n
         for (uint32_t r = 0; r < ranks; r++)
             by_rank[r] = r;
         assert_int_equal(weft_load_ring(graph, places, ranks, layout->nic, by_rank, &random), WEFT_OK);
-        assert_int_equal(weft_load_bound_rings(graph, places, ranks, layout->nic, layout->ring_count, &bound),
+        assert_int_equal(weft_load_bound(graph, places, ranks, layout->nic, layout->ring_count, &bound),
                          WEFT_OK);
-        assert_int_equal(weft_load_bound(graph, places, ranks, layout->nic, &bound_one), WEFT_OK);
+        assert_int_equal(weft_load_bound(graph, places, ranks, layout->nic, 1, &bound_one), WEFT_OK);
         print_message("%u ranks on %u hosts, %u rings, %u groups, %u refined: all rings: load %.4g (bound "
                       "%.4g), crossings "
                       "%llu (%llu); one: load %.4g (%.4g), crossings %llu (%llu); as shuffled: load %.4g, "

@@ -96,8 +96,7 @@ static void lanes_are_nics(void **state)
             assert_int_equal(left_on, (1u << RAILS) - 1);
             /* All rings are on the host's cable. */
             assert_int_equal(weft_load_rings(c.made.graph, c.places, layout, &load), 0);
-            assert_int_equal(weft_load_bound_rings(c.made.graph, c.places, RANKS, layout->nic, RAILS, &bound),
-                             0);
+            assert_int_equal(weft_load_bound(c.made.graph, c.places, RANKS, layout->nic, RAILS, &bound), 0);
             assert_true(load.highest == RAILS && bound.highest == RAILS);
             assert_int_equal(load.crossings_leaf, 2 * RAILS);
             weft_load_free(&load);

@@ -30,54 +30,54 @@ static int teardown(void **state)
     return 0;
 }
 
-static uint32_t add_told(const struct weft_node_told *told)
+static uint32_t add_given(const struct weft_node_given *given)
 {
     uint32_t node = WEFT_NODE_NONE;
-    assert_int_equal(weft_graph_add_node(graph, told, &node), 0);
+    assert_int_equal(weft_graph_add_node(graph, given, &node), 0);
     return node;
 }
 
 static uint32_t add(enum weft_node_kind kind, uint32_t parent, const char *name)
 {
-    struct weft_node_told told = WEFT_NODE_TOLD(kind, parent, name);
-    return add_told(&told);
+    struct weft_node_given given = WEFT_NODE_GIVEN(kind, parent, name);
+    return add_given(&given);
 }
 
 /* Something on PCI, with its bandwidth to the parent. */
 static uint32_t add_pci(enum weft_node_kind kind, uint32_t parent, const char *name, const char *address,
                         uint64_t bytes_per_s)
 {
-    struct weft_node_told told = WEFT_NODE_TOLD(kind, parent, name);
-    told.pci = address;
-    told.parent_pci = 1;
-    told.parent_bytes_per_s = bytes_per_s;
-    told.parent_latency_ns = 100;
-    return add_told(&told);
+    struct weft_node_given given = WEFT_NODE_GIVEN(kind, parent, name);
+    given.pci = address;
+    given.parent_pci = 1;
+    given.parent_bytes_per_s = bytes_per_s;
+    given.parent_latency_ns = 100;
+    return add_given(&given);
 }
 
 static uint32_t add_bridge(uint32_t parent, const char *name, const char *address, enum weft_bridge bridge,
                            unsigned flags)
 {
-    struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_BRIDGE, parent, name);
-    told.pci = address;
-    told.bridge = bridge;
-    told.flags = flags;
-    told.parent_pci = 1;
-    return add_told(&told);
+    struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_BRIDGE, parent, name);
+    given.pci = address;
+    given.bridge = bridge;
+    given.flags = flags;
+    given.parent_pci = 1;
+    return add_given(&given);
 }
 
 static uint32_t join_ports(uint32_t a, int32_t port_a, uint32_t b, int32_t port_b, enum weft_edge_kind kind,
                            uint64_t bytes_per_s, unsigned flags)
 {
-    struct weft_edge told = {.a = a,
-                             .b = b,
-                             .kind = (uint8_t)kind,
-                             .flags = (uint8_t)flags,
-                             .bytes_per_s = bytes_per_s,
-                             .port_a = port_a,
-                             .port_b = port_b};
+    struct weft_edge given = {.a = a,
+                              .b = b,
+                              .kind = (uint8_t)kind,
+                              .flags = (uint8_t)flags,
+                              .bytes_per_s = bytes_per_s,
+                              .port_a = port_a,
+                              .port_b = port_b};
     uint32_t edge = WEFT_NODE_NONE;
-    assert_int_equal(weft_graph_add_edge(graph, &told, &edge), 0);
+    assert_int_equal(weft_graph_add_edge(graph, &given, &edge), 0);
     return edge;
 }
 
@@ -337,12 +337,12 @@ static struct machine add_machine(const char *name)
     uint32_t numa = add(WEFT_NODE_NUMA, made.host, "numa0");
     uint32_t top = add_bridge(numa, "sw", NULL, WEFT_BRIDGE_SWITCH, WEFT_BRIDGE_WHOLE);
     made.gpu = add_pci(WEFT_NODE_GPU, top, "gpu0", NULL, 32 * GB);
-    struct weft_node_told port =
-        WEFT_NODE_TOLD(WEFT_NODE_PORT, add_pci(WEFT_NODE_NIC, top, "nic0", NULL, 30 * GB), "1");
+    struct weft_node_given port =
+        WEFT_NODE_GIVEN(WEFT_NODE_PORT, add_pci(WEFT_NODE_NIC, top, "nic0", NULL, 30 * GB), "1");
     port.bytes_per_s = 25 * GB;
-    made.near = add_told(&port);
+    made.near = add_given(&port);
     port.parent = add_pci(WEFT_NODE_NIC, numa, "nic1", NULL, 30 * GB);
-    made.far = add_told(&port);
+    made.far = add_given(&port);
     return made;
 }
 
@@ -448,9 +448,9 @@ static void test_through_host(void **state)
     join(host, b, WEFT_EDGE_FABRIC, 0, 0);
     join(left, a, WEFT_EDGE_FABRIC, 0, 0);
     join(right, b, WEFT_EDGE_FABRIC, 0, 0);
-    struct weft_node_told down = WEFT_NODE_TOLD(WEFT_NODE_PORT, add(WEFT_NODE_NIC, left, "nic"), "1");
+    struct weft_node_given down = WEFT_NODE_GIVEN(WEFT_NODE_PORT, add(WEFT_NODE_NIC, left, "nic"), "1");
     down.state = WEFT_PORT_DOWN;
-    uint32_t port = add_told(&down);
+    uint32_t port = add_given(&down);
     join(port, b, WEFT_EDGE_FABRIC, 0, 0);
     assert_int_equal(weft_graph_finish(graph), 0);
     expect_class(left, host, "NET");
@@ -462,9 +462,9 @@ static void test_direct(void **state)
 {
     (void)state;
     for (int virtual = 0; virtual < 2; virtual ++) {
-        struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_HOST, WEFT_NODE_NONE, virtual ? "vm" : "h");
-        told.flags = virtual ? WEFT_HOST_VIRTUAL : 0;
-        uint32_t host = add_told(&told), numa = add(WEFT_NODE_NUMA, host, "numa0");
+        struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_HOST, WEFT_NODE_NONE, virtual ? "vm" : "h");
+        given.flags = virtual ? WEFT_HOST_VIRTUAL : 0;
+        uint32_t host = add_given(&given), numa = add(WEFT_NODE_NUMA, host, "numa0");
         uint32_t far = add_pci(WEFT_NODE_NIC, add(WEFT_NODE_NUMA, host, "numa1"), "far", NULL, 0);
         uint32_t top = add_bridge(numa, "sw", NULL, WEFT_BRIDGE_SWITCH, WEFT_BRIDGE_WHOLE);
         uint32_t below = add_bridge(top, "sw1", NULL, WEFT_BRIDGE_SWITCH, WEFT_BRIDGE_WHOLE);

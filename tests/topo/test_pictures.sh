@@ -1,12 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # The pictures of the documents are what weft-topo draws today; `make pictures` draws them again.
-set -u
-cd "$(dirname "$0")/../.." || exit 1
+source "$(dirname "$0")/../support/start.sh"
 [[ -x ${BUILD:-build}/weft-topo ]] || { echo "SKIP: ${BUILD:-build}/weft-topo is not built"; exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-source tests/support/tally.sh
 if tests/scripts/pictures.sh "$work/pictures" >"$work/out" 2>"$work/err"; then ok "drawing"; else bad "drawing"; fi
 for picture in "$work"/pictures/*.svg; do
     name=docs/pictures/$(basename "$picture")

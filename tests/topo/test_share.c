@@ -35,7 +35,7 @@ static void machine_begin(struct machine *m)
     m->host = made_item(&m->made, WEFT_NODE_HOST, MADE_NONE, "h");
     for (uint32_t i = 0; i < 2; i++) {
         m->numas[i] = made_item(&m->made, WEFT_NODE_NUMA, m->host, "numa%u", i);
-        m->made.items[m->numas[i]].told.index = (int)i;
+        m->made.items[m->numas[i]].given.index = (int)i;
     }
 }
 
@@ -49,8 +49,8 @@ static void machine_nic(struct machine *m, uint32_t number, uint32_t numa, uint3
     for (uint32_t p = 0; p < ports; p++) {
         if (p) {
             port = made_item(&m->made, WEFT_NODE_PORT, nic, "%u", p + 1);
-            m->made.items[port].told = m->made.items[m->ports[m->count - 1]].told;
-            m->made.items[port].told.index = (int)p + 1;
+            m->made.items[port].given = m->made.items[m->ports[m->count - 1]].given;
+            m->made.items[port].given.index = (int)p + 1;
         }
         m->nics[m->count] = nic;
         m->ports[m->count++] = port;
@@ -181,15 +181,15 @@ static void unequal_speeds(void **state)
     (void)state;
     struct machine m;
     machine_make(&m, 4);
-    m.made.items[m.ports[2]].told.bytes_per_s /= 2;
+    m.made.items[m.ports[2]].given.bytes_per_s /= 2;
     expect(&m, "0011", 4, 0, "0|1|3|3");
     expect(&m, "1", 4, 0, "0,1,3*");
-    m.made.items[m.ports[2]].told.bytes_per_s += 1;
+    m.made.items[m.ports[2]].given.bytes_per_s += 1;
     expect(&m, "0011", 4, 0, "0|1|2,3*|3"); /* bandwidth before balance, as in topo/nics.c */
     made_free(&m.made);
     machine_make(&m, 3);
     for (uint32_t i = 0; i < 3; i++) /* nobody says */
-        m.made.items[m.ports[i]].told.bytes_per_s = 0;
+        m.made.items[m.ports[i]].given.bytes_per_s = 0;
     expect(&m, "0", 4, 0, "0,1,2");
     made_free(&m.made);
 }
@@ -202,11 +202,11 @@ static void ports_that_do_not_carry(void **state)
     for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
         struct machine m;
         machine_make(&m, 4);
-        m.made.items[m.ports[0]].told.state = states[i];
+        m.made.items[m.ports[0]].given.state = states[i];
         expect(&m, "0011", 4, 0, "1|1|2|3");
         expect(&m, "0", 4, 0, "1,2,3");
         for (int p = 1; p < 4; p++)
-            m.made.items[m.ports[p]].told.state = states[i];
+            m.made.items[m.ports[p]].given.state = states[i];
         expect(&m, "01", 4, 0, "|");
         made_free(&m.made);
     }
@@ -263,7 +263,7 @@ static void add_port(const char *root, const char *device, const char *layer, co
     }
 }
 
-/* The numbers of the networks of a, b, c, ... as letters: "aac" says that the first two are on one. */
+/* The numbers of the networks of a, b, c, ... as characters: "aac" says that the first two are on one. */
 static void expect_networks(const char *root, const char *expected)
 {
     struct weft_graph *graph;

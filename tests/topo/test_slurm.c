@@ -39,21 +39,7 @@ static struct weft_graph *read_text(const char *text)
 static void describes(const char *text, const char *joins)
 {
     struct weft_graph *graph = read_text(text);
-    char said[4096] = "";
-    size_t used = 0;
-    for (uint32_t i = 0; i < graph->edge_count; i++) {
-        const struct weft_edge *edge = &graph->edges[i];
-        assert_int_equal(edge->kind, WEFT_EDGE_FABRIC);
-        assert_int_equal(edge->flags, WEFT_EDGE_LINKS_UNKNOWN);
-        assert_int_equal(edge->links, 1);
-        assert_int_equal(edge->bytes_per_s, 0);
-        assert_int_equal(edge->port_a, -1);
-        assert_int_equal(graph->nodes[edge->b].kind, WEFT_NODE_SWITCH);
-        used += (size_t)snprintf(said + used, sizeof said - used, "%s%s>%s", used ? " " : "",
-                                 graph->nodes[edge->b].name, graph->nodes[edge->a].name);
-        assert_true(used < sizeof said);
-    }
-    assert_string_equal(said, joins);
+    topo_leads(graph, joins);
     weft_graph_free(graph);
 }
 

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 #include <weft/weft.h>
 
+#include "tests/support/topo_asks.h"
 #include "topo/path.h"
 
 static struct weft_graph *make(const char *text)
@@ -28,23 +29,10 @@ static struct weft_graph *make(const char *text)
     return graph;
 }
 
-static uint32_t find(const struct weft_graph *graph, const char *name)
-{
-    uint32_t node = WEFT_NODE_NONE;
-    if (weft_graph_find(graph, name, &node) != 0)
-        fail_msg("%s", weft_error_detail());
-    return node;
-}
-
-static uint32_t count(const struct weft_graph *graph, enum weft_node_kind kind)
-{
-    return weft_graph_count_below(graph, WEFT_NODE_NONE, kind);
-}
-
 static struct weft_path path(const struct weft_graph *graph, const char *a, const char *b)
 {
     struct weft_path found;
-    assert_int_equal(weft_path_find(graph, find(graph, a), find(graph, b), &found), 0);
+    assert_int_equal(weft_path_find(graph, topo_node(graph, a), topo_node(graph, b), &found), 0);
     return found;
 }
 
@@ -56,7 +44,7 @@ static void expect(const struct weft_graph *graph, const char *a, const char *b,
 /* Cables at a switch, by what is at their other end. */
 static uint32_t cables(const struct weft_graph *graph, const char *name, enum weft_node_kind kind)
 {
-    uint32_t edges, sum = 0, node = find(graph, name);
+    uint32_t edges, sum = 0, node = topo_node(graph, name);
     const uint32_t *edge = weft_graph_edges_of(graph, node, &edges);
     for (uint32_t i = 0; i < edges; i++) {
         const struct weft_edge *at = &graph->edges[edge[i]];
@@ -69,19 +57,19 @@ static void test_machine(void **state)
 {
     (void)state;
     struct weft_graph *graph = make("machine:gpus=8,nics=8,numas=2,nvlink=18,pci-switches=4,cores=12");
-    assert_int_equal(count(graph, WEFT_NODE_HOST), 1);
-    assert_int_equal(count(graph, WEFT_NODE_NUMA), 2);
-    assert_int_equal(count(graph, WEFT_NODE_CORE), 12);
-    assert_int_equal(count(graph, WEFT_NODE_BRIDGE), 4);
-    assert_int_equal(count(graph, WEFT_NODE_GPU), 8);
-    assert_int_equal(count(graph, WEFT_NODE_NIC), 8);
-    assert_int_equal(count(graph, WEFT_NODE_PORT), 8);
-    assert_int_equal(weft_graph_count_below(graph, find(graph, "numa1"), WEFT_NODE_GPU), 4);
-    assert_int_equal(weft_graph_count_below(graph, find(graph, "numa1"), WEFT_NODE_CORE), 6);
-    assert_int_equal(graph->nodes[find(graph, "core07")].index, 7);
-    assert_int_equal(graph->nodes[find(graph, "gpu5")].index, 5);
-    assert_int_equal(graph->nodes[find(graph, "nic5:1")].rail, 5);
-    assert_int_equal(graph->nodes[find(graph, "nic5:1")].bytes_per_s, 50000000000);
+    assert_int_equal(topo_count(graph, WEFT_NODE_HOST), 1);
+    assert_int_equal(topo_count(graph, WEFT_NODE_NUMA), 2);
+    assert_int_equal(topo_count(graph, WEFT_NODE_CORE), 12);
+    assert_int_equal(topo_count(graph, WEFT_NODE_BRIDGE), 4);
+    assert_int_equal(topo_count(graph, WEFT_NODE_GPU), 8);
+    assert_int_equal(topo_count(graph, WEFT_NODE_NIC), 8);
+    assert_int_equal(topo_count(graph, WEFT_NODE_PORT), 8);
+    assert_int_equal(weft_graph_count_below(graph, topo_node(graph, "numa1"), WEFT_NODE_GPU), 4);
+    assert_int_equal(weft_graph_count_below(graph, topo_node(graph, "numa1"), WEFT_NODE_CORE), 6);
+    assert_int_equal(graph->nodes[topo_node(graph, "core07")].index, 7);
+    assert_int_equal(graph->nodes[topo_node(graph, "gpu5")].index, 5);
+    assert_int_equal(graph->nodes[topo_node(graph, "nic5:1")].rail, 5);
+    assert_int_equal(graph->nodes[topo_node(graph, "nic5:1")].bytes_per_s, 50000000000);
     expect(graph, "gpu0", "nic1:1", "PIX");
     expect(graph, "gpu0", "nic2", "PHB");
     expect(graph, "gpu0", "nic7", "SYS");
@@ -93,9 +81,9 @@ static void test_machine(void **state)
     weft_graph_free(graph);
 
     graph = make("machine:");
-    assert_int_equal(count(graph, WEFT_NODE_GPU), 8);
-    assert_int_equal(count(graph, WEFT_NODE_NIC), 8);
-    assert_int_equal(count(graph, WEFT_NODE_BRIDGE), 8);
+    assert_int_equal(topo_count(graph, WEFT_NODE_GPU), 8);
+    assert_int_equal(topo_count(graph, WEFT_NODE_NIC), 8);
+    assert_int_equal(topo_count(graph, WEFT_NODE_BRIDGE), 8);
     expect(graph, "gpu3", "nic3", "PIX");
     expect(graph, "gpu2", "nic3", "PHB");
     expect(graph, "gpu2", "gpu3", "PHB");
@@ -105,7 +93,7 @@ static void test_machine(void **state)
     expect(graph, "gpu00", "nic0", "PHB");
     expect(graph, "gpu15", "nic3", "PHB");
     expect(graph, "gpu04", "nic0", "SYS");
-    assert_int_equal(graph->nodes[find(graph, "nic3:1")].bytes_per_s, 12500000000);
+    assert_int_equal(graph->nodes[topo_node(graph, "nic3:1")].bytes_per_s, 12500000000);
     assert_int_equal(path(graph, "gpu00", "nic0").bytes_per_s, 15753846154);
     weft_graph_free(graph);
 
@@ -119,10 +107,10 @@ static void test_fat_tree(void **state)
 {
     (void)state;
     struct weft_graph *graph = make("fat-tree:leaves=32,nodes-per-leaf=32,gpus=8,rails=8,oversubscription=4");
-    assert_int_equal(count(graph, WEFT_NODE_HOST), 1024);
-    assert_int_equal(count(graph, WEFT_NODE_GPU), 8192);
-    assert_int_equal(count(graph, WEFT_NODE_PORT), 8192);
-    assert_int_equal(count(graph, WEFT_NODE_SWITCH), 32 + 32);
+    assert_int_equal(topo_count(graph, WEFT_NODE_HOST), 1024);
+    assert_int_equal(topo_count(graph, WEFT_NODE_GPU), 8192);
+    assert_int_equal(topo_count(graph, WEFT_NODE_PORT), 8192);
+    assert_int_equal(topo_count(graph, WEFT_NODE_SWITCH), 32 + 32);
     assert_int_equal(cables(graph, "leaf00", WEFT_NODE_PORT), 256);
     assert_int_equal(cables(graph, "leaf31", WEFT_NODE_SWITCH), 64);
     assert_int_equal(cables(graph, "spine31", WEFT_NODE_SWITCH), 64);
@@ -135,23 +123,24 @@ static void test_fat_tree(void **state)
     assert_int_equal(found.bandwidth_partly, 0);
     /* Cables up go to the spine with the smallest name. */
     assert_string_equal(
-        graph->nodes[weft_edge_other(&graph->edges[found.edges[2]], find(graph, "leaf00"))].name, "spine00");
+        graph->nodes[weft_edge_other(&graph->edges[found.edges[2]], topo_node(graph, "leaf00"))].name,
+        "spine00");
     weft_graph_free(graph);
 
     graph = make("fat-tree:");
-    assert_int_equal(count(graph, WEFT_NODE_HOST), 32);
-    assert_int_equal(count(graph, WEFT_NODE_PORT), 32);
+    assert_int_equal(topo_count(graph, WEFT_NODE_HOST), 32);
+    assert_int_equal(topo_count(graph, WEFT_NODE_PORT), 32);
     assert_int_equal(cables(graph, "leaf0", WEFT_NODE_PORT), 8);
     assert_int_equal(cables(graph, "leaf0", WEFT_NODE_SWITCH), 8);
-    assert_int_equal(find(graph, "node31"), find(graph, "node31"));
+    assert_int_equal(topo_node(graph, "node31"), topo_node(graph, "node31"));
     weft_graph_free(graph);
 
     graph = make("fat-tree:leaves=1,oversubscription=3"); /* nothing above */
-    assert_int_equal(count(graph, WEFT_NODE_SWITCH), 1);
+    assert_int_equal(topo_count(graph, WEFT_NODE_SWITCH), 1);
     weft_graph_free(graph);
     graph = make("fat-tree:leaves=2,nodes-per-leaf=6,spines=3,link=HDR,nics=2,rails=1");
     assert_int_equal(cables(graph, "spine2", WEFT_NODE_SWITCH), 8);
-    assert_int_equal(graph->nodes[find(graph, "node00/nic1")].rail, 0);
+    assert_int_equal(graph->nodes[topo_node(graph, "node00/nic1")].rail, 0);
     assert_int_equal(path(graph, "node00/nic0:1", "spine0").bytes_per_s, 25000000000);
     weft_graph_free(graph);
 }
@@ -161,7 +150,7 @@ static void test_rails(void **state)
     (void)state;
     struct weft_graph *graph =
         make("fat-tree:leaves=8,nodes-per-leaf=4,nics=8,rails=4,rail-optimised=1,spines=4");
-    assert_int_equal(count(graph, WEFT_NODE_HOST), 8); /* two sets of leaf switches, 4 hosts to each */
+    assert_int_equal(topo_count(graph, WEFT_NODE_HOST), 8); /* two sets of leaf switches, 4 hosts to each */
     for (int leaf = 0; leaf < 8; leaf++) {
         char name[16];
         snprintf(name, sizeof name, "leaf%d", leaf);
@@ -181,7 +170,7 @@ static void test_tiers(void **state)
     (void)state;
     struct weft_graph *graph =
         make("fat-tree:leaves=8,nodes-per-leaf=4,tiers=3,pods=4,spines=2,top-oversubscription=2");
-    assert_int_equal(count(graph, WEFT_NODE_SWITCH), 8 + 4 * 2 + 2 * 2);
+    assert_int_equal(topo_count(graph, WEFT_NODE_SWITCH), 8 + 4 * 2 + 2 * 2);
     assert_int_equal(cables(graph, "leaf0", WEFT_NODE_SWITCH), 4);
     assert_int_equal(cables(graph, "pod0-spine1", WEFT_NODE_SWITCH),
                      2 * 2 + 2);                                  /* two leaves down, half up */
@@ -195,9 +184,9 @@ static void test_size(void **state)
 {
     (void)state;
     struct weft_graph *graph = make("fat-tree:leaves=64,nodes-per-leaf=32,gpus=8,rails=8,oversubscription=4");
-    assert_int_equal(count(graph, WEFT_NODE_HOST), 2048);
-    assert_int_equal(count(graph, WEFT_NODE_GPU), 16384);
-    assert_string_equal(graph->nodes[find(graph, "node2047")].name, "node2047");
+    assert_int_equal(topo_count(graph, WEFT_NODE_HOST), 2048);
+    assert_int_equal(topo_count(graph, WEFT_NODE_GPU), 16384);
+    assert_string_equal(graph->nodes[topo_node(graph, "node2047")].name, "node2047");
     weft_graph_free(graph);
 }
 
@@ -272,7 +261,7 @@ static void test_file(void **state)
     (void)state;
     struct weft_graph *graph = NULL;
     assert_int_equal(read_text("# ours\r\n\n  machine:gpus=2 \r\n# end", &graph), 0);
-    assert_int_equal(count(graph, WEFT_NODE_GPU), 2);
+    assert_int_equal(topo_count(graph, WEFT_NODE_GPU), 2);
     weft_graph_free(graph);
     assert_int_equal(read_text("# ours\nmachine:gpus=x\n", &graph), WEFT_INVALID);
     assert_string_equal(weft_error_detail(), "a.file:2: gpus=x: expected a number from 0 to 64");
@@ -287,7 +276,7 @@ static void test_file(void **state)
     assert_int_equal(weft_topo_read(path_name, &graph), 0);
     unlink(path_name);
     assert_string_equal(graph->source, path_name);
-    assert_int_equal(count(graph, WEFT_NODE_HOST), 16);
+    assert_int_equal(topo_count(graph, WEFT_NODE_HOST), 16);
     weft_graph_free(graph);
 }
 

@@ -1,17 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# run: unthreaded (a report is computed)
 # What docs/topology-report.md claims: weft's ring within 5 % of the least possible load and with the least crossings, less than orders
 # at random; an ordered allreduce never slower than a shuffled one, nor all rings than one; and the NIC of each GPU as
 # tests/topo/expected/ has it. A quick report is made here. It keeps those promises, too, and each of its rows stands in the document as
 # it is, but for seconds. WEFT_LONG: the whole report is made, and each row of the document stands in it.
-set -u
-cd "$(dirname "$0")/../.." || exit 1
-BUILD=${BUILD:-build}
+source "$(dirname "$0")/../support/start.sh"
 report=$BUILD/perf/micro/topo_report
 [[ -x $report ]] || { echo "SKIP: $report is not built"; exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-source tests/support/tally.sh
 samples=${WEFT_SHARED_DATA:-../shared/data}/topologies
 
 # Prints what a report's tables and sentences get wrong; tables is how many of loads there must be, rows how many of allreduces.

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "tests/support/topo_tool.h"
+#include "tests/support/tool.h"
 
-#define expect topo_tool_expect
+#define expect tool_expect
 
 /* Two sockets; on each a PCI switch with two GPUs and a NIC. Written for this test. */
 static const char nccl_xml[] =
@@ -103,13 +103,13 @@ static const char slurm_conf[] =
 
 static int files_make(void **state)
 {
-    if (topo_tool_find(state) != 0)
+    if (tool_topo(state) != 0)
         return -1;
-    topo_tool_file("nccl.xml", nccl_xml);
-    topo_tool_file("hwloc.xml", hwloc_xml);
-    topo_tool_file("ib.out", ibnetdiscover_out);
-    topo_tool_file("fabric.yaml", topograph_yaml);
-    topo_tool_file("topology.conf", slurm_conf);
+    tool_file("nccl.xml", nccl_xml);
+    tool_file("hwloc.xml", hwloc_xml);
+    tool_file("ib.out", ibnetdiscover_out);
+    tool_file("fabric.yaml", topograph_yaml);
+    tool_file("topology.conf", slurm_conf);
     return 0;
 }
 
@@ -188,14 +188,14 @@ static void test_this_machine(void **state)
     (void)state;
     char path[128];
     expect("", 0, "this machine (");
-    assert_non_null(strstr(topo_tool_output, "): 1 host"));
+    assert_non_null(strstr(tool_output, "): 1 host"));
     expect("--matrix --format json", 0, "\"view\": \"matrix\"");
     snprintf(path, sizeof path, "%s/hwloc.xml", getenv("T"));
     assert_int_equal(setenv("HWLOC_XMLFILE", path, 1), 0);
-    topo_tool_run("");
+    tool_run("");
     assert_int_equal(unsetenv("HWLOC_XMLFILE"), 0);
-    if (!strstr(topo_tool_output, "1 host, 2 NUMA nodes, 1 GPU, 1 NIC, 1 port\n\nhost box\n"))
-        fail_msg("HWLOC_XMLFILE gives %.2000s", topo_tool_output);
+    if (!strstr(tool_output, "1 host, 2 NUMA nodes, 1 GPU, 1 NIC, 1 port\n\nhost box\n"))
+        fail_msg("HWLOC_XMLFILE gives %.2000s", tool_output);
 }
 
 static void test_several_inputs(void **state)
@@ -203,9 +203,9 @@ static void test_several_inputs(void **state)
     (void)state;
     expect("--input $T/nccl.xml --input $T/hwloc.xml --input $T/nccl.xml", 0,
            "3 inputs (several kinds): 3 hosts, 6 NUMA nodes, 9 GPUs, 5 NICs, 3 ports\n");
-    assert_non_null(strstr(topo_tool_output, "\nhost host0\n"));
-    assert_non_null(strstr(topo_tool_output, "\nhost box\n"));
-    assert_non_null(strstr(topo_tool_output, "\nhost host0-2\n"));
+    assert_non_null(strstr(tool_output, "\nhost host0\n"));
+    assert_non_null(strstr(tool_output, "\nhost box\n"));
+    assert_non_null(strstr(tool_output, "\nhost host0-2\n"));
     expect("--input $T/nccl.xml --input $T/nccl.xml --explain gpu0 gpu1", 1, "\"gpu0\" is the name of 2: ");
     expect("--input $T/nccl.xml --input $T/nccl.xml --explain host0-2/gpu0 host0-2/gpu1", 0, ": PIX, ");
     expect("--input $T/nccl.xml --input $T/nccl.xml --explain host0/gpu0 host0-2/gpu0", 0, ": DIS, ");
@@ -217,8 +217,8 @@ static void test_one_host(void **state)
 {
     (void)state;
     expect("--input $T/ib.out --host hosta", 0, "(ibnetdiscover): 1 host, 1 NIC, 1 port\n\nhost hosta\n");
-    assert_null(strstr(topo_tool_output, "hostb"));
-    assert_null(strstr(topo_tool_output, "switch"));
+    assert_null(strstr(tool_output, "hostb"));
+    assert_null(strstr(tool_output, "switch"));
     expect("--input $T/ib.out --host host", 1,
            "--host 'host': there is no such host; there is hosta, hostb\n");
     expect("--input 'fat-tree:leaves=8,nodes-per-leaf=8' --host none", 1, ", ...\n");
@@ -263,21 +263,21 @@ static void test_text(void **state)
 static void test_matrix(void **state)
 {
     (void)state;
-    assert_int_equal(topo_tool_run("--input $T/nccl.xml --matrix"), 0);
-    assert_string_equal(topo_tool_output, "        gpu0  gpu1  gpu2  gpu3  mlx5_0  nic1  NUMA0  NUMA1\n"
-                                          "gpu0    X     PIX   SYS   SYS   PIX     SYS   PHB    SYS\n"
-                                          "gpu1    PIX   X     SYS   SYS   PIX     SYS   PHB    SYS\n"
-                                          "gpu2    SYS   SYS   X     PIX   SYS     PIX   SYS    PHB\n"
-                                          "gpu3    SYS   SYS   PIX   X     SYS     PIX   SYS    PHB\n"
-                                          "mlx5_0  PIX   PIX   SYS   SYS   X       SYS   PHB    SYS\n"
-                                          "nic1    SYS   SYS   PIX   PIX   SYS     X     SYS    PHB\n"
-                                          "NUMA0   PHB   PHB   SYS   SYS   PHB     SYS   X      SYS\n"
-                                          "NUMA1   SYS   SYS   PHB   PHB   SYS     PHB   SYS    X\n"
-                                          "\n"
-                                          "  X     itself\n"
-                                          "  PIX   at most one PCI switch between them\n"
-                                          "  PHB   a PCI host bridge: the processor's root complex\n"
-                                          "  SYS   the processors' links between NUMA nodes\n");
+    assert_int_equal(tool_run("--input $T/nccl.xml --matrix"), 0);
+    assert_string_equal(tool_output, "        gpu0  gpu1  gpu2  gpu3  mlx5_0  nic1  NUMA0  NUMA1\n"
+                                     "gpu0    X     PIX   SYS   SYS   PIX     SYS   PHB    SYS\n"
+                                     "gpu1    PIX   X     SYS   SYS   PIX     SYS   PHB    SYS\n"
+                                     "gpu2    SYS   SYS   X     PIX   SYS     PIX   SYS    PHB\n"
+                                     "gpu3    SYS   SYS   PIX   X     SYS     PIX   SYS    PHB\n"
+                                     "mlx5_0  PIX   PIX   SYS   SYS   X       SYS   PHB    SYS\n"
+                                     "nic1    SYS   SYS   PIX   PIX   SYS     X     SYS    PHB\n"
+                                     "NUMA0   PHB   PHB   SYS   SYS   PHB     SYS   X      SYS\n"
+                                     "NUMA1   SYS   SYS   PHB   PHB   SYS     PHB   SYS    X\n"
+                                     "\n"
+                                     "  X     itself\n"
+                                     "  PIX   at most one PCI switch between them\n"
+                                     "  PHB   a PCI host bridge: the processor's root complex\n"
+                                     "  SYS   the processors' links between NUMA nodes\n");
     expect("--input $T/nccl.xml --input $T/hwloc.xml --matrix", 0,
            "\nhost box\n"
            "        gpu0  mlx5_0  NUMA0  NUMA1\n"
@@ -294,9 +294,9 @@ static void test_matrix(void **state)
 static void test_port_without_number(void **state)
 {
     (void)state;
-    topo_tool_file("unnumbered.xml",
-                   "<system version=\"1\"><cpu numaid=\"0\">"
-                   "<nic><net name=\"mlx5_0\" dev=\"0\" speed=\"100000\"/></nic></cpu></system>");
+    tool_file("unnumbered.xml",
+              "<system version=\"1\"><cpu numaid=\"0\">"
+              "<nic><net name=\"mlx5_0\" dev=\"0\" speed=\"100000\"/></nic></cpu></system>");
     expect("--input $T/unnumbered.xml --explain mlx5_0 mlx5_0:port", 0, "mlx5_0 - mlx5_0:port: LOC, ");
     expect("--input $T/unnumbered.xml --format dot", 0, "mlx5_0\\nport: 100 Gb/s");
 }
@@ -304,28 +304,27 @@ static void test_port_without_number(void **state)
 static void test_explain(void **state)
 {
     (void)state;
-    assert_int_equal(topo_tool_run("--input $T/nccl.xml --explain gpu0 mlx5_0"), 0);
+    assert_int_equal(tool_run("--input $T/nccl.xml --explain gpu0 mlx5_0"), 0);
     assert_string_equal(
-        topo_tool_output,
-        "gpu0 - mlx5_0: PIX, at most one PCI switch between them\n"
-        "\n"
-        "  GPU gpu0, 0000:11:00.0\n"
-        "    | PCI, 31.5 GB/s\n"
-        "  PCI switch 0000:10:00.0\n"
-        "    | PCI, 15.8 GB/s   <- narrowest\n"
-        "  NIC mlx5_0, 0000:13:00.0\n"
-        "\n"
-        "bandwidth: 15.8 GB/s\n"
-        "latency: unknown\n"
-        "direct access to GPU memory: sensible: they meet below the host bridge: the bytes pass "
-        "neither the processor nor its memory\n");
+        tool_output, "gpu0 - mlx5_0: PIX, at most one PCI switch between them\n"
+                     "\n"
+                     "  GPU gpu0, 0000:11:00.0\n"
+                     "    | PCI, 31.5 GB/s\n"
+                     "  PCI switch 0000:10:00.0\n"
+                     "    | PCI, 15.8 GB/s   <- narrowest\n"
+                     "  NIC mlx5_0, 0000:13:00.0\n"
+                     "\n"
+                     "bandwidth: 15.8 GB/s\n"
+                     "latency: unknown\n"
+                     "direct access to GPU memory: sensible: they meet below the host bridge: the bytes pass "
+                     "neither the processor nor its memory\n");
     expect("--input $T/nccl.xml --explain 11:00.0 0000:23:00.0", 0, "gpu0 - nic1: SYS, ");
     expect("--input $T/nccl.xml --explain gpu0 nic1", 0, "direct access to GPU memory: no");
     expect("--input $T/hwloc.xml --explain gpu0 mlx5_0", 0, "direct access to GPU memory: possible");
     expect("--input $T/ib.out --explain hosta/mlx5_0 hostb/mlx5_0", 0,
            ": NET, another host, over the fabric\n");
-    assert_non_null(strstr(topo_tool_output, "    | cable, 50 GB/s   <- narrowest\n"));
-    assert_null(strstr(topo_tool_output, "direct access"));
+    assert_non_null(strstr(tool_output, "    | cable, 50 GB/s   <- narrowest\n"));
+    assert_null(strstr(tool_output, "direct access"));
     expect("--input $T/nccl.xml --explain gpu0 gpu9", 1, "there is no \"gpu9\" in ");
     expect("--input $T/nccl.xml --explain \"$(printf '\\033]0;x')\" gpu0", 1, "there is no \"?]0;x\" in ");
 }
@@ -343,7 +342,7 @@ static void test_long_way(void **state)
         used += snprintf(text + used, sizeof text - (size_t)used, "</pci>");
     snprintf(text + used, sizeof text - (size_t)used,
              "<nic><net name=\"mlx5_0\" dev=\"0\" speed=\"100000\" port=\"1\"/></nic></cpu></system>");
-    topo_tool_file("deep.xml", text);
+    tool_file("deep.xml", text);
     expect("--input $T/deep.xml --explain gpu0 mlx5_0", 1, "a path of more than 64 edges");
     expect("--input $T/deep.xml --nic-map", 1, "a path of more than 64 edges");
 }
@@ -355,14 +354,13 @@ static void test_fabric(void **state)
            "weft-topo: fabric fat-tree:leaves=2,nodes-per-leaf=2: 4 ports joined to its switches, 0 hosts "
            "that no "
            "machine describes\n");
-    assert_non_null(
-        strstr(topo_tool_output, "4 hosts, 8 NUMA nodes, 16 GPUs, 8 NICs, 4 ports, 4 switches\n"));
+    assert_non_null(strstr(tool_output, "4 hosts, 8 NUMA nodes, 16 GPUs, 8 NICs, 4 ports, 4 switches\n"));
     expect("--input $T/nccl.xml --fabric fat-tree:leaves=2,nodes-per-leaf=1", 0,
            ": 0 ports joined to its switches, 2 hosts that no machine describes\n");
-    assert_non_null(strstr(topo_tool_output, "3 hosts, "));
+    assert_non_null(strstr(tool_output, "3 hosts, "));
     /* Of what is written for programs, nothing but that. */
     expect("--input $T/nccl.xml --fabric $T/ib.out --format svg 2>/dev/null", 0, "<svg ");
-    assert_null(strstr(topo_tool_output, "weft-topo:"));
+    assert_null(strstr(tool_output, "weft-topo:"));
     expect("--input $T/nccl.xml --input $T/nccl.xml --fabric $T/ib.out --everywhere", 1,
            "2 hosts, expected one that stands for all hosts of ");
     expect("--input $T/nccl.xml --fabric $T/absent", 1, "cannot open ");
@@ -390,8 +388,8 @@ static void test_order(void **state)
     for (int seed = 0; seed < 20; seed++) {
         snprintf(words, sizeof words, "%s %d", job, seed);
         expect(words, 0, "8 ranks on 4 hosts, shuffled with seed ");
-        const char *leaf = strstr(topo_tool_output, "crossings between leaf switches");
-        const char *host = strstr(topo_tool_output, "crossings between hosts");
+        const char *leaf = strstr(tool_output, "crossings between leaf switches");
+        const char *host = strstr(tool_output, "crossings between hosts");
         unsigned by_number, by_weft, least;
         assert_non_null(leaf);
         assert_non_null(host);
@@ -417,10 +415,10 @@ static void test_order(void **state)
         expect(words, 0, parts[i]);
     expect("--input fat-tree:leaves=2,nodes-per-leaf=2,gpus=2 --order --ranks-per-node 40", 0,
            "160 ranks on 4 hosts, 40 per host\n");
-    assert_non_null(strstr(topo_tool_output, "  ... and 128 more ranks: --all lists them\n"));
+    assert_non_null(strstr(tool_output, "  ... and 128 more ranks: --all lists them\n"));
     expect("--input fat-tree:leaves=2,nodes-per-leaf=2,gpus=2 --order --ranks-per-node 40 --all", 0,
            "  rank 159: ");
-    assert_null(strstr(topo_tool_output, "--all lists them"));
+    assert_null(strstr(tool_output, "--all lists them"));
     expect("--input $T/topology.conf --order", 0, "4 ranks on 4 hosts\n");
     expect("--input fat-tree:leaves=64,nodes-per-leaf=64 --order --ranks-per-node 65536", 1,
            "that makes 268435456 ranks: expected at most 4194304\n");
@@ -430,16 +428,16 @@ static void test_order(void **state)
 static void test_hostile_names(void **state)
 {
     (void)state;
-    topo_tool_file("hostile.conf", "SwitchName=l\x1b[31m0 Nodes=n\xe2\x80\xae"
-                                   "a,n\xff"
-                                   "b\n");
+    tool_file("hostile.conf", "SwitchName=l\x1b[31m0 Nodes=n\xe2\x80\xae"
+                              "a,n\xff"
+                              "b\n");
     static const char *const words[] = {"",         "--all",  "--format json", "--format dot", "--format svg",
                                         "--matrix", "--order"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         char line[128];
         snprintf(line, sizeof line, "--input $T/hostile.conf %s", words[i]);
-        topo_tool_run(line);
-        for (const char *at = topo_tool_output; *at; at++) {
+        tool_run(line);
+        for (const char *at = tool_output; *at; at++) {
             if ((unsigned char)*at >= 0x7f || ((unsigned char)*at < 0x20 && *at != '\n'))
                 fail_msg("%s: byte %02x at %.40s", line, (unsigned char)*at, at);
         }
@@ -485,5 +483,5 @@ int main(void)
         cmocka_unit_test(test_formats),        cmocka_unit_test(test_order),
         cmocka_unit_test(test_hostile_names),  cmocka_unit_test(test_output_errors),
     };
-    return cmocka_run_group_tests(tests, files_make, topo_tool_leave);
+    return cmocka_run_group_tests(tests, files_make, tool_leave);
 }

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "tests/support/topo_tool.h"
+#include "tests/support/tool.h"
 
 /* Types: s string, i integer, n number, b boolean, o object, a array; behind ? also null. */
 struct field {
@@ -171,10 +171,10 @@ static void check_each(const json_t *list, const struct field *fields)
 static json_t *run(const char *words, const char *view, const struct field *fields)
 {
     json_error_t error;
-    int status = topo_tool_run(words);
+    int status = tool_run(words);
     if (status != 0)
-        fail_msg("weft-topo %s: exit %d: %.400s", words, status, topo_tool_output);
-    json_t *root = json_loads(topo_tool_output, JSON_REJECT_DUPLICATES, &error);
+        fail_msg("weft-topo %s: exit %d: %.400s", words, status, tool_output);
+    json_t *root = json_loads(tool_output, JSON_REJECT_DUPLICATES, &error);
     if (!root)
         fail_msg("weft-topo %s: line %d: %s", words, error.line, error.text);
     size_t found = check_fields(root, head) + check_fields(root, fields);
@@ -318,7 +318,7 @@ static void test_nic_map(void **state)
                                 json_string_value(json_object_get(json_array_get(gpus, 1), "nic")));
     }
     json_decref(root);
-    topo_tool_file("hosts.conf", "SwitchName=l0 Nodes=a[0-1]\n");
+    tool_file("hosts.conf", "SwitchName=l0 Nodes=a[0-1]\n");
     root = run("--input $T/hosts.conf --nic-map", "nic-map", hosts);
     assert_int_equal(json_array_size(json_object_get(root, "hosts")), 0);
     json_decref(root);
@@ -404,5 +404,5 @@ int main(void)
         cmocka_unit_test(test_graph),   cmocka_unit_test(test_matrix), cmocka_unit_test(test_path),
         cmocka_unit_test(test_nic_map), cmocka_unit_test(test_order),  cmocka_unit_test(test_documented),
     };
-    return cmocka_run_group_tests(tests, topo_tool_find, topo_tool_leave);
+    return cmocka_run_group_tests(tests, tool_topo, tool_leave);
 }

@@ -14,31 +14,31 @@
 #include <weft/weft.h>
 
 /* What the callbacks were told, as one line: "1<a x=1 y=2 2<b 2b>1'text'1a>" with each element's depth. */
-struct told {
+struct given {
     char text[4096];
     size_t size;
     size_t lines; /* sum of the lines of starts */
     const char *stop_at;
 };
 
-static void __attribute__((format(printf, 2, 3))) told_add(struct told *told, const char *format, ...)
+static void __attribute__((format(printf, 2, 3))) given_add(struct given *given, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    int more = vsnprintf(told->text + told->size, sizeof told->text - told->size, format, args);
+    int more = vsnprintf(given->text + given->size, sizeof given->text - given->size, format, args);
     va_end(args);
-    told->size += (size_t)more;
-    assert_true(told->size < sizeof told->text);
+    given->size += (size_t)more;
+    assert_true(given->size < sizeof given->text);
 }
 
 static int on_start(void *user, const struct weft_xml_element *element)
 {
-    struct told *told = user;
-    told_add(told, "%u<%s ", element->depth, element->name);
+    struct given *given = user;
+    given_add(given, "%u<%s ", element->depth, element->name);
     for (const char *const *a = element->attributes; *a; a += 2)
-        told_add(told, "%s=%s ", a[0], a[1]);
-    told->lines += element->line;
-    if (told->stop_at && strcmp(told->stop_at, element->name) == 0)
+        given_add(given, "%s=%s ", a[0], a[1]);
+    given->lines += element->line;
+    if (given->stop_at && strcmp(given->stop_at, element->name) == 0)
         return weft_xml_fail(element, "enough of <%s>", element->name);
     return WEFT_OK;
 }
@@ -46,41 +46,41 @@ static int on_start(void *user, const struct weft_xml_element *element)
 static int on_end(void *user, const struct weft_xml_element *element)
 {
     assert_null(weft_xml_attribute(element, "x"));
-    told_add(user, "%u%s> ", element->depth, element->name);
+    given_add(user, "%u%s> ", element->depth, element->name);
     return WEFT_OK;
 }
 
 static int on_characters(void *user, const struct weft_xml_element *place, const char *data, size_t size)
 {
-    told_add(user, "%u'%.*s' ", place->depth, (int)size, data);
+    given_add(user, "%u'%.*s' ", place->depth, (int)size, data);
     return WEFT_OK;
 }
 
 static const struct weft_xml_reader all = {on_start, on_end, on_characters};
 
-static int parse(const char *document, struct told *told)
+static int parse(const char *document, struct given *given)
 {
     struct weft_text text = {"doc.xml", document, strlen(document)};
-    memset(told->text, 0, sizeof told->text);
-    told->size = told->lines = 0;
+    memset(given->text, 0, sizeof given->text);
+    given->size = given->lines = 0;
     weft_error_clear();
-    return weft_xml_parse(&text, &all, told);
+    return weft_xml_parse(&text, &all, given);
 }
 
 static void fails(const char *document, const char *detail)
 {
-    struct told told = {0};
-    assert_int_equal(parse(document, &told), WEFT_INVALID);
+    struct given given = {0};
+    assert_int_equal(parse(document, &given), WEFT_INVALID);
     assert_string_equal(weft_error_detail(), detail);
 }
 
 static void test_events(void **state)
 {
     (void)state;
-    struct told told = {0};
-    assert_int_equal(parse("<?xml version=\"1.0\"?>\n<a x='1' y=\"&lt;&#65;\">\n<b/>t</a>", &told), WEFT_OK);
-    assert_string_equal(told.text, "1<a x=1 y=<A 1'\n' 2<b 2b> 1't' 1a> ");
-    assert_int_equal(told.lines, 2 + 3);
+    struct given given = {0};
+    assert_int_equal(parse("<?xml version=\"1.0\"?>\n<a x='1' y=\"&lt;&#65;\">\n<b/>t</a>", &given), WEFT_OK);
+    assert_string_equal(given.text, "1<a x=1 y=<A 1'\n' 2<b 2b> 1't' 1a> ");
+    assert_int_equal(given.lines, 2 + 3);
 }
 
 static void test_no_callbacks(void **state)
@@ -95,14 +95,14 @@ static void test_no_callbacks(void **state)
 static void test_size(void **state)
 {
     (void)state;
-    struct told told = {0};
+    struct given given = {0};
     struct weft_text text = {"doc.xml", "<a/><b/>", 4};
-    assert_int_equal(weft_xml_parse(&text, &all, &told), WEFT_OK);
+    assert_int_equal(weft_xml_parse(&text, &all, &given), WEFT_OK);
     text.size = 8;
-    assert_int_equal(weft_xml_parse(&text, &all, &told), WEFT_INVALID);
+    assert_int_equal(weft_xml_parse(&text, &all, &given), WEFT_INVALID);
     assert_string_equal(weft_error_detail(), "doc.xml:1: not well-formed XML: junk after document element");
     text.size = (size_t)WEFT_READ_SIZE_MAX + 1;
-    assert_int_equal(weft_xml_parse(&text, &all, &told), WEFT_INVALID);
+    assert_int_equal(weft_xml_parse(&text, &all, &given), WEFT_INVALID);
     assert_string_equal(weft_error_detail(), "doc.xml: 268435457 bytes of XML, at most 268435456 are read");
 }
 
@@ -120,18 +120,18 @@ static void test_not_well_formed(void **state)
 static void test_callback_stops(void **state)
 {
     (void)state;
-    struct told told = {.stop_at = "b"};
-    assert_int_equal(parse("<a>\n<b/>text<c/></a>", &told), WEFT_INVALID);
+    struct given given = {.stop_at = "b"};
+    assert_int_equal(parse("<a>\n<b/>text<c/></a>", &given), WEFT_INVALID);
     assert_string_equal(weft_error_detail(), "doc.xml:2: enough of <b>");
-    assert_string_equal(told.text, "1<a 1'\n' 2<b ");
+    assert_string_equal(given.text, "1<a 1'\n' 2<b ");
 }
 
 static void test_doctype(void **state)
 {
     (void)state;
-    struct told told = {0};
-    assert_int_equal(parse("<!DOCTYPE a SYSTEM \"/nowhere/a.dtd\">\n<a x='&amp;&#65;'/>", &told), WEFT_OK);
-    assert_string_equal(told.text, "1<a x=&A 1a> ");
+    struct given given = {0};
+    assert_int_equal(parse("<!DOCTYPE a SYSTEM \"/nowhere/a.dtd\">\n<a x='&amp;&#65;'/>", &given), WEFT_OK);
+    assert_string_equal(given.text, "1<a x=&A 1a> ");
     fails("<!DOCTYPE a [\n<!ENTITY l \"lol\">\n<!ENTITY m \"&l;&l;\">\n]>\n<a>&m;</a>",
           "doc.xml:1: the DOCTYPE of <a> declares something: only one that names a DTD is read");
     fails("<!DOCTYPE a SYSTEM \"a.dtd\" [<!ATTLIST a x CDATA '1'>]>\n<a/>",
@@ -158,9 +158,9 @@ static char *nested(unsigned depth)
 static void test_depth(void **state)
 {
     (void)state;
-    struct told told = {0};
+    struct given given = {0};
     char *most = nested(WEFT_READ_DEPTH_MAX), *more = nested(WEFT_READ_DEPTH_MAX + 1);
-    assert_int_equal(parse(most, &told), WEFT_OK);
+    assert_int_equal(parse(most, &given), WEFT_OK);
     fails(more, "doc.xml:1: <a> is nested deeper than 256 elements");
     free(most);
     free(more);
@@ -168,13 +168,13 @@ static void test_depth(void **state)
 
 static void attributes_run(int count, int status)
 {
-    struct told told = {0};
+    struct given given = {0};
     char document[8192];
     int size = snprintf(document, sizeof document, "<a");
     for (int i = 0; i < count; i++)
         size += snprintf(document + size, sizeof document - (size_t)size, " a%d=''", i);
     snprintf(document + size, sizeof document - (size_t)size, "/>");
-    assert_int_equal(parse(document, &told), status);
+    assert_int_equal(parse(document, &given), status);
 }
 
 static void test_attribute_count(void **state)

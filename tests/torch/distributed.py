@@ -209,7 +209,7 @@ def wait_for(pids, folder):
         time.sleep(0.005)
     late = [pid for pid in pids if pid not in codes]
     for pid in late:
-        os.kill(pid, signal.SIGUSR1)  # tells where it is
+        os.kill(pid, signal.SIGUSR1)  # says where it is
     time.sleep(0.5 if late else 0)
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):

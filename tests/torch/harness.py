@@ -13,15 +13,16 @@ import contextlib
 import datetime
 import os
 import pickle
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 import traceback
 import warnings
 
+import forking
+
 TIMEOUT_S = 60  # of one case
+PROGRAM = f"import runpy; runpy.run_path({os.path.abspath(__file__)!r}, run_name='__main__')"
 
 
 class Case:
@@ -130,19 +131,17 @@ def run_ranks(path, backend, size, names):
         for rank in range(size):
             outs.append(os.path.join(folder, f"out{rank}"))
             logs.append(open(os.path.join(folder, f"log{rank}"), "wb"))
-            command = [sys.executable, os.path.abspath(__file__), path, backend, str(rank), str(size)]
-            command += [os.path.join(folder, "store"), ",".join(names), outs[-1]]
-            ranks.append(subprocess.Popen(command, stdout=logs[-1], stderr=subprocess.STDOUT, start_new_session=True))
+            arguments = [path, backend, str(rank), str(size), os.path.join(folder, "store"), ",".join(names), outs[-1]]
+            ranks.append(forking.Process(PROGRAM, arguments, logs[-1]))
         until = time.monotonic() + TIMEOUT_S * (1 + len(names))
         for process in ranks:
             try:
                 process.wait(max(until - time.monotonic(), 0.1))
-            except subprocess.TimeoutExpired:
+            except TimeoutError:
                 pass
         late = [rank for rank, process in enumerate(ranks) if process.poll() is None]
         for process in ranks:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
             process.wait()
         for log in logs:
             log.close()
@@ -199,9 +198,10 @@ def run_file(path):
 
 def main(paths):
     passed = failed = 0
-    for path in paths:
-        p, f = run_file(path)
-        passed, failed = passed + p, failed + f
+    with forking.server():
+        for path in paths:
+            p, f = run_file(path)
+            passed, failed = passed + p, failed + f
     print(f"{passed} passed, {failed} failed, 0 skipped")
     return failed != 0 or passed == 0
 

@@ -3,7 +3,7 @@
 
 import textwrap
 
-from programs import all_fine, alone, ranks
+from programs import all_fine, alone, of_ranks, ranks
 
 
 SHRINK = """
@@ -42,35 +42,18 @@ SHRINK = """
 """
 
 
-def the_others_go_on(how):
-    (first, said), (left, _), (last, more) = ranks(3, f'how = "{how}"\n' + textwrap.dedent(SHRINK))
-    assert left == (0 if how == "healthy" else -9) and first == 0 and last == 0, said + more
-
-
 @alone
-def the_others_go_on_without_the_dead(rank, size):
-    the_others_go_on("dead")
+def the_others_go_on(rank, size):
+    """Without the dead: known to all, to one, to none; and without one that leaves."""
+    for how in ("dead", "noticed by one", "aborted", "healthy"):
+        (first, said), (left, _), (last, more) = ranks(3, f'how = "{how}"\n' + textwrap.dedent(SHRINK))
+        assert left == (0 if how == "healthy" else -9) and first == 0 and last == 0, f"{how}: {said}{more}"
 
 
-@alone
-def the_others_go_on_when_one_has_noticed(rank, size):
-    the_others_go_on("noticed by one")
-
-
-@alone
-def the_others_go_on_before_a_death_is_noticed(rank, size):
-    the_others_go_on("aborted")
-
-
-@alone
-def the_others_go_on_without_one_that_leaves(rank, size):
-    the_others_go_on("healthy")
-
-
-@alone
-def a_message_that_does_not_come_harms_no_group(rank, size):
+@of_ranks(3)
+def a_message_that_does_not_come_harms_no_group():
     """Only its receiver has heard of that: the group goes on, and can be shrunk while it is healthy."""
-    program = """
+    return """
         begin(seconds=4)
         store = dist.distributed_c10d._get_default_store()
         if rank == 0:
@@ -91,7 +74,6 @@ def a_message_that_does_not_come_harms_no_group(rank, size):
             assert tensor.item() == 6
         dist.destroy_process_group()
     """
-    all_fine(ranks(3, program))
 
 
 @alone
@@ -124,23 +106,22 @@ def the_end_without_destroy(rank, size):
     all_fine(ranks(2, program))
 
 
-@alone
-def the_end_with_callbacks_pending(rank, size):
+@of_ranks(2)
+def the_end_with_callbacks_pending():
     """Of a message that does not come, and of a collective that may have ended."""
-    program = """
+    return """
         begin()
         told = dist.irecv(torch.ones(1), 1 - rank, tag=5).get_future().add_done_callback(lambda future: None)
         work = dist.all_reduce(torch.ones(100000), async_op=True)
         work.get_future().add_done_callback(lambda future: future.value())
         dist.all_reduce(torch.ones(10), async_op=True)
     """
-    all_fine(ranks(2, program))
 
 
-@alone
-def who_leaves_early_waits_for_nobody(rank, size):
+@of_ranks(2)
+def who_leaves_early_waits_for_nobody():
     """And what it has sent arrives."""
-    program = """
+    return """
         begin()
         dist.barrier()
         if rank == 0:
@@ -158,13 +139,12 @@ def who_leaves_early_waits_for_nobody(rank, size):
             assert tensor.item() == 7
             dist.destroy_process_group()
     """
-    all_fine(ranks(2, program))
 
 
-@alone
-def children_of_multiprocessing_leave_like_others(rank, size):
+@of_ranks(2)
+def children_of_multiprocessing_leave_like_others():
     """They end without atexit."""
-    program = """
+    return """
         import multiprocessing
         def child():
             begin()
@@ -182,7 +162,6 @@ def children_of_multiprocessing_leave_like_others(rank, size):
         process.join()
         sys.exit(process.exitcode)
     """
-    all_fine(ranks(2, program))
 
 
 @alone
@@ -247,3 +226,74 @@ def leaving_lets_a_monitored_barrier_end(rank, size):
             dist.destroy_process_group()
     """
     all_fine(ranks(2, program))
+
+
+# Woken by the end of the program, each keeps Python busy: some are not back there when it ends.
+DAEMONS = """
+    import threading
+    begin()
+    dist.barrier()
+    begun = threading.Semaphore(0)
+    def hang(tag):
+        work = dist.irecv(torch.ones(1), 1 - rank, tag=tag)
+        future = work.get_future() if how == "future" else work
+        begun.release()
+        try:
+            future.wait()
+        except Exception:
+            pass
+        while True:
+            pass
+    for tag in range(8):
+        threading.Thread(target=hang, args=(tag,), daemon=True).start()
+    for tag in range(8):
+        begun.acquire()
+    dist.barrier()
+"""
+
+
+@alone
+def the_end_with_threads_that_wait(rank, size):
+    for how in ("work", "future"):
+        all_fine(ranks(2, f'how = "{how}"\n' + textwrap.dedent(DAEMONS)))
+
+
+@alone
+def a_thread_that_comes_back_when_python_has_ended_stays(rank, size):
+    """It wakes in wait() while what Python destroys at its end runs, and harms nobody."""
+    program = """
+        import atexit, platform, threading, torch_weft
+        begin()
+        dist.barrier()
+        if rank == 1:
+            dist.recv(torch.zeros(1), 0, tag=1)  # rank 0's Python has ended
+            dist.send(torch.ones(1), 0, tag=2)
+            dist.destroy_process_group()
+            sys.exit()
+        atexit.unregister(torch_weft._end)  # which would end the wait earlier
+        begun = threading.Event()
+        def hang():
+            work = dist.irecv(torch.zeros(1), 1, tag=2)
+            begun.set()
+            work.wait()
+        thread = threading.Thread(target=hang, daemon=True)
+        thread.start()
+        begun.wait()
+        class Last:
+            # Names of modules may be gone then.
+            group, message, sleep, now = dist.group.WORLD, torch.ones(1), time.sleep, time.monotonic
+            open, read, write, leave = os.open, os.read, os.write, os._exit
+            task = f"/proc/self/task/{thread.native_id}/syscall"
+            pause = b"34 " if platform.machine() == "x86_64" else b"73 "  # of Linux: ppoll() where it has no pause()
+            def __del__(self):
+                self.group.send([self.message], 1, 1).wait()
+                until = self.now() + 30
+                while not self.read(self.open(self.task, 0), 100).startswith(self.pause):
+                    if self.now() > until:
+                        self.leave(3)
+                    self.sleep(0.01)
+                self.write(1, b"it stays")
+        sys.last = Last()  # the program's own names stay where a thread uses them
+    """
+    results = ranks(2, program)
+    assert "it stays" in all_fine(results)[0], results

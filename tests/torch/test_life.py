@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from programs import all_fine, alone, python, ranks
+from programs import all_fine, alone, of_ranks, python, ranks
 
 EXAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/torch-ddp/train.py")
 
@@ -22,13 +22,7 @@ def names_of_the_backend(rank, size):
     torch_weft.register()
     torch_weft.register()
     assert dist.group.WORLD._get_backend(torch.device("cpu")).name() == "weft"
-    options = torch_weft.Options(transports="shm")
-    assert options.transports == "shm"
-    try:
-        torch_weft.Options(colour="red")
-        raise AssertionError("an unknown option was taken")
-    except TypeError as error:
-        assert "colour" in str(error)
+    assert torch_weft.Options(transport="shm,verbs", algo="ring").settings == "transport=shm,verbs,algo=ring"
 
 
 @alone
@@ -107,9 +101,9 @@ def a_rank_that_does_not_come_is_named(rank, size):
     all_fine(ranks(2, program))
 
 
-@alone
-def a_wait_with_a_timeout_goes_on(rank, size):
-    program = """
+@of_ranks(2)
+def a_wait_with_a_timeout_goes_on():
+    return """
         begin()
         tensor = torch.zeros(3)
         if rank == 0:
@@ -127,12 +121,11 @@ def a_wait_with_a_timeout_goes_on(rank, size):
             dist.send(torch.full((3,), 7.0), 0)
         dist.destroy_process_group()
     """
-    all_fine(ranks(2, program))
 
 
-@alone
-def sizes_that_differ_are_named(rank, size):
-    program = """
+@of_ranks(2)
+def sizes_that_differ_are_named():
+    return """
         begin()
         try:
             if rank == 0:
@@ -149,12 +142,11 @@ def sizes_that_differ_are_named(rank, size):
             assert "disagree" in str(error), error
         os._exit(0)
     """
-    all_fine(ranks(2, program))
 
 
-@alone
-def a_hundred_lives(rank, size):
-    program = """
+@of_ranks(2, timeout=100)
+def a_hundred_lives():
+    return """
         def threads():
             return len(os.listdir("/proc/self/task"))
         def descriptors():
@@ -169,12 +161,11 @@ def a_hundred_lives(rank, size):
             seen.append((threads(), descriptors()))
         assert seen[-1] == seen[5], seen
     """
-    all_fine(ranks(2, program, timeout=100))
 
 
-@alone
-def abort_ends_what_runs(rank, size):
-    program = """
+@of_ranks(2)
+def abort_ends_what_runs():
+    return """
         begin()
         dist.barrier()
         if rank == 1:
@@ -188,12 +179,11 @@ def abort_ends_what_runs(rank, size):
                 assert "abort" in str(error), error
         os._exit(0)
     """
-    all_fine(ranks(2, program))
 
 
-@alone
-def with_checks_of_all_calls(rank, size):
-    program = """
+@of_ranks(2, TORCH_DISTRIBUTED_DEBUG="DETAIL")
+def with_checks_of_all_calls():
+    return """
         begin()
         tensor = torch.ones(5)
         dist.all_reduce(tensor)
@@ -206,12 +196,11 @@ def with_checks_of_all_calls(rank, size):
         dist.barrier()
         dist.destroy_process_group()
     """
-    all_fine(ranks(2, program, TORCH_DISTRIBUTED_DEBUG="DETAIL"))
 
 
-@alone
-def beside_gloo_in_one_group(rank, size):
-    program = """
+@of_ranks(2)
+def beside_gloo_in_one_group():
+    return """
         begin("cpu:gloo,cuda:weft")
         tensor = torch.ones(5)
         dist.all_reduce(tensor)
@@ -220,12 +209,11 @@ def beside_gloo_in_one_group(rank, size):
         assert dist.group.WORLD._get_backend(torch.device("cuda")).name() == "weft"
         dist.destroy_process_group()
     """
-    all_fine(ranks(2, program))
 
 
-@alone
-def timeouts_change(rank, size):
-    program = """
+@of_ranks(2)
+def timeouts_change():
+    return """
         begin()
         backend = dist.group.WORLD._get_backend(torch.device("cpu"))
         backend.set_timeout(datetime.timedelta(milliseconds=500))
@@ -244,12 +232,11 @@ def timeouts_change(rank, size):
         dist.all_reduce(tensor)
         dist.destroy_process_group()
     """
-    all_fine(ranks(2, program))
 
 
-@alone
-def splits(rank, size):
-    program = """
+@of_ranks(3)
+def splits():
+    return """
         begin()
         members = [0, 2]
         part = dist.group.WORLD.split_group(members, group_name="some") if rank in members else None
@@ -261,13 +248,12 @@ def splits(rank, size):
         dist.barrier()
         dist.destroy_process_group()
     """
-    all_fine(ranks(3, program))
 
 
-@alone
-def one_store_for_several_lives(rank, size):
+@of_ranks(3)
+def one_store_for_several_lives():
     """As under torchrun, whose store stays: keys of the life before must not be taken for this one's."""
-    program = """
+    return """
         held = dist.FileStore(store, size)
         for life in range(3):
             if rank == 0:
@@ -278,7 +264,6 @@ def one_store_for_several_lives(rank, size):
             assert tensor[0].item() == size
             dist.destroy_process_group()
     """
-    all_fine(ranks(3, program))
 
 
 @alone
@@ -290,13 +275,31 @@ def options_are_copied(rank, size):
 
     backend = dist.group.WORLD._get_backend(torch.device("cpu"))
     options = copy.deepcopy(backend.options)
-    options.transports = "shm"
-    assert backend.options.transports == "" and options.backend == "weft"
+    options.settings = "transport=shm"
+    assert backend.options.settings == "" and options.backend == "weft"
 
 
-@alone
-def memory_that_peers_read(rank, size):
-    program = """
+@of_ranks(2, WEFT_EAGER_SHM="nonsense")
+def settings_of_a_group():
+    """They come before the environment's, and a name that weft does not know is refused with it."""
+    return """
+        import torch_weft
+        try:
+            begin(pg_options=torch_weft.Options(colour="red"))
+            os._exit(3)
+        except dist.DistBackendError as error:
+            assert "colour" in str(error), error
+        begin(pg_options=torch_weft.Options(eager_shm=64))
+        tensor = torch.ones(100)
+        dist.all_reduce(tensor)
+        assert tensor[0].item() == size
+        dist.destroy_process_group()
+    """
+
+
+@of_ranks(2)
+def memory_that_peers_read():
+    return """
         begin()
         backend = dist.group.WORLD._get_backend(torch.device("cpu"))
         assert backend.supports_tensor_alloc(torch.device("cpu"))
@@ -309,12 +312,11 @@ def memory_that_peers_read(rank, size):
         dist.destroy_process_group()
         tensor += 1  # outlives the group
     """
-    all_fine(ranks(2, program))
 
 
-@alone
-def missing_ranks_of_a_monitored_barrier(rank, size):
-    program = """
+@of_ranks(4)
+def missing_ranks_of_a_monitored_barrier():
+    return """
         begin()
         group = dist.group.WORLD
         group.monitored_barrier(datetime.timedelta(seconds=20), True)
@@ -338,4 +340,3 @@ def missing_ranks_of_a_monitored_barrier(rank, size):
         dist.barrier()
         dist.destroy_process_group()
     """
-    all_fine(ranks(4, program))

@@ -3,12 +3,8 @@
 # What the package of bindings/torch consists of: tests/torch/test_wheel.sh HOME, the virtual environment of tests/torch/install.sh.
 # The wheel that was installed there is looked at. Others are built by a compiler that writes empty files, and for folders
 # that look like torch, so that they take seconds; they are made in a copy of the sources where earlier builds have left things.
-set -u
-cd "$(dirname "$0")/../.." || exit 1
+source "$(dirname "$0")/../support/start.sh"
 home=$1
-source tests/support/tally.sh
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 
 # has_one_binary WHEEL MINOR: and depends on this minor version of torch, and comes with its licence.
 has_one_binary() {

@@ -5,7 +5,7 @@
 # RDMA_DEVICE unset: in virtual machines. Scripts that say "# hosts: N" among their first lines get N machines of
 # their own, each runs the script; "# hosts: 0" is a script that starts its machines itself. All others, programs and
 # scripts, share one machine with two devices and run one after the other.
-# RDMA_TIMEOUT is the seconds that this one has (600). Where there can be no machine all is skipped, if tests/skips allows that.
+# RDMA_TIMEOUT is the seconds that this one has (900). Where there can be no machine all is skipped, if tests/skips allows that.
 # RDMA_DEVICE=mlx5_0, or a list with commas: with these devices of this system; what needs machines is skipped.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -46,6 +46,6 @@ if ! answer=$(tests/vm/kernel.sh); then
     exit 0
 fi
 steps=()
-((${#shared[@]} == 0)) || steps+=("TEST_JOBS=1 TEST_LOGS=$BUILD/rdma-logs/shared TEST_RUNNER=tests/vm/resources.sh tests/vm/run.sh --timeout ${RDMA_TIMEOUT:-600} -- tests/run.sh ${shared[*]}")
+((${#shared[@]} == 0)) || steps+=("TEST_JOBS=1 TEST_LOGS=$BUILD/rdma-logs/shared TEST_RUNNER=tests/vm/resources.sh tests/vm/run.sh --timeout ${RDMA_TIMEOUT:-900} -- tests/run.sh ${shared[*]}")
 ((${#own[@]} == 0)) || steps+=("TEST_JOBS=1 TEST_LOGS=$BUILD/rdma-logs/own TEST_RUNNER=tests/vm/hosts.sh tests/run.sh ${own[*]}")
 exec tests/scripts/sum.sh "${steps[@]}"

@@ -196,6 +196,7 @@ while ((${#statuses[@]} < hosts)); do
     if ((SECONDS >= limit && ${#statuses[@]} < hosts)); then
         for ((k = 0; k < hosts; k++)); do [[ ${statuses[k]-} ]] || late+=" $k"; done
         echo "weft-vm: the time limit of $limit s has passed; not done: host${late}" >&2
+        for k in $late; do tail -n 5 "$vm/$k/console" | sed "s/^/weft-vm: host $k: kernel: /" >&2; done
         for ((k = 0; k < hosts; k++)); do : "${statuses[k]:=124}"; done
     fi
     ((${#statuses[@]} == hosts)) || pause

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/secure.h"
 #include "topo/discover/discover.h"
-#include "topo/files/hwloc.h"
 #include "topo/live/live.h"
 #include "topo/read.h"
 #include "topo/readers.h"
@@ -34,21 +33,14 @@ static int read_file(const char *path, struct weft_graph **graph)
 /* Into a new graph: hwloc's view, or what sysfs says where hwloc is missing or not understood. */
 static int read_machine(const char *root, unsigned flags, struct weft_graph **graph)
 {
-    char *xml = NULL;
-    size_t size = 0;
     struct weft_graph *made;
-    int status = weft_live_hwloc(&xml, &size);
-    if (status == WEFT_OK) {
-        struct weft_text text = {"hwloc's XML of this machine", xml, size};
-        status = weft_graph_new(SOURCE, "hwloc", &made);
-        if (status == WEFT_OK) {
-            status = weft_hwloc_read(&text, flags, made);
-            if (status)
-                weft_graph_free(made);
-        }
-        free(xml);
-    }
-    if (status == WEFT_MISSING || status == WEFT_INVALID) {
+    int status = weft_graph_new(SOURCE, "hwloc", &made);
+    if (status)
+        return status;
+    status = weft_live_hwloc(flags, made);
+    if (status)
+        weft_graph_free(made);
+    if (status == WEFT_NOT_FOUND || status == WEFT_INVALID) {
         status = weft_graph_new(SOURCE, "sysfs", &made);
         if (status)
             return status;
@@ -91,4 +83,11 @@ int weft_topo_discover(struct weft_graph **graph)
     weft_error_clear(); /* what is missing is no error */
     *graph = made;
     return WEFT_OK;
+}
+
+void weft_live_use_hwloc(void)
+{
+    setenv("HWLOC_HIDE_ERRORS", "2", 0);   /* 2: those that it calls critical, too */
+    setenv("HWLOC_LIBXML_IMPORT", "0", 0); /* see hwloc_text.c */
+    weft_topo_read_hwloc_by(weft_read_hwloc);
 }

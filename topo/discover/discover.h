@@ -5,17 +5,25 @@
 #ifndef WEFT_TOPO_DISCOVER_DISCOVER_H
 #define WEFT_TOPO_DISCOVER_DISCOVER_H
 
-#include "topo/graph.h"
+#include "topo/files/reader.h"
+#include "topo/graph/graph.h"
 
 /* This machine: hwloc (I/O objects included), ports from sysfs, links of GPUs from NVML and Level Zero Sysman when they
  * can be loaded. HWLOC_XMLFILE and HWLOC_FSROOT are honoured: with either, only what hwloc says (and, under FSROOT, the
- * sysfs below it) is used, and no driver is asked. Libraries are loaded when needed and let go; nothing is printed.
+ * sysfs below it) is used, and no driver is asked. Libraries are loaded when needed and let go; nothing is printed (hwloc: weft_live_use_hwloc()).
  * What is missing is missing: a machine without hwloc becomes a host with what sysfs says. */
 int weft_topo_discover(struct weft_graph **graph);
 
-/* The machine as libhwloc sees it, in its XML. WEFT_MISSING where the library is not there or does not find anything;
- * the caller frees *xml. */
-int weft_live_hwloc(char **xml, size_t *size);
+/* This machine as libhwloc sees it. WEFT_NOT_FOUND where the library is not there or does not find anything. */
+int weft_live_hwloc(unsigned host_flags, struct weft_graph *graph);
+
+/* Once, before a tool has threads: hwloc prints nothing, uses its own parser of XML, and is what weft_topo_read() has its XML read
+ * by. Where the user has set the variables of hwloc that say so, they stay. */
+void weft_live_use_hwloc(void);
+
+/* hwloc's XML of any machine, for weft_topo_read_hwloc_by(). It forks a process that reads it first: for programs in which
+ * nothing of weft is open. WEFT_NOT_FOUND where the library is not there, with the file's name. */
+weft_reader weft_read_hwloc;
 
 /* Links on PCI at the speed and width that they can have, and virtual functions. */
 int weft_live_pci(const char *root, struct weft_graph *graph);
@@ -30,7 +38,7 @@ int weft_live_host(const char *root, struct weft_graph *graph);
 int weft_live_nvml(struct weft_graph *graph);
 int weft_live_sysman(struct weft_graph *graph);
 
-/* A drivers' library: its functions into a table, NULL where it lacks an optional one. WEFT_MISSING when it is not
+/* A drivers' library: its functions into a table, NULL where it lacks an optional one. WEFT_NOT_FOUND when it is not
  * there or lacks another. Signal dispositions are the caller's to keep. */
 struct weft_live_function {
     const char *name;

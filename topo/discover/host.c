@@ -14,7 +14,7 @@
 #include "topo/discover/discover.h"
 #include "topo/live/live.h"
 #include "topo/live/sysfs.h"
-#include "topo/virtual.h"
+#include "topo/discover/virtual.h"
 
 #define CPUINFO_BYTES 16384 /* holds the first processor */
 

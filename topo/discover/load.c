@@ -11,12 +11,12 @@ int weft_live_load(const char *library, const struct weft_live_function *functio
 {
     void *opened = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (!opened)
-        return weft_fail(WEFT_MISSING, "%s cannot be loaded", library);
+        return weft_fail(WEFT_NOT_FOUND, "%s cannot be loaded", library);
     for (size_t i = 0; i < count; i++) {
         void *address = dlsym(opened, functions[i].name);
         if (!address && !functions[i].is_optional) {
             dlclose(opened);
-            return weft_fail(WEFT_MISSING, "%s lacks %s", library, functions[i].name);
+            return weft_fail(WEFT_NOT_FOUND, "%s lacks %s", library, functions[i].name);
         }
         memcpy((char *)table + functions[i].offset, &address, sizeof address);
     }
@@ -34,7 +34,7 @@ int weft_live_ask(const char *library, const struct weft_live_function *function
     if (status == WEFT_OK) {
         status = ask(asking);
         dlclose(handle);
-    } else if (status == WEFT_MISSING) {
+    } else if (status == WEFT_NOT_FOUND) {
         status = WEFT_OK;
     }
     weft_signals_restore(&signals);

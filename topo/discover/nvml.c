@@ -146,7 +146,7 @@ static void read_link(struct asking *asking, uint32_t index, unsigned link)
         info.bus_id[sizeof info.bus_id - 1] = '\0';
         remote = device_at(asking, info.bus_id);
     }
-    int told = 1;
+    int given = 1;
     if (type == REMOTE_SWITCH)
         device->switch_links++;
     else if (type == REMOTE_NPU)
@@ -154,8 +154,8 @@ static void read_link(struct asking *asking, uint32_t index, unsigned link)
     else if (remote != UINT32_MAX && remote != index)
         asking->direct[(size_t)index * asking->count + remote]++;
     else
-        told = 0;
-    uint64_t speed = told ? speed_of(asking, device->handle, link) : 0;
+        given = 0;
+    uint64_t speed = given ? speed_of(asking, device->handle, link) : 0;
     if (speed && (!device->bytes_per_s || speed < device->bytes_per_s))
         device->bytes_per_s = speed;
 }
@@ -175,16 +175,16 @@ static void read_links(struct asking *asking, uint32_t index)
 static int add_edge(struct asking *asking, uint32_t a, uint32_t b, unsigned flags, uint32_t links,
                     uint64_t speed)
 {
-    struct weft_edge told = {.a = a,
-                             .b = b,
-                             .kind = WEFT_EDGE_GPU_LINK,
-                             .flags = (uint8_t)flags,
-                             .links = links,
-                             .bytes_per_s = speed,
-                             .port_a = -1,
-                             .port_b = -1};
+    struct weft_edge given = {.a = a,
+                              .b = b,
+                              .kind = WEFT_EDGE_GPU_LINK,
+                              .flags = (uint8_t)flags,
+                              .links = links,
+                              .bytes_per_s = speed,
+                              .port_a = -1,
+                              .port_b = -1};
     uint32_t edge;
-    return weft_graph_add_edge(asking->graph, &told, &edge);
+    return weft_graph_add_edge(asking->graph, &given, &edge);
 }
 
 static uint64_t slower(uint64_t a, uint64_t b)

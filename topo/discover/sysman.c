@@ -234,16 +234,16 @@ static int count_link(struct weft_graph *graph, uint32_t first, const struct por
             known->bytes_per_s = speed;
         return WEFT_OK;
     }
-    struct weft_edge told = {.a = a->node,
-                             .b = b->node,
-                             .kind = WEFT_EDGE_GPU_LINK,
-                             .flags = WEFT_EDGE_XE,
-                             .links = 1,
-                             .bytes_per_s = speed,
-                             .port_a = -1,
-                             .port_b = -1};
+    struct weft_edge given = {.a = a->node,
+                              .b = b->node,
+                              .kind = WEFT_EDGE_GPU_LINK,
+                              .flags = WEFT_EDGE_XE,
+                              .links = 1,
+                              .bytes_per_s = speed,
+                              .port_a = -1,
+                              .port_b = -1};
     uint32_t edge;
-    return weft_graph_add_edge(graph, &told, &edge);
+    return weft_graph_add_edge(graph, &given, &edge);
 }
 
 static int add_links(struct asking *asking)

@@ -12,11 +12,11 @@
 enum weft_ibnet_kind { WEFT_IBNET_SWITCH, WEFT_IBNET_ADAPTER, WEFT_IBNET_ROUTER };
 
 struct weft_ibnet_node {
-    uint8_t kind;         /* enum weft_ibnet_kind */
-    uint8_t aggregates;   /* no adapter of a host, but a switch's own unit for reductions */
-    uint8_t told_by_peer; /* no section of its own: what its switch says of it */
-    uint8_t ports_max;    /* as its line says */
-    uint16_t ports_count; /* that have lines */
+    uint8_t kind;          /* enum weft_ibnet_kind */
+    uint8_t aggregates;    /* no adapter of a host, but a switch's own unit for reductions */
+    uint8_t given_by_peer; /* no section of its own: what its switch says of it */
+    uint8_t ports_max;     /* as its line says */
+    uint16_t ports_count;  /* that have lines */
     uint32_t line;
     uint32_t ports_first;  /* in weft_ibnet.ports, by rising number */
     uint32_t host;         /* ADAPTER: in weft_ibnet.hosts */
@@ -57,8 +57,8 @@ struct weft_ibnet_host {
 struct weft_ibnet {
     const struct weft_text *text;
     struct weft_graph *graph;
-    struct weft_names keys;   /* of nodes */
-    struct weft_names untold; /* ports of nodes without a section: to the lines that tell of them */
+    struct weft_names keys;     /* of nodes */
+    struct weft_names unlisted; /* ports of nodes without a section: to the lines that tell of them */
     struct weft_ibnet_node *nodes;
     struct weft_ibnet_port *ports;
     struct weft_ibnet_host *hosts;

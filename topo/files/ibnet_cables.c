@@ -29,7 +29,7 @@ static int check_cabled(const struct weft_ibnet *net)
     return 0;
 }
 
-static int add_untold(struct weft_ibnet *net, const struct weft_ibnet_port *port, uint32_t *made)
+static int add_unlisted(struct weft_ibnet *net, const struct weft_ibnet_port *port, uint32_t *made)
 {
     if (port->peer_key.data[0] == 'S')
         return weft_read_fail(
@@ -41,7 +41,7 @@ static int add_untold(struct weft_ibnet *net, const struct weft_ibnet_port *port
     if (status)
         return status;
     net->nodes[*made].description = port->peer_description;
-    net->nodes[*made].told_by_peer = 1;
+    net->nodes[*made].given_by_peer = 1;
     net->nodes[*made].aggregates =
         port->peer_key.data[0] == 'H' && weft_ibnet_is_aggregation(port->peer_description);
     return 0;
@@ -53,7 +53,7 @@ static int find_peers(struct weft_ibnet *net)
         struct weft_ibnet_port *port = &net->ports[i];
         if (weft_names_find(&net->keys, port->peer_key, &port->peer))
             continue;
-        int status = add_untold(net, port, &port->peer);
+        int status = add_unlisted(net, port, &port->peer);
         if (status)
             return status;
     }
@@ -77,7 +77,7 @@ struct weft_ibnet_port *weft_ibnet_other_end(const struct weft_ibnet *net, const
 }
 
 /* An adapter that has no section has one cable at each of its ports all the same. */
-static int check_untold(struct weft_ibnet *net, const struct weft_ibnet_port *port)
+static int check_unlisted(struct weft_ibnet *net, const struct weft_ibnet_port *port)
 {
     char text[32];
     uint32_t first;
@@ -85,7 +85,7 @@ static int check_untold(struct weft_ibnet *net, const struct weft_ibnet_port *po
     const char *copy = weft_graph_string(net->graph, text);
     if (!copy)
         return weft_fail(WEFT_NOMEM, "no memory for the ports of a fabric");
-    int status = weft_names_put(&net->untold, (struct weft_span){copy, strlen(copy)}, port->line, &first);
+    int status = weft_names_put(&net->unlisted, (struct weft_span){copy, strlen(copy)}, port->line, &first);
     if (status || first == port->line)
         return status;
     return weft_read_fail(
@@ -98,8 +98,8 @@ static int check_cable(struct weft_ibnet *net, struct weft_ibnet_port *port)
 {
     const struct weft_ibnet_node *peer = &net->nodes[port->peer];
     struct weft_ibnet_port *other = weft_ibnet_other_end(net, port);
-    if (!other && peer->told_by_peer)
-        return check_untold(net, port);
+    if (!other && peer->given_by_peer)
+        return check_unlisted(net, port);
     if (!other)
         return weft_read_fail(
             net->text, port->line,

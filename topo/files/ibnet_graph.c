@@ -50,7 +50,7 @@ static int set_number(struct weft_ibnet *net, uint32_t node, const char *name, i
     return weft_graph_set_attribute(net->graph, node, name, text);
 }
 
-static int set_told(struct weft_ibnet *net, const struct weft_ibnet_node *from)
+static int set_given(struct weft_ibnet *net, const struct weft_ibnet_node *from)
 {
     int status = set_text(net, from->node, "description", from->description);
     if (!status)
@@ -61,7 +61,7 @@ static int set_told(struct weft_ibnet *net, const struct weft_ibnet_node *from)
         status = set_number(net, from->node, "chassis", 0, from->chassis);
     if (!status)
         status = set_number(net, from->node, "lid", 0, from->lid);
-    if (!status && from->told_by_peer)
+    if (!status && from->given_by_peer)
         status = weft_graph_set_attribute(net->graph, from->node, "told_by", "switch");
     return status;
 }
@@ -132,11 +132,11 @@ static int add_switch(struct weft_ibnet *net, struct weft_names *taken, struct w
     const char *name = *label && !twice ? label : copy_of(net, from->key);
     if (!name)
         return no_memory();
-    struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_SWITCH, WEFT_NODE_NONE, name);
-    told.guid = from->guid;
-    int status = weft_graph_add_node(net->graph, &told, &from->node);
+    struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_SWITCH, WEFT_NODE_NONE, name);
+    given.guid = from->guid;
+    int status = weft_graph_add_node(net->graph, &given, &from->node);
     if (!status)
-        status = set_told(net, from);
+        status = set_given(net, from);
     if (!status && from->kind == WEFT_IBNET_ROUTER)
         status = weft_graph_set_attribute(net->graph, from->node, "router", "yes");
     return status;
@@ -158,23 +158,23 @@ static int add_switches(struct weft_ibnet *net)
 
 static int add_host(struct weft_ibnet *net, struct weft_ibnet_host *host)
 {
-    struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_HOST, WEFT_NODE_NONE, host->name);
-    told.guid = host->system_guid;
-    return weft_graph_add_node(net->graph, &told, &host->node);
+    struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_HOST, WEFT_NODE_NONE, host->name);
+    given.guid = host->system_guid;
+    return weft_graph_add_node(net->graph, &given, &host->node);
 }
 
 static int add_port(struct weft_ibnet *net, const struct weft_ibnet_node *adapter, uint8_t number,
-                    const struct weft_ibnet_port *told_of, uint64_t guid, uint32_t *place)
+                    const struct weft_ibnet_port *given_of, uint64_t guid, uint32_t *place)
 {
     char name[8];
     snprintf(name, sizeof name, "%u", number);
-    struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_PORT, adapter->node, name);
-    told.index = number;
-    told.guid = guid;
-    told.bytes_per_s = told_of->bytes_per_s;
+    struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_PORT, adapter->node, name);
+    given.index = number;
+    given.guid = guid;
+    given.bytes_per_s = given_of->bytes_per_s;
     if (adapter->ports_count <= 1 && adapter->device != WEFT_IBNET_NONE)
-        told.rail = (int32_t)adapter->device;
-    return weft_graph_add_node(net->graph, &told, place);
+        given.rail = (int32_t)adapter->device;
+    return weft_graph_add_node(net->graph, &given, place);
 }
 
 static int add_adapter(struct weft_ibnet *net, struct weft_ibnet_node *from)
@@ -182,13 +182,13 @@ static int add_adapter(struct weft_ibnet *net, struct weft_ibnet_node *from)
     const char *name = copy_of(net, from->device_name.size ? from->device_name : from->key);
     if (!name)
         return no_memory();
-    struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_NIC, net->hosts[from->host].node, name);
-    told.guid = from->guid;
+    struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_NIC, net->hosts[from->host].node, name);
+    given.guid = from->guid;
     if (from->device != WEFT_IBNET_NONE)
-        told.rail = (int32_t)from->device;
-    int status = weft_graph_add_node(net->graph, &told, &from->node);
+        given.rail = (int32_t)from->device;
+    int status = weft_graph_add_node(net->graph, &given, &from->node);
     if (!status)
-        status = set_told(net, from);
+        status = set_given(net, from);
     for (uint32_t i = 0; i < from->ports_count && !status; i++) {
         struct weft_ibnet_port *port = &net->ports[from->ports_first + i];
         status = add_port(net, from, port->number, port, port->guid, &port->place);

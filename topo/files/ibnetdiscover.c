@@ -20,7 +20,7 @@
  * follows the speed. Descriptions are free text and may hold quotes: one lasts from the first quote behind # to the last
  * of the line. Other reports of the same program (-p, -l, --diff) are other formats and refused by name.
  *
- * Time: each line is passed once; GUIDs are found in a crit-bit tree (names.c), at most 18 bytes deep.
+ * Time: each line is passed once; GUIDs are found in a balanced tree (names.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -39,19 +39,6 @@ struct section {
     uint32_t node;              /* whose port lines come; WEFT_IBNET_NONE without */
 };
 
-int weft_ibnet_grow(void **array, uint32_t count, uint32_t *room, size_t item)
-{
-    if (count < *room)
-        return 0;
-    uint32_t more = *room ? *room * 2 : 64;
-    void *grown = more > WEFT_EDGES_MAX ? NULL : realloc(*array, more * item);
-    if (!grown)
-        return weft_fail(WEFT_NOMEM, "no memory for the nodes and ports of a fabric");
-    *array = grown;
-    *room = more;
-    return 0;
-}
-
 static int fail(const struct weft_ibnet *net, const struct weft_cursor *cursor, const char *expected)
 {
     struct weft_span rest = weft_line_rest(cursor);
@@ -61,31 +48,6 @@ static int fail(const struct weft_ibnet *net, const struct weft_cursor *cursor, 
 }
 
 /* --- nodes */
-
-int weft_ibnet_add_node(struct weft_ibnet *net, struct weft_span key, uint32_t line, uint32_t *node)
-{
-    struct weft_cursor cursor = {key.data + 2, key.data + key.size, line};
-    struct weft_ibnet_node made = {.kind = key.data[0] == 'S'   ? WEFT_IBNET_SWITCH
-                                           : key.data[0] == 'H' ? WEFT_IBNET_ADAPTER
-                                                                : WEFT_IBNET_ROUTER,
-                                   .line = line,
-                                   .ports_first = net->port_count,
-                                   .host = WEFT_IBNET_NONE,
-                                   .node = WEFT_NODE_NONE,
-                                   .device = WEFT_IBNET_NONE,
-                                   .key = key};
-    weft_line_take_hex(&cursor, &made.guid);
-    int status = weft_ibnet_grow((void **)&net->nodes, net->node_count, &net->node_room, sizeof *net->nodes);
-    if (!status)
-        status = weft_names_put(&net->keys, key, net->node_count, node);
-    if (status)
-        return status;
-    if (*node != net->node_count)
-        return weft_read_fail(net->text, line, "\"%.*s\" was told of in line %u already",
-                              WEFT_SPAN_SHOWN(key), net->nodes[*node].line);
-    net->nodes[net->node_count++] = made;
-    return 0;
-}
 
 /* "S-0123456789abcdef" with its quotes. */
 static int take_key(const struct weft_ibnet *net, struct weft_cursor *cursor, struct weft_span *key)
@@ -120,14 +82,6 @@ static int take_description(const struct weft_ibnet *net, struct weft_cursor *cu
     *description = (struct weft_span){first + 1, (size_t)(last - first - 1)};
     cursor->at = last + 1;
     return 0;
-}
-
-/* The name that firmware gives to the unit of a switch that computes reductions (SHARP). */
-int weft_ibnet_is_aggregation(struct weft_span description)
-{
-    static const char name[] = "Aggregation Node";
-    size_t size = sizeof name - 1;
-    return description.size >= size && memcmp(description.data + description.size - size, name, size) == 0;
 }
 
 /* The line of a node, from its number of ports on. */
@@ -392,7 +346,7 @@ int weft_read_ibnetdiscover(const struct weft_text *text, struct weft_graph *gra
     if (!status)
         status = weft_ibnet_make_graph(&net);
     weft_names_free(&net.keys);
-    weft_names_free(&net.untold);
+    weft_names_free(&net.unlisted);
     free(net.nodes);
     free(net.ports);
     free(net.hosts);

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "topo/read.h"
+#include "topo/files/reader.h"
 
 struct weft_span {
     const char *data;

@@ -74,9 +74,9 @@ static int add_node(struct weft_named *named, struct weft_span name, int is_host
     if (status)
         return status;
     struct weft_named_node made = {.line = (uint32_t)line, .is_host = is_host != 0};
-    struct weft_node_told told =
-        WEFT_NODE_TOLD(is_host ? WEFT_NODE_HOST : WEFT_NODE_SWITCH, WEFT_NODE_NONE, copy);
-    status = weft_graph_add_node(named->graph, &told, &made.node);
+    struct weft_node_given given =
+        WEFT_NODE_GIVEN(is_host ? WEFT_NODE_HOST : WEFT_NODE_SWITCH, WEFT_NODE_NONE, copy);
+    status = weft_graph_add_node(named->graph, &given, &made.node);
     if (!status)
         status = weft_names_put(&named->names, (struct weft_span){copy, name.size}, named->count, which);
     if (status)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which number stands behind a name: for readers that meet the same name in several places.
  *
- * Finding and adding cost time proportional to the name's length, whatever names a file was made of: see names.c.
- * Names hold no zero byte, or are all equally long. Ownership: the map keeps pointers to the names, not copies; they must
- * last as long as it. Threads: one.
+ * Finding and adding compare the name with at most some dozens of others, whatever names a file was made of: see names.c.
+ * Ownership: the map keeps pointers to the names, not copies; they must last as long as it. Threads: one.
  */
 #ifndef WEFT_TOPO_FILES_NAMES_H
 #define WEFT_TOPO_FILES_NAMES_H
@@ -11,9 +10,7 @@
 #include "topo/files/lines.h"
 
 struct weft_names {
-    struct weft_name_leaf *leaves;
-    struct weft_name_fork *forks;
-    uint32_t count, room; /* of leaves; there is one fork less */
+    void *root;
 };
 
 /* 1 and *value when the name is there. */

@@ -27,19 +27,20 @@ static void comments_blank(char *data, size_t size)
     }
 }
 
-int weft_nccl_failed(const struct weft_nccl_file *file, uint32_t element, int status)
+/* One warning for each kind, so that a file with a hundred of them can be read by people. */
+static int warn(const struct weft_nccl_file *file)
 {
-    char reason[WEFT_DETAIL_MAX];
-    if (status != WEFT_INVALID)
-        return status;
-    snprintf(reason, sizeof reason, "%s", weft_error_detail());
-    return weft_read_fail(file->text, file->tree.nodes[element].line, "%s", reason);
-}
-
-const char *weft_nccl_value(const struct weft_nccl_file *file, uint32_t element, const char *name)
-{
-    struct weft_xml_element view = weft_xml_tree_element(&file->tree, element);
-    return weft_xml_attribute(&view, name);
+    int status = WEFT_OK;
+    for (int i = 0; i < WEFT_NCCL_ODD_COUNT && !status; i++) {
+        char more[32] = "";
+        uint32_t count = file->odd[i].count;
+        if (count > 1)
+            snprintf(more, sizeof more, " (%u more such)", count - 1);
+        if (count)
+            status =
+                weft_read_warn(file->text, file->graph, file->odd[i].line, "%s%s", file->odd[i].first, more);
+    }
+    return status;
 }
 
 static int read_tree(struct weft_nccl_file *file)
@@ -47,6 +48,11 @@ static int read_tree(struct weft_nccl_file *file)
     int status = weft_xml_tree_read(file->text, &file->tree);
     if (status)
         goto free_tree;
+    if (file->tree.text_count) {
+        weft_nccl_odd(file, WEFT_NCCL_ODD_TEXT, file->tree.text_line, "\"%s\" between elements, passed over",
+                      file->tree.text_first);
+        file->odd[WEFT_NCCL_ODD_TEXT].count = file->tree.text_count;
+    }
     file->marks = calloc(file->tree.count, sizeof *file->marks);
     file->addresses = malloc(file->tree.count * sizeof *file->addresses);
     status = file->marks && file->addresses ? weft_nccl_survey(file)
@@ -56,6 +62,8 @@ static int read_tree(struct weft_nccl_file *file)
         status = weft_nccl_nodes(file);
     if (!status)
         status = weft_nccl_links(file);
+    if (!status)
+        status = warn(file);
     free(file->addresses);
     free(file->marks);
 free_tree:

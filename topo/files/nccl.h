@@ -56,8 +56,6 @@ enum weft_nccl_kind weft_nccl_kind_find(const char *name);
 /* Whether the format defines this attribute of the element. */
 int weft_nccl_attribute_is_known(enum weft_nccl_kind kind, const char *name);
 
-/* Refuses what is missing, and numbers that are none. */
-int weft_nccl_check(const struct weft_xml_element *element, enum weft_nccl_kind kind);
 /* A decimal number such as "0.600000"; -1 when it is none. */
 int weft_nccl_decimal(const char *text, double *value);
 
@@ -67,6 +65,17 @@ uint64_t weft_nccl_nvlink_bytes_per_s(int64_t sm);
 uint64_t weft_nccl_xgmi_bytes_per_s(const char *gcn);
 
 /* --- reading */
+
+/* What vendors' files have that is odd, and is read all the same, as NCCL does. */
+enum weft_nccl_odd {
+    WEFT_NCCL_ODD_TEXT,      /* between elements: passed over */
+    WEFT_NCCL_ODD_EMPTY,     /* an attribute without a value: as if it were not there */
+    WEFT_NCCL_ODD_SPEED,     /* a net's that cannot be: unknown */
+    WEFT_NCCL_ODD_ADDRESS,   /* of several elements: links lead to the first, or the first GPU */
+    WEFT_NCCL_ODD_BARE,      /* a pci of which only the address is told: a device */
+    WEFT_NCCL_ODD_SELF_LINK, /* from a GPU to itself: passed over */
+    WEFT_NCCL_ODD_COUNT
+};
 
 /* What is known of each element of the tree. */
 struct weft_nccl_mark {
@@ -96,7 +105,17 @@ struct weft_nccl_file {
     struct weft_nccl_key *addresses; /* of pci elements, sorted by host (group) and address (number) */
     uint32_t address_count;
     uint32_t host_count; /* so far */
+    struct {
+        uint32_t count, line; /* of the first */
+        char first[160];      /* what is said of it */
+    } odd[WEFT_NCCL_ODD_COUNT];
 };
+
+/* Notes what is odd; each kind becomes one warning. */
+void weft_nccl_odd(struct weft_nccl_file *file, enum weft_nccl_odd odd, uint32_t line, const char *format,
+                   ...) __attribute__((format(printf, 4, 5)));
+/* Refuses what is missing, and numbers that are none. */
+int weft_nccl_check(struct weft_nccl_file *file, uint32_t element);
 
 /* What the elements are, what lies where, addresses and names that appear twice. */
 int weft_nccl_survey(struct weft_nccl_file *file);

@@ -37,15 +37,15 @@ static int64_t integer_of(const struct weft_xml_element *view, const char *name,
     return value;
 }
 
-static void link_add(struct links *links, uint32_t element, uint32_t from, uint32_t to, struct link told)
+static void link_add(struct links *links, uint32_t element, uint32_t from, uint32_t to, struct link given)
 {
     struct weft_xml_element view = weft_xml_tree_element(&links->file->tree, element);
-    told.low = from < to ? from : to;
-    told.high = from < to ? to : from;
-    told.from_high = from > to;
-    told.element = element;
-    told.count = (uint32_t)integer_of(&view, "count", 0);
-    links->all[links->count++] = told;
+    given.low = from < to ? from : to;
+    given.high = from < to ? to : from;
+    given.from_high = from > to;
+    given.element = element;
+    given.count = (uint32_t)integer_of(&view, "count", 0);
+    links->all[links->count++] = given;
 }
 
 /* The node of a GPU at the address: 1; 0 where the file has nothing there; -1 where it has something else. */
@@ -67,7 +67,7 @@ static int gpu_at(const struct weft_nccl_file *file, uint32_t host, const char *
     return -1;
 }
 
-static int link_to_gpu(struct links *links, uint32_t element, uint32_t from, struct link told)
+static int link_to_gpu(struct links *links, uint32_t element, uint32_t from, struct link given)
 {
     struct weft_nccl_file *file = links->file;
     struct weft_xml_element view = weft_xml_tree_element(&file->tree, element);
@@ -82,9 +82,10 @@ static int link_to_gpu(struct links *links, uint32_t element, uint32_t from, str
         return weft_xml_fail(&view, "<%s> leads to %s, which is no GPU in line %u", view.name, canonical,
                              file->tree.nodes[weft_nccl_at(file, file->marks[element].host, canonical)].line);
     if (found && to == from)
-        return weft_xml_fail(&view, "<%s> leads from %s to itself", view.name, canonical);
-    if (found)
-        link_add(links, element, from, to, told);
+        weft_nccl_odd(file, WEFT_NCCL_ODD_SELF_LINK, (uint32_t)view.line,
+                      "<%s> leads from %s to itself, passed over", view.name, canonical);
+    else if (found)
+        link_add(links, element, from, to, given);
     return WEFT_OK;
 }
 
@@ -96,20 +97,20 @@ static int link_gpu(struct links *links, uint32_t element)
     struct weft_xml_element view = weft_xml_tree_element(&file->tree, element);
     struct weft_xml_element owner = weft_xml_tree_element(&file->tree, gpu);
     int is_xgmi = file->marks[element].kind == WEFT_NCCL_XGMI;
-    struct link told = {.kind = WEFT_EDGE_GPU_LINK, .flags = is_xgmi ? WEFT_EDGE_XGMI : WEFT_EDGE_NVLINK};
-    told.bytes_per_s = is_xgmi ? weft_nccl_xgmi_bytes_per_s(weft_xml_attribute(&owner, "gcn"))
-                               : weft_nccl_nvlink_bytes_per_s(integer_of(&owner, "sm", 0));
+    struct link given = {.kind = WEFT_EDGE_GPU_LINK, .flags = is_xgmi ? WEFT_EDGE_XGMI : WEFT_EDGE_NVLINK};
+    given.bytes_per_s = is_xgmi ? weft_nccl_xgmi_bytes_per_s(weft_xml_attribute(&owner, "gcn"))
+                                : weft_nccl_nvlink_bytes_per_s(integer_of(&owner, "sm", 0));
     uint64_t class = 0;
     weft_xml_unsigned(&view, "tclass", UINT64_MAX, 0, &class); /* was checked */
     if (class == 0x068001) {                                   /* the processor */
         to = weft_graph_above(file->graph, from, WEFT_NODE_NUMA);
     } else if (class == 0x068000) {
         to = file->graph->nodes[from].host;
-        told.flags |= WEFT_EDGE_NVSWITCH;
+        given.flags |= WEFT_EDGE_NVSWITCH;
     } else {
-        return link_to_gpu(links, element, from, told);
+        return link_to_gpu(links, element, from, given);
     }
-    link_add(links, element, from, to, told);
+    link_add(links, element, from, to, given);
     return WEFT_OK;
 }
 
@@ -118,9 +119,9 @@ static void link_c2c(struct links *links, uint32_t element)
     struct weft_nccl_file *file = links->file;
     struct weft_xml_element view = weft_xml_tree_element(&file->tree, element);
     uint32_t from = file->marks[file->tree.nodes[element].parent].node;
-    struct link told = {.kind = WEFT_EDGE_GPU_LINK, .flags = WEFT_EDGE_C2C};
-    told.bytes_per_s = (uint64_t)integer_of(&view, "bw", 0) * 1000000;
-    link_add(links, element, from, weft_graph_above(file->graph, from, WEFT_NODE_NUMA), told);
+    struct link given = {.kind = WEFT_EDGE_GPU_LINK, .flags = WEFT_EDGE_C2C};
+    given.bytes_per_s = (uint64_t)integer_of(&view, "bw", 0) * 1000000;
+    link_add(links, element, from, weft_graph_above(file->graph, from, WEFT_NODE_NUMA), given);
 }
 
 static int link_pci(struct links *links, uint32_t element)
@@ -166,18 +167,18 @@ static int same_link(const struct link *a, const struct link *b)
 static struct weft_edge edge_of(const struct link *from, const struct link *end)
 {
     uint64_t count[2] = {0, 0}, bytes_per_s = from->bytes_per_s;
-    int untold = 0;
+    int unlisted = 0;
     for (const struct link *at = from; at < end; at++) {
         count[at->from_high] += at->count ? at->count : 1;
-        untold |= at->count == 0 && at->kind == WEFT_EDGE_GPU_LINK;
+        unlisted |= at->count == 0 && at->kind == WEFT_EDGE_GPU_LINK;
         bytes_per_s = at->bytes_per_s < bytes_per_s ? at->bytes_per_s : bytes_per_s;
     }
     return (struct weft_edge){.a = from->low,
                               .b = from->high,
                               .kind = from->kind,
-                              .flags = from->flags | (untold ? WEFT_EDGE_LINKS_UNKNOWN : 0),
-                              .links = untold ? 1 : (uint32_t)(count[0] > count[1] ? count[0] : count[1]),
-                              .bytes_per_s = untold ? 0 : bytes_per_s,
+                              .flags = from->flags | (unlisted ? WEFT_EDGE_LINKS_UNKNOWN : 0),
+                              .links = unlisted ? 1 : (uint32_t)(count[0] > count[1] ? count[0] : count[1]),
+                              .bytes_per_s = unlisted ? 0 : bytes_per_s,
                               .port_a = -1,
                               .port_b = -1};
 }

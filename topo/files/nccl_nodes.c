@@ -5,7 +5,8 @@
 
 #include "topo/files/nccl.h"
 
-#define NAME_SIZE 512 /* the file's name of a thing with a number behind; the graph refuses long ones */
+#define SPEED_MAX 100000000 /* Mb/s: 100 Tb/s, which no net has */
+#define NAME_SIZE 512       /* the file's name of a thing with a number behind; the graph refuses long ones */
 
 /* --- attributes */
 
@@ -91,10 +92,10 @@ static int keep_origin(struct weft_nccl_file *file, uint32_t element)
 
 /* --- nodes */
 
-static int add(struct weft_nccl_file *file, uint32_t element, const struct weft_node_told *told)
+static int add(struct weft_nccl_file *file, uint32_t element, const struct weft_node_given *given)
 {
     uint32_t node;
-    int status = weft_graph_add_node(file->graph, told, &node);
+    int status = weft_graph_add_node(file->graph, given, &node);
     if (status)
         return weft_nccl_failed(file, element, status);
     file->marks[element].node = node;
@@ -127,12 +128,12 @@ static int add_host(struct weft_nccl_file *file, uint32_t *host)
 {
     char name[NAME_SIZE];
     uint32_t count = file->host_count++;
-    const char *told = weft_nccl_value(file, 0, "name");
-    if (told && *told)
-        name_set(name, told, count);
+    const char *given = weft_nccl_value(file, 0, "name");
+    if (given && *given)
+        name_set(name, given, count);
     else
         snprintf(name, sizeof name, "host%u", count);
-    struct weft_node_told node = WEFT_NODE_TOLD(WEFT_NODE_HOST, WEFT_NODE_NONE, name);
+    struct weft_node_given node = WEFT_NODE_GIVEN(WEFT_NODE_HOST, WEFT_NODE_NONE, name);
     int status = add(file, 0, &node);
     *host = file->marks[0].node;
     return status;
@@ -152,7 +153,7 @@ static int add_numa(struct weft_nccl_file *file, uint32_t element)
     char name[NAME_SIZE] = "numa";
     if (index >= 0)
         snprintf(name, sizeof name, "numa%lld", (long long)index);
-    struct weft_node_told node = WEFT_NODE_TOLD(WEFT_NODE_NUMA, host, name);
+    struct weft_node_given node = WEFT_NODE_GIVEN(WEFT_NODE_NUMA, host, name);
     node.index = (int32_t)index;
     return add(file, element, &node);
 }
@@ -189,8 +190,8 @@ static int pci_rate(const struct weft_nccl_file *file, uint32_t element, uint64_
 }
 
 /* What a gpu or nic says of its node, which may be its pci's. */
-static void tell_device(const struct weft_nccl_file *file, uint32_t element, struct weft_node_told *node,
-                        char name[NAME_SIZE])
+static void describe_device(const struct weft_nccl_file *file, uint32_t element, struct weft_node_given *node,
+                            char name[NAME_SIZE])
 {
     const struct weft_nccl_mark *mark = &file->marks[element];
     char base[NAME_SIZE];
@@ -200,26 +201,26 @@ static void tell_device(const struct weft_nccl_file *file, uint32_t element, str
         name_set(name, base, mark->number);
         return;
     }
-    const char *told = weft_nccl_net_name(file, element);
+    const char *given = weft_nccl_net_name(file, element);
     node->index = mark->order;
     node->guid = mark->kind == WEFT_NCCL_NIC ? guid_of(file, element) : 0;
     snprintf(base, sizeof base, "nic%d", mark->order);
-    name_set(name, told ? told : base, told ? mark->number : 0);
+    name_set(name, given ? given : base, given ? mark->number : 0);
 }
 
 static int add_pci(struct weft_nccl_file *file, uint32_t element)
 {
     struct weft_nccl_mark *mark = &file->marks[element];
     char name[NAME_SIZE];
-    struct weft_node_told node =
-        WEFT_NODE_TOLD(mark->becomes, file->marks[file->tree.nodes[element].parent].node, name);
+    struct weft_node_given node =
+        WEFT_NODE_GIVEN(mark->becomes, file->marks[file->tree.nodes[element].parent].node, name);
     node.pci = weft_nccl_value(file, element, "busid");
     node.parent_pci = 1;
     int status = pci_rate(file, element, &node.parent_bytes_per_s);
     if (status)
         return status;
     if (mark->becomes == WEFT_NODE_GPU || mark->becomes == WEFT_NODE_NIC) {
-        tell_device(file, mark->device == WEFT_XML_NONE ? element : mark->device, &node, name);
+        describe_device(file, mark->device == WEFT_XML_NONE ? element : mark->device, &node, name);
     } else {
         name_set(name, mark->pci, mark->number);
         const char *class = weft_nccl_value(file, element, "class");
@@ -241,31 +242,36 @@ static int add_device(struct weft_nccl_file *file, uint32_t element)
         return keep_attributes(file, element);
     }
     char name[NAME_SIZE];
-    struct weft_node_told node = WEFT_NODE_TOLD(mark->kind == WEFT_NCCL_GPU ? WEFT_NODE_GPU : WEFT_NODE_NIC,
-                                                file->marks[parent].node, name);
+    struct weft_node_given node = WEFT_NODE_GIVEN(mark->kind == WEFT_NCCL_GPU ? WEFT_NODE_GPU : WEFT_NODE_NIC,
+                                                  file->marks[parent].node, name);
     if (file->marks[parent].kind == WEFT_NCCL_PCI)
         node.pci = weft_nccl_value(file, parent, "busid");
-    tell_device(file, element, &node, name);
+    describe_device(file, element, &node, name);
     return add(file, element, &node);
 }
 
 static int add_port(struct weft_nccl_file *file, uint32_t element)
 {
     uint32_t nic = file->tree.nodes[element].parent;
-    const char *told = weft_nccl_port_name(file, element), *port = weft_nccl_value(file, element, "port");
+    const char *given = weft_nccl_port_name(file, element), *port = weft_nccl_value(file, element, "port");
     const char *latency = weft_nccl_value(file, element, "latency");
     char base[NAME_SIZE], name[NAME_SIZE];
     double microseconds = 0;
     int64_t speed = integer_of(file, element, "speed", 0), number = integer_of(file, element, "port", -1);
-    if (told && told != port)
-        snprintf(base, sizeof base, "%.400s", told);
+    if (given && given != port)
+        snprintf(base, sizeof base, "%.400s", given);
     else /* as other sources call ports */
         snprintf(base, sizeof base, "%.300s:%.80s", file->graph->nodes[file->marks[nic].node].name,
-                 told ? told : "port");
+                 given ? given : "port");
     name_set(name, base, file->marks[element].number);
-    struct weft_node_told node = WEFT_NODE_TOLD(WEFT_NODE_PORT, file->marks[nic].node, name);
+    struct weft_node_given node = WEFT_NODE_GIVEN(WEFT_NODE_PORT, file->marks[nic].node, name);
     node.index = number > 0 ? (int32_t)number : -1;
-    node.bytes_per_s = speed > 0 ? (uint64_t)speed * 125000 : 0;
+    if (speed > SPEED_MAX)
+        weft_nccl_odd(file, WEFT_NCCL_ODD_SPEED, file->tree.nodes[element].line,
+                      "<net> has speed=\"%lld\", which are more than 100 Tb/s: its rate is unknown",
+                      (long long)speed);
+    else if (speed > 0)
+        node.bytes_per_s = (uint64_t)speed * 125000;
     if (latency && weft_nccl_decimal(latency, &microseconds) == 0 && microseconds < 1e6)
         node.parent_latency_ns = (uint32_t)(microseconds * 1000 + 0.5);
     return add(file, element, &node);

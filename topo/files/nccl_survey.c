@@ -67,7 +67,7 @@ static int classify(struct weft_nccl_file *file)
         if (mark->kind > WEFT_NCCL_NET && file->tree.nodes[i].parent != WEFT_XML_NONE)
             mark->number = file->marks[file->tree.nodes[i].parent].leaves++;
         if (status == WEFT_OK)
-            status = weft_nccl_check(&view, mark->kind);
+            status = weft_nccl_check(file, i);
     }
     return status;
 }
@@ -171,8 +171,8 @@ static void find_hosts(struct weft_nccl_file *file, struct weft_nccl_key *keys)
         uint64_t hash = 0;
         weft_xml_unsigned(&view, "host_hash", UINT64_MAX, 0, &hash); /* was checked */
         /* Not told is not the same as 0: a host's cpus either all tell it or none does. */
-        const char *told = weft_xml_attribute(&view, "host_hash") ? "told" : NULL;
-        keys[count++] = (struct weft_nccl_key){.number = hash, .text = told, .element = i};
+        const char *given = weft_xml_attribute(&view, "host_hash") ? "told" : NULL;
+        keys[count++] = (struct weft_nccl_key){.number = hash, .text = given, .element = i};
     }
     sort_keys(keys, count);
     for (uint32_t i = 0; i < count; i++)
@@ -217,7 +217,25 @@ static uint64_t address_number(const char *canonical)
     return number;
 }
 
-/* RCCL's files have one address for several switches; what people and links name by its address must have its own. */
+/* RCCL's files have one address for several switches, which says nothing. Where others share one, links that name it mean the
+ * first GPU there. */
+static void address_again(struct weft_nccl_file *file, uint32_t first, uint32_t again)
+{
+    struct weft_nccl_key *keys = file->addresses;
+    const struct weft_nccl_mark *one = &file->marks[keys[first].element],
+                                *other = &file->marks[keys[again].element];
+    if (one->becomes == WEFT_NODE_BRIDGE && other->becomes == WEFT_NODE_BRIDGE)
+        return;
+    weft_nccl_odd(file, WEFT_NCCL_ODD_ADDRESS, file->tree.nodes[keys[again].element].line,
+                  "busid %s again, which line %u has: links that name it lead to the first GPU there",
+                  other->pci, file->tree.nodes[keys[first].element].line);
+    if (one->becomes != WEFT_NODE_GPU && other->becomes == WEFT_NODE_GPU) {
+        struct weft_nccl_key moved = keys[first];
+        keys[first] = keys[again];
+        keys[again] = moved;
+    }
+}
+
 static int check_addresses(struct weft_nccl_file *file)
 {
     for (uint32_t i = 0; i < file->tree.count; i++) {
@@ -228,18 +246,21 @@ static int check_addresses(struct weft_nccl_file *file)
         if (status)
             return weft_nccl_failed(file, i, status);
         decide_pci(file, i);
+        if (mark->becomes == WEFT_NODE_DEVICE && !weft_nccl_value(file, i, "class"))
+            weft_nccl_odd(
+                file, WEFT_NCCL_ODD_BARE, file->tree.nodes[i].line,
+                "<pci> %s has no class and nothing within: NCCL asks the machine what it is, and here "
+                "it is unknown",
+                mark->pci);
         file->addresses[file->address_count++] =
             (struct weft_nccl_key){.group = mark->host, .number = address_number(mark->pci), .element = i};
     }
     number_keys(file, file->addresses, file->address_count);
-    for (uint32_t i = 1; i < file->address_count; i++) {
-        uint32_t one = file->addresses[i - 1].element, other = file->addresses[i].element;
-        int bridges =
-            file->marks[one].becomes == WEFT_NODE_BRIDGE && file->marks[other].becomes == WEFT_NODE_BRIDGE;
-        if (same_key(&file->addresses[i - 1], &file->addresses[i]) && !bridges)
-            return weft_read_fail(file->text, file->tree.nodes[other].line,
-                                  "busid %s again, which line %u has", file->marks[other].pci,
-                                  file->tree.nodes[one].line);
+    for (uint32_t i = 1, first = 0; i < file->address_count; i++) {
+        if (same_key(&file->addresses[first], &file->addresses[i]))
+            address_again(file, first, i);
+        else
+            first = i;
     }
     return WEFT_OK;
 }

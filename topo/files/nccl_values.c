@@ -26,9 +26,9 @@ enum weft_nccl_kind weft_nccl_kind_find(const char *name)
 
 enum value_kind { VALUE_TEXT, VALUE_INTEGER, VALUE_UNSIGNED, VALUE_DECIMAL, VALUE_MASK };
 
-/* NEEDED: without it nothing can be made of the element. EMPTY: "" means unknown, as NCCL writes it. */
-#define NEEDED 1
-#define EMPTY  2
+/* NEEDED: without it nothing can be made of the element. NOT_EMPTY: a text that says nothing when it is empty. */
+#define NEEDED    1
+#define NOT_EMPTY 2
 
 static const struct rule {
     enum weft_nccl_kind kind;
@@ -53,8 +53,8 @@ static const struct rule {
     {WEFT_NCCL_PCI, "device", VALUE_TEXT, 0, 0, 0},
     {WEFT_NCCL_PCI, "subsystem_vendor", VALUE_TEXT, 0, 0, 0},
     {WEFT_NCCL_PCI, "subsystem_device", VALUE_TEXT, 0, 0, 0},
-    {WEFT_NCCL_PCI, "link_speed", VALUE_TEXT, 0, 0, 0},
-    {WEFT_NCCL_PCI, "link_width", VALUE_INTEGER, EMPTY, 0, 255}, /* 255: as Linux says unknown */
+    {WEFT_NCCL_PCI, "link_speed", VALUE_TEXT, NOT_EMPTY, 0, 0},
+    {WEFT_NCCL_PCI, "link_width", VALUE_INTEGER, 0, 0, 255}, /* 255: as Linux says unknown */
     {WEFT_NCCL_GPU, "dev", VALUE_INTEGER, 0, -1, INT32_MAX},
     {WEFT_NCCL_GPU, "sm", VALUE_INTEGER, 0, 0, INT32_MAX},
     {WEFT_NCCL_GPU, "rank", VALUE_INTEGER, 0, -1, INT32_MAX},
@@ -63,8 +63,7 @@ static const struct rule {
     {WEFT_NCCL_GPU, "arch", VALUE_INTEGER, 0, INT32_MIN, UINT32_MAX},
     {WEFT_NCCL_NET, "name", VALUE_TEXT, 0, 0, 0},
     {WEFT_NCCL_NET, "dev", VALUE_INTEGER, 0, -1, INT32_MAX},
-    {WEFT_NCCL_NET, "speed", VALUE_INTEGER, 0, -1,
-     100000000}, /* -1: a driver that does not know; most: 100 Tb/s */
+    {WEFT_NCCL_NET, "speed", VALUE_INTEGER, 0, -1, INT32_MAX}, /* -1: a driver that does not know */
     {WEFT_NCCL_NET, "port", VALUE_INTEGER, 0, -1, INT32_MAX},
     {WEFT_NCCL_NET, "guid", VALUE_UNSIGNED, 0, 0, UINT64_MAX},
     {WEFT_NCCL_NET, "maxconn", VALUE_INTEGER, 0, -1, INT32_MAX},
@@ -121,8 +120,6 @@ static int check_rule(const struct weft_xml_element *element, const struct rule 
     if (!value)
         return !(rule->flags & NEEDED) ? WEFT_OK
                                        : weft_xml_fail(element, "<%s> has no %s", element->name, rule->name);
-    if (!*value && rule->flags & EMPTY)
-        return WEFT_OK;
     switch (rule->value) {
     case VALUE_INTEGER:
         return weft_xml_integer(element, rule->name, rule->min, (int64_t)rule->max, 0, &integer);
@@ -146,12 +143,21 @@ static int check_rule(const struct weft_xml_element *element, const struct rule 
     return WEFT_OK;
 }
 
-int weft_nccl_check(const struct weft_xml_element *element, enum weft_nccl_kind kind)
+int weft_nccl_check(struct weft_nccl_file *file, uint32_t element)
 {
+    struct weft_xml_element view = weft_xml_tree_element(&file->tree, element);
     int status = WEFT_OK;
     for (size_t i = 0; i < sizeof rules / sizeof *rules && status == WEFT_OK; i++) {
-        if (rules[i].kind == kind)
-            status = check_rule(element, &rules[i], weft_xml_attribute(element, rules[i].name));
+        const struct rule *rule = &rules[i];
+        if (rule->kind != file->marks[element].kind)
+            continue;
+        const char *value = weft_xml_attribute(&view, rule->name);
+        int is_empty = value && !*value && !(rule->flags & NEEDED);
+        if (is_empty && (rule->value != VALUE_TEXT || rule->flags & NOT_EMPTY))
+            weft_nccl_odd(file, WEFT_NCCL_ODD_EMPTY, (uint32_t)view.line,
+                          "<%s> has an empty %s, taken as unknown", view.name, rule->name);
+        else
+            status = check_rule(&view, rule, value);
     }
     return status;
 }

@@ -107,10 +107,10 @@ static int read_level(struct reader *r, struct weft_span names, int is_block)
     int status = weft_hostlist_expand(r->named.text, r->line, names, &budget, take_switch, r);
     for (uint32_t i = 0; i < r->level.count && is_block && !status; i++) {
         struct weft_named_node *node = &r->named.nodes[r->level.switches[i]];
-        if (!node->told)
+        if (!node->given)
             status = weft_named_attribute(&r->named, r->level.switches[i], "slurm",
                                           (struct weft_span){"block", 5});
-        node->told = (uint32_t)r->line;
+        node->given = (uint32_t)r->line;
     }
     return status ? status : descend(r);
 }
@@ -190,9 +190,9 @@ static int split(const struct reader *r, struct weft_span name, struct weft_span
 static int is_known(struct reader *r, uint32_t host, struct weft_span address, int *known)
 {
     struct weft_named_node *node = &r->named.nodes[host];
-    *known = node->told != 0;
-    if (!node->told) {
-        node->told = (uint32_t)r->line;
+    *known = node->given != 0;
+    if (!node->given) {
+        node->given = (uint32_t)r->line;
         node->words = address;
         return 0;
     }
@@ -203,7 +203,7 @@ static int is_known(struct reader *r, uint32_t host, struct weft_span address, i
                 : weft_read_fail(r->named.text, r->line,
                                  "the address \"%.*s\" is of the node that line %u says "
                                  "has \"%.*s\"",
-                                 WEFT_SPAN_SHOWN(address), node->told, WEFT_SPAN_SHOWN(node->words));
+                                 WEFT_SPAN_SHOWN(address), node->given, WEFT_SPAN_SHOWN(node->words));
 }
 
 static int read_address(struct reader *r, struct weft_span name, struct weft_span address,
@@ -307,10 +307,10 @@ static int begin_record(struct reader *r, struct weft_span name, int is_block)
     if (status)
         return status;
     struct weft_named_node *node = &r->named.nodes[r->upper];
-    if (node->told)
+    if (node->given)
         return weft_read_fail(r->named.text, r->line, "switch \"%.*s\" was told of in line %u already",
-                              WEFT_SPAN_SHOWN(name), node->told);
-    node->told = (uint32_t)r->line;
+                              WEFT_SPAN_SHOWN(name), node->given);
+    node->given = (uint32_t)r->line;
     r->conf = 1;
     r->has_nodes = r->has_switches = 0;
     return is_block ? weft_named_attribute(&r->named, r->upper, "slurm", (struct weft_span){"block", 5}) : 0;
@@ -432,12 +432,12 @@ static int read_line(struct reader *r, struct weft_cursor *cursor)
 }
 
 /* topology.conf tells of every switch: one that is only named below another is a slip of the pen. */
-static int check_told(const struct reader *r)
+static int check_given(const struct reader *r)
 {
     const struct weft_named *named = &r->named;
     for (uint32_t i = 0; i < named->count && r->conf; i++) {
         const struct weft_named_node *node = &named->nodes[i];
-        if (!node->is_host && !node->told)
+        if (!node->is_host && !node->given)
             return weft_read_fail(named->text, node->line,
                                   "switch \"%s\" is below another, but no line SwitchName= tells of it",
                                   named->graph->nodes[node->node].name);
@@ -462,7 +462,7 @@ int weft_read_slurm(const struct weft_text *text, struct weft_graph *graph)
     if (!status)
         status = end_waiting(&r);
     if (!status)
-        status = check_told(&r);
+        status = check_given(&r);
     if (!status)
         status = weft_named_finish(&r.named);
     weft_named_close(&r.named);

@@ -52,7 +52,7 @@
 #include "base/error.h"
 
 #define SPINES_DEFAULT_MAX 32
-#define NOT_TOLD           UINT32_MAX
+#define NOT_GIVEN          UINT32_MAX
 #define WORD_MAX           64
 
 enum key {
@@ -99,7 +99,7 @@ static const struct {
 };
 
 /* What has been read so far. */
-struct told {
+struct given {
     const struct weft_text *text;
     size_t line;
     int is_machine;
@@ -152,88 +152,88 @@ static int number(const char *text, uint32_t *value)
     return 0;
 }
 
-static int take_link(struct told *told, const char *value)
+static int take_link(struct given *given, const char *value)
 {
     char name[WORD_MAX + 4], digits[WORD_MAX];
     uint32_t gigabits = 0;
-    if (told->has_link)
-        return weft_read_fail(told->text, told->line, "link is told twice");
+    if (given->has_link)
+        return weft_read_fail(given->text, given->line, "link is told twice");
     size_t length = strlen(value);
     snprintf(name, sizeof name, "4x%s", value);
     snprintf(digits, sizeof digits, "%.*s", length ? (int)length - 1 : 0, value);
-    told->cable_bytes_per_s = weft_ib_bytes_per_s(name);
+    given->cable_bytes_per_s = weft_ib_bytes_per_s(name);
     if (length && value[length - 1] == 'G' && number(digits, &gigabits) == 0 && gigabits >= 1 &&
         gigabits <= 10000)
-        told->cable_bytes_per_s = gigabits * (uint64_t)125000000;
-    if (!told->cable_bytes_per_s)
+        given->cable_bytes_per_s = gigabits * (uint64_t)125000000;
+    if (!given->cable_bytes_per_s)
         return weft_read_fail(
-            told->text, told->line,
+            given->text, given->line,
             "link=%s: expected SDR, DDR, QDR, FDR10, FDR, EDR, HDR, NDR, XDR or 1G to 10000G", value);
-    told->has_link = 1;
+    given->has_link = 1;
     return 0;
 }
 
-static int unknown_key(const struct told *told, const char *name)
+static int unknown_key(const struct given *given, const char *name)
 {
     char list[400] = "link";
-    for (int key = 0; key < (told->is_machine ? (int)KEY_OF_FABRIC : (int)KEY_COUNT); key++) {
+    for (int key = 0; key < (given->is_machine ? (int)KEY_OF_FABRIC : (int)KEY_COUNT); key++) {
         size_t length = strlen(list);
         snprintf(list + length, sizeof list - length, ", %s", keys[key].name);
     }
-    return weft_read_fail(told->text, told->line, "\"%s\" is no key of %s: expected %s", name,
-                          told->is_machine ? "machine" : "fat-tree", list);
+    return weft_read_fail(given->text, given->line, "\"%s\" is no key of %s: expected %s", name,
+                          given->is_machine ? "machine" : "fat-tree", list);
 }
 
-static int take_pair(struct told *told, const char *begin, size_t size)
+static int take_pair(struct given *given, const char *begin, size_t size)
 {
     char name[WORD_MAX], value[WORD_MAX];
     const char *equals = memchr(begin, '=', size);
     size_t name_size = equals ? (size_t)(equals - begin) : size;
     size_t value_size = equals ? size - name_size - 1 : 0;
     if (!equals || !name_size || name_size >= WORD_MAX || value_size >= WORD_MAX)
-        return weft_read_fail(told->text, told->line, "\"%.*s\": expected KEY=VALUE",
+        return weft_read_fail(given->text, given->line, "\"%.*s\": expected KEY=VALUE",
                               (int)(size < 60 ? size : 60), begin);
     memcpy(name, begin, name_size);
     name[name_size] = '\0';
     memcpy(value, equals + 1, value_size);
     value[value_size] = '\0';
     if (strcmp(name, "link") == 0)
-        return take_link(told, value);
+        return take_link(given, value);
     int key = 0;
     while (key < KEY_COUNT && strcmp(keys[key].name, name) != 0)
         key++;
-    if (key == KEY_COUNT || (told->is_machine && key >= KEY_OF_FABRIC))
-        return unknown_key(told, name);
-    if (told->values[key] != NOT_TOLD)
-        return weft_read_fail(told->text, told->line, "%s is told twice", name);
-    uint32_t least = key == KEY_NICS && !told->is_machine ? 1 : keys[key].least, got;
+    if (key == KEY_COUNT || (given->is_machine && key >= KEY_OF_FABRIC))
+        return unknown_key(given, name);
+    if (given->values[key] != NOT_GIVEN)
+        return weft_read_fail(given->text, given->line, "%s is told twice", name);
+    uint32_t least = key == KEY_NICS && !given->is_machine ? 1 : keys[key].least, got;
     if (number(value, &got) != 0 || got < least || got > keys[key].most)
-        return weft_read_fail(told->text, told->line, "%s=%s: expected a number from %u to %u", name, value,
+        return weft_read_fail(given->text, given->line, "%s=%s: expected a number from %u to %u", name, value,
                               least, keys[key].most);
-    told->values[key] = got;
+    given->values[key] = got;
     return 0;
 }
 
-static int take_all(struct told *told)
+static int take_all(struct given *given)
 {
     const char *at = NULL, *kind;
     size_t size = 0;
-    told->line = find_line(told->text, &at, &size);
-    if (!told->line)
+    given->line = find_line(given->text, &at, &size);
+    if (!given->line)
         return WEFT_INVALID;
-    if (told->text->data == told->text->name) /* from a command line: it is its own name */
-        told->line = 0;
+    if (given->text->data == given->text->name) /* from a command line: it is its own name */
+        given->line = 0;
     kind = at;
     const char *colon = memchr(at, ':', size), *end = at + size;
     size_t length = colon ? (size_t)(colon - at) : size;
-    told->is_machine = length == 7 && memcmp(kind, "machine", 7) == 0;
-    if (!colon || (!told->is_machine && (length != 8 || memcmp(kind, "fat-tree", 8) != 0)))
-        return weft_read_fail(told->text, told->line,
+    given->is_machine = length == 7 && memcmp(kind, "machine", 7) == 0;
+    if (!colon || (!given->is_machine && (length != 8 || memcmp(kind, "fat-tree", 8) != 0)))
+        return weft_read_fail(given->text, given->line,
                               "\"%.*s\" is made by nobody: expected fat-tree: or machine:",
                               (int)(length < 60 ? length : 60), kind);
     for (at = colon + 1; at < end;) {
         const char *comma = memchr(at, ',', (size_t)(end - at));
-        int status = take_pair(told, at, (size_t)((comma ? comma : end) - at));
+        int status = take_pair(given, at, (size_t)((comma ? comma : end) - at));
         if (status)
             return status;
         at = comma ? comma + 1 : end;
@@ -245,7 +245,7 @@ static int take_all(struct told *told)
 
 static void set_default(uint32_t *value, uint32_t otherwise)
 {
-    if (*value == NOT_TOLD)
+    if (*value == NOT_GIVEN)
         *value = otherwise;
 }
 
@@ -254,15 +254,15 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-static int set_host(const struct told *told, struct weft_synthetic *asked)
+static int set_host(const struct given *given, struct weft_synthetic *asked)
 {
     uint32_t values[KEY_COUNT];
-    memcpy(values, told->values, sizeof values);
-    set_default(&values[KEY_GPUS], told->is_machine ? 8 : 0);
-    if (values[KEY_NICS] == NOT_TOLD)
-        values[KEY_NICS] = values[KEY_RAILS] != NOT_TOLD ? values[KEY_RAILS]
-                           : told->is_machine            ? values[KEY_GPUS]
-                                                         : 1;
+    memcpy(values, given->values, sizeof values);
+    set_default(&values[KEY_GPUS], given->is_machine ? 8 : 0);
+    if (values[KEY_NICS] == NOT_GIVEN)
+        values[KEY_NICS] = values[KEY_RAILS] != NOT_GIVEN ? values[KEY_RAILS]
+                           : given->is_machine            ? values[KEY_GPUS]
+                                                          : 1;
     set_default(&values[KEY_RAILS], values[KEY_NICS] ? values[KEY_NICS] : 1);
     set_default(&values[KEY_NUMAS], values[KEY_GPUS] > 1 || values[KEY_NICS] > 1 ? 2 : 1);
     set_default(&values[KEY_CORES], 0);
@@ -278,9 +278,9 @@ static int set_host(const struct told *told, struct weft_synthetic *asked)
     asked->nvlink = values[KEY_NVLINK];
     static const double speeds[] = {2.5, 5, 8, 16, 32, 64}; /* of generations 1 to 6, GT/s */
     asked->pci_bytes_per_s = weft_pci_bytes_per_s(speeds[values[KEY_PCI] - 1], 16);
-    asked->cable_bytes_per_s = told->has_link ? told->cable_bytes_per_s : weft_ib_bytes_per_s("4xNDR");
+    asked->cable_bytes_per_s = given->has_link ? given->cable_bytes_per_s : weft_ib_bytes_per_s("4xNDR");
     if (asked->rails > asked->nics && asked->nics)
-        return weft_read_fail(told->text, told->line, "rails=%u: expected at most as many as nics=%u",
+        return weft_read_fail(given->text, given->line, "rails=%u: expected at most as many as nics=%u",
                               asked->rails, asked->nics);
     return 0;
 }
@@ -294,18 +294,18 @@ static uint32_t divisor(uint32_t count, uint32_t most)
     return found;
 }
 
-static int set_rails(const struct told *told, struct weft_synthetic *asked, uint32_t *cables_down)
+static int set_rails(const struct given *given, struct weft_synthetic *asked, uint32_t *cables_down)
 {
     uint32_t per_leaf = asked->nics;
     asked->hosts = asked->leaves * asked->nodes_per_leaf;
     if (asked->rail_optimised) {
         if (asked->nics % asked->rails)
-            return weft_read_fail(told->text, told->line,
+            return weft_read_fail(given->text, given->line,
                                   "nics=%u: with rail-optimised expected a multiple of rails=%u", asked->nics,
                                   asked->rails);
         if (asked->leaves / asked->pods % asked->rails)
             return weft_read_fail(
-                told->text, told->line,
+                given->text, given->line,
                 "leaves=%u: with rail-optimised expected a multiple of rails=%u in each of %u pods",
                 asked->leaves, asked->rails, asked->pods);
         per_leaf = asked->nics / asked->rails;
@@ -315,19 +315,19 @@ static int set_rails(const struct told *told, struct weft_synthetic *asked, uint
     return 0;
 }
 
-static int set_spines(const struct told *told, struct weft_synthetic *asked, uint32_t cables_down)
+static int set_spines(const struct given *given, struct weft_synthetic *asked, uint32_t cables_down)
 {
-    uint32_t spines = told->values[KEY_SPINES];
-    if (asked->leaves == 1 && spines == NOT_TOLD)
+    uint32_t spines = given->values[KEY_SPINES];
+    if (asked->leaves == 1 && spines == NOT_GIVEN)
         return 0; /* nothing to join */
     if (cables_down % asked->oversubscription)
-        return weft_read_fail(told->text, told->line,
+        return weft_read_fail(given->text, given->line,
                               "oversubscription=%u: expected a divisor of a leaf switch's %u cables down",
                               asked->oversubscription, cables_down);
     uint32_t cables_up = cables_down / asked->oversubscription;
-    asked->spines = spines == NOT_TOLD ? divisor(cables_up, SPINES_DEFAULT_MAX) : spines;
+    asked->spines = spines == NOT_GIVEN ? divisor(cables_up, SPINES_DEFAULT_MAX) : spines;
     if (cables_up % asked->spines)
-        return weft_read_fail(told->text, told->line,
+        return weft_read_fail(given->text, given->line,
                               "spines=%u: expected a divisor of a leaf switch's %u cables up", asked->spines,
                               cables_up);
     asked->leaf_links = cables_up / asked->spines;
@@ -335,7 +335,7 @@ static int set_spines(const struct told *told, struct weft_synthetic *asked, uin
         return 0;
     uint32_t down = asked->leaf_links * (asked->leaves / asked->pods);
     if (down % asked->top_oversubscription)
-        return weft_read_fail(told->text, told->line,
+        return weft_read_fail(given->text, given->line,
                               "top-oversubscription=%u: expected a divisor of a spine's %u cables down",
                               asked->top_oversubscription, down);
     asked->tops_per_spine = divisor(down / asked->top_oversubscription, SPINES_DEFAULT_MAX);
@@ -343,16 +343,16 @@ static int set_spines(const struct told *told, struct weft_synthetic *asked, uin
     return 0;
 }
 
-static int set_fabric(const struct told *told, struct weft_synthetic *asked)
+static int set_fabric(const struct given *given, struct weft_synthetic *asked)
 {
     uint32_t values[KEY_COUNT], cables_down = 0;
-    memcpy(values, told->values, sizeof values);
+    memcpy(values, given->values, sizeof values);
     set_default(&values[KEY_TIERS], 2);
-    if (values[KEY_TIERS] == 2 && values[KEY_PODS] != NOT_TOLD)
-        return weft_read_fail(told->text, told->line, "pods=%u: expected only with tiers=3",
+    if (values[KEY_TIERS] == 2 && values[KEY_PODS] != NOT_GIVEN)
+        return weft_read_fail(given->text, given->line, "pods=%u: expected only with tiers=3",
                               values[KEY_PODS]);
-    if (values[KEY_TIERS] == 2 && values[KEY_TOP_OVERSUBSCRIPTION] != NOT_TOLD)
-        return weft_read_fail(told->text, told->line, "top-oversubscription=%u: expected only with tiers=3",
+    if (values[KEY_TIERS] == 2 && values[KEY_TOP_OVERSUBSCRIPTION] != NOT_GIVEN)
+        return weft_read_fail(given->text, given->line, "top-oversubscription=%u: expected only with tiers=3",
                               values[KEY_TOP_OVERSUBSCRIPTION]);
     set_default(&values[KEY_LEAVES], 4);
     set_default(&values[KEY_NODES_PER_LEAF], 8);
@@ -368,14 +368,14 @@ static int set_fabric(const struct told *told, struct weft_synthetic *asked)
     asked->pods = values[KEY_PODS];
     asked->top_oversubscription = values[KEY_TOP_OVERSUBSCRIPTION];
     if (asked->leaves % asked->pods)
-        return weft_read_fail(told->text, told->line, "leaves=%u: expected a multiple of pods=%u",
+        return weft_read_fail(given->text, given->line, "leaves=%u: expected a multiple of pods=%u",
                               asked->leaves, asked->pods);
-    int status = set_rails(told, asked, &cables_down);
-    return status ? status : set_spines(told, asked, cables_down);
+    int status = set_rails(given, asked, &cables_down);
+    return status ? status : set_spines(given, asked, cables_down);
 }
 
 /* All numbers are small enough that nothing overflows 64 bits. */
-static int check_size(const struct told *told, const struct weft_synthetic *asked)
+static int check_size(const struct given *given, const struct weft_synthetic *asked)
 {
     uint64_t tops = asked->tiers == 3 ? (uint64_t)asked->spines * asked->tops_per_spine : 0;
     uint64_t spines = (uint64_t)asked->spines * (asked->pods ? asked->pods : 1);
@@ -387,7 +387,7 @@ static int check_size(const struct told *told, const struct weft_synthetic *aske
                      spines * asked->tops_per_spine;
     if (nodes > WEFT_SYNTHETIC_NODES_MAX || edges > WEFT_SYNTHETIC_EDGES_MAX)
         return weft_read_fail(
-            told->text, told->line,
+            given->text, given->line,
             "asks for %llu nodes and %llu edges, expected at most %u and %u: fewer leaves, hosts or "
             "devices",
             (unsigned long long)nodes, (unsigned long long)edges, WEFT_SYNTHETIC_NODES_MAX,
@@ -397,16 +397,16 @@ static int check_size(const struct told *told, const struct weft_synthetic *aske
 
 int weft_synthetic_parse(const struct weft_text *text, struct weft_synthetic *asked)
 {
-    struct told told = {.text = text};
+    struct given given = {.text = text};
     struct weft_synthetic made = {.hosts = 1};
-    memset(told.values, 0xff, sizeof told.values); /* NOT_TOLD */
-    int status = take_all(&told);
+    memset(given.values, 0xff, sizeof given.values); /* NOT_GIVEN */
+    int status = take_all(&given);
     if (!status)
-        status = set_host(&told, &made);
-    if (!status && !told.is_machine)
-        status = set_fabric(&told, &made);
+        status = set_host(&given, &made);
+    if (!status && !given.is_machine)
+        status = set_fabric(&given, &made);
     if (!status)
-        status = check_size(&told, &made);
+        status = check_size(&given, &made);
     if (!status)
         *asked = made;
     return status;

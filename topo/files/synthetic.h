@@ -3,7 +3,7 @@
 #ifndef WEFT_TOPO_FILES_SYNTHETIC_H
 #define WEFT_TOPO_FILES_SYNTHETIC_H
 
-#include "topo/read.h"
+#include "topo/files/reader.h"
 
 #define WEFT_SYNTHETIC_NODES_MAX (1u << 20) /* a few bytes of text must not ask for all memory */
 #define WEFT_SYNTHETIC_EDGES_MAX (1u << 22)

@@ -38,19 +38,19 @@ static uint32_t place_of(uint32_t i, uint32_t count, uint32_t places)
     return (uint32_t)((uint64_t)i * places / count);
 }
 
-static int add(struct build *build, const struct weft_node_told *told, uint32_t *node)
+static int add(struct build *build, const struct weft_node_given *given, uint32_t *node)
 {
-    return weft_graph_add_node(build->graph, told, node);
+    return weft_graph_add_node(build->graph, given, node);
 }
 
-static int add_on_pci(struct build *build, struct weft_node_told *told, uint32_t *node)
+static int add_on_pci(struct build *build, struct weft_node_given *given, uint32_t *node)
 {
     char address[16];
     snprintf(address, sizeof address, "0000:%02x:00.0", build->bus++ & 0xff);
-    told->pci = address;
-    told->parent_pci = 1;
-    told->parent_bytes_per_s = build->asked->pci_bytes_per_s;
-    return add(build, told, node);
+    given->pci = address;
+    given->parent_pci = 1;
+    given->parent_bytes_per_s = build->asked->pci_bytes_per_s;
+    return add(build, given, node);
 }
 
 /* The bridge or NUMA node for device i of count. */
@@ -68,9 +68,9 @@ static int add_numas(struct build *build, uint32_t host)
     int status = 0;
     for (uint32_t i = 0; i < asked->numas && !status; i++) {
         number_name(name, "numa", i, asked->numas);
-        struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_NUMA, host, name);
-        told.index = (int32_t)i;
-        status = add(build, &told, &build->numas[i]);
+        struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_NUMA, host, name);
+        given.index = (int32_t)i;
+        status = add(build, &given, &build->numas[i]);
         for (uint32_t before = 0; before < i && !status; before++) {
             struct weft_edge edge = {.a = build->numas[before],
                                      .b = build->numas[i],
@@ -84,10 +84,10 @@ static int add_numas(struct build *build, uint32_t host)
     for (uint32_t i = 0; i < asked->cores && !status; i++) {
         uint32_t node;
         number_name(name, "core", i, asked->cores);
-        struct weft_node_told told =
-            WEFT_NODE_TOLD(WEFT_NODE_CORE, build->numas[place_of(i, asked->cores, asked->numas)], name);
-        told.index = (int32_t)i;
-        status = add(build, &told, &node);
+        struct weft_node_given given =
+            WEFT_NODE_GIVEN(WEFT_NODE_CORE, build->numas[place_of(i, asked->cores, asked->numas)], name);
+        given.index = (int32_t)i;
+        status = add(build, &given, &node);
     }
     return status;
 }
@@ -99,11 +99,11 @@ static int add_bridges(struct build *build)
     for (uint32_t i = 0; i < asked->pci_switches && !status; i++) {
         char name[NAME_SIZE];
         number_name(name, "pci", i, asked->pci_switches);
-        struct weft_node_told told = WEFT_NODE_TOLD(
+        struct weft_node_given given = WEFT_NODE_GIVEN(
             WEFT_NODE_BRIDGE, build->numas[place_of(i, asked->pci_switches, asked->numas)], name);
-        told.bridge = WEFT_BRIDGE_SWITCH;
-        told.flags = WEFT_BRIDGE_WHOLE;
-        status = add_on_pci(build, &told, &build->bridges[i]);
+        given.bridge = WEFT_BRIDGE_SWITCH;
+        given.flags = WEFT_BRIDGE_WHOLE;
+        status = add_on_pci(build, &given, &build->bridges[i]);
     }
     return status;
 }
@@ -115,9 +115,9 @@ static int add_gpus(struct build *build)
     for (uint32_t i = 0; i < asked->gpus && !status; i++) {
         char name[NAME_SIZE];
         number_name(name, "gpu", i, asked->gpus);
-        struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_GPU, home_of(build, i, asked->gpus), name);
-        told.index = (int32_t)i;
-        status = add_on_pci(build, &told, &build->gpus[i]);
+        struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_GPU, home_of(build, i, asked->gpus), name);
+        given.index = (int32_t)i;
+        status = add_on_pci(build, &given, &build->gpus[i]);
         for (uint32_t before = 0; before < i && asked->nvlink && !status; before++) {
             struct weft_edge edge = {.a = build->gpus[before],
                                      .b = build->gpus[i],
@@ -159,21 +159,21 @@ static int add_nics(struct build *build, uint32_t host_number)
         char name[NAME_SIZE];
         uint32_t nic, node;
         number_name(name, "nic", i, asked->nics);
-        struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_NIC, home_of(build, i, asked->nics), name);
-        told.index = (int32_t)i;
-        told.rail = (int32_t)(i % asked->rails);
-        status = add_on_pci(build, &told, &nic);
+        struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_NIC, home_of(build, i, asked->nics), name);
+        given.index = (int32_t)i;
+        given.rail = (int32_t)(i % asked->rails);
+        status = add_on_pci(build, &given, &nic);
         if (status)
             break;
         strcat(name, ":1");
-        struct weft_node_told port = WEFT_NODE_TOLD(WEFT_NODE_PORT, nic, name);
+        struct weft_node_given port = WEFT_NODE_GIVEN(WEFT_NODE_PORT, nic, name);
         port.index = 1;
-        port.rail = told.rail;
+        port.rail = given.rail;
         port.bytes_per_s = asked->cable_bytes_per_s;
         port.state = WEFT_PORT_ACTIVE;
         status = add(build, &port, &node);
         if (!status)
-            status = plug(build, node, host_number, (uint32_t)told.rail);
+            status = plug(build, node, host_number, (uint32_t)given.rail);
     }
     return status;
 }
@@ -185,10 +185,10 @@ static int add_hosts(struct build *build)
         char name[NAME_SIZE];
         uint32_t host;
         number_name(name, "node", i, build->asked->hosts);
-        struct weft_node_told told =
-            WEFT_NODE_TOLD(WEFT_NODE_HOST, WEFT_NODE_NONE, build->asked->leaves ? name : "machine");
+        struct weft_node_given given =
+            WEFT_NODE_GIVEN(WEFT_NODE_HOST, WEFT_NODE_NONE, build->asked->leaves ? name : "machine");
         build->bus = BUS_FIRST;
-        status = add(build, &told, &host);
+        status = add(build, &given, &host);
         if (!status)
             status = add_numas(build, host);
         if (!status)
@@ -205,8 +205,8 @@ static int add_hosts(struct build *build)
 
 static int add_switch(struct build *build, const char *name, uint32_t *node)
 {
-    struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_SWITCH, WEFT_NODE_NONE, name);
-    return add(build, &told, node);
+    struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_SWITCH, WEFT_NODE_NONE, name);
+    return add(build, &given, node);
 }
 
 static int add_leaves(struct build *build)

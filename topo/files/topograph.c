@@ -227,10 +227,10 @@ static int put_in_block(struct reader *r, struct weft_span name, uint32_t which)
 {
     struct weft_named_node *node = &r->named.nodes[which];
     uint32_t attributes = 1;
-    if (node->told)
+    if (node->given)
         return weft_read_fail(r->named.text, r->line, "node \"%.*s\" is in two blocks, the first in line %u",
-                              WEFT_SPAN_SHOWN(name), node->told);
-    node->told = (uint32_t)r->line;
+                              WEFT_SPAN_SHOWN(name), node->given);
+    node->given = (uint32_t)r->line;
     int status = check_attributes(r, r->block, "a block's labels", &attributes);
     if (status)
         return status;
@@ -273,10 +273,10 @@ static int read_switch(struct reader *r, uint32_t body, struct weft_span name, s
         return status;
     r->upper = upper;
     r->block = WEFT_YAML_NONE;
-    if (r->named.nodes[upper].told)
+    if (r->named.nodes[upper].given)
         return weft_read_fail(r->named.text, line, "switch \"%.*s\" was told of in line %u already",
-                              WEFT_SPAN_SHOWN(name), r->named.nodes[upper].told);
-    r->named.nodes[upper].told = (uint32_t)line;
+                              WEFT_SPAN_SHOWN(name), r->named.nodes[upper].given);
+    r->named.nodes[upper].given = (uint32_t)line;
     if (is_empty(r, body))
         return 0;
     for (uint32_t key = at(r, body)->first; key != WEFT_YAML_NONE && !status;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "topo/files/xml.h"
 
+#include <errno.h>
 #include <expat.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,34 +181,14 @@ const char *weft_xml_attribute(const struct weft_xml_element *element, const cha
     return NULL;
 }
 
-static unsigned digit_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return (unsigned)(c - '0');
-    if (c >= 'a' && c <= 'f')
-        return (unsigned)(c - 'a') + 10;
-    return c >= 'A' && c <= 'F' ? (unsigned)(c - 'A') + 10 : 16;
-}
-
-/* The digits of a number without sign; -1 when the text is anything else or too large for 64 bits. */
+/* A number without sign or blanks, decimal or behind 0x; -1 when the text is anything else or too large for 64 bits. */
 static int magnitude_parse(const char *text, uint64_t *value)
 {
-    unsigned base = 10;
-    uint64_t sum = 0;
-    if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X')) {
-        base = 16;
-        text += 2;
-    }
-    if (!*text)
-        return -1;
-    for (; *text; text++) {
-        unsigned digit = digit_value(*text);
-        if (digit >= base || sum > (UINT64_MAX - digit) / base)
-            return -1;
-        sum = sum * base + digit;
-    }
-    *value = sum;
-    return 0;
+    int base = text[0] == '0' && (text[1] | 0x20) == 'x' ? 16 : 10;
+    char *end;
+    errno = 0;
+    *value = strtoull(text, &end, base);
+    return *text < '0' || *text > '9' || *end || errno ? -1 : 0;
 }
 
 int weft_xml_integer(const struct weft_xml_element *element, const char *name, int64_t min, int64_t max,

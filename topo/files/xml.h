@@ -14,7 +14,7 @@
 #ifndef WEFT_TOPO_FILES_XML_H
 #define WEFT_TOPO_FILES_XML_H
 
-#include "topo/read.h"
+#include "topo/files/reader.h"
 
 #define WEFT_XML_ATTRIBUTES_MAX 256
 

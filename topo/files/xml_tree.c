@@ -121,11 +121,15 @@ static int on_end(void *user, const struct weft_xml_element *element)
 
 static int on_characters(void *user, const struct weft_xml_element *place, const char *data, size_t size)
 {
-    const struct weft_xml_tree *tree = user;
-    for (size_t i = 0; i < size; i++) {
-        if (!strchr(" \t\r\n", data[i]))
-            return weft_xml_fail(place, "text within <%.64s>, expected only elements",
-                                 tree->nodes[tree->room->open].name);
+    struct weft_xml_tree *tree = user;
+    size_t at = 0, length = 0;
+    while (at < size && strchr(" \t\r\n", data[at]))
+        at++;
+    while (at + length < size && length + 1 < sizeof tree->text_first && !strchr("\r\n", data[at + length]))
+        length++;
+    if (length && tree->text_count++ == 0) {
+        memcpy(tree->text_first, data + at, length);
+        tree->text_line = (uint32_t)place->line;
     }
     return WEFT_OK;
 }

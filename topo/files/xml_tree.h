@@ -3,7 +3,7 @@
  *
  * Elements stand in document order: an element's parent comes before it and what it contains comes after, so that
  * readers need loops and no recursion. Only elements and their attributes are kept; text other than white space is
- * refused. Memory is a few times the text's size at most.
+ * counted, and what there was first is shown. Memory is a few times the text's size at most.
  *
  * Ownership: the tree copies everything but the weft_text, which must live as long; weft_xml_tree_free() frees it.
  */
@@ -28,6 +28,9 @@ struct weft_xml_tree {
     uint32_t count;
     const char **words; /* name, value, ..., NULL, one element after the other */
     size_t word_count;
+    uint32_t text_count; /* pieces of text between elements that were left out */
+    uint32_t text_line;  /* of the first */
+    char text_first[24]; /* its beginning */
     struct weft_xml_tree_room *room;
 };
 

@@ -12,8 +12,3 @@ uint32_t weft_live_find(const struct weft_graph *graph, enum weft_node_kind kind
     }
     return WEFT_NODE_NONE;
 }
-
-int weft_live_attribute(struct weft_graph *graph, uint32_t node, const char *name, const char *value)
-{
-    return *value ? weft_graph_set_attribute(graph, node, name, value) : WEFT_OK;
-}

@@ -6,7 +6,7 @@
 #ifndef WEFT_TOPO_LIVE_LIVE_H
 #define WEFT_TOPO_LIVE_LIVE_H
 
-#include "topo/graph.h"
+#include "topo/graph/graph.h"
 
 /* Without hwloc: the host with its NUMA nodes, cores and PCI devices, from sysfs below root. */
 int weft_live_machine(const char *root, unsigned host_flags, struct weft_graph *graph);
@@ -25,8 +25,5 @@ int weft_live_networks(const char *root, const struct weft_graph *graph, uint32_
 
 /* The node of the kind with this PCI address (canonical), or WEFT_NODE_NONE. */
 uint32_t weft_live_find(const struct weft_graph *graph, enum weft_node_kind kind, const char *pci);
-
-/* Sets an attribute unless the text is empty. */
-int weft_live_attribute(struct weft_graph *graph, uint32_t node, const char *name, const char *value);
 
 #endif

@@ -42,9 +42,9 @@ static int add_cores(const char *root, struct weft_graph *graph, const char *fol
             strtol(siblings, NULL, 10) != number)
             continue;
         snprintf(name, sizeof name, "core%ld", number);
-        struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_CORE, place, name);
-        told.index = (int32_t)number;
-        status = weft_graph_add_node(graph, &told, &core);
+        struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_CORE, place, name);
+        given.index = (int32_t)number;
+        status = weft_graph_add_node(graph, &given, &core);
     }
     free(names);
     return status;
@@ -62,9 +62,9 @@ static int add_numas(const char *root, struct weft_graph *graph, uint32_t host, 
         if (number < 0)
             continue;
         snprintf(name, sizeof name, "numa%ld", number);
-        struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_NUMA, host, name);
-        told.index = (int32_t)number;
-        status = weft_graph_add_node(graph, &told, &numa);
+        struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_NUMA, host, name);
+        given.index = (int32_t)number;
+        status = weft_graph_add_node(graph, &given, &numa);
         snprintf(folder, sizeof folder, NODES "/node%ld", number);
         if (!status && with_cores)
             status = add_cores(root, graph, folder, numa);
@@ -126,11 +126,11 @@ static int add_bridges(const char *root, struct weft_graph *graph, const char *p
         char address[32];
         int is_host = strncmp(part, "pci", 3) == 0;
         if (known == WEFT_NODE_NONE && (is_host || weft_pci_parse(part, address) == WEFT_OK)) {
-            struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_BRIDGE, *place, part);
-            told.bridge = is_host ? WEFT_BRIDGE_HOST : bridge_below(graph, *place);
-            told.pci = is_host ? NULL : address;
-            told.parent_pci = !is_host;
-            status = weft_graph_add_node(graph, &told, &known);
+            struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_BRIDGE, *place, part);
+            given.bridge = is_host ? WEFT_BRIDGE_HOST : bridge_below(graph, *place);
+            given.pci = is_host ? NULL : address;
+            given.parent_pci = !is_host;
+            status = weft_graph_add_node(graph, &given, &known);
         }
         if (known != WEFT_NODE_NONE)
             *place = known;
@@ -166,15 +166,15 @@ static int add_function(const char *root, struct weft_graph *graph, const char *
     int status = add_bridges(root, graph, name, link, &place);
     if (status)
         return status;
-    struct weft_node_told told = WEFT_NODE_TOLD((enum weft_node_kind)kind, place, pci);
+    struct weft_node_given given = WEFT_NODE_GIVEN((enum weft_node_kind)kind, place, pci);
     if (kind == WEFT_NODE_GPU) {
         snprintf(gpu, sizeof gpu, "gpu%d", *gpus);
-        told.name = gpu;
-        told.index = (*gpus)++;
+        given.name = gpu;
+        given.index = (*gpus)++;
     }
-    told.pci = pci;
-    told.parent_pci = 1;
-    status = weft_graph_add_node(graph, &told, &node);
+    given.pci = pci;
+    given.parent_pci = 1;
+    status = weft_graph_add_node(graph, &given, &node);
     for (size_t i = 0; i < sizeof ids / sizeof *ids && !status; i++) {
         if (weft_sysfs_line(root, value, DEVICES "/%s/%s", name, ids[i]) > 0)
             status = weft_graph_set_attribute(graph, node, ids[i], value);
@@ -186,10 +186,10 @@ static int add_function(const char *root, struct weft_graph *graph, const char *
 
 static int add_host(const char *root, unsigned flags, int with_cores, struct weft_graph *graph)
 {
-    struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_HOST, WEFT_NODE_NONE, "host");
-    told.flags = flags;
+    struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_HOST, WEFT_NODE_NONE, "host");
+    given.flags = flags;
     uint32_t host;
-    int status = weft_graph_add_node(graph, &told, &host);
+    int status = weft_graph_add_node(graph, &given, &host);
     return status ? status : add_numas(root, graph, host, with_cores);
 }
 

@@ -100,9 +100,9 @@ static int name_port(struct weft_graph *graph, uint32_t nic, int64_t number, uin
     snprintf(name, sizeof name, "%s:%lld", graph->nodes[nic].name, (long long)number);
     if (*port != WEFT_NODE_NONE)
         return weft_graph_rename(graph, *port, name);
-    struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_PORT, nic, name);
-    told.index = (int32_t)number;
-    return weft_graph_add_node(graph, &told, port);
+    struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_PORT, nic, name);
+    given.index = (int32_t)number;
+    return weft_graph_add_node(graph, &given, port);
 }
 
 /* --- adapters */
@@ -169,12 +169,12 @@ static int find_nic(const char *root, struct weft_graph *graph, const char *fold
         return rename_nic(graph, beside, name);
     if (beside != WEFT_NODE_NONE && !by_rdma)
         return WEFT_OK;
-    struct weft_node_told told = WEFT_NODE_TOLD(WEFT_NODE_NIC, place_of(root, graph, folder, name), name);
+    struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_NIC, place_of(root, graph, folder, name), name);
     if (beside != WEFT_NODE_NONE)
-        told.parent = graph->nodes[beside].parent;
-    told.pci = *pci ? pci : NULL;
-    told.parent_pci = *pci != '\0';
-    return weft_graph_add_node(graph, &told, nic);
+        given.parent = graph->nodes[beside].parent;
+    given.pci = *pci ? pci : NULL;
+    given.parent_pci = *pci != '\0';
+    return weft_graph_add_node(graph, &given, nic);
 }
 
 /* --- InfiniBand and RoCE */

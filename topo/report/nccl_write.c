@@ -17,88 +17,6 @@
 
 #include "base/error.h"
 
-/* --- text */
-
-static void append(struct weft_nccl_out *out, const char *text, size_t size)
-{
-    if (out->no_memory)
-        return;
-    if (out->room - out->size < size) {
-        size_t more = out->room + size > 2 * out->room ? out->room + size + 4096 : 2 * out->room;
-        char *grown = realloc(out->data, more);
-        if (!grown) {
-            out->no_memory = 1;
-            return;
-        }
-        out->data = grown;
-        out->room = more;
-    }
-    memcpy(out->data + out->size, text, size);
-    out->size += size;
-}
-
-static void append_text(struct weft_nccl_out *out, const char *text)
-{
-    append(out, text, strlen(text));
-}
-
-static void append_line_begin(struct weft_nccl_out *out)
-{
-    if (out->open)
-        append_text(out, ">\n");
-    out->open = 0;
-    for (int i = 0; i < out->depth; i++)
-        append_text(out, "  ");
-}
-
-void weft_nccl_begin(struct weft_nccl_out *out, const char *name)
-{
-    append_line_begin(out);
-    append_text(out, "<");
-    append_text(out, name);
-    out->open = 1;
-    out->depth++;
-}
-
-void weft_nccl_end(struct weft_nccl_out *out, const char *name)
-{
-    out->depth--;
-    if (out->open) {
-        append_text(out, "/>\n");
-    } else {
-        append_line_begin(out);
-        append_text(out, "</");
-        append_text(out, name);
-        append_text(out, ">\n");
-    }
-    out->open = 0;
-}
-
-/* A character that a value cannot have as it is. */
-static const char *escape(char letter)
-{
-    return letter == '&' ? "&amp;" : letter == '<' ? "&lt;" : letter == '"' ? "&quot;" : NULL;
-}
-
-void weft_nccl_put(struct weft_nccl_out *out, const char *name, const char *value)
-{
-    append_text(out, " ");
-    append_text(out, name);
-    append_text(out, "=\"");
-    for (; *value; value++) {
-        const char *as = escape(*value);
-        append(out, as ? as : value, as ? strlen(as) : 1);
-    }
-    append_text(out, "\"");
-}
-
-void weft_nccl_put_number(struct weft_nccl_out *out, const char *name, uint64_t value)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%llu", (unsigned long long)value);
-    weft_nccl_put(out, name, text);
-}
-
 /* --- what was kept while reading */
 
 /* The end of an XML name (ASCII, and any other letters there are), text where none begins. */
@@ -159,33 +77,31 @@ static void put_kept(struct weft_nccl_out *out, uint32_t node, enum weft_nccl_ki
     for (uint32_t a = first; a != WEFT_NODE_NONE; a = graph->attributes[a].next) {
         const char *name = graph->attributes[a].name, *value = graph->attributes[a].value;
         if (weft_nccl_attribute_is_known(kind, name) && strcmp(name, "busid") != 0)
-            weft_nccl_put(out, name, value);
+            weft_xml_put(&out->xml, name, value);
         else if (strncmp(name, element, length) == 0 && name[length] == '.' &&
                  name_is_sound(name + length + 1))
-            weft_nccl_put(out, name + length + 1, value);
+            weft_xml_put(&out->xml, name + length + 1, value);
     }
     for (uint32_t a = first; a != WEFT_NODE_NONE; a = graph->attributes[a].next) {
         const char *name = graph->attributes[a].name, *value = graph->attributes[a].value;
         if (strncmp(name, element, length) != 0 || name[length] != '/' || !tag_is_sound(value))
             continue;
-        append_line_begin(out);
-        append_text(out, "<");
-        append_text(out, value);
-        append_text(out, "/>\n");
+        weft_xml_begin(&out->xml, value);
+        weft_xml_end(&out->xml, value);
     }
 }
 
 /* Whether the node stands for this element of a file of NCCL's: "pci gpu" does for pci and for gpu. */
-static int was_told(const struct weft_graph *graph, uint32_t node, const char *element)
+static int was_given(const struct weft_graph *graph, uint32_t node, const char *element)
 {
-    const char *told = weft_graph_attribute(graph, node, "nccl");
+    const char *given = weft_graph_attribute(graph, node, "nccl");
     size_t length = strlen(element);
-    while (told) {
-        if (strncmp(told, element, length) == 0 && (told[length] == '\0' || told[length] == ' '))
+    while (given) {
+        if (strncmp(given, element, length) == 0 && (given[length] == '\0' || given[length] == ' '))
             return 1;
-        told = strchr(told, ' ');
-        if (told)
-            told++;
+        given = strchr(given, ' ');
+        if (given)
+            given++;
     }
     return 0;
 }
@@ -202,23 +118,13 @@ static uint32_t next_kept(const struct weft_nccl_out *out, uint32_t node)
     return node;
 }
 
-void weft_nccl_address(const struct weft_nccl_out *out, uint32_t node, char address[64])
-{
-    const char *pci = out->graph->nodes[node].pci;
-    uint32_t number = out->made_up[node];
-    if (pci)
-        snprintf(address, 64, "%s", pci);
-    else /* in a domain that firmware does not use */
-        snprintf(address, 64, "%04x:%02x:%02x.0", 0xfffe - (number >> 13), number >> 5 & 0xff, number & 0x1f);
-}
-
 static void begin_pci(struct weft_nccl_out *out, uint32_t node)
 {
     char address[64];
     weft_nccl_address(out, node, address);
-    weft_nccl_begin(out, "pci");
-    weft_nccl_put(out, "busid", address);
-    if (was_told(out->graph, node, "pci"))
+    weft_xml_begin(&out->xml, "pci");
+    weft_xml_put(&out->xml, "busid", address);
+    if (was_given(out->graph, node, "pci"))
         put_kept(out, node, WEFT_NCCL_PCI);
     else
         weft_nccl_make_pci(out, node);
@@ -229,7 +135,7 @@ static void begin_pci(struct weft_nccl_out *out, uint32_t node)
 static int bridge_is_written(const struct weft_nccl_out *out, uint32_t node)
 {
     const struct weft_node *nodes = out->graph->nodes, *bridge = &nodes[node];
-    if (was_told(out->graph, node, "pci"))
+    if (was_given(out->graph, node, "pci"))
         return 1;
     if (bridge->bridge == WEFT_BRIDGE_HOST || bridge->bridge == WEFT_BRIDGE_PORT)
         return 0;
@@ -251,13 +157,13 @@ static int lies_in_pci(const struct weft_graph *graph, uint32_t node)
 
 static void begin_gpu(struct weft_nccl_out *out, uint32_t node)
 {
-    int told = was_told(out->graph, node, "gpu");
+    int given = was_given(out->graph, node, "gpu");
     if (!lies_in_pci(out->graph, node))
         begin_pci(out, node);
-    if (!told && was_told(out->graph, node, "pci"))
+    if (!given && was_given(out->graph, node, "pci"))
         return; /* the file had nothing in it, and NCCL asks the system */
-    weft_nccl_begin(out, "gpu");
-    if (told)
+    weft_xml_begin(&out->xml, "gpu");
+    if (given)
         put_kept(out, node, WEFT_NCCL_GPU);
     else
         weft_nccl_make_gpu(out, node);
@@ -268,15 +174,15 @@ static void begin_nic(struct weft_nccl_out *out, uint32_t node)
 {
     const struct weft_graph *graph = out->graph;
     const struct weft_node *nic = &graph->nodes[node];
-    int told = was_told(graph, node, "nic");
+    int given = was_given(graph, node, "nic");
     int has_port = next_kept(out, nic->child_first) != WEFT_NODE_NONE;
     int has_place = nic->pci || graph->nodes[nic->parent].kind == WEFT_NODE_BRIDGE;
     if (has_place && !lies_in_pci(graph, node))
         begin_pci(out, node);
-    if (!told && !has_port && (was_told(graph, node, "pci") || weft_graph_is_driverless(graph, node)))
+    if (!given && !has_port && (was_given(graph, node, "pci") || weft_graph_is_driverless(graph, node)))
         return; /* nothing for NCCL to open: its files have the pci alone */
-    weft_nccl_begin(out, "nic");
-    if (told)
+    weft_xml_begin(&out->xml, "nic");
+    if (given)
         put_kept(out, node, WEFT_NCCL_NIC);
     else if (!has_port)
         weft_nccl_make_net(out, node, WEFT_NODE_NONE);
@@ -285,10 +191,10 @@ static void begin_nic(struct weft_nccl_out *out, uint32_t node)
 
 static void begin_cpu(struct weft_nccl_out *out, uint32_t node)
 {
-    weft_nccl_begin(out, "cpu");
+    weft_xml_begin(&out->xml, "cpu");
     if (out->several && !weft_graph_attribute(out->graph, node, "host_hash"))
         weft_nccl_put_host(out, node);
-    if (was_told(out->graph, node, "cpu"))
+    if (was_given(out->graph, node, "cpu"))
         put_kept(out, node, WEFT_NCCL_CPU);
     else
         weft_nccl_make_cpu(out, node);
@@ -316,8 +222,8 @@ static void begin_node(struct weft_nccl_out *out, uint32_t node)
         begin_pci(out, node);
         return;
     case WEFT_NODE_PORT:
-        weft_nccl_begin(out, "net");
-        if (was_told(out->graph, node, "net"))
+        weft_xml_begin(&out->xml, "net");
+        if (was_given(out->graph, node, "net"))
             put_kept(out, node, WEFT_NCCL_NET);
         else
             weft_nccl_make_net(out, nodes[node].parent, node);
@@ -337,9 +243,9 @@ static void end_node(struct weft_nccl_out *out, uint32_t node)
         [WEFT_NODE_PORT] = "net",
     };
     if (out->begun[node] & BEGUN_INNER)
-        weft_nccl_end(out, inner[out->graph->nodes[node].kind]);
+        weft_xml_end(&out->xml, inner[out->graph->nodes[node].kind]);
     if (out->begun[node] & BEGUN_PCI)
-        weft_nccl_end(out, "pci");
+        weft_xml_end(&out->xml, "pci");
     out->begun[node] = 0;
 }
 
@@ -378,7 +284,7 @@ static void write_host(struct weft_nccl_out *out, uint32_t host)
     }
     if (others == 0 && numas > 0)
         return;
-    weft_nccl_begin(out, "cpu");
+    weft_xml_begin(&out->xml, "cpu");
     if (out->several)
         weft_nccl_put_host(out, host);
     weft_nccl_make_cpu(out, host);
@@ -386,7 +292,7 @@ static void write_host(struct weft_nccl_out *out, uint32_t host)
         if (nodes[n].kind != WEFT_NODE_NUMA)
             write_tree(out, n);
     }
-    weft_nccl_end(out, "cpu");
+    weft_xml_end(&out->xml, "cpu");
 }
 
 /* What is written: by kind, or as a file of NCCL's had it; and what those lie in. */
@@ -399,7 +305,7 @@ static void mark_kept(struct weft_nccl_out *out)
         int is_port = node->kind == WEFT_NODE_PORT && graph->nodes[node->parent].kind == WEFT_NODE_NIC;
         int is_device = node->kind == WEFT_NODE_GPU || node->kind == WEFT_NODE_NIC;
         int is_pci = node->kind == WEFT_NODE_DEVICE || node->kind == WEFT_NODE_BRIDGE;
-        if (is_device || is_port || node->kind == WEFT_NODE_NUMA || (is_pci && was_told(graph, n, "pci")))
+        if (is_device || is_port || node->kind == WEFT_NODE_NUMA || (is_pci && was_given(graph, n, "pci")))
             out->kept[n] = 1;
         if (out->kept[n] && node->parent != WEFT_NODE_NONE)
             out->kept[node->parent] = 1;
@@ -419,20 +325,19 @@ static void write_system(struct weft_nccl_out *out, uint32_t host)
         while (nodes[host].kind != WEFT_NODE_HOST)
             host = nodes[host].sibling_next;
     }
-    weft_nccl_begin(out, "system");
-    if (was_told(out->graph, host, "system"))
+    weft_xml_begin(&out->xml, "system");
+    if (was_given(out->graph, host, "system"))
         put_kept(out, host, WEFT_NCCL_SYSTEM);
     else
-        weft_nccl_put(out, "version", "1");
+        weft_xml_put(&out->xml, "version", "1");
     for (uint32_t n = host; n != WEFT_NODE_NONE; n = all ? nodes[n].sibling_next : WEFT_NODE_NONE) {
         if (nodes[n].kind == WEFT_NODE_HOST)
             write_host(out, n);
     }
-    weft_nccl_end(out, "system");
-    append(out, "", 1);
+    weft_xml_end(&out->xml, "system");
 }
 
-static int tells_host(const struct weft_graph *graph, uint32_t host)
+static int has_host_hash(const struct weft_graph *graph, uint32_t host)
 {
     uint32_t child = weft_graph_first(graph, host);
     while (child != WEFT_NODE_NONE && graph->nodes[child].kind != WEFT_NODE_NUMA)
@@ -441,45 +346,40 @@ static int tells_host(const struct weft_graph *graph, uint32_t host)
 }
 
 /* *untold: how many of them no host_hash tells apart. */
-static uint32_t count_hosts(const struct weft_graph *graph, uint32_t *untold)
+static uint32_t count_hosts(const struct weft_graph *graph, uint32_t *unlisted)
 {
     uint32_t hosts = 0;
-    *untold = 0;
+    *unlisted = 0;
     for (uint32_t n = weft_graph_first(graph, WEFT_NODE_NONE); n != WEFT_NODE_NONE;
          n = graph->nodes[n].sibling_next) {
         if (graph->nodes[n].kind != WEFT_NODE_HOST)
             continue;
         hosts++;
-        *untold += !tells_host(graph, n);
+        *unlisted += !has_host_hash(graph, n);
     }
     return hosts;
 }
 
 int weft_nccl_write(const struct weft_graph *graph, uint32_t host, char **xml, size_t *size)
 {
-    uint32_t untold, hosts = count_hosts(graph, &untold);
+    uint32_t unlisted, hosts = count_hosts(graph, &unlisted);
     if (hosts == 0)
         return weft_fail(WEFT_INVALID, "%.300s: no host to write as NCCL's XML", graph->source);
     if (host != WEFT_NODE_NONE && (host >= graph->node_count || graph->nodes[host].kind != WEFT_NODE_HOST))
         return weft_fail(WEFT_INVALID, "node %u of %.300s is no host to write as NCCL's XML", host,
                          graph->source);
-    struct weft_nccl_out out = {.graph = graph, .several = host == WEFT_NODE_NONE && untold > 1};
+    struct weft_nccl_out out = {.graph = graph, .several = host == WEFT_NODE_NONE && unlisted > 1};
     out.kept = calloc(graph->node_count, sizeof *out.kept);
     out.begun = calloc(graph->node_count, sizeof *out.begun);
     out.made_up = calloc(graph->node_count, sizeof *out.made_up);
-    out.no_memory = !out.kept || !out.begun || !out.made_up;
-    if (!out.no_memory) {
+    out.xml.no_memory = !out.kept || !out.begun || !out.made_up;
+    if (!out.xml.no_memory) {
         mark_kept(&out);
         write_system(&out, host);
     }
     free(out.made_up);
     free(out.begun);
     free(out.kept);
-    if (out.no_memory) {
-        free(out.data);
-        return weft_fail(WEFT_NOMEM, "%.300s: no memory for NCCL's XML of it", graph->source);
-    }
-    *xml = out.data;
-    *size = out.size - 1;
-    return WEFT_OK;
+    int status = weft_xml_finish(&out.xml, xml, size);
+    return status ? weft_fail(status, "%.300s: no memory for NCCL's XML of it", graph->source) : WEFT_OK;
 }

@@ -4,6 +4,7 @@
 #define WEFT_TOPO_REPORT_NCCL_WRITE_H
 
 #include "topo/files/nccl.h"
+#include "base/tool/xml_write.h"
 
 /* NCCL's XML of one host, or of all that the graph has (WEFT_NODE_NONE), told apart by host_hash as NCCL does for NVLink
  * between hosts. Reading what it wrote gives an equal graph as far as the format can say; what was read from NCCL's XML
@@ -12,22 +13,12 @@ int weft_nccl_write(const struct weft_graph *graph, uint32_t host, char **xml, s
 
 struct weft_nccl_out {
     const struct weft_graph *graph;
-    char *data;
-    size_t size, room;
-    int depth;
-    int open;          /* the tag begun last has not got its '>' yet */
-    int no_memory;     /* stays, and nothing is written any more */
+    struct weft_xml_out xml;
     int several;       /* hosts that no host_hash tells apart: their cpus get one */
     uint8_t *kept;     /* by node: whether it or what lies in it is written */
     uint8_t *begun;    /* by node: which elements it has open */
     uint32_t *made_up; /* by node: number for an address, where it has none */
 };
-
-/* An element and its attributes, from outside in; what begins must end. Values are escaped here. */
-void weft_nccl_begin(struct weft_nccl_out *out, const char *name);
-void weft_nccl_put(struct weft_nccl_out *out, const char *name, const char *value);
-void weft_nccl_put_number(struct weft_nccl_out *out, const char *name, uint64_t value);
-void weft_nccl_end(struct weft_nccl_out *out, const char *name);
 
 /* The node's address, made up where it has none. */
 void weft_nccl_address(const struct weft_nccl_out *out, uint32_t node, char address[64]);

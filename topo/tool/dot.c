@@ -53,12 +53,12 @@ static void put_text(FILE *out, const char *text)
 
 struct sorted {
     uint32_t node;
-    const struct weft_node *told;
+    const struct weft_node *given;
 };
 
 static int by_name(const void *a, const void *b)
 {
-    const struct weft_node *p = ((const struct sorted *)a)->told, *q = ((const struct sorted *)b)->told;
+    const struct weft_node *p = ((const struct sorted *)a)->given, *q = ((const struct sorted *)b)->given;
     if (p->kind != q->kind)
         return p->kind < q->kind ? -1 : 1;
     if (p->index != q->index)

@@ -20,7 +20,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "topo/graph.h"
+#include "topo/graph/graph.h"
 
 enum draw_font {
     DRAW_TITLE,
@@ -57,18 +57,18 @@ enum draw_style {
 
 enum draw_anchor { DRAW_LEFT, DRAW_MIDDLE };
 
-struct draw_shape;
 struct draw_block;
 
 struct draw_sheet {
-    struct draw_shape *shapes;
-    size_t count, capacity;
+    FILE *body; /* the shapes, into bytes; NULL: none so far */
+    char *bytes;
+    size_t size;
     struct draw_block *blocks;
     int failed;
-    int right, bottom;              /* how far the shapes reach */
-    unsigned styles_used;           /* bits by enum draw_style */
-    unsigned bytes_told, bits_told; /* whether a rate in GB/s, in Gb/s stands on it */
-    unsigned unknown_told;          /* whether a '?' for a rate does */
+    int right, bottom;                /* how far the shapes reach */
+    unsigned styles_used;             /* bits by enum draw_style */
+    unsigned bytes_given, bits_given; /* whether a rate in GB/s, in Gb/s stands on it */
+    unsigned unknown_given;           /* whether a '?' for a rate does */
 };
 
 /* --- sheet.c */
@@ -81,7 +81,7 @@ void draw_rect(struct draw_sheet *sheet, enum draw_style style, int x, int y, in
 void draw_line(struct draw_sheet *sheet, enum draw_style style, int width, const int (*points)[2], int count);
 void draw_text(struct draw_sheet *sheet, enum draw_font font, enum draw_anchor anchor, int x, int y,
                const char *text); /* y: of the base line */
-void draw_sheet_write(const struct draw_sheet *sheet, const char *title, FILE *out);
+void draw_sheet_write(struct draw_sheet *sheet, const char *title, FILE *out);
 void draw_sheet_free(struct draw_sheet *sheet);
 
 /* --- text.c */

@@ -13,13 +13,9 @@
 #include "base/hash.h"
 #include "topo/natural.h"
 
-/* The finisher of splitmix64. */
 static uint64_t mix(uint64_t a, uint64_t b)
 {
-    uint64_t x = a * 0x9e3779b97f4a7c15u + b + 0x7f4a7c15u;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
+    return weft_mix(a * 0x9e3779b97f4a7c15u + b + 0x7f4a7c15u);
 }
 
 static uint64_t mix_text(uint64_t digest, const char *text)
@@ -46,9 +42,9 @@ static uint64_t digest_node(const struct weft_graph *graph, uint32_t n, uint64_t
 /* A host of which more is known than how it is cabled. */
 static int is_described(const struct weft_graph *graph, uint32_t host)
 {
-    static const uint8_t telling[] = {WEFT_NODE_GPU, WEFT_NODE_NUMA, WEFT_NODE_BRIDGE, WEFT_NODE_CORE};
-    for (size_t i = 0; i < sizeof telling; i++) {
-        if (weft_graph_next_below(graph, host, (enum weft_node_kind)telling[i], WEFT_NODE_NONE) !=
+    static const uint8_t kinds[] = {WEFT_NODE_GPU, WEFT_NODE_NUMA, WEFT_NODE_BRIDGE, WEFT_NODE_CORE};
+    for (size_t i = 0; i < sizeof kinds; i++) {
+        if (weft_graph_next_below(graph, host, (enum weft_node_kind)kinds[i], WEFT_NODE_NONE) !=
             WEFT_NODE_NONE)
             return 1;
     }

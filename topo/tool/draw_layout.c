@@ -12,7 +12,6 @@
 #include <string.h>
 
 enum {
-    PAD = 8,
     GAP = 8,
     LINE = 13,       /* of text */
     LEAF_PAD = 6,    /* on both sides of a device's text */
@@ -148,11 +147,6 @@ static void lay_rows(struct draw_box *box, int room, int *w, int *h)
         tallest = larger(tallest, box->children[i]->h);
     }
     *h += tallest;
-}
-
-int draw_box_pad(const struct draw_box *box)
-{
-    return box->role == DRAW_IS_PLACE ? 0 : box->role == DRAW_IS_HOST ? PAD + 4 : PAD;
 }
 
 static void size_box(struct draw_sheet *sheet, const struct draw_machine *machine, struct draw_box *box,

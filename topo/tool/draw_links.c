@@ -18,8 +18,14 @@
 enum {
     TRACKS_MAX = 24, /* links of a piece; more are a matrix */
     MATRIX_MAX = 32, /* ends of a piece; more are a line of text */
-    FIRST = 9        /* from the ends' box to the first row */
+    BOX_PAD = 8,
+    FIRST = 9 /* from the ends' box to the first row */
 };
+
+int draw_box_pad(const struct draw_box *box)
+{
+    return box->role == DRAW_IS_PLACE ? 0 : box->role == DRAW_IS_HOST ? BOX_PAD + 4 : BOX_PAD;
+}
 
 int draw_middle_of(const struct draw_box *box)
 {

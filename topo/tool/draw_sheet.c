@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sheet of a picture: shapes in the order in which they cover each other, and writing them as SVG 1.1.
+/* The sheet of a picture: shapes in the order in which they cover each other, as SVG 1.1. They are text in memory until the size
+ * of the sheet and the styles in use are known, which come first.
  *
  * Looks are in one style sheet, whose rules apply within class "weft" only, so that the file may stand inside a page.
  * Coordinates are whole pixels; all is moved by half a pixel, so that lines of one pixel fall on pixels.
@@ -9,15 +10,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum shape_kind { SHAPE_RECT, SHAPE_LINE, SHAPE_TEXT };
-
-struct draw_shape {
-    uint8_t kind, look, anchor, points;
-    int x, y, w, h;       /* LINE: w is the width of the pen */
-    const char *text;     /* RECT: its hint or NULL */
-    const int (*path)[2]; /* LINE */
-};
 
 struct draw_block {
     struct draw_block *next;
@@ -89,111 +81,74 @@ const char *draw_format(struct draw_sheet *sheet, const char *format, ...)
     return text;
 }
 
-static struct draw_shape *add(struct draw_sheet *sheet, int right, int bottom)
+/* NULL: the sheet has failed. */
+static FILE *body_of(struct draw_sheet *sheet, int right, int bottom)
 {
-    if (sheet->count == sheet->capacity) {
-        size_t capacity = sheet->capacity ? 2 * sheet->capacity : 256;
-        struct draw_shape *shapes = realloc(sheet->shapes, capacity * sizeof *shapes);
-        if (!shapes) {
-            sheet->failed = 1;
-            return NULL;
-        }
-        sheet->shapes = shapes;
-        sheet->capacity = capacity;
-    }
+    if (!sheet->body)
+        sheet->body = open_memstream(&sheet->bytes, &sheet->size);
+    sheet->failed |= !sheet->body;
     sheet->right = right > sheet->right ? right : sheet->right;
     sheet->bottom = bottom > sheet->bottom ? bottom : sheet->bottom;
-    return &sheet->shapes[sheet->count++];
+    return sheet->body;
 }
 
 void draw_rect(struct draw_sheet *sheet, enum draw_style style, int x, int y, int w, int h, const char *hint)
 {
-    struct draw_shape *shape = add(sheet, x + w, y + h);
-    if (!shape)
+    FILE *out = body_of(sheet, x + w, y + h);
+    if (!out)
         return;
-    *shape =
-        (struct draw_shape){.kind = SHAPE_RECT, .look = style, .x = x, .y = y, .w = w, .h = h, .text = hint};
+    int is_plain = style == DRAW_CHIP || style == DRAW_CELL || style == DRAW_CELL_FULL;
     sheet->styles_used |= 1u << style;
+    fprintf(out, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"%s", styles[style].name, x,
+            y, w, h, is_plain ? "" : " rx=\"4\"");
+    if (!hint) {
+        fputs("/>\n", out);
+        return;
+    }
+    fputs("><title>", out);
+    draw_escape(out, hint);
+    fputs("</title></rect>\n", out);
 }
 
 void draw_line(struct draw_sheet *sheet, enum draw_style style, int width, const int (*points)[2], int count)
 {
-    int(*path)[2] = draw_alloc(sheet, (size_t)count * sizeof *path);
     int right = 0, bottom = 0;
-    if (!path)
-        return;
     for (int i = 0; i < count; i++) {
-        path[i][0] = points[i][0];
-        path[i][1] = points[i][1];
-        right = path[i][0] > right ? path[i][0] : right;
-        bottom = path[i][1] > bottom ? path[i][1] : bottom;
+        right = points[i][0] > right ? points[i][0] : right;
+        bottom = points[i][1] > bottom ? points[i][1] : bottom;
     }
-    struct draw_shape *shape = add(sheet, right, bottom);
-    if (!shape)
+    FILE *out = body_of(sheet, right, bottom);
+    if (!out)
         return;
-    *shape = (struct draw_shape){.kind = SHAPE_LINE,
-                                 .look = style,
-                                 .w = width,
-                                 .points = (uint8_t)count,
-                                 .path = (const int(*)[2])path};
     sheet->styles_used |= 1u << style;
+    fprintf(out, "<path class=\"%s\"", styles[style].name);
+    if (width != 1)
+        fprintf(out, " stroke-width=\"%d\"", width);
+    for (int i = 0; i < count; i++)
+        fprintf(out, "%s%d %d", i ? "L" : " d=\"M", points[i][0], points[i][1]);
+    fputs("\"/>\n", out);
 }
 
 void draw_text(struct draw_sheet *sheet, enum draw_font font, enum draw_anchor anchor, int x, int y,
                const char *text)
 {
     int width = draw_text_width(font, text);
-    if (!*text)
+    FILE *out = *text ? body_of(sheet, x + (anchor == DRAW_MIDDLE ? (width + 1) / 2 : width), y + 3) : NULL;
+    if (!out)
         return;
-    struct draw_shape *shape = add(sheet, x + (anchor == DRAW_MIDDLE ? (width + 1) / 2 : width), y + 3);
-    if (!shape)
-        return;
-    *shape =
-        (struct draw_shape){.kind = SHAPE_TEXT, .look = font, .anchor = anchor, .x = x, .y = y, .text = text};
+    fprintf(out, "<text class=\"%s\" x=\"%d\" y=\"%d\"%s>", fonts[font].name, x, y,
+            anchor == DRAW_MIDDLE ? " text-anchor=\"middle\"" : "");
+    draw_escape(out, text);
+    fputs("</text>\n", out);
 }
 
-static void write_rect(const struct draw_shape *shape, FILE *out)
-{
-    int round = shape->look == DRAW_CHIP || shape->look == DRAW_CELL || shape->look == DRAW_CELL_FULL ? 0 : 4;
-    fprintf(out, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"", styles[shape->look].name,
-            shape->x, shape->y, shape->w, shape->h);
-    if (round)
-        fprintf(out, " rx=\"%d\"", round);
-    if (!shape->text) {
-        fputs("/>\n", out);
-        return;
-    }
-    fputs("><title>", out);
-    draw_escape(out, shape->text);
-    fputs("</title></rect>\n", out);
-}
-
-static void write_shape(const struct draw_shape *shape, FILE *out)
-{
-    switch ((enum shape_kind)shape->kind) {
-    case SHAPE_RECT:
-        write_rect(shape, out);
-        return;
-    case SHAPE_LINE:
-        fprintf(out, "<path class=\"%s\"", styles[shape->look].name);
-        if (shape->w != 1)
-            fprintf(out, " stroke-width=\"%d\"", shape->w);
-        for (int i = 0; i < shape->points; i++)
-            fprintf(out, "%s%d %d", i ? "L" : " d=\"M", shape->path[i][0], shape->path[i][1]);
-        fputs("\"/>\n", out);
-        return;
-    case SHAPE_TEXT:
-        fprintf(out, "<text class=\"%s\" x=\"%d\" y=\"%d\"%s>", fonts[shape->look].name, shape->x, shape->y,
-                shape->anchor == DRAW_MIDDLE ? " text-anchor=\"middle\"" : "");
-        draw_escape(out, shape->text);
-        fputs("</text>\n", out);
-        return;
-    }
-}
-
-void draw_sheet_write(const struct draw_sheet *sheet, const char *title, FILE *out)
+void draw_sheet_write(struct draw_sheet *sheet, const char *title, FILE *out)
 {
     int w = sheet->right + 16, h = sheet->bottom + 16;
+    FILE *body = body_of(sheet, 0, 0);
+    sheet->failed |= !body || fflush(body) != 0 || ferror(body);
+    if (sheet->failed)
+        return;
     fprintf(out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"weft\" width=\"%d\" height=\"%d\" viewBox=\"0 "
             "0 %d %d\" "
@@ -212,8 +167,7 @@ void draw_sheet_write(const struct draw_sheet *sheet, const char *title, FILE *o
         out,
         "</style>\n<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n<g transform=\"translate(.5 .5)\">\n", w,
         h);
-    for (size_t i = 0; i < sheet->count; i++)
-        write_shape(&sheet->shapes[i], out);
+    fwrite(sheet->bytes, 1, sheet->size, out);
     fputs("</g>\n</svg>\n", out);
 }
 
@@ -224,6 +178,7 @@ void draw_sheet_free(struct draw_sheet *sheet)
         free(sheet->blocks);
         sheet->blocks = next;
     }
-    free(sheet->shapes);
-    sheet->shapes = NULL;
+    if (sheet->body)
+        fclose(sheet->body);
+    free(sheet->bytes);
 }

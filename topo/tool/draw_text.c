@@ -171,15 +171,15 @@ const char *draw_ranges(struct draw_sheet *sheet, enum draw_font font, const cha
 const char *draw_bytes(struct draw_sheet *sheet, uint64_t bytes_per_s)
 {
     char text[WEFT_TOPO_AMOUNT_SIZE];
-    sheet->bytes_told = 1;
-    sheet->unknown_told |= bytes_per_s == 0;
+    sheet->bytes_given = 1;
+    sheet->unknown_given |= bytes_per_s == 0;
     return bytes_per_s ? draw_format(sheet, "%s", weft_topo_rate(bytes_per_s, text)) : "? GB/s";
 }
 
 const char *draw_bits(struct draw_sheet *sheet, uint64_t bytes_per_s)
 {
     char text[WEFT_TOPO_AMOUNT_SIZE];
-    sheet->bits_told = 1;
-    sheet->unknown_told |= bytes_per_s == 0;
+    sheet->bits_given = 1;
+    sheet->unknown_given |= bytes_per_s == 0;
     return bytes_per_s ? draw_format(sheet, "%s", weft_topo_bits(bytes_per_s, text)) : "? Gb/s";
 }

@@ -8,11 +8,22 @@
 #include "topo/tool/collect.h"
 #include "topo/tool/tool.h"
 
+/* What is odd in the file is said, whatever becomes of it. */
+static int input_read(const char *path, FILE *notes, struct weft_graph **graph)
+{
+    char clean[1024];
+    int status = weft_topo_read_any(path, graph);
+    for (uint32_t i = 0; status == WEFT_OK && i < (*graph)->warning_count; i++)
+        fprintf(notes, "weft-topo: warning: %s\n",
+                weft_topo_clean((*graph)->warnings[i], clean, sizeof clean));
+    return status;
+}
+
 /* Puts what `path` describes beside what `all` has; the kind of file is told as long as it is the same for all. */
-static int machine_add(const char *path, struct weft_graph *all)
+static int machine_add(const char *path, FILE *notes, struct weft_graph *all)
 {
     struct weft_graph *one;
-    int status = weft_topo_read_any(path, &one);
+    int status = input_read(path, notes, &one);
     if (status != WEFT_OK)
         return status;
     const char *format = all->node_count == 0 ? one->format : all->format;
@@ -26,7 +37,7 @@ static int machine_add(const char *path, struct weft_graph *all)
 }
 
 /* Several machines in one graph. */
-static int merge(const char *const *machines, uint32_t count, struct weft_graph **graph)
+static int merge(const char *const *machines, uint32_t count, FILE *notes, struct weft_graph **graph)
 {
     struct weft_graph *all;
     char source[32];
@@ -35,7 +46,7 @@ static int merge(const char *const *machines, uint32_t count, struct weft_graph 
     if (status != WEFT_OK)
         return status;
     for (uint32_t i = 0; status == WEFT_OK && i < count; i++)
-        status = machine_add(machines[i], all);
+        status = machine_add(machines[i], notes, all);
     if (status == WEFT_OK)
         status = weft_graph_finish(all);
     if (status != WEFT_OK) {
@@ -46,13 +57,13 @@ static int merge(const char *const *machines, uint32_t count, struct weft_graph 
     return WEFT_OK;
 }
 
-static int machines_read(const struct weft_topo_inputs *inputs, struct weft_graph **graph)
+static int machines_read(const struct weft_topo_inputs *inputs, FILE *notes, struct weft_graph **graph)
 {
     if (inputs->machine_count == 0)
         return weft_topo_discover(graph);
     if (inputs->machine_count == 1)
-        return weft_topo_read_any(inputs->machines[0], graph);
-    return merge(inputs->machines, inputs->machine_count, graph);
+        return input_read(inputs->machines[0], notes, graph);
+    return merge(inputs->machines, inputs->machine_count, notes, graph);
 }
 
 /* Puts the fabric under the machines: *graph becomes both. */
@@ -60,7 +71,7 @@ static int fabric_add(const struct weft_topo_inputs *inputs, FILE *notes, struct
 {
     struct weft_graph *fabric, *both;
     uint32_t joined, added;
-    int status = weft_topo_read_any(inputs->fabric, &fabric);
+    int status = input_read(inputs->fabric, notes, &fabric);
     if (status != WEFT_OK)
         return status;
     status = weft_fabric_lay(*graph, fabric, inputs->everywhere, &both, &joined, &added);
@@ -130,7 +141,7 @@ static int host_only(const char *name, struct weft_graph **graph)
 int weft_topo_inputs_read(const struct weft_topo_inputs *inputs, FILE *notes, struct weft_graph **graph)
 {
     struct weft_graph *read;
-    int status = machines_read(inputs, &read);
+    int status = machines_read(inputs, notes, &read);
     if (status != WEFT_OK)
         return status;
     if (inputs->fabric)

@@ -7,7 +7,7 @@
 
 #include <jansson.h>
 
-#include "topo/graph.h"
+#include "topo/graph/graph.h"
 
 enum { WEFT_TOPO_SCHEMA = 1 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The NIC of each GPU, as JSON: docs/weft-topo-json.md. Choice and reason are the library's (weft_order_nics_told()), for one
+/* The NIC of each GPU, as JSON: docs/weft-topo-json.md. Choice and reason are the library's (weft_order_nics()), for one
  * rank per GPU. */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -127,7 +127,7 @@ static int gpus_find(const struct weft_graph *graph, struct found *found)
         found->places[found->gpus++] = (struct weft_place){.host = graph->nodes[at].host, .near = at};
     if (!found->gpus)
         return WEFT_OK;
-    return weft_order_nics_told(graph, found->places, found->gpus, found->nics, found->reasons);
+    return weft_order_nics(graph, found->places, found->gpus, found->nics, found->reasons);
 }
 
 int weft_topo_nic_map(const struct weft_graph *graph, FILE *file)

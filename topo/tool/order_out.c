@@ -8,16 +8,6 @@
 #include "topo/tool/order_view.h"
 #include "topo/tool/places.h"
 
-const char *weft_level_name(unsigned level)
-{
-    static const char *const names[] = {[WEFT_LEVEL_JOB] = "job",
-                                        [WEFT_LEVEL_SWITCH] = "switch",
-                                        [WEFT_LEVEL_HOST] = "host",
-                                        [WEFT_LEVEL_NUMA] = "numa",
-                                        [WEFT_LEVEL_BRIDGE] = "bridge"};
-    return level < sizeof names / sizeof *names ? names[level] : "group";
-}
-
 /* Loads of the ring by rank numbers, of weft's, and the least possible. */
 static int loads_find(struct weft_order_view *view)
 {
@@ -35,7 +25,7 @@ static int loads_find(struct weft_order_view *view)
                             &view->by_weft);
     if (status != WEFT_OK)
         goto free_by_rank;
-    status = weft_load_bound(view->graph, view->places, view->ranks, view->layout->nic, &view->bound);
+    status = weft_load_bound(view->graph, view->places, view->ranks, view->layout->nic, 1, &view->bound);
     if (status != WEFT_OK)
         goto free_by_weft;
     return WEFT_OK;

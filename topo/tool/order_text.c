@@ -202,3 +202,13 @@ void weft_order_view_text(const struct weft_order_view *view, int all, FILE *fil
         reason_put(view, view->layout->order[i], file);
     more_put(view->ranks - shown, "ranks", file);
 }
+
+const char *weft_level_name(unsigned level)
+{
+    static const char *const names[] = {[WEFT_LEVEL_JOB] = "job",
+                                        [WEFT_LEVEL_SWITCH] = "switch",
+                                        [WEFT_LEVEL_HOST] = "host",
+                                        [WEFT_LEVEL_NUMA] = "numa",
+                                        [WEFT_LEVEL_BRIDGE] = "bridge"};
+    return level < sizeof names / sizeof *names ? names[level] : "group";
+}

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 
 /* How many ranks the host gets. */
 static uint64_t ranks_of(const struct weft_graph *graph, uint32_t host, const struct weft_topo_job *job)
@@ -36,20 +37,11 @@ static uint32_t host_fill(const struct weft_graph *graph, uint32_t host, uint32_
     return ranks;
 }
 
-/* splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014). */
-static uint64_t random_next(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
 /* Fisher and Yates; the remainder's bias is below 2^-40 for the sizes here. */
 static void shuffle(struct weft_place *places, uint32_t ranks, uint64_t seed)
 {
     for (uint32_t i = ranks; i > 1; i--) {
-        uint32_t other = (uint32_t)(random_next(&seed) % i);
+        uint32_t other = (uint32_t)(weft_random(&seed) % i);
         struct weft_place kept = places[i - 1];
         places[i - 1] = places[other];
         places[other] = kept;

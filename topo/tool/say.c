@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "topo/text.h"
+#include "base/text.h"
 
 /* --- cleaning -------------------------------------------------------------------------------------------- */
 

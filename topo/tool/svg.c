@@ -161,13 +161,13 @@ static void paint_legend(struct draw_sheet *sheet, int y)
         if (used & 1u << entries[i].style)
             legend_entry(&legend, entries[i].style, entries[i].text);
     }
-    if (sheet->bytes_told && sheet->bits_told)
+    if (sheet->bytes_given && sheet->bits_given)
         legend_entry(&legend, -1, "GB/s, Gb/s: 10^9 bytes, bits per second in one direction");
-    else if (sheet->bytes_told || sheet->bits_told)
+    else if (sheet->bytes_given || sheet->bits_given)
         legend_entry(&legend, -1,
-                     sheet->bytes_told ? "GB/s: 10^9 bytes per second in one direction"
-                                       : "Gb/s: 10^9 bits per second in one direction");
-    if (sheet->unknown_told)
+                     sheet->bytes_given ? "GB/s: 10^9 bytes per second in one direction"
+                                        : "Gb/s: 10^9 bits per second in one direction");
+    if (sheet->unknown_given)
         legend_entry(&legend, -1, "?: the source does not tell");
 }
 
@@ -186,9 +186,9 @@ int weft_topo_svg(const struct weft_graph *graph, FILE *file)
         y = paint_machines(&sheet, &machines, y);
         paint_legend(&sheet, y);
     }
-    int failed = sheet.failed;
-    if (!failed)
+    if (!sheet.failed)
         draw_sheet_write(&sheet, graph->source ? graph->source : "", file);
+    int failed = sheet.failed;
     draw_sheet_free(&sheet);
     return failed ? weft_fail(WEFT_NOMEM, "the picture of %u nodes", graph->node_count) : 0;
 }

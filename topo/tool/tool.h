@@ -12,7 +12,7 @@
 
 #include <stdio.h>
 
-#include "topo/graph.h"
+#include "topo/graph/graph.h"
 #include "topo/order.h"
 #include "topo/path.h"
 

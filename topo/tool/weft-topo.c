@@ -6,6 +6,7 @@
 #include <weft/weft.h>
 
 #include "base/tool/version.h"
+#include "topo/discover/discover.h"
 #include "topo/read.h"
 #include "topo/report/nccl_write.h"
 #include "topo/tool/options.h"
@@ -86,6 +87,7 @@ int main(int argc, char **argv)
 {
     static struct weft_topo_options options;
     int result = 0;
+    weft_live_use_hwloc();
     signal(SIGPIPE, SIG_IGN); /* a reader that left early is an error like a full disk, and said like it */
     if (weft_topo_options_parse(&options, argc, argv, stderr) != 0)
         return EXIT_USAGE;

@@ -22,7 +22,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
-#include "transport/fence.h"
+#include "base/fence.h"
 #include "transport/loop/loop_private.h"
 
 #define LOOP_CLOSE_NS 1000000000
@@ -33,7 +33,7 @@ static void inbox_release(struct loop_inbox *inbox)
 {
     if (--inbox->references > 0)
         return;
-    for (size_t i = 0; i < LOOP_LANDINGS_MAX / LOOP_LANDINGS_BLOCK; i++)
+    for (size_t i = 0; i < LOOP_RBUFS_MAX / LOOP_RBUFS_BLOCK; i++)
         free(atomic_load_explicit(&inbox->blocks[i], memory_order_relaxed));
     weft_fd_close(inbox->event_fd);
     free(inbox);
@@ -48,23 +48,24 @@ void loop_channel_release(struct loop_channel *channel)
     free(channel);
 }
 
-/* Reads ":letters" and ":storm=SEED", in this order. */
+/* Reads ":oob" and ":storm=SEED", in this order. */
 static int parse_suffix(struct weft_transport *transport, const struct weft_transport_params *params,
                         const char *suffix)
 {
-    if (strncmp(suffix, ":letters", 8) == 0) {
-        if (!params->tell)
-            return transport->fail(WEFT_INVALID, "loop provider \"%s\": there is no way for letters",
+    if (strncmp(suffix, ":oob", 4) == 0) {
+        if (!params->oob_send)
+            return transport->fail(WEFT_INVALID,
+                                   "loop provider \"%s\": there is no way for out-of-band messages",
                                    params->provider);
-        transport->tell = params->tell;
-        transport->tell_arg = params->tell_arg;
-        suffix += 8;
+        transport->oob_send = params->oob_send;
+        transport->oob_arg = params->oob_arg;
+        suffix += 4;
     }
     if (!*suffix)
         return WEFT_OK;
     char *end;
     if (strncmp(suffix, ":storm=", 7) != 0)
-        return transport->fail(WEFT_INVALID, "loop provider \"%s\": expected MODE[:letters][:storm=SEED]",
+        return transport->fail(WEFT_INVALID, "loop provider \"%s\": expected MODE[:oob][:storm=SEED]",
                                params->provider);
     transport->storm = (uint32_t)strtoul(suffix + 7, &end, 10) * 2654435761u | 1;
     if (*end || end == suffix + 7)
@@ -183,7 +184,7 @@ static void loop_close(struct weft_transport *transport)
     inbox_release(inbox);
     pthread_mutex_unlock(&loop_hub.lock);
     free(transport->puts);
-    free(transport->landed);
+    free(transport->filled);
     free(transport);
 }
 
@@ -289,7 +290,7 @@ static int loop_connect(struct weft_transport *transport, const void *address, s
     link->late = transport->storm ? 3 : 0;
     link->next = transport->links;
     transport->links = link;
-    loop_letters_connect(link, &peer);
+    loop_oob_connect(link, &peer);
     *result = link;
     return WEFT_OK;
 }
@@ -300,7 +301,7 @@ static void loop_disconnect(struct weft_link *link)
     if (--link->count > 0)
         return;
     loop_puts_fail(link);
-    loop_letters_disconnect(link);
+    loop_oob_disconnect(link);
     struct weft_link **at = &transport->links;
     while (*at != link)
         at = &(*at)->next;
@@ -344,8 +345,8 @@ const struct weft_transport_ops weft_loop_ops = {
     .alloc = loop_alloc,
     .free = loop_free,
     .send = loop_send,
-    .land = loop_land,
-    .unland = loop_unland,
+    .advertise = loop_advertise,
+    .withdraw = loop_withdraw,
     .recall = loop_recall,
     .sent_by = loop_sent_by,
     .put = loop_put,
@@ -358,6 +359,6 @@ const struct weft_transport_ops weft_loop_ops = {
     .disarm = loop_disarm,
     .notify = loop_notify,
     .link_flags = loop_link_flags,
-    .told = loop_told,
+    .oob_receive = loop_oob_receive,
     .why = loop_why,
 };

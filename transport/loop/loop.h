@@ -8,7 +8,7 @@
  *   "put"            puts only
  *   "eager"          messages only
  *   "all"            reads by map() and pull(), and puts
- * followed by ":letters" for links that come up when the peer has answered a letter, and then
+ * followed by ":oob" for links that come up when the peer has answered an oob message, and then
  * by ":storm=SEED" for the hard weather that a contract allows: links come up late, send() and put()
  * answer WEFT_AGAIN for no reason, puts copy and complete late and in any order, poll() delivers little.
  * All instances of one test should be opened with the same mode.

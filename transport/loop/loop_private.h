@@ -8,15 +8,15 @@
 #include <weft/transport.h>
 #include "transport/loop/ring.h"
 
-#define LOOP_PEERS_MAX      1024u
-#define LOOP_LANDINGS_BLOCK 64u
-#define LOOP_LANDINGS_MAX   4096u
+#define LOOP_PEERS_MAX   1024u
+#define LOOP_RBUFS_BLOCK 64u
+#define LOOP_RBUFS_MAX   4096u
 
-enum loop_landing_state { LOOP_FREE, LOOP_ARMED, LOOP_WRITING, LOOP_WRITTEN };
+enum loop_rbuf_state { LOOP_FREE, LOOP_ARMED, LOOP_WRITING, LOOP_WRITTEN };
 
-/* Memory prepared for one put. state is generation << 2 | enum loop_landing_state; the owner arms and frees,
- * the putter moves it ARMED -> WRITING -> WRITTEN, so that unland() knows when no byte lands any more. */
-struct loop_landing {
+/* Memory prepared for one put. state is generation << 2 | enum loop_rbuf_state; the owner arms and frees,
+ * the putter moves it ARMED -> WRITING -> WRITTEN, so that withdraw() knows when nothing is written any more. */
+struct loop_rbuf {
     _Atomic uint64_t state;
     uint64_t peer; /* id of the only inbox whose owner may put */
     void *memory;
@@ -39,7 +39,7 @@ struct loop_inbox {
     int event_fd;
     uint32_t references; /* guarded by the hub */
     struct loop_channel *_Atomic inbound[LOOP_PEERS_MAX];
-    struct loop_landing *_Atomic blocks[LOOP_LANDINGS_MAX / LOOP_LANDINGS_BLOCK];
+    struct loop_rbuf *_Atomic blocks[LOOP_RBUFS_MAX / LOOP_RBUFS_BLOCK];
 };
 
 /* One direction between two instances. */
@@ -53,7 +53,7 @@ struct loop_channel {
 };
 
 #define LOOP_ADDRESS_MAGIC 0x706f6f6c74666577ull /* "weftloop" */
-#define LOOP_LETTER_MAGIC  0x7274656c706f6f6cull /* "loopletr" */
+#define LOOP_OOB_MAGIC     0x7274656c706f6f6cull /* "loopletr" */
 
 struct loop_address {
     uint64_t magic;
@@ -62,12 +62,12 @@ struct loop_address {
     uint64_t id;
 };
 
-struct loop_letter {
+struct loop_oob {
     uint64_t magic;
     uint64_t kind;
 };
 
-enum { LOOP_KNOCK = 1, LOOP_ANSWER = 2 }; /* kinds of letters */
+enum { LOOP_KNOCK = 1, LOOP_ANSWER = 2 }; /* kinds of oob messages */
 
 struct weft_link {
     struct weft_transport *transport;
@@ -76,17 +76,17 @@ struct weft_link {
     uint32_t count;           /* of connect() calls */
     uint32_t late;            /* storm: answers AGAIN so many times more */
     int failed;               /* LINK_FAILED was delivered */
-    int unanswered;           /* letters: the peer has not let us in yet */
+    int unanswered;           /* oob: the peer has not let us in yet */
     uint32_t pending;         /* puts in flight */
-    struct loop_address peer; /* letters: whom we knock at */
-    int64_t told_ns;          /* ..., the last time */
+    struct loop_address peer; /* oob: whom we knock at */
+    int64_t asked_ns;         /* ..., the last time */
     struct weft_link *next;
 };
 
-/* A put that is not over yet. In calm weather the bytes and LANDED are there already. */
+/* A put that is not over yet. In calm weather the bytes and the event are there already. */
 struct loop_put {
     struct weft_link *link;
-    struct loop_landing *landing;
+    struct loop_rbuf *rbuf;
     uint64_t token_slot, generation;
     const void *memory;
     uint64_t size;
@@ -95,7 +95,7 @@ struct loop_put {
     int written;
 };
 
-struct loop_landed {
+struct loop_filled {
     uint64_t slot, generation;
 };
 
@@ -104,15 +104,15 @@ struct weft_transport {
     uint32_t offers; /* enum weft_transport_flags */
     int can_map;
     uint32_t storm;      /* state of the generator; 0: calm */
-    uint32_t unanswered; /* letters: links that are not up yet */
-    void *tell_arg;      /* letters: of the params; tell is NULL without them */
-    int (*tell)(void *tell_arg, const void *address, size_t address_size, const void *letter, size_t size);
+    uint32_t unanswered; /* oob: links that are not up yet */
+    void *oob_arg;       /* oob: of the params, as oob_send(), NULL without */
+    int (*oob_send)(void *oob_arg, const void *address, size_t address_size, const void *oob, size_t size);
     struct loop_put *puts;
     uint32_t put_count;
-    struct loop_landed *landed; /* storm: arrived, not yet told */
-    uint32_t landed_count;
-    uint32_t landing_count, landing_free; /* slots made; first free + 1, 0 none */
-    uint32_t next_word; /* where the next poll() begins, so that a small budget starves nobody */
+    struct loop_filled *filled; /* storm: arrived, not yet reported */
+    uint32_t filled_count;
+    uint32_t rbuf_count, rbuf_free; /* slots made; first free + 1, 0 none */
+    uint32_t next_word;             /* where the next poll() begins, so that a small budget starves nobody */
     struct weft_link *links;
     struct weft_transport *next_open; /* hub's list */
     int (*fail)(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -124,7 +124,7 @@ struct loop_hub {
     struct weft_transport *open;
     uint64_t nonce; /* guards against addresses and tokens of another process */
     uint64_t last_id;
-    int light; /* see transport/fence.h */
+    int light; /* see base/fence.h */
 };
 extern struct loop_hub loop_hub;
 
@@ -159,12 +159,12 @@ int loop_link_down(struct weft_link *link);
 /* Wakes the owner of an inbox if it sleeps. */
 void loop_wake(struct loop_inbox *inbox);
 
-/* Letters (letters.c). A link is made, or goes: before the peer has answered. */
-void loop_letters_connect(struct weft_link *link, const struct loop_address *peer);
-void loop_letters_disconnect(struct weft_link *link);
-void loop_letters_poll(struct weft_transport *transport);
-void loop_told(struct weft_transport *transport, const void *from, size_t from_size, const void *letter,
-               size_t size);
+/* Out-of-band messages (oob.c). A link is made, or goes: before the peer has answered. */
+void loop_oob_connect(struct weft_link *link, const struct loop_address *peer);
+void loop_oob_disconnect(struct weft_link *link);
+void loop_oob_poll(struct weft_transport *transport);
+void loop_oob_receive(struct weft_transport *transport, const void *from, size_t from_size, const void *oob,
+                      size_t size);
 
 /* Reads (read.c). */
 int loop_expose(struct weft_link *link, struct weft_region *region, const void *memory, size_t size,
@@ -173,21 +173,21 @@ int loop_map(struct weft_link *link, const struct weft_token *token, size_t size
 int loop_pull(struct weft_link *link, const struct weft_token *token, uint64_t offset, void *destination,
               size_t size);
 
-/* Puts and landings (land.c). */
-int loop_land(struct weft_link *link, struct weft_region *region, void *memory, size_t size, uint64_t cookie,
-              struct weft_token *token);
+/* Puts and receive buffers (rbuf.c). */
+int loop_advertise(struct weft_link *link, struct weft_region *region, void *memory, size_t size,
+                   uint64_t cookie, struct weft_token *token);
 int loop_recall(struct weft_link *link, const struct weft_token *token, uint64_t cookie);
-void loop_unland(struct weft_link *link, const struct weft_token *token);
+void loop_withdraw(struct weft_link *link, const struct weft_token *token);
 int loop_put(struct weft_link *link, const struct weft_token *token, struct weft_region *region,
              const void *memory, size_t size, uint64_t cookie);
 /* Writes and completes puts; returns the number of events. */
 int loop_puts_poll(struct weft_transport *transport, int budget, weft_event_handler *handler, void *arg);
 /* Ends the puts of a link that fails. */
 void loop_puts_fail(struct weft_link *link);
-/* A LANDED record: 1 when it became an event. */
-int loop_landed(struct weft_transport *transport, const struct loop_landed *landed,
+/* A LOOP_FILLED record: 1 when it became an event. */
+int loop_filled(struct weft_transport *transport, const struct loop_filled *filled,
                 weft_event_handler *handler, void *arg);
-int loop_landed_poll(struct weft_transport *transport, int budget, weft_event_handler *handler, void *arg);
+int loop_filled_poll(struct weft_transport *transport, int budget, weft_event_handler *handler, void *arg);
 
 /* Makes the receiver of a channel look. */
 void loop_ring_bell(struct loop_channel *channel);

@@ -2,7 +2,7 @@
 /* The hot path of the loop transport: messages, polling, sleeping. The picture is in loop.c. */
 #include <string.h>
 #include <unistd.h>
-#include "transport/fence.h"
+#include "base/fence.h"
 #include "transport/loop/loop_private.h"
 
 void loop_wake(struct loop_inbox *inbox)
@@ -74,7 +74,7 @@ static int channel_drain(struct weft_transport *transport, struct loop_channel *
             events++;
         } else {
             events +=
-                loop_landed(transport, (const struct loop_landed *)(const void *)(record + 1), handler, arg);
+                loop_filled(transport, (const struct loop_filled *)(const void *)(record + 1), handler, arg);
         }
         loop_ring_advance(ring, record);
         if (loop_chance(transport, 4))
@@ -110,7 +110,7 @@ static void slot_rest(struct loop_inbox *inbox, uint32_t slot)
         atomic_store_explicit(&inbox->ready.bytes[slot], 1, memory_order_relaxed);
 }
 
-/* Tells of links whose peer has closed. */
+/* Reports links whose peer has closed. */
 static int links_check(struct weft_transport *transport, int budget, weft_event_handler *handler, void *arg)
 {
     int events = 0;
@@ -127,7 +127,7 @@ static int links_check(struct weft_transport *transport, int budget, weft_event_
         }
         link->failed = 1;
         loop_puts_fail(link);
-        loop_letters_disconnect(link);
+        loop_oob_disconnect(link);
         struct weft_event event = {
             .kind = WEFT_EVENT_LINK_FAILED, .status = WEFT_PEER_FAILED, .link_context = link->context};
         handler(arg, &event);
@@ -164,11 +164,11 @@ int loop_poll(struct weft_transport *transport, int budget, weft_event_handler *
     uint32_t attention = atomic_load_explicit(&inbox->attention, memory_order_acquire);
     int events = 0;
     if (__builtin_expect(transport->unanswered != 0, 0))
-        loop_letters_poll(transport);
+        loop_oob_poll(transport);
     if (__builtin_expect(transport->put_count != 0, 0))
         events += loop_puts_poll(transport, budget, handler, arg);
-    if (__builtin_expect(transport->landed_count != 0, 0))
-        events += loop_landed_poll(transport, budget - events, handler, arg);
+    if (__builtin_expect(transport->filled_count != 0, 0))
+        events += loop_filled_poll(transport, budget - events, handler, arg);
     uint32_t words = (atomic_load_explicit(&inbox->inbound_count, memory_order_acquire) + 7) / 8;
     uint32_t start = transport->next_word < words ? transport->next_word : 0;
     for (uint32_t i = 0; i < words && events < budget; i++) {
@@ -193,7 +193,7 @@ int loop_fds(struct weft_transport *transport, int *fds, int capacity)
 int loop_arm(struct weft_transport *transport)
 {
     struct loop_inbox *inbox = transport->inbox;
-    if (transport->put_count || transport->landed_count || transport->unanswered)
+    if (transport->put_count || transport->filled_count || transport->unanswered)
         return WEFT_AGAIN;
     atomic_store_explicit(&inbox->sleeping, 1, memory_order_seq_cst);
     if (loop_hub.light)

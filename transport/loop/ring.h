@@ -17,7 +17,7 @@
 #define LOOP_REWIND_BYTES 512u
 #define LOOP_EAGER_BYTES  4096u
 
-enum loop_record_kind { LOOP_MESSAGE = 1, LOOP_LANDED, LOOP_SKIP };
+enum loop_record_kind { LOOP_MESSAGE = 1, LOOP_FILLED, LOOP_SKIP };
 
 struct loop_record {
     uint32_t size; /* of the data that follows */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Completions, events and sleeping.
  *
- * Completions never call the caller back: they queue events, which are part of the buffer, put, landing or
- * link that they tell of. Only poll() tells them. So progress can be made anywhere (while withdrawing a
- * landing, while closing) without running the caller's code there.
+ * Completions never call the caller back: they queue events, which are part of the buffer, put, receive buffer or
+ * link that they are about. Only poll() reports them. So progress can be made anywhere (while withdrawing a
+ * receive buffer, while closing) without running the caller's code there.
  */
 #include <stdio.h>
 #include <string.h>
@@ -25,8 +25,8 @@ void ofi_event_push(struct weft_transport *transport, struct ofi_event *event, e
     transport->events_last = &event->next;
 }
 
-static void message_tell(struct weft_transport *transport, struct ofi_buffer *buffer,
-                         weft_event_handler *handler, void *arg)
+static void message_report(struct weft_transport *transport, struct ofi_buffer *buffer,
+                           weft_event_handler *handler, void *arg)
 {
     const uint8_t *frame = buffer->memory + transport->prefix;
     struct weft_event event = {
@@ -40,23 +40,23 @@ static void message_tell(struct weft_transport *transport, struct ofi_buffer *bu
 }
 
 /* Returns 1 when the caller heard something. */
-static int event_tell(struct weft_transport *transport, struct ofi_event *queued, weft_event_handler *handler,
-                      void *arg)
+static int event_report(struct weft_transport *transport, struct ofi_event *queued,
+                        weft_event_handler *handler, void *arg)
 {
     struct weft_event event = {.kind = queued->kind, .status = queued->status};
     int withdrawn = queued->withdrawn;
     if (queued->kind == WEFT_EVENT_MESSAGE) {
-        message_tell(transport, CONTAINER(queued, struct ofi_buffer, event), handler, arg);
+        message_report(transport, CONTAINER(queued, struct ofi_buffer, event), handler, arg);
         return 1;
     }
     if (queued->kind == WEFT_EVENT_PUT_DONE) {
         struct ofi_put *put = CONTAINER(queued, struct ofi_put, event);
         event.cookie = put->cookie;
-        ofi_put_told(transport, put);
-    } else if (queued->kind == WEFT_EVENT_LANDED) {
-        struct ofi_landing *landing = CONTAINER(queued, struct ofi_landing, event);
-        event.cookie = landing->cookie;
-        ofi_landing_told(transport, landing);
+        ofi_put_reported(transport, put);
+    } else if (queued->kind == WEFT_EVENT_FILLED) {
+        struct ofi_rbuf *rbuf = CONTAINER(queued, struct ofi_rbuf, event);
+        event.cookie = rbuf->cookie;
+        ofi_rbuf_reported(transport, rbuf);
     } else {
         struct weft_link *link = CONTAINER(queued, struct weft_link, event);
         withdrawn |= link->references == 0;
@@ -68,24 +68,24 @@ static int event_tell(struct weft_transport *transport, struct ofi_event *queued
     return !withdrawn;
 }
 
-static int events_tell(struct weft_transport *transport, int budget, weft_event_handler *handler, void *arg)
+static int events_report(struct weft_transport *transport, int budget, weft_event_handler *handler, void *arg)
 {
-    int told = 0;
-    while (told < budget && transport->events) {
+    int reported = 0;
+    while (reported < budget && transport->events) {
         struct ofi_event *event = transport->events;
         transport->events = event->next;
         if (!transport->events)
             transport->events_last = &transport->events;
-        told += event_tell(transport, event, handler, arg);
+        reported += event_report(transport, event, handler, arg);
     }
-    return told;
+    return reported;
 }
 
 static void complete(struct weft_transport *transport, const struct fi_cq_data_entry *entry)
 {
     struct ofi_op *op = entry->op_context;
     if (entry->flags & FI_REMOTE_CQ_DATA) {
-        ofi_landing_arrived(transport, entry->data);
+        ofi_rbuf_arrived(transport, entry->data);
         if (transport->data_buffers && op)
             ofi_buffer_repost(transport, CONTAINER(op, struct ofi_buffer, op));
         return;
@@ -110,8 +110,8 @@ static void complete(struct weft_transport *transport, const struct fi_cq_data_e
     case OFI_OP_PUT:
         ofi_put_completed(transport, CONTAINER(op, struct ofi_put, op), WEFT_OK);
         break;
-    case OFI_OP_LAND:
-        ofi_landing_completed(transport, CONTAINER(op, struct ofi_landing, op), WEFT_OK, size);
+    case OFI_OP_RBUF:
+        ofi_rbuf_completed(transport, CONTAINER(op, struct ofi_rbuf, op), WEFT_OK, size);
         break;
     }
 }
@@ -123,12 +123,12 @@ void ofi_break(struct weft_transport *transport, const char *why)
     transport->broken = 1;
     snprintf(transport->why, sizeof transport->why, "%s", why);
     weft_log(WEFT_LOG_ERROR, "%s", transport->why);
-    ofi_landings_close(transport);
+    ofi_rbufs_close(transport);
     ofi_endpoint_stop(transport);
     while (transport->active_puts)
         ofi_put_completed(transport, transport->active_puts, WEFT_TRANSPORT);
-    for (uint32_t i = 0; i < transport->landings_count; i++)
-        transport->landings[i]->posted = 0;
+    for (uint32_t i = 0; i < transport->rbufs_count; i++)
+        transport->rbufs[i]->posted = 0;
     for (uint32_t i = 0; i < transport->links_count; i++)
         ofi_link_fail(transport->links[i], WEFT_TRANSPORT, "%s", why);
 }
@@ -141,7 +141,7 @@ static void break_after(struct weft_transport *transport, const char *what, int 
     ofi_break(transport, why);
 }
 
-/* The operation failed: its buffer comes back, and whoever depends on it is told. */
+/* The operation failed: its buffer comes back, and whoever depends on it is informed. */
 static void complete_failed(struct weft_transport *transport, const struct fi_cq_err_entry *error)
 {
     struct ofi_op *op = error->op_context;
@@ -175,9 +175,9 @@ static void complete_failed(struct weft_transport *transport, const struct fi_cq
         op->link->lost = 1;
         ofi_link_fail(op->link, WEFT_PEER_FAILED, "ofi: a put failed: %s (%s)", kind, reason);
         break;
-    case OFI_OP_LAND:
-        ofi_landing_completed(transport, CONTAINER(op, struct ofi_landing, op),
-                              error->err == FI_ECANCELED ? WEFT_CANCELLED : WEFT_TRANSPORT, 0);
+    case OFI_OP_RBUF:
+        ofi_rbuf_completed(transport, CONTAINER(op, struct ofi_rbuf, op),
+                           error->err == FI_ECANCELED ? WEFT_CANCELLED : WEFT_TRANSPORT, 0);
         break;
     }
 }
@@ -212,8 +212,8 @@ int ofi_progress(struct weft_transport *transport, int limit)
         return 0;
     if (transport->unposted)
         ofi_receives_post(transport);
-    if (transport->landings_unposted)
-        ofi_landings_post(transport);
+    if (transport->rbufs_unposted)
+        ofi_rbufs_post(transport);
     if (transport->links_pending)
         ofi_links_flush(transport);
     return count > 0 ? (int)count : 0;
@@ -252,19 +252,19 @@ static void idle(struct weft_transport *transport)
 
 int ofi_poll(struct weft_transport *transport, int budget, weft_event_handler *handler, void *arg)
 {
-    int told = transport->events ? events_tell(transport, budget, handler, arg) : 0;
-    if (told < budget) {
-        ofi_progress(transport, budget - told);
-        told += events_tell(transport, budget - told, handler, arg);
+    int reported = transport->events ? events_report(transport, budget, handler, arg) : 0;
+    if (reported < budget) {
+        ofi_progress(transport, budget - reported);
+        reported += events_report(transport, budget - reported, handler, arg);
     }
-    if (!told) {
+    if (!reported) {
         idle(transport);
         if (transport->broken)
             return weft_fail(WEFT_TRANSPORT, "%s", transport->why);
     } else {
         transport->silent_since_ns = 0;
     }
-    return told;
+    return reported;
 }
 
 int ofi_fds(struct weft_transport *transport, int *fds, int capacity)
@@ -283,7 +283,7 @@ int ofi_arm(struct weft_transport *transport)
         ofi_acks_want(transport);
     ofi_links_flush(transport);
     if (transport->events || transport->links_pending || transport->links_connecting ||
-        transport->landings_unposted)
+        transport->rbufs_unposted)
         return WEFT_AGAIN;
     if (transport->wait_fd < 0)
         return WEFT_OK;

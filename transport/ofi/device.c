@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of devices: libfabric's FI_HMEM, by the pointer or as a dma-buf.
+/* Device memory: libfabric's FI_HMEM, by the pointer or as a dma-buf.
  *
  * libfabric wants to know whose memory it is (an interface, as it calls a kind of device), as providers may copy by the device's
  * library where their hardware cannot reach it. So both ways need a domain that was opened with FI_HMEM, and a kind that
@@ -68,7 +68,7 @@ static int check(const struct weft_transport *transport, const struct weft_devic
     if (transport->broken)
         return weft_fail(WEFT_TRANSPORT, "%s", transport->why);
     if (!transport->takes_devices)
-        return weft_fail(WEFT_UNSUPPORTED, "ofi: provider %s was not opened for memory of devices", provider);
+        return weft_fail(WEFT_UNSUPPORTED, "ofi: provider %s was not opened for device memory", provider);
     if (interface_of(memory->kind) < 0)
         return weft_fail(WEFT_UNSUPPORTED, "ofi: libfabric does not know devices of kind %s", memory->kind);
     if (memory->fd >= 0 && !ofi_has_dmabufs(transport))

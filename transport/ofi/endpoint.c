@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/resource.h>
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/log.h"
@@ -149,7 +150,7 @@ static int open_endpoint(struct weft_transport *transport)
  * nobody learns of it. */
 static int check_receives(const struct weft_transport *transport)
 {
-    const char *shared = getenv("FI_OFI_RXM_USE_SRX");
+    const char *shared = weft_environment_get("FI_OFI_RXM_USE_SRX");
     if (!transport->fragile || !shared || !strchr("1oOtTyY", *shared) || strcasecmp(shared, "off") == 0 ||
         !FI_VERSION_LT(transport->library->version(), FI_VERSION(1, 18)))
         return WEFT_OK;
@@ -189,11 +190,11 @@ int ofi_endpoint_open(struct weft_transport *transport)
  * device goes on by itself, but not without registrations. */
 void ofi_endpoint_stop(struct weft_transport *transport)
 {
-    transport->undead = strstr(transport->info->fabric_attr->prov_name, "ofi_rxm") != NULL;
-    if (!transport->undead)
+    transport->unclosed = strstr(transport->info->fabric_attr->prov_name, "ofi_rxm") != NULL;
+    if (!transport->unclosed)
         fi_close(&transport->ep->fid);
     transport->ep = NULL;
-    for (struct weft_region *region = transport->regions; transport->undead && region;
+    for (struct weft_region *region = transport->regions; transport->unclosed && region;
          region = region->next) {
         if (region->mr)
             fi_close(&region->mr->fid);
@@ -293,7 +294,7 @@ int ofi_reg(struct weft_transport *transport, void *memory, size_t size, struct 
     region->memory = memory;
     region->size = size;
     int status = WEFT_OK;
-    /* Where land() registers on its own and local buffers need nothing, a region has nothing to do. */
+    /* Where advertise() registers on its own and local buffers need nothing, a region has nothing to do. */
     if (!transport->own_keys)
         status = ofi_register(transport, memory, size, ofi_region_access(transport), ofi_next_key(transport),
                               &region->mr);

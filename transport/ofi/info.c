@@ -14,7 +14,7 @@
  * it cannot be opened). FI_VERBS_IFACE or FI_VERBS_DEVICE_NAME narrow down what libfabric offers. Nobody gets
  * verbs unasked on an interface that the ranks do not talk over: nothing says that it leads to the peers.
  *
- * Memory of devices (FI_HMEM) is no reason to choose. If the program has some by now, the entry that was chosen is looked for
+ * Device memory (FI_HMEM) is no reason to choose. If the program has some by now, the entry that was chosen is looked for
  * once more among those that can do that too. It must be the same in all that weft looks at, but for how much may be injected,
  * as programs and messages without such memory shall have what they had.
  *
@@ -190,7 +190,7 @@ static int nothing_fits(const struct ofi_wish *wish, const char *provider)
             "ofi: provider %s cannot be used in a process forked from one that has loaded libfabric, "
             "which keeps RDMA devices open that the child cannot use; start the process with exec",
             provider);
-    return weft_fail(WEFT_MISSING,
+    return weft_fail(WEFT_NOT_FOUND,
                      "ofi: libfabric %u.%u offers no suitable provider%s%s for local address %s; `fi_info` "
                      "lists what there is",
                      FI_MAJOR(version), FI_MINOR(version), provider ? " " : "", provider ? provider : "",
@@ -215,7 +215,7 @@ int ofi_info_choose(const struct ofi_library *library, const struct weft_transpo
     /* A provider that cannot open anything is not offered, and nothing says why. */
     int limit = info ? 0 : weft_limits_descriptors();
     if (limit)
-        return weft_fail(WEFT_MISSING, "ofi: libfabric offers no provider: %s", weft_errno_text(limit));
+        return weft_fail(WEFT_NOT_FOUND, "ofi: libfabric offers no provider: %s", weft_errno_text(limit));
     if (!info)
         return nothing_fits(&wish, provider);
     *result = info;
@@ -227,7 +227,7 @@ static int is_same_text(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-/* Whether two entries differ in nothing but memory of devices. */
+/* Whether two entries differ in nothing but device memory. */
 static int is_same_beside_devices(const struct fi_info *a, const struct fi_info *b)
 {
     const struct fi_domain_attr *domain = a->domain_attr, *other = b->domain_attr;
@@ -257,8 +257,7 @@ void ofi_info_add_devices(const struct ofi_library *library, struct fi_info **in
     const struct fi_info *found = error ? NULL : list;
     while (found && !((found->caps & FI_HMEM) && is_same_beside_devices(*info, found)))
         found = found->next;
-    weft_log(WEFT_LOG_INFO, "ofi: provider %s %s memory of devices", provider,
-             found ? "takes" : "does not take");
+    weft_log(WEFT_LOG_INFO, "ofi: provider %s %s device memory", provider, found ? "takes" : "does not take");
     struct fi_info *copy = found ? library->dupinfo(found) : NULL;
     if (copy) {
         library->freeinfo(*info);

@@ -2,8 +2,8 @@
 /* Links: making them from both ends at once, and their failure.
  *
  * Both ends may connect, or one may only answer; the rules are the same. A link begins with its own HELLO
- * waiting to be sent, and is up when the peer's HELLO has arrived. The instance number in the address tells
- * links apart, so that an address used again by another process is never mistaken for the old one.
+ * waiting to be sent, and is up when the peer's HELLO has arrived. Links are told apart by the instance
+ * number in the address, so that an address used again by another process is never mistaken for the old one.
  *
  * A failed link stays in the table, without its buffers, until the instance closes: completions may still
  * name it. Connecting again makes a new link; its HELLO carries another id, which makes the peer fail its old
@@ -238,10 +238,10 @@ void ofi_link_answered(struct weft_link *link)
 
 void ofi_link_greeted(struct weft_link *link)
 {
-    uint16_t told = link->own_port;
+    uint16_t announced = link->own_port;
     connecting_end(link);
     ofi_socket_note(link);
-    if (link->own_port || told) /* 0: what the peer was told is no more */
+    if (link->own_port || announced) /* 0: what the peer knows is no more */
         ofi_link_want(link, OFI_PENDING_SOCKET);
 }
 

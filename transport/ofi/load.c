@@ -44,7 +44,7 @@ static int load(void)
         return status;
     void *handle = dlopen(WEFT_RUNTIME_OFI, RTLD_NOW | RTLD_LOCAL);
     if (!handle)
-        return weft_fail(WEFT_MISSING,
+        return weft_fail(WEFT_NOT_FOUND,
                          "ofi: cannot load " WEFT_RUNTIME_OFI " (%s); install the package libfabric1, "
                          "version 1.17 or later",
                          dlerror());
@@ -57,10 +57,10 @@ static int load(void)
     *(void **)&found.version = symbol(handle, "fi_version", "FABRIC_1.0");
     if (!found.getinfo || !found.freeinfo || !found.dupinfo || !found.fabric || !found.strerror ||
         !found.version)
-        status = weft_fail(WEFT_MISSING, "ofi: " WEFT_RUNTIME_OFI " lacks fi_getinfo or another function; "
-                                         "install the package libfabric1, version 1.17 or later");
+        status = weft_fail(WEFT_NOT_FOUND, "ofi: " WEFT_RUNTIME_OFI " lacks fi_getinfo or another function; "
+                                           "install the package libfabric1, version 1.17 or later");
     else if (FI_VERSION_LT(found.version(), FI_VERSION(1, 17)))
-        status = weft_fail(WEFT_MISSING,
+        status = weft_fail(WEFT_NOT_FOUND,
                            "ofi: libfabric %u.%u is too old; install the package libfabric1, version 1.17 or "
                            "later",
                            FI_MAJOR(found.version()), FI_MINOR(found.version()));

@@ -25,7 +25,7 @@ struct ofi_library {
     pid_t loader; /* the process that loaded it; another one is a child, made by fork() without exec() */
 };
 
-/* WEFT_MISSING, saying what to install, when there is no libfabric of at least 1.17. */
+/* WEFT_NOT_FOUND, saying what to install, when there is no libfabric of at least 1.17. */
 int ofi_library_get(const struct ofi_library **library);
 
 #endif

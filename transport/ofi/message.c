@@ -15,7 +15,7 @@ static void frame_fill(struct weft_link *link, struct ofi_frame *frame, enum ofi
 {
     frame->mark = OFI_FRAME_MARK;
     frame->type = (uint8_t)type;
-    frame->landed = link->landed;
+    frame->filled = link->filled;
     frame->link = link->peer_id;
     frame->pass = link->peer_pass;
     frame->sequence = type == OFI_FLUSH ? link->flushes : type == OFI_CREDIT ? link->flushed : link->sent;
@@ -26,7 +26,7 @@ static void frame_sent(struct weft_link *link)
 {
     link->stuck_ns = 0;
     link->reported = link->consumed;
-    link->landed_reported = link->landed;
+    link->filled_reported = link->filled;
 }
 
 /* What a connection of ofi_rxm registers at least: its buffers. */
@@ -58,7 +58,7 @@ static int send_failed(struct weft_link *link, ssize_t error)
 void ofi_queue_settle(struct weft_transport *transport)
 {
     /* Nothing is taken: it only makes progress, by one completion unless FI_OFI_RXM_COMP_PER_PROGRESS says more, and
-     * whether there was one is not told. */
+     * whether there was one is not known. */
     for (int i = 0; i < 4 * OFI_BATCH; i++)
         fi_cq_read(transport->cq, NULL, 0);
 }
@@ -205,7 +205,7 @@ void ofi_acks_want(struct weft_transport *transport)
     transport->owing = 0;
     for (uint32_t i = 0; i < transport->links_count; i++) {
         struct weft_link *link = transport->links[i];
-        if (owed(link) || link->landed != link->landed_reported)
+        if (owed(link) || link->filled != link->filled_reported)
             ofi_link_want(link, OFI_PENDING_CREDIT);
     }
 }
@@ -220,8 +220,8 @@ static void counters_read(struct weft_link *link, const struct ofi_frame *frame)
         }
         link->acked = frame->consumed;
     }
-    if ((int16_t)(uint16_t)(frame->landed - link->puts_acked) > 0)
-        link->puts_acked = frame->landed;
+    if ((int16_t)(uint16_t)(frame->filled - link->puts_acked) > 0)
+        link->puts_acked = frame->filled;
 }
 
 /* Numbers that have arrived without a gap become events. */
@@ -277,7 +277,7 @@ static void control_arrived(struct weft_link *link, const struct ofi_frame *fram
         sent_read(link, size, immediate);
     switch (frame->type) {
     case OFI_CREDIT:
-        /* Whatever was put before the FLUSH has landed by now, or found no landing. */
+        /* Whatever was put before the FLUSH has arrived by now, or found no receive buffer. */
         if (link->flushes && frame->sequence == link->flushes &&
             (int16_t)(uint16_t)(link->puts_flushed - link->puts_acked) > 0)
             link->puts_acked = link->puts_flushed;

@@ -56,20 +56,20 @@ static int read_address(struct weft_transport *transport)
 }
 
 /* Instances that libfabric could not close safely: kept for ever, as it may still point into them. */
-static struct weft_transport *undead;
+static struct weft_transport *unclosed;
 
 static void instance_free(struct weft_transport *transport)
 {
-    if (transport->undead) { /* under the turn of weft_signals_save() */
-        transport->next_undead = undead;
-        undead = transport;
+    if (transport->unclosed) { /* under the turn of weft_signals_save() */
+        transport->next_unclosed = unclosed;
+        unclosed = transport;
         return;
     }
-    ofi_landings_close(transport);
+    ofi_rbufs_close(transport);
     while (transport->regions)
         ofi_dereg(transport->regions);
     ofi_endpoint_close(transport);
-    ofi_landings_free(transport);
+    ofi_rbufs_free(transport);
     ofi_puts_free(transport);
     for (uint32_t i = 0; i < transport->links_count; i++)
         ofi_link_free(transport->links[i]);
@@ -198,7 +198,7 @@ static void drain(struct weft_transport *transport)
 {
     int64_t deadline_ns = weft_clock_ns() + OFI_CLOSE_NS, answer_ns = 0;
     transport->closing = 1;
-    ofi_landings_withdraw(transport);
+    ofi_rbufs_withdraw(transport);
     flush_unacknowledged(transport);
     for (int turns = 1; !transport->broken; turns++) {
         ofi_poll(transport, OFI_BATCH, discard, NULL);
@@ -305,8 +305,8 @@ const struct weft_transport_ops weft_ofi_ops = {
     .reg = ofi_reg,
     .dereg = ofi_dereg,
     .send = ofi_send,
-    .land = ofi_land,
-    .unland = ofi_unland,
+    .advertise = ofi_advertise,
+    .withdraw = ofi_withdraw,
     .put = ofi_put,
     .poll = ofi_poll,
     .fds = ofi_fds,

@@ -4,10 +4,10 @@
  * load.c        libfabric itself            info.c        which provider, and what it demands
  * ofi.c         opening, closing, the table endpoint.c    fabric objects and their memory
  * link.c        links: handshake, failure   message.c     messages, frames, credits
- * landing.c     memory for puts             withdraw.c    taking it back
+ * rbuf.c        memory for puts             withdraw.c    taking it back
  * hello.c       who may talk to us
  * put.c         the sending side of puts    completion.c  completions, events, sleeping
- * sever.c       cutting a link's connection  device.c      memory of devices
+ * sever.c       cutting a link's connection  device.c      device memory
  *
  * Frames. Everything that travels as a libfabric message is one frame: struct ofi_frame, little-endian, then
  * what its type says.
@@ -20,7 +20,7 @@
  *   CREDIT   u32: how many messages were sent before it; the frame's counters are the point. Its number is that of the
  *            last FLUSH seen.
  *   FLUSH    asks for a CREDIT at once; numbered. u32: how many messages were sent before it.
- *   CANCEL   u32 immediate: this landing is withdrawn, do not put there any more.
+ *   CANCEL   u32 immediate: this receive buffer is withdrawn, do not put there any more.
  *   CANCELLED u32 immediate: the answer; every earlier put into it has been sent before this frame.
  *   SOCKET   u32 port: the local one of the connection that the sender has made to the receiver (sever.c).
  *   BYE      the sender closes; it takes nothing more. Over connections of ofi_rxm to a device it is answered with BYE,
@@ -38,9 +38,9 @@
  *
  * Connections that are replaced. The reliable datagrams of net (tcp from libfabric 1.18) are not quite that: when a
  * connection ends while messages are in the socket they are lost, and the next message makes a new connection; neither
- * end is told. When both ends connect at once it can happen that one of them takes a connection for good that the
+ * end is informed. When both ends connect at once it can happen that one of them takes a connection for good that the
  * other has given up already: what is written there completes and is lost (prov/net/src/xnet_rdm_cm.c: a request that
- * is looked at between the reply to an own one and the event that tells of it replaces the connection; and closing
+ * is looked at between the reply to an own one and the event that reports it replaces the connection; and closing
  * one connection drops the events of all others that wait, requests among them). This is most likely after a cut,
  * as both ends connect anew then. So there
  *   - a HELLO is said again until a frame comes back, by a new number, over whatever connection there is by then;
@@ -53,17 +53,17 @@
  * Both ends say in their addresses that they do so.
  *
  * Flow control. A receiver posts as many buffers as it grants messages, over all links, so that no message
- * ever waits inside a provider for room. Only DATA counts. Every frame tells how many messages (`consumed`)
- * and landings (`landed`) of this link its sender is done with; where nothing flows back, a CREDIT does after
+ * ever waits inside a provider for room. Only DATA counts. Every frame says how many messages and
+ * receive buffers of this link its sender is done with; where nothing flows back, a CREDIT does after
  * half a window, before sleeping, and after a millisecond.
  *
  * Order. DATA carries a sequence number. With a provider that keeps the order of sends a number out of order
  * is an error; otherwise up to a window of frames wait, in the buffers they arrived in, for their turn.
  *
- * Puts. With RMA: land() makes a 32-bit immediate, slot | generation << 16; put() writes with it as remote
- * completion data, and its completion at the receiver is LANDED. Without: the immediate is part of the tag of
+ * Puts. With RMA: advertise() makes a 32-bit immediate, slot | generation << 16; put() writes with it as remote
+ * completion data, and its completion at the receiver is WEFT_EVENT_FILLED. Without: the immediate is part of the tag of
  * a tagged receive straight into the memory. A generation that does not match is dropped and counted. Where
- * completion data has 64 bits, and in tags, a random number per landing goes with it; keys of registrations
+ * completion data has 64 bits, and in tags, a random number per receive buffer goes with it; keys of registrations
  * are random where weft chooses them: none of these can be guessed from earlier ones.
  */
 #ifndef WEFT_TRANSPORT_OFI_PRIVATE_H
@@ -102,7 +102,7 @@
 #define OFI_PROBE_NS       200000000 /* after this much silence a waiting rank asks whether peers live */
 #define OFI_PROBE_AGAIN_NS 1000000000
 #define OFI_LOOKS          64 /* without anything that has come, from one look at the clock to the next */
-#define OFI_SELDOM_NS      INT64_C(150000000) /* between two of them: nobody waits (comm/progress.c) */
+#define OFI_SELDOM_NS      INT64_C(150000000) /* between two of them: nobody waits (comm/drive/progress.c) */
 #define OFI_STUCK_NS       200000000  /* a provider that takes nothing, though idle, has lost the peer */
 #define OFI_STUCK_BUSY_NS  5000000000 /* the same, while it has other work */
 #define OFI_CLOSE_NS       1000000000
@@ -137,7 +137,7 @@ enum ofi_frame_type {
 struct ofi_frame {
     uint8_t mark;
     uint8_t type;
-    uint16_t landed;   /* landings filled, modulo 2^16 */
+    uint16_t filled;   /* receive buffers filled, modulo 2^16 */
     uint32_t link;     /* the receiver's id of the link; 0 in a HELLO */
     uint32_t sequence; /* DATA; FLUSH and CREDIT: of the FLUSH */
     uint32_t consumed; /* sequence number of the next message expected to be consumed */
@@ -193,7 +193,7 @@ struct ofi_token {
     uint32_t reserved;
 };
 
-enum ofi_op_kind { OFI_OP_RECV, OFI_OP_SEND, OFI_OP_PUT, OFI_OP_LAND };
+enum ofi_op_kind { OFI_OP_RECV, OFI_OP_SEND, OFI_OP_PUT, OFI_OP_RBUF };
 
 /* An operation that libfabric works on; the context that it wants comes first. */
 struct ofi_op {
@@ -202,7 +202,7 @@ struct ofi_op {
     struct weft_link *link; /* NULL for receives */
 };
 
-/* Something to tell the caller: every kind of event is part of the thing that it is about. */
+/* Something to report to the caller: every kind of event is part of the thing that it is about. */
 struct ofi_event {
     struct ofi_event *next;
     enum weft_event_kind kind;
@@ -240,18 +240,18 @@ struct ofi_put {
     uint8_t recalled; /* nobody wants to hear of it any more */
 };
 
-enum ofi_landing_state {
-    OFI_LANDING_FREE,
-    OFI_LANDING_UNPOSTED, /* tagged: the receive found no room yet */
-    OFI_LANDING_OPEN,     /* bytes may arrive */
-    OFI_LANDING_FILLED,   /* LANDED waits to be told */
-    OFI_LANDING_WITHDRAWN /* bytes that still arrive go to the sink */
+enum ofi_rbuf_state {
+    OFI_RBUF_FREE,
+    OFI_RBUF_UNPOSTED, /* tagged: the receive found no room yet */
+    OFI_RBUF_OPEN,     /* bytes may arrive */
+    OFI_RBUF_FILLED,   /* WEFT_EVENT_FILLED waits to be reported */
+    OFI_RBUF_WITHDRAWN /* bytes that still arrive go to the sink */
 };
 
-struct ofi_landing {
+struct ofi_rbuf {
     struct ofi_op op;
     struct ofi_event event;
-    struct ofi_landing *next; /* free */
+    struct ofi_rbuf *next; /* free */
     struct weft_link *link;
     struct weft_region *region; /* whose registration is used, or NULL */
     struct fid_mr *mr;          /* own registration, or NULL */
@@ -261,9 +261,9 @@ struct ofi_landing {
     size_t size;
     uint64_t cookie;
     uint64_t key;
-    uint32_t nonce; /* random, per landing */
+    uint32_t nonce; /* random, per receive buffer */
     uint16_t slot, generation;
-    uint32_t sent_at; /* link->sent when landed: no message since means that the peer cannot know the token */
+    uint32_t sent_at; /* link->sent when made: no message since means that the peer cannot know the token */
     uint8_t state;
     uint8_t cancel_due;  /* a CANCEL has yet to be sent */
     uint8_t cancel_done; /* the peer has answered, or is gone */
@@ -286,7 +286,7 @@ enum ofi_pending {
     OFI_PENDING_CREDIT = 1 << 1,
     OFI_PENDING_FLUSH = 1 << 2,
     OFI_PENDING_BYE = 1 << 3,
-    OFI_PENDING_CANCEL = 1 << 4,    /* some landing has cancel_due */
+    OFI_PENDING_CANCEL = 1 << 4,    /* some receive buffer has cancel_due */
     OFI_PENDING_CANCELLED = 1 << 5, /* answers[] is not empty */
     OFI_PENDING_SOCKET = 1 << 6,
 };
@@ -328,13 +328,13 @@ struct weft_link {
     int64_t request_due_ns; /* when an own connection that was not answered is given up */
     int64_t hello_due_ns;   /* when the HELLO is said again, if it is */
     uint32_t window, peer_window;
-    uint32_t sent, acked;             /* messages: next number, and what the peer has consumed */
-    uint32_t expected;                /* next number to arrive */
-    uint32_t consumed, reported;      /* what the caller has seen, and what the peer knows of it */
-    uint16_t puts, puts_acked;        /* puts completed here, and landed there or known to be dropped there */
-    uint32_t flushes, flushed;        /* FLUSHes sent here, and the last seen from there */
-    uint16_t puts_flushed;            /* `puts` at the last FLUSH sent here */
-    uint16_t landed, landed_reported; /* landings filled here */
+    uint32_t sent, acked;        /* messages: next number, and what the peer has consumed */
+    uint32_t expected;           /* next number to arrive */
+    uint32_t consumed, reported; /* what the caller has seen, and what the peer knows of it */
+    uint16_t puts, puts_acked;   /* puts completed here, and arrived there or known to be dropped there */
+    uint32_t flushes, flushed;   /* FLUSHes sent here, and the last seen from there */
+    uint16_t puts_flushed;       /* `puts` at the last FLUSH sent here */
+    uint16_t filled, filled_reported; /* receive buffers filled here */
     struct ofi_buffer *held[OFI_WINDOW];
     uint32_t *answers, answers_count, answers_capacity; /* CANCELs to answer */
     uint32_t *refused, refused_count, refused_capacity; /* tokens that must not be put to any more */
@@ -349,7 +349,7 @@ struct weft_region {
     struct fid_mr *mr;
     void *memory;
     size_t size;
-    int is_device; /* memory of a device */
+    int is_device; /* device memory */
 };
 
 struct weft_transport {
@@ -367,11 +367,11 @@ struct weft_transport {
     int use_rma;       /* puts are RMA writes, otherwise tagged messages */
     int data_buffers;  /* remote completion data consumes a receive buffer */
     int address_keys;  /* RMA addresses are virtual, otherwise offsets */
-    int own_keys;      /* we choose keys: land() registers on its own */
+    int own_keys;      /* we choose keys: advertise() registers on its own */
     int local_mr;      /* every local buffer needs a descriptor */
     int wide_data;     /* completion data has 64 bits */
     int wide_keys;     /* keys have 64 bits */
-    int takes_devices; /* the domain was asked for memory of devices, and takes it */
+    int takes_devices; /* the domain was asked for device memory, and takes it */
     int fragile;       /* must not connect or close with completions unread: message.c */
     size_t prefix, inject_bytes, frame_bytes;
     uint64_t put_bytes;
@@ -394,16 +394,16 @@ struct weft_transport {
     struct ofi_buffer *free_sends;
     uint32_t sends, sends_free, sends_limit;
     struct ofi_put *free_puts, *active_puts;
-    struct ofi_landing **landings, *free_landings, *free_landings_last;
-    uint32_t landings_count, landings_capacity, landings_unposted;
+    struct ofi_rbuf **rbufs, *free_rbufs, *free_rbufs_last;
+    uint32_t rbufs_count, rbufs_capacity, rbufs_unposted;
 
     struct ofi_event *events, **events_last;
     uint32_t idle_polls;
     int owing; /* some link may owe acknowledgements */
     int64_t owing_since_ns, silent_since_ns, looked_ns;
     int closing;
-    int undead; /* stopped, but not closed */
-    struct weft_transport *next_undead;
+    int unclosed; /* stopped, but not closed */
+    struct weft_transport *next_unclosed;
     int broken;
     char why[160];
     uint32_t in_flight; /* over all links */
@@ -417,7 +417,7 @@ struct weft_transport {
 int ofi_info_choose(const struct ofi_library *library, const struct weft_transport_params *params,
                     int no_verbs, struct fi_info **info);
 int ofi_info_is_verbs(const struct fi_info *info);
-/* The same entry with memory of devices as well: takes *info's place if it is offered, and differs in nothing else that matters. */
+/* The same entry with device memory as well: takes *info's place if it is offered, and differs in nothing else that matters. */
 void ofi_info_add_devices(const struct ofi_library *library, struct fi_info **info);
 
 /* endpoint.c */
@@ -520,24 +520,23 @@ void ofi_buffer_repost(struct weft_transport *transport, struct ofi_buffer *buff
 /* Every link that owes acknowledgements shall send them. */
 void ofi_acks_want(struct weft_transport *transport);
 
-/* landing.c */
-int ofi_land(struct weft_link *link, struct weft_region *region, void *memory, size_t size, uint64_t cookie,
-             struct weft_token *token);
+/* rbuf.c */
+int ofi_advertise(struct weft_link *link, struct weft_region *region, void *memory, size_t size,
+                  uint64_t cookie, struct weft_token *token);
 /* A write with this immediate has filled its memory. */
-void ofi_landing_arrived(struct weft_transport *transport, uint64_t data);
-/* A landing's tagged receive has ended with size bytes. */
-void ofi_landing_completed(struct weft_transport *transport, struct ofi_landing *landing, int status,
-                           size_t size);
-void ofi_landing_told(struct weft_transport *transport, struct ofi_landing *landing);
-void ofi_landings_post(struct weft_transport *transport);
+void ofi_rbuf_arrived(struct weft_transport *transport, uint64_t data);
+/* A receive buffer's tagged receive has ended with size bytes. */
+void ofi_rbuf_completed(struct weft_transport *transport, struct ofi_rbuf *rbuf, int status, size_t size);
+void ofi_rbuf_reported(struct weft_transport *transport, struct ofi_rbuf *rbuf);
+void ofi_rbufs_post(struct weft_transport *transport);
 /* Before and after the endpoint is closed: registrations, then memory that libfabric may have held. */
-void ofi_landings_close(struct weft_transport *transport);
-void ofi_landings_free(struct weft_transport *transport);
-uint32_t ofi_landing_immediate(const struct ofi_landing *landing);
-struct ofi_landing *ofi_landing_find(struct weft_transport *transport, uint32_t immediate);
-void ofi_landing_release(struct weft_transport *transport, struct ofi_landing *landing);
-/* Posts the tagged receive of a landing, into its memory or its sink. */
-ssize_t ofi_landing_receive(struct weft_transport *transport, struct ofi_landing *landing);
+void ofi_rbufs_close(struct weft_transport *transport);
+void ofi_rbufs_free(struct weft_transport *transport);
+uint32_t ofi_rbuf_immediate(const struct ofi_rbuf *rbuf);
+struct ofi_rbuf *ofi_rbuf_find(struct weft_transport *transport, uint32_t immediate);
+void ofi_rbuf_release(struct weft_transport *transport, struct ofi_rbuf *rbuf);
+/* Posts the tagged receive of a receive buffer, into its memory or its sink. */
+ssize_t ofi_rbuf_receive(struct weft_transport *transport, struct ofi_rbuf *rbuf);
 /* Whether size is right, and region covers the memory if one is needed. */
 int ofi_region_check(const struct weft_transport *transport, int needed, const struct weft_region *region,
                      const void *memory, size_t size);
@@ -545,15 +544,15 @@ int ofi_region_check(const struct weft_transport *transport, int needed, const s
 int ofi_prefix_take(struct weft_transport *transport, struct ofi_buffer **prefix);
 
 /* withdraw.c */
-void ofi_unland(struct weft_link *link, const struct weft_token *token);
+void ofi_withdraw(struct weft_link *link, const struct weft_token *token);
 int ofi_recall(struct weft_link *link, const struct weft_token *token, uint64_t cookie);
 void ofi_recall_wait(struct weft_transport *transport);
-/* Takes back every landing that is still open, as the instance closes. */
-void ofi_landings_withdraw(struct weft_transport *transport);
-/* Nothing of this landing can arrive any more: forgets it, once libfabric lets go of it. */
-void ofi_landing_end(struct weft_transport *transport, struct ofi_landing *landing);
+/* Takes back every receive buffer that is still open, as the instance closes. */
+void ofi_rbufs_withdraw(struct weft_transport *transport);
+/* Nothing of this receive buffer can arrive any more: forgets it, once libfabric lets go of it. */
+void ofi_rbuf_end(struct weft_transport *transport, struct ofi_rbuf *rbuf);
 /* The link's connection has ended: nobody will answer its withdrawals, and nothing arrives for them. */
-void ofi_landings_abandon(struct weft_link *link);
+void ofi_rbufs_abandon(struct weft_link *link);
 int ofi_cancels_send(struct weft_link *link);
 int ofi_cancelled_send(struct weft_link *link);
 void ofi_cancel_receive(struct weft_link *link, uint32_t immediate);
@@ -565,7 +564,7 @@ void ofi_cancelled_receive(struct weft_link *link, uint32_t immediate);
 unsigned ofi_strangers_connected(const struct weft_transport *transport);
 /* Notes by which socket this rank has connected to the peer, so that it can be found later. */
 void ofi_socket_note(struct weft_link *link);
-/* Whether the peer is known to have ended the connection, of which providers may tell nothing while it is idle.
+/* Whether the peer is known to have ended the connection, of which providers may say nothing while it is idle.
  * With surely, it must not be possible either that another one has taken its place. */
 int ofi_connection_ended(struct weft_link *link, int surely);
 /* Ends what this process has connected to the peer's address and never got an answer on. */
@@ -583,12 +582,12 @@ void ofi_put_completed(struct weft_transport *transport, struct ofi_put *put, in
 void ofi_put_recall(struct weft_link *link, uint64_t cookie);
 /* A put of the link that was recalled and goes on. */
 int ofi_put_is_recalled(const struct weft_link *link);
-void ofi_put_told(struct weft_transport *transport, struct ofi_put *put);
+void ofi_put_reported(struct weft_transport *transport, struct ofi_put *put);
 void ofi_puts_free(struct weft_transport *transport);
 
 /* completion.c */
 int ofi_poll(struct weft_transport *transport, int budget, weft_event_handler *handler, void *arg);
-/* Reads completions and does what is due, without telling the caller anything yet. */
+/* Reads completions and does what is due, without reporting anything to the caller yet. */
 int ofi_progress(struct weft_transport *transport, int limit);
 /* Stops the endpoint: every link fails, every operation that runs has failed, every call answers so. */
 void ofi_break(struct weft_transport *transport, const char *why);

@@ -75,7 +75,7 @@ static int token_check(const struct weft_link *link, const struct ofi_token *tok
                          (unsigned long long)token->size);
     for (uint32_t i = 0; i < link->refused_count; i++) {
         if (link->refused[i] == token->immediate)
-            return weft_fail(WEFT_CANCELLED, "ofi: the peer has withdrawn this landing");
+            return weft_fail(WEFT_CANCELLED, "ofi: the peer has withdrawn this receive buffer");
     }
     return WEFT_OK;
 }
@@ -173,7 +173,7 @@ int ofi_put_is_recalled(const struct weft_link *link)
     return 0;
 }
 
-void ofi_put_told(struct weft_transport *transport, struct ofi_put *put)
+void ofi_put_reported(struct weft_transport *transport, struct ofi_put *put)
 {
     put_release(transport, put);
 }

@@ -8,12 +8,12 @@
  *
  * Which socket it is has to be known exactly. There are two: the one that this rank has made to the peer's
  * address, found by its remote end right after the first frame has left, and the one that the peer has made
- * to this rank's address, whose remote port the peer tells (SOCKET), as it finds it in the same way. Ports
+ * to this rank's address, whose remote port the peer announces (SOCKET), as it finds it in the same way. Ports
  * are remembered, not descriptors: those the provider closes when it likes. When nothing was found, or more
  * than one (several ranks as threads of one process), the connection cannot be cut.
  *
  * The connection is over when no such socket exists any more, which implies that the provider has let go. Its
- * state tells nothing: a peer that is still writing makes the kernel reset a socket that was shut down, which
+ * state says nothing: a peer that is still writing makes the kernel reset a socket that was shut down, which
  * is then closed as far as TCP goes and has no peer any more, but what it had received can be read all the
  * same, into memory of ours. So what was cut is known by its inode from then on, and the names of the others
  * are asked for in a way that does not mind their state (SO_PEERNAME). A provider that never closes a socket
@@ -113,7 +113,7 @@ static int is_unanswered(int fd)
     return info[0] == TCP_ESTABLISHED && !received;
 }
 
-/* Whether bytes wait to be read; also when that cannot be told. */
+/* Whether bytes wait to be read; also when that cannot be known. */
 static int has_unread(int fd)
 {
     uint32_t memory[SK_MEMINFO_VARS];
@@ -172,7 +172,7 @@ static int is_links(struct search *search, int fd, const union endpoint *local, 
     return 0;
 }
 
-/* 0: no socket. Answers 0 when that cannot be told. By its name, and not by fstat() and the like: it may be anybody's,
+/* 0: no socket. Answers 0 when that cannot be known. By its name, and not by fstat() and the like: it may be anybody's,
  * who may close it now. */
 static int inode_of(DIR *folder, const char *name, ino_t *inode)
 {
@@ -230,16 +230,16 @@ static int search_sockets(struct weft_link *link, struct search *search)
     if (!folder)
         return 0;
     struct dirent *entry;
-    int told = 1;
-    while (told && (entry = readdir(folder)) != NULL) {
+    int is_known = 1;
+    while (is_known && (entry = readdir(folder)) != NULL) {
         ino_t inode = 0;
         if (entry->d_name[0] != '.')
-            told = inode_of(folder, entry->d_name, &inode);
+            is_known = inode_of(folder, entry->d_name, &inode);
         if (inode)
             look_at(search, (int)strtol(entry->d_name, NULL, 10), inode);
     }
     closedir(folder);
-    return told;
+    return is_known;
 }
 
 unsigned ofi_strangers_connected(const struct weft_transport *transport)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Taking memory back: landings that peers may write into, and puts that read the caller's memory.
+/* Taking memory back: receive buffers that peers may write into, and puts that read the caller's memory.
  *
  * Once recall_wait() returns no byte may arrive. A provider that works in software looks at a registration
  * when a write's header arrives, and then copies on until the write ends, whatever becomes of the
- * registration; so taking it away is not enough. Recalling a landing therefore
+ * registration; so taking it away is not enough. Recalling a receive buffer therefore
  *   1. makes the key lead to a sink, so that a write that begins later does no harm and breaks no connection;
  *   2. asks the peer by CANCEL to put no more; its CANCELLED comes after everything that it has put;
  *   3. needs that answer, or the put's end, if the peer can have learnt of the token at all.
@@ -11,16 +11,16 @@
  *
  * recall_wait() gives all peers OFI_RECALL_NS together, OFI_RECALL_SLOW_NS those that say anything at all
  * meanwhile. The connection to a peer that has not answered by then (it was stopped, or the network broke), or
- * whose link has failed in a way that does not tell whether the connection still stands, or whose kernel has
- * ended it (the process has died, of which a provider that connects anew tells nothing), is cut (sever.c):
+ * whose link has failed in a way that does not show whether the connection still stands, or whose kernel has
+ * ended it (the process has died, of which a provider that connects anew says nothing), is cut (sever.c):
  * nothing more moves over it in either direction, a write that was half done is never completed, and the
  * provider gives back the puts that it held. The peer sees its connection end in the middle of what it
  * received, so it cannot take it for whole.
  *
- * Where the connection cannot be cut, landings in registered regions are saved by registering the region
+ * Where the connection cannot be cut, receive buffers in registered regions are saved by registering the region
  * anew, which makes every key given out for it worthless (keys of the provider's making: hardware, which
- * looks at every packet), without waiting longer; not those in memory of devices. The last resort is to close the endpoint: the instance with all its links is broken
- * then.
+ * looks at every packet), without waiting longer; not those in device memory. The last resort is to close the
+ * endpoint: the instance with all its links is broken then.
  *
  * The sink stays until the peer's answer or the end of the connection.
  */
@@ -37,63 +37,63 @@ _Static_assert(OFI_RECALL_SLOW_NS + OFI_SEVER_NS <= WEFT_RECALL_MS * INT64_C(100
                "what transport.h promises");
 
 /* Lets the memory go: what begins to arrive from now on goes to a sink. */
-static void landing_redirect(struct weft_transport *transport, struct ofi_landing *landing)
+static void rbuf_redirect(struct weft_transport *transport, struct ofi_rbuf *rbuf)
 {
     if (!transport->use_rma) {
-        if (landing->state == OFI_LANDING_UNPOSTED)
-            transport->landings_unposted--;
-        landing->state = OFI_LANDING_WITHDRAWN;
-        if (landing->posted && !transport->broken)
-            fi_cancel(&transport->ep->fid, &landing->op.context);
+        if (rbuf->state == OFI_RBUF_UNPOSTED)
+            transport->rbufs_unposted--;
+        rbuf->state = OFI_RBUF_WITHDRAWN;
+        if (rbuf->posted && !transport->broken)
+            fi_cancel(&transport->ep->fid, &rbuf->op.context);
         return;
     }
-    landing->state = OFI_LANDING_WITHDRAWN;
-    if (!landing->mr)
+    rbuf->state = OFI_RBUF_WITHDRAWN;
+    if (!rbuf->mr)
         return;
-    fi_close(&landing->mr->fid);
-    landing->mr = NULL;
+    fi_close(&rbuf->mr->fid);
+    rbuf->mr = NULL;
     if (transport->address_keys)
         return;
     void *sink =
-        mmap(NULL, landing->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        mmap(NULL, rbuf->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (sink == MAP_FAILED)
         return;
-    landing->sink = sink;
-    if (ofi_register(transport, sink, landing->size, FI_REMOTE_WRITE, landing->key, &landing->mr))
-        landing->mr = NULL;
+    rbuf->sink = sink;
+    if (ofi_register(transport, sink, rbuf->size, FI_REMOTE_WRITE, rbuf->key, &rbuf->mr))
+        rbuf->mr = NULL;
 }
 
 /* A tagged put that is on its way needs a receive to end in. */
-static void sink_post(struct weft_transport *transport, struct ofi_landing *landing)
+static void sink_post(struct weft_transport *transport, struct ofi_rbuf *rbuf)
 {
-    if (transport->use_rma || transport->local_mr || landing->posted || landing->sink)
+    if (transport->use_rma || transport->local_mr || rbuf->posted || rbuf->sink)
         return;
     void *sink =
-        mmap(NULL, landing->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        mmap(NULL, rbuf->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (sink == MAP_FAILED)
         return;
-    landing->sink = sink;
-    ofi_landing_receive(transport, landing);
+    rbuf->sink = sink;
+    ofi_rbuf_receive(transport, rbuf);
 }
 
-void ofi_landing_end(struct weft_transport *transport, struct ofi_landing *landing)
+void ofi_rbuf_end(struct weft_transport *transport, struct ofi_rbuf *rbuf)
 {
-    landing->cancel_done = 1;
-    if (landing->posted && !transport->broken)
-        fi_cancel(&transport->ep->fid, &landing->op.context);
+    rbuf->cancel_done = 1;
+    if (rbuf->posted && !transport->broken)
+        fi_cancel(&transport->ep->fid, &rbuf->op.context);
     else
-        ofi_landing_release(transport, landing);
+        ofi_rbuf_release(transport, rbuf);
 }
 
-static void landing_recall(struct weft_transport *transport, struct ofi_landing *landing)
+static void rbuf_recall(struct weft_transport *transport, struct ofi_rbuf *rbuf)
 {
-    struct weft_link *link = landing->link;
-    landing->recalled = 1;
-    landing->known = link->sent != landing->sent_at;
+    struct weft_link *link = rbuf->link;
+    rbuf->recalled = 1;
+    rbuf->known = link->sent != rbuf->sent_at;
     transport->recalling = 1;
-    landing_redirect(transport, landing);
+    rbuf_redirect(transport, rbuf);
     if (link->state == OFI_LINK_UP) {
-        landing->cancel_due = 1;
+        rbuf->cancel_due = 1;
         ofi_link_want(link, OFI_PENDING_CANCEL);
     }
 }
@@ -106,38 +106,38 @@ int ofi_recall(struct weft_link *link, const struct weft_token *bytes, uint64_t 
         return WEFT_OK;
     }
     memcpy(&token, bytes, sizeof token);
-    struct ofi_landing *landing = ofi_landing_find(link->transport, token.immediate);
-    if (!landing || landing->link != link)
+    struct ofi_rbuf *rbuf = ofi_rbuf_find(link->transport, token.immediate);
+    if (!rbuf || rbuf->link != link)
         return WEFT_OK;
-    if (landing->state == OFI_LANDING_FILLED)
-        landing->event.withdrawn = 1;
-    else if (landing->state != OFI_LANDING_WITHDRAWN)
-        landing_recall(link->transport, landing);
+    if (rbuf->state == OFI_RBUF_FILLED)
+        rbuf->event.withdrawn = 1;
+    else if (rbuf->state != OFI_RBUF_WITHDRAWN)
+        rbuf_recall(link->transport, rbuf);
     return WEFT_OK;
 }
 
-void ofi_unland(struct weft_link *link, const struct weft_token *token)
+void ofi_withdraw(struct weft_link *link, const struct weft_token *token)
 {
     ofi_recall(link, token, 0);
     ofi_recall_wait(link->transport);
 }
 
-void ofi_landings_withdraw(struct weft_transport *transport)
+void ofi_rbufs_withdraw(struct weft_transport *transport)
 {
-    for (uint32_t i = 0; i < transport->landings_count; i++) {
-        struct ofi_landing *landing = transport->landings[i];
-        if (landing->state == OFI_LANDING_OPEN || landing->state == OFI_LANDING_UNPOSTED)
-            landing_recall(transport, landing);
+    for (uint32_t i = 0; i < transport->rbufs_count; i++) {
+        struct ofi_rbuf *rbuf = transport->rbufs[i];
+        if (rbuf->state == OFI_RBUF_OPEN || rbuf->state == OFI_RBUF_UNPOSTED)
+            rbuf_recall(transport, rbuf);
     }
     ofi_recall_wait(transport);
 }
 
-/* Whether nothing can reach the memory of a landing that was recalled. */
-static int is_safe(const struct ofi_landing *landing)
+/* Whether nothing can reach the memory of a receive buffer that was recalled. */
+static int is_safe(const struct ofi_rbuf *rbuf)
 {
-    if (landing->posted && !landing->sink)
+    if (rbuf->posted && !rbuf->sink)
         return 0;
-    return !landing->known || landing->cancel_done || landing->link->closed;
+    return !rbuf->known || rbuf->cancel_done || rbuf->link->closed;
 }
 
 /* Takes note of what has become safe; whether something of the link is not, or of any link for NULL. */
@@ -146,19 +146,19 @@ static int is_unsettled(struct weft_transport *transport, const struct weft_link
     if (transport->broken)
         return 0;
     int left = 0;
-    for (uint32_t i = 0; i < transport->landings_count; i++) {
-        struct ofi_landing *landing = transport->landings[i];
-        if (!landing->recalled || (link && landing->link != link))
+    for (uint32_t i = 0; i < transport->rbufs_count; i++) {
+        struct ofi_rbuf *rbuf = transport->rbufs[i];
+        if (!rbuf->recalled || (link && rbuf->link != link))
             continue;
-        if (!landing->posted)
-            sink_post(transport, landing);
-        if (!is_safe(landing)) {
+        if (!rbuf->posted)
+            sink_post(transport, rbuf);
+        if (!is_safe(rbuf)) {
             left = 1;
             continue;
         }
-        landing->recalled = 0;
-        if (landing->link->closed)
-            ofi_landing_end(transport, landing);
+        rbuf->recalled = 0;
+        if (rbuf->link->closed)
+            ofi_rbuf_end(transport, rbuf);
     }
     for (const struct ofi_put *put = transport->active_puts; put && !left; put = put->next)
         left = put->recalled && (!link || put->op.link == link);
@@ -186,18 +186,18 @@ static void cut_silent(struct weft_transport *transport, int64_t waited_ns)
         }
         if (link->sever == OFI_SEVER_SHUT && ofi_sever_done(link)) {
             link->closed = 1;
-            ofi_landings_abandon(link);
+            ofi_rbufs_abandon(link);
         }
     }
 }
 
 /* Of a device's memory the dma-buf is closed by now. */
-static int is_renewable(const struct ofi_landing *landing)
+static int is_renewable(const struct ofi_rbuf *rbuf)
 {
-    return landing->region && !landing->region->is_device;
+    return rbuf->region && !rbuf->region->is_device;
 }
 
-/* Registers the region of a landing anew. */
+/* Registers the region of a receive buffer anew. */
 static int region_renew(struct weft_transport *transport, struct weft_region *region)
 {
     if (region->mr)
@@ -211,15 +211,15 @@ static int region_renew(struct weft_transport *transport, struct weft_region *re
 static void save_the_rest(struct weft_transport *transport)
 {
     int left = 0;
-    for (uint32_t i = 0; i < transport->landings_count && !transport->broken; i++) {
-        struct ofi_landing *landing = transport->landings[i];
-        if (!landing->recalled || is_safe(landing))
+    for (uint32_t i = 0; i < transport->rbufs_count && !transport->broken; i++) {
+        struct ofi_rbuf *rbuf = transport->rbufs[i];
+        if (!rbuf->recalled || is_safe(rbuf))
             continue;
-        int renewable = transport->use_rma && !transport->own_keys && is_renewable(landing);
-        if (!renewable || (landing->region->mr && region_renew(transport, landing->region)))
+        int renewable = transport->use_rma && !transport->own_keys && is_renewable(rbuf);
+        if (!renewable || (rbuf->region->mr && region_renew(transport, rbuf->region)))
             left = 1;
         else
-            ofi_landing_end(transport, landing);
+            ofi_rbuf_end(transport, rbuf);
     }
     if (is_unsettled(transport, NULL) || left)
         ofi_break(transport,
@@ -232,10 +232,10 @@ static int only_renewal_helps(const struct weft_transport *transport)
 {
     if (!transport->use_rma || transport->own_keys)
         return 0;
-    for (uint32_t i = 0; i < transport->landings_count; i++) {
-        const struct ofi_landing *landing = transport->landings[i];
-        if (landing->recalled && !is_safe(landing) &&
-            (landing->link->sever != OFI_SEVER_CANNOT || !is_renewable(landing)))
+    for (uint32_t i = 0; i < transport->rbufs_count; i++) {
+        const struct ofi_rbuf *rbuf = transport->rbufs[i];
+        if (rbuf->recalled && !is_safe(rbuf) &&
+            (rbuf->link->sever != OFI_SEVER_CANNOT || !is_renewable(rbuf)))
             return 0;
     }
     for (const struct ofi_put *put = transport->active_puts; put; put = put->next) {
@@ -287,15 +287,15 @@ void ofi_recall_wait(struct weft_transport *transport)
 int ofi_cancels_send(struct weft_link *link)
 {
     struct weft_transport *transport = link->transport;
-    for (uint32_t i = 0; i < transport->landings_count; i++) {
-        struct ofi_landing *landing = transport->landings[i];
-        if (landing->state != OFI_LANDING_WITHDRAWN || landing->link != link || !landing->cancel_due)
+    for (uint32_t i = 0; i < transport->rbufs_count; i++) {
+        struct ofi_rbuf *rbuf = transport->rbufs[i];
+        if (rbuf->state != OFI_RBUF_WITHDRAWN || rbuf->link != link || !rbuf->cancel_due)
             continue;
-        uint32_t immediate = ofi_landing_immediate(landing);
+        uint32_t immediate = ofi_rbuf_immediate(rbuf);
         int status = ofi_frame_send(link, OFI_CANCEL, &immediate, sizeof immediate, 1);
         if (status)
             return status;
-        landing->cancel_due = 0;
+        rbuf->cancel_due = 0;
     }
     return WEFT_OK;
 }
@@ -329,7 +329,7 @@ void ofi_cancel_receive(struct weft_link *link, uint32_t immediate)
     return;
 
 no_memory:
-    ofi_link_fail(link, WEFT_NOMEM, "ofi: no memory to note a withdrawn landing");
+    ofi_link_fail(link, WEFT_NOMEM, "ofi: no memory to note a withdrawn receive buffer");
 }
 
 static int is_active(const struct weft_link *link, uint32_t immediate)
@@ -357,18 +357,18 @@ int ofi_cancelled_send(struct weft_link *link)
 
 void ofi_cancelled_receive(struct weft_link *link, uint32_t immediate)
 {
-    struct ofi_landing *landing = ofi_landing_find(link->transport, immediate);
-    if (landing && landing->link == link && landing->state == OFI_LANDING_WITHDRAWN)
-        ofi_landing_end(link->transport, landing);
+    struct ofi_rbuf *rbuf = ofi_rbuf_find(link->transport, immediate);
+    if (rbuf && rbuf->link == link && rbuf->state == OFI_RBUF_WITHDRAWN)
+        ofi_rbuf_end(link->transport, rbuf);
 }
 
-void ofi_landings_abandon(struct weft_link *link)
+void ofi_rbufs_abandon(struct weft_link *link)
 {
     struct weft_transport *transport = link->transport;
-    for (uint32_t i = 0; i < transport->landings_count; i++) {
-        struct ofi_landing *landing = transport->landings[i];
-        if (landing->state == OFI_LANDING_WITHDRAWN && landing->link == link && !landing->cancel_done &&
-            !(landing->recalled && landing->posted && !landing->sink))
-            ofi_landing_end(transport, landing);
+    for (uint32_t i = 0; i < transport->rbufs_count; i++) {
+        struct ofi_rbuf *rbuf = transport->rbufs[i];
+        if (rbuf->state == OFI_RBUF_WITHDRAWN && rbuf->link == link && !rbuf->cancel_done &&
+            !(rbuf->recalled && rbuf->posted && !rbuf->sink))
+            ofi_rbuf_end(transport, rbuf);
     }
 }

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "base/log.h"
-#include "transport/fence.h"
+#include "base/fence.h"
 #include "base/fd.h"
 #include "transport/shm/shm_private.h"
 
@@ -232,9 +232,9 @@ static int links_update(struct weft_transport *transport, int budget, weft_event
         int state = atomic_load_explicit(&link->state, memory_order_acquire);
         if (state == SHM_LINK_DIALING) {
             again |= shm_link_redial(link);
-        } else if (state == SHM_LINK_FAILED && !link->told) {
+        } else if (state == SHM_LINK_FAILED && !link->reported) {
             if (peer_drained(transport, link->peer, budget, &events, handler, arg)) {
-                link->told = 1;
+                link->reported = 1;
                 struct weft_event event = {.kind = WEFT_EVENT_LINK_FAILED,
                                            .status = link->fail_status,
                                            .link_context = link->context};

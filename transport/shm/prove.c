@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The proof of the key, as bytes in and bytes out. wire.h has the blocks.
  *
- * Each instance has a key of its own, which is part of its address and so known to whom the bootstrap has told it.
- * Dialer and listener prove it by HMACs under different labels over both nonces and both identities: a proof is of
- * no use a second time, at another instance, or sent back to where it came from. Frames that follow carry no
+ * Each instance has a key of its own, which is part of its address and so known to whom the bootstrap has given
+ * it. Dialer and listener prove it by HMACs under different labels over both nonces and both identities: a proof
+ * is of no use a second time, at another instance, or sent back to where it came from. Frames that follow carry no
  * MAC: they pass between two sockets that the kernel has joined, into which only those could write who could as
  * well write these processes' memory.
  */

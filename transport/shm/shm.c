@@ -29,7 +29,7 @@
 #include <unistd.h>
 #include "base/fd.h"
 #include "base/file.h"
-#include "transport/fence.h"
+#include "base/fence.h"
 #include "transport/shm/shm_private.h"
 
 #ifndef SO_NETNS_COOKIE
@@ -283,9 +283,9 @@ const struct weft_transport_ops weft_shm_ops = {
     .expose = shm_expose,
     .map = shm_map,
     .pull = shm_pull,
-    .lend_open = shm_lend_open,
-    .lend = shm_lend,
-    .lend_close = shm_lend_close,
+    .pipe_open = shm_pipe_open,
+    .pipe_put = shm_pipe_put,
+    .pipe_close = shm_pipe_close,
     .poll = shm_poll,
     .fds = shm_fds,
     .arm = shm_arm,

@@ -34,10 +34,10 @@ struct shm_mapping {
 };
 
 /* A pipe of a peer's, from which its memory is read. */
-struct shm_lent {
+struct shm_taken_pipe {
     uint64_t id;
     int fd;
-    struct shm_lent *next;
+    struct shm_taken_pipe *next;
 };
 
 /* A pipe of this instance's, both ends. */
@@ -56,7 +56,7 @@ struct shm_peer {
     _Atomic int pid; /* by which its memory can be pulled; 0: it cannot */
     struct shm_control *_Atomic control;
     struct shm_mapping *mappings;
-    struct shm_lent *lent;
+    struct shm_taken_pipe *taken_pipe;
     struct shm_peer *next;
 };
 
@@ -91,7 +91,7 @@ struct shm_map_entry {
 /* The sending end. fd, watched: guarded by the lock once connect() has returned. */
 struct weft_link {
     _Atomic int state;
-    int light; /* see transport/fence.h */
+    int light; /* see base/fence.h */
     struct shm_producer ring;
     struct shm_control *control; /* the peer's */
     _Atomic uint32_t rung;       /* the sleep that was already ended */
@@ -108,7 +108,7 @@ struct weft_link {
     uint32_t count; /* of connect() calls */
     int fd;
     int watched;
-    int told; /* LINK_FAILED was delivered */
+    int reported; /* LINK_FAILED was delivered */
     int fail_status;
     uint64_t nonce, probe; /* probe is what the peer reads by its address */
     enum shm_link_step step;
@@ -142,7 +142,7 @@ struct weft_transport {
     int light;
     int event_fd, control_fd, listen_fd, timer_fd;
     int said_no_pull;
-    int pipes_tried;                /* 1: pages can be lent through pipes, -1: they cannot */
+    int pipes_tried;                /* 1: pipe lending works, -1: it does not */
     int listening;                  /* listen_fd and timer_fd are watched */
     int closing;                    /* under the lock */
     struct shm_stranger *strangers; /* oldest first; under the lock */
@@ -233,11 +233,11 @@ int shm_cell_check(const struct weft_link *link, const struct shm_token *token);
 void shm_unexpose(struct weft_link *link, const struct weft_token *token, int taken);
 int shm_exposed(struct weft_link *link, const struct weft_token *token);
 
-/* lend.c */
-int shm_lend_open(struct weft_link *link, const void *memory, size_t size, size_t slice_bytes,
-                  struct weft_token *token, uint32_t *conduit);
-int shm_lend(struct weft_link *link, uint32_t conduit, const void *memory, size_t size, size_t *taken);
-void shm_lend_close(struct weft_link *link, uint32_t conduit, int taken);
+/* pipe.c */
+int shm_pipe_open(struct weft_link *link, const void *memory, size_t size, size_t slice_bytes,
+                  struct weft_token *token, uint32_t *pipe_index);
+int shm_pipe_put(struct weft_link *link, uint32_t pipe_index, const void *memory, size_t size, size_t *taken);
+void shm_pipe_close(struct weft_link *link, uint32_t pipe_index, int taken);
 void shm_pipes_close(struct weft_link *link);
 int shm_pull_pipe(struct weft_link *link, uint64_t id, void *destination, size_t size);
 /* Under the lock: keeps a peer's pipe (*fd becomes -1); forgets one, or all for id 0. */

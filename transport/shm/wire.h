@@ -16,7 +16,7 @@
  *     maps the control page                <--   REPLY, control page, event descriptor: what the listener can do
  *     SEGMENT, memfd; before the first     -->   keeps it mapped for map() and pull()
  *     token that names it
- *     PIPE, its reading end; before the    -->   reads from it (lend.c)
+ *     PIPE, its reading end; before the    -->   reads from it (pipe.c)
  *     first token that names it
  *     FREE: a segment or pipe is no more   -->   forgets it
  *     closes the socket                    -->   drains the ring, then unmaps it
@@ -24,8 +24,8 @@
  * The first three are messages of fixed size without descriptors (prove.c). An instance's key is in its address, which
  * the bootstrap carries sealed.
  *
- * A closed socket is also how the death of a process shows: the listener's end tells the connector's link,
- * the connector's end the listener's channel. All numbers are the host's own: nothing here leaves it. Another
+ * A closed socket is also how the death of a process shows: the listener's end shows it to the connector's link,
+ * the connector's end to the listener's channel. All numbers are the host's own: nothing here leaves it. Another
  * version refuses by closing.
  *
  * Token: kind, the random half of the owner's identity, where it is noted whether the owner has taken the memory

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The address of an instance, and what two addresses say about the paths between them.
  *
- * An address tells every port that the instance uses, so that both ends know the other's before they exchange a
- * letter, and both decide alike which ports talk to each other, by which GIDs and with which MTU: the functions here
+ * An address names every port that the instance uses, so that both ends know the other's before they exchange an
+ * oob message, and both decide alike which ports talk to each other, by which GIDs and with which MTU: the functions here
  * are pure, and mirror each other (if one end pairs its port 0 with the peer's port 1, the peer pairs its port 1
  * with that port 0, and the pairs have the same order).
  *
- * Wire format, little-endian: u32 magic "WVRB", u8 lowest and u8 highest version of the letters understood, u8 number of
- * ports, u8 0, u64 instance. Then for each port: u64 device GUID, u32 speed in Mb/s, u16 LID, u8 LMC, u8 port number, u8
+ * Wire format, little-endian: u32 magic "WVRB", u8 lowest and u8 highest version of the oob messages understood, u8 number
+ * of ports, u8 0, u64 instance. Then for each port: u64 device GUID, u32 speed in Mb/s, u16 LID, u8 LMC, u8 port number, u8
  * link layer, u8 MTU (1 to 5: 256 to 4096 bytes), u16 partition key, u8 number of GIDs, u8 flags (1: packets to and from it
- * carry a GRH); for each GID 16 bytes, then u8 type | foreign << 7, u8 prefix bits, u8 index. As many GIDs are told as fit
+ * carry a GRH); for each GID 16 bytes, then u8 type | foreign << 7, u8 prefix bits, u8 index. As many GIDs are named as fit
  * into WEFT_ADDRESS_MAX, at least one per port.
  */
 #ifndef WEFT_TRANSPORT_VERBS_ADDRESS_H

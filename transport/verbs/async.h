@@ -12,7 +12,7 @@
 enum verbs_event_kind {
     VERBS_EVENT_PORT_DOWN,
     VERBS_EVENT_PORT_UP,
-    VERBS_EVENT_PORT_CHANGED, /* LID, GIDs, partition keys, subnet manager: what peers were told may be stale */
+    VERBS_EVENT_PORT_CHANGED, /* LID, GIDs, partition keys, subnet manager: what peers know may be stale */
     VERBS_EVENT_QUEUE_FAILED, /* queue_pair */
     VERBS_EVENT_QUEUE_DRAINED, /* queue_pair, in error: it takes no more receives, and has completed those it took */
     VERBS_EVENT_RAIL_FAILED, /* completion queue, shared receive queue or device: nothing works here any more */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Queues of a rail, and the memory that frames are sent from and arrive in.
  *
- * Buffers are made in slabs, each one mapping and one registration, when links (or landings) need them, and stay until
- * the instance closes. Receive buffers are posted in chains: a single one may stay out of the queue for as long as
+ * Buffers are made in slabs, each one mapping and one registration, when links (or receive buffers) need them, and stay
+ * until the instance closes. Receives are posted in chains: a single one may stay out of the queue for as long as
  * POST_BATCH others are missing too, which the spare ones make up for.
  */
 #include <errno.h>
@@ -49,7 +49,7 @@ static struct verbs_slab *slab_failed(struct verbs_queues *queues, int error, in
     return NULL;
 }
 
-/* After a failure others fail likewise for a while: each message and each landing may ask. */
+/* After a failure others fail likewise for a while: each message and each receive buffer may ask. */
 static struct verbs_slab *slab_make(struct verbs_queues *queues)
 {
     const struct verbs_rail *rail = queues->rail;
@@ -148,7 +148,7 @@ int verbs_queues_open(struct weft_transport *transport, struct verbs_queues *que
 
 void verbs_queues_close(struct verbs_queues *queues)
 {
-    verbs_graves_clear(queues, INT64_MAX);
+    verbs_deferred_destroy(queues, INT64_MAX);
     struct verbs_rail *rail = queues->rail;
     if (!rail)
         return;

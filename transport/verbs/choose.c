@@ -98,7 +98,7 @@ static void add(const struct verbs_candidate *candidates, int index, int is_orde
     chosen[at] = index;
 }
 
-/* What a word without "^" adds; WEFT_MISSING when the machine has no such port. */
+/* What a word without "^" adds; WEFT_NOT_FOUND when the machine has no such port. */
 static int add_named(const char *list, const struct word *word, const struct verbs_candidate *candidates,
                      int count, int *chosen, int *used)
 {
@@ -115,7 +115,7 @@ static int add_named(const char *list, const struct word *word, const struct ver
     }
     char text[256];
     return found ? WEFT_OK
-                 : weft_fail(WEFT_MISSING,
+                 : weft_fail(WEFT_NOT_FOUND,
                              "verbs: WEFT_VERBS_DEVICE is '%s': no '%.*s' here; this machine has %s", list,
                              (int)(word->length +
                                    (word->port ? 1 + strcspn(word->name + word->length + 1, ",") : 0)),
@@ -160,7 +160,7 @@ int verbs_choose(const char *list, const struct verbs_candidate *candidates, int
     int status = choose(list, candidates, count, all, &used);
     char text[256];
     if (!status && used == 0)
-        status = weft_fail(WEFT_MISSING, "verbs: no active port%s%s%s; this machine has %s",
+        status = weft_fail(WEFT_NOT_FOUND, "verbs: no active port%s%s%s; this machine has %s",
                            *list ? " of WEFT_VERBS_DEVICE '" : "", list, *list ? "'" : "",
                            print(candidates, count, text, sizeof text));
     if (used > capacity)

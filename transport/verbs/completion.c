@@ -3,7 +3,7 @@
  *
  * poll() hands messages straight from the completion to the caller. Everything else, and messages that are found while
  * the caller must not be called (in recall_wait(), while closing), is queued as a notice, which is part of the thing that
- * it tells of; while notices wait, messages queue behind them, so that the order stays. Completions are read in batches
+ * it is about; while notices wait, messages queue behind them, so that the order stays. Completions are read in batches
  * that belong to the rail: if a callback makes progress itself, it goes on where poll() has stopped.
  */
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "transport/verbs/async.h"
 #include "transport/verbs/failover.h"
-#include "transport/verbs/landing.h"
+#include "transport/verbs/rbuf.h"
 #include "transport/verbs/verbs_private.h"
 
 #define EVENTS_NS 10000000 /* between looks at what the devices report */
@@ -29,8 +29,8 @@ void verbs_notice_push(struct weft_transport *transport, struct verbs_notice *no
     transport->notices_last = &notice->next;
 }
 
-static void message_tell(struct verbs_queues *queues, struct weft_link *link, struct verbs_buffer *buffer,
-                         weft_event_handler *handler, void *arg)
+static void message_report(struct verbs_queues *queues, struct weft_link *link, struct verbs_buffer *buffer,
+                           weft_event_handler *handler, void *arg)
 {
     struct weft_event event = {
         .kind = WEFT_EVENT_MESSAGE,
@@ -44,19 +44,19 @@ static void message_tell(struct verbs_queues *queues, struct weft_link *link, st
 }
 
 /* Returns 1 when the caller heard something. */
-static int notice_tell(struct verbs_notice *notice, weft_event_handler *handler, void *arg)
+static int notice_report(struct verbs_notice *notice, weft_event_handler *handler, void *arg)
 {
     struct weft_event event = {.kind = notice->kind, .status = notice->status};
     int withdrawn = notice->withdrawn;
     if (notice->kind == WEFT_EVENT_MESSAGE) {
         struct verbs_buffer *buffer = VERBS_NOTICE_OF(notice, struct verbs_buffer);
-        message_tell(buffer->queues, buffer->link, buffer, handler, arg);
+        message_report(buffer->queues, buffer->link, buffer, handler, arg);
         return 1;
     }
     if (notice->kind == WEFT_EVENT_PUT_DONE) {
-        event.cookie = verbs_put_told(notice);
-    } else if (notice->kind == WEFT_EVENT_LANDED) {
-        event.cookie = verbs_landing_told(notice);
+        event.cookie = verbs_put_reported(notice);
+    } else if (notice->kind == WEFT_EVENT_FILLED) {
+        event.cookie = verbs_rbuf_reported(notice);
     } else {
         struct weft_link *link = VERBS_NOTICE_OF(notice, struct weft_link);
         withdrawn |= link->references == 0;
@@ -68,43 +68,43 @@ static int notice_tell(struct verbs_notice *notice, weft_event_handler *handler,
     return !withdrawn;
 }
 
-static int notices_tell(struct weft_transport *transport, int budget, weft_event_handler *handler, void *arg)
+static int notices_report(struct weft_transport *transport, int budget, weft_event_handler *handler,
+                          void *arg)
 {
-    int told = 0;
-    while (told < budget && transport->notices) {
+    int reported = 0;
+    while (reported < budget && transport->notices) {
         struct verbs_notice *notice = transport->notices;
         transport->notices = notice->next;
         if (!transport->notices)
             transport->notices_last = &transport->notices;
-        told += notice_tell(notice, handler, arg);
+        reported += notice_report(notice, handler, arg);
     }
-    return told;
+    return reported;
 }
 
-static void failure_fill(struct verbs_lane *lane, const struct ibv_wc *completion,
-                         struct verbs_failure *failure)
+static void failure_fill(struct verbs_qp *qp, const struct ibv_wc *completion, struct verbs_failure *failure)
 {
-    verbs_failure_fill(lane->queues->rail, &lane->link->transport->settings, &lane->path,
-                       (int)completion->status, completion->vendor_err, failure);
-    failure->queue_pair = lane->qp->qp_num;
-    failure->peer_queue_pair = lane->peer_number;
+    verbs_failure_fill(qp->queues->rail, &qp->link->transport->settings, &qp->path, (int)completion->status,
+                       completion->vendor_err, failure);
+    failure->queue_pair = qp->ibv->qp_num;
+    failure->peer_queue_pair = qp->peer_number;
 }
 
 /* The queue pair is in error. What is flushed says nothing new, unless it is the first that is heard of an error: rxe
  * reports so what it finds wrong on this side. The device's events may know better, and come first then. */
-static void lane_failed(struct verbs_lane *lane, const struct ibv_wc *completion)
+static void queue_pair_failed(struct verbs_qp *qp, const struct ibv_wc *completion)
 {
-    struct weft_link *link = lane->link;
-    if (!lane->is_stopped && completion->status == IBV_WC_WR_FLUSH_ERR)
+    struct weft_link *link = qp->link;
+    if (!qp->is_stopped && completion->status == IBV_WC_WR_FLUSH_ERR)
         verbs_events_take(link->transport);
-    if (link->state == VERBS_LINK_FAILED || lane->is_stopped)
+    if (link->state == VERBS_LINK_FAILED || qp->is_stopped)
         return;
     struct verbs_failure failure;
     char text[VERBS_WHY];
-    failure_fill(lane, completion, &failure);
+    failure_fill(qp, completion, &failure);
     if (verbs_failover_helps((int)completion->status))
-        verbs_lane_trouble(lane, verbs_why_status((int)completion->status), "verbs: %s",
-                           verbs_why(&failure, text));
+        verbs_qp_trouble(qp, verbs_why_status((int)completion->status), "verbs: %s",
+                         verbs_why(&failure, text));
     else
         verbs_link_fail(link, verbs_why_status((int)completion->status), "verbs: %s",
                         verbs_why(&failure, text));
@@ -112,17 +112,17 @@ static void lane_failed(struct verbs_lane *lane, const struct ibv_wc *completion
 
 static void send_completed(struct weft_transport *transport, const struct ibv_wc *completion)
 {
-    struct verbs_lane *lane = verbs_lane_find(transport, completion->wr_id);
-    if (!lane) {
+    struct verbs_qp *qp = verbs_qp_find(transport, completion->wr_id);
+    if (!qp) {
         transport->stale_completions++;
         return;
     }
     if (completion->status == IBV_WC_SUCCESS) {
-        verbs_lane_retire(lane, completion->wr_id, WEFT_OK);
+        verbs_qp_retire(qp, completion->wr_id, WEFT_OK);
         return;
     }
-    lane_failed(lane, completion);
-    verbs_lane_retire(lane, completion->wr_id, lane->link->status ? lane->link->status : WEFT_TRANSPORT);
+    queue_pair_failed(qp, completion);
+    verbs_qp_retire(qp, completion->wr_id, qp->link->status ? qp->link->status : WEFT_TRANSPORT);
 }
 
 /* Returns 1 when the caller heard something. */
@@ -142,11 +142,11 @@ static int receive_completed(struct verbs_queues *queues, const struct ibv_wc *c
     }
     struct weft_link *link = NULL;
     if (completion->status != IBV_WC_SUCCESS) {
-        struct verbs_lane *lane = verbs_lane_by_number(queues, completion->qp_num);
-        if (lane)
-            lane_failed(lane, completion);
+        struct verbs_qp *qp = verbs_qp_by_number(queues, completion->qp_num);
+        if (qp)
+            queue_pair_failed(qp, completion);
     } else if (completion->opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
-        verbs_landing_arrived(queues, completion->qp_num, be32toh(completion->imm_data));
+        verbs_rbuf_arrived(queues, completion->qp_num, be32toh(completion->imm_data));
     } else {
         buffer->size = completion->byte_len;
         link = verbs_frame_receive(queues, buffer, completion->qp_num);
@@ -156,7 +156,7 @@ static int receive_completed(struct verbs_queues *queues, const struct ibv_wc *c
         return 0;
     }
     if (handler && !transport->notices) {
-        message_tell(queues, link, buffer, handler, arg);
+        message_report(queues, link, buffer, handler, arg);
         return 1;
     }
     buffer->link = link;
@@ -178,20 +178,20 @@ int verbs_batch_read(struct verbs_queues *queues)
     return 0;
 }
 
-/* Handles what the rail has completed, until the caller has heard `budget` events. Without a handler nothing is told. */
+/* Handles what the rail has completed, until the caller has got `budget` events. Without a handler none is reported. */
 static int rail_drive(struct verbs_queues *queues, int budget, weft_event_handler *handler, void *arg)
 {
-    int told = 0;
+    int reported = 0;
     if (queues->batch_next == queues->batch_count && !verbs_batch_read(queues))
         return 0;
-    while (told < budget && queues->batch_next < queues->batch_count) {
+    while (reported < budget && queues->batch_next < queues->batch_count) {
         const struct ibv_wc *completion = &queues->batch[queues->batch_next++];
         if (completion->wr_id & VERBS_RECEIVE)
-            told += receive_completed(queues, completion, handler, arg);
+            reported += receive_completed(queues, completion, handler, arg);
         else
             send_completed(queues->transport, completion);
     }
-    return told;
+    return reported;
 }
 
 void verbs_queues_drain(struct verbs_queues *queues)
@@ -226,8 +226,8 @@ static void follow_up(struct weft_transport *transport)
 {
     if (transport->links_leaving)
         links_leave(transport);
-    if (transport->landings->due)
-        verbs_landings_poll(transport);
+    if (transport->rbufs->due)
+        verbs_rbufs_poll(transport);
     if (transport->links_turning)
         verbs_failover_drive(transport);
     if (transport->links_pending)
@@ -253,18 +253,17 @@ void verbs_break(struct weft_transport *transport, const char *why)
 static void event_handle(struct weft_transport *transport, struct verbs_queues *queues,
                          const struct verbs_event *event)
 {
-    struct verbs_lane *lane = NULL;
+    struct verbs_qp *qp = NULL;
     if (event->queue_pair)
-        lane = verbs_lane_by_number(queues, event->queue_pair->qp_num);
-    if (lane && event->kind == VERBS_EVENT_QUEUE_DRAINED) {
-        lane->is_drained = 1;
-    } else if (lane && event->kind == VERBS_EVENT_QUEUE_FAILED && lane->link->state != VERBS_LINK_FAILED) {
+        qp = verbs_qp_by_number(queues, event->queue_pair->qp_num);
+    if (qp && event->kind == VERBS_EVENT_QUEUE_DRAINED) {
+        qp->is_drained = 1;
+    } else if (qp && event->kind == VERBS_EVENT_QUEUE_FAILED && qp->link->state != VERBS_LINK_FAILED) {
         const struct ibv_wc none = {.status = IBV_WC_SUCCESS};
         struct verbs_failure failure;
         char text[VERBS_WHY];
-        failure_fill(lane, &none, &failure);
-        verbs_link_fail(lane->link, WEFT_TRANSPORT, "verbs: %s",
-                        verbs_why_event(event->text, &failure, text));
+        failure_fill(qp, &none, &failure);
+        verbs_link_fail(qp->link, WEFT_TRANSPORT, "verbs: %s", verbs_why_event(event->text, &failure, text));
     } else if (event->kind == VERBS_EVENT_RAIL_FAILED)
         verbs_break(transport, event->text);
     else if (event->kind == VERBS_EVENT_PORT_DOWN || event->kind == VERBS_EVENT_PORT_UP)
@@ -280,11 +279,11 @@ void verbs_events_take(struct weft_transport *transport)
     }
 }
 
-static int has_graves(const struct weft_transport *transport)
+static int has_deferred(const struct weft_transport *transport)
 {
     int has = 0;
     for (int i = 0; i < transport->rails_count; i++)
-        has |= transport->queues[i].graves != NULL;
+        has |= transport->queues[i].deferred != NULL;
     return has;
 }
 
@@ -293,7 +292,7 @@ static void idle(struct weft_transport *transport)
 {
     for (int i = 0; i < transport->rails_count; i++)
         verbs_receives_post(&transport->queues[i]);
-    if (!transport->links_connecting && !transport->dying && !has_graves(transport) &&
+    if (!transport->links_connecting && !transport->dying && !has_deferred(transport) &&
         transport->turns % 4096)
         return;
     int64_t now_ns = weft_clock_ns();
@@ -302,7 +301,7 @@ static void idle(struct weft_transport *transport)
         return;
     transport->events_ns = now_ns;
     for (int i = 0; i < transport->rails_count; i++)
-        verbs_graves_clear(&transport->queues[i], now_ns);
+        verbs_deferred_destroy(&transport->queues[i], now_ns);
     verbs_events_take(transport);
     verbs_failover_tick(transport, now_ns);
 }
@@ -318,14 +317,15 @@ void verbs_progress(struct weft_transport *transport)
 
 int verbs_poll(struct weft_transport *transport, int budget, weft_event_handler *handler, void *arg)
 {
-    int told = transport->notices ? notices_tell(transport, budget, handler, arg) : 0;
-    for (int i = 0; i < transport->rails_count && told < budget && !transport->broken; i++)
-        told += rail_drive(&transport->queues[i], budget - told, handler, arg);
+    int reported = transport->notices ? notices_report(transport, budget, handler, arg) : 0;
+    for (int i = 0; i < transport->rails_count && reported < budget && !transport->broken; i++)
+        reported += rail_drive(&transport->queues[i], budget - reported, handler, arg);
     follow_up(transport);
-    if (transport->notices && told < budget)
-        told += notices_tell(transport, budget - told, handler, arg);
+    if (transport->notices && reported < budget)
+        reported += notices_report(transport, budget - reported, handler, arg);
     if (++transport->turns % 64 == 0)
         idle(transport);
-    return told || !transport->broken || transport->notices ? told
-                                                            : weft_fail(WEFT_TRANSPORT, "%s", transport->why);
+    return reported || !transport->broken || transport->notices
+               ? reported
+               : weft_fail(WEFT_TRANSPORT, "%s", transport->why);
 }

@@ -68,7 +68,7 @@ static int add_candidates(const struct ibv_device *device, struct verbs_candidat
 static int fail_open(const struct ibv_device *device, int error)
 {
     return weft_fail(
-        WEFT_MISSING,
+        WEFT_NOT_FOUND,
         "verbs: cannot open %s: %s; look whether /dev/infiniband/%s exists and this process may use it "
         "(containers must be given /dev/infiniband)",
         device->name, weft_errno_text(error), device->dev_name);
@@ -80,7 +80,7 @@ static int read_limits(struct verbs_rail *rail, const struct weft_verbs_settings
     struct ibv_device_attr_ex attributes;
     int error = verbs_query_device(rail->verbs, rail->context, &attributes);
     if (error)
-        return weft_fail(WEFT_TRANSPORT, "verbs: %s does not tell its limits: %s", rail->device,
+        return weft_fail(WEFT_TRANSPORT, "verbs: %s does not report its limits: %s", rail->device,
                          weft_errno_text(error));
     const struct ibv_device_attr *basic = &attributes.orig_attr;
     int has_windows =
@@ -114,7 +114,7 @@ static int read_port(struct verbs_rail *rail, const struct weft_verbs_settings *
     struct ibv_port_attr port;
     int error = verbs_query_port(rail->verbs, rail->context, rail->port.number, &port);
     if (error)
-        return weft_fail(WEFT_TRANSPORT, "verbs: %s does not tell of its port %d: %s", rail->device,
+        return weft_fail(WEFT_TRANSPORT, "verbs: %s does not report its port %d: %s", rail->device,
                          rail->port.number, weft_errno_text(error));
     rail->state = port.state;
     rail->physical_state = port.phys_state;
@@ -147,7 +147,7 @@ static uint8_t count_bits(const void *mask, size_t size)
     return (uint8_t)bits;
 }
 
-/* The address that a GID of RoCE is made of tells the subnet, if an interface here has it. */
+/* The address that a GID of RoCE is made of gives the subnet, if an interface here has it. */
 static void look_up(const struct ifaddrs *interfaces, unsigned interface, struct verbs_gid *gid)
 {
     char name[IF_NAMESIZE];
@@ -209,7 +209,7 @@ static int choose_gids(struct verbs_rail *rail, const struct weft_verbs_settings
     } else {
         ssize_t read = rail->verbs->query_gid_table(rail->context, entries, GIDS_READ, 0, sizeof *entries);
         if (read < 0)
-            status = weft_fail(WEFT_TRANSPORT, "verbs: %s does not tell its GIDs: %s", rail->device,
+            status = weft_fail(WEFT_TRANSPORT, "verbs: %s does not report its GIDs: %s", rail->device,
                                strerror((int)-read));
         count = take_gids(rail, entries, read, gids);
         rail->port.gid_count =
@@ -219,9 +219,9 @@ static int choose_gids(struct verbs_rail *rail, const struct weft_verbs_settings
         status = weft_fail(WEFT_INVALID, "WEFT_VERBS_GID is %d: port %d of %s has no such GID, but %d others",
                            (int)settings->gid_index, rail->port.number, rail->device, count);
     else if (!status && !rail->port.gid_count)
-        status =
-            weft_fail(WEFT_MISSING, "verbs: port %d of %s has no GID: give its network interface an address",
-                      rail->port.number, rail->device);
+        status = weft_fail(WEFT_NOT_FOUND,
+                           "verbs: port %d of %s has no GID: give its network interface an address",
+                           rail->port.number, rail->device);
     free(entries);
     free(gids);
     return status;
@@ -269,7 +269,7 @@ static int open_rail(const struct verbs_library *verbs, struct ibv_device *devic
     if (!status)
         status = choose_gids(rail, settings);
     if (!status && rail->limits.shared_queues == 0)
-        status = weft_fail(WEFT_MISSING, "verbs: %s has no shared receive queues", rail->device);
+        status = weft_fail(WEFT_NOT_FOUND, "verbs: %s has no shared receive queues", rail->device);
     if (!status) {
         rail->domain = verbs->alloc_pd(rail->context);
         status = rail->domain ? WEFT_OK
@@ -341,7 +341,7 @@ static int open_listed(const struct weft_transport_params *params, const struct 
     int device_count = 0, candidate_count = 0;
     struct ibv_device **list = verbs->get_device_list(&device_count);
     if (!list)
-        return weft_fail(WEFT_MISSING,
+        return weft_fail(WEFT_NOT_FOUND,
                          "verbs: libibverbs cannot list devices: %s (the kernel module ib_uverbs is "
                          "needed)",
                          weft_errno_text(errno));
@@ -365,7 +365,7 @@ int verbs_rails_open(const struct weft_transport_params *params, struct verbs_ra
                      int *count)
 {
     if (!verbs_machine_has_device())
-        return weft_fail(WEFT_MISSING,
+        return weft_fail(WEFT_NOT_FOUND,
                          "verbs: there is no RDMA device here (/sys/class/infiniband is empty)");
     struct weft_signals signals;
     weft_signals_save(&signals); /* libibverbs loads its drivers when it lists devices */
@@ -398,7 +398,7 @@ int verbs_rail_refresh(struct verbs_rail *rail)
     rail->state = error ? 0 : (int)port.state;
     rail->physical_state = error ? 0 : port.phys_state;
     if (error)
-        return weft_fail(WEFT_TRANSPORT, "verbs: %s does not tell of its port %d: %s", rail->device,
+        return weft_fail(WEFT_TRANSPORT, "verbs: %s does not report its port %d: %s", rail->device,
                          rail->port.number, weft_errno_text(error));
     return WEFT_OK;
 }

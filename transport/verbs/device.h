@@ -38,7 +38,7 @@ struct verbs_rail {
     struct ibv_context *context;
     struct ibv_pd *domain;
     struct verbs_limits limits;
-    struct verbs_port port;       /* what peers are told */
+    struct verbs_port port;       /* what peers get to know */
     int state;                    /* enum ibv_port_state, as last read */
     int physical_state;           /* IB specification 1.4, 14.2.5.6: 5 is LinkUp; as last read */
     struct verbs_window *windows; /* free ones (window.c) */
@@ -60,7 +60,7 @@ struct verbs_candidate {
     uint32_t speed_mbps;
 };
 
-/* Opens the ports that params.devices and params.verbs ask for: at least one, at most VERBS_RAILS. WEFT_MISSING
+/* Opens the ports that params.devices and params.verbs ask for: at least one, at most VERBS_RAILS. WEFT_NOT_FOUND
  * without a device, an active port or libibverbs; WEFT_INVALID when params.devices names what is not there, saying
  * what is. */
 int verbs_rails_open(const struct weft_transport_params *params, struct verbs_rail rails[VERBS_RAILS],
@@ -71,12 +71,12 @@ void verbs_rails_close(struct verbs_rail *rails, int count);
 /* Reads the port's state again; WEFT_TRANSPORT when the device does not answer. */
 int verbs_rail_refresh(struct verbs_rail *rail);
 
-/* What this instance tells its peers. */
+/* What this instance announces to its peers. */
 void verbs_rails_address(const struct verbs_rail *rails, int count, uint64_t instance,
                          struct verbs_address *address);
 
 /* For ops.rails(): fills as far as each entry's size goes; the state is the last one read. */
-int verbs_rails_info(const struct verbs_rail *rails, int count, struct weft_rail_info *infos, int capacity);
+int verbs_rails_info(const struct verbs_rail *rails, int count, weft_rail *infos, int capacity);
 
 /* What params ask for: the defaults without settings, and where those of an older caller end. WEFT_INVALID when their
  * size is not set. */
@@ -84,7 +84,7 @@ int verbs_settings(const struct weft_transport_params *params, struct weft_verbs
 
 /* Pure: which candidates a list like "mlx5_0:1,mlx5_1" or "^mlx5_2" means (at most capacity, as indexes): in the order
  * of the list, or without one (and with "^") active ports, the fastest first, then by name with numbers as numbers.
- * A device without a port number stands for all its active ports. Returns how many, or WEFT_INVALID, WEFT_MISSING. */
+ * A device without a port number stands for all its active ports. Returns how many, or WEFT_INVALID, WEFT_NOT_FOUND. */
 int verbs_choose(const char *list, const struct verbs_candidate *candidates, int count, int *chosen,
                  int capacity);
 

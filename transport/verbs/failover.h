@@ -3,7 +3,7 @@
 #ifndef WEFT_TRANSPORT_VERBS_FAILOVER_H
 #define WEFT_TRANSPORT_VERBS_FAILOVER_H
 
-#include "transport/verbs/landing.h"
+#include "transport/verbs/rbuf.h"
 
 #define VERBS_KEPT_MAX    256 /* messages kept per link: a peer that grants more is not believed */
 #define VERBS_KEY_ENTRIES 64  /* of a KEYS frame, at most */
@@ -14,9 +14,9 @@ struct verbs_kept {
     uint32_t size, capacity;
 };
 
-/* What is known of the peer's landing of a slot. */
+/* What is known of the peer's receive buffer of a slot. */
 struct verbs_renewal {
-    struct verbs_token token; /* if told anew; its immediate says which landing */
+    struct verbs_token token; /* if announced anew; its immediate says which receive buffer */
     uint32_t done;            /* immediate of the last put that ended well, with DONE */
     uint32_t expected;        /* link->expected when that one began */
 };
@@ -24,17 +24,17 @@ struct verbs_renewal {
 /* As KEYS carries it. */
 struct verbs_key_entry {
     struct verbs_token token;
-    uint32_t sent_at; /* number of the next message when the landing was made */
+    uint32_t sent_at; /* number of the next message when the receive buffer was made */
     uint32_t zero;
 };
 _Static_assert(sizeof(struct verbs_key_entry) == 56, "an entry has no holes");
 
 enum verbs_turn {
-    VERBS_TURN_NONE,    /* the round's lanes are in use, or wait for the peer's */
+    VERBS_TURN_NONE,    /* the round's queue pairs are in use, or wait for the peer's */
     VERBS_TURN_STOPPED, /* they are in error, and wait to be destroyed */
 };
 
-/* Of a lane that failed for no known reason: not to be used for a while. */
+/* Of a queue pair that failed for no known reason: not to be used for a while. */
 struct verbs_ban {
     int64_t failed_ns, until_ns; /* 0: none */
     int64_t length_ns;           /* of the last one */
@@ -43,23 +43,23 @@ struct verbs_ban {
 struct verbs_failover {
     enum verbs_turn turn;
     uint8_t has_half;
-    uint8_t keys_known;  /* all that the peer has to tell of this round's */
-    uint8_t keys_told;   /* and we */
-    uint32_t next_round; /* that follows when the lanes are gone */
+    uint8_t keys_known;  /* the peer has announced all of this round's */
+    uint8_t keys_sent;   /* and we */
+    uint32_t next_round; /* that follows when the queue pairs are gone */
     uint32_t replay;     /* next message to be sent again */
-    uint32_t expected;   /* what our letters of this round say */
+    uint32_t expected;   /* what our oob messages of this round say */
     uint32_t consumed;
     int64_t stopped_ns;
-    int64_t restore_ns;       /* when to try lanes that are not in use; 0: nothing to wait for */
-    struct verbs_letter half; /* the peer's, of the next round */
-    struct verbs_ban bans[VERBS_LANES];
+    int64_t restore_ns;    /* when to try queue pairs that are not in use; 0: nothing to wait for */
+    struct verbs_oob half; /* the peer's, of the next round */
+    struct verbs_ban bans[VERBS_QPS];
     uint32_t barren;         /* errors in a row without anything having moved */
     uint32_t mark;           /* what had moved */
     struct verbs_kept *kept; /* ring of VERBS_KEPT_MAX */
     struct verbs_renewal *renewals;
     uint32_t renewals_count;
     uint32_t moved;                                    /* puts of ours that ended, whatever number */
-    struct verbs_key_entry entries[VERBS_KEY_ENTRIES]; /* to be told */
+    struct verbs_key_entry entries[VERBS_KEY_ENTRIES]; /* to be announced */
     uint32_t entries_count;
     uint64_t messages, puts; /* that were sent again */
     char why[576];           /* how it began */
@@ -76,14 +76,14 @@ static inline int verbs_failover_is_turning(const struct weft_link *link)
 /* Whether another rail may do better (enum ibv_wc_status). */
 int verbs_failover_helps(int status);
 /* What this end says of the round. */
-void verbs_failover_letter(const struct weft_link *link, struct verbs_letter *letter);
+void verbs_failover_oob(const struct weft_link *link, struct verbs_oob *oob);
 /* Looks at the round of the peer's half: 1 when there is nothing more to do with it now. */
-int verbs_failover_told(struct weft_link *link, const struct verbs_letter *letter);
-/* Connects the lanes that both ends have. */
-int verbs_failover_adopt(struct weft_link *link, const struct verbs_letter *letter);
-/* The lanes are connected: a port of theirs may have gone down before there was anyone to tell. */
+int verbs_failover_heard(struct weft_link *link, const struct verbs_oob *oob);
+/* Connects the queue pairs that both ends have. */
+int verbs_failover_adopt(struct weft_link *link, const struct verbs_oob *oob);
+/* The queue pairs are connected: a port of theirs may have gone down before there was anyone to notify. */
 void verbs_failover_look(struct weft_link *link);
-/* Both ends' lanes are connected. */
+/* Both ends' queue pairs are connected. */
 void verbs_failover_resume(struct weft_link *link);
 /* The peer, or a rail, has not come back in time. */
 void verbs_failover_late(struct weft_link *link);
@@ -105,9 +105,9 @@ int verbs_token_renew(const struct weft_link *link, struct verbs_token *token, s
 void verbs_put_note(struct weft_link *link, const struct verbs_put *put);
 
 /* put.c */
-/* The landing has new keys: its put is written again. */
+/* The receive buffer has new keys: its put is written again. */
 void verbs_put_renew(struct weft_link *link, const struct verbs_token *token);
-/* Every landing that is still open has been named: puts to others had arrived. */
+/* Every receive buffer that is still open has been named: puts to others had arrived. */
 void verbs_puts_settle(struct weft_link *link);
 
 #endif

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define VERBS_GID_TEXT  48
-#define VERBS_PORT_GIDS 4 /* GIDs of a port that a peer is told */
+#define VERBS_PORT_GIDS 4 /* GIDs of a port that a peer gets to know */
 
 enum verbs_gid_type { VERBS_GID_IB, VERBS_GID_ROCE1, VERBS_GID_ROCE2 };
 
@@ -30,9 +30,9 @@ const char *verbs_gid_type_text(int type);
 /* How well two GIDs go together; the higher the better, 0: not at all. Symmetric. */
 int verbs_gid_score(const struct verbs_gid *a, const struct verbs_gid *b);
 
-/* The entries of a port's table that peers are told, the most useful first: at most one for each combination of
- * version, address family and routable or link-local. wanted is WEFT_VERBS_GID: that entry alone, -1 to choose.
- * Returns how many, 0 when none will do. */
+/* The entries of a port's table that peers get to know, the most useful first: at most one for each combination
+ * of version, address family and routable or link-local. wanted is WEFT_VERBS_GID: that entry alone, -1 to
+ * choose. Returns how many, 0 when none will do. */
 int verbs_gids_choose(const struct verbs_gid *table, int count, int wanted,
                       struct verbs_gid chosen[VERBS_PORT_GIDS]);
 

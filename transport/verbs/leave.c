@@ -5,8 +5,8 @@
  * may not have: ranks leave a communicator one after the other, and one may be making the next already. So no end takes
  * queue pairs away that the other may be using; it says that it does not need them, and the last one that does says so, too.
  *
- *   RELEASE  "I do not use the link." Sent by an end without references when nothing of its own is under way: no
- *            landing, no put, no message from the peer that its caller has not consumed.
+ *   RELEASE  "I do not use the link." Sent by an end without references when nothing of its own is in flight: no
+ *            receive buffer, no put, no message from the peer that its caller has not consumed.
  *   PART     "Nor do I, and my queue pairs go." The answer of an end that does not use the link either. It is the last
  *            frame: the sender ends its queue pairs when the peer's device has acknowledged it, or when it would have
  *            after being sent a few times; the receiver when its caller has consumed all messages before it.
@@ -14,10 +14,10 @@
  *   KEPT     The answer to KEEP, from an end that has not parted.
  *
  * Why this is safe. Only PART ends anything; it takes a RELEASE that stands, and after RELEASE its sender neither sends nor
- * lands nor puts before it knows that there is no PART: connect() after RELEASE sends KEEP, and the link answers WEFT_AGAIN
- * until KEPT or PART comes. A queue pair keeps the order, so of these two exactly one is the answer. If it is PART, or
- * if this end has sent PART itself, the link is made anew in place: other queue pairs, another generation, as with a peer that
- * was never met. Nothing of the caller's was on the old ones, so nothing is lost.
+ * opens receive buffers nor puts before it knows that there is no PART: connect() after RELEASE sends KEEP, and the link
+ * answers WEFT_AGAIN until KEPT or PART comes. A queue pair keeps the order, so of these two exactly one is the answer. If it
+ * is PART, or if this end has sent PART itself, the link is made anew in place: other queue pairs, another generation, as with
+ * a peer that was never met. Nothing of the caller's was on the old ones, so nothing is lost.
  *
  * Both at once. Two RELEASEs cross: each end sees that neither uses the link and parts; PARTs may cross as well. Two
  * KEEPs cross: each is answered KEPT.
@@ -29,15 +29,15 @@
  * KEEP has no time limit of its own: a peer that only looks late still uses its link. One whose queue pairs are gone does not
  * acknowledge KEEP, and then this end's fails like any other.
  *
- * Frames that are lost. The queue pair tells again what the network loses. If a lane fails meanwhile the link is over for
- * an end that has sent RELEASE, without anybody hearing of it: made anew if it was to be kept, given up otherwise, and the
- * peer is told by letter (END). With failover the link gets a new round of queue pairs, on which RELEASE or KEEP is said
- * again; both may come twice, and what the peer has said before counts no more. An end that has parted takes part in no
- * more rounds, but for messages of its own that the peer has not consumed (replay.c); otherwise it answers END.
+ * Frames that are lost. The queue pair sends again what the network loses. If a queue pair fails meanwhile the link is over
+ * for an end that has sent RELEASE, without anybody hearing of it: made anew if it was to be kept, given up otherwise, and the
+ * peer is informed by an oob message (END). With failover the link gets a new round of queue pairs, on which RELEASE or KEEP
+ * is said again; both may come twice, and what the peer has said before counts no more. An end that has parted takes part in
+ * no more rounds, but for messages of its own that the peer has not consumed (replay.c); otherwise it answers END.
  *
- * Letters of the old generation find none, and are dropped or answered END, as after a failure. A half of a newer generation
- * says that the peer's queue pairs are gone: this end's go, too. When the instance closes it says BYE on links that have not
- * parted, and does not begin to leave any more.
+ * Oob messages of the old generation find none, and are dropped or answered END, as after a failure. A half of a newer
+ * generation says that the peer's queue pairs are gone: this end's go, too. When the instance closes it says BYE on links that
+ * have not parted, and does not begin to leave any more.
  *
  * A link without queue pairs (PARKED) keeps its place in the table for the next connect() to that peer, so the table does not
  * grow with the number of communicators made.
@@ -58,29 +58,29 @@ static void note(struct weft_link *link)
 }
 
 /* Whether peers have keys of whole regions. */
-static int are_keys_wide(const struct verbs_lane *lane)
+static int are_keys_wide(const struct verbs_qp *qp)
 {
-    return lane->queues->rail->limits.memory_windows == 0;
+    return qp->queues->rail->limits.memory_windows == 0;
 }
 
 static void keys_allow(struct weft_link *link, int allowed)
 {
     link->is_fenced = (uint8_t)!allowed;
-    for (uint32_t i = 0; i < link->lanes_count; i++) {
-        if (link->lanes[i] && are_keys_wide(link->lanes[i]))
-            verbs_lane_fence(link->lanes[i]);
+    for (uint32_t i = 0; i < link->qp_count; i++) {
+        if (link->qps[i] && are_keys_wide(link->qps[i]))
+            verbs_qp_fence(link->qps[i]);
     }
 }
 
 static int is_quiet(const struct weft_link *link)
 {
     return !link->references && !link->pending && !link->unbound && !link->held &&
-           link->expected == link->consumed && !verbs_landings_on(link) && !verbs_puts_on(link);
+           link->expected == link->consumed && !verbs_rbufs_on(link) && !verbs_puts_on(link);
 }
 
 /* --- the end */
 
-static void park(struct weft_link *link, int is_told)
+static void park(struct weft_link *link, int peer_knows)
 {
     struct weft_transport *transport = link->transport;
     weft_log(WEFT_LOG_DEBUG, "verbs: a link that neither end uses gives back its queue pairs");
@@ -89,11 +89,11 @@ static void park(struct weft_link *link, int is_told)
     link->pending = 0;
     link->state = VERBS_LINK_PARKED;
     verbs_link_stop(link);
-    if (!is_told)
-        verbs_link_tell_end(link);
+    if (!peer_knows)
+        verbs_link_send_end(link);
     verbs_failover_free(link);
-    verbs_landings_link_freed(link);
-    link->has_agreed = (uint8_t)is_told;
+    verbs_rbufs_link_freed(link);
+    link->has_agreed = (uint8_t)peer_knows;
     link->leave = VERBS_LEAVE_NONE;
     link->ready = link->peer_left = link->gone = link->keep_due = link->answer_due = link->is_fenced =
         link->held = 0;
@@ -158,14 +158,14 @@ static void step(struct weft_link *link)
         link->keep_due = 0;
     if (link->state != VERBS_LINK_UP || link->answer_due || link->keep_due)
         return;
-    const struct verbs_lane *lane = link->lanes[link->first];
+    const struct verbs_qp *qp = link->qps[link->first];
     switch (link->leave) {
     case VERBS_LEAVE_PARTED:
         if (link->expected == link->consumed)
             park(link, 1);
         break;
     case VERBS_LEAVE_PARTING:
-        if (lane->posted == lane->retired)
+        if (qp->posted == qp->retired)
             park(link, 1);
         else if (weft_clock_ns() >= link->part_ns && (!link->failover || link->sent == link->acked))
             park(link, 0);

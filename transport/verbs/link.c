@@ -2,8 +2,8 @@
 /* Links: their making and their failure. How both ends find each other is in meet.c.
  *
  * A link that has failed stays in the table until the instance closes, without queue pairs and buffers: its generation
- * tells old letters from new ones, and the caller may still hold it. One that nobody uses any more gives back what it has
- * (leave.c), and its place is taken by the next link to that peer. Its queue pairs go to the error state at once, after
+ * tells old oob messages and new ones apart, and the caller may still hold it. One that nobody uses any more gives back what
+ * it has (leave.c), and its place is taken by the next link to that peer. Its queue pairs go to the error state at once, after
  * which nothing arrives over them. What had been posted is flushed, each entry with a completion of its own; when all have
  * come, or have not for a while, the queue pairs are reset and whatever is left has ended; they are destroyed later (queue.c).
  */
@@ -20,7 +20,7 @@
 #include "transport/verbs/verbs_private.h"
 
 #define LINKS_MAX 0x10000
-#define TELL_NS   100000000 /* letters are repeated after that, and then half as often each time */
+#define OOB_NS    100000000 /* oob messages are repeated after that, and then half as often each time */
 #define DYING_NS  5000000   /* a queue pair in error keeps its number for so long */
 
 int verbs_reachable(struct weft_transport *transport, const void *bytes, size_t size)
@@ -54,13 +54,13 @@ struct weft_link *verbs_link_find(struct weft_transport *transport, uint32_t id)
     return transport->links[index];
 }
 
-struct verbs_lane *verbs_link_lane(const struct weft_link *link, const struct verbs_queues *queues,
-                                   uint32_t qp_number)
+struct verbs_qp *verbs_link_qp(const struct weft_link *link, const struct verbs_queues *queues,
+                               uint32_t qp_number)
 {
-    for (uint32_t i = 0; i < link->lanes_count; i++) {
-        struct verbs_lane *lane = link->lanes[i];
-        if (lane && lane->queues == queues && lane->qp->qp_num == qp_number)
-            return lane;
+    for (uint32_t i = 0; i < link->qp_count; i++) {
+        struct verbs_qp *qp = link->qps[i];
+        if (qp && qp->queues == queues && qp->ibv->qp_num == qp_number)
+            return qp;
     }
     return NULL;
 }
@@ -81,21 +81,21 @@ static int table_grow(struct weft_transport *transport)
 }
 
 /* Lets the queue pairs go, and the room that they had. */
-static void lanes_close(struct weft_link *link)
+static void qps_close(struct weft_link *link)
 {
     struct weft_transport *transport = link->transport;
     uint32_t ended[VERBS_RAILS] = {0};
-    for (uint32_t i = 0; i < link->lanes_count; i++) {
-        if (link->lanes[i])
-            verbs_lane_stop(link->lanes[i]);
+    for (uint32_t i = 0; i < link->qp_count; i++) {
+        if (link->qps[i])
+            verbs_qp_stop(link->qps[i]);
     }
-    verbs_landings_link_failed(link); /* drops windows: a queue pair with bound ones cannot be destroyed */
-    for (uint32_t i = 0; i < link->lanes_count; i++) {
-        struct verbs_lane *lane = link->lanes[i];
-        if (!lane)
+    verbs_rbufs_link_failed(link); /* drops windows: a queue pair with bound ones cannot be destroyed */
+    for (uint32_t i = 0; i < link->qp_count; i++) {
+        struct verbs_qp *qp = link->qps[i];
+        if (!qp)
             continue;
-        ended[lane->queues->rail->number] += lane->peer_number && !link->has_agreed;
-        verbs_lane_close(lane);
+        ended[qp->queues->rail->number] += qp->peer_number && !link->has_agreed;
+        verbs_qp_close(qp);
     }
     for (int i = 0; i < transport->rails_count && !transport->closing; i++)
         verbs_receives_replace(&transport->queues[i], ended[i]);
@@ -138,7 +138,7 @@ void verbs_link_release(struct weft_link *link)
 
 /* The queue pairs that the two addresses call for: one pair of rails after the other, and again for each further queue
  * pair per rail. Messages go over the first; when that rail can fail, any rail may have to take them. */
-static int lanes_open(struct weft_link *link)
+static int qps_open(struct weft_link *link)
 {
     struct weft_transport *transport = link->transport;
     struct verbs_pair pairs[VERBS_PAIRS];
@@ -149,17 +149,17 @@ static int lanes_open(struct weft_link *link)
     for (int i = 0; i < (transport->settings.failover ? count : 1); i++)
         rails |= (uint8_t)(1u << pairs[i].mine);
     int status = verbs_link_reserve(link, rails);
-    int lanes = count * (int)transport->settings.qps;
-    link->lanes_count = (uint8_t)(lanes < VERBS_LANES ? lanes : VERBS_LANES);
-    for (int i = 0; i < link->lanes_count && !status; i++)
-        status = verbs_lane_open(link, (uint32_t)i, &pairs[i % count], i / count);
+    int qps = count * (int)transport->settings.qps;
+    link->qp_count = (uint8_t)(qps < VERBS_QPS ? qps : VERBS_QPS);
+    for (int i = 0; i < link->qp_count && !status; i++)
+        status = verbs_qp_open(link, (uint32_t)i, &pairs[i % count], i / count);
     if (status)
-        lanes_close(link);
-    link->live = (uint8_t)((1u << link->lanes_count) - 1);
+        qps_close(link);
+    link->live = (uint8_t)((1u << link->qp_count) - 1);
     return status;
 }
 
-/* Opens lanes, and begins to connect. */
+/* Opens queue pairs, and begins to connect. */
 static int link_begin(struct weft_link *link)
 {
     struct weft_transport *transport = link->transport;
@@ -167,7 +167,7 @@ static int link_begin(struct weft_link *link)
     link->sent = link->acked = link->expected = link->consumed = link->reported = VERBS_FIRST_SEQUENCE;
     link->round = link->peer_generation = 0;
     link->first = link->has_agreed = 0;
-    int status = lanes_open(link);
+    int status = qps_open(link);
     if (status)
         return status;
     uint16_t nonce;
@@ -175,8 +175,8 @@ static int link_begin(struct weft_link *link)
     link->id = (link->id & 0xffff) | (uint32_t)nonce << 16;
     link->generation = ++transport->links_made;
     link->deadline_ns = weft_clock_ns() + VERBS_CONNECT_NS;
-    link->tell_wait_ns = TELL_NS;
-    link->tell_due = link->leave_due = 0;
+    link->oob_wait_ns = OOB_NS;
+    link->oob_due = link->leave_due = 0;
     link->state = VERBS_LINK_CONNECTING;
     transport->links_connecting++;
     return WEFT_OK;
@@ -198,7 +198,7 @@ void verbs_link_reopen(struct weft_link *link)
     verbs_link_cut(link);
     int status = link_begin(link);
     if (!status) {
-        verbs_link_tell(link);
+        verbs_link_send_oob(link);
         return;
     }
     link->state = VERBS_LINK_CONNECTING;
@@ -242,8 +242,9 @@ int verbs_connect(struct weft_transport *transport, const void *bytes, size_t si
     struct verbs_address peer;
     if (transport->broken)
         return weft_fail(WEFT_TRANSPORT, "%s", transport->why);
-    if (!transport->tell)
-        return weft_fail(WEFT_UNSUPPORTED, "verbs: this context has no way to tell peers of a link");
+    if (!transport->oob_send)
+        return weft_fail(WEFT_UNSUPPORTED,
+                         "verbs: this context has no way to send out-of-band messages to peers");
     if (size > WEFT_ADDRESS_MAX)
         return weft_fail(WEFT_PROTOCOL, "verbs: peer address of %zu bytes, expected at most %d", size,
                          WEFT_ADDRESS_MAX);
@@ -255,7 +256,7 @@ int verbs_connect(struct weft_transport *transport, const void *bytes, size_t si
         status = verbs_link_make(transport, &peer, bytes, size, &link);
         if (status)
             return status;
-        verbs_link_tell(link);
+        verbs_link_send_oob(link);
     }
     if (link->references == 0) {
         link->context = link_context;
@@ -310,20 +311,20 @@ void verbs_link_up(struct weft_link *link)
     verbs_leave_up(link);
 }
 
-void verbs_lanes_stop(struct weft_link *link)
+void verbs_qps_stop(struct weft_link *link)
 {
-    for (uint32_t i = 0; i < link->lanes_count; i++) {
-        if (!link->lanes[i])
+    for (uint32_t i = 0; i < link->qp_count; i++) {
+        if (!link->qps[i])
             continue;
-        verbs_lane_stop(link->lanes[i]);
-        verbs_lane_mark(link->lanes[i]); /* or nothing tells of requests without a completion */
+        verbs_qp_stop(link->qps[i]);
+        verbs_qp_mark(link->qps[i]); /* or nothing reports requests without a completion */
     }
 }
 
-int verbs_lanes_are_flushed(const struct weft_link *link)
+int verbs_qps_are_flushed(const struct weft_link *link)
 {
-    for (uint32_t i = 0; i < link->lanes_count; i++) {
-        if (link->lanes[i] && link->lanes[i]->posted != link->lanes[i]->retired)
+    for (uint32_t i = 0; i < link->qp_count; i++) {
+        if (link->qps[i] && link->qps[i]->posted != link->qps[i]->retired)
             return 0;
     }
     return 1;
@@ -332,8 +333,8 @@ int verbs_lanes_are_flushed(const struct weft_link *link)
 void verbs_link_stop(struct weft_link *link)
 {
     struct weft_transport *transport = link->transport;
-    verbs_lanes_stop(link);
-    verbs_landings_link_failed(link);
+    verbs_qps_stop(link);
+    verbs_rbufs_link_failed(link);
     verbs_failover_link_failed(link);
     link->dying_ns = weft_clock_ns();
     link->next_dying = transport->dying;
@@ -359,7 +360,7 @@ void verbs_link_fail(struct weft_link *link, int status, const char *format, ...
     link->status = status;
     verbs_link_stop(link);
     if (link->peer_generation)
-        verbs_link_tell_end(link);
+        verbs_link_send_end(link);
     if (link->references > 0)
         verbs_notice_push(transport, &link->notice, WEFT_EVENT_LINK_FAILED, status);
 }
@@ -371,7 +372,7 @@ int verbs_link_is_dead(const struct weft_link *link)
 
 static int is_due(const struct weft_link *link, int64_t now_ns)
 {
-    return now_ns - link->dying_ns >= (verbs_lanes_are_flushed(link) ? DYING_NS : VERBS_FLUSH_NS);
+    return now_ns - link->dying_ns >= (verbs_qps_are_flushed(link) ? DYING_NS : VERBS_FLUSH_NS);
 }
 
 /* Before queue pairs end, the completion queues are read: many devices remove a queue pair's completions with it, and the
@@ -391,7 +392,7 @@ void verbs_links_reap(struct weft_transport *transport, int64_t now_ns)
             continue;
         }
         *next = link->next_dying;
-        lanes_close(link);
+        qps_close(link);
     }
 }
 
@@ -403,15 +404,15 @@ void verbs_link_cut(struct weft_link *link)
         if (*next != link)
             continue;
         *next = link->next_dying;
-        lanes_close(link);
+        qps_close(link);
         return;
     }
 }
 
 void verbs_link_free(struct weft_link *link)
 {
-    lanes_close(link);
-    verbs_landings_link_freed(link);
+    qps_close(link);
+    verbs_rbufs_link_freed(link);
     verbs_failover_free(link);
     free(link);
 }
@@ -486,7 +487,7 @@ void verbs_links_tick(struct weft_transport *transport, int64_t now_ns)
                 "verbs: no link to the peer within %d s: it %s; look whether it runs and makes progress",
                 (int)(VERBS_CONNECT_NS / 1000000000),
                 link->ready ? "has answered, but not that it is ready" : "has not answered");
-        else if (link->tell_due || now_ns >= link->tell_ns)
-            verbs_link_tell(link);
+        else if (link->oob_due || now_ns >= link->oob_ns)
+            verbs_link_send_oob(link);
     }
 }

@@ -89,7 +89,7 @@ static int fill(void *handle, struct verbs_library *found)
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         void *address = dlvsym(handle, symbols[i].name, symbols[i].version);
         if (!address && !symbols[i].is_optional)
-            return weft_fail(WEFT_MISSING,
+            return weft_fail(WEFT_NOT_FOUND,
                              "verbs: " WEFT_RUNTIME_VERBS " lacks %s of version %s; " VERBS_ADVICE,
                              symbols[i].name, symbols[i].version);
         memcpy((char *)found + symbols[i].offset, &address, sizeof address);
@@ -100,7 +100,7 @@ static int fill(void *handle, struct verbs_library *found)
 /* Pages that an adapter works on must stay the parent's when the process forks. Since Linux 5.12 the kernel copies them
  * for the child at once, and nothing is to be done. Before, the parent's next write moved *the parent* to a new page
  * while the adapter went on with the old one; libibverbs then hides registered pages from children
- * (MADV_DONTFORK), if it is told so before the first registration. */
+ * (MADV_DONTFORK), if it is asked to before the first registration. */
 static void prepare_fork(const struct verbs_library *found)
 {
     if (found->is_fork_initialized && found->is_fork_initialized() != 0)
@@ -121,7 +121,7 @@ static int load(void)
         return status;
     void *handle = dlopen(WEFT_RUNTIME_VERBS, RTLD_NOW | RTLD_LOCAL);
     if (!handle)
-        return weft_fail(WEFT_MISSING, "verbs: cannot load " WEFT_RUNTIME_VERBS " (%s); " VERBS_ADVICE,
+        return weft_fail(WEFT_NOT_FOUND, "verbs: cannot load " WEFT_RUNTIME_VERBS " (%s); " VERBS_ADVICE,
                          dlerror());
     struct verbs_library found;
     status = fill(handle, &found);
@@ -152,7 +152,7 @@ int verbs_machine_has_device(void)
 int verbs_library_get(const struct verbs_library **result)
 {
     if (!verbs_machine_has_device())
-        return weft_fail(WEFT_MISSING,
+        return weft_fail(WEFT_NOT_FOUND,
                          "verbs: there is no RDMA device here (/sys/class/infiniband is empty)");
     pthread_mutex_lock(&load_lock);
     int status = loaded ? WEFT_OK : load();

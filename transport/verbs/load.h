@@ -10,7 +10,7 @@
  * ibv_inc_rkey(), ibv_advise_mr(). Everything else is called through the table. Some inline functions call symbols of
  * the library underneath and must not be used, or libweft would need libibverbs at link time: ibv_query_port(),
  * ibv_query_device_ex(), ibv_query_gid_ex(), ibv_reg_mr(), ibv_create_qp_ex(), ibv_create_srq_ex(). The first two
- * have stand-ins here.
+ * have fakes here.
  *
  * Threads: any.
  */
@@ -59,7 +59,7 @@ struct verbs_library {
 /* Whether this machine has an RDMA device at all, without loading anything. */
 int verbs_machine_has_device(void);
 
-/* WEFT_MISSING, saying what to install or plug in, when there is no device or no libibverbs that will do. */
+/* WEFT_NOT_FOUND, saying what to install or plug in, when there is no device or no libibverbs that will do. */
 int verbs_library_get(const struct verbs_library **library);
 
 /* The library's own calls, for its extended interface and the older one. Results are errno values, 0 for

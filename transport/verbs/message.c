@@ -20,18 +20,18 @@ struct outgoing {
     int signal;
 };
 
-/* The lane that messages use: all of them the same, as only one queue pair keeps their order. */
-static struct verbs_lane *message_lane(const struct weft_link *link)
+/* The queue pair that messages use: all of them the same, as only one queue pair keeps their order. */
+static struct verbs_qp *message_queue_pair(const struct weft_link *link)
 {
-    return link->lanes[link->first];
+    return link->qps[link->first];
 }
 
 static void frame_fill(const struct weft_link *link, struct verbs_frame *frame, enum verbs_frame_type type,
-                       uint32_t sequence, uint16_t lanes)
+                       uint32_t sequence, uint16_t qps)
 {
     frame->mark = VERBS_FRAME_MARK;
     frame->type = (uint8_t)type;
-    frame->lanes = lanes;
+    frame->qps = qps;
     frame->link = link->peer_id;
     frame->sequence = sequence;
     frame->consumed = link->consumed;
@@ -56,7 +56,7 @@ static void part_set(struct ibv_sge *part, const void *memory, size_t size)
 }
 
 /* The bytes go into the request. */
-static int send_inline(struct verbs_lane *lane, const struct outgoing *outgoing)
+static int send_inline(struct verbs_qp *qp, const struct outgoing *outgoing)
 {
     struct ibv_sge parts[3];
     struct ibv_send_wr entry;
@@ -66,15 +66,15 @@ static int send_inline(struct verbs_lane *lane, const struct outgoing *outgoing)
         part_set(&parts[entry.num_sge++], outgoing->header, outgoing->header_size);
     if (outgoing->payload_size)
         part_set(&parts[entry.num_sge++], outgoing->payload, outgoing->payload_size);
-    return verbs_lane_post(lane, &entry, 1, (struct verbs_post){VERBS_POST_NONE, NULL}, outgoing->reserve,
-                           outgoing->signal);
+    return verbs_qp_post(qp, &entry, 1, (struct verbs_post){VERBS_POST_NONE, NULL}, outgoing->reserve,
+                         outgoing->signal);
 }
 
-static int send_copied(struct verbs_lane *lane, const struct outgoing *outgoing)
+static int send_copied(struct verbs_qp *qp, const struct outgoing *outgoing)
 {
-    if (lane->link->sends >= VERBS_LINK_SENDS || !verbs_lane_room(lane, outgoing->reserve))
+    if (qp->link->sends >= VERBS_LINK_SENDS || !verbs_qp_room(qp, outgoing->reserve))
         return WEFT_AGAIN;
-    struct verbs_buffer *buffer = verbs_send_take(lane->queues);
+    struct verbs_buffer *buffer = verbs_send_take(qp->queues);
     if (!buffer)
         return WEFT_AGAIN;
     uint8_t *end = buffer->memory;
@@ -91,20 +91,20 @@ static int send_copied(struct verbs_lane *lane, const struct outgoing *outgoing)
     part.lkey = buffer->lkey;
     struct ibv_send_wr entry;
     entry_set(&entry, &part, 0);
-    int status = verbs_lane_post(lane, &entry, 1, (struct verbs_post){VERBS_POST_FRAME, buffer},
-                                 outgoing->reserve, outgoing->signal);
+    int status = verbs_qp_post(qp, &entry, 1, (struct verbs_post){VERBS_POST_FRAME, buffer},
+                               outgoing->reserve, outgoing->signal);
     if (status)
-        verbs_send_return(lane->queues, buffer);
+        verbs_send_return(qp->queues, buffer);
     else
-        lane->link->sends++;
+        qp->link->sends++;
     return status;
 }
 
 static int outgoing_send(struct weft_link *link, const struct outgoing *outgoing)
 {
-    struct verbs_lane *lane = message_lane(link);
+    struct verbs_qp *qp = message_queue_pair(link);
     size_t size = sizeof outgoing->frame + outgoing->header_size + outgoing->payload_size;
-    int status = size <= lane->inline_bytes ? send_inline(lane, outgoing) : send_copied(lane, outgoing);
+    int status = size <= qp->inline_bytes ? send_inline(qp, outgoing) : send_copied(qp, outgoing);
     if (!status)
         link->reported = outgoing->frame.consumed;
     return status;
@@ -152,11 +152,11 @@ int verbs_frame_send_long(struct weft_link *link, enum verbs_frame_type type, co
     return outgoing_send(link, &outgoing);
 }
 
-int verbs_frame_send(struct weft_link *link, enum verbs_frame_type type, uint32_t sequence, uint16_t lanes,
+int verbs_frame_send(struct weft_link *link, enum verbs_frame_type type, uint32_t sequence, uint16_t qps,
                      int signal)
 {
     struct outgoing outgoing = {.signal = signal};
-    frame_fill(link, &outgoing.frame, type, sequence, lanes);
+    frame_fill(link, &outgoing.frame, type, sequence, qps);
     return outgoing_send(link, &outgoing);
 }
 
@@ -175,13 +175,12 @@ static struct weft_link *frame_link(struct verbs_queues *queues, const struct ve
     struct weft_link *link = NULL;
     if (size >= sizeof *frame && frame->mark == VERBS_FRAME_MARK)
         link = verbs_link_find(queues->transport, frame->link);
-    const struct verbs_lane *first = link ? link->lanes[link->first] : NULL;
-    if (first && first->queues == queues && first->qp->qp_num == qp_number)
+    const struct verbs_qp *first = link ? link->qps[link->first] : NULL;
+    if (first && first->queues == queues && first->ibv->qp_num == qp_number)
         return link->state == VERBS_LINK_FAILED ? NULL : link;
-    struct verbs_lane *lane = verbs_lane_by_number(queues, qp_number);
-    if (lane)
-        verbs_link_fail(lane->link, WEFT_PROTOCOL, "verbs: the peer sent a malformed frame of %u bytes",
-                        size);
+    struct verbs_qp *qp = verbs_qp_by_number(queues, qp_number);
+    if (qp)
+        verbs_link_fail(qp->link, WEFT_PROTOCOL, "verbs: the peer sent a malformed frame of %u bytes", size);
     return NULL;
 }
 
@@ -193,7 +192,7 @@ static void control_arrived(struct weft_link *link, const struct verbs_frame *fr
     if (frame->type >= VERBS_RELEASE && frame->type <= VERBS_KEPT)
         verbs_leave_receive(link, frame->type);
     if (frame->type == VERBS_CANCEL)
-        verbs_cancel_receive(link, frame->sequence, frame->lanes);
+        verbs_cancel_receive(link, frame->sequence, frame->qps);
     if (frame->type != VERBS_BYE)
         return; /* CREDIT, and what a later version adds */
     if (frame->sequence != link->expected)

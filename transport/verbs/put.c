@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sending side of puts: see landing.h.
+/* The sending side of puts: see rbuf.h.
  *
- * A put takes what it needs of all its lanes' send queues at once or nothing at all. The last entry of each lane asks
- * for a completion, which stands for the lane's others too: it says that the peer's adapter has acknowledged all of
- * them, so that the source may be overwritten.
+ * A put takes what it needs of all its queue pairs' send queues at once or nothing at all. The last entry of each
+ * queue pair asks for a completion, which stands for the queue pair's others too: it says that the peer's adapter has
+ * acknowledged all of them, so that the source may be overwritten.
  */
 #include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/error.h"
 #include "transport/verbs/failover.h"
-#include "transport/verbs/landing.h"
+#include "transport/verbs/rbuf.h"
 
 int verbs_puts_open(struct weft_transport *transport)
 {
@@ -91,7 +91,7 @@ static void active_remove(struct verbs_puts *puts, struct verbs_put *put)
 /* Whether the token is the peer's, and good; an old one is replaced. */
 static int token_check(const struct weft_link *link, struct verbs_token *token, size_t size)
 {
-    uint32_t lanes = token->check & 0xff;
+    uint32_t qps = token->check & 0xff;
     if (token->check != verbs_token_check(token, verbs_token_link(link->peer_id, link->round), size)) {
         int status = link->round
                          ? verbs_token_renew(link, token, size)
@@ -99,45 +99,45 @@ static int token_check(const struct weft_link *link, struct verbs_token *token, 
                                      "verbs: token is not from this link's peer, or not for %zu bytes", size);
         if (status)
             return status;
-        lanes = token->check & 0xff;
+        qps = token->check & 0xff;
     }
-    if (!lanes || lanes & ~(uint32_t)link->live)
-        return weft_fail(WEFT_INVALID, "verbs: token with lanes %#x of %#x", lanes, link->live);
+    if (!qps || qps & ~(uint32_t)link->live)
+        return weft_fail(WEFT_INVALID, "verbs: token with queue pairs %#x of %#x", qps, link->live);
     if (verbs_is_refused(link, token->immediate))
-        return weft_fail(WEFT_CANCELLED, "verbs: the peer has withdrawn this landing");
+        return weft_fail(WEFT_CANCELLED, "verbs: the peer has withdrawn this receive buffer");
     return WEFT_OK;
 }
 
-/* Whether each lane has room for its part. */
-static int has_room(const struct weft_link *link, uint32_t lanes, size_t size)
+/* Whether each queue pair has room for its part. */
+static int has_room(const struct weft_link *link, uint32_t qps, size_t size)
 {
-    uint32_t count = (uint32_t)__builtin_popcount(lanes), index = 0;
-    for (uint32_t bits = lanes; bits; bits &= bits - 1, index++) {
-        const struct verbs_lane *lane = link->lanes[__builtin_ctz(bits)];
+    uint32_t count = (uint32_t)__builtin_popcount(qps), index = 0;
+    for (uint32_t bits = qps; bits; bits &= bits - 1, index++) {
+        const struct verbs_qp *qp = link->qps[__builtin_ctz(bits)];
         size_t offset, part = verbs_stripe(size, count, index, &offset);
-        size_t writes = (part + write_bytes(lane->queues->rail) - 1) / write_bytes(lane->queues->rail);
-        if (verbs_lane_room(lane, VERBS_PUT_RESERVE) < writes + 1)
+        size_t writes = (part + write_bytes(qp->queues->rail) - 1) / write_bytes(qp->queues->rail);
+        if (verbs_qp_room(qp, VERBS_PUT_RESERVE) < writes + 1)
             return 0;
     }
     return 1;
 }
 
-static void immediate_fill(struct ibv_send_wr *entry, const struct verbs_lane *lane, uint32_t immediate)
+static void immediate_fill(struct ibv_send_wr *entry, const struct verbs_qp *qp, uint32_t immediate)
 {
     memset(entry, 0, sizeof *entry);
     entry->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-    entry->imm_data = htobe32(immediate | (uint32_t)lane->number << 28);
+    entry->imm_data = htobe32(immediate | (uint32_t)qp->number << 28);
 }
 
-int verbs_immediate_send(struct verbs_lane *lane, uint32_t immediate)
+int verbs_immediate_send(struct verbs_qp *qp, uint32_t immediate)
 {
     struct ibv_send_wr entry;
-    immediate_fill(&entry, lane, immediate);
-    return verbs_lane_post(lane, &entry, 1, (struct verbs_post){VERBS_POST_NONE, NULL},
-                           VERBS_SEND_CONTROL / 2, 0);
+    immediate_fill(&entry, qp, immediate);
+    return verbs_qp_post(qp, &entry, 1, (struct verbs_post){VERBS_POST_NONE, NULL}, VERBS_SEND_CONTROL / 2,
+                         0);
 }
 
-/* Where the bytes of one lane come from and go to. */
+/* Where the bytes of one queue pair come from and go to. */
 struct span {
     const uint8_t *memory;
     size_t size;
@@ -145,13 +145,12 @@ struct span {
     uint32_t key, lkey;
 };
 
-/* What one lane carries: its writes, and the immediate. */
-static int part_write(struct verbs_put *put, struct verbs_lane *lane, const struct span *span,
-                      uint32_t immediate)
+/* What one queue pair carries: its writes, and the immediate. */
+static int part_write(struct verbs_put *put, struct verbs_qp *qp, const struct span *span, uint32_t immediate)
 {
     struct ibv_send_wr entries[VERBS_PUT_WRITES + 1];
     struct ibv_sge pieces[VERBS_PUT_WRITES];
-    uint32_t most = write_bytes(lane->queues->rail), count = 0;
+    uint32_t most = write_bytes(qp->queues->rail), count = 0;
     for (size_t done = 0; done < span->size; count++) {
         uint32_t bytes = span->size - done < most ? (uint32_t)(span->size - done) : most;
         pieces[count] = (struct ibv_sge){(uint64_t)(uintptr_t)(span->memory + done), bytes, span->lkey};
@@ -165,10 +164,10 @@ static int part_write(struct verbs_put *put, struct verbs_lane *lane, const stru
         entry->wr.rdma.rkey = span->key;
         done += bytes;
     }
-    immediate_fill(&entries[count], lane, immediate);
+    immediate_fill(&entries[count], qp, immediate);
     put->left++; /* posting may fail the link, and end it */
-    int status = verbs_lane_post(lane, entries, count + 1, (struct verbs_post){VERBS_POST_PUT, put},
-                                 VERBS_PUT_RESERVE, 1);
+    int status =
+        verbs_qp_post(qp, entries, count + 1, (struct verbs_post){VERBS_POST_PUT, put}, VERBS_PUT_RESERVE, 1);
     if (status)
         put->left--;
     return status;
@@ -179,29 +178,30 @@ static int put_write(struct verbs_put *put)
 {
     struct weft_link *link = put->link;
     const struct verbs_token *token = &put->token;
-    uint32_t lanes = token->check & 0xff, count = (uint32_t)__builtin_popcount(lanes), index = 0;
-    for (uint32_t bits = lanes; bits; bits &= bits - 1, index++) {
-        struct verbs_lane *lane = link->lanes[__builtin_ctz(bits)];
+    uint32_t qps = token->check & 0xff, count = (uint32_t)__builtin_popcount(qps), index = 0;
+    for (uint32_t bits = qps; bits; bits &= bits - 1, index++) {
+        struct verbs_qp *qp = link->qps[__builtin_ctz(bits)];
         size_t offset, part = verbs_stripe(put->size, count, index, &offset);
         struct span span = {.memory = put->memory + offset,
                             .size = part,
                             .address = token->address + offset,
                             .key = token->keys[index],
-                            .lkey = put->region->mr[lane->queues->rail->number]->lkey};
-        int status = part_write(put, lane, &span, token->immediate);
+                            .lkey = put->region->mr[qp->queues->rail->number]->lkey};
+        int status = part_write(put, qp, &span, token->immediate);
         if (!status)
             continue;
         if (status == WEFT_AGAIN && !put->left)
             return status;
         if (link->state ==
-            VERBS_LINK_CONNECTING) { /* the lane has failed: all is written again over others */
+            VERBS_LINK_CONNECTING) { /* the queue pair has failed: all is written again over others */
             put->status = WEFT_TRANSPORT;
             return WEFT_OK;
         }
         if (link->state != VERBS_LINK_FAILED)
-            verbs_link_fail(link, WEFT_TRANSPORT,
-                            "verbs: %s port %d takes no more of a put of which other lanes have their parts",
-                            lane->queues->rail->device, lane->queues->rail->port.number);
+            verbs_link_fail(
+                link, WEFT_TRANSPORT,
+                "verbs: %s port %d takes no more of a put of which other queue pairs have their parts",
+                qp->queues->rail->device, qp->queues->rail->port.number);
         return weft_fail(link->status, "%s", link->why);
     }
     return WEFT_OK;
@@ -277,7 +277,7 @@ void verbs_put_retired(struct verbs_put *put, int status)
     put_end(put, put->status);
 }
 
-/* --- when the link's lanes are replaced (failover.c) */
+/* --- when the link's queue pairs are replaced (failover.c) */
 
 void verbs_put_renew(struct weft_link *link, const struct verbs_token *token)
 {
@@ -355,7 +355,7 @@ void verbs_puts_link_failed(struct weft_link *link)
     }
 }
 
-uint64_t verbs_put_told(struct verbs_notice *notice)
+uint64_t verbs_put_reported(struct verbs_notice *notice)
 {
     struct verbs_put *put = VERBS_NOTICE_OF(notice, struct verbs_put);
     uint64_t cookie = put->cookie;
@@ -369,7 +369,7 @@ void verbs_put_recall(struct weft_link *link, uint64_t cookie)
     for (struct verbs_put *put = transport->puts->active; put; put = put->next) {
         if (put->link == link && put->cookie == cookie && !put->recalled) {
             put->recalled = 1;
-            transport->landings->recalling = 1;
+            transport->rbufs->recalling = 1;
             if (put->lost && !verbs_failover_is_turning(link)) { /* nothing of it moves */
                 active_remove(transport->puts, put);
                 put_give(transport->puts, put);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What can be said of ports without asking their device: what is wanted of them, and what others are told. */
+/* What can be said of ports without asking their device: what is wanted and what is announced of them. */
 #include <stdio.h>
 #include <string.h>
 #include <weft/weft.h>
@@ -35,11 +35,11 @@ void verbs_rails_address(const struct verbs_rail *rails, int count, uint64_t ins
         address->ports[i] = rails[i].port;
 }
 
-int verbs_rails_info(const struct verbs_rail *rails, int count, struct weft_rail_info *infos, int capacity)
+int verbs_rails_info(const struct verbs_rail *rails, int count, weft_rail *infos, int capacity)
 {
     for (int i = 0; i < count && i < capacity; i++) {
         const struct verbs_port *port = &rails[i].port;
-        struct weft_rail_info info = {
+        weft_rail info = {
             .size = infos[i].size,
             .port = port->number,
             .gid_index = port->gids[0].index,

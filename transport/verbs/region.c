@@ -14,7 +14,7 @@ struct span {
     size_t size;
     int fd; /* -1: address */
     uint64_t offset;
-    int is_device; /* memory of a device: nothing that can be paged */
+    int is_device; /* device memory: nothing that can be paged */
 };
 
 const char *verbs_pin_text(const char *device, size_t size, int is_over,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Registered memory: one region spans all rails, with a memory region (MR) of the device on each.
  *
- * Where landings are guarded by memory windows (is_windowed) the MR itself gives no remote access: its rkey is worthless,
- * and peers only ever hold keys of windows. Otherwise it allows remote writes, and its rkey travels. That is so when a
- * rail has no windows, and always with dma-bufs, which no kernel so far lets windows be bound to.
+ * Where receive buffers are guarded by memory windows (is_windowed) the MR itself gives no remote access: its rkey is
+ * worthless, and peers only ever hold keys of windows. Otherwise it allows remote writes, and its rkey travels. That is so when
+ * a rail has no windows, and always with dma-bufs, which no kernel so far lets windows be bound to.
  *
  * The address that keys refer to (iova) is the memory's own, also in device memory.
  */
@@ -23,9 +23,9 @@ struct weft_region {
     int rail_count;
     const struct verbs_library *verbs;
     struct ibv_mr *mr[VERBS_RAILS]; /* mr[i]->lkey, mr[i]->rkey */
-    int is_windowed;                /* on all rails: landings bind windows, and mr[i]->rkey opens nothing */
-    int is_source;                  /* memory that cannot be written: nothing lands there */
-    int is_paged;                   /* on demand: nothing is pinned */
+    int is_windowed; /* on all rails: receive buffers bind windows, and mr[i]->rkey opens nothing */
+    int is_source;   /* memory that cannot be written: no put goes there */
+    int is_paged;    /* on demand: nothing is pinned */
 };
 
 /* Registers [memory, memory + size) on all rails. WEFT_NOMEM with what to raise, WEFT_INVALID beyond what a device
@@ -37,7 +37,7 @@ int verbs_region_make(const struct verbs_rail *rails, int count, void *memory, s
 int verbs_region_source(const struct verbs_rail *rails, int count, void *memory, size_t size,
                         struct weft_region *region);
 
-/* The same for memory of a device, which need not be mapped in the process: from a dma-buf, or by its pointer where peer-memory
+/* The same for device memory, which need not be mapped in the process: from a dma-buf, or by its pointer where peer-memory
  * modules know it (nvidia-peermem). WEFT_UNSUPPORTED where library, kernel or driver cannot. */
 int verbs_region_device(const struct verbs_rail *rails, int count, const struct weft_device_memory *memory,
                         struct weft_region *region);

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is sent and told again in a new round of a link's lanes (failover.c), in this order:
+/* What is sent and announced again in a new round of a link's queue pairs (failover.c), in this order:
  *
- *   KEYS      the landings that were open, with windows on the new lanes: as many entries as fit, each a token and the
- *             number of the message that was next when the landing was made. A window on another lane than the
- *             messages' is awaited, as in land().
+ *   KEYS      the receive buffers that were open, with windows on the new queue pairs: as many entries as fit, each a token
+ *             and the number of the message that was next when the receive buffer was made. A window on another queue pair
+ *             than the messages' is awaited, as in advertise().
  *   KEYS_END  there are no others.
  *   DATA      messages from the one on that the peer expects.
  *
  * Only then new messages go out. The peer keeps the tokens by slot. A token of an earlier round, which it may have had
  * before or find in a message that is sent again, no longer fits the link's round: put() takes the newer one instead, waits
- * for it until KEYS_END, and finds the landing withdrawn when it was not among the keys. (It takes it before KEYS_END, as
- * the peer may need the windows of landings that are filled to tell of others.) A put that was under
- * way when the round began is written again, as a whole, when its landing's new key comes; it has ended when KEYS_END comes
- * and it had none. One that began in this round and is lost before KEYS_END comes waits for the next round's keys.
+ * for it until KEYS_END, and finds the receive buffer withdrawn when it was not among the keys. (It takes it before
+ * KEYS_END, as the peer may need the windows of receive buffers that are filled to announce others.) A put that was in
+ * flight when the round began is written again, as a whole, when its receive buffer's new key comes; it has ended when
+ * KEYS_END comes and it had none. One that began in this round and is lost before KEYS_END comes waits for the next round's
+ * keys.
  *
  * A put that had ended here, but is named by KEYS, was acknowledged by an adapter that did not deliver it. Slots and
- * generations come again, so an entry is told from an older landing of the same name by its message number: an older put
- * had begun before the newer landing was made.
+ * generations come again, so an entry and an older receive buffer of the same name are told apart by its message number: an
+ * older put had begun before the newer receive buffer was made.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -48,35 +49,35 @@ int verbs_message_keep(struct weft_link *link, const void *header, size_t header
 
 /* --- the receiver of puts */
 
-/* Gives stale landings new windows and writes what the peer is to know, up to `capacity` entries. */
+/* Gives stale receive buffers new windows and writes what the peer is to know, up to `capacity` entries. */
 static int keys_renew(struct weft_link *link, struct verbs_key_entry *entries, uint32_t capacity,
                       uint32_t *count)
 {
-    const struct verbs_landings *landings = link->transport->landings;
+    const struct verbs_rbufs *rbufs = link->transport->rbufs;
     *count = 0;
-    for (uint32_t i = 0; i < landings->count && *count < capacity; i++) {
-        struct verbs_landing *landing = landings->slots[i];
-        if (landing->state != VERBS_LANDING_OPEN || landing->link != link || !landing->stale)
+    for (uint32_t i = 0; i < rbufs->count && *count < capacity; i++) {
+        struct verbs_rbuf *rbuf = rbufs->slots[i];
+        if (rbuf->state != VERBS_RBUF_OPEN || rbuf->link != link || !rbuf->stale)
             continue;
         struct verbs_key_entry *entry = &entries[*count];
         memset(entry, 0, sizeof *entry);
-        int status = verbs_landing_renew(landing, &entry->token);
+        int status = verbs_rbuf_renew(rbuf, &entry->token);
         if (status)
             return *count && link->state == VERBS_LINK_UP ? WEFT_OK : status;
-        landing->told = 1;
-        entry->sent_at = landing->sent_at;
+        rbuf->announced = 1;
+        entry->sent_at = rbuf->sent_at;
         ++*count;
     }
     return WEFT_OK;
 }
 
-/* Bound windows are told when they are bound; what has been renewed waits in `entries` until then. */
+/* Bound windows are announced when they are bound; what has been renewed waits in `entries` until then. */
 static int keys_send(struct weft_link *link)
 {
     struct verbs_failover *failover = link->failover;
     uint32_t most = (link->frame_bytes - (uint32_t)sizeof(struct verbs_frame)) / sizeof failover->entries[0];
     most = most < VERBS_KEY_ENTRIES ? most : VERBS_KEY_ENTRIES;
-    while (!failover->keys_told) {
+    while (!failover->keys_sent) {
         if (!failover->entries_count) {
             int status = keys_renew(link, failover->entries, most, &failover->entries_count);
             if (status)
@@ -90,7 +91,7 @@ static int keys_send(struct weft_link *link)
         if (status)
             return status;
         failover->entries_count = 0;
-        failover->keys_told = (uint8_t)is_end;
+        failover->keys_sent = (uint8_t)is_end;
     }
     return WEFT_OK;
 }
@@ -151,16 +152,18 @@ int verbs_token_renew(const struct weft_link *link, struct verbs_token *token, s
         *token = *newer;
         return WEFT_OK;
     }
-    return failover->keys_known ? weft_fail(WEFT_CANCELLED, "verbs: the peer has withdrawn this landing")
-                                : WEFT_AGAIN;
+    return failover->keys_known
+               ? weft_fail(WEFT_CANCELLED, "verbs: the peer has withdrawn this receive buffer")
+               : WEFT_AGAIN;
 }
 
 static int key_take(struct weft_link *link, const struct verbs_key_entry *entry)
 {
-    uint32_t lanes = entry->token.check & 0xff;
-    if (entry->token.immediate >> 28 || !lanes || lanes & ~(uint32_t)link->live)
-        return weft_fail(WEFT_PROTOCOL, "verbs: the peer tells keys for landing %#x on lanes %#x of %#x",
-                         entry->token.immediate, lanes, link->live);
+    uint32_t qps = entry->token.check & 0xff;
+    if (entry->token.immediate >> 28 || !qps || qps & ~(uint32_t)link->live)
+        return weft_fail(WEFT_PROTOCOL,
+                         "verbs: the peer announces keys for receive buffer %#x on queue pairs %#x of %#x",
+                         entry->token.immediate, qps, link->live);
     struct verbs_renewal *renewal = renewal_of(link->failover, entry->token.immediate);
     if (!renewal)
         return weft_fail(WEFT_NOMEM, "verbs: no memory for the peer's keys");
@@ -181,7 +184,7 @@ void verbs_keys_receive(struct weft_link *link, const struct verbs_frame *frame,
         return; /* once more: see message.c */
     if (!link->failover || !link->round || link->failover->keys_known ||
         length % sizeof(struct verbs_key_entry))
-        status = weft_fail(WEFT_PROTOCOL, "verbs: the peer tells keys that it was not to tell");
+        status = weft_fail(WEFT_PROTOCOL, "verbs: the peer announces keys that it was not to announce");
     for (size_t i = 0; !status && i + sizeof(struct verbs_key_entry) <= length;
          i += sizeof(struct verbs_key_entry)) {
         struct verbs_key_entry entry;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sleeping on the completion channels of all rails, and on their devices' own reports.
  *
- * A channel tells of the first completion after it was asked to, so asking comes first and looking again second: what
+ * A channel reports the first completion after it was asked to, so asking comes first and looking again second: what
  * completes in between is found. Each report of a channel must be acknowledged before its queue can be destroyed; as that
  * takes a lock, many are acknowledged at once.
  */
@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "transport/verbs/async.h"
-#include "transport/verbs/landing.h"
+#include "transport/verbs/rbuf.h"
 #include "transport/verbs/verbs_private.h"
 
 #define ACKNOWLEDGE 64
@@ -81,9 +81,9 @@ void verbs_disarm(struct weft_transport *transport)
 
 int verbs_busy(struct weft_transport *transport)
 {
-    const struct verbs_landings *landings = transport->landings;
+    const struct verbs_rbufs *rbufs = transport->rbufs;
     if (transport->links_pending || transport->links_connecting || transport->dying ||
         transport->links_unused)
         return 1;
-    return (landings->due || landings->linger_ns) && verbs_withdraw_busy(transport);
+    return (rbufs->due || rbufs->linger_ns) && verbs_withdraw_busy(transport);
 }

@@ -1,149 +1,149 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slots of landings: what an immediate names, and the receive buffers that immediates take. */
+/* Slots of receive buffers: what an immediate names, and the receives that immediates take. */
 #include <stdlib.h>
 #include <string.h>
 #include "base/error.h"
-#include "transport/verbs/landing.h"
+#include "transport/verbs/rbuf.h"
 
-int verbs_landings_open(struct weft_transport *transport)
+int verbs_rbufs_open(struct weft_transport *transport)
 {
-    transport->landings = calloc(1, sizeof *transport->landings);
-    return transport->landings ? WEFT_OK : weft_fail(WEFT_NOMEM, "verbs: no memory for landings");
+    transport->rbufs = calloc(1, sizeof *transport->rbufs);
+    return transport->rbufs ? WEFT_OK : weft_fail(WEFT_NOMEM, "verbs: no memory for receive buffers");
 }
 
-void verbs_landings_free(struct weft_transport *transport)
+void verbs_rbufs_free(struct weft_transport *transport)
 {
-    struct verbs_landings *landings = transport->landings;
-    if (!landings)
+    struct verbs_rbufs *rbufs = transport->rbufs;
+    if (!rbufs)
         return;
-    for (uint32_t i = 0; i < landings->count; i++) {
-        free(landings->slots[i]->refused);
-        free(landings->slots[i]);
+    for (uint32_t i = 0; i < rbufs->count; i++) {
+        free(rbufs->slots[i]->refused);
+        free(rbufs->slots[i]);
     }
-    free(landings->slots);
-    free(landings);
-    transport->landings = NULL;
+    free(rbufs->slots);
+    free(rbufs);
+    transport->rbufs = NULL;
 }
 
-uint32_t verbs_landing_immediate(const struct verbs_landing *landing)
+uint32_t verbs_rbuf_immediate(const struct verbs_rbuf *rbuf)
 {
-    return landing->slot | (uint32_t)landing->generation << 16;
+    return rbuf->slot | (uint32_t)rbuf->generation << 16;
 }
 
-struct verbs_landing *verbs_landing_find(struct weft_transport *transport, uint32_t immediate)
+struct verbs_rbuf *verbs_rbuf_find(struct weft_transport *transport, uint32_t immediate)
 {
-    const struct verbs_landings *landings = transport->landings;
+    const struct verbs_rbufs *rbufs = transport->rbufs;
     uint32_t slot = immediate & (VERBS_SLOTS - 1);
-    struct verbs_landing *landing = slot < landings->count ? landings->slots[slot] : NULL;
-    if (!landing || landing->state == VERBS_LANDING_FREE ||
-        landing->generation != (immediate >> 16 & VERBS_GENERATION_MASK))
+    struct verbs_rbuf *rbuf = slot < rbufs->count ? rbufs->slots[slot] : NULL;
+    if (!rbuf || rbuf->state == VERBS_RBUF_FREE ||
+        rbuf->generation != (immediate >> 16 & VERBS_GENERATION_MASK))
         return NULL;
-    return landing;
+    return rbuf;
 }
 
 /* Slots are used again in the order they became free. */
-struct verbs_landing *verbs_slot_take(struct verbs_landings *landings)
+struct verbs_rbuf *verbs_slot_take(struct verbs_rbufs *rbufs)
 {
-    struct verbs_landing *landing = landings->free;
-    if (landing) {
-        landings->free = landing->next;
-        return landing;
+    struct verbs_rbuf *rbuf = rbufs->free;
+    if (rbuf) {
+        rbufs->free = rbuf->next;
+        return rbuf;
     }
-    if (landings->count == landings->capacity) {
-        uint32_t capacity = landings->capacity ? landings->capacity * 2 : 64;
-        struct verbs_landing **slots =
-            capacity > VERBS_SLOTS ? NULL : realloc(landings->slots, capacity * sizeof(*slots));
+    if (rbufs->count == rbufs->capacity) {
+        uint32_t capacity = rbufs->capacity ? rbufs->capacity * 2 : 64;
+        struct verbs_rbuf **slots =
+            capacity > VERBS_SLOTS ? NULL : realloc(rbufs->slots, capacity * sizeof(*slots));
         if (!slots)
             return NULL;
-        landings->slots = slots;
-        landings->capacity = capacity;
+        rbufs->slots = slots;
+        rbufs->capacity = capacity;
     }
-    landing = calloc(1, sizeof *landing);
-    if (!landing)
+    rbuf = calloc(1, sizeof *rbuf);
+    if (!rbuf)
         return NULL;
-    landing->slot = (uint16_t)landings->count;
-    for (int i = 0; i < VERBS_LANES; i++)
-        landing->parts[i].landing = landing;
-    landings->slots[landings->count++] = landing;
-    return landing;
+    rbuf->slot = (uint16_t)rbufs->count;
+    for (int i = 0; i < VERBS_QPS; i++)
+        rbuf->parts[i].rbuf = rbuf;
+    rbufs->slots[rbufs->count++] = rbuf;
+    return rbuf;
 }
 
-void verbs_slot_refused(struct verbs_landing *landing)
+void verbs_slot_refused(struct verbs_rbuf *rbuf)
 {
-    if (!landing->refused)
-        landing->refused = calloc(VERBS_GENERATION_WORDS, sizeof *landing->refused);
-    if (landing->refused)
-        verbs_generation_set(landing->refused, landing->generation);
+    if (!rbuf->refused)
+        rbuf->refused = calloc(VERBS_GENERATION_WORDS, sizeof *rbuf->refused);
+    if (rbuf->refused)
+        verbs_generation_set(rbuf->refused, rbuf->generation);
     else
-        landing->is_last = 1;
+        rbuf->is_last = 1;
 }
 
 /* To the next generation that no peer refuses; 0 when there is none. */
-static int generation_next(struct verbs_landing *landing)
+static int generation_next(struct verbs_rbuf *rbuf)
 {
     for (uint32_t i = 0; i < VERBS_GENERATION_MASK; i++) {
-        landing->generation = (landing->generation + 1) & VERBS_GENERATION_MASK;
-        if (!verbs_generation_is(landing->refused, landing->generation))
-            return !landing->is_last;
+        rbuf->generation = (rbuf->generation + 1) & VERBS_GENERATION_MASK;
+        if (!verbs_generation_is(rbuf->refused, rbuf->generation))
+            return !rbuf->is_last;
     }
     return 0;
 }
 
-void verbs_slot_give(struct verbs_landings *landings, struct verbs_landing *landing)
+void verbs_slot_give(struct verbs_rbufs *rbufs, struct verbs_rbuf *rbuf)
 {
-    landing->state = VERBS_LANDING_FREE;
-    landing->recalled = 0;
-    landing->link->cancels -= landing->asked;
-    landing->asked = 0;
-    landing->region = NULL;
-    landing->next = NULL;
-    if (!generation_next(landing))
+    rbuf->state = VERBS_RBUF_FREE;
+    rbuf->recalled = 0;
+    rbuf->link->cancels -= rbuf->asked;
+    rbuf->asked = 0;
+    rbuf->region = NULL;
+    rbuf->next = NULL;
+    if (!generation_next(rbuf))
         return; /* the slot is used up */
-    if (landings->free)
-        landings->free_last->next = landing;
+    if (rbufs->free)
+        rbufs->free_last->next = rbuf;
     else
-        landings->free = landing;
-    landings->free_last = landing;
+        rbufs->free = rbuf;
+    rbufs->free_last = rbuf;
 }
 
-/* Each open landing has a receive for each immediate that can come, or a put would take those that other peers' messages
- * count on. One that has none waits until others end; if there are no others, it goes without: its immediates, one for
- * each of its lanes on that rail, are then too many, which the few spare ones take. One that is renewed cannot wait, and what
- * it has none for is not counted: the peer's adapter may have to try again until a receive comes back. */
-int verbs_slot_receives_reserve(struct verbs_landing *landing)
+/* Each open receive buffer has a receive for each immediate that can come, or a put would take those that other peers'
+ * messages count on. One that has none waits until others end; if there are no others, it goes without: its immediates, one
+ * for each of its queue pairs on that rail, are then too many, which the few spare ones take. One that is renewed cannot
+ * wait, and what it has none for is not counted: the peer's adapter may have to try again until a receive comes back. */
+int verbs_slot_receives_reserve(struct verbs_rbuf *rbuf)
 {
-    struct verbs_landings *landings = landing->link->transport->landings;
+    struct verbs_rbufs *rbufs = rbuf->link->transport->rbufs;
     uint32_t own[VERBS_RAILS] = {0}; /* for which it does not wait */
-    for (uint32_t bits = landing->lanes; bits; bits &= bits - 1) {
+    for (uint32_t bits = rbuf->qps; bits; bits &= bits - 1) {
         int number = __builtin_ctz(bits);
-        struct verbs_queues *queues = landing->link->lanes[number]->queues;
+        struct verbs_queues *queues = rbuf->link->qps[number]->queues;
         int rail = queues->rail->number;
-        int is_full = landings->reserved[rail] >= queues->srq_entries / VERBS_LANDING_SHARE;
+        int is_full = rbufs->reserved[rail] >= queues->srq_entries / VERBS_RBUF_SHARE;
         if (!is_full && verbs_receives_reserve(queues, 1) == WEFT_OK) {
             own[rail]++;
-            landings->reserved[rail]++;
-            landing->reserved |= (uint8_t)(1u << number);
+            rbufs->reserved[rail]++;
+            rbuf->reserved |= (uint8_t)(1u << number);
             continue;
         }
-        if (landings->reserved[rail] + landings->bare[rail] > own[rail])
+        if (rbufs->reserved[rail] + rbufs->bare[rail] > own[rail])
             return WEFT_AGAIN;
         weft_error_clear();
         own[rail]++;
-        landings->bare[rail]++;
-        landing->bare |= (uint8_t)(1u << number);
+        rbufs->bare[rail]++;
+        rbuf->bare |= (uint8_t)(1u << number);
     }
     return WEFT_OK;
 }
 
-void verbs_slot_receives_release(struct verbs_landing *landing)
+void verbs_slot_receives_release(struct verbs_rbuf *rbuf)
 {
-    struct verbs_landings *landings = landing->link->transport->landings;
-    for (uint32_t bits = landing->reserved; bits; bits &= bits - 1) {
-        struct verbs_queues *queues = landing->link->lanes[__builtin_ctz(bits)]->queues;
+    struct verbs_rbufs *rbufs = rbuf->link->transport->rbufs;
+    for (uint32_t bits = rbuf->reserved; bits; bits &= bits - 1) {
+        struct verbs_queues *queues = rbuf->link->qps[__builtin_ctz(bits)]->queues;
         verbs_receives_release(queues, 1);
-        landings->reserved[queues->rail->number]--;
+        rbufs->reserved[queues->rail->number]--;
     }
-    for (uint32_t bits = landing->bare; bits; bits &= bits - 1)
-        landings->bare[landing->link->lanes[__builtin_ctz(bits)]->queues->rail->number]--;
-    landing->reserved = landing->bare = 0;
+    for (uint32_t bits = rbuf->bare; bits; bits &= bits - 1)
+        rbufs->bare[rbuf->link->qps[__builtin_ctz(bits)]->queues->rail->number]--;
+    rbuf->reserved = rbuf->bare = 0;
 }

@@ -35,15 +35,15 @@ static void instance_free(struct weft_transport *transport)
         verbs_link_free(transport->links[i]);
     free(transport->links);
     verbs_puts_free(transport);
-    verbs_landings_free(transport);
+    verbs_rbufs_free(transport);
     while (transport->regions)
         verbs_dereg(transport->regions);
     for (int i = 0; i < transport->rails_count; i++)
         verbs_queues_close(&transport->queues[i]);
     if (transport->rails_count)
         verbs_rails_close(transport->rails, transport->rails_count);
-    free(transport->lanes);
-    free(transport->lane_generations);
+    free(transport->qps);
+    free(transport->qp_generations);
     free(transport);
 }
 
@@ -57,7 +57,7 @@ static int open_rails(const struct weft_transport_params *params, struct weft_tr
     for (int i = 0; i < count && !status; i++)
         status = verbs_queues_open(transport, &transport->queues[i], &transport->rails[i]);
     if (!status)
-        status = verbs_landings_open(transport);
+        status = verbs_rbufs_open(transport);
     if (!status)
         status = verbs_puts_open(transport);
     if (status)
@@ -80,9 +80,9 @@ static int verbs_open(const struct weft_transport_params *params, struct weft_tr
     if (!transport)
         return weft_fail(WEFT_NOMEM, "verbs: no memory for an instance");
     transport->notices_last = &transport->notices;
-    if (params->size >= offsetof(struct weft_transport_params, tell) + sizeof params->tell) {
-        transport->tell_arg = params->tell_arg;
-        transport->tell = params->tell;
+    if (params->size >= offsetof(struct weft_transport_params, oob_send) + sizeof params->oob_send) {
+        transport->oob_arg = params->oob_arg;
+        transport->oob_send = params->oob_send;
     }
     status = verbs_settings(params, &transport->settings);
     if (!status)
@@ -108,8 +108,8 @@ static int is_leaving(const struct weft_transport *transport)
         const struct weft_link *link = transport->links[i];
         if (link->state == VERBS_LINK_CONNECTING)
             return 1; /* its rails change */
-        const struct verbs_lane *lane = link->lanes[link->first];
-        if (link->state == VERBS_LINK_UP && (link->pending || lane->posted != lane->retired))
+        const struct verbs_qp *qp = link->qps[link->first];
+        if (link->state == VERBS_LINK_UP && (link->pending || qp->posted != qp->retired))
             return 1;
     }
     return 0;
@@ -146,13 +146,13 @@ static void verbs_close(struct weft_transport *transport)
     if (!transport)
         return;
     drain(transport);
-    if (transport->stale_frames || transport->stale_completions || transport->stale_letters ||
+    if (transport->stale_frames || transport->stale_completions || transport->stale_oob ||
         transport->stale_immediates)
         weft_log(
             WEFT_LOG_INFO,
-            "verbs: dropped %llu stale frames, %llu completions, %llu letters, %llu immediates",
+            "verbs: dropped %llu stale frames, %llu completions, %llu out-of-band messages, %llu immediates",
             (unsigned long long)transport->stale_frames, (unsigned long long)transport->stale_completions,
-            (unsigned long long)transport->stale_letters, (unsigned long long)transport->stale_immediates);
+            (unsigned long long)transport->stale_oob, (unsigned long long)transport->stale_immediates);
     instance_free(transport);
 }
 
@@ -232,7 +232,7 @@ static int verbs_reg_device(struct weft_transport *transport, const struct weft_
     return region_add(transport, made, status, result);
 }
 
-static int verbs_rails(struct weft_transport *transport, struct weft_rail_info *infos, int capacity)
+static int verbs_rails(struct weft_transport *transport, weft_rail *infos, int capacity)
 {
     return verbs_rails_info(transport->rails, transport->rails_count, infos, capacity);
 }
@@ -252,8 +252,8 @@ const struct weft_transport_ops weft_verbs_ops = {
     .reg = verbs_reg,
     .dereg = verbs_dereg,
     .send = verbs_send,
-    .land = verbs_land,
-    .unland = verbs_unland,
+    .advertise = verbs_advertise,
+    .withdraw = verbs_withdraw,
     .put = verbs_put,
     .poll = verbs_poll,
     .fds = verbs_fds,
@@ -263,7 +263,7 @@ const struct weft_transport_ops weft_verbs_ops = {
     .recall = verbs_recall,
     .recall_wait = verbs_recall_wait,
     .sent_by = verbs_sent_by,
-    .told = verbs_told,
+    .oob_receive = verbs_oob_receive,
     .why = verbs_link_why,
     .rails = verbs_rails,
     .reg_source = verbs_reg_source,

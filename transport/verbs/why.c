@@ -28,7 +28,7 @@ static const struct meaning meanings[] = {
     [IBV_WC_LOC_EEC_OP_ERR] = {"local EE context operation error", "not used by weft",
                                "an error of the driver: look into dmesg"},
     [IBV_WC_LOC_PROT_ERR] = {"local protection error", "the memory of a request is not registered (any more)",
-                             "was memory freed or unmapped while an operation on it was under way?"},
+                             "was memory freed or unmapped while an operation on it was in flight?"},
     [IBV_WC_WR_FLUSH_ERR] = {"work request flushed error",
                              "an earlier error of this queue pair took this along",
                              "look for the first error of this link in the log, here or at the peer"},
@@ -39,7 +39,7 @@ static const struct meaning meanings[] = {
          "look for a foreign queue pair with the same number: a restarted peer, doubled addresses"},
     [IBV_WC_LOC_ACCESS_ERR] =
         {"local access error", "a write from the peer hit memory that it may not write",
-         "the landing was withdrawn or its memory freed; look for an error at the peer"},
+         "the receive buffer was withdrawn or its memory freed; look for an error at the peer"},
     [IBV_WC_REM_INV_REQ_ERR] =
         {"remote invalid request error",
          "the peer's adapter refused the request: too long, or not allowed on its queue pair",

@@ -2,8 +2,8 @@
 /* Type 2 memory windows: keys for exactly the bytes that a put may fill, valid for one queue pair.
  *
  * A window is bound and invalidated by entries of a send queue (IB specification 1.4, 10.6.7.2.3). Binding makes a new
- * key: the device chose the upper 24 bits, the low 8 count up, so that the key of a past landing stays wrong for 255
- * more. A window bound on a queue pair can only be invalidated on that one; one whose queue pair has failed must be
+ * key: the device chose the upper 24 bits, the low 8 count up, so that the key of a past receive buffer stays wrong for
+ * 255 more. A window bound on a queue pair can only be invalidated on that one; one whose queue pair has failed must be
  * dropped, before the queue pair is destroyed.
  *
  *     window = verbs_window_take(rail);                        NULL: none left, do without or wait
@@ -36,7 +36,7 @@ void verbs_window_drop(struct verbs_rail *rail, struct verbs_window *window);
 void verbs_windows_end(struct verbs_rail *rail);
 
 /* Fill opcode and operands of a send entry; wr_id, flags and next are the caller's. While a binding is posted the window
- * must still have its old key, which drivers (rxe) tell the device beside the new one, and after that the new one. */
+ * must still have its old key, which drivers (rxe) give the device beside the new one, and after that the new one. */
 void verbs_window_bind(struct verbs_window *window, struct ibv_mr *mr, void *memory, size_t size,
                        struct ibv_send_wr *entry);
 void verbs_window_bound(struct verbs_window *window, const struct ibv_send_wr *entry);

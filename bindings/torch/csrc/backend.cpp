@@ -19,8 +19,8 @@ Backend::Backend(const c10::intrusive_ptr<c10d::Store> &store, int rank, int siz
                  c10::intrusive_ptr<WeftOptions> options)
     : c10d::Backend(rank, size), options_(std::move(options))
 {
-    group_ = Group::meet(Library::get(options_->transports, options_->ofi_provider), store, rank, size,
-                         options_->group_name, options_->timeout);
+    group_ = Group::meet(Library::get(options_->settings), store, rank, size, options_->group_name,
+                         options_->timeout);
     init();
 }
 
@@ -54,6 +54,7 @@ void Backend::startCoalescing()
                 operation->keep();
     coalescing_.remove_if([me](const Coalescing &coalescing) { return coalescing.thread == me; });
     coalescing_.push_back({me, {}, {}, sequence_, std::chrono::steady_clock::now()});
+    coalescing_threads_ = coalescing_.size();
 }
 
 // Nobody puts calls together for so long: an exception has kept the end from coming. What has ended well is let go then.
@@ -61,6 +62,8 @@ static constexpr std::chrono::seconds FORGOTTEN{60};
 
 void Backend::coalesce(const std::shared_ptr<Operation> &operation, const std::shared_ptr<c10::Event> &event)
 {
+    if (!is_coalescing()) // this thread would see its own
+        return;
     std::lock_guard<std::mutex> guard(lock_);
     for (Coalescing &mine : coalescing_) {
         if (mine.thread != std::this_thread::get_id())
@@ -93,16 +96,11 @@ Backend::WorkPointer Backend::endCoalescing()
         TORCH_CHECK(at != coalescing_.end(), "weft: endCoalescing() without startCoalescing()");
         mine = std::move(*at);
         coalescing_.erase(at);
+        coalescing_threads_ = coalescing_.size();
     }
     released(mine.operations);
     return c10::make_intrusive<Work>(getRank(), c10d::OpType::COALESCED, mine.sequence,
                                      std::move(mine.operations), std::move(mine.events));
-}
-
-uint64_t Backend::next_sequence()
-{
-    std::lock_guard<std::mutex> guard(lock_);
-    return ++sequence_;
 }
 
 // --- groups
@@ -112,8 +110,7 @@ c10::intrusive_ptr<WeftOptions>
 Backend::options_of_part(const c10::intrusive_ptr<c10d::Backend::Options> &opts) const
 {
     auto options = c10::make_intrusive<WeftOptions>(opts ? opts->timeout : options_->timeout);
-    options->transports = options_->transports;
-    options->ofi_provider = options_->ofi_provider;
+    options->settings = options_->settings;
     if (opts) {
         options->group_name = opts->group_name;
         options->group_desc = opts->group_desc;
@@ -152,17 +149,6 @@ c10::intrusive_ptr<c10d::Backend> Backend::shrink(const std::vector<int64_t> &ex
     smaller->set_timeout(options->timeout);
     const int rank = smaller->use(weft_comm_rank), ranks = smaller->use(weft_comm_size);
     return c10::make_intrusive<Backend>(std::move(smaller), rank, ranks, std::move(options));
-}
-
-uint64_t Backend::getSequenceNumberForGroup()
-{
-    std::lock_guard<std::mutex> guard(lock_);
-    return sequence_;
-}
-
-void Backend::eagerConnectSingleDevice(at::Device)
-{
-    group_->connect();
 }
 
 void Backend::setTimeout(std::chrono::milliseconds timeout)

@@ -2,6 +2,7 @@
 // ProcessGroup's backend "weft".
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <list>
 #include <memory>
@@ -28,9 +29,8 @@ struct WeftOptions : c10d::Backend::Options {
     {
     }
 
-    // As struct weft_context_options has them; empty: what the environment says.
-    std::string transports;
-    std::string ofi_provider;
+    // As struct weft_context_options has them.
+    std::string settings;
 };
 
 class Backend : public c10d::Backend
@@ -115,8 +115,14 @@ class Backend : public c10d::Backend
     void setSequenceNumberForGroup() override
     {
     } // counted from 0 on all ranks
-    uint64_t getSequenceNumberForGroup() override;
-    void eagerConnectSingleDevice(at::Device device) override;
+    uint64_t getSequenceNumberForGroup() override
+    {
+        return sequence_;
+    }
+    void enableCollectivesTiming() override
+    {
+        group_->time_operations();
+    }
     void setTimeout(std::chrono::milliseconds timeout) override;
     c10d::ErrorType getError() override
     {
@@ -134,7 +140,15 @@ class Backend : public c10d::Backend
 
     // --- for Launch
     // The number of a collective that begins.
-    uint64_t next_sequence();
+    uint64_t next_sequence()
+    {
+        return ++sequence_;
+    }
+    // Whether some thread coalesces calls.
+    bool is_coalescing() const
+    {
+        return coalescing_threads_.load(std::memory_order_relaxed) != 0;
+    }
     // Where the calling thread coalesces the operation is remembered for endCoalescing().
     void coalesce(const std::shared_ptr<Operation> &operation, const std::shared_ptr<c10::Event> &event);
     const WeftOptions &options() const
@@ -157,8 +171,9 @@ class Backend : public c10d::Backend
 
     std::shared_ptr<Group> group_;
     c10::intrusive_ptr<WeftOptions> options_;
+    std::atomic<uint64_t> sequence_{0};
+    std::atomic<size_t> coalescing_threads_{0};
     std::mutex lock_; // what follows
-    uint64_t sequence_ = 0;
     int64_t monitored_ = 0;
     std::list<Coalescing> coalescing_;
 };

@@ -1,15 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
 // The module torch_weft._C: how Python makes the backend and looks into it.
+#include <exception>
+#include <utility>
+
+#include <unistd.h>
+
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "bindings/torch/csrc/backend.hpp"
 #include "bindings/torch/csrc/leaving.hpp"
+#include "bindings/torch/csrc/work.hpp"
 
 namespace torch_weft
 {
 
 namespace py = pybind11;
+
+// The calling thread is Python's again. Where Python has come to its end meanwhile, it ends threads that come back, main's excepted, by unwinding
+// them (until 3.13). Destructors on the way, as those of py::gil_scoped_release, may not be left like that, and the process would end with
+// std::terminate(). So the thread stays here, as it does in later versions of Python, until the process ends.
+static void come_back(PyThreadState *thread)
+{
+    try {
+        PyEval_RestoreThread(thread);
+    } catch (...) {
+        for (;;)
+            pause();
+    }
+}
+
+// Makes a call that may take long, while other threads use Python.
+template <typename Call> static auto without_python(Call call)
+{
+    PyThreadState *thread = PyEval_SaveThread();
+    std::exception_ptr failure;
+    decltype(call()) result{};
+    try {
+        result = call();
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    come_back(thread);
+    if (failure)
+        std::rethrow_exception(failure);
+    return result;
+}
 
 static c10::intrusive_ptr<c10d::Backend> make(const c10d::DistributedBackendOptions &asked,
                                               const c10::intrusive_ptr<c10d::Backend::Options> &given)
@@ -20,7 +56,10 @@ static c10::intrusive_ptr<c10d::Backend> make(const c10d::DistributedBackendOpti
     options->group_name = asked.group_id;
     options->global_ranks_in_group.assign(asked.global_ranks_in_group.begin(),
                                           asked.global_ranks_in_group.end());
-    return c10::make_intrusive<Backend>(asked.store, asked.group_rank, asked.group_size, std::move(options));
+    return without_python([&]() -> c10::intrusive_ptr<c10d::Backend> {
+        return c10::make_intrusive<Backend>(asked.store, asked.group_rank, asked.group_size,
+                                            std::move(options));
+    });
 }
 
 static Backend &ours(c10d::Backend &backend)
@@ -32,15 +71,12 @@ static Backend &ours(c10d::Backend &backend)
 
 static std::string dump(c10d::Backend &backend)
 {
-    return ours(backend).group()->dump();
+    return without_python([&] { return ours(backend).group()->dump(); });
 }
 
 static py::dict stats(c10d::Backend &backend)
 {
-    const auto stats = [&] {
-        py::gil_scoped_release released;
-        return ours(backend).group()->stats();
-    }();
+    const auto stats = without_python([&] { return ours(backend).group()->stats(); });
     py::dict dict;
     dict["operations"] = stats.operations;
     dict["bytes_eager"] = stats.bytes_eager;
@@ -54,11 +90,11 @@ static py::dict stats(c10d::Backend &backend)
     dict["bytes_pool"] = stats.bytes_pool;
     dict["p2p_sends"] = stats.p2p_sends;
     dict["p2p_receives"] = stats.p2p_receives;
-    dict["programs"] = stats.programs;
+    dict["device_collectives"] = stats.device_collectives;
     return dict;
 }
 
-// The program's end, with Python still there: afterwards no thread can tell Python anything, nor let go of its tensors.
+// The program's end, with Python still there: afterwards no thread can report anything to Python, nor let go of its tensors.
 static void end()
 {
     Group::close_all();
@@ -71,8 +107,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
     py::module_::import("torch._C._distributed_c10d"); // whose classes ours come from
     py::class_<WeftOptions, c10::intrusive_ptr<WeftOptions>, c10d::Backend::Options>(module, "Options")
         .def(py::init([] { return c10::make_intrusive<WeftOptions>(); })) // the group's own timeout counts
-        .def_readwrite("transports", &WeftOptions::transports)
-        .def_readwrite("ofi_provider", &WeftOptions::ofi_provider)
+        .def_readwrite("settings", &WeftOptions::settings)
         .def("__deepcopy__", [](const WeftOptions &self, const py::dict &) {
             return c10::make_intrusive<WeftOptions>(self);
         });
@@ -81,10 +116,25 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
         .def_property_readonly("options", &Backend::getBackendOptions)
         .def("perform_nocolor_split",
              [](Backend &, const py::object &) {}); // members alone make a part of a group
-    module.def("make", &make, py::call_guard<py::gil_scoped_release>());
+    // What waits, of PyTorch's methods of a work.
+    py::class_<Work, c10::intrusive_ptr<Work>, c10d::Work>(module, "Work")
+        .def(
+            "wait",
+            [](Work &work, std::chrono::milliseconds timeout) {
+                return without_python([&] { return work.wait(timeout); });
+            },
+            py::arg("timeout") = kNoTimeout)
+        .def("synchronize", [](Work &work) { without_python([&] { return work.wait(kNoTimeout); }); })
+        .def("block_current_stream", [](Work &work) {
+            without_python([&] {
+                work.blockCurrentStream();
+                return true;
+            });
+        });
+    module.def("make", &make);
     module.def("stats", &stats);
-    module.def("end", &end, py::call_guard<py::gil_scoped_release>());
-    module.def("dump", &dump, py::call_guard<py::gil_scoped_release>());
+    module.def("end", &end, py::call_guard<py::gil_scoped_release>()); // by the thread that ends Python
+    module.def("dump", &dump);
 }
 
 } // namespace torch_weft

@@ -21,9 +21,9 @@ static void start_allreduce(Launch &launch, const at::Tensor &tensor, const c10d
     at::Tensor from = Launch::scaled(data, reduction);
     if (!from.is_same(data))
         data.detach().copy_(from);
-    launch.start([&](weft_comm *comm, weft_work **work) {
-        return weft_allreduce_start(comm, data.data_ptr(), data.data_ptr(), static_cast<size_t>(data.numel()),
-                                    reduction.dtype, reduction.op, work);
+    launch.start([&](weft_comm *comm, const weft_call_options *options) {
+        return weft_allreduce(comm, data.data_ptr(), data.data_ptr(), static_cast<size_t>(data.numel()),
+                              reduction.dtype, reduction.op, options);
     });
 }
 
@@ -59,9 +59,9 @@ Backend::WorkPointer Backend::allreduce_coalesced(Tensors &tensors,
         memory.push_back(data.data_ptr());
         counts.push_back(static_cast<size_t>(data.numel()));
     }
-    launch.start([&](weft_comm *comm, weft_work **work) {
-        return weft_allreduce_list_start(comm, memory.size(), memory.data(), memory.data(), counts.data(),
-                                         reduction.dtype, reduction.op, work);
+    launch.start([&](weft_comm *comm, const weft_call_options *options) {
+        return weft_allreduce_list(comm, memory.size(), memory.data(), memory.data(), counts.data(),
+                                   reduction.dtype, reduction.op, options);
     });
     return launch.finish(tensors);
 }
@@ -73,9 +73,9 @@ Backend::WorkPointer Backend::broadcast(Tensors &tensors, const c10d::BroadcastO
     Launch launch(*this, c10d::OpType::BROADCAST, "broadcast", tensor, opts.timeout, opts.asyncOp);
     const Elements elements = moved_as(tensor.scalar_type());
     at::Tensor data = getRank() == root ? launch.input(tensor) : launch.output(tensor);
-    launch.start([&](weft_comm *comm, weft_work **work) {
-        return weft_broadcast_start(comm, data.data_ptr(), data.data_ptr(), moved_count(data, elements),
-                                    elements.dtype, root, work);
+    launch.start([&](weft_comm *comm, const weft_call_options *options) {
+        return weft_broadcast(comm, data.data_ptr(), data.data_ptr(), moved_count(data, elements),
+                              elements.dtype, root, options);
     });
     return launch.finish(tensors);
 }
@@ -88,9 +88,9 @@ Backend::WorkPointer Backend::reduce(Tensors &tensors, const c10d::ReduceOptions
     Reduction reduction = launch.reduction(opts.reduceOp, tensor);
     at::Tensor data = getRank() == root ? launch.inout(tensor) : launch.input(tensor);
     at::Tensor from = launch.input(Launch::scaled(data, reduction));
-    launch.start([&](weft_comm *comm, weft_work **work) {
-        return weft_reduce_start(comm, from.data_ptr(), data.data_ptr(), static_cast<size_t>(data.numel()),
-                                 reduction.dtype, reduction.op, root, work);
+    launch.start([&](weft_comm *comm, const weft_call_options *options) {
+        return weft_reduce(comm, from.data_ptr(), data.data_ptr(), static_cast<size_t>(data.numel()),
+                           reduction.dtype, reduction.op, root, options);
     });
     return launch.finish(tensors);
 }
@@ -102,9 +102,9 @@ static void start_allgather(Launch &launch, const at::Tensor &output, const at::
                 " elements, the input ", input.numel(), ", of ", ranks, " ranks");
     const Elements elements = moved_as(input.scalar_type());
     at::Tensor from = launch.input(input), to = launch.output(output);
-    launch.start([&](weft_comm *comm, weft_work **work) {
-        return weft_allgather_start(comm, from.data_ptr(), to.data_ptr(), moved_count(from, elements),
-                                    elements.dtype, work);
+    launch.start([&](weft_comm *comm, const weft_call_options *options) {
+        return weft_allgather(comm, from.data_ptr(), to.data_ptr(), moved_count(from, elements),
+                              elements.dtype, options);
     });
 }
 
@@ -143,10 +143,9 @@ static void start_reduce_scatter(Launch &launch, const at::Tensor &output, const
                 input.numel(), " elements, the output ", output.numel(), ", of ", ranks, " ranks");
     Reduction reduction = launch.reduction(op, input);
     at::Tensor from = launch.input(Launch::scaled(input, reduction)), to = launch.output(output);
-    launch.start([&](weft_comm *comm, weft_work **work) {
-        return weft_reduce_scatter_start(comm, from.data_ptr(), to.data_ptr(),
-                                         static_cast<size_t>(to.numel()), reduction.dtype, reduction.op,
-                                         work);
+    launch.start([&](weft_comm *comm, const weft_call_options *options) {
+        return weft_reduce_scatter(comm, from.data_ptr(), to.data_ptr(), static_cast<size_t>(to.numel()),
+                                   reduction.dtype, reduction.op, options);
     });
 }
 
@@ -207,9 +206,9 @@ Backend::WorkPointer Backend::alltoall_base(at::Tensor &output, at::Tensor &inpu
     const auto sent = counts_of(input, input_splits, getSize(), elements, "input");
     const auto received = counts_of(output, output_splits, getSize(), elements, "output");
     at::Tensor from = launch.input(input), to = launch.output(output);
-    launch.start([&](weft_comm *comm, weft_work **work) {
-        return weft_alltoallv_start(comm, from.data_ptr(), sent.data(), nullptr, to.data_ptr(),
-                                    received.data(), nullptr, elements.dtype, work);
+    launch.start([&](weft_comm *comm, const weft_call_options *options) {
+        return weft_alltoallv(comm, from.data_ptr(), sent.data(), nullptr, to.data_ptr(), received.data(),
+                              nullptr, elements.dtype, options);
     });
     return launch.finish({output});
 }
@@ -217,7 +216,8 @@ Backend::WorkPointer Backend::alltoall_base(at::Tensor &output, at::Tensor &inpu
 Backend::WorkPointer Backend::barrier(const c10d::BarrierOptions &opts)
 {
     Launch launch(*this, c10d::OpType::BARRIER, "barrier", {}, opts.timeout, opts.asyncOp);
-    launch.start([](weft_comm *comm, weft_work **work) { return weft_barrier_start(comm, work); });
+    launch.start(
+        [](weft_comm *comm, const weft_call_options *options) { return weft_barrier(comm, options); });
     return launch.finish({});
 }
 

@@ -13,7 +13,7 @@
 namespace torch_weft
 {
 
-// How long what has ended may take to be told, when a group goes.
+// How long what has ended may take to be reported, when a group goes.
 static constexpr std::chrono::milliseconds SETTLING{1000};
 
 Group::Group(std::shared_ptr<Library> library, weft_comm *comm, const std::string &name)
@@ -90,8 +90,16 @@ Group::~Group()
     }
 }
 
+static std::atomic<bool> program_is_over{false};
+
+bool Group::is_program_over()
+{
+    return program_is_over;
+}
+
 void Group::close_all()
 {
+    program_is_over = true;
     std::vector<std::shared_ptr<Group>> groups;
     {
         Open &open = open_groups();
@@ -135,7 +143,8 @@ weft_comm *Group::subset(const std::vector<int> &ranks, const std::string &name)
 {
     weft_comm *made = nullptr;
     int status = use([&](weft_comm *comm) {
-        return weft_comm_subset(comm, ranks.data(), static_cast<int>(ranks.size()), tag_of(name), &made);
+        return weft_comm_subset(comm, ranks.data(), static_cast<int>(ranks.size()), tag_of(name), &made,
+                                nullptr);
     });
     if (status == WEFT_PEER_FAILED || status == WEFT_REVOKED)
         return nullptr;
@@ -147,7 +156,7 @@ weft_comm *Group::subset(const std::vector<int> &ranks, const std::string &name)
 weft_comm *Group::survivors()
 {
     weft_comm *made = nullptr;
-    int status = use([&](weft_comm *comm) { return weft_comm_shrink(comm, &made); });
+    int status = use([&](weft_comm *comm) { return weft_comm_shrink(comm, &made, nullptr); });
     if (status != WEFT_OK)
         raise(status, "shrinking the group " + name_, weft_error_detail());
     return made;
@@ -173,9 +182,10 @@ std::shared_ptr<Group> Group::without(const std::vector<int64_t> &excluded, bool
     std::vector<int64_t> there(static_cast<size_t>(made->use(weft_comm_size)));
     if (there.size() == staying.size())
         return made;
-    check(
-        made->use([&](weft_comm *comm) { return weft_allgather(comm, &mine, there.data(), 1, WEFT_INT64); }),
-        "asking who has come");
+    check(made->use([&](weft_comm *comm) {
+        return weft_allgather(comm, &mine, there.data(), 1, WEFT_INT64, nullptr);
+    }),
+          "asking who has come");
     std::string missing;
     for (int r : staying)
         if (std::find(there.begin(), there.end(), r) == there.end())
@@ -191,12 +201,6 @@ void Group::set_timeout(Milliseconds timeout)
           "setting the timeout");
 }
 
-void Group::connect()
-{
-    std::lock_guard<std::mutex> guard(order_);
-    check(use([](weft_comm *comm) { return weft_comm_connect(comm); }), "connecting all ranks");
-}
-
 void Group::abort(const std::string &reason)
 {
     std::shared_lock<std::shared_timed_mutex> used(used_);
@@ -207,13 +211,20 @@ void Group::abort(const std::string &reason)
 void Group::enter(Operation *operation)
 {
     std::lock_guard<std::mutex> guard(lock_);
-    running_.insert(operation);
+    operation->is_entered_ = true;
+    operation->next_ = running_;
+    if (running_)
+        running_->previous_ = operation;
+    running_ = operation;
 }
 
 void Group::leave(Operation *operation)
 {
     std::lock_guard<std::mutex> guard(lock_);
-    running_.erase(operation);
+    operation->is_entered_ = false;
+    (operation->previous_ ? operation->previous_->next_ : running_) = operation->next_;
+    if (operation->next_)
+        operation->next_->previous_ = operation->previous_;
 }
 
 // Results of operations that nobody has waited for are there, as far as they have come in time.
@@ -224,7 +235,7 @@ bool Group::finish_operations(Milliseconds patience)
     std::vector<std::shared_ptr<Operation>> running;
     {
         std::lock_guard<std::mutex> guard(lock_);
-        for (Operation *operation : running_)
+        for (Operation *operation = running_; operation; operation = operation->next_)
             if (auto mine = operation->weak_from_this().lock())
                 running.push_back(std::move(mine));
     }
@@ -233,25 +244,17 @@ bool Group::finish_operations(Milliseconds patience)
         try {
             operation->wait(std::max(left, Milliseconds(1)));
         } catch (const std::exception &) {
-            // Told to whoever asks the work.
+            // Reported to whoever asks the work.
         }
         all = all && operation->ended();
     }
     return all;
 }
 
-Group::Visit::Visit(Group &group) : group_(group)
+void Group::report_visits()
 {
-    std::lock_guard<std::mutex> guard(group.lock_);
-    group.check_open();
-    group.visits_++;
-}
-
-Group::Visit::~Visit()
-{
-    std::lock_guard<std::mutex> guard(group_.lock_);
-    group_.visits_--;
-    group_.visited_.notify_all();
+    std::lock_guard<std::mutex> guard(lock_);
+    visited_.notify_all();
 }
 
 bool Group::finish_visits(Milliseconds patience)
@@ -271,14 +274,14 @@ void Group::close(Milliseconds patience, Milliseconds moment)
         SETTLING); // with the group still there: what waits for futures may ask it things
     std::unique_lock<std::shared_timed_mutex> used(used_, std::defer_lock);
     if (!are_done || !used.try_lock_for(patience)) {
-        abort("left with operations under way");
+        abort("left with operations in flight");
         finish_visits(patience);
         finish_operations(patience);
         library_->keeper().settle(SETTLING);
         used.lock();
     }
     weft_comm *comm = std::exchange(comm_, nullptr);
-    used.unlock(); // who aborts now need not wait
+    used.unlock(); // whoever aborts now need not wait
     torch_weft::leave(library_, comm, name_, patience, moment);
 }
 
@@ -304,7 +307,7 @@ void Group::note_failure(int status)
     auto kind = c10d::ErrorType::COMM_ERROR;
     if (status == WEFT_TIMEOUT)
         kind = c10d::ErrorType::TIMEOUT;
-    else if (status == WEFT_PEER_FAILED || status == WEFT_ABSENT)
+    else if (status == WEFT_PEER_FAILED || status == WEFT_RANKS_ABSENT)
         kind = c10d::ErrorType::REMOTE_ERROR;
     else if (status != WEFT_REVOKED && status != WEFT_TRANSPORT && status != WEFT_PROTOCOL)
         return;

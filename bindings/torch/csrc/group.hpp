@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator, with what has to outlive the backend object that PyTorch holds: operations under way keep it.
+// A communicator, with what has to outlive the backend object that PyTorch holds: operations in flight keep it.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,6 @@
 #include <mutex>
 #include <shared_mutex>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include <unistd.h>
@@ -62,8 +61,18 @@ class Group
     class Visit
     {
       public:
-        explicit Visit(Group &group);
-        ~Visit();
+        explicit Visit(Group &group) : group_(group)
+        {
+            group_.visits_++; // before the look: close() looks the other way round
+            if (group_.is_closing_) {
+                end();
+                group_.throw_closed();
+            }
+        }
+        ~Visit()
+        {
+            end();
+        }
         Visit(const Visit &) = delete;
         Visit &operator=(const Visit &) = delete;
         template <typename Call> auto use(Call call) const
@@ -75,6 +84,11 @@ class Group
         }
 
       private:
+        void end()
+        {
+            if (--group_.visits_ == 0 && group_.is_closing_)
+                group_.report_visits();
+        }
         Group &group_;
     };
     const std::shared_ptr<Library> &library() const
@@ -88,15 +102,16 @@ class Group
     }
 
     void set_timeout(Milliseconds timeout);
-    void connect();
     // Ends what runs, on all ranks.
     void abort(const std::string &reason);
     // Waits for what runs, at most patience; what runs on is ended, on all ranks. Then leaves, where the other ranks have as much time to come.
     // Calls that follow throw.
     // moment: how long this call waits for them; a thread does for longer.
     void close(Milliseconds patience, Milliseconds moment = Milliseconds(1000));
-    // The end of the program: of all groups, while who waits for futures can still be told.
+    // The end of the program: of all groups, while whoever waits for futures can still be notified.
     static void close_all();
+    // Whether that has begun: what fails from then on does so because of it.
+    static bool is_program_over();
     // What this rank waits for, in lines of text.
     std::string dump() const;
     weft_comm_stats stats() const;
@@ -108,6 +123,16 @@ class Group
         return error_;
     }
 
+    // Operations that begin from now on are timed.
+    void time_operations()
+    {
+        is_timed_ = true;
+    }
+    bool is_timed() const
+    {
+        return is_timed_.load(std::memory_order_relaxed);
+    }
+
   private:
     friend class Operation;
     Group(std::shared_ptr<Library> library, weft_comm *comm, const std::string &name);
@@ -117,6 +142,7 @@ class Group
     void leave(Operation *operation);
     bool finish_operations(Milliseconds patience);
     bool finish_visits(Milliseconds patience);
+    void report_visits();
     weft_comm *subset(const std::vector<int> &ranks, const std::string &name);
     weft_comm *survivors();
 
@@ -126,10 +152,10 @@ class Group
     mutable std::shared_timed_mutex used_; // alone: who ends the communicator
     weft_comm *comm_;
     const pid_t process_ = getpid(); // a forked child has no part in it
-    std::atomic<bool> is_closing_{false}, is_left_{false};
-    mutable std::mutex lock_; // what follows
-    std::unordered_set<Operation *> running_;
-    int visits_ = 0;
+    std::atomic<bool> is_closing_{false}, is_left_{false}, is_timed_{false};
+    std::atomic<int> visits_{0};
+    mutable std::mutex lock_;      // what follows
+    Operation *running_ = nullptr; // a list
     std::condition_variable visited_;
     std::atomic<c10d::ErrorType> error_{c10d::ErrorType::SUCCESS};
 };

@@ -8,6 +8,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "bindings/torch/csrc/profile.hpp"
 #include "bindings/torch/csrc/work.hpp"
@@ -35,25 +36,32 @@ static std::chrono::milliseconds own_timeout(std::chrono::milliseconds given,
     return given;
 }
 
-Launch::Launch(Backend &backend, c10d::OpType type, std::string name, at::TensorList inputs,
+Launch::Launch(Backend &backend, c10d::OpType type, const char *name, at::TensorList inputs,
                std::chrono::milliseconds timeout, bool async)
-    : backend_(backend), visit_(*backend.group()), type_(type), name_(std::move(name)),
-      device_(inputs.empty() ? at::kCPU : inputs.front().device()), memory_(device_)
+    : backend_(backend), visit_(*backend.group()), type_(type), name_(name),
+      device_(inputs.empty() ? at::kCPU : inputs.front().device()), memory_(device_),
+      is_message_(c10d::isP2POp(type)), is_async_(async)
 {
-    if (!backend.group()->library()->knows(device_.type())) {
+    const std::shared_ptr<Group> &group = backend.group();
+    if (!group->library()->knows(device_.type())) {
         TORCH_WARN_ONCE("weft: no device ", device_.type(),
                         " is known here: its tensors go through memory of the host");
         memory_ = at::kCPU;
         stream_.emplace(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
     }
     if (!memory_.is_cpu())
-        order_.emplace(*backend.group()->library(), device_, async);
-    is_message_ = c10d::isP2POp(type);
+        order_.emplace(device_, async);
     sequence_ = is_message_ ? backend.getSequenceNumberForGroup() : backend.next_sequence();
-    operation_ = std::make_shared<Operation>(backend.group(), name_, own_timeout(timeout, backend.options()));
+    operation_ =
+        std::make_shared<Operation>(group, name_, is_message_, own_timeout(timeout, backend.options()));
+    if (group->is_timed()) {
+        operation_->time(Operation::Clock::now());
+        if (order_)
+            since_ = order_->mark(true);
+    }
     auto range = begin_range(type, inputs);
     is_shown_ = range != nullptr;
-    operation_->hold(std::move(range));
+    operation_->capture(std::move(range));
 }
 
 Launch::~Launch()
@@ -98,9 +106,9 @@ at::Tensor Launch::input(const at::Tensor &tensor)
     at::NoGradGuard no_grad;
     at::Tensor plain =
         is_usable(tensor) ? tensor : tensor.to(memory_).resolve_conj().resolve_neg().contiguous();
-    operation_->hold(plain);
+    operation_->capture(plain);
     if (!plain.is_same(tensor))
-        operation_->hold(tensor); // which a device may still have to read
+        operation_->capture(tensor); // which a device may still have to read
     return plain;
 }
 
@@ -112,12 +120,12 @@ at::TensorOptions Launch::contiguous_options(const at::Tensor &tensor) const
 at::Tensor Launch::output(const at::Tensor &tensor)
 {
     check_tensor(tensor);
-    operation_->hold(tensor);
+    operation_->capture(tensor);
     if (is_usable(tensor))
         return tensor;
     at::NoGradGuard no_grad;
     at::Tensor plain = at::empty(tensor.sizes(), contiguous_options(tensor));
-    operation_->hold(plain);
+    operation_->capture(plain);
     after([tensor, plain] { tensor.copy_(plain); });
     return plain;
 }
@@ -150,7 +158,7 @@ at::Tensor Launch::joined_input(const std::vector<at::Tensor> &tensors, const at
     at::NoGradGuard no_grad;
     for (const at::Tensor &tensor : tensors) {
         check_tensor(tensor);
-        operation_->hold(tensor);
+        operation_->capture(tensor);
     }
     at::Tensor joined;
     if (!beside.defined() || !beside.is_alias_of(tensors.front()))
@@ -161,7 +169,7 @@ at::Tensor Launch::joined_input(const std::vector<at::Tensor> &tensors, const at
             flat.push_back(tensor.to(memory_).reshape({-1}));
         joined = at::cat(flat);
     }
-    operation_->hold(joined);
+    operation_->capture(joined);
     return joined;
 }
 
@@ -171,14 +179,14 @@ at::Tensor Launch::joined_output(const std::vector<at::Tensor> &tensors)
     int64_t count = 0;
     for (const at::Tensor &tensor : tensors) {
         check_tensor(tensor);
-        operation_->hold(tensor);
+        operation_->capture(tensor);
         count += tensor.numel();
     }
     at::Tensor joined = in_a_row(tensors);
     if (joined.defined())
         return joined;
     joined = at::empty({count}, contiguous_options(tensors.front()));
-    operation_->hold(joined);
+    operation_->capture(joined);
     after([tensors, joined] {
         int64_t from = 0;
         for (const at::Tensor &tensor : tensors) {
@@ -198,11 +206,11 @@ at::Tensor Launch::scaled(const at::Tensor &input, const Reduction &reduction)
 Reduction Launch::reduction(const c10d::ReduceOp &op, const at::Tensor &tensor)
 {
     Reduction reduction = reduction_of(*backend_.group()->library(), op, tensor);
-    operation_->hold(reduction.keeps);
+    operation_->capture(reduction.keeps);
     return reduction;
 }
 
-weft_work *Launch::call(const std::function<int(weft_comm *, weft_work **)> &call)
+void Launch::start(Call call)
 {
     Group &group = *backend_.group();
     // Collectives begin in one order on all ranks; messages need not wait for a collective that waits for room.
@@ -210,47 +218,55 @@ weft_work *Launch::call(const std::function<int(weft_comm *, weft_work **)> &cal
     if (!is_message_)
         order.lock();
     weft_work *work = nullptr;
-    int status = visit_.use([&](weft_comm *comm) { return call(comm, &work); });
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    options.work = &work;
+    if (order_)
+        order_->put_into(options);
+    const int status = visit_.use([&](weft_comm *comm) { return call(comm, &options); });
     if (status != WEFT_OK) {
         if (status != WEFT_TIMEOUT || !is_message_)
             group.note_failure(status);
         raise(status, name_, weft_error_detail());
     }
-    return work;
+    operation_->add(work);
 }
 
-void Launch::start(const std::function<int(weft_comm *, weft_work **)> &made)
+void Launch::start_receive(size_t bytes, Receive receive)
 {
-    operation_->add(call(made), name_, is_message_);
-}
-
-void Launch::start_receive(size_t bytes, const std::function<int(weft_comm *, weft_work **)> &made)
-{
-    operation_->add_receive(call(made), bytes);
+    weft_message *message = operation_->expect(bytes);
+    start([&](weft_comm *comm, const weft_call_options *options) { return receive(comm, message, options); });
 }
 
 c10::intrusive_ptr<c10d::Work> Launch::finish(const std::vector<at::Tensor> &outputs)
 {
-    std::shared_ptr<c10::Event> event;
-    for (const at::Tensor &output : outputs)
-        operation_->give(output);
+    if (!is_async_ && !order_ && !backend_.is_coalescing() &&
+        !c10d::allow_inflight_collective_as_graph_input()) {
+        if (operation_->end_at_once()) {
+            is_finished_ = true;
+            if (auto failure = operation_->error())
+                std::rethrow_exception(failure);
+            return nullptr;
+        }
+    }
+    operation_->give(outputs);
     operation_->enter();
+    std::shared_ptr<c10::Event> event;
     if (order_) {
         at::NoGradGuard no_grad;
         for (auto &last : last_)
             last();
-        event = order_->mark();
-        operation_->watch(event);
+        event = order_->mark(since_ != nullptr);
+        operation_->watch(event, since_);
     }
-    std::vector<std::shared_ptr<c10::Event>> events;
+    Work::Events events;
     if (event)
         events.push_back(event);
     auto work = c10::make_intrusive<Work>(backend_.getRank(), type_, sequence_, Work::Operations{operation_},
                                           std::move(events));
     backend_.coalesce(operation_, event);
     is_finished_ = true;
-    if (order_ ||
-        is_shown_) // wait() does not look at it; the range ends when it does, and not when somebody looks
+    // wait() does not look at a device's; a range, or a time, ends when the operation does, and not when somebody looks
+    if (order_ || is_shown_ || operation_->is_timed())
         operation_->keep();
     return work;
 }

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <c10/util/FunctionRef.h>
+
 #include "bindings/torch/csrc/backend.hpp"
 #include "bindings/torch/csrc/order.hpp"
 #include "bindings/torch/csrc/types.hpp"
@@ -26,8 +28,9 @@ int root_of(int64_t root, int ranks, const char *name);
 class Launch
 {
   public:
-    // inputs: what a profiler shows; the first one's device is the call's, none: the host.
-    Launch(Backend &backend, c10d::OpType type, std::string name, at::TensorList inputs,
+    // name: static. inputs: what a profiler shows; the first one's device is the call's, none: the host. async: whether the caller wants to go on
+    // before the operation has ended.
+    Launch(Backend &backend, c10d::OpType type, const char *name, at::TensorList inputs,
            std::chrono::milliseconds timeout, bool async);
     ~Launch();
 
@@ -48,14 +51,16 @@ class Launch
     Reduction reduction(const c10d::ReduceOp &op, const at::Tensor &tensor);
 
     // Makes the call, which starts a work.
-    void start(const std::function<int(weft_comm *, weft_work **)> &call);
-    void start_receive(size_t bytes, const std::function<int(weft_comm *, weft_work **)> &call);
+    using Call = c10::function_ref<int(weft_comm *, const weft_call_options *)>;
+    void start(Call call);
+    using Receive = c10::function_ref<int(weft_comm *, weft_message *, const weft_call_options *)>;
+    void start_receive(size_t bytes, Receive receive);
 
-    // outputs: what result() and futures hand out.
+    // outputs: what result() and futures hand out. NULL, which PyTorch takes for the end: the caller waits, and the operation has ended in a moment.
+    // A longer one gets a work, so that no thread waits where Python's end would find it in PyTorch's own frames.
     c10::intrusive_ptr<c10d::Work> finish(const std::vector<at::Tensor> &outputs);
 
   private:
-    weft_work *call(const std::function<int(weft_comm *, weft_work **)> &call);
     void after(std::function<void()> last);
     void check_tensor(const at::Tensor &tensor) const;
     at::TensorOptions contiguous_options(const at::Tensor &tensor) const;
@@ -65,14 +70,15 @@ class Launch
     Backend &backend_;
     const Group::Visit visit_; // throws where there is no group any more
     const c10d::OpType type_;
-    const std::string name_;
-    const at::Device device_;           // of the tensors,
-    at::Device memory_;                 // and of what weft gets: the host where weft does not know the device
+    const char *const name_;
+    const at::Device device_; // of the tensors,
+    at::Device memory_;       // and of what weft gets: the host where weft does not know the device
+    const bool is_message_, is_async_;
     std::optional<StreamOrder> order_;  // of a device's tensors
+    std::shared_ptr<c10::Event> since_; // where its stream is timed
     std::optional<c10::Stream> stream_; // the caller's, on a device that weft does not know
     std::shared_ptr<Operation> operation_;
-    bool is_message_ = false, is_shown_;
-    bool is_finished_ = false;
+    bool is_shown_, is_finished_ = false;
     uint64_t sequence_;
     std::vector<std::function<void()>> last_; // of a device's: queued behind the call
 };

@@ -49,7 +49,7 @@ namespace
 
 struct Contexts {
     std::mutex lock;
-    std::map<std::pair<std::string, std::string>, std::weak_ptr<Library>> open;
+    std::map<std::string, std::weak_ptr<Library>> open;
 };
 
 } // namespace
@@ -74,15 +74,14 @@ void Library::settle_all(std::chrono::milliseconds patience)
         library->keeper().settle(patience);
 }
 
-std::shared_ptr<Library> Library::get(const std::string &transports, const std::string &provider)
+std::shared_ptr<Library> Library::get(const std::string &settings)
 {
     std::lock_guard<std::mutex> guard(contexts().lock);
-    auto &known = contexts().open[{transports, provider}];
+    auto &known = contexts().open[settings];
     if (auto library = known.lock())
         return library;
     weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
-    options.transports = transports.empty() ? nullptr : transports.c_str();
-    options.ofi_provider = provider.empty() ? nullptr : provider.c_str();
+    options.settings = settings.c_str();
     weft_context *context = nullptr;
     check(weft_context_open(&options, &context), "opening a context");
     std::shared_ptr<Library> library(new Library(context));
@@ -102,10 +101,10 @@ bool Library::knows(c10::DeviceType type)
         return true;
     std::call_once(listed_, [this] {
         int count = 0;
-        check(weft_context_devices(context_, nullptr, 0, &count), "listing devices");
+        check(weft_context_get_devices(context_, nullptr, 0, &count), "listing devices");
         const weft_device_entry empty = WEFT_DEVICE_ENTRY_INIT;
         std::vector<weft_device_entry> entries(static_cast<size_t>(count), empty);
-        check(weft_context_devices(context_, entries.data(), count, &count), "listing devices");
+        check(weft_context_get_devices(context_, entries.data(), count, &count), "listing devices");
         for (const weft_device_entry &entry : entries)
             if (entry.ordinal >= 0)
                 kinds_.insert(entry.kind);
@@ -125,8 +124,11 @@ std::shared_ptr<const weft_op> Library::premul(weft_dtype dtype, const void *sca
             return known;
     for (auto at = premuls->made.begin(); at != premuls->made.end();)
         at = at->second.expired() ? premuls->made.erase(at) : std::next(at);
+    weft_op_options options = WEFT_OP_OPTIONS_INIT;
+    options.scalar = scalar;
+    options.scalar_dtype = dtype;
     weft_op op;
-    int status = weft_op_create_premul(context_, dtype, scalar, &op);
+    int status = weft_op_create(context_, &options, &op);
     if (status == WEFT_BUSY)
         return nullptr;
     check(status, "making a PREMUL_SUM");

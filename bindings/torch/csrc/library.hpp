@@ -29,14 +29,14 @@ void check(int status, const char *what);
 // A duration of PyTorch's as weft takes it: at least 1 ms, since 0 has a meaning of its own.
 int64_t milliseconds_of(std::chrono::milliseconds duration);
 
-// A context. All groups of a process that ask for the same transports share one, and with it links, registrations and threads.
+// A context. All groups of a process that ask for the same settings share one, and with it links, registrations and threads.
 // It closes when the last group, tensor or work that uses it has gone.
 class Library
 {
   public:
-    // Empty strings: as the environment says.
-    static std::shared_ptr<Library> get(const std::string &transports, const std::string &provider);
-    // Waits until the keepers of all have told what has ended.
+    // settings: as struct weft_context_options has them; the environment says the rest.
+    static std::shared_ptr<Library> get(const std::string &settings);
+    // Waits until the keepers of all have reported what has ended.
     static void settle_all(std::chrono::milliseconds patience);
     ~Library();
     Library(const Library &) = delete;

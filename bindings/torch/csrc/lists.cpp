@@ -51,11 +51,11 @@ static void start_allgather(Launch &launch, const Tensors &outputs, const at::Te
     const size_t own = moved_count(input, elements);
     check_own(counts[static_cast<size_t>(rank)], own, "all_gather");
     at::Tensor from = launch.input(input), to = launch.joined_output(outputs);
-    launch.start([&](weft_comm *comm, weft_work **work) {
+    launch.start([&](weft_comm *comm, const weft_call_options *options) {
         if (are_equal(counts))
-            return weft_allgather_start(comm, from.data_ptr(), to.data_ptr(), own, elements.dtype, work);
-        return weft_allgatherv_start(comm, from.data_ptr(), own, to.data_ptr(), counts.data(), nullptr,
-                                     elements.dtype, work);
+            return weft_allgather(comm, from.data_ptr(), to.data_ptr(), own, elements.dtype, options);
+        return weft_allgatherv(comm, from.data_ptr(), own, to.data_ptr(), counts.data(), nullptr,
+                               elements.dtype, options);
     });
 }
 
@@ -111,9 +111,9 @@ Backend::WorkPointer Backend::gather(std::vector<Tensors> &outputs, Tensors &inp
         check_own(counts[static_cast<size_t>(root)], own, "gather");
         to = launch.joined_output(mine);
     }
-    launch.start([&](weft_comm *comm, weft_work **work) {
-        return weft_gatherv_start(comm, from.data_ptr(), own, is_root ? to.data_ptr() : nullptr,
-                                  counts.data(), nullptr, elements.dtype, root, work);
+    launch.start([&](weft_comm *comm, const weft_call_options *options) {
+        return weft_gatherv(comm, from.data_ptr(), own, is_root ? to.data_ptr() : nullptr, counts.data(),
+                            nullptr, elements.dtype, root, options);
     });
     return launch.finish(mine);
 }
@@ -136,9 +136,9 @@ Backend::WorkPointer Backend::scatter(Tensors &outputs, std::vector<Tensors> &in
         check_own(counts[static_cast<size_t>(root)], own, "scatter");
         from = launch.joined_input(mine, output);
     }
-    launch.start([&](weft_comm *comm, weft_work **work) {
-        return weft_scatterv_start(comm, is_root ? from.data_ptr() : nullptr, counts.data(), nullptr,
-                                   to.data_ptr(), own, elements.dtype, root, work);
+    launch.start([&](weft_comm *comm, const weft_call_options *options) {
+        return weft_scatterv(comm, is_root ? from.data_ptr() : nullptr, counts.data(), nullptr, to.data_ptr(),
+                             own, elements.dtype, root, options);
     });
     return launch.finish(outputs);
 }
@@ -154,12 +154,12 @@ Backend::WorkPointer Backend::reduce_scatter(Tensors &outputs, std::vector<Tenso
     Reduction reduction = launch.reduction(opts.reduceOp, output);
     at::Tensor from = launch.joined_input(mine, output), to = launch.output(output);
     from = launch.input(Launch::scaled(from, reduction));
-    launch.start([&](weft_comm *comm, weft_work **work) {
+    launch.start([&](weft_comm *comm, const weft_call_options *options) {
         if (are_equal(counts))
-            return weft_reduce_scatter_start(comm, from.data_ptr(), to.data_ptr(), counts.front(),
-                                             reduction.dtype, reduction.op, work);
-        return weft_reduce_scatterv_start(comm, from.data_ptr(), to.data_ptr(), counts.data(),
-                                          reduction.dtype, reduction.op, work);
+            return weft_reduce_scatter(comm, from.data_ptr(), to.data_ptr(), counts.front(), reduction.dtype,
+                                       reduction.op, options);
+        return weft_reduce_scatterv(comm, from.data_ptr(), to.data_ptr(), counts.data(), reduction.dtype,
+                                    reduction.op, options);
     });
     return launch.finish(outputs);
 }
@@ -174,9 +174,9 @@ Backend::WorkPointer Backend::alltoall(Tensors &outputs, Tensors &inputs, const 
     const auto sent = counts_of(inputs, like, "all_to_all"),
                received = counts_of(outputs, like, "all_to_all");
     at::Tensor from = launch.joined_input(inputs), to = launch.joined_output(outputs);
-    launch.start([&](weft_comm *comm, weft_work **work) {
-        return weft_alltoallv_start(comm, from.data_ptr(), sent.data(), nullptr, to.data_ptr(),
-                                    received.data(), nullptr, moved_as(like.scalar_type()).dtype, work);
+    launch.start([&](weft_comm *comm, const weft_call_options *options) {
+        return weft_alltoallv(comm, from.data_ptr(), sent.data(), nullptr, to.data_ptr(), received.data(),
+                              nullptr, moved_as(like.scalar_type()).dtype, options);
     });
     return launch.finish(outputs);
 }

@@ -33,8 +33,8 @@ Backend::WorkPointer Backend::send(Tensors &tensors, int peer, int tag)
     check_message(peer, tag, getSize(), "send");
     Launch launch(*this, c10d::OpType::SEND, "send", tensor, c10d::kUnsetTimeout, true);
     at::Tensor from = launch.input(tensor);
-    launch.start([&](weft_comm *comm, weft_work **work) {
-        return weft_send_start(comm, from.data_ptr(), bytes_of(from), WEFT_UINT8, peer, tag, work);
+    launch.start([&](weft_comm *comm, const weft_call_options *options) {
+        return weft_send(comm, from.data_ptr(), bytes_of(from), WEFT_UINT8, peer, tag, options);
     });
     return launch.finish(tensors);
 }
@@ -45,9 +45,10 @@ Backend::WorkPointer Backend::recv(Tensors &tensors, int peer, int tag)
     check_message(peer, tag, getSize(), "recv");
     Launch launch(*this, c10d::OpType::RECV, "recv", tensor, c10d::kUnsetTimeout, true);
     at::Tensor to = launch.output(tensor);
-    launch.start_receive(bytes_of(to), [&](weft_comm *comm, weft_work **work) {
-        return weft_recv_start(comm, to.data_ptr(), bytes_of(to), WEFT_UINT8, peer, tag, work);
-    });
+    launch.start_receive(
+        bytes_of(to), [&](weft_comm *comm, weft_message *message, const weft_call_options *options) {
+            return weft_recv(comm, to.data_ptr(), bytes_of(to), WEFT_UINT8, peer, tag, message, options);
+        });
     return launch.finish(tensors);
 }
 
@@ -57,9 +58,11 @@ Backend::WorkPointer Backend::recvAnysource(Tensors &tensors, int tag)
     check_message(0, tag, getSize(), "recv");
     Launch launch(*this, c10d::OpType::RECVANYSOURCE, "recv", tensor, c10d::kUnsetTimeout, true);
     at::Tensor to = launch.output(tensor);
-    launch.start_receive(bytes_of(to), [&](weft_comm *comm, weft_work **work) {
-        return weft_recv_start(comm, to.data_ptr(), bytes_of(to), WEFT_UINT8, WEFT_ANY_SOURCE, tag, work);
-    });
+    launch.start_receive(bytes_of(to),
+                         [&](weft_comm *comm, weft_message *message, const weft_call_options *options) {
+                             return weft_recv(comm, to.data_ptr(), bytes_of(to), WEFT_UINT8, WEFT_ANY_SOURCE,
+                                              tag, message, options);
+                         });
     return launch.finish(tensors);
 }
 
@@ -90,7 +93,7 @@ class Roll
     void call(int rank)
     {
         int status = visit_.use([&](weft_comm *comm) {
-            return weft_send(comm, nullptr, 0, WEFT_UINT8, rank, tag_ + (rank != 0));
+            return weft_send(comm, nullptr, 0, WEFT_UINT8, rank, tag_ + (rank != 0), nullptr);
         });
         check(status, "monitored_barrier");
     }
@@ -99,8 +102,10 @@ class Roll
     Receive expect(int rank, bool is_answer)
     {
         weft_work *work = nullptr;
+        weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+        options.work = &work;
         int status = visit_.use([&](weft_comm *comm) {
-            return weft_recv_start(comm, nullptr, 0, WEFT_UINT8, rank, tag_ + is_answer, &work);
+            return weft_recv(comm, nullptr, 0, WEFT_UINT8, rank, tag_ + is_answer, nullptr, &options);
         });
         check(status, "monitored_barrier");
         return Receive(work);

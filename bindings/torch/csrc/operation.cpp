@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -15,44 +14,38 @@
 namespace torch_weft
 {
 
-using Clock = std::chrono::steady_clock;
+// What a call that waits is worth to its caller before it hands out a work: small operations end in it.
+static constexpr int64_t MOMENT_MS = 1;
 
-Operation::Operation(std::shared_ptr<Group> group, std::string name, Milliseconds timeout)
-    : group_(std::move(group)), name_(std::move(name)), timeout_(timeout)
+Operation::Operation(std::shared_ptr<Group> group, const char *name, bool is_message, Milliseconds timeout)
+    : group_(std::move(group)), name_(name), timeout_(timeout), is_message_(is_message)
 {
 }
 
-// What is still under way has its memory: tensors and all are left to it.
+// What is still in flight has its memory: tensors and all are left to it.
 Operation::~Operation()
 {
     bool is_used = false;
-    for (Part &part : parts_) {
-        is_used = is_used || part.work;
-        weft_work_free(part.work);
+    for (weft_work *work : works_) {
+        is_used = is_used || work;
+        weft_work_free(work);
     }
     if (is_used) {
         new auto(std::move(held_));
         new auto(std::move(kept_alive_));
     }
-    group_->leave(this);
+    if (is_entered_)
+        group_->leave(this);
 }
 
-void Operation::add(weft_work *work, std::string name, bool is_message)
+weft_message *Operation::expect(size_t bytes)
 {
-    parts_.push_back({work, std::move(name), is_message, false, 0});
+    is_receive_ = true;
+    bytes_ = bytes;
+    return &message_;
 }
 
-void Operation::add_receive(weft_work *work, size_t bytes)
-{
-    parts_.push_back({work, "recv", true, true, bytes});
-}
-
-void Operation::hold(const at::Tensor &tensor)
-{
-    held_.push_back(tensor);
-}
-
-void Operation::hold(std::shared_ptr<const void> anything)
+void Operation::capture(std::shared_ptr<const void> anything)
 {
     if (anything)
         kept_alive_.push_back(std::move(anything));
@@ -63,9 +56,21 @@ void Operation::after(std::function<void()> last)
     after_.push_back(std::move(last));
 }
 
-void Operation::watch(std::shared_ptr<c10::Event> event)
+void Operation::watch(std::shared_ptr<c10::Event> event, std::shared_ptr<c10::Event> since)
 {
     event_ = std::move(event);
+    since_ = std::move(since);
+}
+
+void Operation::time(Clock::time_point begin)
+{
+    is_timed_ = true;
+    begin_time_ = begin;
+}
+
+double Operation::device_milliseconds() const
+{
+    return event_ && since_ ? since_->elapsedTime(*event_) : -1;
 }
 
 void Operation::enter()
@@ -77,13 +82,8 @@ void Operation::abandon()
 {
     enter();
     after_.clear();
-    if (!parts_.empty())
+    if (!works_.empty())
         keep();
-}
-
-void Operation::give(const at::Tensor &tensor)
-{
-    outputs_.push_back(tensor);
 }
 
 std::exception_ptr Operation::error() const
@@ -93,15 +93,15 @@ std::exception_ptr Operation::error() const
 }
 
 // The first failure counts: those that follow come from it.
-void Operation::fail(int status, const Part &part, const std::string &detail)
+void Operation::fail(int status, const std::string &detail)
 {
     std::exception_ptr error;
     try {
-        raise(status, part.name, detail);
+        raise(status, name_, detail);
     } catch (...) {
         error = std::current_exception();
     }
-    if (status != WEFT_TIMEOUT || !part.is_message) // the others have not heard of that
+    if (status != WEFT_TIMEOUT || !is_message_) // the others have not heard of that
         group_->note_failure(status);
     std::lock_guard<std::mutex> guard(lock_);
     if (!error_)
@@ -109,48 +109,84 @@ void Operation::fail(int status, const Part &part, const std::string &detail)
 }
 
 // PyTorch's receives say how much they expect.
-int Operation::check_message(const Part &part)
+void Operation::check_message()
 {
-    weft_message message = WEFT_MESSAGE_INIT;
-    int status = weft_work_get_message(part.work, &message);
-    if (status != WEFT_OK)
-        return status;
-    source_ = message.source;
-    if (message.bytes == part.bytes)
-        return WEFT_OK;
-    fail(WEFT_MISMATCH, part,
-         "rank " + std::to_string(message.source) + " has sent " + std::to_string(message.bytes) +
-             " bytes where " + std::to_string(part.bytes) + " were expected");
-    return WEFT_OK;
+    if (message_.bytes != bytes_)
+        fail(WEFT_MISMATCH, "rank " + std::to_string(message_.source) + " has sent " +
+                                std::to_string(message_.bytes) + " bytes where " + std::to_string(bytes_) +
+                                " were expected");
 }
 
-void Operation::end_part(Part &part, int status)
+void Operation::end_work(weft_work *&work, int status)
 {
-    std::string detail = status == WEFT_OK ? "" : weft_error_detail();
-    if (status == WEFT_OK && part.is_receive) {
-        status = check_message(part);
-        detail = weft_error_detail();
-    }
     if (status != WEFT_OK)
-        fail(status, part, detail);
-    weft_work_free(part.work);
-    part.work = nullptr;
+        fail(status, weft_error_detail());
+    else if (is_receive_)
+        check_message();
+    weft_work_free(work);
+    work = nullptr;
 }
+
+// WEFT_AGAIN: it is still in flight. Its own deadline, which ends it, is not the time that is given here.
+static int wait_for(weft_work *work, int64_t timeout_ms)
+{
+    const int status = weft_work_wait(work, timeout_ms);
+    return status == WEFT_TIMEOUT && timeout_ms > 0 ? weft_work_wait(work, 0) : status;
+}
+
+bool Operation::end_at_once()
+{
+    for (weft_work *&work : works_) {
+        const int status = wait_for(work, MOMENT_MS);
+        if (status == WEFT_AGAIN)
+            return false;
+        end_work(work, status);
+    }
+    settle();
+    return true;
+}
+
+// --- who drives
+
+// A thread that uses the works. If somebody has wanted meanwhile that the operation is kept, it is, unless it has ended.
+class Operation::Driving
+{
+  public:
+    // With the operation's lock, which is given back.
+    Driving(Operation &operation, std::unique_lock<std::mutex> &guard) : operation_(operation)
+    {
+        operation_.is_driven_ = true;
+        guard.unlock();
+    }
+    ~Driving()
+    {
+        std::unique_lock<std::mutex> guard(operation_.lock_);
+        operation_.is_driven_ = false;
+        const bool begins = operation_.is_kept_ && !operation_.is_watched_ && !operation_.ended();
+        operation_.is_watched_ |= begins;
+        guard.unlock();
+        operation_.changed_.notify_all();
+        if (begins)
+            operation_.be_watched();
+    }
+    Driving(const Driving &) = delete;
+    Driving &operator=(const Driving &) = delete;
+
+  private:
+    Operation &operation_;
+};
 
 bool Operation::look()
 {
-    if (ended())
-        return true;
     bool all = true;
-    for (Part &part : parts_) {
-        if (!part.work)
+    for (weft_work *&work : works_) {
+        if (!work)
             continue;
-        int done = 0;
-        int status = weft_work_test(part.work, &done);
-        if (status == WEFT_OK && !done)
+        const int status = weft_work_wait(work, 0);
+        if (status == WEFT_AGAIN)
             all = false;
         else
-            end_part(part, status);
+            end_work(work, status);
     }
     if (!all || (event_ && !event_->query()))
         return false;
@@ -158,9 +194,28 @@ bool Operation::look()
     return true;
 }
 
+void Operation::drive(Milliseconds timeout, Clock::time_point until)
+{
+    for (weft_work *&work : works_) {
+        if (!work)
+            continue;
+        int64_t left = -1;
+        if (timeout.count() > 0)
+            left =
+                std::max<int64_t>(std::chrono::duration_cast<Milliseconds>(until - Clock::now()).count(), 1);
+        const int status = wait_for(work, left);
+        if (status == WEFT_AGAIN)
+            late(timeout);
+        end_work(work, status);
+    }
+    if (event_)
+        event_->synchronize();
+    settle();
+}
+
 void Operation::settle()
 {
-    if (!error()) {
+    if (!after_.empty() && !error()) {
         try {
             at::NoGradGuard no_grad;
             for (auto &last : after_)
@@ -173,16 +228,135 @@ void Operation::settle()
     after_.clear();
     held_.clear();
     kept_alive_.clear();
+    if (is_timed_ && end_time_ < begin_time_) // weft has not said it
+        end_time_ = Clock::now();
     {
         std::lock_guard<std::mutex> guard(lock_);
-        ended_.store(true, std::memory_order_release);
+        has_ended_.store(true, std::memory_order_release);
     }
     changed_.notify_all();
-    group_->leave(this);
+    if (is_entered_)
+        group_->leave(this);
+}
+
+void Operation::late(Milliseconds timeout)
+{
+    C10_THROW_ERROR(DistBackendError, std::string("weft: ") + name_ + ": " + words_of(WEFT_TIMEOUT) +
+                                          ": not done after " + std::to_string(timeout.count()) +
+                                          " ms; the operation goes on\n" + group_->dump());
+}
+
+void Operation::finish(Milliseconds timeout)
+{
+    const auto until = timeout.count() > 0 ? Clock::now() + timeout : Clock::time_point();
+    std::unique_lock<std::mutex> guard(lock_);
+    const auto has_come = [this] { return ended() || may_be_driven(); };
+    if (timeout.count() <= 0) {
+        changed_.wait(guard, has_come); // weft says when the communicator's deadline passes
+    } else if (!changed_.wait_until(guard, until, has_come)) {
+        guard.unlock();
+        late(timeout);
+    }
+    if (ended())
+        return;
+    const bool is_ours = !is_watched_;
+    {
+        Driving driving(*this, guard);
+        drive(timeout, until);
+    }
+    if (is_ours) // of others the keeper does
+        notify();
+}
+
+void Operation::wait(Milliseconds timeout)
+{
+    if (!ended())
+        finish(timeout.count() > 0 ? timeout : timeout_);
+    if (auto failure = error())
+        std::rethrow_exception(failure);
+}
+
+bool Operation::poll()
+{
+    std::unique_lock<std::mutex> guard(lock_);
+    if (ended() || !may_be_driven())
+        return ended();
+    const bool is_ours = !is_watched_;
+    bool has_ended;
+    {
+        Driving driving(*this, guard);
+        has_ended = look();
+    }
+    if (has_ended && is_ours)
+        notify();
+    return has_ended;
+}
+
+// --- who is notified
+
+void Operation::keep()
+{
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        if (ended() || std::exchange(is_kept_, true) || is_driven_) // whoever drives it hands it over
+            return;
+        is_watched_ = true;
+    }
+    be_watched();
+}
+
+// Under no lock of ours: what has ended already is said at once, and weft may say it from a thread of its own before this is through.
+void Operation::be_watched()
+{
+    if (!group_->library()->keeper().expect()) {
+        new std::shared_ptr<Operation>(
+            shared_from_this()); // of a process that has forked: its end is that one's business
+        return;
+    }
+    self_ = shared_from_this();
+    size_t count = 1; // this call
+    for (weft_work *work : works_)
+        count += work != nullptr;
+    left_ = count;
+    for (weft_work *work : works_)
+        if (work && weft_work_set_callback(work, work_has_ended, this) != WEFT_OK)
+            one_has_ended(); // whoever drives it then waits for it
+    one_has_ended();
+}
+
+void Operation::work_has_ended(void *arg, int, const char *)
+{
+    static_cast<Operation *>(arg)->one_has_ended();
+}
+
+// In a thread of weft's, which must not wait. This object may be gone with the keeper's last reference as soon as it has that.
+void Operation::one_has_ended()
+{
+    if (left_.fetch_sub(1) != 1)
+        return;
+    Keeper &keeper = group_->library()->keeper();
+    keeper.announce();
+    end_time_ = Clock::now();
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        has_arrived_ = true;
+        changed_.notify_all();
+    }
+    keeper.take(std::move(self_));
+}
+
+void Operation::see_to_the_end()
+{
+    try {
+        finish(Milliseconds(0));
+    } catch (...) {
+        // A device's, or a mutex of the system's: it stays as it is.
+    }
+    notify();
 }
 
 // Under no lock of ours.
-void Operation::tell()
+void Operation::notify()
 {
     c10::intrusive_ptr<c10::ivalue::Future> future;
     {
@@ -193,10 +367,13 @@ void Operation::tell()
     }
     if (!future || future->completed())
         return;
-    if (auto failure = error())
-        future->setError(failure);
-    else
+    const auto failure = error();
+    if (!failure)
         future->markCompleted(at::IValue(outputs_));
+    else if (!Group::is_program_over())
+        future->setError(failure);
+    else // of the group's end: it wakes no thread that would come back to Python's
+        new auto(std::move(future));
 }
 
 std::vector<c10::Device> Operation::devices() const
@@ -219,126 +396,9 @@ c10::intrusive_ptr<c10::ivalue::Future> Operation::future()
             return future_;
         future_ = future;
     }
-    tell(); /* it may have ended before */
+    notify(); /* it may have ended before */
     keep();
     return future;
-}
-
-void Operation::keep()
-{
-    if (ended())
-        return;
-    {
-        std::lock_guard<std::mutex> guard(lock_);
-        if (std::exchange(kept_, true))
-            return;
-        kept_at_ = Clock::now();
-        changed_.notify_all();
-    }
-    group_->library()->keeper().take(shared_from_this());
-}
-
-bool Operation::poll()
-{
-    if (ended())
-        return true;
-    if (!look_once())
-        return false;
-    tell();
-    return true;
-}
-
-bool Operation::look_once()
-{
-    std::unique_lock<std::timed_mutex> driving(driving_, std::try_to_lock);
-    return driving.owns_lock() ? look() : ended();
-}
-
-bool Operation::drive_a_while(int64_t wait_ms)
-{
-    std::unique_lock<std::timed_mutex> driving(driving_, std::try_to_lock);
-    if (!driving.owns_lock()) { // somebody waits in it
-        std::unique_lock<std::mutex> guard(lock_);
-        changed_.wait_for(guard, Milliseconds(wait_ms), [this] { return ended(); });
-        return ended();
-    }
-    if (look())
-        return true;
-    for (Part &part : parts_) {
-        if (!part.work)
-            continue;
-        weft_work_wait(part.work, wait_ms); // what has ended is told again by look()
-        return look();
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(50)); // for the device
-    return look();
-}
-
-void Operation::late(Milliseconds timeout)
-{
-    C10_THROW_ERROR(DistBackendError, "weft: " + name_ + ": " + words_of(WEFT_TIMEOUT) + ": not done after " +
-                                          std::to_string(timeout.count()) + " ms; the operation goes on\n" +
-                                          group_->dump());
-}
-
-void Operation::wait_for_keeper(Milliseconds timeout)
-{
-    std::unique_lock<std::mutex> guard(lock_);
-    auto is_over = [this] { return ended(); };
-    if (timeout.count() <= 0)
-        changed_.wait(guard, is_over); // the keeper tells when the communicator's deadline passes
-    else if (!changed_.wait_for(guard, timeout, is_over)) {
-        guard.unlock();
-        late(timeout);
-    }
-}
-
-void Operation::drive(Milliseconds timeout)
-{
-    const auto until = Clock::now() + timeout;
-    for (Part &part : parts_) {
-        if (!part.work)
-            continue;
-        int64_t left = -1;
-        if (timeout.count() > 0)
-            left =
-                std::max<int64_t>(std::chrono::duration_cast<Milliseconds>(until - Clock::now()).count(), 1);
-        int status = weft_work_wait(part.work, left);
-        if (status == WEFT_TIMEOUT && left > 0) {
-            int done = 0;
-            status = weft_work_test(part.work, &done);
-            if (status == WEFT_OK && !done)
-                late(timeout);
-        }
-        end_part(part, status);
-    }
-    if (event_)
-        event_->synchronize();
-    settle();
-}
-
-void Operation::wait(Milliseconds timeout)
-{
-    if (timeout.count() <= 0)
-        timeout = timeout_;
-    if (!ended()) {
-        std::unique_lock<std::timed_mutex> driving(driving_, std::defer_lock);
-        bool is_kept;
-        {
-            std::lock_guard<std::mutex> guard(lock_);
-            is_kept = kept_;
-        }
-        if (is_kept || !driving.try_lock()) {
-            keep(); // whoever drives it now may stop to wait
-            wait_for_keeper(timeout);
-        } else if (!ended()) {
-            drive(timeout);
-            driving.unlock();
-            tell();
-        }
-    }
-    if (auto failure = error())
-        std::rethrow_exception(failure);
 }
 
 } // namespace torch_weft

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operation under way: weft's works, the tensors that are theirs meanwhile, and what is left to do at the end.
+// An operation in flight: weft's works, the tensors that are theirs meanwhile, and what is left to do at the end.
 //
 // Who drives it. A work of weft's belongs to one thread at a time. As long as nobody but its caller is interested, that is the
 // thread in wait() or isCompleted(): nothing is handed over, and small operations cost no wake-up. When a future is asked
-// for, or the work is dropped, nobody may ever wait: then the operation goes to the keeper, a thread of the library's, and
-// stays there; whoever waits then waits for the keeper.
+// for, or the work is dropped, nobody may ever wait: then weft drives it, and says when its works have ended. Whoever waits is woken by
+// that, and the keeper sees to what is left.
 #pragma once
 
 #include <atomic>
@@ -20,6 +20,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <c10/core/Event.h>
+#include <c10/util/SmallVector.h>
 
 #include "bindings/torch/csrc/library.hpp"
 
@@ -32,28 +33,42 @@ class Operation : public std::enable_shared_from_this<Operation>
 {
   public:
     using Milliseconds = std::chrono::milliseconds;
+    using Clock = std::chrono::steady_clock;
 
-    // name: what texts call it ("allreduce"). timeout: of wait() where the caller gives none; zero: the communicator's deadline counts.
-    Operation(std::shared_ptr<Group> group, std::string name, Milliseconds timeout);
+    // name: what texts call it ("allreduce"), static. is_message: others need not fail with it. timeout: of wait() where the caller gives
+    // none; zero: the communicator's deadline counts.
+    Operation(std::shared_ptr<Group> group, const char *name, bool is_message, Milliseconds timeout);
     ~Operation();
     Operation(const Operation &) = delete;
     Operation &operator=(const Operation &) = delete;
 
     // --- while it is being made, by one thread
-    // is_message: others need not fail with it.
-    void add(weft_work *work, std::string name, bool is_message);
-    // A receive: what comes must be so long. Otherwise the operation fails.
-    void add_receive(weft_work *work, size_t bytes);
-    void hold(const at::Tensor &tensor);
-    void hold(std::shared_ptr<const void> anything);
+    void add(weft_work *work)
+    {
+        works_.push_back(work);
+    }
+    // It is a receive, of so many bytes: otherwise it fails. What weft writes into.
+    weft_message *expect(size_t bytes);
+    void capture(const at::Tensor &tensor)
+    {
+        held_.push_back(tensor);
+    }
+    void capture(std::shared_ptr<const void> anything);
     // Once all works have ended well, in the order of these calls; not where they have failed.
     void after(std::function<void()> last);
-    // In the order of a device's streams: it has ended when this has happened, too.
-    void watch(std::shared_ptr<c10::Event> event);
+    // Stream-ordered: it has ended when this has happened, too. since: NULL, or when it has begun there.
+    void watch(std::shared_ptr<c10::Event> event, std::shared_ptr<c10::Event> since);
+    // How long it takes is going to be asked.
+    void time(Clock::time_point begin);
     // Its making has failed: what has begun runs to its end, and nothing is done then.
     void abandon();
     // What result() and futures hand out.
-    void give(const at::Tensor &tensor);
+    void give(const std::vector<at::Tensor> &tensors)
+    {
+        outputs_ = tensors;
+    }
+    // Waits for a moment. True: it has ended, and nobody needs it any more.
+    bool end_at_once();
     // It is made: the group's end waits for it from now on.
     void enter();
 
@@ -65,21 +80,21 @@ class Operation : public std::enable_shared_from_this<Operation>
     // Whether it has ended, without a look.
     bool ended() const
     {
-        return ended_.load(std::memory_order_acquire);
+        return has_ended_.load(std::memory_order_acquire);
     }
     // NULL: it runs, or has ended well.
     std::exception_ptr error() const;
     // Of a receive that has ended.
     int source() const
     {
-        return source_;
+        return message_.source;
     }
     const std::vector<at::Tensor> &outputs() const
     {
         return outputs_;
     }
     c10::intrusive_ptr<c10::ivalue::Future> future();
-    // It need not be waited for: the keeper sees to its end.
+    // It need not be waited for: weft and the keeper see to its end.
     void keep();
     // Whether another work is going to hold it, when the one that it has goes.
     void set_collected(bool is_collected)
@@ -92,52 +107,76 @@ class Operation : public std::enable_shared_from_this<Operation>
     }
     // Whose streams what follows a future waits for.
     std::vector<c10::Device> devices() const;
-
-    // --- the keeper's
-    std::chrono::steady_clock::time_point kept_at() const
+    // Of what is timed: when it began and, if it has, ended.
+    bool is_timed() const
     {
-        return kept_at_;
+        return is_timed_;
     }
-    // A look that may wait for a moment; true: it has ended.
-    bool drive_a_while(int64_t wait_ms);
-    bool look_once();
-    // Completes the future of what has ended, once. Whoever waits for that runs in it, and may wait for other operations.
-    void tell();
+    Clock::time_point begin_time() const
+    {
+        return begin_time_;
+    }
+    Clock::time_point end_time() const
+    {
+        return end_time_;
+    }
+    // The device's own time, of what is stream-ordered; negative: it is not.
+    double device_milliseconds() const;
+
+    // --- the keeper's: all works have ended
+    void see_to_the_end();
 
   private:
-    struct Part {
-        weft_work *work;
-        std::string name;
-        bool is_message, is_receive;
-        size_t bytes;
-    };
-    bool look(); // [driving_]
-    void end_part(Part &part, int status);
-    void settle(); // [driving_]
-    void wait_for_keeper(Milliseconds timeout);
-    void drive(Milliseconds timeout); // [driving_]
+    friend class Group;
+    class Driving;
+    static void work_has_ended(void *arg, int status, const char *detail);
+    bool may_be_driven() const // [lock_]
+    {
+        return !is_driven_ && (!is_watched_ || has_arrived_);
+    }
+    void finish(Milliseconds timeout);
+    void drive(Milliseconds timeout, Clock::time_point until); // [Driving]
+    bool look();                                               // [Driving]
+    void settle();                                             // [Driving]
+    void end_work(weft_work *&work, int status);
+    void check_message();
+    void fail(int status, const std::string &detail);
+    void be_watched();
+    void one_has_ended();
+    void notify();
     [[noreturn]] void late(Milliseconds timeout);
-    void fail(int status, const Part &part, const std::string &detail);
-    int check_message(const Part &part);
 
-    std::shared_ptr<Group> group_;
-    const std::string name_;
+    const std::shared_ptr<Group> group_;
+    const char *const name_;
     const Milliseconds timeout_;
-    std::vector<Part> parts_;
-    std::vector<at::Tensor> held_, outputs_;
+    const bool is_message_;
+    bool is_timed_ = false;
+    bool is_receive_ = false;
+    size_t bytes_ = 0; // of a receive
+    weft_message message_ = WEFT_MESSAGE_INIT;
+    c10::SmallVector<weft_work *, 1> works_; // NULL: it has ended
+    c10::SmallVector<at::Tensor, 2> held_;
     std::vector<std::shared_ptr<const void>> kept_alive_;
     std::vector<std::function<void()>> after_;
-    std::shared_ptr<c10::Event> event_;
-    int source_ = -1;
+    std::vector<at::Tensor> outputs_;
+    std::shared_ptr<c10::Event> event_, since_;
+    Clock::time_point begin_time_, end_time_;
 
-    std::timed_mutex driving_; // whose holder uses the works
-    mutable std::mutex lock_;  // what follows, and error_
+    Operation *next_ = nullptr, *previous_ = nullptr; // the group's, under its lock
+    bool is_entered_ = false;
+
+    std::shared_ptr<Operation> self_; // while weft has to say that works have ended
+    std::atomic<size_t> left_{0};     // of them
+
+    mutable std::mutex lock_; // what follows
     std::condition_variable changed_;
-    bool kept_ = false;
-    std::chrono::steady_clock::time_point kept_at_; // before the keeper has it
+    bool is_driven_ = false;   // a thread uses the works
+    bool is_kept_ = false;     // weft is to drive it, as soon as that thread is done,
+    bool is_watched_ = false;  // and does,
+    bool has_arrived_ = false; // and has said that all works have ended
     c10::intrusive_ptr<c10::ivalue::Future> future_;
     std::exception_ptr error_;
-    std::atomic<bool> ended_{false}, is_collected_{false};
+    std::atomic<bool> has_ended_{false}, is_collected_{false};
 };
 
 } // namespace torch_weft

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bindings/torch/csrc/order.hpp"
 
-#include <string>
-
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 namespace torch_weft
 {
 
-StreamOrder::StreamOrder(Library &library, c10::Device device, bool async)
-    : library_(library), device_(device)
+StreamOrder::StreamOrder(c10::Device device, bool async)
+    : device_(device), kind_(c10::DeviceTypeName(device.type(), true))
 {
     const c10::impl::VirtualGuardImpl impl(device.type());
     const c10::Stream current = impl.getStream(device);
@@ -20,20 +18,19 @@ StreamOrder::StreamOrder(Library &library, c10::Device device, bool async)
         reached.block(*stream_);
     }
     guard_.emplace(*stream_);
-    const std::string kind = c10::DeviceTypeName(device.type(), true);
-    check(weft_stream_begin(library.context(), kind.c_str(), device.index(),
-                            impl.getStreamNativeHandle(*stream_)),
-          "calls in the order of a stream");
 }
 
-StreamOrder::~StreamOrder()
+void StreamOrder::put_into(weft_call_options &options) const
 {
-    weft_stream_end(library_.context());
+    options.stream = c10::impl::VirtualGuardImpl(device_.type()).getStreamNativeHandle(*stream_);
+    options.stream_kind = kind_.c_str();
+    options.stream_ordinal = device_.index();
 }
 
-std::shared_ptr<c10::Event> StreamOrder::mark()
+std::shared_ptr<c10::Event> StreamOrder::mark(bool is_timed)
 {
-    auto event = std::make_shared<c10::Event>(device_.type());
+    auto event = std::make_shared<c10::Event>(device_.type(), is_timed ? c10::EventFlag::BACKEND_DEFAULT
+                                                                       : c10::EventFlag::PYTORCH_DEFAULT);
     event->record(*stream_);
     return event;
 }

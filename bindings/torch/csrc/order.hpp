@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where calls on a device's tensors stand in the order of its streams.
+// How calls on a device's tensors are stream-ordered.
 //
 // A call waits for what the caller's stream holds, and whoever waits for the work makes a stream wait for the call: in between
 // it runs on a stream of its own, beside the caller's. A call that is synchronous by name runs on the caller's stream itself.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
-#include <vector>
+#include <string>
 
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
@@ -19,21 +18,22 @@
 namespace torch_weft
 {
 
-// A scope of the calling thread: PyTorch's current stream is the call's, and so is weft's.
+// A scope of the calling thread: PyTorch's current stream is the call's.
 class StreamOrder
 {
   public:
-    StreamOrder(Library &library, c10::Device device, bool async);
-    ~StreamOrder();
+    StreamOrder(c10::Device device, bool async);
     StreamOrder(const StreamOrder &) = delete;
     StreamOrder &operator=(const StreamOrder &) = delete;
 
+    // The call's stream, for weft. What is given must not outlast this.
+    void put_into(weft_call_options &options) const;
     // Behind what has been put into the stream so far.
-    std::shared_ptr<c10::Event> mark();
+    std::shared_ptr<c10::Event> mark(bool is_timed);
 
   private:
-    Library &library_;
     const c10::Device device_;
+    const std::string kind_;
     std::optional<c10::StreamGuard> guard_;
     std::optional<c10::Stream> stream_;
 };

@@ -30,6 +30,7 @@ Backend::WorkPointer Backend::allreduce_sparse(Tensors &tensors, const c10d::All
     TORCH_CHECK(tensors.size() == 1 && tensors.front().layout() == at::kSparse,
                 "weft: allreduce of sparse tensors: one is expected");
     TORCH_CHECK(opts.reduceOp == c10d::ReduceOp::SUM, "weft: sparse tensors can be added, not more");
+    const auto begin = Operation::Clock::now();
     at::NoGradGuard no_grad;
     at::Tensor &tensor = tensors.front();
     at::Tensor mine = tensor.coalesce();
@@ -56,8 +57,11 @@ Backend::WorkPointer Backend::allreduce_sparse(Tensors &tensors, const c10d::All
         sum = sum.defined() ? sum.add_(part) : part;
     }
     tensor.copy_(sum.coalesce());
-    auto done = std::make_shared<Operation>(group_, "allreduce", kNoTimeout);
-    done->give(tensor);
+    auto done = std::make_shared<Operation>(group_, "allreduce", false, kNoTimeout);
+    if (group_->is_timed())
+        done->time(begin);
+    done->give({tensor});
+    done->end_at_once();
     return c10::make_intrusive<Work>(getRank(), c10d::OpType::_ALLREDUCE_SPARSE, getSequenceNumberForGroup(),
                                      Work::Operations{std::move(done)}, Work::Events{});
 }

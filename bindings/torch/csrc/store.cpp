@@ -54,7 +54,7 @@ int StoreAdapter::put(void *arg, const char *key, const void *value, size_t size
     }
 }
 
-// A store's wait() cannot tell that time is up from other failures, but what it throws says so; a key that is there a moment later is
+// A store's wait() reports that time is up as it does other failures, but what it throws says so; a key that is there a moment later is
 // asked for again by whoever calls.
 int StoreAdapter::get(void *arg, const char *key, void *value, size_t capacity, size_t *size,
                       int64_t timeout_ms)

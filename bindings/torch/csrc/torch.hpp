@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch's headers, which are most of what is compiled: setup.py compiles them once for all sources.
+// PyTorch's headers, which are most of what is compiled: setup.py makes one source of all, so that they are read once.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -20,7 +20,7 @@ struct Elements {
 Elements moved_as(at::ScalarType type);
 size_t moved_count(const at::Tensor &tensor, const Elements &elements);
 
-// A reduction as weft makes it. keeps: what has to stay while it is under way.
+// A reduction as weft makes it. keeps: what has to stay while it is in flight.
 struct Reduction {
     weft_dtype dtype;
     weft_op op;

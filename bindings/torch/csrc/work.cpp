@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 namespace torch_weft
 {
@@ -72,16 +73,31 @@ void Work::synchronize()
 
 bool Work::wait(std::chrono::milliseconds timeout)
 {
-    if (events_.empty()) {
-        for (const auto &operation : operations_)
-            operation->wait(timeout);
-        return true;
+    try {
+        await(timeout);
+    } catch (...) {
+        if (have_ended())
+            forget();
+        throw;
     }
-    for (const auto &operation : operations_)
-        if (operation->ended())
-            operation->wait(timeout); // throws what it has failed with
-    blockCurrentStream();
+    forget();
     return true;
+}
+
+// As c10d::Work::synchronize(): PyTorch keeps the works of tensors that a graph may still wait for.
+void Work::forget()
+{
+    if (c10d::allow_inflight_collective_as_graph_input())
+        c10d::unregister_work(c10::intrusive_ptr<c10d::Work>::unsafe_reclaim_from_nonowning(this));
+}
+
+void Work::await(std::chrono::milliseconds timeout)
+{
+    for (const auto &operation : operations_)
+        if (events_.empty() || operation->ended())
+            operation->wait(timeout); // throws what it has failed with
+    if (!events_.empty())
+        blockCurrentStream();
 }
 
 void Work::blockCurrentStream()
@@ -123,7 +139,7 @@ struct Joint {
 
 } // namespace
 
-// What is in the order of a stream completes its future when the device is done.
+// What is stream-ordered completes its future when the device is done.
 c10::intrusive_ptr<Future> Work::getFuture()
 {
     std::lock_guard<std::mutex> guard(futures_);
@@ -146,6 +162,24 @@ c10::intrusive_ptr<Future> Work::getFuture()
     for (const auto &operation : operations_)
         operation->future()->addCallback([joint](Future &done) { joint->one_less(done); });
     return future_;
+}
+
+float Work::getDuration() const
+{
+    TORCH_CHECK(!operations_.empty(), "weft: getDuration: there is no operation");
+    auto begin = Operation::Clock::time_point::max(), end = Operation::Clock::time_point::min();
+    double on_device = -1;
+    for (const auto &operation : operations_) {
+        TORCH_CHECK(operation->is_timed(), "weft: getDuration only works if timing was enabled: before the "
+                                           "call, by enableCollectivesTiming()");
+        TORCH_CHECK(operation->ended(), "weft: getDuration: the operation has not ended");
+        begin = std::min(begin, operation->begin_time());
+        end = std::max(end, operation->end_time());
+        on_device = std::max(on_device, operation->device_milliseconds());
+    }
+    if (on_device >= 0)
+        return static_cast<float>(on_device);
+    return std::chrono::duration<float, std::milli>(end - begin).count();
 }
 
 c10::intrusive_ptr<Future> Work::getFutureResult()

@@ -20,7 +20,7 @@ class Work : public c10d::Work
     using Operations = std::vector<std::shared_ptr<Operation>>;
     using Events = std::vector<std::shared_ptr<c10::Event>>;
 
-    // events: of operations in the order of a device's streams, behind them: wait() then orders the caller's stream. A
+    // events: of stream-ordered operations, behind them: wait() then orders the caller's stream. A
     // barrier has none: it blocks the host.
     Work(int rank, c10d::OpType type, uint64_t sequence, Operations operations, Events events);
     ~Work() override;
@@ -36,6 +36,8 @@ class Work : public c10d::Work
     void abort() override;
     c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
     c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
+    // Milliseconds from the first call to the last one's end.
+    float getDuration() const override;
     uint64_t getSequencenumber() const override
     {
         return sequence_;
@@ -43,6 +45,8 @@ class Work : public c10d::Work
 
   private:
     bool have_ended() const;
+    void await(std::chrono::milliseconds timeout);
+    void forget();
 
     const uint64_t sequence_;
     const Operations operations_;

@@ -71,7 +71,7 @@ def _load():
 
 
 def is_available():
-    """Whether init_process_group("weft") works here; why_not() tells what is missing."""
+    """Whether init_process_group("weft") works here; why_not() says what is missing."""
     return _load()
 
 
@@ -153,14 +153,12 @@ def dump(group=None):
 
 
 def Options(**settings):
-    """Options for init_process_group(pg_options=) and new_group(pg_options=): transports, ofi_provider."""
+    """Options for init_process_group(pg_options=) and new_group(pg_options=): weft's settings, named as in the environment, without
+    WEFT_ and in small letters. They come before the environment."""
     if not _load():
         raise RuntimeError(f"weft: {_reason}")
     options = _C.Options()
-    for name, value in settings.items():
-        if not hasattr(type(options), name):
-            raise TypeError(f"weft: there is no option {name!r}")
-        setattr(options, name, value)
+    options.settings = ",".join(f"{name}={value}" for name, value in settings.items())
     return options
 
 

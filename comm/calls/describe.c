@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a call would use, without making it. */
+#include "base/error.h"
+#include "base/fork.h"
+#include "base/struct.h"
+#include "comm/calls/collective.h"
+#include "comm/exec/fastpath.h"
+#include "comm/calls/op.h"
+
+const char *weft_comm_transport_name(const struct weft_comm *comm)
+{
+    static const char *const names[2][8] = {
+        {"shm", "shm+ofi", "shm+verbs", "shm+verbs+ofi", "shm+tcp", "shm+ofi+tcp", "shm+verbs+tcp",
+         "shm+verbs+ofi+tcp"},
+        {"none", "ofi", "verbs", "verbs+ofi", "tcp", "ofi+tcp", "verbs+tcp", "verbs+ofi+tcp"},
+    };
+    int network = 0; /* a rank brings an address only where it is needed */
+    for (int r = 0; r < comm->ranks && !comm->one_host; r++)
+        network |= (comm->members[r].sizes[WEFT_OFI] != 0) | (comm->members[r].sizes[WEFT_VERBS] != 0) << 1 |
+                   (comm->members[r].sizes[WEFT_TCP] != 0) << 2;
+    return names[comm->no_shm][network];
+}
+
+/* As the ranks would agree on it, when the others pass memory of the same kind. */
+static enum weft_algorithm algorithm_of(const struct weft_comm *comm, const struct weft_operands *operands)
+{
+    enum weft_algorithm algorithm = weft_collective_fast_algorithm(comm, operands);
+    if (algorithm)
+        return algorithm;
+    algorithm = weft_collective_choose(comm, operands);
+    weft_context_lock(comm->context);
+    algorithm = weft_allreduce_prefer(comm, operands, algorithm);
+    weft_context_unlock(comm->context);
+    return algorithm;
+}
+
+int weft_comm_describe(const weft_comm *comm, const char *collective, const void *send, const void *recv,
+                       size_t count, weft_dtype dtype, weft_op op, int root, weft_description *description)
+{
+    static const struct weft_struct about = WEFT_STRUCT(weft_description, WEFT_DESCRIPTION_INIT, algorithm);
+    weft_error_clear();
+    if (weft_fork_is_child())
+        return weft_fork_refuse();
+    if (!comm || !collective || !description)
+        return weft_fail(WEFT_INVALID, "%s is NULL",
+                         !comm         ? "comm"
+                         : !collective ? "collective"
+                                       : "description");
+    int status = weft_struct_check(&about, description), which = weft_collective_parse(collective);
+    if (status != WEFT_OK)
+        return status;
+    if (which < 0)
+        return weft_fail(WEFT_INVALID,
+                         "collective is '%s': expected a name like 'allreduce' or 'reduce_scatter'",
+                         collective);
+    struct weft_operands operands = {.collective = (enum weft_collective)which,
+                                     .root =
+                                         weft_collective_has_root((enum weft_collective)which) ? root : -1,
+                                     .send = send,
+                                     .recv = (void *)(uintptr_t)recv,
+                                     .count = which == WEFT_BARRIER ? 0 : count,
+                                     .dtype = dtype,
+                                     .op = op};
+    status = send || recv ? weft_operands_check(comm, &operands) : weft_operands_check_shape(comm, &operands);
+    if (status != WEFT_OK)
+        return status;
+    const weft_description made = {
+        .algorithm = comm->ranks == 1 ? "copy" : weft_algorithm_name(algorithm_of(comm, &operands)),
+        .transport = weft_comm_transport_name(comm)};
+    weft_struct_fill(&about, description, 0, &made);
+    return WEFT_OK;
+}

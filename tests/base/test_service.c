@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The service thread: callbacks, output, unwatch against running callbacks, tick, wake, reuse of numbers. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include <weft/weft.h>
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/service.h"
+#include "tests/support/leak.h"
+
+#define WAIT_MS 10000
+
+struct probe {
+    struct weft_service *service;
+    int calls;       /* atomic */
+    int in_callback; /* atomic */
+    int drain;       /* read what made it readable */
+    int slow_ms;
+    int unwatch_self; /* unwatch from inside, and count what is left */
+    char thread_name[32];
+    int signals_blocked;
+};
+
+static int seen(int *counter)
+{
+    return __atomic_load_n(counter, __ATOMIC_SEQ_CST);
+}
+
+static int wait_for(int *counter, int at_least)
+{
+    int64_t until_ns = weft_deadline_ns(WAIT_MS);
+    while (seen(counter) < at_least && weft_clock_ns() < until_ns)
+        usleep(500);
+    return seen(counter) >= at_least;
+}
+
+static void on_ready(void *arg, int fd)
+{
+    struct probe *probe = arg;
+    char bytes[64];
+    __atomic_store_n(&probe->in_callback, 1, __ATOMIC_SEQ_CST);
+    if (probe->drain)
+        (void)!read(fd, bytes, sizeof bytes);
+    if (probe->unwatch_self)
+        weft_service_unwatch(probe->service, fd);
+    if (probe->slow_ms)
+        usleep((unsigned)probe->slow_ms * 1000);
+    if (!probe->thread_name[0]) {
+        sigset_t mask;
+        pthread_sigmask(SIG_SETMASK, NULL, &mask);
+        probe->signals_blocked = sigismember(&mask, SIGTERM) && sigismember(&mask, SIGALRM);
+        pthread_getname_np(pthread_self(), probe->thread_name, sizeof probe->thread_name);
+    }
+    __atomic_store_n(&probe->in_callback, 0, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&probe->calls, 1, __ATOMIC_SEQ_CST);
+}
+
+static int pair_setup(void **state)
+{
+    static int fds[2];
+    *state = fds;
+    return socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds);
+}
+
+static int pair_teardown(void **state)
+{
+    int *fds = *state;
+    close(fds[0]);
+    close(fds[1]);
+    return 0;
+}
+
+static void test_callback_per_byte(void **state)
+{
+    int *fds = *state;
+    struct probe probe = {.drain = 1};
+    assert_int_equal(weft_service_start("weft-test", &probe.service), 0);
+    assert_int_equal(weft_service_watch(probe.service, fds[0], on_ready, &probe), 0);
+    for (int i = 1; i <= 5; i++) {
+        assert_int_equal(write(fds[1], "x", 1), 1);
+        assert_true(wait_for(&probe.calls, i));
+    }
+    weft_service_unwatch(probe.service, fds[0]);
+    int calls = seen(&probe.calls);
+    assert_int_equal(calls, 5);
+    assert_int_equal(write(fds[1], "x", 1), 1);
+    usleep(20000);
+    assert_int_equal(seen(&probe.calls), calls);
+    weft_service_stop(probe.service);
+    assert_string_equal(probe.thread_name, "weft-test");
+    assert_true(probe.signals_blocked);
+}
+
+static void test_watch_is_level_triggered(void **state)
+{
+    int *fds = *state;
+    struct probe probe = {0};
+    assert_int_equal(weft_service_start("weft-test", &probe.service), 0);
+    assert_int_equal(write(fds[1], "x", 1), 1);
+    assert_int_equal(weft_service_watch(probe.service, fds[0], on_ready, &probe), 0);
+    assert_true(wait_for(&probe.calls, 3));
+    assert_int_not_equal(weft_service_watch(probe.service, fds[0], on_ready, &probe), 0); /* twice */
+    weft_service_stop(probe.service);
+}
+
+static void test_unwatch_waits_for_the_callback(void **state)
+{
+    int *fds = *state;
+    for (int i = 0; i < 20; i++) {
+        struct probe probe = {.slow_ms = 5};
+        assert_int_equal(weft_service_start("weft-test", &probe.service), 0);
+        assert_int_equal(write(fds[1], "x", 1), 1);
+        assert_int_equal(weft_service_watch(probe.service, fds[0], on_ready, &probe), 0);
+        assert_true(wait_for(&probe.in_callback, 1) || seen(&probe.calls));
+        weft_service_unwatch(probe.service, fds[0]);
+        assert_int_equal(seen(&probe.in_callback), 0);
+        int calls = seen(&probe.calls);
+        usleep(2000);
+        assert_int_equal(seen(&probe.calls), calls);
+        weft_service_stop(probe.service);
+    }
+}
+
+static void test_unwatch_from_the_callback(void **state)
+{
+    int *fds = *state;
+    struct probe probe = {.unwatch_self = 1};
+    assert_int_equal(weft_service_start("weft-test", &probe.service), 0);
+    assert_int_equal(write(fds[1], "x", 1), 1);
+    assert_int_equal(weft_service_watch(probe.service, fds[0], on_ready, &probe), 0);
+    assert_true(wait_for(&probe.calls, 1));
+    usleep(10000);
+    assert_int_equal(seen(&probe.calls), 1);
+    /* The number may be watched anew. */
+    assert_int_equal(weft_service_watch(probe.service, fds[0], on_ready, &probe), 0);
+    assert_true(wait_for(&probe.calls, 2));
+    weft_service_stop(probe.service);
+}
+
+static void test_output(void **state)
+{
+    int *fds = *state;
+    struct probe probe = {0};
+    assert_int_equal(weft_service_start("weft-test", &probe.service), 0);
+    assert_int_not_equal(weft_service_want_output(probe.service, fds[0], 1), 0); /* not watched */
+    assert_int_equal(weft_service_watch(probe.service, fds[0], on_ready, &probe), 0);
+    usleep(10000);
+    assert_int_equal(seen(&probe.calls), 0); /* writable, but nobody asked */
+    assert_int_equal(weft_service_want_output(probe.service, fds[0], 1), 0);
+    assert_true(wait_for(&probe.calls, 1));
+    assert_int_equal(weft_service_want_output(probe.service, fds[0], 0), 0);
+    /* Some may have been on their way; then there are no more, while a writable socket would call for ever.
+     */
+    int64_t until_ns = weft_deadline_ns(WAIT_MS);
+    int calls = -1;
+    while (calls != seen(&probe.calls) && weft_clock_ns() < until_ns) {
+        calls = seen(&probe.calls);
+        usleep(20000);
+    }
+    assert_true(weft_clock_ns() < until_ns);
+    weft_service_unwatch(probe.service, fds[0]);
+    weft_service_stop(probe.service);
+}
+
+struct ticker {
+    int ticks; /* atomic */
+    int sleep_ms;
+};
+
+static int on_tick(void *arg)
+{
+    struct ticker *ticker = arg;
+    __atomic_add_fetch(&ticker->ticks, 1, __ATOMIC_SEQ_CST);
+    return __atomic_load_n(&ticker->sleep_ms, __ATOMIC_SEQ_CST);
+}
+
+static void test_tick(void **state)
+{
+    (void)state;
+    struct weft_service *service;
+    struct ticker ticker = {.sleep_ms = -1};
+    assert_int_equal(weft_service_start("weft-test", &service), 0);
+    weft_service_set_tick(service, on_tick, &ticker);
+    assert_true(wait_for(&ticker.ticks, 1)); /* set_tick wakes */
+    for (int i = 0; i < 100; i++) {
+        int before = seen(&ticker.ticks);
+        weft_service_wake(service);
+        assert_true(wait_for(&ticker.ticks, before + 1)); /* no wake-up is ever lost */
+    }
+    __atomic_store_n(&ticker.sleep_ms, 1, __ATOMIC_SEQ_CST);
+    weft_service_wake(service);
+    assert_true(wait_for(&ticker.ticks, seen(&ticker.ticks) + 5)); /* comes back by itself */
+    weft_service_set_tick(service, NULL, NULL);
+    int after = seen(&ticker.ticks);
+    weft_service_wake(service);
+    usleep(10000);
+    assert_int_equal(seen(&ticker.ticks), after);
+    weft_service_stop(service);
+}
+
+static void test_many_descriptors(void **state)
+{
+    (void)state;
+    enum { COUNT = 200 };
+    int fds[COUNT][2];
+    struct probe probe = {.drain = 1};
+    assert_int_equal(weft_service_start("weft-test", &probe.service), 0);
+    for (int i = 0; i < COUNT; i++) {
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds[i]), 0);
+        assert_int_equal(weft_service_watch(probe.service, fds[i][0], on_ready, &probe), 0);
+    }
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(write(fds[i][1], "x", 1), 1);
+    assert_true(wait_for(&probe.calls, COUNT));
+    for (int i = 0; i < COUNT; i++) {
+        weft_service_unwatch(probe.service, fds[i][0]);
+        close(fds[i][0]);
+        close(fds[i][1]);
+    }
+    assert_int_equal(seen(&probe.calls), COUNT);
+    weft_service_stop(probe.service);
+}
+
+/* What is lost is the set, and not the descriptor that somebody wants to have watched. */
+static void test_lost_set(void **state)
+{
+    (void)state;
+    struct weft_service *service;
+    assert_int_equal(weft_service_start("weft-test", &service), WEFT_OK);
+    int set = weft_service_fd(service), null = open("/dev/null", O_RDWR | O_CLOEXEC),
+        fd = eventfd(0, EFD_CLOEXEC);
+    char expected[100];
+    assert_true(null >= 0 && fd >= 0 && dup2(null, set) == set);
+    snprintf(expected, sizeof expected, "the program has closed or replaced descriptor %d, which is weft's",
+             set);
+    assert_int_equal(weft_service_watch(service, fd, on_ready, NULL), WEFT_SYSTEM);
+    assert_non_null(strstr(weft_error_detail(), expected));
+    weft_service_stop(service);
+    assert_int_equal(close(fd) | close(null) | close(set), 0);
+}
+
+static void test_nothing_is_left(void **state)
+{
+    (void)state;
+    struct test_leak before;
+    test_leak_take(&before);
+    for (int i = 0; i < 50; i++) {
+        struct weft_service *service;
+        assert_int_equal(weft_service_start("weft-test", &service), 0);
+        weft_service_stop(service);
+    }
+    weft_service_stop(NULL);
+    assert_int_equal(test_leak_check(&before), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_callback_per_byte, pair_setup, pair_teardown),
+        cmocka_unit_test_setup_teardown(test_watch_is_level_triggered, pair_setup, pair_teardown),
+        cmocka_unit_test_setup_teardown(test_unwatch_waits_for_the_callback, pair_setup, pair_teardown),
+        cmocka_unit_test_setup_teardown(test_unwatch_from_the_callback, pair_setup, pair_teardown),
+        cmocka_unit_test_setup_teardown(test_output, pair_setup, pair_teardown),
+        cmocka_unit_test(test_tick),
+        cmocka_unit_test(test_many_descriptors),
+        cmocka_unit_test(test_lost_set),
+        cmocka_unit_test(test_nothing_is_left),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

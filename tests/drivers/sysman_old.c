@@ -1,4 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* The stand-in of tests/drivers/sysman.c as a loader without zesInit(), as Debian 12 has it. */
-#define SYSMAN_FAKE_OLD
-#include "tests/drivers/sysman.c"

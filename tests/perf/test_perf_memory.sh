@@ -1,0 +1,86 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# run: early; elsewhere (tests/perf/test_perf)
+# Where weft-perf's buffers live: one kind of memory for all ranks, or one for each in turn. Kinds of devices are filled and
+# looked at through copies, so what is wrong there must be found as well.
+. tests/support/perf_runs.sh
+
+plugin=$work/device-sim.so
+[[ -f $BUILD/examples/device-sim/device-sim.so ]] && install -m 700 "$BUILD/examples/device-sim/device-sim.so" "$plugin"
+export WEFT_DEVICE_PLUGIN=$plugin
+
+# right MEMORY COMMAND ROWS ARGUMENTS: so many rows, and nothing wrong.
+right() {
+    local memory=$1 command=$2 count=$3
+    shift 3
+    run "$command" --memory "$memory" -n 2 "$@"
+    if [[ $rc == 0 && $(rows | wc -l) == "$count" ]] && grep -q '^# Out of bounds values : 0 OK$' "$work/out"; then
+        ok "$command, $memory"
+    else
+        bad "$command, $memory (status $rc)"
+    fi
+}
+# Sanitized, every process takes long to begin: the commands are tried with one kind of memory or another by turns.
+turn=0
+is_left_out() {
+    [[ -n ${WEFT_SANITIZER-} ]] && ((turn++ % 3))
+}
+sizes=(-b 600 -e 6M -f 100)
+[[ -z ${WEFT_SANITIZER-} ]] || sizes=(-b 600 -e 600K -f 32)
+for memory in host host,weft,malloc; do
+    for command in allreduce broadcast reduce_scatterv alltoallv sendrecv; do
+        is_left_out || right "$memory" $command 3 --ranks 3 "${sizes[@]}"
+    done
+    is_left_out || right "$memory" p2p-lat 3 --ranks 3 --pairs -b 4K -e 4K
+    is_left_out || right "$memory" p2p-bw 1 --ranks 2 --bidirectional --window 3 -b 64K -e 64K
+    is_left_out || right "$memory" matrix 6 --ranks 3 --size 4K --window 2
+done
+right malloc,weft allreduce 1 --ranks 2 -b 4K -e 4K --json "$work/memory.json"
+grep -q 'memory: malloc,weft$' "$work/out" && grep -q '"memory": "malloc,weft"' "$work/memory.json" &&
+    ok "the memory is told" || bad "the memory is not told"
+right host,host:0 reduce_local 1 --ranks 2 -b 4K -e 4K -d float32
+
+# found MEMORY COUNT ARGUMENTS: so many damaged elements are counted.
+found() {
+    local memory=$1 count=$2
+    shift 2
+    WEFT_PERF_CORRUPT=1:10 run "$@" --memory "$memory" -n 1
+    if [[ $rc == 1 ]] && grep -q "^# Out of bounds values : $count FAILED\$" "$work/out"; then
+        ok "damage is found by $1, $memory"
+    else
+        bad "damage by $1, $memory (status $rc)"
+    fi
+}
+for memory in host malloc,host; do
+    found $memory 2 allreduce --ranks 2 -b 4K -e 4K
+    found $memory 1 p2p-lat --ranks 2 -b 4K -e 4K
+    found $memory 9 overlap --ranks 2 --size 4K --delay 0
+done
+
+if [[ -f $plugin ]]; then
+    for memory in sim sim,host malloc,sim:1; do
+        for command in allreduce broadcast reduce_scatterv alltoallv sendrecv; do
+            is_left_out || right $memory $command 2 --ranks 3 -b 600 -e 60K -f 100
+        done
+        is_left_out || right "$memory" p2p-lat 3 --ranks 3 --pairs -b 4K -e 4K
+        is_left_out || right "$memory" p2p-bw 1 --ranks 2 --bidirectional --window 3 -b 64K -e 64K
+        is_left_out || right "$memory" matrix 6 --ranks 3 --size 4K --window 2
+        found $memory 2 allreduce --ranks 2 -b 4K -e 4K
+    done
+    # The simulated device computes element by element, and a sanitizer watches each.
+    long=3M
+    [[ -z ${WEFT_SANITIZER-} ]] || long=300K
+    right sim,sim:1 allreduce 1 --ranks 2 -b $long -e $long -d bfloat16
+    found sim,host 1 p2p-lat --ranks 2 -b 4K -e 4K
+    found sim 9 overlap --ranks 2 --size 4K --delay 0
+else
+    skip "the simulated device is not built"
+fi
+expect 2 "--memory 'host,'" allreduce --ranks 2 --memory host,
+expect 2 "--memory 'malloc:1'" allreduce --ranks 2 --memory malloc:1
+expect 2 "--memory 'host,weft'" reduce_local --memory host,weft
+expect 2 "--memory: barrier has no use for it" barrier --ranks 2 --memory host
+expect 2 "--memory 'Host'" allreduce --ranks 2 --memory Host
+expect 3 "--memory 'none': there is no such kind of devices" allreduce --ranks 2 --memory malloc,none
+
+sum_up

@@ -1,0 +1,101 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The verdicts of make perf-rdma and make perf-peers on figures that are made up: what is just good enough passes, what is just too slow
+# fails, and what has no figure is not measured. No device and no other library is needed.
+source "$(dirname "$0")/../support/start.sh"
+command -v python3 >/dev/null || { echo "SKIP: JSON not parsed: no python3"; exit 77; }
+check() { # WHAT, and a program on standard input
+    if PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=perf/rdma:perf/peers python3 - >"$work/out" 2>"$work/err"; then ok "$1"; else bad "$1"; fi
+}
+check "beside perftest" <<'PYTHON'
+import compare
+def results(**times):
+    base = {"ib_write_bw": 900.0, "p2p-bw": 1000.0, "p2p-lat": 13.0, "ib_write_lat": 10.0, "allreduce": 16.0}
+    base.update({name.replace("__", "-"): value for name, value in times.items()})
+    return [target["result"] for target in compare.judge({name: value for name, value in base.items() if value})]
+assert results() == ["PASS", "PASS", "PASS"], results()
+assert results(p2p__bw=1001.0) == ["FAIL", "PASS", "PASS"]
+assert results(p2p__lat=13.1) == ["PASS", "FAIL", "PASS"]
+assert results(allreduce=16.1) == ["PASS", "PASS", "FAIL"]
+assert results(ib_write_lat=9.9) == ["PASS", "FAIL", "FAIL"]
+assert results(ib_write_lat=None) == ["PASS", "NOT MEASURED", "NOT MEASURED"]
+assert results(p2p__bw=None) == ["NOT MEASURED", "PASS", "PASS"]
+PYTHON
+check "medians and the fastest turns" <<'PYTHON'
+import compare
+turns = {"p2p-lat": [9.0, 1.0, 2.0], "allreduce": []}
+assert compare.figures(turns, "median") == {"p2p-lat": 2.0} and compare.figures(turns, "fastest") == {"p2p-lat": 1.0}
+PYTHON
+check "beside other libraries" <<'PYTHON'
+import verdict
+def rows(size, **times):
+    return [{"entry": name.replace("_", "-"), "size_bytes": size, "time_us": time, "fastest_us": 1.0} for name, time in times.items()]
+def judged(operation, name, rows):
+    found = verdict.judge([{"operation": operation, "name": name, "rows": rows}], str, "median")
+    return [target["result"] for target in found if target["result"] != "NOT MEASURED"]
+small = dict(weft_malloc=12.0, weft_mem=50.0, openmpi=10.0, mpich=11.0)
+assert judged("allreduce", "shm", rows(8, **small)) == ["PASS"]
+assert judged("allreduce", "shm", rows(8, **{**small, "weft_malloc": 12.1})) == ["FAIL"]
+large = dict(weft_malloc=10.0, weft_mem=4.0, openmpi=15.0, mpich=12.0)
+assert judged("allreduce", "shm", rows(1 << 20, **large)) == ["PASS", "PASS"]
+assert judged("allreduce", "shm", rows(1 << 20, **{**large, "mpich": 11.9})) == ["FAIL", "FAIL"]
+tcp = rows(8, weft_tcp=10.0, openmpi=10.0) + rows(32 << 20, weft_tcp=10.0, openmpi=12.0, gloo_ring=10.0, gloo_bcube=11.0)
+assert judged("allreduce", "tcp", tcp) == ["PASS", "PASS", "PASS"]
+tcp = rows(8, weft_tcp=10.1, openmpi=10.0) + rows(32 << 20, weft_tcp=10.0, openmpi=12.0, gloo_ring=9.9, gloo_bcube=11.0)
+assert judged("allreduce", "tcp", tcp) == ["FAIL", "PASS", "FAIL"]
+assert judged("broadcast", "shm", rows(8, weft_malloc=10.0, weft_mem=10.1, openmpi=10.0, mpich=11.0)) == ["PASS", "FAIL"]
+PYTHON
+check "beside bare sockets" <<'PYTHON'
+import contextlib, io, verdict
+def table(operation, **sizes):
+    rows = [{"entry": entry, "size_bytes": int(size[1:]), "time_us": time, "fastest_us": time}
+            for size, times in sizes.items()
+            for entry, time in zip(("weft-tcp", "sockets-sleep", "sockets-poll"), times)]
+    return {"operation": operation, "name": "tcp", "title": "over TCP", "processors": [0, 1], "libraries": [],
+            "rows": verdict.with_bound(rows, "time_us")}
+def judged(operation, **sizes):
+    return [target["result"] for target in verdict.judge([table(operation, **sizes)], str, "median")]
+# The faster way to receive counts, at each size.
+assert judged("pingpong", s8=(12.0, 10.0, 11.0), s64=(12.0, 11.0, 10.0)) == ["PASS", "PASS"]
+assert judged("pingpong", s8=(12.1, 10.0, 11.0), s64=(12.1, 11.0, 10.0)) == ["FAIL", "FAIL"]
+# Windows: 0.9 of the sockets' speed from 8 KB on, and below it all of it.
+assert judged("window", s4096=(10.0, 11.0, 10.0), s8192=(10.0, 9.0, 11.0)) == ["PASS", "PASS"]
+assert judged("window", s4096=(10.1, 11.0, 10.0), s8192=(10.0, 8.9, 11.0)) == ["FAIL", "FAIL"]
+assert judged("window", s8=(10.0,)) == ["NOT MEASURED"]
+# One line per size with the medians, and one with the ratio and GB/s.
+for operation, unit in ("pingpong", "one way, half of the round trip"), ("window", "per message of a window of 64"):
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        verdict.print_table(table(operation, s8192=(10.0, 9.0, 11.0)), str, "median")
+    lines = [" ".join(line.split()) for line in text.getvalue().splitlines()]
+    assert f"# median time {unit} (us)" in lines and "size bare weft-tcp" in lines, lines
+    assert "8192 9.000 10.0" in lines and "8192 0.90 0.819" in lines, lines
+PYTHON
+check "which operations run in which tables" <<'PYTHON'
+import coordinate, os, sys
+def tables(**environment):
+    for name in [name for name in os.environ if name.startswith("PEERS_")]:
+        del os.environ[name]
+    os.environ.update(environment)
+    sys.argv = ["coordinate.py"]
+    options = coordinate.arguments()
+    return options.tables, options.sizes
+chosen, sizes = tables()
+assert chosen == {"shm": ["allreduce", "alltoall", "allgather", "broadcast", "pingpong"],
+                  "tcp": ["allreduce", "pingpong", "window"], "over": ["allreduce"]}, chosen
+assert max(sizes["shm"]["pingpong"]) == 32 << 20 and max(sizes["tcp"]["pingpong"]) == 64 << 20
+assert max(sizes["tcp"]["allreduce"]) == 64 << 20 and max(sizes["tcp"]["window"]) == 8 << 20
+chosen, sizes = tables(PEERS_TABLES="tcp,over", PEERS_OPERATIONS="window", PEERS_SIZES="8,8K")
+assert chosen == {"tcp": ["window"]} and sizes == {"tcp": {"window": [8, 8192]}}, (chosen, sizes)
+PYTHON
+check "weft over TCP as the environment says" <<'PYTHON'
+import libraries, os
+def ways(**environment):
+    for name in ("WEFT_TRANSPORT", "WEFT_OFI_PROVIDER"):
+        os.environ.pop(name, None)
+    os.environ.update(environment)
+    return libraries.weft_tcp()
+assert ways() == {"WEFT_TRANSPORT": "tcp"}
+assert ways(WEFT_TRANSPORT="ofi") == {"WEFT_TRANSPORT": "ofi", "WEFT_OFI_PROVIDER": "tcp"}
+assert ways(WEFT_TRANSPORT="ofi", WEFT_OFI_PROVIDER="net") == {"WEFT_TRANSPORT": "ofi", "WEFT_OFI_PROVIDER": "net"}
+PYTHON
+sum_up

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A call that takes longer than WEFT_REPORT_MS is reported to the log: who waits for whom, and again when fewer are missing. It goes on,
+ * and ends well when all have come. Each rank comes when it reads its own name in the others' log. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/job.h"
+#include "tests/support/ranks.h"
+
+enum { RANKS = 3, LATE = 1 };
+
+static char folder[] = "/tmp/weft-test-XXXXXX";
+
+static void log_of(int rank, char path[64])
+{
+    snprintf(path, 64, "%s/%d", folder, rank);
+}
+
+/* How often the log of a rank has words. */
+static int count(int rank, const char *words)
+{
+    char path[64], line[512];
+    int found = 0;
+    log_of(rank, path);
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file))
+        found += strstr(line, words) != NULL;
+    if (file)
+        fclose(file);
+    return found;
+}
+
+static void await(int rank, const char *words)
+{
+    while (!count(rank, words))
+        usleep(1000);
+}
+
+static int body(int rank, int ranks, void *arg)
+{
+    const int started = *(const int *)arg;
+    struct job job;
+    char path[64];
+    weft_work *work = NULL;
+    (void)ranks;
+    log_of(rank, path);
+    setenv("WEFT_REPORT_MS", "50", 1);
+    setenv("WEFT_LOG_FILE", path, 1);
+    CHECK_OK(job_open(&job, NULL, NULL));
+    if (rank == 2)
+        await(0, "ranks 1-2 have not called barrier");
+    if (rank == LATE) {
+        await(0, "rank 1 has not called barrier");
+        await(2, "what rank 2 waits for");
+    }
+    CHECK_OK(weft_barrier(job.comm, started ? WEFT_START(&work) : NULL));
+    if (work)
+        CHECK_OK(weft_work_wait(work, -1));
+    CHECK_OK(weft_work_free(work));
+    CHECK_OK(weft_comm_get_error(job.comm));
+    return job_close(&job);
+}
+
+static void look(int started)
+{
+    char path[64];
+    assert_int_equal(test_ranks_fork(RANKS, body, &started), 0);
+    for (int rank = 0; rank < RANKS; rank += 2) {
+        assert_int_equal(count(rank, "barrier #1 has taken"), 1);
+        assert_true(count(rank, "waits for rank 1") >= 1);
+        assert_int_equal(count(rank, "deadline"), 0);
+    }
+    assert_int_equal(count(0, "ranks 1-2 have not called barrier"), 1);
+    assert_int_equal(count(0, "rank 1 has not called barrier"), 1);
+    for (int rank = 0; rank < RANKS; rank++) {
+        log_of(rank, path);
+        unlink(path);
+    }
+}
+
+static void test_blocking(void **state)
+{
+    (void)state;
+    look(0);
+}
+
+static void test_started(void **state)
+{
+    (void)state;
+    look(1);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_blocking), cmocka_unit_test(test_started)};
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
