@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs tests and counts them: tests/run.sh PROGRAM...
+# One test N times, with K busy loops beside it, to show that it is mended: tests/run.sh --repeat N [--beside K] PROGRAM
 #
 # A program is a cmocka test (counted by its own summary) or a script (one test, unless its last line says
 # "N passed, N failed, N skipped"). Exit 77 is a skip; lines "SKIP: reason" are repeated in the summary. Each
@@ -8,15 +9,21 @@
 # as failed. A program that ends badly without naming a failed test, or that runs nothing, counts as one failure, and so does each skip
 # that tests/skips does not allow.
 #
+# A second look: a program that failed runs once more at the end, alone. Where it passes then it counts as passed, and a line
+# "UNSTABLE: NAME (what failed first)" before the last one names it; its first log is NAME.first.log. There is none after what no busy machine
+# does: wrong bits, a hang, a crash, a sanitizer's report, a leak, a skip that is not allowed. When more than three programs failed there is
+# none at all.
+#
 # Tests say in their sources how they are run: beside the others, or early (tests/scripts/marks.sh).
 #
 # TEST_JOBS     programs at a time, and as many of those that mostly wait (default: processors and one more,
 #               for most programs wait now and then; at most 3)
 # TEST_TIMEOUT  seconds per program (default 300)
 # TEST_RUNNER   a command that runs the program
-# TEST_LOGS     folder for the output of each program (default $BUILD/test-logs)
+# TEST_LOGS     folder for the output of each program (default $BUILD/test-logs; with --repeat $BUILD/repeat-logs)
 # BUILD         build folder
 set -u
+SECOND_LOOKS=3
 # On a busy machine a healthy rank may be silent for longer than the default. Programs set it too, for those who run them by hand
 # (tests/support/heartbeat.h); this is for scripts.
 export WEFT_HEARTBEAT_MS=${WEFT_HEARTBEAT_MS:-60000}
@@ -34,7 +41,22 @@ export BUILD
 limit=${TEST_TIMEOUT:-300}
 processors=$(nproc 2>/dev/null || echo 1)
 jobs=${TEST_JOBS:-$((processors < 2 ? 2 : 3))}
-logs=${TEST_LOGS:-$BUILD/test-logs}
+logs=$BUILD/test-logs repeat=0 loops=0
+usage() {
+    echo "usage: tests/run.sh PROGRAM..., or tests/run.sh --repeat N [--beside K] PROGRAM" >&2
+    exit 2
+}
+while [[ ${1-} == --* ]]; do
+    [[ ${2-} =~ ^[0-9]{1,6}$ ]] || usage
+    case $1 in
+    --repeat) repeat=$2 logs=$BUILD/repeat-logs ;;
+    --beside) loops=$2 ;;
+    *) usage ;;
+    esac
+    shift 2
+done
+if ((repeat)); then (($# == 1)) || usage; else ((loops == 0)) || usage; fi
+logs=${TEST_LOGS:-$logs}
 rm -rf "$logs"
 mkdir -p "$logs"
 
@@ -66,6 +88,33 @@ blame() {
     grep -av "$NO_NEWS" "$1" | grep -aE -B 3 -A 12 "$bad" | awk '!/^\[  FAILED  \]/ || !seen[$0]++' | head -n 150
 }
 
+# certain STATUS LOG: what is real however rarely it is seen, or nothing. Programs print what they have caught: WRONG, HANG, "leak: ".
+certain() {
+    if (($1 == 124 || $1 == 137)) || grep -qaE '(^|[^A-Z_])HANG([^A-Z_]|$)|^rank [0-9]+ .*has not returned after ' "$2"; then
+        echo "a hang"
+    elif grep -qaE '(^|[^A-Za-z])(ERROR|WARNING|FATAL): [A-Z][A-Za-z]*Sanitizer|: runtime error: ' "$2"; then
+        echo "a sanitizer's report"
+    elif (($1 > 128)) || grep -qaE 'ended by signal (4|6|7|8|11|31) |failed with exception: |^\[.*Segmentation fault' "$2"; then
+        echo "a crash"
+    elif grep -qaE '(^|[^A-Z_])WRONG([^A-Z_]|$)|difference at offset [0-9]+ 0x|: .*memcmp\(' "$2"; then
+        echo "wrong bits"
+    elif grep -qa '^leak: ' "$2"; then
+        echo "a leak"
+    elif grep -qaE '^FAIL: skipped, and ' "$2"; then
+        echo "a skip that is not allowed"
+    fi
+}
+
+# reason LOG: what failed first, in one line.
+reason() {
+    local line
+    line=$(blame "$1" | grep -aE '^\[  ERROR   \]|[a-z_0-9]+\.[ch]:[0-9]+: |^(FAILED|FAIL|not ok)[: ]' | grep -m 1 -av -- '--- \[   LINE   \]' |
+        tr -d '\0-\037')
+    [[ $line ]] || line=$(grep -a . "$1" | tail -n 1 | tr -d '\0-\037')
+    line=${line#'[  ERROR   ] --- '}
+    echo "${line:0:200}"
+}
+
 # judge_skips TEST LOG FAILED SKIPPED: prints the two numbers after what tests/skips says, and writes into the log which skips it does
 # not allow.
 judge_skips() {
@@ -80,10 +129,16 @@ judge_skips() {
     echo "$(($3 + number)) $(($4 > number ? $4 - number : 0))"
 }
 
+name_of() {
+    local name=${1#"$BUILD"/}
+    echo "${name//\//_}"
+}
+
+# run_one TEST [NAME]: NAME.log has what it printed, NAME.out what is said of it here, NAME.count its counts, and NAME.doubtful is there when
+# it failed in a way that deserves a second look.
 run_one() {
-    local test=$1 name log rc seconds user system cpu passed failed skipped script=0 word=ok TIMEFORMAT='%R %U %S'
-    name=${test#"$BUILD"/}
-    name=${name//\//_}
+    local test=$1 name log rc seconds user system cpu passed failed skipped script=0 word=ok TIMEFORMAT='%R %U %S' certain=
+    name=${2:-$(name_of "$1")}
     log=$logs/$name.log
     [[ $test == *.sh ]] && script=1
     # timeout puts the program into a process group of its own and signals that group.
@@ -97,14 +152,18 @@ run_one() {
     [[ $rc == 124 || $rc == 137 ]] && echo "ran into the time limit, or was killed (status $rc)" >>"$log"
     read -r passed failed skipped < <(count "$log" "$rc" "$script")
     read -r failed skipped < <(judge_skips "${test#"$BUILD"/}" "$log" "$failed" "$skipped")
-    [[ $failed != 0 ]] && word=FAIL
+    if [[ $failed != 0 ]]; then
+        word=FAIL
+        certain=$(certain "$rc" "$log")
+        [[ $certain ]] || : >"$logs/$name.doubtful"
+    fi
     [[ $word == ok && $passed == 0 ]] && word=skip
     {
         printf '%-4s %5.1f s %5.1f cpu  %3d passed %3d failed %3d skipped  %s\n' "$word" "$seconds" "$cpu" \
             "$passed" "$failed" "$skipped" "$test"
         grep -ah '^SKIP: ' "$log" | sort | uniq -c | sort -rn | sed 's/^ *1 SKIP/           SKIP/; s/^ *\([0-9]\+\) SKIP/     \1 x SKIP/'
         if [[ $word == FAIL ]]; then
-            echo "---- exit status $rc; what failed in $log:"
+            echo "---- exit status $rc${certain:+, $certain}; what failed in $log:"
             blame "$log"
             echo "---- its last lines:"
             grep -av "$NO_NEWS" "$log" | tail -n 40
@@ -113,6 +172,31 @@ run_one() {
     } >"$logs/$name.out"
     echo "$passed $failed $skipped $cpu" >"$logs/$name.count"
     cat "$logs/$name.out"
+}
+
+# look_again TEST: alone, and what is said of the first time is kept.
+look_again() {
+    local name kind failed
+    name=$(name_of "$1")
+    for kind in log out; do mv "$logs/$name.$kind" "$logs/$name.first.$kind"; done
+    rm -f "$logs/$name.doubtful"
+    echo "---- a second look at $1:"
+    run_one "$1"
+    read -r _ failed _ <"$logs/$name.count"
+    if [[ $failed == 0 ]]; then unstable+=("UNSTABLE: $1 ($(reason "$logs/$name.first.log"))"); fi
+}
+
+# The only way to end the loops: they are this shell's own.
+busy_loops=()
+trap '((${#busy_loops[@]} == 0)) || kill "${busy_loops[@]}"' EXIT
+# repeat TIMES TEST: one after the other, however they end, beside busy loops.
+repeat() {
+    local i
+    for ((i = 0; i < loops; i++)); do
+        while kill -0 $$ 2>/dev/null; do for ((i = 0; i < 100000; i++)); do :; done; done &
+        busy_loops+=($!)
+    done
+    for ((i = 1; i <= $1; i++)); do run_one "$2" "$(name_of "$2").$i"; done
 }
 
 # batch PROGRAMS-AT-A-TIME PROGRAM...
@@ -126,28 +210,52 @@ batch() {
     wait
 }
 
-# What mostly waits has a line of its own beside the others; in each, what is to be begun early comes first.
+# run_all PROGRAM...: what mostly waits has a line of its own beside the others; in each, what is to be begun early comes first.
 failed_marks=0
-declare -A is_beside is_early
 marked() { "${BASH_SOURCE[0]%/*}/scripts/marks.sh" "$@"; }
-beside=$(marked beside "$@") && early=$(marked early "$@") || failed_marks=1
-while read -r test; do is_beside[$test]=1; done <<<"${beside:--}"
-while read -r test; do is_early[$test]=1; done <<<"${early:--}"
-busy=() waiting=()
-for turn in early late; do
-    for test in "$@"; do
-        [[ ${is_early[$test]+early} == "${turn#late}" ]] || continue
-        if [[ ${is_beside[$test]-} ]]; then waiting+=("$test"); else busy+=("$test"); fi
+run_all() {
+    local test turn beside early busy=() waiting=()
+    local -A is_beside is_early
+    beside=$(marked beside "$@") && early=$(marked early "$@") || failed_marks=1
+    while read -r test; do is_beside[$test]=1; done <<<"${beside:--}"
+    while read -r test; do is_early[$test]=1; done <<<"${early:--}"
+    for turn in early late; do
+        for test in "$@"; do
+            [[ ${is_early[$test]+early} == "${turn#late}" ]] || continue
+            if [[ ${is_beside[$test]-} ]]; then waiting+=("$test"); else busy+=("$test"); fi
+        done
     done
-done
-batch "$jobs" "${waiting[@]}" &
-batch "$jobs" "${busy[@]}" &
-wait
+    batch "$jobs" "${waiting[@]}" &
+    batch "$jobs" "${busy[@]}" &
+    wait
+}
 
-read -r passed failed skipped cpu < <(cat "$logs"/*.count 2>/dev/null | awk '
-    { p += $1; f += $2; s += $3; c += $4 } END { printf "%d %d %d %.0f\n", p, f, s, c }')
-[[ $# != "$(ls "$logs"/*.count 2>/dev/null | wc -l)" ]] && { echo "not every test left a count"; failed=$((failed + 1)); }
+# look_again_at PROGRAM...: at those of them that deserve it, where they are few.
+unstable=()
+look_again_at() {
+    local test doubtful=()
+    for test in "$@"; do [[ ! -e $logs/$(name_of "$test").doubtful ]] || doubtful+=("$test"); done
+    if ((${#doubtful[@]} > SECOND_LOOKS)); then
+        echo "no second look: ${#doubtful[@]} programs failed, and it is for $SECOND_LOOKS at most"
+        return
+    fi
+    for test in "${doubtful[@]}"; do look_again "$test"; done
+}
+
+if ((repeat)); then
+    programs=$repeat
+    repeat "$repeat" "$1"
+else
+    programs=$#
+    run_all "$@"
+    look_again_at "$@"
+fi
+read -r passed failed skipped cpu bad < <(cat "$logs"/*.count 2>/dev/null | awk '
+    { p += $1; f += $2; s += $3; c += $4; b += $2 != 0 } END { printf "%d %d %d %.0f %d\n", p, f, s, c, b }')
+[[ $programs != "$(ls "$logs"/*.count 2>/dev/null | wc -l)" ]] && { echo "not every test left a count"; failed=$((failed + 1)); }
 failed=$((failed + failed_marks))
-echo "$# programs in $SECONDS s, $cpu s of processors"
+if ((repeat)); then echo "$1: $bad of $repeat runs failed, beside $loops busy loops"; fi
+echo "$programs programs in $SECONDS s, $cpu s of processors"
+((${#unstable[@]} == 0)) || printf '%s\n' "${unstable[@]}"
 echo "$passed passed, $failed failed, $skipped skipped"
 [[ $failed == 0 && $passed != 0 ]]

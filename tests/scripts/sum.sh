@@ -7,7 +7,7 @@
 # beside:  it runs beside those that follow, up to and with the first one without this word; what it prints comes after that one
 # count:   its success is itself one passed test
 #
-# After each it says how long that took, and how much time of processors.
+# After each it says how long that took, and how much time of processors. Lines "UNSTABLE: ..." (tests/run.sh) come once more before the sum.
 # When it is interrupted, or ended by SIGTERM, what runs beside ends with it.
 set -u
 passed=0 failed=0 skipped=0
@@ -33,6 +33,7 @@ add() {
     read -r p f s < <(echo "${line:-0 passed, 0 failed, 0 skipped}" | awk '{ print $1, $3, $5 }')
     if [[ $2 ]]; then p=1 f=0 s=0; [[ $rc == 0 ]] || p=0; elif [[ -z $line ]]; then f=1; fi
     [[ $rc != 0 && $f == 0 ]] && f=1
+    grep -a '^UNSTABLE: ' "$1" >>"$logs/unstable"
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 }
 
@@ -95,5 +96,6 @@ for ((n = 1; n <= $#; n++)); do
     fi
 done
 join
+sort -u "$logs/unstable"
 echo "$passed passed, $failed failed, $skipped skipped"
 [[ $failed == 0 && $passed != 0 ]]
