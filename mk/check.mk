@@ -13,15 +13,21 @@ demo: deps
 	$(Q)BUILD=$(BUILD) tests/scripts/demo.sh
 
 #: check         the tests; check-layers, check-style: parts of it
-.PHONY: check check-tools check-programs check-layers check-style check-abi abi-baseline
+.PHONY: check check-quiet check-tools check-programs check-layers check-style check-abi abi-baseline
 check:
 	$(Q)tests/scripts/deps.sh build check
 	+$(Q)$(again) WERROR=1 tests
-	$(Q)BUILD=$(BUILD) CC="$(CC)" MAKE="$(MAKE)" tests/run.sh $(CHECKS) $(TESTS) $(SCRIPTS)
+	$(Q)BUILD=$(BUILD) CC="$(CC)" MAKE="$(MAKE)" tests/run.sh --not-quiet $(CHECKS) $(TESTS) $(SCRIPTS)
+
+#: check-quiet   the tests that judge by the machine's clock, one at a time: when nothing else runs
+check-quiet:
+	$(Q)tests/scripts/deps.sh build check
+	+$(Q)$(again) WERROR=1 tests
+	$(Q)BUILD=$(BUILD) CC="$(CC)" MAKE="$(MAKE)" tests/run.sh --quiet $(TESTS) $(SCRIPTS)
 
 #: check-programs    the test programs and scripts, without installing anything
 check-programs: tests
-	$(Q)BUILD=$(BUILD) tests/run.sh $(TESTS) $(SCRIPTS)
+	$(Q)BUILD=$(BUILD) tests/run.sh --not-quiet $(TESTS) $(SCRIPTS)
 
 check-layers: all
 check-layers check-style: check-%:
@@ -31,7 +37,7 @@ check-layers check-style: check-%:
 check-tools:
 	$(Q)tests/scripts/deps.sh build check tools
 	+$(Q)$(again) WERROR=1 all $(BUILD)/tests/system/test_pmix
-	$(Q)BUILD=$(BUILD) CC="$(CC)" MAKE="$(MAKE)" tests/run.sh $(TOOL_SCRIPTS)
+	$(Q)BUILD=$(BUILD) CC="$(CC)" MAKE="$(MAKE)" TEST_LOGS=$${TEST_LOGS:-$(BUILD)/tools-logs} tests/run.sh $(TOOL_SCRIPTS)
 
 #: check-abi     what libweft.so exports, and how that differs from tests/abi/
 check-abi: $(BUILD)/libweft.so
@@ -57,7 +63,18 @@ fuzz: export WERROR = 1
 fuzz:
 	$(Q)MAKE="$(MAKE)" BUILD=$(BUILD) FUZZ_SECONDS=$(FUZZ_SECONDS) tests/scripts/fuzz.sh
 
-#: check-all     check, and then what it leaves out: RDMA, PyTorch, other programs, sanitizers, fuzz, clang, aarch64; about an hour
+# Clang's warnings need no code, and a library for another processor no test programs.
+#: check-clang   clang's warnings; check-aarch64: the library for aarch64
+.PHONY: check-clang check-aarch64
+check-clang:
+	$(Q)tests/scripts/deps.sh build check fuzz
+	+$(Q)$(again) WERROR=1 CC=clang BUILD=$(BUILD)/clang warnings
+
+check-aarch64:
+	$(Q)tests/scripts/deps.sh build cross
+	+$(Q)$(again) WERROR=1 CC=aarch64-linux-gnu-gcc BUILD=$(BUILD)/aarch64 O=-O1 lib-static
+
+#: check-all     check, then what it leaves out, an hour: quiet, rdma, torch, tools, asan, tsan, fuzz, clang, aarch64; FROM=tsan, ONLY="asan tsan"
 .PHONY: check-all
 check-all:
 	$(Q)MAKE="$(MAKE)" tests/scripts/check-all.sh

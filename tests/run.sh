@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs tests and counts them: tests/run.sh PROGRAM...
 # One test N times, with K busy loops beside it, to show that it is mended: tests/run.sh --repeat N [--beside K] PROGRAM
+# Without those that judge by the machine's clock, or those alone, one at a time: tests/run.sh --not-quiet PROGRAM..., --quiet PROGRAM...
 #
 # A program is a cmocka test (counted by its own summary) or a script (one test, unless its last line says
 # "N passed, N failed, N skipped"). Exit 77 is a skip; lines "SKIP: reason" are repeated in the summary. Each
@@ -14,13 +15,13 @@
 # does: wrong bits, a hang, a crash, a sanitizer's report, a leak, a skip that is not allowed. When more than three programs failed there is
 # none at all.
 #
-# Tests say in their sources how they are run: beside the others, or early (tests/scripts/marks.sh).
+# Tests say in their sources how they are run: beside the others, early, or quiet (tests/scripts/marks.sh).
 #
 # TEST_JOBS     programs at a time, and as many of those that mostly wait (default: processors and one more,
 #               for most programs wait now and then; at most 3)
 # TEST_TIMEOUT  seconds per program (default 300)
 # TEST_RUNNER   a command that runs the program
-# TEST_LOGS     folder for the output of each program (default $BUILD/test-logs; with --repeat $BUILD/repeat-logs)
+# TEST_LOGS     folder for the output of each program (default $BUILD/test-logs; with --quiet quiet-logs, with --repeat repeat-logs)
 # BUILD         build folder
 set -u
 SECOND_LOOKS=3
@@ -41,21 +42,25 @@ export BUILD
 limit=${TEST_TIMEOUT:-300}
 processors=$(nproc 2>/dev/null || echo 1)
 jobs=${TEST_JOBS:-$((processors < 2 ? 2 : 3))}
-logs=$BUILD/test-logs repeat=0 loops=0
+logs=$BUILD/test-logs repeat=0 loops=0 which=all
 usage() {
-    echo "usage: tests/run.sh PROGRAM..., or tests/run.sh --repeat N [--beside K] PROGRAM" >&2
+    echo "usage: tests/run.sh [--not-quiet | --quiet] PROGRAM..., or tests/run.sh --repeat N [--beside K] PROGRAM" >&2
     exit 2
 }
 while [[ ${1-} == --* ]]; do
-    [[ ${2-} =~ ^[0-9]{1,6}$ ]] || usage
     case $1 in
-    --repeat) repeat=$2 logs=$BUILD/repeat-logs ;;
-    --beside) loops=$2 ;;
+    --quiet | --not-quiet) which=${1#--} ;;
+    --repeat | --beside)
+        [[ ${2-} =~ ^[0-9]{1,6}$ ]] || usage
+        if [[ $1 == --beside ]]; then loops=$2; else repeat=$2 logs=$BUILD/repeat-logs; fi
+        shift
+        ;;
     *) usage ;;
     esac
-    shift 2
+    shift
 done
-if ((repeat)); then (($# == 1)) || usage; else ((loops == 0)) || usage; fi
+if ((repeat)); then [[ $# == 1 && $which == all ]] || usage; else ((loops == 0)) || usage; fi
+[[ $which != quiet ]] || logs=$BUILD/quiet-logs
 logs=${TEST_LOGS:-$logs}
 rm -rf "$logs"
 mkdir -p "$logs"
@@ -210,9 +215,21 @@ batch() {
     wait
 }
 
-# run_all PROGRAM...: what mostly waits has a line of its own beside the others; in each, what is to be begun early comes first.
 failed_marks=0
 marked() { "${BASH_SOURCE[0]%/*}/scripts/marks.sh" "$@"; }
+# choose PROGRAM...: those that are wanted, in chosen. The others are counted where they are fewer.
+chosen=()
+choose() {
+    local test quiet
+    local -A is_quiet
+    quiet=$(marked quiet "$@") || failed_marks=1
+    while read -r test; do is_quiet[$test]=quiet; done <<<"${quiet:--}"
+    for test in "$@"; do [[ ${is_quiet[$test]-not-quiet} != "$which" && $which != all ]] || chosen+=("$test"); done
+    [[ $which != not-quiet || $# == "${#chosen[@]}" ]] ||
+        echo "$(($# - ${#chosen[@]})) programs that judge by the machine's clock are left out: make check-quiet"
+}
+
+# run_all PROGRAM...: what mostly waits has a line of its own beside the others; in each, what is to be begun early comes first.
 run_all() {
     local test turn beside early busy=() waiting=()
     local -A is_beside is_early
@@ -225,6 +242,10 @@ run_all() {
             if [[ ${is_beside[$test]-} ]]; then waiting+=("$test"); else busy+=("$test"); fi
         done
     done
+    if [[ $which == quiet ]]; then
+        batch 1 "${waiting[@]}" "${busy[@]}"
+        return
+    fi
     batch "$jobs" "${waiting[@]}" &
     batch "$jobs" "${busy[@]}" &
     wait
@@ -246,9 +267,10 @@ if ((repeat)); then
     programs=$repeat
     repeat "$repeat" "$1"
 else
-    programs=$#
-    run_all "$@"
-    look_again_at "$@"
+    choose "$@"
+    programs=${#chosen[@]}
+    run_all "${chosen[@]}"
+    look_again_at "${chosen[@]}"
 fi
 read -r passed failed skipped cpu bad < <(cat "$logs"/*.count 2>/dev/null | awk '
     { p += $1; f += $2; s += $3; c += $4; b += $2 != 0 } END { printf "%d %d %d %.0f %d\n", p, f, s, c, b }')

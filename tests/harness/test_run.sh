@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# tests/run.sh with programs made here: what gets a second look, what never does, how an unstable one is named, and one test repeated.
+# tests/run.sh with programs made here: what gets a second look, what never does, how an unstable one is named, which ones are quiet, and
+# one test repeated.
 source "$(dirname "$0")/../support/start.sh"
 unset CI TEST_RUNNER TEST_TIMEOUT
 export BUILD=$work/build TEST_WITHOUT_KALLSYMS=1 TEST_SKIPS=$work/skips TEST_LOGS=$work/logs
@@ -59,8 +60,8 @@ fi
 tests/scripts/sum.sh "tests/run.sh $work/test_good.sh; rm $work/over $work/met; tests/run.sh $work/test_lonely.sh $work/test_other.sh" \
     "tests/run.sh $work/test_good.sh" >"$work/out" 2>"$work/err"
 rc=$?
-if [[ $(tail -n 2 "$work/out" | head -n 1) == "UNSTABLE: $work/test_lonely.sh (test_lonely.c:7: not alone)" ]]; then ok "sum.sh says it again"; else
-    bad "sum.sh does not say it at its end"
+if [[ $rc == 0 && $(grep -cxF "UNSTABLE: $work/test_lonely.sh (test_lonely.c:7: not alone)" "$work/out") == 2 ]]; then ok "sum.sh says it again"; else
+    bad "sum.sh does not say it at its end (status $rc)"
 fi
 
 # A failure that stays.
@@ -114,6 +115,24 @@ forget
 run "$work"/test_once?.sh
 gives 1 "0 passed, 4 failed, 0 skipped" 0 "four fail"
 has "no second look: 4 programs failed, and it is for 3 at most" "it is said"
+
+# Those that judge by the clock.
+printf '%s\n' '# run: quiet (a ratio of times)' 'echo 10 passed, 0 failed, 0 skipped' | program test_ratio.sh
+printf '%s\n' '# run: quiet (a share)' 'echo 20 passed, 0 failed, 0 skipped' | program test_share.sh
+tests=("$work"/test_{good,ratio,share}.sh)
+run "${tests[@]}"
+gives 0 "33 passed, 0 failed, 0 skipped" 0 "quiet ones run where nobody leaves them out"
+run --not-quiet "${tests[@]}"
+gives 0 "3 passed, 0 failed, 0 skipped" 0 "they are left out"
+has "2 programs that judge by the machine's clock are left out: make check-quiet" "it is said how many"
+unset TEST_LOGS
+run --quiet "${tests[@]}"
+gives 0 "30 passed, 0 failed, 0 skipped" 0 "they alone"
+if [[ $(ls "$BUILD") == quiet-logs ]]; then ok "their logs are apart"; else bad "logs in $(ls "$BUILD")"; fi
+export TEST_LOGS=$work/logs
+printf '%s\n' '# run: quiet' 'echo 20 passed, 0 failed, 0 skipped' | program test_share.sh
+run --not-quiet "${tests[@]}"
+if [[ $rc == 1 ]] && grep -q 'its line "run:" is not understood: quiet$' "$work/err"; then ok "a mark without a reason"; else bad "status $rc"; fi
 
 # One test, repeated.
 program test_third.sh <<'END'

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# tests/scripts/sum.sh: what commands count for, one after the other, side by side and nested, and that none is left when it is interrupted.
+# tests/scripts/sum.sh: what commands count for, one after the other and nested, what is said before the sum, and that none is left when it is interrupted.
 source "$(dirname "$0")/../support/start.sh"
 sleepers=() # processes that are to have ended
 trap 'kill -KILL "${sleepers[@]}" 2>/dev/null; rm -rf "$work"' EXIT
@@ -46,62 +46,31 @@ gives 1 1 2 0 "what is not a count"
 sum "count: $(counted 7 7 7)" "count: $(counted 7 0 0); false"
 gives 1 1 1 0 "count: one passed or failed by its status"
 
-# Side by side. Each beside waits for a file of the one that follows: it would fail in front of it.
-meet() {
-    local tries
-    for ((tries = 0; tries < 3000; tries++)); do
-        [[ -e $work/met ]] && return
-        sleep 0.02
-    done
-    exit 9
-}
-export -f meet
-beside() { # COMMAND...: beside one that passes one, and another behind that
-    rm -f "$work/met"
-    sum "${@/#/beside: meet; }" "touch \$work/met; echo in front; $(counted 1 0 0)" "$(counted 10 0 0)"
-}
-beside "echo beside; $(counted 100 0 2)" "$(counted 1000 0 0)"
-gives 0 1111 0 2 "two beside a third"
-[[ $(grep -xE 'in front|beside|10 passed.*' "$work/out" | cut -d, -f1 | tr '\n' ' ') == "in front beside 10 passed " ]] &&
-    ok "what runs beside is printed behind that, before the next" || bad "what runs beside is not printed behind that"
-beside "$(counted 100 3 0); exit 1"
-gives 1 111 3 0 "a failure beside"
-beside "$(counted 100 0 0); exit 1"
-gives 1 111 1 0 "a status beside that no count explains"
-beside true
-gives 1 11 1 0 "a command beside without a count"
-beside "$(counted 100 0 0); kill -SEGV \$\$"
-gives 1 111 1 0 "a command beside that crashes behind its count"
-beside "$(counted 100 0 0); until grep -qs ^100 $TMPDIR/*/1; do sleep 0.02; done; kill -KILL 0"
-gives 1 111 1 0 "a command beside that is killed with all that it has"
-rm -f "$work/met"
-sum "beside: count: meet" "beside: count: meet; false" "touch \$work/met; $(counted 1 0 0)"
-gives 1 2 1 0 "count: beside"
-sum "$(counted 1 0 0)" "beside: $(counted 2 0 0)"
-gives 0 3 0 0 "the last one beside none"
-
 # Nested.
-rm -f "$work/met"
-sum "beside: tests/scripts/sum.sh 'beside: meet; $(counted 1 1 0)' '$(counted 10 0 0)'" \
-    "touch \$work/met; tests/scripts/sum.sh '$(counted 100 0 1)' false" "$(counted 1000 0 0)"
+sum "tests/scripts/sum.sh '$(counted 1 1 0)' '$(counted 10 0 0)'" "tests/scripts/sum.sh '$(counted 100 0 1)' false" "$(counted 1000 0 0)"
 gives 1 1111 2 1 "sums of sums"
 
-# Interrupted as by a terminal, or ended. Those beside have a child in a process group of its own, as tests/run.sh has, and clean up.
-hold() {
-    trap 'echo clean >>"$work/clean"' EXIT
-    timeout 60 bash -c 'echo $$ >>"$work/up"; exec sleep 60' &
-    echo $$ >>"$work/up"
-    wait
-}
-export -f hold
+# What is said before the sum.
+lines() { tail -n "$1" "$work/out" | sed 's/  */ /g; s/ [0-9]* \(echo\|true\)/ N \1/'; }
+sum "echo UNSTABLE: b; echo UNSTABLE: a; $(counted 2 0 1)" "count: true" "echo UNSTABLE: a; $(counted 4 0 0)"
+if [[ $(lines 7) == "UNSTABLE: a
+UNSTABLE: b
+ passed failed skipped unstable seconds
+ 2 0 1 2 N echo UNSTABLE: b; echo UNSTABLE: a; echo 2 passed, 0 failed, 1 skipped
+ 1 0 0 0 N true
+ 4 0 0 1 N echo UNSTABLE: a; echo 4 passed, 0 failed, 0 skipped
+7 passed, 0 failed, 1 skipped" ]]; then ok "each unstable one once, and a table"; else bad "$(lines 7)"; fi
+sum "$(counted 1 0 0)"
+if [[ $(wc -l <"$work/out") == 4 ]]; then ok "no table of one command"; else bad "not four lines"; fi
+
+# Interrupted as by a terminal, or ended: all that runs ends, and no folder is left.
 stop() { # SIGNAL STATUS
     local process tries left=
-    : >"$work/up" >"$work/clean"
-    env --default-signal=INT setsid tests/scripts/sum.sh "beside: hold" "beside: tests/scripts/sum.sh 'beside: hold' hold" \
-        'echo $$ >>"$work/up"; exec sleep 60' >"$work/out" 2>"$work/err" </dev/null &
+    : >"$work/up"
+    env --default-signal=INT setsid tests/scripts/sum.sh 'echo $$ >>"$work/up"; exec sleep 60' "$(counted 1 0 0)" >"$work/out" 2>"$work/err" </dev/null &
     process=$!
     for ((tries = 0; tries < 3000; tries++)); do
-        (($(wc -l <"$work/up") == 7)) && break
+        (($(wc -l <"$work/up") == 1)) && break
         sleep 0.02
     done
     mapfile -t sleepers <"$work/up"
@@ -111,10 +80,10 @@ stop() { # SIGNAL STATUS
     for process in "${sleepers[@]}"; do
         grep -qsE '^State:[[:space:]]+[^ZX[:space:]]' "/proc/$process/status" && left+=" $process"
     done
-    if [[ $rc == "$2" && ${#sleepers[@]} == 7 && -z $left && -z $(ls "$TMPDIR") && $(wc -l <"$work/clean") == 3 ]]; then
-        ok "SIG$1 ends what runs beside"
+    if [[ $rc == "$2" && ${#sleepers[@]} == 1 && -z $left && -z $(ls "$TMPDIR") ]]; then
+        ok "SIG$1 ends what runs"
     else
-        bad "SIG$1: status $rc, of ${#sleepers[@]} processes are left:$left, $(wc -l <"$work/clean") cleaned up, and $(ls "$TMPDIR")"
+        bad "SIG$1: status $rc, of ${#sleepers[@]} processes are left:$left, and $(ls "$TMPDIR")"
     fi
 }
 stop INT 130

@@ -1,22 +1,31 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# make check-all: make check and all that it leaves out, one step after the other. Each step says how long it took; the last line is the count.
+# make check-all: make check and all that it leaves out, one step after the other, in the order of steps below. Each step keeps logs of its
+# own and says how long it took. It ends with a table and the sum.
+#
+# FROM=tsan           goes on at a step
+# ONLY="asan tsan"    runs these
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-export WERROR=1 FUZZ_SECONDS=${FUZZ_SECONDS:-3}
-make=${MAKE:-make}
-jobs=$(nproc)
-steps=(
-    "$make check"
-    "$make check-rdma"
-    "$make check-torch"
-    "$make check-tools"
-    "$make asan"
-    "$make tsan"
-    "$make fuzz"
-    # Clang's warnings need no code, and a library for another processor no test programs.
-    "count: tests/scripts/deps.sh build check fuzz cross"
-    "count: $make -j$jobs CC=clang BUILD=build/clang warnings"
-    "count: $make -j$jobs CC=aarch64-linux-gnu-gcc BUILD=build/aarch64 O=-O1 lib-static"
-)
-tests/scripts/sum.sh "${steps[@]}" </dev/null
+steps=(check quiet rdma torch tools asan tsan fuzz clang aarch64)
+export FUZZ_SECONDS=${FUZZ_SECONDS:-3}
+
+for name in ${FROM-} ${ONLY-}; do
+    [[ " ${steps[*]} " == *" $name "* ]] || {
+        echo "check-all: there is no step '$name'; the steps are: ${steps[*]}" >&2
+        exit 2
+    }
+done
+commands=()
+from=${FROM-}
+for step in "${steps[@]}"; do
+    [[ $step != "$from" ]] || from=
+    [[ -z $from ]] || continue
+    [[ -z ${ONLY-} || " $ONLY " == *" $step "* ]] || continue
+    case $step in
+    check | asan | tsan | fuzz) commands+=("${MAKE:-make} $step") ;;
+    clang | aarch64) commands+=("count: ${MAKE:-make} check-$step") ;;
+    *) commands+=("${MAKE:-make} check-$step") ;;
+    esac
+done
+exec tests/scripts/sum.sh "${commands[@]}"

@@ -7,6 +7,8 @@
 #   beside (WHAT FOR)   mostly waits, for deadlines, heartbeats, ranks that stay away: tests/run.sh runs it beside the others. It is to
 #                       use the processor less than half of its time
 #   early               takes long: it is begun before others, so that nothing waits for it alone at the end
+#   quiet (WHY)         judges by the clock of the machine: make check leaves it out, make check-quiet runs such tests one at a time. No promise
+#                       about bits, hangs or culprits is held by one alone
 #   unthreaded (WHY)    has one thread only, as has all that it runs: the thread sanitizer has nothing to compare in it, and make tsan
 #                       leaves it out
 #   elsewhere (TEST)    its threads share what they share in TEST, in the same way: make tsan runs that, and leaves this out
@@ -39,7 +41,7 @@ done < <(awk -v word="$word" '
         sub(/ \*\/$/, "", line)
         marks = split(line, mark, /; */)
         for (m = 1; m <= marks; m++) {
-            if (mark[m] !~ /^((beside|unthreaded|elsewhere|unsanitized) \([^()]+\)|early)$/) print FILENAME "\t" mark[m]
+            if (mark[m] !~ /^((beside|quiet|unthreaded|elsewhere|unsanitized) \([^()]+\)|early)$/) print FILENAME "\t" mark[m]
             else if (mark[m] == word || index(mark[m], word " (") == 1) print FILENAME "\tsaid"
         }
     }
