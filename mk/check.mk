@@ -17,7 +17,7 @@ demo: deps
 check:
 	$(Q)tests/scripts/deps.sh build check
 	+$(Q)$(again) WERROR=1 tests
-	$(Q)BUILD=$(BUILD) CC="$(CC)" MAKE="$(MAKE)" tests/run.sh --not-quiet $(CHECKS) $(TESTS) $(SCRIPTS)
+	$(Q)BUILD=$(BUILD) CC="$(CC)" MAKE="$(MAKE)" TEST_TIMEOUT=$${TEST_TIMEOUT:-300} tests/run.sh --not-quiet $(CHECKS) $(TESTS) $(SCRIPTS)
 
 #: check-quiet   the tests that judge by the machine's clock, one at a time: when nothing else runs
 check-quiet:

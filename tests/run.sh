@@ -19,7 +19,8 @@
 #
 # TEST_JOBS     programs at a time, and as many of those that mostly wait (default: processors and one more,
 #               for most programs wait now and then; at most 3)
-# TEST_TIMEOUT  seconds per program (default 300)
+# TEST_TIMEOUT  seconds per program (default 1200; make check gives 300). One that has used less than half a second of processors in TEST_IDLE
+#               seconds (120) is ended earlier
 # TEST_RUNNER   a command that runs the program
 # TEST_LOGS     folder for the output of each program (default $BUILD/test-logs; with --quiet quiet-logs, with --repeat repeat-logs)
 # BUILD         build folder
@@ -39,7 +40,7 @@ if [[ -z ${TEST_WITHOUT_KALLSYMS-} ]]; then
 fi
 BUILD=${BUILD:-build}
 export BUILD
-limit=${TEST_TIMEOUT:-300}
+limit=${TEST_TIMEOUT:-1200}
 processors=$(nproc 2>/dev/null || echo 1)
 jobs=${TEST_JOBS:-$((processors < 2 ? 2 : 3))}
 logs=$BUILD/test-logs repeat=0 loops=0 which=all
@@ -134,6 +135,16 @@ judge_skips() {
     echo "$(($3 + number)) $(($4 > number ? $4 - number : 0))"
 }
 
+# How many times longer than on a quiet machine a program that starts now shall wait for what is to come (tests/support/patience.h): by how
+# long others waited for a processor in the last ten seconds, and by how much the machine's host has taken away since we began.
+stolen_before=$(awk '{ for (i = 2; i <= 9; i++) all += $i; print $9, all; exit }' /proc/stat)
+patience() {
+    cat /proc/stat /proc/pressure/cpu 2>/dev/null | awk -v before="$stolen_before" '
+        $1 == "cpu" { for (i = 2; i <= 9; i++) all += $i; split(before, b, " "); stolen = all > b[2] ? ($9 - b[1]) / (all - b[2]) : 0 }
+        $1 == "some" { split($2, word, "="); waited = word[2] / 100 }
+        END { printf "%.0f", (1 + 3 * waited) / (1 - (stolen < 0.8 ? stolen : 0.8)) }'
+}
+
 name_of() {
     local name=${1#"$BUILD"/}
     echo "${name//\//_}"
@@ -148,9 +159,15 @@ run_one() {
     [[ $test == *.sh ]] && script=1
     # timeout puts the program into a process group of its own and signals that group.
     {
-        time timeout -k 5 "$limit" ${TEST_RUNNER:-} "$test" >"$log" 2>&1 </dev/null
+        time WEFT_TEST_PATIENCE=${WEFT_TEST_PATIENCE:-$(patience)} bash -c 'echo $$ >"$1"; shift; exec timeout -k 5 "$@"' limit "$logs/$name.pid" \
+            "$limit" ${TEST_RUNNER:-} "$test" >"$log" 2>&1 </dev/null
     } 2>"$log.time"
     rc=$?
+    rm -f "$logs/$name.pid"
+    if [[ -e $logs/$name.idle ]]; then
+        cat "$logs/$name.idle" >>"$log"
+        rc=124
+    fi
     read -r seconds user system < <(tail -n 1 "$log.time")
     cpu=$(awk "BEGIN { print $user + $system }")
     rm -f "$log.time"
@@ -191,15 +208,17 @@ look_again() {
     if [[ $failed == 0 ]]; then unstable+=("UNSTABLE: $1 ($(reason "$logs/$name.first.log"))"); fi
 }
 
-# The only way to end the loops: they are this shell's own.
-busy_loops=()
-trap '((${#busy_loops[@]} == 0)) || kill "${busy_loops[@]}"' EXIT
+# What runs beside the programs and ends with this shell: busy loops, and who looks for programs that stand still.
+beside_us=()
+trap '{ kill "${beside_us[@]}"; wait "${beside_us[@]}"; } 2>/dev/null' EXIT
+"${BASH_SOURCE[0]%/*}/scripts/idle.sh" "$logs" "${TEST_IDLE:-120}" >/dev/null 2>&1 &
+beside_us+=($!)
 # repeat TIMES TEST: one after the other, however they end, beside busy loops.
 repeat() {
     local i
     for ((i = 0; i < loops; i++)); do
         while kill -0 $$ 2>/dev/null; do for ((i = 0; i < 100000; i++)); do :; done; done &
-        busy_loops+=($!)
+        beside_us+=($!)
     done
     for ((i = 1; i <= $1; i++)); do run_one "$2" "$(name_of "$2").$i"; done
 }
@@ -242,13 +261,18 @@ run_all() {
             if [[ ${is_beside[$test]-} ]]; then waiting+=("$test"); else busy+=("$test"); fi
         done
     done
+    # Each in a shell of its own, which waits for its programs only.
+    local lines=()
     if [[ $which == quiet ]]; then
-        batch 1 "${waiting[@]}" "${busy[@]}"
-        return
+        batch 1 "${waiting[@]}" "${busy[@]}" &
+        lines+=($!)
+    else
+        batch "$jobs" "${waiting[@]}" &
+        lines+=($!)
+        batch "$jobs" "${busy[@]}" &
+        lines+=($!)
     fi
-    batch "$jobs" "${waiting[@]}" &
-    batch "$jobs" "${busy[@]}" &
-    wait
+    wait "${lines[@]}"
 }
 
 # look_again_at PROGRAM...: at those of them that deserve it, where they are few.

@@ -10,7 +10,7 @@ cd "$(dirname "$0")/../.." || exit 1
 build=${BUILD:-build}
 kit=${1:-$build/gpu-kit}
 limit_mib=64
-scripts=(tests/gpu/run.sh tests/run.sh tests/skips tests/scripts/skips.sh tests/scripts/marks.sh tests/support/tally.sh tests/system/test_cuda_record.sh)
+scripts=(tests/gpu/run.sh tests/run.sh tests/skips tests/scripts/skips.sh tests/scripts/marks.sh tests/scripts/idle.sh tests/support/tally.sh tests/system/test_cuda_record.sh)
 programs=(weft-perf perf/micro/collective tests/gpu/cuda_record tests/gpu/test_devices_gpu tests/gpu/test_calls_gpu tests/gpu/wait_probe
     tests/fakes/drivers/libcuda.so.1)
 opened=(libfabric.so.1 libhwloc.so.15 libibverbs.so.1)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# tests/run.sh with programs made here: what gets a second look, what never does, how an unstable one is named, which ones are quiet, and
-# one test repeated.
+# tests/run.sh with programs made here: what gets a second look, what never does, how an unstable one is named, what stands still is ended, which
+# ones are quiet, and one test repeated.
 source "$(dirname "$0")/../support/start.sh"
 unset CI TEST_RUNNER TEST_TIMEOUT
 export BUILD=$work/build TEST_WITHOUT_KALLSYMS=1 TEST_SKIPS=$work/skips TEST_LOGS=$work/logs
@@ -96,6 +96,24 @@ certain "a skip that is not allowed" 'SKIP: no sound' 'exit 77'
 program test_slow.sh < <(first_time hello 'sleep 60')
 TEST_TIMEOUT=1 run "$work/test_slow.sh"
 gives 1 "0 passed, 1 failed, 0 skipped" 0 "no second look: the time limit"
+# Two that stand still, one of them in a child, beside one that works for as long.
+program test_still.sh <<<'sleep 60 & sleep 60'
+program test_below.sh <<<'bash -c "sleep 60; true"'
+program test_works.sh <<'END'
+until [[ -e ${0%/*}/enough ]]; do for ((n = 0; n < 100000; n++)); do :; done; done
+echo 1 passed, 0 failed, 0 skipped
+END
+(until [[ $(cat "$TEST_LOGS"/*.count 2>/dev/null | wc -l) == 2 ]]; do sleep 0.1; done; touch "$work/enough") &
+TEST_IDLE=3 run "$work"/test_{still,below,works}.sh
+gives 1 "1 passed, 2 failed, 0 skipped" 0 "what stands still is ended, what works is not"
+if [[ $(grep -cx 'used less than 0.5 s of processors in 3 s: ended' "$TEST_LOGS"/*.log | grep -c ':1$') == 2 ]]; then ok "the log says so"; else
+    bad "the logs do not say so"
+fi
+program test_patient.sh <<<'echo "patience $WEFT_TEST_PATIENCE"; ((WEFT_TEST_PATIENCE >= 1)) && echo 1 passed, 0 failed, 0 skipped'
+run "$work/test_patient.sh"
+gives 0 "1 passed, 0 failed, 0 skipped" 0 "patience is given"
+WEFT_TEST_PATIENCE=7 run "$work/test_patient.sh"
+if grep -qx 'patience 7' "$TEST_LOGS"/*.log; then ok "or taken from whoever calls"; else bad "another patience"; fi
 # Words that are no such thing: a plain failure that is unstable.
 forget
 program test_words.sh < <(first_time 'test_x.c:9: variant == WRONG_SECRET\nleak: none? no leak' 'exit 1')

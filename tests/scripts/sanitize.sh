@@ -10,7 +10,6 @@ kind=$1
 here=$PWD/tests/sanitizers
 folder=${BUILD:-build}/$kind
 left_out=
-export TEST_TIMEOUT=${TEST_TIMEOUT:-500} # more than ranks have (tests/support/ranks.c), so that what hangs is named
 # Names the programs that say they have one thread, and says which of them have no place there.
 unthreaded() {
     local source bad=0
