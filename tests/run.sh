@@ -63,6 +63,7 @@ done
 if ((repeat)); then [[ $# == 1 && $which == all ]] || usage; else ((loops == 0)) || usage; fi
 [[ $which != quiet ]] || logs=$BUILD/quiet-logs
 logs=${TEST_LOGS:-$logs}
+unset TEST_LOGS # programs may run this, too
 rm -rf "$logs"
 mkdir -p "$logs"
 
@@ -89,7 +90,7 @@ count() {
 # test's own, assertions of ranks ("file.c:12: ..."), sanitizers' reports. The summary at the end names tests twice.
 NO_NEWS='^\[       OK \]\|^\[ RUN      \]\|^\[==========\]\|^\[  PASSED  \]'
 blame() {
-    local bad='^\[  ERROR   \]|^\[  FAILED  \]|^(not ok|FAIL:?|WRONG|HANG|SLOW) |[a-z_0-9]+\.[ch]:[0-9]+: |runtime error: '
+    local bad='^\[  ERROR   \]|^\[  FAILED  \]|^(not ok|FAIL(ED)?:?|WRONG|HANG|SLOW) |[a-z_0-9]+\.[ch]:[0-9]+: |runtime error: '
     bad+='|^(==[0-9]+==)?(ERROR|WARNING|SUMMARY|FATAL): |^leak: '
     grep -av "$NO_NEWS" "$1" | grep -aE -B 3 -A 12 "$bad" | awk '!/^\[  FAILED  \]/ || !seen[$0]++' | head -n 150
 }
@@ -114,8 +115,7 @@ certain() {
 # reason LOG: what failed first, in one line.
 reason() {
     local line
-    line=$(blame "$1" | grep -aE '^\[  ERROR   \]|[a-z_0-9]+\.[ch]:[0-9]+: |^(FAILED|FAIL|not ok)[: ]' | grep -m 1 -av -- '--- \[   LINE   \]' |
-        tr -d '\0-\037')
+    line=$(grep -m 1 -aE '^(\[  ERROR   \] --- [^[]|FAILED: |FAIL|not ok )|[a-z_0-9]+\.[ch]:[0-9]+: ' "$1" | tr -d '\0-\037')
     [[ $line ]] || line=$(grep -a . "$1" | tail -n 1 | tr -d '\0-\037')
     line=${line#'[  ERROR   ] --- '}
     echo "${line:0:200}"

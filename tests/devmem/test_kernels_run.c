@@ -76,13 +76,14 @@ static void result_check(const struct job *job, const unsigned char *to, size_t 
     while (i < size && to[i] == wanted[i])
         i++;
     if (i < size)
-        fail_msg("%s, %s %s: %u sources, alias %d, finish %u, skews %zu and %zu: element %zu of %zu differs",
+        fail_msg("WRONG: %s, %s %s: %u sources, alias %d, finish %u, skews %zu and %zu: element %zu of %zu "
+                 "differs",
                  weft_kernel_name(kernel), weft_dtype_name(job->dtype), weft_op_name(job->op),
                  (unsigned)job->source_count, job->alias, (unsigned)job->finish, job->skew_to, job->skew_from,
                  i / element, job->count);
     for (i = 0; i < GUARD; i++)
         if (to[-1 - (ptrdiff_t)i] != GUARD_BYTE || to[size + i] != GUARD_BYTE)
-            fail_msg("%s wrote outside of %zu elements", weft_kernel_name(kernel), job->count);
+            fail_msg("WRONG: %s wrote outside of %zu elements", weft_kernel_name(kernel), job->count);
 }
 
 /* The same by the one step of a program, in several blocks. A copy is no reduction, and what is computed in place is done once. */

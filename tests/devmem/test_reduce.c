@@ -61,14 +61,15 @@ static void job_check(const struct job *job)
     for (size_t i = 0; i < job->count; i++) {
         reference_bits got = reference_get(job->dtype, to, i);
         if (got != wanted[i])
-            fail_msg("%s %s %s, %d sources, alias %d, finish %u, element %zu of %zu: got %#llx, wanted %#llx",
+            fail_msg("WRONG: %s %s %s, %d sources, alias %d, finish %u, element %zu of %zu: got %#llx, "
+                     "wanted %#llx",
                      job->isa, weft_dtype_name(job->dtype), weft_op_name(job->op), job->source_count,
                      job->alias, (unsigned)job->finish, i, job->count, (unsigned long long)got,
                      (unsigned long long)wanted[i]);
     }
     for (size_t i = 0; i < GUARD; i++)
         if (to[-1 - (ptrdiff_t)i] != GUARD_BYTE || to[size + i] != GUARD_BYTE)
-            fail_msg("%s %s %s wrote outside %zu elements", job->isa, weft_dtype_name(job->dtype),
+            fail_msg("WRONG: %s %s %s wrote outside %zu elements", job->isa, weft_dtype_name(job->dtype),
                      weft_op_name(job->op), job->count);
 }
 

@@ -108,7 +108,7 @@ static void promised_results(void **state)
             weft_reduce_find_isa(reference_isas[isa], promises[i].dtype, promises[i].op)(&result, sources, 2,
                                                                                          1, 0);
             if (result != promises[i].result)
-                fail_msg("%s, promise %zu: %#x", reference_isas[isa], i, result);
+                fail_msg("WRONG: %s, promise %zu: %#x", reference_isas[isa], i, result);
         }
     }
 }
@@ -239,7 +239,7 @@ static void same_checksum_everywhere(void **state)
         uint64_t old = checksum(reference_isas[isa], 0, OLD_TYPES, WEFT_AVG + 1);
         uint64_t new = checksum(reference_isas[isa], OLD_TYPES, REFERENCE_TYPES, WEFT_OP_COUNT);
         if (old != GOLDEN_OLD || new != GOLDEN_NEW)
-            fail_msg("%s: checksums are %#llx, %#llx, expected %#llx, %#llx", reference_isas[isa],
+            fail_msg("WRONG: %s: checksums are %#llx, %#llx, expected %#llx, %#llx", reference_isas[isa],
                      (unsigned long long)old, (unsigned long long)new, (unsigned long long)GOLDEN_OLD,
                      (unsigned long long)GOLDEN_NEW);
     }

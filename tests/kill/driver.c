@@ -2,6 +2,7 @@
 /* The driver stays small and without threads, so that forking a rank is cheap. A job that only waits for a deadline
  * or a heartbeat does not count as running: others start beside it. */
 #include "tests/kill/driver.h"
+#include "tests/support/patience.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -198,7 +199,7 @@ static void attend(struct job *job)
         job->continued = 1;
         kill(job->pids[c->victim], SIGCONT);
     }
-    if (!job->hung && weft_clock_ns() - job->started_ns > WATCHDOG_NS * kill_patience())
+    if (!job->hung && weft_clock_ns() - job->started_ns > test_patient(WATCHDOG_NS))
         cut_off(job);
 }
 
@@ -253,7 +254,7 @@ static void settle(struct job *job, struct kill_score *score)
             continue;
         score->answers++;
         score->revoked += report->status == WEFT_REVOKED;
-        slow |= report->latency_ns > SLOW_NS * kill_patience();
+        slow |= report->latency_ns > test_patient(SLOW_NS);
         add_sample(score, report->latency_ns);
     }
     score->misnamed += misnamed;

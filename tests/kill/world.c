@@ -15,7 +15,7 @@
 #include "tests/faults/inject.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
-#include "tests/support/effort.h"
+#include "tests/support/patience.h"
 
 #define START_MS     5000  /* for starts that the victim does not live to join */
 #define CALL_MS      60000 /* a failure found only by this deadline is a failure of the detector */
@@ -36,11 +36,6 @@ struct rank {
     int32_t *send, *recv;
     int lost; /* a call has failed */
 };
-
-int kill_patience(void)
-{
-    return test_is_sanitized() ? 4 : 1;
-}
 
 int kill_names(const char *text, int rank)
 {
@@ -129,7 +124,7 @@ static int create(struct rank *me)
     options.secret = me->world->secret;
     options.secret_size = strlen(me->world->secret);
     int dies_early = me->c->stage == KILL_OPEN && !me->world->quiet;
-    options.timeout_ms = (dies_early ? START_MS : CALL_MS) * kill_patience();
+    options.timeout_ms = test_patient(dies_early ? START_MS : CALL_MS);
     kill_point_enter(KILL_OPEN, 0);
     int status = weft_comm_create(me->context, &options, &me->comm);
     kill_point_leave();
@@ -237,7 +232,7 @@ static int destroy(struct rank *me)
 /* Waits until every rank that can is through with its operations. */
 static int await_others(struct rank *me)
 {
-    int64_t until_ns = weft_deadline_ns((int64_t)OTHERS_MS * kill_patience());
+    int64_t until_ns = weft_deadline_ns(test_patient(OTHERS_MS));
     int wanted = me->c->ranks - (me->c->signal == SIGKILL && !me->world->quiet);
     atomic_fetch_add(&me->world->finished, 1);
     while (atomic_load(&me->world->finished) < wanted && !atomic_load(&me->world->abandoned)) {

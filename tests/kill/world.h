@@ -46,7 +46,4 @@ int kill_world_rank(struct kill_world *world, int rank);
 /* Whether the text names the rank. */
 int kill_names(const char *text, int rank);
 
-/* Sanitizers and busy machines need more of everything. */
-int kill_patience(void);
-
 #endif

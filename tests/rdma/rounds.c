@@ -86,7 +86,7 @@ static int reduce(weft_comm *comm, struct room *room, int round)
         int status = weft_allreduce(comm, room->send[k], room->recv[k], count, WEFT_UINT32, WEFT_SUM, NULL);
         if (status)
             return status;
-        CHECK(wrong(room->recv[k], round, 0, ranks - 1, count) == 0);
+        CHECK_BITS(wrong(room->recv[k], round, 0, ranks - 1, count) == 0);
     }
     return 0;
 }
@@ -118,7 +118,7 @@ static int pass_on(weft_comm *comm, struct room *room, int round)
     if (why[0])
         weft_error_set_detail(why);
     for (int k = 0; k < EACH && !status; k++)
-        CHECK(wrong(room->recv[k], round, left, left, count_of(round, k)) == 0);
+        CHECK_BITS(wrong(room->recv[k], round, left, left, count_of(round, k)) == 0);
     return status;
 }
 

@@ -71,7 +71,7 @@ static int call_on(weft_comm *comm, const struct scene *scene, void *send, void 
         job_fill(send, WEFT_FLOAT32, rank, scene->count);
         status = weft_allreduce(comm, send, recv, scene->count, WEFT_FLOAT32, WEFT_SUM, NULL);
         if (status == WEFT_OK)
-            CHECK(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, RANKS, scene->count) == 0);
+            CHECK_BITS(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, RANKS, scene->count) == 0);
     }
     CHECK(calls > CALLS);
     return is_reported(rank, status, rank == 2 ? &scene->to_rank_2 : &scene->to_others) ? 0 : 1;
@@ -87,7 +87,7 @@ static int exchange(weft_comm *comm, void *send, void *recv)
         CHECK_OK(weft_sendrecv(comm, send, LARGE, 1 - rank, i, recv, LARGE, 1 - rank, i, WEFT_FLOAT32, NULL,
                                NULL));
         job_fill(send, WEFT_FLOAT32, 1 - rank, LARGE);
-        CHECK(memcmp(send, recv, LARGE * sizeof(float)) == 0);
+        CHECK_BITS(memcmp(send, recv, LARGE * sizeof(float)) == 0);
     }
     return 0;
 }

@@ -58,15 +58,15 @@ static int turn_take(weft_comm *comm, struct turn *turn, int number, int *is_ove
     job_fill(turn->send, WEFT_FLOAT32, rank, FLOATS);
     memset(turn->recv, 0xcc, FLOATS * sizeof *turn->recv);
     CHECK_OK(weft_allreduce(comm, turn->send, turn->recv, FLOATS, WEFT_FLOAT32, WEFT_SUM, NULL));
-    CHECK(job_wrong(turn->recv, WEFT_FLOAT32, WEFT_SUM, 2, FLOATS) == 0);
+    CHECK_BITS(job_wrong(turn->recv, WEFT_FLOAT32, WEFT_SUM, 2, FLOATS) == 0);
     size_t size = number % 3 ? (size_t)BYTES - (size_t)number % 7 : 100 + (size_t)number % 50;
     for (size_t i = 0; i < size; i++)
         turn->out[i] = (uint8_t)(i * 7 + (size_t)(number * 3 + rank));
     CHECK_OK(weft_sendrecv(comm, turn->out, size, peer, 5, in, size, peer, 5, WEFT_UINT8, NULL, NULL));
     for (size_t i = 0; i < size; i++)
-        CHECK(in[i] == (uint8_t)(i * 7 + (size_t)(number * 3 + peer)));
+        CHECK_BITS(in[i] == (uint8_t)(i * 7 + (size_t)(number * 3 + peer)));
     memset(in, PATTERN, BYTES);
-    CHECK(is_pattern(idle, BYTES)); /* since the end of the last turn */
+    CHECK_BITS(is_pattern(idle, BYTES)); /* since the end of the last turn */
     *is_over = flags != 0;
     return 0;
 }

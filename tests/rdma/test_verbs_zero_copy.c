@@ -62,8 +62,8 @@ static int receive(struct watch *watch, uint8_t *memory, size_t size, uint32_t m
         CHECK_OK(weft_recv(job->comm, memory, size, WEFT_UINT8, 0, message, NULL, WEFT_START(&work)));
     CHECK_OK(weft_work_wait(work, -1));
     weft_work_free(work);
-    CHECK(count_wrong(memory, size, message) == 0);
-    CHECK(is_filled(memory - GUARD, GUARD, 0x3c) && is_filled(memory + size, GUARD, 0x3c));
+    CHECK_BITS(count_wrong(memory, size, message) == 0);
+    CHECK_BITS(is_filled(memory - GUARD, GUARD, 0x3c) && is_filled(memory + size, GUARD, 0x3c));
     return 0;
 }
 
@@ -318,7 +318,7 @@ static int outstanding_side(struct watch *watch, uint8_t *memory, size_t stride,
         weft_work_free(works[m]);
     }
     for (int m = 0; m < MESSAGES && is_receiver(job); m++)
-        CHECK(count_wrong(memory + (size_t)m * stride, outstanding_size(m), (uint32_t)m) == 0);
+        CHECK_BITS(count_wrong(memory + (size_t)m * stride, outstanding_size(m), (uint32_t)m) == 0);
     CHECK(meet(watch) == 0); /* what was sent is kept until then */
     return 0;
 }
@@ -396,7 +396,7 @@ static int read_only_kind(struct job *job, int kind)
         CHECK_OK(weft_mem_deregister(job->context, memory));
     CHECK(mprotect(memory, ROOM, PROT_READ | PROT_WRITE) == 0);
     CHECK_OK(weft_recv(job->comm, memory, ROOM, WEFT_UINT8, 1, 5, NULL, NULL));
-    CHECK(count_wrong(memory, ROOM, 77) == 0);
+    CHECK_BITS(count_wrong(memory, ROOM, 77) == 0);
     munmap(memory, ROOM);
     return 0;
 }
@@ -415,7 +415,7 @@ static int read_only_body(int rank, int ranks, void *arg)
     } else {
         int status = weft_recv(job.comm, memory, ROOM, WEFT_UINT8, 0, 6, NULL, NULL);
         CHECK(status == WEFT_INVALID && strstr(weft_error_detail(), "it was read-only"));
-        CHECK(count_wrong(memory, ROOM, 9) == 0);
+        CHECK_BITS(count_wrong(memory, ROOM, 9) == 0);
     }
     job_close(&job);
     munmap(memory, ROOM);
@@ -441,11 +441,11 @@ static int copy_around(const struct job *job, int which, int in_place, uint8_t *
     fill(own, BLOCK, (uint32_t)rank);
     if (which == 0) {
         CHECK_OK(weft_allgather(job->comm, own, recv, BLOCK, WEFT_UINT8, NULL));
-        CHECK(count_wrong(recv, BLOCK, 0) == 0 && count_wrong(recv + BLOCK, BLOCK, 1) == 0);
+        CHECK_BITS(count_wrong(recv, BLOCK, 0) == 0 && count_wrong(recv + BLOCK, BLOCK, 1) == 0);
     } else {
         uint8_t *to = in_place ? own : recv;
         CHECK_OK(weft_broadcast(job->comm, own, to, BLOCK, WEFT_UINT8, 1, NULL));
-        CHECK(count_wrong(to, BLOCK, 1) == 0);
+        CHECK_BITS(count_wrong(to, BLOCK, 1) == 0);
     }
     return 0;
 }
@@ -458,7 +458,7 @@ static int add_up(const struct job *job, int which, int in_place, uint8_t *send,
     job_fill(from, WEFT_FLOAT32, rank, count);
     if (which == 2) {
         CHECK_OK(weft_allreduce(job->comm, from, recv, count, WEFT_FLOAT32, WEFT_SUM, NULL));
-        CHECK(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, 2, count) == 0);
+        CHECK_BITS(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, 2, count) == 0);
         return 0;
     }
     uint8_t *to = in_place ? send + (size_t)rank * (count / 2) * 4 : recv;
@@ -466,7 +466,7 @@ static int add_up(const struct job *job, int which, int in_place, uint8_t *send,
     CHECK(whole);
     CHECK_OK(weft_reduce_scatter(job->comm, from, to, count / 2, WEFT_FLOAT32, WEFT_SUM, NULL));
     CHECK_OK(weft_allgather(job->comm, to, whole, count / 2, WEFT_FLOAT32, NULL));
-    CHECK(job_wrong(whole, WEFT_FLOAT32, WEFT_SUM, 2, count) == 0);
+    CHECK_BITS(job_wrong(whole, WEFT_FLOAT32, WEFT_SUM, 2, count) == 0);
     free(whole);
     return 0;
 }

@@ -10,7 +10,8 @@ ticks=$(getconf CLK_TCK 2>/dev/null || echo 100)
 
 # used PID...: how many ticks each has used with all its descendants, those too that have ended and were waited for.
 used() {
-    awk -v roots="$*" '
+    # cat, for awk may give up at a process that has just ended.
+    cat /proc/[0-9]*/stat 2>/dev/null | awk -v roots="$*" '
         {
             rest = $0
             sub(/^.*\) /, "", rest) # names have blanks and brackets
@@ -23,7 +24,7 @@ used() {
                 for (at = p; at in own; at = parent[at]) sum[at] += own[p]
             count = split(roots, root, " ")
             for (r = 1; r <= count; r++) print sum[root[r]] + 0
-        }' /proc/[0-9]*/stat 2>/dev/null
+        }'
 }
 
 declare -A last since

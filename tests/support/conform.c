@@ -14,10 +14,11 @@
 
 #include "base/clock.h"
 #include "tests/support/oob.h"
+#include "tests/support/patience.h"
 #include "tests/support/watcher.h"
 #include "transport/registry.h"
 
-#define LIMIT_NS    20000000000
+#define LIMIT_NS    test_patient(20000000000)
 #define TESTS_MAX   64
 #define SETTLE_TURN 300
 

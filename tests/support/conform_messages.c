@@ -199,7 +199,7 @@ static void messages_keep_bytes_and_order(void **state)
         conform_until(&world, &node->message_count, count);
         for (size_t i = 0; i < count; i++) {
             if (!conform_matches(node, i, sizes[i], (uint32_t)i * 2 + (uint32_t)!to))
-                fail_msg("message %zu of %zu bytes differs", i, sizes[i]);
+                fail_msg("WRONG: message %zu of %zu bytes differs", i, sizes[i]);
         }
         assert_int_equal(node->misaligned, 0);
     }
@@ -258,7 +258,7 @@ static void full_links_answer_again(void **state)
     }
     for (size_t i = 0; i < sent; i++) {
         if (!conform_matches(b, i, 8 + i * 37 % (sizeof bytes - 8), (uint32_t)i))
-            fail_msg("message %zu of %zu differs", i, sent);
+            fail_msg("WRONG: message %zu of %zu differs", i, sent);
     }
     conform_close(&world);
 }

@@ -67,7 +67,7 @@ static int check_list(const struct weft_device_kind *kind, weft_comm *comm, weft
             CHECK_OK(kind->ops.release(kind->device, tensors[t]));
         }
         for (size_t i = 0; i < counts[t]; i++)
-            CHECK(memory[t][i] == ((int32_t)i * ranks * (ranks + 1) / 2 + t * ranks) * factor);
+            CHECK_BITS(memory[t][i] == ((int32_t)i * ranks * (ranks + 1) / 2 + t * ranks) * factor);
         free(memory[t]);
     }
     return 0;
@@ -91,11 +91,11 @@ static int check_pinned(const struct weft_device_kind *kind, weft_comm *comm)
     void *recvs[2] = {pinned, pinned + counts[0]};
     CHECK_OK(weft_allreduce_list(comm, 2, sends, recvs, counts, WEFT_INT32, WEFT_SUM, NULL));
     for (int i = 0; i < COUNT; i++)
-        CHECK(pinned[i] == i * ranks);
+        CHECK_BITS(pinned[i] == i * ranks);
     memset(pinned, 0, sizeof memory);
     CHECK_OK(weft_allreduce(comm, copy, pinned, COUNT, WEFT_INT32, WEFT_SUM, NULL));
     for (int i = 0; i < COUNT; i++)
-        CHECK(pinned[i] == i * ranks);
+        CHECK_BITS(pinned[i] == i * ranks);
     CHECK_OK(kind->ops.release(kind->device, copy));
     CHECK_OK(kind->ops.release(kind->device, pinned));
     return 0;
@@ -121,7 +121,7 @@ static int check_operations(const struct weft_device_kind *kind, weft_context *c
     CHECK_OK(weft_allreduce(comm, copy, copy, 0, WEFT_INT32, WEFT_SUM, NULL));
     case_device_move(kind, 0, memory, copy, sizeof memory);
     for (int i = 0; i < COUNT; i++)
-        CHECK(memory[i] == i * ranks * 3 * ranks * (i < 7 ? ranks : 1));
+        CHECK_BITS(memory[i] == i * ranks * 3 * ranks * (i < 7 ? ranks : 1));
     CHECK_OK(kind->ops.release(kind->device, copy));
     CHECK(check_pinned(kind, comm) == 0);
     CHECK(check_list(kind, comm, WEFT_SUM, 1, 0) == 0);
@@ -148,11 +148,11 @@ static int check_two_devices(const struct weft_device_kind *kind, weft_comm *com
     CHECK_OK(weft_allreduce(comm, input, output, COUNT, WEFT_INT32, WEFT_SUM, NULL));
     case_device_move(kind, ordinal_of(1), found, output, sizeof found);
     for (int i = 0; i < COUNT; i++)
-        CHECK(found[i] == i * ranks);
+        CHECK_BITS(found[i] == i * ranks);
     CHECK_OK(weft_allreduce(comm, output, input, COUNT, WEFT_INT32, WEFT_MAX, NULL));
     case_device_move(kind, 0, found, input, sizeof found);
     for (int i = 0; i < COUNT; i++)
-        CHECK(found[i] == i * ranks);
+        CHECK_BITS(found[i] == i * ranks);
     CHECK_OK(weft_alltoall(comm, input, output, COUNT / (size_t)ranks, WEFT_INT32, NULL));
     CHECK_OK(kind->ops.release(kind->device, input));
     CHECK_OK(kind->ops.release(kind->device, output));
@@ -183,7 +183,7 @@ static int check_reused(const struct weft_device_kind *kind, weft_comm *comm)
         CHECK_OK(weft_allreduce(comm, input, output, COUNT, WEFT_INT32, WEFT_SUM, NULL));
         case_device_move(kind, ordinal, values, output, BYTES);
         for (int i = 0; i < COUNT; i++)
-            CHECK(values[i] == ranks * i * (round + 1) + ranks * (ranks - 1) / 2);
+            CHECK_BITS(values[i] == ranks * i * (round + 1) + ranks * (ranks - 1) / 2);
     }
     CHECK_OK(kind->ops.release(kind->device, input));
     CHECK_OK(kind->ops.release(kind->device, output));

@@ -103,7 +103,7 @@ static int pairs_body(int number, int ranks, void *arg)
                 CHECK_OK(weft_recv(rank.job.comm, memory, room, WEFT_UINT8,
                                    s % 2 ? WEFT_ANY_SOURCE : 1 - number, s, &info, NULL));
                 CHECK(info.source == 1 - number && info.tag == s && info.bytes == size);
-                CHECK(wrong(&rank, where, memory, s, size, room) == 0);
+                CHECK_BITS(wrong(&rank, where, memory, s, size, room) == 0);
             }
             device_seat_put(&rank.seat, where, memory);
         }
@@ -144,7 +144,7 @@ static int order_body(int number, int ranks, void *arg)
             int where = (int)(n * 7 / 3 % 3) - 1;
             CHECK_OK(weft_work_wait(works[n], -1));
             CHECK_OK(weft_work_free(works[n]));
-            CHECK(!number || wrong(&rank, where, parts[n], n, lengths[n % 7], lengths[n % 7]) == 0);
+            CHECK_BITS(!number || wrong(&rank, where, parts[n], n, lengths[n % 7], lengths[n % 7]) == 0);
             device_seat_put(&rank.seat, where, parts[n]);
         }
     }
@@ -166,8 +166,8 @@ static int groups_body(int number, int ranks, void *arg)
         CHECK_OK(weft_recv(rank.job.comm, own, sizes[s], WEFT_UINT8, number, 2, NULL, NULL));
         CHECK_OK(weft_recv(rank.job.comm, in, sizes[s], WEFT_UINT8, 1 - number, 1, NULL, NULL));
         CHECK_OK(weft_group_end());
-        CHECK(wrong(&rank, 0, in, s, sizes[s], sizes[s]) == 0);
-        CHECK(wrong(&rank, HOST, own, s, sizes[s], sizes[s]) == 0);
+        CHECK_BITS(wrong(&rank, 0, in, s, sizes[s], sizes[s]) == 0);
+        CHECK_BITS(wrong(&rank, HOST, own, s, sizes[s], sizes[s]) == 0);
         device_seat_put(&rank.seat, number, out);
         device_seat_put(&rank.seat, 0, in);
         device_seat_put(&rank.seat, HOST, own);
@@ -197,9 +197,9 @@ static int refused_body(int number, int ranks, void *arg)
             CHECK(strstr(weft_error_detail(), "longer than the 50 bytes"));
             CHECK_OK(weft_work_cancel(work));
             weft_work_free(work);
-            CHECK(wrong(&rank, where, memory, 0, 0, length) == 0);
+            CHECK_BITS(wrong(&rank, where, memory, 0, 0, length) == 0);
             CHECK_OK(weft_recv(rank.job.comm, memory, length, WEFT_UINT8, 0, 6, NULL, NULL));
-            CHECK(wrong(&rank, where, memory, i, length, length) == 0);
+            CHECK_BITS(wrong(&rank, where, memory, i, length, length) == 0);
         }
         device_seat_put(&rank.seat, where, memory);
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/support/device_suite.h"
+#include "tests/support/patience.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +12,7 @@
 
 #include "base/clock.h"
 
-#define LIMIT_NS  20000000000
+#define LIMIT_NS  test_patient(20000000000)
 #define TESTS_MAX 64
 
 const struct device_row *device_row(void **state)

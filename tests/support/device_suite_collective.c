@@ -72,8 +72,8 @@ static void numbers_check(struct device_world *world, const int32_t *memory, siz
     device_get(world, found, memory, count * sizeof *found);
     for (size_t i = 0; i < count; i++) {
         if (found[i] != first + (int32_t)i * each)
-            fail_msg("%s: element %zu of %zu is %d: expected %d", world->row->label, i, count, (int)found[i],
-                     (int)(first + (int32_t)i * each));
+            fail_msg("WRONG: %s: element %zu of %zu is %d: expected %d", world->row->label, i, count,
+                     (int)found[i], (int)(first + (int32_t)i * each));
     }
     free(found);
 }

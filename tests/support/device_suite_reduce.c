@@ -153,7 +153,7 @@ static void try_once(struct bench *bench, const struct trial *trial)
         return;
     const unsigned char *result = bench->staging + room_of(trial->in_place) + offsets[trial->in_place];
     if (memcmp(result, expected + offsets[SOURCES], trial->count * element) != 0)
-        fail_msg("%s of %s in place of source %d of %u, scaled %d: the result differs",
+        fail_msg("WRONG: %s of %s in place of source %d of %u, scaled %d: the result differs",
                  weft_op_name(trial->op), weft_dtype_name(trial->dtype), trial->in_place, trial->sources,
                  trial->scaled);
 }

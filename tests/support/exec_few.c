@@ -148,7 +148,7 @@ void few_expect_sums(uint32_t ops)
             const struct few_work *work = &few.works[n][r];
             for (size_t i = 0; i < work->count; i++) {
                 if (work->output[i] != (int32_t)(FEW_RANKS * i * n + 3))
-                    fail_msg("operation %u, rank %u, element %zu: %d", n, r, i, (int)work->output[i]);
+                    fail_msg("WRONG: operation %u, rank %u, element %zu: %d", n, r, i, (int)work->output[i]);
             }
         }
     }

@@ -121,7 +121,7 @@ static void check(const struct exec_sweep *sweep, struct scene *scene, uint32_t 
         who = r;
     }
     if (status || wrong)
-        fail_msg("%s by %s, %s: status %d (%s), %zu wrong at rank %u",
+        fail_msg("%s%s by %s, %s: status %d (%s), %zu wrong at rank %u", wrong ? "WRONG: " : "",
                  case_name(&scene->shape, name, sizeof name), weft_algorithm_name(scene->algorithm),
                  sweep->mode, status, weft_error_detail(), wrong, who);
     scene_close(scene);

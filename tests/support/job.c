@@ -188,7 +188,7 @@ int job_reduce(weft_comm *comm, void *send, void *recv, size_t count, weft_dtype
     job_fill(send, dtype, weft_comm_rank(comm), count);
     memset(recv, 0xcc, count * weft_dtype_size(dtype));
     CHECK_OK(weft_allreduce(comm, send, recv, count, dtype, WEFT_SUM, NULL));
-    CHECK(job_wrong(recv, dtype, WEFT_SUM, weft_comm_size(comm), count) == 0);
+    CHECK_BITS(job_wrong(recv, dtype, WEFT_SUM, weft_comm_size(comm), count) == 0);
     return 0;
 }
 
@@ -201,7 +201,7 @@ int job_pass_on(weft_comm *comm, void *send, void *recv, size_t count, weft_dtyp
     CHECK_OK(
         weft_sendrecv(comm, send, count, (rank + 1) % ranks, 7, recv, count, left, 7, dtype, NULL, NULL));
     job_fill(send, dtype, left, count);
-    CHECK(memcmp(send, recv, size) == 0);
+    CHECK_BITS(memcmp(send, recv, size) == 0);
     return 0;
 }
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/support/patience.h"
 #include "tests/support/ranks.h"
 
 #include <arpa/inet.h>
@@ -14,7 +15,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "tests/support/effort.h"
 
 /* What a body can ask about itself. */
 struct seat {
@@ -34,10 +34,9 @@ struct thread_rank {
 static _Thread_local struct seat seat;
 static int limit_seconds = 120;
 
-/* Sanitized ranks need several times longer, on a busy machine more than the limit. */
 static int limit_in_force_s(void)
 {
-    return limit_seconds * (test_is_sanitized() ? 2 : 1);
+    return (int)test_patient(limit_seconds);
 }
 
 void test_ranks_limit(int limit_s)

@@ -70,6 +70,15 @@ int test_ranks_listen_fd(void);
         }                                                                                                    \
     } while (0)
 
+/* For conditions on the data that a call has produced: tests/run.sh gives no second look after WRONG. */
+#define CHECK_BITS(condition)                                                                                \
+    do {                                                                                                     \
+        if (!(condition)) {                                                                                  \
+            fprintf(stderr, "%s:%d: WRONG: not so: %s\n", __FILE__, __LINE__, #condition);                   \
+            return 1;                                                                                        \
+        }                                                                                                    \
+    } while (0)
+
 #define CHECK_OK(call)                                                                                       \
     do {                                                                                                     \
         int check_status = (call);                                                                           \

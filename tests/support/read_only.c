@@ -40,13 +40,13 @@ static int use(struct job *job, void *send, void *recv, size_t count)
     } else {
         CHECK_OK(weft_recv(job->comm, recv, count, WEFT_FLOAT32, 0, 3, NULL, NULL));
         job_fill(send, WEFT_FLOAT32, 0, count);
-        CHECK(memcmp(send, recv, size) == 0);
+        CHECK_BITS(memcmp(send, recv, size) == 0);
         job_fill(send, WEFT_FLOAT32, 1, count);
     }
     CHECK_OK(weft_allreduce(job->comm, send, recv, count, WEFT_FLOAT32, WEFT_SUM, NULL));
-    CHECK(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, 2, count) == 0);
+    CHECK_BITS(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, 2, count) == 0);
     CHECK_OK(weft_allgather(job->comm, send, recv, count, WEFT_FLOAT32, NULL));
-    CHECK(memcmp((char *)recv + (weft_comm_rank(job->comm) ? size : 0), send, size) == 0);
+    CHECK_BITS(memcmp((char *)recv + (weft_comm_rank(job->comm) ? size : 0), send, size) == 0);
     return 0;
 }
 

@@ -98,9 +98,9 @@ static int check_order(struct scene *scene, size_t bytes)
     CHECK(scene->streams->is_idle(scene->stream) == 0);
     let_go(scene);
     CHECK(scene->streams->sync(scene->stream) == 0);
-    CHECK(other_than(scene, in, bytes, 78) == 0);
-    CHECK(other_than(scene, out, bytes, 79) == 0);
-    CHECK(other_than(scene, last, bytes, sum * scene->ranks) == 0);
+    CHECK_BITS(other_than(scene, in, bytes, 78) == 0);
+    CHECK_BITS(other_than(scene, out, bytes, 79) == 0);
+    CHECK_BITS(other_than(scene, last, bytes, sum * scene->ranks) == 0);
     return put(scene, in) | put(scene, out) | put(scene, last);
 }
 
@@ -121,7 +121,7 @@ static int check_many(struct scene *scene)
     let_go(scene);
     CHECK(scene->streams->sync(scene->stream) == 0);
     for (int i = 0; i < calls; i++)
-        CHECK(other_than(scene, out + i * EACH, EACH, i * scene->ranks + sum) == 0);
+        CHECK_BITS(other_than(scene, out + i * EACH, EACH, i * scene->ranks + sum) == 0);
     return put(scene, in) | put(scene, out);
 }
 
@@ -149,7 +149,7 @@ static int check_beside(struct scene *scene)
     CHECK_OK(weft_allreduce(other, in, out + 2 * BYTES, BYTES, WEFT_UINT8, WEFT_SUM,
                             WEFT_CALL(.stream = stream, .stream_kind = scene->kind->name)));
     CHECK(scene->streams->sync(stream) == 0);
-    CHECK(other_than(scene, out + 2 * BYTES, BYTES, 3 * scene->ranks) == 0);
+    CHECK_BITS(other_than(scene, out + 2 * BYTES, BYTES, 3 * scene->ranks) == 0);
     for (int i = 0; i < 3; i++)
         CHECK(weft_work_wait(works[i], 0) == WEFT_AGAIN);
     CHECK(weft_work_wait(works[0], 1) == WEFT_TIMEOUT);
@@ -160,9 +160,9 @@ static int check_beside(struct scene *scene)
         CHECK_OK(weft_work_free(works[i]));
     }
     CHECK(scene->streams->sync(scene->stream) == 0);
-    CHECK(other_than(scene, out, BYTES, 3 * scene->ranks) == 0);
-    CHECK(other_than(scene, out + BYTES, BYTES, 3) == 0);
-    CHECK(host[3] == 4 * scene->ranks);
+    CHECK_BITS(other_than(scene, out, BYTES, 3 * scene->ranks) == 0);
+    CHECK_BITS(other_than(scene, out + BYTES, BYTES, 3) == 0);
+    CHECK_BITS(host[3] == 4 * scene->ranks);
     CHECK(scene->streams->close(stream) == 0);
     CHECK_OK(weft_comm_destroy(other));
     return put(scene, in) | put(scene, out);
@@ -209,10 +209,10 @@ static int check_list(struct scene *scene, int host)
         int expected = t * scene->ranks + scene->ranks * (scene->ranks - 1) / 2;
         if (host && t % 2) {
             for (size_t i = 0; i < counts[t]; i++)
-                CHECK(((uint8_t *)recvs[t])[i] == (uint8_t)expected);
+                CHECK_BITS(((uint8_t *)recvs[t])[i] == (uint8_t)expected);
             free(recvs[t]);
         } else {
-            CHECK(other_than(scene, recvs[t], counts[t], expected) == 0);
+            CHECK_BITS(other_than(scene, recvs[t], counts[t], expected) == 0);
             CHECK(put(scene, recvs[t]) == 0);
         }
     }
@@ -236,13 +236,13 @@ static int check_operations(struct scene *scene)
     CHECK_OK(weft_allreduce(scene->comm, host, host, BYTES, WEFT_UINT8, scaled, &scene->on));
     CHECK_OK(weft_allreduce(scene->comm, host, memory, BYTES, WEFT_UINT8, WEFT_SUM, &scene->on));
     CHECK_OK(weft_allreduce(scene->comm, memory, memory, 0, WEFT_UINT8, WEFT_SUM, &scene->on));
-    CHECK(host[0] == 5 && host[BYTES - 1] == 5);
+    CHECK_BITS(host[0] == 5 && host[BYTES - 1] == 5);
     let_go(scene);
     CHECK(scene->streams->sync(scene->stream) == 0);
     int result = scene->ranks * 2 * scene->ranks * 2 * scene->ranks;
     for (size_t i = 0; i < BYTES; i++)
-        CHECK(host[i] == (uint8_t)result);
-    CHECK(other_than(scene, memory, BYTES, result * scene->ranks) == 0);
+        CHECK_BITS(host[i] == (uint8_t)result);
+    CHECK_BITS(other_than(scene, memory, BYTES, result * scene->ranks) == 0);
     CHECK_OK(weft_op_free(scene->context, larger));
     CHECK_OK(weft_op_free(scene->context, scaled));
     free(host);
@@ -280,16 +280,16 @@ static int check_messages(struct scene *scene, size_t bytes)
     CHECK(scene->streams->fill(scene->stream, out, 98, bytes) == 0);
     CHECK(scene->streams->fill(scene->stream, exchanged, 97, bytes) == 0);
     CHECK(scene->streams->is_idle(scene->stream) == 0);
-    CHECK(host[0] == 0 && host[bytes - 1] == 0);
+    CHECK_BITS(host[0] == 0 && host[bytes - 1] == 0);
     let_go(scene);
     CHECK(scene->streams->sync(scene->stream) == 0);
     int twice = (before + ranks - 1) % ranks; /* whose bytes come over two ranks */
-    CHECK(other_than(scene, in, bytes, before + 1) == 0);
-    CHECK(other_than(scene, own, bytes, rank + 1) == 0);
-    CHECK(other_than(scene, out, bytes, 98) == 0);
-    CHECK(other_than(scene, exchanged, bytes, 97) == 0);
+    CHECK_BITS(other_than(scene, in, bytes, before + 1) == 0);
+    CHECK_BITS(other_than(scene, own, bytes, rank + 1) == 0);
+    CHECK_BITS(other_than(scene, out, bytes, 98) == 0);
+    CHECK_BITS(other_than(scene, exchanged, bytes, 97) == 0);
     for (size_t i = 0; i < bytes && ranks > 1 && rank == 1; i++)
-        CHECK(host[i] == (uint8_t)((twice + ranks - 1) % ranks + 1));
+        CHECK_BITS(host[i] == (uint8_t)((twice + ranks - 1) % ranks + 1));
     CHECK_OK(weft_barrier(scene->comm, NULL));
     free(host);
     return put(scene, in) | put(scene, out) | put(scene, own) | put(scene, exchanged);
@@ -399,7 +399,7 @@ static int end_early(const struct weft_device_kind *kind, const struct device_st
     }
     let_go(&scene);
     CHECK(streams->sync(scene.stream) == 0);
-    CHECK(other_than(&scene, out, 3 * BYTES, 66) == 0);
+    CHECK_BITS(other_than(&scene, out, 3 * BYTES, 66) == 0);
 close_stream:
     let_go(&scene);
     if (way != DESTROYED)

@@ -36,7 +36,7 @@ static int large_body(int rank, int ranks, void *arg)
         float *to = in_place ? send : recv;
         job_fill(send, WEFT_FLOAT32, rank, count);
         CHECK_OK(weft_allreduce(job.comm, send, to, count, WEFT_FLOAT32, WEFT_SUM, NULL));
-        CHECK(job_wrong(to, WEFT_FLOAT32, WEFT_SUM, ranks, count) == 0);
+        CHECK_BITS(job_wrong(to, WEFT_FLOAT32, WEFT_SUM, ranks, count) == 0);
     }
     free(send);
     free(recv);
@@ -84,7 +84,7 @@ static int handles_body(int rank, int ranks, void *arg)
                 ;
             CHECK_OK(status);
         }
-        CHECK(job_wrong(recv[w], WEFT_INT32, WEFT_SUM, ranks, COUNT) == 0);
+        CHECK_BITS(job_wrong(recv[w], WEFT_INT32, WEFT_SUM, ranks, COUNT) == 0);
         CHECK_OK(weft_work_free(works[w]));
         free(send[w]);
         free(recv[w]);
@@ -125,7 +125,7 @@ static int background_body(int rank, int ranks, void *arg)
         CHECK(atomic_load(others_done) == ranks - 1);
     }
     CHECK_OK(weft_work_wait(work, -1));
-    CHECK(job_wrong(recv, WEFT_INT32, WEFT_SUM, ranks, COUNT) == 0);
+    CHECK_BITS(job_wrong(recv, WEFT_INT32, WEFT_SUM, ranks, COUNT) == 0);
     if (rank != 0)
         atomic_fetch_add(others_done, 1);
     CHECK_OK(weft_work_free(work));
@@ -156,7 +156,7 @@ static int counters_body(int rank, int ranks, void *arg)
     CHECK_OK(weft_mem_alloc(job.context, COUNT * 4, &recv));
     job_fill(send, WEFT_FLOAT32, rank, COUNT);
     CHECK_OK(weft_allreduce(job.comm, send, recv, COUNT, WEFT_FLOAT32, WEFT_SUM, NULL));
-    CHECK(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, ranks, COUNT) == 0);
+    CHECK_BITS(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, ranks, COUNT) == 0);
     weft_comm_stats stats = WEFT_COMM_STATS_INIT;
     CHECK_OK(weft_comm_get_stats(job.comm, &stats));
     CHECK(stats.operations == 1);
@@ -229,7 +229,7 @@ static int again_body(int rank, int ranks, void *arg)
     CHECK_OK(job_open(&job, arg, NULL));
     int32_t value = rank;
     CHECK_OK(weft_allreduce(job.comm, &value, &value, 1, WEFT_INT32, WEFT_MAX, NULL));
-    CHECK(value == ranks - 1);
+    CHECK_BITS(value == ranks - 1);
     CHECK_OK(job_close(&job));
     return 0;
 }

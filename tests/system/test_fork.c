@@ -115,9 +115,9 @@ static int reduce_sizes(const struct job *job, int rank, int ranks, float *send,
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
         job_fill(send, WEFT_FLOAT32, rank, counts[c]);
         CHECK_OK(weft_allreduce(job->comm, send, recv, counts[c], WEFT_FLOAT32, WEFT_SUM, NULL));
-        CHECK(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, ranks, counts[c]) == 0);
+        CHECK_BITS(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, ranks, counts[c]) == 0);
         CHECK_OK(weft_allreduce(job->comm, send, send, counts[c], WEFT_FLOAT32, WEFT_MAX, NULL));
-        CHECK(job_wrong(send, WEFT_FLOAT32, WEFT_MAX, ranks, counts[c]) == 0);
+        CHECK_BITS(job_wrong(send, WEFT_FLOAT32, WEFT_MAX, ranks, counts[c]) == 0);
     }
     return 0;
 }

@@ -68,7 +68,7 @@ static int compute(weft_comm *comm)
     for (size_t count = 3; count <= COUNT; count = count == 3 ? COUNT : COUNT + 1) {
         job_fill(send, WEFT_FLOAT32, rank, count);
         CHECK_OK(weft_allreduce(comm, send, recv, count, WEFT_FLOAT32, WEFT_SUM, NULL));
-        CHECK(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, ranks, count) == 0);
+        CHECK_BITS(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, ranks, count) == 0);
         for (size_t i = 0; i < count; i++)
             send[i] = 1.0f / (float)(rank + 3 + (int)(i % 7));
         CHECK_OK(weft_allreduce(comm, send, recv, count, WEFT_FLOAT32, WEFT_SUM, NULL));

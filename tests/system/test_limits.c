@@ -130,7 +130,7 @@ static int job_body(int rank, int ranks, void *arg)
         answer = verdict("weft_allreduce", status, hint);
     }
     if (status == WEFT_OK)
-        CHECK(job_wrong(data, WEFT_FLOAT32, WEFT_SUM, ranks, 1000) == 0);
+        CHECK_BITS(job_wrong(data, WEFT_FLOAT32, WEFT_SUM, ranks, 1000) == 0);
     CHECK(status == WEFT_OK || weft_error_detail()[0]);
     weft_comm_destroy(comm);
     CHECK_OK(weft_context_close(context));

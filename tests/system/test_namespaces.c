@@ -21,10 +21,11 @@
 
 #include "base/clock.h"
 #include "tests/support/conform.h"
+#include "tests/support/patience.h"
 #include "tests/support/skip.h"
 #include "tests/support/watcher.h"
 
-#define LIMIT_NS 60000000000
+#define LIMIT_NS test_patient(60000000000)
 #define MESSAGES 100u
 
 static const struct conform_backend shm = {.label = "shm", .transport = "shm", .direct = 1};

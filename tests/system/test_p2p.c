@@ -126,7 +126,7 @@ static int sizes_body(int rank, int ranks, void *arg)
             memset(memory, 0x77, bytes + GUARD);
             CHECK_OK(weft_recv(job.comm, memory, room, WEFT_UINT8, 1, s + 1000, &info, NULL));
             CHECK(info.source == 1 && info.tag == s + 1000 && info.bytes == bytes);
-            CHECK(wrong(memory, s + 5, bytes, 0x77) == 0);
+            CHECK_BITS(wrong(memory, s + 5, bytes, 0x77) == 0);
         } else {
             memset(memory, 0x77, bytes + GUARD);
             if (s % 3 == 0) {
@@ -135,7 +135,7 @@ static int sizes_body(int rank, int ranks, void *arg)
             }
             CHECK_OK(weft_recv(job.comm, memory, room, WEFT_UINT8, 0, s, &info, NULL));
             CHECK(info.source == 0 && info.tag == s && info.bytes == bytes);
-            CHECK(wrong(memory, s, bytes, 0x77) == 0);
+            CHECK_BITS(wrong(memory, s, bytes, 0x77) == 0);
             fill(memory, s + 5, bytes);
             CHECK_OK(weft_send(job.comm, memory, bytes, WEFT_UINT8, 0, s + 1000, NULL));
         }
@@ -169,7 +169,7 @@ static int ring_body(int rank, int ranks, void *arg)
         weft_message info = WEFT_MESSAGE_INIT;
         CHECK_OK(weft_sendrecv(job.comm, out, bytes, right, 4, in, bytes, left, 4, WEFT_UINT8, &info, NULL));
         CHECK(info.source == left && info.bytes == bytes);
-        CHECK(wrong(in, (uint32_t)left, bytes, 0x33) == 0);
+        CHECK_BITS(wrong(in, (uint32_t)left, bytes, 0x33) == 0);
         put(way, &job, out);
         put(way, &job, in);
     }
@@ -271,7 +271,7 @@ static int wildcards_body(int rank, int ranks, void *arg)
             CHECK(infos[i].tag == receives[i].expected_tag && infos[i].bytes == 8);
             CHECK_OK(weft_work_free(works[i]));
         }
-        CHECK(got[0] == 4 && got[1] == 0 && got[2] == 1 && got[3] == 2 && got[4] == 3);
+        CHECK_BITS(got[0] == 4 && got[1] == 0 && got[2] == 1 && got[3] == 2 && got[4] == 3);
     } else {
         static const int64_t tags[] = {5, 9, 5, 5, 7};
         CHECK_OK(weft_recv(job.comm, &go, 1, WEFT_INT64, 0, 1, NULL, NULL));
@@ -326,7 +326,7 @@ static int long_body(int rank, int ranks, void *arg)
     }
     int32_t one = 1, sum = 0;
     CHECK_OK(weft_allreduce(job.comm, &one, &sum, 1, WEFT_INT32, WEFT_SUM, NULL));
-    CHECK(sum == 2);
+    CHECK_BITS(sum == 2);
     free(memory);
     CHECK_OK(job_close(&job));
     return 0;
@@ -416,7 +416,7 @@ static int dropped_body(int rank, int ranks, void *arg)
             differ += in[i * BYTES + b] != byte_of((uint32_t)from * 100 + i, b);
         CHECK(differ == 0);
     }
-    CHECK(job_wrong(sums, WEFT_FLOAT32, WEFT_SUM, ranks, BYTES) == 0);
+    CHECK_BITS(job_wrong(sums, WEFT_FLOAT32, WEFT_SUM, ranks, BYTES) == 0);
     free(out);
     free(in);
     free(terms);
@@ -460,7 +460,7 @@ static int many_body(int rank, int ranks, void *arg)
         CHECK_OK(weft_work_free(works[i]));
     }
     for (int i = 0; i < THOUSANDS; i++)
-        CHECK(in[i] == INT64_C(7) * i + 1 - rank);
+        CHECK_BITS(in[i] == INT64_C(7) * i + 1 - rank);
     free(out);
     free(in);
     free(works);
@@ -513,7 +513,7 @@ static int credit_body(int rank, int ranks, void *arg)
         CHECK_OK(weft_recv(job.comm, &done, 1, WEFT_INT32, 1, 2, NULL, NULL));
         for (uint32_t i = 0; i < COUNT; i++) {
             CHECK_OK(weft_recv(job.comm, memory, BYTES, WEFT_UINT8, 1, 1, NULL, NULL));
-            CHECK(memcmp(memory, &i, sizeof i) == 0);
+            CHECK_BITS(memcmp(memory, &i, sizeof i) == 0);
         }
         CHECK_OK(weft_comm_get_stats(job.comm, &stats));
         CHECK(stats.p2p_receives == COUNT + 1);
@@ -558,11 +558,11 @@ static int group_body(int rank, int ranks, void *arg)
         }
         CHECK_OK(weft_allreduce(job.comm, &one, &sum, 1, WEFT_INT32, WEFT_SUM, NULL));
         CHECK_OK(weft_group_end());
-        CHECK(sum == ranks);
+        CHECK_BITS(sum == ranks);
         for (int peer = 0; peer < ranks; peer++) {
             CHECK(infos[peer].source == peer && infos[peer].bytes == count * 4);
             for (size_t e = 0; e < count; e++)
-                CHECK(in[(size_t)peer * COUNT + e] == peer * 1000 + rank + (int32_t)e);
+                CHECK_BITS(in[(size_t)peer * COUNT + e] == peer * 1000 + rank + (int32_t)e);
         }
     }
     /* One receive that is too short: the group says so, and everything else has been done. */
@@ -573,7 +573,7 @@ static int group_body(int rank, int ranks, void *arg)
                            WEFT_INT32, NULL, NULL));
     CHECK(weft_group_end() == WEFT_MISMATCH);
     CHECK(strstr(weft_error_detail(), "tag 8"));
-    CHECK(sum == (rank + ranks - 1) % ranks);
+    CHECK_BITS(sum == (rank + ranks - 1) % ranks);
     free(out);
     free(in);
     CHECK_OK(job_close(&job));

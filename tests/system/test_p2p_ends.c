@@ -23,6 +23,7 @@
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
 #include "tests/support/effort.h"
+#include "tests/support/patience.h"
 
 #define LARGE      3000000
 #define TIMEOUT_MS 60000  /* what is to see it pass lets its clock jump */
@@ -50,7 +51,7 @@ static int self_body(int rank, int ranks, void *arg)
 {
     (void)ranks;
     struct job job;
-    CHECK_OK(job_open_within(&job, arg, NULL, 20000));
+    CHECK_OK(job_open_within(&job, arg, NULL, test_patient(20000)));
     uint8_t *out = malloc(LARGE), *in = calloc(1, LARGE);
     CHECK(out && in);
     memset(out, 0x5c, LARGE);
@@ -62,22 +63,22 @@ static int self_body(int rank, int ranks, void *arg)
     CHECK_OK(weft_recv(job.comm, in, LARGE, WEFT_UINT8, rank, 2, &info, NULL));
     CHECK(info.bytes == 0);
     CHECK_OK(weft_recv(job.comm, in, LARGE, WEFT_UINT8, WEFT_ANY_SOURCE, WEFT_ANY_TAG, &info, NULL));
-    CHECK(info.tag == 1 && info.bytes == 100 && memcmp(in, out, 100) == 0 && in[100] == 0);
+    CHECK_BITS(info.tag == 1 && info.bytes == 100 && memcmp(in, out, 100) == 0 && in[100] == 0);
     weft_work *work;
     CHECK_OK(weft_recv(job.comm, in, LARGE, WEFT_UINT8, rank, 3, NULL, WEFT_START(&work)));
     CHECK_OK(weft_send(job.comm, out, LARGE, WEFT_UINT8, rank, 3, NULL));
     CHECK_OK(weft_work_wait(work, -1));
     CHECK_OK(weft_work_free(work));
-    CHECK(memcmp(in, out, LARGE) == 0);
+    CHECK_BITS(memcmp(in, out, LARGE) == 0);
     memset(in, 0, LARGE);
     CHECK_OK(weft_send(job.comm, out, LARGE, WEFT_UINT8, rank, 4, WEFT_START(&work)));
     CHECK(weft_work_wait(work, 0) == WEFT_AGAIN);
     CHECK(weft_recv(job.comm, in, 10, WEFT_UINT8, rank, WEFT_ANY_TAG, NULL, NULL) == WEFT_MISMATCH);
-    CHECK(in[0] == 0);
+    CHECK_BITS(in[0] == 0);
     CHECK_OK(weft_work_wait(work, 0)); /* the send has succeeded all the same */
     CHECK_OK(weft_work_free(work));
     CHECK_OK(weft_sendrecv(job.comm, out, LARGE, rank, 5, in, LARGE, rank, 5, WEFT_UINT8, NULL, NULL));
-    CHECK(memcmp(in, out, LARGE) == 0);
+    CHECK_BITS(memcmp(in, out, LARGE) == 0);
     for (int i = 0; i < 20000; i++) /* beyond the credit messages are not copied: receives catch up */ {
         CHECK_OK(weft_send(job.comm, out, 1000, WEFT_UINT8, rank, 6, NULL));
         if (i >= 500)
@@ -170,7 +171,7 @@ static int alone_body(int rank, int ranks, void *arg)
     CHECK_OK(weft_send(job.comm, &number, 1, WEFT_INT32, 1 - rank, 17, NULL));
     CHECK_OK(weft_work_wait(work, -1));
     CHECK_OK(weft_work_free(work));
-    CHECK(got == 1 - rank);
+    CHECK_BITS(got == 1 - rank);
     CHECK_OK(weft_recv(job.comm, &got, 1, WEFT_INT32, 1 - rank, 18, NULL, WEFT_START(&work)));
     CHECK(LATE(job.comm, "tag 18", weft_work_wait(work, -1)) == WEFT_TIMEOUT);
     CHECK(strstr(weft_error_detail(), "tag 18"));
@@ -193,7 +194,7 @@ static int alone_body(int rank, int ranks, void *arg)
     CHECK(weft_comm_set_timeout(NULL, 1) == WEFT_INVALID);
     CHECK(strcmp(weft_error_detail(), "comm is NULL") == 0);
     CHECK_OK(weft_allreduce(job.comm, &number, &got, 1, WEFT_INT32, WEFT_SUM, NULL));
-    CHECK(got == 1);
+    CHECK_BITS(got == 1);
     CHECK_OK(job_close(&job));
     free(large);
     return 0;
@@ -276,7 +277,7 @@ static int death_body(int rank, int ranks, void *arg)
 {
     (void)ranks;
     struct job job;
-    CHECK_OK(job_open_within(&job, arg, NULL, 20000));
+    CHECK_OK(job_open_within(&job, arg, NULL, test_patient(20000)));
     uint8_t *large = calloc(2, LARGE);
     int32_t number = 0;
     weft_work *send = NULL, *recv = NULL, *dropped;
@@ -324,7 +325,7 @@ static int dump_body(int rank, int ranks, void *arg)
 {
     (void)ranks;
     struct job job;
-    CHECK_OK(job_open_within(&job, arg, NULL, 20000));
+    CHECK_OK(job_open_within(&job, arg, NULL, test_patient(20000)));
     uint8_t *large = calloc(1, LARGE);
     char text[4000];
     int32_t number = 0;
@@ -380,7 +381,7 @@ static int idle_body(int rank, int ranks, void *arg)
 {
     (void)ranks;
     struct job job;
-    CHECK_OK(job_open_within(&job, arg, NULL, 20000));
+    CHECK_OK(job_open_within(&job, arg, NULL, test_patient(20000)));
     int32_t number = 0, got = -1;
     weft_work *work;
     CHECK_OK(weft_allreduce(job.comm, &rank, &number, 1, WEFT_INT32, WEFT_SUM, NULL));
@@ -452,14 +453,14 @@ static int leaving_body(int rank, int ranks, void *arg)
     struct leaver leaver = {0};
     pthread_t thread;
     uint8_t data[100];
-    CHECK_OK(job_open_within(&job, arg, NULL, 20000));
+    CHECK_OK(job_open_within(&job, arg, NULL, test_patient(20000)));
     leaver.comm = job.comm;
     memset(leaver.data, 7, sizeof leaver.data);
     CHECK(pthread_create(&thread, NULL, leave, &leaver) == 0);
     pthread_join(thread, NULL);
     CHECK_OK(leaver.failed);
     CHECK_OK(weft_recv(job.comm, data, sizeof data, WEFT_UINT8, rank, 1, NULL, NULL));
-    CHECK(memcmp(data, leaver.data, sizeof data) == 0);
+    CHECK_BITS(memcmp(data, leaver.data, sizeof data) == 0);
     CHECK(weft_group_end() == WEFT_INVALID); /* the group was that thread's */
     CHECK_OK(weft_send(job.comm, NULL, 0, WEFT_UINT8, (rank + ranks - 1) % ranks, 2, NULL));
     CHECK_OK(job_close(&job));

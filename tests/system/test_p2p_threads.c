@@ -69,7 +69,7 @@ static int exchange(const struct party *party)
             continue;
         CHECK(info.source == left && info.tag == tag && info.bytes == count * 4);
         for (size_t i = 0; i < count; i++)
-            CHECK(in[i] == left * 100000 + party->number * 1000 + round + (int32_t)i);
+            CHECK_BITS(in[i] == left * 100000 + party->number * 1000 + round + (int32_t)i);
     }
     free(out);
     free(in);
@@ -102,7 +102,7 @@ static int threads_body(int rank, int ranks, void *arg)
         size_t count = round % 4 == 3 ? COUNT : 10;
         job_fill(send, WEFT_FLOAT32, rank, count);
         CHECK_OK(weft_allreduce(job.comm, send, recv, count, WEFT_FLOAT32, WEFT_SUM, NULL));
-        CHECK(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, ranks, count) == 0);
+        CHECK_BITS(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, ranks, count) == 0);
         CHECK_OK(weft_comm_dump(job.comm, text, sizeof text, NULL));
     }
     for (int t = 0; t < THREADS; t++) {
@@ -236,7 +236,7 @@ static int self_body(int rank, int ranks, void *arg)
         memory[0] = n;
         CHECK_OK(weft_send(job.comm, memory, n % 2 ? 1 : LARGE, WEFT_INT32, rank, 1, NULL));
         CHECK_OK(weft_recv(job.comm, &answer, 1, WEFT_INT32, rank, 2, NULL, NULL));
-        CHECK(answer == n);
+        CHECK_BITS(answer == n);
     }
     test_clock_no_rescue(0);
     pthread_join(thread, NULL);

@@ -131,7 +131,7 @@ static int collectives_go_on(struct scene *scene, int rank, int ranks)
     float sum = 0, one = 1;
     CHECK_OK(rank == 0 ? send_start(scene, 1, FIRST, &first) : WEFT_OK);
     CHECK_OK(weft_allreduce(scene->job.comm, &one, &sum, 1, WEFT_FLOAT32, WEFT_SUM, NULL));
-    CHECK(sum == (float)ranks);
+    CHECK_BITS(sum == (float)ranks);
     CHECK(rank != 1 || receive(scene, 0, FIRST) == 0);
     return rank == 0 ? finish(first) : 0;
 }

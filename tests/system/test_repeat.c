@@ -80,8 +80,8 @@ static void compare_runs(const char *transports, const char *algorithm, int rank
         const float *first = runs[0].results + (size_t)rank * SLOT,
                     *second = runs[1].results + (size_t)rank * SLOT;
         if (memcmp(first, second, SLOT * sizeof(float)) != 0)
-            fail_msg("%s, %s, %d ranks: rank %d has other bits in the second run", transports, algorithm,
-                     ranks, rank);
+            fail_msg("WRONG: %s, %s, %d ranks: rank %d has other bits in the second run", transports,
+                     algorithm, ranks, rank);
     }
     /* And there was something to compare. */
     assert_true(runs[0].results[0] != 0 && runs[0].results[4 * ELEMENTS] != 0);

@@ -91,12 +91,12 @@ static int check_one(const struct job *job, int rank, int ranks, size_t count, f
 {
     job_fill(send, WEFT_FLOAT32, rank, count);
     CHECK_OK(weft_allreduce(job->comm, send, recv, count, WEFT_FLOAT32, WEFT_SUM, NULL));
-    CHECK(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, ranks, count) == 0);
+    CHECK_BITS(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, ranks, count) == 0);
     weft_work *work;
     CHECK_OK(weft_allreduce(job->comm, send, recv, count, WEFT_FLOAT32, WEFT_PROD, WEFT_START(&work)));
     CHECK_OK(weft_work_wait(work, -1));
     CHECK_OK(weft_work_free(work));
-    CHECK(job_wrong(recv, WEFT_FLOAT32, WEFT_PROD, ranks, count) == 0);
+    CHECK_BITS(job_wrong(recv, WEFT_FLOAT32, WEFT_PROD, ranks, count) == 0);
     return 0;
 }
 

@@ -250,7 +250,7 @@ static void taken_back_in_the_middle(enum way way, int started)
     if (no_ptrace)
         TEST_SKIP("ptrace is not allowed here");
     if (wrong)
-        fail_msg("%s, %s: rank 1 reported success with wrong data", way_names[way], form);
+        fail_msg("WRONG: %s, %s: rank 1 reported success with wrong data", way_names[way], form);
     if (!middle || !early || answer == WEFT_OK)
         fail_msg("%s, %s: rank 1 %s, rank 0 %s, rank 1 answered %d", way_names[way], form,
                  middle ? "stood still" : "was not stopped", early ? "left" : "succeeded", answer);

@@ -18,11 +18,12 @@
 #include "base/clock.h"
 #include "tests/support/machines.h"
 #include "tests/support/ofi_absent.h"
+#include "tests/support/patience.h"
 #include "tests/support/ranks.h"
 #include "tests/support/skip.h"
 #include "transport/registry.h"
 
-#define LIMIT_NS 20000000000
+#define LIMIT_NS test_patient(20000000000)
 
 static const char *const local[2] = {"10.96.0.1", "10.96.0.2"};
 

@@ -14,9 +14,10 @@
 
 #include "base/clock.h"
 #include "tests/fakes/ofi/ofi_fake.h"
+#include "tests/support/patience.h"
 #include "transport/ofi/ofi.h"
 
-#define LIMIT_NS 60000000000
+#define LIMIT_NS test_patient(60000000000)
 
 struct end {
     struct ofi_fake *fake;

@@ -13,9 +13,10 @@
 
 #include "base/clock.h"
 #include "tests/support/ofi_absent.h"
+#include "tests/support/patience.h"
 #include "transport/registry.h"
 
-#define LIMIT_NS 60000000000
+#define LIMIT_NS test_patient(60000000000)
 #define LATE_NS  1700000000 /* two requests have been given up by then, a third is on its way */
 
 struct end {

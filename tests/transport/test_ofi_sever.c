@@ -22,9 +22,10 @@
 
 #include "base/clock.h"
 #include "tests/fakes/ofi/ofi_fake.h"
+#include "tests/support/patience.h"
 #include "transport/ofi/ofi.h"
 
-#define LIMIT_NS 60000000000
+#define LIMIT_NS test_patient(60000000000)
 
 /* A link between two instances that listen; connections are made by hand. */
 struct scene {

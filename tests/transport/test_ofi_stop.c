@@ -66,7 +66,7 @@ static int victim_run(struct scene *scene, struct job *job, float *send, float *
         job_fill(send, WEFT_FLOAT32, ranks - 1, scene->count);
         status = weft_allreduce(job->comm, send, recv, scene->count, WEFT_FLOAT32, WEFT_SUM, NULL);
         if (status == WEFT_OK && job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, ranks, scene->count)) {
-            fprintf(stderr, "the stopped rank took a wrong result for good\n");
+            fprintf(stderr, "WRONG: the stopped rank took a wrong result for good\n");
             return 1;
         }
         scene->good_after += scene->woken && status == WEFT_OK;
@@ -91,7 +91,7 @@ static int go_on(struct scene *scene, struct job *job, float *send, float *recv)
             weft_comm_destroy(smaller);
         }
         CHECK_OK(status);
-        CHECK(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, ranks, scene->count) == 0);
+        CHECK_BITS(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, ranks, scene->count) == 0);
     }
     CHECK_OK(weft_comm_destroy(smaller));
     return 0;
@@ -123,7 +123,8 @@ static int survivor_run(struct scene *scene, struct job *job, float *send, float
     }
     for (int ended = 0; !ended; usleep(1000)) { /* the last look is after all that the stopped rank did */
         ended = scene->victim_ended;
-        CHECK(is_filled((unsigned char *)send, size, 0xe1) && is_filled((unsigned char *)recv, size, 0xe1));
+        CHECK_BITS(is_filled((unsigned char *)send, size, 0xe1) &&
+                   is_filled((unsigned char *)recv, size, 0xe1));
     }
     return go_on(scene, job, send, recv);
 }

@@ -18,10 +18,11 @@
 
 #include "base/clock.h"
 #include "tests/support/ofi_absent.h"
+#include "tests/support/patience.h"
 #include "transport/registry.h"
 
 #define PUT_BYTES ((size_t)16 << 20) /* more than the kernel holds for a connection */
-#define LIMIT_NS  20000000000
+#define LIMIT_NS  test_patient(20000000000)
 
 enum fate { ANSWERS, STOPS, DIES };
 

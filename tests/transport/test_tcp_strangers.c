@@ -19,10 +19,11 @@
 #include "base/log.h"
 #include "base/net/socket.h"
 #include "tests/support/attack.h"
+#include "tests/support/patience.h"
 #include "transport/tcp/tcp.h"
 #include "transport/tcp/tcp_private.h"
 
-#define PATIENCE_MS 20000
+#define PATIENCE_MS test_patient(20000)
 
 struct pair {
     struct weft_transport *a, *b;

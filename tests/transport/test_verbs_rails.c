@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "tests/fakes/verbs/rails_stage.h"
 #include "tests/fakes/verbs/rdma_fake.h"
+#include "tests/support/patience.h"
 
 #define NODES 4
 
@@ -116,7 +117,7 @@ static void many_arrive(struct stage *stage, struct weft_token *first)
 static void until_keys(struct stage *stage, uint32_t round)
 {
     const struct verbs_failover *failover = stage->to->failover;
-    int64_t limit_ns = weft_clock_ns() + 15000000000;
+    int64_t limit_ns = weft_clock_ns() + test_patient(15000000000);
     while ((stage->to->round == round || !failover->renewals_count ||
             __builtin_popcount(failover->renewals[0].token.check & 0xff) != 2) &&
            weft_clock_ns() < limit_ns) {
@@ -297,7 +298,7 @@ static void a_port_may_go_down_before_there_is_a_link(void **state)
     assert_int_equal(to->failover->bans[0].until_ns, 0);
     assert_int_equal(back->failover->bans[0].until_ns, 0);
     rdma_fake_port(0, 1, 0);
-    int64_t limit_ns = weft_clock_ns() + 15000000000;
+    int64_t limit_ns = weft_clock_ns() + test_patient(15000000000);
     while ((to->live != 3 || to->state != VERBS_LINK_UP) && weft_clock_ns() < limit_ns)
         conform_turn(&world);
     assert_int_equal(to->live, 3);
@@ -348,7 +349,7 @@ static void crowd_talk(struct crowd *crowd, int count)
 
 static void crowd_until_qps(struct crowd *crowd, uint8_t live)
 {
-    int64_t limit_ns = weft_clock_ns() + 15000000000;
+    int64_t limit_ns = weft_clock_ns() + test_patient(15000000000);
     for (int i = 0; i < NODES * NODES; i++) {
         struct weft_link *link = crowd->links[i / NODES][i % NODES];
         while (link && (link->live != live || link->state != VERBS_LINK_UP) && weft_clock_ns() < limit_ns)

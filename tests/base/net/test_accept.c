@@ -23,11 +23,12 @@
 #include "tests/support/attack.h"
 #include "tests/support/descriptors.h"
 #include "tests/support/leak.h"
+#include "tests/support/patience.h"
 #include "tests/support/skip.h"
 #include <weft/weft.h>
 
 #define DIALS       40
-#define PATIENCE_MS 30000
+#define PATIENCE_MS ((int)test_patient(30000))
 
 struct door {
     int listener;

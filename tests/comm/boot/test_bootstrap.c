@@ -25,9 +25,10 @@
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
 #include "tests/support/effort.h"
+#include "tests/support/patience.h"
 #include "tests/support/skip.h"
 
-#define DEADLINE_MS (test_is_sanitized() ? 120000 : 30000) /* 512 ranks as threads of one process */
+#define DEADLINE_MS test_patient(30000) /* 512 ranks as threads of one process */
 
 enum source { LISTENER, ADDRESS, SHARED_FILE, STORE };
 

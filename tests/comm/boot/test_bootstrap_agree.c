@@ -117,8 +117,9 @@ static int check_call(const struct run *run, int ranks, int call)
         first = first ? first : out;
         dead = dead ? dead : run->dead[call][r];
         CHECK(out->flags == first->flags && out->leader == first->leader);
-        CHECK(out->payload_size == sizeof(int) && memcmp(out->payload, first->payload, sizeof(int)) == 0);
-        CHECK(memcmp(run->dead[call][r], dead, (size_t)ranks) == 0);
+        CHECK_BITS(out->payload_size == sizeof(int) &&
+                   memcmp(out->payload, first->payload, sizeof(int)) == 0);
+        CHECK_BITS(memcmp(run->dead[call][r], dead, (size_t)ranks) == 0);
         CHECK(!dead[r]);
     }
     CHECK(first && dead);

@@ -59,7 +59,7 @@ static int body(int rank, int ranks, void *arg)
     } else {
         CHECK_OK(reduce(&job, data));
         for (int i = 0; i < COUNT; i++)
-            CHECK(data[i] == i * ranks);
+            CHECK_BITS(data[i] == i * ranks);
     }
     weft_comm_destroy(job.comm);
     CHECK_OK(weft_context_close(job.context));

@@ -79,7 +79,7 @@ static int same(const struct rank *rank, size_t first, size_t count, const char 
 {
     if (memcmp(rank->output, rank->expected + first * rank->size, count * rank->size) == 0)
         return 1;
-    fprintf(stderr, "rank %d of %d: %s of %zu %s from element %zu on has other bits\n",
+    fprintf(stderr, "WRONG: rank %d of %d: %s of %zu %s from element %zu on has other bits\n",
             weft_comm_rank(rank->comm), weft_comm_size(rank->comm), what, count, weft_dtype_name(rank->dtype),
             first);
     return 0;

@@ -143,7 +143,7 @@ static int body(int rank, int ranks, void *arg)
     }
     CHECK_OK(status);
     for (int i = 0; i < COUNT; i++)
-        CHECK(data[i] == i);
+        CHECK_BITS(data[i] == i);
     CHECK_OK(weft_work_free(kept));
     CHECK_OK(job_close(&job));
     return 0;

@@ -513,7 +513,7 @@ static int in_place_body(int rank, int ranks, void *arg)
         CHECK(send && recv);
         job_fill(send, WEFT_FLOAT32, rank, counts[c]);
         CHECK_OK(weft_allreduce(job.comm, send, recv, counts[c], WEFT_FLOAT32, WEFT_SUM, NULL));
-        CHECK(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, ranks, counts[c]) == 0);
+        CHECK_BITS(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, ranks, counts[c]) == 0);
         if (recv != send)
             free(recv);
         free(send);

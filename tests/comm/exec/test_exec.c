@@ -77,9 +77,9 @@ static void check_one(struct exec_world *world, enum weft_algorithm algorithm, u
     size_t wrong = status ? 0 : data_wrong(&data, ranks, count);
     data_free(&data, ranks);
     if (status || wrong)
-        fail_msg("%s, %s, %u ranks, %zu elements, in place %d: status %d (%s), %zu wrong",
-                 weft_algorithm_name(algorithm), mode, ranks, count, in_place, status, weft_error_detail(),
-                 wrong);
+        fail_msg("%s%s, %s, %u ranks, %zu elements, in place %d: status %d (%s), %zu wrong",
+                 wrong ? "WRONG: " : "", weft_algorithm_name(algorithm), mode, ranks, count, in_place, status,
+                 weft_error_detail(), wrong);
 }
 
 static void test_every_way(void **state)

@@ -214,7 +214,7 @@ static void run_case(const struct weft_plan_request *request, size_t count, uint
         &scene->data, request->strict && weft_collective_reduces(request->collective),
         !request->strict && weft_algorithm_keeps_order(request->collective, request->algorithm));
     if (wrong)
-        fail_msg("%s: %s", scene->label, wrong);
+        fail_msg("WRONG: %s: %s", scene->label, wrong);
     expect_words(scene);
     for (uint32_t r = 0; r < request->ranks; r++) {
         weft_layout_close(&scene->parties[r].layout);

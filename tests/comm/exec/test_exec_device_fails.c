@@ -188,7 +188,7 @@ static void check_results(const int32_t *results, const char *what)
 {
     for (int i = 0; i < COUNT; i++) {
         if (results[i] != 3 * i + 3)
-            fail_msg("%s: element %d is %d, expected %d", what, i, results[i], 3 * i + 3);
+            fail_msg("WRONG: %s: element %d is %d, expected %d", what, i, results[i], 3 * i + 3);
     }
 }
 

@@ -86,7 +86,7 @@ static void check(struct scene *scene, enum weft_algorithm algorithm, weft_op op
         while (i < COUNT && (!exact || reference_get(scene->dtype, scene->outputs[r], i) == wanted[i]))
             i++;
         if (i < COUNT || memcmp(scene->outputs[r], scene->outputs[0], size) != 0)
-            fail_msg("%s of %s, %s%s: rank %u differs from %s (element %zu)", weft_op_name(op),
+            fail_msg("WRONG: %s of %s, %s%s: rank %u differs from %s (element %zu)", weft_op_name(op),
                      weft_dtype_name(scene->dtype), plan_hosts_name(scene->hosts),
                      in_place ? ", in place" : "", r, i < COUNT ? "the reference" : "rank 0", i);
     }

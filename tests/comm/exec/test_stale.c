@@ -31,7 +31,7 @@ static int reduces(weft_comm *comm, int rank, int ranks)
     job_fill(send, WEFT_FLOAT64, rank, COUNT);
     memset(recv, 0xff, sizeof recv);
     CHECK_OK(weft_allreduce(comm, send, recv, COUNT, WEFT_FLOAT64, WEFT_SUM, NULL));
-    CHECK(job_wrong(recv, WEFT_FLOAT64, WEFT_SUM, ranks, COUNT) == 0);
+    CHECK_BITS(job_wrong(recv, WEFT_FLOAT64, WEFT_SUM, ranks, COUNT) == 0);
     return 0;
 }
 
@@ -152,7 +152,7 @@ static int slots_body(int rank, int ranks, void *arg)
             CHECK_OK(weft_comm_split(job.comm, 0, 0, &after[i], NULL));
             sum = 0;
             CHECK_OK(weft_allreduce(after[i], &one, &sum, 1, WEFT_INT32, WEFT_SUM, NULL));
-            CHECK(sum == ranks);
+            CHECK_BITS(sum == ranks);
         }
         for (int i = 0; i < 4; i++)
             CHECK_OK(weft_comm_destroy(after[i]));

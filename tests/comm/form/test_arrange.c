@@ -88,19 +88,19 @@ static int check_collectives(weft_comm *comm, int rank)
         in[i] = (int64_t)i * (rank + 1);
     CHECK_OK(weft_allreduce(comm, in, out, COUNT, WEFT_INT64, WEFT_SUM, NULL));
     for (int i = 0; i < COUNT; i++)
-        CHECK(out[i] == (int64_t)i * RANKS * (RANKS + 1) / 2);
+        CHECK_BITS(out[i] == (int64_t)i * RANKS * (RANKS + 1) / 2);
     CHECK_OK(weft_allgather(comm, in, all, COUNT, WEFT_INT64, NULL));
     for (int i = 0; i < RANKS * COUNT; i++)
-        CHECK(all[i] == (int64_t)(i % COUNT) * (i / COUNT + 1));
+        CHECK_BITS(all[i] == (int64_t)(i % COUNT) * (i / COUNT + 1));
     CHECK_OK(weft_reduce_scatter(comm, all, part, COUNT, WEFT_INT64, WEFT_SUM, NULL));
     for (int i = 0; i < COUNT; i++)
-        CHECK(part[i] == (int64_t)i * (rank + 1) * RANKS);
+        CHECK_BITS(part[i] == (int64_t)i * (rank + 1) * RANKS);
     for (int root = 0; root < RANKS; root++) {
         for (int i = 0; i < COUNT; i++)
             out[i] = rank == root ? i + root : -1;
         CHECK_OK(weft_broadcast(comm, out, out, COUNT, WEFT_INT64, root, NULL));
         for (int i = 0; i < COUNT; i++)
-            CHECK(out[i] == i + root);
+            CHECK_BITS(out[i] == i + root);
     }
     return 0;
 }

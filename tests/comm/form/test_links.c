@@ -60,12 +60,12 @@ static int use(weft_comm *comm, int rank, int ranks)
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         job_fill(in, WEFT_FLOAT32, rank, counts[i]);
         CHECK_OK(weft_allreduce(comm, in, out, counts[i], WEFT_FLOAT32, WEFT_SUM, NULL));
-        CHECK(job_wrong(out, WEFT_FLOAT32, WEFT_SUM, ranks, counts[i]) == 0);
+        CHECK_BITS(job_wrong(out, WEFT_FLOAT32, WEFT_SUM, ranks, counts[i]) == 0);
         int to = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks;
         CHECK_OK(
             weft_sendrecv(comm, in, counts[i], to, 5, out, counts[i], from, 5, WEFT_FLOAT32, NULL, NULL));
         job_fill(in, WEFT_FLOAT32, from, counts[i]);
-        CHECK(memcmp(in, out, counts[i] * sizeof *in) == 0);
+        CHECK_BITS(memcmp(in, out, counts[i] * sizeof *in) == 0);
     }
     free(in);
     free(out);
@@ -282,7 +282,7 @@ static int asleep_body(int rank, int ranks, void *arg)
         pthread_barrier_wait(
             &setup->all); /* with the message sent, as only the service thread can have seen to */
         CHECK_OK(weft_recv(job.comm, &sum, 1, WEFT_FLOAT32, 0, 7, NULL, NULL));
-        CHECK(sum == 1);
+        CHECK_BITS(sum == 1);
     }
     CHECK_OK(job_close(&job));
     return 0;

@@ -78,7 +78,7 @@ static int body(int rank, int ranks, void *arg)
     }
     job_fill(in, WEFT_FLOAT32, rank, 100);
     CHECK_OK(weft_allreduce(job.comm, in, out, 100, WEFT_FLOAT32, WEFT_SUM, NULL));
-    CHECK(job_wrong(out, WEFT_FLOAT32, WEFT_SUM, ranks, 100) == 0);
+    CHECK_BITS(job_wrong(out, WEFT_FLOAT32, WEFT_SUM, ranks, 100) == 0);
     CHECK_OK(job_close(&job));
     return 0;
 }

@@ -47,7 +47,7 @@ static int sum_is(weft_comm *comm, int member, int expected)
 {
     int32_t mine = member, sum = -1;
     CHECK_OK(weft_allreduce(comm, &mine, &sum, 1, WEFT_INT32, WEFT_SUM, NULL));
-    CHECK(sum == expected);
+    CHECK_BITS(sum == expected);
     return 0;
 }
 
@@ -71,21 +71,21 @@ static int even_body(int rank, int ranks, void *arg)
     if (rank % 2 == 0) {
         CHECK_OK(weft_comm_subset(job.comm, list, count, 3, &even, NULL));
         CHECK(weft_comm_size(even) == count && weft_comm_rank(even) == (ranks - 1) / 2 - rank / 2);
-        CHECK(sum_is(even, rank, sum) == 0);
+        CHECK_BITS(sum_is(even, rank, sum) == 0);
         /* One of itself, which needs nobody. */
         int self = weft_comm_rank(even);
         CHECK_OK(weft_comm_subset(even, &self, 1, 3, &inner, NULL));
-        CHECK(weft_comm_size(inner) == 1 && sum_is(inner, rank, rank) == 0);
+        CHECK_BITS(weft_comm_size(inner) == 1 && sum_is(inner, rank, rank) == 0);
         CHECK_OK(weft_comm_destroy(inner));
     }
     CHECK_OK(weft_send(job.comm, &sent, 1, WEFT_INT64, (rank + 1) % ranks, 3, NULL));
     CHECK_OK(weft_work_wait(work, -1));
-    CHECK(received == from);
+    CHECK_BITS(received == from);
     CHECK_OK(weft_work_free(work));
-    CHECK(sum_is(job.comm, rank, ranks * (ranks - 1) / 2) == 0);
+    CHECK_BITS(sum_is(job.comm, rank, ranks * (ranks - 1) / 2) == 0);
     CHECK_OK(weft_comm_destroy(job.comm));
     if (even) {
-        CHECK(sum_is(even, rank, sum) == 0);
+        CHECK_BITS(sum_is(even, rank, sum) == 0);
         CHECK_OK(weft_comm_destroy(even));
     }
     CHECK_OK(weft_context_close(job.context));
@@ -119,17 +119,17 @@ static int ring_body(int rank, int ranks, void *arg)
         int with_right[2] = {rank, right}, with_left[2] = {left, rank};
         weft_comm *first, *second;
         if (round == 2) {
-            CHECK(sum_is(job.comm, 0, 0) == 0);
+            CHECK_BITS(sum_is(job.comm, 0, 0) == 0);
             test_leak_take(&before);
         }
         CHECK_OK(weft_comm_subset(job.comm, rank % 2 ? with_left : with_right, 2, 9, &first, NULL));
         CHECK_OK(weft_comm_subset(job.comm, rank % 2 ? with_right : with_left, 2, 9, &second, NULL));
-        CHECK(sum_is(first, rank, rank + (rank % 2 ? left : right)) == 0);
-        CHECK(sum_is(second, rank, rank + (rank % 2 ? right : left)) == 0);
+        CHECK_BITS(sum_is(first, rank, rank + (rank % 2 ? left : right)) == 0);
+        CHECK_BITS(sum_is(second, rank, rank + (rank % 2 ? right : left)) == 0);
         CHECK_OK(weft_comm_destroy(first));
         CHECK_OK(weft_comm_destroy(second));
     }
-    CHECK(sum_is(job.comm, 0, 0) == 0);
+    CHECK_BITS(sum_is(job.comm, 0, 0) == 0);
     CHECK(test_leak_check(&before) == 0);
     CHECK_OK(job_close(&job));
     return 0;
@@ -164,7 +164,7 @@ static int arguments_body(int rank, int ranks, void *arg)
     CHECK(golden_matches("subset-without-caller"));
     CHECK(out == NULL);
     CHECK_OK(weft_comm_subset(job.comm, good, 3, 0, &out, NULL));
-    CHECK(sum_is(out, rank, 3) == 0);
+    CHECK_BITS(sum_is(out, rank, 3) == 0);
     CHECK_OK(weft_comm_destroy(out));
     CHECK_OK(job_close(&job));
     return 0;
@@ -192,9 +192,9 @@ static int differ_body(int rank, int ranks, void *arg)
         CHECK(golden_matches("subset-size-differs", "2", "2", "4", "0", "3"));
     }
     CHECK(out == NULL);
-    CHECK(sum_is(job.comm, rank, ranks * (ranks - 1) / 2) == 0);
+    CHECK_BITS(sum_is(job.comm, rank, ranks * (ranks - 1) / 2) == 0);
     CHECK_OK(weft_comm_subset(job.comm, list, 4, 3, &out, NULL));
-    CHECK(sum_is(out, rank, 6) == 0);
+    CHECK_BITS(sum_is(out, rank, 6) == 0);
     CHECK_OK(weft_comm_destroy(out));
     CHECK_OK(job_close(&job));
     return 0;
@@ -251,9 +251,9 @@ static int absent_body(int rank, int ranks, void *arg)
         CHECK(out == NULL && strstr(weft_error_detail(), expected));
         ++*passed;
     }
-    CHECK(sum_is(job.comm, rank, ranks * (ranks - 1) / 2) == 0);
+    CHECK_BITS(sum_is(job.comm, rank, ranks * (ranks - 1) / 2) == 0);
     CHECK_OK(weft_comm_subset(job.comm, list, 3, 2, &out, NULL));
-    CHECK(sum_is(out, rank, 3) == 0);
+    CHECK_BITS(sum_is(out, rank, 3) == 0);
     CHECK_OK(weft_comm_destroy(out));
     CHECK_OK(job_close(&job));
     return 0;
@@ -304,14 +304,14 @@ static int flood_body(int rank, int ranks, void *arg)
         CHECK_OK(weft_work_cancel(work));
         CHECK(weft_work_free(work) == WEFT_CANCELLED);
     }
-    CHECK(sum_is(job.comm, rank, 1) == 0);
+    CHECK_BITS(sum_is(job.comm, rank, 1) == 0);
     CHECK_OK(weft_comm_subset(job.comm, list, 2, 2, &out, NULL));
-    CHECK(sum_is(out, rank, 1) == 0);
+    CHECK_BITS(sum_is(out, rank, 1) == 0);
     CHECK_OK(weft_comm_destroy(out));
     for (int i = 0; i < FLOOD && rank == 0; i++) {
         byte = 0;
         CHECK_OK(weft_recv(job.comm, &byte, 1, WEFT_INT8, 1, 5, NULL, NULL));
-        CHECK(byte == 7);
+        CHECK_BITS(byte == 7);
     }
     CHECK_OK(job_close(&job));
     return 0;
@@ -343,15 +343,15 @@ static int used_body(int rank, int ranks, void *arg)
         ++*passed;
     }
     await(ranks - 1);
-    CHECK(sum_is(job.comm, rank, ranks * (ranks - 1) / 2) == 0); /* what was on its way has arrived */
+    CHECK_BITS(sum_is(job.comm, rank, ranks * (ranks - 1) / 2) == 0); /* what was on its way has arrived */
     for (int i = 0; i < 2; i++) { /* the clock does not hurry: it would be a minute else */
         CHECK(weft_comm_subset(job.comm, list, 3, 4, &out, NULL) == WEFT_TIMEOUT && out == NULL);
         CHECK((rank == late && i == 0) || golden_matches("subset-tag-used", "4"));
     }
     CHECK_OK(weft_comm_subset(job.comm, list, 3, 5, &out, NULL));
-    CHECK(sum_is(out, rank, 3) == 0);
+    CHECK_BITS(sum_is(out, rank, 3) == 0);
     CHECK_OK(weft_comm_destroy(out));
-    CHECK(sum_is(job.comm, rank, ranks * (ranks - 1) / 2) == 0);
+    CHECK_BITS(sum_is(job.comm, rank, ranks * (ranks - 1) / 2) == 0);
     CHECK(is_clear(job.comm));
     CHECK_OK(job_close(&job));
     return 0;
@@ -388,9 +388,9 @@ static int full_body(int rank, int ranks, void *arg)
     } else {
         await(1);
     }
-    CHECK(sum_is(job.comm, rank, ranks * (ranks - 1) / 2) == 0);
+    CHECK_BITS(sum_is(job.comm, rank, ranks * (ranks - 1) / 2) == 0);
     CHECK_OK(weft_comm_subset(job.comm, list, 2, 3, &out, NULL));
-    CHECK(sum_is(out, rank, 1) == 0);
+    CHECK_BITS(sum_is(out, rank, 1) == 0);
     CHECK(is_clear(job.comm));
     CHECK_OK(weft_comm_destroy(out));
     CHECK_OK(job_close(&job));

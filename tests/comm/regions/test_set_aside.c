@@ -146,7 +146,7 @@ static int reduces(weft_comm *comm, int rank, int ranks)
     float send[COUNT], recv[COUNT];
     job_fill(send, WEFT_FLOAT32, rank, COUNT);
     CHECK_OK(weft_allreduce(comm, send, recv, COUNT, WEFT_FLOAT32, WEFT_SUM, NULL));
-    CHECK(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, ranks, COUNT) == 0);
+    CHECK_BITS(job_wrong(recv, WEFT_FLOAT32, WEFT_SUM, ranks, COUNT) == 0);
     return 0;
 }
 

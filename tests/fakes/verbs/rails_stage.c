@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "tests/fakes/verbs/rdma_fake.h"
+#include "tests/support/patience.h"
 
 static const char *two_ports(void)
 {
@@ -103,7 +104,7 @@ void stage_chat(struct stage *stage, size_t most)
 /* All messages so far have come, once each and in order, in both directions. */
 void stage_finish_chat(struct stage *stage)
 {
-    int64_t limit_ns = weft_clock_ns() + 20000000000;
+    int64_t limit_ns = weft_clock_ns() + test_patient(20000000000);
     while (stage->nodes[0].message_count < stage->sent && weft_clock_ns() < limit_ns) {
         stage_chat(stage, stage->sent);
         conform_turn(&stage->world);
@@ -174,7 +175,7 @@ void stage_check_untouched(const struct stage *stage)
 
 void stage_until_qps(struct stage *stage, int qps)
 {
-    int64_t limit_ns = weft_clock_ns() + 15000000000;
+    int64_t limit_ns = weft_clock_ns() + test_patient(15000000000);
     while ((__builtin_popcount(stage->to->live) != qps || stage->to->held || stage->back->held ||
             stage->to->state != VERBS_LINK_UP || stage->back->state != VERBS_LINK_UP) &&
            weft_clock_ns() < limit_ns)
