@@ -120,6 +120,6 @@ gpu-kit:
 #: check-torch   the PyTorch backend's tests, with a torch of TORCH_VERSION (2.13.0) in $(BUILD)/torch
 .PHONY: check-torch
 check-torch:
-	$(Q)tests/scripts/deps.sh build check
+	$(Q)tests/scripts/deps.sh build check torch
 	+$(Q)$(again) lib-static
 	$(Q)BUILD=$(BUILD) tests/torch/check.sh

@@ -6,6 +6,7 @@
 #   build   compiler, make, pkg-config and what weft is built with
 #   check   what the tests of make check need beside that
 #   tools   other projects' programs that tests/tools/ runs: make check-tools
+#   torch   Python with headers, and a C++ compiler: make check-torch
 #   fuzz    clang with libFuzzer: make fuzz
 #   rdma    a virtual machine, and perftest to compare with: make check-rdma, perf-rdma
 #   cross   a compiler for aarch64
@@ -54,7 +55,16 @@ group_check() {
     need libcmocka-dev pkg-config --exists cmocka
     want libhwloc15 library libhwloc.so.15
     want iproute2 command -v ip
+    want procps command -v pgrep
+    want python3 command -v python3
     want mandoc command -v mandoc
+}
+
+group_torch() {
+    need python3 command -v python3
+    need python3-venv python3 -c 'import ensurepip'
+    need python3-dev test -e "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])' 2>/dev/null)/Python.h"
+    need g++ command -v g++
 }
 
 group_cross() {

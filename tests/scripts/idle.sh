@@ -28,7 +28,7 @@ used() {
 }
 
 declare -A last since
-while sleep "$((seconds < 10 ? 1 : 10))"; do
+while sleep "$((seconds < 100 ? 1 : 10))"; do
     names=() pids=()
     for file in "$folder"/*.pid; do
         read -r pid 2>/dev/null <"$file" || continue

@@ -48,7 +48,7 @@ common() {
     sweep 2
     sweep 4
     mode "communicators by name, each made three times" 3 recreate
-    mode "a rank that comes late is named, and the next attempt works" 3 late
+    mode "a rank that comes late is named, and the next attempt works" 3 late 3 "$work/gave-up-3"
     mode "contexts one after the other" 3 reopen
     mode "signal dispositions stay, a forked child is refused" 2 quiet
     mode "a communicator of the first ranks only" 3 part

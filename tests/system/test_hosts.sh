@@ -77,7 +77,8 @@ done
 provider="tcp;ofi_rxm"
 if [[ $skipped == 0 ]]; then
     start 29612 -b 1M -e 1M -n 1000000 -c 0
-    sleep 3
+    # All have joined when rank 0 has printed the head of its table.
+    while ! grep -q 'transport$' "$work/out0" && kill -0 "${pids[0]}" 2>/dev/null; do sleep 0.1; done
     victim=$(pgrep -P "${pids[3]}" | head -1)
     kill -KILL "$victim"
     named=0

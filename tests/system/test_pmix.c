@@ -2,7 +2,7 @@
 /* PMIx. Without arguments: what can be seen without a launcher (who wins, silent servers, missing libraries). With
  * one: a rank of a job that a PMIx launcher has started, which test_pmix.sh and test_pmix_slurm.sh do:
  *   recreate      several communicators by name, each made several times
- *   late          some ranks miss the first attempt, and are named; the second attempt works
+ *   late RANKS PATH       rank 1 misses the first attempt, and is named; the second attempt works. PATH begins names of files
  *   reopen        closes the context, which finalises PMIx, and begins again
  *   quiet         PMIx leaves signal dispositions alone; a forked child is refused
  *   explicit      torchrun's variables are there, and PMIx is not even loaded
@@ -89,19 +89,41 @@ static int recreate(weft_context *context)
     return 0;
 }
 
-static int late(weft_context *context)
+/* A file for each rank that has given up; the ranks' hosts are all this machine. */
+static int say_given_up(const char *path, int rank)
+{
+    char name[512];
+    snprintf(name, sizeof name, "%s.%d", path, rank);
+    FILE *file = fopen(name, "we");
+    CHECK(file && fclose(file) == 0);
+    return 0;
+}
+
+static void await_given_up(const char *path, int ranks, int me)
+{
+    char name[512];
+    for (int rank = 0; rank < ranks; rank++) {
+        snprintf(name, sizeof name, "%s.%d", path, rank);
+        while (rank != me && access(name, F_OK) != 0)
+            usleep(10000);
+    }
+}
+
+/* Rank 1 comes when the others have given up. */
+static int late(weft_context *context, int ranks, const char *path)
 {
     int me = atoi(getenv("PMIX_RANK"));
     weft_comm *comm;
     char expected[32];
     if (me == 1) {
-        usleep(1800000);
+        await_given_up(path, ranks, me);
     } else {
         int64_t start_ms = now_ms();
         CHECK(make(context, "late", 1000, &comm) == WEFT_RANKS_ABSENT);
         CHECK(now_ms() - start_ms < 20000);
         snprintf(expected, sizeof expected, me == 0 ? "rank 1 of" : "rank 1");
         CHECK(strstr(weft_error_detail(), expected));
+        CHECK(say_given_up(path, me) == 0);
     }
     CHECK(make(context, "late", 30000, &comm) == 0);
     CHECK(is_sound(comm));
@@ -221,8 +243,8 @@ static int be_rank(int argc, char **argv)
     CHECK(weft_context_open(NULL, &context) == 0);
     if (strcmp(argv[1], "recreate") == 0)
         failed = recreate(context);
-    else if (strcmp(argv[1], "late") == 0)
-        failed = late(context);
+    else if (strcmp(argv[1], "late") == 0 && argc == 4)
+        failed = late(context, atoi(argv[2]), argv[3]);
     else if (strcmp(argv[1], "reopen") == 0)
         failed = reopen(context);
     else if (strcmp(argv[1], "quiet") == 0)

@@ -56,7 +56,7 @@ if unshare -u true 2>/dev/null; then
     launch=("$mpirun" --oversubscribe --host "nodea:2,nodeb:2")
     mode "two hosts: what the launcher knows of ranks and nodes" 4 facts 2 2
     mode "two hosts: communicators by name, each made three times" 4 recreate
-    mode "two hosts: a rank that comes late is named, and the next attempt works" 4 late
+    mode "two hosts: a rank that comes late is named, and the next attempt works" 4 late 4 "$work/gave-up-4"
     job 4 sh -c "'$ranks' recreate && '$ranks' recreate"
     if [[ $rc == 0 && $(grep -c "is fine" "$work/out") == 8 ]]; then
         ok "two hosts: two programs, one after the other, in one job"

@@ -3,11 +3,12 @@
 # Runs the tests that need an RDMA device, and counts them: tests/vm/check.sh TEST...
 #
 # RDMA_DEVICE unset: in virtual machines. Scripts that say "# hosts: N" among their first lines get N machines of
-# their own, each runs the script; "# hosts: 0" is a script that starts its machines itself. All others, programs and
-# scripts, share one machine with two devices and run one after the other.
-# RDMA_TIMEOUT is the seconds that this one has (900). Where there can be no machine all is skipped, if tests/skips allows that.
+# their own, each runs the script; "# hosts: 0" is a script that starts its machines itself. Of all others, programs and
+# scripts, each four share one machine with two devices and run one after the other there; each has the time limit of tests/run.sh.
+# RDMA_TIMEOUT is the seconds that such a machine has (1800). Where there can be no machine all is skipped, if tests/skips allows that.
 # RDMA_DEVICE=mlx5_0, or a list with commas: with these devices of this system; what needs machines is skipped.
 set -u
+EACH=4
 cd "$(dirname "$0")/../.." || exit 1
 export BUILD=${BUILD:-build}
 
@@ -46,6 +47,8 @@ if ! answer=$(tests/vm/kernel.sh); then
     exit 0
 fi
 steps=()
-((${#shared[@]} == 0)) || steps+=("TEST_JOBS=1 TEST_LOGS=$BUILD/rdma-logs/shared TEST_RUNNER=tests/vm/resources.sh tests/vm/run.sh --timeout ${RDMA_TIMEOUT:-900} -- tests/run.sh ${shared[*]}")
+for ((n = 0; n < ${#shared[@]}; n += EACH)); do
+    steps+=("TEST_JOBS=1 TEST_LOGS=$BUILD/rdma-logs/shared.$((n / EACH + 1)) TEST_RUNNER=tests/vm/resources.sh tests/vm/run.sh --timeout ${RDMA_TIMEOUT:-1800} -- tests/run.sh ${shared[*]:n:EACH}")
+done
 ((${#own[@]} == 0)) || steps+=("TEST_JOBS=1 TEST_LOGS=$BUILD/rdma-logs/own TEST_RUNNER=tests/vm/hosts.sh tests/run.sh ${own[*]}")
 exec tests/scripts/sum.sh "${steps[@]}"

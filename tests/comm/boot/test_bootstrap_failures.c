@@ -15,18 +15,21 @@
 #include "base/clock.h"
 #include "comm/boot/boot.h"
 #include "tests/support/boot_party.h"
+#include "tests/support/patience.h"
 
 static int late_body(int rank, int ranks, void *arg)
 {
     pthread_barrier_t *done = arg;
     struct party party;
     CHECK_OK(party_open(&party, rank, ranks, "", PATIENCE_MS));
+    pthread_barrier_wait(done);
     if (rank != 6 && rank != 9) {
         struct weft_blob *blobs;
-        CHECK(weft_bootstrap_allgather(party.b, "allgather", "x", 1, &blobs, weft_deadline_ns(300)) ==
-              WEFT_TIMEOUT);
+        CHECK(weft_bootstrap_allgather(party.b, "allgather", "x", 1, &blobs,
+                                       weft_deadline_ns(test_patient(300))) == WEFT_TIMEOUT);
         CHECK(party_detail_has("allgather: deadline passed, ranks 6, 9 of 11 did not come"));
-        CHECK(weft_bootstrap_barrier(party.b, "barrier", weft_deadline_ns(300)) == WEFT_TIMEOUT);
+        CHECK(weft_bootstrap_barrier(party.b, "barrier", weft_deadline_ns(test_patient(300))) ==
+              WEFT_TIMEOUT);
     }
     pthread_barrier_wait(done);
     CHECK(weft_bootstrap_failure(party.b, NULL, 0) == WEFT_OK);
@@ -39,8 +42,10 @@ static int late_root_body(int rank, int ranks, void *arg)
     pthread_barrier_t *done = arg;
     struct party party;
     CHECK_OK(party_open(&party, rank, ranks, "", PATIENCE_MS));
+    pthread_barrier_wait(done);
     if (rank != 0) {
-        CHECK(weft_bootstrap_barrier(party.b, "barrier", weft_deadline_ns(200)) == WEFT_TIMEOUT);
+        CHECK(weft_bootstrap_barrier(party.b, "barrier", weft_deadline_ns(test_patient(200))) ==
+              WEFT_TIMEOUT);
         CHECK(party_detail_has("barrier: deadline passed, rank 0 of 6 did not come"));
     }
     pthread_barrier_wait(done);
