@@ -90,7 +90,7 @@ count() {
 # test's own, assertions of ranks ("file.c:12: ..."), sanitizers' reports. The summary at the end names tests twice.
 NO_NEWS='^\[       OK \]\|^\[ RUN      \]\|^\[==========\]\|^\[  PASSED  \]'
 blame() {
-    local bad='^\[  ERROR   \]|^\[  FAILED  \]|^(not ok|FAIL(ED)?:?|WRONG|HANG|SLOW) |[a-z_0-9]+\.[ch]:[0-9]+: |runtime error: '
+    local bad='^\[  ERROR   \]|^\[  FAILED  \]|^(not ok|FAIL(ED)?:?|WRONG:?|HANG|SLOW) |[a-z_0-9]+\.[ch]:[0-9]+: |runtime error: '
     bad+='|^(==[0-9]+==)?(ERROR|WARNING|SUMMARY|FATAL): |^leak: '
     grep -av "$NO_NEWS" "$1" | grep -aE -B 3 -A 12 "$bad" | awk '!/^\[  FAILED  \]/ || !seen[$0]++' | head -n 150
 }

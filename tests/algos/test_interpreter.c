@@ -26,12 +26,14 @@ static void expect_right(const struct weft_plan_request *request, struct interpr
     options.ordered = !request->strict && weft_algorithm_keeps_order(request->collective, request->algorithm);
     if (weft_plans_make(request, &plans) != WEFT_OK)
         fail_msg("%s", weft_error_detail());
-    if (plan_interpret(CONST(plans), request->ranks, &options, &why) != INTERPRETED_RIGHT)
-        fail_msg("%s by %s, %u ranks, root %d%s%s%s, window %u, %zu elements, seed %d%s: %s",
-                 weft_collective_name(request->collective), weft_algorithm_name(request->algorithm),
-                 request->ranks, request->root, request->in_place ? ", in place" : "",
-                 request->unequal ? ", unequal" : "", request->strict ? ", strict" : "", options.window,
-                 options.count, (int)options.seed, options.eager ? ", eager" : "", why);
+    enum interpreted end = plan_interpret(CONST(plans), request->ranks, &options, &why);
+    if (end != INTERPRETED_RIGHT)
+        fail_msg("%s%s by %s, %u ranks, root %d%s%s%s, window %u, %zu elements, seed %d%s: %s",
+                 end == INTERPRETED_WRONG ? "WRONG: " : "", weft_collective_name(request->collective),
+                 weft_algorithm_name(request->algorithm), request->ranks, request->root,
+                 request->in_place ? ", in place" : "", request->unequal ? ", unequal" : "",
+                 request->strict ? ", strict" : "", options.window, options.count, (int)options.seed,
+                 options.eager ? ", eager" : "", why);
     weft_plans_free(plans, request->ranks);
 }
 

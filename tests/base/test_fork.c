@@ -223,7 +223,7 @@ static int calls_body(int rank, int ranks, void *arg)
         }
         CHECK_OK(weft_work_wait(work, -1));
         CHECK_OK(weft_work_free(work));
-        CHECK(job_wrong(memory, WEFT_FLOAT32, WEFT_SUM, ranks, COUNT) == 0);
+        CHECK_BITS(job_wrong(memory, WEFT_FLOAT32, WEFT_SUM, ranks, COUNT) == 0);
         int status;
         CHECK(waitpid(child, &status, 0) == child);
         if (status) {
@@ -231,7 +231,7 @@ static int calls_body(int rank, int ranks, void *arg)
             return 1;
         }
         CHECK_OK(weft_allreduce(job.comm, input, output, COUNT, WEFT_FLOAT32, WEFT_SUM, NULL));
-        CHECK(job_wrong(output, WEFT_FLOAT32, WEFT_SUM, ranks, COUNT) == 0);
+        CHECK_BITS(job_wrong(output, WEFT_FLOAT32, WEFT_SUM, ranks, COUNT) == 0);
     }
     CHECK_OK(weft_mem_free(job.context, memory));
     CHECK_OK(job_close(&job));

@@ -40,11 +40,15 @@ static inline int run_all(const struct CMUnitTest *tests, size_t count)
         if (!(condition))                                                                                    \
             fail_msg("wanted: %s", #condition);                                                              \
     } while (0)
-#define assert_null(pointer)            assert_true(!(pointer))
-#define assert_non_null(pointer)        assert_true(pointer)
-#define assert_int_equal(a, b)          assert_true((long long)(a) == (long long)(b))
-#define assert_memory_equal(a, b, size) assert_true(!memcmp(a, b, size))
-#define assert_string_equal(a, b)       assert_true(!strcmp(a, b))
-#define skip()                          return
+#define assert_memory_equal(a, b, size)                                                                      \
+    do {                                                                                                     \
+        if (memcmp(a, b, size))                                                                              \
+            fail_msg("WRONG: not the same bytes: %s, %s", #a, #b);                                           \
+    } while (0)
+#define assert_null(pointer)      assert_true(!(pointer))
+#define assert_non_null(pointer)  assert_true(pointer)
+#define assert_int_equal(a, b)    assert_true((long long)(a) == (long long)(b))
+#define assert_string_equal(a, b) assert_true(!strcmp(a, b))
+#define skip()                    return
 
 #endif

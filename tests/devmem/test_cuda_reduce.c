@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "devmem/cuda/kernels.h"
+#include "tests/support/bits.h"
 #include "tests/support/cuda_checks.h"
 #include "tests/support/cuda_scene.h"
 
@@ -137,7 +138,7 @@ static void test_sum(void **state)
     assert_int_equal(ran.block, WEFT_KERNEL_THREADS);
     for (int i = 0; i < COUNT; i++) {
         float wanted = 3 + 2 * (float)i;
-        assert_true(((float *)fake->look(c))[i] == wanted && ((float *)fake->look(d))[i] == wanted &&
+        assert_bits(((float *)fake->look(c))[i] == wanted && ((float *)fake->look(d))[i] == wanted &&
                     ((float *)pinned)[i] == wanted);
     }
     reduction.count = 0;

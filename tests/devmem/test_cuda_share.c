@@ -20,6 +20,7 @@
 #include <cmocka.h>
 
 #include "devmem/cuda/handle.h"
+#include "tests/support/bits.h"
 #include "tests/support/cuda_scene.h"
 #include "tests/support/skip.h"
 
@@ -168,7 +169,7 @@ static void in_child(void (*test)(void))
 static int holds(const void *memory, char value)
 {
     const char *bytes = fake->look(memory);
-    return bytes && bytes[0] == value && bytes[SCENE_BYTES - 1] == value;
+    return bytes && BITS_AGREE(bytes[0] == value && bytes[SCENE_BYTES - 1] == value);
 }
 
 /* What the peer has announced, in this process; where descriptors may not be fetched, the test ends. */

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "devmem/share_wire.h"
 #include "examples/device-sim/sim.h"
+#include "tests/support/bits.h"
 #include "tests/support/cuda_scene.h"
 #include "tests/support/device_suite.h"
 
@@ -126,7 +127,7 @@ static int holds(struct rank *rank, const char *memory, int byte)
     char found[BYTES], expected[BYTES];
     device_get(&rank->world, found, memory, BYTES);
     memset(expected, byte, BYTES);
-    return memcmp(found, expected, BYTES) == 0;
+    return BITS_AGREE(memcmp(found, expected, BYTES) == 0);
 }
 
 static void assert_said(const char *part)

@@ -15,6 +15,7 @@
 #include "devmem/cuda/kernels.h"
 #include "devmem/reduce.h"
 #include "tests/fakes/drivers/cuda_kernels.h"
+#include "tests/support/bits.h"
 #include "tests/support/reduce_reference.h"
 
 #define COUNT_MAX  70000
@@ -340,7 +341,7 @@ static void check_specials(struct job job)
     for (size_t i = 0; i < job.count; i += 7) {
         reference_bits elements[] = {specials[i % count], specials[i / count % count],
                                      specials[i / count / count]};
-        assert_true(reference_get(job.dtype, outputs[0] + GUARD, i) ==
+        assert_bits(reference_get(job.dtype, outputs[0] + GUARD, i) ==
                     reference_reduce(job.dtype, job.op, elements, 3, 0));
     }
 }
@@ -385,9 +386,9 @@ static void batches(void **state)
         const float *result = destinations[p][0];
         for (size_t i = 0; i < reductions[p].count; i++) {
             const float *a = sources[p][0], *b = sources[p][1], *c = sources[p][2];
-            assert_true(result[i] == (p % 2 ? a[i] + b[i] + c[i] : a[i] + b[i]));
+            assert_bits(result[i] == (p % 2 ? a[i] + b[i] + c[i] : a[i] + b[i]));
         }
-        assert_true(result[-1] == 0 && result[reductions[p].count] == 0);
+        assert_bits(result[-1] == 0 && result[reductions[p].count] == 0);
     }
 }
 
@@ -414,7 +415,7 @@ static void copies(void **state)
         for (size_t p = 0; p < 3; p++) {
             const unsigned char *to = jobs[p].destination;
             assert_memory_equal(to, jobs[p].source, sizes[p]);
-            assert_true(to[-1] == GUARD_BYTE && to[sizes[p]] == GUARD_BYTE);
+            assert_bits(to[-1] == GUARD_BYTE && to[sizes[p]] == GUARD_BYTE);
         }
     }
     static unsigned char from[40000], to[40000];

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "devmem/reduce.h"
+#include "tests/support/bits.h"
 #include "tests/support/reduce_reference.h"
 
 #define COUNT_MAX  4200
@@ -217,7 +218,7 @@ static void compare(const struct job *job, const reference_bits *const *inputs)
         reference_bits wanted =
             reference_reduce(job->dtype, job->op, elements, job->source_count, job->finish);
         if (got != wanted)
-            fail_msg("%s %s %s of %#llx %#llx %#llx, finish %u: %#llx, wanted %#llx", job->isa,
+            fail_msg("WRONG: %s %s %s of %#llx %#llx %#llx, finish %u: %#llx, wanted %#llx", job->isa,
                      weft_dtype_name(job->dtype), weft_op_name(job->op), (unsigned long long)elements[0],
                      (unsigned long long)elements[1], (unsigned long long)elements[2], (unsigned)job->finish,
                      (unsigned long long)got, (unsigned long long)wanted);
@@ -317,10 +318,10 @@ static void check_scale(weft_dtype dtype, size_t count, size_t skew)
         memcpy(before, from + skew, size);
         unsigned char guard = result[size] = GUARD_BYTE;
         assert_int_equal(weft_scale(dtype, result, from + skew, count, scalar), WEFT_OK);
-        assert_int_equal(result[size], guard);
+        assert_bits(result[size] == guard);
         for (size_t i = 0; i < count; i++) {
             elements[0] = reference_get(dtype, before, i);
-            assert_true(reference_get(dtype, result, i) ==
+            assert_bits(reference_get(dtype, result, i) ==
                         reference_reduce(dtype, WEFT_PROD, elements, 2, 0));
         }
     }
@@ -336,13 +337,12 @@ static void scaling(void **state)
     const int16_t ints[] = {300, -300}, factor = 300;
     int16_t products[2];
     assert_int_equal(weft_scale(WEFT_INT16, products, ints, 2, &factor), WEFT_OK);
-    assert_int_equal(products[0], 24464); /* 90000 - 65536 */
-    assert_int_equal(products[1], -24464);
+    assert_bits(products[0] == 24464 && products[1] == -24464); /* 90000 - 65536 */
     unsigned char byte = 1, untouched = 7;
     assert_int_equal(weft_scale(WEFT_BOOL, &untouched, &byte, 1, &byte), WEFT_UNSUPPORTED);
     assert_int_equal(weft_scale((weft_dtype)-1, &untouched, &byte, 1, &byte), WEFT_UNSUPPORTED);
     assert_int_equal(weft_scale(WEFT_DTYPE_COUNT, &untouched, &byte, 1, &byte), WEFT_UNSUPPORTED);
-    assert_int_equal(untouched, 7);
+    assert_bits(untouched == 7);
 }
 
 static void unsupported_pairs_are_null(void **state)
@@ -382,7 +382,7 @@ static void copies_copy(void **state)
             copies[c](to + skew, from + back, size);
             assert_memory_equal(to + skew, from + back, size);
             for (size_t i = 1; i <= GUARD; i++)
-                assert_true(to[skew - i] == GUARD_BYTE && to[skew + size + i - 1] == GUARD_BYTE);
+                assert_bits(to[skew - i] == GUARD_BYTE && to[skew + size + i - 1] == GUARD_BYTE);
         }
     }
 }
@@ -398,8 +398,8 @@ static void large_copies_copy(void **state)
         from[i] = (unsigned char)(i * 31 + i / 4096);
     memset(to, GUARD_BYTE, size + 64);
     weft_copy(to + 3, from + 5, size);
-    assert_int_equal(memcmp(to + 3, from + 5, size), 0);
-    assert_true(to[2] == GUARD_BYTE && to[size + 3] == GUARD_BYTE);
+    assert_bits(memcmp(to + 3, from + 5, size) == 0);
+    assert_bits(to[2] == GUARD_BYTE && to[size + 3] == GUARD_BYTE);
     free(from);
     free(to);
 }

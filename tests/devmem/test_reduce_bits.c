@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "devmem/reduce.h"
+#include "tests/support/bits.h"
 #include "tests/support/reduce_reference.h"
 
 #ifdef __x86_64__
@@ -164,15 +165,15 @@ static void complex_arithmetic(void **state)
         double wide[4];
         const char *name = reference_isas[isa];
         weft_reduce_find_isa(name, WEFT_COMPLEX64, WEFT_PROD)(single, (const void *[]){a, b}, 2, 2, 0);
-        assert_true(single[0] == -5 && single[1] == 10);
-        assert_true(isinf(single[2]) && isnan(single[3])); /* no rescue of infinities */
+        assert_bits(single[0] == -5 && single[1] == 10);
+        assert_bits(isinf(single[2]) && isnan(single[3])); /* no rescue of infinities */
         weft_reduce_find_isa(name, WEFT_COMPLEX128, WEFT_PROD)(wide, (const void *[]){c, d}, 2, 2, 0);
-        assert_true(wide[0] == -5 && wide[1] == 10);
-        assert_true(wide[2] == 0x1p53 && wide[3] == 2);
+        assert_bits(wide[0] == -5 && wide[1] == 10);
+        assert_bits(wide[2] == 0x1p53 && wide[3] == 2);
         weft_reduce_find_isa(name, WEFT_COMPLEX128, WEFT_AVG)(wide, (const void *[]){c, d}, 2, 1, 4);
-        assert_true(wide[0] == 1 && wide[1] == 1.5);
+        assert_bits(wide[0] == 1 && wide[1] == 1.5);
         weft_reduce_find_isa(name, WEFT_COMPLEX64, WEFT_SUM)(single, (const void *[]){a, b}, 2, 1, 0);
-        assert_true(single[0] == 4 && single[1] == 6);
+        assert_bits(single[0] == 4 && single[1] == 6);
     }
 }
 
@@ -191,12 +192,12 @@ static void averages_of_integers(void **state)
                                                                        2, 4, 2);
         weft_reduce_find_isa(reference_isas[isa], WEFT_UINT16, WEFT_AVG)(unsigned_results,
                                                                          (const void *[]){c, d}, 2, 2, 2);
-        assert_int_equal(signed_results[0], -28); /* 200 is -56 */
-        assert_int_equal(signed_results[1], 28);
-        assert_int_equal(signed_results[2], -3);
-        assert_int_equal(signed_results[3], -64);
-        assert_int_equal(unsigned_results[0], 0);
-        assert_int_equal(unsigned_results[1], 7);
+        assert_bits(signed_results[0] == -28); /* 200 is -56 */
+        assert_bits(signed_results[1] == 28);
+        assert_bits(signed_results[2] == -3);
+        assert_bits(signed_results[3] == -64);
+        assert_bits(unsigned_results[0] == 0);
+        assert_bits(unsigned_results[1] == 7);
     }
 }
 

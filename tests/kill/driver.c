@@ -229,6 +229,16 @@ static int was_rash(const struct job *job)
     return rash && !job->hung;
 }
 
+/* What a case is called that is not good. The word WRONG is for wrong bits alone. */
+static const char *verdict(const struct job *job, int bad)
+{
+    for (int rank = 0; rank < job->world->c.ranks; rank++) {
+        if (strncmp(job->world->reports[rank].complaint, "WRONG: ", 7) == 0)
+            return "WRONG";
+    }
+    return job->hung ? "HANG" : bad ? "FAIL" : "SLOW";
+}
+
 static void settle(struct job *job, struct kill_score *score)
 {
     const struct kill_case *c = &job->world->c;
@@ -263,7 +273,7 @@ static void settle(struct job *job, struct kill_score *score)
     score->wrong += (unsigned)(bad != 0);
     score->slow += (unsigned)slow;
     if (bad || slow)
-        show(job, job->hung ? "HANG" : bad ? "WRONG" : "SLOW");
+        show(job, verdict(job, bad));
 }
 
 void kill_prepare(void)

@@ -174,7 +174,7 @@ static int check_bits(struct rank *me, int op)
         wrong += me->recv[i] != element(i, op) * (ranks * (ranks + 1) / 2);
     if (!wrong)
         return 0;
-    return complain(me, "%d of %d elements are wrong in operation %d", wrong, me->c->count, op);
+    return complain(me, "WRONG: %d of %d elements in operation %d", wrong, me->c->count, op);
 }
 
 static int allreduce(struct rank *me, int op)
@@ -250,7 +250,7 @@ static int check_untouched(struct rank *me)
         wrong += ((const uint8_t *)me->send)[i] != OVERWRITTEN;
         wrong += ((const uint8_t *)me->recv)[i] != OVERWRITTEN;
     }
-    return wrong ? complain(me, "%zu bytes changed after the call had returned an error", wrong) : 0;
+    return wrong ? complain(me, "WRONG: %zu bytes changed after the call had returned an error", wrong) : 0;
 }
 
 static int live(struct rank *me)

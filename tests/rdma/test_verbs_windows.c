@@ -12,6 +12,7 @@
 #include <weft/weft.h>
 
 #include "tests/rdma/opened_rails.h"
+#include "tests/support/bits.h"
 #include "tests/support/skip.h"
 #include "transport/verbs/async.h"
 #include "transport/verbs/region.h"
@@ -204,7 +205,7 @@ static struct ibv_wc stage_write(struct stage *stage, int offset, uint32_t size,
 static void stage_expect(const struct stage *stage, int offset, int size)
 {
     for (int i = 0; i < (int)sizeof stage->target; i++)
-        assert_int_equal(stage->target[i], i >= offset && i < offset + size ? 's' : 0);
+        assert_bits(stage->target[i] == (i >= offset && i < offset + size ? 's' : 0));
 }
 
 static void stage_close(struct stage *stage)

@@ -12,7 +12,7 @@ started=$SECONDS
 WEFT_KILLS=${WEFT_KILLS:-10000} WEFT_KILL_JOBS=${WEFT_KILL_JOBS:-1} "$build/tests/system/test_kill" >"$log" 2>&1 </dev/null
 rc=$?
 grep -aE '^(seed|shm:|tcp:|ofi |stopped, )' "$log"
-grep -aA 12 -E '^(WRONG|HANG|SLOW) ' "$log" | head -n 120
+grep -aA 12 -E '^(WRONG|FAIL|HANG|SLOW) ' "$log" | head -n 120
 deaths=$(sed -n 's/^[^:]*: \([0-9]*\) deaths,.*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')
 echo "$deaths deaths in $((SECONDS - started)) s, exit status $rc; all of it in $log"
 echo "$((rc == 0)) passed, $((rc != 0)) failed, 0 skipped"

@@ -61,7 +61,7 @@ static int pass(weft_comm *comm, int rank, uint8_t *memory, size_t size, int tur
     size_t wrong = 0;
     for (size_t i = 0; i < size; i++)
         wrong += memory[i] != byte_of(turn, i);
-    CHECK(wrong == 0);
+    CHECK_BITS(wrong == 0);
     return 0;
 }
 

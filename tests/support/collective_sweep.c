@@ -106,8 +106,8 @@ int collective_check(weft_comm *comm, const struct case_shape *shape, int starte
                 weft_strerror(status), weft_error_detail());
     size_t wrong = status == WEFT_OK ? case_wrong(shape, rank, &made) : 0;
     if (wrong)
-        fprintf(stderr, "WRONG: rank %u: %s%s: %zu elements wrong\n", rank,
-                case_name(shape, name, sizeof name), started ? ", started" : "", wrong);
+        fprintf(stderr, "WRONG: rank %u: %s%s: %zu elements\n", rank, case_name(shape, name, sizeof name),
+                started ? ", started" : "", wrong);
     CHECK_OK(weft_work_free(work));
     case_free(&made);
     return status != WEFT_OK || wrong;

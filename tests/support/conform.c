@@ -13,6 +13,7 @@
 #include <weft/weft.h>
 
 #include "base/clock.h"
+#include "tests/support/bits.h"
 #include "tests/support/oob.h"
 #include "tests/support/patience.h"
 #include "tests/support/watcher.h"
@@ -227,11 +228,11 @@ void conform_fill(uint8_t *bytes, size_t size, uint32_t seed)
 int conform_matches(const struct conform_node *node, size_t index, size_t size, uint32_t seed)
 {
     const struct conform_message *message = &node->messages[index];
-    if (message->size != size)
+    if (!BITS_AGREE(message->size == size))
         return 0;
     uint8_t *expected = must(malloc(size + 1));
     conform_fill(expected, size, seed);
-    int same = memcmp(node->bytes + message->offset, expected, size) == 0;
+    int same = BITS_AGREE(memcmp(node->bytes + message->offset, expected, size) == 0);
     free(expected);
     return same;
 }

@@ -12,6 +12,7 @@
 #include <weft/weft.h>
 
 #include "base/clock.h"
+#include "tests/support/bits.h"
 #include "tests/support/conform.h"
 #include "tests/support/oob.h"
 #include "tests/support/effort.h"
@@ -308,11 +309,10 @@ static void many_links_deliver(void **state)
         conform_until(&world, &node->message_count, rounds * (uint32_t)(count - 1));
         for (size_t i = 0; i < node->message_count; i++) {
             uint32_t message[3];
-            assert_int_equal(node->messages[i].size, sizeof message);
+            assert_bits(node->messages[i].size == sizeof message);
             memcpy(message, node->bytes + node->messages[i].offset, sizeof message);
-            assert_true(message[0] < (uint32_t)count);
-            assert_int_equal(message[1], to);
-            assert_int_equal(message[2], next[message[0]]++);
+            assert_bits(message[0] < (uint32_t)count && message[1] == (uint32_t)to);
+            assert_bits(message[2] == next[message[0]]++);
         }
     }
     free(links);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "tests/support/bits.h"
 #include "tests/support/conform.h"
 #include "tests/support/read_only.h"
 
@@ -91,8 +92,7 @@ static void puts_arrive_whole(void **state)
         conform_until(&pair.world, &pair.to->filled_count, i + 1);
         assert_int_equal(pair.to->filled[i], 1000 + i);
         assert_memory_equal(target + 3, source + 5, sizes[i]);
-        assert_int_equal(target[2], 0xcc);
-        assert_int_equal(target[3 + sizes[i]], 0xcc);
+        assert_bits(target[2] == 0xcc && target[3 + sizes[i]] == 0xcc);
         conform_until(&pair.world, &pair.from->put_done_count, i + 1);
         assert_int_equal(pair.from->put_done[i], 2000 + i);
         assert_int_equal(pair.from->put_status[i], 0);
@@ -232,7 +232,7 @@ static void withdrawn_rbufs_stay_untouched(void **state)
     conform_settle(&pair.world);
     assert_int_equal(pair.to->filled_count, 1);
     for (size_t i = 0; i < sizeof target; i++)
-        assert_int_equal(target[i], 0x11);
+        assert_bits(target[i] == 0x11);
     dereg(pair.from, source_region);
     dereg(pair.to, other_region);
     conform_close(&pair.world);
@@ -330,7 +330,7 @@ static void recalled_memory_stays_untouched(void **state)
     for (int i = 0; i < 20; i++)
         conform_settle(&pair.world);
     assert_memory_equal(before, target, COUNT * SIZE);
-    assert_true(is_old_or_sent(target, sent, COUNT * SIZE));
+    assert_bits(is_old_or_sent(target, sent, COUNT * SIZE));
     assert_int_equal(pair.to->filled_count, filled);
     assert_int_equal(pair.from->put_done_count, done);
     dereg(pair.from, source_region);

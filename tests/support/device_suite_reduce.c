@@ -143,11 +143,10 @@ static void try_once(struct bench *bench, const struct trial *trial)
     for (int d = 0; d < DESTINATIONS; d++) {
         size_t skipped = trial->in_place >= 0 && d == 0 ? ROOM : 0;
         if (memcmp(found + room_of(d) + skipped, expected + room_of(d) + skipped, ROOM - skipped) != 0)
-            fail_msg(
-                "%s of %s, %u sources, %u destinations, %zu elements, finish %u, in place %d, scaled %d: "
-                "destination %d differs",
-                weft_op_name(trial->op), weft_dtype_name(trial->dtype), trial->sources, trial->destinations,
-                trial->count, trial->finish, trial->in_place, trial->scaled, d);
+            fail_msg("WRONG: %s of %s, %u sources, %u destinations, %zu elements, finish %u, in place %d, "
+                     "scaled %d: destination %d differs",
+                     weft_op_name(trial->op), weft_dtype_name(trial->dtype), trial->sources,
+                     trial->destinations, trial->count, trial->finish, trial->in_place, trial->scaled, d);
     }
     if (trial->in_place < 0)
         return;

@@ -84,7 +84,7 @@ static int check_list(weft_comm *comm, const size_t *counts, size_t tensors, int
     if (work)
         CHECK_OK(weft_work_wait(work, -1));
     CHECK_OK(weft_work_free(work));
-    CHECK(list_end(list, rank) == 0);
+    CHECK_BITS(list_end(list, rank) == 0);
     return 0;
 }
 
@@ -230,7 +230,7 @@ static int reduced_body(int rank, int ranks, void *arg)
         free((void *)(uintptr_t)sends[t]);
         free(expected[t]);
     }
-    CHECK(wrong == 0);
+    CHECK_BITS(wrong == 0);
     CHECK_OK(job_close(&job));
     return 0;
 }

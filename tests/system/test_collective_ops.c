@@ -64,16 +64,16 @@ static int own_op_body(int rank, int ranks, void *arg)
         for (size_t i = 0; i < all; i++)
             send[i] = map_of(rank, i);
         CHECK_OK(weft_allreduce(job.comm, send, recv, count, WEFT_UINT64, op, NULL));
-        CHECK(maps_wrong(recv, ranks, 0, count) == 0);
+        CHECK_BITS(maps_wrong(recv, ranks, 0, count) == 0);
         for (int root = 0; root < ranks; root++) {
             memset(recv, 0, count * sizeof *recv);
             CHECK_OK(weft_reduce(job.comm, send, recv, count, WEFT_UINT64, op, root, NULL));
-            CHECK(rank != root || maps_wrong(recv, ranks, 0, count) == 0);
+            CHECK_BITS(rank != root || maps_wrong(recv, ranks, 0, count) == 0);
         }
         CHECK_OK(weft_reduce_scatter(job.comm, send, recv, count, WEFT_UINT64, op, NULL));
-        CHECK(maps_wrong(recv, ranks, (size_t)rank * count, count) == 0);
+        CHECK_BITS(maps_wrong(recv, ranks, (size_t)rank * count, count) == 0);
         CHECK_OK(weft_allreduce(job.comm, send, send, all, WEFT_UINT64, op, NULL));
-        CHECK(maps_wrong(send, ranks, 0, all) == 0);
+        CHECK_BITS(maps_wrong(send, ranks, 0, all) == 0);
         free(send);
         free(recv);
     }
@@ -207,7 +207,7 @@ static int premul_form_check(weft_comm *comm, enum premul_form form, int whole, 
     for (size_t i = first; i < first + count && has; i++)
         CHECK_BITS(out[i] == sum * (int32_t)(i % 50));
     for (size_t i = 0; i < all && !(in_place && has); i++) /* what is not the result stays */
-        CHECK(send[i] == (rank + 1) * (int32_t)(i % 50));
+        CHECK_BITS(send[i] == (rank + 1) * (int32_t)(i % 50));
     free(send);
     free(recv);
     return 0;

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "tests/support/bits.h"
 #include "tests/support/conform.h"
 #include "tests/support/patience.h"
 #include "tests/support/skip.h"
@@ -89,9 +90,9 @@ static int reads_run(struct conform_node *node, struct weft_link *link, struct f
         return 22;
     memcpy(&theirs, node->bytes + node->messages[MESSAGES].offset, sizeof theirs);
     if (node->ops.map(link, &theirs.segment, sizeof expected, &mapped) == WEFT_OK)
-        finding->mapped = memcmp(mapped, expected, sizeof expected) == 0;
+        finding->mapped = BITS_AGREE(memcmp(mapped, expected, sizeof expected) == 0);
     if (theirs.has_ordinary && node->ops.pull(link, &theirs.ordinary, 0, copy, sizeof copy) == WEFT_OK)
-        finding->pulled = memcmp(copy, expected, sizeof expected) == 0;
+        finding->pulled = BITS_AGREE(memcmp(copy, expected, sizeof expected) == 0);
     uint32_t done = 1; /* nobody leaves before both have read */
     return deliver(node, link, &done, sizeof done) || wait_for(node, MESSAGES + 2) ? 23 : 0;
 }
@@ -127,7 +128,7 @@ static int side_run(const int *out, const int *in, struct finding *finding)
         for (uint32_t i = 0; i < MESSAGES; i++) {
             if (deliver(&node, link, &i, sizeof i) || wait_for(&node, i + 1))
                 return 15;
-            finding->messages += memcmp(node.bytes + node.messages[i].offset, &i, sizeof i) == 0;
+            finding->messages += BITS_AGREE(memcmp(node.bytes + node.messages[i].offset, &i, sizeof i) == 0);
         }
         failed = reads_run(&node, link, finding);
     }

@@ -208,9 +208,9 @@ static int order_body(int rank, int ranks, void *arg)
             CHECK_OK(weft_recv(job.comm, memory, 400000, WEFT_UINT8, WEFT_ANY_SOURCE,
                                i % 3 ? WEFT_ANY_TAG : 5, &info, NULL));
             memcpy(&number, memory, sizeof number);
-            CHECK(info.source > 0 && info.tag == 5 && number == next[info.source]);
-            CHECK(info.bytes == lengths[number % 7] && memory[info.bytes - 1] == (uint8_t)(number + 1));
-            next[info.source]++;
+            CHECK(info.source > 0 && info.tag == 5);
+            CHECK_BITS(number == next[info.source]++ && info.bytes == lengths[number % 7] &&
+                       memory[info.bytes - 1] == (uint8_t)(number + 1));
         }
     } else {
         weft_work *works[EACH];
@@ -322,7 +322,7 @@ static int long_body(int rank, int ranks, void *arg)
         CHECK(strstr(weft_error_detail(), "rank 1") && strstr(weft_error_detail(), "tag 6") &&
               strstr(weft_error_detail(), length) && strstr(weft_error_detail(), "50 bytes"));
         for (size_t b = 0; b < sizeof room; b++)
-            CHECK(room[b] == 0x11);
+            CHECK_BITS(room[b] == 0x11);
     }
     int32_t one = 1, sum = 0;
     CHECK_OK(weft_allreduce(job.comm, &one, &sum, 1, WEFT_INT32, WEFT_SUM, NULL));
@@ -366,7 +366,7 @@ static int cancel_body(int rank, int ranks, void *arg)
         CHECK_OK(weft_work_wait(other, -1));
         CHECK(weft_work_cancel(other) == WEFT_BUSY);
         CHECK_OK(weft_work_free(other));
-        CHECK(first == -1 && second == 5);
+        CHECK_BITS(first == -1 && second == 5);
         CHECK_OK(weft_send(job.comm, &go, 1, WEFT_INT32, 1, 4, WEFT_START(&work)));
         CHECK(weft_work_cancel(work) == WEFT_INVALID);
         CHECK_OK(weft_work_wait(work, -1));
@@ -414,7 +414,7 @@ static int dropped_body(int rank, int ranks, void *arg)
         size_t differ = 0, bytes = i % 2 ? BYTES : 100;
         for (size_t b = 0; b < bytes; b++)
             differ += in[i * BYTES + b] != byte_of((uint32_t)from * 100 + i, b);
-        CHECK(differ == 0);
+        CHECK_BITS(differ == 0);
     }
     CHECK_BITS(job_wrong(sums, WEFT_FLOAT32, WEFT_SUM, ranks, BYTES) == 0);
     free(out);

@@ -57,7 +57,7 @@ static int compute(weft_comm *comm, int rounds)
         size_t count = i % 2 ? COUNT : 5;
         memset(recv, 0xff, COUNT * sizeof *recv);
         status = weft_allreduce(comm, send, recv, count, WEFT_INT32, WEFT_SUM, NULL);
-        if (status == WEFT_OK && job_wrong(recv, WEFT_INT32, WEFT_SUM, ranks, count) != 0)
+        if (status == WEFT_OK && !BITS_AGREE(job_wrong(recv, WEFT_INT32, WEFT_SUM, ranks, count) == 0))
             status = 1;
     }
     free(send);

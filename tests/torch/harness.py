@@ -189,7 +189,7 @@ def run_file(path):
                 if not there:
                     ok, text = False, f"fails on gloo:\n{why}"
                 elif expected != results:
-                    ok, text = False, f"weft: {results}\ngloo: {expected}"[:4000]
+                    ok, text = False, f"WRONG: weft: {results}\ngloo: {expected}"[:4000]
             label = f"{os.path.basename(path)} {case.name}, {size} ranks"
             print(f"ok: {label}" if ok else f"FAILED: {label}\n{text}", flush=True)
             passed, failed = passed + ok, failed + (not ok)

@@ -144,7 +144,7 @@ static int gather_rounds(struct weft_bootstrap *b, int rank, int ranks, const st
         for (int r = 0; r < ranks; r++) {
             CHECK(blobs[r].size == blob_size(r, round, meeting->size_most));
             for (size_t i = 0; i < blobs[r].size; i++)
-                CHECK(((const unsigned char *)blobs[r].data)[i] == blob_byte(r, round, i));
+                CHECK_BITS(((const unsigned char *)blobs[r].data)[i] == blob_byte(r, round, i));
         }
         free(blobs);
         free(mine);

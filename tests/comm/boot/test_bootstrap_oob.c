@@ -117,7 +117,7 @@ static int everybody_body(int rank, int ranks, void *arg)
     pthread_barrier_wait(&post->all);
     CHECK_OK(weft_bootstrap_send_oob(party.b, ranks - 1 - rank, WEFT_OOB_TRANSPORT, NULL, 0));
     CHECK(wait_arrived(&post->boxes[rank], MESSAGES * ranks + 1));
-    CHECK(__atomic_load_n(&post->boxes[rank].wrong, __ATOMIC_SEQ_CST) == 0);
+    CHECK_BITS(__atomic_load_n(&post->boxes[rank].wrong, __ATOMIC_SEQ_CST) == 0);
     CHECK(weft_bootstrap_send_oob(party.b, ranks, WEFT_OOB_TRANSPORT, message, 1) == WEFT_INVALID);
     CHECK(weft_bootstrap_send_oob(party.b, -1, WEFT_OOB_TRANSPORT, message, 1) == WEFT_INVALID);
     CHECK(weft_bootstrap_send_oob(party.b, 0, WEFT_OOB_TRANSPORT, message, sizeof message) == WEFT_INVALID);

@@ -18,6 +18,7 @@
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
 
+#define NUMBER 3                    /* what rank 1 sends */
 #define FAR_NS INT64_C(10000000000) /* no sleep is so long */
 
 int __real_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *lock,
@@ -51,7 +52,7 @@ static void *receive(void *arg)
 {
     int32_t got = -1;
     intptr_t status = weft_recv(arg, &got, 1, WEFT_INT32, 1, 7, NULL, NULL);
-    return (void *)(status == WEFT_OK ? got : status);
+    return (void *)(status == WEFT_OK && BITS_AGREE(got == NUMBER) ? got : status);
 }
 
 static int body(int rank, int ranks, void *arg)
@@ -59,7 +60,7 @@ static int body(int rank, int ranks, void *arg)
     (void)ranks, (void)arg;
     struct job job;
     weft_comm *copy;
-    int32_t number = 3;
+    int32_t number = NUMBER;
     CHECK_OK(job_open(&job, "shm", NULL));
     CHECK_OK(weft_comm_split(job.comm, 0, 0, &copy, NULL));
     if (rank == 0) {
