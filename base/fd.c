@@ -44,15 +44,21 @@ static atomic_int chunks_used = 1; /* chunks from here on are empty */
 static _Thread_local struct weft_fd_losses lost;
 static atomic_int has_losses;
 
-/* Without the flags. *anonymous: the file shares its inode with others. Returns 0, or -1 with errno. */
-static int identify(int fd, uint64_t *identity, int *anonymous)
+/* Without the flags. Returns 0, or -1 with errno. */
+static int identify(int fd, uint64_t *identity, mode_t *mode)
 {
     struct stat file;
     if (fstat(fd, &file) != 0)
         return -1;
-    *anonymous = (file.st_mode & S_IFMT) == 0;
+    *mode = file.st_mode;
     *identity = ((uint64_t)file.st_ino ^ (uint64_t)file.st_dev * 0x9e3779b97f4a7c15u) << 8;
     return 0;
+}
+
+/* The file shares its inode with others. */
+static int is_anonymous(mode_t mode)
+{
+    return (mode & S_IFMT) == 0;
 }
 
 /* Marks an open file that has no mark yet. The flags that show its mark, 0 when it can have none. */
@@ -99,13 +105,13 @@ static word *word_make(int fd)
 static int is_same(int fd, uint64_t value)
 {
     uint64_t now;
-    int anonymous;
+    mode_t mode;
     if (value & MARKED) {
         int signal = fcntl(fd, F_GETSIG);
         if (signal >= 0 || errno == EBADF)
             return signal == MARK_FIRST + (int)((value & FLAGS) >> MARK_SHIFT);
     }
-    if (identify(fd, &now, &anonymous) != 0)
+    if (identify(fd, &now, &mode) != 0)
         return errno != EBADF;
     return now == (value & ~(uint64_t)FLAGS);
 }
@@ -120,11 +126,11 @@ int weft_fd_drop_all(void)
             continue;
         atomic_store(entry, 0);
         uint64_t now;
-        int anonymous;
-        if (identify(fd, &now, &anonymous) || now != (value & ~(uint64_t)FLAGS))
+        mode_t mode;
+        if (identify(fd, &now, &mode) || now != (value & ~(uint64_t)FLAGS))
             continue;
         found |= (value & STATE) == OPEN;
-        if ((value & STATE) == OPEN ? is_same(fd, value) : !anonymous)
+        if ((value & STATE) == OPEN ? is_same(fd, value) : !is_anonymous(mode))
             close(fd);
     }
     return found;
@@ -132,14 +138,15 @@ int weft_fd_drop_all(void)
 
 int weft_fd_note(int fd)
 {
-    int anonymous;
+    mode_t mode;
     uint64_t value = 0;
     word *entry = weft_fork_register(weft_fd_drop_all) ? NULL : word_make(fd);
-    if (!entry || identify(fd, &value, &anonymous)) {
+    if (!entry || identify(fd, &value, &mode)) {
         errno = ENOMEM;
         return -1;
     }
-    atomic_store(entry, value | (anonymous ? mark(fd) : 0) | OPEN);
+    /* Sockets are looked at before each read, and to ask for a mark takes half of the time of asking for the inode. */
+    atomic_store(entry, value | (is_anonymous(mode) || S_ISSOCK(mode) ? mark(fd) : 0) | OPEN);
     return 0;
 }
 

@@ -121,7 +121,7 @@ static void on_timer(void *arg, int fd)
     struct weft_bootstrap *b = arg;
     uint64_t expired;
     weft_boot_enter(b);
-    if (read(fd, &expired, sizeof expired) == sizeof expired)
+    if (weft_fd_read(fd, &expired, sizeof expired) == sizeof expired)
         tick(b);
     weft_boot_leave(b);
 }

@@ -249,10 +249,14 @@ static int is_loss_reported(void)
     return strstr(weft_error_detail(), "the program had closed or replaced") != NULL;
 }
 
+/* What the robbed rank does then: destroys the communicator at once, sends, or looks for what others have sent. */
+enum next { LEAVES, GOES_ON, LISTENS, NEXTS };
+static const char *const next_names[NEXTS] = {"", " and goes on", " and listens"};
+
 struct scene {
     const char *transport, *provider; /* NULL: no communicator */
     enum how how;
-    int calls; /* the robbed rank goes on calling, instead of destroying the communicator at once */
+    enum next next;
 };
 
 static int robbed(struct job *job, const struct scene *scene)
@@ -261,14 +265,16 @@ static int robbed(struct job *job, const struct scene *scene)
     object_flags = scene->provider ? O_NONBLOCK : 0;
     CHECK(rob(scene->how) == 0);
     /* Some calls need no descriptor, and may succeed until the loss is noticed. */
-    while (scene->calls &&
+    while (scene->next == GOES_ON &&
            weft_allreduce(job->comm, &value, &value, 1, WEFT_FLOAT32, WEFT_SUM, NULL) == WEFT_OK)
+        ;
+    while (scene->next == LISTENS && weft_probe(job->comm, 0, 9, 10, NULL) == WEFT_TIMEOUT)
         ;
     weft_comm_destroy(job->comm); /* an error or not: it may have been done with its peers */
     CHECK(weft_context_close(job->context) == WEFT_SYSTEM);
     CHECK(is_loss_reported());
     /* Where the program goes on calling, a library writes to its descriptors until the loss is noticed. */
-    if (!scene->calls || !scene->provider)
+    if (scene->next == LEAVES || !scene->provider)
         CHECK(objects_check() == 0);
     if (scene->how == REPLACES)
         CHECK(replaced_check() == 0);
@@ -292,7 +298,7 @@ static int scene_body(int rank, int ranks, void *arg)
     if (rank == ranks - 1)
         return robbed(&job, scene);
     /* The others learn of it, and leave with nothing lost. */
-    while (scene->calls &&
+    while (scene->next != LEAVES &&
            weft_allreduce(job.comm, &value, &value, 1, WEFT_FLOAT32, WEFT_SUM, NULL) == WEFT_OK)
         ;
     weft_comm_destroy(job.comm);
@@ -314,11 +320,11 @@ static void run_scenes(const char *transport, const char *provider, int ranks)
     for (int how = 0; how < HOWS; how++) {
         if (how == REUSES && is_race_seen())
             continue;
-        for (int calls = 0; calls < (transport ? 2 : 1); calls++) {
-            struct scene scene = {transport, provider, (enum how)how, calls};
+        for (int next = 0; next < (!transport ? 1 : provider ? 2 : NEXTS); next++) {
+            struct scene scene = {transport, provider, (enum how)how, (enum next)next};
             if (test_ranks_fork(ranks, scene_body, &scene) != 0)
                 fail_msg("%s, %d ranks, a program that %s%s", transport ? transport : "no communicator",
-                         ranks, how_names[how], calls ? " and goes on" : "");
+                         ranks, how_names[how], next_names[next]);
         }
     }
 }

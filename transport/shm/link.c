@@ -115,7 +115,7 @@ close_ring:
 static int block_receive(struct weft_link *link, void *block, size_t size)
 {
     uint8_t raw[SHM_BLOCK_MAX + 1]; /* one more, to see when it is too long */
-    ssize_t got = recv(link->fd, raw, size + 1, MSG_DONTWAIT);
+    ssize_t got = weft_fd_recv(link->fd, raw, size + 1, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return WEFT_AGAIN;
     if (got <= 0)
@@ -139,7 +139,7 @@ static int challenge_take(struct weft_link *link)
     shm_proof_make(&link->key, &link->challenge, &transport->address.identity, &link->peer->identity,
                    &link->proof);
     link->step = SHM_STEP_WELCOME;
-    ssize_t sent = send(link->fd, &link->proof, sizeof link->proof, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t sent = weft_fd_send(link->fd, &link->proof, sizeof link->proof, MSG_NOSIGNAL | MSG_DONTWAIT);
     return sent == (ssize_t)sizeof link->proof ? WEFT_OK : WEFT_PEER_FAILED;
 }
 

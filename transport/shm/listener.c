@@ -71,7 +71,7 @@ static void stranger_admit(struct weft_transport *transport, struct shm_stranger
     stranger_remove(transport, stranger);
     free(stranger);
     transport->params.unwatch(transport->params.watch_arg, fd);
-    if (send(fd, welcome, sizeof *welcome, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof *welcome ||
+    if (weft_fd_send(fd, welcome, sizeof *welcome, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof *welcome ||
         shm_channel_make(transport, fd, &proof->source))
         weft_fd_close(fd);
 }
@@ -88,7 +88,7 @@ static void stranger_ready(void *arg, int fd)
         pthread_mutex_unlock(&transport->lock);
         return;
     }
-    ssize_t got = recv(fd, raw, sizeof raw, MSG_DONTWAIT);
+    ssize_t got = weft_fd_recv(fd, raw, sizeof raw, MSG_DONTWAIT);
     if (got == (ssize_t)sizeof proof) {
         memcpy(&proof, raw, sizeof proof);
         if (shm_proof_check(&transport->address.key, &stranger->challenge, &transport->address.identity,
@@ -115,7 +115,7 @@ static void stranger_add(struct weft_transport *transport, int fd)
     stranger->fd = fd;
     stranger->since_ns = weft_clock_ns();
     shm_challenge_make(&stranger->challenge);
-    if (send(fd, &stranger->challenge, sizeof stranger->challenge, MSG_NOSIGNAL | MSG_DONTWAIT) !=
+    if (weft_fd_send(fd, &stranger->challenge, sizeof stranger->challenge, MSG_NOSIGNAL | MSG_DONTWAIT) !=
             (ssize_t)sizeof stranger->challenge ||
         transport->params.watch(transport->params.watch_arg, fd, stranger_ready, stranger))
         goto free_stranger;
@@ -138,7 +138,7 @@ static void timer_ready(void *arg, int fd)
 {
     struct weft_transport *transport = arg;
     uint64_t times;
-    ssize_t got = read(fd, &times, sizeof times);
+    ssize_t got = weft_fd_read(fd, &times, sizeof times);
     (void)got; /* whoever was late finds it read already */
     pthread_mutex_lock(&transport->lock);
     int64_t old_ns = weft_clock_ns() - SHM_PROOF_NS;

@@ -260,17 +260,14 @@ static int read_once(struct reading *in)
     return (size_t)got == whole;
 }
 
-int tcp_link_look(struct weft_link *link, int budget, weft_event_handler *handler, void *arg)
-{
-    if (weft_fd_is_own(link->fd))
-        return tcp_link_read(link, budget, handler, arg);
-    tcp_link_fail(link, WEFT_SYSTEM, "tcp: the program has closed the link's descriptor");
-    return 0;
-}
-
 int tcp_link_read(struct weft_link *link, int budget, weft_event_handler *handler, void *arg)
 {
     struct reading in = {.link = link, .budget = budget, .handler = handler, .arg = arg};
+    /* Each time: the program may have run since the last one, and put a file of its own under the number. */
+    if (!weft_fd_is_own(link->fd)) {
+        tcp_link_fail(link, WEFT_SYSTEM, "tcp: the program has closed the link's descriptor");
+        return 0;
+    }
     for (int reads = 0; reads < READS && link->state == TCP_LINK_UP && in.events < budget; reads++) {
         if (!read_once(&in))
             break;

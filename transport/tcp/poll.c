@@ -79,7 +79,7 @@ static int link_event(struct weft_link *link, uint32_t events, int budget, weft_
         tcp_link_write(link);
     if (!(events & ~(uint32_t)EPOLLOUT) || link->state != TCP_LINK_UP || link->is_kept)
         return 0;
-    return tcp_link_look(link, budget, handler, arg);
+    return tcp_link_read(link, budget, handler, arg);
 }
 
 /* The program has closed or replaced the set: nothing reports what comes any more. */
@@ -118,9 +118,7 @@ static int input(struct weft_transport *transport, int budget, weft_event_handle
     if (!only || only->is_kept || transport->connecting || transport->blocked ||
         ++transport->idle_polls % TCP_LOOKS == 0)
         return look(transport, budget, handler, arg);
-    /* The first of a row of polls in which nothing comes has the time: the peer's answer is on its way. */
-    int events = transport->idle_polls == 1 ? tcp_link_look(only, budget, handler, arg)
-                                            : tcp_link_read(only, budget, handler, arg);
+    int events = tcp_link_read(only, budget, handler, arg);
     if (events)
         transport->idle_polls = 0;
     return events;

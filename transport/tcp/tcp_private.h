@@ -298,10 +298,8 @@ uint8_t *tcp_bytes_room(struct tcp_bytes *bytes, size_t size);
 void tcp_bytes_clear(struct tcp_bytes *bytes);
 
 /* --- in.c --- */
-/* Reads from the connection and hands on what is whole; returns how many events. */
+/* Reads from the connection, if the descriptor is still that, and hands on what is whole; returns how many events. */
 int tcp_link_read(struct weft_link *link, int budget, weft_event_handler *handler, void *arg);
-/* The same, once it is certain that the descriptor is still the connection, which is a system call more. */
-int tcp_link_look(struct weft_link *link, int budget, weft_event_handler *handler, void *arg);
 /* Hands on what was kept. */
 int tcp_links_kept(struct weft_transport *transport, int budget, weft_event_handler *handler, void *arg);
 void tcp_input_drop(struct weft_link *link);
