@@ -9,6 +9,10 @@ set -u
 cd "$(dirname "$0")/../.." || exit 1
 steps=(check quiet rdma torch tools asan tsan fuzz clang aarch64)
 export FUZZ_SECONDS=${FUZZ_SECONDS:-3}
+# make check draws the same runs each time; here they are others each time.
+seed=${WEFT_SEED:-$((RANDOM << 15 | RANDOM))}
+export WEFT_SEED=$seed WEFT_TEST_SEED=$seed WEFT_KILL_SEED=$seed
+echo "seed: WEFT_SEED=$seed"
 
 for name in ${FROM-} ${ONLY-}; do
     [[ " ${steps[*]} " == *" $name "* ]] || {
