@@ -158,6 +158,11 @@ int weft_stall_suspect(struct weft_comm *comm, const char *text, const struct we
     return WEFT_OK;
 }
 
+int weft_stall_is_suspect(const struct weft_comm *comm)
+{
+    return comm->stall.suspect_ns != 0;
+}
+
 void weft_stall_await_verdict(struct weft_comm *comm, struct weft_waiting *waiting, const char *text)
 {
     struct weft_context *context = comm->context;

@@ -53,6 +53,8 @@ int weft_work_drive(struct weft_comm *comm, struct weft_exec_op *op, int64_t dea
     if (weft_exec_op_status(op) == WEFT_AGAIN)
         return weft_fail(status, "the operation is still running");
     status = weft_exec_op_status(op);
+    if (status == WEFT_OK && weft_stall_is_suspect(comm))
+        return weft_comm_wait(comm, weft_wait_never, NULL, NULL, WEFT_NEVER_NS, 0);
     if (status == WEFT_OK && weft_bootstrap_has_failed(comm->bootstrap))
         return weft_comm_check(comm); /* a rank that gave up may have let others read half a result */
     if (status == WEFT_OK)
@@ -130,7 +132,7 @@ void weft_work_settle(struct weft_work *work)
 {
     int status = WEFT_OK;
     if (work->is_message || work->background || work->status != WEFT_AGAIN || work->queued ||
-        weft_work_running(work))
+        weft_work_running(work) || (weft_stall_is_suspect(work->comm) && !work->comm->failure.status))
         return;
     for (size_t i = 0; i < work->part_count; i++) {
         struct weft_part *part = &work->parts[i];
@@ -138,7 +140,8 @@ void weft_work_settle(struct weft_work *work)
         status = status == WEFT_OK ? ended : status;
         weft_part_end(part);
     }
-    if (status == WEFT_OK && weft_bootstrap_has_failed(work->comm->bootstrap))
+    if (status == WEFT_OK &&
+        (weft_stall_is_suspect(work->comm) || weft_bootstrap_has_failed(work->comm->bootstrap)))
         status = weft_comm_check(work->comm); /* as in weft_work_drive() */
     weft_work_end(work, status);
 }
