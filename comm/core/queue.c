@@ -76,12 +76,10 @@ static int status_of(struct weft_queued *queued)
 {
     const struct weft_work *work = queued->work;
     int status = WEFT_OK;
-    for (size_t i = 0; i < work->part_count; i++) {
-        int part = work->parts[i].op ? weft_exec_op_status(work->parts[i].op) : WEFT_OK;
-        if (part == WEFT_AGAIN)
-            return WEFT_AGAIN;
-        status = status == WEFT_OK ? part : status;
-    }
+    if (weft_work_running(work))
+        return WEFT_AGAIN;
+    for (size_t i = 0; i < work->part_count && status == WEFT_OK; i++)
+        status = work->parts[i].op ? weft_exec_op_status(work->parts[i].op) : WEFT_OK;
     return status;
 }
 

@@ -158,7 +158,7 @@ int weft_stall_suspect(struct weft_comm *comm, const char *text, const struct we
     return WEFT_OK;
 }
 
-int weft_stall_is_suspect(const struct weft_comm *comm)
+int weft_stall_has_suspicion(const struct weft_comm *comm)
 {
     return comm->stall.suspect_ns != 0;
 }

@@ -4,9 +4,10 @@
  * A rank that has been in a call for WEFT_STALL_NS without its end sends rank 0 a record of it over the
  * bootstrap's overlay; it does so at once when a message or slot of a peer turns out to belong to another call
  * ("suspicion"). What is in such a message is dropped; nothing fails yet, because one rank does not know which of
- * the two is wrong, nor how many agree with whom. But no collective of the rank ends until the verdict is there. Rank 0 compares the records of one call number field by field
- * (comm/core/judge.h) and revokes the communicator with the verdict, the same words on all ranks. Should no verdict come
- * (rank 0 has died, say), the rank that had the suspicion revokes on its own after WEFT_VERDICT_NS.
+ * the two is wrong, nor how many agree with whom. But no plan of the rank ends well any more: what it has got may be of the other call. (The
+ * cache-line path compares each slot itself, and messages are of no call.) Rank 0 compares the records of one call number field by
+ * field (comm/core/judge.h) and revokes the communicator with the verdict, the same words on all ranks. Should no verdict come (rank 0
+ * has died, say), the rank that had the suspicion revokes on its own after WEFT_VERDICT_NS.
  *
  * After WEFT_REPORT_MS in a call the log says, once for each call, what this rank waits for, and rank 0 is asked who has not come, which
  * its own log says then, and again when fewer are missing: nothing ends by that.
@@ -78,9 +79,8 @@ int64_t weft_stall_look_message(struct weft_comm *comm, int64_t *since_ns, int64
  * already (or NULL). WEFT_OK. [lock] */
 int weft_stall_suspect(struct weft_comm *comm, const char *text, const struct weft_call *past);
 
-/* Whether a peer has been seen in another call, so that the communicator is about to fail. No collective ends well from then on, also one
- * that has got all it waits for: what it has got may be of the other call. [lock] */
-int weft_stall_is_suspect(const struct weft_comm *comm);
+/* Whether a peer has been seen in another call, so that the communicator fails soon, or has failed. [lock] */
+int weft_stall_has_suspicion(const struct weft_comm *comm);
 
 /* Waits for the verdict on a suspicion: always ends with the communicator failed. Takes the lock. */
 void weft_stall_await_verdict(struct weft_comm *comm, struct weft_waiting *waiting, const char *text);

@@ -29,6 +29,20 @@ int weft_work_late(struct weft_comm *comm, struct weft_exec_op *op, int64_t *dea
     return WEFT_TIMEOUT;
 }
 
+/* Whether it has not ended, or has ended well at a rank that waits for a verdict: what it has got may be of another call. */
+static int is_open(const struct weft_comm *comm, const struct weft_exec_op *op)
+{
+    int status = weft_exec_op_status(op);
+    return status == WEFT_AGAIN ||
+           (status == WEFT_OK && weft_stall_has_suspicion(comm) && !comm->failure.status);
+}
+
+/* What has ended well here may be worth nothing: another call's data, or half a result that a rank which gave up let others read. */
+static int is_in_doubt(const struct weft_comm *comm)
+{
+    return weft_stall_has_suspicion(comm) || weft_bootstrap_has_failed(comm->bootstrap);
+}
+
 struct waiting_op {
     struct weft_comm *comm;
     struct weft_exec_op *op;
@@ -36,7 +50,8 @@ struct waiting_op {
 
 static int has_ended(void *arg)
 {
-    return weft_exec_op_status(((const struct waiting_op *)arg)->op) != WEFT_AGAIN;
+    const struct waiting_op *waiting = arg;
+    return !is_open(waiting->comm, waiting->op);
 }
 
 static int ends_late(void *arg, int64_t *deadline_ns)
@@ -50,13 +65,11 @@ int weft_work_drive(struct weft_comm *comm, struct weft_exec_op *op, int64_t dea
     struct waiting_op waiting = {comm, op};
     int status = weft_comm_wait(comm, has_ended, revoke ? ends_late : weft_wait_ends, &waiting, deadline_ns,
                                 weft_exec_op_look(op)->timeout_ms);
-    if (weft_exec_op_status(op) == WEFT_AGAIN)
+    if (is_open(comm, op))
         return weft_fail(status, "the operation is still running");
     status = weft_exec_op_status(op);
-    if (status == WEFT_OK && weft_stall_is_suspect(comm))
-        return weft_comm_wait(comm, weft_wait_never, NULL, NULL, WEFT_NEVER_NS, 0);
-    if (status == WEFT_OK && weft_bootstrap_has_failed(comm->bootstrap))
-        return weft_comm_check(comm); /* a rank that gave up may have let others read half a result */
+    if (status == WEFT_OK && is_in_doubt(comm))
+        return weft_comm_check(comm);
     if (status == WEFT_OK)
         weft_progress_flush(comm->context);
     return status;
@@ -110,7 +123,7 @@ struct weft_exec_op *weft_work_running(const struct weft_work *work)
 {
     for (size_t i = 0; i < work->part_count; i++) {
         struct weft_exec_op *op = work->parts[i].op;
-        if (op && weft_exec_op_status(op) == WEFT_AGAIN)
+        if (op && is_open(work->comm, op))
             return op;
     }
     return NULL;
@@ -132,7 +145,7 @@ void weft_work_settle(struct weft_work *work)
 {
     int status = WEFT_OK;
     if (work->is_message || work->background || work->status != WEFT_AGAIN || work->queued ||
-        weft_work_running(work) || (weft_stall_is_suspect(work->comm) && !work->comm->failure.status))
+        weft_work_running(work))
         return;
     for (size_t i = 0; i < work->part_count; i++) {
         struct weft_part *part = &work->parts[i];
@@ -140,9 +153,8 @@ void weft_work_settle(struct weft_work *work)
         status = status == WEFT_OK ? ended : status;
         weft_part_end(part);
     }
-    if (status == WEFT_OK &&
-        (weft_stall_is_suspect(work->comm) || weft_bootstrap_has_failed(work->comm->bootstrap)))
-        status = weft_comm_check(work->comm); /* as in weft_work_drive() */
+    if (status == WEFT_OK && is_in_doubt(work->comm))
+        status = weft_comm_check(work->comm);
     weft_work_end(work, status);
 }
 

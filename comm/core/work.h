@@ -88,7 +88,7 @@ void weft_work_discard(struct weft_work *work);
  * the clock on. [lock] */
 int weft_work_drive(struct weft_comm *comm, struct weft_exec_op *op, int64_t deadline_ns, int revoke);
 
-/* The first operation that runs still, NULL: none. [lock] */
+/* The first operation that runs still, or waits for a verdict; NULL: none. [lock] */
 struct weft_exec_op *weft_work_running(const struct weft_work *work);
 /* The deadline of an operation has passed (its text names the one that the operation's look has): first rank 0 is asked who has not come, until *deadline_ns; then this rank
  * gives up. Returns WEFT_OK or WEFT_TIMEOUT. [lock] */

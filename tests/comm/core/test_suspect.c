@@ -10,9 +10,12 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "comm/core/comm.h"
+#include "comm/core/work.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
 
@@ -23,6 +26,45 @@ struct scene {
     const char *transport;
     unsigned started; /* ranks that start the call, as bits */
 };
+
+/* Until the rank has all that its call waits for, and has seen a message of another one. */
+static void await_doubt(weft_comm *comm, const weft_work *work)
+{
+    for (int there = 0; !there; usleep(1000)) {
+        weft_context_lock(comm->context);
+        there = weft_stall_has_suspicion(comm) && weft_exec_op_status(work->only.op) != WEFT_AGAIN;
+        weft_context_unlock(comm->context);
+    }
+}
+
+/* Rank 2's handle says that the call runs until it is known who is wrong; one that is freed before leaves nothing behind. */
+static int handle_body(int rank, int ranks, void *arg)
+{
+    const int *frees = arg;
+    struct job job;
+    weft_work *work;
+    float *data = calloc(COUNT, sizeof *data);
+    CHECK(data && ranks == RANKS);
+    CHECK_OK(job_open(&job, "tcp", NULL));
+    CHECK_OK(weft_barrier(job.comm, NULL));
+    CHECK_OK(weft_broadcast(job.comm, data, data, COUNT, WEFT_FLOAT32, rank == 0 ? 0 : 1, WEFT_START(&work)));
+    int is_freed = rank == 2 && *frees, status = WEFT_AGAIN;
+    if (rank == 2) {
+        await_doubt(job.comm, work);
+        status = weft_work_wait(work, 0);
+        CHECK(status == WEFT_AGAIN || status == WEFT_MISMATCH);
+        if (status == WEFT_AGAIN && weft_work_wait(work, 1) == WEFT_MISMATCH)
+            status = WEFT_MISMATCH;
+    }
+    if (status == WEFT_AGAIN && !is_freed)
+        status = weft_work_wait(work, -1);
+    CHECK(is_freed || status == WEFT_MISMATCH || (rank != 2 && status == WEFT_OK));
+    weft_work_free(work);
+    weft_comm_destroy(job.comm); /* says it where nothing has said it yet */
+    CHECK_OK(weft_context_close(job.context));
+    free(data);
+    return 0;
+}
 
 static int differ_body(int rank, int ranks, void *arg)
 {
@@ -74,11 +116,21 @@ static void test_tcp(void **state)
     differ_over("tcp");
 }
 
+static void test_handle(void **state)
+{
+    (void)state;
+    setenv("WEFT_ALGO", "sag", 1);
+    for (int frees = 0; frees < 2; frees++)
+        assert_int_equal(test_ranks_fork(RANKS, handle_body, &frees), 0);
+    unsetenv("WEFT_ALGO");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shm),
         cmocka_unit_test(test_tcp),
+        cmocka_unit_test(test_handle),
     };
     setenv("WEFT_LOG", "none", 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
