@@ -61,6 +61,15 @@ static int is_anonymous(mode_t mode)
     return (mode & S_IFMT) == 0;
 }
 
+/* A socket that is looked at before each read: to ask for a mark takes half of the time of asking for the inode. One that listens already
+ * may be the program's, which shares the open file: its signal is not to be changed. */
+static int is_connection(int fd, mode_t mode)
+{
+    int listens = 0;
+    socklen_t size = sizeof listens;
+    return S_ISSOCK(mode) && getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && !listens;
+}
+
 /* Marks an open file that has no mark yet. The flags that show its mark, 0 when it can have none. */
 static uint64_t mark(int fd)
 {
@@ -145,8 +154,7 @@ int weft_fd_note(int fd)
         errno = ENOMEM;
         return -1;
     }
-    /* Sockets are looked at before each read, and to ask for a mark takes half of the time of asking for the inode. */
-    atomic_store(entry, value | (is_anonymous(mode) || S_ISSOCK(mode) ? mark(fd) : 0) | OPEN);
+    atomic_store(entry, value | (is_anonymous(mode) || is_connection(fd, mode) ? mark(fd) : 0) | OPEN);
     return 0;
 }
 

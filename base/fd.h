@@ -4,8 +4,8 @@
  * A program may close descriptors that it does not know, as some daemonisers do with all of them, or dup2() over them,
  * and may have opened files of its own under the same numbers since. Those are not to be read, written, closed or
  * taken out of an epoll set. So every descriptor that weft keeps is made known here together with the file's identity:
- * its device and inode, or a mark on the open file: where files have no inode of their own (eventfds, timers, epoll sets), and for sockets,
- * which are looked at most often.
+ * its device and inode, or a mark on the open file: where files have no inode of their own (eventfds, timers, epoll sets), and for
+ * connections, which are looked at most often.
  *
  * A number that was taken from weft is never given to another owner of weft's, who would share it with one that
  * does not know yet. Closing it does nothing but count it as lost.

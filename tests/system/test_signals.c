@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Signals: a timer's handler that runs 1,000 times a second through start-up, a sweep and the end changes nothing,
  * and weft changes nothing about the program's signals. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -196,13 +197,32 @@ static void test_untouched(void **state)
         assert_int_equal(test_ranks_fork(2, untouched_body, &ofi), 0);
 }
 
+/* A listening socket of the program's may be shared, with a parent that has its own signals for it: the open file keeps its own. */
+static int listener_body(int rank, int ranks, void *arg)
+{
+    (void)ranks, (void)arg;
+    struct job job;
+    int shared = rank == 0 ? dup(test_ranks_listen_fd()) : -1;
+    CHECK(rank != 0 || (shared >= 0 && fcntl(shared, F_GETSIG) == 0));
+    CHECK_OK(job_open(&job, "tcp", NULL));
+    CHECK(rank != 0 || fcntl(shared, F_GETSIG) == 0);
+    CHECK_OK(job_close(&job));
+    CHECK(rank != 0 || (fcntl(shared, F_GETSIG) == 0 && close(shared) == 0));
+    return 0;
+}
+
+static void test_listener(void **state)
+{
+    (void)state;
+    assert_int_equal(test_ranks_fork(2, listener_body, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alarms_shm),
-        cmocka_unit_test(test_alarms_tcp),
-        cmocka_unit_test(test_alarms_ofi),
-        cmocka_unit_test(test_untouched),
+        cmocka_unit_test(test_alarms_shm), cmocka_unit_test(test_alarms_tcp),
+        cmocka_unit_test(test_alarms_ofi), cmocka_unit_test(test_untouched),
+        cmocka_unit_test(test_listener),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
