@@ -74,7 +74,7 @@ check-aarch64:
 	$(Q)tests/scripts/deps.sh build cross
 	+$(Q)$(again) WERROR=1 CC=aarch64-linux-gnu-gcc BUILD=$(BUILD)/aarch64 O=-O1 lib-static
 
-#: check-all     check, then what it leaves out, an hour: quiet, rdma, torch, tools, asan, tsan, fuzz, clang, aarch64; FROM=tsan, ONLY="asan tsan"
+#: check-all     check, then what it leaves out: quiet, rdma, torch, tools, asan, tsan, fuzz, clang, aarch64; FROM=tsan, ONLY="asan tsan"
 .PHONY: check-all
 check-all:
 	$(Q)MAKE="$(MAKE)" tests/scripts/check-all.sh

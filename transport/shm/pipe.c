@@ -133,7 +133,7 @@ int shm_pipe_open(struct weft_link *link, const void *memory, size_t size, size_
 int shm_pipe_put(struct weft_link *link, uint32_t pipe_index, const void *memory, size_t size, size_t *taken)
 {
     size_t done = 0;
-    int fd = link->pipes[pipe_index].write_fd, own = weft_fd_is_own(fd);
+    int fd = link->pipes[pipe_index].write_fd, own = weft_fd_is_own(fd); /* else errno is EBADF */
     while (done < size) {
         struct iovec pages = {(uint8_t *)(uintptr_t)memory + done, size - done};
         ssize_t got = own ? vmsplice(fd, &pages, 1, SPLICE_F_NONBLOCK) : -1;
