@@ -12,12 +12,24 @@ demo: deps
 	+$(Q)$(again) lib-static $(BUILD)/weft-perf
 	$(Q)BUILD=$(BUILD) tests/scripts/demo.sh
 
-#: check         the tests; check-layers, check-style: parts of it
-.PHONY: check check-quiet check-tools check-programs check-layers check-style check-abi abi-baseline
+#: check         the tests, then those of base, algos and topo with sanitizers; check-plain, check-asan, check-layers, check-style: parts of it
+.PHONY: check check-plain check-asan check-single check-quiet check-tools check-programs check-layers check-style check-abi abi-baseline
 check:
+	$(Q)tests/scripts/sum.sh "$(MAKE) check-plain" "$(MAKE) check-asan"
+
+check-plain:
 	$(Q)tests/scripts/deps.sh build check
 	+$(Q)$(again) WERROR=1 tests
 	$(Q)BUILD=$(BUILD) CC="$(CC)" MAKE="$(MAKE)" TEST_TIMEOUT=$${TEST_TIMEOUT:-300} tests/run.sh --not-quiet $(CHECKS) $(TESTS) $(SCRIPTS)
+
+# The address and undefined sanitizers find most per minute where one process does all: make asan has the rest.
+check-asan: export WERROR = 1
+check-asan:
+	$(Q)tests/scripts/deps.sh build check
+	$(Q)CC="$(CC)" MAKE="$(MAKE)" BUILD=$(BUILD) tests/scripts/sanitize.sh asan single
+
+check-single: single-tests
+	$(Q)BUILD=$(BUILD) tests/run.sh --not-quiet $(SINGLE)
 
 #: check-quiet   the tests that judge by the machine's clock, one at a time: when nothing else runs
 check-quiet:

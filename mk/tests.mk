@@ -35,6 +35,11 @@ $(BUILD)/tests/support/golden.o: tests/golden/errors.txt
 .PHONY: tests
 tests: all micro $(TESTS) $(GPU_PROGRAMS)
 
+#: single-tests  the programs of rooms whose tests run in one process
+.PHONY: single-tests
+SINGLE := $(filter $(BUILD)/tests/base/% $(BUILD)/tests/algos/% $(BUILD)/tests/topo/%,$(TESTS))
+single-tests: $(SINGLE)
+
 #: micro         the micro-benchmarks, $(BUILD)/perf/micro/
 .PHONY: micro
 micro: $(MICRO)

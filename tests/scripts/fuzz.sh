@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs every fuzz target (tests/fuzz/fuzz_*.c, built with clang's libFuzzer, address and undefined sanitizers) for
-# FUZZ_SECONDS each, as many at a time as there are processors. A crash, leak or hang is a failure; the input that
+# FUZZ_SECONDS each, from the seed WEFT_SEED (1), as many at a time as there are processors. A crash, leak or hang is a failure; the input that
 # caused it stays in the build folder. What was found once lies in tests/fuzz/corpus/<target>/ and is always run.
 # Then the readers of bytes from outside (tests/fuzz/readers) are listed with how much of them the inputs reach, but not for CI; one
 # without a target is a failure.
@@ -59,7 +59,7 @@ run_one() {
     local name=$1 work=$folder/$1 corpus
     mapfile -t corpus < <(inputs "$name")
     if timeout -k 5 $((seconds + 120)) "$folder/tests/fuzz/$name" -max_total_time="$seconds" -timeout="$input_limit" \
-        -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$work/" "${corpus[@]}" >"$work/log" 2>&1; then
+        -seed="${WEFT_SEED:-1}" -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$work/" "${corpus[@]}" >"$work/log" 2>&1; then
         echo "ok   $name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$work/log") runs in $seconds s"
         echo ok >"$work/verdict"
     else

@@ -1,12 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds everything with a sanitizer and runs the tests: tests/scripts/sanitize.sh asan|tsan
+# Builds everything with a sanitizer and runs the tests: tests/scripts/sanitize.sh asan|tsan [single]
+# With "single" it is the programs of make single-tests alone: those of rooms whose tests run in one process.
 #
 # Any report fails the test that caused it. Suppressions name other people's libraries only, each with its
 # reason; weft's own code has none.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-kind=$1
+kind=${1-}
+which=${2:-tests}
 here=$PWD/tests/sanitizers
 folder=${BUILD:-build}/$kind
 left_out=
@@ -38,6 +40,11 @@ elsewhere() {
     done <<<"$marked"
     return $bad
 }
+case $which in
+tests) build=tests run=check-programs ;;
+single) build=single-tests run=check-single ;;
+*) kind= ;;
+esac
 case $kind in
 asan) # and the undefined sanitizer, which the same build and the same run can carry
     flags="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
@@ -54,7 +61,7 @@ tsan)
     }
     ;;
 *)
-    echo "usage: $0 asan|tsan" >&2
+    echo "usage: $0 asan|tsan [single]" >&2
     exit 2
     ;;
 esac
@@ -70,13 +77,13 @@ make_with() {
 }
 mkdir -p "$folder"
 echo "== $kind: building in $folder"
-make_with tests >"$folder/build.log" 2>&1 || {
+make_with "$build" >"$folder/build.log" 2>&1 || {
     tail -n 30 "$folder/build.log"
     echo "0 passed, 1 failed, 0 skipped"
     exit 1
 }
 # Scripts that compile programs of their own need the flags, too.
-WEFT_SANITIZER=$kind SANITIZER_FLAGS="$flags -no-pie" make_with check-programs
+WEFT_SANITIZER=$kind SANITIZER_FLAGS="$flags -no-pie" make_with "$run"
 status=$?
 # Where nobody builds again, the room is worth more. The logs stay.
 [[ ${CI:-} == true ]] && rm -rf "${folder:?}/tests"
