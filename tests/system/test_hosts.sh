@@ -42,6 +42,7 @@ start() {
     local port=$1 rank host
     shift
     pids=()
+    rm -f "$work"/out? "$work"/err? # of the scene before, which somebody may read until the ranks have begun
     for rank in 0 1 2 3; do
         host=$((rank < 2 ? 0 : 1))
         RANK=$rank WORLD_SIZE=4 MASTER_ADDR=10.98.0.1 WEFT_PORT=$port WEFT_OFI_PROVIDER=$provider \
@@ -78,7 +79,7 @@ provider="tcp;ofi_rxm"
 if [[ $skipped == 0 ]]; then
     start 29612 -b 1M -e 1M -n 1000000 -c 0
     # All have joined when rank 0 has printed the head of its table.
-    while ! grep -q 'transport$' "$work/out0" && kill -0 "${pids[0]}" 2>/dev/null; do sleep 0.1; done
+    while ! grep -qs 'transport$' "$work/out0" && kill -0 "${pids[0]}" 2>/dev/null; do sleep 0.1; done
     victim=$(pgrep -P "${pids[3]}" | head -1)
     kill -KILL "$victim"
     named=0
