@@ -35,10 +35,10 @@ $(BUILD)/tests/support/golden.o: tests/golden/errors.txt
 .PHONY: tests
 tests: all micro $(TESTS) $(GPU_PROGRAMS)
 
-#: single-tests  the programs of rooms whose tests run in one process
+#: single-tests  the programs of rooms whose tests run in one process, and the tools that some of them run
 .PHONY: single-tests
 SINGLE := $(filter $(BUILD)/tests/base/% $(BUILD)/tests/algos/% $(BUILD)/tests/topo/%,$(TESTS))
-single-tests: $(SINGLE)
+single-tests: tools $(SINGLE)
 
 #: micro         the micro-benchmarks, $(BUILD)/perf/micro/
 .PHONY: micro
