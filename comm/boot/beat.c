@@ -107,7 +107,7 @@ static void tick(struct weft_bootstrap *b)
         next_ns = due_ns < next_ns ? due_ns : next_ns;
         if (!b->armed || b->closing)
             continue;
-        due_ns = judge(edge, now_ns, counted_ns);
+        due_ns = edge->words ? weft_boot_ending_look(edge, now_ns) : judge(edge, now_ns, counted_ns);
         next_ns = due_ns < next_ns ? due_ns : next_ns;
     }
     b->ticked_ns = now_ns;

@@ -58,7 +58,7 @@ struct weft_boot_refused {
     char text[WEFT_BOOT_TEXT_MAX + 1];
 };
 
-/* FAILED and REVOKED. */
+/* FAILED, REVOKED, ENDING and GONE. */
 struct weft_boot_notice {
     uint32_t rank, reporter;
     int status;      /* enum weft_status, negative: what the failure is to everybody */

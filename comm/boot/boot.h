@@ -10,6 +10,7 @@
 #define WEFT_COMM_BOOT_BOOT_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/net/accept.h"
@@ -53,6 +54,8 @@ struct weft_boot_edge {
     int oobs;                  /* of those queued frames that are out-of-band messages */
     int64_t sent_ns, heard_ns; /* when the last bytes went out and came in */
     int64_t silent_ns;         /* how long nothing came while this process ran */
+    char *words;               /* of the neighbour's program, which is ending; NULL: none */
+    int64_t words_ns;          /* when they came */
 };
 
 /* An out-of-band message that waits for the callback. */
@@ -104,6 +107,8 @@ struct weft_bootstrap {
     uint32_t *aborts_of;    /* per rank: of its aborts of a shrink, the last one seen */
     uint64_t aborts;        /* of all ranks, and what the last one said: */
     char abort_text[WEFT_BOOT_TEXT_MAX + 160];
+    atomic_int gone; /* how many ranks have left while others stay; noticed[] says which */
+    int gone_due;    /* on_failed is to be called, as there are more of them */
     int outcast; /* this rank takes no part any more, with this status (weft_boot_cast_out()), and this is why: */
     char outcast_text[WEFT_BOOT_TEXT_MAX + 160];
     int doomed;                     /* some edge is */
@@ -232,6 +237,8 @@ enum {
     WEFT_BOOT_GAVE_REASON = 4,
     WEFT_BOOT_AGREED_DEAD = 8, /* all survivors know of its death */
     WEFT_BOOT_HAS_LEFT = 16,
+    WEFT_BOOT_IS_GONE = 32,    /* it has left, and all are to know that */
+    WEFT_BOOT_HAS_EXITED = 64, /* ... because its program has ended */
 }; /* in noticed[] */
 static inline int weft_boot_is_dead(const struct weft_bootstrap *b, int rank)
 {
@@ -259,6 +266,16 @@ int weft_boot_report_failure(struct weft_bootstrap *b);
 int weft_boot_notice_take(struct weft_boot_edge *edge, const struct weft_boot_frame *frame);
 /* Locked, on the service thread: closes the edges to the dead. */
 void weft_boot_doomed_close(struct weft_bootstrap *b);
+
+/* ending.c: programs that end, and ranks that leave while others stay. All locked. */
+/* An ENDING or a GONE; negative: the peer is at fault. */
+int weft_boot_ending_take(struct weft_boot_edge *edge, const struct weft_boot_frame *frame);
+int weft_boot_gone_take(struct weft_boot_edge *edge, const struct weft_boot_frame *frame);
+/* On the service thread: a neighbour whose program has said that it ends, and has not done so since, counts as dead when its time is over.
+ * Returns when that is. */
+int64_t weft_boot_ending_look(struct weft_boot_edge *edge, int64_t now_ns);
+/* Records as the calling thread's error that a rank is gone without which `what` cannot be. Only where there is one. */
+int weft_boot_report_gone(const struct weft_bootstrap *b, const char *what);
 
 /* beat.c: heartbeats, and the overlay's timer. */
 int weft_boot_beat_start(struct weft_bootstrap *b); /* locked */

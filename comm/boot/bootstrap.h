@@ -39,7 +39,7 @@ struct weft_bootstrap_options {
     const char *address; /* "host:port" of rank 0 */
     int64_t deadline_ns;
     struct weft_service *service;
-    /* Called once, on the service thread, when a rank is known to have failed. */
+    /* Called on the service thread when a rank is known to have failed, once, and when one has left while others stay. */
     void (*failed)(void *arg);
     void *failed_arg;
     /* NULL allowed: an out-of-band message of a rank. On the service thread, with no lock held, and not before open has
@@ -76,6 +76,17 @@ int weft_bootstrap_resolve(const weft_comm_options *options, struct weft_bootstr
  * this has succeeded: a death in between is an error of open. Resolving a host name may outlast the deadline.
  */
 int weft_bootstrap_open(const struct weft_bootstrap_options *options, struct weft_bootstrap **bootstrap);
+
+/* The program ends with this, which neighbours hear at once and everybody when it has ended: the connections stay for the system to close. For
+ * exit handlers: gives up where the lock cannot be had in a moment. */
+void weft_bootstrap_end(struct weft_bootstrap *b, const char *text);
+/* This rank leaves while others may stay (exits: because its program ends): all are to know it, and nothing of it has failed. What comes behind
+ * is weft_bootstrap_stop(). */
+void weft_bootstrap_leave(struct weft_bootstrap *b, int exits);
+/* How many ranks have left so. From any thread; costs one atomic load. */
+int weft_bootstrap_gone(const struct weft_bootstrap *b);
+/* Whether a rank has, and in words (text may be NULL) that say so of rank, host and process. */
+int weft_bootstrap_is_gone(struct weft_bootstrap *b, int rank, char *text, size_t capacity);
 
 /* Says goodbye on every edge and closes; at most about 1 s. Call after a barrier, or after a failure, and not
  * from failed. NULL is allowed. */

@@ -21,6 +21,8 @@ size_t weft_boot_body_max(int type)
     case WEFT_BOOT_WHO:
     case WEFT_BOOT_FAILED:
     case WEFT_BOOT_REVOKED:
+    case WEFT_BOOT_ENDING:
+    case WEFT_BOOT_GONE:
         return SMALL_MAX;
     case WEFT_BOOT_LATE:
         return 4 + WEFT_BOOT_RANKS_MAX / 8;

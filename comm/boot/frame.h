@@ -37,6 +37,8 @@ enum weft_boot_type {
     WEFT_BOOT_WAVE = 53,
     WEFT_BOOT_ECHO = 54,
     WEFT_BOOT_NEWS = 55,
+    WEFT_BOOT_ENDING = 56,
+    WEFT_BOOT_GONE = 57,
 };
 
 /* Sets of types, for what a reader accepts at one point of the protocol. */
@@ -45,7 +47,7 @@ enum weft_boot_type {
 #define WEFT_BOOT_EDGES                                                                                      \
     (WEFT_BOOT_BIT(WEFT_BOOT_FAILED) | WEFT_BOOT_BIT(WEFT_BOOT_REVOKED) | WEFT_BOOT_BIT(WEFT_BOOT_GOODBYE) | \
      WEFT_BOOT_BIT(WEFT_BOOT_HEARTBEAT) | WEFT_BOOT_BIT(WEFT_BOOT_WAVE) | WEFT_BOOT_BIT(WEFT_BOOT_ECHO) |    \
-     WEFT_BOOT_BIT(WEFT_BOOT_NEWS))
+     WEFT_BOOT_BIT(WEFT_BOOT_NEWS) | WEFT_BOOT_BIT(WEFT_BOOT_ENDING) | WEFT_BOOT_BIT(WEFT_BOOT_GONE))
 #define WEFT_BOOT_DOWN                                                                                       \
     (WEFT_BOOT_EDGES | WEFT_BOOT_BIT(WEFT_BOOT_RESULT) | WEFT_BOOT_BIT(WEFT_BOOT_LATE) |                     \
      WEFT_BOOT_BIT(WEFT_BOOT_OOB))

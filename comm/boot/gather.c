@@ -256,6 +256,8 @@ static int await(struct weft_bootstrap *b, uint32_t round, int64_t deadline_ns, 
             return WEFT_OK;
         if (b->failure_status != WEFT_OK)
             return weft_boot_report_failure(b);
+        if (weft_bootstrap_gone(b))
+            return weft_boot_report_gone(b, what);
         int past = weft_clock_ns() >= until_ns;
         if (b->rank == 0) {
             if (past) {

@@ -33,10 +33,10 @@ void weft_boot_edge_drop(struct weft_boot_edge *edge)
 static void lose_edge(struct weft_boot_edge *edge, const char *reason)
 {
     struct weft_bootstrap *b = edge->owner;
-    int expected = edge->heard_goodbye || b->closing;
+    int expected = (edge->heard_goodbye && !edge->words) || b->closing;
     weft_boot_edge_drop(edge);
     if (!expected)
-        weft_boot_died(b, edge->rank, reason);
+        weft_boot_died(b, edge->rank, edge->words ? edge->words : reason);
 }
 
 static int take_frame(struct weft_boot_edge *edge, struct weft_boot_frame *frame)
@@ -52,6 +52,12 @@ static int take_frame(struct weft_boot_edge *edge, struct weft_boot_frame *frame
     case WEFT_BOOT_FAILED:
     case WEFT_BOOT_REVOKED:
         status = weft_boot_notice_take(edge, frame);
+        break;
+    case WEFT_BOOT_ENDING:
+        status = weft_boot_ending_take(edge, frame);
+        break;
+    case WEFT_BOOT_GONE:
+        status = weft_boot_gone_take(edge, frame);
         break;
     case WEFT_BOOT_HEARTBEAT: /* that it came is all it says */
         break;
@@ -107,12 +113,14 @@ void weft_boot_leave(struct weft_bootstrap *b)
         weft_boot_doomed_close(b);
     int announces = b->armed && b->heard_failure && !b->reported;
     b->reported |= announces;
+    int wakes = b->armed && b->gone_due;
+    b->gone_due &= !b->armed;
     struct weft_boot_oob *oobs = b->armed ? weft_boot_oobs_due(b) : NULL;
     pthread_mutex_unlock(&b->lock);
     for (const struct weft_boot_oob *each = oobs; each; each = each->next)
         b->on_oob(b->on_oob_arg, each->rank, each->channel, each->data, each->size);
     weft_boot_oobs_free(oobs);
-    if (announces && b->on_failed)
+    if ((announces || wakes) && b->on_failed)
         b->on_failed(b->on_failed_arg);
     pthread_mutex_lock(&b->lock);
     b->active--;
@@ -131,7 +139,7 @@ static void on_edge(void *arg, int fd)
         /* The neighbour has said goodbye and so have we, as far as it listens: it ends here. */
         if (edge->link.fd >= 0 && edge->heard_goodbye && (edge->said_goodbye || edge->broken) &&
             !weft_boot_edge_pending(edge))
-            weft_boot_edge_drop(edge);
+            lose_edge(edge, "");
     }
     weft_boot_leave(edge->owner);
 }

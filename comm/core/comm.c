@@ -53,7 +53,9 @@ int weft_comm_link_peer(void *arg, uint32_t rank, struct weft_exec_peer *peer)
 
 void weft_comm_stopped(void *arg, int status, const char *words)
 {
-    weft_comm_lose(arg, status, words);
+    struct weft_comm *comm = arg;
+    comm->failure.has_stopped = 1;
+    weft_comm_lose(comm, status, words);
 }
 
 int weft_comm_differs(void *arg, const char *text, const struct weft_call *past)

@@ -34,6 +34,7 @@ struct weft_member {
     struct weft_placement placement;      /* as the launcher says */
     uint16_t sizes[WEFT_TRANSPORT_COUNT]; /* of its addresses, 0 none */
     uint16_t transport;                   /* enum weft_transport_index: what reaches it from here */
+    uint8_t is_cut;                       /* [lock] the link to it has failed */
     uint8_t *addresses;                   /* one behind the other */
 };
 
@@ -117,6 +118,7 @@ struct weft_comm {
     size_t used_tag_count;
     struct weft_judge *judge; /* rank 0 */
     atomic_int shrinking;     /* calls of weft_comm_shrink() that have not ended */
+    struct weft_comm *next_open; /* comm/form/ending.c */
     atomic_int is_forming; /* a call without an end yet makes a communicator from it: no other collectives */
     struct weft_failure_record failure;
     struct weft_inbox inbox;

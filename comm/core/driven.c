@@ -32,6 +32,8 @@ static int poll_once(struct weft_driven *driven)
     if ((weft_bootstrap_has_failed(comm->bootstrap) || comm->failure.lost_status) && !comm->failure.status &&
         weft_comm_check(comm) != WEFT_OK)
         return 1;
+    if (weft_bootstrap_gone(comm->bootstrap) && !comm->failure.status)
+        weft_comm_look_for_gone(comm);
     if (comm->dropped_ops)
         weft_works_reap(comm);
     return weft_exec_progress(comm->exec) + weft_p2p_progress(comm->p2p);
@@ -40,7 +42,8 @@ static int poll_once(struct weft_driven *driven)
 static int is_blocked(const struct weft_driven *driven)
 {
     const struct weft_comm *comm = (const struct weft_comm *)driven;
-    int awaits_reason = comm->failure.lost_status && !comm->failure.status; /* which ends by the clock */
+    const struct weft_failure_record *failure = &comm->failure;
+    int awaits_reason = (failure->lost_status || failure->needed_ns) && !failure->status; /* by the clock */
     return awaits_reason || weft_exec_is_blocked(comm->exec) || weft_p2p_is_blocked(comm->p2p);
 }
 

@@ -82,7 +82,10 @@ void weft_comm_lose(struct weft_comm *comm, int status, const char *words)
 void weft_comm_link_failed(struct weft_comm *comm, struct weft_link *link, int status, const char *why)
 {
     for (int r = 0; r < comm->ranks; r++) {
-        if (weft_exec_link(comm->exec, (uint32_t)r) == link)
+        if (weft_exec_link(comm->exec, (uint32_t)r) != link)
+            continue;
+        comm->members[r].is_cut = 1;
+        if (!weft_comm_has_left(comm, (uint32_t)r))
             lose(comm, WEFT_PEER_FAILED, r, why ? why : weft_strerror(status));
     }
 }
@@ -117,6 +120,10 @@ static void fail_with_loss(struct weft_comm *comm)
         return;
     }
     const struct weft_member *member = &comm->members[failure->lost_rank];
+    if (weft_bootstrap_is_gone(comm->bootstrap, failure->lost_rank, text, sizeof text)) {
+        weft_comm_fail(comm, WEFT_PEER_FAILED, text);
+        return;
+    }
     snprintf(text, sizeof text, "rank %d on host '%s' (pid %d): the link to it broke: %.700s",
              failure->lost_rank, member->host, member->pid, failure->text);
     weft_comm_fail(comm, failure->lost_status, text);

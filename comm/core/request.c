@@ -33,6 +33,16 @@ static int gave_up(const struct weft_comm *comm, const struct weft_request *requ
                      weft_comm_timeout_of(comm, request->timeout_ms), what);
 }
 
+/* It was for a rank that has left. A receive from any rank was for all of them. */
+static int fail_with_gone(const struct weft_comm *comm, const struct weft_request *request, const char *what)
+{
+    char text[300];
+    int32_t rank = request->sends || request->found < 0 ? request->peer : request->found;
+    if (rank < 0 || !weft_bootstrap_is_gone(comm->bootstrap, rank, text, sizeof text))
+        snprintf(text, sizeof text, "all other ranks have left");
+    return weft_fail(WEFT_PEER_FAILED, "%s: %s", what, text);
+}
+
 int weft_request_fail(const struct weft_comm *comm, const struct weft_request *request)
 {
     char what[200];
@@ -44,6 +54,8 @@ int weft_request_fail(const struct weft_comm *comm, const struct weft_request *r
     weft_request_print(request, what, sizeof what);
     if (request->status == WEFT_TIMEOUT)
         return gave_up(comm, request, what);
+    if (request->status == WEFT_PEER_FAILED)
+        return fail_with_gone(comm, request, what);
     return weft_fail(request->status, "the %s was cancelled", what);
 }
 

@@ -301,6 +301,12 @@ void weft_progress_flush(struct weft_context *context)
     weft_progress_linger(context);
 }
 
+void weft_progress_drain(struct weft_context *context, int64_t until_ns)
+{
+    while (is_busy(context) && weft_clock_ns() < until_ns)
+        weft_progress_once(context);
+}
+
 void weft_progress_linger(struct weft_context *context)
 {
     if (!atomic_exchange(&context->progress.lingers, 1))

@@ -47,6 +47,9 @@ int weft_progress_tick(void *arg);
  * compute. Polls a little, then leaves it to the service thread. */
 void weft_progress_flush(struct weft_context *context);
 
+/* [lock] The process ends: polls until no transport is busy, at most so long. */
+void weft_progress_drain(struct weft_context *context, int64_t until_ns);
+
 /* The service thread polls for as long as a transport says that it is busy. */
 void weft_progress_linger(struct weft_context *context);
 

@@ -29,6 +29,7 @@ const char *weft_call_name(const struct weft_call *call)
         [WEFT_CALL_SPLIT] = "weft_comm_split",
         [WEFT_CALL_GROW] = "weft_comm_grow",
         [WEFT_CALL_DESTROY] = "weft_comm_destroy",
+        [WEFT_CALL_EXIT] = "exit",
     };
     const char *name = NULL;
     if (call->collective < WEFT_COLLECTIVE_COUNT)

@@ -22,7 +22,8 @@ enum weft_other_calls {
     WEFT_CALL_REDUCE_SCATTER_LIST = 11,
     WEFT_CALL_SPLIT = 12,
     WEFT_CALL_GROW = 13,
-    WEFT_CALL_DESTROY = 14
+    WEFT_CALL_DESTROY = 14,
+    WEFT_CALL_EXIT = 15 /* a destroy, made where a program ends without one */
 };
 
 /* What is compared of any premultiplied sum: in no range of operations' numbers. */

@@ -59,6 +59,8 @@ static int announce(struct weft_exec *exec, uint32_t rank, enum weft_wire_kind k
     status = peer->ops->send(peer->link, &header, sizeof header, NULL, 0);
     if (status == WEFT_OK)
         exec->stats.messages++;
+    else if (status != WEFT_AGAIN)
+        status = weft_exec_unsent(exec, rank, &header, status);
     return status;
 }
 

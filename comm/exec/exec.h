@@ -85,6 +85,9 @@ struct weft_exec_hooks {
     int (*differs)(void *comm, const char *text, const struct weft_call *past);
     /* May be NULL. The executor has stopped, for this reason: it is to be ended (weft_exec_fail()), but not from inside this. */
     void (*stopped)(void *comm, int status, const char *words);
+    /* May be NULL. Whether a rank has left while others stay: that its link is gone is no failure then, and what would only answer it is
+     * dropped. What it is needed for waits: weft_exec_awaits(). */
+    int (*has_left)(void *comm, uint32_t rank);
     /* May be NULL. A point-to-point message (comm/p2p/p2p.h) of a checked source and size. */
     int (*tagged)(void *comm, const struct weft_wire_header *header, const void *payload);
 };
@@ -253,6 +256,8 @@ size_t weft_exec_bytes(const struct weft_exec *exec);
 
 /* How operations stand, for reports, deadlines and dumps. comm/exec/look.c */
 
+/* Whether an operation in flight waits for a rank now. */
+int weft_exec_awaits(const struct weft_exec *exec, uint32_t rank);
 /* The running operations, oldest first: at most WEFT_OPS_MAX. Returns how many. */
 int weft_exec_running(const struct weft_exec *exec, struct weft_exec_op **ops);
 const struct weft_call *weft_exec_op_call(const struct weft_exec_op *op);

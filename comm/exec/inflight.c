@@ -35,6 +35,8 @@ int weft_inflight_send(struct weft_exec_op *op, struct weft_inflight *inflight, 
     int status = peer->ops->send(peer->link, &header, sizeof header, payload, size);
     if (status == WEFT_OK)
         exec->stats.messages++;
+    else if (status != WEFT_AGAIN)
+        status = weft_exec_unsent(exec, inflight->rank, &header, status);
     return status;
 }
 
@@ -136,6 +138,18 @@ void weft_inflight_finish(struct weft_exec_op *op, struct weft_inflight *infligh
     }
 }
 
+int weft_exec_unsent(const struct weft_exec *exec, uint32_t rank, const struct weft_wire_header *header,
+                     int status)
+{
+    const struct weft_exec_hooks *hooks = &exec->options.hooks;
+    if (!hooks->has_left || !hooks->has_left(hooks->comm, rank))
+        return status;
+    int is_step = header->kind <= WEFT_WIRE_RBUF || header->kind == WEFT_WIRE_REFUSE;
+    int is_needed = is_step ? !weft_wire_is_answer(header)
+                            : header->kind == WEFT_WIRE_TAGGED || header->kind == WEFT_WIRE_ANNOUNCE;
+    return is_needed ? WEFT_AGAIN : WEFT_OK;
+}
+
 int weft_exec_post(struct weft_exec *exec, const struct weft_exec_peer *peer, struct weft_wire_header *header,
                    const void *payload)
 {
@@ -148,6 +162,8 @@ int weft_exec_post(struct weft_exec *exec, const struct weft_exec_peer *peer, st
     if (status == WEFT_OK) {
         exec->stats.messages++;
         exec->stats.bytes_eager += header->kind == WEFT_WIRE_TAGGED ? header->size : 0;
+    } else if (status != WEFT_AGAIN) {
+        status = weft_exec_unsent(exec, (uint32_t)(peer - exec->peers), header, status);
     }
     return status;
 }

@@ -477,6 +477,11 @@ int weft_transfer_message(struct weft_exec *exec, const struct weft_wire_header 
 /* The running transfer that a completion is for, or NULL. */
 struct weft_exec_op *weft_transfer_by_cookie(struct weft_exec *exec, uint64_t cookie);
 
+/* inflight.c: a message could not be sent, for this status. What it comes to where its receiver has left: WEFT_OK, it need not arrive;
+ * WEFT_AGAIN, it waits. */
+int weft_exec_unsent(const struct weft_exec *exec, uint32_t rank, const struct weft_wire_header *header,
+                     int status);
+
 /* credit.c */
 /* Asks the peer, if it has not been asked, how far it is. WEFT_OK or WEFT_AGAIN, or a failure. */
 int weft_credit_inquire(struct weft_exec *exec, uint32_t rank, uint32_t op);

@@ -17,6 +17,7 @@
 #include "comm/drive/progress.h"
 #include "comm/exec/device/ops.h"
 #include "comm/form/agree.h"
+#include "comm/form/ending.h"
 #include "comm/form/making.h"
 #include "comm/regions/device_memory.h"
 
@@ -81,6 +82,7 @@ static int construct(struct weft_comm *comm)
                   .connect = weft_comm_link_peer,
                   .differs = weft_comm_differs,
                   .stopped = weft_comm_stopped,
+                  .has_left = weft_comm_has_left,
                   .tagged = weft_comm_tagged,
                   .sent_by = weft_comm_sent_by,
                   .buffer_get = weft_memory_buffer_get,
@@ -280,6 +282,7 @@ int weft_comm_open(struct weft_context *context, struct weft_bootstrap_options *
     if (status == WEFT_OK)
         status = meet(comm, resolved, deadline_ns);
     if (status == WEFT_OK) {
+        weft_ending_add(comm);
         *opened = comm;
         return WEFT_OK;
     }

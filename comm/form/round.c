@@ -90,7 +90,8 @@ int weft_round_gather(struct weft_round *round, const void *mine, size_t size, s
 {
     struct weft_comm *comm = round->comm;
     const struct weft_call *call = &round->waiting.call;
-    struct weft_round_head head = {WEFT_ROUND_MAGIC, call->collective, call->sequence};
+    uint32_t kind = call->collective == WEFT_CALL_EXIT ? WEFT_CALL_DESTROY : call->collective;
+    struct weft_round_head head = {WEFT_ROUND_MAGIC, kind, call->sequence};
     struct weft_blob *gathered;
     char *message = malloc(sizeof head + size);
     if (!message) {
@@ -104,7 +105,7 @@ int weft_round_gather(struct weft_round *round, const void *mine, size_t size, s
                                           &gathered, round->deadline_ns);
     free(message);
     if (status != WEFT_OK)
-        return weft_round_fail(round, status);
+        return round->is_last ? status : weft_round_fail(round, status);
     int rank;
     status = weft_round_open(&head, gathered, comm->ranks, &rank);
     if (status == WEFT_OK) {

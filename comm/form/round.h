@@ -22,6 +22,7 @@ struct weft_round {
     struct weft_comm *comm;
     struct weft_waiting waiting;
     int64_t deadline_ns; /* of all rounds together */
+    int is_last;         /* the communicator ends with it anyway: a gather that fails only says so */
 };
 
 /* For a communicator that has not failed. label: NULL or "" none; it stays until the end. WEFT_OK, or what the call

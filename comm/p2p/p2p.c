@@ -355,6 +355,33 @@ int weft_p2p_receive(struct weft_p2p *p2p, struct weft_request *request)
     return status;
 }
 
+static int awaits(const struct weft_request *request, int32_t rank, int nobody_else)
+{
+    if (!request->sends && request->found >= 0)
+        return request->found == rank;
+    return request->peer == rank || (request->peer == WEFT_MATCH_ANY && nobody_else);
+}
+
+int weft_p2p_awaits(const struct weft_p2p *p2p, int32_t rank, int nobody_else)
+{
+    for (const struct weft_request *request = p2p->head; request; request = request->next) {
+        if (awaits(request, rank, nobody_else))
+            return 1;
+    }
+    return 0;
+}
+
+int weft_p2p_give_up(struct weft_p2p *p2p, int32_t rank, int nobody_else)
+{
+    int left = 0;
+    for (struct weft_request *next, *request = p2p->head; request; request = next) {
+        next = request->next;
+        if (awaits(request, rank, nobody_else))
+            left |= weft_p2p_withdraw(p2p, request, WEFT_PEER_FAILED) != WEFT_OK;
+    }
+    return left;
+}
+
 int weft_p2p_withdraw(struct weft_p2p *p2p, struct weft_request *request, int status)
 {
     if (request->state == WEFT_REQUEST_POSTED) {

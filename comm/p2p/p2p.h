@@ -148,6 +148,10 @@ int weft_request_look(const struct weft_request *request);
 void weft_request_go_on(struct weft_request *request, int64_t deadline_ns);
 /* Ends a request that nobody else knows of (POSTED, LOCAL) with status. WEFT_BUSY: it is another's as well. */
 int weft_p2p_withdraw(struct weft_p2p *p2p, struct weft_request *request, int status);
+/* Whether a send or a receive waits for a rank that has left; nobody_else: all others have, so a receive from any rank does, too. */
+int weft_p2p_awaits(const struct weft_p2p *p2p, int32_t rank, int nobody_else);
+/* Ends those, each alone, with WEFT_PEER_FAILED. Returns whether some could not be ended. */
+int weft_p2p_give_up(struct weft_p2p *p2p, int32_t rank, int nobody_else);
 /* The message that a receive would take now, without its payload: *source, *tag_found, *bytes. WEFT_AGAIN: none. */
 int weft_p2p_look(const struct weft_p2p *p2p, int32_t source, int64_t tag, int space, int32_t *found,
                   int64_t *found_tag, uint64_t *bytes);

@@ -274,6 +274,13 @@ int weft_comm_create(weft_context *context, const weft_comm_options *options, we
  * that still run without a handle are waited for first. */
 int weft_comm_destroy(weft_comm *comm);
 
+/* A program that ends by exit(), or by returning from main(), need not call this: weft does, with its exit status. It is for
+ * those that end in another way with communicators open, such as _exit(). 0: this rank leaves, and the others go on among themselves;
+ * who needs it hears that it has left (WEFT_PEER_FAILED). Waits up to a second for others that end as well. Otherwise this rank
+ * has failed, which the others hear when its process has ended, or after two seconds. Nothing else is done with these communicators
+ * afterwards, but weft_comm_destroy(), which does not wait then. Any thread. */
+void weft_process_end(int exit_status);
+
 /* Changes what weft_comm_create()'s timeout_ms said, for calls that begin from now on: a stream-ordered call begins when
  * the stream has come to it. What is in flight keeps its deadline, and texts name the present one. This rank's own: others need not have the same. From any thread, but not beside weft_comm_destroy(). */
 int weft_comm_set_timeout(weft_comm *comm, int64_t timeout_ms);

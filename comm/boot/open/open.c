@@ -34,6 +34,8 @@ static void destroy(struct weft_bootstrap *b)
     free(b->aborts_of);
     free(b->members);
     weft_crypto_wipe(&b->job, sizeof b->job);
+    for (int i = 0; b->edges && i < b->edge_count; i++)
+        free(b->edges[i].words);
     free(b->edges);
     free(b);
 }

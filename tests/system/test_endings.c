@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* run: beside (deadlines); early */
+/* Programs that end with communicators they have not destroyed: who ends well has left, and all else has failed. */
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "tests/support/job.h"
+#include "tests/support/patience.h"
+#include "tests/support/ranks.h"
+
+#define LARGE 3000000
+
+static const char *const transports[] = {"shm", "tcp"};
+
+struct scene {
+    const char *transport;
+    _Atomic pid_t pids[4];
+    _Atomic int begun; /* ranks that are out of the first barrier: nobody ends before all are */
+};
+
+static struct scene *scene; /* shared by the ranks */
+
+/* Runs a body on three ranks, over each transport; ends[r]: how rank r is to end. */
+static void each_transport(test_rank_function *body, const int ends[3])
+{
+    scene = scene ? scene : test_ranks_shared(sizeof *scene);
+    for (size_t t = 0; t < 2; t++) {
+        int statuses[3];
+        *scene = (struct scene){.transport = transports[t]};
+        test_ranks_fork_status(3, body, NULL, statuses);
+        for (int r = 0; r < 3; r++) {
+            if (!WIFEXITED(statuses[r]) || WEXITSTATUS(statuses[r]) != ends[r])
+                fail_msg("%s, rank %d: wait status 0x%x, expected exit status %d", transports[t], r,
+                         (unsigned)statuses[r], ends[r]);
+        }
+    }
+}
+
+static int begin(struct job *job, int rank)
+{
+    scene->pids[rank] = getpid();
+    CHECK_OK(job_open_within(job, scene->transport, NULL, test_patient(60000)));
+    CHECK_OK(weft_barrier(job->comm, NULL));
+    scene->begun++;
+    while (scene->begun < 3)
+        usleep(1000);
+    return 0;
+}
+
+/* Waits until the process of a rank is no more. */
+static int await_end(int rank)
+{
+    int fd = (int)syscall(SYS_pidfd_open, scene->pids[rank], 0);
+    struct pollfd polled = {.fd = fd, .events = POLLIN};
+    CHECK(fd < 0 || poll(&polled, 1, (int)test_patient(60000)) == 1); /* not there: gone already */
+    close(fd);
+    return 0;
+}
+
+static int has(const char *text)
+{
+    int found = strstr(weft_error_detail(), text) != NULL;
+    if (!found)
+        fprintf(stderr, "'%s' is not in: %s\n", text, weft_error_detail());
+    return found;
+}
+
+static int call_all(struct job *job)
+{
+    float mine[1000] = {1}, sum[1000];
+    return weft_allreduce(job->comm, mine, sum, 1000, WEFT_FLOAT32, WEFT_SUM, NULL);
+}
+
+/* Both directions, short and long. */
+static int talk(struct job *job, int rank)
+{
+    static uint8_t out[LARGE], in[LARGE];
+    const size_t sizes[] = {12, LARGE};
+    int other = 3 - rank;
+    for (size_t i = 0; i < 2; i++) {
+        memset(out, rank * 7 + (int)i, sizeof out);
+        memset(in, 0, sizeof in);
+        CHECK_OK(weft_sendrecv(job->comm, out, sizes[i], other, 5, in, sizes[i], other, 5, WEFT_UINT8, NULL, NULL));
+        CHECK_BITS(in[0] == other * 7 + (int)i && in[sizes[i] - 1] == other * 7 + (int)i);
+    }
+    return 0;
+}
+
+/* --- what fails */
+
+static int status_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    (void)ranks, (void)arg;
+    CHECK(begin(&job, rank) == 0);
+    if (rank == 1)
+        exit(3);
+    CHECK(call_all(&job) == WEFT_PEER_FAILED);
+    CHECK(has("rank 1 on host") && has("its program has ended with exit status 3"));
+    job_close(&job);
+    return 0;
+}
+
+static void test_exit_status(void **state)
+{
+    (void)state;
+    each_transport(status_body, (const int[]){0, 3, 0});
+}
+
+/* Nobody hears of the end before there is one: who has started the ranks sees the first failure first. */
+static pid_t lives_on;
+static void linger(void)
+{
+    if (getpid() == lives_on)
+        usleep(400000); /* of exit handlers; the others are to wait for it, so they cannot end before */
+}
+
+static int order_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    (void)ranks, (void)arg;
+    lives_on = rank == 1 ? getpid() : 0;
+    atexit(linger); /* before weft's, so it runs after that */
+    CHECK(begin(&job, rank) == 0);
+    if (rank == 1)
+        exit(1);
+    CHECK(call_all(&job) == WEFT_PEER_FAILED);
+    int fd = (int)syscall(SYS_pidfd_open, scene->pids[1], 0);
+    struct pollfd polled = {.fd = fd, .events = POLLIN};
+    /* The system closes connections a moment before it says that a process is over. */
+    CHECK(fd < 0 || poll(&polled, 1, 100) == 1);
+    CHECK(has("rank 1 on host") && has("its program has ended with exit status 1"));
+    job_close(&job);
+    return 0;
+}
+
+static void test_order(void **state)
+{
+    (void)state;
+    each_transport(order_body, (const int[]){0, 1, 0});
+}
+
+static int abrupt_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    (void)ranks, (void)arg;
+    CHECK(begin(&job, rank) == 0);
+    if (rank == 1)
+        _exit(0);
+    CHECK(call_all(&job) == WEFT_PEER_FAILED);
+    CHECK(has("rank 1 on host") && has("died"));
+    job_close(&job);
+    return 0;
+}
+
+static void test_abrupt(void **state)
+{
+    (void)state;
+    each_transport(abrupt_body, (const int[]){0, 0, 0});
+}
+
+static int said_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    (void)ranks, (void)arg;
+    CHECK(begin(&job, rank) == 0);
+    if (rank == 2) {
+        weft_process_end(4);
+        _exit(4);
+    }
+    CHECK(call_all(&job) == WEFT_PEER_FAILED);
+    CHECK(has("rank 2 on host") && has("its program has ended with exit status 4"));
+    job_close(&job);
+    return 0;
+}
+
+static void test_said(void **state)
+{
+    (void)state;
+    each_transport(said_body, (const int[]){0, 0, 4});
+}
+
+/* --- what does not */
+
+static int leave_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    (void)ranks, (void)arg;
+    CHECK(begin(&job, rank) == 0);
+    if (rank == 0)
+        exit(0);
+    CHECK(await_end(0) == 0);
+    CHECK(talk(&job, rank) == 0);
+    CHECK_OK(weft_comm_get_error(job.comm));
+    CHECK_OK(weft_comm_destroy(job.comm));
+    CHECK_OK(weft_context_close(job.context));
+    return 0;
+}
+
+static void test_leave(void **state)
+{
+    (void)state;
+    each_transport(leave_body, (const int[]){0, 0, 0});
+}
+
+/* Who needs it hears of it, and that message alone ends. */
+static int needed_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    uint8_t byte;
+    (void)ranks, (void)arg;
+    CHECK(begin(&job, rank) == 0);
+    if (rank == 0)
+        exit(0);
+    if (rank == 1) { /* from before its end, and after it */
+        CHECK(weft_recv(job.comm, &byte, 1, WEFT_UINT8, 0, 1, NULL, NULL) == WEFT_PEER_FAILED);
+        CHECK(has("rank 0 on host") && has("has left: its program has ended"));
+        CHECK(weft_recv(job.comm, &byte, 1, WEFT_UINT8, 0, 1, NULL, NULL) == WEFT_PEER_FAILED);
+        CHECK(has("rank 0 on host") && has("has left: its program has ended"));
+    }
+    CHECK(talk(&job, rank) == 0);
+    CHECK_OK(weft_comm_destroy(job.comm));
+    CHECK_OK(weft_context_close(job.context));
+    return 0;
+}
+
+static void test_needed(void **state)
+{
+    (void)state;
+    each_transport(needed_body, (const int[]){0, 0, 0});
+}
+
+static int collective_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    (void)ranks, (void)arg;
+    CHECK(begin(&job, rank) == 0);
+    if (rank == 0)
+        exit(0);
+    CHECK(await_end(0) == 0);
+    int status = call_all(&job);
+    CHECK(status == WEFT_PEER_FAILED || status == WEFT_REVOKED); /* by itself, or by the other one */
+    CHECK(has("rank 0 on host") && has("has left: its program has ended"));
+    job_close(&job);
+    return 0;
+}
+
+static void test_collective(void **state)
+{
+    (void)state;
+    each_transport(collective_body, (const int[]){0, 0, 0});
+}
+
+/* What it has sent is received after its end, and a rank that is waited for has not left before it has come. */
+static int given_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    uint8_t bytes[1000];
+    (void)ranks, (void)arg;
+    CHECK(begin(&job, rank) == 0);
+    memset(bytes, rank == 0 ? 0x3d : 0, sizeof bytes);
+    if (rank == 0) {
+        CHECK_OK(weft_send(job.comm, bytes, sizeof bytes, WEFT_UINT8, 2, 9, NULL));
+        exit(0);
+    }
+    CHECK(await_end(0) == 0);
+    if (rank == 2) {
+        CHECK_OK(weft_recv(job.comm, bytes, sizeof bytes, WEFT_UINT8, 0, 9, NULL, NULL));
+        CHECK_BITS(bytes[0] == 0x3d && bytes[999] == 0x3d);
+    }
+    CHECK(talk(&job, rank) == 0);
+    CHECK_OK(weft_comm_destroy(job.comm));
+    CHECK_OK(weft_context_close(job.context));
+    return 0;
+}
+
+static void test_given(void **state)
+{
+    (void)state;
+    each_transport(given_body, (const int[]){0, 0, 0});
+}
+
+/* All of them end so, one of them by destroying it. */
+static int all_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    (void)ranks, (void)arg;
+    CHECK(begin(&job, rank) == 0);
+    if (rank == 1) {
+        CHECK_OK(weft_comm_destroy(job.comm));
+        CHECK_OK(weft_context_close(job.context));
+    }
+    exit(0);
+}
+
+static void test_all(void **state)
+{
+    (void)state;
+    each_transport(all_body, (const int[]){0, 0, 0});
+}
+
+/* A child's end is not the rank's. */
+static int child_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    int status;
+    (void)ranks, (void)arg;
+    CHECK(begin(&job, rank) == 0);
+    pid_t child = fork();
+    if (child == 0)
+        exit(5);
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    CHECK_OK(call_all(&job));
+    CHECK_OK(weft_comm_destroy(job.comm));
+    CHECK_OK(weft_context_close(job.context));
+    return 0;
+}
+
+static void test_child(void **state)
+{
+    (void)state;
+    each_transport(child_body, (const int[]){0, 0, 0});
+}
+
+/* A program's own handler destroys it after weft's has run. */
+static struct job kept;
+static void destroy_late(void)
+{
+    if (kept.comm && (weft_comm_destroy(kept.comm) != WEFT_OK || weft_context_close(kept.context) != WEFT_OK))
+        _exit(9);
+}
+
+static int late_body(int rank, int ranks, void *arg)
+{
+    (void)ranks, (void)arg;
+    atexit(destroy_late);
+    CHECK(begin(&kept, rank) == 0);
+    exit(rank == 2 ? 6 : 0);
+}
+
+static void test_late(void **state)
+{
+    (void)state;
+    each_transport(late_body, (const int[]){0, 0, 6});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exit_status), cmocka_unit_test(test_order), cmocka_unit_test(test_abrupt),
+        cmocka_unit_test(test_said),        cmocka_unit_test(test_leave), cmocka_unit_test(test_needed),
+        cmocka_unit_test(test_collective),  cmocka_unit_test(test_given), cmocka_unit_test(test_all),
+        cmocka_unit_test(test_child),       cmocka_unit_test(test_late),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
