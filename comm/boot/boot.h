@@ -239,7 +239,7 @@ enum {
     WEFT_BOOT_HAS_LEFT = 16,
     WEFT_BOOT_IS_GONE = 32,    /* it has left, and all are to know that */
     WEFT_BOOT_HAS_EXITED = 64, /* ... because its program has ended */
-}; /* in noticed[] */
+};                             /* in noticed[] */
 static inline int weft_boot_is_dead(const struct weft_bootstrap *b, int rank)
 {
     return b->noticed[rank] & WEFT_BOOT_IS_DEAD;

@@ -55,7 +55,8 @@ int weft_boot_ending_take(struct weft_boot_edge *edge, const struct weft_boot_fr
     struct weft_boot_notice notice;
     int status = weft_boot_notice_get(frame->body, frame->size, b->ranks, &notice);
     if (status == WEFT_OK && notice.rank != (uint32_t)edge->rank)
-        status = weft_fail(WEFT_PROTOCOL, "rank %d says that rank %u ends", edge->rank, (unsigned)notice.rank);
+        status =
+            weft_fail(WEFT_PROTOCOL, "rank %d says that rank %u ends", edge->rank, (unsigned)notice.rank);
     if (status != WEFT_OK || edge->words)
         return status;
     edge->words = strdup(notice.text);
@@ -113,9 +114,8 @@ int weft_boot_gone_take(struct weft_boot_edge *edge, const struct weft_boot_fram
 {
     struct weft_boot_notice notice;
     int status = weft_boot_notice_get(frame->body, frame->size, edge->owner->ranks, &notice);
-    if (status == WEFT_OK && notice.rank == (uint32_t)edge->owner->rank)
-        status = weft_fail(WEFT_PROTOCOL, "rank %d says that this rank has left", edge->rank);
-    if (status == WEFT_OK)
+    if (status == WEFT_OK &&
+        notice.rank != (uint32_t)edge->owner->rank) /* its own comes back to the one that leaves */
         learn(edge->owner, &notice, edge);
     return status;
 }

@@ -33,7 +33,8 @@ void weft_boot_edge_drop(struct weft_boot_edge *edge)
 static void lose_edge(struct weft_boot_edge *edge, const char *reason)
 {
     struct weft_bootstrap *b = edge->owner;
-    int expected = (edge->heard_goodbye && !edge->words) || b->closing;
+    int has_left = edge->heard_goodbye || b->noticed[edge->rank] & WEFT_BOOT_IS_GONE;
+    int expected = (has_left && !edge->words) || b->closing;
     weft_boot_edge_drop(edge);
     if (!expected)
         weft_boot_died(b, edge->rank, edge->words ? edge->words : reason);

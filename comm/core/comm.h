@@ -116,8 +116,8 @@ struct weft_comm {
     struct weft_subset *subsets;     /* [lock] attempts in flight: comm/form/subset.c */
     struct weft_used_tag *used_tags; /* [lock] [used_tag_count] of subsets */
     size_t used_tag_count;
-    struct weft_judge *judge; /* rank 0 */
-    atomic_int shrinking;     /* calls of weft_comm_shrink() that have not ended */
+    struct weft_judge *judge;    /* rank 0 */
+    atomic_int shrinking;        /* calls of weft_comm_shrink() that have not ended */
     struct weft_comm *next_open; /* comm/form/ending.c */
     atomic_int is_forming; /* a call without an end yet makes a communicator from it: no other collectives */
     struct weft_failure_record failure;

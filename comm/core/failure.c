@@ -79,6 +79,12 @@ void weft_comm_lose(struct weft_comm *comm, int status, const char *words)
     lose(comm, status, -1, words);
 }
 
+int weft_comm_has_left(void *arg, uint32_t rank)
+{
+    const struct weft_comm *comm = arg;
+    return weft_bootstrap_is_gone(comm->bootstrap, (int)rank, NULL, 0);
+}
+
 void weft_comm_link_failed(struct weft_comm *comm, struct weft_link *link, int status, const char *why)
 {
     for (int r = 0; r < comm->ranks; r++) {
@@ -139,9 +145,10 @@ static void fail_with_word(struct weft_comm *comm)
     if (status == WEFT_TIMEOUT && !weft_stall_is_late(comm))
         status = WEFT_REVOKED; /* another rank's deadline has passed */
     int is_link = failure->lost_status && failure->lost_rank >= 0;
-    if (is_link && weft_bootstrap_is_dead(comm->bootstrap, failure->lost_rank))
+    int says_more = is_link && strcmp(failure->text, weft_strerror(failure->lost_status)) != 0;
+    if (says_more && weft_bootstrap_is_dead(comm->bootstrap, failure->lost_rank))
         snprintf(text + used, sizeof text - used, "; the link to it: %.700s", failure->text);
-    else if (is_link && status == WEFT_REVOKED) /* both ends of a link have something to say */
+    else if (says_more && status == WEFT_REVOKED) /* both ends of a link have something to say */
         snprintf(text + used, sizeof text - used, "; here the link to rank %d broke: %.700s",
                  failure->lost_rank, failure->text);
     weft_comm_fail(comm, status, text);

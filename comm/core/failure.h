@@ -28,8 +28,9 @@ struct weft_failure_record {
     int lost_status; /* WEFT_OK: nothing */
     int lost_rank;   /* whose link it is, -1: not known, or none */
     int64_t lost_ns;
-    int has_stopped;   /* the executor has, for that */
-    int64_t needed_ns; /* since when this rank waits for one that has left: comm/core/gone.c. 0: it does not */
+    int has_stopped; /* the executor has, for that */
+    int64_t
+        needed_ns; /* since when this rank waits for one that has left: comm/core/gone.c. 0: it does not */
 };
 
 /* [lock] Ends everything in flight with status and revokes: the first reason stays. */

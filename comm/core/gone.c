@@ -14,12 +14,6 @@
 
 #define MOMENT_NS INT64_C(200000000)
 
-int weft_comm_has_left(void *arg, uint32_t rank)
-{
-    const struct weft_comm *comm = arg;
-    return weft_bootstrap_is_gone(comm->bootstrap, (int)rank, NULL, 0);
-}
-
 static int is_reached(const struct weft_comm *comm, int rank)
 {
     struct weft_link *link = weft_exec_link(comm->exec, (uint32_t)rank);

@@ -44,12 +44,6 @@ struct weft_op_peer *weft_op_peer_make(struct weft_exec_op *op, uint32_t rank)
     return peer;
 }
 
-int weft_wire_is_answer(const struct weft_wire_header *header)
-{
-    return header->kind == WEFT_WIRE_TAKEN || header->kind == WEFT_WIRE_RBUF ||
-           header->kind == WEFT_WIRE_REFUSE;
-}
-
 int weft_answer_deliver(struct weft_exec_op *op, struct weft_inflight *inflight,
                         const struct weft_wire_header *header, const void *payload)
 {

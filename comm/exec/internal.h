@@ -544,7 +544,11 @@ void weft_early_free_list(struct weft_early *list);
 
 /* deliver.c */
 /* Whether the message belongs to a SEND of this rank (answers) rather than a RECV. */
-int weft_wire_is_answer(const struct weft_wire_header *header);
+static inline int weft_wire_is_answer(const struct weft_wire_header *header)
+{
+    return header->kind == WEFT_WIRE_TAKEN || header->kind == WEFT_WIRE_RBUF ||
+           header->kind == WEFT_WIRE_REFUSE;
+}
 int weft_answer_deliver(struct weft_exec_op *op, struct weft_inflight *inflight,
                         const struct weft_wire_header *header, const void *payload);
 /* A message for an operation: to its step, or kept. *kept as in weft_recv_message(). */

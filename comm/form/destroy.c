@@ -13,7 +13,6 @@
 #include "comm/exec/fastpath.h"
 #include "comm/form/create.h"
 #include "comm/form/ending.h"
-#include "comm/form/round.h"
 
 static void free_comm(struct weft_comm *comm)
 {
@@ -60,38 +59,6 @@ void weft_comm_discard(struct weft_comm *comm)
     weft_ending_remove(comm);
     free_comm(comm);
     weft_error_set_detail(text);
-}
-
-/* Peers may still wait for what this rank has sent. Where some have left nobody is waited for: those that stay need not come either. */
-static int meet_at_end(struct weft_comm *comm, int64_t deadline_ns, int exits)
-{
-    struct weft_round round;
-    struct weft_blob *blobs;
-    int status = weft_round_begin(&round, comm, exits ? WEFT_CALL_EXIT : WEFT_CALL_DESTROY, deadline_ns, NULL);
-    if (status != WEFT_OK)
-        return status;
-    round.is_last = 1;
-    status = weft_round_gather(&round, NULL, 0, &blobs);
-    int leaves = status != WEFT_OK && !comm->failure.status && !weft_bootstrap_has_failed(comm->bootstrap) &&
-                 (weft_bootstrap_gone(comm->bootstrap) || (exits && status == WEFT_TIMEOUT));
-    if (status == WEFT_OK)
-        free(blobs);
-    else if (leaves)
-        weft_bootstrap_leave(comm->bootstrap, exits);
-    else if (!comm->failure.status)
-        status = weft_round_fail(&round, status);
-    weft_round_end(&round);
-    return leaves ? WEFT_OK : status;
-}
-
-int weft_comm_part(struct weft_comm *comm, int64_t deadline_ns, int exits)
-{
-    if (comm->failure.status || weft_bootstrap_has_failed(comm->bootstrap))
-        return WEFT_OK;
-    if (!weft_bootstrap_gone(comm->bootstrap))
-        return meet_at_end(comm, deadline_ns, exits);
-    weft_bootstrap_leave(comm->bootstrap, exits);
-    return WEFT_OK;
 }
 
 int weft_comm_destroy(weft_comm *comm)

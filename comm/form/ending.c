@@ -16,10 +16,11 @@
 #define LOCK_NS     INT64_C(100000000)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER; /* while communicators end: nobody frees one of them */
-static struct weft_comm *open_comms, *ended_comms;          /* [lock] the others have heard of the end of those */
+static pthread_mutex_t running =
+    PTHREAD_MUTEX_INITIALIZER;                     /* while communicators end: nobody frees one of them */
+static struct weft_comm *open_comms, *ended_comms; /* [lock] the others have heard of the end of those */
 
-static void on_exit_of_program(int status, void *arg)
+static void at_end(int status, void *arg)
 {
     (void)arg;
     weft_process_end(status);
@@ -36,7 +37,7 @@ static void stay_loaded(void)
 static void listen_once(void)
 {
     stay_loaded();
-    on_exit(on_exit_of_program, NULL); /* without memory for it an end looks like a death */
+    on_exit(at_end, NULL); /* without memory for it an end looks like a death */
 }
 
 void weft_ending_add(struct weft_comm *comm)

@@ -18,7 +18,7 @@ void weft_ending_add(struct weft_comm *comm);
 /* It is being destroyed. 0: its program is ending, and has said so to the others already. */
 int weft_ending_remove(struct weft_comm *comm);
 
-/* destroy.c: the ranks meet once more, or this one leaves where others have, and where it exits and they do not come in time. */
+/* leave.c: the ranks meet once more, or this one leaves where others have, and where it exits and they do not come in time. */
 int weft_comm_part(struct weft_comm *comm, int64_t deadline_ns, int exits);
 
 #endif

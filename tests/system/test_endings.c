@@ -90,7 +90,8 @@ static int talk(struct job *job, int rank)
     for (size_t i = 0; i < 2; i++) {
         memset(out, rank * 7 + (int)i, sizeof out);
         memset(in, 0, sizeof in);
-        CHECK_OK(weft_sendrecv(job->comm, out, sizes[i], other, 5, in, sizes[i], other, 5, WEFT_UINT8, NULL, NULL));
+        CHECK_OK(weft_sendrecv(job->comm, out, sizes[i], other, 5, in, sizes[i], other, 5, WEFT_UINT8, NULL,
+                               NULL));
         CHECK_BITS(in[0] == other * 7 + (int)i && in[sizes[i] - 1] == other * 7 + (int)i);
     }
     return 0;

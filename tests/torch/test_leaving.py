@@ -297,3 +297,82 @@ def a_thread_that_comes_back_when_python_has_ended_stays(rank, size):
     """
     results = ranks(2, program)
     assert "it stays" in all_fine(results)[0], results
+
+
+ENDS = """
+    begin()
+    dist.all_reduce(torch.ones(1))
+    here = dist.distributed_c10d._get_default_store()
+    here.set(f"pid{rank}", str(os.getpid()))
+    def await_end(rank):
+        import select
+        with contextlib.suppress(ProcessLookupError):
+            select.select([os.pidfd_open(int(here.get(f"pid{rank}")))], [], [], 60)
+    def fails(call, *words):
+        try:
+            call()
+        except dist.DistBackendError as error:
+            assert all(word in str(error) for word in words), error
+        else:
+            os._exit(3)
+"""
+
+
+@alone
+def an_exception_is_the_failure_of_who_raised_it(rank, size):
+    """And so is an exit with another status than 0."""
+    for end, status in (("raise ValueError('of the program')", 1), ("sys.exit(7)", 7)):
+        program = f"""
+            import contextlib
+            {textwrap.indent(textwrap.dedent(ENDS), " " * 12).strip()}
+            if rank == 1:
+                {end}
+            fails(lambda: dist.all_reduce(torch.ones(1)), "rank 1 on host", "its program has ended with exit status {status}")
+            os._exit(0)
+        """
+        (first, said), (second, more) = ranks(2, program)
+        assert (first, second) == (0, status), f"{end}: {said}{more}"
+
+
+@of_ranks(3)
+def who_ends_well_has_left():
+    """Without destroy_process_group(): the others talk to each other, and who needs it hears of it by name."""
+    return f"""
+        import contextlib
+        {textwrap.indent(textwrap.dedent(ENDS), " " * 8).strip()}
+        if rank == 0:
+            sys.exit(0)
+        await_end(0)
+        if rank == 1:
+            fails(lambda: dist.recv(torch.zeros(1), 0), "rank 0 on host", "has left: its program has ended")
+            dist.send(torch.ones(3), 2)
+        else:
+            tensor = torch.zeros(3)
+            dist.recv(tensor, 1)
+            assert tensor.tolist() == [1, 1, 1]
+        dist.destroy_process_group()
+    """
+
+
+@of_ranks(2)
+def children_of_multiprocessing_say_how_they_end():
+    return """
+        import torch.multiprocessing
+
+        def body(rank, store):
+            dist.init_process_group("weft", init_method="file://" + store, rank=rank, world_size=2)
+            dist.all_reduce(torch.ones(1))
+            if rank == 1:
+                raise ValueError("of the program")
+            try:
+                dist.all_reduce(torch.ones(1))
+            except dist.DistBackendError as error:
+                assert "its program has ended with exit status 1" in str(error), error
+                os._exit(0)
+            os._exit(3)
+
+        process = torch.multiprocessing.get_context("fork").Process(target=body, args=(rank, store))
+        process.start()
+        process.join()
+        assert process.exitcode == rank, process.exitcode
+    """

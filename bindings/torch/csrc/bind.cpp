@@ -95,9 +95,11 @@ static py::dict stats(c10d::Backend &backend)
 }
 
 // The program's end, with Python still there: afterwards no thread can report anything to Python, nor let go of its tensors.
-static void end()
+static void end(bool has_failed)
 {
-    Group::close_all();
+    Group::end_all(has_failed);
+    if (has_failed)
+        return;
     Library::settle_all(std::chrono::milliseconds(1000));
     finish_leaving();
 }
@@ -134,6 +136,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
     module.def("make", &make);
     module.def("stats", &stats);
     module.def("end", &end, py::call_guard<py::gil_scoped_release>()); // by the thread that ends Python
+    module.def("end_process", &weft_process_end, py::call_guard<py::gil_scoped_release>());
     module.def("dump", &dump);
 }
 

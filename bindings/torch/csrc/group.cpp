@@ -97,7 +97,7 @@ bool Group::is_program_over()
     return program_is_over;
 }
 
-void Group::close_all()
+void Group::end_all(bool has_failed)
 {
     program_is_over = true;
     std::vector<std::shared_ptr<Group>> groups;
@@ -111,8 +111,18 @@ void Group::close_all()
     const auto until = std::chrono::steady_clock::now() + AT_THE_END;
     for (const auto &group : groups) {
         const auto left = std::chrono::duration_cast<Milliseconds>(until - std::chrono::steady_clock::now());
-        group->close(std::max(left, Milliseconds(1)), Milliseconds(0));
+        group->end(has_failed ? Milliseconds(0) : std::max(left, Milliseconds(1)));
     }
+}
+
+// The communicator stays: weft ends it with the process, by the exit status.
+void Group::end(Milliseconds patience)
+{
+    if (process_ != getpid() || is_closing_.exchange(true) || patience == Milliseconds(0))
+        return;
+    finish_visits(patience);
+    finish_operations(patience);
+    library_->keeper().settle(SETTLING);
 }
 
 void Group::throw_closed() const

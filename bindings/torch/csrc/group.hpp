@@ -108,8 +108,8 @@ class Group
     // Calls that follow throw.
     // moment: how long this call waits for them; a thread does for longer.
     void close(Milliseconds patience, Milliseconds moment = Milliseconds(1000));
-    // The end of the program: of all groups, while whoever waits for futures can still be notified.
-    static void close_all();
+    // The end of the program, while whoever waits for futures can still be notified: what runs may end, but where the program has failed.
+    static void end_all(bool has_failed);
     // Whether that has begun: what fails from then on does so because of it.
     static bool is_program_over();
     // What this rank waits for, in lines of text.
@@ -140,6 +140,7 @@ class Group
                                        const std::string &name);
     void enter(Operation *operation);
     void leave(Operation *operation);
+    void end(Milliseconds patience);
     bool finish_operations(Milliseconds patience);
     bool finish_visits(Milliseconds patience);
     void report_visits();

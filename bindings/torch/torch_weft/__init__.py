@@ -8,6 +8,7 @@ import importlib.util
 import multiprocessing
 import multiprocessing.util
 import os
+import sys
 import warnings
 
 __all__ = ["Options", "dump", "is_available", "register", "stats", "why_not"]
@@ -83,9 +84,22 @@ def why_not():
 
 @atexit.register
 def _end():
-    """Closes what nobody has closed. Registered with `import torch`, so that what programs have registered comes before."""
+    """Ends what runs, as Python is about to. Registered with `import torch`, so that what programs have registered comes before. An exception
+    that nobody has handled is the program's failure: it waits for nobody. The other ranks hear of the end by the exit status."""
     if _C is not None:
-        _C.end()
+        is_interactive = hasattr(sys, "ps1") or sys.flags.interactive  # they go on after one
+        _C.end(getattr(sys, "last_value", None) is not None and not is_interactive)
+
+
+def _end_child():
+    """multiprocessing ends its children by os._exit(), with this status."""
+    error = sys.exc_info()[1]
+    status = 0 if error is None else 1
+    if isinstance(error, SystemExit):
+        status = error.code if isinstance(error.code, int) else error.code is not None
+    if _C is not None:
+        _C.end(status != 0)
+        _C.end_process(int(status))
 
 
 def _create(asked, options):
@@ -93,7 +107,7 @@ def _create(asked, options):
         raise RuntimeError(f"weft: {_reason}")
     if multiprocessing.parent_process() is not None and os.getpid() not in _ended_by_multiprocessing:
         _ended_by_multiprocessing.add(os.getpid())  # its children end without atexit
-        multiprocessing.util.Finalize(None, _end, exitpriority=0)
+        multiprocessing.util.Finalize(None, _end_child, exitpriority=0)
     return _C.make(asked, options)
 
 
