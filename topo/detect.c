@@ -8,9 +8,10 @@
  *   ibnetdiscover  "vendid=0x2c9", "devid=", "sysimgguid=", "switchguid=", "caguid=", "rtguid=", or
  *                  "Switch", "Ca", "Rt" with a number behind
  *   topograph      "switches:", "blocks:", "capacity_blocks:" and the like at the line's begin
- *   Slurm          "SwitchName=", "BlockName=", "SLURM_TOPOLOGY_ADDR", or an address: "n1 s0.s1.n1", of which the
+ *   Slurm          "SwitchName=", "BlockName=" and the like, "SLURM_TOPOLOGY_ADDR", or an address: "n1 s0.s1.n1", of which the
  *                  second word ends in the first; "s0.s1.n1 switch.switch.node"; "n1 s0.s1.n1 switch.switch.node"; or
  *                  one word with dots between names
+ *   topology.yaml  "- topology:", "- cluster_default:" and the like, or the first two in quotes
  *   synthetic      "fat-tree:", "machine:", or a word, ':' and "key="
  */
 #include "topo/readers.h"
@@ -164,12 +165,12 @@ static int is_topograph(struct span line)
 /* "switch.switch.node" */
 static int is_slurm_pattern(struct span word)
 {
-    static const char *const parts[] = {"switch.", "block."};
-    for (;;) {
-        size_t which = starts(word, parts[0]) ? 0 : 1;
-        if (!starts(word, parts[which]))
-            break;
-        word = skip(word, strlen(parts[which]));
+    static const char *const parts[] = {"switch.", "block.", "ring:position.", "torus:x:y:z."};
+    const size_t count = sizeof parts / sizeof *parts;
+    for (size_t which = 0; which < count;) {
+        for (which = 0; which < count && !starts(word, parts[which]); which++)
+            continue;
+        word = skip(word, which < count ? strlen(parts[which]) : 0);
     }
     return word.size == 4 && starts(word, "node");
 }
@@ -189,9 +190,12 @@ static int is_dotted(struct span word)
 static int is_slurm(struct span line)
 {
     struct span rest = skip_space(line);
-    if (starts_any_case(rest, "switchname=") || starts_any_case(rest, "blockname=") ||
-        starts_any_case(rest, "slurm_topology_addr"))
-        return 1;
+    static const char *const keys[] = {"switchname=", "blockname=", "blocksizes=",        "aggregatedblock=",
+                                       "ringname=",   "torusname=", "slurm_topology_addr"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (starts_any_case(rest, keys[i]))
+            return 1;
+    }
     struct span node = take_word(&line), address = take_word(&line), pattern = take_word(&line);
     if (!node.size || skip_space(line).size)
         return 0;
@@ -220,6 +224,32 @@ static int is_synthetic(struct span line)
     return at > key && at < line.size && line.data[at] == '=';
 }
 
+/* A key of Slurm's topology.yaml, of an item of a list, in brackets or in quotes: topograph's words lie in mappings. */
+static int is_slurm_yaml(struct span line)
+{
+    static const char *const keys[] = {"topology", "cluster_default", "tree", "block", "flat"};
+    const size_t anywhere = 2; /* of these: the others are words of other texts, too */
+    struct span rest = skip_space(line);
+    int is_item = 0;
+    while (rest.size > 1 && (*rest.data == '[' || *rest.data == '{' || starts(rest, "- "))) {
+        rest = skip_space(skip(rest, 1));
+        is_item = 1;
+    }
+    int is_quoted = starts(rest, "\"");
+    rest = skip(rest, (size_t)is_quoted);
+    for (size_t i = 0; i < (is_item ? sizeof keys / sizeof *keys : is_quoted ? anywhere : 0); i++) {
+        if (!starts(rest, keys[i]))
+            continue;
+        struct span behind = skip(rest, strlen(keys[i]));
+        if (is_quoted && !starts(behind, "\""))
+            continue;
+        behind = skip(behind, (size_t)is_quoted);
+        if (starts(behind, ":") && (behind.size == 1 || is_space(behind.data[1])))
+            return 1;
+    }
+    return 0;
+}
+
 enum weft_topo_format weft_topo_detect(const struct weft_text *text)
 {
     struct span rest = {text->data, text->size};
@@ -238,6 +268,8 @@ enum weft_topo_format weft_topo_detect(const struct weft_text *text)
             return WEFT_FORMAT_IBNETDISCOVER;
         if (is_topograph(line))
             return WEFT_FORMAT_TOPOGRAPH;
+        if (is_slurm_yaml(line))
+            return WEFT_FORMAT_SLURM_YAML;
         if (is_synthetic(line))
             return WEFT_FORMAT_SYNTHETIC;
         if (is_slurm(line))

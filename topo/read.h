@@ -13,7 +13,8 @@
  *   ibnetdiscover  lines Switch/Ca N "S-..."          topo/files/ibnetdiscover.c
  *   topograph      YAML with switches: or blocks:     topo/files/topograph.c
  *   Slurm          SLURM_TOPOLOGY_ADDR values, "node ADDR [PATTERN]" a line, or topology.conf lines
- *                  (SwitchName=...)                   topo/files/slurm.c
+ *                  (SwitchName=...)                   topo/files/slurm.c, slurm_conf.c
+ *   Slurm YAML     topology.yaml                      topo/files/slurm_yaml.c
  *   synthetic      name:key=value,...                 topo/files/synthetic.c
  */
 #ifndef WEFT_TOPO_READ_H

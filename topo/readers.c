@@ -15,6 +15,7 @@ struct weft_topo_reader weft_topo_readers[WEFT_FORMAT_COUNT] = {
     [WEFT_FORMAT_IBNETDISCOVER] = {"ibnetdiscover", weft_read_ibnetdiscover},
     [WEFT_FORMAT_TOPOGRAPH] = {"topograph YAML", weft_read_topograph},
     [WEFT_FORMAT_SLURM] = {"Slurm", weft_read_slurm},
+    [WEFT_FORMAT_SLURM_YAML] = {"Slurm YAML", weft_read_slurm_yaml},
     [WEFT_FORMAT_SYNTHETIC] = {"synthetic", weft_read_synthetic},
 };
 

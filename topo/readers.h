@@ -14,6 +14,7 @@ enum weft_topo_format {
     WEFT_FORMAT_IBNETDISCOVER,
     WEFT_FORMAT_TOPOGRAPH,
     WEFT_FORMAT_SLURM,
+    WEFT_FORMAT_SLURM_YAML,
     WEFT_FORMAT_SYNTHETIC,
     WEFT_FORMAT_COUNT /* of none of these kinds */
 };

@@ -143,6 +143,8 @@ static void test_addresses(void **state)
     describes("s0.s4.n3 switch.switch.node\ns0.s5.n4\n", "s0>s4 s0>s5 s4>n3 s5>n4");
     describes("n3 s0.s4.n3\r\n  n4\ts0.s4.n4 switch.switch.node  # here\r\n", "s0>s4 s4>n3 s4>n4");
     describes("b1.n3 block.node", "b1>n3");
+    describes("r8:2.n3 ring:position.node\nr8:3.n4 ring:position.node\n", "r8>n3 r8>n4");
+    describes("t1:0:3:2.n3 torus:x:y:z.node", "t1>n3");
     /* Names with dots: by the node before it, or by the pattern. */
     describes("n3.site.example s0.n3.site.example\n", "s0>n3.site.example");
     describes("s0.n3.site.example switch.node\n", "s0>n3.site.example");
@@ -159,6 +161,9 @@ static void test_addresses(void **state)
     graph = read_text("s0.b1.n3 switch.block.node\n");
     assert_string_equal(weft_graph_attribute(graph, topo_node(graph, "b1"), "slurm"), "block");
     assert_null(weft_graph_attribute(graph, topo_node(graph, "s0"), "slurm"));
+    weft_graph_free(graph);
+    graph = topo_read("r8:2.n3 ring:position.node\n");
+    assert_string_equal(weft_graph_attribute(graph, topo_node(graph, "r8"), "slurm"), "ring");
     weft_graph_free(graph);
 }
 
@@ -251,13 +256,27 @@ static void test_conf(void **state)
     weft_graph_free(graph);
 }
 
+/* What is about to be filled in, or was emptied: Slurm reads it, and so do we. */
+static void test_switch_of_nothing(void **state)
+{
+    (void)state;
+    struct weft_graph *graph = read_text("SwitchName=root Switches=spine-[1-2]\nSwitchName=spine-1\n"
+                                         "SwitchName=spine-2 Nodes=\nSwitchName=s3 \\\n\nBlockName=b0");
+    topo_leads(graph, "root>spine-1 root>spine-2");
+    assert_int_equal(topo_count(graph, WEFT_NODE_SWITCH), 5);
+    assert_int_equal(graph->warning_count, 4);
+    assert_string_equal(graph->warnings[0],
+                        "file:2: switch \"spine-1\" has neither nodes nor switches below it");
+    assert_string_equal(graph->warnings[1],
+                        "file:3: switch \"spine-2\" has neither nodes nor switches below it");
+    assert_string_equal(graph->warnings[2], "file:5: switch \"s3\" has neither nodes nor switches below it");
+    assert_string_equal(graph->warnings[3], "file:6: switch \"b0\" has neither nodes nor switches below it");
+    weft_graph_free(graph);
+}
+
 static void test_bad_conf(void **state)
 {
     (void)state;
-    refuses("SwitchName=s0\n", "file:1: switch \"s0\" has nothing below it, expected Nodes= or Switches=");
-    refuses("SwitchName=s0 \\", "file:1: switch \"s0\" has nothing below it, expected Nodes= or Switches=");
-    refuses("SwitchName=s0 \\\n\nSwitchName=s1 Nodes=n0\n",
-            "file:2: switch \"s0\" has nothing below it, expected Nodes= or Switches=");
     refuses("SwitchName=s0 Nodes=n1 Switches=s1\n",
             "file:1: a second list of what is below a switch in \"Switches\", expected either Nodes= or "
             "Switches=, once");
@@ -269,7 +288,13 @@ static void test_bad_conf(void **state)
         "Nodes=n1 SwitchName=s0\n",
         "file:1: a line begins with \"Nodes\", expected SwitchName=, BlockName=, BlockSizes= or an address");
     refuses("SwitchName= Nodes=n1\n", "file:1: an empty name, expected that of a switch or node");
-    refuses("SwitchName=s0 Nodes=\n", "file:1: a list of names has an empty one, expected like n[0-3,7],m1");
+    refuses("SwitchName=s0 Nodes=,\n", "file:1: a list of names has an empty one, expected like n[0-3,7],m1");
+    refuses("SwitchName=s0 Switches=s1 \\\n Nodes=n1\n",
+            "file:2: a second list of what is below a switch in \"Nodes\", expected either Nodes= or "
+            "Switches=, once");
+    refuses("SwitchName=s0 Nodes=n1 Nodes=n2\n",
+            "file:1: a second list of what is below a switch in \"Nodes\", expected either Nodes= or "
+            "Switches=, once");
     refuses("SwitchName=s0 Nodes=n1\n\nSwitchName=s0 Nodes=n2\n",
             "file:3: switch \"s0\" was told of in line 1 already");
     refuses("SwitchName=s0 Nodes=n1\nSwitchName=s1 Switches=s[0,7]\n",
@@ -311,10 +336,15 @@ static void test_large(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hostlists),     cmocka_unit_test(test_bad_hostlists),
-        cmocka_unit_test(test_addresses),     cmocka_unit_test(test_variables),
-        cmocka_unit_test(test_bad_addresses), cmocka_unit_test(test_crossings),
-        cmocka_unit_test(test_conf),          cmocka_unit_test(test_bad_conf),
+        cmocka_unit_test(test_hostlists),
+        cmocka_unit_test(test_bad_hostlists),
+        cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_variables),
+        cmocka_unit_test(test_bad_addresses),
+        cmocka_unit_test(test_crossings),
+        cmocka_unit_test(test_conf),
+        cmocka_unit_test(test_bad_conf),
+        cmocka_unit_test(test_switch_of_nothing),
         cmocka_unit_test(test_large),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

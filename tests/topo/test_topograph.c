@@ -211,8 +211,8 @@ static void test_bad_yaml(void **state)
     refuses("switches:\n  s0: 'a\xff'\n", "file:2: no YAML: invalid leading UTF-8 octet");
     refuses("switches:\n  s0: &x\n  s1: *x\n", "file:3: an alias (*x), expected YAML without");
     refuses("switches:\n  s0:\n---\nswitches:\n", "file:3: a second document, expected one");
-    refuses("%YAML 1.1\n---\nswitches:\n",
-            "file:1: a line that begins with %, expected YAML without directives");
+    refuses("%YAML 1.1\n%YAML 1.1\n---\nswitches:\n", "file:2: no YAML: found duplicate %YAML directive");
+    refuses("%YAML 3.0\n---\nswitches:\n", "file:1: no YAML: found incompatible YAML document");
     refuses("# 5%\n\xc2\x85%TAG ! a\n---\n",
             "file:2: a line that begins with %, expected YAML without directives");
     refuses("switches:\n  s0:\n  s1:\n  s0:\n", "file:4: the key \"s0\" is in line 2 already");

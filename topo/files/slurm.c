@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What Slurm knows of the network, in two spellings.
+/* What Slurm knows of the network, in three spellings. topology.yaml is a fourth (slurm_yaml.c).
  *
  * topology.conf (topology.conf(5)): lines of KEY=VALUE words, keys in any case, '#' begins a comment, a backslash at the
  * end continues the line.
@@ -7,8 +7,17 @@
  *     BlockName=b0 Nodes=n[0-17]                        BlockSizes=18,36
  * A block is a set of nodes that are near each other: a switch to us, with the attribute slurm=block. How blocks are
  * joined is not told. LinkSpeed has units of the site's own choice and steers nothing; it is kept as an attribute. As in
- * Slurm, every switch has a line of its own, with nodes or switches on it but not both. Not as in Slurm, a switch may
- * have several above it.
+ * Slurm, every switch has a line of its own, with nodes or switches on it but not both; one with neither is a warning. Not
+ * as in Slurm, a switch may have several above it.
+ *
+ * What `scontrol show topology` prints, a line each; --oneliner changes nothing:
+ *     SwitchName=s0 Level=0 LinkSpeed=1 Nodes=n[0-3]    BlockName=b0 BlockIndex=0 Nodes=n[0-17] BlockSize=18
+ *     SwitchName=s2 Level=1 LinkSpeed=1 Nodes=n[0-7] Switches=s[0-1]
+ *     AggregatedBlock=b[0-1] BlockIndex=2 Nodes=n[0-35] BlockSize=36
+ *     RingName=r0 Nodes=n[0-7] RingSize=8               TorusName=t0 Dims=4x4x4 Nodes=n[0-63]
+ * Level tells them from topology.conf: the nodes of a switch with switches below it are those of these, and where a node or
+ * a switch was asked for, lines are missing. A ring and a torus are sets of nodes like a block. How Slurm plans with blocks
+ * (BlockSizes, AggregatedBlock) is passed over.
  *
  * Addresses (srun(1), SLURM_TOPOLOGY_ADDR and SLURM_TOPOLOGY_ADDR_PATTERN): the names from the top of the network
  * to the node, joined by dots, and in the same places what each is: "s0.s4.n3", "switch.switch.node". One address a line,
@@ -22,15 +31,13 @@
 
 #include "base/error.h"
 #include "topo/files/hostlist.h"
-#include "topo/files/named.h"
+#include "topo/files/slurm_conf.h"
 
 #define LEVELS_MAX    16
 #define ABREAST_MAX   64         /* switches of one level in an address */
 #define CROSSINGS_MAX (1u << 22) /* joins that levels of several switches may add, in a text */
 #define VARIABLE      "SLURM_TOPOLOGY_ADDR="
 #define PATTERN       "SLURM_TOPOLOGY_ADDR_PATTERN="
-
-enum record { RECORD_NONE, RECORD_SWITCH, RECORD_IGNORED };
 
 struct level {
     uint32_t count;
@@ -40,7 +47,7 @@ struct level {
 struct address {
     unsigned count;
     struct weft_span levels[LEVELS_MAX];
-    int is_block[LEVELS_MAX];
+    const char *kinds[LEVELS_MAX]; /* the attribute slurm of its switches, NULL for none */
     struct weft_span node;
 };
 
@@ -53,11 +60,7 @@ struct reader {
     struct weft_span waiting; /* an address whose pattern may be in the next line, or the other way round */
     size_t waiting_line;
     int waiting_is_pattern;
-    /* Of a line of topology.conf. */
-    int conf;           /* there was one */
-    enum record record; /* that is open: its line went on behind a backslash */
-    uint32_t upper;
-    int has_nodes, has_switches;
+    struct weft_slurm_conf conf; /* of lines of topology.conf */
 };
 
 static int fail(const struct reader *r, const char *what, struct weft_span span, const char *expected)
@@ -98,18 +101,18 @@ static int descend(struct reader *r)
     return 0;
 }
 
-static int read_level(struct reader *r, struct weft_span names, int is_block)
+static int read_level(struct reader *r, struct weft_span names, const char *kind)
 {
     uint32_t budget = ABREAST_MAX + 1;
     r->level.count = 0;
     if (!names.size)
         return 0;
     int status = weft_hostlist_expand(r->named.text, r->line, names, &budget, take_switch, r);
-    for (uint32_t i = 0; i < r->level.count && is_block && !status; i++) {
+    for (uint32_t i = 0; i < r->level.count && kind && !status; i++) {
         struct weft_named_node *node = &r->named.nodes[r->level.switches[i]];
         if (!node->given)
             status = weft_named_attribute(&r->named, r->level.switches[i], "slurm",
-                                          (struct weft_span){"block", 5});
+                                          (struct weft_span){kind, strlen(kind)});
         node->given = (uint32_t)r->line;
     }
     return status ? status : descend(r);
@@ -158,6 +161,29 @@ static int find_node(const struct reader *r, struct weft_span name, struct weft_
     return 0;
 }
 
+/* What a part of a pattern says of the level in the same place: NULL for a switch, else the attribute slurm. A ring and a torus
+ * put the node's place in them behind their name, and that is taken off it. */
+static int read_kind(struct weft_span part, struct weft_span *level, const char **kind)
+{
+    static const struct {
+        const char *part, *kind;
+        int has_place;
+    } kinds[] = {{"switch", NULL, 0},
+                 {"block", "block", 0},
+                 {"ring:position", "ring", 1},
+                 {"torus:x:y:z", "torus", 1}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (!weft_span_is(part, kinds[i].part))
+            continue;
+        *kind = kinds[i].kind;
+        const char *place = kinds[i].has_place ? memchr(level->data, ':', level->size) : NULL;
+        if (place)
+            level->size = (size_t)(place - level->data);
+        return 1;
+    }
+    return 0;
+}
+
 /* The levels of an address, each a part of it, and the node's name. An empty pattern stands for switches and a node. */
 static int split(const struct reader *r, struct weft_span name, struct weft_span address,
                  struct weft_span pattern, struct address *parts)
@@ -174,10 +200,9 @@ static int split(const struct reader *r, struct weft_span name, struct weft_span
         return fail(r, "the address", address, "at most 16 levels");
     for (size_t i = 0; i < count; i++) {
         struct weft_span kind = pattern.size ? take_part(&kinds) : (struct weft_span){"switch", 6};
-        parts->is_block[i] = weft_span_is(kind, "block");
-        if (!parts->is_block[i] && !weft_span_is(kind, "switch"))
-            return fail(r, "the pattern", pattern, "switch or block for each level and node at the end");
         parts->levels[i] = take_part(&above);
+        if (!read_kind(kind, &parts->levels[i], &parts->kinds[i]))
+            return fail(r, "the pattern", pattern, "switch or block for each level and node at the end");
     }
     if (pattern.size && !weft_span_is(kinds, "node"))
         return fail(r, "the pattern", pattern, "switch or block for each level and node at the end");
@@ -219,7 +244,7 @@ static int read_address(struct reader *r, struct weft_span name, struct weft_spa
         status = is_known(r, host, address, &known);
     r->above.count = 0;
     for (unsigned i = 0; i < parts.count && !status && !known; i++)
-        status = read_level(r, parts.levels[i], parts.is_block[i]);
+        status = read_level(r, parts.levels[i], parts.kinds[i]);
     if (status || known)
         return status;
     r->level.count = 1;
@@ -231,7 +256,9 @@ static int is_pattern(struct weft_span word)
 {
     while (word.size) {
         struct weft_span part = take_part(&word);
-        if (!weft_span_is(part, "switch") && !weft_span_is(part, "block") && !weft_span_is(part, "node"))
+        const char *kind;
+        struct weft_span level = {"", 0};
+        if (!weft_span_is(part, "node") && !read_kind(part, &level, &kind))
             return 0;
     }
     return 1;
@@ -291,98 +318,6 @@ static int read_variable(struct reader *r, struct weft_span value, int pattern)
     return status;
 }
 
-/* --- topology.conf */
-
-static int take_child(void *arg, struct weft_span name)
-{
-    struct reader *r = arg;
-    uint32_t child;
-    int status = weft_named_find(&r->named, name, r->has_nodes, r->line, &child);
-    return status ? status : weft_named_join(&r->named, r->upper, child, r->line);
-}
-
-static int begin_record(struct reader *r, struct weft_span name, int is_block)
-{
-    int status = weft_named_find(&r->named, name, 0, r->line, &r->upper);
-    if (status)
-        return status;
-    struct weft_named_node *node = &r->named.nodes[r->upper];
-    if (node->given)
-        return weft_read_fail(r->named.text, r->line, "switch \"%.*s\" was told of in line %u already",
-                              WEFT_SPAN_SHOWN(name), node->given);
-    node->given = (uint32_t)r->line;
-    r->conf = 1;
-    r->has_nodes = r->has_switches = 0;
-    return is_block ? weft_named_attribute(&r->named, r->upper, "slurm", (struct weft_span){"block", 5}) : 0;
-}
-
-static int end_record(struct reader *r)
-{
-    int fails = r->record == RECORD_SWITCH && !r->has_nodes && !r->has_switches;
-    r->record = RECORD_NONE;
-    return fails ? weft_read_fail(r->named.text, r->line,
-                                  "switch \"%s\" has nothing below it, expected Nodes= or Switches=",
-                                  r->named.graph->nodes[r->named.nodes[r->upper].node].name)
-                 : 0;
-}
-
-/* KEY=VALUE behind the first of a line. */
-static int read_setting(struct reader *r, struct weft_span key, struct weft_span value)
-{
-    int nodes = weft_span_is_any_case(key, "nodes"), switches = weft_span_is_any_case(key, "switches");
-    if (weft_span_is_any_case(key, "linkspeed"))
-        return weft_named_attribute(&r->named, r->upper, "LinkSpeed", value);
-    if (!nodes && !switches)
-        return fail(r, "an unknown setting", key, "Nodes, Switches or LinkSpeed");
-    if (r->has_nodes || r->has_switches)
-        return fail(r, "a second list of what is below a switch in", key, "either Nodes= or Switches=, once");
-    r->has_nodes = nodes;
-    r->has_switches = switches;
-    return weft_hostlist_expand(r->named.text, r->line, value, &r->named.budget, take_child, r);
-}
-
-/* A word KEY=VALUE; quotes around the value are taken off. */
-static int take_setting(struct reader *r, struct weft_cursor *cursor, struct weft_span *key,
-                        struct weft_span *value)
-{
-    struct weft_span word;
-    weft_line_take_word(cursor, &word);
-    size_t size = 0;
-    while (size < word.size && word.data[size] != '=')
-        size++;
-    if (size == word.size || size == 0)
-        return fail(r, "found", word, "SwitchName=..., BlockName=... or an address");
-    *key = (struct weft_span){word.data, size};
-    *value = (struct weft_span){word.data + size + 1, word.size - size - 1};
-    if (value->size >= 2 && value->data[0] == '"' && value->data[value->size - 1] == '"')
-        *value = (struct weft_span){value->data + 1, value->size - 2};
-    return 0;
-}
-
-static int read_conf_line(struct reader *r, struct weft_cursor *cursor, int goes_on)
-{
-    int status = 0;
-    for (; cursor->at < cursor->end && !status && r->record != RECORD_IGNORED;
-         weft_line_skip_blanks(cursor)) {
-        struct weft_span key, value;
-        status = take_setting(r, cursor, &key, &value);
-        if (status)
-            break;
-        int is_block = weft_span_is_any_case(key, "blockname");
-        if (r->record == RECORD_SWITCH) {
-            status = read_setting(r, key, value);
-        } else if (is_block || weft_span_is_any_case(key, "switchname")) {
-            r->record = RECORD_SWITCH;
-            status = begin_record(r, value, is_block);
-        } else if (weft_span_is_any_case(key, "blocksizes")) {
-            r->record = RECORD_IGNORED;
-        } else {
-            status = fail(r, "a line begins with", key, "SwitchName=, BlockName=, BlockSizes= or an address");
-        }
-    }
-    return status || goes_on ? status : end_record(r);
-}
-
 /* --- the text */
 
 /* Leaves of the line what is no comment, no blank around it, and no backslash at its end. */
@@ -407,8 +342,8 @@ static int trim(const struct reader *r, struct weft_cursor *cursor, int *goes_on
 static int read_line(struct reader *r, struct weft_cursor *cursor)
 {
     int goes_on = 0, status = trim(r, cursor, &goes_on);
-    if (status || r->record)
-        return status ? status : read_conf_line(r, cursor, goes_on);
+    if (status || r->conf.record)
+        return status ? status : weft_slurm_conf_line(&r->conf, cursor, goes_on);
     while (cursor->at < cursor->end) {
         struct weft_cursor word = *cursor;
         struct weft_span span;
@@ -427,22 +362,8 @@ static int read_line(struct reader *r, struct weft_cursor *cursor)
     struct weft_cursor first = *cursor;
     struct weft_span word;
     weft_line_take_word(&first, &word);
-    return memchr(word.data, '=', word.size) ? read_conf_line(r, cursor, goes_on)
+    return memchr(word.data, '=', word.size) ? weft_slurm_conf_line(&r->conf, cursor, goes_on)
                                              : read_address_line(r, cursor);
-}
-
-/* topology.conf tells of every switch: one that is only named below another is a slip of the pen. */
-static int check_given(const struct reader *r)
-{
-    const struct weft_named *named = &r->named;
-    for (uint32_t i = 0; i < named->count && r->conf; i++) {
-        const struct weft_named_node *node = &named->nodes[i];
-        if (!node->is_host && !node->given)
-            return weft_read_fail(named->text, node->line,
-                                  "switch \"%s\" is below another, but no line SwitchName= tells of it",
-                                  named->graph->nodes[node->node].name);
-    }
-    return 0;
 }
 
 int weft_read_slurm(const struct weft_text *text, struct weft_graph *graph)
@@ -452,19 +373,20 @@ int weft_read_slurm(const struct weft_text *text, struct weft_graph *graph)
     size_t at = 0;
     int status = 0;
     weft_named_open(text, graph, &r.named);
+    r.conf.net.named = &r.named;
+    r.conf.net.entry = "line SwitchName=";
     while (!status && weft_line_next(text, &at, &cursor)) {
         struct weft_cursor line = cursor;
         r.line = cursor.line;
         status = read_line(&r, &line);
     }
-    if (!status && r.record)
-        status = end_record(&r);
     if (!status)
         status = end_waiting(&r);
     if (!status)
-        status = check_given(&r);
+        status = weft_slurm_conf_finish(&r.conf);
     if (!status)
         status = weft_named_finish(&r.named);
+    weft_slurm_net_close(&r.conf.net);
     weft_named_close(&r.named);
     return status;
 }

@@ -2,7 +2,8 @@
 /* libyaml's parser gives events, one for each scalar and for each beginning and end; the tree is made of them without
  * recursion: a stack holds, for every node that is open, its index, its last child and how many there are.
  *
- * Directives (%YAML, %TAG) are looked for before parsing, as libyaml compares each %TAG with all before it. Line breaks are
+ * Directives (%TAG) are looked for before parsing, as libyaml compares each %TAG with all before it. %YAML, of which libyaml
+ * refuses a second one, may stand in front: Slurm's tools print it. Line breaks are
  * those of YAML 1.1: LF, CR, NEL, LS and PS. */
 #include "topo/files/yaml_tree.h"
 
@@ -48,7 +49,8 @@ static int check_directives(const struct weft_text *source)
         if (!found)
             break;
         at = (size_t)(found - source->data);
-        if (!ends_line(source->data, at))
+        if (!ends_line(source->data, at) ||
+            (source->size - at > 6 && memcmp(source->data + at, "%YAML ", 6) == 0))
             continue;
         for (; counted < at; counted++)
             line += source->data[counted] == '\n';

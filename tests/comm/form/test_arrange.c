@@ -226,6 +226,31 @@ static void test_by_file(void **state)
     unlink(path);
 }
 
+/* What scontrol prints orders like the file that it was made from. One of switches that nothing hangs on yet ends no job. */
+static void test_files_of_slurm(void **state)
+{
+    (void)state;
+    char path[64];
+    write_file(
+        path, "SwitchName=s1 Level=0 LinkSpeed=1 Nodes=b,d,f\nSwitchName=s2 Level=0 LinkSpeed=1 Nodes=a,c,e\n"
+              "SwitchName=s0 Level=1 LinkSpeed=1 Nodes=a,b,c,d,e,f Switches=s[1-2]\n");
+    play((struct scene){.hosts = {"a", "b", "c", "d", "e", "f"},
+                        .files = ALL(path),
+                        .expected = {1, 3, 5, 0, 2, 4},
+                        .sizes = {1, 1, 1, 1, 1, 1}});
+    unlink(path);
+    write_file(path, "- topology: t\n  tree:\n    switches:\n    - {switch: s1, nodes: 'b,d,f'}\n"
+                     "    - {switch: s2, nodes: 'a,c,e'}\n    - {switch: s0, children: 's[1-2]'}\n");
+    play((struct scene){.hosts = {"a", "b", "c", "d", "e", "f"},
+                        .files = ALL(path),
+                        .expected = {1, 3, 5, 0, 2, 4},
+                        .sizes = {1, 1, 1, 1, 1, 1}});
+    unlink(path);
+    write_file(path, "SwitchName=root Switches=s[1-2]\nSwitchName=s1\nSwitchName=s2\n");
+    play((struct scene){.hosts = {"a", "b", "c", "d", "e", "f"}, .files = ALL(path), AS_NUMBERED});
+    unlink(path);
+}
+
 static void test_files_differ(void **state)
 {
     (void)state;
@@ -441,6 +466,7 @@ int main(void)
         cmocka_unit_test(test_plain),
         cmocka_unit_test(test_by_slurm),
         cmocka_unit_test(test_by_file),
+        cmocka_unit_test(test_files_of_slurm),
         cmocka_unit_test(test_files_differ),
         cmocka_unit_test(test_rank_0_differs),
         cmocka_unit_test(test_settings_differ),
