@@ -2,8 +2,8 @@
 /* Telling files apart by what is in them.
  *
  * XML shows itself by '<' and then by its root element, behind declaration, comments and document type. All others are
- * made of lines, and the first line that only one of them can have decides; comments (#) and lines that say nothing are
- * passed over:
+ * made of lines, and the first line that only one of them can have decides, or one of a text that stands next to them and is not
+ * read (others.h); comments (#) and lines that say nothing are passed over:
  *
  *   ibnetdiscover  "vendid=0x2c9", "devid=", "sysimgguid=", "switchguid=", "caguid=", "rtguid=", or
  *                  "Switch", "Ca", "Rt" with a number behind
@@ -17,6 +17,8 @@
 #include "topo/readers.h"
 
 #include <string.h>
+
+#include "topo/others.h"
 
 struct span {
     const char *data;
@@ -100,8 +102,19 @@ static int is_element(struct span text, const char *name)
     return is_space(next) || next == '>' || next == '/';
 }
 
-static enum weft_topo_format detect_xml(struct span text)
+/* What was found, `line` lines from the begin. */
+struct found {
+    enum weft_topo_format format;
+    const struct weft_topo_other *other; /* of COUNT: what it is instead, where that is known */
+    struct span root;                    /* of COUNT: XML's root element, that is neither */
+    size_t line;                         /* of these */
+    int has_text, has_comment;           /* neither: blanks alone */
+};
+
+static struct found detect_xml(struct span text)
 {
+    struct found found = {.format = WEFT_FORMAT_COUNT};
+    const char *begin = text.data;
     while (starts(text, "<")) {
         if (starts(text, "<?"))
             text = skip_past(text, "?>");
@@ -113,12 +126,24 @@ static enum weft_topo_format detect_xml(struct span text)
             break;
         text = skip_space(text);
     }
+    found.has_text = text.size > 0;
+    found.has_comment = 1;
     if (!starts(text, "<"))
-        return WEFT_FORMAT_COUNT;
+        return found;
     text = skip(text, 1);
-    return is_element(text, "topology") ? WEFT_FORMAT_HWLOC
-           : is_element(text, "system") ? WEFT_FORMAT_NCCL
-                                        : WEFT_FORMAT_COUNT;
+    size_t size = 0;
+    while (size < text.size && !is_space(text.data[size]) && text.data[size] != '>' && text.data[size] != '/')
+        size++;
+    if (size == text.size)
+        return found;
+    for (const char *at = begin; at < text.data; at++)
+        found.line += *at == '\n';
+    found.root = (struct span){text.data, size};
+    found.other = weft_topo_other_root((struct weft_span){text.data, size});
+    found.format = is_element(text, "topology") ? WEFT_FORMAT_HWLOC
+                   : is_element(text, "system") ? WEFT_FORMAT_NCCL
+                                                : WEFT_FORMAT_COUNT;
+    return found;
 }
 
 /* The next word of the line, which moves behind it. */
@@ -250,30 +275,77 @@ static int is_slurm_yaml(struct span line)
     return 0;
 }
 
-enum weft_topo_format weft_topo_detect(const struct weft_text *text)
+static enum weft_topo_format format_of(struct span line)
 {
-    struct span rest = {text->data, text->size};
-    if (starts(rest, "\xef\xbb\xbf")) /* a byte order mark */
-        rest = skip(rest, 3);
-    if (starts(skip_space(rest), "<"))
-        return detect_xml(skip_space(rest));
-    while (rest.size) {
+    return is_ibnetdiscover(line) ? WEFT_FORMAT_IBNETDISCOVER
+           : is_topograph(line)   ? WEFT_FORMAT_TOPOGRAPH
+           : is_slurm_yaml(line)  ? WEFT_FORMAT_SLURM_YAML
+           : is_synthetic(line)   ? WEFT_FORMAT_SYNTHETIC
+           : is_slurm(line)       ? WEFT_FORMAT_SLURM
+                                  : WEFT_FORMAT_COUNT;
+}
+
+static struct found detect_lines(struct span rest)
+{
+    struct found found = {.format = WEFT_FORMAT_COUNT};
+    for (size_t number = 0; rest.size; number++) {
         const char *end = memchr(rest.data, '\n', rest.size);
         struct span line = {rest.data, end ? (size_t)(end - rest.data) : rest.size};
         rest = skip(rest, line.size + (end != NULL));
         struct span first = skip_space(line);
+        found.has_comment |= first.size > 0;
         if (!first.size || *first.data == '#')
             continue;
-        if (is_ibnetdiscover(line))
-            return WEFT_FORMAT_IBNETDISCOVER;
-        if (is_topograph(line))
-            return WEFT_FORMAT_TOPOGRAPH;
-        if (is_slurm_yaml(line))
-            return WEFT_FORMAT_SLURM_YAML;
-        if (is_synthetic(line))
-            return WEFT_FORMAT_SYNTHETIC;
-        if (is_slurm(line))
-            return WEFT_FORMAT_SLURM;
+        found.has_text = 1;
+        found.line = number;
+        found.other = weft_topo_other_line((struct weft_span){line.data, line.size});
+        if (!found.other)
+            found.format = format_of(line);
+        if (found.other || found.format != WEFT_FORMAT_COUNT)
+            break;
     }
-    return WEFT_FORMAT_COUNT;
+    return found;
+}
+
+static struct found detect(const struct weft_text *text)
+{
+    struct span rest = {text->data, text->size};
+    struct found found = {.format = WEFT_FORMAT_COUNT, .has_text = 1};
+    found.other = weft_topo_other_bytes((struct weft_span){rest.data, rest.size});
+    if (found.other)
+        return found;
+    if (starts(rest, "\xef\xbb\xbf")) /* a byte order mark */
+        rest = skip(rest, 3);
+    struct span first = skip_space(rest);
+    if (!starts(first, "<"))
+        return detect_lines(rest);
+    found = detect_xml(first);
+    for (const char *at = rest.data; at < first.data; at++)
+        found.line += *at == '\n';
+    return found;
+}
+
+enum weft_topo_format weft_topo_detect(const struct weft_text *text)
+{
+    return detect(text).format;
+}
+
+int weft_topo_refuse(const struct weft_text *text)
+{
+    static const char kinds[] =
+        "XML of hwloc or NCCL, output of ibnetdiscover, YAML of topograph, addresses, "
+        "topology.conf or topology.yaml of Slurm, or a text like fat-tree:leaves=32";
+    struct found found = detect(text);
+    if (found.other)
+        return weft_read_fail(text, found.line + 1, "this is %s; weft-topo reads %s", found.other->is,
+                              found.other->instead);
+    if (!found.has_text)
+        return weft_read_fail(text, 0, "holds nothing%s: expected %s",
+                              found.has_comment ? " but comments" : "", kinds);
+    if (found.root.size)
+        return weft_read_fail(
+            text, found.line + 1,
+            "XML with the root element <%.*s>, expected <topology> of hwloc or <system> of NCCL",
+            (int)(found.root.size < 60 ? found.root.size : 60), found.root.data);
+    return weft_read_fail(text, 0, "not a topology that is known: expected %s", kinds);
 }

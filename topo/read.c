@@ -34,11 +34,7 @@ int weft_topo_read_text(const struct weft_text *text, struct weft_graph **graph)
 {
     enum weft_topo_format format = weft_topo_detect(text);
     if (format == WEFT_FORMAT_COUNT)
-        return weft_read_fail(
-            text, 0,
-            "not a topology that is known: expected XML of hwloc or NCCL, output of "
-            "ibnetdiscover, YAML of topograph, addresses or topology.conf of Slurm, or a text "
-            "like fat-tree:leaves=32");
+        return weft_topo_refuse(text);
     const struct weft_topo_reader *reader = &weft_topo_readers[format];
     struct weft_graph *made;
     int status = weft_graph_new(text->name, reader->name, &made);

@@ -22,7 +22,7 @@
 
 #include "topo/files/reader.h"
 
-/* Detects the kind and reads; the graph is finished. "NAME: not a topology ..." names the kinds that are read. */
+/* Detects the kind and reads; the graph is finished. What is of no kind is named where it is known (topo/others.h). */
 int weft_topo_read_text(const struct weft_text *text, struct weft_graph **graph);
 
 /* A regular file's path, or a synthetic text ("fat-tree:..."): a name with ':' of which no file exists. Never blocks. */

@@ -28,4 +28,7 @@ extern struct weft_topo_reader weft_topo_readers[WEFT_FORMAT_COUNT];
 /* What the text looks like. Reads no further than it must. */
 enum weft_topo_format weft_topo_detect(const struct weft_text *text);
 
+/* WEFT_INVALID for a text of no kind: what it is where that is known, and what to give instead. */
+int weft_topo_refuse(const struct weft_text *text);
+
 #endif

@@ -519,7 +519,7 @@ static void test_unread(void **state)
     assert_int_equal(weft_topo_read("/dev/null", &graph), WEFT_INVALID);
     assert_detail("/dev/null: a character device: expected a regular file");
     assert_int_equal(weft_topo_read_any("/dev/null", &graph), WEFT_INVALID);
-    assert_detail("/dev/null: not a topology");
+    assert_detail("/dev/null: holds nothing: expected XML");
     assert_int_equal(weft_topo_read("no-such:file", &graph), WEFT_INVALID);
     assert_detail("no-such:file: not a topology");
     assert_int_equal(weft_topo_read_any("/dev/zero", &graph), WEFT_INVALID);

@@ -331,11 +331,9 @@ static void test_oddities(void **state)
 static void test_wrong_places(void **state)
 {
     (void)state;
-    topo_fails(
-        "<graphs version=\"1\"/>",
-        "file: not a topology that is known: expected XML of hwloc or NCCL, output of ibnetdiscover, YAML "
-        "of "
-        "topograph, addresses or topology.conf of Slurm, or a text like fat-tree:leaves=32");
+    topo_fails("<graphs version=\"1\"/>",
+               "file:1: this is NCCL's file of graphs (NCCL_GRAPH_DUMP_FILE), the paths that it has chosen; "
+               "weft-topo reads the machine that they were chosen for: NCCL_TOPO_DUMP_FILE=FILE");
     topo_fails("<system version=\"1\"/>", "file:1: <system> has no <cpu>");
     topo_fails("<system version=\"1\">\n<gpu dev=\"0\"/></system>",
                "file:2: <gpu> within <system>, expected within <pci>");

@@ -178,8 +178,8 @@ static void test_inputs(void **state)
     expect("--input=$T/nccl.xml", 0, "4 GPUs");
     expect("--input $T/absent", 1, "weft-topo: cannot open ");
     expect("--input $T", 1, "weft-topo: cannot read ");
-    expect("--input - </dev/null", 1, "weft-topo: standard input: not a topology");
-    expect("--input /dev/null", 1, "/dev/null: not a topology that is known: expected ");
+    expect("--input - </dev/null", 1, "weft-topo: standard input: holds nothing: expected ");
+    expect("--input /dev/null", 1, "/dev/null: holds nothing: expected ");
 }
 
 /* Without --input: whatever machine this is, it is one host; HWLOC_XMLFILE puts another in its place. */
@@ -210,7 +210,7 @@ static void test_several_inputs(void **state)
     expect("--input $T/nccl.xml --input $T/nccl.xml --explain host0-2/gpu0 host0-2/gpu1", 0, ": PIX, ");
     expect("--input $T/nccl.xml --input $T/nccl.xml --explain host0/gpu0 host0-2/gpu0", 0, ": DIS, ");
     expect("--input $T/nccl.xml --input $T/absent", 1, "cannot open ");
-    expect("--input $T/nccl.xml --input /dev/null", 1, "/dev/null: not a topology");
+    expect("--input $T/nccl.xml --input /dev/null", 1, "/dev/null: holds nothing");
 }
 
 static void test_one_host(void **state)
