@@ -11,7 +11,7 @@
  *   Slurm          "SwitchName=", "BlockName=" and the like, "SLURM_TOPOLOGY_ADDR", or an address: "n1 s0.s1.n1", of which the
  *                  second word ends in the first; "s0.s1.n1 switch.switch.node"; "n1 s0.s1.n1 switch.switch.node"; or
  *                  one word with dots between names
- *   topology.yaml  "- topology:", "- cluster_default:" and the like, or the first two in quotes
+ *   topology.yaml  "- topology:", "- cluster_default:" and the like, or these two in quotes
  *   synthetic      "fat-tree:", "machine:", or a word, ':' and "key="
  */
 #include "topo/readers.h"
@@ -252,8 +252,9 @@ static int is_synthetic(struct span line)
 /* A key of Slurm's topology.yaml, of an item of a list, in brackets or in quotes: topograph's words lie in mappings. */
 static int is_slurm_yaml(struct span line)
 {
-    static const char *const keys[] = {"topology", "cluster_default", "tree", "block", "flat"};
-    const size_t anywhere = 2; /* of these: the others are words of other texts, too */
+    static const char *const keys[] = {"topology", "cluster_default", "clusterDefault",
+                                       "tree",     "block",           "flat"};
+    const size_t anywhere = 3; /* of these: the others are words of other texts, too */
     struct span rest = skip_space(line);
     int is_item = 0;
     while (rest.size > 1 && (*rest.data == '[' || *rest.data == '{' || starts(rest, "- "))) {

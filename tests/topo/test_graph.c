@@ -482,6 +482,7 @@ static void test_detect(void **state)
         {"r8:2.n1 ring:position.node\n", WEFT_FORMAT_SLURM},
         {"\r\n---\r\n- topology: t\r\n", WEFT_FORMAT_SLURM_YAML},
         {"%YAML 1.1\n---\n- cluster_default: true\n", WEFT_FORMAT_SLURM_YAML},
+        {"- clusterDefault: true\n  topology: t\n", WEFT_FORMAT_SLURM_YAML},
         {"-   \"topology\": t\n", WEFT_FORMAT_SLURM_YAML},
         {"- tree:\n    switches:\n", WEFT_FORMAT_SLURM_YAML},
         {"[\n  {\n    \"topology\": \"t\"\n", WEFT_FORMAT_SLURM_YAML},

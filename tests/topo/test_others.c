@@ -54,6 +54,8 @@ static void test_named(void **state)
          "file:1: this is what \"scontrol show config\" prints; " NETWORK},
         {"metadata:\n  labels:\n    network.topology.nvidia.com/leaf: s0\n",
          "file:3: this is labels that topograph gives to nodes of Kubernetes; " NETWORK},
+        {"{\n  \"instances\": [\n    {\n      \"id\": \"i1\",\n      \"network_layers\": [\"leaf\"]\n",
+         "file:5: this is what topograph's engine graph writes, with instances for hosts; " NETWORK},
         {"apiVersion: v1\nkind: ConfigMap\ndata:\n  topology.conf: |\n    SwitchName=s0 Nodes=n0\n",
          "file:2: this is an object of Kubernetes around a file; weft-topo reads that file alone"},
         {"{\n  \"schema\": 1,\n  \"program\": \"weft-topo\",\n",

@@ -80,6 +80,8 @@ static void test_which(void **state)
     snprintf(text, sizeof text,
              "- topology: a\n%s  cluster_default: yes\n- topology: b\n  cluster_default: yes\n%s", one, two);
     describes(text, "s0>n0", "file:1: of 2 topologies \"a\" is read, as it is the cluster's default");
+    snprintf(text, sizeof text, "- topology: a\n%s- clusterDefault: true\n  topology: b\n%s", one, two);
+    describes(text, "s0>n1", "file:3: of 2 topologies \"b\" is read, as it is the cluster's default");
     snprintf(text, sizeof text, "- topology: a\n  flat: true\n- topology: b\n  cluster_default: false\n%s",
              two);
     describes(text, "s0>n1", NULL);

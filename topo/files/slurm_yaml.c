@@ -13,7 +13,7 @@
  *
  * They may tell of the same nodes in different ways, with the same names for other switches, and so one of them is read: the
  * first one that says cluster_default: true, or where none does or that one says nothing of switches and blocks, the
- * first that does. A warning says which, where another is passed over that says something too. How Slurm plans with
+ * first that does. topograph has written clusterDefault. A warning says which, where another is passed over that says something too. How Slurm plans with
  * blocks (block_sizes) is passed over as in topology.conf; so are kinds of topologies that are not known here.
  */
 #include <string.h>
@@ -168,6 +168,8 @@ static int survey(struct reader *r, uint32_t topology)
         return weft_read_fail(r->text, at(r, topology)->line,
                               "a topology without its name, expected \"topology: NAME\"");
     uint32_t word = find(r, topology, "cluster_default");
+    if (word == NONE)
+        word = find(r, topology, "clusterDefault");
     int is_default = word != NONE && is_true(weft_yaml_text(&r->yaml, word)), has_any = 0;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         has_any |= find(r, topology, kinds[i].key) != NONE;
