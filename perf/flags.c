@@ -10,6 +10,8 @@
 
 #include <weft/weft.h>
 
+#include "perf/nccl.h"
+
 enum { ORDINAL_MAX = 1023 };
 
 /* Of the names of kinds of devices. */
@@ -36,15 +38,31 @@ static int integer(const char *value, long long low, long long high, int *result
     return 0;
 }
 
-/* Bytes with an optional binary suffix: 8, 4K, 64M, 1G, also 64MB and 64MiB. */
+/* What is behind the point of 1.5K, in bytes, rounded down as nccl-tests does; *at is moved behind it. */
+static size_t fraction(const char **at, const char *suffixes)
+{
+    const char *digits = *at + 1, *end = digits + strspn(digits, "0123456789");
+    const char *suffix = *end ? strchr(suffixes, toupper((unsigned char)*end)) : NULL;
+    double part = 0;
+    if (end == digits || !suffix)
+        return 0;
+    for (const char *digit = end; digit > digits; digit--)
+        part = (part + (digit[-1] - '0')) / 10;
+    *at = end;
+    return (size_t)(part * (double)((size_t)1 << 10 * (suffix - suffixes + 1)));
+}
+
+/* Bytes with an optional binary suffix: 8, 4K, 64M, 1G, also 64MB and 64MiB, 1.5K. */
 static int bytes(const char *value, size_t *result)
 {
     static const char suffixes[] = "KMGT";
-    char *end;
+    char *behind;
     errno = 0;
     if (!isdigit((unsigned char)*value))
         return -1;
-    unsigned long long parsed = strtoull(value, &end, 10);
+    unsigned long long parsed = strtoull(value, &behind, 10);
+    const char *end = behind;
+    size_t part = *end == '.' ? fraction(&end, suffixes) : 0;
     const char *suffix = *end ? strchr(suffixes, toupper((unsigned char)*end)) : NULL;
     int shift = 0;
     if (suffix) {
@@ -55,7 +73,7 @@ static int bytes(const char *value, size_t *result)
     end += *end == 'B' || *end == 'b';
     if (*end || errno || parsed > (SIZE_MAX >> 2) >> shift)
         return -1;
-    *result = (size_t)parsed << shift;
+    *result = ((size_t)parsed << shift) + part;
     return 0;
 }
 
@@ -94,21 +112,10 @@ static int take_algorithm(struct perf_options *options, const char *value)
 static int take_factor(struct perf_options *options, const char *value)
 {
     long long factor;
-    if (number(value, 2, 1 << 30, &factor) != 0)
+    if (number(value, 1, 1 << 30, &factor) != 0)
         return -1;
     options->factor = (size_t)factor;
     return 0;
-}
-
-/* nccl-tests' names for types where they differ from weft's. */
-static const char *dtype_alias(const char *value)
-{
-    static const char *const aliases[][2] = {{"half", "float16"}, {"float", "float32"}, {"double", "float64"},
-                                             {"int", "int32"},    {"bf16", "bfloat16"}, {NULL, NULL}};
-    for (int i = 0; aliases[i][0]; i++)
-        if (strcmp(value, aliases[i][0]) == 0)
-            return aliases[i][1];
-    return value;
 }
 
 /* A name, several with commas between them, or all, as bits. There are count names. */
@@ -141,7 +148,7 @@ static int names(const char *value, int count, int (*find)(const char *name), un
 static int find_dtype(const char *name)
 {
     for (int i = 0; i < WEFT_DTYPE_COUNT; i++)
-        if (strcmp(dtype_alias(name), weft_dtype_name(i)) == 0)
+        if (strcmp(perf_nccl_dtype(name), weft_dtype_name(i)) == 0)
             return i;
     return -1;
 }
@@ -222,6 +229,25 @@ static int take_placement(struct perf_options *options, const char *value)
     return 0;
 }
 
+/* Every rank's mean is not there; of calls that block it is close to the slowest one's, and scripts write the default. */
+static int take_average(struct perf_options *options, const char *value)
+{
+    return integer(value, 1, 3, &options->ignored) != 0 || options->ignored == 2 ? -1 : 0;
+}
+
+static int take_none(struct perf_options *options, const char *value)
+{
+    (void)options;
+    (void)value;
+    return -1;
+}
+
+static int take_columns(struct perf_options *options, const char *value)
+{
+    static const char *const words[] = {"nccl", "weft", NULL};
+    return word(value, words, &options->own_columns);
+}
+
 static int take_stay_away(struct perf_options *options, const char *value)
 {
     char rank[16];
@@ -258,6 +284,7 @@ int perf_flag_take(const struct perf_flag *flag, struct perf_options *options, c
 #define BYTES(field, from)      PERF_FLAG_BYTES, FIELD(field), .low = from
 #define TEXT(field)             PERF_FLAG_TEXT, FIELD(field)
 #define SWITCH(field)           PERF_FLAG_SWITCH, FIELD(field)
+#define IGNORED(from, to)       NUMBER(ignored, from, to)
 #define OTHER(function)         PERF_FLAG_OTHER, .take = function
 
 const struct perf_flag perf_flags[] = {
@@ -280,7 +307,7 @@ const struct perf_flag perf_flags[] = {
      BYTES(end_bytes, 0)},
     {PERF_TAKES_SIZES, 'i', "stepbytes", "SIZE", "a size in bytes above 0, such as 1M",
      "add SIZE from one row to the next, instead of -f", BYTES(step_bytes, 1)},
-    {PERF_TAKES_SIZES, 'f', "stepfactor", "N", "a whole number from 2 up",
+    {PERF_TAKES_SIZES, 'f', "stepfactor", "N", "a whole number from 1 up",
      "multiply the size by N from one row to the next (2)", OTHER(take_factor)},
     {PERF_TAKES_TYPE, 'd', "datatype", "TYPE",
      "int8, uint8, int16, uint16, int32, uint32, int64, uint64, float8_e4m3, float8_e5m2, float16, bfloat16, "
@@ -288,7 +315,9 @@ const struct perf_flag perf_flags[] = {
      "element type, several with commas, or all (float32)", OTHER(take_dtype)},
     {PERF_TAKES_OP, 'o', "op", "OP",
      "sum, prod, max, min, avg, and, or, xor, several with commas between them, or all",
-     "reduction: sum, prod, max, min, avg, and, or, xor, several with commas, or all (sum)", OTHER(take_op)},
+     "reduction: sum, prod, max, min, avg, and, or, xor, several with commas, or all (sum)", OTHER(take_op),
+     .answer = "mulsum is not measured: -o sum moves the same; weft_op_create(3) has it for programs",
+     .answer_to = "mulsum"},
     {PERF_TAKES_ROOT, 'r', "root", "RANK", "a rank or all", "root, or all: every rank in turn (0)",
      OTHER(take_root)},
     {PERF_TAKES_COUNTS, 'n', "iters", "N", "a whole number from 1 to 1000000",
@@ -311,6 +340,9 @@ const struct perf_flag perf_flags[] = {
      NUMBER(inputs, 1, PERF_INPUTS_MAX)},
     {PERF_TAKES_PLACEMENT, 0, "in-place", "W", "0, 1 or both",
      "0: out of place only, 1: in place only, both (both)", OTHER(take_placement)},
+    {PERF_TAKES_COLUMNS, 0, "columns", "C", "nccl or weft",
+     "of the table: those of nccl-tests, or weft's behind them: p99, algorithm, transport (nccl)",
+     OTHER(take_columns)},
     {PERF_TAKES_WINDOW, 0, "window", "W", "a whole number from 1 to 4096", "sends in flight (64)",
      NUMBER(window, 1, PERF_WINDOW_MAX)},
     {PERF_TAKES_BOTH_WAYS, 0, "bidirectional", NULL, "", "both ranks of a pair send at once",
@@ -331,6 +363,45 @@ const struct perf_flag perf_flags[] = {
     {0, 0, "stay-away", "RANK:CALL", "a rank and the number of a call, such as 2:100",
      "for trying it out: that rank stays away from its CALL-th call; 0: it dies before it joins",
      OTHER(take_stay_away)},
+    {PERF_TAKES_NCCL, 'm', "agg-iters", "N", "a whole number from 1 to 1000",
+     "calls back to back in a sample, at least (1)", NUMBER(aggregate, 1, PERF_AGGREGATE_MAX)},
+    {PERF_TAKES_NCCL, 'N', "run-cycles", "N", "a whole number from 1 to 1000000",
+     "measure and print all sizes N times (1)", NUMBER(cycles, 1, PERF_ITERATIONS_MAX),
+     .answer = "weft-perf does end: write a loop of the shell, or -N with a large number"},
+    {PERF_TAKES_NCCL, 'T', "timeout", "S", "a whole number of seconds from 0 to 2000000",
+     "a call's deadline, by the setting WEFT_TIMEOUT_MS; 0: that of the setting (0)",
+     NUMBER(timeout_s, 0, 2000000)},
+    {PERF_TAKES_NCCL, 'g', "ngpus", "1", "1", "GPUs of a rank, for scripts of nccl-tests", IGNORED(1, 1),
+     .answer = "one rank per GPU: start @ ranks, --ranks @"},
+    {PERF_TAKES_NCCL, 't', "nthreads", "1", "1", "threads of a rank, likewise", IGNORED(1, 1),
+     .answer = "ranks are processes: start @ ranks, --ranks @"},
+    {PERF_TAKES_NCCL, 'a', "average", "1|3", "1 or 3",
+     "likewise: a sample's time is the slowest rank's, which is 3", OTHER(take_average),
+     .answer = "times are the slowest rank's: leave it out, or write -a 3"},
+    {PERF_TAKES_NCCL, 'C', "report-cputime", "0|1", "0 or 1",
+     "likewise: calls block, and the host's clock times them, unless --clock device",
+     NUMBER(host_time, 0, 1)},
+    {PERF_TAKES_NCCL, 'G', "cudagraph", "0", "0", "likewise", IGNORED(0, 0),
+     .answer = "calls cannot be captured into graphs: leave it out; --clock device makes calls ahead of the "
+               "device"},
+    {PERF_TAKES_NCCL, 'R', "local-register", "0|1", "0 or 1", "likewise: registrations are kept anyway",
+     IGNORED(0, 1),
+     .answer = "there are no symmetric windows: --memory weft has memory that ranks of a host read in place"},
+    {PERF_TAKES_NCCL, 'D', "device-implementation", "0", "0", "likewise", IGNORED(0, 0),
+     .answer = "the tests of device collectives are tests/gpu/run.sh of the source: leave it out"},
+    {PERF_TAKES_NCCL, 'M', "memory-report", "0", "0", "likewise", IGNORED(0, 0),
+     .answer = "memory is not reported: leave it out"},
+    {PERF_TAKES_NCCL, 'S', "report-timestamps", "0", "0", "likewise", IGNORED(0, 0),
+     .answer = "rows have no time of day: leave it out, and pipe the output into ts"},
+    {PERF_TAKES_NCCL, 'J', "output-file", "FILE", "nothing", "answered: write --json FILE", OTHER(take_none),
+     .answer = "write --json @: the file is laid out in another way, see weft-perf-json.md"},
+    {PERF_TAKES_NCCL, 'z', "blocking", "0|1", "0 or 1", "without effect, as the next: calls block",
+     IGNORED(0, 1)},
+    {PERF_TAKES_NCCL, 'p', "parallel-init", "0|1", "0 or 1", "without effect", IGNORED(0, 1)},
+    {PERF_TAKES_NCCL, 'y', "stream-null", "0|1", "0 or 1", "without effect", IGNORED(0, 1)},
+    {PERF_TAKES_NCCL, 'x', "cta-policy", "0|1|2", "0, 1 or 2", "without effect", IGNORED(0, 2)},
+    {PERF_TAKES_NCCL, 'V', "device-cta-count", "N", "a whole number from 1 to 128", "without effect",
+     IGNORED(1, 128)},
     {0, 'h', "help", NULL, "", "this text", SWITCH(help)},
 };
 const int perf_flag_count = sizeof perf_flags / sizeof *perf_flags;

@@ -33,7 +33,7 @@ static int measure(struct matrix *matrix, perf_call *call, size_t size_bytes, st
                    struct perf_summary *summary)
 {
     const struct perf_options *options = matrix->pair.session->options;
-    struct perf_timing timing = {matrix->samples_us, (size_t)options->iterations, 1};
+    struct perf_timing timing = {matrix->samples_us, (size_t)options->iterations, 1, 1};
     matrix->pair.count = size_bytes / matrix->pair.data.element_bytes;
     if (perf_pair_measure(&matrix->pair, call, &timing, &link->wrong, &link->damaged) != 0)
         return -1;

@@ -97,6 +97,7 @@ int perf_measure(struct perf_channel *channel, perf_call *call, void *arg, int w
     int status = agree_calls(channel, call, arg, &calls);
     for (int i = 0; status == 0 && i < warmups; i++)
         status = call(arg);
+    calls = calls < timing->least_calls ? timing->least_calls : calls;
     if (status == 0)
         status = take_samples(call, arg, timing->samples_us, timing->sample_count, calls);
     if (status == 0)

@@ -14,6 +14,7 @@ typedef int perf_call(void *arg);
 struct perf_timing {
     double *samples_us;   /* per sample, the slowest rank's mean time per call; owned by the caller */
     size_t sample_count;  /* as given */
+    int least_calls;      /* of a sample, as given */
     int calls_per_sample; /* above 1 where a call is so short that reading the clock would show */
 };
 

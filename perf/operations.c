@@ -60,8 +60,8 @@ const int perf_operation_count = sizeof perf_operations / sizeof *perf_operation
 
 void perf_operation_accepts(const struct perf_operation *operation, struct perf_accepts *accepts)
 {
-    unsigned flags =
-        PERF_TAKES_ALGORITHM | PERF_TAKES_COUNTS | PERF_TAKES_WARMUPS | PERF_TAKES_CHECK | PERF_TAKES_CSV;
+    unsigned flags = PERF_TAKES_ALGORITHM | PERF_TAKES_COUNTS | PERF_TAKES_WARMUPS | PERF_TAKES_CHECK |
+                     PERF_TAKES_CSV | PERF_TAKES_COLUMNS | PERF_TAKES_NCCL;
     if (operation->content != PERF_FROM_NOBODY)
         flags |=
             PERF_TAKES_SIZES | PERF_TAKES_TYPE | PERF_TAKES_MEMORY | PERF_TAKES_DEVICE | PERF_TAKES_CLOCK;
@@ -71,5 +71,6 @@ void perf_operation_accepts(const struct perf_operation *operation, struct perf_
         flags |= PERF_TAKES_ROOT;
     if (operation->traits & PERF_HAS_IN_PLACE)
         flags |= PERF_TAKES_PLACEMENT;
-    *accepts = (struct perf_accepts){.flags = flags};
+    /* nccl-tests' programs all take all flags, and scripts pass them: a reduction or a root where there is none. */
+    *accepts = (struct perf_accepts){.flags = flags, .ignores = PERF_TAKES_OP | PERF_TAKES_ROOT};
 }

@@ -9,16 +9,32 @@
 
 #include "perf/flags.h"
 
-enum { FLAGS_MAX = 64, LONG_ONLY = 256 };
+enum { FLAGS_MAX = 64, LONG_ONLY = 256, NAME_MAX_BYTES = 32, STEP_BYTES = 1 << 20 };
+
+/* What getopt takes: short names, and each long name twice, as nccl-tests' names have _ where ours have -. */
+struct spellings {
+    char letters[2 * FLAGS_MAX + 2];
+    char names[FLAGS_MAX][NAME_MAX_BYTES];
+    struct option longs[2 * FLAGS_MAX + 1];
+};
 
 /* Builds getopt's two descriptions of the table. */
-static void describe(char *letters, struct option *longs)
+static void describe(struct spellings *spellings)
 {
+    char *letters = spellings->letters;
+    struct option *longs = spellings->longs;
     *letters++ = ':';
     for (int i = 0; i < perf_flag_count; i++) {
         int has_argument = perf_flags[i].argument != NULL;
-        longs[i] = (struct option){perf_flags[i].name, has_argument ? required_argument : no_argument, NULL,
-                                   LONG_ONLY + i};
+        char *name = spellings->names[i];
+        snprintf(name, NAME_MAX_BYTES, "%s", perf_flags[i].name);
+        for (char *dash = name; (dash = strchr(dash, '-'));)
+            *dash = '_';
+        *longs = (struct option){perf_flags[i].name, has_argument ? required_argument : no_argument, NULL,
+                                 LONG_ONLY + i};
+        longs[1] = longs[0];
+        longs[1].name = name;
+        longs += 2;
         if (perf_flags[i].letter) {
             *letters++ = perf_flags[i].letter;
             if (has_argument)
@@ -26,7 +42,7 @@ static void describe(char *letters, struct option *longs)
         }
     }
     *letters = 0;
-    memset(&longs[perf_flag_count], 0, sizeof *longs);
+    memset(longs, 0, sizeof *longs);
 }
 
 static const struct perf_flag *find(int code)
@@ -66,9 +82,63 @@ static int complain(int code, char **argv)
     return -1;
 }
 
+static int has_answer(const struct perf_flag *flag, const char *value)
+{
+    if (!flag->answer)
+        return 0;
+    if (flag->answer_to)
+        return strstr(value, flag->answer_to) != NULL;
+    return flag->kind != PERF_FLAG_NUMBER || (*value && strspn(value, "0123456789") == strlen(value));
+}
+
+static int refuse(const struct perf_flag *flag, const char *name, const char *value)
+{
+    fprintf(stderr, "weft-perf: %s '%s': ", name, value);
+    if (!has_answer(flag, value)) {
+        fprintf(stderr, "expected %s\n", flag->expected);
+        return -1;
+    }
+    for (const char *at = flag->answer; *at; at++)
+        if (*at == '@')
+            fputs(value, stderr);
+        else
+            fputc(*at, stderr);
+    fputc('\n', stderr);
+    return -1;
+}
+
 static int takes(const struct perf_accepts *accepts, const struct perf_flag *flag)
 {
     return !flag->groups || flag->groups & accepts->flags;
+}
+
+/* Reads the flag's value. What the command ignores is read all the same, so that a bad value is noticed. */
+static int take(struct perf_options *parsed, const struct perf_accepts *accepts, const struct perf_flag *flag,
+                int code)
+{
+    char name[64];
+    struct perf_options scratch = *parsed;
+    spelled(flag, code, name, sizeof name);
+    int ignored = !takes(accepts, flag) && flag->groups & accepts->ignores;
+    if (!takes(accepts, flag) && !ignored) {
+        fprintf(stderr, "weft-perf: %s: %s has no use for it; weft-perf %s --help lists its flags\n", name,
+                parsed->argv[1], parsed->argv[1]);
+        return -1;
+    }
+    if (perf_flag_take(flag, ignored ? &scratch : parsed, optarg) != 0)
+        return refuse(flag, name, optarg);
+    return 0;
+}
+
+/* As nccl-tests has it: a factor above 1 wins over -i, and one of 1 means steps, of 1 MiB where -i does not say. */
+static void settle_steps(struct perf_options *options)
+{
+    if (options->factor > 1)
+        options->step_bytes = 0;
+    else if (options->factor == 1 && options->step_bytes == 0)
+        options->step_bytes = STEP_BYTES;
+    if (options->factor < 2)
+        options->factor = 2;
 }
 
 /* What no single flag can decide. */
@@ -93,6 +163,10 @@ static int validate(const struct perf_options *options, const struct perf_accept
                 options->ranks);
         return -1;
     }
+    if (options->host_time && options->device_clock) {
+        fprintf(stderr, "weft-perf: -C '1' is the host's clock: leave it or --clock device out\n");
+        return -1;
+    }
     for (int i = 0; options->device_clock && i < options->place_count; i++) {
         const char *kind = options->places[i].kind;
         if (strcmp(kind, "malloc") == 0 || strcmp(kind, "weft") == 0) {
@@ -108,16 +182,16 @@ static int validate(const struct perf_options *options, const struct perf_accept
 int perf_options_parse(struct perf_options *options, const struct perf_accepts *accepts, int argc,
                        char **argv)
 {
-    char letters[2 * FLAGS_MAX + 2], text[64];
-    struct option longs[FLAGS_MAX + 1];
+    struct spellings spellings;
     struct perf_options parsed = {.begin_bytes = 8,
                                   .end_bytes = (size_t)64 << 20,
-                                  .factor = 2,
                                   .dtypes = accepts->dtypes ? accepts->dtypes : 1u << WEFT_FLOAT32,
                                   .ops = 1u << WEFT_SUM,
                                   .iterations = accepts->iterations ? accepts->iterations : 20,
                                   .warmups = 5,
                                   .checks = 1,
+                                  .aggregate = 1,
+                                  .cycles = 1,
                                   .placements = PERF_OUT_OF_PLACE | PERF_IN_PLACE,
                                   .accepts = accepts->flags,
                                   .window = 64,
@@ -132,23 +206,16 @@ int perf_options_parse(struct perf_options *options, const struct perf_accepts *
     parsed.memory = accepts->flags & PERF_TAKES_MEMORY ? "malloc" : "host";
     snprintf(parsed.places[0].kind, sizeof parsed.places[0].kind, "%s", parsed.memory);
     parsed.place_count = 1;
-    describe(letters, longs);
+    describe(&spellings);
     opterr = 0;
     optind = 0; /* anew, even behind a command line that was left in the middle of a word */
-    for (int code; (code = getopt_long(argc - 1, argv + 1, letters, longs, NULL)) != -1;) {
+    for (int code;
+         (code = getopt_long(argc - 1, argv + 1, spellings.letters, spellings.longs, NULL)) != -1;) {
         const struct perf_flag *flag = code == ':' || code == '?' ? NULL : find(code);
         if (!flag)
             return complain(code, argv + 1);
-        if (!takes(accepts, flag)) {
-            fprintf(stderr, "weft-perf: %s: %s has no use for it; weft-perf %s --help lists its flags\n",
-                    spelled(flag, code, text, sizeof text), argv[1], argv[1]);
+        if (take(&parsed, accepts, flag, code) != 0)
             return -1;
-        }
-        if (perf_flag_take(flag, &parsed, optarg) != 0) {
-            fprintf(stderr, "weft-perf: %s '%s': expected %s\n", spelled(flag, code, text, sizeof text),
-                    optarg, flag->expected);
-            return -1;
-        }
         if (parsed.help)
             break;
     }
@@ -156,6 +223,7 @@ int perf_options_parse(struct perf_options *options, const struct perf_accepts *
         fprintf(stderr, "weft-perf: unexpected argument '%s': expected flags only\n", argv[optind + 1]);
         return -1;
     }
+    settle_steps(&parsed);
     if (!parsed.help && validate(&parsed, accepts) != 0)
         return -1;
     *options = parsed;

@@ -8,6 +8,7 @@
 
 #define PERF_RANKS_MAX      4096
 #define PERF_ITERATIONS_MAX 1000000
+#define PERF_AGGREGATE_MAX  1000
 #define PERF_WINDOW_MAX     4096
 #define PERF_INPUTS_MAX     8
 #define PERF_PLACES_MAX     64
@@ -44,13 +45,16 @@ enum {
     PERF_TAKES_DEVICE = 1 << 16, /* or a kind of devices */
     PERF_TAKES_INPUTS = 1 << 17,
     PERF_TAKES_CLOCK = 1 << 18,
-    PERF_TAKES_ALL = (1 << 19) - 1
+    PERF_TAKES_COLUMNS = 1 << 19, /* prints perf_report_rows() */
+    PERF_TAKES_NCCL = 1 << 20,    /* nccl-tests' flags that mean nothing here, or have an answer */
+    PERF_TAKES_ALL = (1 << 21) - 1
 };
 
 /* What a command accepts and starts from. */
 struct perf_accepts {
-    unsigned flags; /* PERF_TAKES_... */
-    int iterations; /* 0: 20 */
+    unsigned flags;   /* PERF_TAKES_... */
+    unsigned ignores; /* likewise: flags that are read, and then change nothing */
+    int iterations;   /* 0: 20 */
     size_t size_bytes;
     int least_ranks;
     int ranks;       /* that are launched where nothing says how many; 0: none */
@@ -78,6 +82,12 @@ struct perf_options {
     struct perf_place places[PERF_PLACES_MAX]; /* the same: of each rank in turn */
     int place_count;
     int device_clock;      /* stream-ordered calls, timed by the device */
+    int own_columns;       /* weft's columns behind nccl-tests' */
+    int aggregate;         /* -m: least calls of a sample */
+    int cycles;            /* -N: runs of the sweep */
+    int timeout_s;         /* -T; 0: leave WEFT_TIMEOUT_MS */
+    int host_time;         /* -C 1 */
+    int ignored;           /* of flags that mean nothing here */
     int placements;        /* PERF_OUT_OF_PLACE | PERF_IN_PLACE */
     int pin;               /* 1, 0, or -1: pin when there are enough processors */
     int window;            /* sends in flight */

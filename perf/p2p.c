@@ -49,7 +49,7 @@ static int run_size(struct p2p *p2p, size_t size_bytes)
                            .sample_count = (size_t)options->iterations,
                            .extra = extra,
                            .extra_count = sizeof extra / sizeof *extra};
-    struct perf_timing timing = {row.samples_us, row.sample_count, 1};
+    struct perf_timing timing = {row.samples_us, row.sample_count, 1, 1};
     struct perf_summary summary;
     if (p2p->report)
         perf_report_progress(p2p->report, p2p->done++, p2p->total, "sizes");

@@ -10,6 +10,7 @@
 
 struct perf_report {
     const struct perf_options *options;
+    const char *command;
     const struct perf_rails *rails;
     struct perf_json *json; /* NULL: not asked for */
     struct perf_csv *csv;
@@ -31,6 +32,7 @@ struct perf_report *perf_report_open(const struct perf_session *session, const c
     if (!report)
         goto say;
     report->options = session->options;
+    report->command = command;
     report->rails = &session->rails;
     report->on_terminal = isatty(STDERR_FILENO);
     if (session->options->json_path && !(report->json = perf_json_open(session, command)))
@@ -59,7 +61,7 @@ void perf_report_progress(struct perf_report *report, size_t done, size_t total,
 
 void perf_report_columns(struct perf_report *report)
 {
-    perf_table_columns(report->rails);
+    perf_table_columns(report->options, report->rails);
 }
 
 static void record(struct perf_report *report, const struct perf_row *row)
@@ -77,7 +79,7 @@ void perf_report_rows(struct perf_report *report, struct perf_row *out_of_place,
     if (in_place)
         in_place->line_percent = perf_rails_percent(report->rails, in_place->busbw_gbs);
     clear_progress(report);
-    perf_table_rows(out_of_place, in_place);
+    perf_table_rows(report->options, out_of_place, in_place);
     record(report, out_of_place);
     record(report, in_place);
 }
@@ -113,7 +115,7 @@ int perf_report_close(struct perf_report *report, const struct perf_result *resu
     int failed = 0;
     clear_progress(report);
     if (result) {
-        perf_table_end(result);
+        perf_table_end(report->options, report->command, result);
         if (report->failed)
             fprintf(stderr, "weft-perf: out of memory: '%s' would lack rows\n", report->options->json_path);
         failed = report->failed;

@@ -44,7 +44,8 @@ struct perf_result {
 
 struct perf_report;
 
-/* Prints what the figures are taken with. NULL, after a message, when out of memory. The session must outlive it. */
+/* Prints what the figures are taken with. NULL, after a message, when out of memory. The session and the command's name
+ * must outlive it. */
 struct perf_report *perf_report_open(const struct perf_session *session, const char *command);
 
 /* Prints the heads of the columns that perf_report_rows() fills. */
@@ -70,9 +71,11 @@ int perf_report_close(struct perf_report *report, const struct perf_result *resu
 
 /* The forms, for report.c. */
 void perf_table_head(const struct perf_session *session, const char *command);
-void perf_table_columns(const struct perf_rails *rails);
-void perf_table_rows(const struct perf_row *out_of_place, const struct perf_row *in_place);
-void perf_table_end(const struct perf_result *result);
+void perf_table_columns(const struct perf_options *options, const struct perf_rails *rails);
+void perf_table_rows(const struct perf_options *options, const struct perf_row *out_of_place,
+                     const struct perf_row *in_place);
+void perf_table_end(const struct perf_options *options, const char *command,
+                    const struct perf_result *result);
 
 struct perf_json;
 struct perf_json *perf_json_open(const struct perf_session *session, const char *command);

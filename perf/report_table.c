@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table, column for column as nccl-tests prints it so that what reads theirs reads ours, with our own
- * columns behind: the 99th percentiles, the algorithm, the transport, and, over RDMA, the share of the line rate. */
+/* The table as nccl-tests prints it: its thirteen columns, its names of types, its lines around the rows, so that what
+ * reads theirs by word, from the left or from the right reads ours. --columns weft has weft's names, and columns of its
+ * own behind: the 99th percentiles, the algorithm, the transport, and, over RDMA, the share of the line rate. */
 #include "perf/report.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "perf/nccl.h"
 #include "perf/values.h"
 
 /* The step between sizes as nccl-tests words it. */
@@ -61,12 +63,21 @@ void perf_table_head(const struct perf_session *session, const char *command)
 {
     const struct perf_options *options = session->options;
     setvbuf(stdout, NULL, _IOLBF, 0);
+    char name[64];
+    int is_nccl = (options->accepts & PERF_TAKES_NCCL) && !options->own_columns;
     printf("# weft-perf %s, weft %s, %d ranks\n", command, weft_version(), session->ranks);
+    if (is_nccl)
+        printf("# Collective test starting: %s\n", perf_nccl_test_name(command, name, sizeof name));
     if (options->accepts & PERF_TAKES_SIZES) {
-        printf("# minBytes %zu maxBytes %zu step: ", options->begin_bytes, options->end_bytes);
+        printf("# %sminBytes %zu maxBytes %zu step: ", is_nccl ? "nThread 1 nGpus 1 " : "",
+               options->begin_bytes, options->end_bytes);
         print_step(options);
-        printf(" warmup iters: %d iters: %d validation: %d memory: %s\n", options->warmups,
-               options->iterations, options->checks, options->memory);
+        printf(" warmup iters: %d iters: %d", options->warmups, options->iterations);
+        if (is_nccl)
+            printf(" agg iters: %d validation: %d graph: 0\n# memory: %s\n", options->aggregate,
+                   options->checks, options->memory);
+        else
+            printf(" validation: %d memory: %s\n", options->checks, options->memory);
         if (options->accepts & PERF_TAKES_CLOCK)
             printf("# clock: %s\n", options->device_clock ? "device events, stream-ordered calls" : "host");
     }
@@ -84,19 +95,23 @@ void perf_table_head(const struct perf_session *session, const char *command)
     fflush(stdout);
 }
 
-void perf_table_columns(const struct perf_rails *rails)
+void perf_table_columns(const struct perf_options *options, const struct perf_rails *rails)
 {
     printf("#\n# %10s  %12s  %8s  %6s  %6s           %-24s           %-24s\n", "", "", "", "", "",
            "out-of-place", "in-place");
     printf("# %10s  %12s  %8s  %6s  %6s", "size", "count", "type", "redop", "root");
     for (int i = 0; i < 2; i++)
         printf("  %7s  %6s  %6s  %6s", "time", "algbw", "busbw", "#wrong");
-    printf("  %8s  %8s  %6s  %9s%s\n", "p99(out)", "p99(in)", "algo", "transport",
-           rails->line_gbs > 0 ? "  line" : "");
+    if (options->own_columns)
+        printf("  %8s  %8s  %6s  %9s%s", "p99(out)", "p99(in)", "algo", "transport",
+               rails->line_gbs > 0 ? "  line" : "");
+    printf("\n");
     printf("# %10s  %12s  %8s  %6s  %6s", "(B)", "(elements)", "", "", "");
     for (int i = 0; i < 2; i++)
         printf("  %7s  %6s  %6s  %6s", "(us)", "(GB/s)", "(GB/s)", "");
-    printf("  %8s  %8s%s\n", "(us)", "(us)", rails->line_gbs > 0 ? "                        (%)" : "");
+    if (options->own_columns)
+        printf("  %8s  %8s%s", "(us)", "(us)", rails->line_gbs > 0 ? "                        (%)" : "");
+    printf("\n");
     fflush(stdout);
 }
 
@@ -128,45 +143,59 @@ static void print_p99(const struct perf_row *row)
         printf("  %8s", "N/A");
 }
 
-void perf_table_rows(const struct perf_row *out_of_place, const struct perf_row *in_place)
+static void print_own(const struct perf_row *out_of_place, const struct perf_row *in_place)
 {
     const struct perf_row *row = out_of_place ? out_of_place : in_place;
-    printf("%12zu  %12zu  %8s  %6s  %6d", row->size_bytes, row->count, weft_dtype_name(row->dtype),
-           perf_op_name(row->op), row->root);
-    print_measurement(out_of_place);
-    print_measurement(in_place);
     print_p99(out_of_place);
     print_p99(in_place);
     printf("  %6s  %9s", row->algorithm, row->transport);
-    if (row->line_percent >= 0) {
-        double percent = row->line_percent;
-        if (in_place && in_place->line_percent > percent)
-            percent = in_place->line_percent;
-        printf("  %4.*f", percent < 10 ? 2 : 1, percent);
-    }
+    if (row->line_percent < 0)
+        return;
+    double percent = row->line_percent;
+    if (in_place && in_place->line_percent > percent)
+        percent = in_place->line_percent;
+    printf("  %4.*f", percent < 10 ? 2 : 1, percent);
+}
+
+void perf_table_rows(const struct perf_options *options, const struct perf_row *out_of_place,
+                     const struct perf_row *in_place)
+{
+    const struct perf_row *row = out_of_place ? out_of_place : in_place;
+    printf("%12zu  %12zu  %8s  %6s  %6d", row->size_bytes, row->count,
+           options->own_columns ? weft_dtype_name(row->dtype) : perf_nccl_dtype_name(row->dtype),
+           perf_op_name(row->op), row->root);
+    print_measurement(out_of_place);
+    print_measurement(in_place);
+    if (options->own_columns)
+        print_own(out_of_place, in_place);
     printf("\n");
     fflush(stdout);
 }
 
-void perf_table_end(const struct perf_result *result)
+static void print_stats(const weft_comm_stats *stats)
 {
-    unsigned long long bad = (unsigned long long)(result->wrong + result->damaged);
-    const weft_comm_stats *stats = &result->stats;
-    printf("# Out of bounds values : %llu %s\n", bad, bad ? "FAILED" : "OK");
-    if (result->damaged)
-        printf("# Of these, bytes or elements changed outside the results : %llu\n",
-               (unsigned long long)result->damaged);
-    if (result->rows)
-        printf("# Avg bus bandwidth    : %g\n", result->busbw_gbs);
-    if (stats->operations + stats->messages == 0) {
-        fflush(stdout);
+    if (stats->operations + stats->messages == 0)
         return;
-    }
     printf("# Bytes moved          : %llu eager, %llu direct, %llu staged (all ranks)\n",
            (unsigned long long)stats->bytes_eager, (unsigned long long)stats->bytes_direct,
            (unsigned long long)stats->bytes_staged);
     printf("# Calls and messages   : %llu collectives, %llu by the fast path, %llu messages (all ranks)\n#\n",
            (unsigned long long)stats->operations, (unsigned long long)stats->fast_path,
            (unsigned long long)stats->messages);
+}
+
+void perf_table_end(const struct perf_options *options, const char *command, const struct perf_result *result)
+{
+    char name[64];
+    unsigned long long bad = (unsigned long long)(result->wrong + result->damaged);
+    printf("# Out of bounds values : %llu %s\n", bad, bad ? "FAILED" : "OK");
+    if (result->damaged)
+        printf("# Of these, bytes or elements changed outside the results : %llu\n",
+               (unsigned long long)result->damaged);
+    if (result->rows)
+        printf("# Avg bus bandwidth    : %g\n", result->busbw_gbs);
+    print_stats(&result->stats);
+    if ((options->accepts & PERF_TAKES_NCCL) && !options->own_columns)
+        printf("# Collective test concluded: %s\n#\n", perf_nccl_test_name(command, name, sizeof name));
     fflush(stdout);
 }

@@ -28,6 +28,11 @@ static void export_settings(const struct perf_options *options)
         setenv("WEFT_VERBS_DEVICE", options->device, 1);
     if (options->algorithm)
         setenv("WEFT_ALGO", options->algorithm, 1);
+    if (options->timeout_s) {
+        char text[32];
+        snprintf(text, sizeof text, "%lld", options->timeout_s * 1000ll);
+        setenv("WEFT_TIMEOUT_MS", text, 1);
+    }
 }
 
 static int only_cpu(void)

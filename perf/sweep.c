@@ -159,7 +159,7 @@ static int check(struct sweep *sweep, struct call *call, struct perf_row *row)
 static int measure(struct sweep *sweep, struct call *call, struct perf_row *row)
 {
     const struct perf_options *options = sweep->session->options;
-    struct perf_timing timing = {row->samples_us, row->sample_count, 1};
+    struct perf_timing timing = {row->samples_us, row->sample_count, options->aggregate, 1};
     struct perf_summary summary;
     if (arm(sweep, call) != 0)
         return -1;
@@ -332,19 +332,28 @@ static int run_pair(struct sweep *sweep, weft_dtype dtype, int op)
     return failed;
 }
 
-static int run_pairs(struct sweep *sweep)
+static int run_cycle(struct sweep *sweep, int reduces)
 {
     const struct perf_options *options = sweep->session->options;
-    int reduces = (sweep->operation->traits & PERF_REDUCES) != 0;
-    int pairs = __builtin_popcount(options->dtypes) * (reduces ? __builtin_popcount(options->ops) : 1);
-    sweep->total = (size_t)pairs * roots(sweep);
-    if (sweep->operation->content != PERF_FROM_NOBODY)
-        sweep->total *= perf_options_sizes(options);
     for (int dtype = 0; dtype < WEFT_DTYPE_COUNT; dtype++)
         for (int op = reduces ? 0 : PERF_OP_NONE; op < (reduces ? WEFT_OP_COUNT : 0); op++)
             if ((options->dtypes >> dtype & 1) && (op == PERF_OP_NONE || (options->ops >> op & 1)))
                 if (run_pair(sweep, dtype, op) != 0)
                     return -1;
+    return 0;
+}
+
+static int run_pairs(struct sweep *sweep)
+{
+    const struct perf_options *options = sweep->session->options;
+    int reduces = (sweep->operation->traits & PERF_REDUCES) != 0;
+    int pairs = __builtin_popcount(options->dtypes) * (reduces ? __builtin_popcount(options->ops) : 1);
+    sweep->total = (size_t)pairs * roots(sweep) * (size_t)options->cycles;
+    if (sweep->operation->content != PERF_FROM_NOBODY)
+        sweep->total *= perf_options_sizes(options);
+    for (int cycle = 0; cycle < options->cycles; cycle++)
+        if (run_cycle(sweep, reduces) != 0)
+            return -1;
     if (sweep->result->rows)
         sweep->result->busbw_gbs /= (double)sweep->result->rows;
     return perf_session_stats(sweep->session, &sweep->result->stats);

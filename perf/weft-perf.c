@@ -11,6 +11,7 @@
 #include "perf/devices.h"
 #include "perf/file.h"
 #include "perf/launch.h"
+#include "perf/nccl.h"
 #include "perf/operations.h"
 #include "perf/options.h"
 #include "perf/sweep.h"
@@ -24,13 +25,14 @@ static const struct perf_command commands[] = {
     {"p2p-lat",
      "latency of a message: half a round trip between ranks 0 and 1, or all pairs",
      perf_p2p_latency,
-     {.flags = SAMPLES | PERF_TAKES_SIZES | PERF_TAKES_TYPE | PERF_TAKES_CSV | PERF_TAKES_PAIRS,
+     {.flags = SAMPLES | PERF_TAKES_SIZES | PERF_TAKES_TYPE | PERF_TAKES_CSV | PERF_TAKES_COLUMNS |
+               PERF_TAKES_PAIRS,
       .least_ranks = 2}},
     {"p2p-bw",
      "bandwidth of a window of messages between ranks 0 and 1, or all pairs",
      perf_p2p_bandwidth,
-     {.flags = SAMPLES | PERF_TAKES_SIZES | PERF_TAKES_TYPE | PERF_TAKES_CSV | PERF_TAKES_PAIRS |
-               PERF_TAKES_WINDOW | PERF_TAKES_BOTH_WAYS,
+     {.flags = SAMPLES | PERF_TAKES_SIZES | PERF_TAKES_TYPE | PERF_TAKES_CSV | PERF_TAKES_COLUMNS |
+               PERF_TAKES_PAIRS | PERF_TAKES_WINDOW | PERF_TAKES_BOTH_WAYS,
       .least_ranks = 2}},
     {"matrix",
      "every pair's latency and bandwidth; slow links are named",
@@ -64,7 +66,7 @@ static const struct perf_command commands[] = {
       .least_ranks = 1,
       .ranks = 1}},
 };
-enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+enum { COMMAND_COUNT = sizeof commands / sizeof *commands, TYPOS = 2 };
 
 /* What argv[1] names: one of the two. */
 struct choice {
@@ -114,14 +116,39 @@ static void print_command_help(const struct choice *choice, FILE *out)
     perf_options_help(&choice->accepts, out);
 }
 
+/* The command that is spelled nearly like this; NULL. */
+static const char *nearest(const char *name, struct choice *choice)
+{
+    const char *best = NULL;
+    size_t least = TYPOS + 1;
+    for (int i = 0; choose(i, choice); i++) {
+        size_t apart = perf_nccl_distance(name, choice->name);
+        if (apart < least) {
+            least = apart;
+            best = choice->name;
+        }
+    }
+    return best;
+}
+
 static int find(const char *name, struct choice *choice)
 {
+    const char *near;
     for (int i = 0; choose(i, choice); i++)
-        if (strcmp(name, choice->name) == 0)
+        if (perf_nccl_is_command(name, choice->name))
             return 0;
+    if (*name == '-') {
+        fprintf(stderr,
+                "weft-perf: command '%s': expected a command in front of the flags, such as weft-perf "
+                "allreduce -b 8; weft-perf --help lists them\n",
+                name);
+        return -1;
+    }
     fprintf(stderr, "weft-perf: command '%s': expected", name);
     for (int i = 0; choose(i, choice); i++)
         fprintf(stderr, "%s %s", i ? "," : "", choice->name);
+    if ((near = nearest(name, choice)))
+        fprintf(stderr, " (did you mean %s?)", near);
     fprintf(stderr, "; weft-perf --help says more\n");
     return -1;
 }

@@ -147,6 +147,7 @@ int perf_clock_measure(const struct perf_device *device, struct perf_session *se
     struct run run = {.device = device, .call = call, .arg = arg};
     int calls = 1;
     int status = agree_calls(&run, session, &calls);
+    calls = calls < timing->least_calls ? timing->least_calls : calls;
     if (status == 0)
         status = warm_up(&run, warmups);
     if (status == 0)

@@ -8,7 +8,7 @@
 table() {
     local what=$1
     shift
-    run allreduce --ranks 3 -b 8 -e 64K -f 8 -n 3 "$@"
+    run allreduce --ranks 3 -b 8 -e 64K -f 8 -n 3 --columns weft "$@"
     absent "table over $what" && return
     if [[ $rc == 0 && $(rows | wc -l) == 5 ]] &&
         rows | awk 'NF != 17 || $9 != 0 || $13 != 0 || $1 != 4 * $2 || $6 <= 0 || $10 <= 0 { exit 1 }' &&
@@ -91,7 +91,7 @@ expect 2 "command 'allred'" allred
 expect 2 "-b 'abc'" allreduce --ranks 2 -b abc
 expect 2 "-b '-8'" allreduce --ranks 2 -b -8
 expect 2 "-e '99999999999G'" allreduce --ranks 2 -e 99999999999G
-expect 2 "-f '1'" allreduce --ranks 2 -f 1
+expect 2 "-f '0'" allreduce --ranks 2 -f 0
 expect 2 "-d 'float31'" allreduce --ranks 2 -d float31
 expect 2 "-o 'nand'" allreduce --ranks 2 -o nand
 expect 2 "-o 'sum,nand'" allreduce --ranks 2 -o sum,nand
@@ -103,7 +103,7 @@ expect 2 "--device ''" allreduce --ranks 2 --device ''
 expect 2 "--device needs a value" p2p-lat --ranks 2 --device
 expect 2 "--algo 'best'" allreduce --ranks 2 --algo best
 expect 2 "--in-place '2'" allreduce --ranks 2 --in-place 2
-expect 2 "-r: allreduce has no use for it" allreduce --ranks 2 -r 1
+expect 2 "-r: matrix has no use for it" matrix --ranks 2 -r 1
 expect 2 "--window: allreduce has no use for it" allreduce --ranks 2 --window 3
 expect 2 "-b needs a value" allreduce -b
 expect 2 "'--zigzag'" allreduce --zigzag
@@ -144,7 +144,7 @@ killed() {
     timeout -k 5 60 "$perf" allreduce --ranks 3 -b 64K -e 64K -n 1000000 "$@" >"$work/out" 2>"$work/err" \
         </dev/null &
     launcher=$!
-    while ! grep -q 'transport$' "$work/out" && ((tries++ < 600)); do sleep 0.1; done
+    while ! grep -q '(GB/s)' "$work/out" && ((tries++ < 600)); do sleep 0.1; done
     sleep 0.3
     pid=$(awk '/^#  Rank  1 Pid/ { print $5 }' "$work/out")
     [[ -n $pid ]] && kill -KILL "$pid"

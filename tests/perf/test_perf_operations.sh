@@ -21,7 +21,7 @@ sweep() {
     run "$operation" --ranks 3 -b 12 -e 48K -f 64 -n 2 -w 1 -c 2 "${flags[@]}" "$@"
     absent "$operation $*" && return
     if [[ $rc == 0 && $(rows | wc -l) == $((3 * roots)) && $(rows | awk '{ print $5 }' | sort -u | wc -l) == "$roots" ]] &&
-        rows | awk 'NF != 17 || $9 != 0 || ($13 != 0 && $13 != "N/A") { exit 1 }'; then
+        rows | awk 'NF != 13 || $9 != 0 || ($13 != 0 && $13 != "N/A") { exit 1 }'; then
         ok "$operation $*"
     else
         bad "$operation $* (status $rc)"
@@ -40,7 +40,7 @@ done
 barrier() {
     run barrier --ranks 3 -n 2 -c 4 "$@"
     absent "barrier $*" && return
-    if [[ $rc == 0 && $(rows | wc -l) == 1 ]] && rows | awk 'NF != 17 || $1 != 0 || $6 <= 0 || $9 != 0 { exit 1 }'; then
+    if [[ $rc == 0 && $(rows | wc -l) == 1 ]] && rows | awk 'NF != 13 || $1 != 0 || $6 <= 0 || $9 != 0 { exit 1 }'; then
         ok "barrier $*"
     else
         bad "barrier $* (status $rc)"
@@ -80,7 +80,7 @@ done
 WEFT_PERF_CORRUPT=1:0 run barrier --ranks 3 -n 1
 [[ $rc == 1 ]] && ok "a barrier left too early is counted" || bad "a barrier left too early (status $rc)"
 
-expect 2 "-o: broadcast has no use for it" broadcast --ranks 2 -o sum
+expect 2 "-o: p2p-lat has no use for it" p2p-lat --ranks 2 -o sum
 expect 2 "--in-place: sendrecv has no use for it" sendrecv --ranks 2 --in-place 1
 expect 2 "-b: barrier has no use for it" barrier --ranks 2 -b 8
 expect 2 "-r '2'" broadcast --ranks 2 -r 2

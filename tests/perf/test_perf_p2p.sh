@@ -7,7 +7,7 @@
 # right WHAT ROWS: the last run has so many rows, all columns, nothing wrong.
 right() {
     absent "$1" && return
-    if [[ $rc == 0 && $(rows | wc -l) == "$2" ]] && rows | awk 'NF != 17 || $9 != 0 || $6 <= 0 { exit 1 }'; then
+    if [[ $rc == 0 && $(rows | wc -l) == "$2" ]] && rows | awk 'NF != 13 || $9 != 0 || $6 <= 0 { exit 1 }'; then
         ok "$1"
     else
         bad "$1 (status $rc)"

@@ -17,7 +17,7 @@ right() {
         bad "$1 (status $rc): $(tail -n 3 "$work/err")"
     fi
 }
-run p2p-lat --ranks 2 --transport verbs --device "$device" -b 8 -e 8 -n 5 --json "$work/lat.json"
+run p2p-lat --ranks 2 --transport verbs --device "$device" --columns weft -b 8 -e 8 -n 5 --json "$work/lat.json"
 right "p2p-lat"
 python3 - "$work/lat.json" "$name" "$device" <<'PYTHON' && ok "JSON has the port" || bad "JSON lacks the port"
 import json, sys
@@ -27,9 +27,9 @@ assert rail["device"] == sys.argv[2] and rail["active"] is True and rail["gbs"] 
 assert abs(row["line_percent"] - 100 * row["busbw_gbs"] / rail["gbs"]) <= 1e-4 * row["line_percent"]
 assert document["environment"]["settings"]["WEFT_VERBS_DEVICE"] == sys.argv[3]
 PYTHON
-run p2p-bw --ranks 2 --transport verbs --device "$device" -b 256K -e 256K -n 2 -w 1 --window 3
+run p2p-bw --ranks 2 --transport verbs --device "$device" --columns weft -b 256K -e 256K -n 2 -w 1 --window 3
 right "p2p-bw"
-run allreduce --ranks 2 --transport verbs --device "$device" -b 8 -e 8 -n 5
+run allreduce --ranks 2 --transport verbs --device "$device" --columns weft -b 8 -e 8 -n 5
 right "allreduce"
 expect 3 "nosuch0" allreduce --ranks 2 --transport verbs --device nosuch0 -e 8
 

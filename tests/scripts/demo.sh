@@ -4,7 +4,7 @@
 # when a result is wrong or a rank fails.
 set -eu
 perf=${BUILD:-build}/weft-perf
-sweep=(allreduce --ranks 4 -b 8 -e 4M -f 4 -n 10 -w 3)
+sweep=(allreduce --columns weft --ranks 4 -b 8 -e 4M -f 4 -n 10 -w 3)
 echo "== shared memory"
 timeout 120 "$perf" "${sweep[@]}" --transport shm
 echo "== libfabric, provider tcp"

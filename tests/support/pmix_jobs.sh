@@ -23,7 +23,7 @@ sweep() {
     if [[ $rc == 0 && $heads == 1 ]] && grep -q "^# weft-perf allreduce, weft [0-9.]*, $n ranks" "$work/out" &&
         grep -q "^# 1 host, $n ranks\? on each, as the launcher says" "$work/out" &&
         grep -q '^# Out of bounds values : 0 OK$' "$work/out" &&
-        grep -v '^#' "$work/out" | awk 'NF != 17 || $9 != 0 || $13 != 0 { exit 1 } END { exit NR != 3 }'; then
+        grep -v '^#' "$work/out" | awk 'NF != 13 || $9 != 0 || $13 != 0 { exit 1 } END { exit NR != 3 }'; then
         ok "weft-perf with $n ranks"
     else
         bad "weft-perf with $n ranks (status $rc)"

@@ -53,7 +53,7 @@ start() {
 }
 
 for provider in "tcp;ofi_rxm" net; do
-    start 29611 -b 8 -e 1M -f 32 -n 5 -w 2
+    start 29611 --columns weft -b 8 -e 1M -f 32 -n 5 -w 2
     ends=()
     for pid in "${pids[@]}"; do
         wait "$pid"
@@ -79,7 +79,7 @@ provider="tcp;ofi_rxm"
 if [[ $skipped == 0 ]]; then
     start 29612 -b 1M -e 1M -n 1000000 -c 0
     # All have joined when rank 0 has printed the head of its table.
-    while ! grep -qs 'transport$' "$work/out0" && kill -0 "${pids[0]}" 2>/dev/null; do sleep 0.1; done
+    while ! grep -qs '(GB/s)' "$work/out0" && kill -0 "${pids[0]}" 2>/dev/null; do sleep 0.1; done
     victim=$(pgrep -P "${pids[3]}" | head -1)
     kill -KILL "$victim"
     named=0
