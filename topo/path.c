@@ -302,7 +302,7 @@ static void measure(const struct weft_graph *graph, struct weft_path *path)
     path->narrowest = WEFT_NODE_NONE;
     for (uint32_t i = 0; i < path->edge_count; i++) {
         const struct weft_edge *edge = &graph->edges[path->edges[i]];
-        uint64_t rate = weft_path_rate(graph, edge->a, edge->b, (enum weft_edge_kind)edge->kind);
+        uint64_t rate = weft_path_hop_rate(graph, path->edges[i]);
         path->latency_ns += edge->latency_ns;
         if (!rate) {
             path->bandwidth_partly |= !is_place(graph, edge);

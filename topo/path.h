@@ -61,6 +61,11 @@ struct weft_path {
 
 int weft_path_find(const struct weft_graph *graph, uint32_t a, uint32_t b, struct weft_path *path);
 
+/* Bytes per second of an edge, its links together; and of the hop that it is part of: all edges of its kind between its two
+ * ends that carry. 0: not known. What a path is worth is the least of its hops. */
+uint64_t weft_path_edge_rate(const struct weft_graph *graph, uint32_t edge);
+uint64_t weft_path_hop_rate(const struct weft_graph *graph, uint32_t edge);
+
 /* The class alone, without a route: a few steps up the tree. NET where both have a cable that carries; whether the cables
  * meet is weft_path_find()'s to say. */
 enum weft_path_class weft_path_classify(const struct weft_graph *graph, uint32_t a, uint32_t b);

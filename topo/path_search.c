@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "topo/path.h"
 
 #define UNKNOWN UINT64_MAX /* as a width: nothing known limits it */
 
@@ -30,6 +31,7 @@ static uint64_t add_rates(uint64_t a, uint64_t b)
     return a == UNKNOWN || b == UNKNOWN || a > UNKNOWN - b ? UNKNOWN : a + b;
 }
 
+/* A cable without a bandwidth of its own has that of the slower port. */
 static uint64_t edge_rate(const struct weft_graph *graph, const struct weft_edge *edge)
 {
     uint64_t rate = edge->bytes_per_s;
@@ -63,6 +65,18 @@ uint64_t weft_path_rate(const struct weft_graph *graph, uint32_t a, uint32_t b, 
             rate = add_rates(rate, edge_rate(graph, edge));
     }
     return rate == UNKNOWN ? 0 : rate;
+}
+
+uint64_t weft_path_edge_rate(const struct weft_graph *graph, uint32_t edge)
+{
+    uint64_t rate = edge_rate(graph, &graph->edges[edge]);
+    return rate == UNKNOWN ? 0 : rate;
+}
+
+uint64_t weft_path_hop_rate(const struct weft_graph *graph, uint32_t edge)
+{
+    const struct weft_edge *hop = &graph->edges[edge];
+    return weft_path_rate(graph, hop->a, hop->b, (enum weft_edge_kind)hop->kind);
 }
 
 /* By name, then by the names of what they lie in: no two nodes are equal. */

@@ -338,6 +338,8 @@ static void test_pci_links(void **state)
     assert_true(topo_uplink(graph, "0000:00:01.0") == 0);
     assert_true(topo_uplink(graph, "gpu0") == weft_pci_bytes_per_s(16, 8));
     assert_string_equal(topo_attribute(graph, "gpu0", "link_width"), "8");
+    assert_string_equal(topo_attribute(graph, "gpu0", "link_width_max"), "16");
+    assert_string_equal(topo_attribute(graph, "0000:01:00.0", "link_width_max"), "(none)");
     assert_string_equal(topo_attribute(graph, "0000:01:00.0", "link_speed"), "16.0 GT/s PCIe");
     assert_string_equal(topo_attribute(graph, "gpu0", "class"), "0x030200");
     /* What is not told stays unknown. */

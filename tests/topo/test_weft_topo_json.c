@@ -25,7 +25,8 @@ struct field {
 
 static const struct field head[] = {{"schema", "i", NULL}, {"program", "s", NULL}, {"view", "s", NULL},
                                     {"source", "s", NULL}, {"format", "s", NULL},  END};
-static const struct field graph[] = {{"counts", "o", NULL}, {"nodes", "a", NULL}, {"edges", "a", NULL}, END};
+static const struct field graph[] = {
+    {"counts", "o", NULL}, {"nodes", "a", NULL}, {"edges", "a", NULL}, {"degraded", "a", NULL}, END};
 static const struct field node[] = {{"id", "i", NULL},
                                     {"kind", "s", NULL},
                                     {"name", "s", NULL},
@@ -66,10 +67,25 @@ static const struct field path[] = {{"from", "o", NULL},
                                     {"narrowest_edge", "?i", NULL},
                                     {"direct", "?o", NULL},
                                     END};
-static const struct field hop[] = {
-    {"edge", "i", NULL},         {"from", "o", NULL},        {"to", "o", NULL},
-    {"kind", "s", NULL},         {"text", "s", NULL},        {"links", "?i", NULL},
-    {"bytes_per_s", "?i", NULL}, {"latency_ns", "?i", NULL}, END};
+static const struct field hop[] = {{"edge", "i", NULL},
+                                   {"from", "o", NULL},
+                                   {"to", "o", NULL},
+                                   {"kind", "s", NULL},
+                                   {"text", "s", NULL},
+                                   {"links", "?i", NULL},
+                                   {"bytes_per_s", "?i", NULL},
+                                   {"bytes_per_s_together", "?i", NULL},
+                                   {"latency_ns", "?i", NULL},
+                                   {"members", "a", NULL},
+                                   END};
+static const struct field member[] = {{"edge", "i", NULL},
+                                      {"links", "?i", NULL},
+                                      {"bytes_per_s_together", "?i", NULL},
+                                      {"degraded", "b", NULL},
+                                      END};
+static const struct field degraded[] = {{"edge", "i", NULL},        {"reason", "s", NULL},
+                                        {"bytes_per_s", "i", NULL}, {"expected_bytes_per_s", "i", NULL},
+                                        {"why", "s", NULL},         END};
 static const struct field direct[] = {{"answer", "s", NULL}, {"why", "s", NULL}, END};
 static const struct field map_host[] = {{"host", "s", NULL}, {"gpus", "a", NULL}, END};
 static const struct field map_gpu[] = {{"gpu", "s", NULL},
@@ -208,6 +224,7 @@ static void test_graph(void **state)
     const json_t *counts = json_object_get(root, "counts");
     check_each(nodes, node);
     check_each(edges, edge);
+    assert_int_equal(json_array_size(json_object_get(root, "degraded")), 0);
     assert_int_equal(number(counts, "host"), 4);
     assert_int_equal(number(counts, "gpu"), 8);
     json_int_t sum = 0;
@@ -231,6 +248,37 @@ static void test_graph(void **state)
             assert_int_equal(number(json_array_get(nodes, (size_t)number(value, "a")), "parent"),
                              number(value, "b"));
     }
+    json_decref(root);
+}
+
+/* Two cables of one trunk, one of them slower. */
+static void test_degraded(void **state)
+{
+    (void)state;
+    tool_file("trunk.out", "Switch 2 \"S-0000000000000100\" # \"left\" base port 0 lid 1 lmc 0\n"
+                           "[1] \"S-0000000000000200\"[1] # \"right\" lid 2 4xDDR\n"
+                           "[2] \"S-0000000000000200\"[2] # \"right\" lid 2 4xEDR\n"
+                           "Switch 2 \"S-0000000000000200\" # \"right\" base port 0 lid 2 lmc 0\n"
+                           "[1] \"S-0000000000000100\"[1] # \"left\" lid 1 4xDDR\n"
+                           "[2] \"S-0000000000000100\"[2] # \"left\" lid 1 4xEDR\n");
+    json_t *root = run("--input $T/trunk.out --format json", "graph", graph);
+    const json_t *list = json_object_get(root, "degraded");
+    check_each(list, degraded);
+    assert_int_equal(json_array_size(list), 1);
+    assert_int_equal(number(at(root, "degraded", 0), "edge"), 0);
+    assert_int_equal(number(at(root, "degraded", 0), "bytes_per_s"), 2000000000);
+    assert_int_equal(number(at(root, "degraded", 0), "expected_bytes_per_s"), 12500000000);
+    json_decref(root);
+    root = run("--input $T/trunk.out --explain left right --format json", "path", path);
+    check_each(json_object_get(root, "hops"), hop);
+    const json_t *only = at(root, "hops", 0);
+    check_each(json_object_get(only, "members"), member);
+    assert_int_equal(number(only, "links"), 2);
+    assert_true(json_is_null(json_object_get(only, "bytes_per_s")));
+    assert_int_equal(number(only, "bytes_per_s_together"), 14500000000);
+    assert_int_equal(number(root, "bytes_per_s"), 14500000000);
+    assert_true(json_is_true(json_object_get(at(only, "members", 0), "degraded")));
+    assert_true(json_is_false(json_object_get(at(only, "members", 1), "degraded")));
     json_decref(root);
 }
 
@@ -283,6 +331,7 @@ static void test_path(void **state)
     check(json_object_get(root, "to"), end);
     check(json_object_get(root, "direct"), direct);
     check_each(json_object_get(root, "hops"), hop);
+    check_each(json_object_get(at(root, "hops", 0), "members"), member);
     size_t hops = json_array_size(json_object_get(root, "hops"));
     assert_true(hops > 0);
     assert_int_equal(number(json_object_get(at(root, "hops", 0), "from"), "id"),
@@ -401,8 +450,9 @@ static void test_documented(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_graph),   cmocka_unit_test(test_matrix), cmocka_unit_test(test_path),
-        cmocka_unit_test(test_nic_map), cmocka_unit_test(test_order),  cmocka_unit_test(test_documented),
+        cmocka_unit_test(test_graph),      cmocka_unit_test(test_degraded), cmocka_unit_test(test_matrix),
+        cmocka_unit_test(test_path),       cmocka_unit_test(test_nic_map),  cmocka_unit_test(test_order),
+        cmocka_unit_test(test_documented),
     };
     return cmocka_run_group_tests(tests, tool_topo, tool_leave);
 }

@@ -27,13 +27,35 @@ static double highest_speed(const char *root, const char *pci, char text[WEFT_SY
     return speed;
 }
 
-static unsigned lanes_of(const char *root, const char *pci)
+/* 0 where it is not told. */
+static unsigned most_lanes(const char *root, const char *pci)
 {
     int64_t most = weft_sysfs_number(root, 0, DEVICES "/%s/max_link_width", pci);
+    return most < 1 || most > LANES_MAX ? 0 : (unsigned)most;
+}
+
+static unsigned lanes_of(const char *root, const char *pci)
+{
+    int64_t most = most_lanes(root, pci);
     int64_t lanes = weft_sysfs_number(root, 0, DEVICES "/%s/current_link_width", pci);
     if (lanes < 1 || lanes > LANES_MAX)
         lanes = most;
     return lanes < 1 || lanes > LANES_MAX ? 0 : (unsigned)lanes;
+}
+
+/* Where the link has fewer lanes than both its ends can have, how many that is. A card in a slot that is narrower than it
+ * is as it was built. */
+static int note_degraded(const char *root, struct weft_graph *graph, uint32_t index, const char *above,
+                         unsigned lanes)
+{
+    char width[16];
+    unsigned most = most_lanes(root, graph->nodes[index].pci),
+             most_above = above ? most_lanes(root, above) : 0;
+    most = most_above < most ? most_above : most;
+    if (lanes >= most)
+        return WEFT_OK;
+    snprintf(width, sizeof width, "%u", most);
+    return weft_graph_set_attribute(graph, index, "link_width_max", width);
 }
 
 /* Whether the link that the function's registers tell of is the one to its parent. */
@@ -69,7 +91,9 @@ static int read_link(const char *root, struct weft_graph *graph, uint32_t index)
     char width[16];
     snprintf(width, sizeof width, "%u", lanes);
     int status = weft_graph_set_attribute(graph, index, "link_speed", text);
-    return status ? status : weft_graph_set_attribute(graph, index, "link_width", width);
+    if (!status)
+        status = weft_graph_set_attribute(graph, index, "link_width", width);
+    return status ? status : note_degraded(root, graph, index, above, lanes);
 }
 
 /* A virtual function names the function that it was made from. */

@@ -36,6 +36,7 @@ struct weft_ibnet_port {
     uint32_t line;
     uint8_t number, peer_number;
     uint8_t done;   /* its cable is in the graph */
+    uint8_t lanes;  /* as its speed says; 0: not told or not understood */
     uint32_t place; /* ADAPTER: its PORT in the graph */
     uint32_t lid;   /* ADAPTER: its own, 0: not told */
     uint32_t peer_lid;

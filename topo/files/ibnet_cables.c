@@ -126,8 +126,10 @@ static int check_cable(struct weft_ibnet *net, struct weft_ibnet_port *port)
             net->text, port->line,
             "port %u of \"%.*s\" runs at %.*s, but line %u says that the other end runs at %.*s",
             PORT_SHOWN(net, port), WEFT_SPAN_SHOWN(port->speed), other->line, WEFT_SPAN_SHOWN(other->speed));
-    if (!port->bytes_per_s)
+    if (!port->bytes_per_s) {
         port->bytes_per_s = other->bytes_per_s;
+        port->lanes = other->lanes;
+    }
     return 0;
 }
 

@@ -243,6 +243,7 @@ static int add_cable(struct weft_ibnet *net, struct weft_ibnet_port *port)
                                   : other          ? other->place
                                                    : 0,
                              .kind = WEFT_EDGE_FABRIC,
+                             .lanes = port->lanes,
                              .links = 1,
                              .bytes_per_s = port->bytes_per_s,
                              .port_a = port->number,

@@ -185,6 +185,7 @@ static int take_remarks(const struct weft_ibnet *net, struct weft_cursor *cursor
         memcpy(speed, port->speed.data, port->speed.size);
         speed[port->speed.size] = '\0';
         port->bytes_per_s = weft_ib_bytes_per_s(speed);
+        port->lanes = port->bytes_per_s ? (uint8_t)strtoul(speed, NULL, 10) : 0;
     }
     return 0;
 }

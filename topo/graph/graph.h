@@ -128,7 +128,8 @@ struct weft_edge {
     uint32_t a, b;
     uint8_t kind;  /* enum weft_edge_kind */
     uint8_t flags; /* enum weft_edge_flags */
-    uint16_t reserved;
+    uint8_t lanes; /* FABRIC: of one link of InfiniBand, 1 to 12; 0: not told */
+    uint8_t reserved;
     uint32_t links;
     uint64_t bytes_per_s; /* of one link (all, where their number is unknown), per direction; 0 unknown */
     uint32_t latency_ns;  /* 0 unknown */
@@ -179,7 +180,7 @@ struct weft_node_given {
     }
 int weft_graph_add_node(struct weft_graph *graph, const struct weft_node_given *given, uint32_t *node);
 
-/* a and b differ and exist; only the fields a, b, kind, flags, links (0 means 1), bytes_per_s, latency_ns, port_a,
+/* a and b differ and exist; only the fields a, b, kind, flags, lanes, links (0 means 1), bytes_per_s, latency_ns, port_a,
  * port_b are read. Two edges between the same two nodes are kept as they are told. */
 int weft_graph_add_edge(struct weft_graph *graph, const struct weft_edge *given, uint32_t *edge);
 
@@ -248,5 +249,8 @@ int weft_pci_speed_parse(const char *text, double *gigatransfers);
 
 /* Bytes per second of an InfiniBand link: "4xNDR", "4xHDR", "1xSDR" (data rate, encoding taken off); 0 unknown. */
 uint64_t weft_ib_bytes_per_s(const char *width_and_speed);
+
+/* The other way: "4xDDR" of a link of so many lanes that carries that; "" where no speed is that. */
+void weft_ib_speed_name(unsigned lanes, uint64_t bytes_per_s, char name[16]);
 
 #endif

@@ -93,17 +93,23 @@ int weft_pci_speed_parse(const char *text, double *gigatransfers)
     return 0;
 }
 
+static const struct {
+    const char *name;
+    uint64_t bits_per_s; /* on the wire, per lane */
+    unsigned data, coded;
+} speeds[] = {
+    {"SDR", 2500000000, 8, 10},     {"DDR", 5000000000, 8, 10},   {"QDR", 10000000000, 8, 10},
+    {"FDR10", 10312500000, 64, 66}, {"FDR", 14062500000, 64, 66}, {"EDR", 25781250000, 64, 66},
+    {"HDR", 50000000000, 1, 1},     {"NDR", 100000000000, 1, 1},  {"XDR", 200000000000, 1, 1},
+};
+
+static uint64_t ib_rate(size_t speed, unsigned lanes)
+{
+    return lanes * speeds[speed].bits_per_s * speeds[speed].data / speeds[speed].coded / 8;
+}
+
 uint64_t weft_ib_bytes_per_s(const char *width_and_speed)
 {
-    static const struct {
-        const char *name;
-        uint64_t bits_per_s; /* on the wire, per lane */
-        unsigned data, coded;
-    } speeds[] = {
-        {"SDR", 2500000000, 8, 10},     {"DDR", 5000000000, 8, 10},   {"QDR", 10000000000, 8, 10},
-        {"FDR10", 10312500000, 64, 66}, {"FDR", 14062500000, 64, 66}, {"EDR", 25781250000, 64, 66},
-        {"HDR", 50000000000, 1, 1},     {"NDR", 100000000000, 1, 1},  {"XDR", 200000000000, 1, 1},
-    };
     const char *at = width_and_speed;
     unsigned lanes = 0;
     for (; *at >= '0' && *at <= '9' && lanes < 100; at++)
@@ -114,7 +120,16 @@ uint64_t weft_ib_bytes_per_s(const char *width_and_speed)
         return 0;
     for (size_t i = 0; i < sizeof speeds / sizeof *speeds; i++) {
         if (strcmp(at + 1, speeds[i].name) == 0)
-            return lanes * speeds[i].bits_per_s * speeds[i].data / speeds[i].coded / 8;
+            return ib_rate(i, lanes);
     }
     return 0;
+}
+
+void weft_ib_speed_name(unsigned lanes, uint64_t bytes_per_s, char name[16])
+{
+    name[0] = '\0';
+    for (size_t i = 0; i < sizeof speeds / sizeof *speeds; i++) {
+        if (lanes && bytes_per_s && ib_rate(i, lanes) == bytes_per_s)
+            snprintf(name, 16, "%ux%s", lanes, speeds[i].name);
+    }
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The graph as JSON: docs/weft-topo-json.md. One node or edge a line, written as it is made: a fabric has millions. */
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "base/error.h"
 #include "topo/tool/json_say.h"
@@ -130,6 +131,24 @@ static int head_put(const struct weft_graph *graph, FILE *file)
     return WEFT_OK;
 }
 
+/* One object a line, behind the list's bracket. */
+static int degraded_put(const struct weft_graph *graph, FILE *file)
+{
+    struct weft_degraded *list;
+    uint32_t count;
+    char why[WEFT_TOPO_DEGRADED_SIZE];
+    int status = weft_degraded_find(graph, &list, &count);
+    for (uint32_t i = 0; status == WEFT_OK && i < count; i++)
+        status = line_put(json_pack("{s:I, s:s, s:o, s:o, s:s}", "edge", (json_int_t)list[i].edge, "reason",
+                                    weft_degraded_why_name(list[i].why), "bytes_per_s",
+                                    amount(graph->edges[list[i].edge].bytes_per_s), "expected_bytes_per_s",
+                                    amount(list[i].expected_bytes_per_s), "why",
+                                    weft_topo_degraded_why(graph, &list[i], why)),
+                          i, file);
+    free(list);
+    return status;
+}
+
 int weft_topo_json(const struct weft_graph *graph, FILE *file)
 {
     int status = head_put(graph, file);
@@ -139,6 +158,9 @@ int weft_topo_json(const struct weft_graph *graph, FILE *file)
     fputs("\n  ],\n  \"edges\": [", file);
     for (uint32_t i = 0; status == WEFT_OK && i < graph->edge_count; i++)
         status = line_put(edge_json(graph, i), i, file);
+    fputs("\n  ],\n  \"degraded\": [", file);
+    if (status == WEFT_OK)
+        status = degraded_put(graph, file);
     fputs("\n  ]\n}\n", file);
     return status;
 }

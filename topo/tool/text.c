@@ -376,6 +376,8 @@ int weft_topo_text(const struct weft_graph *graph, int all, FILE *file)
     title_put(&tree, counts);
     int status = weft_topo_fabric_text(graph, all, file);
     if (status == WEFT_OK)
+        status = weft_topo_degraded_text(graph, all, file);
+    if (status == WEFT_OK)
         status = hosts_put(&tree, counts);
     free(tree.wanted);
     return status;

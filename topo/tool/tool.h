@@ -12,6 +12,7 @@
 
 #include <stdio.h>
 
+#include "topo/report/degraded.h"
 #include "topo/graph/graph.h"
 #include "topo/order.h"
 #include "topo/path.h"
@@ -52,6 +53,13 @@ char *weft_topo_edge(const struct weft_edge *edge, char text[WEFT_TOPO_EDGE_SIZE
 int weft_topo_text(const struct weft_graph *graph, int all, FILE *file);
 /* fabric_text.c: the part about switches and cables; nothing without switches. */
 int weft_topo_fabric_text(const struct weft_graph *graph, int all, FILE *file);
+/* degraded_text.c: links that carry less than they could; nothing where there is none. */
+int weft_topo_degraded_text(const struct weft_graph *graph, int all, FILE *file);
+/* Why one is taken for that. Returns text. */
+#define WEFT_TOPO_SPEED_SIZE    (2 * WEFT_TOPO_AMOUNT_SIZE + 24)
+#define WEFT_TOPO_DEGRADED_SIZE 200
+char *weft_topo_degraded_why(const struct weft_graph *graph, const struct weft_degraded *link,
+                             char text[WEFT_TOPO_DEGRADED_SIZE]);
 /* links_text.c: edges that containment does not show: between GPUs, NUMA nodes, a GPU and its processor. */
 int weft_topo_links_text(const struct weft_graph *graph, uint32_t host, FILE *file);
 /* docs/weft-topo-json.md */
