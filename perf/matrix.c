@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "perf/cables.h"
 #include "perf/pair.h"
 
 enum { SLOW = 2, LATENCY_BYTES = 8, SQUARE_RANKS = 64 };
@@ -26,6 +27,7 @@ struct matrix {
     double *samples_us;
     struct link *links;
     size_t link_count;
+    struct perf_cables cables;
 };
 
 /* Microseconds per call. */
@@ -107,7 +109,7 @@ static void print_square(const struct matrix *matrix, const char *title, int lat
     }
 }
 
-static void report_link(const struct matrix *matrix, const struct link *link, double latency_us,
+static void report_link(struct matrix *matrix, const struct link *link, double latency_us,
                         double bandwidth_gbs)
 {
     int late = link->latency_us >= SLOW * latency_us, narrow = link->bandwidth_gbs <= bandwidth_gbs / SLOW;
@@ -132,9 +134,11 @@ static void report_link(const struct matrix *matrix, const struct link *link, do
                          "# slow link: ranks %d and %d: bandwidth %.2f GB/s, %.2f of the median of %.2f GB/s",
                          link->first, link->second, link->bandwidth_gbs, link->bandwidth_gbs / bandwidth_gbs,
                          bandwidth_gbs);
+    if (late || narrow)
+        perf_cables_name(&matrix->cables, matrix->pair.session, link->first, link->second, matrix->report);
 }
 
-static int print(const struct matrix *matrix)
+static int print(struct matrix *matrix)
 {
     const struct perf_options *options = matrix->pair.session->options;
     double *values = malloc(matrix->link_count * sizeof *values), latency_us, bandwidth_gbs;
@@ -197,6 +201,7 @@ int perf_matrix(struct perf_session *session, struct perf_report *report, struct
             failed = run_links(&matrix, result);
         if (!failed && report)
             failed = print(&matrix);
+        perf_cables_release(&matrix.cables);
         perf_pair_close(&matrix.pair);
     }
     free(matrix.samples_us);

@@ -54,6 +54,45 @@ matrix() {
 matrix --transport shm
 matrix --transport ofi --provider tcp
 
+# Two ranks on each of two hosts of a fabric; of the two cables between these one is degraded, and the pair that is slow lies
+# on both hosts.
+cables() { # HOST HOST
+    local rank pids=() hosts=("$1" "$1" "$2" "$2") fabric=$PWD/tests/topo/samples/ibnetdiscover-degraded.out
+    rm -f "$work/meet"
+    for rank in 0 1 2 3; do
+        WEFT_PERF_DELAY=1:2:100000 WEFT_TOPO_FILE=$fabric WORLD_SIZE=4 RANK=$rank WEFT_BOOTSTRAP_FILE=$work/meet \
+            timeout -k 5 60 unshare -u sh -c "hostname ${hosts[rank]}; exec '$perf' matrix -n 2 -w 0 --size 4K --window 2" \
+            >"$work/cables.$rank" 2>&1 </dev/null &
+        pids+=($!)
+    done
+    rc=0
+    for rank in 0 1 2 3; do
+        wait "${pids[rank]}" || rc=$?
+    done
+    cp "$work/cables.0" "$work/out"
+    : >"$work/err"
+}
+named() { # TEXT: what the last run says of degraded cables, all of it
+    [[ $rc == 0 && $(grep -c '^# slow link: ranks 1 and 2: latency' "$work/out") == 1 &&
+        $(grep degraded "$work/out") == "$1" ]]
+}
+if unshare -u true 2>/dev/null; then
+    cables n1 n3.example.org
+    if named "# slow link: ranks 1 and 2: degraded cable left [11] - right [21]: 2 GB/s, 4xDDR, could be 12.5 GB/s"; then
+        ok "a slow pair names the degraded cable between its hosts"
+    else
+        bad "a slow pair names the degraded cable between its hosts (status $rc)"
+    fi
+    cables n1 n2
+    if named ""; then
+        ok "a slow pair between whose hosts none is degraded names none"
+    else
+        bad "a slow pair between whose hosts none is degraded names none (status $rc)"
+    fi
+else
+    skip "cables between hosts: unshare -u is not allowed here"
+fi
+
 # judged MISSED...: the verdicts of the last overlap follow from its figures, in the table, in the JSON and in the exit status, and
 # those that are named ("2", "throughput") were missed.
 judged() {

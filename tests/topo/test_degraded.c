@@ -12,6 +12,7 @@
 #include "tests/support/tool.h"
 #include "topo/report/degraded.h"
 #include "topo/read.h"
+#include "topo/report/between.h"
 
 #define NODE(word, id, name) "\nvendid=0x2c9\ndevid=0x1021\nsysimgguid=0x" id "\n" word " \"" name "\""
 #define LEAF(id, described)                                                                                  \
@@ -29,11 +30,12 @@
 #define FABRIC(host_1, host_2, host_3, host_4, cable_1, cable_2)                                             \
     LEAF("100", "left")                                                                                      \
     DOWN("1", "a01", "n1", host_1)                                                                           \
-    DOWN("2", "a02", "n2", host_2) UP("11", "200", "21", cable_1) UP("12", "200", "22", cable_2)             \
-        LEAF("200", "right") DOWN("1", "a03", "n3", host_3) DOWN("2", "a04", "n4", host_4)                   \
-            UP("21", "100", "11", cable_1) UP("22", "100", "12", cable_2)                                    \
-                HOST("a01", "n1", "100", "1", host_1) HOST("a02", "n2", "100", "2", host_2)                  \
-                    HOST("a03", "n3", "200", "1", host_3) HOST("a04", "n4", "200", "2", host_4)
+    DOWN("2", "a02", "n2", host_2)                                                                           \
+    UP("11", "200", "21", cable_1) UP("12", "200", "22", cable_2) LEAF("200", "right")                       \
+        DOWN("1", "a03", "n3", host_3) DOWN("2", "a04", "n4", host_4) UP("21", "100", "11", cable_1)         \
+            UP("22", "100", "12", cable_2) HOST("a01", "n1", "100", "1", host_1)                             \
+                HOST("a02", "n2", "100", "2", host_2) HOST("a03", "n3", "200", "1", host_3)                  \
+                    HOST("a04", "n4", "200", "2", host_4)
 
 static const char trunk[] = FABRIC("4xEDR", "4xEDR", "4xEDR", "4xEDR", "4xDDR", "4xEDR");
 
@@ -169,6 +171,42 @@ static void test_slot(void **state)
     weft_graph_free(graph);
 }
 
+static void said(void *arg, const char *text)
+{
+    char *all = arg;
+    size_t used = strlen(all);
+    snprintf(all + used, 512 - used, "%s\n", text);
+}
+
+/* Only what a shortest way may pass; hosts by their names with a domain and without. */
+static void test_between(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *a, *b, *text;
+    } cases[] = {
+        {"n1", "n3", "degraded cable left [11] - right [21]: 2 GB/s, 4xDDR, could be 12.5 GB/s\n"},
+        {"n4.example.org", "n2",
+         "degraded cable left [11] - right [21]: 2 GB/s, 4xDDR, could be 12.5 GB/s\n"},
+        {"n1", "n2", ""},
+        {"n1", "n1", ""},
+        {"n1", "n33", ""},
+        {"left", "right", ""},
+    };
+    struct weft_between *between;
+    char path[512], text[512];
+    tool_file("trunk.out", trunk);
+    snprintf(path, sizeof path, "%s/trunk.out", getenv("T"));
+    assert_int_equal(weft_between_open(path, &between), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        text[0] = '\0';
+        assert_int_equal(weft_between_say(between, cases[i].a, cases[i].b, said, text), 0);
+        assert_string_equal(text, cases[i].text);
+    }
+    weft_between_close(between);
+    assert_true(weft_between_open("/nowhere", &between) < 0);
+}
+
 static void test_speed_names(void **state)
 {
     (void)state;
@@ -194,6 +232,7 @@ int main(void)
         cmocka_unit_test(test_witnesses),
         cmocka_unit_test(test_slot),
         cmocka_unit_test(test_speed_names),
+        cmocka_unit_test(test_between),
     };
     return cmocka_run_group_tests(tests, tool_topo, tool_leave);
 }
