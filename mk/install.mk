@@ -3,10 +3,12 @@
 
 MANPAGES = $(wildcard docs/man/*.[0-9])
 
+# Below the prefix by its variable, so that pkg-config --define-prefix finds what has been moved.
+below_prefix = $(patsubst $(PREFIX)/%,$${prefix}/%,$(1))
 define PC_FILE
 prefix=$(PREFIX)
-libdir=$(LIBDIR)
-includedir=$(INCLUDEDIR)
+libdir=$(call below_prefix,$(LIBDIR))
+includedir=$(call below_prefix,$(INCLUDEDIR))
 
 Name: weft
 Description: Collectives between ranks over shared memory, RDMA and libfabric

@@ -42,8 +42,8 @@ LIB_SOURCES := $(filter-out $(LEFT_OUT_SOURCES),$(wildcard base/*.c base/net/*.c
 TOOLS_LIB_SOURCES := $(filter-out $(MAINS) $(LEFT_OUT_SOURCES),$(wildcard $(addsuffix /*.c,$(TOOLS_ONLY))))
 LIB_OBJECTS := $(call objects,$(LIB_SOURCES))
 TOOLS_LIB_OBJECTS := $(call objects,$(TOOLS_LIB_SOURCES))
-# In the order in which a program is linked with them.
-ARCHIVES := $(BUILD)/libweft-tools.a $(BUILD)/libweft.a
+# What tools and tests are linked with, in this order: all names of the library are there.
+ARCHIVES := $(BUILD)/libweft-tools.a $(BUILD)/libweft-parts.a
 
 #: lib           libweft.a and libweft.so; needs nothing that only tools or tests need
 #: lib-static, lib-shared    one of them
@@ -55,10 +55,16 @@ lib-shared: $(BUILD)/libweft.so
 $(BUILD)/%.o: %.c $(BUILD)/config
 	$(call say,CC,$@)mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(EXTRA_$(notdir $*)) -c $< -o $@
 
-$(BUILD)/libweft.a: $(LIB_OBJECTS)
+$(BUILD)/libweft-parts.a: $(LIB_OBJECTS)
 $(BUILD)/libweft-tools.a: $(TOOLS_LIB_OBJECTS)
 $(ARCHIVES): $(BUILD)/parts
 	$(call say,AR,$@)rm -f $@ && ar qcs $@ $(filter %.o,$^)
+
+# The library for others has one object, and no names but the public ones: a program's own functions may have any others.
+OBJCOPY := $(shell $(CC) -print-prog-name=objcopy)
+$(BUILD)/libweft.a: $(BUILD)/libweft-parts.a
+	$(call say,AR,$@)rm -f $@ && $(CC) -r -nostdlib -Wl,--whole-archive $< -Wl,--no-whole-archive -o $(BUILD)/weft.o && \
+		$(OBJCOPY) --localize-hidden $(BUILD)/weft.o && ar qcs $@ $(BUILD)/weft.o
 
 $(BUILD)/libweft.so.$(VERSION): $(LIB_OBJECTS) libweft.map $(BUILD)/parts
 	$(call say,LD,$@)$(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,$(SONAME) -Wl,--version-script=libweft.map \

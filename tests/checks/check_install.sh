@@ -33,9 +33,22 @@ step "the library that it names" grep -qx "libweft\.so\.$(pkg-config --modversio
 LD_LIBRARY_PATH=$root/lib step "running it" run
 step "building against the installed archive" example $(pkg-config --cflags --libs --static weft | sed 's/-lweft/-l:libweft.a/')
 step "running it" run
+# A program's own functions may have the names of weft's inner ones.
+clash() {
+    {
+        nm -g --defined-only "$BUILD/libweft-parts.a" | awk 'NF == 3 && $2 == "T" { print $3 }' |
+            grep -vxFf <(grep -o 'weft_[a-z0-9_]*;' libweft.map | tr -d ';') | sort -u | sed 's/.*/int &(void);\nint &(void) { return 1; }/'
+    } >"$work/clash.c"
+    grep -q shm_ "$work/clash.c" && example "$work/clash.c" "$@"
+}
+step "building a program with functions of the names of weft's own" clash $(pkg-config --cflags --libs --static weft | sed 's/-lweft/-l:libweft.a/')
+step "running it" run
 step "the program is static" test -z "$(readelf -d "$work/example" | grep -F libweft)"
 step "tools where BINDIR says" test -x "$root/tools/weft-topo" -a -x "$root/tools/weft-plan" -a -x "$root/tools/weft-perf" -a ! -e "$root/bin"
 step "a page in its place" test -f "$root/share/man/man3/weft_allreduce.3"
+cp -a "$root" "$work/moved"
+moved() { PKG_CONFIG_LIBDIR=$work/moved/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR='' pkg-config --define-prefix --cflags --libs weft; }
+step "pkg-config --define-prefix finds what has been moved" grep -qF -- "-I$work/moved/include -L$work/moved/lib" <(moved)
 step "make uninstall" target uninstall
 step "nothing stays after uninstall" test -z "$(find "$work/root" -type f -o -type l | tee /dev/stderr)"
 sum_up

@@ -22,12 +22,16 @@ unreached() { # ARCHIVE
         }'
 }
 nothing "objects of libweft.a that no public function leads to; what only tools and tests call belongs into libweft-tools.a (mk/library.mk)" \
-    "$(unreached "$BUILD/libweft.a")"
+    "$(unreached "$BUILD/libweft-parts.a")"
 # The check itself: a member that nothing leads to is found.
-cp "$BUILD/libweft.a" "$work/planted.a"
+cp "$BUILD/libweft-parts.a" "$work/planted.a"
 printf 'int weft_planted(void);\nint weft_planted(void)\n{\n    return 0;\n}\n' >"$work/planted.c"
 ${CC:-gcc} -c "$work/planted.c" -o "$work/planted.o" && ar rs "$work/planted.a" "$work/planted.o" 2>/dev/null
 nothing "a planted object is not found" "$([[ $(unreached "$work/planted.a") == planted.o ]] || echo "unreached: $(unreached "$work/planted.a")")"
+
+nothing "global names of libweft.a, and public functions that are none" \
+    "$(diff <(nm -g --defined-only "$BUILD/libweft.a" | awk 'NF == 3 { print $3 }' | sort) \
+        <(sed -n '/global:/,/local:/p' libweft.map | grep -o 'weft_[a-z0-9_]*;' | tr -d ';' | sort))"
 
 # libweft.so.0.3 while the major version is 0, libweft.so.1 afterwards; the symbols' version is the same number.
 version=$(awk '$2 ~ /^WEFT_VERSION_(MAJOR|MINOR)$/ { v = v dot $3; dot = "." } END { print v }' include/weft/weft.h)

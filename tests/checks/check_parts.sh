@@ -10,7 +10,7 @@ run_make() { ${MAKE:-make} --no-print-directory BUILD="$work/build" CC="${CC:-gc
 links() {
     local what=$1 object objects=() missing=() needed
     shift
-    readarray -t needed < <(run_make -n "$@" "$work/build/libweft.a" 2>"$work/err" | grep '&& ar ' | tr ' ' '\n' | grep '\.o$')
+    readarray -t needed < <(run_make -n "$@" "$work/build/libweft-parts.a" 2>"$work/err" | grep '&& ar ' | tr ' ' '\n' | grep '\.o$')
     for object in "${needed[@]}"; do
         if [[ -f $BUILD/${object#"$work/build/"} ]]; then objects+=("$BUILD/${object#"$work/build/"}"); else
             objects+=("$object")
