@@ -4,6 +4,7 @@
 import os
 import subprocess
 import sys
+import textwrap
 
 from programs import all_fine, alone, of_ranks, python, ranks
 
@@ -339,4 +340,87 @@ def missing_ranks_of_a_monitored_barrier():
                 assert "Rank 3 successfully reached monitoredBarrier" in str(error) and "rank 0" in str(error), error
         dist.barrier()
         dist.destroy_process_group()
+    """
+
+
+PRESS = """
+    import contextlib, threading
+
+    class Pressed(Exception):
+        pass
+
+    def press(number):
+        def raises(*_):
+            raise Pressed
+        signal.signal(signal.SIGTERM, raises)
+        threading.Timer(0.3, os.kill, (os.getpid(), number)).start()
+
+    def is_seen(call, number=signal.SIGINT):
+        press(number)
+        try:
+            call()
+        except (KeyboardInterrupt if number == signal.SIGINT else Pressed):
+            return
+        os._exit(3)
+"""
+
+
+@of_ranks(2)
+def signals_are_seen_in_calls_that_wait():
+    """Long before the deadline; and what has begun goes on, so that the group can be used."""
+    return f"""
+        {textwrap.indent(textwrap.dedent(PRESS), " " * 8).strip()}
+        begin(seconds=60)
+        here = dist.distributed_c10d._get_default_store()
+        number, tensor = torch.ones(1), torch.zeros(2)
+        if rank == 0:
+            is_seen(dist.barrier)
+            is_seen(lambda: dist.all_reduce(number))
+            is_seen(lambda: dist.all_reduce(number, async_op=True).wait(), signal.SIGTERM)
+            is_seen(lambda: dist.recv(tensor, 1))
+            here.set("seen", "")
+        else:
+            here.wait(["seen"], datetime.timedelta(seconds=60))
+            dist.barrier()
+            dist.all_reduce(number)
+            dist.all_reduce(number)
+            dist.send(torch.ones(2), 0)
+        last = torch.ones(1)
+        dist.all_reduce(last)
+        assert last.item() == 2
+        dist.destroy_process_group()
+    """
+
+
+@of_ranks(2)
+def signals_are_seen_while_ranks_meet():
+    return f"""
+        {textwrap.indent(textwrap.dedent(PRESS), " " * 8).strip()}
+        if rank == 0:
+            is_seen(lambda: begin(seconds=60))
+            print("seen", flush=True)
+        else:
+            here = dist.FileStore(store, 2)
+            time.sleep(0.1)
+    """
+
+
+@of_ranks(2)
+def who_cannot_make_a_group_tells_the_others():
+    """At once, by the store: rank 1 would wait for the timeout otherwise."""
+    return """
+        import resource
+        begin(seconds=60)
+        dist.barrier()
+        here = dist.distributed_c10d._get_default_store()
+        if rank == 0:
+            used = max(int(name) for name in os.listdir("/proc/self/fd"))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (used + 2, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        try:
+            dist.new_group(timeout=datetime.timedelta(seconds=60))
+        except dist.DistBackendError as error:
+            assert "Timed out" not in str(error), error
+            assert rank == 0 or "rank 0: " in str(error), error
+            os._exit(0)
+        os._exit(3)
     """

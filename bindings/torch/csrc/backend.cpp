@@ -16,11 +16,11 @@ namespace torch_weft
 static constexpr std::chrono::milliseconds LEAVING{30000};
 
 Backend::Backend(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-                 c10::intrusive_ptr<WeftOptions> options)
+                 c10::intrusive_ptr<WeftOptions> options, void (*look)())
     : c10d::Backend(rank, size), options_(std::move(options))
 {
-    group_ = Group::meet(Library::get(options_->settings), store, rank, size, options_->group_name,
-                         options_->timeout);
+    group_ =
+        Group::meet(options_->settings, store, rank, size, options_->group_name, options_->timeout, look);
     init();
 }
 

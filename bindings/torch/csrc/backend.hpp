@@ -40,8 +40,9 @@ class Backend : public c10d::Backend
     using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 
     // All ranks at the same time.
+    // look: called now and then while the ranks meet; what it throws ends that.
     Backend(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-            c10::intrusive_ptr<WeftOptions> options);
+            c10::intrusive_ptr<WeftOptions> options, void (*look)());
     Backend(std::shared_ptr<Group> group, int rank, int size, c10::intrusive_ptr<WeftOptions> options);
     ~Backend() override;
 

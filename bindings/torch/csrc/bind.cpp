@@ -47,6 +47,24 @@ template <typename Call> static auto without_python(Call call)
     return result;
 }
 
+// Handlers of signals run in the main thread; for others looking is nothing.
+static bool wait(Work &work, std::chrono::milliseconds timeout)
+{
+    const auto since = Operation::Clock::now();
+    while (!without_python([&] { return work.wait_part(timeout, since, BETWEEN_LOOKS); }))
+        if (PyErr_CheckSignals() != 0)
+            throw py::error_already_set(); // the operation goes on
+    return without_python([&] { return work.wait(timeout); });
+}
+
+// While a thread waits without Python: throws what a handler has raised.
+static void look_for_signals()
+{
+    const py::gil_scoped_acquire python;
+    if (PyErr_CheckSignals() != 0)
+        throw py::error_already_set();
+}
+
 static c10::intrusive_ptr<c10d::Backend> make(const c10d::DistributedBackendOptions &asked,
                                               const c10::intrusive_ptr<c10d::Backend::Options> &given)
 {
@@ -58,7 +76,7 @@ static c10::intrusive_ptr<c10d::Backend> make(const c10d::DistributedBackendOpti
                                           asked.global_ranks_in_group.end());
     return without_python([&]() -> c10::intrusive_ptr<c10d::Backend> {
         return c10::make_intrusive<Backend>(asked.store, asked.group_rank, asked.group_size,
-                                            std::move(options));
+                                            std::move(options), look_for_signals);
     });
 }
 
@@ -120,14 +138,13 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
              [](Backend &, const py::object &) {}); // members alone make a part of a group
     // What waits, of PyTorch's methods of a work.
     py::class_<Work, c10::intrusive_ptr<Work>, c10d::Work>(module, "Work")
-        .def(
-            "wait",
-            [](Work &work, std::chrono::milliseconds timeout) {
-                return without_python([&] { return work.wait(timeout); });
-            },
-            py::arg("timeout") = kNoTimeout)
-        .def("synchronize", [](Work &work) { without_python([&] { return work.wait(kNoTimeout); }); })
+        .def("wait", &wait, py::arg("timeout") = kNoTimeout)
+        .def("synchronize", [](Work &work) { wait(work, kNoTimeout); })
         .def("block_current_stream", [](Work &work) {
+            if (!work.has_events()) {
+                wait(work, kNoTimeout);
+                return;
+            }
             without_python([&] {
                 work.blockCurrentStream();
                 return true;

@@ -21,11 +21,70 @@ Group::Group(std::shared_ptr<Library> library, weft_comm *comm, const std::strin
 {
 }
 
-std::shared_ptr<Group> Group::meet(std::shared_ptr<Library> library,
-                                   const c10::intrusive_ptr<c10d::Store> &store, int rank, int ranks,
-                                   const std::string &name, Milliseconds timeout)
+namespace
 {
-    StoreAdapter adapter(store, rank);
+
+// What weft uses while ranks meet, from a thread of its own.
+struct Meeting {
+    Meeting(const c10::intrusive_ptr<c10d::Store> &store, int rank) : adapter(store, rank)
+    {
+    }
+    StoreAdapter adapter;
+    weft_comm *comm = nullptr;
+};
+
+} // namespace
+
+static std::string first_line(const std::string &text)
+{
+    return text.substr(0, text.find('\n'));
+}
+
+static int await(weft_work *work, StoreAdapter &adapter, const std::string &name, void (*look)())
+{
+    int status;
+    while ((status = weft_work_wait(work, BETWEEN_LOOKS.count())) == WEFT_TIMEOUT || status == WEFT_AGAIN) {
+        status = weft_work_wait(work, 0); // its own deadline, perhaps
+        if (status != WEFT_AGAIN)
+            break;
+        look();
+        const std::string reason = adapter.refusal();
+        if (!reason.empty())
+            raise(WEFT_PEER_FAILED, "making the group " + name, reason);
+    }
+    return status;
+}
+
+// Whether it is this rank's own trouble, of which the others may not hear otherwise.
+static bool is_own(int status)
+{
+    return status != WEFT_RANKS_ABSENT && status != WEFT_PEER_FAILED && status != WEFT_REVOKED &&
+           status != WEFT_TIMEOUT;
+}
+
+[[noreturn]] static void give_up(StoreAdapter &adapter, int status, int rank, const std::string &name,
+                                 std::string detail)
+{
+    if (is_own(status))
+        adapter.refuse("rank " + std::to_string(rank) + ": " + words_of(status) + ": " + detail);
+    if (!adapter.failure().empty())
+        detail += "; the store says: " + adapter.failure();
+    raise(status, "making the group " + name, detail);
+}
+
+std::shared_ptr<Group> Group::meet(const std::string &settings, const c10::intrusive_ptr<c10d::Store> &store,
+                                   int rank, int ranks, const std::string &name, Milliseconds timeout,
+                                   void (*look)())
+{
+    auto meeting = std::make_shared<Meeting>(store, rank);
+    StoreAdapter &adapter = meeting->adapter;
+    std::shared_ptr<Library> library;
+    try {
+        library = Library::get(settings);
+    } catch (const std::exception &error) {
+        adapter.refuse("rank " + std::to_string(rank) + ": " + first_line(error.what()));
+        throw;
+    }
     weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
     options.rank = rank;
     options.ranks = ranks;
@@ -34,19 +93,28 @@ std::shared_ptr<Group> Group::meet(std::shared_ptr<Library> library,
     options.timeout_ms = milliseconds_of(timeout);
     std::vector<uint8_t> secret;
     if (ranks > 1) {
-        secret = adapter.secret(timeout);
+        secret = adapter.secret(timeout, look);
         options.secret = secret.empty() ? nullptr : secret.data();
         options.secret_size = secret.size();
     }
-    weft_comm *comm = nullptr;
-    int status = weft_comm_create(library->context(), &options, &comm);
-    if (status != WEFT_OK) {
-        std::string detail = weft_error_detail();
-        if (!adapter.failure().empty())
-            detail += "; the store says: " + adapter.failure();
-        raise(status, "making the group " + name, detail);
+    weft_work *work = nullptr;
+    options.work = &work;
+    int status = weft_comm_create(library->context(), &options, &meeting->comm);
+    if (status != WEFT_OK)
+        give_up(adapter, status, rank, name, weft_error_detail());
+    try {
+        status = await(work, adapter, name, look);
+    } catch (...) { // the meeting goes on without anybody who waits for it, until its deadline
+        new auto(std::move(meeting));
+        new auto(std::move(library));
+        weft_work_free(work);
+        throw;
     }
-    return make(std::move(library), comm, name);
+    const std::string detail = status == WEFT_OK ? "" : weft_error_detail();
+    weft_work_free(work);
+    if (status != WEFT_OK)
+        give_up(adapter, status, rank, name, detail);
+    return make(std::move(library), meeting->comm, name);
 }
 
 namespace

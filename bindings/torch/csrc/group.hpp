@@ -29,10 +29,11 @@ class Group
   public:
     using Milliseconds = std::chrono::milliseconds;
 
-    // All ranks of the group are here at the same time. Throws with the names of those that have not come.
-    static std::shared_ptr<Group> meet(std::shared_ptr<Library> library,
+    // All ranks of the group are here at the same time. Throws with the names of those that have not come, and what look() throws, which is
+    // called now and then.
+    static std::shared_ptr<Group> meet(const std::string &settings,
                                        const c10::intrusive_ptr<c10d::Store> &store, int rank, int ranks,
-                                       const std::string &name, Milliseconds timeout);
+                                       const std::string &name, Milliseconds timeout, void (*look)());
     ~Group();
     Group(const Group &) = delete;
     Group &operator=(const Group &) = delete;

@@ -17,6 +17,9 @@
 namespace torch_weft
 {
 
+// How late Python sees a signal while a call of its waits here.
+static constexpr std::chrono::milliseconds BETWEEN_LOOKS{50};
+
 // weft_strerror()'s words, and PyTorch's where it has some.
 std::string words_of(int status);
 

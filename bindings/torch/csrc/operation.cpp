@@ -194,23 +194,32 @@ bool Operation::look()
     return true;
 }
 
-void Operation::drive(Milliseconds timeout, Clock::time_point until)
+// Time is up, or this part of it is.
+bool Operation::pause_or_throw(const Patience &patience)
 {
+    if (patience.until <= patience.pause)
+        late(patience.timeout);
+    return false;
+}
+
+bool Operation::drive(const Patience &patience)
+{
+    const auto end = std::min(patience.until, patience.pause);
     for (weft_work *&work : works_) {
         if (!work)
             continue;
         int64_t left = -1;
-        if (timeout.count() > 0)
-            left =
-                std::max<int64_t>(std::chrono::duration_cast<Milliseconds>(until - Clock::now()).count(), 1);
+        if (end != Clock::time_point::max())
+            left = std::max<int64_t>(std::chrono::duration_cast<Milliseconds>(end - Clock::now()).count(), 1);
         const int status = wait_for(work, left);
         if (status == WEFT_AGAIN)
-            late(timeout);
+            return pause_or_throw(patience);
         end_work(work, status);
     }
     if (event_)
         event_->synchronize();
     settle();
+    return true;
 }
 
 void Operation::settle()
@@ -246,34 +255,51 @@ void Operation::late(Milliseconds timeout)
                                           " ms; the operation goes on\n" + group_->dump());
 }
 
-void Operation::finish(Milliseconds timeout)
+Operation::Patience Operation::patience(Milliseconds timeout, Clock::time_point since) const
 {
-    const auto until = timeout.count() > 0 ? Clock::now() + timeout : Clock::time_point();
+    if (timeout.count() <= 0)
+        timeout = timeout_;
+    const auto never = Clock::time_point::max();
+    return {timeout, timeout.count() > 0 ? since + timeout : never, never};
+}
+
+bool Operation::finish(const Patience &patience)
+{
+    const auto end = std::min(patience.until, patience.pause);
     std::unique_lock<std::mutex> guard(lock_);
     const auto has_come = [this] { return ended() || may_be_driven(); };
-    if (timeout.count() <= 0) {
+    if (end == Clock::time_point::max()) {
         changed_.wait(guard, has_come); // weft says when the communicator's deadline passes
-    } else if (!changed_.wait_until(guard, until, has_come)) {
+    } else if (!changed_.wait_until(guard, end, has_come)) {
         guard.unlock();
-        late(timeout);
+        return pause_or_throw(patience);
     }
     if (ended())
-        return;
+        return true;
     const bool is_ours = !is_watched_;
+    bool has_ended;
     {
         Driving driving(*this, guard);
-        drive(timeout, until);
+        has_ended = drive(patience);
     }
-    if (is_ours) // of others the keeper does
+    if (has_ended && is_ours) // of others the keeper does
         notify();
+    return has_ended;
 }
 
 void Operation::wait(Milliseconds timeout)
 {
     if (!ended())
-        finish(timeout.count() > 0 ? timeout : timeout_);
+        finish(patience(timeout, Clock::now()));
     if (auto failure = error())
         std::rethrow_exception(failure);
+}
+
+bool Operation::wait_part(Milliseconds timeout, Clock::time_point since, Milliseconds part)
+{
+    Patience part_of = patience(timeout, since);
+    part_of.pause = Clock::now() + part;
+    return ended() || finish(part_of);
 }
 
 bool Operation::poll()
@@ -348,7 +374,8 @@ void Operation::one_has_ended()
 void Operation::see_to_the_end()
 {
     try {
-        finish(Milliseconds(0));
+        const auto never = Clock::time_point::max();
+        finish({Milliseconds(0), never, never});
     } catch (...) {
         // A device's, or a mutex of the system's: it stays as it is.
     }

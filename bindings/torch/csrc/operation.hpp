@@ -77,6 +77,9 @@ class Operation : public std::enable_shared_from_this<Operation>
     bool poll();
     // Waits, zero: until the operation's own timeout. Throws what it has failed with, or that time is up; then it runs on.
     void wait(Milliseconds timeout);
+    // The same since a moment in the past, but no longer than a part of it: false where it has not ended and there is time. What it has failed
+    // with is for wait() to throw.
+    bool wait_part(Milliseconds timeout, Clock::time_point since, Milliseconds part);
     // Whether it has ended, without a look.
     bool ended() const
     {
@@ -134,10 +137,17 @@ class Operation : public std::enable_shared_from_this<Operation>
     {
         return !is_driven_ && (!is_watched_ || has_arrived_);
     }
-    void finish(Milliseconds timeout);
-    void drive(Milliseconds timeout, Clock::time_point until); // [Driving]
-    bool look();                                               // [Driving]
-    void settle();                                             // [Driving]
+    // How long a thread waits: until is where time is up, which is thrown, and pause where it only comes back. max(): never.
+    struct Patience {
+        Milliseconds timeout;
+        Clock::time_point until, pause;
+    };
+    Patience patience(Milliseconds timeout, Clock::time_point since) const;
+    bool finish(const Patience &patience);
+    bool drive(const Patience &patience); // [Driving]
+    bool look();                          // [Driving]
+    void settle();                        // [Driving]
+    bool pause_or_throw(const Patience &patience);
     void end_work(weft_work *&work, int status);
     void check_message();
     void fail(int status, const std::string &detail);

@@ -16,6 +16,9 @@
 namespace torch_weft
 {
 
+// All ranks ask one store.
+static constexpr unsigned LOOKS_PER_REFUSAL = 6;
+
 StoreAdapter::StoreAdapter(c10::intrusive_ptr<c10d::Store> store, int rank)
     : store_(std::move(store)), rank_(rank),
       name_("torch" + std::to_string(store_->add("weft/made/" + std::to_string(rank), 1))), callbacks_{this,
@@ -24,7 +27,7 @@ StoreAdapter::StoreAdapter(c10::intrusive_ptr<c10d::Store> store, int rank)
 {
 }
 
-std::vector<uint8_t> StoreAdapter::secret(std::chrono::milliseconds timeout)
+std::vector<uint8_t> StoreAdapter::secret(std::chrono::milliseconds timeout, void (*look)())
 {
     static constexpr size_t BYTES = 32;
     const std::string key = "weft/secret/" + name_;
@@ -37,8 +40,48 @@ std::vector<uint8_t> StoreAdapter::secret(std::chrono::milliseconds timeout)
         store_->set(key, made);
         return made;
     }
-    store_->wait({key}, timeout);
+    const auto until = std::chrono::steady_clock::now() + timeout;
+    while (!store_->check({key})) {
+        const auto left =
+            std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+        if (left.count() <= 0)
+            TORCH_CHECK_WITH(DistStoreError, false, "rank 0 has not come to make the group within ",
+                             timeout.count(), " ms");
+        try {
+            store_->wait({key}, std::min(left, BETWEEN_LOOKS));
+        } catch (const std::exception &) {
+            // Time is up, or the store is gone, which check() says.
+        }
+        look();
+        const std::string reason = refusal();
+        if (!reason.empty())
+            raise(WEFT_PEER_FAILED, "making the group", reason);
+    }
     return store_->get(key);
+}
+
+// The store may be what has failed: then the others see that by themselves.
+void StoreAdapter::refuse(const std::string &reason)
+{
+    try {
+        store_->set("weft/refused/" + name_, std::vector<uint8_t>(reason.begin(), reason.end()));
+    } catch (const std::exception &) {
+    }
+}
+
+std::string StoreAdapter::refusal()
+{
+    const std::string key = "weft/refused/" + name_;
+    if (++looks_ % LOOKS_PER_REFUSAL != 0)
+        return "";
+    try {
+        if (!store_->check({key}))
+            return "";
+        const std::vector<uint8_t> reason = store_->get(key);
+        return std::string(reason.begin(), reason.end());
+    } catch (const std::exception &) {
+        return "";
+    }
 }
 
 int StoreAdapter::put(void *arg, const char *key, const void *value, size_t size)

@@ -28,9 +28,13 @@ class StoreAdapter
     {
         return &callbacks_;
     }
-    // What only this group's ranks know, if the store is theirs alone: made by rank 0. Throws when rank 0 has not come in time. Empty
+    // What only this group's ranks know, if the store is theirs alone: made by rank 0. Throws when rank 0 has not come in time, and what look() throws. Empty
     // where the environment names one, which is weft's to find.
-    std::vector<uint8_t> secret(std::chrono::milliseconds timeout);
+    std::vector<uint8_t> secret(std::chrono::milliseconds timeout, void (*look)());
+    // This rank cannot make the group: the others need not wait for it.
+    void refuse(const std::string &reason);
+    // What another rank has said so, "" nobody has. Asks the store now and then only.
+    std::string refusal();
     // What the store said when it failed, "" when it has not.
     const std::string &failure() const
     {
@@ -38,6 +42,7 @@ class StoreAdapter
     }
 
   private:
+    unsigned looks_ = 0;
     static int put(void *arg, const char *key, const void *value, size_t size);
     static int get(void *arg, const char *key, void *value, size_t capacity, size_t *size,
                    int64_t timeout_ms);

@@ -84,6 +84,15 @@ bool Work::wait(std::chrono::milliseconds timeout)
     return true;
 }
 
+bool Work::wait_part(std::chrono::milliseconds timeout, Operation::Clock::time_point since,
+                     std::chrono::milliseconds part)
+{
+    if (!events_.empty())
+        return true;
+    return std::all_of(operations_.begin(), operations_.end(),
+                       [&](const auto &operation) { return operation->wait_part(timeout, since, part); });
+}
+
 // As c10d::Work::synchronize(): PyTorch keeps the works of tensors that a graph may still wait for.
 void Work::forget()
 {

@@ -32,6 +32,13 @@ class Work : public c10d::Work
     std::vector<at::Tensor> result() override;
     void synchronize() override;
     bool wait(std::chrono::milliseconds timeout) override;
+    // Waits since a moment in the past for a part of the time: false where it has not ended and there is more. Throws that time is up.
+    bool wait_part(std::chrono::milliseconds timeout, Operation::Clock::time_point since,
+                   std::chrono::milliseconds part);
+    bool has_events() const
+    {
+        return !events_.empty();
+    }
     void blockCurrentStream() override;
     void abort() override;
     c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
