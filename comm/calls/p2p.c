@@ -50,7 +50,7 @@ static inline int check(struct weft_comm *comm, const void *data, size_t count, 
     return WEFT_OK;
 }
 
-static inline int check_peer(const struct weft_comm *comm, int peer, int64_t tag, int receives)
+static inline int check_peer(struct weft_comm *comm, int peer, int64_t tag, int receives)
 {
     int lowest = receives ? -1 : 0; /* both "any" are -1 */
     if (peer < lowest || peer >= comm->ranks)
@@ -59,6 +59,8 @@ static inline int check_peer(const struct weft_comm *comm, int peer, int64_t tag
     if (tag < lowest)
         return weft_fail(WEFT_INVALID, "tag is %" PRId64 ": expected 0 or more%s", tag,
                          receives ? ", or WEFT_ANY_TAG" : "");
+    if (!receives && weft_comm_has_left(comm, (uint32_t)peer))
+        return WEFT_PEER_FAILED;
     return WEFT_OK;
 }
 
@@ -446,6 +448,13 @@ static int is_there(void *arg)
                          &look->found_tag, &look->bytes) != WEFT_AGAIN;
 }
 
+/* It is, or it will not come any more. */
+static int is_over(void *arg)
+{
+    const struct look *look = arg;
+    return is_there(arg) || weft_comm_is_out_of_reach(look->comm, look->source);
+}
+
 static int no_message(const struct look *look, int64_t timeout_ms)
 {
     char whom[96];
@@ -459,7 +468,12 @@ static int no_message(const struct look *look, int64_t timeout_ms)
 static int await_message(struct weft_comm *comm, struct look *look, int64_t timeout_ms)
 {
     if (timeout_ms != 0) {
-        int status = weft_comm_wait(comm, is_there, weft_wait_ends, look, weft_deadline_ns(timeout_ms), 0);
+        int status = weft_comm_wait(comm, is_over, weft_wait_ends, look, weft_deadline_ns(timeout_ms), 0);
+        if (status == WEFT_OK && !is_there(look)) {
+            if (look->source < 0 || !weft_comm_has_left(comm, (uint32_t)look->source))
+                weft_fail(WEFT_PEER_FAILED, "all other ranks have left");
+            return WEFT_PEER_FAILED;
+        }
         return status == WEFT_TIMEOUT && !comm->failure.status ? no_message(look, timeout_ms) : status;
     }
     if (!is_there(look))

@@ -34,8 +34,8 @@ struct weft_member {
     struct weft_placement placement;      /* as the launcher says */
     uint16_t sizes[WEFT_TRANSPORT_COUNT]; /* of its addresses, 0 none */
     uint16_t transport;                   /* enum weft_transport_index: what reaches it from here */
-    uint8_t is_cut;                       /* [lock] the link to it has failed */
-    uint8_t *addresses;                   /* one behind the other */
+    uint8_t is_cut, is_gone; /* [lock] the link to it has failed; it has left while others stay */
+    uint8_t *addresses;      /* one behind the other */
 };
 
 /* A member's address for a transport. */

@@ -82,7 +82,11 @@ void weft_comm_lose(struct weft_comm *comm, int status, const char *words)
 int weft_comm_has_left(void *arg, uint32_t rank)
 {
     const struct weft_comm *comm = arg;
-    return weft_bootstrap_is_gone(comm->bootstrap, (int)rank, NULL, 0);
+    char text[300];
+    if (!weft_bootstrap_is_gone(comm->bootstrap, (int)rank, text, sizeof text))
+        return 0;
+    weft_fail(WEFT_PEER_FAILED, "%s", text);
+    return 1;
 }
 
 void weft_comm_link_failed(struct weft_comm *comm, struct weft_link *link, int status, const char *why)

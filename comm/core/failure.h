@@ -29,6 +29,8 @@ struct weft_failure_record {
     int lost_rank;   /* whose link it is, -1: not known, or none */
     int64_t lost_ns;
     int has_stopped; /* the executor has, for that */
+    int gone;        /* how many ranks have left while others stay, as known here, */
+    int64_t gone_ns; /* and when the last was */
     int64_t
         needed_ns; /* since when this rank waits for one that has left: comm/core/gone.c. 0: it does not */
 };
@@ -44,9 +46,11 @@ void weft_comm_lose(struct weft_comm *comm, int status, const char *words);
 /* [lock] The same of a link that broke; why is what its transport says, or NULL. */
 void weft_comm_link_failed(struct weft_comm *comm, struct weft_link *link, int status, const char *why);
 
+/* [lock] Whether a rank (negative: every other one) has left so, and nothing of it can come any more. */
+int weft_comm_is_out_of_reach(const struct weft_comm *comm, int rank);
 /* [lock] Some ranks have left while others stay: fails where this rank needs one of them. gone.c */
 void weft_comm_look_for_gone(struct weft_comm *comm);
-/* Whether a rank has left so. arg is the communicator: the executor's has_left hook. */
+/* Whether a rank has left so, which is then the calling thread's error. arg is the communicator: the executor's has_left hook. */
 int weft_comm_has_left(void *arg, uint32_t rank);
 
 /* What it has failed with, or WEFT_OK, after it has taken over what the bootstrap knows, and what it has lost. Cheap. [lock] */

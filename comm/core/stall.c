@@ -70,6 +70,8 @@ static int64_t look_at(struct weft_comm *comm, const struct weft_call *call, int
 {
     if (*since_ns == NEVER_LOOKED)
         *since_ns = now_ns;
+    if (call->collective == WEFT_CALL_EXIT) /* others may go on without this rank: that is no difference */
+        return WEFT_NEVER_NS;
     if (!(*reported & WEFT_STALL_COMPARED)) {
         if (!urgent && now_ns - *since_ns < WEFT_STALL_NS)
             return *since_ns + WEFT_STALL_NS;

@@ -9,13 +9,20 @@
 #include "comm/exec/internal.h"
 
 /* What a peer's transport offers comes with its link. */
+int weft_exec_has_left(const struct weft_exec *exec, uint32_t rank)
+{
+    const struct weft_exec_hooks *hooks = &exec->options.hooks;
+    return hooks->has_left && hooks->has_left(hooks->comm, rank);
+}
+
 int weft_exec_connect(struct weft_exec *exec, uint32_t rank, struct weft_exec_peer **found)
 {
     struct weft_exec_peer *peer = &exec->peers[rank];
     if (!peer->link) {
-        int status = exec->options.hooks.connect(exec->options.hooks.comm, rank, peer);
+        const struct weft_exec_hooks *hooks = &exec->options.hooks;
+        int status = hooks->connect(hooks->comm, rank, peer);
         if (status != WEFT_OK)
-            return status;
+            return status != WEFT_AGAIN && weft_exec_has_left(exec, rank) ? WEFT_PEER_FAILED : status;
     }
     *found = peer;
     return WEFT_OK;

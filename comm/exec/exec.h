@@ -125,6 +125,8 @@ void weft_exec_destroy(struct weft_exec *exec);
 
 /* Connects a peer ahead of its first message. *peer stays the executor's. */
 int weft_exec_connect(struct weft_exec *exec, uint32_t rank, struct weft_exec_peer **peer);
+/* Whether it has left while others stay, as the hook says. */
+int weft_exec_has_left(const struct weft_exec *exec, uint32_t rank);
 /* The link to a peer, NULL when there is none yet. */
 struct weft_link *weft_exec_link(const struct weft_exec *exec, uint32_t rank);
 

@@ -141,8 +141,7 @@ void weft_inflight_finish(struct weft_exec_op *op, struct weft_inflight *infligh
 int weft_exec_unsent(const struct weft_exec *exec, uint32_t rank, const struct weft_wire_header *header,
                      int status)
 {
-    const struct weft_exec_hooks *hooks = &exec->options.hooks;
-    if (!hooks->has_left || !hooks->has_left(hooks->comm, rank))
+    if (!weft_exec_has_left(exec, rank))
         return status;
     int is_step = header->kind <= WEFT_WIRE_RBUF || header->kind == WEFT_WIRE_REFUSE;
     int is_needed = is_step ? !weft_wire_is_answer(header)

@@ -68,20 +68,6 @@ static const struct weft_inflight *next_waiting(const struct weft_exec_op *op, u
     return NULL;
 }
 
-int weft_exec_awaits(const struct weft_exec *exec, uint32_t rank)
-{
-    struct weft_exec_op *ops[WEFT_OPS_MAX];
-    int count = weft_exec_running(exec, ops);
-    for (int i = 0; i < count; i++) {
-        uint32_t at = ops[i]->head;
-        for (const struct weft_inflight *inflight; (inflight = next_waiting(ops[i], &at));) {
-            if ((uint32_t)inflight->step.peer == rank)
-                return 1;
-        }
-    }
-    return 0;
-}
-
 /* Whether a step has got from its peer, and given to it, what there is, and only the device is late. */
 static int is_with_device(const struct weft_exec_op *op, const struct weft_inflight *inflight)
 {
@@ -93,6 +79,20 @@ static int is_with_device(const struct weft_exec_op *op, const struct weft_infli
     }
     uint32_t there = inflight->shared ? inflight->ready : inflight->staged;
     return inflight->done < inflight->visible && there == inflight->slices;
+}
+
+int weft_exec_awaits(const struct weft_exec *exec, uint32_t rank)
+{
+    struct weft_exec_op *ops[WEFT_OPS_MAX];
+    int count = weft_exec_running(exec, ops);
+    for (int i = 0; i < count; i++) {
+        uint32_t at = ops[i]->head;
+        for (const struct weft_inflight *inflight; (inflight = next_waiting(ops[i], &at));) {
+            if ((uint32_t)inflight->step.peer == rank && !is_with_device(ops[i], inflight))
+                return 1;
+        }
+    }
+    return 0;
 }
 
 static void print_device(const struct weft_exec_op *op, const char *before, const char *behind, char *text,

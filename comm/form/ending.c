@@ -78,13 +78,12 @@ int weft_ending_remove(struct weft_comm *comm)
 static int try_lock(struct weft_context *context)
 {
     int64_t until_ns = weft_clock_ns() + LOCK_NS;
-    while (pthread_mutex_trylock(&context->lock) != 0) {
-        if (weft_clock_ns() >= until_ns)
-            return 0;
-        const struct timespec nap = {.tv_nsec = 100000};
-        nanosleep(&nap, NULL);
-    }
-    return 1;
+    int has_lock;
+    atomic_fetch_add(&context->contenders, 1); /* who polls steps aside */
+    while (!(has_lock = pthread_mutex_trylock(&context->lock) == 0) && weft_clock_ns() < until_ns)
+        nanosleep(&(const struct timespec){.tv_nsec = 10000}, NULL);
+    atomic_fetch_sub(&context->contenders, 1);
+    return has_lock;
 }
 
 /* Whether something of it is in flight, perhaps in another thread: then this one makes no call. */
@@ -105,10 +104,6 @@ static void leave(struct weft_comm *comm, int64_t until_ns)
         weft_bootstrap_leave(comm->bootstrap, 1);
     else
         weft_comm_part(comm, until_ns, 1);
-    if (try_lock(comm->context)) {
-        weft_progress_drain(comm->context, until_ns);
-        pthread_mutex_unlock(&comm->context->lock);
-    }
     weft_bootstrap_stop(comm->bootstrap);
 }
 
@@ -140,7 +135,8 @@ void weft_process_end(int exit_status)
     if (weft_fork_is_child())
         return;
     int64_t until_ns = weft_clock_ns() + PATIENCE_NS;
-    pthread_mutex_lock(&running);
+    if (pthread_mutex_trylock(&running) != 0)
+        return; /* another thread says so just now */
     for (struct weft_comm *comm; (comm = take());)
         end(comm, exit_status & 0xff, until_ns);
     pthread_mutex_unlock(&running);

@@ -357,6 +357,8 @@ int weft_p2p_receive(struct weft_p2p *p2p, struct weft_request *request)
 
 static int awaits(const struct weft_request *request, int32_t rank, int nobody_else)
 {
+    if (request->commands || (request->state == WEFT_REQUEST_HELD && !request->peer_id))
+        return 0; /* a device's copies may take long; and what is kept is here */
     if (!request->sends && request->found >= 0)
         return request->found == rank;
     return request->peer == rank || (request->peer == WEFT_MATCH_ANY && nobody_else);
@@ -371,12 +373,31 @@ int weft_p2p_awaits(const struct weft_p2p *p2p, int32_t rank, int nobody_else)
     return 0;
 }
 
+/* A send that nobody else knows of. */
+static int take_back(struct weft_p2p *p2p, struct weft_request *request)
+{
+    if (request->state != WEFT_REQUEST_QUEUED || !request->sends || request->id)
+        return 0;
+    struct weft_p2p_queue *sends = &p2p->peers[request->peer]->sends;
+    struct weft_request **at = &sends->head, *last = NULL;
+    for (; *at && *at != request; at = &(*at)->after)
+        last = *at;
+    if (!*at)
+        return 0;
+    *at = request->after;
+    if (sends->tail == request)
+        sends->tail = last;
+    request->own = 1;
+    weft_request_end(p2p, request, WEFT_PEER_FAILED);
+    return 1;
+}
+
 int weft_p2p_give_up(struct weft_p2p *p2p, int32_t rank, int nobody_else)
 {
     int left = 0;
     for (struct weft_request *next, *request = p2p->head; request; request = next) {
         next = request->next;
-        if (awaits(request, rank, nobody_else))
+        if (awaits(request, rank, nobody_else) && !take_back(p2p, request))
             left |= weft_p2p_withdraw(p2p, request, WEFT_PEER_FAILED) != WEFT_OK;
     }
     return left;
@@ -417,6 +438,9 @@ static int announce_credit(struct weft_p2p *p2p, struct weft_p2p_peer *peer, int
 /* Everything that one peer may want, until its link takes no more. */
 static int serve(struct weft_p2p *p2p, struct weft_p2p_peer *peer, int *moved)
 {
+    const struct weft_exec *exec = p2p->options.exec;
+    if (!weft_exec_link(exec, peer->rank) && weft_exec_has_left(exec, peer->rank))
+        return WEFT_OK; /* no link will come: answers are for nobody, and what it is needed for waits */
     int status = announce_credit(p2p, peer, WEFT_SPACE_INTERNAL);
     if (status == WEFT_OK)
         status = announce_credit(p2p, peer, WEFT_SPACE_USER);

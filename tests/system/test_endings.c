@@ -18,7 +18,8 @@
 #include "tests/support/patience.h"
 #include "tests/support/ranks.h"
 
-#define LARGE 3000000
+#define LARGE    3000000
+#define MESSAGES 260 /* of 1,000 bytes: a little more than the receiver's credit may be without an answer */
 
 static const char *const transports[] = {"shm", "tcp"};
 
@@ -228,6 +229,10 @@ static int needed_body(int rank, int ranks, void *arg)
         CHECK(has("rank 0 on host") && has("has left: its program has ended"));
         CHECK(weft_recv(job.comm, &byte, 1, WEFT_UINT8, 0, 1, NULL, NULL) == WEFT_PEER_FAILED);
         CHECK(has("rank 0 on host") && has("has left: its program has ended"));
+        CHECK(weft_send(job.comm, &byte, 1, WEFT_UINT8, 0, 1, NULL) == WEFT_PEER_FAILED);
+        CHECK(has("rank 0 on host") && has("has left: its program has ended"));
+        CHECK(weft_probe(job.comm, 0, 1, -1, NULL) == WEFT_PEER_FAILED);
+        CHECK(has("rank 0 on host") && has("has left: its program has ended"));
     }
     CHECK(talk(&job, rank) == 0);
     CHECK_OK(weft_comm_destroy(job.comm));
@@ -260,6 +265,59 @@ static void test_collective(void **state)
 {
     (void)state;
     each_transport(collective_body, (const int[]){0, 0, 0});
+}
+
+/* Also where they are in it before it is known that it will not come. */
+static int early_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    (void)ranks, (void)arg;
+    CHECK(begin(&job, rank) == 0);
+    if (rank == 0)
+        exit(0);
+    int status = call_all(&job);
+    CHECK(status == WEFT_PEER_FAILED || status == WEFT_REVOKED);
+    CHECK(has("rank 0 on host") && has("has left: its program has ended"));
+    job_close(&job);
+    return 0;
+}
+
+static void test_early(void **state)
+{
+    (void)state;
+    each_transport(early_body, (const int[]){0, 0, 0});
+}
+
+/* The last of them asks for an answer, which is for nobody by then, and this rank may never have connected to the sender. */
+static int many_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    uint8_t bytes[1000];
+    (void)ranks, (void)arg;
+    CHECK(begin(&job, rank) == 0);
+    for (int i = 0; i < MESSAGES && rank != 1; i++) {
+        memset(bytes, rank == 0 ? i : 0, sizeof bytes);
+        if (rank == 0) {
+            CHECK_OK(weft_send(job.comm, bytes, sizeof bytes, WEFT_UINT8, 2, i, NULL));
+            continue;
+        }
+        CHECK(i != MESSAGES - 30 || await_end(0) == 0);
+        CHECK_OK(weft_recv(job.comm, bytes, sizeof bytes, WEFT_UINT8, 0, i, NULL, NULL));
+        CHECK_BITS(bytes[0] == (uint8_t)i && bytes[999] == (uint8_t)i);
+    }
+    if (rank == 0)
+        exit(0);
+    CHECK(talk(&job, rank) == 0);
+    CHECK_OK(weft_comm_get_error(job.comm));
+    CHECK_OK(weft_comm_destroy(job.comm));
+    CHECK_OK(weft_context_close(job.context));
+    return 0;
+}
+
+static void test_many(void **state)
+{
+    (void)state;
+    each_transport(many_body, (const int[]){0, 0, 0});
 }
 
 /* What it has sent is received after its end, and a rank that is waited for has not left before it has come. */
@@ -362,7 +420,8 @@ int main(void)
         cmocka_unit_test(test_exit_status), cmocka_unit_test(test_order), cmocka_unit_test(test_abrupt),
         cmocka_unit_test(test_said),        cmocka_unit_test(test_leave), cmocka_unit_test(test_needed),
         cmocka_unit_test(test_collective),  cmocka_unit_test(test_given), cmocka_unit_test(test_all),
-        cmocka_unit_test(test_child),       cmocka_unit_test(test_late),
+        cmocka_unit_test(test_child),       cmocka_unit_test(test_late),  cmocka_unit_test(test_early),
+        cmocka_unit_test(test_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

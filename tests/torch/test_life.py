@@ -406,7 +406,7 @@ def signals_are_seen_while_ranks_meet():
 
 
 @of_ranks(2)
-def who_cannot_make_a_group_tells_the_others():
+def the_others_hear_why_a_group_cannot_be_made():
     """At once, by the store: rank 1 would wait for the timeout otherwise."""
     return """
         import resource
