@@ -39,7 +39,7 @@ struct weft_kernel_meeting {
 };
 
 #ifdef __CUDACC__
-#define WALKS    static __device__ __noinline__
+#define WALKS    __device__ __noinline__ /* not static: such names have a part that is another in each build */
 #define MEETINGS static __device__
 
 static __device__ __forceinline__ uint64_t word_acquire(const uint64_t *word)

@@ -54,6 +54,19 @@ static void image_is_the_compilers(void **state)
     free(content);
 }
 
+/* nvcc gives static functions that are not inlined names with a part of their own in each build. */
+static void image_is_the_same_in_each_build(void **state)
+{
+    (void)state;
+    size_t size;
+    image_or_skip(&size);
+    FILE *names = command_open("cat " KERNEL_FOLDER "/nvcc/*.ptx | grep -c _INTERNAL_");
+    int count = -1;
+    assert_int_equal(fscanf(names, "%d", &count), 1);
+    pclose(names);
+    assert_int_equal(count, 0);
+}
+
 static int kernel_named(const char *name)
 {
     for (int k = 0; k < WEFT_KERNEL_COUNT; k++)
@@ -220,9 +233,13 @@ static void loops_take_128_bits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(image_is_the_compilers), cmocka_unit_test(all_kernels_are_in_every_image),
-        cmocka_unit_test(nothing_spills),         cmocka_unit_test(nothing_is_contracted),
-        cmocka_unit_test(image_holds_three),      cmocka_unit_test(loops_take_128_bits),
+        cmocka_unit_test(image_is_the_same_in_each_build),
+        cmocka_unit_test(image_is_the_compilers),
+        cmocka_unit_test(all_kernels_are_in_every_image),
+        cmocka_unit_test(nothing_spills),
+        cmocka_unit_test(nothing_is_contracted),
+        cmocka_unit_test(image_holds_three),
+        cmocka_unit_test(loops_take_128_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
