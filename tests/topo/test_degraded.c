@@ -31,11 +31,40 @@
     LEAF("100", "left")                                                                                      \
     DOWN("1", "a01", "n1", host_1)                                                                           \
     DOWN("2", "a02", "n2", host_2)                                                                           \
-    UP("11", "200", "21", cable_1) UP("12", "200", "22", cable_2) LEAF("200", "right")                       \
-        DOWN("1", "a03", "n3", host_3) DOWN("2", "a04", "n4", host_4) UP("21", "100", "11", cable_1)         \
-            UP("22", "100", "12", cable_2) HOST("a01", "n1", "100", "1", host_1)                             \
-                HOST("a02", "n2", "100", "2", host_2) HOST("a03", "n3", "200", "1", host_3)                  \
-                    HOST("a04", "n4", "200", "2", host_4)
+    UP("11", "200", "21", cable_1)                                                                           \
+    UP("12", "200", "22", cable_2) LEAF("200", "right") DOWN("1", "a03", "n3", host_3)                       \
+        DOWN("2", "a04", "n4", host_4) UP("21", "100", "11", cable_1) UP("22", "100", "12", cable_2)         \
+            HOST("a01", "n1", "100", "1", host_1) HOST("a02", "n2", "100", "2", host_2)                      \
+                HOST("a03", "n3", "200", "1", host_3) HOST("a04", "n4", "200", "2", host_4)
+
+/* Hosts, two leaves, two spines, one core; `cable` is between leaves and spines. */
+#define TAPERED(host, cable, top)                                                                            \
+    LEAF("100", "leaf1")                                                                                     \
+    DOWN("1", "a01", "n1", host)                                                                             \
+    UP("11", "300", "1", cable)                                                                              \
+    UP("12", "400", "1", cable) LEAF("200", "leaf2") DOWN("1", "a02", "n2", host)                            \
+        UP("11", "300", "2", cable) UP("12", "400", "2", cable) LEAF("300", "spine1")                        \
+            UP("1", "100", "11", cable) UP("2", "200", "11", cable) UP("5", "500", "1", top)                 \
+                LEAF("400", "spine2") UP("1", "100", "12", cable) UP("2", "200", "12", cable)                \
+                    UP("5", "500", "2", top) LEAF("500", "core") UP("1", "300", "5", top)                    \
+                        UP("2", "400", "5", top) HOST("a01", "n1", "100", "1", host)                         \
+                            HOST("a02", "n2", "200", "1", host)
+
+/* Left and right, with three cables from each to a third switch; between them `cables`, which are told from the left. */
+#define TRIANGLE(host, cables_left, cables_right, rest)                                                      \
+    LEAF("100", "left")                                                                                      \
+    DOWN("9", "a01", "n1", host)                                                                             \
+    cables_left UP("3", "300", "1", rest) UP("4", "300", "2", rest) UP("5", "300", "3", rest)                \
+        LEAF("200", "right") DOWN("9", "a02", "n2", host) cables_right UP("3", "300", "4", rest)             \
+            UP("4", "300", "5", rest) UP("5", "300", "6", rest) LEAF("300", "third")                         \
+                UP("1", "100", "3", rest) UP("2", "100", "4", rest) UP("3", "100", "5", rest)                \
+                    UP("4", "200", "3", rest) UP("5", "200", "4", rest) UP("6", "200", "5", rest)            \
+                        HOST("a01", "n1", "100", "9", host) HOST("a02", "n2", "200", "9", host)
+#define ONE(speed) UP("1", "200", "1", speed), UP("1", "100", "1", speed)
+#define TWO(speed)                                                                                           \
+    UP("1", "200", "1", speed)                                                                               \
+    UP("2", "200", "2", speed), UP("1", "100", "1", speed) UP("2", "100", "2", speed)
+#define TRIANGLE_OF(...) TRIANGLE(__VA_ARGS__)
 
 static const char trunk[] = FABRIC("4xEDR", "4xEDR", "4xEDR", "4xEDR", "4xDDR", "4xEDR");
 
@@ -102,9 +131,8 @@ static void test_witnesses(void **state)
         uint64_t expected_bytes_per_s;
     } cases[] = {
         {trunk, {WEFT_DEGRADED_TRUNK}, 12500000000},
-        {FABRIC("4xEDR", "4xEDR", "4xEDR", "4xEDR", "4xDDR", "4xDDR"),
-         {WEFT_DEGRADED_SWITCHES, WEFT_DEGRADED_SWITCHES},
-         12500000000},
+        {TRIANGLE_OF("4xEDR", ONE("4xDDR"), "4xEDR"), {WEFT_DEGRADED_SWITCHES}, 12500000000},
+        {TRIANGLE_OF("4xHDR", ONE("4xDDR"), "4xEDR"), {WEFT_DEGRADED_SWITCHES}, 12500000000},
         {FABRIC("1xEDR", "4xEDR", "4xEDR", "4xEDR", "4xEDR", "4xEDR"), {WEFT_DEGRADED_ADAPTER}, 12500000000},
         {FABRIC("4xDDR", "4xEDR", "4xEDR", "4xEDR", "4xEDR", "4xEDR"), {WEFT_DEGRADED_ADAPTER}, 12500000000},
         /* Only the lanes tell: the adapters are slow all over. */
@@ -114,6 +142,11 @@ static void test_witnesses(void **state)
         {FABRIC("4xDDR", "4xDDR", "4xDDR", "4xDDR", "4xDDR", "4xDDR"), {WEFT_DEGRADED_NOT}, 0},
         {FABRIC("1xSDR", "1xSDR", "1xSDR", "1xSDR", "1xSDR", "1xSDR"), {WEFT_DEGRADED_NOT}, 0},
         {FABRIC("4xDDR", "4xDDR", "4xDDR", "4xDDR", "4xEDR", "4xEDR"), {WEFT_DEGRADED_NOT}, 0},
+        /* Narrower above the hosts, between two levels, between two parts. */
+        {FABRIC("4xEDR", "4xEDR", "4xEDR", "4xEDR", "4xDDR", "4xDDR"), {WEFT_DEGRADED_NOT}, 0},
+        {TAPERED("4xHDR", "4xEDR", "4xHDR"), {WEFT_DEGRADED_NOT}, 0},
+        {TAPERED("4xHDR", "4xHDR", "4xEDR"), {WEFT_DEGRADED_NOT}, 0},
+        {TRIANGLE_OF("4xEDR", TWO("4xDDR"), "4xEDR"), {WEFT_DEGRADED_NOT}, 0},
         /* On purpose: split ports, chips at half their rate. */
         {FABRIC("2xHDR", "4xHDR", "4xHDR", "4xEDR", "2xHDR", "2xHDR"), {WEFT_DEGRADED_NOT}, 0},
         /* Only one of the two switches is seen to do more. */

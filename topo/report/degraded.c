@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two passes over the edges: the first finds what each switch and each make of adapter is seen to do, the second compares. */
+/* The edges are passed over twice: first for what each switch and each make of adapter is seen to do, then to compare. Between,
+ * the middle rate of each switch's cables to switches is found. */
 #include "topo/report/degraded.h"
 
 #include <stdlib.h>
@@ -19,6 +20,8 @@ struct make {
 struct search {
     const struct weft_graph *graph;
     uint64_t *fastest; /* per node: its fastest cable */
+    uint64_t
+        *usual; /* per switch: more than half of its cables to switches are this fast; 0: none is told of */
     struct make *makes;
     uint32_t make_count, make_room;
     unsigned lanes_most;
@@ -110,8 +113,46 @@ static uint64_t lower(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* The fastest cable between the same two. */
-static uint64_t fastest_of_trunk(const struct weft_graph *graph, const struct weft_edge *edge)
+static int compare_rates(const void *a, const void *b)
+{
+    const uint64_t *one = a, *other = b;
+    return *one < *other ? -1 : *one > *other;
+}
+
+/* The lower one of two in the middle: what is slower than it is slower than most. rates[] has room for all its cables. */
+static uint64_t usual_rate(const struct weft_graph *graph, uint32_t node, uint64_t *rates)
+{
+    uint32_t edges_count, count = 0;
+    const uint32_t *edges = weft_graph_edges_of(graph, node, &edges_count);
+    for (uint32_t i = 0; i < edges_count; i++) {
+        const struct weft_edge *edge = &graph->edges[edges[i]];
+        if (has_rate(edge) && is_switch(graph, weft_edge_other(edge, node)))
+            rates[count++] = edge->bytes_per_s;
+    }
+    if (!count)
+        return 0;
+    qsort(rates, count, sizeof *rates, compare_rates);
+    return rates[(count - 1) / 2];
+}
+
+/* Only of cables between switches: those to hosts may be faster in a network that is meant to be. */
+static int survey_switches(struct search *search)
+{
+    const struct weft_graph *graph = search->graph;
+    uint64_t *rates = calloc((size_t)graph->edge_count + 1, sizeof *rates);
+    if (!rates)
+        return no_memory();
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        if (is_switch(graph, i))
+            search->usual[i] = usual_rate(graph, i, rates);
+    }
+    free(rates);
+    return 0;
+}
+
+/* Of the cables between the same two: the rate of the fastest, and how many are as fast as this one, itself counted. */
+static uint64_t fastest_of_trunk(const struct weft_graph *graph, const struct weft_edge *edge,
+                                 uint32_t *alike)
 {
     uint32_t count, from = edge->a, to = edge->b;
     uint64_t fastest = 0;
@@ -120,10 +161,13 @@ static uint64_t fastest_of_trunk(const struct weft_graph *graph, const struct we
         to = edge->a;
     }
     const uint32_t *edges = weft_graph_edges_of(graph, from, &count);
+    *alike = 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct weft_edge *other = &graph->edges[edges[i]];
-        if (has_rate(other) && weft_edge_other(other, from) == to && other->bytes_per_s > fastest)
-            fastest = other->bytes_per_s;
+        if (!has_rate(other) || weft_edge_other(other, from) != to)
+            continue;
+        fastest = other->bytes_per_s > fastest ? other->bytes_per_s : fastest;
+        *alike += other->bytes_per_s == edge->bytes_per_s;
     }
     return fastest;
 }
@@ -131,13 +175,14 @@ static uint64_t fastest_of_trunk(const struct weft_graph *graph, const struct we
 static void judge_trunk(const struct search *search, const struct weft_edge *edge,
                         struct weft_degraded *found)
 {
-    uint64_t trunk = fastest_of_trunk(search->graph, edge);
-    uint64_t both = lower(search->fastest[edge->a], search->fastest[edge->b]);
+    uint32_t alike;
+    uint64_t trunk = fastest_of_trunk(search->graph, edge, &alike);
+    uint64_t both = lower(search->usual[edge->a], search->usual[edge->b]);
     int is_split = edge->lanes == LANES_OF_PORT / 2 && edge->bytes_per_s == both / 2;
     if (edge->bytes_per_s < trunk) {
         found->why = WEFT_DEGRADED_TRUNK;
         found->expected_bytes_per_s = trunk;
-    } else if (edge->bytes_per_s < both && !is_split) {
+    } else if (alike == 1 && edge->bytes_per_s < both && !is_split) {
         found->why = WEFT_DEGRADED_SWITCHES;
         found->expected_bytes_per_s = both;
     }
@@ -221,9 +266,13 @@ int weft_degraded_find(const struct weft_graph *graph, struct weft_degraded **li
 {
     struct search search = {.graph = graph};
     search.fastest = calloc((size_t)graph->node_count + 1, sizeof *search.fastest);
-    int status = search.fastest ? survey(&search) : no_memory();
+    search.usual = calloc((size_t)graph->node_count + 1, sizeof *search.usual);
+    int status = search.fastest && search.usual ? survey(&search) : no_memory();
+    if (!status)
+        status = survey_switches(&search);
     if (!status)
         status = compare(&search);
+    free(search.usual);
     free(search.fastest);
     free(search.makes);
     if (status) {

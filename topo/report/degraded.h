@@ -4,8 +4,9 @@
  * No format says what a cable's ports can do, so it is taken from what the graph shows besides, and only that is named
  * for which there is a witness:
  *   TRUNK     of the cables between the same two switches it is slower than the fastest
- *   SWITCHES  it joins two switches, and each has another cable that is faster. Half the lanes at full speed are left out:
- *             ports are split on purpose
+ *   SWITCHES  it joins two switches, is slower than most cables to switches of each, and none between the same two is just as
+ *             slow. Cables to hosts do not count: a network may be narrower above its hosts, and between any two of its
+ *             levels. Half the lanes at full speed are left out: ports are split on purpose
  *   LANE      it has one lane, and another cable of the fabric has more: ports have 4, or 2 where they are split
  *   ADAPTER   it joins an adapter to a switch and carries less than half of what both an adapter of the same make and
  *             another cable of that switch do. Half is left out: makers sell one chip for two rates
@@ -13,7 +14,7 @@
  * In a network that is the same everywhere nothing is degraded, however slow. Cables that are down are not named: they
  * are shown as down. Nor is a rate that is not told.
  *
- * Time: of a cable, linear in the cables of the switch at its end that has fewer.
+ * Time: of a cable, linear in the cables of the switch at its end that has fewer; of a switch, to sort its cables.
  */
 #ifndef WEFT_TOPO_REPORT_DEGRADED_H
 #define WEFT_TOPO_REPORT_DEGRADED_H

@@ -30,7 +30,8 @@ char *weft_topo_degraded_why(const struct weft_graph *graph, const struct weft_d
         snprintf(text, WEFT_TOPO_DEGRADED_SIZE, "another cable of the trunk runs at %s", expected);
         break;
     case WEFT_DEGRADED_SWITCHES:
-        snprintf(text, WEFT_TOPO_DEGRADED_SIZE, "both switches run other cables at %s or more", expected);
+        snprintf(text, WEFT_TOPO_DEGRADED_SIZE, "both switches run most cables to switches at %s or more",
+                 expected);
         break;
     case WEFT_DEGRADED_LANE:
         snprintf(text, WEFT_TOPO_DEGRADED_SIZE, "1 lane, where other cables have %u", link->expected_lanes);
