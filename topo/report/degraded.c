@@ -9,7 +9,10 @@
 #include "base/error.h"
 #include "topo/path_search.h"
 
-enum { LANES_OF_PORT = 4 };
+enum { LANES_OF_PORT = 4, RATES_MAX = 16 };
+
+/* HDR: ports are split in two of two lanes since. */
+#define SPLIT_LANE_BYTES_PER_S UINT64_C(6250000000)
 
 /* Adapters of one maker's number and device number. */
 struct make {
@@ -25,6 +28,8 @@ struct search {
     struct make *makes;
     uint32_t make_count, make_room;
     unsigned lanes_most;
+    uint64_t whole[RATES_MAX]; /* what cables of four lanes do */
+    uint32_t whole_count;
     struct weft_degraded *list;
     uint32_t count, room;
 };
@@ -89,6 +94,26 @@ static int note_make(struct search *search, uint32_t end, uint64_t rate)
     return 0;
 }
 
+static void note_whole(struct search *search, const struct weft_edge *edge)
+{
+    uint32_t i = 0;
+    while (i < search->whole_count && search->whole[i] != edge->bytes_per_s)
+        i++;
+    if (edge->lanes == LANES_OF_PORT && i == search->whole_count && i < RATES_MAX)
+        search->whole[search->whole_count++] = edge->bytes_per_s;
+}
+
+/* Two lanes that are as fast as a split port's: where a cable of four lanes was trained at two it looks just like that. */
+static int is_split(const struct search *search, const struct weft_edge *edge)
+{
+    if (edge->lanes != LANES_OF_PORT / 2)
+        return 0;
+    int is_lane = edge->bytes_per_s / edge->lanes >= SPLIT_LANE_BYTES_PER_S;
+    for (uint32_t i = 0; i < search->whole_count && !is_lane; i++)
+        is_lane = edge->bytes_per_s == search->whole[i] / 2;
+    return is_lane;
+}
+
 /* What cables are seen to do. */
 static int survey(struct search *search)
 {
@@ -103,6 +128,7 @@ static int survey(struct search *search)
             *fastest = edge->bytes_per_s > *fastest ? edge->bytes_per_s : *fastest;
             status = note_make(search, ends[side], edge->bytes_per_s);
         }
+        note_whole(search, edge);
         search->lanes_most = edge->lanes > search->lanes_most ? edge->lanes : search->lanes_most;
     }
     return status;
@@ -178,11 +204,10 @@ static void judge_trunk(const struct search *search, const struct weft_edge *edg
     uint32_t alike;
     uint64_t trunk = fastest_of_trunk(search->graph, edge, &alike);
     uint64_t both = lower(search->usual[edge->a], search->usual[edge->b]);
-    int is_split = edge->lanes == LANES_OF_PORT / 2 && edge->bytes_per_s == both / 2;
     if (edge->bytes_per_s < trunk) {
         found->why = WEFT_DEGRADED_TRUNK;
         found->expected_bytes_per_s = trunk;
-    } else if (alike == 1 && edge->bytes_per_s < both && !is_split) {
+    } else if (alike == 1 && edge->bytes_per_s < both) {
         found->why = WEFT_DEGRADED_SWITCHES;
         found->expected_bytes_per_s = both;
     }
@@ -206,6 +231,8 @@ static void judge_adapter(const struct search *search, const struct weft_edge *e
 static void judge_cable(const struct search *search, const struct weft_edge *edge,
                         struct weft_degraded *found)
 {
+    if (is_split(search, edge))
+        return;
     if (is_switch(search->graph, edge->a) && is_switch(search->graph, edge->b))
         judge_trunk(search, edge, found);
     else

@@ -6,11 +6,13 @@
  *   TRUNK     of the cables between the same two switches it is slower than the fastest
  *   SWITCHES  it joins two switches, is slower than most cables to switches of each, and none between the same two is just as
  *             slow. Cables to hosts do not count: a network may be narrower above its hosts, and between any two of its
- *             levels. Half the lanes at full speed are left out: ports are split on purpose
+ *             levels
  *   LANE      it has one lane, and another cable of the fabric has more: ports have 4, or 2 where they are split
  *   ADAPTER   it joins an adapter to a switch and carries less than half of what both an adapter of the same make and
  *             another cable of that switch do. Half is left out: makers sell one chip for two rates
  *   SLOT      PCI: it has fewer lanes than both its ends can have (link_width_max, from sysfs)
+ * Two lanes are not named where a lane is as fast as one of a cable of four, or HDR and faster: ports are split on purpose. So
+ * one of four lanes that was trained at two is not found, unless its lanes are slower besides.
  * In a network that is the same everywhere nothing is degraded, however slow. Cables that are down are not named: they
  * are shown as down. Nor is a rate that is not told.
  *
