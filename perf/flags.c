@@ -287,6 +287,9 @@ int perf_flag_take(const struct perf_flag *flag, struct perf_options *options, c
 #define IGNORED(from, to)       NUMBER(ignored, from, to)
 #define OTHER(function)         PERF_FLAG_OTHER, .take = function
 
+#define MORE_RANKS                                                                                           \
+    "one rank per GPU: start @ times as many ranks (mpirun -n, srun -n, or --ranks on one host)"
+
 const struct perf_flag perf_flags[] = {
     {0, 0, "ranks", "N", "a number of ranks from 1 to 4096",
      "launch N ranks on this host (without it: take part in a job by the environment)",
@@ -367,14 +370,14 @@ const struct perf_flag perf_flags[] = {
      "calls back to back in a sample, at least (1)", NUMBER(aggregate, 1, PERF_AGGREGATE_MAX)},
     {PERF_TAKES_NCCL, 'N', "run-cycles", "N", "a whole number from 1 to 1000000",
      "measure and print all sizes N times (1)", NUMBER(cycles, 1, PERF_ITERATIONS_MAX),
-     .answer = "weft-perf does end: write a loop of the shell, or -N with a large number"},
+     .answer = "weft-perf does end: write a loop of the shell, or -N with a large number", .answer_to = "0"},
     {PERF_TAKES_NCCL, 'T', "timeout", "S", "a whole number of seconds from 0 to 2000000",
      "a call's deadline, by the setting WEFT_TIMEOUT_MS; 0: that of the setting (0)",
      NUMBER(timeout_s, 0, 2000000)},
     {PERF_TAKES_NCCL, 'g', "ngpus", "1", "1", "GPUs of a rank, for scripts of nccl-tests", IGNORED(1, 1),
-     .answer = "one rank per GPU: start @ ranks, --ranks @"},
+     .answer = MORE_RANKS},
     {PERF_TAKES_NCCL, 't', "nthreads", "1", "1", "threads of a rank, likewise", IGNORED(1, 1),
-     .answer = "ranks are processes: start @ ranks, --ranks @"},
+     .answer = MORE_RANKS},
     {PERF_TAKES_NCCL, 'a', "average", "1|3", "1 or 3",
      "likewise: a sample's time is the slowest rank's, which is 3", OTHER(take_average),
      .answer = "times are the slowest rank's: leave it out, or write -a 3"},

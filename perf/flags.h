@@ -20,7 +20,7 @@ struct perf_flag {
     size_t offset;         /* of the field in the options */
     long long low, high;   /* NUMBER; of BYTES only low */
     const char *answer;    /* to a value that is not taken, which '@' stands for; NULL: what is expected */
-    const char *answer_to; /* the word that has the answer; NULL: numbers, or whatever OTHER does not take */
+    const char *answer_to; /* the word with the answer; NULL: numbers above high, what OTHER does not take */
     int (*take)(struct perf_options *options, const char *value);
 };
 

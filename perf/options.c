@@ -82,13 +82,29 @@ static int complain(int code, char **argv)
     return -1;
 }
 
+/* One of the words, with commas between them, whole. */
+static int has_word(const char *value, const char *word)
+{
+    size_t size = strlen(word);
+    for (;; value++) {
+        size_t length = strcspn(value, ",");
+        if (length == size && memcmp(value, word, size) == 0)
+            return 1;
+        value += length;
+        if (!*value)
+            return 0;
+    }
+}
+
+/* A number has the answer to more than is taken: what is below is a mistake of another kind. */
 static int has_answer(const struct perf_flag *flag, const char *value)
 {
     if (!flag->answer)
         return 0;
     if (flag->answer_to)
-        return strstr(value, flag->answer_to) != NULL;
-    return flag->kind != PERF_FLAG_NUMBER || (*value && strspn(value, "0123456789") == strlen(value));
+        return has_word(value, flag->answer_to);
+    return flag->kind != PERF_FLAG_NUMBER || (*value && strspn(value, "0123456789") == strlen(value) &&
+                                              strtoull(value, NULL, 10) > (unsigned long long)flag->high);
 }
 
 static int refuse(const struct perf_flag *flag, const char *name, const char *value)

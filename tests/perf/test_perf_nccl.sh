@@ -35,16 +35,23 @@ answer() {
         bad "'$*': status $rc: $(<"$work/err")"
     fi
 }
-answer "-g '2': one rank per GPU: start 2 ranks, --ranks 2" -g 2
-answer "--ngpus '8': one rank per GPU: start 8 ranks, --ranks 8" --ngpus=8
+answer "-g '2': one rank per GPU: start 2 times as many ranks (mpirun -n, srun -n, or --ranks on one host)" -g 2
+answer "--ngpus '8': one rank per GPU: start 8 times as many ranks (mpirun -n, srun -n, or --ranks on one host)" --ngpus=8
 answer "-g 'all': expected 1" -g all
-answer "-t '4': ranks are processes: start 4 ranks, --ranks 4" -t 4
+answer "-g '0': expected 1" -g 0
+answer "-t '00': expected 1" -t 00
+answer "-t '4': one rank per GPU: start 4 times as many ranks (mpirun -n, srun -n, or --ranks on one host)" -t 4
 answer "-G '10': calls cannot be captured into graphs: leave it out; --clock device makes calls ahead of the device" -G 10
 answer "-a '2': times are the slowest rank's: leave it out, or write -a 3" -a 2
 answer "-R '2': there are no symmetric windows: --memory weft has memory that ranks of a host read in place" -R 2
 answer "-N '0': weft-perf does end: write a loop of the shell, or -N with a large number" -N 0
+answer "-N '2000000': expected a whole number from 1 to 1000000" -N 2000000
 answer "-J 'x.json': write --json x.json: the file is laid out in another way, see weft-perf-json.md" -J x.json
 answer "-o 'mulsum': mulsum is not measured: -o sum moves the same; weft_op_create(3) has it for programs" -o mulsum
+answer "-o 'sum,mulsum': mulsum is not measured: -o sum moves the same; weft_op_create(3) has it for programs" -o sum,mulsum
+for op in premulsum mulsumx sum,mul; do
+    answer "-o '$op': expected sum, prod, max, min, avg, and, or, xor, several with commas between them, or all" -o "$op"
+done
 answer "-z '2': expected 0 or 1" -z 2
 answer "-C '1' is the host's clock: leave it or --clock device out" -C 1 --clock device --memory host
 expect 2 "-g: matrix has no use for it" matrix --ranks 2 -g 1
