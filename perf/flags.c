@@ -381,9 +381,8 @@ const struct perf_flag perf_flags[] = {
     {PERF_TAKES_NCCL, 'a', "average", "1|3", "1 or 3",
      "likewise: a sample's time is the slowest rank's, which is 3", OTHER(take_average),
      .answer = "times are the slowest rank's: leave it out, or write -a 3"},
-    {PERF_TAKES_NCCL, 'C', "report-cputime", "0|1", "0 or 1",
-     "likewise: calls block, and the host's clock times them, unless --clock device",
-     NUMBER(host_time, 0, 1)},
+    {PERF_TAKES_NCCL, 'C', "report-cputime", "0", "0", "likewise", IGNORED(0, 0),
+     .answer = "calls block, so there is no time of the host alone: leave it out", .answer_to = "1"},
     {PERF_TAKES_NCCL, 'G', "cudagraph", "0", "0", "likewise", IGNORED(0, 0),
      .answer = "calls cannot be captured into graphs: leave it out; --clock device makes calls ahead of the "
                "device"},

@@ -179,10 +179,6 @@ static int validate(const struct perf_options *options, const struct perf_accept
                 options->ranks);
         return -1;
     }
-    if (options->host_time && options->device_clock) {
-        fprintf(stderr, "weft-perf: -C '1' is the host's clock: leave it or --clock device out\n");
-        return -1;
-    }
     for (int i = 0; options->device_clock && i < options->place_count; i++) {
         const char *kind = options->places[i].kind;
         if (strcmp(kind, "malloc") == 0 || strcmp(kind, "weft") == 0) {

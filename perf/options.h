@@ -86,7 +86,6 @@ struct perf_options {
     int aggregate;         /* -m: least calls of a sample */
     int cycles;            /* -N: runs of the sweep */
     int timeout_s;         /* -T; 0: leave WEFT_TIMEOUT_MS */
-    int host_time;         /* -C 1 */
     int ignored;           /* of flags that mean nothing here */
     int placements;        /* PERF_OUT_OF_PLACE | PERF_IN_PLACE */
     int pin;               /* 1, 0, or -1: pin when there are enough processors */

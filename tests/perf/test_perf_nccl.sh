@@ -15,7 +15,7 @@ taken() {
         bad "'$*' is not taken (status $rc): $(head -n 1 "$work/err")"
     fi
 }
-for flag in -g1 "-t 1" "-z 0" "-z 1" "-p 0" "-p 1" "-y 0" "-y 1" "-G 0" "-a 1" "-a 3" "-m 20" "-C 0" "-C 1" "-N 1" "-R 0" \
+for flag in -g1 "-t 1" "-z 0" "-z 1" "-p 0" "-p 1" "-y 0" "-y 1" "-G 0" "-a 1" "-a 3" "-m 20" "-C 0" "-N 1" "-R 0" \
     "-R 1" "-T 30" "-T 0" "-x 2" "-D 0" "-V 16" "-M 0" "-S 0" "-c 1" "-o sum -r 1"; do
     taken $flag
 done
@@ -53,7 +53,10 @@ for op in premulsum mulsumx sum,mul; do
     answer "-o '$op': expected sum, prod, max, min, avg, and, or, xor, several with commas between them, or all" -o "$op"
 done
 answer "-z '2': expected 0 or 1" -z 2
-answer "-C '1' is the host's clock: leave it or --clock device out" -C 1 --clock device --memory host
+answer "-C '1': calls block, so there is no time of the host alone: leave it out" -C 1
+answer "--report-cputime '1': calls block, so there is no time of the host alone: leave it out" --report_cputime=1
+answer "-C '1': calls block, so there is no time of the host alone: leave it out" -C 1 --clock device --memory host
+answer "-C '2': expected 0" -C 2
 expect 2 "-g: matrix has no use for it" matrix --ranks 2 -g 1
 
 # What the flags do that do something.
