@@ -46,17 +46,21 @@ const char *perf_nccl_dtype_name(weft_dtype dtype)
     return weft_dtype_name(dtype);
 }
 
-/* Small letters without what is between words, and without the end that nccl-tests' programs have. */
+/* Small letters without what is between words, and without the end that nccl-tests' programs have: some builds of it, and
+ * packages, call those with MPI all_reduce_perf_mpi. */
 static void squeeze(const char *name, char *text)
 {
-    static const char end[] = "perf";
-    size_t length = 0, tail = sizeof end - 1;
+    static const char *const ends[] = {"perf", "perfmpi"};
+    size_t length = 0;
     for (; *name && length < NAME_BYTES - 1; name++)
         if (*name != '_' && *name != '-')
             text[length++] = (char)tolower((unsigned char)*name);
     text[length] = '\0';
-    if (length > tail && strcmp(text + length - tail, end) == 0)
-        text[length - tail] = '\0';
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        size_t tail = strlen(ends[i]);
+        if (length > tail && strcmp(text + length - tail, ends[i]) == 0)
+            text[length - tail] = '\0';
+    }
 }
 
 int perf_nccl_is_command(const char *name, const char *command)

@@ -109,6 +109,9 @@ for pair in all_reduce:allreduce all_gather:allgather reduce_scatter:reduce_scat
     named "${pair%:*}_perf" "${pair#*:}" "${pair%:*}_perf"
 done
 named all_reduce allreduce all_reduce_perf
+named all_reduce_perf_mpi allreduce all_reduce_perf
+named reduce_scatter_perf_mpi reduce_scatter reduce_scatter_perf
+expect 2 "command 'all_reduce_mpi': expected allreduce" all_reduce_mpi
 named all_to_all alltoall alltoall_perf
 named ReduceScatter reduce_scatter reduce_scatter_perf
 expect 2 "(did you mean allreduce?)" alreduce_perf
