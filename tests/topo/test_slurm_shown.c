@@ -88,6 +88,28 @@ static void test_groups(void **state)
     weft_graph_free(graph);
 }
 
+/* Each level above the leaves names all nodes of 60,000 again. What no leaf has is counted once, of all levels. */
+static void test_many_levels(void **state)
+{
+    (void)state;
+    struct weft_graph *graph =
+        topo_read("SwitchName=s4 Level=4 Nodes=n[0-59999] Switches=s3\n"
+                  "SwitchName=s3 Level=3 Nodes=n[0-59999] Switches=s2\n"
+                  "SwitchName=s2 Level=2 Nodes=n[0-59999] Switches=s1\n"
+                  "SwitchName=s1 Level=1 Nodes=n[0-59999] Switches=s[00-01]\n"
+                  "SwitchName=s00 Level=0 Nodes=n[0-29999]\nSwitchName=s01 Level=0 Nodes=n[30000-59999]\n");
+    assert_int_equal(topo_count(graph, WEFT_NODE_HOST), 60000);
+    assert_int_equal(topo_count(graph, WEFT_NODE_SWITCH), 6);
+    assert_int_equal(topo_count_edges(graph, WEFT_EDGE_FABRIC), 60005);
+    assert_int_equal(graph->warning_count, 0);
+    weft_graph_free(graph);
+    topo_fails("SwitchName=s0 Level=0 Nodes=n0\nSwitchName=s1 Level=1 Nodes=n[0-262144] Switches=s0\n",
+               "file:2: lists stand for more than 262144 names, the most that is read");
+    topo_fails("SwitchName=s0 Level=0 Nodes=n0\nSwitchName=s1 Level=1 Nodes=a[1-200000] Switches=s0\n"
+               "SwitchName=s2 Level=2 Nodes=b[1-200000] Switches=s1\n",
+               "file:3: lists stand for more than 262144 names, the most that is read");
+}
+
 static void test_bad(void **state)
 {
     (void)state;
@@ -111,9 +133,8 @@ static void test_bad(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tree),
-        cmocka_unit_test(test_part_of_tree),
-        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_tree),   cmocka_unit_test(test_part_of_tree),
+        cmocka_unit_test(test_groups), cmocka_unit_test(test_many_levels),
         cmocka_unit_test(test_bad),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

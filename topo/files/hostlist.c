@@ -89,6 +89,12 @@ static int take_apart(struct expression *e)
     return 0;
 }
 
+int weft_hostlist_refuse(const struct weft_text *text, size_t line)
+{
+    return weft_read_fail(text, line, "lists stand for more than %u names, the most that is read",
+                          WEFT_HOSTLIST_NAMES_MAX);
+}
+
 static int put(const struct expression *e, char *name, size_t *used, struct weft_span span)
 {
     if (span.size >= WEFT_NAME_SIZE_MAX - *used)
@@ -138,9 +144,7 @@ static int expand_one(struct expression *e, uint32_t *budget, weft_hostlist_take
         char name[WEFT_NAME_SIZE_MAX];
         size_t used = 0;
         if (!*budget)
-            return weft_read_fail(e->text, e->line,
-                                  "lists stand for more than %u names, the most that is read",
-                                  WEFT_HOSTLIST_NAMES_MAX);
+            return weft_hostlist_refuse(e->text, e->line);
         --*budget;
         for (unsigned i = 0; i < e->count && !status; i++) {
             status = put(e, name, &used, e->brackets[i].before);

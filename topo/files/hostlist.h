@@ -19,4 +19,7 @@ typedef int weft_hostlist_take(void *arg, struct weft_span name);
 int weft_hostlist_expand(const struct weft_text *text, size_t line, struct weft_span list, uint32_t *budget,
                          weft_hostlist_take *take, void *arg);
 
+/* The error of too many names. */
+int weft_hostlist_refuse(const struct weft_text *text, size_t line);
+
 #endif

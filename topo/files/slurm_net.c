@@ -8,6 +8,9 @@
 #include "base/error.h"
 #include "topo/files/hostlist.h"
 
+/* Every level above the leaves may name all nodes again; so many levels may. */
+#define LEVELS_MAX 32
+
 static const char *name_of(const struct weft_slurm_net *net, uint32_t which)
 {
     return net->named->graph->nodes[net->named->nodes[which].node].name;
@@ -73,7 +76,7 @@ int weft_slurm_net_end(struct weft_slurm_net *net, size_t line)
                                        name_of(net, net->upper));
 }
 
-/* One that hangs on a switch that was told of stays there. */
+/* One that hangs on a switch that was told of stays there, and is not counted again. */
 static int take_rest(void *arg, struct weft_span name)
 {
     struct weft_slurm_net *net = arg;
@@ -81,6 +84,9 @@ static int take_rest(void *arg, struct weft_span name)
     int status = weft_named_find(net->named, name, 1, net->line, &host);
     if (status || net->named->nodes[host].place)
         return status;
+    if (!net->named->budget)
+        return weft_hostlist_refuse(net->named->text, net->line);
+    net->named->budget--;
     return take_child(net, name);
 }
 
@@ -98,14 +104,19 @@ static int take_lists(struct weft_slurm_net *net)
     int status = WEFT_OK;
     if (net->list_count)
         qsort(net->lists, net->list_count, sizeof *net->lists, compare_lists);
+    uint32_t budget = 0, levels = 0;
     for (uint32_t i = 0; i < net->list_count && !status; i++) {
         const struct weft_slurm_list *list = &net->lists[i];
+        int is_next = i == 0 || list->level != list[-1].level;
+        if (is_next && levels < LEVELS_MAX) {
+            budget = WEFT_HOSTLIST_NAMES_MAX;
+            levels++;
+        }
         net->line = list->line;
         net->upper = list->upper;
         net->is_hosts = 1;
         net->below = 0;
-        status = weft_hostlist_expand(net->named->text, list->line, list->nodes, &net->named->budget,
-                                      take_rest, net);
+        status = weft_hostlist_expand(net->named->text, list->line, list->nodes, &budget, take_rest, net);
         if (!status && net->below)
             status =
                 weft_read_warn(net->named->text, net->named->graph, list->line,
