@@ -11,7 +11,7 @@
  *   Slurm          "SwitchName=", "BlockName=" and the like, "SLURM_TOPOLOGY_ADDR", or an address: "n1 s0.s1.n1", of which the
  *                  second word ends in the first; "s0.s1.n1 switch.switch.node"; "n1 s0.s1.n1 switch.switch.node"; or
  *                  one word with dots between names
- *   topology.yaml  "- topology:", "- cluster_default:" and the like, or these two in quotes
+ *   topology.yaml  "- topology:", "- cluster_default:" and the like, or these two in quotes; the "-" may have a line of its own
  *   synthetic      "fat-tree:", "machine:", or a word, ':' and "key="
  */
 #include "topo/readers.h"
@@ -249,46 +249,56 @@ static int is_synthetic(struct span line)
     return at > key && at < line.size && line.data[at] == '=';
 }
 
+/* The "-" of a list's item, and nothing behind it: what it is of follows in the next line. */
+static int is_dash(struct span line)
+{
+    struct span first = skip_space(line);
+    return starts(first, "-") && !skip_space(skip(first, 1)).size;
+}
+
 /* A key of Slurm's topology.yaml, of an item of a list, in brackets or in quotes: topograph's words lie in mappings. */
-static int is_slurm_yaml(struct span line)
+static int is_slurm_yaml(struct span line, int is_item)
 {
     static const char *const keys[] = {"topology", "cluster_default", "clusterDefault",
                                        "tree",     "block",           "flat"};
     const size_t anywhere = 3; /* of these: the others are words of other texts, too */
     struct span rest = skip_space(line);
-    int is_item = 0;
     while (rest.size > 1 && (*rest.data == '[' || *rest.data == '{' || starts(rest, "- "))) {
         rest = skip_space(skip(rest, 1));
         is_item = 1;
     }
-    int is_quoted = starts(rest, "\"");
+    int is_quoted = starts(rest, "\"") || starts(rest, "'");
+    char quote = is_quoted ? *rest.data : '\0';
     rest = skip(rest, (size_t)is_quoted);
     for (size_t i = 0; i < (is_item ? sizeof keys / sizeof *keys : is_quoted ? anywhere : 0); i++) {
         if (!starts(rest, keys[i]))
             continue;
         struct span behind = skip(rest, strlen(keys[i]));
-        if (is_quoted && !starts(behind, "\""))
+        if (is_quoted && !(behind.size && *behind.data == quote))
             continue;
         behind = skip(behind, (size_t)is_quoted);
-        if (starts(behind, ":") && (behind.size == 1 || is_space(behind.data[1])))
+        /* Behind quotes JSON has no blank, either. */
+        if (starts(behind, ":") && (is_quoted || behind.size == 1 || is_space(behind.data[1])))
             return 1;
     }
     return 0;
 }
 
-static enum weft_topo_format format_of(struct span line)
+/* is_item: the line before it was the "-" of an item. */
+static enum weft_topo_format format_of(struct span line, int is_item)
 {
-    return is_ibnetdiscover(line) ? WEFT_FORMAT_IBNETDISCOVER
-           : is_topograph(line)   ? WEFT_FORMAT_TOPOGRAPH
-           : is_slurm_yaml(line)  ? WEFT_FORMAT_SLURM_YAML
-           : is_synthetic(line)   ? WEFT_FORMAT_SYNTHETIC
-           : is_slurm(line)       ? WEFT_FORMAT_SLURM
-                                  : WEFT_FORMAT_COUNT;
+    return is_ibnetdiscover(line)         ? WEFT_FORMAT_IBNETDISCOVER
+           : is_topograph(line)           ? WEFT_FORMAT_TOPOGRAPH
+           : is_slurm_yaml(line, is_item) ? WEFT_FORMAT_SLURM_YAML
+           : is_synthetic(line)           ? WEFT_FORMAT_SYNTHETIC
+           : is_slurm(line)               ? WEFT_FORMAT_SLURM
+                                          : WEFT_FORMAT_COUNT;
 }
 
 static struct found detect_lines(struct span rest)
 {
     struct found found = {.format = WEFT_FORMAT_COUNT};
+    int is_item = 0;
     for (size_t number = 0; rest.size; number++) {
         const char *end = memchr(rest.data, '\n', rest.size);
         struct span line = {rest.data, end ? (size_t)(end - rest.data) : rest.size};
@@ -301,7 +311,8 @@ static struct found detect_lines(struct span rest)
         found.line = number;
         found.other = weft_topo_other_line((struct weft_span){line.data, line.size});
         if (!found.other)
-            found.format = format_of(line);
+            found.format = format_of(line, is_item);
+        is_item = is_dash(line);
         if (found.other || found.format != WEFT_FORMAT_COUNT)
             break;
     }

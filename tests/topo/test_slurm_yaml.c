@@ -41,6 +41,13 @@ static void test_tree(void **state)
               "s0>n0", NULL);
     describes("[{\"topology\": \"t\", \"tree\": {\"switches\": [{\"switch\": \"s0\", \"nodes\": \"n0\"}]}}]",
               "s0>n0", NULL);
+    /* A "-" on a line of its own, single quotes, and JSON without blanks. */
+    describes("-\n  topology: t\n  tree:\n    switches:\n    -\n      switch: s0\n      nodes: n0\n", "s0>n0",
+              NULL);
+    describes("- 'topology': 't'\n  'tree': {'switches': [{'switch': 's0', 'nodes': 'n0'}]}\n", "s0>n0",
+              NULL);
+    describes("[{\"topology\":\"t\",\"tree\":{\"switches\":[{\"switch\":\"s0\",\"nodes\":\"n0\"}]}}]",
+              "s0>n0", NULL);
     struct weft_graph *graph = topo_read(
         "- topology: t\n  tree:\n    switches:\n    - switch: s0\n      nodes: n0\n      link_speed: 400\n");
     assert_string_equal(topo_attribute(graph, "s0", "link_speed"), "400");
