@@ -295,10 +295,20 @@ static enum weft_topo_format format_of(struct span line, int is_item)
                                           : WEFT_FORMAT_COUNT;
 }
 
+/* What a line is that may be of an object of Kubernetes: there what a file in it says does not count. */
+static void detect_line(struct span line, int is_object, int is_item, struct found *found)
+{
+    struct weft_span whole = {line.data, line.size};
+    found->other = is_object ? weft_topo_other_of_object(&whole) : weft_topo_other_line(whole);
+    if (!found->other && !is_object)
+        found->format = format_of(line, is_item);
+}
+
 static struct found detect_lines(struct span rest)
 {
     struct found found = {.format = WEFT_FORMAT_COUNT};
-    int is_item = 0;
+    int is_item = 0, is_object = 0;
+    size_t object = 0;
     for (size_t number = 0; rest.size; number++) {
         const char *end = memchr(rest.data, '\n', rest.size);
         struct span line = {rest.data, end ? (size_t)(end - rest.data) : rest.size};
@@ -309,12 +319,18 @@ static struct found detect_lines(struct span rest)
             continue;
         found.has_text = 1;
         found.line = number;
-        found.other = weft_topo_other_line((struct weft_span){line.data, line.size});
-        if (!found.other)
-            found.format = format_of(line, is_item);
+        if (!is_object && weft_topo_other_is_object((struct weft_span){line.data, line.size})) {
+            is_object = 1;
+            object = number;
+        }
+        detect_line(line, is_object, is_item, &found);
         is_item = is_dash(line);
         if (found.other || found.format != WEFT_FORMAT_COUNT)
-            break;
+            return found;
+    }
+    if (is_object) {
+        found.other = weft_topo_other_of_object(NULL);
+        found.line = object;
     }
     return found;
 }

@@ -7,6 +7,7 @@
 #define MACHINE "a machine from hwloc's XML: lstopo --of xml > FILE"
 #define NVLINK  "links between GPUs from the XML that NCCL writes: NCCL_TOPO_DUMP_FILE=FILE"
 #define NETWORK "the network from topology.conf, topology.yaml or what \"scontrol show topology\" prints"
+#define LABEL   "network.topology.nvidia.com/"
 #define PACKED  "it when it is unpacked"
 #define UTF_8   "text in ASCII or UTF-8"
 
@@ -42,16 +43,17 @@ static const struct pattern lines[] = {
     {BEGIN, "SlurmctldHost=", NULL, {"slurm.conf", NETWORK}},
     {BEGIN, "Configuration data as of", NULL, {"what \"scontrol show config\" prints", NETWORK}},
     {BEGIN, "PARTITION ", "NODELIST", {"what sinfo prints", NETWORK}},
-    {INSIDE,
-     "network.topology.nvidia.com/",
-     NULL,
-     {"labels that topograph gives to nodes of Kubernetes", NETWORK}},
+    {INSIDE, LABEL, NULL, {"labels that topograph gives to nodes of Kubernetes", NETWORK}},
     {INSIDE,
      "\"network_layers\"",
      NULL,
      {"what topograph's engine graph writes, with instances for hosts", NETWORK}},
     {WHOLE, "kind: ConfigMap", NULL, {"an object of Kubernetes around a file", "that file alone"}},
     {BEGIN, "\"kind\": \"ConfigMap\"", NULL, {"an object of Kubernetes around a file", "that file alone"}},
+    {BEGIN,
+     "{\"apiVersion\":",
+     "\"kind\":\"ConfigMap\"",
+     {"an object of Kubernetes around a file", "that file alone"}},
     {WHOLE, "kind: Node", NULL, {"a node of Kubernetes", NETWORK}},
     {BEGIN, "\"kind\": \"Node\"", NULL, {"a node of Kubernetes", NETWORK}},
     {BEGIN,
@@ -120,6 +122,21 @@ static const struct weft_topo_other *find(const struct pattern *patterns, size_t
 const struct weft_topo_other *weft_topo_other_line(struct weft_span line)
 {
     return find(lines, sizeof lines / sizeof *lines, trim(line));
+}
+
+int weft_topo_other_is_object(struct weft_span line)
+{
+    return weft_span_starts(line, "apiVersion:");
+}
+
+const struct weft_topo_other *weft_topo_other_of_object(const struct weft_span *line)
+{
+    static const struct weft_topo_other object = {"an object of Kubernetes",
+                                                  "the file or the topology in it alone"};
+    if (!line)
+        return &object;
+    struct weft_span text = trim(*line);
+    return weft_span_starts(text, "kind:") || has(text, LABEL) ? weft_topo_other_line(*line) : NULL;
 }
 
 const struct weft_topo_other *weft_topo_other_root(struct weft_span name)

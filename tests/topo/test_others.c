@@ -58,6 +58,20 @@ static void test_named(void **state)
          "file:5: this is what topograph's engine graph writes, with instances for hosts; " NETWORK},
         {"apiVersion: v1\nkind: ConfigMap\ndata:\n  topology.conf: |\n    SwitchName=s0 Nodes=n0\n",
          "file:2: this is an object of Kubernetes around a file; weft-topo reads that file alone"},
+        /* As kubectl prints it: by rising keys, with the file before the kind. */
+        {"apiVersion: v1\ndata:\n  topology.conf: |\n    SwitchName=s0 Nodes=n0\n    NodeName=n0\nkind: "
+         "ConfigMap\n"
+         "metadata:\n  name: slurm\n",
+         "file:6: this is an object of Kubernetes around a file; weft-topo reads that file alone"},
+        {"apiVersion: v1\ndata:\n  topology.yaml: |\n    - topology: t\nkind: ConfigMap\n",
+         "file:5: this is an object of Kubernetes around a file; weft-topo reads that file alone"},
+        {"{\"apiVersion\":\"v1\",\"data\":{\"topology.conf\":\"SwitchName=s0 "
+         "Nodes=n0\"},\"kind\":\"ConfigMap\"}\n",
+         "file:1: this is an object of Kubernetes around a file; weft-topo reads that file alone"},
+        {"apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Node\n",
+         "file:4: this is a node of Kubernetes; " NETWORK},
+        {"---\napiVersion: v1\nstringData:\n  topology.conf: SwitchName=s0 Nodes=n0\nkind: Secret\n",
+         "file:2: this is an object of Kubernetes; weft-topo reads the file or the topology in it alone"},
         {"{\n  \"schema\": 1,\n  \"program\": \"weft-topo\",\n",
          "file:3: this is what weft-topo prints with --format json; weft-topo reads what it was made from, "
          "or "
