@@ -187,7 +187,7 @@ static int read_place(const struct perf_options *options, const char *text, stru
     if (length == 0 || length >= sizeof place->kind || strspn(text, kind_letters) < length)
         return -1;
     snprintf(place->kind, sizeof place->kind, "%.*s", (int)length, text);
-    place->ordinal = 0;
+    place->ordinal = PERF_ORDINAL_OF_RANK;
     int is_kind = strcmp(place->kind, "malloc") != 0 && strcmp(place->kind, "weft") != 0;
     if (!(options->accepts & (is_kind ? PERF_TAKES_DEVICE : PERF_TAKES_MEMORY)))
         return -1;

@@ -217,6 +217,7 @@ int perf_options_parse(struct perf_options *options, const struct perf_accepts *
                                   .argv = argv};
     parsed.memory = accepts->flags & PERF_TAKES_MEMORY ? "malloc" : "host";
     snprintf(parsed.places[0].kind, sizeof parsed.places[0].kind, "%s", parsed.memory);
+    parsed.places[0].ordinal = PERF_ORDINAL_OF_RANK;
     parsed.place_count = 1;
     describe(&spellings);
     opterr = 0;

@@ -16,9 +16,10 @@
 /* Where a rank's buffers live: "malloc", "weft" (weft_mem_alloc), or a kind of devices and which of them. */
 struct perf_place {
     char kind[32];
-    int ordinal;
+    int ordinal; /* PERF_ORDINAL_OF_RANK: none was named */
 };
 
+enum { PERF_ORDINAL_OF_RANK = -1 };
 enum { PERF_OUT_OF_PLACE = 1, PERF_IN_PLACE = 2 };
 
 /* Exit statuses of weft-perf, as its man page lists them. */

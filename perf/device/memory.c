@@ -3,6 +3,7 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "comm/drive/context.h"
@@ -33,6 +34,21 @@ static int complain_absent(struct weft_devices *devices, const char *name)
     return -1;
 }
 
+/* Which of its host's ranks this is, as its launcher says; 0 where none does. weft-perf is one of them. */
+static int local_rank(void)
+{
+    static const char *const names[] = {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+                                        "SLURM_LOCALID"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = getenv(names[i]);
+        char *end;
+        long rank = value ? strtol(value, &end, 10) : -1;
+        if (rank >= 0 && rank < PERF_RANKS_MAX && end != value && !*end)
+            return (int)rank;
+    }
+    return 0;
+}
+
 int perf_device_open(struct perf_device *device, weft_context *context, const struct perf_place *place)
 {
     struct perf_device opened = {.ordinal = place->ordinal};
@@ -44,9 +60,11 @@ int perf_device_open(struct perf_device *device, weft_context *context, const st
     int count = ops->count(opened.kind->device);
     if (count < 0)
         return perf_device_complain(&opened, "counting devices", count);
-    if (place->ordinal >= count) {
+    if (opened.ordinal == PERF_ORDINAL_OF_RANK)
+        opened.ordinal = count > 0 ? local_rank() % count : 0;
+    if (opened.ordinal >= count) {
         fprintf(stderr, "weft-perf: --memory '%s:%d': the kind has %d devices here, counted from 0\n",
-                place->kind, place->ordinal, count);
+                place->kind, opened.ordinal, count);
         return -1;
     }
     int status = ops->queue_open(opened.kind->device, opened.ordinal, &opened.queue);

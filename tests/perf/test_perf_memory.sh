@@ -70,6 +70,25 @@ if [[ -f $plugin ]]; then
     # The simulated device computes element by element, and a sanitizer watches each.
     long=3M
     [[ -z ${WEFT_SANITIZER-} ]] || long=300K
+    # Which device a rank takes where none is named: by what its launcher says, and round where there are fewer.
+    takes() { # DEVICE MEMORY SETTINGS
+        local device=$1 memory=$2
+        shift 2
+        timeout -k 5 60 env RANK=0 WORLD_SIZE=1 WEFT_BOOTSTRAP_FILE="$work/meet" "$@" "$perf" reduce_local --memory "$memory" -n 1 \
+            -w 0 -b 4K -e 4K >"$work/out" 2>"$work/err" </dev/null
+        rc=$?
+        [[ $rc == 0 ]] && grep -q "^# Device $device " "$work/out" && ok "$memory of $*: $device" ||
+            bad "$memory of $* (status $rc): $(grep '^# Device' "$work/out")"
+    }
+    unset LOCAL_RANK OMPI_COMM_WORLD_LOCAL_RANK MPI_LOCALRANKID SLURM_LOCALID
+    takes sim:0 sim LOCAL_RANK=0 SLURM_LOCALID=1
+    takes sim:1 sim LOCAL_RANK=1
+    takes sim:0 sim LOCAL_RANK=2
+    takes sim:1 sim OMPI_COMM_WORLD_LOCAL_RANK=3
+    takes sim:1 sim MPI_LOCALRANKID=1
+    takes sim:1 sim SLURM_LOCALID=1
+    takes sim:0 sim LOCAL_RANK=one
+    takes sim:0 sim:0 LOCAL_RANK=1
     right sim,sim:1 allreduce 1 --ranks 2 -b $long -e $long -d bfloat16
     found sim,host 1 p2p-lat --ranks 2 -b 4K -e 4K
     found sim 9 overlap --ranks 2 --size 4K --delay 0
