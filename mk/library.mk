@@ -61,7 +61,7 @@ $(ARCHIVES): $(BUILD)/parts
 	$(call say,AR,$@)rm -f $@ && ar qcs $@ $(filter %.o,$^)
 
 # The library for others has one object, and no names but the public ones: a program's own functions may have any others.
-OBJCOPY := $(shell $(CC) -print-prog-name=objcopy)
+OBJCOPY ?= $(or $(shell $(CC) -print-prog-name=objcopy),objcopy)
 $(BUILD)/libweft.a: $(BUILD)/libweft-parts.a
 	$(call say,AR,$@)rm -f $@ && $(CC) -r -nostdlib -Wl,--whole-archive $< -Wl,--no-whole-archive -o $(BUILD)/weft.o && \
 		$(OBJCOPY) --localize-hidden $(BUILD)/weft.o && ar qcs $@ $(BUILD)/weft.o

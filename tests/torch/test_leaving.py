@@ -81,6 +81,10 @@ def whoever_is_missed_when_others_go_on_is_named(rank, size):
     program = """
         begin(seconds=10)
         dist.barrier()
+        here = dist.distributed_c10d._get_default_store()
+        here.add("here", 1)
+        while here.add("here", 0) < 3:  # nobody is in the barrier any more
+            time.sleep(0.01)
         if rank:
             os.kill(os.getpid(), signal.SIGKILL)
         try:

@@ -59,7 +59,7 @@ build() { # [NAME=VALUE...] -- [pip's...]: makes $work/wheels/*.whl
     while [[ $1 != -- ]]; do settings+=("$1") && shift; done
     shift
     # As pip is called by hand: Python writes what it compiles beside its sources.
-    env -u PYTHONDONTWRITEBYTECODE TORCH_WEFT_BUILD="$work/build" CC="$work/compiler" CXX="$work/compiler" "${settings[@]}" \
+    env -u PYTHONDONTWRITEBYTECODE TORCH_WEFT_BUILD="$work/build" CC="$work/compiler" CXX="$work/compiler" OBJCOPY=true "${settings[@]}" \
         "$home/bin/pip" wheel -v --no-cache-dir --no-build-isolation --no-deps --wheel-dir "$work/wheels" "$@" "$tree/bindings/torch"
 }
 # refused WORDS [NAME=VALUE...] -- [pip's...]: it fails, and says every one of the words, and makes no wheel.
