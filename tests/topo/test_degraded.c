@@ -33,10 +33,14 @@
     DOWN("2", "a02", "n2", host_2)                                                                           \
     UP("11", "200", "21", cable_1)                                                                           \
     UP("12", "200", "22", cable_2)                                                                           \
-    LEAF("200", "right") DOWN("1", "a03", "n3", host_3) DOWN("2", "a04", "n4", host_4)                       \
-        UP("21", "100", "11", cable_1) UP("22", "100", "12", cable_2) HOST("a01", "n1", "100", "1", host_1)  \
-            HOST("a02", "n2", "100", "2", host_2) HOST("a03", "n3", "200", "1", host_3)                      \
-                HOST("a04", "n4", "200", "2", host_4)
+    LEAF("200", "right")                                                                                     \
+    DOWN("1", "a03", "n3", host_3)                                                                           \
+    DOWN("2", "a04", "n4", host_4)                                                                           \
+    UP("21", "100", "11", cable_1)                                                                           \
+    UP("22", "100", "12", cable_2)                                                                           \
+    HOST("a01", "n1", "100", "1", host_1)                                                                    \
+    HOST("a02", "n2", "100", "2", host_2)                                                                    \
+    HOST("a03", "n3", "200", "1", host_3) HOST("a04", "n4", "200", "2", host_4)
 
 /* Hosts, two leaves, two spines, one core; `cable` is between leaves and spines. */
 #define TAPERED(host, cable, top)                                                                            \
@@ -44,12 +48,21 @@
     DOWN("1", "a01", "n1", host)                                                                             \
     UP("11", "300", "1", cable)                                                                              \
     UP("12", "400", "1", cable)                                                                              \
-    LEAF("200", "leaf2") DOWN("1", "a02", "n2", host) UP("11", "300", "2", cable)                            \
-        UP("12", "400", "2", cable) LEAF("300", "spine1") UP("1", "100", "11", cable)                        \
-            UP("2", "200", "11", cable) UP("5", "500", "1", top) LEAF("400", "spine2")                       \
-                UP("1", "100", "12", cable) UP("2", "200", "12", cable) UP("5", "500", "2", top)             \
-                    LEAF("500", "core") UP("1", "300", "5", top) UP("2", "400", "5", top)                    \
-                        HOST("a01", "n1", "100", "1", host) HOST("a02", "n2", "200", "1", host)
+    LEAF("200", "leaf2")                                                                                     \
+    DOWN("1", "a02", "n2", host)                                                                             \
+    UP("11", "300", "2", cable)                                                                              \
+    UP("12", "400", "2", cable)                                                                              \
+    LEAF("300", "spine1")                                                                                    \
+    UP("1", "100", "11", cable)                                                                              \
+    UP("2", "200", "11", cable)                                                                              \
+    UP("5", "500", "1", top)                                                                                 \
+    LEAF("400", "spine2")                                                                                    \
+    UP("1", "100", "12", cable)                                                                              \
+    UP("2", "200", "12", cable)                                                                              \
+    UP("5", "500", "2", top)                                                                                 \
+    LEAF("500", "core")                                                                                      \
+    UP("1", "300", "5", top)                                                                                 \
+    UP("2", "400", "5", top) HOST("a01", "n1", "100", "1", host) HOST("a02", "n2", "200", "1", host)
 
 /* Left and right, with three cables from each to a third switch; between them `cables`, which are told from the left. */
 #define TRIANGLE(host, cables_left, cables_right, rest)                                                      \

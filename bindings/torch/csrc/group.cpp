@@ -104,10 +104,9 @@ std::shared_ptr<Group> Group::meet(const std::string &settings, const c10::intru
         give_up(adapter, status, rank, name, weft_error_detail());
     try {
         status = await(work, adapter, name, look);
-    } catch (...) { // the meeting goes on without anybody who waits for it, until its deadline
+    } catch (...) { // the meeting goes on until its deadline, and has its work
         new auto(std::move(meeting));
         new auto(std::move(library));
-        weft_work_free(work);
         throw;
     }
     const std::string detail = status == WEFT_OK ? "" : weft_error_detail();
