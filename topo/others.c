@@ -14,7 +14,7 @@
 enum place { BEGIN, INSIDE, WHOLE };
 
 /* A line, blanks before it left out, that has `text` at its begin, anywhere or as all that it is, and `also`, where that is
- * told, anywhere. */
+ * given, anywhere. */
 struct pattern {
     enum place place;
     const char *text, *also;

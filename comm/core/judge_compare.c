@@ -17,8 +17,7 @@ static uint64_t value_of(const struct weft_call *call, enum field field)
 {
     switch (field) {
     case COLLECTIVE:
-        return (call->collective == WEFT_CALL_EXIT ? WEFT_CALL_DESTROY : call->collective) |
-               (uint64_t)call->unequal << 8;
+        return call->collective | (uint64_t)call->unequal << 8;
     case TYPE:
         return call->dtype;
     case REDUCTION:

@@ -157,3 +157,14 @@ uint64_t topo_uplink(const struct weft_graph *graph, const char *name)
 {
     return graph->edges[topo_named(graph, name)->parent_edge].bytes_per_s;
 }
+
+void topo_shows(const char *text, const char *format, const char *joins, const char *warning)
+{
+    struct weft_graph *graph = topo_read(text);
+    assert_string_equal(graph->format, format);
+    topo_leads(graph, joins);
+    assert_int_equal(graph->warning_count, warning != NULL);
+    if (warning)
+        assert_string_equal(graph->warnings[0], warning);
+    weft_graph_free(graph);
+}

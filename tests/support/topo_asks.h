@@ -36,6 +36,9 @@ uint32_t topo_child(const struct weft_graph *graph, uint32_t parent, const char 
 uint32_t topo_joins(const struct weft_graph *graph, uint32_t a, uint32_t b, struct weft_edge *edge);
 struct weft_edge topo_edge(const struct weft_graph *graph, const char *a, const char *b);
 
+/* The joins (topo_leads()) of a text that is taken for this format, and its only warning, NULL for none. */
+void topo_shows(const char *text, const char *format, const char *joins, const char *warning);
+
 /* All edges are a fabric's of which no more is known, and lead to a switch: "s2>s0 s2>s1 s0>n1", upper end first. */
 void topo_leads(const struct weft_graph *graph, const char *edges);
 

@@ -31,18 +31,25 @@ struct scene {
 
 static struct scene *scene; /* shared by the ranks */
 
-/* Runs a body on three ranks, over each transport; ends[r]: how rank r is to end. */
-static void each_transport(test_rank_function *body, const int ends[3])
+/* What three ranks do, and with which status each is to end. */
+struct ending {
+    const char *name;
+    test_rank_function *body;
+    int ends[3];
+};
+
+static void each_transport(void **state)
 {
+    const struct ending *ending = *state;
     scene = scene ? scene : test_ranks_shared(sizeof *scene);
     for (size_t t = 0; t < 2; t++) {
         int statuses[3];
         *scene = (struct scene){.transport = transports[t]};
-        test_ranks_fork_status(3, body, NULL, statuses);
+        test_ranks_fork_status(3, ending->body, NULL, statuses);
         for (int r = 0; r < 3; r++) {
-            if (!WIFEXITED(statuses[r]) || WEXITSTATUS(statuses[r]) != ends[r])
+            if (!WIFEXITED(statuses[r]) || WEXITSTATUS(statuses[r]) != ending->ends[r])
                 fail_msg("%s, rank %d: wait status 0x%x, expected exit status %d", transports[t], r,
-                         (unsigned)statuses[r], ends[r]);
+                         (unsigned)statuses[r], ending->ends[r]);
         }
     }
 }
@@ -98,6 +105,14 @@ static int talk(struct job *job, int rank)
     return 0;
 }
 
+static int end_well(struct job *job)
+{
+    CHECK_OK(weft_comm_get_error(job->comm));
+    CHECK_OK(weft_comm_destroy(job->comm));
+    CHECK_OK(weft_context_close(job->context));
+    return 0;
+}
+
 /* --- what fails */
 
 static int status_body(int rank, int ranks, void *arg)
@@ -113,18 +128,12 @@ static int status_body(int rank, int ranks, void *arg)
     return 0;
 }
 
-static void test_exit_status(void **state)
-{
-    (void)state;
-    each_transport(status_body, (const int[]){0, 3, 0});
-}
-
 /* Nobody hears of the end before there is one: who has started the ranks sees the first failure first. */
 static pid_t lives_on;
 static void linger(void)
 {
     if (getpid() == lives_on)
-        usleep(400000); /* of exit handlers; the others are to wait for it, so they cannot end before */
+        usleep(1500000); /* of exit handlers; the others are to wait for it, so they cannot end before */
 }
 
 static int order_body(int rank, int ranks, void *arg)
@@ -140,16 +149,10 @@ static int order_body(int rank, int ranks, void *arg)
     int fd = (int)syscall(SYS_pidfd_open, scene->pids[1], 0);
     struct pollfd polled = {.fd = fd, .events = POLLIN};
     /* The system closes connections a moment before it says that a process is over. */
-    CHECK(fd < 0 || poll(&polled, 1, 100) == 1);
+    CHECK(fd < 0 || poll(&polled, 1, 1000) == 1);
     CHECK(has("rank 1 on host") && has("its program has ended with exit status 1"));
     job_close(&job);
     return 0;
-}
-
-static void test_order(void **state)
-{
-    (void)state;
-    each_transport(order_body, (const int[]){0, 1, 0});
 }
 
 static int abrupt_body(int rank, int ranks, void *arg)
@@ -163,12 +166,6 @@ static int abrupt_body(int rank, int ranks, void *arg)
     CHECK(has("rank 1 on host") && has("died"));
     job_close(&job);
     return 0;
-}
-
-static void test_abrupt(void **state)
-{
-    (void)state;
-    each_transport(abrupt_body, (const int[]){0, 0, 0});
 }
 
 static int said_body(int rank, int ranks, void *arg)
@@ -186,12 +183,6 @@ static int said_body(int rank, int ranks, void *arg)
     return 0;
 }
 
-static void test_said(void **state)
-{
-    (void)state;
-    each_transport(said_body, (const int[]){0, 0, 4});
-}
-
 /* --- what does not */
 
 static int leave_body(int rank, int ranks, void *arg)
@@ -203,16 +194,7 @@ static int leave_body(int rank, int ranks, void *arg)
         exit(0);
     CHECK(await_end(0) == 0);
     CHECK(talk(&job, rank) == 0);
-    CHECK_OK(weft_comm_get_error(job.comm));
-    CHECK_OK(weft_comm_destroy(job.comm));
-    CHECK_OK(weft_context_close(job.context));
-    return 0;
-}
-
-static void test_leave(void **state)
-{
-    (void)state;
-    each_transport(leave_body, (const int[]){0, 0, 0});
+    return end_well(&job);
 }
 
 /* Who needs it hears of it, and that message alone ends. */
@@ -235,15 +217,7 @@ static int needed_body(int rank, int ranks, void *arg)
         CHECK(has("rank 0 on host") && has("has left: its program has ended"));
     }
     CHECK(talk(&job, rank) == 0);
-    CHECK_OK(weft_comm_destroy(job.comm));
-    CHECK_OK(weft_context_close(job.context));
-    return 0;
-}
-
-static void test_needed(void **state)
-{
-    (void)state;
-    each_transport(needed_body, (const int[]){0, 0, 0});
+    return end_well(&job);
 }
 
 static int collective_body(int rank, int ranks, void *arg)
@@ -261,12 +235,6 @@ static int collective_body(int rank, int ranks, void *arg)
     return 0;
 }
 
-static void test_collective(void **state)
-{
-    (void)state;
-    each_transport(collective_body, (const int[]){0, 0, 0});
-}
-
 /* Also where they are in it before it is known that it will not come. */
 static int early_body(int rank, int ranks, void *arg)
 {
@@ -280,12 +248,6 @@ static int early_body(int rank, int ranks, void *arg)
     CHECK(has("rank 0 on host") && has("has left: its program has ended"));
     job_close(&job);
     return 0;
-}
-
-static void test_early(void **state)
-{
-    (void)state;
-    each_transport(early_body, (const int[]){0, 0, 0});
 }
 
 /* The last of them asks for an answer, which is for nobody by then, and this rank may never have connected to the sender. */
@@ -308,16 +270,7 @@ static int many_body(int rank, int ranks, void *arg)
     if (rank == 0)
         exit(0);
     CHECK(talk(&job, rank) == 0);
-    CHECK_OK(weft_comm_get_error(job.comm));
-    CHECK_OK(weft_comm_destroy(job.comm));
-    CHECK_OK(weft_context_close(job.context));
-    return 0;
-}
-
-static void test_many(void **state)
-{
-    (void)state;
-    each_transport(many_body, (const int[]){0, 0, 0});
+    return end_well(&job);
 }
 
 /* What it has sent is received after its end, and a rank that is waited for has not left before it has come. */
@@ -338,15 +291,7 @@ static int given_body(int rank, int ranks, void *arg)
         CHECK_BITS(bytes[0] == 0x3d && bytes[999] == 0x3d);
     }
     CHECK(talk(&job, rank) == 0);
-    CHECK_OK(weft_comm_destroy(job.comm));
-    CHECK_OK(weft_context_close(job.context));
-    return 0;
-}
-
-static void test_given(void **state)
-{
-    (void)state;
-    each_transport(given_body, (const int[]){0, 0, 0});
+    return end_well(&job);
 }
 
 /* All of them end so, one of them by destroying it. */
@@ -362,12 +307,6 @@ static int all_body(int rank, int ranks, void *arg)
     exit(0);
 }
 
-static void test_all(void **state)
-{
-    (void)state;
-    each_transport(all_body, (const int[]){0, 0, 0});
-}
-
 /* A child's end is not the rank's. */
 static int child_body(int rank, int ranks, void *arg)
 {
@@ -381,15 +320,7 @@ static int child_body(int rank, int ranks, void *arg)
     CHECK(waitpid(child, &status, 0) == child);
     CHECK(WIFEXITED(status));
     CHECK_OK(call_all(&job));
-    CHECK_OK(weft_comm_destroy(job.comm));
-    CHECK_OK(weft_context_close(job.context));
-    return 0;
-}
-
-static void test_child(void **state)
-{
-    (void)state;
-    each_transport(child_body, (const int[]){0, 0, 0});
+    return end_well(&job);
 }
 
 /* A program's own handler destroys it after weft's has run. */
@@ -408,20 +339,27 @@ static int late_body(int rank, int ranks, void *arg)
     exit(rank == 2 ? 6 : 0);
 }
 
-static void test_late(void **state)
-{
-    (void)state;
-    each_transport(late_body, (const int[]){0, 0, 6});
-}
+static struct ending endings[] = {
+    {"test_exit_status", status_body, {0, 3, 0}},
+    {"test_order", order_body, {0, 1, 0}},
+    {"test_abrupt", abrupt_body, {0, 0, 0}},
+    {"test_said", said_body, {0, 0, 4}},
+    {"test_leave", leave_body, {0, 0, 0}},
+    {"test_needed", needed_body, {0, 0, 0}},
+    {"test_collective", collective_body, {0, 0, 0}},
+    {"test_given", given_body, {0, 0, 0}},
+    {"test_all", all_body, {0, 0, 0}},
+    {"test_child", child_body, {0, 0, 0}},
+    {"test_late", late_body, {0, 0, 6}},
+    {"test_early", early_body, {0, 0, 0}},
+    {"test_many", many_body, {0, 0, 0}},
+};
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exit_status), cmocka_unit_test(test_order), cmocka_unit_test(test_abrupt),
-        cmocka_unit_test(test_said),        cmocka_unit_test(test_leave), cmocka_unit_test(test_needed),
-        cmocka_unit_test(test_collective),  cmocka_unit_test(test_given), cmocka_unit_test(test_all),
-        cmocka_unit_test(test_child),       cmocka_unit_test(test_late),  cmocka_unit_test(test_early),
-        cmocka_unit_test(test_many),
-    };
+    enum { COUNT = sizeof endings / sizeof *endings };
+    struct CMUnitTest tests[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        tests[i] = (struct CMUnitTest){endings[i].name, each_transport, NULL, NULL, &endings[i]};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

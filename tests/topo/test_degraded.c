@@ -64,7 +64,7 @@
     UP("1", "300", "5", top)                                                                                 \
     UP("2", "400", "5", top) HOST("a01", "n1", "100", "1", host) HOST("a02", "n2", "200", "1", host)
 
-/* Left and right, with three cables from each to a third switch; between them `cables`, which are told from the left. */
+/* Left and right, with three cables from each to a third switch; between them `cables`, which are described from the left. */
 #define TRIANGLE(host, cables_left, cables_right, rest)                                                      \
     LEAF("100", "left")                                                                                      \
     DOWN("9", "a01", "n1", host)                                                                             \
@@ -153,7 +153,7 @@ static void test_witnesses(void **state)
         {TRIANGLE_OF("4xEDR", ONE("2xDDR"), "4xEDR"), {WEFT_DEGRADED_SWITCHES}, 12500000000},
         {FABRIC("2xDDR", "4xEDR", "4xEDR", "4xEDR", "4xEDR", "4xEDR"), {WEFT_DEGRADED_ADAPTER}, 12500000000},
         {FABRIC("4xEDR", "4xEDR", "4xEDR", "4xEDR", "2xDDR", "4xEDR"), {WEFT_DEGRADED_TRUNK}, 12500000000},
-        /* Only the lanes tell: the adapters are slow all over. */
+        /* Only the lanes show it: the adapters are slow all over. */
         {FABRIC("1xHDR", "2xEDR", "2xEDR", "2xEDR", "4xEDR", "4xEDR"), {WEFT_DEGRADED_LANE}, 25000000000},
         /* Alike: slow adapters, slow everything, one lane everywhere. */
         {FABRIC("4xEDR", "4xEDR", "4xEDR", "4xEDR", "4xEDR", "4xEDR"), {WEFT_DEGRADED_NOT}, 0},
@@ -174,7 +174,7 @@ static void test_witnesses(void **state)
         {TAPERED("4xNDR", "2xHDR", "4xNDR"), {WEFT_DEGRADED_NOT}, 0},
         /* Only one of the two switches is seen to do more. */
         {FABRIC("4xHDR", "4xHDR", "4xEDR", "4xEDR", "4xEDR", "4xEDR"), {WEFT_DEGRADED_NOT}, 0},
-        /* A rate that is not told. */
+        /* A rate that is not known. */
         {FABRIC("4xEDR", "4xEDR", "4xEDR", "4xEDR", "4xODD", "4xEDR"), {WEFT_DEGRADED_NOT}, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -199,7 +199,7 @@ static void test_witnesses(void **state)
     }
 }
 
-/* A card with fewer lanes than it and its slot have, as discovery tells. */
+/* A card with fewer lanes than it and its slot have, as discovery says. */
 static void test_slot(void **state)
 {
     (void)state;

@@ -133,7 +133,7 @@ static void test_bad_nodes(void **state)
             "file:1: the line ends, expected # and the node's description in quotes");
     refuses("Switch\t65 \"S-0000000000000100\" # \"leaf\n",
             "file:1: found \" \"leaf\", expected the node's description in quotes");
-    refuses(LEAF_HEAD LEAF_HEAD, "file:10: \"S-0000000000000100\" was told of in line 5 already");
+    refuses(LEAF_HEAD LEAF_HEAD, "file:10: \"S-0000000000000100\" is in line 5 already");
 }
 
 static void test_bad_ports(void **state)
@@ -144,8 +144,7 @@ static void test_bad_ports(void **state)
     refuses_changed("\n[2]\t\"H-", "\nvendid=0x1\n[2]\t\"H-",
                     "file:13: a port's line without a node's (Switch, Ca, Rt) before it");
     refuses_changed("[34]", "[66]", "file:15: port 66 of \"S-0000000000000100\", which has 65");
-    refuses_changed("[34]", "[33]",
-                    "file:15: port 33 of \"S-0000000000000100\" was told of in line 14 already");
+    refuses_changed("[34]", "[33]", "file:15: port 33 of \"S-0000000000000100\" is in line 14 already");
     refuses_changed("[1]\t\"H-0000000000000a10\"", "[0]\t\"H-0000000000000a10\"",
                     "file:11: found \"[0]?\"H-0000000000000a10\"[1](a11) ??# \"n1 mlx5_0\" lid 21 4xND\", "
                     "expected a port's number in brackets, from 1 to 254");

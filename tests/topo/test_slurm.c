@@ -218,7 +218,7 @@ static void test_bad_addresses(void **state)
     refuses("s0.n[1-2]\n",
             "file:1: the name \"n[1-2]\" has a blank, bracket, comma or control character in it");
     refuses("s[0-.n1\n", "file:1: \"s[0-\" has a bracket that is not closed");
-    refuses("# nothing\n\n", "file: tells of no switch and no node");
+    refuses("# nothing\n\n", "file: has no switch and no node");
     topo_refuses(weft_read_slurm, "s0.n\0001\n", 8, "file:1: a zero byte, expected text");
 }
 
@@ -296,9 +296,9 @@ static void test_bad_conf(void **state)
             "file:1: a second list of what is below a switch in \"Nodes\", expected either Nodes= or "
             "Switches=, once");
     refuses("SwitchName=s0 Nodes=n1\n\nSwitchName=s0 Nodes=n2\n",
-            "file:3: switch \"s0\" was told of in line 1 already");
+            "file:3: switch \"s0\" is in line 1 already");
     refuses("SwitchName=s0 Nodes=n1\nSwitchName=s1 Switches=s[0,7]\n",
-            "file:2: switch \"s7\" is below another, but no line SwitchName= tells of it");
+            "file:2: switch \"s7\" is below another, but no line SwitchName= names it");
     refuses("SwitchName=s0 Switches=s1\nSwitchName=s1 Switches=s2\nSwitchName=s2 Switches=s1\n",
             "file:2: switch \"s2\" stands below itself, by way of \"s1\"");
     refuses("SwitchName=s0 Switches=s0\n", "file:1: switch \"s0\" stands below itself");

@@ -12,16 +12,9 @@
 #include "tests/support/topo_asks.h"
 #include <weft/weft.h>
 
-/* The joins of a text that is taken for Slurm's, and its only warning, NULL for none. */
 static void shows(const char *text, const char *joins, const char *warning)
 {
-    struct weft_graph *graph = topo_read(text);
-    assert_string_equal(graph->format, "Slurm");
-    topo_leads(graph, joins);
-    assert_int_equal(graph->warning_count, warning != NULL);
-    if (warning)
-        assert_string_equal(graph->warnings[0], warning);
-    weft_graph_free(graph);
+    topo_shows(text, "Slurm", joins, warning);
 }
 
 /* The nodes of a switch above others are those of these: they hang there alone. */
@@ -54,14 +47,14 @@ static void test_part_of_tree(void **state)
     topo_leads(graph, "s0>n0 s0>n1 s3>s2 s3>s4 s3>n3 s3>n4 s2>s0 s2>s1 s2>n2");
     assert_int_equal(graph->warning_count, 4);
     assert_string_equal(graph->warnings[0],
-                        "file:2: switch \"s4\" is below another, but no line SwitchName= tells of it");
+                        "file:2: switch \"s4\" is below another, but no line SwitchName= names it");
     assert_string_equal(graph->warnings[1],
-                        "file:3: switch \"s1\" is below another, but no line SwitchName= tells of it");
+                        "file:3: switch \"s1\" is below another, but no line SwitchName= names it");
     assert_string_equal(graph->warnings[2],
-                        "file:3: no line tells on which switch below \"s2\" 1 of its nodes "
+                        "file:3: no line says on which switch below \"s2\" 1 of its nodes "
                         "hang: they are taken to hang on that one");
     assert_string_equal(graph->warnings[3],
-                        "file:2: no line tells on which switch below \"s3\" 2 of its nodes "
+                        "file:2: no line says on which switch below \"s3\" 2 of its nodes "
                         "hang: they are taken to hang on that one");
     weft_graph_free(graph);
 }
@@ -125,9 +118,9 @@ static void test_bad(void **state)
     topo_fails("SwitchName=s0 Level=0 LinkSpeed=1 Nodes=n[0-\n",
                "file:1: \"n[0-\" has a bracket that is not closed");
     topo_fails("SwitchName=s0 Level=0 Nodes=n0\nSwitchName=s0 Level=0 Nodes=n1\n",
-               "file:2: switch \"s0\" was told of in line 1 already");
+               "file:2: switch \"s0\" is in line 1 already");
     topo_fails("SwitchName=s0 Level=1 Nodes=n0 Switches=s0\n", "file:1: switch \"s0\" stands below itself");
-    topo_fails("AggregatedBlock=b[0-1] BlockIndex=2 Nodes=n[0-3]\n", "file: tells of no switch and no node");
+    topo_fails("AggregatedBlock=b[0-1] BlockIndex=2 Nodes=n[0-3]\n", "file: has no switch and no node");
 }
 
 int main(void)

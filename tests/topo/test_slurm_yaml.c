@@ -12,16 +12,9 @@
 #include "tests/support/topo_asks.h"
 #include <weft/weft.h>
 
-/* The joins of a text that is taken for topology.yaml, and its only warning, NULL for none. */
 static void describes(const char *text, const char *joins, const char *warning)
 {
-    struct weft_graph *graph = topo_read(text);
-    assert_string_equal(graph->format, "Slurm YAML");
-    topo_leads(graph, joins);
-    assert_int_equal(graph->warning_count, warning != NULL);
-    if (warning)
-        assert_string_equal(graph->warnings[0], warning);
-    weft_graph_free(graph);
+    topo_shows(text, "Slurm YAML", joins, warning);
 }
 
 static void test_tree(void **state)
@@ -94,16 +87,15 @@ static void test_which(void **state)
     describes(text, "s0>n1", NULL);
     snprintf(text, sizeof text, "- topology: a\n  flat: true\n  cluster_default: true\n- topology: b\n%s",
              two);
-    describes(
-        text, "s0>n1",
-        "file:4: topology \"b\" is read, as \"a\", the cluster's default, tells of no switch and no block");
+    describes(text, "s0>n1",
+              "file:4: topology \"b\" is read, as \"a\", the cluster's default, has no switch and no block");
 }
 
 static void test_bad(void **state)
 {
     (void)state;
     topo_fails("- topology: a\n  flat: true\n- topology: b\n  ring: {rings: []}\n",
-               "file:1: no topology in it tells of switches or blocks, expected tree: or block:");
+               "file:1: no topology in it has switches or blocks, expected tree: or block:");
     topo_fails("- tree:\n    switches: []\n",
                "file:1: a topology without its name, expected \"topology: NAME\"");
     topo_fails("- topology: a\n- b\n",
@@ -130,10 +122,10 @@ static void test_bad(void **state)
     topo_fails("- topology: a\n  tree:\n    switches:\n    - switch: s0\n      ports: [1]\n",
                "file:5: the key \"ports\" in a switch, expected switch, nodes or children");
     topo_fails("- topology: a\n  tree:\n    switches:\n    - switch: s0\n      nodes: n0\n    - switch: s0\n",
-               "file:6: switch \"s0\" was told of in line 4 already");
+               "file:6: switch \"s0\" is in line 4 already");
     topo_fails("- topology: a\n  tree:\n    switches:\n    - switch: s0\n      children: s1\n",
-               "file:5: switch \"s1\" is below another, but no \"- switch:\" tells of it");
-    topo_fails("- topology: a\n  tree:\n    switches: []\n", "file: tells of no switch and no node");
+               "file:5: switch \"s1\" is below another, but no \"- switch:\" names it");
+    topo_fails("- topology: a\n  tree:\n    switches: []\n", "file: has no switch and no node");
 }
 
 int main(void)

@@ -141,7 +141,7 @@ static void test_bad_models(void **state)
     (void)state;
     refuses("", "file: no mapping at the top, expected switches: or blocks:");
     refuses("- a\n", "file: no mapping at the top, expected switches: or blocks:");
-    refuses("switches:\n", "file: tells of no switch and no node");
+    refuses("switches:\n", "file: has no switch and no node");
     refuses("switches:\n  s0:\nracks:\n- a\n",
             "file:3: the key \"racks\" in the topology, expected switches, blocks, capacity_blocks or nodes");
     refuses("switches: s0\n", "file:1: switches is text, expected a mapping or a list");
@@ -174,7 +174,7 @@ static void test_bad_models(void **state)
 static void test_contradictions(void **state)
 {
     (void)state;
-    refuses("switches:\n- name: s0\n- name: s0\n", "file:3: switch \"s0\" was told of in line 2 already");
+    refuses("switches:\n- name: s0\n- name: s0\n", "file:3: switch \"s0\" is in line 2 already");
     refuses("switches:\n  s0: {nodes: [n1]}\n  s1: {nodes: [n1]}\n",
             "file:3: node \"n1\" hangs on two switches, \"s0\" and \"s1\"");
     refuses("blocks:\n- {switch: s0, nodes: [n1]}\n- {switch: s1, nodes: [n1]}\n",

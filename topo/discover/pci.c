@@ -17,7 +17,7 @@
 #define DEVICES   "/sys/bus/pci/devices"
 #define LANES_MAX 32
 
-/* The highest speed of a function, 0 where it is not told. */
+/* The highest speed of a function, 0 where it is not known. */
 static double highest_speed(const char *root, const char *pci, char text[WEFT_SYSFS_LINE_MAX])
 {
     double speed;
@@ -27,7 +27,7 @@ static double highest_speed(const char *root, const char *pci, char text[WEFT_SY
     return speed;
 }
 
-/* 0 where it is not told. */
+/* 0 where it is not known. */
 static unsigned most_lanes(const char *root, const char *pci)
 {
     int64_t most = weft_sysfs_number(root, 0, DEVICES "/%s/max_link_width", pci);

@@ -36,12 +36,12 @@ struct weft_ibnet_port {
     uint32_t line;
     uint8_t number, peer_number;
     uint8_t done;   /* its cable is in the graph */
-    uint8_t lanes;  /* as its speed says; 0: not told or not understood */
+    uint8_t lanes;  /* as its speed says; 0: not given or not understood */
     uint32_t place; /* ADAPTER: its PORT in the graph */
     uint32_t lid;   /* ADAPTER: its own, 0: not told */
     uint32_t peer_lid;
     uint64_t guid, peer_guid; /* of the ports; 0: not told */
-    uint64_t bytes_per_s;     /* 0: not told or not understood */
+    uint64_t bytes_per_s;     /* 0: not given or not understood */
     struct weft_span speed;   /* 4xNDR */
     struct weft_span peer_key, peer_description;
 };

@@ -39,8 +39,8 @@ int weft_ibnet_add_node(struct weft_ibnet *net, struct weft_span key, uint32_t l
     if (status)
         return status;
     if (*node != net->node_count)
-        return weft_read_fail(net->text, line, "\"%.*s\" was told of in line %u already",
-                              WEFT_SPAN_SHOWN(key), net->nodes[*node].line);
+        return weft_read_fail(net->text, line, "\"%.*s\" is in line %u already", WEFT_SPAN_SHOWN(key),
+                              net->nodes[*node].line);
     net->nodes[net->node_count++] = made;
     return 0;
 }

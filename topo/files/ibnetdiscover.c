@@ -203,7 +203,7 @@ static int add_port(struct weft_ibnet *net, const struct weft_ibnet_port *port)
         at--;
     }
     if (at > node->ports_first && net->ports[at - 1].number == port->number)
-        return weft_read_fail(net->text, port->line, "port %u of \"%.*s\" was told of in line %u already",
+        return weft_read_fail(net->text, port->line, "port %u of \"%.*s\" is in line %u already",
                               port->number, WEFT_SPAN_SHOWN(node->key), net->ports[at - 1].line);
     net->ports[at] = *port;
     net->port_count++;

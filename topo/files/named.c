@@ -193,7 +193,7 @@ static int check_circles(const struct weft_named *named, uint32_t *room)
 int weft_named_finish(struct weft_named *named)
 {
     if (!named->count)
-        return weft_read_fail(named->text, 0, "tells of no switch and no node");
+        return weft_read_fail(named->text, 0, "has no switch and no node");
     drop_repeated(named);
     uint32_t *room = calloc(named->count, 3 * sizeof *room);
     if (!room)

@@ -14,7 +14,7 @@ struct weft_named_node {
     uint32_t node; /* in the graph */
     uint32_t line; /* where it was first named */
     uint8_t is_host;
-    uint32_t given;         /* for the reader: the line that tells of it in full, 0 at first */
+    uint32_t given;         /* for the reader: the line that names it in full, 0 at first */
     uint32_t place;         /* for the reader: what it hangs on, 0 at first */
     struct weft_span words; /* for the reader: what was told, empty at first */
 };

@@ -15,7 +15,7 @@
  *     SwitchName=s2 Level=1 LinkSpeed=1 Nodes=n[0-7] Switches=s[0-1]
  *     AggregatedBlock=b[0-1] BlockIndex=2 Nodes=n[0-35] BlockSize=36
  *     RingName=r0 Nodes=n[0-7] RingSize=8               TorusName=t0 Dims=4x4x4 Nodes=n[0-63]
- * Level tells them from topology.conf: the nodes of a switch with switches below it are those of these, and where a node or
+ * Level is what topology.conf has not: the nodes of a switch with switches below it are those of these, and where a node or
  * a switch was asked for, lines are missing. A ring and a torus are sets of nodes like a block. How Slurm plans with blocks
  * (BlockSizes, AggregatedBlock) is passed over.
  *

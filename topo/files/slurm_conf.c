@@ -85,7 +85,7 @@ static int read_setting(struct weft_slurm_conf *conf, struct weft_span key, stru
             return 0;
     }
     if (conf->kind && weft_span_is_any_case(key, "placementdims")) {
-        conf->is_placement = 1; /* of a torus that has been told of */
+        conf->is_placement = 1; /* of a torus that has been read */
         return 0;
     }
     return fail(conf, "an unknown setting", key, "Nodes, Switches or LinkSpeed");
@@ -130,7 +130,7 @@ static int begin_record(struct weft_slurm_conf *conf, struct weft_span key, stru
     if (is_name(key, &conf->kind))
         conf->record = WEFT_SLURM_SWITCH;
     else if (weft_span_is_any_case(key, "blocksizes") || weft_span_is_any_case(key, "aggregatedblock"))
-        conf->record = WEFT_SLURM_IGNORED; /* how Slurm plans with blocks, which are told of themselves */
+        conf->record = WEFT_SLURM_IGNORED; /* how Slurm plans with blocks, which have lines of their own */
     else
         return fail(conf, "a line begins with", key, "SwitchName=, BlockName=, BlockSizes= or an address");
     return 0;

@@ -24,7 +24,7 @@ int weft_slurm_net_begin(struct weft_slurm_net *net, struct weft_span name, cons
         return status;
     struct weft_named_node *node = &named->nodes[net->upper];
     if (node->given)
-        return weft_read_fail(named->text, line, "switch \"%.*s\" was told of in line %u already",
+        return weft_read_fail(named->text, line, "switch \"%.*s\" is in line %u already",
                               WEFT_SPAN_SHOWN(name), node->given);
     node->given = (uint32_t)line;
     net->has_switches = 1;
@@ -76,7 +76,7 @@ int weft_slurm_net_end(struct weft_slurm_net *net, size_t line)
                                        name_of(net, net->upper));
 }
 
-/* One that hangs on a switch that was told of stays there, and is not counted again. */
+/* One that hangs on a switch that has a line stays there, and is not counted again. */
 static int take_rest(void *arg, struct weft_span name)
 {
     struct weft_slurm_net *net = arg;
@@ -120,7 +120,7 @@ static int take_lists(struct weft_slurm_net *net)
         if (!status && net->below)
             status =
                 weft_read_warn(net->named->text, net->named->graph, list->line,
-                               "no line tells on which switch below \"%s\" %u of its nodes hang: they are "
+                               "no line says on which switch below \"%s\" %u of its nodes hang: they are "
                                "taken to hang on that one",
                                name_of(net, list->upper), net->below);
     }
@@ -132,7 +132,7 @@ int weft_slurm_net_finish(struct weft_slurm_net *net)
     const struct weft_named *named = net->named;
     for (uint32_t i = 0; i < named->count && net->has_switches; i++) {
         const struct weft_named_node *node = &named->nodes[i];
-        static const char unnamed[] = "switch \"%s\" is below another, but no %s tells of it";
+        static const char unnamed[] = "switch \"%s\" is below another, but no %s names it";
         if (node->is_host || node->given)
             continue;
         if (!net->is_shown)

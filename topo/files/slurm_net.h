@@ -2,7 +2,7 @@
 /* The switches of Slurm's topology, however they are written: what topology.conf, scontrol and topology.yaml share.
  *
  * A switch is begun with its name, is given what is below it, and is ended. As in Slurm one that has neither nodes nor
- * switches is read: a warning says so. Told by a file of settings, a switch that is only named below another is an error;
+ * switches is read: a warning says so. In a file of settings, a switch that is only named below another is an error;
  * where the text is what scontrol prints, which may be a part of the whole, it is a warning, and nodes that are named by
  * a switch further up alone hang on that one. Threads: one.
  */

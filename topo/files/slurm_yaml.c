@@ -11,7 +11,7 @@
  *         - switch: s0                       - topology: plain
  *           nodes: n[0-3]                      flat: true
  *
- * They may tell of the same nodes in different ways, with the same names for other switches, and so one of them is read: the
+ * They may have the same nodes in different ways, with the same names for other switches, and so one of them is read: the
  * first one that says cluster_default: true, or where none does or that one says nothing of switches and blocks, the
  * first that does. topograph has written clusterDefault. A warning says which, where another is passed over that says something too. How Slurm plans with
  * blocks (block_sizes) is passed over as in topology.conf; so are kinds of topologies that are not known here.
@@ -192,11 +192,10 @@ static int warn_of_choice(struct reader *r)
     int is_default = r->first_default == r->chosen;
     if (r->first_default != NONE && !is_default) {
         other = name_of(r, r->first_default);
-        return weft_read_warn(
-            r->text, r->named.graph, line,
-            "topology \"%.*s\" is read, as \"%.*s\", the cluster's default, tells of no switch "
-            "and no block",
-            WEFT_SPAN_SHOWN(name), WEFT_SPAN_SHOWN(other));
+        return weft_read_warn(r->text, r->named.graph, line,
+                              "topology \"%.*s\" is read, as \"%.*s\", the cluster's default, has no switch "
+                              "and no block",
+                              WEFT_SPAN_SHOWN(name), WEFT_SPAN_SHOWN(other));
     }
     if (r->candidates == 1)
         return 0;
@@ -217,7 +216,7 @@ static int read_list(struct reader *r)
         return status;
     if (r->chosen == NONE)
         return weft_read_fail(r->text, at(r, 0)->line,
-                              "no topology in it tells of switches or blocks, expected tree: or block:");
+                              "no topology in it has switches or blocks, expected tree: or block:");
     status = warn_of_choice(r);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !status; i++)
         status = read_kind(r, &kinds[i], r->chosen);

@@ -274,7 +274,7 @@ static int read_switch(struct reader *r, uint32_t body, struct weft_span name, s
     r->upper = upper;
     r->block = WEFT_YAML_NONE;
     if (r->named.nodes[upper].given)
-        return weft_read_fail(r->named.text, line, "switch \"%.*s\" was told of in line %u already",
+        return weft_read_fail(r->named.text, line, "switch \"%.*s\" is in line %u already",
                               WEFT_SPAN_SHOWN(name), r->named.nodes[upper].given);
     r->named.nodes[upper].given = (uint32_t)line;
     if (is_empty(r, body))

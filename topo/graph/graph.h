@@ -128,7 +128,7 @@ struct weft_edge {
     uint32_t a, b;
     uint8_t kind;  /* enum weft_edge_kind */
     uint8_t flags; /* enum weft_edge_flags */
-    uint8_t lanes; /* FABRIC: of one link of InfiniBand, 1 to 12; 0: not told */
+    uint8_t lanes; /* FABRIC: of one link of InfiniBand, 1 to 12; 0: not known */
     uint8_t reserved;
     uint32_t links;
     uint64_t bytes_per_s; /* of one link (all, where their number is unknown), per direction; 0 unknown */

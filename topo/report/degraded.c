@@ -24,7 +24,7 @@ struct search {
     const struct weft_graph *graph;
     uint64_t *fastest; /* per node: its fastest cable */
     uint64_t
-        *usual; /* per switch: more than half of its cables to switches are this fast; 0: none is told of */
+        *usual; /* per switch: more than half of its cables to switches are this fast; 0: none is known */
     struct make *makes;
     uint32_t make_count, make_room;
     unsigned lanes_most;
@@ -44,14 +44,14 @@ static int is_switch(const struct weft_graph *graph, uint32_t node)
     return graph->nodes[node].kind == WEFT_NODE_SWITCH;
 }
 
-/* A cable that carries, of which the rate of one link is told. */
+/* A cable that carries, of which the rate of one link is known. */
 static int has_rate(const struct weft_edge *edge)
 {
     return edge->kind == WEFT_EDGE_FABRIC && weft_edge_carries(edge) && edge->bytes_per_s &&
            !(edge->flags & WEFT_EDGE_LINKS_UNKNOWN);
 }
 
-/* What the adapter at a cable's end is like; 0: one that is not told of. */
+/* What the adapter at a cable's end is like; 0: one that is not known. */
 static int make_of(const struct weft_graph *graph, uint32_t end, struct make *make)
 {
     uint32_t nic = weft_graph_above(graph, end, WEFT_NODE_NIC);

@@ -14,7 +14,7 @@
  * Two lanes are not named where a lane is as fast as one of a cable of four, or HDR and faster: ports are split on purpose. So
  * one of four lanes that was trained at two is not found, unless its lanes are slower besides.
  * In a network that is the same everywhere nothing is degraded, however slow. Cables that are down are not named: they
- * are shown as down. Nor is a rate that is not told.
+ * are shown as down. Nor is a rate that is not known.
  *
  * Time: of a cable, linear in the cables of the switch at its end that has fewer; of a switch, to sort its cables.
  */

@@ -51,10 +51,11 @@ template <typename Call> static auto without_python(Call call)
 static bool wait(Work &work, std::chrono::milliseconds timeout)
 {
     const auto since = Operation::Clock::now();
-    while (!without_python([&] { return work.wait_part(timeout, since, BETWEEN_LOOKS); }))
+    while (
+        !without_python([&] { return work.wait_part(timeout, since, BETWEEN_LOOKS) && work.wait(timeout); }))
         if (PyErr_CheckSignals() != 0)
             throw py::error_already_set(); // the operation goes on
-    return without_python([&] { return work.wait(timeout); });
+    return true;
 }
 
 // While a thread waits without Python: throws what a handler has raised.
