@@ -40,7 +40,7 @@
 #include "perf/channel.h"
 #include "perf/watch.h"
 
-enum { GRACE_MS = 10000, TERMINATE_MS = 2000, SETTLE_MS = 300, PICTURE_MS = 2000 };
+enum { GRACE_MS = 10000, TERMINATE_MS = 2000, SETTLE_MS = 300, PICTURE_MS = 5000 };
 
 struct child {
     pid_t pid; /* 0: not started, or reaped already */

@@ -39,7 +39,7 @@ struct weft_region_cache {
     struct weft_monitor *monitor; /* shared.monitor, once it is needed */
     int refused;                  /* there will be none */
     struct slot *buckets[BUCKETS];
-    uint64_t hits, misses;
+    uint64_t hits, misses, delayed;
     struct weft_region_cache *next; /* [lock] of shared.caches */
     struct weft_intervals tree;     /* [lock] */
     struct entry *newest, *oldest;  /* [lock] of those that nobody uses */
@@ -322,8 +322,10 @@ int weft_region_cache_get(struct weft_region_cache *cache, uint32_t transport, c
     if (!size || end < begin || to < end || to - from > cache->options.bytes_max || !start_monitor(cache))
         return WEFT_UNSUPPORTED;
     /* The order matters: comm/regions/monitor.h. While a change is on its way nothing that is known counts. */
-    if (!weft_monitor_quiet(cache->monitor))
+    if (!weft_monitor_quiet(cache->monitor)) {
+        cache->delayed++;
         return WEFT_UNSUPPORTED;
+    }
     weft_region_cache_reap(cache);
     struct entry *entry = entry_take(cache, begin, end);
     /* What cannot be kept pushes nothing out, and is not watched either. It stays what it is meanwhile, as the operation that it
@@ -384,7 +386,8 @@ void weft_region_cache_forget(struct weft_region_cache *cache, uint32_t transpor
 void weft_region_cache_get_stats(struct weft_region_cache *cache, struct weft_region_cache_stats *stats)
 {
     pthread_mutex_lock(&shared.lock);
-    *stats = (struct weft_region_cache_stats){cache->hits, cache->misses, cache->count, cache->bytes};
+    *stats = (struct weft_region_cache_stats){cache->hits, cache->misses, cache->delayed, cache->count,
+                                              cache->bytes};
     pthread_mutex_unlock(&shared.lock);
 }
 

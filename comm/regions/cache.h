@@ -41,6 +41,7 @@ struct weft_region_cache_options {
 
 struct weft_region_cache_stats {
     uint64_t hits, misses;   /* of get(), in regions; what was not for the cache is neither */
+    uint64_t delayed;        /* get() that gave nothing as a change of memory was on its way: later it may */
     uint64_t entries, bytes; /* that can be found */
 };
 

@@ -13,18 +13,18 @@
 #include "algos/plan.h"
 #include "base/clock.h"
 #include "tests/faults/inject.h"
+#include "tests/support/heartbeat.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
 #include "tests/support/patience.h"
 
-#define START_MS     5000  /* for starts that the victim does not live to join */
-#define CALL_MS      60000 /* a failure found only by this deadline is a failure of the detector */
-#define OTHERS_MS    120000
-#define QUIET_OPS    4
-#define OVERWRITTEN  0xa5
-#define LAST_OP(c)   ((c)->op + 4)
-#define HEARTBEAT_MS "2000"   /* a rank that nobody has stopped must not be silent for so long */
-#define NEVER_MS     "600000" /* a death is noticed by connections that break, and not by silence */
+#define START_MS    5000  /* for starts that the victim does not live to join */
+#define CALL_MS     60000 /* a failure found only by this deadline is a failure of the detector */
+#define OTHERS_MS   120000
+#define QUIET_OPS   4
+#define OVERWRITTEN 0xa5
+#define LAST_OP(c)  ((c)->op + 4)
+#define NEVER_MS    "600000" /* a death is noticed by connections that break, and not by silence */
 
 struct rank {
     struct kill_world *world;
@@ -114,7 +114,9 @@ static void settings(const struct kill_case *c)
     set_number("WEFT_EAGER_SHM", 512);
     set_number("WEFT_SLICE_OFI", 4096);
     set_number("WEFT_EAGER_OFI", 512);
-    setenv("WEFT_HEARTBEAT_MS", c->signal == SIGSTOP ? HEARTBEAT_MS : NEVER_MS, 1);
+    setenv("WEFT_HEARTBEAT_MS", NEVER_MS, 1);
+    if (c->signal == SIGSTOP)
+        test_silence_set();
 }
 
 static int create(struct rank *me)

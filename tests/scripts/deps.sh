@@ -80,6 +80,8 @@ group_tools() {
         want slurmd command -v slurmd
         want slurm-client command -v srun
         want munge command -v munged
+    elif ! command -v slurmctld >/dev/null; then
+        echo "weft: Slurm is left out: its packages would start daemons here (there is no policy-rc.d). Jobs of srun are not tested."
     fi
     want clang-format command -v clang-format
     want abigail-tools command -v abidiff

@@ -8,4 +8,10 @@
 /* For bootstraps that tests open themselves, past the settings. */
 #define TEST_HEARTBEAT_MS 60000
 
+/* For a test of silence: longer where the machine is busy, so that a rank which nobody has stopped is not silent for so long. */
+int test_silence_ms(void);
+
+/* The same, as WEFT_HEARTBEAT_MS of this process. */
+void test_silence_set(void);
+
 #endif

@@ -13,12 +13,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/heartbeat.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
 #include "tests/support/rdma_device.h"
 
-#define LOST         1
-#define HEARTBEAT_MS "2000" /* a rank that nobody has stopped must not be silent for so long */
+#define LOST 1
 
 struct scene {
     const char *transports, *provider;
@@ -84,7 +84,7 @@ static int body(int rank, int ranks, void *arg)
     weft_comm *pair = NULL;
     (void)ranks;
     if (scene->signal == SIGSTOP)
-        setenv("WEFT_HEARTBEAT_MS", HEARTBEAT_MS, 1);
+        test_silence_set();
     CHECK_OK(job_open(&job, scene->transports, scene->provider));
     float *send = calloc(scene->count, sizeof *send), *recv = calloc(scene->count, sizeof *recv);
     CHECK(send && recv);

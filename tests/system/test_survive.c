@@ -16,13 +16,13 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "tests/support/heartbeat.h"
 #include "tests/support/job.h"
 #include "tests/support/leak.h"
 #include "tests/support/ranks.h"
 #include "tests/support/effort.h"
 
-#define COUNT        30000
-#define HEARTBEAT_MS "2000" /* a rank that nobody has stopped must not be silent for so long */
+#define COUNT 30000
 
 /* Who dies when. */
 struct deaths {
@@ -311,7 +311,7 @@ static void test_abort_alone(void **state)
 static int stopped_body(int rank, int ranks, void *arg)
 {
     _Atomic int *stopped = arg; /* shared: the pid to wake */
-    setenv("WEFT_HEARTBEAT_MS", HEARTBEAT_MS, 1);
+    test_silence_set();
     struct job job;
     CHECK_OK(job_open(&job, "shm", NULL));
     CHECK_OK(compute(job.comm, 2));
@@ -369,7 +369,7 @@ static int stopped_within_body(int rank, int ranks, void *arg)
     struct stopping *stopping = arg;
     struct job job;
     pthread_t thread;
-    setenv("WEFT_HEARTBEAT_MS", HEARTBEAT_MS, 1);
+    test_silence_set();
     CHECK_OK(job_open(&job, "shm", NULL));
     if (rank == ranks - 1)
         CHECK(die_soon(2000) == 0);

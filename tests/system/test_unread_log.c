@@ -14,10 +14,11 @@
 
 #include <cmocka.h>
 
+#include "tests/support/heartbeat.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
 
-enum { RANKS = 6, DEAD = 3, HEARTBEAT_MS = 2000 }; /* so long no rank may be starved */
+enum { RANKS = 6, DEAD = 3 };
 
 /* 0, or -1. */
 static int fill_stderr(void)
@@ -53,12 +54,10 @@ static int body(int rank, int ranks, void *arg)
 {
     struct job job;
     weft_comm *rest;
-    char heartbeat[16];
     int status, failed = -1;
     weft_failure failures[RANKS] = {WEFT_FAILURE_INIT};
     (void)arg;
-    snprintf(heartbeat, sizeof heartbeat, "%d", HEARTBEAT_MS);
-    setenv("WEFT_HEARTBEAT_MS", heartbeat, 1);
+    test_silence_set();
     setenv("WEFT_LOG", "debug", 1);
     unsetenv("WEFT_LOG_FILE");
     SAY(dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), 2) == 2);
@@ -73,12 +72,12 @@ static int body(int rank, int ranks, void *arg)
     while ((status = sum(job.comm)) == 0)
         ;
     SAY(status == WEFT_PEER_FAILED);
-    usleep(2 * HEARTBEAT_MS * 1000);
+    usleep(2 * 1000 * (useconds_t)test_silence_ms());
     SAY(weft_comm_shrink(job.comm, &rest, NULL) == 0);
     SAY(weft_comm_get_failures(job.comm, failures, RANKS, &failed) == 0);
     SAY(failed == 1 && failures[0].rank == DEAD && weft_comm_size(rest) == ranks - 1);
     SAY(sum(rest) == 0);
-    usleep(2 * HEARTBEAT_MS * 1000);
+    usleep(2 * 1000 * (useconds_t)test_silence_ms());
     if (rank == 0) { /* the others may be in that sum still when they hear of the end */
         SAY(sum(rest) == 0);
         SAY(weft_comm_abort(rest, "enough") == 0);

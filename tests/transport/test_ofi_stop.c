@@ -19,12 +19,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "tests/support/heartbeat.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
 #include "tests/support/effort.h"
 
 #define TIMEOUT_MS 20000
-#define HEARTBEAT  "2000" /* so long survivors that share processors must not be silent */
 #define SILENCE_MS                                                                                           \
     1500 /* not before that: the last beat may be a quarter of the heartbeat old when the rank stops */
 
@@ -196,6 +196,6 @@ int main(void)
         cmocka_unit_test(rxm_stops),
         cmocka_unit_test(a_busy_survivor_is_reached_again),
     };
-    setenv("WEFT_HEARTBEAT_MS", HEARTBEAT, 1);
+    test_silence_set();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
