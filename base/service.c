@@ -56,6 +56,12 @@ struct weft_service {
     void *on_lost_arg;
     struct weft_fd_losses losses; /* of its thread, when that has ended */
     int woken;                    /* atomic: wake_fd has been written and not read yet */
+
+    struct weft_service_timer *timers;         /* that are set */
+    const struct weft_service_timer *expiring; /* whose callback runs */
+    int64_t earliest_ns;                       /* no timer is due before */
+    int64_t
+        wakes_ns; /* when the thread wakes by itself; INT64_MIN: it is awake, and looks at the timers before it sleeps */
 };
 
 static uint64_t key_of(int fd, uint32_t generation)
@@ -165,12 +171,111 @@ static void drain_wake(struct weft_service *service)
     __atomic_store_n(&service->woken, 0, __ATOMIC_SEQ_CST);
 }
 
+/* --- timers */
+
+/* [lock] */
+static void unset(struct weft_service *service, struct weft_service_timer *timer)
+{
+    struct weft_service_timer **at = &service->timers;
+    if (!timer->is_set)
+        return;
+    while (*at != timer)
+        at = &(*at)->next;
+    *at = timer->next;
+    timer->is_set = 0;
+}
+
+void weft_service_timer_set(struct weft_service *service, struct weft_service_timer *timer, int64_t due_ns)
+{
+    pthread_mutex_lock(&service->lock);
+    if (!timer->is_set) {
+        timer->next = service->timers;
+        service->timers = timer;
+        timer->is_set = 1;
+    }
+    timer->due_ns = due_ns;
+    if (due_ns < service->earliest_ns)
+        service->earliest_ns = due_ns;
+    int is_asleep = due_ns < service->wakes_ns;
+    pthread_mutex_unlock(&service->lock);
+    if (is_asleep)
+        weft_service_wake(service);
+}
+
+void weft_service_timer_end(struct weft_service *service, struct weft_service_timer *timer)
+{
+    pthread_mutex_lock(&service->lock);
+    unset(service, timer);
+    while (service->expiring == timer && !on_service_thread(service))
+        pthread_cond_wait(&service->idle, &service->lock);
+    pthread_mutex_unlock(&service->lock);
+}
+
+/* [lock] One that is due, which is not set any more; NULL: none is. */
+static struct weft_service_timer *take_due(struct weft_service *service, int64_t now_ns)
+{
+    struct weft_service_timer *timer = service->timers;
+    while (timer && timer->due_ns > now_ns)
+        timer = timer->next;
+    if (timer)
+        unset(service, timer);
+    return timer;
+}
+
+static void run_timers(struct weft_service *service)
+{
+    struct weft_service_timer *timer;
+    int64_t now_ns = weft_clock_ns();
+    pthread_mutex_lock(&service->lock);
+    int is_due = now_ns >= service->earliest_ns;
+    while (is_due && (timer = take_due(service, now_ns))) {
+        service->expiring = timer;
+        pthread_mutex_unlock(&service->lock);
+
+        timer->expired(timer->arg);
+
+        pthread_mutex_lock(&service->lock);
+        service->expiring = NULL;
+        pthread_cond_broadcast(&service->idle);
+    }
+    if (is_due) {
+        service->earliest_ns = WEFT_NEVER_NS;
+        for (timer = service->timers; timer; timer = timer->next)
+            service->earliest_ns =
+                timer->due_ns < service->earliest_ns ? timer->due_ns : service->earliest_ns;
+    }
+    pthread_mutex_unlock(&service->lock);
+}
+
+/* How long the thread may sleep, longest_ms at most: until the earliest timer, or less. Whoever sets an earlier one from now on wakes it. */
+static int fall_asleep(struct weft_service *service, int longest_ms)
+{
+    int64_t now_ns = weft_clock_ns(), until_ns = now_ns + longest_ms * INT64_C(1000000);
+    pthread_mutex_lock(&service->lock);
+    if (service->earliest_ns < until_ns)
+        until_ns = service->earliest_ns > now_ns ? service->earliest_ns : now_ns;
+    service->wakes_ns = until_ns;
+    pthread_mutex_unlock(&service->lock);
+    return (int)((until_ns - now_ns + 999999) / 1000000);
+}
+
+static void wake_up(struct weft_service *service)
+{
+    pthread_mutex_lock(&service->lock);
+    service->wakes_ns = INT64_MIN;
+    pthread_mutex_unlock(&service->lock);
+}
+
+/* --- the thread */
+
 /* Sleeps until something is to be done, sleep_ms at most unless it is negative. Returns the number of events. */
 static int sleep_on_events(struct weft_service *service, struct epoll_event *events, int sleep_ms)
 {
     int longest_ms = __atomic_load_n(&service->is_lost, __ATOMIC_SEQ_CST) ? NAP_MS : LOOK_MS;
     int is_long = sleep_ms < 0 || sleep_ms > longest_ms;
-    int count = epoll_wait(service->epoll_fd, events, EVENTS_MAX, is_long ? longest_ms : sleep_ms);
+    sleep_ms = fall_asleep(service, is_long ? longest_ms : sleep_ms);
+    int count = epoll_wait(service->epoll_fd, events, EVENTS_MAX, sleep_ms);
+    wake_up(service);
     int64_t now_ns = weft_clock_ns();
     if (now_ns - service->looked_ns >= LOOK_MS * INT64_C(1000000)) { /* also where events come all the time */
         service->looked_ns = now_ns;
@@ -197,6 +302,7 @@ static int run_events(struct weft_service *service)
         else
             dispatch(service, events[i].data.u64);
     }
+    run_timers(service);
     pthread_mutex_lock(&service->lock);
     int stopping = service->stopping;
     pthread_mutex_unlock(&service->lock);
@@ -239,6 +345,8 @@ int weft_service_start(const char *name, struct weft_service **result)
     struct weft_service *service = calloc(1, sizeof *service);
     if (!service)
         return weft_fail(WEFT_NOMEM, "service thread: no memory");
+    service->earliest_ns = WEFT_NEVER_NS;
+    service->wakes_ns = INT64_MIN;
     service->epoll_fd = weft_fd_add(epoll_create1(EPOLL_CLOEXEC));
     if (service->epoll_fd < 0) {
         status = weft_fail_errno("service thread: epoll_create1");

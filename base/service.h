@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A background thread that sleeps in epoll and runs callbacks for watched descriptors and one deferred-work hook.
+/* A background thread that sleeps in epoll and runs callbacks for watched descriptors, timers and one deferred-work hook.
  * A context has one for its transports, and one for its communicators' overlays (comm/drive/context.h).
  *
  * Threads: every function may be called from any thread, including from callbacks. weft_service_unwatch()
@@ -35,6 +35,22 @@ typedef void weft_service_lost(void *arg, int fd);
 /* One of those descriptors that is not weft's any more; -1: none. */
 int weft_service_find_lost(struct weft_service *service);
 void weft_service_set_lost(struct weft_service *service, weft_service_lost *on_lost, void *arg);
+/* A timer, which costs no descriptor. The caller's memory, with the first two set and the others 0; it stays until
+ * weft_service_timer_end(). */
+struct weft_service_timer {
+    void (*expired)(void *arg); /* on the service thread, without any lock of its */
+    void *arg;
+    int64_t due_ns;                  /* the service's, as all below */
+    struct weft_service_timer *next; /* of those that are set */
+    int is_set;
+};
+
+/* expired() runs once, when weft_clock_ns() shows due_ns, up to a millisecond later, or more where the thread is busy. A time that was set before
+ * counts no more. The timer is not set any more when expired() begins: it may set it again. */
+void weft_service_timer_set(struct weft_service *service, struct weft_service_timer *timer, int64_t due_ns);
+/* The timer is not set, and its callback is not running (unless called from that callback itself). */
+void weft_service_timer_end(struct weft_service *service, struct weft_service_timer *timer);
+
 /* A descriptor that is readable while the thread has something to do: a tick that sleeps polls it as well. */
 int weft_service_fd(const struct weft_service *service);
 /* Makes the thread run its tick soon. */

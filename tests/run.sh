@@ -28,7 +28,7 @@ set -u
 SECOND_LOOKS=3
 # On a busy machine a healthy rank may be silent for longer than the default. Programs set it too, for those who run them by hand
 # (tests/support/heartbeat.h); this is for scripts.
-export WEFT_HEARTBEAT_MS=${WEFT_HEARTBEAT_MS:-60000}
+export WEFT_HEARTBEAT_MS=${WEFT_HEARTBEAT_MS:-600000}
 # libfabric's verbs provider reads all names in the kernel each time it is loaded: a tenth of a second of every rank that starts
 # over libfabric, and most of it. Where tests can have a mount namespace of their own there are none to read.
 if [[ -z ${TEST_WITHOUT_KALLSYMS-} ]]; then

@@ -8,8 +8,6 @@
  * may be waiting there.
  */
 #include <stdio.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
@@ -18,17 +16,15 @@
 #define BEATS       4 /* sent per heartbeat */
 #define TICK_NS_MIN INT64_C(1000000)
 
-static void set_timer(const struct weft_bootstrap *b, int64_t in_ns)
+static void set_timer(struct weft_bootstrap *b, int64_t in_ns)
 {
-    struct itimerspec due = {.it_value = {.tv_sec = in_ns / 1000000000, .tv_nsec = in_ns % 1000000000}};
-    if (weft_fd_is_own(b->timer_fd))
-        timerfd_settime(b->timer_fd, 0, &due, NULL); /* cannot fail with these arguments */
+    if (b->is_timed)
+        weft_service_timer_set(b->service, &b->timer, weft_clock_ns() + in_ns);
 }
 
 void weft_boot_kick(struct weft_bootstrap *b)
 {
-    if (b->timer_fd >= 0)
-        set_timer(b, 1);
+    set_timer(b, 0);
 }
 
 void weft_boot_agree_due(struct weft_bootstrap *b, int due)
@@ -112,33 +108,22 @@ static void tick(struct weft_bootstrap *b)
     }
     b->ticked_ns = now_ns;
     b->planned_ns = next_ns - now_ns > TICK_NS_MIN ? next_ns - now_ns : TICK_NS_MIN;
-    if (b->timer_fd >= 0)
-        set_timer(b, b->planned_ns);
+    set_timer(b, b->planned_ns);
 }
 
-static void on_timer(void *arg, int fd)
+static void on_timer(void *arg)
 {
     struct weft_bootstrap *b = arg;
-    uint64_t expired;
     weft_boot_enter(b);
-    if (weft_fd_read(fd, &expired, sizeof expired) == sizeof expired)
-        tick(b);
+    tick(b);
     weft_boot_leave(b);
 }
 
-int weft_boot_beat_start(struct weft_bootstrap *b)
+void weft_boot_beat_start(struct weft_bootstrap *b)
 {
-    int fd = weft_fd_add(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
-    if (fd < 0)
-        return weft_fail_errno("bootstrap: timerfd_create");
-    int status = weft_service_watch(b->service, fd, on_timer, b);
-    if (status != WEFT_OK) {
-        weft_fd_close(fd);
-        return status;
-    }
-    b->timer_fd = fd;
+    b->timer = (struct weft_service_timer){.expired = on_timer, .arg = b};
+    b->is_timed = 1;
     b->ticked_ns = weft_clock_ns();
     b->planned_ns = b->heartbeat_ns / BEATS;
     weft_boot_kick(b);
-    return WEFT_OK;
 }

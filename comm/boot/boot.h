@@ -18,6 +18,7 @@
 #include "comm/boot/body.h"
 #include "comm/boot/bootstrap.h"
 #include "base/net/socket.h"
+#include "base/service.h"
 #include "comm/boot/net.h"
 
 #define WEFT_BOOT_ARITY      4
@@ -96,7 +97,8 @@ struct weft_bootstrap {
     int closing;
     int stopped; /* by weft_bootstrap_stop(), which alone looks at it */
 
-    int timer_fd; /* -1 none */
+    struct weft_service_timer timer; /* of the overlay */
+    int is_timed;                    /* from weft_boot_beat_start() to the overlay's end */
     int64_t heartbeat_ns;
     int64_t ticked_ns, planned_ns; /* the last tick, and how long after it the next was to come */
 
@@ -278,7 +280,7 @@ int64_t weft_boot_ending_look(struct weft_boot_edge *edge, int64_t now_ns);
 int weft_boot_report_gone(const struct weft_bootstrap *b, const char *what);
 
 /* beat.c: heartbeats, and the overlay's timer. */
-int weft_boot_beat_start(struct weft_bootstrap *b); /* locked */
+void weft_boot_beat_start(struct weft_bootstrap *b); /* locked */
 /* Locked. In the middle of something long: sends the heartbeats that are due. */
 void weft_boot_beat(struct weft_bootstrap *b);
 /* Locked. Makes the service thread come by soon. */

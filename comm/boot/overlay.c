@@ -166,7 +166,7 @@ int weft_boot_overlay_start(struct weft_bootstrap *b)
     pthread_mutex_lock(&b->lock);
     int status = weft_boot_edges_watch(b);
     if (status == WEFT_OK)
-        status = weft_boot_beat_start(b);
+        weft_boot_beat_start(b);
     pthread_mutex_unlock(&b->lock);
     return status;
 }
@@ -194,6 +194,16 @@ static void close_watched(struct weft_bootstrap *b, int *place)
     pthread_mutex_lock(&b->lock);
 }
 
+static void end_timer(struct weft_bootstrap *b)
+{
+    if (!b->is_timed)
+        return;
+    b->is_timed = 0;
+    pthread_mutex_unlock(&b->lock);
+    weft_service_timer_end(b->service, &b->timer);
+    pthread_mutex_lock(&b->lock);
+}
+
 void weft_boot_overlay_stop(struct weft_bootstrap *b)
 {
     int64_t until_ns = weft_clock_ns() + GOODBYE_NS;
@@ -204,7 +214,7 @@ void weft_boot_overlay_stop(struct weft_bootstrap *b)
         weft_boot_edge_queue(&b->edges[i], WEFT_BOOT_GOODBYE, NULL);
     while (!all_left(b) && weft_clock_ns() < until_ns)
         weft_clock_wait(&b->changed, &b->lock, until_ns);
-    close_watched(b, &b->timer_fd);
+    end_timer(b);
     for (int i = 0; i < b->edge_count; i++) {
         struct weft_boot_edge *edge = &b->edges[i];
         close_watched(b, &edge->link.fd);

@@ -6,11 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/fd.h"
 #include "base/log.h"
 #include "comm/boot/boot.h"
 
@@ -33,8 +30,8 @@ struct weft_judge {
     struct group *groups;
     uint64_t tidied;   /* the oldest call of a rank when groups were last forgotten */
     uint64_t *highest; /* [ranks] the last call that the rank has reported; 0: none */
-    int timer_fd;      /* -1: none yet */
-    int64_t due_ns;    /* 0: nothing to decide */
+    struct weft_service_timer timer;
+    int64_t due_ns; /* 0: nothing to decide */
     int decided;
     int late_rank;        /* -1, or whose deadline has passed */
     int slow_rank;        /* -1, or who asks for the log's sake */
@@ -42,6 +39,8 @@ struct weft_judge {
     int slow_missing;     /* and how many ranks it named; INT_MAX: none yet */
     struct weft_stall_record late, slow;
 };
+
+static void on_timer(void *arg);
 
 int weft_judge_open(struct weft_comm *comm, struct weft_judge **opened)
 {
@@ -54,7 +53,7 @@ int weft_judge_open(struct weft_comm *comm, struct weft_judge **opened)
     }
     judge->comm = comm;
     judge->highest = highest;
-    judge->timer_fd = -1;
+    judge->timer = (struct weft_service_timer){.expired = on_timer, .arg = judge};
     judge->late_rank = judge->slow_rank = -1;
     *opened = judge;
     return WEFT_OK;
@@ -71,10 +70,8 @@ void weft_judge_close(struct weft_judge *judge)
 {
     if (!judge)
         return;
-    if (judge->timer_fd >= 0) {
-        weft_service_unwatch(judge->comm->context->overlay, judge->timer_fd);
-        weft_fd_close(judge->timer_fd);
-    }
+    if (judge->comm->context->overlay)
+        weft_service_timer_end(judge->comm->context->overlay, &judge->timer);
     while (judge->groups) {
         struct group *next = judge->groups->next;
         free_group(judge->groups);
@@ -251,42 +248,21 @@ static void decide(struct weft_judge *judge)
     pronounce(judge, WEFT_TIMEOUT, text);
 }
 
-static void on_timer(void *arg, int fd)
+static void on_timer(void *arg)
 {
     struct weft_judge *judge = arg;
-    uint64_t expirations;
-    ssize_t got = read(fd, &expirations, sizeof expirations);
-    (void)got; /* the clock decides */
     if (!judge->decided && judge->due_ns && weft_clock_ns() >= judge->due_ns)
         decide(judge);
 }
 
-static int make_timer(struct weft_judge *judge)
-{
-    if (judge->timer_fd >= 0)
-        return 0;
-    int fd = weft_fd_add(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
-    if (fd < 0)
-        return -1;
-    if (weft_service_watch(judge->comm->context->overlay, fd, on_timer, judge) != WEFT_OK) {
-        weft_fd_close(fd);
-        return -1;
-    }
-    judge->timer_fd = fd;
-    return 0;
-}
-
-/* Decides in wait_ns at the latest; now where no timer can be had. */
+/* Decides in wait_ns at the latest. */
 static void decide_within(struct weft_judge *judge, int64_t wait_ns)
 {
     int64_t due_ns = weft_clock_ns() + wait_ns;
     if (judge->due_ns && judge->due_ns <= due_ns)
         return;
     judge->due_ns = due_ns;
-    struct itimerspec at = {.it_value = {due_ns / 1000000000, due_ns % 1000000000}};
-    if (make_timer(judge) != 0 || !weft_fd_is_own(judge->timer_fd) ||
-        timerfd_settime(judge->timer_fd, TFD_TIMER_ABSTIME, &at, NULL) != 0)
-        decide(judge);
+    weft_service_timer_set(judge->comm->context->overlay, &judge->timer, due_ns);
 }
 
 static void make_printable(char *text)

@@ -194,6 +194,7 @@ struct weft_context_devices {
 /* Of rooms above. [lock] but for what is atomic. */
 struct weft_context_regions {
     struct weft_pool_buffer *buffers;
+    struct weft_slot_bank *slot_banks; /* comm/exec/fastpath.c */
     struct weft_memory *memory;
     struct weft_intervals memory_spans;         /* the same, by address */
     struct weft_intervals known_regions;        /* their regions, each an interval of one byte */

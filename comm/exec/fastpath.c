@@ -13,6 +13,7 @@
 #define INLINE_BYTES 48
 #define SPIN_CHECK   64 /* polls of one word between pauses that may yield, or look at the clock */
 #define SPINS_MAX    (20 * SPIN_CHECK)
+#define BANK_PLACES  16 /* communicators whose slots lie in one buffer of the pool */
 
 /* One published contribution. Written by its owner, read by everybody. */
 struct slot {
@@ -33,6 +34,64 @@ struct weft_fastpath {
     const struct weft_transport_ops *ops;
     uint8_t *partial; /* sums on the way up the tree: ranks / 2 of bytes_max */
 };
+
+/* --- slots */
+
+/* A buffer of the pool costs a descriptor, so several communicators share one. A place is the slots of one of them. */
+struct weft_slot_bank {
+    struct weft_slot_bank *next;
+    const struct weft_transport *owner;
+    uint8_t *memory;
+    size_t place_bytes;
+    uint32_t used; /* a bit for each place */
+};
+
+static struct weft_slot_bank *make_bank(struct weft_context *context, size_t place_bytes)
+{
+    struct weft_slot_bank *bank = calloc(1, sizeof *bank);
+    if (!bank)
+        return NULL;
+    bank->memory = weft_memory_buffer_get(context, WEFT_SHM, BANK_PLACES * place_bytes, NULL);
+    if (!bank->memory) {
+        free(bank);
+        return NULL;
+    }
+    bank->owner = context->transports[WEFT_SHM].instance;
+    bank->place_bytes = place_bytes;
+    bank->next = context->regions.slot_banks;
+    context->regions.slot_banks = bank;
+    return bank;
+}
+
+static uint8_t *take_slots(struct weft_context *context, size_t bytes)
+{
+    struct weft_slot_bank *bank = context->regions.slot_banks;
+    while (bank && (bank->place_bytes != bytes || bank->owner != context->transports[WEFT_SHM].instance ||
+                    bank->used == (1u << BANK_PLACES) - 1))
+        bank = bank->next;
+    if (!bank)
+        bank = make_bank(context, bytes);
+    if (!bank)
+        return NULL;
+    int place = __builtin_ctz(~bank->used);
+    bank->used |= 1u << place;
+    return bank->memory + (size_t)place * bytes;
+}
+
+static void give_slots(struct weft_context *context, const uint8_t *slots)
+{
+    struct weft_slot_bank **at = &context->regions.slot_banks, *bank;
+    while ((bank = *at) && (slots < bank->memory || slots >= bank->memory + BANK_PLACES * bank->place_bytes))
+        at = &bank->next;
+    if (!bank)
+        return;
+    bank->used &= ~(1u << (size_t)(slots - bank->memory) / bank->place_bytes);
+    if (bank->used)
+        return;
+    *at = bank->next;
+    weft_memory_buffer_put(context, WEFT_SHM, bank->memory, BANK_PLACES * bank->place_bytes);
+    free(bank);
+}
 
 static size_t partial_bytes(const struct weft_fastpath *fastpath)
 {
@@ -78,7 +137,7 @@ int weft_fastpath_open(struct weft_context *context, struct weft_exec *exec, siz
     fastpath->partial = aligned_alloc(64, partial_bytes(fastpath));
     if (!fastpath->partial)
         goto free_fastpath;
-    void *own = weft_memory_buffer_get(context, WEFT_SHM, 2 * fastpath->slot_bytes, NULL);
+    uint8_t *own = take_slots(context, 2 * fastpath->slot_bytes);
     if (!own)
         goto free_partial;
     fastpath->own = own;
@@ -100,7 +159,7 @@ int weft_fastpath_open(struct weft_context *context, struct weft_exec *exec, siz
 
 free_own:
     unexpose(fastpath);
-    weft_memory_buffer_put(context, WEFT_SHM, own, 2 * fastpath->slot_bytes);
+    give_slots(context, own);
 free_partial:
     free(fastpath->partial);
 free_fastpath:
@@ -132,7 +191,7 @@ void weft_fastpath_close(struct weft_fastpath *fastpath)
         return;
     erase(fastpath);
     unexpose(fastpath);
-    weft_memory_buffer_put(fastpath->context, WEFT_SHM, fastpath->own, 2 * fastpath->slot_bytes);
+    give_slots(fastpath->context, fastpath->own);
     free(fastpath->partial);
     free(fastpath);
 }

@@ -185,6 +185,130 @@ static int on_tick(void *arg)
     return __atomic_load_n(&ticker->sleep_ms, __ATOMIC_SEQ_CST);
 }
 
+/* --- timers */
+
+struct alarm {
+    struct weft_service *service;
+    struct weft_service_timer timer;
+    int calls;       /* atomic */
+    int in_callback; /* atomic */
+    int again;       /* how often it sets itself once more */
+    int64_t due_ns;
+    int early; /* it came before its time */
+    int stays; /* atomic: stay in the callback as long as it is set */
+};
+
+static void on_alarm(void *arg)
+{
+    struct alarm *alarm = arg;
+    __atomic_store_n(&alarm->in_callback, 1, __ATOMIC_SEQ_CST);
+    alarm->early |= weft_clock_ns() < alarm->due_ns;
+    while (seen(&alarm->stays))
+        usleep(500);
+    if (alarm->again-- > 0)
+        weft_service_timer_set(alarm->service, &alarm->timer, alarm->due_ns = weft_clock_ns());
+    __atomic_store_n(&alarm->in_callback, 0, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&alarm->calls, 1, __ATOMIC_SEQ_CST);
+}
+
+static void alarm_set(struct alarm *alarm, int64_t in_ms)
+{
+    alarm->due_ns = weft_clock_ns() + in_ms * 1000000;
+    weft_service_timer_set(alarm->service, &alarm->timer, alarm->due_ns);
+}
+
+static struct alarm alarm_of(struct weft_service *service)
+{
+    return (struct alarm){.service = service, .timer = {.expired = on_alarm}};
+}
+
+/* In an order of their own, each once, and not before their time; an earlier one wakes a thread that sleeps for a later one. */
+static void test_timers(void **state)
+{
+    (void)state;
+    static const int64_t in_ms[] = {200, 30, 0, 80, 30};
+    enum { ALARMS = sizeof in_ms / sizeof *in_ms };
+    struct weft_service *service;
+    struct alarm alarms[ALARMS];
+    assert_int_equal(weft_service_start("weft-test", &service), 0);
+    for (int i = 0; i < ALARMS; i++) {
+        alarms[i] = alarm_of(service);
+        alarms[i].timer.arg = &alarms[i];
+        alarm_set(&alarms[i], in_ms[i]);
+    }
+    for (int i = 0; i < ALARMS; i++) {
+        assert_true(wait_for(&alarms[i].calls, 1));
+        weft_service_timer_end(service, &alarms[i].timer);
+        assert_int_equal(seen(&alarms[i].calls), 1);
+        assert_false(alarms[i].early);
+    }
+    weft_service_stop(service);
+}
+
+/* The last time counts: one that is put off does not come, one that is put forward does. */
+static void test_timer_is_set_again(void **state)
+{
+    (void)state;
+    struct weft_service *service;
+    assert_int_equal(weft_service_start("weft-test", &service), 0);
+    struct alarm late = alarm_of(service), soon = alarm_of(service), marker = alarm_of(service);
+    late.timer.arg = &late, soon.timer.arg = &soon, marker.timer.arg = &marker;
+    alarm_set(&late, 20);
+    alarm_set(&late, 3600000);
+    alarm_set(&soon, 3600000);
+    alarm_set(&soon, 1);
+    assert_true(wait_for(&soon.calls, 1));
+    alarm_set(&marker, 40); /* behind the time that was set first */
+    assert_true(wait_for(&marker.calls, 1));
+    assert_int_equal(seen(&late.calls), 0);
+    weft_service_timer_end(service, &late.timer);
+    weft_service_timer_end(service, &late.timer); /* which is not set any more */
+    weft_service_stop(service);
+}
+
+static void test_timer_sets_itself(void **state)
+{
+    (void)state;
+    struct weft_service *service;
+    assert_int_equal(weft_service_start("weft-test", &service), 0);
+    struct alarm alarm = alarm_of(service);
+    alarm.timer.arg = &alarm;
+    alarm.again = 100;
+    alarm_set(&alarm, 0);
+    assert_true(wait_for(&alarm.calls, 101));
+    weft_service_timer_end(service, &alarm.timer);
+    assert_int_equal(seen(&alarm.calls), 101);
+    assert_false(alarm.early);
+    weft_service_stop(service);
+}
+
+static void *let_go(void *arg)
+{
+    struct alarm *alarm = arg;
+    usleep(20000); /* usually the other thread waits for the callback by then */
+    __atomic_store_n(&alarm->stays, 0, __ATOMIC_SEQ_CST);
+    return NULL;
+}
+
+static void test_timer_end_waits_for_the_callback(void **state)
+{
+    (void)state;
+    struct weft_service *service;
+    pthread_t thread;
+    assert_int_equal(weft_service_start("weft-test", &service), 0);
+    struct alarm alarm = alarm_of(service);
+    alarm.timer.arg = &alarm;
+    alarm.stays = 1;
+    alarm_set(&alarm, 0);
+    assert_true(wait_for(&alarm.in_callback, 1));
+    assert_int_equal(pthread_create(&thread, NULL, let_go, &alarm), 0);
+    weft_service_timer_end(service, &alarm.timer);
+    assert_int_equal(seen(&alarm.in_callback), 0);
+    assert_int_equal(seen(&alarm.calls), 1);
+    pthread_join(thread, NULL);
+    weft_service_stop(service);
+}
+
 static void test_tick(void **state)
 {
     (void)state;
@@ -273,6 +397,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_unwatch_from_the_callback, pair_setup, pair_teardown),
         cmocka_unit_test_setup_teardown(test_output, pair_setup, pair_teardown),
         cmocka_unit_test(test_tick),
+        cmocka_unit_test(test_timers),
+        cmocka_unit_test(test_timer_is_set_again),
+        cmocka_unit_test(test_timer_sets_itself),
+        cmocka_unit_test(test_timer_end_waits_for_the_callback),
         cmocka_unit_test(test_many_descriptors),
         cmocka_unit_test(test_lost_set),
         cmocka_unit_test(test_nothing_is_left),

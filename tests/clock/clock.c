@@ -8,30 +8,25 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
-#define NEVER_NS     INT64_MAX
-#define SLICE_NS     INT64_C(5000000) /* asleep for no longer, in case the clock is changed meanwhile */
-#define TIMER_NS_MAX INT64_C(1000000000000)
-#define PACES        256
-#define TIMERS       64
-#define SETTLE_MS    10
-#define AGAIN_MS     3000
+#define NEVER_NS  INT64_MAX
+#define SLICE_NS  INT64_C(5000000) /* asleep for no longer, in case the clock is changed meanwhile */
+#define PACES     256
+#define SETTLE_MS 10
+#define AGAIN_MS  3000
 
 int __real_clock_gettime(clockid_t id, struct timespec *now);
 int __real_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask);
 int __real_epoll_wait(int fd, struct epoll_event *events, int capacity, int timeout_ms);
 int __real_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until);
-int __real_timerfd_settime(int fd, int flags, const struct itimerspec *value, struct itimerspec *old);
 
 int __wrap_clock_gettime(clockid_t id, struct timespec *now);
 int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
 int __wrap_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask);
 int __wrap_epoll_wait(int fd, struct epoll_event *events, int capacity, int timeout_ms);
 int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until);
-int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *value, struct itimerspec *old);
 
 /* Since the system's clock showed real_ns and this one shown_ns, it runs factor / divisor times as fast. Readers take no lock: a pace is
  * written once, before it is the one in force. */
@@ -41,14 +36,7 @@ struct pace {
 static struct pace paces[PACES] = {{.factor = 1, .divisor = 1}};
 static atomic_int pace_in_force;
 static _Atomic int64_t no_rescue_ns;
-
-/* Timers for a point in time, as it was asked for; those in the past have gone off. */
-static pthread_mutex_t timers_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct timer {
-    int fd;
-    int64_t at_ns;
-} timers[TIMERS];
-static int timer_count;
+static pthread_mutex_t change_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int64_t ns_of(const struct timespec *time)
 {
@@ -104,27 +92,16 @@ static int64_t until_ns(int64_t timeout_ns)
                                                                               : shown_ns() + timeout_ns;
 }
 
-/* timers_lock is held. */
-static int set_timer(const struct timer *timer)
-{
-    int64_t at_ns = real_ns(CLOCK_MONOTONIC) + real_of(timer->at_ns - shown_ns(), TIMER_NS_MAX);
-    struct itimerspec value = {.it_value = timespec_of(at_ns)};
-    return __real_timerfd_settime(timer->fd, TFD_TIMER_ABSTIME, &value, NULL);
-}
-
 static void change(int64_t jump_ns, int64_t factor, int64_t divisor)
 {
-    pthread_mutex_lock(&timers_lock);
+    pthread_mutex_lock(&change_lock);
     int next = atomic_load(&pace_in_force) + 1;
     if (next == PACES)
         abort();
     int64_t now_ns = real_ns(CLOCK_MONOTONIC), shown = shown_at(pace(), now_ns);
     paces[next] = (struct pace){now_ns, shown + jump_ns, factor, divisor};
     atomic_store(&pace_in_force, next);
-    for (int i = 0; i < timer_count; i++)
-        if (timers[i].at_ns > shown)
-            set_timer(&timers[i]); /* where the descriptor is none of a timer any more, this fails */
-    pthread_mutex_unlock(&timers_lock);
+    pthread_mutex_unlock(&change_lock);
 }
 
 void test_clock_hurry(int64_t factor)
@@ -236,21 +213,4 @@ int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, 
     const struct timespec slice = timespec_of(real_ns(id) + slice_ns(end_ns));
     int status = __real_pthread_cond_timedwait(cond, mutex, &slice);
     return status == ETIMEDOUT && shown_ns() < end_ns ? 0 : status;
-}
-
-int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *value, struct itimerspec *old)
-{
-    int at = 0;
-    if (!(flags & TFD_TIMER_ABSTIME) || ns_of(&value->it_value) == 0)
-        return __real_timerfd_settime(fd, flags, value, old);
-    pthread_mutex_lock(&timers_lock);
-    while (at < timer_count && timers[at].fd != fd)
-        at++;
-    if (at == TIMERS)
-        abort();
-    timer_count += at == timer_count;
-    timers[at] = (struct timer){fd, ns_of(&value->it_value)};
-    int status = set_timer(&timers[at]);
-    pthread_mutex_unlock(&timers_lock);
-    return status;
 }

@@ -16,10 +16,10 @@
 
 #include <stdint.h>
 
-/* From now on time runs that many times faster in this process, also for threads that sleep already; 1: as usual. Timers for a
- * relative time (heartbeats) keep the system's: silence is counted from one to the next, so that a rank whose clock runs faster does not
- * take the others for silent. Short waits in which the library asks others something are as hurried as a
- * long deadline: where their outcome matters the clock jumps instead. */
+/* From now on time runs that many times faster in this process, also for threads that sleep already; 1: as usual. Heartbeats go by it, too: the
+ * others, whose clocks are not hurried, must not be silent for too long by this one. A transport's timers (how long a stranger may be silent) keep
+ * the system's time. Short waits in which the library asks others something are as hurried as a long deadline: where their outcome matters the
+ * clock jumps instead. */
 void test_clock_hurry(int64_t factor);
 
 /* From now on time runs that many times slower: the patience that the library has with a slow machine grows. */

@@ -36,9 +36,9 @@
 #define COUNT      (2u << 20) /* float: 8 MiB */
 #define HELPERS    4          /* threads of weft's, at most */
 #define PAGE       4096
-#define TIMEOUT_MS 60000
+#define TIMEOUT_MS 30000
 #define LATER_MS   600000
-#define HURRY      100
+#define HURRY      50
 
 enum way { MAPPED, PIPED, PULLED, STAGED, WAYS };
 static const char *const way_names[] = {"mapped", "piped", "pulled", "staged"};

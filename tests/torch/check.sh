@@ -6,7 +6,7 @@ set -u
 export PYTHONDONTWRITEBYTECODE=1
 cd "$(dirname "$0")/../.." || exit 1
 source tests/torch/install.sh
-export WEFT_HEARTBEAT_MS=${WEFT_HEARTBEAT_MS:-60000} # as in tests/run.sh
+export WEFT_HEARTBEAT_MS=${WEFT_HEARTBEAT_MS:-600000} # as in tests/run.sh
 all() {
     local status=0
     tests/torch/test_wheel.sh "$home" || status=1

@@ -61,7 +61,6 @@ static struct weft_bootstrap *create(const struct weft_bootstrap_options *option
     b->cancelled_arg = options->cancelled_arg;
     b->heartbeat_ns = (options->heartbeat_ms ? options->heartbeat_ms : WEFT_HEARTBEAT_DEFAULT_MS) * 1000000;
     b->consensus = &weft_boot_consensus;
-    b->timer_fd = -1;
     b->round = b->slots_round = WEFT_BOOT_ROUND_START;
     b->agreements = b->instances_from = WEFT_BOOT_ROUND_START;
     size_t ranks = (size_t)b->ranks;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run: beside (waits for ranks that come late) */
 /* What a rank cannot do: without descriptors once it has checked in, or with arguments that are out of range. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,11 +15,25 @@
 #include "tests/support/descriptors.h"
 
 struct scarcity {
-    int spare;
+    int has_one;               /* one descriptor is left; what is closed meanwhile is of no use either */
+    int kept;                  /* that one, until then */
     int64_t from_ns, until_ns; /* when it has no more, after the beginning */
     int64_t start_ns;
     rlim_t usual;
 };
+
+static void leave_descriptors(const struct scarcity *scarcity)
+{
+    struct rlimit limit;
+    if (!scarcity->has_one) {
+        test_descriptors_leave(0);
+        return;
+    }
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = (rlim_t)scarcity->kept + 1;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    close(scarcity->kept);
+}
 
 /* Asked now and then while it waits for the table. */
 static int set_descriptors(void *arg)
@@ -28,7 +43,7 @@ static int set_descriptors(void *arg)
     struct rlimit limit;
     getrlimit(RLIMIT_NOFILE, &limit);
     if (limit.rlim_cur == scarcity->usual && passed_ns >= scarcity->from_ns && passed_ns < scarcity->until_ns)
-        test_descriptors_leave(scarcity->spare);
+        leave_descriptors(scarcity);
     if (limit.rlim_cur < scarcity->usual && passed_ns >= scarcity->until_ns) {
         limit.rlim_cur = scarcity->usual;
         setrlimit(RLIMIT_NOFILE, &limit);
@@ -43,18 +58,22 @@ static int scarce_open(struct party *party, struct scarcity *scarcity, int rank,
     getrlimit(RLIMIT_NOFILE, &limit);
     scarcity->start_ns = weft_clock_ns();
     scarcity->usual = limit.rlim_cur;
+    if (scarcity->has_one)
+        CHECK((scarcity->kept = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0);
     if (rank == 1)
         party_extra(&(struct party_extra){.cancelled = set_descriptors, .cancelled_arg = scarcity});
     if (rank == 2)
         usleep(600000);
     int status = party_open(party, rank, ranks, "", PATIENCE_MS);
     setrlimit(RLIMIT_NOFILE, &limit);
+    if (scarcity->has_one && rank != 1)
+        close(scarcity->kept);
     return status;
 }
 
 static int no_socket_body(int rank, int ranks, void *arg)
 {
-    struct scarcity scarcity = {.spare = 1, .from_ns = 300000000, .until_ns = WEFT_NEVER_NS};
+    struct scarcity scarcity = {.has_one = 1, .from_ns = 300000000, .until_ns = WEFT_NEVER_NS};
     struct party party;
     (void)arg;
     CHECK(scarce_open(&party, &scarcity, rank, ranks) == (rank == 1 ? WEFT_SYSTEM : WEFT_REVOKED));
@@ -64,7 +83,8 @@ static int no_socket_body(int rank, int ranks, void *arg)
     return 0;
 }
 
-/* It is the one who gives up, and nobody else is dead because of that. */
+/* Its parent's connection takes the last descriptor, and it has none to dial rank 2. It is the one who gives up, and nobody else is dead
+ * because of that. */
 static void test_no_descriptor_to_dial(void **state)
 {
     (void)state;
@@ -73,7 +93,7 @@ static void test_no_descriptor_to_dial(void **state)
 
 static int late_descriptor_body(int rank, int ranks, void *arg)
 {
-    struct scarcity scarcity = {.spare = 0, .from_ns = 300000000, .until_ns = 1200000000};
+    struct scarcity scarcity = {.from_ns = 300000000, .until_ns = 1200000000};
     struct party party;
     (void)arg;
     CHECK_OK(scarce_open(&party, &scarcity, rank, ranks));
