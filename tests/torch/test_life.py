@@ -71,10 +71,10 @@ def torchrun(rank, size):
 def a_killed_rank_is_named(rank, size):
     program = """
         begin()
-        dist.barrier()
-        if rank == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
         try:
+            dist.barrier()  # rank 1 may be dead before its end has been seen by all
+            if rank == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
             dist.all_reduce(torch.ones(1000))
         except dist.DistBackendError as error:
             assert "rank 1" in str(error), error
