@@ -24,7 +24,7 @@ SCRIPTS := $(filter-out $(LEFT_OUT:=.sh),$(wildcard $(TEST_FOLDERS:%=%/test_*.sh
 CHECKS := $(wildcard tests/checks/check_*.sh)
 # What runs programs of other projects that nothing else needs.
 TOOL_SCRIPTS := $(wildcard tests/tools/*.sh)
-SUPPORT_OBJECTS := $(call objects,$(call buildable,$(wildcard tests/support/*.c tests/fakes/ofi/*.c)))
+SUPPORT_OBJECTS := $(call objects,$(call buildable,$(wildcard tests/support/*.c tests/fakes/loop/*.c tests/fakes/ofi/*.c)))
 TEST_OBJECTS := $(call objects,$(ALL_TEST_SOURCES) $(wildcard perf/micro/*.c))
 # Most tests run for a moment: compiling them takes longer.
 $(BUILD)/tests/%.o: private O := $(O:-O2=-O1)

@@ -3,15 +3,13 @@
 
 #include <string.h>
 #include "base/error.h"
-#include "transport/loop/loop.h"
 #include "transport/ofi/ofi.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/tcp.h"
 #include "transport/verbs/verbs.h"
 
-static const struct weft_transport_ops *const built_in[] = {
-    &weft_shm_ops, &weft_verbs_ops, &weft_tcp_ops, &weft_ofi_ops, &weft_loop_ops,
-};
+static const struct weft_transport_ops *const built_in[] = {&weft_shm_ops, &weft_verbs_ops, &weft_tcp_ops,
+                                                            &weft_ofi_ops};
 
 const struct weft_transport_ops *weft_transport_find(const char *name)
 {

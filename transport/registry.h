@@ -8,7 +8,7 @@
 
 #include <weft/transport.h>
 
-/* The table of a built-in transport ("shm", "ofi", "loop"), possibly with absent operations; NULL when there
+/* The table of a built-in transport ("shm", "verbs", "tcp", "ofi"), possibly with absent operations; NULL when there
  * is none of this name. Static. */
 const struct weft_transport_ops *weft_transport_find(const char *name);
 

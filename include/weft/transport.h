@@ -267,7 +267,7 @@ struct weft_transport_ops {
 
     /* The end of what expose() made. taken: the peer has read all that it wants. Otherwise the memory is taken
      * back: once this has returned it may be overwritten, and whatever link's peer reads from then on is refused
-     * there by pull() or exposed(). (loop, which only tests use, has neither.) */
+     * there by pull() or exposed(). */
     void (*unexpose)(struct weft_link *link, const struct weft_token *token, int taken);
     /* For the reader of a mapped token, after reading and before using what was read: WEFT_PEER_FAILED when the
      * owner may have taken the memory back before the last byte was read. */

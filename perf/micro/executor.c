@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build: with tests/support/exec_world.c tests/support/exec_region.c tests/support/exec_liar.c */
+/* build: with tests/support/exec_world.c tests/support/exec_region.c tests/support/exec_liar.c tests/fakes/loop/ */
 /* Host time per plan step: a ring of 64 ranks on the in-process loop transport, one thread, tiny chunks, so
  * that what is measured is the executor with hazards, headers and matching, not memory. Budget: 100 ns per
  * step. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/fakes/loop/loop.h"
 #include "tests/support/conform.h"
 
 #include <sched.h>
@@ -100,7 +101,7 @@ int conform_node_open(struct conform_node *node, const struct conform_backend *b
         backend->verbs(&node->verbs);
         params.verbs = &node->verbs;
     }
-    const struct weft_transport_ops *found = weft_transport_find(backend->transport);
+    const struct weft_transport_ops *found = loop_find(backend->transport);
     if (!found)
         return WEFT_NOT_FOUND;
     node->oob = test_oob_open(backend->lossy_oob);

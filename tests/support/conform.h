@@ -11,7 +11,7 @@
 
 struct conform_backend {
     const char *label;     /* of this row */
-    const char *transport; /* name for weft_transport_find() */
+    const char *transport; /* name for loop_find() */
     const char *provider;  /* params.provider */
     const char *local_address;
     const char *(*devices)(void);                        /* params.devices of the next instance, or NULL */

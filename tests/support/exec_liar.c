@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "transport/registry.h"
+#include "tests/fakes/loop/loop.h"
 
 static int expose_short(struct weft_link *link, struct weft_region *region, const void *memory, size_t size,
                         struct weft_token *token)
 {
-    return weft_transport_find("loop")->expose(link, region, memory, size - 1, token);
+    return weft_loop_ops.expose(link, region, memory, size - 1, token);
 }
 
 static exec_world_mangle *mangle;
@@ -26,7 +26,7 @@ static int send_mangled(struct weft_link *link, const void *header, size_t heade
         memcpy(copy, payload, size);
     mangle(&changed, copy, &size);
     changed.size = (uint32_t)size;
-    int status = weft_transport_find("loop")->send(link, &changed, header_size, copy, size);
+    int status = weft_loop_ops.send(link, &changed, header_size, copy, size);
     free(copy);
     return status;
 }

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "transport/registry.h"
+#include "tests/fakes/loop/loop.h"
 
 int exec_region_map(const struct weft_device_kind *kind, const void *memory, size_t size,
                     struct weft_region *region)
@@ -37,11 +37,11 @@ static uint8_t *seen(const struct weft_region *region, const void *memory)
 int exec_region_advertise(struct weft_link *link, struct weft_region *region, void *memory, size_t size,
                           uint64_t cookie, struct weft_token *token)
 {
-    return weft_transport_find("loop")->advertise(link, NULL, seen(region, memory), size, cookie, token);
+    return weft_loop_ops.advertise(link, NULL, seen(region, memory), size, cookie, token);
 }
 
 int exec_region_put(struct weft_link *link, const struct weft_token *token, struct weft_region *region,
                     const void *memory, size_t size, uint64_t cookie)
 {
-    return weft_transport_find("loop")->put(link, token, NULL, seen(region, memory), size, cookie);
+    return weft_loop_ops.put(link, token, NULL, seen(region, memory), size, cookie);
 }

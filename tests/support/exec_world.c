@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/fakes/loop/loop.h"
 #include "tests/support/exec_world.h"
 
 #include <stdio.h>
@@ -345,8 +346,8 @@ int exec_world_open(const struct exec_world_options *options, struct exec_world 
     world->random = options->seed;
     world->running = calloc(options->ranks, sizeof *world->running);
     world->requests = calloc(options->ranks, sizeof *world->requests);
-    int status = weft_transport_complete(
-        weft_transport_find(options->transport ? options->transport : "loop"), &world->ops);
+    int status =
+        weft_transport_complete(loop_find(options->transport ? options->transport : "loop"), &world->ops);
     if (options->registers && !options->transport) {
         world->ops.advertise = exec_region_advertise;
         world->ops.put = exec_region_put;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <weft/transport.h>
-#include "transport/loop/loop.h"
+#include "tests/fakes/loop/loop.h"
 
 #define INSTANCES_MAX 64
 #define LINKS_MAX     64

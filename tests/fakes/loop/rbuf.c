@@ -10,7 +10,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include "transport/loop/loop_private.h"
+#include "tests/fakes/loop/loop_private.h"
 
 #define LOOP_PUTS_MAX   128u
 #define LOOP_RBUF_MAGIC 0x676e69646e616c6cull

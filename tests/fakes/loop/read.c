@@ -2,7 +2,7 @@
 /* Reads of the loop transport: a token names memory of this process, sealed by a check over the process's
  * nonce so that bytes that were never a token answer an error. */
 #include <string.h>
-#include "transport/loop/loop_private.h"
+#include "tests/fakes/loop/loop_private.h"
 
 #define LOOP_TOKEN_MAGIC 0x65736f7078656c6cull
 

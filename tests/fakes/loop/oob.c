@@ -3,7 +3,7 @@
  * link is up when the peer has answered. A message that got lost is sent again. */
 #include <string.h>
 #include "base/clock.h"
-#include "transport/loop/loop_private.h"
+#include "tests/fakes/loop/loop_private.h"
 
 #define AGAIN_NS 2000000 /* until a knock that nobody has answered is repeated */
 

@@ -6,8 +6,8 @@
  * ring empty after some KiB also skips to the start, so that a link with little in flight keeps using the
  * same few cache lines. Each side caches the other's position and reads it again only when it has to.
  */
-#ifndef WEFT_TRANSPORT_LOOP_RING_H
-#define WEFT_TRANSPORT_LOOP_RING_H
+#ifndef WEFT_TESTS_FAKES_LOOP_RING_H
+#define WEFT_TESTS_FAKES_LOOP_RING_H
 
 #include <stdatomic.h>
 #include <stdint.h>

@@ -16,11 +16,14 @@
  * This is the one transport with process-wide state (the list of open instances): its addresses mean nothing
  * outside the process.
  */
-#ifndef WEFT_TRANSPORT_LOOP_H
-#define WEFT_TRANSPORT_LOOP_H
+#ifndef WEFT_TESTS_FAKES_LOOP_H
+#define WEFT_TESTS_FAKES_LOOP_H
 
 #include <weft/transport.h>
 
 extern const struct weft_transport_ops weft_loop_ops;
+
+/* As weft_transport_find() (transport/registry.h), and "loop" is known too. */
+const struct weft_transport_ops *loop_find(const char *name);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the loop transport share. See loop.c for the picture. */
-#ifndef WEFT_TRANSPORT_LOOP_PRIVATE_H
-#define WEFT_TRANSPORT_LOOP_PRIVATE_H
+#ifndef WEFT_TESTS_FAKES_LOOP_PRIVATE_H
+#define WEFT_TESTS_FAKES_LOOP_PRIVATE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <weft/transport.h>
-#include "transport/loop/ring.h"
+#include "tests/fakes/loop/ring.h"
 
 #define LOOP_PEERS_MAX   1024u
 #define LOOP_RBUFS_BLOCK 64u

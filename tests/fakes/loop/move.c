@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/fence.h"
-#include "transport/loop/loop_private.h"
+#include "tests/fakes/loop/loop_private.h"
 
 void loop_wake(struct loop_inbox *inbox)
 {
