@@ -132,7 +132,7 @@ static const struct weft_setting rows[] = {
     {"WEFT_TIMEOUT_MS", AT(timeout_ms), NUMBER, -1, INT64_MAX / 2000000, 1800000, NULL, LOCAL,
      WEFT_SETTINGS_TIME, NULL, NULL, "The default deadline of calls, in milliseconds; -1: none."},
     {"WEFT_TOPO_FILE", AT(topo_file), FILES, 0, SIZE(topo_file), 0, NULL, CONTENT, WEFT_SETTINGS_CHOICE,
-     "none", "a file in any form that weft-topo --input reads, but hwloc's",
+     "none", "a file of a fabric, in any form that weft-topo --input reads; machines' XML is refused",
      "The fabric that ranks are ordered along. Hosts are found in it by their names, whole or up to the "
      "first dot."},
     {"WEFT_TRANSPORT", AT(transports), LIST, 0, SIZE(transports), 0, transport_words, AGREED,

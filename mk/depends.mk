@@ -18,7 +18,7 @@ $(call ask,expat,expat,libexpat1-dev)
 $(call ask,yaml,yaml-0.1,libyaml-dev)
 $(call ask,jansson,jansson,libjansson-dev)
 $(call ask,cmocka,cmocka,libcmocka-dev)
-LIB_NEEDS := sodium expat yaml
+LIB_NEEDS := sodium yaml
 
 # Parts that can be left out. The library links none of them: headers are all that it needs, and the rest is loaded by name at run
 # time (base/runtime.h).
@@ -49,9 +49,11 @@ $(foreach part,$(PARTS),$(if $(filter auto yes no,$(WITH_$(part))),,\
 HAVE := $(foreach part,$(PARTS),$(if $(filter-out no,$(WITH_$(part))),$(if $(HAVE_$(part)),$(part))))
 have = $(filter $(1),$(HAVE))
 
-DEPEND_CFLAGS := $(foreach name,$(LIB_NEEDS) jansson ofi verbs hwloc,$(CFLAGS_$(name)))
+DEPEND_CFLAGS := $(foreach name,$(LIB_NEEDS) expat jansson ofi verbs hwloc,$(CFLAGS_$(name)))
 PRIVATE_LIBS := $(foreach name,$(LIB_NEEDS),$(LIBS_$(name))) -ldl -lpthread -lm
 LIBS := -Wl,--as-needed $(PRIVATE_LIBS)
+# What programs that link libweft-tools.a need besides.
+TOOLS_LIBS := $(LIBS) $(LIBS_expat)
 
 # $(call missing,NAMES): a line of shell that says what is not there, and fails.
 missing = $(foreach name,$(1),$(if $(HAVE_$(name)),,echo "weft: $(name) is missing: no $(NAMED_$(name))" >&2; missing=1;)) \
@@ -75,6 +77,6 @@ part_list = $(call part_state,verbs)$(comma) $(call part_state,ofi)$(comma) $(ca
 	$(call part_state,cuda)$(comma) $(call part_state,hwloc)
 
 # Before what only tools, or only tests, need.
-.PHONY: FORCE need-jansson need-cmocka
-need-jansson need-cmocka: need-%:
+.PHONY: FORCE need-expat need-jansson need-cmocka
+need-expat need-jansson need-cmocka: need-%:
 	$(Q)$(call missing,$*)

@@ -35,7 +35,7 @@ LEFT_OUT_SOURCES := $(foreach part,$(PARTS),$(if $(call have,$(part)),$(ABSENT_$
 include devmem/cuda/kernels.mk
 
 # What lies in folders below algos/, topo/ and base/ is the library's or, in these, only tools and tests call it: libweft-tools.a.
-TOOLS_ONLY := algos/proof topo/discover topo/report base/tool
+TOOLS_ONLY := algos/proof topo/machines topo/discover topo/report base/tool
 MAINS := $(wildcard algos/proof/weft-plan*.c) topo/tool/weft-topo.c perf/weft-perf.c
 LIB_SOURCES := $(filter-out $(LEFT_OUT_SOURCES),$(wildcard base/*.c base/net/*.c algos/*.c transport/*.c transport/*/*.c devmem/*.c devmem/cuda/*.c \
 	topo/*.c topo/graph/*.c topo/files/*.c topo/live/*.c comm/*/*.c comm/*/*/*.c))
@@ -57,6 +57,7 @@ $(BUILD)/%.o: %.c $(BUILD)/config
 
 $(BUILD)/libweft-parts.a: $(LIB_OBJECTS)
 $(BUILD)/libweft-tools.a: $(TOOLS_LIB_OBJECTS)
+$(TOOLS_LIB_OBJECTS): | need-expat
 $(ARCHIVES): $(BUILD)/parts
 	$(call say,AR,$@)rm -f $@ && ar qcs $@ $(filter %.o,$^)
 

@@ -104,11 +104,11 @@ BESIDE_device-sim := $(DEVICE_SIM)
 
 .SECONDEXPANSION:
 $(BUILD)/perf/micro/%: $(BUILD)/perf/micro/%.o $$(call linked_of,perf/micro/$$*) $(ARCHIVES)
-	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) $(LIBS) -o $@
+	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) $(TOOLS_LIBS) -o $@
 
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $$(call linked_of,tests/fuzz/fuzz_$$*) $(ARCHIVES) \
 		| $$(call beside_of,tests/fuzz/fuzz_$$*)
-	$(call say,LD,$@)$(CC) -fsanitize=fuzzer $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) $(LIBS) -o $@
+	$(call say,LD,$@)$(CC) -fsanitize=fuzzer $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) $(TOOLS_LIBS) -o $@
 
 # A program that goes to other machines alone.
 ALONE := $(call programs,$(foreach source,$(ALL_TEST_SOURCES),$(if $(BUILD_alone_$(source:.c=)),$(source))))
@@ -117,7 +117,7 @@ $(ALONE): $(BUILD)/%: $(BUILD)/%.o | $$(call beside_of,$$*)
 
 $(BUILD)/tests/rdma/%: LIBS += $(LIBS_verbs)
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $$(call linked_of,tests/$$*) $(SUPPORT_OBJECTS) $$(call archives_of,tests/$$*) | $$(call beside_of,tests/$$*)
-	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(call wraps_of,tests/$*) $(TEST_LINK) $(filter %.o,$^) $(filter %.a,$^) $(LIBS_cmocka) $(LIBS) \
+	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(call wraps_of,tests/$*) $(TEST_LINK) $(filter %.o,$^) $(filter %.a,$^) $(LIBS_cmocka) $(TOOLS_LIBS) \
 		$(call libs_of,tests/$*) -o $@
 
 # The library once more, its calls outwards renamed so that the fault injector can let each of them fail.

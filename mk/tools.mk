@@ -17,4 +17,4 @@ $(BUILD)/weft-perf: $(PERF_OBJECTS)
 $(BUILD)/weft-topo: $(TOPO_OBJECTS)
 $(BUILD)/weft-perf $(BUILD)/weft-topo: TOOL_LIBS := $(LIBS_jansson)
 $(PROGRAMS): $(ARCHIVES)
-	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) $(LIBS) $(TOOL_LIBS) -o $@
+	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) $(TOOLS_LIBS) $(TOOL_LIBS) -o $@

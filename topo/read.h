@@ -9,7 +9,7 @@
  *
  * Kinds are told apart by content, never by the file's name:
  *   hwloc XML      root element <topology>            topo/discover/hwloc.c (tools only)
- *   NCCL XML       root element <system>              topo/files/nccl.c      (RCCL's xgmi included; also written)
+ *   NCCL XML       root element <system>              topo/machines/nccl.c   (tools only; RCCL's xgmi included; also written)
  *   ibnetdiscover  lines Switch/Ca N "S-..."          topo/files/ibnetdiscover.c
  *   topograph      YAML with switches: or blocks:     topo/files/topograph.c
  *   Slurm          SLURM_TOPOLOGY_ADDR values, "node ADDR [PATTERN]" a line, or topology.conf lines
@@ -32,9 +32,10 @@ int weft_topo_read(const char *path, struct weft_graph **graph);
  * for 5 s; a writer as long as it has the pipe open. */
 int weft_topo_read_any(const char *path, struct weft_graph **graph);
 
-/* hwloc's XML is read by hwloc, which can end a process on what it did not write: the library refuses it, and tools that
- * read it say by what (weft_live_use_hwloc() of topo/discover/discover.h), once and before any thread reads. */
-void weft_topo_read_hwloc_by(weft_reader *reader);
+/* Files that describe one machine: the library, which is given fabrics, refuses them, and hwloc, which reads its own, can end a process on
+ * what it did not write. Tools that read them say by what (weft_discover_begin() of topo/discover/discover.h), once and before any thread
+ * reads. */
+void weft_topo_read_machines_by(weft_reader *hwloc, weft_reader *nccl);
 
 /* Lays machines under a fabric: hosts that both graphs have (by name, with or without domain; by a GUID where names
  * differ) become one, the machine's, and its ports (by GUID, by their NIC's GUID or name) are joined to the fabric's

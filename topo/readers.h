@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kinds of files there are: how they are told apart, and who reads each.
  *
- * Threads: any, once weft_topo_read_hwloc_by() has been called; nothing is allocated.
+ * Threads: any, once weft_topo_read_machines_by() has been called; nothing is allocated.
  */
 #ifndef WEFT_TOPO_READERS_H
 #define WEFT_TOPO_READERS_H

@@ -430,7 +430,7 @@ int main(int argc, char **argv)
 {
     int quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
     const char *folder = argc > 1 + quick ? argv[1 + quick] : "";
-    weft_live_use_hwloc();
+    weft_discover_begin();
     printf("# What the order of ranks is worth\n\n"
            "Written by `make topo-report` (perf/micro/topo_report.c). Loads are in streams: a ring puts one "
            "on each link that it\n"

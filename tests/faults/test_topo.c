@@ -354,7 +354,7 @@ static void test_share(void **state)
 
 int main(void)
 {
-    weft_live_use_hwloc();
+    weft_discover_begin();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_graph),     cmocka_unit_test(test_synthetic), cmocka_unit_test(test_file),
         cmocka_unit_test(test_fabric),    cmocka_unit_test(test_corpora),   cmocka_unit_test(test_writing),

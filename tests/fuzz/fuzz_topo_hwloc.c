@@ -14,7 +14,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     (void)argc;
     (void)argv;
-    weft_live_use_hwloc();
+    weft_discover_begin();
     return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include "topo/machines/nccl.h"
 #include "topo/read.h"
 #include "topo/report/nccl_write.h"
 

@@ -45,10 +45,10 @@ names() {
 }
 without libsodium
 says "without libsodium" libsodium-dev lib
-without expat
-says "without expat" libexpat1-dev lib
 without yaml-0.1
 says "without libyaml" libyaml-dev lib
+without expat
+says "tools without expat" libexpat1-dev tools
 without jansson
 says "tools without jansson" libjansson-dev tools
 without cmocka

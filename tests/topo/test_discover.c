@@ -420,7 +420,7 @@ int main(void)
 {
     unsetenv("HWLOC_XMLFILE");
     unsetenv("HWLOC_FSROOT");
-    weft_live_use_hwloc();
+    weft_discover_begin();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_this_machine), cmocka_unit_test(test_leaves_no_trace),
         cmocka_unit_test(test_rdma_devices), cmocka_unit_test(test_without_hwloc),

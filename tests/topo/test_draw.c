@@ -390,7 +390,7 @@ static void test_no_memory(void **state)
 
 int main(void)
 {
-    weft_live_use_hwloc();
+    weft_discover_begin();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_machine),      cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_fabric),       cmocka_unit_test(test_cube),

@@ -162,7 +162,7 @@ static void test_not_in_the_library(void **state)
                         "file: hwloc's XML, which describes one machine: weft-topo reads "
                         "it, the library does not");
     assert_null(graph);
-    weft_live_use_hwloc();
+    weft_discover_begin();
 }
 
 int main(void)

@@ -450,7 +450,7 @@ static void test_sample_whole_io(void **state)
 
 int main(void)
 {
-    weft_live_use_hwloc();
+    weft_discover_begin();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_places),           cmocka_unit_test(test_bridges),
         cmocka_unit_test(test_devices),          cmocka_unit_test(test_sockets),

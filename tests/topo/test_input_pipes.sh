@@ -57,11 +57,14 @@ refused 3 'WEFT_TOPO_FILE: /dev/zero: a character device' env WEFT_TOPO_FILE=/de
 refused 3 'WEFT_TOPO_FILE: cannot open -' env WEFT_TOPO_FILE=- "$perf" --devices
 refused 3 "hwloc's XML, which describes one machine: weft-topo reads it, the library does not" \
     env WEFT_TOPO_FILE=tests/topo/samples/hwloc-2package.xml "$perf" --devices
+refused 3 "NCCL's XML, which describes one machine: weft-topo reads it, the library does not" \
+    env WEFT_TOPO_FILE=tests/topo/samples/nvidia-4gpu-2nic.xml "$perf" --devices
 refused 1 "$work/fifo: a FIFO: expected a regular file" env HWLOC_XMLFILE="$work/fifo" "$topo" --format json
 
 # What is odd in a file is said in the log.
-env WEFT_LOG=warn WEFT_TOPO_FILE=tests/topo/samples/odd/nccl-text.xml "$perf" --devices >"$work/out" 2>"$work/err"
-if [[ $? == 0 ]] && grep -q 'warn .*WEFT_TOPO_FILE: .*nccl-text.xml:4: .*passed over' "$work/err"; then
+printf 'SwitchName=s1 Nodes=a\nSwitchName=s2\n' >"$work/odd.conf"
+env WEFT_LOG=warn WEFT_TOPO_FILE="$work/odd.conf" "$perf" --devices >"$work/out" 2>"$work/err"
+if [[ $? == 0 ]] && grep -q 'warn .*WEFT_TOPO_FILE: .*odd.conf:2: ' "$work/err"; then
     ok "a warning in the log"
 else
     bad "no warning of an odd file in the log: $(<"$work/err")"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run: unthreaded (layouts are computed) */
 /* Machines laid under fabrics. */
+#include "topo/discover/discover.h"
 #include "topo/read.h"
 
 #include <setjmp.h>
@@ -354,6 +355,7 @@ static void test_real_samples(void **state)
 
 int main(void)
 {
+    weft_discover_begin();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_by_hand),      cmocka_unit_test(test_ambiguous),
         cmocka_unit_test(test_hosts_only),   cmocka_unit_test(test_everywhere),

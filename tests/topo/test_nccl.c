@@ -10,6 +10,8 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "topo/discover/discover.h"
+#include "topo/machines/nccl.h"
 #include "tests/support/topo_asks.h"
 #include <weft/weft.h>
 
@@ -509,6 +511,7 @@ static void test_bounds(void **state)
 
 int main(void)
 {
+    weft_discover_begin();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_machine),
         cmocka_unit_test(test_classes),

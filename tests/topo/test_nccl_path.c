@@ -121,7 +121,7 @@ static void test_nvswitch(void **state)
 
 int main(void)
 {
-    weft_live_use_hwloc();
+    weft_discover_begin();
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_samples), cmocka_unit_test(test_real_samples),
                                        cmocka_unit_test(test_nvswitch)};
     return cmocka_run_group_tests(tests, NULL, NULL);

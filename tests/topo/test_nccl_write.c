@@ -13,7 +13,7 @@
 #include "tests/support/topo_asks.h"
 #include "tests/support/topo_files.h"
 #include "topo/discover/discover.h"
-#include "topo/files/xml_tree.h"
+#include "topo/machines/xml_tree.h"
 #include "topo/report/nccl_write.h"
 #include <weft/weft.h>
 
@@ -546,7 +546,7 @@ static void test_speeds(void **state)
 
 int main(void)
 {
-    weft_live_use_hwloc();
+    weft_discover_begin();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trips),
         cmocka_unit_test(test_samples),

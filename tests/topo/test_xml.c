@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "topo/files/xml.h"
+#include "topo/machines/xml.h"
 #include <weft/weft.h>
 
 /* What the callbacks were told, as one line: "1<a x=1 y=2 2<b 2b>1'text'1a>" with each element's depth. */

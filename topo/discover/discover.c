@@ -7,6 +7,7 @@
 #include "base/secure.h"
 #include "topo/discover/discover.h"
 #include "topo/live/live.h"
+#include "topo/machines/nccl.h"
 #include "topo/read.h"
 #include "topo/readers.h"
 
@@ -85,9 +86,9 @@ int weft_topo_discover(struct weft_graph **graph)
     return WEFT_OK;
 }
 
-void weft_live_use_hwloc(void)
+void weft_discover_begin(void)
 {
     setenv("HWLOC_HIDE_ERRORS", "2", 0);   /* 2: those that it calls critical, too */
     setenv("HWLOC_LIBXML_IMPORT", "0", 0); /* see hwloc_text.c */
-    weft_topo_read_hwloc_by(weft_read_hwloc);
+    weft_topo_read_machines_by(weft_read_hwloc, weft_read_nccl);
 }

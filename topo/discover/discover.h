@@ -10,18 +10,18 @@
 
 /* This machine: hwloc (I/O objects included), ports from sysfs, links of GPUs from NVML and Level Zero Sysman when they
  * can be loaded. HWLOC_XMLFILE and HWLOC_FSROOT are honoured: with either, only what hwloc says (and, under FSROOT, the
- * sysfs below it) is used, and no driver is asked. Libraries are loaded when needed and let go; nothing is printed (hwloc: weft_live_use_hwloc()).
+ * sysfs below it) is used, and no driver is asked. Libraries are loaded when needed and let go; nothing is printed (hwloc: weft_discover_begin()).
  * What is missing is missing: a machine without hwloc becomes a host with what sysfs says. */
 int weft_topo_discover(struct weft_graph **graph);
 
 /* This machine as libhwloc sees it. WEFT_NOT_FOUND where the library is not there or does not find anything. */
 int weft_live_hwloc(unsigned host_flags, struct weft_graph *graph);
 
-/* Once, before a tool has threads: hwloc prints nothing, uses its own parser of XML, and is what weft_topo_read() has its XML read
- * by. Where the user has set the variables of hwloc that say so, they stay. */
-void weft_live_use_hwloc(void);
+/* Once, before a tool has threads: hwloc prints nothing and uses its own parser of XML, and weft_topo_read() also reads the files that
+ * describe one machine, hwloc's and NCCL's. Where the user has set the variables of hwloc that say so, they stay. */
+void weft_discover_begin(void);
 
-/* hwloc's XML of any machine, for weft_topo_read_hwloc_by(). It forks a process that reads it first: for programs in which
+/* hwloc's XML of any machine, for weft_topo_read_machines_by(). It forks a process that reads it first: for programs in which
  * nothing of weft is open. WEFT_NOT_FOUND where the library is not there, with the file's name. */
 weft_reader weft_read_hwloc;
 

@@ -34,7 +34,7 @@ static const struct weft_live_function functions[] = {
 };
 
 /* A program with more rights than its caller loads nothing that the caller's variables name, such as HWLOC_PLUGINS_PATH. Those
- * that weft_live_use_hwloc() sets name nothing. */
+ * that weft_discover_begin() sets name nothing. */
 static int may_load(void)
 {
     for (char **variable = environ; weft_secure_mode() && variable && *variable; variable++) {

@@ -3,16 +3,16 @@
  *
  * hwloc parses XML with libxml2 where somebody has installed it as a plug-in, and else by a small parser of its own, which
  * reads what hwloc writes and no comments, single quotes or entities. A file is to be read alike everywhere, and libxml2's
- * state in the process is not ours to change: so the small parser is used (weft_live_use_hwloc()), and gets the plainest XML there is.
+ * state in the process is not ours to change: so the small parser is used (weft_discover_begin()), and gets the plainest XML there is.
  *
  * hwloc trusts a file that it reads: it calls itself for each level, and multiplies sizes as they come. So elements are no
- * deeper than WEFT_READ_DEPTH_MAX here (topo/files/xml.h), and matrices and numbers small.
+ * deeper than WEFT_READ_DEPTH_MAX here (topo/machines/xml.h), and matrices and numbers small.
  */
 #include <stdlib.h>
 #include <string.h>
 #include "base/error.h"
 #include "topo/discover/hwloc.h"
-#include "topo/files/xml.h"
+#include "topo/machines/xml.h"
 #include "base/tool/xml_write.h"
 
 #define FILE_SIZE_MAX   (64u << 20)

@@ -19,8 +19,8 @@ struct weft_text {
 
 /* One per kind of file. The graph is new; the reader does not finish it. */
 typedef int weft_reader(const struct weft_text *text, struct weft_graph *graph);
-weft_reader weft_read_nccl, weft_read_ibnetdiscover, weft_read_topograph, weft_read_slurm,
-    weft_read_slurm_yaml, weft_read_synthetic;
+weft_reader weft_read_ibnetdiscover, weft_read_topograph, weft_read_slurm, weft_read_slurm_yaml,
+    weft_read_synthetic;
 
 /* What is odd, but read: "NAME:LINE: message" becomes one of the graph's warnings. Fails for want of memory alone. */
 int weft_read_warn(const struct weft_text *text, struct weft_graph *graph, size_t line, const char *format,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing NCCL's XML (topo/files/nccl.h says what it is).
+/* Writing NCCL's XML (topo/machines/nccl.h says what it is).
  *
  * Nodes that came from NCCL's XML are written from the attributes that reading kept, so that nothing is lost and nothing
  * added. For others the values are made from what the graph knows (nccl_write_make.c); what it does not know is left

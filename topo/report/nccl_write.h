@@ -3,7 +3,7 @@
 #ifndef WEFT_TOPO_REPORT_NCCL_WRITE_H
 #define WEFT_TOPO_REPORT_NCCL_WRITE_H
 
-#include "topo/files/nccl.h"
+#include "topo/machines/nccl.h"
 #include "base/tool/xml_write.h"
 
 /* NCCL's XML of one host, or of all that the graph has (WEFT_NODE_NONE), told apart by host_hash as NCCL does for NVLink

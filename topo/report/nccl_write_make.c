@@ -248,7 +248,7 @@ void weft_nccl_make_net(struct weft_nccl_out *out, uint32_t nic, uint32_t port)
         if (node_at(out, port)->index > 0)
             weft_xml_put_number(&out->xml, "port", (uint64_t)node_at(out, port)->index);
     }
-    if (adapter->guid) { /* in the order of bytes that NCCL prints: see topo/files/nccl_nodes.c */
+    if (adapter->guid) { /* in the order of bytes that NCCL prints: see topo/machines/nccl_nodes.c */
         char text[32];
         snprintf(text, sizeof text, "0x%llx", (unsigned long long)__builtin_bswap64(adapter->guid));
         weft_xml_put(&out->xml, "guid", text);

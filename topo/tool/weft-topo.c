@@ -87,7 +87,7 @@ int main(int argc, char **argv)
 {
     static struct weft_topo_options options;
     int result = 0;
-    weft_live_use_hwloc();
+    weft_discover_begin();
     signal(SIGPIPE, SIG_IGN); /* a reader that left early is an error like a full disk, and said like it */
     if (weft_topo_options_parse(&options, argc, argv, stderr) != 0)
         return EXIT_USAGE;

@@ -441,15 +441,13 @@ static void test_shared_memory_decides(void **state)
 static void test_ports_differ(void **state)
 {
     (void)state;
-    static const char text[] =
-        "<system version=\"1\"><cpu numaid=\"0\" affinity=\"00000001\" arch=\"x86_64\" "
-        "vendor=\"GenuineIntel\">"
-        "<pci busid=\"0000:13:00.0\" class=\"0x020700\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\"><nic>"
-        "<net name=\"mlx5_0\" dev=\"0\" speed=\"%d\" port=\"1\" guid=\"0x1000\"/></nic></pci></cpu></system>";
+    static const char text[] = "vendid=0x2c9\ndevid=0xd2f2\nswitchguid=0x100(100)\n"
+                               "Switch\t65 \"S-0000000000000100\"\t\t# \"leaf\" enhanced port 0 lid 7 lmc 0\n"
+                               "[1]\t\"H-0000000000000a10\"[1](a11) \t\t# \"a mlx5_0\" lid 25 %s\n";
     char fast[64], slow[64], content[sizeof text + 8];
-    snprintf(content, sizeof content, text, 400000);
+    snprintf(content, sizeof content, text, "4xNDR");
     write_file(fast, content);
-    snprintf(content, sizeof content, text, 100000);
+    snprintf(content, sizeof content, text, "4xHDR");
     write_file(slow, content);
     play((struct scene){
         .hosts = {"a", "b", "c", "d", "e", "f"},

@@ -66,20 +66,18 @@ static void sysfs_is_read_once(void **state)
     assert_int_equal(weft_context_close(context), WEFT_OK);
 }
 
-/* Of a WEFT_TOPO_FILE whose one NIC says that of itself. */
-static uint64_t digest_with(const char *said)
+/* Of a WEFT_TOPO_FILE whose one cable is like that. */
+static uint64_t digest_with(const char *cable)
 {
     char text[512], path[SYS_TREE_ROOT_MAX + 32];
     struct weft_context *context;
-    snprintf(
-        text, sizeof text,
-        "<system version=\"1\"><cpu numaid=\"0\" affinity=\"ff\" arch=\"x86_64\" vendor=\"AuthenticAMD\" "
-        "familyid=\"143\" modelid=\"49\"><pci busid=\"0000:3b:00.0\" class=\"0x020700\" "
-        "link_speed=\"16.0 GT/s PCIe\" link_width=\"16\"><nic><net name=\"mlx5_0\" dev=\"0\" "
-        "speed=\"200000\" port=\"1\" guid=\"0x1\" %s/></nic></pci></cpu></system>",
-        said);
-    sys_tree_file(root, "/topology.xml", text);
-    snprintf(path, sizeof path, "%s/topology.xml", root);
+    snprintf(text, sizeof text,
+             "vendid=0x2c9\ndevid=0xd2f2\nswitchguid=0x100(100)\n"
+             "Switch\t65 \"S-0000000000000100\"\t\t# \"leaf\" enhanced port 0 lid 7 lmc 0\n"
+             "[1]\t\"H-0000000000000a10\"[1]%s\n",
+             cable);
+    sys_tree_file(root, "/topology.txt", text);
+    snprintf(path, sizeof path, "%s/topology.txt", root);
     assert_int_equal(setenv("WEFT_TOPO_FILE", path, 1), 0);
     if (weft_context_open(NULL, &context) != WEFT_OK)
         fail_msg("%s", weft_error_detail());
@@ -92,10 +90,10 @@ static uint64_t digest_with(const char *said)
 static void attributes_count(void **state)
 {
     (void)state;
-    uint64_t one = digest_with("gdr=\"1\"");
-    assert_true(one != 0 && one == digest_with("gdr=\"1\""));
-    assert_true(one != digest_with("gdr=\"0\""));
-    assert_true(one != digest_with("gdr=\"1\" maxconn=\"7\""));
+    uint64_t one = digest_with("(a11) # \"n1 mlx5_0\" lid 25 4xNDR");
+    assert_true(one != 0 && one == digest_with("(a11) # \"n1 mlx5_0\" lid 25 4xNDR"));
+    assert_true(one != digest_with("(a12) # \"n1 mlx5_0\" lid 25 4xNDR"));
+    assert_true(one != digest_with("(a11) # \"n1 mlx5_0\" lid 25 4xHDR"));
 }
 
 static int tree_make(void **state)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "topo/files/xml.h"
+#include "topo/machines/xml.h"
 
 #include <errno.h>
 #include <expat.h>

@@ -5,7 +5,7 @@
 #include <weft/weft.h>
 
 #include "base/error.h"
-#include "topo/files/nccl.h"
+#include "topo/machines/nccl.h"
 
 int weft_nccl_failed(const struct weft_nccl_file *file, uint32_t element, int status)
 {

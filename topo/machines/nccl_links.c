@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "topo/files/nccl.h"
+#include "topo/machines/nccl.h"
 
 #define SWITCHED_MAX 64 /* GPUs on NVSwitches in one host */
 

@@ -7,10 +7,10 @@
  *
  * Ownership: the tree copies everything but the weft_text, which must live as long; weft_xml_tree_free() frees it.
  */
-#ifndef WEFT_TOPO_FILES_XML_TREE_H
-#define WEFT_TOPO_FILES_XML_TREE_H
+#ifndef WEFT_TOPO_MACHINES_XML_TREE_H
+#define WEFT_TOPO_MACHINES_XML_TREE_H
 
-#include "topo/files/xml.h"
+#include "topo/machines/xml.h"
 
 #define WEFT_XML_NONE UINT32_MAX
 

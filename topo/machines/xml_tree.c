@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "topo/files/xml_tree.h"
+#include "topo/machines/xml_tree.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NCCL's topology XML: what its reader's parts and its writer share. Private to topo/files/nccl*.c.
+/* NCCL's topology XML: what its reader's parts and its writer share. Private to topo/machines/nccl*.c.
  *
  * The format, as NCCL writes it with NCCL_TOPO_DUMP_FILE and reads it with NCCL_TOPO_FILE (NVIDIA's NCCL user guide,
  * "Environment variables"; elements and attributes as NCCL 2.28 and RCCL 2.22 have them):
@@ -26,10 +26,10 @@
  * and their attributes: those listed above under their own names, others as "ELEMENT.NAME". Elements that are no nodes
  * (links, and childless ones that nobody knows) are kept as "ELEMENT/NUMBER" with their tag as value.
  */
-#ifndef WEFT_TOPO_FILES_NCCL_H
-#define WEFT_TOPO_FILES_NCCL_H
+#ifndef WEFT_TOPO_MACHINES_NCCL_H
+#define WEFT_TOPO_MACHINES_NCCL_H
 
-#include "topo/files/xml_tree.h"
+#include "topo/machines/xml_tree.h"
 
 #define WEFT_NCCL_LEAVES_MAX                                                                                 \
     128 /* links and unknown elements in one element: a node has room for 256 attributes */
@@ -49,6 +49,8 @@ enum weft_nccl_kind {
     WEFT_NCCL_OTHER,
     WEFT_NCCL_KIND_COUNT
 };
+
+weft_reader weft_read_nccl;
 
 /* Its name; "" of OTHER. */
 const char *weft_nccl_kind_name(enum weft_nccl_kind kind);

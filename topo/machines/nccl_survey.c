@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "topo/files/nccl.h"
+#include "topo/machines/nccl.h"
 
 /* --- what lies in what */
 

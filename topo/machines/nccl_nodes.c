@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "topo/files/nccl.h"
+#include "topo/machines/nccl.h"
 
 #define SPEED_MAX 100000000 /* Mb/s: 100 Tb/s, which no net has */
 #define NAME_SIZE 512       /* the file's name of a thing with a number behind; the graph refuses long ones */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading NCCL's XML (topo/files/nccl.h says what it is): first the whole document as a tree, then what each element
+/* Reading NCCL's XML (topo/machines/nccl.h says what it is): first the whole document as a tree, then what each element
  * is and which names and addresses appear twice, by sorting; then nodes in document order, then links. Every step is
  * linear in the document's size but for the sorting.
  */
@@ -9,7 +9,7 @@
 #include <weft/weft.h>
 
 #include "base/error.h"
-#include "topo/files/nccl.h"
+#include "topo/machines/nccl.h"
 
 /* NCCL's own parser ends a comment at "-->" only, and files of RCCL's have comments with "--" inside, which XML does
  * not allow: they become spaces. */

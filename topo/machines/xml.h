@@ -11,8 +11,8 @@
  * after that. Errors of the document are WEFT_INVALID with "NAME:LINE: ...". Strings are UTF-8 and valid during the
  * callback only.
  */
-#ifndef WEFT_TOPO_FILES_XML_H
-#define WEFT_TOPO_FILES_XML_H
+#ifndef WEFT_TOPO_MACHINES_XML_H
+#define WEFT_TOPO_MACHINES_XML_H
 
 #include "topo/files/reader.h"
 

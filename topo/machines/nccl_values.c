@@ -2,7 +2,7 @@
 /* Names and values of NCCL's XML: which attributes there are, what they may be, and how fast links are. */
 #include <string.h>
 
-#include "topo/files/nccl.h"
+#include "topo/machines/nccl.h"
 
 static const char *const kind_names[WEFT_NCCL_KIND_COUNT] = {
     [WEFT_NCCL_SYSTEM] = "system",   [WEFT_NCCL_CPU] = "cpu",   [WEFT_NCCL_PCI] = "pci",
