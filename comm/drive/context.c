@@ -42,6 +42,9 @@ void weft_context_unlock(struct weft_context *context)
     struct weft_notice *notices = context->notices;
     context->notices = NULL;
     pthread_mutex_unlock(&context->lock);
+    if (__builtin_expect(atomic_load_explicit(&context->is_missed, memory_order_relaxed), 0) &&
+        atomic_exchange(&context->is_missed, 0))
+        weft_service_wake(context->service);
     if (__builtin_expect(notices != NULL, 0))
         call_back(notices);
 }

@@ -167,10 +167,12 @@ struct weft_context_progress {
     atomic_int oob;         /* some have arrived: comm/core/inbox.h */
 };
 
-/* The service thread's own, but for sleeps. */
+/* The service thread's own, but for what is atomic. */
 struct weft_context_tick {
     atomic_int sleeps; /* it must be woken for new background work */
+    atomic_int aside; /* it waits a while, as another thread drives, and is woken when that one's call ends */
     int idle;
+    int misses;        /* since it last drove, or slept on the descriptors */
     int naps;          /* something waits for a device, and it looks often */
     int64_t ns;        /* when it last saw that something had happened */
     uint64_t events;   /* those of progress at the last tick */
@@ -241,10 +243,11 @@ struct weft_context {
     uint64_t instance;
     pthread_mutex_t lock;
     atomic_int contenders;
-    atomic_int users;                           /* communicators being made or alive */
-    atomic_int forming;                         /* works that make one, whose handles have not been freed */
-    atomic_int oversubscribed;                  /* more ranks than processors on this host */
-    int event_fd;                               /* wakes the leader: failures, new work */
+    atomic_int is_missed;      /* the service thread has found the lock taken, and is woken when it is free */
+    atomic_int users;          /* communicators being made or alive */
+    atomic_int forming;        /* works that make one, whose handles have not been freed */
+    atomic_int oversubscribed; /* more ranks than processors on this host */
+    int event_fd;              /* wakes the leader: failures, new work */
     struct weft_service *service;               /* drives transports */
     struct weft_service *overlay;               /* the bootstraps' own thread, once there is one */
     struct weft_notice *notices, **notices_end; /* [lock] called by who lets go of the lock */

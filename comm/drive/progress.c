@@ -22,8 +22,9 @@
 #define VAIN_WAKES    64
 #define STEP_ASIDE_NS 50000
 #define LOOK_NS       INT64_C(20000000) /* between looks at what waits on any communicator */
-#define TICKS_IDLE    16                /* of the service thread, before it sleeps between them */
-#define TICKS_DOZE    200               /* before it sleeps on the descriptors */
+#define TICKS_IDLE    16                /* of the service thread, before it sleeps on the descriptors */
+#define TICKS_ASIDE   200               /* while another thread drives, before it looks more seldom */
+#define MISSES        16                /* of the lock, or of falling asleep, before it waits a millisecond */
 #define TIDY_MS       5                 /* between its tries to get the lock for that */
 #define LOOK_MS       250               /* between its looks at libfabric and quiet calls */
 #define DOZE_NS       INT64_C(20000000) /* the looks at what waits go on */
@@ -293,6 +294,9 @@ static int is_busy(const struct weft_context *context)
 
 void weft_progress_flush(struct weft_context *context)
 {
+    if (atomic_load_explicit(&context->tick.aside, memory_order_relaxed) &&
+        atomic_exchange(&context->tick.aside, 0))
+        weft_service_wake(context->service); /* nobody else drives what it has to do */
     for (int i = 0; i < FLUSH_ROUNDS; i++) {
         if (!is_busy(context))
             return;
@@ -351,7 +355,8 @@ static int tidy(struct weft_context *context)
 static int doze(struct weft_context *context)
 {
     struct pollfd polled[FDS_MAX];
-    int64_t timeout_ns = is_blocked(context) ? POLLED_NS : DOZE_NS;
+    int64_t timeout_ns =
+        is_blocked(context) || is_busy(context) ? nap_ns(weft_clock_ns() - context->tick.ns) : DOZE_NS;
     int count = arm_all(context, polled, &timeout_ns);
     if (count > 0) {
         polled[0].fd = weft_service_fd(context->service);
@@ -393,6 +398,33 @@ static int64_t naps_end_ns(const struct weft_context *context)
     return context->tick.ns + (spin_ns > NAPS_NS ? spin_ns : NAPS_NS);
 }
 
+/* Somebody else has the lock: the service thread tries again soon, as whoever starts a call has it for a moment, and then waits until
+ * it is free (weft_context_unlock()), or a millisecond. */
+static int await_lock(struct weft_context *context)
+{
+    if (context->tick.misses++ < MISSES) {
+        sched_yield();
+        return 0;
+    }
+    atomic_store(&context->is_missed, 1);
+    if (pthread_mutex_trylock(&context->lock) != 0)
+        return 1;
+    atomic_store(&context->is_missed, 0); /* it has become free meanwhile */
+    weft_context_unlock(context);
+    return 0;
+}
+
+/* How long it sleeps after a look that found nothing. */
+static int rest_ms(struct weft_context *context, int may_doze, int dozed, int beside)
+{
+    if (dozed || context->tick.idle < TICKS_IDLE)
+        return 0;
+    if (may_doze) /* a transport has something to do at once, and may never get anywhere */
+        return context->tick.misses++ < MISSES ? 0 : 1;
+    atomic_store(&context->tick.aside, 1);
+    return context->tick.idle < TICKS_ASIDE || beside ? 1 : 5;
+}
+
 int weft_progress_tick(void *arg)
 {
     struct weft_context *context = arg;
@@ -414,7 +446,7 @@ int weft_progress_tick(void *arg)
         weft_context_lock(context); /* whoever drives sees to one communicator only, and steps aside */
     else if (pthread_mutex_trylock(&context->lock) != 0) { /* somebody else drives, or makes a call */
         if (!context->tick.naps || now_ns >= naps_end_ns(context))
-            return 1;
+            return await_lock(context);
         nap(context, now_ns - context->tick.ns, 0);
         return 0;
     }
@@ -441,17 +473,17 @@ int weft_progress_tick(void *arg)
         if (atomic_load(&context->progress.oob)) /* one that came in between took this thread for awake */
             weft_progress_linger(context);
     }
-    int may_doze = context->tick.idle > TICKS_DOZE && !context->progress.leader_sleeps &&
-                   context->progress.vain_wakes <= VAIN_WAKES;
+    int may_doze = context->tick.idle >= TICKS_IDLE && !context->tick.naps &&
+                   !context->progress.leader_sleeps && context->progress.vain_wakes <= VAIN_WAKES;
     int dozed = may_doze && doze(context);
+    if (dozed || !context->tick.idle)
+        context->tick.misses = 0;
     weft_context_unlock(context);
     if (context->tick.naps) {
         nap(context, now_ns - context->tick.ns, 1);
         return 0;
     }
-    return dozed || context->tick.idle < TICKS_IDLE                ? 0
-           : context->tick.idle < TICKS_DOZE || beside || may_doze ? 1
-                                                                   : 5;
+    return rest_ms(context, may_doze, dozed, beside);
 }
 
 void weft_progress_listen(void *context, int change)
@@ -462,6 +494,7 @@ void weft_progress_listen(void *context, int change)
 void weft_progress_background(struct weft_context *context, int change)
 {
     atomic_fetch_add(&context->progress.background, change);
-    if (change > 0 && (atomic_exchange(&context->tick.sleeps, 0) || atomic_load(&context->progress.dozes)))
+    if (change > 0 && (atomic_exchange(&context->tick.sleeps, 0) ||
+                       atomic_exchange(&context->tick.aside, 0) || atomic_load(&context->progress.dozes)))
         weft_service_wake(context->service);
 }
