@@ -405,6 +405,34 @@ def signals_are_seen_while_ranks_meet():
     """
 
 
+@alone
+def waiting_for_rank_0_fills_no_log(rank, size):
+    """A wait of a store that ends without the key makes PyTorch log a warning."""
+    program = """
+        begin()
+        here = dist.distributed_c10d._get_default_store()
+        if rank == 0:
+            stores = dist.TCPStore("127.0.0.1", 0, 2, True, wait_for_workers=False)
+            here.set("port", str(stores.port))
+        else:
+            stores = dist.TCPStore("127.0.0.1", int(here.get("port")), 2, False)
+        dist.barrier()
+        dist.destroy_process_group()
+        if rank == 0:
+            time.sleep(1)  # which rank 1 waits for
+        dist.init_process_group("weft", store=stores, rank=rank, world_size=2)
+        dist.barrier()
+        dist.destroy_process_group()
+        if rank == 1:
+            stores.set("gone", "")
+        else:
+            stores.get("gone")
+        os._exit(0)
+    """
+    for code, said in ranks(2, program):
+        assert code == 0 and "[c10d]" not in said, said
+
+
 @of_ranks(2)
 def the_others_hear_why_a_group_cannot_be_made():
     """At once, by the store: rank 1 would wait for the timeout otherwise."""

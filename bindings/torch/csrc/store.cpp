@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,7 @@ namespace torch_weft
 
 // All ranks ask one store.
 static constexpr unsigned LOOKS_PER_REFUSAL = 6;
+static constexpr std::chrono::milliseconds SHORTEST_PAUSE{1}, LONGEST_PAUSE{250};
 
 StoreAdapter::StoreAdapter(c10::intrusive_ptr<c10d::Store> store, int rank)
     : store_(std::move(store)), rank_(rank),
@@ -25,6 +27,30 @@ StoreAdapter::StoreAdapter(c10::intrusive_ptr<c10d::Store> store, int rank)
                                                                                                        put,
                                                                                                        get}
 {
+}
+
+// By looks, ever farther apart. The store's own wait() has c10d log a warning each time that it ends without the key, and weft's waits are
+// short: between them it sees signals, and whether another rank has given up.
+bool StoreAdapter::await(const std::string &key, std::chrono::milliseconds timeout)
+{
+    using std::chrono::duration_cast;
+    using std::chrono::milliseconds;
+    const auto begun = std::chrono::steady_clock::now();
+    if (key != awaited_) {
+        awaited_ = key;
+        awaited_since_ = begun;
+    }
+    while (!store_->check({key})) {
+        const auto now = std::chrono::steady_clock::now();
+        const auto left = timeout - duration_cast<milliseconds>(now - begun);
+        const auto pause =
+            std::clamp(duration_cast<milliseconds>(now - awaited_since_) / 8, SHORTEST_PAUSE, LONGEST_PAUSE);
+        if (left.count() > 0)
+            std::this_thread::sleep_for(std::min(left, pause));
+        if (left <= pause)
+            return false; // whoever asks again looks first
+    }
+    return true;
 }
 
 std::vector<uint8_t> StoreAdapter::secret(std::chrono::milliseconds timeout, void (*look)())
@@ -41,17 +67,14 @@ std::vector<uint8_t> StoreAdapter::secret(std::chrono::milliseconds timeout, voi
         return made;
     }
     const auto until = std::chrono::steady_clock::now() + timeout;
-    while (!store_->check({key})) {
+    for (;;) {
         const auto left =
             std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+        if (await(key, std::clamp(left, std::chrono::milliseconds(0), BETWEEN_LOOKS)))
+            break;
         if (left.count() <= 0)
             TORCH_CHECK_WITH(DistStoreError, false, "rank 0 has not come to make the group within ",
                              timeout.count(), " ms");
-        try {
-            store_->wait({key}, std::min(left, BETWEEN_LOOKS));
-        } catch (const std::exception &) {
-            // Time is up, or the store is gone, which check() says.
-        }
         look();
         const std::string reason = refusal();
         if (!reason.empty())
@@ -97,21 +120,13 @@ int StoreAdapter::put(void *arg, const char *key, const void *value, size_t size
     }
 }
 
-// A store's wait() reports that time is up as it does other failures, but what it throws says so; a key that is there a moment later is
-// asked for again by whoever calls.
 int StoreAdapter::get(void *arg, const char *key, void *value, size_t capacity, size_t *size,
                       int64_t timeout_ms)
 {
     auto *self = static_cast<StoreAdapter *>(arg);
     try {
-        if (!self->store_->check({key})) {
-            try {
-                self->store_->wait({key}, std::chrono::milliseconds(std::max<int64_t>(timeout_ms, 1)));
-            } catch (const std::exception &) {
-                if (!self->store_->check({key})) // throws where the store itself is gone
-                    return WEFT_TIMEOUT;
-            }
-        }
+        if (!self->await(key, std::chrono::milliseconds(std::max<int64_t>(timeout_ms, 1))))
+            return WEFT_TIMEOUT;
         const std::vector<uint8_t> bytes = self->store_->get(key);
         if (bytes.size() > capacity) {
             self->failure_ = "the value of " + std::string(key) + " is longer than weft's are";

@@ -42,6 +42,10 @@ class StoreAdapter
     }
 
   private:
+    // Whether the key comes in time.
+    bool await(const std::string &key, std::chrono::milliseconds timeout);
+    std::string awaited_; // since awaited_since_
+    std::chrono::steady_clock::time_point awaited_since_;
     unsigned looks_ = 0;
     static int put(void *arg, const char *key, const void *value, size_t size);
     static int get(void *arg, const char *key, void *value, size_t capacity, size_t *size,
