@@ -32,6 +32,7 @@ static socklen_t to_sockaddr(const struct weft_net_address *address, struct sock
     in6->sin6_family = AF_INET6;
     in6->sin6_port = htons(address->port);
     memcpy(&in6->sin6_addr, address->ip, 16);
+    in6->sin6_scope_id = address->scope;
     return sizeof *in6;
 }
 
@@ -167,12 +168,17 @@ int weft_net_connect_start(const struct weft_net_address *address, int *result)
 {
     struct sockaddr_storage storage;
     socklen_t size = to_sockaddr(address, &storage);
+    char text[WEFT_NET_ADDRESS_TEXT];
+    if (weft_net_address_is_link_local6(address) && !address->scope)
+        return weft_fail(WEFT_PEER_FAILED,
+                         "connect to %s: a link-local address, and no interface here is known "
+                         "to lead to its link",
+                         weft_net_address_text(address, 1, text));
     int fd = weft_fd_add(socket(storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0)
         return weft_fail_errno("cannot make a socket");
     weft_net_tune(fd);
     if (connect(fd, (struct sockaddr *)&storage, size) != 0 && errno != EINPROGRESS && errno != EINTR) {
-        char text[WEFT_NET_ADDRESS_TEXT];
         int saved = errno;
         weft_fd_close(fd);
         errno = saved;

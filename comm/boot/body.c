@@ -36,6 +36,7 @@ static void get_string(struct weft_boot_cursor *cursor, char *text, int length_b
     text[bytes ? length : 0] = '\0';
 }
 
+/* Without scope, which is a matter of each host (scope.c). */
 static void put_address(struct weft_boot_writer *writer, const struct weft_net_address *address)
 {
     weft_boot_put(writer, (uint64_t)address->family, 1);

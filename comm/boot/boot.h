@@ -204,6 +204,10 @@ static inline int weft_boot_edge_pending(const struct weft_boot_edge *edge)
 }
 void weft_boot_edge_discard(struct weft_boot_edge *edge); /* locked: forgets what is queued */
 
+/* scope.c: link-local addresses of others. */
+/* All that are among the members' are reached by this interface, 0 not known: by the one that has this rank's own. */
+void weft_boot_scopes_set(struct weft_bootstrap *b, uint32_t scope);
+
 /* mesh.c: neighbours. */
 /* What this rank says of itself where it dials. */
 struct weft_auth_claims weft_boot_claims(const struct weft_bootstrap *b, int purpose);
@@ -332,6 +336,9 @@ int weft_boot_secret_make(struct weft_bootstrap *b, struct weft_boot_record *rec
 int weft_boot_secret_take(struct weft_bootstrap *b, const struct weft_boot_record *record);
 
 /* text.c */
+/* The thread's error is what this rank has tried in vain since start_ns. Warns of it when that is 5 s ago, and says how long this
+ * goes on. Whether it has. */
+int weft_boot_say_trying(int64_t start_ns, int64_t deadline_ns);
 uint64_t weft_boot_name_hash(const char *name);
 void weft_boot_self(struct weft_boot_member *member); /* host name and pid; no address */
 

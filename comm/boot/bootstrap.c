@@ -73,6 +73,7 @@ int weft_bootstrap_listen(const struct weft_bootstrap *b, int *fd, char *address
     int status = weft_net_listen(&here, fd, &here.port);
     if (status != WEFT_OK)
         status = weft_net_listen(&any, fd, &here.port);
+    here.scope = 0; /* of this host, not of those who read it */
     if (status == WEFT_OK)
         snprintf(address, capacity, "%s", weft_net_address_text(&here, 1, text));
     return status;

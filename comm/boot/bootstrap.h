@@ -37,6 +37,8 @@ struct weft_bootstrap_options {
     const char *file;
     int listen_fd; /* rank 0: an already listening socket, -1 none; made non-blocking, and stays the caller's */
     const char *address; /* "host:port" of rank 0 */
+    const char
+        *port_is; /* "MASTER_PORT + 1", "WEFT_PORT": which the port in address is. NULL: the caller's own */
     int64_t deadline_ns;
     struct weft_service *service;
     /* Called on the service thread when a rank is known to have failed, once, and when one has left while others stay. */
@@ -107,8 +109,8 @@ int weft_bootstrap_allgather(struct weft_bootstrap *bootstrap, const char *what,
                              size_t size, struct weft_blob **blobs, int64_t deadline_ns);
 int weft_bootstrap_barrier(struct weft_bootstrap *bootstrap, const char *what, int64_t deadline_ns);
 
-/* The numeric IP address under which peers reached this rank ("127.0.0.1" when all are on one host). Static
- * for the life of the bootstrap. */
+/* The numeric IP address under which peers reached this rank ("127.0.0.1" when all are on one host; "fe80::1%eth0", with an
+ * interface of this host, where it is link-local). Static for the life of the bootstrap. */
 const char *weft_bootstrap_local_address(const struct weft_bootstrap *bootstrap);
 
 /* The first failure known here: 0 when there is none, else WEFT_PEER_FAILED (or WEFT_REVOKED when a rank gave
@@ -142,8 +144,11 @@ int weft_bootstrap_send_oob(struct weft_bootstrap *bootstrap, int rank, enum wef
                             const void *bytes, size_t size);
 
 /* Opens a listening socket where the others reach this rank: *fd is the caller's (weft_fd_close()), address
- * becomes "ip:port" for them (64 bytes suffice). */
+ * becomes "ip:port" for them (64 bytes suffice), which each completes. */
 int weft_bootstrap_listen(const struct weft_bootstrap *bootstrap, int *fd, char *address, size_t capacity);
+
+/* What another rank has given as its address: puts in the interface by which this rank reaches it, where it is link-local. */
+void weft_bootstrap_complete(const struct weft_bootstrap *bootstrap, char *address, size_t capacity);
 
 /* A secret that all ranks of this bootstrap can make and nobody else, the same for the same purpose: the caller keeps
  * purposes apart, and wipes what comes of it. */

@@ -75,6 +75,11 @@ static int find_root(struct join *join, struct weft_net_addresses *candidates)
     }
     if (candidates->count == 0)
         return weft_fail(WEFT_RANKS_ABSENT, "rank 0 is on another host and has no address but loopback");
+    weft_net_addresses_spread(candidates);
+    if (candidates->count == 0)
+        return weft_fail(WEFT_RANKS_ABSENT,
+                         "rank 0 is on another host and has link-local addresses alone, and no "
+                         "interface of this host has any");
     weft_net_address_text(&candidates->at[0], 1, join->where);
     return WEFT_OK;
 }
@@ -329,6 +334,7 @@ static int take_table(struct join *join, struct weft_boot_frame *frame, struct w
         free(frame->body);
         return status;
     }
+    weft_boot_scopes_set(b, join->mine.scope);
     b->heartbeat_ns = beat_ms * 1000000;
     b->edges[0].link.reader.accepts = WEFT_BOOT_DOWN;
     *table = weft_boot_bytes_new(frame->body, frame->size);

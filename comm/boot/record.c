@@ -87,6 +87,7 @@ static int parse_line(const char *line, struct weft_boot_record *record, int *do
     int status = weft_net_address_parse(line + 8, &record->addresses.at[record->addresses.count]);
     if (status != WEFT_OK)
         return WEFT_PROTOCOL;
+    record->addresses.at[record->addresses.count].scope = 0; /* none of this host's could be meant */
     record->addresses.count++;
     return WEFT_OK;
 }

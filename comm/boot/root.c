@@ -288,6 +288,15 @@ static void serve(struct weft_boot_root *root)
     }
 }
 
+/* As the address under which all others reach this host: loopback is none, and a link-local one is one of a link only. */
+static int is_better(const struct weft_net_address *address, const struct weft_net_address *than)
+{
+    if (weft_net_address_is_loopback(address))
+        return 0;
+    return than->family == 0 ||
+           (weft_net_address_is_link_local6(than) && !weft_net_address_is_link_local6(address));
+}
+
 /* Ranks that came over loopback are in this network namespace: others reach them where they reach us. */
 static void settle_addresses(struct weft_boot_root *root, uint16_t port)
 {
@@ -295,13 +304,17 @@ static void settle_addresses(struct weft_boot_root *root, uint16_t port)
     struct weft_net_address outside = {0}, here = {.family = 4, .ip = {127, 0, 0, 1}};
     int known = 0;
     for (int i = 1; i < root->b->ranks; i++) {
-        struct weft_net_address local;
-        if (weft_net_local_address(root->by_rank[i]->link.fd, &local) != WEFT_OK)
+        struct weft_net_address local, peer;
+        int fd = root->by_rank[i]->link.fd;
+        if (weft_net_local_address(fd, &local) != WEFT_OK)
             continue;
         if (!known++)
             here = local;
-        if (!weft_net_address_is_loopback(&local) && outside.family == 0)
+        if (is_better(&local, &outside))
             outside = local;
+        if (weft_net_address_is_link_local6(&members[i].address) &&
+            weft_net_peer_address(fd, &peer) == WEFT_OK)
+            members[i].address.scope = peer.scope;
     }
     members[0].address = here;
     members[0].address.port = port;
@@ -309,6 +322,7 @@ static void settle_addresses(struct weft_boot_root *root, uint16_t port)
         struct weft_net_address *address = &members[i].address;
         if (i == 0 || weft_net_address_is_loopback(address)) {
             address->family = outside.family;
+            address->scope = outside.scope;
             memcpy(address->ip, outside.ip, sizeof address->ip);
         }
     }
@@ -319,15 +333,15 @@ static void settle_addresses(struct weft_boot_root *root, uint16_t port)
 static int listen_at(const struct weft_bootstrap_options *options, int *fd, uint16_t *port)
 {
     char host[WEFT_NET_HOSTPORT_MAX];
-    struct weft_net_address any = {0}, numeric;
+    struct weft_net_address any = {0};
     struct weft_net_addresses found = {0};
     int status = weft_net_hostport_split(options->address, host, &any.port);
     if (status != WEFT_OK)
         return status;
-    if (weft_net_address_parse(options->address, &numeric) == WEFT_OK) {
-        found.count = 1;
-        found.at[0] = numeric;
-    } else if (weft_net_hostport_is_loopback(options->address)) {
+    found.count = weft_net_hostport_read(options->address, &found.at[0]);
+    if (found.count < 0)
+        return found.count;
+    if (!found.count && weft_net_hostport_is_loopback(options->address)) {
         status = weft_net_hostport_resolve(options->address, &found);
         if (status != WEFT_OK)
             return status;

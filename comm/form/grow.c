@@ -33,17 +33,30 @@ struct growing {
 
 /* --- what ranks compare */
 
+/* An address without the scope that a link-local one has: each host has its own. */
+static const char *without_scope(const char *address, char *bare, size_t capacity)
+{
+    const char *scope = address ? strchr(address, '%') : NULL;
+    if (!scope)
+        return address;
+    snprintf(bare, capacity, "%.*s%s", (int)(scope - address), address, scope + strcspn(scope, "]"));
+    return bare;
+}
+
 void weft_proposal_set(const struct weft_bootstrap_options *place, struct weft_proposal *proposal)
 {
     static const char label[] = "weft 1 place";
     static const struct weft_key key; /* no secret */
-    const char *where = place->file ? place->file : place->store ? "" : place->address;
+    char bare[WEFT_DETAIL_MAX];
+    const char *where = place->file    ? place->file
+                        : place->store ? ""
+                                       : without_scope(place->address, bare, sizeof bare);
     where = where ? where : "";
     memset(proposal, 0, sizeof *proposal);
     proposal->ranks = place->ranks;
     proposal->source = place->store ? WEFT_PLACE_STORE : place->file ? WEFT_PLACE_FILE : WEFT_PLACE_ADDRESS;
     snprintf(proposal->name, sizeof proposal->name, "%s", place->name ? place->name : "");
-    snprintf(proposal->where, sizeof proposal->where, "%s", where);
+    snprintf(proposal->where, sizeof proposal->where, "%.255s", where);
     const struct weft_crypto_part parts[] = {{label, sizeof label},
                                              {place->name, place->name ? strlen(place->name) + 1 : 0},
                                              {where, strlen(where) + 1}};

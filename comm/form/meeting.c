@@ -50,9 +50,12 @@ static int meet(struct weft_meeting *meeting, const struct weft_word *first, int
 {
     struct weft_comm *parent = meeting->parent;
     unsigned char secret[WEFT_KEY_BYTES];
+    char address[sizeof first->address];
+    snprintf(address, sizeof address, "%s", first->address);
+    weft_bootstrap_complete(parent->bootstrap, address, sizeof address);
     struct weft_bootstrap_options options = {.name = parent->name,
                                              .listen_fd = listen_fd,
-                                             .address = first->address,
+                                             .address = address,
                                              .secret = secret,
                                              .secret_size = sizeof secret};
     if (meeting->place)

@@ -131,10 +131,12 @@ struct weft_verbs_settings {
 /* What the context gives a transport when it opens it. Strings and tables live until close(). */
 struct weft_transport_params {
     size_t size;
-    const char *provider;      /* ofi: provider wanted, NULL or "" for the first that fits */
-    const char *local_address; /* numeric IP address that peers reach this rank by, NULL when all are local */
-    int direct;                /* shm: 0 never reads peers' memory by system call */
-    uint64_t instance;         /* random, unique per context: part of shm's address */
+    const char *provider; /* ofi: provider wanted, NULL or "" for the first that fits */
+    /* Numeric IP address that peers reach this rank by, NULL when all are local. A link-local one has an interface of this host behind
+     * it ("fe80::1%eth0"), which is no part of what peers read. */
+    const char *local_address;
+    int direct;        /* shm: 0 never reads peers' memory by system call */
+    uint64_t instance; /* random, unique per context: part of shm's address */
     /* Watches a descriptor on the service thread; unwatch returns only when no callback runs any more. */
     void *watch_arg;
     int (*watch)(void *watch_arg, int fd, weft_watch_callback *callback, void *arg);

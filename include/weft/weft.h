@@ -232,7 +232,7 @@ typedef struct weft_store {
  *   listen_fd    rank 0 only: an already listening TCP socket, or -1, with address below; weft_comm_create() and
  *                weft_comm_grow() close it, on any rank, whatever they return and when, also in a forked child. With a size
  *                that does not reach to it there is none;
- *   address      "host:port" where rank 0 listens;
+ *   address      "host:port" where rank 0 listens, "[fd00::1]:29600", "[fe80::1%eth0]:29600" with an interface of this host;
  *   environment  RANK, WORLD_SIZE, MASTER_ADDR, WEFT_PORT as torchrun and weft-perf set them.
  * rank and ranks are -1 to take them from the environment. name distinguishes several communicators of one job.
  * timeout_ms bounds creation and is the default deadline of every call on the communicator (0: the setting

@@ -133,6 +133,8 @@ void tcp_dial(struct weft_link *link)
                                             .session = transport->address.instance,
                                             .generation = link->epoch};
     memcpy(address.ip, link->address.ip, sizeof address.ip);
+    if (weft_net_address_is_link_local6(&address))
+        address.scope = transport->scope;
     link->again_ns = 0;
     link->dial = calloc(1, sizeof *link->dial);
     if (!link->dial) {

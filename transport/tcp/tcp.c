@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/tcp/tcp.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/sockios.h>
 #include <poll.h>
@@ -24,15 +23,11 @@ static int address_make(struct weft_transport *transport, const char *text)
     struct tcp_address *own = &transport->address;
     struct weft_net_address address = {.family = 4, .ip = {127, 0, 0, 1}};
     if (text && *text) {
-        memset(address.ip, 0, sizeof address.ip);
-        if (inet_pton(AF_INET, text, address.ip) == 1)
-            address.family = 4;
-        else if (inet_pton(AF_INET6, text, address.ip) == 1)
-            address.family = 6;
-        else
-            return transport->fail(WEFT_INVALID, "tcp: the local address is '%s', expected a numeric one",
-                                   text);
+        int read = weft_net_ip_parse(text, &address);
+        if (read != WEFT_OK)
+            return transport->fail(read, "tcp: the local %s", weft_error_detail());
     }
+    transport->scope = address.scope;
     int status = weft_net_listen(&address, &transport->listener, &address.port);
     if (status != WEFT_OK)
         return transport->fail(status, "tcp: %s", weft_error_detail());

@@ -95,9 +95,9 @@ struct tcp_address {
     uint16_t port;
     uint16_t reserved2;
     uint32_t features;
-    uint64_t instance; /* random, not 0 */
-    uint64_t host;     /* identity of host and network namespace, 0 unknown */
-    uint8_t ip[16];
+    uint64_t instance;   /* random, not 0 */
+    uint64_t host;       /* identity of host and network namespace, 0 unknown */
+    uint8_t ip[16];      /* a link-local one without its scope, which is a matter of each host */
     struct weft_key key; /* random: knowing it proves that one knows this address */
 };
 
@@ -214,6 +214,7 @@ struct weft_link {
 
 struct weft_transport {
     struct tcp_address address;
+    uint32_t scope; /* the interface of this host to the link that link-local addresses are of, 0 none */
     int listener, poll_fd, timer_fd;
     int timer_runs;
     struct weft_net_accept *accept;

@@ -34,7 +34,8 @@
 static void test_checkin(void **state)
 {
     (void)state;
-    struct weft_boot_checkin in = {.left_ms = 99, .member = {{6, 4000, {0xfd, [15] = 1}}, 1234, "a-host\n"}};
+    struct weft_boot_checkin in = {
+        .left_ms = 99, .member = {{.family = 6, .port = 4000, .ip = {0xfd, [15] = 1}}, 1234, "a-host\n"}};
     struct weft_boot_checkin out;
     struct weft_boot_writer writer = {0};
     weft_boot_checkin_put(&writer, &in);
@@ -42,6 +43,13 @@ static void test_checkin(void **state)
     assert_int_equal(out.left_ms, 99);
     assert_int_equal(out.member.pid, 1234);
     assert_true(weft_net_address_same(&out.member.address, &in.member.address));
+    in.member.address.scope = 7; /* a matter of this host */
+    size_t once = writer.size;
+    weft_boot_checkin_put(&writer, &in);
+    assert_int_equal(writer.size, 2 * once);
+    assert_memory_equal(writer.data, writer.data + once, once);
+    writer.size = once;
+    assert_int_equal(out.member.address.scope, 0);
     assert_string_equal(out.member.host, "a-host?"); /* no control characters into logs */
     writer.data[8] = 5;                              /* address family */
     assert_int_equal(weft_boot_checkin_get(writer.data, writer.size, &out), WEFT_PROTOCOL);
@@ -80,7 +88,8 @@ static void test_table(void **state)
 {
     (void)state;
     enum { RANKS = 5 };
-    struct weft_boot_member members[RANKS] = {{{4, 1, {127, 0, 0, 1}}, 10, "a"}, {{6, 2, {1}}, 11, ""}},
+    struct weft_boot_member members[RANKS] = {{{.family = 4, .port = 1, .ip = {127, 0, 0, 1}}, 10, "a"},
+                                              {{.family = 6, .port = 2, .ip = {1}}, 11, ""}},
                             out[RANKS];
     struct weft_boot_writer writer = {0};
     memset(members[4].host, 'h', WEFT_BOOT_HOST_MAX);
@@ -287,10 +296,10 @@ static void test_record(void **state)
                             out;
     char text[WEFT_BOOT_RECORD_MAX];
     for (int i = 0; i < WEFT_NET_ADDRESSES_MAX; i++) {
-        record.addresses.at[i] = (struct weft_net_address){6, 65535, {0}};
+        record.addresses.at[i] = (struct weft_net_address){.family = 6, .port = 65535};
         memset(record.addresses.at[i].ip, 0xfd, 16);
     }
-    record.addresses.at[0] = (struct weft_net_address){4, 1, {10, 0, 0, 1}};
+    record.addresses.at[0] = (struct weft_net_address){.family = 4, .port = 1, .ip = {10, 0, 0, 1}};
     for (int i = 0; i < WEFT_BOOT_RECORD_SECRET; i++)
         record.secret[i] = (unsigned char)(i * 37 + 9);
     size_t size = weft_boot_record_format(&record, text, sizeof text);
@@ -316,10 +325,12 @@ static void test_record(void **state)
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(weft_boot_record_parse(bad[i], strlen(bad[i]), &out), WEFT_PROTOCOL);
-    static const char more[] =
-        "weft-rendezvous 1\nnonce 0000000000000001\nfuture x\naddress [::1]:5\nend\njunk";
+    static const char more[] = "weft-rendezvous 1\nnonce 0000000000000001\nfuture x\naddress "
+                               "[::1]:5\naddress [fe80::1%lo]:5\nend\njunk";
     assert_int_equal(weft_boot_record_parse(more, strlen(more), &out), WEFT_OK);
     assert_int_equal(out.has_secret, 0);
+    assert_int_equal(out.addresses.count, 2);
+    assert_int_equal(out.addresses.at[1].scope, 0); /* if it had one, it would not be this host's */
 }
 
 static void test_hostport(void **state)
