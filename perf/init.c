@@ -35,7 +35,7 @@ static const char *const phase_names[PHASES][2] = {
 
 /* Where and by what secret a turn's ranks meet. */
 struct meeting {
-    char address[80];
+    int32_t port; /* on rank 0's host, which each rank has its own address for */
     unsigned char secret[32];
     int32_t failed;
 };
@@ -49,24 +49,54 @@ struct turn {
     uint64_t *wrong;
 };
 
+/* -1, or a socket with a port of the system's choice. */
+static int socket_at(const struct sockaddr *address, socklen_t size)
+{
+    int off = 0, fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && address->sa_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    if (fd >= 0 && bind(fd, address, size) == 0 && listen(fd, 128) == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+/* On loopback, or on all addresses: of both families, or of IPv4 where there is no IPv6. */
+static int listen_on(int is_loopback, int32_t *port)
+{
+    struct sockaddr_in in = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(is_loopback ? INADDR_LOOPBACK : INADDR_ANY)};
+    struct sockaddr_in6 in6 = {.sin6_family = AF_INET6};
+    struct sockaddr_storage bound = {0};
+    socklen_t size = sizeof bound;
+    int fd = is_loopback ? -1 : socket_at((struct sockaddr *)&in6, sizeof in6);
+    if (fd < 0)
+        fd = socket_at((struct sockaddr *)&in, sizeof in);
+    if (fd >= 0 && getsockname(fd, (struct sockaddr *)&bound, &size) == 0)
+        *port = ntohs(((struct sockaddr_in *)&bound)->sin_port); /* at the same place in both */
+    return fd;
+}
+
 /* Rank 0: a port of the system's choice, on loopback where all ranks are of this host's launcher. */
 static int listen_anywhere(struct turn *turn)
 {
-    const char *host = perf_channel_inherited() ? "127.0.0.1" : getenv("MASTER_ADDR");
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    socklen_t length = sizeof address;
-    address.sin_addr.s_addr = htonl(perf_channel_inherited() ? INADDR_LOOPBACK : INADDR_ANY);
-    turn->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (turn->listener < 0 || bind(turn->listener, (struct sockaddr *)&address, sizeof address) != 0 ||
-        listen(turn->listener, 128) != 0 ||
-        getsockname(turn->listener, (struct sockaddr *)&address, &length) != 0 ||
+    turn->listener = listen_on(perf_channel_inherited(), &turn->meeting.port);
+    if (turn->listener < 0 ||
         getrandom(turn->meeting.secret, sizeof turn->meeting.secret, 0) != sizeof turn->meeting.secret) {
         fprintf(stderr, "weft-perf: rank 0: cannot listen for another start: %s\n", strerror(errno));
         return -1;
     }
-    snprintf(turn->meeting.address, sizeof turn->meeting.address, "%s:%d",
-             host && *host ? host : turn->session->members[0].host, ntohs(address.sin_port));
     return 0;
+}
+
+/* What this rank knows rank 0's host by. */
+static void write_address(const struct turn *turn, char *address, size_t capacity)
+{
+    const char *host = perf_channel_inherited() ? "127.0.0.1" : getenv("MASTER_ADDR");
+    host = host && *host ? host : turn->session->members[0].host;
+    int is_bare6 = strchr(host, ':') && host[0] != '[';
+    snprintf(address, capacity, is_bare6 ? "[%s]:%d" : "%s:%d", host, (int)turn->meeting.port);
 }
 
 /* Everybody learns rank 0's meeting. */
@@ -89,9 +119,11 @@ static int agree(struct turn *turn)
 static int create(struct turn *turn)
 {
     weft_comm_options options = WEFT_COMM_OPTIONS_INIT;
+    char address[320];
+    write_address(turn, address, sizeof address);
     options.rank = turn->session->rank;
     options.ranks = turn->session->ranks;
-    options.address = turn->meeting.address;
+    options.address = address;
     options.listen_fd = turn->listener;
     options.secret = turn->meeting.secret;
     options.secret_size = sizeof turn->meeting.secret;
