@@ -16,6 +16,7 @@
 #include <unistd.h>
 #include <weft/weft.h>
 
+#include "tests/support/golden.h"
 #include "transport/ofi/ofi_private.h"
 
 /* One entry; address NULL for an InfiniBand address. */
@@ -174,6 +175,17 @@ static void the_interface_in_use_comes_first(void **state)
     assert_string_equal(choice("tcp;ofi_rxm", "10.7.0.2", 0, getpid()), missing);
 }
 
+/* Its scope would be taken literally by other hosts. */
+static void no_link_local_address_is_used_with_its_scope(void **state)
+{
+    (void)state;
+    static const struct offer scoped[] = {{"tcp;ofi_rxm", "eth0", "fe80::1"}, {0}};
+    offers = scoped;
+    assert_string_equal(choice(NULL, "fe80::1%lo", 0, getpid()), missing);
+    assert_true(golden_matches("ofi-link-local", "1.17", "fe80::1%lo"));
+    assert_string_equal(choice("tcp;ofi_rxm", "fe80::1%lo", 0, getpid()), missing);
+}
+
 static void whoever_names_verbs_gets_a_device_of_its_own_interface(void **state)
 {
     static const struct offer infiniband[] = {
@@ -248,6 +260,7 @@ int main(void)
         cmocka_unit_test(memory_of_devices_comes_beside),
         cmocka_unit_test(nobody_gets_a_device_of_another_interface_unasked),
         cmocka_unit_test(the_interface_in_use_comes_first),
+        cmocka_unit_test(no_link_local_address_is_used_with_its_scope),
         cmocka_unit_test(whoever_names_verbs_gets_a_device_of_its_own_interface),
         cmocka_unit_test(without_rdma_there_is_the_next_provider),
         cmocka_unit_test(a_forked_child_does_not_get_rdma),

@@ -76,7 +76,8 @@ static int is_link_local(const struct sockaddr *address)
     return in6->s6_addr[0] == 0xfe && (in6->s6_addr[1] & 0xc0) == 0x80;
 }
 
-/* Whether an internet address is the one that is wanted, as text. */
+/* Whether an internet address is the one that is wanted, as text. No link-local one with its scope is: a provider's address would carry
+ * that to other hosts, where it means something else. */
 static int is_wanted(const struct sockaddr *address, const char *wanted)
 {
     unsigned char binary[16];
@@ -190,11 +191,11 @@ static int nothing_fits(const struct ofi_wish *wish, const char *provider)
             "ofi: provider %s cannot be used in a process forked from one that has loaded libfabric, "
             "which keeps RDMA devices open that the child cannot use; start the process with exec",
             provider);
-    return weft_fail(WEFT_NOT_FOUND,
-                     "ofi: libfabric %u.%u offers no suitable provider%s%s for local address %s; `fi_info` "
-                     "lists what there is",
-                     FI_MAJOR(version), FI_MINOR(version), provider ? " " : "", provider ? provider : "",
-                     wish->local);
+    return weft_fail(
+        WEFT_NOT_FOUND, "ofi: libfabric %u.%u offers no suitable provider%s%s for local address %s; %s",
+        FI_MAJOR(version), FI_MINOR(version), provider ? " " : "", provider ? provider : "", wish->local,
+        strchr(wish->local, '%') ? "link-local addresses serve the transport tcp alone"
+                                 : "`fi_info` lists what there is");
 }
 
 int ofi_info_choose(const struct ofi_library *library, const struct weft_transport_params *params,
