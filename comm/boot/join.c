@@ -28,6 +28,7 @@ struct join {
     int candidates, candidate;  /* addresses there are, and which was the last, or is the next, to be tried */
     int64_t handshake_ns; /* for a handshake with one of several: longer each time that all were too slow */
     struct weft_net_address mine;
+    int said_why;                           /* that it is still trying */
     char where[WEFT_NET_HOSTPORT_MAX + 16]; /* rank 0, as far as known */
     char reason[WEFT_BOOT_TEXT_MAX / 2];    /* why the last attempt failed */
     int unproven;                           /* attempts that were cut off when this rank had sent its proof */
@@ -51,7 +52,10 @@ static int find_root(struct join *join, struct weft_net_addresses *candidates)
     if (!has_record(join)) {
         join->nonce = 0;
         snprintf(join->where, sizeof join->where, "%.*s", WEFT_NET_HOSTPORT_MAX - 1, join->options->address);
-        return weft_net_hostport_resolve(join->options->address, candidates);
+        int status = weft_net_hostport_resolve(join->options->address, candidates);
+        if (status == WEFT_RANKS_ABSENT && !join->said_why)
+            join->said_why = weft_boot_say_trying(join->start_ns, join->options->deadline_ns);
+        return status;
     }
     struct weft_boot_record record;
     int wait_ms = weft_clock_left_ms(join->options->deadline_ns, STORE_WAIT_MS);

@@ -36,9 +36,11 @@ static const char *non_empty(const char *name)
 }
 
 /* MASTER_PORT belongs to torchrun's own store, which listens there: ours is the next one unless set. */
-static int port_from_environment(int *port)
+static int port_from_environment(int *port, const char **port_is)
 {
-    if (non_empty("WEFT_PORT") || !non_empty("MASTER_PORT"))
+    int is_own = non_empty("WEFT_PORT") || !non_empty("MASTER_PORT");
+    *port_is = is_own ? "WEFT_PORT" : "MASTER_PORT + 1";
+    if (is_own)
         return read_number("WEFT_PORT", 1, 65535, "the TCP port where rank 0 listens", port);
     int theirs;
     int status = read_number("MASTER_PORT", 1, 65534, "torchrun's port (weft takes the next)", &theirs);
@@ -110,7 +112,7 @@ static int source_from_environment(struct weft_bootstrap_options *resolved, char
         return weft_fail(WEFT_INVALID, "MASTER_ADDR is not set: expected the host of rank 0 (or "
                                        "WEFT_BOOTSTRAP_FILE, or a store, file or address in the options)");
     int port;
-    int status = port_from_environment(&port);
+    int status = port_from_environment(&port, &resolved->port_is);
     if (status != WEFT_OK)
         return status;
     int bare6 = strchr(host, ':') && host[0] != '[';
@@ -186,6 +188,7 @@ int weft_bootstrap_resolve(const weft_comm_options *options, struct weft_bootstr
     if (status != WEFT_OK)
         return status;
     made.launcher = NULL;
+    made.port_is = NULL;
     made.name = given.name ? given.name : "";
     made.secret = given.secret;
     made.secret_size = given.secret_size;

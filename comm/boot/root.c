@@ -328,6 +328,17 @@ static void settle_addresses(struct weft_boot_root *root, uint16_t port)
     }
 }
 
+/* Adds to the error of listening where the port comes from, for who has set another variable. */
+static int name_port(const struct weft_bootstrap_options *options, unsigned port, int status)
+{
+    char reason[WEFT_DETAIL_MAX / 2];
+    if (!options->port_is)
+        return status;
+    snprintf(reason, sizeof reason, "%.*s", (int)sizeof reason - 1, weft_error_detail());
+    return weft_fail(status, "%s (%u is %s: set another %s on all ranks)", reason, port, options->port_is,
+                     strcmp(options->port_is, "WEFT_PORT") == 0 ? "WEFT_PORT" : "MASTER_PORT, or WEFT_PORT,");
+}
+
 /* Where to listen for an address of the caller's: literally there if it is numeric or loopback, on the
  * wildcard for a host name, which may mean different interfaces to different hosts. */
 static int listen_at(const struct weft_bootstrap_options *options, int *fd, uint16_t *port)
@@ -335,7 +346,8 @@ static int listen_at(const struct weft_bootstrap_options *options, int *fd, uint
     char host[WEFT_NET_HOSTPORT_MAX];
     struct weft_net_address any = {0};
     struct weft_net_addresses found = {0};
-    int status = weft_net_hostport_split(options->address, host, &any.port);
+    int64_t start_ns = weft_clock_ns();
+    int said_why = 0, status = weft_net_hostport_split(options->address, host, &any.port);
     if (status != WEFT_OK)
         return status;
     found.count = weft_net_hostport_read(options->address, &found.at[0]);
@@ -357,8 +369,14 @@ static int listen_at(const struct weft_bootstrap_options *options, int *fd, uint
             (status != WEFT_OK && errno == EADDRNOTAVAIL && !weft_net_hostport_is_loopback(options->address)))
             status = weft_net_listen(&any, fd, port); /* an address that is forwarded to this host, perhaps */
         /* An earlier communicator of this process, or of the job before, may be just about to close it. */
-        if (status == WEFT_OK || errno != EADDRINUSE || weft_clock_ns() >= options->deadline_ns)
+        if (status == WEFT_OK)
             return status;
+        int is_taken = errno == EADDRINUSE;
+        status = name_port(options, any.port, status);
+        if (!is_taken || weft_clock_ns() >= options->deadline_ns)
+            return status;
+        if (!said_why)
+            said_why = weft_boot_say_trying(start_ns, options->deadline_ns);
         weft_net_pause(&pause_ms, options->deadline_ns);
     }
 }
