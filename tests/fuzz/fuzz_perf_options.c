@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build: with perf/options.c perf/flags.c */
+/* build: with perf/options.c perf/flags.c perf/nccl.c */
 /* Fuzz target: weft-perf's command line, one word per line. What it accepts must be a sweep that ends. */
 #include <stdint.h>
 #include <stdio.h>
