@@ -23,7 +23,9 @@ OPTIONS := CC BUILD PREFIX BINDIR LIBDIR INCLUDEDIR MANDIR O WERROR
 #= sanitizers set it. WITH_...=auto takes what is found, yes fails where it is missing, no leaves it out.
 
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wundef -Wvla $(if $(filter 1,$(WERROR)),-Werror)
-CPPFLAGS_ALL = -D_GNU_SOURCE -I. -Iinclude -MMD -MP $(DEPEND_CFLAGS) $(CPPFLAGS)
+# Targets are written as $(BUILD)/..., so that they are the same whether the folder was named from the root or not.
+DEPENDS = -MMD -MP -MT '$$(BUILD)/$(patsubst $(BUILD)/%,%,$@)'
+CPPFLAGS_ALL = -D_GNU_SOURCE -I. -Iinclude $(DEPENDS) $(DEPEND_CFLAGS) $(CPPFLAGS)
 CFLAGS_BUILD = -std=c11 $(O) -fPIC -fvisibility=hidden -ffp-contract=off
 CFLAGS_ALL = $(CFLAGS_BUILD) $(WARN) $(MODE_FLAGS) $(CFLAGS)
 LDFLAGS_ALL = $(MODE_FLAGS) $(LDFLAGS)

@@ -50,7 +50,7 @@ micro: $(MICRO)
 warnings: $(sort $(patsubst %.o,%.read,$(LIB_OBJECTS) $(TOOL_OBJECTS) $(call objects,$(call buildable,$(filter-out \
 	$(if $(call have,verbs),,tests/rdma/%) $(if $(call have,ofi),,tests/fakes/provider/%),$(ALL_TEST_SOURCES) $(wildcard perf/micro/*.c))))))
 $(BUILD)/%.read: %.c $(BUILD)/config
-	$(call say,READ,$<)mkdir -p $(@D) && $(CC) $(filter-out -MMD -MP,$(CPPFLAGS_ALL)) $(CFLAGS_ALL) $(EXTRA_$(notdir $*)) -fsyntax-only $< && touch $@
+	$(call say,READ,$<)mkdir -p $(@D) && $(CC) $(filter-out $(DEPENDS),$(CPPFLAGS_ALL)) $(CFLAGS_ALL) $(EXTRA_$(notdir $*)) -fsyntax-only $< && touch $@
 
 #: fuzzers       the fuzz targets alone, with clang
 .PHONY: fuzzers

@@ -336,9 +336,11 @@ int weft_boot_secret_make(struct weft_bootstrap *b, struct weft_boot_record *rec
 int weft_boot_secret_take(struct weft_bootstrap *b, const struct weft_boot_record *record);
 
 /* text.c */
-/* The thread's error is what this rank has tried in vain since start_ns. Warns of it when that is 5 s ago, and says how long this
- * goes on. Whether it has. */
-int weft_boot_say_trying(int64_t start_ns, int64_t deadline_ns);
+/* What this rank has tried in vain, or waited for, since start_ns. Warns of it when that is after_ns ago, and says that it is still doing so
+ * ("trying") and for how long. Whether it has. */
+#define WEFT_BOOT_TRYING_NS INT64_C(5000000000) /* for what seldom comes right by itself */
+int weft_boot_say_trying(const char *what, const char *doing, int64_t start_ns, int64_t after_ns,
+                         int64_t deadline_ns);
 uint64_t weft_boot_name_hash(const char *name);
 void weft_boot_self(struct weft_boot_member *member); /* host name and pid; no address */
 

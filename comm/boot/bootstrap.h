@@ -40,6 +40,7 @@ struct weft_bootstrap_options {
     const char
         *port_is; /* "MASTER_PORT + 1", "WEFT_PORT": which the port in address is. NULL: the caller's own */
     int64_t deadline_ns;
+    int64_t report_ns; /* a meeting that takes longer is reported to the log: who is missing; 0 never */
     struct weft_service *service;
     /* Called on the service thread when a rank is known to have failed, once, and when one has left while others stay. */
     void (*failed)(void *arg);

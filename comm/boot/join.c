@@ -28,7 +28,7 @@ struct join {
     int candidates, candidate;  /* addresses there are, and which was the last, or is the next, to be tried */
     int64_t handshake_ns; /* for a handshake with one of several: longer each time that all were too slow */
     struct weft_net_address mine;
-    int said_why;                           /* that it is still trying */
+    int said_why, reported;                 /* that it is still trying */
     char where[WEFT_NET_HOSTPORT_MAX + 16]; /* rank 0, as far as known */
     char reason[WEFT_BOOT_TEXT_MAX / 2];    /* why the last attempt failed */
     int unproven;                           /* attempts that were cut off when this rank had sent its proof */
@@ -54,7 +54,8 @@ static int find_root(struct join *join, struct weft_net_addresses *candidates)
         snprintf(join->where, sizeof join->where, "%.*s", WEFT_NET_HOSTPORT_MAX - 1, join->options->address);
         int status = weft_net_hostport_resolve(join->options->address, candidates);
         if (status == WEFT_RANKS_ABSENT && !join->said_why)
-            join->said_why = weft_boot_say_trying(join->start_ns, join->options->deadline_ns);
+            join->said_why = weft_boot_say_trying(weft_error_detail(), "trying", join->start_ns,
+                                                  WEFT_BOOT_TRYING_NS, join->options->deadline_ns);
         return status;
     }
     struct weft_boot_record record;
@@ -126,6 +127,19 @@ static int too_slow(const struct join *join)
     return weft_fail(WEFT_TIMEOUT, "connected to %s, but the check-in was not answered: no handshake", text);
 }
 
+/* Once, when the meeting takes long. */
+static void report(struct join *join, const char *reason)
+{
+    char text[WEFT_DETAIL_MAX];
+    const struct weft_bootstrap_options *options = join->options;
+    if (join->reported || join->said_why || !options->report_ns ||
+        weft_clock_ns() < join->start_ns + options->report_ns)
+        return;
+    snprintf(text, sizeof text, "rank 0 has not answered%s%s after %.1f s: %s", join->where[0] ? " at " : "",
+             join->where, (double)(weft_clock_ns() - join->start_ns) / 1e9, reason);
+    join->reported = weft_boot_say_trying(text, "trying", join->start_ns, 0, options->deadline_ns);
+}
+
 /* Waits for an answer of rank 0, and looks now and then whether to go on waiting. */
 static int await_root(struct join *join, int fd, short events, int64_t until_ns)
 {
@@ -141,6 +155,8 @@ static int await_root(struct join *join, int fd, short events, int64_t until_ns)
         if (record_changed(join))
             return weft_fail(WEFT_AGAIN, "the record of rank 0 has changed");
         join->reread_ns = weft_clock_ns() + REREAD_NS;
+        too_slow(join);
+        report(join, weft_error_detail());
     }
     return WEFT_OK;
 }
@@ -310,6 +326,7 @@ static int check_in(struct join *join)
                  weft_error_detail());
         hang_up(join);
         weft_boot_listener_close(join->b);
+        report(join, join->reason);
         if (reached)
             try_next(join, status);
         status = weft_boot_check_cancelled(join->b);

@@ -39,7 +39,8 @@ struct weft_boot_root {
     int seen;                       /* check-ins of this job, refused ones included */
     struct weft_boot_record record; /* nonce 0 without one */
     int64_t start_ns, deadline_ns;
-    int problem; /* status, WEFT_OK none */
+    int64_t report_ns; /* when to say who is missing, WEFT_NEVER_NS: not, or not again */
+    int problem;       /* status, WEFT_OK none */
     char problem_text[WEFT_BOOT_TEXT_MAX];
 };
 
@@ -260,13 +261,45 @@ static int is_done(const struct weft_boot_root *root)
     return root->problem == WEFT_OK ? root->arrived == ranks : root->seen >= ranks - 1;
 }
 
+static int list_absent(const struct weft_boot_root *root, char *list, size_t capacity)
+{
+    int count = 0;
+    unsigned char *absent = calloc(weft_boot_set_bytes(root->b->ranks), 1);
+    snprintf(list, capacity, "ranks");
+    for (int i = 1; absent && i < root->b->ranks; i++) {
+        if (!root->by_rank[i])
+            weft_boot_set_add(absent, i);
+    }
+    if (absent)
+        count = weft_boot_set_text(absent, root->b->ranks, list, capacity);
+    free(absent);
+    return count;
+}
+
+static void report_absent(struct weft_boot_root *root)
+{
+    char list[256], text[320];
+    int64_t now_ns = weft_clock_ns();
+    if (now_ns < root->report_ns)
+        return;
+    root->report_ns = WEFT_NEVER_NS;
+    if (root->problem != WEFT_OK)
+        return;
+    int count = list_absent(root, list, sizeof list);
+    snprintf(text, sizeof text, "%s of %d %s not arrived after %.1f s", list, root->b->ranks,
+             count == 1 ? "has" : "have", (double)(now_ns - root->start_ns) / 1e9);
+    weft_boot_say_trying(text, "waiting", root->start_ns, 0, root->deadline_ns);
+}
+
 static void serve(struct weft_boot_root *root)
 {
     struct epoll_event events[EVENTS_MAX];
     while (!is_done(root)) {
-        int left_ms = weft_clock_left_ms(root->deadline_ns, weft_boot_nap_ms(root->b));
-        if (left_ms == 0)
+        if (weft_clock_left_ms(root->deadline_ns, weft_boot_nap_ms(root->b)) == 0)
             return;
+        report_absent(root);
+        int64_t until_ns = root->report_ns < root->deadline_ns ? root->report_ns : root->deadline_ns;
+        int left_ms = weft_clock_left_ms(until_ns, weft_boot_nap_ms(root->b));
         if (weft_boot_check_cancelled(root->b) != WEFT_OK)
             problem(root, WEFT_CANCELLED, "%s", weft_error_detail());
         int count = epoll_wait(root->poll_fd, events, EVENTS_MAX, left_ms);
@@ -376,7 +409,8 @@ static int listen_at(const struct weft_bootstrap_options *options, int *fd, uint
         if (!is_taken || weft_clock_ns() >= options->deadline_ns)
             return status;
         if (!said_why)
-            said_why = weft_boot_say_trying(start_ns, options->deadline_ns);
+            said_why = weft_boot_say_trying(weft_error_detail(), "trying", start_ns, WEFT_BOOT_TRYING_NS,
+                                            options->deadline_ns);
         weft_net_pause(&pause_ms, options->deadline_ns);
     }
 }
@@ -429,15 +463,8 @@ static int start_listening(const struct weft_bootstrap_options *options, int *li
 static int conclude(struct weft_boot_root *root)
 {
     if (root->problem == WEFT_OK && root->arrived < root->b->ranks) {
-        unsigned char *absent = calloc(weft_boot_set_bytes(root->b->ranks), 1);
-        char list[256] = "ranks";
-        for (int i = 1; absent && i < root->b->ranks; i++) {
-            if (!root->by_rank[i])
-                weft_boot_set_add(absent, i);
-        }
-        if (absent)
-            weft_boot_set_text(absent, root->b->ranks, list, sizeof list);
-        free(absent);
+        char list[256];
+        list_absent(root, list, sizeof list);
         double waited_s = (double)(weft_clock_ns() - root->start_ns) / 1e9;
         char strangers[96] = "";
         if (root->b->strangers)
@@ -492,6 +519,7 @@ int weft_boot_root_meet(struct weft_bootstrap *b, const struct weft_bootstrap_op
     root->arrived = 1;
     root->start_ns = weft_clock_ns();
     root->deadline_ns = options->deadline_ns;
+    root->report_ns = options->report_ns ? root->start_ns + options->report_ns : WEFT_NEVER_NS;
     weft_boot_self(&b->members[0]);
     b->session = weft_net_random();
     int status = weft_boot_secret_make(b, &root->record);

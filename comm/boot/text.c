@@ -7,8 +7,7 @@
 #include "base/log.h"
 #include "comm/boot/boot.h"
 
-#define TEXT_MAX  160 /* of the list; the rest is counted */
-#define TRYING_NS INT64_C(5000000000)
+#define TEXT_MAX 160 /* of the list; the rest is counted */
 
 int weft_boot_set_text(const unsigned char *set, int ranks, char *text, size_t capacity)
 {
@@ -32,15 +31,16 @@ int weft_boot_set_text(const unsigned char *set, int ranks, char *text, size_t c
     return count;
 }
 
-int weft_boot_say_trying(int64_t start_ns, int64_t deadline_ns)
+int weft_boot_say_trying(const char *what, const char *doing, int64_t start_ns, int64_t after_ns,
+                         int64_t deadline_ns)
 {
     int64_t now_ns = weft_clock_ns();
     char left[48] = "without end (WEFT_TIMEOUT_MS)";
-    if (now_ns - start_ns < TRYING_NS || now_ns >= deadline_ns)
+    if (now_ns - start_ns < after_ns || now_ns >= deadline_ns)
         return 0;
     if (deadline_ns != WEFT_NEVER_NS)
         snprintf(left, sizeof left, "for another %.0f s", (double)(deadline_ns - now_ns) / 1e9);
-    weft_log(WEFT_LOG_WARN, "%s: still trying, %s", weft_error_detail(), left);
+    weft_log(WEFT_LOG_WARN, "%s: still %s, %s", what, doing, left);
     return 1;
 }
 

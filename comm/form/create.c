@@ -126,6 +126,8 @@ static int meet(struct weft_comm *comm, struct weft_bootstrap_options *resolved,
     if (status != WEFT_OK)
         return status;
     resolved->heartbeat_ms = comm->context->settings.heartbeat_ms;
+    int64_t report_ms = comm->context->settings.report_ms;
+    resolved->report_ns = report_ms < 0 ? 0 : report_ms * 1000000 + 1;
     resolved->failed = wake_waiters;
     resolved->failed_arg = comm;
     resolved->received = receive;

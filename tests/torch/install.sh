@@ -38,12 +38,12 @@ if ! "$home/bin/python" -c "import torch, numpy, expecttest, sys; sys.exit(torch
         -c 'import torch.testing._internal.distributed.distributed_test' >>"$log" 2>&1 || tail -n 1 "$log"
 fi
 # As a user would: an sdist, the wheel that pip makes of it in an environment of its own, which lies in $dist, and that installed.
-# Only libweft is not built again.
+# Objects of libweft are kept, and apart: those of the sdist's copy of a source may be newer than what the tree's has become.
 dist=$home/dist
 install_weft() {
     rm -rf "$dist" && mkdir "$dist" || return
     (cd bindings/torch && "$home/bin/python" -c 'import sys, weft_build; weft_build.build_sdist(sys.argv[1])' "$dist") || return
-    TORCH_WEFT_BUILD=$BUILD "$home/bin/pip" wheel -v --no-cache-dir --no-deps --wheel-dir "$dist" "$dist"/torch*.tar.gz || return
+    TORCH_WEFT_BUILD=$home/weft "$home/bin/pip" wheel -v --no-cache-dir --no-deps --wheel-dir "$dist" "$dist"/torch*.tar.gz || return
     "$home/bin/pip" install --force-reinstall --no-deps "$dist"/torch*.whl
 }
 if ! install_weft >"$log" 2>&1; then

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build: with tests/clock/; wrap weft_log getaddrinfo @tests/clock/wraps */
 /* run: unthreaded (reads text) */
-/* What a rank says while it tries in vain: a host that has no address yet, a port that is taken. The clock runs faster, and the
+/* What a rank says while it tries in vain: a host that has no address yet, a port that is taken, other ranks that do not come. The clock runs faster, and the
  * deadline is far behind what is waited for. */
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -24,6 +24,7 @@
 
 #define HURRY      1000
 #define TRYING_NS  INT64_C(5000000000)
+#define REPORT_NS  INT64_C(30000000000)
 #define FAR_MS     INT64_C(10000000)
 #define EARLIER_MS 50 /* a deadline that is to pass */
 
@@ -92,6 +93,7 @@ static int meet(int64_t timeout_ms)
     if (status != WEFT_OK)
         return status;
     assert_int_equal(weft_service_start("weft-test", &options.service), WEFT_OK);
+    options.report_ns = REPORT_NS;
     options.deadline_ns = weft_deadline_ns(timeout_ms);
     options.cancelled = has_seen_enough;
     status = weft_bootstrap_open(&options, &b);
@@ -185,6 +187,55 @@ static void test_port_is_named(void **state)
     taken = -1;
 }
 
+/* --- ranks that do not come */
+
+static void test_absent_rank(void **state)
+{
+    (void)state;
+    set_rank("0", "127.0.0.1");
+    int port = take_port();
+    close(taken);
+    taken = -1;
+    set_port("WEFT_PORT", port);
+    int64_t start_ns = weft_clock_ns();
+    test_clock_hurry(HURRY);
+    assert_int_equal(meet(FAR_MS), WEFT_CANCELLED);
+    assert_int_equal(warnings, 1);
+    assert_true(warned_ns - start_ns >= REPORT_NS);
+    assert_true(golden_matches_text(said, (const char *const[]){"boot-rank-absent"}, 1));
+}
+
+static void test_absent_root(void **state)
+{
+    (void)state;
+    set_rank("1", "127.0.0.1");
+    int port = take_port();
+    close(taken);
+    taken = -1;
+    set_port("WEFT_PORT", port);
+    int64_t start_ns = weft_clock_ns();
+    test_clock_hurry(HURRY);
+    assert_int_equal(meet(FAR_MS), WEFT_CANCELLED);
+    assert_int_equal(warnings, 1);
+    assert_true(warned_ns - start_ns >= REPORT_NS);
+    assert_true(golden_matches_text(said, (const char *const[]){"boot-root-absent"}, 1));
+}
+
+/* Somebody listens, and says nothing. */
+static void test_silent_root(void **state)
+{
+    (void)state;
+    set_rank("1", "127.0.0.1");
+    int port = take_port(), listener = taken;
+    taken = -1;
+    set_port("WEFT_PORT", port);
+    test_clock_hurry(HURRY);
+    assert_int_equal(meet(FAR_MS), WEFT_CANCELLED);
+    assert_int_equal(warnings, 1);
+    assert_true(golden_matches_text(said, (const char *const[]){"boot-root-silent"}, 1));
+    close(listener);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,6 +243,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_no_deadline, clean, clean),
         cmocka_unit_test_setup_teardown(test_taken_port_is_said, clean, clean),
         cmocka_unit_test_setup_teardown(test_port_is_named, clean, clean),
+        cmocka_unit_test_setup_teardown(test_absent_rank, clean, clean),
+        cmocka_unit_test_setup_teardown(test_absent_root, clean, clean),
+        cmocka_unit_test_setup_teardown(test_silent_root, clean, clean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
