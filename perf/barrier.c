@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "perf/corrupt.h"
@@ -28,7 +27,7 @@ int perf_barrier_check(struct perf_session *session, perf_call *call, void *arg,
     if (perf_corrupt(session->rank, &left_ns, sizeof left_ns, 1))
         left_ns = 0;
     for (int rank = 0; rank < session->ranks; rank++)
-        *wrong += strcmp(session->members[rank].host, session->members[session->rank].host) == 0 &&
+        *wrong += session->members[rank].host_index == session->members[session->rank].host_index &&
                   all_ns[rank] > left_ns;
     free(all_ns);
     return 0;

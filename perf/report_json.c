@@ -67,6 +67,7 @@ static json_t *members(const struct perf_session *session)
         json_t *object = json_object();
         json_object_set_new(object, "rank", json_integer(rank));
         json_object_set_new(object, "host", text(member->host));
+        json_object_set_new(object, "host_index", json_integer(member->host_index));
         json_object_set_new(object, "pid", json_integer(member->pid));
         json_object_set_new(object, "processor", member->cpu < 0 ? json_null() : json_integer(member->cpu));
         json_object_set_new(object, "node", member->node < 0 ? json_null() : json_integer(member->node));

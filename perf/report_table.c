@@ -5,7 +5,6 @@
 #include "perf/report.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "perf/nccl.h"
 #include "perf/values.h"
@@ -19,12 +18,6 @@ static void print_step(const struct perf_options *options)
         printf("%zu(factor)", options->factor);
 }
 
-/* By the launcher's node numbers where it has given them, else by host names. */
-static int share_host(const struct perf_member *a, const struct perf_member *b)
-{
-    return a->node >= 0 && b->node >= 0 ? a->node == b->node : strcmp(a->host, b->host) == 0;
-}
-
 /* "2 hosts, 4 ranks on each", or "2 hosts, 1 to 3 ranks on each". */
 static void print_hosts(const struct perf_session *session)
 {
@@ -32,7 +25,7 @@ static void print_hosts(const struct perf_session *session)
     for (int rank = 0; rank < session->ranks; rank++) {
         int here = 0, first = 1;
         for (int other = 0; other < session->ranks; other++) {
-            int same = share_host(&session->members[rank], &session->members[other]);
+            int same = session->members[rank].host_index == session->members[other].host_index;
             first &= !(same && other < rank);
             here += same;
         }
@@ -43,8 +36,7 @@ static void print_hosts(const struct perf_session *session)
     printf("# %d host%s, %d", hosts, hosts == 1 ? "" : "s", least);
     if (most != least)
         printf(" to %d", most);
-    printf(" rank%s on each%s\n", most == 1 ? "" : "s",
-           session->members[0].node >= 0 ? ", as the launcher says" : "");
+    printf(" rank%s on each\n", most == 1 ? "" : "s");
 }
 
 /* Rank 0's: on a cluster the others' are alike. */

@@ -58,6 +58,7 @@ static int meet(struct perf_session *session)
     if (status != 0)
         return perf_session_complain(session, "asking where this rank runs", status);
     mine.node = info.node;
+    mine.host_index = info.host_index;
     session->members = calloc((size_t)session->ranks, sizeof mine);
     if (!session->members) {
         fprintf(stderr, "weft-perf: out of memory\n");

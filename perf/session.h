@@ -14,8 +14,9 @@
 struct perf_member {
     char host[64];
     int32_t pid;
-    int32_t cpu;  /* the one processor that the rank may use, -1 when it may use several */
-    int32_t node; /* the launcher's number for the host, -1 when it has none */
+    int32_t cpu;        /* the one processor that the rank may use, -1 when it may use several */
+    int32_t node;       /* the launcher's number for the host, -1 when it has none */
+    int32_t host_index; /* weft's number for the host: names may be the same */
 };
 
 struct perf_session {

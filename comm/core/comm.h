@@ -31,6 +31,7 @@ struct weft_member {
     uint64_t process;                     /* devmem/share.h, 0: none */
     uint32_t machine;                     /* as its kernel says, 0: not known; arrange.h */
     uint32_t host_group;                  /* lowest rank that shares memory with this one */
+    uint32_t host_index;                  /* its host's, from 0 on by their lowest ranks; arrange.h */
     struct weft_placement placement;      /* as the launcher says */
     uint16_t sizes[WEFT_TRANSPORT_COUNT]; /* of its addresses, 0 none */
     uint16_t transport;                   /* enum weft_transport_index: what reaches it from here */

@@ -26,6 +26,7 @@ int weft_comm_get_rank_info(const weft_comm *comm, int rank, weft_rank_info *inf
     made.node = member->placement.node;
     made.local_rank = member->placement.local_rank;
     made.local_ranks = member->placement.local_ranks;
+    made.host_index = (int)member->host_index;
     weft_struct_fill(&about, info, 0, &made);
     return WEFT_OK;
 }

@@ -24,7 +24,8 @@ struct resident {
     uint32_t machine; /* by its kernel; 0 where not all announce it */
     int32_t number;   /* of its host by the launcher, -1 where that does not number all */
     uint32_t lowest;  /* rank of those with these three */
-    uint32_t domain;  /* lowest rank that shares memory with it; 0 where no two do */
+    uint32_t
+        domain; /* lowest rank that shares memory with it; 0 where none can, as under WEFT_TRANSPORT=tcp */
     uint32_t rank;
 };
 
@@ -33,6 +34,7 @@ struct host {
     uint32_t first, count; /* of the residents */
     uint32_t domains;      /* in which ranks share memory */
     uint32_t node;         /* in the graph */
+    int64_t index;         /* by lowest rank; -1: not counted yet */
 };
 
 /* All that is needed until the order is found. */
@@ -112,19 +114,28 @@ static int all_know_machines(const struct arranging *a)
     return 1;
 }
 
+/* Otherwise who shares memory with whom says nothing of where ranks are. */
+static int some_may_share(const struct weft_comm *comm)
+{
+    int r = 0;
+    while (r < comm->ranks && !comm->members[r].sizes[WEFT_SHM])
+        r++;
+    return r < comm->ranks;
+}
+
 /* Ranks that share memory go by the lowest of them, whose name and machine are theirs. */
 static void sort_residents(struct arranging *a, int machines)
 {
     const struct weft_comm *comm = a->comm;
     uint32_t ranks = (uint32_t)comm->ranks;
-    int numbers = weft_comm_has_nodes(comm);
+    int numbers = weft_comm_has_nodes(comm), may_share = some_may_share(comm);
     for (uint32_t r = 0; r < ranks; r++) {
         uint32_t lead = comm->no_shm ? r : comm->members[r].host_group;
         const struct weft_member *member = &comm->members[lead];
         a->residents[r] = (struct resident){.host = *member->host ? member->host : "(none)",
                                             .machine = machines ? a->announced[lead].machine : 0,
                                             .number = numbers ? member->placement.node : -1,
-                                            .domain = comm->no_shm ? 0 : lead,
+                                            .domain = may_share ? lead : 0,
                                             .rank = r};
     }
     qsort(a->residents, ranks, sizeof *a->residents, compare_by_machine);
@@ -150,8 +161,24 @@ static void gather_hosts(struct arranging *a, int split)
             continue;
         }
         struct host *host = &a->hosts[a->host_count++];
-        *host = (struct host){.first = i, .count = 1, .domains = 1, .node = WEFT_NODE_NONE};
+        *host = (struct host){.first = i, .count = 1, .domains = 1, .node = WEFT_NODE_NONE, .index = -1};
         name_host(host, resident, before, &same);
+    }
+}
+
+/* For who asks where a rank runs. What plans make of the hosts does not matter here: WEFT_ORDER=rank may leave them none. */
+static void number_hosts(struct arranging *a)
+{
+    struct weft_member *members = a->comm->members;
+    int64_t next = 0;
+    for (uint32_t h = 0; h < a->host_count; h++) {
+        for (uint32_t i = 0; i < a->hosts[h].count; i++)
+            members[a->residents[a->hosts[h].first + i].rank].host_index = h;
+    }
+    for (int r = 0; r < a->comm->ranks; r++) {
+        struct host *host = &a->hosts[members[r].host_index];
+        host->index = host->index < 0 ? next++ : host->index;
+        members[r].host_index = (uint32_t)host->index;
     }
 }
 
@@ -167,6 +194,7 @@ static int find_hosts(struct arranging *a)
     gather_hosts(a, !machines);
     if (a->host_count == 1)
         gather_hosts(a, 1);
+    number_hosts(a);
     return WEFT_OK;
 }
 

@@ -14,7 +14,9 @@
  * that do not share memory (other users', in a network namespace of their own, or without descriptors) are still on
  * one host: what goes between them stays in the machine, and the fabric sees them at one place. Within it those stand
  * together that do. Only where there is one host in all they are hosts of their own, since there is nothing dearer to save;
- * so they are where a kernel does not show its boot id.
+ * so they are where a kernel does not show its boot id. Where no rank can share memory (WEFT_TRANSPORT=tcp) that says nothing.
+ *
+ * comm->members[].host_index is the number of the host, whatever plans make of them.
  *
  * NICs: those that ranks have announced, each rank's first being its own. With them hosts have rails, and the layout a ring for each;
  * and where the fabric's file has GUIDs, cables end at the ports where they do. A rank that has announced none (it does not use verbs)

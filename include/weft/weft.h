@@ -537,10 +537,11 @@ typedef struct weft_rank_info {
     int pid;
     int node;                    /* the launcher's number for the host, the same for ranks that share one */
     int local_rank, local_ranks; /* among the job's ranks on that host */
+    int host_index; /* the host as weft itself counts them, from 0 on by their lowest ranks: always known */
 } weft_rank_info;
 #define WEFT_RANK_INFO_INIT                                                                                  \
     {                                                                                                        \
-        sizeof(weft_rank_info), "", -1, -1, -1, -1                                                           \
+        sizeof(weft_rank_info), "", -1, -1, -1, -1, -1                                                       \
     }
 int weft_comm_get_rank_info(const weft_comm *comm, int rank, weft_rank_info *info);
 

@@ -84,6 +84,26 @@ static int is_plain(const struct pieces *pieces, uint32_t ranks)
     return pieces->count <= 1;
 }
 
+/* Hosts are counted by their lowest ranks, whatever the order is. */
+static int check_indices(const weft_comm *comm, const struct test_layout *layout)
+{
+    struct pieces pieces = in_sequence(layout);
+    int host_of[TEST_LAYOUT_RANKS], index_of[TEST_LAYOUT_RANKS], next = 0;
+    for (uint32_t h = 0, p = 0; h < pieces.count; h++) {
+        index_of[h] = -1;
+        for (uint32_t end = p + pieces.sizes[h]; p < end; p++)
+            host_of[pieces.order[p]] = (int)h;
+    }
+    for (int r = 0; layout->hosts[r]; r++) {
+        weft_rank_info info = WEFT_RANK_INFO_INIT;
+        int *index = &index_of[host_of[r]];
+        CHECK_OK(weft_comm_get_rank_info(comm, r, &info));
+        *index = *index < 0 ? next++ : *index;
+        CHECK(info.host_index == *index);
+    }
+    return 0;
+}
+
 int test_layout_check(const weft_comm *comm, const struct test_layout *layout)
 {
     const struct weft_hosts *hosts = comm->hosts;
@@ -96,6 +116,7 @@ int test_layout_check(const weft_comm *comm, const struct test_layout *layout)
         CHECK_OK(weft_comm_get_rank_info(comm, (int)r, &info));
         CHECK(strcmp(info.host, name) == 0);
     }
+    CHECK(check_indices(comm, layout) == 0);
     CHECK((hosts == NULL) == is_plain(&pieces, ranks));
     if (!hosts)
         return 0;

@@ -21,7 +21,7 @@ sweep() {
     job "$n" "$perf" allreduce -e 64K -f 32 -n 3
     heads=$(grep -c '^# weft-perf' "$work/out")
     if [[ $rc == 0 && $heads == 1 ]] && grep -q "^# weft-perf allreduce, weft [0-9.]*, $n ranks" "$work/out" &&
-        grep -q "^# 1 host, $n ranks\? on each, as the launcher says" "$work/out" &&
+        grep -q "^# 1 host, $n ranks\? on each$" "$work/out" &&
         grep -q '^# Out of bounds values : 0 OK$' "$work/out" &&
         grep -v '^#' "$work/out" | awk 'NF != 13 || $9 != 0 || $13 != 0 { exit 1 } END { exit NR != 3 }'; then
         ok "weft-perf with $n ranks"

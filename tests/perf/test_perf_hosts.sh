@@ -1,0 +1,86 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What weft-perf says of its ranks' hosts is what the library finds. Hosts are namespaces here, as of containers that
+# have one name.
+source "$(dirname "$0")/../support/start.sh"
+perf=$BUILD/weft-perf
+[[ -x $perf ]] || { echo "SKIP: $perf is not built"; exit 77; }
+unset RANK WORLD_SIZE MASTER_ADDR WEFT_PORT
+(umask 077 && head -c 32 /dev/urandom >"$work/secret")
+export WEFT_SECRET_FILE=$work/secret WEFT_BOOTSTRAP_FILE=$work/meet
+
+# within R: the command that rank R is started by, in the array at.
+within() { at=(); }
+# ranks COUNT COMMAND ARGUMENTS: streams of rank 0 in $work/out and of all in $work/err, the worst status in rc.
+ranks() {
+    local count=$1 rank at pids=()
+    shift
+    rm -f "$work/meet"
+    for ((rank = 0; rank < count; rank++)); do
+        within "$rank"
+        RANK=$rank WORLD_SIZE=$count timeout -k 5 100 "${at[@]}" "$perf" "$@" >"$work/out.$rank" 2>"$work/err.$rank" </dev/null &
+        pids+=($!)
+    done
+    rc=0
+    for rank in "${!pids[@]}"; do
+        wait "${pids[rank]}" || rc=$?
+    done
+    cp "$work/out.0" "$work/out"
+    cat "$work"/err.* >"$work/err"
+    rm -f "$work"/err.* "$work"/out.*
+}
+
+# --- hosts of one name
+
+tag=weftname$$
+cleanup() {
+    ip netns del "${tag}a" 2>/dev/null
+    ip netns del "${tag}b" 2>/dev/null
+    rm -rf "$work"
+}
+trap cleanup EXIT
+if ! { ip netns add "${tag}a" && ip netns add "${tag}b" &&
+    ip link add v0 netns "${tag}a" type veth peer name v0 netns "${tag}b" &&
+    ip -n "${tag}a" address add 10.97.0.1/24 dev v0 && ip -n "${tag}b" address add 10.97.0.2/24 dev v0 &&
+    ip -n "${tag}a" link set v0 up && ip -n "${tag}b" link set v0 up &&
+    ip -n "${tag}a" link set lo up && ip -n "${tag}b" link set lo up; } 2>"$work/err"; then
+    skip "hosts of one name: network namespaces are not allowed here"
+    sum_up
+    exit
+fi
+for try in $(seq 50); do
+    ip -n "${tag}a" link show v0 | grep -q 'state UP' && ip -n "${tag}b" link show v0 | grep -q 'state UP' && break
+    sleep 0.1
+done
+indices() { python3 -c 'import json, sys; print(*[member["host_index"] for member in json.load(open(sys.argv[1]))["environment"]["members"]])' "$work/json"; }
+within() { at=(ip netns exec "$tag$(($1 % 2))"); at[3]=$tag$([[ $(($1 % 2)) == 0 ]] && echo a || echo b); }
+ranks 4 allreduce -b 8 -e 8 -n 2 --json "$work/json"
+if [[ $rc == 0 ]] && grep -q '^# 2 hosts, 2 ranks on each$' "$work/out" && [[ $(indices) == "0 1 0 1" ]]; then
+    ok "two hosts of one name are two, in the table and in the JSON"
+else
+    bad "two hosts of one name are two, in the table and in the JSON (status $rc, $(indices))"
+fi
+ranks 1 allreduce -b 8 -e 8 -n 2 --json "$work/json"
+if [[ $rc == 0 ]] && grep -q '^# 1 host, 1 rank on each$' "$work/out" && [[ $(indices) == 0 ]]; then
+    ok "one rank is on one host"
+else
+    bad "one rank is on one host (status $rc)"
+fi
+
+# Whose clocks are compared. Rank 1's is ahead by more than any barrier takes.
+if unshare --time --monotonic 1000 true 2>/dev/null; then
+    eval "of_host() $(declare -f within | tail -n +2)"
+    within() {
+        of_host "$1"
+        [[ $1 == 1 ]] && at+=(unshare --time --monotonic 1000 --fork)
+    }
+    ranks 2 barrier -n 5
+    if [[ $rc == 0 ]] && grep -q '^# 2 hosts, 1 rank on each$' "$work/out" && grep -q '^# Out of bounds values : 0 OK$' "$work/out"; then
+        ok "the clocks of two hosts of one name are not compared"
+    else
+        bad "the clocks of two hosts of one name are not compared (status $rc)"
+    fi
+else
+    skip "clocks of hosts: unshare --time is not allowed here"
+fi
+sum_up
