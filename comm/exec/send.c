@@ -15,6 +15,7 @@
  * by the device, whatever the mode, and leaves from there, but for puts from memory that the transport can register
  * (comm/exec/device/message.c).
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -83,12 +84,16 @@ static int make_offer(struct weft_exec_op *op, struct weft_inflight *inflight,
                       const struct weft_exec_peer *peer)
 {
     uint32_t flags;
+    char why[200] = "";
     int status = peer->ops->link_flags(peer->link, &flags);
     if (status != WEFT_OK)
         return status;
-    status = peer->stage_only || op->device ? WEFT_UNSUPPORTED : offer_memory(inflight, peer);
+    int is_meant = peer->stage_only || op->device;
+    status = is_meant ? WEFT_UNSUPPORTED : offer_memory(inflight, peer);
     if (status != WEFT_UNSUPPORTED)
         return status;
+    if (!is_meant)
+        snprintf(why, sizeof why, "%s", weft_error_detail());
     if (!(flags & (op->device ? WEFT_LINK_PEER_MAPS | WEFT_LINK_PEER_PULLS : WEFT_LINK_PEER_MAPS)))
         return weft_fail(WEFT_TRANSPORT, "rank %u can read neither this rank's memory nor its staging memory",
                          inflight->rank);
@@ -97,13 +102,14 @@ static int make_offer(struct weft_exec_op *op, struct weft_inflight *inflight,
         inflight->stage_buffer = weft_stage_get(op, peer->transport, size);
     if (!inflight->stage_buffer)
         return weft_stage_missing("staging", size, inflight->rank);
-    if (!peer->stage_only && !op->device)
-        weft_log_once(WEFT_LOG_WARN,
-                      "rank %u cannot read this process's memory: large messages to it are staged",
-                      inflight->rank);
     status = peer->ops->expose(peer->link, NULL, inflight->stage_buffer, size, &inflight->token);
     inflight->staging = 1;
     inflight->have_token = status == WEFT_OK;
+    if (status == WEFT_OK && !is_meant) { /* bytes_staged counts it in a moment */
+        weft_log_once(WEFT_LOG_WARN, "large messages to rank %u are staged where no pipe is free: %s",
+                      inflight->rank, why);
+        weft_error_clear(); /* nothing has failed */
+    }
     return status;
 }
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What weft-perf says of its ranks' hosts is what the library finds. Hosts are namespaces here, as of containers that
+# What weft-perf says of its ranks' hosts and of staged bytes is what the library finds. Hosts are namespaces here, as of containers that
 # have one name.
 source "$(dirname "$0")/../support/start.sh"
 perf=$BUILD/weft-perf
@@ -29,6 +29,32 @@ ranks() {
     cat "$work"/err.* >"$work/err"
     rm -f "$work"/err.* "$work"/out.*
 }
+
+# --- staged bytes
+
+# staging yes|no NAME: whether bytes were staged, and a warning says so.
+staging() {
+    local bytes moved=no warned=no
+    bytes=$(sed -n 's/^# Bytes moved .* direct, \([0-9]*\) staged.*/\1/p' "$work/out")
+    [[ $bytes -gt 0 ]] && moved=yes
+    grep -q 'warn .*staged' "$work/err" && warned=yes
+    if [[ $rc == 0 && -n $bytes && $moved == "$1" && $warned == "$1" ]]; then
+        ok "$2"
+    else
+        bad "$2 (status $rc, $bytes bytes staged, a warning: $warned)"
+    fi
+}
+if unshare --pid --fork true 2>/dev/null; then
+    within() { at=(unshare --pid --fork); }
+    ranks 2 allreduce -b 1M -e 1M -n 5
+    staging no "ranks that cannot read each other's memory go through pipes, and no warning speaks of staging"
+    ranks 2 allreduce -b 1M -e 1M -n 5 --memory weft
+    staging no "memory of weft_mem_alloc() is not staged, and no warning speaks of it"
+    ranks 2 p2p-bw -b 1M -e 1M --window 16 -n 3
+    staging yes "more messages than there are pipes are staged, and a warning says so"
+else
+    skip "staged bytes: unshare --pid is not allowed here"
+fi
 
 # --- hosts of one name
 

@@ -61,12 +61,14 @@ static int reply_take(struct weft_link *link, const struct shm_frame *reply, int
     link->flags |= reply->flags & SHM_PEER_MAPS ? WEFT_LINK_PEER_MAPS : 0;
     if (transport->direct) {
         link->flags |= reply->flags & SHM_PEER_PULLS ? WEFT_LINK_PEER_PULLS : 0;
+        link->probe_errno = reply->probe_errno;
         if (reply->probe_errno && !transport->said_no_pull && transport->params.log) {
-            transport->said_no_pull = 1;
-            transport->params.log(WEFT_LOG_WARN,
-                                  "shm: a peer cannot read this process's memory (%s): ordinary memory is "
-                                  "staged, memory of weft_mem_alloc() is not",
-                                  weft_errno_text(reply->probe_errno));
+            transport->said_no_pull = 1; /* no warning: as long as pipes serve nothing is lost */
+            transport->params.log(
+                WEFT_LOG_INFO,
+                "shm: a peer cannot read this process's memory (%s): large messages from "
+                "ordinary memory go through pipes, or through staging memory where none is free",
+                weft_errno_text(reply->probe_errno));
         }
     }
     atomic_store_explicit(&link->state, SHM_LINK_UP, memory_order_release);

@@ -157,7 +157,9 @@ int shm_expose(struct weft_link *link, struct weft_region *region, const void *m
         break;
     }
     if (token.kind == SHM_TOKEN_ADDRESS && !(link->flags & WEFT_LINK_PEER_PULLS))
-        return WEFT_UNSUPPORTED;
+        return transport->params.fail(
+            WEFT_UNSUPPORTED, "shm: the peer cannot read this process's memory (%s)",
+            link->probe_errno ? weft_errno_text(link->probe_errno) : "it does not try to");
     shm_cell_take(transport, &token);
     memset(result, 0, sizeof *result);
     memcpy(result, &token, sizeof token);

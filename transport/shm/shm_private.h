@@ -110,6 +110,7 @@ struct weft_link {
     int watched;
     int reported; /* LINK_FAILED was delivered */
     int fail_status;
+    int probe_errno;       /* why the peer cannot read this process's memory, 0: it can, or has not tried */
     uint64_t nonce, probe; /* probe is what the peer reads by its address */
     enum shm_link_step step;
     int64_t dial_ns, dial_until_ns; /* not before, and not after */
