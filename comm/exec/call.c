@@ -50,6 +50,11 @@ int weft_call_is_sized(const struct weft_call *call)
                              call->collective == WEFT_ALLTOALL);
 }
 
+int weft_call_is_paired(const struct weft_call *call)
+{
+    return call->unequal && call->collective == WEFT_ALLTOALL;
+}
+
 int weft_call_is_hashed(const struct weft_call *call)
 {
     return weft_call_is_list(call) || (call->unequal && !weft_call_is_sized(call));

@@ -84,6 +84,32 @@ static inline int weft_call_same_root(uint64_t a, uint64_t b)
     return (a ^ b) >> WEFT_CALL_ROOT_SHIFT == 0;
 }
 
+/* Of alltoallv each message has two sizes in the place of the count, in bytes: what its sender sends the receiver, and what it expects of
+ * it. So each rank of a pair sees in the other's first message whether both mean the same, in both directions. Sizes below 2 GiB are
+ * exact; where one is not, the expected one stops at WEFT_CALL_EXPECTED_MAX. That is enough to find what differs, as every message
+ * that long waits for its receiver, who has its true size. */
+#define WEFT_CALL_EXPECTED_MAX ((UINT64_C(1) << 19) - 1)
+static inline uint64_t weft_call_pair(uint64_t sent, uint64_t expected)
+{
+    if (__builtin_expect((sent | expected) >> 31 == 0, 1))
+        return expected << 31 | sent;
+    if (expected > WEFT_CALL_EXPECTED_MAX)
+        expected = WEFT_CALL_EXPECTED_MAX;
+    return UINT64_C(1) << 63 | expected << 44 | sent;
+}
+static inline int weft_call_pair_is_long(uint64_t pair)
+{
+    return (int)(pair >> 63);
+}
+static inline uint64_t weft_call_pair_sent(uint64_t pair)
+{
+    return pair & ((UINT64_C(1) << (weft_call_pair_is_long(pair) ? 44 : 31)) - 1);
+}
+static inline uint64_t weft_call_pair_expected(uint64_t pair)
+{
+    return weft_call_pair_is_long(pair) ? pair >> 44 & WEFT_CALL_EXPECTED_MAX : pair >> 31;
+}
+
 /* "weft_comm_destroy", "allreduce", "gatherv", "allreduce_list"; static. comm/exec/call.c */
 const char *weft_call_name(const struct weft_call *call);
 int weft_call_is_list(const struct weft_call *call);
@@ -91,6 +117,8 @@ int weft_call_is_list(const struct weft_call *call);
 int weft_call_is_hashed(const struct weft_call *call);
 /* Whether ranks know only their own sizes, so that each message carries its own: gatherv, scatterv, alltoallv. */
 int weft_call_is_sized(const struct weft_call *call);
+/* Whether a message carries the sizes of both directions of its pair: alltoallv. */
+int weft_call_is_paired(const struct weft_call *call);
 /* Whether it moves data, so that it has a form, a type and a count; whether it has a reduction. */
 int weft_call_moves(const struct weft_call *call);
 int weft_call_reduces(const struct weft_call *call);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "comm/exec/internal.h"
+#include "comm/exec/layout.h"
 #include "comm/exec/mismatch.h"
 
 static uint32_t source_of(const struct weft_early *early)
@@ -73,8 +73,11 @@ int weft_answer_deliver(struct weft_exec_op *op, struct weft_inflight *inflight,
 
 static int belongs(const struct weft_exec_op *op, const struct weft_wire_header *header)
 {
-    return header->digest == op->request.digest &&
-           (op->layout.sized ? weft_call_same_root(header->count, op->count) : header->count == op->count);
+    if (header->digest != op->request.digest)
+        return 0;
+    if (__builtin_expect(!op->layout.sized, 1))
+        return header->count == op->count;
+    return op->layout.paired || weft_call_same_root(header->count, op->count);
 }
 
 /* past: the call here, when it is over. */
@@ -103,7 +106,7 @@ static int deliver(struct weft_exec_op *op, struct weft_inflight *inflight,
 {
     if (!belongs(op, header))
         return refuse_for(op, header);
-    if (op->layout.sized && weft_call_without_root(header->count) != inflight->length)
+    if (op->layout.sized && header->count != weft_layout_expected(&op->layout, op->count, inflight))
         return weft_mismatch_size(op, inflight, header);
     return weft_wire_is_answer(header) ? weft_answer_deliver(op, inflight, header, payload)
                                        : weft_recv_message(op, inflight, header, payload, early, kept);

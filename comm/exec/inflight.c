@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "comm/exec/hazard.h"
+#include "comm/exec/layout.h"
 
 uint64_t weft_inflight_cookie(const struct weft_exec_op *op, const struct weft_inflight *inflight,
                               uint32_t slice)
@@ -26,7 +27,7 @@ int weft_inflight_send(struct weft_exec_op *op, struct weft_inflight *inflight, 
         .message = inflight->message,
         .slice = slice,
         .digest = op->request.digest,
-        .count = op->layout.sized ? weft_call_with_size(op->count, inflight->length) : op->count,
+        .count = weft_layout_count(&op->layout, op->count, inflight),
         .size = size,
         .kind = (uint8_t)kind,
         .version = WEFT_WIRE_VERSION,

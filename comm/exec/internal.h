@@ -153,6 +153,8 @@ struct weft_layout {
     uint8_t unequal;
     uint8_t
         sized; /* ranks do not know each other's lengths: messages carry theirs, and there are empty ones */
+    uint8_t
+        paired; /* sized: those of both directions, as every rank sends every other a message: weft_call_pair() */
     uint32_t chunks;
     size_t element_bytes;
     size_t quotient, remainder;      /* equal: bytes per chunk, and elements that are left over for all */

@@ -223,6 +223,7 @@ int weft_layout_open(struct weft_layout *layout, struct weft_exec_request *reque
     layout->unequal = plan->unequal != 0;
     layout->sized = layout->unequal && (plan->collective == WEFT_GATHER || plan->collective == WEFT_SCATTER ||
                                         plan->collective == WEFT_ALLTOALL);
+    layout->paired = layout->sized && plan->collective == WEFT_ALLTOALL;
     int status = WEFT_OK;
     if (request->call.sequence && request->count == 0 && !layout->unequal)
         status = no_elements(layout, request);

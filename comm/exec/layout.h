@@ -42,6 +42,26 @@ static inline uint8_t *weft_layout_address(const struct weft_layout *layout, con
     return (uint8_t *)(layout->origins[ref->buffer] + position);
 }
 
+/* What a message of the step carries beside its digest, where the whole operation's is `count`. */
+static inline uint64_t weft_layout_count(const struct weft_layout *layout, uint64_t count,
+                                         const struct weft_inflight *inflight)
+{
+    if (__builtin_expect(!layout->sized, 1))
+        return count;
+    return layout->paired
+               ? weft_call_pair(layout->input.lengths[inflight->rank], layout->output.lengths[inflight->rank])
+               : weft_call_with_size(count, inflight->length);
+}
+
+/* And what the other end's must. */
+static inline uint64_t weft_layout_expected(const struct weft_layout *layout, uint64_t count,
+                                            const struct weft_inflight *inflight)
+{
+    if (__builtin_expect(!layout->paired, 1))
+        return weft_layout_count(layout, count, inflight);
+    return weft_call_pair(layout->output.lengths[inflight->rank], layout->input.lengths[inflight->rank]);
+}
+
 /* Sets where the step's range lies. */
 static inline void weft_layout_place(const struct weft_layout *layout, struct weft_inflight *inflight)
 {

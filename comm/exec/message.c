@@ -50,8 +50,9 @@ static int too_late(struct weft_exec *exec, const struct weft_wire_header *heade
     const struct weft_past_op *past = &exec->past[header->op % WEFT_OPS_MAX];
     uint64_t count = weft_call_count(&past->call);
     int same = past->digest == header->digest &&
-               (weft_call_is_sized(&past->call) ? weft_call_same_root(count, header->count)
-                                                : count == header->count);
+               (weft_call_is_paired(&past->call)  ? 1
+                : weft_call_is_sized(&past->call) ? weft_call_same_root(count, header->count)
+                                                  : count == header->count);
     if (past->sequence == header->op && !same)
         return weft_call_refuse(exec, past->digest, &past->call, 1, header);
     return weft_fail(WEFT_PROTOCOL, "rank %u sent kind %u for operation %u, which is over", header->source,

@@ -94,16 +94,38 @@ int weft_mismatch_offer(const struct weft_exec_op *op, const struct weft_infligh
                      header->source, offered, header->message, op->sequence, inflight->length);
 }
 
+/* at_least: " at least", where a size travels cut. */
+static int word_size(const struct weft_exec_op *op, uint32_t sender, uint64_t sent, uint32_t receiver,
+                     uint64_t expected, const char *at_least)
+{
+    size_t element_bytes = op->request.element_bytes;
+    return weft_fail(WEFT_MISMATCH,
+                     "%s #%" PRIu64 ": rank %u sends %" PRIu64
+                     " elements to rank %u, which expects%s %" PRIu64,
+                     weft_call_name(&op->request.call), op->request.call.sequence, sender,
+                     sent / element_bytes, receiver, at_least, expected / element_bytes);
+}
+
+/* Where both directions differ, that of the lower rank's message: so both ends say the same. */
+static int pair_differs(const struct weft_exec_op *op, uint32_t there, uint64_t pair)
+{
+    uint32_t here = op->exec->options.rank;
+    uint64_t sent = op->layout.input.lengths[there], expected = op->layout.output.lengths[there];
+    uint64_t their_sent = weft_call_pair_sent(pair), their_expected = weft_call_pair_expected(pair);
+    int is_cut = weft_call_pair_is_long(pair) && their_expected == WEFT_CALL_EXPECTED_MAX;
+    int sends = is_cut ? sent < their_expected : sent != their_expected;
+    if (sends && (here < there || expected == their_sent))
+        return word_size(op, here, sent, there, their_expected, is_cut ? " at least" : "");
+    return word_size(op, there, their_sent, here, expected, "");
+}
+
 int weft_mismatch_size(const struct weft_exec_op *op, const struct weft_inflight *inflight,
                        const struct weft_wire_header *header)
 {
-    size_t element_bytes = op->request.element_bytes;
-    int sends = inflight->step.kind == WEFT_STEP_SEND;
-    uint32_t here = op->exec->options.rank, sender = sends ? here : header->source;
+    uint32_t here = op->exec->options.rank, there = header->source;
     uint64_t theirs = weft_call_without_root(header->count);
-    uint64_t sent = sends ? inflight->length : theirs, expected = sends ? theirs : inflight->length;
-    return weft_fail(WEFT_MISMATCH,
-                     "%s #%" PRIu64 ": rank %u sends %" PRIu64 " elements to rank %u, which expects %" PRIu64,
-                     weft_call_name(&op->request.call), op->request.call.sequence, sender,
-                     sent / element_bytes, sends ? header->source : here, expected / element_bytes);
+    if (op->layout.paired)
+        return pair_differs(op, there, header->count);
+    return inflight->step.kind == WEFT_STEP_SEND ? word_size(op, here, inflight->length, there, theirs, "")
+                                                 : word_size(op, there, theirs, here, inflight->length, "");
 }

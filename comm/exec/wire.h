@@ -46,7 +46,7 @@
 #include "devmem/share.h"
 #include <weft/transport.h>
 
-#define WEFT_WIRE_VERSION 10
+#define WEFT_WIRE_VERSION 11
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "weft's executor wire format is little-endian and is read in place"
@@ -91,7 +91,7 @@ struct weft_wire_header {
     uint16_t flags; /* enum weft_wire_flags, other bits zero */
     uint64_t
         count; /* of the operation, with its root (weft_call_count()); bytes of this message, with the root, where ranks
-                  know only their own */
+                  know only their own; of alltoallv the sizes of both directions (weft_call_pair()) */
 };
 
 _Static_assert(sizeof(struct weft_wire_header) == 40, "the header is part of the wire format");

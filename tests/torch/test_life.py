@@ -145,6 +145,29 @@ def sizes_that_differ_are_named():
     """
 
 
+@of_ranks(3, timeout=100)
+def splits_that_differ_are_named_by_both():
+    """Rank 0 gets what it expects, and calls when the others have sent."""
+    return """
+        begin()
+        dist.barrier()
+        sent, expected = [1, 3 if rank == 0 else 1, 1], [2 if rank == 1 else 1, 1, 1]
+        while rank == 0 and not all(os.path.exists(f"{store}.{other}") for other in (1, 2)):
+            time.sleep(0.01)
+        try:
+            input, output = torch.ones(sum(sent)), torch.zeros(sum(expected))
+            work = dist.all_to_all_single(output, input, expected, sent, async_op=True)
+            open(f"{store}.{rank}", "w").close()
+            work.wait()
+            assert rank == 2
+            dist.barrier()
+            os._exit(4)
+        except dist.DistBackendError as error:
+            assert "rank 0 sends 3 elements to rank 1, which expects 2" in str(error), error
+        os._exit(0)
+    """
+
+
 @of_ranks(2, timeout=100)
 def a_hundred_lives():
     return """
