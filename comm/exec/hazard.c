@@ -4,7 +4,7 @@
  * A step in flight is compared with every one still active that may touch the same memory: where one writes what the other
  * touches, the later one waits (algos/hazard.h has the rule). It follows byte by byte where both work through the same
  * positions: it may process what lies below the earlier one's `visible` mark. A cell that holds another chunk, or a COPY
- * that moves its range, has nothing to follow: then the earlier step must end first.
+ * that moves its range, has nothing to follow, nor has a step on an empty block: then the earlier step must end first.
  */
 #include "comm/exec/hazard.h"
 
@@ -28,7 +28,7 @@ size_t weft_inflight_limit_of_waits(const struct weft_exec_op *op, const struct 
 static int keeps_step(const struct weft_inflight *earlier, unsigned earlier_touches,
                       const struct weft_inflight *inflight, unsigned touches)
 {
-    if (weft_step_moves(&earlier->step) || weft_step_moves(&inflight->step))
+    if (weft_step_moves(&earlier->step) || weft_step_moves(&inflight->step) || !earlier->length)
         return 0;
     return (earlier_touches & touches) >> WEFT_HAZARD_CELLS == 0 ||
            (earlier->step.chunk == inflight->step.chunk && earlier->step.span == inflight->step.span);

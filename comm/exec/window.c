@@ -11,6 +11,10 @@
  * is retried once per progress call.
  *
  * A transfer is an operation of one step, which is in flight from the beginning: the same loop runs it.
+ *
+ * Of an unequal call steps on empty blocks are run, too. A rank to which nothing else comes hears by their messages that ranks disagree.
+ * A SEND leaves when all has ended that it would wait for if there were bytes, so nobody ends the call who depends
+ * on a rank that means another one.
  */
 #include "comm/exec/hazard.h"
 #include "comm/exec/layout.h"
@@ -47,8 +51,11 @@ static int admit_message(struct weft_exec_op *op, struct weft_inflight *inflight
     } else {
         inflight->message = inflight->peer->receives++;
         inflight->peer->receive_index[inflight->message % WEFT_WINDOW_MAX] = inflight->index;
-        inflight->into_slot = inflight->step.destination.buffer == WEFT_BUFFER_SLOT;
-        if (inflight->into_slot)
+        int is_slot = inflight->step.destination.buffer == WEFT_BUFFER_SLOT;
+        inflight->into_slot =
+            is_slot &&
+            inflight->length; /* an empty one has nothing to be fetched, and ends when it has come */
+        if (is_slot)
             op->window->slot_writer[inflight->step.destination.slot] = inflight->index;
         if (inflight->mode == WEFT_MODE_EAGER)
             status = weft_eager_admit(op, inflight->peer);
@@ -56,6 +63,24 @@ static int admit_message(struct weft_exec_op *op, struct weft_inflight *inflight
             return status;
     }
     return inflight->peer->early ? weft_early_claim(op, inflight) : WEFT_OK;
+}
+
+/* An empty one waits for the end of the RECVs that have not come yet. */
+static void admit_empty(struct weft_exec_op *op, struct weft_inflight *inflight)
+{
+    for (int i = 0; i < inflight->step.source_count; i++) {
+        const struct weft_ref *source = &inflight->step.sources[i];
+        if (source->buffer != WEFT_BUFFER_SLOT)
+            continue;
+        uint8_t writer = op->window->slot_writer[source->slot];
+        struct weft_inflight *from = &op->in_flight[writer];
+        if (!(op->active >> writer & 1) || from->step.kind != WEFT_STEP_RECV ||
+            from->step.destination.buffer != WEFT_BUFFER_SLOT || from->step.destination.slot != source->slot)
+            continue;
+        inflight->waits |= 1ULL << writer;
+        from->dependents |= 1ULL << inflight->index;
+    }
+    weft_inflight_again(op, inflight);
 }
 
 /* Binds a REDUCE or COPY to the RECVs behind its slots, which wake it when there is something. */
@@ -88,7 +113,10 @@ static int admit_step(struct weft_exec_op *op, struct weft_inflight *inflight)
     op->tail_index = (uint8_t)(op->tail_index + 1u == op->exec->options.window ? 0 : op->tail_index + 1);
     if (inflight->step.kind == WEFT_STEP_SEND || inflight->step.kind == WEFT_STEP_RECV)
         return admit_message(op, inflight);
-    admit_compute(op, inflight);
+    if (inflight->length)
+        admit_compute(op, inflight);
+    else
+        admit_empty(op, inflight);
     return WEFT_OK;
 }
 
@@ -102,7 +130,7 @@ static int admit(struct weft_exec_op *op)
             break;
         }
         weft_layout_place(&op->layout, inflight);
-        if (inflight->length == 0 && !(op->layout.sized && inflight->step.kind <= WEFT_STEP_RECV))
+        if (inflight->length == 0 && !op->layout.unequal)
             continue;
         int status = admit_step(op, inflight);
         if (status != WEFT_OK || (inflight->step.kind == WEFT_STEP_SEND && !inflight->waits))
@@ -113,6 +141,14 @@ static int admit(struct weft_exec_op *op)
 
 static int advance(struct weft_exec_op *op, struct weft_inflight *inflight)
 {
+    if (__builtin_expect(!inflight->length, 0) && inflight->step.kind != WEFT_STEP_RECV) {
+        if (inflight->waits)
+            return WEFT_OK;
+        if (inflight->step.kind != WEFT_STEP_SEND) {
+            weft_inflight_finish(op, inflight);
+            return WEFT_OK;
+        }
+    }
     switch (inflight->step.kind) {
     case WEFT_STEP_SEND:
         return weft_send_advance(op, inflight);

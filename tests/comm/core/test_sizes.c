@@ -5,6 +5,9 @@
  * Of alltoallv so does who sends, though it has got all that it expected: even where everybody else has sent before it comes. Of the
  * others so does who sends more than an eager message; with one it may have returned, and its next call fails. Whoever
  * fails says the same: both ranks, and both sizes. Nothing is written but what a rank expects where it expects it.
+ *
+ * allgatherv, reduce_scatterv: a rank passes other counts than the others. All fail in that very call, also those for which or from
+ * which there are no elements.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -267,6 +270,88 @@ static void test_both_directions(void **state)
     }
 }
 
+/* --- counts that all ranks pass */
+
+struct counts {
+    const char *transport, *algorithm;
+    int reduces, wrong, late;
+    size_t right_counts[RANKS_MAX], wrong_counts[RANKS_MAX];
+    atomic_int *ready, *there, *end;
+};
+
+static int counts_body(int rank, int ranks, void *arg)
+{
+    const struct counts *counts = arg;
+    const size_t *mine = rank == counts->wrong ? counts->wrong_counts : counts->right_counts;
+    static float send[RANKS_MAX * 8], recv[RANKS_MAX * 8];
+    struct job job;
+    weft_work *work = NULL;
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    CHECK_OK(job_open(&job, counts->transport, NULL));
+    CHECK_OK(meet(&job, counts->ready));
+    int is_late = rank == counts->late, starts = counts->late >= 0 && !is_late;
+    options.work = starts ? &work : NULL;
+    options.algorithm = counts->algorithm;
+    if (is_late)
+        rendezvous(counts->there, ranks - 1);
+    int status = counts->reduces
+                     ? weft_reduce_scatterv(job.comm, send, recv, mine, WEFT_FLOAT32, WEFT_SUM, &options)
+                     : weft_allgatherv(job.comm, send, mine[rank], recv, mine, NULL, WEFT_FLOAT32, &options);
+    if (starts) {
+        atomic_fetch_add(counts->there, 1);
+        rendezvous(counts->end, 1);
+        status = status ? status : weft_work_wait(work, -1);
+    }
+    atomic_fetch_add(counts->end, 1);
+    const char *name = counts->reduces ? "reduce_scatterv #2: " : "allgatherv #2: ";
+    int bad = status != WEFT_MISMATCH || !strstr(weft_error_detail(), name) ||
+              !strstr(weft_error_detail(), "counts");
+    if (bad)
+        fprintf(stderr, "rank %d of %d, %s by %s over %s, rank %d wrong, rank %d late: status %d, '%s'\n",
+                rank, ranks, name, counts->algorithm, counts->transport, counts->wrong, counts->late, status,
+                weft_error_detail());
+    weft_work_free(work);
+    CHECK_OK(weft_comm_destroy(job.comm));
+    CHECK_OK(weft_context_close(job.context));
+    return bad;
+}
+
+/* empty: ranks whose blocks have no elements, as bits. */
+static void differ(struct counts counts, int ranks, unsigned empty, int index)
+{
+    atomic_int *shared = test_ranks_shared(3 * sizeof *shared);
+    for (int r = 0; r < ranks; r++)
+        counts.right_counts[r] = counts.wrong_counts[r] = empty >> r & 1 ? 0 : SMALL;
+    counts.wrong_counts[index] = counts.wrong_counts[index] ? 0 : 1;
+    counts.ready = shared;
+    counts.there = shared + 1;
+    counts.end = shared + 2;
+    assert_int_equal(test_ranks_fork(ranks, counts_body, &counts), 0);
+}
+
+static void test_counts(void **state)
+{
+    (void)state;
+    static const char *const algorithms[2][3] = {{"ring", "bruck"}, {"ring", "halving", "direct"}};
+    size_t turn = 0;
+    for (int reduces = 0; reduces < 2; reduces++) {
+        for (int a = 0; a < 3 && algorithms[reduces][a]; a++) {
+            for (int ranks = 2; ranks <= RANKS_MAX; ranks++) {
+                for (unsigned empty = 0; empty < 1u << ranks; empty++, turn++) {
+                    if (test_left_out(turn, 5, 3))
+                        continue;
+                    struct counts counts = {.transport = turn % 2 ? "shm" : "tcp",
+                                            .algorithm = algorithms[reduces][a],
+                                            .reduces = reduces,
+                                            .wrong = (int)(turn % (size_t)ranks),
+                                            .late = (int)(turn / 3 % ((size_t)ranks + 1)) - 1};
+                    differ(counts, ranks, empty, (int)(turn / 2 % (size_t)ranks));
+                }
+            }
+        }
+    }
+}
+
 /* --- how sizes travel */
 
 static void test_pairs(void **state)
@@ -310,7 +395,7 @@ int main(void)
         cmocka_unit_test(test_shm),
         cmocka_unit_test(test_tcp),
         cmocka_unit_test(test_ofi),
-
+        cmocka_unit_test(test_counts),
     };
     setenv("WEFT_LOG", "none", 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
