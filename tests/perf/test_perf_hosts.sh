@@ -74,6 +74,7 @@ if ! { ip netns add "${tag}a" && ip netns add "${tag}b" &&
     sum_up
     exit
 fi
+command -v python3 >/dev/null || { skip "JSON not parsed: no python3"; sum_up; exit; }
 for try in $(seq 50); do
     ip -n "${tag}a" link show v0 | grep -q 'state UP' && ip -n "${tag}b" link show v0 | grep -q 'state UP' && break
     sleep 0.1
