@@ -98,6 +98,9 @@ static int ends_late(void *arg, int64_t *deadline_ns)
 static int64_t look_at_message(void *arg, int64_t now_ns)
 {
     struct waiting_request *waiting = arg;
+    if (!waiting->request->since_ns)
+        waiting->request->since_ns =
+            now_ns; /* those that nobody waits for are dated when they are first shown */
     return weft_stall_look_message(waiting->comm, &waiting->since_ns, now_ns);
 }
 

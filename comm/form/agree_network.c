@@ -272,6 +272,25 @@ static const char *what_it_has(const struct weft_member *member, char text[64])
     return text;
 }
 
+/* By what this rank reaches the others. */
+static void say_chosen(const struct weft_comm *comm)
+{
+    char text[160] = "";
+    size_t used = 0;
+    if (comm->ranks == 1 || !weft_log_enabled(WEFT_LOG_INFO))
+        return;
+    for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
+        int count = 0;
+        for (int r = 0; r < comm->ranks; r++)
+            count += r != comm->rank && comm->members[r].transport == t;
+        if (count)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%d rank%s by %s", used ? ", " : "",
+                                     count, count == 1 ? "" : "s", comm->context->transports[t].ops.name);
+    }
+    weft_log(WEFT_LOG_INFO, "communicator%s%s: rank %d reaches %s", comm->name && *comm->name ? " " : "",
+             comm->name ? comm->name : "", comm->rank, text);
+}
+
 int weft_network_choose(struct weft_comm *comm)
 {
     const struct weft_member *mine = &comm->members[comm->rank];
@@ -292,5 +311,6 @@ int weft_network_choose(struct weft_comm *comm)
         if (r != comm->rank)
             comm->driven.transports |= 1u << member->transport;
     }
+    say_chosen(comm);
     return WEFT_OK;
 }

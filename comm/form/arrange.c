@@ -455,12 +455,16 @@ static void say(const struct arranging *a)
         return;
     for (uint32_t p = 0; p < a->layout->ranks; p++)
         moved += a->layout->order[p] != p;
-    weft_log(WEFT_LOG_INFO,
-             "communicator %s: %d ranks on %u hosts, ordered by %s; %u stand elsewhere than their number",
-             comm->name ? comm->name : "", comm->ranks, a->layout->host_count,
-             comm->context->settings.order ? "rank (WEFT_ORDER=rank)" : a->source, moved);
+    const char *source = comm->context->settings.order ? "rank (WEFT_ORDER=rank)" : a->source;
+    char name[80] = "communicator", place[80] = "each in the place of its number";
+    if (comm->name && *comm->name)
+        snprintf(name, sizeof name, "communicator %.60s", comm->name);
+    if (moved)
+        snprintf(place, sizeof place, "%u not in the place of their number", moved);
+    weft_log(WEFT_LOG_INFO, "%s: %d ranks on %u host%s, ordered by %s: %s", name, comm->ranks,
+             a->layout->host_count, a->layout->host_count == 1 ? "" : "s", source, place);
     weft_order_explain(a->graph, a->places, a->layout, (uint32_t)comm->rank, why, sizeof why);
-    weft_log(WEFT_LOG_DEBUG, "communicator %s: %s", comm->name ? comm->name : "", why);
+    weft_log(WEFT_LOG_DEBUG, "%s: %s", name, why);
 }
 
 static int order(struct arranging *a)

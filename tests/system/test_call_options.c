@@ -174,6 +174,11 @@ static int report_body(int rank, int ranks, void *arg)
         CHECK(file_has(arg, "waits for rank 1"));
         while (!file_has(arg, "a message has taken"))
             usleep(10000);
+        while (!file_has(arg, " ms in messages"))
+            usleep(10000);
+        CHECK(!file_has(arg, "for 0 ms in messages"));
+        CHECK(file_has(arg, "communicator: rank 1 reaches 1 rank by shm"));
+        CHECK(file_has(arg, "communicator: 2 ranks on 1 host, ordered by"));
         CHECK_OK(weft_send(job.comm, &value, 1, WEFT_INT32, 0, 0, NULL));
     } else {
         CHECK_OK(weft_recv(job.comm, &value, 1, WEFT_INT32, 1, 0, NULL, NULL));
@@ -190,7 +195,9 @@ static void test_report(void **state)
     snprintf(path, sizeof path, "%s/log", folder);
     setenv("WEFT_LOG_FILE", path, 1);
     setenv("WEFT_REPORT_MS", "400", 1);
+    setenv("WEFT_LOG", "info", 1);
     assert_int_equal(test_ranks_fork(2, report_body, path), 0);
+    unsetenv("WEFT_LOG");
     unsetenv("WEFT_LOG_FILE");
     unsetenv("WEFT_REPORT_MS");
     unlink(path);
