@@ -27,10 +27,29 @@ void weft_message_of(const struct weft_request *request, weft_message *message)
     weft_message_set(message, request->found, request->found_tag, request->found_bytes);
 }
 
+/* [lock] A message that lies here may be what the other end does instead: it was sent with another tag, or before its sender receives. */
+static void note_other(const struct weft_comm *comm, struct weft_request *request)
+{
+    request->is_unmet = request->state == WEFT_REQUEST_POSTED || request->state == WEFT_REQUEST_ANNOUNCED ||
+                        request->state == WEFT_REQUEST_LOCAL;
+    request->other = -1;
+    weft_p2p_look(comm->p2p, request->peer, WEFT_MATCH_ANY, request->space, &request->other,
+                  &request->other_tag, &request->other_bytes);
+}
+
+/* After note_other(). */
 static int gave_up(const struct weft_comm *comm, const struct weft_request *request, const char *what)
 {
-    return weft_fail(WEFT_TIMEOUT, "rank %d gave up after %" PRId64 " ms: no end of the %s", comm->rank,
-                     weft_comm_timeout_of(comm, request->timeout_ms), what);
+    char other[120] = "";
+    const char *lacks = !request->is_unmet ? "no end of"
+                        : request->sends   ? "no receive for"
+                                           : "no message for";
+    if (request->is_unmet && request->other >= 0)
+        snprintf(other, sizeof other, "; %" PRIu64 " bytes from rank %d, tag %" PRId64 ", wait here for %s",
+                 request->other_bytes, request->other, request->other_tag,
+                 request->sends ? "a receive" : "another receive");
+    return weft_fail(WEFT_TIMEOUT, "rank %d gave up after %" PRId64 " ms: %s the %s%s", comm->rank,
+                     weft_comm_timeout_of(comm, request->timeout_ms), lacks, what, other);
 }
 
 /* It was for a rank that has left. A receive from any rank was for all of them. */
@@ -72,6 +91,7 @@ static int give_up(struct weft_comm *comm, const struct weft_request *request)
 /* The deadline has passed. */
 static int be_late(struct weft_comm *comm, struct weft_request *request)
 {
+    note_other(comm, request);
     if (weft_p2p_withdraw(comm->p2p, request, WEFT_TIMEOUT) == WEFT_OK)
         return WEFT_TIMEOUT;
     return give_up(comm, request);
@@ -126,8 +146,10 @@ int weft_request_drive(struct weft_comm *comm, struct weft_request *request, int
 
 void weft_request_expire(struct weft_comm *comm, struct weft_request *request)
 {
-    if (request->is_unannounced)
+    if (request->is_unannounced) {
+        note_other(comm, request);
         give_up(comm, request);
-    else
+    } else {
         be_late(comm, request);
+    }
 }

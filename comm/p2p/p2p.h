@@ -116,6 +116,12 @@ struct weft_request {
     uint8_t is_reached, is_listed;
     uint8_t is_unannounced; /* no handle can say how it ends */
     uint8_t is_second;      /* of its work: comm/core/work.h */
+    /* Once its deadline has passed: whether nothing of the other end's has met it, and a message of rank other that waits for another
+     * receive; -1: none does. */
+    uint8_t is_unmet;
+    int32_t other;
+    int64_t other_tag;
+    uint64_t other_bytes;
 };
 
 struct weft_p2p_options {

@@ -139,11 +139,12 @@ static int alone_body(int rank, int ranks, void *arg)
     CHECK_OK(job_open_within(&job, arg, NULL, TIMEOUT_MS));
     CHECK(meet(job.comm, rank) == 0);
     int32_t number = rank, got = -1;
-    char expected[64];
+    char expected[80];
     /* A receive that nobody sends to, and a send to itself that nobody receives: given up, and no more. */
     CHECK(LATE(job.comm, "tag 17", weft_recv(job.comm, &got, 1, WEFT_INT32, 1 - rank, 17, NULL, NULL)) ==
           WEFT_TIMEOUT);
-    snprintf(expected, sizeof expected, "at most 4 bytes from rank %d, tag 17", 1 - rank);
+    snprintf(expected, sizeof expected, "no message for the receive of at most 4 bytes from rank %d, tag 17",
+             1 - rank);
     CHECK(strstr(weft_error_detail(), expected) && strstr(weft_error_detail(), "60000 ms"));
     CHECK(LATE(job.comm, "any rank, any tag",
                weft_recv(job.comm, &got, 1, WEFT_INT32, WEFT_ANY_SOURCE, WEFT_ANY_TAG, NULL, NULL)) ==
@@ -153,7 +154,7 @@ static int alone_body(int rank, int ranks, void *arg)
     CHECK(large);
     CHECK(LATE(job.comm, "tag 3", weft_send(job.comm, large, LARGE, WEFT_UINT8, rank, 3, NULL)) ==
           WEFT_TIMEOUT);
-    snprintf(expected, sizeof expected, "send of %d bytes to rank %d, tag 3", LARGE, rank);
+    snprintf(expected, sizeof expected, "no receive for the send of %d bytes to rank %d, tag 3", LARGE, rank);
     CHECK(strstr(weft_error_detail(), expected));
     /* It is gone. */
     CHECK(LATE(job.comm, "tag 3", weft_recv(job.comm, large, LARGE, WEFT_UINT8, rank, 3, NULL, NULL)) ==
@@ -205,6 +206,45 @@ static void test_nobody_sends(void **state)
 {
     (void)state;
     each_transport(2, alone_body);
+}
+
+/* A message with another tag, and sends that cross: the error says what lies here. */
+static int crossed_body(int rank, int ranks, void *arg)
+{
+    (void)ranks;
+    struct job job;
+    CHECK_OK(job_open_within(&job, arg, NULL, rank == 0 ? TIMEOUT_MS : LATER_MS));
+    CHECK(meet(job.comm, rank) == 0);
+    int32_t number = 1;
+    uint8_t *large = calloc(1, LARGE);
+    CHECK(large);
+    if (rank == 1)
+        CHECK_OK(weft_send(job.comm, &number, 1, WEFT_INT32, 0, 41, NULL));
+    if (rank == 0) {
+        CHECK(LATE(job.comm, "unexpected", weft_recv(job.comm, &number, 1, WEFT_INT32, 1, 42, NULL, NULL)) ==
+              WEFT_TIMEOUT);
+        CHECK(strstr(weft_error_detail(),
+                     "tag 42; 4 bytes from rank 1, tag 41, wait here for another receive"));
+        CHECK_OK(weft_recv(job.comm, &number, 1, WEFT_INT32, 1, 41, NULL, NULL));
+        CHECK(LATE(job.comm, "unexpected", weft_send(job.comm, large, LARGE, WEFT_UINT8, 1, 8, NULL)) ==
+              WEFT_TIMEOUT);
+        CHECK(strstr(weft_error_detail(),
+                     "no receive for the send of 3000000 bytes to rank 1, tag 8; 3000000 "
+                     "bytes from rank 1, tag 8, wait here for a receive"));
+    } else {
+        CHECK(weft_send(job.comm, large, LARGE, WEFT_UINT8, 0, 8, NULL) == WEFT_REVOKED);
+        CHECK(strstr(weft_error_detail(), "wait here for a receive"));
+    }
+    weft_comm_destroy(job.comm);
+    CHECK_OK(weft_context_close(job.context));
+    free(large);
+    return 0;
+}
+
+static void test_crossed(void **state)
+{
+    (void)state;
+    each_transport(2, crossed_body);
 }
 
 /* A send that its receiver never asks for: the other rank knows of it, so the communicator ends. */
@@ -489,15 +529,11 @@ static void test_leaks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_self),
-        cmocka_unit_test(test_nobody_sends),
-        cmocka_unit_test(test_nobody_receives),
-        cmocka_unit_test(test_left),
-        cmocka_unit_test(test_death),
-        cmocka_unit_test(test_leaving),
-        cmocka_unit_test(test_dump),
-        cmocka_unit_test(test_leaks),
-        cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_self),    cmocka_unit_test(test_nobody_sends),
+        cmocka_unit_test(test_crossed), cmocka_unit_test(test_nobody_receives),
+        cmocka_unit_test(test_left),    cmocka_unit_test(test_death),
+        cmocka_unit_test(test_leaving), cmocka_unit_test(test_dump),
+        cmocka_unit_test(test_leaks),   cmocka_unit_test(test_idle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
