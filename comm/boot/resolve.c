@@ -128,7 +128,11 @@ static int source_from_environment(struct weft_bootstrap_options *resolved, char
 static const char *launcher_hint(void)
 {
     if (non_empty("PMIX_NAMESPACE"))
-        return "";
+        return non_empty("WORLD_SIZE") ? " (PMIx has started this process, and its numbers are not used as "
+                                         "WORLD_SIZE is set: unset it)"
+               : non_empty("RANK")
+                   ? " (PMIx has started this process, and its numbers are not used as RANK is set: unset it)"
+                   : "";
     if (non_empty("SLURM_PROCID"))
         return " (srun started this process without PMIx: srun --mpi=pmix, or MpiDefault=pmix in slurm.conf)";
     if (non_empty("PMI_RANK"))
@@ -145,8 +149,9 @@ static int who_by_environment(int *rank, int *ranks)
         status = read_number("WORLD_SIZE", 1, WEFT_BOOT_RANKS_MAX, expected, ranks);
     if (status == WEFT_OK && *rank == -1 && *ranks == 1)
         *rank = 0;
+    snprintf(expected, sizeof expected, "this process's rank%s", launcher_hint());
     if (status == WEFT_OK && *rank == -1)
-        status = read_number("RANK", 0, WEFT_BOOT_RANKS_MAX - 1, "this process's rank", rank);
+        status = read_number("RANK", 0, WEFT_BOOT_RANKS_MAX - 1, expected, rank);
     return status;
 }
 

@@ -40,7 +40,8 @@ struct weft_boot_root {
     struct weft_boot_record record; /* nonce 0 without one */
     int64_t start_ns, deadline_ns;
     int64_t report_ns; /* when to say who is missing, WEFT_NEVER_NS: not, or not again */
-    int problem;       /* status, WEFT_OK none */
+    char elsewhere[WEFT_NET_HOSTPORT_MAX + 80]; /* that the address given is none of this host's; "" */
+    int problem;                                /* status, WEFT_OK none */
     char problem_text[WEFT_BOOT_TEXT_MAX];
 };
 
@@ -278,7 +279,7 @@ static int list_absent(const struct weft_boot_root *root, char *list, size_t cap
 
 static void report_absent(struct weft_boot_root *root)
 {
-    char list[256], text[320];
+    char list[256], text[sizeof list + sizeof root->elsewhere + 64];
     int64_t now_ns = weft_clock_ns();
     if (now_ns < root->report_ns)
         return;
@@ -286,8 +287,8 @@ static void report_absent(struct weft_boot_root *root)
     if (root->problem != WEFT_OK)
         return;
     int count = list_absent(root, list, sizeof list);
-    snprintf(text, sizeof text, "%s of %d %s not arrived after %.1f s", list, root->b->ranks,
-             count == 1 ? "has" : "have", (double)(now_ns - root->start_ns) / 1e9);
+    snprintf(text, sizeof text, "%s of %d %s not arrived after %.1f s%s", list, root->b->ranks,
+             count == 1 ? "has" : "have", (double)(now_ns - root->start_ns) / 1e9, root->elsewhere);
     weft_boot_say_trying(text, "waiting", root->start_ns, 0, root->deadline_ns);
 }
 
@@ -374,7 +375,7 @@ static int name_port(const struct weft_bootstrap_options *options, unsigned port
 
 /* Where to listen for an address of the caller's: literally there if it is numeric or loopback, on the
  * wildcard for a host name, which may mean different interfaces to different hosts. */
-static int listen_at(const struct weft_bootstrap_options *options, int *fd, uint16_t *port)
+static int listen_at(const struct weft_bootstrap_options *options, int *fd, uint16_t *port, int *is_elsewhere)
 {
     char host[WEFT_NET_HOSTPORT_MAX];
     struct weft_net_address any = {0};
@@ -398,8 +399,9 @@ static int listen_at(const struct weft_bootstrap_options *options, int *fd, uint
             if (status == WEFT_OK || errno == EADDRINUSE)
                 break;
         }
-        if (found.count == 0 ||
-            (status != WEFT_OK && errno == EADDRNOTAVAIL && !weft_net_hostport_is_loopback(options->address)))
+        *is_elsewhere = found.count && status != WEFT_OK && errno == EADDRNOTAVAIL &&
+                        !weft_net_hostport_is_loopback(options->address);
+        if (found.count == 0 || *is_elsewhere)
             status = weft_net_listen(&any, fd, port); /* an address that is forwarded to this host, perhaps */
         /* An earlier communicator of this process, or of the job before, may be just about to close it. */
         if (status == WEFT_OK)
@@ -450,14 +452,21 @@ static int publish(struct weft_boot_root *root, const struct weft_bootstrap_opti
     return status;
 }
 
-static int start_listening(const struct weft_bootstrap_options *options, int *listener, uint16_t *port)
+static int start_listening(struct weft_boot_root *root, const struct weft_bootstrap_options *options,
+                           int *listener, uint16_t *port)
 {
+    int is_elsewhere = 0;
     static const struct weft_net_address any;
     if (options->store || options->file)
         return weft_net_listen(&any, listener, port);
     if (options->listen_fd >= 0)
         return use_listener(options->listen_fd, listener, port);
-    return listen_at(options, listener, port);
+    int status = listen_at(options, listener, port, &is_elsewhere);
+    if (is_elsewhere)
+        snprintf(root->elsewhere, sizeof root->elsewhere,
+                 "; %.*s is none of rank 0's addresses, and it listens on all it has", WEFT_NET_HOSTPORT_MAX,
+                 options->address);
+    return status;
 }
 
 static int conclude(struct weft_boot_root *root)
@@ -470,8 +479,8 @@ static int conclude(struct weft_boot_root *root)
         if (root->b->strangers)
             snprintf(strangers, sizeof strangers, "; %u connections did not prove the job's secret",
                      root->b->strangers);
-        problem(root, WEFT_RANKS_ABSENT, "%s of %d did not arrive within %.1f s%s", list, root->b->ranks,
-                waited_s, strangers);
+        problem(root, WEFT_RANKS_ABSENT, "%s of %d did not arrive within %.1f s%s%s", list, root->b->ranks,
+                waited_s, strangers, root->elsewhere);
     }
     return root->problem == WEFT_OK ? WEFT_OK : weft_fail(root->problem, "%s", root->problem_text);
 }
@@ -524,7 +533,7 @@ int weft_boot_root_meet(struct weft_bootstrap *b, const struct weft_bootstrap_op
     b->session = weft_net_random();
     int status = weft_boot_secret_make(b, &root->record);
     if (status == WEFT_OK)
-        status = start_listening(options, &b->listener, &port);
+        status = start_listening(root, options, &b->listener, &port);
     if (status == WEFT_OK)
         status = open_poll(root);
     int published = 0;

@@ -221,6 +221,19 @@ static void test_absent_root(void **state)
     assert_true(golden_matches_text(said, (const char *const[]){"boot-root-absent"}, 1));
 }
 
+/* One of the addresses that are for documents, which no host has. */
+static void test_address_of_another_host(void **state)
+{
+    (void)state;
+    set_rank("0", "192.0.2.1");
+    int port = take_port();
+    close(taken);
+    taken = -1;
+    set_port("WEFT_PORT", port);
+    assert_int_equal(meet(EARLIER_MS), WEFT_RANKS_ABSENT);
+    assert_true(golden_matches("boot-elsewhere"));
+}
+
 /* Somebody listens, and says nothing. */
 static void test_silent_root(void **state)
 {
@@ -245,6 +258,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_port_is_named, clean, clean),
         cmocka_unit_test_setup_teardown(test_absent_rank, clean, clean),
         cmocka_unit_test_setup_teardown(test_absent_root, clean, clean),
+        cmocka_unit_test_setup_teardown(test_address_of_another_host, clean, clean),
         cmocka_unit_test_setup_teardown(test_silent_root, clean, clean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
