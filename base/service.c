@@ -188,6 +188,10 @@ static void unset(struct weft_service *service, struct weft_service_timer *timer
 void weft_service_timer_set(struct weft_service *service, struct weft_service_timer *timer, int64_t due_ns)
 {
     pthread_mutex_lock(&service->lock);
+    if (timer->is_ending) {
+        pthread_mutex_unlock(&service->lock);
+        return;
+    }
     if (!timer->is_set) {
         timer->next = service->timers;
         service->timers = timer;
@@ -206,8 +210,10 @@ void weft_service_timer_end(struct weft_service *service, struct weft_service_ti
 {
     pthread_mutex_lock(&service->lock);
     unset(service, timer);
+    timer->is_ending = 1; /* the callback that runs may set it again: it does not count */
     while (service->expiring == timer && !on_service_thread(service))
         pthread_cond_wait(&service->idle, &service->lock);
+    timer->is_ending = 0;
     pthread_mutex_unlock(&service->lock);
 }
 

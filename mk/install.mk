@@ -25,6 +25,7 @@ install: all install-lib
 	$(Q)install -d $(DESTDIR)$(BINDIR)
 	$(Q)for f in $(PROGRAMS); do install -m 755 $$f $(DESTDIR)$(BINDIR)/ || exit 1; done
 	$(Q)for f in $(MANPAGES); do install -D -m 644 $$f $(DESTDIR)$(MANDIR)/man$${f##*.}/$${f##*/} || exit 1; done
+	@echo "weft: programs are in $(DESTDIR)$(BINDIR), the library in $(DESTDIR)$(LIBDIR), man pages in $(DESTDIR)$(MANDIR)"
 
 install-lib: lib
 	$(Q)install -d $(DESTDIR)$(INCLUDEDIR)/weft $(DESTDIR)$(LIBDIR)/pkgconfig

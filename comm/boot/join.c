@@ -132,8 +132,7 @@ static void report(struct join *join, const char *reason)
 {
     char text[WEFT_DETAIL_MAX];
     const struct weft_bootstrap_options *options = join->options;
-    if (join->reported || join->said_why || !options->report_ns ||
-        weft_clock_ns() < join->start_ns + options->report_ns)
+    if (join->reported || !options->report_ns || weft_clock_ns() < join->start_ns + options->report_ns)
         return;
     snprintf(text, sizeof text, "rank 0 has not answered%s%s after %.1f s: %s", join->where[0] ? " at " : "",
              join->where, (double)(weft_clock_ns() - join->start_ns) / 1e9, reason);

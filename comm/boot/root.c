@@ -407,7 +407,8 @@ static int listen_at(const struct weft_bootstrap_options *options, int *fd, uint
         if (status == WEFT_OK)
             return status;
         int is_taken = errno == EADDRINUSE;
-        status = name_port(options, any.port, status);
+        if (is_taken || errno == EACCES)
+            status = name_port(options, any.port, status);
         if (!is_taken || weft_clock_ns() >= options->deadline_ns)
             return status;
         if (!said_why)

@@ -170,12 +170,14 @@ struct weft_context_progress {
 /* The service thread's own, but for what is atomic. */
 struct weft_context_tick {
     atomic_int sleeps; /* it must be woken for new background work */
-    atomic_int aside; /* it waits a while, as another thread drives, and is woken when that one's call ends */
+    atomic_int aside;  /* it waits a while, as another thread drives, and is woken for new background work */
+    atomic_int is_new; /* there is new background work since its last look */
     int idle;
-    int misses;        /* since it last drove, or slept on the descriptors */
+    int misses;        /* of the lock, since it last made something happen or slept on the descriptors */
     int naps;          /* something waits for a device, and it looks often */
     int64_t ns;        /* when it last saw that something had happened */
     uint64_t events;   /* those of progress at the last tick */
+    int64_t others_ns; /* when it last saw that another thread drives */
     int64_t looked_ns; /* when all communicators were looked at */
 };
 

@@ -24,9 +24,10 @@
 #define LOOK_NS       INT64_C(20000000) /* between looks at what waits on any communicator */
 #define TICKS_IDLE    16                /* of the service thread, before it sleeps on the descriptors */
 #define TICKS_ASIDE   200               /* while another thread drives, before it looks more seldom */
-#define MISSES        16                /* of the lock, or of falling asleep, before it waits a millisecond */
-#define TIDY_MS       5                 /* between its tries to get the lock for that */
-#define LOOK_MS       250               /* between its looks at libfabric and quiet calls */
+#define OTHERS_NS     INT64_C(2000000) /* since another thread drove: what comes wakes that one, and not this */
+#define MISSES        16               /* of the lock, or of falling asleep, before it waits a millisecond */
+#define TIDY_MS       5                /* between its tries to get the lock for that */
+#define LOOK_MS       250              /* between its looks at libfabric and quiet calls */
 #define DOZE_NS       INT64_C(20000000) /* the looks at what waits go on */
 #define NAP_NS_MIN    INT64_C(20000)    /* between looks at devices and full rings */
 #define NAPS_NS       INT64_C(8000000)  /* since anything happened; then its naps are sleeps of 1 ms */
@@ -294,9 +295,6 @@ static int is_busy(const struct weft_context *context)
 
 void weft_progress_flush(struct weft_context *context)
 {
-    if (atomic_load_explicit(&context->tick.aside, memory_order_relaxed) &&
-        atomic_exchange(&context->tick.aside, 0))
-        weft_service_wake(context->service); /* nobody else drives what it has to do */
     for (int i = 0; i < FLUSH_ROUNDS; i++) {
         if (!is_busy(context))
             return;
@@ -357,17 +355,19 @@ static int doze(struct weft_context *context)
     struct pollfd polled[FDS_MAX];
     int64_t timeout_ns =
         is_blocked(context) || is_busy(context) ? nap_ns(weft_clock_ns() - context->tick.ns) : DOZE_NS;
+    atomic_store(&context->progress.dozes, 1); /* before the look: what comes in from now on wakes it */
+    if (atomic_load(&context->progress.oob))
+        timeout_ns = 0;
     int count = arm_all(context, polled, &timeout_ns);
     if (count > 0) {
         polled[0].fd = weft_service_fd(context->service);
-        atomic_store(&context->progress.dozes, 1);
         weft_context_unlock(context);
         const struct timespec timeout = weft_clock_timespec(timeout_ns);
         int ready = ppoll(polled, (nfds_t)count, &timeout, NULL);
         weft_context_lock(context);
-        context->progress.vain_wakes += ready > 0 && !polled[0].revents;
-        atomic_store(&context->progress.dozes, 0);
+        context->progress.vain_wakes += ready != 0 && !polled[0].revents;
     }
+    atomic_store(&context->progress.dozes, 0);
     if (!context->progress.leader_sleeps)
         disarm_all(context);
     return count > 0;
@@ -398,31 +398,41 @@ static int64_t naps_end_ns(const struct weft_context *context)
     return context->tick.ns + (spin_ns > NAPS_NS ? spin_ns : NAPS_NS);
 }
 
-/* Somebody else has the lock: the service thread tries again soon, as whoever starts a call has it for a moment, and then waits until
- * it is free (weft_context_unlock()), or a millisecond. */
+/* Somebody else has the lock. Whoever starts a call has it for a moment: the service thread tries again soon, and then waits until it is
+ * free (weft_context_unlock()). Whoever drives has it again and again, and drives everything: then it waits a millisecond at a time. The
+ * millisecond is also for an unlock that has not seen the wish. */
 static int await_lock(struct weft_context *context)
 {
-    if (context->tick.misses++ < MISSES) {
+    if (context->tick.misses < MISSES) {
+        context->tick.misses++;
         sched_yield();
         return 0;
     }
-    atomic_store(&context->is_missed, 1);
-    if (pthread_mutex_trylock(&context->lock) != 0)
-        return 1;
-    atomic_store(&context->is_missed, 0); /* it has become free meanwhile */
-    weft_context_unlock(context);
-    return 0;
+    if (context->tick.misses == MISSES) {
+        context->tick.misses++;
+        atomic_store(&context->is_missed, 1);
+        if (pthread_mutex_trylock(&context->lock) == 0) { /* it has become free meanwhile */
+            atomic_store(&context->is_missed, 0);
+            weft_context_unlock(context);
+            return 0;
+        }
+    }
+    atomic_store(&context->tick.aside, 1);
+    return 1;
 }
 
-/* How long it sleeps after a look that found nothing. */
-static int rest_ms(struct weft_context *context, int may_doze, int dozed, int beside)
+/* How long it sleeps after a look. others: another thread drives. [lock] */
+static int rest_ms(struct weft_context *context, int may_doze, int dozed, int beside, int others)
 {
-    if (dozed || context->tick.idle < TICKS_IDLE)
+    if (dozed || (context->tick.idle < TICKS_IDLE && !others))
         return 0;
-    if (may_doze) /* a transport has something to do at once, and may never get anywhere */
-        return context->tick.misses++ < MISSES ? 0 : 1;
+    if (may_doze && context->tick.misses <
+                        MISSES) { /* a transport has something to do at once, and may never get anywhere */
+        context->tick.misses++;
+        return 0;
+    }
     atomic_store(&context->tick.aside, 1);
-    return context->tick.idle < TICKS_ASIDE || beside ? 1 : 5;
+    return context->tick.idle < TICKS_ASIDE || beside || may_doze ? 1 : 5;
 }
 
 int weft_progress_tick(void *arg)
@@ -442,6 +452,7 @@ int weft_progress_tick(void *arg)
     }
     int64_t now_ns = weft_clock_ns();
     int due = now_ns - context->tick.looked_ns >= LOOK_NS;
+    atomic_store_explicit(&context->tick.aside, 0, memory_order_relaxed);
     if (due)
         weft_context_lock(context); /* whoever drives sees to one communicator only, and steps aside */
     else if (pthread_mutex_trylock(&context->lock) != 0) { /* somebody else drives, or makes a call */
@@ -450,11 +461,17 @@ int weft_progress_tick(void *arg)
         nap(context, now_ns - context->tick.ns, 0);
         return 0;
     }
+    atomic_store_explicit(&context->is_missed, 0, memory_order_relaxed);
     /* As in follow(). */
     int beside = context->progress.leader_sleeps && is_blocked(context);
+    uint64_t before = context->progress.events;
     int happened = context->progress.leader_sleeps && !beside ? 0 : weft_progress_once(context);
-    context->tick.idle =
-        happened || context->progress.events != context->tick.events ? 0 : context->tick.idle + 1;
+    int is_new = atomic_exchange(&context->tick.is_new, 0);
+    int others = !is_new && before != context->tick.events;
+    if (others || is_new)
+        context->tick.others_ns = others ? now_ns : 0;
+    int beside_others = now_ns - context->tick.others_ns < OTHERS_NS;
+    context->tick.idle = happened || others ? 0 : context->tick.idle + 1;
     context->tick.events = context->progress.events;
     if (!context->tick.idle || !context->tick.ns)
         context->tick.ns = now_ns;
@@ -473,17 +490,18 @@ int weft_progress_tick(void *arg)
         if (atomic_load(&context->progress.oob)) /* one that came in between took this thread for awake */
             weft_progress_linger(context);
     }
-    int may_doze = context->tick.idle >= TICKS_IDLE && !context->tick.naps &&
+    int may_doze = context->tick.idle >= TICKS_IDLE && !context->tick.naps && !beside_others &&
                    !context->progress.leader_sleeps && context->progress.vain_wakes <= VAIN_WAKES;
     int dozed = may_doze && doze(context);
-    if (dozed || !context->tick.idle)
+    if (dozed || happened)
         context->tick.misses = 0;
+    int sleep_ms = context->tick.naps ? 0 : rest_ms(context, may_doze, dozed, beside, beside_others);
     weft_context_unlock(context);
     if (context->tick.naps) {
         nap(context, now_ns - context->tick.ns, 1);
         return 0;
     }
-    return rest_ms(context, may_doze, dozed, beside);
+    return sleep_ms;
 }
 
 void weft_progress_listen(void *context, int change)
@@ -494,6 +512,8 @@ void weft_progress_listen(void *context, int change)
 void weft_progress_background(struct weft_context *context, int change)
 {
     atomic_fetch_add(&context->progress.background, change);
+    if (change > 0)
+        atomic_store(&context->tick.is_new, 1);
     if (change > 0 && (atomic_exchange(&context->tick.sleeps, 0) ||
                        atomic_exchange(&context->tick.aside, 0) || atomic_load(&context->progress.dozes)))
         weft_service_wake(context->service);

@@ -113,7 +113,7 @@ static int pair_differs(const struct weft_exec_op *op, uint32_t there, uint64_t 
     uint64_t sent = op->layout.input.lengths[there], expected = op->layout.output.lengths[there];
     uint64_t their_sent = weft_call_pair_sent(pair), their_expected = weft_call_pair_expected(pair);
     int is_cut = weft_call_pair_is_long(pair) && their_expected == WEFT_CALL_EXPECTED_MAX;
-    int sends = is_cut ? sent < their_expected : sent != their_expected;
+    int sends = is_cut ? sent < their_expected || expected == their_sent : sent != their_expected;
     if (sends && (here < there || expected == their_sent))
         return word_size(op, here, sent, there, their_expected, is_cut ? " at least" : "");
     return word_size(op, there, their_sent, here, expected, "");

@@ -253,10 +253,16 @@ static void test_timer_is_set_again(void **state)
     assert_int_equal(weft_service_start("weft-test", &service), 0);
     struct alarm late = alarm_of(service), soon = alarm_of(service), marker = alarm_of(service);
     late.timer.arg = &late, soon.timer.arg = &soon, marker.timer.arg = &marker;
+    struct alarm busy = alarm_of(service); /* the thread looks at no other timer meanwhile */
+    busy.timer.arg = &busy;
+    busy.stays = 1;
+    alarm_set(&busy, 0);
+    assert_true(wait_for(&busy.in_callback, 1));
     alarm_set(&late, 20);
     alarm_set(&late, 3600000);
     alarm_set(&soon, 3600000);
     alarm_set(&soon, 1);
+    __atomic_store_n(&busy.stays, 0, __ATOMIC_SEQ_CST);
     assert_true(wait_for(&soon.calls, 1));
     alarm_set(&marker, 40); /* behind the time that was set first */
     assert_true(wait_for(&marker.calls, 1));
@@ -299,12 +305,14 @@ static void test_timer_end_waits_for_the_callback(void **state)
     struct alarm alarm = alarm_of(service);
     alarm.timer.arg = &alarm;
     alarm.stays = 1;
+    alarm.again = 1; /* which its end undoes */
     alarm_set(&alarm, 0);
     assert_true(wait_for(&alarm.in_callback, 1));
     assert_int_equal(pthread_create(&thread, NULL, let_go, &alarm), 0);
     weft_service_timer_end(service, &alarm.timer);
     assert_int_equal(seen(&alarm.in_callback), 0);
     assert_int_equal(seen(&alarm.calls), 1);
+    assert_false(alarm.timer.is_set);
     pthread_join(thread, NULL);
     weft_service_stop(service);
 }

@@ -4,10 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <weft/weft.h>
+#include "topo/machines/nccl.h"
 #include "topo/path.h"
 #include "topo/readers.h"
 
+int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* hwloc's is left to fuzz_topo_hwloc: it forks. */
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc, (void)argv;
+    weft_topo_read_machines_by(weft_topo_readers[WEFT_FORMAT_HWLOC].read, weft_read_nccl);
+    return 0;
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -118,6 +118,9 @@ static int shrink_body(int rank, int ranks, void *arg)
         comm = smaller;
         int last = t + 1 == deaths->times, size = weft_comm_size(comm);
         if (t == 0 && !deaths->within_shrink) {
+            if (size != ranks - bits(dead))
+                fprintf(stderr, "rank %d of %d: %d are left, of which %#x are to be dead\n", rank, ranks,
+                        size, dead);
             CHECK(size == ranks - bits(dead));
             CHECK(weft_comm_rank(comm) == rank - bits(dead & (me - 1)));
         }

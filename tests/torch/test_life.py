@@ -442,7 +442,10 @@ def waiting_for_rank_0_fills_no_log(rank, size):
         dist.barrier()
         dist.destroy_process_group()
         if rank == 0:
+            stores.get("comes")
             time.sleep(1)  # which rank 1 waits for
+        else:
+            stores.set("comes", "")
         dist.init_process_group("weft", store=stores, rank=rank, world_size=2)
         dist.barrier()
         dist.destroy_process_group()

@@ -29,7 +29,7 @@ StoreAdapter::StoreAdapter(c10::intrusive_ptr<c10d::Store> store, int rank)
 {
 }
 
-// By looks, ever farther apart. The store's own wait() has c10d log a warning each time that it ends without the key, and weft's waits are
+// By looks, ever farther apart, up to all that the caller waits at once. The store's own wait() has c10d log a warning each time that it ends without the key, and weft's waits are
 // short: between them it sees signals, and whether another rank has given up.
 bool StoreAdapter::await(const std::string &key, std::chrono::milliseconds timeout)
 {

@@ -101,15 +101,16 @@ static int meet(int64_t timeout_ms)
     return status;
 }
 
-/* One that somebody listens at. */
-static int take_port(void)
+/* One that is bound, and that somebody may listen at. */
+static int take_port(int listens)
 {
     struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof name;
     taken = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(taken >= 0);
     assert_int_equal(bind(taken, (struct sockaddr *)&name, size), 0);
-    assert_int_equal(listen(taken, 1), 0);
+    if (listens)
+        assert_int_equal(listen(taken, 1), 0);
     assert_int_equal(getsockname(taken, (struct sockaddr *)&name, &size), 0);
     return ntohs(name.sin_port);
 }
@@ -160,7 +161,7 @@ static void test_taken_port_is_said(void **state)
 {
     (void)state;
     set_rank("0", "127.0.0.1");
-    int port = take_port();
+    int port = take_port(1);
     set_port("MASTER_PORT", port - 1);
     int64_t start_ns = weft_clock_ns();
     test_clock_hurry(HURRY);
@@ -175,7 +176,7 @@ static void test_port_is_named(void **state)
     (void)state;
     char number[16];
     set_rank("0", "127.0.0.1");
-    int port = take_port();
+    int port = take_port(1);
     snprintf(number, sizeof number, "%d", port);
     set_port("MASTER_PORT", port - 1);
     assert_int_equal(meet(EARLIER_MS), WEFT_SYSTEM);
@@ -193,7 +194,7 @@ static void test_absent_rank(void **state)
 {
     (void)state;
     set_rank("0", "127.0.0.1");
-    int port = take_port();
+    int port = take_port(1);
     close(taken);
     taken = -1;
     set_port("WEFT_PORT", port);
@@ -209,8 +210,7 @@ static void test_absent_root(void **state)
 {
     (void)state;
     set_rank("1", "127.0.0.1");
-    int port = take_port();
-    close(taken);
+    int port = take_port(0), nobody = taken; /* bound, so that it is nobody else's; and nobody listens */
     taken = -1;
     set_port("WEFT_PORT", port);
     int64_t start_ns = weft_clock_ns();
@@ -219,6 +219,7 @@ static void test_absent_root(void **state)
     assert_int_equal(warnings, 1);
     assert_true(warned_ns - start_ns >= REPORT_NS);
     assert_true(golden_matches_text(said, (const char *const[]){"boot-root-absent"}, 1));
+    close(nobody);
 }
 
 /* One of the addresses that are for documents, which no host has. */
@@ -226,7 +227,7 @@ static void test_address_of_another_host(void **state)
 {
     (void)state;
     set_rank("0", "192.0.2.1");
-    int port = take_port();
+    int port = take_port(1);
     close(taken);
     taken = -1;
     set_port("WEFT_PORT", port);
@@ -239,7 +240,7 @@ static void test_silent_root(void **state)
 {
     (void)state;
     set_rank("1", "127.0.0.1");
-    int port = take_port(), listener = taken;
+    int port = take_port(1), listener = taken;
     taken = -1;
     set_port("WEFT_PORT", port);
     test_clock_hurry(HURRY);
