@@ -370,7 +370,9 @@ const struct perf_flag perf_flags[] = {
      "calls back to back in a sample, at least (1)", NUMBER(aggregate, 1, PERF_AGGREGATE_MAX)},
     {PERF_TAKES_NCCL, 'N', "run-cycles", "N", "a whole number from 1 to 1000000",
      "measure and print all sizes N times (1)", NUMBER(cycles, 1, PERF_ITERATIONS_MAX),
-     .answer = "weft-perf does end: write a loop of the shell, or -N with a large number", .answer_to = "0"},
+     .answer = "0 cycles go on for ever in nccl-tests, and weft-perf ends: give a large number, or write a "
+               "loop in the shell",
+     .answer_to = "0"},
     {PERF_TAKES_NCCL, 'T', "timeout", "S", "a whole number of seconds from 0 to 2000000",
      "a call's deadline, by the setting WEFT_TIMEOUT_MS; 0: that of the setting (0)",
      NUMBER(timeout_s, 0, 2000000)},

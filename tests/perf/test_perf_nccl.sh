@@ -44,7 +44,7 @@ answer "-t '4': one rank per GPU: start 4 times as many ranks (mpirun -n, srun -
 answer "-G '10': calls cannot be captured into graphs: leave it out; --clock device makes calls ahead of the device" -G 10
 answer "-a '2': times are the slowest rank's: leave it out, or write -a 3" -a 2
 answer "-R '2': there are no symmetric windows: --memory weft has memory that ranks of a host read in place" -R 2
-answer "-N '0': weft-perf does end: write a loop of the shell, or -N with a large number" -N 0
+answer "-N '0': 0 cycles go on for ever in nccl-tests, and weft-perf ends: give a large number, or write a loop in the shell" -N 0
 answer "-N '2000000': expected a whole number from 1 to 1000000" -N 2000000
 answer "-J 'x.json': write --json x.json: the file is laid out in another way, see weft-perf-json.md" -J x.json
 answer "-o 'mulsum': mulsum is not measured: -o sum moves the same; weft_op_create(3) has it for programs" -o mulsum

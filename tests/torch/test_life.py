@@ -428,6 +428,23 @@ def signals_are_seen_while_ranks_meet():
     """
 
 
+@of_ranks(2)
+def who_destroys_its_group_early_is_named_in_pythons_words():
+    return """
+        begin()
+        dist.barrier()
+        try:
+            if rank == 1:
+                dist.destroy_process_group()
+            else:
+                dist.all_reduce(torch.ones(1000))
+        except dist.DistBackendError as error:
+            assert "rank 1 calls destroy_process_group" in str(error), error
+            os._exit(0)
+        os._exit(0 if rank == 1 else 3)
+    """
+
+
 @alone
 def waiting_for_rank_0_fills_no_log(rank, size):
     """A wait of a store that ends without the key makes PyTorch log a warning."""

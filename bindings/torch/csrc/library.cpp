@@ -19,11 +19,20 @@ std::string words_of(int status)
     return status == WEFT_TIMEOUT ? "Timed out (" + words + ")" : words;
 }
 
+// The library's words are C's.
+static std::string in_words_of_python(std::string text)
+{
+    static const std::string ours = "weft_comm_destroy", theirs = "destroy_process_group";
+    for (size_t at = 0; (at = text.find(ours, at)) != std::string::npos; at += theirs.size())
+        text.replace(at, ours.size(), theirs);
+    return text;
+}
+
 void raise(int status, const std::string &what, const std::string &detail)
 {
     std::string text = "weft: " + what + ": " + words_of(status);
     if (!detail.empty())
-        text += ": " + detail;
+        text += ": " + in_words_of_python(detail);
     C10_THROW_ERROR(DistBackendError, text);
 }
 
