@@ -19,8 +19,11 @@ int weft_network_allowed(const struct weft_comm *comm, const char *transport)
 int weft_network_is_valid(const struct weft_network *network)
 {
     size_t bytes = 0;
-    for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++)
+    for (int t = 0; t < WEFT_TRANSPORT_COUNT; t++) {
+        if (network->sizes[t] > WEFT_ADDRESS_MAX)
+            return 0;
         bytes += network->sizes[t];
+    }
     return !network->sizes[WEFT_SHM] && bytes <= sizeof network->addresses &&
            weft_ports_are_valid(network->ports, network->port_count) &&
            memchr(network->reason, 0, sizeof network->reason);
