@@ -35,8 +35,8 @@ typedef void weft_service_lost(void *arg, int fd);
 /* One of those descriptors that is not weft's any more; -1: none. */
 int weft_service_find_lost(struct weft_service *service);
 void weft_service_set_lost(struct weft_service *service, weft_service_lost *on_lost, void *arg);
-/* A timer, for services without a tick, which costs no descriptor. Each expiry looks at all timers of the service. The caller's memory, with the first two set and the others 0; it stays until
- * weft_service_timer_end(). */
+/* A timer, which costs no descriptor, for services without a tick. Each expiry looks at all timers of the service. It is the caller's
+ * memory, with the first two set and the others 0, and stays until weft_service_timer_end(). */
 struct weft_service_timer {
     void (*expired)(void *arg); /* on the service thread, without any lock of its */
     void *arg;

@@ -208,10 +208,9 @@ static const struct weft_setting elsewhere[] = {
               "A file on a file system that all ranks see. Rank 0 makes it, and removes it when all have "
               "met. A record that an earlier job has left there is replaced; anything else there is an "
               "error, and stays as it is."),
-    ELSEWHERE(
-        "MASTER_ADDR", SAME, WEFT_SETTINGS_JOB, "from PMIx", "a host name or an address",
-        "The host of rank 0, where WEFT_BOOTSTRAP_FILE is not set. torchrun sets it. A link-local address "
-        "(fe80::1%eth0) ends with each host's own interface to that link."),
+    ELSEWHERE("MASTER_ADDR", SAME, WEFT_SETTINGS_JOB, "from PMIx", "a host name or an address",
+              "The host of rank 0, where WEFT_BOOTSTRAP_FILE is not set. torchrun sets it. A link-local one "
+              "(fe80::1%eth0) ends with each host's own interface."),
     NUMBER_ELSEWHERE("WEFT_PORT", 1, 65535, SAME, WEFT_SETTINGS_JOB, "MASTER_PORT + 1", NULL,
                      "The TCP port where rank 0 listens."),
     NUMBER_ELSEWHERE("MASTER_PORT", 1, 65534, SAME, WEFT_SETTINGS_JOB, "not used", NULL,

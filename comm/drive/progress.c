@@ -309,10 +309,18 @@ void weft_progress_drain(struct weft_context *context, int64_t until_ns)
         weft_progress_once(context);
 }
 
+static void count_work(struct weft_context *context, int change)
+{
+    atomic_fetch_add(&context->progress.background, change);
+    if (change > 0 && (atomic_exchange(&context->tick.sleeps, 0) ||
+                       atomic_exchange(&context->tick.aside, 0) || atomic_load(&context->progress.dozes)))
+        weft_service_wake(context->service);
+}
+
 void weft_progress_linger(struct weft_context *context)
 {
     if (!atomic_exchange(&context->progress.lingers, 1))
-        weft_progress_background(context, 1);
+        count_work(context, 1); /* at the end of a call: who made it may make the next, and drives then */
 }
 
 void weft_progress_ended(struct weft_context *context)
@@ -511,10 +519,7 @@ void weft_progress_listen(void *context, int change)
 
 void weft_progress_background(struct weft_context *context, int change)
 {
-    atomic_fetch_add(&context->progress.background, change);
     if (change > 0)
-        atomic_store(&context->tick.is_new, 1);
-    if (change > 0 && (atomic_exchange(&context->tick.sleeps, 0) ||
-                       atomic_exchange(&context->tick.aside, 0) || atomic_load(&context->progress.dozes)))
-        weft_service_wake(context->service);
+        atomic_store(&context->tick.is_new, 1); /* before it is woken */
+    count_work(context, change);
 }

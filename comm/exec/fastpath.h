@@ -16,8 +16,8 @@
  * sequence word: one line transfer per peer. The word also carries the digest of what the ranks must agree
  * on.
  *
- * Slots come from buffers of the context's pool, sixteen communicators' from one, and go back there, so that making and ending communicators leaves peers with no
- * mappings that pile up. A peer that has not noticed an end yet may look at slots of another communicator then: so words
+ * Slots come from buffers of the context's pool, sixteen communicators' from one, and go back there, so that making and ending
+ * communicators leaves peers with no mappings that pile up. A peer that has not noticed an end yet may look at slots of another communicator then: so words
  * are erased before slots go back, and sequences begin at the communicator's id, which is random and the same on all
  * its ranks.
  */

@@ -59,28 +59,16 @@ fi
 # --- hosts of one name
 
 tag=weftname$$
-cleanup() {
-    ip netns del "${tag}a" 2>/dev/null
-    ip netns del "${tag}b" 2>/dev/null
-    rm -rf "$work"
-}
-trap cleanup EXIT
-if ! { ip netns add "${tag}a" && ip netns add "${tag}b" &&
-    ip link add v0 netns "${tag}a" type veth peer name v0 netns "${tag}b" &&
-    ip -n "${tag}a" address add 10.97.0.1/24 dev v0 && ip -n "${tag}b" address add 10.97.0.2/24 dev v0 &&
-    ip -n "${tag}a" link set v0 up && ip -n "${tag}b" link set v0 up &&
-    ip -n "${tag}a" link set lo up && ip -n "${tag}b" link set lo up; } 2>"$work/err"; then
+source tests/support/two_hosts.sh
+trap 'two_hosts_end; rm -rf "$work"' EXIT
+if ! two_hosts 10.97.0 2>"$work/err"; then
     skip "hosts of one name: network namespaces are not allowed here"
     sum_up
     exit
 fi
 command -v python3 >/dev/null || { skip "JSON not parsed: no python3"; sum_up; exit; }
-for try in $(seq 50); do
-    ip -n "${tag}a" link show v0 | grep -q 'state UP' && ip -n "${tag}b" link show v0 | grep -q 'state UP' && break
-    sleep 0.1
-done
 indices() { python3 -c 'import json, sys; print(*[member["host_index"] for member in json.load(open(sys.argv[1]))["environment"]["members"]])' "$work/json"; }
-within() { at=(ip netns exec "$tag$(($1 % 2))"); at[3]=$tag$([[ $(($1 % 2)) == 0 ]] && echo a || echo b); }
+within() { if (($1 % 2)); then at=(ip netns exec "${tag}b"); else at=(ip netns exec "${tag}a"); fi; }
 ranks 4 allreduce -b 8 -e 8 -n 2 --json "$work/json"
 if [[ $rc == 0 ]] && grep -q '^# 2 hosts, 2 ranks on each$' "$work/out" && [[ $(indices) == "0 1 0 1" ]]; then
     ok "two hosts of one name are two, in the table and in the JSON"

@@ -12,24 +12,12 @@ tag=weft$$
 work=$(mktemp -d)
 (umask 077 && head -c 32 /dev/urandom >"$work/secret")
 export WEFT_SECRET_FILE=$work/secret
-cleanup() {
-    ip netns del "${tag}a" 2>/dev/null
-    ip netns del "${tag}b" 2>/dev/null
-    rm -rf "$work"
-}
-trap cleanup EXIT
-if ! { ip netns add "${tag}a" && ip netns add "${tag}b" &&
-    ip link add v0 netns "${tag}a" type veth peer name v0 netns "${tag}b" &&
-    ip -n "${tag}a" address add 10.98.0.1/24 dev v0 && ip -n "${tag}b" address add 10.98.0.2/24 dev v0 &&
-    ip -n "${tag}a" link set v0 up && ip -n "${tag}b" link set v0 up &&
-    ip -n "${tag}a" link set lo up && ip -n "${tag}b" link set lo up; } 2>"$work/err"; then
+source tests/support/two_hosts.sh
+trap 'two_hosts_end; rm -rf "$work"' EXIT
+if ! two_hosts 10.98.0 2>"$work/err"; then
     echo "SKIP: network namespaces are not allowed here: $(head -1 "$work/err")"
     exit 77
 fi
-for try in $(seq 50); do
-    ip -n "${tag}a" link show v0 | grep -q 'state UP' && ip -n "${tag}b" link show v0 | grep -q 'state UP' && break
-    sleep 0.1
-done
 passed=0 failed=0 skipped=0
 finish() {
     echo "$passed passed, $failed failed, $skipped skipped"

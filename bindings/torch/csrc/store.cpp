@@ -19,7 +19,7 @@ namespace torch_weft
 
 // All ranks ask one store.
 static constexpr unsigned LOOKS_PER_REFUSAL = 6;
-static constexpr std::chrono::milliseconds SHORTEST_PAUSE{1}, LONGEST_PAUSE{250};
+static constexpr std::chrono::milliseconds SHORTEST_PAUSE{1};
 
 StoreAdapter::StoreAdapter(c10::intrusive_ptr<c10d::Store> store, int rank)
     : store_(std::move(store)), rank_(rank),
@@ -29,8 +29,8 @@ StoreAdapter::StoreAdapter(c10::intrusive_ptr<c10d::Store> store, int rank)
 {
 }
 
-// By looks, ever farther apart, up to all that the caller waits at once. The store's own wait() has c10d log a warning each time that it ends without the key, and weft's waits are
-// short: between them it sees signals, and whether another rank has given up.
+// By looks, ever farther apart, up to all that the caller waits at once. The store's own wait() has c10d log a warning each time that it
+// ends without the key, and weft's waits are short: between them it sees signals, and whether another rank has given up.
 bool StoreAdapter::await(const std::string &key, std::chrono::milliseconds timeout)
 {
     using std::chrono::duration_cast;
@@ -43,8 +43,7 @@ bool StoreAdapter::await(const std::string &key, std::chrono::milliseconds timeo
     while (!store_->check({key})) {
         const auto now = std::chrono::steady_clock::now();
         const auto left = timeout - duration_cast<milliseconds>(now - begun);
-        const auto pause =
-            std::clamp(duration_cast<milliseconds>(now - awaited_since_) / 8, SHORTEST_PAUSE, LONGEST_PAUSE);
+        const auto pause = std::max(duration_cast<milliseconds>(now - awaited_since_) / 8, SHORTEST_PAUSE);
         if (left.count() > 0)
             std::this_thread::sleep_for(std::min(left, pause));
         if (left <= pause)

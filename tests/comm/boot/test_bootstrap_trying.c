@@ -34,6 +34,7 @@ int __wrap_getaddrinfo(const char *node, const char *service, const struct addri
                        struct addrinfo **found);
 
 static int warnings, taken = -1;
+static int64_t report_ns; /* of the next meeting */
 static int64_t warned_ns;
 static char said[512];
 
@@ -68,6 +69,7 @@ static int clean(void **state)
         unsetenv(names[i]);
     warnings = 0;
     warned_ns = 0;
+    report_ns = 0; /* or a busy machine lets it come behind what is waited for */
     said[0] = '\0';
     test_clock_hurry(1);
     return 0;
@@ -93,7 +95,7 @@ static int meet(int64_t timeout_ms)
     if (status != WEFT_OK)
         return status;
     assert_int_equal(weft_service_start("weft-test", &options.service), WEFT_OK);
-    options.report_ns = REPORT_NS;
+    options.report_ns = report_ns;
     options.deadline_ns = weft_deadline_ns(timeout_ms);
     options.cancelled = has_seen_enough;
     status = weft_bootstrap_open(&options, &b);
@@ -190,36 +192,54 @@ static void test_port_is_named(void **state)
 
 /* --- ranks that do not come */
 
+/* The rank says something once, when the meeting takes long. */
+static void expect_report(const char *rank, int port)
+{
+    set_rank(rank, "127.0.0.1");
+    set_port("WEFT_PORT", port);
+    report_ns = REPORT_NS;
+    int64_t start_ns = weft_clock_ns();
+    test_clock_hurry(HURRY);
+    assert_int_equal(meet(FAR_MS), WEFT_CANCELLED);
+    assert_int_equal(warnings, 1);
+    assert_true(warned_ns - start_ns >= REPORT_NS);
+}
+
+static int free_port(void)
+{
+    int port = take_port(0);
+    close(taken);
+    taken = -1;
+    return port;
+}
+
 static void test_absent_rank(void **state)
 {
     (void)state;
-    set_rank("0", "127.0.0.1");
-    int port = take_port(1);
-    close(taken);
-    taken = -1;
-    set_port("WEFT_PORT", port);
-    int64_t start_ns = weft_clock_ns();
-    test_clock_hurry(HURRY);
-    assert_int_equal(meet(FAR_MS), WEFT_CANCELLED);
-    assert_int_equal(warnings, 1);
-    assert_true(warned_ns - start_ns >= REPORT_NS);
+    expect_report("0", free_port());
     assert_true(golden_matches_text(said, (const char *const[]){"boot-rank-absent"}, 1));
 }
 
+/* Bound, so that it is nobody else's; and nobody listens. */
 static void test_absent_root(void **state)
 {
     (void)state;
-    set_rank("1", "127.0.0.1");
-    int port = take_port(0), nobody = taken; /* bound, so that it is nobody else's; and nobody listens */
+    int port = take_port(0), nobody = taken;
     taken = -1;
-    set_port("WEFT_PORT", port);
-    int64_t start_ns = weft_clock_ns();
-    test_clock_hurry(HURRY);
-    assert_int_equal(meet(FAR_MS), WEFT_CANCELLED);
-    assert_int_equal(warnings, 1);
-    assert_true(warned_ns - start_ns >= REPORT_NS);
+    expect_report("1", port);
     assert_true(golden_matches_text(said, (const char *const[]){"boot-root-absent"}, 1));
     close(nobody);
+}
+
+/* Somebody listens, and says nothing. */
+static void test_silent_root(void **state)
+{
+    (void)state;
+    int port = take_port(1), listener = taken;
+    taken = -1;
+    expect_report("1", port);
+    assert_true(golden_matches_text(said, (const char *const[]){"boot-root-silent"}, 1));
+    close(listener);
 }
 
 /* One of the addresses that are for documents, which no host has. */
@@ -227,27 +247,9 @@ static void test_address_of_another_host(void **state)
 {
     (void)state;
     set_rank("0", "192.0.2.1");
-    int port = take_port(1);
-    close(taken);
-    taken = -1;
-    set_port("WEFT_PORT", port);
+    set_port("WEFT_PORT", free_port());
     assert_int_equal(meet(EARLIER_MS), WEFT_RANKS_ABSENT);
     assert_true(golden_matches("boot-elsewhere"));
-}
-
-/* Somebody listens, and says nothing. */
-static void test_silent_root(void **state)
-{
-    (void)state;
-    set_rank("1", "127.0.0.1");
-    int port = take_port(1), listener = taken;
-    taken = -1;
-    set_port("WEFT_PORT", port);
-    test_clock_hurry(HURRY);
-    assert_int_equal(meet(FAR_MS), WEFT_CANCELLED);
-    assert_int_equal(warnings, 1);
-    assert_true(golden_matches_text(said, (const char *const[]){"boot-root-silent"}, 1));
-    close(listener);
 }
 
 int main(void)

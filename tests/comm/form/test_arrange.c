@@ -80,7 +80,7 @@ static int check_layout(const struct scene *scene, const struct weft_hosts *host
     return 0;
 }
 
-/* Without shared memory hosts are told apart by their names here: one machine runs all. */
+/* Without shared memory hosts go by their names here: one machine runs all. */
 static int check_indices(const struct scene *scene, const weft_comm *comm)
 {
     int indices[RANKS], next = 0;
