@@ -61,12 +61,14 @@ static int is_anonymous(mode_t mode)
     return (mode & S_IFMT) == 0;
 }
 
-/* A socket that is looked at before each read: to ask for a mark takes half of the time of asking for the inode. One that listens already
- * may be the program's, which shares the open file: its signal is not to be changed. */
+/* A socket or a pipe that is looked at before each use: to ask for a mark takes half of the time of asking for the inode. A socket that
+ * listens already may be the program's, which shares the open file: its signal is not to be changed. */
 static int is_connection(int fd, mode_t mode)
 {
     int listens = 0;
     socklen_t size = sizeof listens;
+    if (S_ISFIFO(mode))
+        return 1;
     return S_ISSOCK(mode) && getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && !listens;
 }
 

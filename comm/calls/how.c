@@ -19,18 +19,9 @@ static int take_algorithm(const char *name, struct weft_how *how)
     return WEFT_OK;
 }
 
-int weft_how_read(const weft_call_options *given, struct weft_how *how)
+static int take_options(const weft_call_options *given, struct weft_how *how)
 {
     weft_call_options options = WEFT_CALL_OPTIONS_INIT;
-    how->work = NULL;
-    how->stream = NULL;
-    how->timeout_ms = 0;
-    how->algorithm = WEFT_ALGO_AUTO;
-    how->starts = weft_group_is_open();
-    how->is_ordered = 0;
-    how->label = NULL;
-    if (!given)
-        return WEFT_OK;
     int status = weft_struct_read(&about, &options, given);
     if (status != WEFT_OK)
         return status;
@@ -44,6 +35,18 @@ int weft_how_read(const weft_call_options *given, struct weft_how *how)
     weft_label_set(how->text, options.label);
     how->label = *how->text ? how->text : NULL;
     return options.algorithm ? take_algorithm(options.algorithm, how) : WEFT_OK;
+}
+
+int weft_how_read(const weft_call_options *given, struct weft_how *how)
+{
+    how->work = NULL;
+    how->stream = NULL;
+    how->timeout_ms = 0;
+    how->algorithm = WEFT_ALGO_AUTO;
+    how->starts = weft_group_is_open();
+    how->is_ordered = 0;
+    how->label = NULL;
+    return given ? take_options(given, how) : WEFT_OK;
 }
 
 int weft_how_follow(const struct weft_comm *comm, const struct weft_where *where, struct weft_how *how)

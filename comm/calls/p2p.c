@@ -59,7 +59,7 @@ static inline int check_peer(struct weft_comm *comm, int peer, int64_t tag, int 
     if (tag < lowest)
         return weft_fail(WEFT_INVALID, "tag is %" PRId64 ": expected 0 or more%s", tag,
                          receives ? ", or WEFT_ANY_TAG" : "");
-    if (!receives && weft_comm_has_left(comm, (uint32_t)peer))
+    if (!receives && weft_bootstrap_gone(comm->bootstrap) && weft_comm_has_left(comm, (uint32_t)peer))
         return WEFT_PEER_FAILED;
     return WEFT_OK;
 }
@@ -172,8 +172,8 @@ static int begin_one(struct weft_comm *comm, struct weft_request *request, struc
 }
 
 /* Makes the work of one message, or of a send beside a receive. */
-static int make_work(struct weft_comm *comm, const struct end ends[2], int count,
-                     const struct weft_where where[2], const struct weft_how *how, struct weft_work **made)
+static int make_work(struct weft_comm *comm, const struct end *ends, int count,
+                     const struct weft_where *where, const struct weft_how *how, struct weft_work **made)
 {
     struct weft_work *work;
     int status = weft_how_work(comm, how, &work);
@@ -259,7 +259,7 @@ static int start_work(struct weft_work *work, const struct weft_how *how)
 }
 
 /* ends: a message, or a receive and a send. */
-static int start(struct weft_comm *comm, const struct end ends[2], int count, weft_message *info,
+static int start(struct weft_comm *comm, const struct end *ends, int count, weft_message *info,
                  struct weft_how *how)
 {
     struct weft_where where[2];
@@ -324,12 +324,12 @@ static inline int send_now(struct weft_comm *comm, const struct end *end, const 
 int weft_send(weft_comm *comm, const void *data, size_t count, weft_dtype dtype, int peer, int64_t tag,
               const weft_call_options *options)
 {
-    struct end ends[2] = {{.memory = data, .peer = peer, .sends = 1, .tag = tag}};
+    struct end end = {.memory = data, .peer = peer, .sends = 1, .tag = tag};
     struct weft_how how;
-    int status = enter(comm, data, count, dtype, peer, tag, 0, options, &ends[0].bytes, &how);
+    int status = enter(comm, data, count, dtype, peer, tag, 0, options, &end.bytes, &how);
     if (status != WEFT_OK)
         return status;
-    return how.starts ? start(comm, ends, 1, NULL, &how) : send_now(comm, &ends[0], &how);
+    return how.starts ? start(comm, &end, 1, NULL, &how) : send_now(comm, &end, &how);
 }
 
 static inline int recv_now(struct weft_comm *comm, const struct end *end, const struct weft_how *how,
@@ -355,17 +355,17 @@ static inline int recv_now(struct weft_comm *comm, const struct end *end, const 
 int weft_recv(weft_comm *comm, void *data, size_t count, weft_dtype dtype, int source, int64_t tag,
               weft_message *info, const weft_call_options *options)
 {
-    struct end ends[2] = {{.memory = data, .peer = source, .tag = tag}};
+    struct end end = {.memory = data, .peer = source, .tag = tag};
     struct weft_how how;
     struct weft_request request;
-    int status = enter(comm, data, count, dtype, source, tag, 1, options, &ends[0].bytes, &how);
+    int status = enter(comm, data, count, dtype, source, tag, 1, options, &end.bytes, &how);
     if (status == WEFT_OK)
         status = weft_message_check(info);
     if (status != WEFT_OK)
         return status;
     if (how.starts)
-        return start(comm, ends, 1, info, &how);
-    status = recv_now(comm, &ends[0], &how, &request);
+        return start(comm, &end, 1, info, &how);
+    status = recv_now(comm, &end, &how, &request);
     if (status == WEFT_OK && info)
         weft_message_of(&request, info);
     return status;

@@ -23,7 +23,7 @@ void weft_context_lock(struct weft_context *context)
 }
 
 /* In the midst of a call, perhaps: its error stays. */
-static void call_back(struct weft_notice *notices)
+static __attribute__((noinline)) void call_back(struct weft_notice *notices)
 {
     char before[WEFT_DETAIL_MAX];
     snprintf(before, sizeof before, "%s", weft_error_detail());
@@ -40,7 +40,8 @@ void weft_context_unlock(struct weft_context *context)
     if (weft_fd_has_losses())
         weft_fd_losses_take(&context->losses);
     struct weft_notice *notices = context->notices;
-    context->notices = NULL;
+    if (notices)
+        context->notices = NULL;
     pthread_mutex_unlock(&context->lock);
     if (__builtin_expect(atomic_load_explicit(&context->is_missed, memory_order_relaxed), 0) &&
         atomic_exchange(&context->is_missed, 0))

@@ -375,11 +375,28 @@ static inline uint64_t word_of(const struct weft_fastpath *fastpath, uint32_t ra
     return atomic_load_explicit(&slot_of(fastpath, rank)->word, memory_order_relaxed);
 }
 
+/* Ranks [first, end), whose slots are looked at. */
+struct looked {
+    uint32_t first, end;
+};
+
+static inline struct looked look_at_all(const struct weft_fastpath *fastpath)
+{
+    return (struct looked){0, fastpath->ranks};
+}
+
+/* The own slot holds the own operation: of two ranks the other one is looked at alone. */
+static inline struct looked look_at_others(const struct weft_fastpath *fastpath)
+{
+    uint32_t other = 1 - fastpath->rank;
+    return fastpath->ranks == 2 ? (struct looked){other, other + 1} : look_at_all(fastpath);
+}
+
 /* Whether some rank wants a plan. */
-static inline int goes_by_plan(const struct weft_fastpath *fastpath)
+static inline int goes_by_plan(const struct weft_fastpath *fastpath, struct looked looked)
 {
     uint64_t words = 0;
-    for (uint32_t r = 0; r < fastpath->ranks; r++)
+    for (uint32_t r = looked.first; r < looked.end; r++)
         words |= word_of(fastpath, r);
     return (words >> 32 & WEFT_DIGEST_BY_PLAN) != 0;
 }
@@ -397,6 +414,10 @@ static inline void put_together(struct weft_fastpath *fastpath, const struct wef
             (const uint8_t *)(r == fastpath->rank ? exchange->input
                                                   : slot_data(slot_of(fastpath, r), exchange->published)) +
             reduction->from;
+    if (fastpath->ranks == 2) { /* by far the most, and without a tree */
+        reduction->reduce(reduction->output, contributions, 2, reduction->count, reduction->finish);
+        return;
+    }
     int blocks = exchange->call->collective == WEFT_REDUCE_SCATTER;
     combine(fastpath, reduction, blocks || fastpath->context->settings.strict, contributions);
 }
@@ -404,11 +425,12 @@ static inline void put_together(struct weft_fastpath *fastpath, const struct wef
 /* The first rank whose slot does not hold this operation, or -1. Asked after it has been read: nothing was taken away meanwhile, and
  * what was read belongs to the same call. An owner that has given up may have erased its slots; it never
  * overwrites one that is still being read (the argument of fastpath.h), and publishes nothing more. */
-static inline int odd_one(const struct weft_fastpath *fastpath, uint32_t digest, size_t bytes)
+static inline int odd_one(const struct weft_fastpath *fastpath, struct looked looked, uint32_t digest,
+                          size_t bytes)
 {
     const uint64_t expected = (uint64_t)digest << 32 | fastpath->sequence;
     weft_fence_loads();
-    for (uint32_t r = 0; r < fastpath->ranks; r++) { /* the own slot holds the own operation */
+    for (uint32_t r = looked.first; r < looked.end; r++) {
         uint64_t word = word_of(fastpath, r) & ~((uint64_t)WEFT_DIGEST_BY_PLAN << 32);
         uint64_t size = atomic_load_explicit(&slot_of(fastpath, r)->size, memory_order_relaxed);
         if (__builtin_expect(word != expected || size != bytes, 0))
@@ -437,13 +459,13 @@ static int doubt(const struct weft_fastpath *fastpath, const struct weft_fastpat
  * where they take 305, as the lines that they write and read went to and fro more often. */
 static inline __attribute__((always_inline)) int finish(struct weft_fastpath *fastpath,
                                                         const struct weft_fastpath_exchange *exchange,
-                                                        uint32_t digest, int *by_plan,
+                                                        struct looked looked, uint32_t digest, int *by_plan,
                                                         struct weft_fastpath_odd *odd)
 {
-    *by_plan = goes_by_plan(fastpath);
+    *by_plan = goes_by_plan(fastpath, looked);
     if (!*by_plan)
         put_together(fastpath, exchange);
-    int rank = odd_one(fastpath, digest, exchange->size);
+    int rank = odd_one(fastpath, looked, digest, exchange->size);
     if (__builtin_expect(rank < 0, 1))
         return WEFT_OK;
     odd->peer = (uint32_t)rank;
@@ -453,9 +475,10 @@ static inline __attribute__((always_inline)) int finish(struct weft_fastpath *fa
 int weft_fastpath_finish(struct weft_fastpath *fastpath, const struct weft_fastpath_exchange *exchange,
                          int *by_plan, struct weft_fastpath_odd *odd)
 {
-    if (exchange->kind == WEFT_FASTPATH_MOVES && !goes_by_plan(fastpath))
+    const struct looked all = look_at_all(fastpath); /* this rank may have asked for a plan itself */
+    if (exchange->kind == WEFT_FASTPATH_MOVES && !goes_by_plan(fastpath, all))
         copy_own(fastpath, &exchange->move);
-    return finish(fastpath, exchange, weft_call_digest(exchange->call), by_plan, odd);
+    return finish(fastpath, exchange, all, weft_call_digest(exchange->call), by_plan, odd);
 }
 
 int weft_fastpath_run(struct weft_fastpath *fastpath, const struct weft_fastpath_exchange *exchange,
@@ -465,9 +488,10 @@ int weft_fastpath_run(struct weft_fastpath *fastpath, const struct weft_fastpath
     begin(fastpath, exchange, digest, 0);
     if (exchange->kind == WEFT_FASTPATH_MOVES)
         copy_own(fastpath, &exchange->move); /* while the others' blocks are on their way */
-    for (uint32_t r = 0; r < fastpath->ranks; r++) {
+    const struct looked others = look_at_others(fastpath);
+    for (uint32_t r = others.first; r < others.end; r++) {
         if (r != fastpath->rank && __builtin_expect(!spin(fastpath, r), 0))
             return WEFT_AGAIN;
     }
-    return finish(fastpath, exchange, digest, by_plan, odd);
+    return finish(fastpath, exchange, others, digest, by_plan, odd);
 }

@@ -19,15 +19,13 @@ static int reaches(const struct weft_where *where, const void *buffer, const str
            weft_command_queues_reach(where->kind, where->ordinal, buffer);
 }
 
-int weft_where_look(struct weft_context *context, const void *input, const void *output,
-                    enum weft_where_work work, struct weft_where *where)
+/* Some device is in use. */
+static __attribute__((noinline)) int look(struct weft_context *context, const void *input, const void *output,
+                                          enum weft_where_work work, struct weft_where *where)
 {
     struct weft_device_span spans[2] = {{.kind = WEFT_MEMORY_HOST}, {.kind = WEFT_MEMORY_HOST}};
     const struct weft_device_kind *kinds[2] = {NULL, NULL};
     const void *buffers[2] = {input, output};
-    where->kind = NULL;
-    if (!weft_devices_in_use(context->devices.kinds))
-        return WEFT_OK;
     for (int b = 0; b < 2; b++) {
         if (!buffers[b])
             continue;
@@ -59,6 +57,13 @@ int weft_where_look(struct weft_context *context, const void *input, const void 
         where->on_host =
             (is_device(&spans[0]) ? WEFT_SHADOW_INPUT : 0) | (is_device(&spans[1]) ? WEFT_SHADOW_OUTPUT : 0);
     return WEFT_OK;
+}
+
+int weft_where_look(struct weft_context *context, const void *input, const void *output,
+                    enum weft_where_work work, struct weft_where *where)
+{
+    where->kind = NULL;
+    return weft_devices_in_use(context->devices.kinds) ? look(context, input, output, work, where) : WEFT_OK;
 }
 
 int weft_where_is_device(struct weft_context *context, const void *memory)

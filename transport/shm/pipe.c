@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -214,6 +215,29 @@ static int has_no_writer(int fd)
     return poll(&pipe, 1, 0) == 1 && (pipe.revents & POLLHUP);
 }
 
+/* How many bytes came. Announced bytes are there; a peer that lies about it must not make this thread wait, and only this end's own word
+ * is believed: the other end shares the flags of the open file. */
+static size_t pipe_read(int fd, uint8_t *destination, size_t size)
+{
+    static atomic_int asks_first; /* a kernel before 6.4 takes no RWF_NOWAIT for pipes */
+    size_t done = 0;
+    int there = 0;
+    while (done < size) {
+        struct iovec rest = {destination + done, size - done};
+        int asks = atomic_load_explicit(&asks_first, memory_order_relaxed);
+        if (asks && !there && (ioctl(fd, FIONREAD, &there) || there < 0 || (size_t)there < size))
+            break;
+        ssize_t got = asks ? read(fd, rest.iov_base, rest.iov_len) : preadv2(fd, &rest, 1, -1, RWF_NOWAIT);
+        if (got > 0)
+            done += (size_t)got;
+        else if (got < 0 && !asks && (errno == EOPNOTSUPP || errno == ENOSYS))
+            atomic_store_explicit(&asks_first, 1, memory_order_relaxed);
+        else if (got == 0 || errno != EINTR)
+            break;
+    }
+    return done;
+}
+
 int shm_pull_pipe(struct weft_link *link, uint64_t id, void *destination, size_t size)
 {
     struct weft_transport *transport = link->transport;
@@ -226,18 +250,9 @@ int shm_pull_pipe(struct weft_link *link, uint64_t id, void *destination, size_t
             fd = pipe_find(link->peer, id);
         }
     }
-    /* Announced bytes are there; a peer that lies about it must not make this thread wait. One that has died or
-     * given up has taken them away, which is for others to explain. */
-    int there = 0;
-    int short_of =
-        fd < 0 || !weft_fd_is_own(fd) || ioctl(fd, FIONREAD, &there) || there < 0 || (size_t)there < size;
-    while (!short_of && done < size) {
-        ssize_t got = read(fd, (uint8_t *)destination + done, size - done);
-        if (got > 0)
-            done += (size_t)got;
-        else if (got == 0 || errno != EINTR)
-            break;
-    }
+    /* A peer that has died or given up has taken the bytes away, which is for others to explain. */
+    if (fd >= 0 && weft_fd_is_own(fd))
+        done = pipe_read(fd, destination, size);
     int gone = done < size && (fd < 0 || has_no_writer(fd));
     pthread_mutex_unlock(&transport->lock);
     if (done == size)
