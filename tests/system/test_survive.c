@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -31,7 +32,16 @@ struct deaths {
     unsigned before_shrink; /* when the first death is known */
     unsigned within_shrink; /* a moment after the call */
     int times;              /* how often the survivors shrink; in each further one the last rank dies */
+    atomic_int *open;       /* ranks whose job is open; shared */
 };
+
+/* A rank whose job is open. One that is to die, or to abort, waits for the others: they have something to lose then. */
+static void note_open(atomic_int *open, int waits, int ranks)
+{
+    atomic_fetch_add(open, 1);
+    while (waits && atomic_load(open) < ranks)
+        usleep(100);
+}
 
 static void *kill_soon(void *arg)
 {
@@ -101,10 +111,13 @@ static int shrink_body(int rank, int ranks, void *arg)
     unsigned me = 1u << rank, dead = deaths->in_allreduce | deaths->before_shrink | deaths->within_shrink;
     struct job job;
     CHECK_OK(job_open(&job, deaths->transports, deaths->provider));
+    note_open(deaths->open, (deaths->in_allreduce & me) != 0, ranks);
     if (deaths->in_allreduce & me)
         CHECK(die_soon(3000) == 0);
     int status = compute(job.comm, 1000000);
     CHECK(status == WEFT_PEER_FAILED);
+    while (deaths->in_allreduce & me)
+        pause(); /* another died first: this one's own death is on its way, and it shrinks with nobody */
     if (deaths->before_shrink & me)
         raise(SIGKILL);
     if (deaths->within_shrink & me)
@@ -155,11 +168,14 @@ static void shrink_jobs(const char *transports, const char *provider)
         {6, {.in_allreduce = 1 << 0 | 1 << 5, .times = 2}},
         {7, {.in_allreduce = 1 << 0, .within_shrink = 1 << 1 | 1 << 2, .times = 1}},
     };
+    atomic_int *open = test_ranks_shared(sizeof *open);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         struct deaths deaths = cases[c].deaths;
         if (test_is_sanitized() && c % 2 == (provider != NULL))
             continue; /* half of them each way */
         int statuses[TEST_RANKS_MAX], ranks = cases[c].ranks;
+        deaths.open = open;
+        atomic_store(open, 0);
         deaths.transports = transports;
         deaths.provider = provider;
         test_ranks_fork_status(ranks, shrink_body, &deaths, statuses);
@@ -355,6 +371,7 @@ static void test_stopped(void **state)
 struct stopping {
     _Atomic int pid; /* to wake */
     _Atomic int done;
+    atomic_int open;
     unsigned delay_us;
 };
 
@@ -374,6 +391,7 @@ static int stopped_within_body(int rank, int ranks, void *arg)
     pthread_t thread;
     test_silence_set();
     CHECK_OK(job_open(&job, "shm", NULL));
+    note_open(&stopping->open, rank == ranks - 1, ranks);
     if (rank == ranks - 1)
         CHECK(die_soon(2000) == 0);
     CHECK(compute(job.comm, 1000000) == WEFT_PEER_FAILED);
@@ -420,6 +438,7 @@ static void test_stopped_within(void **state)
 struct leaving {
     int killed;           /* -1: nobody, the communicator is aborted */
     unsigned leave, late; /* bit per rank: destroys its communicator; a moment after the others call */
+    atomic_int *open;
 };
 
 static int leaving_body(int rank, int ranks, void *arg)
@@ -428,6 +447,7 @@ static int leaving_body(int rank, int ranks, void *arg)
     struct job job;
     int staying = 0, below = 0;
     CHECK_OK(job_open(&job, "shm", NULL));
+    note_open(leaving->open, rank == leaving->killed || leaving->killed < 0, ranks);
     if (rank == leaving->killed)
         CHECK(die_soon(3000) == 0);
     if (leaving->killed < 0 && rank == ranks - 1)
@@ -466,9 +486,13 @@ static void test_lower_ranks_leave(void **state)
         {4, {.killed = -1, .leave = 1}},
         {5, {.killed = -1, .leave = 1 | 2, .late = 2}},
     };
+    atomic_int *open = test_ranks_shared(sizeof *open);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         int statuses[TEST_RANKS_MAX], ranks = cases[c].ranks;
-        test_ranks_fork_status(ranks, leaving_body, (void *)(uintptr_t)&cases[c].leaving, statuses);
+        struct leaving leaving = cases[c].leaving;
+        leaving.open = open;
+        atomic_store(open, 0);
+        test_ranks_fork_status(ranks, leaving_body, &leaving, statuses);
         for (int r = 0; r < ranks; r++)
             if (statuses[r] != 0 && (r != cases[c].leaving.killed || (statuses[r] & 0x7f) != SIGKILL))
                 fail_msg("case %zu: rank %d ended with %d", c, r, statuses[r]);
