@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Variables of the environment that look like settings and are none: a misspelt setting would otherwise do nothing. */
+/* Variables of the environment that look like settings and are none: a misspelt setting would otherwise do nothing, and so would one of the
+ * library that a program used before. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -78,6 +79,60 @@ static void warn_of_unknown(void)
         weft_log(WEFT_LOG_WARN, "set in the environment, but no setting of weft's: %s", text);
 }
 
+/* What people have set for another library, and what stands for it here, as docs/from-nccl.md and from-gloo.md say. */
+static const struct {
+    const char *theirs, *ours;
+} replaced[] = {
+    {"NCCL_DEBUG", "WEFT_LOG"},
+    {"NCCL_DEBUG_FILE", "WEFT_LOG_FILE"},
+    {"NCCL_COMM_ID", "MASTER_ADDR and WEFT_PORT"},
+    {"NCCL_SOCKET_IFNAME", "MASTER_ADDR on that network"},
+    {"GLOO_SOCKET_IFNAME", "MASTER_ADDR on that network"},
+    {"NCCL_NET", "WEFT_TRANSPORT"},
+    {"NCCL_IB_DISABLE", "WEFT_TRANSPORT"},
+    {"NCCL_SHM_DISABLE", "WEFT_TRANSPORT"},
+    {"NCCL_P2P_DISABLE", "WEFT_DIRECT"},
+    {"NCCL_IB_HCA", "WEFT_VERBS_DEVICE"},
+    {"NCCL_IB_GID_INDEX", "WEFT_VERBS_GID"},
+    {"NCCL_IB_TC", "WEFT_VERBS_TRAFFIC_CLASS"},
+    {"NCCL_IB_SL", "WEFT_VERBS_SERVICE_LEVEL"},
+    {"NCCL_IB_TIMEOUT", "WEFT_VERBS_TIMEOUT"},
+    {"NCCL_IB_RETRY_CNT", "WEFT_VERBS_RETRY"},
+    {"NCCL_IB_PKEY", "WEFT_VERBS_PKEY"},
+    {"NCCL_IB_QPS_PER_CONNECTION", "WEFT_VERBS_QPS"},
+    {"NCCL_IB_PCI_RELAXED_ORDERING", "WEFT_VERBS_RELAXED"},
+    {"NCCL_ALGO", "WEFT_ALGO"},
+    {"NCCL_TOPO_FILE", "WEFT_TOPO_FILE, for the network"},
+};
+
+static const char *counterpart(const char *name, size_t length)
+{
+    for (size_t i = 0; i < sizeof replaced / sizeof *replaced; i++)
+        if (strlen(replaced[i].theirs) == length && strncmp(replaced[i].theirs, name, length) == 0)
+            return replaced[i].ours;
+    return NULL;
+}
+
+/* For who asks the log: where weft runs beside the other library they are as they should be. */
+static void mention_others(void)
+{
+    char text[800] = "";
+    size_t used = 0;
+    for (char **variable = environ; variable && *variable && weft_log_enabled(WEFT_LOG_INFO); variable++) {
+        const char *name = *variable;
+        size_t length = strcspn(name, "=");
+        if (strncmp(name, "NCCL_", 5) != 0 && strncmp(name, "GLOO_", 5) != 0)
+            continue;
+        const char *ours = counterpart(name, length);
+        if (used < sizeof text)
+            used +=
+                (size_t)snprintf(text + used, sizeof text - used, "%s%.*s%s%s%s", used ? ", " : "",
+                                 (int)length, name, ours ? " (here " : "", ours ? ours : "", ours ? ")" : "");
+    }
+    if (used)
+        weft_log(WEFT_LOG_INFO, "set in the environment, but not read by weft: %s", text);
+}
+
 void weft_settings_warn(void)
 {
     static int done;
@@ -85,4 +140,5 @@ void weft_settings_warn(void)
         return;
     weft_log_check_file();
     warn_of_unknown();
+    mention_others();
 }

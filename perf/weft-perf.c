@@ -8,6 +8,7 @@
 #include "base/tool/version.h"
 #include "perf/channel.h"
 #include "perf/command.h"
+#include "perf/device/memory.h"
 #include "perf/devices.h"
 #include "perf/file.h"
 #include "perf/launch.h"
@@ -164,6 +165,8 @@ static int run_rank(const struct choice *choice, const struct perf_options *opti
     if (failed && session.rank == 0)
         fprintf(stderr, "weft-perf: %s needs at least %d ranks, there are %d\n", choice->name,
                 choice->accepts.least_ranks, session.ranks);
+    if (!failed)
+        failed = perf_device_check(session.context, perf_options_place(options, session.rank)) != 0;
     if (!failed && session.rank == 0) {
         report = perf_report_open(&session, choice->name);
         failed = report == NULL;

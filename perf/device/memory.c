@@ -14,7 +14,10 @@ enum { STAGING_BYTES = 4 << 20 };
 int perf_device_complain(const struct perf_device *device, const char *what, int status)
 {
     const char *detail = weft_error_detail();
-    fprintf(stderr, "weft-perf: %s on device %s:%d: %s%s%s\n", what, device->kind->name, device->ordinal,
+    char ordinal[16] = "";
+    if (device->ordinal != PERF_ORDINAL_OF_RANK)
+        snprintf(ordinal, sizeof ordinal, ":%d", device->ordinal);
+    fprintf(stderr, "weft-perf: %s on device %s%s: %s%s%s\n", what, device->kind->name, ordinal,
             weft_strerror(status), *detail ? ": " : "", detail);
     return -1;
 }
@@ -22,15 +25,16 @@ int perf_device_complain(const struct perf_device *device, const char *what, int
 /* Why there is no such kind: those that cannot be used have a reason, plug-ins that did not load may have been meant. */
 static int complain_absent(struct weft_devices *devices, const char *name)
 {
-    fprintf(stderr, "weft-perf: --memory '%s': ", name);
     for (int i = 0; i < weft_devices_count(devices); i++) {
         const struct weft_device_kind *kind = weft_devices_kind(devices, i);
-        if (strcmp(kind->name, name) == 0) {
-            fprintf(stderr, "the kind cannot be used: %s\n", kind->reason);
-            return -1;
-        }
+        if (strcmp(kind->name, name) != 0)
+            continue;
+        fprintf(stderr, "weft-perf: --memory '%s': the kind cannot be used: %s\n", name, kind->reason);
+        return -1;
     }
-    fprintf(stderr, "there is no such kind of devices; weft-perf --devices lists them\n");
+    fprintf(stderr,
+            "weft-perf: --memory '%s': there is no such kind of devices; weft-perf --devices lists them\n",
+            name);
     return -1;
 }
 
@@ -49,24 +53,41 @@ static int local_rank(void)
     return 0;
 }
 
-int perf_device_open(struct perf_device *device, weft_context *context, const struct perf_place *place)
+/* Finds the kind and which of its devices is meant. */
+static int find(struct perf_device *device, weft_context *context, const struct perf_place *place)
 {
-    struct perf_device opened = {.ordinal = place->ordinal};
-    void *staging;
-    opened.kind = weft_devices_find(context->devices.kinds, place->kind);
-    if (!opened.kind)
+    struct perf_device found = {.ordinal = place->ordinal};
+    found.kind = weft_devices_find(context->devices.kinds, place->kind);
+    if (!found.kind)
         return complain_absent(context->devices.kinds, place->kind);
-    const struct weft_device_ops *ops = &opened.kind->ops;
-    int count = ops->count(opened.kind->device);
+    int count = found.kind->ops.count(found.kind->device);
     if (count < 0)
-        return perf_device_complain(&opened, "counting devices", count);
-    if (opened.ordinal == PERF_ORDINAL_OF_RANK)
-        opened.ordinal = count > 0 ? local_rank() % count : 0;
-    if (opened.ordinal >= count) {
+        return perf_device_complain(&found, "counting devices", count);
+    if (found.ordinal == PERF_ORDINAL_OF_RANK)
+        found.ordinal = count > 0 ? local_rank() % count : 0;
+    if (found.ordinal >= count) {
         fprintf(stderr, "weft-perf: --memory '%s:%d': the kind has %d devices here, counted from 0\n",
-                place->kind, opened.ordinal, count);
+                place->kind, found.ordinal, count);
         return -1;
     }
+    *device = found;
+    return 0;
+}
+
+int perf_device_check(weft_context *context, const struct perf_place *place)
+{
+    struct perf_device device;
+    int is_host = strcmp(place->kind, "malloc") == 0 || strcmp(place->kind, "weft") == 0;
+    return is_host ? 0 : find(&device, context, place);
+}
+
+int perf_device_open(struct perf_device *device, weft_context *context, const struct perf_place *place)
+{
+    struct perf_device opened;
+    void *staging;
+    if (find(&opened, context, place) != 0)
+        return -1;
+    const struct weft_device_ops *ops = &opened.kind->ops;
     int status = ops->queue_open(opened.kind->device, opened.ordinal, &opened.queue);
     if (status != 0)
         return perf_device_complain(&opened, "opening a queue", status);

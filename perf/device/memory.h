@@ -25,6 +25,9 @@ struct perf_device {
     unsigned char *staging; /* pinned, STAGING_BYTES of memory.c */
 };
 
+/* Whether a rank's memory can be had: ordinary memory, or a kind of devices that has this one. 0, or -1 after a message. */
+int perf_device_check(weft_context *context, const struct perf_place *place);
+
 /* Finds the kind and opens a queue. 0, or -1 after a message that says why the kind cannot be used. End with
  * perf_device_close(), before the context is closed. */
 int perf_device_open(struct perf_device *device, weft_context *context, const struct perf_place *place);

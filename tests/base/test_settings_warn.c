@@ -74,6 +74,26 @@ static void test_known_names(void **state)
     assert_string_equal(text, "");
 }
 
+/* Another library's variables are mentioned to who asks the log, with what stands for them. */
+static void test_names_of_others(void **state)
+{
+    (void)state;
+    static const char *const quiet[] = {"NCCL_DEBUG=INFO", "WEFT_LOG=warn", NULL};
+    static const char *const asked[] = {"NCCL_DEBUG=INFO",         "NCCL_IB_HCA=mlx5_0", "NCCL_BUFFSIZE=1",
+                                        "GLOO_SOCKET_IFNAME=eth0", "WEFT_LOG=info",      NULL};
+    char text[TEXT_MAX];
+    say(quiet, text);
+    assert_string_equal(text, "");
+    say(asked, text);
+    assert_non_null(strstr(text, " info "));
+    assert_non_null(strstr(text, "not read by weft: "));
+    assert_non_null(strstr(text, "NCCL_DEBUG (here WEFT_LOG)"));
+    assert_non_null(strstr(text, "NCCL_IB_HCA (here WEFT_VERBS_DEVICE)"));
+    assert_non_null(strstr(text, "GLOO_SOCKET_IFNAME (here MASTER_ADDR on that network)"));
+    assert_non_null(strstr(text, "NCCL_BUFFSIZE"));
+    assert_null(strstr(text, "NCCL_BUFFSIZE (here"));
+}
+
 static void test_log_file_that_cannot_be(void **state)
 {
     (void)state;
@@ -106,9 +126,8 @@ static void test_log_file_that_can_be(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_misspelt_names),
-        cmocka_unit_test(test_known_names),
-        cmocka_unit_test(test_log_file_that_cannot_be),
+        cmocka_unit_test(test_misspelt_names),       cmocka_unit_test(test_known_names),
+        cmocka_unit_test(test_names_of_others),      cmocka_unit_test(test_log_file_that_cannot_be),
         cmocka_unit_test(test_log_file_that_can_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

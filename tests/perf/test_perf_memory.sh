@@ -101,5 +101,7 @@ expect 2 "--memory 'host,weft'" reduce_local --memory host,weft
 expect 2 "--memory: barrier has no use for it" barrier --ranks 2 --memory host
 expect 2 "--memory 'Host'" allreduce --ranks 2 --memory Host
 expect 3 "--memory 'none': there is no such kind of devices" allreduce --ranks 2 --memory malloc,none
+expect 3 "--memory 'none': there is no such kind of devices" allreduce --ranks 2 --memory none
+[[ ! -s $work/out ]] && ok "no table of what cannot be" || bad "a table is begun before the memory is looked for"
 
 sum_up

@@ -153,7 +153,7 @@ static int shrink_body(int rank, int ranks, void *arg)
     return 0;
 }
 
-static void shrink_jobs(const char *transports, const char *provider)
+static void shrink_jobs(const char *transports, const char *provider, atomic_int *open)
 {
     static const struct {
         int ranks;
@@ -168,7 +168,6 @@ static void shrink_jobs(const char *transports, const char *provider)
         {6, {.in_allreduce = 1 << 0 | 1 << 5, .times = 2}},
         {7, {.in_allreduce = 1 << 0, .within_shrink = 1 << 1 | 1 << 2, .times = 1}},
     };
-    atomic_int *open = test_ranks_shared(sizeof *open);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         struct deaths deaths = cases[c].deaths;
         if (test_is_sanitized() && c % 2 == (provider != NULL))
@@ -193,15 +192,16 @@ static void test_shrink_shm(void **state)
 {
     (void)state;
     struct test_leak before;
+    atomic_int *open = test_ranks_shared(sizeof *open);
     test_leak_take(&before);
-    shrink_jobs("shm", NULL);
+    shrink_jobs("shm", NULL, open);
     assert_int_equal(test_leak_check(&before), 0);
 }
 
 static void test_shrink_tcp(void **state)
 {
     (void)state;
-    shrink_jobs("tcp", NULL);
+    shrink_jobs("tcp", NULL, test_ranks_shared(sizeof(atomic_int)));
 }
 
 /* Nothing has failed: all ranks go on, in both communicators' memory of each other. */
